@@ -1,0 +1,133 @@
+/*
+ * HAKMEM: a general-purpose memory allocator for Linux.
+ *
+ * This is the whole public C interface. Programs that preload libhakmem.so or link the override need none of
+ * it: malloc, free, the C++ operators and glibc's extensions are HAKMEM's already.
+ *
+ * Unless a declaration says otherwise:
+ *  - sizes and alignments are bytes; an alignment is a power of two;
+ *  - every block is at least 16-byte aligned;
+ *  - a function that returns a block returns NULL and sets errno to ENOMEM when memory cannot be had or the
+ *    size exceeds PTRDIFF_MAX; it never aborts for lack of memory;
+ *  - a request of 0 bytes returns a unique block that must be freed;
+ *  - functions that free preserve errno and accept NULL;
+ *  - every function may be called from any thread at any time, before constructors too, but not from a signal
+ *    handler that may have interrupted one of them;
+ *  - misuse (a pointer that is no live block of HAKMEM's) ends in abort() after one line on stderr that names
+ *    the function, the pointer, its size class and owner; docs/misuse.md says what is caught when.
+ */
+#ifndef HAKMEM_HAKMEM_H
+#define HAKMEM_HAKMEM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define HAK_VERSION_MAJOR 0
+#define HAK_VERSION_MINOR 1
+#define HAK_VERSION_PATCH 0
+#define HAK_VERSION_STRING "0.1.0"
+
+#if defined(HAK_STATIC)
+#define HAK_API
+#else
+#define HAK_API __attribute__((visibility("default")))
+#endif
+#define HAK_ALLOCATES __attribute__((malloc, warn_unused_result))
+
+#ifdef __cplusplus
+#define HAK_NOEXCEPT noexcept
+extern "C" {
+#else
+#define HAK_NOEXCEPT
+#endif
+
+/* "0.1.0", of the library that runs, which may differ from the header's HAK_VERSION_STRING. */
+HAK_API const char *hak_version(void) HAK_NOEXCEPT;
+
+/* ---- Blocks: the contracts of malloc, free and their family (C17 7.22.3, POSIX, glibc manual) ---- */
+
+HAK_API HAK_ALLOCATES void *hak_malloc(size_t size) HAK_NOEXCEPT;
+HAK_API void hak_free(void *block) HAK_NOEXCEPT;
+
+/* Zeroed; ENOMEM when count * size overflows. */
+HAK_API HAK_ALLOCATES void *hak_calloc(size_t count, size_t size) HAK_NOEXCEPT;
+
+/* On failure the old block is untouched. realloc(block, 0) frees the block and returns NULL, as glibc does. */
+HAK_API void *hak_realloc(void *block, size_t size) HAK_NOEXCEPT;
+HAK_API void *hak_reallocarray(void *block, size_t count, size_t size) HAK_NOEXCEPT;
+
+/* EINVAL when the alignment is not a power of two. The size need not be a multiple of it. */
+HAK_API HAK_ALLOCATES void *hak_aligned_alloc(size_t alignment, size_t size) HAK_NOEXCEPT;
+
+/* Returns 0, EINVAL (not a power of two, or no multiple of sizeof(void *)) or ENOMEM; leaves *block alone and
+ * errno untouched on failure. */
+HAK_API int hak_posix_memalign(void **block, size_t alignment, size_t size) HAK_NOEXCEPT;
+
+/* Bytes of the block that may be written, at least what was asked for; 0 for NULL. */
+HAK_API size_t hak_usable_size(const void *block) HAK_NOEXCEPT;
+
+/* What hak_usable_size of a block of this size would be: asking for it wastes nothing. */
+HAK_API size_t hak_good_size(size_t size) HAK_NOEXCEPT;
+
+/* C23 7.24.3.4 and .5: size (and alignment) must be those of the request; a block that cannot be of that size
+ * is misuse. */
+HAK_API void hak_free_sized(void *block, size_t size) HAK_NOEXCEPT;
+HAK_API void hak_free_aligned_sized(void *block, size_t alignment, size_t size) HAK_NOEXCEPT;
+
+/* malloc that tells the profiler which site asks; site is an address in the caller's code, or NULL for the
+ * return address. The site is recorded when the call is sampled and costs nothing otherwise. */
+HAK_API HAK_ALLOCATES void *hak_alloc_at(size_t size, const void *site) HAK_NOEXCEPT;
+
+/* Grows or shrinks without moving. Returns the new usable size when it is at least `size`, else 0 with the
+ * block unchanged. */
+HAK_API size_t hak_expand(void *block, size_t size) HAK_NOEXCEPT;
+
+/* Fills blocks[0..count) with blocks of `size` bytes; returns how many it could get (errno ENOMEM if fewer). */
+HAK_API size_t hak_malloc_batch(size_t size, size_t count, void **blocks) HAK_NOEXCEPT;
+
+/* Frees blocks[0..count); NULLs are allowed. The array itself is not changed. */
+HAK_API void hak_free_batch(void *const *blocks, size_t count) HAK_NOEXCEPT;
+
+/* ---- Giving memory back ---- */
+
+/* Flushes the calling thread's cache and drains what other threads freed for it. With `purge` it also returns
+ * every free page of the process to the system now, without the purge delay. Returns the bytes returned. */
+HAK_API size_t hak_collect(bool purge) HAK_NOEXCEPT;
+
+/* The calling thread is about to sleep for long: flushes its cache and abandons its slabs to the others. The
+ * thread may allocate again at any time. */
+HAK_API void hak_thread_idle(void) HAK_NOEXCEPT;
+
+/* Called when the soft memory limit (HAKMEM_MEMORY_LIMIT_SOFT) is passed, after a purge did not help: in the
+ * allocating thread, with no lock held; it may free and must not wait for another thread. One handler a
+ * process; NULL removes it. Returns the previous one. */
+typedef void (*hak_pressure_handler)(size_t bytes_mapped, size_t bytes_limit);
+HAK_API hak_pressure_handler hak_set_pressure_handler(hak_pressure_handler handler) HAK_NOEXCEPT;
+
+/* ---- First-class heaps: blocks that live and die together ---- */
+
+typedef struct hak_heap hak_heap_t;
+
+/* A heap of its own slabs. Any thread may allocate in it (calls take the heap's lock) and any thread may free
+ * its blocks with hak_free. Returns NULL with ENOMEM. */
+HAK_API hak_heap_t *hak_heap_new(void) HAK_NOEXCEPT;
+HAK_API HAK_ALLOCATES void *hak_heap_malloc(hak_heap_t *heap, size_t size) HAK_NOEXCEPT;
+HAK_API HAK_ALLOCATES void *hak_heap_calloc(hak_heap_t *heap, size_t count, size_t size) HAK_NOEXCEPT;
+HAK_API HAK_ALLOCATES void *hak_heap_aligned_alloc(hak_heap_t *heap, size_t alignment, size_t size) HAK_NOEXCEPT;
+
+/* realloc whose new block, when it moves, is in `heap`. */
+HAK_API void *hak_heap_realloc(hak_heap_t *heap, void *block, size_t size) HAK_NOEXCEPT;
+
+/* The heap a block lives in, or NULL for the process's own. */
+HAK_API hak_heap_t *hak_heap_of(const void *block) HAK_NOEXCEPT;
+
+/* Frees every block of the heap, and the heap. No other thread may use the heap or its blocks during the call
+ * or after it. NULL is allowed. */
+HAK_API void hak_heap_destroy(hak_heap_t *heap) HAK_NOEXCEPT;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,63 @@
+/* The words every layer speaks: attributes, bit and size arithmetic, assertions. Depends on the compiler only. */
+#ifndef HAK_BASE_BASE_H
+#define HAK_BASE_BASE_H
+
+#include <limits.h>
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define HAK_LIKELY(x) __builtin_expect(!!(x), 1)
+#define HAK_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define HAK_INLINE static inline __attribute__((always_inline))
+#define HAK_NOINLINE __attribute__((noinline))
+#define HAK_COLD __attribute__((cold, noinline))
+#define HAK_HIDDEN __attribute__((visibility("hidden")))
+#define HAK_PRINTF(format, first) __attribute__((format(printf, format, first)))
+
+/* Alignment that keeps two threads' words on two lines; 128 because adjacent lines are fetched in pairs. */
+#define HAK_CACHE_LINE 64
+#define HAK_LINE_PAIR 128
+
+#define HAK_KIB ((size_t)1024)
+#define HAK_MIB (1024 * HAK_KIB)
+#define HAK_GIB (1024 * HAK_MIB)
+
+/* Debug builds check the numbered invariants; release builds carry none of it (HAKMEM_BUILD_* as the source
+ * documents name them). A constant rather than #if, so that every build type-checks every check. */
+#if defined(HAKMEM_BUILD_DEBUG) && HAKMEM_BUILD_DEBUG
+enum { HAK_DEBUG = 1 };
+#else
+enum { HAK_DEBUG = 0 };
+#endif
+
+/* Reports a broken invariant of HAKMEM's own and aborts; never allocates. Any thread. */
+HAK_HIDDEN _Noreturn void base_assert_fail(const char *expression, const char *file, int line);
+
+/* Checked in every build: where going on would corrupt a user's memory. */
+#define HAK_CHECK(expression) \
+    (HAK_LIKELY(expression) ? (void)0 : base_assert_fail(#expression, __FILE__, __LINE__))
+/* Checked in debug builds. */
+#define HAK_ASSERT(expression) (HAK_DEBUG ? HAK_CHECK(expression) : (void)0)
+
+/* ---- Sizes and alignments (bytes; alignments are powers of two) ---- */
+
+HAK_INLINE bool base_is_pow2(size_t n) { return n != 0 && (n & (n - 1)) == 0; }
+HAK_INLINE size_t base_align_down(size_t n, size_t alignment) { return n & ~(alignment - 1); }
+HAK_INLINE size_t base_align_up(size_t n, size_t alignment) { return (n + alignment - 1) & ~(alignment - 1); }
+HAK_INLINE size_t base_div_up(size_t n, size_t by) { return (n + by - 1) / by; }
+HAK_INLINE size_t base_min(size_t a, size_t b) { return a < b ? a : b; }
+HAK_INLINE size_t base_max(size_t a, size_t b) { return a > b ? a : b; }
+
+/* ---- Bits ---- */
+
+/* Index of the lowest and of the highest set bit; the word is not 0. */
+HAK_INLINE unsigned base_low_bit(uint64_t word) { return (unsigned)__builtin_ctzll(word); }
+HAK_INLINE unsigned base_high_bit(uint64_t word) { return 63u - (unsigned)__builtin_clzll(word); }
+HAK_INLINE unsigned base_count_bits(uint64_t word) { return (unsigned)__builtin_popcountll(word); }
+/* The `count` lowest bits set; count 0..64. */
+HAK_INLINE uint64_t base_low_mask(unsigned count) { return count >= 64 ? ~UINT64_C(0) : (UINT64_C(1) << count) - 1; }
+
+#endif

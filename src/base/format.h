@@ -1,0 +1,18 @@
+/* printf-like output that never allocates, takes no lock and does not touch errno: for messages from inside the
+ * allocator. */
+#ifndef HAK_BASE_FORMAT_H
+#define HAK_BASE_FORMAT_H
+
+#include <stdarg.h>
+
+#include "base/base.h"
+
+/* Formats into buffer[0..capacity), always NUL-terminated, cut when too long. Understands %s %c %d %i %u %x %p %%, with
+ * the lengths l, ll and z, 0-padding and width. Returns the characters written, without the NUL. */
+HAK_HIDDEN size_t base_format(char *buffer, size_t capacity, const char *format, ...) HAK_PRINTF(3, 4);
+HAK_HIDDEN size_t base_format_v(char *buffer, size_t capacity, const char *format, va_list arguments);
+
+/* Writes one line "hakmem: <message>\n" to stderr with a single write(2); preserves errno. */
+HAK_HIDDEN void base_message(const char *format, ...) HAK_PRINTF(1, 2);
+
+#endif

@@ -1,0 +1,40 @@
+/* What the layers above call: the operations of the whole allocator, by block. fast.h holds the two that matter most. */
+#ifndef HAK_FRONT_FRONT_H
+#define HAK_FRONT_FRONT_H
+
+#include "base/base.h"
+
+struct heap;
+
+/* Every function here: any thread, any time (they initialise the process and the thread on first use). Those that return a
+ * block return NULL with errno ENOMEM. Those that take one end in misuse_report when it is none. `function` is the public
+ * name the user called, for that report. */
+
+HAK_HIDDEN void *front_malloc_slow(size_t size);
+HAK_HIDDEN void front_free_slow(void *block);
+HAK_HIDDEN void *front_calloc(size_t count, size_t size);
+/* alignment: any power of two, checked by the caller. */
+HAK_HIDDEN void *front_aligned_alloc(size_t alignment, size_t size);
+/* block NULL: malloc. size 0 with a block: frees it, returns NULL. */
+HAK_HIDDEN void *front_realloc(void *block, size_t size);
+HAK_HIDDEN size_t front_usable_size(const void *block, const char *function);
+HAK_HIDDEN size_t front_good_size(size_t size);
+HAK_HIDDEN size_t front_expand(void *block, size_t size);
+/* Checks that the block can be of that size (and alignment; 1 if none is known), then frees it. */
+HAK_HIDDEN void front_free_sized(void *block, size_t size, size_t alignment, const char *function);
+HAK_HIDDEN size_t front_malloc_batch(size_t size, size_t count, void **blocks);
+HAK_HIDDEN void front_free_batch(void *const *blocks, size_t count);
+HAK_HIDDEN size_t front_collect(bool purge);
+HAK_HIDDEN void front_thread_idle(void);
+
+/* First-class heaps. */
+HAK_HIDDEN struct heap *front_heap_new(void);
+HAK_HIDDEN void *front_heap_aligned_alloc(struct heap *heap, size_t alignment, size_t size, bool zeroed);
+HAK_HIDDEN void *front_heap_realloc(struct heap *heap, void *block, size_t size);
+HAK_HIDDEN struct heap *front_heap_of(const void *block);
+HAK_HIDDEN void front_heap_destroy(struct heap *heap);
+
+/* Initialises the process; idempotent, any thread. False when no memory could be had. */
+HAK_HIDDEN bool front_process_init(void);
+
+#endif

@@ -1,0 +1,36 @@
+/* Where the memory is: exact when no other thread allocates meanwhile, else each figure is of nearly the same moment. */
+#ifndef HAK_OBSERVE_USAGE_H
+#define HAK_OBSERVE_USAGE_H
+
+#include "base/base.h"
+
+/* All in bytes unless named otherwise.
+ * U1: mapped = live + cached + free_in_slab + retained + metadata. */
+struct usage {
+    size_t mapped;       /* committed address space */
+    size_t live;         /* blocks the program holds, rounded up to their size class */
+    size_t cached;       /* blocks in thread caches */
+    size_t free_in_slab; /* free blocks and tails of slabs in use */
+    size_t retained;     /* free units, spans and huge ranges kept, purged or not */
+    size_t metadata;     /* headers, page map, caches' own memory */
+    size_t purged;       /* of mapped: given back to the system and not touched since (no RSS) */
+    size_t huge_live;    /* of live: blocks above 1 MiB */
+    size_t huge_blocks;  /* their number */
+    size_t live_peak;    /* highest mapped so far */
+    size_t superslabs;   /* number in use */
+    size_t heaps;        /* number of threads' heaps in use */
+    size_t limit_hard;   /* 0: none */
+};
+
+HAK_HIDDEN void observe_usage(struct usage *usage);
+
+/* Bytes of huge-free state by size class for malloc_info: fills rows[0..capacity), returns the number of classes in use. */
+struct usage_class {
+    size_t block_size;  /* bytes */
+    size_t slabs;       /* slabs or spans that hold this class */
+    size_t live_blocks; /* number */
+    size_t free_blocks; /* number, in slabs and caches */
+};
+HAK_HIDDEN size_t observe_usage_classes(struct usage_class *rows, size_t capacity);
+
+#endif

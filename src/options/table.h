@@ -1,0 +1,60 @@
+/*
+ * The option table: one row an option, from which the parser, the verbose print, docs/options.md and the tests are made.
+ *
+ *   OPTION(field, "HAKMEM_NAME", kind, default, lowest, highest, "unit", "what it does")
+ *
+ * kind: BOOL (0 or 1, off/on, no/yes, false/true), COUNT (a plain number), SIZE (bytes; suffixes K, M, G, T, KiB, ...),
+ *       TIME (milliseconds), MICROS (microseconds), LIMIT (a SIZE, 0 = none, or `auto` = from the cgroup), CHOICE (auto|never|always).
+ */
+#ifndef HAK_OPTIONS_TABLE_H
+#define HAK_OPTIONS_TABLE_H
+
+#define OPTION_TABLE(OPTION)                                                                                          \
+    OPTION(fc_cap, "HAKMEM_FC_CAP", COUNT, 256, 8, 256, "blocks",                                                     \
+           "most blocks of one size class a thread cache holds")                                                      \
+    OPTION(fc_refill, "HAKMEM_FC_REFILL", COUNT, 64, 1, 128, "blocks", "most blocks one refill takes")                \
+    OPTION(cache_bytes, "HAKMEM_CACHE_BYTES", SIZE, 524288, 16384, 67108864, "bytes",                                 \
+           "most bytes a thread cache may hold")                                                                      \
+    OPTION(warm_pool, "HAKMEM_WARM_POOL", COUNT, 16, 0, 16, "slabs",                                                  \
+           "most empty slabs of one length a heap keeps ready to carve")                                              \
+    OPTION(front_stats, "HAKMEM_FRONT_STATS", BOOL, 0, 0, 1, "",                                                      \
+           "print the thread caches' hits, refills and flushes at exit")                                              \
+    OPTION(warm_pool_stats, "HAKMEM_WARM_POOL_STATS", BOOL, 0, 0, 1, "", "print the warm pool's figures at exit")     \
+    OPTION(ss_lru_size, "HAKMEM_SS_LRU_SIZE", COUNT, 16, 0, 4096, "SuperSlabs",                                       \
+           "empty SuperSlabs whose memory may wait out the purge delay; more are purged at once")                     \
+    OPTION(ss_lru_debug, "HAKMEM_SS_LRU_DEBUG", BOOL, 0, 0, 1, "", "print each SuperSlab that enters or leaves the LRU") \
+    OPTION(ss_prewarm, "HAKMEM_SS_PREWARM", COUNT, 0, 0, 4096, "SuperSlabs",                                          \
+           "SuperSlabs to make ready, memory and all, at start")                                                      \
+    OPTION(ss_prewarm_debug, "HAKMEM_SS_PREWARM_DEBUG", BOOL, 0, 0, 1, "", "print what the prewarming did")           \
+    OPTION(mf2_enable, "HAKMEM_MF2_ENABLE", BOOL, 1, 0, 1, "",                                                        \
+           "return remote blocks through pending queues; 0 takes the owner's lock instead")                           \
+    OPTION(mf2_max_queues, "HAKMEM_MF2_MAX_QUEUES", COUNT, 4, 0, 64, "heaps",                                         \
+           "idle heaps one refill looks at for slabs to adopt")                                                       \
+    OPTION(mf2_idle_threshold_us, "HAKMEM_MF2_IDLE_THRESHOLD_US", MICROS, 150, 0, 60000000, "us",                     \
+           "a heap silent this long with slabs pending may have them adopted")                                        \
+    OPTION(mf2_enqueue_threshold, "HAKMEM_MF2_ENQUEUE_THRESHOLD", COUNT, 4, 1, 1048576, "slabs",                      \
+           "pending slabs that make an idle heap worth adopting from")                                                \
+    OPTION(tiny_profile, "HAKMEM_TINY_PROFILE", BOOL, 0, 0, 1, "",                                                    \
+           "cycle profile; needs a build that carries it")                                                            \
+    OPTION(debug_counters, "HAKMEM_DEBUG_COUNTERS", BOOL, 0, 0, 1, "",                                                \
+           "print the debug counters at exit; needs a build that carries them")                                       \
+    OPTION(show_stats, "HAKMEM_SHOW_STATS", BOOL, 0, 0, 1, "", "print statistics at exit")                            \
+    OPTION(purge_delay, "HAKMEM_PURGE_DELAY", TIME, 500, 0, 3600000, "ms",                                            \
+           "free memory goes back to the system when it was not wanted for this long")                                \
+    OPTION(purge_thread, "HAKMEM_PURGE_THREAD", BOOL, 0, 0, 1, "",                                                    \
+           "a thread that purges for a process that is wholly idle")                                                  \
+    OPTION(huge_cache, "HAKMEM_HUGE_CACHE", SIZE, 134217728, 0, 1099511627776, "bytes",                               \
+           "most bytes of freed huge blocks kept for reuse")                                                          \
+    OPTION(populate, "HAKMEM_POPULATE", BOOL, 1, 0, 1, "", "fault memory in by whole slabs once a class has proven its use") \
+    OPTION(thp, "HAKMEM_THP", CHOICE, 0, 0, 2, "",                                                                    \
+           "transparent huge pages: auto (only for heaps already large), never, always")                              \
+    OPTION(memory_limit_soft, "HAKMEM_MEMORY_LIMIT_SOFT", LIMIT, 0, 0, 0, "bytes",                                    \
+           "above it freed memory is purged at once")                                                                 \
+    OPTION(memory_limit, "HAKMEM_MEMORY_LIMIT", LIMIT, 0, 0, 0, "bytes", "above it allocation fails with ENOMEM")     \
+    OPTION(arena_size, "HAKMEM_ARENA_SIZE", SIZE, 0, 0, 70368744177664, "bytes",                                      \
+           "address space to reserve at start; 0 takes a multiple of the machine's memory")                           \
+    OPTION(verbose, "HAKMEM_VERBOSE", BOOL, 0, 0, 1, "", "print version and settings at start")                       \
+    OPTION(abort_on_misuse, "HAKMEM_ABORT_ON_MISUSE", BOOL, 1, 0, 1, "",                                              \
+           "0: report misuse and go on without the call, instead of aborting")
+
+#endif
