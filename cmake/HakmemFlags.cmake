@@ -1,0 +1,34 @@
+# How every C file here is compiled. hakmem_flags carries it; link it PRIVATE.
+
+set(CMAKE_C_STANDARD 17)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+
+set(CMAKE_C_FLAGS_RELEASE "-O2 -DNDEBUG")
+set(CMAKE_C_FLAGS_DEBUG "-O1 -g")
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g")
+
+find_package(Threads REQUIRED)
+
+add_library(hakmem_flags INTERFACE)
+target_include_directories(hakmem_flags INTERFACE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+target_link_libraries(hakmem_flags INTERFACE Threads::Threads)
+target_compile_definitions(hakmem_flags INTERFACE
+    # -std=c17 hides POSIX; files that need GNU names define _GNU_SOURCE themselves.
+    _DEFAULT_SOURCE
+    $<IF:$<CONFIG:Debug>,HAKMEM_BUILD_DEBUG=1,HAKMEM_BUILD_RELEASE=1>)
+target_compile_options(hakmem_flags INTERFACE
+    -Wall -Wextra -Wpedantic -Wshadow
+    $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes>
+    $<$<BOOL:${HAKMEM_WERROR}>:-Werror>)
+
+if(HAKMEM_SANITIZE)
+    add_compile_options(-fsanitize=${HAKMEM_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    add_link_options(-fsanitize=${HAKMEM_SANITIZE})
+endif()

@@ -1,0 +1,37 @@
+# Installed: the libraries, the header, pkg-config files and a CMake package with hakmem::hakmem (shared),
+# hakmem::static (hak_* names only) and hakmem::override (static, with malloc and its family).
+
+if(NOT HAKMEM_OVERRIDES_LIBC OR NOT TARGET hakmem)
+    return()
+endif()
+
+include(CMakePackageConfigHelpers)
+
+set(hakmem_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/hakmem)
+install(TARGETS hakmem hakmem_static hakmem_override EXPORT hakmem-targets
+    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(FILES ${PROJECT_BINARY_DIR}/lib/hakmem.o DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/hakmem DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+
+install(EXPORT hakmem-targets NAMESPACE hakmem:: DESTINATION ${hakmem_cmake_dir})
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/hakmem-config.cmake.in
+    ${PROJECT_BINARY_DIR}/hakmem-config.cmake INSTALL_DESTINATION ${hakmem_cmake_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/hakmem-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/hakmem-config.cmake ${PROJECT_BINARY_DIR}/hakmem-config-version.cmake
+    DESTINATION ${hakmem_cmake_dir})
+
+# One file a library: hakmem.pc, hakmem-static.pc, hakmem-override.pc.
+function(hakmem_install_pkgconfig name description libs cflags)
+    set(PC_NAME ${name})
+    set(PC_DESCRIPTION "${description}")
+    set(PC_LIBS "${libs}")
+    set(PC_CFLAGS "${cflags}")
+    configure_file(${PROJECT_SOURCE_DIR}/cmake/hakmem.pc.in ${PROJECT_BINARY_DIR}/${name}.pc @ONLY)
+    install(FILES ${PROJECT_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endfunction()
+
+hakmem_install_pkgconfig(hakmem "${PROJECT_DESCRIPTION}" "-L\${libdir} -lhakmem" "")
+hakmem_install_pkgconfig(hakmem-static "${PROJECT_DESCRIPTION}: static, hak_* names only"
+    "\${libdir}/libhakmem.a -pthread" "-DHAK_STATIC")
+hakmem_install_pkgconfig(hakmem-override "${PROJECT_DESCRIPTION}: static, in place of malloc and its family"
+    "\${libdir}/libhakmem-override.a -pthread" "-DHAK_STATIC")

@@ -1,0 +1,108 @@
+# The libraries, from object libraries that tests may link one by one:
+#
+#   hakmem_core       all of src/ but what follows
+#   hakmem_os_linux   src/os/linux.c, the real system
+#   hakmem_os_fake    src/os/fake.c, the system that tests steer
+#   hakmem_api        the hak_* names and process life
+#   hakmem_libc_api   malloc and its family, the C++ operators
+#
+#   hakmem            lib/libhakmem.so            everything, to preload or to link
+#   hakmem_static     lib/libhakmem.a             hak_* only
+#   hakmem_override   lib/libhakmem-override.a    everything; lib/hakmem.o is the same as one object
+
+set(hakmem_src ${PROJECT_SOURCE_DIR}/src)
+file(GLOB hakmem_core_sources CONFIGURE_DEPENDS
+    ${hakmem_src}/base/*.c ${hakmem_src}/config/*.c ${hakmem_src}/os/*.c ${hakmem_src}/options/*.c
+    ${hakmem_src}/superslab/*.c ${hakmem_src}/pool/*.c ${hakmem_src}/front/*.c ${hakmem_src}/observe/*.c)
+list(REMOVE_ITEM hakmem_core_sources ${hakmem_src}/os/linux.c ${hakmem_src}/os/fake.c)
+file(GLOB hakmem_api_sources CONFIGURE_DEPENDS ${hakmem_src}/api/*.c)
+list(REMOVE_ITEM hakmem_api_sources ${hakmem_src}/api/libc.c ${hakmem_src}/api/cxx.c)
+
+# Compiles sources as parts of the library: relocatable, hidden unless declared HAK_API, thread-local storage at a
+# fixed offset, and no call of malloc invented or removed by the compiler.
+function(hakmem_add_objects name)
+    add_library(${name} OBJECT ${ARGN})
+    target_link_libraries(${name} PRIVATE hakmem_flags)
+    set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden)
+    target_compile_options(${name} PRIVATE
+        -ftls-model=initial-exec -fno-semantic-interposition
+        -fno-builtin-malloc -fno-builtin-calloc -fno-builtin-realloc -fno-builtin-free)
+endfunction()
+
+if(NOT hakmem_core_sources OR NOT EXISTS ${hakmem_src}/os/linux.c)
+    message(STATUS "src is not there yet")
+    return()
+endif()
+hakmem_add_objects(hakmem_core ${hakmem_core_sources})
+hakmem_add_objects(hakmem_os_linux ${hakmem_src}/os/linux.c)
+if(EXISTS ${hakmem_src}/os/fake.c)
+    hakmem_add_objects(hakmem_os_fake ${hakmem_src}/os/fake.c)
+    set_target_properties(hakmem_os_fake PROPERTIES EXCLUDE_FROM_ALL ON)
+endif()
+if(NOT EXISTS ${hakmem_src}/api/libc.c)
+    message(STATUS "src/api is not there yet: libraries are not built")
+    return()
+endif()
+hakmem_add_objects(hakmem_api ${hakmem_api_sources})
+
+# One relocatable object in which everything but the public names is local, so that no internal name of HAKMEM's can
+# meet one of a program's, and so that linking any part brings all of it, constructors too.
+function(hakmem_add_single_object output)
+    set(objects "")
+    foreach(part IN LISTS ARGN)
+        list(APPEND objects $<TARGET_OBJECTS:${part}>)
+    endforeach()
+    add_custom_command(
+        OUTPUT ${output}
+        COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${output} ${objects}
+        COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${output}
+        DEPENDS ${ARGN} ${objects}
+        COMMAND_EXPAND_LISTS VERBATIM)
+    set_source_files_properties(${output} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+endfunction()
+
+function(hakmem_add_static name output_name)
+    if(HAKMEM_SANITIZE)
+        # Sanitizer run-times look at each object's own tables; these builds stay in this tree.
+        set(contents "")
+        foreach(part IN LISTS ARGN)
+            list(APPEND contents $<TARGET_OBJECTS:${part}>)
+        endforeach()
+    else()
+        set(contents ${PROJECT_BINARY_DIR}/lib/${output_name}.o)
+        hakmem_add_single_object(${contents} ${ARGN})
+    endif()
+    add_library(${name} STATIC ${contents})
+    set_target_properties(${name} PROPERTIES LINKER_LANGUAGE C)
+    target_link_libraries(${name} INTERFACE Threads::Threads)
+    target_include_directories(${name} INTERFACE
+        $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+    target_compile_definitions(${name} INTERFACE HAK_STATIC)
+endfunction()
+
+hakmem_add_static(hakmem_static hakmem-names hakmem_core hakmem_os_linux hakmem_api)
+set_target_properties(hakmem_static PROPERTIES OUTPUT_NAME hakmem EXPORT_NAME static)
+add_library(hakmem::static ALIAS hakmem_static)
+
+if(HAKMEM_OVERRIDES_LIBC)
+    hakmem_add_objects(hakmem_libc_api ${hakmem_src}/api/libc.c ${hakmem_src}/api/cxx.c)
+    # A new-handler's exception passes through operator new.
+    set_source_files_properties(${hakmem_src}/api/cxx.c PROPERTIES COMPILE_OPTIONS -fexceptions)
+    set(hakmem_all_parts hakmem_core hakmem_os_linux hakmem_api hakmem_libc_api)
+
+    hakmem_add_static(hakmem_override hakmem ${hakmem_all_parts})
+    set_target_properties(hakmem_override PROPERTIES OUTPUT_NAME hakmem-override EXPORT_NAME override)
+    add_library(hakmem::override ALIAS hakmem_override)
+
+    add_library(hakmem SHARED)
+    target_link_libraries(hakmem PRIVATE ${hakmem_all_parts} Threads::Threads)
+    target_include_directories(hakmem INTERFACE
+        $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+    set_target_properties(hakmem PROPERTIES
+        VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} LINKER_LANGUAGE C)
+    target_link_options(hakmem PRIVATE
+        # A second copy in the process uses its own functions; no lazy binding inside malloc; threads may hold
+        # blocks after dlclose; nothing is left undefined.
+        -Wl,-Bsymbolic -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete -Wl,-z,defs)
+    add_library(hakmem::hakmem ALIAS hakmem)
+endif()
