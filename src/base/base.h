@@ -15,7 +15,7 @@
 #define HAK_NOINLINE __attribute__((noinline))
 #define HAK_COLD __attribute__((cold, noinline))
 #define HAK_HIDDEN __attribute__((visibility("hidden")))
-#define HAK_PRINTF(format, first) __attribute__((format(printf, format, first)))
+#define HAK_PRINTF(string, first) __attribute__((format(printf, string, first)))
 
 /* Alignment that keeps two threads' words on two lines; 128 because adjacent lines are fetched in pairs. */
 #define HAK_CACHE_LINE 64

@@ -1,0 +1,177 @@
+/* printf-like formatting into a buffer of the caller's, and messages to stderr. */
+#define _GNU_SOURCE
+#include "base/format.h"
+
+#include <errno.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { MESSAGE_CAPACITY = 1024, DIGITS_CAPACITY = 20 /* UINT64_MAX in decimal */ };
+
+struct sink {
+    char *buffer;
+    size_t capacity; /* without the place of the NUL */
+    size_t length;   /* <= capacity */
+};
+
+/* One conversion between its '%' and its letter. */
+struct conversion {
+    bool zero_pad;
+    bool left;
+    size_t width;
+    size_t precision; /* most characters of a %s */
+    unsigned longs;   /* 0: int; else 64 bits, which l, ll and z all are */
+};
+
+static void sink_put(struct sink *sink, char c)
+{
+    if (sink->length < sink->capacity)
+        sink->buffer[sink->length++] = c;
+}
+
+static void sink_pad(struct sink *sink, char c, size_t from, size_t to)
+{
+    for (; from < to && sink->length < sink->capacity; from++)
+        sink_put(sink, c);
+}
+
+/* `prefix` ("", "-" or "0x") stands before zero padding and after blank padding. */
+static void sink_put_text(struct sink *sink, const struct conversion *conversion, const char *prefix,
+                          const char *text, size_t length)
+{
+    size_t prefix_length = __builtin_strlen(prefix), total = prefix_length + length;
+    if (!conversion->left && !conversion->zero_pad)
+        sink_pad(sink, ' ', total, conversion->width);
+    for (size_t i = 0; i < prefix_length; i++)
+        sink_put(sink, prefix[i]);
+    if (!conversion->left && conversion->zero_pad)
+        sink_pad(sink, '0', total, conversion->width);
+    for (size_t i = 0; i < length; i++)
+        sink_put(sink, text[i]);
+    if (conversion->left)
+        sink_pad(sink, ' ', total, conversion->width);
+}
+
+static void sink_put_number(struct sink *sink, const struct conversion *conversion, const char *prefix,
+                            uint64_t value, unsigned radix)
+{
+    char digits[DIGITS_CAPACITY];
+    size_t at = DIGITS_CAPACITY;
+    do {
+        digits[--at] = "0123456789abcdef"[value % radix];
+        value /= radix;
+    } while (value != 0);
+    sink_put_text(sink, conversion, prefix, digits + at, DIGITS_CAPACITY - at);
+}
+
+static const char *read_count(const char *format, size_t *count)
+{
+    for (*count = 0; *format >= '0' && *format <= '9'; format++)
+        *count = *count * 10 + (size_t)(*format - '0');
+    return format;
+}
+
+size_t base_format_v(char *buffer, size_t capacity, const char *format, va_list arguments)
+{
+    struct sink sink = { buffer, capacity - 1, 0 };
+    if (capacity == 0)
+        return 0;
+    while (*format != '\0') {
+        if (*format != '%') {
+            sink_put(&sink, *format++);
+            continue;
+        }
+        struct conversion conversion = { .precision = SIZE_MAX };
+        for (format++; *format == '0' || *format == '-'; format++) {
+            conversion.zero_pad |= *format == '0';
+            conversion.left |= *format == '-';
+        }
+        if (*format == '*') {
+            int width = va_arg(arguments, int);
+            conversion.width = width > 0 ? (size_t)width : 0;
+            format++;
+        } else {
+            format = read_count(format, &conversion.width);
+        }
+        if (format[0] == '.' && format[1] == '*') {
+            int precision = va_arg(arguments, int);
+            conversion.precision = precision >= 0 ? (size_t)precision : SIZE_MAX;
+            format += 2;
+        } else if (format[0] == '.') {
+            format = read_count(format + 1, &conversion.precision);
+        }
+        for (; *format == 'l' || *format == 'z'; format++)
+            conversion.longs++;
+        switch (*format) {
+        case 'd':
+        case 'i': {
+            int64_t value = conversion.longs != 0 ? va_arg(arguments, int64_t) : va_arg(arguments, int);
+            sink_put_number(&sink, &conversion, value < 0 ? "-" : "",
+                            value < 0 ? 0 - (uint64_t)value : (uint64_t)value, 10);
+            break;
+        }
+        case 'u':
+        case 'x': {
+            uint64_t value = conversion.longs != 0 ? va_arg(arguments, uint64_t) : va_arg(arguments, unsigned);
+            sink_put_number(&sink, &conversion, "", value, *format == 'x' ? 16 : 10);
+            break;
+        }
+        case 'p':
+            sink_put_number(&sink, &conversion, "0x", (uint64_t)(uintptr_t)va_arg(arguments, void *), 16);
+            break;
+        case 'c': {
+            char c = (char)va_arg(arguments, int);
+            conversion.zero_pad = false;
+            sink_put_text(&sink, &conversion, "", &c, 1);
+            break;
+        }
+        case 's': {
+            const char *text = va_arg(arguments, const char *);
+            size_t length = 0;
+            if (text == NULL)
+                text = "(null)";
+            while (length < conversion.precision && text[length] != '\0')
+                length++;
+            conversion.zero_pad = false;
+            sink_put_text(&sink, &conversion, "", text, length);
+            break;
+        }
+        case '%':
+            sink_put(&sink, '%');
+            break;
+        default: /* not understood: the rest as it stands, and no argument is guessed at */
+            sink_put(&sink, '%');
+            while (*format != '\0')
+                sink_put(&sink, *format++);
+            continue;
+        }
+        format++;
+    }
+    buffer[sink.length] = '\0';
+    return sink.length;
+}
+
+size_t base_format(char *buffer, size_t capacity, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    size_t length = base_format_v(buffer, capacity, format, arguments);
+    va_end(arguments);
+    return length;
+}
+
+void base_message(const char *format, ...)
+{
+    int saved_errno = errno;
+    char line[MESSAGE_CAPACITY];
+    size_t length = base_format(line, sizeof line, "hakmem: ");
+    va_list arguments;
+    va_start(arguments, format);
+    length += base_format_v(line + length, sizeof line - length, format, arguments);
+    va_end(arguments);
+    line[length++] = '\n'; /* in the place of the NUL */
+    /* Not write(): that is a cancellation point, and a thread must not end inside malloc. */
+    while (syscall(SYS_write, STDERR_FILENO, line, length) < 0 && errno == EINTR)
+        continue;
+    errno = saved_errno;
+}

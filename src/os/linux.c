@@ -1,0 +1,352 @@
+/*
+ * os.h on Linux: memory, limits, time and threads.
+ *
+ * System calls that glibc makes cancellation points go through syscall(2), because a thread that is cancelled must not
+ * end inside the allocator with a lock held. Nothing here uses stdio or any function that may call malloc, except
+ * os_thread_start, whose pthread_create does.
+ */
+#define _GNU_SOURCE
+#include "os/os.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/sysinfo.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "os/procfs.h"
+
+/* Names that older C libraries lack; the numbers are the kernel's. */
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+#ifndef PR_SET_VMA
+#define PR_SET_VMA 0x53564d41
+#define PR_SET_VMA_ANON_NAME 0
+#endif
+
+enum {
+    CPU_MASK_WORDS = 128,            /* 8192 CPUs, the most the kernel can be built for */
+    THREAD_STACK = 256 * 1024,       /* of threads of HAKMEM's own, whose work is shallow */
+    NANOSECONDS_PER_SECOND = 1000000000,
+};
+
+size_t os_page_size(void)
+{
+    static _Atomic size_t page_size;
+    size_t size = atomic_load_explicit(&page_size, memory_order_relaxed);
+    if (HAK_UNLIKELY(size == 0)) {
+        int saved_errno = errno;
+        size = getauxval(AT_PAGESZ);
+        if (!base_is_pow2(size))
+            size = 4096;
+        atomic_store_explicit(&page_size, size, memory_order_relaxed);
+        errno = saved_errno;
+    }
+    return size;
+}
+
+/* ---- Address space ---- */
+
+static void *map_anywhere(size_t size, int protection)
+{
+    int saved_errno = errno;
+    void *address = mmap(NULL, size, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    errno = saved_errno;
+    return address == MAP_FAILED ? NULL : address;
+}
+
+/* The kernel packs mappings, so that a plain one is often aligned already; else one with room to trim is taken. */
+static void *map_aligned(size_t size, size_t alignment, int protection)
+{
+    char *address = map_anywhere(size, protection);
+    if (address == NULL || ((uintptr_t)address & (alignment - 1)) == 0)
+        return address;
+    os_unmap(address, size);
+
+    size_t room = alignment - os_page_size();
+    if (size > SIZE_MAX - room || (address = map_anywhere(size + room, protection)) == NULL)
+        return NULL;
+    size_t before = base_align_up((uintptr_t)address, alignment) - (uintptr_t)address;
+    if (before != 0)
+        os_unmap(address, before);
+    if (before != room)
+        os_unmap(address + before + size, room - before);
+    return address + before;
+}
+
+void *os_reserve(size_t size, size_t alignment)
+{
+    return map_aligned(size, alignment, PROT_NONE);
+}
+
+bool os_reserve_at(void *address, size_t size)
+{
+    int saved_errno = errno;
+    void *got = mmap(address, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    errno = saved_errno;
+    if (got != MAP_FAILED && got != address) /* before 4.17 the address is no more than a hint */
+        os_unmap(got, size);
+    return got == address;
+}
+
+void *os_map(size_t size, size_t alignment)
+{
+    return map_aligned(size, alignment, PROT_READ | PROT_WRITE);
+}
+
+void os_unmap(void *address, size_t size)
+{
+    int saved_errno = errno;
+    /* Unmapping the middle of a mapping fails at vm.max_map_count: then at least the memory goes. */
+    if (munmap(address, size) != 0)
+        (void)madvise(address, size, MADV_DONTNEED);
+    errno = saved_errno;
+}
+
+bool os_commit(void *address, size_t size)
+{
+    int saved_errno = errno;
+    bool done = mprotect(address, size, PROT_READ | PROT_WRITE) == 0;
+    errno = saved_errno;
+    return done;
+}
+
+void *os_remap(void *address, size_t old_size, size_t new_size, bool may_move)
+{
+    int saved_errno = errno;
+    void *moved = mremap(address, old_size, new_size, may_move ? MREMAP_MAYMOVE : 0);
+    errno = saved_errno;
+    return moved == MAP_FAILED ? NULL : moved;
+}
+
+/* ---- Physical memory ---- */
+
+bool os_purge(void *address, size_t size)
+{
+    int saved_errno = errno;
+    bool done = madvise(address, size, MADV_DONTNEED) == 0;
+    errno = saved_errno;
+    return done;
+}
+
+bool os_populate(void *address, size_t size)
+{
+    static _Atomic bool unknown_to_kernel;
+    if (atomic_load_explicit(&unknown_to_kernel, memory_order_relaxed))
+        return false;
+    int saved_errno = errno;
+    bool done = madvise(address, size, MADV_POPULATE_WRITE) == 0;
+    if (!done && errno == EINVAL)
+        atomic_store_explicit(&unknown_to_kernel, true, memory_order_relaxed);
+    errno = saved_errno;
+    return done;
+}
+
+void os_advise_huge(void *address, size_t size, bool wanted)
+{
+    int saved_errno = errno;
+    (void)madvise(address, size, wanted ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    errno = saved_errno;
+}
+
+void os_name(void *address, size_t size, const char *name)
+{
+    static _Atomic bool unknown_to_kernel;
+    if (atomic_load_explicit(&unknown_to_kernel, memory_order_relaxed))
+        return;
+    int saved_errno = errno;
+    if (prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, (unsigned long)(uintptr_t)address, size, name) != 0 && errno == EINVAL)
+        atomic_store_explicit(&unknown_to_kernel, true, memory_order_relaxed);
+    errno = saved_errno;
+}
+
+/* ---- Limits and measures ---- */
+
+size_t os_physical_memory(void)
+{
+    int saved_errno = errno;
+    struct sysinfo info;
+    size_t size = sysinfo(&info) == 0 ? (size_t)info.totalram * info.mem_unit : SIZE_MAX;
+    errno = saved_errno;
+    return size;
+}
+
+size_t os_address_space_limit(void)
+{
+    int saved_errno = errno;
+    struct rlimit limit;
+    size_t size = SIZE_MAX;
+    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+        size = (size_t)limit.rlim_cur;
+    errno = saved_errno;
+    return size;
+}
+
+size_t os_cgroup_memory_limit(void)
+{
+    return procfs_cgroup_memory_limit("/proc/self/cgroup", "/sys/fs/cgroup");
+}
+
+size_t os_resident_memory(void)
+{
+    return procfs_resident_pages("/proc/self/statm") * os_page_size();
+}
+
+unsigned os_cpu_count(void)
+{
+    int saved_errno = errno;
+    unsigned long mask[CPU_MASK_WORDS];
+    unsigned count = 0;
+    long bytes = syscall(SYS_sched_getaffinity, 0, sizeof mask, mask);
+    for (size_t i = 0; bytes > 0 && i < (size_t)bytes / sizeof mask[0]; i++)
+        count += base_count_bits(mask[i]);
+    errno = saved_errno;
+    return count == 0 ? 1 : count;
+}
+
+/* ---- Time and chance ---- */
+
+static uint64_t read_clock(clockid_t clock)
+{
+    int saved_errno = errno;
+    struct timespec now = { 0, 0 };
+    (void)clock_gettime(clock, &now);
+    errno = saved_errno;
+    return (uint64_t)now.tv_sec * NANOSECONDS_PER_SECOND + (uint64_t)now.tv_nsec;
+}
+
+uint64_t os_now(void)
+{
+    return read_clock(CLOCK_MONOTONIC);
+}
+
+uint64_t os_now_coarse(void)
+{
+    return read_clock(CLOCK_MONOTONIC_COARSE);
+}
+
+uint64_t os_random(void)
+{
+    static _Atomic uint64_t calls;
+    int saved_errno = errno;
+    uint64_t word = 0;
+    enum { RANDOM_NONBLOCK = 1 };
+    if (syscall(SYS_getrandom, &word, sizeof word, RANDOM_NONBLOCK) != (long)sizeof word) {
+        /* Early in boot or under a filter: the kernel's gift to the process, the time and a count, mixed (splitmix64). */
+        const void *gift = (const void *)getauxval(AT_RANDOM);
+        if (gift != NULL)
+            memcpy(&word, gift, sizeof word);
+        word += os_now() + atomic_fetch_add_explicit(&calls, 1, memory_order_relaxed) * UINT64_C(0x9e3779b97f4a7c15);
+        word = (word ^ (word >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+        word = (word ^ (word >> 27)) * UINT64_C(0x94d049bb133111eb);
+        word ^= word >> 31;
+    }
+    errno = saved_errno;
+    return word;
+}
+
+/* ---- Environment and threads ---- */
+
+char *const *os_environment(void)
+{
+    static char *const empty[] = { NULL };
+    int saved_errno = errno;
+    bool privileged = getauxval(AT_SECURE) != 0;
+    errno = saved_errno;
+    if (privileged)
+        return empty;
+    /* The dynamic loader may allocate before it has given the C library its environ. */
+    return environ != NULL ? environ : procfs_own_environment("/proc/self/environ");
+}
+
+const char *os_getenv(const char *name)
+{
+    if (environ != NULL)
+        return secure_getenv(name);
+    size_t length = strlen(name);
+    for (char *const *entry = os_environment(); *entry != NULL; entry++)
+        if (strncmp(*entry, name, length) == 0 && (*entry)[length] == '=')
+            return *entry + length + 1;
+    return NULL;
+}
+
+uint32_t os_thread_id(void)
+{
+    return (uint32_t)syscall(SYS_gettid);
+}
+
+void os_yield(void)
+{
+    int saved_errno = errno;
+    (void)sched_yield();
+    errno = saved_errno;
+}
+
+void os_futex_wait(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ns)
+{
+    int saved_errno = errno;
+    struct timespec timeout = { (time_t)(timeout_ns / NANOSECONDS_PER_SECOND), (long)(timeout_ns % NANOSECONDS_PER_SECOND) };
+    (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, timeout_ns == UINT64_MAX ? NULL : &timeout, NULL, 0);
+    errno = saved_errno;
+}
+
+void os_futex_wake(_Atomic uint32_t *word, int count)
+{
+    int saved_errno = errno;
+    (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
+    errno = saved_errno;
+}
+
+/* A function pointer and the pointer that pthread_create carries, which ISO C does not convert. */
+union thread_start {
+    void (*run)(void);
+    void *argument;
+};
+
+static void *thread_main(void *argument)
+{
+    union thread_start start = { .argument = argument };
+    start.run();
+    return NULL;
+}
+
+bool os_thread_start(void (*run)(void), const char *name)
+{
+    int saved_errno = errno, cancel_state;
+    union thread_start start = { .run = run };
+    sigset_t all, before;
+    pthread_t thread;
+    pthread_attr_t attributes;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, THREAD_STACK);
+    bool started = pthread_create(&thread, &attributes, thread_main, start.argument) == 0;
+    if (!started) /* static TLS may need more than THREAD_STACK */
+        started = pthread_create(&thread, NULL, thread_main, start.argument) == 0;
+    pthread_attr_destroy(&attributes);
+    if (started) {
+        pthread_setname_np(thread, name); /* before the detach: until then `thread` is valid even if it has ended */
+        pthread_detach(thread);
+    }
+    pthread_setcancelstate(cancel_state, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = saved_errno;
+    return started;
+}

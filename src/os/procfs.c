@@ -1,0 +1,197 @@
+/* Small files of /proc and /sys, read with plain system calls into buffers on the stack. */
+#define _GNU_SOURCE
+#include "os/procfs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/format.h"
+
+enum {
+    FILE_CAPACITY = 4096, /* of /proc/self/cgroup: a dozen lines at most */
+    PATH_CAPACITY = 1024, /* cgroup paths that are longer are passed over */
+    NUMBER_CAPACITY = 64,
+    ENVIRONMENT_BYTES = 16384, /* of all HAKMEM_* variables together */
+    ENVIRONMENT_ENTRIES = 128,
+};
+
+/* v1 says "none" with LONG_MAX rounded down to a page; no machine has a quarter of that. */
+static const uint64_t cgroup_v1_unlimited = UINT64_C(1) << 62;
+
+/* ---- Files ---- */
+
+/* All by syscall(): open, read and close are cancellation points. */
+static int file_open(const char *path)
+{
+    long fd;
+    do
+        fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+    while (fd < 0 && errno == EINTR);
+    return (int)fd;
+}
+
+static size_t file_read_some(int fd, char *buffer, size_t capacity)
+{
+    long got;
+    do
+        got = syscall(SYS_read, fd, buffer, capacity);
+    while (got < 0 && errno == EINTR);
+    return got > 0 ? (size_t)got : 0;
+}
+
+/* The file's beginning, NUL-terminated; 0 when it cannot be read. */
+static size_t file_read(const char *path, char *buffer, size_t capacity)
+{
+    size_t length = 0, got;
+    int fd = file_open(path);
+    if (fd < 0)
+        return 0;
+    while (length < capacity - 1 && (got = file_read_some(fd, buffer + length, capacity - 1 - length)) != 0)
+        length += got;
+    (void)syscall(SYS_close, fd);
+    buffer[length] = '\0';
+    return length;
+}
+
+/* Digits at `text`; false when there are none. Values past 64 bits read as UINT64_MAX. */
+static bool parse_number(const char *text, uint64_t *value)
+{
+    if (*text < '0' || *text > '9')
+        return false;
+    for (*value = 0; *text >= '0' && *text <= '9'; text++)
+        if (__builtin_mul_overflow(*value, 10, value) || __builtin_add_overflow(*value, (uint64_t)(*text - '0'), value))
+            *value = UINT64_MAX;
+    return true;
+}
+
+/* ---- cgroups ---- */
+
+static uint64_t cgroup_read_limit(const char *path)
+{
+    char text[NUMBER_CAPACITY];
+    uint64_t limit;
+    if (file_read(path, text, sizeof text) == 0 || !parse_number(text, &limit) || limit >= cgroup_v1_unlimited)
+        return UINT64_MAX; /* "max" is no number */
+    return limit;
+}
+
+/* The least of the limits in `file` of mount+below+group and of all its parents up to mount+below. */
+static uint64_t cgroup_least_limit(const char *mount, const char *below, const char *group, size_t group_length,
+                                   const char *file)
+{
+    char path[PATH_CAPACITY];
+    uint64_t least = UINT64_MAX;
+    for (;;) {
+        while (group_length > 0 && group[group_length - 1] == '/')
+            group_length--;
+        if (strlen(mount) + strlen(below) + group_length + 1 + strlen(file) < sizeof path) {
+            base_format(path, sizeof path, "%s%s%.*s/%s", mount, below, (int)group_length, group, file);
+            uint64_t limit = cgroup_read_limit(path);
+            least = limit < least ? limit : least;
+        }
+        if (group_length == 0)
+            return least;
+        while (group_length > 0 && group[group_length - 1] != '/')
+            group_length--;
+    }
+}
+
+/* Whether `name` is in the list `names[0..length)` separated by commas. */
+static bool list_has(const char *names, size_t length, const char *name)
+{
+    size_t name_length = strlen(name);
+    for (const char *end = names + length; names < end;) {
+        const char *comma = memchr(names, ',', (size_t)(end - names));
+        size_t one = (size_t)((comma != NULL ? comma : end) - names);
+        if (one == name_length && memcmp(names, name, one) == 0)
+            return true;
+        names += one + 1;
+    }
+    return false;
+}
+
+size_t procfs_cgroup_memory_limit(const char *membership, const char *mount)
+{
+    int saved_errno = errno;
+    char text[FILE_CAPACITY];
+    uint64_t least = UINT64_MAX, limit;
+    size_t length = file_read(membership, text, sizeof text);
+    for (char *line = text; line < text + length;) { /* "ID:controllers:path"; v2's is "0::path" */
+        char *end = memchr(line, '\n', (size_t)(text + length - line));
+        if (end == NULL)
+            break; /* cut by the buffer */
+        char *controllers = memchr(line, ':', (size_t)(end - line));
+        char *group = controllers == NULL ? NULL : memchr(controllers + 1, ':', (size_t)(end - controllers - 1));
+        if (group != NULL) {
+            size_t controllers_length = (size_t)(group - controllers - 1), group_length = (size_t)(end - group - 1);
+            limit = UINT64_MAX;
+            if (controllers_length == 0)
+                limit = cgroup_least_limit(mount, "", group + 1, group_length, "memory.max");
+            else if (list_has(controllers + 1, controllers_length, "memory"))
+                limit = cgroup_least_limit(mount, "/memory", group + 1, group_length, "memory.limit_in_bytes");
+            least = limit < least ? limit : least;
+        }
+        line = end + 1;
+    }
+    errno = saved_errno;
+    return least;
+}
+
+/* ---- The process itself ---- */
+
+size_t procfs_resident_pages(const char *statm)
+{
+    int saved_errno = errno;
+    char text[NUMBER_CAPACITY * 2];
+    uint64_t pages = 0;
+    size_t length = file_read(statm, text, sizeof text);
+    const char *blank = memchr(text, ' ', length);
+    if (blank == NULL || !parse_number(blank + 1, &pages))
+        pages = 0;
+    errno = saved_errno;
+    return pages;
+}
+
+char *const *procfs_own_environment(const char *file)
+{
+    static const char prefix[] = "HAKMEM_";
+    static char bytes[ENVIRONMENT_BYTES];
+    static char *entries[ENVIRONMENT_ENTRIES + 1];
+    static bool known;
+    int saved_errno = errno, fd;
+    if (known || (fd = file_open(file)) < 0) {
+        errno = saved_errno;
+        return entries;
+    }
+    known = true;
+
+    /* The file may be megabytes; each entry is kept at `start` as it comes, and given up at the first letter that is not the
+     * prefix's, or where it does not fit. */
+    char chunk[NUMBER_CAPACITY * 8];
+    size_t start = 0, length = 0, count = 0, got;
+    bool wanted = true;
+    while ((got = file_read_some(fd, chunk, sizeof chunk)) != 0) {
+        for (size_t i = 0; i < got; i++) {
+            if (chunk[i] == '\0') {
+                if (wanted && length >= sizeof prefix - 1 && count < ENVIRONMENT_ENTRIES) {
+                    bytes[start + length] = '\0';
+                    entries[count++] = bytes + start;
+                    start += length + 1;
+                }
+                length = 0;
+                wanted = true;
+            } else if (wanted) {
+                wanted = start + length + 1 < sizeof bytes &&
+                         (length >= sizeof prefix - 1 || chunk[i] == prefix[length]);
+                if (wanted)
+                    bytes[start + length++] = chunk[i];
+            }
+        }
+    }
+    (void)syscall(SYS_close, fd);
+    errno = saved_errno;
+    return entries;
+}
