@@ -1,0 +1,299 @@
+/* The option table made into values: read from the environment once, printed on request. */
+#include "options/options.h"
+
+#include <string.h>
+
+#include "base/format.h"
+#include "base/version.h"
+#include "os/os.h"
+
+enum option_kind {
+    OPTION_BOOL,
+    OPTION_COUNT,
+    OPTION_SIZE,
+    OPTION_TIME,
+    OPTION_MICROS,
+    OPTION_LIMIT,
+    OPTION_CHOICE
+};
+
+struct option_row {
+    const char *name;
+    enum option_kind kind;
+    uint64_t default_value, lowest, highest; /* LIMIT has no range */
+    const char *unit;
+    size_t offset; /* of the value in struct options */
+};
+
+static const struct option_row rows[] = {
+#define OPTION_ROW(field, name, kind, default_, lowest, highest, unit, doc) \
+    { name, OPTION_##kind, default_, lowest, highest, unit, offsetof(struct options, field) },
+    OPTION_TABLE(OPTION_ROW)
+#undef OPTION_ROW
+};
+
+enum {
+    ROW_COUNT = sizeof rows / sizeof rows[0],
+    NAME_MOST = 40,        /* characters of the longest name, with room */
+    SHOWN_MOST = 64,       /* characters of a bad name or value that are repeated to the user */
+    VALUE_CAPACITY = 32,   /* of a value as text */
+    SOFT_LIMIT_PERCENT = 90,
+};
+
+#define OPTION_NAME_FITS(field, name, kind, default_, lowest, highest, unit, doc) \
+    _Static_assert(sizeof name <= NAME_MOST, "NAME_MOST holds every name");
+OPTION_TABLE(OPTION_NAME_FITS)
+#undef OPTION_NAME_FITS
+
+struct options hak_options = {
+#define OPTION_DEFAULT(field, name, kind, default_, lowest, highest, unit, doc) .field = default_,
+    OPTION_TABLE(OPTION_DEFAULT)
+#undef OPTION_DEFAULT
+};
+
+static const char prefix[] = "HAKMEM_";
+static const char *const choices[] = { [OPTION_AUTO] = "auto", [OPTION_NEVER] = "never", [OPTION_ALWAYS] = "always" };
+
+static uint64_t *value_of(const struct option_row *row)
+{
+    return (uint64_t *)((char *)&hak_options + row->offset);
+}
+
+/* ---- Text to value ---- */
+
+static char lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+}
+
+static bool same_word(const char *a, const char *b)
+{
+    while (*a != '\0' && lower(*a) == lower(*b)) {
+        a++;
+        b++;
+    }
+    return lower(*a) == lower(*b);
+}
+
+/* Digits only up to `*end`; false when there are none or the number passes 64 bits. */
+static bool parse_number(const char *text, const char **end, uint64_t *value)
+{
+    const char *start = text;
+    for (*value = 0; *text >= '0' && *text <= '9'; text++)
+        if (__builtin_mul_overflow(*value, 10, value) || __builtin_add_overflow(*value, (uint64_t)(*text - '0'), value))
+            return false;
+    *end = text;
+    return text != start;
+}
+
+/* A number and one of: nothing or B; K, M, G or T, each alone or with B or iB behind it. All are powers of 1024. */
+static bool parse_size(const char *text, uint64_t *value)
+{
+    static const char units[] = "kmgt";
+    const char *unit, *at;
+    if (!parse_number(text, &text, value))
+        return false;
+    for (at = units; *at != '\0' && lower(*text) != *at; at++)
+        continue;
+    unit = text;
+    if (*at != '\0') {
+        if (__builtin_mul_overflow(*value, UINT64_C(1) << (10 * (at - units + 1)), value))
+            return false;
+        unit++;
+        if (lower(unit[0]) == 'i' && lower(unit[1]) == 'b')
+            unit++;
+    }
+    if (lower(*unit) == 'b')
+        unit++;
+    return *unit == '\0';
+}
+
+static bool parse_bool(const char *text, uint64_t *value)
+{
+    static const char *const words[][2] = { { "0", "1" }, { "off", "on" }, { "no", "yes" }, { "false", "true" } };
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        for (unsigned truth = 0; truth <= 1; truth++) {
+            if (same_word(text, words[i][truth])) {
+                *value = truth;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static bool parse_choice(const char *text, uint64_t *value)
+{
+    for (*value = 0; *value < sizeof choices / sizeof choices[0]; ++*value)
+        if (same_word(text, choices[*value]))
+            return true;
+    return false;
+}
+
+/* `auto` leaves headroom below the cgroup's limit for the soft one, so that purging comes before failing. */
+static uint64_t limit_from_cgroup(const struct option_row *row)
+{
+    size_t limit = os_cgroup_memory_limit();
+    if (limit == SIZE_MAX)
+        return 0;
+    return row->offset == offsetof(struct options, memory_limit_soft) ? limit / 100 * SOFT_LIMIT_PERCENT : limit;
+}
+
+static bool parse_value(const struct option_row *row, const char *text, uint64_t *value)
+{
+    const char *end;
+    bool good = false;
+    switch (row->kind) {
+    case OPTION_BOOL:
+        return parse_bool(text, value);
+    case OPTION_CHOICE:
+        return parse_choice(text, value);
+    case OPTION_LIMIT:
+        if (!same_word(text, "auto"))
+            return parse_size(text, value);
+        *value = limit_from_cgroup(row);
+        return true;
+    case OPTION_SIZE:
+        good = parse_size(text, value);
+        break;
+    case OPTION_COUNT:
+    case OPTION_TIME:
+    case OPTION_MICROS:
+        good = parse_number(text, &end, value) && *end == '\0';
+        break;
+    }
+    return good && *value >= row->lowest && *value <= row->highest;
+}
+
+/* ---- Value to text ---- */
+
+/* Sizes as the largest unit that divides them. */
+static void format_size(char *text, uint64_t value)
+{
+    static const char *const units[] = { "", "K", "M", "G", "T" };
+    unsigned unit = 0;
+    while (value != 0 && value % 1024 == 0 && unit + 1 < sizeof units / sizeof units[0]) {
+        value /= 1024;
+        unit++;
+    }
+    base_format(text, VALUE_CAPACITY, "%llu%s", (unsigned long long)value, units[unit]);
+}
+
+static void format_value(char *text, const struct option_row *row, uint64_t value)
+{
+    if (row->kind == OPTION_CHOICE)
+        base_format(text, VALUE_CAPACITY, "%s", choices[value]);
+    else if (row->kind == OPTION_SIZE || row->kind == OPTION_LIMIT)
+        format_size(text, value);
+    else
+        base_format(text, VALUE_CAPACITY, "%llu", (unsigned long long)value);
+}
+
+/* ---- What is said to the user ---- */
+
+static void say_bad_value(const struct option_row *row, const char *text)
+{
+    char using[VALUE_CAPACITY], lowest[VALUE_CAPACITY], highest[VALUE_CAPACITY], wanted[4 * VALUE_CAPACITY];
+    format_value(using, row, row->default_value);
+    switch (row->kind) {
+    case OPTION_BOOL:
+        base_format(wanted, sizeof wanted, "0 or 1");
+        break;
+    case OPTION_CHOICE:
+        base_format(wanted, sizeof wanted, "auto, never or always");
+        break;
+    case OPTION_LIMIT:
+        base_format(wanted, sizeof wanted, "a size such as 512M, 0 or auto");
+        break;
+    default:
+        format_value(lowest, row, row->lowest);
+        format_value(highest, row, row->highest);
+        base_format(wanted, sizeof wanted, "a %s from %s to %s", row->kind == OPTION_SIZE ? "size" : "number", lowest,
+                    highest);
+    }
+    base_message("%s=%.*s%s is not %s; using %s", row->name, SHOWN_MOST, text, strlen(text) > SHOWN_MOST ? "..." : "",
+                 wanted, using);
+}
+
+/* Letters to change, add or leave out to make one name of the other (Levenshtein); both at most NAME_MOST long. */
+static unsigned name_distance(const char *a, size_t a_length, const char *b, size_t b_length)
+{
+    uint8_t costs[NAME_MOST + 1]; /* of the first i letters of a to the first j of b, by j */
+    for (size_t j = 0; j <= b_length; j++)
+        costs[j] = (uint8_t)j;
+    for (size_t i = 1; i <= a_length; i++) {
+        unsigned diagonal = costs[0];
+        costs[0] = (uint8_t)i;
+        for (size_t j = 1; j <= b_length; j++) {
+            unsigned changed = diagonal + (a[i - 1] != b[j - 1]);
+            unsigned added = (unsigned)(costs[j] < costs[j - 1] ? costs[j] : costs[j - 1]) + 1;
+            diagonal = costs[j];
+            costs[j] = (uint8_t)(changed < added ? changed : added);
+        }
+    }
+    return costs[b_length];
+}
+
+static void say_unknown(const char *name, size_t length)
+{
+    const struct option_row *nearest = NULL;
+    /* A third of the letters or four of them off is another word. */
+    size_t own_length = length - (sizeof prefix - 1);
+    unsigned least = own_length >= 9 ? 4 : (unsigned)own_length / 3 + 1;
+    for (size_t i = 0; i < ROW_COUNT && length <= NAME_MOST; i++) {
+        unsigned distance = name_distance(name, length, rows[i].name, strlen(rows[i].name));
+        if (distance < least) {
+            least = distance;
+            nearest = &rows[i];
+        }
+    }
+    int shown = (int)base_min(length, SHOWN_MOST);
+    if (nearest != NULL)
+        base_message("unknown variable %.*s ignored; did you mean %s?", shown, name, nearest->name);
+    else
+        base_message("unknown variable %.*s%s ignored", shown, name, length > SHOWN_MOST ? "..." : "");
+}
+
+/* ---- The public part ---- */
+
+static const struct option_row *find_row(const char *name, size_t length)
+{
+    for (size_t i = 0; i < ROW_COUNT; i++)
+        if (strlen(rows[i].name) == length && memcmp(rows[i].name, name, length) == 0)
+            return &rows[i];
+    return NULL;
+}
+
+void options_read(void)
+{
+    bool seen[ROW_COUNT] = { false };
+    for (char *const *entry = os_environment(); *entry != NULL; entry++) {
+        const char *equals = strchr(*entry, '=');
+        if (equals == NULL || strncmp(*entry, prefix, sizeof prefix - 1) != 0)
+            continue;
+        const struct option_row *row = find_row(*entry, (size_t)(equals - *entry));
+        uint64_t value;
+        if (row == NULL) {
+            say_unknown(*entry, (size_t)(equals - *entry));
+        } else if (!seen[row - rows]) { /* of a name that is there twice the first counts, as for getenv */
+            seen[row - rows] = true;
+            if (parse_value(row, equals + 1, &value))
+                *value_of(row) = value;
+            else
+                say_bad_value(row, equals + 1);
+        }
+    }
+}
+
+void options_print(void)
+{
+    base_message("version %s, %s build; settings (* = not the default):", BASE_VERSION_STRING,
+                 HAK_DEBUG ? "debug" : "release");
+    for (size_t i = 0; i < ROW_COUNT; i++) {
+        char value[VALUE_CAPACITY];
+        bool bytes = rows[i].kind == OPTION_SIZE || rows[i].kind == OPTION_LIMIT; /* whose unit is in the value */
+        format_value(value, &rows[i], *value_of(&rows[i]));
+        base_message("%c %s=%s%s%s", *value_of(&rows[i]) != rows[i].default_value ? '*' : ' ', rows[i].name, value,
+                     bytes || rows[i].unit[0] == '\0' ? "" : " ", bytes ? "" : rows[i].unit);
+    }
+}
