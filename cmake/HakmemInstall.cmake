@@ -20,6 +20,11 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/hakmem-config-version.cma
 install(FILES ${PROJECT_BINARY_DIR}/hakmem-config.cmake ${PROJECT_BINARY_DIR}/hakmem-config-version.cmake
     DESTINATION ${hakmem_cmake_dir})
 
+# An installed tree may be moved: paths in the pkg-config files start from where those files are.
+file(RELATIVE_PATH hakmem_prefix_from_pc ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+file(RELATIVE_PATH hakmem_libdir_from_prefix ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_LIBDIR})
+file(RELATIVE_PATH hakmem_includedir_from_prefix ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_INCLUDEDIR})
+
 # One file a library: hakmem.pc, hakmem-static.pc, hakmem-override.pc.
 function(hakmem_install_pkgconfig name description libs cflags)
     set(PC_NAME ${name})
@@ -34,4 +39,4 @@ hakmem_install_pkgconfig(hakmem "${PROJECT_DESCRIPTION}" "-L\${libdir} -lhakmem"
 hakmem_install_pkgconfig(hakmem-static "${PROJECT_DESCRIPTION}: static, hak_* names only"
     "\${libdir}/libhakmem.a -pthread" "-DHAK_STATIC")
 hakmem_install_pkgconfig(hakmem-override "${PROJECT_DESCRIPTION}: static, in place of malloc and its family"
-    "\${libdir}/libhakmem-override.a -pthread" "-DHAK_STATIC")
+    "-Wl,--undefined=malloc \${libdir}/libhakmem-override.a -pthread" "-DHAK_STATIC")

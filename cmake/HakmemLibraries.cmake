@@ -61,7 +61,7 @@ function(hakmem_add_single_object output)
     set_source_files_properties(${output} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
 endfunction()
 
-function(hakmem_add_static name output_name)
+function(hakmem_add_static name output_object)
     if(HAKMEM_SANITIZE)
         # Sanitizer run-times look at each object's own tables; these builds stay in this tree.
         set(contents "")
@@ -69,7 +69,7 @@ function(hakmem_add_static name output_name)
             list(APPEND contents $<TARGET_OBJECTS:${part}>)
         endforeach()
     else()
-        set(contents ${PROJECT_BINARY_DIR}/lib/${output_name}.o)
+        set(contents ${output_object})
         hakmem_add_single_object(${contents} ${ARGN})
     endif()
     add_library(${name} STATIC ${contents})
@@ -80,7 +80,7 @@ function(hakmem_add_static name output_name)
     target_compile_definitions(${name} INTERFACE HAK_STATIC)
 endfunction()
 
-hakmem_add_static(hakmem_static hakmem-names hakmem_core hakmem_os_linux hakmem_api)
+hakmem_add_static(hakmem_static ${PROJECT_BINARY_DIR}/hakmem-names.o hakmem_core hakmem_os_linux hakmem_api)
 set_target_properties(hakmem_static PROPERTIES OUTPUT_NAME hakmem EXPORT_NAME static)
 add_library(hakmem::static ALIAS hakmem_static)
 
@@ -90,7 +90,9 @@ if(HAKMEM_OVERRIDES_LIBC)
     set_source_files_properties(${hakmem_src}/api/cxx.c PROPERTIES COMPILE_OPTIONS -fexceptions)
     set(hakmem_all_parts hakmem_core hakmem_os_linux hakmem_api hakmem_libc_api)
 
-    hakmem_add_static(hakmem_override hakmem ${hakmem_all_parts})
+    hakmem_add_static(hakmem_override ${PROJECT_BINARY_DIR}/lib/hakmem.o ${hakmem_all_parts})
+    # A program that calls malloc through its shared libraries alone gets this one too.
+    target_link_options(hakmem_override INTERFACE -Wl,--undefined=malloc)
     set_target_properties(hakmem_override PROPERTIES OUTPUT_NAME hakmem-override EXPORT_NAME override)
     add_library(hakmem::override ALIAS hakmem_override)
 
