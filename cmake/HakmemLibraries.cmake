@@ -2,7 +2,7 @@
 #
 #   hakmem_core       all of src/ but what follows
 #   hakmem_os_linux   src/os/linux.c, the real system
-#   hakmem_os_fake    src/os/fake.c, the system that tests steer
+#   hakmem_os_fake    src/os/fake*.c, the system that tests steer
 #   hakmem_api        the hak_* names and process life
 #   hakmem_libc_api   malloc and its family, the C++ operators
 #
@@ -14,7 +14,7 @@ set(hakmem_src ${PROJECT_SOURCE_DIR}/src)
 file(GLOB hakmem_core_sources CONFIGURE_DEPENDS
     ${hakmem_src}/base/*.c ${hakmem_src}/config/*.c ${hakmem_src}/os/*.c ${hakmem_src}/options/*.c
     ${hakmem_src}/superslab/*.c ${hakmem_src}/pool/*.c ${hakmem_src}/front/*.c ${hakmem_src}/observe/*.c)
-list(REMOVE_ITEM hakmem_core_sources ${hakmem_src}/os/linux.c ${hakmem_src}/os/fake.c)
+list(FILTER hakmem_core_sources EXCLUDE REGEX "/os/(linux|fake|fake_ranges)\\.c$")
 file(GLOB hakmem_api_sources CONFIGURE_DEPENDS ${hakmem_src}/api/*.c)
 list(REMOVE_ITEM hakmem_api_sources ${hakmem_src}/api/libc.c ${hakmem_src}/api/cxx.c)
 
@@ -36,7 +36,7 @@ endif()
 hakmem_add_objects(hakmem_core ${hakmem_core_sources})
 hakmem_add_objects(hakmem_os_linux ${hakmem_src}/os/linux.c)
 if(EXISTS ${hakmem_src}/os/fake.c)
-    hakmem_add_objects(hakmem_os_fake ${hakmem_src}/os/fake.c)
+    hakmem_add_objects(hakmem_os_fake ${hakmem_src}/os/fake.c ${hakmem_src}/os/fake_ranges.c)
     set_target_properties(hakmem_os_fake PROPERTIES EXCLUDE_FROM_ALL ON)
 endif()
 if(NOT EXISTS ${hakmem_src}/api/libc.c)
