@@ -1,0 +1,35 @@
+/* The sizes everything else is derived from. Bytes unless named otherwise. */
+#ifndef HAK_CONFIG_LIMITS_H
+#define HAK_CONFIG_LIMITS_H
+
+#include "base/base.h"
+
+/* A unit is what slabs and spans are made of and what the page map tells apart; a multiple of every page size. */
+#define UNIT_SHIFT 16
+#define UNIT_SIZE ((size_t)1 << UNIT_SHIFT)
+
+/* A SuperSlab is aligned to its size, so that its header is found by masking a pointer. Unit 0 holds the header. */
+#define SUPERSLAB_SHIFT 21
+#define SUPERSLAB_SIZE ((size_t)1 << SUPERSLAB_SHIFT)
+#define SUPERSLAB_UNITS 32u
+
+/* Requests up to FAST_MAX find their class by one table load; up to POOLED_MAX they live in SuperSlabs; larger are huge. */
+#define FAST_MAX ((size_t)1024)
+#define POOLED_MAX ((size_t)1 << 20)
+#define SPAN_MAX_UNITS 16u
+
+/* The smallest block and the alignment of every block. */
+#define BLOCK_ALIGN ((size_t)16)
+
+/* One word of a slab's map covers 64 blocks. */
+#define SLAB_MAX_BLOCKS 4096u
+#define SLAB_MAP_WORDS (SLAB_MAX_BLOCKS / 64)
+
+/* The C standard's limit on one object, which pointer differences rely on. */
+#define REQUEST_MAX ((size_t)PTRDIFF_MAX)
+
+_Static_assert(SUPERSLAB_UNITS * UNIT_SIZE == SUPERSLAB_SIZE, "a SuperSlab is a whole number of units");
+_Static_assert(SPAN_MAX_UNITS * UNIT_SIZE == POOLED_MAX, "the largest span holds the largest pooled request");
+_Static_assert(SLAB_MAX_BLOCKS * BLOCK_ALIGN == UNIT_SIZE, "a unit of the smallest blocks fills the map");
+
+#endif

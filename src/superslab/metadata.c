@@ -1,0 +1,32 @@
+#include "superslab/metadata.h"
+
+#include "os/lock.h"
+#include "superslab/shared_pool.h"
+
+struct lock metadata_lock = LOCK_INIT(LOCK_RANK_META);
+
+static char *metadata_next, *metadata_end;
+static size_t metadata_slots;
+
+void *metadata_allocate(size_t size, size_t alignment)
+{
+    char *record;
+
+    lock_acquire(&metadata_lock);
+    record = (char *)base_align_up((uintptr_t)metadata_next, alignment);
+    if (metadata_next == NULL || record + size > metadata_end) {
+        char *slot = shared_pool_take_metadata_slot();
+        if (!slot) {
+            lock_release(&metadata_lock);
+            return NULL;
+        }
+        metadata_slots++;
+        metadata_end = slot + SUPERSLAB_SIZE;
+        record = slot;
+    }
+    metadata_next = record + size;
+    lock_release(&metadata_lock);
+    return record;
+}
+
+size_t metadata_bytes(void) { return metadata_slots * SUPERSLAB_SIZE; }

@@ -1,0 +1,129 @@
+#include "superslab/purge.h"
+
+#include "base/format.h"
+#include "options/options.h"
+
+/* Ranges given back with one taking of the lock. */
+#define PURGE_BATCH 32
+
+struct purge_range {
+    uint32_t slot;
+    uint32_t mask; /* of units; bit 0 with the header, when the SuperSlab is empty */
+};
+
+/* What of the slot has waited long enough at `now`: everything free if nothing was freed for a delay, else what was free
+ * at the last look and was not taken since. */
+static uint32_t purge_ripe_units(struct slot *slot, uint32_t now, bool all)
+{
+    uint32_t dirty = slot->free & slot->touched, ripe, delay = (uint32_t)hak_options.purge_delay;
+
+    if (dirty == 0)
+        return 0;
+    if (all || now - slot->freed_ms >= delay) {
+        ripe = dirty;
+    } else {
+        bool aged = slot->aged != 0 && now - slot->aged_ms >= delay;
+        ripe = aged ? slot->aged & dirty : 0;
+        if (aged || slot->aged == 0) {
+            slot->aged = dirty & ~ripe;
+            slot->aged_ms = now;
+        }
+    }
+    /* Never split a huge page for little. */
+    if (!all && slot->huge_pages && base_count_bits(slot->free) < SUPERSLAB_UNITS / 2)
+        return 0;
+    return ripe;
+}
+
+/* Purges the runs of units of consecutive entries, neighbours across SuperSlabs in one call. */
+static size_t purge_ranges(const struct purge_range *ranges, size_t count)
+{
+    char *start = NULL, *end = NULL;
+    size_t purged = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        uint64_t mask = ranges[i].mask;
+        while (mask) {
+            unsigned low = base_low_bit(mask), run = base_low_bit(~(mask >> low));
+            char *run_start = window_slot_address(ranges[i].slot) + low * UNIT_SIZE;
+            mask &= ~(base_low_mask(run) << low);
+            if (run_start != end) {
+                if (start)
+                    os_purge(start, (size_t)(end - start));
+                start = run_start;
+            }
+            end = run_start + run * UNIT_SIZE;
+            purged += run * UNIT_SIZE;
+        }
+    }
+    if (start)
+        os_purge(start, (size_t)(end - start));
+    return purged;
+}
+
+/* With more empties than the LRU may hold, the oldest leave whatever their age: they are made ripe. */
+static void purge_trim_lru(uint32_t now)
+{
+    uint32_t number = shared_pool.tails[POOL_BUCKETS - 1], excess = 0;
+
+    if (shared_pool.dirty_empties > hak_options.ss_lru_size)
+        excess = shared_pool.dirty_empties - (uint32_t)hak_options.ss_lru_size;
+    for (; number && excess; number = shared_pool.slots[number].prev) {
+        struct slot *slot = &shared_pool.slots[number];
+        if (slot->touched == 0)
+            continue;
+        slot->aged = slot->free & slot->touched;
+        slot->aged_ms = now - (uint32_t)hak_options.purge_delay;
+        excess--;
+        if (hak_options.ss_lru_debug)
+            base_message("LRU: SuperSlab %u leaves, %u stay", number, shared_pool.dirty_empties - excess);
+    }
+}
+
+size_t purge_run(bool all)
+{
+    struct purge_range ranges[PURGE_BATCH];
+    size_t purged = 0, count, left = 0;
+    uint32_t now = shared_pool_now_ms(), number;
+
+    lock_acquire(&shared_pool.lock);
+    all = all || atomic_load_explicit(&shared_pool.over_soft_limit, memory_order_relaxed);
+    atomic_store_explicit(&shared_pool.over_soft_limit, false, memory_order_relaxed);
+    atomic_store_explicit(&shared_pool.next_purge_ms, 0, memory_order_relaxed);
+    purge_trim_lru(now);
+    for (number = window_slots_begin(); number < shared_pool.slots_unused;) {
+        for (count = 0; count < PURGE_BATCH && number < shared_pool.slots_unused; number++) {
+            struct slot *slot = &shared_pool.slots[number];
+            uint32_t ripe;
+            if (slot->kind != SLOT_SUPERSLAB)
+                continue;
+            ripe = purge_ripe_units(slot, now, all);
+            left += base_count_bits(slot->free & slot->touched & ~ripe);
+            if (ripe == 0)
+                continue;
+            /* G1; the header of an empty SuperSlab goes with its units, all of which are held back meanwhile. */
+            shared_pool.units_dirty -= base_count_bits(ripe);
+            if (slot->bucket == POOL_BUCKETS - 1 && (slot->free & slot->touched & ~ripe) == 0)
+                ripe = slot->free | 1;
+            slot->free &= ~ripe;
+            shared_pool_move_bucket(number);
+            ranges[count].slot = number;
+            ranges[count++].mask = ripe;
+        }
+        if (count == 0)
+            break;
+        lock_release(&shared_pool.lock);
+        purged += purge_ranges(ranges, count);
+        lock_acquire(&shared_pool.lock);
+        for (size_t i = 0; i < count; i++) {
+            struct slot *slot = &shared_pool.slots[ranges[i].slot];
+            slot->free |= ranges[i].mask & ~(uint32_t)1;
+            slot->touched &= ~ranges[i].mask;
+            shared_pool_move_bucket(ranges[i].slot);
+        }
+    }
+    if (left)
+        shared_pool_schedule_purge(hak_options.purge_delay);
+    lock_release(&shared_pool.lock);
+    return purged;
+}

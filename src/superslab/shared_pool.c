@@ -1,0 +1,290 @@
+#include "superslab/shared_pool.h"
+
+#include "options/options.h"
+
+#define POOL_ALL_UNITS (~(uint32_t)1) /* every unit but the header's */
+
+struct shared_pool shared_pool = { .lock = LOCK_INIT(LOCK_RANK_POOL) };
+
+void shared_pool_init(struct slot *slots, uint32_t first, uint32_t end)
+{
+    shared_pool.slots = slots;
+    shared_pool.slots_unused = first;
+    shared_pool.slots_committed = end;
+}
+
+uint32_t shared_pool_now_ms(void) { return (uint32_t)(os_now_coarse() / 1000000) | 1; }
+
+void shared_pool_schedule_purge(uint64_t delay_ms)
+{
+    uint32_t when = (uint32_t)(shared_pool_now_ms() + delay_ms) | 1;
+    uint32_t due = atomic_load_explicit(&shared_pool.next_purge_ms, memory_order_relaxed);
+
+    if (due == 0 || (int32_t)(when - due) < 0)
+        atomic_store_explicit(&shared_pool.next_purge_ms, when, memory_order_relaxed);
+}
+
+/* P3: puts the slot into the bucket of its number of free units: at the head, or at the tail if no memory is behind it, so that
+ * memory that is there is used first. */
+void shared_pool_move_bucket(uint32_t number)
+{
+    struct slot *slot = &shared_pool.slots[number];
+    unsigned bucket = base_count_bits(slot->free), old = slot->bucket;
+
+    if (bucket == old)
+        return;
+    if (old != 0) {
+        if (slot->prev)
+            shared_pool.slots[slot->prev].next = slot->next;
+        else
+            shared_pool.heads[old] = slot->next;
+        if (slot->next)
+            shared_pool.slots[slot->next].prev = slot->prev;
+        else
+            shared_pool.tails[old] = slot->prev;
+        if (shared_pool.heads[old] == 0)
+            shared_pool.bucket_mask &= ~((uint32_t)1 << old);
+        shared_pool.dirty_empties -= old == POOL_BUCKETS - 1 && slot->touched != 0;
+    }
+    slot->bucket = (uint8_t)bucket;
+    slot->prev = 0;
+    slot->next = 0;
+    if (bucket == 0)
+        return;
+    if (slot->touched == 0) {
+        slot->prev = shared_pool.tails[bucket];
+        shared_pool.tails[bucket] = number;
+        if (slot->prev)
+            shared_pool.slots[slot->prev].next = number;
+        else
+            shared_pool.heads[bucket] = number;
+    } else {
+        slot->next = shared_pool.heads[bucket];
+        shared_pool.heads[bucket] = number;
+        if (slot->next)
+            shared_pool.slots[slot->next].prev = number;
+        else
+            shared_pool.tails[bucket] = number;
+    }
+    shared_pool.bucket_mask |= (uint32_t)1 << bucket;
+    shared_pool.dirty_empties += bucket == POOL_BUCKETS - 1 && slot->touched != 0;
+}
+
+/* The next slot never used, committing more when needed; 0 when there is none. */
+static uint32_t pool_new_slot(enum slot_kind kind)
+{
+    uint32_t number;
+
+    if (shared_pool.slots_unused == shared_pool.slots_committed) {
+        uint32_t first;
+        size_t count = window_commit_slots(&first);
+        if (count == 0)
+            return 0;
+        shared_pool.slots_committed = first + (uint32_t)count;
+    }
+    number = shared_pool.slots_unused++;
+    shared_pool.slots[number].kind = (uint8_t)kind;
+    return number;
+}
+
+static uint32_t pool_new_superslab(void)
+{
+    uint32_t number = pool_new_slot(SLOT_SUPERSLAB);
+
+    if (number == 0)
+        return 0;
+    shared_pool.slots[number].free = POOL_ALL_UNITS;
+    shared_pool.slots[number].huge_pages =
+        hak_options.thp == OPTION_ALWAYS || (hak_options.thp == OPTION_AUTO && number >= window_slots_begin() + 16);
+    shared_pool.superslabs++;
+    shared_pool_move_bucket(number);
+    return number;
+}
+
+/* Bits at which a run of `units` set bits of mask starts. */
+static uint32_t pool_run_starts(uint32_t mask, unsigned units)
+{
+    unsigned have = 1;
+
+    while (have < units) {
+        unsigned step = have < units - have ? have : units - have;
+        mask &= mask >> step;
+        have += step;
+    }
+    return mask;
+}
+
+/* The lowest start of a run of free units, units with memory behind them first; 0 if there is none. */
+static unsigned pool_find_run(const struct slot *slot, unsigned units, unsigned align_units)
+{
+    static const uint32_t aligned_starts[] = { 0xffffffff, 0x55555555, 0x11111111, 0x01010101, 0x00010001 };
+    uint32_t aligned = aligned_starts[base_low_bit(align_units)];
+    uint32_t starts = pool_run_starts(slot->free & slot->touched, units) & aligned;
+
+    if (starts == 0)
+        starts = pool_run_starts(slot->free, units) & aligned;
+    return starts ? base_low_bit(starts) : 0;
+}
+
+static struct slab *pool_take_run(uint32_t number, unsigned start, unsigned units)
+{
+    struct slot *slot = &shared_pool.slots[number];
+    struct superslab *superslab = (struct superslab *)window_slot_address(number);
+    struct slab *slab = &superslab->slabs[start];
+    uint32_t mask = (uint32_t)base_low_mask(units) << start;
+    unsigned unit;
+
+    HAK_ASSERT((slot->free & mask) == mask);
+    slab->zero = (slot->touched & mask) == 0;
+    shared_pool.units_dirty -= base_count_bits(slot->touched & mask);
+    shared_pool.units_used += units;
+    slot->free &= ~mask;
+    slot->aged &= ~mask;
+    shared_pool_move_bucket(number);
+    slot->touched |= mask | 1;
+    for (unit = start; unit < start + units; unit++)
+        superslab->first_unit[unit] = (uint8_t)start;
+    slab->start = (char *)superslab + (size_t)start * UNIT_SIZE;
+    slab->units = (uint8_t)units;
+    slab->class = CLASS_NONE;
+    atomic_store_explicit(&slab->state, SLAB_WARM, memory_order_relaxed);
+    return slab;
+}
+
+/* The slot to take the next run from: the fullest HOT one with room, then DRAINING and EMPTY ones the same way (they are
+ * the higher buckets), then a new one. */
+static uint32_t pool_choose_slot(unsigned units, unsigned align_units, unsigned *start)
+{
+    enum { TRIES = 8 }; /* per bucket: SuperSlabs in pieces must not make a search long */
+    uint32_t buckets = shared_pool.bucket_mask & ~(uint32_t)base_low_mask(units), number;
+
+    while (buckets) {
+        unsigned bucket = base_low_bit(buckets), tries = 0;
+        for (number = shared_pool.heads[bucket]; number && tries < TRIES; number = shared_pool.slots[number].next) {
+            *start = pool_find_run(&shared_pool.slots[number], units, align_units);
+            if (*start)
+                return number;
+            tries++;
+        }
+        buckets &= buckets - 1;
+    }
+    number = pool_new_superslab();
+    if (number)
+        *start = pool_find_run(&shared_pool.slots[number], units, align_units);
+    return number;
+}
+
+static bool pool_within_limits(size_t bytes)
+{
+    size_t footprint = shared_pool_footprint() + bytes;
+
+    if (footprint > shared_pool.mapped_peak)
+        shared_pool.mapped_peak = footprint;
+    if (HAK_UNLIKELY(hak_options.memory_limit_soft && footprint > hak_options.memory_limit_soft)) {
+        atomic_store_explicit(&shared_pool.over_soft_limit, true, memory_order_relaxed);
+        shared_pool_schedule_purge(0);
+    }
+    if (HAK_LIKELY(hak_options.memory_limit == 0))
+        return true;
+    return shared_pool.units_used * UNIT_SIZE + shared_pool.huge_bytes + bytes <= hak_options.memory_limit;
+}
+
+size_t shared_pool_acquire(unsigned units, unsigned align_units, size_t count, struct slab **slabs)
+{
+    size_t taken = 0;
+
+    lock_acquire(&shared_pool.lock);
+    while (taken < count && pool_within_limits(units * UNIT_SIZE)) {
+        unsigned start = 0;
+        uint32_t number = pool_choose_slot(units, align_units, &start);
+        if (number == 0)
+            break;
+        slabs[taken++] = pool_take_run(number, start, units);
+        /* One SuperSlab's runs in a row, while they last: contiguous memory populates in one call. */
+        while (taken < count && pool_within_limits(units * UNIT_SIZE) &&
+               (start = pool_find_run(&shared_pool.slots[number], units, align_units)) != 0)
+            slabs[taken++] = pool_take_run(number, start, units);
+    }
+    lock_release(&shared_pool.lock);
+    return taken;
+}
+
+void shared_pool_release(struct slab *const *slabs, size_t count)
+{
+    uint32_t now = shared_pool_now_ms();
+
+    lock_acquire(&shared_pool.lock);
+    for (size_t i = 0; i < count; i++) {
+        struct slab *slab = slabs[i];
+        uint32_t number = window_slot_of(slab), mask = (uint32_t)base_low_mask(slab->units) << slab_first_unit(slab);
+        struct slot *slot = &shared_pool.slots[number];
+
+        HAK_ASSERT((slot->free & mask) == 0);
+        HAK_ASSERT(slab->used == 0 && atomic_load(&slab->remote_count) == 0); /* H5 */
+        atomic_store_explicit(&slab->state, SLAB_FREE, memory_order_relaxed);
+        atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
+        /* A slab that was taken and never carved is still as the system gave it. */
+        if (slab->zero)
+            slot->touched &= ~mask;
+        else
+            shared_pool.units_dirty += slab->units;
+        shared_pool.units_used -= slab->units;
+        slot->free |= mask;
+        slot->freed_ms = now;
+        shared_pool_move_bucket(number);
+    }
+    shared_pool_schedule_purge(shared_pool.dirty_empties > hak_options.ss_lru_size ||
+                                       atomic_load_explicit(&shared_pool.over_soft_limit, memory_order_relaxed)
+                                   ? 0
+                                   : hak_options.purge_delay);
+    lock_release(&shared_pool.lock);
+}
+
+void *shared_pool_take_metadata_slot(void)
+{
+    uint32_t number;
+
+    lock_acquire(&shared_pool.lock);
+    number = pool_new_slot(SLOT_METADATA);
+    lock_release(&shared_pool.lock);
+    return number ? window_slot_address(number) : NULL;
+}
+
+size_t shared_pool_prewarm(size_t count)
+{
+    size_t done = 0;
+
+    lock_acquire(&shared_pool.lock);
+    for (; done < count; done++) {
+        uint32_t number = pool_new_superslab();
+        char *units = number ? window_slot_address(number) + UNIT_SIZE : NULL;
+        if (!units || !os_populate(units, SUPERSLAB_SIZE - UNIT_SIZE))
+            break;
+        shared_pool.slots[number].touched = POOL_ALL_UNITS;
+        shared_pool.dirty_empties++;
+        shared_pool.slots[number].freed_ms = shared_pool_now_ms();
+        shared_pool.units_dirty += SUPERSLAB_UNITS - 1;
+    }
+    shared_pool_schedule_purge(hak_options.purge_delay);
+    lock_release(&shared_pool.lock);
+    return done;
+}
+
+bool shared_pool_charge_huge(size_t bytes)
+{
+    bool allowed;
+
+    lock_acquire(&shared_pool.lock);
+    allowed = pool_within_limits(bytes);
+    if (allowed)
+        shared_pool.huge_bytes += bytes;
+    lock_release(&shared_pool.lock);
+    return allowed;
+}
+
+void shared_pool_uncharge_huge(size_t bytes)
+{
+    lock_acquire(&shared_pool.lock);
+    shared_pool.huge_bytes -= bytes;
+    lock_release(&shared_pool.lock);
+}

@@ -1,0 +1,92 @@
+/*
+ * The shared pool: every SuperSlab's free units, for all heaps. Slabs are taken from the fullest SuperSlab that has room, so
+ * that those with little in use empty and their memory leaves.
+ *
+ * Tiers, derived from the number of free units and nothing else:
+ *   HOT       gets new slabs, the fullest first;
+ *   DRAINING  at most POOL_DRAINING_USED units in use: gets new slabs only when no HOT one has room;
+ *   EMPTY     nothing in use: in the LRU, taken last, the most recently emptied first.
+ *
+ * P1: a unit's `free` bit is set iff it belongs to no slab and is not being purged at this moment.
+ * P2: a unit's `touched` bit is clear only if every byte of it reads as zero and it has no memory behind it. (Bit 0 is the header's.)
+ * P3: a SuperSlab with k free units, k > 0, is in bucket k, and in no other.
+ *     While it is there, whether its `touched` is 0 does not change.
+ * P4: slots are read and changed under pool.lock only.
+ */
+#ifndef HAK_SUPERSLAB_SHARED_POOL_H
+#define HAK_SUPERSLAB_SHARED_POOL_H
+
+#include "os/lock.h"
+#include "superslab/superslab.h"
+#include "superslab/window.h"
+
+#define POOL_DRAINING_USED 4u
+#define POOL_BUCKETS 32u /* by number of free units, 1 to 31 */
+
+enum slot_kind { SLOT_UNUSED = 0, SLOT_SUPERSLAB, SLOT_METADATA };
+
+/* The out-of-line descriptor of a 2 MiB slot: outside the SuperSlab, so that an empty one can be purged whole. */
+struct slot {
+    uint32_t free;     /* P1 */
+    uint32_t touched;  /* P2 */
+    uint32_t aged;     /* free and touched at aged_ms, and not taken since */
+    uint32_t aged_ms;  /* when `aged` was last filled */
+    uint32_t freed_ms; /* when a unit was last freed */
+    uint32_t next, prev; /* slots of the bucket; 0 ends */
+    uint8_t bucket;      /* 0: in none */
+    uint8_t kind;        /* enum slot_kind */
+    bool huge_pages;     /* asked for them: purged whole or at least by halves */
+};
+_Static_assert(sizeof(struct slot) == 32, "the window reserves 32 bytes a slot");
+
+struct shared_pool {
+    struct lock lock;
+    struct slot *slots;       /* indexed by slot number */
+    uint32_t slots_unused;    /* next committed slot that was never used */
+    uint32_t slots_committed; /* end of those */
+    uint32_t bucket_mask;
+    uint32_t heads[POOL_BUCKETS], tails[POOL_BUCKETS];
+    uint32_t superslabs;    /* number ever made; their address space is kept */
+    uint32_t dirty_empties; /* the LRU: EMPTY SuperSlabs with memory behind them, the oldest at the tail of the last bucket */
+    size_t units_used;            /* units taken by heaps */
+    size_t units_dirty;           /* free units with memory behind them */
+    size_t huge_bytes;            /* mapped for huge blocks, in use or cached; kept here for the memory limit */
+    size_t mapped_peak;
+    _Atomic uint32_t next_purge_ms; /* when a purge is due; 0: nothing to purge */
+    _Atomic bool over_soft_limit;
+};
+
+HAK_HIDDEN extern struct shared_pool shared_pool;
+
+HAK_HIDDEN void shared_pool_init(struct slot *slots, uint32_t first, uint32_t end);
+
+/* Takes up to `count` runs of `units` units, each starting at a multiple of `align_units`; with `contiguous` runs follow each other
+ * where there is room. Fills slabs[] with headers in state SLAB_WARM, start, units and zero set. Returns the number of runs:
+ * less than count when memory is out or the limit is reached. Any thread; takes pool.lock. */
+HAK_HIDDEN size_t shared_pool_acquire(unsigned units, unsigned align_units, size_t count, struct slab **slabs);
+
+/* Returns slabs that nobody holds a block of. Any thread; takes pool.lock. */
+HAK_HIDDEN void shared_pool_release(struct slab *const *slabs, size_t count);
+
+/* A 2 MiB slot for metadata, zeroed; NULL when there is none. */
+HAK_HIDDEN void *shared_pool_take_metadata_slot(void);
+
+/* Makes `count` SuperSlabs ready with memory behind them (HAKMEM_SS_PREWARM). Returns how many. */
+HAK_HIDDEN size_t shared_pool_prewarm(size_t count);
+
+/* Counts huge bytes against the memory limit: true if `bytes` more may be mapped. Any thread; takes pool.lock. */
+HAK_HIDDEN bool shared_pool_charge_huge(size_t bytes);
+HAK_HIDDEN void shared_pool_uncharge_huge(size_t bytes);
+
+/* ---- for purge.c; all under pool.lock ---- */
+HAK_HIDDEN void shared_pool_move_bucket(uint32_t slot);
+HAK_HIDDEN uint32_t shared_pool_now_ms(void);
+/* Makes a purge due `delay_ms` from now unless one is due earlier. */
+HAK_HIDDEN void shared_pool_schedule_purge(uint64_t delay_ms);
+
+HAK_INLINE size_t shared_pool_footprint(void)
+{
+    return (shared_pool.units_used + shared_pool.units_dirty) * UNIT_SIZE + shared_pool.huge_bytes;
+}
+
+#endif
