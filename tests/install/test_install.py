@@ -1,0 +1,118 @@
+"""What `cmake --install` puts into a prefix serves a program that finds it by CMake or by pkg-config."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import blackbox
+
+CONSUMER = Path(__file__).resolve().parent / "consumer"
+VERSION = subprocess.run([blackbox.REPOSITORY / "hakmem", "--version"], capture_output=True, text=True).stdout.split()[1]
+
+
+def call(*argv, **variables):
+    result = subprocess.run(
+        [str(word) for word in argv], env=blackbox.environment(variables), capture_output=True, text=True, timeout=120
+    )
+    assert result.returncode == 0, f"{argv}\n{result.stdout}\n{result.stderr}"
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory):
+    """An installed tree that was moved after the installation."""
+    folder = tmp_path_factory.mktemp("install")
+    call("cmake", "--install", os.environ["HAKMEM_BUILD_DIR"], "--prefix", folder / "first")
+    return shutil.move(folder / "first", folder / "moved")
+
+
+@pytest.fixture(scope="module")
+def cmake_programs(prefix, tmp_path_factory):
+    build = tmp_path_factory.mktemp("consumer")
+    call("cmake", "-S", CONSUMER, "-B", build, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}")
+    call("cmake", "--build", build)
+    return build
+
+
+@pytest.fixture(scope="module")
+def library_folder(prefix):
+    (package,) = prefix.glob("lib/**/hakmem.pc")
+    return package.parent.parent
+
+
+def pkg_config_program(package, library_folder, output):
+    flags = call("pkg-config", "--cflags", "--libs", package, PKG_CONFIG_PATH=str(library_folder / "pkgconfig")).split()
+    call("gcc", CONSUMER / "consumer.c", "-o", output, *flags)
+    return output
+
+
+def check_program(program, *, malloc_is_hakmems, library_folder=None):
+    variables = {"LD_LIBRARY_PATH": str(library_folder)} if library_folder else {}
+    assert call(program, **variables) == f"{VERSION}\n"
+    result = blackbox.run([str(program), "malloc"], env=variables)
+    if malloc_is_hakmems:
+        assert (result.status, result.stdout) == (0, f"{VERSION}\n"), result.report()
+    else:
+        assert result.status != 0 and "hak_free" in result.stderr, result.report()
+
+
+@pytest.mark.parametrize("library, malloc_is_hakmems", [("hakmem", True), ("static", False), ("override", True)])
+def test_cmake_package(cmake_programs, library, malloc_is_hakmems):
+    check_program(cmake_programs / f"with_{library}", malloc_is_hakmems=malloc_is_hakmems)
+
+
+@pytest.mark.parametrize(
+    "package, malloc_is_hakmems", [("hakmem", True), ("hakmem-static", False), ("hakmem-override", True)]
+)
+def test_pkg_config(library_folder, tmp_path, package, malloc_is_hakmems):
+    program = pkg_config_program(package, library_folder, tmp_path / "program")
+    check_program(
+        program, malloc_is_hakmems=malloc_is_hakmems, library_folder=library_folder if package == "hakmem" else None
+    )
+
+
+def test_pkg_config_version(library_folder):
+    assert call("pkg-config", "--modversion", "hakmem", PKG_CONFIG_PATH=str(library_folder / "pkgconfig")).strip() == VERSION
+
+
+def test_fully_static_program(library_folder, tmp_path):
+    program = tmp_path / "program"
+    call(
+        "gcc", "-static", CONSUMER / "consumer.c", "-o", program, f"-I{library_folder}/../include",
+        "-DHAK_STATIC", library_folder / "libhakmem-override.a", "-pthread",
+    )
+    check_program(program, malloc_is_hakmems=True)
+
+
+def test_single_object(library_folder, prefix, tmp_path):
+    program = tmp_path / "program"
+    call("gcc", CONSUMER / "consumer.c", library_folder / "hakmem.o", "-o", program, f"-I{prefix}/include", "-pthread")
+    check_program(program, malloc_is_hakmems=True)
+
+
+def global_names(nm_output):
+    return {line.split()[-1] for line in nm_output.splitlines() if len(line.split()) >= 3}
+
+
+def test_shared_library_exports_public_names_only(library_folder):
+    names = global_names(call("nm", "-D", "--defined-only", library_folder / "libhakmem.so"))
+    header = (blackbox.INCLUDE_FOLDER / "hakmem/hakmem.h").read_text()
+    assert {name for name in names if name.startswith("hak_") and name not in header} == set()
+    internal = ("os_", "base_", "options_", "superslab_", "slab_", "span_", "huge_", "front_", "observe_", "pool_", "lock_")
+    assert {name for name in names if name.startswith(internal)} == set()
+    assert {"malloc", "free", "hak_malloc", "_Znwm"} <= names
+
+
+def test_static_library_has_hak_names_only(library_folder):
+    names = global_names(call("nm", "-g", "--defined-only", library_folder / "libhakmem.a"))
+    assert {name for name in names if not name.startswith("hak_")} == set()
+    assert "hak_malloc" in names
+
+
+def test_static_libraries_keep_internal_names_to_themselves(library_folder):
+    shared = global_names(call("nm", "-D", "--defined-only", library_folder / "libhakmem.so"))
+    override = global_names(call("nm", "-g", "--defined-only", library_folder / "libhakmem-override.a"))
+    assert override == shared
