@@ -50,7 +50,10 @@ static void warm(size_t mebibytes)
     }
 }
 
-static double seconds(struct timeval time) { return (double)time.tv_sec + (double)time.tv_usec / 1e6; }
+static double seconds(struct timeval time)
+{
+    return (double)time.tv_sec + (double)time.tv_usec / 1e6;
+}
 
 int main(int argc, char **argv)
 {

@@ -70,7 +70,10 @@ static uint64_t block_key(const void *block, uint64_t head)
     return x ^ (x >> 29);
 }
 
-static void store_word(char *at, uint64_t word) { memcpy(at, &word, sizeof word); }
+static void store_word(char *at, uint64_t word)
+{
+    memcpy(at, &word, sizeof word);
+}
 
 static uint64_t load_word(const char *at)
 {

@@ -48,7 +48,10 @@ static inline uint64_t bench_random(uint64_t *state)
 }
 
 /* Uniform in [0, below), from the 32 bits of `bits`. */
-static inline uint32_t bench_scale(uint32_t bits, uint32_t below) { return (uint32_t)(((uint64_t)bits * below) >> 32); }
+static inline uint32_t bench_scale(uint32_t bits, uint32_t below)
+{
+    return (uint32_t)(((uint64_t)bits * below) >> 32);
+}
 
 /* A state that is never 0 and differs widely for neighbouring seeds and streams. */
 uint64_t bench_seed(uint64_t seed, uint64_t stream);

@@ -34,7 +34,10 @@ static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
 static unsigned lines_running;
 
 /* The first word names the line and the chunk; the smallest block here has 8 bytes. */
-static uint64_t mark(const struct line *line, uint32_t chunk) { return (uint64_t)(line - lines) << 32 | chunk; }
+static uint64_t mark(const struct line *line, uint32_t chunk)
+{
+    return (uint64_t)(line - lines) << 32 | chunk;
+}
 
 static void *chunk_new(struct line *line, uint32_t chunk)
 {

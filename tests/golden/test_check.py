@@ -1,0 +1,111 @@
+"""The instrument itself: what check.py reads from disassembly, strace and callgrind, and what it calls a difference."""
+
+from collections import Counter
+
+import check
+import pytest
+
+
+@pytest.mark.parametrize("text, expected", [
+    ("mov    %rdi,%rcx", {}),
+    ("mov    %fs:0x0,%r8", {"loads": 1}),
+    ("mov    0x18(%rax,%rdx,8),%rcx", {"loads": 1}),
+    ("mov    %rcx,(%rax)", {"stores": 1}),
+    ("movq   $0x0,0x20(%rsi)", {"stores": 1}),
+    ("movups %xmm0,(%rax)", {"stores": 1}),
+    ("movups (%rax),%xmm0", {"loads": 1}),
+    ("subl   $0x1,0x18(%rsi)", {"loads": 1, "stores": 1}),
+    ("lock xadd %eax,(%rdi)", {"loads": 1, "stores": 1}),
+    ("incl   (%rax)", {"loads": 1, "stores": 1}),
+    ("sete   (%rax)", {"stores": 1}),
+    ("cmpb   $0x0,0xe(%rsi)", {"loads": 1}),
+    ("cmp    %rax,0x8(%rdi)", {"loads": 1}),
+    ("cmovb  0x10(%rax),%rdx", {"loads": 1}),
+    ("lea    0x8(%rax,%rdx,1),%rcx", {}),
+    ("nopw   0x0(%rax,%rax,1)", {}),
+    ("mov    0x2ed3a(%rip),%rax        # 3fff0 <hak_tls@GOTTPOFF>", {"loads": 1}),
+    ("je     10f50 <free+0x70>", {"branches": 1}),
+    ("jmp    10550 <front_malloc_slow>", {"jumps": 1}),
+    ("notrack jmp *0x8(%rax)", {"jumps": 1, "loads": 1}),
+    ("call   10550 <front_malloc_slow>", {"calls": 1}),
+    ("push   %rbx", {"pushes": 1}),
+    ("ret", {}),
+])
+def test_count_instruction(text, expected):
+    counts = Counter()
+    check.count_instruction(text, counts)
+    assert +counts == Counter({"instructions": 1, **expected})
+
+
+def test_stack_calls_are_left_out():
+    log = """\
+7 mmap(NULL, 8392704, PROT_NONE, MAP_PRIVATE|MAP_ANONYMOUS|MAP_STACK, -1, 0 <unfinished ...>
+8 mmap(NULL, 65536, PROT_READ|PROT_WRITE, MAP_PRIVATE|MAP_ANONYMOUS, -1, 0) = 0x7f0000a00000
+7 <... mmap resumed>) = 0x7f0000000000
+7 mprotect(0x7f0000001000, 8388608, PROT_READ|PROT_WRITE) = 0
+9 madvise(0x7f0000100000, 8368128, MADV_DONTNEED <unfinished ...>
+7 mprotect(0x7f0000a00000, 4096, PROT_NONE <unfinished ...>
+9 <... madvise resumed>) = 0
+7 <... mprotect resumed>) = 0
+7 munmap(0x7f0000000000, 8392704) = 0
+7 madvise(0x7f0000100000, 4096, MADV_DONTNEED) = -1 ENOMEM (Cannot allocate memory)
+7 brk(NULL) = 0x555555559000
+"""
+    assert check.count_memory_calls(log) == Counter(mmap=1, mprotect=1, madvise=1, brk=1)
+
+
+def test_callgrind_profile(tmp_path):
+    profile = tmp_path / "out"
+    profile.write_text("""\
+positions: line
+events: Ir
+
+ob=(1) /bin/program
+fl=(1) a.c
+fn=(1) main
+12 100
+cob=(2) /lib/lib.so
+cfn=(2) malloc
+calls=5 0
+13 999
+* 1
+
+ob=(2)
+fn=(2)
++3 40
+-2 2
+totals: 143
+""")
+    assert check.read_callgrind(profile, "/lib/lib.so") == (143, 42)
+
+
+def test_rows_survive_the_file(tmp_path):
+    rows = {"malloc 16": {"instructions": "15", "hits": "6/6"},
+            "random_mixed 200000 4096": {"instructions": "1", "hits": "-"}}
+    path = tmp_path / "golden.txt"
+    path.write_text(check.format_rows("title", rows))
+    assert check.read_rows(path) == rows
+
+
+def test_one_percent():
+    golden = {"random_mixed 256": {"library": "30.00"}}
+    instructions = check.CHECKS["instructions"]
+    assert not check.differences(instructions, golden, {"random_mixed 256": {"library": "30.29"}})
+    for measured in ("30.31", "29.69"):
+        assert check.differences(instructions, golden, {"random_mixed 256": {"library": measured}})
+
+
+def test_every_kind_of_difference_is_named():
+    golden = {"malloc 16": {"instructions": "15"}, "malloc 64": {"instructions": "15"}}
+    measured = {"malloc 16": {"instructions": "16"}, "malloc 256": {"instructions": "15"}}
+    assert sorted(check.differences(check.CHECKS["fastpath"], golden, measured)) == [
+        "malloc 16: instructions 15 -> 16", "malloc 256: not in the golden file", "malloc 64: in the golden file only"]
+
+
+def test_limits():
+    assert check.fastpath_limits({"free 16": {"calls": "1", "pushes": "0"}})
+    zero = dict.fromkeys(check.MEMORY_CALLS, "0")
+    row = "random_mixed 200000 4096"
+    assert not check.syscall_limits({row: {**zero, "total": "16"}})
+    assert check.syscall_limits({row: {**zero, "total": "17"}})
+    assert check.syscall_limits({row: {**zero, "total": "1", "mincore": "1"}})
