@@ -1,0 +1,67 @@
+/*
+ * Bounds on the memory a process holds, measured on the real system with the allocator's default settings. Each case
+ * runs in a process of its own; bounds.c starts it and judges its figures.
+ */
+#ifndef TESTS_BOUNDS_BOUNDS_H
+#define TESTS_BOUNDS_BOUNDS_H
+
+#include "support.h"
+
+/* The defaults that the bounds are stated in (src/options/table.h). */
+enum { PURGE_DELAY_MS = 500 };
+#define CACHE_BYTES (512 * KIB)
+
+/* ---- Figures ---- */
+
+/* Resident bytes now, after the allocator and the reading itself have been warmed up and all is purged. */
+size_t bounds_start(void);
+/* Prints the figure, and remembers the case as failed when it is above the bound. */
+void bounds_figure(const char *what, size_t bytes, size_t bound);
+/* A figure without a bound. */
+void bounds_note(const char *what, size_t bytes);
+/* Highest resident bytes since bounds_peak_reset. */
+size_t bounds_peak(void);
+void bounds_peak_reset(void);
+
+/* a - b, or 0. */
+size_t bounds_above(size_t a, size_t b);
+
+/* ---- Work ---- */
+
+/* Idles for twice the purge delay. */
+void bounds_idle(void);
+/* Allocates and frees one block of each of some sizes, some of which miss the thread's cache. */
+void bounds_handful(void);
+
+/* Blocks in chains: each block's first word points to the next, so that the test itself holds no memory. A block goes to a random
+ * chain; freeing chain by chain frees in scattered order. */
+enum { CHAINS = 64 };
+struct chains {
+    void *head[CHAINS];
+    size_t usable; /* bytes in all blocks */
+    size_t asked;
+};
+typedef void *(*bounds_allocate)(void *context, size_t size);
+void *bounds_malloc(void *unused, size_t size);
+/* Allocates log-uniform sizes, all bytes written, until the chains hold `total` usable bytes. */
+void chains_fill(struct chains *chains, struct chance *chance, size_t total, size_t low, size_t high,
+                 bounds_allocate allocate, void *context);
+void chains_free(struct chains *chains);
+
+/* ---- Cases ---- */
+
+void case_only_frees_window(void); /* bounds_threads.c */
+void case_only_frees_rounds(void);
+void case_threads_die(void);
+void case_threads_die_remote(void);
+void case_sleepers(void);
+void case_sleepers_remote(void);
+void case_sleepers_idle(void);
+void case_purge_thread(void);
+void case_gigabyte(void); /* bounds_sizes.c */
+void case_spans(void);
+void case_huge(void);
+void case_heap_destroy(void);
+void case_shifting_sizes(void);
+
+#endif

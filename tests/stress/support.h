@@ -1,0 +1,73 @@
+/*
+ * What the stress and bounds programs share: checks, chance, memory that is not the allocator's, and readings of
+ * this process. Nothing here allocates from HAKMEM or from libc.
+ */
+#ifndef TESTS_STRESS_SUPPORT_H
+#define TESTS_STRESS_SUPPORT_H
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define KIB ((size_t)1024)
+#define MIB (1024 * KIB)
+#define GIB (1024 * MIB)
+
+/* The seed of the run, printed with every failed check. */
+extern uint64_t support_seed;
+
+/* Prints the place, the condition and the message, and aborts. */
+_Noreturn void support_fail(const char *file, int line, const char *condition, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* CHECK(condition, "format", ...): the test is over when the condition does not hold. */
+#define CHECK(condition, ...) ((condition) ? (void)0 : support_fail(__FILE__, __LINE__, #condition, __VA_ARGS__))
+
+/* ---- Chance: one generator a thread ---- */
+
+struct chance {
+    uint64_t state;
+};
+
+uint64_t chance_mix(uint64_t value);
+/* A generator that depends on the run's seed and on `stream`. */
+void chance_start(struct chance *chance, uint64_t stream);
+uint64_t chance_next(struct chance *chance);
+/* 0 <= result < bound; bound > 0. */
+size_t chance_below(struct chance *chance, size_t bound);
+/* True in `per_mille` of 1,000 calls. */
+bool chance_is(struct chance *chance, unsigned per_mille);
+/* low <= result <= high, each doubling equally likely; 0 counts as 1. */
+size_t chance_log(struct chance *chance, size_t low, size_t high);
+
+/* ---- Memory and threads of the test's own ---- */
+
+/* Zeroed memory straight from the kernel; never fails. */
+void *support_map(size_t size);
+/* The same, shared with the children of this process. */
+void *support_map_shared(size_t size);
+void support_unmap(void *memory, size_t size);
+
+pthread_t support_thread(void *(*run)(void *), void *argument);
+void support_join(pthread_t thread);
+void support_sleep_ms(unsigned ms);
+double support_seconds(void);
+
+/* ---- Readings of this process (bytes) ---- */
+
+/* Resident memory, exact: the sum over all mappings of /proc/self/smaps_rollup. */
+size_t support_rss(void);
+/* The same from /proc/self/statm: cheap, and off by some hundred KiB. */
+size_t support_rss_fast(void);
+
+/* ---- Arguments: --name value ---- */
+
+/* The value of --name, with an optional suffix K, M or G; `otherwise` when it is not given. */
+uint64_t support_option(int argc, char **argv, const char *name, uint64_t otherwise);
+/* Fails when argv holds a --name that is in no `names` (NULL-terminated). */
+void support_options_known(int argc, char **argv, const char *const *names);
+
+#endif
