@@ -1,0 +1,133 @@
+"""Running real programs with and without HAKMEM, for the tests in programs/, misuse/ and life/.
+
+Every run has a time limit, its own session (so that a run that hangs is ended with all its children), and an environment
+free of HAKMEM_*, LD_* and MALLOC_* variables but for those that the test gives.
+"""
+
+import os
+import re
+import resource
+import signal
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+LIBRARY = Path(os.environ.get("HAKMEM_LIB", REPOSITORY / "build/release/lib/libhakmem.so")).absolute()
+LIBRARY_FOLDER = LIBRARY.parent
+INCLUDE_FOLDER = REPOSITORY / "include"
+
+PRIVATE_VARIABLE = re.compile(r"^(HAKMEM_|LD_|MALLOC_|GLIBC_TUNABLES|PYTHON|GIT_|NODE_|GO|CARGO_|RUST)")
+
+
+@dataclass
+class Result:
+    """What a program did: its exit status (negative: the signal that ended it) and its output, decoded leniently."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+    def report(self):
+        return f"status {self.status}\n--- stdout ---\n{self.stdout[-4000:]}\n--- stderr ---\n{self.stderr[-4000:]}"
+
+
+def environment(extra=None, preload=None):
+    env = {name: value for name, value in os.environ.items() if not PRIVATE_VARIABLE.match(name)}
+    env["LC_ALL"] = "C.UTF-8"
+    env["TZ"] = "UTC"
+    if preload:
+        env["LD_PRELOAD"] = ":".join(str(path) for path in ([preload] if isinstance(preload, (str, Path)) else preload))
+    env.update(extra or {})
+    return env
+
+
+def stop_session(process):
+    """Ends the process and all that it started."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def run(argv, *, preload=None, env=None, cwd=None, stdin=None, timeout=60, user=None, limits=None):
+    """Runs a program to its end. limits: {resource.RLIMIT_*: bytes}, set in the child alone. A hang fails the test."""
+
+    def apply_limits():
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        for which, value in (limits or {}).items():
+            resource.setrlimit(which, (value, value))
+
+    argv = [str(argument) for argument in argv]
+    process = subprocess.Popen(
+        argv, env=environment(env, preload), cwd=cwd, user=user, start_new_session=True, preexec_fn=apply_limits,
+        stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        out, err = process.communicate(stdin.encode() if isinstance(stdin, str) else stdin, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        stacks = thread_stacks(process.pid)
+        stop_session(process)
+        out, err = process.communicate()
+        raise AssertionError(
+            f"{' '.join(argv)}: no end after {timeout} s (preload {preload})\n{stacks}\n"
+            + Result(0, out.decode(errors="replace"), err.decode(errors="replace")).report()) from None
+    return Result(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
+
+
+def thread_stacks(pid):
+    """The stacks of a process that hangs, as gdb sees them; for the failure message only."""
+    try:
+        found = subprocess.run(["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all backtrace 12"],
+                               capture_output=True, timeout=30, env=environment(), check=False)
+        return found.stdout.decode(errors="replace")[-6000:]
+    except (OSError, subprocess.TimeoutExpired):
+        return "(no stacks: gdb is not to be had)"
+
+
+def run_with_proof(argv, **arguments):
+    """Runs under HAKMEM and shows that the program's calls of malloc went there, by the dynamic linker's own log."""
+    with tempfile.TemporaryDirectory(prefix="hakmem-ld-") as folder:
+        env = dict(arguments.pop("env", None) or {})
+        env["LD_DEBUG"] = "bindings"
+        env["LD_DEBUG_OUTPUT"] = f"{folder}/log"
+        result = run(argv, preload=LIBRARY, env=env, **arguments)
+        assert bound_to_library(folder), f"malloc of {argv[0]} was not bound to {LIBRARY}\n{result.report()}"
+        return result
+
+
+def bound_to_library(folder, pid=None):
+    """Whether a linker log in the folder (of one process, or of any) binds an allocating function to the library."""
+    wanted = re.compile(r"binding file \S+ \[0\] to " + re.escape(str(LIBRARY))
+                        + r" \[0\]: normal symbol `(malloc|calloc|realloc|_Znwm)'")
+    logs = [Path(folder, f"log.{pid}")] if pid else Path(folder).iterdir()
+    return any(wanted.search(log.read_text(errors="replace")) for log in logs)
+
+
+def run_both(argv, *, normalize=None, expect_status=0, **arguments):
+    """Runs under the system's allocator, then under HAKMEM; both must end with expect_status and say the same.
+
+    normalize: applied to both outputs before the comparison, for what differs from run to run on one allocator too.
+    Returns the second result.
+    """
+    normalize = normalize or (lambda text: text)
+    plain = run(argv, **dict(arguments))
+    assert plain.status == expect_status, f"under the system's allocator: {plain.report()}"
+    ours = run_with_proof(argv, **dict(arguments))
+    assert ours.status == expect_status, f"under HAKMEM: {ours.report()}"
+    assert normalize(ours.stdout) == normalize(plain.stdout)
+    assert normalize(ours.stderr) == normalize(plain.stderr)
+    return ours
+
+
+def compile_program(source, output, *flags, compiler=None, shared=False):
+    """Builds one C or C++ source file; every warning is an error, so that the tests' own sources stay sound."""
+    source = Path(source)
+    cxx = source.suffix == ".cpp"
+    compiler = compiler or ("g++" if cxx else "gcc")
+    kind = ["-shared", "-fPIC"] if shared else []
+    command = [compiler, "-std=c++17" if cxx else "-std=gnu17", "-O1", "-g", "-fno-builtin", "-Wall", "-Wextra", "-Werror",
+               "-pthread", *kind, f"-I{INCLUDE_FOLDER}", str(source), "-o", str(output), *map(str, flags)]
+    built = subprocess.run(command, capture_output=True, text=True, env=environment(), check=False)
+    assert built.returncode == 0, f"{' '.join(command)}\n{built.stderr}"
+    return Path(output)
