@@ -1,6 +1,8 @@
 # hakmem_cmocka: the unit tests' framework. A cross build finds it under HAKMEM_CROSS_ROOT, where ./hakmem unpacks
 # Debian's packages for that architecture.
 
+include_guard(GLOBAL)
+
 set(HAKMEM_CROSS_ROOT "${PROJECT_SOURCE_DIR}/build/${CMAKE_SYSTEM_PROCESSOR}-root" CACHE PATH
     "Root of the target architecture's cmocka; used by cross builds")
 if(CMAKE_CROSSCOMPILING)
