@@ -64,6 +64,20 @@ def test_cmake_package(cmake_programs, library, malloc_is_hakmems):
     check_program(cmake_programs / f"with_{library}", malloc_is_hakmems=malloc_is_hakmems)
 
 
+def test_as_a_subdirectory(tmp_path):
+    listing = (CONSUMER / "CMakeLists.txt").read_text()
+    package = "find_package(hakmem CONFIG REQUIRED)"
+    assert package in listing
+    listing = listing.replace(package, f"add_subdirectory({blackbox.REPOSITORY} hakmem)")
+    (tmp_path / "CMakeLists.txt").write_text(listing)
+    shutil.copy(CONSUMER / "consumer.c", tmp_path)
+    call("cmake", "-S", tmp_path, "-B", tmp_path / "build", "-G", "Ninja")
+    call("cmake", "--build", tmp_path / "build", "--parallel", "2")
+    check_program(tmp_path / "build" / "with_hakmem", malloc_is_hakmems=True)
+    check_program(tmp_path / "build" / "with_static", malloc_is_hakmems=False)
+    check_program(tmp_path / "build" / "with_override", malloc_is_hakmems=True)
+
+
 @pytest.mark.parametrize(
     "package, malloc_is_hakmems", [("hakmem", True), ("hakmem-static", False), ("hakmem-override", True)]
 )
