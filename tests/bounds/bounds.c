@@ -33,6 +33,7 @@ static const struct {
     { "purge_thread", case_purge_thread, "HAKMEM_PURGE_THREAD=1" },
     { "heap_destroy", case_heap_destroy, NULL },
     { "shifting_sizes", case_shifting_sizes, NULL },
+    { "shifting_survivors", case_shifting_survivors, NULL },
 };
 
 static unsigned figures;

@@ -33,8 +33,8 @@ void bounds_idle(void);
 /* Allocates and frees one block of each of some sizes, some of which miss the thread's cache. */
 void bounds_handful(void);
 
-/* Blocks in chains: each block's first word points to the next, so that the test itself holds no memory. A block goes to a random
- * chain; freeing chain by chain frees in scattered order. */
+/* Blocks in chains: each block's first word points to the next, so that the test itself holds no memory. A block goes
+ * to a random chain; freeing chain by chain frees in scattered order. */
 enum { CHAINS = 64 };
 struct chains {
     void *head[CHAINS];
@@ -63,5 +63,6 @@ void case_spans(void);
 void case_huge(void);
 void case_heap_destroy(void);
 void case_shifting_sizes(void);
+void case_shifting_survivors(void);
 
 #endif
