@@ -1,0 +1,298 @@
+/* options/: every row of the table, every kind of value, and what is said of what is wrong. */
+#define _GNU_SOURCE
+#include "support.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "options/options.h"
+#include "os/fake.h"
+
+enum { BOOL, COUNT, SIZE, TIME, MICROS, LIMIT, CHOICE };
+
+static const struct row {
+    const char *name;
+    int kind;
+    uint64_t default_value, lowest, highest;
+    const uint64_t *value;
+} rows[] = {
+#define ROW(field, name, kind, default_, lowest, highest, unit, doc) \
+    { name, kind, default_, lowest, highest, &hak_options.field },
+    OPTION_TABLE(ROW)
+#undef ROW
+};
+enum { ROWS = sizeof rows / sizeof rows[0] };
+
+static struct options defaults;
+
+static int keep_defaults(void **state)
+{
+    (void)state;
+    defaults = hak_options;
+    return 0;
+}
+
+static int restore_defaults(void **state)
+{
+    (void)state;
+    hak_options = defaults;
+    fake_reset();
+    return 0;
+}
+
+/* Reads an environment of these entries (to NULL) from the defaults; returns what was said. */
+static const char *read_with(char *first, ...)
+{
+    static char *environment[64];
+    size_t count = 0;
+    va_list more;
+    va_start(more, first);
+    for (char *entry = first; entry != NULL && count < 63; entry = va_arg(more, char *))
+        environment[count++] = entry;
+    va_end(more);
+    environment[count] = NULL;
+    hak_options = defaults;
+    fake_set_environment(environment);
+    capture_begin();
+    options_read();
+    return capture_end();
+}
+
+static const char *read_one(const struct row *row, const char *value)
+{
+    static char entry[400];
+    snprintf(entry, sizeof entry, "%s=%s", row->name, value);
+    return read_with(entry, NULL);
+}
+
+static const char *read_number(const struct row *row, uint64_t value)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%llu", (unsigned long long)value);
+    return read_one(row, text);
+}
+
+static bool others_are_default(const struct row *row)
+{
+    for (size_t i = 0; i < ROWS; i++)
+        if (&rows[i] != row && *rows[i].value != rows[i].default_value)
+            return false;
+    return true;
+}
+
+static const struct row *row_named(const char *name)
+{
+    for (size_t i = 0; i < ROWS; i++)
+        if (strcmp(rows[i].name, name) == 0)
+            return &rows[i];
+    fail_msg("no row %s", name);
+    return NULL;
+}
+
+static void test_table(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ROWS; i++) {
+        assert_true(strncmp(rows[i].name, "HAKMEM_", 7) == 0);
+        assert_int_equal(*rows[i].value, rows[i].default_value);
+        if (rows[i].kind != LIMIT)
+            assert_true(rows[i].lowest <= rows[i].default_value && rows[i].default_value <= rows[i].highest);
+        for (size_t j = 0; j < i; j++)
+            assert_string_not_equal(rows[i].name, rows[j].name);
+    }
+}
+
+static void test_nothing_set(void **state)
+{
+    (void)state;
+    assert_string_equal(read_with("PATH=/bin", "HAKMEM", "HAKMEMFC_CAP=1", "XHAKMEM_FC_CAP=1", "", NULL), "");
+    assert_true(others_are_default(NULL));
+}
+
+static void test_ranges(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ROWS; i++) {
+        const struct row *row = &rows[i];
+        if (row->kind == LIMIT || row->kind == CHOICE)
+            continue;
+        assert_string_equal(read_number(row, row->lowest), "");
+        assert_int_equal(*row->value, row->lowest);
+        assert_string_equal(read_number(row, row->highest), "");
+        assert_int_equal(*row->value, row->highest);
+        assert_true(others_are_default(row));
+        const char *said = read_number(row, row->highest + 1);
+        assert_has(said, row->name);
+        assert_has(said, "; using ");
+        assert_int_equal(*row->value, row->default_value);
+        if (row->lowest > 0) {
+            assert_has(read_number(row, row->lowest - 1), row->name);
+            assert_int_equal(*row->value, row->default_value);
+        }
+    }
+}
+
+static void test_rubbish(void **state)
+{
+    (void)state;
+    static const char *const values[] = { "", " ", "abc", "-1", "+1", "1 ", " 1", "1x", "0x10", "1.5", "1e3", "1KK", "1iB",
+                                          "1Kib1", "99999999999999999999999999", "18446744073709551616K", "K", "autoo" };
+    for (size_t i = 0; i < ROWS; i++) {
+        for (size_t j = 0; j < sizeof values / sizeof values[0]; j++) {
+            const char *said = read_one(&rows[i], values[j]);
+            char start[128];
+            snprintf(start, sizeof start, "hakmem: %s=%s is not ", rows[i].name, values[j]);
+            assert_true(strncmp(said, start, strlen(start)) == 0);
+            assert_int_equal(count_of(said, "\n"), 1);
+            assert_int_equal(*rows[i].value, rows[i].default_value);
+        }
+    }
+}
+
+static void test_bool_words(void **state)
+{
+    (void)state;
+    static const char *const words[2][7] = { { "0", "off", "no", "false", "OFF", "No", "False" },
+                                             { "1", "on", "yes", "true", "ON", "Yes", "tRuE" } };
+    const struct row *switches[] = { row_named("HAKMEM_POPULATE"), row_named("HAKMEM_VERBOSE") };
+    for (size_t i = 0; i < 2; i++) {
+        for (unsigned truth = 0; truth <= 1; truth++) {
+            for (size_t j = 0; j < 7; j++) {
+                assert_string_equal(read_one(switches[i], words[truth][j]), "");
+                assert_int_equal(*switches[i]->value, truth);
+            }
+        }
+    }
+    assert_string_equal(read_one(switches[0], "2"), "hakmem: HAKMEM_POPULATE=2 is not 0 or 1; using 1\n");
+}
+
+static void test_sizes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint64_t bytes;
+    } sizes[] = {
+        { "20000", 20000 },       { "20000B", 20000 },        { "32K", 32768 },   { "32k", 32768 },
+        { "32KB", 32768 },        { "32KiB", 32768 },         { "32kib", 32768 }, { "1M", 1048576 },
+        { "0064MiB", 67108864 },
+    };
+    const struct row *row = row_named("HAKMEM_CACHE_BYTES");
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        assert_string_equal(read_one(row, sizes[i].text), "");
+        assert_int_equal(*row->value, sizes[i].bytes);
+    }
+    assert_string_equal(read_one(row, "1G"), "hakmem: HAKMEM_CACHE_BYTES=1G is not a size from 16K to 64M; using 512K\n");
+    row = row_named("HAKMEM_HUGE_CACHE");
+    assert_string_equal(read_one(row, "3G"), "");
+    assert_int_equal(*row->value, 3 * HAK_GIB);
+    assert_string_equal(read_one(row, "1TiB"), "");
+    assert_int_equal(*row->value, 1024 * HAK_GIB);
+}
+
+static void test_choice(void **state)
+{
+    (void)state;
+    const struct row *row = row_named("HAKMEM_THP");
+    assert_string_equal(read_one(row, "never"), "");
+    assert_int_equal(*row->value, OPTION_NEVER);
+    assert_string_equal(read_one(row, "Always"), "");
+    assert_int_equal(*row->value, OPTION_ALWAYS);
+    assert_string_equal(read_one(row, "auto"), "");
+    assert_int_equal(*row->value, OPTION_AUTO);
+    assert_string_equal(read_one(row, "1"), "hakmem: HAKMEM_THP=1 is not auto, never or always; using auto\n");
+}
+
+static void test_limits(void **state)
+{
+    (void)state;
+    const struct row *soft = row_named("HAKMEM_MEMORY_LIMIT_SOFT"), *hard = row_named("HAKMEM_MEMORY_LIMIT");
+    assert_string_equal(read_one(hard, "512M"), "");
+    assert_int_equal(*hard->value, 512 * HAK_MIB);
+    assert_string_equal(read_one(hard, "0"), "");
+    assert_int_equal(*hard->value, 0);
+
+    assert_string_equal(read_with("HAKMEM_MEMORY_LIMIT=auto", "HAKMEM_MEMORY_LIMIT_SOFT=AUTO", NULL), "");
+    assert_int_equal(*hard->value, 0); /* the cgroup has none */
+    assert_int_equal(*soft->value, 0);
+    fake_set_cgroup_memory_limit(1000 * HAK_MIB);
+    assert_string_equal(read_with("HAKMEM_MEMORY_LIMIT=auto", "HAKMEM_MEMORY_LIMIT_SOFT=AUTO", NULL), "");
+    assert_int_equal(*hard->value, 1000 * HAK_MIB);
+    assert_int_equal(*soft->value, 900 * HAK_MIB);
+    assert_has(read_one(soft, "many"),
+               "hakmem: HAKMEM_MEMORY_LIMIT_SOFT=many is not a size such as 512M, 0 or auto; using 0\n");
+}
+
+static void test_words_of_the_contract(void **state)
+{
+    (void)state;
+    assert_string_equal(read_with("HAKMEM_FC_CAP=abc", NULL),
+                        "hakmem: HAKMEM_FC_CAP=abc is not a number from 8 to 256; using 256\n");
+    assert_string_equal(read_with("HAKMEM_FOO=1", NULL), "hakmem: unknown variable HAKMEM_FOO ignored\n");
+    assert_string_equal(read_with("HAKMEM_=1", NULL), "hakmem: unknown variable HAKMEM_ ignored\n");
+    assert_string_equal(read_with("HAKMEM_PURGE_DELEY=1", NULL),
+                        "hakmem: unknown variable HAKMEM_PURGE_DELEY ignored; did you mean HAKMEM_PURGE_DELAY?\n");
+    assert_string_equal(read_with("HAKMEM_THPS=never", NULL),
+                        "hakmem: unknown variable HAKMEM_THPS ignored; did you mean HAKMEM_THP?\n");
+    assert_string_equal(read_with("HAKMEM_fc_cap=9", NULL), "hakmem: unknown variable HAKMEM_fc_cap ignored\n");
+    assert_true(others_are_default(NULL));
+}
+
+static void test_long_ones(void **state)
+{
+    (void)state;
+    char name[600] = "HAKMEM_", value[600] = "HAKMEM_FC_CAP=";
+    memset(name + 7, 'A', 500);
+    strcat(name, "=1");
+    memset(value + 14, '9', 500);
+    const char *said = read_with(name, value, NULL);
+    assert_int_equal(count_of(said, "\n"), 2);
+    assert_has(said, "AAAA... ignored\n");
+    assert_has(said, "9999... is not a number from 8 to 256; using 256\n");
+    assert_true(strlen(said) < 400);
+}
+
+static void test_several(void **state)
+{
+    (void)state;
+    const char *said = read_with("HAKMEM_FC_CAP=64", "HAKMEM_X_Y_Z=3", "HAKMEM_FC_CAP=32", "HAKMEM_FC_REFILL=",
+                                 "HAKMEM_PURGE_DELAY=0", NULL);
+    assert_int_equal(hak_options.fc_cap, 64); /* the first, as getenv has it */
+    assert_int_equal(hak_options.fc_refill, 64);
+    assert_int_equal(hak_options.purge_delay, 0);
+    assert_int_equal(count_of(said, "\n"), 2);
+    assert_has(said, "HAKMEM_X_Y_Z");
+    assert_has(said, "HAKMEM_FC_REFILL= is not a number from 1 to 128; using 64");
+}
+
+static void test_print(void **state)
+{
+    (void)state;
+    read_with("HAKMEM_FC_CAP=64", "HAKMEM_THP=never", "HAKMEM_CACHE_BYTES=128K", NULL);
+    capture_begin();
+    options_print();
+    const char *said = capture_end();
+    assert_int_equal(count_of(said, "\n"), ROWS + 1);
+    assert_int_equal(count_of(said, "hakmem: * "), 3);
+    assert_has(said, HAK_DEBUG ? "debug build" : "release build");
+    assert_has(said, "hakmem: version ");
+    assert_has(said, "* HAKMEM_FC_CAP=64 blocks\n");
+    assert_has(said, "* HAKMEM_THP=never\n");
+    assert_has(said, "* HAKMEM_CACHE_BYTES=128K\n");
+    assert_has(said, "  HAKMEM_FC_REFILL=64 blocks\n");
+    for (size_t i = 0; i < ROWS; i++)
+        assert_has(said, rows[i].name);
+}
+
+#define OPTION_TEST(test) cmocka_unit_test_teardown(test, restore_defaults)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        OPTION_TEST(test_table),   OPTION_TEST(test_nothing_set), OPTION_TEST(test_ranges),
+        OPTION_TEST(test_rubbish), OPTION_TEST(test_bool_words),  OPTION_TEST(test_sizes),
+        OPTION_TEST(test_choice),  OPTION_TEST(test_limits),      OPTION_TEST(test_words_of_the_contract),
+        OPTION_TEST(test_long_ones), OPTION_TEST(test_several),   OPTION_TEST(test_print),
+    };
+    return cmocka_run_group_tests(tests, keep_defaults, NULL);
+}

@@ -1,0 +1,428 @@
+/* os/linux.c: each call of os.h does what the contract says, and leaves errno alone. */
+#define _GNU_SOURCE
+#include "support.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/sysinfo.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "os/os.h"
+
+#ifndef UNIT_EMULATED
+#define UNIT_EMULATED 0
+#endif
+
+static char *region; /* of the child that is to fault */
+
+static int set_errno(void **state)
+{
+    (void)state;
+    errno = 4711;
+    return 0;
+}
+
+static size_t resident_pages(const void *address, size_t size)
+{
+    unsigned char present[4096];
+    size_t pages = size / os_page_size(), resident = 0;
+    assert_true(pages <= sizeof present);
+    assert_int_equal(mincore((void *)address, size, present), 0);
+    for (size_t i = 0; i < pages; i++)
+        resident += present[i] & 1;
+    return resident;
+}
+
+static bool is_mapped(const void *page)
+{
+    unsigned char present;
+    return mincore((void *)page, os_page_size(), &present) == 0;
+}
+
+static void assert_all_zero(const char *bytes, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        if (bytes[i] != 0)
+            fail_msg("byte %zu is %d", i, bytes[i]);
+}
+
+static void touch_region(void)
+{
+    *(volatile char *)region = 1;
+}
+
+static void test_page_size(void **state)
+{
+    (void)state;
+    size_t page = os_page_size();
+    assert_int_equal(errno, 4711);
+    assert_int_equal(page, sysconf(_SC_PAGESIZE));
+    assert_true(base_is_pow2(page));
+    assert_int_equal(os_page_size(), page);
+}
+
+static void test_reserve_and_commit(void **state)
+{
+    (void)state;
+    size_t page = os_page_size();
+    for (size_t alignment = page; alignment <= HAK_GIB; alignment *= 4) {
+        char *address = os_reserve(16 * page, alignment);
+        assert_non_null(address);
+        assert_int_equal((uintptr_t)address % alignment, 0);
+        region = address + page;
+        assert_int_equal(signal_of(touch_region), SIGSEGV);
+        assert_true(os_commit(address + page, 2 * page));
+        assert_int_equal(signal_of(touch_region), 0);
+        assert_all_zero(address + page, 2 * page);
+        memset(address + page, 'x', 2 * page);
+        region = address + 3 * page;
+        assert_int_equal(signal_of(touch_region), SIGSEGV);
+        os_unmap(address, 16 * page);
+        assert_false(is_mapped(address) || is_mapped(address + page) || is_mapped(address + 15 * page));
+        errno = 4711;
+    }
+}
+
+/* Bytes of address space this process has taken. */
+static size_t address_space_taken(void)
+{
+    size_t pages = 0;
+    FILE *statm = fopen("/proc/self/statm", "r");
+    assert_non_null(statm);
+    assert_int_equal(fscanf(statm, "%zu", &pages), 1);
+    fclose(statm);
+    return pages * os_page_size();
+}
+
+/* The room that aligning needs is given back. */
+static void test_reserve_takes_no_more(void **state)
+{
+    (void)state;
+    enum { PLACES = 16 };
+    char *places[PLACES];
+    address_space_taken(); /* stdio's own first buffer */
+    size_t before = address_space_taken();
+    for (size_t i = 0; i < PLACES; i++) {
+        places[i] = os_reserve(HAK_GIB, 2 * HAK_GIB);
+        assert_non_null(places[i]);
+        assert_int_equal((uintptr_t)places[i] % (2 * HAK_GIB), 0);
+    }
+    if (!UNIT_EMULATED)
+        assert_in_range(address_space_taken() - before, PLACES * HAK_GIB, PLACES * HAK_GIB + HAK_MIB);
+    for (size_t i = 0; i < PLACES; i++)
+        os_unmap(places[i], HAK_GIB);
+    if (!UNIT_EMULATED)
+        assert_in_range(address_space_taken(), before, before + HAK_MIB);
+}
+
+static void test_reserve_at(void **state)
+{
+    (void)state;
+    size_t size = 8 * os_page_size();
+    char *address = os_reserve(size, os_page_size());
+    assert_non_null(address);
+    assert_false(os_reserve_at(address, size));
+    assert_false(os_reserve_at(address + size / 2, os_page_size()));
+    os_unmap(address, size);
+    assert_true(os_reserve_at(address, size));
+    region = address;
+    assert_int_equal(signal_of(touch_region), SIGSEGV);
+    assert_true(os_commit(address, size));
+    address[size - 1] = 1;
+    os_unmap(address, size);
+    errno = 4711;
+}
+
+static void test_map_and_purge(void **state)
+{
+    (void)state;
+    size_t page = os_page_size(), size = 64 * page;
+    char *address = os_map(size, 2 * HAK_MIB);
+    assert_non_null(address);
+    assert_int_equal((uintptr_t)address % (2 * HAK_MIB), 0);
+    os_advise_huge(address, size, false);
+    assert_all_zero(address, size);
+    memset(address, 'x', size);
+    assert_true(os_purge(address + page, size - 2 * page));
+    if (!UNIT_EMULATED)
+        assert_int_equal(resident_pages(address, size), 2);
+    assert_all_zero(address + page, size - 2 * page);
+    assert_int_equal(address[0], 'x');
+    assert_int_equal(address[size - 1], 'x');
+    os_unmap(address, size);
+}
+
+static void test_populate(void **state)
+{
+    (void)state;
+    size_t size = 64 * os_page_size();
+    char *address = os_map(size, os_page_size());
+    assert_non_null(address);
+    os_advise_huge(address, size, false);
+    bool populated = os_populate(address, size);
+    int after = errno;
+    assert_int_equal(after, 4711);
+    if (!UNIT_EMULATED)
+        assert_int_equal(resident_pages(address, size), populated ? 64 : 0);
+    assert_all_zero(address, size);
+    os_unmap(address, size);
+}
+
+static void test_remap(void **state)
+{
+    (void)state;
+    size_t page = os_page_size(), size = 4 * page;
+    char *address = os_map(size, page);
+    assert_non_null(address);
+    memset(address, 'x', size);
+
+    /* In place it must fail when the next page is taken. */
+    char *area = os_reserve(16 * page, page);
+    os_unmap(area, 8 * page);
+    assert_true(mmap(area, 8 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == area);
+    memset(area, 'y', 8 * page);
+    errno = 4711;
+    assert_null(os_remap(area, 8 * page, 16 * page, false));
+    assert_int_equal(errno, 4711);
+    assert_int_equal(area[8 * page - 1], 'y');
+    char *moved = os_remap(area, 8 * page, 1024 * page, true);
+    assert_non_null(moved);
+    assert_ptr_not_equal(moved, area);
+    for (size_t i = 0; i < 8 * page; i++)
+        assert_int_equal(moved[i], 'y');
+    assert_all_zero(moved + 8 * page, 1016 * page);
+    assert_false(is_mapped(area));
+
+    /* Shrinking is in place, and growing back over what it left too. */
+    char *same = os_remap(moved, 1024 * page, 2 * page, false);
+    assert_ptr_equal(same, moved);
+    same = os_remap(moved, 2 * page, 4 * page, false);
+    assert_ptr_equal(same, moved);
+    assert_all_zero(moved + 2 * page, 2 * page);
+
+    errno = 4711;
+    assert_null(os_remap(address, size, (size_t)1 << 60, true));
+    assert_int_equal(errno, 4711);
+    assert_int_equal(address[size - 1], 'x');
+    os_unmap(address, size);
+    os_unmap(moved, 4 * page);
+    os_unmap(area + 8 * page, 8 * page);
+}
+
+static void test_failures(void **state)
+{
+    (void)state;
+    size_t page = os_page_size();
+    assert_null(os_map((size_t)1 << 60, page));
+    assert_null(os_map(SIZE_MAX - page + 1, 4 * page));
+    assert_null(os_reserve((size_t)1 << 60, HAK_GIB));
+    assert_null(os_reserve(SIZE_MAX - page + 1, HAK_GIB));
+    char *address = os_reserve(page, page);
+    os_unmap(address, page);
+    assert_false(os_commit(address, page));
+    assert_false(os_purge(address, page));
+    assert_null(os_remap(address, page, 2 * page, true));
+    os_advise_huge(address, page, true);
+    os_name(address, page, "hakmem");
+    os_unmap(address, page);
+    assert_int_equal(errno, 4711);
+}
+
+/* Whether /proc/self/maps has the text. */
+static bool maps_have(const char *part)
+{
+    char line[512];
+    bool found = false;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    assert_non_null(maps);
+    while (fgets(line, sizeof line, maps) != NULL)
+        found |= strstr(line, part) != NULL;
+    fclose(maps);
+    return found;
+}
+
+static void test_name(void **state)
+{
+    (void)state;
+    size_t page = os_page_size();
+    char *address = os_map(4 * page, page);
+    assert_non_null(address);
+    os_name(address, 4 * page, "hakmem unit test");
+    assert_int_equal(errno, 4711);
+    /* A kernel without names refuses this one for what it is; with them, it is the address that is wrong. */
+    bool kernel_has_names = prctl(0x53564d41, 0, (unsigned long)(uintptr_t)address, page, "x") == 0;
+    if (!UNIT_EMULATED)
+        assert_int_equal(maps_have("[anon:hakmem unit test]"), kernel_has_names);
+    os_unmap(address, 4 * page);
+}
+
+static void check_address_space_limit(void)
+{
+    struct rlimit limit = { (rlim_t)64 * HAK_GIB, RLIM_INFINITY };
+    getrlimit(RLIMIT_AS, &limit);
+    limit.rlim_cur = (rlim_t)64 * HAK_GIB;
+    if (setrlimit(RLIMIT_AS, &limit) != 0 || os_address_space_limit() != 64 * HAK_GIB)
+        raise(SIGKILL);
+}
+
+static void test_limits(void **state)
+{
+    (void)state;
+    struct sysinfo info;
+    assert_int_equal(sysinfo(&info), 0);
+    assert_int_equal(os_physical_memory(), (size_t)info.totalram * info.mem_unit);
+    if (!UNIT_EMULATED)
+        assert_int_equal(signal_of(check_address_space_limit), 0);
+    assert_true(os_cgroup_memory_limit() > 0);
+
+    size_t size = 32 * HAK_MIB, before = os_resident_memory();
+    assert_true(before > 0);
+    char *address = os_map(size, os_page_size());
+    assert_non_null(address);
+    memset(address, 'x', size);
+    assert_true(os_resident_memory() >= before + size - HAK_MIB);
+    os_unmap(address, size);
+    assert_true(os_resident_memory() <= before + HAK_MIB);
+}
+
+static void check_one_cpu(void)
+{
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    if (sched_setaffinity(0, sizeof one, &one) != 0 || os_cpu_count() != 1)
+        raise(SIGKILL);
+}
+
+static void test_cpu_count(void **state)
+{
+    (void)state;
+    cpu_set_t set;
+    assert_int_equal(sched_getaffinity(0, sizeof set, &set), 0);
+    assert_int_equal(os_cpu_count(), CPU_COUNT(&set));
+    assert_int_equal(signal_of(check_one_cpu), 0);
+}
+
+static void test_clocks(void **state)
+{
+    (void)state;
+    uint64_t start = os_now(), coarse_start = os_now_coarse();
+    assert_true(coarse_start <= start + 1000000 && coarse_start + 100000000 >= start);
+    struct timespec pause = { 0, 20000000 };
+    nanosleep(&pause, NULL);
+    uint64_t passed = os_now() - start, coarse_passed = os_now_coarse() - coarse_start;
+    assert_true(passed >= 20000000 && passed < UINT64_C(60000000000));
+    assert_true(coarse_passed >= 10000000 && coarse_passed < UINT64_C(60000000000));
+}
+
+static void test_random(void **state)
+{
+    (void)state;
+    uint64_t ones = 0, zeros = 0, words[64];
+    for (size_t i = 0; i < 64; i++) {
+        words[i] = os_random();
+        ones |= words[i];
+        zeros |= ~words[i];
+        for (size_t j = 0; j < i; j++)
+            assert_true(words[i] != words[j]);
+    }
+    assert_int_equal(errno, 4711);
+    assert_true(ones == UINT64_MAX && zeros == UINT64_MAX);
+}
+
+static void test_environment(void **state)
+{
+    (void)state;
+    setenv("HAKMEM_UNIT_OTHER", "value", 1);
+    assert_string_equal(os_getenv("HAKMEM_UNIT_OTHER"), "value");
+    assert_null(os_getenv("HAKMEM_UNIT_NOT_THERE"));
+    assert_ptr_equal(os_environment(), environ);
+
+    /* As before the C library knows its environment: what the process was started with. ctest sets it. */
+    char **saved = environ;
+    environ = NULL;
+    char *const *list = os_environment();
+    const char *value = os_getenv("HAKMEM_UNIT_TEST"), *other = os_getenv("HAKMEM_UNIT_OTHER");
+    const char *half_name = os_getenv("HAKMEM_UNIT");
+    environ = saved;
+    assert_non_null(list);
+    assert_non_null(value);
+    assert_string_equal(value, "found");
+    assert_null(other);
+    assert_null(half_name);
+}
+
+static _Atomic uint32_t started;
+static sigset_t thread_mask;
+static char thread_name[16];
+static uint32_t thread_id;
+
+static void run_thread(void)
+{
+    pthread_sigmask(SIG_BLOCK, NULL, &thread_mask);
+    for (int i = 0; i < 2000 && strcmp(thread_name, "hak-unit") != 0; i++) { /* the starter gives the name */
+        prctl(PR_GET_NAME, thread_name);
+        usleep(1000);
+    }
+    thread_id = os_thread_id();
+    atomic_store(&started, 1);
+    os_futex_wake(&started, 1);
+}
+
+static void test_thread_and_futex(void **state)
+{
+    (void)state;
+    sigset_t before, after;
+    pthread_sigmask(SIG_BLOCK, NULL, &before);
+    assert_true(os_thread_start(run_thread, "hak-unit"));
+    pthread_sigmask(SIG_BLOCK, NULL, &after);
+    while (atomic_load(&started) == 0)
+        os_futex_wait(&started, 0, UINT64_MAX);
+    assert_int_equal(os_thread_id(), gettid());
+    assert_true(thread_id != 0 && thread_id != os_thread_id());
+    assert_string_equal(thread_name, "hak-unit");
+    for (int signal = 1; signal < 32; signal++) {
+        if (signal != SIGKILL && signal != SIGSTOP)
+            assert_true(sigismember(&thread_mask, signal));
+        assert_int_equal(sigismember(&before, signal), sigismember(&after, signal));
+    }
+
+    uint64_t start = os_now();
+    errno = 4711;
+    os_futex_wait(&started, 1, 20000000); /* nobody wakes: it times out */
+    assert_true(os_now() - start >= 15000000);
+    os_futex_wait(&started, 0, UINT64_MAX); /* the word differs: at once */
+    os_yield();
+    assert_int_equal(errno, 4711);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_page_size, set_errno),
+        cmocka_unit_test_setup(test_reserve_and_commit, set_errno),
+        cmocka_unit_test_setup(test_reserve_takes_no_more, set_errno),
+        cmocka_unit_test_setup(test_reserve_at, set_errno),
+        cmocka_unit_test_setup(test_map_and_purge, set_errno),
+        cmocka_unit_test_setup(test_populate, set_errno),
+        cmocka_unit_test_setup(test_remap, set_errno),
+        cmocka_unit_test_setup(test_failures, set_errno),
+        cmocka_unit_test_setup(test_name, set_errno),
+        cmocka_unit_test_setup(test_limits, set_errno),
+        cmocka_unit_test_setup(test_cpu_count, set_errno),
+        cmocka_unit_test_setup(test_clocks, set_errno),
+        cmocka_unit_test_setup(test_random, set_errno),
+        cmocka_unit_test_setup(test_environment, set_errno),
+        cmocka_unit_test_setup(test_thread_and_futex, set_errno),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
