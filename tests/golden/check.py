@@ -162,6 +162,8 @@ def show_fastpath(subject):
 MIXED_OPERATIONS = 1_000_000
 MIXED_LIVE = (256, 4096, 100_000)
 MIXED_SEED = 1234567
+# What would else depend on the machine's speed and memory.
+SAME_EVERYWHERE = {"HAKMEM_PURGE_DELAY": "3600000", "HAKMEM_ARENA_SIZE": "8G"}
 
 
 def read_callgrind(path, library):
@@ -192,9 +194,8 @@ def read_callgrind(path, library):
 def callgrind(subject, *argv):
     with tempfile.TemporaryDirectory(prefix="hakmem-golden-") as folder:
         profile = Path(folder, "callgrind.out")
-        # The purge delay is beyond any run, as callgrind makes a run as long as the machine is slow.
         run(["setarch", "-R", "valgrind", "--tool=callgrind", f"--callgrind-out-file={profile}", *argv],
-            {"LD_PRELOAD": str(subject.library), "HAKMEM_PURGE_DELAY": "3600000"})
+            {"LD_PRELOAD": str(subject.library), **SAME_EVERYWHERE})
         return read_callgrind(profile, subject.library)
 
 
