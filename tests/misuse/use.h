@@ -1,0 +1,56 @@
+/* What the programs here have in common: they say which pointer they misuse, misuse it, and, told to go on, show that they can. */
+#ifndef TESTS_MISUSE_USE_H
+#define TESTS_MISUSE_USE_H
+
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void free_sized(void *block, size_t size) __attribute__((weak));
+void free_aligned_sized(void *block, size_t alignment, size_t size) __attribute__((weak));
+void sdallocx(void *block, size_t size, int flags) __attribute__((weak));
+
+/* Prints the pointer that is about to be misused, for the test to find again in the message. */
+static inline void *announce(void *pointer)
+{
+    dprintf(1, "%p\n", pointer);
+    return pointer;
+}
+
+/* Hands the pointer to the function of that name. */
+static inline void use(const char *function, void *pointer)
+{
+    if (!strcmp(function, "free"))
+        free(pointer);
+    else if (!strcmp(function, "realloc"))
+        pointer = realloc(pointer, 5000);
+    else if (!strcmp(function, "malloc_usable_size"))
+        dprintf(2, "usable %zu\n", malloc_usable_size(pointer));
+    else if (!strcmp(function, "free_sized"))
+        free_sized(pointer, 100);
+    else
+        exit(2);
+}
+
+/* Blocks of many sizes come, hold what is written into them, do not overlap and go. */
+static inline void check_the_allocator_works(void)
+{
+    enum { COUNT = 3000 };
+    static unsigned char *blocks[COUNT];
+
+    for (int i = 0; i < COUNT; i++) {
+        size_t size = (size_t)i * 37 % 9000 + 1;
+        blocks[i] = memset(malloc(size), i & 0xff, size);
+    }
+    for (int i = 0; i < COUNT; i++) {
+        size_t size = (size_t)i * 37 % 9000 + 1;
+        for (size_t k = 0; k < size; k++)
+            if (blocks[i][k] != (i & 0xff))
+                exit(3);
+        free(blocks[i]);
+    }
+    dprintf(1, "went on\n");
+}
+
+#endif
