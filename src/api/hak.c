@@ -1,0 +1,172 @@
+/* The hak_* names of the public header. */
+#include "hakmem/hakmem.h"
+
+#include "api/contracts.h"
+#include "base/version.h"
+#include "front/fast.h"
+#include "front/front.h"
+#include "front/pressure.h"
+
+_Static_assert(BASE_VERSION_MAJOR == HAK_VERSION_MAJOR && BASE_VERSION_MINOR == HAK_VERSION_MINOR &&
+                   BASE_VERSION_PATCH == HAK_VERSION_PATCH,
+               "base/version.h and the public header tell one version");
+
+/* hak_heap_t is never defined: it is what the program sees of a struct heap. */
+static struct heap *inner(hak_heap_t *heap)
+{
+    return (struct heap *)heap;
+}
+
+static hak_heap_t *outer(struct heap *heap)
+{
+    return (hak_heap_t *)heap;
+}
+
+const char *hak_version(void)
+{
+    return BASE_VERSION_STRING;
+}
+
+/* ---- Blocks ---- */
+
+void *hak_malloc(size_t size)
+{
+    return front_malloc(size);
+}
+
+void hak_free(void *block)
+{
+    front_free(block);
+}
+
+void *hak_calloc(size_t count, size_t size)
+{
+    return front_calloc(count, size);
+}
+
+void *hak_realloc(void *block, size_t size)
+{
+    return front_realloc(block, size);
+}
+
+void *hak_reallocarray(void *block, size_t count, size_t size)
+{
+    return contract_reallocarray(block, count, size);
+}
+
+void *hak_aligned_alloc(size_t alignment, size_t size)
+{
+    return contract_aligned_alloc(alignment, size);
+}
+
+int hak_posix_memalign(void **block, size_t alignment, size_t size)
+{
+    return contract_posix_memalign(block, alignment, size);
+}
+
+size_t hak_usable_size(const void *block)
+{
+    return block == NULL ? 0 : front_usable_size(block, "hak_usable_size");
+}
+
+size_t hak_good_size(size_t size)
+{
+    return front_good_size(size);
+}
+
+void hak_free_sized(void *block, size_t size)
+{
+    if (block != NULL)
+        front_free_sized(block, size, 1, "hak_free_sized");
+}
+
+void hak_free_aligned_sized(void *block, size_t alignment, size_t size)
+{
+    if (block != NULL)
+        front_free_sized(block, size, alignment, "hak_free_aligned_sized");
+}
+
+void *hak_alloc_at(size_t size, const void *site)
+{
+    (void)site; /* sampled calls alone record it, and they leave the fast path */
+    return front_malloc(size);
+}
+
+size_t hak_expand(void *block, size_t size)
+{
+    return block == NULL ? 0 : front_expand(block, size);
+}
+
+size_t hak_malloc_batch(size_t size, size_t count, void **blocks)
+{
+    return front_malloc_batch(size, count, blocks);
+}
+
+void hak_free_batch(void *const *blocks, size_t count)
+{
+    front_free_batch(blocks, count);
+}
+
+/* ---- Giving memory back ---- */
+
+size_t hak_collect(bool purge)
+{
+    return front_collect(purge);
+}
+
+void hak_thread_idle(void)
+{
+    front_thread_idle();
+}
+
+hak_pressure_handler hak_set_pressure_handler(hak_pressure_handler handler)
+{
+    return pressure_set_handler(handler);
+}
+
+/* ---- First-class heaps ---- */
+
+hak_heap_t *hak_heap_new(void)
+{
+    return outer(front_heap_new());
+}
+
+void *hak_heap_malloc(hak_heap_t *heap, size_t size)
+{
+    return front_heap_aligned_alloc(inner(heap), BLOCK_ALIGN, size, false);
+}
+
+void *hak_heap_calloc(hak_heap_t *heap, size_t count, size_t size)
+{
+    size_t total;
+    if (HAK_UNLIKELY(__builtin_mul_overflow(count, size, &total))) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return front_heap_aligned_alloc(inner(heap), BLOCK_ALIGN, total, true);
+}
+
+void *hak_heap_aligned_alloc(hak_heap_t *heap, size_t alignment, size_t size)
+{
+    if (HAK_UNLIKELY(!base_is_pow2(alignment))) {
+        errno = EINVAL;
+        return NULL;
+    }
+    return front_heap_aligned_alloc(inner(heap), alignment, size, false);
+}
+
+void *hak_heap_realloc(hak_heap_t *heap, void *block, size_t size)
+{
+    return front_heap_realloc(inner(heap), block, size);
+}
+
+hak_heap_t *hak_heap_of(const void *block)
+{
+    return block == NULL ? NULL : outer(front_heap_of(block));
+}
+
+void hak_heap_destroy(hak_heap_t *heap)
+{
+    if (heap != NULL)
+        front_heap_destroy(inner(heap));
+}

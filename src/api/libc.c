@@ -1,0 +1,325 @@
+/*
+ * The C library's names: C17 and C23, POSIX, glibc's extensions and jemalloc's two. Together with cxx.c they are all that a
+ * program can call, so that no block of one allocator reaches another.
+ *
+ * malloc and free are the fast path of front/fast.h and nothing else; tests/golden counts their instructions.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "api/contracts.h"
+#include "front/fast.h"
+#include "front/front.h"
+#include "observe/report.h"
+#include "observe/usage.h"
+#include "os/os.h"
+
+/* Not declared by every C library, or by none. */
+void cfree(void *block);
+size_t malloc_good_size(size_t size);
+void free_sized(void *block, size_t size);
+void free_aligned_sized(void *block, size_t alignment, size_t size);
+void sdallocx(void *block, size_t size, int flags);
+size_t nallocx(size_t size, int flags);
+struct mallinfo2 mallinfo2(void);
+void *__libc_malloc(size_t size);
+void __libc_free(void *block);
+void __libc_cfree(void *block);
+void *__libc_calloc(size_t count, size_t size);
+void *__libc_realloc(void *block, size_t size);
+void *__libc_memalign(size_t alignment, size_t size);
+void *__libc_valloc(size_t size);
+void *__libc_pvalloc(size_t size);
+void *__libc_reallocarray(void *block, size_t count, size_t size);
+int __posix_memalign(void **block, size_t alignment, size_t size);
+
+enum { CLASSES_MOST = 128 /* rows of malloc_info */ };
+
+/* ---- Blocks ---- */
+
+API_EXPORT void *malloc(size_t size)
+{
+    return front_malloc(size);
+}
+
+API_EXPORT void free(void *block)
+{
+    front_free(block);
+}
+
+API_EXPORT void *calloc(size_t count, size_t size)
+{
+    return front_calloc(count, size);
+}
+
+API_EXPORT void *realloc(void *block, size_t size)
+{
+    return front_realloc(block, size);
+}
+
+API_EXPORT void *reallocarray(void *block, size_t count, size_t size)
+{
+    return contract_reallocarray(block, count, size);
+}
+
+API_EXPORT void *aligned_alloc(size_t alignment, size_t size)
+{
+    return contract_aligned_alloc(alignment, size);
+}
+
+API_EXPORT int posix_memalign(void **block, size_t alignment, size_t size)
+{
+    return contract_posix_memalign(block, alignment, size);
+}
+
+/* glibc takes the next power of two for an alignment that is none. */
+API_EXPORT void *memalign(size_t alignment, size_t size)
+{
+    if (HAK_UNLIKELY(!base_is_pow2(alignment))) {
+        if (alignment > SIZE_MAX / 2 + 1) {
+            errno = EINVAL;
+            return NULL;
+        }
+        alignment = alignment == 0 ? 1 : (size_t)2 << base_high_bit(alignment);
+    }
+    return front_aligned_alloc(alignment, size);
+}
+
+API_EXPORT void *valloc(size_t size)
+{
+    return front_aligned_alloc(os_page_size(), size);
+}
+
+/* valloc of whole pages. */
+API_EXPORT void *pvalloc(size_t size)
+{
+    size_t page = os_page_size();
+    if (HAK_UNLIKELY(size > SIZE_MAX - page + 1)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return front_aligned_alloc(page, base_align_up(size, page));
+}
+
+API_EXPORT void cfree(void *block)
+{
+    front_free(block);
+}
+
+API_EXPORT void free_sized(void *block, size_t size)
+{
+    if (block != NULL)
+        front_free_sized(block, size, 1, "free_sized");
+}
+
+API_EXPORT void free_aligned_sized(void *block, size_t alignment, size_t size)
+{
+    if (block != NULL)
+        front_free_sized(block, size, alignment, "free_aligned_sized");
+}
+
+API_EXPORT size_t malloc_usable_size(void *block)
+{
+    return block == NULL ? 0 : front_usable_size(block, "malloc_usable_size");
+}
+
+API_EXPORT size_t malloc_good_size(size_t size)
+{
+    return front_good_size(size);
+}
+
+/* ---- jemalloc's: the lowest 6 bits of flags are the alignment's logarithm, 0 if none is asked for ---- */
+
+static size_t flags_alignment(int flags)
+{
+    return (size_t)1 << (flags & 63);
+}
+
+API_EXPORT void sdallocx(void *block, size_t size, int flags)
+{
+    if (block != NULL)
+        front_free_sized(block, size, flags_alignment(flags), "sdallocx");
+}
+
+/* 0 when no such block could be had. */
+API_EXPORT size_t nallocx(size_t size, int flags)
+{
+    size_t alignment = flags_alignment(flags);
+    if (size > PTRDIFF_MAX || alignment > PTRDIFF_MAX - size)
+        return 0;
+    return front_good_size(base_align_up(size, alignment));
+}
+
+/* ---- The names by which glibc's own malloc can be called; who calls them frees with free ---- */
+
+API_EXPORT void *__libc_malloc(size_t size)
+{
+    return front_malloc(size);
+}
+
+API_EXPORT void __libc_free(void *block)
+{
+    front_free(block);
+}
+
+API_EXPORT void __libc_cfree(void *block)
+{
+    front_free(block);
+}
+
+API_EXPORT void *__libc_calloc(size_t count, size_t size)
+{
+    return front_calloc(count, size);
+}
+
+API_EXPORT void *__libc_realloc(void *block, size_t size)
+{
+    return front_realloc(block, size);
+}
+
+API_EXPORT void *__libc_memalign(size_t alignment, size_t size)
+{
+    return memalign(alignment, size);
+}
+
+API_EXPORT void *__libc_valloc(size_t size)
+{
+    return valloc(size);
+}
+
+API_EXPORT void *__libc_pvalloc(size_t size)
+{
+    return pvalloc(size);
+}
+
+API_EXPORT void *__libc_reallocarray(void *block, size_t count, size_t size)
+{
+    return contract_reallocarray(block, count, size);
+}
+
+API_EXPORT int __posix_memalign(void **block, size_t alignment, size_t size)
+{
+    return contract_posix_memalign(block, alignment, size);
+}
+
+/* ---- Figures and settings, as the glibc manual has them ("Statistics for Memory Allocation with malloc") ---- */
+
+/* glibc's identity holds: arena = uordblks + fordblks, with its own headers counted as in use. */
+API_EXPORT struct mallinfo2 mallinfo2(void)
+{
+    struct usage usage;
+    struct usage_class rows[CLASSES_MOST];
+    struct mallinfo2 info = { 0 };
+    observe_usage(&usage);
+    size_t classes = base_min(observe_usage_classes(rows, CLASSES_MOST), CLASSES_MOST);
+    for (size_t i = 0; i < classes; i++)
+        info.ordblks += rows[i].free_blocks;
+    info.hblks = usage.huge_blocks;
+    info.hblkhd = usage.huge_live;
+    info.arena = usage.mapped - usage.huge_live;
+    info.fordblks = usage.cached + usage.free_in_slab + usage.retained;
+    info.uordblks = info.arena - info.fordblks;
+    info.fsmblks = usage.cached;
+    info.keepcost = usage.retained > usage.purged ? usage.retained - usage.purged : 0;
+    return info;
+}
+
+static int saturate(size_t value)
+{
+    return value > INT_MAX ? INT_MAX : (int)value;
+}
+
+/* Marked as outdated by glibc for its int fields; what does not fit is INT_MAX here, not a remainder. */
+API_EXPORT struct mallinfo mallinfo(void)
+{
+    struct mallinfo2 wide = mallinfo2();
+    return (struct mallinfo){
+        .arena = saturate(wide.arena),       .ordblks = saturate(wide.ordblks),   .hblks = saturate(wide.hblks),
+        .hblkhd = saturate(wide.hblkhd),     .fsmblks = saturate(wide.fsmblks),   .uordblks = saturate(wide.uordblks),
+        .fordblks = saturate(wide.fordblks), .keepcost = saturate(wide.keepcost),
+    };
+}
+
+/* glibc's parameters steer what HAKMEM has not; they are accepted, because programs take a refusal for an error. */
+API_EXPORT int mallopt(int parameter, int value)
+{
+    (void)value;
+    switch (parameter) {
+    case M_MXFAST:
+    case M_NLBLKS:
+    case M_GRAIN:
+    case M_KEEP:
+    case M_TRIM_THRESHOLD:
+    case M_TOP_PAD:
+    case M_MMAP_THRESHOLD:
+    case M_MMAP_MAX:
+    case M_CHECK_ACTION:
+    case M_PERTURB:
+    case M_ARENA_TEST:
+    case M_ARENA_MAX:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+/* Everything that is free goes back; `pad`, what to keep at the top of glibc's heap, has no counterpart. */
+API_EXPORT int malloc_trim(size_t pad)
+{
+    (void)pad;
+    return front_collect(true) != 0;
+}
+
+API_EXPORT void malloc_stats(void)
+{
+    observe_report();
+}
+
+static void print_totals(FILE *out, const struct usage *usage, size_t free_blocks)
+{
+    size_t pooled = usage->mapped - usage->huge_live;
+    fprintf(out, "<total type=\"fast\" count=\"0\" size=\"%zu\"/>\n", usage->cached);
+    fprintf(out, "<total type=\"rest\" count=\"%zu\" size=\"%zu\"/>\n", free_blocks,
+            usage->free_in_slab + usage->retained);
+    fprintf(out, "<system type=\"current\" size=\"%zu\"/>\n", pooled);
+    fprintf(out, "<system type=\"max\" size=\"%zu\"/>\n", base_max(usage->live_peak, pooled));
+    fprintf(out, "<aspace type=\"total\" size=\"%zu\"/>\n", pooled);
+    fprintf(out, "<aspace type=\"mprotect\" size=\"%zu\"/>\n", pooled);
+}
+
+/* glibc's document, with one heap for all, a size element for each class that has free blocks, and an element of
+ * HAKMEM's own. A block of class N takes any request up to N bytes, hence from and to are both N. */
+API_EXPORT int malloc_info(int options, FILE *out)
+{
+    struct usage usage;
+    struct usage_class rows[CLASSES_MOST];
+    size_t free_blocks = 0;
+    if (options != 0)
+        return EINVAL;
+    observe_usage(&usage);
+    size_t classes = base_min(observe_usage_classes(rows, CLASSES_MOST), CLASSES_MOST);
+
+    fprintf(out, "<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>\n");
+    for (size_t i = 0; i < classes; i++) {
+        free_blocks += rows[i].free_blocks;
+        if (rows[i].free_blocks != 0)
+            fprintf(out, "<size from=\"%zu\" to=\"%zu\" total=\"%zu\" count=\"%zu\"/>\n", rows[i].block_size,
+                    rows[i].block_size, rows[i].block_size * rows[i].free_blocks, rows[i].free_blocks);
+    }
+    fprintf(out, "</sizes>\n");
+    print_totals(out, &usage, free_blocks);
+    fprintf(out, "</heap>\n");
+    print_totals(out, &usage, free_blocks);
+    fprintf(out, "<total type=\"mmap\" count=\"%zu\" size=\"%zu\"/>\n", usage.huge_blocks, usage.huge_live);
+    fprintf(out, "<hakmem mapped=\"%zu\" live=\"%zu\" cached=\"%zu\" free_in_slab=\"%zu\" retained=\"%zu\" "
+            "metadata=\"%zu\" purged=\"%zu\" superslabs=\"%zu\" heaps=\"%zu\"/>\n",
+            usage.mapped, usage.live, usage.cached, usage.free_in_slab, usage.retained, usage.metadata, usage.purged,
+            usage.superslabs, usage.heaps);
+    fprintf(out, "</malloc>\n");
+    return 0;
+}

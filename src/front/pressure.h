@@ -1,0 +1,16 @@
+/* The program's handler for memory pressure (hak_set_pressure_handler). */
+#ifndef HAK_FRONT_PRESSURE_H
+#define HAK_FRONT_PRESSURE_H
+
+#include "base/base.h"
+
+typedef void (*pressure_handler)(size_t bytes_mapped, size_t bytes_limit);
+
+/* NULL removes it. Returns the previous one. Any thread. */
+HAK_HIDDEN pressure_handler pressure_set_handler(pressure_handler handler);
+
+/* Calls it, if there is one, when the soft limit is passed although purging was tried. The caller holds no lock (L2) and
+ * expects blocks to be freed meanwhile. Allocation by the handler does not call it again in the same thread. */
+HAK_HIDDEN HAK_COLD void pressure_call(size_t bytes_mapped, size_t bytes_limit);
+
+#endif
