@@ -1,5 +1,6 @@
 /* The library's place in the life of the process. The first call into HAKMEM initialises it, from wherever it comes; this is
  * for a process that makes none before its constructors run. */
+#include "front/fork.h"
 #include "front/front.h"
 #include "observe/report.h"
 #include "options/options.h"
@@ -8,6 +9,7 @@
 __attribute__((constructor(101))) static void at_start(void)
 {
     (void)front_process_init();
+    fork_register();
 }
 
 /* Nothing is given back at exit, when other destructors still allocate and free; nothing is said unless asked. */

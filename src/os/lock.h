@@ -67,6 +67,21 @@ HAK_INLINE void lock_release(struct lock *lock)
         lock_release_slow(lock);
 }
 
+/* For fork alone, which takes every lock there is, many of one rank: its order is the order of the ranks and, within one, of
+ * creation. */
+HAK_INLINE void lock_acquire_for_fork(struct lock *lock)
+{
+    uint32_t expected = 0;
+    if (!atomic_compare_exchange_strong(&lock->state, &expected, 1))
+        lock_acquire_slow(lock);
+}
+
+HAK_INLINE void lock_release_after_fork(struct lock *lock)
+{
+    if (atomic_exchange(&lock->state, 0) == 2)
+        lock_release_slow(lock);
+}
+
 /* Holds in whoever calls it; for assertions only. */
 HAK_INLINE bool lock_is_held(const struct lock *lock)
 {

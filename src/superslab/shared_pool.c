@@ -24,6 +24,8 @@ void shared_pool_schedule_purge(uint64_t delay_ms)
         atomic_store_explicit(&shared_pool.next_purge_ms, when, memory_order_relaxed);
 }
 
+void shared_pool_want_purge_slow(void) { shared_pool_schedule_purge(hak_options.purge_delay); }
+
 /* P3: puts the slot into the bucket of its number of free units: at the head, or at the tail if no memory is behind it, so that
  * memory that is there is used first. */
 void shared_pool_move_bucket(uint32_t number)

@@ -84,6 +84,15 @@ HAK_HIDDEN uint32_t shared_pool_now_ms(void);
 /* Makes a purge due `delay_ms` from now unless one is due earlier. */
 HAK_HIDDEN void shared_pool_schedule_purge(uint64_t delay_ms);
 
+/* Makes sure that a purge will look at memory that waits elsewhere: in warm pools, in pending queues, in the caches of dead threads.
+ * Any thread, no lock. */
+HAK_HIDDEN void shared_pool_want_purge_slow(void);
+HAK_INLINE void shared_pool_want_purge(void)
+{
+    if (atomic_load_explicit(&shared_pool.next_purge_ms, memory_order_relaxed) == 0)
+        shared_pool_want_purge_slow();
+}
+
 HAK_INLINE size_t shared_pool_footprint(void)
 {
     return (shared_pool.units_used + shared_pool.units_dirty) * UNIT_SIZE + shared_pool.huge_bytes;

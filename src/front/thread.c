@@ -1,0 +1,214 @@
+#include "front/thread.h"
+
+#include "base/format.h"
+#include "front/front.h"
+#include "front/pressure.h"
+#include "options/options.h"
+#include "os/threads.h"
+#include "pool/huge.h"
+#include "pool/registry.h"
+#include "pool/remote.h"
+#include "superslab/metadata.h"
+
+_Thread_local uintptr_t hak_cache_offset __attribute__((tls_model("initial-exec")));
+
+/* ---- The caches' memory: in chunks, so that the dead ones of a crowd of threads are purged with few calls ---- */
+
+#define CHUNK_CACHES 16u
+
+struct cache_chunk {
+    struct cache_chunk *next;
+    char *first;
+    uint32_t made; /* caches handed out */
+    uint32_t dead; /* bits of those about to be purged */
+};
+
+static struct cache_chunk *chunks; /* under registry.lock */
+
+static size_t cache_stride(void) { return base_align_up(sizeof(struct thread_cache), os_page_size()); }
+
+/* Gives the heap a cache, all zeros, for good. */
+static bool cache_new(struct heap *heap)
+{
+    lock_acquire(&registry.lock);
+    if (!chunks || chunks->made == CHUNK_CACHES) {
+        struct cache_chunk *chunk = metadata_allocate(sizeof *chunk, _Alignof(struct cache_chunk));
+        char *first = chunk ? metadata_allocate(CHUNK_CACHES * cache_stride(), os_page_size()) : NULL;
+        if (first) {
+            *chunk = (struct cache_chunk){ .next = chunks, .first = first };
+            chunks = chunk;
+        }
+    }
+    if (chunks && chunks->made < CHUNK_CACHES) {
+        heap->cache_chunk = chunks;
+        heap->cache_index = (uint8_t)chunks->made++;
+        heap->cache = chunks->first + heap->cache_index * cache_stride();
+    }
+    lock_release(&registry.lock);
+    return heap->cache != NULL;
+}
+
+/* Purges the memory of caches whose threads are gone, but for the ones that the next threads will take. */
+static size_t caches_purge_dead(void)
+{
+    enum { KEEP = 8 }; /* the top orphans, taken first */
+    struct cache_chunk *chunk;
+    struct heap *orphan;
+    unsigned kept = 0;
+    size_t stride = cache_stride(), purged = 0;
+
+    if (atomic_load_explicit(&registry.orphan_count, memory_order_relaxed) <= KEEP || !lock_try(&registry.lock))
+        return 0;
+    for (orphan = registry.orphans; orphan; orphan = orphan->next_orphan) {
+        struct thread_cache *cache = orphan->cache;
+        if (cache && ++kept > KEEP && !orphan->cache_purged && cache->capacity_bytes == 0) {
+            ((struct cache_chunk *)orphan->cache_chunk)->dead |= (uint32_t)1 << orphan->cache_index;
+            orphan->cache_purged = true;
+        }
+    }
+    for (chunk = chunks; chunk; chunk = chunk->next) {
+        uint64_t dead = chunk->dead;
+        while (dead) {
+            unsigned first = base_low_bit(dead), count = base_low_bit(~(dead >> first));
+            if (os_purge(chunk->first + first * stride, count * stride))
+                purged += count * stride;
+            dead &= ~(base_low_mask(count) << first);
+        }
+        chunk->dead = 0;
+    }
+    lock_release(&registry.lock);
+    return purged;
+}
+
+/* ---- The process ---- */
+
+static struct lock init_lock = LOCK_INIT(0);
+static _Atomic bool initialised;
+static _Atomic bool ticking;
+static _Atomic bool purge_thread_started;
+
+static void thread_end(void *unused);
+
+static void purge_thread_run(void)
+{
+    static _Atomic uint32_t never;
+
+    for (;;) {
+        uint64_t delay = base_max(hak_options.purge_delay, 10);
+        os_futex_wait(&never, 0, delay * 1000000);
+        thread_tick();
+    }
+}
+
+bool front_process_init(void)
+{
+    bool done;
+
+    if (HAK_LIKELY(atomic_load_explicit(&initialised, memory_order_acquire)))
+        return true;
+    lock_acquire_for_fork(&init_lock);
+    done = atomic_load(&initialised);
+    if (!done) {
+        options_read();
+        done = window_init() && registry_init();
+        if (done) {
+            os_thread_exit_register(thread_end);
+            atomic_store_explicit(&initialised, true, memory_order_release);
+            if (hak_options.verbose)
+                options_print();
+            if (hak_options.ss_prewarm) {
+                size_t made = shared_pool_prewarm((size_t)hak_options.ss_prewarm);
+                if (hak_options.ss_prewarm_debug)
+                    base_message("prewarm: %zu of %zu SuperSlabs made ready", made, (size_t)hak_options.ss_prewarm);
+            }
+        }
+    }
+    lock_release_after_fork(&init_lock);
+    return done;
+}
+
+/* ---- Threads ---- */
+
+struct thread_cache *thread_cache_get(void)
+{
+    struct thread_cache *cache = cache_current();
+    struct heap *heap;
+
+    if (HAK_LIKELY(cache->heap != NULL))
+        return cache;
+    if (hak_cache_offset == WINDOW_RETIRED_CACHE || !front_process_init())
+        return NULL;
+    heap = registry_take_heap();
+    if (!heap)
+        return NULL;
+    if (!heap->cache && !cache_new(heap)) {
+        registry_abandon_heap(heap);
+        return NULL;
+    }
+    heap->cache_purged = false;
+    cache = heap->cache;
+    if (cache->heap == NULL)
+        cache_init(cache, heap);
+    hak_cache_offset = (uintptr_t)cache - (uintptr_t)hak_window;
+    os_thread_exit_arm();
+    return cache;
+}
+
+static void thread_leave(uintptr_t offset)
+{
+    struct thread_cache *cache = cache_current();
+    struct heap *heap = cache->heap;
+
+    if (heap == NULL)
+        return;
+    cache_flush_all(cache, true);
+    hak_cache_offset = offset;
+    registry_abandon_heap(heap);
+    shared_pool_want_purge();
+}
+
+void thread_release(void) { thread_leave(0); }
+
+/* What other destructors free or allocate after this one goes through the house heap. */
+static void thread_end(void *unused)
+{
+    (void)unused;
+    thread_leave(WINDOW_RETIRED_CACHE);
+}
+
+/* ---- The tick ---- */
+
+size_t thread_purge(bool all)
+{
+    size_t bytes;
+    bool left = registry_trim_idle(all);
+
+    bytes = purge_run(all) + huge_purge(all) + caches_purge_dead();
+    if (left)
+        shared_pool_want_purge();
+    return bytes;
+}
+
+static void purge_thread_start(void)
+{
+    if (hak_options.purge_thread && !atomic_exchange(&purge_thread_started, true) &&
+        !os_thread_start(purge_thread_run, "hakmem-purge"))
+        base_message("the purge thread could not be started");
+}
+
+void thread_tick_due(void)
+{
+    purge_thread_start();
+    if (!purge_is_due(shared_pool_now_ms()) || atomic_exchange_explicit(&ticking, true, memory_order_acquire))
+        return;
+    thread_purge(false);
+    if (hak_options.memory_limit_soft && shared_pool_footprint() > hak_options.memory_limit_soft)
+        pressure_call(shared_pool_footprint(), (size_t)hak_options.memory_limit_soft);
+    atomic_store_explicit(&ticking, false, memory_order_release);
+}
+
+void thread_reset_after_fork(void)
+{
+    atomic_store(&ticking, false);
+    atomic_store(&purge_thread_started, false);
+}

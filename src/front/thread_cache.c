@@ -1,0 +1,158 @@
+#include "front/thread_cache.h"
+
+#include "front/thread.h"
+#include "options/options.h"
+#include "pool/remote.h"
+#include "superslab/purge.h"
+
+/* A bin starts at this many bytes of blocks (within these numbers) and doubles. */
+#define BIN_FIRST_BYTES 4096u
+#define BIN_FIRST_MOST 16u
+/* Slow calls between two looks of the shrinking hand. */
+#define SHRINK_INTERVAL 16u
+
+void cache_init(struct thread_cache *cache, struct heap *heap)
+{
+    for (size_t i = 0; i < sizeof cache->class_of; i++)
+        cache->class_of[i] = (uint8_t)class_of_size(i * BLOCK_ALIGN);
+    for (unsigned class = 1; class < CLASS_COUNT; class++) {
+        cache->bins[class].top = size_classes[class].slot_base;
+        cache->bins[class].limit = size_classes[class].slot_base;
+    }
+    cache->hand = 1;
+    cache->heap = heap;
+}
+
+static unsigned bin_capacity(const struct thread_cache *cache, unsigned class)
+{
+    return cache->bins[class].limit - size_classes[class].slot_base;
+}
+
+static void bin_set_capacity(struct thread_cache *cache, unsigned class, unsigned capacity)
+{
+    cache->capacity_bytes += (size_t)capacity * class_size(class);
+    cache->capacity_bytes -= (size_t)bin_capacity(cache, class) * class_size(class);
+    cache->bins[class].limit = (uint16_t)(size_classes[class].slot_base + capacity);
+}
+
+/* Moves the oldest `count` blocks of the bin to out[]. Under the heap's lock (T4). */
+static void bin_take_oldest(struct thread_cache *cache, unsigned class, void **out, unsigned count)
+{
+    void **stack = &cache->slots[size_classes[class].slot_base + 1];
+    unsigned left = cache_count(cache, class) - count;
+
+    __builtin_memcpy(out, stack, count * sizeof *out);
+    __builtin_memmove(stack, stack + count, left * sizeof *stack);
+    cache->bins[class].top = (uint16_t)(size_classes[class].slot_base + left);
+}
+
+/* Returns the oldest `count` blocks of the bin to their slabs. */
+static void bin_flush(struct thread_cache *cache, unsigned class, unsigned count)
+{
+    void *blocks[256];
+    size_t remote;
+
+    if (count == 0)
+        return;
+    lock_acquire(&cache->heap->lock);
+    bin_take_oldest(cache, class, blocks, count);
+    remote = heap_return_blocks(cache->heap, class, blocks, count, "free");
+    lock_release(&cache->heap->lock);
+    if (remote)
+        remote_free_blocks(class, blocks, remote, "free");
+}
+
+/* Halves the capacity of the next bin that was not on the slow path since the hand last passed it. */
+static void cache_shrink_next(struct thread_cache *cache)
+{
+    unsigned class = cache->hand, capacity, count;
+
+    cache->hand = class + 1 < CLASS_COUNT ? class + 1 : 1;
+    capacity = bin_capacity(cache, class);
+    if (cache->busy[class] || capacity == 0) {
+        cache->busy[class] = false;
+        return;
+    }
+    capacity = capacity > 2 ? capacity / 2 : 0;
+    count = cache_count(cache, class);
+    if (count > capacity)
+        bin_flush(cache, class, count - capacity);
+    bin_set_capacity(cache, class, capacity);
+}
+
+/* Doubles the bin's capacity, within the class's, the options' and the cache's bounds. */
+static void bin_grow(struct thread_cache *cache, unsigned class)
+{
+    unsigned capacity = bin_capacity(cache, class), wanted = capacity * 2;
+    size_t size = class_size(class), spare;
+
+    if (capacity == 0)
+        wanted = (unsigned)base_min(base_max(BIN_FIRST_BYTES / size, 1), BIN_FIRST_MOST);
+    wanted = (unsigned)base_min(wanted, base_min(size_classes[class].slot_limit, hak_options.fc_cap));
+    spare = hak_options.cache_bytes > cache->capacity_bytes ? hak_options.cache_bytes - cache->capacity_bytes : 0;
+    wanted = (unsigned)base_min(wanted, capacity + spare / size);
+    if (wanted > capacity)
+        bin_set_capacity(cache, class, wanted);
+}
+
+static void cache_note_slow_call(struct thread_cache *cache, unsigned class)
+{
+    cache->busy[class] = true;
+    if (++cache->slow_calls % SHRINK_INTERVAL == 0 || cache->capacity_bytes > hak_options.cache_bytes * 3 / 4)
+        cache_shrink_next(cache);
+    thread_tick();
+}
+
+void *cache_refill(struct thread_cache *cache, unsigned class, bool *zero)
+{
+    const struct size_class *row = &size_classes[class];
+    void *single = NULL, **out = &single;
+    size_t want = 1, got;
+
+    cache_note_slow_call(cache, class);
+    bin_grow(cache, class);
+    if (bin_capacity(cache, class) > 1) {
+        want = base_min(base_max(bin_capacity(cache, class) / 2, 1), hak_options.fc_refill);
+        out = &cache->slots[row->slot_base + 1];
+    }
+    lock_acquire(&cache->heap->lock);
+    got = heap_take_blocks(cache->heap, class, out, want, zero);
+    if (out == &single) {
+        lock_release(&cache->heap->lock);
+        return single;
+    }
+    cache->bins[class].top = (uint16_t)(row->slot_base + got);
+    lock_release(&cache->heap->lock);
+    return got ? cache->slots[cache->bins[class].top--] : NULL;
+}
+
+void cache_overflow(struct thread_cache *cache, unsigned class, void *block)
+{
+    unsigned count = cache_count(cache, class);
+    struct bin *bin = &cache->bins[class];
+
+    cache_note_slow_call(cache, class);
+    bin_grow(cache, class);
+    if (bin->top == bin->limit) {
+        if (bin_capacity(cache, class) == 0) {
+            size_t remote;
+            lock_acquire(&cache->heap->lock);
+            remote = heap_return_blocks(cache->heap, class, &block, 1, "free");
+            lock_release(&cache->heap->lock);
+            if (remote)
+                remote_free_blocks(class, &block, 1, "free");
+            return;
+        }
+        bin_flush(cache, class, base_max(count / 2, 1));
+    }
+    cache->slots[++bin->top] = block;
+}
+
+void cache_flush_all(struct thread_cache *cache, bool close)
+{
+    for (unsigned class = 1; class < CLASS_COUNT; class++) {
+        bin_flush(cache, class, cache_count(cache, class));
+        if (close && bin_capacity(cache, class))
+            bin_set_capacity(cache, class, 0);
+    }
+}

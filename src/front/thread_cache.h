@@ -1,0 +1,61 @@
+/*
+ * The thread cache: for each size class a stack of free blocks. malloc pops, free pushes, both without a lock or an atomic;
+ * refill and flush move batches between a stack and the slabs.
+ *
+ * A thread finds its cache as hak_window + hak_cache_offset. The offset is 0 in a thread that has none yet, or whose thread-local
+ * storage was zeroed under it, and then leads to the empty cache at the window's start.
+ *
+ * T1: the empty and the retired cache are all zeros for ever: every class is 0, and bin 0's stack is empty and full at once. In a
+ *     real cache bin 0 is so too. So whatever the fast paths cannot serve ends in their slow paths by the tests they make anyway.
+ * T2: slots[bases of all classes] and slots[0] are NULL: popping an empty stack yields NULL.
+ * T3: base <= top <= limit <= base + slot_limit for each bin; slots[base + 1 .. top] are the cached blocks, distinct, of the
+ *     class, counted as used in their slabs.
+ * T4: apart from pops and pushes, a cache changes only under its heap's lock, so that fork finds it whole.
+ */
+#ifndef HAK_FRONT_THREAD_CACHE_H
+#define HAK_FRONT_THREAD_CACHE_H
+
+#include "config/classes.h"
+#include "pool/heap.h"
+#include "superslab/window.h"
+
+struct bin {
+    uint16_t top, limit; /* indices of slots; limit - base is the capacity */
+};
+
+struct thread_cache {
+    struct bin bins[64];                        /* by class */
+    uint8_t class_of[FAST_MAX / BLOCK_ALIGN + 1]; /* by (size + 15) / 16 */
+    struct heap *heap;                          /* NULL in the empty and the retired cache */
+    size_t capacity_bytes;                      /* sum over the bins of capacity * block size */
+    uint32_t slow_calls;
+    uint32_t hand;              /* the class that shrinking looks at next */
+    bool busy[CLASS_COUNT];     /* the bin was on the slow path since the hand passed */
+    void *slots[CACHE_SLOTS];
+};
+
+_Static_assert(offsetof(struct thread_cache, slots) + sizeof(void *) <= 4096, "W3: the empty cache is read in its first page");
+_Static_assert(CLASS_COUNT <= 64, "every class has a bin");
+
+HAK_HIDDEN extern _Thread_local uintptr_t hak_cache_offset __attribute__((tls_model("initial-exec")));
+
+HAK_INLINE struct thread_cache *cache_current(void) { return (struct thread_cache *)(hak_window + hak_cache_offset); }
+
+HAK_INLINE unsigned cache_count(const struct thread_cache *cache, unsigned class)
+{
+    return cache->bins[class].top - size_classes[class].slot_base;
+}
+
+/* Makes a zeroed record an empty cache of the heap. */
+HAK_HIDDEN void cache_init(struct thread_cache *cache, struct heap *heap);
+
+/* A block of the class, its stack being empty: refills it. *zero: the block reads as zero. NULL when memory is out. */
+HAK_HIDDEN void *cache_refill(struct thread_cache *cache, unsigned class, bool *zero);
+
+/* Takes a block back, its stack being full: grows or flushes it. */
+HAK_HIDDEN void cache_overflow(struct thread_cache *cache, unsigned class, void *block);
+
+/* Returns every cached block to its slab. With `close`, capacities go back to 0. */
+HAK_HIDDEN void cache_flush_all(struct thread_cache *cache, bool close);
+
+#endif

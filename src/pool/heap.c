@@ -1,0 +1,300 @@
+#include "pool/heap.h"
+
+#include "options/options.h"
+#include "pool/misuse.h"
+#include "pool/registry.h"
+#include "pool/remote.h"
+#include "pool/slab.h"
+#include "superslab/shared_pool.h"
+
+/* A class that has filled this many slabs will likely fill the next: its memory is faulted in with one call. */
+#define POPULATE_PROOF 2u
+/* Runs of warm slabs from this many units on are worth the call. */
+#define POPULATE_MIN_UNITS 4u
+
+static void list_push_head(struct slab_list *list, struct slab *slab)
+{
+    slab->prev = NULL;
+    slab->next = list->head;
+    if (list->head)
+        list->head->prev = slab;
+    else
+        list->tail = slab;
+    list->head = slab;
+}
+
+static void list_push_tail(struct slab_list *list, struct slab *slab)
+{
+    slab->next = NULL;
+    slab->prev = list->tail;
+    if (list->tail)
+        list->tail->next = slab;
+    else
+        list->head = slab;
+    list->tail = slab;
+}
+
+static void list_remove(struct slab_list *list, struct slab *slab)
+{
+    if (slab->prev)
+        slab->prev->next = slab->next;
+    else
+        list->head = slab->next;
+    if (slab->next)
+        slab->next->prev = slab->prev;
+    else
+        list->tail = slab->prev;
+}
+
+/* H6 */
+static struct slab_list *heap_list_of(struct heap *heap, const struct slab *slab)
+{
+    return slab->summary ? &heap->available[slab->class] : &heap->full;
+}
+
+/* ---- The warm pool ---- */
+
+/* Faults in the memory of slabs that were never touched, neighbours in one call. */
+static void warm_populate(struct slab *const *slabs, size_t count)
+{
+    for (size_t i = 0; i < count;) {
+        char *start = slabs[i]->start, *end = start;
+        size_t first = i;
+        for (; i < count && slabs[i]->zero && slabs[i]->start == end; i++)
+            end += slab_bytes(slabs[i]);
+        if (i == first)
+            i++;
+        else if ((size_t)(end - start) >= POPULATE_MIN_UNITS * UNIT_SIZE)
+            os_populate(start, (size_t)(end - start));
+    }
+}
+
+/* Fills the stock from the shared pool under one lock, as much as its misses have proven to be wanted. */
+static bool warm_refill(struct heap *heap, unsigned class, unsigned units)
+{
+    struct slab *slabs[16];
+    struct warm_stock *stock = &heap->warm[units];
+    unsigned most = (unsigned)base_max(1, base_min(hak_options.warm_pool, 16 / units));
+    size_t count, i;
+
+    stock->budget = (uint16_t)base_min(stock->budget ? stock->budget * 2u : 1, most);
+    count = shared_pool_acquire(units, 1, stock->budget, slabs);
+    if (count > 1 && hak_options.populate && heap->filled[class] >= POPULATE_PROOF)
+        warm_populate(slabs, count);
+    /* The stack's top is the lowest address. */
+    for (i = count; i-- > 0;) {
+        slabs[i]->next = stock->stack;
+        stock->stack = slabs[i];
+    }
+    stock->count = (uint16_t)(stock->count + count);
+    heap->counters.warm_prefilled += count;
+    return count != 0;
+}
+
+static struct slab *warm_take(struct heap *heap, unsigned class)
+{
+    unsigned units = size_classes[class].units;
+    struct warm_stock *stock = &heap->warm[units];
+    struct slab *slab;
+
+    if (stock->stack) {
+        heap->counters.warm_hits++;
+    } else {
+        heap->counters.warm_misses++;
+        if (!warm_refill(heap, class, units))
+            return NULL;
+    }
+    slab = stock->stack;
+    stock->stack = slab->next;
+    stock->count--;
+    return slab;
+}
+
+void heap_release_warm(struct heap *heap)
+{
+    for (unsigned units = 1; units < WARM_LENGTHS; units++) {
+        struct warm_stock *stock = &heap->warm[units];
+        while (stock->stack) {
+            struct slab *slab = stock->stack;
+            stock->stack = slab->next;
+            shared_pool_release(&slab, 1);
+        }
+        stock->count = 0;
+        stock->budget = 0;
+    }
+}
+
+/* An empty slab leaves at once: into the warm pool, or to the shared pool when that has enough. */
+static void heap_release_slab(struct heap *heap, struct slab *slab)
+{
+    struct warm_stock *stock = &heap->warm[class_is_span(slab->class) ? 0 : slab->units];
+
+    slab_set_page_map(slab, CLASS_NONE);
+    atomic_store_explicit(&slab->state, SLAB_WARM, memory_order_relaxed);
+    slab->zero = false;
+    heap->counters.slabs_released++;
+    if (stock->count < stock->budget) {
+        slab->next = stock->stack;
+        stock->stack = slab;
+        stock->count++;
+        shared_pool_want_purge();
+    } else {
+        shared_pool_release(&slab, 1);
+    }
+}
+
+/* ---- Taking ---- */
+
+static void heap_carve(struct heap *heap, struct slab *slab, unsigned class)
+{
+    slab_carve(slab, class, heap);
+    /* W2: the blocks of a first-class heap never enter a thread cache. */
+    slab_set_page_map(slab, heap->kind == HEAP_FIRST_CLASS ? CLASS_NONE : class);
+    list_push_head(&heap->available[class], slab);
+    heap->counters.slabs_carved++;
+}
+
+/* A slab with free blocks of the class: an abandoned or idle heap's, else a warm one. */
+static bool heap_get_slab(struct heap *heap, unsigned class)
+{
+    struct slab *slab;
+
+    if (class_is_span(class)) {
+        if (shared_pool_acquire(size_classes[class].units, 1, 1, &slab) == 0)
+            return false;
+    } else {
+        if (heap->kind == HEAP_THREAD && registry_adopt(heap, class))
+            return true;
+        slab = warm_take(heap, class);
+        if (!slab)
+            return false;
+    }
+    heap_carve(heap, slab, class);
+    return true;
+}
+
+size_t heap_take_blocks(struct heap *heap, unsigned class, void **out, size_t want, bool *zero)
+{
+    struct slab_list *available = &heap->available[class];
+    size_t position = want;
+
+    atomic_fetch_add_explicit(&heap->epoch, 1, memory_order_relaxed);
+    if (atomic_load_explicit(&heap->pending, memory_order_relaxed))
+        remote_drain(heap);
+    *zero = false;
+    while (position) {
+        struct slab *slab = available->head;
+        if (!slab) {
+            /* A new slab is taken for nothing at all, not for the rest of a batch. */
+            if (position < want || !heap_get_slab(heap, class))
+                break;
+            slab = available->head;
+            *zero = slab->zero && class_is_span(class);
+        }
+        position = slab_take(slab, out, position);
+        if (slab->summary == 0) {
+            list_remove(available, slab);
+            list_push_head(&heap->full, slab);
+            heap->filled[class] += heap->filled[class] != UINT16_MAX;
+        }
+    }
+    if (position && position < want)
+        __builtin_memmove(out, out + position, (want - position) * sizeof *out);
+    heap->counters.refills++;
+    heap->counters.refilled_blocks += want - position;
+    return want - position;
+}
+
+void *heap_take_aligned_span(struct heap *heap, unsigned class, unsigned align_units, bool *zero)
+{
+    struct slab *slab;
+    void *block;
+
+    if (shared_pool_acquire(size_classes[class].units, align_units, 1, &slab) == 0)
+        return NULL;
+    *zero = slab->zero;
+    slab_carve(slab, class, heap);
+    slab_set_page_map(slab, heap->kind == HEAP_FIRST_CLASS ? CLASS_NONE : class);
+    slab_take(slab, &block, 1);
+    list_push_head(&heap->full, slab);
+    return block;
+}
+
+/* ---- Returning ---- */
+
+void heap_slab_freed(struct heap *heap, struct slab *slab, bool was_full, uint32_t freed)
+{
+    slab->used -= freed;
+    if (slab->used == 0) {
+        list_remove(was_full ? &heap->full : &heap->available[slab->class], slab);
+        heap_release_slab(heap, slab);
+    } else if (was_full && slab->summary) {
+        list_remove(&heap->full, slab);
+        list_push_tail(&heap->available[slab->class], slab);
+    }
+}
+
+void heap_adopt_slab(struct heap *heap, struct heap *from, struct slab *slab)
+{
+    list_remove(heap_list_of(from, slab), slab);
+    atomic_store_explicit(&slab->owner, heap, memory_order_release);
+    list_push_head(heap_list_of(heap, slab), slab);
+    heap->counters.slabs_adopted++;
+}
+
+static void heap_report_put(const char *function, const void *block, enum slab_put_result result)
+{
+    misuse_report(function, block, result == SLAB_PUT_FREED ? MISUSE_FREED : MISUSE_NO_BLOCK);
+}
+
+size_t heap_return_blocks(struct heap *heap, unsigned class, void **blocks, size_t count, const char *function)
+{
+    size_t remote = 0, i;
+
+    atomic_fetch_add_explicit(&heap->epoch, 1, memory_order_relaxed);
+    heap->counters.flushes++;
+    heap->counters.flushed_blocks += count;
+    for (i = 0; i < count; i++) {
+        void *block = blocks[i];
+        struct slab *slab = slab_of(block);
+        enum slab_put_result result;
+        bool was_full;
+
+        if (HAK_UNLIKELY(slab->class != class || atomic_load_explicit(&slab->state, memory_order_relaxed) != SLAB_ACTIVE)) {
+            misuse_report(function, block, MISUSE_FREED);
+            continue;
+        }
+        if (atomic_load_explicit(&slab->owner, memory_order_relaxed) != heap) {
+            blocks[remote++] = block;
+            continue;
+        }
+        was_full = slab->summary == 0;
+        result = slab_put(slab, block);
+        if (HAK_UNLIKELY(result != SLAB_PUT_DONE))
+            heap_report_put(function, block, result);
+        else if (was_full | (slab->used == 1))
+            heap_slab_freed(heap, slab, was_full, 1);
+        else
+            slab->used--;
+    }
+    heap->counters.remote_blocks += remote;
+    return remote;
+}
+
+static void heap_release_list(struct heap *heap, struct slab_list *list)
+{
+    while (list->head) {
+        struct slab *slab = list->head;
+        list_remove(list, slab);
+        slab->used = 0;
+        heap_release_slab(heap, slab);
+    }
+}
+
+void heap_release_all(struct heap *heap)
+{
+    heap_release_list(heap, &heap->full);
+    for (unsigned class = 1; class < CLASS_COUNT; class++)
+        heap_release_list(heap, &heap->available[class]);
+    heap_release_warm(heap);
+}

@@ -1,0 +1,88 @@
+/*
+ * A heap owns slabs. Each thread has one; a thread that exits leaves its heap whole, as an orphan, to the next thread; programs may
+ * make more (first-class heaps); and one serves threads that are past their end.
+ *
+ * O1: everything in a heap but `state`, `pending`, `pending_count` and the observers' words is read and changed under heap.lock
+ *     only. A thread takes its own heap's lock on slow paths alone, a batch of blocks at a time.
+ * O2: a slab's owner changes with the locks of the old and the new owner held.
+ * O3: a heap's memory is never reused for anything but a heap, so a remote freer may touch an owner that is out of date.
+ * O4: a heap in state HEAP_ORPHAN has no thread that will drain its pending queue: who pushes there drains it.
+ */
+#ifndef HAK_POOL_HEAP_H
+#define HAK_POOL_HEAP_H
+
+#include "os/lock.h"
+#include "superslab/superslab.h"
+
+enum heap_state { HEAP_UNUSED = 0, HEAP_LIVE, HEAP_ORPHAN };
+enum heap_kind { HEAP_THREAD = 0, HEAP_HOUSE, HEAP_FIRST_CLASS };
+
+struct slab_list {
+    struct slab *head, *tail;
+};
+
+/* The warm pool: empty slabs of one length (in units) ready to carve. The budget doubles on a miss. */
+struct warm_stock {
+    struct slab *stack; /* linked by slab.next */
+    uint16_t count, budget;
+};
+#define WARM_LENGTHS 8u /* slabs have 1 to 7 units; spans do not pass through the warm pool */
+
+/* Since the heap was made; bumped under its lock. */
+struct heap_counters {
+    uint64_t refills, refilled_blocks, flushes, flushed_blocks;
+    uint64_t warm_hits, warm_misses, warm_prefilled;
+    uint64_t slabs_carved, slabs_adopted, slabs_released;
+    uint64_t remote_blocks, pending_drained, pending_requeued;
+};
+
+struct heap {
+    struct lock lock;
+    _Atomic uint32_t state; /* enum heap_state */
+    uint32_t id;            /* from 1, for messages */
+    uint32_t thread_id;     /* the kernel's, of the thread it serves or served */
+    uint8_t kind;           /* enum heap_kind */
+    void *cache;            /* struct thread_cache of a HEAP_THREAD, kept with the heap for its next thread */
+    void *cache_chunk;      /* struct cache_chunk that the cache lies in, and where */
+    uint8_t cache_index;
+    bool cache_purged;      /* an orphan's cache whose memory was given back: it reads as zero */
+    struct heap *next_orphan, *next; /* in the registry */
+    struct slab_list available[CLASS_COUNT], full;
+    struct warm_stock warm[WARM_LENGTHS];
+    uint16_t filled[CLASS_COUNT]; /* slabs of the class that were handed out to the last block: proof of use */
+    struct heap_counters counters;
+    /* Written by the owner on each slow path, read by those who look for idle heaps. */
+    _Alignas(HAK_LINE_PAIR) _Atomic uint32_t epoch;
+    _Atomic uint32_t seen_epoch; /* epoch when somebody last looked, and when that was */
+    _Atomic uint64_t seen_time;
+    /* Remote freers' line: slabs with remote frees to collect, a stack linked by slab.pending_next. */
+    _Alignas(HAK_LINE_PAIR) struct slab *_Atomic pending;
+    _Atomic uint32_t pending_count;
+};
+
+/* Takes up to `want` blocks of the class into out[], the lowest address last so that it is popped first; drains the pending
+ * queue first. *zero tells whether the blocks are known to read as zero. Returns the number, 0 when memory is out. Under heap->lock. */
+HAK_HIDDEN size_t heap_take_blocks(struct heap *heap, unsigned class, void **out, size_t want, bool *zero);
+
+/* A span that starts at a multiple of align_units units; NULL when memory is out. Under heap->lock. */
+HAK_HIDDEN void *heap_take_aligned_span(struct heap *heap, unsigned class, unsigned align_units, bool *zero);
+
+/* Returns the blocks that the heap owns to their slabs and moves the others to the front of blocks[]; returns the number of those, to be
+ * given to remote_free_blocks once the lock is released. Reports what is no block of `class` as misuse of `function` and drops
+ * it. Under heap->lock. */
+HAK_HIDDEN size_t heap_return_blocks(struct heap *heap, unsigned class, void **blocks, size_t count, const char *function);
+
+/* Gives the warm pool's slabs back to the shared pool. Under heap->lock. */
+HAK_HIDDEN void heap_release_warm(struct heap *heap);
+
+/* Gives everything the heap owns back at once, live blocks too. Under heap->lock. */
+HAK_HIDDEN void heap_release_all(struct heap *heap);
+
+/* ---- for remote.c ---- */
+
+/* The slab got free blocks (H6) and `freed` of them count (H1): moves it to the list where it belongs, or away when it is empty. */
+HAK_HIDDEN void heap_slab_freed(struct heap *heap, struct slab *slab, bool was_full, uint32_t freed);
+/* Moves a slab between two heaps whose locks are held (O2). */
+HAK_HIDDEN void heap_adopt_slab(struct heap *heap, struct heap *from, struct slab *slab);
+
+#endif

@@ -1,0 +1,183 @@
+#include "pool/remote.h"
+
+#include "options/options.h"
+#include "pool/misuse.h"
+#include "pool/slab.h"
+#include "superslab/shared_pool.h"
+
+/* Where another thread's step may come between two of ours; the interleaving test puts its scheduler here. */
+#ifndef REMOTE_STEP
+#define REMOTE_STEP() ((void)0)
+#endif
+
+/* Hands a slab that became pending to its owner. `holding` is a heap whose lock the caller holds, or NULL. */
+static void remote_push(struct slab *slab, struct heap *holding)
+{
+    struct heap *owner = atomic_load_explicit(&slab->owner, memory_order_acquire);
+    struct slab *head = atomic_load_explicit(&owner->pending, memory_order_relaxed);
+
+    REMOTE_STEP();
+    do {
+        slab->pending_next = head;
+    } while (!atomic_compare_exchange_weak_explicit(&owner->pending, &head, slab, memory_order_seq_cst,
+                                                    memory_order_relaxed));
+    atomic_fetch_add_explicit(&owner->pending_count, 1, memory_order_relaxed);
+    REMOTE_STEP();
+    shared_pool_want_purge();
+    /* O4. An exiting owner sets its state before its last drain: it sees our push, or we see its state. */
+    if (HAK_LIKELY(atomic_load_explicit(&owner->state, memory_order_seq_cst) != HEAP_ORPHAN))
+        return;
+    if (holding == NULL) {
+        lock_acquire(&owner->lock);
+        remote_drain(owner);
+        lock_release(&owner->lock);
+    } else if (owner != holding && lock_try(&owner->lock)) {
+        remote_drain(owner);
+        lock_release(&owner->lock);
+    }
+}
+
+/* Sets the bits of the group's blocks; returns how many were not set before. */
+static uint32_t remote_mark(struct slab *slab, void *const *blocks, size_t count, const char *function)
+{
+    uint32_t marked = 0;
+    unsigned current = 0;
+    uint64_t mask = 0;
+
+    for (size_t i = 0; i <= count; i++) {
+        unsigned index = UINT_MAX;
+        uint64_t bit = 0;
+        if (i < count) {
+            if (HAK_UNLIKELY(!slab_block_index(slab, blocks[i], &index))) {
+                misuse_report(function, blocks[i], MISUSE_NO_BLOCK);
+                continue;
+            }
+            bit = UINT64_C(1) << (index % 64);
+            if (index / 64 == current && !(mask & bit)) {
+                mask |= bit;
+                continue;
+            }
+        }
+        if (mask) {
+            uint64_t old = atomic_fetch_or_explicit(&slab->remote[current], mask, memory_order_release);
+            marked += base_count_bits(mask & ~old);
+            if (HAK_UNLIKELY(old & mask))
+                misuse_report(function,
+                              slab->start + ((size_t)current * 64 + base_low_bit(old & mask)) * class_size(slab->class),
+                              MISUSE_FREED);
+            REMOTE_STEP();
+        }
+        current = index / 64;
+        mask = bit;
+    }
+    return marked;
+}
+
+static void remote_free_group(struct slab *slab, void *const *blocks, size_t count, const char *function)
+{
+    uint32_t marked = remote_mark(slab, blocks, count, function);
+
+    if (marked && atomic_fetch_add_explicit(&slab->remote_count, marked, memory_order_acq_rel) == 0) {
+        REMOTE_STEP();
+        remote_push(slab, NULL);
+    }
+}
+
+void remote_free_blocks(unsigned class, void **blocks, size_t count, const char *function)
+{
+    void *group[256];
+
+    if (class_is_span(class) || !hak_options.mf2_enable) {
+        for (size_t i = 0; i < count; i++)
+            remote_free_locked(blocks[i], function);
+        return;
+    }
+    while (count) {
+        struct slab *slab = slab_of(blocks[0]);
+        size_t grouped = 0, left = 0;
+        for (size_t i = 0; i < count; i++) {
+            if (grouped < 256 && slab_of(blocks[i]) == slab)
+                group[grouped++] = blocks[i];
+            else
+                blocks[left++] = blocks[i];
+        }
+        remote_free_group(slab, group, grouped, function);
+        count = left;
+    }
+}
+
+/* Moves what was freed remotely into the local map. */
+static void remote_collect(struct heap *heap, struct slab *slab)
+{
+    bool was_full = slab->summary == 0;
+    uint32_t counted = atomic_exchange_explicit(&slab->remote_count, 0, memory_order_acq_rel);
+    unsigned words = slab_words(slab), i;
+
+    REMOTE_STEP();
+    for (i = 0; i < words; i++) {
+        uint64_t freed, local;
+        if (atomic_load_explicit(&slab->remote[i], memory_order_relaxed) == 0)
+            continue;
+        freed = atomic_exchange_explicit(&slab->remote[i], 0, memory_order_acquire);
+        local = atomic_load_explicit(&slab->local[i], memory_order_relaxed);
+        if (HAK_UNLIKELY(freed & local)) {
+            misuse_report("free", slab->start + ((size_t)i * 64 + base_low_bit(freed & local)) * class_size(slab->class),
+                          MISUSE_FREED);
+            counted -= base_count_bits(freed & local);
+        }
+        atomic_store_explicit(&slab->local[i], local | freed, memory_order_relaxed);
+        slab->summary |= UINT64_C(1) << i;
+        REMOTE_STEP();
+    }
+    heap_slab_freed(heap, slab, was_full, counted);
+}
+
+size_t remote_drain(struct heap *heap)
+{
+    struct slab *slab = atomic_exchange_explicit(&heap->pending, NULL, memory_order_seq_cst);
+    size_t drained = 0;
+
+    REMOTE_STEP();
+    while (slab) {
+        struct slab *next = slab->pending_next; /* M2 */
+        drained++;
+        if (HAK_LIKELY(atomic_load_explicit(&slab->owner, memory_order_relaxed) == heap)) {
+            remote_collect(heap, slab);
+        } else {
+            heap->counters.pending_requeued++;
+            remote_push(slab, heap);
+        }
+        slab = next;
+    }
+    atomic_fetch_sub_explicit(&heap->pending_count, (uint32_t)drained, memory_order_relaxed);
+    heap->counters.pending_drained += drained;
+    return drained;
+}
+
+void remote_free_locked(void *block, const char *function)
+{
+    struct slab *slab = slab_of(block);
+    struct heap *owner;
+    enum slab_put_result result;
+    bool was_full;
+
+    for (;;) {
+        owner = atomic_load_explicit(&slab->owner, memory_order_acquire);
+        if (HAK_UNLIKELY(owner == NULL)) {
+            misuse_report(function, block, MISUSE_FREED);
+            return;
+        }
+        lock_acquire(&owner->lock);
+        if (atomic_load_explicit(&slab->owner, memory_order_relaxed) == owner)
+            break;
+        lock_release(&owner->lock);
+    }
+    was_full = slab->summary == 0;
+    result = atomic_load_explicit(&slab->state, memory_order_relaxed) == SLAB_ACTIVE ? slab_put(slab, block)
+                                                                                     : SLAB_PUT_FREED;
+    if (HAK_LIKELY(result == SLAB_PUT_DONE))
+        heap_slab_freed(owner, slab, was_full, 1);
+    lock_release(&owner->lock);
+    if (HAK_UNLIKELY(result != SLAB_PUT_DONE))
+        misuse_report(function, block, result == SLAB_PUT_FREED ? MISUSE_FREED : MISUSE_NO_BLOCK);
+}
