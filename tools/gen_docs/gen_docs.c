@@ -1,8 +1,8 @@
 /*
  * Prints the documents that are made from HAKMEM's tables, or checks that a committed one is what would be printed.
  *
- *   gen_docs options               print docs/options.md
- *   gen_docs options --check FILE  exit 1 and say so when FILE differs
+ *   gen_docs classes|options               print docs/classes.md or docs/options.md
+ *   gen_docs classes|options --check FILE  exit 1 and say so when FILE differs
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -15,6 +15,7 @@ static const struct document {
     const char *name;
     void (*print)(FILE *out);
 } documents[] = {
+    { "classes", gen_docs_classes },
     { "options", gen_docs_options },
 };
 
@@ -63,6 +64,6 @@ int main(int argc, char **argv)
             return fflush(stdout) == 0 ? 0 : 2;
         }
     }
-    fprintf(stderr, "usage: gen_docs options [--check FILE]\n");
+    fprintf(stderr, "usage: gen_docs classes|options [--check FILE]\n");
     return 2;
 }

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+void gen_docs_classes(FILE *out);
 void gen_docs_options(FILE *out);
 
 #endif

@@ -1,0 +1,385 @@
+/* api/libc.c and api/cxx.c by the names programs use, in a program linked with libhakmem.so: each contract's edges. Real
+ * programs, C++ ones among them, are tests/programs's. */
+#define _GNU_SOURCE
+#include "support.h"
+
+/* The real ones, not cmocka's. */
+#undef calloc
+#undef free
+#undef malloc
+#undef realloc
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "hakmem/hakmem.h"
+
+void cfree(void *block);
+size_t malloc_good_size(size_t size);
+void free_sized(void *block, size_t size);
+void free_aligned_sized(void *block, size_t alignment, size_t size);
+void sdallocx(void *block, size_t size, int flags);
+size_t nallocx(size_t size, int flags);
+void *__libc_malloc(size_t size);
+void __libc_free(void *block);
+void __libc_cfree(void *block);
+void *__libc_calloc(size_t count, size_t size);
+void *__libc_realloc(void *block, size_t size);
+void *__libc_memalign(size_t alignment, size_t size);
+void *__libc_valloc(size_t size);
+void *__libc_pvalloc(size_t size);
+void *__libc_reallocarray(void *block, size_t count, size_t size);
+int __posix_memalign(void **block, size_t alignment, size_t size);
+
+/* The compiler may not know what they return, nor that a block is not used. */
+static void *(*volatile call_malloc)(size_t) = malloc;
+static void (*volatile call_free)(void *) = free;
+static volatile size_t too_large = (size_t)PTRDIFF_MAX + 1;
+
+/* ours: hak_usable_size ends in an abort for any other block. */
+static void assert_ours(void *block, size_t size, size_t alignment)
+{
+    assert_non_null(block);
+    assert_int_equal((uintptr_t)block % alignment, 0);
+    assert_true(hak_usable_size(block) >= size);
+    memset(block, 1, hak_usable_size(block));
+}
+
+/* What dlsym returns, as a function. */
+static void find(void *function, const char *name)
+{
+    void *address = dlsym(RTLD_DEFAULT, name);
+    assert_non_null(address);
+    memcpy(function, &address, sizeof address);
+}
+
+static void test_names_are_ours(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+        "malloc", "free", "calloc", "realloc", "reallocarray", "memalign", "posix_memalign", "aligned_alloc", "valloc", "pvalloc",
+        "cfree", "malloc_usable_size", "malloc_good_size", "free_sized", "free_aligned_sized", "mallinfo", "mallinfo2", "mallopt",
+        "malloc_trim", "malloc_stats", "malloc_info", "sdallocx", "nallocx", "_Znwm", "_Znam", "_ZnwmRKSt9nothrow_t",
+        "_ZnamRKSt9nothrow_t", "_ZnwmSt11align_val_t", "_ZnamSt11align_val_t", "_ZnwmSt11align_val_tRKSt9nothrow_t",
+        "_ZnamSt11align_val_tRKSt9nothrow_t", "_ZdlPv", "_ZdaPv", "_ZdlPvRKSt9nothrow_t", "_ZdaPvRKSt9nothrow_t", "_ZdlPvm",
+        "_ZdaPvm", "_ZdlPvSt11align_val_t", "_ZdaPvSt11align_val_t", "_ZdlPvmSt11align_val_t", "_ZdaPvmSt11align_val_t",
+        "_ZdlPvSt11align_val_tRKSt9nothrow_t", "_ZdaPvSt11align_val_tRKSt9nothrow_t",
+    };
+    Dl_info ours, its;
+    assert_true(dladdr((void *)(uintptr_t)hak_version, &ours) != 0);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        void *address = dlsym(RTLD_DEFAULT, names[i]);
+        if (address == NULL || dladdr(address, &its) == 0 || its.dli_fbase != ours.dli_fbase)
+            fail_msg("%s is not HAKMEM's", names[i]);
+    }
+}
+
+static void test_blocks(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = { 0, 1, 16, 100, 1024, 5000, 40000, 300000, 3000000 };
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        size_t size = sizes[i], page = (size_t)sysconf(_SC_PAGESIZE);
+        void *blocks[] = { call_malloc(size), calloc(size, 3),     realloc(NULL, size),       reallocarray(NULL, size, 2),
+                           valloc(size),      pvalloc(size),       memalign(64, size),        aligned_alloc(256, size),
+                           strdup("text"),    __libc_malloc(size), __libc_calloc(2, size),    __libc_realloc(NULL, size),
+                           __libc_valloc(size), __libc_pvalloc(size), __libc_memalign(128, size),
+                           __libc_reallocarray(NULL, 1, size), NULL };
+        assert_ours(blocks[0], size, 16);
+        assert_ours(blocks[1], 3 * size, 16);
+        assert_ours(blocks[3], 2 * size, 16);
+        assert_ours(blocks[4], size, page);
+        assert_ours(blocks[5], base_align_up(size, page), page);
+        assert_ours(blocks[6], size, 64);
+        assert_ours(blocks[7], size, 256);
+        assert_ours(blocks[8], 5, 16);
+        assert_ours(blocks[12], size, page);
+        assert_ours(blocks[13], base_align_up(size, page), page);
+        assert_ours(blocks[14], size, 128);
+        assert_int_equal(__posix_memalign(&blocks[16], 512, size), 0);
+        assert_ours(blocks[16], size, 512);
+        assert_int_equal(malloc_usable_size(blocks[0]), hak_usable_size(blocks[0]));
+        assert_int_equal(malloc_good_size(size), hak_good_size(size));
+        errno = 4711;
+        for (size_t j = 0; j < sizeof blocks / sizeof blocks[0]; j++) {
+            if (j % 4 == 0)
+                cfree(blocks[j]);
+            else if (j % 4 == 1)
+                __libc_free(blocks[j]);
+            else if (j % 4 == 2)
+                __libc_cfree(blocks[j]);
+            else
+                call_free(blocks[j]);
+        }
+        assert_int_equal(errno, 4711);
+    }
+    assert_int_equal(malloc_usable_size(NULL), 0);
+}
+
+static void test_sized_free(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = { 0, 1, 100, 5000, 40000, 300000, 3000000 };
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        free_sized(call_malloc(sizes[i]), sizes[i]);
+        free_aligned_sized(aligned_alloc(4096, sizes[i]), 4096, sizes[i]);
+        sdallocx(call_malloc(sizes[i]), sizes[i], 0);
+        sdallocx(aligned_alloc(1024, sizes[i]), sizes[i], 10);
+        assert_int_equal(nallocx(sizes[i], 0), malloc_good_size(sizes[i]));
+        void *block = aligned_alloc(1024, sizes[i]);
+        assert_true(nallocx(sizes[i], 10) >= sizes[i]);
+        call_free(block);
+    }
+    free_sized(NULL, 8);
+    free_aligned_sized(NULL, 16, 8);
+    assert_int_equal(nallocx(too_large, 0), 0);
+    assert_int_equal(nallocx(PTRDIFF_MAX, 12), 0);
+}
+
+static void test_errors(void **state)
+{
+    (void)state;
+    void *block = &block;
+#define ASSERT_FAILS(expression, error)   \
+    do {                                  \
+        errno = 0;                        \
+        assert_null(expression);          \
+        assert_int_equal(errno, error);   \
+    } while (0)
+    ASSERT_FAILS(call_malloc(too_large), ENOMEM);
+    ASSERT_FAILS(calloc(too_large, 2), ENOMEM);
+    ASSERT_FAILS(reallocarray(NULL, too_large, 2), ENOMEM);
+    ASSERT_FAILS(realloc(NULL, too_large), ENOMEM);
+    ASSERT_FAILS(aligned_alloc(16, too_large), ENOMEM);
+    ASSERT_FAILS(memalign(64, too_large), ENOMEM);
+    ASSERT_FAILS(valloc(too_large), ENOMEM);
+    ASSERT_FAILS(pvalloc(too_large), ENOMEM);
+    ASSERT_FAILS(pvalloc(too_large + (SIZE_MAX - too_large)), ENOMEM);
+    size_t odd = too_large / too_large * 48; /* not known to the compiler */
+    ASSERT_FAILS(aligned_alloc(odd, 64), EINVAL);
+    ASSERT_FAILS(aligned_alloc(odd - 48, 64), EINVAL);
+    ASSERT_FAILS(memalign(too_large + 1, 64), EINVAL);
+    errno = 4711;
+    assert_int_equal(posix_memalign(&block, odd, 64), EINVAL);
+    assert_int_equal(posix_memalign(&block, odd / 12, 64), EINVAL);
+    assert_int_equal(posix_memalign(&block, 64, too_large), ENOMEM);
+    assert_ptr_equal(block, &block);
+    assert_int_equal(errno, 4711);
+
+    block = memalign(odd, 100); /* glibc's: the next power of two */
+    assert_int_equal((uintptr_t)block % 64, 0);
+    call_free(block);
+    block = memalign(odd - 48, 100);
+    assert_non_null(block);
+    assert_null(realloc(block, 0));
+}
+
+static void test_mallinfo(void **state)
+{
+    (void)state;
+    struct mallinfo2 start = mallinfo2(), with, after;
+    static void *small[1000];
+    void *huge = call_malloc(20000000);
+    for (size_t i = 0; i < 1000; i++)
+        small[i] = call_malloc(10000);
+    with = mallinfo2();
+    assert_int_equal(with.arena, with.uordblks + with.fordblks);
+    assert_int_equal(with.hblks, start.hblks + 1);
+    assert_in_range(with.hblkhd - start.hblkhd, 20000000, 25000000);
+    assert_in_range(with.uordblks - start.uordblks, 10000000, 13000000);
+    struct mallinfo (*call_mallinfo)(void); /* glibc's header advises against it */
+    find(&call_mallinfo, "mallinfo");
+    struct mallinfo narrow = call_mallinfo();
+    assert_int_equal(narrow.hblks, with.hblks);
+    assert_int_equal(narrow.hblkhd, with.hblkhd);
+    assert_int_equal(narrow.uordblks, with.uordblks);
+    for (size_t i = 0; i < 1000; i++)
+        call_free(small[i]);
+    call_free(huge);
+    after = mallinfo2();
+    assert_int_equal(after.arena, after.uordblks + after.fordblks);
+    assert_int_equal(after.hblks, start.hblks);
+    assert_true(after.uordblks < with.uordblks - 9000000);
+    assert_true(after.ordblks > 0);
+}
+
+static void test_mallopt_and_trim(void **state)
+{
+    (void)state;
+    for (int parameter = M_ARENA_MAX; parameter <= M_MXFAST + 3; parameter++)
+        assert_int_equal(mallopt(parameter, 1), parameter != 0);
+    assert_int_equal(mallopt(99, 1), 0);
+    char *block = call_malloc(500000);
+    memset(block, 1, 500000);
+    call_free(block);
+    assert_int_equal(malloc_trim(0), 1);
+    assert_int_equal(malloc_trim(0), 0); /* nothing is left to give */
+}
+
+static void test_malloc_info(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    size_t length = 0;
+    void *block = call_malloc(3000000);
+    FILE *out = open_memstream(&text, &length);
+    assert_int_equal(malloc_info(1, out), EINVAL);
+    assert_int_equal(malloc_info(0, out), 0);
+    fclose(out);
+    assert_true(strncmp(text, "<malloc version=\"1\">\n", 21) == 0);
+    assert_string_equal(text + length - 10, "</malloc>\n");
+    assert_int_equal(count_of(text, "<heap nr=\"0\">"), 1);
+    assert_int_equal(count_of(text, "</heap>"), 1);
+    assert_int_equal(count_of(text, "<sizes>"), count_of(text, "</sizes>"));
+    assert_int_equal(count_of(text, "<"), count_of(text, ">"));
+    assert_has(text, "<total type=\"mmap\" count=\"1\"");
+    assert_has_not(text, "mapped=\"0\"");
+    call_free(text);
+    call_free(block);
+}
+
+static void test_malloc_stats(void **state)
+{
+    (void)state;
+    capture_begin();
+    malloc_stats();
+    const char *said = capture_end();
+    assert_has(said, "hakmem: live ");
+    assert_has(said, "size classes in use");
+    assert_in_range(count_of(said, "\n"), 10, 30);
+}
+
+/* ---- C++ operators ---- */
+
+static struct {
+    void *(*new_plain)(size_t), *(*new_array)(size_t), *(*new_nothrow)(size_t, const void *);
+    void *(*new_aligned)(size_t, size_t), *(*new_aligned_nothrow)(size_t, size_t, const void *);
+    void (*set_handler)(void (*)(void));
+} cxx;
+
+static void find_all(void)
+{
+    find(&cxx.new_plain, "_Znwm");
+    find(&cxx.new_array, "_Znam");
+    find(&cxx.new_nothrow, "_ZnwmRKSt9nothrow_t");
+    find(&cxx.new_aligned, "_ZnwmSt11align_val_t");
+    find(&cxx.new_aligned_nothrow, "_ZnwmSt11align_val_tRKSt9nothrow_t");
+}
+
+static void test_new_and_delete(void **state)
+{
+    (void)state;
+    static const char *const plain[] = { "_ZdlPv", "_ZdaPv" };
+    static const char *const more[] = { "_ZdlPvRKSt9nothrow_t", "_ZdlPvm", "_ZdaPvm", "_ZdlPvSt11align_val_t",
+                                        "_ZdaPvmSt11align_val_t", "_ZdlPvSt11align_val_tRKSt9nothrow_t" };
+    void (*delete_plain)(void *);
+    void (*delete_more)(void *, size_t, size_t); /* ones of fewer parameters ignore what they do not have */
+    find_all();
+    for (size_t size = 0; size < 3000000; size = size * 3 + 7) {
+        void *blocks[] = { cxx.new_plain(size), cxx.new_array(size), cxx.new_nothrow(size, ""), cxx.new_aligned(size, 128),
+                           cxx.new_aligned_nothrow(size, 4096, ""), cxx.new_plain(size), cxx.new_plain(size),
+                           cxx.new_plain(size) };
+        for (size_t i = 0; i < 8; i++)
+            assert_ours(blocks[i], size, i == 3 ? 128 : i == 4 ? 4096 : 16);
+        for (size_t i = 0; i < 2; i++) {
+            find(&delete_plain, plain[i]);
+            delete_plain(NULL);
+            delete_plain(blocks[i]);
+        }
+        for (size_t i = 0; i < 6; i++) {
+            find(&delete_more, more[i]);
+            delete_more(blocks[2 + i], size, 16);
+        }
+    }
+}
+
+static void new_without_runtime(void)
+{
+    (void)cxx.new_plain(too_large);
+}
+
+/* This program has no C++ run-time: nothing can be thrown. */
+static void test_new_out_of_memory_in_c(void **state)
+{
+    (void)state;
+    find_all();
+    assert_null(cxx.new_nothrow(too_large, ""));
+    assert_null(cxx.new_aligned_nothrow(too_large, 64, ""));
+    assert_null(cxx.new_aligned_nothrow(64, 48, ""));
+    assert_aborts(new_without_runtime, "operator new(9223372036854775808): out of memory");
+}
+
+static int handler_calls;
+
+static void give_up_after_three(void)
+{
+    if (++handler_calls == 3)
+        cxx.set_handler(NULL);
+}
+
+static void load_runtime(void)
+{
+    void *runtime = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_LOCAL); /* as a plug-in brings it */
+    if (runtime == NULL)
+        raise(SIGKILL);
+    void *address = dlsym(runtime, "_ZSt15set_new_handlerPFvvE");
+    memcpy(&cxx.set_handler, &address, sizeof address);
+    cxx.set_handler(give_up_after_three);
+}
+
+static void new_throws(void)
+{
+    load_runtime();
+    (void)cxx.new_array(too_large); /* nobody catches */
+}
+
+static void new_throws_for_alignment(void)
+{
+    load_runtime();
+    (void)cxx.new_aligned(64, 48);
+}
+
+static void nothrow_calls_handler(void)
+{
+    load_runtime();
+    if (cxx.new_nothrow(too_large, "") != NULL || handler_calls != 3)
+        raise(SIGKILL);
+    handler_calls = 0;
+    cxx.set_handler(give_up_after_three);
+    if (cxx.new_aligned_nothrow(too_large, 64, "") != NULL || handler_calls != 3)
+        raise(SIGKILL);
+}
+
+static void test_new_handler(void **state)
+{
+    (void)state;
+    find_all();
+    assert_aborts(new_throws, "std::bad_alloc");
+    assert_aborts(new_throws_for_alignment, "std::bad_alloc");
+    assert_int_equal(signal_of(nothrow_calls_handler), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_names_are_ours),
+        cmocka_unit_test(test_blocks),
+        cmocka_unit_test(test_sized_free),
+        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_mallinfo),
+        cmocka_unit_test(test_mallopt_and_trim),
+        cmocka_unit_test(test_malloc_info),
+        cmocka_unit_test(test_malloc_stats),
+        cmocka_unit_test(test_new_and_delete),
+        cmocka_unit_test(test_new_out_of_memory_in_c),
+        cmocka_unit_test(test_new_handler),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
