@@ -32,6 +32,7 @@ enum {
     ZEROED = 60,
     HEAP_BLOCKS = 300,
     BATCH = 200,
+    CROWD = 20,
     BLOCKS = SMALL + MEDIUM + SPANS + HUGE_BLOCKS + THREAD_BLOCKS + ZEROED + BATCH + 8,
     CHILD_SECONDS = 120
 };
@@ -180,6 +181,33 @@ static void *run_thread(void *argument)
     return NULL;
 }
 
+/* A crowd is alive at once, so that each has a cache of its own, and dies. */
+static void *run_crowd(void *argument)
+{
+    static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+    pthread_barrier_t *all_alive = argument;
+
+    pthread_mutex_lock(&turn);
+    for (size_t size = 16; size < 60 * KIB; size *= 5)
+        take_and_drop(size, 1);
+    pthread_mutex_unlock(&turn);
+    pthread_barrier_wait(all_alive);
+    return NULL;
+}
+
+static void run_and_lose_a_crowd(void)
+{
+    pthread_barrier_t all_alive;
+    pthread_t threads[CROWD];
+
+    pthread_barrier_init(&all_alive, NULL, CROWD);
+    for (size_t i = 0; i < CROWD; i++)
+        threads[i] = support_thread(run_crowd, &all_alive);
+    for (size_t i = 0; i < CROWD; i++)
+        support_join(threads[i]);
+    pthread_barrier_destroy(&all_alive);
+}
+
 static void use_heap(void)
 {
     struct block inside[HEAP_BLOCKS] = { { 0 } };
@@ -267,6 +295,9 @@ static void play_scenario(void)
     at += THREAD_BLOCKS;
     support_join(support_thread(run_thread, thread_blocks));
     verify_all("after a thread");
+    run_and_lose_a_crowd();
+    hak_collect(true);
+    run_and_lose_a_crowd();
     use_heap();
     use_batch(at);
     at += BATCH;
