@@ -35,10 +35,6 @@ if(EXISTS ${hakmem_src}/os/fake.c)
     hakmem_add_objects(hakmem_os_fake ${hakmem_src}/os/fake.c ${hakmem_src}/os/fake_ranges.c)
     set_target_properties(hakmem_os_fake PROPERTIES EXCLUDE_FROM_ALL ON)
 endif()
-if(NOT EXISTS ${hakmem_src}/api/libc.c)
-    message(STATUS "src/api is not there yet: libraries are not built")
-    return()
-endif()
 hakmem_add_objects(hakmem_api ${hakmem_api_sources})
 
 # One relocatable object in which everything but the public names is local, so that no internal name of HAKMEM's can
