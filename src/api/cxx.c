@@ -93,14 +93,16 @@ static HAK_COLD void *new_after_failure(size_t size, size_t alignment)
     }
 }
 
-static HAK_COLD void *nothrow_after_failure(size_t size, size_t alignment, const void *nothrow, const char *name)
+/* `name` is the operator's own, to find the run-time's. */
+static HAK_COLD void *nothrow_after_failure(size_t size, size_t alignment, const char *name)
 {
+    static const char nothrow = 0; /* stands for std::nothrow, which has no state */
     new_handler handler = handler_in_force();
     if (handler == NULL)
         return NULL;
     union symbol next = { .address = dlsym == NULL ? NULL : dlsym(RTLD_NEXT, name) };
     if (next.address != NULL)
-        return alignment == 0 ? next.new_nothrow(size, nothrow) : next.new_aligned_nothrow(size, alignment, nothrow);
+        return alignment == 0 ? next.new_nothrow(size, &nothrow) : next.new_aligned_nothrow(size, alignment, &nothrow);
     for (; handler != NULL; handler = handler_in_force()) {
         handler();
         void *block = allocate(size, alignment);
@@ -110,16 +112,28 @@ static HAK_COLD void *nothrow_after_failure(size_t size, size_t alignment, const
     return NULL;
 }
 
-HAK_INLINE void *new_block(size_t size)
+/* Functions of their own, so that the operators' fast paths have no frame. */
+
+static HAK_NOINLINE void *new_slow(size_t size)
 {
     void *block = front_malloc(size);
     return HAK_LIKELY(block != NULL) ? block : new_after_failure(size, 0);
 }
 
-HAK_INLINE void *new_nothrow_block(size_t size, const void *nothrow, const char *name)
+static HAK_NOINLINE void *new_nothrow_slow(size_t size)
 {
     void *block = front_malloc(size);
-    return HAK_LIKELY(block != NULL) ? block : nothrow_after_failure(size, 0, nothrow, name);
+    return HAK_LIKELY(block != NULL) ? block : nothrow_after_failure(size, 0, "_ZnwmRKSt9nothrow_t");
+}
+
+HAK_INLINE void *new_block(size_t size)
+{
+    return front_malloc_or(size, new_slow, new_slow);
+}
+
+HAK_INLINE void *new_nothrow_block(size_t size)
+{
+    return front_malloc_or(size, new_nothrow_slow, new_nothrow_slow);
 }
 
 HAK_INLINE void *new_aligned_block(size_t size, size_t alignment)
@@ -130,16 +144,17 @@ HAK_INLINE void *new_aligned_block(size_t size, size_t alignment)
     return HAK_LIKELY(block != NULL) ? block : new_after_failure(size, alignment);
 }
 
-HAK_INLINE void *new_aligned_nothrow_block(size_t size, size_t alignment, const void *nothrow, const char *name)
+HAK_INLINE void *new_aligned_nothrow_block(size_t size, size_t alignment)
 {
     if (HAK_UNLIKELY(!base_is_pow2(alignment)))
         return NULL;
     void *block = front_aligned_alloc(alignment, size);
-    return HAK_LIKELY(block != NULL) ? block : nothrow_after_failure(size, alignment, nothrow, name);
+    return HAK_LIKELY(block != NULL) ? block : nothrow_after_failure(size, alignment, "_ZnwmSt11align_val_tRKSt9nothrow_t");
 }
 
 /* ---- The operators: each declared and defined by its mangled name ---- */
 
+#define UNUSED __attribute__((unused))
 #define CXX_NEW(name, parameters, expression) \
     API_EXPORT void *name parameters;         \
     void *name parameters                     \
@@ -149,16 +164,14 @@ HAK_INLINE void *new_aligned_nothrow_block(size_t size, size_t alignment, const 
 
 CXX_NEW(_Znwm, (size_t size), new_block(size))
 CXX_NEW(_Znam, (size_t size), new_block(size))
-CXX_NEW(_ZnwmRKSt9nothrow_t, (size_t size, const void *nothrow),
-        new_nothrow_block(size, nothrow, "_ZnwmRKSt9nothrow_t"))
-CXX_NEW(_ZnamRKSt9nothrow_t, (size_t size, const void *nothrow),
-        new_nothrow_block(size, nothrow, "_ZnamRKSt9nothrow_t"))
+CXX_NEW(_ZnwmRKSt9nothrow_t, (size_t size, UNUSED const void *nothrow), new_nothrow_block(size))
+CXX_NEW(_ZnamRKSt9nothrow_t, (size_t size, UNUSED const void *nothrow), new_nothrow_block(size))
 CXX_NEW(_ZnwmSt11align_val_t, (size_t size, size_t alignment), new_aligned_block(size, alignment))
 CXX_NEW(_ZnamSt11align_val_t, (size_t size, size_t alignment), new_aligned_block(size, alignment))
-CXX_NEW(_ZnwmSt11align_val_tRKSt9nothrow_t, (size_t size, size_t alignment, const void *nothrow),
-        new_aligned_nothrow_block(size, alignment, nothrow, "_ZnwmSt11align_val_tRKSt9nothrow_t"))
-CXX_NEW(_ZnamSt11align_val_tRKSt9nothrow_t, (size_t size, size_t alignment, const void *nothrow),
-        new_aligned_nothrow_block(size, alignment, nothrow, "_ZnamSt11align_val_tRKSt9nothrow_t"))
+CXX_NEW(_ZnwmSt11align_val_tRKSt9nothrow_t, (size_t size, size_t alignment, UNUSED const void *nothrow),
+        new_aligned_nothrow_block(size, alignment))
+CXX_NEW(_ZnamSt11align_val_tRKSt9nothrow_t, (size_t size, size_t alignment, UNUSED const void *nothrow),
+        new_aligned_nothrow_block(size, alignment))
 
 #define CXX_DELETE(name)                                          \
     API_EXPORT void name(void *block);                            \
@@ -172,7 +185,6 @@ CXX_NEW(_ZnamSt11align_val_tRKSt9nothrow_t, (size_t size, size_t alignment, cons
     {                                                             \
         front_free(block);                                        \
     }
-#define UNUSED __attribute__((unused))
 
 CXX_DELETE(_ZdlPv)
 CXX_DELETE(_ZdaPv)

@@ -54,9 +54,9 @@ static void *pooled_allocate(unsigned class, bool *zero)
     if (atomic_load_explicit(&shared_pool.over_soft_limit, memory_order_relaxed) || hak_options.memory_limit)
         thread_purge(true);
     block = pooled_try(class, zero);
-    /* The window is full, or its next pages can't be committed: a mapping of its own may still be had. */
+    /* The window is full, or its next pages can't be committed: a mapping of its own may still be had, aligned as S2 has it. */
     if (block == NULL && hak_options.memory_limit == 0)
-        block = huge_allocate(class_size(class), BLOCK_ALIGN, zero, NULL);
+        block = huge_allocate(class_size(class), base_min(class_size(class) & -class_size(class), UNIT_SIZE), zero, NULL);
     return block;
 }
 
@@ -195,6 +195,12 @@ void front_free_slow(void *block)
         misuse_report("free", block, misuse_of(block));
 }
 
+/* Whether a block of `old` usable bytes should stay where it is for `size` bytes: it fits, and not much of it is wasted. */
+static bool realloc_stays(size_t old, size_t size)
+{
+    return size <= old && (size >= old / 2 || old <= 64);
+}
+
 void front_free_sized(void *address, size_t size, size_t alignment, const char *function)
 {
     struct block block;
@@ -204,9 +210,10 @@ void front_free_sized(void *address, size_t size, size_t alignment, const char *
     block = block_find(address, function);
     if (block.size == 0)
         return;
-    /* Small requests may lie in a larger class when they asked for alignment; nothing lies in a smaller one. */
+    /* A block may be larger than its size asks for: it was aligned, or realloc let it stay. It is never smaller. */
     if (size > block.size || ((uintptr_t)address & (alignment - 1)) != 0 ||
-        (alignment == 1 && block.slab && class_size(class_of_size(base_min(size, POOLED_MAX))) < block.size)) {
+        (alignment == 1 && block.slab && !realloc_stays(block.size, size) &&
+         class_size(class_of_size(size)) < block.size)) {
         misuse_report(function, address, MISUSE_SIZE);
         return;
     }
@@ -311,12 +318,6 @@ void *front_aligned_alloc(size_t alignment, size_t size)
     thread_tick();
     block = aligned_in_heap(cache ? cache->heap : registry.house, alignment, size, &zero);
     return block ? block : out_of_memory();
-}
-
-/* Whether a block of `old` usable bytes should stay where it is for `size` bytes: it fits, and not much of it is wasted. */
-static bool realloc_stays(size_t old, size_t size)
-{
-    return size <= old && (size >= old / 2 || old <= 64);
 }
 
 static void *move_block(void *old, size_t old_size, void *fresh, size_t size)

@@ -28,21 +28,28 @@ HAK_INLINE void cache_move_top(struct thread_cache *cache, size_t class, int by)
 #endif
 }
 
-HAK_INLINE void *front_malloc(size_t size)
+/* `medium` and `slow` are constants: what is called in place of front_malloc_medium and front_malloc_slow by an entry point
+ * whose failure is not malloc's. */
+HAK_INLINE void *front_malloc_or(size_t size, void *(*medium)(size_t), void *(*slow)(size_t))
 {
     struct thread_cache *cache;
     size_t class;
     void *block;
 
     if (HAK_UNLIKELY(size > FAST_MAX))
-        return front_malloc_medium(size);
+        return medium(size);
     cache = cache_current();
     class = cache->class_of[(size + BLOCK_ALIGN - 1) / BLOCK_ALIGN];
     block = cache->slots[cache->bins[class].top];
     if (HAK_UNLIKELY(block == NULL)) /* T1, T2 */
-        return front_malloc_slow(size);
+        return slow(size);
     cache_move_top(cache, class, -1);
     return block;
+}
+
+HAK_INLINE void *front_malloc(size_t size)
+{
+    return front_malloc_or(size, front_malloc_medium, front_malloc_slow);
 }
 
 HAK_INLINE void front_free(void *block)

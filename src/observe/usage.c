@@ -47,7 +47,8 @@ static void usage_count_slabs(struct usage_slabs *count)
             if (state == SLAB_ACTIVE) {
                 count->bytes += units * UNIT_SIZE;
                 count->slabs[slab->class]++;
-                count->used[slab->class] += slab->used;
+                /* What is announced as freed by others is free (H1). */
+                count->used[slab->class] += slab->used - base_min(slab->used, atomic_load(&((struct slab *)(uintptr_t)slab)->remote_count));
             } else {
                 count->warm_bytes += units * UNIT_SIZE;
             }

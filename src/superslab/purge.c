@@ -9,6 +9,7 @@
 struct purge_range {
     uint32_t slot;
     uint32_t mask; /* of units; bit 0 with the header, when the SuperSlab is empty */
+    bool kept;     /* the system did not take all of it: it may still have its memory */
 };
 
 /* What of the slot has waited long enough at `now`: everything free if nothing was freed for a delay, else what was free
@@ -35,11 +36,23 @@ static uint32_t purge_ripe_units(struct slot *slot, uint32_t now, bool all)
     return ripe;
 }
 
-/* Purges the runs of units of consecutive entries, neighbours across SuperSlabs in one call. */
-static size_t purge_ranges(const struct purge_range *ranges, size_t count)
+/* One call for the pending bytes, which belong to ranges[first..last]. */
+static size_t purge_call(struct purge_range *ranges, size_t first, size_t last, char *start, char *end)
+{
+    if (start == end)
+        return 0;
+    if (os_purge(start, (size_t)(end - start)))
+        return (size_t)(end - start);
+    for (; first <= last; first++)
+        ranges[first].kept = true;
+    return 0;
+}
+
+/* Purges the units of the ranges, neighbours across SuperSlabs in one call. Returns the bytes. */
+static size_t purge_ranges(struct purge_range *ranges, size_t count)
 {
     char *start = NULL, *end = NULL;
-    size_t purged = 0;
+    size_t purged = 0, first = 0, last = 0;
 
     for (size_t i = 0; i < count; i++) {
         uint64_t mask = ranges[i].mask;
@@ -48,17 +61,15 @@ static size_t purge_ranges(const struct purge_range *ranges, size_t count)
             char *run_start = window_slot_address(ranges[i].slot) + low * UNIT_SIZE;
             mask &= ~(base_low_mask(run) << low);
             if (run_start != end) {
-                if (start)
-                    os_purge(start, (size_t)(end - start));
+                purged += purge_call(ranges, first, last, start, end);
                 start = run_start;
+                first = i;
             }
             end = run_start + run * UNIT_SIZE;
-            purged += run * UNIT_SIZE;
+            last = i;
         }
     }
-    if (start)
-        os_purge(start, (size_t)(end - start));
-    return purged;
+    return purged + purge_call(ranges, first, last, start, end);
 }
 
 /* With more empties than the LRU may hold, the oldest leave whatever their age: they are made ripe. */
@@ -107,8 +118,7 @@ size_t purge_run(bool all)
                 ripe = slot->free | 1;
             slot->free &= ~ripe;
             shared_pool_move_bucket(number);
-            ranges[count].slot = number;
-            ranges[count++].mask = ripe;
+            ranges[count++] = (struct purge_range){ .slot = number, .mask = ripe };
         }
         if (count == 0)
             break;
@@ -118,7 +128,10 @@ size_t purge_run(bool all)
         for (size_t i = 0; i < count; i++) {
             struct slot *slot = &shared_pool.slots[ranges[i].slot];
             slot->free |= ranges[i].mask & ~(uint32_t)1;
-            slot->touched &= ~ranges[i].mask;
+            if (ranges[i].kept)
+                shared_pool.units_dirty += base_count_bits(slot->touched & ranges[i].mask & ~(uint32_t)1);
+            else
+                slot->touched &= ~ranges[i].mask;
             shared_pool_move_bucket(ranges[i].slot);
         }
     }
