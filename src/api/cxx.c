@@ -11,7 +11,9 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <link.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "api/contracts.h"
 #include "base/format.h"
@@ -22,11 +24,11 @@ typedef void (*new_handler)(void);
 typedef void *(*nothrow_new)(size_t size, const void *nothrow);
 typedef void *(*aligned_nothrow_new)(size_t size, size_t alignment, const void *nothrow);
 
-/* std::__throw_bad_alloc and std::get_new_handler of whichever C++ run-time is there. dlopen and dlsym are weak so that
- * static programs do not get them for this alone. */
+/* std::__throw_bad_alloc and std::get_new_handler of whichever C++ run-time is there. What the dynamic
+ * loader brings is weak too, so that static programs do not get it for this alone. */
 extern void _ZSt17__throw_bad_allocv(void) __attribute__((weak, visibility("default")));
 extern new_handler _ZSt15get_new_handlerv(void) __attribute__((weak, visibility("default")));
-extern __typeof__(dlopen) dlopen __attribute__((weak));
+extern __typeof__(_r_debug) _r_debug __attribute__((weak));
 extern __typeof__(dlsym) dlsym __attribute__((weak));
 
 /* ISO C has no conversion between what dlsym returns and a function. */
@@ -38,18 +40,29 @@ union symbol {
     aligned_nothrow_new new_aligned_nothrow;
 };
 
-/* A run-time that was loaded by dlopen is not what the weak names were bound to at the start. */
-static void *find_symbol(const char *name)
+static bool is_runtime(const char *path)
 {
     static const char *const runtimes[] = { "libstdc++.so.6", "libc++.so.1" };
-    if (dlopen == NULL || dlsym == NULL)
+    const char *slash = strrchr(path, '/'), *name = slash == NULL ? path : slash + 1;
+    for (size_t i = 0; i < sizeof runtimes / sizeof runtimes[0]; i++)
+        if (strcmp(name, runtimes[i]) == 0)
+            return true;
+    return false;
+}
+
+/* A run-time that was loaded by dlopen is not what the weak names were bound to at the start, and may not be visible to
+ * all. It is found in the loader's list, whose entries are glibc's handles too: no dlopen, which would allocate and which
+ * linkers warn of in static programs. */
+static void *find_symbol(const char *name)
+{
+    if (dlsym == NULL)
         return NULL;
     void *address = dlsym(RTLD_DEFAULT, name);
-    for (size_t i = 0; address == NULL && i < sizeof runtimes / sizeof runtimes[0]; i++) {
-        void *runtime = dlopen(runtimes[i], RTLD_LAZY | RTLD_NOLOAD);
-        if (runtime != NULL)
-            address = dlsym(runtime, name); /* the handle is kept: the run-time is about to be used */
-    }
+    if (address != NULL || &_r_debug == NULL)
+        return address;
+    for (struct link_map *map = _r_debug.r_map; map != NULL && address == NULL; map = map->l_next)
+        if (is_runtime(map->l_name))
+            address = dlsym(map, name);
     return address;
 }
 
