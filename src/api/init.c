@@ -15,6 +15,7 @@ __attribute__((constructor(101))) static void at_start(void)
 /* Nothing is given back at exit, when other destructors still allocate and free; nothing is said unless asked. */
 __attribute__((destructor(101))) static void at_exit(void)
 {
-    if (hak_options.show_stats || hak_options.front_stats || hak_options.warm_pool_stats || hak_options.debug_counters)
+    if (hak_options.show_stats || hak_options.front_stats || hak_options.warm_pool_stats || hak_options.debug_counters ||
+        hak_options.tiny_profile)
         observe_exit_report();
 }

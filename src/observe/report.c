@@ -1,9 +1,10 @@
-/* Statistics as text: usage.h's figures in lines. */
+/* Statistics as text: usage.h's figures and the heaps' counters in lines. */
 #include "observe/report.h"
 
 #include "base/format.h"
 #include "observe/usage.h"
 #include "options/options.h"
+#include "pool/registry.h"
 
 enum {
     ROWS_MOST = 128,
@@ -69,8 +70,75 @@ void observe_report(void)
     report_classes();
 }
 
+/* ---- Counters, summed over all heaps; they count since each was made, and heaps are never freed (O3) ---- */
+
+static struct heap_counters counters_of_all(void)
+{
+    struct heap_counters sum = { 0 };
+    for (struct heap *heap = __atomic_load_n(&registry.heaps, __ATOMIC_ACQUIRE); heap != NULL; heap = heap->next) {
+        lock_acquire(&heap->lock);
+        struct heap_counters one = heap->counters;
+        lock_release(&heap->lock);
+        sum.refills += one.refills;
+        sum.refilled_blocks += one.refilled_blocks;
+        sum.flushes += one.flushes;
+        sum.flushed_blocks += one.flushed_blocks;
+        sum.warm_hits += one.warm_hits;
+        sum.warm_misses += one.warm_misses;
+        sum.warm_prefilled += one.warm_prefilled;
+        sum.slabs_carved += one.slabs_carved;
+        sum.slabs_adopted += one.slabs_adopted;
+        sum.slabs_released += one.slabs_released;
+        sum.remote_blocks += one.remote_blocks;
+        sum.pending_drained += one.pending_drained;
+        sum.pending_requeued += one.pending_requeued;
+    }
+    return sum;
+}
+
+/* part / whole in tenths. */
+static uint64_t tenths(uint64_t part, uint64_t whole, unsigned scale)
+{
+    return whole == 0 ? 0 : part * 10 * scale / whole;
+}
+
+static void report_front(const struct heap_counters *counters)
+{
+    uint64_t refill = tenths(counters->refilled_blocks, counters->refills, 1);
+    uint64_t flush = tenths(counters->flushed_blocks, counters->flushes, 1);
+    base_message("thread caches: %lu refills of %lu blocks (%lu.%lu each), %lu flushes of %lu blocks (%lu.%lu each)",
+                 counters->refills, counters->refilled_blocks, refill / 10, refill % 10, counters->flushes,
+                 counters->flushed_blocks, flush / 10, flush % 10);
+}
+
+static void report_warm_pool(const struct heap_counters *counters)
+{
+    uint64_t hits = tenths(counters->warm_hits, counters->warm_hits + counters->warm_misses, 100);
+    base_message("warm pool: %lu hits, %lu misses (%lu.%lu %% hits), %lu slabs prefilled", counters->warm_hits,
+                 counters->warm_misses, hits / 10, hits % 10, counters->warm_prefilled);
+}
+
+static void report_slabs(const struct heap_counters *counters)
+{
+    base_message("slabs: %lu carved, %lu adopted, %lu released", counters->slabs_carved, counters->slabs_adopted,
+                 counters->slabs_released);
+    base_message("remote frees: %lu blocks collected, %lu slabs drained, %lu requeued", counters->remote_blocks,
+                 counters->pending_drained, counters->pending_requeued);
+}
+
 void observe_exit_report(void)
 {
-    if (hak_options.show_stats)
+    struct heap_counters counters = counters_of_all();
+    if (hak_options.show_stats) {
         observe_report();
+        report_slabs(&counters);
+    }
+    if (hak_options.show_stats || hak_options.front_stats)
+        report_front(&counters);
+    if (hak_options.show_stats || hak_options.warm_pool_stats)
+        report_warm_pool(&counters);
+    if (hak_options.debug_counters)
+        base_message("HAKMEM_DEBUG_COUNTERS: this build carries no debug counters");
+    if (hak_options.tiny_profile)
+        base_message("HAKMEM_TINY_PROFILE: this build carries no cycle profile");
 }

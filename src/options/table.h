@@ -18,7 +18,7 @@
     OPTION(warm_pool, "HAKMEM_WARM_POOL", COUNT, 16, 0, 16, "slabs",                                                  \
            "most empty slabs of one length a heap keeps ready to carve")                                              \
     OPTION(front_stats, "HAKMEM_FRONT_STATS", BOOL, 0, 0, 1, "",                                                      \
-           "print the thread caches' hits, refills and flushes at exit")                                              \
+           "print the thread caches' refills and flushes at exit")                                                    \
     OPTION(warm_pool_stats, "HAKMEM_WARM_POOL_STATS", BOOL, 0, 0, 1, "", "print the warm pool's figures at exit")     \
     OPTION(ss_lru_size, "HAKMEM_SS_LRU_SIZE", COUNT, 16, 0, 4096, "SuperSlabs",                                       \
            "empty SuperSlabs whose memory may wait out the purge delay; more are purged at once")                     \
