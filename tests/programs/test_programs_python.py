@@ -1,6 +1,5 @@
 """A good part of Python's own regression suite, with every Python object coming straight from malloc."""
 
-import os
 import xml.etree.ElementTree as ElementTree
 
 import blackbox
@@ -8,9 +7,22 @@ import blackbox
 PYTHON = "/usr/bin/python3"
 SECONDS = 240
 
+# Not here: test_socket (hangs on kernels whose vsock has no peer, on the system's allocator too), test_asyncio, test_ssl,
+# test_io and test_signal (minutes of waiting each, for little that the others do not do).
 MODULES = """
-test_threading
+test_multiprocessing_spawn test_multiprocessing_fork test_concurrent_futures test_threading test_subprocess
+test_thread test_threading_local test_threadsignals test_queue test_fork1 test_threadedtempfile test_context
+test_json test_dict test_list test_tuple test_set test_deque test_bytes test_unicode test_string test_format
+test_gc test_weakref test_weakset test_finalization test_descr test_class test_super test_exceptions test_traceback test_generators
+test_ctypes test_struct test_array test_memoryview test_buffer test_memoryio test_mmap test_pickle test_marshal test_copy
+test_zlib test_bz2 test_lzma test_hashlib test_tarfile test_dbm_dumb test_csv test_pyexpat test_xml_etree
+test_re test_decimal test_long test_int test_float test_collections test_heapq test_itertools test_functools test_sort
+test_random test_datetime test_ast test_compile test_codecs test_tracemalloc test_faulthandler test_atexit test_os test_select
 """.split()
+
+# Classes of tests that do nothing but sleep, or start a server process for each test a third time.
+IGNORED = ["*WaitTest*", "*Forkserver*", "*.TestWait.*", "*Barrier*", "*Finalize*", "*ResourceTracker*", "*AsCompletedTest*", "*PollEintr*",
+           "*Condition*", "*TestPoll.*", "*spawn.WithManager*", "*spawn.WithThreads*", "*spawn.TestSyncManagerTypes*"]
 
 
 def suite_verdicts(folder, preload):
@@ -18,7 +30,8 @@ def suite_verdicts(folder, preload):
     folder.mkdir()
     report = folder / "report.xml"
     result = blackbox.run(
-        [PYTHON, "-m", "test", "-j2", "--timeout", "120", "--junit-xml", report, *MODULES],
+        [PYTHON, "-m", "test", "-j4", "--timeout", "180", "--junit-xml", report,
+         *(word for pattern in IGNORED for word in ("--ignore", pattern)), *MODULES],
         preload=preload, env={"PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "0"}, cwd=folder, timeout=SECONDS)
     assert report.exists(), result.report()
     verdicts = {}
@@ -38,24 +51,16 @@ def test_regression_suite_gives_the_same_verdicts(tmp_path, library):
 
 
 def test_every_object_comes_from_the_library(library):
-    """What the suite above rests on: Python's objects are malloc's, and malloc is HAKMEM's."""
+    """What the suite above rests on: Python's objects are malloc's, and malloc is HAKMEM's, which knows their addresses as blocks."""
     program = (
-        "import _testcapi, ctypes\n"
-        "class Where(ctypes.Structure):\n"
-        "    _fields_ = [('file', ctypes.c_char_p), ('base', ctypes.c_void_p), ('name', ctypes.c_char_p),\n"
-        "                ('address', ctypes.c_void_p)]\n"
-        "process, where = ctypes.CDLL(None), Where()\n"
-        "for name in ('malloc', 'calloc', 'realloc', 'free'):\n"
-        "    address = ctypes.cast(getattr(process, name), ctypes.c_void_p)\n"
-        "    assert process.dladdr(address, ctypes.byref(where))\n"
-        "    print(name, where.file.decode())\n"
+        "import _testcapi, ctypes, sys\n"
+        "usable = ctypes.CDLL(sys.argv[1]).hak_usable_size\n"
+        "usable.restype, usable.argtypes = ctypes.c_size_t, [ctypes.c_void_p]\n"
+        "for thing in (b'x' * 5, b'x' * 1000, 'text' * 30000, bytes(3000000), 1.5, 10 ** 100):\n"
+        "    assert sys.getsizeof(thing) <= usable(id(thing)) <= sys.getsizeof(thing) * 1.3 + 4096\n"
         "print(_testcapi.pymem_getallocatorsname())\n")
-    result = blackbox.run_with_proof([PYTHON, "-c", program], env={"PYTHONMALLOC": "malloc"})
-    assert result.status == 0, result.report()
-    names = [f"{name} {os.path.realpath(library)}" for name in ("malloc", "calloc", "realloc", "free")]
-    lines = [" ".join((line.split()[0], os.path.realpath(line.split()[1]))) for line in result.stdout.splitlines()[:4]]
-    assert lines == names
-    assert result.stdout.splitlines()[4] == "malloc"
+    result = blackbox.run_with_proof([PYTHON, "-c", program, library], env={"PYTHONMALLOC": "malloc"})
+    assert (result.status, result.stdout, result.stderr) == (0, "malloc\n", ""), result.report()
 
 
 def test_threads_processes_and_big_data(library):

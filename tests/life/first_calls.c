@@ -1,0 +1,47 @@
+/*
+ * The allocator is called before anything of this program or of any library was constructed: from .preinit_array, and from a resolver of
+ * an indirect function, which runs while the dynamic linker still binds symbols; free(NULL) is the first call of all.
+ */
+#define _GNU_SOURCE
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void *from_resolver;
+
+static int chosen(void)
+{
+    return 42;
+}
+
+static int (*resolve(void))(void)
+{
+    free(NULL);
+    from_resolver = malloc(100);
+    free(malloc(50000));
+    return chosen;
+}
+
+int answer(void) __attribute__((ifunc("resolve")));
+
+static void *from_preinit;
+
+static void before_all(void)
+{
+    free(NULL);
+    from_preinit = memset(malloc(70000), 1, 70000);
+    free(calloc(3, 3));
+}
+
+__attribute__((section(".preinit_array"), used)) static void (*const entry)(void) = before_all;
+
+int main(void)
+{
+    printf("%d %d %d\n", answer(), from_resolver != NULL, from_preinit != NULL);
+    if (malloc_usable_size(from_preinit) < 70000 || malloc_usable_size(from_resolver) < 100)
+        return 3;
+    free(from_resolver);
+    free(from_preinit);
+    return 0;
+}
