@@ -256,6 +256,43 @@ static void test_malloc_stats(void **state)
     assert_in_range(count_of(said, "\n"), 10, 30);
 }
 
+/* ---- At exit ---- */
+
+/* What /bin/true says on stderr with the library and the variable in its environment. */
+static const char *said_at_exit(const char *variable)
+{
+    static char text[16384];
+    char command[1024];
+    Dl_info ours;
+    assert_true(dladdr((void *)(uintptr_t)hak_version, &ours) != 0);
+    snprintf(command, sizeof command, "env LD_PRELOAD='%s' %s /bin/true 2>&1", ours.dli_fname, variable);
+    FILE *output = popen(command, "r");
+    assert_non_null(output);
+    size_t length = fread(text, 1, sizeof text - 1, output);
+    assert_int_equal(pclose(output), 0);
+    text[length] = '\0';
+    return text;
+}
+
+__attribute__((unused)) static void test_exit_report(void **state)
+{
+    (void)state;
+    assert_string_equal(said_at_exit(""), "");
+    const char *all = said_at_exit("HAKMEM_SHOW_STATS=1");
+    assert_has(all, "hakmem: memory in bytes");
+    assert_has(all, "hakmem: slabs: ");
+    assert_has(all, "hakmem: remote frees: ");
+    assert_has(all, "hakmem: thread caches: ");
+    assert_has(all, "hakmem: warm pool: ");
+    assert_true(count_of(all, "\n") <= 40);
+    const char *front = said_at_exit("HAKMEM_FRONT_STATS=1");
+    assert_true(strncmp(front, "hakmem: thread caches: ", 23) == 0);
+    assert_int_equal(count_of(front, "\n"), 1);
+    const char *warm = said_at_exit("HAKMEM_WARM_POOL_STATS=1");
+    assert_true(strncmp(warm, "hakmem: warm pool: ", 19) == 0);
+    assert_int_equal(count_of(warm, "\n"), 1);
+}
+
 /* ---- C++ operators ---- */
 
 static struct {
@@ -380,6 +417,9 @@ int main(void)
         cmocka_unit_test(test_new_and_delete),
         cmocka_unit_test(test_new_out_of_memory_in_c),
         cmocka_unit_test(test_new_handler),
+#ifndef UNIT_EMULATED /* where programs of this machine could not load the library */
+        cmocka_unit_test(test_exit_report),
+#endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
