@@ -85,6 +85,7 @@ static size_t caches_purge_dead(void)
 static struct lock init_lock = LOCK_INIT(0);
 static _Atomic bool initialised;
 static _Atomic bool ticking;
+_Atomic uint32_t thread_ticks;
 static _Atomic bool purge_thread_started;
 
 static void thread_end(void *unused);
@@ -178,16 +179,25 @@ static void thread_end(void *unused)
 
 /* ---- The tick ---- */
 
-size_t thread_purge(bool all)
+static size_t tick_run(bool stale, bool all)
 {
-    size_t bytes;
-    bool left = registry_trim_idle(all);
+    struct thread_cache *cache = cache_current();
+    size_t bytes = 0;
+    bool left;
 
-    bytes = purge_run(all) + huge_purge(all) + caches_purge_dead();
+    atomic_fetch_add_explicit(&thread_ticks, 1, memory_order_relaxed);
+    atomic_store_explicit(&shared_pool.stale, stale, memory_order_relaxed);
+    if (cache->heap)
+        cache_flush_all(cache, false);
+    left = registry_trim_idle(stale, &bytes);
+    atomic_store_explicit(&shared_pool.stale, false, memory_order_relaxed);
+    bytes += purge_run(all) + huge_purge(all) + caches_purge_dead();
     if (left)
         shared_pool_want_purge();
     return bytes;
 }
+
+size_t thread_purge(bool all) { return tick_run(all, all); }
 
 static void purge_thread_start(void)
 {
@@ -198,10 +208,15 @@ static void purge_thread_start(void)
 
 void thread_tick_due(void)
 {
+    uint32_t now, due;
+
     purge_thread_start();
-    if (!purge_is_due(shared_pool_now_ms()) || atomic_exchange_explicit(&ticking, true, memory_order_acquire))
+    now = shared_pool_now_ms();
+    due = atomic_load_explicit(&shared_pool.next_purge_ms, memory_order_relaxed);
+    if (!purge_is_due(now) || atomic_exchange_explicit(&ticking, true, memory_order_acquire))
         return;
-    thread_purge(false);
+    /* Long overdue: nobody was on a slow path for a whole delay, so what caches and warm pools hold is as old. */
+    tick_run(now - due >= hak_options.purge_delay / 2, false);
     if (hak_options.memory_limit_soft && shared_pool_footprint() > hak_options.memory_limit_soft)
         pressure_call(shared_pool_footprint(), (size_t)hak_options.memory_limit_soft);
     atomic_store_explicit(&ticking, false, memory_order_release);

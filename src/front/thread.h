@@ -21,6 +21,10 @@ HAK_INLINE void thread_tick(void)
         thread_tick_due();
 }
 
+/* The number of ticks so far. A thread whose cache was flushed before the last one flushes it on its next slow call. */
+HAK_HIDDEN extern _Atomic uint32_t thread_ticks;
+HAK_INLINE uint32_t thread_tick_number(void) { return atomic_load_explicit(&thread_ticks, memory_order_relaxed); }
+
 /* Does all of the tick now; with `all` without waiting for any delay. Returns the bytes given back. */
 HAK_HIDDEN size_t thread_purge(bool all);
 

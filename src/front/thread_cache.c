@@ -10,6 +10,9 @@
 #define BIN_FIRST_MOST 16u
 /* Slow calls between two looks of the shrinking hand. */
 #define SHRINK_INTERVAL 16u
+/* A bin that overflows this often without a refill only passes blocks on, and keeps no more than a batch. */
+#define ONE_WAY_OVERFLOWS 3u
+#define ONE_WAY_CAPACITY 64u
 
 void cache_init(struct thread_cache *cache, struct heap *heap)
 {
@@ -62,22 +65,20 @@ static void bin_flush(struct thread_cache *cache, unsigned class, unsigned count
         remote_free_blocks(class, blocks, remote, "free");
 }
 
-/* Halves the capacity of the next bin that was not on the slow path since the hand last passed it. */
+/* Takes the capacity and the blocks of the next bin in use if it was not on the slow path since the hand last passed it: blocks that
+ * nobody takes pin slabs. */
 static void cache_shrink_next(struct thread_cache *cache)
 {
-    unsigned class = cache->hand, capacity, count;
+    unsigned class = cache->hand, looks = 0;
 
+    while (bin_capacity(cache, class) == 0 && looks++ < CLASS_COUNT)
+        class = class + 1 < CLASS_COUNT ? class + 1 : 1;
     cache->hand = class + 1 < CLASS_COUNT ? class + 1 : 1;
-    capacity = bin_capacity(cache, class);
-    if (cache->busy[class] || capacity == 0) {
-        cache->busy[class] = false;
-        return;
+    if (!cache->busy[class]) {
+        bin_flush(cache, class, cache_count(cache, class));
+        bin_set_capacity(cache, class, 0);
     }
-    capacity = capacity > 2 ? capacity / 2 : 0;
-    count = cache_count(cache, class);
-    if (count > capacity)
-        bin_flush(cache, class, count - capacity);
-    bin_set_capacity(cache, class, capacity);
+    cache->busy[class] = false;
 }
 
 /* Doubles the bin's capacity, within the class's, the options' and the cache's bounds. */
@@ -98,6 +99,8 @@ static void bin_grow(struct thread_cache *cache, unsigned class)
 static void cache_note_slow_call(struct thread_cache *cache, unsigned class)
 {
     cache->busy[class] = true;
+    if (cache->tick != thread_tick_number())
+        cache_flush_all(cache, false);
     if (++cache->slow_calls % SHRINK_INTERVAL == 0 || cache->capacity_bytes > hak_options.cache_bytes * 3 / 4)
         cache_shrink_next(cache);
     thread_tick();
@@ -110,6 +113,7 @@ void *cache_refill(struct thread_cache *cache, unsigned class, bool *zero)
     size_t want = 1, got;
 
     cache_note_slow_call(cache, class);
+    cache->overflows[class] = 0;
     bin_grow(cache, class);
     if (bin_capacity(cache, class) > 1) {
         want = base_min(base_max(bin_capacity(cache, class) / 2, 1), hak_options.fc_refill);
@@ -128,12 +132,16 @@ void *cache_refill(struct thread_cache *cache, unsigned class, bool *zero)
 
 void cache_overflow(struct thread_cache *cache, unsigned class, void *block)
 {
-    unsigned count = cache_count(cache, class);
     struct bin *bin = &cache->bins[class];
+    bool one_way = cache->overflows[class] >= ONE_WAY_OVERFLOWS;
 
     cache_note_slow_call(cache, class);
-    bin_grow(cache, class);
+    if (!one_way)
+        cache->overflows[class]++;
+    if (!one_way || bin_capacity(cache, class) < ONE_WAY_CAPACITY)
+        bin_grow(cache, class);
     if (bin->top == bin->limit) {
+        unsigned count = cache_count(cache, class);
         if (bin_capacity(cache, class) == 0) {
             size_t remote;
             lock_acquire(&cache->heap->lock);
@@ -143,13 +151,14 @@ void cache_overflow(struct thread_cache *cache, unsigned class, void *block)
                 remote_free_blocks(class, &block, 1, "free");
             return;
         }
-        bin_flush(cache, class, base_max(count / 2, 1));
+        bin_flush(cache, class, one_way ? count : (count + 1) / 2);
     }
     cache->slots[++bin->top] = block;
 }
 
 void cache_flush_all(struct thread_cache *cache, bool close)
 {
+    cache->tick = thread_tick_number();
     for (unsigned class = 1; class < CLASS_COUNT; class++) {
         bin_flush(cache, class, cache_count(cache, class));
         if (close && bin_capacity(cache, class))

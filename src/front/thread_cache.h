@@ -29,8 +29,10 @@ struct thread_cache {
     struct heap *heap;                          /* NULL in the empty and the retired cache */
     size_t capacity_bytes;                      /* sum over the bins of capacity * block size */
     uint32_t slow_calls;
+    uint32_t tick;              /* the tick at which the cache was last flushed */
     uint32_t hand;              /* the class that shrinking looks at next */
     bool busy[CLASS_COUNT];     /* the bin was on the slow path since the hand passed */
+    uint8_t overflows[CLASS_COUNT]; /* of the bin since its last refill */
     void *slots[CACHE_SLOTS];
 };
 
@@ -55,7 +57,7 @@ HAK_HIDDEN void *cache_refill(struct thread_cache *cache, unsigned class, bool *
 /* Takes a block back, its stack being full: grows or flushes it. */
 HAK_HIDDEN void cache_overflow(struct thread_cache *cache, unsigned class, void *block);
 
-/* Returns every cached block to its slab. With `close`, capacities go back to 0. */
+/* Returns every cached block to its slab. `close`: capacities go back to 0. */
 HAK_HIDDEN void cache_flush_all(struct thread_cache *cache, bool close);
 
 #endif

@@ -117,7 +117,7 @@ void heap_release_warm(struct heap *heap)
         while (stock->stack) {
             struct slab *slab = stock->stack;
             stock->stack = slab->next;
-            shared_pool_release(&slab, 1);
+            shared_pool_release(slab);
         }
         stock->count = 0;
         stock->budget = 0;
@@ -139,7 +139,7 @@ static void heap_release_slab(struct heap *heap, struct slab *slab)
         stock->count++;
         shared_pool_want_purge();
     } else {
-        shared_pool_release(&slab, 1);
+        shared_pool_release(slab);
     }
 }
 
@@ -279,6 +279,16 @@ size_t heap_return_blocks(struct heap *heap, unsigned class, void **blocks, size
     }
     heap->counters.remote_blocks += remote;
     return remote;
+}
+
+size_t heap_scrub(struct heap *heap)
+{
+    size_t purged = 0;
+
+    for (unsigned class = 1; class < CLASS_SPAN_1; class++)
+        for (struct slab *slab = heap->available[class].head; slab; slab = slab->next)
+            purged += slab_scrub(slab);
+    return purged;
 }
 
 static void heap_release_list(struct heap *heap, struct slab_list *list)

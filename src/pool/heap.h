@@ -55,6 +55,8 @@ struct heap {
     _Alignas(HAK_LINE_PAIR) _Atomic uint32_t epoch;
     _Atomic uint32_t seen_epoch; /* epoch when somebody last looked, and when that was */
     _Atomic uint64_t seen_time;
+    uint32_t tick_epoch;     /* epoch at the last tick, and when the heap was last scrubbed; under heap.lock */
+    uint32_t scrubbed_epoch;
     /* Remote freers' line: slabs with remote frees to collect, a stack linked by slab.pending_next. */
     _Alignas(HAK_LINE_PAIR) struct slab *_Atomic pending;
     _Atomic uint32_t pending_count;
@@ -74,6 +76,9 @@ HAK_HIDDEN size_t heap_return_blocks(struct heap *heap, unsigned class, void **b
 
 /* Gives the warm pool's slabs back to the shared pool. Under heap->lock. */
 HAK_HIDDEN void heap_release_warm(struct heap *heap);
+
+/* Gives back the pages without blocks in use inside the heap's slabs. Returns the bytes. Under heap->lock. */
+HAK_HIDDEN size_t heap_scrub(struct heap *heap);
 
 /* Gives everything the heap owns back at once, live blocks too. Under heap->lock. */
 HAK_HIDDEN void heap_release_all(struct heap *heap);

@@ -179,22 +179,40 @@ static bool heap_holds_memory(const struct heap *heap)
     return atomic_load_explicit(&((struct heap *)(uintptr_t)heap)->pending, memory_order_relaxed) != NULL;
 }
 
-bool registry_trim_idle(bool all)
+/* One heap, whose lock is held. True if it may have more to give later. */
+static bool heap_trim(struct heap *heap, bool all, size_t *purged)
+{
+    uint32_t epoch = atomic_load_explicit(&heap->epoch, memory_order_relaxed);
+    bool quiet = epoch == heap->tick_epoch;
+    size_t drained;
+
+    heap->tick_epoch = epoch;
+    drained = remote_drain(heap);
+    heap_release_warm(heap);
+    if (!quiet && !all)
+        return true;
+    if (heap->scrubbed_epoch != epoch || drained) {
+        *purged += heap_scrub(heap);
+        heap->scrubbed_epoch = epoch;
+    }
+    return false;
+}
+
+bool registry_trim_idle(bool all, size_t *purged)
 {
     struct heap *heap;
     uint64_t now = os_now();
     bool left = false;
 
     for (heap = __atomic_load_n(&registry.heaps, __ATOMIC_ACQUIRE); heap; heap = heap->next) {
-        bool idle = heap_is_idle(heap, now);
-        if (heap->kind == HEAP_FIRST_CLASS || !heap_holds_memory(heap))
+        bool idle = heap_is_idle(heap, now) || atomic_load(&heap->state) == HEAP_ORPHAN;
+        if (heap->kind == HEAP_FIRST_CLASS)
             continue;
-        if ((all || idle || atomic_load(&heap->state) == HEAP_ORPHAN) && lock_try(&heap->lock)) {
-            remote_drain(heap);
-            heap_release_warm(heap);
+        if ((all || idle) && lock_try(&heap->lock)) {
+            left |= heap_trim(heap, all, purged);
             lock_release(&heap->lock);
         } else {
-            left = true;
+            left |= heap_holds_memory(heap);
         }
     }
     return left;

@@ -33,8 +33,9 @@ HAK_HIDDEN void registry_drop_first_class(struct heap *heap);
  * has a slab. */
 HAK_HIDDEN bool registry_adopt(struct heap *heap, unsigned class);
 
-/* Drains and trims every heap that was not on its slow path since the last call, or with `all` every heap whose lock is free. True if
- * a heap holds something that a later call may get. Holding no lock. */
-HAK_HIDDEN bool registry_trim_idle(bool all);
+/* For the tick: drains idle heaps' pending queues, gives their warm slabs back, and, of heaps that did nothing since the last tick,
+ * the free pages inside their slabs. `all`: of every heap whose lock is free; what they give is stale. Adds the bytes given
+ * back at once to *purged. True if a later tick may get more. Holding no lock. */
+HAK_HIDDEN bool registry_trim_idle(bool all, size_t *purged);
 
 #endif

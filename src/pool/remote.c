@@ -127,6 +127,7 @@ static void remote_collect(struct heap *heap, struct slab *slab)
         }
         atomic_store_explicit(&slab->local[i], local | freed, memory_order_relaxed);
         slab->summary |= UINT64_C(1) << i;
+        slab->scrubbed = false;
         REMOTE_STEP();
     }
     heap_slab_freed(heap, slab, was_full, counted);

@@ -1,5 +1,7 @@
 #include "pool/slab.h"
 
+#include "os/os.h"
+
 void slab_set_page_map(const struct slab *slab, unsigned class)
 {
     uint8_t *byte = window_page_map() + window_unit(slab->start);
@@ -23,6 +25,7 @@ void slab_carve(struct slab *slab, unsigned class, struct heap *owner)
     slab->class = (uint8_t)class;
     slab->next = NULL;
     slab->prev = NULL;
+    slab->scrubbed = false;
     atomic_store_explicit(&slab->remote_count, 0, memory_order_relaxed);
     atomic_store_explicit(&slab->owner, owner, memory_order_release);
     atomic_store_explicit(&slab->state, SLAB_ACTIVE, memory_order_release);
@@ -45,9 +48,46 @@ size_t slab_take(struct slab *slab, void **out, size_t position)
             slab->summary &= slab->summary - 1;
     }
     slab->used += (uint32_t)(before - position);
+    slab->scrubbed = false;
     if (HAK_DEBUG)
         slab_check(slab);
     return position;
+}
+
+/* Sets the bits of the pages that blocks in use lie on. */
+static void slab_mark_pages(const struct slab *slab, size_t page, uint64_t *in_use)
+{
+    struct slab *mutable = (struct slab *)(uintptr_t)slab;
+    size_t size = class_size(slab->class);
+
+    for (unsigned i = 0; i < slab_words(slab); i++) {
+        uint64_t used = ~atomic_load_explicit(&mutable->local[i], memory_order_relaxed) & base_low_mask(slab->blocks - i * 64);
+        for (; used; used &= used - 1) {
+            size_t start = ((size_t)i * 64 + base_low_bit(used)) * size;
+            for (size_t at = start / page; at <= (start + size - 1) / page; at++)
+                in_use[at / 64] |= UINT64_C(1) << (at % 64);
+        }
+    }
+}
+
+size_t slab_scrub(struct slab *slab)
+{
+    size_t page = os_page_size(), pages = slab_bytes(slab) / page, purged = 0;
+    uint64_t in_use[8 * UNIT_SIZE / 4096 / 64] = { 0 };
+
+    if (slab->scrubbed || (size_t)slab->used * class_size(slab->class) > slab_bytes(slab) / 2)
+        return 0;
+    slab_mark_pages(slab, page, in_use);
+    for (size_t at = 0; at < pages;) {
+        size_t first = at;
+        while (at < pages && !((in_use[at / 64] >> (at % 64)) & 1))
+            at++;
+        if (at > first && os_purge(slab->start + first * page, (at - first) * page))
+            purged += (at - first) * page;
+        at += at == first;
+    }
+    slab->scrubbed = true;
+    return purged;
 }
 
 void slab_check(const struct slab *slab)

@@ -44,6 +44,7 @@ HAK_INLINE enum slab_put_result slab_put(struct slab *slab, const void *block)
         return SLAB_PUT_FREED;
     atomic_store_explicit(&slab->local[index / 64], word | bit, memory_order_relaxed);
     slab->summary |= UINT64_C(1) << (index / 64);
+    slab->scrubbed = false;
     return SLAB_PUT_DONE;
 }
 
@@ -56,6 +57,9 @@ HAK_INLINE bool slab_block_is_free(const struct slab *slab, unsigned index)
                     atomic_load_explicit(&mutable->remote[index / 64], memory_order_relaxed);
     return (word >> (index % 64)) & 1;
 }
+
+/* Gives back the pages of the slab on which no block is in use, if at most half of it is. Returns the bytes. */
+HAK_HIDDEN size_t slab_scrub(struct slab *slab);
 
 /* Checks H2 and the counts of a slab whose owner's lock is held. */
 HAK_HIDDEN void slab_check(const struct slab *slab);

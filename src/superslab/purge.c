@@ -24,15 +24,14 @@ static uint32_t purge_ripe_units(struct slot *slot, uint32_t now, bool all)
         ripe = dirty;
     } else {
         bool aged = slot->aged != 0 && now - slot->aged_ms >= delay;
-        ripe = aged ? slot->aged & dirty : 0;
+        /* While the SuperSlab is in use, a huge page is not split for little. */
+        bool worth = !slot->huge_pages || base_count_bits(slot->free) >= SUPERSLAB_UNITS / 2;
+        ripe = aged && worth ? slot->aged & dirty : 0;
         if (aged || slot->aged == 0) {
             slot->aged = dirty & ~ripe;
             slot->aged_ms = now;
         }
     }
-    /* Never split a huge page for little. */
-    if (!all && slot->huge_pages && base_count_bits(slot->free) < SUPERSLAB_UNITS / 2)
-        return 0;
     return ripe;
 }
 
@@ -75,7 +74,7 @@ static size_t purge_ranges(struct purge_range *ranges, size_t count)
 /* With more empties than the LRU may hold, the oldest leave whatever their age: they are made ripe. */
 static void purge_trim_lru(uint32_t now)
 {
-    uint32_t number = shared_pool.tails[POOL_BUCKETS - 1], excess = 0;
+    uint32_t number = shared_pool.tails[POOL_BUCKET_EMPTY], excess = 0;
 
     if (shared_pool.dirty_empties > hak_options.ss_lru_size)
         excess = shared_pool.dirty_empties - (uint32_t)hak_options.ss_lru_size;
@@ -114,7 +113,7 @@ size_t purge_run(bool all)
                 continue;
             /* G1; the header of an empty SuperSlab goes with its units, all of which are held back meanwhile. */
             shared_pool.units_dirty -= base_count_bits(ripe);
-            if (slot->bucket == POOL_BUCKETS - 1 && (slot->free & slot->touched & ~ripe) == 0)
+            if (slot->bucket == POOL_BUCKET_EMPTY && (slot->free & slot->touched & ~ripe) == 0)
                 ripe = slot->free | 1;
             slot->free &= ~ripe;
             shared_pool_move_bucket(number);

@@ -33,6 +33,7 @@ void shared_pool_move_bucket(uint32_t number)
     struct slot *slot = &shared_pool.slots[number];
     unsigned bucket = base_count_bits(slot->free), old = slot->bucket;
 
+    bucket += bucket == POOL_BUCKET_EMPTY && slot->touched == 0 && slot->huge_pages;
     if (bucket == old)
         return;
     if (old != 0) {
@@ -45,8 +46,8 @@ void shared_pool_move_bucket(uint32_t number)
         else
             shared_pool.tails[old] = slot->prev;
         if (shared_pool.heads[old] == 0)
-            shared_pool.bucket_mask &= ~((uint32_t)1 << old);
-        shared_pool.dirty_empties -= old == POOL_BUCKETS - 1 && slot->touched != 0;
+            shared_pool.bucket_mask &= ~(UINT64_C(1) << old);
+        shared_pool.dirty_empties -= old == POOL_BUCKET_EMPTY && slot->touched != 0;
     }
     slot->bucket = (uint8_t)bucket;
     slot->prev = 0;
@@ -68,8 +69,8 @@ void shared_pool_move_bucket(uint32_t number)
         else
             shared_pool.tails[bucket] = number;
     }
-    shared_pool.bucket_mask |= (uint32_t)1 << bucket;
-    shared_pool.dirty_empties += bucket == POOL_BUCKETS - 1 && slot->touched != 0;
+    shared_pool.bucket_mask |= UINT64_C(1) << bucket;
+    shared_pool.dirty_empties += bucket == POOL_BUCKET_EMPTY && slot->touched != 0;
 }
 
 /* The next slot never used, committing more when needed; 0 when there is none. */
@@ -96,8 +97,7 @@ static uint32_t pool_new_superslab(void)
     if (number == 0)
         return 0;
     shared_pool.slots[number].free = POOL_ALL_UNITS;
-    shared_pool.slots[number].huge_pages =
-        hak_options.thp == OPTION_ALWAYS || (hak_options.thp == OPTION_AUTO && number >= window_slots_begin() + 16);
+    shared_pool.slots[number].huge_pages = window_has_huge_pages(number);
     shared_pool.superslabs++;
     shared_pool_move_bucket(number);
     return number;
@@ -158,7 +158,8 @@ static struct slab *pool_take_run(uint32_t number, unsigned start, unsigned unit
 static uint32_t pool_choose_slot(unsigned units, unsigned align_units, unsigned *start)
 {
     enum { TRIES = 8 }; /* per bucket: SuperSlabs in pieces must not make a search long */
-    uint32_t buckets = shared_pool.bucket_mask & ~(uint32_t)base_low_mask(units), number;
+    uint64_t buckets = shared_pool.bucket_mask & ~base_low_mask(units);
+    uint32_t number;
 
     while (buckets) {
         unsigned bucket = base_low_bit(buckets), tries = 0;
@@ -211,35 +212,31 @@ size_t shared_pool_acquire(unsigned units, unsigned align_units, size_t count, s
     return taken;
 }
 
-void shared_pool_release(struct slab *const *slabs, size_t count)
+void shared_pool_release(struct slab *slab)
 {
-    uint32_t now = shared_pool_now_ms();
+    uint32_t number = window_slot_of(slab), mask = (uint32_t)base_low_mask(slab->units) << slab_first_unit(slab);
+    struct slot *slot = &shared_pool.slots[number];
 
     lock_acquire(&shared_pool.lock);
-    for (size_t i = 0; i < count; i++) {
-        struct slab *slab = slabs[i];
-        uint32_t number = window_slot_of(slab), mask = (uint32_t)base_low_mask(slab->units) << slab_first_unit(slab);
-        struct slot *slot = &shared_pool.slots[number];
-
-        HAK_ASSERT((slot->free & mask) == 0);
-        HAK_ASSERT(slab->used == 0 && atomic_load(&slab->remote_count) == 0); /* H5 */
-        atomic_store_explicit(&slab->state, SLAB_FREE, memory_order_relaxed);
-        atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
-        /* A slab that was taken and never carved is still as the system gave it. */
-        if (slab->zero)
-            slot->touched &= ~mask;
-        else
-            shared_pool.units_dirty += slab->units;
-        shared_pool.units_used -= slab->units;
-        slot->free |= mask;
-        slot->freed_ms = now;
-        shared_pool_move_bucket(number);
-    }
-    shared_pool_schedule_purge(shared_pool.dirty_empties > hak_options.ss_lru_size ||
-                                       atomic_load_explicit(&shared_pool.over_soft_limit, memory_order_relaxed)
-                                   ? 0
-                                   : hak_options.purge_delay);
+    HAK_ASSERT((slot->free & mask) == 0);
+    HAK_ASSERT(slab->used == 0 && atomic_load(&slab->remote_count) == 0); /* H5 */
+    atomic_store_explicit(&slab->state, SLAB_FREE, memory_order_relaxed);
+    atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
+    /* A slab that was taken and never carved is still as the system gave it. */
+    if (slab->zero)
+        slot->touched &= ~mask;
+    else
+        shared_pool.units_dirty += slab->units;
+    shared_pool.units_used -= slab->units;
+    slot->free |= mask;
+    if (!atomic_load_explicit(&shared_pool.stale, memory_order_relaxed))
+        slot->freed_ms = shared_pool_now_ms();
+    shared_pool_move_bucket(number);
+    if (shared_pool.dirty_empties > hak_options.ss_lru_size ||
+        atomic_load_explicit(&shared_pool.over_soft_limit, memory_order_relaxed))
+        shared_pool_schedule_purge(0);
     lock_release(&shared_pool.lock);
+    shared_pool_want_purge();
 }
 
 void *shared_pool_take_metadata_slot(void)
@@ -259,12 +256,16 @@ size_t shared_pool_prewarm(size_t count)
     lock_acquire(&shared_pool.lock);
     for (; done < count; done++) {
         uint32_t number = pool_new_superslab();
-        char *units = number ? window_slot_address(number) + UNIT_SIZE : NULL;
-        if (!units || !os_populate(units, SUPERSLAB_SIZE - UNIT_SIZE))
+        struct slot *slot = &shared_pool.slots[number];
+        if (number == 0 || !os_populate(window_slot_address(number), SUPERSLAB_SIZE))
             break;
-        shared_pool.slots[number].touched = POOL_ALL_UNITS;
-        shared_pool.dirty_empties++;
-        shared_pool.slots[number].freed_ms = shared_pool_now_ms();
+        /* Out of its bucket while it changes sides there (P3). */
+        slot->free = 0;
+        shared_pool_move_bucket(number);
+        slot->free = POOL_ALL_UNITS;
+        slot->touched = POOL_ALL_UNITS | 1;
+        slot->freed_ms = shared_pool_now_ms();
+        shared_pool_move_bucket(number);
         shared_pool.units_dirty += SUPERSLAB_UNITS - 1;
     }
     shared_pool_schedule_purge(hak_options.purge_delay);

@@ -9,7 +9,8 @@
  *
  * P1: a unit's `free` bit is set iff it belongs to no slab and is not being purged at this moment.
  * P2: a unit's `touched` bit is clear only if every byte of it reads as zero and it has no memory behind it. (Bit 0 is the header's.)
- * P3: a SuperSlab with k free units, k > 0, is in bucket k, and in no other.
+ * P3: a SuperSlab with k free units, k > 0, is in bucket k, and in no other; those that would cost a whole huge page to
+ *     begin are in one more, the last.
  *     While it is there, whether its `touched` is 0 does not change.
  * P4: slots are read and changed under pool.lock only.
  */
@@ -21,7 +22,8 @@
 #include "superslab/window.h"
 
 #define POOL_DRAINING_USED 4u
-#define POOL_BUCKETS 32u /* by number of free units, 1 to 31 */
+#define POOL_BUCKET_EMPTY 31u
+#define POOL_BUCKETS 33u /* by number of free units, 1 to 31, and 32 */
 
 enum slot_kind { SLOT_UNUSED = 0, SLOT_SUPERSLAB, SLOT_METADATA };
 
@@ -44,16 +46,18 @@ struct shared_pool {
     struct slot *slots;       /* indexed by slot number */
     uint32_t slots_unused;    /* next committed slot that was never used */
     uint32_t slots_committed; /* end of those */
-    uint32_t bucket_mask;
+    uint64_t bucket_mask;
     uint32_t heads[POOL_BUCKETS], tails[POOL_BUCKETS];
     uint32_t superslabs;    /* number ever made; their address space is kept */
-    uint32_t dirty_empties; /* the LRU: EMPTY SuperSlabs with memory behind them, the oldest at the tail of the last bucket */
+    uint32_t dirty_empties; /* the LRU: EMPTY SuperSlabs with memory behind them, the oldest at the tail of their bucket */
     size_t units_used;            /* units taken by heaps */
     size_t units_dirty;           /* free units with memory behind them */
     size_t huge_bytes;            /* mapped for huge blocks, in use or cached; kept here for the memory limit */
     size_t mapped_peak;
     _Atomic uint32_t next_purge_ms; /* when a purge is due; 0: nothing to purge */
     _Atomic bool over_soft_limit;
+    /* What is released now was unwanted for a purge delay already, in caches and warm pools, and need not wait out another. */
+    _Atomic bool stale;
 };
 
 HAK_HIDDEN extern struct shared_pool shared_pool;
@@ -65,8 +69,8 @@ HAK_HIDDEN void shared_pool_init(struct slot *slots, uint32_t first, uint32_t en
  * less than count when memory is out or the limit is reached. Any thread; takes pool.lock. */
 HAK_HIDDEN size_t shared_pool_acquire(unsigned units, unsigned align_units, size_t count, struct slab **slabs);
 
-/* Returns slabs that nobody holds a block of. Any thread; takes pool.lock. */
-HAK_HIDDEN void shared_pool_release(struct slab *const *slabs, size_t count);
+/* Returns a slab that nobody holds a block of. Any thread; takes pool.lock. */
+HAK_HIDDEN void shared_pool_release(struct slab *slab);
 
 /* A 2 MiB slot for metadata, zeroed; NULL when there is none. */
 HAK_HIDDEN void *shared_pool_take_metadata_slot(void);

@@ -93,6 +93,11 @@ size_t window_commit_slots(uint32_t *first)
     return 0;
 }
 
+bool window_has_huge_pages(uint32_t slot)
+{
+    return hak_options.thp == OPTION_ALWAYS || (hak_options.thp == OPTION_AUTO && slot >= slots_begin + WINDOW_SMALL_SLOTS);
+}
+
 size_t window_head_bytes(void) { return head_bytes; }
 uint32_t window_slots_begin(void) { return slots_begin; }
 uint32_t window_slots_end(void) { return slots_committed; }

@@ -39,6 +39,9 @@ HAK_HIDDEN size_t window_head_bytes(void);
 HAK_HIDDEN uint32_t window_slots_end(void);
 HAK_HIDDEN uint32_t window_slots_begin(void);
 
+/* Whether huge pages were asked for in the slot. */
+HAK_HIDDEN bool window_has_huge_pages(uint32_t slot);
+
 HAK_INLINE size_t window_unit(const void *address) { return ((uintptr_t)address - (uintptr_t)hak_window) >> UNIT_SHIFT; }
 HAK_INLINE bool window_contains(const void *address)
 {
