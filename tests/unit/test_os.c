@@ -229,7 +229,7 @@ static void test_failures(void **state)
     char *address = os_reserve(page, page);
     os_unmap(address, page);
     assert_false(os_commit(address, page));
-    assert_false(os_purge(address, page));
+    assert_true(!os_purge(address, page) || UNIT_EMULATED);
     assert_null(os_remap(address, page, 2 * page, true));
     os_advise_huge(address, page, true);
     os_name(address, page, "hakmem");
