@@ -10,6 +10,14 @@
 
 static void *from_resolver;
 
+#ifdef WITHOUT_RESOLVER
+/* In a static program resolvers run before thread-local storage exists, where glibc's own malloc fails as well. */
+static int answer(void)
+{
+    from_resolver = malloc(100);
+    return 42;
+}
+#else
 static int chosen(void)
 {
     return 42;
@@ -24,6 +32,7 @@ static int (*resolve(void))(void)
 }
 
 int answer(void) __attribute__((ifunc("resolve")));
+#endif
 
 static void *from_preinit;
 
@@ -38,7 +47,8 @@ __attribute__((section(".preinit_array"), used)) static void (*const entry)(void
 
 int main(void)
 {
-    printf("%d %d %d\n", answer(), from_resolver != NULL, from_preinit != NULL);
+    int answered = answer();
+    printf("%d %d %d\n", answered, from_resolver != NULL, from_preinit != NULL);
     if (malloc_usable_size(from_preinit) < 70000 || malloc_usable_size(from_resolver) < 100)
         return 3;
     free(from_resolver);
