@@ -287,7 +287,7 @@ static void print_totals(FILE *out, const struct usage *usage, size_t free_block
     fprintf(out, "<total type=\"rest\" count=\"%zu\" size=\"%zu\"/>\n", free_blocks,
             usage->free_in_slab + usage->retained);
     fprintf(out, "<system type=\"current\" size=\"%zu\"/>\n", pooled);
-    fprintf(out, "<system type=\"max\" size=\"%zu\"/>\n", base_max(usage->live_peak, pooled));
+    fprintf(out, "<system type=\"max\" size=\"%zu\"/>\n", base_max(usage->footprint_peak, pooled));
     fprintf(out, "<aspace type=\"total\" size=\"%zu\"/>\n", pooled);
     fprintf(out, "<aspace type=\"mprotect\" size=\"%zu\"/>\n", pooled);
 }

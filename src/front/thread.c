@@ -85,6 +85,7 @@ static size_t caches_purge_dead(void)
 static struct lock init_lock = LOCK_INIT(0);
 static _Atomic bool initialised;
 static _Atomic bool ticking;
+static uint32_t last_tick_ms; /* by the ticking thread */
 _Atomic uint32_t thread_ticks;
 static _Atomic bool purge_thread_started;
 
@@ -179,12 +180,15 @@ static void thread_end(void *unused)
 
 /* ---- The tick ---- */
 
-static size_t tick_run(bool stale, bool all)
+/* Everything that a purge delay makes due: the ticking thread's own cache, idle heaps, and then what is free. `stale`: what is
+ * given up now was unwanted for a delay already. */
+static size_t tick_run(uint32_t now, bool stale, bool all)
 {
     struct thread_cache *cache = cache_current();
     size_t bytes = 0;
     bool left;
 
+    last_tick_ms = now;
     atomic_fetch_add_explicit(&thread_ticks, 1, memory_order_relaxed);
     atomic_store_explicit(&shared_pool.stale, stale, memory_order_relaxed);
     if (cache->heap)
@@ -197,7 +201,7 @@ static size_t tick_run(bool stale, bool all)
     return bytes;
 }
 
-size_t thread_purge(bool all) { return tick_run(all, all); }
+size_t thread_purge(bool all) { return tick_run(shared_pool_now_ms(), all, all); }
 
 static void purge_thread_start(void)
 {
@@ -215,8 +219,12 @@ void thread_tick_due(void)
     due = atomic_load_explicit(&shared_pool.next_purge_ms, memory_order_relaxed);
     if (!purge_is_due(now) || atomic_exchange_explicit(&ticking, true, memory_order_acquire))
         return;
-    /* Long overdue: nobody was on a slow path for a whole delay, so what caches and warm pools hold is as old. */
-    tick_run(now - due >= hak_options.purge_delay / 2, false);
+    /* Long overdue: nobody was on a slow path for a whole delay, so what caches and warm pools hold is as old. Too early: only
+     * the shared pool asks, because it holds too much. */
+    if (now - last_tick_ms >= hak_options.purge_delay)
+        tick_run(now, now - due >= hak_options.purge_delay / 2, false);
+    else
+        purge_run(false);
     if (hak_options.memory_limit_soft && shared_pool_footprint() > hak_options.memory_limit_soft)
         pressure_call(shared_pool_footprint(), (size_t)hak_options.memory_limit_soft);
     atomic_store_explicit(&ticking, false, memory_order_release);

@@ -9,9 +9,9 @@
 #define BIN_FIRST_BYTES 4096u
 #define BIN_FIRST_MOST 16u
 /* Slow calls between two looks of the shrinking hand. */
-#define SHRINK_INTERVAL 16u
+#define SHRINK_INTERVAL 8u
 /* A bin that overflows this often without a refill only passes blocks on, and keeps no more than a batch. */
-#define ONE_WAY_OVERFLOWS 3u
+#define ONE_WAY_OVERFLOWS 8u
 #define ONE_WAY_CAPACITY 64u
 
 void cache_init(struct thread_cache *cache, struct heap *heap)
@@ -101,7 +101,7 @@ static void cache_note_slow_call(struct thread_cache *cache, unsigned class)
     cache->busy[class] = true;
     if (cache->tick != thread_tick_number())
         cache_flush_all(cache, false);
-    if (++cache->slow_calls % SHRINK_INTERVAL == 0 || cache->capacity_bytes > hak_options.cache_bytes * 3 / 4)
+    if (++cache->slow_calls % SHRINK_INTERVAL == 0)
         cache_shrink_next(cache);
     thread_tick();
 }

@@ -56,7 +56,7 @@ void observe_report(void)
     observe_usage(&usage);
     base_message("memory in bytes: mapped = live + cached + free in slabs + retained + metadata");
     report_line("mapped", usage.mapped, "committed address space");
-    report_line("peak", usage.live_peak, "highest mapped so far");
+    report_line("peak", usage.footprint_peak, "most bytes of slabs, free units with memory and huge blocks at one time");
     report_line("live", usage.live, "blocks that the program holds");
     report_line("cached", usage.cached, "blocks in thread caches");
     report_line("free in slabs", usage.free_in_slab, "free blocks and tails of slabs in use");

@@ -72,7 +72,7 @@ void observe_usage(struct usage *usage)
     usage_count_cached(cached);
     committed = (size_t)(window_slots_end() - window_slots_begin()) * SUPERSLAB_SIZE;
     usage->superslabs = shared_pool.superslabs;
-    usage->live_peak = shared_pool.mapped_peak;
+    usage->footprint_peak = shared_pool.mapped_peak;
     usage->purged = committed - metadata_bytes() - (shared_pool.units_used + shared_pool.units_dirty) * UNIT_SIZE -
                     slabs.headers * UNIT_SIZE;
     lock_release(&shared_pool.lock);

@@ -16,7 +16,7 @@ struct usage {
     size_t purged;       /* of mapped: given back to the system and not touched since (no RSS) */
     size_t huge_live;    /* of live: blocks above 1 MiB */
     size_t huge_blocks;  /* their number */
-    size_t live_peak;    /* highest mapped so far */
+    size_t footprint_peak; /* the most bytes of slabs, dirty free units and huge blocks at one time */
     size_t superslabs;   /* number in use */
     size_t heaps;        /* number of threads' heaps in use */
     size_t limit_hard;   /* 0: none */

@@ -20,7 +20,7 @@
     OPTION(front_stats, "HAKMEM_FRONT_STATS", BOOL, 0, 0, 1, "",                                                      \
            "print the thread caches' refills and flushes at exit")                                                    \
     OPTION(warm_pool_stats, "HAKMEM_WARM_POOL_STATS", BOOL, 0, 0, 1, "", "print the warm pool's figures at exit")     \
-    OPTION(ss_lru_size, "HAKMEM_SS_LRU_SIZE", COUNT, 16, 0, 4096, "SuperSlabs",                                       \
+    OPTION(ss_lru_size, "HAKMEM_SS_LRU_SIZE", COUNT, 128, 0, 4096, "SuperSlabs",                                       \
            "empty SuperSlabs whose memory may wait out the purge delay; more are purged at once")                     \
     OPTION(ss_lru_debug, "HAKMEM_SS_LRU_DEBUG", BOOL, 0, 0, 1, "", "print each SuperSlab that enters or leaves the LRU") \
     OPTION(ss_prewarm, "HAKMEM_SS_PREWARM", COUNT, 0, 0, 4096, "SuperSlabs",                                          \

@@ -8,11 +8,13 @@
 #include "superslab/shared_pool.h"
 
 /* A class that has filled this many slabs will likely fill the next: its memory is faulted in with one call. */
-#define POPULATE_PROOF 2u
+#define POPULATE_PROOF 8u
 /* Runs of warm slabs from this many units on are worth the call. */
 #define POPULATE_MIN_UNITS 4u
+/* Of the slabs that become empty, a stock keeps this many: the shared pool has a use for more. */
+#define WARM_KEPT 2u
 
-static void list_push_head(struct slab_list *list, struct slab *slab)
+static void list_push(struct slab_list *list, struct slab *slab)
 {
     slab->prev = NULL;
     slab->next = list->head;
@@ -21,17 +23,6 @@ static void list_push_head(struct slab_list *list, struct slab *slab)
     else
         list->tail = slab;
     list->head = slab;
-}
-
-static void list_push_tail(struct slab_list *list, struct slab *slab)
-{
-    slab->next = NULL;
-    slab->prev = list->tail;
-    if (list->tail)
-        list->tail->next = slab;
-    else
-        list->head = slab;
-    list->tail = slab;
 }
 
 static void list_remove(struct slab_list *list, struct slab *slab)
@@ -74,7 +65,7 @@ static bool warm_refill(struct heap *heap, unsigned class, unsigned units)
 {
     struct slab *slabs[16];
     struct warm_stock *stock = &heap->warm[units];
-    unsigned most = (unsigned)base_max(1, base_min(hak_options.warm_pool, 16 / units));
+    unsigned most = (unsigned)base_max(1, base_min(hak_options.warm_pool, units == 1 ? 16 : 8 / units));
     size_t count, i;
 
     stock->budget = (uint16_t)base_min(stock->budget ? stock->budget * 2u : 1, most);
@@ -133,7 +124,7 @@ static void heap_release_slab(struct heap *heap, struct slab *slab)
     atomic_store_explicit(&slab->state, SLAB_WARM, memory_order_relaxed);
     slab->zero = false;
     heap->counters.slabs_released++;
-    if (stock->count < stock->budget) {
+    if (stock->count < base_min(stock->budget, WARM_KEPT)) {
         slab->next = stock->stack;
         stock->stack = slab;
         stock->count++;
@@ -150,7 +141,7 @@ static void heap_carve(struct heap *heap, struct slab *slab, unsigned class)
     slab_carve(slab, class, heap);
     /* W2: the blocks of a first-class heap never enter a thread cache. */
     slab_set_page_map(slab, heap->kind == HEAP_FIRST_CLASS ? CLASS_NONE : class);
-    list_push_head(&heap->available[class], slab);
+    list_push(&heap->available[class], slab);
     heap->counters.slabs_carved++;
 }
 
@@ -194,7 +185,7 @@ size_t heap_take_blocks(struct heap *heap, unsigned class, void **out, size_t wa
         position = slab_take(slab, out, position);
         if (slab->summary == 0) {
             list_remove(available, slab);
-            list_push_head(&heap->full, slab);
+            list_push(&heap->full, slab);
             heap->filled[class] += heap->filled[class] != UINT16_MAX;
         }
     }
@@ -216,7 +207,7 @@ void *heap_take_aligned_span(struct heap *heap, unsigned class, unsigned align_u
     slab_carve(slab, class, heap);
     slab_set_page_map(slab, heap->kind == HEAP_FIRST_CLASS ? CLASS_NONE : class);
     slab_take(slab, &block, 1);
-    list_push_head(&heap->full, slab);
+    list_push(&heap->full, slab);
     return block;
 }
 
@@ -230,7 +221,7 @@ void heap_slab_freed(struct heap *heap, struct slab *slab, bool was_full, uint32
         heap_release_slab(heap, slab);
     } else if (was_full && slab->summary) {
         list_remove(&heap->full, slab);
-        list_push_tail(&heap->available[slab->class], slab);
+        list_push(&heap->available[slab->class], slab);
     }
 }
 
@@ -238,7 +229,7 @@ void heap_adopt_slab(struct heap *heap, struct heap *from, struct slab *slab)
 {
     list_remove(heap_list_of(from, slab), slab);
     atomic_store_explicit(&slab->owner, heap, memory_order_release);
-    list_push_head(heap_list_of(heap, slab), slab);
+    list_push(heap_list_of(heap, slab), slab);
     heap->counters.slabs_adopted++;
 }
 

@@ -2,6 +2,9 @@
 
 #include "options/options.h"
 
+/* Free units with memory that are worth purging early: 2 MiB, and a sixteenth of what is in use. */
+#define POOL_FRAGMENTED_MIN 32u
+
 #define POOL_ALL_UNITS (~(uint32_t)1) /* every unit but the header's */
 
 struct shared_pool shared_pool = { .lock = LOCK_INIT(LOCK_RANK_POOL) };
@@ -153,6 +156,16 @@ static struct slab *pool_take_run(uint32_t number, unsigned start, unsigned unit
     return slab;
 }
 
+/* Memory is about to grow because no free run is long enough. If what lies in the short ones is much, it leaves now, before
+ * the peak shows it. */
+static void pool_note_fragmentation(void)
+{
+    if (shared_pool.units_dirty < POOL_FRAGMENTED_MIN || shared_pool.units_dirty * 16 < shared_pool.units_used)
+        return;
+    atomic_store_explicit(&shared_pool.fragmented, true, memory_order_relaxed);
+    shared_pool_schedule_purge(0);
+}
+
 /* The slot to take the next run from: the fullest HOT one with room, then DRAINING and EMPTY ones the same way (they are
  * the higher buckets), then a new one. */
 static uint32_t pool_choose_slot(unsigned units, unsigned align_units, unsigned *start)
@@ -171,6 +184,7 @@ static uint32_t pool_choose_slot(unsigned units, unsigned align_units, unsigned 
         }
         buckets &= buckets - 1;
     }
+    pool_note_fragmentation();
     number = pool_new_superslab();
     if (number)
         *start = pool_find_run(&shared_pool.slots[number], units, align_units);

@@ -56,6 +56,7 @@ struct shared_pool {
     size_t mapped_peak;
     _Atomic uint32_t next_purge_ms; /* when a purge is due; 0: nothing to purge */
     _Atomic bool over_soft_limit;
+    _Atomic bool fragmented; /* a SuperSlab was begun beside much free memory in runs too short: the next purge takes it all */
     /* What is released now was unwanted for a purge delay already, in caches and warm pools, and need not wait out another. */
     _Atomic bool stale;
 };
