@@ -1,7 +1,7 @@
 """Running real programs with and without HAKMEM, for the tests in programs/, misuse/ and life/.
 
-Every run has a time limit, its own session (so that a run that hangs is ended with all its children), and an environment
-free of HAKMEM_*, LD_* and MALLOC_* variables but for those that the test gives.
+Every run has a time limit, its own session (so that a run that hangs is ended with all its children), and an
+environment free of HAKMEM_*, LD_* and MALLOC_* variables but for those that the test gives.
 """
 
 import os
@@ -61,8 +61,16 @@ def run(argv, *, preload=None, env=None, cwd=None, stdin=None, timeout=60, user=
 
     argv = [str(argument) for argument in argv]
     process = subprocess.Popen(
-        argv, env=environment(env, preload), cwd=cwd, user=user, start_new_session=True, preexec_fn=apply_limits,
-        stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        argv,
+        env=environment(env, preload),
+        cwd=cwd,
+        user=user,
+        start_new_session=True,
+        preexec_fn=apply_limits,
+        stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     try:
         out, err = process.communicate(stdin.encode() if isinstance(stdin, str) else stdin, timeout=timeout)
     except subprocess.TimeoutExpired:
@@ -71,15 +79,21 @@ def run(argv, *, preload=None, env=None, cwd=None, stdin=None, timeout=60, user=
         out, err = process.communicate()
         raise AssertionError(
             f"{' '.join(argv)}: no end after {timeout} s (preload {preload})\n{stacks}\n"
-            + Result(0, out.decode(errors="replace"), err.decode(errors="replace")).report()) from None
+            + Result(0, out.decode(errors="replace"), err.decode(errors="replace")).report()
+        ) from None
     return Result(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
 
 
 def thread_stacks(pid):
     """The stacks of a process that hangs, as gdb sees them; for the failure message only."""
     try:
-        found = subprocess.run(["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all backtrace 12"],
-                               capture_output=True, timeout=30, env=environment(), check=False)
+        found = subprocess.run(
+            ["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all backtrace 12"],
+            capture_output=True,
+            timeout=30,
+            env=environment(),
+            check=False,
+        )
         return found.stdout.decode(errors="replace")[-6000:]
     except (OSError, subprocess.TimeoutExpired):
         return "(no stacks: gdb is not to be had)"
@@ -98,8 +112,11 @@ def run_with_proof(argv, **arguments):
 
 def bound_to_library(folder, pid=None):
     """Whether a linker log in the folder (of one process, or of any) binds an allocating function to the library."""
-    wanted = re.compile(r"binding file \S+ \[0\] to " + re.escape(str(LIBRARY))
-                        + r" \[0\]: normal symbol `(malloc|calloc|realloc|_Znwm)'")
+    wanted = re.compile(
+        r"binding file \S+ \[0\] to "
+        + re.escape(str(LIBRARY))
+        + r" \[0\]: normal symbol `(malloc|calloc|realloc|_Znwm)'"
+    )
     logs = [Path(folder, f"log.{pid}")] if pid else Path(folder).iterdir()
     return any(wanted.search(log.read_text(errors="replace")) for log in logs)
 
@@ -126,8 +143,23 @@ def compile_program(source, output, *flags, compiler=None, shared=False):
     cxx = source.suffix == ".cpp"
     compiler = compiler or ("g++" if cxx else "gcc")
     kind = ["-shared", "-fPIC"] if shared else []
-    command = [compiler, "-std=c++17" if cxx else "-std=gnu17", "-O1", "-g", "-fno-builtin", "-Wall", "-Wextra", "-Werror",
-               "-pthread", *kind, f"-I{INCLUDE_FOLDER}", str(source), "-o", str(output), *map(str, flags)]
+    command = [
+        compiler,
+        "-std=c++17" if cxx else "-std=gnu17",
+        "-O1",
+        "-g",
+        "-fno-builtin",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-pthread",
+        *kind,
+        f"-I{INCLUDE_FOLDER}",
+        str(source),
+        "-o",
+        str(output),
+        *map(str, flags),
+    ]
     built = subprocess.run(command, capture_output=True, text=True, env=environment(), check=False)
     assert built.returncode == 0, f"{' '.join(command)}\n{built.stderr}"
     return Path(output)

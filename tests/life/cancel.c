@@ -1,4 +1,5 @@
-/* Threads that are cancelled between their calls of the allocator, with clean-up handlers that free; nothing stays locked. */
+/* Threads that are cancelled between their calls of the allocator, with clean-up handlers that free; nothing stays
+ * locked. */
 #include <pthread.h>
 
 #include "work.h"

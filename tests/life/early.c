@@ -1,6 +1,6 @@
 /*
- * A library to preload beside the allocator: its constructor runs before the allocator's, and calls every entry point there, free(NULL)
- * first. Its destructor runs after main's end.
+ * A library to preload beside the allocator: its constructor runs before the allocator's, and calls every entry point
+ * there, free(NULL) first. Its destructor runs after main's end.
  */
 #define _GNU_SOURCE
 #include <malloc.h>

@@ -1,6 +1,7 @@
 /*
- * The allocator is called before anything of this program or of any library was constructed: from .preinit_array, and from a resolver of
- * an indirect function, which runs while the dynamic linker still binds symbols; free(NULL) is the first call of all.
+ * The allocator is called before anything of this program or of any library was constructed: from .preinit_array, and
+ * from a resolver of an indirect function, which runs while the dynamic linker still binds symbols; free(NULL) is the
+ * first call of all.
  */
 #define _GNU_SOURCE
 #include <malloc.h>

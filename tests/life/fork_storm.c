@@ -1,6 +1,7 @@
 /*
- * fork_storm THREADS CHILDREN: each thread allocates all the time and forks CHILDREN children between its calls, while the others are
- * in the midst of theirs. A child uses and frees what it inherited, allocates, and starts a thread that does too.
+ * fork_storm THREADS CHILDREN: each thread allocates all the time and forks CHILDREN children between its calls,
+ * while the others are in the midst of theirs. A child uses and frees what it inherited, allocates, and starts a
+ * thread that does too.
  */
 #include <errno.h>
 #include <pthread.h>

@@ -1,6 +1,7 @@
 /*
- * limits SIZE WANTED [MOST]: allocates blocks of SIZE bytes, written in full, until there are no more (or MOST MiB), which must be told by
- * ENOMEM before 4 GiB; at least WANTED MiB must be had. Frees half, allocates again, starts threads, ends well.
+ * limits SIZE WANTED [MOST]: allocates blocks of SIZE bytes, written in full, until there are no more (or MOST MiB),
+ * which must be told by ENOMEM before 4 GiB; at least WANTED MiB must be had. Frees half, allocates again, starts
+ * threads, ends well.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* A program to link with the static libraries: threads, stdio, environment, and all that a static C library does with malloc. */
+/* A program to link with the static libraries: threads, stdio, environment, and all that a static C library does with
+ * malloc. */
 #define _GNU_SOURCE
 #include <malloc.h>
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /*
- * many_threads COUNT: COUNT short threads, eight at a time. Each allocates, frees, and leaves one block for its successor to free. The
- * process must not grow with their number.
+ * many_threads COUNT: COUNT short threads, eight at a time. Each allocates, frees, and leaves one block for its
+ * successor to free. The process must not grow with their number.
  */
 #include <pthread.h>
 

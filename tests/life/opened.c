@@ -1,6 +1,6 @@
 /*
- * opened LIBRARY: a process on its own malloc opens the library, uses hak_* from several threads, and closes it, again and again.
- * Threads that used it end after it was closed. The process's malloc stays what it was.
+ * opened LIBRARY: a process on its own malloc opens the library, uses hak_* from several threads, and closes it,
+ * again and again. Threads that used it end after it was closed. The process's malloc stays what it was.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

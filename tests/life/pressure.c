@@ -1,6 +1,6 @@
 /*
- * Passes the soft limit of the environment with live blocks: the handler is called, may free, and the program goes on; with the handler
- * taken away it is not called.
+ * Passes the soft limit of the environment with live blocks: the handler is called, may free, and the program goes
+ * on; with the handler taken away it is not called.
  */
 #include <dlfcn.h>
 #include <stdatomic.h>

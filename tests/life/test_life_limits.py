@@ -17,36 +17,49 @@ OVERCOMMIT = Path("/proc/sys/vm/overcommit_memory")
 @pytest.mark.parametrize("size", [200, 3000, 50000, 700000])
 @pytest.mark.parametrize("limit", [200000, 500000, 2000000])
 def test_address_space_limit(compiled, limit, size):
-    """ulimit -v: at least a third of what the limit allows can be had in blocks, the end is ENOMEM, and freed memory serves again."""
+    """ulimit -v: at least a third of the limit can be had in blocks, the end is ENOMEM, freed memory serves again."""
     wanted = limit * KIB // MIB // 3
-    result = blackbox.run_with_proof([compiled(HERE / "limits.c"), size, wanted], limits={resource.RLIMIT_AS: limit * KIB}, timeout=60)
+    result = blackbox.run_with_proof(
+        [compiled(HERE / "limits.c"), size, wanted], limits={resource.RLIMIT_AS: limit * KIB}, timeout=60
+    )
     assert result.status == 0, result.report()
     assert result.stdout.splitlines()[-1] == "done"
     assert result.stderr == ""
 
 
 @pytest.mark.parametrize("limit", [200000, 500000, 2000000])
-@pytest.mark.parametrize("argv", [
-    ["/usr/bin/python3", "-c", "import json, threading; print(len(json.dumps(list(range(200000)))), sum(len('x' * i) for i in range(5000)))\n"
-     "ts = [threading.Thread(target=lambda: [bytearray(1000) for _ in range(1000)]) for _ in range(4)]\n"
-     "[t.start() for t in ts]; [t.join() for t in ts]"],
-    ["perl", "-e", "my @a = map { 'x' x ($_ % 300) } 1 .. 50000; print scalar(@a), \"\\n\""],
-    ["sort", "--parallel=2", "-S", "10M", "/etc/services", "/etc/passwd"],
-    ["bash", "-c", "for i in $(seq 2000); do a[i]=$i$i; done; echo ${#a[@]}"],
-], ids=["python", "perl", "sort", "bash"])
+@pytest.mark.parametrize(
+    "argv",
+    [
+        [
+            "/usr/bin/python3",
+            "-c",
+            "import json, threading\n"
+            "print(len(json.dumps(list(range(200000)))), sum(len('x' * i) for i in range(5000)))\n"
+            "ts = [threading.Thread(target=lambda: [bytearray(1000) for _ in range(1000)]) for _ in range(4)]\n"
+            "[t.start() for t in ts]; [t.join() for t in ts]",
+        ],
+        ["perl", "-e", "my @a = map { 'x' x ($_ % 300) } 1 .. 50000; print scalar(@a), \"\\n\""],
+        ["sort", "--parallel=2", "-S", "10M", "/etc/services", "/etc/passwd"],
+        ["bash", "-c", "for i in $(seq 2000); do a[i]=$i$i; done; echo ${#a[@]}"],
+    ],
+    ids=["python", "perl", "sort", "bash"],
+)
 def test_programs_under_address_space_limit(argv, limit):
     blackbox.run_both(argv, limits={resource.RLIMIT_AS: limit * KIB})
 
 
 @pytest.mark.parametrize("size", [200, 3000, 50000, 700000, 5000000])
 def test_data_limit(compiled, size):
-    """RLIMIT_DATA counts writable private memory as strict overcommit does: what is reserved must not count, what is committed may fail."""
-    result = blackbox.run_with_proof([compiled(HERE / "limits.c"), size, 100], limits={resource.RLIMIT_DATA: 300 * MIB}, timeout=60)
+    """RLIMIT_DATA counts writable memory, as strict overcommit does: what is only reserved does not count."""
+    result = blackbox.run_with_proof(
+        [compiled(HERE / "limits.c"), size, 100], limits={resource.RLIMIT_DATA: 300 * MIB}, timeout=60
+    )
     assert result.status == 0, result.report()
 
 
 def test_strict_overcommit(compiled):
-    """vm.overcommit_memory = 2: only committed memory counts. Where the setting cannot be changed, RLIMIT_DATA stands in for it."""
+    """vm.overcommit_memory = 2. Where the setting cannot be changed, RLIMIT_DATA stands in for it."""
     argv = [compiled(HERE / "limits.c"), 3000, 500, 600]
     before = OVERCOMMIT.read_text()
     try:
@@ -71,14 +84,19 @@ def test_hard_memory_limit(compiled, size):
 @pytest.mark.parametrize("limit", ["64M", "64MiB", "67108864", "65536K"])
 def test_hard_memory_limit_is_civil(limit, library):
     """Python turns ENOMEM into an exception, and goes on."""
-    program = ("kept = []\n"
-               "try:\n"
-               "    for _ in range(2000): kept.append(bytearray(1000000))\n"
-               "except MemoryError:\n"
-               "    got = len(kept)\n    kept.clear()\n"
-               "print(30 <= got <= 64, len(bytearray(20000000)))\n")
-    result = blackbox.run(["/usr/bin/python3", "-c", program], preload=library,
-                          env={"HAKMEM_MEMORY_LIMIT": limit, "PYTHONMALLOC": "malloc"})
+    program = (
+        "kept = []\n"
+        "try:\n"
+        "    for _ in range(2000): kept.append(bytearray(1000000))\n"
+        "except MemoryError:\n"
+        "    got = len(kept)\n    kept.clear()\n"
+        "print(30 <= got <= 64, len(bytearray(20000000)))\n"
+    )
+    result = blackbox.run(
+        ["/usr/bin/python3", "-c", program],
+        preload=library,
+        env={"HAKMEM_MEMORY_LIMIT": limit, "PYTHONMALLOC": "malloc"},
+    )
     assert (result.status, result.stdout, result.stderr) == (0, "True 20000000\n", ""), result.report()
 
 
@@ -94,6 +112,7 @@ def test_soft_memory_limit_alone_changes_nothing(compiled):
 
 # ---- Settings ----
 
+
 def test_verbose_names_version_and_settings(library):
     result = blackbox.run(["true"], preload=library, env={"HAKMEM_VERBOSE": "1", "HAKMEM_PURGE_DELAY": "250"})
     lines = result.stderr.splitlines()
@@ -108,17 +127,20 @@ def test_verbose_names_version_and_settings(library):
     assert re.search(r"\* HAKMEM_PURGE_DELAY=250", result.stderr)
 
 
-@pytest.mark.parametrize("name,value,what", [
-    ("HAKMEM_NO_SUCH_NAME", "1", "unknown variable HAKMEM_NO_SUCH_NAME"),
-    ("HAKMEM_VERBOS", "1", "HAKMEM_VERBOSE"),
-    ("HAKMEM_PURGE_DELAY", "banana", "HAKMEM_PURGE_DELAY=banana"),
-    ("HAKMEM_PURGE_DELAY", "-5", "HAKMEM_PURGE_DELAY=-5"),
-    ("HAKMEM_FC_CAP", "100000", "HAKMEM_FC_CAP=100000"),
-    ("HAKMEM_CACHE_BYTES", "99999999999999999999", "HAKMEM_CACHE_BYTES="),
-    ("HAKMEM_THP", "maybe", "HAKMEM_THP=maybe"),
-    ("HAKMEM_ABORT_ON_MISUSE", "perhaps", "HAKMEM_ABORT_ON_MISUSE=perhaps"),
-    ("HAKMEM_MEMORY_LIMIT", "64Q", "HAKMEM_MEMORY_LIMIT=64Q"),
-])
+@pytest.mark.parametrize(
+    "name,value,what",
+    [
+        ("HAKMEM_NO_SUCH_NAME", "1", "unknown variable HAKMEM_NO_SUCH_NAME"),
+        ("HAKMEM_VERBOS", "1", "HAKMEM_VERBOSE"),
+        ("HAKMEM_PURGE_DELAY", "banana", "HAKMEM_PURGE_DELAY=banana"),
+        ("HAKMEM_PURGE_DELAY", "-5", "HAKMEM_PURGE_DELAY=-5"),
+        ("HAKMEM_FC_CAP", "100000", "HAKMEM_FC_CAP=100000"),
+        ("HAKMEM_CACHE_BYTES", "99999999999999999999", "HAKMEM_CACHE_BYTES="),
+        ("HAKMEM_THP", "maybe", "HAKMEM_THP=maybe"),
+        ("HAKMEM_ABORT_ON_MISUSE", "perhaps", "HAKMEM_ABORT_ON_MISUSE=perhaps"),
+        ("HAKMEM_MEMORY_LIMIT", "64Q", "HAKMEM_MEMORY_LIMIT=64Q"),
+    ],
+)
 def test_wrong_setting_is_named_and_ignored(library, name, value, what):
     result = blackbox.run(["sh", "-c", "echo fine"], preload=library, env={name: value})
     assert (result.status, result.stdout) == (0, "fine\n"), result.report()
@@ -126,13 +148,31 @@ def test_wrong_setting_is_named_and_ignored(library, name, value, what):
     assert result.stderr.startswith("hakmem: ") and what in result.stderr, result.report()
 
 
-@pytest.mark.parametrize("env", [
-    {"HAKMEM_ARENA_SIZE": "64M"}, {"HAKMEM_ARENA_SIZE": "70368744177664"}, {"HAKMEM_FC_CAP": "8"}, {"HAKMEM_FC_REFILL": "1"},
-    {"HAKMEM_CACHE_BYTES": "16K"}, {"HAKMEM_WARM_POOL": "0"}, {"HAKMEM_SS_LRU_SIZE": "0"}, {"HAKMEM_SS_PREWARM": "4"},
-    {"HAKMEM_MF2_ENABLE": "0"}, {"HAKMEM_MF2_MAX_QUEUES": "0"}, {"HAKMEM_MF2_IDLE_THRESHOLD_US": "0"},
-    {"HAKMEM_PURGE_DELAY": "0"}, {"HAKMEM_PURGE_THREAD": "1"}, {"HAKMEM_HUGE_CACHE": "0"}, {"HAKMEM_POPULATE": "0"},
-    {"HAKMEM_THP": "never"}, {"HAKMEM_THP": "always"}, {"HAKMEM_MEMORY_LIMIT": "auto"}, {"HAKMEM_MEMORY_LIMIT_SOFT": "1M"},
-], ids=lambda env: "=".join(*env.items()))
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"HAKMEM_ARENA_SIZE": "64M"},
+        {"HAKMEM_ARENA_SIZE": "70368744177664"},
+        {"HAKMEM_FC_CAP": "8"},
+        {"HAKMEM_FC_REFILL": "1"},
+        {"HAKMEM_CACHE_BYTES": "16K"},
+        {"HAKMEM_WARM_POOL": "0"},
+        {"HAKMEM_SS_LRU_SIZE": "0"},
+        {"HAKMEM_SS_PREWARM": "4"},
+        {"HAKMEM_MF2_ENABLE": "0"},
+        {"HAKMEM_MF2_MAX_QUEUES": "0"},
+        {"HAKMEM_MF2_IDLE_THRESHOLD_US": "0"},
+        {"HAKMEM_PURGE_DELAY": "0"},
+        {"HAKMEM_PURGE_THREAD": "1"},
+        {"HAKMEM_HUGE_CACHE": "0"},
+        {"HAKMEM_POPULATE": "0"},
+        {"HAKMEM_THP": "never"},
+        {"HAKMEM_THP": "always"},
+        {"HAKMEM_MEMORY_LIMIT": "auto"},
+        {"HAKMEM_MEMORY_LIMIT_SOFT": "1M"},
+    ],
+    ids=lambda env: "=".join(*env.items()),
+)
 def test_every_setting_works(compiled, env):
     """A mixed load under each option at an end of its range."""
     blackbox.run_both([compiled(HERE / "fork_storm.c"), 3, 2], env=env, timeout=60)

@@ -1,4 +1,4 @@
-"""Birth and death under HAKMEM: fork, threads that come and go, destructors that allocate, small stacks, cancellation."""
+"""Birth and death: fork, threads that come and go, destructors that allocate, small stacks, cancellation."""
 
 from pathlib import Path
 
@@ -10,7 +10,12 @@ HERE = Path(__file__).resolve().parent
 OPTIONS = {
     "defaults": {},
     "no pending queues": {"HAKMEM_MF2_ENABLE": "0"},
-    "smallest caches": {"HAKMEM_FC_CAP": "8", "HAKMEM_FC_REFILL": "1", "HAKMEM_CACHE_BYTES": "16K", "HAKMEM_WARM_POOL": "0"},
+    "smallest caches": {
+        "HAKMEM_FC_CAP": "8",
+        "HAKMEM_FC_REFILL": "1",
+        "HAKMEM_CACHE_BYTES": "16K",
+        "HAKMEM_WARM_POOL": "0",
+    },
     "purge at once": {"HAKMEM_PURGE_DELAY": "0", "HAKMEM_SS_LRU_SIZE": "0"},
     "purge thread": {"HAKMEM_PURGE_THREAD": "1", "HAKMEM_PURGE_DELAY": "5"},
 }

@@ -1,7 +1,8 @@
 /*
- * thread_exit THREADS: each thread's pthread keys have destructors that free, allocate and set themselves again, for as many rounds
- * as POSIX has (PTHREAD_DESTRUCTOR_ITERATIONS), so before and after the allocator's own farewell to the thread. Keys are made before
- * the first allocation and after it. All memory must be back in use for the next thread: the process must not grow.
+ * thread_exit THREADS: each thread's pthread keys have destructors that free, allocate and set themselves again, for
+ * as many rounds as POSIX has (PTHREAD_DESTRUCTOR_ITERATIONS), so before and after the allocator's own farewell to
+ * the thread. Keys are made before the first allocation and after it. All memory must be back in use for the next
+ * thread: the process must not grow.
  */
 #include <limits.h>
 #include <pthread.h>

@@ -1,6 +1,7 @@
 /*
- * gone FUNCTION SIZE NEIGHBOURS: frees a block, then hundreds of thousands of bytes' worth of others, so that it leaves the thread's
- * cache; then uses it once more. With NEIGHBOURS = 1 other blocks of its size live on, with 0 all of them go.
+ * gone FUNCTION SIZE NEIGHBOURS: frees a block, then hundreds of thousands of bytes' worth of others, so that it
+ * leaves the thread's cache; then uses it once more. With NEIGHBOURS = 1 other blocks of its size live on, with 0 all
+ * of them go.
  */
 #include "use.h"
 

@@ -14,10 +14,22 @@ SIZES = [16, 1024, 20 * 1024, 200 * 1024, 5 * 1024 * 1024]
 ALL_SIZES = sorted([*SIZES, 7, 100, 4096, 32768, 32769, 65536, 1024 * 1024, 1024 * 1024 + 1, 64 * 1024 * 1024])
 
 WILD = {
-    "stack": "stack", "static": "static", "code": "code", "literal": "literal", "mapped": "mapped", "program break": "program-break",
-    "first page": "0x10", "odd and small": "0x7", "small": "0x12340", "unaligned": "0x500000123457",
-    "end of user space": "0x7ffffffff000", "non-canonical low": "0x800000000000", "non-canonical": "0x00dead0000001000",
-    "non-canonical high": "0xdead000000001000", "kernel": "0xffff888000001000", "top": "0xfffffffffffffff0",
+    "stack": "stack",
+    "static": "static",
+    "code": "code",
+    "literal": "literal",
+    "mapped": "mapped",
+    "program break": "program-break",
+    "first page": "0x10",
+    "odd and small": "0x7",
+    "small": "0x12340",
+    "unaligned": "0x500000123457",
+    "end of user space": "0x7ffffffff000",
+    "non-canonical low": "0x800000000000",
+    "non-canonical": "0x00dead0000001000",
+    "non-canonical high": "0xdead000000001000",
+    "kernel": "0xffff888000001000",
+    "top": "0xfffffffffffffff0",
     "all ones": "0xffffffffffffffff",
 }
 
@@ -31,9 +43,11 @@ OWNED = r"size class \d+, owner heap \d+ of thread \d+"
 @pytest.fixture(scope="module")
 def misuse(compiled):
     """misuse(program, *arguments, env={}) runs a program of this folder under HAKMEM."""
+
     def run(name, *arguments, env=None):
         flags = ["-Wno-free-nonheap-object", "-Wno-use-after-free", "-O0"]
         return blackbox.run([compiled(HERE / f"{name}.c", *flags), *arguments], preload=blackbox.LIBRARY, env=env)
+
     return run
 
 
@@ -64,6 +78,7 @@ GO_ON = {"HAKMEM_ABORT_ON_MISUSE": "0"}
 
 # ---- Caught at the call ----
 
+
 @pytest.mark.parametrize("where", WILD)
 @pytest.mark.parametrize("function", ["free", "realloc", "malloc_usable_size", "free_sized"])
 def test_address_of_nobody(misuse, function, where):
@@ -86,11 +101,23 @@ def test_block_gone_from_the_cache(misuse, function, size, neighbours):
     expect_to_go_on(misuse("gone", function, size, neighbours, env=GO_ON), function, what)
 
 
-@pytest.mark.parametrize("function,real,claimed", [
-    ("free_sized", 100, 1000), ("free_sized", 1000, 100), ("free_sized", 16, 17), ("free_sized", 20000, 200000),
-    ("free_sized", 200000, 20000), ("free_sized", 100, 5000000), ("free_sized", 5000000, 9000000),
-    ("sdallocx", 100, 1000), ("sdallocx", 200000, 16), ("free_aligned_sized", 100, 1000), ("alignment", 100, 4096),
-    ("alignment", 5000, 65536)])
+@pytest.mark.parametrize(
+    "function,real,claimed",
+    [
+        ("free_sized", 100, 1000),
+        ("free_sized", 1000, 100),
+        ("free_sized", 16, 17),
+        ("free_sized", 20000, 200000),
+        ("free_sized", 200000, 20000),
+        ("free_sized", 100, 5000000),
+        ("free_sized", 5000000, 9000000),
+        ("sdallocx", 100, 1000),
+        ("sdallocx", 200000, 16),
+        ("free_aligned_sized", 100, 1000),
+        ("alignment", 100, 4096),
+        ("alignment", 5000, 65536),
+    ],
+)
 def test_wrong_size(misuse, function, real, claimed):
     name = "free_aligned_sized" if function == "alignment" else function
     expect_abort(misuse("wrong_size", function, real, claimed), name, WRONG_SIZE, owned=real <= 32768)
@@ -98,6 +125,7 @@ def test_wrong_size(misuse, function, real, claimed):
 
 
 # ---- Caught at the latest when the block leaves the cache ----
+
 
 @pytest.mark.parametrize("end", ["trim", "exit", "work"])
 @pytest.mark.parametrize("size", [64, 1024, 20 * 1024, 200 * 1024, 5 * 1024 * 1024])
@@ -121,6 +149,7 @@ def test_freed_by_two_threads(misuse, size):
 
 
 # ---- Never an effect ----
+
 
 @pytest.mark.parametrize("size", [16, 48, 100, 512, 1024, 5000, 20000, 32768, 60000, 200000, 1000000, 3000000])
 def test_write_after_free_one_size(misuse, size):

@@ -1,4 +1,5 @@
-/* What the programs here have in common: they say which pointer they misuse, misuse it, and, told to go on, show that they can. */
+/* What the programs here have in common: they say which pointer they misuse, misuse it, and, told to go on, show that
+ * they can. */
 #ifndef TESTS_MISUSE_USE_H
 #define TESTS_MISUSE_USE_H
 

@@ -1,7 +1,7 @@
 /*
- * write_after_free SEED: threads allocate and free blocks of all sizes, many of them each other's; now and then all of them stop and
- * one writes garbage over every range freed since that no live block has. The allocator's own state must survive: no crash, no
- * overlap, no damage to a live block.
+ * write_after_free SEED: threads allocate and free blocks of all sizes, many of them each other's; now and then all
+ * of them stop and one writes garbage over every range freed since that no live block has. The allocator's own state
+ * must survive: no crash, no overlap, no damage to a live block.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -61,13 +61,15 @@ static int by_start(const void *a, const void *b)
     return x->start < y->start ? -1 : x->start > y->start;
 }
 
-/* Addresses of live memory, small numbers, all ones: what would steer an allocator that keeps links in free blocks. The write goes
- * through the kernel, which refuses where the pages have gone. */
+/* Addresses of live memory, small numbers, all ones: what would steer an allocator that keeps links in free blocks.
+ * The write goes * through the kernel, which refuses where the pages have gone. */
 static void scribble(unsigned char *start, unsigned char *end)
 {
     static uint64_t garbage[512];
     for (int i = 0; i < 512; i++)
-        garbage[i] = i % 3 == 0 ? (uint64_t)(uintptr_t)live[0][i % LIVE].start : i % 3 == 1 ? (uint64_t)i : ~UINT64_C(0);
+        garbage[i] = i % 3 == 0   ? (uint64_t)(uintptr_t)live[0][i % LIVE].start
+                     : i % 3 == 1 ? (uint64_t)i
+                                  : ~UINT64_C(0);
     while (start < end) {
         size_t part = (size_t)(end - start) < sizeof(garbage) ? (size_t)(end - start) : sizeof(garbage);
         struct iovec source = { garbage, part }, target = { start, part };

@@ -1,6 +1,7 @@
 /*
- * write_after_free_single SIZE: one thread writes garbage over every freed block of one size that is still mapped, again and again,
- * while it allocates and frees others of that size and of its neighbours. Live blocks keep their contents.
+ * write_after_free_single SIZE: one thread writes garbage over every freed block of one size that is still mapped,
+ * again and again, while it allocates and frees others of that size and of its neighbours. Live blocks keep their
+ * contents.
  */
 #define _GNU_SOURCE
 #include <stdint.h>

@@ -1,4 +1,5 @@
-/* wrong_size FUNCTION REAL CLAIMED: gives back a block of REAL bytes as one of CLAIMED (for `alignment`: as one so aligned). */
+/* wrong_size FUNCTION REAL CLAIMED: gives back a block of REAL bytes as one of CLAIMED (for `alignment`: as one so
+ * aligned). */
 #include <stdint.h>
 
 #include "use.h"

@@ -1,6 +1,7 @@
 /*
- * The functions that glibc 2.36 lacks or hides: C23's sized frees, jemalloc's sdallocx and nallocx, cfree, malloc_good_size; and
- * what HAKMEM promises beyond glibc. Looked up at run time, as programs that want them where they are do.
+ * The functions that glibc 2.36 lacks or hides: C23's sized frees, jemalloc's sdallocx and nallocx, cfree,
+ * malloc_good_size; and what HAKMEM promises beyond glibc. Looked up at run time, as programs that want them where
+ * they are do.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -13,12 +14,12 @@
 
 static int failures;
 
-#define CHECK(condition) \
-    do { \
-        if (!(condition)) { \
-            failures++; \
-            printf("line %d: not so: %s\n", __LINE__, #condition); \
-        } \
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            failures++;                                                                                                \
+            printf("line %d: not so: %s\n", __LINE__, #condition);                                                     \
+        }                                                                                                              \
     } while (0)
 
 static void (*find(const char *name))(void)
@@ -32,7 +33,8 @@ static void (*find(const char *name))(void)
     return function;
 }
 
-static const size_t sizes[] = { 1, 8, 16, 24, 100, 128, 129, 1000, 1024, 4000, 20000, 32768, 32769, 60000, 200000, 1048576, 5000000 };
+static const size_t sizes[] = { 1,    8,     16,    24,    100,   128,    129,     1000,   1024,
+                                4000, 20000, 32768, 32769, 60000, 200000, 1048576, 5000000 };
 enum { SIZES = sizeof(sizes) / sizeof(sizes[0]) };
 
 int main(void)
@@ -40,9 +42,9 @@ int main(void)
     void (*free_sized)(void *, size_t) = (void (*)(void *, size_t))find("free_sized");
     void (*free_aligned_sized)(void *, size_t, size_t) = (void (*)(void *, size_t, size_t))find("free_aligned_sized");
     void (*sdallocx)(void *, size_t, int) = (void (*)(void *, size_t, int))find("sdallocx");
-    size_t (*nallocx)(size_t, int) = (size_t (*)(size_t, int))find("nallocx");
+    size_t (*nallocx)(size_t, int) = (size_t(*)(size_t, int))find("nallocx");
     void (*cfree)(void *) = (void (*)(void *))find("cfree");
-    size_t (*malloc_good_size)(size_t) = (size_t (*)(size_t))find("malloc_good_size");
+    size_t (*malloc_good_size)(size_t) = (size_t(*)(size_t))find("malloc_good_size");
 
     for (int i = 0; i < SIZES; i++) {
         size_t size = sizes[i];
@@ -50,10 +52,18 @@ int main(void)
             void *block = memset(malloc(size), k, size);
             errno = 77;
             switch (k % 4) {
-            case 0: free_sized(block, size); break;
-            case 1: sdallocx(block, size, 0); break;
-            case 2: cfree(block); break;
-            default: free_sized(block, malloc_usable_size(block)); break;
+            case 0:
+                free_sized(block, size);
+                break;
+            case 1:
+                sdallocx(block, size, 0);
+                break;
+            case 2:
+                cfree(block);
+                break;
+            default:
+                free_sized(block, malloc_usable_size(block));
+                break;
             }
             CHECK(errno == 77);
         }

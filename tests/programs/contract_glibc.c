@@ -1,7 +1,7 @@
 /*
- * The contract of every allocation function that glibc has (glibc manual "Replacing malloc", C17 7.22.3, POSIX), checked
- * by one program that says the same on glibc and on any drop-in for it. Prints a line for each part; exit status 1 when
- * a check failed.
+ * The contract of every allocation function that glibc has (glibc manual "Replacing malloc", C17 7.22.3, POSIX),
+ * checked by one program that says the same on glibc and on any drop-in for it. Prints a line for each part; exit
+ * status 1 when a check failed.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -15,12 +15,12 @@
 
 static int failures;
 
-#define CHECK(condition) \
-    do { \
-        if (!(condition)) { \
-            failures++; \
-            printf("line %d: not so: %s\n", __LINE__, #condition); \
-        } \
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            failures++;                                                                                                \
+            printf("line %d: not so: %s\n", __LINE__, #condition);                                                     \
+        }                                                                                                              \
     } while (0)
 
 enum { MANY = 2000 };
@@ -31,7 +31,8 @@ static size_t next_size(size_t size)
     if (size < 1100)
         return size + 1;
     size_t power = (size_t)1 << (63 - __builtin_clzl(size));
-    size_t steps[] = { power, power + 1, power + power / 3, power + power / 2, 2 * power - 4096, 2 * power - 1, 2 * power };
+    size_t steps[] = { power,         power + 1, power + power / 3, power + power / 2, 2 * power - 4096,
+                       2 * power - 1, 2 * power };
     for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++)
         if (steps[i] > size)
             return steps[i];
@@ -213,7 +214,8 @@ static void check_alignment(void)
     static const size_t sizes[] = { 0, 1, 7, 16, 100, 1000, 4096, 5000, 33000, 70000, 300000, 1100000, 5000000 };
     for (size_t alignment = 8; alignment <= (size_t)4 << 20; alignment *= 2) {
         for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-            unsigned char *blocks[4] = { aligned_alloc(alignment, sizes[i]), memalign(alignment, sizes[i]), NULL, NULL };
+            unsigned char *blocks[4] = { aligned_alloc(alignment, sizes[i]), memalign(alignment, sizes[i]), NULL,
+                                         NULL };
             void *place = NULL;
             CHECK(posix_memalign(&place, alignment, sizes[i]) == 0);
             blocks[2] = place;
@@ -288,7 +290,8 @@ static void check_mallinfo(void)
     free(large);
     CHECK(mallinfo2().hblks == after.hblks);
     struct mallinfo small = mallinfo();
-    CHECK((size_t)small.uordblks <= mallinfo2().uordblks + 65536 && (size_t)small.uordblks + 65536 >= mallinfo2().uordblks);
+    CHECK((size_t)small.uordblks <= mallinfo2().uordblks + 65536 &&
+          (size_t)small.uordblks + 65536 >= mallinfo2().uordblks);
     puts("mallinfo");
 }
 

@@ -19,7 +19,8 @@ COMMIT;
 SELECT count(*), sum(length(note)), max(note) FROM link;
 SELECT item.name, count(*), group_concat(link.b, '.') FROM item JOIN link ON link.a = item.id GROUP BY item.name
     ORDER BY count(*) DESC, item.name LIMIT 20;
-WITH s AS (SELECT id, weight, row_number() OVER (ORDER BY weight DESC) AS r, sum(weight) OVER (ORDER BY id) AS t FROM item)
+WITH s AS (SELECT id, weight, row_number() OVER (ORDER BY weight DESC) AS r, sum(weight) OVER (ORDER BY id) AS t
+    FROM item)
     SELECT id, r, round(t, 3) FROM s WHERE id % 3001 = 0;
 SELECT json_group_array(json_object('id', id, 'name', name)) FROM item WHERE id < 200;
 VACUUM;

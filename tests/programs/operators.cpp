@@ -1,5 +1,5 @@
-// Every operator new and delete, new-handlers, bad_alloc, containers, threads and exceptions, in one program that says the same
-// on every conforming allocator.
+// Every operator new and delete, new-handlers, bad_alloc, containers, threads and exceptions, in one program that
+// says the same on every conforming allocator.
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
@@ -17,12 +17,12 @@
 
 static int failures;
 
-#define CHECK(condition) \
-    do { \
-        if (!(condition)) { \
-            failures++; \
-            std::printf("line %d: not so: %s\n", __LINE__, #condition); \
-        } \
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            failures++;                                                                                                \
+            std::printf("line %d: not so: %s\n", __LINE__, #condition);                                                \
+        }                                                                                                              \
     } while (0)
 
 static volatile std::size_t too_large = SIZE_MAX / 2 + 5;
@@ -31,7 +31,7 @@ static int handler_calls;
 
 static void operators()
 {
-    static const std::size_t sizes[] = {0, 1, 8, 16, 17, 100, 1024, 5000, 40000, 300000, 3000000};
+    static const std::size_t sizes[] = { 0, 1, 8, 16, 17, 100, 1024, 5000, 40000, 300000, 3000000 };
     for (std::size_t size : sizes) {
         for (int round = 0; round < 50; round++) {
             void *block = ::operator new(size);
@@ -53,7 +53,7 @@ static void operators()
             ::operator delete[](block, std::nothrow);
         }
         for (std::size_t alignment = 8; alignment <= 65536; alignment *= 2) {
-            std::align_val_t align{alignment};
+            std::align_val_t align{ alignment };
             void *block = ::operator new(size, align);
             CHECK(block != nullptr && (std::uintptr_t)block % alignment == 0);
             std::memset(block, 1, size);
@@ -77,8 +77,8 @@ static void operators()
     ::operator delete(nullptr, (std::size_t)5);
     ::operator delete[](nullptr);
     ::operator delete[](nullptr, (std::size_t)5);
-    ::operator delete(nullptr, std::align_val_t{64});
-    ::operator delete[](nullptr, (std::size_t)5, std::align_val_t{64});
+    ::operator delete (nullptr, std::align_val_t{ 64 });
+    ::operator delete[](nullptr, (std::size_t)5, std::align_val_t{ 64 });
     void *zero = ::operator new(0), *other = ::operator new(0);
     CHECK(zero != other);
     ::operator delete(zero);
@@ -98,15 +98,15 @@ template <typename Function> static bool throws(Function function)
 
 static void failures_of_new()
 {
-    for (std::size_t size : {(std::size_t)too_large, (std::size_t)unobtainable}) {
+    for (std::size_t size : { (std::size_t)too_large, (std::size_t)unobtainable }) {
         CHECK(throws([=] { return ::operator new(size); }));
         CHECK(throws([=] { return ::operator new[](size); }));
-        CHECK(throws([=] { return ::operator new(size, std::align_val_t{64}); }));
-        CHECK(throws([=] { return ::operator new[](size, std::align_val_t{64}); }));
+        CHECK(throws([=] { return ::operator new (size, std::align_val_t{ 64 }); }));
+        CHECK(throws([=] { return ::operator new[](size, std::align_val_t{ 64 }); }));
         CHECK(::operator new(size, std::nothrow) == nullptr);
         CHECK(::operator new[](size, std::nothrow) == nullptr);
-        CHECK(::operator new(size, std::align_val_t{64}, std::nothrow) == nullptr);
-        CHECK(::operator new[](size, std::align_val_t{64}, std::nothrow) == nullptr);
+        CHECK(::operator new (size, std::align_val_t{ 64 }, std::nothrow) == nullptr);
+        CHECK(::operator new[](size, std::align_val_t{ 64 }, std::nothrow) == nullptr);
     }
     bool caught = false;
     try {
@@ -127,13 +127,13 @@ static void failures_of_new()
         if (++handler_calls == 2)
             std::set_new_handler(nullptr);
     });
-    CHECK(::operator new(unobtainable, std::nothrow) == nullptr && handler_calls == 2);
+    CHECK(::operator new(unobtainable, std::nothrow) == nullptr &&handler_calls == 2);
     handler_calls = 0;
     std::set_new_handler([] {
         if (++handler_calls == 2)
             std::set_new_handler(nullptr);
     });
-    CHECK(throws([] { return ::operator new[](unobtainable, std::align_val_t{128}); }) && handler_calls == 2);
+    CHECK(throws([] { return ::operator new[](unobtainable, std::align_val_t{ 128 }); }) && handler_calls == 2);
     std::set_new_handler([] { throw std::bad_alloc(); });
     CHECK(throws([] { return ::operator new(unobtainable); }));
     CHECK(::operator new[](unobtainable, std::nothrow) == nullptr);

@@ -14,7 +14,9 @@ HERE = Path(__file__).resolve().parent
 
 def test_glibc_contract(compiled):
     """The same program passes on glibc, so what it asks for is what glibc gives."""
-    blackbox.run_both([compiled(HERE / "contract_glibc.c", "-Wno-deprecated-declarations", "-Wno-use-after-free")], timeout=60)
+    blackbox.run_both(
+        [compiled(HERE / "contract_glibc.c", "-Wno-deprecated-declarations", "-Wno-use-after-free")], timeout=60
+    )
 
 
 def test_names_beyond_glibc(compiled):
@@ -47,7 +49,9 @@ def live_bytes(root):
 
 
 def test_cpp_operators(compiled):
-    blackbox.run_both([compiled(HERE / "operators.cpp", "-Wno-mismatched-new-delete", "-Wno-alloc-size-larger-than")], timeout=60)
+    blackbox.run_both(
+        [compiled(HERE / "operators.cpp", "-Wno-mismatched-new-delete", "-Wno-alloc-size-larger-than")], timeout=60
+    )
 
 
 def tool(name, *elsewhere):
@@ -62,7 +66,9 @@ def test_rust(tmp_path):
     shutil.copytree(HERE / "rust", tmp_path / "work")
     cargo = tool("cargo", Path.home() / ".cargo/bin/cargo")
     path = os.pathsep.join([str(Path(cargo).parent), os.environ["PATH"]])
-    built = blackbox.run([cargo, "build", "--release", "--offline", "--quiet"], cwd=tmp_path / "work", env={"PATH": path}, timeout=120)
+    built = blackbox.run(
+        [cargo, "build", "--release", "--offline", "--quiet"], cwd=tmp_path / "work", env={"PATH": path}, timeout=120
+    )
     assert built.status == 0, built.report()
     blackbox.run_both([tmp_path / "work/target/release/work"])
 

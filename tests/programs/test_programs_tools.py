@@ -24,7 +24,7 @@ def test_library_is_hakmem(library):
 
 
 def both_folders(tmp_path, work):
-    """Calls work(folder, run) in two folders: with a runner on the system's allocator, then on HAKMEM; returns both answers."""
+    """Calls work(folder, run) with a runner on the system's allocator, then on HAKMEM; returns both answers."""
     answers = []
     for name, runner in (("plain", blackbox.run), ("hakmem", blackbox.run_with_proof)):
         folder = tmp_path / name
@@ -49,21 +49,37 @@ def test_sqlite(tmp_path):
 
 def large_cpp(instances):
     """A C++ program that makes the compiler work: many instances of deep templates over the standard containers."""
-    lines = ["#include <algorithm>", "#include <functional>", "#include <map>", "#include <memory>", "#include <regex>",
-             "#include <string>", "#include <tuple>", "#include <unordered_map>", "#include <variant>", "#include <vector>",
-             "template <int N> struct Tag { static constexpr int value = N + Tag<N - 1>::value; };",
-             "template <> struct Tag<0> { static constexpr int value = 0; };",
-             "template <typename T, int N> struct Node { std::map<std::string, std::vector<T>> rows; std::array<T, N> fixed;",
-             "    std::unordered_map<int, std::tuple<T, std::string, std::shared_ptr<T>>> index;",
-             "    long sum() const { long s = 0; for (auto &r : rows) for (auto &v : r.second) s += sizeof(v); return s; } };"]
+    lines = [
+        "#include <algorithm>",
+        "#include <functional>",
+        "#include <map>",
+        "#include <memory>",
+        "#include <regex>",
+        "#include <string>",
+        "#include <tuple>",
+        "#include <unordered_map>",
+        "#include <variant>",
+        "#include <vector>",
+        "template <int N> struct Tag { static constexpr int value = N + Tag<N - 1>::value; };",
+        "template <> struct Tag<0> { static constexpr int value = 0; };",
+        "template <typename T, int N> struct Node {",
+        "    std::map<std::string, std::vector<T>> rows; std::array<T, N> fixed;",
+        "    std::unordered_map<int, std::tuple<T, std::string, std::shared_ptr<T>>> index;",
+        "    long sum() const { long s = 0; for (auto &r : rows) for (auto &v : r.second) s += sizeof(v);",
+        "        return s; } };",
+    ]
     for i in range(instances):
-        lines.append(f"struct Item{i} {{ int field[{i + 1}]; std::string name; bool operator<(const Item{i} &o) const "
-                     f"{{ return name < o.name; }} }};")
-        lines.append(f"long use{i}() {{ Node<Item{i}, {i + 2}> n; std::vector<Item{i}> v({i + 3}); "
-                     f"std::sort(v.begin(), v.end()); n.rows[\"k{i}\"] = v; std::variant<int, Item{i}, std::string> w = v[0]; "
-                     f"std::function<long(int)> f = [&](int x) {{ return n.sum() + x + (long)w.index(); }}; "
-                     f"return f(Tag<{200 + i}>::value); }}")
-    lines.append("bool matches(const std::string &s) { return std::regex_match(s, std::regex(\"(a|b)*c[0-9]{2,5}\")); }")
+        lines.append(
+            f"struct Item{i} {{ int field[{i + 1}]; std::string name; bool operator<(const Item{i} &o) const "
+            f"{{ return name < o.name; }} }};"
+        )
+        lines.append(
+            f"long use{i}() {{ Node<Item{i}, {i + 2}> n; std::vector<Item{i}> v({i + 3}); "
+            f'std::sort(v.begin(), v.end()); n.rows["k{i}"] = v; std::variant<int, Item{i}, std::string> w = v[0]; '
+            f"std::function<long(int)> f = [&](int x) {{ return n.sum() + x + (long)w.index(); }}; "
+            f"return f(Tag<{200 + i}>::value); }}"
+        )
+    lines.append('bool matches(const std::string &s) { return std::regex_match(s, std::regex("(a|b)*c[0-9]{2,5}")); }')
     return "\n".join(lines) + "\n"
 
 
@@ -74,7 +90,9 @@ def test_compiler_makes_the_same_object(tmp_path, compiler, instances):
     source.write_text(large_cpp(instances))
 
     def build(folder, runner):
-        result = runner([compiler, "-std=c++17", "-O1", "-g", "-c", source, "-o", folder / "large.o"], cwd=tmp_path, timeout=150)
+        result = runner(
+            [compiler, "-std=c++17", "-O1", "-g", "-c", source, "-o", folder / "large.o"], cwd=tmp_path, timeout=150
+        )
         assert result.status == 0, result.report()
         return result.stdout, result.stderr, digest(folder / "large.o")
 
@@ -96,8 +114,11 @@ def repository(tmp_path_factory):
             lines[chance.randrange(len(lines))] = f"changed {number} {chance.random()}"
             lines.insert(chance.randrange(len(lines)), f"added in {number}")
             changed[name] = lines
-        stream.append(f"commit refs/heads/main\nmark :{number}\ncommitter A U Thor <author@example.com> {1600000000 + number * 3600} "
-                      f"+0000\ndata <<END\ncommit {number}\n\nA body of some words, number {number}.\nEND\n")
+        stream.append(
+            f"commit refs/heads/main\nmark :{number}\n"
+            f"committer A U Thor <author@example.com> {1600000000 + number * 3600} "
+            f"+0000\ndata <<END\ncommit {number}\n\nA body of some words, number {number}.\nEND\n"
+        )
         if number > 1:
             stream.append(f"from :{number - 1}\n")
             if number % 25 == 0:
@@ -106,17 +127,27 @@ def repository(tmp_path_factory):
             text = "\n".join(lines) + "\n"
             stream.append(f"M 100644 inline {name}\ndata {len(text)}\n{text}\n")
     stream.append("tag v1\nfrom :300\ntagger A U Thor <author@example.com> 1700000000 +0000\ndata 3\nv1\n\n")
-    for argv, stdin in ((["git", "init", "-q", "-b", "main", folder], None),
-                        (["git", "-C", folder, "fast-import", "--quiet"], "".join(stream)),
-                        (["git", "-C", folder, "reset", "-q", "--hard"], None)):
+    for argv, stdin in (
+        (["git", "init", "-q", "-b", "main", folder], None),
+        (["git", "-C", folder, "fast-import", "--quiet"], "".join(stream)),
+        (["git", "-C", folder, "reset", "-q", "--hard"], None),
+    ):
         result = blackbox.run(argv, stdin=stdin, env=GIT)
         assert result.status == 0, result.report()
     return folder
 
 
-GIT = {"HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1", "GIT_PAGER": "cat",
-       "GIT_AUTHOR_NAME": "A U Thor", "GIT_AUTHOR_EMAIL": "author@example.com", "GIT_AUTHOR_DATE": "1700000000 +0000",
-       "GIT_COMMITTER_NAME": "A U Thor", "GIT_COMMITTER_EMAIL": "author@example.com", "GIT_COMMITTER_DATE": "1700000000 +0000"}
+GIT = {
+    "HOME": "/nonexistent",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_PAGER": "cat",
+    "GIT_AUTHOR_NAME": "A U Thor",
+    "GIT_AUTHOR_EMAIL": "author@example.com",
+    "GIT_AUTHOR_DATE": "1700000000 +0000",
+    "GIT_COMMITTER_NAME": "A U Thor",
+    "GIT_COMMITTER_EMAIL": "author@example.com",
+    "GIT_COMMITTER_DATE": "1700000000 +0000",
+}
 
 GIT_COMMANDS = [
     "log --stat -p --all",
@@ -153,6 +184,7 @@ def test_git(repository, tmp_path):
 
 def test_git_packs_byte_for_byte(repository, tmp_path):
     """One packing thread makes the same pack from the same objects every time."""
+
     def pack(folder, runner):
         copy = folder / "repository"
         shutil.copytree(repository, copy, symlinks=True)
@@ -182,8 +214,12 @@ def text_file(tmp_path_factory):
     """1 MB of lines in no order."""
     chance = random.Random(11)
     path = tmp_path_factory.mktemp("text") / "text"
-    path.write_text("".join(f"{chance.randrange(10 ** 6)} {chance.choice('abcdefgh') * chance.randrange(1, 20)} {n}\n"
-                            for n in range(50000)))
+    path.write_text(
+        "".join(
+            f"{chance.randrange(10 ** 6)} {chance.choice('abcdefgh') * chance.randrange(1, 20)} {n}\n"
+            for n in range(50000)
+        )
+    )
     assert path.stat().st_size > 1_000_000
     return path
 
@@ -194,16 +230,25 @@ def test_sort(text_file, arguments):
 
 
 def test_gawk(text_file):
-    program = ("{ count[$2]++; sum[$2] += $1; text[$1 % 1000] = text[$1 % 1000] $2 } "
-               "END { n = asorti(count, keys); for (i = 1; i <= n; i++) print keys[i], count[keys[i]], sum[keys[i]]; "
-               "for (i = 0; i < 1000; i++) print i, length(text[i]), substr(text[i], 1, 40) }")
+    program = (
+        "{ count[$2]++; sum[$2] += $1; text[$1 % 1000] = text[$1 % 1000] $2 } "
+        "END { n = asorti(count, keys); for (i = 1; i <= n; i++) print keys[i], count[keys[i]], sum[keys[i]]; "
+        "for (i = 0; i < 1000; i++) print i, length(text[i]), substr(text[i], 1, 40) }"
+    )
     blackbox.run_both(["gawk", program, text_file])
 
 
 def test_shell_pipeline(text_file):
-    blackbox.run_both(["bash", "-c", 'for i in $(seq 40); do grep -c "$i" "$0"; done; sed "s/a/bb/g" "$0" | tr b c | md5sum; '
-                       'xz -T2 -1 < "$0" | xz -d | sha256sum; tar cf - -C "$(dirname "$0")" --mtime=@0 text | sha256sum', text_file],
-                      timeout=120)
+    blackbox.run_both(
+        [
+            "bash",
+            "-c",
+            'for i in $(seq 40); do grep -c "$i" "$0"; done; sed "s/a/bb/g" "$0" | tr b c | md5sum; '
+            'xz -T2 -1 < "$0" | xz -d | sha256sum; tar cf - -C "$(dirname "$0")" --mtime=@0 text | sha256sum',
+            text_file,
+        ],
+        timeout=120,
+    )
 
 
 STRESSORS = {
@@ -213,14 +258,13 @@ STRESSORS = {
     "bigheap": ["--bigheap", "1", "--bigheap-ops", "2000", "--bigheap-growth", "64K"],
     "tree": ["--tree", "1", "--tree-ops", "2", "--tree-size", "20000"],
     "list": ["--list", "1", "--list-ops", "20", "--list-size", "1000"],
-    "skiplist": ["--skiplist", "1", "--skiplist-ops", "20", "--skiplist-size", "4096"],
     "memthrash": ["--memthrash", "1", "--memthrash-ops", "20"],
 }
 
 
 @pytest.mark.parametrize("name", STRESSORS)
 def test_stress_ng(name, tmp_path):
-    """Its output is about times and processes; what must agree is that each stressor ran its course and verified well."""
+    """Its output is about times; what must agree is that the stressor ran its course and verified well."""
     argv = ["stress-ng", "--verify", "--oomable", "--timeout", "20", "--temp-path", tmp_path, *STRESSORS[name]]
     result = blackbox.run_both(argv, normalize=lambda text: re.findall(r"successful run|fail|error", text), timeout=90)
     assert "successful run completed" in result.stdout + result.stderr

@@ -1,4 +1,4 @@
-# Hashes, sorting, regular expressions, strings that grow, references in rings: Perl's own reference counting all the way.
+# Hashes, sorting, regular expressions, strings that grow, references in rings.
 use strict;
 use warnings;
 
