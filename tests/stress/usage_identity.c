@@ -1,6 +1,7 @@
 /*
  * usage_identity [--seed N]: the allocator's figures of itself (observe/usage.h), held against what the test knows,
- * after each of many small steps: U1, live to the byte, the rows of size classes, huge blocks, heaps, caches and purging.
+ * after each of many small steps: U1, live to the byte, the rows of size classes, huge blocks, heaps, caches and what
+ * is purged.
  */
 #define _GNU_SOURCE
 #include <hakmem/hakmem.h>
