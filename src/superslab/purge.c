@@ -97,9 +97,7 @@ size_t purge_run(bool all)
     uint32_t now = shared_pool_now_ms(), number;
 
     lock_acquire(&shared_pool.lock);
-    all = all || atomic_load_explicit(&shared_pool.over_soft_limit, memory_order_relaxed) ||
-          atomic_load_explicit(&shared_pool.fragmented, memory_order_relaxed);
-    atomic_store_explicit(&shared_pool.fragmented, false, memory_order_relaxed);
+    all = all || atomic_load_explicit(&shared_pool.over_soft_limit, memory_order_relaxed);
     atomic_store_explicit(&shared_pool.over_soft_limit, false, memory_order_relaxed);
     atomic_store_explicit(&shared_pool.next_purge_ms, 0, memory_order_relaxed);
     purge_trim_lru(now);

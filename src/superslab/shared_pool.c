@@ -2,9 +2,6 @@
 
 #include "options/options.h"
 
-/* Free units with memory that are worth purging early: 2 MiB, and a sixteenth of what is in use. */
-#define POOL_FRAGMENTED_MIN 32u
-
 #define POOL_ALL_UNITS (~(uint32_t)1) /* every unit but the header's */
 
 struct shared_pool shared_pool = { .lock = LOCK_INIT(LOCK_RANK_POOL) };
@@ -106,29 +103,29 @@ static uint32_t pool_new_superslab(void)
     return number;
 }
 
-/* Bits at which a run of `units` set bits of mask starts. */
-static uint32_t pool_run_starts(uint32_t mask, unsigned units)
+/* The start of a run of the units in mask, in the shortest stretch of them that has one; 0 if there is none. */
+static unsigned pool_best_run(uint32_t mask, unsigned units, unsigned align_units)
 {
-    unsigned have = 1;
+    unsigned best = 0, best_length = SUPERSLAB_UNITS + 1;
 
-    while (have < units) {
-        unsigned step = have < units - have ? have : units - have;
-        mask &= mask >> step;
-        have += step;
+    while (mask) {
+        unsigned low = base_low_bit(mask), length = base_low_bit(~((uint64_t)mask >> low));
+        unsigned start = (unsigned)base_align_up(low, align_units);
+        if (start + units <= low + length && length < best_length) {
+            best = start;
+            best_length = length;
+        }
+        mask &= ~((uint32_t)base_low_mask(length) << low);
     }
-    return mask;
+    return best;
 }
 
-/* The lowest start of a run of free units, units with memory behind them first; 0 if there is none. */
+/* The same among the slot's free units, those with memory behind them first. */
 static unsigned pool_find_run(const struct slot *slot, unsigned units, unsigned align_units)
 {
-    static const uint32_t aligned_starts[] = { 0xffffffff, 0x55555555, 0x11111111, 0x01010101, 0x00010001 };
-    uint32_t aligned = aligned_starts[base_low_bit(align_units)];
-    uint32_t starts = pool_run_starts(slot->free & slot->touched, units) & aligned;
+    unsigned start = pool_best_run(slot->free & slot->touched, units, align_units);
 
-    if (starts == 0)
-        starts = pool_run_starts(slot->free, units) & aligned;
-    return starts ? base_low_bit(starts) : 0;
+    return start ? start : pool_best_run(slot->free, units, align_units);
 }
 
 static struct slab *pool_take_run(uint32_t number, unsigned start, unsigned units)
@@ -146,6 +143,12 @@ static struct slab *pool_take_run(uint32_t number, unsigned start, unsigned unit
     slot->free &= ~mask;
     slot->aged &= ~mask;
     shared_pool_move_bucket(number);
+    if (slot->huge_pages && slot->touched == 0) {
+        /* The first touch brings the whole huge page. */
+        slot->touched = POOL_ALL_UNITS & ~mask;
+        shared_pool.units_dirty += base_count_bits(slot->touched);
+        shared_pool_want_purge();
+    }
     slot->touched |= mask | 1;
     for (unit = start; unit < start + units; unit++)
         superslab->first_unit[unit] = (uint8_t)start;
@@ -156,16 +159,6 @@ static struct slab *pool_take_run(uint32_t number, unsigned start, unsigned unit
     return slab;
 }
 
-/* Memory is about to grow because no free run is long enough. If what lies in the short ones is much, it leaves now, before
- * the peak shows it. */
-static void pool_note_fragmentation(void)
-{
-    if (shared_pool.units_dirty < POOL_FRAGMENTED_MIN || shared_pool.units_dirty * 16 < shared_pool.units_used)
-        return;
-    atomic_store_explicit(&shared_pool.fragmented, true, memory_order_relaxed);
-    shared_pool_schedule_purge(0);
-}
-
 /* The slot to take the next run from: the fullest HOT one with room, then DRAINING and EMPTY ones the same way (they are
  * the higher buckets), then a new one. */
 static uint32_t pool_choose_slot(unsigned units, unsigned align_units, unsigned *start)
@@ -174,17 +167,16 @@ static uint32_t pool_choose_slot(unsigned units, unsigned align_units, unsigned 
     uint64_t buckets = shared_pool.bucket_mask & ~base_low_mask(units);
     uint32_t number;
 
-    while (buckets) {
-        unsigned bucket = base_low_bit(buckets), tries = 0;
-        for (number = shared_pool.heads[bucket]; number && tries < TRIES; number = shared_pool.slots[number].next) {
-            *start = pool_find_run(&shared_pool.slots[number], units, align_units);
+    for (; buckets; buckets &= buckets - 1) {
+        number = shared_pool.heads[base_low_bit(buckets)];
+        for (unsigned tries = 0; number && tries < TRIES; tries++) {
+            const struct slot *slot = &shared_pool.slots[number];
+            *start = pool_find_run(slot, units, align_units);
             if (*start)
                 return number;
-            tries++;
+            number = slot->next;
         }
-        buckets &= buckets - 1;
     }
-    pool_note_fragmentation();
     number = pool_new_superslab();
     if (number)
         *start = pool_find_run(&shared_pool.slots[number], units, align_units);

@@ -8,7 +8,8 @@
  *   EMPTY     nothing in use: in the LRU, taken last, the most recently emptied first.
  *
  * P1: a unit's `free` bit is set iff it belongs to no slab and is not being purged at this moment.
- * P2: a unit's `touched` bit is clear only if every byte of it reads as zero and it has no memory behind it. (Bit 0 is the header's.)
+ * P2: a unit's `touched` bit is clear only if every byte of it reads as zero and it has no memory behind it. (Bit 0 is the
+ *     header's.) Where huge pages were asked for, the first unit taken sets all of them.
  * P3: a SuperSlab with k free units, k > 0, is in bucket k, and in no other; those that would cost a whole huge page to
  *     begin are in one more, the last.
  *     While it is there, whether its `touched` is 0 does not change.
@@ -56,7 +57,6 @@ struct shared_pool {
     size_t mapped_peak;
     _Atomic uint32_t next_purge_ms; /* when a purge is due; 0: nothing to purge */
     _Atomic bool over_soft_limit;
-    _Atomic bool fragmented; /* a SuperSlab was begun beside much free memory in runs too short: the next purge takes it all */
     /* What is released now was unwanted for a purge delay already, in caches and warm pools, and need not wait out another. */
     _Atomic bool stale;
 };
