@@ -39,8 +39,11 @@ static void *pooled_try(unsigned class, bool *zero)
     if (HAK_UNLIKELY(cache == NULL))
         return house_allocate(class, zero);
     *zero = false;
-    if (cache_count(cache, class))
-        return cache->slots[cache->bins[class].top--];
+    if (cache_count(cache, class)) {
+        struct bin *bin = &cache->bins[class];
+        bin_set_top(bin, bin->top - 1u);
+        return cache->slots[bin->top + 1];
+    }
     return cache_refill(cache, class, zero);
 }
 
@@ -168,8 +171,10 @@ static void pooled_free(unsigned class, void *block)
         misuse_report("free", block, MISUSE_FREED);
     else if (bin->top == bin->limit)
         cache_overflow(cache, class, block);
-    else
-        cache->slots[++bin->top] = block;
+    else {
+        cache->slots[bin->top + 1] = block;
+        bin_set_top(bin, bin->top + 1u);
+    }
 }
 
 void front_free_slow(void *block)

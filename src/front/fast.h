@@ -24,7 +24,7 @@ HAK_INLINE void cache_move_top(struct thread_cache *cache, size_t class, int by)
             : "+m"(cache->bins)
             : "r"(cache), "r"(class), "i"(by), "i"(offsetof(struct thread_cache, bins)));
 #else
-    cache->bins[class].top = (uint16_t)(cache->bins[class].top + by);
+    bin_set_top(&cache->bins[class], (size_t)(cache->bins[class].top + by));
 #endif
 }
 
@@ -54,15 +54,15 @@ HAK_INLINE void *front_malloc(size_t size)
 
 HAK_INLINE void front_free(void *block)
 {
-    char *window = hak_window;
+    char *window = window_base();
     size_t unit = (size_t)((char *)block - window) >> UNIT_SHIFT, class, top;
     struct thread_cache *cache;
 
-    if (HAK_UNLIKELY(unit >= hak_units || CHECK_EVERY_FREE)) {
+    if (HAK_UNLIKELY(unit >= window_units() || CHECK_EVERY_FREE)) {
         front_free_slow(block);
         return;
     }
-    class = ((uint8_t *)window)[WINDOW_PAGE_MAP + unit];
+    class = __atomic_load_n((uint8_t *)window + WINDOW_PAGE_MAP + unit, __ATOMIC_RELAXED);
     cache = (struct thread_cache *)(window + hak_cache_offset);
     top = cache->bins[class].top;
     if (HAK_UNLIKELY(top == cache->bins[class].limit || cache->slots[top] == block)) { /* T1 */

@@ -19,7 +19,7 @@ void cache_init(struct thread_cache *cache, struct heap *heap)
     for (size_t i = 0; i < sizeof cache->class_of; i++)
         cache->class_of[i] = (uint8_t)class_of_size(i * BLOCK_ALIGN);
     for (unsigned class = 1; class < CLASS_COUNT; class++) {
-        cache->bins[class].top = size_classes[class].slot_base;
+        bin_set_top(&cache->bins[class], size_classes[class].slot_base);
         cache->bins[class].limit = size_classes[class].slot_base;
     }
     cache->hand = 1;
@@ -46,7 +46,7 @@ static void bin_take_oldest(struct thread_cache *cache, unsigned class, void **o
 
     __builtin_memcpy(out, stack, count * sizeof *out);
     __builtin_memmove(stack, stack + count, left * sizeof *stack);
-    cache->bins[class].top = (uint16_t)(size_classes[class].slot_base + left);
+    bin_set_top(&cache->bins[class], size_classes[class].slot_base + left);
 }
 
 /* Returns the oldest `count` blocks of the bin to their slabs. */
@@ -125,9 +125,10 @@ void *cache_refill(struct thread_cache *cache, unsigned class, bool *zero)
         lock_release(&cache->heap->lock);
         return single;
     }
-    cache->bins[class].top = (uint16_t)(row->slot_base + got);
+    /* The first of them is the one asked for. */
+    bin_set_top(&cache->bins[class], row->slot_base + got - (got != 0));
     lock_release(&cache->heap->lock);
-    return got ? cache->slots[cache->bins[class].top--] : NULL;
+    return got ? cache->slots[row->slot_base + got] : NULL;
 }
 
 void cache_overflow(struct thread_cache *cache, unsigned class, void *block)
@@ -153,7 +154,8 @@ void cache_overflow(struct thread_cache *cache, unsigned class, void *block)
         }
         bin_flush(cache, class, one_way ? count : (count + 1) / 2);
     }
-    cache->slots[++bin->top] = block;
+    cache->slots[bin->top + 1] = block;
+    bin_set_top(bin, bin->top + 1u);
 }
 
 void cache_flush_all(struct thread_cache *cache, bool close)

@@ -41,11 +41,15 @@ _Static_assert(CLASS_COUNT <= 64, "every class has a bin");
 
 HAK_HIDDEN extern _Thread_local uintptr_t hak_cache_offset __attribute__((tls_model("initial-exec")));
 
-HAK_INLINE struct thread_cache *cache_current(void) { return (struct thread_cache *)(hak_window + hak_cache_offset); }
+HAK_INLINE struct thread_cache *cache_current(void) { return (struct thread_cache *)(window_base() + hak_cache_offset); }
 
+/* Tops are written so that those who count other threads' blocks may read them at any time. */
+HAK_INLINE void bin_set_top(struct bin *bin, size_t top) { __atomic_store_n(&bin->top, (uint16_t)top, __ATOMIC_RELAXED); }
+
+/* The blocks cached of the class; of another thread's cache, as of some moment. */
 HAK_INLINE unsigned cache_count(const struct thread_cache *cache, unsigned class)
 {
-    return cache->bins[class].top - size_classes[class].slot_base;
+    return __atomic_load_n(&cache->bins[class].top, __ATOMIC_RELAXED) - size_classes[class].slot_base;
 }
 
 /* Makes a zeroed record an empty cache of the heap. */

@@ -171,14 +171,6 @@ bool registry_adopt(struct heap *heap, unsigned class)
     return adopt_orphaned(heap, class) || (hak_options.mf2_enable && adopt_idle(heap, class));
 }
 
-static bool heap_holds_memory(const struct heap *heap)
-{
-    for (unsigned units = 1; units < WARM_LENGTHS; units++)
-        if (heap->warm[units].count)
-            return true;
-    return atomic_load_explicit(&((struct heap *)(uintptr_t)heap)->pending, memory_order_relaxed) != NULL;
-}
-
 /* One heap, whose lock is held. True if it may have more to give later. */
 static bool heap_trim(struct heap *heap, bool all, size_t *purged)
 {
@@ -212,7 +204,7 @@ bool registry_trim_idle(bool all, size_t *purged)
             left |= heap_trim(heap, all, purged);
             lock_release(&heap->lock);
         } else {
-            left |= heap_holds_memory(heap);
+            left = true;
         }
     }
     return left;

@@ -69,7 +69,7 @@ bool window_init(void)
     slots_end = (uint32_t)(size >> SUPERSLAB_SHIFT);
     slots_committed = slots_begin + WINDOW_FIRST_SLOTS;
     shared_pool_init((struct slot *)(window + WINDOW_PAGE_MAP + (size >> UNIT_SHIFT)), slots_begin, slots_committed);
-    hak_window = window;
+    __atomic_store_n(&hak_window, window, __ATOMIC_RELEASE);
     __atomic_store_n(&hak_units, (size_t)slots_committed * SUPERSLAB_UNITS, __ATOMIC_RELEASE);
     return true;
 }
@@ -100,4 +100,4 @@ bool window_has_huge_pages(uint32_t slot)
 
 size_t window_head_bytes(void) { return head_bytes; }
 uint32_t window_slots_begin(void) { return slots_begin; }
-uint32_t window_slots_end(void) { return slots_committed; }
+uint32_t window_slots_end(void) { return (uint32_t)(window_units() / SUPERSLAB_UNITS); }

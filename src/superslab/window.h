@@ -42,16 +42,15 @@ HAK_HIDDEN uint32_t window_slots_begin(void);
 /* Whether huge pages were asked for in the slot. */
 HAK_HIDDEN bool window_has_huge_pages(uint32_t slot);
 
-HAK_INLINE size_t window_unit(const void *address) { return ((uintptr_t)address - (uintptr_t)hak_window) >> UNIT_SHIFT; }
-HAK_INLINE bool window_contains(const void *address)
-{
-    return window_unit(address) < __atomic_load_n(&hak_units, __ATOMIC_RELAXED);
-}
-HAK_INLINE uint8_t *window_page_map(void) { return (uint8_t *)hak_window + WINDOW_PAGE_MAP; }
-HAK_INLINE char *window_slot_address(uint32_t slot) { return hak_window + (size_t)slot * SUPERSLAB_SIZE; }
+HAK_INLINE char *window_base(void) { return __atomic_load_n(&hak_window, __ATOMIC_RELAXED); }
+HAK_INLINE size_t window_units(void) { return __atomic_load_n(&hak_units, __ATOMIC_RELAXED); }
+HAK_INLINE size_t window_unit(const void *address) { return ((uintptr_t)address - (uintptr_t)window_base()) >> UNIT_SHIFT; }
+HAK_INLINE bool window_contains(const void *address) { return window_unit(address) < window_units(); }
+HAK_INLINE uint8_t *window_page_map(void) { return (uint8_t *)window_base() + WINDOW_PAGE_MAP; }
+HAK_INLINE char *window_slot_address(uint32_t slot) { return window_base() + (size_t)slot * SUPERSLAB_SIZE; }
 HAK_INLINE uint32_t window_slot_of(const void *address)
 {
-    return (uint32_t)(((uintptr_t)address - (uintptr_t)hak_window) >> SUPERSLAB_SHIFT);
+    return (uint32_t)(((uintptr_t)address - (uintptr_t)window_base()) >> SUPERSLAB_SHIFT);
 }
 
 #endif
