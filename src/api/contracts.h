@@ -40,7 +40,7 @@ HAK_INLINE void *contract_reallocarray(void *block, size_t count, size_t size)
         errno = ENOMEM;
         return NULL;
     }
-    return front_realloc(block, total);
+    return front_realloc(block, total, "reallocarray");
 }
 
 #endif

@@ -186,17 +186,22 @@ CXX_NEW(_ZnwmSt11align_val_tRKSt9nothrow_t, (size_t size, size_t alignment, UNUS
 CXX_NEW(_ZnamSt11align_val_tRKSt9nothrow_t, (size_t size, size_t alignment, UNUSED const void *nothrow),
         new_aligned_nothrow_block(size, alignment))
 
+static void delete_slow(void *block)
+{
+    front_free_named(block, "operator delete");
+}
+
 #define CXX_DELETE(name)                                          \
     API_EXPORT void name(void *block);                            \
     void name(void *block)                                        \
     {                                                             \
-        front_free(block);                                        \
+        front_free_or(block, delete_slow);                        \
     }
 #define CXX_DELETE_WITH(name, ...)                                \
     API_EXPORT void name(void *block, __VA_ARGS__);               \
     void name(void *block, __VA_ARGS__)                           \
     {                                                             \
-        front_free(block);                                        \
+        front_free_or(block, delete_slow);                        \
     }
 
 CXX_DELETE(_ZdlPv)

@@ -34,9 +34,14 @@ void *hak_malloc(size_t size)
     return front_malloc(size);
 }
 
+static void hak_free_slow(void *block)
+{
+    front_free_named(block, "hak_free");
+}
+
 void hak_free(void *block)
 {
-    front_free(block);
+    front_free_or(block, hak_free_slow);
 }
 
 void *hak_calloc(size_t count, size_t size)
@@ -46,7 +51,7 @@ void *hak_calloc(size_t count, size_t size)
 
 void *hak_realloc(void *block, size_t size)
 {
-    return front_realloc(block, size);
+    return front_realloc(block, size, "hak_realloc");
 }
 
 void *hak_reallocarray(void *block, size_t count, size_t size)

@@ -59,7 +59,7 @@ API_EXPORT void *calloc(size_t count, size_t size)
 
 API_EXPORT void *realloc(void *block, size_t size)
 {
-    return front_realloc(block, size);
+    return front_realloc(block, size, "realloc");
 }
 
 API_EXPORT void *reallocarray(void *block, size_t count, size_t size)
@@ -179,7 +179,7 @@ API_EXPORT void *__libc_calloc(size_t count, size_t size)
 
 API_EXPORT void *__libc_realloc(void *block, size_t size)
 {
-    return front_realloc(block, size);
+    return front_realloc(block, size, "realloc");
 }
 
 API_EXPORT void *__libc_memalign(size_t alignment, size_t size)

@@ -144,31 +144,31 @@ static struct block block_find(const void *address, const char *function)
 
 /* ---- Freeing ---- */
 
-static void house_free(unsigned class, void *block)
+static void house_free(unsigned class, void *block, const char *function)
 {
     size_t remote;
 
     if (!front_process_init())
         return;
     lock_acquire(&registry.house->lock);
-    remote = heap_return_blocks(registry.house, class, &block, 1, "free");
+    remote = heap_return_blocks(registry.house, class, &block, 1, function);
     lock_release(&registry.house->lock);
     if (remote)
-        remote_free_blocks(class, &block, 1, "free");
+        remote_free_blocks(class, &block, 1, function);
 }
 
-static void pooled_free(unsigned class, void *block)
+static void pooled_free(unsigned class, void *block, const char *function)
 {
     struct thread_cache *cache = thread_cache_get();
     struct bin *bin;
 
     if (HAK_UNLIKELY(cache == NULL)) {
-        house_free(class, block);
+        house_free(class, block, function);
         return;
     }
     bin = &cache->bins[class];
     if (bin->top != size_classes[class].slot_base && cache->slots[bin->top] == block)
-        misuse_report("free", block, MISUSE_FREED);
+        misuse_report(function, block, MISUSE_FREED);
     else if (bin->top == bin->limit)
         cache_overflow(cache, class, block);
     else {
@@ -177,7 +177,7 @@ static void pooled_free(unsigned class, void *block)
     }
 }
 
-void front_free_slow(void *block)
+void front_free_named(void *block, const char *function)
 {
     unsigned class;
 
@@ -185,20 +185,22 @@ void front_free_slow(void *block)
         return;
     if (!window_contains(block)) {
         if (HAK_UNLIKELY(!huge_free(block)))
-            misuse_report("free", block, misuse_of(block));
+            misuse_report(function, block, misuse_of(block));
         thread_tick();
         return;
     }
-    if (CHECK_EVERY_FREE && block_find(block, "free").size == 0)
+    if (CHECK_EVERY_FREE && block_find(block, function).size == 0)
         return;
     class = window_page_map()[window_unit(block)];
     if (HAK_LIKELY(class != CLASS_NONE))
-        pooled_free(class, block);
+        pooled_free(class, block, function);
     else if (active_slab(block))
-        remote_free_locked(block, "free");
+        remote_free_locked(block, function);
     else
-        misuse_report("free", block, misuse_of(block));
+        misuse_report(function, block, misuse_of(block));
 }
+
+void front_free_slow(void *block) { front_free_named(block, "free"); }
 
 /* Whether a block of `old` usable bytes should stay where it is for `size` bytes: it fits, and not much of it is wasted. */
 static bool realloc_stays(size_t old, size_t size)
@@ -355,7 +357,7 @@ static void *realloc_in(struct heap *heap, void *address, size_t size, const cha
                       size);
 }
 
-void *front_realloc(void *block, size_t size)
+void *front_realloc(void *block, size_t size, const char *function)
 {
     if (block == NULL)
         return front_malloc(size);
@@ -363,7 +365,7 @@ void *front_realloc(void *block, size_t size)
         front_free(block);
         return NULL;
     }
-    return realloc_in(NULL, block, size, "realloc");
+    return realloc_in(NULL, block, size, function);
 }
 
 /* ---- Batches ---- */

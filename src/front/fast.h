@@ -52,25 +52,31 @@ HAK_INLINE void *front_malloc(size_t size)
     return front_malloc_or(size, front_malloc_medium, front_malloc_slow);
 }
 
-HAK_INLINE void front_free(void *block)
+/* `slow` takes what the fast path cannot, under the name that the user called. */
+HAK_INLINE void front_free_or(void *block, void (*slow)(void *))
 {
     char *window = window_base();
     size_t unit = (size_t)((char *)block - window) >> UNIT_SHIFT, class, top;
     struct thread_cache *cache;
 
     if (HAK_UNLIKELY(unit >= window_units() || CHECK_EVERY_FREE)) {
-        front_free_slow(block);
+        slow(block);
         return;
     }
     class = __atomic_load_n((uint8_t *)window + WINDOW_PAGE_MAP + unit, __ATOMIC_RELAXED);
     cache = (struct thread_cache *)(window + hak_cache_offset);
     top = cache->bins[class].top;
     if (HAK_UNLIKELY(top == cache->bins[class].limit || cache->slots[top] == block)) { /* T1 */
-        front_free_slow(block);
+        slow(block);
         return;
     }
     cache->slots[top + 1] = block;
     cache_move_top(cache, class, 1);
+}
+
+HAK_INLINE void front_free(void *block)
+{
+    front_free_or(block, front_free_slow);
 }
 
 #endif

@@ -12,11 +12,12 @@ struct heap;
 
 HAK_HIDDEN void *front_malloc_slow(size_t size);
 HAK_HIDDEN void front_free_slow(void *block);
+HAK_HIDDEN void front_free_named(void *block, const char *function);
 HAK_HIDDEN void *front_calloc(size_t count, size_t size);
 /* alignment: any power of two, checked by the caller. */
 HAK_HIDDEN void *front_aligned_alloc(size_t alignment, size_t size);
 /* block NULL: malloc. size 0 with a block: frees it, returns NULL. */
-HAK_HIDDEN void *front_realloc(void *block, size_t size);
+HAK_HIDDEN void *front_realloc(void *block, size_t size, const char *function);
 HAK_HIDDEN size_t front_usable_size(const void *block, const char *function);
 HAK_HIDDEN size_t front_good_size(size_t size);
 HAK_HIDDEN size_t front_expand(void *block, size_t size);
