@@ -38,7 +38,7 @@ int main(int argc, char **argv)
         if (n == rounds / 4)
             before = work_resident();
     }
-    if (work_resident() > before + (4 << 20))
+    if (work_resident() > before + (8 << 20))
         fail("memory of dead threads is lost");
     puts("done");
     return 0;

@@ -34,7 +34,7 @@ def test_programs_started_from_threads(compiled):
 
 
 def test_destructors_that_allocate(compiled):
-    blackbox.run_both([compiled(HERE / "thread_exit.c"), 300], timeout=60)
+    blackbox.run_both([compiled(HERE / "thread_exit.c"), 600], timeout=60)
 
 
 def test_cpp_thread_local_objects(compiled):

@@ -100,7 +100,7 @@ int main(int argc, char **argv)
     }
     if (atomic_load(&calls) != (long)count * 3 * KEYS * PTHREAD_DESTRUCTOR_ITERATIONS)
         fail("number of destructor calls");
-    if (work_resident() > before + (4 << 20))
+    if (work_resident() > before + (8 << 20))
         fail("memory of dead threads is lost");
     puts("done");
     return 0;
