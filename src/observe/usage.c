@@ -63,7 +63,7 @@ void observe_usage(struct usage *usage)
     committed = (size_t)(window_slots_end() - window_slots_begin()) * SUPERSLAB_SIZE;
     headers = shared_pool.superslabs * UNIT_SIZE;
     usage->superslabs = shared_pool.superslabs;
-    usage->footprint_peak = shared_pool.mapped_peak;
+    usage->footprint_peak = shared_pool.footprint_peak;
     usage->purged = committed - metadata_bytes() - (shared_pool.units_used + shared_pool.units_dirty) * UNIT_SIZE - headers;
     lock_release(&shared_pool.lock);
     usage->metadata = window_head_bytes() + metadata_bytes() + headers;

@@ -393,6 +393,21 @@ bool os_commit(void *address, size_t size)
     return done;
 }
 
+bool os_decommit(void *address, size_t size)
+{
+    int saved_errno = errno;
+    uintptr_t start = (uintptr_t)address;
+    fake_lock();
+    check_states("os_decommit", address, size, 1u << RANGE_COMMITTED, "not all of it is committed");
+    bool done = !count_call(FAKE_PURGE) &&
+                mmap(address, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
+    if (done)
+        ranges_set(&fake.list, start, start + size, RANGE_RESERVED);
+    fake_unlock();
+    errno = saved_errno;
+    return done;
+}
+
 /* Moves go to a place of map_aligned's, because the kernel's own need not suit a larger page size. */
 static void *remap(void *address, size_t old_size, size_t new_size, bool may_move)
 {

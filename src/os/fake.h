@@ -16,7 +16,7 @@ enum fake_kind {
     FAKE_MAP,
     FAKE_COMMIT,
     FAKE_REMAP,
-    FAKE_PURGE,
+    FAKE_PURGE, /* os_purge, os_decommit */
     FAKE_POPULATE,
     FAKE_THREAD, /* os_thread_start */
     FAKE_FALLIBLE_COUNT,

@@ -125,6 +125,14 @@ bool os_commit(void *address, size_t size)
     return done;
 }
 
+bool os_decommit(void *address, size_t size)
+{
+    int saved_errno = errno;
+    bool done = mmap(address, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
+    errno = saved_errno;
+    return done;
+}
+
 void *os_remap(void *address, size_t old_size, size_t new_size, bool may_move)
 {
     int saved_errno = errno;

@@ -30,6 +30,9 @@ HAK_HIDDEN void os_unmap(void *address, size_t size);
 /* Makes reserved pages readable and writable; they read as zero. Counted against overcommit from here on. */
 HAK_HIDDEN bool os_commit(void *address, size_t size);
 
+/* Undoes os_commit: the pages' memory goes back, they read as zero, cannot be written, and are not counted against overcommit. */
+HAK_HIDDEN bool os_decommit(void *address, size_t size);
+
 /* Moves or resizes a mapping made by os_map (mremap); the result keeps the contents of the common part, and pages beyond it read as
  * zero. With may_move false it succeeds only in place. NULL: the old mapping is unchanged. */
 HAK_HIDDEN void *os_remap(void *address, size_t old_size, size_t new_size, bool may_move);

@@ -238,6 +238,7 @@ static char *huge_map(size_t size, size_t alignment)
         shared_pool_uncharge_huge(size);
         return NULL;
     }
+    shared_pool_note_huge_mapped();
     if (hak_options.thp == OPTION_ALWAYS || (hak_options.thp == OPTION_AUTO && size >= HUGE_PAGES_MIN))
         os_advise_huge(address, size, true);
     else if (hak_options.thp == OPTION_NEVER)
@@ -337,6 +338,7 @@ static bool huge_grow(struct huge *record, size_t size, bool may_move)
         shared_pool_uncharge_huge(size - record->size);
         return false;
     }
+    shared_pool_note_huge_mapped();
     record->address = address;
     record->size = size;
     return true;

@@ -76,8 +76,8 @@ static void purge_trim_lru(uint32_t now)
 {
     uint32_t number = shared_pool.tails[POOL_BUCKET_EMPTY], excess = 0;
 
-    if (shared_pool.dirty_empties > hak_options.ss_lru_size)
-        excess = shared_pool.dirty_empties - (uint32_t)hak_options.ss_lru_size;
+    if (shared_pool.dirty_empties > shared_pool_lru_size())
+        excess = shared_pool.dirty_empties - (uint32_t)shared_pool_lru_size();
     for (; number && excess; number = shared_pool.slots[number].prev) {
         struct slot *slot = &shared_pool.slots[number];
         if (slot->touched == 0)
@@ -127,6 +127,8 @@ size_t purge_run(bool all)
         for (size_t i = 0; i < count; i++) {
             struct slot *slot = &shared_pool.slots[ranges[i].slot];
             slot->free |= ranges[i].mask & ~(uint32_t)1;
+            if (ranges[i].mask & 1 && !ranges[i].kept && atomic_load_explicit(&shared_pool.tight, memory_order_relaxed))
+                slot->decommitted = os_decommit(window_slot_address(ranges[i].slot), SUPERSLAB_SIZE);
             if (ranges[i].kept)
                 shared_pool.units_dirty += base_count_bits(slot->touched & ranges[i].mask & ~(uint32_t)1);
             else

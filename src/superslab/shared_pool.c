@@ -81,8 +81,10 @@ static uint32_t pool_new_slot(enum slot_kind kind)
     if (shared_pool.slots_unused == shared_pool.slots_committed) {
         uint32_t first;
         size_t count = window_commit_slots(&first);
-        if (count == 0)
+        if (count == 0) {
+            atomic_store_explicit(&shared_pool.tight, true, memory_order_relaxed);
             return 0;
+        }
         shared_pool.slots_committed = first + (uint32_t)count;
     }
     number = shared_pool.slots_unused++;
@@ -183,12 +185,18 @@ static uint32_t pool_choose_slot(unsigned units, unsigned align_units, unsigned 
     return number;
 }
 
+static void pool_note_peak(void)
+{
+    size_t footprint = shared_pool_footprint();
+
+    if (footprint > shared_pool.footprint_peak)
+        shared_pool.footprint_peak = footprint;
+}
+
 static bool pool_within_limits(size_t bytes)
 {
     size_t footprint = shared_pool_footprint() + bytes;
 
-    if (footprint > shared_pool.mapped_peak)
-        shared_pool.mapped_peak = footprint;
     if (HAK_UNLIKELY(hak_options.memory_limit_soft && footprint > hak_options.memory_limit_soft)) {
         atomic_store_explicit(&shared_pool.over_soft_limit, true, memory_order_relaxed);
         shared_pool_schedule_purge(0);
@@ -196,6 +204,16 @@ static bool pool_within_limits(size_t bytes)
     if (HAK_LIKELY(hak_options.memory_limit == 0))
         return true;
     return shared_pool.units_used * UNIT_SIZE + shared_pool.huge_bytes + bytes <= hak_options.memory_limit;
+}
+
+/* P5 */
+static bool pool_make_writable(uint32_t number)
+{
+    struct slot *slot = &shared_pool.slots[number];
+
+    if (slot->decommitted && os_commit(window_slot_address(number), SUPERSLAB_SIZE))
+        slot->decommitted = false;
+    return !slot->decommitted;
 }
 
 size_t shared_pool_acquire(unsigned units, unsigned align_units, size_t count, struct slab **slabs)
@@ -206,7 +224,7 @@ size_t shared_pool_acquire(unsigned units, unsigned align_units, size_t count, s
     while (taken < count && pool_within_limits(units * UNIT_SIZE)) {
         unsigned start = 0;
         uint32_t number = pool_choose_slot(units, align_units, &start);
-        if (number == 0)
+        if (number == 0 || !pool_make_writable(number))
             break;
         slabs[taken++] = pool_take_run(number, start, units);
         /* One SuperSlab's runs in a row, while they last: contiguous memory populates in one call. */
@@ -214,8 +232,15 @@ size_t shared_pool_acquire(unsigned units, unsigned align_units, size_t count, s
                (start = pool_find_run(&shared_pool.slots[number], units, align_units)) != 0)
             slabs[taken++] = pool_take_run(number, start, units);
     }
+    pool_note_peak();
     lock_release(&shared_pool.lock);
     return taken;
+}
+
+/* P5: nothing may wait when the system is out of memory. */
+size_t shared_pool_lru_size(void)
+{
+    return atomic_load_explicit(&shared_pool.tight, memory_order_relaxed) ? 0 : (size_t)hak_options.ss_lru_size;
 }
 
 void shared_pool_release(struct slab *slab)
@@ -238,7 +263,7 @@ void shared_pool_release(struct slab *slab)
     if (!atomic_load_explicit(&shared_pool.stale, memory_order_relaxed))
         slot->freed_ms = shared_pool_now_ms();
     shared_pool_move_bucket(number);
-    if (shared_pool.dirty_empties > hak_options.ss_lru_size ||
+    if (shared_pool.dirty_empties > shared_pool_lru_size() ||
         atomic_load_explicit(&shared_pool.over_soft_limit, memory_order_relaxed))
         shared_pool_schedule_purge(0);
     lock_release(&shared_pool.lock);
@@ -289,6 +314,13 @@ bool shared_pool_charge_huge(size_t bytes)
         shared_pool.huge_bytes += bytes;
     lock_release(&shared_pool.lock);
     return allowed;
+}
+
+void shared_pool_note_huge_mapped(void)
+{
+    lock_acquire(&shared_pool.lock);
+    pool_note_peak();
+    lock_release(&shared_pool.lock);
 }
 
 void shared_pool_uncharge_huge(size_t bytes)

@@ -13,6 +13,8 @@
  * P3: a SuperSlab with k free units, k > 0, is in bucket k, and in no other; those that would cost a whole huge page to
  *     begin are in one more, the last.
  *     While it is there, whether its `touched` is 0 does not change.
+ * P5: once the system has refused to commit more, memory that is free is wanted elsewhere: EMPTY SuperSlabs are decommitted without
+ *     delay. They stay readable, as zeros, so that a stale pointer into one is still told apart.
  * P4: slots are read and changed under pool.lock only.
  */
 #ifndef HAK_SUPERSLAB_SHARED_POOL_H
@@ -39,6 +41,7 @@ struct slot {
     uint8_t bucket;      /* 0: in none */
     uint8_t kind;        /* enum slot_kind */
     bool huge_pages;     /* asked for them: purged whole or at least by halves */
+    bool decommitted;    /* EMPTY, and not writable (P5) */
 };
 _Static_assert(sizeof(struct slot) == 32, "the window reserves 32 bytes a slot");
 
@@ -54,9 +57,10 @@ struct shared_pool {
     size_t units_used;            /* units taken by heaps */
     size_t units_dirty;           /* free units with memory behind them */
     size_t huge_bytes;            /* mapped for huge blocks, in use or cached; kept here for the memory limit */
-    size_t mapped_peak;
+    size_t footprint_peak;        /* bytes: the highest shared_pool_footprint() */
     _Atomic uint32_t next_purge_ms; /* when a purge is due; 0: nothing to purge */
     _Atomic bool over_soft_limit;
+    _Atomic bool tight; /* P5 */
     /* What is released now was unwanted for a purge delay already, in caches and warm pools, and need not wait out another. */
     _Atomic bool stale;
 };
@@ -81,11 +85,15 @@ HAK_HIDDEN size_t shared_pool_prewarm(size_t count);
 
 /* Counts huge bytes against the memory limit: true if `bytes` more may be mapped. Any thread; takes pool.lock. */
 HAK_HIDDEN bool shared_pool_charge_huge(size_t bytes);
+/* The bytes charged last were mapped: they count for the peak. */
+HAK_HIDDEN void shared_pool_note_huge_mapped(void);
 HAK_HIDDEN void shared_pool_uncharge_huge(size_t bytes);
 
 /* ---- for purge.c; all under pool.lock ---- */
 HAK_HIDDEN void shared_pool_move_bucket(uint32_t slot);
 HAK_HIDDEN uint32_t shared_pool_now_ms(void);
+/* Empty SuperSlabs whose memory may wait. */
+HAK_HIDDEN size_t shared_pool_lru_size(void);
 /* Makes a purge due `delay_ms` from now unless one is due earlier. */
 HAK_HIDDEN void shared_pool_schedule_purge(uint64_t delay_ms);
 
