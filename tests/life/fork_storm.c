@@ -37,6 +37,8 @@ static void child(struct work_block *inherited, uint64_t state, int with_child)
         fail("pthread_join in a child");
     if (with_child) {
         pid_t grandchild = fork();
+        if (grandchild < 0)
+            fail("fork in a child");
         if (grandchild == 0) {
             work_steps(inherited, LIVE, 500, &state);
             work_drop_all(inherited, LIVE);
