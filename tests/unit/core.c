@@ -1,0 +1,173 @@
+#define _GNU_SOURCE
+#include "core.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "pool/registry.h"
+
+/* ---- A process for each test ---- */
+
+static void run_body(void **state)
+{
+    const struct core_test *test = *state;
+    test->body();
+}
+
+static char said[64 * 1024];
+
+void core_run(void **state)
+{
+    const struct CMUnitTest inner[] = { { "in its own process", run_body, NULL, NULL, *state } };
+    int output = memfd_create("output", 0), status = 0;
+    ssize_t length;
+    pid_t child;
+
+    assert_true(output >= 0);
+    fflush(NULL);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        int failed = 1;
+        if (dup2(output, STDOUT_FILENO) >= 0 && dup2(output, STDERR_FILENO) >= 0)
+            failed = cmocka_run_group_tests(inner, NULL, NULL);
+        fflush(NULL);
+        _exit(failed != 0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    length = pread(output, said, sizeof said - 1, 0);
+    close(output);
+    said[length > 0 ? length : 0] = '\0';
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        fail_msg("status %#x:\n%s", (unsigned)status, said);
+}
+
+void core_begin(void)
+{
+    assert_true(window_init());
+    assert_true(registry_init());
+}
+
+/* ---- Chance ---- */
+
+static uint64_t chance_state;
+
+void chance_begin(void)
+{
+    const char *seed = getenv("UNIT_SEED");
+    chance_state = seed ? strtoull(seed, NULL, 0) : 20251121;
+    print_message("UNIT_SEED=%" PRIu64 "\n", chance_state);
+}
+
+/* splitmix64 */
+uint64_t chance_next(void)
+{
+    uint64_t word = chance_state += UINT64_C(0x9e3779b97f4a7c15);
+    word = (word ^ (word >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    word = (word ^ (word >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return word ^ (word >> 31);
+}
+
+size_t chance_below(size_t limit)
+{
+    return chance_next() % limit;
+}
+
+/* ---- Slabs without heaps ---- */
+
+void core_acquire(unsigned units, unsigned align_units, size_t count, struct slab **slabs)
+{
+    assert_int_equal(shared_pool_acquire(units, align_units, count, slabs), count);
+}
+
+void core_touch(struct slab *slab)
+{
+    for (size_t at = 0; at < slab->units * UNIT_SIZE; at += 4096)
+        slab->start[at] = 1;
+    slab->zero = false;
+}
+
+void core_release(struct slab *slab)
+{
+    slab->used = 0;
+    shared_pool_release(slab);
+}
+
+size_t core_resident(const void *start, size_t size)
+{
+    unsigned char present[512];
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = 0;
+
+    for (size_t at = 0; at < size; at += sizeof present * page) {
+        size_t part = base_min(size - at, sizeof present * page);
+        assert_int_equal(mincore((char *)(uintptr_t)start + at, part, present), 0);
+        for (size_t i = 0; i < part / page; i++)
+            pages += present[i] & 1;
+    }
+    return pages * page;
+}
+
+/* ---- Invariants ---- */
+
+static size_t check_bucket(unsigned bucket)
+{
+    uint32_t number = shared_pool.heads[bucket], before = 0;
+    size_t count = 0;
+
+    for (; number; before = number, number = shared_pool.slots[number].next) {
+        assert_int_equal(shared_pool.slots[number].bucket, bucket);
+        assert_int_equal(shared_pool.slots[number].prev, before);
+        assert_true(++count <= shared_pool.superslabs);
+    }
+    assert_int_equal(shared_pool.tails[bucket], before);
+    assert_int_equal((shared_pool.bucket_mask >> bucket) & 1, count != 0);
+    return count;
+}
+
+void core_check_pool(void)
+{
+    size_t used = 0, dirty = 0, superslabs = 0, empties = 0, listed = 0, in_buckets = 0;
+
+    for (uint32_t number = window_slots_begin(); number < shared_pool.slots_unused; number++) {
+        const struct slot *slot = &shared_pool.slots[number];
+        unsigned free = base_count_bits(slot->free);
+        assert_int_not_equal(slot->kind, SLOT_UNUSED);
+        if (slot->kind != SLOT_SUPERSLAB)
+            continue;
+        superslabs++;
+        assert_int_equal(slot->free & 1, 0);
+        assert_int_equal(slot->bucket, free + (free == POOL_BUCKET_EMPTY && slot->touched == 0 && slot->huge_pages));
+        assert_int_equal(slot->aged & ~(slot->free & slot->touched), 0);
+        used += SUPERSLAB_UNITS - 1 - free;
+        dirty += base_count_bits(slot->free & slot->touched);
+        empties += slot->bucket == POOL_BUCKET_EMPTY && slot->touched != 0;
+        in_buckets += slot->bucket != 0;
+    }
+    assert_int_equal(shared_pool.heads[0], 0);
+    assert_int_equal(shared_pool.bucket_mask & 1, 0);
+    for (unsigned bucket = 1; bucket < POOL_BUCKETS; bucket++)
+        listed += check_bucket(bucket);
+    assert_int_equal(listed, in_buckets);
+    assert_int_equal(shared_pool.superslabs, superslabs);
+    assert_int_equal(shared_pool.units_used, used);
+    assert_int_equal(shared_pool.units_dirty, dirty);
+    assert_int_equal(shared_pool.dirty_empties, empties);
+    assert_true(shared_pool.slots_unused <= shared_pool.slots_committed);
+    assert_int_equal(shared_pool.slots_committed, window_slots_end());
+}
+
+void core_check_untouched(void)
+{
+    for (uint32_t number = window_slots_begin(); number < shared_pool.slots_unused; number++) {
+        const struct slot *slot = &shared_pool.slots[number];
+        uint32_t clean = slot->kind == SLOT_SUPERSLAB ? ~slot->touched : 0;
+        for (; clean; clean &= clean - 1)
+            if (core_resident(window_slot_address(number) + base_low_bit(clean) * UNIT_SIZE, UNIT_SIZE) != 0)
+                fail_msg("P2: unit %u of slot %u is untouched and has memory", base_low_bit(clean), number);
+    }
+}

@@ -1,0 +1,132 @@
+/* config/classes.h: the mapping of sizes and offsets, exhaustively, and S1 to S3. */
+#include "support.h"
+
+#include "config/classes.h"
+
+enum { SPAN_STRIDE = 61 }; /* offsets inside spans that are looked at */
+
+static void test_class_of_size(void **state)
+{
+    unsigned before = 1, worst_class = 0;
+    size_t worst_size = 0;
+    double worst = 0;
+
+    (void)state;
+    for (size_t size = 0; size <= POOLED_MAX; size++) {
+        unsigned class = class_of_size(size);
+        size_t spare;
+        if (class < 1 || class >= CLASS_COUNT || class < before || class > before + 1)
+            fail_msg("%zu: class %u after %u", size, class, before);
+        before = class;
+        /* the smallest that fits */
+        if (class_size(class) < size || (class > 1 && class_size(class - 1) >= size))
+            fail_msg("%zu: class %u of %zu", size, class, class_size(class));
+        spare = class_size(class) - size;
+        if (class_is_span(class))
+            assert_true(spare < UNIT_SIZE);
+        else if (size <= 128)
+            assert_true(spare < BLOCK_ALIGN || size == 0);
+        else if ((double)spare / (double)class_size(class) > worst) {
+            worst = (double)spare / (double)class_size(class);
+            worst_size = size;
+            worst_class = class;
+        }
+    }
+    assert_int_equal(before, CLASS_COUNT - 1);
+    print_message("the most wasted above 128 bytes: %.2f %%, of %zu for %zu\n", worst * 100, class_size(worst_class),
+                  worst_size);
+    assert_true(worst <= 0.20);
+}
+
+static void test_table(void **state)
+{
+    (void)state;
+    assert_int_equal(class_size(CLASS_NONE), 0);
+    assert_int_equal(size_classes[CLASS_NONE].slot_limit, 0);
+    for (unsigned class = 1; class < CLASS_COUNT; class++) {
+        const struct size_class *row = &size_classes[class];
+        size_t bytes = row->units * UNIT_SIZE;
+        assert_true(row->size > row[-1].size); /* S1 */
+        assert_int_equal(row->size % BLOCK_ALIGN, 0);
+        assert_int_equal(row->blocks, bytes / row->size);
+        if (class_is_span(class)) {
+            assert_int_equal(row->units, class - CLASS_SPAN_1 + 1);
+            assert_int_equal(row->size, bytes);
+        } else { /* S3 */
+            assert_in_range(row->blocks, 8, SLAB_MAX_BLOCKS);
+            assert_true((bytes - (size_t)row->blocks * row->size) * 100 <= 3 * bytes);
+        }
+    }
+    assert_int_equal(class_size(CLASS_COUNT - 1), POOLED_MAX);
+    assert_int_equal(size_classes[CLASS_COUNT - 1].units, SPAN_MAX_UNITS);
+}
+
+static void check_index(unsigned class, size_t offset)
+{
+    if (class_block_index(class, offset) != offset / class_size(class))
+        fail_msg("class %u, offset %zu: block %u", class, offset, class_block_index(class, offset));
+}
+
+static void test_block_index(void **state)
+{
+    (void)state;
+    for (unsigned class = 1; class < CLASS_COUNT; class++) {
+        size_t bytes = size_classes[class].units * UNIT_SIZE, stride = class_is_span(class) ? SPAN_STRIDE : 1;
+        for (size_t offset = 0; offset < bytes; offset += stride)
+            check_index(class, offset);
+        check_index(class, bytes - 1);
+        for (size_t block = 0; block < size_classes[class].blocks; block++) {
+            assert_int_equal(class_block_index(class, block * class_size(class)), block);
+            assert_int_equal(class_block_index(class, (block + 1) * class_size(class) - 1), block);
+        }
+    }
+}
+
+/* S2: with a slab at a unit boundary, offsets tell alignment. */
+static void test_alignment(void **state)
+{
+    (void)state;
+    for (size_t alignment = BLOCK_ALIGN; alignment <= UNIT_SIZE; alignment *= 2) {
+        bool served = false;
+        for (unsigned class = 1; class < CLASS_COUNT; class++) {
+            if (class_size(class) % alignment != 0)
+                continue;
+            served = true;
+            for (size_t block = 0; block < size_classes[class].blocks; block++)
+                assert_int_equal(block * class_size(class) % alignment, 0);
+        }
+        assert_true(served);
+    }
+}
+
+static void test_slots(void **state)
+{
+    static uint8_t taken[CACHE_SLOTS];
+
+    (void)state;
+    taken[CLASS_NONE_SLOT] = 1;
+    for (unsigned class = 1; class < CLASS_COUNT; class++) {
+        const struct size_class *row = &size_classes[class];
+        /* slots[base] is the sentinel, then come the blocks */
+        for (unsigned slot = row->slot_base; slot <= (unsigned)row->slot_base + row->slot_limit; slot++) {
+            assert_true(slot < CACHE_SLOTS);
+            assert_int_equal(taken[slot]++, 0);
+        }
+        assert_true(row->slot_limit <= 256);
+        if (class_is_span(class) && class_size(class) > 256 * HAK_KIB)
+            assert_int_equal(row->slot_limit, 0);
+        else
+            assert_true(row->slot_limit > 0);
+    }
+    for (size_t slot = 0; slot < CACHE_SLOTS; slot++)
+        assert_int_equal(taken[slot], 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_class_of_size), cmocka_unit_test(test_table), cmocka_unit_test(test_block_index),
+        cmocka_unit_test(test_alignment),     cmocka_unit_test(test_slots),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
