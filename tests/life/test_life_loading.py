@@ -142,7 +142,7 @@ def test_two_copies_side_by_side(compiled, second_copy):
 
 
 @pytest.mark.parametrize("size", [100, 20000, 200000, 5000000])
-@pytest.mark.parametrize("case,function", [("theirs", "free"), ("ours", "(hak_)?free")])
+@pytest.mark.parametrize("case,function", [("theirs", "free"), ("ours", "hak_free")])
 def test_block_of_the_other_copy_is_foreign(compiled, second_copy, case, function, size):
     result = blackbox.run([compiled(HERE / "two_copies.c"), second_copy, case, size], preload=blackbox.LIBRARY)
     assert result.status == -signal.SIGABRT, result.report()
