@@ -3,7 +3,7 @@
 import re
 import shutil
 import signal
-import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -165,11 +165,7 @@ def test_block_of_glibc_is_foreign(compiled, library):
 @pytest.fixture()
 def open_folder():
     """A folder that another user can reach, on a file system that honours setuid."""
-    made = Path(
-        subprocess.run(
-            ["mktemp", "-d", "/var/tmp/hakmem-test-XXXXXX"], check=True, capture_output=True, text=True
-        ).stdout.strip()
-    )
+    made = Path(tempfile.mkdtemp(prefix="hakmem-test-", dir="/var/tmp"))
     made.chmod(0o755)
     yield made
     shutil.rmtree(made)
