@@ -6,8 +6,9 @@
 
 #define HUGE_BUCKETS 1024u
 #define HUGE_MAX_RANGES 256u
-/* Under `auto`, blocks from here on get huge pages: one more than needed is then at most an eighth of the block. */
+/* Under `auto`, blocks from this size on get huge pages once this much else is mapped: then one more than needed is little. */
 #define HUGE_PAGES_MIN (16 * HAK_MIB)
+#define HUGE_PAGES_FOOTPRINT (64 * HAK_MIB)
 
 struct huge {
     struct huge *next; /* in its bucket, or among the unused records */
@@ -239,7 +240,8 @@ static char *huge_map(size_t size, size_t alignment)
         return NULL;
     }
     shared_pool_note_huge_mapped();
-    if (hak_options.thp == OPTION_ALWAYS || (hak_options.thp == OPTION_AUTO && size >= HUGE_PAGES_MIN))
+    if (hak_options.thp == OPTION_ALWAYS || (hak_options.thp == OPTION_AUTO && size >= HUGE_PAGES_MIN &&
+                                              shared_pool_footprint() >= size + HUGE_PAGES_FOOTPRINT))
         os_advise_huge(address, size, true);
     else if (hak_options.thp == OPTION_NEVER)
         os_advise_huge(address, size, false);

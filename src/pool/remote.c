@@ -19,8 +19,10 @@ static void remote_push(struct slab *slab, struct heap *holding)
     REMOTE_STEP();
     do {
         slab->pending_next = head;
+        REMOTE_STEP();
     } while (!atomic_compare_exchange_weak_explicit(&owner->pending, &head, slab, memory_order_seq_cst,
                                                     memory_order_relaxed));
+    REMOTE_STEP();
     atomic_fetch_add_explicit(&owner->pending_count, 1, memory_order_relaxed);
     REMOTE_STEP();
     shared_pool_want_purge();
@@ -113,9 +115,9 @@ static void remote_collect(struct heap *heap, struct slab *slab)
     uint32_t counted = atomic_exchange_explicit(&slab->remote_count, 0, memory_order_acq_rel);
     unsigned words = slab_words(slab), i;
 
-    REMOTE_STEP();
     for (i = 0; i < words; i++) {
         uint64_t freed, local;
+        REMOTE_STEP();
         if (atomic_load_explicit(&slab->remote[i], memory_order_relaxed) == 0)
             continue;
         freed = atomic_exchange_explicit(&slab->remote[i], 0, memory_order_acquire);
@@ -128,16 +130,18 @@ static void remote_collect(struct heap *heap, struct slab *slab)
         atomic_store_explicit(&slab->local[i], local | freed, memory_order_relaxed);
         slab->summary |= UINT64_C(1) << i;
         slab->scrubbed = false;
-        REMOTE_STEP();
     }
+    REMOTE_STEP();
     heap_slab_freed(heap, slab, was_full, counted);
 }
 
 size_t remote_drain(struct heap *heap)
 {
-    struct slab *slab = atomic_exchange_explicit(&heap->pending, NULL, memory_order_seq_cst);
+    struct slab *slab;
     size_t drained = 0;
 
+    REMOTE_STEP();
+    slab = atomic_exchange_explicit(&heap->pending, NULL, memory_order_seq_cst);
     REMOTE_STEP();
     while (slab) {
         struct slab *next = slab->pending_next; /* M2 */
