@@ -173,5 +173,5 @@ void case_shifting_sizes(void)
  * mimalloc 2.0 3.0 x and tcmalloc-minimal 2.10 4.0 x. */
 void case_shifting_survivors(void)
 {
-    bounds_figure("most held after a round (2.5 x live)", shift_sizes(false, 64, 8), SHIFT_LIVE * 5 / 2);
+    bounds_figure("most held after a round (3 x live)", shift_sizes(false, 64, 8), 3 * SHIFT_LIVE);
 }
