@@ -1,0 +1,364 @@
+/* superslab/purge.h on a clock that stands still: what leaves, when, in how many calls, and what a refused purge leaves behind. */
+#include "core.h"
+
+#include <string.h>
+
+#include "pool/slab.h"
+#include "superslab/purge.h"
+
+#define RUN_UNITS (SUPERSLAB_UNITS - 1)
+/* Times are kept in steps of two milliseconds. */
+#define STEP 2
+
+static struct slab *slabs[80 * RUN_UNITS];
+
+static uint64_t delay(void)
+{
+    return hak_options.purge_delay;
+}
+
+static void advance(uint64_t milliseconds)
+{
+    fake_advance(milliseconds * MILLISECOND);
+}
+
+static bool purge_due(void)
+{
+    return purge_is_due(shared_pool_now_ms());
+}
+
+/* Whole SuperSlabs, every unit of them written to. */
+static void take_superslabs(size_t count)
+{
+    core_acquire(1, 1, count * RUN_UNITS, slabs);
+    for (size_t i = 0; i < count * RUN_UNITS; i++)
+        core_touch(slabs[i]);
+}
+
+static void release(size_t first, size_t count)
+{
+    for (size_t i = first; i < first + count; i++)
+        core_release(slabs[i]);
+}
+
+/* ---- When ---- */
+
+static void test_delay(void)
+{
+    core_begin();
+    take_superslabs(1);
+    assert_false(purge_due());
+    advance(10 * delay());
+    release(3, 5);
+    assert_false(purge_due());
+    advance(delay() - STEP);
+    assert_false(purge_due());
+    assert_int_equal(purge_run(false), 0);
+    assert_int_equal(fake_calls(FAKE_PURGE), 0);
+    assert_int_equal(shared_pool.units_dirty, 5);
+    advance(2 * STEP);
+    assert_int_equal(purge_run(false), 5 * UNIT_SIZE);
+    assert_int_equal(fake_calls(FAKE_PURGE), 1);
+    assert_int_equal(shared_pool.units_dirty, 0);
+    core_check_pool();
+    core_check_untouched();
+    /* Nothing is left to do. */
+    assert_int_equal(atomic_load(&shared_pool.next_purge_ms), 0);
+    advance(10 * delay());
+    assert_int_equal(purge_run(false), 0);
+    assert_int_equal(fake_calls(FAKE_PURGE), 1);
+}
+
+/* What waits is announced: a purge becomes due a delay after the first release. */
+static void test_due(void)
+{
+    core_begin();
+    take_superslabs(1);
+    release(0, 1);
+    advance(delay() / 2);
+    release(1, 1);
+    advance(delay() / 2 + STEP);
+    assert_true(purge_due());
+    /* The SuperSlab was freed into meanwhile: what is left is due again later. */
+    assert_int_equal(purge_run(false), 0);
+    assert_false(purge_due());
+    assert_int_not_equal(atomic_load(&shared_pool.next_purge_ms), 0);
+    advance(delay() + STEP);
+    assert_true(purge_due());
+    assert_int_equal(purge_run(false), 2 * UNIT_SIZE);
+}
+
+static void test_no_delay(void)
+{
+    hak_options.purge_delay = 0;
+    core_begin();
+    take_superslabs(1);
+    release(4, 4);
+    assert_true(purge_due());
+    assert_int_equal(purge_run(false), 4 * UNIT_SIZE);
+    core_check_untouched();
+}
+
+/* In a SuperSlab that is freed into all the time, units that nobody wants leave all the same; one in use does not. */
+static void test_aged(void)
+{
+    struct slab *wanted;
+    size_t purged = 0;
+
+    core_begin();
+    take_superslabs(1);
+    release(10, 3);
+    core_release(slabs[20]);
+    for (unsigned i = 0; i < 12; i++) {
+        core_acquire(1, 1, 1, &wanted);
+        if (i == 0) /* the shortest stretch */
+            assert_ptr_equal(wanted, slabs[20]);
+        core_touch(wanted);
+        advance(delay() / 4);
+        core_release(wanted);
+        purged += purge_run(false);
+        assert_int_equal(purged, i < 4 ? 0 : purged);
+        core_check_pool();
+    }
+    assert_int_equal(purged, 3 * UNIT_SIZE);
+    for (size_t i = 10; i < 13; i++)
+        assert_int_equal(core_resident(slabs[i]->start, UNIT_SIZE), 0);
+    assert_int_equal(core_resident(slabs[20]->start, UNIT_SIZE), UNIT_SIZE);
+}
+
+static void test_all(void)
+{
+    core_begin();
+    take_superslabs(3);
+    release(0, 40);
+    assert_int_equal(purge_run(true), 31 * UNIT_SIZE + UNIT_SIZE + 9 * UNIT_SIZE);
+    assert_int_equal(shared_pool.units_dirty, 0);
+    core_check_untouched();
+}
+
+static void test_stale(void)
+{
+    core_begin();
+    take_superslabs(1);
+    advance(2 * delay());
+    atomic_store(&shared_pool.stale, true); /* what comes now was unwanted for a delay already */
+    release(0, 7);
+    atomic_store(&shared_pool.stale, false);
+    assert_int_equal(purge_run(false), 7 * UNIT_SIZE);
+}
+
+/* ---- What ---- */
+
+static void test_neighbours_keep_contents(void)
+{
+    core_begin();
+    take_superslabs(1);
+    for (size_t i = 0; i < RUN_UNITS; i++)
+        memset(slabs[i]->start, (int)i, UNIT_SIZE);
+    for (size_t i = 1; i < RUN_UNITS; i += 3)
+        core_release(slabs[i]);
+    purge_run(true);
+    assert_int_equal(fake_calls(FAKE_PURGE), 10);
+    for (size_t i = 0; i < RUN_UNITS; i++)
+        for (size_t at = 0; at < UNIT_SIZE; at += 512)
+            if (i % 3 != 1)
+                assert_int_equal(slabs[i]->start[at], i);
+    core_check_untouched();
+}
+
+/* What comes back from the pool after a purge is known to be zero, and is; before a purge it is not. */
+static void test_zero_after(void)
+{
+    struct slab *slab;
+
+    core_begin();
+    take_superslabs(1);
+    release(0, 2);
+    core_acquire(2, 1, 1, &slab);
+    assert_false(slab->zero);
+    slab->units = 1;
+    core_release(slab);
+    purge_run(true);
+    core_acquire(1, 1, 1, &slab);
+    assert_true(slab->zero);
+    for (size_t at = 0; at < UNIT_SIZE; at++)
+        assert_int_equal(slab->start[at], 0);
+}
+
+/* An empty SuperSlab goes with its header: nothing of it stays resident. */
+static void test_empty_with_header(void)
+{
+    char *start;
+
+    core_begin();
+    take_superslabs(1);
+    start = (char *)superslab_of(slabs[0]->start);
+    release(0, RUN_UNITS);
+    assert_int_equal(shared_pool.dirty_empties, 1);
+    assert_int_not_equal(core_resident(start, UNIT_SIZE), 0);
+    advance(delay() + STEP);
+    assert_int_equal(purge_run(false), SUPERSLAB_SIZE);
+    assert_int_equal(fake_calls(FAKE_PURGE), 1);
+    assert_int_equal(core_resident(start, SUPERSLAB_SIZE), 0);
+    assert_int_equal(shared_pool.dirty_empties, 0);
+    core_check_pool();
+    take_superslabs(1);
+    assert_int_equal(shared_pool.superslabs, 1);
+    for (size_t i = 0; i < RUN_UNITS; i++)
+        assert_ptr_equal(slab_of(slabs[i]->start + UNIT_SIZE - 1), slabs[i]);
+}
+
+/* Neighbours leave in one call, across SuperSlabs, of at most 32 with one taking of the lock. */
+static void test_merged(void)
+{
+    core_begin();
+    take_superslabs(40);
+    /* The last 10 units of the first, the next two whole, the first 5 units of the fourth. */
+    release(21, 10 + 2 * RUN_UNITS);
+    release(3 * RUN_UNITS, 5);
+    assert_int_equal(purge_run(true), (10 + 64 + 5) * UNIT_SIZE);
+    /* the fourth's header lies between */
+    assert_int_equal(fake_calls(FAKE_PURGE), 2);
+    release(4 * RUN_UNITS, 36 * RUN_UNITS);
+    assert_int_equal(purge_run(true), 36 * SUPERSLAB_SIZE);
+    assert_int_equal(fake_calls(FAKE_PURGE), 4);
+    core_check_pool();
+    core_check_untouched();
+}
+
+/* ---- The LRU of empties ---- */
+
+static void test_lru(void)
+{
+    static const unsigned emptied[] = { 3, 0, 4, 1, 2 };
+    uint32_t first;
+
+    hak_options.ss_lru_size = 3;
+    core_begin();
+    take_superslabs(6);
+    first = window_slot_of(slabs[0]->start);
+    for (size_t i = 0; i < 3; i++)
+        release(emptied[i] * RUN_UNITS, RUN_UNITS);
+    assert_false(purge_due());
+    for (size_t i = 3; i < 5; i++)
+        release(emptied[i] * RUN_UNITS, RUN_UNITS);
+    assert_int_equal(shared_pool.dirty_empties, 5);
+    assert_true(purge_due());
+    advance(STEP);
+    assert_int_equal(purge_run(false), 2 * SUPERSLAB_SIZE);
+    assert_int_equal(shared_pool.dirty_empties, 3);
+    core_check_pool();
+    /* Those that were emptied first have left. */
+    for (size_t i = 0; i < 5; i++)
+        assert_int_equal(core_resident(window_slot_address(first + emptied[i]), SUPERSLAB_SIZE) == 0, i < 2);
+    advance(delay() + STEP);
+    assert_int_equal(purge_run(false), 3 * SUPERSLAB_SIZE);
+}
+
+static void test_lru_of_none(void)
+{
+    hak_options.ss_lru_size = 0;
+    core_begin();
+    take_superslabs(2);
+    release(0, RUN_UNITS - 1);
+    assert_false(purge_due());
+    core_release(slabs[RUN_UNITS - 1]);
+    assert_true(purge_due());
+    assert_int_equal(purge_run(false), SUPERSLAB_SIZE);
+    core_check_pool();
+}
+
+/* ---- Refused ---- */
+
+static void test_refused(void)
+{
+    struct slab *slab;
+
+    core_begin();
+    take_superslabs(3);
+    release(0, RUN_UNITS);
+    release(2 * RUN_UNITS, RUN_UNITS);
+    fake_fail_nth(FAKE_PURGE, 1);
+    assert_int_equal(purge_run(true), SUPERSLAB_SIZE);
+    fake_fail_nothing();
+    core_check_pool();
+    core_check_untouched();
+    assert_int_equal(shared_pool.units_dirty, RUN_UNITS);
+    assert_int_equal(shared_pool.dirty_empties, 1);
+    core_acquire(1, 1, 1, &slab);
+    assert_false(slab->zero);
+    core_release(slab);
+    assert_int_equal(purge_run(true), SUPERSLAB_SIZE);
+    assert_int_equal(shared_pool.units_dirty, 0);
+    core_check_pool();
+    core_check_untouched();
+}
+
+/* ---- P5: when the system commits no more ---- */
+
+static void test_tight(void)
+{
+    struct slab *slab, *more[RUN_UNITS];
+    char *start;
+
+    core_begin();
+    take_superslabs(3); /* all that is committed */
+    fake_fail_from(FAKE_COMMIT, 1);
+    assert_int_equal(shared_pool_acquire(1, 1, 1, &slab), 0);
+    start = (char *)superslab_of(slabs[0]->start);
+    release(0, RUN_UNITS);
+    assert_true(purge_due());
+    purge_run(false);
+    assert_false(fake_is_committed(start, SUPERSLAB_SIZE));
+    for (size_t at = 0; at < SUPERSLAB_SIZE; at += 1024)
+        assert_int_equal(start[at], 0);
+    core_check_pool();
+    /* It cannot be taken until it is committed again. */
+    assert_int_equal(shared_pool_acquire(1, 1, 1, &slab), 0);
+    core_check_pool();
+    fake_fail_nothing();
+    core_acquire(1, 1, RUN_UNITS, more);
+    assert_true(fake_is_committed(start, SUPERSLAB_SIZE));
+    for (size_t i = 0; i < RUN_UNITS; i++) {
+        assert_true(more[i]->zero);
+        core_touch(more[i]);
+    }
+    core_check_pool();
+}
+
+static void test_tight_refused(void)
+{
+    core_begin();
+    take_superslabs(2);
+    atomic_store(&shared_pool.tight, true);
+    release(0, RUN_UNITS);
+    fake_fail_nth(FAKE_PURGE, 2); /* the purge is done, decommitting is refused */
+    assert_int_equal(purge_run(false), SUPERSLAB_SIZE);
+    fake_fail_nothing();
+    core_check_pool();
+    core_check_untouched();
+    take_superslabs(1);
+    core_check_pool();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        core_unit_test(test_delay),
+        core_unit_test(test_due),
+        core_unit_test(test_no_delay),
+        core_unit_test(test_aged),
+        core_unit_test(test_all),
+        core_unit_test(test_stale),
+        core_unit_test(test_neighbours_keep_contents),
+        core_unit_test(test_zero_after),
+        core_unit_test(test_empty_with_header),
+        core_unit_test(test_merged),
+        core_unit_test(test_lru),
+        core_unit_test(test_lru_of_none),
+        core_unit_test(test_refused),
+        core_unit_test(test_tight),
+        core_unit_test(test_tight_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
