@@ -219,8 +219,8 @@ void front_free_sized(void *address, size_t size, size_t alignment, const char *
         return;
     /* A block may be larger than its size asks for: it was aligned, or realloc let it stay. It is never smaller. */
     if (size > block.size || ((uintptr_t)address & (alignment - 1)) != 0 ||
-        (alignment == 1 && block.slab && !realloc_stays(block.size, size) &&
-         class_size(class_of_size(size)) < block.size)) {
+        (alignment == 1 && !realloc_stays(block.size, size) &&
+         (block.slab ? class_size(class_of_size(size)) < block.size : block.size > 2 * POOLED_MAX))) {
         misuse_report(function, address, MISUSE_SIZE);
         return;
     }

@@ -19,7 +19,7 @@ HAK_HIDDEN void *front_malloc_medium(size_t size);
 /* Adds to the top of a class's stack in memory. On x86-64 in one instruction, which the compiler would make three of. */
 HAK_INLINE void cache_move_top(struct thread_cache *cache, size_t class, int by)
 {
-#if defined(__x86_64__)
+#if defined(__x86_64__) && defined(__OPTIMIZE__)
     __asm__("addw %3, %c4(%1,%2,4)"
             : "+m"(cache->bins)
             : "r"(cache), "r"(class), "i"(by), "i"(offsetof(struct thread_cache, bins)));
@@ -59,7 +59,7 @@ HAK_INLINE void front_free_or(void *block, void (*slow)(void *))
     size_t unit = (size_t)((char *)block - window) >> UNIT_SHIFT, class, top;
     struct thread_cache *cache;
 
-    if (HAK_UNLIKELY(unit >= window_units() || CHECK_EVERY_FREE)) {
+    if (HAK_UNLIKELY(window_is_beyond(unit) || CHECK_EVERY_FREE)) {
         slow(block);
         return;
     }

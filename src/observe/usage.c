@@ -60,8 +60,8 @@ void observe_usage(struct usage *usage)
     /* While threads run, caches may seem to hold more than slabs have handed out. */
     cached = base_min(cached, used);
     lock_acquire(&shared_pool.lock);
-    committed = (size_t)(window_slots_end() - window_slots_begin()) * SUPERSLAB_SIZE;
-    headers = shared_pool.superslabs * UNIT_SIZE;
+    committed = (size_t)(window_slots_end() - window_slots_begin() - shared_pool.decommitted) * SUPERSLAB_SIZE;
+    headers = (size_t)(shared_pool.superslabs - shared_pool.decommitted) * UNIT_SIZE;
     usage->superslabs = shared_pool.superslabs;
     usage->footprint_peak = shared_pool.footprint_peak;
     usage->purged = committed - metadata_bytes() - (shared_pool.units_used + shared_pool.units_dirty) * UNIT_SIZE - headers;

@@ -43,7 +43,7 @@
            "free memory goes back to the system when it was not wanted for this long")                                \
     OPTION(purge_thread, "HAKMEM_PURGE_THREAD", BOOL, 0, 0, 1, "",                                                    \
            "a thread that purges for a process that is wholly idle")                                                  \
-    OPTION(huge_cache, "HAKMEM_HUGE_CACHE", SIZE, 134217728, 0, 1099511627776, "bytes",                               \
+    OPTION(huge_cache, "HAKMEM_HUGE_CACHE", SIZE, 536870912, 0, 1099511627776, "bytes",                               \
            "most bytes of freed huge blocks kept for reuse")                                                          \
     OPTION(populate, "HAKMEM_POPULATE", BOOL, 1, 0, 1, "", "fault memory in by whole slabs once a class has proven its use") \
     OPTION(thp, "HAKMEM_THP", CHOICE, 0, 0, 2, "",                                                                    \
@@ -51,7 +51,7 @@
     OPTION(memory_limit_soft, "HAKMEM_MEMORY_LIMIT_SOFT", LIMIT, 0, 0, 0, "bytes",                                    \
            "above it freed memory is purged at once")                                                                 \
     OPTION(memory_limit, "HAKMEM_MEMORY_LIMIT", LIMIT, 0, 0, 0, "bytes", "above it allocation fails with ENOMEM")     \
-    OPTION(arena_size, "HAKMEM_ARENA_SIZE", SIZE, 0, 0, 70368744177664, "bytes",                                      \
+    OPTION(arena_size, "HAKMEM_ARENA_SIZE", SIZE, 0, 0, 1099511627776, "bytes",                                      \
            "address space to reserve at start; 0 takes a multiple of the machine's memory")                           \
     OPTION(verbose, "HAKMEM_VERBOSE", BOOL, 0, 0, 1, "", "print version and settings at start")                       \
     OPTION(abort_on_misuse, "HAKMEM_ABORT_ON_MISUSE", BOOL, 1, 0, 1, "",                                              \

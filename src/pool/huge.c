@@ -93,7 +93,7 @@ static void range_delete(unsigned index)
     __builtin_memmove(&ranges[index], &ranges[index + 1], (range_count - index) * sizeof *ranges);
 }
 
-/* Puts a range in, joined with its neighbours (U2). There is room. */
+/* Puts a range in, joined with its neighbours (B2). There is room. */
 static void range_insert(char *start, size_t size, uint32_t now)
 {
     unsigned index = 0;

@@ -2,9 +2,9 @@
  * Huge blocks, above 1 MiB: each a mapping of its own, grown with mremap; freed ones stay for a while in a bounded cache of
  * ranges, split and joined by address.
  *
- * U1: a huge block's address is its mapping's; sizes of mappings are multiples of UNIT_SIZE.
- * U2: ranges in the cache don't touch each other: neighbours are joined.
- * U3: shared_pool.huge_bytes is the bytes of all blocks and ranges.
+ * B1: a huge block's address is its mapping's; sizes of mappings are multiples of UNIT_SIZE.
+ * B2: ranges in the cache don't touch each other: neighbours are joined.
+ * B3: shared_pool.huge_bytes is the bytes of all blocks and ranges.
  */
 #ifndef HAK_POOL_HUGE_H
 #define HAK_POOL_HUGE_H

@@ -90,6 +90,15 @@ static void purge_trim_lru(uint32_t now)
     }
 }
 
+/* P5 */
+static void purge_decommit(uint32_t number)
+{
+    struct slot *slot = &shared_pool.slots[number];
+
+    slot->decommitted = os_decommit(window_slot_address(number), SUPERSLAB_SIZE);
+    shared_pool.decommitted += slot->decommitted;
+}
+
 size_t purge_run(bool all)
 {
     struct purge_range ranges[PURGE_BATCH];
@@ -128,7 +137,7 @@ size_t purge_run(bool all)
             struct slot *slot = &shared_pool.slots[ranges[i].slot];
             slot->free |= ranges[i].mask & ~(uint32_t)1;
             if (ranges[i].mask & 1 && !ranges[i].kept && atomic_load_explicit(&shared_pool.tight, memory_order_relaxed))
-                slot->decommitted = os_decommit(window_slot_address(ranges[i].slot), SUPERSLAB_SIZE);
+                purge_decommit(ranges[i].slot);
             if (ranges[i].kept)
                 shared_pool.units_dirty += base_count_bits(slot->touched & ranges[i].mask & ~(uint32_t)1);
             else

@@ -2,6 +2,7 @@
 
 #include "options/options.h"
 
+#define POOL_HUGE_PAGES_UNITS 4u
 #define POOL_ALL_UNITS (~(uint32_t)1) /* every unit but the header's */
 
 struct shared_pool shared_pool = { .lock = LOCK_INIT(LOCK_RANK_POOL) };
@@ -11,6 +12,8 @@ void shared_pool_init(struct slot *slots, uint32_t first, uint32_t end)
     shared_pool.slots = slots;
     shared_pool.slots_unused = first;
     shared_pool.slots_committed = end;
+    for (; first < end; first++)
+        slots[first].huge_pages = hak_options.thp == OPTION_ALWAYS;
 }
 
 uint32_t shared_pool_now_ms(void) { return (uint32_t)(os_now_coarse() / 1000000) | 1; }
@@ -74,32 +77,35 @@ void shared_pool_move_bucket(uint32_t number)
 }
 
 /* The next slot never used, committing more when needed; 0 when there is none. */
-static uint32_t pool_new_slot(enum slot_kind kind)
+static uint32_t pool_new_slot(enum slot_kind kind, bool may_be_huge)
 {
     uint32_t number;
 
     if (shared_pool.slots_unused == shared_pool.slots_committed) {
         uint32_t first;
-        size_t count = window_commit_slots(&first);
+        bool huge_pages;
+        size_t count = window_commit_slots(&first, may_be_huge, &huge_pages);
         if (count == 0) {
             atomic_store_explicit(&shared_pool.tight, true, memory_order_relaxed);
             return 0;
         }
         shared_pool.slots_committed = first + (uint32_t)count;
+        for (number = first; huge_pages && number < shared_pool.slots_committed; number++)
+            shared_pool.slots[number].huge_pages = true;
     }
     number = shared_pool.slots_unused++;
     shared_pool.slots[number].kind = (uint8_t)kind;
     return number;
 }
 
-static uint32_t pool_new_superslab(void)
+/* For runs of `units` units: long ones leave too much of a SuperSlab free for huge pages to be worth their memory. */
+static uint32_t pool_new_superslab(unsigned units)
 {
-    uint32_t number = pool_new_slot(SLOT_SUPERSLAB);
+    uint32_t number = pool_new_slot(SLOT_SUPERSLAB, units <= POOL_HUGE_PAGES_UNITS);
 
     if (number == 0)
         return 0;
     shared_pool.slots[number].free = POOL_ALL_UNITS;
-    shared_pool.slots[number].huge_pages = window_has_huge_pages(number);
     shared_pool.superslabs++;
     shared_pool_move_bucket(number);
     return number;
@@ -179,7 +185,7 @@ static uint32_t pool_choose_slot(unsigned units, unsigned align_units, unsigned 
             number = slot->next;
         }
     }
-    number = pool_new_superslab();
+    number = pool_new_superslab(units);
     if (number)
         *start = pool_find_run(&shared_pool.slots[number], units, align_units);
     return number;
@@ -211,8 +217,10 @@ static bool pool_make_writable(uint32_t number)
 {
     struct slot *slot = &shared_pool.slots[number];
 
-    if (slot->decommitted && os_commit(window_slot_address(number), SUPERSLAB_SIZE))
+    if (slot->decommitted && os_commit(window_slot_address(number), SUPERSLAB_SIZE)) {
         slot->decommitted = false;
+        shared_pool.decommitted--;
+    }
     return !slot->decommitted;
 }
 
@@ -275,7 +283,7 @@ void *shared_pool_take_metadata_slot(void)
     uint32_t number;
 
     lock_acquire(&shared_pool.lock);
-    number = pool_new_slot(SLOT_METADATA);
+    number = pool_new_slot(SLOT_METADATA, false);
     lock_release(&shared_pool.lock);
     return number ? window_slot_address(number) : NULL;
 }
@@ -286,7 +294,7 @@ size_t shared_pool_prewarm(size_t count)
 
     lock_acquire(&shared_pool.lock);
     for (; done < count; done++) {
-        uint32_t number = pool_new_superslab();
+        uint32_t number = pool_new_superslab(1);
         struct slot *slot = &shared_pool.slots[number];
         if (number == 0 || !os_populate(window_slot_address(number), SUPERSLAB_SIZE))
             break;

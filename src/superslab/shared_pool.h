@@ -53,6 +53,7 @@ struct shared_pool {
     uint64_t bucket_mask;
     uint32_t heads[POOL_BUCKETS], tails[POOL_BUCKETS];
     uint32_t superslabs;    /* number ever made; their address space is kept */
+    uint32_t decommitted;   /* of those (P5) */
     uint32_t dirty_empties; /* the LRU: EMPTY SuperSlabs with memory behind them, the oldest at the tail of their bucket */
     size_t units_used;            /* units taken by heaps */
     size_t units_dirty;           /* free units with memory behind them */

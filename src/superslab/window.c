@@ -13,7 +13,7 @@ size_t hak_units;
 /* A window takes this many times the machine's memory, so that freed SuperSlabs always find reuse before it is full. */
 #define WINDOW_MEMORY_FACTOR 4
 #define WINDOW_MIN (16 * HAK_MIB)
-#define WINDOW_MAX (64 * HAK_GIB * 1024)
+#define WINDOW_MAX (1024 * HAK_GIB)
 /* Slots committed at the first and at later steps: doubling, so that small programs stay small and large ones
  * make few system calls. */
 #define WINDOW_FIRST_SLOTS 2u
@@ -74,7 +74,7 @@ bool window_init(void)
     return true;
 }
 
-size_t window_commit_slots(uint32_t *first)
+size_t window_commit_slots(uint32_t *first, bool may_be_huge, bool *huge_pages)
 {
     uint32_t have = slots_committed - slots_begin;
     size_t count = base_min(base_min(have, WINDOW_MAX_STEP), slots_end - slots_committed);
@@ -83,7 +83,9 @@ size_t window_commit_slots(uint32_t *first)
         char *address = window_slot_address(slots_committed);
         if (!os_commit(address, count * SUPERSLAB_SIZE))
             continue;
-        if (hak_options.thp == OPTION_AUTO && have >= WINDOW_SMALL_SLOTS)
+        *huge_pages = hak_options.thp == OPTION_ALWAYS ||
+                      (hak_options.thp == OPTION_AUTO && may_be_huge && have >= WINDOW_SMALL_SLOTS);
+        if (*huge_pages && hak_options.thp == OPTION_AUTO)
             os_advise_huge(address, count * SUPERSLAB_SIZE, true);
         *first = slots_committed;
         slots_committed += (uint32_t)count;
@@ -91,11 +93,6 @@ size_t window_commit_slots(uint32_t *first)
         return count;
     }
     return 0;
-}
-
-bool window_has_huge_pages(uint32_t slot)
-{
-    return hak_options.thp == OPTION_ALWAYS || (hak_options.thp == OPTION_AUTO && slot >= slots_begin + WINDOW_SMALL_SLOTS);
 }
 
 size_t window_head_bytes(void) { return head_bytes; }

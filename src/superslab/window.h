@@ -30,20 +30,29 @@ HAK_HIDDEN extern size_t hak_units;
 /* Reserves the window; idempotent. False when there is no address space or memory for it. Called under the init lock. */
 HAK_HIDDEN bool window_init(void);
 
-/* Commits the next slots, at least one. Returns how many (0: out of memory or address space) and the first one's number. Called
- * under the pool's lock. */
-HAK_HIDDEN size_t window_commit_slots(uint32_t *first);
+/* Commits the next slots, at least one. Returns how many (0: out of memory or address space) and the first one's number. With
+ * may_be_huge, huge pages are asked for where the THP option says so, and *huge_pages tells. Called under the pool's lock. */
+HAK_HIDDEN size_t window_commit_slots(uint32_t *first, bool may_be_huge, bool *huge_pages);
 
 /* Bytes committed for the head, the slots of the window in all, and the slots before the first usable one. */
 HAK_HIDDEN size_t window_head_bytes(void);
 HAK_HIDDEN uint32_t window_slots_end(void);
 HAK_HIDDEN uint32_t window_slots_begin(void);
 
-/* Whether huge pages were asked for in the slot. */
-HAK_HIDDEN bool window_has_huge_pages(uint32_t slot);
-
 HAK_INLINE char *window_base(void) { return __atomic_load_n(&hak_window, __ATOMIC_RELAXED); }
 HAK_INLINE size_t window_units(void) { return __atomic_load_n(&hak_units, __ATOMIC_RELAXED); }
+/* unit >= window_units(), on x86-64 in the one instruction that compilers make two of for an atomic load. */
+HAK_INLINE bool window_is_beyond(size_t unit)
+{
+#if defined(__x86_64__)
+    bool beyond;
+    __asm__("cmpq %2, %1" : "=@ccae"(beyond) : "r"(unit), "m"(hak_units));
+    return beyond;
+#else
+    return unit >= window_units();
+#endif
+}
+
 HAK_INLINE size_t window_unit(const void *address) { return ((uintptr_t)address - (uintptr_t)window_base()) >> UNIT_SHIFT; }
 HAK_INLINE bool window_contains(const void *address) { return window_unit(address) < window_units(); }
 HAK_INLINE uint8_t *window_page_map(void) { return (uint8_t *)window_base() + WINDOW_PAGE_MAP; }
