@@ -1,0 +1,21 @@
+/* What two threads do to each other's slabs: every meeting of the parts of the protocol that pool/remote.h describes. */
+#ifndef HAK_TESTS_MF2_SCENARIOS_H
+#define HAK_TESTS_MF2_SCENARIOS_H
+
+struct scenario {
+    const char *name;
+    void (*prepare)(void);
+    void (*thread[2])(void);
+};
+
+extern const struct scenario scenarios[];
+extern const unsigned scenario_count;
+
+/* Makes the heaps, once; and all of them as they were then, which needs everything they owned released. */
+void scenarios_init(void);
+void scenarios_reset(void);
+
+/* Drains every heap's queue until all are empty. */
+void scenarios_drain_all(void);
+
+#endif
