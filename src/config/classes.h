@@ -15,11 +15,11 @@
 
 /* CLASS(block size, units of a slab, most blocks in a thread cache) */
 #define SLAB_CLASS_TABLE(CLASS)                                                                                        \
-    CLASS(16, 1, 256) CLASS(32, 1, 256) CLASS(48, 1, 256) CLASS(64, 1, 256)                                            \
-    CLASS(80, 1, 256) CLASS(96, 1, 256) CLASS(112, 1, 256) CLASS(128, 1, 256)                                          \
-    CLASS(160, 1, 256) CLASS(192, 1, 256) CLASS(224, 1, 256) CLASS(256, 1, 256)                                        \
-    CLASS(320, 1, 192) CLASS(384, 1, 192) CLASS(448, 1, 192) CLASS(512, 1, 192)                                        \
-    CLASS(640, 1, 128) CLASS(768, 1, 128) CLASS(896, 1, 128) CLASS(1024, 1, 128)                                       \
+    CLASS(16, 1, 128) CLASS(32, 1, 128) CLASS(48, 1, 128) CLASS(64, 1, 128)                                            \
+    CLASS(80, 1, 128) CLASS(96, 1, 128) CLASS(112, 1, 128) CLASS(128, 1, 128)                                          \
+    CLASS(160, 1, 128) CLASS(192, 1, 128) CLASS(224, 1, 128) CLASS(256, 1, 128)                                        \
+    CLASS(320, 1, 96) CLASS(384, 1, 96) CLASS(448, 1, 96) CLASS(512, 1, 96)                                        \
+    CLASS(640, 1, 64) CLASS(768, 1, 64) CLASS(896, 1, 64) CLASS(1024, 1, 64)                                       \
     CLASS(1280, 1, 64) CLASS(1536, 1, 64) CLASS(1792, 1, 64) CLASS(2048, 1, 64)                                        \
     CLASS(2560, 1, 32) CLASS(3072, 1, 32) CLASS(3584, 1, 32) CLASS(4096, 1, 32)                                        \
     CLASS(5120, 2, 16) CLASS(6144, 2, 16) CLASS(7168, 1, 16) CLASS(8192, 1, 16)                                        \
