@@ -59,6 +59,14 @@ static void test_init(void)
     assert_int_equal(fake_calls(FAKE_ANY), 2);
 }
 
+/* Asked for the most, where the machine has more. */
+static void test_large_machine(void)
+{
+    fake_set_physical_memory(1024 * HAK_GIB);
+    assert_true(window_init());
+    check_window(1024 * HAK_GIB);
+}
+
 static void test_large_pages(void)
 {
     fake_set_page_size(64 * HAK_KIB);
@@ -131,6 +139,12 @@ static void test_commit_refused(void)
 
 /* ---- Committing ---- */
 
+static size_t commit(uint32_t *first)
+{
+    bool huge_pages;
+    return window_commit_slots(first, false, &huge_pages);
+}
+
 static void test_commit_steps(void)
 {
     static const size_t steps[] = { 2, 4, 8, 16, 32, 32 };
@@ -143,18 +157,18 @@ static void test_commit_steps(void)
     end = window_slots_end();
     assert_int_equal(end - window_slots_begin(), 2);
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
-        assert_int_equal(window_commit_slots(&first), steps[i]);
+        assert_int_equal(commit(&first), steps[i]);
         assert_int_equal(first, end);
         end += (uint32_t)steps[i];
         check_window(total); /* W1 */
         assert_int_equal(window_slots_end(), end);
         assert_int_equal(fake_calls(FAKE_COMMIT), i + 2);
     }
-    while (window_commit_slots(&first))
+    while (commit(&first))
         end = window_slots_end();
     assert_int_equal(end - window_slots_begin(), slots);
     assert_int_equal(fake_bytes_committed(), total);
-    assert_int_equal(window_commit_slots(&first), 0);
+    assert_int_equal(commit(&first), 0);
 }
 
 static void test_commit_smaller(void)
@@ -163,18 +177,18 @@ static void test_commit_smaller(void)
 
     assert_true(window_init());
     while (window_slots_end() - window_slots_begin() < 16)
-        assert_true(window_commit_slots(&first) > 0);
+        assert_true(commit(&first) > 0);
     end = window_slots_end();
     fake_fail_nth(FAKE_COMMIT, 1);
-    assert_int_equal(window_commit_slots(&first), 8);
+    assert_int_equal(commit(&first), 8);
     assert_int_equal(first, end);
     fake_set_commit_limit(fake_bytes_committed() + 3 * SUPERSLAB_SIZE);
-    assert_int_equal(window_commit_slots(&first), 3);
-    assert_int_equal(window_commit_slots(&first), 0);
+    assert_int_equal(commit(&first), 3);
+    assert_int_equal(commit(&first), 0);
     fake_fail_from(FAKE_COMMIT, 1);
     fake_set_commit_limit(SIZE_MAX);
     end = window_slots_end();
-    assert_int_equal(window_commit_slots(&first), 0);
+    assert_int_equal(commit(&first), 0);
     assert_int_equal(window_slots_end(), end);
 }
 
@@ -197,7 +211,7 @@ static void test_contains(void)
         assert_int_equal(window_unit(end - 1), window_units() - 1);
         assert_int_equal(window_slot_of(end - 1), window_slots_end() - 1);
         assert_ptr_equal(window_slot_address(window_slot_of(end - 1)) + SUPERSLAB_SIZE, end);
-        assert_true(window_commit_slots(&first) > 0);
+        assert_true(commit(&first) > 0);
     }
 }
 
@@ -228,30 +242,36 @@ static void test_page_map(void)
     }
 }
 
-static void huge_pages(enum option_choice thp, bool early, bool late)
+/* Which steps get huge pages; `advised` is the calls for it beside the one that window_init makes. */
+static void huge_pages(enum option_choice thp, bool may_be_huge, bool early, bool late, uint64_t advised)
 {
     uint32_t first;
+    bool huge;
+    size_t have = 2;
 
     hak_options.thp = thp;
     assert_true(window_init());
-    while (window_slots_end() - window_slots_begin() < 32)
-        assert_true(window_commit_slots(&first) > 0);
-    assert_int_equal(window_has_huge_pages(window_slots_begin()), early);
-    assert_int_equal(window_has_huge_pages(window_slots_begin() + 15), early);
-    assert_int_equal(window_has_huge_pages(window_slots_begin() + 16), late);
-    /* auto: refused for the first, asked for in the one step beyond them */
-    assert_int_equal(fake_calls(FAKE_ADVISE_HUGE), thp == OPTION_AUTO ? 2 : 1);
+    assert_int_equal(fake_calls(FAKE_ADVISE_HUGE), 1);
+    for (unsigned step = 0; step < 5; step++) {
+        size_t count = window_commit_slots(&first, may_be_huge, &huge);
+        assert_int_equal(huge, have < 16 ? early : late);
+        have += count;
+    }
+    assert_int_equal(have, 64);
+    assert_int_equal(fake_calls(FAKE_ADVISE_HUGE), 1 + advised);
 }
 
-static void test_huge_pages_auto(void) { huge_pages(OPTION_AUTO, false, true); }
-static void test_huge_pages_never(void) { huge_pages(OPTION_NEVER, false, false); }
-static void test_huge_pages_always(void) { huge_pages(OPTION_ALWAYS, true, true); }
+static void test_huge_pages_auto(void) { huge_pages(OPTION_AUTO, true, false, true, 2); }
+static void test_huge_pages_auto_unwanted(void) { huge_pages(OPTION_AUTO, false, false, false, 0); }
+static void test_huge_pages_never(void) { huge_pages(OPTION_NEVER, true, false, false, 0); }
+static void test_huge_pages_always(void) { huge_pages(OPTION_ALWAYS, true, true, true, 0); }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         core_unit_test(test_before_init),
         core_unit_test(test_init),
+        core_unit_test(test_large_machine),
         core_unit_test(test_large_pages),
         core_unit_test(test_arena_size),
         core_unit_test(test_arena_rounded),
@@ -267,6 +287,7 @@ int main(void)
         core_unit_test(test_contains),
         core_unit_test(test_page_map),
         core_unit_test(test_huge_pages_auto),
+        core_unit_test(test_huge_pages_auto_unwanted),
         core_unit_test(test_huge_pages_never),
         core_unit_test(test_huge_pages_always),
     };

@@ -1,0 +1,316 @@
+/* pool/heap.h: the warm pool, what a refill takes from where, population, what leaves, first-class heaps. */
+#include "heaps.h"
+
+#include <string.h>
+
+/* Of heap.c: slabs of a class handed out before the next is faulted in, and empty slabs that a stock keeps. */
+enum { POPULATE_PROOF = 8, WARM_KEPT = 2 };
+
+/* ---- Taking ---- */
+
+static void test_take_order(void)
+{
+    struct heap *heap = heaps_begin();
+    void *out[64];
+
+    for (unsigned class = 1; class < CLASS_SPAN_1; class++) {
+        size_t want = base_min(8, size_classes[class].blocks);
+        assert_int_equal(heaps_take(heap, class, out, want), want);
+        for (size_t i = 1; i < want; i++) /* the lowest is popped first */
+            assert_int_equal((char *)out[i - 1] - (char *)out[i], class_size(class));
+        assert_ptr_equal(out[want - 1], slab_of(out[0])->start);
+        heaps_check();
+    }
+}
+
+/* What is left in slabs in use is taken before a fresh one, even if it is less than was wanted. */
+static void test_partial_first(void)
+{
+    enum { BLOCKS = 64 };
+    struct heap *heap = heaps_begin();
+    void *out[3 * BLOCKS], *old[3];
+    uint64_t carved;
+
+    heaps_take_all(heap, CLASS_1024, out, 3 * BLOCKS);
+    assert_int_equal(heap->counters.slabs_carved, 3);
+    for (size_t i = 0; i < 3; i++) {
+        old[i] = out[i * BLOCKS + 7];
+        heaps_return(heap, CLASS_1024, (void *[]){ old[i] }, 1);
+    }
+    heaps_check();
+    carved = heap->counters.slabs_carved;
+    assert_int_equal(heaps_take(heap, CLASS_1024, out, 64), 3);
+    assert_int_equal(heap->counters.slabs_carved, carved);
+    for (size_t i = 0; i < 3; i++)
+        assert_true(out[i] == old[0] || out[i] == old[1] || out[i] == old[2]);
+    assert_int_equal(heaps_take(heap, CLASS_1024, out, 64), 64);
+    assert_int_equal(heap->counters.slabs_carved, carved + 1);
+    heaps_check();
+}
+
+static void test_out_of_memory(void)
+{
+    static void *out[20000];
+    struct heap *heap;
+    size_t got = 0, more;
+
+    hak_options.memory_limit = 2 * HAK_MIB;
+    heap = heaps_begin();
+    while ((more = heaps_take(heap, CLASS_1024, out + got, 64)) != 0)
+        got += more;
+    assert_in_range(got, HAK_MIB / 1024, 2 * HAK_MIB / 1024);
+    heaps_check();
+    heaps_return(heap, CLASS_1024, out, 100);
+    assert_int_equal(heaps_take(heap, CLASS_1024, out, 1), 1);
+    heaps_check();
+}
+
+/* ---- The warm pool ---- */
+
+/* The budget doubles with each miss, so that few misses serve many slabs. */
+static void test_warm_budget(void)
+{
+    struct heap *heap = heaps_begin();
+    void *out[1024];
+    static const unsigned budgets[] = { 1, 2, 4, 8, 16, 16 };
+    unsigned slabs = 0;
+
+    for (size_t miss = 0; miss < sizeof budgets / sizeof budgets[0]; miss++)
+        for (unsigned i = 0; i < budgets[miss]; i++) {
+            heaps_take_all(heap, CLASS_64, out, 1024);
+            slabs++;
+            assert_int_equal(heap->counters.warm_misses, miss + 1);
+            assert_int_equal(heap->counters.warm_hits, slabs - miss - 1);
+            assert_int_equal(heap->warm[1].count, budgets[miss] - i - 1);
+            assert_int_equal(heap->warm[1].budget, budgets[miss]);
+        }
+    assert_int_equal(heap->counters.slabs_carved, slabs);
+    heaps_check();
+    lock_acquire(&heap->lock);
+    heap_release_warm(heap);
+    lock_release(&heap->lock);
+    heaps_check();
+}
+
+/* Longer slabs are kept in smaller numbers, and never more than the option allows. */
+static void test_warm_bounds(void)
+{
+    struct heap *heap;
+    void *out[64];
+
+    hak_options.warm_pool = 3;
+    heap = heaps_begin();
+    for (unsigned class = 1; class < CLASS_SPAN_1; class++)
+        for (unsigned i = 0; i < 12; i++) {
+            unsigned units = size_classes[class].units;
+            heaps_take_all(heap, class, out, base_min(64, size_classes[class].blocks));
+            assert_true(heap->warm[units].budget <= base_min(3, units == 1 ? 16 : base_max(1, 8 / units)));
+        }
+    assert_int_equal(heap->warm[1].budget, 3);
+    assert_int_equal(heap->warm[7].budget, 1);
+    heaps_check();
+}
+
+static void test_release_keeps_few(void)
+{
+    enum { BLOCKS = 64, SLABS = 40 };
+    static void *out[SLABS * BLOCKS];
+    struct heap *heap = heaps_begin();
+
+    heaps_take_all(heap, CLASS_1024, out, SLABS * BLOCKS);
+    lock_acquire(&heap->lock);
+    while (heap->warm[1].count) { /* leave the stock empty, and its budget high */
+        void *spare[BLOCKS];
+        bool zero;
+        assert_int_equal(heap_take_blocks(heap, CLASS_1024, spare, BLOCKS, &zero), BLOCKS);
+    }
+    lock_release(&heap->lock);
+    for (size_t i = 0; i < SLABS; i++) {
+        heaps_return(heap, CLASS_1024, out + i * BLOCKS, BLOCKS);
+        assert_true(heap->warm[1].count <= WARM_KEPT);
+        heaps_check();
+    }
+    assert_int_equal(heap->warm[1].count, WARM_KEPT);
+    assert_int_equal(heap->counters.slabs_released, SLABS);
+    assert_int_equal(shared_pool.units_dirty, SLABS - WARM_KEPT);
+    /* A slab that comes from there is not known to be zero, and its unit's class is gone meanwhile. */
+    assert_false(heap->warm[1].stack->zero);
+    assert_int_equal(window_page_map()[window_unit(heap->warm[1].stack->start)], CLASS_NONE);
+}
+
+/* ---- Population ---- */
+
+/* The slabs just taken, by address: stretches of four units and more were faulted in, each with one call. */
+static uint64_t check_populated(const struct slab *first, const struct slab *warm)
+{
+    uint64_t calls = 0;
+
+    while (first) {
+        const struct slab *start = first, *last = first;
+        size_t length = 1;
+        for (first = warm; first && first->start == last->start + UNIT_SIZE; first = warm) {
+            last = first;
+            warm = warm->next;
+            length++;
+        }
+        calls += length >= 4;
+        assert_int_equal(core_resident(start->start, length * UNIT_SIZE), length >= 4 ? length * UNIT_SIZE : 0);
+        warm = warm ? warm->next : NULL;
+    }
+    return calls;
+}
+
+static void test_populate_after_proof(void)
+{
+    struct heap *heap = heaps_begin();
+    void *out[64];
+    uint64_t calls = 0;
+
+    for (unsigned slab = 0; slab < 100; slab++) {
+        bool refills = heap->warm[1].stack == NULL;
+        heaps_take_all(heap, CLASS_1024, out, 64);
+        if (refills && slab >= POPULATE_PROOF)
+            calls += check_populated(slab_of(out[0]), heap->warm[1].stack);
+        assert_int_equal(heap->filled[CLASS_1024], slab + 1);
+        assert_int_equal(fake_calls(FAKE_POPULATE), calls);
+    }
+    assert_in_range(calls, 5, 12);
+    heaps_check();
+}
+
+static void test_populate_off(void)
+{
+    struct heap *heap;
+    void *out[64];
+
+    hak_options.populate = 0;
+    heap = heaps_begin();
+    for (unsigned slab = 0; slab < 100; slab++)
+        heaps_take_all(heap, CLASS_1024, out, 64);
+    assert_int_equal(fake_calls(FAKE_POPULATE), 0);
+}
+
+/* P2: what was faulted in ahead and never used has memory behind it, and is purged like all else. */
+static void test_populated_leaves(void)
+{
+    struct heap *heap = heaps_begin();
+    void *out[64];
+
+    while (fake_calls(FAKE_POPULATE) == 0)
+        heaps_take_all(heap, CLASS_1024, out, 64);
+    assert_true(heap->warm[1].count > 0);
+    lock_acquire(&heap->lock);
+    heap_release_warm(heap);
+    lock_release(&heap->lock);
+    heaps_check();
+    core_check_untouched();
+}
+
+static void test_populate_refused(void)
+{
+    struct heap *heap = heaps_begin();
+    void *out[64];
+
+    fake_fail_from(FAKE_POPULATE, 1);
+    for (unsigned slab = 0; slab < 60; slab++) {
+        heaps_take_all(heap, CLASS_1024, out, 64);
+        for (size_t i = 0; i < 64; i++)
+            *(char *)out[i] = 1;
+    }
+    assert_true(fake_failures() > 0);
+    heaps_check();
+}
+
+/* ---- Returning ---- */
+
+/* A full slab becomes available with its first free block, an empty one leaves with its last. */
+static void test_full_to_empty(void)
+{
+    struct heap *heap = heaps_begin();
+    void *out[SLAB_MAX_BLOCKS];
+
+    for (unsigned class = 1; class < CLASS_COUNT; class++) {
+        size_t blocks = size_classes[class].blocks;
+        struct slab *slab;
+        heaps_take_all(heap, class, out, blocks);
+        slab = slab_of(out[0]);
+        assert_ptr_equal(heap->full.head, slab);
+        assert_null(heap->available[class].head);
+        heaps_check_one(heap);
+        for (size_t i = 0; i < blocks; i++) {
+            void *block = out[i];
+            assert_int_equal(atomic_load(&slab->state), SLAB_ACTIVE);
+            heaps_return(heap, class, &block, 1);
+            if (i + 1 < blocks)
+                assert_ptr_equal(heap->available[class].head, slab);
+        }
+        assert_int_not_equal(atomic_load(&slab->state), SLAB_ACTIVE);
+        assert_null(heap->available[class].head);
+        assert_null(heap->full.head);
+        heaps_check();
+    }
+}
+
+/* ---- First-class heaps ---- */
+
+static void test_first_class(void)
+{
+    static void *out[500];
+    struct heap *heap, *thread = heaps_begin();
+    void *mine[10];
+    size_t before;
+
+    heaps_take_all(thread, CLASS_64, mine, 10);
+    before = shared_pool.units_used;
+    heap = registry_new_first_class();
+    assert_int_equal(heap->kind, HEAP_FIRST_CLASS);
+    for (unsigned class = 1; class < CLASS_COUNT; class++) {
+        heaps_take_all(heap, class, out, 1 + size_classes[class].blocks / 10);
+        assert_int_equal(window_page_map()[window_unit(out[0])], CLASS_NONE);
+        memset(out[0], 1, class_size(class));
+    }
+    heaps_check();
+    assert_true(shared_pool.units_used > before + 100);
+    lock_acquire(&heap->lock);
+    heap_release_all(heap); /* live blocks too */
+    lock_release(&heap->lock);
+    assert_int_equal(shared_pool.units_used, before);
+    heaps_check();
+    registry_drop_first_class(heap);
+    assert_int_equal(atomic_load(&heap->state), HEAP_UNUSED);
+    assert_ptr_equal(registry_new_first_class(), heap); /* O3 */
+    assert_ptr_not_equal(registry_new_first_class(), heap);
+}
+
+/* A heap of its own never takes over others' slabs. */
+static void test_first_class_adopts_nothing(void)
+{
+    struct heap *leaving = heaps_begin(), *heap = registry_new_first_class();
+    void *out[10];
+
+    heaps_take_all(leaving, CLASS_64, out, 10);
+    registry_abandon_heap(leaving);
+    heaps_take_all(heap, CLASS_64, out, 10);
+    assert_int_equal(heap->counters.slabs_adopted, 0);
+    heaps_check();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        core_unit_test(test_take_order),
+        core_unit_test(test_partial_first),
+        core_unit_test(test_out_of_memory),
+        core_unit_test(test_warm_budget),
+        core_unit_test(test_warm_bounds),
+        core_unit_test(test_release_keeps_few),
+        core_unit_test(test_populate_after_proof),
+        core_unit_test(test_populate_off),
+        core_unit_test(test_populated_leaves),
+        core_unit_test(test_populate_refused),
+        core_unit_test(test_full_to_empty),
+        core_unit_test(test_first_class),
+        core_unit_test(test_first_class_adopts_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,539 @@
+/* pool/huge.h: mappings, the cache of freed ranges, resizing, and what is accounted (B1 to B3). */
+#include "core.h"
+
+#include <string.h>
+
+#include "pool/huge.h"
+#include "superslab/purge.h"
+
+static size_t window_bytes; /* what is mapped without a huge block */
+
+static void begin(void)
+{
+    core_begin();
+    window_bytes = fake_bytes_mapped();
+}
+
+static void advance(uint64_t milliseconds)
+{
+    fake_advance(milliseconds * MILLISECOND);
+}
+
+static size_t cached_bytes(void)
+{
+    struct huge_usage usage;
+    huge_usage(&usage);
+    return usage.cached_bytes;
+}
+
+/* B3, and that nothing else is mapped. */
+static void check_usage(size_t blocks, size_t live, size_t cached)
+{
+    struct huge_usage usage;
+
+    huge_usage(&usage);
+    assert_int_equal(usage.live_blocks, blocks);
+    assert_int_equal(usage.live_bytes, live);
+    assert_int_equal(usage.cached_bytes, cached);
+    assert_int_equal(shared_pool.huge_bytes, live + cached);
+    assert_int_equal(fake_bytes_mapped() - window_bytes, live + cached);
+}
+
+static char *allocate_at(size_t size, size_t alignment)
+{
+    bool zero = false;
+    char *block = huge_allocate(size, alignment, &zero, NULL);
+
+    assert_non_null(block);
+    assert_int_equal((uintptr_t)block % base_max(alignment, os_page_size()), 0);
+    assert_int_equal(huge_size(block, NULL), base_align_up(size, UNIT_SIZE)); /* B1 */
+    for (size_t at = 0; zero && at < size; at += 1024)
+        assert_int_equal(block[at], 0);
+    return block;
+}
+
+static char *allocate(size_t size)
+{
+    return allocate_at(size, BLOCK_ALIGN);
+}
+
+static void release(char *block)
+{
+    assert_true(huge_free(block));
+}
+
+/* Blocks of these sizes that do not touch each other: what lies between stays in use. */
+static void allocate_apart(const size_t *sizes, size_t count, char **blocks)
+{
+    for (size_t i = 0; i < count; i++) {
+        blocks[i] = allocate(sizes[i]);
+        allocate(UNIT_SIZE);
+    }
+}
+
+/* ---- One block ---- */
+
+static void test_allocate_and_free(void)
+{
+    struct heap *heap = (struct heap *)1;
+    char *block;
+
+    begin();
+    block = allocate(5 * HAK_MIB + 1);
+    check_usage(1, 5 * HAK_MIB + UNIT_SIZE, 0);
+    assert_true(fake_is_committed(block, 5 * HAK_MIB + UNIT_SIZE));
+    assert_int_equal(huge_size(block, &heap), 5 * HAK_MIB + UNIT_SIZE);
+    assert_null(heap);
+    assert_int_equal(huge_size(block + UNIT_SIZE, &heap), 0);
+    assert_int_equal(huge_size(block + 16, NULL), 0);
+    assert_false(huge_free(block + UNIT_SIZE) || huge_free(block + 16) || huge_free(&block));
+    release(block);
+    assert_false(huge_free(block));
+    assert_int_equal(huge_size(block, NULL), 0);
+    check_usage(0, 0, 5 * HAK_MIB + UNIT_SIZE);
+    assert_int_equal(huge_purge(true), 5 * HAK_MIB + UNIT_SIZE);
+    check_usage(0, 0, 0);
+}
+
+static void test_alignment(void)
+{
+    char *blocks[16];
+    size_t count = 0;
+
+    begin();
+    for (size_t alignment = BLOCK_ALIGN; alignment <= 64 * HAK_MIB; alignment *= 8)
+        blocks[count++] = allocate_at(3 * HAK_MIB, alignment);
+    while (count)
+        release(blocks[--count]);
+    /* Ranges from the cache are aligned as asked for, too. */
+    for (size_t alignment = BLOCK_ALIGN; alignment <= 64 * HAK_MIB; alignment *= 8)
+        blocks[count++] = allocate_at(2 * HAK_MIB, alignment);
+}
+
+static void test_impossible(void)
+{
+    bool zero;
+
+    begin();
+    assert_null(huge_allocate(REQUEST_MAX, BLOCK_ALIGN, &zero, NULL));
+    assert_null(huge_allocate(SIZE_MAX, BLOCK_ALIGN, &zero, NULL));
+    assert_null(huge_allocate(REQUEST_MAX / 2, BLOCK_ALIGN, &zero, NULL));
+    assert_null(huge_allocate(2 * HAK_MIB, (size_t)1 << 63, &zero, NULL));
+    check_usage(0, 0, 0);
+}
+
+static void test_zero(void)
+{
+    bool zero = false;
+    char *block;
+
+    begin();
+    block = huge_allocate(2 * HAK_MIB, BLOCK_ALIGN, &zero, NULL);
+    assert_true(zero);
+    memset(block, 1, 2 * HAK_MIB);
+    release(block);
+    assert_ptr_equal(huge_allocate(2 * HAK_MIB, BLOCK_ALIGN, &zero, NULL), block);
+    assert_false(zero);
+    release(block);
+    huge_purge(true);
+    block = huge_allocate(2 * HAK_MIB, BLOCK_ALIGN, &zero, NULL);
+    assert_true(zero);
+    for (size_t at = 0; at < 2 * HAK_MIB; at += 512)
+        assert_int_equal(block[at], 0);
+}
+
+static void test_covers(void)
+{
+    char *block;
+
+    begin();
+    block = allocate(3 * HAK_MIB);
+    allocate(UNIT_SIZE);
+    assert_true(huge_covers(block, true) && huge_covers(block + 3 * HAK_MIB - 1, true) && huge_covers(block + 100, true));
+    assert_false(huge_covers(block - 1 - UNIT_SIZE, true) || huge_covers(&block, true) || huge_covers(block, false));
+    release(block);
+    assert_false(huge_covers(block, true));
+    assert_true(huge_covers(block, false) && huge_covers(block + 3 * HAK_MIB - 1, false));
+    assert_false(huge_covers(block + 3 * HAK_MIB, false) || huge_covers(block - 1, false));
+}
+
+/* ---- The cache ---- */
+
+static void test_reuse(void)
+{
+    char *block;
+    uint64_t maps;
+
+    begin();
+    block = allocate(7 * HAK_MIB);
+    maps = fake_calls(FAKE_MAP);
+    for (unsigned i = 0; i < 50; i++) {
+        release(block);
+        assert_ptr_equal(allocate(7 * HAK_MIB - i * 1000), block);
+        assert_int_equal(huge_size(block, NULL), base_align_up(7 * HAK_MIB - i * 1000, UNIT_SIZE));
+        release(block);
+        assert_ptr_equal(allocate(7 * HAK_MIB), block);
+    }
+    assert_int_equal(fake_calls(FAKE_MAP), maps);
+    assert_int_equal(fake_calls(FAKE_UNMAP), 0);
+}
+
+static void test_best_fit(void)
+{
+    static const size_t sizes[] = { 8 * HAK_MIB, 3 * HAK_MIB, 5 * HAK_MIB, 4 * HAK_MIB };
+    char *blocks[4];
+    uint64_t maps;
+
+    begin();
+    allocate_apart(sizes, 4, blocks);
+    for (size_t i = 0; i < 4; i++)
+        release(blocks[i]);
+    maps = fake_calls(FAKE_MAP);
+    assert_ptr_equal(allocate(4 * HAK_MIB), blocks[3]);
+    assert_ptr_equal(allocate(4 * HAK_MIB), blocks[2]); /* leaves one */
+    assert_ptr_equal(allocate(2 * HAK_MIB), blocks[1]); /* leaves one */
+    assert_ptr_equal(allocate(2 * HAK_MIB), blocks[0]); /* leaves six */
+    assert_ptr_equal(allocate(6 * HAK_MIB), blocks[0] + 2 * HAK_MIB);
+    assert_int_equal(cached_bytes(), 2 * HAK_MIB);
+    assert_int_equal(fake_calls(FAKE_MAP), maps);
+    allocate(2 * HAK_MIB); /* the two that are left do not touch */
+    assert_int_equal(fake_calls(FAKE_MAP), maps + 1);
+}
+
+/* Cut to size, and joined again in whatever order the parts come back (B2). */
+static void test_split_and_join(void)
+{
+    static const unsigned orders[6][3] = { { 0, 1, 2 }, { 0, 2, 1 }, { 1, 0, 2 }, { 1, 2, 0 }, { 2, 0, 1 }, { 2, 1, 0 } };
+    char *whole, *parts[3];
+    uint64_t maps;
+
+    begin();
+    whole = allocate(9 * HAK_MIB);
+    maps = fake_calls(FAKE_MAP);
+    for (size_t order = 0; order < 6; order++) {
+        release(whole);
+        for (size_t i = 0; i < 3; i++) {
+            parts[i] = allocate(3 * HAK_MIB);
+            assert_ptr_equal(parts[i], whole + i * 3 * HAK_MIB);
+        }
+        check_usage(3, 9 * HAK_MIB, 0);
+        for (size_t i = 0; i < 3; i++)
+            release(parts[orders[order][i]]);
+        check_usage(0, 0, 9 * HAK_MIB);
+        assert_ptr_equal(allocate(9 * HAK_MIB), whole);
+        check_usage(1, 9 * HAK_MIB, 0);
+    }
+    assert_int_equal(fake_calls(FAKE_MAP), maps);
+}
+
+static void test_byte_bound(void)
+{
+    static const size_t sizes[] = { 6 * HAK_MIB, 4 * HAK_MIB, 5 * HAK_MIB, 3 * HAK_MIB };
+    char *blocks[4], *large;
+
+    hak_options.huge_cache = 16 * HAK_MIB;
+    begin();
+    large = allocate(9 * HAK_MIB);
+    allocate_apart(sizes, 4, blocks);
+    for (size_t i = 0; i < 4; i++) {
+        release(blocks[i]);
+        advance(10);
+        assert_true(cached_bytes() <= 16 * HAK_MIB);
+    }
+    /* The first, the oldest, has left, and no more. */
+    assert_false(huge_covers(blocks[0], false));
+    assert_int_equal(cached_bytes(), 12 * HAK_MIB);
+    assert_int_equal(fake_calls(FAKE_UNMAP), 1);
+    /* More than half of the bound never enters. */
+    release(large);
+    assert_int_equal(cached_bytes(), 12 * HAK_MIB);
+    check_usage(4, 4 * UNIT_SIZE, 12 * HAK_MIB);
+}
+
+/* Many small old ranges do not keep the bound from holding. */
+static void test_byte_bound_small_ranges(void)
+{
+    enum { SMALL = 40, LARGE = 3 };
+    size_t sizes[SMALL + LARGE];
+    char *blocks[SMALL + LARGE];
+
+    hak_options.huge_cache = 32 * HAK_MIB;
+    begin();
+    for (size_t i = 0; i < SMALL + LARGE; i++)
+        sizes[i] = i < SMALL ? UNIT_SIZE : 15 * HAK_MIB;
+    allocate_apart(sizes, SMALL + LARGE, blocks);
+    for (size_t i = 0; i < SMALL + LARGE; i++) {
+        release(blocks[i]);
+        advance(10);
+        assert_in_range(cached_bytes(), 0, hak_options.huge_cache);
+    }
+}
+
+static void no_cache(void)
+{
+    char *block;
+
+    begin();
+    block = allocate(2 * HAK_MIB);
+    release(block);
+    check_usage(0, 0, 0);
+    assert_int_equal(fake_calls(FAKE_UNMAP), 1);
+}
+
+static void test_no_cache(void)
+{
+    hak_options.huge_cache = 0;
+    no_cache();
+}
+
+static void test_no_delay(void)
+{
+    hak_options.purge_delay = 0;
+    no_cache();
+}
+
+/* More ranges than the table has rows: old ones leave, none is lost. */
+static void test_table_full(void)
+{
+    enum { BLOCKS = 700 };
+    static char *blocks[BLOCKS];
+    size_t cached;
+
+    begin();
+    for (size_t i = 0; i < BLOCKS; i++)
+        blocks[i] = allocate(UNIT_SIZE);
+    /* Every second by address: no two ranges touch. */
+    for (size_t i = 0; i < BLOCKS; i++)
+        for (size_t j = i + 1; j < BLOCKS; j++)
+            if (blocks[j] < blocks[i]) {
+                char *block = blocks[i];
+                blocks[i] = blocks[j];
+                blocks[j] = block;
+            }
+    for (size_t i = 0; i < BLOCKS; i += 2) {
+        release(blocks[i]);
+        advance(1);
+    }
+    cached = cached_bytes();
+    assert_in_range(cached, UNIT_SIZE, 256 * UNIT_SIZE);
+    check_usage(BLOCKS / 2, BLOCKS / 2 * UNIT_SIZE, cached);
+    assert_true(huge_covers(blocks[BLOCKS - 2], false));
+    for (size_t i = 1; i < BLOCKS; i += 2)
+        release(blocks[i]);
+    cached = cached_bytes();
+    assert_int_equal(huge_purge(true), cached);
+    check_usage(0, 0, 0);
+}
+
+static void test_purge_delay(void)
+{
+    static const size_t sizes[] = { 2 * HAK_MIB, 3 * HAK_MIB };
+    char *blocks[2];
+
+    begin();
+    allocate_apart(sizes, 2, blocks);
+    release(blocks[0]);
+    advance(hak_options.purge_delay / 2);
+    release(blocks[1]);
+    advance(hak_options.purge_delay / 2 - 4);
+    assert_false(purge_is_due(shared_pool_now_ms()));
+    assert_int_equal(huge_purge(false), 0);
+    advance(8);
+    assert_true(purge_is_due(shared_pool_now_ms()));
+    assert_int_equal(huge_purge(false), 2 * HAK_MIB);
+    assert_int_equal(huge_purge(false), 0);
+    advance(hak_options.purge_delay / 2);
+    assert_int_equal(huge_purge(false), 3 * HAK_MIB);
+    check_usage(2, 2 * UNIT_SIZE, 0);
+}
+
+/* ---- Resizing ---- */
+
+static void fill(char *block, size_t size)
+{
+    for (size_t at = 0; at < size; at += 4096)
+        *(size_t *)(void *)(block + at) = at ^ 0x5a5a;
+}
+
+static void check_filled(const char *block, size_t size)
+{
+    for (size_t at = 0; at < size; at += 4096)
+        assert_int_equal(*(const size_t *)(const void *)(block + at), at ^ 0x5a5a);
+}
+
+static void test_shrink(void)
+{
+    char *block;
+
+    begin();
+    block = allocate(8 * HAK_MIB);
+    fill(block, 8 * HAK_MIB);
+    assert_ptr_equal(huge_resize(block, 5 * HAK_MIB + 1, false), block);
+    check_usage(1, 5 * HAK_MIB + UNIT_SIZE, 3 * HAK_MIB - UNIT_SIZE);
+    assert_int_equal(huge_size(block, NULL), 5 * HAK_MIB + UNIT_SIZE);
+    check_filled(block, 5 * HAK_MIB + UNIT_SIZE);
+    assert_ptr_equal(huge_resize(block, 5 * HAK_MIB + 2, true), block);
+    /* The tail serves others. */
+    assert_ptr_equal(allocate(2 * HAK_MIB), block + 5 * HAK_MIB + UNIT_SIZE);
+    release(block);
+    check_usage(1, 2 * HAK_MIB, 6 * HAK_MIB);
+}
+
+static void test_grow(void)
+{
+    char *block, *grown;
+
+    begin();
+    block = allocate(2 * HAK_MIB);
+    for (size_t size = 3 * HAK_MIB; size <= 40 * HAK_MIB; size += size / 2) {
+        size_t before = huge_size(block, NULL);
+        fill(block, before);
+        grown = huge_resize(block, size, true);
+        assert_non_null(grown);
+        check_filled(grown, before);
+        for (size_t at = before; at < size; at += 4096)
+            assert_int_equal(grown[at], 0);
+        assert_int_equal(huge_size(grown, NULL), base_align_up(size, UNIT_SIZE));
+        if (grown != block)
+            assert_int_equal(huge_size(block, NULL), 0);
+        check_usage(1, base_align_up(size, UNIT_SIZE), 0);
+        block = grown;
+    }
+    release(block);
+}
+
+/* In place there is no room below another block: it stays as it is. */
+static void test_grow_in_place(void)
+{
+    char *whole, *block;
+    uint64_t remaps;
+
+    begin();
+    whole = allocate(8 * HAK_MIB);
+    release(whole);
+    block = allocate(4 * HAK_MIB);
+    assert_ptr_equal(block, whole);
+    assert_ptr_equal(allocate(4 * HAK_MIB), whole + 4 * HAK_MIB);
+    fill(block, 4 * HAK_MIB);
+    remaps = fake_calls(FAKE_REMAP);
+    assert_null(huge_resize(block, 5 * HAK_MIB, false));
+    assert_int_equal(fake_calls(FAKE_REMAP), remaps + 1);
+    check_usage(2, 8 * HAK_MIB, 0);
+    check_filled(block, 4 * HAK_MIB);
+    assert_int_equal(huge_size(block, NULL), 4 * HAK_MIB);
+    block = huge_resize(block, 5 * HAK_MIB, true);
+    assert_non_null(block);
+    assert_ptr_not_equal(block, whole);
+    check_filled(block, 4 * HAK_MIB);
+    check_usage(2, 9 * HAK_MIB, 0);
+}
+
+static void test_resize_refused(void)
+{
+    char *block;
+
+    hak_options.memory_limit = 10 * HAK_MIB;
+    begin();
+    block = allocate(4 * HAK_MIB);
+    fill(block, 4 * HAK_MIB);
+    assert_null(huge_resize(block, 11 * HAK_MIB, true));
+    assert_null(huge_resize(block, REQUEST_MAX, true));
+    assert_null(huge_resize(block, SIZE_MAX, true));
+    fake_fail_nth(FAKE_REMAP, 1);
+    assert_null(huge_resize(block, 5 * HAK_MIB, true));
+    assert_null(huge_resize(block + UNIT_SIZE, 2 * HAK_MIB, true));
+    assert_null(huge_resize(&block, 2 * HAK_MIB, true));
+    check_usage(1, 4 * HAK_MIB, 0);
+    check_filled(block, 4 * HAK_MIB);
+    assert_non_null(huge_resize(block, 5 * HAK_MIB, true));
+}
+
+/* ---- Short of memory ---- */
+
+static void test_memory_limit(void)
+{
+    char *blocks[3];
+    bool zero;
+
+    hak_options.memory_limit = 12 * HAK_MIB;
+    begin();
+    for (size_t i = 0; i < 3; i++)
+        blocks[i] = allocate(4 * HAK_MIB);
+    assert_null(huge_allocate(HAK_MIB, BLOCK_ALIGN, &zero, NULL));
+    check_usage(3, 12 * HAK_MIB, 0);
+    release(blocks[0]);
+    release(blocks[2]);
+    /* Cached ranges make room. */
+    allocate(8 * HAK_MIB);
+    check_usage(2, 12 * HAK_MIB, 0);
+}
+
+static void test_map_refused(void)
+{
+    char *block;
+    bool zero;
+
+    begin();
+    fake_fail_from(FAKE_MAP, 1);
+    assert_null(huge_allocate(3 * HAK_MIB, BLOCK_ALIGN, &zero, NULL));
+    check_usage(0, 0, 0);
+    fake_fail_nothing();
+    block = allocate(3 * HAK_MIB);
+    release(block);
+    /* The cache is given back, and the system asked again. */
+    fake_fail_nth(FAKE_MAP, 1);
+    allocate(4 * HAK_MIB);
+    check_usage(1, 4 * HAK_MIB, 0);
+}
+
+/* ---- First-class heaps ---- */
+
+static void test_heaps(void)
+{
+    static struct heap one, two;
+    struct heap *heap;
+    char *blocks[60];
+    bool zero;
+
+    begin();
+    for (size_t i = 0; i < 60; i++)
+        blocks[i] = huge_allocate(2 * HAK_MIB, BLOCK_ALIGN, &zero, i % 3 == 0 ? &one : i % 3 == 1 ? &two : NULL);
+    for (size_t i = 0; i < 60; i++) {
+        assert_int_equal(huge_size(blocks[i], &heap), 2 * HAK_MIB);
+        assert_ptr_equal(heap, i % 3 == 0 ? &one : i % 3 == 1 ? &two : NULL);
+    }
+    huge_free_heap(&one);
+    for (size_t i = 0; i < 60; i++)
+        assert_int_equal(huge_size(blocks[i], NULL), i % 3 == 0 ? 0 : 2 * HAK_MIB);
+    check_usage(40, 80 * HAK_MIB, 40 * HAK_MIB);
+    huge_free_heap(&one);
+    check_usage(40, 80 * HAK_MIB, 40 * HAK_MIB);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        core_unit_test(test_allocate_and_free),
+        core_unit_test(test_alignment),
+        core_unit_test(test_impossible),
+        core_unit_test(test_zero),
+        core_unit_test(test_covers),
+        core_unit_test(test_reuse),
+        core_unit_test(test_best_fit),
+        core_unit_test(test_split_and_join),
+        core_unit_test(test_byte_bound),
+        core_unit_test(test_byte_bound_small_ranges),
+        core_unit_test(test_no_cache),
+        core_unit_test(test_no_delay),
+        core_unit_test(test_table_full),
+        core_unit_test(test_purge_delay),
+        core_unit_test(test_shrink),
+        core_unit_test(test_grow),
+        core_unit_test(test_grow_in_place),
+        core_unit_test(test_resize_refused),
+        core_unit_test(test_memory_limit),
+        core_unit_test(test_map_refused),
+        core_unit_test(test_heaps),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

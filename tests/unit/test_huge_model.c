@@ -1,0 +1,130 @@
+/* pool/huge.h: any order of everything, against a list of what is live. */
+#include "core.h"
+
+#include <string.h>
+
+#include "pool/huge.h"
+
+static size_t window_bytes; /* what is mapped without a huge block */
+
+static void begin(void)
+{
+    core_begin();
+    window_bytes = fake_bytes_mapped();
+}
+
+static size_t cached_bytes(void)
+{
+    struct huge_usage usage;
+    huge_usage(&usage);
+    return usage.cached_bytes;
+}
+
+/* B3, and that nothing else is mapped. */
+static void check_usage(size_t blocks, size_t live, size_t cached)
+{
+    struct huge_usage usage;
+
+    huge_usage(&usage);
+    assert_int_equal(usage.live_blocks, blocks);
+    assert_int_equal(usage.live_bytes, live);
+    assert_int_equal(usage.cached_bytes, cached);
+    assert_int_equal(shared_pool.huge_bytes, live + cached);
+    assert_int_equal(fake_bytes_mapped() - window_bytes, live + cached);
+}
+
+enum { MODEL_STEPS = 4000, MODEL_MOST = 40 };
+
+static struct {
+    char *start;
+    size_t size, mark;
+} live[MODEL_MOST];
+static size_t live_count;
+
+static void model_mark(size_t index)
+{
+    live[index].mark = chance_next();
+    memcpy(live[index].start, &live[index].mark, sizeof live[index].mark);
+    memcpy(live[index].start + UNIT_SIZE - sizeof live[index].mark, &live[index].mark, sizeof live[index].mark);
+    live[index].start[live[index].size - 1] = (char)live[index].mark;
+}
+
+static void model_verify(size_t index, size_t size)
+{
+    assert_memory_equal(live[index].start, &live[index].mark, sizeof live[index].mark);
+    assert_memory_equal(live[index].start + UNIT_SIZE - sizeof live[index].mark, &live[index].mark, sizeof live[index].mark);
+    if (size >= live[index].size)
+        assert_int_equal(live[index].start[live[index].size - 1], (char)live[index].mark);
+}
+
+static void model_resize(size_t index, size_t size)
+{
+    char *resized = huge_resize(live[index].start, size, chance_below(2));
+
+    if (!resized) {
+        assert_true(size > live[index].size);
+        return;
+    }
+    if (size < live[index].size)
+        assert_ptr_equal(resized, live[index].start);
+    live[index].start = resized;
+    model_verify(index, size);
+    live[index].size = base_align_up(size, UNIT_SIZE);
+    model_mark(index);
+}
+
+static void model_check(void)
+{
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < live_count; i++) {
+        bytes += live[i].size;
+        assert_int_equal(huge_size(live[i].start, NULL), live[i].size);
+        assert_true(huge_covers(live[i].start + live[i].size - 1, true));
+        assert_false(huge_covers(live[i].start, false));
+        for (size_t j = 0; j < i; j++)
+            assert_true(live[i].start >= live[j].start + live[j].size || live[j].start >= live[i].start + live[i].size);
+    }
+    assert_true(cached_bytes() <= hak_options.huge_cache);
+    check_usage(live_count, bytes, cached_bytes());
+}
+
+static void test_model(void)
+{
+    chance_begin();
+    hak_options.huge_cache = 64 * HAK_MIB;
+    begin();
+    for (size_t step = 0; step < MODEL_STEPS; step++) {
+        size_t size = UNIT_SIZE + chance_below(chance_below(4) ? 4 * HAK_MIB : 30 * HAK_MIB);
+        size_t index = live_count ? chance_below(live_count) : 0;
+        unsigned what = (unsigned)chance_below(10);
+        bool zero;
+        if (live_count == 0 || (what < 4 && live_count < MODEL_MOST)) {
+            char *start = huge_allocate(size, (size_t)1 << (4 + chance_below(19)), &zero, NULL);
+            assert_non_null(start);
+            live[live_count].start = start;
+            live[live_count].size = base_align_up(size, UNIT_SIZE);
+            model_mark(live_count++);
+        } else if (what < 6) {
+            model_resize(index, size);
+        } else if (what < 9) {
+            model_verify(index, live[index].size);
+            assert_true(huge_free(live[index].start));
+            live[index] = live[--live_count];
+        } else if (chance_below(10) == 0) {
+            fake_advance(chance_below(2 * hak_options.purge_delay) * MILLISECOND);
+            huge_purge(chance_below(4) == 0);
+        }
+        model_check();
+    }
+    while (live_count)
+        assert_true(huge_free(live[--live_count].start));
+    huge_purge(true);
+    check_usage(0, 0, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { core_unit_test(test_model) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,434 @@
+/* front/thread_cache.h through malloc and free: how bins grow, shrink and are flushed, and T1 to T4. */
+#include "heaps.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "front/fast.h"
+#include "front/thread.h"
+
+/* Of thread_cache.c */
+enum { FIRST_BYTES = 4096, FIRST_MOST = 16, ONE_WAY_OVERFLOWS = 8, SHRINK_INTERVAL = 8 };
+
+enum { MOST = 20000 };
+static void *held[MOST];
+static size_t held_count;
+
+static struct thread_cache *begin(void)
+{
+    struct thread_cache *cache = thread_cache_get();
+
+    assert_non_null(cache);
+    assert_ptr_equal(cache, cache_current());
+    assert_ptr_equal(cache->heap->cache, cache);
+    return cache;
+}
+
+static unsigned capacity(const struct thread_cache *cache, unsigned class)
+{
+    return cache->bins[class].limit - size_classes[class].slot_base;
+}
+
+static void hold(size_t size, size_t count)
+{
+    for (; count; count--) {
+        assert_true(held_count < MOST);
+        held[held_count] = front_malloc(size);
+        assert_non_null(held[held_count]);
+        held_count++;
+    }
+}
+
+static void let_go(size_t count)
+{
+    for (; count; count--)
+        front_free(held[--held_count]);
+}
+
+/* So many blocks of the class that another thread's heap owns, appended to held[]. */
+static void hold_foreign(struct heap *other, unsigned class, size_t count)
+{
+    heaps_take_all(other, class, held + held_count, count);
+    held_count += count;
+}
+
+/* ---- Invariants ---- */
+
+static size_t used_blocks(const struct heap *heap, unsigned class)
+{
+    size_t used = 0;
+
+    for (const struct slab *slab = heap->full.head; slab; slab = slab->next)
+        used += slab->class == class ? slab->used : 0;
+    for (const struct slab *slab = heap->available[class].head; slab; slab = slab->next)
+        used += slab->used;
+    return used;
+}
+
+static void check_cache(const struct thread_cache *cache)
+{
+    size_t bytes = 0;
+
+    assert_int_equal(cache->bins[CLASS_NONE].top, 0); /* T1 */
+    assert_int_equal(cache->bins[CLASS_NONE].limit, 0);
+    assert_null(cache->slots[CLASS_NONE_SLOT]);
+    for (unsigned class = 1; class < CLASS_COUNT; class++) { /* T3 */
+        const struct size_class *row = &size_classes[class];
+        const struct bin *bin = &cache->bins[class];
+        assert_null(cache->slots[row->slot_base]); /* T2 */
+        assert_true(bin->top >= row->slot_base && bin->top <= bin->limit);
+        assert_true(capacity(cache, class) <= row->slot_limit);
+        assert_true(capacity(cache, class) <= hak_options.fc_cap);
+        bytes += capacity(cache, class) * class_size(class);
+        for (unsigned slot = row->slot_base + 1u; slot <= bin->top; slot++) {
+            const void *block = cache->slots[slot];
+            unsigned index;
+            assert_int_equal(slab_of(block)->class, class);
+            assert_true(slab_block_index(slab_of(block), block, &index));
+            assert_false(slab_block_is_free(slab_of(block), index)); /* counted as used */
+            for (unsigned other = row->slot_base + 1u; other < slot; other++)
+                assert_ptr_not_equal(cache->slots[other], block);
+        }
+    }
+    assert_int_equal(cache->capacity_bytes, bytes);
+    assert_true(bytes <= hak_options.cache_bytes);
+}
+
+static void check_empty_caches(void)
+{
+    for (size_t at = 0; at < WINDOW_PAGE_MAP; at++) /* T1 */
+        assert_int_equal(window_base()[at], 0);
+}
+
+/* ---- Growing ---- */
+
+/* From its first bytes a bin doubles with each refill, to the class's bound. */
+static void test_doubling(void)
+{
+    struct thread_cache *cache = begin();
+
+    for (unsigned class = 1; class < CLASS_COUNT; class++) {
+        unsigned first = (unsigned)base_min(base_max(FIRST_BYTES / class_size(class), 1), FIRST_MOST), expected = 0;
+        for (unsigned refill = 0; refill < 6; refill++) {
+            hold(class_size(class), 1);
+            expected = expected ? expected * 2 : first;
+            expected = (unsigned)base_min(expected, size_classes[class].slot_limit);
+            assert_int_equal(capacity(cache, class), expected);
+            /* One refill takes at most half of it, and no more than fc_refill. */
+            assert_true(cache_count(cache, class) + 1 <= base_max(base_min(expected / 2, hak_options.fc_refill), 1));
+            assert_ptr_equal(cache_current(), cache);
+            check_cache(cache);
+            hold(class_size(class), cache_count(cache, class));
+        }
+        let_go(held_count);
+        front_collect(true); /* for the next class to have all of the bytes */
+        assert_int_equal(cache->capacity_bytes, 0);
+        assert_int_equal(shared_pool.units_used, 0);
+    }
+    check_empty_caches();
+    heaps_check();
+}
+
+/* Overflows grow it just the same. */
+static void test_doubling_by_free(void)
+{
+    struct thread_cache *cache = begin();
+    struct heap *other = registry_take_heap();
+    unsigned expected = FIRST_MOST;
+
+    hold_foreign(other, CLASS_64, 300);
+    while (held_count) {
+        unsigned before = capacity(cache, CLASS_64);
+        let_go(1);
+        if (capacity(cache, CLASS_64) != before) {
+            assert_int_equal(capacity(cache, CLASS_64), expected);
+            expected = (unsigned)base_min(expected * 2, size_classes[CLASS_64].slot_limit);
+        }
+        check_cache(cache);
+    }
+    assert_int_equal(capacity(cache, CLASS_64), size_classes[CLASS_64].slot_limit);
+}
+
+static void bounded(void)
+{
+    struct thread_cache *cache = begin();
+
+    chance_begin();
+    for (unsigned step = 0; step < 20000; step++) {
+        size_t class = 1 + chance_below(CLASS_COUNT - 1), size = class_size((unsigned)class);
+        if (size > 32 * HAK_KIB && chance_below(20))
+            size = 1 + chance_below(3000);
+        if (chance_below(2) && held_count < 1000)
+            hold(size, 1 + chance_below(20));
+        else
+            let_go(base_min(held_count, chance_below(40)));
+        if (step % 16 == 0)
+            check_cache(cache);
+    }
+    let_go(held_count);
+    check_cache(cache);
+    check_empty_caches();
+    heaps_check();
+}
+
+static void test_bounds(void) { bounded(); }
+
+static char *const cap_of_eight[] = { "HAKMEM_FC_CAP=8", "HAKMEM_FC_REFILL=3", NULL };
+static void test_bounds_cap(void)
+{
+    fake_set_environment(cap_of_eight);
+    bounded();
+    assert_int_equal(hak_options.fc_cap, 8);
+}
+
+static char *const few_bytes[] = { "HAKMEM_CACHE_BYTES=16K", NULL };
+static void test_bounds_bytes(void)
+{
+    fake_set_environment(few_bytes);
+    bounded();
+    assert_int_equal(hak_options.cache_bytes, 16 * HAK_KIB);
+}
+
+static void test_large_spans_not_cached(void)
+{
+    struct thread_cache *cache = begin();
+
+    for (unsigned class = CLASS_SPAN_5; class < CLASS_COUNT; class++)
+        for (unsigned i = 0; i < 3; i++) {
+            hold(class_size(class), 2);
+            let_go(2);
+            assert_int_equal(capacity(cache, class), 0);
+            assert_int_equal(shared_pool.units_used, 0);
+        }
+    check_cache(cache);
+}
+
+/* ---- What a cached block is ---- */
+
+/* Used in its slab, whoever owns that. */
+static void test_counted_as_used(void)
+{
+    struct thread_cache *cache = begin();
+    struct heap *other = registry_take_heap();
+
+    hold(64, 1000);
+    hold_foreign(other, CLASS_64, 100);
+    assert_int_equal(used_blocks(cache->heap, CLASS_64), 1000 + cache_count(cache, CLASS_64));
+    let_go(100);
+    let_go(50);
+    lock_acquire(&other->lock); /* what is on its way home is not in a cache */
+    remote_drain(other);
+    lock_release(&other->lock);
+    assert_int_equal(used_blocks(cache->heap, CLASS_64) + used_blocks(other, CLASS_64), 950 + cache_count(cache, CLASS_64));
+    check_cache(cache);
+}
+
+/* The last one freed is the first one given. */
+static void test_order(void)
+{
+    void *first;
+
+    begin();
+    hold(64, 5);
+    first = held[4];
+    let_go(1);
+    assert_ptr_equal(front_malloc(64), first);
+}
+
+/* ---- One-way bins ---- */
+
+/* A thread that only frees keeps no more than a batch: then all of it goes home at once. */
+static void test_one_way(void)
+{
+    struct thread_cache *cache = begin();
+    struct heap *other = registry_take_heap();
+    unsigned overflows = 0, flushed_whole = 0;
+
+    for (unsigned round = 0; round < 20; round++) {
+        hold_foreign(other, CLASS_512, 512);
+        while (held_count) {
+            unsigned before = cache_count(cache, CLASS_512);
+            bool one_way = cache->overflows[CLASS_512] >= ONE_WAY_OVERFLOWS;
+            bool full = before == capacity(cache, CLASS_512);
+            let_go(1);
+            overflows += full;
+            if (full && one_way) {
+                assert_int_equal(cache_count(cache, CLASS_512), 1);
+                flushed_whole++;
+            }
+            check_cache(cache);
+        }
+    }
+    assert_true(overflows > 20 && flushed_whole > 10);
+    assert_true(cache->overflows[CLASS_512] >= ONE_WAY_OVERFLOWS);
+    /* A refill ends it. */
+    hold(512, 300);
+    assert_int_equal(cache->overflows[CLASS_512], 0);
+}
+
+/* ---- Shrinking ---- */
+
+/* A bin that nobody uses loses its blocks and its capacity to the hand, however many others are busy. */
+static void test_shrinking_hand(void)
+{
+    struct thread_cache *cache = begin();
+    unsigned slow_calls;
+
+    hold(2048, 40);
+    let_go(40);
+    hold(64, 1);
+    let_go(1);
+    assert_true(capacity(cache, CLASS_2048) > 0 && cache_count(cache, CLASS_2048) > 0);
+    slow_calls = cache->slow_calls;
+    while (capacity(cache, CLASS_2048) != 0) {
+        hold(64, 1);
+        assert_true(cache->slow_calls - slow_calls <= 10 * SHRINK_INTERVAL);
+    }
+    assert_int_equal(cache_count(cache, CLASS_2048), 0);
+    assert_int_equal(used_blocks(cache->heap, CLASS_2048), 0);
+    assert_true(capacity(cache, CLASS_64) > 0); /* it is busy */
+    check_cache(cache);
+    heaps_check();
+}
+
+/* ---- Flushing ---- */
+
+static void test_collect(void)
+{
+    struct thread_cache *cache = begin();
+
+    for (unsigned class = 1; class < CLASS_SPAN_5; class++) {
+        hold(class_size(class), 5);
+        let_go(5);
+    }
+    assert_true(shared_pool.units_used > 0);
+    front_collect(true);
+    for (unsigned class = 1; class < CLASS_COUNT; class++)
+        assert_int_equal(cache->bins[class].limit, size_classes[class].slot_base);
+    check_cache(cache);
+    assert_int_equal(shared_pool.units_used, 0);
+    assert_int_equal(shared_pool.units_dirty, 0);
+    heaps_check();
+    core_check_untouched();
+}
+
+/* A tick flushes the cache of the thread that makes it at once, and others on their next slow call. */
+static void test_tick(void)
+{
+    struct thread_cache *cache = begin();
+    uint32_t ticks;
+
+    hold(64, 100);
+    let_go(60);
+    assert_true(cache_count(cache, CLASS_64) > 0);
+    hold(2 * HAK_MIB, 1);
+    let_go(1); /* something that a purge will be due for */
+    fake_advance((hak_options.purge_delay + 4) * MILLISECOND);
+    ticks = thread_tick_number();
+    front_free(front_malloc(HAK_MIB)); /* a slow path */
+    assert_int_equal(thread_tick_number(), ticks + 1);
+    assert_int_equal(cache_count(cache, CLASS_64), 0);
+    assert_int_equal(cache->tick, thread_tick_number());
+    assert_int_equal(used_blocks(cache->heap, CLASS_64), held_count);
+    check_cache(cache);
+    /* As if another thread had made one: */
+    hold(64, 1);
+    assert_true(cache_count(cache, CLASS_64) > 0);
+    atomic_fetch_add(&thread_ticks, 1);
+    hold(2048, 1);
+    assert_int_equal(cache_count(cache, CLASS_64), 0);
+    assert_int_equal(cache->tick, thread_tick_number());
+    heaps_check();
+}
+
+/* ---- Threads ---- */
+
+static struct thread_cache *seen_cache;
+static struct heap *seen_heap;
+
+static void *use_and_end(void *left)
+{
+    void *block = front_malloc(100);
+
+    seen_cache = cache_current();
+    seen_heap = seen_cache->heap;
+    *(void **)left = front_malloc(200);
+    front_free(block);
+    return NULL;
+}
+
+static void run_thread(void **left)
+{
+    pthread_t thread;
+
+    assert_int_equal(pthread_create(&thread, NULL, use_and_end, left), 0);
+    pthread_join(thread, NULL);
+}
+
+/* A thread's end closes its cache; the next thread takes cache and heap as they are. */
+static void test_thread_end(void)
+{
+    struct thread_cache *cache = begin(), *first;
+    struct heap *heap;
+    void *left[2];
+
+    run_thread(&left[0]);
+    first = seen_cache;
+    heap = seen_heap;
+    assert_ptr_not_equal(first, cache);
+    assert_int_equal(atomic_load(&heap->state), HEAP_ORPHAN);
+    assert_ptr_equal(heap->cache, first);
+    assert_int_equal(first->capacity_bytes, 0);
+    check_cache(first);
+    assert_int_equal(used_blocks(heap, class_of_size(100)), 0);
+    assert_int_equal(used_blocks(heap, class_of_size(200)), 1);
+    heaps_check();
+    run_thread(&left[1]);
+    assert_ptr_equal(seen_cache, first);
+    assert_ptr_equal(seen_heap, heap);
+    front_free(left[0]);
+    front_free(left[1]);
+    front_collect(true);
+    assert_int_equal(shared_pool.units_used, 0);
+    check_empty_caches();
+    heaps_check();
+}
+
+static void test_release(void)
+{
+    struct thread_cache *cache = begin();
+    struct heap *heap = cache->heap;
+
+    hold(64, 10);
+    thread_release();
+    assert_int_equal(hak_cache_offset, 0);
+    assert_null(cache_current()->heap);
+    assert_int_equal(atomic_load(&heap->state), HEAP_ORPHAN);
+    let_go(1); /* back in business, with the same heap */
+    assert_ptr_equal(cache_current(), cache);
+    assert_int_equal(atomic_load(&heap->state), HEAP_LIVE);
+    let_go(9);
+    check_cache(cache);
+    heaps_check();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        core_unit_test(test_doubling),
+        core_unit_test(test_doubling_by_free),
+        core_unit_test(test_bounds),
+        core_unit_test(test_bounds_cap),
+        core_unit_test(test_bounds_bytes),
+        core_unit_test(test_large_spans_not_cached),
+        core_unit_test(test_counted_as_used),
+        core_unit_test(test_order),
+        core_unit_test(test_one_way),
+        core_unit_test(test_shrinking_hand),
+        core_unit_test(test_collect),
+        core_unit_test(test_tick),
+        core_unit_test(test_thread_end),
+        core_unit_test(test_release),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
