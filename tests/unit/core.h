@@ -1,6 +1,7 @@
 /*
- * What the tests of the core's layers share. The library's state is the process's, so each test runs in a process of its own,
- * on the fake OS as it is at its start; and what the headers promise of the shared pool is checked from outside.
+ * What the tests of the core's layers share. The library's state is the process's, so each test runs in a process of
+ * its own, on the fake OS as it is at its start; and what the headers promise of the shared pool is checked from
+ * outside.
  */
 #ifndef HAK_TESTS_UNIT_CORE_H
 #define HAK_TESTS_UNIT_CORE_H

@@ -41,18 +41,24 @@ static struct {
 } live[MODEL_MOST];
 static size_t live_count;
 
+static char *model_middle(size_t index)
+{
+    return live[index].start + UNIT_SIZE - sizeof live[index].mark;
+}
+
+/* At the start, in the part that every size has, and at the end. */
 static void model_mark(size_t index)
 {
     live[index].mark = chance_next();
     memcpy(live[index].start, &live[index].mark, sizeof live[index].mark);
-    memcpy(live[index].start + UNIT_SIZE - sizeof live[index].mark, &live[index].mark, sizeof live[index].mark);
+    memcpy(model_middle(index), &live[index].mark, sizeof live[index].mark);
     live[index].start[live[index].size - 1] = (char)live[index].mark;
 }
 
 static void model_verify(size_t index, size_t size)
 {
     assert_memory_equal(live[index].start, &live[index].mark, sizeof live[index].mark);
-    assert_memory_equal(live[index].start + UNIT_SIZE - sizeof live[index].mark, &live[index].mark, sizeof live[index].mark);
+    assert_memory_equal(model_middle(index), &live[index].mark, sizeof live[index].mark);
     if (size >= live[index].size)
         assert_int_equal(live[index].start[live[index].size - 1], (char)live[index].mark);
 }

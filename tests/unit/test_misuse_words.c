@@ -198,8 +198,12 @@ static void test_returned_remotely(void)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        core_unit_test(test_before_init), core_unit_test(test_foreign),  core_unit_test(test_blocks),
-        core_unit_test(test_gone),        core_unit_test(test_huge),     core_unit_test(test_returned),
+        core_unit_test(test_before_init),
+        core_unit_test(test_foreign),
+        core_unit_test(test_blocks),
+        core_unit_test(test_gone),
+        core_unit_test(test_huge),
+        core_unit_test(test_returned),
         core_unit_test(test_returned_remotely),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* superslab/purge.h on a clock that stands still: what leaves, when, in how many calls, and what a refused purge leaves behind. */
+/* superslab/purge.h on a clock that stands still: what leaves, when, in how many calls, and what a refused purge leaves
+ * behind. */
 #include "core.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* superslab/shared_pool.h: which SuperSlab and which run is taken, P1 to P4 against a model, limits, prewarm, metadata. */
+/* superslab/shared_pool.h: which SuperSlab and which run is taken, P1 to P3 against a model, limits, prewarm,
+ * metadata. */
 #include "core.h"
 
 #include "superslab/metadata.h"
@@ -197,7 +198,7 @@ static void model_acquire(void)
         assert_int_equal(model_used[slot_of(slab)] & mask, 0); /* P1 */
         assert_int_equal(slab_first_unit(slab) % align_units, 0);
         model_used[slot_of(slab)] |= mask;
-        /* P2: what reads as zero was not written; what was not written is known to read as zero or was given with what was */
+        /* P2: what is said to read as zero was not written since the system gave it */
         if (slab->zero) {
             assert_int_equal(model_written[slot_of(slab)] & mask, 0);
             assert_int_equal(core_resident(slab->start, units * UNIT_SIZE), 0);
@@ -456,7 +457,8 @@ static void test_metadata(void)
             assert_true(starts[i] >= ends[count] || ends[i] <= starts[count]);
     }
     assert_int_equal(metadata_bytes() % SUPERSLAB_SIZE, 0);
-    assert_int_equal(metadata_bytes() / SUPERSLAB_SIZE + shared_pool.superslabs, shared_pool.slots_unused - window_slots_begin());
+    assert_int_equal(metadata_bytes() / SUPERSLAB_SIZE + shared_pool.superslabs,
+                     shared_pool.slots_unused - window_slots_begin());
     core_check_pool();
 }
 

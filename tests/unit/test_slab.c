@@ -297,9 +297,14 @@ static void test_slab_check(void)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        core_unit_test(test_carve),         core_unit_test(test_take),       core_unit_test(test_put_and_take),
-        core_unit_test(test_put_no_block),  core_unit_test(test_block_is_free), core_unit_test(test_scrub),
-        core_unit_test(test_scrub_again),   core_unit_test(test_slab_check),
+        core_unit_test(test_carve),
+        core_unit_test(test_take),
+        core_unit_test(test_put_and_take),
+        core_unit_test(test_put_no_block),
+        core_unit_test(test_block_is_free),
+        core_unit_test(test_scrub),
+        core_unit_test(test_scrub_again),
+        core_unit_test(test_slab_check),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -211,9 +211,14 @@ static void test_mixed(void)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        core_unit_test(test_sizes),         core_unit_test(test_zero),            core_unit_test(test_zero_in_part),
-        core_unit_test(test_zero_of_slabs), core_unit_test(test_aligned),         core_unit_test(test_aligned_refused),
-        core_unit_test(test_released_at_once), core_unit_test(test_mixed),
+        core_unit_test(test_sizes),
+        core_unit_test(test_zero),
+        core_unit_test(test_zero_in_part),
+        core_unit_test(test_zero_of_slabs),
+        core_unit_test(test_aligned),
+        core_unit_test(test_aligned_refused),
+        core_unit_test(test_released_at_once),
+        core_unit_test(test_mixed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

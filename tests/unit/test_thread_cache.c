@@ -219,7 +219,8 @@ static void test_counted_as_used(void)
     lock_acquire(&other->lock); /* what is on its way home is not in a cache */
     remote_drain(other);
     lock_release(&other->lock);
-    assert_int_equal(used_blocks(cache->heap, CLASS_64) + used_blocks(other, CLASS_64), 950 + cache_count(cache, CLASS_64));
+    assert_int_equal(used_blocks(cache->heap, CLASS_64) + used_blocks(other, CLASS_64),
+                     950 + cache_count(cache, CLASS_64));
     check_cache(cache);
 }
 
