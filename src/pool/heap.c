@@ -55,8 +55,9 @@ static void warm_populate(struct slab *const *slabs, size_t count)
             end += slab_bytes(slabs[i]);
         if (i == first)
             i++;
-        else if ((size_t)(end - start) >= POPULATE_MIN_UNITS * UNIT_SIZE)
-            os_populate(start, (size_t)(end - start));
+        else if ((size_t)(end - start) >= POPULATE_MIN_UNITS * UNIT_SIZE && os_populate(start, (size_t)(end - start)))
+            for (; first < i; first++)
+                slabs[first]->populated = true;
     }
 }
 

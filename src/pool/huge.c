@@ -198,9 +198,12 @@ static void huge_recycle(char *start, size_t size)
     }
     lock_acquire(&huge_lock);
     range_insert(start, size, now);
-    count = range_take_leaving(leaving, LEAVING_BATCH, false, false, now);
+    while ((count = range_take_leaving(leaving, LEAVING_BATCH, false, false, now)) != 0) {
+        lock_release(&huge_lock);
+        huge_unmap(leaving, count);
+        lock_acquire(&huge_lock);
+    }
     lock_release(&huge_lock);
-    huge_unmap(leaving, count);
     shared_pool_schedule_purge(hak_options.purge_delay);
 }
 

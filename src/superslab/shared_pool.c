@@ -146,6 +146,7 @@ static struct slab *pool_take_run(uint32_t number, unsigned start, unsigned unit
 
     HAK_ASSERT((slot->free & mask) == mask);
     slab->zero = (slot->touched & mask) == 0;
+    slab->populated = false;
     shared_pool.units_dirty -= base_count_bits(slot->touched & mask);
     shared_pool.units_used += units;
     slot->free &= ~mask;
@@ -262,7 +263,7 @@ void shared_pool_release(struct slab *slab)
     atomic_store_explicit(&slab->state, SLAB_FREE, memory_order_relaxed);
     atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
     /* A slab that was taken and never carved is still as the system gave it. */
-    if (slab->zero)
+    if (slab->zero && !slab->populated)
         slot->touched &= ~mask;
     else
         shared_pool.units_dirty += slab->units;

@@ -1,0 +1,192 @@
+/* Allocation beyond the fast path: misses, larger sizes, zeroed and aligned blocks, batches. */
+#include <string.h>
+
+#include "front/block.h"
+#include "front/fast.h"
+#include "front/thread.h"
+#include "options/options.h"
+#include "pool/huge.h"
+#include "pool/registry.h"
+#include "superslab/shared_pool.h"
+
+/* One block of the class for a thread without a cache. */
+static void *house_allocate(unsigned class, bool *zero)
+{
+    void *block = NULL;
+
+    if (!front_process_init())
+        return NULL;
+    lock_acquire(&registry.house->lock);
+    heap_take_blocks(registry.house, class, &block, 1, zero);
+    lock_release(&registry.house->lock);
+    return block;
+}
+
+static void *pooled_try(unsigned class, bool *zero)
+{
+    struct thread_cache *cache = thread_cache_get();
+
+    if (HAK_UNLIKELY(cache == NULL))
+        return house_allocate(class, zero);
+    *zero = false;
+    if (cache_count(cache, class)) {
+        struct bin *bin = &cache->bins[class];
+        bin_set_top(bin, bin->top - 1u);
+        return cache->slots[bin->top + 1];
+    }
+    return cache_refill(cache, class, zero);
+}
+
+/* A block of a class, with all that can be done when memory is short. *zero: it reads as zero. */
+static void *pooled_allocate(unsigned class, bool *zero)
+{
+    void *block = pooled_try(class, zero);
+
+    if (HAK_LIKELY(block != NULL))
+        return block;
+    if (atomic_load_explicit(&shared_pool.over_soft_limit, memory_order_relaxed) || hak_options.memory_limit)
+        thread_purge(true);
+    block = pooled_try(class, zero);
+    /* The window is full, or its next pages can't be committed: a mapping of its own may still be had, aligned as S2 has it. */
+    if (block == NULL && hak_options.memory_limit == 0)
+        block = huge_allocate(class_size(class), base_min(class_size(class) & -class_size(class), UNIT_SIZE), zero, NULL);
+    return block;
+}
+
+static void *allocate(size_t size, bool *zero)
+{
+    void *block;
+
+    if (HAK_LIKELY(size <= POOLED_MAX)) {
+        block = pooled_allocate(class_of_size(size), zero);
+    } else {
+        if (size > REQUEST_MAX || !front_process_init())
+            return out_of_memory();
+        thread_tick();
+        block = huge_allocate(size, BLOCK_ALIGN, zero, NULL);
+    }
+    return HAK_LIKELY(block != NULL) ? block : out_of_memory();
+}
+
+void *front_malloc_slow(size_t size)
+{
+    bool zero;
+    return allocate(size, &zero);
+}
+
+void *front_malloc_medium(size_t size)
+{
+    struct thread_cache *cache = cache_current();
+    unsigned class;
+    void *block;
+
+    if (HAK_UNLIKELY(size > POOLED_MAX))
+        return front_malloc_slow(size);
+    class = class_of_size(size);
+    block = cache->slots[cache->bins[class].top];
+    if (HAK_UNLIKELY(block == NULL))
+        return front_malloc_slow(size);
+    cache_move_top(cache, class, -1);
+    return block;
+}
+
+/* ---- Zeroed and aligned ---- */
+
+void *front_calloc(size_t count, size_t size)
+{
+    size_t bytes;
+    bool zero;
+    void *block;
+
+    if (HAK_UNLIKELY(__builtin_mul_overflow(count, size, &bytes)))
+        return out_of_memory();
+    if (HAK_LIKELY(bytes <= FAST_MAX)) {
+        block = front_malloc(bytes);
+        return block ? memset(block, 0, bytes) : NULL;
+    }
+    block = allocate(bytes, &zero);
+    if (block && !zero)
+        memset(block, 0, bytes);
+    return block;
+}
+
+/* The class whose blocks are aligned so and hold size bytes (S2); CLASS_NONE if only a span at a chosen place or a mapping can be. */
+static unsigned class_of_aligned(size_t alignment, size_t size)
+{
+    unsigned class;
+
+    if (size > POOLED_MAX || alignment > UNIT_SIZE)
+        return CLASS_NONE;
+    class = class_of_size(base_max(size, alignment));
+    while (class_size(class) & (alignment - 1))
+        class++;
+    return class;
+}
+
+void *allocate_in_heap(struct heap *heap, size_t alignment, size_t size, bool *zero)
+{
+    unsigned class;
+    void *block = NULL;
+
+    if (size > POOLED_MAX || alignment > POOLED_MAX)
+        return huge_allocate(size, alignment, zero, heap->kind == HEAP_FIRST_CLASS ? heap : NULL);
+    class = class_of_aligned(alignment, size);
+    lock_acquire(&heap->lock);
+    if (class != CLASS_NONE)
+        heap_take_blocks(heap, class, &block, 1, zero);
+    else
+        block = heap_take_aligned_span(heap, class_of_size(base_max(size, UNIT_SIZE)), (unsigned)(alignment >> UNIT_SHIFT), zero);
+    lock_release(&heap->lock);
+    return block;
+}
+
+void *front_aligned_alloc(size_t alignment, size_t size)
+{
+    struct thread_cache *cache;
+    unsigned class;
+    void *block;
+    bool zero;
+
+    if (alignment <= BLOCK_ALIGN)
+        return front_malloc(size);
+    if (size > REQUEST_MAX || alignment > REQUEST_MAX / 2)
+        return out_of_memory();
+    class = class_of_aligned(alignment, size);
+    if (class != CLASS_NONE)
+        return front_malloc(class_size(class));
+    cache = thread_cache_get();
+    if (!cache && !front_process_init())
+        return out_of_memory();
+    thread_tick();
+    block = allocate_in_heap(cache ? cache->heap : registry.house, alignment, size, &zero);
+    return block ? block : out_of_memory();
+}
+
+/* ---- Batches ---- */
+
+size_t front_malloc_batch(size_t size, size_t count, void **blocks)
+{
+    struct thread_cache *cache = thread_cache_get();
+    size_t got = 0;
+
+    if (cache && size <= POOLED_MAX && !class_is_span(class_of_size(size))) {
+        unsigned class = class_of_size(size);
+        bool zero;
+        while (got < count) {
+            size_t taken;
+            lock_acquire(&cache->heap->lock);
+            taken = heap_take_blocks(cache->heap, class, blocks + got, base_min(count - got, 256), &zero);
+            lock_release(&cache->heap->lock);
+            if (taken == 0)
+                break;
+            got += taken;
+        }
+        thread_tick();
+    }
+    for (; got < count; got++) {
+        blocks[got] = front_malloc(size);
+        if (!blocks[got])
+            break;
+    }
+    return got;
+}

@@ -1,0 +1,72 @@
+/* First-class heaps, and giving memory back on request. */
+#include <string.h>
+
+#include "front/block.h"
+#include "front/front.h"
+#include "front/thread.h"
+#include "pool/huge.h"
+#include "pool/registry.h"
+#include "pool/remote.h"
+
+/* ---- Giving back ---- */
+
+size_t front_collect(bool purge)
+{
+    struct thread_cache *cache = cache_current();
+
+    if (!front_process_init())
+        return 0;
+    if (cache->heap) {
+        cache_flush_all(cache, true);
+        lock_acquire(&cache->heap->lock);
+        remote_drain(cache->heap);
+        if (purge)
+            heap_release_warm(cache->heap);
+        lock_release(&cache->heap->lock);
+    }
+    return purge ? thread_purge(true) : 0;
+}
+
+void front_thread_idle(void)
+{
+    thread_release();
+    thread_tick();
+}
+
+/* ---- First-class heaps ---- */
+
+struct heap *front_heap_new(void)
+{
+    struct heap *heap = front_process_init() ? registry_new_first_class() : NULL;
+
+    return heap ? heap : out_of_memory();
+}
+
+void *front_heap_aligned_alloc(struct heap *heap, size_t alignment, size_t size, bool zeroed)
+{
+    bool zero = false;
+    void *block;
+
+    if (size > REQUEST_MAX || alignment > REQUEST_MAX / 2)
+        return out_of_memory();
+    thread_tick();
+    block = allocate_in_heap(heap, base_max(alignment, BLOCK_ALIGN), size, &zero);
+    if (!block)
+        return out_of_memory();
+    if (zeroed && !zero)
+        memset(block, 0, size);
+    return block;
+}
+
+struct heap *front_heap_of(const void *block) { return block ? block_find(block, "hak_heap_of").heap : NULL; }
+
+void front_heap_destroy(struct heap *heap)
+{
+    if (heap == NULL)
+        return;
+    huge_free_heap(heap);
+    lock_acquire(&heap->lock);
+    heap_release_all(heap);
+    lock_release(&heap->lock);
+    registry_drop_first_class(heap);
+}

@@ -1,0 +1,84 @@
+/* Sizes of blocks, and blocks that change theirs. */
+#include <string.h>
+
+#include "front/block.h"
+#include "front/fast.h"
+#include "pool/huge.h"
+
+size_t front_usable_size(const void *block, const char *function)
+{
+    return block ? block_find(block, function).size : 0;
+}
+
+size_t front_good_size(size_t size)
+{
+    if (size <= POOLED_MAX)
+        return class_size(class_of_size(size));
+    return size > REQUEST_MAX - UNIT_SIZE ? size : base_align_up(size, UNIT_SIZE);
+}
+
+size_t front_expand(void *address, size_t size)
+{
+    struct block block;
+
+    if (address == NULL)
+        return 0;
+    block = block_find(address, "hak_expand");
+    if (size <= block.size)
+        return block.size;
+    if (block.size == 0 || block.slab || !huge_resize(address, size, false))
+        return 0;
+    return huge_size(address, NULL);
+}
+
+static void *move_block(void *old, size_t old_size, void *fresh, size_t size)
+{
+    if (!fresh)
+        return NULL;
+    memcpy(fresh, old, base_min(old_size, size));
+    front_free(old);
+    return fresh;
+}
+
+static void *realloc_in(struct heap *heap, void *address, size_t size, const char *function)
+{
+    struct block block = block_find(address, function);
+
+    if (block.size == 0)
+        return NULL;
+    if (size > REQUEST_MAX)
+        return out_of_memory();
+    if (block_may_stay(block.size, size))
+        return address;
+    if (heap == NULL)
+        heap = block.heap;
+    if (block.slab == NULL && size > POOLED_MAX && block.heap == heap) {
+        void *resized = huge_resize(address, size, true);
+        if (resized)
+            return resized;
+    }
+    return move_block(address, block.size, heap ? front_heap_aligned_alloc(heap, BLOCK_ALIGN, size, false) : front_malloc(size),
+                      size);
+}
+
+void *front_realloc(void *block, size_t size, const char *function)
+{
+    if (block == NULL)
+        return front_malloc(size);
+    if (size == 0) {
+        front_free(block);
+        return NULL;
+    }
+    return realloc_in(NULL, block, size, function);
+}
+
+void *front_heap_realloc(struct heap *heap, void *block, size_t size)
+{
+    if (block == NULL)
+        return front_heap_aligned_alloc(heap, BLOCK_ALIGN, size, false);
+    if (size == 0) {
+        front_free(block);
+        return NULL;
+    }
+    return realloc_in(heap, block, size, "hak_heap_realloc");
+}
