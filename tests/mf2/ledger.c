@@ -275,7 +275,8 @@ void ledger_check_settled(void)
     for (struct heap *heap = registry.heaps; heap; heap = heap->next) {
         unsigned length = queue_length(heap);
         if (atomic_load(&heap->pending_count) != length)
-            scheduler_fail("heap %u counts %u slabs pending and has %u", heap->id, atomic_load(&heap->pending_count), length);
+            scheduler_fail("heap %u counts %u slabs pending and has %u", heap->id, atomic_load(&heap->pending_count),
+                           length);
         if (length && atomic_load(&heap->state) == HEAP_ORPHAN)
             scheduler_fail("O4: the queue of orphan %u has %u slabs that nobody will drain", heap->id, length);
         if (lock_is_held(&heap->lock))

@@ -1,6 +1,6 @@
 /*
- * mf2 [NAME...]: all schedules of the scenarios that are named, alone or by the word before their first `_`; without a name,
- * of all. Ends at the first broken invariant, with the schedule that broke it, and status 1.
+ * mf2 [NAME...]: all schedules of the scenarios that are named, alone or by the word before their first `_`;
+ * without a name, of all. Ends at the first broken invariant, with the schedule that broke it, and status 1.
  */
 #include <stdio.h>
 #include <string.h>
@@ -51,8 +51,8 @@ static void explore(void)
     unsigned longest;
     uint64_t schedules = scheduler_explore(&exploration, &longest);
 
-    printf("%-32s %9llu schedules of up to %3u steps, %6.2f s\n", scenario->name, (unsigned long long)schedules, longest,
-           seconds() - start);
+    printf("%-32s %9llu schedules of up to %3u steps, %6.2f s\n", scenario->name, (unsigned long long)schedules,
+           longest, seconds() - start);
     fflush(stdout);
 }
 

@@ -106,8 +106,8 @@ static void free_as(struct heap *heap, unsigned class, void *block)
 
 /* ---- What there is before they start ---- */
 
-/* A slab of the class with `count` blocks in blocks[first...], in turn from each word of its map. full: the others are in use
- * too, and stay so; else they are free. */
+/* A slab of the class with `count` blocks in blocks[first...], in turn from each word of its map. full: the others
+ * are in use too, and stay so; else they are free. */
 static void make_slab(struct heap *heap, unsigned class, bool full, unsigned first, unsigned count)
 {
     void *all[BLOCKS_MOST];

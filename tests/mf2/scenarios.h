@@ -1,4 +1,5 @@
-/* What two threads do to each other's slabs: every meeting of the parts of the protocol that pool/remote.h describes. */
+/* What two threads do to each other's slabs: every meeting of the parts of the protocol that pool/remote.h
+ * describes. */
 #ifndef HAK_TESTS_MF2_SCENARIOS_H
 #define HAK_TESTS_MF2_SCENARIOS_H
 

@@ -60,7 +60,8 @@ static void print_trace(void)
     printf("mf2: the schedule, by thread and the place that each step starts from:\n");
     for (unsigned i = 0; i < trace_count; i++) {
         const char *name = strrchr(trace[i].file, '/');
-        printf("    %*s%d  %s:%d\n", trace[i].thread * 40, "", trace[i].thread, name ? name + 1 : trace[i].file, trace[i].line);
+        printf("    %*s%d  %s:%d\n", trace[i].thread * 40, "", trace[i].thread,
+               name ? name + 1 : trace[i].file, trace[i].line);
     }
     fflush(stdout);
 }

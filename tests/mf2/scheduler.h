@@ -1,11 +1,12 @@
 /*
  * Two threads, one at a time, through every order of their steps.
  *
- * The threads are coroutines of one kernel thread. At each step of the one that runs the scheduler decides which goes on; the
- * decisions of a run are its schedule. Runs are repeated from the start, depth first, until no schedule is left. A thread
- * that sleeps on a futex cannot be chosen until it is woken; when nobody can be chosen and somebody is not finished, that is a
- * deadlock. Steps are taken in sequential consistency: what weaker memory orders allow is not explored here. Under
- * ThreadSanitizer the two count as threads that nothing orders but their own atomic operations, so that it sees races.
+ * The threads are coroutines of one kernel thread. At each step of the one that runs the scheduler decides which
+ * goes on; the decisions of a run are its schedule. Runs are repeated from the start, depth first, until no
+ * schedule is left. A thread that sleeps on a futex cannot be chosen until it is woken; when nobody can be chosen
+ * and somebody is not finished, that is a deadlock. Steps are taken in sequential consistency: what weaker memory
+ * orders allow is not explored here. Under ThreadSanitizer the two count as threads that nothing orders but their
+ * own atomic operations, so that it sees races.
  */
 #ifndef HAK_TESTS_MF2_SCHEDULER_H
 #define HAK_TESTS_MF2_SCHEDULER_H
