@@ -181,20 +181,22 @@ static void test_reuse(void)
 
 static void test_best_fit(void)
 {
-    static const size_t sizes[] = { 8 * HAK_MIB, 3 * HAK_MIB, 5 * HAK_MIB, 4 * HAK_MIB };
-    char *blocks[4];
+    /* Neither the first by address that fits, in whatever direction the system gives addresses, nor the first freed. */
+    static const size_t sizes[] = { 5 * HAK_MIB, 8 * HAK_MIB, 4 * HAK_MIB, 3 * HAK_MIB, 6 * HAK_MIB };
+    char *blocks[5];
     uint64_t maps;
 
     begin();
-    allocate_apart(sizes, 4, blocks);
-    for (size_t i = 0; i < 4; i++)
+    allocate_apart(sizes, 5, blocks);
+    for (size_t i = 0; i < 5; i++)
         release(blocks[i]);
     maps = fake_calls(FAKE_MAP);
-    assert_ptr_equal(allocate(4 * HAK_MIB), blocks[3]);
-    assert_ptr_equal(allocate(4 * HAK_MIB), blocks[2]); /* leaves one */
-    assert_ptr_equal(allocate(2 * HAK_MIB), blocks[1]); /* leaves one */
-    assert_ptr_equal(allocate(2 * HAK_MIB), blocks[0]); /* leaves six */
-    assert_ptr_equal(allocate(6 * HAK_MIB), blocks[0] + 2 * HAK_MIB);
+    assert_ptr_equal(allocate(4 * HAK_MIB), blocks[2]);
+    assert_ptr_equal(allocate(2 * HAK_MIB), blocks[3]); /* leaves one */
+    assert_ptr_equal(allocate(5 * HAK_MIB), blocks[0]);
+    assert_ptr_equal(allocate(2 * HAK_MIB), blocks[4]); /* leaves four */
+    assert_ptr_equal(allocate(4 * HAK_MIB), blocks[4] + 2 * HAK_MIB);
+    assert_ptr_equal(allocate(7 * HAK_MIB), blocks[1]); /* leaves one */
     assert_int_equal(cached_bytes(), 2 * HAK_MIB);
     assert_int_equal(fake_calls(FAKE_MAP), maps);
     allocate(2 * HAK_MIB); /* the two that are left do not touch */
