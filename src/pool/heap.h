@@ -6,7 +6,8 @@
  *     only. A thread takes its own heap's lock on slow paths alone, a batch of blocks at a time.
  * O2: a slab's owner changes with the locks of the old and the new owner held.
  * O3: a heap's memory is never reused for anything but a heap, so a remote freer may touch an owner that is out of date.
- * O4: a heap in state HEAP_ORPHAN has no thread that will drain its pending queue: who pushes there drains it.
+ * O4: a heap in state HEAP_ORPHAN has no thread that will drain its pending queue: who pushes there drains it. Who forwards an entry
+ *     there holds another heap's lock and may only try this one's; if that is taken, the next tick drains the queue.
  */
 #ifndef HAK_POOL_HEAP_H
 #define HAK_POOL_HEAP_H

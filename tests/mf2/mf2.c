@@ -25,6 +25,10 @@ static void prepare(void)
 
 static void finish(void)
 {
+    if (scenario->forwards) {
+        size_t purged = 0;
+        registry_trim_idle(true, &purged);
+    }
     ledger_check_settled();
     scenarios_drain_all();
     ledger_check_drained();

@@ -3,10 +3,13 @@
 #ifndef HAK_TESTS_MF2_SCENARIOS_H
 #define HAK_TESTS_MF2_SCENARIOS_H
 
+#include <stdbool.h>
+
 struct scenario {
     const char *name;
     void (*prepare)(void);
     void (*thread[2])(void);
+    bool forwards; /* an entry may be forwarded to an orphan whose lock is held: the next tick drains it (O4) */
 };
 
 extern const struct scenario scenarios[];
