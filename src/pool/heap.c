@@ -53,11 +53,14 @@ static void warm_populate(struct slab *const *slabs, size_t count)
         size_t first = i;
         for (; i < count && slabs[i]->zero && slabs[i]->start == end; i++)
             end += slab_bytes(slabs[i]);
-        if (i == first)
+        if (i == first) {
             i++;
-        else if ((size_t)(end - start) >= POPULATE_MIN_UNITS * UNIT_SIZE && os_populate(start, (size_t)(end - start)))
+        } else if ((size_t)(end - start) >= POPULATE_MIN_UNITS * UNIT_SIZE) {
+            /* A call that fails may have done a part. */
+            os_populate(start, (size_t)(end - start));
             for (; first < i; first++)
                 slabs[first]->populated = true;
+        }
     }
 }
 

@@ -138,6 +138,7 @@ size_t purge_run(bool all)
             slot->free |= ranges[i].mask & ~(uint32_t)1;
             if (ranges[i].mask & 1 && !ranges[i].kept && atomic_load_explicit(&shared_pool.tight, memory_order_relaxed))
                 purge_decommit(ranges[i].slot);
+            left += ranges[i].kept;
             if (ranges[i].kept)
                 shared_pool.units_dirty += base_count_bits(slot->touched & ranges[i].mask & ~(uint32_t)1);
             else

@@ -263,7 +263,7 @@ void shared_pool_release(struct slab *slab)
     atomic_store_explicit(&slab->state, SLAB_FREE, memory_order_relaxed);
     atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
     /* A slab that was taken and never carved is still as the system gave it. */
-    if (slab->zero && !slab->populated)
+    if (slab->zero && !slab->populated && !slot->huge_pages)
         slot->touched &= ~mask;
     else
         shared_pool.units_dirty += slab->units;

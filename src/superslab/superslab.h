@@ -39,7 +39,7 @@ struct slab {
     uint8_t units;
     _Atomic uint8_t state; /* enum slab_state */
     bool zero;             /* no byte of the units was written since the system gave them */
-    bool populated;        /* zero, but with memory behind it: faulted in and not carved yet */
+    bool populated;        /* zero, but maybe with memory behind it: faulted in and not carved yet */
     bool scrubbed;         /* the pages without a block in use were purged, and no block was taken or freed since */
     /* The words that go with it; classes of 1 KiB and more use the first alone. */
     _Alignas(HAK_CACHE_LINE) _Atomic uint64_t local[SLAB_MAP_WORDS];

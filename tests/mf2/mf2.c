@@ -28,6 +28,7 @@ static void finish(void)
     if (scenario->forwards) {
         size_t purged = 0;
         registry_trim_idle(true, &purged);
+        ledger_start_watch();
     }
     ledger_check_settled();
     scenarios_drain_all();
