@@ -56,6 +56,7 @@ static size_t caches_purge_dead(void)
     struct heap *orphan;
     unsigned kept = 0;
     size_t stride = cache_stride(), purged = 0;
+    bool refused = false;
 
     if (atomic_load_explicit(&registry.orphan_count, memory_order_relaxed) <= KEEP || !lock_try(&registry.lock))
         return 0;
@@ -72,10 +73,15 @@ static size_t caches_purge_dead(void)
             unsigned first = base_low_bit(dead), count = base_low_bit(~(dead >> first));
             if (os_purge(chunk->first + first * stride, count * stride))
                 purged += count * stride;
+            else
+                refused = true;
             dead &= ~(base_low_mask(count) << first);
         }
         chunk->dead = 0;
     }
+    /* All are asked for again: what was given back costs a system call, and no memory. */
+    for (orphan = registry.orphans; refused && orphan; orphan = orphan->next_orphan)
+        orphan->cache_purged = false;
     lock_release(&registry.lock);
     return purged;
 }

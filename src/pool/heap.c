@@ -276,14 +276,14 @@ size_t heap_return_blocks(struct heap *heap, unsigned class, void **blocks, size
     return remote;
 }
 
-size_t heap_scrub(struct heap *heap)
+bool heap_scrub(struct heap *heap, size_t *purged)
 {
-    size_t purged = 0;
+    bool done = true;
 
     for (unsigned class = 1; class < CLASS_SPAN_1; class++)
         for (struct slab *slab = heap->available[class].head; slab; slab = slab->next)
-            purged += slab_scrub(slab);
-    return purged;
+            done &= slab_scrub(slab, purged);
+    return done;
 }
 
 static void heap_release_list(struct heap *heap, struct slab_list *list)

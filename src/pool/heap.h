@@ -78,8 +78,9 @@ HAK_HIDDEN size_t heap_return_blocks(struct heap *heap, unsigned class, void **b
 /* Gives the warm pool's slabs back to the shared pool. Under heap->lock. */
 HAK_HIDDEN void heap_release_warm(struct heap *heap);
 
-/* Gives back the pages without blocks in use inside the heap's slabs. Returns the bytes. Under heap->lock. */
-HAK_HIDDEN size_t heap_scrub(struct heap *heap);
+/* Gives back the pages without blocks in use inside slabs that are not mostly used. Adds the bytes to *purged. False if the system
+ * refused some. Under heap->lock. */
+HAK_HIDDEN bool heap_scrub(struct heap *heap, size_t *purged);
 
 /* Gives everything the heap owns back at once, live blocks too. Under heap->lock. */
 HAK_HIDDEN void heap_release_all(struct heap *heap);

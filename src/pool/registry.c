@@ -184,7 +184,8 @@ static bool heap_trim(struct heap *heap, bool all, size_t *purged)
     if (!quiet && !all)
         return true;
     if (heap->scrubbed_epoch != epoch || drained) {
-        *purged += heap_scrub(heap);
+        if (!heap_scrub(heap, purged))
+            return true;
         heap->scrubbed_epoch = epoch;
     }
     return false;

@@ -70,24 +70,29 @@ static void slab_mark_pages(const struct slab *slab, size_t page, uint64_t *in_u
     }
 }
 
-size_t slab_scrub(struct slab *slab)
+bool slab_scrub(struct slab *slab, size_t *purged)
 {
-    size_t page = os_page_size(), pages = slab_bytes(slab) / page, purged = 0;
+    size_t page = os_page_size(), pages = slab_bytes(slab) / page;
     uint64_t in_use[8 * UNIT_SIZE / 4096 / 64] = { 0 };
+    bool done = true;
 
     if (slab->scrubbed || (size_t)slab->used * class_size(slab->class) > slab_bytes(slab) / 2)
-        return 0;
+        return true;
     slab_mark_pages(slab, page, in_use);
     for (size_t at = 0; at < pages;) {
         size_t first = at;
         while (at < pages && !((in_use[at / 64] >> (at % 64)) & 1))
             at++;
-        if (at > first && os_purge(slab->start + first * page, (at - first) * page))
-            purged += (at - first) * page;
-        at += at == first;
+        if (at == first) {
+            at++;
+        } else if (os_purge(slab->start + first * page, (at - first) * page)) {
+            *purged += (at - first) * page;
+        } else {
+            done = false;
+        }
     }
-    slab->scrubbed = true;
-    return purged;
+    slab->scrubbed = done;
+    return done;
 }
 
 void slab_check(const struct slab *slab)

@@ -58,8 +58,9 @@ HAK_INLINE bool slab_block_is_free(const struct slab *slab, unsigned index)
     return (word >> (index % 64)) & 1;
 }
 
-/* Gives back the pages of the slab on which no block is in use, if at most half of it is. Returns the bytes. */
-HAK_HIDDEN size_t slab_scrub(struct slab *slab);
+/* Gives back the pages of the slab on which no block is in use, if at most half of it is. Adds the bytes to *purged. False if the
+ * system refused some. */
+HAK_HIDDEN bool slab_scrub(struct slab *slab, size_t *purged);
 
 /* Checks H2 and the counts of a slab whose owner's lock is held. */
 HAK_HIDDEN void slab_check(const struct slab *slab);

@@ -18,6 +18,9 @@ static uint32_t purge_ripe_units(struct slot *slot, uint32_t now, bool all)
 {
     uint32_t dirty = slot->free & slot->touched, ripe, delay = (uint32_t)hak_options.purge_delay;
 
+    /* The header of an empty SuperSlab, even where its units are clean. */
+    if (slot->bucket == POOL_BUCKET_EMPTY)
+        dirty |= slot->touched & 1;
     if (dirty == 0)
         return 0;
     if (all || now - slot->freed_ms >= delay) {
@@ -28,7 +31,7 @@ static uint32_t purge_ripe_units(struct slot *slot, uint32_t now, bool all)
         bool worth = !slot->huge_pages || base_count_bits(slot->free) >= SUPERSLAB_UNITS / 2;
         ripe = aged && worth ? slot->aged & dirty : 0;
         if (aged || slot->aged == 0) {
-            slot->aged = dirty & ~ripe;
+            slot->aged = dirty & ~ripe & ~(uint32_t)1;
             slot->aged_ms = now;
         }
     }
@@ -121,7 +124,7 @@ size_t purge_run(bool all)
             if (ripe == 0)
                 continue;
             /* G1; the header of an empty SuperSlab goes with its units, all of which are held back meanwhile. */
-            shared_pool.units_dirty -= base_count_bits(ripe);
+            shared_pool.units_dirty -= base_count_bits(ripe & ~(uint32_t)1);
             if (slot->bucket == POOL_BUCKET_EMPTY && (slot->free & slot->touched & ~ripe) == 0)
                 ripe = slot->free | 1;
             slot->free &= ~ripe;
