@@ -10,7 +10,7 @@
 #define BIN_FIRST_MOST 16u
 /* Slow calls between two looks of the shrinking hand. */
 #define SHRINK_INTERVAL 8u
-/* A bin that overflows this often without a refill only passes blocks on, and keeps no more than a batch. */
+/* A bin that overflows this often without a refill only passes blocks on: it is flushed whole, and grows no further than this. */
 #define ONE_WAY_OVERFLOWS 8u
 #define ONE_WAY_CAPACITY 64u
 

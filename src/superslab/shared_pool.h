@@ -11,11 +11,10 @@
  * P2: a unit's `touched` bit is clear only if every byte of it reads as zero and it has no memory behind it. (Bit 0 is the
  *     header's.) Where huge pages were asked for, the first unit taken sets all of them.
  * P3: a SuperSlab with k free units, k > 0, is in bucket k, and in no other; those that would cost a whole huge page to
- *     begin are in one more, the last.
- *     While it is there, whether its `touched` is 0 does not change.
+ *     begin are in one more, the last. Whether its `touched` is 0 does not change between two moves.
+ * P4: slots are read and changed under pool.lock only.
  * P5: once the system has refused to commit more, memory that is free is wanted elsewhere: EMPTY SuperSlabs are decommitted without
  *     delay. They stay readable, as zeros, so that a stale pointer into one is still told apart.
- * P4: slots are read and changed under pool.lock only.
  */
 #ifndef HAK_SUPERSLAB_SHARED_POOL_H
 #define HAK_SUPERSLAB_SHARED_POOL_H
