@@ -51,7 +51,9 @@ void chains_free(struct chains *chains);
 /* ---- Cases ---- */
 
 void case_only_frees_window(void); /* bounds_threads.c */
+void case_only_frees_window_shifting(void);
 void case_only_frees_rounds(void);
+void case_only_frees_rounds_shifting(void);
 void case_threads_die(void);
 void case_threads_die_remote(void);
 void case_sleepers(void);

@@ -59,20 +59,28 @@ static void hand_end(pthread_t freer)
     support_join(freer);
 }
 
-/* The aim is 1.2 x the live peak plus the freer's cache, printed as a note. What is held: 1.25 x, the caches of both threads, and two
- * huge pages that may be partly used. The sizes shift six times in these scenarios, and long slabs do not fit the short gaps
- * that earlier sizes leave before a purge delay has passed. */
-static void judge_peak(size_t start, size_t live_peak, size_t asked_peak)
+/* One mix of sizes: 1.2 x the live peak and the freer's cache. Sizes that shift: 1.25 x, the caches of both threads, and two huge pages
+ * that may be partly used, because the long slabs of a size do not fit the short gaps that earlier sizes leave
+ * before a purge delay has passed. */
+static void judge_peak(bool shifting, size_t start, size_t live_peak, size_t asked_peak)
 {
+    size_t aim = live_peak + live_peak / 5 + CACHE_BYTES;
+
     bounds_note("live peak, bytes asked for", asked_peak);
     bounds_note("live peak, usable bytes", live_peak);
-    bounds_note("the aim: 1.2 x live peak + one cache", live_peak + live_peak / 5 + CACHE_BYTES);
+    bounds_note("1.2 x live peak and the freer's cache", aim);
     bounds_figure("peak above the start", bounds_above(bounds_peak(), start),
-                  live_peak + live_peak / 4 + 2 * CACHE_BYTES + 4 * MIB);
+                  shifting ? live_peak + live_peak / 4 + 2 * CACHE_BYTES + 4 * MIB : aim);
+}
+
+/* The range of sizes of a turn: the last one holds all that are not spans. */
+static unsigned range_of(bool shifting, unsigned turn)
+{
+    return shifting ? turn % RANGES : RANGES - 1;
 }
 
 /* A window of live blocks moves on: the oldest sixteenth is freed by the other thread, a new one allocated. */
-void case_only_frees_window(void)
+static void only_frees_window(bool shifting)
 {
     enum { PARTS = 16, TURNS = 12 };
     const size_t window = 96 * MIB;
@@ -92,8 +100,8 @@ void case_only_frees_window(void)
 
             if (parts[part].usable != 0)
                 hand_over(&parts[part]);
-            chains_fill(&parts[part], &chance, window / PARTS, ranges[turn % RANGES].low, ranges[turn % RANGES].high,
-                        bounds_malloc, NULL);
+            chains_fill(&parts[part], &chance, window / PARTS, ranges[range_of(shifting, turn)].low,
+                        ranges[range_of(shifting, turn)].high, bounds_malloc, NULL);
             for (unsigned i = 0; i < PARTS; i++) {
                 live += parts[i].usable;
                 asked += parts[i].asked;
@@ -102,14 +110,14 @@ void case_only_frees_window(void)
             asked_peak = asked > asked_peak ? asked : asked_peak;
         }
     }
-    judge_peak(start, live_peak, asked_peak);
+    judge_peak(shifting, start, live_peak, asked_peak);
     for (unsigned part = 0; part < PARTS; part++)
         hand_over(&parts[part]);
     hand_end(freer);
 }
 
 /* Everything is allocated here and freed there, again and again. */
-void case_only_frees_rounds(void)
+static void only_frees_rounds(bool shifting)
 {
     enum { TURNS = 18 };
     struct chains chains = { .usable = 0 };
@@ -122,14 +130,34 @@ void case_only_frees_rounds(void)
     chance_start(&chance, 2);
     bounds_peak_reset();
     for (unsigned turn = 0; turn < TURNS; turn++) {
-        chains_fill(&chains, &chance, 96 * MIB, ranges[turn % RANGES].low, ranges[turn % RANGES].high, bounds_malloc,
-                    NULL);
+        chains_fill(&chains, &chance, 96 * MIB, ranges[range_of(shifting, turn)].low,
+                    ranges[range_of(shifting, turn)].high, bounds_malloc, NULL);
         live_peak = chains.usable > live_peak ? chains.usable : live_peak;
         asked_peak = chains.asked > asked_peak ? chains.asked : asked_peak;
         hand_over(&chains);
     }
-    judge_peak(start, live_peak, asked_peak);
+    judge_peak(shifting, start, live_peak, asked_peak);
     hand_end(freer);
+}
+
+void case_only_frees_window(void)
+{
+    only_frees_window(false);
+}
+
+void case_only_frees_window_shifting(void)
+{
+    only_frees_window(true);
+}
+
+void case_only_frees_rounds(void)
+{
+    only_frees_rounds(false);
+}
+
+void case_only_frees_rounds_shifting(void)
+{
+    only_frees_rounds(true);
 }
 
 /* ---- Threads that allocate and die ---- */
