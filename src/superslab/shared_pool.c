@@ -192,9 +192,24 @@ static uint32_t pool_choose_slot(unsigned units, unsigned align_units, unsigned 
     return number;
 }
 
+static size_t pool_footprint(void)
+{
+    return (shared_pool.units_used + shared_pool.units_dirty) * UNIT_SIZE + shared_pool.huge_bytes;
+}
+
+size_t shared_pool_footprint(void)
+{
+    size_t footprint;
+
+    lock_acquire(&shared_pool.lock);
+    footprint = pool_footprint();
+    lock_release(&shared_pool.lock);
+    return footprint;
+}
+
 static void pool_note_peak(void)
 {
-    size_t footprint = shared_pool_footprint();
+    size_t footprint = pool_footprint();
 
     if (footprint > shared_pool.footprint_peak)
         shared_pool.footprint_peak = footprint;
@@ -202,7 +217,7 @@ static void pool_note_peak(void)
 
 static bool pool_within_limits(size_t bytes)
 {
-    size_t footprint = shared_pool_footprint() + bytes;
+    size_t footprint = pool_footprint() + bytes;
 
     if (HAK_UNLIKELY(hak_options.memory_limit_soft && footprint > hak_options.memory_limit_soft)) {
         atomic_store_explicit(&shared_pool.over_soft_limit, true, memory_order_relaxed);

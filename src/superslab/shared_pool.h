@@ -106,9 +106,7 @@ HAK_INLINE void shared_pool_want_purge(void)
         shared_pool_want_purge_slow();
 }
 
-HAK_INLINE size_t shared_pool_footprint(void)
-{
-    return (shared_pool.units_used + shared_pool.units_dirty) * UNIT_SIZE + shared_pool.huge_bytes;
-}
+/* Bytes of units in use, of free units with memory, and of huge blocks. Any thread; takes pool.lock. */
+HAK_HIDDEN size_t shared_pool_footprint(void);
 
 #endif

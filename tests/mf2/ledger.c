@@ -1,5 +1,7 @@
 #include "ledger.h"
 
+#include "scenarios.h"
+
 #include "pool/registry.h"
 #include "pool/remote.h"
 #include "pool/slab.h"
@@ -125,7 +127,7 @@ size_t ledger_take(struct heap *heap, unsigned class, void **out, size_t want)
     size_t count;
     bool zero;
 
-    lock_acquire(&heap->lock);
+    scenarios_lock(heap);
     count = heap_take_blocks(heap, class, out, want, &zero);
     for (size_t i = 0; i < count; i++) {
         uint64_t bit, *word = use_word(out[i], &bit);
@@ -133,7 +135,7 @@ size_t ledger_take(struct heap *heap, unsigned class, void **out, size_t want)
             scheduler_fail("a block in use is given to another");
         *word |= bit;
     }
-    lock_release(&heap->lock);
+    scenarios_unlock(heap);
     return count;
 }
 
@@ -340,10 +342,10 @@ void ledger_free_all(void)
             if (!((records[i].in_use[index / 64] >> (index % 64)) & 1))
                 continue;
             ledger_drop(block);
-            lock_acquire(&owner->lock);
+            scenarios_lock(owner);
             if (heap_return_blocks(owner, slab->class, &block, 1, "mf2") != 0)
                 scheduler_fail("an owner's own block is not its own");
-            lock_release(&owner->lock);
+            scenarios_unlock(owner);
         }
     }
 }

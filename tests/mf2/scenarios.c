@@ -59,6 +59,16 @@ static void drain(struct heap *heap)
     lock_release(&heap->lock);
 }
 
+void scenarios_lock(struct heap *heap)
+{
+    lock_acquire(&heap->lock);
+}
+
+void scenarios_unlock(struct heap *heap)
+{
+    lock_release(&heap->lock);
+}
+
 void scenarios_drain_all(void)
 {
     bool left = true;
