@@ -91,7 +91,7 @@ static size_t caches_purge_dead(void)
 static struct lock init_lock = LOCK_INIT(0);
 static _Atomic bool initialised;
 static _Atomic bool ticking;
-static uint32_t last_tick_ms; /* by the ticking thread */
+static _Atomic uint32_t last_tick_ms;
 _Atomic uint32_t thread_ticks;
 static _Atomic bool purge_thread_started;
 
@@ -194,7 +194,7 @@ static size_t tick_run(uint32_t now, bool stale, bool all)
     size_t bytes = 0;
     bool left;
 
-    last_tick_ms = now;
+    atomic_store_explicit(&last_tick_ms, now, memory_order_relaxed);
     atomic_fetch_add_explicit(&thread_ticks, 1, memory_order_relaxed);
     atomic_store_explicit(&shared_pool.stale, stale, memory_order_relaxed);
     if (cache->heap)
@@ -227,7 +227,7 @@ void thread_tick_due(void)
         return;
     /* Long overdue: nobody was on a slow path for a whole delay, so what caches and warm pools hold is as old. Too early: only
      * the shared pool asks, because it holds too much. */
-    if (now - last_tick_ms >= hak_options.purge_delay)
+    if (now - atomic_load_explicit(&last_tick_ms, memory_order_relaxed) >= hak_options.purge_delay)
         tick_run(now, now - due >= hak_options.purge_delay / 2, false);
     else
         purge_run(false);
