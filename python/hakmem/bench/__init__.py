@@ -1,0 +1,1 @@
+"""Measuring allocators side by side: `hakmem bench` and `hakmem compare`."""

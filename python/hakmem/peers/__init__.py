@@ -1,0 +1,1 @@
+"""The other allocators: `hakmem peers`."""

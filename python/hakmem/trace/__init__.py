@@ -1,0 +1,1 @@
+"""Recording what a program allocates, and replaying it: `hakmem trace`."""
