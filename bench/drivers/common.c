@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <time.h>
 #include <unistd.h>
@@ -48,6 +49,20 @@ void bench_usage(int argc, char **argv, int most, const char *text)
     _exit(help ? 0 : 2);
 }
 
+unsigned bench_choice(int argc, char **argv, int index, const char *name, unsigned fallback, const char *const *words)
+{
+    if (index >= argc)
+        return fallback;
+    for (unsigned i = 0; words[i] != NULL; i++)
+        if (strcmp(argv[index], words[i]) == 0)
+            return i;
+    dprintf(STDERR_FILENO, "%s: %s must be", program_invocation_short_name, name);
+    for (unsigned i = 0; words[i] != NULL; i++)
+        dprintf(STDERR_FILENO, "%s %s", i == 0 ? "" : words[i + 1] == NULL ? " or" : ",", words[i]);
+    dprintf(STDERR_FILENO, ", not '%s'\n", argv[index]);
+    _exit(2);
+}
+
 bool bench_verify_wanted(void)
 {
     const char *value = getenv("BENCH_VERIFY");
@@ -84,11 +99,9 @@ static uint64_t load_word(const char *at)
 
 /* The stamp: bytes 0..7 hold size (low 40 bits) and serial, bytes 8..15 a key of those and the address. The key stands
  * again in each page and at the end of a block with room for it. */
-void *bench_block_new(size_t size, uint64_t serial)
+void bench_block_stamp(void *memory, size_t size, uint64_t serial)
 {
-    char *block = malloc(size);
-    if (block == NULL)
-        bench_fail("malloc(%zu) failed", size);
+    char *block = memory;
     uint64_t head = (uint64_t)size | serial << 40;
     uint64_t key = block_key(block, head);
     store_word(block, head);
@@ -97,14 +110,20 @@ void *bench_block_new(size_t size, uint64_t serial)
         store_word(block + at, key);
     if (size >= STAMP_BYTES + 8)
         store_word(block + size - 8, key);
+}
+
+void *bench_block_new(size_t size, uint64_t serial)
+{
+    void *block = malloc(size);
+    if (block == NULL)
+        bench_fail("malloc(%zu) failed", size);
+    bench_block_stamp(block, size, serial);
     return block;
 }
 
-unsigned bench_block_free(void *memory)
+size_t bench_block_check(const void *memory)
 {
-    char *block = memory;
-    if (block == NULL)
-        return 0;
+    const char *block = memory;
     uint64_t head = load_word(block);
     size_t size = (size_t)(head & ((UINT64_C(1) << 40) - 1));
     uint64_t key = block_key(block, head);
@@ -116,6 +135,14 @@ unsigned bench_block_free(void *memory)
         intact = load_word(block + size - 8) == key;
     if (!intact)
         bench_fail("block %p of %zu bytes lost its contents", memory, size);
+    return size;
+}
+
+unsigned bench_block_free(void *memory)
+{
+    if (memory == NULL)
+        return 0;
+    bench_block_check(memory);
     free(memory);
     return 1;
 }
@@ -166,6 +193,14 @@ void bench_end(struct bench_run *run, uint64_t operations)
         run->rss_peak_kib = run->rss_after_kib;
 }
 
+void bench_extra(struct bench_run *run, const char *key, uint64_t value)
+{
+    size_t used = strlen(run->extra);
+    int length = snprintf(run->extra + used, sizeof run->extra - used, " %s=%llu", key, (unsigned long long)value);
+    if (length < 0 || (size_t)length >= sizeof run->extra - used)
+        bench_fail("no room for %s in the RESULT line", key);
+}
+
 static double seconds_between(struct timeval from, struct timeval to)
 {
     return (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_usec - from.tv_usec) / 1e6;
@@ -212,7 +247,47 @@ void bench_report(const struct bench_run *run)
     dprintf(
         STDOUT_FILENO,
         "\nRESULT name=%s ops=%llu seconds=%.6f ops_per_s=%.0f ns_per_op=%.3f user_s=%.6f sys_s=%.6f soft_faults=%ld "
-        "hard_faults=%ld rss_peak_kib=%ld rss_delta_kib=%ld rss_idle_kib=%ld\n",
+        "hard_faults=%ld rss_peak_kib=%ld rss_delta_kib=%ld rss_idle_kib=%ld%s\n",
         run->name, (unsigned long long)run->operations, seconds, rate, nanoseconds, user, system, soft, hard,
-        run->rss_peak_kib, delta, idle);
+        run->rss_peak_kib, delta, idle, run->extra);
+}
+
+/* ---- Threads ---- */
+
+static struct {
+    pthread_t threads[BENCH_THREADS_MOST];
+    unsigned count;
+    void (*body)(void *worker);
+    pthread_barrier_t gate;
+} group;
+
+static void *group_main(void *worker)
+{
+    pthread_barrier_wait(&group.gate);
+    group.body(worker);
+    return NULL;
+}
+
+void bench_begin_threads(struct bench_run *run, const char *name, unsigned count, void (*body)(void *worker),
+                         void *workers, size_t step)
+{
+    if (count > BENCH_THREADS_MOST)
+        bench_fail("%u threads are more than %d", count, (int)BENCH_THREADS_MOST);
+    group.count = count;
+    group.body = body;
+    pthread_barrier_init(&group.gate, NULL, count + 1);
+    for (unsigned i = 0; i < count; i++) {
+        int error = pthread_create(&group.threads[i], NULL, group_main, (char *)workers + i * step);
+        if (error != 0)
+            bench_fail("pthread_create: %s", strerror(error));
+    }
+    bench_begin(run, name);
+    pthread_barrier_wait(&group.gate);
+}
+
+void bench_join_threads(void)
+{
+    for (unsigned i = 0; i < group.count; i++)
+        pthread_join(group.threads[i], NULL);
+    pthread_barrier_destroy(&group.gate);
 }

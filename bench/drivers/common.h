@@ -30,6 +30,10 @@ uint64_t bench_argument(int argc, char **argv, int index, const char *name, uint
 /* Prints usage and ends the program with status 2 when there are more arguments than `most`, or with 0 on --help. */
 void bench_usage(int argc, char **argv, int most, const char *text);
 
+/* The positional argument number `index` as a place in `words`, which a NULL ends, or `fallback` when it is not given.
+ * Ends the program with a message that names the argument and all words when it is none of them. */
+unsigned bench_choice(int argc, char **argv, int index, const char *name, unsigned fallback, const char *const *words);
+
 bool bench_verify_wanted(void);
 
 /* Ends the program with a message: a block lost its contents, or memory ran out. */
@@ -61,11 +65,16 @@ uint64_t bench_seed(uint64_t seed, uint64_t stream);
 /* malloc of at least 16 bytes that ends the program on failure; writes a stamp into the first 16 bytes, the last 8, and
  * 8 of every 4 KiB between, so that the memory is really used. */
 void *bench_block_new(size_t size, uint64_t serial);
-/* Checks the stamp, ends the program if it does not hold, and frees the block. NULL is ignored; returns 1 for a block
- * freed. */
+/* Writes the same stamp into a block that came from elsewhere. */
+void bench_block_stamp(void *block, size_t size, uint64_t serial);
+/* Ends the program if the stamp does not hold. Returns the block's size. */
+size_t bench_block_check(const void *block);
+/* Checks the stamp and frees the block. NULL is ignored; returns 1 for a block freed. */
 unsigned bench_block_free(void *block);
 
 /* ---- Measuring ---- */
+
+enum { BENCH_EXTRA_BYTES = 256 };
 
 struct bench_run {
     const char *name;
@@ -73,6 +82,7 @@ struct bench_run {
     uint64_t started_ns, ended_ns;
     struct rusage before, after;
     long rss_before_kib, rss_after_kib, rss_peak_kib;
+    char extra[BENCH_EXTRA_BYTES];
 };
 
 uint64_t bench_now_ns(void);
@@ -80,7 +90,20 @@ uint64_t bench_now_ns(void);
 void bench_begin(struct bench_run *run, const char *name);
 /* Stops the clock. One operation is one malloc, free or realloc. */
 void bench_end(struct bench_run *run, uint64_t operations);
+/* Adds to the RESULT line a key=value of the program's own. After bench_begin, before bench_report. */
+void bench_extra(struct bench_run *run, const char *key, uint64_t value);
 /* Prints the run for people and one RESULT line of key=value for programs. To be called when all blocks are freed. */
 void bench_report(const struct bench_run *run);
+
+/* ---- Threads ---- */
+
+enum { BENCH_THREADS_MOST = 256 };
+
+/* Starts `count` threads; thread i runs body(&workers[i]), `step` being the size of one. They wait for each other, and
+ * the run begins when all are there. One such group at a time. */
+void bench_begin_threads(struct bench_run *run, const char *name, unsigned count, void (*body)(void *worker),
+                         void *workers, size_t step);
+/* Waits for the end of all of them. */
+void bench_join_threads(void);
 
 #endif

@@ -4,7 +4,8 @@
  * blocks of its line by new ones of MIN..MAX bytes, then starts its successor and exits: blocks are freed by other
  * threads than their allocators all the time, and threads come and go.
  *
- * Runs for SLEEP seconds, or, with TURNS, until each line has had that many threads: a fixed amount of work.
+ * Runs for SLEEP seconds; with TURNS, until each line has had that many threads; with OPS, until that many operations
+ * are done, the same number in each line: both a fixed amount of work.
  * One operation is one malloc or free, as everywhere in bench/; the original counts replacements, which are two.
  */
 #define _GNU_SOURCE
@@ -21,6 +22,7 @@ struct line {
     uint64_t random;
     uint64_t operations;
     uint64_t turns;
+    uint64_t replacements_left;
 };
 
 static void *chunk_table[THREADS_MOST][CHUNKS_MOST];
@@ -65,6 +67,8 @@ static void *thread_main(void *argument)
 {
     struct line *line = argument;
     uint64_t replacements = chunks_each * rounds;
+    if (replacements > line->replacements_left)
+        replacements = line->replacements_left;
     uint64_t done = 0;
 
     while (done < replacements && !atomic_load_explicit(&stop, memory_order_relaxed)) {
@@ -75,8 +79,10 @@ static void *thread_main(void *argument)
     }
     line->operations += 2 * done;
     line->turns++;
+    line->replacements_left -= done;
 
-    bool over = turns_most > 0 ? line->turns >= turns_most : atomic_load_explicit(&stop, memory_order_relaxed);
+    bool over = line->replacements_left == 0 || (turns_most > 0 && line->turns >= turns_most) ||
+                atomic_load_explicit(&stop, memory_order_relaxed);
     if (!over) {
         thread_start(line);
         return NULL;
@@ -101,12 +107,19 @@ static void thread_start(struct line *line)
     pthread_attr_destroy(&attributes);
 }
 
+/* Line i's part of the replacements, two operations each, that make at least `operations`. */
+static uint64_t replacements_of(uint64_t operations, unsigned threads, unsigned i)
+{
+    uint64_t whole = operations / 2 + operations % 2;
+    return whole / threads + (i < whole % threads);
+}
+
 int main(int argc, char **argv)
 {
-    bench_usage(argc, argv, 8,
-                "[SLEEP] [MIN] [MAX] [CHUNKS] [ROUNDS] [SEED] [THREADS] [TURNS]\n"
-                "  server simulation (default 2 8 128 1024 1 12345 4); with TURNS > 0 a fixed number of threads a "
-                "line, not SLEEP seconds");
+    bench_usage(argc, argv, 9,
+                "[SLEEP] [MIN] [MAX] [CHUNKS] [ROUNDS] [SEED] [THREADS] [TURNS] [OPS]\n"
+                "  server simulation (default 2 8 128 1024 1 12345 4 0 0); with TURNS > 0 a fixed number of threads a "
+                "line,\n  with OPS > 0 (when SLEEP and TURNS are 0) a fixed number of operations, not SLEEP seconds");
     unsigned seconds = (unsigned)bench_argument(argc, argv, 1, "SLEEP", 2, 0, 86400);
     size_least = (uint32_t)bench_argument(argc, argv, 2, "MIN", 8, 8, 1 << 30);
     uint32_t size_most = (uint32_t)bench_argument(argc, argv, 3, "MAX", 128, size_least, 1 << 30);
@@ -115,11 +128,17 @@ int main(int argc, char **argv)
     uint64_t seed = bench_argument(argc, argv, 6, "SEED", 12345, 0, UINT64_MAX);
     unsigned threads = (unsigned)bench_argument(argc, argv, 7, "THREADS", 4, 1, THREADS_MOST);
     turns_most = bench_argument(argc, argv, 8, "TURNS", 0, 0, UINT64_MAX);
+    uint64_t operations_most = bench_argument(argc, argv, 9, "OPS", 0, 0, UINT64_MAX);
+    if (operations_most > 0 && (seconds > 0 || turns_most > 0)) {
+        dprintf(STDERR_FILENO, "larson: OPS needs SLEEP and TURNS to be 0\n");
+        return 2;
+    }
     size_range = size_most - size_least + 1;
 
     for (unsigned i = 0; i < threads; i++) {
         lines[i].chunks = chunk_table[i];
         lines[i].random = bench_seed(seed, i);
+        lines[i].replacements_left = operations_most == 0 ? UINT64_MAX : replacements_of(operations_most, threads, i);
         for (uint32_t chunk = 0; chunk < chunks_each; chunk++)
             lines[i].chunks[chunk] = chunk_new(&lines[i], chunk);
     }
@@ -129,7 +148,7 @@ int main(int argc, char **argv)
     lines_running = threads;
     for (unsigned i = 0; i < threads; i++)
         thread_start(&lines[i]);
-    if (turns_most == 0) {
+    if (turns_most == 0 && operations_most == 0) {
         sleep(seconds);
         atomic_store_explicit(&stop, true, memory_order_relaxed);
     }
