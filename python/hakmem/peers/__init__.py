@@ -1,1 +1,80 @@
-"""The other allocators: `hakmem peers`."""
+"""The other allocators: set up by `hakmem peers build`, loaded by everything that measures them."""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import click
+
+from hakmem import paths
+
+FORMAT = "hakmem-peers 1"
+
+
+class PeersError(click.ClickException):
+    """What stands in the way of a peer, in words for the user."""
+
+    exit_code = 1
+
+
+@dataclass(frozen=True)
+class Peer:
+    """An allocator as a library to preload. `setting` are environment variables that its authors ask for."""
+
+    name: str
+    library: Path
+    version: str
+    source: str
+    sha256: str
+    license: str
+    setting: dict = field(default_factory=dict)
+    serves: tuple = ()
+
+
+def digest_of(path):
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def manifest_path(folder=None):
+    return Path(folder or paths.peers_folder()) / "peers.json"
+
+
+def read_manifest(folder=None):
+    """{name: Peer} as last written, whatever has become of the libraries since; empty where nothing was built."""
+    path = manifest_path(folder)
+    if not path.exists():
+        return {}
+    try:
+        manifest = json.loads(path.read_text())
+        if manifest["format"] != FORMAT:
+            raise PeersError(f"{path} is of the format {manifest['format']!r}, not {FORMAT!r}; "
+                             "run ./hakmem peers build --anew")
+        return {name: Peer(name=name, **{**entry, "library": Path(entry["library"])})
+                for name, entry in manifest["peers"].items()}
+    except (ValueError, KeyError, TypeError) as error:
+        raise PeersError(f"{path} is damaged ({error}); run ./hakmem peers build --anew") from error
+
+
+def write_manifest(peers, folder=None):
+    """Replaces the manifest in one step, so that a reader finds the old one or the new one."""
+    path = manifest_path(folder)
+    entries = {}
+    for name in sorted(peers):
+        entries[name] = {**asdict(peers[name]), "library": str(peers[name].library)}
+        del entries[name]["name"]
+    draft = path.with_suffix(".new")
+    draft.write_text(json.dumps({"format": FORMAT, "peers": entries}, indent=1) + "\n")
+    draft.replace(path)
+
+
+def load_peers(folder=None):
+    """{name: Peer} of the peers that are built. One whose library is not what was built and checked is an error."""
+    peers = read_manifest(folder)
+    for peer in peers.values():
+        if not peer.library.exists():
+            raise PeersError(f"{peer.name}: {peer.library} is not there; run ./hakmem peers build {peer.name}")
+        if digest_of(peer.library) != peer.sha256:
+            raise PeersError(f"{peer.name}: {peer.library} has changed since it was checked; "
+                             f"run ./hakmem peers build {peer.name}")
+    return peers

@@ -1,0 +1,174 @@
+"""Building the peers: fetch with cargo, build by the recipe, check, write the manifest."""
+
+import contextlib
+import fcntl
+import hashlib
+import inspect
+import json
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+from hakmem import paths
+from hakmem.peers import Peer, PeersError, digest_of, probe, read_manifest, write_manifest
+from hakmem.peers.recipes import HERE
+from hakmem.peers.steps import Steps
+
+# The oldest cargo that reads every manifest of the lock file's crates.
+OLDEST_CARGO = (1, 87)
+CARGO_HINT = "install it with apt-get install cargo-web (Debian 12), or from https://rustup.rs"
+DEBIAN_OF = {"cc": "gcc libc6-dev", "c++": "g++", "cmake": "cmake", "ninja": "ninja-build", "make": "make"}
+
+
+# ---- Sources ----
+
+def locked_crates():
+    """{name: (version, checksum)} of bench/peers/Cargo.lock."""
+    packages = tomllib.loads((HERE / "Cargo.lock").read_text())["package"]
+    return {package["name"]: (package["version"], package.get("checksum")) for package in packages}
+
+
+def require_cargo():
+    if not shutil.which("cargo"):
+        raise PeersError(f"cargo, which fetches the sources, is not there; {CARGO_HINT}")
+    said = subprocess.run(["cargo", "--version"], capture_output=True, text=True, check=False)
+    version = re.match(r"cargo (\d+)\.(\d+)", said.stdout)
+    if not version:
+        raise PeersError(f"cargo --version fails: {(said.stderr or said.stdout).strip()}")
+    if tuple(map(int, version.groups())) < OLDEST_CARGO:
+        raise PeersError(f"{said.stdout.strip()} is too old for the crates, which need "
+                         f"{'.'.join(map(str, OLDEST_CARGO))}; {CARGO_HINT}")
+
+
+def fetch_sources(folder):
+    """Has cargo put the locked crates into folder/crates, checked against the lock file; nothing if they are there."""
+    crates, stamp, wanted = folder / "crates", folder / "crates/locked", digest_of(HERE / "Cargo.lock")
+    if stamp.exists() and stamp.read_text() == wanted:
+        return crates
+    require_cargo()
+    shutil.rmtree(crates, ignore_errors=True)
+    steps = Steps("cargo", folder / "fetch.log")
+    steps.run("cargo", "vendor", "--locked", "--versioned-dirs", "--manifest-path", HERE / "Cargo.toml", crates)
+    stamp.write_text(wanted)
+    return crates
+
+
+def describe_package(recipe):
+    """(version, library) of a Debian package."""
+    said = subprocess.run(["dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}", recipe.package],
+                          capture_output=True, text=True, check=False) if shutil.which("dpkg-query") else None
+    if said is None:
+        raise PeersError(f"{recipe.name} is Debian's {recipe.package}, and this is not Debian")
+    status, _, version = said.stdout.partition(" ")
+    if said.returncode != 0 or status != "installed":
+        raise PeersError(f"{recipe.name} is Debian's {recipe.package}: apt-get install {recipe.package}")
+    files = subprocess.run(["dpkg-query", "-L", recipe.package], capture_output=True, text=True, check=True).stdout
+    for line in files.splitlines():
+        if Path(line).name == recipe.file:
+            return version, Path(line)
+    raise PeersError(f"{recipe.name}: {recipe.package} {version} has no {recipe.file}")
+
+
+# ---- Building ----
+
+def fingerprint(recipe, origin):
+    """What the library is made of: when this is the same, it need not be made again."""
+    parts = [origin, json.dumps(recipe.setting), probe.SOURCE.read_text(), repr(probe.NEEDED)]
+    if recipe.build:
+        variables = inspect.getclosurevars(recipe.build).nonlocals
+        compiler = subprocess.run(["cc", "--version"], capture_output=True, text=True, check=False).stdout
+        parts += [inspect.getsource(recipe.build), repr(sorted(variables.items())), compiler]
+    if recipe.recipe_files:
+        for file in sorted((HERE / recipe.recipe_files).rglob("*")):
+            if file.is_file():
+                parts += [str(file.relative_to(HERE)), file.read_text()]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def require_commands(recipe):
+    missing = [command for command in recipe.needs if not shutil.which(command)]
+    if missing:
+        packages = " ".join(DEBIAN_OF[command] for command in missing)
+        raise PeersError(f"{recipe.name} needs {', '.join(missing)}: apt-get install {packages}")
+
+
+def is_built(peer, stamp, key):
+    return (peer is not None and stamp.exists() and stamp.read_text() == key
+            and peer.library.exists() and digest_of(peer.library) == peer.sha256)
+
+
+def build_peer(recipe, folder, known, anew):
+    """Returns the Peer and whether it had to be made. `known` is what the manifest says of it, or None."""
+    place = folder / recipe.name
+    stamp = place / "stamp"
+    if recipe.crate:
+        require_commands(recipe)
+        crate_version, checksum = locked_crates()[recipe.crate]
+        source = fetch_sources(folder) / f"{recipe.crate}-{crate_version}"
+        origin = f"crates.io {recipe.crate} {crate_version}"
+        key = fingerprint(recipe, f"{origin} {checksum}")
+    else:
+        version, library = describe_package(recipe)
+        origin = f"Debian {recipe.package} {version}"
+        key = fingerprint(recipe, f"{origin} {digest_of(library)}")
+    if not anew and is_built(known, stamp, key):
+        return known, False
+
+    shutil.rmtree(place, ignore_errors=True)
+    steps = Steps(recipe.name, place / "build.log")
+    if recipe.crate:
+        version = recipe.version(source)
+        (place / "work").mkdir()
+        built = recipe.build(steps, source, place / "work")
+        library = place / f"lib{recipe.name}.so"
+        shutil.copyfile(built, library)
+        shutil.rmtree(place / "work")
+    serves = probe.check_library(steps, probe.compile_probe(steps, place), library, recipe.setting)
+    stamp.write_text(key)
+    return Peer(recipe.name, library, version, origin, digest_of(library), recipe.license, recipe.setting, serves), True
+
+
+@contextlib.contextmanager
+def locked(folder):
+    """One build at a time in a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / ".lock", "w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def build_peers(recipes, anew=False, tell=lambda recipe, peer, made, error: None):
+    """Builds what of the recipes is not built, one after the other, and tells of each. Returns the errors.
+
+    A peer that fails is left out of the manifest; the others are built all the same.
+    """
+    folder = paths.peers_folder()
+    if re.search(r"[\s:]", str(folder)):
+        raise PeersError(f"{folder}: LD_PRELOAD cannot name a path with a space or a colon; set HAKMEM_PEERS_DIR")
+    errors = []
+    with locked(folder):
+        peers = read_manifest_or_none(folder, anew)
+        for recipe in recipes:
+            try:
+                peer, made = build_peer(recipe, folder, peers.get(recipe.name), anew)
+            except PeersError as error:
+                peers.pop(recipe.name, None)
+                errors.append(error)
+                tell(recipe, None, False, error)
+            else:
+                peers[recipe.name] = peer
+                tell(recipe, peer, made, None)
+            write_manifest(peers, folder)
+    return errors
+
+
+def read_manifest_or_none(folder, anew):
+    """The manifest; with `anew` a damaged one counts as none."""
+    try:
+        return read_manifest(folder)
+    except PeersError:
+        if not anew:
+            raise
+        return {}

@@ -1,0 +1,101 @@
+"""The command `hakmem peers`."""
+
+import os
+import shutil
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from hakmem import paths
+from hakmem.peers import PeersError, load_peers, read_manifest
+from hakmem.peers.build import build_peers, locked_crates
+from hakmem.peers.recipes import RECIPES
+
+CONSOLE = Console(highlight=False, soft_wrap=True)
+
+
+def check_names(context, parameter, names):
+    """Names of peers, for click; none means all."""
+    unknown = [name for name in names if name not in RECIPES]
+    if unknown:
+        raise click.BadParameter(f"no such peer: {', '.join(unknown)} (there are {', '.join(RECIPES)})")
+    return names
+
+
+def require_peer(name):
+    """The built Peer of a name."""
+    if name not in RECIPES:
+        raise PeersError(f"no such peer: {name} (there are {', '.join(RECIPES)})")
+    built = load_peers()
+    if name not in built:
+        raise PeersError(f"{name} is not built; run ./hakmem peers build {name}")
+    return built[name]
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def peers():
+    """The other allocators, as libraries to preload."""
+
+
+@peers.command("list")
+def list_peers():
+    """Tell of each peer: version, source, license, and its library if it is built."""
+    built = read_manifest()
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for heading in ("peer", "version", "source", "license", "library"):
+        table.add_column(heading, no_wrap=True)
+    for name, recipe in RECIPES.items():
+        peer = built.get(name)
+        origin = f"crates.io {recipe.crate} {locked_crates()[recipe.crate][0]}" if recipe.crate else (
+            f"Debian {recipe.package}")
+        if peer is None:
+            row = ("", origin, "not built")
+        else:
+            row = (peer.version, peer.source, str(peer.library) if peer.library.exists() else
+                   f"{peer.library} is gone: build it again")
+        table.add_row(name, row[0], row[1], recipe.license, row[2])
+    CONSOLE.print(table)
+
+
+@peers.command("build")
+@click.argument("names", nargs=-1, callback=check_names)
+@click.option("--anew", is_flag=True, help="Build what is built already, too.")
+def build(names, anew):
+    """Fetch, build and check the peers NAMES, or all: those only that are not built, or whose recipe has changed."""
+    def tell(recipe, peer, made, error):
+        if error:
+            click.echo(f"Error: {error.message}", err=True)
+        else:
+            click.echo(f"{recipe.name} {peer.version}: {'built and checked' if made else 'is there'}: {peer.library}")
+
+    recipes = [recipe for name, recipe in RECIPES.items() if not names or name in names]
+    errors = build_peers(recipes, anew, tell)
+    if errors:
+        raise PeersError(f"{len(errors)} of {len(recipes)} peers could not be set up")
+    click.echo(f"{len(recipes)} peers are set up in {paths.peers_folder()}")
+
+
+@peers.command("path")
+@click.argument("name")
+def path(name):
+    """Print the library of the peer NAME, as LD_PRELOAD takes it."""
+    click.echo(require_peer(name).library)
+
+
+@peers.command("run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.argument("name")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def run(name, command):
+    """Run PROGRAM on the peer NAME, with the variables that the peer asks for: run NAME -- PROGRAM ARGUMENTS."""
+    peer = require_peer(name)
+    command = list(command[1:] if command[0] == "--" else command)
+    if not command:
+        raise click.UsageError("run needs a program")
+    program = shutil.which(command[0])
+    if program is None:
+        click.echo(f"Error: program '{command[0]}' not found", err=True)
+        raise SystemExit(127)
+    preloaded = os.environ.get("LD_PRELOAD")
+    env = {**peer.setting, **os.environ, "LD_PRELOAD": f"{peer.library}:{preloaded}" if preloaded else str(peer.library)}
+    os.execve(program, command, env)

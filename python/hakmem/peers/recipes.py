@@ -1,0 +1,155 @@
+"""How each peer is made: where its sources come from, how its version is read, how it is built as a library to preload.
+
+Every build is the release build that upstream's defaults give, for any x86-64. docs/peers.md tells what that means for
+each of them.
+"""
+
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hakmem import paths
+from hakmem.peers import PeersError
+
+HERE = paths.CHECKOUT / "bench/peers"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A peer from a crate has `crate` and `build`, one from Debian `package` and `file`.
+
+    `build(steps, source, work)` makes the library from the crate's folder in an empty folder and returns its path;
+    `version(source)` reads the allocator's version. `needs` are the commands that the build calls, `recipe_files` a
+    folder of bench/peers that belongs to it.
+    """
+
+    name: str
+    license: str
+    crate: str | None = None
+    build: Callable | None = None
+    version: Callable | None = None
+    needs: tuple = ()
+    recipe_files: str | None = None
+    package: str | None = None
+    file: str | None = None
+    setting: dict = field(default_factory=dict)
+
+
+def find_in(path, pattern, what):
+    """The first group of the pattern in a file of the sources."""
+    match = re.search(pattern, Path(path).read_text(errors="replace"), re.MULTILINE)
+    if not match:
+        raise PeersError(f"{path} does not tell {what}")
+    return match
+
+
+def cmake(steps, source, work, *options, target=None):
+    steps.run("cmake", "-S", source, "-B", work, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", *options)
+    steps.run("cmake", "--build", work, "--parallel", "2", *(["--target", target] if target else []))
+
+
+def copy_sources(source, destination, *more):
+    """The sources in a folder that a build may write to, with our files for it laid over them."""
+    for folder in (source, *more):
+        shutil.copytree(folder, destination, dirs_exist_ok=True)
+    return destination
+
+
+# ---- mimalloc ----
+
+def mimalloc_version(major):
+    def read(source):
+        header = source / f"c_src/mimalloc/v{major}/include/mimalloc.h"
+        number = find_in(header, r"#define\s+MI_MALLOC_VERSION\s+(\d)(\d\d)(\d\d)\b", "its version")
+        return ".".join(str(int(part)) for part in number.groups())
+    return read
+
+
+def build_mimalloc(major):
+    def build(steps, source, work):
+        sources = copy_sources(source / f"c_src/mimalloc/v{major}", work / "sources", HERE / "mimalloc")
+        cmake(steps, sources, work / "build", "-DMI_BUILD_STATIC=OFF", "-DMI_BUILD_OBJECT=OFF", "-DMI_BUILD_TESTS=OFF")
+        return work / "build/libmimalloc.so"
+    return build
+
+
+# ---- snmalloc: the crate is upstream's own and carries its version ----
+
+def snmalloc_version(source):
+    return find_in(source / "Cargo.toml", r'^version = "([^"]+)"', "its version")[1]
+
+
+def build_snmalloc(steps, source, work):
+    cmake(steps, source / "upstream", work, "-DSNMALLOC_BUILD_TESTING=OFF", target="snmallocshim")
+    return work / "libsnmallocshim.so"
+
+
+# ---- rpmalloc: no version in the source but the head of its change log ----
+
+def rpmalloc_version(source):
+    return find_in(source / "rpmalloc/CHANGELOG", r"\A(\d+\.\d+\.\d+)\s", "its version")[1]
+
+
+def build_rpmalloc(steps, source, work):
+    cmake(steps, HERE / "rpmalloc", work, f"-DPEER_SOURCE={source / 'rpmalloc/rpmalloc'}")
+    return work / "librpmalloc.so"
+
+
+# ---- jemalloc: the crate's own version tells the tag and the commit that its sources are of ----
+
+def jemalloc_full_version(source):
+    return find_in(source / "Cargo.toml", r'^version = "[^"+]+\+(\d+\.\d+\.\d+-\d+-g[0-9a-f]+)"', "jemalloc's version")[1]
+
+
+def jemalloc_version(source):
+    return jemalloc_full_version(source).split("-")[0]
+
+
+def build_jemalloc(steps, source, work):
+    sources = copy_sources(source / "jemalloc", work, source / "configure")
+    steps.run("sh", "./configure", f"--with-version={jemalloc_full_version(source)}", "--disable-doc", cwd=sources)
+    steps.run("make", "-j2", "build_lib_shared", cwd=sources)
+    return sources / "lib/libjemalloc.so.2"
+
+
+# ---- Google's TCMalloc: it has no versions; the crate tells the day that it took the sources ----
+
+def tcmalloc_version(source):
+    version = find_in(source / "Cargo.toml", r'^version = "([^"]+)"', "its version")[1]
+    return find_in(source / "CHANGELOG.md", rf"^## \[{re.escape(version)}\].* - (\d{{4}}-\d\d-\d\d)", "its date")[1]
+
+
+def build_tcmalloc(steps, source, work):
+    cmake(steps, HERE / "tcmalloc", work, f"-DPEER_SOURCE={source / 'c_src'}")
+    return work / "libtcmalloc.so"
+
+
+# ---- hardened_malloc: the crate's version is upstream's release ----
+
+def hardened_version(source):
+    return find_in(source / "Cargo.toml", r'^version = "\d+\.\d+\.(\d{10})"', "its version")[1]
+
+
+def build_hardened(steps, source, work):
+    cmake(steps, HERE / "hardened", work, f"-DPEER_SOURCE={source / 'vendor/hardened-malloc'}")
+    return work / "libhardened_malloc.so"
+
+
+CMAKE = ("cc", "cmake", "ninja")
+CMAKE_CXX = ("c++", *CMAKE)
+
+RECIPES = {recipe.name: recipe for recipe in (
+    Recipe("mimalloc3", "MIT", "libmimalloc-sys", build_mimalloc(3), mimalloc_version(3), CMAKE, "mimalloc"),
+    Recipe("mimalloc2", "MIT", "libmimalloc-sys", build_mimalloc(2), mimalloc_version(2), CMAKE, "mimalloc"),
+    Recipe("snmalloc", "MIT", "snmalloc-sys", build_snmalloc, snmalloc_version, CMAKE_CXX),
+    Recipe("rpmalloc", "Unlicense OR MIT", "rpmalloc-sys", build_rpmalloc, rpmalloc_version, CMAKE, "rpmalloc"),
+    Recipe("jemalloc", "BSD-2-Clause", "tikv-jemalloc-sys", build_jemalloc, jemalloc_version, ("cc", "c++", "make")),
+    # Its per-CPU caches take the thread's rseq registration, which glibc would hold; upstream says to set this.
+    Recipe("tcmalloc", "Apache-2.0", "libtcmalloc-sys", build_tcmalloc, tcmalloc_version, CMAKE_CXX, "tcmalloc",
+           setting={"GLIBC_TUNABLES": "glibc.pthread.rseq=0"}),
+    Recipe("gperftools", "BSD-3-Clause", package="libtcmalloc-minimal4", file="libtcmalloc_minimal.so.4"),
+    Recipe("tbb", "Apache-2.0", package="libtbbmalloc2", file="libtbbmalloc_proxy.so.2"),
+    Recipe("hardened", "MIT", "hardened-malloc-sys", build_hardened, hardened_version, CMAKE_CXX, "hardened"),
+)}
