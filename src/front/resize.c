@@ -4,6 +4,7 @@
 #include "front/block.h"
 #include "front/fast.h"
 #include "pool/huge.h"
+#include "pool/slab.h"
 
 size_t front_usable_size(const void *block, const char *function)
 {
@@ -61,7 +62,7 @@ static void *realloc_in(struct heap *heap, void *address, size_t size, const cha
                       size);
 }
 
-void *front_realloc(void *block, size_t size, const char *function)
+static void *realloc_slow(void *block, size_t size, const char *function)
 {
     if (block == NULL)
         return front_malloc(size);
@@ -70,6 +71,28 @@ void *front_realloc(void *block, size_t size, const char *function)
         return NULL;
     }
     return realloc_in(NULL, block, size, function);
+}
+
+/* The usual realloc: of a live block whose slab the fast paths know (W2), to another size. All else goes the slow way. */
+void *front_realloc(void *block, size_t size, const char *function)
+{
+    char *window = window_base();
+    size_t unit = (size_t)((char *)block - window) >> UNIT_SHIFT, old;
+    unsigned class, index;
+    struct slab *slab;
+
+    if (HAK_UNLIKELY(window_is_beyond(unit) || size == 0))
+        return realloc_slow(block, size, function);
+    class = __atomic_load_n((uint8_t *)window + WINDOW_PAGE_MAP + unit, __ATOMIC_RELAXED);
+    if (HAK_UNLIKELY(class == CLASS_NONE))
+        return realloc_slow(block, size, function);
+    slab = slab_of(block);
+    if (HAK_UNLIKELY(!slab_block_index(slab, block, &index) || slab_block_is_free(slab, index)))
+        return realloc_slow(block, size, function);
+    old = class_size(class);
+    if (block_may_stay(old, size))
+        return block;
+    return move_block(block, old, front_malloc(size), size);
 }
 
 void *front_heap_realloc(struct heap *heap, void *block, size_t size)

@@ -13,6 +13,8 @@
 #define POPULATE_MIN_UNITS 4u
 /* Of the slabs that become empty, a stock keeps this many: the shared pool has a use for more. */
 #define WARM_KEPT 2u
+/* A stock is filled to at most one slab, and one for this many slabs in use: slabs in waiting hold memory that others touched. */
+#define WARM_SHARE 8u
 
 static void list_push(struct slab_list *list, struct slab *slab)
 {
@@ -72,6 +74,7 @@ static bool warm_refill(struct heap *heap, unsigned class, unsigned units)
     unsigned most = (unsigned)base_max(1, base_min(hak_options.warm_pool, units == 1 ? 16 : 8 / units));
     size_t count, i;
 
+    most = (unsigned)base_min(most, 1 + heap->slabs / WARM_SHARE);
     stock->budget = (uint16_t)base_min(stock->budget ? stock->budget * 2u : 1, most);
     count = shared_pool_acquire(units, 1, stock->budget, slabs);
     if (count > 1 && hak_options.populate && heap->filled[class] >= POPULATE_PROOF)
@@ -127,6 +130,7 @@ static void heap_release_slab(struct heap *heap, struct slab *slab)
     slab_set_page_map(slab, CLASS_NONE);
     atomic_store_explicit(&slab->state, SLAB_WARM, memory_order_relaxed);
     slab->zero = false;
+    heap->slabs--;
     heap->counters.slabs_released++;
     if (stock->count < base_min(stock->budget, WARM_KEPT)) {
         slab->next = stock->stack;
@@ -146,6 +150,7 @@ static void heap_carve(struct heap *heap, struct slab *slab, unsigned class)
     /* W2: the blocks of a first-class heap never enter a thread cache. */
     slab_set_page_map(slab, heap->kind == HEAP_FIRST_CLASS ? CLASS_NONE : class);
     list_push(&heap->available[class], slab);
+    heap->slabs++;
     heap->counters.slabs_carved++;
 }
 
@@ -212,6 +217,7 @@ void *heap_take_aligned_span(struct heap *heap, unsigned class, unsigned align_u
     slab_set_page_map(slab, heap->kind == HEAP_FIRST_CLASS ? CLASS_NONE : class);
     slab_take(slab, &block, 1);
     list_push(&heap->full, slab);
+    heap->slabs++;
     return block;
 }
 
@@ -234,6 +240,8 @@ void heap_adopt_slab(struct heap *heap, struct heap *from, struct slab *slab)
     list_remove(heap_list_of(from, slab), slab);
     atomic_store_explicit(&slab->owner, heap, memory_order_release);
     list_push(heap_list_of(heap, slab), slab);
+    from->slabs--;
+    heap->slabs++;
     heap->counters.slabs_adopted++;
 }
 

@@ -22,7 +22,7 @@ struct slab_list {
     struct slab *head, *tail;
 };
 
-/* The warm pool: empty slabs of one length (in units) ready to carve. The budget doubles on a miss. */
+/* The warm pool: empty slabs of one length (in units) ready to carve. The budget doubles on a miss, up to a part of the slabs in use. */
 struct warm_stock {
     struct slab *stack; /* linked by slab.next */
     uint16_t count, budget;
@@ -49,6 +49,7 @@ struct heap {
     bool cache_purged;      /* an orphan's cache whose memory was given back: it reads as zero */
     struct heap *next_orphan, *next; /* in the registry */
     struct slab_list available[CLASS_COUNT], full;
+    uint32_t slabs;               /* in those lists */
     struct warm_stock warm[WARM_LENGTHS];
     uint16_t filled[CLASS_COUNT]; /* slabs of the class that were handed out to the last block: proof of use */
     struct heap_counters counters;
