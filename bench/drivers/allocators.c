@@ -77,6 +77,8 @@ int main(int argc, char **argv)
     bench_begin(&bench, scenario->name);
     scenario->iterate(&run, given ? iterations : scenario->iterations);
     bench_end(&bench, run.operations);
+    /* Where the random numbers stand: the same for the same work. */
+    bench_extra(&bench, "checksum", run.random ^ run.serial);
     scenario->finish(&run);
     bench_report(&bench);
     return 0;

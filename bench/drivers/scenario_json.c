@@ -26,7 +26,9 @@ enum kind { NUMBER, STRING, ARRAY, OBJECT };
 
 struct value {
     uint64_t serial;
-    char *key; /* of a member of an object */
+    uint64_t check; /* of all fields here */
+    uint64_t sum;   /* of a list's entries */
+    char *key;      /* of a member of an object */
     union {
         char *text;
         struct value **children;
@@ -47,6 +49,13 @@ static struct {
 
 static struct value *value_new(struct scenario_run *run, bool member, unsigned depth, uint32_t *nodes_left);
 
+/* Pointers are followed only from a node that still holds its check, so that a wrong allocator is named, not crashed. */
+static uint64_t value_check(const struct value *value)
+{
+    return ~value->serial ^ value->sum ^ (uintptr_t)value->key ^ value->as.number ^ (uint64_t)value->count << 16 ^
+           (uint64_t)value->kind << 8 ^ value->key_length;
+}
+
 static void list_append(struct scenario_run *run, struct value *list, struct value *child)
 {
     uint32_t count = list->count;
@@ -56,6 +65,7 @@ static void list_append(struct scenario_run *run, struct value *list, struct val
         list->as.children = scenario_resize(run, list->as.children, capacity * sizeof(struct value *));
     }
     list->as.children[list->count++] = child;
+    list->sum += (uintptr_t)child;
 }
 
 static void string_parse(struct scenario_run *run, struct value *value)
@@ -83,51 +93,64 @@ static void list_parse(struct scenario_run *run, struct value *value, unsigned d
         list_append(run, value, value_new(run, value->kind == OBJECT, depth + 1, nodes_left));
 }
 
+/* The node is put together on the stack and written when it is whole. */
 static struct value *value_new(struct scenario_run *run, bool member, unsigned depth, uint32_t *nodes_left)
 {
-    struct value *value = scenario_new(run, sizeof *value);
-    *value = (struct value){ .serial = run->serial++ };
+    struct value *block = scenario_new(run, sizeof *block);
+    struct value value = { .serial = run->serial++ };
     --*nodes_left;
     if (member) {
-        value->key_length = (uint8_t)scenario_between(run, KEY_LEAST, KEY_MOST);
-        value->key = scenario_new(run, value->key_length + 1u);
-        scenario_text_fill(value->key, 0, value->key_length, value->serial + 1);
+        value.key_length = (uint8_t)scenario_between(run, KEY_LEAST, KEY_MOST);
+        value.key = scenario_new(run, value.key_length + 1u);
+        scenario_text_fill(value.key, 0, value.key_length, value.serial + 1);
     }
     uint32_t choice = scenario_between(run, 0, 7);
     if (depth == 0)
-        value->kind = ARRAY;
+        value.kind = ARRAY;
     else if (depth < DEPTH_MOST && choice < 3)
-        value->kind = choice == 0 ? ARRAY : OBJECT;
+        value.kind = choice == 0 ? ARRAY : OBJECT;
     else
-        value->kind = choice < 6 ? STRING : NUMBER;
-    if (value->kind == STRING)
-        string_parse(run, value);
-    else if (value->kind == NUMBER)
-        value->as.number = value->serial;
+        value.kind = choice < 6 ? STRING : NUMBER;
+    if (value.kind == STRING)
+        string_parse(run, &value);
+    else if (value.kind == NUMBER)
+        value.as.number = value.serial;
     else
-        list_parse(run, value, depth, nodes_left);
-    return value;
+        list_parse(run, &value, depth, nodes_left);
+    value.check = value_check(&value);
+    *block = value;
+    return block;
 }
+
+static void list_free(struct scenario_run *run, struct value *value);
 
 static void value_free(struct scenario_run *run, struct value *value)
 {
+    if (value->check != value_check(value))
+        bench_fail("node %p lost its contents", (void *)value);
     if (value->kind == STRING) {
         scenario_text_check(value->as.text, value->count, value->serial);
         scenario_free(run, value->as.text);
-    } else if (value->kind == NUMBER) {
-        if (value->as.number != value->serial)
-            bench_fail("value %p lost its contents", (void *)value);
-    } else {
-        for (uint32_t i = 0; i < value->count; i++)
-            value_free(run, value->as.children[i]);
-        if (value->as.children != NULL)
-            scenario_free(run, value->as.children);
+    } else if (value->kind != NUMBER && value->count > 0) {
+        list_free(run, value);
     }
     if (value->key != NULL) {
         scenario_text_check(value->key, value->key_length, value->serial + 1);
         scenario_free(run, value->key);
     }
     scenario_free(run, value);
+}
+
+static void list_free(struct scenario_run *run, struct value *value)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < value->count; i++)
+        sum += (uintptr_t)value->as.children[i];
+    if (sum != value->sum)
+        bench_fail("list %p of %u nodes lost its contents", (void *)value->as.children, value->count);
+    for (uint32_t i = 0; i < value->count; i++)
+        value_free(run, value->as.children[i]);
+    scenario_free(run, value->as.children);
 }
 
 /* ---- The text ---- */
