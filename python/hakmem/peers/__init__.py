@@ -20,7 +20,10 @@ class PeersError(click.ClickException):
 
 @dataclass(frozen=True)
 class Peer:
-    """An allocator as a library to preload. `setting` are environment variables that its authors ask for."""
+    """An allocator as a library to preload.
+
+    `setting` are environment variables that its authors ask for, `serves` the functions that the check found in it.
+    """
 
     name: str
     library: Path
@@ -50,7 +53,7 @@ def read_manifest(folder=None):
         if manifest["format"] != FORMAT:
             raise PeersError(f"{path} is of the format {manifest['format']!r}, not {FORMAT!r}; "
                              "run ./hakmem peers build --anew")
-        return {name: Peer(name=name, **{**entry, "library": Path(entry["library"])})
+        return {name: Peer(name=name, **{**entry, "library": Path(entry["library"]), "serves": tuple(entry["serves"])})
                 for name, entry in manifest["peers"].items()}
     except (ValueError, KeyError, TypeError) as error:
         raise PeersError(f"{path} is damaged ({error}); run ./hakmem peers build --anew") from error

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hakmem import paths
 from hakmem.peers import Peer, PeersError, digest_of, probe, read_manifest, write_manifest
-from hakmem.peers.recipes import HERE
+from hakmem.peers.recipes import HERE, RECIPES, SHARED_STEPS
 from hakmem.peers.steps import Steps
 
 # The oldest cargo that reads every manifest of the lock file's crates.
@@ -28,6 +28,13 @@ def locked_crates():
     """{name: (version, checksum)} of bench/peers/Cargo.lock."""
     packages = tomllib.loads((HERE / "Cargo.lock").read_text())["package"]
     return {package["name"]: (package["version"], package.get("checksum")) for package in packages}
+
+
+def describe_origin(recipe, crates):
+    """Where a peer's sources come from; of a crate's version the part before '+', which alone counts."""
+    if recipe.crate:
+        return f"crates.io {recipe.crate} {crates[recipe.crate][0].partition('+')[0]}"
+    return f"Debian {recipe.package}"
 
 
 def require_cargo():
@@ -75,11 +82,12 @@ def describe_package(recipe):
 
 def fingerprint(recipe, origin):
     """What the library is made of: when this is the same, it need not be made again."""
-    parts = [origin, json.dumps(recipe.setting), probe.SOURCE.read_text(), repr(probe.NEEDED)]
+    parts = [origin, recipe.license, json.dumps(recipe.setting), probe.SOURCE.read_text(), repr(probe.NEEDED)]
     if recipe.build:
         variables = inspect.getclosurevars(recipe.build).nonlocals
         compiler = subprocess.run(["cc", "--version"], capture_output=True, text=True, check=False).stdout
-        parts += [inspect.getsource(recipe.build), repr(sorted(variables.items())), compiler]
+        functions = (recipe.build, recipe.version, *SHARED_STEPS)
+        parts += [*map(inspect.getsource, functions), repr(sorted(variables.items())), compiler]
     if recipe.recipe_files:
         for file in sorted((HERE / recipe.recipe_files).rglob("*")):
             if file.is_file():
@@ -105,14 +113,15 @@ def build_peer(recipe, folder, known, anew):
     stamp = place / "stamp"
     if recipe.crate:
         require_commands(recipe)
-        crate_version, checksum = locked_crates()[recipe.crate]
+        crates = locked_crates()
+        crate_version, checksum = crates[recipe.crate]
         source = fetch_sources(folder) / f"{recipe.crate}-{crate_version}"
-        origin = f"crates.io {recipe.crate} {crate_version}"
+        origin = describe_origin(recipe, crates)
         key = fingerprint(recipe, f"{origin} {checksum}")
     else:
         version, library = describe_package(recipe)
-        origin = f"Debian {recipe.package} {version}"
-        key = fingerprint(recipe, f"{origin} {digest_of(library)}")
+        origin = describe_origin(recipe, {})
+        key = fingerprint(recipe, f"{origin} {version} {digest_of(library)}")
     if not anew and is_built(known, stamp, key):
         return known, False
 
@@ -139,9 +148,10 @@ def locked(folder):
         yield
 
 
-def build_peers(recipes, anew=False, tell=lambda recipe, peer, made, error: None):
+def build_peers(recipes, anew, tell):
     """Builds what of the recipes is not built, one after the other, and tells of each. Returns the errors.
 
+    `tell(recipe, peer, made, error)` gets the peer and whether it was made now, or the error.
     A peer that fails is left out of the manifest; the others are built all the same.
     """
     folder = paths.peers_folder()
@@ -149,7 +159,8 @@ def build_peers(recipes, anew=False, tell=lambda recipe, peer, made, error: None
         raise PeersError(f"{folder}: LD_PRELOAD cannot name a path with a space or a colon; set HAKMEM_PEERS_DIR")
     errors = []
     with locked(folder):
-        peers = read_manifest_or_none(folder, anew)
+        known = read_manifest_or_none(folder, anew)
+        peers = {name: peer for name, peer in known.items() if name in RECIPES}
         for recipe in recipes:
             try:
                 peer, made = build_peer(recipe, folder, peers.get(recipe.name), anew)

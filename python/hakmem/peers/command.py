@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 
 import click
 from rich.console import Console
@@ -9,10 +10,11 @@ from rich.table import Table
 
 from hakmem import paths
 from hakmem.peers import PeersError, load_peers, read_manifest
-from hakmem.peers.build import build_peers, locked_crates
+from hakmem.peers.build import build_peers, describe_origin, locked_crates
 from hakmem.peers.recipes import RECIPES
 
-CONSOLE = Console(highlight=False, soft_wrap=True)
+# Where nobody looks on, a line is as long as it needs to be.
+WIDTH = None if sys.stdout.isatty() else 500
 
 
 def check_names(context, parameter, names):
@@ -42,20 +44,21 @@ def peers():
 def list_peers():
     """Tell of each peer: version, source, license, and its library if it is built."""
     built = read_manifest()
+    crates = locked_crates()
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in ("peer", "version", "source", "license", "library"):
+    for heading in ("peer", "version", "source", "license"):
         table.add_column(heading, no_wrap=True)
+    table.add_column("library", overflow="fold")
     for name, recipe in RECIPES.items():
         peer = built.get(name)
-        origin = f"crates.io {recipe.crate} {locked_crates()[recipe.crate][0]}" if recipe.crate else (
-            f"Debian {recipe.package}")
+        origin = describe_origin(recipe, crates)
         if peer is None:
             row = ("", origin, "not built")
         else:
             row = (peer.version, peer.source, str(peer.library) if peer.library.exists() else
                    f"{peer.library} is gone: build it again")
         table.add_row(name, row[0], row[1], recipe.license, row[2])
-    CONSOLE.print(table)
+    Console(highlight=False, width=WIDTH).print(table)
 
 
 @peers.command("build")

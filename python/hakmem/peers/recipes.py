@@ -38,7 +38,7 @@ class Recipe:
 
 
 def find_in(path, pattern, what):
-    """The first group of the pattern in a file of the sources."""
+    """The match of the pattern in a file of the sources; `what` it tells is named when there is none."""
     match = re.search(pattern, Path(path).read_text(errors="replace"), re.MULTILINE)
     if not match:
         raise PeersError(f"{path} does not tell {what}")
@@ -126,16 +126,19 @@ def build_tcmalloc(steps, source, work):
     return work / "libtcmalloc.so"
 
 
-# ---- hardened_malloc: the crate's version is upstream's release ----
+# ---- hardened_malloc: the crate is released under upstream's version ----
 
 def hardened_version(source):
-    return find_in(source / "Cargo.toml", r'^version = "\d+\.\d+\.(\d{10})"', "its version")[1]
+    return find_in(source / "Cargo.toml", r'^version = "([\d.]+)"', "its version")[1]
 
 
 def build_hardened(steps, source, work):
     cmake(steps, HERE / "hardened", work, f"-DPEER_SOURCE={source / 'vendor/hardened-malloc'}")
     return work / "libhardened_malloc.so"
 
+
+# What is part of more than one build.
+SHARED_STEPS = (cmake, copy_sources)
 
 CMAKE = ("cc", "cmake", "ninja")
 CMAKE_CXX = ("c++", *CMAKE)
