@@ -1,8 +1,8 @@
 // Tells which shared object serves each allocation function of a process, and uses them.
 //
 // Prints "NAME OBJECT" for every function, OBJECT being "-" where the process has none of that name, and then "ok" when
-// blocks have kept their contents, alignment and zeros on four threads that free each other's blocks. Run it with a library
-// preloaded: what it prints is what any program would get.
+// blocks have kept their contents, alignment and zeros on four threads that free each other's blocks. Run it with a
+// library preloaded: what it prints is what any program would get.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -35,7 +35,7 @@ static void fail(const char *what, size_t size)
     exit(1);
 }
 
-// The compiler takes it for granted that aligned_alloc aligns, and would leave the check out: it must not see the address.
+// The compiler trusts aligned_alloc to align and would leave the check out: it must not see where the address is from.
 static int is_aligned(const void *start, size_t alignment)
 {
     volatile uintptr_t address = (uintptr_t)start;

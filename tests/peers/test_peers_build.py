@@ -48,7 +48,8 @@ def test_a_peer_is_built_once(folder):
     assert build_all(fake("one")) == ([("one", True)], [])
     assert build_all(fake("one")) == ([("one", False)], [])
     peer = peers.load_peers()["one"]
-    assert (peer.library, peer.version, peer.source) == (folder / "one/libone.so", "1.2.3", "crates.io snmalloc-sys 0.7.6")
+    assert (peer.library, peer.version) == (folder / "one/libone.so", "1.2.3")
+    assert peer.source == "crates.io snmalloc-sys " + build.locked_crates()["snmalloc-sys"][0]
     assert "malloc" in peer.serves
     assert not (folder / "one/work").exists()
     assert len(BUILDS) == 1
@@ -58,9 +59,25 @@ def test_a_peer_is_built_again_when_its_recipe_or_its_library_changes_or_it_is_a
     build_all(fake("one"))
     assert build_all(fake("one", setting={"A": "b"})) == ([("one", True)], [])
     assert peers.load_peers()["one"].setting == {"A": "b"}
+    assert len(BUILDS) == 1
     (folder / "one/libone.so").write_bytes(b"")
     assert build_all(fake("one", setting={"A": "b"})) == ([("one", True)], [])
     assert build_all(fake("one", setting={"A": "b"}), anew=True) == ([("one", True)], [])
+    assert build_all(fake("one", lambda *arguments: build_from_hakmem(*arguments))) == ([("one", True)], [])
+    assert len(BUILDS) == 4
+
+
+def test_a_new_check_does_not_need_a_new_build(folder, monkeypatch):
+    build_all(fake("one"))
+    source = folder / "probe.c"
+    source.write_text(build.probe.SOURCE.read_text() + "// Another.\n")
+    monkeypatch.setattr(build.probe, "SOURCE", source)
+    assert build_all(fake("one")) == ([("one", True)], [])
+    assert len(BUILDS) == 1
+    source.write_text("int main(void) { return 1; }\n")
+    _, errors = build_all(fake("one"))
+    assert "probe failed (status 1)" in errors[0].message
+    assert peers.load_peers() == {}
 
 
 def test_one_that_fails_leaves_the_others(folder):

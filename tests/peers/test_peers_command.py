@@ -19,8 +19,8 @@ def folder(tmp_path, library):
 
 def hakmem_peers(folder, *arguments, **more):
     env = {**os.environ, "HAKMEM_PEERS_DIR": str(folder), **more}
-    return subprocess.run([sys.executable, "-m", "hakmem", "peers", *arguments], env=env, capture_output=True, text=True,
-                          check=False, timeout=60)
+    command = [sys.executable, "-m", "hakmem", "peers", *arguments]
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)
 
 
 def test_list_tells_of_every_peer(folder, library):

@@ -11,7 +11,8 @@ from hakmem import peers
 def peer(tmp_path):
     library = tmp_path / "libone.so"
     library.write_bytes(b"a library")
-    return peers.Peer("one", library, "1.2", "crates.io one-sys 0.1", peers.digest_of(library), "MIT", {"A": "b"}, ("malloc",))
+    return peers.Peer("one", library, "1.2", "crates.io one-sys 0.1", peers.digest_of(library), "MIT", {"A": "b"},
+                      ("malloc",))
 
 
 def test_what_is_written_is_read(tmp_path, peer):

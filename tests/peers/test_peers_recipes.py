@@ -59,5 +59,6 @@ def test_a_version_is_read_from_the_sources(tmp_path, name, file, text, version)
 
 def test_tcmalloc_s_version_is_its_day(tmp_path):
     (tmp_path / "Cargo.toml").write_text('version = "0.1.14"\n')
-    (tmp_path / "CHANGELOG.md").write_text("## [Unreleased]\n## [0.1.15](x) - 2025-07-01\n## [0.1.14](x) - 2025-06-16\n")
+    (tmp_path / "CHANGELOG.md").write_text(
+        "## [Unreleased]\n## [0.1.15](x) - 2025-07-01\n## [0.1.14](x) - 2025-06-16\n")
     assert recipes.RECIPES["tcmalloc"].version(tmp_path) == "2025-06-16"

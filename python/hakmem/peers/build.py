@@ -82,7 +82,7 @@ def describe_package(recipe):
 
 def fingerprint(recipe, origin):
     """What the library is made of: when this is the same, it need not be made again."""
-    parts = [origin, recipe.license, json.dumps(recipe.setting), probe.SOURCE.read_text(), repr(probe.NEEDED)]
+    parts = [origin]
     if recipe.build:
         variables = inspect.getclosurevars(recipe.build).nonlocals
         compiler = subprocess.run(["cc", "--version"], capture_output=True, text=True, check=False).stdout
@@ -102,9 +102,20 @@ def require_commands(recipe):
         raise PeersError(f"{recipe.name} needs {', '.join(missing)}: apt-get install {packages}")
 
 
-def is_built(peer, stamp, key):
-    return (peer is not None and stamp.exists() and stamp.read_text() == key
-            and peer.library.exists() and digest_of(peer.library) == peer.sha256)
+def check_fingerprint(recipe):
+    """What the library was checked with, and what else the manifest says of it from the recipe."""
+    parts = [probe.SOURCE.read_text(), inspect.getsource(probe), recipe.license, json.dumps(recipe.setting)]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def make_library(recipe, steps, source, place):
+    """Builds a crate's library into the peer's folder and returns its path."""
+    work = place / "work"
+    work.mkdir()
+    library = place / f"lib{recipe.name}.so"
+    shutil.copyfile(recipe.build(steps, source, work), library)
+    shutil.rmtree(work)
+    return library
 
 
 def build_peer(recipe, folder, known, anew):
@@ -116,26 +127,25 @@ def build_peer(recipe, folder, known, anew):
         crates = locked_crates()
         crate_version, checksum = crates[recipe.crate]
         source = fetch_sources(folder) / f"{recipe.crate}-{crate_version}"
-        origin = describe_origin(recipe, crates)
-        key = fingerprint(recipe, f"{origin} {checksum}")
+        origin, version = describe_origin(recipe, crates), recipe.version(source)
+        made_of = fingerprint(recipe, f"{origin} {checksum}")
     else:
         version, library = describe_package(recipe)
         origin = describe_origin(recipe, {})
-        key = fingerprint(recipe, f"{origin} {version} {digest_of(library)}")
-    if not anew and is_built(known, stamp, key):
+        made_of = fingerprint(recipe, f"{origin} {version} {digest_of(library)}")
+    keys = [made_of, check_fingerprint(recipe)]
+    there = known is not None and known.library.exists() and digest_of(known.library) == known.sha256 and not anew
+    stamped = stamp.read_text().split() if there and stamp.exists() else [None, None]
+    if stamped == keys:
         return known, False
 
-    shutil.rmtree(place, ignore_errors=True)
+    if stamped[0] != made_of:
+        shutil.rmtree(place, ignore_errors=True)
     steps = Steps(recipe.name, place / "build.log")
     if recipe.crate:
-        version = recipe.version(source)
-        (place / "work").mkdir()
-        built = recipe.build(steps, source, place / "work")
-        library = place / f"lib{recipe.name}.so"
-        shutil.copyfile(built, library)
-        shutil.rmtree(place / "work")
+        library = known.library if stamped[0] == made_of else make_library(recipe, steps, source, place)
     serves = probe.check_library(steps, probe.compile_probe(steps, place), library, recipe.setting)
-    stamp.write_text(key)
+    stamp.write_text(" ".join(keys))
     return Peer(recipe.name, library, version, origin, digest_of(library), recipe.license, recipe.setting, serves), True
 
 

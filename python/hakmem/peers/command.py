@@ -99,6 +99,6 @@ def run(name, command):
     if program is None:
         click.echo(f"Error: program '{command[0]}' not found", err=True)
         raise SystemExit(127)
-    preloaded = os.environ.get("LD_PRELOAD")
-    env = {**peer.setting, **os.environ, "LD_PRELOAD": f"{peer.library}:{preloaded}" if preloaded else str(peer.library)}
+    preloaded = ":".join(filter(None, [str(peer.library), os.environ.get("LD_PRELOAD")]))
+    env = {**peer.setting, **os.environ, "LD_PRELOAD": preloaded}
     os.execve(program, command, env)

@@ -8,7 +8,8 @@ from hakmem.peers import PeersError
 
 SOURCE = paths.CHECKOUT / "bench/peers/probe.c"
 # Without one of these, blocks of one allocator would meet the free of another, or C++ would run on the system's.
-NEEDED = ("malloc", "free", "calloc", "realloc", "aligned_alloc", "posix_memalign", "_Znwm", "_Znam", "_ZdlPv", "_ZdaPv")
+NEEDED = ("malloc", "free", "calloc", "realloc", "aligned_alloc", "posix_memalign",
+          "_Znwm", "_Znam", "_ZdlPv", "_ZdaPv")
 PYTHON_PROGRAM = ("import json, sys; json.loads(json.dumps([{str(i): i} for i in range(20000)])); "
                   "print(any(line.split()[-1] == sys.argv[1] for line in open('/proc/self/maps')))")
 
@@ -32,7 +33,8 @@ def check_library(steps, program, library, setting):
                              + ("nothing does" if origin == "-" else f"it comes from {origin}"))
     if lines[-1] != "ok":
         raise PeersError(f"{steps.name}: the probe did not end on {library}; see {steps.log}")
-    mapped = steps.run(sys.executable, "-c", PYTHON_PROGRAM, library.resolve(), setting={**env, "PYTHONMALLOC": "malloc"})
+    env["PYTHONMALLOC"] = "malloc"
+    mapped = steps.run(sys.executable, "-c", PYTHON_PROGRAM, library.resolve(), setting=env)
     if mapped.strip() != "True":
         raise PeersError(f"{steps.name}: Python with LD_PRELOAD={library} does not have it in /proc/self/maps")
     return serves

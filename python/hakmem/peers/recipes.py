@@ -100,7 +100,8 @@ def build_rpmalloc(steps, source, work):
 # ---- jemalloc: the crate's own version tells the tag and the commit that its sources are of ----
 
 def jemalloc_full_version(source):
-    return find_in(source / "Cargo.toml", r'^version = "[^"+]+\+(\d+\.\d+\.\d+-\d+-g[0-9a-f]+)"', "jemalloc's version")[1]
+    pattern = r'^version = "[^"+]+\+(\d+\.\d+\.\d+-\d+-g[0-9a-f]+)"'
+    return find_in(source / "Cargo.toml", pattern, "jemalloc's version")[1]
 
 
 def jemalloc_version(source):

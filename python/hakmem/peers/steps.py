@@ -13,7 +13,7 @@ TAIL = 25
 
 
 class Steps:
-    """Commands that append to one log file. One that fails is an error with the end of what it printed."""
+    """Commands whose output goes to one log file, begun anew. One that fails is an error with the end of its output."""
 
     def __init__(self, name, log):
         self.name = name
