@@ -1,5 +1,5 @@
 /*
- * Batches: each thread allocates BATCH blocks of mixed small sizes, 16-1000 B with most of them short, and frees them all:
+ * Batches: each thread allocates BATCH blocks of mixed small sizes, 16-1000 B with most of them short, and frees all:
  * the last first (lifo), the first first (fifo), or every second one in order and the others backwards (mixed). Many
  * allocators are at their best on the first order only.
  */

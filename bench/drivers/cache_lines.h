@@ -1,6 +1,6 @@
 /*
- * The worker that cache_scratch and cache_thrash share. It holds one small block at a time: it allocates it, adds one to
- * each of its bytes WRITES times, checks them and frees it. Alone in its cache lines the block costs nothing but the
+ * The worker that cache_scratch and cache_thrash share. It holds one small block at a time: it allocates it, adds one
+ * to each of its bytes WRITES times, checks them and frees it. Alone in its cache lines the block costs nothing but the
  * writing; when another thread's block lies in the same line, each write takes the line away from the other processor.
  */
 #ifndef BENCH_CACHE_LINES_H

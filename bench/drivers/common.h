@@ -69,7 +69,7 @@ void *bench_block_new(size_t size, uint64_t serial);
 void bench_block_stamp(void *block, size_t size, uint64_t serial);
 /* Ends the program if the stamp does not hold. Returns the block's size. */
 size_t bench_block_check(const void *block);
-/* Checks the stamp and frees the block. NULL is ignored; returns 1 for a block freed. */
+/* Checks the stamp, spoils it, and frees the block. NULL is ignored; returns 1 for a block freed. */
 unsigned bench_block_free(void *block);
 
 /* ---- Measuring ---- */

@@ -1,12 +1,13 @@
 /*
- * Fragmentation over a long run: PHASES phases, each with another range of sizes, up and down between 16 B and 64 KiB. In
- * each, blocks are allocated until LIVE_KIB are live, half as many are replaced at random, then all are freed but
+ * Fragmentation over a long run: PHASES phases, each with another range of sizes, up and down between 16 B and 64 KiB.
+ * In each, blocks are allocated until LIVE_KIB are live, half as many are replaced at random, then all are freed but
  * SURVIVORS of 1000, which stay until the end. RESULT says what is live then (live_kib) and what the process holds
  * (rss_end_kib); the tables are touched before the run, so that rss_delta_kib is without them.
  */
 #include "common.h"
 
-enum { BLOCKS_MOST = 1 << 22, SURVIVORS_MOST = 1 << 22 };
+enum { SIZE_LEAST = 16, LIVE_KIB_MOST = 64 * 1024, SURVIVORS_MOST = 1 << 22 };
+enum { BLOCKS_MOST = LIVE_KIB_MOST * 1024 / SIZE_LEAST };
 
 struct range {
     uint32_t least, most;
@@ -42,7 +43,7 @@ static void run_phase(uint64_t *state, const struct range *range, uint64_t targe
     uint32_t count = 0;
     uint64_t before = live_bytes;
 
-    while (live_bytes - before < target && count < BLOCKS_MOST) {
+    while (live_bytes - before < target) {
         blocks[count] = block_new(state, range, count);
         count++;
     }
@@ -53,10 +54,13 @@ static void run_phase(uint64_t *state, const struct range *range, uint64_t targe
     }
     for (uint32_t i = 0; i < count; i++) {
         bool survives = bench_scale((uint32_t)(bench_random(state) >> 32), 1000) < permille;
-        if (survives && survivor_count < SURVIVORS_MOST)
-            survivors[survivor_count++] = blocks[i];
-        else
+        if (!survives) {
             block_free(blocks[i]);
+            continue;
+        }
+        if (survivor_count == SURVIVORS_MOST)
+            bench_fail("PHASES and SURVIVORS make more than %d survivors", (int)SURVIVORS_MOST);
+        survivors[survivor_count++] = blocks[i];
     }
 }
 
@@ -67,13 +71,12 @@ int main(int argc, char **argv)
         "[PHASES] [LIVE_KIB] [SURVIVORS] [SEED]\n"
         "  sizes that shift from phase to phase; SURVIVORS of 1000 blocks outlive theirs (default 24 6144 20 42)");
     uint64_t phases = bench_argument(argc, argv, 1, "PHASES", 24, 0, UINT64_MAX);
-    uint64_t target = bench_argument(argc, argv, 2, "LIVE_KIB", 6144, 1, 1 << 24) * 1024;
+    uint64_t target = bench_argument(argc, argv, 2, "LIVE_KIB", 6144, 1, LIVE_KIB_MOST) * 1024;
     uint32_t permille = (uint32_t)bench_argument(argc, argv, 3, "SURVIVORS", 20, 0, 1000);
     uint64_t state = bench_seed(bench_argument(argc, argv, 4, "SEED", 42, 0, UINT64_MAX), 0);
     struct bench_run bench;
 
-    /* No more entries than the run will use: the blocks of the smallest range are 24 B on average. */
-    uint64_t entries = target / 16 < BLOCKS_MOST ? target / 16 : BLOCKS_MOST;
+    uint64_t entries = target / SIZE_LEAST;
     memset(blocks, 1, entries * sizeof blocks[0]);
     memset(survivors, 1, entries * sizeof survivors[0]);
 
@@ -81,6 +84,8 @@ int main(int argc, char **argv)
     for (uint64_t phase = 0; phase < phases; phase++)
         run_phase(&state, &ranges[phase % (sizeof ranges / sizeof ranges[0])], target, permille);
     bench_end(&bench, operations);
+    if (bench.rss_after_kib < 0)
+        bench_fail("/proc/self/status cannot be read");
     bench_extra(&bench, "live_kib", live_bytes / 1024);
     bench_extra(&bench, "rss_end_kib", (uint64_t)bench.rss_after_kib);
 

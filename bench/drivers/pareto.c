@@ -1,7 +1,7 @@
 /*
- * Pareto: sizes from 16 B to 64 KiB that follow Pareto's law with the exponent ALPHA hundredths: of the blocks of at
- * least 16 B, (16 / size) ^ alpha are of at least `size`. LONG of 1000 blocks live long, in LIVE slots, the others until
- * a few dozen more were allocated.
+ * Pareto: sizes from 16 B to 64 KiB that follow Pareto's law with the exponent ALPHA / 100: a part (16 / size) ^ alpha
+ * of all blocks has at least `size` bytes. LONG of 1000 blocks live long, in LIVE slots, the others until a few dozen
+ * more were allocated.
  */
 #include <math.h>
 

@@ -1,7 +1,8 @@
 /*
  * Vectors that grow: LIVE of them at a time, each by one and a half or by two whenever it is full, until it has reached
- * its own length of 64 B to LARGEST_KIB (as many of each power of two). MODE says how: by realloc, by a new block, a copy
- * and a free, or both, by turns. Each step fills a random vector; the contents are checked when it ends.
+ * its own length of 64 B to LARGEST_KIB (as many of each power of two). MODE says how: by realloc, by a new block, a
+ * copy and a free, or both, half of the vectors each. Each step fills a random vector; its contents are checked when it
+ * ends.
  */
 #include "common.h"
 
