@@ -1,0 +1,35 @@
+"""hakmem bench report: a result file as a page or as pictures."""
+
+from pathlib import Path
+
+import click
+
+from hakmem.report.result import ResultError, load_result
+
+
+@click.command()
+@click.argument("result", type=click.Path(path_type=Path))
+@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+              help="Write the page here. Without --html and --pictures: beside the result.")
+@click.option("--pictures", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
+              help="Write each chart here as PNG and SVG.")
+def report(result, html, pictures):
+    """Make one self-contained HTML page, or pictures, of the result file RESULT."""
+    try:
+        content = load_result(result)
+    except ResultError as error:
+        raise click.ClickException(str(error)) from error
+    if html is None and pictures is None:
+        html = result.with_suffix(".html")
+    # The chart libraries take a second to import: bad input is refused before.
+    try:
+        if html is not None:
+            from hakmem.report.page import write_page
+            write_page(content, html)
+            click.echo(html)
+        if pictures is not None:
+            from hakmem.report.pictures import write_pictures
+            for path in write_pictures(content, pictures, result.stem):
+                click.echo(path)
+    except OSError as error:
+        raise click.ClickException(f"{error.filename or html or pictures}: cannot be written: {error.strerror}") from error

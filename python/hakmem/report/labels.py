@@ -1,0 +1,73 @@
+"""Puts names beside the points of a scatter so that they cover neither each other nor the points."""
+
+import math
+from dataclasses import dataclass
+
+FONT_SIZE = 12
+HEIGHT = 15
+POINT = 7
+
+
+@dataclass
+class Box:
+    """A name's place in pixels: its middle, its half sizes, and whether it touches its point."""
+    x: float
+    y: float
+    half_width: float
+    half_height: float
+    near: bool = True
+
+    def overlap(self, other):
+        across = self.half_width + other.half_width - abs(self.x - other.x)
+        upward = self.half_height + other.half_height - abs(self.y - other.y)
+        return max(0.0, across) * max(0.0, upward)
+
+    def closest(self, x, y):
+        """The point of the box that is closest to another point: where a line from there ends."""
+        return (min(max(x, self.x - self.half_width), self.x + self.half_width),
+                min(max(y, self.y - self.half_height), self.y + self.half_height))
+
+
+def at(value, limits, length):
+    """Where a value lies on a log axis of that length."""
+    low, high = map(math.log, limits)
+    return (math.log(value) - low) / (high - low) * length
+
+
+def value(position, limits, length):
+    low, high = map(math.log, limits)
+    return math.exp(low + position / length * (high - low))
+
+
+def place(points, lines, width, height):
+    """A box for each (name, x, y): the nearest place around the point where it covers least. lines: the x of an upright
+    line and the y of a level one to keep clear of, too."""
+    taken = [Box(x, y, POINT, POINT) for _, x, y in points]
+    taken += [Box(lines[0], height / 2, 1, height / 2), Box(width / 2, lines[1], width / 2, 1)]
+    boxes = {}
+    # Those with the most neighbors have the fewest places left: they choose first.
+    for number in sorted(range(len(points)), key=lambda number: -crowding(points, number)):
+        name, x, y = points[number]
+        half = len(name) * FONT_SIZE * 0.28 + 2
+        candidates = [box for box in around(x, y, half)
+                      if half <= box.x <= width - half and HEIGHT / 2 <= box.y <= height - HEIGHT / 2]
+        others = taken + list(boxes.values())
+        boxes[number] = min(candidates or [Box(x, y, half, HEIGHT / 2)],
+                            key=lambda box: sum(box.overlap(other) for other in others))
+    return [boxes[number] for number in range(len(points))]
+
+
+def crowding(points, number):
+    _, x, y = points[number]
+    return sum(1 / (10 + math.hypot(x - other[1], y - other[2])) for other in points)
+
+
+def around(x, y, half):
+    """Places around a point, from near to far; among the near ones the right side first."""
+    for ring, distance in enumerate((2, 14, 28, 44, 62)):
+        aside, above = POINT + distance + half, POINT + distance + HEIGHT / 2
+        slant = 0.75 * (POINT + distance)
+        for dx, dy in ((aside, 0), (-aside, 0), (0, -above), (0, above),
+                       (slant + half, -slant - HEIGHT / 2), (-slant - half, -slant - HEIGHT / 2),
+                       (slant + half, slant + HEIGHT / 2), (-slant - half, slant + HEIGHT / 2)):
+            yield Box(x + dx, y + dy, half, HEIGHT / 2, ring == 0)

@@ -1,0 +1,173 @@
+"""Writes a result as one HTML page that needs nothing else: text, tables, charts, the code that draws them, raw data.
+
+Everything from the result goes through the template's escaping or into JSON without "<"; a policy in the page lets only
+its own two scripts run and nothing be fetched.
+"""
+
+import base64
+import functools
+import gzip
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import jinja2
+import vl_convert
+from markupsafe import Markup
+
+import altair
+from hakmem.report import charts, figures, words
+from hakmem.report.result import check_result
+
+FOLDER = Path(__file__).with_name("page")
+OVERALL_CHARTS = ("time", "time_programs", "peak_rss", "mean_rss")
+ROW_MEASURES = ("time", "peak_rss", "mean_rss")
+# The shapes of the charts' points, for the legend, around 0 and 10 wide.
+PATHS = {
+    "circle": "M5 0A5 5 0 1 1-5 0A5 5 0 1 1 5 0Z", "square": "M-4.5-4.5H4.5V4.5H-4.5Z", "diamond": "M0-6L5 0L0 6L-5 0Z",
+    "triangle-up": "M0-5.5L5.5 4.5H-5.5Z", "triangle-down": "M0 5.5L5.5-4.5H-5.5Z",
+    "cross": "M-1.8-5.5H1.8V-1.8H5.5V1.8H1.8V5.5H-1.8V1.8H-5.5V-1.8H-1.8Z",
+}
+
+
+def write_page(result, path):
+    """Writes the page; raises ResultError for what is not a result."""
+    check_result(result)
+    Path(path).write_text(page(result, Path(path).stem), encoding="utf-8", newline="\n")
+
+
+def page(result, stem):
+    template = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(FOLDER), autoescape=True, undefined=jinja2.StrictUndefined,
+        trim_blocks=False).get_template("page.html")
+    drawn = all_charts(result)
+    bundle, script = library(), (FOLDER / "page.js").read_text(encoding="utf-8")
+    noise = figures.overall(result, figures.again(result), "time")
+    return template.render(
+        title=f"{result['subject']} measured, {result['date']}",
+        headline=words.headline(result), lead=words.lead(result), facts=words.facts(result),
+        style=Markup((FOLDER / "page.css").read_text(encoding="utf-8") + colors(result)),
+        subject=result["subject"], tiles=words.tiles(result), noise=figures.interval_text(noise) if noise else "",
+        overall_charts=drawn["overall"], overall_table=figures.overall_table(result),
+        scatter=drawn["scatter"], row_groups=drawn["rows"], legend=legend(result), failures=figures.failures(result),
+        plain_sections=plain_sections(result), row_tables=row_tables(result), sections=sections(result, drawn),
+        method=words.method(result), command=result["command"], options=words.listing(result["options"]),
+        machine=words.listing(result["machine"]), about_table=about_table(result), allocator_table=allocator_table(result),
+        specs=embedded(specs(result, drawn)), bundle=Markup(bundle), script=Markup(script),
+        script_hashes=" ".join(f"'sha256-{digest(text)}'" for text in (bundle, script)), **raw_data(result, stem))
+
+
+# ---- Charts ----
+
+def all_charts(result):
+    groups = list(dict.fromkeys(row["group"] for row in result["rows"].values()))
+    rows = []
+    for measure in ROW_MEASURES:
+        found = [chart for group in groups if (chart := charts.rows_chart(result, measure, group))]
+        if found:
+            name = figures.MEASURES[measure][0]
+            rows.append({"id": measure, "title": f"{name.capitalize()}, row by row", "charts": found,
+                         "text": words.row_section(result, measure)})
+    return {"overall": [chart for measure in OVERALL_CHARTS if (chart := charts.overall_chart(result, measure))],
+            "scatter": charts.scatter_chart(result), "rows": rows}
+
+
+def specs(result, drawn):
+    every = [*drawn["overall"], *([drawn["scatter"]] if drawn["scatter"] else []),
+             *(chart for section in drawn["rows"] for chart in section["charts"])]
+    return {"allocators": charts.names(result),
+            "specs": {chart.name: chart.sizes for chart in every}}
+
+
+def legend(result):
+    shapes = charts.shapes(result)
+    return [{"name": name, "number": number, "path": PATHS[shapes[number]]}
+            for number, name in enumerate(charts.names(result)) if number > 0]
+
+
+def colors(result):
+    def rules(palette):
+        return " ".join(f"--c{number}: {color};" for number, color in enumerate(charts.palette(result, palette)))
+    fills = " ".join(f".c{number} {{ fill: var(--c{number}); }}" for number in range(len(charts.names(result))))
+    return (f":root {{ {rules(charts.LIGHT)} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {rules(charts.DARK)} }} }}\n"
+            f"{fills}\n")
+
+
+@functools.cache
+def library():
+    """Vega, Vega-Lite and vega-embed as one script, of the version that altair writes for."""
+    version = ".".join(altair.SCHEMA_VERSION.split(".")[:2])
+    text = vl_convert.javascript_bundle(vl_version=version).replace("\r\n", "\n")
+    # Neither may stand in a script element; within JavaScript's strings the backslash changes nothing.
+    return re.sub(r"<(?=/script|!--)", r"<\\", text, flags=re.IGNORECASE)
+
+
+def digest(text):
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def embedded(value):
+    return Markup(json.dumps(value, separators=(",", ":")).replace("<", "\\u003c"))
+
+
+# ---- Tables and data ----
+
+def sections(result, drawn):
+    found = [("overall", "Overall")]
+    if drawn["scatter"]:
+        found.append(("both", "Time and memory"))
+    found += [(section["id"], section["title"].partition(",")[0]) for section in drawn["rows"]]
+    found.append(("failures", "Not finished"))
+    found += [(section["id"], section["title"]) for section in plain_sections(result)]
+    return [*found, ("rows", "All rows"), ("method", "Method"), ("machine", "Machine"), ("raw", "Raw data")]
+
+
+def plain_sections(result):
+    made = [
+        ("idle", "Idle memory", "Resident memory after the program has freed everything, waited and made one small call.",
+         figures.idle_table(result)),
+        ("calls", "System calls", "Counted by strace in one run of each row; the hint on a figure names the calls.",
+         figures.calls_table(result)),
+        ("instructions", "Instructions", "The same on any machine of this kind, whatever else runs there.",
+         figures.instructions_table(result))]
+    return [{"id": name, "title": title, "text": f"{text} The least of each row is bold.", "table": table}
+            for name, title, text, table in made if table]
+
+
+def row_tables(result):
+    return [{"title": name.capitalize(), "table": figures.row_table(result, measure)}
+            for measure, (name, key, _) in figures.MEASURES.items()
+            if measure == "time" or figures.measured(result, measure)
+            or any(entry.get(key) is not None for row in result["summary"]["rows"].values() for entry in row.values())]
+
+
+def about_table(result):
+    table = figures.Table("about", "The rows and their commands", ["Row", "Group", "Threads", "What it does", "Command"])
+    for name, row in result["rows"].items():
+        threads = row.get("threads")
+        table.lines.append([
+            figures.Cell(name, name), figures.Cell(row["group"], row["group"]),
+            figures.Cell("" if threads is None else str(threads), threads),
+            figures.Cell(row.get("about") or "", row.get("about") or "", kind="words"),
+            figures.Cell(row["command"], row["command"], kind="words")])
+    return table
+
+
+def allocator_table(result):
+    keys = list(dict.fromkeys(key for about in result["allocators"].values() for key in about))
+    table = figures.Table("allocators", "The allocators and where they come from", ["Allocator", *(
+        {"sha256": "SHA-256"}.get(key, key.capitalize()) for key in keys)])
+    for name, about in result["allocators"].items():
+        cells = [figures.value_text(about[key]) if about.get(key) is not None else "" for key in keys]
+        table.lines.append([figures.Cell(name, name)] + [
+            figures.Cell(f"{text[:12]}…" if key == "sha256" and len(text) > 12 else text, text, hint=text, kind="words")
+            for key, text in zip(keys, cells, strict=True)])
+    return table
+
+
+def raw_data(result, stem):
+    packed = gzip.compress(json.dumps(result).encode(), 9, mtime=0)
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", stem) or "result"
+    return {"raw_name": f"{name}.json.gz", "raw_size": figures.with_unit(len(packed) / 1024, "KiB"),
+            "raw_link": "data:application/gzip;base64," + base64.b64encode(packed).decode()}

@@ -1,0 +1,105 @@
+"""The sentences of the page: what ran, what came out, how it was measured."""
+
+from hakmem.report import figures
+
+FACTS = {"cpu": "Processor", "cpus": "Processors", "memory": "Memory", "kernel": "Kernel", "libc": "C library",
+         "huge_pages": "Huge pages", "load_before": "Load before", "load_after": "Load after"}
+
+
+def headline(result):
+    """What came out against the closest peer, or what was compared where there is no overall figure."""
+    subject = result["subject"]
+    closest = closest_peer(result, "time")
+    if closest is None:
+        others = figures.peers(result)
+        return f"{subject} beside {figures.listed(others)}" if others else f"{subject}, measured alone"
+    name, figure = closest
+    ratio = figures.ratio_text(figure["median"])
+    if figures.verdict(figure) == "tie":
+        return f"{subject} ties with {name}, the fastest peer: {ratio} of its time"
+    if figures.verdict(figure) == "lower":
+        return f"{subject} is the fastest: {ratio} of the time of {name}, the next"
+    return f"{subject} takes {ratio} of the time of {name}, the fastest"
+
+
+def closest_peer(result, measure):
+    """(name, figure) of the peer with the highest ratio: the one that takes the least itself."""
+    found = [(name, figures.overall(result, name, measure)) for name in figures.peers(result)]
+    found = [pair for pair in found if pair[1]]
+    return max(found, key=lambda pair: pair[1]["median"]) if found else None
+
+
+def lead(result):
+    groups = {}
+    for row in result["rows"].values():
+        groups[row["group"]] = groups.get(row["group"], 0) + 1
+    rows = figures.listed(figures.plural(count, f"{name} row") for name, count in groups.items())
+    return (f"{rows}, {figures.plural(len(figures.peers(result)) + 1, 'allocator')}, {rounds(result)}, in turn on one machine. "
+            f"Every ratio is {result['subject']}'s figure divided by the other allocator's: below 1, {result['subject']} takes less.")
+
+
+def rounds(result):
+    """How many rounds the rows had."""
+    found = {}
+    for sample in result["samples"]:
+        found.setdefault(sample["row"], set()).add(sample["round"])
+    counts = sorted(len(numbers) for numbers in found.values()) or [0]
+    return figures.plural(counts[0], "round") if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]} rounds"
+
+
+def facts(result):
+    machine = result["machine"]
+    found = [("Date", result["date"]), ("Commit", (result["commit"] or "not known")[:12])]
+    found += [(FACTS[key], figures.value_text(machine[key])) for key in ("cpu", "cpus", "memory", "kernel", "libc")
+              if key in machine]
+    return [*found, ("Rounds", rounds(result))]
+
+
+def listing(values):
+    return [(FACTS.get(key, key.replace("_", " ").capitalize()), figures.value_text(value)) for key, value in values.items()]
+
+
+def tiles(result):
+    """The few figures to remember: {value, text, small, kind}."""
+    subject, found = result["subject"], []
+    for measure, text in (("time", "of the time of {}, the fastest peer"),
+                          ("time_programs", "of the time of {}, the fastest peer on programs"),
+                          ("peak_rss", "of the peak memory of {}, the thriftiest peer"),
+                          ("mean_rss", "of the time-averaged memory of {}, the thriftiest peer")):
+        closest = closest_peer(result, measure)
+        if closest:
+            name, figure = closest
+            found.append({"value": figures.ratio_text(figure["median"]), "text": text.format(name), "kind": figures.verdict(figure),
+                          "small": f"{figures.ratio_text(figure['low'])} to {figures.ratio_text(figure['high'])}"})
+    best = [(row, figure) for row, entry in result["summary"]["best"].items() if (figure := entry.get("time"))
+            and figures.compared(result, row, figure["allocator"], "time")]
+    if best:
+        verdicts = [figures.compared(result, row, figure["allocator"], "time")["verdict"] for row, figure in best]
+        found.append({"value": f"{verdicts.count('lower')} of {len(best)}", "text": f"rows on which {subject} takes less time than every peer",
+                      "kind": "count", "small": f"{figures.plural(verdicts.count('tie'), 'tie')}, {verdicts.count('higher')} behind the row's best"})
+    return found
+
+
+def row_section(result, measure):
+    subject = result["subject"]
+    noise = " A row's grey bar is what two copies of it differ by." if figures.again(result) in result["allocators"] else ""
+    averaged = " Averaged over the run, so memory held longer weighs more." if measure == "mean_rss" else ""
+    return (f"{subject}'s figure divided by each peer's.{averaged} The large points are the best peer of each row, with its 95 % interval; "
+            f"the legend shows other allocators. Grey points are ties.{noise}")
+
+
+def method(result):
+    """How ratios come about, in short; only what holds for every result of this format."""
+    subject = result["subject"]
+    copy = figures.again(result)
+    found = [
+        "The allocators run in turn, round by round, each in a process of its own. A ratio is taken between two runs of the same "
+        "round, so that what slows a whole round slows both sides of it.",
+        "The figure of a row is the median of its rounds' ratios, with a 95 % interval by bootstrap over the rounds. Where the interval "
+        "spans 1, the row is a tie. Overall figures are geometric means over the rows that both allocators completed.",
+        "Time is that of a driver's timed part, or seconds for a million operations where a driver runs for a time; of a "
+        "program it is the whole run. CPU time is of the same part. Peak memory is the largest resident set, time-averaged memory its "
+        "mean over the run."]
+    if copy in result["allocators"]:
+        found.append(f"{copy} is a copy of {subject}'s library: what the two differ by is the noise of this run.")
+    return found
