@@ -1,0 +1,137 @@
+"""The allocators that are compared: the system's, HAKMEM, a copy of it, the peers, and any library."""
+
+import shutil
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import click
+
+from hakmem import paths, peers
+from hakmem.bench import machine
+
+NOT_BY_DEFAULT = {"hardened"}
+BUILD_PEERS = "run `hakmem peers build`"
+
+
+@dataclass(frozen=True)
+class Allocator:
+    """A library to preload, several with colons between, or None for what the system has. setting: variables that it is
+    given, and no other."""
+
+    name: str
+    library: str | None
+    version: str
+    source: str
+    sha256: str | None
+    setting: dict = field(default_factory=dict)
+
+    def describe(self):
+        told = {"library": self.library, "version": self.version, "source": self.source, "sha256": self.sha256}
+        return {**told, "setting": self.setting} if self.setting else told
+
+
+def again(subject):
+    """The name of the subject's copy: its row shows how far two identical allocators seem to differ."""
+    return f"{subject}-again"
+
+
+def header_version():
+    return machine.find_in(paths.CHECKOUT / "include/hakmem/hakmem.h", r'^#define HAK_VERSION_STRING "(.*)"$') or ""
+
+
+def from_library(name, library, version="", source=""):
+    """An allocator by the path of its library; a click error where there is no such file."""
+    files = [Path(part).absolute() for part in str(library).split(":")]
+    for file in files:
+        if not file.is_file():
+            hint = " (./hakmem build builds it)" if name == "hakmem" else ""
+            raise click.ClickException(f"{name}: there is no library {file}{hint}")
+        if any(character.isspace() for character in str(file)):
+            raise click.ClickException(f"{name}: LD_PRELOAD cannot name {file}, because there is a blank in it")
+    return Allocator(name, ":".join(map(str, files)), version, source, machine.digest(files))
+
+
+def glibc():
+    libc = machine.libc_file()
+    version = machine.describe_machine()["libc"]
+    return Allocator("glibc", None, version, "the system's", machine.digest([libc]) if libc else None)
+
+
+def known():
+    """Every allocator that is there, in the order of the tables, and what stands in the way of the peers, if any."""
+    found = {"glibc": glibc()}
+    if paths.hakmem_library().is_file():
+        found["hakmem"] = from_library("hakmem", paths.hakmem_library(), header_version(), "this checkout")
+    try:
+        built = peers.load_peers()
+    except peers.PeersError as error:
+        return found, error.message
+    for name, peer in built.items():
+        allocator = from_library(name, peer.library, peer.version, peer.source)
+        found[name] = replace(allocator, setting=dict(peer.setting))
+    return found, None if built else f"no peers are built: {BUILD_PEERS}"
+
+
+def parse_pair(text, option, form):
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise click.ClickException(f"{option} wants {form}, not '{text}'")
+    return name, value
+
+
+def choose(names, additions, settings, subject, everything=False, need_peers=False):
+    """{name: Allocator} for the options --allocators, --add, --setting, --subject and --all, and what is to be told of
+    the peers, if anything.
+
+    need_peers: it is an error when the peers are not built and the names choose no allocators."""
+    found, trouble = known()
+    if trouble and need_peers and not names:
+        raise click.ClickException(f"{trouble}; or choose what there is with --allocators {','.join(found)}")
+    added = []
+    for text in additions:
+        name, library = parse_pair(text, "--add", "NAME=LIBRARY")
+        if name in found:
+            raise click.ClickException(f"--add {name}=...: there is an allocator of that name already")
+        found[name] = from_library(name, library)
+        added.append(name)
+    if subject not in found:
+        hint = "; ./hakmem build builds it" if subject == "hakmem" else ""
+        raise click.ClickException(f"the subject {subject} is not among the allocators {', '.join(found)}{hint}")
+    for text in settings:
+        who, setting = parse_pair(text, "--setting", "ALLOCATOR:NAME=VALUE")
+        name, separator, variable = who.partition(":")
+        if not separator or not variable:
+            raise click.ClickException(f"--setting wants ALLOCATOR:NAME=VALUE, not '{text}'")
+        if name not in found:
+            raise click.ClickException(f"--setting {text}: no such allocator: {name} (there are {', '.join(found)})")
+        found[name] = replace(found[name], setting={**found[name].setting, variable: setting})
+    if names:
+        unknown = [name for name in names if name not in found]
+        if unknown:
+            raise click.ClickException(f"no such allocator: {', '.join(unknown)} (there are {', '.join(found)})"
+                                       + (f"; {trouble}" if trouble else ""))
+        chosen = [name for name in found if name in names or name in added]
+        trouble = None
+    else:
+        chosen = [name for name in found if everything or name not in NOT_BY_DEFAULT]
+    if subject not in chosen:
+        raise click.ClickException(f"the subject {subject} is not among the chosen allocators {', '.join(chosen)}")
+    if again(subject) in chosen:
+        raise click.ClickException(f"{again(subject)} is the name of the subject's copy; give that library another")
+    return {name: found[name] for name in chosen}, trouble
+
+
+def with_copy(allocators, subject, folder):
+    """The allocators and the subject's copy, which lies in the folder under its own file name."""
+    original = allocators[subject]
+    library = original.library
+    if library is not None:
+        copies = []
+        for part in map(Path, library.split(":")):
+            copy = Path(folder, again(subject), part.name)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(part, copy)
+            copies.append(str(copy.absolute()))
+        library = ":".join(copies)
+    copy = replace(original, name=again(subject), library=library, source=f"copy of {subject}")
+    return {**allocators, copy.name: copy}

@@ -1,0 +1,47 @@
+"""How often a run asks the system for memory or gives it back: one run under strace."""
+
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+from hakmem.bench.runner import environment, judge, launch
+
+CALLS = ("mmap", "munmap", "mremap", "madvise", "brk", "mprotect", "mincore", "process_madvise")
+LINE = re.compile(r"^\s*[\d.]+\s+[\d.]+\s+\d+\s+(\d+)\s+(?:\d+\s+)?(\w+)$")
+SLOWER = 4
+
+
+def available():
+    return shutil.which("strace") is not None
+
+
+def parse_table(text):
+    """{call: how often} of what `strace -c` writes; a call that was not made is not in it."""
+    counts = {}
+    for line in text.splitlines():
+        match = LINE.match(line)
+        if match and match[2] in CALLS:
+            counts[match[2]] = int(match[1])
+    return counts
+
+
+def count_calls(row, allocator, conditions, expected=0):
+    """The entry of a result's "calls" for one row and allocator: without a total, but with a `detail`, when the program
+    did not end well under strace."""
+    variable = "BENCH_PRELOAD" if row.preload == "child" else "LD_PRELOAD"
+    limit = SLOWER * row.time_limit_s
+    with tempfile.TemporaryDirectory(prefix="hakmem-calls-") as folder:
+        table = Path(folder, "table")
+        words = ["strace", "-f", "-c", "--seccomp-bpf", "-e", f"trace={','.join(CALLS)}", "-o", str(table)]
+        if allocator.library:
+            words += ["-E", f"{variable}={allocator.library}"]
+        words += row.argv(conditions.files, conditions.scale)
+        whole, _, tail, unloaded = launch(words, env=environment(row, allocator, conditions), limit=limit,
+                                          stdin=conditions.input)
+        entry = {"row": row.name, "allocator": allocator.name}
+        status, detail = judge(row, whole, tail, unloaded, limit, expected)
+        if status != "ok":
+            return {**entry, "memory": {}, "memory_total": None, "detail": f"{status}: {detail}"}
+        memory = parse_table(table.read_text(errors="replace"))
+    return {**entry, "memory": memory, "memory_total": sum(memory.values())}

@@ -1,0 +1,156 @@
+"""Which part of a run comes next. A block is one row on every allocator: a round of it, or its system calls.
+
+The choice follows from the blocks that are finished and the time that is left, and from nothing else, so that a run
+that was stopped goes on as if it had not been."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from hakmem.bench import statistics
+
+FAILURES_MOST = 2
+# Memory to warm for a row: what it was seen to need at most, times this, and a little more.
+WARM_FACTOR = 3
+WARM_MORE_MIB = 64
+
+
+@dataclass(frozen=True)
+class Plan:
+    """rounds_least: for every row, if there is time. rounds_most: for a row whose time against the best peer is not yet
+    known to within `narrow` (half its interval). calls: `early`, after a row's first round, `late`, after the rounds of
+    all, or None. any_status: a program may end with any exit status, if it is the same on all allocators."""
+
+    rows: tuple
+    allocators: tuple
+    subject: str
+    copy: str
+    rounds_least: int
+    rounds_most: int
+    budget_s: float | None = None
+    narrow: float = 0.03
+    calls: str | None = "early"
+    warm_mib: int = 1024
+    idle: bool = False
+    any_status: bool = False
+
+    @property
+    def peers(self):
+        return [name for name in self.allocators if name not in (self.subject, self.copy)]
+
+
+@dataclass(frozen=True)
+class Block:
+    """number: the round, counted from 0; None for the block of system calls."""
+
+    row: str
+    number: int | None
+
+
+@dataclass
+class State:
+    """What is finished."""
+
+    samples: list = field(default_factory=list)
+    calls: list = field(default_factory=list)
+    seconds: dict = field(default_factory=lambda: defaultdict(dict))  # {row: {number of the block: seconds}}
+
+    def add(self, block, seconds, samples, calls):
+        self.seconds[block.row][block.number] = seconds
+        self.samples += samples
+        self.calls += calls
+
+    def rounds(self, row):
+        return sum(1 for number in self.seconds.get(row, ()) if number is not None)
+
+    def elapsed(self):
+        return sum(sum(blocks.values()) for blocks in self.seconds.values())
+
+    def of(self, row, allocator=None):
+        return [sample for sample in self.samples
+                if sample["row"] == row and allocator in (None, sample["allocator"])]
+
+
+def rotated(names, number, place):
+    """The order of a round: each round and each row begins with another allocator."""
+    turn = (number + place) % len(names)
+    return list(names[turn:]) + list(names[:turn])
+
+
+def failed_too_often(samples):
+    return sum(sample["status"] != "ok" for sample in samples) >= FAILURES_MOST
+
+
+def warm_mib(plan, samples):
+    """How much memory to warm before a run of a row, from its runs so far: all there is to, until something is known."""
+    peaks = [sample["peak_rss_kib"] for sample in samples if "peak_rss_kib" in sample]
+    if not peaks:
+        return plan.warm_mib
+    return min(plan.warm_mib, round(max(peaks) / 1024 * WARM_FACTOR) + WARM_MORE_MIB)
+
+
+def expected_status(plan, samples):
+    """The exit status of the first run that ended, or 0 for the rows, which know how they should end."""
+    if not plan.any_status:
+        return 0
+    return next((sample["exit"] for sample in samples if sample["status"] == "ok"), None)
+
+
+def estimate(state, block):
+    """The seconds that a block will take, as far as the finished ones tell; 0 when nothing is known."""
+    own = state.seconds.get(block.row, {})
+    first = [blocks[0] for blocks in state.seconds.values() if 0 in blocks]
+    if block.number is None:
+        known = [(blocks[None], blocks[0]) for blocks in state.seconds.values() if None in blocks and 0 in blocks]
+        by_round = max((calls / max(one, 1e-9) for calls, one in known), default=1.0)
+        return own[0] * min(by_round, 4.0)
+    later = [own[number] for number in sorted(key for key in own if key)]
+    if later:
+        return max(later[-2:])
+    if 0 in own:
+        return own[0]
+    return sum(first) / len(first) if first else 0.0
+
+
+def uncertainty(plan, state, row):
+    """Half the interval of the row's time against its best peer, by the median; 0 where there is nothing to compare."""
+    runs = statistics.group_samples(state.of(row))[row]
+    times = {name: statistics.middle(runs[name].values(), "time_s") for name in plan.peers
+             if runs.get(name) and not any(s["status"] != "ok" for s in state.of(row, name))}
+    times = {name: time for name, time in times.items() if time is not None}
+    if not times or plan.subject not in runs:
+        return 0.0
+    best = min(times, key=times.get)
+    ratios = statistics.ratios_by_round(runs[plan.subject], runs[best], "time_s")
+    return statistics.half_width(statistics.describe_ratios(ratios)) if ratios else 0.0
+
+
+def wanted(plan, state, uncertain):
+    """The blocks that are still wanted, in the order in which they should come."""
+    counts = {row: state.rounds(row) for row in plan.rows}
+    calls = [Block(row, None) for row in plan.rows
+             if plan.calls and counts[row] and None not in state.seconds.get(row, {})]
+    least = [Block(row, counts[row]) for row in sorted(plan.rows, key=counts.get) if counts[row] < plan.rounds_least]
+    more = [row for row in plan.rows
+            if plan.rounds_least <= counts[row] < plan.rounds_most and uncertain(row) > plan.narrow]
+    extra = [Block(row, counts[row]) for row in sorted(more, key=lambda row: (-uncertain(row), counts[row]))]
+    return [*calls, *least, *extra] if plan.calls == "early" else [*least, *calls, *extra]
+
+
+def fits(plan, state, block, elapsed):
+    return plan.budget_s is None or elapsed + estimate(state, block) <= plan.budget_s
+
+
+def next_block(plan, state, elapsed, uncertain):
+    """The first wanted block that fits into the time; None when there is none."""
+    if plan.budget_s is not None and elapsed >= plan.budget_s:
+        return None
+    return next((block for block in wanted(plan, state, uncertain) if fits(plan, state, block, elapsed)), None)
+
+
+def time_left(plan, state, elapsed, uncertain):
+    """Seconds until the run will be over: what is wanted, or what the budget has left."""
+    need = 0.0
+    for block in wanted(plan, state, uncertain):
+        rounds = 1 if block.number is None or block.number >= plan.rounds_least else plan.rounds_least - block.number
+        need += rounds * estimate(state, block)
+    return need if plan.budget_s is None else max(0.0, min(need, plan.budget_s - elapsed))

@@ -1,0 +1,118 @@
+"""A run from its first block to its result."""
+
+import os
+import time
+
+from hakmem.bench import calls, machine, statistics
+from hakmem.bench.runner import run_once
+from hakmem.bench.schedule import (estimate, expected_status, failed_too_often, next_block, rotated, time_left,
+                                   uncertainty, warm_mib)
+from hakmem.bench.store import FORMAT, JOURNAL_FORMAT
+
+
+class Quiet:
+    """What a session tells of its progress, to nobody."""
+
+    def block(self, block, estimated, left):
+        pass
+
+    def step(self, row, allocator, number):
+        pass
+
+    def done(self, block, seconds):
+        pass
+
+
+def run_round(plan, row, allocators, conditions, state, block, journal, progress):
+    """One round of a row: its samples. An allocator that failed too often in the row is not run again."""
+    samples = []
+    place = plan.rows.index(row.name)
+    idle = plan.idle and block.number == 0 and row.group == "driver"
+    for name in rotated(plan.allocators, block.number, place):
+        so_far = state.of(row.name)
+        if failed_too_often([sample for sample in so_far if sample["allocator"] == name]):
+            continue
+        progress.step(row.name, name, block.number)
+        so_far += samples
+        sample = run_once(row, allocators[name], conditions, warm=warm_mib(plan, so_far), idle=idle,
+                          expected=expected_status(plan, so_far))
+        sample = {"row": row.name, "allocator": name, "round": block.number, **sample}
+        samples.append(sample)
+        journal.write("sample", sample)
+    return samples
+
+
+def run_calls(plan, row, allocators, conditions, state, journal, progress):
+    """The system calls of a row on every allocator that completed it; the subject's copy would be the same."""
+    entries = []
+    for name in plan.allocators:
+        own = state.of(row.name, name)
+        if name == plan.copy or not own or own[0]["status"] != "ok":
+            continue
+        progress.step(row.name, name, None)
+        entry = calls.count_calls(row, allocators[name], conditions, expected_status(plan, state.of(row.name)))
+        entries.append(entry)
+        journal.write("calls", entry)
+    return entries
+
+
+def run_session(plan, rows, allocators, conditions, state, journal, progress=None):
+    """Runs block after block until nothing is wanted or fits. rows: {name: Row}. What is finished is in state."""
+    progress = progress or Quiet()
+    before = state.elapsed()
+    began = time.monotonic()
+    known = {}
+
+    def uncertain(row):
+        key = (row, state.rounds(row))
+        if key not in known:
+            known[key] = uncertainty(plan, state, row)
+        return known[key]
+
+    while True:
+        elapsed = before + time.monotonic() - began
+        block = next_block(plan, state, elapsed, uncertain)
+        if block is None:
+            return
+        progress.block(block, estimate(state, block), time_left(plan, state, elapsed, uncertain))
+        started = time.monotonic()
+        row = rows[block.row]
+        samples, entries = [], []
+        if block.number is None:
+            entries = run_calls(plan, row, allocators, conditions, state, journal, progress)
+        else:
+            samples = run_round(plan, row, allocators, conditions, state, block, journal, progress)
+        seconds = time.monotonic() - started
+        state.add(block, seconds, samples, entries)
+        journal.write("block", {"row": block.row, "number": block.number, "seconds": seconds})
+        progress.done(block, seconds)
+
+
+def make_header(plan, rows, allocators, options, conditions, command, date):
+    """What is known before the first block; `conditions` is what a resumed run has to agree with."""
+    return {
+        "format": JOURNAL_FORMAT,
+        "date": date,
+        "command": command,
+        "commit": machine.describe_commit(),
+        "machine": machine.describe_machine(),
+        "subject": plan.subject,
+        "options": options,
+        "conditions": conditions,
+        "load_before": os.getloadavg()[0],
+        "allocators": {name: allocator.describe() for name, allocator in allocators.items()},
+        "rows": rows,
+    }
+
+
+def make_result(header, plan, state):
+    """The result file's content. A row for which there was no time is left out, and named in not_run."""
+    rows = {name: row for name, row in header["rows"].items() if state.rounds(name)}
+    result = {"format": FORMAT, **{key: header[key] for key in ("date", "command", "commit")}}
+    result["machine"] = {**header["machine"], "load_before": header["load_before"], "load_after": os.getloadavg()[0]}
+    result.update(subject=plan.subject, options={**header["options"], **header["conditions"]},
+                  allocators=header["allocators"], rows=rows, samples=state.samples, calls=state.calls,
+                  instructions=[])
+    result["not_run"] = {name: "there was no time" for name in header["rows"] if name not in rows}
+    result["summary"] = statistics.summarize(state.samples, rows, list(header["allocators"]), plan.subject, plan.copy)
+    return result

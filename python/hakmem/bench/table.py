@@ -1,0 +1,212 @@
+"""A result as tables for the terminal; without colors where there is none."""
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from hakmem.bench.allocators import again
+
+STYLES = {"lower": "green", "higher": "red", "tie": "dim"}
+PLAIN_WIDTH = 160
+ROW_WIDTH = 25
+SHORT = {"crashed": "crashed", "failed": "failed", "timeout": "too long", "refused": "refused"}
+MEANS = {"time": "time", "time_programs": "time, programs", "cpu": "CPU time", "peak_rss": "peak RSS",
+         "mean_rss": "mean RSS"}
+
+
+def make_console():
+    """Standard output; what is no terminal gets no ANSI and a width that its tables fit into."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, color_system=None, width=PLAIN_WIDTH)
+
+
+# ---- Figures as texts ----
+
+
+def seconds_text(seconds):
+    if seconds >= 1:
+        return f"{seconds:.2f} s"
+    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} µs"
+
+
+def memory_text(kib):
+    return f"{kib / 1024:,.0f} MiB" if kib >= 100 * 1024 else f"{kib / 1024:.3g} MiB"
+
+
+def ratio_text(ratio):
+    text = f"{ratio['median']:.2f}" if ratio["median"] < 10 else f"{ratio['median']:.3g}"
+    return Text(text + ("=" if ratio["verdict"] == "tie" else " "), style=STYLES[ratio["verdict"]])
+
+
+def interval_text(mean):
+    style = STYLES["lower"] if mean["high"] < 1 else STYLES["higher"] if mean["low"] > 1 else STYLES["tie"]
+    return Text(f"{mean['median']:.3f} ({mean['low']:.2f}–{mean['high']:.2f})", style=style)
+
+
+def status_text(entry, detail):
+    status = SHORT[entry["status"]]
+    # The name of a signal says it in a word; what a program said does not fit into a cell.
+    return Text(f"{status} ({detail})" if detail and entry["status"] == "crashed" else status, style="bold red")
+
+
+def failures(result):
+    """{(row, allocator): (status, detail)} of the first failure of each."""
+    found = {}
+    for sample in result["samples"]:
+        if sample["status"] != "ok":
+            found.setdefault((sample["row"], sample["allocator"]), (sample["status"], sample.get("detail") or ""))
+    return found
+
+
+# ---- Tables ----
+
+
+def slices(names, console, width, first=ROW_WIDTH):
+    """The names in groups of as many columns as the terminal has room for."""
+    most = max(1, (console.width - first) // (width + 2))
+    return [names[at:at + most] for at in range(0, len(names), most)]
+
+
+def print_table(console, title, head, lines, left=(0,)):
+    """left: the columns of words; those of figures are aligned at the right."""
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    for place, name in enumerate(head):
+        table.add_column(name, justify="left" if place in left else "right", no_wrap=True)
+    for line in lines:
+        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in line))
+    console.print(Text(title, style="bold"), soft_wrap=True)
+    console.print(table)
+    console.print()
+
+
+def print_ratios(console, result, figure, key, title, text):
+    """A row's ratio to each allocator, with the subject's own figure and its ratio to the best peer."""
+    subject, summary, failed = result["subject"], result["summary"], failures(result)
+    others = [name for name in result["allocators"] if name != subject]
+    if not any(figure in entry.get("ratios", {}) for entries in summary["rows"].values() for entry in entries.values()):
+        return
+    width = max(8, *(len(name) for name in others))
+    for part in slices(others, console, width, ROW_WIDTH + 24):
+        lines = []
+        for row, entries in summary["rows"].items():
+            own = entries.get(subject, {})
+            cells = [text(own[key]) if key in own else status_cell(own, failed, row, subject)]
+            for name in part:
+                entry = entries.get(name, {})
+                ratio = entry.get("ratios", {}).get(figure)
+                cells.append(ratio_text(ratio) if ratio else status_cell(entry, failed, row, name))
+            best = summary["best"].get(row, {}).get(figure)
+            lines.append([row, *cells, f"{best['ratio']:.2f} {best['allocator']}" if best else "-"])
+        print_table(console, title, ["", subject, *part, "best peer"], lines)
+
+
+def status_cell(entry, failed, row, name):
+    if not entry or entry["status"] == "ok":
+        return "-"
+    return status_text(entry, failed[row, name][1])
+
+
+def print_overall(console, result):
+    overall = {name: means for name, means in result["summary"]["overall"].items() if means}
+    if not overall:
+        return
+    lines = [[name, *(interval_text(means[mean]) if means.get(mean) else "-" for mean in MEANS),
+              str(means["time"]["rows"]) if means.get("time") else "-"] for name, means in overall.items()]
+    print_table(console, f"{result['subject']} by the others: geometric means over the rows; below 1 it takes less",
+                ["", *MEANS.values(), "rows"], lines)
+
+
+def print_figures(console, result, title, cells):
+    """A table of one figure, {row: {allocator: (number, text)}}, with the least of each row marked."""
+    names = [name for name in result["allocators"] if any(name in row for row in cells.values())]
+    if not names:
+        return
+    width = max(9, *(len(name) for name in names))
+    for part in slices(names, console, width):
+        lines = []
+        for row, figures in cells.items():
+            least = min(number for number, _ in figures.values())
+            lines.append([row, *(Text(figures[name][1], style="bold" if figures[name][0] == least else "")
+                                 if name in figures else "-" for name in part)])
+        print_table(console, title, ["", *part], lines)
+
+
+def calls_cells(result):
+    cells = {}
+    for entry in result.get("calls") or []:
+        if entry["memory_total"] is not None:
+            cells.setdefault(entry["row"], {})[entry["allocator"]] = (entry["memory_total"], f"{entry['memory_total']:,}")
+    return cells
+
+
+def median_cells(result, key, text):
+    cells = {}
+    for row, entries in result["summary"]["rows"].items():
+        figures = {name: (entry[key], text(entry[key])) for name, entry in entries.items() if key in entry}
+        if figures:
+            cells[row] = figures
+    return cells
+
+
+def noise_line(result):
+    """What two copies of one library differ by: what a difference has to be larger than."""
+    copy = again(result["subject"])
+    ratios = [entries[copy]["ratios"]["time"]["median"] for entries in result["summary"]["rows"].values()
+              if "time" in entries.get(copy, {}).get("ratios", {})]
+    mean = result["summary"]["overall"].get(copy, {}).get("time")
+    if not ratios or not mean:
+        return None
+    if len(ratios) == 1:
+        return f"Noise: {result['subject']} by its own copy, {copy}: {ratios[0]:.3f} in time."
+    return (f"Noise: {result['subject']} by its own copy, {copy}: single rows from {min(ratios):.3f} to "
+            f"{max(ratios):.3f} in time, their geometric mean {mean['median']:.3f}.")
+
+
+def print_notes(console, result):
+    def say(text):
+        console.print(Text(text), soft_wrap=True)
+
+    noise = noise_line(result)
+    if noise:
+        say(noise)
+    say("A ratio is the median of those of the rounds. =: its 95 % interval holds 1, a tie.")
+    failed = failures(result)
+    for (row, name), (status, detail) in failed.items():
+        say(f"{row} on {name}: {SHORT[status]}{': ' + detail if detail else ''}")
+    if failed:
+        say("A row is left out of the means of an allocator that did not complete it.")
+    for entry in result.get("calls") or []:
+        if entry["memory_total"] is None:
+            say(f"{entry['row']} on {entry['allocator']}: system calls not counted: {entry.get('detail', '')}")
+    for row, reason in (result.get("not_run") or {}).items():
+        say(f"{row}: not run: {reason}")
+
+
+def rounds_text(result):
+    counts = {}
+    for sample in result["samples"]:
+        counts[sample["row"]] = max(counts.get(sample["row"], 0), sample["round"] + 1)
+    low, high = min(counts.values(), default=0), max(counts.values(), default=0)
+    if low != high:
+        return f"{low} to {high} rounds"
+    return "1 round" if low == 1 else f"{low} rounds"
+
+
+def print_result(console, result):
+    machine = result["machine"]
+    console.print(Text(f"{len(result['rows'])} rows, {len(result['allocators'])} allocators, {rounds_text(result)}; "
+                       f"{result['date'][:16].replace('T', ' ')}, commit {result['commit'] or 'unknown'}; "
+                       f"{machine.get('cpu')}, {machine.get('cpus')} CPUs, {machine.get('libc')}"), soft_wrap=True)
+    console.print()
+    subject = result["subject"]
+    print_ratios(console, result, "time", "time_s", f"Time of {subject}, and by that of the others; below 1 is less",
+                 seconds_text)
+    print_ratios(console, result, "peak_rss", "peak_rss_kib", f"Peak RSS of {subject}, and by that of the others",
+                 memory_text)
+    print_ratios(console, result, "mean_rss", "mean_rss_kib",
+                 f"RSS of {subject}, averaged over time, and by that of the others", memory_text)
+    print_figures(console, result, "RSS when all is freed and the program has idled",
+                  median_cells(result, "idle_rss_kib", memory_text))
+    print_figures(console, result, "System calls for memory", calls_cells(result))
+    print_overall(console, result)
+    print_notes(console, result)
