@@ -85,6 +85,8 @@ def test_one_that_fails_leaves_the_others(folder):
     told, errors = build_all(fake("one", build_that_fails), fake("two"))
     assert told == [("one", False), ("two", True)]
     assert list(peers.load_peers()) == ["two"]
+    build_all(fake("one"))
+    assert list(peers.load_peers()) == ["one", "two"]
     message = errors[0].message
     assert message.startswith("one: sh failed (status 3)")
     assert str(folder / "one/build.log") in message

@@ -63,8 +63,8 @@ def write_manifest(peers, folder=None):
     """Replaces the manifest in one step, so that a reader finds the old one or the new one."""
     path = manifest_path(folder)
     entries = {}
-    for name in sorted(peers):
-        entries[name] = {**asdict(peers[name]), "library": str(peers[name].library)}
+    for name, peer in peers.items():
+        entries[name] = {**asdict(peer), "library": str(peer.library)}
         del entries[name]["name"]
     draft = path.with_suffix(".new")
     draft.write_text(json.dumps({"format": FORMAT, "peers": entries}, indent=1) + "\n")

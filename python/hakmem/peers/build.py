@@ -181,7 +181,7 @@ def build_peers(recipes, anew, tell):
             else:
                 peers[recipe.name] = peer
                 tell(recipe, peer, made, None)
-            write_manifest(peers, folder)
+            write_manifest({name: peers[name] for name in RECIPES if name in peers}, folder)
     return errors
 
 
