@@ -1,0 +1,78 @@
+"""An SQL script that makes tables, asks, changes, and checks every answer against what is written in it.
+
+Checks are rows of a table with a CHECK constraint, so that sqlite3 -bail ends with status 1 and the check's name.
+"""
+
+import random
+
+from hakmem.bench.workloads.generators.text import vocabulary
+
+ROWS_A_STATEMENT = 200
+
+
+def insert(table, rows):
+    for start in range(0, len(rows), ROWS_A_STATEMENT):
+        yield f"insert into {table} values " + ",".join(map(str, rows[start : start + ROWS_A_STATEMENT])) + ";"
+
+
+def check(name, query, wanted):
+    return f"insert into answers select '{name}', ({query}), {wanted};"
+
+
+def make_script(seed, orders):
+    """The lines of the script: customers, ten times as many orders, their items; joins, groups, updates, deletes."""
+    generator = random.Random(seed)
+    words = vocabulary(generator, 2000)
+    customers = [(number, " ".join(generator.choices(words, k=2)), generator.randrange(50))
+                 for number in range(max(1, orders // 10))]
+    placed = [(number, generator.randrange(len(customers)), generator.randint(1, 100000), generator.choice(words))
+              for number in range(orders)]
+    area_of = {number: area for number, _, area in customers}
+    spent, sums, of_word = {}, {}, {}
+    for _, customer, amount, word in placed:
+        spent[customer] = spent.get(customer, 0) + amount
+        sums[area_of[customer]] = sums.get(area_of[customer], 0) + amount
+        of_word[word] = of_word.get(word, 0) + 1
+    after = [(number, amount + 7 if amount % 3 == 0 else amount) for number, _, amount, _ in placed if number % 4]
+    yield from (
+        "pragma journal_mode = off;",
+        "create table answers (name text, found, wanted, constraint the_answer_is_wrong check (found is wanted));",
+        "create table customers (id integer primary key, name text, area integer);",
+        "create table orders (id integer primary key, customer integer, amount integer, word text);",
+        "begin;",
+    )
+    yield from insert("customers", customers)
+    yield from insert("orders", placed)
+    yield "commit;"
+    yield "create index orders_customer on orders (customer);"
+    yield "create index orders_word on orders (word, amount);"
+    yield check("rows", "select count(*) from orders", orders)
+    yield check("sum", "select sum(amount) from orders", sum(spent.values()))
+    yield check("best area", "select max(total) from (select sum(amount) as total from orders join customers "
+                "on customers.id = orders.customer group by area)", max(sums.values()))
+    yield check("words", "select sum(n * n) from (select count(*) as n from orders group by word)",
+                sum(count * count for count in of_word.values()))
+    best = sorted(spent.items(), key=lambda pair: (-pair[1], pair[0]))[:20]
+    yield check("best customers", "select group_concat(customer, ' ') from (select customer from orders "
+                "group by customer order by sum(amount) desc, customer limit 20)",
+                "'" + " ".join(str(number) for number, _ in best) + "'")
+    # Text made, sorted and thrown away: values of many sizes on the heap.
+    yield check("names", "select sum(length(found)) from (select distinct upper(name) || ':' || "
+                "group_concat(word, ',') as found from customers join orders on orders.customer = customers.id "
+                "group by customers.id)",
+                sum(len(customers[number][1]) + 1 + length - 1 for number, length in lengths(placed).items()))
+    yield "update orders set amount = amount + 7 where amount % 3 = 0;"
+    yield "delete from orders where id % 4 = 0;"
+    yield check("sum after", "select sum(amount) from orders", sum(amount for _, amount in after))
+    yield "create table copied as select word, amount, word || '-' || amount as label from orders order by label;"
+    yield check("copied", "select count(*) || ' ' || sum(length(label)) from copied",
+                f"'{len(after)} {sum(len(placed[number][3]) + 1 + len(str(amount)) for number, amount in after)}'")
+    yield "select name, found from answers;"
+
+
+def lengths(placed):
+    """The length, with a comma behind each, of the words that each customer ordered."""
+    found = {}
+    for _, customer, _, word in placed:
+        found[customer] = found.get(customer, 0) + len(word) + 1
+    return found

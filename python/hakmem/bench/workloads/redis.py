@@ -1,0 +1,265 @@
+"""redis.py FOLDER REQUESTS: redis-server on the allocator that BENCH_PRELOAD names, under redis-benchmark.
+
+The server alone gets the allocator. Its figures, between the first request and the last, are printed as a RESULT
+line; the seconds are those that redis-benchmark measured for its requests. REQUESTS is what the heaviest test sends.
+Ends with status 1 when the server does not keep its data, counts other requests than were sent, or does not end well;
+when a signal ends the server, this process ends by the same.
+"""
+
+import csv
+import ctypes
+import math
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+# Debian's redis-server is linked with jemalloc: for a run on the system's malloc, the C library has to come first.
+SYSTEM = "libc.so.6"
+SERVER = ["redis-server", "--port", "0", "--unixsocket", "socket", "--save", "", "--appendonly", "no",
+          "--daemonize", "no", "--databases", "1"]
+PIPELINE = 16
+CLIENT = ["redis-benchmark", "-s", "socket", "--csv", "-c", "16", "-P", str(PIPELINE)]
+VALUE = {size: "v" * size for size in (100, 700, 4000)}
+
+# The share of REQUESTS, the number of random keys, and the command of each test.
+TESTS = [
+    (1.0, 8000, ["SET", "key:__rand_int__", VALUE[100]]),
+    (0.6, 8000, ["SET", "key:__rand_int__", VALUE[700]]),
+    (0.3, 4000, ["SET", "key:__rand_int__", VALUE[4000]]),
+    (1.0, 8000, ["GET", "key:__rand_int__"]),
+    (0.8, 500, ["LPUSH", "list:__rand_int__", VALUE[100]]),
+    (0.8, 700, ["HSET", "hash:__rand_int__", "field:__rand_int__", VALUE[700]]),
+    (0.6, 8000, ["SET", "key:__rand_int__", VALUE[100]]),
+    (0.4, 500, ["RPOP", "list:__rand_int__"]),
+]
+KEPT = 1000
+SAMPLE_S = 0.01
+SIGNAL_OF_PARENT_DEATH = 1
+PAGE_KIB = os.sysconf("SC_PAGE_SIZE") // 1024
+
+
+def fail(message):
+    raise SystemExit(f"redis.py: {message}")
+
+
+def start_server():
+    """The server, in the current folder; the kernel ends it when this process ends without doing so."""
+    environment = {**os.environ, "LD_PRELOAD": os.environ.get("BENCH_PRELOAD") or SYSTEM}
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    with open("log", "wb") as log:
+        return subprocess.Popen(SERVER, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                preexec_fn=lambda: prctl(SIGNAL_OF_PARENT_DEATH, signal.SIGKILL, 0, 0, 0))
+
+
+def log_tail():
+    return Path("log").read_text(encoding="utf-8", errors="replace")[-2000:]
+
+
+class Gone(Exception):
+    """The server ended too soon, or not well."""
+
+    def __init__(self, status):
+        super().__init__(f"redis-server ended with status {status}\n{log_tail()}")
+        self.status = status
+
+
+def connect(server):
+    """A connection, as soon as the server takes one."""
+    deadline = time.monotonic() + 30
+    while True:
+        if server.poll() is not None:
+            raise Gone(server.returncode)
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.connect("socket")
+            return connection.makefile("rwb")
+        except OSError as error:
+            connection.close()
+            if time.monotonic() > deadline:
+                fail(f"redis-server takes no connection: {error}\n{log_tail()}")
+            time.sleep(0.005)
+
+
+def check_preload(server):
+    """The dynamic linker leaves a library out that it cannot load, with a line in the server's log."""
+    mapped = Path(f"/proc/{server.pid}/maps").read_text(encoding="utf-8", errors="replace")
+    for library in os.environ.get("BENCH_PRELOAD", "").replace(":", " ").split():
+        if f" {os.path.realpath(library)}\n" not in mapped:
+            fail(f"redis-server runs without {library}\n{log_tail()}")
+
+
+def ask(stream, *commands):
+    """Sends the commands at once, and returns their replies."""
+    for command in commands:
+        words = [word if isinstance(word, bytes) else str(word).encode() for word in command]
+        stream.write(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words))
+    stream.flush()
+    return [read_reply(stream) for _ in commands]
+
+
+def read_reply(stream):
+    line = stream.readline()
+    kind, rest = line[:1], line[1:-2]
+    if kind == b"$":
+        return None if rest == b"-1" else stream.read(int(rest) + 2)[:-2]
+    if kind in (b"+", b":"):
+        return rest
+    fail(f"redis-server replied {line!r}")
+
+
+def info(stream, section):
+    (text,) = ask(stream, ["INFO", section])
+    return dict(line.split(":", 1) for line in text.decode().split("\r\n") if ":" in line)
+
+
+def kept_pairs():
+    """Keys that the tests don't touch, with values of up to 9000 bytes."""
+    generator = random.Random(42)
+    return [(b"kept:%d" % number, generator.randbytes(generator.choice((20, 200, 3000, 9000))))
+            for number in range(KEPT)]
+
+
+class Sampler(threading.Thread):
+    """The server's resident set, averaged over time."""
+
+    def __init__(self, pid):
+        super().__init__(daemon=True)
+        self.path = f"/proc/{pid}/statm"
+        self.ended = threading.Event()
+        self.total = self.count = 0
+
+    def run(self):
+        while not self.ended.wait(SAMPLE_S):
+            try:
+                with open(self.path, encoding="ascii") as file:
+                    self.total += int(file.read().split()[1]) * PAGE_KIB
+            except (OSError, IndexError):
+                return  # The server is gone, which the main thread sees as well.
+            self.count += 1
+
+    def mean_kib(self):
+        self.ended.set()
+        self.join()
+        return self.total // max(1, self.count)
+
+
+def usage(pid, stream):
+    """CPU seconds and faults of the server so far."""
+    processor = info(stream, "cpu")
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (float(processor["used_cpu_user"]), float(processor["used_cpu_sys"]), int(fields[7]), int(fields[9]))
+
+
+def peak_kib(pid):
+    for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1])
+    fail("the kernel does not tell the peak of the server's memory")
+
+
+def run_test(server, requests, keys, command):
+    """The seconds that redis-benchmark took for one test."""
+    done = subprocess.run([*CLIENT, "-n", str(requests), "-r", str(keys), *command],
+                          capture_output=True, text=True, check=False)
+    if server.poll() is not None:
+        raise Gone(server.returncode)
+    rows = list(csv.DictReader(done.stdout.splitlines()))
+    if done.returncode != 0 or len(rows) != 1 or done.stderr:
+        fail(f"redis-benchmark, {' '.join(command[:2])}: status {done.returncode}\n{done.stderr}{done.stdout[-500:]}")
+    return requests / float(rows[0]["rps"])
+
+
+def expect(what, found, wanted):
+    if found != wanted:
+        fail(f"{what}: {found}, expected {wanted}")
+
+
+def calls_of(stream, command):
+    counts = info(stream, "commandstats").get(f"cmdstat_{command.lower()}", "calls=0,")
+    return int(re.match(r"calls=(\d+),", counts)[1])
+
+
+def check_data(stream, pairs, before, sent):
+    """The server counted what it was sent, refused nothing, and still has what was put into it."""
+    statistics = info(stream, "stats")
+    expect("errors that redis-server counts", statistics["total_error_replies"], "0")
+    for command, calls in sent.items():
+        counted = calls_of(stream, command) - before[command]
+        expect(f"calls of {command} that redis-server counts", counted, calls)
+    found = ask(stream, *(["GET", key] for key, _ in pairs))
+    lost = [key for (key, value), one in zip(pairs, found, strict=True) if one != value]
+    expect("keys that redis-server lost or changed", lost, [])
+    wrong = [f"{name}:{number}" for name in ("key", "list", "hash") for number in range(0, 500, 7)
+             if not plausible(stream, name, number)]
+    expect("keys that the tests did not write so", wrong, [])
+
+
+def plausible(stream, name, number):
+    """A key of the tests holds nothing else than they write."""
+    key = f"{name}:{number:012d}"
+    read = {"key": ["GET", key], "list": ["LINDEX", key, "0"], "hash": ["HGET", key, f"field:{number:012d}"]}
+    (found,) = ask(stream, read[name])
+    return found is None or found.decode("latin-1") in VALUE.values()
+
+
+def main(folder, requests):
+    # Whole pipelines: the client sends no less.
+    tests = [(math.ceil(int(requests) * share / PIPELINE) * PIPELINE, keys, command) for share, keys, command in TESTS]
+    with tempfile.TemporaryDirectory(prefix="redis-", dir=folder) as place:
+        os.chdir(place)  # The socket's name has to be short.
+        server = start_server()
+        try:
+            run(server, tests)
+        finally:
+            server.kill()
+            server.wait()
+            os.chdir("/")
+
+
+def run(server, tests):
+    stream = connect(server)
+    check_preload(server)
+    pairs = kept_pairs()
+    replies = ask(stream, *(["SET", key, value] for key, value in pairs))
+    expect("replies to SET", set(replies), {b"OK"})
+    sent = {}
+    for requests, _, command in tests:
+        sent[command[0]] = sent.get(command[0], 0) + requests
+    calls = {command: calls_of(stream, command) for command in sent}
+    sampler = Sampler(server.pid)
+    before = usage(server.pid, stream)
+    sampler.start()
+    seconds = sum(run_test(server, *test) for test in tests)
+    mean = sampler.mean_kib()
+    after = usage(server.pid, stream)
+    peak = peak_kib(server.pid)
+    operations = sum(requests for requests, _, _ in tests)
+    check_data(stream, pairs, calls, sent)
+    stream.write(b"SHUTDOWN NOSAVE\r\n")
+    stream.flush()
+    if server.wait(30) != 0:
+        raise Gone(server.returncode)
+    user, system, soft, hard = (later - earlier for later, earlier in zip(after, before, strict=True))
+    print(f"RESULT name=redis ops={operations} seconds={seconds:.6f} ops_per_s={operations / seconds:.0f} "
+          f"ns_per_op={seconds * 1e9 / operations:.3f} user_s={user:.6f} sys_s={system:.6f} soft_faults={soft} "
+          f"hard_faults={hard} rss_peak_kib={peak} rss_mean_kib={mean}")
+
+
+if len(sys.argv) != 3:
+    fail("usage: redis.py FOLDER REQUESTS")
+try:
+    main(*sys.argv[1:])
+except Gone as error:
+    print(f"redis.py: {error}", file=sys.stderr, flush=True)
+    if error.status < 0:
+        signal.signal(-error.status, signal.SIG_DFL)
+        os.kill(os.getpid(), -error.status)
+    sys.exit(1)
