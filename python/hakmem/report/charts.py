@@ -128,15 +128,17 @@ def overall_chart(result, measure, width="container"):
         y=alt.Y("allocator:N", title=None, scale=alt.Scale(domain=order)),
         color=alt.Color("allocator:N", scale=color_scale(result), legend=None),
         tooltip=[alt.Tooltip("allocator:N"), alt.Tooltip("interval:N", title="ratio")])
-    # The figure stands on the side that is away from 1.
+    for record in records:
+        record["left"] = labels.at(record["ratio"], limits, 1) > 0.3 and record["ratio"] <= 1
+    # The figure stands on the side that is away from 1, or from the names where those are near.
     text = alt.Chart(alt.NamedData("means")).encode(y=alt.Y("allocator:N", scale=alt.Scale(domain=order)), text="label:N")
-    below = text.transform_filter("datum.ratio <= 1").mark_text(dx=-11, align="right").encode(x=alt.X("low:Q", **axis))
-    above = text.transform_filter("datum.ratio > 1").mark_text(dx=11, align="left").encode(x=alt.X("high:Q", **axis))
+    leftward = text.transform_filter("datum.left").mark_text(dx=-11, align="right").encode(x=alt.X("low:Q", **axis))
+    rightward = text.transform_filter("!datum.left").mark_text(dx=11, align="left").encode(x=alt.X("high:Q", **axis))
     layers = [one_rule(),
               base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", **axis), x2="high:Q"),
               base.mark_point(filled=True, size=90, opacity=1).encode(
                   x=alt.X("ratio:Q", **axis), shape=alt.Shape("allocator:N", scale=shape_scale(result), legend=None)),
-              below, above]
+              leftward, rightward]
     noise = figures.overall(result, figures.again(result), measure)
     if noise:
         layers.insert(0, alt.Chart(alt.NamedData("noise")).mark_rect(color=GREY, opacity=0.3).encode(
@@ -255,7 +257,7 @@ def rows_chart(result, measure, group, width="container", legend=None):
             tooltip=[alt.Tooltip("row:N"), alt.Tooltip("interval:N", title="noise (A/A)")]))
     text = rows_text(subject, name, records, order)
     chosen = [alt.VariableParameter(name="chosen", value=[])]
-    return Chart(f"rows-{measure}-{group}", f"{name.capitalize()}, {group}s", text, [vega_lite(
+    return Chart(f"rows-{measure}-{group}", f"{figures.capital(name)}, {group}s", text, [vega_lite(
         layers, {"ratios": records, "noise": noise}, text, width, 22 * len(order), params=chosen)])
 
 
@@ -284,7 +286,7 @@ def mark_first(result, records, measure):
 def rows_text(subject, name, records, order):
     first = [record for record in records if record["first"]]
     counts = {verdict: sum(record["verdict"] == verdict for record in first) for verdict in figures.VERDICTS}
-    return (f"{name.capitalize()} of {subject} divided by that of each peer, in {figures.plural(len(order), 'row')}. Against the "
+    return (f"{figures.capital(name)} of {subject} divided by that of each peer, in {figures.plural(len(order), 'row')}. Against the "
             f"best peer of the row {subject} takes less in {counts['lower']}, more in {counts['higher']}, and "
             f"{counts['tie']} are ties. The rows from the lowest ratio to the highest: {', '.join(order)}. "
             "The table of all rows holds the figures.")

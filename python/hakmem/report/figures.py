@@ -106,6 +106,10 @@ def with_unit(value, unit):
     return number_text(value)
 
 
+def capital(text):
+    return text[:1].upper() + text[1:]
+
+
 def plural(count, word):
     return f"{count:,} {word}{'' if count == 1 else 's'}"
 
@@ -130,6 +134,12 @@ def value_text(value):
 
 # ---- What did not finish ----
 
+def tidy(detail, length=200):
+    """What a run left as its reason, on one line and not too long."""
+    text = " ".join((detail or "").split())
+    return text if len(text) <= length else text[:length] + "…"
+
+
 def failures(result):
     """A sentence for each row and allocator with runs that did not finish: {(row, allocator): sentence}."""
     runs, details = {}, {}
@@ -137,7 +147,7 @@ def failures(result):
         key = (sample["row"], sample["allocator"])
         runs.setdefault(key, []).append(sample["status"])
         if sample["status"] != "ok":
-            details.setdefault(key, []).append((sample["status"], (sample.get("detail") or "").strip()))
+            details.setdefault(key, []).append((sample["status"], tidy(sample.get("detail"))))
     told = {}
     for row, entries in result["summary"]["rows"].items():
         for allocator, figures in entries.items():
@@ -157,7 +167,7 @@ def row_table(result, measure):
     name, key, unit = MEASURES[measure]
     subject = result["subject"]
     others = [*peers(result), *([again(result)] if again(result) in result["allocators"] else [])]
-    table = Table(f"all-{measure}", f"{name.capitalize()}: {subject}'s divided by each allocator's, row by row",
+    table = Table(f"all-{measure}", f"{capital(name)}: {subject}'s divided by each allocator's, row by row",
                   ["Row", "Group", "Threads", subject, *others])
     told = failures(result)
     for row, about in result["rows"].items():

@@ -67,7 +67,7 @@ def all_charts(result):
         found = [chart for group in groups if (chart := charts.rows_chart(result, measure, group))]
         if found:
             name = figures.MEASURES[measure][0]
-            rows.append({"id": measure, "title": f"{name.capitalize()}, row by row", "charts": found,
+            rows.append({"id": measure, "title": f"{figures.capital(name)}, row by row", "charts": found,
                          "text": words.row_section(result, measure)})
     return {"overall": [chart for measure in OVERALL_CHARTS if (chart := charts.overall_chart(result, measure))],
             "scatter": charts.scatter_chart(result), "rows": rows}
@@ -136,7 +136,7 @@ def plain_sections(result):
 
 
 def row_tables(result):
-    return [{"title": name.capitalize(), "table": figures.row_table(result, measure)}
+    return [{"title": figures.capital(name), "table": figures.row_table(result, measure)}
             for measure, (name, key, _) in figures.MEASURES.items()
             if measure == "time" or figures.measured(result, measure)
             or any(entry.get(key) is not None for row in result["summary"]["rows"].values() for entry in row.values())]
