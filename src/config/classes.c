@@ -21,8 +21,8 @@ const struct size_class size_classes[CLASS_COUNT] = {
 /* S1, S3 */
 #define CLASS_ASSERT(size, units, cached)                                                                              \
     _Static_assert((size) % BLOCK_ALIGN == 0, "S1: " #size);                                                           \
-    _Static_assert(SLAB_BLOCKS(size, units) >= 8 && SLAB_BLOCKS(size, units) <= SLAB_MAX_BLOCKS, "S3: " #size);        \
-    _Static_assert(((units) * UNIT_SIZE - SLAB_BLOCKS(size, units) * (size)) * 100 <= 3 * (units) * UNIT_SIZE,         \
+    _Static_assert(SLAB_BLOCKS(size, units) >= 1 && SLAB_BLOCKS(size, units) <= SLAB_MAX_BLOCKS, "S3: " #size);        \
+    _Static_assert(((units) * UNIT_SIZE - SLAB_BLOCKS(size, units) * (size)) * 8 <= (units) * UNIT_SIZE,               \
                    "S3: " #size " wastes too much");
 SLAB_CLASS_TABLE(CLASS_ASSERT)
 _Static_assert((int)CLASS_57344 + 1 == (int)CLASS_SPAN_1, "class_of_size counts on spans following the slabs");

@@ -1,12 +1,14 @@
 /*
  * The size classes, in one table; everything about a class is derived from its row and asserted in classes.c.
  *
- * 16-byte steps to 128, then four classes a doubling up to 32 KiB, three that fill the gap to 64 KiB, then spans in units of
- * 64 KiB. Class 0 means "no class": a unit whose blocks the fast path must not touch.
+ * 16-byte steps to 128, then four classes a doubling up to 32 KiB, with a fifth from 1 to 16 KiB for a power of two with a header
+ * before it; three that fill the gap to 64 KiB, then spans in units of 64 KiB. Class 0 means "no class": a unit whose blocks the
+ * fast path must not touch.
  *
  * S1: sizes ascend; every size is a multiple of 16.
  * S2: a slab starts at a unit boundary, so a block whose size is a multiple of 2^k (up to a unit) is 2^k-aligned.
- * S3: a slab holds at least 8 blocks and wastes at most 3 % of its units; a span holds one block and wastes nothing.
+ * S3: a slab's blocks leave at most an eighth of its units over, at its end, where nothing touches it. Slabs are as short as that
+ *     allows: a few large blocks must not hold many units. A span holds one block and wastes nothing.
  */
 #ifndef HAK_CONFIG_CLASSES_H
 #define HAK_CONFIG_CLASSES_H
@@ -20,12 +22,12 @@
     CLASS(160, 1, 128) CLASS(192, 1, 128) CLASS(224, 1, 128) CLASS(256, 1, 128)                                        \
     CLASS(320, 1, 96) CLASS(384, 1, 96) CLASS(448, 1, 96) CLASS(512, 1, 96)                                        \
     CLASS(640, 1, 64) CLASS(768, 1, 64) CLASS(896, 1, 64) CLASS(1024, 1, 64)                                       \
-    CLASS(1280, 1, 64) CLASS(1536, 1, 64) CLASS(1792, 1, 64) CLASS(2048, 1, 64)                                        \
-    CLASS(2560, 1, 32) CLASS(3072, 1, 32) CLASS(3584, 1, 32) CLASS(4096, 1, 32)                                        \
-    CLASS(5120, 2, 16) CLASS(6144, 2, 16) CLASS(7168, 1, 16) CLASS(8192, 1, 16)                                        \
-    CLASS(10240, 3, 8) CLASS(12288, 3, 8) CLASS(14336, 2, 8) CLASS(16384, 2, 8)                                        \
-    CLASS(20480, 5, 8) CLASS(24576, 3, 8) CLASS(28672, 4, 8) CLASS(32768, 4, 8)                                        \
-    CLASS(40960, 5, 4) CLASS(49152, 6, 4) CLASS(57344, 7, 4)
+    CLASS(1152, 1, 64) CLASS(1280, 1, 64) CLASS(1536, 1, 64) CLASS(1792, 1, 64) CLASS(2048, 1, 64)                     \
+    CLASS(2304, 1, 32) CLASS(2560, 1, 32) CLASS(3072, 1, 32) CLASS(3584, 1, 32) CLASS(4096, 1, 32)                     \
+    CLASS(4608, 1, 16) CLASS(5120, 1, 16) CLASS(6144, 1, 16) CLASS(7168, 1, 16) CLASS(8192, 1, 16)                     \
+    CLASS(9216, 1, 8) CLASS(10240, 1, 8) CLASS(12288, 1, 8) CLASS(14336, 1, 8) CLASS(16384, 1, 8)                      \
+    CLASS(20480, 1, 8) CLASS(24576, 2, 8) CLASS(28672, 1, 8) CLASS(32768, 1, 8)                                        \
+    CLASS(40960, 2, 4) CLASS(49152, 3, 4) CLASS(57344, 1, 4)
 
 /* SPAN(units, most spans in a thread cache); spans above 256 KiB are not cached by threads. */
 #define SPAN_CLASS_TABLE(SPAN)                                                                                         \
@@ -74,8 +76,12 @@ HAK_INLINE unsigned class_of_size(size_t size)
     if (size <= 128)
         return (unsigned)((size + (size == 0) + 15) >> 4);
     if (size <= 32768) {
-        unsigned high = base_high_bit(size - 1);
-        return CLASS_128 + 1 + (high - 7) * 4 + (unsigned)(((size - 1) >> (high - 2)) & 3);
+        unsigned high = base_high_bit(size - 1), eighth = (unsigned)((size - 1) >> (high - 3)) & 7;
+        if (high < 10)
+            return CLASS_128 + 1 + (high - 7) * 4 + eighth / 2;
+        if (high < 14)
+            return CLASS_1024 + 1 + (high - 10) * 5 + (eighth != 0) + eighth / 2;
+        return CLASS_16384 + 1 + eighth / 2;
     }
     if (size <= UNIT_SIZE)
         return CLASS_32768 + (unsigned)((size - 32768 + 8191) >> 13);

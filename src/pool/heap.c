@@ -7,10 +7,14 @@
 #include "pool/slab.h"
 #include "superslab/shared_pool.h"
 
-/* A class that has filled this many slabs will likely fill the next: its memory is faulted in with one call. */
+/* A class that has filled this many slabs will likely fill the next: their memory is faulted in with one call, at most one for this
+ * many slabs in use. */
 #define POPULATE_PROOF 8u
+#define POPULATE_SHARE 8u
 /* Runs of warm slabs from this many units on are worth the call. */
 #define POPULATE_MIN_UNITS 4u
+/* Slabs of blocks up to this size are mostly empty at first; those of larger ones soon have memory behind most of them. */
+#define SPARSE_MAX 4096u
 /* Of the slabs that become empty, a stock keeps this many: the shared pool has a use for more. */
 #define WARM_KEPT 2u
 /* A stock is filled to at most one slab, and one for this many slabs in use: slabs in waiting hold memory that others touched. */
@@ -61,24 +65,31 @@ static void warm_populate(struct slab *const *slabs, size_t count)
             /* A call that fails may have done a part. */
             os_populate(start, (size_t)(end - start));
             for (; first < i; first++)
-                slabs[first]->populated = true;
+                slabs[first]->populated = slabs[first]->dense = true;
         }
     }
 }
 
+/* The stock for slabs of the class: small blocks are few until they have filled a slab once. */
+static unsigned warm_stock_of(const struct heap *heap, unsigned class)
+{
+    return class_size(class) <= SPARSE_MAX && heap->filled[class] == 0 ? WARM_SPARSE : size_classes[class].units;
+}
+
 /* Fills the stock from the shared pool under one lock, as much as its misses have proven to be wanted. */
-static bool warm_refill(struct heap *heap, unsigned class, unsigned units)
+static bool warm_refill(struct heap *heap, unsigned class, unsigned number)
 {
     struct slab *slabs[16];
-    struct warm_stock *stock = &heap->warm[units];
+    struct warm_stock *stock = &heap->warm[number];
+    unsigned units = size_classes[class].units;
     unsigned most = (unsigned)base_max(1, base_min(hak_options.warm_pool, units == 1 ? 16 : 8 / units));
     size_t count, i;
 
     most = (unsigned)base_min(most, 1 + heap->slabs / WARM_SHARE);
     stock->budget = (uint16_t)base_min(stock->budget ? stock->budget * 2u : 1, most);
-    count = shared_pool_acquire(units, 1, stock->budget, slabs);
-    if (count > 1 && hak_options.populate && heap->filled[class] >= POPULATE_PROOF)
-        warm_populate(slabs, count);
+    count = shared_pool_acquire(units, 1, stock->budget, number == WARM_SPARSE ? POOL_SPARSE : POOL_DENSE, slabs);
+    if (hak_options.populate && heap->filled[class] >= POPULATE_PROOF)
+        warm_populate(slabs, base_min(count, heap->slabs / POPULATE_SHARE / units));
     /* The stack's top is the lowest address. */
     for (i = count; i-- > 0;) {
         slabs[i]->next = stock->stack;
@@ -91,15 +102,15 @@ static bool warm_refill(struct heap *heap, unsigned class, unsigned units)
 
 static struct slab *warm_take(struct heap *heap, unsigned class)
 {
-    unsigned units = size_classes[class].units;
-    struct warm_stock *stock = &heap->warm[units];
+    unsigned number = warm_stock_of(heap, class);
+    struct warm_stock *stock = &heap->warm[number];
     struct slab *slab;
 
     if (stock->stack) {
         heap->counters.warm_hits++;
     } else {
         heap->counters.warm_misses++;
-        if (!warm_refill(heap, class, units))
+        if (!warm_refill(heap, class, number))
             return NULL;
     }
     slab = stock->stack;
@@ -110,8 +121,8 @@ static struct slab *warm_take(struct heap *heap, unsigned class)
 
 void heap_release_warm(struct heap *heap)
 {
-    for (unsigned units = 1; units < WARM_LENGTHS; units++) {
-        struct warm_stock *stock = &heap->warm[units];
+    for (unsigned number = 0; number < WARM_STOCKS; number++) {
+        struct warm_stock *stock = &heap->warm[number];
         while (stock->stack) {
             struct slab *slab = stock->stack;
             stock->stack = slab->next;
@@ -125,14 +136,15 @@ void heap_release_warm(struct heap *heap)
 /* An empty slab leaves at once: into the warm pool, or to the shared pool when that has enough. */
 static void heap_release_slab(struct heap *heap, struct slab *slab)
 {
-    struct warm_stock *stock = &heap->warm[class_is_span(slab->class) ? 0 : slab->units];
+    bool span = class_is_span(slab->class);
+    struct warm_stock *stock = &heap->warm[slab->dense ? slab->units % WARM_STOCKS : WARM_SPARSE];
 
     slab_set_page_map(slab, CLASS_NONE);
     atomic_store_explicit(&slab->state, SLAB_WARM, memory_order_relaxed);
     slab->zero = false;
     heap->slabs--;
     heap->counters.slabs_released++;
-    if (stock->count < base_min(stock->budget, WARM_KEPT)) {
+    if (!span && stock->count < base_min(stock->budget, WARM_KEPT)) {
         slab->next = stock->stack;
         stock->stack = slab;
         stock->count++;
@@ -147,6 +159,7 @@ static void heap_release_slab(struct heap *heap, struct slab *slab)
 static void heap_carve(struct heap *heap, struct slab *slab, unsigned class)
 {
     slab_carve(slab, class, heap);
+    slab->dense |= class_size(class) > SPARSE_MAX;
     /* W2: the blocks of a first-class heap never enter a thread cache. */
     slab_set_page_map(slab, heap->kind == HEAP_FIRST_CLASS ? CLASS_NONE : class);
     list_push(&heap->available[class], slab);
@@ -160,7 +173,7 @@ static bool heap_get_slab(struct heap *heap, unsigned class)
     struct slab *slab;
 
     if (class_is_span(class)) {
-        if (shared_pool_acquire(size_classes[class].units, 1, 1, &slab) == 0)
+        if (shared_pool_acquire(size_classes[class].units, 1, 1, POOL_DENSE, &slab) == 0)
             return false;
     } else {
         if (heap->kind == HEAP_THREAD && registry_adopt(heap, class))
@@ -195,6 +208,7 @@ size_t heap_take_blocks(struct heap *heap, unsigned class, void **out, size_t wa
         if (slab->summary == 0) {
             list_remove(available, slab);
             list_push(&heap->full, slab);
+            slab->dense = true;
             heap->filled[class] += heap->filled[class] != UINT16_MAX;
         }
     }
@@ -210,10 +224,11 @@ void *heap_take_aligned_span(struct heap *heap, unsigned class, unsigned align_u
     struct slab *slab;
     void *block;
 
-    if (shared_pool_acquire(size_classes[class].units, align_units, 1, &slab) == 0)
+    if (shared_pool_acquire(size_classes[class].units, align_units, 1, POOL_DENSE, &slab) == 0)
         return NULL;
     *zero = slab->zero;
     slab_carve(slab, class, heap);
+    slab->dense = true;
     slab_set_page_map(slab, heap->kind == HEAP_FIRST_CLASS ? CLASS_NONE : class);
     slab_take(slab, &block, 1);
     list_push(&heap->full, slab);

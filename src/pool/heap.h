@@ -22,12 +22,14 @@ struct slab_list {
     struct slab *head, *tail;
 };
 
-/* The warm pool: empty slabs of one length (in units) ready to carve. The budget doubles on a miss, up to a part of the slabs in use. */
+/* The warm pool: empty slabs of one length (in units) ready to carve, those for sparse use apart. The budget doubles on a miss, up to
+ * a part of the slabs in use. */
 struct warm_stock {
     struct slab *stack; /* linked by slab.next */
     uint16_t count, budget;
 };
-#define WARM_LENGTHS 8u /* slabs have 1 to 7 units; spans do not pass through the warm pool */
+#define WARM_SPARSE 0u  /* the stock of one-unit slabs for sparse use; those for dense use lie at their number of units */
+#define WARM_STOCKS 4u  /* slabs have 1 to 3 units; spans do not pass through the warm pool */
 
 /* Since the heap was made; bumped under its lock. */
 struct heap_counters {
@@ -50,7 +52,7 @@ struct heap {
     struct heap *next_orphan, *next; /* in the registry */
     struct slab_list available[CLASS_COUNT], full;
     uint32_t slabs;               /* in those lists */
-    struct warm_stock warm[WARM_LENGTHS];
+    struct warm_stock warm[WARM_STOCKS];
     uint16_t filled[CLASS_COUNT]; /* slabs of the class that were handed out to the last block: proof of use */
     struct heap_counters counters;
     /* Written by the owner on each slow path, read by those who look for idle heaps. */

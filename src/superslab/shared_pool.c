@@ -128,11 +128,21 @@ static unsigned pool_best_run(uint32_t mask, unsigned units, unsigned align_unit
     return best;
 }
 
-/* The same among the slot's free units, those with memory behind them first. */
-static unsigned pool_find_run(const struct slot *slot, unsigned units, unsigned align_units)
+/* The same among the slot's free units, those that suit the use first (P6). */
+static unsigned pool_find_run(uint32_t number, unsigned units, unsigned align_units, enum pool_use use)
 {
-    unsigned start = pool_best_run(slot->free & slot->touched, units, align_units);
+    const struct slot *slot = &shared_pool.slots[number];
+    uint32_t touched = slot->free & slot->touched, dense;
+    unsigned start = 0;
 
+    if (touched) {
+        dense = touched & ((struct superslab *)window_slot_address(number))->dense;
+        start = pool_best_run(use == POOL_DENSE ? dense : touched & ~dense, units, align_units);
+        if (start == 0 && use == POOL_DENSE)
+            start = pool_best_run(touched, units, align_units);
+        if (start == 0 && use == POOL_SPARSE)
+            start = pool_best_run(slot->free & ~dense, units, align_units);
+    }
     return start ? start : pool_best_run(slot->free, units, align_units);
 }
 
@@ -147,6 +157,7 @@ static struct slab *pool_take_run(uint32_t number, unsigned start, unsigned unit
     HAK_ASSERT((slot->free & mask) == mask);
     slab->zero = (slot->touched & mask) == 0;
     slab->populated = false;
+    slab->dense = (superslab->dense & slot->touched & mask) != 0;
     shared_pool.units_dirty -= base_count_bits(slot->touched & mask);
     shared_pool.units_used += units;
     slot->free &= ~mask;
@@ -170,7 +181,7 @@ static struct slab *pool_take_run(uint32_t number, unsigned start, unsigned unit
 
 /* The slot to take the next run from: the fullest HOT one with room, then DRAINING and EMPTY ones the same way (they are
  * the higher buckets), then a new one. */
-static uint32_t pool_choose_slot(unsigned units, unsigned align_units, unsigned *start)
+static uint32_t pool_choose_slot(unsigned units, unsigned align_units, enum pool_use use, unsigned *start)
 {
     enum { TRIES = 8 }; /* per bucket: SuperSlabs in pieces must not make a search long */
     uint64_t buckets = shared_pool.bucket_mask & ~base_low_mask(units);
@@ -179,16 +190,15 @@ static uint32_t pool_choose_slot(unsigned units, unsigned align_units, unsigned 
     for (; buckets; buckets &= buckets - 1) {
         number = shared_pool.heads[base_low_bit(buckets)];
         for (unsigned tries = 0; number && tries < TRIES; tries++) {
-            const struct slot *slot = &shared_pool.slots[number];
-            *start = pool_find_run(slot, units, align_units);
+            *start = pool_find_run(number, units, align_units, use);
             if (*start)
                 return number;
-            number = slot->next;
+            number = shared_pool.slots[number].next;
         }
     }
     number = pool_new_superslab(units);
     if (number)
-        *start = pool_find_run(&shared_pool.slots[number], units, align_units);
+        *start = pool_find_run(number, units, align_units, use);
     return number;
 }
 
@@ -240,20 +250,20 @@ static bool pool_make_writable(uint32_t number)
     return !slot->decommitted;
 }
 
-size_t shared_pool_acquire(unsigned units, unsigned align_units, size_t count, struct slab **slabs)
+size_t shared_pool_acquire(unsigned units, unsigned align_units, size_t count, enum pool_use use, struct slab **slabs)
 {
     size_t taken = 0;
 
     lock_acquire(&shared_pool.lock);
     while (taken < count && pool_within_limits(units * UNIT_SIZE)) {
         unsigned start = 0;
-        uint32_t number = pool_choose_slot(units, align_units, &start);
+        uint32_t number = pool_choose_slot(units, align_units, use, &start);
         if (number == 0 || !pool_make_writable(number))
             break;
         slabs[taken++] = pool_take_run(number, start, units);
         /* One SuperSlab's runs in a row, while they last: contiguous memory populates in one call. */
         while (taken < count && pool_within_limits(units * UNIT_SIZE) &&
-               (start = pool_find_run(&shared_pool.slots[number], units, align_units)) != 0)
+               (start = pool_find_run(number, units, align_units, use)) != 0)
             slabs[taken++] = pool_take_run(number, start, units);
     }
     pool_note_peak();
@@ -271,8 +281,10 @@ void shared_pool_release(struct slab *slab)
 {
     uint32_t number = window_slot_of(slab), mask = (uint32_t)base_low_mask(slab->units) << slab_first_unit(slab);
     struct slot *slot = &shared_pool.slots[number];
+    struct superslab *superslab = superslab_of(slab);
 
     lock_acquire(&shared_pool.lock);
+    superslab->dense = slab->dense ? superslab->dense | mask : superslab->dense & ~mask;
     HAK_ASSERT((slot->free & mask) == 0);
     HAK_ASSERT(slab->used == 0 && atomic_load(&slab->remote_count) == 0); /* H5 */
     atomic_store_explicit(&slab->state, SLAB_FREE, memory_order_relaxed);

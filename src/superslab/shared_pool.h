@@ -15,6 +15,9 @@
  * P4: slots are read and changed under pool.lock only.
  * P5: once the system has refused to commit more, memory that is free is wanted elsewhere: EMPTY SuperSlabs are decommitted without
  *     delay. They stay readable, as zeros, so that a stale pointer into one is still told apart.
+ * P6: of the free units that are touched, those in superslab.dense had a slab that was filled, or whose blocks are large: there is
+ *     memory behind most of them. Slabs that will be filled get them first, the others get them last: a few small blocks must not
+ *     hold a whole unit's memory.
  */
 #ifndef HAK_SUPERSLAB_SHARED_POOL_H
 #define HAK_SUPERSLAB_SHARED_POOL_H
@@ -69,10 +72,13 @@ HAK_HIDDEN extern struct shared_pool shared_pool;
 
 HAK_HIDDEN void shared_pool_init(struct slot *slots, uint32_t first, uint32_t end);
 
-/* Takes up to `count` runs of `units` units, each starting at a multiple of `align_units`; with `contiguous` runs follow each other
- * where there is room. Fills slabs[] with headers in state SLAB_WARM, start, units and zero set. Returns the number of runs:
- * less than count when memory is out or the limit is reached. Any thread; takes pool.lock. */
-HAK_HIDDEN size_t shared_pool_acquire(unsigned units, unsigned align_units, size_t count, struct slab **slabs);
+/* What a slab will be used for (P6). */
+enum pool_use { POOL_DENSE, POOL_SPARSE };
+
+/* Takes up to `count` runs of `units` units, each starting at a multiple of `align_units`; runs follow each other where there is
+ * room. Fills slabs[] with headers in state SLAB_WARM, start, units, zero and dense set. Returns the number of runs: less than
+ * count when memory is out or the limit is reached. Any thread; takes pool.lock. */
+HAK_HIDDEN size_t shared_pool_acquire(unsigned units, unsigned align_units, size_t count, enum pool_use use, struct slab **slabs);
 
 /* Returns a slab that nobody holds a block of. Any thread; takes pool.lock. */
 HAK_HIDDEN void shared_pool_release(struct slab *slab);

@@ -40,6 +40,7 @@ struct slab {
     _Atomic uint8_t state; /* enum slab_state */
     bool zero;             /* no byte of the units was written since the system gave them */
     bool populated;        /* zero, but maybe with memory behind it: faulted in and not carved yet */
+    bool dense;            /* there is memory behind most of it, as far as is known */
     bool scrubbed;         /* the pages without a block in use were purged, and no block was taken or freed since */
     /* The words that go with it; classes of 1 KiB and more use the first alone. */
     _Alignas(HAK_CACHE_LINE) _Atomic uint64_t local[SLAB_MAP_WORDS];
@@ -51,6 +52,7 @@ struct slab {
 
 struct superslab {
     uint8_t first_unit[SUPERSLAB_UNITS]; /* of the slab that unit u belongs to; true while it is not SLAB_FREE */
+    uint32_t dense;                      /* P6 */
     struct slab slabs[SUPERSLAB_UNITS];  /* [0] is unused: its place is the header's */
 };
 

@@ -84,7 +84,7 @@ size_t chance_below(size_t limit)
 
 void core_acquire(unsigned units, unsigned align_units, size_t count, struct slab **slabs)
 {
-    assert_int_equal(shared_pool_acquire(units, align_units, count, slabs), count);
+    assert_int_equal(shared_pool_acquire(units, align_units, count, POOL_DENSE, slabs), count);
 }
 
 void core_touch(struct slab *slab)

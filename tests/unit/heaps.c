@@ -69,14 +69,14 @@ size_t heaps_check_one(struct heap *heap)
 
     for (unsigned class = 1; class < CLASS_COUNT; class++)
         units += check_list(heap, &heap->available[class], false, class);
-    for (unsigned length = 1; length < WARM_LENGTHS; length++) {
-        size_t count = 0;
-        for (struct slab *slab = heap->warm[length].stack; slab; slab = slab->next) {
+    for (unsigned number = 0; number < WARM_STOCKS; number++) {
+        size_t count = 0, length = number == WARM_SPARSE ? 1 : number;
+        for (struct slab *slab = heap->warm[number].stack; slab; slab = slab->next) {
             assert_int_equal(atomic_load(&slab->state), SLAB_WARM);
             assert_int_equal(slab->units, length);
             count++;
         }
-        assert_int_equal(heap->warm[length].count, count);
+        assert_int_equal(heap->warm[number].count, count);
         units += count * length;
     }
     return units;

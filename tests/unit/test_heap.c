@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* Of heap.c: slabs of a class handed out before the next is faulted in, and empty slabs that a stock keeps. */
-enum { POPULATE_PROOF = 8, WARM_KEPT = 2 };
+enum { POPULATE_PROOF = 8, POPULATE_SHARE = 8, WARM_KEPT = 2, WARM_SHARE = 8 };
 
 /* ---- Taking ---- */
 
@@ -67,28 +67,60 @@ static void test_out_of_memory(void)
 
 /* ---- The warm pool ---- */
 
+/* Slabs in use that let the stock of one-unit slabs have its largest budget. */
+static void own_slabs(struct heap *heap, unsigned slabs)
+{
+    static void *out[16];
+
+    while (heap->slabs < slabs)
+        heaps_take_all(heap, CLASS_4096, out, 16);
+    lock_acquire(&heap->lock);
+    heap_release_warm(heap);
+    lock_release(&heap->lock);
+}
+
 /* The budget doubles with each miss, so that few misses serve many slabs. */
 static void test_warm_budget(void)
 {
     struct heap *heap = heaps_begin();
-    void *out[1024];
     static const unsigned budgets[] = { 1, 2, 4, 8, 16, 16 };
-    unsigned slabs = 0;
+    unsigned slabs = 0, hits, misses;
+    void *out[1024];
 
+    own_slabs(heap, 16 * WARM_SHARE);
+    heap->filled[CLASS_64] = 1; /* proven: not for the sparse stock */
+    hits = (unsigned)heap->counters.warm_hits;
+    misses = (unsigned)heap->counters.warm_misses;
     for (size_t miss = 0; miss < sizeof budgets / sizeof budgets[0]; miss++)
         for (unsigned i = 0; i < budgets[miss]; i++) {
             heaps_take_all(heap, CLASS_64, out, 1024);
             slabs++;
-            assert_int_equal(heap->counters.warm_misses, miss + 1);
-            assert_int_equal(heap->counters.warm_hits, slabs - miss - 1);
+            assert_int_equal(heap->counters.warm_misses, misses + miss + 1);
+            assert_int_equal(heap->counters.warm_hits, hits + slabs - miss - 1);
             assert_int_equal(heap->warm[1].count, budgets[miss] - i - 1);
             assert_int_equal(heap->warm[1].budget, budgets[miss]);
         }
-    assert_int_equal(heap->counters.slabs_carved, slabs);
     heaps_check();
     lock_acquire(&heap->lock);
     heap_release_warm(heap);
     lock_release(&heap->lock);
+    heaps_check();
+}
+
+/* What waits is a part of what is in use. */
+static void test_warm_share(void)
+{
+    struct heap *heap = heaps_begin();
+    void *out[1024];
+
+    heap->filled[CLASS_64] = 1;
+    for (unsigned slab = 0; slab < 200; slab++) {
+        uint32_t owned = heap->slabs;
+        heaps_take_all(heap, CLASS_64, out, 1024);
+        assert_int_equal(heap->slabs, owned + 1);
+        assert_true(heap->warm[1].budget <= 1 + owned / WARM_SHARE);
+    }
+    assert_int_equal(heap->warm[1].budget, 16);
     heaps_check();
 }
 
@@ -102,12 +134,41 @@ static void test_warm_bounds(void)
     heap = heaps_begin();
     for (unsigned class = 1; class < CLASS_SPAN_1; class++)
         for (unsigned i = 0; i < 12; i++) {
-            unsigned units = size_classes[class].units;
             heaps_take_all(heap, class, out, base_min(64, size_classes[class].blocks));
-            assert_true(heap->warm[units].budget <= base_min(3, units == 1 ? 16 : base_max(1, 8 / units)));
+            for (unsigned number = 0; number < WARM_STOCKS; number++)
+                assert_true(heap->warm[number].budget <= 3);
         }
     assert_int_equal(heap->warm[1].budget, 3);
-    assert_int_equal(heap->warm[7].budget, 1);
+    assert_int_equal(heap->warm[3].budget, 2);
+    heaps_check();
+}
+
+/* P6: a class of small blocks takes units that held little until it has filled a slab, then those with memory behind them. */
+static void test_sparse_and_dense(void)
+{
+    struct heap *heap = heaps_begin();
+    struct slab *full, *few, *next;
+    void *out[1024], *one, *other;
+
+    heaps_take_all(heap, CLASS_64, out, 1024); /* fills its slab */
+    full = slab_of(out[0]);
+    heaps_take_all(heap, CLASS_128, &one, 1);
+    few = slab_of(one);
+    heaps_take_all(heap, CLASS_256, &other, 1); /* so that the SuperSlab stays in use */
+    assert_true(full->dense && !few->dense);
+    heaps_return(heap, CLASS_64, out, 1024);
+    heaps_return(heap, CLASS_128, &one, 1);
+    lock_acquire(&heap->lock);
+    heap_release_warm(heap);
+    lock_release(&heap->lock);
+
+    heaps_take_all(heap, CLASS_512, &one, 1);
+    assert_ptr_equal(slab_of(one), few);
+    heaps_take_all(heap, CLASS_384, out, 1); /* sparse too: what was never touched comes before what is full of memory */
+    assert_ptr_not_equal(slab_of(out[0]), full);
+    heaps_take_all(heap, CLASS_64, out + 1, 1); /* proven above */
+    next = slab_of(out[1]);
+    assert_ptr_equal(next, full);
     heaps_check();
 }
 
@@ -117,6 +178,7 @@ static void test_release_keeps_few(void)
     static void *out[SLABS * BLOCKS];
     struct heap *heap = heaps_begin();
 
+    heap->filled[CLASS_1024] = 1;
     heaps_take_all(heap, CLASS_1024, out, SLABS * BLOCKS);
     lock_acquire(&heap->lock);
     while (heap->warm[1].count) { /* leave the stock empty, and its budget high */
@@ -140,15 +202,15 @@ static void test_release_keeps_few(void)
 
 /* ---- Population ---- */
 
-/* The slabs just taken, by address: stretches of four units and more were faulted in, each with one call. */
-static uint64_t check_populated(const struct slab *first, const struct slab *warm)
+/* Of the slabs just taken, by address, the first `count`: stretches of four units and more were faulted in, each with one call. */
+static uint64_t check_populated(const struct slab *first, const struct slab *warm, size_t count)
 {
     uint64_t calls = 0;
 
-    while (first) {
+    while (count > 0) {
         const struct slab *start = first, *last = first;
         size_t length = 1;
-        for (first = warm; first && first->start == last->start + UNIT_SIZE; first = warm) {
+        for (first = warm; --count > 0 && first && first->start == last->start + UNIT_SIZE; first = warm) {
             last = first;
             warm = warm->next;
             length++;
@@ -166,15 +228,16 @@ static void test_populate_after_proof(void)
     void *out[64];
     uint64_t calls = 0;
 
-    for (unsigned slab = 0; slab < 100; slab++) {
-        bool refills = heap->warm[1].stack == NULL;
+    for (unsigned slab = 0; slab < 400; slab++) {
+        bool refills = heap->warm[1].stack == NULL && slab > 0;
+        size_t most = heap->slabs / POPULATE_SHARE;
         heaps_take_all(heap, CLASS_1024, out, 64);
         if (refills && slab >= POPULATE_PROOF)
-            calls += check_populated(slab_of(out[0]), heap->warm[1].stack);
+            calls += check_populated(slab_of(out[0]), heap->warm[1].stack, base_min(most, 1u + heap->warm[1].count));
         assert_int_equal(heap->filled[CLASS_1024], slab + 1);
         assert_int_equal(fake_calls(FAKE_POPULATE), calls);
     }
-    assert_in_range(calls, 5, 12);
+    assert_in_range(calls, 15, 60);
     heaps_check();
 }
 
@@ -185,7 +248,7 @@ static void test_populate_off(void)
 
     hak_options.populate = 0;
     heap = heaps_begin();
-    for (unsigned slab = 0; slab < 100; slab++)
+    for (unsigned slab = 0; slab < 400; slab++)
         heaps_take_all(heap, CLASS_1024, out, 64);
     assert_int_equal(fake_calls(FAKE_POPULATE), 0);
 }
@@ -212,7 +275,7 @@ static void test_populate_refused(void)
     void *out[64];
 
     fake_fail_from(FAKE_POPULATE, 1);
-    for (unsigned slab = 0; slab < 60; slab++) {
+    for (unsigned slab = 0; slab < 400; slab++) {
         heaps_take_all(heap, CLASS_1024, out, 64);
         for (size_t i = 0; i < 64; i++)
             *(char *)out[i] = 1;
@@ -302,6 +365,8 @@ int main(void)
         core_unit_test(test_partial_first),
         core_unit_test(test_out_of_memory),
         core_unit_test(test_warm_budget),
+        core_unit_test(test_warm_share),
+        core_unit_test(test_sparse_and_dense),
         core_unit_test(test_warm_bounds),
         core_unit_test(test_release_keeps_few),
         core_unit_test(test_populate_after_proof),

@@ -305,7 +305,7 @@ static void test_tight(void)
     core_begin();
     take_superslabs(3); /* all that is committed */
     fake_fail_from(FAKE_COMMIT, 1);
-    assert_int_equal(shared_pool_acquire(1, 1, 1, &slab), 0);
+    assert_int_equal(shared_pool_acquire(1, 1, 1, POOL_DENSE, &slab), 0);
     start = (char *)superslab_of(slabs[0]->start);
     release(0, RUN_UNITS);
     assert_true(purge_due());
@@ -315,7 +315,7 @@ static void test_tight(void)
         assert_int_equal(start[at], 0);
     core_check_pool();
     /* It cannot be taken until it is committed again. */
-    assert_int_equal(shared_pool_acquire(1, 1, 1, &slab), 0);
+    assert_int_equal(shared_pool_acquire(1, 1, 1, POOL_DENSE, &slab), 0);
     core_check_pool();
     fake_fail_nothing();
     core_acquire(1, 1, RUN_UNITS, more);

@@ -191,7 +191,7 @@ static void model_acquire(void)
     unsigned align_units = chance_below(4) ? 1 : 1u << chance_below(5);
     size_t count = base_min(1 + chance_below(8), MODEL_MOST - live_count);
 
-    count = shared_pool_acquire(units, align_units, count, &live[live_count]);
+    count = shared_pool_acquire(units, align_units, count, POOL_DENSE, &live[live_count]);
     for (; count; count--) {
         struct slab *slab = live[live_count++];
         uint32_t mask = (uint32_t)base_low_mask(units) << slab_first_unit(slab);
@@ -323,9 +323,9 @@ static void test_hard_limit(void)
 
     hak_options.memory_limit = 40 * UNIT_SIZE;
     core_begin();
-    assert_int_equal(shared_pool_acquire(3, 1, 64, slabs), 13);
-    assert_int_equal(shared_pool_acquire(2, 1, 1, &slabs[13]), 0);
-    assert_int_equal(shared_pool_acquire(1, 1, 2, &slabs[13]), 1);
+    assert_int_equal(shared_pool_acquire(3, 1, 64, POOL_DENSE, slabs), 13);
+    assert_int_equal(shared_pool_acquire(2, 1, 1, POOL_DENSE, &slabs[13]), 0);
+    assert_int_equal(shared_pool_acquire(1, 1, 2, POOL_DENSE, &slabs[13]), 1);
     assert_false(shared_pool_charge_huge(UNIT_SIZE));
     assert_int_equal(shared_pool.units_used, 40);
     core_touch(slabs[0]);
@@ -333,10 +333,10 @@ static void test_hard_limit(void)
     /* Free units, with memory or without, do not count. */
     assert_true(shared_pool_charge_huge(2 * UNIT_SIZE));
     assert_false(shared_pool_charge_huge(2 * UNIT_SIZE));
-    assert_int_equal(shared_pool_acquire(1, 1, 2, &slabs[14]), 1);
+    assert_int_equal(shared_pool_acquire(1, 1, 2, POOL_DENSE, &slabs[14]), 1);
     shared_pool_uncharge_huge(2 * UNIT_SIZE);
     assert_int_equal(shared_pool.huge_bytes, 0);
-    assert_int_equal(shared_pool_acquire(1, 1, 3, &slabs[15]), 2);
+    assert_int_equal(shared_pool_acquire(1, 1, 3, POOL_DENSE, &slabs[15]), 2);
     core_check_pool();
 }
 
@@ -369,10 +369,10 @@ static void test_window_full(void)
 
     hak_options.arena_size = 16 * HAK_MIB;
     core_begin();
-    count = shared_pool_acquire(1, 1, sizeof slabs / sizeof slabs[0], slabs);
+    count = shared_pool_acquire(1, 1, sizeof slabs / sizeof slabs[0], POOL_DENSE, slabs);
     /* one slot is the metadata's */
     assert_int_equal(count, (slots - window_slots_begin() - 1) * RUN_UNITS);
-    assert_int_equal(shared_pool_acquire(1, 1, 1, &slabs[count]), 0);
+    assert_int_equal(shared_pool_acquire(1, 1, 1, POOL_DENSE, &slabs[count]), 0);
     assert_null(shared_pool_take_metadata_slot());
     core_check_pool();
     core_release(slabs[7]);
@@ -385,7 +385,7 @@ static void test_commit_refused(void)
 
     core_begin();
     fake_fail_from(FAKE_COMMIT, 1);
-    assert_int_equal(shared_pool_acquire(1, 1, 3 * RUN_UNITS, slabs), RUN_UNITS);
+    assert_int_equal(shared_pool_acquire(1, 1, 3 * RUN_UNITS, POOL_DENSE, slabs), RUN_UNITS);
     core_check_pool();
     fake_fail_nothing();
     core_acquire(1, 1, 2 * RUN_UNITS, &slabs[RUN_UNITS]);
