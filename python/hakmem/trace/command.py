@@ -1,0 +1,79 @@
+"""`hakmem trace`: record what a program allocates, look at it, and do it again on any allocator."""
+
+import json
+from pathlib import Path
+
+import click
+
+TRACE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.group()
+def trace():
+    """Record a program's allocations and replay them."""
+
+
+@trace.command()
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE",
+              help="Where the trace goes; PROGRAM.trace in this folder if not given.")
+@click.option("--children", is_flag=True, help="Record child processes too, each into FILE.PID.")
+@click.argument("program")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def record(ctx, output, children, program, arguments):
+    """Run PROGRAM and record every call of malloc and its family, of all threads.
+
+    Ends with the program's exit status. What a program did until a signal ended it is kept."""
+    from hakmem.trace.record import record_program
+
+    ctx.exit(record_program([program, *arguments], output, children))
+
+
+@trace.command()
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+@click.argument("file", type=TRACE)
+def info(file, as_json):
+    """Tell what a trace holds: calls, sizes, threads, lifetimes, peak."""
+    from hakmem.trace.info import describe
+
+    found = describe(file)
+    if as_json:
+        click.echo(json.dumps(found, indent=1))
+        return
+    from hakmem.trace.show import print_info
+
+    print_info(found)
+
+
+@trace.command()
+@click.option("--allocator", "names", multiple=True, metavar="NAME",
+              help="An allocator to replay on (glibc, hakmem, a peer); several times for several. All if not given.")
+@click.option("--add", "additions", multiple=True, metavar="NAME=LIBRARY", help="Any other library, too.")
+@click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Runs on each allocator.")
+@click.option("--threads-merged", is_flag=True, help="All operations in one thread, in the recorded order.")
+@click.option("--no-touch", is_flag=True, help="Do not write into the blocks, and check nothing.")
+@click.option("--limit", type=click.FloatRange(1), default=600.0, show_default=True, metavar="SECONDS",
+              help="What a run may take.")
+@click.option("--json", "as_json", is_flag=True, help="Print samples and summary as JSON.")
+@click.argument("file", type=TRACE)
+@click.pass_context
+def replay(ctx, file, names, additions, rounds, threads_merged, no_touch, limit, as_json):
+    """Replay a trace on allocators, round by round, and compare time and memory.
+
+    Ends with 1 if a replay failed on any of them."""
+    from hakmem.trace.header import read_header
+
+    read_header(file)
+    from hakmem.trace.replay import choose_allocators, replay_trace
+    from hakmem.trace.standing import print_replay
+
+    options = [*(["--threads-merged"] if threads_merged else []), *(["--no-touch"] if no_touch else [])]
+    chosen, hint = choose_allocators(names, additions)
+    result = replay_trace(file, chosen, rounds, options, limit)
+    if as_json:
+        click.echo(json.dumps(result, indent=1))
+    else:
+        print_replay(result)
+        if hint:
+            click.echo(f"Compared without peers: {hint}.", err=True)
+    ctx.exit(0 if all(sample["status"] == "ok" for sample in result["samples"]) else 1)

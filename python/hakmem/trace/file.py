@@ -1,0 +1,53 @@
+"""The trace file as numpy arrays; tools/trace/trace_file.h tells its form."""
+
+import json
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from hakmem.trace.header import HEADER, Header, TraceError, read_header
+
+SUMMED_FROM = 16
+NO_SLOT = 0xFFFFFFFF
+KINDS = ("", "malloc", "calloc", "realloc", "reallocarray", "posix_memalign", "aligned_alloc", "memalign", "valloc",
+         "pvalloc", "free", "realloc to free", "thread")
+REALLOCS = (3, 4)
+FREES = (10, 11)
+THREAD = 12
+THREAD_FIELDS = np.dtype([("first", "<u8"), ("count", "<u8"), ("ended", "<u4"), ("creator", "<u4")])
+OP_FIELDS = np.dtype([("slot", "<u4"), ("version", "<u4"), ("packed", "<u8")])
+RUN_FIELDS = np.dtype([("thread", "<u4"), ("count", "<u4")])
+
+
+@dataclass(frozen=True)
+class Trace:
+    header: Header
+    threads: np.ndarray
+    ops: np.ndarray
+    runs: np.ndarray
+    about: dict
+
+
+def read_trace(path):
+    header = read_header(path)
+    with open(path, "rb") as file:
+        content = file.read()
+    parts = ((THREAD_FIELDS, header.threads), (OP_FIELDS, header.operations), (RUN_FIELDS, header.runs),
+             (np.dtype("u1"), header.text_bytes))
+    if HEADER.size + sum(fields.itemsize * count for fields, count in parts) != len(content):
+        raise TraceError(f"{path} is damaged: its parts do not fill it")
+    if zlib.crc32(memoryview(content)[SUMMED_FROM:]) != header.checksum:
+        raise TraceError(f"{path} is damaged: its checksum is wrong")
+    arrays, at = [], HEADER.size
+    for fields, count in parts:
+        arrays.append(np.frombuffer(content, fields, count, at))
+        at += fields.itemsize * count
+    threads, ops, runs, text = arrays
+    if int(runs["count"].sum()) != header.operations:
+        raise TraceError(f"{path} is damaged: its order is not that of its operations")
+    try:
+        about = json.loads(text.tobytes() or b"{}")
+    except ValueError as error:
+        raise TraceError(f"{path} is damaged: its text is no JSON") from error
+    return Trace(header, threads, ops, runs, about)

@@ -1,0 +1,55 @@
+"""The header of a trace file; tools/trace/trace_file.h tells its form."""
+
+import os
+import struct
+from dataclasses import dataclass
+
+import click
+
+MAGIC = b"HAKTRACE"
+VERSION = 1
+HEADER = struct.Struct("<8sII11QII")
+
+
+class TraceError(click.ClickException):
+    """A file is no trace, or not a whole one."""
+
+
+@dataclass(frozen=True)
+class Header:
+    file_bytes: int
+    operations: int
+    calls: int
+    slots: int
+    threads: int
+    runs: int
+    text_bytes: int
+    failed: int
+    foreign_frees: int
+    lost_frees: int
+    in_flight: int
+    stopped: int
+    pid: int
+    checksum: int = 0
+
+
+def read_header(path):
+    """The header of a trace; TraceError where the file cannot be one."""
+    try:
+        size = os.path.getsize(path)
+        with open(path, "rb") as file:
+            head = file.read(HEADER.size)
+    except OSError as error:
+        raise TraceError(f"cannot read {path}: {error.strerror}") from error
+    if head[:8] != MAGIC:
+        raise TraceError(f"{path} is no trace of 'hakmem trace record'")
+    if len(head) < HEADER.size:
+        raise TraceError(f"{path} is truncated: shorter than its header")
+    _, version, checksum, *fields = HEADER.unpack(head)
+    if version != VERSION:
+        raise TraceError(f"{path} is a trace of version {version}, this is for {VERSION}; record it anew")
+    header = Header(*fields, checksum)
+    if size != header.file_bytes:
+        state = "truncated" if size < header.file_bytes else "damaged"
+        raise TraceError(f"{path} is {state}: it has {size} bytes, its header says {header.file_bytes}")
+    return header

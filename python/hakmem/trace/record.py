@@ -1,0 +1,124 @@
+"""Recording: a program under libhakmem-trace.so, and its raw files made into traces."""
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from hakmem import paths
+from hakmem.trace.header import MAGIC, TraceError, read_header
+
+
+def recorder_library():
+    return paths.build_folder() / "lib/libhakmem-trace.so"
+
+
+def check_tools():
+    for path in (recorder_library(), paths.program("hakmem-trace-finish")):
+        if not path.is_file():
+            raise click.ClickException(f"{path} is not there; ./hakmem build builds it")
+    if any(character.isspace() or character == ":" for character in str(recorder_library())):
+        raise click.ClickException(f"LD_PRELOAD cannot name {recorder_library()}: there is a blank or a colon in it")
+
+
+def check_output(output):
+    """A trace may be written over, anything else may not."""
+    if output.is_dir():
+        raise click.ClickException(f"-o {output} is a folder")
+    try:
+        with open(output, "rb") as file:
+            start = file.read(len(MAGIC))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise click.ClickException(f"-o {output}: {error.strerror}") from error
+    if start not in (b"", MAGIC):
+        raise click.ClickException(f"-o {output} is there already and is no trace; remove it or choose another name")
+
+
+def run_recorded(command, raw, children):
+    """Runs the program with the recorder before its allocator; its exit status, negative for a signal."""
+    env = {**os.environ, "HAKMEM_TRACE_FILE": str(raw), "HAKMEM_TRACE_CHILDREN": "1" if children else "0"}
+    before = os.environ.get("LD_PRELOAD")
+    env["LD_PRELOAD"] = f"{recorder_library()}:{before}" if before else str(recorder_library())
+    # An interrupt is the program's to handle; what it recorded until then is kept.
+    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGQUIT)}
+
+    def restore():
+        for number, handler in handlers.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+
+    try:
+        return subprocess.Popen(command, env=env, preexec_fn=restore).wait()
+    except OSError as error:
+        raise click.ClickException(f"cannot run {command[0]}: {error.strerror}") from error
+    finally:
+        restore()
+
+
+def finish(raw, output, text):
+    """Makes the trace beside the raw file and moves it to its name."""
+    made = raw.with_name(f"made-{raw.name}")
+    done = subprocess.run([paths.program("hakmem-trace-finish"), raw, made, json.dumps(text)], capture_output=True,
+                          text=True, check=False)
+    if done.returncode != 0:
+        raise TraceError(done.stderr.strip().removeprefix("hakmem trace: ") or
+                         f"hakmem-trace-finish ended with {done.returncode}")
+    shutil.move(made, output)
+
+
+def say_recorded(output):
+    header = read_header(output)
+    line = f"hakmem trace: {output}: {header.calls:,} calls in {header.threads:,} threads"
+    if header.stopped:
+        line += f"; truncated: recording stopped early: {os.strerror(header.stopped)}"
+    click.echo(line, err=True)
+
+
+def describe_end(status):
+    return {"status": status} if status >= 0 else {"signal": signal.Signals(-status).name}
+
+
+def record_program(command, output, children):
+    """Records a run of the program. Its exit status as a shell tells it."""
+    check_tools()
+    if shutil.which(command[0]) is None:
+        raise click.ClickException(f"program '{command[0]}' not found")
+    output = Path(output or f"{Path(command[0]).name}.trace").absolute()
+    check_output(output)
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=f".{output.name}-", dir=output.parent))
+    except OSError as error:
+        raise click.ClickException(f"cannot write {output}: {error.strerror}") from error
+    about = {"command": shlex.join(command), "date": datetime.now().astimezone().isoformat(timespec="seconds")}
+    status = run_recorded(command, folder / "raw", children)
+    keep = False
+    for raw in sorted(folder.glob("raw*")):
+        suffix = raw.name.removeprefix("raw")
+        end = describe_end(status) if not suffix else {"child": int(suffix[1:].partition("-")[0])}
+        target = output.with_name(output.name + suffix)
+        try:
+            finish(raw, target, {**about, **end})
+            say_recorded(target)
+        except (TraceError, OSError) as error:
+            keep = True
+            click.echo(f"hakmem trace: no trace {target}: {error}; what was recorded is kept in {raw}", err=True)
+    recorded = (folder / "raw").exists()
+    if not keep:
+        shutil.rmtree(folder)
+    if not recorded:
+        raise click.ClickException(f"{command[0]} was not recorded: a program that is linked statically or runs with "
+                                   "other rights than its caller's loads no LD_PRELOAD (or see above)")
+    if keep:
+        return 1
+    if status < 0:
+        click.echo(f"hakmem trace: {command[0]} was ended by {signal.Signals(-status).name}", err=True)
+        return 128 - status
+    return status

@@ -1,0 +1,86 @@
+"""What a trace holds, as tables for the terminal."""
+
+from rich.table import Table
+from rich.text import Text
+
+from hakmem.bench.table import make_console, print_table
+
+BAR = 30
+
+
+def size_text(count):
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= size:
+            return f"{count / size:,.4g} {unit}"
+    return f"{count:,} B"
+
+
+def print_pairs(console, pairs):
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for name, value in pairs:
+        table.add_row(Text(name, style="bold"), Text(value))
+    console.print(table)
+    console.print()
+
+
+def what_is_left_out(found):
+    told = (("failed", "calls that returned NULL"), ("foreign_frees", "frees of blocks from before the recording"),
+            ("lost_frees", "blocks freed unseen"), ("in_flight", "calls that the process's end interrupted"))
+    return ", ".join(f"{found[key]:,} {text}" for key, text in told if found[key])
+
+
+def end_text(found):
+    if "signal" in found:
+        return f"ended by {found['signal']}"
+    return f"exit status {found['status']}" if "status" in found else "unknown"
+
+
+def print_info(found):
+    console = make_console()
+    lives = found["lives"]
+    threads = found["threads"]
+    pairs = [("file", f"{found['file']}, {size_text(found['file_bytes'])}"),
+             ("command", found.get("command", "unknown")), ("recorded", found.get("date", "unknown")),
+             ("end", f"child process {found['child']}" if "child" in found else end_text(found))]
+    if found["truncated"]:
+        pairs.append(("truncated", f"recording stopped early: {found['truncated']}"))
+    pairs += [
+        ("calls", f"{found['calls']:,}, {size_text(found['bytes_requested'])} requested"),
+        ("threads", f"{len(threads):,}, at most {found['threads_at_once']:,} at once"),
+        ("peak in use", f"{size_text(found['peak_live_bytes'])}; {found['peak_live_blocks']:,} blocks at most"),
+        ("in use at the end", f"{size_text(found['live_at_end_bytes'])} in {found['live_at_end_blocks']:,} blocks"),
+        ("blocks", f"{lives['freed']:,} freed, {lives['freed_by_other_thread']:,} of them by another thread; "
+                   f"{lives['never_freed']:,} not freed")]
+    if what_is_left_out(found):
+        pairs.append(("not replayed", what_is_left_out(found)))
+    print_pairs(console, pairs)
+    print_table(console, "Calls", ["", "calls", "of all"],
+                [[name, f"{count:,}", f"{100 * count / found['calls']:.1f} %"] for name, count in
+                 sorted(found["kinds"].items(), key=lambda pair: -pair[1])])
+    print_sizes(console, found["sizes"])
+    if lives["calls"]:
+        print_table(console, "Lives of the freed blocks: so many of 100 are shorter", ["", *lives["calls"]],
+                    [["in calls", *(f"{value:,}" for value in lives["calls"].values())],
+                     ["in bytes requested", *(size_text(value) for value in lives["bytes"].values())]])
+    if len(threads) > 1:
+        busiest = sorted(range(len(threads)), key=lambda number: -threads[number]["calls"])[:10]
+        print_table(console, "Threads with the most calls", ["thread", "calls", ""],
+                    [[str(number), f"{threads[number]['calls']:,}", "ended" if threads[number]["ended"] else ""]
+                     for number in busiest])
+
+
+def print_sizes(console, sizes):
+    most = max((size["count"] for size in sizes), default=0)
+    table = Table(title="Sizes that were asked for", title_justify="left", title_style="bold", box=None,
+                  header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("")
+    table.add_column("blocks", justify="right")
+    table.add_column("bytes", justify="right")
+    table.add_column("")
+    for size in sizes:
+        if size["count"]:
+            bar = Text("█" * max(1, round(BAR * size["count"] / most)), style="cyan")
+            table.add_row(f"to {size_text(size['up_to'])}", f"{size['count']:,}", size_text(size["bytes"]), bar)
+    if most:
+        console.print(table)
+        console.print()
