@@ -15,8 +15,9 @@ import synthetic  # noqa: E402  (stands on hakmem)
 
 from hakmem.report.page import write_page  # noqa: E402
 
-ARGUMENTS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-             "--disable-component-update", "--disable-sync", "--window-size=1200,1000")
+ARGUMENTS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+             "--disable-background-networking", "--disable-component-update", "--disable-sync",
+             "--window-size=1200,1000")
 
 
 @pytest.fixture(scope="session")
@@ -60,7 +61,8 @@ def open_page(browser):
             browser.get_log(log)
         browser.get(path.as_uri())
         if script:
-            wait_for(lambda: browser.execute_script("return document.documentElement.dataset.drawn === 'yes'"), "the charts")
+            drawn = "return document.documentElement.dataset.drawn === 'yes'"
+            wait_for(lambda: browser.execute_script(drawn), "the charts")
         return browser
     yield open_it
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
@@ -76,4 +78,5 @@ def wait_for(condition, what, seconds=30):
 def requests_of(browser):
     """The addresses that the page asked for since it was opened."""
     messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    return [message["params"]["request"]["url"] for message in messages if message["method"] == "Network.requestWillBeSent"]
+    return [message["params"]["request"]["url"] for message in messages
+            if message["method"] == "Network.requestWillBeSent"]

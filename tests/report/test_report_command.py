@@ -34,7 +34,8 @@ def test_pictures_alone(tmp_path):
     path.write_text(json.dumps(synthetic.small()))
     done = run(path, "--pictures", tmp_path / "new/folder")
     assert done.exit_code == 0, done.output
-    assert done.output.split() == [str(tmp_path / f"new/folder/r-{name}{suffix}") for name in PICTURES for suffix in (".svg", ".png")]
+    assert done.output.split() == [
+        str(tmp_path / f"new/folder/r-{name}{suffix}") for name in PICTURES for suffix in (".svg", ".png")]
     assert not path.with_suffix(".html").exists()
 
 
@@ -76,7 +77,8 @@ def change(path, value):
     ('{"format": 7}', "format: '7' cannot be shown"),
     (change(["summary"], None), "summary: this key is missing"),
     (change(["samples", 3, "row"], None), "samples[3].row: this key is missing"),
-    (change(["samples", 3, "status"], "fine"), "samples[3].status: must be one of ok, crashed, failed, timeout, refused, is 'fine'"),
+    (change(["samples", 3, "status"], "fine"),
+     "samples[3].status: must be one of ok, crashed, failed, timeout, refused, is 'fine'"),
     (change(["samples"], {}), "samples: must be array, is object"),
     (change(["rows"], {}), "rows: must not be empty"),
     (change(["rows", "python-json", "command"], ["a"]), "rows.python-json.command: must be string, is array"),
@@ -84,7 +86,8 @@ def change(path, value):
      "summary.rows.python-json.other.ratios.time.low: must be above 0, is '0'"),
     (change(["summary", "rows", "python-json", "other", "time_s"], "1"),
      "summary.rows.python-json.other.time_s: must be number or null, is string"),
-    (change(["summary", "overall", "other", "time", "high"], None), "summary.overall.other.time.high: this key is missing"),
+    (change(["summary", "overall", "other", "time", "high"], None),
+     "summary.overall.other.time.high: this key is missing"),
     (change(["subject"], "nobody"), "subject: allocator 'nobody' is not in allocators"),
     (change(["samples", 0, "row"], "nowhere"), "samples[0]: row 'nowhere' is not in rows"),
     (change(["summary", "overall", "ghost"], {}), "summary.overall: allocator 'ghost' is not in allocators"),
@@ -107,4 +110,5 @@ def test_files_that_cannot_be_read_or_written(tmp_path):
     assert done.exit_code == 1 and "not a text file: byte 0 is not UTF-8" in done.output
     (tmp_path / "r.json").write_text(json.dumps(synthetic.small()))
     done = run(tmp_path / "r.json", "--html", tmp_path / "no/such/folder.html")
-    assert done.exit_code == 1 and f"{tmp_path}/no/such/folder.html: cannot be written: No such file or directory" in done.output
+    assert done.exit_code == 1
+    assert f"{tmp_path}/no/such/folder.html: cannot be written: No such file or directory" in done.output

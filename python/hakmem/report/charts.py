@@ -12,10 +12,10 @@ import altair as alt
 from hakmem.report import figures, labels
 
 GREY = "#868c96"
-TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.3, 1.5, 1.7, 2, 2.5, 3, 4, 5, 7, 10,
-         15, 20, 30, 50, 100, 200, 500, 1000)
-# Colors of the subject and of its peers in order, on light and on dark: they differ in hue and in lightness, each stands
-# out from its background by 3:1, and shapes and names tell them apart besides.
+TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.3, 1.5, 1.7, 2, 2.5, 3, 4, 5, 7,
+         10, 15, 20, 30, 50, 100, 200, 500, 1000)
+# Colors of the subject and of its peers in order, on light and on dark: they differ in hue and in lightness, each
+# stands out from its background by 3:1, and shapes and names tell them apart besides.
 LIGHT = ("#c4320a", "#0b62a8", "#2f8fd6", "#00785a", "#a66f00", "#b0498b", "#5b3fb5", "#8466d6", "#00828a", "#6b5b4b",
          "#4a515c", "#6f7a00", "#8a1c4a")
 DARK = ("#ff8a5c", "#5aa9ff", "#9ad4ff", "#3ccf9e", "#f0b23c", "#ee8fcb", "#a996ff", "#cfc3ff", "#42d3da", "#c9b39b",
@@ -109,7 +109,7 @@ def one_rule(axis="x"):
 # ---- Overall ----
 
 def overall_chart(result, measure, width="container"):
-    """An allocator a line: the geometric mean of the subject's figure by its, with the interval; the noise as a band."""
+    """An allocator a line: the geometric mean of the subject's figure by its, its interval. The noise is a band."""
     subject = result["subject"]
     records = [{"allocator": subject, **interval_record({"median": 1, "low": 1, "high": 1}), "interval": "the subject"}]
     records += [{"allocator": name, **interval_record(figures.overall(result, name, measure))}
@@ -131,7 +131,8 @@ def overall_chart(result, measure, width="container"):
     for record in records:
         record["left"] = labels.at(record["ratio"], limits, 1) > 0.3 and record["ratio"] <= 1
     # The figure stands on the side that is away from 1, or from the names where those are near.
-    text = alt.Chart(alt.NamedData("means")).encode(y=alt.Y("allocator:N", scale=alt.Scale(domain=order)), text="label:N")
+    text = alt.Chart(alt.NamedData("means")).encode(
+        y=alt.Y("allocator:N", scale=alt.Scale(domain=order)), text="label:N")
     leftward = text.transform_filter("datum.left").mark_text(dx=-11, align="right").encode(x=alt.X("low:Q", **axis))
     rightward = text.transform_filter("!datum.left").mark_text(dx=11, align="left").encode(x=alt.X("high:Q", **axis))
     layers = [one_rule(),
@@ -143,7 +144,8 @@ def overall_chart(result, measure, width="container"):
     if noise:
         layers.insert(0, alt.Chart(alt.NamedData("noise")).mark_rect(color=GREY, opacity=0.3).encode(
             x=alt.X("low:Q", **axis), x2="high:Q", tooltip=[alt.Tooltip("interval:N", title="noise (A/A)")]))
-    told = "; ".join(f"{record['allocator']} {record['interval']}" for record in records if record["allocator"] != subject)
+    told = "; ".join(f"{record['allocator']} {record['interval']}" for record in records
+                     if record["allocator"] != subject)
     told = f"{title}, {subject}'s figure divided by that of each allocator: {told}."
     data = {"means": records, "noise": [interval_record(noise)] if noise else []}
     return Chart(f"overall-{measure}", title, told, [vega_lite(layers, data, told, width, 26 * len(records))])
@@ -161,7 +163,8 @@ def scatter_chart(result, width="container"):
         return None
     told = "; ".join(f"{record['allocator']} time {record['time_text']}, memory {record['memory_text']}"
                      for record in records)
-    text = f"Each allocator's time and peak memory divided by {subject}'s; the least of both is at the lower left: {told}."
+    text = (f"Each allocator's time and peak memory divided by {subject}'s; the least of both is at the lower left: "
+            f"{told}.")
     least_widths = LEAST_WIDTHS if width == "container" else (width,)
     return Chart("scatter", "Time and peak memory of each allocator", text, [
         draw_scatter(result, records, text, width, least, 340 if least < 400 else 420) for least in least_widths])
@@ -189,8 +192,10 @@ def draw_scatter(result, records, text, width, least_width, height):
     def placed(record, point, box):
         end = box.closest(*point)
         return {**record, "near": box.near,
-                "label_x": labels.value(box.x, x_limits, inner), "label_y": labels.value(height - box.y, y_limits, height),
-                "end_x": labels.value(end[0], x_limits, inner), "end_y": labels.value(height - end[1], y_limits, height)}
+                "label_x": labels.value(box.x, x_limits, inner),
+                "label_y": labels.value(height - box.y, y_limits, height),
+                "end_x": labels.value(end[0], x_limits, inner),
+                "end_y": labels.value(height - end[1], y_limits, height)}
 
     ones = (labels.at(1, x_limits, inner), height - labels.at(1, y_limits, height))
     boxes = labels.place(points, ones, inner, height)
@@ -252,7 +257,8 @@ def rows_chart(result, measure, group, width="container", legend=None):
                   opacity=alt.when(CHOSEN).then(alt.value(1)).otherwise(alt.value(0.4)),
                   size=alt.when(CHOSEN).then(alt.value(85)).otherwise(alt.value(26)))]
     if noise:
-        layers.insert(0, alt.Chart(alt.NamedData("noise")).mark_bar(color=GREY, opacity=0.28, height=11, clip=True).encode(
+        bar = alt.Chart(alt.NamedData("noise")).mark_bar(color=GREY, opacity=0.28, height=11, clip=True)
+        layers.insert(0, bar.encode(
             y=y, x=alt.X("low:Q", **axis), x2="high:Q",
             tooltip=[alt.Tooltip("row:N"), alt.Tooltip("interval:N", title="noise (A/A)")]))
     text = rows_text(subject, name, records, order)
@@ -286,7 +292,8 @@ def mark_first(result, records, measure):
 def rows_text(subject, name, records, order):
     first = [record for record in records if record["first"]]
     counts = {verdict: sum(record["verdict"] == verdict for record in first) for verdict in figures.VERDICTS}
-    return (f"{figures.capital(name)} of {subject} divided by that of each peer, in {figures.plural(len(order), 'row')}. Against the "
-            f"best peer of the row {subject} takes less in {counts['lower']}, more in {counts['higher']}, and "
+    rows = figures.plural(len(order), "row")
+    return (f"{figures.capital(name)} of {subject} divided by that of each peer, in {rows}. Against the best peer of "
+            f"the row {subject} takes less in {counts['lower']}, more in {counts['higher']}, and "
             f"{counts['tie']} are ties. The rows from the lowest ratio to the highest: {', '.join(order)}. "
             "The table of all rows holds the figures.")

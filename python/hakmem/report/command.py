@@ -32,4 +32,5 @@ def report(result, html, pictures):
             for path in write_pictures(content, pictures, result.stem):
                 click.echo(path)
     except OSError as error:
-        raise click.ClickException(f"{error.filename or html or pictures}: cannot be written: {error.strerror}") from error
+        path = error.filename or html or pictures
+        raise click.ClickException(f"{path}: cannot be written: {error.strerror}") from error

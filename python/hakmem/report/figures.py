@@ -21,7 +21,8 @@ OVERALL = {
 }
 
 # Peers keep their color and shape from page to page: the order of this list, then that of the result.
-KNOWN = ("mimalloc3", "mimalloc2", "snmalloc", "rpmalloc", "jemalloc", "tcmalloc", "gperftools", "tbb", "hardened", "glibc")
+KNOWN = ("mimalloc3", "mimalloc2", "snmalloc", "rpmalloc", "jemalloc", "tcmalloc", "gperftools", "tbb", "hardened",
+         "glibc")
 
 VERDICTS = {"lower": "less", "higher": "more", "tie": "tie"}
 

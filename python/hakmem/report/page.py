@@ -53,7 +53,8 @@ def page(result, stem):
         scatter=drawn["scatter"], row_groups=drawn["rows"], legend=legend(result), failures=figures.failures(result),
         plain_sections=plain_sections(result), row_tables=row_tables(result), sections=sections(result, drawn),
         method=words.method(result), command=result["command"], options=words.listing(result["options"]),
-        machine=words.listing(result["machine"]), about_table=about_table(result), allocator_table=allocator_table(result),
+        machine=words.listing(result["machine"]), about_table=about_table(result),
+        allocator_table=allocator_table(result),
         specs=embedded(specs(result, drawn)), bundle=Markup(bundle), script=Markup(script),
         script_hashes=" ".join(f"'sha256-{digest(text)}'" for text in (bundle, script)), **raw_data(result, stem))
 
@@ -90,7 +91,8 @@ def colors(result):
     def rules(palette):
         return " ".join(f"--c{number}: {color};" for number, color in enumerate(charts.palette(result, palette)))
     fills = " ".join(f".c{number} {{ fill: var(--c{number}); }}" for number in range(len(charts.names(result))))
-    return (f":root {{ {rules(charts.LIGHT)} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {rules(charts.DARK)} }} }}\n"
+    return (f":root {{ {rules(charts.LIGHT)} }}\n"
+            f"@media (prefers-color-scheme: dark) {{ :root {{ {rules(charts.DARK)} }} }}\n"
             f"{fills}\n")
 
 
@@ -125,7 +127,8 @@ def sections(result, drawn):
 
 def plain_sections(result):
     made = [
-        ("idle", "Idle memory", "Resident memory after the program has freed everything, waited and made one small call.",
+        ("idle", "Idle memory",
+         "Resident memory after the program has freed everything, waited and made one small call.",
          figures.idle_table(result)),
         ("calls", "System calls", "Counted by strace in one run of each row; the hint on a figure names the calls.",
          figures.calls_table(result)),
@@ -143,7 +146,8 @@ def row_tables(result):
 
 
 def about_table(result):
-    table = figures.Table("about", "The rows and their commands", ["Row", "Group", "Threads", "What it does", "Command"])
+    table = figures.Table("about", "The rows and their commands",
+                          ["Row", "Group", "Threads", "What it does", "Command"])
     for name, row in result["rows"].items():
         threads = row.get("threads")
         table.lines.append([

@@ -33,7 +33,8 @@ def pictured(result):
     """(name, chart) of each picture."""
     legend = alt.Legend(orient="top", direction="horizontal", columns=6, title=None, values=figures.peers(result))
     groups = dict.fromkeys(row["group"] for row in result["rows"].values())
-    found = [("time", charts.overall_chart(result, "time", WIDTH)), ("memory", charts.overall_chart(result, "peak_rss", WIDTH)),
+    found = [("time", charts.overall_chart(result, "time", WIDTH)),
+             ("memory", charts.overall_chart(result, "peak_rss", WIDTH)),
              ("both", charts.scatter_chart(result, WIDTH))]
     found += [(f"{measure.replace('_', '-')}-{group}s", charts.rows_chart(result, measure, group, WIDTH, legend))
               for measure in ("time", "peak_rss") for group in groups]
@@ -41,7 +42,8 @@ def pictured(result):
 
 
 def draw(result, chart):
-    spec = {**chart.sizes[0], "title": {"text": f"{chart.title}: {result['subject']} and its peers", "subtitle": subtitle(result)}}
+    title = {"text": f"{chart.title}: {result['subject']} and its peers", "subtitle": subtitle(result)}
+    spec = {**chart.sizes[0], "title": title}
     version = ".".join(alt.SCHEMA_VERSION.split(".")[:2])
     return vl_convert.vegalite_to_svg(json.dumps(spec), vl_version=version, config=config(result), allowed_base_urls=[])
 
@@ -56,8 +58,8 @@ def subtitle(result):
 def config(result):
     return {
         "background": "white", "font": FONT, "padding": 16, "view": {"stroke": None},
-        "title": {"anchor": "start", "fontSize": 16, "color": TEXT, "subtitleColor": SOFT, "subtitleFontSize": 12, "offset": 14,
-                  "subtitlePadding": 5},
+        "title": {"anchor": "start", "fontSize": 16, "color": TEXT, "subtitleColor": SOFT, "subtitleFontSize": 12,
+                  "offset": 14, "subtitlePadding": 5},
         "axis": {"labelColor": SOFT, "titleColor": SOFT, "gridColor": LINE, "domainColor": LINE, "tickColor": LINE,
                  "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "titlePadding": 10},
         "axisY": {"labelColor": TEXT, "labelLimit": 260, "ticks": False, "labelPadding": 8},

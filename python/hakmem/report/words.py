@@ -34,8 +34,10 @@ def lead(result):
     for row in result["rows"].values():
         groups[row["group"]] = groups.get(row["group"], 0) + 1
     rows = figures.listed(figures.plural(count, f"{name} row") for name, count in groups.items())
-    return (f"{rows}, {figures.plural(len(figures.peers(result)) + 1, 'allocator')}, {rounds(result)}, in turn on one machine. "
-            f"Every ratio is {result['subject']}'s figure divided by the other allocator's: below 1, {result['subject']} takes less.")
+    allocators = figures.plural(len(figures.peers(result)) + 1, "allocator")
+    subject = result["subject"]
+    return (f"{rows}, {allocators}, {rounds(result)}, in turn on one machine. Every ratio is {subject}'s figure "
+            f"divided by the other allocator's: below 1, {subject} takes less.")
 
 
 def rounds(result):
@@ -56,7 +58,9 @@ def facts(result):
 
 
 def listing(values):
-    return [(FACTS.get(key, key.replace("_", " ").capitalize()), figures.value_text(value)) for key, value in values.items()]
+    """(name, value) of the machine's or the options' values, as text."""
+    return [(FACTS.get(key, figures.capital(key.replace("_", " "))), figures.value_text(value))
+            for key, value in values.items()]
 
 
 def tiles(result):
@@ -69,37 +73,42 @@ def tiles(result):
         closest = closest_peer(result, measure)
         if closest:
             name, figure = closest
-            found.append({"value": figures.ratio_text(figure["median"]), "text": text.format(name), "kind": figures.verdict(figure),
-                          "small": f"{figures.ratio_text(figure['low'])} to {figures.ratio_text(figure['high'])}"})
+            found.append({"value": figures.ratio_text(figure["median"]), "text": text.format(name),
+                          "small": f"{figures.ratio_text(figure['low'])} to {figures.ratio_text(figure['high'])}",
+                          "kind": figures.verdict(figure)})
     best = [(row, figure) for row, entry in result["summary"]["best"].items() if (figure := entry.get("time"))
             and figures.compared(result, row, figure["allocator"], "time")]
     if best:
         verdicts = [figures.compared(result, row, figure["allocator"], "time")["verdict"] for row, figure in best]
-        found.append({"value": f"{verdicts.count('lower')} of {len(best)}", "text": f"rows on which {subject} takes less time than every peer",
-                      "kind": "count", "small": f"{figures.plural(verdicts.count('tie'), 'tie')}, {verdicts.count('higher')} behind the row's best"})
+        found.append({"value": f"{verdicts.count('lower')} of {len(best)}",
+                      "text": f"rows on which {subject} takes less time than every peer",
+                      "small": f"{figures.plural(verdicts.count('tie'), 'tie')}, "
+                               f"{verdicts.count('higher')} behind the row's best",
+                      "kind": "count"})
     return found
 
 
 def row_section(result, measure):
     subject = result["subject"]
-    noise = " A row's grey bar is what two copies of it differ by." if figures.again(result) in result["allocators"] else ""
     averaged = " Averaged over the run, so memory held longer weighs more." if measure == "mean_rss" else ""
-    return (f"{subject}'s figure divided by each peer's.{averaged} The large points are the best peer of each row, with its 95 % interval; "
-            f"the legend shows other allocators. Grey points are ties.{noise}")
+    copied = figures.again(result) in result["allocators"]
+    noise = f" A row's grey bar is what two copies of {subject} differ by." if copied else ""
+    return (f"{subject}'s figure divided by each peer's.{averaged} The large points are the best peer of each row, "
+            f"with its 95 % interval; the legend shows other allocators. Grey points are ties.{noise}")
 
 
 def method(result):
     """How ratios come about, in short; only what holds for every result of this format."""
-    subject = result["subject"]
-    copy = figures.again(result)
+    subject, copy = result["subject"], figures.again(result)
     found = [
-        "The allocators run in turn, round by round, each in a process of its own. A ratio is taken between two runs of the same "
-        "round, so that what slows a whole round slows both sides of it.",
-        "The figure of a row is the median of its rounds' ratios, with a 95 % interval by bootstrap over the rounds. Where the interval "
-        "spans 1, the row is a tie. Overall figures are geometric means over the rows that both allocators completed.",
-        "Time is that of a driver's timed part, or seconds for a million operations where a driver runs for a time; of a "
-        "program it is the whole run. CPU time is of the same part. Peak memory is the largest resident set, time-averaged memory its "
-        "mean over the run."]
+        "The allocators run in turn, round by round, each in a process of its own. A ratio is taken between two runs "
+        "of the same round, so that what slows a whole round slows both sides of it.",
+        "The figure of a row is the median of its rounds' ratios, with a 95 % interval by bootstrap over the rounds. "
+        "Where the interval spans 1, the row is a tie, and so is a row of a single round. Overall figures are "
+        "geometric means over the rows that both allocators completed.",
+        "Time is that of a driver's timed part, or seconds for a million operations where a driver runs for a time; of "
+        "a program it is the whole run. CPU time is of the same part. Peak memory is the largest resident set, "
+        "time-averaged memory its mean over the run."]
     if copy in result["allocators"]:
         found.append(f"{copy} is a copy of {subject}'s library: what the two differ by is the noise of this run.")
     return found

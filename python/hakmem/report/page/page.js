@@ -16,7 +16,8 @@
         const text = css("--text");
         const soft = css("--soft");
         const axis = {
-            labelColor: soft, titleColor: soft, gridColor: css("--line"), domainColor: css("--line"), tickColor: css("--line"),
+            labelColor: soft, titleColor: soft, gridColor: css("--line"), domainColor: css("--line"),
+            tickColor: css("--line"),
             labelFontSize: 12, titleFontSize: 12, titleFontWeight: 400, titlePadding: 10,
         };
         return {
@@ -36,7 +37,8 @@
         const size = sizeOf(place);
         const sizes = charts.specs[place.dataset.chart];
         const { view } = await vegaEmbed(place, sizes[Math.min(size, sizes.length - 1)], {
-            mode: "vega-lite", renderer: "svg", ast: true, config: config(size === 0), tooltip: { theme: dark.matches ? "dark" : "light" },
+            mode: "vega-lite", renderer: "svg", ast: true, config: config(size === 0),
+            tooltip: { theme: dark.matches ? "dark" : "light" },
             actions: { export: true, source: false, compiled: false, editor: false },
             downloadFileName: `hakmem-${place.dataset.chart}`,
         });
