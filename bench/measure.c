@@ -2,8 +2,8 @@
  * measure [-t SECONDS] [-v VARIABLE] [-i MILLISECONDS] OUTPUT WARM_MIB PRELOAD PROGRAM [ARGUMENT...]
  *
  * Runs one program and writes what it and its descendants used to OUTPUT as a line of key=value. A process of its own
- * because the kernel hands the peak RSS of the process that calls execve on to the program: this one is small and linked
- * statically, so that the figure is the program's alone down to about 1 MiB (a Python process has 30).
+ * because the kernel hands the peak RSS of the process that calls execve on to the program: this one is small and
+ * linked statically, so that the figure is the program's alone down to about 1 MiB (a Python process has 30).
  *
  * First WARM_MIB of memory are written and released by another process: on a virtual machine that gave free memory back
  * to its host, the first touch of such a page costs milliseconds, which would be charged to whoever runs first. PRELOAD
@@ -11,7 +11,7 @@
  *
  * Every -i milliseconds (10) the RSS of the program and its descendants is read; its average over time is mean_rss_kib,
  * -1 when the program ended before the first reading. Descendants that outlive the program are killed and counted
- * (left_behind); after -t seconds all are killed (timed_out=1). When measure itself is ended, or its parent, so are they.
+ * (left_behind); after -t seconds all are killed (timed_out=1). When measure or its parent is ended, so are they.
  *
  * The exit status is the program's, 128 + N when signal N ended it, and 125 when it could not be run.
  */

@@ -114,6 +114,7 @@ def print_as(result, as_json, as_csv, print_tables):
 def runnable_rows(rows, files):
     """{name: Row} of those that can be run here, with their inputs made, and {name: reason} of the others."""
     from hakmem.bench.inputs import InputError
+    from hakmem.bench.programs import ProgramError
 
     able, unable = {}, {}
     for row in rows:
@@ -121,7 +122,7 @@ def runnable_rows(rows, files):
         if reason is None:
             try:
                 bench_rows.prepare(row, files)
-            except (InputError, OSError) as error:
+            except (InputError, ProgramError, OSError) as error:
                 reason = f"its inputs could not be made: {error}"
         if reason is None:
             able[row.name] = row
@@ -185,7 +186,8 @@ def finish(result, out, name, html):
 @click.group("bench", cls=LazyCommands, invoke_without_command=True,
              context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--quick", is_flag=True, help="Few rows, 3 minutes.")
-@click.option("--full", is_flag=True, help="Every row on every peer, 45 minutes; as without it, but the peers must be there.")
+@click.option("--full", is_flag=True,
+              help="Every row on every peer, 45 minutes: as without it, but the peers must be there.")
 @click.option("--time", "minutes", type=click.FloatRange(0, min_open=True), metavar="MINUTES",
               help="Time that the run may take.")
 @click.option("--rounds", type=click.IntRange(1), metavar="N", help="Exactly so many rounds.")
@@ -195,7 +197,8 @@ def finish(result, out, name, html):
 @click.option("--narrow", type=click.FloatRange(0), default=3.0, show_default=True, metavar="PERCENT",
               help="How well a row's time against its best peer is to be known (half the interval).")
 @click.option("--name", help="Name of the result files.")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER", help="Folder of the results.")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
+              help="Folder of the results.")
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write the page here.")
 @click.option("--resume", is_flag=True, help="Go on with a run of the same options that was stopped.")
 @click.option("--no-idle", is_flag=True, help="Don't measure the memory of idle programs.")
@@ -333,7 +336,8 @@ def find_program(word):
 
 
 @click.command("compare", context_settings={"help_option_names": ["-h", "--help"], "allow_interspersed_args": False})
-@click.option("--rounds", type=click.IntRange(1), metavar="N", help="Exactly so many rounds. Default: 7 within 3 minutes.")
+@click.option("--rounds", type=click.IntRange(1), metavar="N",
+              help="Exactly so many rounds. Default: 7 within 3 minutes.")
 @click.option("--time", "minutes", type=click.FloatRange(0, min_open=True), metavar="MINUTES",
               help="As many rounds as fit into this time.")
 @click.option("--input", "input_file", type=click.Path(exists=True, dir_okay=False, readable=True), metavar="FILE",
@@ -373,3 +377,5 @@ def compare(rounds, minutes, input_file, show_output, limit, allocators, everyth
     from hakmem.bench.comparison import print_comparison
 
     print_as(result, as_json, as_csv, print_comparison)
+    if all(sample["status"] != "ok" for sample in state.samples):
+        raise click.ClickException("no allocator completed a run of the program")

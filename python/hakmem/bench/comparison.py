@@ -4,8 +4,8 @@ from rich.text import Text
 
 from hakmem.bench import statistics
 from hakmem.bench.allocators import again
-from hakmem.bench.table import (SHORT, STYLES, calls_cells, failures, memory_text, print_notes, print_table, rounds_text,
-                                seconds_text)
+from hakmem.bench.table import (SHORT, STYLES, calls_cells, failures, memory_text, print_notes, print_table,
+                                rounds_text, seconds_text)
 
 
 def leader(entries, names, key):
@@ -51,8 +51,9 @@ def print_comparison(console, result):
             console.print(Text(line, style="bold"), soft_wrap=True)
     console.print()
     counted, failed = calls_cells(result).get(row, {}), failures(result)
-    columns = (("wall", "time_s", seconds_text), ("CPU", "cpu_s", seconds_text), ("peak RSS", "peak_rss_kib", memory_text),
-               ("mean RSS", "mean_rss_kib", memory_text), ("faults", "soft_faults", lambda n: f"{n:,.0f}"))
+    columns = (("wall", "time_s", seconds_text), ("CPU", "cpu_s", seconds_text),
+               ("peak RSS", "peak_rss_kib", memory_text), ("mean RSS", "mean_rss_kib", memory_text),
+               ("faults", "soft_faults", lambda number: f"{number:,.0f}"))
     lines = []
     for name in sorted(entries, key=lambda name: entries[name].get("time_s", float("inf"))):
         entry = entries[name]

@@ -26,9 +26,10 @@ class Row:
 
     command: the first word of a driver is a program of the build; {files} in any word is the folder of inputs,
     {workloads} that of the scripts. scale_at: the index in it of the amount of work. prepare: the function of inputs.py
-    that makes the inputs. setting: variables of the row's own. preload: `child` where the program is a script that
-    gives the allocator, which it finds in BENCH_PRELOAD, to a child alone, and reports that child's figures. verbatim: the
-    command is a user's, and braces in it are its own."""
+    that makes the inputs, or of programs.py that builds the program. setting: variables of the row's own.
+    preload: `child` where the program is a script that gives the allocator, which it finds in BENCH_PRELOAD, to a child
+    alone, and reports that child's figures. idle: in the first round the driver also waits when all is freed, and tells
+    what memory is held then. verbatim: the command is a user's, and braces in it are its own."""
 
     name: str
     group: str
@@ -42,6 +43,7 @@ class Row:
     prepare: str | None = None
     setting: dict = field(default_factory=dict)
     preload: str = "program"
+    idle: bool = False
     verbatim: bool = False
 
     def describe(self, scale=1.0):
@@ -135,9 +137,9 @@ def prepare(row, folder):
     """Makes the row's inputs in the folder, unless they lie there."""
     if row.prepare is None:
         return
-    from hakmem.bench import inputs
+    from hakmem.bench import inputs, programs
 
-    function = getattr(inputs, row.prepare, None)
+    function = getattr(inputs, row.prepare, None) or getattr(programs, row.prepare, None)
     if function is None:
-        raise ValueError(f"{FILE.name}: row {row.name}: inputs.py has no function {row.prepare}")
+        raise ValueError(f"{FILE.name}: row {row.name}: neither inputs.py nor programs.py has a function {row.prepare}")
     function(folder)

@@ -77,8 +77,9 @@ def read_tail(file, length=TAIL):
 
 
 def launch(words, *, env, preload="", variable="LD_PRELOAD", warm=0, limit=0.0, stdin=None, show_output=False):
-    """Runs a command under the launcher. Returns its pairs, standard output, the tail of standard error, and the library
-    that could not be preloaded, if any. Files take what the program writes: a pipe would need a reader beside it."""
+    """Runs a command under the launcher. Returns its pairs, standard output, the tail of standard error, and what the
+    dynamic linker said of a library that it could not preload, if any. Files take what the program writes: a pipe would
+    need a reader beside it."""
     with tempfile.TemporaryDirectory(prefix="hakmem-run-") as folder, tempfile.TemporaryFile() as out, \
             tempfile.TemporaryFile() as err, open(stdin or os.devnull, "rb") as source:
         report = Path(folder, "report")
@@ -161,8 +162,8 @@ def own_figures(row, own):
 
 
 def run_once(row, allocator, conditions, *, warm, idle=False, expected=0):
-    """One run as a sample without its round. idle: the program also waits when all is freed and tells what it holds; the
-    average over time is then left out, because the waiting is in it."""
+    """One run as a sample without its round. idle: the program also waits when all is freed and tells what it holds;
+    the average over time is then left out, because the waiting is in it."""
     env = environment(row, allocator, conditions)
     if idle:
         env["BENCH_IDLE_MS"] = str(IDLE_MS)

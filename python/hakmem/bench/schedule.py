@@ -81,7 +81,7 @@ def failed_too_often(samples):
 
 
 def warm_mib(plan, samples):
-    """How much memory to warm before a run of a row, from its runs so far: all there is to, until something is known."""
+    """How much memory to warm before a run of a row, from its runs so far: the most, until something is known."""
     peaks = [sample["peak_rss_kib"] for sample in samples if "peak_rss_kib" in sample]
     if not peaks:
         return plan.warm_mib

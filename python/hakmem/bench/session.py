@@ -27,7 +27,7 @@ def run_round(plan, row, allocators, conditions, state, block, journal, progress
     """One round of a row: its samples. An allocator that failed too often in the row is not run again."""
     samples = []
     place = plan.rows.index(row.name)
-    idle = plan.idle and block.number == 0 and row.group == "driver"
+    idle = plan.idle and block.number == 0 and row.idle
     for name in rotated(plan.allocators, block.number, place):
         so_far = state.of(row.name)
         if failed_too_often([sample for sample in so_far if sample["allocator"] == name]):

@@ -135,7 +135,8 @@ def calls_cells(result):
     cells = {}
     for entry in result.get("calls") or []:
         if entry["memory_total"] is not None:
-            cells.setdefault(entry["row"], {})[entry["allocator"]] = (entry["memory_total"], f"{entry['memory_total']:,}")
+            total = entry["memory_total"]
+            cells.setdefault(entry["row"], {})[entry["allocator"]] = (total, f"{total:,}")
     return cells
 
 

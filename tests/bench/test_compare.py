@@ -1,0 +1,111 @@
+"""hakmem compare: a program of the user's on each allocator."""
+
+import json
+from pathlib import Path
+
+import pytest
+import tool
+
+AT_START = Path(__file__).with_name("at_start.c")
+
+
+def compare(folder, *arguments):
+    return tool.run(folder, "compare", "--warm", 1, *arguments)
+
+
+def result_of(folder, *arguments):
+    done = compare(folder, "--json", "--no-calls", *tool.TWO, *arguments)
+    assert done.status == 0, done.report()
+    return json.loads(done.stdout)
+
+
+def test_a_program_is_compared(tmp_path):
+    done = compare(tmp_path, *tool.TWO, "--rounds", 3, "--", "perl", "-e", 'my @a = map { "x" x $_ } 1..3000;')
+    assert done.status == 0, done.report()
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("Fastest: ") and lines[1].startswith("Smallest: ")
+    table = {line.split()[0]: line.split() for line in lines if line.startswith(("glibc ", "hakmem ", "hakmem-again "))}
+    assert set(table) == {"glibc", "hakmem", "hakmem-again"}
+    assert "medians of 3 rounds" in done.stdout
+    assert "memory calls" in done.stdout
+
+
+def test_figures_of_a_known_program(compiled, tmp_path):
+    hold = compiled(Path(__file__).with_name("hold.c"), "-pthread")
+    result = result_of(tmp_path, "--rounds", 2, "--", hold, 32, 300, 0)
+    for entry in result["summary"]["rows"]["program"].values():
+        assert 0.3 <= entry["time_s"] < 1
+        assert 32 * 1024 <= entry["peak_rss_kib"] < 40 * 1024
+        assert 0.7 * 32 * 1024 < entry["mean_rss_kib"] < 40 * 1024
+        assert entry["soft_faults"] > 32 * 16
+    assert result["rows"]["program"]["command"].endswith(" 32 300 0")
+
+
+def test_any_exit_status_that_is_the_same_will_do(tmp_path):
+    result = result_of(tmp_path, "--rounds", 2, "--", "sh", "-c", "exit 3")
+    assert {s["status"] for s in result["samples"]} == {"ok"}
+    assert {s["exit"] for s in result["samples"]} == {3}
+
+
+def test_another_status_or_a_crash_is_shown(compiled, tmp_path):
+    crash, status = (compiled(AT_START, f"-DMODE={mode}", shared=True) for mode in (1, 2))
+    done = compare(tmp_path, *tool.TWO, "--rounds", 3, "--no-calls", "--add", f"bad={crash}", "--add", f"odd={status}",
+                   "--", "true")
+    assert done.status == 0, done.report()
+    assert "crashed (SIGSEGV)" in done.stdout
+    assert "failed (exit status 9)" in done.stdout
+    assert done.stdout.splitlines()[0].startswith("Fastest: ")
+
+
+def test_a_program_that_always_crashes(tmp_path):
+    done = compare(tmp_path, *tool.TWO, "--rounds", 2, "--no-calls", "--", "sh", "-c", "kill -ABRT $$")
+    assert done.status == 1
+    assert "crashed (SIGABRT)" in done.stdout
+    assert "no allocator completed" in done.stderr
+
+
+def test_input_and_output(tmp_path):
+    text = tmp_path / "text"
+    text.write_text("one\ntwo\n")
+    script = "cat; echo said >&2"
+    done = compare(tmp_path, *tool.TWO, "--rounds", 1, "--no-calls", "--", "sh", "-c", script)
+    assert "two\n" not in done.stdout and "said" not in done.stderr
+    done = compare(tmp_path, *tool.TWO, "--rounds", 1, "--no-calls", "--show-output", "--input", text, "--", "sh", "-c",
+                   script)
+    assert done.stdout.count("one\ntwo\n") == 3
+    assert done.stderr.count("said\n") == 3
+
+
+def test_the_users_variables_and_words_stay(monkeypatch, tmp_path):
+    monkeypatch.setenv("USERS_OWN", "2")
+    script = 'test "$MORE $USERS_OWN $1" = "x 2 {files}"'
+    result = result_of(tmp_path, "--rounds", 1, "--env", "MORE=x", "--", "sh", "-c", script, "sh", "{files}")
+    assert {s["exit"] for s in result["samples"]} == {0}
+
+
+def test_the_limit(tmp_path):
+    done = compare(tmp_path, *tool.TWO, "--rounds", 3, "--no-calls", "--limit", "0.2", "--", "sleep", "60")
+    assert done.status == 1
+    assert "too long (no end after 0.2 s)" in done.stdout
+
+
+def test_the_time_is_kept(tmp_path):
+    result = result_of(tmp_path, "--time", "0.05", "--", "sleep", "0.2")
+    rounds = {s["round"] for s in result["samples"]}
+    assert 2 <= len(rounds) <= 5
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["--", "nosuchprogram"], "program 'nosuchprogram' not found"),
+    (["--", "/etc/passwd"], "/etc/passwd' is not a program"),
+    (["--", tool.LAUNCHER], "is linked statically: no allocator can be preloaded"),
+    ([], "Missing argument"),
+    (["--input", "/no/such/file", "--", "true"], "/no/such/file"),
+    (["--allocators", "hakmem,nosuch", "--", "true"], "no such allocator: nosuch"),
+    (["--rounds", "x", "--", "true"], "'x' is not a valid integer"),
+])
+def test_mistakes_are_named(tmp_path, arguments, message):
+    done = compare(tmp_path, *arguments)
+    assert done.status != 0
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,133 @@
+"""The launcher: what it says a program used, and that it leaves nothing behind."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import tool
+
+HOLD = Path(__file__).with_name("hold.c")
+
+
+def alive(marker):
+    """The processes whose arguments hold the marker."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if marker.encode() in words:
+                found.append(int(entry.name))
+    return found
+
+
+def test_peak_is_the_programs_own(tmp_path):
+    """The launcher's parent is big and so is what it warms; what it reports of a small program is small."""
+    ballast = bytearray(256 << 20)
+    done, figures = tool.measure(tmp_path, "true", warm=64)
+    assert done.returncode == 0
+    assert 300 < figures["peak_rss_kib"] < 8192 < len(ballast) >> 10
+    assert figures["soft_faults"] < 5000
+    assert figures["status"] == figures["signal"] == figures["left_behind"] == figures["timed_out"] == 0
+
+
+def test_rss_is_averaged_over_time(compiled, tmp_path):
+    done, figures = tool.measure(tmp_path, compiled(HOLD), 64, 900, 300)
+    assert done.returncode == 0
+    assert figures["readings"] > 40
+    assert 64 * 1024 <= figures["peak_rss_kib"] < 68 * 1024
+    assert 0.68 < figures["mean_rss_kib"] / (64 * 1024) < 0.82
+
+
+def test_children_of_any_thread_count(compiled, tmp_path):
+    """Three children of 32 MiB: together in the average, the largest alone in the peak."""
+    done, figures = tool.measure(tmp_path, compiled(HOLD, "-pthread"), 32, 1200, 0, 3)
+    assert done.returncode == 0
+    assert 0.8 < figures["mean_rss_kib"] / (96 * 1024) < 1.1
+    assert 32 * 1024 <= figures["peak_rss_kib"] < 36 * 1024
+
+
+def test_a_short_program_has_no_average(tmp_path):
+    _, figures = tool.measure(tmp_path, "true", options=("-i", 60000))
+    assert figures["readings"] == 0
+    assert figures["mean_rss_kib"] == -1
+
+
+def test_cpu_and_faults_are_those_of_the_tree(tmp_path):
+    script = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"
+    _, one = tool.measure(tmp_path, "sh", "-c", script)
+    _, four = tool.measure(tmp_path, "sh", "-c", f"for j in 1 2 3 4; do sh -c '{script}'; done")
+    assert 2.5 < (four["user_s"] + four["sys_s"]) / (one["user_s"] + one["sys_s"]) < 8
+    assert four["soft_faults"] > 2 * one["soft_faults"]
+
+
+def test_status_and_signal(tmp_path):
+    done, figures = tool.measure(tmp_path, "sh", "-c", "exit 7")
+    assert done.returncode == figures["status"] == 7
+    assert figures["signal"] == 0
+    done, figures = tool.measure(tmp_path, "sh", "-c", "kill -SEGV $$")
+    assert done.returncode == figures["status"] == 128 + signal.SIGSEGV
+    assert figures["signal"] == signal.SIGSEGV
+
+
+def test_the_limit_ends_all(tmp_path):
+    marker = f"9{os.getpid()}1"
+    before = time.monotonic()
+    _, figures = tool.measure(tmp_path, "sh", "-c", f"setsid sleep {marker} & sleep {marker}", options=("-t", 0.4))
+    assert time.monotonic() - before < 5
+    assert figures["timed_out"] == 1
+    assert 0.4 <= figures["wall_s"] < 1
+    assert alive(marker) == []
+
+
+def test_what_stays_behind_is_ended(tmp_path):
+    marker = f"9{os.getpid()}2"
+    done, figures = tool.measure(tmp_path, "sh", "-c", f"setsid sleep {marker} & exit 3")
+    assert done.returncode == 3
+    assert figures["left_behind"] == 1
+    assert alive(marker) == []
+
+
+@pytest.mark.parametrize("victim", ["launcher", "parent"])
+def test_all_ends_with_the_launcher_or_its_parent(tmp_path, victim):
+    marker = f"9{os.getpid()}{3 + (victim == 'parent')}"
+    command = [tool.LAUNCHER, tmp_path / "out", "0", "", "sh", "-c", f"sleep {marker} & sleep {marker}; true"]
+    if victim == "parent":
+        command = ["sh", "-c", '"$@"; true', "sh", *command]
+    process = subprocess.Popen(command, start_new_session=True)
+    wait_until(lambda: len(alive(marker)) == 2)
+    process.send_signal(signal.SIGTERM if victim == "launcher" else signal.SIGKILL)
+    process.wait()
+    wait_until(lambda: alive(marker) == [])
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["OUT", "0", "", "/no/such/program"], "/no/such/program: No such file"),
+    (["OUT", "x", "", "true"], "WARM_MIB must be a number from 0 to 1000000, not 'x'"),
+    (["-t", "-1", "OUT", "0", "", "true"], "-t SECONDS must be"),
+    (["OUT", "0", ""], "usage: measure"),
+    (["/no/such/folder/out", "0", "", "true"], "/no/such/folder/out: No such file"),
+])
+def test_mistakes_are_named(tmp_path, arguments, message):
+    words = [str(tmp_path / "out") if word == "OUT" else word for word in arguments]
+    done = subprocess.run([tool.LAUNCHER, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 125
+    assert message in done.stderr
+
+
+def test_the_variable_of_a_child_is_chosen(tmp_path):
+    _, figures = tool.measure(tmp_path, "sh", "-c", 'test "$BENCH_PRELOAD" = lib.so -a -z "$LD_PRELOAD"',
+                              options=("-v", "BENCH_PRELOAD"), preload="lib.so")
+    assert figures["status"] == 0
