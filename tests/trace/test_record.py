@@ -118,6 +118,21 @@ def test_the_program_that_a_wrapper_becomes(ends, tmp_path):
     assert len(list(tmp_path.glob("all.*"))) == 1
 
 
+def test_operators_of_cxx(compiled, library, tmp_path):
+    program = compiled(SOURCES / "operators.cpp", "-O0")
+    found = {}
+    for name, preload in (("system", None), ("hakmem", library)):
+        record(tmp_path / name, program, preload=preload)
+        found[name] = info(tmp_path / name)
+    # HAKMEM brings operators of its own, which do not call malloc.
+    assert found["hakmem"]["kinds"] == found["system"]["kinds"]
+    assert [thread["ended"] for thread in found["hakmem"]["threads"]] == [False, True, True]
+    assert found["hakmem"]["threads"][1]["calls"] == 2
+    assert found["hakmem"]["kinds"]["aligned_alloc"] == 2
+    assert found["hakmem"]["kinds"]["malloc"] >= 5
+    assert found["hakmem"]["lost_frees"] == 0
+
+
 def test_large_programs(tmp_path):
     script = """import json, sqlite3, subprocess, threading
 subprocess.run(["true"], check=True)
@@ -138,6 +153,8 @@ print(base.execute("select count(*), sum(a) from t").fetchone())"""
 def test_output_is_the_same_as_without(tmp_path):
     plain = blackbox.run(["sort", "--parallel=2", __file__])
     assert record(tmp_path / "trace", "sort", "--parallel=2", __file__).stdout == plain.stdout
+    without_dashes = trace("record", "-o", tmp_path / "trace", "sort", "--parallel=2", __file__)
+    assert without_dashes.status == 0 and without_dashes.stdout == plain.stdout, without_dashes.report()
 
 
 def test_no_room_is_said(ends, tmp_path):

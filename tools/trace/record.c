@@ -225,8 +225,8 @@ static int create_own_file(bool is_child)
 
 static bool read_settings(void)
 {
-    const char *file = getenv("HAKMEM_TRACE_FILE");
-    const char *children = getenv("HAKMEM_TRACE_CHILDREN");
+    const char *file = getenv("HKTRACE_FILE");
+    const char *children = getenv("HKTRACE_CHILDREN");
     if (file == NULL || file[0] != '/' || strlen(file) >= sizeof base_path)
         return false;
     strcpy(base_path, file);

@@ -13,7 +13,7 @@ def trace():
     """Record a program's allocations and replay them."""
 
 
-@trace.command()
+@trace.command(context_settings={"allow_interspersed_args": False})  # what follows PROGRAM is the program's
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE",
               help="Where the trace goes; PROGRAM.trace in this folder if not given.")
 @click.option("--children", is_flag=True, help="Record child processes too, each into FILE.PID.")

@@ -45,7 +45,7 @@ def check_output(output):
 
 def run_recorded(command, raw, children):
     """Runs the program with the recorder before its allocator; its exit status, negative for a signal."""
-    env = {**os.environ, "HAKMEM_TRACE_FILE": str(raw), "HAKMEM_TRACE_CHILDREN": "1" if children else "0"}
+    env = {**os.environ, "HKTRACE_FILE": str(raw), "HKTRACE_CHILDREN": "1" if children else "0"}
     before = os.environ.get("LD_PRELOAD")
     env["LD_PRELOAD"] = f"{recorder_library()}:{before}" if before else str(recorder_library())
     # An interrupt is the program's to handle; what it recorded until then is kept.
