@@ -278,6 +278,23 @@ def test_a_run_of_one_allocator_makes_a_page(open_page, tmp_path):
     assert len(texts(browser, "#table-all-time tbody tr")) == 2
 
 
+def test_noise_beyond_the_ratios_stays_in_the_chart(open_page, tmp_path):
+    noisy = synthetic.small()
+    noisy["summary"]["overall"]["hakmem-again"]["time"].update(low=0.2, high=5)
+    noisy["date"], noisy["machine"]["memory"] = "2026-11-21T06:59:51+00:00", "24684096 kB"
+    path = tmp_path / "noisy.html"
+    write_page(noisy, path)
+    browser = open_page(path)
+    band, drawing, *names = browser.execute_script(
+        "return ['.mark-rect.role-mark path', 'svg', '.role-axis-label text'].flatMap("
+        "s => [...document.querySelectorAll('#chart-overall-time ' + s)]).map("
+        "e => { const b = e.getBoundingClientRect(); return [b.left, b.right, e.textContent]; })")
+    assert band[0] < band[1] <= drawing[1]
+    assert band[0] > max(right for _, right, name in names if name in ("hakmem", "other"))
+    assert texts(browser, ".facts dd")[0] == "2026-11-21 06:59 UTC"
+    assert "23.5 GiB" in texts(browser, ".facts dd")
+
+
 def test_the_same_result_makes_the_same_page(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()

@@ -92,9 +92,9 @@ def ratio_title(subject):
     return f"{subject} ÷ allocator; below 1, {subject} takes less"
 
 
-def ratio_axis(limits, title, count=7):
+def ratio_axis(limits, title, count=7, anchor="middle"):
     return {"scale": alt.Scale(type="log", domain=limits, nice=False),
-            "axis": alt.Axis(values=ticks(limits, count), format="~g", title=title)}
+            "axis": alt.Axis(values=ticks(limits, count), format="~g", title=title, titleAnchor=anchor)}
 
 
 def interval_record(figure):
@@ -120,9 +120,11 @@ def overall_chart(result, measure, width="container"):
     for record in records:
         record["label"] = figures.ratio_text(record["ratio"])
     order = [record["allocator"] for record in records]
-    limits = domain([record[key] for record in records for key in ("low", "high")], spare=0.12)
+    noise = figures.overall(result, figures.again(result), measure)
+    limits = domain([figure[key] for figure in (*records, *([noise] if noise else [])) for key in ("low", "high")],
+                    spare=0.12)
     title = figures.OVERALL[measure]
-    axis = ratio_axis(limits, ratio_title(subject), 6)
+    axis = ratio_axis(limits, ratio_title(subject), 6, "end")
 
     base = alt.Chart(alt.NamedData("means")).encode(
         y=alt.Y("allocator:N", title=None, scale=alt.Scale(domain=order)),
@@ -140,9 +142,8 @@ def overall_chart(result, measure, width="container"):
               base.mark_point(filled=True, size=90, opacity=1).encode(
                   x=alt.X("ratio:Q", **axis), shape=alt.Shape("allocator:N", scale=shape_scale(result), legend=None)),
               leftward, rightward]
-    noise = figures.overall(result, figures.again(result), measure)
     if noise:
-        layers.insert(0, alt.Chart(alt.NamedData("noise")).mark_rect(color=GREY, opacity=0.3).encode(
+        layers.insert(0, alt.Chart(alt.NamedData("noise")).mark_rect(color=GREY, opacity=0.3, clip=True).encode(
             x=alt.X("low:Q", **axis), x2="high:Q", tooltip=[alt.Tooltip("interval:N", title="noise (A/A)")]))
     told = "; ".join(f"{record['allocator']} {record['interval']}" for record in records
                      if record["allocator"] != subject)
@@ -186,20 +187,29 @@ def draw_scatter(result, records, text, width, least_width, height):
     across = ratio_axis(x_limits, f"time, {subject} = 1; left is faster", 5 if least_width < 400 else 8)
     upward = ratio_axis(y_limits, f"peak memory, {subject} = 1; down is less")
     inner = least_width - 60    # without the axis and the margin
-    points = [(record["allocator"], labels.at(record["time"], x_limits, inner),
-               height - labels.at(record["memory"], y_limits, height)) for record in records]
+    def x_of(ratio):
+        return labels.at(ratio, x_limits, inner)
 
-    def placed(record, point, box):
-        end = box.closest(*point)
+    def y_of(ratio):
+        return height - labels.at(ratio, y_limits, height)
+
+    def placed(record, box):
+        end = box.closest(x_of(record["time"]), y_of(record["memory"]))
         return {**record, "near": box.near,
                 "label_x": labels.value(box.x, x_limits, inner),
                 "label_y": labels.value(height - box.y, y_limits, height),
                 "end_x": labels.value(end[0], x_limits, inner),
                 "end_y": labels.value(height - end[1], y_limits, height)}
 
-    ones = (labels.at(1, x_limits, inner), height - labels.at(1, y_limits, height))
-    boxes = labels.place(points, ones, inner, height)
-    records = [placed(record, point[1:], box) for record, point, box in zip(records, points, boxes, strict=True)]
+    # Names keep clear of the lines at 1 and of the intervals.
+    lines = [labels.line(x_of(1), 0, x_of(1), height), labels.line(0, y_of(1), inner, y_of(1))]
+    for record in records:
+        x, y = x_of(record["time"]), y_of(record["memory"])
+        lines += [labels.line(x_of(record["time_low"]), y, x_of(record["time_high"]), y),
+                  labels.line(x, y_of(record["memory_low"]), x, y_of(record["memory_high"]))]
+    points = [(record["allocator"], x_of(record["time"]), y_of(record["memory"])) for record in records]
+    records = [placed(record, box)
+               for record, box in zip(records, labels.place(points, lines, inner, height), strict=True)]
 
     data = alt.NamedData("points")
     x, y = alt.X("time:Q", **across), alt.Y("memory:Q", **upward)
@@ -239,7 +249,7 @@ def rows_chart(result, measure, group, width="container", legend=None):
     limits = domain([record["ratio"] for record in records]
                     + [record[key] for record in records if record["first"] for key in ("low", "high")])
     name, _, _ = figures.MEASURES[measure]
-    axis = ratio_axis(limits, ratio_title(subject))
+    axis = ratio_axis(limits, ratio_title(subject), anchor="end")
     y = alt.Y("row:N", title=None, scale=alt.Scale(domain=order), axis=alt.Axis(grid=True))
     color = alt.when("datum.verdict == 'tie'").then(alt.value(GREY)).otherwise(
         alt.Color("allocator:N", scale=color_scale(result), legend=legend))

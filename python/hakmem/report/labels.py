@@ -39,11 +39,15 @@ def value(position, limits, length):
     return math.exp(low + position / length * (high - low))
 
 
+def line(x, y, x2, y2):
+    """The box of an upright or level line."""
+    return Box((x + x2) / 2, (y + y2) / 2, abs(x - x2) / 2 + 1, abs(y - y2) / 2 + 1)
+
+
 def place(points, lines, width, height):
-    """A box for each (name, x, y): the nearest place around the point where it covers least. lines: the x of an upright
-    line and the y of a level one to keep clear of, too."""
-    taken = [Box(x, y, POINT, POINT) for _, x, y in points]
-    taken += [Box(lines[0], height / 2, 1, height / 2), Box(width / 2, lines[1], width / 2, 1)]
+    """A box for each (name, x, y): the nearest place around the point where it covers least of the points, the lines
+    and the other names."""
+    taken = [Box(x, y, POINT, POINT) for _, x, y in points] + lines
     boxes = {}
     # Those with the most neighbors have the fewest places left: they choose first.
     for number in sorted(range(len(points)), key=lambda number: -crowding(points, number)):

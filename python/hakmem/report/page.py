@@ -45,7 +45,7 @@ def page(result, stem):
     bundle, script = library(), (FOLDER / "page.js").read_text(encoding="utf-8")
     noise = figures.overall(result, figures.again(result), "time")
     return template.render(
-        title=f"{result['subject']} measured, {result['date']}",
+        title=f"{result['subject']} measured, {words.date(result)}",
         headline=words.headline(result), lead=words.lead(result), facts=words.facts(result),
         style=Markup((FOLDER / "page.css").read_text(encoding="utf-8") + colors(result)),
         subject=result["subject"], tiles=words.tiles(result), noise=figures.interval_text(noise) if noise else "",
@@ -53,7 +53,8 @@ def page(result, stem):
         scatter=drawn["scatter"], row_groups=drawn["rows"], legend=legend(result), failures=figures.failures(result),
         plain_sections=plain_sections(result), row_tables=row_tables(result), sections=sections(result, drawn),
         method=words.method(result), command=result["command"], options=words.listing(result["options"]),
-        machine=words.listing(result["machine"]), about_table=about_table(result),
+        machine=[(name, words.machine_text(value)) for name, value in words.listing(result["machine"])],
+        about_table=about_table(result),
         allocator_table=allocator_table(result),
         specs=embedded(specs(result, drawn)), bundle=Markup(bundle), script=Markup(script),
         script_hashes=" ".join(f"'sha256-{digest(text)}'" for text in (bundle, script)), **raw_data(result, stem))

@@ -50,7 +50,7 @@ def draw(result, chart):
 
 def subtitle(result):
     machine = result["machine"]
-    parts = [figures.plural(len(result["rows"]), "row"), words.rounds(result), result["date"],
+    parts = [figures.plural(len(result["rows"]), "row"), words.rounds(result), words.date(result)[:10],
              figures.value_text(machine["cpu"]) if "cpu" in machine else ""]
     return " · ".join(part for part in parts if part)
 

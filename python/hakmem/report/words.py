@@ -1,5 +1,8 @@
 """The sentences of the page: what ran, what came out, how it was measured."""
 
+import datetime
+import re
+
 from hakmem.report import figures
 
 FACTS = {"cpu": "Processor", "cpus": "Processors", "memory": "Memory", "kernel": "Kernel", "libc": "C library",
@@ -49,10 +52,28 @@ def rounds(result):
     return figures.plural(counts[0], "round") if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]} rounds"
 
 
+def date(result):
+    """The date, with the time in minutes where the result has one."""
+    try:
+        moment = datetime.datetime.fromisoformat(result["date"])
+    except ValueError:
+        return result["date"]
+    if "T" not in result["date"]:
+        return f"{moment:%Y-%m-%d}"
+    return f"{moment:%Y-%m-%d %H:%M} {moment.tzname() or ''}".rstrip()
+
+
+def machine_text(value):
+    """A value of the machine; an amount as /proc/meminfo has it in a unit that is easy to read."""
+    text = figures.value_text(value)
+    amount = re.fullmatch(r"(\d+) kB", text)
+    return figures.with_unit(int(amount[1]), "KiB") if amount else text
+
+
 def facts(result):
     machine = result["machine"]
-    found = [("Date", result["date"]), ("Commit", (result["commit"] or "not known")[:12])]
-    found += [(FACTS[key], figures.value_text(machine[key])) for key in ("cpu", "cpus", "memory", "kernel", "libc")
+    found = [("Date", date(result)), ("Commit", (result["commit"] or "not known")[:12])]
+    found += [(FACTS[key], machine_text(machine[key])) for key in ("cpu", "cpus", "memory", "kernel", "libc")
               if key in machine]
     return [*found, ("Rounds", rounds(result))]
 
