@@ -8,7 +8,6 @@ import warnings
 from collections import defaultdict
 
 import numpy as np
-from scipy import stats
 
 # The ratio's name -> the sample's key.
 FIGURES = {"time": "time_s", "cpu": "cpu_s", "peak_rss": "peak_rss_kib", "mean_rss": "mean_rss_kib",
@@ -23,6 +22,8 @@ SEED = 20251109
 
 def interval(values):
     """(low, high) of the median of values: a percentile bootstrap, the same for the same values."""
+    from scipy import stats  # half a second, which only figures are worth
+
     values = np.asarray(values, dtype=float)
     if len(values) < 2 or np.all(values == values[0]):
         return float(values[0]), float(values[0])

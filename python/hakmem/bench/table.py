@@ -171,6 +171,8 @@ def print_notes(console, result):
     if noise:
         say(noise)
     say("A ratio is the median of those of the rounds. =: its 95 % interval holds 1, a tie.")
+    if any(number == 1 for number in rounds_by_row(result).values()):
+        say("A single round shows nothing of the spread: its rows count as ties, and intervals of means are too narrow.")
     failed = failures(result)
     for (row, name), (status, detail) in failed.items():
         say(f"{row} on {name}: {SHORT[status]}{': ' + detail if detail else ''}")
@@ -183,11 +185,16 @@ def print_notes(console, result):
         say(f"{row}: not run: {reason}")
 
 
-def rounds_text(result):
+def rounds_by_row(result):
     counts = {}
     for sample in result["samples"]:
         counts[sample["row"]] = max(counts.get(sample["row"], 0), sample["round"] + 1)
-    low, high = min(counts.values(), default=0), max(counts.values(), default=0)
+    return counts
+
+
+def rounds_text(result):
+    counts = rounds_by_row(result).values()
+    low, high = min(counts, default=0), max(counts, default=0)
     if low != high:
         return f"{low} to {high} rounds"
     return "1 round" if low == 1 else f"{low} rounds"
