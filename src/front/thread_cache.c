@@ -131,15 +131,23 @@ void *cache_refill(struct thread_cache *cache, unsigned class, bool *zero)
     return got ? cache->slots[row->slot_base + got] : NULL;
 }
 
+/* Whether a bin not in use is to stay so: the block shares a cache line with blocks of another thread, to which it returns, so that the
+ * two never write one line. A thread that only frees gets a bin all the same, as it takes no block out of it. */
+static bool bin_stays_closed(const struct thread_cache *cache, unsigned class, const void *block)
+{
+    return class_size(class) < HAK_CACHE_LINE && bin_capacity(cache, class) == 0 &&
+           atomic_load_explicit(&slab_of(block)->owner, memory_order_relaxed) != cache->heap;
+}
+
 void cache_overflow(struct thread_cache *cache, unsigned class, void *block)
 {
     struct bin *bin = &cache->bins[class];
-    bool one_way = cache->overflows[class] >= ONE_WAY_OVERFLOWS;
+    bool one_way = cache->overflows[class] >= ONE_WAY_OVERFLOWS, closed = !one_way && bin_stays_closed(cache, class, block);
 
     cache_note_slow_call(cache, class);
     if (!one_way)
         cache->overflows[class]++;
-    if (!one_way || bin_capacity(cache, class) < ONE_WAY_CAPACITY)
+    if (!closed && (!one_way || bin_capacity(cache, class) < ONE_WAY_CAPACITY))
         bin_grow(cache, class);
     if (bin->top == bin->limit) {
         unsigned count = cache_count(cache, class);

@@ -265,36 +265,53 @@ static void heap_report_put(const char *function, const void *block, enum slab_p
     misuse_report(function, block, result == SLAB_PUT_FREED ? MISUSE_FREED : MISUSE_NO_BLOCK);
 }
 
+/* Blocks of one slab in a row, as programs often free them, share the look at the slab. */
 size_t heap_return_blocks(struct heap *heap, unsigned class, void **blocks, size_t count, const char *function)
 {
-    size_t remote = 0, i;
+    const struct size_class *row = &size_classes[class];
+    struct slab *slab = NULL;
+    char *start = NULL;
+    size_t remote = 0, bytes = 0, i;
+    uint32_t freed = 0;
+    bool mine = false, was_full = false;
 
     atomic_fetch_add_explicit(&heap->epoch, 1, memory_order_relaxed);
     heap->counters.flushes++;
     heap->counters.flushed_blocks += count;
     for (i = 0; i < count; i++) {
         void *block = blocks[i];
-        struct slab *slab = slab_of(block);
         enum slab_put_result result;
-        bool was_full;
 
-        if (HAK_UNLIKELY(slab->class != class || atomic_load_explicit(&slab->state, memory_order_relaxed) != SLAB_ACTIVE)) {
-            misuse_report(function, block, MISUSE_FREED);
-            continue;
+        if ((size_t)((char *)block - start) >= bytes) {
+            if (freed)
+                heap_slab_freed(heap, slab, was_full, freed);
+            freed = 0;
+            bytes = 0;
+            slab = slab_of(block);
+            if (HAK_UNLIKELY(slab->class != class || atomic_load_explicit(&slab->state, memory_order_relaxed) != SLAB_ACTIVE)) {
+                misuse_report(function, block, MISUSE_FREED);
+                continue;
+            }
+            start = slab->start;
+            bytes = row->units * UNIT_SIZE;
+            mine = atomic_load_explicit(&slab->owner, memory_order_relaxed) == heap;
+            if (mine) {
+                was_full = slab->summary == 0;
+                slab->scrubbed = false;
+            }
         }
-        if (atomic_load_explicit(&slab->owner, memory_order_relaxed) != heap) {
+        if (!mine) {
             blocks[remote++] = block;
             continue;
         }
-        was_full = slab->summary == 0;
-        result = slab_put(slab, block);
+        result = slab_put_at(slab, row, (size_t)((char *)block - start));
         if (HAK_UNLIKELY(result != SLAB_PUT_DONE))
             heap_report_put(function, block, result);
-        else if (was_full | (slab->used == 1))
-            heap_slab_freed(heap, slab, was_full, 1);
         else
-            slab->used--;
+            freed++;
     }
+    if (freed)
+        heap_slab_freed(heap, slab, was_full, freed);
     heap->counters.remote_blocks += remote;
     return remote;
 }

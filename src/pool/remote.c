@@ -39,38 +39,36 @@ static void remote_push(struct slab *slab, struct heap *holding)
     }
 }
 
-/* Sets the bits of the group's blocks; returns how many were not set before. */
+/* Sets the bits of the group's blocks, those of a word with one atomic instruction; returns how many were not set before. */
 static uint32_t remote_mark(struct slab *slab, void *const *blocks, size_t count, const char *function)
 {
+    uint64_t masks[SLAB_MAP_WORDS], words = 0;
     uint32_t marked = 0;
-    unsigned current = 0;
-    uint64_t mask = 0;
 
-    for (size_t i = 0; i <= count; i++) {
-        unsigned index = UINT_MAX;
-        uint64_t bit = 0;
-        if (i < count) {
-            if (HAK_UNLIKELY(!slab_block_index(slab, blocks[i], &index))) {
-                misuse_report(function, blocks[i], MISUSE_NO_BLOCK);
-                continue;
-            }
-            bit = UINT64_C(1) << (index % 64);
-            if (index / 64 == current && !(mask & bit)) {
-                mask |= bit;
-                continue;
-            }
+    for (size_t i = 0; i < count; i++) {
+        unsigned index;
+        uint64_t bit;
+        if (HAK_UNLIKELY(!slab_block_index(slab, blocks[i], &index))) {
+            misuse_report(function, blocks[i], MISUSE_NO_BLOCK);
+            continue;
         }
-        if (mask) {
-            uint64_t old = atomic_fetch_or_explicit(&slab->remote[current], mask, memory_order_release);
-            marked += base_count_bits(mask & ~old);
-            if (HAK_UNLIKELY(old & mask))
-                misuse_report(function,
-                              slab->start + ((size_t)current * 64 + base_low_bit(old & mask)) * class_size(slab->class),
-                              MISUSE_FREED);
-            REMOTE_STEP();
+        bit = UINT64_C(1) << (index % 64);
+        if (!((words >> (index / 64)) & 1)) {
+            words |= UINT64_C(1) << (index / 64);
+            masks[index / 64] = 0;
         }
-        current = index / 64;
-        mask = bit;
+        if (HAK_UNLIKELY(masks[index / 64] & bit))
+            misuse_report(function, blocks[i], MISUSE_FREED);
+        masks[index / 64] |= bit;
+    }
+    for (; words; words &= words - 1) {
+        unsigned word = base_low_bit(words);
+        uint64_t mask = masks[word], old = atomic_fetch_or_explicit(&slab->remote[word], mask, memory_order_release);
+        marked += base_count_bits(mask & ~old);
+        if (HAK_UNLIKELY(old & mask))
+            misuse_report(function, slab->start + ((size_t)word * 64 + base_low_bit(old & mask)) * class_size(slab->class),
+                          MISUSE_FREED);
+        REMOTE_STEP();
     }
     return marked;
 }
@@ -85,27 +83,49 @@ static void remote_free_group(struct slab *slab, void *const *blocks, size_t cou
     }
 }
 
+/* Blocks are grouped by slab through a small table of chains, so that a batch from many slabs is walked about once. */
 void remote_free_blocks(unsigned class, void **blocks, size_t count, const char *function)
 {
-    void *group[256];
+    enum { CHAINS = 32, END = 256 };
+    uint16_t heads[CHAINS], next[END];
+    struct slab *slabs[END];
+    void *group[END];
 
     if (class_is_span(class) || !hak_options.mf2_enable) {
         for (size_t i = 0; i < count; i++)
             remote_free_locked(blocks[i], function);
         return;
     }
-    while (count) {
-        struct slab *slab = slab_of(blocks[0]);
-        size_t grouped = 0, left = 0;
-        for (size_t i = 0; i < count; i++) {
-            if (grouped < 256 && slab_of(blocks[i]) == slab)
-                group[grouped++] = blocks[i];
-            else
-                blocks[left++] = blocks[i];
-        }
-        remote_free_group(slab, group, grouped, function);
-        count = left;
+    if (count == 1) {
+        remote_free_group(slab_of(blocks[0]), blocks, 1, function);
+        return;
     }
+    HAK_ASSERT(count <= END);
+    for (unsigned chain = 0; chain < CHAINS; chain++)
+        heads[chain] = END;
+    for (size_t i = count; i-- > 0;) {
+        unsigned chain;
+        slabs[i] = slab_of(blocks[i]);
+        chain = (unsigned)((uintptr_t)blocks[i] >> UNIT_SHIFT) % CHAINS ^ (unsigned)((uintptr_t)slabs[i] >> SUPERSLAB_SHIFT) % CHAINS;
+        next[i] = heads[chain];
+        heads[chain] = (uint16_t)i;
+    }
+    for (unsigned chain = 0; chain < CHAINS; chain++)
+        while (heads[chain] != END) {
+            struct slab *slab = slabs[heads[chain]];
+            uint16_t *link = &heads[chain];
+            size_t grouped = 0;
+            while (*link != END) {
+                uint16_t i = *link;
+                if (slabs[i] == slab) {
+                    group[grouped++] = blocks[i];
+                    *link = next[i];
+                } else {
+                    link = &next[i];
+                }
+            }
+            remote_free_group(slab, group, grouped, function);
+        }
 }
 
 /* Moves what was freed remotely into the local map. */

@@ -31,12 +31,13 @@ HAK_INLINE bool slab_block_index(const struct slab *slab, const void *block, uns
     return *index < slab->blocks && (size_t)*index * class_size(slab->class) == offset;
 }
 
-HAK_INLINE enum slab_put_result slab_put(struct slab *slab, const void *block)
+/* Puts the block at `offset` of the slab back; row is its class's. */
+HAK_INLINE enum slab_put_result slab_put_at(struct slab *slab, const struct size_class *row, size_t offset)
 {
-    unsigned index;
+    size_t index = (offset * row->reciprocal) >> 40;
     uint64_t word, bit;
 
-    if (HAK_UNLIKELY(!slab_block_index(slab, block, &index)))
+    if (HAK_UNLIKELY(index * row->size != offset || index >= row->blocks))
         return SLAB_PUT_NO_BLOCK;
     bit = UINT64_C(1) << (index % 64);
     word = atomic_load_explicit(&slab->local[index / 64], memory_order_relaxed);
@@ -44,8 +45,13 @@ HAK_INLINE enum slab_put_result slab_put(struct slab *slab, const void *block)
         return SLAB_PUT_FREED;
     atomic_store_explicit(&slab->local[index / 64], word | bit, memory_order_relaxed);
     slab->summary |= UINT64_C(1) << (index / 64);
-    slab->scrubbed = false;
     return SLAB_PUT_DONE;
+}
+
+HAK_INLINE enum slab_put_result slab_put(struct slab *slab, const void *block)
+{
+    slab->scrubbed = false;
+    return slab_put_at(slab, &size_classes[slab->class], (size_t)((const char *)block - slab->start));
 }
 
 /* Whether the block at `index` is free in the slab as far as anybody can tell from outside: a block in some thread's cache is
