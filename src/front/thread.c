@@ -97,15 +97,28 @@ static _Atomic bool purge_thread_started;
 
 static void thread_end(void *unused);
 
+/* How long nobody may have been on a slow path for the process to be idle, which is sooner than memory is unwanted for a delay. */
+#define QUIET_MS 50u
+
+/* With `auto` it ends when there is nothing left to do, and is started anew. */
 static void purge_thread_run(void)
 {
     static _Atomic uint32_t never;
+    bool always = hak_options.purge_thread == OPTION_ALWAYS;
+    uint64_t pause = always ? base_max(hak_options.purge_delay, 10) : base_min(base_max(hak_options.purge_delay, 1), QUIET_MS);
+    uint32_t activity = registry_activity(), before;
 
-    for (;;) {
-        uint64_t delay = base_max(hak_options.purge_delay, 10);
-        os_futex_wait(&never, 0, delay * 1000000);
-        thread_tick();
-    }
+    do {
+        os_futex_wait(&never, 0, pause * 1000000);
+        before = activity;
+        activity = registry_activity();
+        if (!always && activity == before)
+            thread_purge(true);
+        else
+            thread_tick();
+    } while (always || atomic_load_explicit(&shared_pool.next_purge_ms, memory_order_relaxed) != 0);
+    atomic_store_explicit(&shared_pool.much_free, false, memory_order_relaxed);
+    atomic_store_explicit(&purge_thread_started, false, memory_order_release);
 }
 
 bool front_process_init(void)
@@ -209,10 +222,19 @@ static size_t tick_run(uint32_t now, bool stale, bool all)
 
 size_t thread_purge(bool all) { return tick_run(shared_pool_now_ms(), all, all); }
 
+/* `auto` makes no threaded process of a single-threaded one, which may rely on being that. */
+static bool purge_thread_wanted(void)
+{
+    if (hak_options.purge_thread == OPTION_AUTO)
+        return atomic_load_explicit(&shared_pool.much_free, memory_order_relaxed) &&
+               atomic_load_explicit(&registry.live_threads, memory_order_relaxed) > 1;
+    return hak_options.purge_thread == OPTION_ALWAYS;
+}
+
 static void purge_thread_start(void)
 {
-    if (hak_options.purge_thread && !atomic_exchange(&purge_thread_started, true) &&
-        !os_thread_start(purge_thread_run, "hakmem-purge"))
+    if (purge_thread_wanted() && !atomic_exchange(&purge_thread_started, true) &&
+        !os_thread_start(purge_thread_run, "hakmem-purge") && hak_options.purge_thread == OPTION_ALWAYS)
         base_message("the purge thread could not be started");
 }
 
@@ -240,4 +262,6 @@ void thread_reset_after_fork(void)
 {
     atomic_store(&ticking, false);
     atomic_store(&purge_thread_started, false);
+    atomic_store(&shared_pool.much_free, false);
+    atomic_store(&registry.live_threads, cache_current()->heap != NULL);
 }

@@ -124,6 +124,12 @@ static bool parse_bool(const char *text, uint64_t *value)
 
 static bool parse_choice(const char *text, uint64_t *value)
 {
+    uint64_t on;
+
+    if (parse_bool(text, &on)) {
+        *value = on ? OPTION_ALWAYS : OPTION_NEVER;
+        return true;
+    }
     for (*value = 0; *value < sizeof choices / sizeof choices[0]; ++*value)
         if (same_word(text, choices[*value]))
             return true;

@@ -41,8 +41,9 @@
     OPTION(show_stats, "HAKMEM_SHOW_STATS", BOOL, 0, 0, 1, "", "print statistics at exit")                            \
     OPTION(purge_delay, "HAKMEM_PURGE_DELAY", TIME, 500, 0, 3600000, "ms",                                            \
            "free memory goes back to the system when it was not wanted for this long")                                \
-    OPTION(purge_thread, "HAKMEM_PURGE_THREAD", BOOL, 0, 0, 1, "",                                                    \
-           "a thread that purges for a process that is wholly idle")                                                  \
+    OPTION(purge_thread, "HAKMEM_PURGE_THREAD", CHOICE, 0, 0, 2, "",                                                  \
+           "a thread that purges for a process that is wholly idle: auto (only where there are threads already, while much "  \
+           "memory is free), never, always")                                                                          \
     OPTION(huge_cache, "HAKMEM_HUGE_CACHE", SIZE, 536870912, 0, 1099511627776, "bytes",                               \
            "most bytes of freed huge blocks kept for reuse")                                                          \
     OPTION(populate, "HAKMEM_POPULATE", BOOL, 1, 0, 1, "", "fault memory in by whole slabs once a class has proven its use") \

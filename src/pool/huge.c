@@ -9,6 +9,8 @@
 /* Under `auto`, blocks from this size on get huge pages once this much else is mapped: then one more than needed is little. */
 #define HUGE_PAGES_MIN (16 * HAK_MIB)
 #define HUGE_PAGES_FOOTPRINT (64 * HAK_MIB)
+/* B4 */
+#define HUGE_SPARE (8 * HAK_MIB)
 
 struct huge {
     struct huge *next; /* in its bucket, or among the unused records */
@@ -30,6 +32,7 @@ static struct huge *unused_records;
 static struct huge_range ranges[HUGE_MAX_RANGES]; /* by address */
 static unsigned range_count;
 static size_t range_bytes, live_bytes, live_blocks;
+static size_t live_peak; /* of live_bytes, since the last purge */
 
 static struct huge **huge_bucket(const void *address)
 {
@@ -54,6 +57,7 @@ static void huge_insert(struct huge *record)
     record->next = *link;
     *link = record;
     live_bytes += record->size;
+    live_peak = base_max(live_peak, live_bytes);
     live_blocks++;
 }
 
@@ -144,14 +148,39 @@ static char *range_take(size_t size, size_t alignment)
     return start;
 }
 
-/* Takes ranges out of the cache that must leave: the oldest beyond the byte bound or when the table is full, those ripe at `now`, or
- * all. Fills leaving[] and returns the number; call again while it is full. */
+/* The first `size` bytes of the range that starts at `start`; false if there are not so many. */
+static bool range_take_at(char *start, size_t size)
+{
+    unsigned index = 0;
+
+    while (index < range_count && ranges[index].start < start)
+        index++;
+    if (index == range_count || ranges[index].start != start || ranges[index].size < size)
+        return false;
+    if (ranges[index].size == size) {
+        range_delete(index);
+    } else {
+        ranges[index].start += size;
+        ranges[index].size -= size;
+        range_bytes -= size;
+    }
+    return true;
+}
+
+/* B4, and the option's bound. */
+static bool range_excess(void)
+{
+    return range_bytes > hak_options.huge_cache || range_bytes + live_bytes > live_peak + live_peak / 2 + HUGE_SPARE;
+}
+
+/* Takes ranges out of the cache that must leave: the oldest beyond the bounds or when the table is full, those ripe at `now`, or all.
+ * Fills leaving[] and returns the number; call again while it is full. */
 static unsigned range_take_leaving(struct huge_range *leaving, unsigned capacity, bool ripe_too, bool all, uint32_t now)
 {
     unsigned count = 0, i;
 
     while (count < capacity && range_count &&
-           (range_bytes > hak_options.huge_cache || range_count == HUGE_MAX_RANGES)) {
+           (range_excess() || range_count == HUGE_MAX_RANGES)) {
         unsigned oldest = 0;
         for (i = 1; i < range_count; i++)
             if (now - ranges[i].freed_ms > now - ranges[oldest].freed_ms)
@@ -218,6 +247,7 @@ size_t huge_purge(bool all)
         bool left;
         lock_acquire(&huge_lock);
         count = range_take_leaving(leaving, LEAVING_BATCH, true, all, now);
+        live_peak = live_bytes;
         left = range_count != 0;
         lock_release(&huge_lock);
         bytes += huge_unmap(leaving, count);
@@ -331,11 +361,19 @@ static void huge_attach(struct huge *record)
     lock_release(&huge_lock);
 }
 
-/* Grows the mapping of a detached record; false: unchanged. */
+/* Grows the mapping of a detached record, into a freed range behind it if there is one; false: unchanged. */
 static bool huge_grow(struct huge *record, size_t size, bool may_move)
 {
     char *address;
+    bool joined;
 
+    lock_acquire(&huge_lock);
+    joined = range_take_at(record->address + record->size, size - record->size);
+    lock_release(&huge_lock);
+    if (joined) {
+        record->size = size;
+        return true;
+    }
     if (!shared_pool_charge_huge(size - record->size))
         return false;
     address = os_remap(record->address, record->size, size, may_move);

@@ -5,6 +5,8 @@
  * B1: a huge block's address is its mapping's; sizes of mappings are multiples of UNIT_SIZE.
  * B2: ranges in the cache don't touch each other: neighbours are joined.
  * B3: shared_pool.huge_bytes is the bytes of all blocks and ranges.
+ * B4: blocks and ranges together are at most half, and HUGE_SPARE, above the most that blocks took since the last purge: ranges
+ *     serve a program again that takes what it gave back, and not one whose blocks grow past what lies in the cache.
  */
 #ifndef HAK_POOL_HUGE_H
 #define HAK_POOL_HUGE_H

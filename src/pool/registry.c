@@ -53,6 +53,7 @@ struct heap *registry_take_heap(void)
         heap->thread_id = os_thread_id();
         atomic_store(&heap->state, HEAP_LIVE);
         lock_release(&heap->lock);
+        atomic_fetch_add_explicit(&registry.live_threads, 1, memory_order_relaxed);
     }
     return heap;
 }
@@ -69,6 +70,7 @@ void registry_abandon_heap(struct heap *heap)
     registry.orphans = heap;
     atomic_fetch_add_explicit(&registry.orphan_count, 1, memory_order_relaxed);
     lock_release(&registry.lock);
+    atomic_fetch_sub_explicit(&registry.live_threads, 1, memory_order_relaxed);
 }
 
 struct heap *registry_new_first_class(void)
@@ -209,4 +211,13 @@ bool registry_trim_idle(bool all, size_t *purged)
         }
     }
     return left;
+}
+
+uint32_t registry_activity(void)
+{
+    uint32_t sum = 0;
+
+    for (struct heap *heap = __atomic_load_n(&registry.heaps, __ATOMIC_ACQUIRE); heap; heap = heap->next)
+        sum += atomic_load_explicit(&heap->epoch, memory_order_relaxed);
+    return sum;
 }

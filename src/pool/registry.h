@@ -10,6 +10,7 @@ struct registry {
     struct heap *orphans;          /* HEAP_THREAD orphans, linked by next_orphan, the last one first */
     struct heap *unused_first_class; /* linked by next_orphan */
     _Atomic uint32_t orphan_count;
+    _Atomic uint32_t live_threads; /* threads that have a heap */
     uint32_t count;
     struct heap *house;            /* serves threads past their end; state HEAP_ORPHAN for ever (O4) */
 };
@@ -37,5 +38,8 @@ HAK_HIDDEN bool registry_adopt(struct heap *heap, unsigned class);
  * the free pages inside their slabs. `all`: of every heap whose lock is free; what they give is stale. Adds the bytes given
  * back at once to *purged. True if a later tick may get more. Holding no lock. */
 HAK_HIDDEN bool registry_trim_idle(bool all, size_t *purged);
+
+/* A number that changes whenever a thread is on a slow path. */
+HAK_HIDDEN uint32_t registry_activity(void);
 
 #endif

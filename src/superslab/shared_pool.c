@@ -111,11 +111,31 @@ static uint32_t pool_new_superslab(unsigned units)
     return number;
 }
 
+/* The units at which a run of `units` units of the mask starts. */
+static uint32_t pool_run_starts(uint32_t mask, unsigned units)
+{
+    while (units > 1) {
+        unsigned half = units / 2;
+        mask &= mask >> half;
+        units -= half;
+    }
+    return mask;
+}
+
 /* The start of a run of the units in mask, in the shortest stretch of them that has one; 0 if there is none. */
 static unsigned pool_best_run(uint32_t mask, unsigned units, unsigned align_units)
 {
+    uint32_t starts = pool_run_starts(mask, units), longer;
     unsigned best = 0, best_length = SUPERSLAB_UNITS + 1;
 
+    if (starts == 0)
+        return 0;
+    if (align_units == 1) {
+        longer = pool_run_starts(mask, units + 1);
+        starts &= ~(longer | longer << 1); /* stretches of just the length */
+        if (starts)
+            return base_low_bit(starts);
+    }
     while (mask) {
         unsigned low = base_low_bit(mask), length = base_low_bit(~((uint64_t)mask >> low));
         unsigned start = (unsigned)base_align_up(low, align_units);
@@ -135,6 +155,8 @@ static unsigned pool_find_run(uint32_t number, unsigned units, unsigned align_un
     uint32_t touched = slot->free & slot->touched, dense;
     unsigned start = 0;
 
+    if (pool_run_starts(slot->free, units) == 0)
+        return 0;
     if (touched) {
         dense = touched & ((struct superslab *)window_slot_address(number))->dense;
         start = pool_best_run(use == POOL_DENSE ? dense : touched & ~dense, units, align_units);
@@ -299,6 +321,11 @@ void shared_pool_release(struct slab *slab)
     if (!atomic_load_explicit(&shared_pool.stale, memory_order_relaxed))
         slot->freed_ms = shared_pool_now_ms();
     shared_pool_move_bucket(number);
+    if (HAK_UNLIKELY(shared_pool.units_dirty >= POOL_MUCH_FREE &&
+                     !atomic_load_explicit(&shared_pool.much_free, memory_order_relaxed))) {
+        atomic_store_explicit(&shared_pool.much_free, true, memory_order_relaxed);
+        shared_pool_schedule_purge(0); /* a tick that may start the purge thread */
+    }
     if (shared_pool.dirty_empties > shared_pool_lru_size() ||
         atomic_load_explicit(&shared_pool.over_soft_limit, memory_order_relaxed))
         shared_pool_schedule_purge(0);

@@ -29,6 +29,7 @@
 #define POOL_DRAINING_USED 4u
 #define POOL_BUCKET_EMPTY 31u
 #define POOL_BUCKETS 33u /* by number of free units, 1 to 31, and 32 */
+#define POOL_MUCH_FREE ((size_t)16 * HAK_MIB / UNIT_SIZE)
 
 enum slot_kind { SLOT_UNUSED = 0, SLOT_SUPERSLAB, SLOT_METADATA };
 
@@ -63,6 +64,7 @@ struct shared_pool {
     size_t footprint_peak;        /* bytes: the highest shared_pool_footprint() */
     _Atomic uint32_t next_purge_ms; /* when a purge is due; 0: nothing to purge */
     _Atomic bool over_soft_limit;
+    _Atomic bool much_free; /* POOL_MUCH_FREE units were free with memory behind them; cleared by those who see to it */
     _Atomic bool tight; /* P5 */
     /* What is released now was unwanted for a purge delay already, in caches and warm pools, and need not wait out another. */
     _Atomic bool stale;

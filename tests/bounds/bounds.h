@@ -59,6 +59,7 @@ void case_threads_die_remote(void);
 void case_sleepers(void);
 void case_sleepers_remote(void);
 void case_sleepers_idle(void);
+void case_quiet(void);
 void case_purge_thread(void);
 void case_gigabyte(void); /* bounds_sizes.c */
 void case_spans(void);

@@ -1,4 +1,4 @@
-/* pool/huge.h: mappings, the cache of freed ranges, resizing, and what is accounted (B1 to B3). */
+/* pool/huge.h: mappings, the cache of freed ranges, resizing, and what is accounted (B1 to B4). */
 #include "core.h"
 
 #include <string.h>
@@ -274,6 +274,70 @@ static void test_byte_bound_small_ranges(void)
     }
 }
 
+/* B4: what waits is bounded by what was live; it may serve all of it again, and no more than half as much beside it. */
+static void test_live_bound(void)
+{
+    enum { BLOCKS = 10, SIZE = 8 * HAK_MIB, SPARE = 8 * HAK_MIB };
+    size_t sizes[BLOCKS], live;
+    char *blocks[BLOCKS];
+    struct huge_usage usage;
+
+    begin();
+    for (size_t i = 0; i < BLOCKS; i++)
+        sizes[i] = SIZE;
+    allocate_apart(sizes, BLOCKS, blocks);
+    live = BLOCKS * (SIZE + UNIT_SIZE);
+    for (size_t i = 0; i < BLOCKS; i++)
+        release(blocks[i]);
+    assert_int_equal(cached_bytes(), BLOCKS * SIZE);
+    /* Blocks that no range fits are mapped beside them: then the oldest ranges leave as soon as one is freed. */
+    for (size_t i = 0; i < 8; i++) {
+        blocks[i] = allocate(SIZE + (i + 1) * UNIT_SIZE);
+        release(allocate(UNIT_SIZE + UNIT_SIZE));
+        huge_usage(&usage);
+        assert_true(usage.live_bytes + usage.cached_bytes <= live + live / 2 + SPARE);
+    }
+    assert_true(cached_bytes() < BLOCKS * SIZE);
+    /* A purge forgets the peak. */
+    for (size_t i = 0; i < 8; i++)
+        release(blocks[i]);
+    huge_purge(true);
+    blocks[0] = allocate(SIZE);
+    blocks[1] = allocate(3 * SIZE);
+    release(blocks[0]);
+    release(blocks[1]);
+    huge_usage(&usage);
+    assert_true(usage.cached_bytes <= (4 * SIZE + BLOCKS * UNIT_SIZE) * 3 / 2 + SPARE);
+}
+
+/* A block grows into a freed range behind it without a call to the system. */
+static void test_grow_into_range(void)
+{
+    char *whole, *first, *second;
+    uint64_t remaps;
+
+    begin();
+    whole = allocate(8 * HAK_MIB);
+    release(whole);
+    first = allocate(3 * HAK_MIB);
+    second = allocate(5 * HAK_MIB);
+    assert_ptr_equal(first, whole);
+    assert_ptr_equal(second, whole + 3 * HAK_MIB);
+    release(second);
+    remaps = fake_calls(FAKE_REMAP);
+    memset(first, 7, 3 * HAK_MIB);
+    assert_ptr_equal(huge_resize(first, 4 * HAK_MIB, true), first);
+    check_usage(1, 4 * HAK_MIB, 4 * HAK_MIB);
+    assert_ptr_equal(huge_resize(first, 8 * HAK_MIB, false), first);
+    check_usage(1, 8 * HAK_MIB, 0);
+    assert_int_equal(fake_calls(FAKE_REMAP), remaps);
+    for (size_t at = 0; at < 3 * HAK_MIB; at += 1024)
+        assert_int_equal(first[at], 7);
+    /* Nothing is left behind it. */
+    (void)huge_resize(first, 9 * HAK_MIB, true);
+    assert_int_equal(fake_calls(FAKE_REMAP), remaps + 1);
+}
+
 static void no_cache(void)
 {
     char *block;
@@ -530,6 +594,8 @@ int main(void)
         core_unit_test(test_byte_bound_small_ranges),
         core_unit_test(test_no_cache),
         core_unit_test(test_no_delay),
+        core_unit_test(test_live_bound),
+        core_unit_test(test_grow_into_range),
         core_unit_test(test_table_full),
         core_unit_test(test_purge_delay),
         core_unit_test(test_shrink),

@@ -149,6 +149,36 @@ static void test_doubling_by_free(void)
     assert_int_equal(capacity(cache, CLASS_64), size_classes[CLASS_64].slot_limit);
 }
 
+/* A block that shares its line with another thread's goes home at once while the class is not in use here, so that malloc cannot hand it
+ * out; a thread that goes on freeing such blocks gets a bin for them after all. */
+static void test_small_foreign(void)
+{
+    struct thread_cache *cache = begin();
+    struct heap *other = registry_take_heap();
+    unsigned freed = 0;
+
+    hold_foreign(other, CLASS_48, 100);
+    while (capacity(cache, CLASS_48) == 0) {
+        char *block = held[held_count - 1];
+        unsigned index;
+        let_go(1);
+        freed++;
+        assert_true(slab_block_index(slab_of(block), block, &index));
+        assert_int_equal(slab_block_is_free(slab_of(block), index), capacity(cache, CLASS_48) == 0);
+    }
+    assert_int_equal(freed, ONE_WAY_OVERFLOWS + 1);
+    check_cache(cache);
+    /* Its own blocks open the bin, and so do larger ones of others. */
+    let_go(held_count);
+    front_collect(true);
+    hold(32, 1);
+    let_go(1);
+    assert_true(capacity(cache, CLASS_32) > 0);
+    hold_foreign(other, CLASS_64, 1);
+    let_go(1);
+    assert_int_equal(cache_count(cache, CLASS_64), 1);
+}
+
 static void bounded(void)
 {
     struct thread_cache *cache = begin();
@@ -418,6 +448,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         core_unit_test(test_doubling),
         core_unit_test(test_doubling_by_free),
+        core_unit_test(test_small_foreign),
         core_unit_test(test_bounds),
         core_unit_test(test_bounds_cap),
         core_unit_test(test_bounds_bytes),
