@@ -2,377 +2,125 @@
 """Compares HAKMEM's deterministic costs with the golden files beside this script.
 
   fastpath      what malloc and free execute on a fast hit: instructions, branches, calls, pushes, loads, stores
-  instructions  instructions per operation of random mixed, under callgrind
-  syscalls      memory system calls of three scenarios, beyond those of a bare process
+  instructions  instructions per operation of every driver at a fixed seed, under callgrind
+  kernel        memory system calls and page faults of the same runs
+  syscalls      memory system calls of four scenarios, beyond those of a bare process
 
 A cost that differs fails the check, a better one too: golden files are changed by the commit that changes the cost,
-with --update. --library measures another allocator, for comparison.
+with --update. --only takes a pattern (a regular expression) that is searched for in CHECK/ROW: `--only kernel`,
+`--only /larson`, `--only instructions/tiny`. --library measures another allocator, for comparison.
 """
 
 import argparse
-import os
 import platform
 import re
-import subprocess
 import sys
-import tempfile
 import textwrap
-from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-REPOSITORY = HERE.parent.parent
-RUN_SECONDS = 120
-
-PRIVATE_VARIABLE = re.compile(r"^(HAKMEM_|BENCH_|LD_|MALLOC_|GLIBC_TUNABLES|VALGRIND)")
+import fast_path
+import memory_calls
+import small_rows
+from subject import HERE, CheckError, default_subject
 
 
-class CheckError(Exception):
-    """A measurement could not be made, or says something else than the golden file."""
+# Of what is allowed in binary.
+ROUNDING = 1e-9
 
 
-@dataclass(frozen=True)
-class Subject:
-    """What is measured: the library, and the folder with the benchmark programs."""
-
-    library: Path
-    programs: Path
-
-    def program(self, name):
-        path = self.programs / name
-        if not path.exists():
-            raise CheckError(f"{path} is not there; build it with ./hakmem build")
-        return str(path)
+def no_limits(_rows):
+    return []
 
 
-def default_subject(build=None, library=None):
-    build = Path(build or os.environ.get("HAKMEM_BUILD_DIR", REPOSITORY / "build/release")).absolute()
-    library = Path(library or os.environ.get("HAKMEM_LIB", build / "lib/libhakmem.so")).resolve()
-    if not library.exists():
-        raise CheckError(f"{library} is not there; build it with ./hakmem build")
-    return Subject(library, build / "bin")
-
-
-def run(argv, extra=None):
-    """Runs a command in an environment without allocator settings and returns its standard output."""
-    env = {name: value for name, value in os.environ.items() if not PRIVATE_VARIABLE.match(name)}
-    env.update(LC_ALL="C", **(extra or {}))
-    argv = [str(argument) for argument in argv]
-    try:
-        done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
-    except FileNotFoundError:
-        raise CheckError(f"{argv[0]} is not installed (tools/packages-bench.txt lists what is needed)") from None
-    except subprocess.TimeoutExpired:
-        raise CheckError(f"{' '.join(argv)}: no end after {RUN_SECONDS} s") from None
-    if done.returncode != 0:
-        raise CheckError(f"{' '.join(argv)}: status {done.returncode}\n{done.stdout[-1000:]}{done.stderr[-3000:]}")
-    return done.stdout
-
-
-# ---- The fast path ----
-
-FASTPATH_SIZES = (16, 64, 256, 1024)
-FASTPATH_COLUMNS = ("instructions", "branches", "jumps", "calls", "pushes", "loads", "stores", "hits")
-NO_READ_OF_TARGET = re.compile(r"^(v?mov|set|lea|v?stmxcsr|fst)")
-NO_WRITE_OF_TARGET = re.compile(r"^(cmp|test|bt[bwlq]?$|ucomis|comis|push|call|jmp|prefetch|mul|imul|div|idiv)")
-PREFIX = re.compile(r"^(?:(?:lock|rep|repz|repnz|data16|cs|ds|es|ss|notrack|bnd) )+")
-
-
-def count_instruction(text, counts):
-    """Adds one instruction in objdump's AT&T syntax to the counts. Loads and stores are those of memory operands;
-    what call, push, pop and ret do to the stack is not among them."""
-    text = PREFIX.sub("", text.split("#")[0].split("<")[0].strip())
-    name, _, operands = text.partition(" ")
-    counts["instructions"] += 1
-    if name.startswith("jmp"):
-        counts["jumps"] += 1
-    elif name.startswith("j"):
-        counts["branches"] += 1
-    counts["calls"] += name.startswith("call")
-    counts["pushes"] += name.startswith("push")
-    if name.startswith(("lea", "nop", "endbr")):
-        return
-    parts = re.split(r",(?![^(]*\))", operands.strip()) if operands.strip() else []
-    memory = [("(" in part or "%fs:" in part or "%gs:" in part) for part in parts]
-    if not any(memory):
-        return
-    is_target = memory[-1]
-    counts["loads"] += not is_target or not NO_READ_OF_TARGET.match(name)
-    counts["stores"] += is_target and not NO_WRITE_OF_TARGET.match(name)
-
-
-def disassemble(library):
-    """{offset: instruction} of the whole library."""
-    listing = run(["objdump", "-d", "--no-show-raw-insn", "-w", library])
-    found = re.findall(r"^\s+([0-9a-f]+):\t(.+?)\s*$", listing, re.MULTILINE)
-    return {int(offset, 16): text for offset, text in found}
-
-
-def trace_calls(subject):
-    """[(function, size, offsets)] of each watched call."""
-    with tempfile.TemporaryDirectory(prefix="hakmem-golden-") as folder:
-        tracer = Path(folder, "fastpath_trace")
-        flags = ["-std=gnu17", "-O1", "-fno-builtin", "-Wall", "-Wextra", "-Werror"]
-        run(["cc", *flags, HERE / "fastpath_trace.c", "-o", tracer])
-        output = run([tracer, subject.library, *FASTPATH_SIZES])
-    calls = []
-    for line in output.splitlines():
-        function, size, _, *offsets = line.split(" ")
-        if not offsets or not offsets[0]:
-            raise CheckError(f"{function}({size}) runs nothing in {subject.library}: it is not the program's malloc")
-        calls.append((function, int(size), tuple(int(offset, 16) for offset in offsets[0].split(","))))
-    return calls
-
-
-def fast_hits(subject):
-    """{(function, size): (offsets, "hits/calls")}: the sequence that most of the calls took."""
-    groups = {}
-    for function, size, offsets in trace_calls(subject):
-        groups.setdefault((function, size), []).append(offsets)
-    hits = {}
-    for key, sequences in groups.items():
-        common, number = Counter(sequences).most_common(1)[0]
-        hits[key] = (common, f"{number}/{len(sequences)}")
-    return hits
-
-
-def measure_fastpath(subject):
-    instructions = disassemble(subject.library)
-    rows = {}
-    for (function, size), (offsets, hits) in sorted(fast_hits(subject).items(), reverse=True):
-        counts = Counter()
-        for offset in offsets:
-            count_instruction(instructions[offset], counts)
-        counts["hits"] = hits
-        rows[f"{function} {size}"] = {column: str(counts[column]) for column in FASTPATH_COLUMNS}
+def as_measured(rows):
     return rows
-
-
-def show_fastpath(subject):
-    instructions = disassemble(subject.library)
-    for (function, size), (offsets, hits) in sorted(fast_hits(subject).items()):
-        print(f"{function}({size}), {hits} calls, {len(offsets)} instructions:")
-        for offset in offsets:
-            print(f"  {offset:7x}  {instructions[offset]}")
-
-
-# ---- Instructions per operation ----
-
-MIXED_OPERATIONS = 1_000_000
-MIXED_LIVE = (256, 4096, 100_000)
-MIXED_SEED = 1234567
-# What would else depend on the machine's speed and memory.
-SAME_EVERYWHERE = {"HAKMEM_PURGE_DELAY": "3600000", "HAKMEM_ARENA_SIZE": "8G"}
-
-
-def read_callgrind(path, library):
-    """(instructions in all, instructions in the library itself) of a callgrind profile."""
-    names, here, total, inside = {}, None, 0, 0
-    inclusive = False
-    for line in path.read_text().splitlines():
-        if match := re.match(r"ob=\((\d+)\)(?: (.+))?$", line):
-            if match[2]:
-                names[match[1]] = match[2]
-            here = names[match[1]]
-        elif match := re.match(r"cob=\((\d+)\)(?: (.+))?$", line):
-            if match[2]:
-                names[match[1]] = match[2]
-        elif line.startswith("calls="):
-            inclusive = True
-        elif match := re.match(r"(?:[+-]?\d+|\*) (\d+)$", line):
-            cost = int(match[1])
-            if not inclusive:
-                total += cost
-                inside += cost if here == str(library) else 0
-            inclusive = False
-    if total == 0:
-        raise CheckError(f"no costs in callgrind's profile {path}")
-    return total, inside
-
-
-def callgrind(subject, *argv):
-    with tempfile.TemporaryDirectory(prefix="hakmem-golden-") as folder:
-        profile = Path(folder, "callgrind.out")
-        run(["setarch", "-R", "valgrind", "--tool=callgrind", f"--callgrind-out-file={profile}", *argv],
-            {"LD_PRELOAD": str(subject.library), **SAME_EVERYWHERE})
-        return read_callgrind(profile, subject.library)
-
-
-def measure_instructions(subject):
-    program = subject.program("bench_random_mixed")
-    rows = {}
-    for live in MIXED_LIVE:
-        whole = callgrind(subject, program, MIXED_OPERATIONS, live, MIXED_SEED)
-        start = callgrind(subject, program, 0, live, MIXED_SEED)
-        every, inside = ((w - s) / MIXED_OPERATIONS for w, s in zip(whole, start))
-        rows[f"random_mixed {live}"] = {"program": f"{every:.2f}", "library": f"{inside:.2f}"}
-    return rows
-
-
-# ---- Memory system calls ----
-
-MEMORY_CALLS = ("mmap", "munmap", "mprotect", "madvise", "mremap", "brk", "mincore")
-UNFINISHED = " <unfinished ...>"
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """A run, the one whose calls are subtracted (None: a bare process), the most that may remain, and whether that is
-    the same each time; where the timing of threads decides, only the limit is held. env: variables of the run."""
-
-    run: tuple
-    base: tuple | None
-    limit: int
-    exact: bool
-    env: tuple = ()
-
-
-# 25 phases of 8 threads: one call for each of the 200 threads, and 50. Threads that come and go: nothing that grows
-# with their number; what may remain are size classes that have become busy enough to be populated by whole slabs.
-# 2400 threads take long enough for the purge delay to pass; what time costs is not what threads cost.
-SCENARIOS = {
-    "random_mixed 200000 4096": Scenario(("bench_random_mixed", 200000, 4096, MIXED_SEED), None, 16, True),
-    "phases of 200 threads": Scenario(("bench_phases", 25, 8, 2000, 100, 7), None, 250, False),
-    "240 threads, not 24": Scenario(
-        ("bench_thread_churn", 240, 100, 4, 7), ("bench_thread_churn", 24, 100, 4, 7), 8, False),
-    "2400 threads, not 240": Scenario(
-        ("bench_thread_churn", 2400, 100, 4, 7), ("bench_thread_churn", 240, 100, 4, 7), 12, False,
-        ("HAKMEM_PURGE_DELAY=3600000",)),
-}
-
-
-def read_strace(text):
-    """Yields (name, arguments, result) of each call in strace -f's log, in the order of completion."""
-    pending = {}
-    for line in text.splitlines():
-        pid, _, rest = line.partition(" ")
-        rest = rest.strip()
-        if rest.endswith(UNFINISHED):
-            pending[pid] = rest.removesuffix(UNFINISHED)
-            continue
-        if match := re.match(r"<\.\.\. \w+ resumed>(.*)", rest):
-            rest = pending.pop(pid) + match[1]
-        if match := re.match(r"(\w+)\((.*)\)\s+= (\S+)", rest):
-            yield match[1], match[2], match[3]
-
-
-def count_memory_calls(text):
-    """Memory system calls by name, without those by which glibc makes, changes and returns threads' stacks: the
-    mappings with MAP_STACK, and what is done to their addresses."""
-    stacks = {}
-    counts = Counter()
-
-    def stack_of(address):
-        return next((base for base, size in stacks.items() if base <= address < base + size), None)
-
-    for name, arguments, result in read_strace(text):
-        parts = arguments.split(", ")
-        if name == "mmap" and "MAP_STACK" in arguments and result.startswith("0x"):
-            stacks[int(result, 16)] = int(parts[1])
-            continue
-        if name in ("munmap", "mprotect", "madvise"):
-            base = stack_of(int(parts[0], 16))
-            if base is not None:
-                if name == "munmap":
-                    del stacks[base]
-                continue
-        counts[name] += 1
-    return counts
-
-
-def memory_calls(argv, *env):
-    with tempfile.TemporaryDirectory(prefix="hakmem-golden-") as folder:
-        log = Path(folder, "strace.log")
-        settings = [argument for setting in env for argument in ("-E", setting)]
-        kinds = ["-e", f"trace={','.join(MEMORY_CALLS)}", "-e", "signal=none"]
-        run(["strace", "-f", "-qq", *kinds, *settings, "-o", log, *argv])
-        return count_memory_calls(log.read_text())
-
-
-def measure_syscalls(subject):
-    bare = memory_calls(["true"])
-    rows = {}
-
-    def under_library(scenario, command):
-        program, *arguments = command
-        return memory_calls([subject.program(program), *arguments], f"LD_PRELOAD={subject.library}", *scenario.env)
-
-    for name, scenario in SCENARIOS.items():
-        whole = under_library(scenario, scenario.run)
-        base = under_library(scenario, scenario.base) if scenario.base else bare
-        row = {"total": sum(whole.values()) - sum(base.values())}
-        row.update((call, whole[call] - base[call]) for call in MEMORY_CALLS)
-        rows[name] = {column: str(value) for column, value in row.items()}
-    return rows
-
-
-# ---- Golden files ----
-
-def equal_text(_row, _column, golden, measured):
-    return golden == measured
-
-
-def within_one_percent(_row, _column, golden, measured):
-    return abs(float(measured) - float(golden)) <= 0.01 * float(golden)
-
-
-def fastpath_limits(rows):
-    return [f"{row}: {value[column]} {column} on a fast hit; there must be none"
-            for row, value in rows.items() for column in ("calls", "pushes") if value[column] != "0"]
-
-
-def syscall_limits(rows):
-    over = [f"{row}: {value['total']} calls; at most {SCENARIOS[row].limit} are allowed"
-            for row, value in rows.items() if int(value["total"]) > SCENARIOS[row].limit]
-    return over + [f"{row}: calls mincore" for row, value in rows.items() if int(value["mincore"]) > 0]
-
-
-def freeze_syscalls(rows):
-    """The rows as the golden file has them: limits where the timing of threads decides the figures."""
-    return {row: value if SCENARIOS[row].exact else {**dict.fromkeys(value, "-"), "total": f"<={SCENARIOS[row].limit}"}
-            for row, value in rows.items()}
 
 
 @dataclass(frozen=True)
 class Check:
-    """One golden file: its name, how it is measured, when a figure agrees, which limits hold in any case, and which
-    of the figures are kept."""
+    """One golden file: its name, title and rows, and how they are measured.
+
+    A figure agrees when it is the same text or, as a number, within the tolerance, a part of the golden one, or within
+    the slack of its column. limits: what holds whatever the golden file says. freeze: the rows as the file has them;
+    what was measured must keep to its bounds (<=N), - is not compared. repeated: the rows that --update measures
+    small_rows.REPEATS times, because some of their figures vary. notes: lines below the title."""
 
     file: str
     title: str
+    names: tuple
     measure: object
-    agrees: object
-    limits: object = staticmethod(lambda rows: [])
-    freeze: object = staticmethod(lambda rows: rows)
+    tolerance: float = 0.0
+    slack: tuple = ()
+    limits: object = staticmethod(no_limits)
+    freeze: object = staticmethod(as_measured)
+    repeated: tuple = ()
+    notes: tuple = ()
+
+    @property
+    def path(self):
+        return HERE / self.file
+
+    def agrees(self, column, golden, measured):
+        if golden == "-" or golden == measured:
+            return True
+        if golden.startswith("<="):
+            return float(measured) <= float(golden[2:])
+        if not is_number(golden) or not is_number(measured):
+            return False
+        allowed = max(self.tolerance * abs(float(golden)), dict(self.slack).get(column, 0))
+        return abs(float(measured) - float(golden)) <= allowed + ROUNDING
 
 
+KERNEL_COLUMNS, INSTRUCTION_COLUMNS = ("calls", "faults"), ("program", "library")
 CHECKS = {
     "fastpath": Check(
         f"fastpath.{platform.machine()}.txt",
         "What malloc and free execute on a fast hit (release build); hits: of the calls watched.",
-        measure_fastpath, equal_text, fastpath_limits),
+        fast_path.FASTPATH_ROWS, fast_path.measure_fastpath, limits=fast_path.fastpath_limits),
     "instructions": Check(
         f"instructions.{platform.machine()}.txt",
-        f"Instructions per operation of random mixed, {MIXED_OPERATIONS} operations at so many slots, without those of "
-        "a run of none; in the whole program, and in the library's own code. May differ by 1 %.",
-        measure_instructions, within_one_percent),
+        "Instructions per operation of the rows of python/hakmem/bench/deterministic.toml, without those of the run "
+        "that does nothing; in the whole program, and in the library's own code. May differ by 1 %. <=: does not "
+        "repeat, and only the bound is held.",
+        tuple(small_rows.ROWS), small_rows.measure_instructions, tolerance=0.01, freeze=small_rows.freeze,
+        repeated=tuple(small_rows.varying(INSTRUCTION_COLUMNS)), notes=tuple(small_rows.notes(INSTRUCTION_COLUMNS))),
+    "kernel": Check(
+        f"kernel.{platform.machine()}.txt",
+        "Memory system calls and soft page faults of the same rows, whole runs, beyond those of `true` without HAKMEM; "
+        "calls of glibc for threads' stacks are left out. May differ by 1 %, faults by "
+        f"{small_rows.FAULTS_SLACK} in any case. <=: does not repeat, and only the bound is held.",
+        tuple(small_rows.ROWS), small_rows.measure_kernel, tolerance=0.01,
+        slack=(("faults", small_rows.FAULTS_SLACK),), freeze=small_rows.freeze,
+        repeated=tuple(small_rows.varying(KERNEL_COLUMNS)), notes=tuple(small_rows.notes(KERNEL_COLUMNS))),
     "syscalls": Check(
         "syscalls.txt",
         "Memory system calls under HAKMEM beyond those of `true` without it; those of glibc for threads' stacks are "
         "left out. <=: the timing of threads decides the figure, and only the limit is held.",
-        measure_syscalls, equal_text, syscall_limits, freeze_syscalls),
+        tuple(memory_calls.SCENARIOS), memory_calls.measure_syscalls, limits=memory_calls.syscall_limits,
+        freeze=memory_calls.freeze_syscalls),
 }
 
 
-def format_rows(title, rows):
+# ---- Golden files ----
+
+
+def is_number(text):
+    return re.fullmatch(r"-?\d+(\.\d+)?", text) is not None
+
+
+def is_bound(text):
+    """Whether a figure is not compared as such."""
+    return text == "-" or text.startswith("<=")
+
+
+def format_rows(title, rows, notes=()):
     header = ["", *next(iter(rows.values()))]
     table = [header] + [[row, *columns.values()] for row, columns in rows.items()]
     widths = [max(len(line[i]) for line in table) for i in range(len(header))]
     lines = ["  ".join(cell.ljust(width) if i == 0 else cell.rjust(width)
                        for i, (cell, width) in enumerate(zip(line, widths))).rstrip() for line in table]
-    heading = textwrap.fill(title, 118, initial_indent="# ", subsequent_indent="# ")
-    return heading + "\n" + "\n".join(lines) + "\n"
+    heading = [textwrap.fill(text, 118, initial_indent="# ", subsequent_indent="# ") for text in (title, *notes)]
+    return "\n".join([*heading, *lines]) + "\n"
 
 
 def read_rows(path):
@@ -385,29 +133,43 @@ def read_rows(path):
     return rows
 
 
+def deviation(golden, measured):
+    """By how many per cent, where both are numbers and the first is not 0."""
+    plain = golden.removeprefix("<=")
+    if not is_number(plain) or not is_number(measured) or float(plain) == 0:
+        return ""
+    return f" ({100 * (float(measured) / float(plain) - 1):+.1f} %)"
+
+
 def differences(check, golden, rows):
-    found = [f"{row}: not in the golden file" for row in rows.keys() - golden.keys()]
-    found += [f"{row}: in the golden file only" for row in golden.keys() - rows.keys()]
+    """What is measured otherwise than the golden rows say, a sentence each."""
+    found = [f"{row}: not in the golden file" for row in rows if row not in golden]
+    found += [f"{row}: in the golden file only" for row in golden if row not in check.names]
+    frozen = check.freeze(rows)
+    found += [f"{row}: no column '{column}' any more" for row in rows for column in golden.get(row, {})
+              if column not in rows[row]]
     for row, columns in rows.items():
         for column, measured in columns.items():
             expected = golden.get(row, {}).get(column)
             if expected is None and row in golden:
                 found.append(f"{row}: no column '{column}' in the golden file")
-            elif expected is not None and not check.agrees(row, column, expected, measured):
-                found.append(f"{row}: {column} {expected} -> {measured}")
+            elif expected is not None and is_bound(expected) != is_bound(frozen[row][column]):
+                found.append(f"{row}: {column} is {expected} in the golden file, but "
+                             + ("repeats now" if is_bound(expected) else "does not repeat"))
+            elif expected is not None and not check.agrees(column, expected, measured):
+                found.append(f"{row}: {column} expected {expected}, found {measured}{deviation(expected, measured)}")
     return found
 
 
-def verify(name, subject):
+def verify(name, subject, wanted=None):
     """Measures and raises CheckError with a readable account when anything differs or a limit is passed."""
     check = CHECKS[name]
-    path = HERE / check.file
-    rows = check.measure(subject)
+    rows = check.measure(subject, wanted)
     problems = list(check.limits(rows))
-    if path.exists():
-        problems += differences(check, read_rows(path), check.freeze(rows))
+    if check.path.exists():
+        problems += differences(check, read_rows(check.path), rows)
     else:
-        problems.append(f"there is no {path.relative_to(REPOSITORY)}: make it with --update")
+        problems.append(f"there is no {check.path}: make it with --update")
     if problems:
         raise CheckError(f"{name} ({check.file}):\n  " + "\n  ".join(problems) + "\n\nmeasured:\n"
                          + format_rows(check.title, rows)
@@ -415,25 +177,74 @@ def verify(name, subject):
     return rows
 
 
-def update(name, subject):
+def highest(one, other):
+    """Of two measurements the higher of each figure."""
+    return {row: {column: max(value, other[row][column], key=float) for column, value in columns.items()}
+            for row, columns in one.items()}
+
+
+def changes(golden, frozen):
+    """What an update changes, a line each."""
+    found = [f"{row}: new" for row in frozen if row not in golden]
+    found += [f"{row}: gone" for row in golden if row not in frozen]
+    for row, columns in frozen.items():
+        before = golden.get(row)
+        for column, value in columns.items() if before else ():
+            old = before.get(column, "-")
+            if old != value:
+                found.append(f"{row}: {column} {old} -> {value}{deviation(old, value.removeprefix('<='))}")
+    return found
+
+
+def update(name, subject, wanted=None):
+    """Writes the golden file and prints what changes in it; rows that are not wanted keep what it says of them."""
     check = CHECKS[name]
-    rows = check.measure(subject)
-    (HERE / check.file).write_text(format_rows(check.title, check.freeze(rows)))
-    print(format_rows(check.title, rows))
+    rows = check.measure(subject, wanted)
+    repeated = [row for row in check.repeated if row in rows]
+    for _ in range(small_rows.REPEATS - 1 if repeated else 0):
+        rows.update(highest({row: rows[row] for row in repeated}, check.measure(subject, repeated)))
+    golden = read_rows(check.path) if check.path.exists() else {}
+    known = {**golden, **check.freeze(rows)}
+    frozen = {row: known[row] for row in check.names if row in known}
+    if len({tuple(columns) for columns in frozen.values()}) > 1:
+        raise CheckError(f"{name}: {check.file} has other columns now; update all of its rows")
+    check.path.write_text(format_rows(check.title, frozen, check.notes))
+    changed = changes(golden, frozen)
+    print("\n".join([f"{check.file}: {len(changed)} changes", *(f"  {line}" for line in changed)]))
     over = check.limits(rows)
     if over:
         raise CheckError(f"{name}: written, but beyond the limits:\n  " + "\n  ".join(over))
 
 
-def measure_only(name, subject):
+def measure_only(name, subject, wanted=None):
     check = CHECKS[name]
-    print(format_rows(check.title, check.measure(subject)))
+    print(format_rows(check.title, check.measure(subject, wanted)))
+
+
+# ---- The command ----
+
+
+def select(patterns):
+    """{check: its rows that a pattern finds}, those without any left out; all rows without a pattern."""
+    try:
+        found = {name: [row for row in check.names
+                        if not patterns or any(re.search(pattern, f"{name}/{row}") for pattern in patterns)]
+                 for name, check in CHECKS.items()}
+    except re.error as error:
+        raise CheckError(f"--only: {error}") from error
+    for pattern in patterns:
+        if not any(re.search(pattern, f"{name}/{row}") for name, rows in found.items() for row in rows):
+            names = dict.fromkeys(row for check in CHECKS.values() for row in check.names)
+            raise CheckError(f"--only {pattern}: no such check or row; there are the checks {', '.join(CHECKS)}, and "
+                             f"the rows {', '.join(names)}")
+    return {name: rows for name, rows in found.items() if rows}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=CHECKS, action="append", help="this check alone; may be given again")
-    parser.add_argument("--update", action="store_true", help="write the golden files from what is measured")
+    parser.add_argument("--only", metavar="PATTERN", action="append", default=[],
+                        help="only what it finds in CHECK/ROW; may be given again")
+    parser.add_argument("--update", action="store_true", help="write the golden files and print what changes")
     parser.add_argument("--measure", action="store_true", help="print what is measured and compare nothing")
     parser.add_argument("--show", action="store_true", help="print the instructions of the fast hits and stop")
     parser.add_argument("--build", metavar="DIR", help="build folder (default build/release)")
@@ -444,15 +255,16 @@ def main():
     try:
         subject = default_subject(options.build, options.library)
         if options.show:
-            return show_fastpath(subject)
+            return fast_path.show_fastpath(subject)
+        selected = select(options.only)
     except CheckError as error:
         sys.exit(f"check.py: {error}")
     act = measure_only if options.measure else update if options.update else verify
     failed = False
-    for name in options.only or CHECKS:
+    for name, rows in selected.items():
         try:
-            act(name, subject)
-            print(f"{name}: ok")
+            act(name, subject, rows)
+            print(f"{name}: ok", flush=True)
         except CheckError as error:
             print(f"check.py: {error}", file=sys.stderr)
             failed = True

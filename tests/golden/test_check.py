@@ -1,120 +1,178 @@
-"""The instrument itself: what check.py reads from disassembly, strace and callgrind, and what it calls a difference."""
+"""check.py itself: what it calls a difference, how it tells it, and what --update writes."""
 
-from collections import Counter
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
 
 import check
 import pytest
+import small_rows
+from subject import CheckError, Subject
+
+INSTRUCTIONS, KERNEL = check.CHECKS["instructions"], check.CHECKS["kernel"]
+NOWHERE = Subject(Path("/nosuch/lib.so"), Path("/nosuch/bin"))
+ROW, OTHER, VARYING = "random-mixed-256", "json", "ring-2"
 
 
-@pytest.mark.parametrize("text, expected", [
-    ("mov    %rdi,%rcx", {}),
-    ("mov    %fs:0x0,%r8", {"loads": 1}),
-    ("mov    0x18(%rax,%rdx,8),%rcx", {"loads": 1}),
-    ("mov    %rcx,(%rax)", {"stores": 1}),
-    ("movq   $0x0,0x20(%rsi)", {"stores": 1}),
-    ("movups %xmm0,(%rax)", {"stores": 1}),
-    ("movups (%rax),%xmm0", {"loads": 1}),
-    ("subl   $0x1,0x18(%rsi)", {"loads": 1, "stores": 1}),
-    ("lock xadd %eax,(%rdi)", {"loads": 1, "stores": 1}),
-    ("incl   (%rax)", {"loads": 1, "stores": 1}),
-    ("sete   (%rax)", {"stores": 1}),
-    ("cmpb   $0x0,0xe(%rsi)", {"loads": 1}),
-    ("cmp    %rax,0x8(%rdi)", {"loads": 1}),
-    ("cmovb  0x10(%rax),%rdx", {"loads": 1}),
-    ("lea    0x8(%rax,%rdx,1),%rcx", {}),
-    ("nopw   0x0(%rax,%rax,1)", {}),
-    ("mov    0x2ed3a(%rip),%rax        # 3fff0 <hak_tls@GOTTPOFF>", {"loads": 1}),
-    ("je     10f50 <free+0x70>", {"branches": 1}),
-    ("jmp    10550 <front_malloc_slow>", {"jumps": 1}),
-    ("notrack jmp *0x8(%rax)", {"jumps": 1, "loads": 1}),
-    ("call   10550 <front_malloc_slow>", {"calls": 1}),
-    ("push   %rbx", {"pushes": 1}),
-    ("ret", {}),
-])
-def test_count_instruction(text, expected):
-    counts = Counter()
-    check.count_instruction(text, counts)
-    assert +counts == Counter({"instructions": 1, **expected})
+def instructions(library, program="56.00"):
+    return {"program": program, "library": library}
 
 
-def test_stack_calls_are_left_out():
-    log = """\
-7 mmap(NULL, 8392704, PROT_NONE, MAP_PRIVATE|MAP_ANONYMOUS|MAP_STACK, -1, 0 <unfinished ...>
-8 mmap(NULL, 65536, PROT_READ|PROT_WRITE, MAP_PRIVATE|MAP_ANONYMOUS, -1, 0) = 0x7f0000a00000
-7 <... mmap resumed>) = 0x7f0000000000
-7 mprotect(0x7f0000001000, 8388608, PROT_READ|PROT_WRITE) = 0
-9 madvise(0x7f0000100000, 8368128, MADV_DONTNEED <unfinished ...>
-7 mprotect(0x7f0000a00000, 4096, PROT_NONE <unfinished ...>
-9 <... madvise resumed>) = 0
-7 <... mprotect resumed>) = 0
-7 munmap(0x7f0000000000, 8392704) = 0
-7 madvise(0x7f0000100000, 4096, MADV_DONTNEED) = -1 ENOMEM (Cannot allocate memory)
-7 brk(NULL) = 0x555555559000
-"""
-    assert check.count_memory_calls(log) == Counter(mmap=1, mprotect=1, madvise=1, brk=1)
+@pytest.fixture
+def fake(tmp_path, monkeypatch):
+    """fake(golden, *measured) replaces the check `instructions` by one of the rows in golden, whose file lies in a
+    folder of the test's, and which measures what it is given, one after another; the last for good."""
 
+    def make(golden, *measured, **more):
+        path = tmp_path / "golden.txt"
+        if golden:
+            path.write_text(check.format_rows("title", golden))
+        results = list(measured)
 
-def test_callgrind_profile(tmp_path):
-    profile = tmp_path / "out"
-    profile.write_text("""\
-positions: line
-events: Ir
+        def measure(_subject, wanted=None):
+            rows = results.pop(0) if len(results) > 1 else results[0]
+            return {row: dict(columns) for row, columns in rows.items() if wanted is None or row in wanted}
 
-ob=(1) /bin/program
-fl=(1) a.c
-fn=(1) main
-12 100
-cob=(2) /lib/lib.so
-cfn=(2) malloc
-calls=5 0
-13 999
-* 1
+        faked = replace(INSTRUCTIONS, file=path, names=(ROW, OTHER, VARYING), measure=measure, **more)
+        monkeypatch.setitem(check.CHECKS, "instructions", faked)
+        return path
 
-ob=(2)
-fn=(2)
-+3 40
--2 2
-totals: 143
-""")
-    assert check.read_callgrind(profile, "/lib/lib.so") == (143, 42)
+    return make
 
 
 def test_rows_survive_the_file(tmp_path):
     rows = {"malloc 16": {"instructions": "15", "hits": "6/6"},
             "random_mixed 200000 4096": {"instructions": "1", "hits": "-"}}
     path = tmp_path / "golden.txt"
-    path.write_text(check.format_rows("title", rows))
+    path.write_text(check.format_rows("title", rows, ("a row: a note",)))
     assert check.read_rows(path) == rows
+    assert "# a row: a note\n" in path.read_text()
 
 
-def test_one_percent():
-    golden = {"random_mixed 256": {"library": "30.00"}}
-    instructions = check.CHECKS["instructions"]
-    assert not check.differences(instructions, golden, {"random_mixed 256": {"library": "30.29"}})
-    for measured in ("30.31", "29.69"):
-        assert check.differences(instructions, golden, {"random_mixed 256": {"library": measured}})
+def test_half_a_per_cent_passes(fake):
+    fake({ROW: instructions("20.00")}, {ROW: instructions("20.10")})
+    check.verify("instructions", NOWHERE)
 
 
-def test_every_kind_of_difference_is_named():
-    golden = {"malloc 16": {"instructions": "15"}, "malloc 64": {"instructions": "15"}}
-    measured = {"malloc 16": {"instructions": "16"}, "malloc 256": {"instructions": "15"}}
-    assert sorted(check.differences(check.CHECKS["fastpath"], golden, measured)) == [
-        "malloc 16: instructions 15 -> 16", "malloc 256: not in the golden file", "malloc 64: in the golden file only"]
+@pytest.mark.parametrize("measured, told", [("20.40", "+2.0 %"), ("19.60", "-2.0 %"), ("20.21", "+1.0 %")])
+def test_two_per_cent_fail(fake, measured, told):
+    """A cost that is lower fails, too."""
+    fake({ROW: instructions("20.00")}, {ROW: instructions(measured)})
+    with pytest.raises(CheckError) as failure:
+        check.verify("instructions", NOWHERE)
+    assert f"{ROW}: library expected 20.00, found {measured} ({told})" in str(failure.value)
+    assert "--update --only instructions" in str(failure.value)
 
 
-def test_limits():
-    assert check.fastpath_limits({"free 16": {"calls": "1", "pushes": "0"}})
-    zero = dict.fromkeys(check.MEMORY_CALLS, "0")
-    row = "random_mixed 200000 4096"
-    assert not check.syscall_limits({row: {**zero, "total": "16"}})
-    assert check.syscall_limits({row: {**zero, "total": "17"}})
-    assert check.syscall_limits({row: {**zero, "total": "1", "mincore": "1"}})
+def test_one_per_cent_is_within():
+    golden = {ROW: instructions("20.00")}
+    for measured in ("20.20", "19.80"):
+        assert not check.differences(INSTRUCTIONS, golden, {ROW: instructions(measured)})
 
 
-def test_limits_stand_for_what_timing_decides():
-    zero = dict.fromkeys(check.MEMORY_CALLS, "0")
-    rows = {"random_mixed 200000 4096": {"total": "11", **zero}, "phases of 200 threads": {"total": "213", **zero}}
-    frozen = check.freeze_syscalls(rows)
-    assert frozen["random_mixed 200000 4096"]["total"] == "11"
-    assert frozen["phases of 200 threads"]["total"] == "<=250"
-    assert set(frozen["phases of 200 threads"].values()) == {"<=250", "-"}
+def test_missing_rows_are_named(fake):
+    fake({ROW: instructions("20.00"), "old": instructions("1.00")},
+         {ROW: instructions("20.00"), OTHER: instructions("30.00")})
+    with pytest.raises(CheckError) as failure:
+        check.verify("instructions", NOWHERE)
+    assert f"\n  {OTHER}: not in the golden file\n  old: in the golden file only\n" in str(failure.value)
+
+
+def test_missing_columns_are_named():
+    found = check.differences(INSTRUCTIONS, {ROW: {"program": "56.00", "pushes": "1"}}, {ROW: instructions("20.00")})
+    assert found == [f"{ROW}: no column 'pushes' any more", f"{ROW}: no column 'library' in the golden file"]
+
+
+def test_a_missing_file_is_an_error(fake):
+    path = fake(None, {ROW: instructions("20.00")})
+    with pytest.raises(CheckError, match="there is no .*make it with --update"):
+        check.verify("instructions", NOWHERE)
+    assert not path.exists()
+
+
+def test_faults_have_a_slack_and_calls_have_none():
+    row = {column: "0" for column in ("calls", *small_rows.MEMORY_CALLS)}
+
+    def differ(calls, faults):
+        return check.differences(KERNEL, {ROW: {**row, "calls": "9", "faults": "100"}},
+                                 {ROW: {**row, "calls": calls, "faults": faults}})
+
+    assert not differ("9", "108") and not differ("9", "92")
+    assert differ("9", "109") == [f"{ROW}: faults expected 100, found 109 (+9.0 %)"]
+    assert differ("10", "100") == [f"{ROW}: calls expected 9, found 10 (+11.1 %)"]
+
+
+def test_bounds_are_held_where_figures_vary():
+    golden = {VARYING: instructions("<=30.00", "<=170.00")}
+    assert not check.differences(INSTRUCTIONS, golden, {VARYING: instructions("12.00")})
+    found = check.differences(INSTRUCTIONS, golden, {VARYING: instructions("33.00")})
+    assert found == [f"{VARYING}: library expected <=30.00, found 33.00 (+10.0 %)"]
+
+
+@pytest.mark.parametrize("golden", ["<=99.00", "-"])
+def test_a_figure_that_repeats_has_no_bound(golden):
+    """Else a golden file could be loosened by hand."""
+    found = check.differences(INSTRUCTIONS, {ROW: instructions(golden)}, {ROW: instructions("20.00")})
+    assert found == [f"{ROW}: library is {golden} in the golden file, but repeats now"]
+
+
+def test_update_writes_and_tells_what_changes(fake, capsys):
+    path = fake({ROW: instructions("20.00"), "old": instructions("1.00")},
+                {ROW: instructions("21.00"), OTHER: instructions("30.00")}, repeated=())
+    check.update("instructions", NOWHERE)
+    said = capsys.readouterr().out
+    assert f"  {ROW}: library 20.00 -> 21.00 (+5.0 %)\n" in said
+    assert f"  {OTHER}: new\n  old: gone\n" in said
+    assert check.read_rows(path) == {ROW: instructions("21.00"), OTHER: instructions("30.00")}
+    check.verify("instructions", NOWHERE)
+
+
+def test_update_of_one_row_keeps_the_others(fake):
+    path = fake({ROW: instructions("20.00"), OTHER: instructions("30.00")},
+                {ROW: instructions("25.00"), OTHER: instructions("35.00")})
+    check.update("instructions", NOWHERE, [OTHER])
+    assert check.read_rows(path) == {ROW: instructions("20.00"), OTHER: instructions("35.00")}
+
+
+def test_update_bounds_what_varies_by_the_highest_of_its_runs(fake):
+    runs = [{ROW: instructions("20.00"), VARYING: instructions(library, "100.00")}
+            for library in ("20.00", "9.00", "24.00", "21.00", "20.00")]
+    path = fake(None, *runs)
+    check.update("instructions", NOWHERE)
+    assert check.read_rows(path) == {ROW: instructions("20.00"), VARYING: instructions("<=30.00", "<=125.00")}
+
+
+def test_patterns_choose():
+    assert check.select([]) == {name: list(one.names) for name, one in check.CHECKS.items()}
+    assert check.select(["kernel"]) == {"kernel": list(small_rows.ROWS)}
+    assert check.select(["/larson"]) == {"instructions": ["larson-1"], "kernel": ["larson-1"]}
+    assert check.select(["instructions/fork$", "fastpath/free 16"]) == {
+        "fastpath": ["free 16"], "instructions": ["fork"]}
+    with pytest.raises(CheckError, match="--only nosuch: no such check or row; there are the checks fastpath"):
+        check.select(["kernel", "nosuch"])
+    with pytest.raises(CheckError, match="--only: "):
+        check.select(["("])
+
+
+def test_a_cost_that_is_added_fails(tmp_path):
+    """The whole way: another allocator's costs are not HAKMEM's."""
+    subject = check.default_subject()
+    empty = tmp_path / "libempty.so"
+    subprocess.run(["cc", "-shared", "-x", "c", "/dev/null", "-o", empty], check=True)
+    with pytest.raises(CheckError) as failure:
+        check.verify("kernel", replace(subject, library=empty), ["calloc"])
+    assert "calloc: calls expected" in str(failure.value) and "calloc: faults expected" in str(failure.value)
+
+
+def test_a_program_that_is_not_built_is_named():
+    with pytest.raises(CheckError, match="/nosuch/bin/bench_fork is not there; build it"):
+        check.verify("instructions", NOWHERE, ["fork"])
+
+
+def test_the_command():
+    """Status 1 and a clear word for what is wrong on the command line."""
+    script = Path(check.__file__)
+    done = subprocess.run([sys.executable, script, "--only", "nosuch", "--measure"], capture_output=True, text=True,
+                          check=False)
+    assert (done.returncode, done.stdout) == (1, "") and "no such check or row" in done.stderr

@@ -1,0 +1,86 @@
+"""The small rows of deterministic.toml: what they run, and instructions per operation of them.
+
+The standard library is all that this module needs: tests/golden counts with it, too.
+"""
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from hakmem.bench.instructions import count
+
+FILE = Path(__file__).with_name("deterministic.toml")
+FIGURES = ("program", "library", "calls", "faults")
+
+
+@dataclass(frozen=True)
+class SmallRow:
+    """A driver at a fixed seed and small size.
+
+    command: the run; its first word is a program of the build. base: the same with nothing to do, or as little as the
+    driver allows: what it costs is taken away before the rest is divided by the operations, so that start and end are
+    in no figure. threads: with main. varies: the figures that do not repeat, and why; of these only bounds are held."""
+
+    name: str
+    command: tuple
+    base: tuple
+    threads: int = 1
+    varies: tuple = ()
+    why: str = ""
+
+
+def check(number, table):
+    """A SmallRow of one table of the file; ValueError says what is wrong with it."""
+    where = f"{FILE.name}: row {table.get('name', number)}"
+    for key in table:
+        if key not in SmallRow.__dataclass_fields__:
+            raise ValueError(f"{where}: unknown key {key}")
+    for key in ("name", "command", "base"):
+        if key not in table:
+            raise ValueError(f"{where}: {key} is missing")
+    for key in ("command", "base"):
+        if not table[key] or not all(isinstance(word, str) for word in table[key]):
+            raise ValueError(f"{where}: {key} is not a list of words")
+    if table["command"][0] != table["base"][0] or table["command"] == table["base"]:
+        raise ValueError(f"{where}: base is not the same program with less to do")
+    varies = tuple(table.get("varies", ()))
+    for figure in varies:
+        if figure not in FIGURES:
+            raise ValueError(f"{where}: varies names {figure}, not one of {', '.join(FIGURES)}")
+    if bool(varies) != bool(table.get("why")):
+        raise ValueError(f"{where}: varies and why go together")
+    return SmallRow(**{**table, "command": tuple(table["command"]), "base": tuple(table["base"]), "varies": varies})
+
+
+def load(path=FILE):
+    """{name: SmallRow} of the file."""
+    with open(path, "rb") as file:
+        rows = [check(number, table) for number, table in enumerate(tomllib.load(file).get("row", []), 1)]
+    names = [row.name for row in rows]
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise ValueError(f"{path}: there are two rows {', '.join(sorted(twice))}")
+    return {row.name: row for row in rows}
+
+
+def per_operation(row, programs, preload=None, env=None):
+    """{"total", "library", "ops"}: instructions for one operation of the row, in all and in the allocator, and the
+    operations that are counted. With None in all and a "reason" where they cannot be counted.
+
+    programs: the folder of the drivers. preload and env: as in instructions.count."""
+    counts = []
+    for command in (row.base, row.command):
+        counted = count([Path(programs, command[0]), *command[1:]], preload, env)
+        if counted["total"] is None:
+            return counted
+        if not isinstance(counted["ops"], int):
+            return {"total": None, "library": None, "ops": None,
+                    "reason": f"{' '.join(command)} reports no number of operations"}
+        counts.append(counted)
+    base, whole = counts
+    operations = whole["ops"] - base["ops"]
+    if operations <= 0:
+        return {"total": None, "library": None, "ops": None,
+                "reason": f"{row.name}: {whole['ops']} operations are no more than the base's {base['ops']}"}
+    return {"total": (whole["total"] - base["total"]) / operations,
+            "library": (whole["library"] - base["library"]) / operations, "ops": operations}

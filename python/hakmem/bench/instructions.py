@@ -1,0 +1,153 @@
+"""How many instructions a run takes, in all and in the allocator itself: one run under callgrind.
+
+The standard library is all that this module needs: tests/golden counts with it, too.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+
+from hakmem.bench.runner import NOT_PRELOADED, PRIVATE_VARIABLE, parse_pairs
+
+LIMIT_S = 120.0
+TAIL = 300
+
+# Files that belong to no allocator, though one may need them.
+SYSTEM_FILE = re.compile(
+    r"/(ld-linux[^/]*|linux-vdso|lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+))(-[\d.]+)?\.so[\d.]*$|^linux-vdso")
+# Code that callgrind finds in no file: an allocator's that has moved it.
+NO_FILE = "???"
+# A child would otherwise be charged with what its parent did before.
+FORKS = ("fork", "fork@@GLIBC_2.2.5", "_Fork", "__libc_fork")
+# What counts as the allocator where it is a part of the C library.
+SYSTEM_CALLED = re.compile(
+    r"(malloc|free|calloc|realloc|reallocarray|memalign|aligned_alloc|posix_memalign|valloc)(@.*)?$")
+SYSTEM_LIBRARY = re.compile(r"/(libc\.so\.6|libc-[\d.]+\.so)$")
+OBJECT = re.compile(r"(c?)ob=\((\d+)\)(?: (.+))?$")
+FUNCTION = re.compile(r"(c?)fn=\((\d+)\)(?: (.+?))?(?:'\d+)?$")
+COST = re.compile(r"(?:[+-]?\d+|\*) (\d+)$")
+VALGRIND_LINE = re.compile(r"^(==|--)\d+(==|--) ?")
+
+
+def read_profile(lines, libraries=frozenset()):
+    """(instructions in all, instructions in the allocator, whether it is there) of a callgrind profile.
+
+    In the allocator: what its files, the libraries, execute themselves. Without libraries it is the system's, whose
+    file holds much else: then it is what its calls from other files cost, with what they call."""
+    files, functions, here, callee, called = {}, {}, None, None, None
+    total = inside = 0
+    inclusive = False
+    for line in lines:
+        if match := OBJECT.match(line):
+            if match[3]:
+                files[match[2]] = match[3]
+            if match[1]:
+                callee = files[match[2]]
+            else:
+                here = files[match[2]]
+        elif match := FUNCTION.match(line):
+            if match[3]:
+                functions[match[2]] = match[3]
+            if match[1]:
+                called = functions[match[2]]
+        elif line.startswith("calls="):
+            inclusive = True
+        elif match := COST.match(line):
+            cost = int(match[1])
+            if not inclusive:
+                total += cost
+                inside += cost if libraries and (here in libraries or here == NO_FILE) else 0
+            else:
+                # Without a cob= line the call stays in its own file.
+                into = callee or here
+                if not libraries and into != here and SYSTEM_LIBRARY.search(into) and SYSTEM_CALLED.match(called):
+                    inside += cost
+                callee, inclusive = None, False
+    return total, inside, not libraries or not libraries.isdisjoint(files.values())
+
+
+def environment(preload, env):
+    """The run's variables: none that steers an allocator but those given, and addresses bound before main, so that no
+    call is dearer for being the first."""
+    kept = {name: value for name, value in os.environ.items() if not PRIVATE_VARIABLE.match(name)}
+    kept.update(LC_ALL="C", LD_BIND_NOW="1", **(env or {}))
+    if preload:
+        kept["LD_PRELOAD"] = preload
+    return kept
+
+
+def files_of(preload):
+    """The files an allocator consists of: the libraries, and those that they need and the system does not."""
+    files = set()
+    for part in preload.split(":"):
+        files.add(str(Path(part).resolve()))
+        listing = subprocess.run(["ldd", part], env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
+                                 capture_output=True, text=True, check=False)
+        for needed in re.findall(r"=> (/\S+)", listing.stdout):
+            if not SYSTEM_FILE.search(needed):
+                files.add(str(Path(needed).resolve()))
+    return frozenset(files)
+
+
+def unfit(reason):
+    return {"total": None, "library": None, "ops": None, "reason": reason}
+
+
+def last_words(text):
+    """The end of what the program wrote to standard error, or of what valgrind did if it was silent."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    own = [line for line in lines if not VALGRIND_LINE.match(line)]
+    return " ".join(own or [VALGRIND_LINE.sub("", line) for line in lines])[-TAIL:]
+
+
+def ended(status):
+    if status >= 0:
+        return f"exit status {status}"
+    try:
+        return signal.Signals(-status).name
+    except ValueError:
+        return f"signal {-status}"
+
+
+def count(command, preload=None, env=None, limit=LIMIT_S):
+    """{"total", "library", "ops"} of one run: instructions in all and in the allocator, of the program and its
+    children, and the operations that a driver reports (None for other programs). Where the run does not end well under
+    callgrind, they are None and "reason" says why.
+
+    preload: the libraries as in LD_PRELOAD, None for the system's allocator. env: variables of the run. One thread runs
+    at a time, each for as long as any other, and addresses are the same each time."""
+    for program in ("valgrind", "setarch", "ldd"):
+        if shutil.which(program) is None:
+            return unfit(f"{program} is not installed (tools/packages-bench.txt lists what is needed)")
+    preload = str(preload) if preload else None
+    libraries = files_of(preload) if preload else frozenset()
+    with tempfile.TemporaryDirectory(prefix="hakmem-instructions-") as folder:
+        words = ["setarch", "-R", "valgrind", "--command-line-only=yes", "--tool=callgrind", "--trace-children=yes",
+                 "--fair-sched=yes", *(f"--dump-before={name}" for name in FORKS),
+                 f"--callgrind-out-file={folder}/profile.%p", *map(str, command)]
+        try:
+            done = subprocess.run(words, env=environment(preload, env), stdin=subprocess.DEVNULL, capture_output=True,
+                                  timeout=limit, check=False)
+        except subprocess.TimeoutExpired:
+            return unfit(f"no end after {limit:g} s under callgrind")
+        if unloaded := NOT_PRELOADED.search(done.stderr):
+            return unfit(unloaded[0].decode(errors="replace"))
+        if done.returncode != 0:
+            said = last_words(done.stderr.decode(errors="replace"))
+            return unfit(f"{ended(done.returncode)} under callgrind: {said}")
+        total = inside = 0
+        present = False
+        for profile in sorted(Path(folder).glob("profile.*")):
+            with open(profile, encoding="utf-8", errors="replace") as lines:
+                of_all, of_library, here = read_profile(map(str.rstrip, lines), libraries)
+            total, inside, present = total + of_all, inside + of_library, present or here
+    if total == 0:
+        return unfit("callgrind's profile holds no costs")
+    if not present:
+        return unfit(f"{preload} is not in the profile: it was not preloaded")
+    result = re.search(r"^RESULT (.*)$", done.stdout.decode(errors="replace"), re.MULTILINE)
+    return {"total": total, "library": inside, "ops": parse_pairs(result[1]).get("ops") if result else None}

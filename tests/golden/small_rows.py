@@ -1,0 +1,89 @@
+"""What the drivers cost at a fixed seed and small size (deterministic.toml): instructions per operation under
+callgrind, memory system calls, soft page faults."""
+
+import math
+import resource
+import sys
+
+from memory_calls import MEMORY_CALLS, memory_calls
+from subject import REPOSITORY, CheckError, run
+
+sys.path.insert(0, str(REPOSITORY / "python"))
+
+from hakmem.bench import deterministic  # noqa: E402  (the package is in the folder that was just added)
+
+ROWS = deterministic.load()
+# What would else depend on the machine's speed and memory.
+SAME_EVERYWHERE = {"HAKMEM_PURGE_DELAY": "3600000", "HAKMEM_ARENA_SIZE": "8G"}
+# Whether there is a huge page to be had is the machine's luck.
+SMALL_PAGES = {"HAKMEM_THP": "never"}
+# Beside 1 %: what the kernel does for the program's start and its files is not quite the same each time.
+FAULTS_SLACK = 8
+# A figure that varies is bounded by the highest of so many runs, and a quarter more.
+REPEATS = 5
+MARGIN = 1.25
+
+
+def chosen(wanted):
+    return [row for name, row in ROWS.items() if wanted is None or name in wanted]
+
+
+def whole_command(subject, row):
+    return [subject.program(row.command[0]), *row.command[1:]]
+
+
+def measure_instructions(subject, wanted=None):
+    rows = {}
+    for row in chosen(wanted):
+        subject.program(row.command[0])
+        counted = deterministic.per_operation(row, subject.programs, subject.library, SAME_EVERYWHERE)
+        if counted["total"] is None:
+            raise CheckError(f"{row.name}: {counted['reason']}")
+        rows[row.name] = {"program": f"{counted['total']:.2f}", "library": f"{counted['library']:.2f}"}
+    return rows
+
+
+def soft_faults(argv, env):
+    """Of a whole run, with addresses that are the same each time."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
+    run(["setarch", "-R", *argv], env)
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt - before
+
+
+def measure_kernel(subject, wanted=None):
+    library = {"LD_PRELOAD": str(subject.library)}
+    bare_calls, bare_faults = memory_calls(["true"]), soft_faults(["true"], {})
+    rows = {}
+    for row in chosen(wanted):
+        argv = whole_command(subject, row)
+        calls = memory_calls(argv, *(f"{name}={value}" for name, value in {**library, **SAME_EVERYWHERE}.items()))
+        figures = {"calls": sum(calls.values()) - sum(bare_calls.values())}
+        figures.update((call, calls[call] - bare_calls[call]) for call in MEMORY_CALLS)
+        figures["faults"] = soft_faults(argv, {**library, **SAME_EVERYWHERE, **SMALL_PAGES}) - bare_faults
+        rows[row.name] = {column: str(value) for column, value in figures.items()}
+    return rows
+
+
+def bound(text):
+    value = MARGIN * float(text)
+    return f"<={value:.2f}" if "." in text else f"<={math.ceil(value)}"
+
+
+def freeze(rows):
+    """The rows as a golden file has them: a bound for a figure that varies, and nothing for each kind of call then."""
+    frozen = {}
+    for name, figures in rows.items():
+        varies = ROWS[name].varies
+        frozen[name] = {column: bound(value) if column in varies else
+                        "-" if column in MEMORY_CALLS and "calls" in varies else value
+                        for column, value in figures.items()}
+    return frozen
+
+
+def varying(columns):
+    """The rows of which one of the columns varies."""
+    return [name for name, row in ROWS.items() if set(columns) & set(row.varies)]
+
+
+def notes(columns):
+    return [f"{name}: {ROWS[name].why}." for name in varying(columns)]
