@@ -23,15 +23,15 @@
     CLASS(320, 1, 96) CLASS(384, 1, 96) CLASS(448, 1, 96) CLASS(512, 1, 96)                                        \
     CLASS(640, 1, 64) CLASS(768, 1, 64) CLASS(896, 1, 64) CLASS(1024, 1, 64)                                       \
     CLASS(1152, 1, 64) CLASS(1280, 1, 64) CLASS(1536, 1, 64) CLASS(1792, 1, 64) CLASS(2048, 1, 64)                     \
-    CLASS(2304, 1, 32) CLASS(2560, 1, 32) CLASS(3072, 1, 32) CLASS(3584, 1, 32) CLASS(4096, 1, 32)                     \
-    CLASS(4608, 1, 16) CLASS(5120, 1, 16) CLASS(6144, 1, 16) CLASS(7168, 1, 16) CLASS(8192, 1, 16)                     \
-    CLASS(9216, 1, 8) CLASS(10240, 1, 8) CLASS(12288, 1, 8) CLASS(14336, 1, 8) CLASS(16384, 1, 8)                      \
-    CLASS(20480, 1, 8) CLASS(24576, 2, 8) CLASS(28672, 1, 8) CLASS(32768, 1, 8)                                        \
-    CLASS(40960, 2, 4) CLASS(49152, 3, 4) CLASS(57344, 1, 4)
+    CLASS(2304, 1, 64) CLASS(2560, 1, 64) CLASS(3072, 1, 64) CLASS(3584, 1, 64) CLASS(4096, 1, 64)                     \
+    CLASS(4608, 1, 32) CLASS(5120, 1, 32) CLASS(6144, 1, 32) CLASS(7168, 1, 32) CLASS(8192, 1, 32)                     \
+    CLASS(9216, 1, 16) CLASS(10240, 1, 16) CLASS(12288, 1, 16) CLASS(14336, 1, 16) CLASS(16384, 1, 16)                      \
+    CLASS(20480, 1, 16) CLASS(24576, 2, 16) CLASS(28672, 1, 16) CLASS(32768, 1, 16)                                        \
+    CLASS(40960, 2, 8) CLASS(49152, 3, 8) CLASS(57344, 1, 8)
 
-/* SPAN(units, most spans in a thread cache); spans above 256 KiB are not cached by threads. */
+/* SPAN(units, most spans in a thread cache); spans above 512 KiB are not cached by threads. */
 #define SPAN_CLASS_TABLE(SPAN)                                                                                         \
-    SPAN(1, 4) SPAN(2, 2) SPAN(3, 2) SPAN(4, 2) SPAN(5, 0) SPAN(6, 0) SPAN(7, 0) SPAN(8, 0)                            \
+    SPAN(1, 8) SPAN(2, 4) SPAN(3, 4) SPAN(4, 4) SPAN(5, 2) SPAN(6, 2) SPAN(7, 2) SPAN(8, 2)                            \
     SPAN(9, 0) SPAN(10, 0) SPAN(11, 0) SPAN(12, 0) SPAN(13, 0) SPAN(14, 0) SPAN(15, 0) SPAN(16, 0)
 
 /* class_id enumerators: CLASS_16 = 1 ... CLASS_57344, CLASS_SPAN_1 ... CLASS_SPAN_16. */

@@ -13,7 +13,7 @@
     OPTION(fc_cap, "HAKMEM_FC_CAP", COUNT, 256, 8, 256, "blocks",                                                     \
            "most blocks of one size class a thread cache holds")                                                      \
     OPTION(fc_refill, "HAKMEM_FC_REFILL", COUNT, 64, 1, 128, "blocks", "most blocks one refill takes")                \
-    OPTION(cache_bytes, "HAKMEM_CACHE_BYTES", SIZE, 524288, 16384, 67108864, "bytes",                                 \
+    OPTION(cache_bytes, "HAKMEM_CACHE_BYTES", SIZE, 1048576, 16384, 67108864, "bytes",                                 \
            "most bytes a thread cache may hold")                                                                      \
     OPTION(warm_pool, "HAKMEM_WARM_POOL", COUNT, 16, 0, 16, "slabs",                                                  \
            "most empty slabs of one length a heap keeps ready to carve")                                              \

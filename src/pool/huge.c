@@ -7,8 +7,8 @@
 #define HUGE_BUCKETS 1024u
 #define HUGE_MAX_RANGES 256u
 /* Under `auto`, blocks from this size on get huge pages once this much else is mapped: then one more than needed is little. */
-#define HUGE_PAGES_MIN (16 * HAK_MIB)
-#define HUGE_PAGES_FOOTPRINT (64 * HAK_MIB)
+#define HUGE_PAGES_MIN (2 * HAK_MIB)
+#define HUGE_PAGES_FOOTPRINT (32 * HAK_MIB)
 /* B4 */
 #define HUGE_SPARE (8 * HAK_MIB)
 

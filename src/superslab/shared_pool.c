@@ -2,7 +2,6 @@
 
 #include "options/options.h"
 
-#define POOL_HUGE_PAGES_UNITS 4u
 #define POOL_ALL_UNITS (~(uint32_t)1) /* every unit but the header's */
 
 struct shared_pool shared_pool = { .lock = LOCK_INIT(LOCK_RANK_POOL) };
@@ -77,14 +76,14 @@ void shared_pool_move_bucket(uint32_t number)
 }
 
 /* The next slot never used, committing more when needed; 0 when there is none. */
-static uint32_t pool_new_slot(enum slot_kind kind, bool may_be_huge)
+static uint32_t pool_new_slot(enum slot_kind kind)
 {
     uint32_t number;
 
     if (shared_pool.slots_unused == shared_pool.slots_committed) {
         uint32_t first;
         bool huge_pages;
-        size_t count = window_commit_slots(&first, may_be_huge, &huge_pages);
+        size_t count = window_commit_slots(&first, &huge_pages);
         if (count == 0) {
             atomic_store_explicit(&shared_pool.tight, true, memory_order_relaxed);
             return 0;
@@ -98,10 +97,9 @@ static uint32_t pool_new_slot(enum slot_kind kind, bool may_be_huge)
     return number;
 }
 
-/* For runs of `units` units: long ones leave too much of a SuperSlab free for huge pages to be worth their memory. */
-static uint32_t pool_new_superslab(unsigned units)
+static uint32_t pool_new_superslab(void)
 {
-    uint32_t number = pool_new_slot(SLOT_SUPERSLAB, units <= POOL_HUGE_PAGES_UNITS);
+    uint32_t number = pool_new_slot(SLOT_SUPERSLAB);
 
     if (number == 0)
         return 0;
@@ -218,7 +216,7 @@ static uint32_t pool_choose_slot(unsigned units, unsigned align_units, enum pool
             number = shared_pool.slots[number].next;
         }
     }
-    number = pool_new_superslab(units);
+    number = pool_new_superslab();
     if (number)
         *start = pool_find_run(number, units, align_units, use);
     return number;
@@ -338,7 +336,7 @@ void *shared_pool_take_metadata_slot(void)
     uint32_t number;
 
     lock_acquire(&shared_pool.lock);
-    number = pool_new_slot(SLOT_METADATA, false);
+    number = pool_new_slot(SLOT_METADATA);
     lock_release(&shared_pool.lock);
     return number ? window_slot_address(number) : NULL;
 }
@@ -349,7 +347,7 @@ size_t shared_pool_prewarm(size_t count)
 
     lock_acquire(&shared_pool.lock);
     for (; done < count; done++) {
-        uint32_t number = pool_new_superslab(1);
+        uint32_t number = pool_new_superslab();
         struct slot *slot = &shared_pool.slots[number];
         if (number == 0 || !os_populate(window_slot_address(number), SUPERSLAB_SIZE))
             break;

@@ -19,7 +19,7 @@ size_t hak_units;
 #define WINDOW_FIRST_SLOTS 2u
 #define WINDOW_MAX_STEP 32u
 /* The first SuperSlabs never get huge pages under `auto`: in a small heap one huge page matters. */
-#define WINDOW_SMALL_SLOTS 16u
+#define WINDOW_SMALL_SLOTS 4u
 
 static uint32_t slots_begin, slots_end, slots_committed;
 static size_t head_bytes;
@@ -74,7 +74,7 @@ bool window_init(void)
     return true;
 }
 
-size_t window_commit_slots(uint32_t *first, bool may_be_huge, bool *huge_pages)
+size_t window_commit_slots(uint32_t *first, bool *huge_pages)
 {
     uint32_t have = slots_committed - slots_begin;
     size_t count = base_min(base_min(have, WINDOW_MAX_STEP), slots_end - slots_committed);
@@ -84,7 +84,7 @@ size_t window_commit_slots(uint32_t *first, bool may_be_huge, bool *huge_pages)
         if (!os_commit(address, count * SUPERSLAB_SIZE))
             continue;
         *huge_pages = hak_options.thp == OPTION_ALWAYS ||
-                      (hak_options.thp == OPTION_AUTO && may_be_huge && have >= WINDOW_SMALL_SLOTS);
+                      (hak_options.thp == OPTION_AUTO && have >= WINDOW_SMALL_SLOTS);
         if (*huge_pages && hak_options.thp == OPTION_AUTO)
             os_advise_huge(address, count * SUPERSLAB_SIZE, true);
         *first = slots_committed;

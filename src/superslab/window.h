@@ -30,9 +30,9 @@ HAK_HIDDEN extern size_t hak_units;
 /* Reserves the window; idempotent. False when there is no address space or memory for it. Called under the init lock. */
 HAK_HIDDEN bool window_init(void);
 
-/* Commits the next slots, at least one. Returns how many (0: out of memory or address space) and the first one's number. With
- * may_be_huge, huge pages are asked for where the THP option says so, and *huge_pages tells. Called under the pool's lock. */
-HAK_HIDDEN size_t window_commit_slots(uint32_t *first, bool may_be_huge, bool *huge_pages);
+/* Commits the next slots, at least one. Returns how many (0: out of memory or address space) and the first one's number.
+ * *huge_pages tells whether the THP option let huge pages be asked for. Called under the pool's lock. */
+HAK_HIDDEN size_t window_commit_slots(uint32_t *first, bool *huge_pages);
 
 /* Bytes committed for the head, the slots of the window in all, and the slots before the first usable one. */
 HAK_HIDDEN size_t window_head_bytes(void);

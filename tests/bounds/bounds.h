@@ -9,7 +9,7 @@
 
 /* The defaults that the bounds are stated in (src/options/table.h). */
 enum { PURGE_DELAY_MS = 500 };
-#define CACHE_BYTES (512 * KIB)
+#define CACHE_BYTES MIB
 
 /* ---- Figures ---- */
 

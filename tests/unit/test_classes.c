@@ -113,7 +113,7 @@ static void test_slots(void **state)
             assert_int_equal(taken[slot]++, 0);
         }
         assert_true(row->slot_limit <= 256);
-        if (class_is_span(class) && class_size(class) > 256 * HAK_KIB)
+        if (class_is_span(class) && class_size(class) > 512 * HAK_KIB)
             assert_int_equal(row->slot_limit, 0);
         else
             assert_true(row->slot_limit > 0);

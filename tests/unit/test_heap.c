@@ -224,10 +224,12 @@ static uint64_t check_populated(const struct slab *first, const struct slab *war
 
 static void test_populate_after_proof(void)
 {
-    struct heap *heap = heaps_begin();
+    struct heap *heap;
     void *out[64];
     uint64_t calls = 0;
 
+    hak_options.thp = OPTION_NEVER; /* whose SuperSlabs are touched whole */
+    heap = heaps_begin();
     for (unsigned slab = 0; slab < 400; slab++) {
         bool refills = heap->warm[1].stack == NULL && slab > 0;
         size_t most = heap->slabs / POPULATE_SHARE;
@@ -256,9 +258,11 @@ static void test_populate_off(void)
 /* P2: what was faulted in ahead and never used has memory behind it, and is purged like all else. */
 static void test_populated_leaves(void)
 {
-    struct heap *heap = heaps_begin();
+    struct heap *heap;
     void *out[64];
 
+    hak_options.thp = OPTION_NEVER; /* whose SuperSlabs are touched whole */
+    heap = heaps_begin();
     while (fake_calls(FAKE_POPULATE) == 0)
         heaps_take_all(heap, CLASS_1024, out, 64);
     assert_true(heap->warm[1].count > 0);
@@ -271,9 +275,11 @@ static void test_populated_leaves(void)
 
 static void test_populate_refused(void)
 {
-    struct heap *heap = heaps_begin();
+    struct heap *heap;
     void *out[64];
 
+    hak_options.thp = OPTION_NEVER; /* whose SuperSlabs are touched whole */
+    heap = heaps_begin();
     fake_fail_from(FAKE_POPULATE, 1);
     for (unsigned slab = 0; slab < 400; slab++) {
         heaps_take_all(heap, CLASS_1024, out, 64);

@@ -182,7 +182,7 @@ static void test_sizes(void **state)
         assert_string_equal(read_one(row, sizes[i].text), "");
         assert_int_equal(*row->value, sizes[i].bytes);
     }
-    assert_string_equal(read_one(row, "1G"), "hakmem: HAKMEM_CACHE_BYTES=1G is not a size from 16K to 64M; using 512K\n");
+    assert_string_equal(read_one(row, "1G"), "hakmem: HAKMEM_CACHE_BYTES=1G is not a size from 16K to 64M; using 1M\n");
     row = row_named("HAKMEM_HUGE_CACHE");
     assert_string_equal(read_one(row, "3G"), "");
     assert_int_equal(*row->value, 3 * HAK_GIB);

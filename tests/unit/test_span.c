@@ -33,9 +33,11 @@ static void check_zero(const char *block, size_t size)
 
 static void test_sizes(void)
 {
-    struct heap *heap = heaps_begin();
+    struct heap *heap;
     size_t units = 0;
 
+    hak_options.thp = OPTION_NEVER; /* whose SuperSlabs are touched whole */
+    heap = heaps_begin();
     for (size_t size = 57345; size <= POOLED_MAX; size += 4093) {
         unsigned class = class_of_size(size);
         bool zero = false;
@@ -109,11 +111,13 @@ static void test_zero_of_slabs(void)
 
 static void test_aligned(void)
 {
-    struct heap *heap = heaps_begin();
+    struct heap *heap;
     void *blocks[16 * 5];
     unsigned classes[16 * 5];
     size_t count = 0;
 
+    hak_options.thp = OPTION_NEVER;
+    heap = heaps_begin();
     for (unsigned align_units = 1; align_units <= SPAN_MAX_UNITS; align_units *= 2)
         for (unsigned class = CLASS_SPAN_1; class < CLASS_COUNT; class++) {
             bool zero = false;

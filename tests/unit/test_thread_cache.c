@@ -223,7 +223,7 @@ static void test_large_spans_not_cached(void)
 {
     struct thread_cache *cache = begin();
 
-    for (unsigned class = CLASS_SPAN_5; class < CLASS_COUNT; class++)
+    for (unsigned class = CLASS_SPAN_9; class < CLASS_COUNT; class++)
         for (unsigned i = 0; i < 3; i++) {
             hold(class_size(class), 2);
             let_go(2);

@@ -155,7 +155,7 @@ static void test_commit_refused(void)
 static size_t commit(uint32_t *first)
 {
     bool huge_pages;
-    return window_commit_slots(first, false, &huge_pages);
+    return window_commit_slots(first, &huge_pages);
 }
 
 static void test_commit_steps(void)
@@ -256,7 +256,7 @@ static void test_page_map(void)
 }
 
 /* Which steps get huge pages; `advised` is the calls for it beside the one that window_init makes. */
-static void huge_pages(enum option_choice thp, bool may_be_huge, bool early, bool late, uint64_t advised)
+static void huge_pages(enum option_choice thp, bool early, bool late, uint64_t advised)
 {
     uint32_t first;
     bool huge;
@@ -266,18 +266,17 @@ static void huge_pages(enum option_choice thp, bool may_be_huge, bool early, boo
     assert_true(window_init());
     assert_int_equal(fake_calls(FAKE_ADVISE_HUGE), 1);
     for (unsigned step = 0; step < 5; step++) {
-        size_t count = window_commit_slots(&first, may_be_huge, &huge);
-        assert_int_equal(huge, have < 16 ? early : late);
+        size_t count = window_commit_slots(&first, &huge);
+        assert_int_equal(huge, have < 4 ? early : late);
         have += count;
     }
     assert_int_equal(have, 64);
     assert_int_equal(fake_calls(FAKE_ADVISE_HUGE), 1 + advised);
 }
 
-static void test_huge_pages_auto(void) { huge_pages(OPTION_AUTO, true, false, true, 2); }
-static void test_huge_pages_auto_unwanted(void) { huge_pages(OPTION_AUTO, false, false, false, 0); }
-static void test_huge_pages_never(void) { huge_pages(OPTION_NEVER, true, false, false, 0); }
-static void test_huge_pages_always(void) { huge_pages(OPTION_ALWAYS, true, true, true, 0); }
+static void test_huge_pages_auto(void) { huge_pages(OPTION_AUTO, false, true, 4); }
+static void test_huge_pages_never(void) { huge_pages(OPTION_NEVER, false, false, 0); }
+static void test_huge_pages_always(void) { huge_pages(OPTION_ALWAYS, true, true, 0); }
 
 int main(void)
 {
@@ -300,7 +299,6 @@ int main(void)
         core_unit_test(test_contains),
         core_unit_test(test_page_map),
         core_unit_test(test_huge_pages_auto),
-        core_unit_test(test_huge_pages_auto_unwanted),
         core_unit_test(test_huge_pages_never),
         core_unit_test(test_huge_pages_always),
     };
