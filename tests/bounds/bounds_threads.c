@@ -59,7 +59,7 @@ static void hand_end(pthread_t freer)
     support_join(freer);
 }
 
-/* One mix of sizes: 1.2 x the live peak and the freer's cache. Sizes that shift: 1.25 x, the caches of both threads, and two huge pages
+/* One mix of sizes: 1.2 x the live peak and the freer's cache. Sizes that shift: 1.25 x, the caches of both threads, and four huge pages
  * that may be partly used, because the long slabs of a size do not fit the short gaps that earlier sizes leave
  * before a purge delay has passed. */
 static void judge_peak(bool shifting, size_t start, size_t live_peak, size_t asked_peak)
@@ -70,7 +70,7 @@ static void judge_peak(bool shifting, size_t start, size_t live_peak, size_t ask
     bounds_note("live peak, usable bytes", live_peak);
     bounds_note("1.2 x live peak and the freer's cache", aim);
     bounds_figure("peak above the start", bounds_above(bounds_peak(), start),
-                  shifting ? live_peak + live_peak / 4 + 2 * CACHE_BYTES + 4 * MIB : aim);
+                  shifting ? live_peak + live_peak / 4 + 2 * CACHE_BYTES + 8 * MIB : aim);
 }
 
 /* The range of sizes of a turn: the last one holds all that are not spans. */
