@@ -87,8 +87,9 @@ CHECKS = {
     "kernel": Check(
         f"kernel.{platform.machine()}.txt",
         "Memory system calls and soft page faults of the same rows, whole runs, beyond those of `true` without HAKMEM; "
-        "calls of glibc for threads' stacks are left out. May differ by 1 %, faults by "
-        f"{small_rows.FAULTS_SLACK} in any case. <=: does not repeat, and only the bound is held.",
+        f"calls of glibc for threads' stacks are left out. With threads the least of {small_rows.LEAST_OF} runs. May "
+        f"differ by 1 %, faults by {small_rows.FAULTS_SLACK} in any case. <=: does not repeat, and only the bound is "
+        "held.",
         tuple(small_rows.ROWS), small_rows.measure_kernel, tolerance=0.01,
         slack=(("faults", small_rows.FAULTS_SLACK),), freeze=small_rows.freeze,
         repeated=tuple(small_rows.varying(KERNEL_COLUMNS)), notes=tuple(small_rows.notes(KERNEL_COLUMNS))),

@@ -157,7 +157,10 @@ def test_write_after_free_one_size(misuse, size):
     assert (result.status, result.stdout, result.stderr) == (0, "went on\n", ""), result.report()
 
 
+@pytest.mark.parametrize("purge_thread", ["never", "always"])
 @pytest.mark.parametrize("seed", [1, 2])
-def test_write_after_free_threads(misuse, seed):
-    result = misuse("write_after_free", seed)
+def test_write_after_free_threads(misuse, seed, purge_thread):
+    """Not with a purge thread that comes and goes: what the C library notes of a thread is an ordinary block, and may
+    lie where the program writes after it has freed."""
+    result = misuse("write_after_free", seed, env={"HAKMEM_PURGE_THREAD": purge_thread})
     assert (result.status, result.stdout, result.stderr) == (0, "went on\n", ""), result.report()

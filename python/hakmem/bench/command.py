@@ -28,7 +28,8 @@ INTERRUPTED = 130
 class LazyCommands(click.Group):
     """A group, one of whose subcommands is imported only when it is called."""
 
-    LAZY = {"report": "hakmem.report.command:report"}
+    LAZY = {"instructions": "hakmem.bench.instructions_command:instructions",
+            "report": "hakmem.report.command:report"}
 
     def list_commands(self, ctx):
         return sorted([*super().list_commands(ctx), *self.LAZY])

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from hakmem.bench.runner import NOT_PRELOADED, PRIVATE_VARIABLE, parse_pairs
+from hakmem.bench.runner import NOT_PRELOADED, parse_pairs
 
 LIMIT_S = 120.0
 TAIL = 300
@@ -71,10 +71,9 @@ def read_profile(lines, libraries=frozenset()):
 
 
 def environment(preload, env):
-    """The run's variables: none that steers an allocator but those given, and addresses bound before main, so that no
-    call is dearer for being the first."""
-    kept = {name: value for name, value in os.environ.items() if not PRIVATE_VARIABLE.match(name)}
-    kept.update(LC_ALL="C", LD_BIND_NOW="1", **(env or {}))
+    """The run's variables: the same wherever it is counted, since start-up code reads them all; none that steers an
+    allocator but those given; and addresses bound before main, so that no call is dearer for being the first."""
+    kept = {"PATH": os.defpath, "LC_ALL": "C", "LD_BIND_NOW": "1", **(env or {})}
     if preload:
         kept["LD_PRELOAD"] = preload
     return kept
@@ -120,14 +119,15 @@ def count(command, preload=None, env=None, limit=LIMIT_S):
 
     preload: the libraries as in LD_PRELOAD, None for the system's allocator. env: variables of the run. One thread runs
     at a time, each for as long as any other, and addresses are the same each time."""
-    for program in ("valgrind", "setarch", "ldd"):
-        if shutil.which(program) is None:
+    tools = {program: shutil.which(program) for program in ("valgrind", "setarch", "ldd")}
+    for program, file in tools.items():
+        if file is None:
             return unfit(f"{program} is not installed (tools/packages-bench.txt lists what is needed)")
     preload = str(preload) if preload else None
     libraries = files_of(preload) if preload else frozenset()
     with tempfile.TemporaryDirectory(prefix="hakmem-instructions-") as folder:
-        words = ["setarch", "-R", "valgrind", "--command-line-only=yes", "--tool=callgrind", "--trace-children=yes",
-                 "--fair-sched=yes", *(f"--dump-before={name}" for name in FORKS),
+        words = [tools["setarch"], "-R", tools["valgrind"], "--command-line-only=yes", "--tool=callgrind",
+                 "--trace-children=yes", "--fair-sched=yes", *(f"--dump-before={name}" for name in FORKS),
                  f"--callgrind-out-file={folder}/profile.%p", *map(str, command)]
         try:
             done = subprocess.run(words, env=environment(preload, env), stdin=subprocess.DEVNULL, capture_output=True,

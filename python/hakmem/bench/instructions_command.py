@@ -1,0 +1,164 @@
+"""The command `hakmem bench instructions`: what an operation costs each allocator, counted under callgrind."""
+
+import json
+import os
+import shlex
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import click
+from rich.text import Text
+
+from hakmem import paths
+from hakmem.bench import allocators as chosen_allocators
+from hakmem.bench import deterministic, machine
+from hakmem.bench.rows import choose
+from hakmem.bench.table import make_console, print_table, slices
+
+FORMAT = "hakmem-instructions 1"
+STAMP_WIDTH = 28
+
+
+def split_names(context, parameter, value):
+    return [name for name in value.split(",") if name] if value else []
+
+
+def chosen_rows(patterns):
+    """Those of one thread, whose counts repeat on any allocator; by name also the others."""
+    rows = list(deterministic.load().values())
+    rows = choose(rows, patterns, False) if patterns else [row for row in rows if row.threads == 1]
+    for row in rows:
+        program = paths.program(row.command[0])
+        if not program.is_file():
+            raise click.ClickException(f"{row.name}: {program} is not there; ./hakmem build builds it")
+    return rows
+
+
+def count_one(row, allocator):
+    """The entry of one row and allocator; with a `reason`, and no figures, where it cannot be counted."""
+    counted = deterministic.per_operation(row, paths.build_folder() / "bin", allocator.library, allocator.setting)
+    entry = {"row": row.name, "allocator": allocator.name}
+    if counted["total"] is None:
+        return {**entry, "total": None, "reason": counted["reason"]}
+    operations = counted["ops"]
+    return {**entry, "ops": operations, "total": round(counted["total"] * operations),
+            "library": round(counted["library"] * operations), "per_op": counted["total"],
+            "library_per_op": counted["library"]}
+
+
+def with_bar(runs):
+    """The same, with a bar on a terminal."""
+    if not sys.stderr.isatty():
+        yield from runs
+        return
+    with click.progressbar(runs, label="callgrind", file=sys.stderr) as bar:
+        yield from bar
+
+
+def count_all(rows, allocators):
+    """Entries row by row. As many runs at a time as there are CPUs: a count does not depend on what else runs."""
+    pairs = [(row, allocator) for row in rows for allocator in allocators]
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        running = [pool.submit(count_one, *pair) for pair in pairs]
+        try:
+            return [future.result() for future in with_bar(running)]
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def best_peer(figures, subject):
+    """(name, figure) of the least of the others; None without any."""
+    others = {name: figure for name, figure in figures.items() if name != subject}
+    return min(others.items(), key=lambda pair: pair[1]) if others and subject in figures else None
+
+
+def verdict(figures, subject):
+    """(text, whether the subject is below every peer that could be counted)."""
+    best = best_peer(figures, subject)
+    if best is None:
+        return Text("-"), False
+    below, ratio = figures[subject] < best[1], figures[subject] / best[1]
+    mark = "below all" if below else "not below"
+    return Text(f"{mark} {ratio:.3f} {best[0]}", style="green" if below else "red"), below
+
+
+def figure_text(figure):
+    return f"{figure:,.2f}" if figure < 1000 else f"{figure:,.0f}"
+
+
+def print_counts(console, entries, key, title, names, subject, marked):
+    """One table; with the verdict on each row where marked."""
+    rows = {}
+    for entry in entries:
+        figures = rows.setdefault(entry["row"], {})
+        if entry["total"] is not None:
+            figures[entry["allocator"]] = entry[key]
+    width = max(10, *map(len, names))
+    for part in slices(names, console, width, STAMP_WIDTH * (2 if marked else 1)):
+        lines = [[row, *(figure_text(figures[name]) if name in figures else "-" for name in part),
+                  *([verdict(figures, subject)[0]] if marked else [])] for row, figures in rows.items()]
+        print_table(console, title, ["", *part, *([f"{subject} by best peer"] if marked else [])], lines)
+    return sum(verdict(figures, subject)[1] for figures in rows.values()), len(rows)
+
+
+def print_tables(result):
+    console, subject, entries = make_console(), result["subject"], result["instructions"]
+    names = list(result["allocators"])
+    below, rows = print_counts(console, entries, "per_op", "Instructions per operation, the whole program", names,
+                               subject, len(names) > 1)
+    print_counts(console, entries, "library_per_op", "In the allocator's own code", names, subject, False)
+
+    def say(text):
+        console.print(Text(text), soft_wrap=True)
+
+    if len(names) > 1:
+        say(f"{subject} is below every peer that could be counted in {below} of {rows} rows, in the whole program: "
+            "that is fair to one that has the C library fill or copy.")
+    if "glibc" in names:
+        say("glibc's own code is what its malloc, free and the like cost, with what they call.")
+    if "tcmalloc" in names:
+        say("tcmalloc's usual path needs restartable sequences, which valgrind lacks: it is counted on another.")
+    told = {}
+    for entry in entries:
+        if entry["total"] is None:
+            told.setdefault((entry["allocator"], entry["reason"]), []).append(entry["row"])
+    for (name, reason), missed in told.items():
+        where = "every row" if len(missed) == rows else ", ".join(missed)
+        say(f"{name}: not counted in {where}: {reason}")
+
+
+@click.command("instructions", context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--rows", "patterns", multiple=True, metavar="PATTERN",
+              help="Rows whose name the pattern finds; may be given again. Default: those of one thread.")
+@click.option("--allocators", callback=split_names, metavar="A,B,...", help="These allocators only.")
+@click.option("--all", "everything", is_flag=True, help="Also the peers that are left out unless chosen: hardened.")
+@click.option("--add", multiple=True, metavar="NAME=LIBRARY", help="One more allocator: any library to preload.")
+@click.option("--setting", multiple=True, metavar="ALLOCATOR:NAME=VALUE", help="A variable for one allocator.")
+@click.option("--subject", default="hakmem", show_default=True, metavar="NAME",
+              help="The allocator that is compared with the others.")
+@click.option("--json", "json_file", type=click.Path(dir_okay=False, writable=True), metavar="FILE",
+              help="Write the counts to FILE, too.")
+def instructions(patterns, allocators, everything, add, setting, subject, json_file):
+    """Count the instructions of an operation on each allocator.
+
+    Runs the small rows of deterministic.toml under callgrind, and takes away what starting and ending cost."""
+    rows = chosen_rows(patterns)
+    chosen, trouble = chosen_allocators.choose(allocators, add, setting, subject, everything)
+    if trouble:
+        click.echo(f"hakmem: {trouble}", err=True)
+    if json_file and not Path(json_file).absolute().parent.is_dir():
+        raise click.ClickException(f"--json {json_file}: there is no such folder")
+    entries = count_all(rows, list(chosen.values()))
+    result = {"format": FORMAT, "command": shlex.join(["hakmem", *sys.argv[1:]]), "commit": machine.describe_commit(),
+              "machine": machine.describe_machine(), "subject": subject,
+              "allocators": {name: allocator.describe() for name, allocator in chosen.items()},
+              "rows": {row.name: {"threads": row.threads, "command": shlex.join(row.command),
+                                  "base": shlex.join(row.base)} for row in rows},
+              "instructions": entries}
+    if json_file:
+        Path(json_file).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    print_tables(result)
+    if all(entry["total"] is None for entry in entries):
+        raise click.ClickException("no run could be counted")
