@@ -43,13 +43,13 @@ def test_the_table_and_the_file(tmp_path):
 
 def test_a_row_below_every_peer_is_marked():
     def verdict(**figures):
-        text, below = instructions_command.verdict(figures, "hakmem")
-        return text.plain, below
+        return instructions_command.verdict(figures, "hakmem").plain
 
-    assert verdict(hakmem=9.0, glibc=30.0, other=10.0) == ("below all 0.900 other", True)
-    assert verdict(hakmem=11.0, glibc=30.0, other=10.0) == ("not below 1.100 other", False)
-    assert verdict(hakmem=10.0, other=10.0) == ("not below 1.000 other", False)
-    assert verdict(hakmem=10.0) == ("-", False) and verdict(other=10.0) == ("-", False)
+    assert verdict(hakmem=9.0, glibc=30.0, other=10.0) == "below all 0.900 other"
+    assert verdict(hakmem=11.0, glibc=30.0, other=10.0) == "not below 1.100 other"
+    assert verdict(hakmem=10.0, other=10.0) == "not below 1.000 other"
+    assert verdict(hakmem=10.0, other=0.0) == "not below - other"
+    assert verdict(hakmem=10.0) == "-" and verdict(other=10.0) == "-"
 
 
 @pytest.mark.parametrize("arguments, told", [

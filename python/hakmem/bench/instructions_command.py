@@ -74,14 +74,21 @@ def best_peer(figures, subject):
     return min(others.items(), key=lambda pair: pair[1]) if others and subject in figures else None
 
 
+def is_below_all(figures, subject):
+    """Whether the subject is below every peer that could be counted."""
+    best = best_peer(figures, subject)
+    return best is not None and figures[subject] < best[1]
+
+
 def verdict(figures, subject):
-    """(text, whether the subject is below every peer that could be counted)."""
+    """How the subject stands to the best peer that could be counted."""
     best = best_peer(figures, subject)
     if best is None:
-        return Text("-"), False
-    below, ratio = figures[subject] < best[1], figures[subject] / best[1]
-    mark = "below all" if below else "not below"
-    return Text(f"{mark} {ratio:.3f} {best[0]}", style="green" if below else "red"), below
+        return Text("-")
+    ratio = f"{figures[subject] / best[1]:.3f}" if best[1] else "-"
+    if is_below_all(figures, subject):
+        return Text(f"below all {ratio} {best[0]}", style="green")
+    return Text(f"not below {ratio} {best[0]}", style="red")
 
 
 def figure_text(figure):
@@ -98,9 +105,9 @@ def print_counts(console, entries, key, title, names, subject, marked):
     width = max(10, *map(len, names))
     for part in slices(names, console, width, STAMP_WIDTH * (2 if marked else 1)):
         lines = [[row, *(figure_text(figures[name]) if name in figures else "-" for name in part),
-                  *([verdict(figures, subject)[0]] if marked else [])] for row, figures in rows.items()]
+                  *([verdict(figures, subject)] if marked else [])] for row, figures in rows.items()]
         print_table(console, title, ["", *part, *([f"{subject} by best peer"] if marked else [])], lines)
-    return sum(verdict(figures, subject)[1] for figures in rows.values()), len(rows)
+    return sum(is_below_all(figures, subject) for figures in rows.values()), len(rows)
 
 
 def print_tables(result):
