@@ -14,13 +14,15 @@ enum option_kind {
     OPTION_TIME,
     OPTION_MICROS,
     OPTION_LIMIT,
-    OPTION_CHOICE
+    OPTION_CHOICE,
+    OPTION_FORMAT,
+    OPTION_PATH
 };
 
 struct option_row {
     const char *name;
     enum option_kind kind;
-    uint64_t default_value, lowest, highest; /* LIMIT has no range */
+    uint64_t default_value, lowest, highest; /* LIMIT and PATH have no range */
     const char *unit;
     size_t offset; /* of the value in struct options */
 };
@@ -36,7 +38,8 @@ enum {
     ROW_COUNT = sizeof rows / sizeof rows[0],
     NAME_MOST = 40,        /* characters of the longest name, with room */
     SHOWN_MOST = 64,       /* characters of a bad name or value that are repeated to the user */
-    VALUE_CAPACITY = 32,   /* of a value as text */
+    VALUE_CAPACITY = 32,   /* of a value as text, but a path's */
+    PATHS_CAPACITY = 4096, /* of all paths together, each with its NUL */
     SOFT_LIMIT_PERCENT = 90,
 };
 
@@ -53,6 +56,9 @@ struct options hak_options = {
 
 static const char prefix[] = "HAKMEM_";
 static const char *const choices[] = { [OPTION_AUTO] = "auto", [OPTION_NEVER] = "never", [OPTION_ALWAYS] = "always" };
+
+static const char *const formats[] = { [OPTION_NONE] = "0", [OPTION_TEXT] = "text", [OPTION_JSON] = "json",
+                                       [OPTION_PROMETHEUS] = "prometheus" };
 
 static uint64_t *value_of(const struct option_row *row)
 {
@@ -136,6 +142,31 @@ static bool parse_choice(const char *text, uint64_t *value)
     return false;
 }
 
+/* 1 is text, as where only a switch is wanted. */
+static bool parse_format(const char *text, uint64_t *value)
+{
+    if (parse_bool(text, value))
+        return true;
+    for (*value = OPTION_TEXT; *value < sizeof formats / sizeof formats[0]; ++*value)
+        if (same_word(text, formats[*value]))
+            return true;
+    return false;
+}
+
+/* A copy, because programs write over their environment. */
+static bool parse_path(const char *text, uint64_t *value)
+{
+    static char paths[PATHS_CAPACITY];
+    static size_t used;
+    size_t size = strlen(text) + 1;
+
+    if (size == 1 || size > sizeof paths - used)
+        return false;
+    *value = (uintptr_t)memcpy(paths + used, text, size);
+    used += size;
+    return true;
+}
+
 /* `auto` leaves headroom below the cgroup's limit for the soft one, so that purging comes before failing. */
 static uint64_t limit_from_cgroup(const struct option_row *row)
 {
@@ -154,6 +185,10 @@ static bool parse_value(const struct option_row *row, const char *text, uint64_t
         return parse_bool(text, value);
     case OPTION_CHOICE:
         return parse_choice(text, value);
+    case OPTION_FORMAT:
+        return parse_format(text, value);
+    case OPTION_PATH:
+        return parse_path(text, value);
     case OPTION_LIMIT:
         if (!same_word(text, "auto"))
             return parse_size(text, value);
@@ -189,6 +224,8 @@ static void format_value(char *text, const struct option_row *row, uint64_t valu
 {
     if (row->kind == OPTION_CHOICE)
         base_format(text, VALUE_CAPACITY, "%s", choices[value]);
+    else if (row->kind == OPTION_FORMAT)
+        base_format(text, VALUE_CAPACITY, "%s", formats[value]);
     else if (row->kind == OPTION_SIZE || row->kind == OPTION_LIMIT)
         format_size(text, value);
     else
@@ -207,6 +244,13 @@ static void say_bad_value(const struct option_row *row, const char *text)
         break;
     case OPTION_CHOICE:
         base_format(wanted, sizeof wanted, "auto, never or always");
+        break;
+    case OPTION_FORMAT:
+        base_format(wanted, sizeof wanted, "0, 1, text, json or prometheus");
+        break;
+    case OPTION_PATH:
+        base_format(using, sizeof using, "none");
+        base_format(wanted, sizeof wanted, "a path of 1 to some %u characters", PATHS_CAPACITY);
         break;
     case OPTION_LIMIT:
         base_format(wanted, sizeof wanted, "a size such as 512M, 0 or auto");
@@ -299,6 +343,11 @@ void options_print(void)
         char value[VALUE_CAPACITY];
         bool bytes = rows[i].kind == OPTION_SIZE || rows[i].kind == OPTION_LIMIT; /* whose unit is in the value */
         format_value(value, &rows[i], *value_of(&rows[i]));
+        if (rows[i].kind == OPTION_PATH) {
+            const char *path = option_path(*value_of(&rows[i]));
+            base_message("%c %s=%s", path ? '*' : ' ', rows[i].name, path ? path : "");
+            continue;
+        }
         base_message("%c %s=%s%s%s", *value_of(&rows[i]) != rows[i].default_value ? '*' : ' ', rows[i].name, value,
                      bytes || rows[i].unit[0] == '\0' ? "" : " ", bytes ? "" : rows[i].unit);
     }

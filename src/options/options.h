@@ -6,13 +6,18 @@
 #include "options/table.h"
 
 enum option_choice { OPTION_AUTO = 0, OPTION_NEVER = 1, OPTION_ALWAYS = 2 };
+enum option_format { OPTION_NONE = 0, OPTION_TEXT = 1, OPTION_JSON = 2, OPTION_PROMETHEUS = 3 };
 
-/* Every value as a number of the row's unit; a LIMIT of 0 means none, `auto` is resolved when read. */
+/* Every value as a number of the row's unit; a LIMIT of 0 means none, `auto` is resolved when read. Of a PATH, option_path makes the
+ * text. */
 struct options {
 #define OPTION_FIELD(field, name, kind, default_, lowest, highest, unit, doc) uint64_t field;
     OPTION_TABLE(OPTION_FIELD)
 #undef OPTION_FIELD
 };
+
+/* The text of a PATH option's value; NULL: not set. */
+HAK_INLINE const char *option_path(uint64_t value) { return (const char *)(uintptr_t)value; }
 
 /* Constant after options_read; the defaults before it. */
 HAK_HIDDEN extern struct options hak_options;

@@ -4,7 +4,8 @@
  *   OPTION(field, "HAKMEM_NAME", kind, default, lowest, highest, "unit", "what it does")
  *
  * kind: BOOL (0 or 1, off/on, no/yes, false/true), COUNT (a plain number), SIZE (bytes; suffixes K, M, G, T, KiB, ...),
- *       TIME (milliseconds), MICROS (microseconds), LIMIT (a SIZE, 0 = none, or `auto` = from the cgroup), CHOICE (auto|never|always).
+ *       TIME (milliseconds), MICROS (microseconds), LIMIT (a SIZE, 0 = none, or `auto` = from the cgroup), CHOICE (auto|never|always),
+ *       FORMAT (a switch, or text|json|prometheus), PATH (of a file; the value is 0 or the address of a copy of the text).
  */
 #ifndef HAK_OPTIONS_TABLE_H
 #define HAK_OPTIONS_TABLE_H
@@ -38,7 +39,10 @@
            "cycle profile; needs a build that carries it")                                                            \
     OPTION(debug_counters, "HAKMEM_DEBUG_COUNTERS", BOOL, 0, 0, 1, "",                                                \
            "print the debug counters at exit; needs a build that carries them")                                       \
-    OPTION(show_stats, "HAKMEM_SHOW_STATS", BOOL, 0, 0, 1, "", "print statistics at exit")                            \
+    OPTION(show_stats, "HAKMEM_SHOW_STATS", FORMAT, 0, 0, 3, "",                                                      \
+           "print statistics at exit, as text (so does 1), JSON or Prometheus text")                                  \
+    OPTION(stats_file, "HAKMEM_STATS_FILE", PATH, 0, 0, 0, "",                                                        \
+           "write the statistics of `HAKMEM_SHOW_STATS` there instead of to standard error; `%p` becomes the process's number") \
     OPTION(purge_delay, "HAKMEM_PURGE_DELAY", TIME, 500, 0, 3600000, "ms",                                            \
            "free memory goes back to the system when it was not wanted for this long")                                \
     OPTION(purge_thread, "HAKMEM_PURGE_THREAD", CHOICE, 0, 0, 2, "",                                                  \

@@ -3,12 +3,13 @@
 #include "support.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "options/options.h"
 #include "os/fake.h"
 
-enum { BOOL, COUNT, SIZE, TIME, MICROS, LIMIT, CHOICE };
+enum { BOOL, COUNT, SIZE, TIME, MICROS, LIMIT, CHOICE, FORMAT, PATH };
 
 static const struct row {
     const char *name;
@@ -95,7 +96,7 @@ static void test_table(void **state)
     for (size_t i = 0; i < ROWS; i++) {
         assert_true(strncmp(rows[i].name, "HAKMEM_", 7) == 0);
         assert_int_equal(*rows[i].value, rows[i].default_value);
-        if (rows[i].kind != LIMIT)
+        if (rows[i].kind != LIMIT && rows[i].kind != PATH)
             assert_true(rows[i].lowest <= rows[i].default_value && rows[i].default_value <= rows[i].highest);
         for (size_t j = 0; j < i; j++)
             assert_string_not_equal(rows[i].name, rows[j].name);
@@ -114,7 +115,7 @@ static void test_ranges(void **state)
     (void)state;
     for (size_t i = 0; i < ROWS; i++) {
         const struct row *row = &rows[i];
-        if (row->kind == LIMIT || row->kind == CHOICE)
+        if (row->kind == LIMIT || row->kind == CHOICE || row->kind == FORMAT || row->kind == PATH)
             continue;
         assert_string_equal(read_number(row, row->lowest), "");
         assert_int_equal(*row->value, row->lowest);
@@ -138,7 +139,8 @@ static void test_rubbish(void **state)
     static const char *const values[] = { "", " ", "abc", "-1", "+1", "1 ", " 1", "1x", "0x10", "1.5", "1e3", "1KK", "1iB",
                                           "1Kib1", "99999999999999999999999999", "18446744073709551616K", "K", "autoo" };
     for (size_t i = 0; i < ROWS; i++) {
-        for (size_t j = 0; j < sizeof values / sizeof values[0]; j++) {
+        /* Of a path any text will do but none. */
+        for (size_t j = 0; j < (rows[i].kind == PATH ? 1 : sizeof values / sizeof values[0]); j++) {
             const char *said = read_one(&rows[i], values[j]);
             char start[128];
             snprintf(start, sizeof start, "hakmem: %s=%s is not ", rows[i].name, values[j]);
@@ -201,6 +203,44 @@ static void test_choice(void **state)
     assert_string_equal(read_one(row, "auto"), "");
     assert_int_equal(*row->value, OPTION_AUTO);
     assert_string_equal(read_one(row, "often"), "hakmem: HAKMEM_THP=often is not auto, never or always; using auto\n");
+}
+
+static void test_format(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint64_t format;
+    } words[] = { { "0", OPTION_NONE }, { "off", OPTION_NONE },  { "1", OPTION_TEXT },        { "yes", OPTION_TEXT },
+                  { "text", OPTION_TEXT }, { "JSON", OPTION_JSON }, { "prometheus", OPTION_PROMETHEUS } };
+    const struct row *row = row_named("HAKMEM_SHOW_STATS");
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        assert_string_equal(read_one(row, words[i].text), "");
+        assert_int_equal(*row->value, words[i].format);
+    }
+    assert_string_equal(read_one(row, "xml"),
+                        "hakmem: HAKMEM_SHOW_STATS=xml is not 0, 1, text, json or prometheus; using 0\n");
+}
+
+static void test_path(void **state)
+{
+    (void)state;
+    char entry[64] = "HAKMEM_STATS_FILE=/tmp/a b.%p", *too_long = malloc(6000);
+    const struct row *row = row_named("HAKMEM_STATS_FILE");
+    assert_string_equal(read_with(entry, NULL), "");
+    memset(entry, 'x', sizeof entry); /* as programs do that show their state there */
+    assert_string_equal(option_path(*row->value), "/tmp/a b.%p");
+    capture_begin();
+    options_print();
+    assert_has(capture_end(), "* HAKMEM_STATS_FILE=/tmp/a b.%p\n");
+    assert_has(read_one(row, ""), "hakmem: HAKMEM_STATS_FILE= is not a path of 1 to some 4096 characters; using none\n");
+    assert_null(option_path(*row->value));
+    strcpy(too_long, "HAKMEM_STATS_FILE=");
+    memset(too_long + 18, 'y', 5000);
+    too_long[5018] = '\0';
+    assert_has(read_with(too_long, NULL), "yyy... is not a path");
+    assert_null(option_path(*row->value));
+    free(too_long);
 }
 
 static void test_limits(void **state)
@@ -292,6 +332,7 @@ int main(void)
         OPTION_TEST(test_table),   OPTION_TEST(test_nothing_set), OPTION_TEST(test_ranges),
         OPTION_TEST(test_rubbish), OPTION_TEST(test_bool_words),  OPTION_TEST(test_sizes),
         OPTION_TEST(test_choice),  OPTION_TEST(test_limits),      OPTION_TEST(test_words_of_the_contract),
+        OPTION_TEST(test_format),  OPTION_TEST(test_path),
         OPTION_TEST(test_long_ones), OPTION_TEST(test_several),   OPTION_TEST(test_print),
     };
     return cmocka_run_group_tests(tests, keep_defaults, NULL);

@@ -5,7 +5,7 @@
 #include "gen_docs.h"
 #include "options/table.h"
 
-enum kind { BOOL, COUNT, SIZE, TIME, MICROS, LIMIT, CHOICE };
+enum kind { BOOL, COUNT, SIZE, TIME, MICROS, LIMIT, CHOICE, FORMAT, PATH };
 
 static const struct row {
     const char *name;
@@ -36,6 +36,8 @@ static void print_value(FILE *out, const struct row *row, uint64_t value)
         fprintf(out, "%s", choices[value]);
     else if (row->kind == SIZE || row->kind == LIMIT)
         print_size(out, value);
+    else if (row->kind == PATH)
+        fprintf(out, "none");
     else
         fprintf(out, "%" PRIu64, value);
 }
@@ -48,6 +50,12 @@ static void print_range(FILE *out, const struct row *row)
         return;
     case CHOICE:
         fprintf(out, "auto, never, always");
+        return;
+    case FORMAT:
+        fprintf(out, "0, 1, text, json, prometheus");
+        return;
+    case PATH:
+        fprintf(out, "a path");
         return;
     case LIMIT:
         fprintf(out, "a size, 0 (none), auto");
