@@ -78,15 +78,17 @@ void *front_malloc_medium(size_t size)
 {
     struct thread_cache *cache = cache_current();
     unsigned class;
+    size_t top;
     void *block;
 
     if (HAK_UNLIKELY(size > POOLED_MAX))
         return front_malloc_slow(size);
     class = class_of_size(size);
-    block = cache->slots[cache->bins[class].top];
+    top = cache->bins[class].top;
+    block = cache->slots[top];
     if (HAK_UNLIKELY(block == NULL))
         return front_malloc_slow(size);
-    cache_move_top(cache, class, -1);
+    cache_move_top(cache, class, top, -1);
     return block;
 }
 

@@ -16,15 +16,14 @@ enum { CHECK_EVERY_FREE = 0 };
 /* Requests above FAST_MAX. */
 HAK_HIDDEN void *front_malloc_medium(size_t size);
 
-/* Adds to the top of a class's stack in memory. On x86-64 in one instruction, which the compiler would make three of. */
-HAK_INLINE void cache_move_top(struct thread_cache *cache, size_t class, int by)
+/* Moves the top of a class's stack, which is `top` now. On x86-64 in two instructions, which the compiler would make three of; one
+ * that adds to memory would load the top again, and loads are what a hit waits for. */
+HAK_INLINE void cache_move_top(struct thread_cache *cache, size_t class, size_t top, int by)
 {
 #if defined(__x86_64__) && defined(__OPTIMIZE__)
-    __asm__("addw %3, %c4(%1,%2,4)"
-            : "+m"(cache->bins)
-            : "r"(cache), "r"(class), "i"(by), "i"(offsetof(struct thread_cache, bins)));
+    __asm__("addl %2, %k1\n\tmovw %w1, %0" : "=m"(cache->bins[class].top), "+r"(top) : "i"(by));
 #else
-    bin_set_top(&cache->bins[class], (size_t)(cache->bins[class].top + by));
+    bin_set_top(&cache->bins[class], top + (size_t)by);
 #endif
 }
 
@@ -33,17 +32,18 @@ HAK_INLINE void cache_move_top(struct thread_cache *cache, size_t class, int by)
 HAK_INLINE void *front_malloc_or(size_t size, void *(*medium)(size_t), void *(*slow)(size_t))
 {
     struct thread_cache *cache;
-    size_t class;
+    size_t class, top;
     void *block;
 
     if (HAK_UNLIKELY(size > FAST_MAX))
         return medium(size);
     cache = cache_current();
     class = cache->class_of[(size + BLOCK_ALIGN - 1) / BLOCK_ALIGN];
-    block = cache->slots[cache->bins[class].top];
+    top = cache->bins[class].top;
+    block = cache->slots[top];
     if (HAK_UNLIKELY(block == NULL)) /* T1, T2 */
         return slow(size);
-    cache_move_top(cache, class, -1);
+    cache_move_top(cache, class, top, -1);
     return block;
 }
 
@@ -71,7 +71,7 @@ HAK_INLINE void front_free_or(void *block, void (*slow)(void *))
         return;
     }
     cache->slots[top + 1] = block;
-    cache_move_top(cache, class, 1);
+    cache_move_top(cache, class, top, 1);
 }
 
 HAK_INLINE void front_free(void *block)
