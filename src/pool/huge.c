@@ -4,26 +4,11 @@
 #include "superslab/metadata.h"
 #include "superslab/shared_pool.h"
 
-#define HUGE_BUCKETS 1024u
-#define HUGE_MAX_RANGES 256u
 /* Under `auto`, blocks from this size on get huge pages once this much else is mapped: then one more than needed is little. */
 #define HUGE_PAGES_MIN (2 * HAK_MIB)
 #define HUGE_PAGES_FOOTPRINT (32 * HAK_MIB)
 /* B4 */
 #define HUGE_SPARE (8 * HAK_MIB)
-
-struct huge {
-    struct huge *next; /* in its bucket, or among the unused records */
-    char *address;
-    size_t size; /* bytes of the mapping */
-    struct heap *heap;
-};
-
-struct huge_range {
-    char *start;
-    size_t size;
-    uint32_t freed_ms;
-};
 
 struct lock huge_lock = LOCK_INIT(LOCK_RANK_HUGE);
 
@@ -33,6 +18,8 @@ static struct huge_range ranges[HUGE_MAX_RANGES]; /* by address */
 static unsigned range_count;
 static size_t range_bytes, live_bytes, live_blocks;
 static size_t live_peak; /* of live_bytes, since the last purge */
+
+const struct huge_inside huge_inside = { buckets, ranges, &range_count, &range_bytes, &live_bytes, &live_blocks };
 
 static struct huge **huge_bucket(const void *address)
 {

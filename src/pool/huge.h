@@ -42,4 +42,31 @@ HAK_HIDDEN void huge_usage(struct huge_usage *usage);
 
 HAK_HIDDEN extern struct lock huge_lock;
 
+/* ---- How they are kept, for those who read from outside (observe/descriptor.h) ---- */
+
+#define HUGE_BUCKETS 1024u
+#define HUGE_MAX_RANGES 256u
+
+struct huge {
+    struct huge *next; /* in its bucket, or among the unused records */
+    char *address;
+    size_t size; /* bytes of the mapping */
+    struct heap *heap;
+};
+
+struct huge_range {
+    char *start;
+    size_t size;
+    uint32_t freed_ms;
+};
+
+/* Where the records are. */
+struct huge_inside {
+    struct huge **buckets;     /* HUGE_BUCKETS, by address */
+    struct huge_range *ranges; /* the cache of freed ranges */
+    const unsigned *range_count;
+    const size_t *range_bytes, *live_bytes, *live_blocks;
+};
+HAK_HIDDEN extern const struct huge_inside huge_inside;
+
 #endif

@@ -1,0 +1,43 @@
+#include "observe/descriptor.h"
+
+#include "base/version.h"
+#include "front/thread_cache.h"
+#include "options/options.h"
+#include "pool/huge.h"
+#include "pool/registry.h"
+#include "superslab/shared_pool.h"
+
+#define COUNT_ROW(...) +1
+#define FIELD_OF(struct_, field) ((struct struct_ *)0)->field
+
+#define TYPE_ROW(struct_) { .name = #struct_, .kind = DESCRIPTOR_TYPE, .size = sizeof(struct struct_), .count = 1 },
+#define FIELD_ROW(struct_, field)                                                                                      \
+    { .name = #struct_ "." #field, .kind = DESCRIPTOR_FIELD, .value.number = offsetof(struct struct_, field),          \
+      .size = sizeof(FIELD_OF(struct_, field)), .count = 1 },
+#define ARRAY_ROW(struct_, field)                                                                                      \
+    { .name = #struct_ "." #field, .kind = DESCRIPTOR_FIELD, .value.number = offsetof(struct struct_, field),          \
+      .size = sizeof(FIELD_OF(struct_, field)[0]),                                                                     \
+      .count = sizeof(FIELD_OF(struct_, field)) / sizeof(FIELD_OF(struct_, field)[0]) },
+#define CONSTANT_ROW(name_) { .name = #name_, .kind = DESCRIPTOR_CONSTANT, .value.number = (name_), .count = 1 },
+#define ROOT_ROW(name_, object)                                                                                        \
+    { .name = #name_, .kind = DESCRIPTOR_ROOT, .value.address = (object), .size = sizeof(void *), .count = 1 },
+#define OPTION_ROW(field, name, kind, default_, lowest, highest, unit, doc) FIELD_ROW(options, field)
+
+enum { ROWS = 0 DESCRIPTOR_TABLE(COUNT_ROW, COUNT_ROW, COUNT_ROW, COUNT_ROW, COUNT_ROW) OPTION_TABLE(COUNT_ROW) };
+
+struct descriptor {
+    struct descriptor_head head;
+    struct descriptor_row rows[ROWS];
+};
+
+extern const struct descriptor hak_descriptor;
+
+/* Its own section is what stripping leaves of its name in a static program; `retain` keeps it where the linker drops what
+ * nothing refers to. */
+__attribute__((visibility("default"), used, retain, section("hakmem_descriptor")))
+const struct descriptor hak_descriptor = {
+    .head = { .magic = DESCRIPTOR_MAGIC, .format = DESCRIPTOR_FORMAT, .size = sizeof(struct descriptor),
+              .version = BASE_VERSION_STRING, .rows = ROWS, .row_size = sizeof(struct descriptor_row),
+              .rows_offset = offsetof(struct descriptor, rows), .pointer_size = sizeof(void *) },
+    .rows = { DESCRIPTOR_TABLE(TYPE_ROW, FIELD_ROW, ARRAY_ROW, CONSTANT_ROW, ROOT_ROW) OPTION_TABLE(OPTION_ROW) },
+};

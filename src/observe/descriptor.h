@@ -1,0 +1,96 @@
+/*
+ * What a reader outside the process needs to find its way in the heap: where the roots are, how the structs are laid out, what
+ * numbers mean. A table of its own in each build, so that one reader understands builds whose structs differ.
+ *
+ * Nothing reads it here. `hakmem stats` and its kin do, through process_vm_readv, gdb or a core dump: they find it by its name
+ * among the dynamic symbols, by its section, or by its magic.
+ *
+ * D1: a reader reads what it knows by name and ignores the rest, so rows may be added; DESCRIPTOR_FORMAT changes when a name
+ *     changes its meaning or goes.
+ */
+#ifndef HAK_OBSERVE_DESCRIPTOR_H
+#define HAK_OBSERVE_DESCRIPTOR_H
+
+#include "base/base.h"
+
+#define DESCRIPTOR_FORMAT 1u
+#define DESCRIPTOR_MAGIC "HAKMEM\x01inside\x02\xfe" /* 15 bytes and a 0 */
+#define DESCRIPTOR_NAME_BYTES 40u
+
+enum descriptor_kind {
+    DESCRIPTOR_TYPE = 1, /* size of a struct */
+    DESCRIPTOR_FIELD,    /* value: its offset; size: of one element; count: of elements */
+    DESCRIPTOR_CONSTANT, /* value */
+    DESCRIPTOR_ROOT      /* value: the address of an object */
+};
+
+struct descriptor_row {
+    char name[DESCRIPTOR_NAME_BYTES]; /* "slab", "slab.used", "UNIT_SIZE", "shared_pool" */
+    union {
+        uint64_t number;
+        const volatile void *address;
+    } value;
+    uint32_t size, count;
+    uint32_t kind; /* enum descriptor_kind */
+    uint32_t reserved;
+};
+
+struct descriptor_head {
+    char magic[16];
+    uint32_t format;   /* DESCRIPTOR_FORMAT */
+    uint32_t size;     /* of the whole, in bytes */
+    char version[16];  /* of the library */
+    uint32_t rows, row_size, rows_offset;
+    uint32_t pointer_size;
+};
+
+_Static_assert(sizeof(struct descriptor_row) == 64, "readers of format 1 count on it");
+_Static_assert(sizeof(struct descriptor_head) == 56, "readers of format 1 count on it");
+
+/* TYPE(struct) FIELD(struct, field) ARRAY(struct, field) CONSTANT(name) ROOT(name, object) */
+#define DESCRIPTOR_TABLE(TYPE, FIELD, ARRAY, CONSTANT, ROOT)                                                           \
+    CONSTANT(UNIT_SIZE) CONSTANT(SUPERSLAB_SIZE) CONSTANT(SUPERSLAB_UNITS) CONSTANT(CLASS_COUNT)                       \
+    CONSTANT(CLASS_SPAN_1) CONSTANT(WINDOW_PAGE_MAP) CONSTANT(WINDOW_RETIRED_CACHE) CONSTANT(WARM_STOCKS)              \
+    CONSTANT(HUGE_BUCKETS) CONSTANT(HUGE_MAX_RANGES) CONSTANT(POOL_BUCKETS) CONSTANT(POOL_BUCKET_EMPTY)                \
+    CONSTANT(POOL_DRAINING_USED) CONSTANT(POOLED_MAX) CONSTANT(CACHE_SLOTS)                                            \
+    CONSTANT(SLOT_UNUSED) CONSTANT(SLOT_SUPERSLAB) CONSTANT(SLOT_METADATA)                                             \
+    CONSTANT(SLAB_FREE) CONSTANT(SLAB_WARM) CONSTANT(SLAB_ACTIVE)                                                      \
+    CONSTANT(HEAP_UNUSED) CONSTANT(HEAP_LIVE) CONSTANT(HEAP_ORPHAN)                                                    \
+    CONSTANT(HEAP_THREAD) CONSTANT(HEAP_HOUSE) CONSTANT(HEAP_FIRST_CLASS) CONSTANT(HAK_DEBUG)                          \
+    ROOT(hak_window, &hak_window) ROOT(hak_units, &hak_units) ROOT(shared_pool, &shared_pool)                          \
+    ROOT(registry, &registry) ROOT(size_classes, size_classes) ROOT(huge_inside, &huge_inside)                         \
+    ROOT(hak_options, &hak_options)                                                                                    \
+    TYPE(slot) FIELD(slot, free) FIELD(slot, touched) FIELD(slot, aged) FIELD(slot, aged_ms) FIELD(slot, freed_ms)     \
+    FIELD(slot, bucket) FIELD(slot, kind) FIELD(slot, huge_pages) FIELD(slot, decommitted)                             \
+    TYPE(shared_pool) FIELD(shared_pool, slots) FIELD(shared_pool, slots_unused) FIELD(shared_pool, slots_committed)   \
+    FIELD(shared_pool, superslabs) FIELD(shared_pool, decommitted) FIELD(shared_pool, dirty_empties)                   \
+    FIELD(shared_pool, units_used) FIELD(shared_pool, units_dirty) FIELD(shared_pool, huge_bytes)                      \
+    FIELD(shared_pool, footprint_peak) FIELD(shared_pool, next_purge_ms) FIELD(shared_pool, over_soft_limit)           \
+    FIELD(shared_pool, much_free) FIELD(shared_pool, tight)                                                            \
+    TYPE(superslab) ARRAY(superslab, first_unit) FIELD(superslab, dense) ARRAY(superslab, slabs)                       \
+    TYPE(slab) FIELD(slab, owner) FIELD(slab, start) FIELD(slab, summary) FIELD(slab, used) FIELD(slab, blocks)        \
+    FIELD(slab, class) FIELD(slab, units) FIELD(slab, state) FIELD(slab, zero) FIELD(slab, populated)                  \
+    FIELD(slab, dense) FIELD(slab, scrubbed) FIELD(slab, remote_count) ARRAY(slab, local) ARRAY(slab, remote)          \
+    TYPE(heap) FIELD(heap, state) FIELD(heap, id) FIELD(heap, thread_id) FIELD(heap, kind) FIELD(heap, cache)          \
+    FIELD(heap, cache_purged) FIELD(heap, next) FIELD(heap, slabs) ARRAY(heap, warm) FIELD(heap, counters)             \
+    FIELD(heap, epoch) FIELD(heap, pending_count)                                                                      \
+    TYPE(warm_stock) FIELD(warm_stock, count) FIELD(warm_stock, budget)                                                \
+    TYPE(heap_counters) FIELD(heap_counters, refills) FIELD(heap_counters, refilled_blocks)                            \
+    FIELD(heap_counters, flushes) FIELD(heap_counters, flushed_blocks) FIELD(heap_counters, warm_hits)                 \
+    FIELD(heap_counters, warm_misses) FIELD(heap_counters, warm_prefilled) FIELD(heap_counters, slabs_carved)          \
+    FIELD(heap_counters, slabs_adopted) FIELD(heap_counters, slabs_released) FIELD(heap_counters, remote_blocks)       \
+    FIELD(heap_counters, pending_drained) FIELD(heap_counters, pending_requeued)                                       \
+    TYPE(thread_cache) ARRAY(thread_cache, bins) FIELD(thread_cache, heap) FIELD(thread_cache, capacity_bytes)         \
+    FIELD(thread_cache, slow_calls) ARRAY(thread_cache, slots)                                                         \
+    TYPE(bin) FIELD(bin, top) FIELD(bin, limit)                                                                        \
+    TYPE(size_class) FIELD(size_class, size) FIELD(size_class, blocks) FIELD(size_class, units)                        \
+    FIELD(size_class, slot_base) FIELD(size_class, slot_limit)                                                         \
+    TYPE(registry) FIELD(registry, heaps) FIELD(registry, count) FIELD(registry, house)                                \
+    FIELD(registry, orphan_count) FIELD(registry, live_threads)                                                        \
+    TYPE(huge) FIELD(huge, next) FIELD(huge, address) FIELD(huge, size) FIELD(huge, heap)                              \
+    TYPE(huge_range) FIELD(huge_range, start) FIELD(huge_range, size) FIELD(huge_range, freed_ms)                      \
+    TYPE(huge_inside) FIELD(huge_inside, buckets) FIELD(huge_inside, ranges) FIELD(huge_inside, range_count)           \
+    FIELD(huge_inside, range_bytes) FIELD(huge_inside, live_bytes) FIELD(huge_inside, live_blocks)                     \
+    TYPE(options)
+
+#endif
