@@ -8,6 +8,7 @@ import click
 COMMANDS = {
     "bench": "hakmem.bench.command:bench",
     "compare": "hakmem.bench.command:compare",
+    "heap": "hakmem.heap.command:heap",
     "peers": "hakmem.peers.command:peers",
     "trace": "hakmem.trace.command:trace",
 }

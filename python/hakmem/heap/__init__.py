@@ -1,0 +1,1 @@
+"""`hakmem heap`: heap profiles in pprof's format, symbolized, added up and drawn."""

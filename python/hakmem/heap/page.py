@@ -1,0 +1,71 @@
+"""Writes a heap profile as one HTML page that needs nothing else: a flame graph that is zoomed and searched, and a table.
+
+Everything from the profile goes through the template's escaping or into JSON without "<"; a policy in the page lets only
+its own scripts run and nothing be fetched.
+"""
+
+import base64
+import hashlib
+import json
+from pathlib import Path
+
+import jinja2
+from markupsafe import Markup
+
+from hakmem.heap.file import write_whole
+from hakmem.heap.show import facts, title_of
+from hakmem.heap.sites import order, sites_of, tree_of
+
+FOLDER = Path(__file__).with_name("page")
+# Release files of d3 (ISC license) and d3-flame-graph (Apache License 2.0), as published; their licenses lie beside them.
+LIBRARIES = ("vendor/d3.min.js", "vendor/d3-flamegraph.umd.min.js")
+
+
+def write_page(path, whole, found, index, files, base, lines):
+    """whole: the profile, whose figures the head tells; found: what is drawn; index: the sample type shown first."""
+    template = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(FOLDER), autoescape=True, undefined=jinja2.StrictUndefined).get_template("heap.html")
+    scripts = [read(name).replace("</script", "<\\/script") for name in (*LIBRARIES, "heap.js")]
+    told = facts(whole, [file.name for file in files], base and base.name)
+    text = template.render(
+        title=f"Heap of {files[0].name}" + (f" and {len(files) - 1} more" if len(files) > 1 else ""),
+        facts=told, style=Markup(read("heap.css")), kinds=kinds(found), shown=found.types[index][0],
+        compared=found.compared, data=embedded(page_data(found, index, lines)), scripts=[Markup(text) for text in scripts],
+        hashes=" ".join(f"'sha256-{digest(text)}'" for text in scripts))
+    write_whole(path, text.encode())
+
+
+def read(name):
+    return (FOLDER / name).read_text(encoding="utf-8")
+
+
+def digest(text):
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def embedded(value):
+    return Markup(json.dumps(value, separators=(",", ":")).replace("<", "\\u003c"))
+
+
+def kinds(found):
+    return [{"name": name, "title": title_of(name)} for name, _ in found.types]
+
+
+def page_data(found, index, lines):
+    """Strings once; nodes as [parent, name, place, values, base], parents first; sites as [name, place, flat, cum]."""
+    texts = {}
+
+    def text(value):
+        return texts.setdefault(value, len(texts))
+    nodes, waiting = [], [(tree_of(found, lines), -1)]
+    while waiting:
+        node, parent = waiting.pop()
+        waiting += [(child, len(nodes)) for child in node.children.values()]
+        nodes.append([parent, text(node.name), text(node.place), node.values,
+                      *([node.base] if found.compared else [])])
+    places = range(len(found.types))
+    sites = [[text(site.name), text(site.place), [site.flat_change(place) for place in places],
+              [site.cum_change(place) for place in places]]
+             for site in order(sites_of(found, lines), index, "flat", found.compared)]
+    return {"types": found.types, "shown": index, "compared": found.compared, "nodes": nodes, "sites": sites,
+            "texts": list(texts)}

@@ -1,0 +1,213 @@
+// Draws the flame graph and the table of one sample type at a time, searches, and zooms.
+"use strict";
+
+(() => {
+    const data = JSON.parse(document.getElementById("data").textContent);
+    const place = document.getElementById("graph");
+    const search = document.getElementById("search");
+    const found = document.getElementById("found");
+    const CELL = 20;
+    const ROWS = 500;
+    let kind = data.shown;
+    let by = "flat";
+    let chart = null;
+
+    function valueText(value, signed = data.compared) {
+        const unit = data.types[kind][1];
+        const sign = value < 0 ? "-" : signed && value > 0 ? "+" : "";
+        let size = Math.abs(value);
+        if (unit === "bytes") {
+            for (const [name, bytes] of [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]]) {
+                if (size >= bytes) {
+                    return `${sign}${(size / bytes).toLocaleString("en", { maximumSignificantDigits: 4 })} ${name}`;
+                }
+            }
+            return `${sign}${size.toLocaleString("en")} B`;
+        }
+        size = size.toLocaleString("en");
+        return unit === "count" || unit === "" ? sign + size : `${sign}${size} ${unit}`;
+    }
+
+    function shareText(value, total) {
+        return total === 0 ? "" : `${(100 * value / total).toFixed(1)} %`;
+    }
+
+    // The nodes as the graph takes them, without those that hold nothing of the kind.
+    function treeOf() {
+        const made = [];
+        let root = null;
+        data.nodes.forEach(([parent, name, where, values, base]) => {
+            const node = {
+                name: data.texts[name], where: data.texts[where], value: Math.max(0, values[kind]),
+                change: base === undefined ? 0 : values[kind] - base[kind], children: [],
+            };
+            made.push(node);
+            if (parent < 0) {
+                root = node;
+            } else if (node.value > 0) {
+                made[parent].children.push(node);
+            }
+        });
+        return root;
+    }
+
+    // Functions of one module or file have one hue, none near that of what was found, and each its own lightness.
+    function hash(text) {
+        let sum = 7;
+        for (let i = 0; i < text.length; i++) {
+            sum = (sum * 31 + text.charCodeAt(i)) % 9973;
+        }
+        return sum;
+    }
+
+    function color(frame, largest) {
+        if (frame.highlight) {
+            return "#ff4fb0";
+        }
+        if (!data.compared) {
+            const { name, where } = frame.data;
+            if (frame.parent === null) {
+                return "#d5d9e0";
+            }
+            return `hsl(${20 + (hash(where.replace(/:\d+$/, "")) * 47) % 240} 60% ${68 + hash(name) % 15}%)`;
+        }
+        const part = largest === 0 ? 0 : Math.max(-1, Math.min(1, frame.data.change / largest));
+        return `hsl(${part < 0 ? 215 : 5} 80% ${92 - 32 * Math.sqrt(Math.abs(part))}%)`;
+    }
+
+    function label(frame, total) {
+        const { name, value, change, where } = frame.data;
+        const changed = data.compared ? `, ${valueText(change)} against the base` : "";
+        return `${name}: ${valueText(value, false)}, ${shareText(value, total)}${changed}${where ? ` (${where})` : ""}`;
+    }
+
+    // The term as an expression, or as it stands when it is none.
+    function matcher(term) {
+        try {
+            return new RegExp(term, "i");
+        } catch {
+            return { test: (text) => text.toLowerCase().includes(term.toLowerCase()) };
+        }
+    }
+
+    function drawGraph() {
+        const tree = treeOf();
+        const largest = tree.children.reduce((most, child) => Math.max(most, Math.abs(child.change)), 0);
+        place.replaceChildren();
+        place.dataset.width = place.clientWidth;
+        if (tree.value === 0) {
+            const text = document.createElement("p");
+            text.textContent = "Nothing of this kind is in the profile.";
+            place.append(text);
+            chart = null;
+            return;
+        }
+        const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+        let expression = null;
+        chart = flamegraph.default()
+            .width(place.clientWidth).cellHeight(CELL).inverted(true).minFrameSize(0.4)
+            .transitionDuration(still ? 0 : 250)
+            .sort((a, b) => b.data.value - a.data.value || (a.data.name < b.data.name ? -1 : 1))
+            .setLabelHandler((frame) => label(frame, tree.value))
+            .setColorMapper((frame) => color(frame, largest))
+            .setSearchMatch((frame, term) => {
+                if (expression?.term !== term) {
+                    expression = { term, matches: matcher(term) };
+                }
+                return expression.matches.test(frame.data.name) || expression.matches.test(frame.data.where);
+            })
+            .setSearchHandler((frames, sum) => {
+                found.textContent = `${frames.length.toLocaleString("en")} ${frames.length === 1 ? "bar" : "bars"} found, `
+                    + `with ${valueText(sum, false)}, ${shareText(sum, tree.value)}`;
+            })
+            .setDetailsElement(document.getElementById("details"))
+            .setDetailsHandler((text) => {
+                document.getElementById("details").textContent = text ?? "";
+            });
+        d3.select(place).datum(tree).call(chart);
+        lookFor(search.value);
+    }
+
+    function lookFor(term) {
+        if (chart && term !== "") {
+            chart.search(term);
+        } else {
+            found.textContent = "";
+            chart?.clear();
+        }
+    }
+
+    function cell(row, kindOf, content) {
+        const made = document.createElement(kindOf);
+        made.append(content);
+        row.append(made);
+        return made;
+    }
+
+    function drawTable() {
+        const figure = (site) => site[by === "flat" ? 2 : 3][kind];
+        const size = (site) => data.compared ? Math.abs(figure(site)) : figure(site);
+        const total = data.nodes[0][3][kind] - (data.compared ? data.nodes[0][4][kind] : 0);
+        const sorted = [...data.sites].sort((a, b) => size(b) - size(a));
+        const body = document.querySelector("#sites tbody");
+        body.replaceChildren(...sorted.slice(0, ROWS).map(([name, where, flat, cum]) => {
+            const row = document.createElement("tr");
+            const button = document.createElement("button");
+            button.type = "button";
+            button.textContent = data.texts[name];
+            button.addEventListener("click", () => {
+                search.value = `^${data.texts[name].replace(/[\\^$.*+?()[\]{}|]/g, "\\$&")}$`;
+                lookFor(search.value);
+                place.scrollIntoView({ block: "center" });
+            });
+            cell(row, "th", button).scope = "row";
+            for (const values of [flat, cum]) {
+                cell(row, "td", valueText(values[kind]));
+                cell(row, "td", shareText(values[kind], total));
+            }
+            cell(row, "td", data.texts[where]);
+            return row;
+        }));
+        document.getElementById("more").textContent = sorted.length > ROWS
+            ? `The first ${ROWS} of ${sorted.length.toLocaleString("en")} sites; "hakmem heap -n" prints more.` : "";
+        for (const head of document.querySelectorAll("#sites [data-figure]")) {
+            head.setAttribute("aria-sort", head.dataset.figure === by ? "descending" : "none");
+        }
+    }
+
+    function show(number) {
+        kind = number;
+        for (const button of document.querySelectorAll("[data-kind]")) {
+            button.setAttribute("aria-pressed", Number(button.dataset.kind) === kind);
+        }
+        drawGraph();
+        drawTable();
+    }
+
+    for (const button of document.querySelectorAll("[data-kind]")) {
+        button.addEventListener("click", () => show(Number(button.dataset.kind)));
+    }
+    for (const head of document.querySelectorAll("#sites [data-figure]")) {
+        const button = document.createElement("button");
+        button.type = "button";
+        button.append(...head.childNodes);
+        button.addEventListener("click", () => {
+            by = head.dataset.figure;
+            drawTable();
+        });
+        head.append(button);
+    }
+    search.addEventListener("input", () => lookFor(search.value));
+    document.getElementById("reset").addEventListener("click", () => chart?.resetZoom());
+    let waiting;
+    addEventListener("resize", () => {
+        clearTimeout(waiting);
+        waiting = setTimeout(() => {
+            if (place.dataset.width !== String(place.clientWidth)) {
+                drawGraph();
+            }
+        }, 200);
+    });
+    show(kind);
+    document.documentElement.dataset.drawn = "yes";
+})();
