@@ -6,10 +6,15 @@ import click
 
 # Subcommand -> "module:function". What a module imports (charts, numpy) is paid for by its own subcommand alone.
 COMMANDS = {
+    "stats": "hakmem.live.command:stats",
+    "explain": "hakmem.live.command:explain",
+    "map": "hakmem.live.command:map_command",
     "bench": "hakmem.bench.command:bench",
     "compare": "hakmem.bench.command:compare",
     "heap": "hakmem.heap.command:heap",
+    "doctor": "hakmem.doctor.command:doctor",
     "peers": "hakmem.peers.command:peers",
+    "run": "hakmem.run:run",
     "trace": "hakmem.trace.command:trace",
 }
 

@@ -1,0 +1,9 @@
+"""`hakmem doctor`: whether HAKMEM serves a process as it should, and whether the machine lets it."""
+
+import click
+
+
+class DoctorError(click.ClickException):
+    """What is asked for cannot be looked at. Its own status: 1 says that something is wrong with what was looked at."""
+
+    exit_code = 2

@@ -1,0 +1,172 @@
+"""The command `hakmem doctor`."""
+
+import json
+import os
+import resource
+import subprocess
+from pathlib import Path
+
+import click
+
+from hakmem import paths
+from hakmem.doctor import DoctorError
+from hakmem.doctor.elf import read_elf
+from hakmem.doctor.findings import Finding, as_json, bytes_text, exit_status
+from hakmem.doctor.linkmap import bindings, loaded_objects, place, place_program, preload_entries, reachable, read_link_map
+from hakmem.doctor.machine_checks import check_machine
+from hakmem.doctor.process_checks import (check_cgroup, check_limits, check_mappings, check_options, check_preload,
+                                          check_process_huge_pages, check_static_tls, check_swapped)
+from hakmem.doctor.serving_checks import (check_active, check_bindings, check_mixed, check_privilege, check_static, check_word_size,
+                                          is_hakmem)
+from hakmem.doctor.system import read_process
+from hakmem.library import known_options
+from hakmem.live.memory import LiveError, ProcessMemory, permission_error
+
+ROOT = Path("/")
+STYLES = {"ok": "green", "note": "cyan", "warning": "yellow", "problem": "bold red"}
+TRIAL_SECONDS = 20
+
+
+def check_process(pid):
+    """Every finding on a process."""
+    process = read_process(pid)
+    if process.mappings is None:
+        raise permission_error(pid)
+    memory = ProcessMemory(pid)
+    environment = process.environment or {}
+    objects, unread = loaded_objects(memory, process.mappings)
+    found = [Finding("note", "files", f"{path} could not be read: nothing is said of it", "run this as root, or where that file is")
+             for path in unread]
+    found += check_objects(process, memory, objects, environment)
+    library = next((each for each in objects if is_hakmem(each)), None)
+    known = None
+    if library is not None:
+        with memory.open_mapping(library.mappings[0]) as stream:
+            known = known_options(stream.read())
+    found += check_options(environment, known)
+    found += check_preload(environment, lambda entry: (process.folder / "root" / entry.lstrip("/")).exists())
+    found += check_process_huge_pages(process.status, environment)
+    found += check_mappings(ROOT, len(process.mappings))
+    found += check_window(process.mappings, environment)
+    found += check_limits(process.limits, process.status_bytes)
+    found += check_cgroup(ROOT, pid, environment)
+    found += check_swapped(process.status_bytes)
+    return found
+
+
+def check_objects(process, memory, objects, environment):
+    """The findings that rest on what is loaded."""
+    program_path = (process.executable or "").removesuffix(" (deleted)")
+    program = next((each for each in objects if each.path == program_path), None)
+    early = [*check_word_size(program), *check_static(program)]
+    if early:
+        return [*early, *check_privilege(process)]
+    chain, more = read_link_map(memory, process.auxiliary or {})
+    place(objects, chain)
+    place_program(objects, process, chain)
+    started = reachable(objects, program, preload_entries(environment))
+    found = [*check_active(program, objects, started, environment), *check_privilege(process), *check_mixed(objects, program)]
+    if chain:
+        found += check_bindings(bindings(memory, objects), objects)
+    else:
+        found.append(Finding("note", "bindings", "the dynamic linker's list of libraries cannot be found: the order is not known",
+                             "start the program by its own name, not through ld.so"))
+    if more:
+        found.append(Finding("note", "bindings", "there are namespaces made by dlmopen, whose libraries were looked at without their order",
+                             "libraries in them have a C library of their own, and its malloc"))
+    return [*found, *check_static_tls(objects, started, environment)]
+
+
+def check_window(mappings, environment):
+    """The size of the window, by the name that HAKMEM gives it where the kernel takes names."""
+    size = sum(mapping.size for mapping in mappings if mapping.path == "[anon:hakmem]")
+    if not size:
+        return []
+    by_option = "HAKMEM_ARENA_SIZE" in environment
+    return [Finding("ok", "window", f"{bytes_text(size)} of address space" + (", by HAKMEM_ARENA_SIZE" if by_option else "") +
+                    "; what is not used of it costs nothing")]
+
+
+def check_here():
+    """Every finding on the machine, the environment and the library, for programs that are to be started."""
+    environment = dict(os.environ)
+    library = paths.hakmem_library()
+    found = check_library(library)
+    known = known_options(library.read_bytes()) if library.is_file() else None
+    found += check_options(environment, known)
+    found += check_preload(environment, os.path.exists)
+    limits = {short: None if soft == resource.RLIM_INFINITY else soft for short, soft in (
+        (short, resource.getrlimit(which)[0]) for short, which in (
+            ("as", resource.RLIMIT_AS), ("data", resource.RLIMIT_DATA), ("memlock", resource.RLIMIT_MEMLOCK)))}
+    found += check_limits(limits, lambda _: None)
+    found += check_cgroup(ROOT, "self", environment)
+    return found
+
+
+def check_library(library):
+    """Whether the library is there and takes the place of malloc in a program that is run for that."""
+    if not library.is_file():
+        return [Finding("problem", "library", f"{library} is not there", "./hakmem build builds it")]
+    with open(library, "rb") as stream:
+        try:
+            elf = read_elf(stream)
+        except ValueError as error:
+            return [Finding("problem", "library", f"{library}: {error}", "./hakmem build builds it anew")]
+    if not elf.defines_malloc:
+        return [Finding("problem", "library", f"{library} defines no malloc", "a build for a sanitizer; ./hakmem build builds the other")]
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("HAKMEM_", "LD_"))}
+    try:
+        run = subprocess.run(["/bin/sh", "-c", ":"], env={**env, "LD_PRELOAD": str(library), "HAKMEM_VERBOSE": "1"}, check=False,
+                             capture_output=True, text=True, timeout=TRIAL_SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return [Finding("problem", "library", f"/bin/sh did not run with {library}: {error}", "./hakmem test tells more")]
+    lines = run.stderr.strip().splitlines()
+    if run.returncode != 0 or not any("version" in line for line in lines):
+        seen = lines[0] if lines else f"it ended with {run.returncode} and said nothing"
+        return [Finding("problem", "library", f"/bin/sh with LD_PRELOAD={library}: {seen}", "is /bin/sh dynamic, and the path without "
+                        "blanks and colons?")]
+    return [Finding("ok", "library", f"{library} serves a program that it is preloaded into")]
+
+
+def print_findings(found, heading):
+    from rich.table import Table
+    from rich.text import Text
+
+    from hakmem.bench.table import make_console
+
+    console = make_console()
+    console.print(Text(heading, style="bold"))
+    if console.is_terminal:
+        table = Table(box=None, pad_edge=False, show_header=False)
+        for name in ("level", "subject", "text"):
+            table.add_column(name, no_wrap=name != "text", overflow="fold")
+        for finding in found:
+            text = Text(finding.seen)
+            text.append(f" -> {finding.advice}" if finding.advice else "", style="italic")
+            table.add_row(Text(finding.level, style=STYLES[finding.level]), finding.subject, text)
+        console.print(table)
+    else:
+        for finding in found:
+            advice = f" -> {finding.advice}" if finding.advice else ""
+            click.echo(f"{finding.level:8} {finding.subject}: {finding.seen}{advice}")
+
+
+@click.command()
+@click.option("--json", "as_json_text", is_flag=True, help="Print the findings as JSON.")
+@click.argument("pid", type=click.IntRange(min=1), required=False)
+@click.pass_context
+def doctor(ctx, as_json_text, pid):
+    """Look whether HAKMEM serves process PID as it should; without PID, whether it would on this machine.
+
+    Each finding is ok, a note, a warning or a problem, with what to do. Ends with 0 without warnings and problems, with 1
+    otherwise, and with 2 where there is nothing to look at."""
+    try:
+        own = check_process(pid) if pid else check_here()
+    except LiveError as error:
+        raise DoctorError(str(error)) from error
+    found = [*own, *check_machine(ROOT)]
+    if as_json_text:
+        click.echo(json.dumps(as_json(found, pid=pid), indent=1))
+    else:
+        print_findings(found, f"process {pid}" if pid else "this machine")
+    ctx.exit(exit_status(found))

@@ -1,0 +1,186 @@
+"""What a process has loaded, in the order of its dynamic linker, and where each object's calls of malloc go."""
+
+import os
+import re
+import struct
+from dataclasses import dataclass
+
+from hakmem.doctor.elf import ElfFile, read_elf
+from hakmem.doctor.system import AT_PHDR, AT_PHNUM
+
+PT_DYNAMIC, PT_PHDR, DT_DEBUG = 2, 6, 21
+MOST_OBJECTS = 4096
+NAME_MOST = 4096
+
+
+@dataclass
+class LoadedObject:
+    """One mapped ELF file. base: what is added to its addresses, None where that is not known."""
+
+    path: str
+    deleted: bool
+    start: int
+    mappings: list
+    elf: ElfFile
+    base: int | None = None
+    position: int | None = None  # in the link map; 0 is the program
+
+    @property
+    def name(self):
+        return os.path.basename(self.path)
+
+    def contains(self, address):
+        return any(mapping.start <= address < mapping.end for mapping in self.mappings)
+
+    @property
+    def is_libc(self):
+        return re.match(r"libc(\.so|-\d|\.musl)", self.elf.soname or self.name) is not None
+
+    @property
+    def is_loader(self):
+        return re.match(r"(ld-|ld\.so|ld64)", self.elf.soname or self.name) is not None
+
+
+@dataclass(frozen=True)
+class Binding:
+    """A slot of `user` for `symbol` holds an address in `target` (None: not bound yet)."""
+
+    user: LoadedObject
+    symbol: str
+    target: LoadedObject | None
+
+
+def loaded_objects(memory, mappings):
+    """Every ELF file that is mapped with code in it, and the paths of those that could not be opened."""
+    files = {}
+    for mapping in mappings:
+        if mapping.inode and mapping.path.startswith("/"):
+            files.setdefault(mapping.path, []).append(mapping)
+    objects, unread = [], []
+    for path, parts in files.items():
+        if not any("x" in mapping.flags for mapping in parts):
+            continue
+        stream = memory.open_mapping(parts[0])
+        if stream is None:
+            unread.append(path)
+            continue
+        with stream:
+            try:
+                elf = read_elf(stream)
+            except ValueError:
+                continue  # code without an ELF header: what a JIT compiler keeps in a file
+        objects.append(LoadedObject(path.removesuffix(" (deleted)"), path.endswith(" (deleted)"), parts[0].start, parts, elf))
+    return objects, unread
+
+
+def read_string(memory, address):
+    """A text of the process; empty for none. Reads no further than the page in which it is known to start."""
+    text = b""
+    while address and len(text) < NAME_MOST:
+        part = memory.read(address + len(text), 4096 - (address + len(text)) % 4096)
+        end = part.find(b"\0")
+        if end >= 0:
+            return (text + part[:end]).decode(errors="surrogateescape")
+        text += part
+    return text.decode(errors="surrogateescape")
+
+
+def read_words(memory, address, count):
+    return struct.unpack(f"<{count}Q", memory.read(address, 8 * count))
+
+
+def find_debug(memory, auxiliary):
+    """The address of the dynamic linker's r_debug, the program's load base; None where there is no dynamic linker."""
+    at, count = auxiliary.get(AT_PHDR), auxiliary.get(AT_PHNUM, 0)
+    if not at or not 0 < count < 1024:
+        return None
+    headers = [struct.unpack("<IIQQQQQQ", memory.read(at + 56 * index, 56)) for index in range(count)]
+    base = next((at - header[3] for header in headers if header[0] == PT_PHDR), 0)
+    for kind, _, _, address, _, _, size, _ in headers:
+        if kind != PT_DYNAMIC or size > 65536:
+            continue
+        for tag, value in struct.iter_unpack("<QQ", memory.read(base + address, size - size % 16)):
+            if tag == DT_DEBUG and value:
+                return value
+            if tag == 0:
+                break
+    return None
+
+
+def read_link_map(memory, auxiliary):
+    """[(load base, name)] in the order of the dynamic linker, and whether there are further namespaces (dlmopen)."""
+    debug = find_debug(memory, auxiliary)
+    if debug is None:
+        return [], False
+    version, entry = read_words(memory, debug, 2)
+    more = (version & 0xffffffff) >= 2 and read_words(memory, debug + 40, 1)[0] != 0
+    found, seen = [], set()
+    while entry and entry not in seen and len(found) < MOST_OBJECTS:
+        seen.add(entry)
+        base, name, _, following = read_words(memory, entry, 4)
+        found.append((base, read_string(memory, name)))
+        entry = following
+    return found, more
+
+
+def place(objects, chain):
+    """Gives the objects their bases and positions. A library's first segment lies at its base; the program is for place_program."""
+    by_start = {each.start: each for each in objects}
+    for position, (base, _) in enumerate(chain):
+        if base in by_start:
+            by_start[base].base, by_start[base].position = base, position
+
+
+def place_program(objects, process, chain):
+    """The program has no name in the link map."""
+    if not process.executable:
+        return None
+    path = process.executable.removesuffix(" (deleted)")
+    program = next((each for each in objects if each.path == path), None)
+    if program is not None:
+        program.position = 0
+        program.base = chain[0][0] if chain else (program.start if program.elf.position_independent else 0)
+    return program
+
+
+def bindings(memory, objects):
+    """Where the slots for malloc's names lead, of every object whose place is known."""
+    found = []
+    for user in objects:
+        if user.base is None or user.is_loader:
+            continue
+        for symbol, slot in user.elf.slots:
+            value = read_words(memory, user.base + slot, 1)[0]
+            target = next((each for each in objects if each.contains(value)), None)
+            if target is user and user.base + user.elf.defined.get(symbol, -1) != value:
+                target = None  # a lazy slot leads to the object's own linkage table until the first call
+            if target is not None and target is not user and symbol not in target.elf.defined:
+                target = None  # a program's linkage table that stands for the function's address, or a wrapper without a name
+            found.append(Binding(user, symbol, target))
+    return found
+
+
+def reachable(objects, program, preloaded):
+    """The objects that were there at start: the program, what is preloaded, and what these need."""
+    by_name = {}
+    for each in objects:
+        by_name.setdefault(each.elf.soname or each.name, each)
+        by_name.setdefault(each.name, each)
+    waiting = [program] if program else []
+    for entry in preloaded:
+        waiting += [each for each in objects
+                    if os.path.realpath(entry) == os.path.realpath(each.path) or os.path.basename(entry) == each.name]
+    found = []
+    while waiting:
+        each = waiting.pop()
+        if each in found:
+            continue
+        found.append(each)
+        waiting += [by_name[name] for name in each.elf.needed if name in by_name]
+    return found
+
+
+def preload_entries(environment):
+    """What LD_PRELOAD names: separated by blanks or colons."""
+    return [entry for entry in re.split(r"[ :]+", (environment or {}).get("LD_PRELOAD", "")) if entry]
+

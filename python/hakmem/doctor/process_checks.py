@@ -1,0 +1,149 @@
+"""The findings on what bounds a process: resource limits, its cgroup, mappings, swap, huge pages, options."""
+
+import difflib
+import re
+
+from hakmem.doctor.findings import Finding, bytes_text, share_text
+from hakmem.doctor.linkmap import preload_entries
+from hakmem.doctor.system import cgroup_memory, read_number
+
+# Variables of the tools, which the library does not know and does not mind.
+TOOLS = {"HAKMEM_BUILD_DIR", "HAKMEM_PEERS_DIR", "HAKMEM_LIB"}
+NEAR = 0.9  # of a limit
+STATIC_TLS_SURPLUS = 512  # glibc's glibc.rtld.optional_static_tls, in bytes
+
+
+def check_limits(limits, status_bytes):
+    """limits: soft ones in bytes. status_bytes: a function from a name in /proc/PID/status to bytes or None."""
+    found = []
+    for short, shown, used_name, why in (
+            ("as", "RLIMIT_AS", "VmSize", "the window takes at most half of it, and what is reserved counts"),
+            ("data", "RLIMIT_DATA", "VmData", "what HAKMEM has committed counts, used or not")):
+        limit, used = limits.get(short), status_bytes(used_name)
+        if limit is None:
+            continue
+        seen = f"{shown} is {bytes_text(limit)}; " + (f"{share_text(used, limit)} are taken; " if used is not None else "") + why
+        near = used is not None and limit and used > NEAR * limit
+        found.append(Finding("warning" if near else "note", "limits", seen,
+                             f"raise it (ulimit -{'v' if short == 'as' else 'd'}) where malloc fails too early; to bound what a "
+                             "process uses, HAKMEM_MEMORY_LIMIT counts what it has"))
+    locked = status_bytes("VmLck")
+    if locked:
+        limit = limits.get("memlock")
+        seen = f"{bytes_text(locked)} are locked in memory" + (f", of {bytes_text(limit)}" if limit is not None else "")
+        found.append(Finding("warning" if limit and locked > NEAR * limit else "note", "limits", seen +
+                             "; locked memory is there as soon as it is committed, and purging cannot give it back",
+                             "raise RLIMIT_MEMLOCK (ulimit -l), or lock what must not be swapped and no more"))
+    return found or [Finding("ok", "limits", "no limit on address space or data; no memory is locked")]
+
+
+def check_cgroup(root, pid, environment):
+    group = cgroup_memory(root, pid)
+    found = []
+    if group.hard is not None:
+        used = f", {share_text(group.used, group.hard)} are in use" if group.used is not None else ""
+        seen = f"memory of {group.path} ends at {bytes_text(group.hard)}{used}"
+        own_limit = "HAKMEM_MEMORY_LIMIT" in environment
+        if group.used is not None and group.used > NEAR * group.hard:
+            found.append(Finding("warning", "cgroup", seen, "raise the limit, or set HAKMEM_MEMORY_LIMIT_SOFT=auto: above 90 % of "
+                                 "it freed memory is then given back at once"))
+        elif own_limit:
+            found.append(Finding("ok", "cgroup", seen + f"; HAKMEM_MEMORY_LIMIT={environment['HAKMEM_MEMORY_LIMIT']} is set"))
+        else:
+            found.append(Finding("note", "cgroup", seen + "; at its end the kernel kills a process of the group",
+                                 "HAKMEM_MEMORY_LIMIT=auto makes malloc fail with ENOMEM instead"))
+    if group.high is not None:
+        above = group.used is not None and group.used > group.high
+        found.append(Finding("warning" if above else "note", "cgroup", f"memory.high is {bytes_text(group.high)}: " +
+                             ("the processes of the group are slowed down now" if above else "above it processes are slowed down"),
+                             "HAKMEM_MEMORY_LIMIT_SOFT below it has freed memory given back before that"))
+    if group.kills:
+        found.append(Finding("warning", "cgroup", f"the kernel has killed {group.kills} times for want of memory in the group",
+                             "raise the limit, or set HAKMEM_MEMORY_LIMIT=auto in its processes"))
+    return found or [Finding("ok", "cgroup", "no memory limit")]
+
+
+def check_mappings(root, count):
+    most = read_number(root / "proc/sys/vm/max_map_count")
+    if most is None:
+        return []
+    seen = f"{count:,} mappings of at most {most:,}"
+    if count > 0.95 * most:
+        return [Finding("problem", "mappings", seen + ": at the limit mmap, mprotect and so malloc fail",
+                        f"sysctl -w vm.max_map_count={4 * most}")]
+    if count > 0.8 * most:
+        return [Finding("warning", "mappings", seen, f"sysctl -w vm.max_map_count={4 * most}")]
+    return [Finding("ok", "mappings", seen)]
+
+
+def check_swapped(status_bytes):
+    swapped, resident = status_bytes("VmSwap"), status_bytes("VmRSS") or 0
+    if not swapped:
+        return [Finding("ok", "swapped out", "nothing")]
+    return [Finding("warning" if swapped > resident / 10 else "note", "swapped out", f"{bytes_text(swapped)}, beside "
+                    f"{bytes_text(resident)} in memory: each page comes back from the disk when it is touched",
+                    "free memory on the machine; HAKMEM_PURGE_DELAY=0 gives freed memory back before it is swapped out")]
+
+
+def check_process_huge_pages(status, environment):
+    wanted = environment.get("HAKMEM_THP", "auto")
+    if status.get("THP_enabled") == "0":
+        return [Finding("warning" if wanted == "always" else "note", "huge pages", "the process, or who started it, has turned "
+                        "them off for itself (PR_SET_THP_DISABLE)", "leave that prctl out where they are wanted")]
+    return []
+
+
+def check_options(environment, known):
+    """known: names, or None where the library's file could not be read."""
+    found = []
+    given = {name: value for name, value in environment.items() if name.startswith("HAKMEM_") and name not in TOOLS}
+    if known:
+        for name in sorted(set(given) - known):
+            near = difflib.get_close_matches(name, known, 1, 0.8)
+            found.append(Finding("warning", "options", f"{name}={given[name]} is no option of this build, and ignored",
+                                 f"did you mean {near[0]}?" if near else "docs/options.md lists them"))
+            del given[name]
+    if given:
+        found.append(Finding("ok", "options", "set: " + " ".join(f"{name}={value}" for name, value in sorted(given.items()))))
+    elif not found:
+        found.append(Finding("ok", "options", "none set: the defaults hold"))
+    found += check_purging(given)
+    if others := sorted(name for name in environment if name.startswith("MALLOC_")):
+        found.append(Finding("note", "options", f"{', '.join(others)} speak to glibc's malloc; HAKMEM does not read them",
+                             "leave them out; docs/options.md says what there is"))
+    return found
+
+
+def check_purging(options):
+    found = []
+    delay, thread = options.get("HAKMEM_PURGE_DELAY"), options.get("HAKMEM_PURGE_THREAD")
+    if delay == "0":
+        found.append(Finding("note", "purging", "freed memory goes back at once: least memory, most system calls",
+                             "a delay of some 100 ms spares most of the system calls"))
+    elif delay and re.fullmatch(r"\d+", delay) and int(delay) > 60000:
+        found.append(Finding("note", "purging", f"freed memory is kept for {int(delay) / 1000:.0f} s before it goes back",
+                             "less of it is held with a shorter HAKMEM_PURGE_DELAY"))
+    if thread == "never":
+        found.append(Finding("note", "purging", "no purge thread: a process that is wholly idle keeps what it freed last",
+                             "HAKMEM_PURGE_THREAD=auto, or call hak_collect() or malloc_trim(0) before it idles"))
+    return found
+
+
+def check_preload(environment, exists):
+    """Entries that the dynamic linker does not find: it says so on standard error, where nobody looks, and goes on."""
+    return [Finding("problem", "LD_PRELOAD", f"{entry} is not there", "give the path where libhakmem.so lies, absolute")
+            for entry in preload_entries(environment) if "/" in entry and not exists(entry)]
+
+
+def check_static_tls(objects, started, environment):
+    """Libraries that came by dlopen and want a place in the static TLS block share what glibc holds ready."""
+    match = re.search(r"glibc\.rtld\.optional_static_tls=(\d+)", environment.get("GLIBC_TUNABLES", ""))
+    surplus = int(match[1]) if match else STATIC_TLS_SURPLUS
+    late = [each for each in objects if each.elf.static_tls and each.elf.tls_bytes and each not in started and each.position is not None]
+    taken = sum(each.elf.tls_bytes for each in late)
+    if not late:
+        return [Finding("ok", "static TLS", f"no library that came by dlopen takes any of the {surplus} bytes set apart for that")]
+    seen = (f"{', '.join(each.name for each in late)}, loaded by dlopen, take {taken} of the {surplus} bytes set apart for that")
+    return [Finding("warning" if taken > NEAR * surplus else "note", "static TLS", seen,
+                    f"if a dlopen fails with 'cannot allocate memory in static TLS block': preload that library, or "
+                    f"GLIBC_TUNABLES=glibc.rtld.optional_static_tls={4 * max(surplus, taken)}")]

@@ -1,0 +1,174 @@
+"""The findings on who serves a process's malloc: HAKMEM, another allocator, or several of them at once."""
+
+import os
+
+from hakmem.doctor.findings import Finding
+from hakmem.doctor.linkmap import preload_entries
+from hakmem.doctor.system import AT_SECURE
+
+RUN = "run it with ./hakmem run -- PROGRAM, or LD_PRELOAD=/path/to/libhakmem.so"
+LINK = "link libhakmem-override.a into it"
+SHOWN_MOST = 5
+
+
+def is_hakmem(each):
+    return "hakmem" in each.elf.allocators
+
+
+def other_allocators(each):
+    """What else an object is, of MARKERS; HAKMEM's recorder is no allocator."""
+    return sorted(each.elf.allocators - {"hakmem"})
+
+
+def names(objects):
+    shown = ", ".join(each.name for each in objects[:SHOWN_MOST])
+    return shown + (f" and {len(objects) - SHOWN_MOST} more" if len(objects) > SHOWN_MOST else "")
+
+
+def check_privilege(process):
+    """Whether the dynamic linker and HAKMEM's options are closed to the environment."""
+    secure = (process.auxiliary or {}).get(AT_SECURE)
+    uids = process.status.get("Uid", "").split()
+    if secure is None and len(set(uids[:2])) == 2:
+        secure = 1
+    if not secure:
+        return []
+    return [Finding("warning", "privilege", "the program was started with other rights than its caller's (set-user-id or file "
+                    "capabilities): LD_PRELOAD is ignored unless a path is trusted, and so are HAKMEM's options",
+                    f"{LINK}, or name a copy in /etc/ld.so.preload; the defaults are in force then")]
+
+
+def check_static(program):
+    """Findings on a program that the dynamic linker has no part in; empty for others."""
+    if program is None or program.elf.interpreter is not None or program.is_loader:
+        return []
+    if is_hakmem(program):
+        return [Finding("ok", "HAKMEM", f"linked into {program.name}, which is static")]
+    others = other_allocators(program)
+    return [Finding("problem", "HAKMEM", f"{program.name} is linked statically" + (f", with {', '.join(others)} in it" if others else "")
+                    + ": no library can be preloaded into it", f"{LINK}, or link it dynamically")]
+
+
+def check_word_size(program):
+    if program is None or program.elf.bits == 64:
+        return []
+    return [Finding("problem", "HAKMEM", f"{program.name} is a {program.elf.bits}-bit program; HAKMEM is for 64 bits",
+                    "build the program for 64 bits")]
+
+
+def check_active(program, objects, started, environment):
+    """Whether HAKMEM is what the program's malloc is bound to, and how it came there."""
+    copies = [each for each in objects if is_hakmem(each)]
+    if not copies:
+        asked = [entry for entry in preload_entries(environment) if "hakmem" in os.path.basename(entry)]
+        if asked:
+            return [Finding("problem", "HAKMEM", f"LD_PRELOAD names {asked[0]}, and it is not loaded", "look at what the program wrote on "
+                            "standard error at its start: the dynamic linker says there why not")]
+        return [Finding("problem", "HAKMEM", f"not in this process; {server_of(objects)} serves it", RUN)]
+    found = []
+    if len(copies) > 1:
+        found.append(Finding("warning", "copies", f"HAKMEM is there {len(copies)} times ({', '.join(each.path for each in copies)}): each has "
+                             "a heap of its own, and none knows the blocks of another",
+                             "keep one: preload it or link it, not both"))
+    with_malloc = [each for each in copies if each.elf.defines_malloc]
+    if not with_malloc:
+        found.append(Finding("note", "HAKMEM", f"its hak_* functions are in {names(copies)}; malloc is {server_of(objects)}'s",
+                             "that is as it should be for a program that calls hak_malloc itself; " + RUN + " if malloc was meant"))
+        return found
+    first = first_definer(objects)
+    if first is not None and not is_hakmem(first):
+        late = [each for each in with_malloc if each not in started]
+        if late:
+            found.append(Finding("problem", "HAKMEM", f"{late[0].name} came by dlopen, when malloc was bound to {first.name} already",
+                                 RUN))
+        else:
+            found.append(Finding("problem", "HAKMEM", f"loaded, and {first.name} stands before it: malloc is {first.name}'s",
+                                 "name libhakmem.so first in LD_PRELOAD, or before that library when linking"))
+        return found
+    server = first or with_malloc[0]
+    found.append(Finding("ok", "HAKMEM", f"active: malloc is bound to {server.path}, {how_it_came(server, program, environment)}"))
+    if server.deleted:
+        found.append(Finding("note", "HAKMEM", f"{server.path} was replaced or removed since the program started",
+                             "restart the program to have the new one"))
+    return found
+
+
+def how_it_came(server, program, environment):
+    if server is program:
+        return "linked into the program"
+    for entry in preload_entries(environment):
+        if os.path.basename(entry) == server.name or os.path.realpath(entry) == os.path.realpath(server.path):
+            return "preloaded"
+    if program is not None and any(name in (server.elf.soname, server.name) for name in program.elf.needed):
+        return "linked to the program"
+    return "preloaded by /etc/ld.so.preload, or needed by a library"
+
+
+def first_definer(objects):
+    """The first object in the dynamic linker's order that defines malloc; None where the order is not known."""
+    ordered = sorted((each for each in objects if each.position is not None), key=lambda each: each.position)
+    return next((each for each in ordered if each.elf.defines_malloc and not each.is_loader), None)
+
+
+def server_of(objects):
+    """The allocator that malloc is bound to, by name."""
+    first = first_definer(objects) or next((each for each in objects if each.is_libc), None)
+    if first is None:
+        return "the program's own malloc"
+    return ", ".join(other_allocators(first)) or ("the C library" if first.is_libc else first.name)
+
+
+def check_mixed(objects, program):
+    """Other allocators in the process, whoever is bound to them."""
+    found = []
+    for each in objects:
+        if is_hakmem(each) or each.is_libc or each.is_loader:
+            continue
+        kinds = other_allocators(each)
+        if kinds and kinds[0].endswith("Sanitizer"):
+            found.append(Finding("problem", "mixed allocators", f"{each.name} is {kinds[0]}, which must be malloc itself to find errors",
+                                 "run sanitized programs without HAKMEM, or link hakmem::static and call hak_malloc"))
+        elif each.elf.defines_malloc:
+            found.append(Finding("warning", "mixed allocators", f"{each.name} brings a malloc of its own"
+                                 + (f" ({', '.join(kinds)})" if kinds else ""),
+                                 "leave it out of LD_PRELOAD and of the link, so that one allocator has all memory"
+                                 if each is not program else "build the program without it (for jemalloc often --disable-jemalloc)"))
+        elif kinds:
+            found.append(Finding("note", "mixed allocators", f"{each.name} has {', '.join(kinds)} inside, under names of its own",
+                                 "its memory is not in HAKMEM's figures; nothing to do unless it is much"))
+    return found or [Finding("ok", "mixed allocators", "no other allocator is loaded")]
+
+
+def check_bindings(found_bindings, objects):
+    """Whether every object's calls lead to the same allocator: RTLD_DEEPBIND and -Bsymbolic lead them astray."""
+    first = first_definer(objects)
+    if first is None:
+        return []
+    astray = {}
+    bound = 0
+    for binding in found_bindings:
+        if binding.target is None:
+            continue
+        bound += 1
+        if binding.target is not first and binding.target.elf.defines_malloc:
+            astray.setdefault((binding.user.path, binding.target.path), (binding, []))[1].append(binding.symbol)
+    # The linker has bound their calls to themselves, without a slot that could be looked at.
+    inward = [each for each in objects if each.elf.symbolic and each.elf.defines_malloc and each is not first
+              and not each.is_libc and not is_hakmem(each) and (each.path, each.path) not in astray]
+    if not bound and not inward:
+        return [Finding("note", "bindings", "none of the slots for malloc and free is bound yet", "ask again when the program has run")]
+    if not astray and not inward:
+        return [Finding("ok", "bindings", f"all {bound} slots for malloc, free and theirs lead to {first.name}")]
+    found = []
+    for binding, symbols in astray.values():
+        user, target = binding.user, binding.target
+        if user is target:
+            why = "it was linked with -Bsymbolic, or loaded with RTLD_DEEPBIND" if user.elf.symbolic else "it was loaded with RTLD_DEEPBIND"
+        else:
+            why = "it was loaded with RTLD_DEEPBIND or into a namespace of its own (dlmopen)"
+        found.append(Finding("problem", "bindings", f"{user.name} has its {', '.join(sorted(set(symbols)))} from {target.name}, the others from "
+                             f"{first.name}: {why}", "a block that crosses between them is freed by the wrong one: leave RTLD_DEEPBIND out of "
+                             "that dlopen, or keep each block on its side"))
+    found += [Finding("problem", "bindings", f"{each.name} was linked with -Bsymbolic and calls its own malloc, the others call that of "
+                      f"{first.name}", "link it without -Bsymbolic, or without its malloc") for each in inward]
+    return found
