@@ -101,22 +101,22 @@ def address_in_file(memory, mappings):
     if file is None:
         return address_by_search(memory, mappings)
     with file:
-        place = place_in_elf(file)
-    if place is None:
+        offset = offset_in_file(file)
+    if offset is None:
         return None
-    for mapping in mappings:
-        offset, address = place
-        if "x" not in mapping.flags and mapping.offset <= offset < mapping.offset + mapping.size:
+    # The last page of what is only read may hold the first of what is written: relocated is the latter alone.
+    for mapping in sorted(mappings, key=lambda one: "w" not in one.flags):
+        if mapping.offset <= offset < mapping.offset + mapping.size:
             address = mapping.start + offset - mapping.offset
             if has_magic(memory, address):
                 return address
-    raise LiveError(f"{name_of(memory)}: {mappings[0].path} has a descriptor that is not mapped; was the file replaced?")
+    raise LiveError(f"{name_of(memory)}: the descriptor in {mappings[0].path} is not mapped; was the file replaced?")
 
 
 def address_by_search(memory, mappings):
     """The same when the file cannot be opened: the magic is looked for in what is mapped of it."""
     for mapping in mappings:
-        if "w" not in mapping.flags and "r--" not in mapping.flags:
+        if "w" not in mapping.flags:
             continue
         try:
             at = memory.read(mapping.start, min(mapping.size, SCAN_MOST)).find(MAGIC)
@@ -134,8 +134,8 @@ def has_magic(memory, address):
         return False
 
 
-def place_in_elf(file):
-    """(offset in the file, address as linked) of the descriptor of an ELF file, or None.
+def offset_in_file(file):
+    """Where in an ELF file the descriptor lies, or None.
 
     By symbol; by section, which is what a stripped static program has left; by its magic, where even that is gone.
     """
@@ -143,18 +143,16 @@ def place_in_elf(file):
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             at = data.find(MAGIC)
     except (OSError, ValueError):
-        return None
+        return None  # a device, or empty
     if at < 0:
         return None
     try:
         file.seek(0)
         elf = ELFFile(file)
         address = address_in_elf(elf)
-        if address is not None:
-            return next(iter(elf.address_offsets(address)), at), address
+        return at if address is None else next(iter(elf.address_offsets(address)), at)
     except ELFError:
-        pass  # no ELF file, yet the magic: data of another kind, or a damaged one; the memory behind it decides
-    return at, None
+        return at  # whether it is one, the memory behind it says
 
 
 def address_in_elf(elf):

@@ -184,6 +184,7 @@ class Reader:
                 about.append((number, class_id, int(count[class_id])))
         self.cached = numpy.zeros(self.state.shape, "i8")
         self.cached_by = dict.fromkeys((heap["address"] for heap in owners), 0)
+        self.cached_blocks, self.cached_ids = numpy.zeros(0, "u8"), numpy.zeros(0, "i8")
         if not wanted:
             return
         blocks = numpy.frombuffer(b"".join(self.memory.read_many(wanted)), "<u8")
@@ -199,6 +200,8 @@ class Reader:
         valid = (row >= 0) & (first > 0) & (self.class_id[row, first] == class_id)
         numpy.add.at(self.cached, (row[valid], first[valid]), 1)
         self.cached = numpy.minimum(self.cached, self.used)
+        self.cached_blocks = blocks[valid]
+        self.cached_ids = numpy.array([heap["id"] for heap in owners])[owner[valid]]
         held = numpy.bincount(owner[valid], self.classes["size"][class_id[valid]], len(owners))
         self.cached_by = {heap["address"]: int(held[number]) for number, heap in enumerate(owners)}
 
@@ -223,7 +226,8 @@ class Reader:
             block_sizes=self.classes["size"].tolist(), class_blocks=self.classes["blocks"].tolist(), units=units,
             head=(self.window, self.begin * self.superslab_size if self.committed else 0),
             metadata_slots=[self.window + int(number) * self.superslab_size for number in metadata],
-            superslab_size=self.superslab_size, unit_size=self.unit_size)
+            superslab_size=self.superslab_size, unit_size=self.unit_size, cached_blocks=self.cached_blocks,
+            cached_by=self.cached_ids)
 
     def tiers(self, slots):
         """The index in TIERS of each SuperSlab, by its number of free units."""

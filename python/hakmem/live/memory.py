@@ -178,6 +178,8 @@ def permission_error(pid):
     text += f" (kernel.yama.ptrace_scope is {scope}"
     if scope not in ("0", "absent") and owner == os.geteuid():
         text += ": only a parent or root may read; set it to 0 or run this as root)"
+    elif os.geteuid() == 0:
+        text += "): this root lacks CAP_SYS_PTRACE, or the process is kept from all"
     else:
         text += "); run this as that user or as root"
     return NoPermission(text)

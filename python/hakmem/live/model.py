@@ -112,7 +112,6 @@ class Unit:
     cached: int  # of those: in some thread's cache
     owner: int | None  # the owning heap's id
     first: bool  # the slab begins here
-    resident_pages: int | None = None
 
 
 @dataclass
@@ -169,6 +168,8 @@ class Snapshot:
     metadata_slots: list[int]  # their addresses
     superslab_size: int
     unit_size: int
+    cached_blocks: numpy.ndarray  # the addresses of all blocks in thread caches
+    cached_by: numpy.ndarray  # the id of the heap whose thread has each
 
     @cached_property
     def superslabs(self):

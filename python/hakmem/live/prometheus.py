@@ -1,0 +1,68 @@
+"""A snapshot as Prometheus' text exposition format, made by its own client library."""
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+from hakmem.live import words
+
+NUMBERS = {
+    "huge_blocks": "Live blocks above 1 MiB",
+    "superslabs": "SuperSlabs made",
+    "heaps": "Heaps of threads and of programs in use",
+    "live_threads": "Threads that have a heap",
+}
+
+
+class Snapshots:
+    """A collector of snapshots, each with labels of its process."""
+
+    def __init__(self, shots):
+        self.shots = list(shots)
+
+    def collect(self):
+        for name, meaning in {**words.PARTS, **words.OTHER_TOTALS}.items():
+            yield self.gauge(f"hakmem_{name}_bytes", capital(meaning), lambda shot, name=name: getattr(shot.totals, name))
+        for name, meaning in NUMBERS.items():
+            yield self.gauge(f"hakmem_{name}", meaning, lambda shot, name=name: getattr(shot.totals, name))
+        for name in sorted({name for shot in self.shots for name in shot.counters}):
+            family = CounterMetricFamily(f"hakmem_{name}", f"{capital(name.replace('_', ' '))} since the start",
+                                         labels=("pid", "command"))
+            for shot in self.shots:
+                family.add_metric(labels(shot), shot.counters.get(name, 0))
+            yield family
+        yield from self.rows("class", "block_size", lambda shot: [
+            (str(row.block_size), row) for row in shot.classes], {
+                "slabs": "Slabs in use", "live_blocks": "Live blocks", "cached_blocks": "Blocks in thread caches",
+                "free_blocks": "Free blocks in slabs"})
+        yield from self.rows("heap", "heap", lambda shot: [(str(row.heap), row) for row in shot.threads], {
+            "slabs": "Slabs owned", "live_bytes": "Live bytes in its slabs", "cached_bytes": "Bytes in its thread's cache"})
+
+    def gauge(self, name, meaning, value):
+        family = GaugeMetricFamily(name, meaning, labels=("pid", "command"))
+        for shot in self.shots:
+            family.add_metric(labels(shot), value(shot))
+        return family
+
+    def rows(self, what, label, rows_of, columns):
+        """A family a column of a table, with one label more."""
+        for column, meaning in columns.items():
+            family = GaugeMetricFamily(f"hakmem_{what}_{column}", meaning, labels=("pid", "command", label))
+            for shot in self.shots:
+                for key, row in rows_of(shot):
+                    family.add_metric([*labels(shot), key], getattr(row, column))
+            yield family
+
+
+def labels(shot):
+    return [str(shot.pid or ""), shot.command]
+
+
+def capital(text):
+    return text[:1].upper() + text[1:]
+
+
+def prometheus_text(shots):
+    """The text of snapshots of any number of processes."""
+    registry = CollectorRegistry()
+    registry.register(Snapshots(shots))
+    return generate_latest(registry).decode()

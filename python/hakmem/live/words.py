@@ -1,0 +1,36 @@
+"""Figures as people read them, and the meaning of each part of the memory."""
+
+# Totals' parts, in the order in which they add up to `mapped`.
+PARTS = {
+    "live": "blocks that the program holds, rounded up to their size class",
+    "cached": "blocks in thread caches",
+    "free_in_slab": "free blocks and tails of slabs in use",
+    "retained": "free units and huge ranges kept for reuse, purged or not",
+    "metadata": "HAKMEM's own: headers, page map, caches",
+}
+OTHER_TOTALS = {
+    "mapped": "committed address space, the sum of the parts",
+    "purged": "of retained: given back to the system, without memory behind it",
+    "huge_live": "of live: blocks above 1 MiB",
+    "huge_cached": "of retained: freed huge ranges",
+    "footprint_peak": "the most bytes of slabs, free units with memory and huge blocks at one time",
+}
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def size(count):
+    """Bytes with a unit, three digits and more."""
+    value, unit = float(count), 0
+    while abs(value) >= 1024 and unit < len(UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{count:,} B" if unit == 0 else f"{value:,.{2 if abs(value) < 10 else 1 if abs(value) < 100 else 0}f} {UNITS[unit]}"
+
+
+def share(part, whole):
+    """A part in percent."""
+    return f"{100 * part / whole:.1f} %" if whole else ""
+
+
+def heading(shot):
+    """Whose heap it is."""
+    return f"{shot.command or 'program'}{f' ({shot.pid})' if shot.pid else ''} on HAKMEM {shot.version}"
