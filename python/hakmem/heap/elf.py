@@ -23,19 +23,18 @@ class ElfProblem(Exception):
 
 @dataclass
 class Symbols:
-    """Functions sorted by address; names in ELF's own string table."""
+    """Functions sorted by address, the first address behind each, and ELF's own table of their names."""
 
     table: np.ndarray
+    ends: np.ndarray
     strings: bytes
 
     def find(self, address):
         """The name of the function that the address lies in, as the linker has it, or None."""
         at = int(np.searchsorted(self.table["value"], address, side="right")) - 1
         for place in range(at, max(-1, at - NESTED), -1):
-            entry = self.table[place]
-            size = int(entry["size"])
-            if address < int(entry["value"]) + size or (size == 0 and place == at):
-                return self.best_name(entry["value"], size)
+            if address < int(self.ends[place]):
+                return self.best_name(self.table[place]["value"], self.table[place]["size"])
         return None
 
     def best_name(self, value, size):
@@ -118,12 +117,22 @@ def read_build_id(elf):
 
 def read_symbols(elf, section):
     if section is None or not has_data(section):
-        return Symbols(np.empty(0, SYMBOL), b"\0")
+        return Symbols(np.empty(0, SYMBOL), np.empty(0, "<u8"), b"\0")
     data = section.data()
     table = np.frombuffer(data[:len(data) // SYMBOL.itemsize * SYMBOL.itemsize], SYMBOL)
     kind = table["info"] & 0xF
     table = table[np.isin(kind, (FUNCTION, INDIRECT_FUNCTION)) & (table["section"] != 0)]
-    return Symbols(table[np.argsort(table["value"], kind="stable")], elf.get_section(section["sh_link"]).data() + b"\0")
+    table = table[np.argsort(table["value"], kind="stable")]
+    return Symbols(table, ends_of(table, elf), elf.get_section(section["sh_link"]).data() + b"\0")
+
+
+def ends_of(table, elf):
+    """A function without a size, as assembly may have them, ends where the next or its section does."""
+    section_ends = np.array([section["sh_addr"] + section["sh_size"] for section in elf.iter_sections()], "<u8")
+    of_section = section_ends[np.minimum(table["section"], len(section_ends) - 1)]
+    starts = np.append(np.unique(table["value"]), np.uint64(2**64 - 1))
+    following = starts[np.searchsorted(starts, table["value"], side="right")]
+    return np.where(table["size"] > 0, table["value"] + table["size"], np.minimum(following, of_section))
 
 
 def read_debug_link(elf):

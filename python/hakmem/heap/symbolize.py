@@ -157,7 +157,7 @@ def demangle(names):
     shown = dict(zip(names, names, strict=True))
     if mangled:
         try:
-            output = run_tool(["c++filt"], "".join(f"{name}\n" for name in mangled))
+            output = run_tool(["c++filt", "--no-verbose"], "".join(f"{name}\n" for name in mangled))
         except FileNotFoundError as error:
             raise ProfileError("c++filt is not there; it is in Debian's package binutils") from error
         shown.update(zip(mangled, output.splitlines(), strict=True))

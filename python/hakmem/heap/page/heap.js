@@ -51,6 +51,11 @@
         return root;
     }
 
+    function largestChange() {
+        return data.compared
+            ? data.nodes.reduce((most, [, , , values, base]) => Math.max(most, Math.abs(values[kind] - base[kind])), 0) : 0;
+    }
+
     // Functions of one module or file have one hue, none near that of what was found, and each its own lightness.
     function hash(text) {
         let sum = 7;
@@ -92,7 +97,7 @@
 
     function drawGraph() {
         const tree = treeOf();
-        const largest = tree.children.reduce((most, child) => Math.max(most, Math.abs(child.change)), 0);
+        const largest = largestChange();
         place.replaceChildren();
         place.dataset.width = place.clientWidth;
         if (tree.value === 0) {
