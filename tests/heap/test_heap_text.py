@@ -2,6 +2,7 @@
 
 import json
 
+import blackbox
 import pytest
 from making import TYPES, Making, known, named, run
 
@@ -146,3 +147,12 @@ def test_other_types_can_be_there_too(tmp_path):
     making = Making((*TYPES, ("contentions", "")))
     path = making.stack(named("a"), 1, 2, 3, 4, 5).write(tmp_path / "a")
     assert "contentions 5" in " ".join(run(path).stdout.split())
+
+
+def test_the_checkouts_command(profile, tmp_path):
+    done = blackbox.run([blackbox.REPOSITORY / "hakmem", "heap", profile, "--json"], timeout=300)
+    assert done.status == 0, done.report()
+    assert json.loads(done.stdout) == json.loads(run(profile, "--json").stdout)
+    done = blackbox.run([blackbox.REPOSITORY / "hakmem", "heap", tmp_path / "none"])
+    assert (done.status, done.stdout) == (1, "")
+    assert done.stderr == f"Error: {tmp_path}/none: cannot be read: No such file or directory\n"
