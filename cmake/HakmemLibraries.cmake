@@ -13,7 +13,7 @@
 set(hakmem_src ${PROJECT_SOURCE_DIR}/src)
 file(GLOB hakmem_core_sources CONFIGURE_DEPENDS
     ${hakmem_src}/base/*.c ${hakmem_src}/config/*.c ${hakmem_src}/os/*.c ${hakmem_src}/options/*.c
-    ${hakmem_src}/superslab/*.c ${hakmem_src}/pool/*.c ${hakmem_src}/front/*.c ${hakmem_src}/observe/*.c)
+    ${hakmem_src}/superslab/*.c ${hakmem_src}/pool/*.c ${hakmem_src}/profile/*.c ${hakmem_src}/front/*.c ${hakmem_src}/observe/*.c)
 list(FILTER hakmem_core_sources EXCLUDE REGEX "/os/(linux|fake|fake_ranges)\\.c$")
 file(GLOB hakmem_api_sources CONFIGURE_DEPENDS ${hakmem_src}/api/*.c)
 list(REMOVE_ITEM hakmem_api_sources ${hakmem_src}/api/libc.c ${hakmem_src}/api/cxx.c)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 # The layers of src/, lowest first.
-LAYERS = ["base", "config", "os", "options", "superslab", "pool", "front", "observe", "api"]
+LAYERS = ["base", "config", "os", "options", "superslab", "pool", "profile", "front", "observe", "api"]
 RANK = {layer: rank for rank, layer in enumerate(LAYERS)}
 
 # observe/counters is the one part that any layer may use; so that this closes no cycle, it stands on these only.

@@ -3,6 +3,7 @@
 
 #include "front/block.h"
 #include "front/fast.h"
+#include "front/sample.h"
 #include "front/thread.h"
 #include "options/options.h"
 #include "pool/huge.h"
@@ -16,6 +17,8 @@ static void *house_allocate(unsigned class, bool *zero)
 
     if (!front_process_init())
         return NULL;
+    if (HAK_UNLIKELY(profile_on()) && profile_draw_call(NULL, class_size(class)))
+        return sample_block(NULL, class, CLASS_NONE, zero);
     lock_acquire(&registry.house->lock);
     heap_take_blocks(registry.house, class, &block, 1, zero);
     lock_release(&registry.house->lock);
@@ -30,9 +33,8 @@ static void *pooled_try(unsigned class, bool *zero)
         return house_allocate(class, zero);
     *zero = false;
     if (cache_count(cache, class)) {
-        struct bin *bin = &cache->bins[class];
-        bin_set_top(bin, bin->top - 1u);
-        return cache->slots[bin->top + 1];
+        void *block = cache_pop(cache, class);
+        return block ? block : sample_entry(cache, class, zero);
     }
     return cache_refill(cache, class, zero);
 }
@@ -64,6 +66,7 @@ static void *allocate(size_t size, bool *zero)
             return out_of_memory();
         thread_tick();
         block = huge_allocate(size, BLOCK_ALIGN, zero, NULL);
+        sample_foreign(block, NULL);
     }
     return HAK_LIKELY(block != NULL) ? block : out_of_memory();
 }
@@ -160,7 +163,12 @@ void *front_aligned_alloc(size_t alignment, size_t size)
     if (!cache && !front_process_init())
         return out_of_memory();
     thread_tick();
-    block = allocate_in_heap(cache ? cache->heap : registry.house, alignment, size, &zero);
+    block = HAK_UNLIKELY(profile_on()) ? sample_aligned(cache, alignment, size) : NULL;
+    if (!block) {
+        block = allocate_in_heap(cache ? cache->heap : registry.house, alignment, size, &zero);
+        if (block && !window_contains(block))
+            sample_foreign(block, NULL);
+    }
     return block ? block : out_of_memory();
 }
 
@@ -181,6 +189,8 @@ size_t front_malloc_batch(size_t size, size_t count, void **blocks)
             lock_release(&cache->heap->lock);
             if (taken == 0)
                 break;
+            if (HAK_UNLIKELY(profile_on()))
+                sample_batch(cache, class, blocks + got, taken);
             got += taken;
         }
         thread_tick();

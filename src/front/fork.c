@@ -12,26 +12,31 @@
 #include "os/threads.h"
 #include "pool/huge.h"
 #include "pool/registry.h"
+#include "profile/profile.h"
 #include "superslab/metadata.h"
 
 static void fork_prepare(void)
 {
+    lock_acquire_for_fork(&profile_control);
     lock_acquire_for_fork(&registry.lock);
     for (struct heap *heap = registry.heaps; heap; heap = heap->next)
         lock_acquire_for_fork(&heap->lock);
     lock_acquire_for_fork(&huge_lock);
     lock_acquire_for_fork(&metadata_lock);
     lock_acquire_for_fork(&shared_pool.lock);
+    lock_acquire_for_fork(&profile_lock);
 }
 
 static void fork_release(void)
 {
+    lock_release_after_fork(&profile_lock);
     lock_release_after_fork(&shared_pool.lock);
     lock_release_after_fork(&metadata_lock);
     lock_release_after_fork(&huge_lock);
     for (struct heap *heap = registry.heaps; heap; heap = heap->next)
         lock_release_after_fork(&heap->lock);
     lock_release_after_fork(&registry.lock);
+    lock_release_after_fork(&profile_control);
 }
 
 static void fork_child(void)

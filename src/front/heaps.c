@@ -3,6 +3,7 @@
 
 #include "front/block.h"
 #include "front/front.h"
+#include "front/sample.h"
 #include "front/thread.h"
 #include "pool/huge.h"
 #include "pool/registry.h"
@@ -53,6 +54,7 @@ void *front_heap_aligned_alloc(struct heap *heap, size_t alignment, size_t size,
     block = allocate_in_heap(heap, base_max(alignment, BLOCK_ALIGN), size, &zero);
     if (!block)
         return out_of_memory();
+    sample_foreign(block, heap);
     if (zeroed && !zero)
         memset(block, 0, size);
     return block;
@@ -64,6 +66,7 @@ void front_heap_destroy(struct heap *heap)
 {
     if (heap == NULL)
         return;
+    sample_forget_heap(heap);
     huge_free_heap(heap);
     lock_acquire(&heap->lock);
     heap_release_all(heap);

@@ -1,6 +1,7 @@
 /* Frees beyond the fast path, and what an address is. */
 #include "front/block.h"
 #include "front/fast.h"
+#include "front/sample.h"
 #include "front/thread.h"
 #include "pool/huge.h"
 #include "pool/misuse.h"
@@ -79,6 +80,21 @@ static void pooled_free(unsigned class, void *block, const char *function)
     }
 }
 
+/* A block of a first-class heap, or a sample. */
+static void uncached_free(void *block, const char *function)
+{
+    struct heap *owner = atomic_load_explicit(&slab_of(block)->owner, memory_order_relaxed);
+    unsigned token = CLASS_NONE;
+
+    if (owner && owner->kind == HEAP_PROFILE)
+        token = sample_forget(block);
+    else
+        sample_forget_foreign(block);
+    remote_free_locked(block, function);
+    if (token != CLASS_NONE)
+        sample_put_token(token);
+}
+
 void front_free_named(void *block, const char *function)
 {
     unsigned class;
@@ -86,6 +102,7 @@ void front_free_named(void *block, const char *function)
     if (block == NULL)
         return;
     if (!window_contains(block)) {
+        sample_forget_foreign(block);
         if (HAK_UNLIKELY(!huge_free(block)))
             misuse_report(function, block, misuse_of(block));
         thread_tick();
@@ -97,7 +114,7 @@ void front_free_named(void *block, const char *function)
     if (HAK_LIKELY(class != CLASS_NONE))
         pooled_free(class, block, function);
     else if (block_active_slab(block))
-        remote_free_locked(block, function);
+        uncached_free(block, function);
     else
         misuse_report(function, block, misuse_of(block));
 }

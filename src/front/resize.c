@@ -3,6 +3,7 @@
 
 #include "front/block.h"
 #include "front/fast.h"
+#include "front/sample.h"
 #include "pool/huge.h"
 #include "pool/slab.h"
 
@@ -27,7 +28,7 @@ size_t front_expand(void *address, size_t size)
     block = block_find(address, "hak_expand");
     if (size <= block.size)
         return block.size;
-    if (block.size == 0 || block.slab || !huge_resize(address, size, false))
+    if (block.size == 0 || block.slab || !sample_huge_resize(address, size, false))
         return 0;
     return huge_size(address, NULL);
 }
@@ -54,7 +55,7 @@ static void *realloc_in(struct heap *heap, void *address, size_t size, const cha
     if (heap == NULL)
         heap = block.heap;
     if (block.slab == NULL && size > POOLED_MAX && block.heap == heap) {
-        void *resized = huge_resize(address, size, true);
+        void *resized = sample_huge_resize(address, size, true);
         if (resized)
             return resized;
     }

@@ -8,6 +8,7 @@
 #include "pool/huge.h"
 #include "pool/registry.h"
 #include "pool/remote.h"
+#include "profile/stack.h"
 #include "superslab/metadata.h"
 
 _Thread_local uintptr_t hak_cache_offset __attribute__((tls_model("initial-exec")));
@@ -183,6 +184,7 @@ static void thread_leave(uintptr_t offset)
     if (heap == NULL)
         return;
     cache_flush_all(cache, true);
+    stack_leave(&cache->stacks);
     hak_cache_offset = offset;
     registry_abandon_heap(heap);
     shared_pool_want_purge();

@@ -1,5 +1,6 @@
 #include "front/thread_cache.h"
 
+#include "front/sample.h"
 #include "front/thread.h"
 #include "options/options.h"
 #include "pool/remote.h"
@@ -38,8 +39,20 @@ static void bin_set_capacity(struct thread_cache *cache, unsigned class, unsigne
     cache->bins[class].limit = (uint16_t)(size_classes[class].slot_base + capacity);
 }
 
-/* Moves the oldest `count` blocks of the bin to out[]. Under the heap's lock (T4). */
-static void bin_take_oldest(struct thread_cache *cache, unsigned class, void **out, unsigned count)
+/* Drops the tokens among `count` entries taken out of the bin; returns how many blocks are left. Under the heap's lock (T4, T5). */
+static unsigned bin_drop_tokens(struct thread_cache *cache, unsigned class, void **entries, unsigned count)
+{
+    unsigned blocks = 0;
+
+    for (unsigned i = 0; i < count; i++)
+        if (entries[i])
+            entries[blocks++] = entries[i];
+    cache->tokens[class] = (uint8_t)(cache->tokens[class] - (count - blocks));
+    return blocks;
+}
+
+/* Moves the oldest `count` entries of the bin to out[], and returns the number of blocks among them. Under the heap's lock (T4). */
+static unsigned bin_take_oldest(struct thread_cache *cache, unsigned class, void **out, unsigned count)
 {
     void **stack = &cache->slots[size_classes[class].slot_base + 1];
     unsigned left = cache_count(cache, class) - count;
@@ -47,9 +60,10 @@ static void bin_take_oldest(struct thread_cache *cache, unsigned class, void **o
     __builtin_memcpy(out, stack, count * sizeof *out);
     __builtin_memmove(stack, stack + count, left * sizeof *stack);
     bin_set_top(&cache->bins[class], size_classes[class].slot_base + left);
+    return HAK_UNLIKELY(cache->tokens[class]) ? bin_drop_tokens(cache, class, out, count) : count;
 }
 
-/* Returns the oldest `count` blocks of the bin to their slabs. */
+/* Returns the oldest `count` entries of the bin to their slabs. */
 static void bin_flush(struct thread_cache *cache, unsigned class, unsigned count)
 {
     void *blocks[256];
@@ -58,7 +72,7 @@ static void bin_flush(struct thread_cache *cache, unsigned class, unsigned count
     if (count == 0)
         return;
     lock_acquire(&cache->heap->lock);
-    bin_take_oldest(cache, class, blocks, count);
+    count = bin_take_oldest(cache, class, blocks, count);
     remote = heap_return_blocks(cache->heap, class, blocks, count, "free");
     lock_release(&cache->heap->lock);
     if (remote)
@@ -106,11 +120,31 @@ static void cache_note_slow_call(struct thread_cache *cache, unsigned class)
     thread_tick();
 }
 
+/* Makes tokens of the entries of a refill that are drawn, and gives their blocks back: the number of entries stays what it is without a
+ * profile, or entries would be there because they are tokens (Z1). Returns how many are. Under the heap's lock. */
+static HAK_NOINLINE unsigned draw_tokens(struct thread_cache *cache, unsigned class, void **entries, size_t count)
+{
+    void *blocks[128];
+    uint64_t marks[2];
+    unsigned tokens = profile_draw_entries(&cache->draw, class, (unsigned)count, marks), given = 0;
+
+    for (unsigned word = 0; word < 2; word++)
+        for (; marks[word]; marks[word] &= marks[word] - 1) {
+            void **entry = &entries[word * 64 + base_low_bit(marks[word])];
+            blocks[given++] = *entry;
+            *entry = NULL;
+        }
+    if (tokens)
+        heap_return_blocks(cache->heap, class, blocks, tokens, "malloc");
+    return tokens;
+}
+
 void *cache_refill(struct thread_cache *cache, unsigned class, bool *zero)
 {
     const struct size_class *row = &size_classes[class];
     void *single = NULL, **out = &single;
     size_t want = 1, got;
+    unsigned tokens = 0;
 
     cache_note_slow_call(cache, class);
     cache->overflows[class] = 0;
@@ -121,14 +155,33 @@ void *cache_refill(struct thread_cache *cache, unsigned class, bool *zero)
     }
     lock_acquire(&cache->heap->lock);
     got = heap_take_blocks(cache->heap, class, out, want, zero);
-    if (out == &single) {
-        lock_release(&cache->heap->lock);
-        return single;
+    if (HAK_UNLIKELY(profile_on()) && got && !profile_busy())
+        tokens = draw_tokens(cache, class, out, got);
+    if (out != &single) {
+        /* The first of them is the one asked for. */
+        single = got ? out[got - 1] : NULL;
+        bin_set_top(&cache->bins[class], row->slot_base + got - (got != 0));
     }
-    /* The first of them is the one asked for. */
-    bin_set_top(&cache->bins[class], row->slot_base + got - (got != 0));
+    if (HAK_UNLIKELY(tokens))
+        cache->tokens[class] = (uint8_t)(tokens - (single == NULL));
     lock_release(&cache->heap->lock);
-    return got ? cache->slots[row->slot_base + got] : NULL;
+    return HAK_UNLIKELY(tokens && single == NULL) ? sample_entry(cache, class, zero) : single;
+}
+
+static void bin_push(struct thread_cache *cache, unsigned class, void *block)
+{
+    struct bin *bin = &cache->bins[class];
+
+    cache->slots[bin->top + 1] = block;
+    bin_set_top(bin, bin->top + 1u);
+}
+
+static void bin_push_token(struct thread_cache *cache, unsigned class)
+{
+    lock_acquire(&cache->heap->lock);
+    bin_push(cache, class, NULL);
+    cache->tokens[class]++;
+    lock_release(&cache->heap->lock);
 }
 
 /* Whether a bin not in use is to stay so: the block shares a cache line with blocks of another thread, to which it returns, so that the
@@ -142,7 +195,8 @@ static bool bin_stays_closed(const struct thread_cache *cache, unsigned class, c
 void cache_overflow(struct thread_cache *cache, unsigned class, void *block)
 {
     struct bin *bin = &cache->bins[class];
-    bool one_way = cache->overflows[class] >= ONE_WAY_OVERFLOWS, closed = !one_way && bin_stays_closed(cache, class, block);
+    bool one_way = cache->overflows[class] >= ONE_WAY_OVERFLOWS;
+    bool closed = !one_way && block && bin_stays_closed(cache, class, block);
 
     cache_note_slow_call(cache, class);
     if (!one_way)
@@ -153,6 +207,8 @@ void cache_overflow(struct thread_cache *cache, unsigned class, void *block)
         unsigned count = cache_count(cache, class);
         if (bin_capacity(cache, class) == 0) {
             size_t remote;
+            if (block == NULL)
+                return;
             lock_acquire(&cache->heap->lock);
             remote = heap_return_blocks(cache->heap, class, &block, 1, "free");
             lock_release(&cache->heap->lock);
@@ -162,13 +218,40 @@ void cache_overflow(struct thread_cache *cache, unsigned class, void *block)
         }
         bin_flush(cache, class, one_way ? count : (count + 1) / 2);
     }
-    cache->slots[bin->top + 1] = block;
-    bin_set_top(bin, bin->top + 1u);
+    if (block)
+        bin_push(cache, class, block);
+    else
+        bin_push_token(cache, class);
+}
+
+void *cache_pop(struct thread_cache *cache, unsigned class)
+{
+    struct bin *bin = &cache->bins[class];
+    void *block = cache->slots[bin->top];
+
+    if (HAK_LIKELY(block != NULL)) {
+        bin_set_top(bin, bin->top - 1u);
+        return block;
+    }
+    lock_acquire(&cache->heap->lock);
+    bin_set_top(bin, bin->top - 1u);
+    cache->tokens[class]--;
+    lock_release(&cache->heap->lock);
+    return NULL;
+}
+
+void cache_put_token(struct thread_cache *cache, unsigned class)
+{
+    if (cache->bins[class].top == cache->bins[class].limit)
+        cache_overflow(cache, class, NULL);
+    else
+        bin_push_token(cache, class);
 }
 
 void cache_flush_all(struct thread_cache *cache, bool close)
 {
     cache->tick = thread_tick_number();
+    cache->generation = profile_generation();
     for (unsigned class = 1; class < CLASS_COUNT; class++) {
         bin_flush(cache, class, cache_count(cache, class));
         if (close && bin_capacity(cache, class))

@@ -8,15 +8,18 @@
  * T1: the empty and the retired cache are all zeros for ever: every class is 0, and bin 0's stack is empty and full at once. In a
  *     real cache bin 0 is so too. So whatever the fast paths cannot serve ends in their slow paths by the tests they make anyway.
  * T2: slots[bases of all classes] and slots[0] are NULL: popping an empty stack yields NULL.
- * T3: base <= top <= limit <= base + slot_limit for each bin; slots[base + 1 .. top] are the cached blocks, distinct, of the
- *     class, counted as used in their slabs.
- * T4: apart from pops and pushes, a cache changes only under its heap's lock, so that fork finds it whole.
+ * T3: base <= top <= limit <= base + slot_limit for each bin; slots[base + 1 .. top] are its entries: cached blocks, distinct, of the
+ *     class, counted as used in their slabs; and tokens (T5).
+ * T4: apart from pops and pushes of blocks, a cache changes only under its heap's lock, so that fork finds it whole.
+ * T5: a token is an entry that is NULL, a sample of the heap profile (profile/profile.h). tokens[c] are in class c's bin; none, unless
+ *     the profile is on or was. Popping one misses (T2), and no block compares equal to it.
  */
 #ifndef HAK_FRONT_THREAD_CACHE_H
 #define HAK_FRONT_THREAD_CACHE_H
 
 #include "config/classes.h"
 #include "pool/heap.h"
+#include "profile/draw.h"
 #include "superslab/window.h"
 
 struct bin {
@@ -34,6 +37,11 @@ struct thread_cache {
     bool busy[CLASS_COUNT];     /* the bin was on the slow path since the hand passed */
     uint8_t overflows[CLASS_COUNT]; /* of the bin since its last refill */
     void *slots[CACHE_SLOTS];
+    /* For the heap profile; behind the slots, whose place the fast paths know. */
+    uint8_t tokens[CLASS_COUNT]; /* T5 */
+    uint32_t generation;         /* of the profile, when the cache was last flushed whole */
+    struct draw draw;
+    struct stack_memory *stacks;
 };
 
 _Static_assert(offsetof(struct thread_cache, slots) + sizeof(void *) <= 4096, "W3: the empty cache is read in its first page");
@@ -46,10 +54,17 @@ HAK_INLINE struct thread_cache *cache_current(void) { return (struct thread_cach
 /* Tops are written so that those who count other threads' blocks may read them at any time. */
 HAK_INLINE void bin_set_top(struct bin *bin, size_t top) { __atomic_store_n(&bin->top, (uint16_t)top, __ATOMIC_RELAXED); }
 
-/* The blocks cached of the class; of another thread's cache, as of some moment. */
+/* The entries of the class; of another thread's cache, as of some moment. */
 HAK_INLINE unsigned cache_count(const struct thread_cache *cache, unsigned class)
 {
     return __atomic_load_n(&cache->bins[class].top, __ATOMIC_RELAXED) - size_classes[class].slot_base;
+}
+
+/* Those of them that are blocks. Of another thread's cache: under its heap's lock. */
+HAK_INLINE unsigned cache_blocks(const struct thread_cache *cache, unsigned class)
+{
+    unsigned count = cache_count(cache, class), tokens = cache->tokens[class];
+    return count - (count < tokens ? count : tokens);
 }
 
 /* Makes a zeroed record an empty cache of the heap. */
@@ -58,8 +73,14 @@ HAK_HIDDEN void cache_init(struct thread_cache *cache, struct heap *heap);
 /* A block of the class, its stack being empty: refills it. *zero: the block reads as zero. NULL when memory is out. */
 HAK_HIDDEN void *cache_refill(struct thread_cache *cache, unsigned class, bool *zero);
 
-/* Takes a block back, its stack being full: grows or flushes it. */
+/* Takes a block back, its stack being full: grows or flushes it. NULL is a token. */
 HAK_HIDDEN void cache_overflow(struct thread_cache *cache, unsigned class, void *block);
+
+/* The top entry of a stack that has one: a block, or NULL for a token, which is gone then. */
+HAK_HIDDEN void *cache_pop(struct thread_cache *cache, unsigned class);
+
+/* Takes a token back, as free does a block. */
+HAK_HIDDEN void cache_put_token(struct thread_cache *cache, unsigned class);
 
 /* Returns every cached block to its slab. `close`: capacities go back to 0. */
 HAK_HIDDEN void cache_flush_all(struct thread_cache *cache, bool close);

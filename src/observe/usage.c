@@ -36,7 +36,7 @@ static void usage_count_all(struct usage_count *count, size_t *live_heaps)
         cache = heap->cache;
         if (cache && !heap->cache_purged && cache->heap)
             for (unsigned class = 1; class < CLASS_COUNT; class++)
-                count->cached[class] += cache_count(cache, class);
+                count->cached[class] += cache_blocks(cache, class);
         *live_heaps += atomic_load(&heap->state) == HEAP_LIVE;
         lock_release(&heap->lock);
     }

@@ -11,11 +11,13 @@
 
 /* Outer to inner: a thread that holds one may take those below it. */
 enum lock_rank {
-    LOCK_RANK_REGISTRY = 1, /* the list of heaps, thread birth and death */
+    LOCK_RANK_PROFILE_CONTROL = 1, /* the profile is started, stopped or written */
+    LOCK_RANK_REGISTRY,     /* the list of heaps, thread birth and death */
     LOCK_RANK_HEAP,         /* one heap: its slabs' local maps and lists; a second heap's by lock_try only */
     LOCK_RANK_HUGE,         /* huge blocks and their cache of freed ranges */
     LOCK_RANK_META,         /* the metadata arena */
     LOCK_RANK_POOL,         /* shared pool, page map, purge */
+    LOCK_RANK_PROFILE,      /* the profile's tables */
     LOCK_RANK_COUNT
 };
 

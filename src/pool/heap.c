@@ -156,12 +156,17 @@ static void heap_release_slab(struct heap *heap, struct slab *slab)
 
 /* ---- Taking ---- */
 
+/* W2: blocks that never enter a thread cache. */
+static unsigned heap_page_map_class(const struct heap *heap, unsigned class)
+{
+    return heap->kind == HEAP_FIRST_CLASS || heap->kind == HEAP_PROFILE ? CLASS_NONE : class;
+}
+
 static void heap_carve(struct heap *heap, struct slab *slab, unsigned class)
 {
     slab_carve(slab, class, heap);
     slab->dense |= class_size(class) > SPARSE_MAX;
-    /* W2: the blocks of a first-class heap never enter a thread cache. */
-    slab_set_page_map(slab, heap->kind == HEAP_FIRST_CLASS ? CLASS_NONE : class);
+    slab_set_page_map(slab, heap_page_map_class(heap, class));
     list_push(&heap->available[class], slab);
     heap->slabs++;
     heap->counters.slabs_carved++;
@@ -229,7 +234,7 @@ void *heap_take_aligned_span(struct heap *heap, unsigned class, unsigned align_u
     *zero = slab->zero;
     slab_carve(slab, class, heap);
     slab->dense = true;
-    slab_set_page_map(slab, heap->kind == HEAP_FIRST_CLASS ? CLASS_NONE : class);
+    slab_set_page_map(slab, heap_page_map_class(heap, class));
     slab_take(slab, &block, 1);
     list_push(&heap->full, slab);
     heap->slabs++;

@@ -16,7 +16,7 @@
 #include "superslab/superslab.h"
 
 enum heap_state { HEAP_UNUSED = 0, HEAP_LIVE, HEAP_ORPHAN };
-enum heap_kind { HEAP_THREAD = 0, HEAP_HOUSE, HEAP_FIRST_CLASS };
+enum heap_kind { HEAP_THREAD = 0, HEAP_HOUSE, HEAP_FIRST_CLASS, HEAP_PROFILE /* of sampled blocks, src/profile */ };
 
 struct slab_list {
     struct slab *head, *tail;

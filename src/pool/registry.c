@@ -73,6 +73,18 @@ void registry_abandon_heap(struct heap *heap)
     atomic_fetch_sub_explicit(&registry.live_threads, 1, memory_order_relaxed);
 }
 
+struct heap *registry_new_profile(void)
+{
+    struct heap *heap;
+
+    lock_acquire(&registry.lock);
+    heap = registry_make(HEAP_PROFILE);
+    if (heap)
+        atomic_store(&heap->state, HEAP_ORPHAN);
+    lock_release(&registry.lock);
+    return heap;
+}
+
 struct heap *registry_new_first_class(void)
 {
     struct heap *heap;

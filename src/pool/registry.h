@@ -26,6 +26,9 @@ HAK_HIDDEN struct heap *registry_take_heap(void);
 /* The thread ends: its heap, with all it owns, becomes an orphan. Its cache has been flushed. */
 HAK_HIDDEN void registry_abandon_heap(struct heap *heap);
 
+/* The heap of sampled blocks, which no thread serves (O4). NULL when memory is out. */
+HAK_HIDDEN struct heap *registry_new_profile(void);
+
 HAK_HIDDEN struct heap *registry_new_first_class(void);
 HAK_HIDDEN void registry_drop_first_class(struct heap *heap);
 

@@ -1,0 +1,149 @@
+#define _GNU_SOURCE
+#include "os/maps.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#pragma weak dl_iterate_phdr
+
+enum {
+    READ_SIZE = 1024,
+    LINE_MOST = 1024, /* of a line: what is beyond it is a very long path, which is cut */
+};
+
+/* ---- /proc/self/maps: "start-end rwxp offset dev inode   path" ---- */
+
+static uint64_t read_hex(const char **text)
+{
+    uint64_t value = 0;
+
+    for (;; ++*text) {
+        char c = **text;
+        if (c >= '0' && c <= '9')
+            value = value * 16 + (uint64_t)(c - '0');
+        else if (c >= 'a' && c <= 'f')
+            value = value * 16 + (uint64_t)(c - 'a' + 10);
+        else
+            return value;
+    }
+}
+
+static struct os_mapping parse_line(const char *line)
+{
+    struct os_mapping mapping = { .path = "" };
+
+    mapping.start = (uintptr_t)read_hex(&line);
+    line += *line == '-';
+    mapping.end = (uintptr_t)read_hex(&line);
+    if (strlen(line) < 6)
+        return mapping;
+    mapping.executable = line[3] == 'x';
+    line += 6;
+    mapping.offset = read_hex(&line);
+    for (unsigned fields = 0; *line && fields < 3; fields++) { /* to the device, the inode and the path */
+        while (*line == ' ')
+            line++;
+        if (fields == 2)
+            break;
+        while (*line && *line != ' ')
+            line++;
+    }
+    mapping.path = line;
+    return mapping;
+}
+
+bool os_maps_each(bool (*each)(const struct os_mapping *mapping, void *argument), void *argument)
+{
+    int saved_errno = errno, file = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    char buffer[READ_SIZE], line[LINE_MOST];
+    size_t length = 0;
+    bool more = true;
+    long got = -1;
+
+    while (file >= 0 && more && (got = syscall(SYS_read, file, buffer, sizeof buffer)) != 0) {
+        if (got < 0) {
+            if (errno == EINTR)
+                continue;
+            break;
+        }
+        for (long i = 0; i < got && more; i++) {
+            if (buffer[i] != '\n') {
+                line[length] = buffer[i];
+                length += length + 1 < sizeof line;
+                continue;
+            }
+            line[length] = '\0';
+            length = 0;
+            struct os_mapping mapping = parse_line(line);
+            more = each(&mapping, argument);
+        }
+    }
+    if (file >= 0)
+        syscall(SYS_close, file);
+    errno = saved_errno;
+    return file >= 0 && got >= 0;
+}
+
+/* ---- Build-ids ---- */
+
+struct collection {
+    struct os_module *modules;
+    size_t capacity, count;
+};
+
+/* A note is its three sizes, then name and contents, each padded to 4 bytes. */
+static void find_build_id(struct os_module *module, const char *notes, size_t size)
+{
+    while (size >= sizeof(ElfW(Nhdr))) {
+        ElfW(Nhdr) note;
+        size_t name, contents;
+        memcpy(&note, notes, sizeof note);
+        name = base_align_up(note.n_namesz, 4);
+        contents = base_align_up(note.n_descsz, 4);
+        if (name > size - sizeof note || contents > size - sizeof note - name)
+            return;
+        if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && memcmp(notes + sizeof note, "GNU", 4) == 0) {
+            module->build_id_size = (unsigned)base_min(note.n_descsz, OS_BUILD_ID_MOST);
+            memcpy(module->build_id, notes + sizeof note + name, module->build_id_size);
+            return;
+        }
+        notes += sizeof note + name + contents;
+        size -= sizeof note + name + contents;
+    }
+}
+
+static int collect_module(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    struct collection *collection = argument;
+    struct os_module module = { .start = UINTPTR_MAX };
+
+    (void)size;
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+        uintptr_t start = info->dlpi_addr + header->p_vaddr;
+        if (header->p_type == PT_LOAD) {
+            module.start = base_min(module.start, start);
+            module.end = base_max(module.end, start + header->p_memsz);
+        } else if (header->p_type == PT_NOTE && module.build_id_size == 0) {
+            find_build_id(&module, (const char *)start, header->p_memsz);
+        }
+    }
+    if (collection->count < collection->capacity)
+        collection->modules[collection->count] = module;
+    collection->count++;
+    return 0;
+}
+
+size_t os_modules(struct os_module *modules, size_t capacity)
+{
+    struct collection collection = { modules, capacity, 0 };
+
+    if (dl_iterate_phdr)
+        dl_iterate_phdr(collect_module, &collection);
+    return collection.count;
+}

@@ -1,0 +1,29 @@
+/* The process's mappings, and what is loaded in them. No call allocates, uses stdio or changes errno. */
+#ifndef HAK_OS_MAPS_H
+#define HAK_OS_MAPS_H
+
+#include "base/base.h"
+
+struct os_mapping {
+    uintptr_t start, end;
+    uint64_t offset;  /* in the file */
+    bool executable;
+    const char *path; /* "" for memory without a name; valid during the call */
+};
+
+/* Calls `each` for the mappings in ascending order until it returns false. False if they could not be read to that point. */
+HAK_HIDDEN bool os_maps_each(bool (*each)(const struct os_mapping *mapping, void *argument), void *argument);
+
+#define OS_BUILD_ID_MOST 32u
+
+struct os_module {
+    uintptr_t start, end; /* from the first loaded byte to behind the last */
+    unsigned build_id_size;
+    uint8_t build_id[OS_BUILD_ID_MOST];
+};
+
+/* Fills modules[] with what the dynamic linker has loaded, with GNU build-ids from the notes in memory; returns how many there are, which
+ * may be more than capacity. Waits for a thread that loads or unloads a library. */
+HAK_HIDDEN size_t os_modules(struct os_module *modules, size_t capacity);
+
+#endif

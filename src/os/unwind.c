@@ -1,0 +1,167 @@
+/*
+ * Two ways up a stack. By tables: the unwinder of libgcc_s.so.1, which every C++ program has, found at run time so that the library
+ * needs libc alone. By frame pointers: each frame's saved one leads to the next, inside the mapping that the stack is in.
+ */
+#define _GNU_SOURCE
+#include "os/unwind.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
+#include <unwind.h>
+
+#include "os/maps.h"
+
+/* A static program has none of them, and is not to get them for this. */
+#pragma weak dlopen
+#pragma weak dlsym
+#pragma weak dl_iterate_phdr
+
+typedef _Unwind_Reason_Code (*backtrace_function)(_Unwind_Trace_Fn, void *);
+typedef _Unwind_Ptr (*get_ip_function)(struct _Unwind_Context *);
+typedef _Unwind_Word (*get_cfa_function)(struct _Unwind_Context *);
+
+static struct {
+    backtrace_function backtrace;
+    get_ip_function get_ip;
+    get_cfa_function get_cfa;
+    bool tables;
+    uintptr_t own_start, own_end;
+} unwinder;
+
+/* ---- By tables ---- */
+
+struct walk {
+    struct unwind_frame *frames;
+    unsigned count, capacity;
+};
+
+/* On x86-64 a return address lies directly below its frame's canonical address; elsewhere the slot is not known. */
+static const uintptr_t *slot_of(uintptr_t address, uintptr_t cfa)
+{
+#if defined(__x86_64__)
+    const uintptr_t *slot = (const uintptr_t *)cfa - 1;
+    return cfa % sizeof *slot == 0 && *slot == address ? slot : NULL;
+#else
+    (void)address;
+    (void)cfa;
+    return NULL;
+#endif
+}
+
+static _Unwind_Reason_Code walk_step(struct _Unwind_Context *context, void *argument)
+{
+    struct walk *walk = argument;
+    uintptr_t address = unwinder.get_ip(context);
+
+    if (address == 0 || walk->count == walk->capacity)
+        return _URC_END_OF_STACK;
+    walk->frames[walk->count].address = address;
+    walk->frames[walk->count].slot = slot_of(address, unwinder.get_cfa(context));
+    walk->count++;
+    return _URC_NO_REASON;
+}
+
+/* ---- By frame pointers ---- */
+
+/* The end of the mapping that each thread's stack was last found in. */
+static _Thread_local uintptr_t stack_start __attribute__((tls_model("initial-exec")));
+static _Thread_local uintptr_t stack_end __attribute__((tls_model("initial-exec")));
+
+static bool find_stack(const struct os_mapping *mapping, void *here)
+{
+    if ((uintptr_t)here < mapping->start || (uintptr_t)here >= mapping->end)
+        return true;
+    stack_start = mapping->start;
+    stack_end = mapping->end;
+    return false;
+}
+
+static unsigned walk_pointers(const uintptr_t *frame, struct unwind_frame *frames, unsigned capacity)
+{
+    unsigned count = 0;
+
+    if ((uintptr_t)frame < stack_start || (uintptr_t)frame >= stack_end) {
+        stack_end = 0;
+        os_maps_each(find_stack, (void *)(uintptr_t)frame);
+    }
+    while (count < capacity && (uintptr_t)frame % sizeof *frame == 0 && (uintptr_t)(frame + 2) <= stack_end) {
+        const uintptr_t *next = (const uintptr_t *)frame[0];
+        if (frame[1] < 4096) /* no code */
+            break;
+        frames[count++] = (struct unwind_frame){ frame[1], &frame[1] };
+        if (next <= frame)
+            break;
+        frame = next;
+    }
+    return count;
+}
+
+/* ---- Both ---- */
+
+/* Not to be inlined: its own frame is where the walk begins. */
+HAK_NOINLINE unsigned os_unwind(struct unwind_frame *frames, unsigned capacity)
+{
+    struct walk walk = { frames, 0, capacity };
+    int saved_errno = errno;
+
+    if (!unwinder.tables)
+        return walk_pointers(__builtin_frame_address(0), frames, capacity);
+    unwinder.backtrace(walk_step, &walk);
+    errno = saved_errno;
+    return walk.count;
+}
+
+bool os_unwind_by_tables(void) { return unwinder.tables; }
+
+bool os_unwind_is_own(uintptr_t address) { return address >= unwinder.own_start && address < unwinder.own_end; }
+
+/* The executable segment that this function is in, unless it is the program's. */
+static int find_own(struct dl_phdr_info *info, size_t size, void *unused)
+{
+    (void)size;
+    (void)unused;
+    for (unsigned i = 0; info->dlpi_name && info->dlpi_name[0] && i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+        uintptr_t start = info->dlpi_addr + header->p_vaddr;
+        if (header->p_type == PT_LOAD && (header->p_flags & PF_X) && (uintptr_t)&os_unwind >= start &&
+            (uintptr_t)&os_unwind < start + header->p_memsz) {
+            unwinder.own_start = start;
+            unwinder.own_end = start + header->p_memsz;
+        }
+    }
+    return 0;
+}
+
+static bool find_tables(void)
+{
+    union {
+        void *address;
+        backtrace_function backtrace;
+        get_ip_function get_ip;
+        get_cfa_function get_cfa;
+    } name;
+    void *library = dlopen ? dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL) : NULL;
+
+    if (!library || !dlsym)
+        return false;
+    name.address = dlsym(library, "_Unwind_Backtrace");
+    unwinder.backtrace = name.backtrace;
+    name.address = dlsym(library, "_Unwind_GetIP");
+    unwinder.get_ip = name.get_ip;
+    name.address = dlsym(library, "_Unwind_GetCFA");
+    unwinder.get_cfa = name.get_cfa;
+    return unwinder.backtrace && unwinder.get_ip && unwinder.get_cfa;
+}
+
+bool os_unwind_prepare(enum unwind_kind kind)
+{
+    int saved_errno = errno;
+    bool tables = kind != UNWIND_POINTERS && find_tables();
+
+    if (dl_iterate_phdr)
+        dl_iterate_phdr(find_own, NULL);
+    unwinder.tables = tables;
+    errno = saved_errno;
+    return tables || kind != UNWIND_TABLES;
+}

@@ -1,0 +1,67 @@
+/*
+ * The heap profiler: which blocks are samples, whose they are, and where they were allocated.
+ *
+ * The fast paths know nothing of it. A *token* is a NULL in a thread cache's stack, in the place of a block: popping it misses, as
+ * popping an empty stack does, and the slow path hands out a *sampled block* instead, a block of the class from the profile's own
+ * heap, whose slabs have page-map byte 0 (W2). So its free misses too, and there the token goes back onto the freeing thread's
+ * stack. Tokens circulate exactly as blocks do: a malloc draws one with the probability with which an entry of the stack is one,
+ * whatever site it comes from, and a draw stands for 1 / p blocks.
+ *
+ * Z1: an entry that a refill brings is a token with p = 1 - exp(-size / mean), independently of all others (draw.h).
+ * Z2: a sampled block's record is inserted before the program gets the block and removed before anybody else can (R2).
+ * Z3: tokens of one generation are never drawn in another: a start or stop of the profile makes every cache flush first.
+ * Z4: a thread that is busy in here draws no samples: what the unwinder allocates is served as without a profile.
+ */
+#ifndef HAK_PROFILE_PROFILE_H
+#define HAK_PROFILE_PROFILE_H
+
+#include "config/classes.h"
+#include "profile/draw.h"
+#include "profile/table.h"
+
+struct stack_memory;
+
+struct profile {
+    _Atomic bool on;              /* samples are drawn */
+    _Atomic bool wanted;          /* somebody asked for a file: the next slow path writes it */
+    _Atomic uint32_t generation;  /* number of starts and stops */
+    uint64_t mean;                /* bytes */
+    uint64_t weights[CLASS_COUNT];
+    struct heap *heap;            /* of sampled blocks */
+};
+HAK_HIDDEN extern struct profile profile;
+
+/* Outermost but for nothing: held while the profile is started, stopped or written. */
+HAK_HIDDEN extern struct lock profile_control;
+
+HAK_INLINE bool profile_on(void) { return atomic_load_explicit(&profile.on, memory_order_relaxed); }
+
+HAK_INLINE uint32_t profile_generation(void) { return atomic_load_explicit(&profile.generation, memory_order_relaxed); }
+
+/* Turns the profile on with the mean (bytes, at least 1) or off (0). False when its heap cannot be made. The caller makes the caches flush. */
+HAK_HIDDEN bool profile_set(uint64_t mean);
+
+/* Draws for the entries of a refill; see draw_entries. */
+HAK_HIDDEN unsigned profile_draw_entries(struct draw *draw, unsigned class, unsigned count, uint64_t marks[2]);
+
+/* Draws for one block of so many bytes that no cache holds. draw NULL: the thread has no cache. */
+HAK_HIDDEN bool profile_draw_call(struct draw *draw, size_t size);
+
+/* The thread is inside the profiler (Z4), or allocates for itself meanwhile. */
+HAK_HIDDEN bool profile_busy(void);
+
+/* Records a block as a sample, with the caller's stack. class: of the entry it was drawn as, or CLASS_NONE. heap: its first-class heap
+ * or NULL. foreign: it is not from the profile's heap. stacks: the thread's (may point to NULL), or NULL. Holding no lock. */
+HAK_HIDDEN void profile_note(void *block, size_t size, unsigned class, struct heap *heap, bool foreign, struct stack_memory **stacks);
+
+/* Forgets the block; false if it was no sample. Holding no lock. */
+HAK_HIDDEN bool profile_forget(const void *block, struct record *record);
+HAK_HIDDEN void profile_forget_heap(const struct heap *heap);
+
+/* Milliseconds of the clock that lifetimes are measured with. */
+HAK_HIDDEN uint64_t profile_now_ms(void);
+
+/* The site that the calling thread's next sample gets as its leaf, or NULL. */
+HAK_HIDDEN extern _Thread_local const void *profile_site __attribute__((tls_model("initial-exec")));
+
+#endif

@@ -1,0 +1,307 @@
+#include "profile/table.h"
+
+#include "os/os.h"
+
+#define FIRST_CAPACITY 4096u /* places of a table at first; a power of two, as all capacities */
+#define CHUNK_BYTES (256 * HAK_KIB)
+
+struct lock profile_lock = LOCK_INIT(LOCK_RANK_PROFILE);
+
+/* Open addressing with linear probing, at most half full. */
+static struct record *records;
+static size_t record_capacity, record_count;
+static _Atomic size_t foreign_count;
+
+static struct site **site_index;
+static size_t site_capacity, site_count;
+static struct site *first_site, *last_site;
+static char *chunk_next, *chunk_end;
+
+/* ---- Sites; under profile_lock ---- */
+
+static uint64_t hash_word(uint64_t word) { return (word ^ (word >> 29)) * UINT64_C(0x9e3779b97f4a7c15); }
+
+static uint64_t hash_frames(const uintptr_t *frames, unsigned count)
+{
+    uint64_t hash = count;
+
+    for (unsigned i = 0; i < count; i++)
+        hash = hash_word(hash + frames[i]);
+    return hash ^ (hash >> 32);
+}
+
+static void *chunk_take(size_t size)
+{
+    char *taken;
+
+    if ((size_t)(chunk_end - chunk_next) < size) {
+        chunk_next = os_map(CHUNK_BYTES, os_page_size());
+        chunk_end = chunk_next ? chunk_next + CHUNK_BYTES : NULL;
+        if (!chunk_next)
+            return NULL;
+        os_name(chunk_next, CHUNK_BYTES, "hakmem profile");
+    }
+    taken = chunk_next;
+    chunk_next += size;
+    return taken;
+}
+
+static struct site **site_place(struct site **index, size_t capacity, uint64_t hash, const uintptr_t *frames, unsigned count)
+{
+    size_t at = hash & (capacity - 1);
+
+    for (; index[at]; at = (at + 1) & (capacity - 1))
+        if (index[at]->hash == hash && index[at]->frame_count == count &&
+            __builtin_memcmp(index[at]->frames, frames, count * sizeof *frames) == 0)
+            break;
+    return &index[at];
+}
+
+static bool site_index_grow(void)
+{
+    size_t capacity = site_capacity ? site_capacity * 2 : FIRST_CAPACITY;
+    struct site **index = os_map(capacity * sizeof *index, os_page_size());
+
+    if (!index)
+        return false;
+    os_name(index, capacity * sizeof *index, "hakmem profile");
+    for (struct site *site = first_site; site; site = site->next)
+        *site_place(index, capacity, site->hash, site->frames, site->frame_count) = site;
+    if (site_index)
+        os_unmap(site_index, site_capacity * sizeof *index);
+    site_index = index;
+    site_capacity = capacity;
+    return true;
+}
+
+static struct site *site_make(uint64_t hash, const uintptr_t *frames, unsigned count)
+{
+    struct site *site = chunk_take(sizeof *site + count * sizeof *frames);
+
+    if (!site)
+        return NULL;
+    site->hash = hash;
+    site->frame_count = count;
+    __builtin_memcpy(site->frames, frames, count * sizeof *frames);
+    if (last_site)
+        last_site->next = site;
+    else
+        first_site = site;
+    last_site = site;
+    site_count++;
+    return site;
+}
+
+struct site *table_site(const uintptr_t *frames, unsigned count)
+{
+    uint64_t hash = hash_frames(frames, count);
+    struct site *site = NULL, **place;
+
+    lock_acquire(&profile_lock);
+    if (site_count * 2 < site_capacity || site_index_grow()) {
+        place = site_place(site_index, site_capacity, hash, frames, count);
+        if (!*place)
+            *place = site_make(hash, frames, count);
+        site = *place;
+    }
+    lock_release(&profile_lock);
+    return site;
+}
+
+struct site *table_sites(size_t *count)
+{
+    struct site *site;
+
+    lock_acquire(&profile_lock);
+    site = first_site;
+    *count = site_count;
+    lock_release(&profile_lock);
+    return site;
+}
+
+/* ---- Records; under profile_lock ---- */
+
+static size_t record_home(uintptr_t address, size_t capacity)
+{
+    return (size_t)(((uint64_t)address >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 24) & (capacity - 1);
+}
+
+static struct record *record_place(struct record *table, size_t capacity, uintptr_t address)
+{
+    size_t at = record_home(address, capacity);
+
+    while (table[at].address && table[at].address != address)
+        at = (at + 1) & (capacity - 1);
+    return &table[at];
+}
+
+static bool records_grow(void)
+{
+    size_t capacity = record_capacity ? record_capacity * 2 : FIRST_CAPACITY;
+    struct record *table = os_map(capacity * sizeof *table, os_page_size());
+
+    if (!table)
+        return false;
+    os_name(table, capacity * sizeof *table, "hakmem profile");
+    for (size_t i = 0; i < record_capacity; i++)
+        if (records[i].address)
+            *record_place(table, capacity, records[i].address) = records[i];
+    if (records)
+        os_unmap(records, record_capacity * sizeof *table);
+    records = table;
+    record_capacity = capacity;
+    return true;
+}
+
+static void sums_move(struct site_sums *sums, uint64_t weight, uint64_t bytes, bool add)
+{
+    sums->objects += add ? weight : 0 - weight;
+    sums->bytes += add ? weight * bytes : 0 - weight * bytes;
+}
+
+static bool record_add(const struct record *record)
+{
+    struct record *place;
+
+    if (record_count * 2 >= record_capacity && !records_grow())
+        return false;
+    place = record_place(records, record_capacity, record->address);
+    HAK_ASSERT(place->address == 0); /* R2 */
+    *place = *record;
+    record_count++;
+    if (record->foreign)
+        atomic_fetch_add_explicit(&foreign_count, 1, memory_order_relaxed);
+    return true;
+}
+
+/* Empties a place and moves what follows back, so that no search ends early. */
+static void record_drop(struct record *place)
+{
+    size_t hole = (size_t)(place - records), at = hole, mask = record_capacity - 1;
+
+    record_count--;
+    if (place->foreign)
+        atomic_fetch_sub_explicit(&foreign_count, 1, memory_order_relaxed);
+    for (;;) {
+        at = (at + 1) & mask;
+        if (!records[at].address)
+            break;
+        if (((at - record_home(records[at].address, record_capacity)) & mask) >= ((at - hole) & mask)) {
+            records[hole] = records[at];
+            hole = at;
+        }
+    }
+    records[hole].address = 0;
+}
+
+/* R1: the block is freed. */
+static void record_account_end(const struct record *record, uint64_t now_ms)
+{
+    uint64_t lived = now_ms > record->born_ms ? now_ms - record->born_ms : 0;
+    unsigned bucket = lived ? (unsigned)base_min(base_high_bit(lived) + 1, LIFETIME_BUCKETS - 1) : 0;
+
+    sums_move(&record->site->in_use, record->weight, record->size, false);
+    sums_move(&record->site->lifetimes[bucket], record->weight, lived, true);
+}
+
+bool table_insert(const struct record *record)
+{
+    bool done;
+
+    lock_acquire(&profile_lock);
+    done = record_add(record);
+    if (done) {
+        sums_move(&record->site->allocated, record->weight, record->size, true);
+        sums_move(&record->site->in_use, record->weight, record->size, true);
+    }
+    lock_release(&profile_lock);
+    return done;
+}
+
+static bool take_out(const void *address, struct record *taken)
+{
+    struct record *place;
+
+    if (record_count == 0)
+        return false;
+    place = record_place(records, record_capacity, (uintptr_t)address);
+    if (!place->address)
+        return false;
+    *taken = *place;
+    record_drop(place);
+    return true;
+}
+
+bool table_remove(const void *address, uint64_t now_ms, struct record *removed)
+{
+    bool found;
+
+    lock_acquire(&profile_lock);
+    found = take_out(address, removed);
+    if (found)
+        record_account_end(removed, now_ms);
+    lock_release(&profile_lock);
+    return found;
+}
+
+bool table_take_out(const void *address, struct record *taken)
+{
+    bool found;
+
+    lock_acquire(&profile_lock);
+    found = take_out(address, taken);
+    lock_release(&profile_lock);
+    return found;
+}
+
+/* There is room: one was taken out, and if others came meanwhile the table has grown; else the record ends here (R1). */
+void table_put_back(const struct record *record)
+{
+    lock_acquire(&profile_lock);
+    if (!record_add(record))
+        record_account_end(record, record->born_ms);
+    lock_release(&profile_lock);
+}
+
+void table_end(const struct record *record, uint64_t now_ms)
+{
+    lock_acquire(&profile_lock);
+    record_account_end(record, now_ms);
+    lock_release(&profile_lock);
+}
+
+void table_remove_heap(const struct heap *heap, uint64_t now_ms)
+{
+    lock_acquire(&profile_lock);
+    for (size_t i = 0; i < record_capacity && record_count;) {
+        if (records[i].address && records[i].heap == heap) {
+            record_account_end(&records[i], now_ms);
+            record_drop(&records[i]); /* another may have moved here */
+        } else {
+            i++;
+        }
+    }
+    lock_release(&profile_lock);
+}
+
+size_t table_foreign(void) { return atomic_load_explicit(&foreign_count, memory_order_relaxed); }
+
+size_t table_records(void)
+{
+    size_t count;
+
+    lock_acquire(&profile_lock);
+    count = record_count;
+    lock_release(&profile_lock);
+    return count;
+}
+
+void table_reset(void)
+{
+    lock_acquire(&profile_lock);
+    for (struct site *site = first_site; site; site = site->next) {
+        site->allocated = site->in_use;
+        __builtin_memset(site->lifetimes, 0, sizeof site->lifetimes);
+    }
+    lock_release(&profile_lock);
+}

@@ -1,0 +1,268 @@
+/* profile/: chance, records and sites, and tokens in thread caches: what the profile says of sites is what they did. */
+#include "heaps.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "front/fast.h"
+#include "front/sample.h"
+#include "front/thread.h"
+#include "profile/profile.h"
+
+/* ---- Chance ---- */
+
+static void test_weights(void **state)
+{
+    static const size_t sizes[] = { 16, 48, 4096, 65536, 524288, 1048576, 16 * HAK_MIB };
+
+    (void)state;
+    for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        for (uint64_t mean = 1; mean <= UINT64_C(1) << 40; mean *= 8) {
+            double exact = -1 / expm1(-(double)sizes[i] / (double)mean);
+            double ours = (double)draw_weight(mean, sizes[i]) / (double)WEIGHT_ONE;
+            assert_true(fabs(ours / exact - 1) < 1e-5);
+        }
+}
+
+/* The share of samples among blocks of a size is 1 / weight, in batches of any length and one by one. */
+static void test_share_of_samples(void **state)
+{
+    static const size_t sizes[] = { 16, 1024, 65536, 1048576 };
+    const uint64_t mean = 65536;
+    struct draw draw = { 0 };
+
+    (void)state;
+    draw_begin(&draw, 1, mean);
+    for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        double p = (double)WEIGHT_ONE / (double)draw_weight(mean, sizes[i]);
+        double blocks = 0, batched = 0, single = 0;
+        for (unsigned count = 1; blocks < 4000000; count = count % 128 + 1) {
+            uint64_t marks[2];
+            unsigned drawn = draw_entries(&draw, mean, sizes[i], count, marks);
+            assert_int_equal(drawn, base_count_bits(marks[0]) + base_count_bits(marks[1]));
+            assert_int_equal(marks[count / 64 % 2] >> (count % 64) & (count < 128), 0);
+            blocks += count;
+            batched += drawn;
+        }
+        for (unsigned n = 0; n < 4000000; n++)
+            single += draw_one(&draw, mean, sizes[i]);
+        print_message("%zu bytes: p %.6f, batches %.6f, singly %.6f\n", sizes[i], p, batched / blocks, single / 4e6);
+        assert_true(fabs(batched - p * blocks) <= 5 * sqrt(blocks * p * (1 - p)) + 1);
+        assert_true(fabs(single - p * 4e6) <= 5 * sqrt(4e6 * p * (1 - p)) + 1);
+    }
+}
+
+/* ---- Records and sites ---- */
+
+static void test_records(void)
+{
+    enum { COUNT = 50000 };
+    struct record record = { .size = 64, .weight = 3 * WEIGHT_ONE, .foreign = true }, removed;
+    struct site *sites[8];
+    size_t count;
+
+    core_begin();
+    for (uintptr_t i = 0; i < 8; i++) {
+        uintptr_t frames[2] = { 0x1000 + i, 0x2000 };
+        sites[i] = table_site(frames, 2);
+        assert_non_null(sites[i]);
+        assert_ptr_equal(table_site(frames, 2), sites[i]);
+        assert_ptr_not_equal(table_site(frames, 1), sites[i]);
+    }
+    assert_ptr_equal(table_sites(&count), sites[0]);
+    assert_int_equal(count, 16);
+    for (uintptr_t i = 1; i <= COUNT; i++) {
+        record.address = i * 4096;
+        record.site = sites[i % 8];
+        record.heap = (struct heap *)(uintptr_t)(i % 3 ? 64 : 128);
+        assert_true(table_insert(&record));
+    }
+    assert_int_equal(table_foreign(), COUNT);
+    assert_int_equal(sites[3]->in_use.objects, COUNT / 8 * record.weight);
+    assert_int_equal(sites[3]->in_use.bytes, COUNT / 8 * record.weight * 64);
+    table_remove_heap((struct heap *)(uintptr_t)128, 5);
+    assert_int_equal(table_records(), COUNT - COUNT / 3);
+    for (uintptr_t i = 1; i <= COUNT; i++) {
+        assert_int_equal(table_remove((void *)(i * 4096), 1000, &removed), i % 3 != 0);
+        assert_false(table_remove((void *)(i * 4096), 1000, &removed));
+    }
+    assert_int_equal(table_records(), 0);
+    for (unsigned i = 0; i < 8; i++) { /* R1 */
+        uint64_t ended = 0;
+        assert_int_equal(sites[i]->in_use.objects | sites[i]->in_use.bytes, 0);
+        for (unsigned b = 0; b < LIFETIME_BUCKETS; b++)
+            ended += sites[i]->lifetimes[b].objects;
+        assert_int_equal(ended, sites[i]->allocated.objects);
+        assert_int_equal(sites[i]->lifetimes[10].bytes / 1000 + sites[i]->lifetimes[3].bytes / 5, ended);
+    }
+}
+
+/* ---- Tokens ---- */
+
+/* Sums of the sites whose leaf is `leaf`, in blocks. */
+static struct site_sums in_use_of(const void *leaf, bool allocated)
+{
+    struct site_sums sums = { 0, 0 };
+    size_t count;
+
+    for (struct site *site = table_sites(&count); count; count--, site = site->next)
+        if (site->frame_count && site->frames[0] == (uintptr_t)leaf + 1) {
+            sums.objects += allocated ? site->allocated.objects : site->in_use.objects;
+            sums.bytes += allocated ? site->allocated.bytes : site->in_use.bytes;
+        }
+    return sums;
+}
+
+static void *allocate_at(const void *leaf, size_t size)
+{
+    void *block;
+
+    profile_site = leaf;
+    block = front_malloc(size);
+    profile_site = NULL;
+    assert_non_null(block);
+    return block;
+}
+
+/* What the tokens in the caches are said to be is what they are (T5). */
+static void check_tokens(void)
+{
+    const struct thread_cache *cache = cache_current();
+
+    for (unsigned class = 1; class < CLASS_COUNT; class++) {
+        unsigned tokens = 0;
+        for (unsigned at = size_classes[class].slot_base + 1; at <= cache->bins[class].top; at++)
+            tokens += cache->slots[at] == NULL;
+        assert_int_equal(tokens, cache->tokens[class]);
+    }
+}
+
+/* Whether the estimate of `truth` blocks lies within 5 standard deviations of it. */
+static void check_estimate(const char *name, struct site_sums sums, size_t size, uint64_t mean, double truth)
+{
+    double weight = (double)draw_weight(mean, size) / (double)WEIGHT_ONE;
+    double estimate = (double)sums.objects / (double)WEIGHT_ONE, sigma = sqrt(truth * (weight - 1));
+
+    print_message("%s, %zu bytes: %.0f blocks, estimated %.0f, %.2f sigma\n", name, size, truth, estimate,
+                  sigma > 0 ? (estimate - truth) / sigma : 0);
+    assert_true(fabs(estimate - truth) <= 5 * sigma + 1);
+}
+
+static const char site_a[1], site_b[1], site_c[1];
+
+/* A site that churns beside one that keeps: samples at refills alone would be the churn's nearly all. */
+static void churn_and_keep(size_t size, uint64_t mean, unsigned keeps, unsigned churn, unsigned depth)
+{
+    void **kept = malloc(keeps * sizeof *kept), *held[64];
+    size_t block_size = front_good_size(size);
+
+    assert_non_null(kept);
+    assert_int_equal(churn % depth, 0);
+    assert_int_equal(front_profile_set(mean), 0);
+    front_collect(false);
+    for (unsigned i = 0; i < keeps; i++) {
+        for (unsigned n = 0; n < churn; n += depth) {
+            for (unsigned d = 0; d < depth; d++)
+                held[d] = allocate_at(site_a, size);
+            for (unsigned d = 0; d < depth; d++)
+                front_free(held[d]);
+        }
+        kept[i] = allocate_at(site_b, size);
+    }
+    check_tokens();
+    check_estimate("kept", in_use_of(site_b, false), block_size, mean, keeps);
+    assert_int_equal(in_use_of(site_a, false).objects, 0);
+    for (unsigned i = 0; i < keeps; i++)
+        front_free(kept[i]);
+    assert_int_equal(in_use_of(site_b, false).objects, 0);
+    assert_int_equal(table_records(), 0);
+    check_tokens();
+    assert_int_equal(front_profile_set(0), 0);
+    free(kept);
+}
+
+/* What was allocated is estimated without bias too, if not exactly: a token that is drawn over and over says the same again. Over
+ * many short profiles, each with draws of its own, the mean is within 5 standard errors of the truth. */
+static void test_allocated(void)
+{
+    enum { EPISODES = 4000, ROUNDS = 9, DEPTH = 40, SIZE = 64 };
+    double sum = 0, squares = 0, mean, error;
+    void *held[DEPTH];
+
+    core_begin();
+    for (unsigned episode = 0; episode < EPISODES; episode++) {
+        uint64_t before = in_use_of(site_a, true).objects;
+        double estimate;
+        assert_int_equal(front_profile_set(4096), 0);
+        front_collect(false); /* the thread takes part at once */
+        for (unsigned round = 0; round < ROUNDS; round++) {
+            for (unsigned d = 0; d < DEPTH; d++)
+                held[d] = allocate_at(site_a, SIZE);
+            for (unsigned d = 0; d < DEPTH; d++)
+                front_free(held[round % 2 ? DEPTH - 1 - d : d]);
+        }
+        estimate = (double)(in_use_of(site_a, true).objects - before) / (double)WEIGHT_ONE;
+        sum += estimate;
+        squares += estimate * estimate;
+    }
+    mean = sum / EPISODES;
+    error = sqrt((squares / EPISODES - mean * mean) / EPISODES);
+    print_message("allocated: %u, estimated %.2f with a standard error of %.2f\n", ROUNDS * DEPTH, mean, error);
+    assert_true(fabs(mean - ROUNDS * DEPTH) <= 5 * error);
+    assert_true(error < ROUNDS * DEPTH / 20.0);
+}
+
+static void test_churn_small(void) { core_begin(); churn_and_keep(64, 4096, 20000, 100, 1); }
+static void test_churn_deep(void) { core_begin(); churn_and_keep(64, 4096, 20000, 120, 40); }
+static void test_churn_medium(void) { core_begin(); churn_and_keep(3000, 65536, 20000, 50, 5); }
+static void test_churn_span(void) { core_begin(); churn_and_keep(120000, 1048576, 2000, 100, 10); }
+static void test_churn_uncached_span(void) { core_begin(); churn_and_keep(700000, 4194304, 300, 50, 1); }
+static void test_churn_huge(void) { core_begin(); churn_and_keep(3 * HAK_MIB, 16 * HAK_MIB, 100, 20, 1); }
+static void test_every_entry(void) { core_begin(); churn_and_keep(64, 1, 2000, 21, 7); }
+
+/* Off and on: what lives on is known when it is freed, and what tokens were left are none of the next profile's. */
+static void test_off_and_on(void)
+{
+    enum { COUNT = 20000 };
+    static void *held[COUNT];
+
+    core_begin();
+    for (unsigned round = 0; round < 4; round++) {
+        assert_int_equal(front_profile_set(1024 << round), 0);
+        front_collect(false); /* the thread takes part at once */
+        for (unsigned i = 0; i < COUNT; i++)
+            held[i] = allocate_at(site_c, 256);
+        assert_true(table_records() > 0);
+        assert_int_equal(front_profile_set(0), 0);
+        for (unsigned i = 0; i < COUNT; i++)
+            front_free(held[i]);
+        assert_int_equal(table_records(), 0);
+        for (unsigned i = 0; i < COUNT; i++)
+            held[i] = allocate_at(site_c, 256);
+        assert_int_equal(table_records(), 0);
+        check_tokens();
+        for (unsigned i = 0; i < COUNT; i++)
+            front_free(held[i]);
+        check_tokens();
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_weights),
+        cmocka_unit_test(test_share_of_samples),
+        core_unit_test(test_records),
+        core_unit_test(test_allocated),
+        core_unit_test(test_churn_small),
+        core_unit_test(test_churn_deep),
+        core_unit_test(test_churn_medium),
+        core_unit_test(test_churn_span),
+        core_unit_test(test_churn_uncached_span),
+        core_unit_test(test_churn_huge),
+        core_unit_test(test_every_entry),
+        core_unit_test(test_off_and_on),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
