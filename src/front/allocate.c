@@ -5,6 +5,7 @@
 #include "front/fast.h"
 #include "front/sample.h"
 #include "front/thread.h"
+#include "observe/counters.h"
 #include "options/options.h"
 #include "pool/huge.h"
 #include "pool/registry.h"
@@ -18,10 +19,12 @@ static void *house_allocate(unsigned class, bool *zero)
     if (!front_process_init())
         return NULL;
     if (HAK_UNLIKELY(profile_on()) && profile_draw_call(NULL, class_size(class)))
+    debug_count_of(COUNT_EARLY_MALLOC_HOUSE, class, 1);
         return sample_block(NULL, class, CLASS_NONE, zero);
     lock_acquire(&registry.house->lock);
     heap_take_blocks(registry.house, class, &block, 1, zero);
     lock_release(&registry.house->lock);
+    registry.house->classes[class].direct++;
     return block;
 }
 
@@ -35,6 +38,7 @@ static void *pooled_try(unsigned class, bool *zero)
     if (cache_count(cache, class)) {
         void *block = cache_pop(cache, class);
         return block ? block : sample_entry(cache, class, zero);
+        debug_count_of(COUNT_EARLY_MALLOC_CACHED, class, 1);
     }
     return cache_refill(cache, class, zero);
 }
@@ -64,6 +68,7 @@ static void *allocate(size_t size, bool *zero)
     } else {
         if (size > REQUEST_MAX || !front_process_init())
             return out_of_memory();
+        debug_count_of(COUNT_EARLY_MALLOC_TOO_LARGE, CLASS_NONE, size > REQUEST_MAX);
         thread_tick();
         block = huge_allocate(size, BLOCK_ALIGN, zero, NULL);
         sample_foreign(block, NULL);
@@ -137,12 +142,14 @@ void *allocate_in_heap(struct heap *heap, size_t alignment, size_t size, bool *z
         return huge_allocate(size, alignment, zero, heap->kind == HEAP_FIRST_CLASS ? heap : NULL);
     class = class_of_aligned(alignment, size);
     lock_acquire(&heap->lock);
-    if (class != CLASS_NONE)
+    if (class != CLASS_NONE) {
         heap_take_blocks(heap, class, &block, 1, zero);
-    else
+        heap->classes[class].direct++;
+    } else {
         block = heap_take_aligned_span(heap, class_of_size(base_max(size, UNIT_SIZE)), (unsigned)(alignment >> UNIT_SHIFT), zero);
     lock_release(&heap->lock);
     return block;
+    }
 }
 
 void *front_aligned_alloc(size_t alignment, size_t size)
@@ -188,6 +195,7 @@ size_t front_malloc_batch(size_t size, size_t count, void **blocks)
             taken = heap_take_blocks(cache->heap, class, blocks + got, base_min(count - got, 256), &zero);
             lock_release(&cache->heap->lock);
             if (taken == 0)
+            cache->heap->classes[class].direct++;
                 break;
             if (HAK_UNLIKELY(profile_on()))
                 sample_batch(cache, class, blocks + got, taken);

@@ -3,6 +3,7 @@
 #include "front/fast.h"
 #include "front/sample.h"
 #include "front/thread.h"
+#include "observe/counters.h"
 #include "pool/huge.h"
 #include "pool/misuse.h"
 #include "pool/registry.h"
@@ -54,6 +55,7 @@ static void house_free(unsigned class, void *block, const char *function)
     if (!front_process_init())
         return;
     lock_acquire(&registry.house->lock);
+    debug_count_of(COUNT_EARLY_FREE_HOUSE, class, 1);
     remote = heap_return_blocks(registry.house, class, &block, 1, function);
     lock_release(&registry.house->lock);
     if (remote)
@@ -78,6 +80,7 @@ static void pooled_free(unsigned class, void *block, const char *function)
         cache->slots[bin->top + 1] = block;
         bin_set_top(bin, bin->top + 1u);
     }
+        debug_count_of(COUNT_FREE_TLS_SLL, class, 1);
 }
 
 /* A block of a first-class heap, or a sample. */
@@ -99,14 +102,18 @@ void front_free_named(void *block, const char *function)
 {
     unsigned class;
 
-    if (block == NULL)
+    if (block == NULL) {
+        debug_count(COUNT_EARLY_FREE_NULL);
         return;
     if (!window_contains(block)) {
         sample_forget_foreign(block);
+    }
         if (HAK_UNLIKELY(!huge_free(block)))
             misuse_report(function, block, misuse_of(block));
         thread_tick();
         return;
+        else
+            debug_count(COUNT_FREE_HUGE);
     }
     if (CHECK_EVERY_FREE && block_find(block, function).size == 0)
         return;

@@ -36,6 +36,7 @@ struct thread_cache {
     uint32_t hand;              /* the class that shrinking looks at next */
     bool busy[CLASS_COUNT];     /* the bin was on the slow path since the hand passed */
     uint8_t overflows[CLASS_COUNT]; /* of the bin since its last refill */
+    uint16_t seen[CLASS_COUNT];     /* blocks in the bin after its last slow call */
     void *slots[CACHE_SLOTS];
     /* For the heap profile; behind the slots, whose place the fast paths know. */
     uint8_t tokens[CLASS_COUNT]; /* T5 */

@@ -1,144 +1,114 @@
-/* Statistics as text: usage.h's figures and the heaps' counters in lines. */
+/* What the options ask for at the end, and where it goes. report_text.c is the text. */
 #include "observe/report.h"
 
+#include <errno.h>
+
 #include "base/format.h"
-#include "observe/usage.h"
+#include "observe/export.h"
+#include "observe/faults.h"
+#include "observe/report_tables.h"
 #include "options/options.h"
-#include "pool/registry.h"
+#include "os/file.h"
 
-enum {
-    ROWS_MOST = 128,
-    ROWS_SHOWN = 12, /* so that all fits one screen */
-};
-
-static void report_line(const char *name, size_t bytes, const char *meaning)
+int observe_print(enum hak_stats_format format, hak_stats_write write, void *argument)
 {
-    base_message("%-13s %15zu  %s", name, bytes, meaning);
-}
+    struct output output;
+    struct faults now;
 
-static size_t row_bytes(const struct usage_class *row)
-{
-    return row->block_size * (row->live_blocks + row->free_blocks);
-}
-
-/* Moves the rows that hold most to the front. */
-static void sort_largest(struct usage_class *rows, size_t count, size_t wanted)
-{
-    for (size_t i = 0; i < wanted; i++) {
-        size_t largest = i;
-        for (size_t j = i + 1; j < count; j++)
-            if (row_bytes(&rows[j]) > row_bytes(&rows[largest]))
-                largest = j;
-        struct usage_class row = rows[largest];
-        rows[largest] = rows[i];
-        rows[i] = row;
+    output_begin(&output, write, argument, "");
+    switch (format) {
+    case HAK_STATS_TEXT:
+        report_text(&output);
+        break;
+    case HAK_STATS_JSON:
+        export_json(&output);
+        break;
+    case HAK_STATS_PROMETHEUS:
+        export_prometheus(&output);
+        break;
+    default:
+        return EINVAL;
     }
-}
-
-static void report_classes(void)
-{
-    struct usage_class rows[ROWS_MOST];
-    size_t count = base_min(observe_usage_classes(rows, ROWS_MOST), ROWS_MOST);
-    size_t shown = base_min(count, ROWS_SHOWN);
-    if (count == 0)
-        return;
-    sort_largest(rows, count, shown);
-    base_message("%zu size classes in use%s", count, shown < count ? "; those that hold most:" : ":");
-    base_message("%12s %12s %12s %12s", "block size", "slabs", "live", "free");
-    for (size_t i = 0; i < shown; i++)
-        base_message("%12zu %12zu %12zu %12zu", rows[i].block_size, rows[i].slabs, rows[i].live_blocks,
-                     rows[i].free_blocks);
+    now = faults_now();
+    faults_note_report(&now);
+    return output_end(&output);
 }
 
 void observe_report(void)
 {
-    struct usage usage;
-    observe_usage(&usage);
-    base_message("memory in bytes: mapped = live + cached + free in slabs + retained + metadata");
-    report_line("mapped", usage.mapped, "committed address space");
-    report_line("peak", usage.footprint_peak, "most bytes of slabs, free units with memory and huge blocks at one time");
-    report_line("live", usage.live, "blocks that the program holds");
-    report_line("cached", usage.cached, "blocks in thread caches");
-    report_line("free in slabs", usage.free_in_slab, "free blocks and tails of slabs in use");
-    report_line("retained", usage.retained, "free units, spans and huge ranges kept");
-    report_line("metadata", usage.metadata, "HAKMEM's own");
-    report_line("purged", usage.purged, "of mapped: given back to the system, no longer resident");
-    report_line("huge", usage.huge_live, "of live: blocks above 1 MiB");
-    if (usage.limit_hard != 0)
-        report_line("limit", usage.limit_hard, "above it allocation fails");
-    base_message("%zu huge blocks, %zu SuperSlabs, %zu heaps", usage.huge_blocks, usage.superslabs, usage.heaps);
-    report_classes();
+    struct output output;
+    struct faults now;
+
+    output_begin(&output, NULL, NULL, "hakmem: ");
+    report_text(&output);
+    output_end(&output);
+    now = faults_now();
+    faults_note_report(&now);
 }
 
-/* ---- Counters, summed over all heaps; they count since each was made, and heaps are never freed (O3) ---- */
+/* ---- The process's start and end ---- */
 
-static struct heap_counters counters_of_all(void)
+static bool wants_tables(void)
 {
-    struct heap_counters sum = { 0 };
-    for (struct heap *heap = __atomic_load_n(&registry.heaps, __ATOMIC_ACQUIRE); heap != NULL; heap = heap->next) {
-        lock_acquire(&heap->lock);
-        struct heap_counters one = heap->counters;
-        lock_release(&heap->lock);
-        sum.refills += one.refills;
-        sum.refilled_blocks += one.refilled_blocks;
-        sum.flushes += one.flushes;
-        sum.flushed_blocks += one.flushed_blocks;
-        sum.warm_hits += one.warm_hits;
-        sum.warm_misses += one.warm_misses;
-        sum.warm_prefilled += one.warm_prefilled;
-        sum.slabs_carved += one.slabs_carved;
-        sum.slabs_adopted += one.slabs_adopted;
-        sum.slabs_released += one.slabs_released;
-        sum.remote_blocks += one.remote_blocks;
-        sum.pending_drained += one.pending_drained;
-        sum.pending_requeued += one.pending_requeued;
+    return hak_options.front_stats || hak_options.warm_pool_stats || hak_options.ss_lru_debug ||
+           hak_options.ss_prewarm_debug || hak_options.debug_counters;
+}
+
+void observe_start(void)
+{
+    if (hak_options.show_stats)
+        faults_begin();
+}
+
+static void print_to_file(enum hak_stats_format format, const char *pattern)
+{
+    char path[4096];
+    int file, error, late;
+
+    if (!output_path(path, sizeof path, pattern)) {
+        base_message("HAKMEM_STATS_FILE: the path of %s is longer than %zu characters", "%p", sizeof path - 1);
+        return;
     }
-    return sum;
-}
-
-/* part / whole in tenths. */
-static uint64_t tenths(uint64_t part, uint64_t whole, unsigned scale)
-{
-    return whole == 0 ? 0 : part * 10 * scale / whole;
-}
-
-static void report_front(const struct heap_counters *counters)
-{
-    uint64_t refill = tenths(counters->refilled_blocks, counters->refills, 1);
-    uint64_t flush = tenths(counters->flushed_blocks, counters->flushes, 1);
-    base_message("thread caches: %lu refills of %lu blocks (%lu.%lu each), %lu flushes of %lu blocks (%lu.%lu each)",
-                 counters->refills, counters->refilled_blocks, refill / 10, refill % 10, counters->flushes,
-                 counters->flushed_blocks, flush / 10, flush % 10);
-}
-
-static void report_warm_pool(const struct heap_counters *counters)
-{
-    uint64_t hits = tenths(counters->warm_hits, counters->warm_hits + counters->warm_misses, 100);
-    base_message("warm pool: %lu hits, %lu misses (%lu.%lu %% hits), %lu slabs prefilled", counters->warm_hits,
-                 counters->warm_misses, hits / 10, hits % 10, counters->warm_prefilled);
-}
-
-static void report_slabs(const struct heap_counters *counters)
-{
-    base_message("slabs: %lu carved, %lu adopted, %lu released", counters->slabs_carved, counters->slabs_adopted,
-                 counters->slabs_released);
-    base_message("remote frees: %lu blocks collected, %lu slabs drained, %lu requeued", counters->remote_blocks,
-                 counters->pending_drained, counters->pending_requeued);
+    file = os_file_create(path);
+    if (file < 0) {
+        base_message("HAKMEM_STATS_FILE: cannot make %.900s: %s (errno %d)", path, output_reason(-file), -file);
+        return;
+    }
+    error = observe_print(format, output_to_file, &file);
+    late = os_file_close(file);
+    if (error || late)
+        base_message("HAKMEM_STATS_FILE: cannot write %.900s: %s (errno %d)", path, output_reason(error ? error : late),
+                     error ? error : late);
 }
 
 void observe_exit_report(void)
 {
-    struct heap_counters counters = counters_of_all();
-    if (hak_options.show_stats) {
+    enum hak_stats_format format = (enum hak_stats_format)hak_options.show_stats;
+    const char *pattern = option_path(hak_options.stats_file);
+    struct output output;
+
+    if (format && pattern)
+        print_to_file(format, pattern);
+    else if (format == HAK_STATS_TEXT)
         observe_report();
-        report_slabs(&counters);
-    }
-    if (hak_options.show_stats || hak_options.front_stats)
-        report_front(&counters);
-    if (hak_options.show_stats || hak_options.warm_pool_stats)
-        report_warm_pool(&counters);
-    if (hak_options.debug_counters)
-        base_message("HAKMEM_DEBUG_COUNTERS: this build carries no debug counters");
+    else if (format)
+        observe_print(format, NULL, NULL);
     if (hak_options.tiny_profile)
         base_message("HAKMEM_TINY_PROFILE: this build carries no cycle profile");
+    if (!wants_tables())
+        return;
+    output_begin(&output, NULL, NULL, "hakmem: ");
+    if (hak_options.front_stats)
+        report_front_table(&output);
+    if (hak_options.warm_pool_stats)
+        report_warm_table(&output);
+    if (hak_options.ss_lru_debug || hak_options.ss_prewarm_debug)
+        report_lru_table(&output);
+    if (hak_options.debug_counters)
+        report_debug_table(&output);
+    output_end(&output);
 }
+
+_Static_assert((int)HAK_STATS_TEXT == (int)OPTION_TEXT && (int)HAK_STATS_JSON == (int)OPTION_JSON &&
+                   (int)HAK_STATS_PROMETHEUS == (int)OPTION_PROMETHEUS,
+               "the option's values are the public formats");

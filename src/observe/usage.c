@@ -7,12 +7,6 @@
 #include "superslab/metadata.h"
 #include "superslab/shared_pool.h"
 
-/* Slabs in use and blocks in caches, by class. */
-struct usage_count {
-    size_t slab_bytes;
-    size_t slabs[CLASS_COUNT], used[CLASS_COUNT], cached[CLASS_COUNT];
-};
-
 static void usage_count_list(struct usage_count *count, const struct slab_list *list)
 {
     for (struct slab *slab = list->head; slab; slab = slab->next) {
@@ -24,38 +18,69 @@ static void usage_count_list(struct usage_count *count, const struct slab_list *
     }
 }
 
-/* Every heap in turn, under its lock; what caches hold is read while their threads run. */
-static void usage_count_all(struct usage_count *count, size_t *live_heaps)
+_Static_assert(sizeof(struct class_counters) % sizeof(uint64_t) == 0 && sizeof(struct heap_counters) % sizeof(uint64_t) == 0,
+               "counters are nothing but words");
+
+/* Some words are written while their heap's lock is not held. */
+static void usage_add_words(void *sum, const void *words, size_t bytes)
 {
-    for (struct heap *heap = __atomic_load_n(&registry.heaps, __ATOMIC_ACQUIRE); heap; heap = heap->next) {
-        const struct thread_cache *cache;
-        lock_acquire(&heap->lock);
-        usage_count_list(count, &heap->full);
+    for (size_t i = 0; i < bytes / sizeof(uint64_t); i++)
+        ((uint64_t *)sum)[i] += __atomic_load_n((const uint64_t *)words + i, __ATOMIC_RELAXED);
+}
+
+void observe_count_heap(struct usage_count *count, struct heap *heap)
+{
+    const struct thread_cache *cache;
+    enum heap_state state;
+
+    lock_acquire(&heap->lock);
+    usage_count_list(count, &heap->full);
+    for (unsigned class = 1; class < CLASS_COUNT; class++)
+        usage_count_list(count, &heap->available[class]);
+    for (unsigned number = 0; number < WARM_STOCKS; number++)
+        count->warm_slabs += heap->warm[number].count;
+    cache = heap->cache;
+    if (cache && !heap->cache_purged && cache->heap)
         for (unsigned class = 1; class < CLASS_COUNT; class++)
-            usage_count_list(count, &heap->available[class]);
-        cache = heap->cache;
-        if (cache && !heap->cache_purged && cache->heap)
-            for (unsigned class = 1; class < CLASS_COUNT; class++)
-                count->cached[class] += cache_blocks(cache, class);
-        *live_heaps += atomic_load(&heap->state) == HEAP_LIVE;
-        lock_release(&heap->lock);
-    }
+            count->cached[class] += cache_blocks(cache, class);
+    state = atomic_load(&heap->state);
+    count->heaps += state == HEAP_LIVE;
+    count->orphans += heap->kind == HEAP_THREAD && state == HEAP_ORPHAN;
+    count->first_class += heap->kind == HEAP_FIRST_CLASS && state == HEAP_LIVE;
+    count->pending += atomic_load_explicit(&heap->pending_count, memory_order_relaxed);
+    usage_add_words(count->classes, heap->classes, sizeof count->classes);
+    usage_add_words(&count->counters, &heap->counters, sizeof count->counters);
+    lock_release(&heap->lock);
+}
+
+void observe_count_all(struct usage_count *count)
+{
+    __builtin_memset(count, 0, sizeof *count);
+    for (struct heap *heap = __atomic_load_n(&registry.heaps, __ATOMIC_ACQUIRE); heap; heap = heap->next)
+        observe_count_heap(count, heap);
 }
 
 void observe_usage(struct usage *usage)
 {
-    struct usage_count count = { .slab_bytes = 0 };
+    struct usage_count count;
+
+    observe_count_all(&count);
+    observe_usage_of(usage, &count);
+}
+
+void observe_usage_of(struct usage *usage, const struct usage_count *count)
+{
     struct huge_usage huge;
     size_t used = 0, cached = 0, committed, headers;
 
     __builtin_memset(usage, 0, sizeof *usage);
     if (window_slots_end() == 0)
         return;
-    usage_count_all(&count, &usage->heaps);
+    usage->heaps = count->heaps;
     huge_usage(&huge);
     for (unsigned class = 1; class < CLASS_COUNT; class++) {
-        used += count.used[class] * class_size(class);
-        cached += count.cached[class] * class_size(class);
+        used += count->used[class] * class_size(class);
+        cached += count->cached[class] * class_size(class);
     }
     /* While threads run, caches may seem to hold more than slabs have handed out. */
     cached = base_min(cached, used);
@@ -70,8 +95,8 @@ void observe_usage(struct usage *usage)
     usage->mapped = window_head_bytes() + committed + huge.live_bytes + huge.cached_bytes;
     usage->cached = cached;
     usage->live = used - cached + huge.live_bytes;
-    usage->free_in_slab = count.slab_bytes - base_min(used, count.slab_bytes);
-    usage->retained = committed - metadata_bytes() - headers - count.slab_bytes + huge.cached_bytes;
+    usage->free_in_slab = count->slab_bytes - base_min(used, count->slab_bytes);
+    usage->retained = committed - metadata_bytes() - headers - count->slab_bytes + huge.cached_bytes;
     usage->huge_live = huge.live_bytes;
     usage->huge_blocks = huge.live_blocks;
     usage->limit_hard = hak_options.memory_limit;
@@ -79,12 +104,10 @@ void observe_usage(struct usage *usage)
 
 size_t observe_usage_classes(struct usage_class *rows, size_t capacity)
 {
-    struct usage_count count = { .slab_bytes = 0 };
-    size_t filled = 0, heaps = 0;
+    struct usage_count count;
+    size_t filled = 0;
 
-    if (window_slots_end() == 0)
-        return 0;
-    usage_count_all(&count, &heaps);
+    observe_count_all(&count);
     for (unsigned class = 1; class < CLASS_COUNT && filled < capacity; class++) {
         size_t blocks = count.slabs[class] * size_classes[class].blocks;
         size_t live = count.used[class] - base_min(count.cached[class], count.used[class]);

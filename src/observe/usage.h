@@ -2,7 +2,7 @@
 #ifndef HAK_OBSERVE_USAGE_H
 #define HAK_OBSERVE_USAGE_H
 
-#include "base/base.h"
+#include "pool/heap.h"
 
 /* All in bytes unless named otherwise.
  * U1: mapped = live + cached + free_in_slab + retained + metadata. */
@@ -23,6 +23,26 @@ struct usage {
 };
 
 HAK_HIDDEN void observe_usage(struct usage *usage);
+
+/* One heap, or the sum over all of them. */
+struct usage_count {
+    size_t heaps, orphans, first_class; /* heaps in use */
+    size_t slab_bytes, warm_slabs, pending;
+    /* By class. `used` are the blocks out of the slabs, less those that others freed and announced; `cached` those in the caches of
+     * the heaps' threads. */
+    size_t slabs[CLASS_COUNT], used[CLASS_COUNT], cached[CLASS_COUNT];
+    struct class_counters classes[CLASS_COUNT];
+    struct heap_counters counters;
+};
+
+/* Adds the heap, under its lock; what its thread's cache holds is read while the thread runs. */
+HAK_HIDDEN void observe_count_heap(struct usage_count *count, struct heap *heap);
+
+/* Every heap in turn. */
+HAK_HIDDEN void observe_count_all(struct usage_count *count);
+
+/* The totals that go with a count made just before. */
+HAK_HIDDEN void observe_usage_of(struct usage *usage, const struct usage_count *count);
 
 /* Bytes of huge-free state by size class for malloc_info: fills rows[0..capacity), returns the number of classes in use. */
 struct usage_class {

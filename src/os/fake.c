@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -511,6 +512,15 @@ size_t os_resident_memory(void)
     size_t bytes = fake_bytes_resident();
     errno = saved_errno;
     return bytes;
+}
+
+/* The memory of the fake is the real system's. */
+void os_page_faults(uint64_t *soft, uint64_t *hard)
+{
+    struct rusage usage;
+    (void)getrusage(RUSAGE_SELF, &usage);
+    *soft = (uint64_t)usage.ru_minflt;
+    *hard = (uint64_t)usage.ru_majflt;
 }
 
 unsigned os_cpu_count(void)

@@ -214,6 +214,16 @@ size_t os_resident_memory(void)
     return procfs_resident_pages("/proc/self/statm") * os_page_size();
 }
 
+void os_page_faults(uint64_t *soft, uint64_t *hard)
+{
+    int saved_errno = errno;
+    struct rusage usage;
+    bool known = getrusage(RUSAGE_SELF, &usage) == 0;
+    *soft = known ? (uint64_t)usage.ru_minflt : 0;
+    *hard = known ? (uint64_t)usage.ru_majflt : 0;
+    errno = saved_errno;
+}
+
 unsigned os_cpu_count(void)
 {
     int saved_errno = errno;

@@ -57,6 +57,8 @@ HAK_HIDDEN size_t os_physical_memory(void);
 HAK_HIDDEN size_t os_address_space_limit(void);        /* RLIMIT_AS */
 HAK_HIDDEN size_t os_cgroup_memory_limit(void);        /* memory.max of this process's cgroup (v2, else v1) */
 HAK_HIDDEN size_t os_resident_memory(void);            /* RSS of this process from /proc/self/statm; 0 if unknown */
+/* Page faults of this process so far: soft ones found their page in memory, hard ones waited for a disk. */
+HAK_HIDDEN void os_page_faults(uint64_t *soft, uint64_t *hard);
 HAK_HIDDEN unsigned os_cpu_count(void);                /* of the affinity mask, at least 1 */
 
 /* ---- Time and chance ---- */

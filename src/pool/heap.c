@@ -1,5 +1,6 @@
 #include "pool/heap.h"
 
+#include "observe/counters.h"
 #include "options/options.h"
 #include "pool/misuse.h"
 #include "pool/registry.h"
@@ -97,6 +98,8 @@ static bool warm_refill(struct heap *heap, unsigned class, unsigned number)
     }
     stock->count = (uint16_t)(stock->count + count);
     heap->counters.warm_prefilled += count;
+    debug_count_of(COUNT_WARM_PREFILL, class, count);
+    debug_count_of(COUNT_REFILL_POOL, class, 1);
     return count != 0;
 }
 
@@ -108,8 +111,11 @@ static struct slab *warm_take(struct heap *heap, unsigned class)
 
     if (stock->stack) {
         heap->counters.warm_hits++;
+        debug_count_of(COUNT_WARM_HIT, class, 1);
+        debug_count_of(COUNT_REFILL_WARM_HIT, class, 1);
     } else {
         heap->counters.warm_misses++;
+        debug_count_of(COUNT_WARM_MISS, class, 1);
         if (!warm_refill(heap, class, number))
             return NULL;
     }
@@ -144,12 +150,15 @@ static void heap_release_slab(struct heap *heap, struct slab *slab)
     slab->zero = false;
     heap->slabs--;
     heap->counters.slabs_released++;
+    heap->classes[slab->class].released++;
     if (!span && stock->count < base_min(stock->budget, WARM_KEPT)) {
         slab->next = stock->stack;
         stock->stack = slab;
         stock->count++;
+        debug_count_of(COUNT_WARM_KEEP, slab->class, 1);
         shared_pool_want_purge();
     } else {
+        debug_count_of(COUNT_WARM_RELEASE, slab->class, 1);
         shared_pool_release(slab);
     }
 }
@@ -170,6 +179,8 @@ static void heap_carve(struct heap *heap, struct slab *slab, unsigned class)
     list_push(&heap->available[class], slab);
     heap->slabs++;
     heap->counters.slabs_carved++;
+    heap->classes[class].carved++;
+    debug_count_of(COUNT_MF2_NEW_PAGE, class, 1);
 }
 
 /* A slab with free blocks of the class: an abandoned or idle heap's, else a warm one. */
@@ -180,9 +191,12 @@ static bool heap_get_slab(struct heap *heap, unsigned class)
     if (class_is_span(class)) {
         if (shared_pool_acquire(size_classes[class].units, 1, 1, POOL_DENSE, &slab) == 0)
             return false;
+        debug_count_of(COUNT_REFILL_POOL, class, 1);
     } else {
-        if (heap->kind == HEAP_THREAD && registry_adopt(heap, class))
+        if (heap->kind == HEAP_THREAD && registry_adopt(heap, class)) {
+            debug_count_of(COUNT_REFILL_ADOPTED, class, 1);
             return true;
+        }
         slab = warm_take(heap, class);
         if (!slab)
             return false;
@@ -191,14 +205,27 @@ static bool heap_get_slab(struct heap *heap, unsigned class)
     return true;
 }
 
+static void heap_count_taken(struct heap *heap, unsigned class, size_t blocks)
+{
+    struct class_counters *counters = &heap->classes[class];
+
+    heap->counters.refills++;
+    heap->counters.refilled_blocks += blocks;
+    counters->refills++;
+    counters->refilled_blocks += blocks;
+}
+
 size_t heap_take_blocks(struct heap *heap, unsigned class, void **out, size_t want, bool *zero)
 {
     struct slab_list *available = &heap->available[class];
     size_t position = want;
 
     atomic_fetch_add_explicit(&heap->epoch, 1, memory_order_relaxed);
-    if (atomic_load_explicit(&heap->pending, memory_order_relaxed))
+    if (atomic_load_explicit(&heap->pending, memory_order_relaxed)) {
+        debug_count_of(COUNT_REFILL_REMOTE_DRAIN, class, 1);
         remote_drain(heap);
+    }
+    debug_count_of(COUNT_REFILL_AVAILABLE, class, available->head != NULL);
     *zero = false;
     while (position) {
         struct slab *slab = available->head;
@@ -219,8 +246,8 @@ size_t heap_take_blocks(struct heap *heap, unsigned class, void **out, size_t wa
     }
     if (position && position < want)
         __builtin_memmove(out, out + position, (want - position) * sizeof *out);
-    heap->counters.refills++;
-    heap->counters.refilled_blocks += want - position;
+    debug_count_of(COUNT_REFILL_FAILED, class, position == want);
+    heap_count_taken(heap, class, want - position);
     return want - position;
 }
 
@@ -238,6 +265,10 @@ void *heap_take_aligned_span(struct heap *heap, unsigned class, unsigned align_u
     slab_take(slab, &block, 1);
     list_push(&heap->full, slab);
     heap->slabs++;
+    heap->counters.slabs_carved++;
+    heap->classes[class].carved++;
+    heap_count_taken(heap, class, 1);
+    heap->classes[class].direct++;
     return block;
 }
 
@@ -274,10 +305,11 @@ static void heap_report_put(const char *function, const void *block, enum slab_p
 size_t heap_return_blocks(struct heap *heap, unsigned class, void **blocks, size_t count, const char *function)
 {
     const struct size_class *row = &size_classes[class];
+    struct class_counters *counters = &heap->classes[class];
     struct slab *slab = NULL;
     char *start = NULL;
     size_t remote = 0, bytes = 0, i;
-    uint32_t freed = 0;
+    uint32_t freed = 0, none = 0;
     bool mine = false, was_full = false;
 
     atomic_fetch_add_explicit(&heap->epoch, 1, memory_order_relaxed);
@@ -295,6 +327,7 @@ size_t heap_return_blocks(struct heap *heap, unsigned class, void **blocks, size
             slab = slab_of(block);
             if (HAK_UNLIKELY(slab->class != class || atomic_load_explicit(&slab->state, memory_order_relaxed) != SLAB_ACTIVE)) {
                 misuse_report(function, block, MISUSE_FREED);
+                none++;
                 continue;
             }
             start = slab->start;
@@ -310,14 +343,22 @@ size_t heap_return_blocks(struct heap *heap, unsigned class, void **blocks, size
             continue;
         }
         result = slab_put_at(slab, row, (size_t)((char *)block - start));
-        if (HAK_UNLIKELY(result != SLAB_PUT_DONE))
+        if (HAK_UNLIKELY(result != SLAB_PUT_DONE)) {
             heap_report_put(function, block, result);
-        else
+            none++;
+        } else {
             freed++;
+        }
     }
     if (freed)
         heap_slab_freed(heap, slab, was_full, freed);
     heap->counters.remote_blocks += remote;
+    counters->flushes++;
+    counters->flushed_blocks += count;
+    counters->returned_blocks += count - remote - none;
+    debug_count_of(COUNT_FREE_SS_LOCAL, class, count - remote - none);
+    debug_count_of(COUNT_MF2_OWNER_FREE, class, count - remote - none);
+    debug_count_of(COUNT_MF2_REMOTE_FREE, class, remote);
     return remote;
 }
 
@@ -336,6 +377,7 @@ static void heap_release_list(struct heap *heap, struct slab_list *list)
     while (list->head) {
         struct slab *slab = list->head;
         list_remove(list, slab);
+        heap->classes[slab->class].returned_blocks += slab->used;
         slab->used = 0;
         heap_release_slab(heap, slab);
     }

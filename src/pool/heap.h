@@ -31,12 +31,25 @@ struct warm_stock {
 #define WARM_SPARSE 0u  /* the stock of one-unit slabs for sparse use; those for dense use lie at their number of units */
 #define WARM_STOCKS 4u  /* slabs have 1 to 3 units; spans do not pass through the warm pool */
 
-/* Since the heap was made; bumped under its lock. */
+/* Since the heap was made; bumped under its lock.
+ * C1: refilled_blocks - returned_blocks, summed over all heaps, is the blocks of the class that are live or in caches. */
+struct class_counters {
+    uint64_t refills, refilled_blocks; /* takings of blocks out of the heap's slabs */
+    uint64_t flushes, flushed_blocks;  /* batches that the heap's thread gave back, to slabs of any owner */
+    uint64_t returned_blocks;          /* that came back to the heap's slabs, from whomever */
+    uint64_t carved, released;         /* slabs */
+    uint64_t direct;                   /* of the refills: not by a malloc that found its thread's stack empty */
+    uint64_t overflows;                /* frees that found it full; written by the heap's thread without the lock, atomically */
+    uint64_t malloc_hits, free_hits;   /* what the cache served between slow calls, at least (front/thread_cache.c:bin_note_hits) */
+};
 struct heap_counters {
-    uint64_t refills, refilled_blocks, flushes, flushed_blocks;
+    uint64_t refills, refilled_blocks, flushes, flushed_blocks; /* sums over the classes */
     uint64_t warm_hits, warm_misses, warm_prefilled;
     uint64_t slabs_carved, slabs_adopted, slabs_released;
-    uint64_t remote_blocks, pending_drained, pending_requeued;
+    uint64_t remote_blocks;    /* that the heap's thread freed and other heaps own */
+    uint64_t remote_collected; /* of this heap's, freed by others and collected from the remote maps */
+    uint64_t locked_blocks;    /* freed under this heap's lock instead: spans, first-class heaps */
+    uint64_t pending_drained, pending_requeued;
 };
 
 struct heap {
@@ -64,6 +77,7 @@ struct heap {
     /* Remote freers' line: slabs with remote frees to collect, a stack linked by slab.pending_next. */
     _Alignas(HAK_LINE_PAIR) struct slab *_Atomic pending;
     _Atomic uint32_t pending_count;
+    _Alignas(HAK_LINE_PAIR) struct class_counters classes[CLASS_COUNT]; /* O1 */
 };
 
 /* Takes up to `want` blocks of the class into out[], the lowest address last so that it is popped first; drains the pending

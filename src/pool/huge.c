@@ -17,6 +17,7 @@ static struct huge *unused_records;
 static struct huge_range ranges[HUGE_MAX_RANGES]; /* by address */
 static unsigned range_count;
 static size_t range_bytes, live_bytes, live_blocks;
+static uint64_t allocated, freed, reused; /* struct huge_usage */
 static size_t live_peak; /* of live_bytes, since the last purge */
 
 const struct huge_inside huge_inside = { buckets, ranges, &range_count, &range_bytes, &live_bytes, &live_blocks };
@@ -287,6 +288,8 @@ void *huge_allocate(size_t size, size_t alignment, bool *zero, struct heap *heap
         address = huge_map(size, alignment);
     lock_acquire(&huge_lock);
     if (address) {
+        allocated++;
+        reused += !*zero;
         *record = (struct huge){ .address = address, .size = size, .heap = heap };
         huge_insert(record);
     } else {
@@ -319,6 +322,7 @@ bool huge_free(void *block)
     link = huge_find(block);
     if (*link) {
         struct huge *record = huge_remove(link);
+        freed++;
         size = record->size;
         huge_drop_record(record);
     }
@@ -418,6 +422,7 @@ void huge_free_heap(struct heap *heap)
                 char *address = record->address;
                 size_t size = record->size;
                 lock_acquire(&huge_lock);
+                freed++;
                 huge_drop_record(record);
                 lock_release(&huge_lock);
                 huge_recycle(address, size);
@@ -449,5 +454,8 @@ void huge_usage(struct huge_usage *usage)
     usage->live_bytes = live_bytes;
     usage->live_blocks = live_blocks;
     usage->cached_bytes = range_bytes;
+    usage->allocated = allocated;
+    usage->freed = freed;
+    usage->reused = reused;
     lock_release(&huge_lock);
 }

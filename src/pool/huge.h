@@ -37,6 +37,8 @@ HAK_HIDDEN bool huge_covers(const void *address, bool live);
 
 struct huge_usage {
     size_t live_bytes, live_blocks, cached_bytes;
+    uint64_t allocated, freed; /* blocks, since the start */
+    uint64_t reused;           /* of allocated: out of the freed ranges */
 };
 HAK_HIDDEN void huge_usage(struct huge_usage *usage);
 

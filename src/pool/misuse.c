@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/format.h"
+#include "observe/counters.h"
 #include "options/options.h"
 #include "pool/heap.h"
 #include "pool/huge.h"
@@ -56,6 +57,7 @@ void misuse_report(const char *function, const void *pointer, enum misuse misuse
     struct slab *slab = misuse_slab(pointer);
     struct heap *owner = slab ? atomic_load(&slab->owner) : NULL;
 
+    debug_count(COUNT_EARLY_MISUSE);
     if (owner)
         base_message("%s(%p): %s; size class %zu, owner heap %u of thread %u", function, pointer, misuse_words(misuse),
                      class_size(slab->class), owner->id, owner->thread_id);

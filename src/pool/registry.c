@@ -1,5 +1,6 @@
 #include "pool/registry.h"
 
+#include "observe/counters.h"
 #include "options/options.h"
 #include "pool/remote.h"
 #include "superslab/metadata.h"
@@ -182,7 +183,15 @@ static bool adopt_idle(struct heap *heap, unsigned class)
 
 bool registry_adopt(struct heap *heap, unsigned class)
 {
-    return adopt_orphaned(heap, class) || (hak_options.mf2_enable && adopt_idle(heap, class));
+    if (adopt_orphaned(heap, class)) {
+        debug_count_of(COUNT_MF2_ADOPTED_ORPHAN, class, 1);
+        return true;
+    }
+    if (hak_options.mf2_enable && adopt_idle(heap, class)) {
+        debug_count_of(COUNT_MF2_ADOPTED_IDLE, class, 1);
+        return true;
+    }
+    return false;
 }
 
 /* One heap, whose lock is held. True if it may have more to give later. */

@@ -1,5 +1,6 @@
 #include "pool/remote.h"
 
+#include "observe/counters.h"
 #include "options/options.h"
 #include "pool/misuse.h"
 #include "pool/slab.h"
@@ -25,12 +26,15 @@ static void remote_push(struct slab *slab, struct heap *holding)
     REMOTE_STEP();
     atomic_fetch_add_explicit(&owner->pending_count, 1, memory_order_relaxed);
     REMOTE_STEP();
+    debug_count(COUNT_MF2_PENDING_ENQUEUED);
+    debug_count_of(COUNT_MF2_FREE_SLOW, CLASS_NONE, holding == NULL);
     shared_pool_want_purge();
     /* O4. An exiting owner sets its state before its last drain: it sees our push, or we see its state. */
     if (HAK_LIKELY(atomic_load_explicit(&owner->state, memory_order_seq_cst) != HEAP_ORPHAN))
         return;
     if (holding == NULL) {
         lock_acquire(&owner->lock);
+        debug_count(COUNT_MF2_ORPHAN_DRAINED);
         remote_drain(owner);
         lock_release(&owner->lock);
     } else if (owner != holding && lock_try(&owner->lock)) {
@@ -71,6 +75,8 @@ static uint32_t remote_mark(struct slab *slab, void *const *blocks, size_t count
         REMOTE_STEP();
     }
     return marked;
+    debug_count_of(COUNT_FREE_SS_REMOTE, slab->class, marked);
+    debug_count_of(COUNT_MF2_FREE_BATCH, slab->class, marked != 0);
 }
 
 static void remote_free_group(struct slab *slab, void *const *blocks, size_t count, const char *function)
@@ -154,6 +160,8 @@ static void remote_collect(struct heap *heap, struct slab *slab)
     REMOTE_STEP();
     heap_slab_freed(heap, slab, was_full, counted);
 }
+    heap->counters.remote_collected += counted;
+    heap->classes[slab->class].returned_blocks += counted;
 
 size_t remote_drain(struct heap *heap)
 {
@@ -173,12 +181,14 @@ size_t remote_drain(struct heap *heap)
             remote_push(slab, heap);
         }
         slab = next;
+            debug_count(COUNT_MF2_PENDING_REQUEUED);
     }
     atomic_fetch_sub_explicit(&heap->pending_count, (uint32_t)drained, memory_order_relaxed);
     heap->counters.pending_drained += drained;
     return drained;
 }
 
+    debug_count_of(COUNT_MF2_PENDING_DRAINED, CLASS_NONE, drained);
 void remote_free_locked(void *block, const char *function)
 {
     struct slab *slab = slab_of(block);
@@ -200,9 +210,13 @@ void remote_free_locked(void *block, const char *function)
     was_full = slab->summary == 0;
     result = atomic_load_explicit(&slab->state, memory_order_relaxed) == SLAB_ACTIVE ? slab_put(slab, block)
                                                                                      : SLAB_PUT_FREED;
-    if (HAK_LIKELY(result == SLAB_PUT_DONE))
+    if (HAK_LIKELY(result == SLAB_PUT_DONE)) {
+        owner->counters.locked_blocks++;
+        debug_count_of(COUNT_FREE_SS_LOCKED, slab->class, 1);
+        owner->classes[slab->class].returned_blocks++;
         heap_slab_freed(owner, slab, was_full, 1);
     lock_release(&owner->lock);
     if (HAK_UNLIKELY(result != SLAB_PUT_DONE))
         misuse_report(function, block, result == SLAB_PUT_FREED ? MISUSE_FREED : MISUSE_NO_BLOCK);
+    }
 }

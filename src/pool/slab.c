@@ -1,6 +1,7 @@
 #include "pool/slab.h"
 
 #include "os/os.h"
+#include "superslab/touched.h"
 
 void slab_set_page_map(const struct slab *slab, unsigned class)
 {
@@ -49,8 +50,11 @@ size_t slab_take(struct slab *slab, void **out, size_t position)
     }
     slab->used += (uint32_t)(before - position);
     slab->scrubbed = false;
-    if (HAK_DEBUG)
+    if (HAK_DEBUG) {
+        for (size_t i = position; i < before; i++)
+            touched_note(out[i], size, true);
         slab_check(slab);
+    }
     return position;
 }
 
@@ -87,6 +91,8 @@ bool slab_scrub(struct slab *slab, size_t *purged)
             at++;
         } else if (os_purge(slab->start + first * page, (at - first) * page)) {
             *purged += (at - first) * page;
+            if (HAK_DEBUG)
+                touched_note(slab->start + first * page, (at - first) * page, false);
         } else {
             done = false;
         }

@@ -1,7 +1,9 @@
 #include "superslab/purge.h"
 
 #include "base/format.h"
+#include "observe/counters.h"
 #include "options/options.h"
+#include "superslab/touched.h"
 
 /* Ranges given back with one taking of the lock. */
 #define PURGE_BATCH 32
@@ -88,6 +90,7 @@ static void purge_trim_lru(uint32_t now)
         slot->aged = slot->free & slot->touched;
         slot->aged_ms = now - (uint32_t)hak_options.purge_delay;
         excess--;
+        debug_count(COUNT_LRU_EVICTED);
         if (hak_options.ss_lru_debug)
             base_message("LRU: SuperSlab %u leaves, %u stay", number, shared_pool.dirty_empties - excess);
     }
@@ -100,6 +103,21 @@ static void purge_decommit(uint32_t number)
 
     slot->decommitted = os_decommit(window_slot_address(number), SUPERSLAB_SIZE);
     shared_pool.decommitted += slot->decommitted;
+}
+
+/* An empty SuperSlab was given back whole; while it was, it was in no bucket and so not counted in the LRU. */
+static void purge_note_lru(uint32_t number)
+{
+    shared_pool.lru_purged++;
+    debug_count(COUNT_LRU_PURGED);
+    if (hak_options.ss_lru_debug)
+        base_message("LRU: SuperSlab %u was purged, %u stay", number, shared_pool.dirty_empties);
+}
+
+static void purge_note_untouched(uint32_t number, uint32_t units)
+{
+    for (; units; units &= units - 1)
+        touched_note(window_slot_address(number) + base_low_bit(units) * UNIT_SIZE, UNIT_SIZE, false);
 }
 
 size_t purge_run(bool all)
@@ -146,9 +164,14 @@ size_t purge_run(bool all)
                 shared_pool.units_dirty += base_count_bits(slot->touched & ranges[i].mask & ~(uint32_t)1);
             else
                 slot->touched &= ~ranges[i].mask;
+            if (HAK_DEBUG && !ranges[i].kept && !(ranges[i].mask & 1))
+                purge_note_untouched(ranges[i].slot, ranges[i].mask);
+            if (ranges[i].mask & 1 && !ranges[i].kept)
+                purge_note_lru(ranges[i].slot);
             shared_pool_move_bucket(ranges[i].slot);
         }
     }
+    shared_pool.purged_bytes += purged;
     if (left)
         shared_pool_schedule_purge(hak_options.purge_delay);
     lock_release(&shared_pool.lock);

@@ -1,5 +1,7 @@
 #include "superslab/shared_pool.h"
 
+#include "base/format.h"
+#include "observe/counters.h"
 #include "options/options.h"
 
 #define POOL_ALL_UNITS (~(uint32_t)1) /* every unit but the header's */
@@ -105,6 +107,7 @@ static uint32_t pool_new_superslab(void)
         return 0;
     shared_pool.slots[number].free = POOL_ALL_UNITS;
     shared_pool.superslabs++;
+    debug_count(COUNT_REFILL_NEW_SUPERSLAB);
     shared_pool_move_bucket(number);
     return number;
 }
@@ -180,6 +183,12 @@ static struct slab *pool_take_run(uint32_t number, unsigned start, unsigned unit
     slab->dense = (superslab->dense & slot->touched & mask) != 0;
     shared_pool.units_dirty -= base_count_bits(slot->touched & mask);
     shared_pool.units_used += units;
+    if (slot->bucket == POOL_BUCKET_EMPTY && slot->touched != 0) {
+        shared_pool.lru_reused++;
+        debug_count(COUNT_LRU_REUSED);
+        if (hak_options.ss_lru_debug)
+            base_message("LRU: SuperSlab %u is used again, %u stay", number, shared_pool.dirty_empties - 1);
+    }
     slot->free &= ~mask;
     slot->aged &= ~mask;
     shared_pool_move_bucket(number);
@@ -319,6 +328,12 @@ void shared_pool_release(struct slab *slab)
     if (!atomic_load_explicit(&shared_pool.stale, memory_order_relaxed))
         slot->freed_ms = shared_pool_now_ms();
     shared_pool_move_bucket(number);
+    if (slot->bucket == POOL_BUCKET_EMPTY && slot->touched != 0) {
+        shared_pool.lru_entered++;
+        debug_count(COUNT_LRU_ENTERED);
+        if (hak_options.ss_lru_debug)
+            base_message("LRU: SuperSlab %u enters, %u are in it", number, shared_pool.dirty_empties);
+    }
     if (HAK_UNLIKELY(shared_pool.units_dirty >= POOL_MUCH_FREE &&
                      !atomic_load_explicit(&shared_pool.much_free, memory_order_relaxed))) {
         atomic_store_explicit(&shared_pool.much_free, true, memory_order_relaxed);
@@ -359,6 +374,10 @@ size_t shared_pool_prewarm(size_t count)
         slot->freed_ms = shared_pool_now_ms();
         shared_pool_move_bucket(number);
         shared_pool.units_dirty += SUPERSLAB_UNITS - 1;
+        shared_pool.lru_entered++;
+        shared_pool.prewarmed++;
+        debug_count(COUNT_LRU_ENTERED);
+        debug_count(COUNT_PREWARMED);
     }
     shared_pool_schedule_purge(hak_options.purge_delay);
     lock_release(&shared_pool.lock);

@@ -62,6 +62,10 @@ struct shared_pool {
     size_t units_dirty;           /* free units with memory behind them */
     size_t huge_bytes;            /* mapped for huge blocks, in use or cached; kept here for the memory limit */
     size_t footprint_peak;        /* bytes: the highest shared_pool_footprint() */
+    /* Since the start. The LRU's entries less its reuses and purges are dirty_empties. */
+    uint64_t lru_entered, lru_reused, lru_purged;
+    uint64_t prewarmed;           /* SuperSlabs */
+    uint64_t purged_bytes;        /* of units and headers */
     _Atomic uint32_t next_purge_ms; /* when a purge is due; 0: nothing to purge */
     _Atomic bool over_soft_limit;
     _Atomic bool much_free; /* POOL_MUCH_FREE units were free with memory behind them; cleared by those who see to it */

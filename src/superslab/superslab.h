@@ -54,6 +54,7 @@ struct superslab {
     uint8_t first_unit[SUPERSLAB_UNITS]; /* of the slab that unit u belongs to; true while it is not SLAB_FREE */
     uint32_t dense;                      /* P6 */
     struct slab slabs[SUPERSLAB_UNITS];  /* [0] is unused: its place is the header's */
+    _Atomic uint16_t touched[SUPERSLAB_UNITS]; /* E1, in debug builds: pages of each unit */
 };
 
 _Static_assert(sizeof(struct superslab) <= UNIT_SIZE, "the header fits unit 0");

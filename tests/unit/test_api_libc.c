@@ -253,7 +253,7 @@ static void test_malloc_stats(void **state)
     const char *said = capture_end();
     assert_has(said, "hakmem: live ");
     assert_has(said, "size classes in use");
-    assert_in_range(count_of(said, "\n"), 10, 30);
+    assert_in_range(count_of(said, "\n"), 10, 60);
 }
 
 /* ---- At exit ---- */
@@ -284,13 +284,15 @@ __attribute__((unused)) static void test_exit_report(void **state)
     assert_has(all, "hakmem: remote frees: ");
     assert_has(all, "hakmem: thread caches: ");
     assert_has(all, "hakmem: warm pool: ");
-    assert_true(count_of(all, "\n") <= 40);
+    assert_true(count_of(all, "\n") <= 60);
     const char *front = said_at_exit("HAKMEM_FRONT_STATS=1");
     assert_true(strncmp(front, "hakmem: thread caches: ", 23) == 0);
-    assert_int_equal(count_of(front, "\n"), 1);
+    assert_has(front, "hakmem: block size ");
+    assert_has_not(front, "warm pool");
     const char *warm = said_at_exit("HAKMEM_WARM_POOL_STATS=1");
     assert_true(strncmp(warm, "hakmem: warm pool: ", 19) == 0);
-    assert_int_equal(count_of(warm, "\n"), 1);
+    assert_has(warm, "hakmem: block size ");
+    assert_has_not(warm, "thread caches");
 }
 
 /* ---- C++ operators ---- */

@@ -1,0 +1,139 @@
+/*
+ * HAKMEM's statistics: figures for programs, and the same as text, JSON or Prometheus text.
+ *
+ * Every struct begins with what the library needs to serve programs compiled against another version of it: a struct only ever
+ * grows at its end. A caller passes the size that it was compiled with and gets that many bytes; members that the library
+ * does not know yet are 0.
+ *
+ * Bytes are of blocks as rounded up to their size class. Figures are exact while no other thread allocates or frees; otherwise each is
+ * of nearly the same moment. Counters count since the process began, those of threads that ended included. docs/statistics.md
+ * says of each what is exact and what is derived.
+ *
+ * Every function may be called from any thread. None allocates. They take the heaps' locks one after the other, and none while they call
+ * the program's write function.
+ */
+#ifndef HAKMEM_STATS_H
+#define HAKMEM_STATS_H
+
+#include <hakmem/hakmem.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HAK_STATS_VERSION 1u
+
+/* What blocks there are in one kind of memory. */
+struct hak_stats_pool {
+    uint64_t slabs;        /* number: slabs, spans, or mappings of huge blocks */
+    uint64_t slab_bytes;   /* their memory */
+    uint64_t live_blocks, live_bytes;     /* held by the program */
+    uint64_t cached_blocks, cached_bytes; /* free, in threads' caches */
+    uint64_t free_blocks, free_bytes;     /* free, in the slabs; free_bytes has the slabs' tails too. Huge: freed ranges that are kept */
+};
+
+struct hak_stats {
+    uint64_t size;    /* bytes of this struct that were filled */
+    uint64_t version; /* HAK_STATS_VERSION of the library */
+
+    /* Memory in bytes: mapped = live + cached + free_in_slab + retained + metadata */
+    uint64_t mapped, live, cached, free_in_slab, retained, metadata;
+    uint64_t purged;         /* of mapped: given back to the system and not touched since */
+    uint64_t footprint_peak; /* the most bytes of slabs, free units with memory and huge blocks at one time */
+    uint64_t limit;          /* HAKMEM_MEMORY_LIMIT; 0: none */
+    uint64_t superslabs, superslabs_full, superslabs_hot, superslabs_draining, superslabs_empty; /* numbers */
+    uint64_t heaps_live, heaps_orphan, heaps_first_class;                       /* numbers */
+
+    /* small: blocks up to 1 KiB; medium: the other slabs; spans: 64 KiB to 1 MiB; huge: above */
+    struct hak_stats_pool small, medium, spans, huge;
+
+    /* Counters. Exact: */
+    uint64_t refills, refilled_blocks; /* takings of blocks out of slabs, and the blocks */
+    uint64_t flushes, flushed_blocks;  /* batches given back by threads, and the blocks */
+    uint64_t returned_blocks;          /* blocks that came back to slabs; refilled - returned are live or cached */
+    uint64_t malloc_misses, free_overflows; /* calls for pooled blocks that the fast path could not serve */
+    uint64_t slabs_carved, slabs_released, slabs_adopted;
+    uint64_t warm_hits, warm_misses, warm_prefilled;
+    uint64_t remote_out, remote_in, remote_locked; /* blocks freed by others than their owner: sent, collected, freed under its lock */
+    uint64_t pending_enqueued, pending_drained, pending_requeued, pending; /* slabs with remote frees; pending: in queues now */
+    uint64_t lru_entered, lru_reused, lru_purged, prewarmed;               /* SuperSlabs */
+    uint64_t purged_bytes;                                                 /* of slabs' units, in all */
+    uint64_t huge_allocated, huge_freed, huge_reused;                      /* blocks */
+    /* Derived, from below: calls that the thread caches served, as far as slow calls see them. The shares are in 1/10,000. */
+    uint64_t malloc_hits_min, free_hits_min;
+    uint64_t malloc_coverage_min, free_coverage_min;
+
+    /* Of the whole process, by the kernel. */
+    uint64_t faults_soft, faults_hard;
+    uint64_t resident;                              /* bytes */
+    int64_t resident_change;                        /* since HAKMEM looked first: at start if statistics were asked for there */
+    uint64_t faults_soft_recent, faults_hard_recent; /* since the last report that was printed */
+    int64_t resident_change_recent;
+    uint64_t touched_pages; /* debug builds: pages of slabs on which a block was handed out since they were last given back; else 0 */
+};
+
+struct hak_stats_class {
+    uint64_t block_size; /* bytes */
+    uint64_t slabs, live_blocks, cached_blocks, free_blocks;
+    uint64_t refills, refilled_blocks, flushes, flushed_blocks, returned_blocks;
+    uint64_t malloc_misses, free_overflows, malloc_hits_min, free_hits_min;
+    uint64_t slabs_carved, slabs_released;
+};
+
+enum hak_stats_heap_kind {
+    HAK_STATS_THREAD = 0,   /* a thread's */
+    HAK_STATS_HOUSE,        /* serves threads that are past their end */
+    HAK_STATS_FIRST_CLASS,  /* hak_heap_new's */
+};
+
+/* A heap: each thread that allocated has one, which the next thread takes over when it ends. */
+struct hak_stats_heap {
+    uint64_t number; /* from 1, as messages have it */
+    uint64_t thread; /* the kernel's id of the thread that it serves or served last */
+    uint64_t kind;   /* enum hak_stats_heap_kind */
+    uint64_t live;   /* 1: its thread is there; 0: the thread has ended */
+    uint64_t slabs, slab_bytes, warm_slabs;
+    uint64_t used_bytes;   /* blocks out of its slabs: live ones, and those in any thread's cache */
+    uint64_t cached_bytes; /* blocks of any heap in its thread's cache */
+    uint64_t refills, refilled_blocks, flushes, flushed_blocks, returned_blocks, malloc_misses, free_overflows;
+    uint64_t malloc_hits_min, free_hits_min;
+    uint64_t remote_out, remote_in, remote_locked, pending, pending_drained, pending_requeued;
+    uint64_t slabs_adopted;
+};
+
+/* By free units of 31: 0; 1 to 26; 27 to 30; 31. */
+enum hak_stats_tier { HAK_STATS_FULL = 0, HAK_STATS_HOT, HAK_STATS_DRAINING, HAK_STATS_EMPTY };
+
+struct hak_stats_superslab {
+    uint64_t number;  /* of its place in the window */
+    uint64_t address;
+    uint64_t tier;    /* enum hak_stats_tier */
+    uint64_t used_units, free_units, dirty_units; /* of 64 KiB; dirty: free, with memory behind them */
+    uint64_t classes; /* bit c is set if a slab of class c is in it, in the order of docs/classes.md, from 1 */
+    uint64_t huge_pages; /* 1: huge pages were asked for */
+};
+
+/* Fills *stats up to `size` bytes. Returns the bytes filled; 0 with EINVAL if that is less than `size` and `version`, or *stats is
+ * NULL. */
+HAK_API size_t hak_stats_get(struct hak_stats *stats, size_t size) HAK_NOEXCEPT;
+
+/* Fill rows[0..capacity), each of row_size bytes, with all size classes that were ever used, heaps, or SuperSlabs. Return how many
+ * there are, which may be more than the capacity. EINVAL and 0: row_size is less than 8. */
+HAK_API size_t hak_stats_classes(struct hak_stats_class *rows, size_t row_size, size_t capacity) HAK_NOEXCEPT;
+HAK_API size_t hak_stats_heaps(struct hak_stats_heap *rows, size_t row_size, size_t capacity) HAK_NOEXCEPT;
+HAK_API size_t hak_stats_superslabs(struct hak_stats_superslab *rows, size_t row_size, size_t capacity) HAK_NOEXCEPT;
+
+enum hak_stats_format { HAK_STATS_TEXT = 1, HAK_STATS_JSON, HAK_STATS_PROMETHEUS };
+
+/* Gets the next piece of the text, not NUL-terminated. Returns 0; anything else ends the printing. It may allocate. */
+typedef int (*hak_stats_write)(void *argument, const char *text, size_t length);
+
+/* Prints everything through `write`; through standard error if it is NULL. Returns 0, EINVAL for a format that is none, or what
+ * `write` returned. */
+HAK_API int hak_stats_print(enum hak_stats_format format, hak_stats_write write, void *argument) HAK_NOEXCEPT;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,86 @@
+/* The names of hakmem/stats.h. */
+#include "observe/stats.h"
+
+#include <errno.h>
+
+#include "observe/report.h"
+#include "pool/registry.h"
+
+/* What the caller's version of a struct knows of ours; what it knows beyond that is 0. */
+static void give(void *to, size_t size, const void *from, size_t known)
+{
+    __builtin_memcpy(to, from, base_min(size, known));
+    if (size > known)
+        __builtin_memset((char *)to + known, 0, size - known);
+}
+
+static bool size_is_good(size_t size, size_t least)
+{
+    if (size >= least)
+        return true;
+    errno = EINVAL;
+    return false;
+}
+
+size_t hak_stats_get(struct hak_stats *stats, size_t size)
+{
+    struct stats_shot shot;
+
+    if (!size_is_good(stats ? size : 0, offsetof(struct hak_stats, mapped)))
+        return 0;
+    stats_shoot(&shot);
+    shot.totals.size = base_min(size, sizeof shot.totals);
+    give(stats, size, &shot.totals, sizeof shot.totals);
+    return shot.totals.size;
+}
+
+size_t hak_stats_classes(struct hak_stats_class *rows, size_t row_size, size_t capacity)
+{
+    struct stats_shot shot;
+    size_t count = 0;
+
+    if (!size_is_good(row_size, sizeof(uint64_t)))
+        return 0;
+    stats_shoot(&shot);
+    for (unsigned class = 1; class < CLASS_COUNT; class++)
+        if (stats_class_is_used(&shot.classes[class])) {
+            if (count < capacity)
+                give((char *)rows + count * row_size, row_size, &shot.classes[class], sizeof shot.classes[class]);
+            count++;
+        }
+    return count;
+}
+
+size_t hak_stats_heaps(struct hak_stats_heap *rows, size_t row_size, size_t capacity)
+{
+    size_t count = 0;
+
+    if (!size_is_good(row_size, sizeof(uint64_t)))
+        return 0;
+    for (struct heap *heap = __atomic_load_n(&registry.heaps, __ATOMIC_ACQUIRE); heap; heap = heap->next, count++)
+        if (count < capacity) {
+            struct hak_stats_heap row;
+            stats_heap(&row, heap);
+            give((char *)rows + count * row_size, row_size, &row, sizeof row);
+        }
+    return count;
+}
+
+size_t hak_stats_superslabs(struct hak_stats_superslab *rows, size_t row_size, size_t capacity)
+{
+    struct hak_stats_superslab row;
+    uint32_t number = 0;
+    size_t count = 0;
+
+    if (!size_is_good(row_size, sizeof(uint64_t)))
+        return 0;
+    for (; stats_superslab(&row, &number); count++)
+        if (count < capacity)
+            give((char *)rows + count * row_size, row_size, &row, sizeof row);
+    return count;
+}
+
+int hak_stats_print(enum hak_stats_format format, hak_stats_write write, void *argument)
+{
+    return observe_print(format, write, argument);
+}

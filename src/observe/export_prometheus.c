@@ -1,0 +1,116 @@
+#include "observe/export.h"
+
+#include "base/format.h"
+#include "base/version.h"
+#include "observe/counters.h"
+#include "observe/fields.h"
+#include "observe/stats.h"
+#include "pool/registry.h"
+
+/* What follows hakmem_<group><name>. */
+static const char *metric_suffix(const struct field *field)
+{
+    return field->kind == FIELD_COUNTER ? "_total" : field->kind == FIELD_BYTES ? "_bytes" : "";
+}
+
+static void metric_head(struct output *output, const char *group, const struct field *field)
+{
+    const char *suffix = metric_suffix(field);
+
+    output_print(output, "# HELP hakmem_%s%s%s %s\n", group, field->name, suffix, field->help);
+    output_print(output, "# TYPE hakmem_%s%s%s %s\n", group, field->name, suffix,
+                 field->kind == FIELD_COUNTER ? "counter" : "gauge");
+}
+
+static void metric_value(struct output *output, const char *group, const struct field *field, const char *labels,
+                         uint64_t value)
+{
+    output_print(output, "hakmem_%s%s%s%s ", group, field->name, metric_suffix(field), labels);
+    if (field->kind == FIELD_SIGNED)
+        output_print(output, "%ld\n", (long)value);
+    else if (field->kind == FIELD_SHARE)
+        output_print(output, "%lu.%04lu\n", (unsigned long)value / 10000, (unsigned long)value % 10000);
+    else
+        output_print(output, "%lu\n", (unsigned long)value);
+}
+
+static void metrics_of(struct output *output, const char *group, const struct field_list *list,
+                       const struct hak_stats *totals)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        metric_head(output, group, &list->fields[i]);
+        metric_value(output, group, &list->fields[i], "", field_value(&list->fields[i], totals));
+    }
+}
+
+static void metrics_of_pools(struct output *output, const struct hak_stats *totals)
+{
+    for (size_t i = 0; i < fields_pool.count; i++) {
+        const struct field *field = &fields_pool.fields[i];
+        metric_head(output, "pool_", field);
+        metric_value(output, "pool_", field, "{pool=\"small\"}", field_value(field, &totals->small));
+        metric_value(output, "pool_", field, "{pool=\"medium\"}", field_value(field, &totals->medium));
+        metric_value(output, "pool_", field, "{pool=\"spans\"}", field_value(field, &totals->spans));
+        metric_value(output, "pool_", field, "{pool=\"huge\"}", field_value(field, &totals->huge));
+    }
+}
+
+static void metrics_of_classes(struct output *output, const struct stats_shot *shot)
+{
+    char labels[48];
+
+    for (size_t i = 1; i < fields_class.count; i++) { /* [0], the size, is the label */
+        metric_head(output, "class_", &fields_class.fields[i]);
+        for (unsigned class = 1; class < CLASS_COUNT; class++)
+            if (stats_class_is_used(&shot->classes[class])) {
+                base_format(labels, sizeof labels, "{size=\"%lu\"}", (unsigned long)shot->classes[class].block_size);
+                metric_value(output, "class_", &fields_class.fields[i], labels,
+                             field_value(&fields_class.fields[i], &shot->classes[class]));
+            }
+    }
+}
+
+/* Heaps may come between two metrics, and then have the later ones alone. */
+static void metrics_of_heaps(struct output *output)
+{
+    static const char *const kinds[] = { "thread", "house", "first_class" };
+    char labels[96];
+
+    for (size_t i = 3; i < fields_heap.count; i++) { /* those before are the labels */
+        metric_head(output, "heap_", &fields_heap.fields[i]);
+        for (struct heap *heap = __atomic_load_n(&registry.heaps, __ATOMIC_ACQUIRE); heap; heap = heap->next) {
+            struct hak_stats_heap row;
+            stats_heap(&row, heap);
+            base_format(labels, sizeof labels, "{heap=\"%lu\",thread=\"%lu\",kind=\"%s\"}", (unsigned long)row.number,
+                        (unsigned long)row.thread, kinds[row.kind]);
+            metric_value(output, "heap_", &fields_heap.fields[i], labels, field_value(&fields_heap.fields[i], &row));
+        }
+    }
+}
+
+static void metrics_of_debug_counters(struct output *output)
+{
+    output_print(output, "# HELP hakmem_debug_events_total What debug builds count\n"
+                         "# TYPE hakmem_debug_events_total counter\n");
+    for (unsigned which = 0; which < DEBUG_COUNTERS; which++)
+        output_print(output, "hakmem_debug_events_total{event=\"%s\"} %lu\n", debug_counter_names[which].name,
+                     (unsigned long)debug_counter_sum(which));
+}
+
+void export_prometheus(struct output *output)
+{
+    struct stats_shot shot;
+
+    stats_shoot(&shot);
+    output_print(output, "# HELP hakmem_build_info The library that runs\n# TYPE hakmem_build_info gauge\n"
+                         "hakmem_build_info{version=\"%s\",build=\"%s\"} 1\n",
+                 BASE_VERSION_STRING, HAK_DEBUG ? "debug" : "release");
+    metrics_of(output, "memory_", &fields_memory, &shot.totals);
+    metrics_of(output, "", &fields_counters, &shot.totals);
+    metrics_of(output, "process_", &fields_faults, &shot.totals);
+    metrics_of_pools(output, &shot.totals);
+    metrics_of_classes(output, &shot);
+    metrics_of_heaps(output);
+    if (HAK_DEBUG)
+        metrics_of_debug_counters(output);
+}

@@ -1,0 +1,22 @@
+/* Page faults and resident memory of the process, as the kernel counts them. */
+#ifndef HAK_OBSERVE_FAULTS_H
+#define HAK_OBSERVE_FAULTS_H
+
+#include "base/base.h"
+
+struct faults {
+    uint64_t soft, hard; /* of the process; a child of fork begins with 0 */
+    uint64_t resident;   /* bytes; 0: unknown */
+};
+
+HAK_HIDDEN struct faults faults_now(void);
+
+/* What later figures are compared with: what faults_begin found, which does its work once. */
+HAK_HIDDEN void faults_begin(void);
+HAK_HIDDEN struct faults faults_first(void);
+
+/* What the last report found, or faults_begin; faults_note_report sets it. */
+HAK_HIDDEN struct faults faults_reported(void);
+HAK_HIDDEN void faults_note_report(const struct faults *now);
+
+#endif

@@ -1,0 +1,155 @@
+#include "observe/fields.h"
+
+#define FIELD(struct_, name, kind, help) { #name, offsetof(struct struct_, name), FIELD_##kind, help },
+/* The list is every word from the member `first` to the member `last`. */
+#define LIST(name, struct_, first, last)                                                                             \
+    _Static_assert(sizeof name / sizeof name[0] * sizeof(uint64_t) ==                                                \
+                       offsetof(struct struct_, last) + sizeof(uint64_t) - offsetof(struct struct_, first),          \
+                   "a member of " #struct_ " is missing in its list");                                               \
+    const struct field_list fields_##name = { name, sizeof name / sizeof name[0] };
+
+static const struct field memory[] = {
+    FIELD(hak_stats, mapped, BYTES,
+          "Committed address space in bytes: live + cached + free_in_slab + retained + metadata")
+    FIELD(hak_stats, live, BYTES, "Bytes of blocks that the program holds, as rounded up to their size class")
+    FIELD(hak_stats, cached, BYTES, "Bytes of free blocks in threads' caches")
+    FIELD(hak_stats, free_in_slab, BYTES, "Bytes of free blocks and tails in slabs in use")
+    FIELD(hak_stats, retained, BYTES, "Bytes of free units, spans and huge ranges that are kept")
+    FIELD(hak_stats, metadata, BYTES, "Bytes of HAKMEM's own")
+    FIELD(hak_stats, purged, BYTES, "Of mapped: bytes given back to the system and not touched since")
+    FIELD(hak_stats, footprint_peak, BYTES, "Most bytes of slabs, free units with memory and huge blocks at one time")
+    FIELD(hak_stats, limit, BYTES, "HAKMEM_MEMORY_LIMIT in bytes; 0: none")
+    FIELD(hak_stats, superslabs, GAUGE, "SuperSlabs made")
+    FIELD(hak_stats, superslabs_full, GAUGE, "SuperSlabs without a free unit")
+    FIELD(hak_stats, superslabs_hot, GAUGE, "SuperSlabs with 1 to 26 free units")
+    FIELD(hak_stats, superslabs_draining, GAUGE, "SuperSlabs with 27 to 30 free units")
+    FIELD(hak_stats, superslabs_empty, GAUGE, "SuperSlabs with nothing in use")
+    FIELD(hak_stats, heaps_live, GAUGE, "Heaps in use, first-class ones too")
+    FIELD(hak_stats, heaps_orphan, GAUGE, "Heaps whose thread has ended")
+    FIELD(hak_stats, heaps_first_class, GAUGE, "First-class heaps in use")
+};
+
+static const struct field counters[] = {
+    FIELD(hak_stats, refills, COUNTER, "Takings of blocks out of slabs")
+    FIELD(hak_stats, refilled_blocks, COUNTER, "Blocks taken out of slabs")
+    FIELD(hak_stats, flushes, COUNTER, "Batches of blocks given back by threads")
+    FIELD(hak_stats, flushed_blocks, COUNTER, "Blocks given back by threads")
+    FIELD(hak_stats, returned_blocks, COUNTER, "Blocks that came back to slabs")
+    FIELD(hak_stats, malloc_misses, COUNTER, "Allocations of pooled blocks that found the thread's cache empty")
+    FIELD(hak_stats, free_overflows, COUNTER, "Frees of pooled blocks that found the thread's cache full")
+    FIELD(hak_stats, slabs_carved, COUNTER, "Slabs cut into blocks")
+    FIELD(hak_stats, slabs_released, COUNTER, "Slabs that emptied and left their heap")
+    FIELD(hak_stats, slabs_adopted, COUNTER, "Slabs that changed their heap")
+    FIELD(hak_stats, warm_hits, COUNTER, "Slabs taken from a warm pool that had one")
+    FIELD(hak_stats, warm_misses, COUNTER, "Times that a warm pool had none")
+    FIELD(hak_stats, warm_prefilled, COUNTER, "Slabs brought to warm pools")
+    FIELD(hak_stats, remote_out, COUNTER, "Blocks that threads freed and other heaps own")
+    FIELD(hak_stats, remote_in, COUNTER, "Blocks that heaps collected after others freed them")
+    FIELD(hak_stats, remote_locked, COUNTER, "Blocks freed under their owner's lock")
+    FIELD(hak_stats, pending_enqueued, COUNTER, "Slabs put into queues of remote frees")
+    FIELD(hak_stats, pending_drained, COUNTER, "Slabs taken out of queues of remote frees")
+    FIELD(hak_stats, pending_requeued, COUNTER, "Of the drained slabs: passed on to a new owner")
+    FIELD(hak_stats, pending, GAUGE, "Slabs in queues of remote frees")
+    FIELD(hak_stats, lru_entered, COUNTER, "SuperSlabs that became empty with memory behind them")
+    FIELD(hak_stats, lru_reused, COUNTER, "Empty SuperSlabs that were taken again")
+    FIELD(hak_stats, lru_purged, COUNTER, "Empty SuperSlabs that were given back to the system")
+    FIELD(hak_stats, prewarmed, COUNTER, "SuperSlabs made ready at start")
+    FIELD(hak_stats, purged_bytes, COUNTER, "Bytes of units given back to the system, in all")
+    FIELD(hak_stats, huge_allocated, COUNTER, "Huge blocks allocated")
+    FIELD(hak_stats, huge_freed, COUNTER, "Huge blocks freed")
+    FIELD(hak_stats, huge_reused, COUNTER, "Huge blocks out of freed ranges")
+    FIELD(hak_stats, malloc_hits_min, COUNTER, "Allocations that the thread caches served, at least")
+    FIELD(hak_stats, free_hits_min, COUNTER, "Frees that the thread caches took, at least")
+    FIELD(hak_stats, malloc_coverage_min, SHARE,
+          "Share of allocations of pooled blocks that the thread caches served, at least")
+    FIELD(hak_stats, free_coverage_min, SHARE, "Share of frees of pooled blocks that the thread caches took, at least")
+};
+
+static const struct field faults[] = {
+    FIELD(hak_stats, faults_soft, COUNTER, "Page faults that found their page in memory")
+    FIELD(hak_stats, faults_hard, COUNTER, "Page faults that waited for a disk")
+    FIELD(hak_stats, resident, BYTES, "Resident bytes of the process")
+    FIELD(hak_stats, resident_change, SIGNED, "Change of the resident bytes since HAKMEM looked first")
+    FIELD(hak_stats, faults_soft_recent, GAUGE, "Soft page faults since the last report")
+    FIELD(hak_stats, faults_hard_recent, GAUGE, "Hard page faults since the last report")
+    FIELD(hak_stats, resident_change_recent, SIGNED, "Change of the resident bytes since the last report")
+    FIELD(hak_stats, touched_pages, GAUGE,
+          "Debug builds: pages of slabs on which a block was handed out since they were last given back")
+};
+
+static const struct field pool[] = {
+    FIELD(hak_stats_pool, slabs, GAUGE, "Slabs, spans or mappings")
+    FIELD(hak_stats_pool, slab_bytes, GAUGE, "Their bytes")
+    FIELD(hak_stats_pool, live_blocks, GAUGE, "Blocks that the program holds")
+    FIELD(hak_stats_pool, live_bytes, GAUGE, "Their bytes")
+    FIELD(hak_stats_pool, cached_blocks, GAUGE, "Blocks in threads' caches")
+    FIELD(hak_stats_pool, cached_bytes, GAUGE, "Their bytes")
+    FIELD(hak_stats_pool, free_blocks, GAUGE, "Free blocks in slabs")
+    FIELD(hak_stats_pool, free_bytes, GAUGE, "Free bytes in slabs, or of freed huge ranges")
+};
+
+static const struct field class[] = {
+    FIELD(hak_stats_class, block_size, GAUGE, "Bytes of a block")
+    FIELD(hak_stats_class, slabs, GAUGE, "Slabs of the class")
+    FIELD(hak_stats_class, live_blocks, GAUGE, "Blocks that the program holds")
+    FIELD(hak_stats_class, cached_blocks, GAUGE, "Blocks in threads' caches")
+    FIELD(hak_stats_class, free_blocks, GAUGE, "Free blocks in slabs")
+    FIELD(hak_stats_class, refills, COUNTER, "Takings of blocks out of slabs")
+    FIELD(hak_stats_class, refilled_blocks, COUNTER, "Blocks taken out of slabs")
+    FIELD(hak_stats_class, flushes, COUNTER, "Batches of blocks given back by threads")
+    FIELD(hak_stats_class, flushed_blocks, COUNTER, "Blocks given back by threads")
+    FIELD(hak_stats_class, returned_blocks, COUNTER, "Blocks that came back to slabs")
+    FIELD(hak_stats_class, malloc_misses, COUNTER, "Allocations of pooled blocks that found the thread's cache empty")
+    FIELD(hak_stats_class, free_overflows, COUNTER, "Frees of pooled blocks that found the thread's cache full")
+    FIELD(hak_stats_class, malloc_hits_min, COUNTER, "Allocations that the thread caches served, at least")
+    FIELD(hak_stats_class, free_hits_min, COUNTER, "Frees that the thread caches took, at least")
+    FIELD(hak_stats_class, slabs_carved, COUNTER, "Slabs cut into blocks")
+    FIELD(hak_stats_class, slabs_released, COUNTER, "Slabs that emptied and left their heap")
+};
+
+static const struct field heap[] = {
+    FIELD(hak_stats_heap, number, GAUGE, "Number of the heap")
+    FIELD(hak_stats_heap, thread, GAUGE, "Kernel's id of the thread it serves or served last")
+    FIELD(hak_stats_heap, kind, GAUGE, "0: a thread's, 1: house, 2: first-class")
+    FIELD(hak_stats_heap, live, GAUGE, "1: its thread is there")
+    FIELD(hak_stats_heap, slabs, GAUGE, "Slabs of the heap")
+    FIELD(hak_stats_heap, slab_bytes, GAUGE, "Their bytes")
+    FIELD(hak_stats_heap, warm_slabs, GAUGE, "Empty slabs ready to carve")
+    FIELD(hak_stats_heap, used_bytes, GAUGE, "Bytes of blocks out of its slabs")
+    FIELD(hak_stats_heap, cached_bytes, GAUGE, "Bytes of blocks in its thread's cache")
+    FIELD(hak_stats_heap, refills, COUNTER, "Takings of blocks out of slabs")
+    FIELD(hak_stats_heap, refilled_blocks, COUNTER, "Blocks taken out of slabs")
+    FIELD(hak_stats_heap, flushes, COUNTER, "Batches of blocks given back by threads")
+    FIELD(hak_stats_heap, flushed_blocks, COUNTER, "Blocks given back by threads")
+    FIELD(hak_stats_heap, returned_blocks, COUNTER, "Blocks that came back to slabs")
+    FIELD(hak_stats_heap, malloc_misses, COUNTER, "Allocations of pooled blocks that found the thread's cache empty")
+    FIELD(hak_stats_heap, free_overflows, COUNTER, "Frees of pooled blocks that found the thread's cache full")
+    FIELD(hak_stats_heap, malloc_hits_min, COUNTER, "Allocations that the thread caches served, at least")
+    FIELD(hak_stats_heap, free_hits_min, COUNTER, "Frees that the thread caches took, at least")
+    FIELD(hak_stats_heap, remote_out, COUNTER, "Blocks that threads freed and other heaps own")
+    FIELD(hak_stats_heap, remote_in, COUNTER, "Blocks that heaps collected after others freed them")
+    FIELD(hak_stats_heap, remote_locked, COUNTER, "Blocks freed under their owner's lock")
+    FIELD(hak_stats_heap, pending, GAUGE, "Slabs in its queue of remote frees")
+    FIELD(hak_stats_heap, pending_drained, COUNTER, "Slabs taken out of queues of remote frees")
+    FIELD(hak_stats_heap, pending_requeued, COUNTER, "Of the drained slabs: passed on to a new owner")
+    FIELD(hak_stats_heap, slabs_adopted, COUNTER, "Slabs that changed their heap")
+};
+
+static const struct field superslab[] = {
+    FIELD(hak_stats_superslab, number, GAUGE, "Number of its place in the window")
+    FIELD(hak_stats_superslab, address, GAUGE, "Address")
+    FIELD(hak_stats_superslab, tier, GAUGE, "0: full, 1: hot, 2: draining, 3: empty")
+    FIELD(hak_stats_superslab, used_units, GAUGE, "Units in use")
+    FIELD(hak_stats_superslab, free_units, GAUGE, "Free units")
+    FIELD(hak_stats_superslab, dirty_units, GAUGE, "Free units with memory behind them")
+    FIELD(hak_stats_superslab, classes, GAUGE, "Bits of the size classes in it")
+    FIELD(hak_stats_superslab, huge_pages, GAUGE, "1: huge pages were asked for")
+};
+
+LIST(memory, hak_stats, mapped, heaps_first_class)
+LIST(counters, hak_stats, refills, free_coverage_min)
+LIST(faults, hak_stats, faults_soft, touched_pages)
+LIST(pool, hak_stats_pool, slabs, free_bytes)
+LIST(class, hak_stats_class, block_size, slabs_released)
+LIST(heap, hak_stats_heap, number, slabs_adopted)
+LIST(superslab, hak_stats_superslab, number, huge_pages)

@@ -1,0 +1,111 @@
+#include "observe/output.h"
+
+#include <errno.h>
+
+#include "base/format.h"
+#include "os/file.h"
+
+enum { PIECE_CAPACITY = 512, STANDARD_ERROR = 2 };
+
+int output_to_file(void *argument, const char *text, size_t length)
+{
+    return os_file_write(*(const int *)argument, text, length);
+}
+
+void output_begin(struct output *output, hak_stats_write write, void *argument, const char *prefix)
+{
+    static int standard_error = STANDARD_ERROR;
+
+    output->write = write ? write : output_to_file;
+    output->argument = write ? argument : &standard_error;
+    output->prefix = prefix;
+    output->error = 0;
+    output->length = 0;
+}
+
+int output_end(struct output *output)
+{
+    if (output->length && output->error == 0)
+        output->error = output->write(output->argument, output->buffer, output->length);
+    output->length = 0;
+    return output->error;
+}
+
+static void output_add(struct output *output, const char *text, size_t length)
+{
+    if (length > sizeof output->buffer - output->length)
+        output_end(output);
+    __builtin_memcpy(output->buffer + output->length, text, length);
+    output->length += length;
+}
+
+void output_print(struct output *output, const char *format, ...)
+{
+    char piece[PIECE_CAPACITY];
+    va_list arguments;
+    size_t length;
+
+    va_start(arguments, format);
+    length = base_format_v(piece, sizeof piece, format, arguments);
+    va_end(arguments);
+    output_add(output, piece, length);
+}
+
+void output_line(struct output *output, const char *format, ...)
+{
+    char piece[PIECE_CAPACITY];
+    size_t length = base_format(piece, sizeof piece, "%s", output->prefix);
+    va_list arguments;
+
+    va_start(arguments, format);
+    length += base_format_v(piece + length, sizeof piece - length, format, arguments);
+    va_end(arguments);
+    piece[length++] = '\n'; /* in the place of the NUL */
+    output_add(output, piece, length);
+}
+
+bool output_path(char *path, size_t capacity, const char *pattern)
+{
+    size_t length = 0;
+
+    for (; *pattern; pattern++) {
+        char number[16] = { *pattern, '\0' };
+        size_t digits = 1;
+        if (pattern[0] == '%' && (pattern[1] == 'p' || pattern[1] == '%') && *pattern++ && *pattern == 'p')
+            digits = base_format(number, sizeof number, "%u", os_process_id());
+        if (digits >= capacity - length)
+            return false;
+        __builtin_memcpy(path + length, number, digits);
+        length += digits;
+    }
+    path[length] = '\0';
+    return true;
+}
+
+const char *output_reason(int error)
+{
+    switch (error) {
+    case ENOENT:
+        return "no such directory";
+    case EACCES:
+    case EPERM:
+        return "no permission";
+    case EISDIR:
+        return "it is a directory";
+    case ENOTDIR:
+        return "a part of the path is no directory";
+    case EROFS:
+        return "the file system is read-only";
+    case ENOSPC:
+        return "no space is left";
+    case ENAMETOOLONG:
+        return "the path is too long";
+    case EMFILE:
+    case ENFILE:
+        return "too many files are open";
+    case EPIPE:
+        return "nobody reads the pipe";
+    default:
+        return "an error of the system";
+    }
+}

@@ -1,0 +1,109 @@
+#include "observe/report_tables.h"
+
+#include "observe/counters.h"
+
+/* part / whole in tenths. */
+static uint64_t tenths(uint64_t part, uint64_t whole)
+{
+    return whole == 0 ? 0 : part * 10 / whole;
+}
+
+void report_front_lines(struct output *output, const struct hak_stats *totals)
+{
+    uint64_t refill = tenths(totals->refilled_blocks, totals->refills);
+    uint64_t flush = tenths(totals->flushed_blocks, totals->flushes);
+
+    output_line(output, "thread caches: %lu refills of %lu blocks (%lu.%lu each), %lu flushes of %lu blocks (%lu.%lu each)",
+                totals->refills, totals->refilled_blocks, refill / 10, refill % 10, totals->flushes,
+                totals->flushed_blocks, flush / 10, flush % 10);
+    output_line(output, "fast path: at least %lu mallocs, %lu.%02lu %% of all (%lu missed), and %lu frees, %lu.%02lu %% "
+                "(%lu overflowed)", totals->malloc_hits_min, totals->malloc_coverage_min / 100,
+                totals->malloc_coverage_min % 100, totals->malloc_misses, totals->free_hits_min,
+                totals->free_coverage_min / 100, totals->free_coverage_min % 100, totals->free_overflows);
+}
+
+void report_warm_lines(struct output *output, const struct hak_stats *totals)
+{
+    uint64_t hits = stats_share(totals->warm_hits, totals->warm_misses) / 10;
+
+    output_line(output, "warm pool: %lu hits, %lu misses (%lu.%lu %% hits), %lu slabs prefilled", totals->warm_hits,
+                totals->warm_misses, hits / 10, hits % 10, totals->warm_prefilled);
+}
+
+void report_lru_lines(struct output *output, const struct hak_stats *totals)
+{
+    output_line(output, "LRU of empty SuperSlabs: %lu entered (%lu of them prewarmed), %lu used again, %lu purged, "
+                "%lu are in it", totals->lru_entered, totals->prewarmed, totals->lru_reused, totals->lru_purged,
+                totals->lru_entered - totals->lru_reused - totals->lru_purged);
+}
+
+/* ---- Tables ---- */
+
+void report_front_table(struct output *output)
+{
+    struct stats_shot shot;
+
+    stats_shoot(&shot);
+    report_front_lines(output, &shot.totals);
+    output_line(output, "%10s %12s %12s %12s %12s %12s %12s %12s", "block size", "misses", "refilled", "overflows",
+                "flushed", "hits malloc", "hits free", "cached");
+    for (unsigned class = 1; class < CLASS_COUNT; class++) {
+        const struct hak_stats_class *row = &shot.classes[class];
+        if (stats_class_is_used(row))
+            output_line(output, "%10lu %12lu %12lu %12lu %12lu %12lu %12lu %12lu", row->block_size, row->malloc_misses,
+                        row->refilled_blocks, row->free_overflows, row->flushed_blocks, row->malloc_hits_min,
+                        row->free_hits_min, row->cached_blocks);
+    }
+}
+
+void report_warm_table(struct output *output)
+{
+    struct stats_shot shot;
+
+    stats_shoot(&shot);
+    report_warm_lines(output, &shot.totals);
+    output_line(output, "%10s %12s %12s %12s %12s", "block size", "carved", "released", "slabs", "free blocks");
+    for (unsigned class = 1; class < CLASS_COUNT; class++) {
+        const struct hak_stats_class *row = &shot.classes[class];
+        if (row->slabs_carved)
+            output_line(output, "%10lu %12lu %12lu %12lu %12lu", row->block_size, row->slabs_carved, row->slabs_released,
+                        row->slabs, row->free_blocks);
+    }
+}
+
+void report_lru_table(struct output *output)
+{
+    struct stats_shot shot;
+
+    stats_shoot(&shot);
+    report_lru_lines(output, &shot.totals);
+}
+
+/* The classes that a counter has counts for, in one line. */
+static void report_debug_classes(struct output *output, enum debug_counter which)
+{
+    unsigned shown = 0;
+
+    for (unsigned class = 1; class < CLASS_COUNT; class++)
+        if (debug_counter_of(which, class))
+            output_print(output, "%s%zu: %lu", shown++ ? ", " : output->prefix, class_size(class),
+                         (unsigned long)debug_counter_of(which, class));
+    if (shown)
+        output_print(output, "\n");
+}
+
+void report_debug_table(struct output *output)
+{
+    if (!HAK_DEBUG) {
+        output_line(output, "HAKMEM_DEBUG_COUNTERS: this build carries no debug counters");
+        return;
+    }
+    output_line(output, "debug counters that are not 0; below each, block sizes and their counts");
+    for (unsigned which = 0; which < DEBUG_COUNTERS; which++) {
+        if (debug_counter_sum(which) == 0)
+            continue;
+        output_line(output, "%-22s %12lu  %s", debug_counter_names[which].name, (unsigned long)debug_counter_sum(which),
+                    debug_counter_names[which].help);
+        report_debug_classes(output, which);
+    }
+}

@@ -1,0 +1,22 @@
+/* The tables that switches ask for by themselves. Each is a few lines of text. */
+#ifndef HAK_OBSERVE_REPORT_TABLES_H
+#define HAK_OBSERVE_REPORT_TABLES_H
+
+#include "observe/output.h"
+#include "observe/stats.h"
+
+/* Lines that the text of all statistics has too. */
+HAK_HIDDEN void report_front_lines(struct output *output, const struct hak_stats *totals);
+HAK_HIDDEN void report_warm_lines(struct output *output, const struct hak_stats *totals);
+HAK_HIDDEN void report_lru_lines(struct output *output, const struct hak_stats *totals);
+
+/* HAKMEM_FRONT_STATS: the thread caches, by class. */
+HAK_HIDDEN void report_front_table(struct output *output);
+/* HAKMEM_WARM_POOL_STATS: the warm pools, and the slabs by class. */
+HAK_HIDDEN void report_warm_table(struct output *output);
+/* HAKMEM_SS_LRU_DEBUG, HAKMEM_SS_PREWARM_DEBUG: what became of empty SuperSlabs. */
+HAK_HIDDEN void report_lru_table(struct output *output);
+/* HAKMEM_DEBUG_COUNTERS: all of them that are not 0, and by class; or that the build has none. */
+HAK_HIDDEN void report_debug_table(struct output *output);
+
+#endif

@@ -1,0 +1,28 @@
+/* The statistics that programs get (hakmem/stats.h), filled from usage.h's count. */
+#ifndef HAK_OBSERVE_STATS_H
+#define HAK_OBSERVE_STATS_H
+
+#include <hakmem/stats.h>
+
+#include "observe/usage.h"
+
+/* The totals and the rows of all classes, of one moment. */
+struct stats_shot {
+    struct hak_stats totals;
+    struct hak_stats_class classes[CLASS_COUNT]; /* [0] is unused; of classes never used all is 0 but the block size */
+};
+HAK_HIDDEN void stats_shoot(struct stats_shot *shot);
+
+/* Whether the class was ever used. */
+HAK_INLINE bool stats_class_is_used(const struct hak_stats_class *row) { return row->refills != 0; }
+
+struct heap;
+HAK_HIDDEN void stats_heap(struct hak_stats_heap *row, struct heap *heap);
+
+/* The SuperSlab with the least number from *number on, which is moved behind it; false: there is none. */
+HAK_HIDDEN bool stats_superslab(struct hak_stats_superslab *row, uint32_t *number);
+
+/* Hits of all calls, in 1/10,000. */
+HAK_HIDDEN uint64_t stats_share(uint64_t hits, uint64_t others);
+
+#endif

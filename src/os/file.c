@@ -1,0 +1,50 @@
+#define _GNU_SOURCE
+#include "os/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int os_file_create(const char *path)
+{
+    int saved_errno = errno, file;
+
+    do
+        file = (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    while (file < 0 && errno == EINTR);
+    if (file < 0)
+        file = -errno;
+    errno = saved_errno;
+    return file;
+}
+
+int os_file_write(int file, const void *data, size_t size)
+{
+    int saved_errno = errno, error = 0;
+
+    for (const char *at = data; size != 0 && error == 0;) {
+        long written = syscall(SYS_write, file, at, size);
+        if (written > 0) {
+            at += written;
+            size -= (size_t)written;
+        } else if (written == 0) {
+            error = EIO;
+        } else if (errno != EINTR) {
+            error = errno;
+        }
+    }
+    errno = saved_errno;
+    return error;
+}
+
+int os_file_close(int file)
+{
+    int saved_errno = errno, error;
+
+    error = syscall(SYS_close, file) < 0 && errno != EINTR ? errno : 0;
+    errno = saved_errno;
+    return error;
+}
+
+uint32_t os_process_id(void) { return (uint32_t)syscall(SYS_getpid); }
