@@ -9,6 +9,8 @@ from hakmem.live.model import Huge
 TRIES = 4
 # Blocks that may come while their records are read.
 NEW_BLOCKS = 4096
+# Mappings start at a multiple of it, on every machine (B1).
+PAGE = 4096
 
 
 @dataclass
@@ -58,7 +60,7 @@ def live_blocks(memory, descriptor, buckets, most, heap_ids):
         records = numpy.frombuffer(b"".join(memory.read_many([(head, size) for head in heads])), kind)
         for record in records:
             address, length = int(record["address"]), int(record["size"])
-            if length and address % unit == 0 and length % unit == 0:
+            if length and address % PAGE == 0 and length % unit == 0:
                 found[address] = Huge(address, length, True, heap_ids.get(int(record["heap"])))
         heads = [int(head) for head in records["next"] if head]
     return list(found.values())
