@@ -18,13 +18,13 @@ static void *house_allocate(unsigned class, bool *zero)
 
     if (!front_process_init())
         return NULL;
-    if (HAK_UNLIKELY(profile_on()) && profile_draw_call(NULL, class_size(class)))
     debug_count_of(COUNT_EARLY_MALLOC_HOUSE, class, 1);
+    if (HAK_UNLIKELY(profile_on()) && profile_draw_call(NULL, class_size(class)))
         return sample_block(NULL, class, CLASS_NONE, zero);
     lock_acquire(&registry.house->lock);
     heap_take_blocks(registry.house, class, &block, 1, zero);
-    lock_release(&registry.house->lock);
     registry.house->classes[class].direct++;
+    lock_release(&registry.house->lock);
     return block;
 }
 
@@ -37,8 +37,8 @@ static void *pooled_try(unsigned class, bool *zero)
     *zero = false;
     if (cache_count(cache, class)) {
         void *block = cache_pop(cache, class);
-        return block ? block : sample_entry(cache, class, zero);
         debug_count_of(COUNT_EARLY_MALLOC_CACHED, class, 1);
+        return block ? block : sample_entry(cache, class, zero);
     }
     return cache_refill(cache, class, zero);
 }
@@ -66,9 +66,9 @@ static void *allocate(size_t size, bool *zero)
     if (HAK_LIKELY(size <= POOLED_MAX)) {
         block = pooled_allocate(class_of_size(size), zero);
     } else {
+        debug_count_of(COUNT_EARLY_MALLOC_TOO_LARGE, CLASS_NONE, size > REQUEST_MAX);
         if (size > REQUEST_MAX || !front_process_init())
             return out_of_memory();
-        debug_count_of(COUNT_EARLY_MALLOC_TOO_LARGE, CLASS_NONE, size > REQUEST_MAX);
         thread_tick();
         block = huge_allocate(size, BLOCK_ALIGN, zero, NULL);
         sample_foreign(block, NULL);
@@ -147,9 +147,9 @@ void *allocate_in_heap(struct heap *heap, size_t alignment, size_t size, bool *z
         heap->classes[class].direct++;
     } else {
         block = heap_take_aligned_span(heap, class_of_size(base_max(size, UNIT_SIZE)), (unsigned)(alignment >> UNIT_SHIFT), zero);
+    }
     lock_release(&heap->lock);
     return block;
-    }
 }
 
 void *front_aligned_alloc(size_t alignment, size_t size)
@@ -193,9 +193,9 @@ size_t front_malloc_batch(size_t size, size_t count, void **blocks)
             size_t taken;
             lock_acquire(&cache->heap->lock);
             taken = heap_take_blocks(cache->heap, class, blocks + got, base_min(count - got, 256), &zero);
+            cache->heap->classes[class].direct++;
             lock_release(&cache->heap->lock);
             if (taken == 0)
-            cache->heap->classes[class].direct++;
                 break;
             if (HAK_UNLIKELY(profile_on()))
                 sample_batch(cache, class, blocks + got, taken);

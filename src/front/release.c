@@ -54,8 +54,8 @@ static void house_free(unsigned class, void *block, const char *function)
 
     if (!front_process_init())
         return;
-    lock_acquire(&registry.house->lock);
     debug_count_of(COUNT_EARLY_FREE_HOUSE, class, 1);
+    lock_acquire(&registry.house->lock);
     remote = heap_return_blocks(registry.house, class, &block, 1, function);
     lock_release(&registry.house->lock);
     if (remote)
@@ -79,8 +79,8 @@ static void pooled_free(unsigned class, void *block, const char *function)
     else {
         cache->slots[bin->top + 1] = block;
         bin_set_top(bin, bin->top + 1u);
-    }
         debug_count_of(COUNT_FREE_TLS_SLL, class, 1);
+    }
 }
 
 /* A block of a first-class heap, or a sample. */
@@ -105,15 +105,15 @@ void front_free_named(void *block, const char *function)
     if (block == NULL) {
         debug_count(COUNT_EARLY_FREE_NULL);
         return;
+    }
     if (!window_contains(block)) {
         sample_forget_foreign(block);
-    }
         if (HAK_UNLIKELY(!huge_free(block)))
             misuse_report(function, block, misuse_of(block));
-        thread_tick();
-        return;
         else
             debug_count(COUNT_FREE_HUGE);
+        thread_tick();
+        return;
     }
     if (CHECK_EVERY_FREE && block_find(block, function).size == 0)
         return;

@@ -40,7 +40,6 @@ static void bin_set_capacity(struct thread_cache *cache, unsigned class, unsigne
     cache->bins[class].limit = (uint16_t)(size_classes[class].slot_base + capacity);
 }
 
-/* Drops the tokens among `count` entries taken out of the bin; returns how many blocks are left. Under the heap's lock (T4, T5). */
 /* The fast paths leave no trace but the bin's top: since its last slow call they popped, or pushed, at least the difference. `count`
  * blocks are in the bin and `left` will be after this call. Under the heap's lock. */
 HAK_INLINE void bin_note_hits(struct thread_cache *cache, unsigned class, unsigned count, unsigned left)
@@ -54,6 +53,7 @@ HAK_INLINE void bin_note_hits(struct thread_cache *cache, unsigned class, unsign
         cache->heap->classes[class].free_hits += count - seen;
 }
 
+/* Drops the tokens among `count` entries taken out of the bin; returns how many blocks are left. Under the heap's lock (T4, T5). */
 static unsigned bin_drop_tokens(struct thread_cache *cache, unsigned class, void **entries, unsigned count)
 {
     unsigned blocks = 0;
@@ -81,16 +81,16 @@ static unsigned bin_take_oldest(struct thread_cache *cache, unsigned class, void
 static void bin_flush(struct thread_cache *cache, unsigned class, unsigned count)
 {
     void *blocks[256];
-    size_t remote;
     unsigned held;
+    size_t remote;
 
     if (count == 0)
         return;
     lock_acquire(&cache->heap->lock);
-    count = bin_take_oldest(cache, class, blocks, count);
-    remote = heap_return_blocks(cache->heap, class, blocks, count, "free");
     held = cache_count(cache, class);
     bin_note_hits(cache, class, held, held - count);
+    count = bin_take_oldest(cache, class, blocks, count);
+    remote = heap_return_blocks(cache->heap, class, blocks, count, "free");
     lock_release(&cache->heap->lock);
     if (remote)
         remote_free_blocks(class, blocks, remote, "free");
@@ -108,9 +108,9 @@ static void cache_shrink_next(struct thread_cache *cache)
     if (!cache->busy[class]) {
         bin_flush(cache, class, cache_count(cache, class));
         bin_set_capacity(cache, class, 0);
+        debug_count_of(COUNT_CACHE_SHRUNK, class, 1);
     }
     cache->busy[class] = false;
-        debug_count_of(COUNT_CACHE_SHRUNK, class, 1);
 }
 
 /* Doubles the bin's capacity, within the class's, the options' and the cache's bounds. */
@@ -126,10 +126,10 @@ static void bin_grow(struct thread_cache *cache, unsigned class)
     wanted = (unsigned)base_min(wanted, capacity + spare / size);
     if (wanted > capacity) {
         bin_set_capacity(cache, class, wanted);
-}
-
         debug_count_of(COUNT_CACHE_GROWN, class, 1);
     }
+}
+
 static void cache_note_slow_call(struct thread_cache *cache, unsigned class)
 {
     cache->busy[class] = true;
@@ -175,10 +175,10 @@ void *cache_refill(struct thread_cache *cache, unsigned class, bool *zero)
     }
     lock_acquire(&cache->heap->lock);
     got = heap_take_blocks(cache->heap, class, out, want, zero);
+    bin_note_hits(cache, class, 0, (unsigned)(got - (got != 0)));
     if (HAK_UNLIKELY(profile_on()) && got && !profile_busy())
         tokens = draw_tokens(cache, class, out, got);
     if (out != &single) {
-    bin_note_hits(cache, class, 0, (unsigned)(got - (got != 0)));
         /* The first of them is the one asked for. */
         single = got ? out[got - 1] : NULL;
         bin_set_top(&cache->bins[class], row->slot_base + got - (got != 0));
@@ -215,15 +215,15 @@ static bool bin_stays_closed(const struct thread_cache *cache, unsigned class, c
 
 void cache_overflow(struct thread_cache *cache, unsigned class, void *block)
 {
+    uint64_t *overflows = &cache->heap->classes[class].overflows;
     struct bin *bin = &cache->bins[class];
     bool one_way = cache->overflows[class] >= ONE_WAY_OVERFLOWS;
     bool closed = !one_way && block && bin_stays_closed(cache, class, block);
-    uint64_t *overflows = &cache->heap->classes[class].overflows;
 
+    __atomic_store_n(overflows, *overflows + 1, __ATOMIC_RELAXED);
     cache_note_slow_call(cache, class);
     if (!one_way)
         cache->overflows[class]++;
-    __atomic_store_n(overflows, *overflows + 1, __ATOMIC_RELAXED);
     if (!closed && (!one_way || bin_capacity(cache, class) < ONE_WAY_CAPACITY))
         bin_grow(cache, class);
     if (bin->top == bin->limit) {
@@ -235,10 +235,10 @@ void cache_overflow(struct thread_cache *cache, unsigned class, void *block)
             lock_acquire(&cache->heap->lock);
             remote = heap_return_blocks(cache->heap, class, &block, 1, "free");
             lock_release(&cache->heap->lock);
+            debug_count_of(COUNT_EARLY_FREE_CLOSED, class, 1);
             if (remote)
                 remote_free_blocks(class, &block, 1, "free");
             return;
-            debug_count_of(COUNT_EARLY_FREE_CLOSED, class, 1);
         }
         bin_flush(cache, class, one_way ? count : (count + 1) / 2);
     }
@@ -246,11 +246,11 @@ void cache_overflow(struct thread_cache *cache, unsigned class, void *block)
         bin_push(cache, class, block);
     else
         bin_push_token(cache, class);
+    cache->seen[class]++;
+    debug_count_of(COUNT_FREE_TLS_SLL, class, 1);
 }
 
 void *cache_pop(struct thread_cache *cache, unsigned class)
-    cache->seen[class]++;
-    debug_count_of(COUNT_FREE_TLS_SLL, class, 1);
 {
     struct bin *bin = &cache->bins[class];
     void *block = cache->slots[bin->top];

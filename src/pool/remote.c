@@ -25,16 +25,16 @@ static void remote_push(struct slab *slab, struct heap *holding)
                                                     memory_order_relaxed));
     REMOTE_STEP();
     atomic_fetch_add_explicit(&owner->pending_count, 1, memory_order_relaxed);
-    REMOTE_STEP();
     debug_count(COUNT_MF2_PENDING_ENQUEUED);
     debug_count_of(COUNT_MF2_FREE_SLOW, CLASS_NONE, holding == NULL);
+    REMOTE_STEP();
     shared_pool_want_purge();
     /* O4. An exiting owner sets its state before its last drain: it sees our push, or we see its state. */
     if (HAK_LIKELY(atomic_load_explicit(&owner->state, memory_order_seq_cst) != HEAP_ORPHAN))
         return;
     if (holding == NULL) {
-        lock_acquire(&owner->lock);
         debug_count(COUNT_MF2_ORPHAN_DRAINED);
+        lock_acquire(&owner->lock);
         remote_drain(owner);
         lock_release(&owner->lock);
     } else if (owner != holding && lock_try(&owner->lock)) {
@@ -74,9 +74,9 @@ static uint32_t remote_mark(struct slab *slab, void *const *blocks, size_t count
                           MISUSE_FREED);
         REMOTE_STEP();
     }
-    return marked;
     debug_count_of(COUNT_FREE_SS_REMOTE, slab->class, marked);
     debug_count_of(COUNT_MF2_FREE_BATCH, slab->class, marked != 0);
+    return marked;
 }
 
 static void remote_free_group(struct slab *slab, void *const *blocks, size_t count, const char *function)
@@ -158,10 +158,10 @@ static void remote_collect(struct heap *heap, struct slab *slab)
         slab->scrubbed = false;
     }
     REMOTE_STEP();
-    heap_slab_freed(heap, slab, was_full, counted);
-}
     heap->counters.remote_collected += counted;
     heap->classes[slab->class].returned_blocks += counted;
+    heap_slab_freed(heap, slab, was_full, counted);
+}
 
 size_t remote_drain(struct heap *heap)
 {
@@ -178,17 +178,17 @@ size_t remote_drain(struct heap *heap)
             remote_collect(heap, slab);
         } else {
             heap->counters.pending_requeued++;
+            debug_count(COUNT_MF2_PENDING_REQUEUED);
             remote_push(slab, heap);
         }
         slab = next;
-            debug_count(COUNT_MF2_PENDING_REQUEUED);
     }
     atomic_fetch_sub_explicit(&heap->pending_count, (uint32_t)drained, memory_order_relaxed);
     heap->counters.pending_drained += drained;
+    debug_count_of(COUNT_MF2_PENDING_DRAINED, CLASS_NONE, drained);
     return drained;
 }
 
-    debug_count_of(COUNT_MF2_PENDING_DRAINED, CLASS_NONE, drained);
 void remote_free_locked(void *block, const char *function)
 {
     struct slab *slab = slab_of(block);
@@ -215,8 +215,8 @@ void remote_free_locked(void *block, const char *function)
         debug_count_of(COUNT_FREE_SS_LOCKED, slab->class, 1);
         owner->classes[slab->class].returned_blocks++;
         heap_slab_freed(owner, slab, was_full, 1);
+    }
     lock_release(&owner->lock);
     if (HAK_UNLIKELY(result != SLAB_PUT_DONE))
         misuse_report(function, block, result == SLAB_PUT_FREED ? MISUSE_FREED : MISUSE_NO_BLOCK);
-    }
 }
