@@ -15,6 +15,7 @@ COMMANDS = {
     "doctor": "hakmem.doctor.command:doctor",
     "peers": "hakmem.peers.command:peers",
     "run": "hakmem.run:run",
+    "top": "hakmem.top.command:top",
     "trace": "hakmem.trace.command:trace",
 }
 

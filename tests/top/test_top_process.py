@@ -1,0 +1,199 @@
+"""hakmem top on real processes: figures against what the program holds and the kernel says, a real terminal, errors."""
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import blackbox
+import busy as programs
+import pexpect
+import pytest
+
+from hakmem.live.memory import NoProcess
+from hakmem.top import tables
+from hakmem.top.sample import Sampler, rates, rss_of
+
+PYTHON = sys.executable
+COMMAND = [PYTHON, "-m", "hakmem", "top"]
+SECONDS = 30
+
+
+def environment():
+    return blackbox.environment({"PYTHONPATH": str(blackbox.REPOSITORY / "python"), "PYTHONDONTWRITEBYTECODE": "1"})
+
+
+def top(*arguments, **more):
+    return blackbox.run([*COMMAND, *arguments], env={"PYTHONPATH": str(blackbox.REPOSITORY / "python"),
+                                                     "PYTHONDONTWRITEBYTECODE": "1"}, **more)
+
+
+def row_of(table, column, value):
+    place = [each.title for each in table.columns].index(column)
+    return next(dict(zip([each.title for each in table.columns], row, strict=True)) for row in table.rows if row[place] == value)
+
+
+@pytest.fixture
+def sampler(busy):
+    made = Sampler(busy.pid)
+    yield made
+    made.close()
+
+
+def test_resident_parts_sum_to_the_rss(sampler):
+    sample = sampler.take()
+    parts = sample.resident.parts()
+    assert sum(parts.values()) == sample.rss
+    assert abs(sample.rss - rss_of(sampler.memory)) < 4 << 20
+    held = programs.HELD * programs.HELD_CLASS + programs.MINE * programs.MINE_CLASS + programs.HUGE
+    # What the program holds and touched is resident and live; what it churns is at most a few MiB more.
+    assert held <= parts["live"] <= held + (6 << 20)
+    # Program, C library and stacks.
+    assert 1 << 20 < parts["other"] < 16 << 20
+
+
+def test_figures_are_those_of_the_program(sampler):
+    sample = sampler.take()
+    held = row_of(tables.classes(sample), "block size", programs.HELD_CLASS)
+    assert programs.HELD <= held["live"] <= programs.HELD + 200
+    mine = row_of(tables.classes(sample), "block size", programs.MINE_CLASS)
+    assert programs.MINE <= mine["live"] <= programs.MINE + 20
+    heaps = [row for row in sample.shot.threads if row.kind == "thread" and row.state == "live"]
+    assert len(heaps) == 3
+    main = next(row for row in heaps if row.tid == sampler.pid)
+    assert row_of(tables.thread_classes(sample, main.heap), "block size", programs.HELD_CLASS)["live"] == held["live"]
+    by_thread = tables.class_slabs(sample, mine["class"])
+    assert sum(row[3] for row in by_thread.rows) == mine["slabs"] and main.heap not in [row[0] for row in by_thread.rows]
+    assert row_of(tables.huge(sample), "state", "live")["bytes"] >= programs.HUGE
+    assert sum(row[8] for row in tables.superslabs(sample).rows) <= sample.rss
+
+
+def test_rates_and_growth(busy, sampler):
+    before = sampler.take()
+    busy.grow(20000)
+    after = sampler.take()
+    found = rates(before, after)
+    # Batches of 3,000 blocks go from one thread to another all the time.
+    assert found.counters["remote_blocks"] > 0 and found.counters["refills"] > 0 and found.minor_faults > 0
+    assert 17 << 20 < after.rss - before.rss < 30 << 20 and found.rss > 0
+    assert 17 << 20 < after.resident.live - before.resident.live < 30 << 20
+
+
+def test_the_end_of_the_process(busy, sampler):
+    sampler.take()
+    busy.end()
+    with pytest.raises(NoProcess):
+        sampler.take()
+
+
+def test_once_prints_a_screen(busy):
+    result = top(str(busy.pid), "--once", "--interval", "0.3")
+    assert result.status == 0 and "\x1b" not in result.stdout, result.report()
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith(f"busy {busy.pid}  HAKMEM ") or str(busy.pid) in lines[0]
+    assert set(lines[2]) == {"█"} and "live" in lines[3]
+    assert re.search(r"refills [1-9][\d.,]*/s +flushes .*/s +slabs carved .*remote frees [1-9][\d.,]*/s", lines[4])
+    for title in ("Classes", "Threads and heaps", "Pools: SuperSlabs by how full they are"):
+        assert title in lines
+    held = next(line.split() for line in lines if line.split()[:1] == [str(programs.HELD_CLASS)])
+    assert int(held[3].replace(",", "")) >= programs.HELD
+
+
+def test_a_picture(busy, tmp_path):
+    picture = tmp_path / "top.svg"
+    result = top(str(busy.pid), "--svg", str(picture), "--interval", "0.2")
+    assert result.status == 0, result.report()
+    drawn = picture.read_text(encoding="utf-8").replace("&#160;", " ")
+    assert drawn.startswith("<svg") and str(busy.pid) in drawn and "free in slab" in drawn and "refills" in drawn
+    result = top(str(busy.pid), "--svg", str(tmp_path / "none" / "top.svg"))
+    assert result.status == 2 and "none/top.svg: No such file" in result.stderr and "Traceback" not in result.stderr, result.report()
+
+
+def test_in_a_terminal(busy):
+    """The screen in a real terminal: drawn, told by keys, and put back as it was."""
+    run = pexpect.spawn(PYTHON, [*COMMAND[1:], str(busy.pid), "--interval", "0.2"], env={**environment(), "TERM": "xterm-256color"},
+                        dimensions=(40, 150), timeout=SECONDS, encoding="utf-8")
+    try:
+        run.expect("Classes")
+        run.expect("live bytes")
+        run.send("2")
+        run.expect("Threads and heaps")
+        run.send("\r")
+        run.expect("Classes in the slabs of heap")
+        run.send("\x1b")
+        run.expect("Threads and heaps")
+        run.send(" ")
+        run.expect("paused")
+        run.send(" ")
+        run.send("q")
+        run.expect(re.escape("\x1b[?1049l"))
+        run.expect(pexpect.EOF)
+        run.wait()
+        assert run.exitstatus == 0
+    finally:
+        run.close(force=True)
+
+
+def test_in_a_terminal_the_end_is_told(busy):
+    run = pexpect.spawn(PYTHON, [*COMMAND[1:], str(busy.pid), "--interval", "0.1"], env={**environment(), "TERM": "xterm-256color"},
+                        dimensions=(40, 150), timeout=SECONDS, encoding="utf-8")
+    try:
+        run.expect("refills")
+        busy.end()
+        run.expect(f"ended: process {busy.pid}")
+        time.sleep(0.3)
+        assert run.isalive(), "the last picture stands"
+        run.send("q")
+        run.expect(f"hakmem: ended: process {busy.pid}")
+        run.expect(pexpect.EOF)
+        run.wait()
+        assert run.exitstatus == 0
+    finally:
+        run.close(force=True)
+
+
+def test_what_cannot_be_looked_at(program, busy, library):
+    def refused(*arguments, **more):
+        result = top(*arguments, **more)
+        assert result.status == 2 and not result.stdout and "Traceback" not in result.stderr, result.report()
+        return result.stderr
+
+    assert "there is no process 4194304" in refused("4194304", "--once")
+    assert "not in the range" in refused("0", "--once")
+    assert "not a valid integer" in refused("x", "--once")
+    assert "not in the range" in refused(str(busy.pid), "--once", "--interval", "0")
+    assert "no terminal; --once" in refused(str(busy.pid))
+    assert "one of them" in refused(str(busy.pid), "--once", "--svg", "x.svg")
+    with programs.busy(program, None) as other:
+        assert f"process {other.pid} does not run on HAKMEM" in refused(str(other.pid), "--once")
+    text = refused(str(busy.pid), "--once", user="nobody")
+    assert f"no permission to read process {busy.pid}" in text and "uid" in text
+
+
+def test_a_process_that_becomes_another_program(library, tmp_path):
+    """exec keeps the PID and takes the heap away."""
+    script = "import os, sys, time; print('ready', flush=True); sys.stdin.readline(); os.environ.pop('LD_PRELOAD', None); " \
+             "os.execv('/bin/sleep', ['sleep', '60'])"
+    process = subprocess.Popen(["/usr/bin/python3", "-c", script], env=blackbox.environment(preload=library),
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "ready\n"
+        sampler = Sampler(process.pid)
+        sampler.take()
+        process.stdin.write("\n")
+        process.stdin.flush()
+        end = time.monotonic() + SECONDS
+        while Path(f"/proc/{process.pid}/comm").read_text() != "sleep\n":
+            assert time.monotonic() < end
+        texts = []
+        for _ in range(2):
+            with pytest.raises(Exception) as caught:
+                sampler.take()
+            texts.append(str(caught.value))
+        assert "does not run on HAKMEM" in texts[-1], texts
+    finally:
+        process.kill()
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()
