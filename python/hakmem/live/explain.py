@@ -1,6 +1,6 @@
 """What each resident byte of a process is for: HAKMEM's parts page by page, everything else by kind of mapping."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy
 
@@ -9,8 +9,8 @@ from hakmem.live.descriptor import find
 from hakmem.live.heap import HEADERS, snapshot
 from hakmem.live.kinds import KINDS, kind_of_areas
 from hakmem.live.memory import LiveError
-from hakmem.live.model import ACTIVE
-from hakmem.live.pages import PAGE, Pagemap, read_areas
+from hakmem.live.model import ACTIVE, TIERS
+from hakmem.live.pages import PAGE, Area, Pagemap, read_areas
 from hakmem.live.tables import new_table
 
 GRANULE = 16  # block sizes are multiples of it
@@ -57,18 +57,20 @@ def explain_process(memory):
     made = Explanation(memory.pid, words.heading(shot), sum(area.rss for area in areas), sum(area.swap for area in areas),
                        huge_pages=sum(area.huge for area in areas))
     inside = [area for area in areas if overlap(area.mapping, ranges)]
+    pieces = outside(areas, ranges)
     try:
         with Pagemap(memory.pid) as pagemap:
-            made.heap, outside = by_pages(memory, descriptor, shot, pagemap, inside, ranges)
+            count = pagemap.counter(inside)
+            made.heap = by_pages(memory, descriptor, shot, pagemap, count)
+            for piece in pieces:
+                if piece.rss is None:
+                    piece.rss = int(count(piece.mapping.start, piece.mapping.size).sum()) * PAGE
     except LiveError as error:
         made.estimated = str(error)
-        made.heap, outside = by_proportion(shot, sum(area.rss for area in inside)), 0
-    kinds = kind_of_areas(memory, areas)
+        made.heap = by_proportion(shot, sum(area.rss for area in inside))
     made.other = dict.fromkeys(KINDS, 0)
-    for area, kind in zip(areas, kinds, strict=True):
-        if not overlap(area.mapping, ranges):
-            made.other[kind] += area.rss
-    made.other["other anonymous memory"] += outside
+    for piece, kind in zip(pieces, kind_of_areas(memory, pieces), strict=True):
+        made.other[kind] += piece.rss or 0
     return made
 
 
@@ -87,66 +89,57 @@ def overlap(mapping, ranges):
                if start < mapping.end and end > mapping.start)
 
 
+def outside(areas, ranges):
+    """The areas without the ranges. The kernel joins what lies side by side: of a part, Rss is still to be counted."""
+    pieces = []
+    for area in areas:
+        mapping = area.mapping
+        mine = [one for one in ranges if one[0] < mapping.end and one[1] > mapping.start]
+        if not mine:
+            pieces.append(area)
+            continue
+        at = mapping.start
+        for start, end in [*mine, (mapping.end, mapping.end)]:
+            if start > at:
+                pieces.append(Area(replace(mapping, start=at, end=start), None))
+            at = max(at, end)
+    return pieces
+
+
 # ---- By pages ----
 
-def by_pages(memory, descriptor, shot, pagemap, inside, ranges):
-    """Resident bytes by HEAP_PARTS, and those of the heap's mappings that lie outside it."""
-    rss = sum(area.rss for area in inside)
-    count = pagemap.present if presence(pagemap, inside) * PAGE <= rss else pagemap.resident
+def by_pages(memory, descriptor, shot, pagemap, count):
+    """Resident bytes by HEAP_PARTS."""
     parts = dict.fromkeys(HEAP_PARTS, 0)
     window, head = shot.head
     for start, size in [(window, head), *((address, shot.superslab_size) for address in shot.metadata_slots)]:
         parts["metadata"] += int(count(start, size).sum()) * PAGE
     for block in shot.huge:
         parts["live" if block.live else "retained"] += int(count(block.address, block.bytes).sum()) * PAGE
-    spare = sum(area.huge for area in inside)
     for first in range(0, len(shot.units.number), HEADERS):
         rows = numpy.arange(first, min(first + HEADERS, len(shot.units.number)))
-        spare -= superslab_pages(memory, descriptor, shot, count, rows, parts, spare)
-    outside = 0
-    for area in inside:
-        if overlap(area.mapping, ranges) < area.mapping.size and not of_window(area.mapping, shot):
-            mine = [(max(start, area.mapping.start), min(end, area.mapping.end)) for start, end in ranges
-                    if start < area.mapping.end and end > area.mapping.start]
-            heap = sum(int(count(start, end - start).sum()) for start, end in mine) * PAGE
-            outside += max(area.rss - heap, 0)
-    return parts, outside
+        superslab_pages(memory, descriptor, shot, pagemap, count, rows, parts)
+    return parts
 
 
-def presence(pagemap, areas):
-    """Pages of the areas that are there, the page of zeros included."""
-    return sum(int(pagemap.present(area.mapping.start, area.mapping.size).sum()) for area in areas if area.rss)
-
-
-def of_window(mapping, shot):
-    """Whether the mapping lies in the window: nothing but HAKMEM's is there."""
-    return shot.head[0] <= mapping.start and mapping.path == "[anon:hakmem]"
-
-
-def superslab_pages(memory, descriptor, shot, count, rows, parts, spare):
-    """Adds the pages of some SuperSlabs to the parts; returns the unused bytes on huge pages, `spare` at most."""
-    size, units = shot.superslab_size, shot.units
-    per_unit = shot.unit_size // PAGE
+def superslab_pages(memory, descriptor, shot, pagemap, count, rows, parts):
+    """Adds the pages of some SuperSlabs to the parts."""
+    size, units, per_unit = shot.superslab_size, shot.units, shot.unit_size // PAGE
     resident = numpy.stack([count(int(units.address[row]), size) for row in rows]).reshape(len(rows), -1, per_unit)
+    huge = numpy.stack([pagemap.huge(int(units.address[row]), size).all() for row in rows])
     parts["metadata"] += int(resident[:, 0].sum()) * PAGE
-    in_slab = units.first[rows] > 0
-    # Of SuperSlabs that asked for huge pages and are there whole, what is unused is there because of those.
-    huge = units.huge_pages[rows] & resident.all(axis=(1, 2))
-    retained = (resident.sum(axis=2) * ~in_slab)[:, 1:].sum(axis=1) * PAGE
+    retained = (resident.sum(axis=2) * (units.first[rows] == 0))[:, 1:].sum(axis=1) * PAGE
     free = numpy.zeros(len(rows), "i8")
     for live, cached, pinned, whole, row in slab_pages(memory, descriptor, shot, rows, resident):
         parts["live"] += live
         parts["cached"] += cached
         parts["fragmentation"] += pinned
         numpy.add.at(free, row, whole)
-    excess = min(int((retained + free)[huge].sum()), spare)
-    unused = {"retained": int(retained.sum()), "free_in_slab": int(free.sum())}
-    parts["huge_pages"] += excess
-    for name in ("retained", "free_in_slab"):
-        on_huge = min(excess, int((retained if name == "retained" else free)[huge].sum()))
-        parts[name] += unused[name] - on_huge
-        excess -= on_huge
-    return min(int((retained + free)[huge].sum()), spare)
+    # What is unused on a huge page is there because of the rest of it, unless nothing of it is used.
+    huge &= units.tier[rows] != TIERS.index("EMPTY")
+    parts["huge_pages"] += int((retained + free)[huge].sum())
+    parts["retained"] += int(retained[~huge].sum())
+    parts["free_in_slab"] += int(free[~huge].sum())
 
 
 def slab_pages(memory, descriptor, shot, rows, resident):

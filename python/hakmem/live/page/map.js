@@ -3,8 +3,10 @@
 (() => {
     const data = JSON.parse(document.getElementById("data").textContent);
     const box = document.getElementById("window");
-    if (!box)
+    if (!box) {
+        document.documentElement.dataset.drawn = "yes";
         return;
+    }
     const canvas = document.getElementById("map"), space = document.getElementById("space");
     const hint = document.getElementById("hint"), told = document.getElementById("told"), legend = document.getElementById("legend");
     const bytes = text => Uint8Array.from(atob(text), letter => letter.charCodeAt(0)).buffer;
@@ -185,7 +187,7 @@
         canvas.style.marginBottom = `-${canvas.style.height}`;
     }
     box.addEventListener("scroll", draw);
-    addEventListener("resize", layOut);
+    addEventListener("resize", () => requestAnimationFrame(layOut));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { drawLegend(); draw(); });
     drawLegend();
     layOut();

@@ -1,0 +1,244 @@
+"""The commands stats and explain, and every way in which a process cannot be read."""
+
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+from conftest import HERE, command
+from prometheus_client.parser import text_string_to_metric_families
+
+from hakmem.live import LiveError, ProcessMemory, snapshot
+from hakmem.live import memory as live_memory
+from hakmem.live.memory import NoProcess
+
+MIB = 1 << 20
+COMMANDS = ("stats", "explain", "map")
+
+
+# ---- stats ----
+
+def test_stats_as_tables(known, hakmem):
+    program = known()
+    program.ask("take", 3000, 1000)
+    program.ask("take", 5 * MIB, 1)
+    text = hakmem("stats", program.pid)
+    totals = snapshot(ProcessMemory(program.pid)).totals
+    for wanted in (f"{totals.live:,}", f"{totals.mapped:,}", "3,072", "1,000", "house heap", str(program.pid),
+                   "1 huge blocks (5.00 MiB)", "refilled blocks"):
+        assert wanted in text, wanted
+
+
+def test_stats_as_json_and_prometheus_tell_the_same(known, hakmem):
+    program = known()
+    program.ask("take", 3000, 1000)
+    program.ask("thread", 700, 100)
+    os.kill(program.pid, signal.SIGSTOP)
+    told = json.loads(hakmem("stats", program.pid, "--json"))
+    families = {family.name: family for family in text_string_to_metric_families(
+        hakmem("stats", program.pid, "--prometheus"))}
+    os.kill(program.pid, signal.SIGCONT)
+    assert told["pid"] == program.pid and "superslabs" not in told
+    for name, value in told["totals"].items():
+        family = families.get(f"hakmem_{name}_bytes") or families[f"hakmem_{name}"]
+        assert family.type == "gauge"
+        assert [(sample.value, sample.labels["pid"]) for sample in family.samples] == [(value, str(program.pid))]
+    for name, value in told["counters"].items():
+        assert families[f"hakmem_{name}"].type == "counter"
+        assert [sample.value for sample in families[f"hakmem_{name}"].samples] == [value]
+    live = {sample.labels["block_size"]: sample.value for sample in families["hakmem_class_live_blocks"].samples}
+    assert live == {str(row["block_size"]): row["live_blocks"] for row in told["classes"]}
+    assert live["3072"] == 1000 and live["768"] == 100
+    assert told["totals"]["mapped"] == sum(told["totals"][name] for name in (
+        "live", "cached", "free_in_slab", "retained", "metadata"))
+
+
+def test_stats_with_superslabs(known, hakmem):
+    program = known()
+    program.ask("take", 3000, 1000)
+    told = json.loads(hakmem("stats", program.pid, "--json", "--superslabs"))
+    units = [unit for superslab in told["superslabs"] for unit in superslab["units"]]
+    assert {len(superslab["units"]) for superslab in told["superslabs"]} == {31}
+    assert sum(unit["used"] - unit["cached"] for unit in units if unit["first"] and unit["block_size"] == 3072) == 1000
+    result = command("stats", program.pid, "--superslabs")
+    assert result.status == 2 and "--superslabs goes with --json" in result.stderr
+
+
+# ---- explain ----
+
+def explained(hakmem, program):
+    made = json.loads(hakmem("explain", program.pid, "--json"))
+    assert made["estimated"] == ""
+    assert made["sum"] == sum(made["heap"].values()) + sum(made["other"].values())
+    assert made["difference"] == made["sum"] - made["rss"]
+    assert abs(made["difference"]) <= made["rss"] / 100, made
+    return made
+
+
+def test_every_resident_byte(known, hakmem):
+    """Blocks, what is freed among them, memory of the program's own and stacks are told apart."""
+    program = known(env={"HAKMEM_PURGE_DELAY": "3600000"})
+    begun = explained(hakmem, program)
+    program.ask("take", 3072, 10000)
+    program.ask("take", 5 * MIB, 2)
+    full = explained(hakmem, program)
+    taken = 10000 * 3072 + 10 * MIB
+    assert full["heap"]["live"] - begun["heap"]["live"] == taken
+    program.ask("drop", 3072, 2)
+    half = explained(hakmem, program)
+    free = sum(half["heap"][name] - full["heap"][name] for name in ("fragmentation", "cached", "free_in_slab", "huge_pages"))
+    assert full["heap"]["live"] - half["heap"]["live"] == free == 5000 * 3072
+    assert half["heap"]["fragmentation"] - full["heap"]["fragmentation"] > 0.9 * free - MIB, "beside blocks that stay"
+    program.ask("drop", 5 * MIB, 1)
+    empty = explained(hakmem, program)
+    assert empty["heap"]["retained"] - half["heap"]["retained"] == 10 * MIB
+    program.ask("map", 3 * MIB)
+    assert explained(hakmem, program)["other"]["other anonymous memory"] - empty["other"]["other anonymous memory"] == 3 * MIB
+
+
+def test_kinds_of_mappings(known, hakmem):
+    program = known()
+    before = explained(hakmem, program)
+    program.ask("thread", 3000, 10)
+    after = explained(hakmem, program)
+    assert after["other"]["stacks"] > before["other"]["stacks"] > 0
+    assert after["other"]["libraries"] > 500000
+    assert 0 < after["other"]["program"] < MIB
+    assert after["heap"]["metadata"] > 0
+
+
+def test_explain_as_a_table(known, hakmem):
+    program = known()
+    program.ask("take", 3000, 1000)
+    text = hakmem("explain", program.pid)
+    for wanted in ("fragmentation", "libraries", "difference", "what the kernel counts, by smaps"):
+        assert wanted in text
+
+
+def test_after_fork_pages_are_counted(start, library):
+    """Pages that parent and child share look like the page of zeros, and are not."""
+    code = "import os, time; x = [bytes(1000) for _ in range(40000)]\nif os.fork() == 0: time.sleep(600)\n" \
+           "print('ready', flush=True); time.sleep(600)"
+    program = start(["/usr/bin/python3", "-c", code], library, {"PYTHONMALLOC": "malloc"})
+    made = explained(lambda *arguments: command(*arguments).stdout, program)
+    assert made["heap"]["live"] > 40000 * 1000
+
+
+def test_explain_without_a_pagemap(known, monkeypatch):
+    """Where the kernel has none, parts are estimated, said so, and add up all the same."""
+    from hakmem.live import explain
+
+    def refuse(pid):
+        raise LiveError(f"/proc/{pid}/pagemap: No such file or directory")
+    program = known()
+    program.ask("take", 3000, 10000)
+    monkeypatch.setattr(explain, "Pagemap", refuse)
+    made = explain.explain_process(ProcessMemory(program.pid))
+    assert "pagemap: No such file" in made.estimated
+    assert abs(made.difference) <= made.rss / 100
+    assert made.heap["live"] >= 10000 * 3072
+
+
+# ---- What cannot be read ----
+
+def refused(*arguments, status=1, **options):
+    result = command(*arguments, **options)
+    assert (result.status, result.stdout) == (status, ""), result.report()
+    assert "Traceback" not in result.stderr
+    return result.stderr
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_such_process(name):
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    assert refused(name, gone.pid) == f"Error: there is no process {gone.pid}\n"
+    assert "PID" in refused(name, "x", status=2)
+    assert "PID" in refused(name, 0, status=2)
+    assert "PID" in refused(name, status=2)
+
+
+def test_a_process_that_waits_for_its_parent():
+    zombie = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
+    assert "has ended and waits for its parent" in refused("stats", zombie.pid)
+    zombie.wait()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_another_users_process(known, name, tmp_path):
+    assert os.geteuid() == 0, "needs root, to become somebody else"
+    program = known()
+    text = refused(name, program.pid, user="nobody", cwd="/")
+    assert f"no permission to read process {program.pid} of uid 0 as uid 65534" in text
+    assert "kernel.yama.ptrace_scope" in text and "as that user or as root" in text
+
+
+def test_yama_is_named(tmp_path, monkeypatch):
+    scope = tmp_path / "ptrace_scope"
+    scope.write_text("1\n")
+    monkeypatch.setattr(live_memory, "YAMA", scope)
+    text = str(live_memory.permission_error(os.getpid()))
+    assert "kernel.yama.ptrace_scope is 1: only a parent or root may read" in text
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_another_malloc(start, compiled, name):
+    program = start([compiled(HERE / "known.c")])
+    assert f"process {program.pid} does not run on HAKMEM" in refused(name, program.pid)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_another_format(start, compiled, name):
+    program = start([compiled(HERE / "other_format.c")])
+    text = refused(name, program.pid)
+    assert "HAKMEM 9.9.9 describes itself in format 99, this tool reads format 1" in text
+
+
+def test_a_process_that_ends_meanwhile(known):
+    program = known()
+    memory = ProcessMemory(program.pid)
+    assert snapshot(memory).totals.mapped > 0
+    program.end()
+    with pytest.raises(NoProcess, match=f"process {program.pid} ended while it was read"):
+        snapshot(memory)
+
+
+def test_damage_is_refused(start, compiled, library):
+    """A heap list that leads nowhere, or round in circles, ends in an error, not in a loop."""
+    from hakmem.live import find
+
+    program = start([compiled(HERE / "known.c")], library)
+    memory = ProcessMemory(program.pid)
+    descriptor = find(memory)
+
+    class Damaged:
+        """The program's memory, with each heap's `next` leading to the address given."""
+        pid, target = program.pid, 0
+
+        def read_many(self, ranges):
+            ranges = list(ranges)
+            parts = memory.read_many(ranges)
+            place = descriptor.fields["heap.next"]
+            for number, (address, size) in enumerate(ranges):
+                if size == descriptor.types["heap"]:
+                    part = bytearray(parts[number])
+                    part[place.offset:place.offset + 8] = (self.target or address).to_bytes(8, "little")
+                    parts[number] = bytes(part)
+            return parts
+
+        def read(self, address, size):
+            return self.read_many([(address, size)])[0]
+
+    for target in (0, 0xdead0, 0x7fffdeadbeef):
+        damaged = Damaged()
+        damaged.target = target
+        with pytest.raises(LiveError, match="the list of heaps leads to 0x"):
+            snapshot(damaged, descriptor)
+
+
+def test_output_that_cannot_be_written(known, tmp_path):
+    program = known()
+    text = refused("map", program.pid, "-o", tmp_path / "none" / "map.html")
+    assert "No such file or directory" in text
