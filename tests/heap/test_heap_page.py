@@ -215,10 +215,23 @@ def test_a_difference_has_colors_and_signs(open_page, profile, tmp_path):
     browser = open_page(later.write(tmp_path / "later.pb"), "--diff", profile)
     rows = {row[0]: row[1] for row in table(browser)}
     assert rows["fill"] == "+4 KiB" and rows["grow"] == "-4 KiB"
+    assert {row[0]: row[2] for row in table(browser)}["fill"] == "36.4 %"
     fills = dict(browser.execute_script(
         "return [...document.querySelectorAll('#graph g.frame')].map(e => "
         "[e.getAttribute('name'), e.querySelector('rect').getAttribute('fill')])"))
     assert fills["fill"].startswith("hsl(5 ") and fills["grow"].startswith("hsl(215 ")
+
+
+def test_the_smallest_bars_of_too_many_are_left_out(open_page, tmp_path, monkeypatch):
+    monkeypatch.setattr("hakmem.heap.page.MOST_NODES", 4)
+    making = Making()
+    for number in range(1, 11):
+        making.stack(named(f"site{number}", "main"), 1, 100 * number, 1, 100 * number)
+    browser = open_page(making.write(tmp_path / "many.pb"))
+    shown(browser, ["all", "main", "site9", "site10"])
+    assert browser.find_element(By.ID, "left").text == (
+        "The graph leaves out the 8 smallest bars; the table counts all.")
+    assert len(table(browser)) == 11
 
 
 def test_names_are_text(open_page, tmp_path):

@@ -80,9 +80,10 @@ def show(whole, found, index, files, base, by, number, lines, as_tree, least):
 
     print_facts(whole, files, base)
     if as_tree:
-        print_tree(found, tree_of(found, lines), index, least, whole.total(index))
+        print_tree(found, tree_of(found, lines), index, least, whole.measure(index))
     else:
-        print_sites(found, order(sites_of(found, lines), index, by, found.compared), index, number, whole.total(index))
+        print_sites(found, order(sites_of(found, lines), index, by, found.compared), index, number,
+                    whole.measure(index))
 
 
 def as_data(whole, found, files, base, lines):

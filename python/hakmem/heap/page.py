@@ -20,6 +20,9 @@ FOLDER = Path(__file__).with_name("page")
 # Release files of d3 (ISC license) and d3-flame-graph (Apache License 2.0), as published; their licenses lie beside them.
 LIBRARIES = ("vendor/d3.min.js", "vendor/d3-flamegraph.umd.min.js")
 
+# What a browser draws without a delay.
+MOST_NODES = 40_000
+
 
 def write_page(path, whole, found, index, files, base, lines):
     """whole: the profile, whose figures the head tells; found: what is drawn; index: the sample type shown first."""
@@ -30,7 +33,7 @@ def write_page(path, whole, found, index, files, base, lines):
     text = template.render(
         title=f"Heap of {files[0].name}" + (f" and {len(files) - 1} more" if len(files) > 1 else ""),
         facts=told, style=Markup(read("heap.css")), kinds=kinds(found), shown=found.types[index][0],
-        compared=found.compared, data=embedded(page_data(found, index, lines)), scripts=[Markup(text) for text in scripts],
+        compared=found.compared, share="Of the base" if found.compared else "Share", data=embedded(page_data(found, index, lines)), scripts=[Markup(text) for text in scripts],
         hashes=" ".join(f"'sha256-{digest(text)}'" for text in scripts))
     write_whole(path, text.encode())
 
@@ -57,15 +60,37 @@ def page_data(found, index, lines):
 
     def text(value):
         return texts.setdefault(value, len(texts))
-    nodes, waiting = [], [(tree_of(found, lines), -1)]
+    root = tree_of(found, lines)
+    least, left_out = least_share(root)
+    nodes, waiting = [], [(root, -1)]
     while waiting:
         node, parent = waiting.pop()
-        waiting += [(child, len(nodes)) for child in node.children.values()]
+        waiting += [(child, len(nodes)) for child in node.children.values() if share(child, root) >= least]
         nodes.append([parent, text(node.name), text(node.place), node.values,
                       *([node.base] if found.compared else [])])
     places = range(len(found.types))
     sites = [[text(site.name), text(site.place), [site.flat_change(place) for place in places],
               [site.cum_change(place) for place in places]]
              for site in order(sites_of(found, lines), index, "flat", found.compared)]
-    return {"types": found.types, "shown": index, "compared": found.compared, "nodes": nodes, "sites": sites,
-            "texts": list(texts)}
+    return {"types": found.types, "shown": index, "compared": found.compared, "nodes": nodes, "leftOut": left_out,
+            "sites": sites, "texts": list(texts)}
+
+
+def share(node, root):
+    """The largest part that the node is of the root, in any sample type; never above that of its caller."""
+    return max((value / whole for values, wholes in ((node.values, root.values), (node.base, root.base))
+                for value, whole in zip(values, wholes, strict=True) if whole > 0), default=0)
+
+
+def least_share(root):
+    """The share from which on nodes are drawn, so that a browser bears their number, and how many are not."""
+    shares, waiting = [], [root]
+    while waiting:
+        node = waiting.pop()
+        shares.append(share(node, root))
+        waiting += node.children.values()
+    if len(shares) <= MOST_NODES:
+        return 0, 0
+    shares.sort(reverse=True)
+    least = next((one for one in reversed(shares[:MOST_NODES]) if one > shares[MOST_NODES]), shares[0])
+    return least, sum(1 for one in shares if one < least)

@@ -22,7 +22,7 @@ def value_text(value, unit, signed=False):
 
 
 def share_text(value, total):
-    return f"{100 * value / total:.1f} %" if total else ""
+    return f"{100 * value / total:.1f} %" if total else "-"
 
 
 def title_of(name):
@@ -58,13 +58,14 @@ def print_facts(heap, files, base):
 
 
 def print_sites(heap, sites, index, number, whole):
-    """The first sites as a table; whole: the total that shares are of."""
+    """The first sites as a table; whole: what shares are of."""
     name, unit = heap.types[index]
     names = [kind for kind, _ in heap.types]
     objects = name.replace("_space", "_objects")
     counted = names.index(objects) if objects != name and objects in names else None
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for head in ("flat", "share", "cum", "share", *(["objects"] if counted is not None else [])):
+    share = "of base" if heap.compared else "share"
+    for head in ("flat", share, "cum", share, *(["objects"] if counted is not None else [])):
         table.add_column(head, justify="right", no_wrap=True)
     table.add_column("site", overflow="fold", ratio=3)
     table.add_column("where", overflow="fold", ratio=2)

@@ -55,10 +55,13 @@ def sites_of(heap, lines):
         frames = stack.frames or (None,)
         leaf = site(frames[0])
         add(leaf.flat, stack.values)
-        add(leaf.flat_base, stack.base)
+        based = any(stack.base)
+        if based:
+            add(leaf.flat_base, stack.base)
         for each in {id(one): one for one in map(site, frames)}.values():
             add(each.cum, stack.values)
-            add(each.cum_base, stack.base)
+            if based:
+                add(each.cum_base, stack.base)
     return list(found.values())
 
 
@@ -82,6 +85,7 @@ def tree_of(heap, lines):
     root = Node("all", "", [0] * width, [0] * width)
     for stack in heap.stacks:
         node = root
+        based = any(stack.base)
         add(node.values, stack.values)
         add(node.base, stack.base)
         for frame in reversed(stack.frames):
@@ -91,5 +95,6 @@ def tree_of(heap, lines):
                                           [0] * width, [0] * width)
             node = node.children[key]
             add(node.values, stack.values)
-            add(node.base, stack.base)
+            if based:
+                add(node.base, stack.base)
     return root

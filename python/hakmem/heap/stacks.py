@@ -61,6 +61,10 @@ class Heap:
     def total(self, index):
         return sum(stack.values[index] - stack.base[index] for stack in self.stacks)
 
+    def measure(self, index):
+        """What shares are of: the total, and in a comparison the base's."""
+        return sum(stack.base[index] for stack in self.stacks) if self.compared else self.total(index)
+
 
 def add_up(profiles):
     """One Heap of all the profiles {path: Profile}, whose sample types must be the same."""

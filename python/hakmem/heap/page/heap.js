@@ -29,7 +29,7 @@
     }
 
     function shareText(value, total) {
-        return total === 0 ? "" : `${(100 * value / total).toFixed(1)} %`;
+        return total === 0 ? "-" : `${(100 * value / total).toFixed(1)} %`;
     }
 
     // The nodes as the graph takes them, without those that hold nothing of the kind.
@@ -152,7 +152,7 @@
     function drawTable() {
         const figure = (site) => site[by === "flat" ? 2 : 3][kind];
         const size = (site) => data.compared ? Math.abs(figure(site)) : figure(site);
-        const total = data.nodes[0][3][kind] - (data.compared ? data.nodes[0][4][kind] : 0);
+        const total = data.nodes[0][data.compared ? 4 : 3][kind];
         const sorted = [...data.sites].sort((a, b) => size(b) - size(a));
         const body = document.querySelector("#sites tbody");
         body.replaceChildren(...sorted.slice(0, ROWS).map(([name, where, flat, cum]) => {
@@ -213,6 +213,10 @@
             }
         }, 200);
     });
+    if (data.leftOut > 0) {
+        document.getElementById("left").textContent =
+            `The graph leaves out the ${data.leftOut.toLocaleString("en")} smallest bars; the table counts all.`;
+    }
     show(kind);
     document.documentElement.dataset.drawn = "yes";
 })();
