@@ -6,6 +6,7 @@
 #include "front/fast.h"
 #include "front/front.h"
 #include "front/pressure.h"
+#include "front/sample.h"
 
 _Static_assert(BASE_VERSION_MAJOR == HAK_VERSION_MAJOR && BASE_VERSION_MINOR == HAK_VERSION_MINOR &&
                    BASE_VERSION_PATCH == HAK_VERSION_PATCH,
@@ -91,10 +92,22 @@ void hak_free_aligned_sized(void *block, size_t alignment, size_t size)
         front_free_sized(block, size, alignment, "hak_free_aligned_sized");
 }
 
+/* Sampled calls alone record the site, and they leave the fast path. */
+static void *miss(size_t size)
+{
+    (void)size;
+    return NULL;
+}
+
+HAK_INLINE void *alloc_at(size_t size, const void *site)
+{
+    void *block = front_malloc_or(size, miss, miss);
+    return HAK_LIKELY(block != NULL) ? block : sample_malloc_at(size, site);
+}
+
 void *hak_alloc_at(size_t size, const void *site)
 {
-    (void)site; /* sampled calls alone record it, and they leave the fast path */
-    return front_malloc(size);
+    return alloc_at(size, site);
 }
 
 size_t hak_expand(void *block, size_t size)

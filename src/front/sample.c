@@ -1,14 +1,26 @@
 #include "front/sample.h"
 
 #include <errno.h>
+#include <string.h>
 
+#include "base/format.h"
 #include "front/block.h"
+#include "front/fast.h"
 #include "front/front.h"
 #include "front/thread.h"
+#include "options/options.h"
+#include "os/unwind.h"
 #include "pool/huge.h"
+#include "profile/dump.h"
 #include "superslab/window.h"
 
 /* ---- Allocation ---- */
+
+static void note(void *block, size_t size, unsigned token, struct heap *heap, bool foreign, struct thread_cache *cache)
+{
+    dump_note_bytes(profile_note(block, size, token, heap, foreign, cache ? &cache->stacks : NULL));
+    dump_poll();
+}
 
 void *sample_block(struct thread_cache *cache, unsigned class, unsigned token, bool *zero)
 {
@@ -18,7 +30,7 @@ void *sample_block(struct thread_cache *cache, unsigned class, unsigned token, b
     heap_take_blocks(profile.heap, class, &block, 1, zero);
     lock_release(&profile.heap->lock);
     if (block)
-        profile_note(block, class_size(class), token, NULL, false, cache ? &cache->stacks : NULL);
+        note(block, class_size(class), token, NULL, false, cache);
     return block;
 }
 
@@ -33,6 +45,16 @@ void *sample_entry(struct thread_cache *cache, unsigned class, bool *zero)
     lock_acquire(&cache->heap->lock);
     heap_take_blocks(cache->heap, class, &block, 1, zero);
     lock_release(&cache->heap->lock);
+    return block;
+}
+
+void *sample_malloc_at(size_t size, const void *site)
+{
+    void *block;
+
+    profile_site = site;
+    block = front_malloc_medium(size);
+    profile_site = NULL;
     return block;
 }
 
@@ -52,7 +74,7 @@ void *sample_aligned(struct thread_cache *cache, size_t alignment, size_t size)
         return NULL;
     block = allocate_in_heap(profile.heap, alignment, size, &zero);
     if (block)
-        profile_note(block, fresh_size(block), CLASS_NONE, NULL, false, cache ? &cache->stacks : NULL);
+        note(block, fresh_size(block), CLASS_NONE, NULL, false, cache);
     return block;
 }
 
@@ -79,7 +101,7 @@ void sample_note_foreign(void *block, struct heap *heap)
     if (cache->heap == NULL)
         cache = NULL;
     if (block && profile_draw_call(cache ? &cache->draw : NULL, size))
-        profile_note(block, size, CLASS_NONE, heap, true, cache ? &cache->stacks : NULL);
+        note(block, size, CLASS_NONE, heap, true, cache);
 }
 
 /* ---- Frees ---- */
@@ -124,16 +146,60 @@ void *sample_huge_resize(void *block, size_t size, bool may_move)
 
 /* ---- On and off ---- */
 
+static enum unwind_kind unwind_kind(void)
+{
+    static const char *const kinds[] = { [UNWIND_AUTO] = "auto", [UNWIND_TABLES] = "eh", [UNWIND_POINTERS] = "fp" };
+    const char *text = option_path(hak_options.heap_profile_unwind);
+
+    for (unsigned kind = 0; text && kind < sizeof kinds / sizeof kinds[0]; kind++)
+        if (strcmp(text, kinds[kind]) == 0)
+            return (enum unwind_kind)kind;
+    if (text)
+        base_message("HAKMEM_HEAP_PROFILE_UNWIND=%s is not auto, eh or fp; using auto", text);
+    return UNWIND_AUTO;
+}
+
+/* Once; what it allocates is served as always. */
+static void prepare_unwinder(void)
+{
+    static _Atomic bool prepared;
+
+    if (!atomic_exchange(&prepared, true) && !os_unwind_prepare(unwind_kind()))
+        base_message("HAKMEM_HEAP_PROFILE_UNWIND=eh: libgcc_s.so.1 is not to be had; using frame pointers");
+}
+
 int front_profile_set(uint64_t mean)
 {
     bool done;
 
     if (!front_process_init())
         return ENOMEM;
+    if (mean)
+        prepare_unwinder();
     lock_acquire(&profile_control);
     done = profile_set(mean);
+    if (done && mean)
+        dump_begin();
     lock_release(&profile_control);
     /* Every cache is flushed on its thread's next slow call (Z3). */
     atomic_fetch_add(&thread_ticks, 1);
     return done ? 0 : ENOMEM;
+}
+
+void front_profile_at_start(void)
+{
+    const char *signal_text = option_path(hak_options.heap_profile_signal);
+
+    if (!hak_options.heap_profile && !hak_options.leak_report)
+        return;
+    if (front_profile_set(hak_options.heap_profile_rate) != 0)
+        base_message("HAKMEM_HEAP_PROFILE: no memory for the profile");
+    else if (signal_text && hak_options.heap_profile)
+        dump_take_signal(signal_text);
+}
+
+void front_profile_at_exit(void)
+{
+    if (hak_options.heap_profile || hak_options.leak_report)
+        dump_at_exit();
 }

@@ -8,6 +8,7 @@
 #include "pool/huge.h"
 #include "pool/registry.h"
 #include "pool/remote.h"
+#include "profile/dump.h"
 #include "profile/stack.h"
 #include "superslab/metadata.h"
 
@@ -113,6 +114,7 @@ static void purge_thread_run(void)
         os_futex_wait(&never, 0, pause * 1000000);
         before = activity;
         activity = registry_activity();
+        dump_poll();
         if (!always && activity == before)
             thread_purge(true);
         else

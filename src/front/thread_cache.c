@@ -5,6 +5,7 @@
 #include "observe/counters.h"
 #include "options/options.h"
 #include "pool/remote.h"
+#include "profile/dump.h"
 #include "superslab/purge.h"
 
 /* A bin starts at this many bytes of blocks (within these numbers) and doubles. */
@@ -138,6 +139,7 @@ static void cache_note_slow_call(struct thread_cache *cache, unsigned class)
     if (++cache->slow_calls % SHRINK_INTERVAL == 0)
         cache_shrink_next(cache);
     thread_tick();
+    dump_poll();
 }
 
 /* Makes tokens of the entries of a refill that are drawn, and gives their blocks back: the number of entries stays what it is without a

@@ -43,6 +43,18 @@
            "print statistics at exit, as text (so does 1), JSON or Prometheus text")                                  \
     OPTION(stats_file, "HAKMEM_STATS_FILE", PATH, 0, 0, 0, "",                                                        \
            "write the statistics of `HAKMEM_SHOW_STATS` there instead of to standard error; `%p` becomes the process's number") \
+    OPTION(heap_profile, "HAKMEM_HEAP_PROFILE", PATH, 0, 0, 0, "",                                                    \
+           "sample allocations from the start and write a heap profile there at exit; %p is the process, %n the file's number") \
+    OPTION(heap_profile_rate, "HAKMEM_HEAP_PROFILE_RATE", SIZE, 524288, 1, 1099511627776, "bytes",                    \
+           "mean distance of the heap profile's samples")                                                             \
+    OPTION(heap_profile_interval, "HAKMEM_HEAP_PROFILE_INTERVAL", SIZE, 0, 0, 1125899906842624, "bytes",              \
+           "write the heap profile whenever so much more was allocated; 0: only at exit")                             \
+    OPTION(heap_profile_signal, "HAKMEM_HEAP_PROFILE_SIGNAL", PATH, 0, 0, 0, "",                                      \
+           "name or number of a signal on which the heap profile is written; one that the program handles is not taken") \
+    OPTION(heap_profile_unwind, "HAKMEM_HEAP_PROFILE_UNWIND", PATH, 0, 0, 0, "",                                      \
+           "how the heap profile finds stacks: eh (unwind tables), fp (frame pointers) or auto (eh where there is libgcc_s)") \
+    OPTION(leak_report, "HAKMEM_LEAK_REPORT", BOOL, 0, 0, 1, "",                                                      \
+           "sample allocations from the start and print what is in use at exit, by site")                             \
     OPTION(purge_delay, "HAKMEM_PURGE_DELAY", TIME, 500, 0, 3600000, "ms",                                            \
            "free memory goes back to the system when it was not wanted for this long")                                \
     OPTION(purge_thread, "HAKMEM_PURGE_THREAD", CHOICE, 0, 0, 2, "",                                                  \

@@ -65,7 +65,7 @@ bool profile_draw_call(struct draw *draw, size_t size)
     return drawn;
 }
 
-void profile_note(void *block, size_t size, unsigned class, struct heap *heap, bool foreign, struct stack_memory **stacks)
+uint64_t profile_note(void *block, size_t size, unsigned class, struct heap *heap, bool foreign, struct stack_memory **stacks)
 {
     struct record record = { .address = (uintptr_t)block,
                              .heap = heap,
@@ -81,6 +81,7 @@ void profile_note(void *block, size_t size, unsigned class, struct heap *heap, b
     if (record.site)
         table_insert(&record);
     busy = false;
+    return record.weight * size / WEIGHT_ONE;
 }
 
 bool profile_forget(const void *block, struct record *record)

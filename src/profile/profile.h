@@ -51,8 +51,9 @@ HAK_HIDDEN bool profile_draw_call(struct draw *draw, size_t size);
 HAK_HIDDEN bool profile_busy(void);
 
 /* Records a block as a sample, with the caller's stack. class: of the entry it was drawn as, or CLASS_NONE. heap: its first-class heap
- * or NULL. foreign: it is not from the profile's heap. stacks: the thread's (may point to NULL), or NULL. Holding no lock. */
-HAK_HIDDEN void profile_note(void *block, size_t size, unsigned class, struct heap *heap, bool foreign, struct stack_memory **stacks);
+ * or NULL. foreign: it is not from the profile's heap. stacks: the thread's (may point to NULL), or NULL. Returns the bytes that the sample
+ * stands for. Holding no lock. */
+HAK_HIDDEN uint64_t profile_note(void *block, size_t size, unsigned class, struct heap *heap, bool foreign, struct stack_memory **stacks);
 
 /* Forgets the block; false if it was no sample. Holding no lock. */
 HAK_HIDDEN bool profile_forget(const void *block, struct record *record);

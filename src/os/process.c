@@ -1,0 +1,90 @@
+#define _GNU_SOURCE
+#include "os/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- Signals ---- */
+
+struct signal_name {
+    const char *name;
+    int number;
+};
+
+/* Those whose default a process can do without; the real-time ones go by number. */
+static const struct signal_name signal_names[] = {
+    { "HUP", SIGHUP },   { "INT", SIGINT },       { "QUIT", SIGQUIT }, { "USR1", SIGUSR1 }, { "USR2", SIGUSR2 }, { "ALRM", SIGALRM },
+    { "TERM", SIGTERM }, { "CHLD", SIGCHLD },     { "CONT", SIGCONT }, { "TSTP", SIGTSTP }, { "TTIN", SIGTTIN }, { "TTOU", SIGTTOU },
+    { "URG", SIGURG },   { "VTALRM", SIGVTALRM }, { "PROF", SIGPROF }, { "WINCH", SIGWINCH }, { "IO", SIGIO },   { "PWR", SIGPWR },
+};
+
+int os_signal_number(const char *text)
+{
+    int number = 0;
+    const char *at = text;
+
+    for (; *at >= '0' && *at <= '9' && number < 1000; at++)
+        number = number * 10 + (*at - '0');
+    if (at != text && *at == '\0')
+        return number >= 1 && number <= SIGRTMAX && number != SIGKILL && number != SIGSTOP ? number : 0;
+    if (strncasecmp(text, "SIG", 3) == 0)
+        text += 3;
+    for (size_t i = 0; i < sizeof signal_names / sizeof signal_names[0]; i++)
+        if (strcasecmp(text, signal_names[i].name) == 0)
+            return signal_names[i].number;
+    return 0;
+}
+
+int os_signal_take(int number, void (*handler)(int number))
+{
+    int saved_errno = errno, result = 0;
+    struct sigaction action = { .sa_handler = handler, .sa_flags = SA_RESTART }, before;
+
+    sigemptyset(&action.sa_mask);
+    if (sigaction(number, NULL, &before) != 0)
+        result = errno;
+    else if ((before.sa_flags & SA_SIGINFO) || before.sa_handler != SIG_DFL)
+        result = EBUSY;
+    else if (sigaction(number, &action, NULL) != 0)
+        result = errno;
+    errno = saved_errno;
+    return result;
+}
+
+/* ---- Files' names ---- */
+
+int os_file_rename(const char *from, const char *to)
+{
+    int saved_errno = errno, result = 0;
+
+    if (syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0) != 0)
+        result = errno;
+    errno = saved_errno;
+    return result;
+}
+
+void os_file_remove(const char *path)
+{
+    int saved_errno = errno;
+
+    (void)syscall(SYS_unlinkat, AT_FDCWD, path, 0);
+    errno = saved_errno;
+}
+
+/* ---- Time ---- */
+
+uint64_t os_time_of_day(void)
+{
+    int saved_errno = errno;
+    struct timespec now = { 0, 0 };
+
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    errno = saved_errno;
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}

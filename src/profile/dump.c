@@ -1,0 +1,231 @@
+#include "profile/dump.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/format.h"
+#include "options/options.h"
+#include "os/file.h"
+#include "os/maps.h"
+#include "os/os.h"
+#include "os/process.h"
+#include "profile/pprof.h"
+
+#define PATH_MOST 4096u
+#define LEAKS_SHOWN 20u
+#define FRAMES_SHOWN 12u
+
+static uint64_t started_ns;       /* under profile_control, as the next two */
+static uint32_t started_process;
+static uint32_t files_written;
+static _Atomic uint64_t interval_bytes;
+
+void dump_begin(void)
+{
+    if (started_ns == 0)
+        started_ns = os_now();
+    if (started_process == 0)
+        started_process = os_process_id();
+}
+
+/* ---- Files ---- */
+
+/* %p, %n and %%. A child of a fork that goes by its parent's name gets its number behind it. False: too long. */
+static bool make_path(char *out, const char *pattern, bool may_add)
+{
+    size_t used = 0;
+    bool with_process = false;
+
+    for (const char *at = pattern; *at; at++) {
+        if (used + 24 > PATH_MOST)
+            return false;
+        if (at[0] == '%' && at[1] == 'p') {
+            used += base_format(out + used, 24, "%u", os_process_id());
+            with_process = true;
+            at++;
+        } else if (at[0] == '%' && at[1] == 'n') {
+            used += base_format(out + used, 24, "%u", files_written + 1);
+            at++;
+        } else {
+            at += at[0] == '%' && at[1] == '%';
+            out[used++] = *at;
+        }
+    }
+    out[used] = '\0';
+    if (may_add && !with_process && os_process_id() != started_process)
+        base_format(out + used, 24, ".%u", os_process_id());
+    return true;
+}
+
+/* Under profile_control. */
+static int write_file(const char *pattern, bool may_add)
+{
+    static char path[PATH_MOST + 24], temporary[PATH_MOST + 48];
+    int file, error, closed;
+
+    if (!make_path(path, pattern, may_add))
+        return ENAMETOOLONG;
+    base_format(temporary, sizeof temporary, "%s.%u.tmp", path, os_process_id());
+    file = os_file_create(temporary);
+    if (file < 0)
+        return -file;
+    error = pprof_write(file, started_ns);
+    closed = os_file_close(file);
+    if (error == 0)
+        error = closed;
+    if (error == 0)
+        error = os_file_rename(temporary, path);
+    if (error)
+        os_file_remove(temporary);
+    else
+        files_written++;
+    return error;
+}
+
+int dump_write(const char *path)
+{
+    int error;
+
+    lock_acquire(&profile_control);
+    error = write_file(path, false);
+    lock_release(&profile_control);
+    return error;
+}
+
+int dump_write_fd(int file)
+{
+    int error;
+
+    lock_acquire(&profile_control);
+    error = pprof_write(file, started_ns);
+    lock_release(&profile_control);
+    return error;
+}
+
+static void write_configured(const char *pattern)
+{
+    int error = write_file(pattern, true);
+
+    if (error)
+        base_message("HAKMEM_HEAP_PROFILE: %s could not be written: error %d", pattern, error);
+}
+
+/* ---- On request ---- */
+
+static void signal_arrived(int number)
+{
+    (void)number;
+    atomic_store_explicit(&profile.wanted, true, memory_order_relaxed);
+}
+
+void dump_take_signal(const char *text)
+{
+    int number = os_signal_number(text), error = number ? os_signal_take(number, signal_arrived) : EINVAL;
+
+    if (number == 0)
+        base_message("HAKMEM_HEAP_PROFILE_SIGNAL=%s is no signal that a process can handle; no signal is taken", text);
+    else if (error == EBUSY)
+        base_message("HAKMEM_HEAP_PROFILE_SIGNAL=%s: the process handles or ignores that signal already; it is not taken", text);
+    else if (error)
+        base_message("HAKMEM_HEAP_PROFILE_SIGNAL=%s: the signal cannot be taken: error %d", text, error);
+}
+
+/* Somebody who writes already will have it done. */
+void dump_write_wanted(void)
+{
+    const char *pattern = option_path(hak_options.heap_profile);
+
+    if (!lock_try(&profile_control))
+        return;
+    if (atomic_exchange(&profile.wanted, false) && pattern)
+        write_configured(pattern);
+    lock_release(&profile_control);
+}
+
+void dump_note_bytes(uint64_t bytes)
+{
+    uint64_t interval = hak_options.heap_profile_interval, before;
+
+    if (interval == 0)
+        return;
+    before = atomic_fetch_add_explicit(&interval_bytes, bytes, memory_order_relaxed);
+    if (before / interval != (before + bytes) / interval)
+        atomic_store_explicit(&profile.wanted, true, memory_order_relaxed);
+}
+
+/* ---- Leaks ---- */
+
+struct place {
+    uintptr_t address;
+    uintptr_t base; /* of the file's first mapping */
+    char name[200];
+};
+
+static bool find_place(const struct os_mapping *mapping, void *argument)
+{
+    struct place *place = argument;
+
+    if (mapping->offset == 0 && mapping->path[0])
+        place->base = mapping->start;
+    if (place->address < mapping->start || place->address >= mapping->end)
+        return true;
+    if (mapping->path[0] != '/')
+        place->base = mapping->start;
+    base_format(place->name, sizeof place->name, "%s", mapping->path[0] ? mapping->path : "[anon]");
+    return false;
+}
+
+static void report_leak(const struct site_view *view)
+{
+    const struct site *site = view->site;
+
+    base_message("%zu bytes in %zu blocks, allocated at:", (size_t)weight_round(view->in_use.bytes),
+                 (size_t)weight_round(view->in_use.objects));
+    for (unsigned i = 0; i < site->frame_count && i < FRAMES_SHOWN; i++) {
+        struct place place = { .address = site->frames[i] - 1, .name = "?" };
+        os_maps_each(find_place, &place);
+        base_message("    %s+0x%zx", place.name, place.address - place.base);
+    }
+    if (site->frame_count > FRAMES_SHOWN)
+        base_message("    and %u more", site->frame_count - FRAMES_SHOWN);
+}
+
+static void report_leaks(void)
+{
+    size_t count, with = 0, shown;
+    struct site_view *views = pprof_view(&count);
+    uint64_t bytes = 0, blocks = 0;
+
+    for (size_t i = 0; views && i < count; i++) {
+        bytes += views[i].in_use.bytes;
+        blocks += views[i].in_use.objects;
+        with += views[i].in_use.objects != 0;
+    }
+    if (!views && count)
+        base_message("HAKMEM_LEAK_REPORT: no memory for the report");
+    else
+        base_message("in use at exit, by samples %zu bytes apart: %zu bytes in %zu blocks from %zu sites%s", (size_t)profile.mean,
+                     (size_t)weight_round(bytes), (size_t)weight_round(blocks), with,
+                     with > LEAKS_SHOWN ? "; those with most:" : with ? ":" : "");
+    for (shown = 0; views && shown < LEAKS_SHOWN && shown < with; shown++) {
+        size_t most = 0;
+        for (size_t i = 1; i < count; i++)
+            if (views[i].in_use.bytes > views[most].in_use.bytes)
+                most = i;
+        report_leak(&views[most]);
+        views[most].in_use.bytes = 0;
+    }
+    pprof_view_end(views, count);
+}
+
+void dump_at_exit(void)
+{
+    const char *pattern = option_path(hak_options.heap_profile);
+
+    lock_acquire(&profile_control);
+    if (pattern)
+        write_configured(pattern);
+    if (hak_options.leak_report)
+        report_leaks();
+    lock_release(&profile_control);
+}

@@ -1,0 +1,350 @@
+#include "profile/pprof.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/format.h"
+#include "base/version.h"
+#include "os/maps.h"
+#include "os/os.h"
+#include "os/process.h"
+#include "os/unwind.h"
+#include "profile/profile.h"
+#include "profile/sink.h"
+
+/* ---- Numbers of the format's fields ---- */
+
+enum profile_field {
+    PROFILE_SAMPLE_TYPE = 1, PROFILE_SAMPLE, PROFILE_MAPPING, PROFILE_LOCATION, PROFILE_FUNCTION, PROFILE_STRING, PROFILE_DROP_FRAMES,
+    PROFILE_KEEP_FRAMES, PROFILE_TIME, PROFILE_DURATION, PROFILE_PERIOD_TYPE, PROFILE_PERIOD, PROFILE_COMMENT, PROFILE_DEFAULT_TYPE
+};
+enum value_type_field { VALUE_TYPE = 1, VALUE_UNIT };
+enum sample_field { SAMPLE_LOCATION = 1, SAMPLE_VALUE, SAMPLE_LABEL };
+enum label_field { LABEL_KEY = 1, LABEL_TEXT, LABEL_NUMBER, LABEL_UNIT };
+enum mapping_field { MAPPING_ID = 1, MAPPING_START, MAPPING_LIMIT, MAPPING_OFFSET, MAPPING_FILE, MAPPING_BUILD_ID };
+enum location_field { LOCATION_ID = 1, LOCATION_MAPPING, LOCATION_ADDRESS };
+
+/* Strings that every profile has, at these places of its table; others follow. */
+#define STRING_TABLE(STRING)                                                                                           \
+    STRING(NONE, "") STRING(ALLOC_OBJECTS, "alloc_objects") STRING(ALLOC_SPACE, "alloc_space")                         \
+    STRING(INUSE_OBJECTS, "inuse_objects") STRING(INUSE_SPACE, "inuse_space") STRING(FREED_OBJECTS, "freed_objects")   \
+    STRING(LIFETIME, "lifetime") STRING(COUNT, "count") STRING(BYTES, "bytes") STRING(MILLISECONDS, "milliseconds")    \
+    STRING(SPACE, "space") STRING(LIFETIME_FROM, "lifetime_from")                                                      \
+    STRING(DROP, "(hak_|front_|sample_|stack_site|profile_note|pooled_|house_|realloc_|cache_|os_unwind|__libc_).*|"   \
+                 "malloc|calloc|realloc|reallocarray|aligned_alloc|posix_memalign|memalign|valloc|pvalloc|allocate|"   \
+                 "operator new.*|_Zn[wa].*")
+enum string_index {
+#define STRING_INDEX(name, text) STRING_##name,
+    STRING_TABLE(STRING_INDEX)
+#undef STRING_INDEX
+    STRING_FIRST_FREE
+};
+static const char *const strings[] = {
+#define STRING_TEXT(name, text) text,
+    STRING_TABLE(STRING_TEXT)
+#undef STRING_TEXT
+};
+
+static const uint8_t sample_types[][2] = {
+    { STRING_ALLOC_OBJECTS, STRING_COUNT }, { STRING_ALLOC_SPACE, STRING_BYTES }, { STRING_INUSE_OBJECTS, STRING_COUNT },
+    { STRING_INUSE_SPACE, STRING_BYTES },   { STRING_FREED_OBJECTS, STRING_COUNT }, { STRING_LIFETIME, STRING_MILLISECONDS },
+};
+enum { VALUES = sizeof sample_types / sizeof sample_types[0] };
+
+/* ---- Messages ---- */
+
+/* One that is made up before it is written, because its length stands before it. */
+struct message {
+    size_t used;
+    uint8_t bytes[(STACK_MOST + VALUES + 16) * 11];
+};
+
+static void put_number(struct message *message, uint64_t value)
+{
+    for (; value >= 128; value >>= 7)
+        message->bytes[message->used++] = (uint8_t)(value | 128);
+    message->bytes[message->used++] = (uint8_t)value;
+}
+
+static void put_field(struct message *message, unsigned field, uint64_t value)
+{
+    put_number(message, (uint64_t)field << 3);
+    put_number(message, value);
+}
+
+static void put_bytes(struct message *message, unsigned field, const void *bytes, size_t size)
+{
+    put_number(message, ((uint64_t)field << 3) | 2);
+    put_number(message, size);
+    memcpy(message->bytes + message->used, bytes, size);
+    message->used += size;
+}
+
+static void write_bytes(struct sink *sink, unsigned field, const void *bytes, size_t size)
+{
+    struct message head = { .used = 0 };
+
+    put_number(&head, ((uint64_t)field << 3) | 2);
+    put_number(&head, size);
+    sink_put(sink, head.bytes, head.used);
+    sink_put(sink, bytes, size);
+}
+
+static void write_message(struct sink *sink, unsigned field, const struct message *message)
+{
+    write_bytes(sink, field, message->bytes, message->used);
+}
+
+static void write_field(struct sink *sink, unsigned field, uint64_t value)
+{
+    struct message message = { .used = 0 };
+
+    put_field(&message, field, value);
+    sink_put(sink, message.bytes, message.used);
+}
+
+static void write_value_type(struct sink *sink, unsigned field, unsigned type, unsigned unit)
+{
+    struct message message = { .used = 0 };
+
+    put_field(&message, VALUE_TYPE, type);
+    put_field(&message, VALUE_UNIT, unit);
+    write_message(sink, field, &message);
+}
+
+/* ---- What is written ---- */
+
+struct range {
+    uintptr_t start, end;
+};
+
+struct writer {
+    struct sink *sink;
+    uint64_t strings; /* in the table so far */
+    struct os_module *modules;
+    size_t module_count;
+    struct range *ranges; /* of mappings, whose ids are their places + 1 */
+    size_t range_count, range_capacity;
+    uintptr_t *seen; /* addresses that have a location: a hash set */
+    size_t seen_capacity;
+};
+
+static uint64_t write_string(struct writer *writer, const char *text)
+{
+    write_bytes(writer->sink, PROFILE_STRING, text, strlen(text));
+    return writer->strings++;
+}
+
+static void write_comment(struct writer *writer, const char *text)
+{
+    write_field(writer->sink, PROFILE_COMMENT, write_string(writer, text));
+}
+
+static uint64_t write_build_id(struct writer *writer, uintptr_t address)
+{
+    char text[2 * OS_BUILD_ID_MOST + 1];
+
+    for (size_t i = 0; i < writer->module_count; i++) {
+        const struct os_module *module = &writer->modules[i];
+        if (address < module->start || address >= module->end || module->build_id_size == 0)
+            continue;
+        for (unsigned b = 0; b < module->build_id_size; b++)
+            base_format(text + 2 * b, 3, "%02x", module->build_id[b]);
+        return write_string(writer, text);
+    }
+    return STRING_NONE;
+}
+
+static bool write_mapping(const struct os_mapping *mapping, void *argument)
+{
+    struct writer *writer = argument;
+    struct message message = { .used = 0 };
+
+    if (!mapping->executable)
+        return true;
+    if (writer->range_count == writer->range_capacity)
+        return false;
+    writer->ranges[writer->range_count++] = (struct range){ mapping->start, mapping->end };
+    put_field(&message, MAPPING_ID, writer->range_count);
+    put_field(&message, MAPPING_START, mapping->start);
+    put_field(&message, MAPPING_LIMIT, mapping->end);
+    put_field(&message, MAPPING_OFFSET, mapping->offset);
+    put_field(&message, MAPPING_FILE, write_string(writer, mapping->path[0] ? mapping->path : "[anon]"));
+    put_field(&message, MAPPING_BUILD_ID, write_build_id(writer, mapping->start));
+    write_message(writer->sink, PROFILE_MAPPING, &message);
+    return true;
+}
+
+/* 0: in none. */
+static uint64_t mapping_of(const struct writer *writer, uintptr_t address)
+{
+    size_t low = 0, high = writer->range_count;
+
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (address < writer->ranges[middle].start)
+            high = middle;
+        else if (address >= writer->ranges[middle].end)
+            low = middle + 1;
+        else
+            return middle + 1;
+    }
+    return 0;
+}
+
+/* A location's number is its address. It is that of the call's last byte: the next instruction may be in another line. */
+static uint64_t write_location(struct writer *writer, uintptr_t return_address)
+{
+    uintptr_t address = return_address - 1;
+    size_t at = (size_t)((address * UINT64_C(0x9e3779b97f4a7c15)) >> 20) & (writer->seen_capacity - 1);
+    struct message message = { .used = 0 };
+
+    for (; writer->seen[at]; at = (at + 1) & (writer->seen_capacity - 1))
+        if (writer->seen[at] == address)
+            return address;
+    writer->seen[at] = address;
+    put_field(&message, LOCATION_ID, address);
+    put_field(&message, LOCATION_MAPPING, mapping_of(writer, address));
+    put_field(&message, LOCATION_ADDRESS, address);
+    write_message(writer->sink, PROFILE_LOCATION, &message);
+    return address;
+}
+
+/* A sample of the site. bucket: its lifetimes' one that the sample is about, said in a label; or -1 for the site itself. */
+static void write_sample(struct writer *writer, const struct site *site, const uint64_t values[VALUES], int bucket)
+{
+    struct message message = { .used = 0 }, packed = { .used = 0 };
+
+    for (unsigned i = 0; i < site->frame_count; i++)
+        put_number(&packed, write_location(writer, site->frames[i]));
+    put_bytes(&message, SAMPLE_LOCATION, packed.bytes, packed.used);
+    packed.used = 0;
+    for (unsigned i = 0; i < VALUES; i++)
+        put_number(&packed, values[i]);
+    put_bytes(&message, SAMPLE_VALUE, packed.bytes, packed.used);
+    if (bucket >= 0) {
+        packed.used = 0;
+        put_field(&packed, LABEL_KEY, STRING_LIFETIME_FROM);
+        put_field(&packed, LABEL_NUMBER, bucket ? UINT64_C(1) << (bucket - 1) : 0);
+        put_field(&packed, LABEL_UNIT, STRING_MILLISECONDS);
+        put_bytes(&message, SAMPLE_LABEL, packed.bytes, packed.used);
+    }
+    write_message(writer->sink, PROFILE_SAMPLE, &message);
+}
+
+static void write_site(struct writer *writer, const struct site_view *view)
+{
+    uint64_t values[VALUES] = { weight_round(view->allocated.objects), weight_round(view->allocated.bytes),
+                                weight_round(view->in_use.objects), weight_round(view->in_use.bytes) };
+
+    if (values[0] || values[2])
+        write_sample(writer, view->site, values, -1);
+    for (int bucket = 0; bucket < (int)LIFETIME_BUCKETS; bucket++) {
+        const struct site_sums *ended = &view->lifetimes[bucket];
+        uint64_t ends[VALUES] = { [4] = weight_round(ended->objects), [5] = weight_round(ended->bytes) };
+        if (ends[4])
+            write_sample(writer, view->site, ends, bucket);
+    }
+}
+
+static void write_head(struct writer *writer, uint64_t started_ns)
+{
+    struct sink *sink = writer->sink;
+    char text[160];
+
+    for (unsigned i = 0; i < STRING_FIRST_FREE; i++)
+        write_string(writer, strings[i]);
+    for (unsigned i = 0; i < VALUES; i++)
+        write_value_type(sink, PROFILE_SAMPLE_TYPE, sample_types[i][0], sample_types[i][1]);
+    write_value_type(sink, PROFILE_PERIOD_TYPE, STRING_SPACE, STRING_BYTES);
+    write_field(sink, PROFILE_PERIOD, profile.mean);
+    write_field(sink, PROFILE_DEFAULT_TYPE, STRING_INUSE_SPACE);
+    write_field(sink, PROFILE_DROP_FRAMES, STRING_DROP);
+    write_field(sink, PROFILE_TIME, os_time_of_day());
+    write_field(sink, PROFILE_DURATION, os_now() - started_ns);
+    base_format(text, sizeof text, "hakmem %s", BASE_VERSION_STRING);
+    write_comment(writer, text);
+    base_format(text, sizeof text, "samples are %lu bytes apart in the mean (HAKMEM_HEAP_PROFILE_RATE); stacks by %s", profile.mean,
+                os_unwind_by_tables() ? "unwind tables" : "frame pointers");
+    write_comment(writer, text);
+}
+
+/* ---- Views ---- */
+
+struct site_view *pprof_view(size_t *count)
+{
+    struct site *site = table_sites(count);
+    struct site_view *views = *count ? os_map(base_align_up(*count * sizeof *views, os_page_size()), os_page_size()) : NULL;
+
+    if (!views)
+        return NULL;
+    lock_acquire(&profile_lock);
+    for (size_t i = 0; i < *count; i++, site = site->next) {
+        views[i].site = site;
+        views[i].allocated = site->allocated;
+        views[i].in_use = site->in_use;
+        memcpy(views[i].lifetimes, site->lifetimes, sizeof views[i].lifetimes);
+    }
+    lock_release(&profile_lock);
+    return views;
+}
+
+void pprof_view_end(struct site_view *views, size_t count)
+{
+    if (views)
+        os_unmap(views, base_align_up(count * sizeof *views, os_page_size()));
+}
+
+static bool count_mapping(const struct os_mapping *mapping, void *argument)
+{
+    *(size_t *)argument += mapping->executable;
+    return true;
+}
+
+/* Room for more than there is now: others load libraries meanwhile. */
+static int writer_prepare(struct writer *writer, const struct site_view *views, size_t count, size_t *bytes, char **memory)
+{
+    size_t frames = 1, mappings = 64, modules = os_modules(NULL, 0) + 64, ranges_at, seen_at;
+
+    for (size_t i = 0; i < count; i++)
+        frames += views[i].site->frame_count;
+    if (!os_maps_each(count_mapping, &mappings))
+        return EIO;
+    writer->seen_capacity = (size_t)2 << (base_high_bit(frames) + 1);
+    ranges_at = modules * sizeof *writer->modules;
+    seen_at = base_align_up(ranges_at + mappings * sizeof *writer->ranges, sizeof(uint64_t));
+    *bytes = base_align_up(seen_at + writer->seen_capacity * sizeof *writer->seen, os_page_size());
+    *memory = os_map(*bytes, os_page_size());
+    if (!*memory)
+        return ENOMEM;
+    writer->modules = (struct os_module *)(void *)*memory;
+    writer->module_count = base_min(os_modules(writer->modules, modules), modules);
+    writer->ranges = (struct range *)(void *)(*memory + ranges_at);
+    writer->range_capacity = mappings;
+    writer->seen = (uintptr_t *)(void *)(*memory + seen_at);
+    return 0;
+}
+
+int pprof_write(int file, uint64_t started_ns)
+{
+    struct writer writer = { .strings = 0 };
+    size_t count, bytes = 0;
+    char *memory = NULL;
+    struct site_view *views = pprof_view(&count);
+    int error = views || count == 0 ? writer_prepare(&writer, views, count, &bytes, &memory) : ENOMEM;
+
+    if (error == 0) {
+        writer.sink = sink_begin(file);
+        write_head(&writer, started_ns);
+        if (!os_maps_each(write_mapping, &writer) && writer.range_count < writer.range_capacity)
+            error = EIO;
+        for (size_t i = 0; i < count; i++)
+            write_site(&writer, &views[i]);
+        if (error == 0)
+            error = sink_end(writer.sink);
+    }
+    if (memory)
+        os_unmap(memory, bytes);
+    pprof_view_end(views, count);
+    return error;
+}

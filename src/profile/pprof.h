@@ -1,0 +1,24 @@
+/* The profile in pprof's format (github.com/google/pprof, proto/profile.proto). */
+#ifndef HAK_PROFILE_PPROF_H
+#define HAK_PROFILE_PPROF_H
+
+#include "profile/table.h"
+
+/* What a site's sums are at one moment. */
+struct site_view {
+    const struct site *site;
+    struct site_sums allocated, in_use;
+    struct site_sums lifetimes[LIFETIME_BUCKETS];
+};
+
+/* A copy of all sites' sums as of one moment, in memory from the system; NULL: there are none, or (count not 0) no memory. */
+HAK_HIDDEN struct site_view *pprof_view(size_t *count);
+HAK_HIDDEN void pprof_view_end(struct site_view *views, size_t count);
+
+/* Weights' sums as numbers of blocks or bytes. */
+HAK_INLINE uint64_t weight_round(uint64_t sum) { return (sum + WEIGHT_ONE / 2) / WEIGHT_ONE; }
+
+/* Writes the profile to an open file. Returns 0 or an errno. Under profile_control. */
+HAK_HIDDEN int pprof_write(int file, uint64_t started_ns);
+
+#endif
