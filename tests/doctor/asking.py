@@ -49,8 +49,10 @@ def ask(*arguments, **more):
 @contextmanager
 def waiting(*command, preload=None, env=None, **more):
     """Runs a program that says when it is ready; its PID."""
-    process = subprocess.Popen([str(word) for word in command], env=blackbox.environment(env, preload), stdin=subprocess.PIPE,
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, **more)
+    process = subprocess.Popen([str(word) for word in command], env=blackbox.environment(env, preload),
+                               stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+                               **more)
     try:
         line = process.stdout.readline()
         assert line == "ready\n", f"{command}: {line!r} {process.stderr.read()}"

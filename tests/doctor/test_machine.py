@@ -34,7 +34,8 @@ def build(folder, files):
 def test_good_machine(tmp_path):
     found = check_machine(build(tmp_path, GOOD))
     assert {finding.level for finding in found} == {"ok"} and exit_status(found) == 0
-    assert [finding.subject for finding in found] == ["kernel", "huge pages", "mappings", "overcommit", "swap", "looking inside"]
+    assert [finding.subject for finding in found] == ["kernel", "huge pages", "mappings", "overcommit", "swap",
+                                                      "looking inside"]
 
 
 @pytest.mark.parametrize("name, text, level, subject, word", [
@@ -44,7 +45,8 @@ def test_good_machine(tmp_path):
     ("proc/sys/kernel/yama/ptrace_scope", "3", "note", "looking inside", "nobody"),
     ("proc/sys/vm/max_map_count", "4096", "warning", "mappings", "4096"),
     ("proc/sys/vm/overcommit_memory", "2", "note", "overcommit", "Committed_AS"),
-    ("sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]", "note", "huge pages", "off on this machine"),
+    ("sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]", "note", "huge pages",
+     "off on this machine"),
     ("sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never", "note", "huge pages", "all memory"),
     ("sys/kernel/mm/transparent_hugepage/defrag", "[always] defer madvise never", "warning", "huge pages", "compacted"),
     ("proc/meminfo", "MemTotal: 16000000 kB\nMemAvailable: 100000 kB", "warning", "memory", "available"),
@@ -73,7 +75,8 @@ def test_a_machine_that_tells_nothing(tmp_path):
 
 
 def v2(folder, **files):
-    return build(folder, {"proc/7/cgroup": "0::/a/b", **{f"sys/fs/cgroup/{name}": text for name, text in files.items()}})
+    return build(folder, {"proc/7/cgroup": "0::/a/b",
+                          **{f"sys/fs/cgroup/{name}": text for name, text in files.items()}})
 
 
 def test_no_cgroup_limit(tmp_path):
@@ -82,12 +85,14 @@ def test_no_cgroup_limit(tmp_path):
 
 
 def test_the_least_limit_above_binds(tmp_path):
-    root = v2(tmp_path, **{"a/b/memory.max": str(8 << 30), "a/memory.max": str(1 << 30), "a/memory.current": str(1 << 29),
+    root = v2(tmp_path, **{"a/b/memory.max": str(8 << 30), "a/memory.max": str(1 << 30),
+                           "a/memory.current": str(1 << 29),
                            "a/b/memory.current": "1"})
     group = system.cgroup_memory(root, 7)
     assert (group.path, group.hard, group.used) == ("/sys/fs/cgroup/a", 1 << 30, 1 << 29)
     (found,) = process_checks.check_cgroup(root, 7, {})
-    assert found.level == "note" and "1 GiB, 50 % are in use" in found.seen and "HAKMEM_MEMORY_LIMIT=auto" in found.advice
+    assert found.level == "note" and "1 GiB, 50 % are in use" in found.seen
+    assert "HAKMEM_MEMORY_LIMIT=auto" in found.advice
     (found,) = process_checks.check_cgroup(root, 7, {"HAKMEM_MEMORY_LIMIT": "auto"})
     assert found.level == "ok"
 
@@ -101,7 +106,8 @@ def test_near_the_cgroup_limit(tmp_path):
 
 
 def test_version_1(tmp_path):
-    root = build(tmp_path, {"proc/7/cgroup": "9:cpu:/x\n4:memory:/c\n0::/", "sys/fs/cgroup/memory/c/memory.limit_in_bytes": "2097152",
+    root = build(tmp_path, {"proc/7/cgroup": "9:cpu:/x\n4:memory:/c\n0::/",
+                            "sys/fs/cgroup/memory/c/memory.limit_in_bytes": "2097152",
                             "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712",
                             "sys/fs/cgroup/memory/c/memory.usage_in_bytes": "1048576"})
     group = system.cgroup_memory(root, 7)
@@ -113,7 +119,8 @@ def test_version_1(tmp_path):
 
 def test_mappings_near_their_limit(tmp_path):
     root = build(tmp_path, GOOD)
-    assert [process_checks.check_mappings(root, count)[0].level for count in (100, 60000, 65000)] == ["ok", "warning", "problem"]
+    levels = [process_checks.check_mappings(root, count)[0].level for count in (100, 60000, 65000)]
+    assert levels == ["ok", "warning", "problem"]
 
 
 @pytest.mark.parametrize("limits, used, levels", [
@@ -134,7 +141,8 @@ def test_swapped_out(swapped, level):
     assert process_checks.check_swapped({"VmSwap": swapped, "VmRSS": 1000000}.get)[0].level == level
 
 
-@pytest.mark.parametrize("options, word", [({"HAKMEM_PURGE_DELAY": "0"}, "at once"), ({"HAKMEM_PURGE_DELAY": "600000"}, "600 s"),
+@pytest.mark.parametrize("options, word", [({"HAKMEM_PURGE_DELAY": "0"}, "at once"), ({"HAKMEM_PURGE_DELAY": "600000"},
+                                                                                      "600 s"),
                                            ({"HAKMEM_PURGE_THREAD": "never"}, "purge thread")])
 def test_purging(options, word):
     (found,) = process_checks.check_purging(options)
@@ -150,7 +158,7 @@ def test_a_limits_file():
     text = Path("/proc/self/limits").read_text()
     found = system.parse_limits(text)
     assert set(found) == {"as", "data", "memlock"}
-    assert system.parse_limits("Max address space         4096                 unlimited            bytes") == {"as": 4096}
+    assert system.parse_limits("Max address space         4096        unlimited         bytes") == {"as": 4096}
 
 
 def test_of_a_variable_that_is_there_twice_the_first_counts():
@@ -158,11 +166,13 @@ def test_of_a_variable_that_is_there_twice_the_first_counts():
 
 
 def test_sizes_are_readable():
-    assert [bytes_text(n) for n in (0, 1023, 1024, 1536, 1 << 30, 5 << 40)] == ["0 B", "1023 B", "1 KiB", "1.5 KiB", "1 GiB", "5 TiB"]
+    texts = [bytes_text(count) for count in (0, 1023, 1024, 1536, 1 << 30, 5 << 40)]
+    assert texts == ["0 B", "1023 B", "1 KiB", "1.5 KiB", "1 GiB", "5 TiB"]
 
 
 def test_json_counts():
     found = [Finding("ok", "a", "b"), Finding("problem", "c", "d", "e")]
     made = as_json(found, pid=3)
-    assert made["status"] == 1 and made["counts"] == {"ok": 1, "note": 0, "warning": 0, "problem": 1} and made["pid"] == 3
+    assert made["status"] == 1 and made["pid"] == 3
+    assert made["counts"] == {"ok": 1, "note": 0, "warning": 0, "problem": 1}
     assert exit_status(found[:1]) == 0

@@ -59,7 +59,8 @@ def test_preloaded(waits, library):
     answer.one("ok", "HAKMEM", "active", "preloaded")
     answer.one("ok", "bindings", "libhakmem.so")
     answer.one("ok", "mixed allocators")
-    assert not answer.bad() & {"HAKMEM", "bindings", "mixed allocators", "copies", "options", "static TLS", "LD_PRELOAD"}
+    assert not answer.bad() & {"HAKMEM", "bindings", "mixed allocators", "copies", "options", "static TLS",
+                               "LD_PRELOAD"}
 
 
 def test_not_there(waits):
@@ -74,7 +75,8 @@ def test_linked(waits, library, compiled):
 
 
 def test_override_in_the_program(compiled, override_archive):
-    program = compiled(SOURCES / "waits.c", "-ldl", "-Wl,--whole-archive", override_archive, "-Wl,--no-whole-archive", "-pthread")
+    program = compiled(SOURCES / "waits.c", "-ldl", "-Wl,--whole-archive", override_archive, "-Wl,--no-whole-archive",
+                       "-pthread")
     answer = ask_about(program)
     answer.one("ok", "HAKMEM", "active", "linked into the program")
     assert not answer.bad() & {"HAKMEM", "bindings", "mixed allocators", "copies"}
@@ -185,7 +187,8 @@ def test_set_user_id(waits, library, tmp_path_factory):
 
 
 def test_sanitizer(waits, library):
-    asan = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True).stdout.strip()
+    asan = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True,
+                          check=True).stdout.strip()
     answer = ask_about(waits, preload=[asan, library], env={"ASAN_OPTIONS": "detect_leaks=0"})
     answer.one("problem", "mixed allocators", "libasan.so", "AddressSanitizer")
 
@@ -193,7 +196,8 @@ def test_sanitizer(waits, library):
 @pytest.mark.parametrize("size, level", [(100, "note"), (480, "warning")])
 def test_static_tls(waits, library, compiled, size, level):
     plugin = compiled(SOURCES / "plugin.c", f"-DTLS_BYTES={size}", shared=True)
-    ask_about(waits, f"load:{plugin}", preload=library).one(level, "static TLS", plugin.name, str(size), "optional_static_tls=")
+    ask_about(waits, f"load:{plugin}", preload=library).one(level, "static TLS", plugin.name, str(size),
+                                                            "optional_static_tls=")
 
 
 def test_options_of_the_process(waits, library):
@@ -216,7 +220,8 @@ def test_limits_of_the_process(waits, library):
 
 def test_huge_pages_off_for_the_process(waits, library):
     ask_about(waits, "nothp", preload=library).one("note", "huge pages", "PR_SET_THP_DISABLE")
-    ask_about(waits, "nothp", preload=library, env={"HAKMEM_THP": "always"}).one("warning", "huge pages", "PR_SET_THP_DISABLE")
+    ask_about(waits, "nothp", preload=library, env={"HAKMEM_THP": "always"}).one("warning", "huge pages",
+                                                                                 "PR_SET_THP_DISABLE")
 
 
 def test_mappings_are_counted(waits, library):

@@ -1,4 +1,5 @@
-"""hakmem-gdb.py in gdb on a process, on cores that gcore and crashes made, with addresses that the program itself tells."""
+"""hakmem-gdb.py in gdb on a process, on cores that gcore and crashes made, with addresses that the program itself
+tells."""
 
 import os
 import re
@@ -14,7 +15,8 @@ import blackbox
 SCRIPT = blackbox.REPOSITORY / "python/hakmem/gdb/hakmem-gdb.py"
 SOURCE = Path(__file__).parent / "heap.c"
 TIMEOUT = 120
-# Nothing leaves the places where the program put it while it waits. gcore writes address space that is merely reserved, too.
+# Nothing leaves the places where the program put it while it waits. gcore writes address space that is merely
+# reserved, too.
 SETTINGS = {"HAKMEM_PURGE_DELAY": "3600000", "HAKMEM_ARENA_SIZE": "64M"}
 CORE_MOST = 1 << 30
 PROMPT = ">>>"
@@ -29,8 +31,8 @@ class Scene:
 
     def gdb(self, *commands):
         """What each command printed, and gdb's standard error, in one session."""
-        words = ["gdb", "-nx", "-batch", "-iex", "set debuginfod enabled off", *self.target, "-ex", "set style enabled off",
-                 "-ex", f"source {SCRIPT}"]
+        words = ["gdb", "-nx", "-batch", "-iex", "set debuginfod enabled off", *self.target,
+                 "-ex", "set style enabled off", "-ex", f"source {SCRIPT}"]
         for command in commands:
             words += ["-ex", f"echo \\n{PROMPT}\\n", "-ex", command]
         words += ["-ex", f"echo \\n{PROMPT}\\n"]
@@ -54,8 +56,10 @@ def parse(text):
 
 def begin(program, *arguments, preload=None, cwd=None, core=False):
     limit = CORE_MOST if core else 0
-    return subprocess.Popen([program, *arguments], env=blackbox.environment(SETTINGS, preload), stdout=subprocess.PIPE, text=True, cwd=cwd,
-                            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (limit, limit)), start_new_session=True)
+    return subprocess.Popen([program, *arguments], env=blackbox.environment(SETTINGS, preload), stdout=subprocess.PIPE,
+                            text=True, cwd=cwd,
+                            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (limit, limit)),
+                            start_new_session=True)
 
 
 def listen(process):
@@ -76,7 +80,8 @@ def dynamic(compiled, library):
 def stripped(tmp_path_factory, override_archive):
     """Linked statically, without any symbol."""
     output = tmp_path_factory.mktemp("static") / "heap"
-    blackbox.compile_program(SOURCE, output, f"-I{blackbox.INCLUDE_FOLDER}", "-static", "-Wl,--whole-archive", override_archive,
+    blackbox.compile_program(SOURCE, output, f"-I{blackbox.INCLUDE_FOLDER}", "-static", "-Wl,--whole-archive",
+                             override_archive,
                              "-Wl,--no-whole-archive", "-pthread")
     subprocess.run(["strip", "--strip-all", output], check=True)
     return output
@@ -106,7 +111,8 @@ def crash_scene(program, folder):
         (core,) = folder.iterdir()
         return Scene([program, core], said)
     core = folder / "core"
-    result = blackbox.run(["gdb", "-nx", "-batch", "-ex", "run crash", "-ex", f"generate-core-file {core}", program], env=SETTINGS,
+    result = blackbox.run(["gdb", "-nx", "-batch", "-ex", "run crash", "-ex", f"generate-core-file {core}", program],
+                          env=SETTINGS,
                           timeout=TIMEOUT, limits={resource.RLIMIT_FSIZE: CORE_MOST})
     assert core.exists(), result.report()
     return Scene([program, core], parse(result.stdout))
@@ -144,7 +150,8 @@ def test_addresses_are_what_the_program_says(scene):
     expect(scene.one("cached"), "a free block in the thread cache of", f"(thread {main}", "of 2048 bytes")
     expect(scene.one("cached") + 5, "a free block in the thread cache of", ", 5 bytes into it")
     expect(scene.one("worker_live"), "a live block of 512 bytes", f"owned by heap 3 (thread {worker}")
-    expect(scene.one("worker_cached"), "a free block in the thread cache of heap 3", f"(thread {worker}", "of 1024 bytes")
+    expect(scene.one("worker_cached"), "a free block in the thread cache of heap 3", f"(thread {worker}",
+           "of 1024 bytes")
     expect(scene.one("remote"), "freed by another thread and not collected yet", f"owned by heap 3 (thread {worker}")
     for address, _ in scene.said["free"]:
         expect(address, "a free block of 224 bytes")
@@ -153,7 +160,7 @@ def test_addresses_are_what_the_program_says(scene):
     huge = scene.one("huge")
     expect(huge, f"a live huge block of 3145728 bytes at {huge:#x}")
     expect(huge + 1000000, f"a live huge block of 3145728 bytes at {huge:#x}, 1000000 bytes into it")
-    expect(scene.one("freed_huge") + 7, "of huge blocks that were freed")
+    expect(scene.one("freed_huge") + 7, "of freed huge blocks")
     expect(scene.one("own_heap"), "a live block of 320 bytes", "(first-class)")
     for address, _ in scene.said["foreign"]:
         expect(address, "not HAKMEM's")
@@ -167,7 +174,8 @@ def test_addresses_are_what_the_program_says(scene):
 
 
 def test_walks_find_what_is_live_and_nothing_else(scene):
-    (answer, live, huge, by_class, few), _ = scene.gdb("hakmem walk 200", "hakmem walk 100", "hakmem walk huge", "hakmem walk class 11",
+    (answer, live, huge, by_class, few), _ = scene.gdb("hakmem walk 200", "hakmem walk 100", "hakmem walk huge",
+                                                       "hakmem walk class 11",
                                                        "hakmem walk 200 -n 3")
     kept = [address for address, _ in scene.said["kept"]]
     assert [int(line.split()[0], 16) for line in answer.splitlines()[:-1]] == sorted(kept)
@@ -201,9 +209,11 @@ def refusals(scene, *commands):
 
 def test_bad_use_is_named(dynamic):
     scene = Scene([dynamic])
-    errors = refusals(scene, "hakmem info", "hakmem block", "hakmem block nosuchname", "hakmem walk", "hakmem walk foo", "hakmem walk 5 -n x",
+    errors = refusals(scene, "hakmem info", "hakmem block", "hakmem block nosuchname", "hakmem walk",
+                      "hakmem walk foo", "hakmem walk 5 -n x",
                       "hakmem heaps 3")
-    for text in ("there is no program", "hakmem block ADDRESS", "nosuchname", "hakmem walk SIZE", "-n takes a number", "heaps takes no"):
+    for text in ("there is no program", "hakmem block ADDRESS", "nosuchname", "hakmem walk SIZE", "-n takes a number",
+                 "heaps takes no"):
         assert text in errors, errors
     assert "Traceback" not in errors
 

@@ -12,11 +12,13 @@ from hakmem import paths
 from hakmem.doctor import DoctorError
 from hakmem.doctor.elf import read_elf
 from hakmem.doctor.findings import Finding, as_json, bytes_text, exit_status
-from hakmem.doctor.linkmap import bindings, loaded_objects, place, place_program, preload_entries, reachable, read_link_map
+from hakmem.doctor.linkmap import (bindings, loaded_objects, place, place_program, preload_entries, reachable,
+                                   read_link_map)
 from hakmem.doctor.machine_checks import check_machine
 from hakmem.doctor.process_checks import (check_cgroup, check_limits, check_mappings, check_options, check_preload,
                                           check_process_huge_pages, check_static_tls, check_swapped)
-from hakmem.doctor.serving_checks import (check_active, check_bindings, check_mixed, check_privilege, check_static, check_word_size,
+from hakmem.doctor.serving_checks import (check_active, check_bindings, check_mixed, check_privilege, check_static,
+                                          check_word_size,
                                           is_hakmem)
 from hakmem.doctor.system import read_process
 from hakmem.library import known_options
@@ -35,7 +37,8 @@ def check_process(pid):
     memory = ProcessMemory(pid)
     environment = process.environment or {}
     objects, unread = loaded_objects(memory, process.mappings)
-    found = [Finding("note", "files", f"{path} could not be read: nothing is said of it", "run this as root, or where that file is")
+    found = [Finding("note", "files", f"{path} could not be read: nothing is said of it", "run this as root, or where "
+                     "that file is")
              for path in unread]
     found += check_objects(process, memory, objects, environment)
     library = next((each for each in objects if is_hakmem(each)), None)
@@ -65,14 +68,16 @@ def check_objects(process, memory, objects, environment):
     place(objects, chain)
     place_program(objects, process, chain)
     started = reachable(objects, program, preload_entries(environment))
-    found = [*check_active(program, objects, started, environment), *check_privilege(process), *check_mixed(objects, program)]
+    found = [*check_active(program, objects, started, environment), *check_privilege(process), *check_mixed(objects,
+                                                                                                            program)]
     if chain:
         found += check_bindings(bindings(memory, objects), objects)
     else:
-        found.append(Finding("note", "bindings", "the dynamic linker's list of libraries cannot be found: the order is not known",
+        found.append(Finding("note", "bindings", "the dynamic linker's list of libraries cannot be found",
                              "start the program by its own name, not through ld.so"))
     if more:
-        found.append(Finding("note", "bindings", "there are namespaces made by dlmopen, whose libraries were looked at without their order",
+        found.append(Finding("note", "bindings", "there are namespaces made by dlmopen; their libraries are not in "
+                             "this order",
                              "libraries in them have a C library of their own, and its malloc"))
     return [*found, *check_static_tls(objects, started, environment)]
 
@@ -83,8 +88,8 @@ def check_window(mappings, environment):
     if not size:
         return []
     by_option = "HAKMEM_ARENA_SIZE" in environment
-    return [Finding("ok", "window", f"{bytes_text(size)} of address space" + (", by HAKMEM_ARENA_SIZE" if by_option else "") +
-                    "; what is not used of it costs nothing")]
+    why = ", by HAKMEM_ARENA_SIZE" if by_option else ""
+    return [Finding("ok", "window", f"{bytes_text(size)} of address space{why}; what is not used of it costs nothing")]
 
 
 def check_here():
@@ -113,18 +118,21 @@ def check_library(library):
         except ValueError as error:
             return [Finding("problem", "library", f"{library}: {error}", "./hakmem build builds it anew")]
     if not elf.defines_malloc:
-        return [Finding("problem", "library", f"{library} defines no malloc", "a build for a sanitizer; ./hakmem build builds the other")]
+        return [Finding("problem", "library", f"{library} defines no malloc", "a build for a sanitizer; ./hakmem build "
+                        "builds the other")]
     env = {name: value for name, value in os.environ.items() if not name.startswith(("HAKMEM_", "LD_"))}
     try:
-        run = subprocess.run(["/bin/sh", "-c", ":"], env={**env, "LD_PRELOAD": str(library), "HAKMEM_VERBOSE": "1"}, check=False,
+        run = subprocess.run(["/bin/sh", "-c", ":"], env={**env, "LD_PRELOAD": str(library), "HAKMEM_VERBOSE": "1"},
+                             check=False,
                              capture_output=True, text=True, timeout=TRIAL_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return [Finding("problem", "library", f"/bin/sh did not run with {library}: {error}", "./hakmem test tells more")]
+        return [Finding("problem", "library", f"/bin/sh did not run with {library}: {error}", "./hakmem test tells "
+                        "more")]
     lines = run.stderr.strip().splitlines()
     if run.returncode != 0 or not any("version" in line for line in lines):
         seen = lines[0] if lines else f"it ended with {run.returncode} and said nothing"
-        return [Finding("problem", "library", f"/bin/sh with LD_PRELOAD={library}: {seen}", "is /bin/sh dynamic, and the path without "
-                        "blanks and colons?")]
+        return [Finding("problem", "library", f"/bin/sh with LD_PRELOAD={library}: {seen}",
+                        "is /bin/sh dynamic, and the path without blanks and colons?")]
     return [Finding("ok", "library", f"{library} serves a program that it is preloaded into")]
 
 
@@ -158,8 +166,8 @@ def print_findings(found, heading):
 def doctor(ctx, as_json_text, pid):
     """Look whether HAKMEM serves process PID as it should; without PID, whether it would on this machine.
 
-    Each finding is ok, a note, a warning or a problem, with what to do. Ends with 0 without warnings and problems, with 1
-    otherwise, and with 2 where there is nothing to look at."""
+    Each finding is ok, a note, a warning or a problem, with what to do. Ends with 0 without warnings and problems,
+    with 1 otherwise, and with 2 where there is nothing to look at."""
     try:
         own = check_process(pid) if pid else check_here()
     except LiveError as error:

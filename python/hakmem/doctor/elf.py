@@ -1,4 +1,5 @@
-"""What an ELF file says of itself: how it is linked, which of malloc's names it defines, and where it keeps their addresses."""
+"""What an ELF file says of itself: how it is linked, which of malloc's names it defines, and where it keeps their
+addresses."""
 
 import struct
 from dataclasses import dataclass, field
@@ -7,12 +8,14 @@ from functools import cached_property
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
-# The names whose binding decides whose memory a program uses. C++'s operators end in these or come from the allocator itself.
+# The names whose binding decides whose memory a program uses. C++'s operators end in these or come from the allocator
+# itself.
 MALLOC_NAMES = ("malloc", "free", "calloc", "realloc", "aligned_alloc", "posix_memalign", "memalign", "_Znwm", "_ZdlPv",
                 "_ZdlPvm")
 # A name of each allocator's own interface. Where it is defined the allocator is, whatever its file is called.
-MARKERS = {"hakmem": "hak_malloc", "jemalloc": "mallctl", "tcmalloc": "MallocExtension_ReleaseFreeMemory", "mimalloc": "mi_malloc",
-           "snmalloc": "sn_rust_alloc", "rpmalloc": "rpmalloc", "tbbmalloc": "scalable_malloc", "AddressSanitizer": "__asan_init",
+MARKERS = {"hakmem": "hak_malloc", "jemalloc": "mallctl", "tcmalloc": "MallocExtension_ReleaseFreeMemory",
+           "mimalloc": "mi_malloc", "snmalloc": "sn_rust_alloc", "rpmalloc": "rpmalloc",
+           "tbbmalloc": "scalable_malloc", "AddressSanitizer": "__asan_init",
            "ThreadSanitizer": "__tsan_init", "LeakSanitizer": "__lsan_init", "MemorySanitizer": "__msan_init"}
 
 # x86-64 and aarch64: relocations that fill a slot with a symbol's address.
@@ -93,9 +96,9 @@ def read_symbols(elf, segment, facts):
     strings, _ = segment.get_table_offset("DT_STRTAB")
     if table is None or strings is None:
         return {}
-    symtab = read_at_address(elf, table, segment.num_symbols() * SYMBOL.size)
+    symtab = read_at(elf, table, segment.num_symbols() * SYMBOL.size)
     size = next((tag.entry.d_val for tag in segment.iter_tags("DT_STRSZ")), 0)
-    text = read_at_address(elf, strings, size)
+    text = read_at(elf, strings, size)
     wanted = {}
     markers = {name: allocator for allocator, name in MARKERS.items()}
     for number, (name_at, info, _, section, value, _) in enumerate(SYMBOL.iter_unpack(symtab)):
@@ -111,9 +114,9 @@ def read_symbols(elf, segment, facts):
     return wanted
 
 
-def read_at_address(elf, pointer, size):
-    """pyelftools gives a table's offset in the file."""
-    elf.stream.seek(pointer)
+def read_at(elf, offset, size):
+    """Bytes of the file."""
+    elf.stream.seek(offset)
     return elf.stream.read(size)
 
 
@@ -124,7 +127,7 @@ def read_slots(elf, segment, facts, wanted):
         length = next((tag.entry.d_val for tag in segment.iter_tags(size)), 0)
         if offset is None or not length:
             continue
-        data = read_at_address(elf, offset, length - length % RELA.size)
+        data = read_at(elf, offset, length - length % RELA.size)
         for address, info, _ in RELA.iter_unpack(data):
             if info >> 32 in wanted and info & 0xffffffff in kinds:
                 facts.slots.append((wanted[info >> 32], address))

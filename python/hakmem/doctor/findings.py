@@ -8,7 +8,8 @@ LEVELS = ("ok", "note", "warning", "problem")
 
 @dataclass(frozen=True)
 class Finding:
-    """level: one of LEVELS. subject: what was looked at. seen: what is so. advice: what to do, where there is something to do."""
+    """level: one of LEVELS. subject: what was looked at. seen: what is so. advice: what to do, where there is
+    something to do."""
 
     level: str
     subject: str

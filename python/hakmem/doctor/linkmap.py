@@ -69,7 +69,8 @@ def loaded_objects(memory, mappings):
                 elf = read_elf(stream)
             except ValueError:
                 continue  # code without an ELF header: what a JIT compiler keeps in a file
-        objects.append(LoadedObject(path.removesuffix(" (deleted)"), path.endswith(" (deleted)"), parts[0].start, parts, elf))
+        objects.append(LoadedObject(path.removesuffix(" (deleted)"), path.endswith(" (deleted)"), parts[0].start,
+                                    parts, elf))
     return objects, unread
 
 
@@ -124,7 +125,8 @@ def read_link_map(memory, auxiliary):
 
 
 def place(objects, chain):
-    """Gives the objects their bases and positions. A library's first segment lies at its base; the program is for place_program."""
+    """Gives the objects their bases and positions. A library's first segment lies at its base; the program is for
+    place_program."""
     by_start = {each.start: each for each in objects}
     for position, (base, _) in enumerate(chain):
         if base in by_start:
@@ -155,7 +157,8 @@ def bindings(memory, objects):
             if target is user and user.base + user.elf.defined.get(symbol, -1) != value:
                 target = None  # a lazy slot leads to the object's own linkage table until the first call
             if target is not None and target is not user and symbol not in target.elf.defined:
-                target = None  # a program's linkage table that stands for the function's address, or a wrapper without a name
+                # a program's linkage table that stands for the function's address, or a wrapper without a name
+                target = None
             found.append(Binding(user, symbol, target))
     return found
 

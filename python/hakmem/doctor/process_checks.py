@@ -22,11 +22,12 @@ def check_limits(limits, status_bytes):
         limit, used = limits.get(short), status_bytes(used_name)
         if limit is None:
             continue
-        seen = f"{shown} is {bytes_text(limit)}; " + (f"{share_text(used, limit)} are taken; " if used is not None else "") + why
+        taken = f"{share_text(used, limit)} are taken; " if used is not None else ""
+        seen = f"{shown} is {bytes_text(limit)}; {taken}{why}"
         near = used is not None and limit and used > NEAR * limit
         found.append(Finding("warning" if near else "note", "limits", seen,
-                             f"raise it (ulimit -{'v' if short == 'as' else 'd'}) where malloc fails too early; to bound what a "
-                             "process uses, HAKMEM_MEMORY_LIMIT counts what it has"))
+                             f"raise it (ulimit -{'v' if short == 'as' else 'd'}) where malloc fails too early; to "
+                             "bound what a process uses, HAKMEM_MEMORY_LIMIT counts what it has"))
     locked = status_bytes("VmLck")
     if locked:
         limit = limits.get("memlock")
@@ -45,20 +46,23 @@ def check_cgroup(root, pid, environment):
         seen = f"memory of {group.path} ends at {bytes_text(group.hard)}{used}"
         own_limit = "HAKMEM_MEMORY_LIMIT" in environment
         if group.used is not None and group.used > NEAR * group.hard:
-            found.append(Finding("warning", "cgroup", seen, "raise the limit, or set HAKMEM_MEMORY_LIMIT_SOFT=auto: above 90 % of "
-                                 "it freed memory is then given back at once"))
+            found.append(Finding("warning", "cgroup", seen, "raise the limit, or set HAKMEM_MEMORY_LIMIT_SOFT=auto: "
+                                 "above 90 % of it freed memory is then given back at once"))
         elif own_limit:
-            found.append(Finding("ok", "cgroup", seen + f"; HAKMEM_MEMORY_LIMIT={environment['HAKMEM_MEMORY_LIMIT']} is set"))
+            found.append(Finding("ok", "cgroup", seen + f"; HAKMEM_MEMORY_LIMIT={environment['HAKMEM_MEMORY_LIMIT']} "
+                                 "is set"))
         else:
             found.append(Finding("note", "cgroup", seen + "; at its end the kernel kills a process of the group",
                                  "HAKMEM_MEMORY_LIMIT=auto makes malloc fail with ENOMEM instead"))
     if group.high is not None:
         above = group.used is not None and group.used > group.high
         found.append(Finding("warning" if above else "note", "cgroup", f"memory.high is {bytes_text(group.high)}: " +
-                             ("the processes of the group are slowed down now" if above else "above it processes are slowed down"),
+                             ("the processes of the group are slowed down now" if above else "above it processes are "
+                              "slowed down"),
                              "HAKMEM_MEMORY_LIMIT_SOFT below it has freed memory given back before that"))
     if group.kills:
-        found.append(Finding("warning", "cgroup", f"the kernel has killed {group.kills} times for want of memory in the group",
+        found.append(Finding("warning", "cgroup", f"the kernel has killed {group.kills} times for want of memory in "
+                             "the group",
                              "raise the limit, or set HAKMEM_MEMORY_LIMIT=auto in its processes"))
     return found or [Finding("ok", "cgroup", "no memory limit")]
 
@@ -82,13 +86,14 @@ def check_swapped(status_bytes):
         return [Finding("ok", "swapped out", "nothing")]
     return [Finding("warning" if swapped > resident / 10 else "note", "swapped out", f"{bytes_text(swapped)}, beside "
                     f"{bytes_text(resident)} in memory: each page comes back from the disk when it is touched",
-                    "free memory on the machine; HAKMEM_PURGE_DELAY=0 gives freed memory back before it is swapped out")]
+                    "free memory on the machine; with HAKMEM_PURGE_DELAY=0 freed memory goes before it is swapped out")]
 
 
 def check_process_huge_pages(status, environment):
     wanted = environment.get("HAKMEM_THP", "auto")
     if status.get("THP_enabled") == "0":
-        return [Finding("warning" if wanted == "always" else "note", "huge pages", "the process, or who started it, has turned "
+        return [Finding("warning" if wanted == "always" else "note", "huge pages", "the process, or who started it, "
+                        "has turned "
                         "them off for itself (PR_SET_THP_DISABLE)", "leave that prctl out where they are wanted")]
     return []
 
@@ -104,12 +109,14 @@ def check_options(environment, known):
                                  f"did you mean {near[0]}?" if near else "docs/options.md lists them"))
             del given[name]
     if given:
-        found.append(Finding("ok", "options", "set: " + " ".join(f"{name}={value}" for name, value in sorted(given.items()))))
+        shown = " ".join(f"{name}={value}" for name, value in sorted(given.items()))
+        found.append(Finding("ok", "options", f"set: {shown}"))
     elif not found:
         found.append(Finding("ok", "options", "none set: the defaults hold"))
     found += check_purging(given)
     if others := sorted(name for name in environment if name.startswith("MALLOC_")):
-        found.append(Finding("note", "options", f"{', '.join(others)} speak to glibc's malloc; HAKMEM does not read them",
+        found.append(Finding("note", "options", f"{', '.join(others)} speak to glibc's malloc; HAKMEM does not read "
+                             f"them",
                              "leave them out; docs/options.md says what there is"))
     return found
 
@@ -121,10 +128,12 @@ def check_purging(options):
         found.append(Finding("note", "purging", "freed memory goes back at once: least memory, most system calls",
                              "a delay of some 100 ms spares most of the system calls"))
     elif delay and re.fullmatch(r"\d+", delay) and int(delay) > 60000:
-        found.append(Finding("note", "purging", f"freed memory is kept for {int(delay) / 1000:.0f} s before it goes back",
+        found.append(Finding("note", "purging", f"freed memory is kept for {int(delay) / 1000:.0f} s before it goes "
+                             f"back",
                              "less of it is held with a shorter HAKMEM_PURGE_DELAY"))
     if thread == "never":
-        found.append(Finding("note", "purging", "no purge thread: a process that is wholly idle keeps what it freed last",
+        found.append(Finding("note", "purging", "no purge thread: a process that is wholly idle keeps what it freed "
+                             "last",
                              "HAKMEM_PURGE_THREAD=auto, or call hak_collect() or malloc_trim(0) before it idles"))
     return found
 
@@ -139,11 +148,14 @@ def check_static_tls(objects, started, environment):
     """Libraries that came by dlopen and want a place in the static TLS block share what glibc holds ready."""
     match = re.search(r"glibc\.rtld\.optional_static_tls=(\d+)", environment.get("GLIBC_TUNABLES", ""))
     surplus = int(match[1]) if match else STATIC_TLS_SURPLUS
-    late = [each for each in objects if each.elf.static_tls and each.elf.tls_bytes and each not in started and each.position is not None]
+    late = [each for each in objects if each.elf.static_tls and each.elf.tls_bytes and each.position is not None
+            and each not in started]
     taken = sum(each.elf.tls_bytes for each in late)
     if not late:
-        return [Finding("ok", "static TLS", f"no library that came by dlopen takes any of the {surplus} bytes set apart for that")]
-    seen = (f"{', '.join(each.name for each in late)}, loaded by dlopen, take {taken} of the {surplus} bytes set apart for that")
+        return [Finding("ok", "static TLS", f"no library that came by dlopen takes any of the {surplus} bytes set "
+                        f"apart for that")]
+    names = ", ".join(each.name for each in late)
+    seen = f"{names}, loaded by dlopen, take {taken} of the {surplus} bytes set apart for that"
     return [Finding("warning" if taken > NEAR * surplus else "note", "static TLS", seen,
                     f"if a dlopen fails with 'cannot allocate memory in static TLS block': preload that library, or "
                     f"GLIBC_TUNABLES=glibc.rtld.optional_static_tls={4 * max(surplus, taken)}")]

@@ -33,7 +33,8 @@ def check_privilege(process):
         secure = 1
     if not secure:
         return []
-    return [Finding("warning", "privilege", "the program was started with other rights than its caller's (set-user-id or file "
+    return [Finding("warning", "privilege", "the program was started with other rights than its caller's (set-user-id "
+                    "or file "
                     "capabilities): LD_PRELOAD is ignored unless a path is trusted, and so are HAKMEM's options",
                     f"{LINK}, or name a copy in /etc/ld.so.preload; the defaults are in force then")]
 
@@ -45,8 +46,9 @@ def check_static(program):
     if is_hakmem(program):
         return [Finding("ok", "HAKMEM", f"linked into {program.name}, which is static")]
     others = other_allocators(program)
-    return [Finding("problem", "HAKMEM", f"{program.name} is linked statically" + (f", with {', '.join(others)} in it" if others else "")
-                    + ": no library can be preloaded into it", f"{LINK}, or link it dynamically")]
+    inside = f", with {', '.join(others)} in it" if others else ""
+    return [Finding("problem", "HAKMEM", f"{program.name} is linked statically{inside}: no library can be preloaded "
+                    "into it", f"{LINK}, or link it dynamically")]
 
 
 def check_word_size(program):
@@ -62,31 +64,38 @@ def check_active(program, objects, started, environment):
     if not copies:
         asked = [entry for entry in preload_entries(environment) if "hakmem" in os.path.basename(entry)]
         if asked:
-            return [Finding("problem", "HAKMEM", f"LD_PRELOAD names {asked[0]}, and it is not loaded", "look at what the program wrote on "
+            return [Finding("problem", "HAKMEM", f"LD_PRELOAD names {asked[0]}, and it is not loaded",
+                            "look at what the program wrote on "
                             "standard error at its start: the dynamic linker says there why not")]
         return [Finding("problem", "HAKMEM", f"not in this process; {server_of(objects)} serves it", RUN)]
     found = []
     if len(copies) > 1:
-        found.append(Finding("warning", "copies", f"HAKMEM is there {len(copies)} times ({', '.join(each.path for each in copies)}): each has "
+        found.append(Finding("warning", "copies", f"HAKMEM is there {len(copies)} times "
+                             f"({', '.join(each.path for each in copies)}): each has "
                              "a heap of its own, and none knows the blocks of another",
                              "keep one: preload it or link it, not both"))
     with_malloc = [each for each in copies if each.elf.defines_malloc]
     if not with_malloc:
-        found.append(Finding("note", "HAKMEM", f"its hak_* functions are in {names(copies)}; malloc is {server_of(objects)}'s",
-                             "that is as it should be for a program that calls hak_malloc itself; " + RUN + " if malloc was meant"))
+        found.append(Finding("note", "HAKMEM", f"its hak_* functions are in {names(copies)}; malloc is "
+                             f"{server_of(objects)}'s",
+                             "that is as it should be for a program that calls hak_malloc itself; " + RUN +
+                             " if malloc was meant"))
         return found
     first = first_definer(objects)
     if first is not None and not is_hakmem(first):
         late = [each for each in with_malloc if each not in started]
         if late:
-            found.append(Finding("problem", "HAKMEM", f"{late[0].name} came by dlopen, when malloc was bound to {first.name} already",
+            found.append(Finding("problem", "HAKMEM", f"{late[0].name} came by dlopen, when malloc was bound to "
+                                 f"{first.name} already",
                                  RUN))
         else:
-            found.append(Finding("problem", "HAKMEM", f"loaded, and {first.name} stands before it: malloc is {first.name}'s",
+            found.append(Finding("problem", "HAKMEM", f"loaded, and {first.name} stands before it: malloc is "
+                                 f"{first.name}'s",
                                  "name libhakmem.so first in LD_PRELOAD, or before that library when linking"))
         return found
     server = first or with_malloc[0]
-    found.append(Finding("ok", "HAKMEM", f"active: malloc is bound to {server.path}, {how_it_came(server, program, environment)}"))
+    found.append(Finding("ok", "HAKMEM", f"active: malloc is bound to {server.path}, "
+                         f"{how_it_came(server, program, environment)}"))
     if server.deleted:
         found.append(Finding("note", "HAKMEM", f"{server.path} was replaced or removed since the program started",
                              "restart the program to have the new one"))
@@ -126,15 +135,18 @@ def check_mixed(objects, program):
             continue
         kinds = other_allocators(each)
         if kinds and kinds[0].endswith("Sanitizer"):
-            found.append(Finding("problem", "mixed allocators", f"{each.name} is {kinds[0]}, which must be malloc itself to find errors",
+            found.append(Finding("problem", "mixed allocators", f"{each.name} is {kinds[0]}, which must be malloc "
+                                 f"itself to find errors",
                                  "run sanitized programs without HAKMEM, or link hakmem::static and call hak_malloc"))
         elif each.elf.defines_malloc:
             found.append(Finding("warning", "mixed allocators", f"{each.name} brings a malloc of its own"
                                  + (f" ({', '.join(kinds)})" if kinds else ""),
                                  "leave it out of LD_PRELOAD and of the link, so that one allocator has all memory"
-                                 if each is not program else "build the program without it (for jemalloc often --disable-jemalloc)"))
+                                 if each is not program else "build the program without it (for jemalloc often "
+                                 "--disable-jemalloc)"))
         elif kinds:
-            found.append(Finding("note", "mixed allocators", f"{each.name} has {', '.join(kinds)} inside, under names of its own",
+            found.append(Finding("note", "mixed allocators", f"{each.name} has {', '.join(kinds)} inside, under names "
+                                 f"of its own",
                                  "its memory is not in HAKMEM's figures; nothing to do unless it is much"))
     return found or [Finding("ok", "mixed allocators", "no other allocator is loaded")]
 
@@ -156,19 +168,22 @@ def check_bindings(found_bindings, objects):
     inward = [each for each in objects if each.elf.symbolic and each.elf.defines_malloc and each is not first
               and not each.is_libc and not is_hakmem(each) and (each.path, each.path) not in astray]
     if not bound and not inward:
-        return [Finding("note", "bindings", "none of the slots for malloc and free is bound yet", "ask again when the program has run")]
+        return [Finding("note", "bindings", "none of the slots for malloc and free is bound yet", "ask again when the "
+                        "program has run")]
     if not astray and not inward:
         return [Finding("ok", "bindings", f"all {bound} slots for malloc, free and theirs lead to {first.name}")]
     found = []
     for binding, symbols in astray.values():
         user, target = binding.user, binding.target
         if user is target:
-            why = "it was linked with -Bsymbolic, or loaded with RTLD_DEEPBIND" if user.elf.symbolic else "it was loaded with RTLD_DEEPBIND"
+            why = f"it was {'linked with -Bsymbolic, or ' if user.elf.symbolic else ''}loaded with RTLD_DEEPBIND"
         else:
             why = "it was loaded with RTLD_DEEPBIND or into a namespace of its own (dlmopen)"
-        found.append(Finding("problem", "bindings", f"{user.name} has its {', '.join(sorted(set(symbols)))} from {target.name}, the others from "
-                             f"{first.name}: {why}", "a block that crosses between them is freed by the wrong one: leave RTLD_DEEPBIND out of "
-                             "that dlopen, or keep each block on its side"))
-    found += [Finding("problem", "bindings", f"{each.name} was linked with -Bsymbolic and calls its own malloc, the others call that of "
-                      f"{first.name}", "link it without -Bsymbolic, or without its malloc") for each in inward]
+        own = ", ".join(sorted(set(symbols)))
+        found.append(Finding("problem", "bindings", f"{user.name} has its {own} from {target.name}, the others from "
+                             f"{first.name}: {why}", "a block that crosses between them is freed by the wrong one: "
+                             "leave RTLD_DEEPBIND out of that dlopen, or keep each block on its side"))
+    found += [Finding("problem", "bindings", f"{each.name} was linked with -Bsymbolic and calls its own malloc, the "
+                      f"others call that of {first.name}", "link it without -Bsymbolic, or without its malloc") for
+              each in inward]
     return found

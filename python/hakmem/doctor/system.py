@@ -1,4 +1,5 @@
-"""What the kernel tells of the machine and of a process, read from /proc and /sys. `root` is another place of these, for tests."""
+"""What the kernel tells of the machine and of a process, read from /proc and /sys. `root` is another place of these,
+for tests."""
 
 import os
 import re
@@ -164,7 +165,8 @@ def cgroup_memory(root, pid):
         group, base, files = v2[1], mount, ("memory.max", "memory.high", "memory.current")
     else:
         return CgroupMemory()
-    folders = [base.joinpath(*Path(group.strip("/")).parts[:depth]) for depth in range(len(Path(group.strip("/")).parts), -1, -1)]
+    parts = Path(group.strip("/")).parts
+    folders = [base.joinpath(*parts[:depth]) for depth in range(len(parts), -1, -1)]
     best = (None, None)
     high = None
     for folder in folders:
@@ -175,8 +177,8 @@ def cgroup_memory(root, pid):
             high = min((each for each in (high, limit_of(folder / files[1])) if each is not None), default=None)
     own = folders[0]
     folder = best[1] or own
-    kills = re.search(r"^oom_kill (\d+)$", read_text(own / "memory.events") or read_text(own / "memory.oom_control") or "",
-                      re.MULTILINE)
+    events = read_text(own / "memory.events") or read_text(own / "memory.oom_control") or ""
+    kills = re.search(r"^oom_kill (\d+)$", events, re.MULTILINE)
     shown = "/" + str(folder.relative_to(root)) if best[1] else None
-    return CgroupMemory(shown, best[0], high, read_number(folder / files[2]), limit_of(own / "memory.swap.max") if v2 else None,
-                        int(kills[1]) if kills else None)
+    return CgroupMemory(shown, best[0], high, read_number(folder / files[2]),
+                        limit_of(own / "memory.swap.max") if v2 else None, int(kills[1]) if kills else None)

@@ -63,7 +63,8 @@ def locate(memory, descriptor, shot, address):
                          interior=address - block.address)
     window, head = shot.head
     number = (address - window) // shot.superslab_size
-    committed = int.from_bytes(memory.read(descriptor.roots["hak_units"], 8), "little") // descriptor.constants["SUPERSLAB_UNITS"]
+    units = int.from_bytes(memory.read(descriptor.roots["hak_units"], 8), "little")
+    committed = units // descriptor.constants["SUPERSLAB_UNITS"]
     if not committed or not 0 <= number < committed:
         # What lies behind is reserved, as far as the kernel's maps tell, and of no use yet.
         return Place(FOREIGN)
@@ -82,18 +83,21 @@ def locate(memory, descriptor, shot, address):
     state = int(shot.units.state[row, unit])
     if state != ACTIVE:
         return Place(UNIT, UNIT_WORDS[state])
-    return locate_block(memory, descriptor, shot, Slab(memory, descriptor, shot, row, int(shot.units.first[row, unit])), address)
+    slab = Slab(memory, descriptor, shot, row, int(shot.units.first[row, unit]))
+    return locate_block(shot, slab, address)
 
 
-def locate_block(memory, descriptor, shot, slab, address):
+def locate_block(shot, slab, address):
     index = (address - slab.start) // slab.size
-    common = {"class_id": slab.class_id, "slab": slab.start, "blocks": slab.blocks, "owner": slab.owner, "size": slab.size}
+    common = {"class_id": slab.class_id, "slab": slab.start, "blocks": slab.blocks, "owner": slab.owner,
+              "size": slab.size}
     if index >= slab.blocks:
         return Place(REST, **common)
     start = slab.start + index * slab.size
     caches = shot.cached_by[shot.cached_blocks == start]
     kind = FREE if slab.free[index] else REMOTE if slab.remote[index] else CACHED if len(caches) else LIVE
-    return Place(kind, start=start, index=index, interior=address - start, cached_by=int(caches[0]) if len(caches) else 0, **common)
+    return Place(kind, start=start, index=index, interior=address - start,
+                 cached_by=int(caches[0]) if len(caches) else 0, **common)
 
 
 def class_of(shot, size):
@@ -104,8 +108,8 @@ def class_of(shot, size):
 def live_blocks(memory, descriptor, shot, class_id):
     """(address, owner's heap id) of each live block of a class, by address."""
     units = shot.units
-    for row, first in zip(*numpy.nonzero((units.first == numpy.arange(units.first.shape[1])) & (units.class_id == class_id)
-                                         & (units.first > 0)), strict=True):
+    begins = (units.first == numpy.arange(units.first.shape[1])) & (units.first > 0)
+    for row, first in zip(*numpy.nonzero(begins & (units.class_id == class_id)), strict=True):
         slab = Slab(memory, descriptor, shot, int(row), int(first))
         addresses = slab.addresses(~slab.free & ~slab.remote)
         for address in addresses[~numpy.isin(addresses.astype("u8"), shot.cached_blocks)]:

@@ -57,7 +57,7 @@ def place_text(shot, place):
     inside = f", {place.interior} bytes into it" if place.interior else ""
     if place.kind in (blocks.HUGE, blocks.RANGE):
         if place.kind == blocks.RANGE:
-            return f"in {place.size} bytes at {place.start:#x} of huge blocks that were freed, kept for the next{inside}"
+            return f"in {place.size} bytes at {place.start:#x} of freed huge blocks, kept for the next{inside}"
         owner = f", of {heap_text(shot, place.owner)}" if place.owner else ""
         return f"a live huge block of {place.size} bytes at {place.start:#x}{inside}{owner}"
     slab = f"slab {place.slab:#x} of {place.blocks} blocks, owned by {heap_text(shot, place.owner)}"
@@ -65,7 +65,8 @@ def place_text(shot, place):
         return f"no block: behind the last one of {slab}, class {place.class_id} of {place.size} bytes"
     where = f" in the thread cache of {heap_text(shot, place.cached_by)}" if place.kind == blocks.CACHED else ""
     words = {blocks.CACHED: "a free block", blocks.REMOTE: "a block freed by another thread and not collected yet"}
-    return (f"{words.get(place.kind, f'a {place.kind} block')}{where} of {place.size} bytes at {place.start:#x}{inside}: class "
+    return (f"{words.get(place.kind, f'a {place.kind} block')}{where} of {place.size} bytes at "
+            f"{place.start:#x}{inside}: class "
             f"{place.class_id}, number {place.index} in {slab}")
 
 
@@ -86,7 +87,8 @@ class Info(gdb.Command):
         refuse_arguments("info", argument)
         _, _, shot = look()
         totals = shot.totals
-        print(f"HAKMEM {shot.version} in {shot.command or 'the program'}: {totals.superslabs} SuperSlabs from {shot.head[0]:#x} on, "
+        print(f"HAKMEM {shot.version} in {shot.command or 'the program'}: {totals.superslabs} SuperSlabs from "
+              f"{shot.head[0]:#x} on, "
               f"{totals.heaps} live heaps")
         names = ("live", "cached", "free_in_slab", "retained", "metadata")
         rows = [[name.replace("_", " "), getattr(totals, name), size_text(getattr(totals, name))] for name in names]
@@ -105,7 +107,8 @@ class Classes(gdb.Command):
         refuse_arguments("classes", argument)
         _, _, shot = look()
         print_rows(["class", "block", "slabs", "live", "cached", "free", "live bytes"],
-                   [[row.class_id, row.block_size, row.slabs, row.live_blocks, row.cached_blocks, row.free_blocks, row.live_bytes]
+                   [[row.class_id, row.block_size, row.slabs, row.live_blocks, row.cached_blocks, row.free_blocks,
+                     row.live_bytes]
                     for row in shot.classes])
 
 
@@ -119,7 +122,8 @@ class Heaps(gdb.Command):
         refuse_arguments("heaps", argument)
         _, _, shot = look()
         print_rows(["heap", "kind", "state", "thread", "slabs", "live bytes", "cached bytes", "warm", "pending", "at"],
-                   [[heap.heap, heap.kind, heap.state, f"{heap.tid} {heap.name}".strip() if heap.tid else "", heap.slabs,
+                   [[heap.heap, heap.kind, heap.state, f"{heap.tid} {heap.name}".strip() if heap.tid else "",
+                     heap.slabs,
                      heap.live_bytes, heap.cached_bytes, heap.warm_slabs, heap.pending_slabs, f"{heap.address:#x}"]
                     for heap in shot.threads])
 
@@ -148,7 +152,8 @@ class Block(gdb.Command):
 class Walk(gdb.Command):
     """The live blocks of a size class: hakmem walk SIZE | class NUMBER | huge [-n COUNT]
 
-SIZE is what a program asked for: the class that serves it is walked. COUNT lines are shown, 1000 if it is not said, all with 0."""
+SIZE is what a program asked for: the class that serves it is walked. COUNT lines are shown, 1000 if it is not said,
+all with 0."""
 
     def __init__(self):
         super().__init__("hakmem walk", gdb.COMMAND_DATA, gdb.COMPLETE_NONE)
@@ -202,7 +207,8 @@ def walk_number(words):
     except ValueError:
         value = -1
     if value < 0:
-        raise gdb.GdbError("hakmem walk SIZE, hakmem walk class NUMBER, or hakmem walk huge; `hakmem classes` lists classes")
+        raise gdb.GdbError("hakmem walk SIZE, hakmem walk class NUMBER, or hakmem walk huge; `hakmem classes` tells "
+                           "what classes there are")
     return value
 
 

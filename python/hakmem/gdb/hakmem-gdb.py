@@ -1,7 +1,7 @@
 """Makes the commands `hakmem ...` in gdb: source this file, or put `source .../hakmem-gdb.py` into ~/.gdbinit.
 
-gdb brings a Python of its own, which has neither the package hakmem nor what that stands on: they are taken from where this file
-lies, a checkout with its build/venv or the environment in which the wheel was installed.
+gdb brings a Python of its own, which has neither the package hakmem nor what that stands on: they are taken from where
+this file lies, a checkout with its build/venv or the environment in which the wheel was installed.
 """
 
 import sys
@@ -26,9 +26,11 @@ def start():
     except ImportError as error:
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
         raise gdb.GdbError(
-            f"hakmem-gdb.py: {error}. It takes numpy and pyelftools for gdb's Python, which is {version}; looked for in "
-            f"{', '.join(str(folder) for folder in folders)}. In a checkout `./hakmem bench --help` makes build/venv, which has them "
-            f"if its Python is {version} too; elsewhere install python3-numpy and python3-pyelftools") from error
+            f"hakmem-gdb.py: {error}. It takes numpy and pyelftools for gdb's Python, which is {version}; looked for "
+            f"in {', '.join(str(folder) for folder in folders)}. In a checkout `./hakmem bench --help` makes "
+            f"build/venv, "
+            f"which has "
+            f"them if its Python is {version} too; elsewhere install python3-numpy and python3-pyelftools") from error
 
 
 start()

@@ -40,13 +40,15 @@ class GdbMemory:
 
 
 def find_descriptors(memory):
-    """The Descriptors of all copies of HAKMEM, by the sections of the program's files: those are there without symbols, too."""
+    """The Descriptors of all copies of HAKMEM, by the sections of the program's files: those are there without
+    symbols, too."""
     found = []
     for match in SECTION_LINE.finditer(gdb.execute("info files", to_string=True)):
         found.append(read_descriptor(memory, int(match[1], 16)))
     if not found:
         raise NotHakmem("no file of this program has HAKMEM's descriptor. Does gdb know the program and its libraries "
-                        "(`info sharedlibrary`; for a core: `file PROGRAM`, and `set sysroot` where it came from elsewhere)?")
+                        "(`info sharedlibrary`; for a core: `file PROGRAM`, and `set sysroot` where it came from "
+                        "elsewhere)?")
     return found
 
 
