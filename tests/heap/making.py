@@ -14,6 +14,8 @@ from hakmem.heap.command import heap  # noqa: E402  (stands on hakmem)
 from hakmem.heap.profile_pb2 import Profile  # noqa: E402
 
 TYPES = (("alloc_objects", "count"), ("alloc_space", "bytes"), ("inuse_objects", "count"), ("inuse_space", "bytes"))
+# As HAKMEM's own profiler writes them.
+TYPES_WITH_LIVES = (*TYPES, ("freed_objects", "count"), ("lifetime", "milliseconds"))
 TIME = 1795255201_000000000  # 2026-11-21 10:00:01 UTC
 
 
@@ -25,8 +27,8 @@ class Making:
         self.functions = {}
         for name, unit in types:
             self.profile.sample_type.add(type=self.text(name), unit=self.text(unit))
-        self.profile.period_type.CopyFrom(self.profile.sample_type[-1])
-        self.profile.default_sample_type = self.text(types[-1][0])
+        self.profile.period_type.CopyFrom(self.profile.sample_type[min(3, len(types) - 1)])
+        self.profile.default_sample_type = self.text(types[min(3, len(types) - 1)][0])
 
     def text(self, value):
         if value not in self.profile.string_table:
@@ -56,8 +58,10 @@ class Making:
                 location.line.add(function_id=self.function(name, file), line=line)
         return location.id
 
-    def stack(self, places, *values):
-        self.profile.sample.add(location_id=[self.location(place) for place in places], value=values)
+    def stack(self, places, *values, lived_from=None):
+        sample = self.profile.sample.add(location_id=[self.location(place) for place in places], value=values)
+        if lived_from is not None:
+            sample.label.add(key=self.text("lifetime_from"), num=lived_from, num_unit=self.text("milliseconds"))
         return self
 
     def write(self, path, packed=True):
@@ -79,6 +83,16 @@ def known():
     making.stack(named("fill:8", "work:20", "main:30"), 2, 2048, 2, 2048)
     making.stack(named("pour:9", "work:21", "main:30"), 1000, 1 << 20, 0, 0)
     making.stack(named("grow:3", "grow:4", "grow:4", "main:31"), 1, 8192, 1, 8192)
+    return making
+
+
+def with_lives():
+    """fill frees 100 objects at once and 10 after 20 s; keep frees nothing."""
+    making = Making(TYPES_WITH_LIVES)
+    making.stack(named("fill", "main"), 130, 1300, 20, 200, 0, 0)
+    making.stack(named("fill", "main"), 0, 0, 0, 0, 100, 0, lived_from=0)
+    making.stack(named("fill", "main"), 0, 0, 0, 0, 10, 200_000, lived_from=16384)
+    making.stack(named("keep", "main"), 5, 500, 5, 500, 0, 0)
     return making
 
 

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from making import Making, known, named, run
+from making import Making, known, named, run, with_lives
 from selenium.webdriver.common.by import By
 
 # What a page must show as text and never take for markup.
@@ -232,6 +232,14 @@ def test_the_smallest_bars_of_too_many_are_left_out(open_page, tmp_path, monkeyp
     assert browser.find_element(By.ID, "left").text == (
         "The graph leaves out the 8 smallest bars; the table counts all.")
     assert len(table(browser)) == 11
+
+
+def test_lifetimes_are_a_column_and_no_kind(open_page, tmp_path):
+    browser = open_page(with_lives().write(tmp_path / "lives.pb"))
+    assert [button.text for button in browser.find_elements(By.CSS_SELECTOR, "[data-kind]")] == KINDS
+    assert [row[5] for row in table(browser)] == ["-", "1.82 s", "-"]
+    press(browser, "Objects in use")
+    assert table(browser)[0] == ["fill", "20", "80.0 %", "20", "80.0 %", "1.82 s", "/src/a.c"]
 
 
 def test_names_are_text(open_page, tmp_path):

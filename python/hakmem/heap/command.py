@@ -19,6 +19,7 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--ignore", metavar="REGEX", help="No stacks with one that it matches.")
 @click.option("--hide", metavar="REGEX", help="Leave out the frames that it matches; their callers get the figures.")
 @click.option("--tree", "as_tree", is_flag=True, help="Show the tree of callers and callees in place of the sites.")
+@click.option("--lifetimes", is_flag=True, help="Show how long what each site allocated lived until it was freed.")
 @click.option("--min", "least", type=click.FloatRange(0, 100), default=1.0, show_default=True, metavar="PERCENT",
               help="The least share that --tree shows.")
 @click.option("--diff", "base", type=FILE, metavar="BASE", help="Subtract an earlier profile.")
@@ -30,7 +31,7 @@ FILE = click.Path(path_type=Path, dir_okay=False)
               type=click.Path(path_type=Path, file_okay=False, exists=True),
               help="Where separate debug files are, besides /usr/lib/debug.")
 @click.argument("files", nargs=-1, required=True, type=FILE, metavar="FILE...")
-def heap(files, alloc, objects, by, number, lines, focus, ignore, hide, as_tree, least, base, as_json, html,
+def heap(files, alloc, objects, by, number, lines, focus, ignore, hide, as_tree, lifetimes, least, base, as_json, html,
          symbolized, debug_folders):
     """Tell where the memory of heap profiles is: top sites, tree, comparison, flame graph.
 
@@ -70,27 +71,44 @@ def heap(files, alloc, objects, by, number, lines, focus, ignore, hide, as_tree,
         for path in filter(None, (html, symbolized)):
             click.echo(path)
     else:
-        show(whole, found, index, files, base, by, number, lines, as_tree, least)
+        show(whole, found, index, files, base, by, number, lines, "tree" if as_tree else lifetimes and "lifetimes", least)
 
 
-def show(whole, found, index, files, base, by, number, lines, as_tree, least):
+def show(whole, found, index, files, base, by, number, lines, what, least):
     """whole: the profile, which shares are of; found: what is selected of it."""
-    from hakmem.heap.show import print_facts, print_sites, print_tree
+    from hakmem.heap.lifetimes import lives_of
+    from hakmem.heap.show import print_facts, print_lifetimes, print_sites, print_tree
     from hakmem.heap.sites import order, sites_of, tree_of
 
+    lives = lives_of(found, lines)
+    if what == "lifetimes" and not lives:
+        raise click.ClickException("the profile tells no lifetimes: it has no sample types freed_objects and lifetime")
     print_facts(whole, files, base)
-    if as_tree:
+    if what == "tree":
         print_tree(found, tree_of(found, lines), index, least, whole.measure(index))
+        return
+    sites = order(sites_of(found, lines), index, by, found.compared)
+    if what == "lifetimes":
+        print_lifetimes(sites, lives, number)
     else:
-        print_sites(found, order(sites_of(found, lines), index, by, found.compared), index, number,
-                    whole.measure(index))
+        print_sites(found, sites, lives, index, number, whole.measure(index))
 
 
 def as_data(whole, found, files, base, lines):
     """All of it for programs: totals, every site and every stack, by sample type."""
+    from hakmem.heap.lifetimes import SPANS, lives_of
     from hakmem.heap.sites import sites_of
 
     names = [name for name, _ in found.types]
+
+    lives = lives_of(found, lines)
+
+    def lived(site):
+        if site.key not in lives:
+            return None
+        of_site = lives[site.key]
+        return {"freed": of_site.freed, "mean_ms": of_site.mean(),
+                "spans": {name: objects for (name, _), objects in zip(SPANS, of_site.spans, strict=True)}}
 
     def changes(values, before):
         return {name: value - other for name, value, other in zip(names, values, before, strict=True)}
@@ -100,7 +118,7 @@ def as_data(whole, found, files, base, lines):
         "types": dict(found.types), "totals": {name: whole.total(place) for place, name in enumerate(names)},
         "selected": {name: found.total(place) for place, name in enumerate(names)},
         "sites": [{"name": site.name, "where": site.place, "flat": changes(site.flat, site.flat_base),
-                   "cum": changes(site.cum, site.cum_base)} for site in sites_of(found, lines)],
+                   "cum": changes(site.cum, site.cum_base), **({"lifetimes": lived(site)} if lives else {})} for site in sites_of(found, lines)],
         "stacks": [{"frames": [{"name": frame.name, "file": frame.file, "line": frame.line, "module": frame.module}
                                for frame in stack.frames], "values": changes(stack.values, stack.base)}
                    for stack in found.stacks]}

@@ -13,6 +13,7 @@ import jinja2
 from markupsafe import Markup
 
 from hakmem.heap.file import write_whole
+from hakmem.heap.lifetimes import OF_LIVES, duration_text, lives_of
 from hakmem.heap.show import facts, title_of
 from hakmem.heap.sites import order, sites_of, tree_of
 
@@ -32,7 +33,7 @@ def write_page(path, whole, found, index, files, base, lines):
     told = facts(whole, [file.name for file in files], base and base.name)
     text = template.render(
         title=f"Heap of {files[0].name}" + (f" and {len(files) - 1} more" if len(files) > 1 else ""),
-        facts=told, style=Markup(read("heap.css")), kinds=kinds(found), shown=found.types[index][0],
+        facts=told, style=Markup(read("heap.css")), kinds=kinds(found), shown=index, lives=bool(lives_of(found, lines)),
         compared=found.compared, share="Of the base" if found.compared else "Share", data=embedded(page_data(found, index, lines)), scripts=[Markup(text) for text in scripts],
         hashes=" ".join(f"'sha256-{digest(text)}'" for text in scripts))
     write_whole(path, text.encode())
@@ -51,11 +52,13 @@ def embedded(value):
 
 
 def kinds(found):
-    return [{"name": name, "title": title_of(name)} for name, _ in found.types]
+    """The sample types that can be shown, by their places."""
+    return [(place, name, title_of(name)) for place, (name, _) in enumerate(found.types) if name not in OF_LIVES]
 
 
 def page_data(found, index, lines):
-    """Strings once; nodes as [parent, name, place, values, base], parents first; sites as [name, place, flat, cum]."""
+    """Strings once; nodes as [parent, name, place, values, base], parents first; sites as [name, place, flat, cum, life].
+    """
     texts = {}
 
     def text(value):
@@ -69,8 +72,10 @@ def page_data(found, index, lines):
         nodes.append([parent, text(node.name), text(node.place), node.values,
                       *([node.base] if found.compared else [])])
     places = range(len(found.types))
+    lives = lives_of(found, lines)
     sites = [[text(site.name), text(site.place), [site.flat_change(place) for place in places],
-              [site.cum_change(place) for place in places]]
+              [site.cum_change(place) for place in places],
+              *([duration_text(lives[site.key].mean() if site.key in lives else None)] if lives else [])]
              for site in order(sites_of(found, lines), index, "flat", found.compared)]
     return {"types": found.types, "shown": index, "compared": found.compared, "nodes": nodes, "leftOut": left_out,
             "sites": sites, "texts": list(texts)}

@@ -4,6 +4,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hakmem.bench.table import make_console
+from hakmem.heap.lifetimes import OF_LIVES, SPANS, duration_text, lives_of
 
 UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 TITLES = {"inuse_space": "Bytes in use", "inuse_objects": "Objects in use", "alloc_space": "Bytes allocated",
@@ -42,8 +43,12 @@ def facts(heap, files, base):
     elif heap.period == 1:
         told.append(("sampled", "every block"))
     told += [(title_of(name).lower(), value_text(heap.total(place), unit, signed=heap.compared))
-             for place, (name, unit) in enumerate(heap.types)]
-    told.append(("stacks", f"{len(heap.stacks):,}"))
+             for place, (name, unit) in enumerate(heap.types) if name not in OF_LIVES]
+    lives = lives_of(heap, False)
+    if lives:
+        told.append(("objects freed", value_text(lives[None].freed, "count", signed=heap.compared)))
+        told.append(("mean lifetime", duration_text(lives[None].mean())))
+    told.append(("stacks", f"{len({stack.frames for stack in heap.stacks}):,}"))
     told += [("comment", text) for text in dict.fromkeys(heap.comments)]
     return told
 
@@ -57,8 +62,8 @@ def print_facts(heap, files, base):
     console.print()
 
 
-def print_sites(heap, sites, index, number, whole):
-    """The first sites as a table; whole: what shares are of."""
+def print_sites(heap, sites, lives, index, number, whole):
+    """The first sites as a table; whole: what shares are of; lives: of the sites, where the profile has them."""
     name, unit = heap.types[index]
     names = [kind for kind, _ in heap.types]
     objects = name.replace("_space", "_objects")
@@ -67,6 +72,8 @@ def print_sites(heap, sites, index, number, whole):
     share = "of base" if heap.compared else "share"
     for head in ("flat", share, "cum", share, *(["objects"] if counted is not None else [])):
         table.add_column(head, justify="right", no_wrap=True)
+    if lives:
+        table.add_column("mean life", justify="right", no_wrap=True)
     table.add_column("site", overflow="fold", ratio=3)
     table.add_column("where", overflow="fold", ratio=2)
     for site in sites[:number]:
@@ -75,10 +82,31 @@ def print_sites(heap, sites, index, number, whole):
             cells += [value_text(value, unit, heap.compared), share_text(value, whole)]
         if counted is not None:
             cells.append(value_text(site.flat_change(counted), "count", heap.compared))
+        if lives:
+            cells.append(duration_text(lives[site.key].mean() if site.key in lives else None))
         table.add_row(*(Text(cell) for cell in (*cells, site.name, site.place)))
     console = make_console()
     more = f", the first {number} of {len(sites)} sites" if len(sites) > number else ""
     console.print(Text(f"{title_of(name)}{', change' if heap.compared else ''}{more}", style="bold"), soft_wrap=True)
+    console.print(table)
+
+
+def print_lifetimes(sites, lives, number):
+    """How long what the first sites freed had lived: shares of it from each duration on to the next."""
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    for head in ("freed", "mean", *(name for name, _ in SPANS)):
+        table.add_column(head, justify="right", no_wrap=True)
+    table.add_column("site", overflow="fold")
+    freed = [site for site in sites if site.key in lives]
+    for site in freed[:number]:
+        of_site = lives[site.key]
+        table.add_row(*(Text(cell) for cell in (
+            value_text(of_site.freed, "count"), duration_text(of_site.mean()),
+            *(share_text(objects, of_site.freed) if objects else "" for objects in of_site.spans), site.name)))
+    console = make_console()
+    more = f", the first {number} of {len(freed)} sites" if len(freed) > number else ""
+    console.print(Text(f"Lifetimes of what was freed, each column from its head to the next{more}", style="bold"),
+                  soft_wrap=True)
     console.print(table)
 
 

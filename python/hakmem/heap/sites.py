@@ -9,6 +9,7 @@ NOWHERE = "(no stack)"
 class Site:
     """A function, or a line of one: what it allocated itself (flat) and with what it called (cum), by sample type."""
 
+    key: object
     name: str
     place: str
     flat: list
@@ -39,6 +40,10 @@ def label(frame, lines):
     return (frame.name, frame.place()) if lines else frame.name
 
 
+def place_of(frame, lines):
+    return frame.place() if lines else frame.file or frame.module
+
+
 def sites_of(heap, lines):
     """Every site of the heap; a function that is in a stack several times counts once in its cumulative figures."""
     width = len(heap.types)
@@ -47,8 +52,8 @@ def sites_of(heap, lines):
     def site(frame):
         key = label(frame, lines) if frame else NOWHERE
         if key not in found:
-            name, place = (frame.name, frame.place() if lines else frame.file or frame.module) if frame else (NOWHERE, "")
-            found[key] = Site(name, place, [0] * width, [0] * width, [0] * width, [0] * width)
+            name, place = (frame.name, place_of(frame, lines)) if frame else (NOWHERE, "")
+            found[key] = Site(key, name, place, [0] * width, [0] * width, [0] * width, [0] * width)
         return found[key]
 
     for stack in heap.stacks:
@@ -91,8 +96,7 @@ def tree_of(heap, lines):
         for frame in reversed(stack.frames):
             key = label(frame, lines)
             if key not in node.children:
-                node.children[key] = Node(frame.name, frame.place() if lines else frame.file or frame.module,
-                                          [0] * width, [0] * width)
+                node.children[key] = Node(frame.name, place_of(frame, lines), [0] * width, [0] * width)
             node = node.children[key]
             add(node.values, stack.values)
             if based:

@@ -32,11 +32,14 @@ class Frame:
 
 @dataclass(frozen=True)
 class Stack:
-    """frames: innermost first; values and base: a figure for each sample type, base all 0 without --diff."""
+    """frames: innermost first; values and base: a figure for each sample type, base all 0 without --diff.
+
+    lived_from: the least that what the sample counts has lived, in milliseconds; None where it does not say."""
 
     frames: tuple
     values: tuple
     base: tuple
+    lived_from: int | None = None
 
 
 @dataclass
@@ -103,7 +106,13 @@ def stacks_of(profile, path):
     for sample in profile.sample:
         chain = [frame for location in sample.location_id for frame in frames[location]]
         chain = prune(chain, drop, keep) if drop else without_allocator(chain)
-        yield Stack(tuple(chain), tuple(sample.value), nothing)
+        yield Stack(tuple(chain), tuple(sample.value), nothing, lived_from(profile, sample))
+
+
+def lived_from(profile, sample):
+    texts = profile.string_table
+    return next((one.num for one in sample.label
+                 if (texts[one.key], texts[one.num_unit]) == ("lifetime_from", "milliseconds")), None)
 
 
 def frames_of(profile):

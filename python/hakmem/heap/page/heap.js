@@ -155,7 +155,7 @@
         const total = data.nodes[0][data.compared ? 4 : 3][kind];
         const sorted = [...data.sites].sort((a, b) => size(b) - size(a));
         const body = document.querySelector("#sites tbody");
-        body.replaceChildren(...sorted.slice(0, ROWS).map(([name, where, flat, cum]) => {
+        body.replaceChildren(...sorted.slice(0, ROWS).map(([name, where, flat, cum, life]) => {
             const row = document.createElement("tr");
             const button = document.createElement("button");
             button.type = "button";
@@ -169,6 +169,9 @@
             for (const values of [flat, cum]) {
                 cell(row, "td", valueText(values[kind]));
                 cell(row, "td", shareText(values[kind], total));
+            }
+            if (life !== undefined) {
+                cell(row, "td", life);
             }
             cell(row, "td", data.texts[where]);
             return row;

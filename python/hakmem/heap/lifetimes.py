@@ -1,0 +1,61 @@
+"""How long blocks lived, by the site that allocated them.
+
+A profile of HAKMEM's has the sample types freed_objects and lifetime, the sum of what those objects lived in
+milliseconds, in samples of their own, one for each power of two of milliseconds, which the label lifetime_from tells.
+"""
+
+from dataclasses import dataclass, field
+
+from hakmem.heap.sites import NOWHERE, label
+
+FREED, LIFETIME = ("freed_objects", "count"), ("lifetime", "milliseconds")
+# Sample types that are no figure of their own to rank sites by.
+OF_LIVES = (FREED[0], LIFETIME[0])
+# The spans that are shown: their names, and where each begins, in milliseconds.
+SPANS = (("< 1 ms", 0), ("1 ms", 1), ("16 ms", 16), ("256 ms", 256), ("4.1 s", 4096), ("65.5 s", 65536),
+         ("17.5 min", 1 << 20))
+
+
+@dataclass
+class Lives:
+    """freed: objects; total: milliseconds that they lived, together; spans: how many of them in each of SPANS."""
+
+    freed: int = 0
+    total: int = 0
+    spans: list = field(default_factory=lambda: [0] * len(SPANS))
+
+    def mean(self):
+        """Milliseconds, or None where nothing was freed."""
+        return self.total / self.freed if self.freed > 0 else None
+
+
+def lives_of(heap, lines):
+    """{site's key: Lives}, and that of the whole under None; nothing where the profile has no lifetimes."""
+    if FREED not in heap.types or LIFETIME not in heap.types:
+        return {}
+    freed, lifetime = heap.types.index(FREED), heap.types.index(LIFETIME)
+    found = {None: Lives()}
+    for stack in heap.stacks:
+        objects = stack.values[freed] - stack.base[freed]
+        if objects == 0:
+            continue
+        key = label(stack.frames[0], lines) if stack.frames else NOWHERE
+        for lives in (found[None], found.setdefault(key, Lives())):
+            lives.freed += objects
+            lives.total += stack.values[lifetime] - stack.base[lifetime]
+            if stack.lived_from is not None:
+                lives.spans[span_of(stack.lived_from)] += objects
+    return found
+
+
+def span_of(milliseconds):
+    return max(place for place, (_, start) in enumerate(SPANS) if start <= milliseconds)
+
+
+def duration_text(milliseconds):
+    if milliseconds is None:
+        return "-"
+    for name, size in (("h", 3600e3), ("min", 60e3), ("s", 1e3)):
+        if milliseconds >= size:
+            return f"{milliseconds / size:.3g} {name}"
+    return f"{milliseconds:.3g} ms" if milliseconds >= 1 else "< 1 ms"
