@@ -79,7 +79,12 @@ _Static_assert(sizeof(struct descriptor_head) == 56, "readers of format 1 count 
     FIELD(heap_counters, flushes) FIELD(heap_counters, flushed_blocks) FIELD(heap_counters, warm_hits)                 \
     FIELD(heap_counters, warm_misses) FIELD(heap_counters, warm_prefilled) FIELD(heap_counters, slabs_carved)          \
     FIELD(heap_counters, slabs_adopted) FIELD(heap_counters, slabs_released) FIELD(heap_counters, remote_blocks)       \
+    FIELD(heap_counters, remote_collected) FIELD(heap_counters, locked_blocks)                                         \
     FIELD(heap_counters, pending_drained) FIELD(heap_counters, pending_requeued)                                       \
+    ARRAY(heap, classes) TYPE(class_counters) FIELD(class_counters, refills) FIELD(class_counters, refilled_blocks)    \
+    FIELD(class_counters, flushes) FIELD(class_counters, flushed_blocks) FIELD(class_counters, returned_blocks)        \
+    FIELD(class_counters, carved) FIELD(class_counters, released) FIELD(class_counters, direct)                        \
+    FIELD(class_counters, overflows) FIELD(class_counters, malloc_hits) FIELD(class_counters, free_hits)               \
     TYPE(thread_cache) ARRAY(thread_cache, bins) FIELD(thread_cache, heap) FIELD(thread_cache, capacity_bytes)         \
     FIELD(thread_cache, slow_calls) ARRAY(thread_cache, slots)                                                         \
     TYPE(bin) FIELD(bin, top) FIELD(bin, limit)                                                                        \

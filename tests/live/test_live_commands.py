@@ -9,7 +9,7 @@ import pytest
 from conftest import HERE, command
 from prometheus_client.parser import text_string_to_metric_families
 
-from hakmem.live import LiveError, ProcessMemory, snapshot
+from hakmem.live import LiveError, ProcessMemory, explain, find, pages, snapshot
 from hakmem.live import memory as live_memory
 from hakmem.live.memory import NoProcess
 
@@ -50,6 +50,10 @@ def test_stats_as_json_and_prometheus_tell_the_same(known, hakmem):
     live = {sample.labels["block_size"]: sample.value for sample in families["hakmem_class_live_blocks"].samples}
     assert live == {str(row["block_size"]): row["live_blocks"] for row in told["classes"]}
     assert live["3072"] == 1000 and live["768"] == 100
+    refilled = {sample.labels["block_size"]: sample.value
+                for sample in families["hakmem_class_refilled_blocks"].samples}
+    assert refilled == {str(row["block_size"]): row["counters"]["refilled_blocks"] for row in told["classes"]}
+    assert sum(refilled.values()) == told["counters"]["refilled_blocks"] >= 1100
     assert told["totals"]["mapped"] == sum(told["totals"][name] for name in (
         "live", "cached", "free_in_slab", "retained", "metadata"))
 
@@ -116,19 +120,33 @@ def test_explain_as_a_table(known, hakmem):
         assert wanted in text
 
 
-def test_after_fork_pages_are_counted(start, library):
-    """Pages that parent and child share look like the page of zeros, and are not."""
+@pytest.mark.parametrize("kernel", ["newer", "older"])
+def test_after_fork_pages_are_counted(start, library, kernel, monkeypatch):
+    """Pages that parent and child share look like the page of zeros, and are not. An older kernel has no PAGEMAP_SCAN."""
     code = "import os, time; x = [bytes(1000) for _ in range(40000)]\nif os.fork() == 0: time.sleep(600)\n" \
            "print('ready', flush=True); time.sleep(600)"
     program = start(["/usr/bin/python3", "-c", code], library, {"PYTHONMALLOC": "malloc"})
-    made = explained(lambda *arguments: command(*arguments).stdout, program)
-    assert made["heap"]["live"] > 40000 * 1000
+    if kernel == "older":
+        monkeypatch.setattr(pages, "PAGEMAP_SCAN", 0xC060667F)
+    made = explain.explain_process(ProcessMemory(program.pid))
+    assert made.estimated == "" and abs(made.difference) <= made.rss * (0.01 if kernel == "newer" else 0.1)
+    assert made.heap["live"] > 40000 * 1000
+
+
+def test_an_older_kernel(known, monkeypatch):
+    """The page of zeros, which reading leaves behind, counts in no Rss there either."""
+    program = known()
+    program.ask("take", 3000, 10000)
+    for _ in range(2):
+        snapshot(ProcessMemory(program.pid))
+    monkeypatch.setattr(pages, "PAGEMAP_SCAN", 0xC060667F)
+    made = explain.explain_process(ProcessMemory(program.pid))
+    assert made.estimated == "" and abs(made.difference) <= made.rss / 100
+    assert made.heap["live"] >= 10000 * 3072 - (1 << 20)
 
 
 def test_explain_without_a_pagemap(known, monkeypatch):
     """Where the kernel has none, parts are estimated, said so, and add up all the same."""
-    from hakmem.live import explain
-
     def refuse(pid):
         raise LiveError(f"/proc/{pid}/pagemap: No such file or directory")
     program = known()
@@ -207,8 +225,6 @@ def test_a_process_that_ends_meanwhile(known):
 
 def test_damage_is_refused(start, compiled, library):
     """A heap list that leads nowhere, or round in circles, ends in an error, not in a loop."""
-    from hakmem.live import find
-
     program = start([compiled(HERE / "known.c")], library)
     memory = ProcessMemory(program.pid)
     descriptor = find(memory)

@@ -1,6 +1,12 @@
-"""The map in a real browser: drawn, told by pointer and keys, and nothing fetched."""
+"""The map in a real browser: drawn, told by pointer and keys, and nothing fetched.
 
-from conftest import requests_of
+HAKMEM_PICTURES=FOLDER keeps the picture: docs/images/map.png is made so.
+"""
+
+import os
+from pathlib import Path
+
+from conftest import HERE, requests_of
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -16,8 +22,16 @@ def colors(browser):
         return new Set(new Uint32Array(data.buffer)).size""")
 
 
-def test_map(known, hakmem, browser, tmp_path):
-    program, page = known(env={"HAKMEM_PURGE_DELAY": "3600000"}), tmp_path / "map.html"
+def wait_for_frame(browser):
+    """Until the page has drawn what a change of its size asks for."""
+    browser.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
+
+
+def test_map(start, compiled, library, hakmem, browser, tmp_path):
+    page, path = tmp_path / "map.html", tmp_path / "example"
+    path.write_bytes(compiled(HERE / "known.c").read_bytes())
+    path.chmod(0o755)
+    program = start([path], library, {"HAKMEM_PURGE_DELAY": "3600000"})
     for size, count in ((3000, 5000), (700, 4000), (48, 9000), (20000, 300), (100000, 40), (5 << 20, 2)):
         program.ask("take", size, count)
     address = int(program.ask("take", 40000, 1)[0])
@@ -36,6 +50,14 @@ def test_map(known, hakmem, browser, tmp_path):
     assert f"({program.pid}) on HAKMEM {shot.version}" in browser.title
     assert f"{len(shot.superslabs)} SuperSlabs" in browser.page_source
     assert colors(browser) > 20
+
+    browser.set_window_size(1200, 1240)
+    picture = Path(os.environ.get("HAKMEM_PICTURES", tmp_path)) / "map.png"
+    wait_for_frame(browser)
+    assert colors(browser) > 20
+    assert browser.save_screenshot(picture) and picture.stat().st_size > 20000
+    browser.set_window_size(1200, 1000)
+    wait_for_frame(browser)
 
     # The unit that the program's block of 40000 bytes lies in, by the pointer.
     row, superslab = next((row, one) for row, one in enumerate(shot.superslabs) if 0 <= address - one.address < 2 << 20)
@@ -77,7 +99,6 @@ def test_map(known, hakmem, browser, tmp_path):
 
 def test_names_are_text_and_nothing_else(start, compiled, library, tmp_path, hakmem, browser):
     """A process may be called anything."""
-    from conftest import HERE
     program = tmp_path / "<b>x<i>&"
     program.write_bytes(compiled(HERE / "known.c").read_bytes())
     program.chmod(0o755)

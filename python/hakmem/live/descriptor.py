@@ -50,10 +50,15 @@ class Descriptor:
     fields: dict[str, Field] = field(default_factory=dict)
     constants: dict[str, int] = field(default_factory=dict)
     roots: dict[str, int] = field(default_factory=dict)
+    dtypes: dict[tuple, numpy.dtype] = field(default_factory=dict, repr=False)
 
     def dtype(self, name, *columns):
         """A numpy type that picks fields of struct `name` out of its bytes; without columns, all numbers in it."""
-        columns = columns or self.numbers_of(name)
+        if (name, columns) not in self.dtypes:
+            self.dtypes[name, columns] = self.make_dtype(name, columns or self.numbers_of(name))
+        return self.dtypes[name, columns]
+
+    def make_dtype(self, name, columns):
         places = [self.fields[f"{name}.{column}"] for column in columns]
         formats = [f"<u{place.size}" if place.count == 1 else (f"<u{place.size}", (place.count,)) for place in places]
         return numpy.dtype({"names": list(columns), "formats": formats, "offsets": [place.offset for place in places],
@@ -66,10 +71,9 @@ class Descriptor:
                 if key.startswith(prefix) and place.size in (1, 2, 4, 8)]
 
     def unpack(self, name, data):
-        """The numbers in the bytes of struct `name`, by field; arrays as lists."""
-        return {key: place if isinstance(place, int) else list(place)
-                for key, place in zip(self.numbers_of(name),
-                                      numpy.frombuffer(data, self.dtype(name), 1)[0].item(), strict=True)}
+        """The numbers in the bytes of struct `name`, by field."""
+        kind = self.dtype(name)
+        return dict(zip(kind.names, numpy.frombuffer(data, kind, 1)[0].item(), strict=True))
 
 
 def find(memory):

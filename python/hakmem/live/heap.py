@@ -22,6 +22,8 @@ HEADERS = 64
 # Heaps that may be made while the list is read.
 NEW_HEAPS = 4096
 ALL_FREE = 0xFFFFFFFE
+# Counters of classes that no heap has the sum of.
+EVERYWHERE = ("malloc_hits", "free_hits", "overflows", "direct", "returned_blocks")
 SLAB = ("owner", "used", "blocks", "class", "units", "state", "remote_count")
 
 
@@ -218,11 +220,13 @@ class Reader:
             huge_pages=slots["huge_pages"] != 0, decommitted=slots["decommitted"] != 0, state=self.kind, first=self.first,
             class_id=self.class_id, used=self.used, cached=self.cached, owner=owner)
         threads = self.threads(owner)
+        counters = self.class_counters()
         metadata = numpy.flatnonzero(self.slots["kind"] == self.constant["SLOT_METADATA"])
         return Snapshot(
             time=self.begun, pid=getattr(self.memory, "pid", None), command=named() if named else "",
-            version=self.descriptor.version, totals=self.totals(huge, units), classes=self.size_classes(),
-            threads=threads, pools=self.pools(units), huge=huge.blocks, counters=summed(threads), options=self.options,
+            version=self.descriptor.version, totals=self.totals(huge, units), classes=self.size_classes(counters),
+            threads=threads, pools=self.pools(units), huge=huge.blocks,
+            counters=summed(threads) | {name: int(counters[name].sum()) for name in counters if name in EVERYWHERE}, options=self.options,
             block_sizes=self.classes["size"].tolist(), class_blocks=self.classes["blocks"].tolist(), units=units,
             head=(self.window, self.begin * self.superslab_size if self.committed else 0),
             metadata_slots=[self.window + int(number) * self.superslab_size for number in metadata],
@@ -260,7 +264,20 @@ class Reader:
         made.purged = unused * self.superslab_size + untouched
         return made
 
-    def size_classes(self):
+    def class_counters(self):
+        """By name, the sums over all heaps, an array by class; none in a HAKMEM that has no such counters."""
+        place = self.descriptor.fields.get("heap.classes")
+        if place is None:
+            return {}
+        kind = self.descriptor.dtype("class_counters")
+        sums = {name: numpy.zeros(self.class_count, "u8") for name in kind.names}
+        for heap in self.heaps:
+            rows = numpy.frombuffer(heap["data"], kind, place.count, place.offset)
+            for name in kind.names:
+                sums[name] += rows[name]
+        return sums
+
+    def size_classes(self, counters):
         found = []
         active = self.active
         slabs = numpy.bincount(self.class_id[active], minlength=self.class_count)
@@ -270,7 +287,8 @@ class Reader:
             row = self.classes[class_id]
             found.append(SizeClass(int(class_id), int(row["size"]), int(slabs[class_id]), int(used[class_id] - cached[class_id]),
                                    int(cached[class_id]), int(slabs[class_id] * row["blocks"] - used[class_id]),
-                                   bool(class_id >= self.constant["CLASS_SPAN_1"])))
+                                   bool(class_id >= self.constant["CLASS_SPAN_1"]),
+                                   {name: int(values[class_id]) for name, values in counters.items()}))
         return found
 
     def threads(self, owner):

@@ -45,6 +45,7 @@ class SizeClass:
     cached_blocks: int
     free_blocks: int  # in slabs, not in caches
     span: bool
+    counters: dict[str, int] = field(default_factory=dict)  # of all heaps: struct class_counters
 
     @property
     def live_bytes(self):

@@ -37,6 +37,14 @@ class Snapshots:
         yield from self.rows("heap", "heap", lambda shot: [(str(row.heap), row) for row in shot.threads], {
             "slabs": "Slabs owned", "live_bytes": "Live bytes in its slabs", "cached_bytes": "Bytes in its thread's cache"})
 
+        for name in sorted({name for shot in self.shots for row in shot.classes for name in row.counters}):
+            family = CounterMetricFamily(f"hakmem_class_{name}", f"{capital(name.replace('_', ' '))} since the start",
+                                         labels=("pid", "command", "block_size"))
+            for shot in self.shots:
+                for row in shot.classes:
+                    family.add_metric([*labels(shot), str(row.block_size)], row.counters.get(name, 0))
+            yield family
+
     def gauge(self, name, meaning, value):
         family = GaugeMetricFamily(name, meaning, labels=("pid", "command"))
         for shot in self.shots:

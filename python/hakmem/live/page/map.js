@@ -25,17 +25,21 @@
     const size = count => count < 1024 ? `${count} B` : count < 1048576 ? `${+(count / 1024).toFixed(1)} KiB` :
         `${+(count / 1048576).toFixed(1)} MiB`;
 
-    /* What a unit shows: its slab's key in this view, null if it has none. */
+    /* What a unit shows in this view. */
     function keyOf(row, unit) {
         const begin = row * UNITS + first[row * UNITS + unit], kind = state[row * UNITS + unit];
         if (view === "state")
             return kind;
-        if (kind !== ACTIVE || view === "fill")
-            return kind === ACTIVE ? "fill" : null;
+        if (kind !== ACTIVE)
+            return -kind - 1;
+        if (view === "fill")
+            return 0;
         return view === "class" ? classOf[begin] : owner[begin];
     }
 
-    const colorOf = key => view === "state" ? color(data.states[key]) : view === "fill" ? color("active") : hue(key);
+    /* In other views than the states', what is no slab has a key below 0 and a grey of its own. */
+    const colorOf = key => view === "state" ? color(data.states[key]) : key < 0 ? color(`grey-${data.states[-key - 1]}`) :
+        view === "fill" ? color("active") : hue(key);
 
     function draw() {
         const width = box.clientWidth, height = Math.min(box.clientHeight, ROWS * ROW), scale = devicePixelRatio || 1;
@@ -73,7 +77,7 @@
         const width = cell - 1 + (joined ? 1 : 0), fade = chosen !== null && key !== chosen ? 0.18 : 1;
         pen.globalAlpha = fade;
         if (state[place] !== ACTIVE || view === "state") {
-            pen.fillStyle = color(data.states[state[place]]);
+            pen.fillStyle = colorOf(key);
             pen.fillRect(left, y + 1, width, inner);
             return;
         }
@@ -124,17 +128,16 @@
         for (let row = 0; row < ROWS; row++)
             for (let unit = 1; unit < UNITS; unit++) {
                 const key = keyOf(row, unit);
-                if (key !== null)
-                    keys.set(key, (keys.get(key) || 0) + 1);
+                keys.set(key, (keys.get(key) || 0) + 1);
             }
-        legend.replaceChildren(...[...keys].sort((a, b) => a[0] - b[0]).map(([key, count]) => {
+        legend.replaceChildren(...[...keys].sort((a, b) => (a[0] < 0) - (b[0] < 0) || a[0] - b[0]).map(([key, count]) => {
             const entry = document.createElement("button"), swatch = document.createElement("i");
             entry.type = "button";
             entry.dataset.key = key;
             entry.setAttribute("aria-pressed", String(chosen === key));
             swatch.className = "swatch";
             swatch.style.background = colorOf(key);
-            const name = view === "class" ? size(data.blockSizes[key]) : view === "state" ? data.states[key] :
+            const name = key < 0 ? data.states[-key - 1] : view === "class" ? size(data.blockSizes[key]) : view === "state" ? data.states[key] :
                 view === "fill" ? "live, cached (paler), free (palest)" : data.heaps[key] || "unknown";
             entry.append(swatch, `${name} × ${count}`);
             entry.addEventListener("click", () => {
@@ -182,7 +185,7 @@
     /* The canvas stays in the box and takes no room of its own: the space below it is as high as all rows. */
     function layOut() {
         space.style.height = `${ROWS * ROW}px`;
-        canvas.style.height = "0";
+        canvas.style.height = canvas.style.marginBottom = "0";
         draw();
         canvas.style.marginBottom = `-${canvas.style.height}`;
     }
