@@ -50,6 +50,24 @@ static bool cache_new(struct heap *heap)
     return heap->cache != NULL;
 }
 
+/* Returns the blocks in caches whose threads are gone. An orphan in the list belongs to whoever holds the registry's lock. */
+static void caches_flush_dead(void)
+{
+    struct heap *orphan;
+
+    do {
+        lock_acquire(&registry.lock);
+        for (orphan = registry.orphans; orphan; orphan = orphan->next_orphan) {
+            struct thread_cache *cache = orphan->cache;
+            if (cache && !orphan->cache_purged && cache->capacity_bytes)
+                break;
+        }
+        if (orphan)
+            cache_flush_all(orphan->cache, true);
+        lock_release(&registry.lock);
+    } while (orphan);
+}
+
 /* Purges the memory of caches whose threads are gone, but for the ones that the next threads will take. */
 static size_t caches_purge_dead(void)
 {
@@ -178,27 +196,35 @@ struct thread_cache *thread_cache_get(void)
     return cache;
 }
 
-static void thread_leave(uintptr_t offset)
+static void thread_leave(struct thread_cache *cache, uintptr_t offset)
 {
-    struct thread_cache *cache = cache_current();
     struct heap *heap = cache->heap;
 
-    if (heap == NULL)
-        return;
-    cache_flush_all(cache, true);
     stack_leave(&cache->stacks);
     hak_cache_offset = offset;
     registry_abandon_heap(heap);
     shared_pool_want_purge();
 }
 
-void thread_release(void) { thread_leave(0); }
+void thread_release(void)
+{
+    struct thread_cache *cache = cache_current();
 
-/* What other destructors free or allocate after this one goes through the house heap. */
+    if (cache->heap == NULL)
+        return;
+    cache_flush_all(cache, true);
+    thread_leave(cache, 0);
+}
+
+/* The cache stays as it is for the next thread, until a tick. What other destructors free or allocate after this one goes through
+ * the house heap. */
 static void thread_end(void *unused)
 {
+    struct thread_cache *cache = cache_current();
+
     (void)unused;
-    thread_leave(WINDOW_RETIRED_CACHE);
+    if (cache->heap)
+        thread_leave(cache, WINDOW_RETIRED_CACHE);
 }
 
 /* ---- The tick ---- */
@@ -216,6 +242,7 @@ static size_t tick_run(uint32_t now, bool stale, bool all)
     atomic_store_explicit(&shared_pool.stale, stale, memory_order_relaxed);
     if (cache->heap)
         cache_flush_all(cache, false);
+    caches_flush_dead();
     left = registry_trim_idle(stale, &bytes);
     atomic_store_explicit(&shared_pool.stale, false, memory_order_relaxed);
     bytes += purge_run(all) + huge_purge(all) + caches_purge_dead();

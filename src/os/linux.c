@@ -88,9 +88,20 @@ static void *map_aligned(size_t size, size_t alignment, int protection)
     return address + before;
 }
 
+/* Some who write core dumps, gdb's gcore among them, write what is merely reserved, too: all of it. */
+static void dump(void *address, size_t size, bool wanted)
+{
+    (void)madvise(address, size, wanted ? MADV_DODUMP : MADV_DONTDUMP);
+}
+
 void *os_reserve(size_t size, size_t alignment)
 {
-    return map_aligned(size, alignment, PROT_NONE);
+    void *address = map_aligned(size, alignment, PROT_NONE);
+    int saved_errno = errno;
+    if (address)
+        dump(address, size, false);
+    errno = saved_errno;
+    return address;
 }
 
 bool os_reserve_at(void *address, size_t size)
@@ -121,6 +132,8 @@ bool os_commit(void *address, size_t size)
 {
     int saved_errno = errno;
     bool done = mprotect(address, size, PROT_READ | PROT_WRITE) == 0;
+    if (done)
+        dump(address, size, true);
     errno = saved_errno;
     return done;
 }

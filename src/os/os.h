@@ -16,7 +16,7 @@ HAK_HIDDEN size_t os_page_size(void);
 
 /* ---- Address space ---- */
 
-/* Address space without memory: no access, not counted against overcommit. `alignment` is a power of two >= the
+/* Address space without memory: no access, not counted against overcommit, not in core dumps. `alignment` is a power of two >= the
  * page size. NULL when there is none. */
 HAK_HIDDEN void *os_reserve(size_t size, size_t alignment);
 
