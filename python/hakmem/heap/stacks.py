@@ -105,7 +105,7 @@ def stacks_of(profile, path):
     nothing = (0,) * len(profile.sample_type)
     for sample in profile.sample:
         chain = [frame for location in sample.location_id for frame in frames[location]]
-        chain = prune(chain, drop, keep) if drop else without_allocator(chain)
+        chain = without_allocator(prune(chain, drop, keep) if drop else chain)
         yield Stack(tuple(chain), tuple(sample.value), nothing, lived_from(profile, sample))
 
 
