@@ -50,7 +50,7 @@ struct hak_stats {
     /* Counters. Exact: */
     uint64_t refills, refilled_blocks; /* takings of blocks out of slabs, and the blocks */
     uint64_t flushes, flushed_blocks;  /* batches given back by threads, and the blocks */
-    uint64_t returned_blocks;          /* blocks that came back to slabs; refilled - returned are live or cached */
+    uint64_t returned_blocks;          /* blocks that came back to slabs; refilled - returned are live, cached or remote_blocks */
     uint64_t malloc_misses, free_overflows; /* calls for pooled blocks that the fast path could not serve */
     uint64_t slabs_carved, slabs_released, slabs_adopted;
     uint64_t warm_hits, warm_misses, warm_prefilled;
@@ -59,6 +59,7 @@ struct hak_stats {
     uint64_t lru_entered, lru_reused, lru_purged, prewarmed;               /* SuperSlabs */
     uint64_t purged_bytes;                                                 /* of slabs' units, in all */
     uint64_t huge_allocated, huge_freed, huge_reused;                      /* blocks */
+    uint64_t remote_blocks; /* free, but not collected yet by their owner after others freed them */
     /* Derived, from below: calls that the thread caches served, as far as slow calls see them. The shares are in 1/10,000. */
     uint64_t malloc_hits_min, free_hits_min;
     uint64_t malloc_coverage_min, free_coverage_min;
@@ -78,6 +79,7 @@ struct hak_stats_class {
     uint64_t refills, refilled_blocks, flushes, flushed_blocks, returned_blocks;
     uint64_t malloc_misses, free_overflows, malloc_hits_min, free_hits_min;
     uint64_t slabs_carved, slabs_released;
+    uint64_t remote_blocks; /* of free_blocks: freed by others than their owner, which did not collect them yet */
 };
 
 enum hak_stats_heap_kind {

@@ -58,6 +58,7 @@ static const struct field counters[] = {
     FIELD(hak_stats, huge_allocated, COUNTER, "Huge blocks allocated")
     FIELD(hak_stats, huge_freed, COUNTER, "Huge blocks freed")
     FIELD(hak_stats, huge_reused, COUNTER, "Huge blocks out of freed ranges")
+    FIELD(hak_stats, remote_blocks, GAUGE, "Blocks freed by others and not collected yet")
     FIELD(hak_stats, malloc_hits_min, COUNTER, "Allocations that the thread caches served, at least")
     FIELD(hak_stats, free_hits_min, COUNTER, "Frees that the thread caches took, at least")
     FIELD(hak_stats, malloc_coverage_min, SHARE,
@@ -105,6 +106,7 @@ static const struct field class[] = {
     FIELD(hak_stats_class, free_hits_min, COUNTER, "Frees that the thread caches took, at least")
     FIELD(hak_stats_class, slabs_carved, COUNTER, "Slabs cut into blocks")
     FIELD(hak_stats_class, slabs_released, COUNTER, "Slabs that emptied and left their heap")
+    FIELD(hak_stats_class, remote_blocks, GAUGE, "Blocks freed by others and not collected yet")
 };
 
 static const struct field heap[] = {
@@ -150,6 +152,6 @@ LIST(memory, hak_stats, mapped, heaps_first_class)
 LIST(counters, hak_stats, refills, free_coverage_min)
 LIST(faults, hak_stats, faults_soft, touched_pages)
 LIST(pool, hak_stats_pool, slabs, free_bytes)
-LIST(class, hak_stats_class, block_size, slabs_released)
+LIST(class, hak_stats_class, block_size, remote_blocks)
 LIST(heap, hak_stats_heap, number, slabs_adopted)
 LIST(superslab, hak_stats_superslab, number, huge_pages)

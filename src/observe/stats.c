@@ -40,7 +40,8 @@ static void shoot_class(struct hak_stats_class *row, const struct usage_count *c
                                      .malloc_hits_min = counters->malloc_hits,
                                      .free_hits_min = counters->free_hits,
                                      .slabs_carved = counters->carved,
-                                     .slabs_released = counters->released };
+                                     .slabs_released = counters->released,
+                                     .remote_blocks = count->remote[class] };
 }
 
 static void add_to_pool(struct hak_stats_pool *pool, const struct hak_stats_class *row, unsigned class)
@@ -72,6 +73,7 @@ static void add_class(struct hak_stats *totals, const struct hak_stats_class *ro
     totals->free_hits_min += row->free_hits_min;
     totals->slabs_carved += row->slabs_carved;
     totals->slabs_released += row->slabs_released;
+    totals->remote_blocks += row->remote_blocks;
 }
 
 /* ---- SuperSlabs ---- */

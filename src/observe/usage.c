@@ -15,6 +15,7 @@ static void usage_count_list(struct usage_count *count, const struct slab_list *
         count->slab_bytes += slab->units * UNIT_SIZE;
         count->slabs[slab->class]++;
         count->used[slab->class] += slab->used - base_min(slab->used, pending);
+        count->remote[slab->class] += base_min(slab->used, pending);
     }
 }
 

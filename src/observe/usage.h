@@ -28,9 +28,9 @@ HAK_HIDDEN void observe_usage(struct usage *usage);
 struct usage_count {
     size_t heaps, orphans, first_class; /* heaps in use */
     size_t slab_bytes, warm_slabs, pending;
-    /* By class. `used` are the blocks out of the slabs, less those that others freed and announced; `cached` those in the caches of
-     * the heaps' threads. */
-    size_t slabs[CLASS_COUNT], used[CLASS_COUNT], cached[CLASS_COUNT];
+    /* By class. `used` are the blocks out of the slabs, less `remote`, those that others freed and announced; `cached` those in the
+     * caches of the heaps' threads. */
+    size_t slabs[CLASS_COUNT], used[CLASS_COUNT], cached[CLASS_COUNT], remote[CLASS_COUNT];
     struct class_counters classes[CLASS_COUNT];
     struct heap_counters counters;
 };

@@ -32,7 +32,8 @@ struct warm_stock {
 #define WARM_STOCKS 4u  /* slabs have 1 to 3 units; spans do not pass through the warm pool */
 
 /* Since the heap was made; bumped under its lock.
- * C1: refilled_blocks - returned_blocks, summed over all heaps, is the blocks of the class that are live or in caches. */
+ * C1: refilled_blocks - returned_blocks, summed over all heaps, is the blocks of the class that are live, in caches, or freed by others
+ *     and not collected: the sum of slab.used and slab.remote_count. */
 struct class_counters {
     uint64_t refills, refilled_blocks; /* takings of blocks out of the heap's slabs */
     uint64_t flushes, flushed_blocks;  /* batches that the heap's thread gave back, to slabs of any owner */
