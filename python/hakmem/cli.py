@@ -6,6 +6,7 @@ import click
 
 # Subcommand -> "module:function". What a module imports (charts, numpy) is paid for by its own subcommand alone.
 COMMANDS = {
+    "serve": "hakmem.serve.command:serve",
     "stats": "hakmem.live.command:stats",
     "explain": "hakmem.live.command:explain",
     "map": "hakmem.live.command:map_command",

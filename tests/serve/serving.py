@@ -1,0 +1,74 @@
+"""hakmem serve, running, and what it answers."""
+
+import json
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+
+import blackbox
+
+COMMAND = [sys.executable, "-m", "hakmem", "serve"]
+ENVIRONMENT = {"PYTHONPATH": str(blackbox.REPOSITORY / "python"), "PYTHONDONTWRITEBYTECODE": "1"}
+SECONDS = 30
+
+
+class Server:
+    """The server: its address, and questions to it."""
+
+    def __init__(self, process, url):
+        self.process, self.url = process, url
+
+    def get(self, path, method="GET", headers=None):
+        """(status, headers, body as bytes)."""
+        request = urllib.request.Request(self.url + path.lstrip("/"), method=method, headers=headers or {})
+        try:
+            with urllib.request.urlopen(request, timeout=SECONDS) as answer:
+                return answer.status, answer.headers, answer.read()
+        except urllib.error.HTTPError as error:
+            return error.code, error.headers, error.read()
+
+    def json(self, path):
+        status, headers, body = self.get(path)
+        assert status == 200 and headers.get_content_type() == "application/json", (status, body)
+        return json.loads(body)
+
+    def refused(self, path, status, **more):
+        """The text of an error, which is JSON."""
+        seen, headers, body = self.get(path, **more)
+        assert seen == status and headers.get_content_type() == "application/json", (seen, body)
+        answer = json.loads(body)
+        assert list(answer) == ["error"]
+        return answer["error"]
+
+
+@contextmanager
+def serving(*arguments):
+    """Runs `hakmem serve` on a free port."""
+    process = subprocess.Popen([*COMMAND, *map(str, arguments), "--port", "0"], env=blackbox.environment(ENVIRONMENT),
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        url = process.stdout.readline().strip()
+        assert url.startswith("http://"), process.stderr.read()
+        yield Server(process, url)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def refused_command(*arguments, **more):
+    """What the command says when it cannot serve."""
+    result = blackbox.run([*COMMAND, *map(str, arguments)], env=ENVIRONMENT, **more)
+    assert result.status == 2 and not result.stdout and "Traceback" not in result.stderr, result.report()
+    return result.stderr
+
+
+def until(condition, what, seconds=SECONDS):
+    """Waits for a condition and returns what it is."""
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, f"{what}: not there after {seconds} seconds"
+        time.sleep(0.05)
+    return found
