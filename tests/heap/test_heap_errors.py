@@ -76,6 +76,9 @@ def test_options_that_do_not_go_together(tmp_path):
     one, other = known().write(tmp_path / "a"), known().write(tmp_path / "b")
     refused(run(one, other, "--symbolized", tmp_path / "c"), "--symbolized takes one FILE", status=2)
     refused(run(one, one), "a FILE is given twice", status=2)
+    refused(run(one, "--html", one), f"--html would overwrite {one}", status=2)
+    refused(run(one, "--html", other, "--diff", other), f"--html would overwrite {other}", status=2)
+    refused(run(one, "--tree", "--lifetimes"), "--tree and --lifetimes are shown one at a time", status=2)
     refused(run(), "Missing argument", status=2)
 
 

@@ -44,6 +44,10 @@ def heap(files, alloc, objects, by, number, lines, focus, ignore, hide, as_tree,
         raise click.UsageError("--symbolized takes one FILE")
     if len(set(files)) < len(files):
         raise click.UsageError("a FILE is given twice")
+    if as_tree and lifetimes:
+        raise click.UsageError("--tree and --lifetimes are shown one at a time")
+    if html in (*files, base, symbolized) and html:
+        raise click.UsageError(f"--html would overwrite {html}")
     expressions = [expression(text, option) if text else None
                    for option, text in (("--focus", focus), ("--ignore", ignore), ("--hide", hide))]
     profiles = {path: read_profile(path) for path in files}
@@ -71,7 +75,8 @@ def heap(files, alloc, objects, by, number, lines, focus, ignore, hide, as_tree,
         for path in filter(None, (html, symbolized)):
             click.echo(path)
     else:
-        show(whole, found, index, files, base, by, number, lines, "tree" if as_tree else lifetimes and "lifetimes", least)
+        what = "tree" if as_tree else "lifetimes" if lifetimes else "sites"
+        show(whole, found, index, files, base, by, number, lines, what, least)
 
 
 def show(whole, found, index, files, base, by, number, lines, what, least):
@@ -118,7 +123,8 @@ def as_data(whole, found, files, base, lines):
         "types": dict(found.types), "totals": {name: whole.total(place) for place, name in enumerate(names)},
         "selected": {name: found.total(place) for place, name in enumerate(names)},
         "sites": [{"name": site.name, "where": site.place, "flat": changes(site.flat, site.flat_base),
-                   "cum": changes(site.cum, site.cum_base), **({"lifetimes": lived(site)} if lives else {})} for site in sites_of(found, lines)],
+                   "cum": changes(site.cum, site.cum_base), **({"lifetimes": lived(site)} if lives else {})}
+                  for site in sites_of(found, lines)],
         "stacks": [{"frames": [{"name": frame.name, "file": frame.file, "line": frame.line, "module": frame.module}
                                for frame in stack.frames], "values": changes(stack.values, stack.base)}
                    for stack in found.stacks]}

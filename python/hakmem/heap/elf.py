@@ -78,6 +78,8 @@ class ElfFile:
 def read_elf(path):
     """Reads a file; an ElfProblem says why it is of no use."""
     try:
+        if not Path(path).is_file() and Path(path).exists():
+            raise ElfProblem("not a file")
         with open(path, "rb") as file:
             elf = ELFFile(file)
             if elf.elfclass != 64 or not elf.little_endian:

@@ -1,7 +1,7 @@
-"""Writes a heap profile as one HTML page that needs nothing else: a flame graph that is zoomed and searched, and a table.
+"""Writes a heap profile as one HTML page that needs nothing else: a flame graph to zoom and search, and a table.
 
-Everything from the profile goes through the template's escaping or into JSON without "<"; a policy in the page lets only
-its own scripts run and nothing be fetched.
+Everything from the profile goes through the template's escaping or into JSON without "<"; a policy in the page lets
+only its own scripts run and nothing be fetched.
 """
 
 import base64
@@ -18,7 +18,7 @@ from hakmem.heap.show import facts, title_of
 from hakmem.heap.sites import order, sites_of, tree_of
 
 FOLDER = Path(__file__).with_name("page")
-# Release files of d3 (ISC license) and d3-flame-graph (Apache License 2.0), as published; their licenses lie beside them.
+# Release files of d3 (ISC license) and d3-flame-graph (Apache License 2.0), as published, with their licenses.
 LIBRARIES = ("vendor/d3.min.js", "vendor/d3-flamegraph.umd.min.js")
 
 # What a browser draws without a delay.
@@ -27,14 +27,16 @@ MOST_NODES = 40_000
 
 def write_page(path, whole, found, index, files, base, lines):
     """whole: the profile, whose figures the head tells; found: what is drawn; index: the sample type shown first."""
-    template = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(FOLDER), autoescape=True, undefined=jinja2.StrictUndefined).get_template("heap.html")
+    templates = jinja2.Environment(loader=jinja2.FileSystemLoader(FOLDER), autoescape=True,
+                                   undefined=jinja2.StrictUndefined)
     scripts = [read(name).replace("</script", "<\\/script") for name in (*LIBRARIES, "heap.js")]
     told = facts(whole, [file.name for file in files], base and base.name)
-    text = template.render(
+    text = templates.get_template("heap.html").render(
         title=f"Heap of {files[0].name}" + (f" and {len(files) - 1} more" if len(files) > 1 else ""),
-        facts=told, style=Markup(read("heap.css")), kinds=kinds(found), shown=index, lives=bool(lives_of(found, lines)),
-        compared=found.compared, share="Of the base" if found.compared else "Share", data=embedded(page_data(found, index, lines)), scripts=[Markup(text) for text in scripts],
+        facts=told, style=Markup(read("heap.css")), kinds=kinds(found), shown=index,
+        lives=bool(lives_of(found, lines)),
+        compared=found.compared, share="Of the base" if found.compared else "Share",
+        data=embedded(page_data(found, index, lines)), scripts=[Markup(text) for text in scripts],
         hashes=" ".join(f"'sha256-{digest(text)}'" for text in scripts))
     write_whole(path, text.encode())
 
@@ -57,8 +59,7 @@ def kinds(found):
 
 
 def page_data(found, index, lines):
-    """Strings once; nodes as [parent, name, place, values, base], parents first; sites as [name, place, flat, cum, life].
-    """
+    """nodes: [parent, name, place, values, base], parents first; sites: [name, place, flat, cum, life]; texts once."""
     texts = {}
 
     def text(value):

@@ -80,7 +80,9 @@ def order(sites, index, by, compared):
     def figure(site):
         value = site.flat_change(index) if by == "flat" else site.cum_change(index)
         other = site.cum_change(index) if by == "flat" else site.flat_change(index)
-        return (-abs(value), -abs(other), site.name, site.place) if compared else (-value, -other, site.name, site.place)
+        if compared:
+            value, other = abs(value), abs(other)
+        return (-value, -other, site.name, site.place)
     return sorted(sites, key=figure)
 
 

@@ -1,9 +1,9 @@
 """Names for a profile's addresses: functions, files and lines, inlined ones too, written into the profile itself.
 
 Functions' names come from the ELF symbol tables, whose sizes tell where a function ends. Lines and inlined functions
-come from DWARF by llvm-symbolizer, one process a file: it reads every producer's DWARF, takes a second where a reader in
-Python takes minutes, and names inlined C functions right, which binutils' addr2line does not. c++filt demangles C++ and
-Rust. Without llvm-symbolizer there are names alone, and that is said.
+come from DWARF by llvm-symbolizer, one process a file: it reads every producer's DWARF, much faster than a reader in
+Python, and names inlined C functions right, which binutils' addr2line does not. c++filt demangles C++ and Rust. Without
+llvm-symbolizer there are names alone, and that is said.
 """
 
 import json
@@ -121,7 +121,8 @@ def find_frames(source, elf, addresses, notes):
         try:
             lines = read_lines(source.path, addresses)
         except FileNotFoundError:
-            notes.append("no lines and no inlined functions: llvm-symbolizer is not there; it is in Debian's package llvm")
+            notes.append("no lines and no inlined functions: llvm-symbolizer is not there; "
+                         "it is in Debian's package llvm")
     for address in addresses:
         if address in lines:
             frames[address] = lines[address]

@@ -52,8 +52,10 @@
     }
 
     function largestChange() {
-        return data.compared
-            ? data.nodes.reduce((most, [, , , values, base]) => Math.max(most, Math.abs(values[kind] - base[kind])), 0) : 0;
+        if (!data.compared) {
+            return 0;
+        }
+        return data.nodes.reduce((most, node) => Math.max(most, Math.abs(node[3][kind] - node[4][kind])), 0);
     }
 
     // Functions of one module or file have one hue, none near that of what was found, and each its own lightness.
@@ -122,8 +124,8 @@
                 return expression.matches.test(frame.data.name) || expression.matches.test(frame.data.where);
             })
             .setSearchHandler((frames, sum) => {
-                found.textContent = `${frames.length.toLocaleString("en")} ${frames.length === 1 ? "bar" : "bars"} found, `
-                    + `with ${valueText(sum, false)}, ${shareText(sum, tree.value)}`;
+                const bars = `${frames.length.toLocaleString("en")} ${frames.length === 1 ? "bar" : "bars"}`;
+                found.textContent = `${bars} found, with ${valueText(sum, false)}, ${shareText(sum, tree.value)}`;
             })
             .setDetailsElement(document.getElementById("details"))
             .setDetailsHandler((text) => {
