@@ -168,6 +168,15 @@ def test_replaced_file(waits, library, tmp_path):
     answer.one("note", "HAKMEM", "replaced or removed", "restart")
 
 
+def test_a_program_that_writes_over_its_environment(waits, library):
+    """As those do that show a title of their own in ps."""
+    answer = ask_about(waits, "title", preload=library)
+    answer.one("ok", "HAKMEM", "active")
+    answer.one("note", "options", "written over its environment")
+    assert len(answer.of("options")) == 1
+    answer.one("ok", "static TLS", "no library that came by dlopen")
+
+
 def test_preload_that_is_not_there(waits, tmp_path):
     answer = ask_about(waits, preload=tmp_path / "libhakmem.so")
     answer.one("problem", "LD_PRELOAD", str(tmp_path), "not there")

@@ -1,8 +1,10 @@
 /* Does what its arguments say, says "ready", and waits until its standard input ends.
- * deepbind:FILE global:FILE load:FILE   dlopen, with RTLD_DEEPBIND, with RTLD_GLOBAL, plainly; calls its plugin_use if it has one
+ * deepbind:FILE global:FILE load:FILE
+ *                          dlopen, with RTLD_DEEPBIND, with RTLD_GLOBAL, plainly; calls its plugin_use if it has one
  * lock                     mlockall of what is there
  * nothp                    turns transparent huge pages off for the process
- * maps:N                   makes N mappings more */
+ * maps:N                   makes N mappings more
+ * title                    writes over the environment, as programs do that show a title */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
@@ -45,7 +47,13 @@ int main(int argc, char **argv)
             failed |= mlock(block, 1000) != 0;
         else if (strcmp(argv[i], "nothp") == 0)
             failed |= prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) != 0;
-        else if (strncmp(argv[i], "maps:", 5) == 0) {
+        else if (strcmp(argv[i], "title") == 0) {
+            char *first = environ[0], *end = first;
+            for (char **entry = environ; *entry != NULL; entry++)
+                end = *entry + strlen(*entry);
+            environ[0] = NULL;
+            memset(first, 0, (size_t)(end - first));
+        } else if (strncmp(argv[i], "maps:", 5) == 0) {
             char *pages = mmap(NULL, (size_t)atoi(value) * 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
             for (int j = 0; j < atoi(value); j++)
                 failed |= mprotect(pages + (size_t)j * 8192, 4096, PROT_READ) != 0;

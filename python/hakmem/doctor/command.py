@@ -17,10 +17,9 @@ from hakmem.doctor.linkmap import (bindings, loaded_objects, place, place_progra
 from hakmem.doctor.machine_checks import check_machine
 from hakmem.doctor.process_checks import (check_cgroup, check_limits, check_mappings, check_options, check_preload,
                                           check_process_huge_pages, check_static_tls, check_swapped)
-from hakmem.doctor.serving_checks import (check_active, check_bindings, check_mixed, check_privilege, check_static,
-                                          check_word_size,
-                                          is_hakmem)
-from hakmem.doctor.system import read_process
+from hakmem.doctor.serving_checks import (check_active, check_bindings, check_environment, check_mixed,
+                                          check_privilege, check_static, check_word_size, is_hakmem)
+from hakmem.doctor.system import read_process, read_text
 from hakmem.library import known_options
 from hakmem.live.memory import LiveError, ProcessMemory, permission_error
 
@@ -46,7 +45,8 @@ def check_process(pid):
     if library is not None:
         with memory.open_mapping(library.mappings[0]) as stream:
             known = known_options(stream.read())
-    found += check_options(environment, known)
+    if not any(finding.subject == "options" for finding in found):
+        found += check_options(environment, known)
     found += check_preload(environment, lambda entry: (process.folder / "root" / entry.lstrip("/")).exists())
     found += check_process_huge_pages(process.status, environment)
     found += check_mappings(ROOT, len(process.mappings))
@@ -68,6 +68,7 @@ def check_objects(process, memory, objects, environment):
     place(objects, chain)
     place_program(objects, process, chain)
     started = reachable(objects, program, preload_entries(environment))
+    system_wide = read_text(process.folder / "root/etc/ld.so.preload") or ""
     found = [*check_active(program, objects, started, environment), *check_privilege(process), *check_mixed(objects,
                                                                                                             program)]
     if chain:
@@ -79,6 +80,7 @@ def check_objects(process, memory, objects, environment):
         found.append(Finding("note", "bindings", "there are namespaces made by dlmopen; their libraries are not in "
                              "this order",
                              "libraries in them have a C library of their own, and its malloc"))
+    found += check_environment(started, environment, system_wide)
     return [*found, *check_static_tls(objects, started, environment)]
 
 

@@ -164,12 +164,17 @@ def bindings(memory, objects):
 
 
 def reachable(objects, program, preloaded):
-    """The objects that were there at start: the program, what is preloaded, and what these need."""
+    """The objects that were there at start: the program, what is preloaded, and what these need.
+
+    What is preloaded stands before the C library, which is there from the start; programs that write over their
+    environment have no LD_PRELOAD any more."""
     by_name = {}
     for each in objects:
         by_name.setdefault(each.elf.soname or each.name, each)
         by_name.setdefault(each.name, each)
     waiting = [program] if program else []
+    libc = next((each.position for each in objects if each.is_libc and each.position is not None), 0)
+    waiting += [each for each in objects if each.position is not None and each.position < libc]
     for entry in preloaded:
         waiting += [each for each in objects
                     if os.path.realpath(entry) == os.path.realpath(each.path) or os.path.basename(entry) == each.name]

@@ -102,6 +102,19 @@ def check_active(program, objects, started, environment):
     return found
 
 
+def check_environment(started, environment, system_wide):
+    """Programs that show a title of their own write it over their environment: then nothing tells of their options.
+
+    system_wide: what /etc/ld.so.preload holds."""
+    needed = {name for each in started for name in each.elf.needed}
+    unexplained = [each for each in started if is_hakmem(each) and each.position and each.name not in system_wide
+                   and not needed & {each.name, each.elf.soname}]
+    if "LD_PRELOAD" in environment or not unexplained:
+        return []
+    return [Finding("note", "options", "the program has written over its environment: its options cannot be told",
+                    "look at how it is started; HAKMEM_VERBOSE=1 prints what is in force")]
+
+
 def how_it_came(server, program, environment):
     if server is program:
         return "linked into the program"
@@ -110,7 +123,7 @@ def how_it_came(server, program, environment):
             return "preloaded"
     if program is not None and any(name in (server.elf.soname, server.name) for name in program.elf.needed):
         return "linked to the program"
-    return "preloaded by /etc/ld.so.preload, or needed by a library"
+    return "preloaded, or needed by a library"
 
 
 def first_definer(objects):
