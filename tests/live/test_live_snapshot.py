@@ -8,7 +8,7 @@ import time
 import pytest
 from conftest import HERE
 
-from hakmem.live import ProcessMemory, find, snapshot
+from hakmem.live import ProcessMemory, find, find_all, snapshot
 from hakmem.live.descriptor import offset_in_file
 
 MIB = 1 << 20
@@ -192,6 +192,21 @@ def test_a_file_that_is_gone(start, compiled, library, tmp_path):
     program = start([compiled(HERE / "known.c")], copy)
     copy.unlink()
     check_known(program)
+
+
+@pytest.mark.parametrize("copy_first", [False, True])
+def test_two_copies(start, compiled, library, tmp_path, copy_first):
+    """Both are found; the one that serves malloc is shown."""
+    copy = tmp_path / "libcopy.so"
+    copy.write_bytes(library.read_bytes())
+    program = start([compiled(HERE / "known.c")], [copy, library] if copy_first else [library, copy])
+    program.ask("take", 3000, 100)
+    memory = ProcessMemory(program.pid)
+    assert len(find_all(memory)) == 2
+    served = str(copy if copy_first else library.resolve())
+    address = find(memory).address
+    assert [one.path for one in memory.mappings() if one.start <= address < one.end] == [served]
+    assert live(look(program))[3072] == 100
 
 
 def test_a_stopped_program(known):

@@ -77,12 +77,18 @@ class Descriptor:
 
 
 def find(memory):
-    """The Descriptor of the copy of HAKMEM that serves the process: the one with the most memory."""
+    """The Descriptor of the copy of HAKMEM that serves the process: the one with the most in use."""
     found = find_all(memory)
     if not found:
         raise NotHakmem(f"{name_of(memory)} does not run on HAKMEM: no mapped file has its descriptor; start it with "
                         "./hakmem run -- PROGRAM, or look with ./hakmem doctor")
-    return max(found, key=lambda one: int.from_bytes(memory.read(one.roots["hak_units"], 8), "little"))
+    return max(found, key=lambda one: in_use(memory, one))
+
+
+def in_use(memory, descriptor):
+    """Bytes of slabs and huge blocks."""
+    pool = descriptor.unpack("shared_pool", memory.read(descriptor.roots["shared_pool"], descriptor.types["shared_pool"]))
+    return pool["units_used"] * descriptor.constants["UNIT_SIZE"] + pool["huge_bytes"]
 
 
 def find_all(memory):

@@ -176,21 +176,20 @@ class Reader:
         bins, slots = fields["thread_cache.bins"], fields["thread_cache.slots"]
         base, limit = self.classes["slot_base"], self.classes["slot_limit"]
         tops = self.memory.read_many([(heap["cache"] + bins.offset, bins.size * bins.count) for heap in owners])
-        wanted, about = [], []
-        for number, part in enumerate(tops):
-            count = numpy.frombuffer(part, self.descriptor.dtype("bin"))["top"][:self.class_count].astype("i8") - base
-            # A cache that was never made a thread's reads as zeros.
-            for class_id in numpy.flatnonzero((count > 0) & (count <= limit)):
-                wanted.append((owners[number]["cache"] + slots.offset + (int(base[class_id]) + 1) * slots.size,
-                               int(count[class_id]) * slots.size))
-                about.append((number, class_id, int(count[class_id])))
+        top = numpy.frombuffer(b"".join(tops), self.descriptor.dtype("bin"))["top"].reshape(len(owners), bins.count)
+        count = top[:, :self.class_count].astype("i8") - base
+        # A cache that was never made a thread's reads as zeros.
+        owner, class_id = numpy.nonzero((count > 0) & (count <= limit))
+        counts = count[owner, class_id]
+        caches = numpy.array([heap["cache"] for heap in owners], "i8")
+        starts = caches[owner] + slots.offset + (base[class_id] + 1) * slots.size
+        wanted = list(zip(starts.tolist(), (counts * slots.size).tolist(), strict=True))
         self.cached = numpy.zeros(self.state.shape, "i8")
         self.cached_by = dict.fromkeys((heap["address"] for heap in owners), 0)
         self.cached_blocks, self.cached_ids = numpy.zeros(0, "u8"), numpy.zeros(0, "i8")
         if not wanted:
             return
         blocks = numpy.frombuffer(b"".join(self.memory.read_many(wanted)), "<u8")
-        owner, class_id, counts = (numpy.array(column) for column in zip(*about, strict=True))
         owner, class_id = numpy.repeat(owner, counts), numpy.repeat(class_id, counts)
         row_of = numpy.full(self.committed, -1)
         row_of[self.rows] = numpy.arange(len(self.rows))
