@@ -34,8 +34,7 @@ def test_what_is_in_use(profile):
     assert done.exit_code == 0, done.output
     assert told(done.stdout) == [
         "8 KiB 72.7 % 8 KiB 72.7 % 1 grow /src/a.c", "3 KiB 27.3 % 3 KiB 27.3 % 6 fill /src/a.c",
-        "0 B 0.0 % 11 KiB 100.0 % 0 main /src/a.c", "0 B 0.0 % 3 KiB 27.3 % 0 work /src/a.c",
-        "0 B 0.0 % 0 B 0.0 % 0 pour /src/a.c"]
+        "0 B 0.0 % 11 KiB 100.0 % 0 main /src/a.c", "0 B 0.0 % 3 KiB 27.3 % 0 work /src/a.c"]
     head = " ".join(done.stdout.partition("Bytes in use\n")[0].split())
     for text in ("taken 2026-11-21 10:00:01 UTC", "sampled every 512 KiB on average", "objects allocated 1,013",
                  "bytes allocated 1.014 MiB", "objects in use 7", "bytes in use 11 KiB", "stacks 4"):
@@ -51,7 +50,7 @@ def test_what_was_allocated_and_objects(profile):
 
 def test_cumulative_order_counts_recursion_once(profile):
     assert [line.split()[-2] for line in told(run(profile, "--sort", "cum").stdout)] == [
-        "main", "grow", "fill", "work", "pour"]
+        "main", "grow", "fill", "work"]
 
 
 def test_lines(profile):
@@ -64,8 +63,9 @@ def test_lines(profile):
 def test_focus_ignore_and_hide(profile):
     def names(*arguments):
         return [line.split()[-2] for line in told(run(profile, *arguments).stdout)]
-    assert names("--focus", "^work$") == ["fill", "main", "work", "pour"]
-    assert names("--focus", "^work$", "--ignore", "pour") == ["fill", "main", "work"]
+    assert names("--focus", "^work$") == ["fill", "main", "work"]
+    assert names("--alloc", "--focus", "^work$") == ["pour", "fill", "main", "work"]
+    assert names("--alloc", "--focus", "^work$", "--ignore", "pour") == ["fill", "main", "work"]
     assert told(run(profile, "--hide", "^grow$").stdout)[0] == "8 KiB 72.7 % 11 KiB 100.0 % 1 main /src/a.c"
     assert told(run(profile, "--focus", "/src/a.c", "-n", 1).stdout) == ["8 KiB 72.7 % 8 KiB 72.7 % 1 grow /src/a.c"]
 
@@ -136,6 +136,12 @@ def test_the_allocators_own_frames_are_no_site(tmp_path):
     assert [frame["name"] for frame in stack["frames"]] == ["app+0x510", "libhakmem.so.0+0x300", "0x9999"]
     assert "/gone/app: no such file; 1 address without names" in done.stderr
     assert "/opt/libhakmem.so.0: no such file; 3 addresses without names" in done.stderr
+
+
+def test_nothing_in_use_is_said(tmp_path):
+    path = Making().stack(named("a", "main"), 5, 50, 0, 0).write(tmp_path / "freed")
+    assert run(path).stdout.endswith("\nBytes in use: none\n")
+    assert "Bytes in use, change: none" in run(path, "--diff", path).stdout
 
 
 def test_stacks_without_frames_are_counted(tmp_path):

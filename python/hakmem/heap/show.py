@@ -65,6 +65,10 @@ def print_facts(heap, files, base):
 def print_sites(heap, sites, lives, index, number, whole):
     """The first sites as a table; whole: what shares are of; lives: of the sites, where the profile has them."""
     name, unit = heap.types[index]
+    sites = [site for site in sites if site.flat_change(index) or site.cum_change(index)]
+    if not sites:
+        make_console().print(Text(f"{title_of(name)}{', change' if heap.compared else ''}: none", style="bold"))
+        return
     names = [kind for kind, _ in heap.types]
     objects = name.replace("_space", "_objects")
     counted = names.index(objects) if objects != name and objects in names else None

@@ -155,7 +155,8 @@
         const figure = (site) => site[by === "flat" ? 2 : 3][kind];
         const size = (site) => data.compared ? Math.abs(figure(site)) : figure(site);
         const total = data.nodes[0][data.compared ? 4 : 3][kind];
-        const sorted = [...data.sites].sort((a, b) => size(b) - size(a));
+        const shown = data.sites.filter((site) => site[2][kind] !== 0 || site[3][kind] !== 0);
+        const sorted = shown.sort((a, b) => size(b) - size(a));
         const body = document.querySelector("#sites tbody");
         body.replaceChildren(...sorted.slice(0, ROWS).map(([name, where, flat, cum, life]) => {
             const row = document.createElement("tr");
