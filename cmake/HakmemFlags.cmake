@@ -22,7 +22,8 @@ target_link_libraries(hakmem_flags INTERFACE Threads::Threads)
 target_compile_definitions(hakmem_flags INTERFACE
     # -std=c17 hides POSIX; files that need GNU names define _GNU_SOURCE themselves.
     _DEFAULT_SOURCE
-    $<IF:$<CONFIG:Debug>,HAKMEM_BUILD_DEBUG=1,HAKMEM_BUILD_RELEASE=1>)
+    $<IF:$<CONFIG:Debug>,HAKMEM_BUILD_DEBUG=1,HAKMEM_BUILD_RELEASE=1>
+    $<$<BOOL:${HAKMEM_CYCLES}>:HAKMEM_BUILD_CYCLES=1>)
 target_compile_options(hakmem_flags INTERFACE
     -Wall -Wextra -Wpedantic -Wshadow
     $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes>

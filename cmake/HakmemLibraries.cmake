@@ -15,6 +15,10 @@ file(GLOB hakmem_core_sources CONFIGURE_DEPENDS
     ${hakmem_src}/base/*.c ${hakmem_src}/config/*.c ${hakmem_src}/os/*.c ${hakmem_src}/options/*.c
     ${hakmem_src}/superslab/*.c ${hakmem_src}/pool/*.c ${hakmem_src}/profile/*.c ${hakmem_src}/front/*.c ${hakmem_src}/observe/*.c)
 list(FILTER hakmem_core_sources EXCLUDE REGEX "/os/(linux|fake|fake_ranges)\\.c$")
+set(hakmem_cycles_sources ${hakmem_src}/os/cycles.c ${hakmem_src}/observe/cycle_report.c)
+if(NOT HAKMEM_CYCLES)
+    list(REMOVE_ITEM hakmem_core_sources ${hakmem_cycles_sources})
+endif()
 file(GLOB hakmem_api_sources CONFIGURE_DEPENDS ${hakmem_src}/api/*.c)
 list(REMOVE_ITEM hakmem_api_sources ${hakmem_src}/api/libc.c ${hakmem_src}/api/cxx.c)
 
@@ -30,6 +34,10 @@ function(hakmem_add_objects name)
 endfunction()
 
 hakmem_add_objects(hakmem_core ${hakmem_core_sources})
+if(NOT HAKMEM_CYCLES)
+    # Part of nothing, but checked by the compiler in every build.
+    hakmem_add_objects(hakmem_cycles_unused ${hakmem_cycles_sources})
+endif()
 hakmem_add_objects(hakmem_os_linux ${hakmem_src}/os/linux.c)
 if(EXISTS ${hakmem_src}/os/fake.c)
     hakmem_add_objects(hakmem_os_fake ${hakmem_src}/os/fake.c ${hakmem_src}/os/fake_ranges.c)

@@ -19,6 +19,7 @@
 #include "base/format.h"
 #include "front/fast.h"
 #include "front/front.h"
+#include "os/cycles.h"
 
 typedef void (*new_handler)(void);
 typedef void *(*nothrow_new)(size_t size, const void *nothrow);
@@ -141,11 +142,13 @@ static HAK_NOINLINE void *new_nothrow_slow(size_t size)
 
 HAK_INLINE void *new_block(size_t size)
 {
+    CYCLES_CALL(CYCLES_MALLOC_HIT, return front_malloc_or(size, new_slow, new_slow))
     return front_malloc_or(size, new_slow, new_slow);
 }
 
 HAK_INLINE void *new_nothrow_block(size_t size)
 {
+    CYCLES_CALL(CYCLES_MALLOC_HIT, return front_malloc_or(size, new_nothrow_slow, new_nothrow_slow))
     return front_malloc_or(size, new_nothrow_slow, new_nothrow_slow);
 }
 
@@ -191,17 +194,23 @@ static void delete_slow(void *block)
     front_free_named(block, "operator delete");
 }
 
+HAK_INLINE void delete_block(void *block)
+{
+    CYCLES_CALL(CYCLES_FREE_HIT, front_free_or(block, delete_slow); return)
+    front_free_or(block, delete_slow);
+}
+
 #define CXX_DELETE(name)                                          \
     API_EXPORT void name(void *block);                            \
     void name(void *block)                                        \
     {                                                             \
-        front_free_or(block, delete_slow);                        \
+        delete_block(block);                                      \
     }
 #define CXX_DELETE_WITH(name, ...)                                \
     API_EXPORT void name(void *block, __VA_ARGS__);               \
     void name(void *block, __VA_ARGS__)                           \
     {                                                             \
-        front_free_or(block, delete_slow);                        \
+        delete_block(block);                                      \
     }
 
 CXX_DELETE(_ZdlPv)

@@ -7,6 +7,7 @@
 #include "front/front.h"
 #include "front/pressure.h"
 #include "front/sample.h"
+#include "os/cycles.h"
 
 _Static_assert(BASE_VERSION_MAJOR == HAK_VERSION_MAJOR && BASE_VERSION_MINOR == HAK_VERSION_MINOR &&
                    BASE_VERSION_PATCH == HAK_VERSION_PATCH,
@@ -32,6 +33,7 @@ const char *hak_version(void)
 
 void *hak_malloc(size_t size)
 {
+    CYCLES_CALL(CYCLES_MALLOC_HIT, return front_malloc(size))
     return front_malloc(size);
 }
 
@@ -42,6 +44,7 @@ static void hak_free_slow(void *block)
 
 void hak_free(void *block)
 {
+    CYCLES_CALL(CYCLES_FREE_HIT, front_free_or(block, hak_free_slow); return)
     front_free_or(block, hak_free_slow);
 }
 
@@ -107,6 +110,7 @@ HAK_INLINE void *alloc_at(size_t size, const void *site)
 
 void *hak_alloc_at(size_t size, const void *site)
 {
+    CYCLES_CALL(CYCLES_MALLOC_HIT, return alloc_at(size, site))
     return alloc_at(size, site);
 }
 

@@ -15,8 +15,10 @@
 #include "api/contracts.h"
 #include "front/fast.h"
 #include "front/front.h"
+#include "observe/cycle_report.h"
 #include "observe/report.h"
 #include "observe/usage.h"
+#include "os/cycles.h"
 #include "os/os.h"
 
 /* Not declared by every C library, or by none. */
@@ -44,11 +46,13 @@ enum { CLASSES_MOST = 128 /* rows of malloc_info */ };
 
 API_EXPORT void *malloc(size_t size)
 {
+    CYCLES_CALL(CYCLES_MALLOC_HIT, return front_malloc(size))
     return front_malloc(size);
 }
 
 API_EXPORT void free(void *block)
 {
+    CYCLES_CALL(CYCLES_FREE_HIT, front_free(block); return)
     front_free(block);
 }
 
@@ -108,6 +112,7 @@ API_EXPORT void *pvalloc(size_t size)
 
 API_EXPORT void cfree(void *block)
 {
+    CYCLES_CALL(CYCLES_FREE_HIT, front_free(block); return)
     front_free(block);
 }
 
@@ -159,16 +164,19 @@ API_EXPORT size_t nallocx(size_t size, int flags)
 
 API_EXPORT void *__libc_malloc(size_t size)
 {
+    CYCLES_CALL(CYCLES_MALLOC_HIT, return front_malloc(size))
     return front_malloc(size);
 }
 
 API_EXPORT void __libc_free(void *block)
 {
+    CYCLES_CALL(CYCLES_FREE_HIT, front_free(block); return)
     front_free(block);
 }
 
 API_EXPORT void __libc_cfree(void *block)
 {
+    CYCLES_CALL(CYCLES_FREE_HIT, front_free(block); return)
     front_free(block);
 }
 
@@ -278,6 +286,8 @@ API_EXPORT int malloc_trim(size_t pad)
 API_EXPORT void malloc_stats(void)
 {
     observe_report();
+    if (HAK_CYCLES && hak_options.tiny_profile)
+        observe_cycles((enum option_format)hak_options.tiny_profile);
 }
 
 static void print_totals(FILE *out, const struct usage *usage, size_t free_blocks)

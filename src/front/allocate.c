@@ -7,6 +7,7 @@
 #include "front/thread.h"
 #include "observe/counters.h"
 #include "options/options.h"
+#include "os/cycles.h"
 #include "pool/huge.h"
 #include "pool/registry.h"
 #include "superslab/shared_pool.h"
@@ -63,6 +64,7 @@ static void *allocate(size_t size, bool *zero)
 {
     void *block;
 
+    CYCLES_CALL_IS(size > POOLED_MAX ? CYCLES_MALLOC_HUGE : class_is_span(class_of_size(size)) ? CYCLES_MALLOC_LARGE : CYCLES_MALLOC_MISS);
     if (HAK_LIKELY(size <= POOLED_MAX)) {
         block = pooled_allocate(class_of_size(size), zero);
     } else {

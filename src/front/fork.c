@@ -9,6 +9,7 @@
 #include "front/fork.h"
 
 #include "front/thread.h"
+#include "os/cycles.h"
 #include "os/threads.h"
 #include "pool/huge.h"
 #include "pool/registry.h"
@@ -54,6 +55,8 @@ static void fork_child(void)
     if (mine)
         mine->thread_id = os_thread_id();
     thread_reset_after_fork();
+    if (HAK_CYCLES)
+        cycles_reset_after_fork();
     fork_release();
 }
 

@@ -4,6 +4,7 @@
 #include "front/sample.h"
 #include "front/thread.h"
 #include "observe/counters.h"
+#include "os/cycles.h"
 #include "pool/huge.h"
 #include "pool/misuse.h"
 #include "pool/registry.h"
@@ -102,6 +103,7 @@ void front_free_named(void *block, const char *function)
 {
     unsigned class;
 
+    CYCLES_CALL_IS(block == NULL ? CYCLES_FREE_NULL : window_contains(block) ? CYCLES_FREE_MISS : CYCLES_FREE_HUGE);
     if (block == NULL) {
         debug_count(COUNT_EARLY_FREE_NULL);
         return;
@@ -118,6 +120,7 @@ void front_free_named(void *block, const char *function)
     if (CHECK_EVERY_FREE && block_find(block, function).size == 0)
         return;
     class = window_page_map()[window_unit(block)];
+    CYCLES_CALL_IS(class_is_span(class) ? CYCLES_FREE_LARGE : CYCLES_FREE_MISS);
     if (HAK_LIKELY(class != CLASS_NONE))
         pooled_free(class, block, function);
     else if (block_active_slab(block))

@@ -4,6 +4,7 @@
 #include "front/front.h"
 #include "front/pressure.h"
 #include "options/options.h"
+#include "os/cycles.h"
 #include "os/threads.h"
 #include "pool/huge.h"
 #include "pool/registry.h"
@@ -155,6 +156,8 @@ bool front_process_init(void)
         done = window_init() && registry_init();
         if (done) {
             os_thread_exit_register(thread_end);
+            if (HAK_CYCLES && hak_options.tiny_profile)
+                cycles_start();
             atomic_store_explicit(&initialised, true, memory_order_release);
             if (hak_options.verbose)
                 options_print();
@@ -193,6 +196,8 @@ struct thread_cache *thread_cache_get(void)
         cache_init(cache, heap);
     hak_cache_offset = (uintptr_t)cache - (uintptr_t)hak_window;
     os_thread_exit_arm();
+    if (HAK_CYCLES)
+        cycles_thread_begin();
     return cache;
 }
 
@@ -225,6 +230,8 @@ static void thread_end(void *unused)
     (void)unused;
     if (cache->heap)
         thread_leave(cache, WINDOW_RETIRED_CACHE);
+    if (HAK_CYCLES)
+        cycles_thread_end();
 }
 
 /* ---- The tick ---- */

@@ -4,6 +4,7 @@
 #include "front/thread.h"
 #include "observe/counters.h"
 #include "options/options.h"
+#include "os/cycles.h"
 #include "pool/remote.h"
 #include "profile/dump.h"
 #include "superslab/purge.h"
@@ -87,6 +88,7 @@ static void bin_flush(struct thread_cache *cache, unsigned class, unsigned count
 
     if (count == 0)
         return;
+    CYCLES_PART(CYCLES_FLUSH);
     lock_acquire(&cache->heap->lock);
     held = cache_count(cache, class);
     bin_note_hits(cache, class, held, held - count);
@@ -168,6 +170,7 @@ void *cache_refill(struct thread_cache *cache, unsigned class, bool *zero)
     size_t want = 1, got;
     unsigned tokens = 0;
 
+    CYCLES_PART(CYCLES_REFILL);
     cache_note_slow_call(cache, class);
     cache->overflows[class] = 0;
     bin_grow(cache, class);

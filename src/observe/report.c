@@ -4,10 +4,12 @@
 #include <errno.h>
 
 #include "base/format.h"
+#include "observe/cycle_report.h"
 #include "observe/export.h"
 #include "observe/faults.h"
 #include "observe/report_tables.h"
 #include "options/options.h"
+#include "os/cycles.h"
 #include "os/file.h"
 
 int observe_print(enum hak_stats_format format, hak_stats_write write, void *argument)
@@ -93,7 +95,9 @@ void observe_exit_report(void)
         observe_report();
     else if (format)
         observe_print(format, NULL, NULL);
-    if (hak_options.tiny_profile)
+    if (HAK_CYCLES && hak_options.tiny_profile)
+        observe_cycles((enum option_format)hak_options.tiny_profile);
+    else if (hak_options.tiny_profile)
         base_message("HAKMEM_TINY_PROFILE: this build carries no cycle profile");
     if (!wants_tables())
         return;

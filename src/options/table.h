@@ -35,8 +35,8 @@
            "a heap silent this long with slabs pending may have them adopted")                                        \
     OPTION(mf2_enqueue_threshold, "HAKMEM_MF2_ENQUEUE_THRESHOLD", COUNT, 4, 1, 1048576, "slabs",                      \
            "pending slabs that make an idle heap worth adopting from")                                                \
-    OPTION(tiny_profile, "HAKMEM_TINY_PROFILE", BOOL, 0, 0, 1, "",                                                    \
-           "cycle profile; needs a build that carries it")                                                            \
+    OPTION(tiny_profile, "HAKMEM_TINY_PROFILE", FORMAT, 0, 0, 3, "",                                                  \
+           "cycle profile at exit, as text (so does 1), JSON or Prometheus text; needs a build that carries it")      \
     OPTION(debug_counters, "HAKMEM_DEBUG_COUNTERS", BOOL, 0, 0, 1, "",                                                \
            "print the debug counters at exit; needs a build that carries them")                                       \
     OPTION(show_stats, "HAKMEM_SHOW_STATS", FORMAT, 0, 0, 3, "",                                                      \

@@ -2,6 +2,7 @@
 
 #include "observe/counters.h"
 #include "options/options.h"
+#include "os/cycles.h"
 #include "pool/misuse.h"
 #include "pool/slab.h"
 #include "superslab/shared_pool.h"
@@ -97,6 +98,7 @@ void remote_free_blocks(unsigned class, void **blocks, size_t count, const char 
     struct slab *slabs[END];
     void *group[END];
 
+    CYCLES_PART(CYCLES_REMOTE);
     if (class_is_span(class) || !hak_options.mf2_enable) {
         for (size_t i = 0; i < count; i++)
             remote_free_locked(blocks[i], function);
@@ -168,6 +170,7 @@ size_t remote_drain(struct heap *heap)
     struct slab *slab;
     size_t drained = 0;
 
+    CYCLES_PART(CYCLES_DRAIN);
     REMOTE_STEP();
     slab = atomic_exchange_explicit(&heap->pending, NULL, memory_order_seq_cst);
     REMOTE_STEP();

@@ -1,0 +1,177 @@
+/*
+ * The cycle profile: what single calls of malloc and free take, and the slow paths inside them. In builds with HAKMEM_CYCLES, while
+ * HAKMEM_TINY_PROFILE asks for it; in others the hooks are nothing.
+ *
+ * Each thread counts into histograms of its own, log-linear: ticks below 64 are exact, above that 32 buckets share a doubling.
+ *
+ * Y1: a thread's record is written by that thread alone, with plain stores that anyone may read meanwhile. Threads before their
+ *     first cache and after their end count into one record for all, with atomic additions.
+ * Y2: a record is never freed: its next thread counts on, so the sum over all records has the threads that died.
+ * Y3: a call counts once, under the kind that it turned out to be. Parts count besides, inside calls and outside.
+ */
+#ifndef HAK_OS_CYCLES_H
+#define HAK_OS_CYCLES_H
+
+#include "os/os.h"
+
+#if defined(HAKMEM_BUILD_CYCLES) && HAKMEM_BUILD_CYCLES
+enum { HAK_CYCLES = 1 };
+#else
+enum { HAK_CYCLES = 0 };
+#endif
+
+enum cycles_kind {
+    /* Calls: hits are the fast path's, of any size that is cached; large: spans that it did not serve. */
+    CYCLES_MALLOC_HIT,
+    CYCLES_MALLOC_MISS,
+    CYCLES_MALLOC_LARGE,
+    CYCLES_MALLOC_HUGE,
+    CYCLES_FREE_HIT,
+    CYCLES_FREE_MISS,
+    CYCLES_FREE_LARGE,
+    CYCLES_FREE_HUGE,
+    CYCLES_FREE_NULL,
+    /* Parts: a flush has the remote frees that end it, a refill the drain and the flushes that precede it. */
+    CYCLES_REFILL,
+    CYCLES_FLUSH,
+    CYCLES_REMOTE, /* a batch of blocks sent to slabs of other heaps */
+    CYCLES_DRAIN,  /* what others sent is collected */
+    CYCLES_KINDS
+};
+
+enum {
+    CYCLES_EXACT = 64,    /* ticks below it have a bucket each */
+    CYCLES_PER_OCTAVE = 32,
+    CYCLES_BITS = 40,     /* more ticks than that count in the last bucket; the maximum is exact all the same */
+    CYCLES_BUCKETS = CYCLES_EXACT + (CYCLES_BITS - 6) * CYCLES_PER_OCTAVE,
+};
+
+struct cycles_histogram {
+    uint64_t sum, most; /* ticks */
+    uint64_t buckets[CYCLES_BUCKETS];
+};
+
+HAK_INLINE unsigned cycles_bucket(uint64_t ticks)
+{
+    unsigned high;
+
+    if (ticks < CYCLES_EXACT)
+        return (unsigned)ticks;
+    high = base_high_bit(ticks);
+    if (high >= CYCLES_BITS)
+        return CYCLES_BUCKETS - 1;
+    return CYCLES_EXACT + (high - 6) * CYCLES_PER_OCTAVE + (unsigned)(ticks >> (high - 5)) - CYCLES_PER_OCTAVE;
+}
+
+/* The lowest value that counts in the bucket; of CYCLES_BUCKETS the first that none but the last counts for. */
+HAK_INLINE uint64_t cycles_bucket_low(unsigned bucket)
+{
+    unsigned above = bucket - CYCLES_EXACT;
+
+    if (bucket < CYCLES_EXACT)
+        return bucket;
+    return (uint64_t)(CYCLES_PER_OCTAVE + above % CYCLES_PER_OCTAVE) << (above / CYCLES_PER_OCTAVE + 1);
+}
+
+/* The processor's counter, which runs at a fixed rate; nothing before it is still under way, and nothing after it has begun. */
+HAK_INLINE uint64_t cycles_now(void)
+{
+#if defined(__x86_64__)
+    uint32_t low, high;
+    __asm__ volatile("lfence\n\trdtsc\n\tlfence" : "=a"(low), "=d"(high) : : "memory");
+    return (uint64_t)high << 32 | low;
+#elif defined(__aarch64__)
+    uint64_t now;
+    __asm__ volatile("isb\n\tmrs %0, cntvct_el0\n\tisb" : "=r"(now) : : "memory");
+    return now;
+#else
+    return os_now();
+#endif
+}
+
+/* ---- For the life of the process and its threads; where the profile is off they do nothing ---- */
+
+/* Measures what measuring costs, and begins. Once, by the thread that initialises the process. */
+HAK_HIDDEN void cycles_start(void);
+/* The calling thread gets a record of its own, if there is memory; and gives it up. */
+HAK_HIDDEN void cycles_thread_begin(void);
+HAK_HIDDEN void cycles_thread_end(void);
+/* In the child: nothing was counted yet, and its other threads are gone. */
+HAK_HIDDEN void cycles_reset_after_fork(void);
+
+/* ---- Hooks ---- */
+
+HAK_HIDDEN extern bool cycles_on;
+HAK_HIDDEN extern _Thread_local uint8_t cycles_call __attribute__((tls_model("initial-exec"))); /* what the call under way is so far */
+
+struct cycles_scope {
+    uint64_t start; /* 0: not timed */
+    uint8_t kind;   /* of a part */
+    uint8_t outer;  /* of a call: what the call around it is, if there is one */
+};
+
+/* Counts in the thread's histograms. */
+HAK_HIDDEN void cycles_add(enum cycles_kind kind, uint64_t ticks);
+
+HAK_INLINE struct cycles_scope cycles_call_begin(enum cycles_kind kind)
+{
+    struct cycles_scope scope = { 0, (uint8_t)kind, cycles_call };
+    cycles_call = (uint8_t)kind;
+    scope.start = cycles_now();
+    return scope;
+}
+
+HAK_INLINE void cycles_call_end(struct cycles_scope *scope)
+{
+    uint64_t ticks = cycles_now() - scope->start;
+    cycles_add((enum cycles_kind)cycles_call, ticks);
+    cycles_call = scope->outer;
+}
+
+HAK_INLINE struct cycles_scope cycles_part_begin(enum cycles_kind kind)
+{
+    return (struct cycles_scope){ HAK_UNLIKELY(cycles_on) ? cycles_now() : 0, (uint8_t)kind, 0 };
+}
+
+HAK_INLINE void cycles_part_end(struct cycles_scope *scope)
+{
+    if (HAK_UNLIKELY(scope->start != 0))
+        cycles_add((enum cycles_kind)scope->kind, cycles_now() - scope->start);
+}
+
+/* CYCLES_CALL(kind, statement...): runs the statements, which leave the function, as a timed call; nothing while the profile is off.
+ * CYCLES_CALL_IS(kind): the call under way is of that kind. CYCLES_PART(kind): the rest of the block is a part. */
+#if defined(HAKMEM_BUILD_CYCLES) && HAKMEM_BUILD_CYCLES
+#define CYCLES_CALL(kind, ...)                                                                                       \
+    if (HAK_UNLIKELY(cycles_on)) {                                                                                   \
+        struct cycles_scope cycles_scope_ __attribute__((cleanup(cycles_call_end))) = cycles_call_begin(kind);       \
+        __VA_ARGS__;                                                                                                 \
+    }
+#define CYCLES_CALL_IS(kind) ((void)(cycles_call = (uint8_t)(kind)))
+#define CYCLES_PART(kind) \
+    struct cycles_scope cycles_scope_ __attribute__((cleanup(cycles_part_end))) = cycles_part_begin(kind)
+#else
+#define CYCLES_CALL(kind, ...)
+#define CYCLES_CALL_IS(kind) ((void)0)
+#define CYCLES_PART(kind) ((void)0)
+#endif
+
+/* ---- For reports ---- */
+
+/* Adds up all records, as of nearly one moment where other threads run. */
+HAK_HIDDEN void cycles_merge(enum cycles_kind kind, struct cycles_histogram *sum);
+
+HAK_HIDDEN uint64_t cycles_count(const struct cycles_histogram *histogram);
+/* The value that `percent` of the counts are at or below: its bucket's middle, at most the maximum. 0 of none. */
+HAK_HIDDEN uint64_t cycles_quantile(const struct cycles_histogram *histogram, unsigned percent);
+
+struct cycles_overhead {
+    uint64_t empty_least, empty_median; /* ticks that a measurement of nothing reads */
+    uint64_t call_median;               /* ticks that timing a call and counting it takes the thread */
+};
+HAK_HIDDEN extern struct cycles_overhead cycles_overhead;
+
+/* Ticks of the counter in a second. The first call may wait until it is known, 10 ms after the start. */
+HAK_HIDDEN uint64_t cycles_frequency(void);
+
+#endif

@@ -1,0 +1,42 @@
+"""Running programs under the cycle profile and reading what it says."""
+
+import json
+from dataclasses import dataclass
+
+import blackbox
+
+MALLOC = ("malloc_hit", "malloc_miss", "malloc_large", "malloc_huge")
+FREE = ("free_hit", "free_miss", "free_large", "free_huge", "free_null")
+PARTS = ("refill", "flush", "remote", "drain")
+KINDS = MALLOC + FREE + PARTS
+
+
+@dataclass(frozen=True)
+class Change:
+    """What was counted between two profiles of a process, by kind and in all."""
+
+    kinds: dict
+
+    @property
+    def mallocs(self):
+        return sum(self.kinds[kind] for kind in MALLOC)
+
+    @property
+    def frees(self):
+        return sum(self.kinds[kind] for kind in FREE)
+
+
+def run(argv, form="json", **arguments):
+    """Runs under the profile to a good end."""
+    result = blackbox.run(argv, preload=blackbox.LIBRARY, env={"HAKMEM_TINY_PROFILE": form}, **arguments)
+    assert result.status == 0, result.report()
+    return result
+
+
+def documents(text):
+    """The JSON documents in what a program said, in order."""
+    return [json.loads(line) for line in text.splitlines() if line.startswith('{"hakmem_cycles"')]
+
+
+def change(before, after):
+    return Change({kind: after["kinds"][kind]["count"] - before["kinds"][kind]["count"] for kind in KINDS})
