@@ -9,6 +9,8 @@ from dataclasses import dataclass, fields
 
 import numpy
 
+from hakmem.live.memory import Unreadable
+
 PAGE = os.sysconf("SC_PAGE_SIZE")
 ENTRY = 8  # bytes of the page map for a page
 PRESENT, FILE, EXCLUSIVE = numpy.uint64(1 << 63), numpy.uint64(1 << 61), numpy.uint64(1 << 56)
@@ -31,12 +33,13 @@ class Resident:
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "superslabs"}
 
 
-def measure(pages, shot, rss):
-    """The Resident of a process; `pages` is its open pagemap."""
-    made = counted(pages, shot, present)
-    if sum(made.parts().values()) > rss:
-        # The page of zeros behind memory that was only read counts in no RSS. Without it, and without what a fork shares:
-        made = counted(pages, shot, owned)
+def measure(pages, shot, rss, shared):
+    """The Resident of a process; `pages` is its open pagemap, `shared` whether it shares pages with a fork.
+
+    The page of zeros behind memory that was only read counts in no RSS. In the map it looks like a page that a fork shares, so both
+    are left out, unless there may be shared ones.
+    """
+    made = counted(pages, shot, present if shared else owned)
     # The process moves between the looks at its pages and at its RSS.
     made.live -= min(max(sum(made.parts().values()) - rss, 0), made.live)
     made.other = max(rss - sum(made.parts().values()), 0)
@@ -60,6 +63,8 @@ def entries(pages, address, size):
     """The map's words for the pages from an address on; zeros beyond its end."""
     wanted = -(-size // PAGE)
     data = os.pread(pages, wanted * ENTRY, address // PAGE * ENTRY)
+    if wanted and not data:
+        raise Unreadable("the map of its pages is empty: it has become another program")
     found = numpy.frombuffer(data[:len(data) // ENTRY * ENTRY], "<u8")
     return numpy.concatenate([found, numpy.zeros(wanted - len(found), "<u8")])
 

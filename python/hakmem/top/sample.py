@@ -6,13 +6,15 @@ from dataclasses import dataclass
 
 from hakmem.live import ProcessMemory, find, snapshot
 from hakmem.live.heap import Snapshot
-from hakmem.live.memory import LiveError, NoPermission, NoProcess, Unreadable
+from hakmem.live.memory import LiveError, NoPermission, NoProcess, Unreadable, permission_error
 from hakmem.top.resident import Resident, measure
 
 # The counters whose rates are shown, and what they are called there.
 RATES = {"refills": "refills", "flushes": "flushes", "slabs_carved": "slabs carved", "remote_blocks": "remote frees"}
 # The fields of /proc/PID/stat behind the command's closing parenthesis.
 MINOR_FAULTS, MAJOR_FAULTS = 7, 9
+# Of anonymous memory that is the process's alone.
+NEARLY_ALL = 0.99
 
 
 @dataclass
@@ -26,6 +28,7 @@ class Sample:
     resident: Resident
     minor_faults: int
     major_faults: int
+    program: int = 1  # of the process: exec makes another
 
 
 class Sampler:
@@ -34,29 +37,39 @@ class Sampler:
     def __init__(self, pid):
         self.pid = pid
         self.memory = ProcessMemory(pid)
-        self.descriptor = None
-        self.pages = pages_of(pid)
+        self.program = 0
+        self.descriptor = self.pages = None
 
     def close(self):
-        os.close(self.pages)
+        """Forgets where the heap lies."""
+        if self.pages is not None:
+            os.close(self.pages)
+        self.descriptor = self.pages = None
+
+    def open(self):
+        """Finds the heap, and opens the map of the pages that the process has now."""
+        if self.descriptor is None:
+            descriptor = find(self.memory)
+            self.pages = pages_of(self.pid)
+            self.descriptor, self.program = descriptor, self.program + 1
 
     def take(self):
         """A Sample. NoProcess: it has ended. Any other LiveError may pass, so that taking another is worth it."""
         begun = time.monotonic()
         try:
-            self.descriptor = self.descriptor or find(self.memory)
+            self.open()
             shot = snapshot(self.memory, self.descriptor)
+            rss, shared = memory_of(self.memory)
+            fields = self.memory.proc_text("stat").rpartition(")")[2].split()
+            resident = measure(self.pages, shot, rss, shared)
         except (NoProcess, NoPermission):
             raise
         except LiveError:
             # The process may have become another program, which lies elsewhere.
-            self.descriptor = None
+            self.close()
             raise
-        rss = rss_of(self.memory)
-        fields = self.memory.proc_text("stat").rpartition(")")[2].split()
-        return Sample(at=begun, took=time.monotonic() - begun, shot=shot, rss=rss,
-                      resident=measure(self.pages, shot, rss), minor_faults=int(fields[MINOR_FAULTS]),
-                      major_faults=int(fields[MAJOR_FAULTS]))
+        return Sample(at=begun, took=time.monotonic() - begun, shot=shot, rss=rss, resident=resident, program=self.program,
+                      minor_faults=int(fields[MINOR_FAULTS]), major_faults=int(fields[MAJOR_FAULTS]))
 
 
 def pages_of(pid):
@@ -64,18 +77,22 @@ def pages_of(pid):
     try:
         return os.open(f"/proc/{pid}/pagemap", os.O_RDONLY)
     except PermissionError:
-        from hakmem.live.memory import permission_error
         raise permission_error(pid) from None
     except (FileNotFoundError, ProcessLookupError):
         raise NoProcess(f"process {pid} ended while it was read") from None
 
 
-def rss_of(memory):
-    """The resident bytes, counted by the kernel page by page."""
+def memory_of(memory):
+    """(RSS in bytes as the kernel counts it page by page, whether anonymous pages are shared with another process)."""
+    found = {}
     for line in memory.proc_text("smaps_rollup").splitlines():
-        if line.startswith("Rss:"):
-            return int(line.split()[1]) * 1024
-    raise Unreadable(f"/proc/{memory.pid}/smaps_rollup has no line Rss")
+        name, _, value = line.partition(":")
+        if value.endswith(" kB"):
+            found[name] = int(value.split()[0]) * 1024
+    if "Rss" not in found:
+        raise Unreadable(f"/proc/{memory.pid}/smaps_rollup has no line Rss")
+    # A shared page counts in part in Pss_Anon. Kernels without that line: as if there were some.
+    return found["Rss"], found.get("Pss_Anon", 0) < found.get("Anonymous", 0) * NEARLY_ALL
 
 
 @dataclass
@@ -90,8 +107,8 @@ class Rates:
 
 
 def rates(before, after):
-    """The Rates between two samples, or None without a first."""
-    seconds = after.at - before.at if before else 0
+    """The Rates between two samples; None without a first, or when exec came between them."""
+    seconds = after.at - before.at if before and before.program == after.program else 0
     if seconds <= 0:
         return None
     old, new = before.shot.counters, after.shot.counters
