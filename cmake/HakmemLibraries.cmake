@@ -38,6 +38,12 @@ if(NOT HAKMEM_CYCLES)
     # Part of nothing, but checked by the compiler in every build.
     hakmem_add_objects(hakmem_cycles_unused ${hakmem_cycles_sources})
 endif()
+# A walk by frame pointers (os/unwind.c) passes through these to the program's frames.
+set(hakmem_framed_sources front/allocate.c front/sample.c front/thread_cache.c
+    profile/profile.c profile/stack.c os/unwind.c)
+list(TRANSFORM hakmem_framed_sources PREPEND ${hakmem_src}/)
+set_source_files_properties(${hakmem_framed_sources} PROPERTIES
+    COMPILE_OPTIONS "-fno-omit-frame-pointer;-momit-leaf-frame-pointer")
 hakmem_add_objects(hakmem_os_linux ${hakmem_src}/os/linux.c)
 if(EXISTS ${hakmem_src}/os/fake.c)
     hakmem_add_objects(hakmem_os_fake ${hakmem_src}/os/fake.c ${hakmem_src}/os/fake_ranges.c)

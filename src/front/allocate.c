@@ -78,7 +78,8 @@ static void *allocate(size_t size, bool *zero)
     return HAK_LIKELY(block != NULL) ? block : out_of_memory();
 }
 
-void *front_malloc_slow(size_t size)
+/* Not inlined into front_malloc_medium, which needs no frame without it. */
+HAK_NOINLINE void *front_malloc_slow(size_t size)
 {
     bool zero;
     return allocate(size, &zero);

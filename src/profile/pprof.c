@@ -210,12 +210,24 @@ static uint64_t write_location(struct writer *writer, uintptr_t return_address)
     return address;
 }
 
+/* By frame pointers, a walk that came through code without them ends in what is no code: all but the innermost frame may be so. */
+static unsigned frames_to_write(const struct writer *writer, const struct site *site)
+{
+    unsigned count = site->frame_count, i;
+
+    for (i = 1; !os_unwind_by_tables() && i < count; i++)
+        if (mapping_of(writer, site->frames[i] - 1) == 0)
+            return i;
+    return count;
+}
+
 /* A sample of the site. bucket: its lifetimes' one that the sample is about, said in a label; or -1 for the site itself. */
 static void write_sample(struct writer *writer, const struct site *site, const uint64_t values[VALUES], int bucket)
 {
     struct message message = { .used = 0 }, packed = { .used = 0 };
+    unsigned frames = frames_to_write(writer, site);
 
-    for (unsigned i = 0; i < site->frame_count; i++)
+    for (unsigned i = 0; i < frames; i++)
         put_number(&packed, write_location(writer, site->frames[i]));
     put_bytes(&message, SAMPLE_LOCATION, packed.bytes, packed.used);
     packed.used = 0;

@@ -137,8 +137,8 @@ static void release_without(void)
 static void test_order_broken(void **state)
 {
     (void)state;
-    assert_aborts(take_upwards, "a lock of rank 1 is taken under one of rank 5");
-    assert_aborts(take_equal_rank, "a lock of rank 2 is taken under one of rank 2");
+    assert_aborts(take_upwards, "a lock of rank 2 is taken under one of rank 6");
+    assert_aborts(take_equal_rank, "a lock of rank 3 is taken under one of rank 3");
     assert_aborts(take_twice, "is taken twice by one thread");
     assert_aborts(release_without, "released by a thread that does not hold it");
 }
