@@ -464,9 +464,14 @@ bool os_populate(void *address, size_t size)
     check_states("os_populate", address, size, usable_states, "not all of it is committed");
     bool done = !count_call(FAKE_POPULATE);
     fake_unlock();
-    /* A write that changes nothing, to every page: kernels without MADV_POPULATE_WRITE run the tests too. */
-    for (size_t at = 0; done && at < size; at += machine_page_size())
-        atomic_fetch_or((_Atomic uint8_t *)((char *)address + at), 0);
+    /* A write that changes nothing, to every page: kernels without MADV_POPULATE_WRITE run the tests too. A loop, as compilers make a load
+     * of adding or setting nothing. */
+    for (size_t at = 0; done && at < size; at += machine_page_size()) {
+        _Atomic uint8_t *byte = (_Atomic uint8_t *)((char *)address + at);
+        uint8_t seen = atomic_load(byte);
+        while (!atomic_compare_exchange_weak(byte, &seen, seen)) {
+        }
+    }
     return done;
 }
 
