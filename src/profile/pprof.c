@@ -210,12 +210,12 @@ static uint64_t write_location(struct writer *writer, uintptr_t return_address)
     return address;
 }
 
-/* By frame pointers, a walk that came through code without them ends in what is no code: all but the innermost frame may be so. */
+/* By frame pointers, a walk that came through code without them ends in what is no code, and may begin there. */
 static unsigned frames_to_write(const struct writer *writer, const struct site *site)
 {
     unsigned count = site->frame_count, i;
 
-    for (i = 1; !os_unwind_by_tables() && i < count; i++)
+    for (i = 0; !os_unwind_by_tables() && i < count; i++)
         if (mapping_of(writer, site->frames[i] - 1) == 0)
             return i;
     return count;
