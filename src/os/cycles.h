@@ -144,12 +144,12 @@ HAK_INLINE void cycles_part_end(struct cycles_scope *scope)
 #if defined(HAKMEM_BUILD_CYCLES) && HAKMEM_BUILD_CYCLES
 #define CYCLES_CALL(kind, ...)                                                                                       \
     if (HAK_UNLIKELY(cycles_on)) {                                                                                   \
-        struct cycles_scope cycles_scope_ __attribute__((cleanup(cycles_call_end))) = cycles_call_begin(kind);       \
+        struct cycles_scope cycles_scope_ __attribute__((cleanup(cycles_call_end), unused)) = cycles_call_begin(kind); \
         __VA_ARGS__;                                                                                                 \
     }
 #define CYCLES_CALL_IS(kind) ((void)(cycles_call = (uint8_t)(kind)))
 #define CYCLES_PART(kind) \
-    struct cycles_scope cycles_scope_ __attribute__((cleanup(cycles_part_end))) = cycles_part_begin(kind)
+    struct cycles_scope cycles_scope_ __attribute__((cleanup(cycles_part_end), unused)) = cycles_part_begin(kind)
 #else
 #define CYCLES_CALL(kind, ...)
 #define CYCLES_CALL_IS(kind) ((void)0)
