@@ -21,9 +21,10 @@ class ServeError(click.ClickException):
 
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address or name to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8427, show_default=True, help="0 takes one that is free.")
-@click.option("--interval", type=click.FloatRange(min=0.05, max=3600), default=1.0, show_default=True, metavar="SECONDS",
-              help="From one look to the next; a large heap is looked at less often.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8427, show_default=True,
+              help="0 takes one that is free.")
+@click.option("--interval", type=click.FloatRange(min=0.05, max=3600), default=1.0, show_default=True,
+              metavar="SECONDS", help="From one look to the next; a large heap is looked at less often.")
 @click.argument("pids", type=click.IntRange(min=1), nargs=-1, required=True, metavar="PID...")
 def serve(pids, host, port, interval):
     """Serve the heaps of processes: a page with live charts at /, /metrics for Prometheus, JSON at /api/snapshot/PID.
@@ -38,17 +39,18 @@ def serve(pids, host, port, interval):
     listener = listen(host, port)
     address = listener.getsockname()
     if not is_loopback(address[0]):
-        click.echo(f"hakmem: warning: whoever reaches {shown(address)} sees these processes' memory figures, without a password",
-                   err=True)
+        click.echo(f"hakmem: warning: whoever reaches {shown(address)} sees these processes' memory figures, without "
+                   "a password", err=True)
     asyncio.run(answer(application(watches, interval, is_loopback(address[0])), listener, address))
 
 
 def listen(host, port):
     """A socket that listens there."""
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (socket.gaierror, UnicodeError) as error:
         raise ServeError(f"--host {host}: {getattr(error, 'strerror', None) or error}") from error
+    family, kind, protocol, _, address = found[0]
     made = socket.socket(family, kind, protocol)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -1,4 +1,4 @@
-"""All processes in Prometheus' text format: their heaps as `hakmem stats --prometheus` has them, and what only the kernel knows."""
+"""All processes in Prometheus' text format: what `hakmem stats --prometheus` has, and what only the kernel knows."""
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -33,7 +33,8 @@ class Processes:
             faults.add_metric([*labels(watch), "soft"], watch.sample.minor_faults)
             faults.add_metric([*labels(watch), "hard"], watch.sample.major_faults)
         yield faults
-        yield self.family(GaugeMetricFamily, "hakmem_look_seconds", "How long the last look took", lambda sample: sample.took)
+        yield self.family(GaugeMetricFamily, "hakmem_look_seconds", "How long the last look took",
+                          lambda sample: sample.took)
 
     def family(self, kind, name, meaning, value):
         made = kind(name, meaning, labels=LABELS)

@@ -1,4 +1,4 @@
-"""The page: text, style and scripts in one file. A policy lets only its own scripts run, and only this server be asked."""
+"""The page: text, style and scripts in one file. By its policy only its scripts run, and only this server is asked."""
 
 import base64
 import functools
@@ -28,8 +28,8 @@ def made():
         style=Markup(read("vendor/uPlot.min.css") + read("page.css")), scripts=[Markup(script) for script in scripts],
         settings=Markup(json.dumps(settings).replace("<", "\\u003c")))
     hashes = " ".join(f"'sha256-{digest(script)}'" for script in scripts)
-    return text, (f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; connect-src 'self'; img-src data:; "
-                  "base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+    return text, (f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; connect-src 'self'; "
+                  "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 
 
 def read(name):

@@ -48,9 +48,10 @@ class Watch:
     def note(self, sample):
         found = rates(self.sample, sample)
         number = self.points[-1].number + 1 if self.points else 1
-        self.points.append(Point(
-            number=number, time=sample.shot.time, rss=sample.rss, **sample.resident.parts(), rates=None if found is None else {
-                **found.counters, "minor_faults": found.minor_faults, "major_faults": found.major_faults, "rss": found.rss}))
+        a_second = None if found is None else {
+            **found.counters, "minor_faults": found.minor_faults, "major_faults": found.major_faults, "rss": found.rss}
+        self.points.append(Point(number=number, time=sample.shot.time, rss=sample.rss, **sample.resident.parts(),
+                                 rates=a_second))
         self.sample = sample
         self.state, self.problem = "running", ""
 
@@ -78,7 +79,8 @@ class Watch:
 
     def about(self):
         """What a list of processes says of this one."""
-        return {"pid": self.pid, "command": self.sample.shot.command, "version": self.sample.shot.version, "state": self.state,
+        shot = self.sample.shot
+        return {"pid": self.pid, "command": shot.command, "version": shot.version, "state": self.state,
                 "problem": self.problem, "ended_at": self.ended_at}
 
     def history(self, after):

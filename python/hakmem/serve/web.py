@@ -22,7 +22,7 @@ NO_PROFILE = ("the heap profile's tables cannot be read from outside the process
 
 
 def application(watches, interval, loopback):
-    """The web application. On `loopback`, a request for another host's name is refused: a page elsewhere cannot have it asked."""
+    """The web application. On `loopback`, a request for another host's name is refused: no page elsewhere can ask."""
     app = web.Application(middlewares=[errors_as_json, *([own_name_only] if loopback else [])])
     app[WATCHES] = {watch.pid: watch for watch in watches}
     app[INTERVAL] = interval
@@ -76,7 +76,8 @@ async def errors_as_json(request, handler):
 async def own_name_only(request, handler):
     name = urlsplit(f"//{request.host}").hostname or ""
     if not is_loopback(name):
-        raise web.HTTPForbidden(text=f"this server is not {name!r}: it answers as localhost unless --host says otherwise")
+        raise web.HTTPForbidden(
+            text=f"this server is not {name!r}: it answers as localhost unless --host says otherwise")
     return await handler(request)
 
 
@@ -127,7 +128,8 @@ async def show_metrics(request):
 
 
 async def list_processes(request):
-    return as_json({"interval": request.app[INTERVAL], "processes": [watch.about() for watch in request.app[WATCHES].values()]})
+    return as_json({"interval": request.app[INTERVAL],
+                    "processes": [watch.about() for watch in request.app[WATCHES].values()]})
 
 
 async def show_snapshot(request):

@@ -18,7 +18,8 @@ from hakmem.top.sample import RATES, rates
 LOOKING = 0.25
 TABS = {"classes": "classes", "threads": "threads", "pools": "pools", "superslabs": "SuperSlabs", "huge": "huge blocks"}
 HELP = """\
-The bar is the resident memory (RSS) of the process. A slab's resident bytes are counted as live first, then as cached, then as free.
+The bar is the resident memory (RSS) of the process. A slab's resident bytes are counted as live first,
+then as cached, then as free.
 
  live          blocks that the program holds, rounded up to their size class
  cached        free blocks in the caches of threads
@@ -75,8 +76,10 @@ class Top(App):
     """
     BINDINGS = [
         Binding("q,ctrl+c", "quit", "Quit"), Binding("space", "pause", "Pause", priority=True),
-        Binding("tab", "next_view", "Next", priority=True), Binding("less_than_sign,comma", "sort(-1)", "Sort <", key_display="<"),
-        Binding("greater_than_sign,full_stop", "sort(1)", "Sort >", key_display=">"), Binding("r", "reverse", "Reverse"),
+        Binding("tab", "next_view", "Next", priority=True),
+        Binding("less_than_sign,comma", "sort(-1)", "Sort <", key_display="<"),
+        Binding("greater_than_sign,full_stop", "sort(1)", "Sort >", key_display=">"),
+        Binding("r", "reverse", "Reverse"),
         Binding("escape,backspace", "back", "Back"), Binding("h,question_mark", "help", "Help", key_display="h"),
         *(Binding(str(number), f"view('{name}')", name.capitalize(), show=False)
           for number, name in enumerate(tables.VIEWS, 1)),
@@ -142,6 +145,9 @@ class Top(App):
 
     def redraw(self):
         """Draws the head and the table of the last sample."""
+        if not self.query("#title"):
+            # The screen is being taken down while the last look ends.
+            return
         if self.sample is None:
             self.query_one("#title", Static).update(Text(self.note or "looking", style="bold yellow"))
             return
@@ -181,7 +187,8 @@ class Top(App):
         keys = [str(key) for key, _ in rows]
         heads = [f"{each.title} {self.arrow(table, column, descending)}" if number == column else each.title
                  for number, each in enumerate(table.columns)]
-        cells = [[self.cell(value, each.kind) for value, each in zip(row, table.columns, strict=True)] for _, row in rows]
+        cells = [[self.cell(value, each.kind) for value, each in zip(row, table.columns, strict=True)]
+                 for _, row in rows]
         if self.shown is not None and self.shown[:3] == (table.name, heads, keys):
             for number, row in enumerate(cells):
                 for place, cell in enumerate(row):

@@ -19,8 +19,8 @@ class TopError(click.ClickException):
 
 
 @click.command()
-@click.option("--interval", type=click.FloatRange(min=0.05, max=3600), default=1.0, show_default=True, metavar="SECONDS",
-              help="From one look to the next; a large heap is looked at less often.")
+@click.option("--interval", type=click.FloatRange(min=0.05, max=3600), default=1.0, show_default=True,
+              metavar="SECONDS", help="From one look to the next; a large heap is looked at less often.")
 @click.option("--once", is_flag=True, help="Print one screen as text; it takes one interval, as rates do.")
 @click.option("--svg", "picture", type=click.Path(dir_okay=False, writable=True), metavar="FILE",
               help="Write one screen as a picture instead.")

@@ -1,7 +1,7 @@
 """What the resident memory of a process is, by the kernel's map of its pages and a snapshot of its heap.
 
-A page has no mark of what lies in it, so a slab's resident bytes are given to its live blocks first, then to the cached ones, and
-what is left to the free ones. The parts sum to the RSS; what is neither of HAKMEM's is `other`.
+A page has no mark of what lies in it, so a slab's resident bytes are given to its live blocks first, then to the
+cached ones, and what is left to the free ones. The parts sum to the RSS; what is neither of HAKMEM's is `other`.
 """
 
 import os
@@ -36,8 +36,8 @@ class Resident:
 def measure(pages, shot, rss, shared):
     """The Resident of a process; `pages` is its open pagemap, `shared` whether it shares pages with a fork.
 
-    The page of zeros behind memory that was only read counts in no RSS. In the map it looks like a page that a fork shares, so both
-    are left out, unless there may be shared ones.
+    The page of zeros behind memory that was only read counts in no RSS. In the map it looks like a page that a fork
+    shares, so both are left out, unless there may be shared ones.
     """
     made = counted(pages, shot, present if shared else owned)
     # The process moves between the looks at its pages and at its RSS.

@@ -68,8 +68,9 @@ class Sampler:
             # The process may have become another program, which lies elsewhere.
             self.close()
             raise
-        return Sample(at=begun, took=time.monotonic() - begun, shot=shot, rss=rss, resident=resident, program=self.program,
-                      minor_faults=int(fields[MINOR_FAULTS]), major_faults=int(fields[MAJOR_FAULTS]))
+        return Sample(at=begun, took=time.monotonic() - begun, shot=shot, rss=rss, resident=resident,
+                      program=self.program, minor_faults=int(fields[MINOR_FAULTS]),
+                      major_faults=int(fields[MAJOR_FAULTS]))
 
 
 def pages_of(pid):

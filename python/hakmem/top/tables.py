@@ -13,7 +13,7 @@ ROWS_MOST = 400
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its title, and whether its values are words, a number, bytes, an address, a name in digits, or a share of 1."""
+    """A column: its title, and whether its values are words, a number, bytes, an address, an id, or a share of 1."""
 
     title: str
     kind: str = "number"
@@ -64,22 +64,25 @@ def share(part, whole):
 
 def classes(sample):
     columns = [Column("block size"), Column("class"), Column("slabs"), Column("live"), Column("cached"),
-               Column("free"), Column("live bytes", "bytes"), Column("cached bytes", "bytes"), Column("free bytes", "bytes"),
-               Column("used", "share")]
-    rows = [(row.block_size, row.class_id, row.slabs, row.live_blocks, row.cached_blocks, row.free_blocks, row.live_bytes,
-             row.cached_bytes, row.free_bytes,
-             share(row.live_blocks, row.live_blocks + row.cached_blocks + row.free_blocks)) for row in sample.shot.classes]
+               Column("free"), Column("live bytes", "bytes"), Column("cached bytes", "bytes"),
+               Column("free bytes", "bytes"), Column("used", "share")]
+    rows = [(row.block_size, row.class_id, row.slabs, row.live_blocks, row.cached_blocks, row.free_blocks,
+             row.live_bytes, row.cached_bytes, row.free_bytes,
+             share(row.live_blocks, row.live_blocks + row.cached_blocks + row.free_blocks))
+            for row in sample.shot.classes]
     return Table("classes", "Classes", columns, rows, [row.class_id for row in sample.shot.classes], order=6)
 
 
 def threads(sample):
     counters = ("refills", "flushes", "slabs_carved", "remote_blocks")
-    columns = [Column("heap"), Column("thread", "words"), Column("tid", "id"), Column("state", "words"), Column("slabs"),
-               Column("slab bytes", "bytes"), Column("live bytes", "bytes"), Column("cached bytes", "bytes"),
-               Column("warm"), Column("pending"), Column("refills"), Column("flushes"), Column("carved"), Column("remote frees")]
+    columns = [Column("heap"), Column("thread", "words"), Column("tid", "id"), Column("state", "words"),
+               Column("slabs"), Column("slab bytes", "bytes"), Column("live bytes", "bytes"),
+               Column("cached bytes", "bytes"), Column("warm"), Column("pending"), Column("refills"), Column("flushes"),
+               Column("carved"), Column("remote frees")]
     kept = [row for row in sample.shot.threads if row.state != "unused"]
-    rows = [(row.heap, row.name or row.kind.replace("_", "-"), row.tid, row.state, row.slabs, row.slab_bytes, row.live_bytes,
-             row.cached_bytes, row.warm_slabs, row.pending_slabs, *(row.counters.get(name) for name in counters)) for row in kept]
+    rows = [(row.heap, row.name or row.kind.replace("_", "-"), row.tid, row.state, row.slabs, row.slab_bytes,
+             row.live_bytes, row.cached_bytes, row.warm_slabs, row.pending_slabs,
+             *(row.counters.get(name) for name in counters)) for row in kept]
     return Table("threads", "Threads and heaps", columns, rows, [row.heap for row in kept], order=6)
 
 
@@ -91,15 +94,15 @@ def pools(sample):
         units = row.active_units + row.warm_units + row.dirty_units + row.untouched_units
         rows.append((row.tier, row.superslabs, row.active_units, row.warm_units, row.dirty_units, row.untouched_units,
                      units * unit, share(row.active_units, units)))
-    return Table("pools", "Pools: SuperSlabs by how full they are", columns, rows, [row.tier for row in sample.shot.pools],
-                 order=1)
+    return Table("pools", "Pools: SuperSlabs by how full they are", columns, rows,
+                 [row.tier for row in sample.shot.pools], order=1)
 
 
 def superslabs(sample):
     units = sample.shot.units
     columns = [Column("number"), Column("address", "address"), Column("tier", "words"), Column("huge pages", "words"),
-               Column("active units"), Column("warm"), Column("dirty"), Column("untouched"), Column("resident", "bytes"),
-               Column("used", "share")]
+               Column("active units"), Column("warm"), Column("dirty"), Column("untouched"),
+               Column("resident", "bytes"), Column("used", "share")]
     states = [(units.state[:, 1:] == state).sum(axis=1) for state in (ACTIVE, WARM, DIRTY, UNTOUCHED)]
     block = numpy.array(sample.shot.block_sizes, "i8")[units.class_id]
     used = (units.used * block).sum(axis=1)
@@ -148,8 +151,9 @@ def class_slabs(sample, class_id):
     rows = []
     for heap, count, blocks, used, cached in slabs(sample, lambda kind, _: kind == class_id, lambda _, owner: owner):
         about = heaps.get(heap)
-        rows.append((heap or None, about.name or about.kind.replace("_", "-") if about else "nobody", about.state if about else "-",
-                     count, used - cached, cached, blocks - used, (used - cached) * size, share(used - cached, blocks)))
+        name = about.name or about.kind.replace("_", "-") if about else "nobody"
+        rows.append((heap or None, name, about.state if about else "-", count, used - cached, cached, blocks - used,
+                     (used - cached) * size, share(used - cached, blocks)))
     return Table("class_slabs", f"Slabs of {bytes_text(size)} blocks (class {class_id}) by thread", columns, rows,
                  [row[0] for row in rows], order=3)
 
@@ -164,8 +168,8 @@ def thread_classes(sample, heap):
         rows.append((size, class_id, count, used - cached, cached, blocks - used, (used - cached) * size,
                      share(used - cached, blocks)))
     name = next((row.name or row.kind.replace("_", "-") for row in sample.shot.threads if row.heap == heap), "")
-    return Table("thread_classes", f"Classes in the slabs of heap {heap} ({name})", columns, rows, [row[1] for row in rows],
-                 order=6)
+    return Table("thread_classes", f"Classes in the slabs of heap {heap} ({name})", columns, rows,
+                 [row[1] for row in rows], order=6)
 
 
 DRILLS = {"classes": class_slabs, "threads": thread_classes}

@@ -66,9 +66,9 @@ def memory_line(sample):
     totals = sample.shot.totals
     text = Text("RSS ", style="bold")
     text.append(bytes_text(sample.rss))
-    text.append(f"  mapped by HAKMEM {bytes_text(totals.mapped)}, purged of it {bytes_text(totals.purged)}, footprint's peak "
-                f"{bytes_text(totals.footprint_peak)}, {totals.superslabs:,} SuperSlabs, {totals.live_threads:,} threads",
-                style="not bold")
+    text.append(f"  mapped by HAKMEM {bytes_text(totals.mapped)}, purged of it {bytes_text(totals.purged)}, "
+                f"footprint's peak {bytes_text(totals.footprint_peak)}, {totals.superslabs:,} SuperSlabs, "
+                f"{totals.live_threads:,} threads", style="not bold")
     return text
 
 
