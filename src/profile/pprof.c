@@ -30,8 +30,8 @@ enum location_field { LOCATION_ID = 1, LOCATION_MAPPING, LOCATION_ADDRESS };
     STRING(INUSE_OBJECTS, "inuse_objects") STRING(INUSE_SPACE, "inuse_space") STRING(FREED_OBJECTS, "freed_objects")   \
     STRING(LIFETIME, "lifetime") STRING(COUNT, "count") STRING(BYTES, "bytes") STRING(MILLISECONDS, "milliseconds")    \
     STRING(SPACE, "space") STRING(LIFETIME_FROM, "lifetime_from")                                                      \
-    STRING(DROP, "(hak_|front_|sample_|stack_site|profile_note|pooled_|house_|realloc_|cache_|os_unwind|__libc_).*|"   \
-                 "malloc|calloc|realloc|reallocarray|aligned_alloc|posix_memalign|memalign|valloc|pvalloc|allocate|"   \
+    STRING(DROP, "hak_.*|"                                                                                             \
+                 "malloc|calloc|realloc|reallocarray|aligned_alloc|posix_memalign|memalign|valloc|pvalloc|"            \
                  "operator new.*|_Zn[wa].*")
 enum string_index {
 #define STRING_INDEX(name, text) STRING_##name,

@@ -15,10 +15,10 @@ import blackbox
 SCRIPT = blackbox.REPOSITORY / "python/hakmem/gdb/hakmem-gdb.py"
 SOURCE = Path(__file__).parent / "heap.c"
 TIMEOUT = 120
-# Nothing leaves the places where the program put it while it waits. gcore writes address space that is merely
-# reserved, too.
-SETTINGS = {"HAKMEM_PURGE_DELAY": "3600000", "HAKMEM_ARENA_SIZE": "64M"}
-CORE_MOST = 1 << 30
+# Nothing leaves the places where the program put it while it waits.
+SETTINGS = {"HAKMEM_PURGE_DELAY": "3600000"}
+# Above what a core holds: what is merely reserved is not in it.
+CORE_MOST = 1 << 28
 PROMPT = ">>>"
 
 

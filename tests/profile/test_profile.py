@@ -221,8 +221,9 @@ def test_leak_report(sites):
     assert module == str(sites) and names[bisect.bisect_right(starts, int(offset, 16)) - 1] == "site_keep"
 
 
-@pytest.mark.parametrize("rate", [1, 100])
+@pytest.mark.parametrize("rate", [1, 4])
 def test_double_free_of_a_sample(sites, tmp_path, rate):
+    """At these rates every block of 100 bytes is a sample."""
     result, _ = profile_run(sites, tmp_path, "double_free", rate, status=-signal.SIGABRT)
     assert re.search(r"hakmem: free\(0x[0-9a-f]+\): freed already", result.stderr), result.report()
     assert "not ended" not in result.stdout

@@ -1,0 +1,45 @@
+"""A profile that HAKMEM's own profiler writes of a program of known amounts."""
+
+import json
+from pathlib import Path
+
+import blackbox
+import pytest
+from making import run
+
+SOURCE = Path(__file__).with_name("kept.cpp")
+KEPT, BURNT = 20000 * 1000, 4 * 20000 * 1000
+# A sample each 4 KiB of 20 MB: 5,000 samples, so 5 standard deviations are 7 %; and blocks of 1000 bytes take 1024.
+NEAR = 0.1
+
+
+@pytest.fixture(scope="module")
+def profile(compiled, library, tmp_path_factory):
+    path = tmp_path_factory.mktemp("kept") / "kept.pb.gz"
+    done = blackbox.run([compiled(SOURCE)], preload=library,
+                        env={"HAKMEM_HEAP_PROFILE": str(path), "HAKMEM_HEAP_PROFILE_RATE": "4096"})
+    assert done.status == 0, done.report()
+    return path
+
+
+def test_sites_and_amounts(profile):
+    done = run(profile, "--json")
+    assert done.exit_code == 0, done.output
+    sites = {site["name"]: site for site in json.loads(done.stdout)["sites"]}
+    keep, burn = sites["barn::keep_hay(unsigned long)"], sites["barn::burn_straw(unsigned long)"]
+    assert keep["flat"]["inuse_space"] == pytest.approx(KEPT, rel=NEAR)
+    assert keep["flat"]["inuse_objects"] == pytest.approx(20000, rel=NEAR)
+    assert burn["flat"]["alloc_space"] == pytest.approx(BURNT, rel=NEAR)
+    assert burn["flat"]["inuse_space"] < KEPT / 1000
+    assert burn["lifetimes"]["freed"] == pytest.approx(80000, rel=NEAR)
+    assert keep["where"] == burn["where"] == str(SOURCE)
+    assert sites["main"]["cum"]["inuse_space"] >= keep["flat"]["inuse_space"]
+
+
+def test_the_first_site_and_the_page(profile, tmp_path):
+    lines = run(profile, "-n", 1, "--lines").stdout.splitlines()
+    assert "barn::keep_hay(unsigned long)" in lines[-1] and f"{SOURCE}:" in lines[-1]
+    assert any(line.startswith("comment") and "hakmem" in line for line in lines)
+    page = tmp_path / "page.html"
+    assert run(profile, "--html", page).exit_code == 0
+    assert "barn::keep_hay" in page.read_text()
