@@ -46,20 +46,26 @@ class Scene:
 
 
 def parse(text):
+    """The program's own lines, among what gdb may say: what, address, size."""
     said = {}
-    for line in text.splitlines():
-        words = line.split()
-        if len(words) == 3:
-            said.setdefault(words[0], []).append((int(words[1].replace("(nil)", "0"), 0), int(words[2])))
+    for what, address, size in re.findall(r"^([\w-]+) (0x[0-9a-f]+|\(nil\)) (\d+)$", text, re.MULTILINE):
+        said.setdefault(what, []).append((int(address.replace("(nil)", "0"), 0), int(size)))
     return said
 
 
 def begin(program, *arguments, preload=None, cwd=None, core=False):
-    limit = CORE_MOST if core else 0
+    limits = (CORE_MOST if core else 0, resource.getrlimit(resource.RLIMIT_CORE)[1])
     return subprocess.Popen([program, *arguments], env=blackbox.environment(SETTINGS, preload), stdout=subprocess.PIPE,
                             text=True, cwd=cwd,
-                            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (limit, limit)),
+                            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, limits),
                             start_new_session=True)
+
+
+def kernel_writes_cores():
+    """Here, as the program's folder has them, and as large as they are."""
+    pattern = Path("/proc/sys/kernel/core_pattern").read_text().strip()
+    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    return re.fullmatch(r"[\w.%-]+", pattern) and (hard == resource.RLIM_INFINITY or hard >= CORE_MOST)
 
 
 def listen(process):
@@ -103,8 +109,7 @@ def gcore_scene(program, folder):
 
 def crash_scene(program, folder):
     """The core is the kernel's where it writes one here, else gdb's at the crash."""
-    pattern = Path("/proc/sys/kernel/core_pattern").read_text().strip()
-    if re.fullmatch(r"[\w.%-]+", pattern):
+    if kernel_writes_cores():
         process = begin(program, "crash", cwd=folder, core=True)
         said = listen(process)
         process.wait(TIMEOUT)
