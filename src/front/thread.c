@@ -83,10 +83,13 @@ static size_t caches_purge_dead(void)
         return 0;
     for (orphan = registry.orphans; orphan; orphan = orphan->next_orphan) {
         struct thread_cache *cache = orphan->cache;
-        if (cache && ++kept > KEEP && !orphan->cache_purged && cache->capacity_bytes == 0) {
+        if (!cache || ++kept <= KEEP || !lock_try(&orphan->lock))
+            continue;
+        if (!orphan->cache_purged && cache->capacity_bytes == 0) {
             ((struct cache_chunk *)orphan->cache_chunk)->dead |= (uint32_t)1 << orphan->cache_index;
             orphan->cache_purged = true;
         }
+        lock_release(&orphan->lock);
     }
     for (chunk = chunks; chunk; chunk = chunk->next) {
         uint64_t dead = chunk->dead;
@@ -101,8 +104,11 @@ static size_t caches_purge_dead(void)
         chunk->dead = 0;
     }
     /* All are asked for again: what was given back costs a system call, and no memory. */
-    for (orphan = registry.orphans; refused && orphan; orphan = orphan->next_orphan)
+    for (orphan = registry.orphans; refused && orphan; orphan = orphan->next_orphan) {
+        lock_acquire(&orphan->lock);
         orphan->cache_purged = false;
+        lock_release(&orphan->lock);
+    }
     lock_release(&registry.lock);
     return purged;
 }
@@ -190,10 +196,12 @@ struct thread_cache *thread_cache_get(void)
         registry_abandon_heap(heap);
         return NULL;
     }
-    heap->cache_purged = false;
     cache = heap->cache;
+    lock_acquire(&heap->lock);
+    heap->cache_purged = false;
     if (cache->heap == NULL)
         cache_init(cache, heap);
+    lock_release(&heap->lock);
     hak_cache_offset = (uintptr_t)cache - (uintptr_t)hak_window;
     os_thread_exit_arm();
     if (HAK_CYCLES)

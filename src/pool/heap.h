@@ -62,7 +62,7 @@ struct heap {
     void *cache;            /* struct thread_cache of a HEAP_THREAD, kept with the heap for its next thread */
     void *cache_chunk;      /* struct cache_chunk that the cache lies in, and where */
     uint8_t cache_index;
-    bool cache_purged;      /* an orphan's cache whose memory was given back: it reads as zero */
+    bool cache_purged;      /* an orphan's cache whose memory is given back: it reads as zero */
     struct heap *next_orphan, *next; /* in the registry */
     struct slab_list available[CLASS_COUNT], full;
     uint32_t slabs;               /* in those lists */
