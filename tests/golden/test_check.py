@@ -140,7 +140,7 @@ def test_update_bounds_what_varies_by_the_highest_of_its_runs(fake):
             for library in ("20.00", "9.00", "24.00", "21.00", "20.00")]
     path = fake(None, *runs)
     check.update("instructions", NOWHERE)
-    assert check.read_rows(path) == {ROW: instructions("20.00"), VARYING: instructions("<=30.00", "<=125.00")}
+    assert check.read_rows(path) == {ROW: instructions("20.00"), VARYING: instructions("<=38.40", "<=160.00")}
 
 
 def test_patterns_choose():
