@@ -3,9 +3,10 @@
 #include "os/os.h"
 
 #define FIRST_CAPACITY 4096u /* places of a table at first; a power of two, as all capacities */
-#define CHUNK_BYTES (256 * HAK_KIB)
+#define CHUNK_BYTES (256 * HAK_KIB - sizeof(struct table_map))
 
 struct lock profile_lock = LOCK_INIT(LOCK_RANK_PROFILE);
+struct table_memory table_memory;
 
 /* Open addressing with linear probing, at most half full. */
 static struct record *records;
@@ -16,6 +17,42 @@ static struct site **site_index;
 static size_t site_capacity, site_count;
 static struct site *first_site, *last_site;
 static char *chunk_next, *chunk_end;
+
+/* ---- Memory; under profile_lock ---- */
+
+/* At least `size` zeroed bytes. */
+static void *map_take(size_t size)
+{
+    struct table_map *map;
+
+    size = base_align_up(sizeof *map + size, os_page_size());
+    map = os_map(size, os_page_size());
+    if (!map)
+        return NULL;
+    os_name(map, size, "hakmem profile");
+    map->bytes = size;
+    map->next = table_memory.maps;
+    table_memory.maps = map;
+    atomic_fetch_add_explicit(&table_memory.bytes, size, memory_order_relaxed);
+    return map->memory;
+}
+
+/* `memory` is what map_take returned, or NULL. */
+static void map_drop(void *memory)
+{
+    struct table_map **place = &table_memory.maps, *map;
+
+    if (!memory)
+        return;
+    while ((*place)->memory != memory)
+        place = &(*place)->next;
+    map = *place;
+    *place = map->next;
+    atomic_fetch_sub_explicit(&table_memory.bytes, map->bytes, memory_order_relaxed);
+    os_unmap(map, map->bytes);
+}
+
+size_t table_bytes(void) { return atomic_load_explicit(&table_memory.bytes, memory_order_relaxed); }
 
 /* ---- Sites; under profile_lock ---- */
 
@@ -35,11 +72,10 @@ static void *chunk_take(size_t size)
     char *taken;
 
     if ((size_t)(chunk_end - chunk_next) < size) {
-        chunk_next = os_map(CHUNK_BYTES, os_page_size());
+        chunk_next = map_take(CHUNK_BYTES);
         chunk_end = chunk_next ? chunk_next + CHUNK_BYTES : NULL;
         if (!chunk_next)
             return NULL;
-        os_name(chunk_next, CHUNK_BYTES, "hakmem profile");
     }
     taken = chunk_next;
     chunk_next += size;
@@ -60,15 +96,13 @@ static struct site **site_place(struct site **index, size_t capacity, uint64_t h
 static bool site_index_grow(void)
 {
     size_t capacity = site_capacity ? site_capacity * 2 : FIRST_CAPACITY;
-    struct site **index = os_map(capacity * sizeof *index, os_page_size());
+    struct site **index = map_take(capacity * sizeof *index);
 
     if (!index)
         return false;
-    os_name(index, capacity * sizeof *index, "hakmem profile");
     for (struct site *site = first_site; site; site = site->next)
         *site_place(index, capacity, site->hash, site->frames, site->frame_count) = site;
-    if (site_index)
-        os_unmap(site_index, site_capacity * sizeof *index);
+    map_drop(site_index);
     site_index = index;
     site_capacity = capacity;
     return true;
@@ -138,16 +172,14 @@ static struct record *record_place(struct record *table, size_t capacity, uintpt
 static bool records_grow(void)
 {
     size_t capacity = record_capacity ? record_capacity * 2 : FIRST_CAPACITY;
-    struct record *table = os_map(capacity * sizeof *table, os_page_size());
+    struct record *table = map_take(capacity * sizeof *table);
 
     if (!table)
         return false;
-    os_name(table, capacity * sizeof *table, "hakmem profile");
     for (size_t i = 0; i < record_capacity; i++)
         if (records[i].address)
             *record_place(table, capacity, records[i].address) = records[i];
-    if (records)
-        os_unmap(records, record_capacity * sizeof *table);
+    map_drop(records);
     records = table;
     record_capacity = capacity;
     return true;

@@ -46,6 +46,23 @@ struct record {
 
 HAK_HIDDEN extern struct lock profile_lock;
 
+/* A mapping from the system, of `bytes` bytes; what is stored in it follows. */
+struct table_map {
+    struct table_map *next;
+    size_t bytes;
+    _Alignas(HAK_LINE_PAIR) char memory[];
+};
+
+/* R4: `bytes` is the sum of the maps'. Changed under profile_lock; the sum may be read without it. */
+struct table_memory {
+    struct table_map *maps;
+    _Atomic size_t bytes;
+};
+HAK_HIDDEN extern struct table_memory table_memory;
+
+/* Bytes that the tables have mapped. */
+HAK_HIDDEN size_t table_bytes(void);
+
 /* The site of a stack, made if it is new; NULL when memory is out. Takes the lock. */
 HAK_HIDDEN struct site *table_site(const uintptr_t *frames, unsigned count);
 
