@@ -5,6 +5,7 @@
 #include "options/options.h"
 #include "pool/huge.h"
 #include "pool/registry.h"
+#include "profile/profile.h"
 #include "superslab/shared_pool.h"
 
 #define COUNT_ROW(...) +1
@@ -29,6 +30,8 @@ struct descriptor {
     struct descriptor_head head;
     struct descriptor_row rows[ROWS];
 };
+
+_Static_assert(sizeof(struct site) == offsetof(struct site, frames), "readers look for the frames behind the struct");
 
 extern const struct descriptor hak_descriptor;
 

@@ -56,10 +56,12 @@ _Static_assert(sizeof(struct descriptor_head) == 56, "readers of format 1 count 
     CONSTANT(SLOT_UNUSED) CONSTANT(SLOT_SUPERSLAB) CONSTANT(SLOT_METADATA)                                             \
     CONSTANT(SLAB_FREE) CONSTANT(SLAB_WARM) CONSTANT(SLAB_ACTIVE)                                                      \
     CONSTANT(HEAP_UNUSED) CONSTANT(HEAP_LIVE) CONSTANT(HEAP_ORPHAN)                                                    \
-    CONSTANT(HEAP_THREAD) CONSTANT(HEAP_HOUSE) CONSTANT(HEAP_FIRST_CLASS) CONSTANT(HAK_DEBUG)                          \
+    CONSTANT(HEAP_THREAD) CONSTANT(HEAP_HOUSE) CONSTANT(HEAP_FIRST_CLASS) CONSTANT(HEAP_PROFILE)                       \
+    CONSTANT(HAK_DEBUG)                                                                                                \
     ROOT(hak_window, &hak_window) ROOT(hak_units, &hak_units) ROOT(shared_pool, &shared_pool)                          \
     ROOT(registry, &registry) ROOT(size_classes, size_classes) ROOT(huge_inside, &huge_inside)                         \
-    ROOT(hak_options, &hak_options)                                                                                    \
+    ROOT(hak_options, &hak_options) ROOT(table_memory, &table_memory)                                                  \
+    ROOT(profile, &profile) ROOT(profile_sites, &profile_sites)                                                        \
     TYPE(slot) FIELD(slot, free) FIELD(slot, touched) FIELD(slot, aged) FIELD(slot, aged_ms) FIELD(slot, freed_ms)     \
     FIELD(slot, bucket) FIELD(slot, kind) FIELD(slot, huge_pages) FIELD(slot, decommitted)                             \
     TYPE(shared_pool) FIELD(shared_pool, slots) FIELD(shared_pool, slots_unused) FIELD(shared_pool, slots_committed)   \
@@ -96,6 +98,15 @@ _Static_assert(sizeof(struct descriptor_head) == 56, "readers of format 1 count 
     TYPE(huge_range) FIELD(huge_range, start) FIELD(huge_range, size) FIELD(huge_range, freed_ms)                      \
     TYPE(huge_inside) FIELD(huge_inside, buckets) FIELD(huge_inside, ranges) FIELD(huge_inside, range_count)           \
     FIELD(huge_inside, range_bytes) FIELD(huge_inside, live_bytes) FIELD(huge_inside, live_blocks)                     \
+    TYPE(table_memory) FIELD(table_memory, maps) FIELD(table_memory, bytes)                                            \
+    TYPE(table_map) FIELD(table_map, next) FIELD(table_map, bytes)                                                     \
+    CONSTANT(STACK_MOST) CONSTANT(WEIGHT_ONE)                                                                          \
+    TYPE(profile) FIELD(profile, on) FIELD(profile, generation) FIELD(profile, mean) FIELD(profile, started_ns)        \
+    FIELD(profile, by_tables)                                                                                          \
+    TYPE(site_list) FIELD(site_list, first) FIELD(site_list, count)                                                    \
+    TYPE(site) FIELD(site, next) FIELD(site, frame_count) FIELD(site, allocated) FIELD(site, in_use)                   \
+    ARRAY(site, lifetimes)                                                                                             \
+    TYPE(site_sums) FIELD(site_sums, objects) FIELD(site_sums, bytes)                                                  \
     TYPE(options)
 
 #endif

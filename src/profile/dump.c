@@ -15,15 +15,14 @@
 #define LEAKS_SHOWN 20u
 #define FRAMES_SHOWN 12u
 
-static uint64_t started_ns;       /* under profile_control, as the next two */
-static uint32_t started_process;
+static uint32_t started_process; /* under profile_control, as the next */
 static uint32_t files_written;
 static _Atomic uint64_t interval_bytes;
 
 void dump_begin(void)
 {
-    if (started_ns == 0)
-        started_ns = os_now();
+    if (profile.started_ns == 0)
+        profile.started_ns = os_now();
     if (started_process == 0)
         started_process = os_process_id();
 }
@@ -69,7 +68,7 @@ static int write_file(const char *pattern, bool may_add)
     file = os_file_create(temporary);
     if (file < 0)
         return -file;
-    error = pprof_write(file, started_ns);
+    error = pprof_write(file, profile.started_ns);
     closed = os_file_close(file);
     if (error == 0)
         error = closed;
@@ -97,7 +96,7 @@ int dump_write_fd(int file)
     int error;
 
     lock_acquire(&profile_control);
-    error = pprof_write(file, started_ns);
+    error = pprof_write(file, profile.started_ns);
     lock_release(&profile_control);
     return error;
 }

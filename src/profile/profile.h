@@ -28,6 +28,8 @@ struct profile {
     uint64_t mean;                /* bytes */
     uint64_t weights[CLASS_COUNT];
     struct heap *heap;            /* of sampled blocks */
+    uint64_t started_ns;          /* os_now() at the first start; 0: it was never on */
+    bool by_tables;               /* stacks are found by unwind tables, not by frame pointers */
 };
 HAK_HIDDEN extern struct profile profile;
 

@@ -14,8 +14,8 @@ static size_t record_capacity, record_count;
 static _Atomic size_t foreign_count;
 
 static struct site **site_index;
-static size_t site_capacity, site_count;
-static struct site *first_site, *last_site;
+static size_t site_capacity;
+struct site_list profile_sites;
 static char *chunk_next, *chunk_end;
 
 /* ---- Memory; under profile_lock ---- */
@@ -100,7 +100,7 @@ static bool site_index_grow(void)
 
     if (!index)
         return false;
-    for (struct site *site = first_site; site; site = site->next)
+    for (struct site *site = profile_sites.first; site; site = site->next)
         *site_place(index, capacity, site->hash, site->frames, site->frame_count) = site;
     map_drop(site_index);
     site_index = index;
@@ -117,12 +117,10 @@ static struct site *site_make(uint64_t hash, const uintptr_t *frames, unsigned c
     site->hash = hash;
     site->frame_count = count;
     __builtin_memcpy(site->frames, frames, count * sizeof *frames);
-    if (last_site)
-        last_site->next = site;
-    else
-        first_site = site;
-    last_site = site;
-    site_count++;
+    /* Linked when it is whole, for readers outside, who take no lock. */
+    __atomic_store_n(profile_sites.last ? &profile_sites.last->next : &profile_sites.first, site, __ATOMIC_RELEASE);
+    profile_sites.last = site;
+    profile_sites.count++;
     return site;
 }
 
@@ -132,7 +130,7 @@ struct site *table_site(const uintptr_t *frames, unsigned count)
     struct site *site = NULL, **place;
 
     lock_acquire(&profile_lock);
-    if (site_count * 2 < site_capacity || site_index_grow()) {
+    if (profile_sites.count * 2 < site_capacity || site_index_grow()) {
         place = site_place(site_index, site_capacity, hash, frames, count);
         if (!*place)
             *place = site_make(hash, frames, count);
@@ -147,8 +145,8 @@ struct site *table_sites(size_t *count)
     struct site *site;
 
     lock_acquire(&profile_lock);
-    site = first_site;
-    *count = site_count;
+    site = profile_sites.first;
+    *count = profile_sites.count;
     lock_release(&profile_lock);
     return site;
 }
@@ -331,7 +329,7 @@ size_t table_records(void)
 void table_reset(void)
 {
     lock_acquire(&profile_lock);
-    for (struct site *site = first_site; site; site = site->next) {
+    for (struct site *site = profile_sites.first; site; site = site->next) {
         site->allocated = site->in_use;
         __builtin_memset(site->lifetimes, 0, sizeof site->lifetimes);
     }

@@ -5,7 +5,8 @@
  * R1: a site's in-use sums are those of the records that point to it; without records they are 0, exactly.
  * R2: a record is inserted before its block is given to the program, and removed before the block can be given to anybody else: there
  *     is one record an address at most.
- * R3: a site is never removed or moved, and its frames never change: they may be read without the lock.
+ * R3: a site is never removed or moved, and its frames never change: they may be read without the lock, also by
+ *     another process.
  */
 #ifndef HAK_PROFILE_TABLE_H
 #define HAK_PROFILE_TABLE_H
@@ -32,6 +33,12 @@ struct site {
     uintptr_t frames[];                           /* return addresses, the innermost first */
 };
 
+/* All sites, in the order in which they were made. Under profile_lock. */
+struct site_list {
+    struct site *first, *last;
+    size_t count;
+};
+
 struct record {
     uintptr_t address; /* 0: an unused place */
     struct site *site;
@@ -45,6 +52,7 @@ struct record {
 };
 
 HAK_HIDDEN extern struct lock profile_lock;
+HAK_HIDDEN extern struct site_list profile_sites;
 
 /* A mapping from the system, of `bytes` bytes; what is stored in it follows. */
 struct table_map {
