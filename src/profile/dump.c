@@ -9,6 +9,7 @@
 #include "os/maps.h"
 #include "os/os.h"
 #include "os/process.h"
+#include "os/unwind.h"
 #include "profile/pprof.h"
 
 #define PATH_MOST 4096u
@@ -23,6 +24,7 @@ void dump_begin(void)
 {
     if (profile.started_ns == 0)
         profile.started_ns = os_now();
+    profile.by_tables = os_unwind_by_tables();
     if (started_process == 0)
         started_process = os_process_id();
 }

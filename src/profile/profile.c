@@ -1,7 +1,6 @@
 #include "profile/profile.h"
 
 #include "os/os.h"
-#include "os/unwind.h"
 #include "pool/registry.h"
 #include "profile/stack.h"
 
@@ -27,7 +26,6 @@ bool profile_set(uint64_t mean)
     atomic_store(&profile.on, false);
     if (mean) {
         profile.mean = mean;
-        profile.by_tables = os_unwind_by_tables();
         for (unsigned class = 1; class < CLASS_COUNT; class++)
             profile.weights[class] = draw_weight(mean, class_size(class));
     }
