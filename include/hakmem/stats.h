@@ -71,6 +71,10 @@ struct hak_stats {
     uint64_t faults_soft_recent, faults_hard_recent; /* since the last report that was printed */
     int64_t resident_change_recent;
     uint64_t touched_pages; /* debug builds: pages of slabs on which a block was handed out since they were last given back; else 0 */
+
+    /* Of the heap profile. */
+    uint64_t heap_profile;         /* bytes of its tables; they are in metadata */
+    uint64_t heap_profile_samples; /* blocks in use that are samples */
 };
 
 struct hak_stats_class {
@@ -86,6 +90,7 @@ enum hak_stats_heap_kind {
     HAK_STATS_THREAD = 0,   /* a thread's */
     HAK_STATS_HOUSE,        /* serves threads that are past their end */
     HAK_STATS_FIRST_CLASS,  /* hak_heap_new's */
+    HAK_STATS_PROFILE,      /* of the heap profile's sampled blocks */
 };
 
 /* A heap: each thread that allocated has one, which the next thread takes over when it ends. */

@@ -188,18 +188,22 @@ void *cache_refill(struct thread_cache *cache, unsigned class, bool *zero)
         single = got ? out[got - 1] : NULL;
         bin_set_top(&cache->bins[class], row->slot_base + got - (got != 0));
     }
-    if (HAK_UNLIKELY(tokens))
+    if (HAK_UNLIKELY(tokens)) {
         cache->tokens[class] = (uint8_t)(tokens - (single == NULL));
+        cache->heap->classes[class].direct += single == NULL; /* the miss is counted where the block comes from */
+    }
     lock_release(&cache->heap->lock);
     return HAK_UNLIKELY(tokens && single == NULL) ? sample_entry(cache, class, zero) : single;
 }
 
+/* On the slow path: no hit. */
 static void bin_push(struct thread_cache *cache, unsigned class, void *block)
 {
     struct bin *bin = &cache->bins[class];
 
     cache->slots[bin->top + 1] = block;
     bin_set_top(bin, bin->top + 1u);
+    cache->seen[class]++;
 }
 
 static void bin_push_token(struct thread_cache *cache, unsigned class)
@@ -251,7 +255,6 @@ void cache_overflow(struct thread_cache *cache, unsigned class, void *block)
         bin_push(cache, class, block);
     else
         bin_push_token(cache, class);
-    cache->seen[class]++;
     debug_count_of(COUNT_FREE_TLS_SLL, class, 1);
 }
 
@@ -267,16 +270,21 @@ void *cache_pop(struct thread_cache *cache, unsigned class)
     lock_acquire(&cache->heap->lock);
     bin_set_top(bin, bin->top - 1u);
     cache->tokens[class]--;
+    cache->seen[class] -= cache->seen[class] != 0; /* no hit */
     lock_release(&cache->heap->lock);
     return NULL;
 }
 
 void cache_put_token(struct thread_cache *cache, unsigned class)
 {
-    if (cache->bins[class].top == cache->bins[class].limit)
+    uint64_t *overflows = &cache->heap->classes[class].overflows;
+
+    if (cache->bins[class].top == cache->bins[class].limit) {
         cache_overflow(cache, class, NULL);
-    else
+    } else {
+        __atomic_store_n(overflows, *overflows + 1, __ATOMIC_RELAXED); /* the free of a sample is no hit */
         bin_push_token(cache, class);
+    }
 }
 
 void cache_flush_all(struct thread_cache *cache, bool close)

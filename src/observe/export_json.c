@@ -95,6 +95,7 @@ void export_json(struct output *output)
     json_object(output, "memory", &fields_memory, &shot.totals);
     json_object(output, "counters", &fields_counters, &shot.totals);
     json_object(output, "faults", &fields_faults, &shot.totals);
+    json_object(output, "profile", &fields_profile, &shot.totals);
     output_print(output, ",\n\"pools\":{\"small\":");
     json_members(output, &fields_pool, &shot.totals.small);
     json_object(output, "medium", &fields_pool, &shot.totals.medium);

@@ -73,7 +73,7 @@ static void metrics_of_classes(struct output *output, const struct stats_shot *s
 /* Heaps may come between two metrics, and then have the later ones alone. */
 static void metrics_of_heaps(struct output *output)
 {
-    static const char *const kinds[] = { "thread", "house", "first_class" };
+    static const char *const kinds[] = { "thread", "house", "first_class", "profile" };
     char labels[96];
 
     for (size_t i = 3; i < fields_heap.count; i++) { /* those before are the labels */
@@ -86,6 +86,29 @@ static void metrics_of_heaps(struct output *output)
             metric_value(output, "heap_", &fields_heap.fields[i], labels, field_value(&fields_heap.fields[i], &row));
         }
     }
+}
+
+/* Their units by tier: a series for each SuperSlab would be thousands, and its number means another one tomorrow. */
+static void metrics_of_superslabs(struct output *output)
+{
+    static const char *const tiers[] = { "full", "hot", "draining", "empty" };
+    uint64_t used[HAK_STATS_EMPTY + 1] = { 0 }, clean[HAK_STATS_EMPTY + 1] = { 0 }, dirty[HAK_STATS_EMPTY + 1] = { 0 };
+    struct hak_stats_superslab row;
+    uint32_t number = 0;
+
+    while (stats_superslab(&row, &number)) {
+        used[row.tier] += row.used_units;
+        dirty[row.tier] += row.dirty_units;
+        clean[row.tier] += row.free_units - row.dirty_units;
+    }
+    output_print(output, "# HELP hakmem_superslab_units Units of 64 KiB of the SuperSlabs of a tier: in use, free with memory "
+                         "behind them (dirty), free without (clean)\n# TYPE hakmem_superslab_units gauge\n");
+    for (unsigned tier = 0; tier <= HAK_STATS_EMPTY; tier++)
+        output_print(output, "hakmem_superslab_units{tier=\"%s\",state=\"used\"} %lu\n"
+                             "hakmem_superslab_units{tier=\"%s\",state=\"dirty\"} %lu\n"
+                             "hakmem_superslab_units{tier=\"%s\",state=\"clean\"} %lu\n",
+                     tiers[tier], (unsigned long)used[tier], tiers[tier], (unsigned long)dirty[tier], tiers[tier],
+                     (unsigned long)clean[tier]);
 }
 
 static void metrics_of_debug_counters(struct output *output)
@@ -108,9 +131,11 @@ void export_prometheus(struct output *output)
     metrics_of(output, "memory_", &fields_memory, &shot.totals);
     metrics_of(output, "", &fields_counters, &shot.totals);
     metrics_of(output, "process_", &fields_faults, &shot.totals);
+    metrics_of(output, "", &fields_profile, &shot.totals);
     metrics_of_pools(output, &shot.totals);
     metrics_of_classes(output, &shot);
     metrics_of_heaps(output);
+    metrics_of_superslabs(output);
     if (HAK_DEBUG)
         metrics_of_debug_counters(output);
 }

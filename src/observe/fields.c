@@ -78,6 +78,11 @@ static const struct field faults[] = {
           "Debug builds: pages of slabs on which a block was handed out since they were last given back")
 };
 
+static const struct field profile[] = {
+    FIELD(hak_stats, heap_profile, BYTES, "Of metadata: bytes of the heap profile's tables")
+    FIELD(hak_stats, heap_profile_samples, GAUGE, "Blocks in use that are samples of the heap profile")
+};
+
 static const struct field pool[] = {
     FIELD(hak_stats_pool, slabs, GAUGE, "Slabs, spans or mappings")
     FIELD(hak_stats_pool, slab_bytes, GAUGE, "Their bytes")
@@ -112,7 +117,7 @@ static const struct field class[] = {
 static const struct field heap[] = {
     FIELD(hak_stats_heap, number, GAUGE, "Number of the heap")
     FIELD(hak_stats_heap, thread, GAUGE, "Kernel's id of the thread it serves or served last")
-    FIELD(hak_stats_heap, kind, GAUGE, "0: a thread's, 1: house, 2: first-class")
+    FIELD(hak_stats_heap, kind, GAUGE, "0: a thread's, 1: house, 2: first-class, 3: the heap profile's")
     FIELD(hak_stats_heap, live, GAUGE, "1: its thread is there")
     FIELD(hak_stats_heap, slabs, GAUGE, "Slabs of the heap")
     FIELD(hak_stats_heap, slab_bytes, GAUGE, "Their bytes")
@@ -151,6 +156,7 @@ static const struct field superslab[] = {
 LIST(memory, hak_stats, mapped, heaps_first_class)
 LIST(counters, hak_stats, refills, free_coverage_min)
 LIST(faults, hak_stats, faults_soft, touched_pages)
+LIST(profile, hak_stats, heap_profile, heap_profile_samples)
 LIST(pool, hak_stats_pool, slabs, free_bytes)
 LIST(class, hak_stats_class, block_size, remote_blocks)
 LIST(heap, hak_stats_heap, number, slabs_adopted)

@@ -21,6 +21,8 @@ static void text_memory(struct output *output, const struct hak_stats *totals)
     text_bytes(output, "free in slabs", totals->free_in_slab, "free blocks and tails of slabs in use");
     text_bytes(output, "retained", totals->retained, "free units, spans and huge ranges kept");
     text_bytes(output, "metadata", totals->metadata, "HAKMEM's own");
+    if (totals->heap_profile != 0)
+        text_bytes(output, "heap profile", totals->heap_profile, "of metadata: the heap profile's tables");
     text_bytes(output, "purged", totals->purged, "of mapped: given back to the system, no longer resident");
     text_bytes(output, "huge", totals->huge.live_bytes, "of live: blocks above 1 MiB");
     if (totals->limit != 0)
@@ -83,7 +85,7 @@ static void text_classes(struct output *output, const struct stats_shot *shot)
 
 static void text_heaps(struct output *output)
 {
-    static const char *const kinds[] = { "thread", "house", "first-class" };
+    static const char *const kinds[] = { "thread", "house", "first-class", "profile" };
     struct hak_stats_heap rows[HEAPS_SHOWN], row;
     size_t count = 0, all = 0;
 

@@ -4,6 +4,7 @@
 #include "options/options.h"
 #include "pool/huge.h"
 #include "pool/registry.h"
+#include "profile/table.h"
 #include "superslab/shared_pool.h"
 #include "superslab/touched.h"
 
@@ -165,6 +166,8 @@ static void shoot_memory(struct hak_stats *totals, const struct usage_count *cou
     totals->free_in_slab = usage.free_in_slab;
     totals->retained = usage.retained;
     totals->metadata = usage.metadata;
+    totals->heap_profile = usage.heap_profile;
+    totals->heap_profile_samples = table_records();
     totals->purged = usage.purged;
     totals->footprint_peak = usage.footprint_peak;
     totals->limit = usage.limit_hard;

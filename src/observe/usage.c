@@ -4,6 +4,7 @@
 #include "options/options.h"
 #include "pool/huge.h"
 #include "pool/registry.h"
+#include "profile/table.h"
 #include "superslab/metadata.h"
 #include "superslab/shared_pool.h"
 
@@ -92,8 +93,9 @@ void observe_usage_of(struct usage *usage, const struct usage_count *count)
     usage->footprint_peak = shared_pool.footprint_peak;
     usage->purged = committed - metadata_bytes() - (shared_pool.units_used + shared_pool.units_dirty) * UNIT_SIZE - headers;
     lock_release(&shared_pool.lock);
-    usage->metadata = window_head_bytes() + metadata_bytes() + headers;
-    usage->mapped = window_head_bytes() + committed + huge.live_bytes + huge.cached_bytes;
+    usage->heap_profile = table_bytes();
+    usage->metadata = window_head_bytes() + metadata_bytes() + headers + usage->heap_profile;
+    usage->mapped = window_head_bytes() + committed + huge.live_bytes + huge.cached_bytes + usage->heap_profile;
     usage->cached = cached;
     usage->live = used - cached + huge.live_bytes;
     usage->free_in_slab = count->slab_bytes - base_min(used, count->slab_bytes);

@@ -12,7 +12,8 @@ struct usage {
     size_t cached;       /* blocks in thread caches */
     size_t free_in_slab; /* free blocks and tails of slabs in use */
     size_t retained;     /* free units, spans and huge ranges kept, purged or not */
-    size_t metadata;     /* headers, page map, caches' own memory */
+    size_t metadata;     /* headers, page map, caches' own memory, the heap profile's tables */
+    size_t heap_profile; /* of metadata: those tables */
     size_t purged;       /* of mapped: given back to the system and not touched since (no RSS) */
     size_t huge_live;    /* of live: blocks above 1 MiB */
     size_t huge_blocks;  /* their number */

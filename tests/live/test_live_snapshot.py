@@ -5,11 +5,13 @@ import signal
 import subprocess
 import time
 
+import numpy
 import pytest
 from conftest import HERE
 
 from hakmem.live import ProcessMemory, find, find_all, snapshot
 from hakmem.live.descriptor import offset_in_file
+from hakmem.live.heap import Reader
 
 MIB = 1 << 20
 # (requested size, its class's block size, number)
@@ -101,6 +103,43 @@ def test_agrees_with_the_library(known):
         totals.live - totals.huge_live + totals.metadata, totals.cached + totals.free_in_slab + totals.retained,
         totals.cached, totals.retained - totals.purged, sum(row.cached_blocks + row.free_blocks for row in shot.classes)]
     assert totals.cached > 0 and totals.huge_live == 10 * MIB and totals.huge_cached == 3 * MIB
+
+
+@pytest.mark.parametrize("rate", [1, 300, 5000])
+def test_agrees_with_the_library_while_it_is_profiled(known, tmp_path, rate):
+    """Tokens in thread caches are no blocks, and the profile's own tables are metadata: to the byte as the library has it."""
+    program = known(env={"HAKMEM_PURGE_DELAY": "3600000", "HAKMEM_HEAP_PROFILE": str(tmp_path / "heap.gz"),
+                         "HAKMEM_HEAP_PROFILE_RATE": str(rate)})
+    for size, _, count in SMALL:
+        program.ask("take", size, count)
+        program.ask("drop", size, 3)
+    program.ask("leave", 500, 1000)
+    program.ask("thread", 200, 1000)
+    program.ask("take", 3 * MIB, 2)
+    told = list(map(int, program.ask("info")))
+    shot = look(program)
+    totals = shot.totals
+    assert told == [
+        totals.mapped - totals.huge_live, totals.huge_blocks, totals.huge_live,
+        totals.live - totals.huge_live + totals.metadata, totals.cached + totals.free_in_slab + totals.retained,
+        totals.cached, totals.retained - totals.purged, sum(row.cached_blocks + row.free_blocks for row in shot.classes)]
+    assert tokens_in_caches(program) > 0
+    assert totals.heap_profile > 400 * 1024 and [row.kind for row in shot.threads].count("profile") == 1
+    assert sum(row.live_bytes for row in shot.threads) == totals.live - totals.huge_live
+    assert sum(row.cached_bytes for row in shot.threads) == totals.cached == sum(row.cached_bytes for row in shot.classes)
+
+
+def tokens_in_caches(program):
+    """Entries of thread caches that are no block: by the tops alone, less the blocks that the reader found."""
+    reader = Reader(ProcessMemory(program.pid), find(ProcessMemory(program.pid)))
+    shot, bins = reader.snapshot(), reader.descriptor.fields["thread_cache.bins"]
+    entries = 0
+    for heap in reader.heaps:
+        if heap["kind"] == reader.constant["HEAP_THREAD"] and heap["cache"] and not heap["cache_purged"]:
+            tops = numpy.frombuffer(reader.memory.read(heap["cache"] + bins.offset, bins.size * bins.count),
+                                    reader.descriptor.dtype("bin"))["top"][1:reader.class_count].astype("i8")
+            entries += int(numpy.maximum(tops - reader.classes["slot_base"][1:], 0).sum())
+    return entries - len(shot.cached_blocks)
 
 
 def test_threads(known):

@@ -45,8 +45,13 @@ def check_identity(memory):
 
 # The purge thread has a stack of its own, which smaps would show.
 @pytest.mark.parametrize("env", [{}, {"HAKMEM_MF2_ENABLE": "0"}, {"HAKMEM_CACHE_BYTES": "16K"}, {"HAKMEM_THP": "always"},
-                                 {"HAKMEM_PURGE_DELAY": "0"}, {"HAKMEM_SS_PREWARM": "3"}])
-def test_every_figure_after_every_step(shadow, env):
+                                 {"HAKMEM_PURGE_DELAY": "0"}, {"HAKMEM_SS_PREWARM": "3"},
+                                 # Found by the unwinder's tables, stacks would be libgcc's memory too.
+                                 *({"HAKMEM_HEAP_PROFILE": "heap.gz", "HAKMEM_HEAP_PROFILE_UNWIND": "fp",
+                                    "HAKMEM_HEAP_PROFILE_RATE": rate} for rate in ("1", "1000", "100000"))])
+def test_every_figure_after_every_step(shadow, env, tmp_path):
+    if "HAKMEM_HEAP_PROFILE" in env:
+        env = {**env, "HAKMEM_HEAP_PROFILE": str(tmp_path / "heap.gz")}
     result = blackbox.run([shadow], env={"HAKMEM_PURGE_THREAD": "never", **env})
     assert result.status == 0, result.report()
     checks, wrong = map(int, re.fullmatch(r"(\d+) checks, (\d+) wrong\n", result.stdout).groups())

@@ -19,6 +19,9 @@ from hakmem.live.model import (
 TRIES = 5
 # SuperSlab headers read at once.
 HEADERS = 64
+# Mappings of the heap profile's tables, far more than there are.
+PROFILE_MAPS = 1 << 16
+PAGE = 4096
 # Heaps that may be made while the list is read.
 NEW_HEAPS = 4096
 ALL_FREE = 0xFFFFFFFE
@@ -62,6 +65,7 @@ class Reader:
         self.read_heaps()
         self.read_headers()
         self.read_caches()
+        self.read_profile()
         huge = read_huge(self.memory, self.descriptor, {heap["address"]: heap["id"] for heap in self.heaps})
         return self.made(huge)
 
@@ -206,6 +210,24 @@ class Reader:
         held = numpy.bincount(owner[valid], self.classes["size"][class_id[valid]], len(owners))
         self.cached_by = {heap["address"]: int(held[number]) for number, heap in enumerate(owners)}
 
+    def read_profile(self):
+        """The mappings of the heap profile's tables, (address, bytes); none in a HAKMEM that does not tell."""
+        self.profile = []
+        if "table_memory" not in self.descriptor.roots:
+            return
+        memory = self.descriptor.unpack("table_memory", self.memory.read(
+            self.descriptor.roots["table_memory"], self.descriptor.types["table_memory"]))
+        address, seen = memory["maps"], set()
+        while address:
+            if address % PAGE or address in seen or len(seen) >= PROFILE_MAPS:
+                raise Torn(f"the list of the heap profile's mappings leads to {address:#x}")
+            seen.add(address)
+            row = self.descriptor.unpack("table_map", self.memory.read(address, self.descriptor.types["table_map"]))
+            self.profile.append((address, row["bytes"]))
+            address = row["next"]
+        if sum(size for _, size in self.profile) != memory["bytes"]:
+            raise Torn("the heap profile's mappings changed")
+
     # ---- Putting together ----
 
     def made(self, huge):
@@ -228,6 +250,7 @@ class Reader:
             counters=summed(threads) | {name: int(counters[name].sum()) for name in counters if name in EVERYWHERE}, options=self.options,
             block_sizes=self.classes["size"].tolist(), class_blocks=self.classes["blocks"].tolist(), units=units,
             head=(self.window, self.begin * self.superslab_size if self.committed else 0),
+            profile_maps=self.profile,
             metadata_slots=[self.window + int(number) * self.superslab_size for number in metadata],
             superslab_size=self.superslab_size, unit_size=self.unit_size, cached_blocks=self.cached_blocks,
             cached_by=self.cached_ids)
@@ -239,7 +262,8 @@ class Reader:
         return numpy.select([free == 0, free < draining, free < self.units - 1], [0, 1, 2], 3)
 
     def totals(self, huge, units):
-        made = Totals(footprint_peak=self.pool["footprint_peak"], live_threads=self.registry["live_threads"],
+        profile = sum(size for _, size in self.profile)
+        made = Totals(heap_profile=profile, mapped=profile, metadata=profile, footprint_peak=self.pool["footprint_peak"], live_threads=self.registry["live_threads"],
                       heaps=sum(heap["state"] == self.constant["HEAP_LIVE"] for heap in self.heaps))
         if not self.committed:
             return made
@@ -254,12 +278,12 @@ class Reader:
         untouched = int((self.kind[present, 1:] == UNTOUCHED).sum()) * self.unit_size
         made.superslabs = len(self.rows)
         made.huge_live, made.huge_cached, made.huge_blocks = huge.live_bytes, huge.cached_bytes, huge.live_blocks
-        made.mapped = (self.begin + committed) * self.superslab_size + huge.live_bytes + huge.cached_bytes
+        made.mapped += (self.begin + committed) * self.superslab_size + huge.live_bytes + huge.cached_bytes
         made.live = used - cached + huge.live_bytes
         made.cached = cached
         made.free_in_slab = slab_bytes - used
         made.retained = unused * self.superslab_size + pool_units - slab_bytes + huge.cached_bytes
-        made.metadata = self.begin * self.superslab_size + metadata + int(present.sum()) * self.unit_size
+        made.metadata += self.begin * self.superslab_size + metadata + int(present.sum()) * self.unit_size
         made.purged = unused * self.superslab_size + untouched
         return made
 
@@ -297,7 +321,7 @@ class Reader:
         slab_bytes = numpy.bincount(owner[active], self.length[active] * self.unit_size, most)
         live = numpy.bincount(owner[active], ((self.used - self.cached) * block)[active], most)
         kinds = {self.constant["HEAP_THREAD"]: "thread", self.constant["HEAP_HOUSE"]: "house",
-                 self.constant["HEAP_FIRST_CLASS"]: "first_class"}
+                 self.constant["HEAP_FIRST_CLASS"]: "first_class", self.constant.get("HEAP_PROFILE"): "profile"}
         states = {self.constant["HEAP_UNUSED"]: "unused", self.constant["HEAP_LIVE"]: "live",
                   self.constant["HEAP_ORPHAN"]: "orphan"}
         name_of = getattr(self.memory, "thread_name", None)

@@ -58,9 +58,11 @@ def packed(array, kind):
     return base64.b64encode(numpy.ascontiguousarray(array, f"<{kind}").tobytes()).decode()
 
 
+OWNERS = {"house": "the house heap", "first_class": "a first-class heap", "profile": "the heap profile"}
+
+
 def owner_text(thread):
     """What the page calls a heap."""
     if thread.tid:
         return f"heap {thread.heap}, thread {thread.tid} {thread.name}".strip()
-    kind = {"house": "the house heap", "first_class": "a first-class heap"}.get(thread.kind, "no thread any more")
-    return f"heap {thread.heap}, {kind}"
+    return f"heap {thread.heap}, {OWNERS.get(thread.kind, 'no thread any more')}"

@@ -20,6 +20,7 @@ class Totals:
     free_in_slab: int = 0
     retained: int = 0
     metadata: int = 0
+    heap_profile: int = 0  # of metadata: the heap profile's tables
     purged: int = 0
     huge_live: int = 0
     huge_cached: int = 0
@@ -65,7 +66,7 @@ class Thread:
     """One heap, and the thread it serves."""
 
     heap: int  # the heap's id
-    kind: str  # thread, house, first_class
+    kind: str  # thread, house, first_class, profile
     state: str  # live, orphan, unused
     tid: int | None  # of a live thread's heap
     name: str  # of the thread
@@ -171,6 +172,7 @@ class Snapshot:
     unit_size: int
     cached_blocks: numpy.ndarray  # the addresses of all blocks in thread caches
     cached_by: numpy.ndarray  # the id of the heap whose thread has each
+    profile_maps: list[tuple[int, int]] = field(default_factory=list)  # of the heap profile's tables: address, bytes
 
     @cached_property
     def superslabs(self):

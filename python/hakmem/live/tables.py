@@ -4,7 +4,7 @@ from rich.table import Table
 
 from hakmem.live import words
 
-HEAP_KINDS = {"house": "house heap", "first_class": "first-class heap"}
+HEAP_KINDS = {"house": "house heap", "first_class": "first-class heap", "profile": "heap profile"}
 
 
 def print_snapshot(console, shot):

@@ -6,9 +6,10 @@ PARTS = {
     "cached": "blocks in thread caches",
     "free_in_slab": "free blocks and tails of slabs in use",
     "retained": "free units and huge ranges kept for reuse, purged or not",
-    "metadata": "HAKMEM's own: headers, page map, caches",
+    "metadata": "HAKMEM's own: headers, page map, caches, the heap profile's tables",
 }
 OTHER_TOTALS = {
+    "heap_profile": "of metadata: the heap profile's tables",
     "mapped": "committed address space, the sum of the parts",
     "purged": "of retained: given back to the system, without memory behind it",
     "huge_live": "of live: blocks above 1 MiB",
