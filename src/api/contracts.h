@@ -5,8 +5,50 @@
 #include <errno.h>
 
 #include "front/front.h"
+#include "os/cycles.h"
 
 #define API_EXPORT __attribute__((visibility("default")))
+
+/* ---- Calls that the cycle profile times beside malloc and free; what is refused before them it does not see ---- */
+
+HAK_INLINE void *contract_calloc(size_t count, size_t size)
+{
+    CYCLES_CALL(CYCLES_MALLOC_HIT, return front_calloc(count, size))
+    return front_calloc(count, size);
+}
+
+/* An alignment that is a power of two. */
+HAK_INLINE void *contract_aligned(size_t alignment, size_t size)
+{
+    CYCLES_CALL(CYCLES_MALLOC_HIT, return front_aligned_alloc(alignment, size))
+    return front_aligned_alloc(alignment, size);
+}
+
+HAK_INLINE void contract_free_sized(void *block, size_t size, size_t alignment, const char *function)
+{
+    CYCLES_CALL(CYCLES_FREE_NULL, if (block != NULL) front_free_sized(block, size, alignment, function); return)
+    if (block != NULL)
+        front_free_sized(block, size, alignment, function);
+}
+
+/* Of no block it is malloc, and to no size free. */
+HAK_INLINE enum cycles_kind contract_realloc_kind(const void *block, size_t size)
+{
+    return block == NULL ? CYCLES_MALLOC_HIT : size == 0 ? CYCLES_FREE_HIT : CYCLES_REALLOC_STAY;
+}
+
+HAK_INLINE void *contract_realloc(void *block, size_t size, const char *function)
+{
+    CYCLES_CALL(contract_realloc_kind(block, size), uintptr_t before = (uintptr_t)block;
+                block = front_realloc(block, size, function);
+                uintptr_t after = (uintptr_t)block;
+                if (before != 0 && size != 0)
+                    CYCLES_CALL_IS(after == 0 || after == before ? CYCLES_REALLOC_STAY : CYCLES_REALLOC_MOVE);
+                return block)
+    return front_realloc(block, size, function);
+}
+
+/* ---- What is checked before them ---- */
 
 /* C17 7.22.3.1: an alignment that is not supported fails. */
 HAK_INLINE void *contract_aligned_alloc(size_t alignment, size_t size)
@@ -15,7 +57,7 @@ HAK_INLINE void *contract_aligned_alloc(size_t alignment, size_t size)
         errno = EINVAL;
         return NULL;
     }
-    return front_aligned_alloc(alignment, size);
+    return contract_aligned(alignment, size);
 }
 
 /* POSIX: the error is returned; glibc leaves errno alone then, which programs have come to expect. */
@@ -24,7 +66,7 @@ HAK_INLINE int contract_posix_memalign(void **block, size_t alignment, size_t si
     if (HAK_UNLIKELY(!base_is_pow2(alignment) || alignment % sizeof(void *) != 0))
         return EINVAL;
     int saved_errno = errno;
-    void *got = front_aligned_alloc(alignment, size);
+    void *got = contract_aligned(alignment, size);
     if (HAK_UNLIKELY(got == NULL)) {
         errno = saved_errno;
         return ENOMEM;
@@ -40,7 +82,7 @@ HAK_INLINE void *contract_reallocarray(void *block, size_t count, size_t size)
         errno = ENOMEM;
         return NULL;
     }
-    return front_realloc(block, total, "reallocarray");
+    return contract_realloc(block, total, "reallocarray");
 }
 
 #endif

@@ -91,7 +91,7 @@ _Noreturn static void throw_bad_alloc(size_t size)
 /* alignment 0: that of malloc. */
 static void *allocate(size_t size, size_t alignment)
 {
-    return alignment == 0 ? front_malloc(size) : front_aligned_alloc(alignment, size);
+    return alignment == 0 ? front_malloc(size) : contract_aligned(alignment, size);
 }
 
 static HAK_COLD void *new_after_failure(size_t size, size_t alignment)
@@ -156,7 +156,7 @@ HAK_INLINE void *new_aligned_block(size_t size, size_t alignment)
 {
     if (HAK_UNLIKELY(!base_is_pow2(alignment)))
         throw_bad_alloc(size);
-    void *block = front_aligned_alloc(alignment, size);
+    void *block = contract_aligned(alignment, size);
     return HAK_LIKELY(block != NULL) ? block : new_after_failure(size, alignment);
 }
 
@@ -164,7 +164,7 @@ HAK_INLINE void *new_aligned_nothrow_block(size_t size, size_t alignment)
 {
     if (HAK_UNLIKELY(!base_is_pow2(alignment)))
         return NULL;
-    void *block = front_aligned_alloc(alignment, size);
+    void *block = contract_aligned(alignment, size);
     return HAK_LIKELY(block != NULL) ? block : nothrow_after_failure(size, alignment, "_ZnwmSt11align_val_tRKSt9nothrow_t");
 }
 

@@ -50,12 +50,12 @@ void hak_free(void *block)
 
 void *hak_calloc(size_t count, size_t size)
 {
-    return front_calloc(count, size);
+    return contract_calloc(count, size);
 }
 
 void *hak_realloc(void *block, size_t size)
 {
-    return front_realloc(block, size, "hak_realloc");
+    return contract_realloc(block, size, "hak_realloc");
 }
 
 void *hak_reallocarray(void *block, size_t count, size_t size)
@@ -85,14 +85,12 @@ size_t hak_good_size(size_t size)
 
 void hak_free_sized(void *block, size_t size)
 {
-    if (block != NULL)
-        front_free_sized(block, size, 1, "hak_free_sized");
+    contract_free_sized(block, size, 1, "hak_free_sized");
 }
 
 void hak_free_aligned_sized(void *block, size_t alignment, size_t size)
 {
-    if (block != NULL)
-        front_free_sized(block, size, alignment, "hak_free_aligned_sized");
+    contract_free_sized(block, size, alignment, "hak_free_aligned_sized");
 }
 
 /* Sampled calls alone record the site, and they leave the fast path. */
@@ -121,11 +119,14 @@ size_t hak_expand(void *block, size_t size)
 
 size_t hak_malloc_batch(size_t size, size_t count, void **blocks)
 {
+    CYCLES_CALL(CYCLES_MALLOC_BATCH, count = front_malloc_batch(size, count, blocks);
+                CYCLES_CALL_IS(CYCLES_MALLOC_BATCH); return count)
     return front_malloc_batch(size, count, blocks);
 }
 
 void hak_free_batch(void *const *blocks, size_t count)
 {
+    CYCLES_CALL(CYCLES_FREE_BATCH, front_free_batch(blocks, count); CYCLES_CALL_IS(CYCLES_FREE_BATCH); return)
     front_free_batch(blocks, count);
 }
 

@@ -58,12 +58,12 @@ API_EXPORT void free(void *block)
 
 API_EXPORT void *calloc(size_t count, size_t size)
 {
-    return front_calloc(count, size);
+    return contract_calloc(count, size);
 }
 
 API_EXPORT void *realloc(void *block, size_t size)
 {
-    return front_realloc(block, size, "realloc");
+    return contract_realloc(block, size, "realloc");
 }
 
 API_EXPORT void *reallocarray(void *block, size_t count, size_t size)
@@ -91,12 +91,12 @@ API_EXPORT void *memalign(size_t alignment, size_t size)
         }
         alignment = alignment == 0 ? 1 : (size_t)2 << base_high_bit(alignment);
     }
-    return front_aligned_alloc(alignment, size);
+    return contract_aligned(alignment, size);
 }
 
 API_EXPORT void *valloc(size_t size)
 {
-    return front_aligned_alloc(os_page_size(), size);
+    return contract_aligned(os_page_size(), size);
 }
 
 /* valloc of whole pages. */
@@ -107,7 +107,7 @@ API_EXPORT void *pvalloc(size_t size)
         errno = ENOMEM;
         return NULL;
     }
-    return front_aligned_alloc(page, base_align_up(size, page));
+    return contract_aligned(page, base_align_up(size, page));
 }
 
 API_EXPORT void cfree(void *block)
@@ -118,14 +118,12 @@ API_EXPORT void cfree(void *block)
 
 API_EXPORT void free_sized(void *block, size_t size)
 {
-    if (block != NULL)
-        front_free_sized(block, size, 1, "free_sized");
+    contract_free_sized(block, size, 1, "free_sized");
 }
 
 API_EXPORT void free_aligned_sized(void *block, size_t alignment, size_t size)
 {
-    if (block != NULL)
-        front_free_sized(block, size, alignment, "free_aligned_sized");
+    contract_free_sized(block, size, alignment, "free_aligned_sized");
 }
 
 API_EXPORT size_t malloc_usable_size(void *block)
@@ -147,8 +145,7 @@ static size_t flags_alignment(int flags)
 
 API_EXPORT void sdallocx(void *block, size_t size, int flags)
 {
-    if (block != NULL)
-        front_free_sized(block, size, flags_alignment(flags), "sdallocx");
+    contract_free_sized(block, size, flags_alignment(flags), "sdallocx");
 }
 
 /* 0 when no such block could be had. */
@@ -182,12 +179,12 @@ API_EXPORT void __libc_cfree(void *block)
 
 API_EXPORT void *__libc_calloc(size_t count, size_t size)
 {
-    return front_calloc(count, size);
+    return contract_calloc(count, size);
 }
 
 API_EXPORT void *__libc_realloc(void *block, size_t size)
 {
-    return front_realloc(block, size, "realloc");
+    return contract_realloc(block, size, "realloc");
 }
 
 API_EXPORT void *__libc_memalign(size_t alignment, size_t size)

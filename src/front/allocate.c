@@ -105,19 +105,31 @@ void *front_malloc_medium(size_t size)
 
 /* ---- Zeroed and aligned ---- */
 
+/* Whether the thread's cache has a block for it. */
+static bool is_cached(size_t size)
+{
+    const struct thread_cache *cache = cache_current();
+    return size <= POOLED_MAX && cache->slots[cache->bins[class_of_size(size)].top] != NULL;
+}
+
 void *front_calloc(size_t count, size_t size)
 {
     size_t bytes;
-    bool zero;
+    bool zero, hit;
     void *block;
 
-    if (HAK_UNLIKELY(__builtin_mul_overflow(count, size, &bytes)))
+    if (HAK_UNLIKELY(__builtin_mul_overflow(count, size, &bytes))) {
+        CYCLES_CALL_IS(CYCLES_MALLOC_HUGE);
         return out_of_memory();
+    }
     if (HAK_LIKELY(bytes <= FAST_MAX)) {
         block = front_malloc(bytes);
         return block ? memset(block, 0, bytes) : NULL;
     }
+    hit = HAK_CYCLES && is_cached(bytes);
     block = allocate(bytes, &zero);
+    if (hit)
+        CYCLES_CALL_IS(CYCLES_MALLOC_HIT);
     if (block && !zero)
         memset(block, 0, bytes);
     return block;
@@ -164,11 +176,14 @@ void *front_aligned_alloc(size_t alignment, size_t size)
 
     if (alignment <= BLOCK_ALIGN)
         return front_malloc(size);
-    if (size > REQUEST_MAX || alignment > REQUEST_MAX / 2)
+    if (size > REQUEST_MAX || alignment > REQUEST_MAX / 2) {
+        CYCLES_CALL_IS(CYCLES_MALLOC_HUGE);
         return out_of_memory();
+    }
     class = class_of_aligned(alignment, size);
     if (class != CLASS_NONE)
         return front_malloc(class_size(class));
+    CYCLES_CALL_IS(size > POOLED_MAX || alignment > POOLED_MAX ? CYCLES_MALLOC_HUGE : CYCLES_MALLOC_LARGE);
     cache = thread_cache_get();
     if (!cache && !front_process_init())
         return out_of_memory();

@@ -137,6 +137,7 @@ void front_free_sized(void *address, size_t size, size_t alignment, const char *
 
     if (address == NULL)
         return;
+    CYCLES_CALL_IS(CYCLES_FREE_MISS); /* what is no such block is no hit */
     block = block_find(address, function);
     if (block.size == 0)
         return;
@@ -147,6 +148,7 @@ void front_free_sized(void *address, size_t size, size_t alignment, const char *
         misuse_report(function, address, MISUSE_SIZE);
         return;
     }
+    CYCLES_CALL_IS(CYCLES_FREE_HIT);
     front_free(address);
 }
 

@@ -31,6 +31,10 @@ enum cycles_kind {
     CYCLES_FREE_LARGE,
     CYCLES_FREE_HUGE,
     CYCLES_FREE_NULL,
+    CYCLES_REALLOC_STAY, /* the block is where it was, or realloc failed */
+    CYCLES_REALLOC_MOVE,
+    CYCLES_MALLOC_BATCH, /* a call each, however many blocks */
+    CYCLES_FREE_BATCH,
     /* Parts: a flush has the remote frees that end it, a refill the drain and the flushes that precede it. */
     CYCLES_REFILL,
     CYCLES_FLUSH,

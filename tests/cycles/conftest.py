@@ -7,4 +7,4 @@ from pathlib import Path
 CACHE = Path(os.environ.get("HAKMEM_BUILD_DIR", "build/cycles")) / "CMakeCache.txt"
 CARRIED = bool(re.search(r"^HAKMEM_CYCLES:BOOL=(ON|1|TRUE|YES)$", CACHE.read_text(), re.M))
 
-collect_ignore = ["test_not_carried.py"] if CARRIED else ["test_profile.py", "test_profile_threads.py"]
+collect_ignore = ["test_not_carried.py"] if CARRIED else ["test_calls.py", "test_profile.py", "test_profile_threads.py"]

@@ -103,6 +103,8 @@ int main(int argc, char **argv)
     } else if (strcmp(kind, "threads") == 0) {
         for (unsigned i = 0; i < 20; i++)
             run_thread(pairs, &count);
+    } else if (strcmp(kind, "thread") == 0) {
+        run_thread(pairs, &count);
     } else if (strcmp(kind, "rate") == 0) {
         dprintf(STDOUT_FILENO, "%.0f\n", measure_rate());
     } else if (strcmp(kind, "end") == 0) {

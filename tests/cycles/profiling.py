@@ -7,8 +7,10 @@ import blackbox
 
 MALLOC = ("malloc_hit", "malloc_miss", "malloc_large", "malloc_huge")
 FREE = ("free_hit", "free_miss", "free_large", "free_huge", "free_null")
+OTHERS = ("realloc_stay", "realloc_move", "malloc_batch", "free_batch")
 PARTS = ("refill", "flush", "remote", "drain")
-KINDS = MALLOC + FREE + PARTS
+CALLS = MALLOC + FREE + OTHERS
+KINDS = CALLS + PARTS
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,11 @@ class Change:
     @property
     def mallocs(self):
         return sum(self.kinds[kind] for kind in MALLOC)
+
+    @property
+    def calls(self):
+        """The kinds of calls that were made, and how often."""
+        return {kind: self.kinds[kind] for kind in CALLS if self.kinds[kind]}
 
     @property
     def frees(self):
