@@ -69,6 +69,12 @@ def churn(start, compiled, library):
     return start([compiled(HERE / "churn.c")], library)
 
 
+@pytest.fixture
+def stir(start, compiled, library):
+    """stir(env) starts the program that changes its memory as hard as it can."""
+    return lambda env=None: start([compiled(HERE / "stir.c"), 4], library, env)
+
+
 def command(*arguments, **options):
     """Runs `hakmem ARGUMENTS`."""
     return blackbox.run([sys.executable, "-m", "hakmem", *arguments],

@@ -1,15 +1,20 @@
 """The commands stats and explain, and every way in which a process cannot be read."""
 
+import io
 import json
 import os
+import re
 import signal
 import subprocess
+import time
+from pathlib import Path
 
 import pytest
 from conftest import HERE, command
 from prometheus_client.parser import text_string_to_metric_families
+from rich.console import Console
 
-from hakmem.live import LiveError, ProcessMemory, explain, find, pages, snapshot
+from hakmem.live import LiveError, ProcessMemory, explain, find, moment, pages, snapshot
 from hakmem.live import memory as live_memory
 from hakmem.live.memory import NoProcess
 
@@ -101,6 +106,84 @@ def test_every_resident_byte(known, hakmem):
     assert explained(hakmem, program)["other"]["other anonymous memory"] - empty["other"]["other anonymous memory"] == 3 * MIB
 
 
+HARD = [{}, {"HAKMEM_HUGE_CACHE": "0"}, {"HAKMEM_HUGE_CACHE": "0", "HAKMEM_PURGE_DELAY": "0"}]
+
+
+def rollup(program):
+    """The kernel's Rss of the process, by its own sum."""
+    text = Path(f"/proc/{program.pid}/smaps_rollup").read_text()
+    return int(re.search(r"^Rss: +(\d+) kB$", text, re.MULTILINE)[1]) * 1024
+
+
+@pytest.mark.parametrize("env", HARD)
+def test_every_resident_byte_of_a_moving_process(stir, hakmem, env):
+    """Several threads change small, large and huge blocks as fast as they can: the parts sum to Rss within one percent, or the text says that
+    it moved, and how far."""
+    program, missed = stir(env), 0
+    time.sleep(0.5)
+    for _ in range(6):
+        seen = [rollup(program)]
+        made = json.loads(hakmem("explain", program.pid, "--json"))
+        seen.append(rollup(program))
+        assert made["estimated"] == "" and made["sum"] == sum(made["heap"].values()) + sum(made["other"].values())
+        assert min(made["heap"].values()) >= 0 and min(made["other"].values()) >= 0, made
+        bound = max(abs(made["sum"] - made[name]) for name in ("rss_before", "rss_after"))
+        assert made["moving"] == (bound > made["rss"] / 100)
+        assert abs(made["difference"]) <= bound
+        assert min(seen) * 0.6 < made["rss"] < max(seen) * 1.5
+        assert made["heap"]["live"] > 30 * MIB
+        missed += bound > made["rss"] / 100
+    assert missed <= 1, "of six"
+
+
+@pytest.mark.parametrize("env", HARD)
+def test_every_resident_byte_of_a_stopped_process(stir, hakmem, env):
+    """In the middle of whatever it does: to the byte, as the kernel tells without us."""
+    program = stir(env)
+    for _ in range(3):
+        time.sleep(0.2)
+        os.kill(program.pid, signal.SIGSTOP)
+        while "T" not in Path(f"/proc/{program.pid}/stat").read_text().rpartition(")")[2].split()[0]:
+            time.sleep(0.01)
+        time.sleep(0.1)
+        made = json.loads(hakmem("explain", program.pid, "--json"))
+        assert made["sum"] == made["rss"] == made["rss_before"] == made["rss_after"] == rollup(program)
+        assert made["heap_drift"] == 0 and not made["moving"]
+        os.kill(program.pid, signal.SIGCONT)
+
+
+def test_a_moving_process_is_said_to_move(known, monkeypatch):
+    """When no look is still, the text says how far Rss moved."""
+    program, told = known(), iter(range(1, 10**6))
+    monkeypatch.setattr(moment, "read_rss", lambda memory: next(told) * 100 * MIB)
+    monkeypatch.setattr(moment, "SECONDS", 0.2)
+    made = explain.explain_process(ProcessMemory(program.pid))
+    assert made.moving and made.looks > 1 and made.rss_after - made.rss_before == 100 * MIB
+    console = Console(width=200, record=True, file=io.StringIO())
+    explain.print_explanation(console, made)
+    text = console.export_text()
+    assert "Rss was 100 MiB just before its pages were read and 200 MiB just after" in text and "it moves too fast" in text
+
+
+@pytest.mark.parametrize("kernel", ["newer", "older"])
+def test_the_heap_profile_is_metadata(known, monkeypatch, tmp_path, kernel):
+    """Its tables, which are mappings of their own, are nobody else's."""
+    if kernel == "older":
+        monkeypatch.setattr(pages, "PAGEMAP_SCAN", 0xC060667F)
+    profile = {"HAKMEM_HEAP_PROFILE": str(tmp_path / "heap.gz"), "HAKMEM_HEAP_PROFILE_RATE": "1",
+               "HAKMEM_HEAP_PROFILE_UNWIND": "fp"}
+    found = []
+    for env in ({}, profile):
+        program = known(env=env)
+        program.ask("take", 3000, 10000)
+        made = explain.explain_process(ProcessMemory(program.pid))
+        assert abs(made.difference) <= made.rss / 100
+        found.append(made)
+    # 64 bytes and more for each of 10,000 samples.
+    assert found[1].heap["metadata"] - found[0].heap["metadata"] > 640000
+    assert found[1].other["other anonymous memory"] - found[0].other["other anonymous memory"] < 100000
+
+
 def test_kinds_of_mappings(known, hakmem):
     program = known()
     before = explained(hakmem, program)
@@ -148,7 +231,7 @@ def test_an_older_kernel(known, monkeypatch):
 def test_explain_without_a_pagemap(known, monkeypatch):
     """Where the kernel has none, parts are estimated, said so, and add up all the same."""
     def refuse(pid):
-        raise LiveError(f"/proc/{pid}/pagemap: No such file or directory")
+        raise pages.PagemapError(f"/proc/{pid}/pagemap: No such file or directory")
     program = known()
     program.ask("take", 3000, 10000)
     monkeypatch.setattr(explain, "Pagemap", refuse)

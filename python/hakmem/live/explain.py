@@ -1,5 +1,6 @@
 """What each resident byte of a process is for: HAKMEM's parts page by page, everything else by kind of mapping."""
 
+from bisect import bisect_right
 from dataclasses import asdict, dataclass, field, replace
 
 import numpy
@@ -8,9 +9,9 @@ from hakmem.live import words
 from hakmem.live.descriptor import find
 from hakmem.live.heap import HEADERS, snapshot
 from hakmem.live.kinds import KINDS, kind_of_areas
-from hakmem.live.memory import LiveError
 from hakmem.live.model import ACTIVE, TIERS
-from hakmem.live.pages import PAGE, Area, Pagemap, read_areas
+from hakmem.live.moment import take_moment
+from hakmem.live.pages import PAGE, USER_END, Area, Pagemap, PagemapError, read_areas
 from hakmem.live.tables import new_table
 
 GRANULE = 16  # block sizes are multiples of it
@@ -21,9 +22,11 @@ HEAP_PARTS = {
     "free_in_slab": "whole free pages of slabs in use: they leave after the purge delay",
     "retained": "free units and huge ranges kept for reuse: they leave after the purge delay",
     "huge_pages": "unused, but on huge pages whose other parts are used",
-    "metadata": "HAKMEM's own: headers, page map, caches",
+    "metadata": "HAKMEM's own: headers, page map, caches, the heap profile's tables",
 }
 LIVE, CACHED, FREE = range(3)
+# A process that changes by more than this part of its Rss while it is looked at is said to move.
+MOVING = 0.01
 
 
 @dataclass
@@ -38,6 +41,10 @@ class Explanation:
     other: dict[str, int] = field(default_factory=dict)
     estimated: str = ""  # why the heap's parts are estimates, if they are
     huge_pages: int = 0  # anonymous huge pages, in use or not
+    rss_before: int = 0  # just before the pages were looked at
+    rss_after: int = 0  # just after; rss is the one of both that the sum comes nearer to
+    looks: int = 1
+    heap_drift: int = 0  # bytes by which a part of the heap changed between the first reading of it and the last, at most
 
     @property
     def sum(self):
@@ -47,86 +54,113 @@ class Explanation:
     def difference(self):
         return self.sum - self.rss
 
+    @property
+    def moving(self):
+        """Whether it changed so much that the sum misses Rss before or after by more than one percent."""
+        return max(abs(self.sum - self.rss_before), abs(self.sum - self.rss_after)) > self.rss * MOVING
+
 
 def explain_process(memory):
     """The Explanation of a process."""
     descriptor = find(memory)
-    shot = snapshot(memory, descriptor)
-    areas = read_areas(memory)
-    ranges = heap_ranges(shot)
-    made = Explanation(memory.pid, words.heading(shot), sum(area.rss for area in areas), sum(area.swap for area in areas),
-                       huge_pages=sum(area.huge for area in areas))
-    inside = [area for area in areas if overlap(area.mapping, ranges)]
-    pieces = outside(areas, ranges)
     try:
         with Pagemap(memory.pid) as pagemap:
-            count = pagemap.counter(inside)
-            made.heap = by_pages(memory, descriptor, shot, pagemap, count)
-            for piece in pieces:
-                if piece.rss is None:
-                    piece.rss = int(count(piece.mapping.start, piece.mapping.size).sum()) * PAGE
-    except LiveError as error:
-        made.estimated = str(error)
-        made.heap = by_proportion(shot, sum(area.rss for area in inside))
-    made.other = dict.fromkeys(KINDS, 0)
+            moment = take_moment(memory, descriptor, pagemap)
+    except PagemapError as error:
+        return explain_by_proportion(memory, descriptor, str(error))
+    made = explanation(memory, moment.shot, moment.areas, moment.rss)
+    made.rss_before, made.rss_after, made.looks = moment.before, moment.after, moment.looks
+    made.heap_drift = moment.drift
+    claims = claims_of(moment.shot, moment.huge)
+    made.heap = by_pages(memory, descriptor, moment, claims)
+    pieces = outside(moment, claims)
     for piece, kind in zip(pieces, kind_of_areas(memory, pieces), strict=True):
-        made.other[kind] += piece.rss or 0
+        made.other[kind] += piece.rss
+    # What was mapped after the mappings were read.
+    made.other["other anonymous memory"] += moment.sweep.total + moment.odd - made.sum
     return made
 
 
-def heap_ranges(shot):
-    """(start, end) of all that HAKMEM has mapped, by address."""
+def explanation(memory, shot, areas, rss):
+    """An Explanation without parts."""
+    return Explanation(memory.pid, words.heading(shot), rss, sum(area.swap for area in areas), other=dict.fromkeys(KINDS, 0),
+                       huge_pages=sum(area.huge for area in areas), rss_before=rss, rss_after=rss)
+
+
+# ---- Who has which addresses ----
+
+def claims_of(shot, huge):
+    """Disjoint (start, end, part) of all that HAKMEM has mapped, by address; part None: a SuperSlab's.
+
+    Huge blocks are told of several moments. Of two that lie on one another the earlier in the list is right, and what was a block
+    at any of them is one: the ranges that are kept hold what is left.
+    """
     window, head = shot.head
-    slots = [(window, window + head)] if head else []
-    slots += [(address, address + shot.superslab_size) for address in shot.metadata_slots]
-    slots += [(int(address), int(address) + shot.superslab_size) for address in shot.units.address]
-    return sorted(slots + [(block.address, block.address + block.bytes) for block in shot.huge])
+    wanted = [(window, window + head, "metadata")] if head else []
+    wanted += [(address, address + shot.superslab_size, "metadata") for address in shot.metadata_slots]
+    wanted += [(address, address + size, "metadata") for address, size in shot.profile_maps]
+    wanted += [(int(address), int(address) + shot.superslab_size, None) for address in shot.units.address]
+    wanted += [(block.address, block.address + block.bytes, "live") for block in huge if block.live]
+    wanted += [(block.address, block.address + block.bytes, "retained") for block in huge if not block.live]
+    starts, taken = [], []  # by address
+    for start, end, part in wanted:
+        at = bisect_right(starts, start)
+        if at and taken[at - 1][1] > start:
+            start = taken[at - 1][1]
+        while start < end:
+            limit = min(end, starts[at]) if at < len(starts) else end
+            if start < limit:
+                starts.insert(at, start)
+                taken.insert(at, (start, limit, part))
+                at += 1
+            if at >= len(taken):
+                break
+            start = max(start, taken[at][1])
+            at += 1
+    return taken
 
 
-def overlap(mapping, ranges):
-    """Bytes of the mapping within the ranges."""
-    return sum(max(0, min(mapping.end, end) - max(mapping.start, start)) for start, end in ranges
-               if start < mapping.end and end > mapping.start)
-
-
-def outside(areas, ranges):
-    """The areas without the ranges. The kernel joins what lies side by side: of a part, Rss is still to be counted."""
-    pieces = []
-    for area in areas:
-        mapping = area.mapping
-        mine = [one for one in ranges if one[0] < mapping.end and one[1] > mapping.start]
-        if not mine:
-            pieces.append(area)
+def outside(moment, claims):
+    """The mappings without the claims, as Areas whose Rss is counted. The kernel joins what lies side by side."""
+    odd, pieces, first = {area.mapping.start: area for area in moment.areas if area.odd}, [], 0
+    for mapping in moment.mappings:
+        if mapping.start >= USER_END:
+            continue  # the kernel's
+        if mapping.start in odd:
+            pieces.append(odd[mapping.start])
             continue
-        at = mapping.start
-        for start, end in [*mine, (mapping.end, mapping.end)]:
+        while first < len(claims) and claims[first][1] <= mapping.start:
+            first += 1
+        at, number = mapping.start, first
+        while at < mapping.end:
+            start, end = claims[number][:2] if number < len(claims) else (mapping.end, mapping.end)
             if start > at:
-                pieces.append(Area(replace(mapping, start=at, end=start), None))
+                until = min(start, mapping.end)
+                pieces.append(Area(replace(mapping, start=at, end=until), moment.sweep.bytes(at, until)))
             at = max(at, end)
+            number += 1
     return pieces
 
 
 # ---- By pages ----
 
-def by_pages(memory, descriptor, shot, pagemap, count):
+def by_pages(memory, descriptor, moment, claims):
     """Resident bytes by HEAP_PARTS."""
     parts = dict.fromkeys(HEAP_PARTS, 0)
-    window, head = shot.head
-    for start, size in [(window, head), *((address, shot.superslab_size) for address in shot.metadata_slots)]:
-        parts["metadata"] += int(count(start, size).sum()) * PAGE
-    for block in shot.huge:
-        parts["live" if block.live else "retained"] += int(count(block.address, block.bytes).sum()) * PAGE
-    for first in range(0, len(shot.units.number), HEADERS):
-        rows = numpy.arange(first, min(first + HEADERS, len(shot.units.number)))
-        superslab_pages(memory, descriptor, shot, pagemap, count, rows, parts)
+    for start, end, part in claims:
+        if part:
+            parts[part] += moment.sweep.bytes(start, end)
+    for first in range(0, len(moment.shot.units.number), HEADERS):
+        rows = numpy.arange(first, min(first + HEADERS, len(moment.shot.units.number)))
+        superslab_pages(memory, descriptor, moment.shot, moment.sweep, rows, parts)
     return parts
 
 
-def superslab_pages(memory, descriptor, shot, pagemap, count, rows, parts):
+def superslab_pages(memory, descriptor, shot, sweep, rows, parts):
     """Adds the pages of some SuperSlabs to the parts."""
     size, units, per_unit = shot.superslab_size, shot.units, shot.unit_size // PAGE
-    resident = numpy.stack([count(int(units.address[row]), size) for row in rows]).reshape(len(rows), -1, per_unit)
-    huge = numpy.stack([pagemap.huge(int(units.address[row]), size).all() for row in rows])
+    resident = numpy.stack([sweep.count(int(units.address[row]), size) for row in rows]).reshape(len(rows), -1, per_unit)
+    huge = numpy.stack([sweep.on_huge(int(units.address[row]), size).all() for row in rows])
     parts["metadata"] += int(resident[:, 0].sum()) * PAGE
     retained = (resident.sum(axis=2) * (units.first[rows] == 0))[:, 1:].sum(axis=1) * PAGE
     free = numpy.zeros(len(rows), "i8")
@@ -181,6 +215,21 @@ def class_pages(shot, class_id, superslab, row, unit, free, resident):
 
 # ---- Without pages ----
 
+def explain_by_proportion(memory, descriptor, why):
+    """The Explanation where the kernel does not tell which pages are resident: smaps alone, and estimates of the heap's parts."""
+    shot, areas = snapshot(memory, descriptor), read_areas(memory)
+    made = explanation(memory, shot, areas, sum(area.rss for area in areas))
+    made.estimated = why
+    claims, inside = claims_of(shot, shot.huge), 0
+    for area, kind in zip(areas, kind_of_areas(memory, areas), strict=True):
+        if any(start < area.mapping.end and end > area.mapping.start for start, end, _ in claims):
+            inside += area.rss
+        else:
+            made.other[kind] += area.rss
+    made.heap = by_proportion(shot, inside)
+    return made
+
+
 def by_proportion(shot, rss):
     """An estimate of the same: what is in use is resident first, then what is free in proportion to its size."""
     totals, parts, left = shot.totals, dict.fromkeys(HEAP_PARTS, 0), rss
@@ -200,7 +249,7 @@ def by_proportion(shot, rss):
 # ---- Showing ----
 
 def explanation_dict(made):
-    return {**asdict(made), "sum": made.sum, "difference": made.difference}
+    return {**asdict(made), "sum": made.sum, "difference": made.difference, "moving": made.moving}
 
 
 def print_explanation(console, made):
@@ -220,6 +269,13 @@ def print_explanation(console, made):
     console.print()
     if made.estimated:
         console.print(f"HAKMEM's parts are estimates: {made.estimated}.")
+    if made.rss_before != made.rss_after or made.moving:
+        console.print(f"It changes: Rss was {words.size(made.rss_before)} just before its pages were read and "
+                      f"{words.size(made.rss_after)} just after, in the stillest of {made.looks} looks.")
+    if made.heap_drift:
+        console.print(f"Parts of its heap changed by up to {words.size(made.heap_drift)} meanwhile.")
+    if made.moving:
+        console.print("That is more than one percent: it moves too fast to be caught at one moment. Look again, or stop it meanwhile (kill -STOP).")
     if made.swap:
         console.print(f"Swapped out, and not in the above: {words.size(made.swap)}.")
     console.print(f"Of all, {words.size(made.huge_pages)} lie on anonymous huge pages.")

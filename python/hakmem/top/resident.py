@@ -56,6 +56,8 @@ def counted(pages, shot, count):
             made.live += size
         else:
             made.retained += size
+    for address, size in shot.profile_maps:
+        made.metadata += int(count(pages, address, size).sum()) * PAGE
     return made
 
 
@@ -84,7 +86,7 @@ def window(pages, shot, made, count):
     """Adds what is resident of the committed part of the window."""
     units, size = shot.units, shot.superslab_size
     begin, head = shot.head
-    in_window = shot.totals.mapped - shot.totals.huge_live - shot.totals.huge_cached
+    in_window = shot.totals.mapped - shot.totals.huge_live - shot.totals.huge_cached - shot.totals.heap_profile
     slots = in_window // size + int(units.decommitted.sum())
     columns = size // shot.unit_size
     resident = count(pages, begin, slots * size).reshape(slots, columns, -1).sum(axis=2).astype("i8") * PAGE
