@@ -244,7 +244,7 @@ void cache_overflow(struct thread_cache *cache, unsigned class, void *block)
             lock_acquire(&cache->heap->lock);
             remote = heap_return_blocks(cache->heap, class, &block, 1, "free");
             lock_release(&cache->heap->lock);
-            debug_count_of(COUNT_EARLY_FREE_CLOSED, class, 1);
+            debug_count_of(closed ? COUNT_EARLY_FREE_CLOSED : COUNT_EARLY_FREE_UNCACHED, class, 1);
             if (remote)
                 remote_free_blocks(class, &block, 1, "free");
             return;

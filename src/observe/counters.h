@@ -28,6 +28,7 @@
     COUNTER(EARLY_FREE_NULL, "early_free_null", "free of NULL")                                                        \
     COUNTER(EARLY_FREE_HOUSE, "early_free_house", "frees by a thread without a cache")                                 \
     COUNTER(EARLY_FREE_CLOSED, "early_free_closed", "frees of a small foreign block whose class the thread does not use") \
+    COUNTER(EARLY_FREE_UNCACHED, "early_free_uncached", "frees of a block whose class the cache has no room for")      \
     COUNTER(EARLY_MALLOC_HOUSE, "early_malloc_house", "allocations by a thread without a cache")                       \
     COUNTER(EARLY_MALLOC_CACHED, "early_malloc_cached", "slow allocations that found a block in the cache")            \
     COUNTER(EARLY_MALLOC_TOO_LARGE, "early_malloc_too_large", "requests above PTRDIFF_MAX")                            \
@@ -42,8 +43,8 @@
     COUNTER(WARM_RELEASE, "warm_release", "slabs that emptied and left for the shared pool")                           \
     /* MF2 */                                                                                                          \
     COUNTER(MF2_NEW_PAGE, "mf2_new_page", "slabs carved")                                                              \
-    COUNTER(MF2_FREE_BATCH, "mf2_free_batch", "remote batches to one slab; fast are those that are not slow")          \
-    COUNTER(MF2_FREE_SLOW, "mf2_free_slow", "of those: put their slab into the queue, where it was not")               \
+    COUNTER(MF2_FREE_FAST, "mf2_free_fast", "remote batches to a slab that was pending already")                       \
+    COUNTER(MF2_FREE_SLOW, "mf2_free_slow", "remote batches that put their slab into its owner's queue")               \
     COUNTER(MF2_OWNER_FREE, "mf2_owner_free", "blocks that their owner's thread freed")                                \
     COUNTER(MF2_REMOTE_FREE, "mf2_remote_free", "blocks that another thread freed")                                    \
     COUNTER(MF2_PENDING_ENQUEUED, "mf2_pending_enqueued", "slabs put into a queue")                                    \

@@ -18,6 +18,11 @@ static void remote_push(struct slab *slab, struct heap *holding)
     struct heap *owner = atomic_load_explicit(&slab->owner, memory_order_acquire);
     struct slab *head = atomic_load_explicit(&owner->pending, memory_order_relaxed);
 
+    debug_count_of(COUNT_MF2_PENDING_ENQUEUED, slab->class, 1); /* once it is in the queue it may be freed and carved anew */
+    if (holding == NULL) {
+        debug_count_of(COUNT_MF2_FREE_SLOW, slab->class, 1);
+        debug_count_of(COUNT_MF2_FREE_FAST, slab->class, UINT64_MAX);
+    }
     REMOTE_STEP();
     do {
         slab->pending_next = head;
@@ -26,8 +31,6 @@ static void remote_push(struct slab *slab, struct heap *holding)
                                                     memory_order_relaxed));
     REMOTE_STEP();
     atomic_fetch_add_explicit(&owner->pending_count, 1, memory_order_relaxed);
-    debug_count(COUNT_MF2_PENDING_ENQUEUED);
-    debug_count_of(COUNT_MF2_FREE_SLOW, CLASS_NONE, holding == NULL);
     REMOTE_STEP();
     shared_pool_want_purge();
     /* O4. An exiting owner sets its state before its last drain: it sees our push, or we see its state. */
@@ -76,7 +79,7 @@ static uint32_t remote_mark(struct slab *slab, void *const *blocks, size_t count
         REMOTE_STEP();
     }
     debug_count_of(COUNT_FREE_SS_REMOTE, slab->class, marked);
-    debug_count_of(COUNT_MF2_FREE_BATCH, slab->class, marked != 0);
+    debug_count_of(COUNT_MF2_FREE_FAST, slab->class, marked != 0); /* until it turns out to be slow */
     return marked;
 }
 
@@ -177,18 +180,18 @@ size_t remote_drain(struct heap *heap)
     while (slab) {
         struct slab *next = slab->pending_next; /* M2 */
         drained++;
+        debug_count_of(COUNT_MF2_PENDING_DRAINED, slab->class, 1);
         if (HAK_LIKELY(atomic_load_explicit(&slab->owner, memory_order_relaxed) == heap)) {
             remote_collect(heap, slab);
         } else {
             heap->counters.pending_requeued++;
-            debug_count(COUNT_MF2_PENDING_REQUEUED);
+            debug_count_of(COUNT_MF2_PENDING_REQUEUED, slab->class, 1);
             remote_push(slab, heap);
         }
         slab = next;
     }
     atomic_fetch_sub_explicit(&heap->pending_count, (uint32_t)drained, memory_order_relaxed);
     heap->counters.pending_drained += drained;
-    debug_count_of(COUNT_MF2_PENDING_DRAINED, CLASS_NONE, drained);
     return drained;
 }
 

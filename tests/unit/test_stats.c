@@ -133,7 +133,7 @@ static void test_refills_and_frees(void)
     assert_int_equal(row->returned_blocks, 10);
     assert_counted(COUNT_FREE_SS_REMOTE, 10);
     assert_counted(COUNT_MF2_REMOTE_FREE, 10);
-    assert_counted(COUNT_MF2_FREE_BATCH, 2);
+    assert_counted(COUNT_MF2_FREE_FAST, 1);
     assert_counted(COUNT_MF2_FREE_SLOW, 1);
     assert_counted(COUNT_MF2_PENDING_ENQUEUED, 1);
     assert_int_equal(heaps_take(heap, CLASS_256, more, 10), 10);
@@ -168,6 +168,37 @@ static void test_adoption(void)
     assert_counted(COUNT_MF2_ADOPTED_ORPHAN, 1);
     assert_counted(COUNT_REFILL_ADOPTED, 1);
     assert_int_equal(shot.classes[CLASS_1024].live_blocks, 5);
+    heaps_check();
+}
+
+/* A slab changes hands while it is in its old owner's queue: that one passes it on. */
+static void test_requeued(void)
+{
+    struct heap *heap = heaps_begin(), *other = registry_take_heap();
+    void *blocks[4], *more[4];
+    struct slab *slab;
+
+    heaps_take_all(heap, CLASS_1024, blocks, 4);
+    slab = slab_of(blocks[0]);
+    remote_free_blocks(CLASS_1024, blocks, 3, "free");
+    lock_acquire(&heap->lock);
+    assert_true(lock_try(&other->lock));
+    heap_adopt_slab(other, heap, slab);
+    lock_release(&other->lock);
+    assert_int_equal(remote_drain(heap), 1);
+    lock_release(&heap->lock);
+    assert_counted(COUNT_MF2_PENDING_REQUEUED, 1);
+    assert_counted(COUNT_MF2_PENDING_ENQUEUED, 2);
+    assert_counted(COUNT_MF2_PENDING_DRAINED, 1);
+    assert_counted(COUNT_MF2_FREE_SLOW, 1);
+    assert_counted(COUNT_MF2_FREE_FAST, 0);
+    assert_int_equal(shoot()->pending_requeued, 1);
+    assert_int_equal(shot.totals.pending, 1);
+    assert_int_equal(heaps_take(other, CLASS_1024, more, 4), 4);
+    assert_counted(COUNT_MF2_PENDING_DRAINED, 2);
+    assert_int_equal(shoot()->remote_in, 3);
+    for (unsigned class = 0; class < CLASS_COUNT; class++)
+        assert_int_equal(debug_counter_of(COUNT_MF2_PENDING_ENQUEUED, class), HAK_DEBUG && class == CLASS_1024 ? 2 : 0);
     heaps_check();
 }
 
@@ -253,7 +284,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         core_unit_test(test_nothing_yet),       core_unit_test(test_lru),      core_unit_test(test_prewarm),
-        core_unit_test(test_refills_and_frees), core_unit_test(test_adoption), core_unit_test(test_touched_pages),
+        core_unit_test(test_refills_and_frees), core_unit_test(test_adoption), core_unit_test(test_requeued),
+        core_unit_test(test_touched_pages),
         core_unit_test(test_output),            core_unit_test(test_debug_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
