@@ -23,8 +23,7 @@ static void shoot_class(struct hak_stats_class *row, const struct usage_count *c
 {
     const struct class_counters *counters = &count->classes[class];
     size_t blocks = count->slabs[class] * size_classes[class].blocks;
-    /* While threads run, caches may seem to hold more than slabs have handed out. */
-    size_t cached = base_min(count->cached[class], count->used[class]);
+    size_t cached = usage_cached(count, class);
 
     *row = (struct hak_stats_class){ .block_size = class_size(class),
                                      .slabs = count->slabs[class],
@@ -147,6 +146,7 @@ static void shoot_superslabs(struct hak_stats *totals)
     totals->prewarmed = shared_pool.prewarmed;
     totals->purged_bytes = shared_pool.purged_bytes;
     lock_release(&shared_pool.lock);
+    totals->superslabs = tiers[0] + tiers[1] + tiers[2] + tiers[3];
     totals->superslabs_full = tiers[HAK_STATS_FULL];
     totals->superslabs_hot = tiers[HAK_STATS_HOT];
     totals->superslabs_draining = tiers[HAK_STATS_DRAINING];
@@ -155,11 +155,24 @@ static void shoot_superslabs(struct hak_stats *totals)
 
 /* ---- Totals ---- */
 
+static void shoot_huge(struct hak_stats *totals, const struct huge_usage *huge)
+{
+    totals->huge = (struct hak_stats_pool){ .slabs = huge->live_blocks,
+                                            .slab_bytes = huge->live_bytes + huge->cached_bytes,
+                                            .live_blocks = huge->live_blocks,
+                                            .live_bytes = huge->live_bytes,
+                                            .free_bytes = huge->cached_bytes };
+    totals->huge_allocated = huge->allocated;
+    totals->huge_freed = huge->freed;
+    totals->huge_reused = huge->reused;
+}
+
 static void shoot_memory(struct hak_stats *totals, const struct usage_count *count)
 {
     struct usage usage;
 
     observe_usage_of(&usage, count);
+    shoot_huge(totals, &usage.huge);
     totals->mapped = usage.mapped;
     totals->live = usage.live;
     totals->cached = usage.cached;
@@ -171,25 +184,9 @@ static void shoot_memory(struct hak_stats *totals, const struct usage_count *cou
     totals->purged = usage.purged;
     totals->footprint_peak = usage.footprint_peak;
     totals->limit = usage.limit_hard;
-    totals->superslabs = usage.superslabs;
     totals->heaps_live = count->heaps;
     totals->heaps_orphan = count->orphans;
     totals->heaps_first_class = count->first_class;
-}
-
-static void shoot_huge(struct hak_stats *totals)
-{
-    struct huge_usage huge;
-
-    huge_usage(&huge);
-    totals->huge = (struct hak_stats_pool){ .slabs = huge.live_blocks,
-                                            .slab_bytes = huge.live_bytes + huge.cached_bytes,
-                                            .live_blocks = huge.live_blocks,
-                                            .live_bytes = huge.live_bytes,
-                                            .free_bytes = huge.cached_bytes };
-    totals->huge_allocated = huge.allocated;
-    totals->huge_freed = huge.freed;
-    totals->huge_reused = huge.reused;
 }
 
 static void shoot_counters(struct hak_stats *totals, const struct usage_count *count)
@@ -245,7 +242,6 @@ void stats_shoot(struct stats_shot *shot)
         shoot_class(&shot->classes[class], &count, class);
         add_class(&shot->totals, &shot->classes[class], class);
     }
-    shoot_huge(&shot->totals);
     shoot_counters(&shot->totals, &count);
     shoot_superslabs(&shot->totals);
 }

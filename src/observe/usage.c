@@ -72,36 +72,39 @@ void observe_usage(struct usage *usage)
 
 void observe_usage_of(struct usage *usage, const struct usage_count *count)
 {
-    struct huge_usage huge;
-    size_t used = 0, cached = 0, committed, headers;
+    size_t used = 0, cached = 0, slab_bytes, committed, headers, metadata, pool_used;
 
     __builtin_memset(usage, 0, sizeof *usage);
     if (window_slots_end() == 0)
         return;
     usage->heaps = count->heaps;
-    huge_usage(&huge);
+    huge_usage(&usage->huge);
     for (unsigned class = 1; class < CLASS_COUNT; class++) {
         used += count->used[class] * class_size(class);
-        cached += count->cached[class] * class_size(class);
+        cached += usage_cached(count, class) * class_size(class);
     }
-    /* While threads run, caches may seem to hold more than slabs have handed out. */
-    cached = base_min(cached, used);
+    usage->heap_profile = table_bytes();
     lock_acquire(&shared_pool.lock);
+    metadata = metadata_bytes();
     committed = (size_t)(window_slots_end() - window_slots_begin() - shared_pool.decommitted) * SUPERSLAB_SIZE;
     headers = (size_t)(shared_pool.superslabs - shared_pool.decommitted) * UNIT_SIZE;
+    pool_used = (shared_pool.units_used + shared_pool.units_dirty) * UNIT_SIZE;
     usage->superslabs = shared_pool.superslabs;
     usage->footprint_peak = shared_pool.footprint_peak;
-    usage->purged = committed - metadata_bytes() - (shared_pool.units_used + shared_pool.units_dirty) * UNIT_SIZE - headers;
     lock_release(&shared_pool.lock);
-    usage->heap_profile = table_bytes();
-    usage->metadata = window_head_bytes() + metadata_bytes() + headers + usage->heap_profile;
-    usage->mapped = window_head_bytes() + committed + huge.live_bytes + huge.cached_bytes + usage->heap_profile;
+    /* Heaps were counted before: a slab that went from one to another may be in both, or memory may have been decommitted since. */
+    slab_bytes = base_min(count->slab_bytes, committed - metadata - headers);
+    used = base_min(used, slab_bytes);
+    cached = base_min(cached, used);
+    usage->purged = committed - metadata - base_min(pool_used, committed - metadata - headers) - headers;
+    usage->metadata = window_head_bytes() + metadata + headers + usage->heap_profile;
+    usage->mapped = window_head_bytes() + committed + usage->huge.live_bytes + usage->huge.cached_bytes + usage->heap_profile;
     usage->cached = cached;
-    usage->live = used - cached + huge.live_bytes;
-    usage->free_in_slab = count->slab_bytes - base_min(used, count->slab_bytes);
-    usage->retained = committed - metadata_bytes() - headers - count->slab_bytes + huge.cached_bytes;
-    usage->huge_live = huge.live_bytes;
-    usage->huge_blocks = huge.live_blocks;
+    usage->live = used - cached + usage->huge.live_bytes;
+    usage->free_in_slab = slab_bytes - used;
+    usage->retained = committed - metadata - headers - slab_bytes + usage->huge.cached_bytes;
+    usage->huge_live = usage->huge.live_bytes;
+    usage->huge_blocks = usage->huge.live_blocks;
     usage->limit_hard = hak_options.memory_limit;
 }
 
@@ -113,7 +116,7 @@ size_t observe_usage_classes(struct usage_class *rows, size_t capacity)
     observe_count_all(&count);
     for (unsigned class = 1; class < CLASS_COUNT && filled < capacity; class++) {
         size_t blocks = count.slabs[class] * size_classes[class].blocks;
-        size_t live = count.used[class] - base_min(count.cached[class], count.used[class]);
+        size_t live = count.used[class] - usage_cached(&count, class);
         if (count.slabs[class] == 0)
             continue;
         rows[filled++] = (struct usage_class){ .block_size = class_size(class),

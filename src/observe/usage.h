@@ -3,9 +3,10 @@
 #define HAK_OBSERVE_USAGE_H
 
 #include "pool/heap.h"
+#include "pool/huge.h"
 
 /* All in bytes unless named otherwise.
- * U1: mapped = live + cached + free_in_slab + retained + metadata. */
+ * U1: mapped = live + cached + free_in_slab + retained + metadata, at any time; no part is less than 0. */
 struct usage {
     size_t mapped;       /* committed address space */
     size_t live;         /* blocks the program holds, rounded up to their size class */
@@ -17,6 +18,7 @@ struct usage {
     size_t purged;       /* of mapped: given back to the system and not touched since (no RSS) */
     size_t huge_live;    /* of live: blocks above 1 MiB */
     size_t huge_blocks;  /* their number */
+    struct huge_usage huge; /* all of them, of the same moment */
     size_t footprint_peak; /* the most bytes of slabs, dirty free units and huge blocks at one time */
     size_t superslabs;   /* number in use */
     size_t heaps;        /* number of threads' heaps in use */
@@ -35,6 +37,12 @@ struct usage_count {
     struct class_counters classes[CLASS_COUNT];
     struct heap_counters counters;
 };
+
+/* Blocks of the class in caches. While threads run, caches may seem to hold more than slabs have handed out. */
+HAK_INLINE size_t usage_cached(const struct usage_count *count, unsigned class)
+{
+    return base_min(count->cached[class], count->used[class]);
+}
 
 /* Adds the heap, under its lock; what its thread's cache holds is read while the thread runs. */
 HAK_HIDDEN void observe_count_heap(struct usage_count *count, struct heap *heap);

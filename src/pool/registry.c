@@ -51,7 +51,7 @@ struct heap *registry_take_heap(void)
     lock_release(&registry.lock);
     if (heap) {
         lock_acquire(&heap->lock);
-        heap->thread_id = os_thread_id();
+        __atomic_store_n(&heap->thread_id, os_thread_id(), __ATOMIC_RELAXED); /* read without the lock */
         atomic_store(&heap->state, HEAP_LIVE);
         lock_release(&heap->lock);
         atomic_fetch_add_explicit(&registry.live_threads, 1, memory_order_relaxed);
@@ -97,7 +97,7 @@ struct heap *registry_new_first_class(void)
     else
         heap = registry_make(HEAP_FIRST_CLASS);
     if (heap) {
-        heap->thread_id = os_thread_id();
+        __atomic_store_n(&heap->thread_id, os_thread_id(), __ATOMIC_RELAXED); /* read without the lock */
         atomic_store(&heap->state, HEAP_LIVE);
     }
     lock_release(&registry.lock);

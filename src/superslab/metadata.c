@@ -6,7 +6,7 @@
 struct lock metadata_lock = LOCK_INIT(LOCK_RANK_META);
 
 static char *metadata_next, *metadata_end;
-static size_t metadata_slots;
+static _Atomic size_t metadata_slots; /* read without the lock */
 
 void *metadata_allocate(size_t size, size_t alignment)
 {
@@ -20,7 +20,7 @@ void *metadata_allocate(size_t size, size_t alignment)
             lock_release(&metadata_lock);
             return NULL;
         }
-        metadata_slots++;
+        atomic_fetch_add_explicit(&metadata_slots, 1, memory_order_relaxed);
         metadata_end = slot + SUPERSLAB_SIZE;
         record = slot;
     }
@@ -29,4 +29,4 @@ void *metadata_allocate(size_t size, size_t alignment)
     return record;
 }
 
-size_t metadata_bytes(void) { return metadata_slots * SUPERSLAB_SIZE; }
+size_t metadata_bytes(void) { return atomic_load_explicit(&metadata_slots, memory_order_relaxed) * SUPERSLAB_SIZE; }

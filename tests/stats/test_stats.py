@@ -213,3 +213,17 @@ def test_malloc_info_and_stats(compiled):
     figures = {name: int(value) for name, value in root.find("hakmem").attrib.items()}
     check_identity(figures)
     assert figures["live"] >= 500 * 112
+
+
+@pytest.mark.parametrize("env", [{}, {"HAKMEM_PURGE_DELAY": "0"}, {"HAKMEM_HEAP_PROFILE_RATE": "5000"}])
+def test_glibcs_figures_while_threads_run(compiled, env, tmp_path):
+    """malloc_info and mallinfo2 hold together at any moment, and malloc_stats prints whole reports."""
+    if env.get("HAKMEM_HEAP_PROFILE_RATE"):
+        env = {**env, "HAKMEM_HEAP_PROFILE": str(tmp_path / "heap.gz")}
+    result = blackbox.run([compiled(HERE / "beside.c"), "1"], preload=blackbox.LIBRARY, env=env)
+    assert result.status == 0, result.report()
+    asked = int(re.fullmatch(r"asked (\d+) times\n", result.stdout)[1])
+    assert asked > 20
+    mapped, *parts = ([int(value) for value in re.findall(rf"^hakmem: {name} +(\d+) ", result.stderr, re.MULTILINE)]
+                      for name in ("mapped", "live", "cached", "free in slabs", "retained", "metadata"))
+    assert len(mapped) == asked and mapped == [sum(row) for row in zip(*parts, strict=True)]
