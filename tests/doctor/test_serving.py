@@ -159,6 +159,19 @@ def test_two_copies(waits, library, tmp_path):
     answer.one("warning", "copies", "2 times", str(copy))
 
 
+@pytest.mark.parametrize("strip", [False, True])
+def test_preloaded_and_linked_in(tmp_path, library, override_archive, strip):
+    """The program's own comes first; what was preloaded serves nobody, and is said to be there."""
+    program = blackbox.compile_program(SOURCES / "waits.c", tmp_path / "waits", "-ldl", "-Wl,--whole-archive",
+                                       override_archive, "-Wl,--no-whole-archive", "-pthread")
+    if strip:
+        subprocess.run(["strip", program], check=True)
+    answer = ask_about(program, preload=library)
+    answer.one("warning", "copies", "2 times", str(library.resolve()), str(program), "keep one")
+    answer.one("ok", "HAKMEM", "active")
+    assert answer.status == 1
+
+
 def test_replaced_file(waits, library, tmp_path):
     copy = shutil.copy(library, tmp_path / "libhakmem.so")
     with waiting(waits, preload=copy) as pid:
@@ -216,6 +229,39 @@ def test_options_of_the_process(waits, library):
     answer.one("ok", "options", "set: HAKMEM_PURGE_DELAY=0")
     answer.one("note", "purging", "at once")
     answer.one("note", "options", "MALLOC_ARENA_MAX, MALLOC_TRIM_THRESHOLD_")
+
+
+@pytest.mark.parametrize("name, value, words", [
+    ("PURGE_DELAY", "soon", ("is not a number from 0 to", "500 is in force", "or leave it out")),
+    ("FC_CAP", "99999", ("is not a number from 8 to 256", "256 is in force")),
+    ("THP", "maybe", ("is not auto, never or always", "give HAKMEM_THP auto")),
+    ("MEMORY_LIMIT", "12Q", ("is not a size",)),
+    ("VERBOSE", "2", ("is not 0 or 1",)),
+    ("SHOW_STATS", "xml", ("is not 0, 1, text, json or prometheus",)),
+    ("HEAP_PROFILE_RATE", "0", ("is not a size",)),
+    ("HEAP_PROFILE_UNWIND", "dwarf", ("is not auto, eh or fp",)),
+    ("HEAP_PROFILE_SIGNAL", "SIGFOO", ("is no signal",)),
+])
+def test_bad_values(waits, library, name, value, words):
+    answer = ask_about(waits, preload=library, env={f"HAKMEM_{name}": value, "HAKMEM_PURGE_THREAD": "auto"})
+    answer.one("warning", "options", f"HAKMEM_{name}={value}", *words)
+    answer.one("ok", "options", "set: HAKMEM_PURGE_THREAD=auto")
+    assert len(answer.of("options")) == 2 and answer.status == 1
+
+
+def test_values_are_judged_without_what_they_ask_for(waits, library, tmp_path):
+    """No file is written where they name one, and no memory taken."""
+    files = {"HAKMEM_HEAP_PROFILE": "heap.gz", "HAKMEM_STATS_FILE": "stats", "HAKMEM_SHOW_STATS": "json"}
+    with waiting(waits, preload=library, cwd=tmp_path, env=files) as pid:
+        answer = ask(str(pid), cwd=tmp_path)
+        assert list(tmp_path.iterdir()) == []
+    assert len(answer.of("options")) == 1
+    answer = ask(env={"HAKMEM_SS_PREWARM": "4096", "HAKMEM_ARENA_SIZE": "64G", "HAKMEM_MEMORY_LIMIT": "1K"})
+    assert not answer.bad() & {"options"}
+
+
+def test_bad_values_of_the_environment(library):
+    ask(env={"HAKMEM_THP": "yess"}).one("warning", "options", "HAKMEM_THP=yess is not auto, never or always")
 
 
 def test_limits_of_the_process(waits, library):

@@ -15,12 +15,13 @@ BLOCKS = [0, 4096, 64]
 
 
 def units():
-    """SuperSlab 1: heap 2 has two slabs of class 1, heap 3 one of class 2; SuperSlab 2: heap 3 one of class 2, one warm unit."""
+    """SuperSlab 1: heap 2 has two slabs of class 1, heap 3 one of class 2; SuperSlab 2: heap 3 one of class 2, one warm
+    unit."""
     zeros = {name: numpy.zeros((2, 32), kind) for name, kind in (
         ("state", "u1"), ("first", "u1"), ("class_id", "i8"), ("used", "i8"), ("cached", "i8"), ("owner", "i8"))}
     zeros["state"][:] = UNTOUCHED
-    for row, unit, class_id, used, cached, owner in ((0, 1, 1, 4000, 100, 2), (0, 2, 1, 1000, 0, 2), (0, 3, 2, 64, 4, 3),
-                                                     (1, 1, 2, 10, 10, 3)):
+    for row, unit, class_id, used, cached, owner in ((0, 1, 1, 4000, 100, 2), (0, 2, 1, 1000, 0, 2),
+                                                     (0, 3, 2, 64, 4, 3), (1, 1, 2, 10, 10, 3)):
         zeros["state"][row, unit], zeros["first"][row, unit] = ACTIVE, unit
         zeros["class_id"][row, unit], zeros["used"][row, unit] = class_id, used
         zeros["cached"][row, unit], zeros["owner"][row, unit] = cached, owner
@@ -38,7 +39,8 @@ def made(step=0, at=None):
     shot = Snapshot(
         time=time.time(), pid=4242, command="made-up", version="9.9", totals=Totals(
             mapped=20 * MIB, live=9 * MIB, cached=MIB, free_in_slab=2 * MIB, retained=6 * MIB, metadata=2 * MIB,
-            purged=3 * MIB, huge_live=8 * MIB, huge_blocks=1, footprint_peak=16 * MIB, superslabs=2, heaps=3, live_threads=1),
+            purged=3 * MIB, huge_live=8 * MIB, huge_blocks=1, footprint_peak=16 * MIB, superslabs=2, heaps=3,
+            live_threads=1),
         classes=[SizeClass(1, 16, 2, 4900 + step, 100, 3192 - step, False), SizeClass(2, 1024, 2, 60, 14, 54, False)],
         threads=[Thread(1, "house", "orphan", None, "", 0, 0, 0, 0, 0, 0, counters(0)),
                  Thread(2, "thread", "live", 4242, "main", 2, 131072, 78400, 1600, 0, 0, counters(step)),
@@ -46,12 +48,12 @@ def made(step=0, at=None):
                  Thread(4, "thread", "unused", None, "", 0, 0, 0, 0, 0, 0, counters(0))],
         pools=[Pool("HOT", 1, 3, 0, 0, 28), Pool("EMPTY", 0, 0, 0, 0, 0)],
         huge=[Huge(0x7f0000000000, 8 * MIB, True, None)], counters=counters(3 * step), options={}, block_sizes=SIZES,
-        class_blocks=BLOCKS, units=units(), head=(0, 2 * MIB), metadata_slots=[], superslab_size=2 * MIB, unit_size=65536,
-        cached_blocks=numpy.zeros(0, "u8"), cached_by=numpy.zeros(0, "i8"))
+        class_blocks=BLOCKS, units=units(), head=(0, 2 * MIB), metadata_slots=[], superslab_size=2 * MIB,
+        unit_size=65536, cached_blocks=numpy.zeros(0, "u8"), cached_by=numpy.zeros(0, "i8"))
     resident = Resident(live=8 * MIB, cached=MIB, free_in_slab=MIB, retained=2 * MIB, metadata=MIB, other=7 * MIB,
                         superslabs=numpy.array([2 * MIB, 65536]))
-    return Sample(at=float(step) if at is None else at, took=0.01, shot=shot, rss=20 * MIB + 4096 * step, resident=resident,
-                  minor_faults=10 * step, major_faults=0)
+    return Sample(at=float(step) if at is None else at, took=0.01, shot=shot, rss=20 * MIB + 4096 * step,
+                  resident=resident, minor_faults=10 * step, major_faults=0)
 
 
 class FakeSampler:

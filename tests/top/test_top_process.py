@@ -32,7 +32,8 @@ def top(*arguments, **more):
 
 def row_of(table, column, value):
     place = [each.title for each in table.columns].index(column)
-    return next(dict(zip([each.title for each in table.columns], row, strict=True)) for row in table.rows if row[place] == value)
+    titles = [each.title for each in table.columns]
+    return next(dict(zip(titles, row, strict=True)) for row in table.rows if row[place] == value)
 
 
 @pytest.fixture
@@ -65,7 +66,8 @@ def test_figures_are_those_of_the_program(sampler):
     main = next(row for row in heaps if row.tid == sampler.pid)
     assert row_of(tables.thread_classes(sample, main.heap), "block size", programs.HELD_CLASS)["live"] == held["live"]
     by_thread = tables.class_slabs(sample, mine["class"])
-    assert sum(row[3] for row in by_thread.rows) == mine["slabs"] and main.heap not in [row[0] for row in by_thread.rows]
+    assert sum(row[3] for row in by_thread.rows) == mine["slabs"]
+    assert main.heap not in [row[0] for row in by_thread.rows]
     assert row_of(tables.huge(sample), "state", "live")["bytes"] >= programs.HUGE
     assert sum(row[8] for row in tables.superslabs(sample).rows) <= sample.rss
 
@@ -95,8 +97,8 @@ sys.stdin.readline()
 
 
 def test_pages_shared_with_a_fork_are_live(library):
-    process = subprocess.Popen(["/usr/bin/python3", "-c", FORKING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                               env=blackbox.environment({"PYTHONMALLOC": "malloc"}, preload=library))
+    process = subprocess.Popen(["/usr/bin/python3", "-c", FORKING], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               text=True, env=blackbox.environment({"PYTHONMALLOC": "malloc"}, preload=library))
     try:
         assert [process.stdout.readline() for _ in range(2)] == ["0\n", "child\n"]
         sampler = Sampler(process.pid)
@@ -113,10 +115,10 @@ def test_pages_shared_with_a_fork_are_live(library):
 
 def test_memory_that_was_only_read_is_not_resident(library):
     script = "import ctypes; libc = ctypes.CDLL(None); libc.calloc.restype = ctypes.c_void_p; " \
-             "libc.memchr.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]; at = libc.calloc(1, 64 << 20); " \
-             "print(libc.memchr(at, 1, 64 << 20), flush=True); input()"
-    process = subprocess.Popen(["/usr/bin/python3", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                               env=blackbox.environment({"HAKMEM_THP": "never"}, preload=library))
+             "libc.memchr.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]; " \
+             "at = libc.calloc(1, 64 << 20); print(libc.memchr(at, 1, 64 << 20), flush=True); input()"
+    process = subprocess.Popen(["/usr/bin/python3", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               text=True, env=blackbox.environment({"HAKMEM_THP": "never"}, preload=library))
     try:
         assert process.stdout.readline() == "0\n"
         sample = Sampler(process.pid).take()
@@ -156,13 +158,15 @@ def test_a_picture(busy, tmp_path):
     drawn = picture.read_text(encoding="utf-8").replace("&#160;", " ")
     assert drawn.startswith("<svg") and str(busy.pid) in drawn and "free in slab" in drawn and "refills" in drawn
     result = top(str(busy.pid), "--svg", str(tmp_path / "none" / "top.svg"))
-    assert result.status == 2 and "none/top.svg: No such file" in result.stderr and "Traceback" not in result.stderr, result.report()
+    assert result.status == 2 and "none/top.svg: No such file" in result.stderr, result.report()
+    assert "Traceback" not in result.stderr
 
 
 def test_in_a_terminal(busy):
     """The screen in a real terminal: drawn, told by keys, and put back as it was."""
-    run = pexpect.spawn(PYTHON, [*COMMAND[1:], str(busy.pid), "--interval", "0.2"], env={**environment(), "TERM": "xterm-256color"},
-                        dimensions=(40, 150), timeout=SECONDS, encoding="utf-8")
+    run = pexpect.spawn(PYTHON, [*COMMAND[1:], str(busy.pid), "--interval", "0.2"],
+                        env={**environment(), "TERM": "xterm-256color"}, dimensions=(40, 150),
+                        timeout=SECONDS, encoding="utf-8")
     try:
         run.expect("Classes")
         run.expect("live bytes")
@@ -185,8 +189,9 @@ def test_in_a_terminal(busy):
 
 
 def test_in_a_terminal_the_end_is_told(busy):
-    run = pexpect.spawn(PYTHON, [*COMMAND[1:], str(busy.pid), "--interval", "0.1"], env={**environment(), "TERM": "xterm-256color"},
-                        dimensions=(40, 150), timeout=SECONDS, encoding="utf-8")
+    run = pexpect.spawn(PYTHON, [*COMMAND[1:], str(busy.pid), "--interval", "0.1"],
+                        env={**environment(), "TERM": "xterm-256color"}, dimensions=(40, 150),
+                        timeout=SECONDS, encoding="utf-8")
     try:
         run.expect("refills")
         busy.end()
@@ -223,10 +228,10 @@ def test_what_cannot_be_looked_at(program, busy, library):
 @contextmanager
 def becoming(library, variable):
     """A Python on HAKMEM, and a function that lets it exec /bin/sleep with LD_PRELOAD=variable."""
-    script = "import os, sys; print('ready', flush=True); sys.stdin.readline(); os.environ['LD_PRELOAD'] = sys.argv[1]; " \
-             "os.execv('/bin/sleep', ['sleep', '60'])"
-    process = subprocess.Popen(["/usr/bin/python3", "-c", script, str(variable)], env=blackbox.environment(preload=library),
-                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    script = "import os, sys; print('ready', flush=True); sys.stdin.readline(); " \
+             "os.environ['LD_PRELOAD'] = sys.argv[1]; os.execv('/bin/sleep', ['sleep', '60'])"
+    process = subprocess.Popen(["/usr/bin/python3", "-c", script, str(variable)], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, text=True, env=blackbox.environment(preload=library))
 
     def become():
         process.stdin.write("\n")

@@ -54,8 +54,8 @@ def test_head_explains_the_rss():
             "live 8.0 MiB 40%", "cached 1.0 MiB 5%", "free in slab 1.0 MiB 5%", "retained 2.0 MiB 10%",
             "metadata 1.0 MiB 5%", "other 7.0 MiB 35%"]
         line = text(app, "rates")
-        for part in ("refills 300/s", "flushes 150/s", "slabs carved 3.0/s", "remote frees 21/s", "faults 10/s soft, 0/s hard",
-                     "RSS +4.0 KiB/s"):
+        for part in ("refills 300/s", "flushes 150/s", "slabs carved 3.0/s", "remote frees 21/s",
+                     "faults 10/s soft, 0/s hard", "RSS +4.0 KiB/s"):
             assert part in line, line
     drive(script)
 
@@ -73,7 +73,8 @@ def test_bar_is_as_wide_as_it_is_told_and_shows_every_part():
 def test_views_by_key_and_tab():
     async def script(app, pilot):
         assert column(app, 1) == ["1", "2"]
-        for key, view, rows in (("2", "threads", 3), ("3", "pools", 2), ("4", "superslabs", 2), ("5", "huge", 1), ("1", "classes", 2)):
+        for key, view, rows in (("2", "threads", 3), ("3", "pools", 2), ("4", "superslabs", 2), ("5", "huge", 1),
+                                ("1", "classes", 2)):
             await pilot.press(key)
             await pilot.pause()
             assert app.view == view and app.query_one(DataTable).row_count == rows
@@ -131,7 +132,8 @@ def test_a_class_leads_to_its_slabs_by_thread_and_back():
         await pilot.pause()
         assert text(app, "subject") == "Slabs of 1.0 KiB blocks (class 2) by thread"
         # Heap 3 has two slabs of 64 blocks: 74 used, of which 14 are cached.
-        assert [column(app, number) for number in range(7)] == [["3"], ["thread"], ["orphan"], ["2"], ["60"], ["14"], ["54"]]
+        assert [column(app, number) for number in range(7)] \
+            == [["3"], ["thread"], ["orphan"], ["2"], ["60"], ["14"], ["54"]]
         await pilot.press("enter")
         await pilot.pause()
         assert app.drilled == 2, "there is nothing further below"
@@ -244,6 +246,7 @@ def test_many_rows_are_cut_and_it_is_said():
 
 
 @pytest.mark.parametrize(("size", "expected"), [(0, "0 B"), (999, "999 B"), (1023, "1.0 KiB"), (1 << 20, "1.0 MiB"),
-                                                (150 << 20, "150 MiB"), (999.6 * 2 ** 30, "1.0 TiB"), (-2048, "-2.0 KiB")])
+                                                (150 << 20, "150 MiB"), (999.6 * 2 ** 30, "1.0 TiB"),
+                                                (-2048, "-2.0 KiB")])
 def test_bytes(size, expected):
     assert words.bytes_text(size) == expected

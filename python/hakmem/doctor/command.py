@@ -20,6 +20,7 @@ from hakmem.doctor.process_checks import (check_cgroup, check_limits, check_mapp
 from hakmem.doctor.serving_checks import (check_active, check_bindings, check_environment, check_mixed,
                                           check_privilege, check_static, check_word_size, is_hakmem)
 from hakmem.doctor.system import read_process, read_text
+from hakmem.doctor.values import check_values
 from hakmem.library import known_options
 from hakmem.live.memory import LiveError, ProcessMemory, permission_error
 
@@ -46,7 +47,7 @@ def check_process(pid):
         with memory.open_mapping(library.mappings[0]) as stream:
             known = known_options(stream.read())
     if not any(finding.subject == "options" for finding in found):
-        found += check_options(environment, known)
+        found += check_options(environment, known, judge_values)
     found += check_preload(environment, lambda entry: (process.folder / "root" / entry.lstrip("/")).exists())
     found += check_process_huge_pages(process.status, environment)
     found += check_mappings(ROOT, len(process.mappings))
@@ -55,6 +56,15 @@ def check_process(pid):
     found += check_cgroup(ROOT, pid, environment)
     found += check_swapped(process.status_bytes)
     return found
+
+
+def judge_values(options):
+    """The findings on values, by the library of this build: the process's own may be anybody's, and is not run here."""
+    library = paths.hakmem_library()
+    if not library.is_file():
+        return []
+    known = known_options(library.read_bytes())
+    return check_values({name: value for name, value in options.items() if name in known}, library)
 
 
 def check_objects(process, memory, objects, environment):
@@ -100,7 +110,7 @@ def check_here():
     library = paths.hakmem_library()
     found = check_library(library)
     known = known_options(library.read_bytes()) if library.is_file() else None
-    found += check_options(environment, known)
+    found += check_options(environment, known, judge_values)
     found += check_preload(environment, os.path.exists)
     limits = {short: None if soft == resource.RLIM_INFINITY else soft for short, soft in (
         (short, resource.getrlimit(which)[0]) for short, which in (

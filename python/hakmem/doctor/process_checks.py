@@ -98,8 +98,9 @@ def check_process_huge_pages(status, environment):
     return []
 
 
-def check_options(environment, known):
-    """known: names, or None where the library's file could not be read."""
+def check_options(environment, known, judge):
+    """known: names, or None where the library's file could not be read. judge: from options to the findings on their
+    values."""
     found = []
     given = {name: value for name, value in environment.items() if name.startswith("HAKMEM_") and name not in TOOLS}
     if known:
@@ -108,17 +109,24 @@ def check_options(environment, known):
             found.append(Finding("warning", "options", f"{name}={given[name]} is no option of this build, and ignored",
                                  f"did you mean {near[0]}?" if near else "docs/options.md lists them"))
             del given[name]
-    if given:
-        shown = " ".join(f"{name}={value}" for name, value in sorted(given.items()))
+    bad = judge(given)
+    found += bad
+    good = {name: value for name, value in given.items() if not any(names_option(each, name) for each in bad)}
+    if good:
+        shown = " ".join(f"{name}={value}" for name, value in sorted(good.items()))
         found.append(Finding("ok", "options", f"set: {shown}"))
     elif not found:
         found.append(Finding("ok", "options", "none set: the defaults hold"))
-    found += check_purging(given)
+    found += check_purging(good)
     if others := sorted(name for name in environment if name.startswith("MALLOC_")):
         found.append(Finding("note", "options", f"{', '.join(others)} speak to glibc's malloc; HAKMEM does not read "
                              f"them",
                              "leave them out; docs/options.md says what there is"))
     return found
+
+
+def names_option(finding, name):
+    return finding.seen.startswith(f"{name}=")
 
 
 def check_purging(options):

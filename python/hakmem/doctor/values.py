@@ -1,0 +1,52 @@
+"""Whether the values of HAKMEM's options are good: the library's own parser says so, in a short program of ours."""
+
+import re
+import resource
+import subprocess
+import tempfile
+
+from hakmem.doctor.findings import Finding
+
+SECONDS = 20
+# The program needs little, whatever the options ask for (HAKMEM_SS_PREWARM is gigabytes at most).
+ADDRESS_SPACE = 256 << 20
+# Options that name a file which a program writes at its end.
+FILES = ("HAKMEM_HEAP_PROFILE", "HAKMEM_STATS_FILE")
+# The heap profile's own are looked at when it begins.
+PROFILE = "HAKMEM_HEAP_PROFILE_"
+REFUSED = re.compile(r"hakmem: (HAKMEM_\w+)=(.*)")
+EXPECTED = re.compile(r"(.*) is not (.*); using (.*)")
+
+
+def said_of(options, library):
+    """What the library says of its options at the start of a program that does nothing else."""
+    with tempfile.TemporaryDirectory(prefix="hakmem-doctor-") as folder:
+        given = {name: f"{folder}/file" if name in FILES and value else value for name, value in options.items()}
+        if any(name.startswith(PROFILE) for name in given):
+            given.setdefault("HAKMEM_HEAP_PROFILE", f"{folder}/file")
+        run = subprocess.run(["/bin/sh", "-c", ":"], env={**given, "LD_PRELOAD": str(library)}, check=False,
+                             capture_output=True, text=True, errors="replace", timeout=SECONDS, cwd=folder,
+                             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE)))
+    return run.stderr.splitlines()
+
+
+def refusal(text):
+    """The finding that a line like `HAKMEM_THP=x is not auto, never or always; using auto` is."""
+    if found := EXPECTED.fullmatch(text):
+        given, wanted, used = found.groups()
+        name = given.partition("=")[0]
+        return Finding("warning", "options", f"{given} is not {wanted}: it is ignored, and {used} is in force",
+                       f"give {name} {wanted}, or leave it out")
+    return Finding("warning", "options", text, "docs/options.md says what it takes")
+
+
+def check_values(options, library):
+    """options: names that the library knows, and their values."""
+    if not options:
+        return []
+    try:
+        lines = said_of(options, library)
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        return [Finding("note", "options", f"their values were not looked at: /bin/sh did not run with {library}: "
+                        f"{error}", "./hakmem doctor without a PID looks at that library")]
+    return [refusal(line.removeprefix("hakmem: ")) for line in lines if REFUSED.fullmatch(line)]
