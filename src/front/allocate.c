@@ -16,12 +16,14 @@
 static void *house_allocate(unsigned class, bool *zero)
 {
     void *block = NULL;
+    uint64_t weight;
 
     if (!front_process_init())
         return NULL;
     debug_count_of(COUNT_EARLY_MALLOC_HOUSE, class, 1);
-    if (HAK_UNLIKELY(profile_on()) && profile_draw_call(NULL, class_size(class)))
-        return sample_block(NULL, class, CLASS_NONE, zero);
+    weight = HAK_UNLIKELY(profile_on()) ? profile_draw_call(NULL, class_size(class)) : 0;
+    if (weight)
+        return sample_block(NULL, class, weight, zero);
     lock_acquire(&registry.house->lock);
     heap_take_blocks(registry.house, class, &block, 1, zero);
     registry.house->classes[class].direct++;
@@ -73,7 +75,7 @@ static void *allocate(size_t size, bool *zero)
             return out_of_memory();
         thread_tick();
         block = huge_allocate(size, BLOCK_ALIGN, zero, NULL);
-        sample_foreign(block, NULL);
+        sample_foreign(block, size, NULL);
     }
     return HAK_LIKELY(block != NULL) ? block : out_of_memory();
 }
@@ -192,7 +194,7 @@ void *front_aligned_alloc(size_t alignment, size_t size)
     if (!block) {
         block = allocate_in_heap(cache ? cache->heap : registry.house, alignment, size, &zero);
         if (block && !window_contains(block))
-            sample_foreign(block, NULL);
+            sample_foreign(block, size, NULL);
     }
     return block ? block : out_of_memory();
 }

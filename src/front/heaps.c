@@ -54,7 +54,7 @@ void *front_heap_aligned_alloc(struct heap *heap, size_t alignment, size_t size,
     block = allocate_in_heap(heap, base_max(alignment, BLOCK_ALIGN), size, &zero);
     if (!block)
         return out_of_memory();
-    sample_foreign(block, heap);
+    sample_foreign(block, size <= POOLED_MAX ? class_size(class_of_size(size)) : size, heap);
     if (zeroed && !zero)
         memset(block, 0, size);
     return block;

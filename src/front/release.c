@@ -88,15 +88,13 @@ static void pooled_free(unsigned class, void *block, const char *function)
 static void uncached_free(void *block, const char *function)
 {
     struct heap *owner = atomic_load_explicit(&slab_of(block)->owner, memory_order_relaxed);
-    unsigned token = CLASS_NONE;
 
-    if (owner && owner->kind == HEAP_PROFILE)
-        token = sample_forget(block);
-    else
-        sample_forget_foreign(block);
+    if (owner && owner->kind == HEAP_PROFILE) {
+        sample_free(block, function);
+        return;
+    }
+    sample_forget_foreign(block);
     remote_free_locked(block, function);
-    if (token != CLASS_NONE)
-        sample_put_token(token);
 }
 
 void front_free_named(void *block, const char *function)

@@ -9,28 +9,62 @@
 #include "front/front.h"
 #include "front/thread.h"
 #include "options/options.h"
+#include "os/os.h"
 #include "os/unwind.h"
 #include "pool/huge.h"
+#include "pool/remote.h"
 #include "profile/dump.h"
 #include "superslab/window.h"
 
 /* ---- Allocation ---- */
 
-static void note(void *block, size_t size, unsigned token, struct heap *heap, bool foreign, struct thread_cache *cache)
+/* Records the block; the calling thread is busy with it since `began`. */
+static void note(struct record *record, struct thread_cache *cache, uint64_t began)
 {
-    dump_note_bytes(profile_note(block, size, token, heap, foreign, cache ? &cache->stacks : NULL));
+    profile_note(record, cache ? &cache->stacks : NULL);
+    dump_note_bytes(record->weight * record->size / WEIGHT_ONE);
     dump_poll();
+    if (cache)
+        govern_note(&cache->governor, record->class, began);
 }
 
-void *sample_block(struct thread_cache *cache, unsigned class, unsigned token, bool *zero)
+static void *take_block(unsigned class, bool *zero)
 {
     void *block = NULL;
 
     lock_acquire(&profile.heap->lock);
     heap_take_blocks(profile.heap, class, &block, 1, zero);
     lock_release(&profile.heap->lock);
+    return block;
+}
+
+void *sample_block(struct thread_cache *cache, unsigned class, uint64_t weight, bool *zero)
+{
+    uint64_t began = os_now();
+    void *block = take_block(class, zero);
+    struct record record = { .address = (uintptr_t)block, .size = class_size(class), .weight = weight, .class = CLASS_NONE };
+
     if (block)
-        note(block, class_size(class), token, NULL, false, cache);
+        note(&record, cache, began);
+    return block;
+}
+
+/* The token's own chance is its bin's (T6), whatever the governor says by now (G1). */
+static void *sample_token(struct thread_cache *cache, unsigned class, bool *zero)
+{
+    uint64_t began = os_now();
+    unsigned shift = cache->shifts[class];
+    void *block = take_block(class, zero);
+    struct record record = { .address = (uintptr_t)block,
+                             .size = class_size(class),
+                             .weight = profile.weights[shift][class],
+                             .class = (uint8_t)class,
+                             .shift = (uint8_t)shift };
+
+    if (block) {
+        note(&record, cache, began);
+        cache_follow_shift(cache, class);
+    }
     return block;
 }
 
@@ -39,7 +73,7 @@ void *sample_entry(struct thread_cache *cache, unsigned class, bool *zero)
     void *block = NULL;
 
     if (profile_on() && !profile_busy() && cache->generation == profile_generation()) /* Z3, Z4 */
-        block = sample_block(cache, class, class, zero);
+        block = sample_token(cache, class, zero);
     if (block)
         return block;
     lock_acquire(&cache->heap->lock);
@@ -66,26 +100,29 @@ static size_t fresh_size(const void *block)
 
 void *sample_aligned(struct thread_cache *cache, size_t alignment, size_t size)
 {
+    struct record record = { .class = CLASS_NONE };
+    uint64_t began = os_now();
     bool zero;
     void *block;
 
-    if (size > POOLED_MAX || alignment > POOLED_MAX || /* huge: recorded where it is */
-        !profile_draw_call(cache ? &cache->draw : NULL, class_size(class_of_size(base_max(size, UNIT_SIZE)))))
+    if (size > POOLED_MAX || alignment > POOLED_MAX) /* huge: recorded where it is */
         return NULL;
-    block = allocate_in_heap(profile.heap, alignment, size, &zero);
-    if (block)
-        note(block, fresh_size(block), CLASS_NONE, NULL, false, cache);
+    record.weight = profile_draw_call(cache ? &cache->draw : NULL, class_size(class_of_size(base_max(size, UNIT_SIZE))));
+    block = record.weight ? allocate_in_heap(profile.heap, alignment, size, &zero) : NULL;
+    if (block) {
+        record.address = (uintptr_t)block;
+        record.size = fresh_size(block);
+        note(&record, cache, began);
+    }
     return block;
 }
 
 void sample_batch(struct thread_cache *cache, unsigned class, void **blocks, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
+        uint64_t weight = profile_draw_call(&cache->draw, class_size(class));
         bool zero;
-        void *block;
-        if (!profile_draw_call(&cache->draw, class_size(class)))
-            continue;
-        block = sample_block(cache, class, CLASS_NONE, &zero);
+        void *block = weight ? sample_block(cache, class, weight, &zero) : NULL;
         if (block) {
             front_free_named(blocks[i], "hak_malloc_batch");
             blocks[i] = block;
@@ -93,34 +130,35 @@ void sample_batch(struct thread_cache *cache, unsigned class, void **blocks, siz
     }
 }
 
-void sample_note_foreign(void *block, struct heap *heap)
+void sample_note_foreign(void *block, size_t size, struct heap *heap)
 {
-    struct thread_cache *cache = cache_current();
-    size_t size = block ? fresh_size(block) : 0;
+    struct thread_cache *cache = thread_cache_get();
+    struct record record = { .address = (uintptr_t)block, .heap = heap, .class = CLASS_NONE, .foreign = true };
+    uint64_t began = os_now();
 
-    if (cache->heap == NULL)
-        cache = NULL;
-    if (block && profile_draw_call(cache ? &cache->draw : NULL, size))
-        note(block, size, CLASS_NONE, heap, true, cache);
+    record.weight = block ? profile_draw_call(cache ? &cache->draw : NULL, size) : 0;
+    if (record.weight == 0)
+        return;
+    record.size = fresh_size(block);
+    note(&record, cache, began);
 }
 
 /* ---- Frees ---- */
 
-unsigned sample_forget(const void *block)
-{
-    struct record record;
-
-    if (!profile_forget(block, &record) || record.generation != profile_generation() || !profile_on())
-        return CLASS_NONE;
-    return record.class;
-}
-
-void sample_put_token(unsigned class)
+void sample_free(void *block, const char *function)
 {
     struct thread_cache *cache = thread_cache_get();
+    uint64_t began = os_now();
+    struct record record;
+    bool known = profile_forget(block, &record);
 
-    if (cache && cache->generation == profile_generation()) /* Z3 */
-        cache_put_token(cache, class);
+    remote_free_locked(block, function);
+    if (!cache || !known)
+        return;
+    if (record.class != CLASS_NONE && profile_on() && record.generation == profile_generation() &&
+        cache->generation == record.generation) /* Z3 */
+        cache_put_token(cache, record.class, record.shift);
+    govern_note(&cache->governor, record.class, began);
 }
 
 /* ---- Huge blocks that change their size ---- */
@@ -140,7 +178,7 @@ void *sample_huge_resize(void *block, size_t size, bool may_move)
     }
     if (known)
         table_end(&record, profile_now_ms());
-    sample_foreign(resized, heap);
+    sample_foreign(resized, size, heap);
     return resized;
 }
 

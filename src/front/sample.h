@@ -8,8 +8,8 @@
 /* Serves a call that drew a token: with a sampled block of the class, or as it would be without a profile. NULL when memory is out. */
 HAK_HIDDEN void *sample_entry(struct thread_cache *cache, unsigned class, bool *zero);
 
-/* A sampled block for a call that was drawn; cache may be NULL. `token`: the class of the entry it was, or CLASS_NONE. */
-HAK_HIDDEN void *sample_block(struct thread_cache *cache, unsigned class, unsigned token, bool *zero);
+/* A sampled block for a call that was drawn, with the weight; cache may be NULL. */
+HAK_HIDDEN void *sample_block(struct thread_cache *cache, unsigned class, uint64_t weight, bool *zero);
 
 /* An aligned block that no class has, if the call is drawn; else NULL. */
 HAK_HIDDEN void *sample_aligned(struct thread_cache *cache, size_t alignment, size_t size);
@@ -17,19 +17,16 @@ HAK_HIDDEN void *sample_aligned(struct thread_cache *cache, size_t alignment, si
 /* Draws for each block of a batch, and puts sampled blocks in the place of those that are drawn. */
 HAK_HIDDEN void sample_batch(struct thread_cache *cache, unsigned class, void **blocks, size_t count);
 
-/* Draws for a block (may be NULL) of a first-class heap, or a huge one (heap NULL), and records it where it is. */
-HAK_HIDDEN void sample_note_foreign(void *block, struct heap *heap);
-HAK_INLINE void sample_foreign(void *block, struct heap *heap)
+/* Draws for a block (may be NULL) of so many bytes of a first-class heap, or a huge one (heap NULL), and records it where it is. */
+HAK_HIDDEN void sample_note_foreign(void *block, size_t size, struct heap *heap);
+HAK_INLINE void sample_foreign(void *block, size_t size, struct heap *heap)
 {
-    if (HAK_UNLIKELY(profile_on()))
-        sample_note_foreign(block, heap);
+    if (HAK_UNLIKELY(profile_on()) && !profile_draw_passes(&cache_current()->draw, size, govern_shift(CLASS_NONE), 1))
+        sample_note_foreign(block, size, heap);
 }
 
-/* A sample is about to be freed: the class whose token it was, or CLASS_NONE. */
-HAK_HIDDEN unsigned sample_forget(const void *block);
-
-/* Gives the token to the calling thread's cache. */
-HAK_HIDDEN void sample_put_token(unsigned class);
+/* Frees a block of the profile's heap, for the function, and gives its token to the calling thread's cache. */
+HAK_HIDDEN void sample_free(void *block, const char *function);
 
 /* A block that may be a sample by its address is about to be freed. */
 HAK_INLINE void sample_forget_foreign(const void *block)

@@ -150,7 +150,9 @@ static HAK_NOINLINE unsigned draw_tokens(struct thread_cache *cache, unsigned cl
 {
     void *blocks[128];
     uint64_t marks[2];
-    unsigned tokens = profile_draw_entries(&cache->draw, class, (unsigned)count, marks), given = 0;
+    unsigned tokens, given = 0;
+
+    tokens = profile_draw_entries(&cache->draw, class, cache->shifts[class], (unsigned)count, marks);
 
     for (unsigned word = 0; word < 2; word++)
         for (; marks[word]; marks[word] &= marks[word] - 1) {
@@ -181,8 +183,12 @@ void *cache_refill(struct thread_cache *cache, unsigned class, bool *zero)
     lock_acquire(&cache->heap->lock);
     got = heap_take_blocks(cache->heap, class, out, want, zero);
     bin_note_hits(cache, class, 0, (unsigned)(got - (got != 0)));
-    if (HAK_UNLIKELY(profile_on()) && got && !profile_busy())
-        tokens = draw_tokens(cache, class, out, got);
+    if (HAK_UNLIKELY(profile_on()) && got) {
+        HAK_ASSERT(cache->tokens[class] == 0);
+        cache->shifts[class] = (uint8_t)govern_shift(class); /* T6: there are no tokens yet */
+        if (!profile_draw_passes(&cache->draw, class_size(class), cache->shifts[class], got) && !profile_busy()) /* Z4 */
+            tokens = draw_tokens(cache, class, out, got);
+    }
     if (out != &single) {
         /* The first of them is the one asked for. */
         single = got ? out[got - 1] : NULL;
@@ -275,15 +281,39 @@ void *cache_pop(struct thread_cache *cache, unsigned class)
     return NULL;
 }
 
-void cache_put_token(struct thread_cache *cache, unsigned class)
+void cache_follow_shift(struct thread_cache *cache, unsigned class)
+{
+    unsigned shift = govern_shift(class);
+
+    if (cache->shifts[class] == shift)
+        return;
+    bin_flush(cache, class, cache_count(cache, class));
+    cache->shifts[class] = (uint8_t)shift;
+}
+
+void cache_put_token(struct thread_cache *cache, unsigned class, unsigned shift)
 {
     uint64_t *overflows = &cache->heap->classes[class].overflows;
+    void *block = NULL;
+    bool zero;
 
+    cache_follow_shift(cache, class);
+    if (!profile_keep_token(&cache->draw, class, shift, cache->shifts[class])) {
+        /* The entry is a block now: one that vanished would leave too many tokens among the others (Z1). */
+        lock_acquire(&cache->heap->lock);
+        heap_take_blocks(cache->heap, class, &block, 1, &zero);
+        lock_release(&cache->heap->lock);
+        if (block == NULL)
+            return;
+    }
     if (cache->bins[class].top == cache->bins[class].limit) {
-        cache_overflow(cache, class, NULL);
+        cache_overflow(cache, class, block);
     } else {
         __atomic_store_n(overflows, *overflows + 1, __ATOMIC_RELAXED); /* the free of a sample is no hit */
-        bin_push_token(cache, class);
+        if (block)
+            bin_push(cache, class, block);
+        else
+            bin_push_token(cache, class);
     }
 }
 
@@ -291,6 +321,8 @@ void cache_flush_all(struct thread_cache *cache, bool close)
 {
     cache->tick = thread_tick_number();
     cache->generation = profile_generation();
+    if (HAK_UNLIKELY(profile_on()))
+        govern_relax_due(profile_now_ms());
     for (unsigned class = 1; class < CLASS_COUNT; class++) {
         bin_flush(cache, class, cache_count(cache, class));
         if (close && bin_capacity(cache, class))

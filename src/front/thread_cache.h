@@ -13,6 +13,7 @@
  * T4: apart from pops and pushes of blocks, a cache changes only under its heap's lock, so that fork finds it whole.
  * T5: a token is an entry that is NULL, a sample of the heap profile (profile/profile.h). tokens[c] are in class c's bin; none, unless
  *     the profile is on or was. Popping one misses (T2), and no block compares equal to it.
+ * T6: all tokens of a bin were drawn with the chance of shifts[c] (profile/govern.h).
  */
 #ifndef HAK_FRONT_THREAD_CACHE_H
 #define HAK_FRONT_THREAD_CACHE_H
@@ -20,6 +21,7 @@
 #include "config/classes.h"
 #include "pool/heap.h"
 #include "profile/draw.h"
+#include "profile/govern.h"
 #include "superslab/window.h"
 
 struct bin {
@@ -40,8 +42,10 @@ struct thread_cache {
     void *slots[CACHE_SLOTS];
     /* For the heap profile; behind the slots, whose place the fast paths know. */
     uint8_t tokens[CLASS_COUNT]; /* T5 */
+    uint8_t shifts[CLASS_COUNT]; /* T6 */
     uint32_t generation;         /* of the profile, when the cache was last flushed whole */
     struct draw draw;
+    struct governor governor;
     struct stack_memory *stacks;
 };
 
@@ -80,8 +84,11 @@ HAK_HIDDEN void cache_overflow(struct thread_cache *cache, unsigned class, void 
 /* The top entry of a stack that has one: a block, or NULL for a token, which is gone then. */
 HAK_HIDDEN void *cache_pop(struct thread_cache *cache, unsigned class);
 
-/* Takes a token back, as free does a block. */
-HAK_HIDDEN void cache_put_token(struct thread_cache *cache, unsigned class);
+/* Takes a token back that was drawn with the shift, as free does a block. */
+HAK_HIDDEN void cache_put_token(struct thread_cache *cache, unsigned class, unsigned shift);
+
+/* Samples of the class have another chance now: the bin is emptied, so that its entries are drawn anew. */
+HAK_HIDDEN void cache_follow_shift(struct thread_cache *cache, unsigned class);
 
 /* Returns every cached block to its slab. `close`: capacities go back to 0. */
 HAK_HIDDEN void cache_flush_all(struct thread_cache *cache, bool close);

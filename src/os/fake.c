@@ -49,6 +49,7 @@ static struct {
     .environment = no_environment,
 };
 static _Atomic uint64_t now = UINT64_C(1000000000);
+static _Atomic uint64_t reading_takes;
 
 static size_t machine_page_size(void)
 {
@@ -140,6 +141,7 @@ void fake_reset(void)
     fake.environment = no_environment;
     fake.randoms = 0;
     atomic_store(&now, time_at_start);
+    atomic_store(&reading_takes, 0);
     fake_unlock();
 }
 
@@ -278,6 +280,11 @@ void fake_set_environment(char *const *environment)
 void fake_advance(uint64_t nanoseconds)
 {
     atomic_fetch_add(&now, nanoseconds);
+}
+
+void fake_advance_reading(uint64_t nanoseconds)
+{
+    atomic_store(&reading_takes, nanoseconds);
 }
 
 /* ---- os.h: address space ---- */
@@ -535,12 +542,12 @@ unsigned os_cpu_count(void)
 
 uint64_t os_now(void)
 {
-    return atomic_load(&now);
+    return atomic_fetch_add(&now, atomic_load(&reading_takes));
 }
 
 uint64_t os_now_coarse(void)
 {
-    return os_now();
+    return atomic_load(&now);
 }
 
 /* The same numbers after every fake_reset (splitmix64). */

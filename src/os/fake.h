@@ -69,5 +69,7 @@ HAK_HIDDEN void fake_set_environment(char *const *environment);
 
 /* Moves both clocks. */
 HAK_HIDDEN void fake_advance(uint64_t nanoseconds);
+/* Lets each os_now move them, for what lies between two of them to have taken so long. */
+HAK_HIDDEN void fake_advance_reading(uint64_t nanoseconds);
 
 #endif

@@ -33,7 +33,7 @@ static double natural_log(double x)
            2 * s * (1 + square * (1.0 / 3 + square * (1.0 / 5 + square * (1.0 / 7 + square * (1.0 / 9)))));
 }
 
-/* The integer part of the draw: it is below a whole number of bytes iff the draw itself is. */
+/* The integer part of the draw: it is below a whole number iff the draw itself is. */
 static int64_t next_countdown(struct draw *draw, uint64_t mean)
 {
     double uniform = (double)((next_random(draw) >> 11) + 1) * (1.0 / 9007199254740992.0); /* above 0, at most 1 */
@@ -73,6 +73,11 @@ bool draw_one(struct draw *draw, uint64_t mean, size_t size)
     }
     draw->countdown = next_countdown(draw, mean);
     return true;
+}
+
+bool draw_part(struct draw *draw, uint64_t part, uint64_t whole)
+{
+    return (double)(next_random(draw) >> 11) * (double)whole < (double)part * 9007199254740992.0;
 }
 
 /* 1 - exp(-x) for x from 0 to 1/16: the first terms of the series. */

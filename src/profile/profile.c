@@ -16,6 +16,8 @@ uint64_t profile_now_ms(void) { return os_now_coarse() / 1000000; }
 
 bool profile_busy(void) { return busy; }
 
+static uint64_t mean_parts(void) { return profile.mean << PARTS_SHIFT; }
+
 bool profile_set(uint64_t mean)
 {
     HAK_ASSERT(lock_is_held(&profile_control));
@@ -25,9 +27,11 @@ bool profile_set(uint64_t mean)
         return false;
     atomic_store(&profile.on, false);
     if (mean) {
-        profile.mean = mean;
-        for (unsigned class = 1; class < CLASS_COUNT; class++)
-            profile.weights[class] = draw_weight(mean, class_size(class));
+        profile.mean = base_min(mean, PROFILE_MEAN_MOST);
+        for (unsigned shift = 0; shift <= SHIFT_MOST; shift++)
+            for (unsigned class = 1; class < CLASS_COUNT; class++)
+                profile.weights[shift][class] = draw_weight(mean_parts(), profile_parts(class_size(class), shift));
+        govern_begin(profile.mean);
     }
     atomic_fetch_add(&profile.generation, 1);
     atomic_store(&profile.on, mean != 0);
@@ -39,49 +43,54 @@ static void draw_ready(struct draw *draw)
     uint32_t generation = atomic_load_explicit(&profile.generation, memory_order_acquire);
 
     if (HAK_UNLIKELY(draw->generation != generation))
-        draw_begin(draw, generation, profile.mean);
+        draw_begin(draw, generation, mean_parts());
 }
 
-unsigned profile_draw_entries(struct draw *draw, unsigned class, unsigned count, uint64_t marks[2])
+unsigned profile_draw_entries(struct draw *draw, unsigned class, unsigned shift, unsigned count, uint64_t marks[2])
 {
     draw_ready(draw);
-    return draw_entries(draw, profile.mean, class_size(class), count, marks);
+    return draw_entries(draw, mean_parts(), profile_parts(class_size(class), shift), count, marks);
 }
 
-bool profile_draw_call(struct draw *draw, size_t size)
+uint64_t profile_draw_call(struct draw *draw, size_t size)
 {
+    unsigned shift = govern_shift(CLASS_NONE);
     bool drawn;
 
     if (!profile_on() || busy)
-        return false;
+        return 0;
     if (draw) {
         draw_ready(draw);
-        return draw_one(draw, profile.mean, size);
+        drawn = draw_one(draw, mean_parts(), profile_parts(size, shift));
+    } else {
+        lock_acquire(&profile_lock);
+        draw_ready(&outside);
+        drawn = draw_one(&outside, mean_parts(), profile_parts(size, shift));
+        lock_release(&profile_lock);
     }
-    lock_acquire(&profile_lock);
-    draw_ready(&outside);
-    drawn = draw_one(&outside, profile.mean, size);
-    lock_release(&profile_lock);
-    return drawn;
+    if (!drawn)
+        return 0;
+    govern_relax_due(profile_now_ms());
+    return draw_weight(mean_parts(), profile_parts(size, shift));
 }
 
-uint64_t profile_note(void *block, size_t size, unsigned class, struct heap *heap, bool foreign, struct stack_memory **stacks)
+bool profile_keep_token(struct draw *draw, unsigned class, unsigned shift, unsigned new_shift)
 {
-    struct record record = { .address = (uintptr_t)block,
-                             .heap = heap,
-                             .size = size,
-                             .weight = class != CLASS_NONE ? profile.weights[class] : draw_weight(profile.mean, size),
-                             .born_ms = profile_now_ms(),
-                             .generation = atomic_load_explicit(&profile.generation, memory_order_relaxed),
-                             .class = (uint8_t)class,
-                             .foreign = foreign };
+    if (new_shift <= shift)
+        return true;
+    draw_ready(draw);
+    return draw_part(draw, profile.weights[shift][class], profile.weights[new_shift][class]);
+}
 
+void profile_note(struct record *record, struct stack_memory **stacks)
+{
+    record->born_ms = profile_now_ms();
+    record->generation = profile_generation();
     busy = true;
-    record.site = stack_site(profile_site, stacks);
-    if (record.site)
-        table_insert(&record);
+    record->site = stack_site(profile_site, stacks);
+    if (record->site)
+        table_insert(record);
     busy = false;
-    return record.weight * size / WEIGHT_ONE;
 }
 
 bool profile_forget(const void *block, struct record *record)

@@ -48,6 +48,7 @@ struct record {
     uint64_t born_ms;
     uint32_t generation; /* of the profile that drew it */
     uint8_t class;       /* of the entry of a thread cache it was drawn as, or CLASS_NONE */
+    uint8_t shift;       /* that it was drawn with as such an entry */
     bool foreign;        /* not in the profile's own heap */
 };
 

@@ -77,7 +77,8 @@ def check_in_use(sums, truth, rate):
 def profile_run(sites, folder, mode, rate=16384, status=0, **env):
     """Runs a mode under the profiler; returns its result and the profile."""
     path = folder / "profile.gz"
-    variables = {"HAKMEM_HEAP_PROFILE": str(path), "HAKMEM_HEAP_PROFILE_RATE": str(rate), **env}
+    variables = {"HAKMEM_HEAP_PROFILE": str(path), "HAKMEM_HEAP_PROFILE_RATE": str(rate),
+                 "HAKMEM_HEAP_PROFILE_OVERHEAD": "0", **env}
     result = blackbox.run([sites, mode], env=variables)
     assert result.status == status, result.report()
     return result, (wire.read(path) if path.exists() else None)

@@ -59,7 +59,7 @@ def test_lifetimes(sites, tmp_path):
     assert freed
     for sample in freed:
         begins = sample.labels["lifetime_from"]
-        assert sample.values["lifetime"] >= begins * sample.values["freed_objects"] * 0.999
+        assert sample.values["lifetime"] >= begins * (sample.values["freed_objects"] - 0.5) - 0.5  # both are rounded
         if begins:
             assert sample.values["lifetime"] <= 2 * begins * sample.values["freed_objects"] * 1.001
 
