@@ -79,7 +79,8 @@ def test_several_processes_and_the_end_of_one(program, library):
     with programs.busy(program, library) as first, programs.busy(program, library) as second, \
             serving(first.pid, second.pid, first.pid, "--interval", "0.1") as server:
         processes = server.json("api/processes")["processes"]
-        assert [(about["pid"], about["state"]) for about in processes] == [(first.pid, "running"), (second.pid, "running")]
+        assert [(about["pid"], about["state"]) for about in processes] == [
+            (first.pid, "running"), (second.pid, "running")]
         second.end()
         until(lambda: server.json("api/processes")["processes"][1]["state"] == "ended", "the end")
         about = server.json(f"api/snapshot/{second.pid}")["process"]
@@ -100,11 +101,10 @@ def test_the_map(server, busy):
 
 def test_errors_are_json(server, busy):
     assert "there is nothing at /nowhere" in server.refused("nowhere", 404)
-    for path in ("api/snapshot/1", "api/snapshot/x", "map/1", "api/history/-3", "debug/pprof/heap?pid=1"):
+    for path in ("api/snapshot/1", "api/snapshot/x", "map/1", "api/history/-3"):
         assert f"is not served here; served are {busy.pid}" in server.refused(path, 404)
     assert "after=x" in server.refused(f"api/history/{busy.pid}?after=x", 400)
     assert "POST" in server.refused("metrics", 405, method="POST")
-    assert "HAKMEM_HEAP_PROFILE" in server.refused(f"debug/pprof/heap?pid={busy.pid}", 501)
 
 
 def test_a_page_elsewhere_cannot_have_it_asked(server):

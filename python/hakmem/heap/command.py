@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-FILE = click.Path(path_type=Path, dir_okay=False)
+from hakmem.heap.source import FILE, Source
 
 
 @click.command()
@@ -22,7 +22,7 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--lifetimes", is_flag=True, help="Show how long what each site allocated lived until it was freed.")
 @click.option("--min", "least", type=click.FloatRange(0, 100), default=1.0, show_default=True, metavar="PERCENT",
               help="The least share that --tree shows.")
-@click.option("--diff", "base", type=FILE, metavar="BASE", help="Subtract an earlier profile.")
+@click.option("--diff", "base", type=Source(), metavar="BASE", help="Subtract an earlier profile.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.option("--html", type=FILE, metavar="PAGE", help="Write a page with an interactive flame graph.")
 @click.option("--symbolized", type=FILE, metavar="OUTPUT",
@@ -30,13 +30,15 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--debug-dir", "debug_folders", multiple=True, metavar="FOLDER",
               type=click.Path(path_type=Path, file_okay=False, exists=True),
               help="Where separate debug files are, besides /usr/lib/debug.")
-@click.argument("files", nargs=-1, required=True, type=FILE, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, type=Source(), metavar="FILE|PID|URL...")
 def heap(files, alloc, objects, by, number, lines, focus, ignore, hide, as_tree, lifetimes, least, base, as_json, html,
          symbolized, debug_folders):
     """Tell where the memory of heap profiles is: top sites, tree, comparison, flame graph.
 
-    FILE is a profile in pprof's format, as HAKMEM_HEAP_PROFILE writes it. Several are added up."""
-    from hakmem.heap.file import read_profile, write_profile
+    FILE is a profile in pprof's format, as HAKMEM_HEAP_PROFILE writes it; PID a process that takes one, which is read
+    from outside; URL where a server has one, as hakmem serve at /debug/pprof/heap. Several are added up."""
+    from hakmem.heap.file import write_profile
+    from hakmem.heap.source import read_source
     from hakmem.heap.stacks import add_up, compare, expression, select
     from hakmem.heap.symbolize import symbolize
 
@@ -50,8 +52,8 @@ def heap(files, alloc, objects, by, number, lines, focus, ignore, hide, as_tree,
         raise click.UsageError(f"--html would overwrite {html}")
     expressions = [expression(text, option) if text else None
                    for option, text in (("--focus", focus), ("--ignore", ignore), ("--hide", hide))]
-    profiles = {path: read_profile(path) for path in files}
-    before = {base: read_profile(base)} if base else {}
+    profiles = {path: read_source(path) for path in files}
+    before = {base: read_source(base)} if base else {}
     notes = []
     for profile in (*profiles.values(), *before.values()):
         notes += symbolize(profile, debug_folders)

@@ -13,6 +13,8 @@ SYMBOL = np.dtype([("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section",
                    ("size", "<u8")])
 FUNCTION, INDIRECT_FUNCTION = 2, 10
 LOCAL, GLOBAL, WEAK = range(3)
+# What a damaged file has the reader raise.
+UNSOUND = (ELFError, ValueError, KeyError, AssertionError, UnicodeDecodeError)
 # How many symbols before an address may begin later than the one that holds it.
 NESTED = 16
 
@@ -97,8 +99,16 @@ def read_elf(path):
         raise ElfProblem("no such file") from error
     except OSError as error:
         raise ElfProblem(f"cannot be read: {error.strerror}") from error
-    except (ELFError, ValueError, KeyError, AssertionError, UnicodeDecodeError) as error:
+    except UNSOUND as error:
         raise ElfProblem(f"not a sound ELF file: {error}") from error
+
+
+def build_id_in(file):
+    """The build-id of an open ELF file; "" of one without, and of what is no ELF file."""
+    try:
+        return read_build_id(ELFFile(file))
+    except UNSOUND:
+        return ""
 
 
 def has_data(section):

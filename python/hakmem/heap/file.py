@@ -20,25 +20,31 @@ class ProfileError(click.ClickException):
 
 def read_profile(path):
     """The profile in the file; whatever else the file is, a ProfileError says so."""
-    profile = Profile()
     try:
         data = Path(path).read_bytes()
-        profile.ParseFromString(unpack(data))
     except OSError as error:
         raise ProfileError(f"{path}: cannot be read: {error.strerror}") from error
+    return parse_profile(data, path)
+
+
+def parse_profile(data, name):
+    """The profile that the bytes are; the name says where they are from."""
+    profile = Profile()
+    try:
+        profile.ParseFromString(unpack(data))
     except EOFError as error:
-        raise ProfileError(f"{path}: is truncated: its gzip data end too early") from error
+        raise ProfileError(f"{name}: is truncated: its gzip data end too early") from error
     except (gzip.BadGzipFile, zlib.error) as error:
-        raise ProfileError(f"{path}: its gzip data are damaged: {error}") from error
+        raise ProfileError(f"{name}: its gzip data are damaged: {error}") from error
     except DecodeError as error:
-        raise ProfileError(f"{path}: not a profile in pprof's format") from error
+        raise ProfileError(f"{name}: not a profile in pprof's format") from error
     if not data:
-        raise ProfileError(f"{path}: is empty")
+        raise ProfileError(f"{name}: is empty")
     problem = find_problem(profile)
     if problem:
-        raise ProfileError(f"{path}: not a profile in pprof's format: {problem}")
+        raise ProfileError(f"{name}: not a profile in pprof's format: {problem}")
     if not profile.sample:
-        raise ProfileError(f"{path}: the profile is empty: it holds no samples")
+        raise ProfileError(f"{name}: the profile is empty: it holds no samples")
     return profile
 
 

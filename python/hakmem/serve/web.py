@@ -10,26 +10,27 @@ from aiohttp import web
 
 from hakmem.live.heap import as_dict
 from hakmem.live.map import map_page
-from hakmem.serve import page
+from hakmem.serve import page, pprof
+from hakmem.serve.answers import WATCHES, NoSuchProcess, error_answer, fresh, wanted
 from hakmem.serve.metrics import metrics_text
 
-WATCHES = web.AppKey("watches", dict)
 INTERVAL = web.AppKey("interval", float)
 TASKS = web.AppKey("tasks", list)
 METRICS_TYPE = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
-NO_PROFILE = ("the heap profile's tables cannot be read from outside the process; start the program with "
-              "HAKMEM_HEAP_PROFILE=FILE (./hakmem run --heap-profile FILE) and open the file that it writes")
+# Profilers ask for the names of many addresses at once.
+BODY_MOST = 16 << 20
 
 
 def application(watches, interval, loopback):
     """The web application. On `loopback`, a request for another host's name is refused: no page elsewhere can ask."""
-    app = web.Application(middlewares=[errors_as_json, *([own_name_only] if loopback else [])])
+    app = web.Application(client_max_size=BODY_MOST,
+                          middlewares=[errors_as_json, *([own_name_only] if loopback else [])])
     app[WATCHES] = {watch.pid: watch for watch in watches}
     app[INTERVAL] = interval
     app.add_routes([
         web.get("/", show_page), web.get("/metrics", show_metrics), web.get("/api/processes", list_processes),
         web.get("/api/snapshot/{pid}", show_snapshot), web.get("/api/history/{pid}", show_history),
-        web.get("/map/{pid}", show_map), web.get("/debug/pprof/heap", show_profile)])
+        web.get("/map/{pid}", show_map), *pprof.routes()])
     app.cleanup_ctx.append(looking)
     return app
 
@@ -60,16 +61,17 @@ async def errors_as_json(request, handler):
     except web.HTTPException as error:
         if error.status < 400:
             raise
-        text = error.text
+        text, allow = error.text, None
         if error.status == 404 and not isinstance(error, NoSuchProcess):
             text = f"there is nothing at {request.path}; there are /, /metrics, /api/processes, /api/snapshot/PID, " \
-                   "/api/history/PID, /map/PID and /debug/pprof/heap?pid=PID"
+                   "/api/history/PID, /map/PID and /debug/pprof/"
         elif error.status == 405:
             text = f"{request.method} is not for {request.path}: GET is"
-        return json_error(error.status, text, {"Allow": "GET, HEAD"} if error.status == 405 else None)
+            allow = {"Allow": "GET, HEAD"}
+        return error_answer(request, error.status, text, allow)
     except Exception:
         logging.exception("%s %s", request.method, request.path)
-        return json_error(500, "an error of hakmem serve itself; its output says more")
+        return error_answer(request, 500, "an error of hakmem serve itself; its output says more")
 
 
 @web.middleware
@@ -89,29 +91,7 @@ def is_loopback(name):
         return name == "localhost" or name.endswith(".localhost")
 
 
-def json_error(status, text, headers=None):
-    return web.json_response({"error": text}, status=status, headers=headers)
-
-
-class NoSuchProcess(web.HTTPNotFound):
-    """A PID that is not served."""
-
-
-def wanted(request, text):
-    """The Watch of a PID in an address."""
-    watches = request.app[WATCHES]
-    if text.isascii() and text.isdigit() and int(text) in watches:
-        return watches[int(text)]
-    raise NoSuchProcess(text=f"process {text!r} is not served here; served are {', '.join(map(str, watches))}")
-
-
 # ---- Answers ----
-
-
-def fresh(response):
-    response.headers["Cache-Control"] = "no-store"
-    response.headers["X-Content-Type-Options"] = "nosniff"
-    return response
 
 
 def as_json(value):
@@ -151,9 +131,3 @@ async def show_history(request):
 async def show_map(request):
     watch = wanted(request, request.match_info["pid"])
     return fresh(web.Response(text=await asyncio.to_thread(map_page, watch.sample.shot), content_type="text/html"))
-
-
-async def show_profile(request):
-    if "pid" in request.query:
-        wanted(request, request.query["pid"])
-    raise web.HTTPNotImplemented(text=NO_PROFILE)
