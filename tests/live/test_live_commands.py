@@ -59,6 +59,17 @@ def test_stats_as_json_and_prometheus_tell_the_same(known, hakmem):
                 for sample in families["hakmem_class_refilled_blocks"].samples}
     assert refilled == {str(row["block_size"]): row["counters"]["refilled_blocks"] for row in told["classes"]}
     assert sum(refilled.values()) == told["counters"]["refilled_blocks"] >= 1100
+    pools = {row["name"]: row for row in told["block_pools"]}
+    for name in ("slabs", "slab_bytes", "live_bytes", "cached_blocks", "free_bytes"):
+        assert {sample.labels["pool"]: sample.value for sample in families[f"hakmem_pool_{name}"].samples} == {
+            pool: row[name] for pool, row in pools.items()}
+    assert pools["medium"]["live_blocks"] == 1000 and pools["small"]["live_blocks"] >= 100
+    for name, total in (("live_bytes", "live"), ("cached_bytes", "cached")):
+        assert sum(row[name] for row in pools.values()) == told["totals"][total]
+    units = {tuple(sample.labels[name] for name in ("tier", "state")): sample.value
+             for sample in families["hakmem_superslab_units"].samples}
+    assert sum(units.values()) == 31 * told["totals"]["superslabs"]
+    assert units["hot", "dirty"] == next(row["dirty_units"] for row in told["pools"] if row["tier"] == "HOT")
     assert told["totals"]["mapped"] == sum(told["totals"][name] for name in (
         "live", "cached", "free_in_slab", "retained", "metadata"))
 
@@ -70,8 +81,13 @@ def test_stats_with_superslabs(known, hakmem):
     units = [unit for superslab in told["superslabs"] for unit in superslab["units"]]
     assert {len(superslab["units"]) for superslab in told["superslabs"]} == {31}
     assert sum(unit["used"] - unit["cached"] for unit in units if unit["first"] and unit["block_size"] == 3072) == 1000
-    result = command("stats", program.pid, "--superslabs")
-    assert result.status == 2 and "--superslabs goes with --json" in result.stderr
+    lines = re.findall(r"^ *(\d+) +(0x[0-9a-f]+) +(FULL|HOT|DRAINING|EMPTY) +(\d+) +(\d+) +(\d+) +(\d+) ",
+                       hakmem("stats", program.pid, "--superslabs"), re.MULTILINE)
+    assert [(int(number), int(address, 16), tier) for number, address, tier, *_ in lines] == [
+        (superslab["number"], superslab["address"], superslab["tier"]) for superslab in told["superslabs"]]
+    assert [sum(map(int, counts)) for *_, counts in ((line[:3], line[3:]) for line in lines)] == [31] * len(lines)
+    result = command("stats", program.pid, "--superslabs", "--prometheus")
+    assert result.status == 2 and "--superslabs does not go with --prometheus" in result.stderr
 
 
 # ---- explain ----

@@ -95,7 +95,31 @@ def test_prometheus(shadow):
     assert values["hakmem_class_live_blocks", (("size", str(own["usable"])),)] == own["small"]
     assert values["hakmem_pool_live_bytes", (("pool", "huge"),)] == own["huge_bytes"]
     assert values["hakmem_huge_allocated_total", ()] == own["huge"]
+    units = families["hakmem_superslab_units"].samples
+    assert len(units) == 12 and sum(sample.value for sample in units) == 31 * values["hakmem_memory_superslabs", ()]
+    assert sum(sample.value for sample in units if sample.labels["tier"] == "full") == 31 * values[
+        "hakmem_memory_superslabs_full", ()]
+    assert values["hakmem_heap_profile_bytes", ()] == 0
     assert families["hakmem_refills"].type == "counter"
+
+
+@pytest.mark.parametrize("fmt", ["text", "json", "prometheus"])
+def test_the_heap_profile_in_every_format(fmt, tmp_path):
+    """Its heap has a name, its tables are told."""
+    text = show(fmt, {"HAKMEM_HEAP_PROFILE": str(tmp_path / "heap.%p.gz"), "HAKMEM_HEAP_PROFILE_RATE": "1"}, 
+                ("/usr/bin/python3", "-c", "pass"))
+    if fmt == "json":
+        stats = json.loads(text)
+        tables = stats["profile"]["heap_profile"]
+        assert [row["kind"] for row in stats["heaps"]].count(3) == 1 and stats["profile"]["heap_profile_samples"] > 0
+    elif fmt == "prometheus":
+        families = {family.name: family for family in text_string_to_metric_families(text)}
+        tables = families["hakmem_heap_profile_bytes"].samples[0].value
+        assert [sample.labels["kind"] for sample in families["hakmem_heap_slabs"].samples].count("profile") == 1
+    else:
+        tables = int(re.search(r"^hakmem: heap profile +(\d+)  of metadata", text, re.M)[1])
+        assert len(re.findall(r"^hakmem: +\d+ +\d+ profile +\d+", text, re.M)) == 1
+    assert tables >= 4096 * 64
 
 
 def test_text(shadow):

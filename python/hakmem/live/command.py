@@ -32,14 +32,14 @@ def console():
 @click.argument("pid", type=PID)
 @click.option("--json", "form", flag_value="json", help="As JSON, with every field.")
 @click.option("--prometheus", "form", flag_value="prometheus", help="In Prometheus' text format.")
-@click.option("--superslabs", is_flag=True, help="With --json: every unit of every SuperSlab too.")
+@click.option("--superslabs", is_flag=True, help="A line for every SuperSlab; with --json, every unit of it too.")
 def stats(pid, form, superslabs):
     """Show where the memory of process PID is: totals, size classes, threads, SuperSlabs.
 
     The process runs HAKMEM and goes on running: it is read from outside, without a change to it.
     """
-    if superslabs and form != "json":
-        raise click.UsageError("--superslabs goes with --json")
+    if superslabs and form == "prometheus":
+        raise click.UsageError("--superslabs does not go with --prometheus: a series for each SuperSlab would be thousands")
     with plain_errors():
         shot = snapshot(ProcessMemory(pid))
     if form == "json":
@@ -49,7 +49,7 @@ def stats(pid, form, superslabs):
         click.echo(prometheus_text([shot]), nl=False)
     else:
         from hakmem.live.tables import print_snapshot
-        print_snapshot(console(), shot)
+        print_snapshot(console(), shot, superslabs)
 
 
 @click.command()

@@ -12,6 +12,7 @@ import numpy
 
 from hakmem.live.descriptor import find
 from hakmem.live.huge import read_huge
+from hakmem.live.kinds_of_blocks import SMALL_MOST, block_pools
 from hakmem.live.memory import LiveError, Unreadable
 from hakmem.live.model import (
     ACTIVE, BETWEEN, DIRTY, TIERS, UNTOUCHED, WARM, Pool, SizeClass, Snapshot, Thread, Totals, Units)
@@ -242,15 +243,16 @@ class Reader:
             class_id=self.class_id, used=self.used, cached=self.cached, owner=owner)
         threads = self.threads(owner)
         counters = self.class_counters()
+        classes = self.size_classes(counters)
         metadata = numpy.flatnonzero(self.slots["kind"] == self.constant["SLOT_METADATA"])
         return Snapshot(
             time=self.begun, pid=getattr(self.memory, "pid", None), command=named() if named else "",
-            version=self.descriptor.version, totals=self.totals(huge, units), classes=self.size_classes(counters),
+            version=self.descriptor.version, totals=self.totals(huge, units), classes=classes,
             threads=threads, pools=self.pools(units), huge=huge.blocks,
             counters=summed(threads) | {name: int(counters[name].sum()) for name in counters if name in EVERYWHERE}, options=self.options,
             block_sizes=self.classes["size"].tolist(), class_blocks=self.classes["blocks"].tolist(), units=units,
             head=(self.window, self.begin * self.superslab_size if self.committed else 0),
-            profile_maps=self.profile,
+            profile_maps=self.profile, block_pools=block_pools(classes, huge, self.constant.get("FAST_MAX", SMALL_MOST)),
             metadata_slots=[self.window + int(number) * self.superslab_size for number in metadata],
             superslab_size=self.superslab_size, unit_size=self.unit_size, cached_blocks=self.cached_blocks,
             cached_by=self.cached_ids)
@@ -311,7 +313,8 @@ class Reader:
             found.append(SizeClass(int(class_id), int(row["size"]), int(slabs[class_id]), int(used[class_id] - cached[class_id]),
                                    int(cached[class_id]), int(slabs[class_id] * row["blocks"] - used[class_id]),
                                    bool(class_id >= self.constant["CLASS_SPAN_1"]),
-                                   {name: int(values[class_id]) for name, values in counters.items()}))
+                                   {name: int(values[class_id]) for name, values in counters.items()},
+                                   int(slabs[class_id] * row["units"]) * self.unit_size))
         return found
 
     def threads(self, owner):
@@ -357,7 +360,8 @@ def as_dict(shot, superslabs=False):
     made = {"time": shot.time, "pid": shot.pid, "command": shot.command, "version": shot.version,
             "totals": asdict(shot.totals), "counters": shot.counters, "options": shot.options,
             "classes": [asdict(row) for row in shot.classes], "threads": [asdict(row) for row in shot.threads],
-            "pools": [asdict(row) for row in shot.pools], "huge": [asdict(row) for row in shot.huge]}
+            "pools": [asdict(row) for row in shot.pools], "block_pools": [asdict(row) for row in shot.block_pools],
+            "huge": [asdict(row) for row in shot.huge]}
     if superslabs:
         made["superslabs"] = [asdict(row) for row in shot.superslabs]
     return made

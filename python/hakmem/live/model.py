@@ -47,6 +47,7 @@ class SizeClass:
     free_blocks: int  # in slabs, not in caches
     span: bool
     counters: dict[str, int] = field(default_factory=dict)  # of all heaps: struct class_counters
+    slab_bytes: int = 0
 
     @property
     def live_bytes(self):
@@ -78,6 +79,21 @@ class Thread:
     pending_slabs: int
     counters: dict[str, int] = field(default_factory=dict)
     address: int = 0
+
+
+@dataclass
+class BlockPool:
+    """The blocks of one kind of memory: small, medium, spans, huge."""
+
+    name: str
+    slabs: int = 0  # slabs, spans, mappings
+    slab_bytes: int = 0
+    live_blocks: int = 0
+    live_bytes: int = 0
+    cached_blocks: int = 0
+    cached_bytes: int = 0
+    free_blocks: int = 0
+    free_bytes: int = 0  # slabs' tails too; huge: freed ranges that are kept
 
 
 @dataclass
@@ -173,6 +189,7 @@ class Snapshot:
     cached_blocks: numpy.ndarray  # the addresses of all blocks in thread caches
     cached_by: numpy.ndarray  # the id of the heap whose thread has each
     profile_maps: list[tuple[int, int]] = field(default_factory=list)  # of the heap profile's tables: address, bytes
+    block_pools: list[BlockPool] = field(default_factory=list)
 
     @cached_property
     def superslabs(self):

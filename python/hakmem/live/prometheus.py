@@ -12,6 +12,14 @@ NUMBERS = {
     "live_threads": "Threads that have a heap",
 }
 
+POOLS = {
+    "slabs": "Slabs, spans or mappings", "slab_bytes": "Their bytes", "live_blocks": "Live blocks", "live_bytes": "Their bytes",
+    "cached_blocks": "Blocks in thread caches", "cached_bytes": "Their bytes", "free_blocks": "Free blocks in slabs",
+    "free_bytes": "Free bytes in slabs, or of freed huge ranges",
+}
+# Of units: the label `state`, and what Pool calls them. A series for each SuperSlab would be thousands.
+UNITS = {"used": ("active_units", "warm_units"), "dirty": ("dirty_units",), "clean": ("untouched_units",)}
+
 
 class Snapshots:
     """A collector of snapshots, each with labels of its process."""
@@ -36,7 +44,8 @@ class Snapshots:
                 "free_blocks": "Free blocks in slabs"})
         yield from self.rows("heap", "heap", lambda shot: [(str(row.heap), row) for row in shot.threads], {
             "slabs": "Slabs owned", "live_bytes": "Live bytes in its slabs", "cached_bytes": "Bytes in its thread's cache"})
-
+        yield from self.rows("pool", "pool", lambda shot: [(row.name, row) for row in shot.block_pools], POOLS)
+        yield self.superslab_units()
         for name in sorted({name for shot in self.shots for row in shot.classes for name in row.counters}):
             family = CounterMetricFamily(f"hakmem_class_{name}", f"{capital(name.replace('_', ' '))} since the start",
                                          labels=("pid", "command", "block_size"))
@@ -44,6 +53,17 @@ class Snapshots:
                 for row in shot.classes:
                     family.add_metric([*labels(shot), str(row.block_size)], row.counters.get(name, 0))
             yield family
+
+    def superslab_units(self):
+        """The units of the SuperSlabs of each tier by their state."""
+        family = GaugeMetricFamily("hakmem_superslab_units", "Units of 64 KiB of the SuperSlabs of a tier: in use, free with memory behind "
+                                   "them (dirty), free without (clean)",
+                                   labels=("pid", "command", "tier", "state"))
+        for shot in self.shots:
+            for row in shot.pools:
+                for state, names in UNITS.items():
+                    family.add_metric([*labels(shot), row.tier.lower(), state], sum(getattr(row, name) for name in names))
+        return family
 
     def gauge(self, name, meaning, value):
         family = GaugeMetricFamily(name, meaning, labels=("pid", "command"))

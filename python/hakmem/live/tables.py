@@ -1,16 +1,19 @@
 """A snapshot as tables in the terminal."""
 
+import numpy
 from rich.table import Table
 
 from hakmem.live import words
+from hakmem.live.model import ACTIVE, DIRTY, TIERS, UNTOUCHED, WARM
 
 HEAP_KINDS = {"house": "house heap", "first_class": "first-class heap", "profile": "heap profile"}
 
 
-def print_snapshot(console, shot):
-    """Totals, classes, threads, pools, counters."""
+def print_snapshot(console, shot, superslabs=False):
+    """Totals, pools, classes, threads, SuperSlabs by tier or each, counters."""
     console.print(f"[bold]{words.heading(shot)}[/]")
-    for table in (totals(shot), classes(shot), threads(shot), pools(shot), counters(shot)):
+    for table in (totals(shot), block_pools(shot), classes(shot), threads(shot), pools(shot),
+                  *([each_superslab(shot)] if superslabs else []), counters(shot)):
         if table.row_count:
             console.print()
             console.print(table)
@@ -40,6 +43,31 @@ def classes(shot):
         table.add_row(f"{row.block_size:,}", f"{row.slabs:,}", f"{row.live_blocks:,}", f"{row.cached_blocks:,}",
                       f"{row.free_blocks:,}", words.size(row.live_bytes), words.size(row.cached_bytes),
                       words.size(row.free_bytes))
+    return table
+
+
+def block_pools(shot):
+    table = new_table("Pools", "<pool", "slabs", "their bytes", "live", "cached", "free", "live bytes", "cached bytes", "free bytes")
+    for row in shot.block_pools:
+        if row.slab_bytes:
+            table.add_row(row.name, f"{row.slabs:,}", words.size(row.slab_bytes), f"{row.live_blocks:,}", f"{row.cached_blocks:,}",
+                          f"{row.free_blocks:,}", words.size(row.live_bytes), words.size(row.cached_bytes),
+                          words.size(row.free_bytes))
+    return table
+
+
+def each_superslab(shot):
+    table = new_table("SuperSlabs", "number", "<address", "<tier", "units active", "warm", "free, dirty", "free, untouched",
+                      "live", "cached", "classes", "<huge pages")
+    units = shot.units
+    live = numpy.array(shot.block_sizes)[units.class_id] * (units.used - units.cached)
+    cached = numpy.array(shot.block_sizes)[units.class_id] * units.cached
+    for row in range(len(units.number)):
+        state = units.state[row, 1:]
+        table.add_row(f"{units.number[row]}", f"{units.address[row]:#x}", TIERS[units.tier[row]],
+                      *(str(int((state == kind).sum())) for kind in (ACTIVE, WARM, DIRTY, UNTOUCHED)),
+                      words.size(int(live[row].sum())), words.size(int(cached[row].sum())),
+                      str(len(numpy.unique(units.class_id[row][units.class_id[row] > 0]))), "yes" if units.huge_pages[row] else "no")
     return table
 
 

@@ -1,0 +1,24 @@
+"""The kinds of memory that blocks lie in, as src/observe/stats.c has them: small, medium, spans, huge."""
+
+from hakmem.live.model import BlockPool
+
+# The largest block of a small class, where the library does not say.
+SMALL_MOST = 1024
+
+
+def block_pools(classes, huge, small_most):
+    """The BlockPools: of the SizeClasses, and of huge.HugeState."""
+    made = {name: BlockPool(name) for name in ("small", "medium", "spans", "huge")}
+    for row in classes:
+        pool = made["spans" if row.span else "small" if row.block_size <= small_most else "medium"]
+        pool.slabs += row.slabs
+        pool.slab_bytes += row.slab_bytes
+        pool.live_blocks += row.live_blocks
+        pool.live_bytes += row.live_bytes
+        pool.cached_blocks += row.cached_blocks
+        pool.cached_bytes += row.cached_bytes
+        pool.free_blocks += row.free_blocks
+        pool.free_bytes += row.slab_bytes - row.live_bytes - row.cached_bytes
+    made["huge"] = BlockPool("huge", huge.live_blocks, huge.live_bytes + huge.cached_bytes, huge.live_blocks, huge.live_bytes,
+                             free_bytes=huge.cached_bytes)
+    return list(made.values())
