@@ -10,7 +10,7 @@ import click
 from hakmem import paths
 from hakmem.library import known_options
 
-NOT_FOUND = 127
+NOT_EXECUTABLE, NOT_FOUND = 126, 127
 
 
 def parse_setting(text, known):
@@ -33,7 +33,20 @@ def check_profile(file):
         raise click.BadParameter(f"{file} is a folder", param_hint="--heap-profile")
     if not os.access(file.parent, os.W_OK):
         raise click.BadParameter(f"{file}: {file.parent} cannot be written to", param_hint="--heap-profile")
+    if file.exists() and not os.access(file, os.W_OK):
+        raise click.BadParameter(f"{file} cannot be written to", param_hint="--heap-profile")
     return str(file)
+
+
+def unfit(name):
+    """(exit status, what is wrong) of a program that is not there or cannot be run, as shells have it; else None."""
+    if shutil.which(name) is not None:
+        return None
+    if "/" in name and os.path.isdir(name):
+        return NOT_EXECUTABLE, "is a folder"
+    if "/" in name and os.path.exists(name):
+        return NOT_EXECUTABLE, "is not executable"
+    return NOT_FOUND, "not found"
 
 
 def preload(library):
@@ -78,9 +91,10 @@ def run(ctx, stats, profile, heap_profile, settings, command):
         environment["HAKMEM_HEAP_PROFILE"] = check_profile(heap_profile)
     known = known_options(library.read_bytes())
     environment.update(parse_setting(setting, known) for setting in settings)
-    if shutil.which(command[0]) is None:
-        click.echo(f"hakmem: program '{command[0]}' not found", err=True)
-        ctx.exit(NOT_FOUND)
+    if wrong := unfit(command[0]):
+        status, words = wrong
+        click.echo(f"hakmem: program '{command[0]}' {words}", err=True)
+        ctx.exit(status)
     environment["LD_PRELOAD"] = preload(library)
     # Python ignores these, which a program would inherit.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
@@ -88,4 +102,5 @@ def run(ctx, stats, profile, heap_profile, settings, command):
     try:
         os.execvpe(command[0], command, environment)
     except OSError as error:
-        raise click.ClickException(f"cannot run {command[0]}: {error.strerror}") from error
+        click.echo(f"hakmem: cannot run {command[0]}: {error.strerror}", err=True)
+        ctx.exit(NOT_EXECUTABLE)
