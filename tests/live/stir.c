@@ -1,6 +1,6 @@
 /*
- * stir THREADS: threads that allocate, write and free small, large and huge blocks as hard as they can, free each other's, and others that come
- * and go with theirs; for ever. Every byte is written, so that what a block takes is resident.
+ * stir THREADS: threads that allocate, write and free small, large and huge blocks as hard as they can, free each other's, and
+ * others that come and go with theirs; for ever. Every byte is written, so that what a block takes is resident.
  */
 #include <pthread.h>
 #include <stdint.h>

@@ -133,8 +133,8 @@ def rollup(program):
 
 @pytest.mark.parametrize("env", HARD)
 def test_every_resident_byte_of_a_moving_process(stir, hakmem, env):
-    """Several threads change small, large and huge blocks as fast as they can: the parts sum to Rss within one percent, or the text says that
-    it moved, and how far."""
+    """Several threads change small, large and huge blocks as fast as they can: the parts sum to Rss within one percent, or
+    it is said to move, and how far."""
     program, missed = stir(env), 0
     time.sleep(0.5)
     for _ in range(6):

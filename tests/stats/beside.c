@@ -1,6 +1,6 @@
 /*
- * beside SECONDS: threads that allocate and free each other's blocks, begin and end, while another asks for glibc's figures again and again:
- * malloc_info, mallinfo2, malloc_stats. Prints how often; exits 1 and says which figure is wrong.
+ * beside SECONDS: threads that allocate and free each other's blocks, begin and end, while another asks for glibc's figures
+ * again and again: malloc_info, mallinfo2, malloc_stats. Prints how often; exits 1 and says which figure is wrong.
  */
 #define _GNU_SOURCE
 #include <malloc.h>
@@ -78,8 +78,8 @@ static void ask(void)
         exit(1);
     }
     /* glibc's identity, and nothing that went below 0 */
-    if (info.arena != info.uordblks + info.fordblks || info.arena >> 40 || info.fordblks > info.arena || info.keepcost > info.fordblks ||
-        info.fsmblks > info.fordblks || info.hblkhd >> 40) {
+    if (info.arena != info.uordblks + info.fordblks || info.arena >> 40 || info.fordblks > info.arena ||
+        info.keepcost > info.fordblks || info.fsmblks > info.fordblks || info.hblkhd >> 40) {
         printf("mallinfo2: arena %zu, uordblks %zu, fordblks %zu, fsmblks %zu, keepcost %zu, hblkhd %zu\n", info.arena,
                info.uordblks, info.fordblks, info.fsmblks, info.keepcost, info.hblkhd);
         exit(1);

@@ -106,7 +106,7 @@ def test_prometheus(shadow):
 @pytest.mark.parametrize("fmt", ["text", "json", "prometheus"])
 def test_the_heap_profile_in_every_format(fmt, tmp_path):
     """Its heap has a name, its tables are told."""
-    text = show(fmt, {"HAKMEM_HEAP_PROFILE": str(tmp_path / "heap.%p.gz"), "HAKMEM_HEAP_PROFILE_RATE": "1"}, 
+    text = show(fmt, {"HAKMEM_HEAP_PROFILE": str(tmp_path / "heap.%p.gz"), "HAKMEM_HEAP_PROFILE_RATE": "1"},
                 ("/usr/bin/python3", "-c", "pass"))
     if fmt == "json":
         stats = json.loads(text)

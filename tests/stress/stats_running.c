@@ -1,8 +1,9 @@
 /*
- * stats_running [--seconds N] [--seed N]: statistics read without a pause while threads allocate, free each other's blocks, end and begin.
+ * stats_running [--seconds N] [--seed N]: statistics read without a pause while threads allocate, free each other's blocks,
+ * end and begin.
  *
- * Each reading must hold together (docs/statistics.md): U1, no figure less than 0, pools and classes that sum to the totals, tiers
- * that sum to the SuperSlabs, counters that never fall; JSON, Prometheus text and text whole. Where threads stand still, all is exact.
+ * Each reading must hold together (docs/statistics.md): U1, no figure less than 0, pools that sum to the totals, tiers
+ * that sum to the SuperSlabs, counters that never fall; JSON, Prometheus text and text whole. At rest all is exact.
  */
 #define _GNU_SOURCE
 #include <hakmem/hakmem.h>

@@ -44,7 +44,7 @@ class Explanation:
     rss_before: int = 0  # just before the pages were looked at
     rss_after: int = 0  # just after; rss is the one of both that the sum comes nearer to
     looks: int = 1
-    heap_drift: int = 0  # bytes by which a part of the heap changed between the first reading of it and the last, at most
+    heap_drift: int = 0  # bytes by which a part of the heap changed from the first reading of it to the last, at most
 
     @property
     def sum(self):
@@ -83,8 +83,9 @@ def explain_process(memory):
 
 def explanation(memory, shot, areas, rss):
     """An Explanation without parts."""
-    return Explanation(memory.pid, words.heading(shot), rss, sum(area.swap for area in areas), other=dict.fromkeys(KINDS, 0),
-                       huge_pages=sum(area.huge for area in areas), rss_before=rss, rss_after=rss)
+    return Explanation(memory.pid, words.heading(shot), rss, sum(area.swap for area in areas),
+                       other=dict.fromkeys(KINDS, 0), huge_pages=sum(area.huge for area in areas), rss_before=rss,
+                       rss_after=rss)
 
 
 # ---- Who has which addresses ----
@@ -92,8 +93,8 @@ def explanation(memory, shot, areas, rss):
 def claims_of(shot, huge):
     """Disjoint (start, end, part) of all that HAKMEM has mapped, by address; part None: a SuperSlab's.
 
-    Huge blocks are told of several moments. Of two that lie on one another the earlier in the list is right, and what was a block
-    at any of them is one: the ranges that are kept hold what is left.
+    Huge blocks are told of several moments. Of two that lie on one another the earlier in the list is right, and what
+    was a block at any of them is one: the ranges that are kept hold what is left.
     """
     window, head = shot.head
     wanted = [(window, window + head, "metadata")] if head else []
@@ -216,7 +217,7 @@ def class_pages(shot, class_id, superslab, row, unit, free, resident):
 # ---- Without pages ----
 
 def explain_by_proportion(memory, descriptor, why):
-    """The Explanation where the kernel does not tell which pages are resident: smaps alone, and estimates of the heap's parts."""
+    """The Explanation where the kernel does not tell which pages are resident: by smaps, the heap's parts estimated."""
     shot, areas = snapshot(memory, descriptor), read_areas(memory)
     made = explanation(memory, shot, areas, sum(area.rss for area in areas))
     made.estimated = why
@@ -275,7 +276,8 @@ def print_explanation(console, made):
     if made.heap_drift:
         console.print(f"Parts of its heap changed by up to {words.size(made.heap_drift)} meanwhile.")
     if made.moving:
-        console.print("That is more than one percent: it moves too fast to be caught at one moment. Look again, or stop it meanwhile (kill -STOP).")
+        console.print("That is more than one percent: it moves too fast to be caught at one moment. Look again, or stop "
+                      "it meanwhile (kill -STOP).")
     if made.swap:
         console.print(f"Swapped out, and not in the above: {words.size(made.swap)}.")
     console.print(f"Of all, {words.size(made.huge_pages)} lie on anonymous huge pages.")

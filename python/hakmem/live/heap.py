@@ -252,7 +252,8 @@ class Reader:
             counters=summed(threads) | {name: int(counters[name].sum()) for name in counters if name in EVERYWHERE}, options=self.options,
             block_sizes=self.classes["size"].tolist(), class_blocks=self.classes["blocks"].tolist(), units=units,
             head=(self.window, self.begin * self.superslab_size if self.committed else 0),
-            profile_maps=self.profile, block_pools=block_pools(classes, huge, self.constant.get("FAST_MAX", SMALL_MOST)),
+            profile_maps=self.profile,
+            block_pools=block_pools(classes, huge, self.constant.get("FAST_MAX", SMALL_MOST)),
             metadata_slots=[self.window + int(number) * self.superslab_size for number in metadata],
             superslab_size=self.superslab_size, unit_size=self.unit_size, cached_blocks=self.cached_blocks,
             cached_by=self.cached_ids)
@@ -265,7 +266,8 @@ class Reader:
 
     def totals(self, huge, units):
         profile = sum(size for _, size in self.profile)
-        made = Totals(heap_profile=profile, mapped=profile, metadata=profile, footprint_peak=self.pool["footprint_peak"], live_threads=self.registry["live_threads"],
+        made = Totals(heap_profile=profile, mapped=profile, metadata=profile, footprint_peak=self.pool["footprint_peak"],
+                      live_threads=self.registry["live_threads"],
                       heaps=sum(heap["state"] == self.constant["HEAP_LIVE"] for heap in self.heaps))
         if not self.committed:
             return made

@@ -19,6 +19,6 @@ def block_pools(classes, huge, small_most):
         pool.cached_bytes += row.cached_bytes
         pool.free_blocks += row.free_blocks
         pool.free_bytes += row.slab_bytes - row.live_bytes - row.cached_bytes
-    made["huge"] = BlockPool("huge", huge.live_blocks, huge.live_bytes + huge.cached_bytes, huge.live_blocks, huge.live_bytes,
-                             free_bytes=huge.cached_bytes)
+    made["huge"] = BlockPool("huge", huge.live_blocks, huge.live_bytes + huge.cached_bytes, huge.live_blocks,
+                             huge.live_bytes, free_bytes=huge.cached_bytes)
     return list(made.values())

@@ -1,7 +1,8 @@
-"""One moment of a process that goes on running: its heap, its resident pages and the kernel's Rss, as near together as they can be had.
+"""One moment of a process that goes on running: its heap, its resident pages and the kernel's Rss, as near as can be.
 
-A look takes a millisecond or two: huge blocks, mappings, Rss, pages, Rss, huge blocks. Looks are taken until the pages add up to Rss as it was
-just before and just after; if none does, the one that comes nearest is kept, and says by how much it misses.
+A look takes a millisecond or two: huge blocks, mappings, Rss, pages, Rss, huge blocks. Looks are taken until the pages
+add up to Rss as it was just before and just after; if none does, the one that comes nearest is kept, and says by how
+much it misses.
 """
 
 import time

@@ -84,7 +84,7 @@ def read_rss(memory):
 
 @dataclass
 class Sweep:
-    """The pages that Rss counts, as they were at one look: disjoint ranges by address, and which of them lie on huge pages."""
+    """The pages that Rss counts, as they were at one look: disjoint ranges by address; which of them lie on huge pages."""
 
     start: numpy.ndarray
     end: numpy.ndarray
@@ -189,7 +189,7 @@ class Pagemap:
         return numpy.frombuffer(b"".join(parts), "<u8")
 
     def scan(self, end):
-        """The ranges of present pages up to an address, the page of zeros left out; None where the kernel has no PAGEMAP_SCAN."""
+        """The ranges of present pages up to an address, but for the page of zeros; None: the kernel has no PAGEMAP_SCAN."""
         parts, at = [], 0
         while at < end:
             request = ScanRequest(size=ctypes.sizeof(ScanRequest), start=at, end=end,

@@ -13,7 +13,8 @@ NUMBERS = {
 }
 
 POOLS = {
-    "slabs": "Slabs, spans or mappings", "slab_bytes": "Their bytes", "live_blocks": "Live blocks", "live_bytes": "Their bytes",
+    "slabs": "Slabs, spans or mappings", "slab_bytes": "Their bytes",
+    "live_blocks": "Live blocks", "live_bytes": "Their bytes",
     "cached_blocks": "Blocks in thread caches", "cached_bytes": "Their bytes", "free_blocks": "Free blocks in slabs",
     "free_bytes": "Free bytes in slabs, or of freed huge ranges",
 }
@@ -56,13 +57,14 @@ class Snapshots:
 
     def superslab_units(self):
         """The units of the SuperSlabs of each tier by their state."""
-        family = GaugeMetricFamily("hakmem_superslab_units", "Units of 64 KiB of the SuperSlabs of a tier: in use, free with memory behind "
-                                   "them (dirty), free without (clean)",
+        family = GaugeMetricFamily("hakmem_superslab_units", "Units of 64 KiB of the SuperSlabs of a tier: in use, free "
+                                   "with memory behind them (dirty), free without (clean)",
                                    labels=("pid", "command", "tier", "state"))
         for shot in self.shots:
             for row in shot.pools:
                 for state, names in UNITS.items():
-                    family.add_metric([*labels(shot), row.tier.lower(), state], sum(getattr(row, name) for name in names))
+                    family.add_metric([*labels(shot), row.tier.lower(), state],
+                                      sum(getattr(row, name) for name in names))
         return family
 
     def gauge(self, name, meaning, value):

@@ -47,18 +47,20 @@ def classes(shot):
 
 
 def block_pools(shot):
-    table = new_table("Pools", "<pool", "slabs", "their bytes", "live", "cached", "free", "live bytes", "cached bytes", "free bytes")
+    table = new_table("Pools", "<pool", "slabs", "their bytes", "live", "cached", "free", "live bytes", "cached bytes",
+                      "free bytes")
     for row in shot.block_pools:
         if row.slab_bytes:
-            table.add_row(row.name, f"{row.slabs:,}", words.size(row.slab_bytes), f"{row.live_blocks:,}", f"{row.cached_blocks:,}",
-                          f"{row.free_blocks:,}", words.size(row.live_bytes), words.size(row.cached_bytes),
+            table.add_row(row.name, f"{row.slabs:,}", words.size(row.slab_bytes), f"{row.live_blocks:,}",
+                          f"{row.cached_blocks:,}", f"{row.free_blocks:,}", words.size(row.live_bytes),
+                          words.size(row.cached_bytes),
                           words.size(row.free_bytes))
     return table
 
 
 def each_superslab(shot):
-    table = new_table("SuperSlabs", "number", "<address", "<tier", "units active", "warm", "free, dirty", "free, untouched",
-                      "live", "cached", "classes", "<huge pages")
+    table = new_table("SuperSlabs", "number", "<address", "<tier", "units active", "warm", "free, dirty",
+                      "free, untouched", "live", "cached", "classes", "<huge pages")
     units = shot.units
     live = numpy.array(shot.block_sizes)[units.class_id] * (units.used - units.cached)
     cached = numpy.array(shot.block_sizes)[units.class_id] * units.cached
@@ -67,7 +69,8 @@ def each_superslab(shot):
         table.add_row(f"{units.number[row]}", f"{units.address[row]:#x}", TIERS[units.tier[row]],
                       *(str(int((state == kind).sum())) for kind in (ACTIVE, WARM, DIRTY, UNTOUCHED)),
                       words.size(int(live[row].sum())), words.size(int(cached[row].sum())),
-                      str(len(numpy.unique(units.class_id[row][units.class_id[row] > 0]))), "yes" if units.huge_pages[row] else "no")
+                      str(len(numpy.unique(units.class_id[row][units.class_id[row] > 0]))),
+                      "yes" if units.huge_pages[row] else "no")
     return table
 
 
