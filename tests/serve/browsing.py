@@ -7,7 +7,8 @@ from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
 ARGUMENTS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-             "--disable-background-networking", "--disable-component-update", "--disable-sync", "--window-size=1280,1500")
+             "--disable-background-networking", "--disable-component-update", "--disable-sync",
+            "--window-size=1280,1500")
 
 
 @contextmanager
@@ -32,4 +33,5 @@ def looks(browser):
 def requests_of(browser):
     """The addresses that the page asked for since it was opened."""
     messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    return [message["params"]["request"]["url"] for message in messages if message["method"] == "Network.requestWillBeSent"]
+    return [message["params"]["request"]["url"] for message in messages
+            if message["method"] == "Network.requestWillBeSent"]

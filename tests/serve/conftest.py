@@ -1,11 +1,11 @@
-"""The program of tests/top, and a server that serves it."""
+"""The program of tests/top, and a server that serves it; that of tests/live, which takes a heap profile, is near."""
 
 import sys
 
 import blackbox
 import pytest
 
-sys.path[:0] = [str(blackbox.REPOSITORY / "python"), str(blackbox.REPOSITORY / "tests/top")]
+sys.path[:0] = [str(blackbox.REPOSITORY / folder) for folder in ("python", "tests/top", "tests/live")]
 
 import busy as programs  # noqa: E402
 from serving import serving  # noqa: E402

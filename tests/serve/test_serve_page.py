@@ -43,7 +43,8 @@ def colors(browser, chart):
 
 def cells(browser, table):
     return browser.execute_script(
-        "return [...document.querySelectorAll(`#${arguments[0]} tbody tr`)].map(r => [...r.cells].map(c => c.textContent))", table)
+        "return [...document.querySelectorAll(`#${arguments[0]} tbody tr`)]"
+        ".map(r => [...r.cells].map(c => c.textContent))", table)
 
 
 def text(browser, selector):
@@ -89,7 +90,8 @@ def test_choosing_a_process_and_its_end(browser, program, library):
         until(lambda: looks(browser) > 1 and str(second.pid) in text(browser, "#title"), "the same after reloading")
         second.end()
         until(lambda: text(browser, "#state").startswith("ended at "), "the end is told")
-        assert f"process {second.pid}" in text(browser, "#state") and cells(browser, "classes"), "the last picture stays"
+        assert f"process {second.pid}" in text(browser, "#state")
+        assert cells(browser, "classes"), "the last picture stays"
         server.process.terminate()
         server.process.wait()
         until(lambda: text(browser, "#state") == "the server does not answer", "the server's end is told")

@@ -38,7 +38,8 @@ def test_prometheus_scrapes_it(server, busy, tmp_path):
         def query(question):
             """[(labels, value)] of an instant query; empty while Prometheus does not answer yet."""
             try:
-                with urllib.request.urlopen(f"http://{address}/api/v1/query?query={urllib.parse.quote(question)}", timeout=5) as answer:
+                query = f"http://{address}/api/v1/query?query={urllib.parse.quote(question)}"
+                with urllib.request.urlopen(query, timeout=5) as answer:
                     made = json.load(answer)
             except OSError:
                 assert process.poll() is None, (tmp_path / "log").read_text()
