@@ -53,9 +53,9 @@ def parse(text):
     return said
 
 
-def begin(program, *arguments, preload=None, cwd=None, core=False):
+def begin(program, *arguments, preload=None, cwd=None, core=False, **env):
     limits = (CORE_MOST if core else 0, resource.getrlimit(resource.RLIMIT_CORE)[1])
-    return subprocess.Popen([program, *arguments], env=blackbox.environment(SETTINGS, preload), stdout=subprocess.PIPE,
+    return subprocess.Popen([program, *arguments], env=blackbox.environment({**SETTINGS, **env}, preload), stdout=subprocess.PIPE,
                             text=True, cwd=cwd,
                             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, limits),
                             start_new_session=True)
@@ -93,8 +93,8 @@ def stripped(tmp_path_factory, override_archive):
     return output
 
 
-def gcore_scene(program, folder):
-    process = begin(program)
+def gcore_scene(program, folder, **env):
+    process = begin(program, **env)
     try:
         said = listen(process)
         made = blackbox.run(["gcore", "-o", folder / "core", str(process.pid)], timeout=TIMEOUT,
@@ -204,6 +204,39 @@ def test_totals_classes_and_heaps_agree(scene):
     assert kept[3] == 20
     assert re.search(rf"^2 +thread +live +{scene.one('main')}\b", heaps, re.MULTILINE), heaps
     assert re.search(rf"^3 +thread +live +{scene.one('thread')}\b", heaps, re.MULTILINE), heaps
+
+
+@pytest.fixture(scope="session", params=["1", "2000"])
+def profiled(request, dynamic, tmp_path_factory):
+    """A core in which each block, or about every tenth, is a sample of the heap profile."""
+    folder = tmp_path_factory.mktemp("profiled")
+    made = gcore_scene(dynamic, folder, HAKMEM_HEAP_PROFILE=str(folder / "heap.gz"),
+                       HAKMEM_HEAP_PROFILE_RATE=request.param, HAKMEM_HEAP_PROFILE_UNWIND="fp")
+    yield made
+    made.target[1].unlink()
+
+
+def test_samples_huge_blocks_and_first_class_heaps_in_one_core(profiled):
+    """Small blocks that are samples belong to the profile's heap; all are live to who looks, and the sums hold."""
+    live = [(address, size) for what in ("live", "kept", "worker_live", "huge", "own_heap")
+            for address, size in profiled.said[what]]
+    answers, errors = profiled.gdb(*(f"hakmem block {address + size - 1:#x}" for address, size in live))
+    for (address, size), answer in zip(live, answers, strict=True):
+        assert "a live " in answer and f"at {address:#x}" in answer, f"{answer}\n{errors}"
+    by_address = dict(zip((address for address, _ in live), answers, strict=True))
+    assert "a live huge block" in by_address[profiled.one("huge")]
+    assert "(first-class)" in by_address[profiled.one("own_heap")]
+    sampled = [answer for answer in answers if "(profile)" in answer]
+    assert sampled, answers
+    (walk, info, classes), errors = profiled.gdb("hakmem walk 200", "hakmem info", "hakmem classes")
+    found = {int(line.split()[0], 16) for line in walk.splitlines()[:-1]}
+    assert found == {address for address, _ in profiled.said["kept"]}, f"{walk}\n{errors}"
+    figures = {name: int(value) for name, value in re.findall(r"^(\w[a-z ]*?) +(\d+)  ", info, re.MULTILINE)}
+    parts = ("live", "cached", "free in slab", "retained", "metadata")
+    assert sum(figures[part] for part in parts) == figures["mapped"], f"{info}\n{errors}"
+    rows = [list(map(int, line.split())) for line in classes.splitlines() if line[:1].isdigit()]
+    assert sum(row[-1] for row in rows) + (3 << 20) == figures["live"]
+    assert sum(row[1] * row[4] for row in rows) == figures["cached"]
 
 
 def refusals(scene, *commands):
