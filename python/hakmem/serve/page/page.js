@@ -11,12 +11,15 @@ function bytes(count) {
     const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let value = Math.abs(count), unit = 0;
     while (value >= 999.5 && unit < units.length - 1) { value /= 1024; unit++; }
-    return (count < 0 ? "-" : "") + (unit === 0 || value >= 99.95 ? value.toFixed(0) : value.toFixed(1)) + " " + units[unit];
+    const digits = unit === 0 || value >= 99.95 ? 0 : 1;
+    return (count < 0 ? "-" : "") + value.toFixed(digits) + " " + units[unit];
 }
 
-const number = value => value === null || value === undefined ? "-" : value.toLocaleString("en", { maximumFractionDigits: 1 });
+const number = value => value === null || value === undefined
+    ? "-" : value.toLocaleString("en", { maximumFractionDigits: 1 });
 
-const short = value => value === null ? "" : value >= 1e6 ? value / 1e6 + " M" : value >= 1e3 ? value / 1e3 + " k" : value.toString();
+const short = value => value === null
+    ? "" : value >= 1e6 ? value / 1e6 + " M" : value >= 1e3 ? value / 1e3 + " k" : value.toString();
 
 function element(name, text, className) {
     const made = document.createElement(name);
@@ -32,8 +35,10 @@ function color(name) { return getComputedStyle(document.documentElement).getProp
 const clock = seconds => seconds === null ? "-" : new Date(seconds * 1000).toLocaleTimeString("en-GB");
 
 function axes(values) {
-    const common = { stroke: color("--soft"), grid: { stroke: color("--line"), width: 1 }, ticks: { stroke: color("--line") } };
-    return [{ ...common, values: (_, ticks) => ticks.map(clock) }, { ...common, size: 70, values: (_, ticks) => ticks.map(values) }];
+    const line = color("--line");
+    const common = { stroke: color("--soft"), grid: { stroke: line, width: 1 }, ticks: { stroke: line } };
+    return [{ ...common, values: (_, ticks) => ticks.map(clock) },
+        { ...common, size: 70, values: (_, ticks) => ticks.map(values) }];
 }
 
 /* Memory is a multiple of a power of two. */
@@ -53,19 +58,23 @@ function chart(id, series, values, splits) {
     return new uPlot({
         width: where.clientWidth, height: 240, cursor: { sync: { key: "time" } }, axes: made,
         scales: { y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(high ?? 1, 1) * 1.05] } },
-        series: [{ label: "time", value: (_, seconds) => clock(seconds ?? null) }, ...series] }, [[], ...series.map(() => [])], where);
+        series: [{ label: "time", value: (_, seconds) => clock(seconds ?? null) }, ...series] },
+        [[], ...series.map(() => [])], where);
 }
 
-/* The parts stand on one another: each is filled down to 0 and those below are drawn over it; the key tells its own size. */
+/* The parts stand on one another: each is filled down to 0 and those below are drawn over it; the key tells its own
+   size. */
 const stacked = [...parts].reverse();
 const PALETTE = ["#2f9e44", "#1c7ed6", "#f59f00", "#e8590c"];
 
 function makeCharts() {
-    const line = (label, stroke) => ({ label, stroke, width: 2, points: { show: false }, value: (_, value) => number(value) });
+    const line = (label, stroke) => ({ label, stroke, width: 2, points: { show: false },
+        value: (_, value) => number(value) });
     return {
         memory: chart("chart-memory", stacked.map(part => ({
             label: part.title, fill: part.color, stroke: part.color, width: 1, points: { show: false },
-            value: (plot, _, series, index) => index === null ? "-" : bytes(state.points[index]?.[part.name]) })), bytes, byteSplits),
+            value: (plot, _, series, index) => index === null ? "-" : bytes(state.points[index]?.[part.name]) })),
+            bytes, byteSplits),
         rates: chart("chart-rates", Object.values(rates).map((title, index) => line(title, PALETTE[index])), short),
         faults: chart("chart-faults", [line("soft", PALETTE[1]), line("hard", PALETTE[3])], short),
     };
@@ -104,7 +113,8 @@ function table(id, columns, rows) {
 }
 
 function drawTiles(shot) {
-    const tiles = [["RSS", bytes(shot.rss)], ...parts.map(part => [part.title, bytes(shot.resident[part.name]), part.color]),
+    const tiles = [["RSS", bytes(shot.rss)],
+        ...parts.map(part => [part.title, bytes(shot.resident[part.name]), part.color]),
                    ["mapped by HAKMEM", bytes(shot.totals.mapped)], ["SuperSlabs", number(shot.totals.superslabs)],
                    ["threads", number(shot.totals.live_threads)]];
     document.getElementById("tiles").replaceChildren(...tiles.map(([title, value, fill]) => {
