@@ -55,8 +55,8 @@ def parse(text):
 
 def begin(program, *arguments, preload=None, cwd=None, core=False, **env):
     limits = (CORE_MOST if core else 0, resource.getrlimit(resource.RLIMIT_CORE)[1])
-    return subprocess.Popen([program, *arguments], env=blackbox.environment({**SETTINGS, **env}, preload), stdout=subprocess.PIPE,
-                            text=True, cwd=cwd,
+    return subprocess.Popen([program, *arguments], env=blackbox.environment({**SETTINGS, **env}, preload),
+                            stdout=subprocess.PIPE, text=True, cwd=cwd,
                             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, limits),
                             start_new_session=True)
 
