@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import blackbox
-from conftest import CARRIED
+from flavor import CARRIED
 
 # How what a switch prints begins, with a program that allocates a little; {none} for builds without what it shows.
 TABLES = {
