@@ -52,7 +52,8 @@ endif()
 hakmem_add_objects(hakmem_api ${hakmem_api_sources})
 
 # One relocatable object in which everything but the public names is local, so that no internal name of HAKMEM's can
-# meet one of a program's, and so that linking any part brings all of it, constructors too.
+# meet one of a program's, and so that linking any part brings all of it, constructors too. Its code has a section of
+# its own, which tells HAKMEM's frames from the program's (os/unwind.c).
 function(hakmem_add_single_object output)
     set(objects "")
     foreach(part IN LISTS ARGN)
@@ -61,7 +62,11 @@ function(hakmem_add_single_object output)
     add_custom_command(
         OUTPUT ${output}
         COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${output} ${objects}
-        COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${output}
+        COMMAND ${CMAKE_OBJCOPY} --localize-hidden --rename-section .text=hakmem_text
+            --rename-section .text.unlikely=hakmem_text --rename-section .text.unlikely.=hakmem_text
+            --rename-section .text.hot=hakmem_text --rename-section .text.hot.=hakmem_text
+            --rename-section .text.startup=hakmem_text --rename-section .text.startup.=hakmem_text
+            --rename-section .text.exit=hakmem_text --rename-section .text.exit.=hakmem_text ${output}
         DEPENDS ${ARGN} ${objects}
         COMMAND_EXPAND_LISTS VERBATIM)
     set_source_files_properties(${output} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)

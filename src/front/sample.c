@@ -123,10 +123,13 @@ void sample_batch(struct thread_cache *cache, unsigned class, void **blocks, siz
         uint64_t weight = profile_draw_call(&cache->draw, class_size(class));
         bool zero;
         void *block = weight ? sample_block(cache, class, weight, &zero) : NULL;
-        if (block) {
-            front_free_named(blocks[i], "hak_malloc_batch");
-            blocks[i] = block;
-        }
+        if (block == NULL)
+            continue;
+        /* Not into the cache, where it would be an entry that was never drawn for (Z1). */
+        lock_acquire(&cache->heap->lock);
+        heap_return_blocks(cache->heap, class, &blocks[i], 1, "hak_malloc_batch");
+        lock_release(&cache->heap->lock);
+        blocks[i] = block;
     }
 }
 

@@ -12,7 +12,7 @@
 #pragma weak dl_iterate_phdr
 
 enum {
-    READ_SIZE = 1024,
+    READ_SIZE = 4096,
     LINE_MOST = 1024, /* of a line: what is beyond it is a very long path, which is cut */
 };
 

@@ -1,6 +1,6 @@
 /*
- * Two ways up a stack. By tables: the unwinder of libgcc_s.so.1, which every C++ program has, found at run time so that the library
- * needs libc alone. By frame pointers: each frame's saved one leads to the next, inside the mapping that the stack is in.
+ * Two ways up a stack. By tables: the unwinder of libgcc, which every C++ program has, or of libgcc_s.so.1, found at run time so that
+ * the library needs libc alone. By frame pointers: each frame's saved one leads to the next, inside the mapping that the stack is in.
  */
 #define _GNU_SOURCE
 #include "os/unwind.h"
@@ -12,10 +12,17 @@
 
 #include "os/maps.h"
 
-/* A static program has none of them, and is not to get them for this. */
+/* A static program need not have them, and is not to get them for this. */
 #pragma weak dlopen
 #pragma weak dlsym
 #pragma weak dl_iterate_phdr
+#pragma weak _Unwind_Backtrace
+#pragma weak _Unwind_GetIP
+#pragma weak _Unwind_GetCFA
+
+/* The section that all of HAKMEM's code is in where it is linked into a program; there is none in the shared library. */
+extern const char __start_hakmem_text[] __attribute__((weak));
+extern const char __stop_hakmem_text[] __attribute__((weak));
 
 typedef _Unwind_Reason_Code (*backtrace_function)(_Unwind_Trace_Fn, void *);
 typedef _Unwind_Ptr (*get_ip_function)(struct _Unwind_Context *);
@@ -26,6 +33,7 @@ static struct {
     get_ip_function get_ip;
     get_cfa_function get_cfa;
     bool tables;
+    bool may_load; /* the program is dynamically linked: what it loads finds the one C library that there is */
     uintptr_t own_start, own_end;
 } unwinder;
 
@@ -116,15 +124,18 @@ bool os_unwind_by_tables(void) { return unwinder.tables; }
 
 bool os_unwind_is_own(uintptr_t address) { return address >= unwinder.own_start && address < unwinder.own_end; }
 
-/* The executable segment that this function is in, unless it is the program's. */
-static int find_own(struct dl_phdr_info *info, size_t size, void *unused)
+/* The first object is the program. What it is in itself is HAKMEM's own by section, what is in another by its executable segment. */
+static int look_at_object(struct dl_phdr_info *info, size_t size, void *count)
 {
+    bool is_program = (*(unsigned *)count)++ == 0;
+
     (void)size;
-    (void)unused;
-    for (unsigned i = 0; info->dlpi_name && info->dlpi_name[0] && i < info->dlpi_phnum; i++) {
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *header = &info->dlpi_phdr[i];
         uintptr_t start = info->dlpi_addr + header->p_vaddr;
-        if (header->p_type == PT_LOAD && (header->p_flags & PF_X) && (uintptr_t)&os_unwind >= start &&
+        if (is_program && header->p_type == PT_INTERP)
+            unwinder.may_load = true;
+        if (!is_program && header->p_type == PT_LOAD && (header->p_flags & PF_X) && (uintptr_t)&os_unwind >= start &&
             (uintptr_t)&os_unwind < start + header->p_memsz) {
             unwinder.own_start = start;
             unwinder.own_end = start + header->p_memsz;
@@ -133,7 +144,19 @@ static int find_own(struct dl_phdr_info *info, size_t size, void *unused)
     return 0;
 }
 
-static bool find_tables(void)
+static void find_own(void)
+{
+    unsigned objects = 0;
+
+    if (dl_iterate_phdr)
+        dl_iterate_phdr(look_at_object, &objects);
+    if (__start_hakmem_text) {
+        unwinder.own_start = (uintptr_t)__start_hakmem_text;
+        unwinder.own_end = (uintptr_t)__stop_hakmem_text;
+    }
+}
+
+static bool load_tables(void)
 {
     union {
         void *address;
@@ -141,7 +164,7 @@ static bool find_tables(void)
         get_ip_function get_ip;
         get_cfa_function get_cfa;
     } name;
-    void *library = dlopen ? dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL) : NULL;
+    void *library = unwinder.may_load && dlopen ? dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL) : NULL;
 
     if (!library || !dlsym)
         return false;
@@ -154,13 +177,23 @@ static bool find_tables(void)
     return unwinder.backtrace && unwinder.get_ip && unwinder.get_cfa;
 }
 
+static bool find_tables(void)
+{
+    if (!_Unwind_Backtrace || !_Unwind_GetIP || !_Unwind_GetCFA)
+        return load_tables();
+    unwinder.backtrace = _Unwind_Backtrace;
+    unwinder.get_ip = _Unwind_GetIP;
+    unwinder.get_cfa = _Unwind_GetCFA;
+    return true;
+}
+
 bool os_unwind_prepare(enum unwind_kind kind)
 {
     int saved_errno = errno;
-    bool tables = kind != UNWIND_POINTERS && find_tables();
+    bool tables;
 
-    if (dl_iterate_phdr)
-        dl_iterate_phdr(find_own, NULL);
+    find_own();
+    tables = kind != UNWIND_POINTERS && find_tables();
     unwinder.tables = tables;
     errno = saved_errno;
     return tables || kind != UNWIND_TABLES;

@@ -46,6 +46,8 @@ SITE site_batch()
     kept = blocks[0];
 }
 
+SITE site_malloc_after_batch() { kept = malloc(2000); }
+
 int main()
 {
     for (int i = 0; i < COUNT; i++) {
@@ -58,5 +60,7 @@ int main()
     }
     for (int i = 0; i < COUNT; i++)
         site_batch();
+    for (int i = 0; i < COUNT; i++)
+        site_malloc_after_batch();
     return 0;
 }
