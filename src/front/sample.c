@@ -139,7 +139,7 @@ void sample_note_foreign(void *block, size_t size, struct heap *heap)
     struct record record = { .address = (uintptr_t)block, .heap = heap, .class = CLASS_NONE, .foreign = true };
     uint64_t began = os_now();
 
-    record.weight = block ? profile_draw_call(cache ? &cache->draw : NULL, size) : 0;
+    record.weight = profile_draw_call(cache ? &cache->draw : NULL, size);
     if (record.weight == 0)
         return;
     record.size = fresh_size(block);

@@ -17,11 +17,11 @@ HAK_HIDDEN void *sample_aligned(struct thread_cache *cache, size_t alignment, si
 /* Draws for each block of a batch, and puts sampled blocks in the place of those that are drawn. */
 HAK_HIDDEN void sample_batch(struct thread_cache *cache, unsigned class, void **blocks, size_t count);
 
-/* Draws for a block (may be NULL) of so many bytes of a first-class heap, or a huge one (heap NULL), and records it where it is. */
+/* Draws for a block of so many bytes of a first-class heap, or a huge one (heap NULL), and records it where it is. NULL is none. */
 HAK_HIDDEN void sample_note_foreign(void *block, size_t size, struct heap *heap);
 HAK_INLINE void sample_foreign(void *block, size_t size, struct heap *heap)
 {
-    if (HAK_UNLIKELY(profile_on()) && !profile_draw_passes(&cache_current()->draw, size, govern_shift(CLASS_NONE), 1))
+    if (HAK_UNLIKELY(profile_on()) && block && !profile_draw_passes(&cache_current()->draw, size, govern_shift(CLASS_NONE), 1))
         sample_note_foreign(block, size, heap);
 }
 

@@ -47,7 +47,7 @@
            "sample allocations from the start and write a heap profile there at exit; %p is the process, %n the file's number") \
     OPTION(heap_profile_rate, "HAKMEM_HEAP_PROFILE_RATE", SIZE, 524288, 1, 1099511627776, "bytes",                    \
            "mean distance of the heap profile's samples")                                                             \
-    OPTION(heap_profile_overhead, "HAKMEM_HEAP_PROFILE_OVERHEAD", COUNT, 10, 0, 1000, "per mille",                    \
+    OPTION(heap_profile_overhead, "HAKMEM_HEAP_PROFILE_OVERHEAD", COUNT, 5, 0, 1000, "per mille",                    \
            "of a thread's time that samples may take before they become rarer; more where the rate is finer; 0: no bound") \
     OPTION(heap_profile_interval, "HAKMEM_HEAP_PROFILE_INTERVAL", SIZE, 0, 0, 1125899906842624, "bytes",              \
            "write the heap profile whenever so much more was allocated; 0: only at exit")                             \

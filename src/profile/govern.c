@@ -4,7 +4,7 @@
 #include "os/os.h"
 
 #define WINDOW_EVENTS 16u
-#define CREDIT_NS 1000000u     /* that a thread may be in debt: its first samples cost more than the rest, and are the ones of what stays */
+#define CREDIT_NS 500000u      /* that a thread may be in debt: its first samples cost more than the rest, and are the ones of what stays */
 #define EVENT_MOST_NS 100000u  /* what took longer was not the processor's time */
 #define HALVINGS_MOST 4u       /* in one step */
 #define RELAX_MS 1000u

@@ -2,7 +2,7 @@
 
 #include "os/os.h"
 
-#define FIRST_CAPACITY 4096u /* places of a table at first; a power of two, as all capacities */
+#define FIRST_CAPACITY 512u /* places of a table at first; a power of two, as all capacities */
 #define CHUNK_BYTES (256 * HAK_KIB - sizeof(struct table_map))
 
 struct lock profile_lock = LOCK_INIT(LOCK_RANK_PROFILE);

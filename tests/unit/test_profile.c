@@ -227,6 +227,20 @@ static void test_churn_uncached_span(void) { begin_ungoverned(); churn_and_keep(
 static void test_churn_huge(void) { begin_ungoverned(); churn_and_keep(3 * HAK_MIB, 16 * HAK_MIB, 100, 20, 1); }
 static void test_every_entry(void) { begin_ungoverned(); churn_and_keep(64, 1, 2000, 21, 7); }
 
+/* A call that fails is drawn for neither, however much it asked for. */
+static void test_failed_calls(void)
+{
+    enum { COUNT = 2000, SIZE = 3 * HAK_MIB };
+
+    begin_ungoverned();
+    assert_int_equal(front_profile_set(8 * HAK_MIB), 0);
+    front_free(allocate_at(site_a, 100)); /* the thread has a cache */
+    assert_null(front_malloc((size_t)3 << 52));
+    for (unsigned i = 0; i < COUNT; i++)
+        front_free(allocate_at(site_c, SIZE));
+    check_estimate("allocated", in_use_of(site_c, true), SIZE, 8 * HAK_MIB, COUNT);
+}
+
 /* ---- The governor ---- */
 
 /* Takes and frees blocks of the size, 4 at a time, beside 1 in 20 that is kept. A call takes 200 ns, a sample 400 more. */
@@ -366,6 +380,7 @@ int main(void)
         core_unit_test(test_churn_uncached_span),
         core_unit_test(test_churn_huge),
         core_unit_test(test_every_entry),
+        core_unit_test(test_failed_calls),
         core_unit_test(test_governed_pages),
         core_unit_test(test_governed_spans),
         core_unit_test(test_governed_huge),
