@@ -100,14 +100,20 @@ static size_t fresh_size(const void *block)
 
 void *sample_aligned(struct thread_cache *cache, size_t alignment, size_t size)
 {
+    struct draw *draw = cache ? &cache->draw : NULL;
     struct record record = { .class = CLASS_NONE };
-    uint64_t began = os_now();
+    uint64_t began;
+    size_t room;
     bool zero;
     void *block;
 
     if (size > POOLED_MAX || alignment > POOLED_MAX) /* huge: recorded where it is */
         return NULL;
-    record.weight = profile_draw_call(cache ? &cache->draw : NULL, class_size(class_of_size(base_max(size, UNIT_SIZE))));
+    room = class_size(class_of_size(base_max(size, UNIT_SIZE)));
+    if (draw && profile_draw_passes(draw, room, govern_shift(CLASS_NONE), 1))
+        return NULL;
+    began = os_now();
+    record.weight = profile_draw_call(draw, room);
     block = record.weight ? allocate_in_heap(profile.heap, alignment, size, &zero) : NULL;
     if (block) {
         record.address = (uintptr_t)block;
