@@ -211,7 +211,8 @@ def profiled(request, dynamic, tmp_path_factory):
     """A core in which each block, or about every tenth, is a sample of the heap profile."""
     folder = tmp_path_factory.mktemp("profiled")
     made = gcore_scene(dynamic, folder, HAKMEM_HEAP_PROFILE=str(folder / "heap.gz"),
-                       HAKMEM_HEAP_PROFILE_RATE=request.param, HAKMEM_HEAP_PROFILE_UNWIND="fp")
+                       HAKMEM_HEAP_PROFILE_RATE=request.param, HAKMEM_HEAP_PROFILE_OVERHEAD="0",
+                       HAKMEM_HEAP_PROFILE_UNWIND="fp")
     yield made
     made.target[1].unlink()
 

@@ -17,7 +17,8 @@ NEAR = 0.1
 def profile(compiled, library, tmp_path_factory):
     path = tmp_path_factory.mktemp("kept") / "kept.pb.gz"
     done = blackbox.run([compiled(SOURCE)], preload=library,
-                        env={"HAKMEM_HEAP_PROFILE": str(path), "HAKMEM_HEAP_PROFILE_RATE": "4096"})
+                        env={"HAKMEM_HEAP_PROFILE": str(path), "HAKMEM_HEAP_PROFILE_RATE": "4096",
+                             "HAKMEM_HEAP_PROFILE_OVERHEAD": "0"})
     assert done.status == 0, done.report()
     return path
 

@@ -38,7 +38,8 @@ class Profiled:
 def profiled(program, library, mean=4096, **variables):
     """Runs it, with a profile from the start unless mean is None; its own file goes nowhere."""
     if mean is not None:
-        variables = {"HAKMEM_HEAP_PROFILE": "/dev/null/none", "HAKMEM_HEAP_PROFILE_RATE": str(mean), **variables}
+        variables = {"HAKMEM_HEAP_PROFILE": "/dev/null/none", "HAKMEM_HEAP_PROFILE_RATE": str(mean),
+                     "HAKMEM_HEAP_PROFILE_OVERHEAD": "0", **variables}
     process = subprocess.Popen([str(program)], env=blackbox.environment(variables, preload=library),
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:

@@ -109,7 +109,7 @@ def test_agrees_with_the_library(known):
 def test_agrees_with_the_library_while_it_is_profiled(known, tmp_path, rate):
     """Tokens in thread caches are no blocks, and the profile's own tables are metadata: to the byte as the library has it."""
     program = known(env={"HAKMEM_PURGE_DELAY": "3600000", "HAKMEM_HEAP_PROFILE": str(tmp_path / "heap.gz"),
-                         "HAKMEM_HEAP_PROFILE_RATE": str(rate)})
+                         "HAKMEM_HEAP_PROFILE_RATE": str(rate), "HAKMEM_HEAP_PROFILE_OVERHEAD": "0"})
     for size, _, count in SMALL:
         program.ask("take", size, count)
         program.ask("drop", size, 3)

@@ -156,7 +156,7 @@ def test_names_of_files(sites, tmp_path):
 
 def test_program_turns_it_on_and_off(sites, tmp_path):
     path = tmp_path / "own.gz"
-    result = blackbox.run([sites, "program"], env={"PROFILE_TO": str(path)})
+    result = blackbox.run([sites, "program"], env={"PROFILE_TO": str(path), "HAKMEM_HEAP_PROFILE_OVERHEAD": "0"})
     assert result.status == 0, result.report()
     check_in_use(Sums(wire.read(path), sites), truths(result.stdout), 16384)
     assert f"missing {errno.ENOENT}" in result.stdout and f"closed {errno.EBADF}" in result.stdout
@@ -201,7 +201,8 @@ def test_file_that_cannot_be_written_is_named(sites):
 
 
 def test_interval_writes_files(sites, tmp_path):
-    variables = {"HAKMEM_HEAP_PROFILE": f"{tmp_path}/%n.gz", "HAKMEM_HEAP_PROFILE_INTERVAL": "20M", "HAKMEM_HEAP_PROFILE_RATE": "16384"}
+    variables = {"HAKMEM_HEAP_PROFILE": f"{tmp_path}/%n.gz", "HAKMEM_HEAP_PROFILE_INTERVAL": "20M",
+                 "HAKMEM_HEAP_PROFILE_RATE": "16384", "HAKMEM_HEAP_PROFILE_OVERHEAD": "0"}
     result = blackbox.run([sites, "sizes"], env=variables)
     assert result.status == 0, result.report()
     files = sorted(tmp_path.iterdir(), key=lambda path: int(path.stem))
@@ -211,7 +212,8 @@ def test_interval_writes_files(sites, tmp_path):
 
 
 def test_leak_report(sites):
-    result = blackbox.run([sites, "churn"], env={"HAKMEM_LEAK_REPORT": "1", "HAKMEM_HEAP_PROFILE_RATE": "4096"})
+    result = blackbox.run([sites, "churn"], env={"HAKMEM_LEAK_REPORT": "1", "HAKMEM_HEAP_PROFILE_RATE": "4096",
+                                                 "HAKMEM_HEAP_PROFILE_OVERHEAD": "0"})
     assert result.status == 0, result.report()
     lines = result.stderr.splitlines()
     assert lines[0].startswith("hakmem: in use at exit, by samples 4096 bytes apart:")

@@ -92,7 +92,8 @@ print("done")
 @pytest.mark.parametrize("rate", [4096, 1])
 @pytest.mark.parametrize("unwind", ["eh", "fp"])
 def test_python(library, tmp_path, rate, unwind):
-    env = {"HAKMEM_HEAP_PROFILE": f"{tmp_path}/%p.gz", "HAKMEM_HEAP_PROFILE_RATE": str(rate), "HAKMEM_HEAP_PROFILE_UNWIND": unwind}
+    env = {"HAKMEM_HEAP_PROFILE": f"{tmp_path}/%p.gz", "HAKMEM_HEAP_PROFILE_RATE": str(rate),
+           "HAKMEM_HEAP_PROFILE_OVERHEAD": "0", "HAKMEM_HEAP_PROFILE_UNWIND": unwind}
     result = blackbox.run([sys.executable, "-c", PYTHON], preload=library, env=env)
     assert (result.status, result.stdout, result.stderr) == (0, "done\n", "")
     (path,) = tmp_path.iterdir()
@@ -105,7 +106,8 @@ def test_compiler(library, tmp_path, rate):
     source = tmp_path / "hello.cpp"
     source.write_text("#include <map>\n#include <string>\nint main() { return std::map<int, std::string>{{1, \"a\"}}.size() - 1; }\n")
     outputs = []
-    for preload, env in [(None, {}), (library, {"HAKMEM_HEAP_PROFILE": f"{tmp_path}/%p.gz", "HAKMEM_HEAP_PROFILE_RATE": str(rate)})]:
+    for preload, env in [(None, {}), (library, {"HAKMEM_HEAP_PROFILE": f"{tmp_path}/%p.gz", "HAKMEM_HEAP_PROFILE_RATE": str(rate),
+                                               "HAKMEM_HEAP_PROFILE_OVERHEAD": "0"})]:
         output = tmp_path / f"hello-{len(outputs)}.s"
         result = blackbox.run(["g++", "-O1", "-S", source, "-o", output], preload=preload, env=env)
         assert result.status == 0 and result.stderr == "", result.report()
