@@ -4,6 +4,7 @@ Every run has a time limit, its own session (so that a run that hangs is ended w
 environment free of HAKMEM_*, LD_* and MALLOC_* variables but for those that the test gives.
 """
 
+import json
 import os
 import re
 import resource
@@ -163,3 +164,10 @@ def compile_program(source, output, *flags, compiler=None, shared=False):
     built = subprocess.run(command, capture_output=True, text=True, env=environment(), check=False)
     assert built.returncode == 0, f"{' '.join(command)}\n{built.stderr}"
     return Path(output)
+
+
+def requests_of(browser):
+    """The addresses that a page asked for since it was opened. What Chromium asks of itself (its start page) is none of them."""
+    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    urls = [message["params"]["request"]["url"] for message in messages if message["method"] == "Network.requestWillBeSent"]
+    return [url for url in urls if not url.startswith("chrome://")]

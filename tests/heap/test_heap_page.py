@@ -9,6 +9,8 @@ import pytest
 from making import Making, known, named, run, with_lives
 from selenium.webdriver.common.by import By
 
+import blackbox
+
 # What a page must show as text and never take for markup.
 HOSTILE = "</script><script>alert('x')</script><b>"
 KINDS = ["Objects allocated", "Bytes allocated", "Objects in use", "Bytes in use"]
@@ -128,9 +130,7 @@ def test_bars_are_as_wide_as_their_share_and_nothing_is_fetched(open_page, profi
     for name, share in (("main", 1), ("grow", 8 / 11), ("work", 3 / 11), ("fill", 3 / 11)):
         assert bars[name][0] / whole == pytest.approx(share, abs=0.01), name
     assert browser.get_log("browser") == []
-    asked = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    assert [message["params"]["request"]["url"] for message in asked
-            if message["method"] == "Network.requestWillBeSent"] == [profile.with_suffix(".html").as_uri()]
+    assert blackbox.requests_of(browser) == [profile.with_suffix(".html").as_uri()]
 
 
 def test_the_table_tells_what_the_terminal_does(open_page, profile):

@@ -1,6 +1,5 @@
 """Programs that wait to be looked at."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -103,9 +102,3 @@ def browser(tmp_path_factory):
     yield driver
     driver.quit()
 
-
-def requests_of(driver):
-    """The addresses that the page asked for since it was opened."""
-    messages = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
-    return [message["params"]["request"]["url"] for message in messages
-            if message["method"] == "Network.requestWillBeSent"]

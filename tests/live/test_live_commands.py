@@ -152,6 +152,12 @@ def test_every_resident_byte_of_a_moving_process(stir, hakmem, env):
     assert missed <= 1, "of six"
 
 
+def all_stopped(pid):
+    """A thread that the kernel is still working for is none."""
+    states = [path.read_text().rpartition(")")[2].split()[0] for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return set(states) == {"T"}
+
+
 @pytest.mark.parametrize("env", HARD)
 def test_every_resident_byte_of_a_stopped_process(stir, hakmem, env):
     """In the middle of whatever it does: to the byte, as the kernel tells without us."""
@@ -159,9 +165,8 @@ def test_every_resident_byte_of_a_stopped_process(stir, hakmem, env):
     for _ in range(3):
         time.sleep(0.2)
         os.kill(program.pid, signal.SIGSTOP)
-        while "T" not in Path(f"/proc/{program.pid}/stat").read_text().rpartition(")")[2].split()[0]:
+        while not all_stopped(program.pid):
             time.sleep(0.01)
-        time.sleep(0.1)
         made = json.loads(hakmem("explain", program.pid, "--json"))
         assert made["sum"] == made["rss"] == made["rss_before"] == made["rss_after"] == rollup(program)
         assert made["heap_drift"] == 0 and not made["moving"]

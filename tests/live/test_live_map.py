@@ -6,11 +6,12 @@ HAKMEM_PICTURES=FOLDER keeps the picture: docs/images/map.png is made so.
 import os
 from pathlib import Path
 
-from conftest import HERE, requests_of
+from conftest import HERE
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
+import blackbox
 from hakmem.live import ProcessMemory, snapshot
 
 
@@ -46,7 +47,7 @@ def test_map(start, compiled, library, hakmem, browser, tmp_path):
     browser.get(page.as_uri())
     assert browser.execute_script("return document.documentElement.dataset.drawn") == "yes"
     assert browser.get_log("browser") == []
-    assert [url for url in requests_of(browser) if not url.startswith("data:")] == [page.as_uri()]
+    assert [url for url in blackbox.requests_of(browser) if not url.startswith("data:")] == [page.as_uri()]
     assert f"({program.pid}) on HAKMEM {shot.version}" in browser.title
     assert f"{len(shot.superslabs)} SuperSlabs" in browser.page_source
     assert colors(browser) > 20

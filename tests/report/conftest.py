@@ -1,6 +1,5 @@
 """A page of a full synthetic result, opened in a real browser without a network."""
 
-import json
 import sys
 import time
 
@@ -74,9 +73,3 @@ def wait_for(condition, what, seconds=30):
         assert time.monotonic() < end, f"{what}: not there after {seconds} seconds"
         time.sleep(0.05)
 
-
-def requests_of(browser):
-    """The addresses that the page asked for since it was opened."""
-    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    return [message["params"]["request"]["url"] for message in messages
-            if message["method"] == "Network.requestWillBeSent"]

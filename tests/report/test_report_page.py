@@ -9,10 +9,11 @@ import zlib
 
 import pytest
 import synthetic
-from conftest import requests_of, wait_for
+from conftest import wait_for
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.color import Color
 
+import blackbox
 from hakmem.report import charts
 from hakmem.report.page import write_page
 from hakmem.report.result import ResultError
@@ -51,7 +52,7 @@ def pixels(png):
 def test_charts_are_drawn_and_nothing_is_fetched(open_page, full_page, result):
     browser = open_page(full_page)
     assert browser.get_log("browser") == []
-    assert [url for url in requests_of(browser) if not url.startswith(("data:", "blob:"))] == [full_page.as_uri()]
+    assert [url for url in blackbox.requests_of(browser) if not url.startswith(("data:", "blob:"))] == [full_page.as_uri()]
     drawn = browser.execute_script("return [...document.querySelectorAll('[data-chart]')].map(e => e.dataset.chart)")
     assert drawn == CHARTS
     peers = len(result["allocators"]) - 2
@@ -263,7 +264,7 @@ def test_what_the_result_says_is_text(open_page, tmp_path, name):
     assert name in [text.removesuffix("↕") for text in texts(browser, "#table-all-time thead th")]
     assert name in texts(browser, "#chart-scatter svg text")
     assert name in texts(browser, "#legend button")
-    assert len(requests_of(browser)) == 1
+    assert len(blackbox.requests_of(browser)) == 1
 
 
 def test_a_run_of_one_allocator_makes_a_page(open_page, tmp_path):

@@ -1,6 +1,5 @@
 """A headless Chromium."""
 
-import json
 from contextlib import contextmanager
 
 from selenium import webdriver
@@ -29,9 +28,3 @@ def looks(browser):
     """The number of the last look that the page has drawn."""
     return int(browser.execute_script("return document.documentElement.dataset.looks || 0"))
 
-
-def requests_of(browser):
-    """The addresses that the page asked for since it was opened."""
-    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    return [message["params"]["request"]["url"] for message in messages
-            if message["method"] == "Network.requestWillBeSent"]

@@ -2,8 +2,10 @@
 
 import busy as programs
 import pytest
-from browsing import chromium, looks, requests_of
+from browsing import chromium, looks
 from serving import serving, until
+
+import blackbox
 
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
@@ -67,7 +69,7 @@ def test_figures_change_and_nothing_else_is_asked(browser, server, busy):
     assert memory.get("#2f9e44", 0) > 5000 and memory.get("#868e96", 0) > 200
     assert colors(browser, "chart-rates").get("#2f9e44", 0) > 50
     assert browser.get_log("browser") == []
-    assert {url for url in requests_of(browser) if not url.startswith((server.url, "data:"))} == set()
+    assert {url for url in blackbox.requests_of(browser) if not url.startswith((server.url, "data:"))} == set()
 
 
 def test_links_lead_to_the_map_and_the_data(browser, server, busy):
