@@ -255,12 +255,13 @@ static size_t tick_run(uint32_t now, bool stale, bool all)
     atomic_store_explicit(&last_tick_ms, now, memory_order_relaxed);
     atomic_fetch_add_explicit(&thread_ticks, 1, memory_order_relaxed);
     atomic_store_explicit(&shared_pool.stale, stale, memory_order_relaxed);
+    purge_begin(); /* G2: a thread that ends from here on wants another */
     if (cache->heap)
         cache_flush_all(cache, false);
     caches_flush_dead();
     left = registry_trim_idle(stale, &bytes);
     atomic_store_explicit(&shared_pool.stale, false, memory_order_relaxed);
-    bytes += purge_run(all) + huge_purge(all) + caches_purge_dead();
+    bytes += purge_free_units(all) + huge_purge(all) + caches_purge_dead();
     if (left)
         shared_pool_want_purge();
     return bytes;
@@ -295,10 +296,12 @@ void thread_tick_due(void)
         return;
     /* Long overdue: nobody was on a slow path for a whole delay, so what caches and warm pools hold is as old. Too early: only
      * the shared pool asks, because it holds too much. */
-    if (now - atomic_load_explicit(&last_tick_ms, memory_order_relaxed) >= hak_options.purge_delay)
+    if (now - atomic_load_explicit(&last_tick_ms, memory_order_relaxed) >= hak_options.purge_delay) {
         tick_run(now, now - due >= hak_options.purge_delay / 2, false);
-    else
+    } else {
         purge_run(false);
+        shared_pool_want_purge(); /* G2: dead threads' caches and pending slabs may have wanted it too */
+    }
     if (hak_options.memory_limit_soft && shared_pool_footprint() > hak_options.memory_limit_soft)
         pressure_call(shared_pool_footprint(), (size_t)hak_options.memory_limit_soft);
     atomic_store_explicit(&ticking, false, memory_order_release);

@@ -120,7 +120,7 @@ static void purge_note_untouched(uint32_t number, uint32_t units)
         touched_note(window_slot_address(number) + base_low_bit(units) * UNIT_SIZE, UNIT_SIZE, false);
 }
 
-size_t purge_run(bool all)
+size_t purge_free_units(bool all)
 {
     struct purge_range ranges[PURGE_BATCH];
     size_t purged = 0, count, left = 0;
@@ -129,7 +129,6 @@ size_t purge_run(bool all)
     lock_acquire(&shared_pool.lock);
     all = all || atomic_load_explicit(&shared_pool.over_soft_limit, memory_order_relaxed);
     atomic_store_explicit(&shared_pool.over_soft_limit, false, memory_order_relaxed);
-    atomic_store_explicit(&shared_pool.next_purge_ms, 0, memory_order_relaxed);
     purge_trim_lru(now);
     for (number = window_slots_begin(); number < shared_pool.slots_unused;) {
         for (count = 0; count < PURGE_BATCH && number < shared_pool.slots_unused; number++) {
@@ -176,4 +175,12 @@ size_t purge_run(bool all)
         shared_pool_schedule_purge(hak_options.purge_delay);
     lock_release(&shared_pool.lock);
     return purged;
+}
+
+void purge_begin(void) { atomic_exchange(&shared_pool.next_purge_ms, 0); }
+
+size_t purge_run(bool all)
+{
+    purge_begin();
+    return purge_free_units(all);
 }

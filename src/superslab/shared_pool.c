@@ -25,7 +25,7 @@ void shared_pool_schedule_purge(uint64_t delay_ms)
     uint32_t due = atomic_load_explicit(&shared_pool.next_purge_ms, memory_order_relaxed);
 
     if (due == 0 || (int32_t)(when - due) < 0)
-        atomic_store_explicit(&shared_pool.next_purge_ms, when, memory_order_relaxed);
+        atomic_store_explicit(&shared_pool.next_purge_ms, when, memory_order_release);
 }
 
 void shared_pool_want_purge_slow(void) { shared_pool_schedule_purge(hak_options.purge_delay); }

@@ -431,6 +431,27 @@ static void test_thread_end(void)
     heaps_check();
 }
 
+/* G2: a purge that the pool alone asked for, too early for a tick, takes nobody's wish for one along. */
+static void test_no_wish_is_lost(void)
+{
+    void *left;
+
+    begin();
+    thread_purge(true);
+    run_thread(&left);
+    assert_int_not_equal(atomic_load(&shared_pool.next_purge_ms), 0); /* for what the thread's cache holds */
+    shared_pool_schedule_purge(1);
+    fake_advance(4 * MILLISECOND);
+    thread_tick();
+    assert_int_not_equal(seen_cache->capacity_bytes, 0);
+    assert_int_not_equal(atomic_load(&shared_pool.next_purge_ms), 0);
+    fake_advance((hak_options.purge_delay + 4) * MILLISECOND);
+    thread_tick();
+    assert_int_equal(seen_cache->capacity_bytes, 0);
+    front_free(left);
+    heaps_check();
+}
+
 static void test_release(void)
 {
     struct thread_cache *cache = begin();
@@ -466,6 +487,7 @@ int main(void)
         core_unit_test(test_collect),
         core_unit_test(test_tick),
         core_unit_test(test_thread_end),
+        core_unit_test(test_no_wish_is_lost),
         core_unit_test(test_release),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
