@@ -27,8 +27,13 @@ def parse_setting(text, known):
 def check_profile(file):
     """The absolute path of a profile to be: it is written when the program ends, wherever that has gone by then."""
     file = Path(os.path.abspath(file))
-    if not file.parent.is_dir():
-        raise click.BadParameter(f"{file}: there is no folder {file.parent}", param_hint="--heap-profile")
+    try:
+        if not file.parent.is_dir():
+            raise click.BadParameter(f"{file}: there is no folder {file.parent}", param_hint="--heap-profile")
+    except PermissionError as error:
+        raise click.BadParameter(f"{file}: {file.parent} cannot be looked into", param_hint="--heap-profile") from error
+    if not os.access(file.parent, os.X_OK):
+        raise click.BadParameter(f"{file}: {file.parent} cannot be looked into", param_hint="--heap-profile")
     if file.is_dir():
         raise click.BadParameter(f"{file} is a folder", param_hint="--heap-profile")
     if not os.access(file.parent, os.W_OK):

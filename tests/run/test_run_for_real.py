@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -162,12 +163,21 @@ def test_a_file_that_nobody_can_make(launch, counts):
 
 
 @pytest.fixture
-def open_folder(tmp_path_factory):
-    """One that others may look into."""
-    folder = tmp_path_factory.mktemp("open")
-    for each in (folder, folder.parent, folder.parent.parent):
-        os.chmod(each, 0o755)
-    return folder
+def open_folder():
+    """One that others may look into. Not in pytest's own, which every session that begins closes to them."""
+    with tempfile.TemporaryDirectory(prefix="hakmem-open-") as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)
+
+
+def test_a_folder_that_the_user_may_not_look_into(launch, open_folder):
+    closed = open_folder / "closed"
+    (closed / "inner").mkdir(parents=True)
+    os.chmod(closed, 0o700)
+    result = launch("--heap-profile", closed / "inner/heap.gz", "true", user="nobody", env={"PYTHONDONTWRITEBYTECODE": "1"})
+    # The script's own test tells no folder from one that is closed.
+    said = f"{closed}/inner cannot be looked into", f"there is no folder {closed}/inner"
+    assert result.status == 2 and any(words in result.stderr for words in said), result.report()
 
 
 def test_a_file_that_the_user_may_not_make(launch, open_folder):
