@@ -23,7 +23,7 @@ void slab_carve(struct slab *slab, unsigned class, struct heap *owner)
     slab->summary = base_low_mask(words);
     slab->used = 0;
     slab->blocks = (uint16_t)blocks;
-    slab->class = (uint8_t)class;
+    __atomic_store_n(&slab->class, (uint8_t)class, __ATOMIC_RELAXED); /* statistics read it without a lock */
     slab->next = NULL;
     slab->prev = NULL;
     slab->scrubbed = false;
