@@ -267,6 +267,19 @@ static size_t tick_run(uint32_t now, bool stale, bool all)
     return bytes;
 }
 
+void thread_follow_tick(struct thread_cache *cache)
+{
+    uint32_t now = shared_pool_now_ms();
+
+    if (now - atomic_load_explicit(&last_tick_ms, memory_order_relaxed) < hak_options.purge_delay ||
+        atomic_exchange_explicit(&ticking, true, memory_order_acquire)) {
+        cache_flush_all(cache, false);
+        return;
+    }
+    tick_run(now, true, false);
+    atomic_store_explicit(&ticking, false, memory_order_release);
+}
+
 size_t thread_purge(bool all) { return tick_run(shared_pool_now_ms(), all, all); }
 
 /* `auto` makes no threaded process of a single-threaded one, which may rely on being that. */

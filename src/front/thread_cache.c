@@ -137,7 +137,7 @@ static void cache_note_slow_call(struct thread_cache *cache, unsigned class)
 {
     cache->busy[class] = true;
     if (cache->tick != thread_tick_number())
-        cache_flush_all(cache, false);
+        thread_follow_tick(cache);
     if (++cache->slow_calls % SHRINK_INTERVAL == 0)
         cache_shrink_next(cache);
     thread_tick();

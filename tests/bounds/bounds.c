@@ -25,8 +25,7 @@ static const struct {
     { "only_frees_rounds", case_only_frees_rounds, NULL },
     { "only_frees_rounds_shifting", case_only_frees_rounds_shifting, NULL },
     { "threads_die", case_threads_die, NULL },
-    /* A purge thread's tick just before leaves this thread's own cache to the next but one. */
-    { "threads_die_remote", case_threads_die_remote, "HAKMEM_PURGE_THREAD=never" },
+    { "threads_die_remote", case_threads_die_remote, NULL },
     { "gigabyte", case_gigabyte, NULL },
     { "spans", case_spans, NULL },
     { "huge", case_huge, NULL },

@@ -452,6 +452,32 @@ static void test_no_wish_is_lost(void)
     heaps_check();
 }
 
+static void *tick(void *unused)
+{
+    (void)unused;
+    thread_purge(true);
+    return NULL;
+}
+
+/* What a thread's cache held while another ticked, a purge delay ago, is as old: it does not wait for another delay. */
+static void test_tick_of_another(void)
+{
+    struct thread_cache *cache = begin();
+    pthread_t thread;
+
+    hold(2048, 300);
+    let_go(300);
+    assert_true(cache_count(cache, class_of_size(2048)) > 0);
+    assert_int_equal(pthread_create(&thread, NULL, tick, NULL), 0);
+    pthread_join(thread, NULL);
+    assert_true(shared_pool.units_used > 0);
+    fake_advance((hak_options.purge_delay + 4) * MILLISECOND);
+    front_free(front_malloc(64));
+    assert_int_equal(cache_count(cache, class_of_size(2048)), 0);
+    assert_int_equal(shared_pool.units_dirty, 0);
+    heaps_check();
+}
+
 static void test_release(void)
 {
     struct thread_cache *cache = begin();
@@ -488,6 +514,7 @@ int main(void)
         core_unit_test(test_tick),
         core_unit_test(test_thread_end),
         core_unit_test(test_no_wish_is_lost),
+        core_unit_test(test_tick_of_another),
         core_unit_test(test_release),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
