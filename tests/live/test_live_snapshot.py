@@ -84,6 +84,14 @@ def test_huge_blocks(known):
     assert kept[0].address == addresses[1]
 
 
+def as_mallinfo(shot):
+    """A snapshot's totals as the program prints those of mallinfo2."""
+    totals = shot.totals
+    return [totals.mapped - totals.huge_live, totals.huge_blocks, totals.huge_live,
+            totals.live - totals.huge_live + totals.metadata, totals.cached + totals.free_in_slab + totals.retained,
+            totals.cached, totals.retained - totals.purged, sum(row.cached_blocks + row.free_blocks for row in shot.classes)]
+
+
 def test_agrees_with_the_library(known):
     """Every figure of mallinfo2, which the library makes from its own counts under its locks."""
     program = known(env={"HAKMEM_PURGE_DELAY": "3600000"})
@@ -98,10 +106,7 @@ def test_agrees_with_the_library(known):
     told = list(map(int, program.ask("info")))
     shot = look(program)
     totals = shot.totals
-    assert told == [
-        totals.mapped - totals.huge_live, totals.huge_blocks, totals.huge_live,
-        totals.live - totals.huge_live + totals.metadata, totals.cached + totals.free_in_slab + totals.retained,
-        totals.cached, totals.retained - totals.purged, sum(row.cached_blocks + row.free_blocks for row in shot.classes)]
+    assert told == as_mallinfo(shot)
     assert totals.cached > 0 and totals.huge_live == 10 * MIB and totals.huge_cached == 3 * MIB
 
 
@@ -119,10 +124,7 @@ def test_agrees_with_the_library_while_it_is_profiled(known, tmp_path, rate):
     told = list(map(int, program.ask("info")))
     shot = look(program)
     totals = shot.totals
-    assert told == [
-        totals.mapped - totals.huge_live, totals.huge_blocks, totals.huge_live,
-        totals.live - totals.huge_live + totals.metadata, totals.cached + totals.free_in_slab + totals.retained,
-        totals.cached, totals.retained - totals.purged, sum(row.cached_blocks + row.free_blocks for row in shot.classes)]
+    assert told == as_mallinfo(shot)
     assert tokens_in_caches(program) > 0
     assert totals.heap_profile > 400 * 1024 and [row.kind for row in shot.threads].count("profile") == 1
     assert sum(row.live_bytes for row in shot.threads) == totals.live - totals.huge_live

@@ -35,16 +35,21 @@ class Torn(LiveError):
     """Something changed while it was read, in a way that makes no sense."""
 
 
-def snapshot(memory, descriptor=None):
-    """The Snapshot of what runs behind `memory`."""
-    descriptor = descriptor or find(memory)
+def untorn(attempt):
+    """What attempt() returns, made again a few times where what it read changed meanwhile."""
     for left in reversed(range(TRIES)):
         try:
-            return Reader(memory, descriptor).snapshot()
+            return attempt()
         except (Torn, Unreadable):
             if left == 0:
                 raise
     raise AssertionError("unreachable")
+
+
+def snapshot(memory, descriptor=None):
+    """The Snapshot of what runs behind `memory`."""
+    descriptor = descriptor or find(memory)
+    return untorn(lambda: Reader(memory, descriptor).snapshot())
 
 
 class Reader:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy
 
 from hakmem.live.descriptor import find, name_of
-from hakmem.live.heap import TRIES, Torn
-from hakmem.live.memory import LiveError, Unreadable
+from hakmem.live.heap import Torn, untorn
+from hakmem.live.memory import LiveError
 
 # Sites lie one behind another, so that they are read many at once.
 BLOCK = 256 << 10
@@ -55,13 +55,7 @@ def read_sites(memory, descriptor=None):
     if not all(name in descriptor.types for name in NEEDED):
         raise LiveError(f"{name_of(memory)}: its HAKMEM {descriptor.version} does not say where its heap profile is; "
                         "it is only in the file that HAKMEM_HEAP_PROFILE names")
-    for left in reversed(range(TRIES)):
-        try:
-            return Reader(memory, descriptor).read()
-        except (Torn, Unreadable):
-            if left == 0:
-                raise
-    raise AssertionError("unreachable")
+    return untorn(lambda: Reader(memory, descriptor).read())
 
 
 class Reader:
