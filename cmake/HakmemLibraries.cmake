@@ -117,9 +117,5 @@ if(HAKMEM_OVERRIDES_LIBC)
         # A second copy in the process uses its own functions; no lazy binding inside malloc; threads may hold
         # blocks after dlclose; nothing is left undefined.
         -Wl,-Bsymbolic -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete -Wl,-z,defs)
-    if(CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64" AND NOT HAKMEM_SANITIZE)
-        # What no library at link time has is not looked for at each start (os/unwind.c). Other linkers ignore it.
-        target_link_options(hakmem PRIVATE -Wl,-z,nodynamic-undefined-weak)
-    endif()
     add_library(hakmem::hakmem ALIAS hakmem)
 endif()
