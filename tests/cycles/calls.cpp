@@ -159,6 +159,17 @@ const call calls[] = {
       } },
 };
 
+uint64_t read_counter()
+{
+#if defined(__x86_64__)
+    return __builtin_ia32_rdtsc();
+#else
+    uint64_t now;
+    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(now));
+    return now;
+#endif
+}
+
 unsigned handled;
 
 void sleep_twice()
@@ -172,11 +183,13 @@ void sleep_twice()
 void delayed()
 {
     std::set_new_handler(sleep_twice);
+    uint64_t start = read_counter();
     try {
         (void)operator new(too_large);
         abort();
     } catch (const std::bad_alloc &) {
     }
+    say("%lu\n", (unsigned long)(read_counter() - start));
 }
 
 // Every kind of call in a random order; what was called is printed: mallocs, frees, NULLs, reallocs of blocks.
@@ -209,17 +222,6 @@ void mixed(size_t count)
     }
     say("%lu %lu %lu %lu\n", (unsigned long)mallocs, (unsigned long)frees, (unsigned long)nulls,
         (unsigned long)reallocs);
-}
-
-uint64_t read_counter()
-{
-#if defined(__x86_64__)
-    return __builtin_ia32_rdtsc();
-#else
-    uint64_t now;
-    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(now));
-    return now;
-#endif
 }
 
 template <typename Make> void measure(size_t count, Make make)

@@ -59,15 +59,32 @@ static uint64_t read_counter(void)
 #endif
 }
 
+/* Seconds of the clock, and the counter at that moment: the closest of many pairs, as others run in between. */
+static double read_both(uint64_t *ticks)
+{
+    double seconds = 0;
+    uint64_t closest = UINT64_MAX;
+    for (int i = 0; i < 1000; i++) {
+        struct timespec now;
+        uint64_t before = read_counter();
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        uint64_t after = read_counter();
+        if (after - before < closest) {
+            closest = after - before;
+            *ticks = before;
+            seconds = (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+        }
+    }
+    return seconds;
+}
+
 static double measure_rate(void)
 {
-    struct timespec start, end;
-    clock_gettime(CLOCK_MONOTONIC, &start);
-    uint64_t ticks = read_counter();
+    uint64_t first, last;
+    double start = read_both(&first);
     usleep(200000);
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    ticks = read_counter() - ticks;
-    return (double)ticks / ((double)(end.tv_sec - start.tv_sec) + (double)(end.tv_nsec - start.tv_nsec) / 1e9);
+    double end = read_both(&last);
+    return (double)(last - first) / (end - start);
 }
 
 static void *at_end(void *argument)

@@ -63,7 +63,7 @@ def open_page(browser):
     return open_it
 
 
-def wait_for(condition, what, seconds=30):
+def wait_for(condition, what, seconds=120):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"{what}: not there after {seconds} seconds"

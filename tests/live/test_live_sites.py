@@ -92,7 +92,7 @@ def test_many_sites(program, library, tmp_path):
         process.tell("spread", 30000)
         begun = time.monotonic()
         heap = seen(process).heap
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 30
         assert len(heap.sites) >= 30000 and heap.on and heap.mean == 1
         assert len({site.frames for site in heap.sites}) == len(heap.sites)
         check_equal(process, tmp_path)
@@ -180,7 +180,7 @@ class Damage:
         begun = time.monotonic()
         with pytest.raises(LiveError, match=f"process {self.process.pid}.*{message}"):
             read_sites(self.memory, self.descriptor)
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 30
         self.write(address, kept, size)
         assert len(read_sites(self.memory, self.descriptor).sites) == len(self.sites)
 

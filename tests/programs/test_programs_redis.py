@@ -61,7 +61,7 @@ class Server:
                 stderr=output,
                 start_new_session=True,
             )
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while self.command("PING") != "PONG":
             assert time.monotonic() < deadline and self.process.poll() is None, self.output()
             time.sleep(0.05)

@@ -67,7 +67,7 @@ def open_page(browser):
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
-def wait_for(condition, what, seconds=30):
+def wait_for(condition, what, seconds=120):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"{what}: not there after {seconds} seconds"

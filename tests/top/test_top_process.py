@@ -18,7 +18,7 @@ from hakmem.top.sample import Sampler, memory_of, rates
 
 PYTHON = sys.executable
 COMMAND = [PYTHON, "-m", "hakmem", "top"]
-SECONDS = 30
+SECONDS = 120
 
 
 def environment():
