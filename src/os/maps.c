@@ -6,10 +6,15 @@
 #include <fcntl.h>
 #include <link.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+/* A static program need not have it, and is not to get it for this. */
 #pragma weak dl_iterate_phdr
+
+/* The linker's name for the start of the file that this is linked into. */
+extern const char __ehdr_start[] __attribute__((weak, visibility("hidden")));
 
 enum {
     READ_SIZE = 4096,
@@ -139,11 +144,33 @@ static int collect_module(struct dl_phdr_info *info, size_t size, void *argument
     return 0;
 }
 
+/* Without the dynamic linker's list there are the program and the kernel's page of code, whose headers it tells. */
+static void collect_static(struct collection *collection)
+{
+    const ElfW(Ehdr) *vdso = (const ElfW(Ehdr) *)getauxval(AT_SYSINFO_EHDR);
+    struct dl_phdr_info info = { .dlpi_phdr = (const ElfW(Phdr) *)getauxval(AT_PHDR),
+                                 .dlpi_phnum = (ElfW(Half))getauxval(AT_PHNUM) };
+
+    if (info.dlpi_phdr && __ehdr_start) {
+        for (unsigned i = 0; i < info.dlpi_phnum; i++)
+            if (info.dlpi_phdr[i].p_type == PT_LOAD && info.dlpi_phdr[i].p_offset == 0)
+                info.dlpi_addr = (uintptr_t)__ehdr_start - info.dlpi_phdr[i].p_vaddr;
+        collect_module(&info, sizeof info, collection);
+    }
+    if (vdso) {
+        info = (struct dl_phdr_info){ .dlpi_addr = (uintptr_t)vdso, .dlpi_phnum = vdso->e_phnum,
+                                      .dlpi_phdr = (const ElfW(Phdr) *)((const char *)vdso + vdso->e_phoff) };
+        collect_module(&info, sizeof info, collection);
+    }
+}
+
 size_t os_modules(struct os_module *modules, size_t capacity)
 {
     struct collection collection = { modules, capacity, 0 };
 
     if (dl_iterate_phdr)
         dl_iterate_phdr(collect_module, &collection);
+    else
+        collect_static(&collection);
     return collection.count;
 }

@@ -12,8 +12,7 @@
 
 #include "os/maps.h"
 
-/* A static program need not have them, and is not to get them for this. */
-#pragma weak dlopen
+/* A static program need not have them, and is not to get them for this. dlopen is looked up: ld warns of a static program that names it. */
 #pragma weak dlsym
 #pragma weak dl_iterate_phdr
 #pragma weak _Unwind_Backtrace
@@ -160,13 +159,18 @@ static bool load_tables(void)
 {
     union {
         void *address;
+        void *(*open)(const char *file, int mode);
         backtrace_function backtrace;
         get_ip_function get_ip;
         get_cfa_function get_cfa;
     } name;
-    void *library = unwinder.may_load && dlopen ? dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL) : NULL;
+    void *library;
 
-    if (!library || !dlsym)
+    if (!unwinder.may_load || !dlsym)
+        return false;
+    name.address = dlsym(RTLD_DEFAULT, "dlopen");
+    library = name.address ? name.open("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL) : NULL;
+    if (!library)
         return false;
     name.address = dlsym(library, "_Unwind_Backtrace");
     unwinder.backtrace = name.backtrace;

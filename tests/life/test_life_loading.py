@@ -87,7 +87,7 @@ def test_calls_before_all_constructors(compiled, flags):
 @pytest.mark.parametrize("program", ["linked", "first_calls"])
 def test_linked_with_the_override(compiled, override_archive, program, flags):
     static = ["-DWITHOUT_RESOLVER"] if flags and program == "first_calls" else []
-    built = compiled(HERE / f"{program}.c", *flags, *static, override_archive)
+    built = compiled(HERE / f"{program}.c", "-Wl,--fatal-warnings", *flags, *static, override_archive)
     result = blackbox.run([built])
     assert (result.status, result.stderr) == (0, ""), result.report()
     if program == "linked":
