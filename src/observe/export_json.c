@@ -32,7 +32,7 @@ static void json_object(struct output *output, const char *name, const struct fi
     json_members(output, list, record);
 }
 
-/* Before a row of an array whose `count` rows are out. */
+/* Before a row of an array or object whose `count` rows are out. */
 static void json_next(struct output *output, size_t count) { output_print(output, count ? ",\n" : "\n"); }
 
 static void json_classes(struct output *output, const struct stats_shot *shot)
@@ -76,12 +76,28 @@ static void json_superslabs(struct output *output)
     output_print(output, "]");
 }
 
+/* Each count is read once, as others count meanwhile: what is told by size is never more than the sum. */
+static void json_debug_counter(struct output *output, enum debug_counter which)
+{
+    uint64_t counts[CLASS_COUNT], sum = 0;
+    size_t count = 0;
+
+    for (unsigned class = 0; class < CLASS_COUNT; class++)
+        sum += counts[class] = debug_counter_of(which, class);
+    output_print(output, "\"%s\":{\"count\":%lu,\"by_size\":{", debug_counter_names[which].name, (unsigned long)sum);
+    for (unsigned class = 1; class < CLASS_COUNT; class++)
+        if (counts[class])
+            output_print(output, "%s\"%zu\":%lu", count++ ? "," : "", class_size(class), (unsigned long)counts[class]);
+    output_print(output, "}}");
+}
+
 static void json_debug_counters(struct output *output)
 {
     output_print(output, ",\n\"debug_counters\":{");
-    for (unsigned which = 0; which < DEBUG_COUNTERS; which++)
-        output_print(output, "%s\n\"%s\":%lu", which ? "," : "", debug_counter_names[which].name,
-                     (unsigned long)debug_counter_sum(which));
+    for (unsigned which = 0; which < DEBUG_COUNTERS; which++) {
+        json_next(output, which);
+        json_debug_counter(output, which);
+    }
     output_print(output, "}");
 }
 

@@ -111,13 +111,20 @@ static void metrics_of_superslabs(struct output *output)
                      (unsigned long)clean[tier]);
 }
 
+/* Without a size: what belongs to no class. The sum over an event is all of it. */
 static void metrics_of_debug_counters(struct output *output)
 {
-    output_print(output, "# HELP hakmem_debug_events_total What debug builds count\n"
+    output_print(output, "# HELP hakmem_debug_events_total What debug builds count, by size of block\n"
                          "# TYPE hakmem_debug_events_total counter\n");
-    for (unsigned which = 0; which < DEBUG_COUNTERS; which++)
-        output_print(output, "hakmem_debug_events_total{event=\"%s\"} %lu\n", debug_counter_names[which].name,
-                     (unsigned long)debug_counter_sum(which));
+    for (unsigned which = 0; which < DEBUG_COUNTERS; which++) {
+        const char *event = debug_counter_names[which].name;
+        output_print(output, "hakmem_debug_events_total{event=\"%s\"} %lu\n", event,
+                     (unsigned long)debug_counter_of(which, CLASS_NONE));
+        for (unsigned class = 1; class < CLASS_COUNT; class++)
+            if (debug_counter_of(which, class))
+                output_print(output, "hakmem_debug_events_total{event=\"%s\",size=\"%zu\"} %lu\n", event,
+                             class_size(class), (unsigned long)debug_counter_of(which, class));
+    }
 }
 
 void export_prometheus(struct output *output)

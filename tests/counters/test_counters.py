@@ -1,11 +1,13 @@
 """Every debug counter against calls whose counts follow from what was called: model.py has the rules."""
 
+import json
 import re
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 import blackbox
 from model import Heap, Stack, nonzero
@@ -65,6 +67,27 @@ def test_a_thread_that_allocates_and_frees(program, size, number):
     used.subtract(left)
     heap.emptied(sum(blocks == 0 for blocks in used.values()))
     assert table.of(size) == nonzero(heap.counts)
+
+
+@pytest.mark.parametrize("form", ["json", "prometheus"])
+def test_statistics_have_what_the_table_has(program, form):
+    table = count(program, "churn", 8192, 320)
+    result = blackbox.run([program, "churn", 8192, 320], env={**QUIET, "HAKMEM_DEBUG_COUNTERS": "0", "HAKMEM_SHOW_STATS": form})
+    assert result.status == 0, result.report()
+    sums, rows = {}, {}
+    if form == "json":
+        for name, counter in json.loads(result.stderr)["debug_counters"].items():
+            sums[name] = counter["count"]
+            rows[name] = {int(size): number for size, number in counter["by_size"].items()}
+    else:
+        for family in text_string_to_metric_families(result.stderr):
+            for sample in family.samples if family.name == "hakmem_debug_events" else ():
+                name, size = sample.labels["event"], sample.labels.get("size")
+                sums[name] = sums.get(name, 0) + sample.value
+                rows.setdefault(name, {}).update({int(size): sample.value} if size else {})
+    assert nonzero(Counter(sums)) == table.sums
+    assert {name: row for name, row in rows.items() if row} == {name: row for name, row in table.rows.items() if row}
+    assert rows["mf2_new_page"][8192] > 1 and len(sums) > 40
 
 
 def test_blocks_that_calloc_finds_in_the_cache(program):
