@@ -57,7 +57,7 @@ static void *sample_token(struct thread_cache *cache, unsigned class, bool *zero
     void *block = take_block(class, zero);
     struct record record = { .address = (uintptr_t)block,
                              .size = class_size(class),
-                             .weight = profile.weights[shift][class],
+                             .weight = profile_weight(class, shift),
                              .class = (uint8_t)class,
                              .shift = (uint8_t)shift };
 

@@ -17,25 +17,28 @@
 extern const char __ehdr_start[] __attribute__((weak, visibility("hidden")));
 
 enum {
-    READ_SIZE = 4096,
-    LINE_MOST = 1024, /* of a line: what is beyond it is a very long path, which is cut */
+    BUFFER_SIZE = 4096, /* holds a line at least */
+    LINE_MOST = 1024,   /* what is kept of the start of one that it does not hold; of its path the middle is lost */
 };
 
 /* ---- /proc/self/maps: "start-end rwxp offset dev inode   path" ---- */
 
 static uint64_t read_hex(const char **text)
 {
+    const char *at = *text;
     uint64_t value = 0;
 
-    for (;; ++*text) {
-        char c = **text;
-        if (c >= '0' && c <= '9')
-            value = value * 16 + (uint64_t)(c - '0');
-        else if (c >= 'a' && c <= 'f')
-            value = value * 16 + (uint64_t)(c - 'a' + 10);
+    for (;; at++) {
+        unsigned digit = (unsigned char)*at - (unsigned)'0', letter = (unsigned char)*at - (unsigned)'a';
+        if (digit < 10)
+            value = value * 16 + digit;
+        else if (letter < 6)
+            value = value * 16 + letter + 10;
         else
-            return value;
+            break;
     }
+    *text = at;
+    return value;
 }
 
 static struct os_mapping parse_line(const char *line)
@@ -45,7 +48,7 @@ static struct os_mapping parse_line(const char *line)
     mapping.start = (uintptr_t)read_hex(&line);
     line += *line == '-';
     mapping.end = (uintptr_t)read_hex(&line);
-    if (strlen(line) < 6)
+    if (strnlen(line, 6) < 6)
         return mapping;
     mapping.executable = line[3] == 'x';
     line += 6;
@@ -65,28 +68,28 @@ static struct os_mapping parse_line(const char *line)
 bool os_maps_each(bool (*each)(const struct os_mapping *mapping, void *argument), void *argument)
 {
     int saved_errno = errno, file = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC);
-    char buffer[READ_SIZE], line[LINE_MOST];
-    size_t length = 0;
+    char buffer[BUFFER_SIZE];
+    size_t held = 0; /* of a line that is not whole yet */
     bool more = true;
     long got = -1;
 
-    while (file >= 0 && more && (got = syscall(SYS_read, file, buffer, sizeof buffer)) != 0) {
+    while (file >= 0 && more && (got = syscall(SYS_read, file, buffer + held, sizeof buffer - held)) != 0) {
+        char *line = buffer, *end = buffer + held + got, *line_end;
         if (got < 0) {
             if (errno == EINTR)
                 continue;
             break;
         }
-        for (long i = 0; i < got && more; i++) {
-            if (buffer[i] != '\n') {
-                line[length] = buffer[i];
-                length += length + 1 < sizeof line;
-                continue;
-            }
-            line[length] = '\0';
-            length = 0;
+        while (more && (line_end = memchr(line, '\n', (size_t)(end - line))) != NULL) {
+            *line_end = '\0';
             struct os_mapping mapping = parse_line(line);
             more = each(&mapping, argument);
+            line = line_end + 1;
         }
+        held = (size_t)(end - line);
+        memmove(buffer, line, held);
+        if (held == sizeof buffer)
+            held = LINE_MOST;
     }
     if (file >= 0)
         syscall(SYS_close, file);

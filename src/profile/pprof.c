@@ -53,7 +53,7 @@ enum { VALUES = sizeof sample_types / sizeof sample_types[0] };
 
 /* ---- Messages ---- */
 
-/* One that is made up before it is written, because its length stands before it. */
+/* One that is made up before it is written, because its length stands before it. Its bytes are not cleared first: they are many. */
 struct message {
     size_t used;
     uint8_t bytes[(STACK_MOST + VALUES + 16) * 11];
@@ -82,8 +82,9 @@ static void put_bytes(struct message *message, unsigned field, const void *bytes
 
 static void write_bytes(struct sink *sink, unsigned field, const void *bytes, size_t size)
 {
-    struct message head = { .used = 0 };
+    struct message head;
 
+    head.used = 0;
     put_number(&head, ((uint64_t)field << 3) | 2);
     put_number(&head, size);
     sink_put(sink, head.bytes, head.used);
@@ -97,16 +98,18 @@ static void write_message(struct sink *sink, unsigned field, const struct messag
 
 static void write_field(struct sink *sink, unsigned field, uint64_t value)
 {
-    struct message message = { .used = 0 };
+    struct message message;
 
+    message.used = 0;
     put_field(&message, field, value);
     sink_put(sink, message.bytes, message.used);
 }
 
 static void write_value_type(struct sink *sink, unsigned field, unsigned type, unsigned unit)
 {
-    struct message message = { .used = 0 };
+    struct message message;
 
+    message.used = 0;
     put_field(&message, VALUE_TYPE, type);
     put_field(&message, VALUE_UNIT, unit);
     write_message(sink, field, &message);
@@ -120,10 +123,11 @@ struct range {
 
 struct writer {
     struct sink *sink;
+    int error;
     uint64_t strings; /* in the table so far */
     struct os_module *modules;
     size_t module_count;
-    struct range *ranges; /* of mappings, whose ids are their places + 1 */
+    struct range *ranges; /* of mappings, whose ids are their places + 1; memory of its own */
     size_t range_count, range_capacity;
     uintptr_t *seen; /* addresses that have a location: a hash set */
     size_t seen_capacity;
@@ -142,29 +146,52 @@ static void write_comment(struct writer *writer, const char *text)
 
 static uint64_t write_build_id(struct writer *writer, uintptr_t address)
 {
+    static const char digits[] = "0123456789abcdef";
     char text[2 * OS_BUILD_ID_MOST + 1];
 
     for (size_t i = 0; i < writer->module_count; i++) {
         const struct os_module *module = &writer->modules[i];
         if (address < module->start || address >= module->end || module->build_id_size == 0)
             continue;
-        for (unsigned b = 0; b < module->build_id_size; b++)
-            base_format(text + 2 * b, 3, "%02x", module->build_id[b]);
+        for (unsigned b = 0; b < 2 * module->build_id_size; b++)
+            text[b] = digits[module->build_id[b / 2] >> (b % 2 ? 0 : 4) & 15];
+        text[2 * module->build_id_size] = '\0';
         return write_string(writer, text);
     }
     return STRING_NONE;
 }
 
+static size_t ranges_bytes(size_t capacity) { return base_align_up(capacity * sizeof(struct range), os_page_size()); }
+
+static bool ranges_grow(struct writer *writer)
+{
+    size_t capacity = ranges_bytes(2 * writer->range_capacity + 1) / sizeof(struct range);
+    struct range *ranges = os_map(ranges_bytes(capacity), os_page_size());
+
+    if (!ranges)
+        return false;
+    if (writer->ranges) {
+        memcpy(ranges, writer->ranges, writer->range_count * sizeof *ranges);
+        os_unmap(writer->ranges, ranges_bytes(writer->range_capacity));
+    }
+    writer->ranges = ranges;
+    writer->range_capacity = capacity;
+    return true;
+}
+
 static bool write_mapping(const struct os_mapping *mapping, void *argument)
 {
     struct writer *writer = argument;
-    struct message message = { .used = 0 };
+    struct message message;
 
     if (!mapping->executable)
         return true;
-    if (writer->range_count == writer->range_capacity)
+    if (writer->range_count == writer->range_capacity && !ranges_grow(writer)) {
+        writer->error = ENOMEM;
         return false;
+    }
     writer->ranges[writer->range_count++] = (struct range){ mapping->start, mapping->end };
+    message.used = 0;
     put_field(&message, MAPPING_ID, writer->range_count);
     put_field(&message, MAPPING_START, mapping->start);
     put_field(&message, MAPPING_LIMIT, mapping->end);
@@ -197,12 +224,13 @@ static uint64_t write_location(struct writer *writer, uintptr_t return_address)
 {
     uintptr_t address = return_address - 1;
     size_t at = (size_t)((address * UINT64_C(0x9e3779b97f4a7c15)) >> 20) & (writer->seen_capacity - 1);
-    struct message message = { .used = 0 };
+    struct message message;
 
     for (; writer->seen[at]; at = (at + 1) & (writer->seen_capacity - 1))
         if (writer->seen[at] == address)
             return address;
     writer->seen[at] = address;
+    message.used = 0;
     put_field(&message, LOCATION_ID, address);
     put_field(&message, LOCATION_MAPPING, mapping_of(writer, address));
     put_field(&message, LOCATION_ADDRESS, address);
@@ -224,9 +252,10 @@ static unsigned frames_to_write(const struct writer *writer, const struct site *
 /* A sample of the site. bucket: its lifetimes' one that the sample is about, said in a label; or -1 for the site itself. */
 static void write_sample(struct writer *writer, const struct site *site, const uint64_t values[VALUES], int bucket)
 {
-    struct message message = { .used = 0 }, packed = { .used = 0 };
+    struct message message, packed;
     unsigned frames = frames_to_write(writer, site);
 
+    message.used = packed.used = 0;
     for (unsigned i = 0; i < frames; i++)
         put_number(&packed, write_location(writer, site->frames[i]));
     put_bytes(&message, SAMPLE_LOCATION, packed.bytes, packed.used);
@@ -307,56 +336,52 @@ void pprof_view_end(struct site_view *views, size_t count)
         os_unmap(views, base_align_up(count * sizeof *views, os_page_size()));
 }
 
-static bool count_mapping(const struct os_mapping *mapping, void *argument)
+/* Room for more modules than there are now: others load libraries meanwhile. */
+static char *writer_prepare(struct writer *writer, const struct site_view *views, size_t count, size_t *bytes)
 {
-    *(size_t *)argument += mapping->executable;
-    return true;
-}
-
-/* Room for more than there is now: others load libraries meanwhile. */
-static int writer_prepare(struct writer *writer, const struct site_view *views, size_t count, size_t *bytes, char **memory)
-{
-    size_t frames = 1, mappings = 64, modules = os_modules(NULL, 0) + 64, ranges_at, seen_at;
+    size_t frames = 1, modules = os_modules(NULL, 0) + 64, seen_at;
+    char *memory;
 
     for (size_t i = 0; i < count; i++)
         frames += views[i].site->frame_count;
-    if (!os_maps_each(count_mapping, &mappings))
-        return EIO;
     writer->seen_capacity = (size_t)2 << (base_high_bit(frames) + 1);
-    ranges_at = modules * sizeof *writer->modules;
-    seen_at = base_align_up(ranges_at + mappings * sizeof *writer->ranges, sizeof(uint64_t));
+    seen_at = base_align_up(modules * sizeof *writer->modules, sizeof(uint64_t));
     *bytes = base_align_up(seen_at + writer->seen_capacity * sizeof *writer->seen, os_page_size());
-    *memory = os_map(*bytes, os_page_size());
-    if (!*memory)
-        return ENOMEM;
-    writer->modules = (struct os_module *)(void *)*memory;
-    writer->module_count = base_min(os_modules(writer->modules, modules), modules);
-    writer->ranges = (struct range *)(void *)(*memory + ranges_at);
-    writer->range_capacity = mappings;
-    writer->seen = (uintptr_t *)(void *)(*memory + seen_at);
-    return 0;
+    memory = os_map(*bytes, os_page_size());
+    if (memory) {
+        writer->modules = (struct os_module *)(void *)memory;
+        writer->module_count = base_min(os_modules(writer->modules, modules), modules);
+        writer->seen = (uintptr_t *)(void *)(memory + seen_at);
+    }
+    return memory;
+}
+
+static void write_all(struct writer *writer, const struct site_view *views, size_t count, uint64_t started_ns)
+{
+    write_head(writer, started_ns);
+    if (!os_maps_each(write_mapping, writer))
+        writer->error = EIO;
+    for (size_t i = 0; i < count; i++)
+        write_site(writer, &views[i]);
 }
 
 int pprof_write(int file, uint64_t started_ns)
 {
-    struct writer writer = { .strings = 0 };
+    struct writer writer = { .error = ENOMEM };
     size_t count, bytes = 0;
-    char *memory = NULL;
     struct site_view *views = pprof_view(&count);
-    int error = views || count == 0 ? writer_prepare(&writer, views, count, &bytes, &memory) : ENOMEM;
+    char *memory = views || count == 0 ? writer_prepare(&writer, views, count, &bytes) : NULL;
 
-    if (error == 0) {
+    if (memory) {
+        writer.error = 0;
         writer.sink = sink_begin(file);
-        write_head(&writer, started_ns);
-        if (!os_maps_each(write_mapping, &writer) && writer.range_count < writer.range_capacity)
-            error = EIO;
-        for (size_t i = 0; i < count; i++)
-            write_site(&writer, &views[i]);
-        if (error == 0)
-            error = sink_end(writer.sink);
-    }
-    if (memory)
+        write_all(&writer, views, count, started_ns);
+        if (writer.error == 0)
+            writer.error = sink_end(writer.sink);
+        if (writer.ranges)
+            os_unmap(writer.ranges, ranges_bytes(writer.range_capacity));
         os_unmap(memory, bytes);
+    }
     pprof_view_end(views, count);
-    return error;
+    return writer.error;
 }

@@ -28,9 +28,6 @@ bool profile_set(uint64_t mean)
     atomic_store(&profile.on, false);
     if (mean) {
         profile.mean = base_min(mean, PROFILE_MEAN_MOST);
-        for (unsigned shift = 0; shift <= SHIFT_MOST; shift++)
-            for (unsigned class = 1; class < CLASS_COUNT; class++)
-                profile.weights[shift][class] = draw_weight(mean_parts(), profile_parts(class_size(class), shift));
         govern_begin(profile.mean);
     }
     atomic_fetch_add(&profile.generation, 1);
@@ -74,12 +71,17 @@ uint64_t profile_draw_call(struct draw *draw, size_t size)
     return draw_weight(mean_parts(), profile_parts(size, shift));
 }
 
+uint64_t profile_weight(unsigned class, unsigned shift)
+{
+    return draw_weight(mean_parts(), profile_parts(class_size(class), shift));
+}
+
 bool profile_keep_token(struct draw *draw, unsigned class, unsigned shift, unsigned new_shift)
 {
     if (new_shift <= shift)
         return true;
     draw_ready(draw);
-    return draw_part(draw, profile.weights[shift][class], profile.weights[new_shift][class]);
+    return draw_part(draw, profile_weight(class, shift), profile_weight(class, new_shift));
 }
 
 void profile_note(struct record *record, struct stack_memory **stacks)

@@ -30,7 +30,6 @@ struct profile {
     _Atomic bool wanted;          /* somebody asked for a file: the next slow path writes it */
     _Atomic uint32_t generation;  /* number of starts and stops */
     uint64_t mean;                /* bytes */
-    uint64_t weights[SHIFT_MOST + 1][CLASS_COUNT]; /* of tokens, by shift and class */
     struct heap *heap;            /* of sampled blocks */
     uint64_t started_ns;          /* os_now() at the first start; 0: it was never on */
     bool by_tables;               /* stacks are found by unwind tables, not by frame pointers */
@@ -69,6 +68,9 @@ HAK_INLINE bool profile_draw_passes(struct draw *draw, size_t size, unsigned shi
 
 /* Draws for one block of so many bytes that no cache holds: the weight of the sample that it is, or 0. draw NULL: the thread has no cache. */
 HAK_HIDDEN uint64_t profile_draw_call(struct draw *draw, size_t size);
+
+/* What a token of the class stands for that was drawn with the shift. */
+HAK_HIDDEN uint64_t profile_weight(unsigned class, unsigned shift);
 
 /* Whether a token that was drawn with one shift stays one in a bin of another. */
 HAK_HIDDEN bool profile_keep_token(struct draw *draw, unsigned class, unsigned shift, unsigned new_shift);

@@ -1,35 +1,42 @@
 #include "profile/sink.h"
 
+#include <string.h>
+
 #include "os/file.h"
 
-#define BLOCK_SIZE 32768u
+enum {
+    FILE_HEAD = 10,   /* of gzip: bytes before the first block */
+    BLOCK_HEAD = 5,   /* before each stored block */
+    BLOCK_SIZE = 32768,
+    FILE_TAIL = 8,    /* behind the last block */
+};
 
+/* A block with room around it for what goes before and behind: a small profile is one write. */
 struct sink {
     int file, error;
     uint32_t check; /* CRC-32 so far, complemented */
     uint32_t size;  /* of what went in, modulo 2^32 */
-    size_t used;
-    uint8_t block[BLOCK_SIZE];
+    bool begun;     /* the file's head is written */
+    size_t used;    /* of the block */
+    uint8_t bytes[FILE_HEAD + BLOCK_HEAD + BLOCK_SIZE + FILE_TAIL];
 };
 
 static struct sink the_sink;
-static uint32_t check_table[256];
 
-/* CRC-32 of RFC 1952, 8: the remainders of all bytes. */
-static void check_prepare(void)
+/* CRC-32 of RFC 1952, 8: the remainders of all half bytes. */
+static const uint32_t remainders[16] = {
+    0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4, 0x4db26158, 0x5005713c,
+    0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c, 0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c,
+};
+
+static uint32_t check_of(uint32_t check, const uint8_t *from, size_t size)
 {
-    for (uint32_t n = 0; check_table[255] == 0 && n < 256; n++) {
-        uint32_t remainder = n;
-        for (unsigned bit = 0; bit < 8; bit++)
-            remainder = (remainder >> 1) ^ (remainder & 1 ? 0xedb88320u : 0);
-        check_table[n] = remainder;
+    for (const uint8_t *end = from + size; from < end; from++) {
+        check ^= *from;
+        check = remainders[check & 15] ^ (check >> 4);
+        check = remainders[check & 15] ^ (check >> 4);
     }
-}
-
-static void raw_put(struct sink *sink, const void *data, size_t size)
-{
-    if (sink->error == 0)
-        sink->error = os_file_write(sink->file, data, size);
+    return check;
 }
 
 static void little_endian(uint8_t *out, uint32_t value, unsigned bytes)
@@ -40,49 +47,57 @@ static void little_endian(uint8_t *out, uint32_t value, unsigned bytes)
 
 static void block_put(struct sink *sink, bool last)
 {
-    uint8_t header[5] = { last };
+    uint8_t *block = sink->bytes + FILE_HEAD + BLOCK_HEAD, *head = block - BLOCK_HEAD, *end = block + sink->used;
 
-    little_endian(header + 1, (uint32_t)sink->used, 2);
-    little_endian(header + 3, ~(uint32_t)sink->used & 0xffff, 2);
-    raw_put(sink, header, sizeof header);
-    raw_put(sink, sink->block, sink->used);
+    head[0] = last;
+    little_endian(head + 1, (uint32_t)sink->used, 2);
+    little_endian(head + 3, ~(uint32_t)sink->used & 0xffff, 2);
+    if (last) {
+        little_endian(end, ~sink->check, 4);
+        little_endian(end + 4, sink->size, 4);
+        end += FILE_TAIL;
+    }
+    if (!sink->begun)
+        head = sink->bytes;
+    if (sink->error == 0)
+        sink->error = os_file_write(sink->file, head, (size_t)(end - head));
+    sink->begun = true;
     sink->used = 0;
 }
 
 struct sink *sink_begin(int file)
 {
-    static const uint8_t header[10] = { 0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3 /* Unix */ };
+    static const uint8_t head[FILE_HEAD] = { 0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3 /* Unix */ };
 
-    check_prepare();
     the_sink.file = file;
     the_sink.error = 0;
     the_sink.check = UINT32_MAX;
     the_sink.size = 0;
+    the_sink.begun = false;
     the_sink.used = 0;
-    raw_put(&the_sink, header, sizeof header);
+    memcpy(the_sink.bytes, head, sizeof head);
     return &the_sink;
 }
 
 void sink_put(struct sink *sink, const void *data, size_t size)
 {
-    const uint8_t *bytes = data;
+    const uint8_t *from = data;
 
-    for (size_t i = 0; i < size; i++) {
-        sink->check = check_table[(sink->check ^ bytes[i]) & 0xff] ^ (sink->check >> 8);
-        sink->block[sink->used++] = bytes[i];
+    sink->check = check_of(sink->check, from, size);
+    sink->size += (uint32_t)size;
+    while (size) {
+        size_t part = base_min(size, BLOCK_SIZE - sink->used);
+        memcpy(sink->bytes + FILE_HEAD + BLOCK_HEAD + sink->used, from, part);
+        sink->used += part;
+        from += part;
+        size -= part;
         if (sink->used == BLOCK_SIZE)
             block_put(sink, false);
     }
-    sink->size += (uint32_t)size;
 }
 
 int sink_end(struct sink *sink)
 {
-    uint8_t trailer[8];
-
     block_put(sink, true);
-    little_endian(trailer, ~sink->check, 4);
-    little_endian(trailer + 4, sink->size, 4);
-    raw_put(sink, trailer, sizeof trailer);
     return sink->error;
 }

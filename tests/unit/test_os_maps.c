@@ -1,0 +1,199 @@
+/* os/maps.c against the kernel's text: more mappings than one reading holds, odd names, paths that are cut; and build-ids. */
+#define _GNU_SOURCE
+#include "support.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "os/maps.h"
+
+enum { PAGES = 400, TEXT_MOST = 1 << 20, FOLDERS = 15, FOLDER_NAME = 250 };
+
+static char text[TEXT_MOST], later[TEXT_MOST], paths[TEXT_MOST];
+static size_t paths_used;
+static struct os_mapping seen[8192];
+static size_t seen_count;
+
+static size_t read_text(char *into)
+{
+    int file = open("/proc/self/maps", O_RDONLY);
+    size_t length = 0;
+    ssize_t got;
+
+    assert_true(file >= 0);
+    while ((got = read(file, into + length, TEXT_MOST - 1 - length)) > 0)
+        length += (size_t)got;
+    close(file);
+    into[length] = '\0';
+    return length;
+}
+
+static bool note(const struct os_mapping *mapping, void *argument)
+{
+    (void)argument;
+    assert_true(seen_count < sizeof seen / sizeof seen[0] && paths_used + strlen(mapping->path) + 1 < sizeof paths);
+    seen[seen_count] = *mapping;
+    seen[seen_count++].path = strcpy(paths + paths_used, mapping->path);
+    paths_used += strlen(mapping->path) + 1;
+    return true;
+}
+
+/* Pages whose neighbours differ, so that each is a line. */
+static char *map_pages(size_t page)
+{
+    char *pages = mmap(NULL, PAGES * page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    assert_true(pages != MAP_FAILED);
+    for (size_t i = 0; i < PAGES; i += 2)
+        assert_int_equal(mprotect(pages + i * page, page, PROT_READ | PROT_EXEC), 0);
+    return pages;
+}
+
+static void check_line(char *line, const struct os_mapping *mapping)
+{
+    unsigned long start, end, offset;
+    char rights[5];
+    int path_at = 0;
+
+    assert_true(sscanf(line, "%lx-%lx %4s %lx %*s %*s %n", &start, &end, rights, &offset, &path_at) >= 4);
+    assert_int_equal(mapping->start, start);
+    assert_int_equal(mapping->end, end);
+    assert_int_equal(mapping->executable, rights[2] == 'x');
+    assert_int_equal(mapping->offset, offset);
+    assert_string_equal(mapping->path, line + path_at);
+}
+
+static void test_every_mapping(void **state)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), line_count = 0;
+    char name[64], *pages = map_pages(page), *rest;
+    int file, tries = 0;
+
+    (void)state;
+    snprintf(name, sizeof name, "/tmp/hakmem unit %d  maps", (int)getpid());
+    file = open(name, O_RDWR | O_CREAT | O_TRUNC, 0644);
+    assert_true(file >= 0 && ftruncate(file, (off_t)(3 * page)) == 0);
+    char *mapped = mmap(NULL, page, PROT_READ, MAP_PRIVATE, file, (off_t)(2 * page));
+    assert_true(mapped != MAP_FAILED);
+    unlink(name);
+    do {
+        seen_count = paths_used = 0;
+        read_text(text);
+        errno = 42;
+        assert_true(os_maps_each(note, NULL));
+        assert_int_equal(errno, 42);
+        read_text(later);
+    } while (strcmp(text, later) != 0 && ++tries < 100);
+    assert_string_equal(text, later);
+    assert_true(strlen(text) > 4 * 4096);
+    assert_non_null(strstr(text, "maps (deleted)"));
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        assert_true(line_count < seen_count);
+        check_line(line, &seen[line_count++]);
+    }
+    assert_int_equal(line_count, seen_count);
+    munmap(mapped, page);
+    munmap(pages, PAGES * page);
+    close(file);
+}
+
+static bool first_only(const struct os_mapping *mapping, void *count)
+{
+    (void)mapping;
+    return ++*(size_t *)count < 3;
+}
+
+static void test_it_stops_where_it_is_told(void **state)
+{
+    size_t count = 0;
+
+    (void)state;
+    assert_true(os_maps_each(first_only, &count));
+    assert_int_equal(count, 3);
+}
+
+static bool find(const struct os_mapping *mapping, void *argument)
+{
+    struct os_mapping *wanted = argument;
+
+    if (mapping->start != wanted->start)
+        return true;
+    wanted->end = mapping->end;
+    wanted->path = strcpy(paths, mapping->path);
+    return false;
+}
+
+/* A path of 15,000 bytes, as the kernel writes a newline as \\012: of a line that no reading holds, start and end are right. */
+static void test_a_long_path(void **state)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char folder[FOLDER_NAME + 1], top[64];
+    int begin = open(".", O_RDONLY), file, depth = 0;
+
+    (void)state;
+    memset(folder, '\n', FOLDER_NAME);
+    folder[FOLDER_NAME] = '\0';
+    snprintf(top, sizeof top, "/tmp/hakmem-unit-%d", (int)getpid());
+    assert_true(begin >= 0 && mkdir(top, 0700) == 0 && chdir(top) == 0);
+    for (; depth < FOLDERS; depth++)
+        assert_true(mkdir(folder, 0700) == 0 && chdir(folder) == 0);
+    file = open("the end", O_RDWR | O_CREAT, 0644);
+    assert_true(file >= 0 && ftruncate(file, (off_t)page) == 0);
+    char *mapped = mmap(NULL, page, PROT_READ, MAP_PRIVATE, file, 0);
+    assert_true(mapped != MAP_FAILED);
+    struct os_mapping wanted = { .start = (uintptr_t)mapped };
+    assert_true(os_maps_each(find, &wanted));
+    assert_int_equal(wanted.end, wanted.start + page);
+    assert_memory_equal(wanted.path, top, strlen(top));
+    assert_string_equal(wanted.path + strlen(wanted.path) - 8, "/the end");
+    assert_in_range(strlen(wanted.path), 1000, 4096);
+    munmap(mapped, page);
+    close(file);
+    assert_int_equal(unlink("the end"), 0);
+    for (; depth > 0; depth--)
+        assert_true(chdir("..") == 0 && rmdir(folder) == 0);
+    assert_true(fchdir(begin) == 0 && rmdir(top) == 0);
+    close(begin);
+}
+
+static const struct os_module *module_of(const struct os_module *modules, size_t count, uintptr_t address)
+{
+    for (size_t i = 0; i < count; i++)
+        if (address >= modules[i].start && address < modules[i].end)
+            return &modules[i];
+    return NULL;
+}
+
+static void test_modules(void **state)
+{
+    struct os_module modules[64], few[1];
+    size_t count = os_modules(modules, 64);
+    int here;
+
+    (void)state;
+    assert_in_range(count, 2, 64);
+    assert_int_equal(os_modules(few, 1), count);
+    assert_memory_equal(few, modules, sizeof few);
+    const struct os_module *own = module_of(modules, count, (uintptr_t)test_modules);
+    const struct os_module *system = module_of(modules, count, (uintptr_t)&environ);
+    assert_non_null(own);
+    assert_non_null(system);
+    assert_null(module_of(modules, count, (uintptr_t)&here));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_mapping),
+        cmocka_unit_test(test_it_stops_where_it_is_told),
+        cmocka_unit_test(test_a_long_path),
+        cmocka_unit_test(test_modules),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
