@@ -228,8 +228,7 @@ int front_profile_set(uint64_t mean)
     if (done && mean)
         dump_begin();
     lock_release(&profile_control);
-    /* Every cache is flushed on its thread's next slow call (Z3). */
-    atomic_fetch_add(&thread_ticks, 1);
+    thread_want_flush(); /* Z3 */
     return done ? 0 : ENOMEM;
 }
 

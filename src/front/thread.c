@@ -120,6 +120,7 @@ static _Atomic bool initialised;
 static _Atomic bool ticking;
 static _Atomic uint32_t last_tick_ms;
 _Atomic uint32_t thread_ticks;
+static _Atomic uint32_t flush_wanted_ms; /* when it last rose */
 static _Atomic bool purge_thread_started;
 
 static void thread_end(void *unused);
@@ -244,6 +245,12 @@ static void thread_end(void *unused)
 
 /* ---- The tick ---- */
 
+void thread_want_flush(void)
+{
+    atomic_store_explicit(&flush_wanted_ms, shared_pool_now_ms(), memory_order_relaxed);
+    atomic_fetch_add_explicit(&thread_ticks, 1, memory_order_release);
+}
+
 /* Everything that a purge delay makes due: the ticking thread's own cache, idle heaps, and then what is free. `stale`: what is
  * given up now was unwanted for a delay already. */
 static size_t tick_run(uint32_t now, bool stale, bool all)
@@ -253,7 +260,7 @@ static size_t tick_run(uint32_t now, bool stale, bool all)
     bool left;
 
     atomic_store_explicit(&last_tick_ms, now, memory_order_relaxed);
-    atomic_fetch_add_explicit(&thread_ticks, 1, memory_order_relaxed);
+    thread_want_flush();
     atomic_store_explicit(&shared_pool.stale, stale, memory_order_relaxed);
     purge_begin(); /* G2: a thread that ends from here on wants another */
     if (cache->heap)
@@ -267,11 +274,21 @@ static size_t tick_run(uint32_t now, bool stale, bool all)
     return bytes;
 }
 
+static bool cache_is_empty(const struct thread_cache *cache)
+{
+    for (unsigned class = 1; class < CLASS_COUNT; class++)
+        if (cache_count(cache, class))
+            return false;
+    return true;
+}
+
 void thread_follow_tick(struct thread_cache *cache)
 {
     uint32_t now = shared_pool_now_ms();
 
-    if (now - atomic_load_explicit(&last_tick_ms, memory_order_relaxed) < hak_options.purge_delay ||
+    (void)atomic_load_explicit(&thread_ticks, memory_order_acquire); /* what was stored before it rose */
+    if (cache_is_empty(cache) ||
+        now - atomic_load_explicit(&flush_wanted_ms, memory_order_relaxed) < hak_options.purge_delay ||
         atomic_exchange_explicit(&ticking, true, memory_order_acquire)) {
         cache_flush_all(cache, false);
         return;

@@ -21,12 +21,15 @@ HAK_INLINE void thread_tick(void)
         thread_tick_due();
 }
 
-/* The number of ticks so far. A thread whose cache was flushed before the last one flushes it on its next slow call. */
+/* Makes each thread flush its cache on its next slow call, as a tick does. */
+HAK_HIDDEN void thread_want_flush(void);
+
+/* How often that was wanted. */
 HAK_HIDDEN extern _Atomic uint32_t thread_ticks;
 HAK_INLINE uint32_t thread_tick_number(void) { return atomic_load_explicit(&thread_ticks, memory_order_relaxed); }
 
-/* Others ticked since the thread's last slow call: its cache is flushed. Where that is a purge delay ago, what the cache holds was unwanted
- * for as long, and leaves at once. */
+/* A flush was wanted since the thread's last slow call. Where that is a purge delay ago, what the cache holds was unwanted for as long,
+ * and leaves at once. */
 HAK_HIDDEN void thread_follow_tick(struct thread_cache *cache);
 
 /* Does all of the tick now; with `all` without waiting for any delay. Returns the bytes given back. */

@@ -478,6 +478,44 @@ static void test_tick_of_another(void)
     heaps_check();
 }
 
+static void *allocate_once(void *ticks)
+{
+    uint32_t before = thread_tick_number();
+
+    front_free(front_malloc(64));
+    *(uint32_t *)ticks = thread_tick_number() - before;
+    return NULL;
+}
+
+/* No slow call ticks, but where the thread's own cache holds what was to be flushed a delay ago: a flush may be wanted without a tick, and
+ * a thread that begins has nothing that could be old. */
+static void test_no_tick_for_nothing(void)
+{
+    struct thread_cache *cache = begin();
+    pthread_t thread;
+    uint32_t ticks;
+
+    hold(2048, 300);
+    let_go(300);
+    thread_want_flush();
+    allocate_once(&ticks);
+    assert_int_equal(ticks, 0);
+    assert_int_equal(cache_count(cache, class_of_size(2048)), 0);
+    thread_purge(true);
+    fake_advance((hak_options.purge_delay + 4) * MILLISECOND);
+    atomic_store(&shared_pool.next_purge_ms, 0); /* no tick is due */
+    assert_int_equal(pthread_create(&thread, NULL, allocate_once, &ticks), 0);
+    pthread_join(thread, NULL);
+    assert_int_equal(ticks, 0);
+    hold(2048, 30);
+    let_go(30);
+    thread_want_flush();
+    fake_advance((hak_options.purge_delay + 4) * MILLISECOND);
+    allocate_once(&ticks);
+    assert_int_equal(ticks, 1);
+    heaps_check();
+}
+
 static void test_release(void)
 {
     struct thread_cache *cache = begin();
@@ -515,6 +553,7 @@ int main(void)
         core_unit_test(test_thread_end),
         core_unit_test(test_no_wish_is_lost),
         core_unit_test(test_tick_of_another),
+        core_unit_test(test_no_tick_for_nothing),
         core_unit_test(test_release),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
