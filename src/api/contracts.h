@@ -37,14 +37,19 @@ HAK_INLINE enum cycles_kind contract_realloc_kind(const void *block, size_t size
     return block == NULL ? CYCLES_MALLOC_HIT : size == 0 ? CYCLES_FREE_HIT : CYCLES_REALLOC_STAY;
 }
 
+HAK_INLINE void contract_realloc_done(uintptr_t before, const void *block, size_t size)
+{
+    bool moved = block != NULL && (uintptr_t)block != before;
+
+    if (HAK_CYCLES && before != 0 && size != 0)
+        CYCLES_CALL_IS(moved ? CYCLES_REALLOC_MOVE : CYCLES_REALLOC_STAY);
+    (void)moved;
+}
+
 HAK_INLINE void *contract_realloc(void *block, size_t size, const char *function)
 {
     CYCLES_CALL(contract_realloc_kind(block, size), uintptr_t before = (uintptr_t)block;
-                block = front_realloc(block, size, function);
-                uintptr_t after = (uintptr_t)block;
-                if (before != 0 && size != 0)
-                    CYCLES_CALL_IS(after == 0 || after == before ? CYCLES_REALLOC_STAY : CYCLES_REALLOC_MOVE);
-                return block)
+                block = front_realloc(block, size, function); contract_realloc_done(before, block, size); return block)
     return front_realloc(block, size, function);
 }
 

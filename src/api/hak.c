@@ -114,7 +114,10 @@ void *hak_alloc_at(size_t size, const void *site)
 
 size_t hak_expand(void *block, size_t size)
 {
-    return block == NULL ? 0 : front_expand(block, size);
+    if (block == NULL)
+        return 0;
+    CYCLES_CALL(CYCLES_REALLOC_STAY, return front_expand(block, size))
+    return front_expand(block, size);
 }
 
 size_t hak_malloc_batch(size_t size, size_t count, void **blocks)
@@ -149,6 +152,13 @@ hak_pressure_handler hak_set_pressure_handler(hak_pressure_handler handler)
 
 /* ---- First-class heaps ---- */
 
+static void *heap_allocate(hak_heap_t *heap, size_t alignment, size_t size, bool zero)
+{
+    CYCLES_CALL(CYCLES_HEAP_MALLOC, void *block = front_heap_aligned_alloc(inner(heap), alignment, size, zero);
+                CYCLES_CALL_IS(CYCLES_HEAP_MALLOC); return block)
+    return front_heap_aligned_alloc(inner(heap), alignment, size, zero);
+}
+
 hak_heap_t *hak_heap_new(void)
 {
     return outer(front_heap_new());
@@ -156,7 +166,7 @@ hak_heap_t *hak_heap_new(void)
 
 void *hak_heap_malloc(hak_heap_t *heap, size_t size)
 {
-    return front_heap_aligned_alloc(inner(heap), BLOCK_ALIGN, size, false);
+    return heap_allocate(heap, BLOCK_ALIGN, size, false);
 }
 
 void *hak_heap_calloc(hak_heap_t *heap, size_t count, size_t size)
@@ -166,7 +176,7 @@ void *hak_heap_calloc(hak_heap_t *heap, size_t count, size_t size)
         errno = ENOMEM;
         return NULL;
     }
-    return front_heap_aligned_alloc(inner(heap), BLOCK_ALIGN, total, true);
+    return heap_allocate(heap, BLOCK_ALIGN, total, true);
 }
 
 void *hak_heap_aligned_alloc(hak_heap_t *heap, size_t alignment, size_t size)
@@ -175,11 +185,16 @@ void *hak_heap_aligned_alloc(hak_heap_t *heap, size_t alignment, size_t size)
         errno = EINVAL;
         return NULL;
     }
-    return front_heap_aligned_alloc(inner(heap), alignment, size, false);
+    return heap_allocate(heap, alignment, size, false);
 }
 
 void *hak_heap_realloc(hak_heap_t *heap, void *block, size_t size)
 {
+    if (block == NULL)
+        return heap_allocate(heap, BLOCK_ALIGN, size, false);
+    CYCLES_CALL(contract_realloc_kind(block, size), uintptr_t before = (uintptr_t)block;
+                block = front_heap_realloc(inner(heap), block, size); contract_realloc_done(before, block, size);
+                return block)
     return front_heap_realloc(inner(heap), block, size);
 }
 

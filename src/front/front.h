@@ -31,7 +31,7 @@ HAK_HIDDEN void front_thread_idle(void);
 /* First-class heaps. */
 HAK_HIDDEN struct heap *front_heap_new(void);
 HAK_HIDDEN void *front_heap_aligned_alloc(struct heap *heap, size_t alignment, size_t size, bool zeroed);
-HAK_HIDDEN void *front_heap_realloc(struct heap *heap, void *block, size_t size);
+HAK_HIDDEN void *front_heap_realloc(struct heap *heap, void *block, size_t size); /* of a block */
 HAK_HIDDEN struct heap *front_heap_of(const void *block);
 HAK_HIDDEN void front_heap_destroy(struct heap *heap);
 

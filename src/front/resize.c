@@ -98,8 +98,6 @@ void *front_realloc(void *block, size_t size, const char *function)
 
 void *front_heap_realloc(struct heap *heap, void *block, size_t size)
 {
-    if (block == NULL)
-        return front_heap_aligned_alloc(heap, BLOCK_ALIGN, size, false);
     if (size == 0) {
         front_free(block);
         return NULL;

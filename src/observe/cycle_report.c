@@ -22,7 +22,7 @@ static const char *const names[CYCLES_KINDS] = {
     [CYCLES_MALLOC_HIT] = "malloc_hit",     [CYCLES_MALLOC_MISS] = "malloc_miss", [CYCLES_MALLOC_LARGE] = "malloc_large",
     [CYCLES_MALLOC_HUGE] = "malloc_huge",   [CYCLES_FREE_HIT] = "free_hit",       [CYCLES_FREE_MISS] = "free_miss",
     [CYCLES_FREE_LARGE] = "free_large",     [CYCLES_FREE_HUGE] = "free_huge",     [CYCLES_FREE_NULL] = "free_null",
-    [CYCLES_REALLOC_STAY] = "realloc_stay", [CYCLES_REALLOC_MOVE] = "realloc_move",
+    [CYCLES_HEAP_MALLOC] = "heap_malloc",   [CYCLES_REALLOC_STAY] = "realloc_stay", [CYCLES_REALLOC_MOVE] = "realloc_move",
     [CYCLES_MALLOC_BATCH] = "malloc_batch", [CYCLES_FREE_BATCH] = "free_batch",
     [CYCLES_REFILL] = "refill",             [CYCLES_FLUSH] = "flush",             [CYCLES_REMOTE] = "remote",
     [CYCLES_DRAIN] = "drain",

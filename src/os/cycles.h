@@ -31,6 +31,7 @@ enum cycles_kind {
     CYCLES_FREE_LARGE,
     CYCLES_FREE_HUGE,
     CYCLES_FREE_NULL,
+    CYCLES_HEAP_MALLOC,  /* of a first-class heap, of any size */
     CYCLES_REALLOC_STAY, /* the block is where it was, or realloc failed */
     CYCLES_REALLOC_MOVE,
     CYCLES_MALLOC_BATCH, /* a call each, however many blocks */

@@ -150,12 +150,31 @@ const call calls[] = {
               hak_free_batch(held, BATCH);
           }
       } },
-    { "heap", // of a first-class heap: not timed
+    { "heap", // five blocks, of which one moves and one is freed by realloc
+      [](size_t n) {
+          hak_heap_t *heap = hak_heap_new();
+          for (; n > 0; n--) {
+              need(hak_heap_realloc(heap, hak_heap_calloc(heap, 3, 50), 900) != nullptr);
+              need(hak_heap_realloc(heap, hak_heap_malloc(heap, 70000), 0) == nullptr);
+              need(hak_heap_aligned_alloc(heap, 4096, 5000) != nullptr && hak_heap_malloc(heap, 3000000) != nullptr);
+              need(hak_heap_realloc(heap, hak_heap_realloc(heap, nullptr, 100), 101) != nullptr);
+              need(hak_heap_aligned_alloc(heap, 3, 5000) == nullptr && hak_heap_calloc(heap, SIZE_MAX, 2) == nullptr);
+          }
+          hak_heap_destroy(heap);
+      } },
+    { "heap_too_large",
       [](size_t n) {
           hak_heap_t *heap = hak_heap_new();
           for (; n > 0; n--)
-              need(hak_heap_realloc(heap, hak_heap_calloc(heap, 3, 50), 900) != nullptr);
+              need(hak_heap_malloc(heap, SIZE_MAX / 2) == nullptr);
           hak_heap_destroy(heap);
+      } },
+    { "expand",
+      [](size_t n) {
+          void *block = malloc(100);
+          for (; n > 0; n--)
+              need(hak_expand(block, 101) >= 101 && hak_expand(block, 5000) == 0 && hak_expand(nullptr, 5000) == 0);
+          free(block);
       } },
 };
 

@@ -7,7 +7,7 @@ import blackbox
 
 MALLOC = ("malloc_hit", "malloc_miss", "malloc_large", "malloc_huge")
 FREE = ("free_hit", "free_miss", "free_large", "free_huge", "free_null")
-OTHERS = ("realloc_stay", "realloc_move", "malloc_batch", "free_batch")
+OTHERS = ("heap_malloc", "realloc_stay", "realloc_move", "malloc_batch", "free_batch")
 PARTS = ("refill", "flush", "remote", "drain")
 CALLS = MALLOC + FREE + OTHERS
 KINDS = CALLS + PARTS

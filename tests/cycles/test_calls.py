@@ -59,7 +59,9 @@ def test_what_the_cache_has_is_a_hit(program, name):
     ("aligned_too_large", {"malloc_huge": 40}),
     ("aligned_refused", {}),
     ("free_sized_null", {"free_null": 40}),
-    ("heap", {}),
+    ("heap", {"heap_malloc": 200, "realloc_move": 40, "realloc_stay": 40, "free_miss": 40}),
+    ("heap_too_large", {"heap_malloc": 40}),
+    ("expand", {"malloc_hit": 1, "free_hit": 1, "realloc_stay": 80}),
 ])
 def test_blocks_beyond_the_cache(program, name, kinds):
     assert between(program, name, 40)[0].calls == kinds
