@@ -22,8 +22,8 @@ struct os_module {
     uint8_t build_id[OS_BUILD_ID_MOST];
 };
 
-/* Fills modules[] with what the dynamic linker has loaded (the program and the vDSO, where there is none), with GNU build-ids from the notes in memory; returns how many there are, which
- * may be more than capacity. Waits for a thread that loads or unloads a library. */
+/* Fills modules[] with what the dynamic linker has loaded, or in a static program with it and the vDSO; with GNU build-ids from the notes
+ * in memory. Returns how many there are, which may be more than capacity. Waits for a thread that loads or unloads a library. */
 HAK_HIDDEN size_t os_modules(struct os_module *modules, size_t capacity);
 
 #endif
