@@ -6,6 +6,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/stderr.h"
+
 enum { MESSAGE_CAPACITY = 1024, DIGITS_CAPACITY = 20 /* UINT64_MAX in decimal */ };
 
 struct sink {
@@ -171,7 +173,7 @@ void base_message(const char *format, ...)
     va_end(arguments);
     line[length++] = '\n'; /* in the place of the NUL */
     /* Not write(): that is a cancellation point, and a thread must not end inside malloc. */
-    while (syscall(SYS_write, STDERR_FILENO, line, length) < 0 && errno == EINTR)
+    while (syscall(SYS_write, base_stderr(), line, length) < 0 && errno == EINTR)
         continue;
     errno = saved_errno;
 }

@@ -8,6 +8,7 @@
  */
 #include "front/fork.h"
 
+#include "base/stderr.h"
 #include "front/thread.h"
 #include "os/cycles.h"
 #include "os/threads.h"
@@ -55,6 +56,7 @@ static void fork_child(void)
     if (mine)
         mine->thread_id = os_thread_id();
     thread_reset_after_fork();
+    base_stderr_drop();
     if (HAK_CYCLES)
         cycles_reset_after_fork();
     fork_release();

@@ -3,9 +3,10 @@
 #include <errno.h>
 
 #include "base/format.h"
+#include "base/stderr.h"
 #include "os/file.h"
 
-enum { PIECE_CAPACITY = 512, STANDARD_ERROR = 2 };
+enum { PIECE_CAPACITY = 512 };
 
 int output_to_file(void *argument, const char *text, size_t length)
 {
@@ -14,10 +15,9 @@ int output_to_file(void *argument, const char *text, size_t length)
 
 void output_begin(struct output *output, hak_stats_write write, void *argument, const char *prefix)
 {
-    static int standard_error = STANDARD_ERROR;
-
+    output->file = base_stderr();
     output->write = write ? write : output_to_file;
-    output->argument = write ? argument : &standard_error;
+    output->argument = write ? argument : &output->file;
     output->prefix = prefix;
     output->error = 0;
     output->length = 0;

@@ -9,6 +9,7 @@
 struct output {
     hak_stats_write write;
     void *argument;
+    int file;           /* standard error, where `write` is not the caller's */
     const char *prefix; /* of each output_line */
     int error;          /* what `write` returned when it was not 0: nothing is written from then on */
     size_t length;      /* of what waits in buffer */

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "base/format.h"
+#include "base/stderr.h"
 #include "observe/cycle_report.h"
 #include "observe/export.h"
 #include "observe/faults.h"
@@ -56,8 +57,17 @@ static bool wants_tables(void)
            hak_options.ss_prewarm_debug || hak_options.debug_counters;
 }
 
+/* What is said at exit, by the profile and of files that cannot be written, too. */
+static bool speaks_at_exit(void)
+{
+    return hak_options.show_stats || hak_options.tiny_profile || wants_tables() || hak_options.leak_report ||
+           hak_options.heap_profile;
+}
+
 void observe_start(void)
 {
+    if (speaks_at_exit())
+        base_stderr_keep();
     if (hak_options.show_stats)
         faults_begin();
 }

@@ -68,6 +68,14 @@ def test_build_cycles(counts):
     assert 20000 < cycles_of(result.stderr)[0] < 20100
 
 
+@pytest.mark.parametrize("option", ["--stats", "--profile"])
+def test_tools_that_close_standard_error(option):
+    """GNU's do, before the report."""
+    result = blackbox.run([SCRIPT, "run", option, "--", "sort", "/etc/passwd"], timeout=BUILD_SECONDS)
+    assert result.status == 0 and result.stdout == "".join(sorted(Path("/etc/passwd").read_text().splitlines(True)))
+    assert {"--stats": "hakmem: mapped", "--profile": "hakmem: malloc_hit"}[option] in result.stderr, result.report()
+
+
 def test_profile_with_a_build_that_carries_none(launch):
     result = launch("--profile", "true")
     assert result.status == 0

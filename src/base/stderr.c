@@ -1,0 +1,60 @@
+#define _GNU_SOURCE
+#include "base/stderr.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Numbers that programs do not come to by themselves, nor name in scripts. */
+static const int from[] = { 1000, 200, 20 };
+
+static struct {
+    int file; /* 0: none */
+    dev_t device;
+    ino_t inode;
+} kept;
+
+/* A program that closes all it finds may have opened another file under the number. */
+static bool is_kept(int file)
+{
+    struct stat status;
+
+    return fstat(file, &status) == 0 && status.st_dev == kept.device && status.st_ino == kept.inode;
+}
+
+void base_stderr_keep(void)
+{
+    int saved_errno = errno, file = -1;
+    struct stat status;
+
+    for (unsigned i = 0; i < sizeof from / sizeof from[0] && file < 0; i++)
+        file = (int)syscall(SYS_fcntl, STDERR_FILENO, F_DUPFD_CLOEXEC, from[i]);
+    if (file >= 0 && fstat(file, &status) == 0) {
+        kept.device = status.st_dev;
+        kept.inode = status.st_ino;
+        kept.file = file;
+    }
+    errno = saved_errno;
+}
+
+void base_stderr_drop(void)
+{
+    int saved_errno = errno;
+
+    if (kept.file && is_kept(kept.file))
+        syscall(SYS_close, kept.file);
+    kept.file = 0;
+    errno = saved_errno;
+}
+
+int base_stderr(void)
+{
+    int saved_errno = errno, file = STDERR_FILENO;
+
+    if (kept.file && syscall(SYS_fcntl, STDERR_FILENO, F_GETFD) < 0 && is_kept(kept.file))
+        file = kept.file;
+    errno = saved_errno;
+    return file;
+}
