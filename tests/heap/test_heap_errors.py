@@ -30,7 +30,7 @@ WHOLE = gzip.compress(known().profile.SerializeToString())
     (b"not a profile at all\n", "not a profile in pprof's format"),
     (b"heap profile: 1: 2 [3: 4] @ heapprofile\n", "not a profile in pprof's format"),
     (os.urandom(8).join([b"\x7fELF"] * 50), "not a profile in pprof's format"),
-    (Making().profile.SerializeToString(), "the profile is empty: it holds no samples"),
+    (Making().profile.SerializeToString(), "the profile is empty: it holds no samples; they are 524288 bytes"),
     (packed(known(), lambda profile: profile.ClearField("sample_type")), "it has no sample types"),
     (packed(known(), lambda profile: profile.sample[1].value.pop()), "more or fewer values"),
     (packed(known(), lambda profile: profile.sample[0].location_id.append(99)), "a sample's location is missing"),

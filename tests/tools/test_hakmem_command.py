@@ -25,9 +25,10 @@ def test_version_is_the_headers():
     assert f'HAK_VERSION_STRING "{result.stdout.split()[1]}"' in header
 
 
-@pytest.mark.parametrize("word", ["help", "--help", "-h"])
-def test_help_names_the_commands(word):
-    result = hakmem(word)
+@pytest.mark.parametrize("words", [["help"], ["--help"], ["-h"], ["run", "--help"], ["build", "-h"], ["test", "--help"],
+                                   ["wheel", "--help"]])
+def test_help_names_the_commands(words):
+    result = hakmem(*words)
     assert result.returncode == 0
     for name in ("build", "run", "test", "--version"):
         assert f"  {name}" in result.stdout

@@ -44,7 +44,8 @@ def parse_profile(data, name):
     if problem:
         raise ProfileError(f"{name}: not a profile in pprof's format: {problem}")
     if not profile.sample:
-        raise ProfileError(f"{name}: the profile is empty: it holds no samples")
+        apart = f"; they are {profile.period} bytes apart on average (HAKMEM_HEAP_PROFILE_RATE)" if profile.period else ""
+        raise ProfileError(f"{name}: the profile is empty: it holds no samples{apart}")
     return profile
 
 
