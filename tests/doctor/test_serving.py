@@ -63,6 +63,24 @@ def test_preloaded(waits, library):
                                "LD_PRELOAD"}
 
 
+READY = "print('ready', flush=True); input()"
+
+
+@pytest.mark.parametrize("variable, notes", [({}, 1), ({"PYTHONMALLOC": "pymalloc"}, 1), ({"PYTHONMALLOC": "malloc"}, 0)])
+def test_a_language_with_arenas_of_its_own(library, variable, notes):
+    with waiting("/usr/bin/python3", "-c", READY, preload=library, env=variable) as pid:
+        answer = ask(pid)
+    found = answer.of("own arenas")
+    assert len(found) == notes
+    if notes:
+        answer.one("note", "own arenas", "Python's objects", "PYTHONMALLOC=malloc")
+
+
+def test_node_has_a_heap_of_its_own(library):
+    with waiting("node", "-e", "console.log('ready'); process.stdin.resume()", preload=library) as pid:
+        ask(pid).one("note", "own arenas", "V8's heap")
+
+
 def test_not_there(waits):
     answer = ask_about(waits)
     assert answer.status == 1

@@ -18,7 +18,7 @@ from hakmem.doctor.machine_checks import check_machine
 from hakmem.doctor.process_checks import (check_cgroup, check_limits, check_mappings, check_options, check_preload,
                                           check_process_huge_pages, check_static_tls, check_swapped)
 from hakmem.doctor.serving_checks import (check_active, check_bindings, check_environment, check_mixed,
-                                          check_privilege, check_static, check_word_size, is_hakmem)
+                                          check_privilege, check_runtime, check_static, check_word_size, is_hakmem)
 from hakmem.doctor.system import read_process, read_text
 from hakmem.doctor.values import check_values
 from hakmem.library import known_options
@@ -80,7 +80,8 @@ def check_objects(process, memory, objects, environment):
     started = reachable(objects, program, preload_entries(environment))
     system_wide = read_text(process.folder / "root/etc/ld.so.preload") or ""
     found = [*check_active(program, objects, started, environment), *check_privilege(process), *check_mixed(objects,
-                                                                                                            program)]
+                                                                                                            program),
+             *check_runtime(objects, environment)]
     if chain:
         found += check_bindings(bindings(memory, objects), objects)
     else:

@@ -1,6 +1,7 @@
 """The findings on who serves a process's malloc: HAKMEM, another allocator, or several of them at once."""
 
 import os
+import re
 
 from hakmem.doctor.findings import Finding
 from hakmem.doctor.linkmap import preload_entries
@@ -9,6 +10,14 @@ from hakmem.doctor.system import AT_SECURE
 RUN = "run it with ./hakmem run -- PROGRAM, or LD_PRELOAD=/path/to/libhakmem.so"
 LINK = "link libhakmem-override.a into it"
 SHOWN_MOST = 5
+
+# Languages whose objects malloc never sees: the program's or library's name, what they are in, and what to do.
+RUNTIMES = (
+    (re.compile(r"(lib)?python3"), "Python's objects up to 512 bytes", "its own arenas (pymalloc)",
+     "PYTHONMALLOC=malloc in its environment gives them to HAKMEM"),
+    (re.compile(r"libjvm\.so"), "Java's objects", "the virtual machine's heap", "-Xmx bounds that"),
+    (re.compile(r"(node|nodejs|libnode\.so.*)$"), "JavaScript's objects", "V8's heap", "--max-old-space-size bounds that"),
+)
 
 
 def is_hakmem(each):
@@ -162,6 +171,17 @@ def check_mixed(objects, program):
                                  f"of its own",
                                  "its memory is not in HAKMEM's figures; nothing to do unless it is much"))
     return found or [Finding("ok", "mixed allocators", "no other allocator is loaded")]
+
+
+def check_runtime(objects, environment):
+    """Memory of a language's own, which is most of many processes and in no figure of HAKMEM's."""
+    found = []
+    for pattern, what, where, advice in RUNTIMES:
+        of_it = [each for each in objects if pattern.match(each.name)]
+        if of_it and not (what.startswith("Python") and environment.get("PYTHONMALLOC") in ("malloc", "malloc_debug")):
+            found.append(Finding("note", "own arenas", f"{what} are in {where}, mapped by {of_it[0].name} for itself",
+                                 f"they are 'other anonymous memory' of hakmem explain; {advice}"))
+    return found
 
 
 def check_bindings(found_bindings, objects):
