@@ -197,7 +197,8 @@ def test_a_damaged_list(running):
     damage.check(middle, 0x10, "leads to 0x10, where no site can be")
     damage.check(middle, later + 4, "leads to .*, where no site can be")
     damage.check(middle, (1 << 64) - 8, "leads to 0xfffffffffffffff8, where no site can be")
-    damage.check(roots["profile_sites"] + damage.field("site_list.first"), roots["profile"], "leads to ")
+    damage.check(roots["profile_sites"] + damage.field("site_list.first"), roots["profile"],
+                 "(leads to|has .* frames at) ")  # as the bytes there happen to be
     damage.check(count, 1 << 60, "is said to be 1,152,921,504,606,846,976 long, for which there is no room")
     damage.check(count, len(damage.sites) + 5, f"ends after {len(damage.sites):,} of {len(damage.sites) + 5:,}")
     damage.check(damage.sites[7].address + damage.field("site.frame_count"), 65, "has 65 frames at .*, 64 at most", 4)
