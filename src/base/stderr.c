@@ -11,7 +11,7 @@
 static const int from[] = { 1000, 200, 20 };
 
 static struct {
-    int file; /* 0: none */
+    _Atomic int file; /* 0: none; set last, as other threads may run when the library is loaded */
     dev_t device;
     ino_t inode;
 } kept;
@@ -34,27 +34,26 @@ void base_stderr_keep(void)
     if (file >= 0 && fstat(file, &status) == 0) {
         kept.device = status.st_dev;
         kept.inode = status.st_ino;
-        kept.file = file;
+        atomic_store(&kept.file, file);
     }
     errno = saved_errno;
 }
 
 void base_stderr_drop(void)
 {
-    int saved_errno = errno;
+    int saved_errno = errno, file = atomic_exchange(&kept.file, 0);
 
-    if (kept.file && is_kept(kept.file))
-        syscall(SYS_close, kept.file);
-    kept.file = 0;
+    if (file && is_kept(file))
+        syscall(SYS_close, file);
     errno = saved_errno;
 }
 
 int base_stderr(void)
 {
-    int saved_errno = errno, file = STDERR_FILENO;
+    int saved_errno = errno, file = atomic_load(&kept.file);
 
-    if (kept.file && syscall(SYS_fcntl, STDERR_FILENO, F_GETFD) < 0 && is_kept(kept.file))
-        file = kept.file;
+    if (!file || syscall(SYS_fcntl, STDERR_FILENO, F_GETFD) >= 0 || !is_kept(file))
+        file = STDERR_FILENO;
     errno = saved_errno;
     return file;
 }
