@@ -44,10 +44,10 @@ static bool note(const struct os_mapping *mapping, void *argument)
     return true;
 }
 
-/* Pages whose neighbours differ, so that each is a line. */
+/* Pages whose neighbours differ, so that each is a line; under an emulator, too, which maps no page as executable. */
 static char *map_pages(size_t page)
 {
-    char *pages = mmap(NULL, PAGES * page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *pages = mmap(NULL, PAGES * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     assert_true(pages != MAP_FAILED);
     for (size_t i = 0; i < PAGES; i += 2)
