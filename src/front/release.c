@@ -34,7 +34,7 @@ struct block block_find(const void *address, const char *function)
         struct slab *slab = block_active_slab(address);
         unsigned index;
         if (slab && slab_block_index(slab, address, &index) && !slab_block_is_free(slab, index)) {
-            struct heap *owner = atomic_load_explicit(&slab->owner, memory_order_relaxed);
+            struct heap *owner = atomic_load_explicit(&slab->owner, memory_order_acquire);
             block.size = class_size(slab->class);
             block.slab = slab;
             block.heap = owner && owner->kind == HEAP_FIRST_CLASS ? owner : NULL;
