@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "support.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <math.h>
 #include <stdarg.h>
@@ -119,6 +120,27 @@ void support_sleep_ms(unsigned ms)
 
     while (nanosleep(&rest, &rest) != 0 && errno == EINTR) {
     }
+}
+
+bool support_has_thread(const char *name)
+{
+    DIR *folder = opendir("/proc/self/task");
+    struct dirent *entry;
+    bool found = false;
+
+    CHECK(folder != NULL, "/proc/self/task: %s", strerror(errno));
+    while (!found && (entry = readdir(folder)) != NULL) {
+        char path[300], comm[32] = "";
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", entry->d_name);
+        int file = open(path, O_RDONLY | O_CLOEXEC);
+        if (file < 0)
+            continue;
+        if (read(file, comm, sizeof comm - 1) > 0)
+            found = strncmp(comm, name, strlen(name)) == 0;
+        close(file);
+    }
+    closedir(folder);
+    return found;
 }
 
 double support_seconds(void)

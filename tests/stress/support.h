@@ -54,6 +54,9 @@ void support_unmap(void *memory, size_t size);
 pthread_t support_thread(void *(*run)(void *), void *argument);
 void support_join(pthread_t thread);
 void support_sleep_ms(unsigned ms);
+
+/* Whether a thread of that name runs in the process. */
+bool support_has_thread(const char *name);
 double support_seconds(void);
 
 /* ---- Readings of this process (bytes) ---- */
