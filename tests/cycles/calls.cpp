@@ -13,6 +13,8 @@
 #include <malloc.h>
 #include <unistd.h>
 
+#include "counter.h"
+
 extern "C" {
 void *__libc_calloc(size_t count, size_t size);
 void *__libc_realloc(void *block, size_t size);
@@ -177,17 +179,6 @@ const call calls[] = {
           free(block);
       } },
 };
-
-uint64_t read_counter()
-{
-#if defined(__x86_64__)
-    return __builtin_ia32_rdtsc();
-#else
-    uint64_t now;
-    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(now));
-    return now;
-#endif
-}
 
 unsigned handled;
 

@@ -9,6 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "counter.h"
+
 enum { HELD = 1000 };
 
 static void *held[HELD];
@@ -47,18 +49,6 @@ static void run_thread(void *(*function)(void *), void *argument)
         abort();
 }
 
-/* The counter's ticks in a second, measured here. */
-static uint64_t read_counter(void)
-{
-#if defined(__x86_64__)
-    return __builtin_ia32_rdtsc();
-#else
-    uint64_t now;
-    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(now));
-    return now;
-#endif
-}
-
 /* Seconds of the clock, and the counter at that moment: the closest of many pairs, as others run in between. */
 static double read_both(uint64_t *ticks)
 {
@@ -78,6 +68,7 @@ static double read_both(uint64_t *ticks)
     return seconds;
 }
 
+/* The counter's ticks in a second, measured here. */
 static double measure_rate(void)
 {
     uint64_t first, last;
