@@ -28,10 +28,11 @@ def check_profile(file):
     """The absolute path of a profile to be: it is written when the program ends, wherever that has gone by then."""
     file = Path(os.path.abspath(file))
     try:
-        if not file.parent.is_dir():
-            raise click.BadParameter(f"{file}: there is no folder {file.parent}", param_hint="--heap-profile")
-    except PermissionError as error:
-        raise click.BadParameter(f"{file}: {file.parent} cannot be looked into", param_hint="--heap-profile") from error
+        there = file.parent.is_dir()
+    except PermissionError:
+        there = True  # for all that can be told
+    if not there:
+        raise click.BadParameter(f"{file}: there is no folder {file.parent}", param_hint="--heap-profile")
     if not os.access(file.parent, os.X_OK):
         raise click.BadParameter(f"{file}: {file.parent} cannot be looked into", param_hint="--heap-profile")
     if file.is_dir():

@@ -39,11 +39,9 @@ HAK_INLINE enum cycles_kind contract_realloc_kind(const void *block, size_t size
 
 HAK_INLINE void contract_realloc_done(uintptr_t before, const void *block, size_t size)
 {
-    bool moved = block != NULL && (uintptr_t)block != before;
-
     if (HAK_CYCLES && before != 0 && size != 0)
-        CYCLES_CALL_IS(moved ? CYCLES_REALLOC_MOVE : CYCLES_REALLOC_STAY);
-    (void)moved;
+        CYCLES_CALL_IS(block == NULL || (uintptr_t)block == before ? CYCLES_REALLOC_STAY : CYCLES_REALLOC_MOVE);
+    (void)block;
 }
 
 HAK_INLINE void *contract_realloc(void *block, size_t size, const char *function)
