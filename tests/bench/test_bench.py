@@ -118,7 +118,7 @@ def test_a_run_that_takes_too_long_is_ended(compiled, tmp_path):
     row = Row("r", "program", 1, "", ("true",), "wall", time_limit_s=0.3)
     began = time.monotonic()
     sample = runner.run_once(row, allocators.from_library("slow", slow), runner.Conditions(files=tmp_path), warm=0)
-    assert time.monotonic() - began < 60, "the library waits for ever"
+    assert time.monotonic() - began < 5
     assert (sample["status"], sample["detail"]) == ("timeout", "no end after 0.3 s")
 
 

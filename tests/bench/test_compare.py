@@ -33,8 +33,9 @@ def test_a_program_is_compared(tmp_path):
 def test_figures_of_a_known_program(compiled, tmp_path):
     hold = compiled(Path(__file__).with_name("hold.c"), "-pthread")
     result = result_of(tmp_path, "--rounds", 2, "--", hold, 32, 300, 0)
-    for entry in result["summary"]["rows"]["program"].values():
-        assert 0.3 <= entry["time_s"] < 3
+    entries = result["summary"]["rows"]["program"].values()
+    assert 0.3 <= min(entry["time_s"] for entry in entries) < 1
+    for entry in entries:
         assert 32 * 1024 <= entry["peak_rss_kib"] < 40 * 1024
         assert 0.7 * 32 * 1024 < entry["mean_rss_kib"] < 40 * 1024
         assert entry["soft_faults"] > 32 * 16
@@ -90,10 +91,10 @@ def test_the_limit(tmp_path):
 
 
 def test_the_time_is_kept(tmp_path):
-    """Six seconds, in which ten rounds of three fit at most."""
-    result = result_of(tmp_path, "--time", "0.1", "--", "sleep", "0.2")
+    """Three seconds, in which five rounds of three fit at most."""
+    result = result_of(tmp_path, "--time", "0.05", "--", "sleep", "0.2")
     rounds = {s["round"] for s in result["samples"]}
-    assert 2 <= len(rounds) <= 10
+    assert 2 <= len(rounds) <= 5
 
 
 @pytest.mark.parametrize("arguments, message", [

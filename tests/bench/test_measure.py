@@ -77,12 +77,15 @@ def test_status_and_signal(tmp_path):
 
 def test_the_limit_ends_all(tmp_path):
     marker = f"9{os.getpid()}1"
-    before = time.monotonic()
-    _, figures = tool.measure(tmp_path, "sh", "-c", f"setsid sleep {marker} & sleep {marker}", options=("-t", 0.4))
-    assert time.monotonic() - before < 60, "the program would sleep for hours"
-    assert figures["timed_out"] == 1
-    assert 0.4 <= figures["wall_s"] < 60
-    assert alive(marker) == []
+    walls = []
+    for _ in range(3):
+        before = time.monotonic()
+        _, figures = tool.measure(tmp_path, "sh", "-c", f"setsid sleep {marker} & sleep {marker}", options=("-t", 0.4))
+        assert time.monotonic() - before < 5
+        assert figures["timed_out"] == 1
+        assert alive(marker) == []
+        walls.append(figures["wall_s"])
+    assert 0.4 <= min(walls) < 1, "in the least disturbed of them"
 
 
 def test_what_stays_behind_is_ended(tmp_path):

@@ -60,7 +60,7 @@ def check_equal(process, folder):
     for name in ours:
         assert ours[name] == theirs[name], name
     assert before < outside.time_nanos < own.time_nanos
-    assert 0 < outside.duration_nanos < own.duration_nanos < outside.duration_nanos + 60e9
+    assert 0 < outside.duration_nanos < own.duration_nanos < outside.duration_nanos + 10e9
     again = folder / "outside.gz"
     again.write_bytes(packed(outside))
     assert read_profile(again) == outside
@@ -87,9 +87,9 @@ def test_many_sites(program, library, tmp_path):
     """Of one block each: more than one read brings."""
     with programs.profiled(program, library, mean=1) as process:
         process.tell("spread", 30000)
-        begun = time.monotonic()
+        begun = time.process_time()
         heap = seen(process).heap
-        assert time.monotonic() - begun < 30
+        assert time.process_time() - begun < 5
         assert len(heap.sites) >= 30000 and heap.on and heap.mean == 1
         assert len({site.frames for site in heap.sites}) == len(heap.sites)
         check_equal(process, tmp_path)
@@ -177,10 +177,10 @@ class Damage:
         """With the value there reading fails and says so, and with the one that was there it works again."""
         kept = int.from_bytes(self.memory.read(address, size), "little")
         self.write(address, value, size)
-        begun = time.monotonic()
+        begun = time.process_time()
         with pytest.raises(LiveError, match=f"process {self.process.pid}.*{message}"):
             read_sites(self.memory, self.descriptor)
-        assert time.monotonic() - begun < 30
+        assert time.process_time() - begun < 5
         self.write(address, kept, size)
         assert len(read_sites(self.memory, self.descriptor).sites) == len(self.sites)
 
@@ -197,8 +197,8 @@ def test_a_damaged_list(running):
     damage.check(middle, 0x10, "leads to 0x10, where no site can be")
     damage.check(middle, later + 4, "leads to .*, where no site can be")
     damage.check(middle, (1 << 64) - 8, "leads to 0xfffffffffffffff8, where no site can be")
-    damage.check(roots["profile_sites"] + damage.field("site_list.first"), roots["profile"],
-                 "(leads to|has .* frames at) ")  # as the bytes there happen to be
+    damage.check(roots["profile_sites"] + damage.field("site_list.first"), roots["profile"] + 4,
+                 "leads to .*, where no site can be")
     damage.check(count, 1 << 60, "is said to be 1,152,921,504,606,846,976 long, for which there is no room")
     damage.check(count, len(damage.sites) + 5, f"ends after {len(damage.sites):,} of {len(damage.sites) + 5:,}")
     damage.check(damage.sites[7].address + damage.field("site.frame_count"), 65, "has 65 frames at .*, 64 at most", 4)

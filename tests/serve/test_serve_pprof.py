@@ -131,14 +131,14 @@ def test_a_difference_over_seconds(server, running):
     running.tell("spread", 3000)
     for thread in threads:
         thread.join()
-    assert 4 <= time.monotonic() - begun < 60
+    assert 4 <= time.monotonic() - begun < 12
     for name, kind in (("heap", "inuse_space"), ("allocs", "alloc_space")):
         profile = found[name]
         assert profile.string_table[profile.default_sample_type] == kind
         assert total(profile, "inuse_space") == pytest.approx(-2000 * 3072, rel=0.15)
         assert total(profile, "alloc_space") == pytest.approx(3000 * 3072, rel=0.1)
         assert total(profile, "freed_objects") == pytest.approx(5000, rel=0.1)
-        assert 4e9 <= profile.duration_nanos < 60e9
+        assert 4e9 <= profile.duration_nanos < 10e9
 
 
 def test_a_profile_off_stopped_and_started(profiled_program, library, tmp_path):
@@ -165,7 +165,7 @@ def test_a_profile_off_stopped_and_started(profiled_program, library, tmp_path):
         time.sleep(2)
         running.tell("start", 4096)
         waiting.join()
-        assert "was started or stopped" in answer[0] and time.monotonic() - begun < 60
+        assert "was started or stopped" in answer[0] and time.monotonic() - begun < 12
 
 
 def test_several_processes_and_the_end_of_one(running, profiled_program, library, tmp_path):
