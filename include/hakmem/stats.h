@@ -117,7 +117,7 @@ struct hak_stats_superslab {
     uint64_t tier;    /* enum hak_stats_tier */
     uint64_t used_units, free_units, dirty_units; /* of 64 KiB; dirty: free, with memory behind them */
     uint64_t classes; /* bit c is set if a slab of class c is in it, in the order of docs/classes.md, from 1 */
-    uint64_t huge_pages; /* 1: huge pages were asked for */
+    uint64_t huge_pages; /* 1: huge pages are asked for; 0: not, or refused as a part was given back */
 };
 
 /* Fills *stats up to `size` bytes. Returns the bytes filled; 0 with EINVAL if that is less than `size` and `version`, or *stats is

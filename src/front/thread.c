@@ -12,6 +12,7 @@
 #include "profile/dump.h"
 #include "profile/stack.h"
 #include "superslab/metadata.h"
+#include "superslab/shared_pool.h"
 
 _Thread_local uintptr_t hak_cache_offset __attribute__((tls_model("initial-exec")));
 
@@ -93,6 +94,8 @@ static size_t caches_purge_dead(void)
     }
     for (chunk = chunks; chunk; chunk = chunk->next) {
         uint64_t dead = chunk->dead;
+        if (dead)
+            shared_pool_split_at(chunk->first); /* P7 */
         while (dead) {
             unsigned first = base_low_bit(dead), count = base_low_bit(~(dead >> first));
             if (os_purge(chunk->first + first * stride, count * stride))

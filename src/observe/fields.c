@@ -150,7 +150,7 @@ static const struct field superslab[] = {
     FIELD(hak_stats_superslab, free_units, GAUGE, "Free units")
     FIELD(hak_stats_superslab, dirty_units, GAUGE, "Free units with memory behind them")
     FIELD(hak_stats_superslab, classes, GAUGE, "Bits of the size classes in it")
-    FIELD(hak_stats_superslab, huge_pages, GAUGE, "1: huge pages were asked for")
+    FIELD(hak_stats_superslab, huge_pages, GAUGE, "1: huge pages are asked for")
 };
 
 LIST(memory, hak_stats, mapped, heaps_first_class)

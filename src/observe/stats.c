@@ -123,7 +123,7 @@ bool stats_superslab(struct hak_stats_superslab *row, uint32_t *number)
                                              .free_units = free,
                                              .dirty_units = base_count_bits(slot->free & slot->touched),
                                              .classes = slot->touched ? classes_in(*number, used) : 0,
-                                             .huge_pages = slot->huge_pages };
+                                             .huge_pages = slot->huge_pages == PAGES_HUGE };
     }
     lock_release(&shared_pool.lock);
     return found;

@@ -1,6 +1,7 @@
 #include "pool/slab.h"
 
 #include "os/os.h"
+#include "superslab/shared_pool.h"
 #include "superslab/touched.h"
 
 void slab_set_page_map(const struct slab *slab, unsigned class)
@@ -78,7 +79,7 @@ bool slab_scrub(struct slab *slab, size_t *purged)
 {
     size_t page = os_page_size(), pages = slab_bytes(slab) / page;
     uint64_t in_use[8 * UNIT_SIZE / 4096 / 64] = { 0 };
-    bool done = true;
+    bool done = true, split = false;
 
     if (slab->scrubbed || (size_t)slab->used * class_size(slab->class) > slab_bytes(slab) / 2)
         return true;
@@ -89,7 +90,12 @@ bool slab_scrub(struct slab *slab, size_t *purged)
             at++;
         if (at == first) {
             at++;
-        } else if (os_purge(slab->start + first * page, (at - first) * page)) {
+            continue;
+        }
+        if (!split)
+            shared_pool_split_at(slab); /* P7 */
+        split = true;
+        if (os_purge(slab->start + first * page, (at - first) * page)) {
             *purged += (at - first) * page;
             if (HAK_DEBUG)
                 touched_note(slab->start + first * page, (at - first) * page, false);

@@ -30,7 +30,7 @@ static uint32_t purge_ripe_units(struct slot *slot, uint32_t now, bool all)
     } else {
         bool aged = slot->aged != 0 && now - slot->aged_ms >= delay;
         /* While the SuperSlab is in use, a huge page is not split for little. */
-        bool worth = !slot->huge_pages || base_count_bits(slot->free) >= SUPERSLAB_UNITS / 2;
+        bool worth = slot->huge_pages != PAGES_HUGE || base_count_bits(slot->free) >= SUPERSLAB_UNITS / 2;
         ripe = aged && worth ? slot->aged & dirty : 0;
         if (aged || slot->aged == 0) {
             slot->aged = dirty & ~ripe & ~(uint32_t)1;
@@ -144,6 +144,8 @@ size_t purge_free_units(bool all)
             shared_pool.units_dirty -= base_count_bits(ripe & ~(uint32_t)1);
             if (slot->bucket == POOL_BUCKET_EMPTY && (slot->free & slot->touched & ~ripe) == 0)
                 ripe = slot->free | 1;
+            else
+                shared_pool_split(number);
             slot->free &= ~ripe;
             shared_pool_move_bucket(number);
             ranges[count++] = (struct purge_range){ .slot = number, .mask = ripe };
@@ -163,6 +165,9 @@ size_t purge_free_units(bool all)
                 shared_pool.units_dirty += base_count_bits(slot->touched & ranges[i].mask & ~(uint32_t)1);
             else
                 slot->touched &= ~ranges[i].mask;
+            /* Its last units may have been taken meanwhile (P7). */
+            if (!(ranges[i].mask & 1))
+                shared_pool_split(ranges[i].slot);
             if (HAK_DEBUG && !ranges[i].kept && !(ranges[i].mask & 1))
                 purge_note_untouched(ranges[i].slot, ranges[i].mask);
             if (ranges[i].mask & 1 && !ranges[i].kept)

@@ -14,7 +14,7 @@ void shared_pool_init(struct slot *slots, uint32_t first, uint32_t end)
     shared_pool.slots_unused = first;
     shared_pool.slots_committed = end;
     for (; first < end; first++)
-        slots[first].huge_pages = hak_options.thp == OPTION_ALWAYS;
+        slots[first].huge_pages = hak_options.thp == OPTION_ALWAYS ? PAGES_HUGE : PAGES_SMALL;
 }
 
 uint32_t shared_pool_now_ms(void) { return (uint32_t)(os_now_coarse() / 1000000) | 1; }
@@ -37,7 +37,7 @@ void shared_pool_move_bucket(uint32_t number)
     struct slot *slot = &shared_pool.slots[number];
     unsigned bucket = base_count_bits(slot->free), old = slot->bucket;
 
-    bucket += bucket == POOL_BUCKET_EMPTY && slot->touched == 0 && slot->huge_pages;
+    bucket += bucket == POOL_BUCKET_EMPTY && slot->touched == 0 && slot->huge_pages != PAGES_SMALL;
     if (bucket == old)
         return;
     if (old != 0) {
@@ -92,7 +92,7 @@ static uint32_t pool_new_slot(enum slot_kind kind)
         }
         shared_pool.slots_committed = first + (uint32_t)count;
         for (number = first; huge_pages && number < shared_pool.slots_committed; number++)
-            shared_pool.slots[number].huge_pages = true;
+            shared_pool.slots[number].huge_pages = PAGES_HUGE;
     }
     number = shared_pool.slots_unused++;
     shared_pool.slots[number].kind = (uint8_t)kind;
@@ -169,6 +169,37 @@ static unsigned pool_find_run(uint32_t number, unsigned units, unsigned align_un
     return start ? start : pool_best_run(slot->free, units, align_units);
 }
 
+/* P7 */
+void shared_pool_split(uint32_t number)
+{
+    struct slot *slot = &shared_pool.slots[number];
+
+    if (slot->huge_pages != PAGES_HUGE || shared_pool.split == POOL_SPLIT_MAX)
+        return;
+    slot->huge_pages = PAGES_SPLIT;
+    shared_pool.split++;
+    os_advise_huge(window_slot_address(number), SUPERSLAB_SIZE, false);
+}
+
+void shared_pool_split_at(const void *address)
+{
+    lock_acquire(&shared_pool.lock);
+    shared_pool_split(window_slot_of(address));
+    lock_release(&shared_pool.lock);
+}
+
+/* P7: of a slot of which `taken` is about to be taken; before its header is written, if it begins anew. */
+static void pool_join(uint32_t number, uint32_t taken)
+{
+    struct slot *slot = &shared_pool.slots[number];
+
+    if (slot->huge_pages != PAGES_SPLIT || (slot->touched != 0 && slot->free != taken))
+        return;
+    slot->huge_pages = PAGES_HUGE;
+    shared_pool.split--;
+    os_advise_huge(window_slot_address(number), SUPERSLAB_SIZE, true);
+}
+
 static struct slab *pool_take_run(uint32_t number, unsigned start, unsigned units)
 {
     struct slot *slot = &shared_pool.slots[number];
@@ -178,6 +209,9 @@ static struct slab *pool_take_run(uint32_t number, unsigned start, unsigned unit
     unsigned unit;
 
     HAK_ASSERT((slot->free & mask) == mask);
+    HAK_ASSERT(slot->huge_pages != PAGES_HUGE || (slot->touched | 1) == 1 || (slot->touched | 1) == UINT32_MAX ||
+               shared_pool.split == POOL_SPLIT_MAX); /* P7 */
+    pool_join(number, mask);
     slab->zero = (slot->touched & mask) == 0;
     slab->populated = false;
     slab->dense = (superslab->dense & slot->touched & mask) != 0;
@@ -192,7 +226,7 @@ static struct slab *pool_take_run(uint32_t number, unsigned start, unsigned unit
     slot->free &= ~mask;
     slot->aged &= ~mask;
     shared_pool_move_bucket(number);
-    if (slot->huge_pages && slot->touched == 0) {
+    if (slot->huge_pages == PAGES_HUGE && slot->touched == 0) {
         /* The first touch brings the whole huge page. */
         slot->touched = POOL_ALL_UNITS & ~mask;
         shared_pool.units_dirty += base_count_bits(slot->touched);
@@ -319,7 +353,7 @@ void shared_pool_release(struct slab *slab)
     atomic_store_explicit(&slab->state, SLAB_FREE, memory_order_relaxed);
     atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
     /* A slab that was taken and never carved is still as the system gave it. */
-    if (slab->zero && !slab->populated && !slot->huge_pages)
+    if (slab->zero && !slab->populated && slot->huge_pages != PAGES_HUGE)
         slot->touched &= ~mask;
     else
         shared_pool.units_dirty += slab->units;

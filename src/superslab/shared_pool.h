@@ -9,7 +9,7 @@
  *
  * P1: a unit's `free` bit is set iff it belongs to no slab and is not being purged at this moment.
  * P2: a unit's `touched` bit is clear only if every byte of it reads as zero and it has no memory behind it. (Bit 0 is the
- *     header's.) Where huge pages were asked for, the first unit taken sets all of them.
+ *     header's.)
  * P3: a SuperSlab with k free units, k > 0, is in bucket k, and in no other; those that would cost a whole huge page to
  *     begin are in one more, the last. Whether its `touched` is 0 does not change between two moves.
  * P4: slots are read and changed under pool.lock only.
@@ -18,6 +18,10 @@
  * P6: of the free units that are touched, those in superslab.dense had a slab that was filled, or whose blocks are large: there is
  *     memory behind most of them. Slabs that will be filled get them first, the others get them last: a few small blocks must not
  *     hold a whole unit's memory.
+ * P7: what was given back stays given back. A SuperSlab that has huge pages (PAGES_HUGE) has all of its `touched` bits or none, as
+ *     the first touch brings all of it; before a part is purged, huge pages are refused for it (PAGES_SPLIT), or the kernel's
+ *     khugepaged would make a huge page of what is left, and fill it up. They are asked for again when it begins anew or all of its
+ *     units are in use.
  */
 #ifndef HAK_SUPERSLAB_SHARED_POOL_H
 #define HAK_SUPERSLAB_SHARED_POOL_H
@@ -29,9 +33,17 @@
 #define POOL_DRAINING_USED 4u
 #define POOL_BUCKET_EMPTY 31u
 #define POOL_BUCKETS 33u /* by number of free units, 1 to 31, and 32 */
+/* A split SuperSlab among others may be two mappings more, of the 65,530 that a process has by default. */
+#define POOL_SPLIT_MAX 8192u
 #define POOL_MUCH_FREE ((size_t)16 * HAK_MIB / UNIT_SIZE)
 
 enum slot_kind { SLOT_UNUSED = 0, SLOT_SUPERSLAB, SLOT_METADATA };
+
+enum slot_pages {
+    PAGES_SMALL = 0, /* huge ones were not asked for */
+    PAGES_HUGE,      /* purged whole or at least by halves */
+    PAGES_SPLIT      /* P7 */
+};
 
 /* The out-of-line descriptor of a 2 MiB slot: outside the SuperSlab, so that an empty one can be purged whole. */
 struct slot {
@@ -43,7 +55,7 @@ struct slot {
     uint32_t next, prev; /* slots of the bucket; 0 ends */
     uint8_t bucket;      /* 0: in none */
     uint8_t kind;        /* enum slot_kind */
-    bool huge_pages;     /* asked for them: purged whole or at least by halves */
+    uint8_t huge_pages;  /* enum slot_pages */
     bool decommitted;    /* EMPTY, and not writable (P5) */
 };
 _Static_assert(sizeof(struct slot) == 32, "the window reserves 32 bytes a slot");
@@ -57,6 +69,7 @@ struct shared_pool {
     uint32_t heads[POOL_BUCKETS], tails[POOL_BUCKETS];
     uint32_t superslabs;    /* number ever made; their address space is kept */
     uint32_t decommitted;   /* of those (P5) */
+    uint32_t split;         /* slots that are PAGES_SPLIT */
     uint32_t dirty_empties; /* the LRU: EMPTY SuperSlabs with memory behind them, the oldest at the tail of their bucket */
     size_t units_used;            /* units taken by heaps */
     size_t units_dirty;           /* free units with memory behind them */
@@ -106,8 +119,13 @@ HAK_HIDDEN void shared_pool_move_bucket(uint32_t slot);
 HAK_HIDDEN uint32_t shared_pool_now_ms(void);
 /* Empty SuperSlabs whose memory may wait. */
 HAK_HIDDEN size_t shared_pool_lru_size(void);
+/* P7: call it before a part of the slot is purged. */
+HAK_HIDDEN void shared_pool_split(uint32_t slot);
 /* Makes a purge due `delay_ms` from now unless one is due earlier. */
 HAK_HIDDEN void shared_pool_schedule_purge(uint64_t delay_ms);
+
+/* P7, for who purges a part of what it holds: `address` lies in the window. Any thread; takes pool.lock. */
+HAK_HIDDEN void shared_pool_split_at(const void *address);
 
 /* Makes sure that a purge will look at memory that waits elsewhere: in warm pools, in pending queues, in the caches of dead threads.
  * Any thread, no lock. */

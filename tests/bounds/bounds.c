@@ -37,6 +37,7 @@ static const struct {
     { "heap_destroy", case_heap_destroy, NULL },
     { "shifting_sizes", case_shifting_sizes, NULL },
     { "shifting_survivors", case_shifting_survivors, NULL },
+    { "given_back", case_given_back, NULL },
 };
 
 static unsigned figures;
@@ -146,15 +147,25 @@ void chains_fill(struct chains *chains, struct chance *chance, size_t total, siz
     }
 }
 
+static void chain_free(struct chains *chains, size_t chain)
+{
+    while (chains->head[chain] != NULL) {
+        void **block = chains->head[chain];
+        chains->head[chain] = *block;
+        hak_free(block);
+    }
+}
+
+void chains_free_but_one(struct chains *chains)
+{
+    for (size_t i = 1; i < CHAINS; i++)
+        chain_free(chains, i);
+}
+
 void chains_free(struct chains *chains)
 {
-    for (size_t i = 0; i < CHAINS; i++) {
-        while (chains->head[i] != NULL) {
-            void **block = chains->head[i];
-            chains->head[i] = *block;
-            hak_free(block);
-        }
-    }
+    for (size_t i = 0; i < CHAINS; i++)
+        chain_free(chains, i);
     chains->usable = 0;
     chains->asked = 0;
 }

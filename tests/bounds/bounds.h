@@ -47,6 +47,8 @@ void *bounds_malloc(void *unused, size_t size);
 void chains_fill(struct chains *chains, struct chance *chance, size_t total, size_t low, size_t high,
                  bounds_allocate allocate, void *context);
 void chains_free(struct chains *chains);
+/* All chains but one. */
+void chains_free_but_one(struct chains *chains);
 
 /* ---- Cases ---- */
 
@@ -67,5 +69,6 @@ void case_huge(void);
 void case_heap_destroy(void);
 void case_shifting_sizes(void);
 void case_shifting_survivors(void);
+void case_given_back(void); /* bounds_huge_pages.c */
 
 #endif

@@ -133,17 +133,20 @@ static size_t check_bucket(unsigned bucket)
 
 void core_check_pool(void)
 {
-    size_t used = 0, dirty = 0, superslabs = 0, empties = 0, listed = 0, in_buckets = 0;
+    size_t used = 0, dirty = 0, superslabs = 0, empties = 0, listed = 0, in_buckets = 0, split = 0;
 
     for (uint32_t number = window_slots_begin(); number < shared_pool.slots_unused; number++) {
         const struct slot *slot = &shared_pool.slots[number];
         unsigned free = base_count_bits(slot->free);
         assert_int_not_equal(slot->kind, SLOT_UNUSED);
+        split += slot->huge_pages == PAGES_SPLIT;
         if (slot->kind != SLOT_SUPERSLAB)
             continue;
         superslabs++;
+        if (slot->huge_pages == PAGES_HUGE) /* P7 */
+            assert_true((slot->touched | 1) == 1 || (slot->touched | 1) == UINT32_MAX);
         assert_int_equal(slot->free & 1, 0);
-        assert_int_equal(slot->bucket, free + (free == POOL_BUCKET_EMPTY && slot->touched == 0 && slot->huge_pages));
+        assert_int_equal(slot->bucket, free + (free == POOL_BUCKET_EMPTY && slot->touched == 0 && slot->huge_pages != PAGES_SMALL));
         assert_int_equal(slot->aged & ~slot->free, 0);
         assert_false(slot->decommitted && (slot->touched != 0 || free != SUPERSLAB_UNITS - 1)); /* P5 */
         used += SUPERSLAB_UNITS - 1 - free;
@@ -157,6 +160,7 @@ void core_check_pool(void)
         listed += check_bucket(bucket);
     assert_int_equal(listed, in_buckets);
     assert_int_equal(shared_pool.superslabs, superslabs);
+    assert_int_equal(shared_pool.split, split);
     assert_int_equal(shared_pool.units_used, used);
     assert_int_equal(shared_pool.units_dirty, dirty);
     assert_int_equal(shared_pool.dirty_empties, empties);

@@ -227,6 +227,93 @@ static void test_merged(void)
     core_check_untouched();
 }
 
+/* ---- P7: huge pages ---- */
+
+static struct slot *huge_slot(uint64_t advised)
+{
+    core_check_pool();
+    core_check_untouched();
+    assert_int_equal(fake_calls(FAKE_ADVISE_HUGE), advised);
+    return &shared_pool.slots[window_slot_of(slabs[0])];
+}
+
+static void begin_with_huge_pages(void)
+{
+    hak_options.thp = OPTION_ALWAYS;
+    core_begin();
+    take_superslabs(1);
+    assert_int_equal(huge_slot(1)->huge_pages, PAGES_HUGE);
+}
+
+/* They are refused before a part is purged, and asked for again once all is in use. */
+static void test_split(void)
+{
+    begin_with_huge_pages();
+    release(0, 20);
+    purge_run(true);
+    assert_int_equal(huge_slot(2)->huge_pages, PAGES_SPLIT);
+    /* Now what is touched is what is taken, and another part costs no other call. */
+    core_acquire(1, 1, 1, slabs);
+    assert_true(slabs[0]->zero);
+    assert_int_equal(shared_pool.units_dirty, 0);
+    core_touch(slabs[0]);
+    release(25, 3);
+    purge_run(true);
+    assert_int_equal(huge_slot(2)->huge_pages, PAGES_SPLIT);
+    core_acquire(1, 1, 19, slabs + 1);
+    core_acquire(1, 1, 2, slabs + 25);
+    assert_int_equal(huge_slot(2)->huge_pages, PAGES_SPLIT);
+    core_acquire(1, 1, 1, slabs + 27);
+    assert_int_equal(huge_slot(3)->huge_pages, PAGES_HUGE);
+    /* A slab that was never written to counts as touched in there. */
+    assert_true(slabs[27]->zero);
+    release(27, 1);
+    assert_int_equal(shared_pool.units_dirty, 1);
+    assert_int_equal(huge_slot(3)->huge_pages, PAGES_HUGE);
+}
+
+/* One that is purged whole stays as it is; one that was split first begins with huge pages again. */
+static void test_split_begins_anew(void)
+{
+    begin_with_huge_pages();
+    release(0, RUN_UNITS);
+    purge_run(true);
+    assert_int_equal(huge_slot(1)->huge_pages, PAGES_HUGE);
+    take_superslabs(1);
+    release(0, 9);
+    purge_run(true);
+    assert_int_equal(huge_slot(2)->huge_pages, PAGES_SPLIT);
+    release(9, RUN_UNITS - 9);
+    purge_run(true);
+    assert_int_equal(huge_slot(2)->huge_pages, PAGES_SPLIT);
+    core_acquire(3, 1, 1, slabs);
+    assert_int_equal(huge_slot(3)->huge_pages, PAGES_HUGE);
+    assert_int_equal(shared_pool.units_dirty, RUN_UNITS - 3);
+}
+
+/* A purge that the system refuses leaves a part as it was: split, with memory behind it. */
+static void test_split_refused(void)
+{
+    begin_with_huge_pages();
+    release(5, 4);
+    fake_fail_nth(FAKE_PURGE, 1);
+    assert_int_equal(purge_run(true), 0);
+    fake_fail_nothing();
+    assert_int_equal(huge_slot(2)->huge_pages, PAGES_SPLIT);
+    assert_int_equal(shared_pool.units_dirty, 4);
+}
+
+/* Each costs mappings, of which a process has only so many: then the purge does without. */
+static void test_split_limit(void)
+{
+    begin_with_huge_pages();
+    shared_pool.split = POOL_SPLIT_MAX;
+    release(5, 4);
+    assert_int_equal(purge_run(true), 4 * UNIT_SIZE);
+    assert_int_equal(fake_calls(FAKE_ADVISE_HUGE), 1);
+    assert_int_equal(shared_pool.slots[window_slot_of(slabs[0])].huge_pages, PAGES_HUGE);
+}
+
 /* ---- The LRU of empties ---- */
 
 static void test_lru(void)
@@ -355,6 +442,10 @@ int main(void)
         core_unit_test(test_zero_after),
         core_unit_test(test_empty_with_header),
         core_unit_test(test_merged),
+        core_unit_test(test_split),
+        core_unit_test(test_split_begins_anew),
+        core_unit_test(test_split_refused),
+        core_unit_test(test_split_limit),
         core_unit_test(test_lru),
         core_unit_test(test_lru_of_none),
         core_unit_test(test_refused),

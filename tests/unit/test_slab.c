@@ -279,6 +279,28 @@ static void test_scrub_again(void)
     assert_true(scrub(slab) > 0);
 }
 
+/* P7: pages of a slab in use leave for good, so huge pages are refused first; for nothing, they are not. */
+static void test_scrub_splits(void)
+{
+    struct slab *slab;
+    struct slot *slot;
+    void *out[16];
+
+    hak_options.thp = OPTION_ALWAYS;
+    core_begin();
+    slab = carve(CLASS_4096);
+    slot = &shared_pool.slots[window_slot_of(slab)];
+    slab_take(slab, out, 16);
+    memset(slab->start, 1, slab_bytes(slab));
+    assert_int_equal(scrub(slab), 0);
+    assert_int_equal(slot->huge_pages, PAGES_HUGE);
+    for (size_t i = 0; i < 9; i++)
+        put(slab, out[i]);
+    assert_int_equal(scrub(slab), 9 * 4096);
+    assert_int_equal(slot->huge_pages, PAGES_SPLIT);
+    assert_int_equal(fake_calls(FAKE_ADVISE_HUGE), 2);
+}
+
 /* ---- The checker ---- */
 
 static struct slab *broken;
@@ -317,6 +339,7 @@ int main(void)
         core_unit_test(test_block_is_free),
         core_unit_test(test_scrub),
         core_unit_test(test_scrub_again),
+        core_unit_test(test_scrub_splits),
         core_unit_test(test_slab_check),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -244,8 +244,8 @@ class Reader:
         slots = self.slots[self.rows]
         units = Units(
             number=self.rows, address=self.window + self.rows * self.superslab_size, tier=self.tiers(slots),
-            huge_pages=slots["huge_pages"] != 0, decommitted=slots["decommitted"] != 0, state=self.kind, first=self.first,
-            class_id=self.class_id, used=self.used, cached=self.cached, owner=owner)
+            huge_pages=slots["huge_pages"] == self.constant["PAGES_HUGE"], decommitted=slots["decommitted"] != 0,
+            state=self.kind, first=self.first, class_id=self.class_id, used=self.used, cached=self.cached, owner=owner)
         threads = self.threads(owner)
         counters = self.class_counters()
         classes = self.size_classes(counters)
