@@ -11,6 +11,7 @@
 struct purge_range {
     uint32_t slot;
     uint32_t mask; /* of units; bit 0 with the header, when the SuperSlab is empty */
+    bool split;    /* huge pages are to be refused first (P7) */
     bool kept;     /* the system did not take all of it: it may still have its memory */
 };
 
@@ -30,7 +31,7 @@ static uint32_t purge_ripe_units(struct slot *slot, uint32_t now, bool all)
     } else {
         bool aged = slot->aged != 0 && now - slot->aged_ms >= delay;
         /* While the SuperSlab is in use, a huge page is not split for little. */
-        bool worth = slot->huge_pages != PAGES_HUGE || base_count_bits(slot->free) >= SUPERSLAB_UNITS / 2;
+        bool worth = slot->huge_pages == PAGES_SMALL || base_count_bits(slot->free) >= SUPERSLAB_UNITS / 2;
         ripe = aged && worth ? slot->aged & dirty : 0;
         if (aged || slot->aged == 0) {
             slot->aged = dirty & ~ripe & ~(uint32_t)1;
@@ -58,6 +59,9 @@ static size_t purge_ranges(struct purge_range *ranges, size_t count)
     char *start = NULL, *end = NULL;
     size_t purged = 0, first = 0, last = 0;
 
+    for (size_t i = 0; i < count; i++)
+        if (ranges[i].split)
+            os_advise_huge(window_slot_address(ranges[i].slot), SUPERSLAB_SIZE, false);
     for (size_t i = 0; i < count; i++) {
         uint64_t mask = ranges[i].mask;
         while (mask) {
@@ -134,6 +138,7 @@ size_t purge_free_units(bool all)
         for (count = 0; count < PURGE_BATCH && number < shared_pool.slots_unused; number++) {
             struct slot *slot = &shared_pool.slots[number];
             uint32_t ripe;
+            bool split = false;
             if (slot->kind != SLOT_SUPERSLAB)
                 continue;
             ripe = purge_ripe_units(slot, now, all);
@@ -145,10 +150,10 @@ size_t purge_free_units(bool all)
             if (slot->bucket == POOL_BUCKET_EMPTY && (slot->free & slot->touched & ~ripe) == 0)
                 ripe = slot->free | 1;
             else
-                shared_pool_split(number);
+                split = shared_pool_split(number);
             slot->free &= ~ripe;
             shared_pool_move_bucket(number);
-            ranges[count++] = (struct purge_range){ .slot = number, .mask = ripe };
+            ranges[count++] = (struct purge_range){ .slot = number, .mask = ripe, .split = split };
         }
         if (count == 0)
             break;
@@ -165,9 +170,6 @@ size_t purge_free_units(bool all)
                 shared_pool.units_dirty += base_count_bits(slot->touched & ranges[i].mask & ~(uint32_t)1);
             else
                 slot->touched &= ~ranges[i].mask;
-            /* Its last units may have been taken meanwhile (P7). */
-            if (!(ranges[i].mask & 1))
-                shared_pool_split(ranges[i].slot);
             if (HAK_DEBUG && !ranges[i].kept && !(ranges[i].mask & 1))
                 purge_note_untouched(ranges[i].slot, ranges[i].mask);
             if (ranges[i].mask & 1 && !ranges[i].kept)

@@ -169,33 +169,33 @@ static unsigned pool_find_run(uint32_t number, unsigned units, unsigned align_un
     return start ? start : pool_best_run(slot->free, units, align_units);
 }
 
-/* P7 */
-void shared_pool_split(uint32_t number)
+bool shared_pool_split(uint32_t number)
 {
     struct slot *slot = &shared_pool.slots[number];
 
     if (slot->huge_pages != PAGES_HUGE || shared_pool.split == POOL_SPLIT_MAX)
-        return;
+        return false;
     slot->huge_pages = PAGES_SPLIT;
     shared_pool.split++;
-    os_advise_huge(window_slot_address(number), SUPERSLAB_SIZE, false);
+    return true;
 }
 
 void shared_pool_split_at(const void *address)
 {
+    uint32_t number = window_slot_of(address);
+    bool split;
+
     lock_acquire(&shared_pool.lock);
-    shared_pool_split(window_slot_of(address));
+    split = shared_pool_split(number);
     lock_release(&shared_pool.lock);
+    if (split)
+        os_advise_huge(window_slot_address(number), SUPERSLAB_SIZE, false);
 }
 
-/* P7: of a slot of which `taken` is about to be taken; before its header is written, if it begins anew. */
-static void pool_join(uint32_t number, uint32_t taken)
+/* P7: of a slot that begins anew, before its header is written. */
+static void pool_join(uint32_t number)
 {
-    struct slot *slot = &shared_pool.slots[number];
-
-    if (slot->huge_pages != PAGES_SPLIT || (slot->touched != 0 && slot->free != taken))
-        return;
-    slot->huge_pages = PAGES_HUGE;
+    shared_pool.slots[number].huge_pages = PAGES_HUGE;
     shared_pool.split--;
     os_advise_huge(window_slot_address(number), SUPERSLAB_SIZE, true);
 }
@@ -211,7 +211,8 @@ static struct slab *pool_take_run(uint32_t number, unsigned start, unsigned unit
     HAK_ASSERT((slot->free & mask) == mask);
     HAK_ASSERT(slot->huge_pages != PAGES_HUGE || (slot->touched | 1) == 1 || (slot->touched | 1) == UINT32_MAX ||
                shared_pool.split == POOL_SPLIT_MAX); /* P7 */
-    pool_join(number, mask);
+    if (slot->huge_pages == PAGES_SPLIT && slot->touched == 0)
+        pool_join(number);
     slab->zero = (slot->touched & mask) == 0;
     slab->populated = false;
     slab->dense = (superslab->dense & slot->touched & mask) != 0;

@@ -20,8 +20,7 @@
  *     hold a whole unit's memory.
  * P7: what was given back stays given back. A SuperSlab that has huge pages (PAGES_HUGE) has all of its `touched` bits or none, as
  *     the first touch brings all of it; before a part is purged, huge pages are refused for it (PAGES_SPLIT), or the kernel's
- *     khugepaged would make a huge page of what is left, and fill it up. They are asked for again when it begins anew or all of its
- *     units are in use.
+ *     khugepaged would make a huge page of what is left, and fill it up. They are asked for again when it begins anew.
  */
 #ifndef HAK_SUPERSLAB_SHARED_POOL_H
 #define HAK_SUPERSLAB_SHARED_POOL_H
@@ -119,12 +118,12 @@ HAK_HIDDEN void shared_pool_move_bucket(uint32_t slot);
 HAK_HIDDEN uint32_t shared_pool_now_ms(void);
 /* Empty SuperSlabs whose memory may wait. */
 HAK_HIDDEN size_t shared_pool_lru_size(void);
-/* P7: call it before a part of the slot is purged. */
-HAK_HIDDEN void shared_pool_split(uint32_t slot);
+/* P7, of a slot of which a part is about to be purged. True: refuse it huge pages first, with or without the lock. */
+HAK_HIDDEN bool shared_pool_split(uint32_t slot);
 /* Makes a purge due `delay_ms` from now unless one is due earlier. */
 HAK_HIDDEN void shared_pool_schedule_purge(uint64_t delay_ms);
 
-/* P7, for who purges a part of what it holds: `address` lies in the window. Any thread; takes pool.lock. */
+/* Both, for who is about to purge a part of what it holds: `address` lies in the window. Any thread; takes pool.lock. */
 HAK_HIDDEN void shared_pool_split_at(const void *address);
 
 /* Makes sure that a purge will look at memory that waits elsewhere: in warm pools, in pending queues, in the caches of dead threads.
