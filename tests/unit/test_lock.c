@@ -18,6 +18,7 @@ enum { THREADS = 4, ROUNDS = 20000 };
 
 static struct lock lock = LOCK_INIT(LOCK_RANK_POOL);
 static uint64_t counter, shadow;
+static _Atomic unsigned tries;
 
 static void *count(void *rounds)
 {
@@ -52,6 +53,7 @@ static void *try_and_sleep(void *argument)
     bool *tried = argument;
     errno = 4711;
     *tried = lock_try(&lock);
+    atomic_fetch_add(&tries, 1);
     if (*tried)
         lock_release(&lock);
     lock_acquire(&lock);
@@ -73,8 +75,8 @@ static void test_try_and_sleepers(void **state)
         tried[i] = true;
         assert_int_equal(pthread_create(&threads[i], NULL, try_and_sleep, &tried[i]), 0);
     }
-    /* Until one sleeps; the word says so. */
-    while (atomic_load(&lock.state) != 2)
+    /* Until all have tried, and one sleeps; the word says so. */
+    while (atomic_load(&tries) != THREADS || atomic_load(&lock.state) != 2)
         os_yield();
     struct timespec pause = { 0, 20000000 };
     nanosleep(&pause, NULL);
