@@ -173,11 +173,10 @@ bool shared_pool_split(uint32_t number)
 {
     struct slot *slot = &shared_pool.slots[number];
 
-    if (slot->huge_pages != PAGES_HUGE || shared_pool.split == POOL_SPLIT_MAX)
+    if (slot->huge_pages != PAGES_HUGE)
         return false;
     slot->huge_pages = PAGES_SPLIT;
-    shared_pool.split++;
-    return true;
+    return ++shared_pool.split <= POOL_SPLIT_MAX;
 }
 
 void shared_pool_split_at(const void *address)
@@ -209,8 +208,7 @@ static struct slab *pool_take_run(uint32_t number, unsigned start, unsigned unit
     unsigned unit;
 
     HAK_ASSERT((slot->free & mask) == mask);
-    HAK_ASSERT(slot->huge_pages != PAGES_HUGE || (slot->touched | 1) == 1 || (slot->touched | 1) == UINT32_MAX ||
-               shared_pool.split == POOL_SPLIT_MAX); /* P7 */
+    HAK_ASSERT(slot->huge_pages != PAGES_HUGE || (slot->touched | 1) == 1 || (slot->touched | 1) == UINT32_MAX); /* P7 */
     if (slot->huge_pages == PAGES_SPLIT && slot->touched == 0)
         pool_join(number);
     slab->zero = (slot->touched & mask) == 0;

@@ -32,7 +32,8 @@
 #define POOL_DRAINING_USED 4u
 #define POOL_BUCKET_EMPTY 31u
 #define POOL_BUCKETS 33u /* by number of free units, 1 to 31, and 32 */
-/* A split SuperSlab among others may be two mappings more, of the 65,530 that a process has by default. */
+/* A SuperSlab that refuses huge pages among others may be two mappings more, of the 65,530 that a process has by default: beyond so
+ * many that are split, no more are made to refuse. */
 #define POOL_SPLIT_MAX 8192u
 #define POOL_MUCH_FREE ((size_t)16 * HAK_MIB / UNIT_SIZE)
 

@@ -298,15 +298,17 @@ static void test_split_refused(void)
     assert_int_equal(shared_pool.units_dirty, 4);
 }
 
-/* Each costs mappings, of which a process has only so many: then the purge does without. */
+/* A refusal costs mappings, of which a process has only so many: then the purge does without. */
 static void test_split_limit(void)
 {
     begin_with_huge_pages();
     shared_pool.split = POOL_SPLIT_MAX;
     release(5, 4);
     assert_int_equal(purge_run(true), 4 * UNIT_SIZE);
-    assert_int_equal(fake_calls(FAKE_ADVISE_HUGE), 1);
-    assert_int_equal(shared_pool.slots[window_slot_of(slabs[0])].huge_pages, PAGES_HUGE);
+    shared_pool.split -= POOL_SPLIT_MAX;
+    assert_int_equal(huge_slot(1)->huge_pages, PAGES_SPLIT);
+    core_acquire(1, 1, 4, slabs + 5);
+    assert_true(slabs[5]->zero);
 }
 
 /* ---- The LRU of empties ---- */
