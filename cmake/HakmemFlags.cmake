@@ -33,3 +33,13 @@ if(HAKMEM_SANITIZE)
     add_compile_options(-fsanitize=${HAKMEM_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
     add_link_options(-fsanitize=${HAKMEM_SANITIZE})
 endif()
+
+if(HAKMEM_FUZZ)
+    if(NOT CMAKE_C_COMPILER_ID STREQUAL "Clang")
+        message(FATAL_ERROR "HAKMEM_FUZZ needs clang, for libFuzzer: cmake --preset fuzz")
+    endif()
+    # The library and the targets count what an input reaches; libFuzzer's own main comes with the targets alone.
+    # Comparisons are not followed: an input's process (tests/fuzz/fuzz.h) has no way to tell them to its parent.
+    add_compile_options(-fsanitize=fuzzer-no-link -fno-sanitize-coverage=trace-cmp)
+    add_link_options(-fsanitize=fuzzer-no-link)
+endif()

@@ -5,6 +5,7 @@
 #   hakmem_os_fake    src/os/fake*.c, the system that tests steer
 #   hakmem_api        the hak_* names and process life
 #   hakmem_libc_api   malloc and its family, the C++ operators
+#   hakmem_shared_api names that lib/libhakmem.so alone can stand in front of: dlopen, pthread_create
 #
 #   hakmem            lib/libhakmem.so            everything, to preload or to link
 #   hakmem_static     lib/libhakmem.a             hak_* only
@@ -20,7 +21,10 @@ if(NOT HAKMEM_CYCLES)
     list(REMOVE_ITEM hakmem_core_sources ${hakmem_cycles_sources})
 endif()
 file(GLOB hakmem_api_sources CONFIGURE_DEPENDS ${hakmem_src}/api/*.c)
-list(REMOVE_ITEM hakmem_api_sources ${hakmem_src}/api/libc.c ${hakmem_src}/api/cxx.c)
+set(hakmem_libc_api_sources ${hakmem_src}/api/libc.c ${hakmem_src}/api/cxx.c ${hakmem_src}/api/runtime.c
+    ${hakmem_src}/api/interposed.c)
+set(hakmem_shared_api_sources ${hakmem_src}/api/dlopen.c ${hakmem_src}/api/create.c)
+list(REMOVE_ITEM hakmem_api_sources ${hakmem_libc_api_sources} ${hakmem_shared_api_sources})
 
 # Compiles sources as parts of the library: relocatable, hidden unless declared HAK_API, thread-local storage at a
 # fixed offset, and no call of malloc invented or removed by the compiler.
@@ -96,9 +100,9 @@ set_target_properties(hakmem_static PROPERTIES OUTPUT_NAME hakmem EXPORT_NAME st
 add_library(hakmem::static ALIAS hakmem_static)
 
 if(HAKMEM_OVERRIDES_LIBC)
-    hakmem_add_objects(hakmem_libc_api ${hakmem_src}/api/libc.c ${hakmem_src}/api/cxx.c)
+    hakmem_add_objects(hakmem_libc_api ${hakmem_libc_api_sources})
     # A new-handler's exception passes through operator new.
-    set_source_files_properties(${hakmem_src}/api/cxx.c PROPERTIES COMPILE_OPTIONS -fexceptions)
+    set_source_files_properties(${hakmem_src}/api/cxx.c ${hakmem_src}/api/runtime.c PROPERTIES COMPILE_OPTIONS -fexceptions)
     set(hakmem_all_parts hakmem_core hakmem_os_linux hakmem_api hakmem_libc_api)
 
     hakmem_add_static(hakmem_override ${PROJECT_BINARY_DIR}/lib/hakmem.o ${hakmem_all_parts})
@@ -107,8 +111,9 @@ if(HAKMEM_OVERRIDES_LIBC)
     set_target_properties(hakmem_override PROPERTIES OUTPUT_NAME hakmem-override EXPORT_NAME override)
     add_library(hakmem::override ALIAS hakmem_override)
 
+    hakmem_add_objects(hakmem_shared_api ${hakmem_shared_api_sources})
     add_library(hakmem SHARED)
-    target_link_libraries(hakmem PRIVATE ${hakmem_all_parts} Threads::Threads)
+    target_link_libraries(hakmem PRIVATE ${hakmem_all_parts} hakmem_shared_api Threads::Threads ${CMAKE_DL_LIBS})
     target_include_directories(hakmem INTERFACE
         $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
     set_target_properties(hakmem PROPERTIES
@@ -116,6 +121,7 @@ if(HAKMEM_OVERRIDES_LIBC)
     target_link_options(hakmem PRIVATE
         # A second copy in the process uses its own functions; no lazy binding inside malloc; threads may hold
         # blocks after dlclose; nothing is left undefined.
-        -Wl,-Bsymbolic -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete -Wl,-z,defs)
+        -Wl,-Bsymbolic -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete -Wl,-z,defs
+        -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/hidden.map)
     add_library(hakmem::hakmem ALIAS hakmem)
 endif()

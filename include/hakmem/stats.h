@@ -9,8 +9,9 @@
  * of nearly the same moment. Counters count since the process began, those of threads that ended included. docs/statistics.md
  * says of each what is exact and what is derived.
  *
- * Every function may be called from any thread. None allocates. They take the heaps' locks one after the other, and none while they call
- * the program's write function.
+ * Every function may be called from any thread, and needs 8 KiB of stack at most. None allocates a block. While another thread is in
+ * one of them, a call works in a mapping of its own, and fails with ENOMEM where none can be had. They take the heaps' locks one
+ * after the other, and none while they call the program's write function.
  */
 #ifndef HAKMEM_STATS_H
 #define HAKMEM_STATS_H
@@ -135,8 +136,8 @@ enum hak_stats_format { HAK_STATS_TEXT = 1, HAK_STATS_JSON, HAK_STATS_PROMETHEUS
 /* Gets the next piece of the text, not NUL-terminated. Returns 0; anything else ends the printing. It may allocate. */
 typedef int (*hak_stats_write)(void *argument, const char *text, size_t length);
 
-/* Prints everything through `write`; through standard error if it is NULL. Returns 0, EINVAL for a format that is none, or what
- * `write` returned. */
+/* Prints everything through `write`; through standard error if it is NULL. Returns 0, EINVAL for a format that is none, ENOMEM, or
+ * what `write` returned. */
 HAK_API int hak_stats_print(enum hak_stats_format format, hak_stats_write write, void *argument) HAK_NOEXCEPT;
 
 #ifdef __cplusplus

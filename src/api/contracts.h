@@ -7,28 +7,22 @@
 #include "front/front.h"
 #include "os/cycles.h"
 
-#define API_EXPORT __attribute__((visibility("default")))
-
 /* ---- Calls that the cycle profile times beside malloc and free; what is refused before them it does not see ---- */
 
 HAK_INLINE void *contract_calloc(size_t count, size_t size)
 {
-    CYCLES_CALL(CYCLES_MALLOC_HIT, return front_calloc(count, size))
-    return front_calloc(count, size);
+    CYCLES_CALL(CYCLES_MALLOC_HIT, return front_calloc(count, size));
 }
 
 /* An alignment that is a power of two. */
 HAK_INLINE void *contract_aligned(size_t alignment, size_t size)
 {
-    CYCLES_CALL(CYCLES_MALLOC_HIT, return front_aligned_alloc(alignment, size))
-    return front_aligned_alloc(alignment, size);
+    CYCLES_CALL(CYCLES_MALLOC_HIT, return front_aligned_alloc(alignment, size));
 }
 
 HAK_INLINE void contract_free_sized(void *block, size_t size, size_t alignment, const char *function)
 {
-    CYCLES_CALL(CYCLES_FREE_NULL, if (block != NULL) front_free_sized(block, size, alignment, function); return)
-    if (block != NULL)
-        front_free_sized(block, size, alignment, function);
+    CYCLES_CALL(CYCLES_FREE_NULL, if (block != NULL) front_free_sized(block, size, alignment, function); return);
 }
 
 /* Of no block it is malloc, and to no size free. */
@@ -47,8 +41,7 @@ HAK_INLINE void contract_realloc_done(uintptr_t before, const void *block, size_
 HAK_INLINE void *contract_realloc(void *block, size_t size, const char *function)
 {
     CYCLES_CALL(contract_realloc_kind(block, size), uintptr_t before = (uintptr_t)block;
-                block = front_realloc(block, size, function); contract_realloc_done(before, block, size); return block)
-    return front_realloc(block, size, function);
+                block = front_realloc(block, size, function); contract_realloc_done(before, block, size); return block);
 }
 
 /* ---- What is checked before them ---- */

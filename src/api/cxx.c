@@ -1,227 +1,315 @@
 /*
- * The C++ operators, by the names the Itanium C++ ABI gives them (C++17 21.6.2). Written in C so that the library needs no
- * C++ run-time, and compiled with -fexceptions because what a new-handler throws passes through here.
+ * The C++ operators, by the names the Itanium C++ ABI gives them (C++17 21.6.2). Written in C so that the library
+ * needs no C++ run-time, and compiled with -fexceptions because what a new-handler throws passes through here.
  *
- * When memory is out, a throwing new calls the new-handler until there is none, then throws std::bad_alloc through the
- * program's own C++ run-time; where the process has none it says so and aborts. A nothrow new with a handler is left to the
- * run-time's own nothrow new, which catches what the handler throws and in turn calls the throwing one here; where it
- * cannot be found (static programs) what the handler throws passes through.
+ * When memory is out, a throwing new calls the new-handler until there is none, then throws std::bad_alloc through
+ * the program's own C++ run-time; where the process has none it says so and aborts. A nothrow new calls the handler,
+ * too, and returns NULL when the handler throws.
  *
- * Sized delete does not look at the size: programs that delete through a base class pass a wrong one and work elsewhere.
+ * Where another object's operators or malloc come before ours, each operator does what the run-time's would
+ * (api/interposed.h, I1): new[] calls new, sized delete calls delete, new calls malloc. In such a process
+ * hak_operator_offset stays 0, so every call ends in the operator's slow function.
+ *
+ * The definitions are weak, because a program may replace operators (C++17 20.5.4.6) and be linked with the override
+ * archive.
+ *
+ * Sized delete does not look at the size: programs that delete through a base class pass a wrong one and work
+ * elsewhere.
  */
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <link.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "api/contracts.h"
-#include "base/format.h"
+#include "api/interposed.h"
+#include "api/names.h"
+#include "api/runtime.h"
 #include "front/fast.h"
 #include "front/front.h"
 #include "os/cycles.h"
 
-typedef void (*new_handler)(void);
-typedef void *(*nothrow_new)(size_t size, const void *nothrow);
-typedef void *(*aligned_nothrow_new)(size_t size, size_t alignment, const void *nothrow);
-
-/* std::__throw_bad_alloc and std::get_new_handler of whichever C++ run-time is there. What the dynamic
- * loader brings is weak too, so that static programs do not get it for this alone. */
-extern void _ZSt17__throw_bad_allocv(void) __attribute__((weak, visibility("default")));
-extern new_handler _ZSt15get_new_handlerv(void) __attribute__((weak, visibility("default")));
-extern __typeof__(_r_debug) _r_debug __attribute__((weak));
-extern __typeof__(dlsym) dlsym __attribute__((weak));
-
-/* ISO C has no conversion between what dlsym returns and a function. */
-union symbol {
-    void *address;
-    void (*throw_bad_alloc)(void);
-    new_handler (*get_handler)(void);
-    nothrow_new new_nothrow;
-    aligned_nothrow_new new_aligned_nothrow;
+/* Which operators of another object come before malloc or free: those below the operator that was called (I2). */
+enum level {
+    LEVEL_C,     /* none: the operator is itself new or delete */
+    LEVEL_ONE,   /* new, delete */
+    LEVEL_ARRAY, /* new[], delete[], and then those */
 };
 
-static bool is_runtime(const char *path)
+/* Whether this thread's operators are HAKMEM's own: what the first miss finds out. After it hak_operator_offset
+ * tells. */
+static HAK_COLD bool find_own(void)
 {
-    static const char *const runtimes[] = { "libstdc++.so.6", "libc++.so.1" };
-    const char *slash = strrchr(path, '/'), *name = slash == NULL ? path : slash + 1;
-    for (size_t i = 0; i < sizeof runtimes / sizeof runtimes[0]; i++)
-        if (strcmp(name, runtimes[i]) == 0)
-            return true;
-    return false;
+    if (interposed_is(INTERPOSED_OPERATORS))
+        return false;
+    hak_operator_offset = hak_cache_offset;
+    return true;
 }
 
-/* A run-time that was loaded by dlopen is not what the weak names were bound to at the start, and may not be visible to
- * all. It is found in the loader's list, whose entries are glibc's handles too: no dlopen, which would allocate and which
- * linkers warn of in static programs. */
-static void *find_symbol(const char *name)
+HAK_INLINE bool is_own(void)
 {
-    if (dlsym == NULL)
-        return NULL;
-    void *address = dlsym(RTLD_DEFAULT, name);
-    if (address != NULL || &_r_debug == NULL)
-        return address;
-    for (struct link_map *map = _r_debug.r_map; map != NULL && address == NULL; map = map->l_next)
-        if (is_runtime(map->l_name))
-            address = dlsym(map, name);
-    return address;
+    return HAK_LIKELY(hak_operator_offset != 0) || find_own();
 }
 
-static new_handler handler_in_force(void)
-{
-    union symbol get = { .get_handler = _ZSt15get_new_handlerv };
-    if (get.get_handler == NULL)
-        get.address = find_symbol("_ZSt15get_new_handlerv");
-    return get.address == NULL ? NULL : get.get_handler();
-}
+/* ---- Memory is out ---- */
 
-_Noreturn static void throw_bad_alloc(size_t size)
-{
-    union symbol thrower = { .throw_bad_alloc = _ZSt17__throw_bad_allocv };
-    if (thrower.throw_bad_alloc == NULL)
-        thrower.address = find_symbol("_ZSt17__throw_bad_allocv");
-    if (thrower.address != NULL)
-        thrower.throw_bad_alloc();
-    base_message("operator new(%zu): out of memory, and there is no C++ run-time to throw std::bad_alloc", size);
-    abort();
-}
-
-/* ---- What happens off the fast path ---- */
-
-/* alignment 0: that of malloc. */
+/* By the C functions that come first. alignment 0: that of malloc. */
 static void *allocate(size_t size, size_t alignment)
 {
-    return alignment == 0 ? front_malloc(size) : contract_aligned(alignment, size);
+    if (alignment != 0)
+        return interposed_aligned(alignment, base_max(size, 1));
+    return interposed.malloc != NULL ? interposed.malloc(base_max(size, 1)) : front_malloc(size);
+}
+
+/* NULL: there is no handler any more. */
+static HAK_COLD void *retry(size_t size, size_t alignment)
+{
+    void *block = NULL;
+
+    while (block == NULL) {
+        runtime_new_handler handler = runtime_handler_in_force();
+        if (handler == NULL)
+            return NULL;
+        handler();
+        block = allocate(size, alignment);
+    }
+    return block;
 }
 
 static HAK_COLD void *new_after_failure(size_t size, size_t alignment)
 {
-    for (;;) {
-        new_handler handler = handler_in_force();
-        if (handler == NULL)
-            throw_bad_alloc(size);
-        handler();
-        void *block = allocate(size, alignment);
-        if (block != NULL)
-            return block;
+    void *block = retry(size, alignment);
+
+    if (block == NULL)
+        runtime_throw_bad_alloc(size);
+    return block;
+}
+
+static HAK_COLD void *nothrow_after_failure(size_t size, size_t alignment)
+{
+    return runtime_catch(retry, size, alignment);
+}
+
+/* ---- What goes to another object's functions ---- */
+
+static void *(*other_new(enum level level))(size_t)
+{
+    if (level >= LEVEL_ARRAY && interposed.new_array != NULL)
+        return interposed.new_array;
+    return level >= LEVEL_ONE ? interposed.new_one : NULL;
+}
+
+static void *(*other_new_aligned(enum level level))(size_t, size_t)
+{
+    if (level >= LEVEL_ARRAY && interposed.new_aligned_array != NULL)
+        return interposed.new_aligned_array;
+    return level >= LEVEL_ONE ? interposed.new_aligned : NULL;
+}
+
+/* For runtime_catch: the level is in its second argument. */
+static void *call_other_new(size_t size, size_t level)
+{
+    return other_new((enum level)level)(size);
+}
+
+static void *new_elsewhere(size_t size, enum level level)
+{
+    void *block;
+
+    if (other_new(level) != NULL)
+        return other_new(level)(size);
+    block = allocate(size, 0);
+    return block != NULL ? block : new_after_failure(size, 0);
+}
+
+static void *new_nothrow_elsewhere(size_t size, enum level level)
+{
+    void *block;
+
+    if (other_new(level) != NULL)
+        return runtime_catch(call_other_new, size, level);
+    block = allocate(size, 0);
+    return block != NULL ? block : nothrow_after_failure(size, 0);
+}
+
+static HAK_COLD void *new_aligned_elsewhere(size_t size, size_t alignment, enum level level)
+{
+    void *block;
+
+    (void)interposed_look(INTERPOSED_OPERATORS);
+    if (other_new_aligned(level) != NULL)
+        return other_new_aligned(level)(size, alignment);
+    block = base_is_pow2(alignment) ? allocate(size, alignment) : NULL;
+    return block != NULL ? block : new_after_failure(size, alignment);
+}
+
+static HAK_COLD void *new_aligned_nothrow_elsewhere(size_t size, size_t alignment, enum level level)
+{
+    void *block;
+
+    (void)interposed_look(INTERPOSED_OPERATORS);
+    if (other_new_aligned(level) != NULL)
+        return runtime_catch(other_new_aligned(level), size, alignment);
+    block = base_is_pow2(alignment) ? allocate(size, alignment) : NULL;
+    return block != NULL ? block : nothrow_after_failure(size, alignment);
+}
+
+static HAK_COLD void delete_elsewhere(void *block, enum level level)
+{
+    if (level >= LEVEL_ARRAY && interposed.delete_array != NULL)
+        interposed.delete_array(block);
+    else if (level >= LEVEL_ONE && interposed.delete_one != NULL)
+        interposed.delete_one(block);
+    else
+        interposed_free(block, false, "operator delete");
+}
+
+static HAK_COLD void delete_aligned_elsewhere(void *block, size_t alignment, enum level level)
+{
+    if (level >= LEVEL_ARRAY && interposed.delete_aligned_array != NULL)
+        interposed.delete_aligned_array(block, alignment);
+    else if (level >= LEVEL_ONE && interposed.delete_aligned != NULL)
+        interposed.delete_aligned(block, alignment);
+    else
+        interposed_free(block, true, "operator delete");
+}
+
+/* ---- new ---- */
+
+/* What the fast path cannot serve. Where the operators are HAKMEM's own, their fast path is malloc's, so that
+ * malloc's slow functions go on from there. A thread without a cache gets one by `first`. */
+#define NEW_SLOW(name, after_failure)                                                  \
+    static HAK_COLD void *name##_first(size_t size, enum level level)                  \
+    {                                                                                  \
+        void *block;                                                                   \
+        if (!find_own())                                                               \
+            return name##_elsewhere(size, level);                                      \
+        block = front_malloc(size);                                                    \
+        return block != NULL ? block : after_failure(size, 0);                         \
+    }                                                                                  \
+    HAK_INLINE void *name##_after_miss(size_t size, enum level level, void *(*slow)(size_t)) \
+    {                                                                                  \
+        void *block;                                                                   \
+        if (HAK_UNLIKELY(hak_operator_offset == 0))                                    \
+            return name##_first(size, level);                                          \
+        block = slow(size);                                                            \
+        return HAK_LIKELY(block != NULL) ? block : after_failure(size, 0);             \
     }
-}
+NEW_SLOW(new, new_after_failure)
+NEW_SLOW(new_nothrow, nothrow_after_failure)
 
-/* `name` is the operator's own, to find the run-time's. */
-static HAK_COLD void *nothrow_after_failure(size_t size, size_t alignment, const char *name)
+HAK_INLINE void *new_aligned_block(size_t size, size_t alignment, enum level level)
 {
-    static const char nothrow = 0; /* stands for std::nothrow, which has no state */
-    new_handler handler = handler_in_force();
-    if (handler == NULL)
-        return NULL;
-    union symbol next = { .address = dlsym == NULL ? NULL : dlsym(RTLD_NEXT, name) };
-    if (next.address != NULL)
-        return alignment == 0 ? next.new_nothrow(size, &nothrow) : next.new_aligned_nothrow(size, alignment, &nothrow);
-    for (; handler != NULL; handler = handler_in_force()) {
-        handler();
-        void *block = allocate(size, alignment);
-        if (block != NULL)
-            return block;
-    }
-    return NULL;
-}
+    void *block;
 
-/* Functions of their own, so that the operators' fast paths have no frame. */
-
-static HAK_NOINLINE void *new_slow(size_t size)
-{
-    void *block = front_malloc(size);
-    return HAK_LIKELY(block != NULL) ? block : new_after_failure(size, 0);
-}
-
-static HAK_NOINLINE void *new_nothrow_slow(size_t size)
-{
-    void *block = front_malloc(size);
-    return HAK_LIKELY(block != NULL) ? block : nothrow_after_failure(size, 0, "_ZnwmRKSt9nothrow_t");
-}
-
-HAK_INLINE void *new_block(size_t size)
-{
-    CYCLES_CALL(CYCLES_MALLOC_HIT, return front_malloc_or(size, new_slow, new_slow))
-    return front_malloc_or(size, new_slow, new_slow);
-}
-
-HAK_INLINE void *new_nothrow_block(size_t size)
-{
-    CYCLES_CALL(CYCLES_MALLOC_HIT, return front_malloc_or(size, new_nothrow_slow, new_nothrow_slow))
-    return front_malloc_or(size, new_nothrow_slow, new_nothrow_slow);
-}
-
-HAK_INLINE void *new_aligned_block(size_t size, size_t alignment)
-{
+    if (interposed_may_be(INTERPOSED_OPERATORS))
+        return new_aligned_elsewhere(size, alignment, level);
     if (HAK_UNLIKELY(!base_is_pow2(alignment)))
-        throw_bad_alloc(size);
-    void *block = contract_aligned(alignment, size);
+        runtime_throw_bad_alloc(size);
+    block = contract_aligned(alignment, size);
     return HAK_LIKELY(block != NULL) ? block : new_after_failure(size, alignment);
 }
 
-HAK_INLINE void *new_aligned_nothrow_block(size_t size, size_t alignment)
+HAK_INLINE void *new_aligned_nothrow_block(size_t size, size_t alignment, enum level level)
 {
+    void *block;
+
+    if (interposed_may_be(INTERPOSED_OPERATORS))
+        return new_aligned_nothrow_elsewhere(size, alignment, level);
     if (HAK_UNLIKELY(!base_is_pow2(alignment)))
         return NULL;
-    void *block = contract_aligned(alignment, size);
-    return HAK_LIKELY(block != NULL) ? block : nothrow_after_failure(size, alignment, "_ZnwmSt11align_val_tRKSt9nothrow_t");
+    block = contract_aligned(alignment, size);
+    return HAK_LIKELY(block != NULL) ? block : nothrow_after_failure(size, alignment);
 }
 
-/* ---- The operators: each declared and defined by its mangled name ---- */
+/* A program's replacement takes the public name; `own_` and the name stays ours (api/interposed.c). */
+#define CXX_OWN(name) extern __typeof__(name) own_##name __attribute__((alias(#name), visibility("hidden")));
 
+/* Each has a slow function of its own, so that its fast path has no frame, and its slow path knows the operator. */
+#define CXX_NEW(name, parameters, kind, level)                                             \
+    static HAK_NOINLINE void *name##_slow(size_t size)                                     \
+    {                                                                                      \
+        return kind##_after_miss(size, level, front_malloc_slow);                          \
+    }                                                                                      \
+    static HAK_NOINLINE void *name##_medium(size_t size)                                   \
+    {                                                                                      \
+        return kind##_after_miss(size, level, front_malloc_medium);                        \
+    }                                                                                      \
+    CXX_WEAK void *name parameters                                                         \
+    {                                                                                      \
+        CYCLES_CALL(CYCLES_MALLOC_HIT,                                                     \
+                    return front_malloc_from(&hak_operator_offset, size, name##_medium, name##_slow)); \
+    }                                                                                      \
+    CXX_OWN(name)
+
+#define CXX_NEW_ALIGNED(name, parameters, expression)                                      \
+    CXX_WEAK void *name parameters                                                         \
+    {                                                                                      \
+        return expression;                                                                 \
+    }                                                                                      \
+    CXX_OWN(name)
+
+#define CXX_WEAK __attribute__((weak))
 #define UNUSED __attribute__((unused))
-#define CXX_NEW(name, parameters, expression) \
-    API_EXPORT void *name parameters;         \
-    void *name parameters                     \
-    {                                         \
-        return expression;                    \
-    }
+#define NOTHROW UNUSED const void *nothrow
 
-CXX_NEW(_Znwm, (size_t size), new_block(size))
-CXX_NEW(_Znam, (size_t size), new_block(size))
-CXX_NEW(_ZnwmRKSt9nothrow_t, (size_t size, UNUSED const void *nothrow), new_nothrow_block(size))
-CXX_NEW(_ZnamRKSt9nothrow_t, (size_t size, UNUSED const void *nothrow), new_nothrow_block(size))
-CXX_NEW(_ZnwmSt11align_val_t, (size_t size, size_t alignment), new_aligned_block(size, alignment))
-CXX_NEW(_ZnamSt11align_val_t, (size_t size, size_t alignment), new_aligned_block(size, alignment))
-CXX_NEW(_ZnwmSt11align_val_tRKSt9nothrow_t, (size_t size, size_t alignment, UNUSED const void *nothrow),
-        new_aligned_nothrow_block(size, alignment))
-CXX_NEW(_ZnamSt11align_val_tRKSt9nothrow_t, (size_t size, size_t alignment, UNUSED const void *nothrow),
-        new_aligned_nothrow_block(size, alignment))
+CXX_NEW(_Znwm, (size_t size), new, LEVEL_C)
+CXX_NEW(_Znam, (size_t size), new, LEVEL_ONE)
+CXX_NEW(_ZnwmRKSt9nothrow_t, (size_t size, NOTHROW), new_nothrow, LEVEL_ONE)
+CXX_NEW(_ZnamRKSt9nothrow_t, (size_t size, NOTHROW), new_nothrow, LEVEL_ARRAY)
 
-static void delete_slow(void *block)
+CXX_NEW_ALIGNED(_ZnwmSt11align_val_t, (size_t size, size_t alignment), new_aligned_block(size, alignment, LEVEL_C))
+CXX_NEW_ALIGNED(_ZnamSt11align_val_t, (size_t size, size_t alignment), new_aligned_block(size, alignment, LEVEL_ONE))
+CXX_NEW_ALIGNED(_ZnwmSt11align_val_tRKSt9nothrow_t, (size_t size, size_t alignment, NOTHROW),
+                new_aligned_nothrow_block(size, alignment, LEVEL_ONE))
+CXX_NEW_ALIGNED(_ZnamSt11align_val_tRKSt9nothrow_t, (size_t size, size_t alignment, NOTHROW),
+                new_aligned_nothrow_block(size, alignment, LEVEL_ARRAY))
+
+/* ---- delete ---- */
+
+static HAK_NOINLINE void delete_slow(void *block, enum level level)
 {
-    front_free_named(block, "operator delete");
+    if (HAK_UNLIKELY(!is_own()))
+        delete_elsewhere(block, level);
+    else
+        front_free_named(block, "operator delete");
 }
 
-HAK_INLINE void delete_block(void *block)
+static HAK_NOINLINE void delete_aligned_slow(void *block, size_t alignment, enum level level)
 {
-    CYCLES_CALL(CYCLES_FREE_HIT, front_free_or(block, delete_slow); return)
-    front_free_or(block, delete_slow);
+    if (HAK_UNLIKELY(!is_own()))
+        delete_aligned_elsewhere(block, alignment, level);
+    else
+        front_free_named(block, "operator delete");
 }
 
-#define CXX_DELETE(name)                                          \
-    API_EXPORT void name(void *block);                            \
-    void name(void *block)                                        \
-    {                                                             \
-        delete_block(block);                                      \
-    }
-#define CXX_DELETE_WITH(name, ...)                                \
-    API_EXPORT void name(void *block, __VA_ARGS__);               \
-    void name(void *block, __VA_ARGS__)                           \
-    {                                                             \
-        delete_block(block);                                      \
-    }
+/* `slow`: the call that takes what the fast path cannot. */
+#define CXX_DELETE(name, parameters, slow)                                                                \
+    CXX_WEAK void name parameters                                                                         \
+    {                                                                                                     \
+        CYCLES_CALL(CYCLES_FREE_HIT, if (!front_free_hit(&hak_operator_offset, block)) slow; return);     \
+    }                                                                                                     \
+    CXX_OWN(name)
 
-CXX_DELETE(_ZdlPv)
-CXX_DELETE(_ZdaPv)
-CXX_DELETE_WITH(_ZdlPvRKSt9nothrow_t, UNUSED const void *nothrow)
-CXX_DELETE_WITH(_ZdaPvRKSt9nothrow_t, UNUSED const void *nothrow)
-CXX_DELETE_WITH(_ZdlPvm, UNUSED size_t size)
-CXX_DELETE_WITH(_ZdaPvm, UNUSED size_t size)
-CXX_DELETE_WITH(_ZdlPvSt11align_val_t, UNUSED size_t alignment)
-CXX_DELETE_WITH(_ZdaPvSt11align_val_t, UNUSED size_t alignment)
-CXX_DELETE_WITH(_ZdlPvmSt11align_val_t, UNUSED size_t size, UNUSED size_t alignment)
-CXX_DELETE_WITH(_ZdaPvmSt11align_val_t, UNUSED size_t size, UNUSED size_t alignment)
-CXX_DELETE_WITH(_ZdlPvSt11align_val_tRKSt9nothrow_t, UNUSED size_t alignment, UNUSED const void *nothrow)
-CXX_DELETE_WITH(_ZdaPvSt11align_val_tRKSt9nothrow_t, UNUSED size_t alignment, UNUSED const void *nothrow)
+CXX_DELETE(_ZdlPv, (void *block), delete_slow(block, LEVEL_C))
+CXX_DELETE(_ZdaPv, (void *block), delete_slow(block, LEVEL_ONE))
+CXX_DELETE(_ZdlPvRKSt9nothrow_t, (void *block, NOTHROW), delete_slow(block, LEVEL_ONE))
+CXX_DELETE(_ZdaPvRKSt9nothrow_t, (void *block, NOTHROW), delete_slow(block, LEVEL_ARRAY))
+CXX_DELETE(_ZdlPvm, (void *block, UNUSED size_t size), delete_slow(block, LEVEL_ONE))
+CXX_DELETE(_ZdaPvm, (void *block, UNUSED size_t size), delete_slow(block, LEVEL_ARRAY))
+CXX_DELETE(_ZdlPvSt11align_val_t, (void *block, size_t alignment), delete_aligned_slow(block, alignment, LEVEL_C))
+CXX_DELETE(_ZdaPvSt11align_val_t, (void *block, size_t alignment), delete_aligned_slow(block, alignment, LEVEL_ONE))
+CXX_DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t, (void *block, size_t alignment, NOTHROW),
+           delete_aligned_slow(block, alignment, LEVEL_ONE))
+CXX_DELETE(_ZdaPvSt11align_val_tRKSt9nothrow_t, (void *block, size_t alignment, NOTHROW),
+           delete_aligned_slow(block, alignment, LEVEL_ARRAY))
+CXX_DELETE(_ZdlPvmSt11align_val_t, (void *block, UNUSED size_t size, size_t alignment),
+           delete_aligned_slow(block, alignment, LEVEL_ONE))
+CXX_DELETE(_ZdaPvmSt11align_val_t, (void *block, UNUSED size_t size, size_t alignment),
+           delete_aligned_slow(block, alignment, LEVEL_ARRAY))
+
+/* ---- What api/interposed.c looks for ---- */
+
+INTERPOSED_DEFINITION(AT_new_one, _Znwm, own__Znwm)
+INTERPOSED_DEFINITION(AT_new_array, _Znam, own__Znam)
+INTERPOSED_DEFINITION(AT_new_aligned, _ZnwmSt11align_val_t, own__ZnwmSt11align_val_t)
+INTERPOSED_DEFINITION(AT_new_aligned_array, _ZnamSt11align_val_t, own__ZnamSt11align_val_t)
+INTERPOSED_DEFINITION(AT_delete_one, _ZdlPv, own__ZdlPv)
+INTERPOSED_DEFINITION(AT_delete_array, _ZdaPv, own__ZdaPv)
+INTERPOSED_DEFINITION(AT_delete_aligned, _ZdlPvSt11align_val_t, own__ZdlPvSt11align_val_t)
+INTERPOSED_DEFINITION(AT_delete_aligned_array, _ZdaPvSt11align_val_t, own__ZdaPvSt11align_val_t)

@@ -6,7 +6,6 @@
 #include "front/fast.h"
 #include "front/front.h"
 #include "front/pressure.h"
-#include "front/sample.h"
 #include "os/cycles.h"
 
 _Static_assert(BASE_VERSION_MAJOR == HAK_VERSION_MAJOR && BASE_VERSION_MINOR == HAK_VERSION_MINOR &&
@@ -33,8 +32,7 @@ const char *hak_version(void)
 
 void *hak_malloc(size_t size)
 {
-    CYCLES_CALL(CYCLES_MALLOC_HIT, return front_malloc(size))
-    return front_malloc(size);
+    CYCLES_CALL(CYCLES_MALLOC_HIT, return front_malloc(size));
 }
 
 static void hak_free_slow(void *block)
@@ -44,8 +42,7 @@ static void hak_free_slow(void *block)
 
 void hak_free(void *block)
 {
-    CYCLES_CALL(CYCLES_FREE_HIT, front_free_or(block, hak_free_slow); return)
-    front_free_or(block, hak_free_slow);
+    CYCLES_CALL(CYCLES_FREE_HIT, front_free_or(block, hak_free_slow); return);
 }
 
 void *hak_calloc(size_t count, size_t size)
@@ -103,34 +100,30 @@ static void *miss(size_t size)
 HAK_INLINE void *alloc_at(size_t size, const void *site)
 {
     void *block = front_malloc_or(size, miss, miss);
-    return HAK_LIKELY(block != NULL) ? block : sample_malloc_at(size, site);
+    return HAK_LIKELY(block != NULL) ? block : front_malloc_at(size, site);
 }
 
 void *hak_alloc_at(size_t size, const void *site)
 {
-    CYCLES_CALL(CYCLES_MALLOC_HIT, return alloc_at(size, site))
-    return alloc_at(size, site);
+    CYCLES_CALL(CYCLES_MALLOC_HIT, return alloc_at(size, site));
 }
 
 size_t hak_expand(void *block, size_t size)
 {
     if (block == NULL)
         return 0;
-    CYCLES_CALL(CYCLES_REALLOC_STAY, return front_expand(block, size))
-    return front_expand(block, size);
+    CYCLES_CALL(CYCLES_REALLOC_STAY, return front_expand(block, size));
 }
 
 size_t hak_malloc_batch(size_t size, size_t count, void **blocks)
 {
     CYCLES_CALL(CYCLES_MALLOC_BATCH, count = front_malloc_batch(size, count, blocks);
-                CYCLES_CALL_IS(CYCLES_MALLOC_BATCH); return count)
-    return front_malloc_batch(size, count, blocks);
+                CYCLES_CALL_IS(CYCLES_MALLOC_BATCH); return count);
 }
 
 void hak_free_batch(void *const *blocks, size_t count)
 {
-    CYCLES_CALL(CYCLES_FREE_BATCH, front_free_batch(blocks, count); CYCLES_CALL_IS(CYCLES_FREE_BATCH); return)
-    front_free_batch(blocks, count);
+    CYCLES_CALL(CYCLES_FREE_BATCH, front_free_batch(blocks, count); CYCLES_CALL_IS(CYCLES_FREE_BATCH); return);
 }
 
 /* ---- Giving memory back ---- */
@@ -155,8 +148,7 @@ hak_pressure_handler hak_set_pressure_handler(hak_pressure_handler handler)
 static void *heap_allocate(hak_heap_t *heap, size_t alignment, size_t size, bool zero)
 {
     CYCLES_CALL(CYCLES_HEAP_MALLOC, void *block = front_heap_aligned_alloc(inner(heap), alignment, size, zero);
-                CYCLES_CALL_IS(CYCLES_HEAP_MALLOC); return block)
-    return front_heap_aligned_alloc(inner(heap), alignment, size, zero);
+                CYCLES_CALL_IS(CYCLES_HEAP_MALLOC); return block);
 }
 
 hak_heap_t *hak_heap_new(void)
@@ -194,8 +186,7 @@ void *hak_heap_realloc(hak_heap_t *heap, void *block, size_t size)
         return heap_allocate(heap, BLOCK_ALIGN, size, false);
     CYCLES_CALL(contract_realloc_kind(block, size), uintptr_t before = (uintptr_t)block;
                 block = front_heap_realloc(inner(heap), block, size); contract_realloc_done(before, block, size);
-                return block)
-    return front_heap_realloc(inner(heap), block, size);
+                return block);
 }
 
 hak_heap_t *hak_heap_of(const void *block)

@@ -13,6 +13,9 @@
 #include <stdlib.h>
 
 #include "api/contracts.h"
+#include "api/interposed.h"
+#include "api/names.h"
+#include "base/format.h"
 #include "front/fast.h"
 #include "front/front.h"
 #include "observe/cycle_report.h"
@@ -22,12 +25,6 @@
 #include "os/os.h"
 
 /* Not declared by every C library, or by none. */
-void cfree(void *block);
-size_t malloc_good_size(size_t size);
-void free_sized(void *block, size_t size);
-void free_aligned_sized(void *block, size_t alignment, size_t size);
-void sdallocx(void *block, size_t size, int flags);
-size_t nallocx(size_t size, int flags);
 struct mallinfo2 mallinfo2(void);
 void *__libc_malloc(size_t size);
 void __libc_free(void *block);
@@ -40,20 +37,16 @@ void *__libc_pvalloc(size_t size);
 void *__libc_reallocarray(void *block, size_t count, size_t size);
 int __posix_memalign(void **block, size_t alignment, size_t size);
 
-enum { CLASSES_MOST = 128 /* rows of malloc_info */ };
-
 /* ---- Blocks ---- */
 
 API_EXPORT void *malloc(size_t size)
 {
-    CYCLES_CALL(CYCLES_MALLOC_HIT, return front_malloc(size))
-    return front_malloc(size);
+    CYCLES_CALL(CYCLES_MALLOC_HIT, return front_malloc(size));
 }
 
 API_EXPORT void free(void *block)
 {
-    CYCLES_CALL(CYCLES_FREE_HIT, front_free(block); return)
-    front_free(block);
+    CYCLES_CALL(CYCLES_FREE_HIT, front_free(block); return);
 }
 
 API_EXPORT void *calloc(size_t count, size_t size)
@@ -66,74 +59,137 @@ API_EXPORT void *realloc(void *block, size_t size)
     return contract_realloc(block, size, "realloc");
 }
 
+static HAK_COLD void *interposed_reallocarray(void *block, size_t count, size_t size)
+{
+    size_t total;
+    if (interposed_look(INTERPOSED_REALLOCARRAY) && !__builtin_mul_overflow(count, size, &total))
+        return interposed.realloc(block, total);
+    return contract_reallocarray(block, count, size);
+}
+
 API_EXPORT void *reallocarray(void *block, size_t count, size_t size)
 {
+    if (interposed_may_be(INTERPOSED_REALLOCARRAY))
+        return interposed_reallocarray(block, count, size);
     return contract_reallocarray(block, count, size);
 }
 
 API_EXPORT void *aligned_alloc(size_t alignment, size_t size)
 {
+    if (interposed_may_be(INTERPOSED_ALIGNED_ALLOC) && base_is_pow2(alignment))
+        return interposed_aligned_by(INTERPOSED_ALIGNED_ALLOC, alignment, size);
     return contract_aligned_alloc(alignment, size);
+}
+
+static HAK_COLD int interposed_posix_memalign(void **block, size_t alignment, size_t size)
+{
+    int saved_errno = errno;
+    void *got = interposed_aligned_by(INTERPOSED_POSIX_MEMALIGN, alignment, size);
+    errno = saved_errno;
+    if (got == NULL)
+        return ENOMEM;
+    *block = got;
+    return 0;
 }
 
 API_EXPORT int posix_memalign(void **block, size_t alignment, size_t size)
 {
+    if (interposed_may_be(INTERPOSED_POSIX_MEMALIGN) && base_is_pow2(alignment) && alignment >= sizeof(void *))
+        return interposed_posix_memalign(block, alignment, size);
     return contract_posix_memalign(block, alignment, size);
 }
 
-/* glibc takes the next power of two for an alignment that is none. */
+/* Of an alignment that is a power of two. */
+HAK_INLINE void *aligned_by(enum interposed_name name, size_t alignment, size_t size)
+{
+    return interposed_may_be(name) ? interposed_aligned_by(name, alignment, size) : contract_aligned(alignment, size);
+}
+
+/* glibc takes the next power of two for an alignment that is none. False: there is none. */
+HAK_INLINE bool make_alignment(size_t *alignment)
+{
+    if (HAK_LIKELY(base_is_pow2(*alignment)))
+        return true;
+    if (*alignment > SIZE_MAX / 2 + 1) {
+        errno = EINVAL;
+        return false;
+    }
+    *alignment = *alignment == 0 ? 1 : (size_t)2 << base_high_bit(*alignment);
+    return true;
+}
+
 API_EXPORT void *memalign(size_t alignment, size_t size)
 {
-    if (HAK_UNLIKELY(!base_is_pow2(alignment))) {
-        if (alignment > SIZE_MAX / 2 + 1) {
-            errno = EINVAL;
-            return NULL;
-        }
-        alignment = alignment == 0 ? 1 : (size_t)2 << base_high_bit(alignment);
-    }
-    return contract_aligned(alignment, size);
+    return make_alignment(&alignment) ? aligned_by(INTERPOSED_MEMALIGN, alignment, size) : NULL;
 }
 
 API_EXPORT void *valloc(size_t size)
 {
-    return contract_aligned(os_page_size(), size);
+    return aligned_by(INTERPOSED_VALLOC, os_page_size(), size);
 }
 
-/* valloc of whole pages. */
-API_EXPORT void *pvalloc(size_t size)
+/* Whole pages. False: too many. */
+HAK_INLINE bool make_pages(size_t *size)
 {
     size_t page = os_page_size();
-    if (HAK_UNLIKELY(size > SIZE_MAX - page + 1)) {
+    if (HAK_UNLIKELY(*size > SIZE_MAX - page + 1)) {
         errno = ENOMEM;
-        return NULL;
+        return false;
     }
-    return contract_aligned(page, base_align_up(size, page));
+    *size = base_align_up(*size, page);
+    return true;
+}
+
+API_EXPORT void *pvalloc(size_t size)
+{
+    return make_pages(&size) ? aligned_by(INTERPOSED_PVALLOC, os_page_size(), size) : NULL;
 }
 
 API_EXPORT void cfree(void *block)
 {
-    CYCLES_CALL(CYCLES_FREE_HIT, front_free(block); return)
-    front_free(block);
+    if (interposed_is(INTERPOSED_CFREE)) {
+        interposed.free(block);
+        return;
+    }
+    CYCLES_CALL(CYCLES_FREE_HIT, front_free(block); return);
+}
+
+HAK_INLINE void free_sized_by(enum interposed_name name, void *block, size_t size, size_t alignment,
+                              const char *function)
+{
+    if (interposed_is(name))
+        interposed_free(block, alignment > BLOCK_ALIGN, function);
+    else
+        contract_free_sized(block, size, alignment, function);
 }
 
 API_EXPORT void free_sized(void *block, size_t size)
 {
-    contract_free_sized(block, size, 1, "free_sized");
+    free_sized_by(INTERPOSED_FREE_SIZED, block, size, 1, "free_sized");
 }
 
 API_EXPORT void free_aligned_sized(void *block, size_t alignment, size_t size)
 {
-    contract_free_sized(block, size, alignment, "free_aligned_sized");
+    free_sized_by(INTERPOSED_FREE_ALIGNED_SIZED, block, size, alignment, "free_aligned_sized");
 }
 
+/* Of another object's block no byte is known to be usable. */
 API_EXPORT size_t malloc_usable_size(void *block)
 {
+    if (interposed_is(INTERPOSED_SIZES))
+        return block == NULL ? 0 : front_block_size(block);
     return block == NULL ? 0 : front_usable_size(block, "malloc_usable_size");
+}
+
+/* Another object's malloc gives no more than is asked for, as far as is known. */
+HAK_INLINE size_t good_size(size_t size)
+{
+    return interposed_is(INTERPOSED_SIZES) ? size : front_good_size(size);
 }
 
 API_EXPORT size_t malloc_good_size(size_t size)
 {
-    return front_good_size(size);
+    return good_size(size);
 }
 
 /* ---- jemalloc's: the lowest 6 bits of flags are the alignment's logarithm, 0 if none is asked for ---- */
@@ -145,7 +201,7 @@ static size_t flags_alignment(int flags)
 
 API_EXPORT void sdallocx(void *block, size_t size, int flags)
 {
-    contract_free_sized(block, size, flags_alignment(flags), "sdallocx");
+    free_sized_by(INTERPOSED_SDALLOCX, block, size, flags_alignment(flags), "sdallocx");
 }
 
 /* 0 when no such block could be had. */
@@ -154,27 +210,24 @@ API_EXPORT size_t nallocx(size_t size, int flags)
     size_t alignment = flags_alignment(flags);
     if (size > PTRDIFF_MAX || alignment > PTRDIFF_MAX - size)
         return 0;
-    return front_good_size(base_align_up(size, alignment));
+    return good_size(base_align_up(size, alignment));
 }
 
 /* ---- The names by which glibc's own malloc can be called; who calls them frees with free ---- */
 
 API_EXPORT void *__libc_malloc(size_t size)
 {
-    CYCLES_CALL(CYCLES_MALLOC_HIT, return front_malloc(size))
-    return front_malloc(size);
+    CYCLES_CALL(CYCLES_MALLOC_HIT, return front_malloc(size));
 }
 
 API_EXPORT void __libc_free(void *block)
 {
-    CYCLES_CALL(CYCLES_FREE_HIT, front_free(block); return)
-    front_free(block);
+    CYCLES_CALL(CYCLES_FREE_HIT, front_free(block); return);
 }
 
 API_EXPORT void __libc_cfree(void *block)
 {
-    CYCLES_CALL(CYCLES_FREE_HIT, front_free(block); return)
-    front_free(block);
+    CYCLES_CALL(CYCLES_FREE_HIT, front_free(block); return);
 }
 
 API_EXPORT void *__libc_calloc(size_t count, size_t size)
@@ -189,17 +242,17 @@ API_EXPORT void *__libc_realloc(void *block, size_t size)
 
 API_EXPORT void *__libc_memalign(size_t alignment, size_t size)
 {
-    return memalign(alignment, size);
+    return make_alignment(&alignment) ? contract_aligned(alignment, size) : NULL;
 }
 
 API_EXPORT void *__libc_valloc(size_t size)
 {
-    return valloc(size);
+    return contract_aligned(os_page_size(), size);
 }
 
 API_EXPORT void *__libc_pvalloc(size_t size)
 {
-    return pvalloc(size);
+    return make_pages(&size) ? contract_aligned(os_page_size(), size) : NULL;
 }
 
 API_EXPORT void *__libc_reallocarray(void *block, size_t count, size_t size)
@@ -218,10 +271,10 @@ API_EXPORT int __posix_memalign(void **block, size_t alignment, size_t size)
 API_EXPORT struct mallinfo2 mallinfo2(void)
 {
     struct usage usage;
-    struct usage_class rows[CLASSES_MOST];
+    struct usage_class rows[CLASS_COUNT];
     struct mallinfo2 info = { 0 };
     observe_usage(&usage);
-    size_t classes = base_min(observe_usage_classes(rows, CLASSES_MOST), CLASSES_MOST);
+    size_t classes = observe_usage_classes(rows, CLASS_COUNT);
     for (size_t i = 0; i < classes; i++)
         info.ordblks += rows[i].free_blocks;
     info.hblks = usage.huge_blocks;
@@ -287,16 +340,28 @@ API_EXPORT void malloc_stats(void)
         observe_cycles((enum option_format)hak_options.tiny_profile);
 }
 
+/* Not fprintf, whose frames a small stack has no room for. */
+static void HAK_PRINTF(2, 3) info_print(FILE *out, const char *format, ...)
+{
+    char text[512];
+    va_list arguments;
+
+    va_start(arguments, format);
+    base_format_v(text, sizeof text, format, arguments);
+    va_end(arguments);
+    fputs(text, out);
+}
+
 static void print_totals(FILE *out, const struct usage *usage, size_t free_blocks)
 {
     size_t pooled = usage->mapped - usage->huge_live;
-    fprintf(out, "<total type=\"fast\" count=\"0\" size=\"%zu\"/>\n", usage->cached);
-    fprintf(out, "<total type=\"rest\" count=\"%zu\" size=\"%zu\"/>\n", free_blocks,
+    info_print(out, "<total type=\"fast\" count=\"0\" size=\"%zu\"/>\n", usage->cached);
+    info_print(out, "<total type=\"rest\" count=\"%zu\" size=\"%zu\"/>\n", free_blocks,
             usage->free_in_slab + usage->retained);
-    fprintf(out, "<system type=\"current\" size=\"%zu\"/>\n", pooled);
-    fprintf(out, "<system type=\"max\" size=\"%zu\"/>\n", base_max(usage->footprint_peak, pooled));
-    fprintf(out, "<aspace type=\"total\" size=\"%zu\"/>\n", pooled);
-    fprintf(out, "<aspace type=\"mprotect\" size=\"%zu\"/>\n", pooled);
+    info_print(out, "<system type=\"current\" size=\"%zu\"/>\n", pooled);
+    info_print(out, "<system type=\"max\" size=\"%zu\"/>\n", base_max(usage->footprint_peak, pooled));
+    info_print(out, "<aspace type=\"total\" size=\"%zu\"/>\n", pooled);
+    info_print(out, "<aspace type=\"mprotect\" size=\"%zu\"/>\n", pooled);
 }
 
 /* glibc's document, with one heap for all, a size element for each class that has free blocks, and an element of
@@ -304,29 +369,45 @@ static void print_totals(FILE *out, const struct usage *usage, size_t free_block
 API_EXPORT int malloc_info(int options, FILE *out)
 {
     struct usage usage;
-    struct usage_class rows[CLASSES_MOST];
+    struct usage_class rows[CLASS_COUNT];
     size_t free_blocks = 0;
     if (options != 0)
         return EINVAL;
     observe_usage(&usage);
-    size_t classes = base_min(observe_usage_classes(rows, CLASSES_MOST), CLASSES_MOST);
+    size_t classes = observe_usage_classes(rows, CLASS_COUNT);
 
-    fprintf(out, "<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>\n");
+    info_print(out, "<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>\n");
     for (size_t i = 0; i < classes; i++) {
         free_blocks += rows[i].free_blocks;
         if (rows[i].free_blocks != 0)
-            fprintf(out, "<size from=\"%zu\" to=\"%zu\" total=\"%zu\" count=\"%zu\"/>\n", rows[i].block_size,
+            info_print(out, "<size from=\"%zu\" to=\"%zu\" total=\"%zu\" count=\"%zu\"/>\n", rows[i].block_size,
                     rows[i].block_size, rows[i].block_size * rows[i].free_blocks, rows[i].free_blocks);
     }
-    fprintf(out, "</sizes>\n");
+    info_print(out, "</sizes>\n");
     print_totals(out, &usage, free_blocks);
-    fprintf(out, "</heap>\n");
+    info_print(out, "</heap>\n");
     print_totals(out, &usage, free_blocks);
-    fprintf(out, "<total type=\"mmap\" count=\"%zu\" size=\"%zu\"/>\n", usage.huge_blocks, usage.huge_live);
-    fprintf(out, "<hakmem mapped=\"%zu\" live=\"%zu\" cached=\"%zu\" free_in_slab=\"%zu\" retained=\"%zu\" "
+    info_print(out, "<total type=\"mmap\" count=\"%zu\" size=\"%zu\"/>\n", usage.huge_blocks, usage.huge_live);
+    info_print(out, "<hakmem mapped=\"%zu\" live=\"%zu\" cached=\"%zu\" free_in_slab=\"%zu\" retained=\"%zu\" "
             "metadata=\"%zu\" purged=\"%zu\" superslabs=\"%zu\" heaps=\"%zu\"/>\n",
             usage.mapped, usage.live, usage.cached, usage.free_in_slab, usage.retained, usage.metadata, usage.purged,
             usage.superslabs, usage.heaps);
-    fprintf(out, "</malloc>\n");
+    info_print(out, "</malloc>\n");
     return 0;
 }
+
+/* ---- What api/interposed.c looks for ---- */
+
+INTERPOSED_DEFINITION(AT_malloc, malloc, malloc)
+INTERPOSED_DEFINITION(AT_free, free, free)
+INTERPOSED_DEFINITION(AT_realloc, realloc, realloc)
+INTERPOSED_DEFINITION(AT_memalign, memalign, memalign)
+INTERPOSED_DEFINITION(AT_posix_memalign, posix_memalign, posix_memalign)
+INTERPOSED_DEFINITION(AT_aligned_alloc, aligned_alloc, aligned_alloc)
+INTERPOSED_DEFINITION(AT_reallocarray, reallocarray, reallocarray)
+INTERPOSED_DEFINITION(AT_valloc, valloc, valloc)
+INTERPOSED_DEFINITION(AT_pvalloc, pvalloc, pvalloc)
+INTERPOSED_DEFINITION(AT_cfree, cfree, cfree)
+INTERPOSED_DEFINITION(AT_free_sized, free_sized, free_sized)
+INTERPOSED_DEFINITION(AT_free_aligned_sized, free_aligned_sized, free_aligned_sized)
+INTERPOSED_DEFINITION(AT_sdallocx, sdallocx, sdallocx)

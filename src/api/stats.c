@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "observe/report.h"
+#include "observe/scratch.h"
 #include "pool/registry.h"
 
 /* What the caller's version of a struct knows of ours; what it knows beyond that is 0. */
@@ -24,45 +25,58 @@ static bool size_is_good(size_t size, size_t least)
 
 size_t hak_stats_get(struct hak_stats *stats, size_t size)
 {
-    struct stats_shot shot;
+    struct stats_shot *shot;
+    size_t filled;
 
     if (!size_is_good(stats ? size : 0, offsetof(struct hak_stats, mapped)))
         return 0;
-    stats_shoot(&shot);
-    shot.totals.size = base_min(size, sizeof shot.totals);
-    give(stats, size, &shot.totals, sizeof shot.totals);
-    return shot.totals.size;
+    shot = stats_take();
+    if (shot == NULL)
+        return 0;
+    filled = base_min(size, sizeof shot->totals);
+    shot->totals.size = filled;
+    give(stats, size, &shot->totals, sizeof shot->totals);
+    stats_give(shot);
+    return filled;
 }
 
 size_t hak_stats_classes(struct hak_stats_class *rows, size_t row_size, size_t capacity)
 {
-    struct stats_shot shot;
+    struct stats_shot *shot;
     size_t count = 0;
 
     if (!size_is_good(row_size, sizeof(uint64_t)))
         return 0;
-    stats_shoot(&shot);
+    shot = stats_take();
+    if (shot == NULL)
+        return 0;
     for (unsigned class = 1; class < CLASS_COUNT; class++)
-        if (stats_class_is_used(&shot.classes[class])) {
+        if (stats_class_is_used(&shot->classes[class])) {
             if (count < capacity)
-                give((char *)rows + count * row_size, row_size, &shot.classes[class], sizeof shot.classes[class]);
+                give((char *)rows + count * row_size, row_size, &shot->classes[class], sizeof shot->classes[class]);
             count++;
         }
+    stats_give(shot);
     return count;
 }
 
 size_t hak_stats_heaps(struct hak_stats_heap *rows, size_t row_size, size_t capacity)
 {
+    struct usage_count *room;
     size_t count = 0;
 
     if (!size_is_good(row_size, sizeof(uint64_t)))
         return 0;
+    room = scratch_take();
+    if (room == NULL)
+        return 0;
     for (struct heap *heap = __atomic_load_n(&registry.heaps, __ATOMIC_ACQUIRE); heap; heap = heap->next, count++)
         if (count < capacity) {
             struct hak_stats_heap row;
-            stats_heap(&row, heap);
+            stats_heap(&row, heap, room);
             give((char *)rows + count * row_size, row_size, &row, sizeof row);
         }
+    scratch_give(room);
     return count;
 }
 

@@ -33,6 +33,18 @@ enum { HAK_DEBUG = 1 };
 enum { HAK_DEBUG = 0 };
 #endif
 
+/* ThreadSanitizer lets a program map only some stretches of addresses, and ends it elsewhere. */
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define HAK_WITH_THREAD_SANITIZER 1
+#endif
+#endif
+#if defined(__SANITIZE_THREAD__) || defined(HAK_WITH_THREAD_SANITIZER)
+enum { HAK_THREAD_SANITIZER = 1 };
+#else
+enum { HAK_THREAD_SANITIZER = 0 };
+#endif
+
 /* Reports a broken invariant of HAKMEM's own and aborts; never allocates. Any thread. */
 HAK_HIDDEN _Noreturn void base_assert_fail(const char *expression, const char *file, int line);
 
@@ -47,7 +59,6 @@ HAK_HIDDEN _Noreturn void base_assert_fail(const char *expression, const char *f
 HAK_INLINE bool base_is_pow2(size_t n) { return n != 0 && (n & (n - 1)) == 0; }
 HAK_INLINE size_t base_align_down(size_t n, size_t alignment) { return n & ~(alignment - 1); }
 HAK_INLINE size_t base_align_up(size_t n, size_t alignment) { return (n + alignment - 1) & ~(alignment - 1); }
-HAK_INLINE size_t base_div_up(size_t n, size_t by) { return (n + by - 1) / by; }
 HAK_INLINE size_t base_min(size_t a, size_t b) { return a < b ? a : b; }
 HAK_INLINE size_t base_max(size_t a, size_t b) { return a > b ? a : b; }
 

@@ -1,8 +1,12 @@
 /* Allocation beyond the fast path: misses, larger sizes, zeroed and aligned blocks, batches. */
 #include <string.h>
 
+#include "front/allocate.h"
 #include "front/block.h"
+#include "front/direct.h"
 #include "front/fast.h"
+#include "front/housekeeping.h"
+#include "front/process.h"
 #include "front/sample.h"
 #include "front/thread.h"
 #include "observe/counters.h"
@@ -10,40 +14,36 @@
 #include "os/cycles.h"
 #include "pool/huge.h"
 #include "pool/registry.h"
+#include "superslab/limits.h"
 #include "superslab/shared_pool.h"
 
 /* One block of the class for a thread without a cache. */
 static void *house_allocate(unsigned class, bool *zero)
 {
-    void *block = NULL;
     uint64_t weight;
 
-    if (!front_process_init())
+    if (!process_init())
         return NULL;
-    debug_count_of(COUNT_EARLY_MALLOC_HOUSE, class, 1);
     weight = HAK_UNLIKELY(profile_on()) ? profile_draw_call(NULL, class_size(class)) : 0;
-    if (weight)
-        return sample_block(NULL, class, weight, zero);
-    lock_acquire(&registry.house->lock);
-    heap_take_blocks(registry.house, class, &block, 1, zero);
-    registry.house->classes[class].direct++;
-    lock_release(&registry.house->lock);
-    return block;
+    return weight ? sample_block(NULL, class, weight, zero) : direct_house_allocate(class, zero);
 }
 
 static void *pooled_try(unsigned class, bool *zero)
 {
     struct thread_cache *cache = thread_cache_get();
+    bool token = true;
+    void *block;
 
     if (HAK_UNLIKELY(cache == NULL))
         return house_allocate(class, zero);
     *zero = false;
     if (cache_count(cache, class)) {
-        void *block = cache_pop(cache, class);
+        block = cache_pop(cache, class);
         debug_count_of(COUNT_EARLY_MALLOC_CACHED, class, 1);
-        return block ? block : sample_entry(cache, class, zero);
+    } else {
+        block = cache_refill(cache, class, zero, &token);
     }
-    return cache_refill(cache, class, zero);
+    return HAK_UNLIKELY(block == NULL && token) ? sample_entry(cache, class, zero) : block;
 }
 
 /* A block of a class, with all that can be done when memory is short. *zero: it reads as zero. */
@@ -53,13 +53,21 @@ static void *pooled_allocate(unsigned class, bool *zero)
 
     if (HAK_LIKELY(block != NULL))
         return block;
-    if (atomic_load_explicit(&shared_pool.over_soft_limit, memory_order_relaxed) || hak_options.memory_limit)
-        thread_purge(true);
+    housekeep_make_room();
     block = pooled_try(class, zero);
-    /* The window is full, or its next pages can't be committed: a mapping of its own may still be had, aligned as S2 has it. */
-    if (block == NULL && hak_options.memory_limit == 0)
-        block = huge_allocate(class_size(class), base_min(class_size(class) & -class_size(class), UNIT_SIZE), zero, NULL);
-    return block;
+    /* Aligned as S2 has it. */
+    return block ? block : direct_map(NULL, base_min(class_size(class) & -class_size(class), UNIT_SIZE), class_size(class), zero);
+}
+
+void *allocate_direct(struct heap *heap, size_t alignment, size_t size, bool *zero)
+{
+    void *block = direct_allocate(heap, alignment, size, zero);
+
+    if (HAK_LIKELY(block != NULL))
+        return block;
+    housekeep_make_room();
+    block = direct_allocate(heap, alignment, size, zero);
+    return block ? block : direct_map(heap, alignment, size, zero);
 }
 
 static void *allocate(size_t size, bool *zero)
@@ -67,16 +75,21 @@ static void *allocate(size_t size, bool *zero)
     void *block;
 
     CYCLES_CALL_IS(size > POOLED_MAX ? CYCLES_MALLOC_HUGE : class_is_span(class_of_size(size)) ? CYCLES_MALLOC_LARGE : CYCLES_MALLOC_MISS);
+    housekeep();
     if (HAK_LIKELY(size <= POOLED_MAX)) {
         block = pooled_allocate(class_of_size(size), zero);
     } else {
         debug_count_of(COUNT_EARLY_MALLOC_TOO_LARGE, CLASS_NONE, size > REQUEST_MAX);
-        if (size > REQUEST_MAX || !front_process_init())
+        if (size > REQUEST_MAX || !process_init())
             return out_of_memory();
-        thread_tick();
         block = huge_allocate(size, BLOCK_ALIGN, zero, NULL);
+        if (HAK_UNLIKELY(block == NULL)) {
+            housekeep_make_room();
+            block = huge_allocate(size, BLOCK_ALIGN, zero, NULL);
+        }
         sample_foreign(block, size, NULL);
     }
+    housekeep_exit();
     return HAK_LIKELY(block != NULL) ? block : out_of_memory();
 }
 
@@ -102,6 +115,16 @@ void *front_malloc_medium(size_t size)
     if (HAK_UNLIKELY(block == NULL))
         return front_malloc_slow(size);
     cache_move_top(cache, class, top, -1);
+    return block;
+}
+
+void *front_malloc_at(size_t size, const void *site)
+{
+    void *block;
+
+    profile_site = site;
+    block = front_malloc_medium(size);
+    profile_site = NULL;
     return block;
 }
 
@@ -137,44 +160,41 @@ void *front_calloc(size_t count, size_t size)
     return block;
 }
 
-/* The class whose blocks are aligned so and hold size bytes (S2); CLASS_NONE if only a span at a chosen place or a mapping can be. */
-static unsigned class_of_aligned(size_t alignment, size_t size)
+/* A block that no class is aligned for. */
+static void *aligned_slow(size_t alignment, size_t size)
 {
-    unsigned class;
+    struct thread_cache *cache = thread_cache_get();
+    void *block;
+    bool zero;
 
-    if (size > POOLED_MAX || alignment > UNIT_SIZE)
-        return CLASS_NONE;
-    class = class_of_size(base_max(size, alignment));
-    while (class_size(class) & (alignment - 1))
-        class++;
-    return class;
+    if (!cache && !process_init())
+        return NULL;
+    block = HAK_UNLIKELY(profile_on()) ? sample_aligned(cache, alignment, size) : NULL;
+    if (block)
+        return block;
+    block = allocate_direct(cache ? cache->heap : registry.house, alignment, size, &zero);
+    if (block && !window_contains(block))
+        sample_foreign(block, size, NULL);
+    return block;
 }
 
-void *allocate_in_heap(struct heap *heap, size_t alignment, size_t size, bool *zero)
+/* malloc of a size of the class, which is known. */
+HAK_INLINE void *malloc_of_class(unsigned class)
 {
-    unsigned class;
-    void *block = NULL;
+    struct thread_cache *cache = cache_current();
+    size_t top = cache->bins[class].top;
+    void *block = cache->slots[top];
 
-    if (size > POOLED_MAX || alignment > POOLED_MAX)
-        return huge_allocate(size, alignment, zero, heap->kind == HEAP_FIRST_CLASS ? heap : NULL);
-    class = class_of_aligned(alignment, size);
-    lock_acquire(&heap->lock);
-    if (class != CLASS_NONE) {
-        heap_take_blocks(heap, class, &block, 1, zero);
-        heap->classes[class].direct++;
-    } else {
-        block = heap_take_aligned_span(heap, class_of_size(base_max(size, UNIT_SIZE)), (unsigned)(alignment >> UNIT_SHIFT), zero);
-    }
-    lock_release(&heap->lock);
+    if (HAK_UNLIKELY(block == NULL)) /* T1, T2 */
+        return front_malloc_slow(class_size(class));
+    cache_move_top(cache, class, top, -1);
     return block;
 }
 
 void *front_aligned_alloc(size_t alignment, size_t size)
 {
-    struct thread_cache *cache;
     unsigned class;
     void *block;
-    bool zero;
 
     if (alignment <= BLOCK_ALIGN)
         return front_malloc(size);
@@ -182,46 +202,47 @@ void *front_aligned_alloc(size_t alignment, size_t size)
         CYCLES_CALL_IS(CYCLES_MALLOC_HUGE);
         return out_of_memory();
     }
-    class = class_of_aligned(alignment, size);
+    class = direct_class(alignment, size);
     if (class != CLASS_NONE)
-        return front_malloc(class_size(class));
+        return malloc_of_class(class);
     CYCLES_CALL_IS(size > POOLED_MAX || alignment > POOLED_MAX ? CYCLES_MALLOC_HUGE : CYCLES_MALLOC_LARGE);
-    cache = thread_cache_get();
-    if (!cache && !front_process_init())
-        return out_of_memory();
-    thread_tick();
-    block = HAK_UNLIKELY(profile_on()) ? sample_aligned(cache, alignment, size) : NULL;
-    if (!block) {
-        block = allocate_in_heap(cache ? cache->heap : registry.house, alignment, size, &zero);
-        if (block && !window_contains(block))
-            sample_foreign(block, size, NULL);
-    }
+    housekeep();
+    block = aligned_slow(alignment, size);
+    housekeep_exit();
     return block ? block : out_of_memory();
 }
 
 /* ---- Batches ---- */
 
+/* Blocks of a class past the thread's cache. */
+static size_t batch_from_heap(struct thread_cache *cache, unsigned class, size_t count, void **blocks)
+{
+    size_t got = 0, taken;
+    bool zero;
+
+    do {
+        lock_acquire(&cache->heap->lock);
+        taken = heap_take_blocks(cache->heap, class, blocks + got, base_min(count - got, 256), &zero);
+        cache->heap->classes[class].direct++;
+        lock_release(&cache->heap->lock);
+        if (HAK_UNLIKELY(profile_on()))
+            sample_batch(cache, class, blocks + got, taken);
+        got += taken;
+    } while (taken && got < count);
+    return got;
+}
+
 size_t front_malloc_batch(size_t size, size_t count, void **blocks)
 {
-    struct thread_cache *cache = thread_cache_get();
     size_t got = 0;
 
-    if (cache && size <= POOLED_MAX && !class_is_span(class_of_size(size))) {
-        unsigned class = class_of_size(size);
-        bool zero;
-        while (got < count) {
-            size_t taken;
-            lock_acquire(&cache->heap->lock);
-            taken = heap_take_blocks(cache->heap, class, blocks + got, base_min(count - got, 256), &zero);
-            cache->heap->classes[class].direct++;
-            lock_release(&cache->heap->lock);
-            if (taken == 0)
-                break;
-            if (HAK_UNLIKELY(profile_on()))
-                sample_batch(cache, class, blocks + got, taken);
-            got += taken;
-        }
-        thread_tick();
+    if (count && size <= POOLED_MAX && !class_is_span(class_of_size(size))) {
+        struct thread_cache *cache;
+        housekeep();
+        cache = thread_cache_get();
+        if (cache)
+            got = batch_from_heap(cache, class_of_size(size), count, blocks);
+        housekeep_exit();
     }
     for (; got < count; got++) {
         blocks[got] = front_malloc(size);

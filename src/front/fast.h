@@ -27,9 +27,9 @@ HAK_INLINE void cache_move_top(struct thread_cache *cache, size_t class, size_t 
 #endif
 }
 
-/* `medium` and `slow` are constants: what is called in place of front_malloc_medium and front_malloc_slow by an entry point
- * whose failure is not malloc's. */
-HAK_INLINE void *front_malloc_or(size_t size, void *(*medium)(size_t), void *(*slow)(size_t))
+/* `offset`, `medium` and `slow` are constants: where the cache is, and what is called in place of front_malloc_medium and
+ * front_malloc_slow by an entry point whose failure is not malloc's. */
+HAK_INLINE void *front_malloc_from(const uintptr_t *offset, size_t size, void *(*medium)(size_t), void *(*slow)(size_t))
 {
     struct thread_cache *cache;
     size_t class, top;
@@ -37,7 +37,7 @@ HAK_INLINE void *front_malloc_or(size_t size, void *(*medium)(size_t), void *(*s
 
     if (HAK_UNLIKELY(size > FAST_MAX))
         return medium(size);
-    cache = cache_current();
+    cache = (struct thread_cache *)(window_base() + *offset);
     class = cache->class_of[(size + BLOCK_ALIGN - 1) / BLOCK_ALIGN];
     top = cache->bins[class].top;
     block = cache->slots[top];
@@ -47,31 +47,40 @@ HAK_INLINE void *front_malloc_or(size_t size, void *(*medium)(size_t), void *(*s
     return block;
 }
 
-HAK_INLINE void *front_malloc(size_t size)
+HAK_INLINE void *front_malloc_or(size_t size, void *(*medium)(size_t), void *(*slow)(size_t))
 {
-    return front_malloc_or(size, front_malloc_medium, front_malloc_slow);
+    return front_malloc_from(&hak_cache_offset, size, medium, slow);
 }
 
-/* `slow` takes what the fast path cannot, under the name that the user called. */
-HAK_INLINE void front_free_or(void *block, void (*slow)(void *))
+HAK_INLINE void *front_malloc(size_t size)
+{
+    return front_malloc_from(&hak_cache_offset, size, front_malloc_medium, front_malloc_slow);
+}
+
+/* False: the fast path cannot take the block. */
+HAK_INLINE bool front_free_hit(const uintptr_t *offset, void *block)
 {
     char *window = window_base();
     size_t unit = (size_t)((char *)block - window) >> UNIT_SHIFT, class, top;
     struct thread_cache *cache;
 
-    if (HAK_UNLIKELY(window_is_beyond(unit) || CHECK_EVERY_FREE)) {
-        slow(block);
-        return;
-    }
+    if (HAK_UNLIKELY(window_is_beyond(unit) || CHECK_EVERY_FREE))
+        return false;
     class = __atomic_load_n((uint8_t *)window + WINDOW_PAGE_MAP + unit, __ATOMIC_RELAXED);
-    cache = (struct thread_cache *)(window + hak_cache_offset);
+    cache = (struct thread_cache *)(window + *offset);
     top = cache->bins[class].top;
-    if (HAK_UNLIKELY(top == cache->bins[class].limit || cache->slots[top] == block)) { /* T1 */
-        slow(block);
-        return;
-    }
+    if (HAK_UNLIKELY(top == cache->bins[class].limit || cache->slots[top] == block)) /* T1 */
+        return false;
     cache->slots[top + 1] = block;
     cache_move_top(cache, class, top, 1);
+    return true;
+}
+
+/* `slow` takes what the fast path cannot, under the name that the user called. */
+HAK_INLINE void front_free_or(void *block, void (*slow)(void *))
+{
+    if (!front_free_hit(&hak_cache_offset, block))
+        slow(block);
 }
 
 HAK_INLINE void front_free(void *block)

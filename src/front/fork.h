@@ -4,7 +4,8 @@
 
 #include "base/base.h"
 
-/* Registers the handlers; once, from the library's constructor. */
+/* Registers the handlers, the first time. Any thread that is not in fork. What is registered first prepares last and is released
+ * first, so the earlier this is called, the less of the program runs in between. */
 HAK_HIDDEN void fork_register(void);
 
 #endif

@@ -11,6 +11,8 @@ struct heap;
  * name the user called, for that report. */
 
 HAK_HIDDEN void *front_malloc_slow(size_t size);
+/* malloc whose sample, if it is one, has the site as its leaf. */
+HAK_HIDDEN void *front_malloc_at(size_t size, const void *site);
 HAK_HIDDEN void front_free_slow(void *block);
 HAK_HIDDEN void front_free_named(void *block, const char *function);
 HAK_HIDDEN void *front_calloc(size_t count, size_t size);
@@ -19,6 +21,8 @@ HAK_HIDDEN void *front_aligned_alloc(size_t alignment, size_t size);
 /* block NULL: malloc. size 0 with a block: frees it, returns NULL. */
 HAK_HIDDEN void *front_realloc(void *block, size_t size, const char *function);
 HAK_HIDDEN size_t front_usable_size(const void *block, const char *function);
+/* The same of any address: 0 when no live block of HAKMEM's starts there. */
+HAK_HIDDEN size_t front_block_size(const void *address);
 HAK_HIDDEN size_t front_good_size(size_t size);
 HAK_HIDDEN size_t front_expand(void *block, size_t size);
 /* Checks that the block can be of that size (and alignment; 1 if none is known), then frees it. */
@@ -34,8 +38,5 @@ HAK_HIDDEN void *front_heap_aligned_alloc(struct heap *heap, size_t alignment, s
 HAK_HIDDEN void *front_heap_realloc(struct heap *heap, void *block, size_t size); /* of a block */
 HAK_HIDDEN struct heap *front_heap_of(const void *block);
 HAK_HIDDEN void front_heap_destroy(struct heap *heap);
-
-/* Initialises the process; idempotent, any thread. False when no memory could be had. */
-HAK_HIDDEN bool front_process_init(void);
 
 #endif

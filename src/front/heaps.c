@@ -1,8 +1,11 @@
 /* First-class heaps, and giving memory back on request. */
 #include <string.h>
 
+#include "front/allocate.h"
 #include "front/block.h"
 #include "front/front.h"
+#include "front/housekeeping.h"
+#include "front/process.h"
 #include "front/sample.h"
 #include "front/thread.h"
 #include "pool/huge.h"
@@ -13,10 +16,13 @@
 
 size_t front_collect(bool purge)
 {
-    struct thread_cache *cache = cache_current();
+    struct thread_cache *cache;
+    size_t purged;
 
-    if (!front_process_init())
+    if (!process_init())
         return 0;
+    housekeep();
+    cache = cache_current();
     if (cache->heap) {
         cache_flush_all(cache, true);
         lock_acquire(&cache->heap->lock);
@@ -25,20 +31,23 @@ size_t front_collect(bool purge)
             heap_release_warm(cache->heap);
         lock_release(&cache->heap->lock);
     }
-    return purge ? thread_purge(true) : 0;
+    purged = purge ? housekeep_purge(true) : 0;
+    housekeep_exit();
+    return purged;
 }
 
 void front_thread_idle(void)
 {
     thread_release();
-    thread_tick();
+    housekeep();
+    housekeep_exit();
 }
 
 /* ---- First-class heaps ---- */
 
 struct heap *front_heap_new(void)
 {
-    struct heap *heap = front_process_init() ? registry_new_first_class() : NULL;
+    struct heap *heap = process_init() ? registry_new_first_class() : NULL;
 
     return heap ? heap : out_of_memory();
 }
@@ -50,11 +59,13 @@ void *front_heap_aligned_alloc(struct heap *heap, size_t alignment, size_t size,
 
     if (size > REQUEST_MAX || alignment > REQUEST_MAX / 2)
         return out_of_memory();
-    thread_tick();
-    block = allocate_in_heap(heap, base_max(alignment, BLOCK_ALIGN), size, &zero);
+    housekeep();
+    block = allocate_direct(heap, base_max(alignment, BLOCK_ALIGN), size, &zero);
+    if (block)
+        sample_foreign(block, size <= POOLED_MAX ? class_size(class_of_size(size)) : size, heap);
+    housekeep_exit();
     if (!block)
         return out_of_memory();
-    sample_foreign(block, size <= POOLED_MAX ? class_size(class_of_size(size)) : size, heap);
     if (zeroed && !zero)
         memset(block, 0, size);
     return block;
@@ -72,4 +83,5 @@ void front_heap_destroy(struct heap *heap)
     heap_release_all(heap);
     lock_release(&heap->lock);
     registry_drop_first_class(heap);
+    housekeep_exit();
 }

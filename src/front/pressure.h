@@ -13,4 +13,7 @@ HAK_HIDDEN pressure_handler pressure_set_handler(pressure_handler handler);
  * expects blocks to be freed meanwhile. Allocation by the handler does not call it again in the same thread. */
 HAK_HIDDEN HAK_COLD void pressure_call(size_t bytes_mapped, size_t bytes_limit);
 
+/* In the child of a fork: a thread that was in the handler is gone. */
+HAK_HIDDEN void pressure_reset_in_child(void);
+
 #endif

@@ -1,6 +1,8 @@
-/* Frees beyond the fast path, and what an address is. */
+/* Frees beyond the fast path. */
 #include "front/block.h"
+#include "front/direct.h"
 #include "front/fast.h"
+#include "front/housekeeping.h"
 #include "front/sample.h"
 #include "front/thread.h"
 #include "observe/counters.h"
@@ -12,64 +14,13 @@
 #include "pool/slab.h"
 #include "superslab/shared_pool.h"
 
-/* ---- What an address is ---- */
-
-struct slab *block_active_slab(const void *address)
-{
-    uint32_t number = window_slot_of(address);
-    struct slab *slab;
-
-    if (number < window_slots_begin() || shared_pool.slots[number].kind != SLOT_SUPERSLAB ||
-        ((uintptr_t)address & (SUPERSLAB_SIZE - 1)) < UNIT_SIZE)
-        return NULL;
-    slab = slab_of(address);
-    return atomic_load_explicit(&slab->state, memory_order_acquire) == SLAB_ACTIVE ? slab : NULL;
-}
-
-struct block block_find(const void *address, const char *function)
-{
-    struct block block = { 0, NULL, NULL };
-
-    if (window_contains(address)) {
-        struct slab *slab = block_active_slab(address);
-        unsigned index;
-        if (slab && slab_block_index(slab, address, &index) && !slab_block_is_free(slab, index)) {
-            struct heap *owner = atomic_load_explicit(&slab->owner, memory_order_acquire);
-            block.size = class_size(slab->class);
-            block.slab = slab;
-            block.heap = owner && owner->kind == HEAP_FIRST_CLASS ? owner : NULL;
-        }
-    } else {
-        block.size = huge_size(address, &block.heap);
-    }
-    if (HAK_UNLIKELY(block.size == 0))
-        misuse_report(function, address, misuse_of(address));
-    return block;
-}
-
-/* ---- Freeing ---- */
-
-static void house_free(unsigned class, void *block, const char *function)
-{
-    size_t remote;
-
-    if (!front_process_init())
-        return;
-    debug_count_of(COUNT_EARLY_FREE_HOUSE, class, 1);
-    lock_acquire(&registry.house->lock);
-    remote = heap_return_blocks(registry.house, class, &block, 1, function);
-    lock_release(&registry.house->lock);
-    if (remote)
-        remote_free_blocks(class, &block, 1, function);
-}
-
 static void pooled_free(unsigned class, void *block, const char *function)
 {
     struct thread_cache *cache = thread_cache_get();
     struct bin *bin;
 
     if (HAK_UNLIKELY(cache == NULL)) {
-        house_free(class, block, function);
+        direct_house_free(class, block, function);
         return;
     }
     bin = &cache->bins[class];
@@ -97,34 +48,41 @@ static void uncached_free(void *block, const char *function)
     remote_free_locked(block, function);
 }
 
+static void huge_block_free(void *block, const char *function)
+{
+    sample_forget_foreign(block);
+    if (HAK_UNLIKELY(!huge_free(block)))
+        misuse_report(function, block, misuse_of(block));
+    else
+        debug_count(COUNT_FREE_HUGE);
+}
+
+static void window_block_free(void *block, const char *function)
+{
+    unsigned class = window_page_map()[window_unit(block)];
+
+    CYCLES_CALL_IS(class_is_span(class) ? CYCLES_FREE_LARGE : CYCLES_FREE_MISS);
+    if (HAK_LIKELY(class != CLASS_NONE))
+        pooled_free(class, block, function);
+    else if (slab_in_use_at(block))
+        uncached_free(block, function);
+    else
+        misuse_report(function, block, misuse_of(block));
+}
+
 void front_free_named(void *block, const char *function)
 {
-    unsigned class;
-
     CYCLES_CALL_IS(block == NULL ? CYCLES_FREE_NULL : window_contains(block) ? CYCLES_FREE_MISS : CYCLES_FREE_HUGE);
     if (block == NULL) {
         debug_count(COUNT_EARLY_FREE_NULL);
         return;
     }
-    if (!window_contains(block)) {
-        sample_forget_foreign(block);
-        if (HAK_UNLIKELY(!huge_free(block)))
-            misuse_report(function, block, misuse_of(block));
-        else
-            debug_count(COUNT_FREE_HUGE);
-        thread_tick();
-        return;
-    }
-    if (CHECK_EVERY_FREE && block_find(block, function).size == 0)
-        return;
-    class = window_page_map()[window_unit(block)];
-    CYCLES_CALL_IS(class_is_span(class) ? CYCLES_FREE_LARGE : CYCLES_FREE_MISS);
-    if (HAK_LIKELY(class != CLASS_NONE))
-        pooled_free(class, block, function);
-    else if (block_active_slab(block))
-        uncached_free(block, function);
-    else
-        misuse_report(function, block, misuse_of(block));
+    housekeep();
+    if (!window_contains(block))
+        huge_block_free(block, function);
+    else if (!CHECK_EVERY_FREE || block_find(block, function).size != 0)
+        window_block_free(block, function);
+    housekeep_exit();
 }
 
 void front_free_slow(void *block) { front_free_named(block, "free"); }
@@ -143,7 +101,7 @@ void front_free_sized(void *address, size_t size, size_t alignment, const char *
     if (size > block.size || ((uintptr_t)address & (alignment - 1)) != 0 ||
         (alignment == 1 && !block_may_stay(block.size, size) &&
          (block.slab ? class_size(class_of_size(size)) < block.size : block.size > 2 * POOLED_MAX))) {
-        misuse_report(function, address, MISUSE_SIZE);
+        block_misused(address, MISUSE_SIZE, function);
         return;
     }
     CYCLES_CALL_IS(CYCLES_FREE_HIT);

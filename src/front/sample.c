@@ -4,9 +4,8 @@
 #include <string.h>
 
 #include "base/format.h"
-#include "front/block.h"
-#include "front/fast.h"
-#include "front/front.h"
+#include "front/direct.h"
+#include "front/process.h"
 #include "front/thread.h"
 #include "options/options.h"
 #include "os/os.h"
@@ -22,8 +21,7 @@
 static void note(struct record *record, struct thread_cache *cache, uint64_t began)
 {
     profile_note(record, cache ? &cache->stacks : NULL);
-    dump_note_bytes(record->weight * record->size / WEIGHT_ONE);
-    dump_poll();
+    dump_note_bytes(record->weight * record->size / WEIGHT_ONE); /* the file is written at the call's exit (K1) */
     if (cache)
         govern_note(&cache->governor, record->class, began);
 }
@@ -49,7 +47,7 @@ void *sample_block(struct thread_cache *cache, unsigned class, uint64_t weight, 
     return block;
 }
 
-/* The token's own chance is its bin's (T6), whatever the governor says by now (G1). */
+/* The token's own chance is its bin's (T6), whatever the governor says by now (Z5). */
 static void *sample_token(struct thread_cache *cache, unsigned class, bool *zero)
 {
     uint64_t began = os_now();
@@ -82,16 +80,6 @@ void *sample_entry(struct thread_cache *cache, unsigned class, bool *zero)
     return block;
 }
 
-void *sample_malloc_at(size_t size, const void *site)
-{
-    void *block;
-
-    profile_site = site;
-    block = front_malloc_medium(size);
-    profile_site = NULL;
-    return block;
-}
-
 /* Usable bytes of a block that was just allocated. */
 static size_t fresh_size(const void *block)
 {
@@ -114,7 +102,7 @@ void *sample_aligned(struct thread_cache *cache, size_t alignment, size_t size)
         return NULL;
     began = os_now();
     record.weight = profile_draw_call(draw, room);
-    block = record.weight ? allocate_in_heap(profile.heap, alignment, size, &zero) : NULL;
+    block = record.weight ? direct_allocate(profile.heap, alignment, size, &zero) : NULL;
     if (block) {
         record.address = (uintptr_t)block;
         record.size = fresh_size(block);
@@ -219,7 +207,7 @@ int front_profile_set(uint64_t mean)
 {
     bool done;
 
-    if (!front_process_init())
+    if (!process_init())
         return ENOMEM;
     if (mean)
         prepare_unwinder();
@@ -228,7 +216,7 @@ int front_profile_set(uint64_t mean)
     if (done && mean)
         dump_begin();
     lock_release(&profile_control);
-    thread_want_flush(); /* Z3 */
+    cache_want_flush(); /* Z3 */
     return done ? 0 : ENOMEM;
 }
 

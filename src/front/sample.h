@@ -36,13 +36,10 @@ HAK_INLINE void sample_forget_foreign(const void *block)
     if (HAK_UNLIKELY(table_foreign()))
         (void)profile_forget(block, &record);
 }
-HAK_INLINE void sample_forget_heap(const struct heap *heap) { profile_forget_heap(heap); }
+HAK_INLINE void sample_forget_heap(struct heap *heap) { profile_forget_heap(heap); }
 
 /* huge_resize. For the profile a huge block that changes its size is freed and allocated anew. */
 HAK_HIDDEN void *sample_huge_resize(void *block, size_t size, bool may_move);
-
-/* malloc whose sample, if it is one, has the site as its leaf. */
-HAK_HIDDEN void *sample_malloc_at(size_t size, const void *site);
 
 /* Turns the profile on with the mean (bytes), or off (0). 0, or ENOMEM. */
 HAK_HIDDEN int front_profile_set(uint64_t mean);

@@ -1,13 +1,12 @@
 #include "front/thread_cache.h"
 
-#include "front/sample.h"
-#include "front/thread.h"
 #include "observe/counters.h"
 #include "options/options.h"
 #include "os/cycles.h"
+#include "os/foreign.h"
 #include "pool/remote.h"
-#include "profile/dump.h"
-#include "superslab/purge.h"
+#include "profile/profile.h"
+#include "superslab/shared_pool.h"
 
 /* A bin starts at this many bytes of blocks (within these numbers) and doubles. */
 #define BIN_FIRST_BYTES 4096u
@@ -17,6 +16,24 @@
 /* A bin that overflows this often without a refill only passes blocks on: it is flushed whole, and grows no further than this. */
 #define ONE_WAY_OVERFLOWS 8u
 #define ONE_WAY_CAPACITY 64u
+
+/* Entries that one flush moves at a time: what is on the stack meanwhile stays small. */
+#define FLUSH_MOST 128u
+
+/* ---- Flushes that others want ---- */
+
+_Atomic uint32_t cache_flushes;
+static _Atomic uint32_t flush_wanted_ms;
+
+void cache_want_flush(void)
+{
+    atomic_store_explicit(&flush_wanted_ms, shared_pool_now_ms(), memory_order_relaxed);
+    atomic_fetch_add_explicit(&cache_flushes, 1, memory_order_release);
+}
+
+uint32_t cache_flush_wanted_ms(void) { return atomic_load_explicit(&flush_wanted_ms, memory_order_relaxed); }
+
+/* ---- Bins ---- */
 
 void cache_init(struct thread_cache *cache, struct heap *heap)
 {
@@ -82,21 +99,24 @@ static unsigned bin_take_oldest(struct thread_cache *cache, unsigned class, void
 /* Returns the oldest `count` entries of the bin to their slabs. */
 static void bin_flush(struct thread_cache *cache, unsigned class, unsigned count)
 {
-    void *blocks[256];
-    unsigned held;
-    size_t remote;
+    void *blocks[FLUSH_MOST];
 
     if (count == 0)
         return;
     CYCLES_PART(CYCLES_FLUSH);
-    lock_acquire(&cache->heap->lock);
-    held = cache_count(cache, class);
-    bin_note_hits(cache, class, held, held - count);
-    count = bin_take_oldest(cache, class, blocks, count);
-    remote = heap_return_blocks(cache->heap, class, blocks, count, "free");
-    lock_release(&cache->heap->lock);
-    if (remote)
-        remote_free_blocks(class, blocks, remote, "free");
+    while (count) {
+        unsigned part = (unsigned)base_min(count, FLUSH_MOST), held;
+        size_t remote;
+        lock_acquire(&cache->heap->lock);
+        held = cache_count(cache, class);
+        bin_note_hits(cache, class, held, held - part);
+        count -= part;
+        part = bin_take_oldest(cache, class, blocks, part);
+        remote = heap_return_blocks(cache->heap, class, blocks, part, "free");
+        lock_release(&cache->heap->lock);
+        if (remote)
+            remote_free_blocks(class, blocks, remote, "free");
+    }
 }
 
 /* Takes the capacity and the blocks of the next bin in use if it was not on the slow path since the hand last passed it: blocks that
@@ -136,12 +156,8 @@ static void bin_grow(struct thread_cache *cache, unsigned class)
 static void cache_note_slow_call(struct thread_cache *cache, unsigned class)
 {
     cache->busy[class] = true;
-    if (cache->tick != thread_tick_number())
-        thread_follow_tick(cache);
     if (++cache->slow_calls % SHRINK_INTERVAL == 0)
         cache_shrink_next(cache);
-    thread_tick();
-    dump_poll();
 }
 
 /* Makes tokens of the entries of a refill that are drawn, and gives their blocks back: the number of entries stays what it is without a
@@ -165,7 +181,7 @@ static HAK_NOINLINE unsigned draw_tokens(struct thread_cache *cache, unsigned cl
     return tokens;
 }
 
-void *cache_refill(struct thread_cache *cache, unsigned class, bool *zero)
+void *cache_refill(struct thread_cache *cache, unsigned class, bool *zero, bool *token)
 {
     const struct size_class *row = &size_classes[class];
     void *single = NULL, **out = &single;
@@ -173,6 +189,7 @@ void *cache_refill(struct thread_cache *cache, unsigned class, bool *zero)
     unsigned tokens = 0;
 
     CYCLES_PART(CYCLES_REFILL);
+    foreign_forbid();
     cache_note_slow_call(cache, class);
     cache->overflows[class] = 0;
     bin_grow(cache, class);
@@ -199,7 +216,9 @@ void *cache_refill(struct thread_cache *cache, unsigned class, bool *zero)
         cache->heap->classes[class].direct += single == NULL; /* the miss is counted where the block comes from */
     }
     lock_release(&cache->heap->lock);
-    return HAK_UNLIKELY(tokens && single == NULL) ? sample_entry(cache, class, zero) : single;
+    *token = HAK_UNLIKELY(tokens != 0) && single == NULL;
+    foreign_allow();
+    return single;
 }
 
 /* On the slow path: no hit. */
@@ -228,6 +247,18 @@ static bool bin_stays_closed(const struct thread_cache *cache, unsigned class, c
            atomic_load_explicit(&slab_of(block)->owner, memory_order_relaxed) != cache->heap;
 }
 
+/* Returns one block to its slab, past the bin. */
+static void return_uncached(struct thread_cache *cache, unsigned class, void *block)
+{
+    size_t remote;
+
+    lock_acquire(&cache->heap->lock);
+    remote = heap_return_blocks(cache->heap, class, &block, 1, "free");
+    lock_release(&cache->heap->lock);
+    if (remote)
+        remote_free_blocks(class, &block, 1, "free");
+}
+
 void cache_overflow(struct thread_cache *cache, unsigned class, void *block)
 {
     uint64_t *overflows = &cache->heap->classes[class].overflows;
@@ -235,33 +266,28 @@ void cache_overflow(struct thread_cache *cache, unsigned class, void *block)
     bool one_way = cache->overflows[class] >= ONE_WAY_OVERFLOWS;
     bool closed = !one_way && block && bin_stays_closed(cache, class, block);
 
+    foreign_forbid();
     __atomic_store_n(overflows, *overflows + 1, __ATOMIC_RELAXED);
     cache_note_slow_call(cache, class);
     if (!one_way)
         cache->overflows[class]++;
     if (!closed && (!one_way || bin_capacity(cache, class) < ONE_WAY_CAPACITY))
         bin_grow(cache, class);
-    if (bin->top == bin->limit) {
+    if (bin->top == bin->limit && bin_capacity(cache, class) != 0) {
         unsigned count = cache_count(cache, class);
-        if (bin_capacity(cache, class) == 0) {
-            size_t remote;
-            if (block == NULL)
-                return;
-            lock_acquire(&cache->heap->lock);
-            remote = heap_return_blocks(cache->heap, class, &block, 1, "free");
-            lock_release(&cache->heap->lock);
-            debug_count_of(closed ? COUNT_EARLY_FREE_CLOSED : COUNT_EARLY_FREE_UNCACHED, class, 1);
-            if (remote)
-                remote_free_blocks(class, &block, 1, "free");
-            return;
-        }
         bin_flush(cache, class, one_way ? count : (count + 1) / 2);
     }
-    if (block)
-        bin_push(cache, class, block);
-    else
-        bin_push_token(cache, class);
-    debug_count_of(COUNT_FREE_TLS_SLL, class, 1);
+    if (bin->top != bin->limit) {
+        if (block)
+            bin_push(cache, class, block);
+        else
+            bin_push_token(cache, class);
+        debug_count_of(COUNT_FREE_TLS_SLL, class, 1);
+    } else if (block) {
+        return_uncached(cache, class, block);
+        debug_count_of(closed ? COUNT_EARLY_FREE_CLOSED : COUNT_EARLY_FREE_UNCACHED, class, 1);
+    }
+    foreign_allow();
 }
 
 void *cache_pop(struct thread_cache *cache, unsigned class)
@@ -317,9 +343,17 @@ void cache_put_token(struct thread_cache *cache, unsigned class, unsigned shift)
     }
 }
 
+bool cache_is_empty(const struct thread_cache *cache)
+{
+    for (unsigned class = 1; class < CLASS_COUNT; class++)
+        if (cache_count(cache, class))
+            return false;
+    return true;
+}
+
 void cache_flush_all(struct thread_cache *cache, bool close)
 {
-    cache->tick = thread_tick_number();
+    cache->tick = cache_flush_number();
     cache->generation = profile_generation();
     if (HAK_UNLIKELY(profile_on()))
         govern_relax_due(profile_now_ms());

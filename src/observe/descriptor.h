@@ -13,7 +13,7 @@
 
 #include "base/base.h"
 
-#define DESCRIPTOR_FORMAT 1u
+#define DESCRIPTOR_FORMAT 2u
 #define DESCRIPTOR_MAGIC "HAKMEM\x01inside\x02\xfe" /* 15 bytes and a 0 */
 #define DESCRIPTOR_NAME_BYTES 40u
 
@@ -44,8 +44,8 @@ struct descriptor_head {
     uint32_t pointer_size;
 };
 
-_Static_assert(sizeof(struct descriptor_row) == 64, "readers of format 1 count on it");
-_Static_assert(sizeof(struct descriptor_head) == 56, "readers of format 1 count on it");
+_Static_assert(sizeof(struct descriptor_row) == 64, "readers of all formats count on it");
+_Static_assert(sizeof(struct descriptor_head) == 56, "readers of all formats count on it");
 
 /* TYPE(struct) FIELD(struct, field) ARRAY(struct, field) CONSTANT(name) ROOT(name, object) */
 #define DESCRIPTOR_TABLE(TYPE, FIELD, ARRAY, CONSTANT, ROOT)                                                           \
@@ -53,7 +53,8 @@ _Static_assert(sizeof(struct descriptor_head) == 56, "readers of format 1 count 
     CONSTANT(CLASS_SPAN_1) CONSTANT(WINDOW_PAGE_MAP) CONSTANT(WINDOW_RETIRED_CACHE) CONSTANT(WARM_STOCKS)              \
     CONSTANT(HUGE_BUCKETS) CONSTANT(HUGE_MAX_RANGES) CONSTANT(POOL_BUCKETS) CONSTANT(POOL_BUCKET_EMPTY)                \
     CONSTANT(POOL_DRAINING_USED) CONSTANT(POOLED_MAX) CONSTANT(CACHE_SLOTS) CONSTANT(FAST_MAX)                         \
-    CONSTANT(SLOT_UNUSED) CONSTANT(SLOT_SUPERSLAB) CONSTANT(SLOT_METADATA) CONSTANT(PAGES_HUGE)                        \
+    CONSTANT(SLOT_UNUSED) CONSTANT(SLOT_SUPERSLAB) CONSTANT(SLOT_METADATA) CONSTANT(SLOT_FOREIGN)                      \
+    CONSTANT(PAGES_HUGE)                                                                                               \
     CONSTANT(SLAB_FREE) CONSTANT(SLAB_WARM) CONSTANT(SLAB_ACTIVE)                                                      \
     CONSTANT(HEAP_UNUSED) CONSTANT(HEAP_LIVE) CONSTANT(HEAP_ORPHAN)                                                    \
     CONSTANT(HEAP_THREAD) CONSTANT(HEAP_HOUSE) CONSTANT(HEAP_FIRST_CLASS) CONSTANT(HEAP_PROFILE)                       \
@@ -61,10 +62,11 @@ _Static_assert(sizeof(struct descriptor_head) == 56, "readers of format 1 count 
     ROOT(hak_window, &hak_window) ROOT(hak_units, &hak_units) ROOT(shared_pool, &shared_pool)                          \
     ROOT(registry, &registry) ROOT(size_classes, size_classes) ROOT(huge_inside, &huge_inside)                         \
     ROOT(hak_options, &hak_options) ROOT(table_memory, &table_memory)                                                  \
-    ROOT(profile, &profile) ROOT(profile_sites, &profile_sites)                                                        \
+    ROOT(profile, &profile) ROOT(profile_sites, &profile_sites) ROOT(window_head_mapped, &window_head_mapped)          \
     TYPE(slot) FIELD(slot, free) FIELD(slot, touched) FIELD(slot, aged) FIELD(slot, aged_ms) FIELD(slot, freed_ms)     \
     FIELD(slot, bucket) FIELD(slot, kind) FIELD(slot, huge_pages) FIELD(slot, decommitted)                             \
     TYPE(shared_pool) FIELD(shared_pool, slots) FIELD(shared_pool, slots_unused) FIELD(shared_pool, slots_committed)   \
+    FIELD(shared_pool, slots_foreign)                                                                                  \
     FIELD(shared_pool, superslabs) FIELD(shared_pool, decommitted) FIELD(shared_pool, dirty_empties)                   \
     FIELD(shared_pool, units_used) FIELD(shared_pool, units_dirty) FIELD(shared_pool, huge_bytes)                      \
     FIELD(shared_pool, footprint_peak) FIELD(shared_pool, next_purge_ms) FIELD(shared_pool, over_soft_limit)           \
@@ -74,8 +76,9 @@ _Static_assert(sizeof(struct descriptor_head) == 56, "readers of format 1 count 
     FIELD(slab, class) FIELD(slab, units) FIELD(slab, state) FIELD(slab, zero) FIELD(slab, populated)                  \
     FIELD(slab, dense) FIELD(slab, scrubbed) FIELD(slab, remote_count) ARRAY(slab, local) ARRAY(slab, remote)          \
     TYPE(heap) FIELD(heap, state) FIELD(heap, id) FIELD(heap, thread_id) FIELD(heap, kind) FIELD(heap, cache)          \
-    FIELD(heap, cache_purged) FIELD(heap, next) FIELD(heap, slabs) ARRAY(heap, warm) FIELD(heap, counters)             \
+    FIELD(heap, cache_purged) FIELD(heap, next) FIELD(heap, slabs) FIELD(heap, body) FIELD(heap, body_purged)          \
     FIELD(heap, epoch) FIELD(heap, pending_count)                                                                      \
+    TYPE(heap_body) ARRAY(heap_body, warm) FIELD(heap_body, counters) ARRAY(heap_body, classes)                        \
     TYPE(warm_stock) FIELD(warm_stock, count) FIELD(warm_stock, budget)                                                \
     TYPE(heap_counters) FIELD(heap_counters, refills) FIELD(heap_counters, refilled_blocks)                            \
     FIELD(heap_counters, flushes) FIELD(heap_counters, flushed_blocks) FIELD(heap_counters, warm_hits)                 \
@@ -83,7 +86,8 @@ _Static_assert(sizeof(struct descriptor_head) == 56, "readers of format 1 count 
     FIELD(heap_counters, slabs_adopted) FIELD(heap_counters, slabs_released) FIELD(heap_counters, remote_blocks)       \
     FIELD(heap_counters, remote_collected) FIELD(heap_counters, locked_blocks)                                         \
     FIELD(heap_counters, pending_drained) FIELD(heap_counters, pending_requeued)                                       \
-    ARRAY(heap, classes) TYPE(class_counters) FIELD(class_counters, refills) FIELD(class_counters, refilled_blocks)    \
+    TYPE(account) FIELD(account, counters) ARRAY(account, classes)                                                     \
+    TYPE(class_counters) FIELD(class_counters, refills) FIELD(class_counters, refilled_blocks)    \
     FIELD(class_counters, flushes) FIELD(class_counters, flushed_blocks) FIELD(class_counters, returned_blocks)        \
     FIELD(class_counters, carved) FIELD(class_counters, released) FIELD(class_counters, direct)                        \
     FIELD(class_counters, overflows) FIELD(class_counters, malloc_hits) FIELD(class_counters, free_hits)               \
@@ -93,7 +97,8 @@ _Static_assert(sizeof(struct descriptor_head) == 56, "readers of format 1 count 
     TYPE(size_class) FIELD(size_class, size) FIELD(size_class, blocks) FIELD(size_class, units)                        \
     FIELD(size_class, slot_base) FIELD(size_class, slot_limit)                                                         \
     TYPE(registry) FIELD(registry, heaps) FIELD(registry, count) FIELD(registry, house)                                \
-    FIELD(registry, orphan_count) FIELD(registry, live_threads)                                                        \
+    FIELD(registry, orphan_count) FIELD(registry, live_threads) FIELD(registry, departed) FIELD(registry, folds)       \
+    CONSTANT(MEMORY_IN_USE) CONSTANT(MEMORY_DEAD) CONSTANT(MEMORY_PURGED)                                              \
     TYPE(huge) FIELD(huge, next) FIELD(huge, address) FIELD(huge, size) FIELD(huge, heap)                              \
     TYPE(huge_range) FIELD(huge_range, start) FIELD(huge_range, size) FIELD(huge_range, freed_ms)                      \
     TYPE(huge_inside) FIELD(huge_inside, buckets) FIELD(huge_inside, ranges) FIELD(huge_inside, range_count)           \

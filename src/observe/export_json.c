@@ -1,5 +1,7 @@
 #include "observe/export.h"
 
+#include <errno.h>
+
 #include "base/version.h"
 #include "observe/counters.h"
 #include "observe/fields.h"
@@ -48,14 +50,14 @@ static void json_classes(struct output *output, const struct stats_shot *shot)
     output_print(output, "]");
 }
 
-static void json_heaps(struct output *output)
+static void json_heaps(struct output *output, struct usage_count *count_room)
 {
     size_t count = 0;
 
     output_print(output, ",\n\"heaps\":[");
     for (struct heap *heap = __atomic_load_n(&registry.heaps, __ATOMIC_ACQUIRE); heap; heap = heap->next) {
         struct hak_stats_heap row;
-        stats_heap(&row, heap);
+        stats_heap(&row, heap, count_room);
         json_next(output, count++);
         json_members(output, &fields_heap, &row);
     }
@@ -103,25 +105,29 @@ static void json_debug_counters(struct output *output)
 
 void export_json(struct output *output)
 {
-    struct stats_shot shot;
+    struct stats_shot *shot = stats_take();
 
-    stats_shoot(&shot);
+    if (shot == NULL) {
+        output_fail(output, ENOMEM);
+        return;
+    }
     output_print(output, "{\"hakmem\":\"%s\",\"version\":%u,\"build\":\"%s\",\"pid\":%u", BASE_VERSION_STRING,
                  HAK_STATS_VERSION, HAK_DEBUG ? "debug" : "release", os_process_id());
-    json_object(output, "memory", &fields_memory, &shot.totals);
-    json_object(output, "counters", &fields_counters, &shot.totals);
-    json_object(output, "faults", &fields_faults, &shot.totals);
-    json_object(output, "profile", &fields_profile, &shot.totals);
+    json_object(output, "memory", &fields_memory, &shot->totals);
+    json_object(output, "counters", &fields_counters, &shot->totals);
+    json_object(output, "faults", &fields_faults, &shot->totals);
+    json_object(output, "profile", &fields_profile, &shot->totals);
     output_print(output, ",\n\"pools\":{\"small\":");
-    json_members(output, &fields_pool, &shot.totals.small);
-    json_object(output, "medium", &fields_pool, &shot.totals.medium);
-    json_object(output, "spans", &fields_pool, &shot.totals.spans);
-    json_object(output, "huge", &fields_pool, &shot.totals.huge);
+    json_members(output, &fields_pool, &shot->totals.small);
+    json_object(output, "medium", &fields_pool, &shot->totals.medium);
+    json_object(output, "spans", &fields_pool, &shot->totals.spans);
+    json_object(output, "huge", &fields_pool, &shot->totals.huge);
     output_print(output, "}");
-    json_classes(output, &shot);
-    json_heaps(output);
+    json_classes(output, shot);
+    json_heaps(output, &shot->count);
     json_superslabs(output);
     if (HAK_DEBUG)
         json_debug_counters(output);
     output_print(output, "}\n");
+    stats_give(shot);
 }

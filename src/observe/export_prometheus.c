@@ -1,5 +1,7 @@
 #include "observe/export.h"
 
+#include <errno.h>
+
 #include "base/format.h"
 #include "base/version.h"
 #include "observe/counters.h"
@@ -71,7 +73,7 @@ static void metrics_of_classes(struct output *output, const struct stats_shot *s
 }
 
 /* Heaps may come between two metrics, and then have the later ones alone. */
-static void metrics_of_heaps(struct output *output)
+static void metrics_of_heaps(struct output *output, struct usage_count *count_room)
 {
     static const char *const kinds[] = { "thread", "house", "first_class", "profile" };
     char labels[96];
@@ -80,7 +82,7 @@ static void metrics_of_heaps(struct output *output)
         metric_head(output, "heap_", &fields_heap.fields[i]);
         for (struct heap *heap = __atomic_load_n(&registry.heaps, __ATOMIC_ACQUIRE); heap; heap = heap->next) {
             struct hak_stats_heap row;
-            stats_heap(&row, heap);
+            stats_heap(&row, heap, count_room);
             base_format(labels, sizeof labels, "{heap=\"%lu\",thread=\"%lu\",kind=\"%s\"}", (unsigned long)row.number,
                         (unsigned long)row.thread, kinds[row.kind]);
             metric_value(output, "heap_", &fields_heap.fields[i], labels, field_value(&fields_heap.fields[i], &row));
@@ -129,20 +131,24 @@ static void metrics_of_debug_counters(struct output *output)
 
 void export_prometheus(struct output *output)
 {
-    struct stats_shot shot;
+    struct stats_shot *shot = stats_take();
 
-    stats_shoot(&shot);
+    if (shot == NULL) {
+        output_fail(output, ENOMEM);
+        return;
+    }
     output_print(output, "# HELP hakmem_build_info The library that runs\n# TYPE hakmem_build_info gauge\n"
                          "hakmem_build_info{version=\"%s\",build=\"%s\"} 1\n",
                  BASE_VERSION_STRING, HAK_DEBUG ? "debug" : "release");
-    metrics_of(output, "memory_", &fields_memory, &shot.totals);
-    metrics_of(output, "", &fields_counters, &shot.totals);
-    metrics_of(output, "process_", &fields_faults, &shot.totals);
-    metrics_of(output, "", &fields_profile, &shot.totals);
-    metrics_of_pools(output, &shot.totals);
-    metrics_of_classes(output, &shot);
-    metrics_of_heaps(output);
+    metrics_of(output, "memory_", &fields_memory, &shot->totals);
+    metrics_of(output, "", &fields_counters, &shot->totals);
+    metrics_of(output, "process_", &fields_faults, &shot->totals);
+    metrics_of(output, "", &fields_profile, &shot->totals);
+    metrics_of_pools(output, &shot->totals);
+    metrics_of_classes(output, shot);
+    metrics_of_heaps(output, &shot->count);
     metrics_of_superslabs(output);
     if (HAK_DEBUG)
         metrics_of_debug_counters(output);
+    stats_give(shot);
 }

@@ -31,6 +31,12 @@ int output_end(struct output *output)
     return output->error;
 }
 
+void output_fail(struct output *output, int error)
+{
+    if (output->error == 0)
+        output->error = error;
+}
+
 static void output_add(struct output *output, const char *text, size_t length)
 {
     if (length > sizeof output->buffer - output->length)

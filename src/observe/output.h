@@ -24,6 +24,9 @@ HAK_HIDDEN void output_print(struct output *output, const char *format, ...) HAK
 /* The same as a line with the prefix. */
 HAK_HIDDEN void output_line(struct output *output, const char *format, ...) HAK_PRINTF(2, 3);
 
+/* Ends the printing with an error of HAKMEM's own. */
+HAK_HIDDEN void output_fail(struct output *output, int error);
+
 /* Writes what waits. Returns output->error. */
 HAK_HIDDEN int output_end(struct output *output);
 

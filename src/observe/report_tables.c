@@ -1,5 +1,7 @@
 #include "observe/report_tables.h"
 
+#include <errno.h>
+
 #include "observe/counters.h"
 
 /* part / whole in tenths. */
@@ -41,42 +43,54 @@ void report_lru_lines(struct output *output, const struct hak_stats *totals)
 
 void report_front_table(struct output *output)
 {
-    struct stats_shot shot;
+    struct stats_shot *shot = stats_take();
 
-    stats_shoot(&shot);
-    report_front_lines(output, &shot.totals);
+    if (shot == NULL) {
+        output_fail(output, ENOMEM);
+        return;
+    }
+    report_front_lines(output, &shot->totals);
     output_line(output, "%10s %12s %12s %12s %12s %12s %12s %12s", "block size", "misses", "refilled", "overflows",
                 "flushed", "hits malloc", "hits free", "cached");
     for (unsigned class = 1; class < CLASS_COUNT; class++) {
-        const struct hak_stats_class *row = &shot.classes[class];
+        const struct hak_stats_class *row = &shot->classes[class];
         if (stats_class_is_used(row))
             output_line(output, "%10lu %12lu %12lu %12lu %12lu %12lu %12lu %12lu", row->block_size, row->malloc_misses,
                         row->refilled_blocks, row->free_overflows, row->flushed_blocks, row->malloc_hits_min,
                         row->free_hits_min, row->cached_blocks);
     }
+    stats_give(shot);
 }
 
 void report_warm_table(struct output *output)
 {
-    struct stats_shot shot;
+    struct stats_shot *shot = stats_take();
 
-    stats_shoot(&shot);
-    report_warm_lines(output, &shot.totals);
+    if (shot == NULL) {
+        output_fail(output, ENOMEM);
+        return;
+    }
+    report_warm_lines(output, &shot->totals);
     output_line(output, "%10s %12s %12s %12s %12s", "block size", "carved", "released", "slabs", "free blocks");
     for (unsigned class = 1; class < CLASS_COUNT; class++) {
-        const struct hak_stats_class *row = &shot.classes[class];
+        const struct hak_stats_class *row = &shot->classes[class];
         if (row->slabs_carved)
             output_line(output, "%10lu %12lu %12lu %12lu %12lu", row->block_size, row->slabs_carved, row->slabs_released,
                         row->slabs, row->free_blocks);
     }
+    stats_give(shot);
 }
 
 void report_lru_table(struct output *output)
 {
-    struct stats_shot shot;
+    struct stats_shot *shot = stats_take();
 
-    stats_shoot(&shot);
-    report_lru_lines(output, &shot.totals);
+    if (shot == NULL) {
+        output_fail(output, ENOMEM);
+        return;
+    }
+    report_lru_lines(output, &shot->totals);
+    stats_give(shot);
 }
 
 /* The classes that a counter has counts for, in one line. */

@@ -1,4 +1,6 @@
 /* All statistics as text: a screen. */
+#include <errno.h>
+
 #include "observe/counters.h"
 #include "observe/report.h"
 #include "observe/report_tables.h"
@@ -83,7 +85,7 @@ static void text_classes(struct output *output, const struct stats_shot *shot)
     }
 }
 
-static void text_heaps(struct output *output)
+static void text_heaps(struct output *output, struct usage_count *count_room)
 {
     static const char *const kinds[] = { "thread", "house", "first-class", "profile" };
     struct hak_stats_heap rows[HEAPS_SHOWN], row;
@@ -91,7 +93,7 @@ static void text_heaps(struct output *output)
 
     for (struct heap *heap = __atomic_load_n(&registry.heaps, __ATOMIC_ACQUIRE); heap; heap = heap->next) {
         size_t at;
-        stats_heap(&row, heap);
+        stats_heap(&row, heap, count_room);
         all += row.slabs != 0 || row.live;
         if (row.slabs == 0 && !row.live)
             continue;
@@ -147,13 +149,17 @@ static void text_counters(struct output *output, const struct hak_stats *totals)
 
 void report_text(struct output *output)
 {
-    struct stats_shot shot;
+    struct stats_shot *shot = stats_take();
 
-    stats_shoot(&shot);
-    text_memory(output, &shot.totals);
-    text_pools(output, &shot.totals);
-    text_classes(output, &shot);
-    text_heaps(output);
+    if (shot == NULL) {
+        output_fail(output, ENOMEM);
+        return;
+    }
+    text_memory(output, &shot->totals);
+    text_pools(output, &shot->totals);
+    text_classes(output, shot);
+    text_heaps(output, &shot->count);
     text_superslabs(output);
-    text_counters(output, &shot.totals);
+    text_counters(output, &shot->totals);
+    stats_give(shot);
 }

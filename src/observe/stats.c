@@ -1,6 +1,7 @@
 #include "observe/stats.h"
 
 #include "observe/faults.h"
+#include "observe/scratch.h"
 #include "options/options.h"
 #include "pool/huge.h"
 #include "pool/registry.h"
@@ -228,7 +229,7 @@ static void shoot_faults(struct hak_stats *totals)
 
 void stats_shoot(struct stats_shot *shot)
 {
-    struct usage_count count;
+    struct usage_count *count = &shot->count;
 
     __builtin_memset(shot, 0, sizeof *shot);
     shot->totals.size = sizeof shot->totals;
@@ -236,41 +237,54 @@ void stats_shoot(struct stats_shot *shot)
     shoot_faults(&shot->totals);
     if (window_slots_end() == 0)
         return;
-    observe_count_all(&count);
-    shoot_memory(&shot->totals, &count);
+    observe_count_all(count);
+    shoot_memory(&shot->totals, count);
     for (unsigned class = 1; class < CLASS_COUNT; class++) {
-        shoot_class(&shot->classes[class], &count, class);
+        shoot_class(&shot->classes[class], count, class);
         add_class(&shot->totals, &shot->classes[class], class);
     }
-    shoot_counters(&shot->totals, &count);
+    shoot_counters(&shot->totals, count);
     shoot_superslabs(&shot->totals);
 }
 
-void stats_heap(struct hak_stats_heap *row, struct heap *heap)
+struct stats_shot *stats_take(void)
 {
-    struct usage_count count;
+    struct stats_shot *shot = scratch_take();
 
-    __builtin_memset(&count, 0, sizeof count);
-    observe_count_heap(&count, heap);
+    _Static_assert(sizeof *shot <= SCRATCH_BYTES, "a shot fits into the scratch memory");
+    if (shot != NULL)
+        stats_shoot(shot);
+    return shot;
+}
+
+void stats_give(struct stats_shot *shot)
+{
+    scratch_give(shot);
+}
+
+void stats_heap(struct hak_stats_heap *row, struct heap *heap, struct usage_count *count)
+{
+    __builtin_memset(count, 0, sizeof *count);
+    observe_count_heap(count, heap);
     *row = (struct hak_stats_heap){ .number = heap->id,
                                     .thread = __atomic_load_n(&heap->thread_id, __ATOMIC_RELAXED),
                                     .kind = heap->kind,
-                                    .live = count.heaps,
-                                    .slab_bytes = count.slab_bytes,
-                                    .warm_slabs = count.warm_slabs,
-                                    .remote_out = count.counters.remote_blocks,
-                                    .remote_in = count.counters.remote_collected,
-                                    .remote_locked = count.counters.locked_blocks,
-                                    .pending = count.pending,
-                                    .pending_drained = count.counters.pending_drained,
-                                    .pending_requeued = count.counters.pending_requeued,
-                                    .slabs_adopted = count.counters.slabs_adopted };
+                                    .live = count->heaps,
+                                    .slab_bytes = count->slab_bytes,
+                                    .warm_slabs = count->warm_slabs,
+                                    .remote_out = count->counters.remote_blocks,
+                                    .remote_in = count->counters.remote_collected,
+                                    .remote_locked = count->counters.locked_blocks,
+                                    .pending = count->pending,
+                                    .pending_drained = count->counters.pending_drained,
+                                    .pending_requeued = count->counters.pending_requeued,
+                                    .slabs_adopted = count->counters.slabs_adopted };
     for (unsigned class = 1; class < CLASS_COUNT; class++) {
         struct hak_stats_class one;
-        shoot_class(&one, &count, class);
+        shoot_class(&one, count, class);
         row->slabs += one.slabs;
-        row->used_bytes += count.used[class] * class_size(class);
-        row->cached_bytes += count.cached[class] * class_size(class);
+        row->used_bytes += count->used[class] * class_size(class);
+        row->cached_bytes += count->cached[class] * class_size(class);
         row->refills += one.refills;
         row->refilled_blocks += one.refilled_blocks;
         row->flushes += one.flushes;

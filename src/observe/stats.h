@@ -10,14 +10,20 @@
 struct stats_shot {
     struct hak_stats totals;
     struct hak_stats_class classes[CLASS_COUNT]; /* [0] is unused; of classes never used all is 0 but the block size */
+    struct usage_count count;                    /* what it was made of, and later those of stats_heap */
 };
 HAK_HIDDEN void stats_shoot(struct stats_shot *shot);
+
+/* The same in scratch memory: too large for a stack. NULL: there is none; errno ENOMEM. */
+HAK_HIDDEN struct stats_shot *stats_take(void);
+HAK_HIDDEN void stats_give(struct stats_shot *shot);
 
 /* Whether the class was ever used. */
 HAK_INLINE bool stats_class_is_used(const struct hak_stats_class *row) { return row->refills != 0; }
 
 struct heap;
-HAK_HIDDEN void stats_heap(struct hak_stats_heap *row, struct heap *heap);
+/* One heap; `count` is room to count in. */
+HAK_HIDDEN void stats_heap(struct hak_stats_heap *row, struct heap *heap, struct usage_count *count);
 
 /* The SuperSlab with the least number from *number on, which is moved behind it; false: there is none. */
 HAK_HIDDEN bool stats_superslab(struct hak_stats_superslab *row, uint32_t *number);

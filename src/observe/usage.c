@@ -1,6 +1,7 @@
 #include "observe/usage.h"
 
 #include "front/thread_cache.h"
+#include "observe/scratch.h"
 #include "options/options.h"
 #include "pool/huge.h"
 #include "pool/registry.h"
@@ -20,9 +21,6 @@ static void usage_count_list(struct usage_count *count, const struct slab_list *
     }
 }
 
-_Static_assert(sizeof(struct class_counters) % sizeof(uint64_t) == 0 && sizeof(struct heap_counters) % sizeof(uint64_t) == 0,
-               "counters are nothing but words");
-
 /* Some words are written while their heap's lock is not held. */
 static void usage_add_words(void *sum, const void *words, size_t bytes)
 {
@@ -35,14 +33,16 @@ void observe_count_heap(struct usage_count *count, struct heap *heap)
     const struct thread_cache *cache;
     enum heap_state state;
 
+    if (heap->body_purged == MEMORY_PURGED) /* O5 */
+        return;
     lock_acquire(&heap->lock);
     usage_count_list(count, &heap->full);
     for (unsigned class = 1; class < CLASS_COUNT; class++)
-        usage_count_list(count, &heap->available[class]);
+        usage_count_list(count, &heap->body->available[class]);
     for (unsigned number = 0; number < WARM_STOCKS; number++)
-        count->warm_slabs += heap->warm[number].count;
+        count->warm_slabs += heap->body->warm[number].count;
     cache = heap->cache;
-    if (cache && !heap->cache_purged && cache->heap)
+    if (cache && heap->cache_purged == MEMORY_IN_USE && cache->heap)
         for (unsigned class = 1; class < CLASS_COUNT; class++)
             count->cached[class] += cache_blocks(cache, class);
     state = atomic_load(&heap->state);
@@ -51,23 +51,35 @@ void observe_count_heap(struct usage_count *count, struct heap *heap)
     count->first_class += heap->kind == HEAP_FIRST_CLASS && state == HEAP_LIVE;
     count->pending += atomic_load_explicit(&heap->pending_count, memory_order_relaxed);
     usage_add_words(count->classes, heap->classes, sizeof count->classes);
-    usage_add_words(&count->counters, &heap->counters, sizeof count->counters);
+    usage_add_words(&count->counters, &heap->body->counters, sizeof count->counters);
     lock_release(&heap->lock);
 }
+
+/* Under registry.lock, so that no heap's counters become those of the departed meanwhile. */
 
 void observe_count_all(struct usage_count *count)
 {
     __builtin_memset(count, 0, sizeof *count);
-    for (struct heap *heap = __atomic_load_n(&registry.heaps, __ATOMIC_ACQUIRE); heap; heap = heap->next)
+    lock_acquire(&registry.lock);
+    usage_add_words(count->classes, registry.departed.classes, sizeof count->classes);
+    usage_add_words(&count->counters, &registry.departed.counters, sizeof count->counters);
+    for (struct heap *heap = registry.heaps; heap; heap = heap->next)
         observe_count_heap(count, heap);
+    lock_release(&registry.lock);
 }
+
+_Static_assert(sizeof(struct usage_count) <= SCRATCH_BYTES, "a count fits into the scratch memory");
 
 void observe_usage(struct usage *usage)
 {
-    struct usage_count count;
+    struct usage_count *count = scratch_take();
 
-    observe_count_all(&count);
-    observe_usage_of(usage, &count);
+    __builtin_memset(usage, 0, sizeof *usage);
+    if (count == NULL)
+        return;
+    observe_count_all(count);
+    observe_usage_of(usage, count);
+    scratch_give(count);
 }
 
 void observe_usage_of(struct usage *usage, const struct usage_count *count)
@@ -86,7 +98,8 @@ void observe_usage_of(struct usage *usage, const struct usage_count *count)
     usage->heap_profile = table_bytes();
     lock_acquire(&shared_pool.lock);
     metadata = metadata_bytes();
-    committed = (size_t)(window_slots_end() - window_slots_begin() - shared_pool.decommitted) * SUPERSLAB_SIZE;
+    committed = (size_t)(shared_pool.slots_committed - window_slots_begin() - shared_pool.slots_foreign - shared_pool.decommitted) *
+                SUPERSLAB_SIZE;
     headers = (size_t)(shared_pool.superslabs - shared_pool.decommitted) * UNIT_SIZE;
     pool_used = (shared_pool.units_used + shared_pool.units_dirty) * UNIT_SIZE;
     usage->superslabs = shared_pool.superslabs;
@@ -110,19 +123,22 @@ void observe_usage_of(struct usage *usage, const struct usage_count *count)
 
 size_t observe_usage_classes(struct usage_class *rows, size_t capacity)
 {
-    struct usage_count count;
+    struct usage_count *count = scratch_take();
     size_t filled = 0;
 
-    observe_count_all(&count);
+    if (count == NULL)
+        return 0;
+    observe_count_all(count);
     for (unsigned class = 1; class < CLASS_COUNT && filled < capacity; class++) {
-        size_t blocks = count.slabs[class] * size_classes[class].blocks;
-        size_t live = count.used[class] - usage_cached(&count, class);
-        if (count.slabs[class] == 0)
+        size_t blocks = count->slabs[class] * size_classes[class].blocks;
+        size_t live = count->used[class] - usage_cached(count, class);
+        if (count->slabs[class] == 0)
             continue;
         rows[filled++] = (struct usage_class){ .block_size = class_size(class),
-                                               .slabs = count.slabs[class],
+                                               .slabs = count->slabs[class],
                                                .live_blocks = live,
                                                .free_blocks = blocks - base_min(live, blocks) };
     }
+    scratch_give(count);
     return filled;
 }

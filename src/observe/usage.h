@@ -25,6 +25,7 @@ struct usage {
     size_t limit_hard;   /* 0: none */
 };
 
+/* All 0 where no memory could be had for the count. */
 HAK_HIDDEN void observe_usage(struct usage *usage);
 
 /* One heap, or the sum over all of them. */
@@ -53,7 +54,8 @@ HAK_HIDDEN void observe_count_all(struct usage_count *count);
 /* The totals that go with a count made just before. */
 HAK_HIDDEN void observe_usage_of(struct usage *usage, const struct usage_count *count);
 
-/* Bytes of huge-free state by size class for malloc_info: fills rows[0..capacity), returns the number of classes in use. */
+/* Bytes of huge-free state by size class for malloc_info: fills rows[0..capacity), returns the number of classes in use; 0 where no
+ * memory could be had for the count. */
 struct usage_class {
     size_t block_size;  /* bytes */
     size_t slabs;       /* slabs or spans that hold this class */

@@ -40,7 +40,6 @@ enum {
     SHOWN_MOST = 64,       /* characters of a bad name or value that are repeated to the user */
     VALUE_CAPACITY = 32,   /* of a value as text, but a path's */
     PATHS_CAPACITY = 4096, /* of all paths together, each with its NUL */
-    SOFT_LIMIT_PERCENT = 90,
 };
 
 #define OPTION_NAME_FITS(field, name, kind, default_, lowest, highest, unit, doc) \
@@ -167,15 +166,6 @@ static bool parse_path(const char *text, uint64_t *value)
     return true;
 }
 
-/* `auto` leaves headroom below the cgroup's limit for the soft one, so that purging comes before failing. */
-static uint64_t limit_from_cgroup(const struct option_row *row)
-{
-    size_t limit = os_cgroup_memory_limit();
-    if (limit == SIZE_MAX)
-        return 0;
-    return row->offset == offsetof(struct options, memory_limit_soft) ? limit / 100 * SOFT_LIMIT_PERCENT : limit;
-}
-
 static bool parse_value(const struct option_row *row, const char *text, uint64_t *value)
 {
     const char *end;
@@ -192,7 +182,7 @@ static bool parse_value(const struct option_row *row, const char *text, uint64_t
     case OPTION_LIMIT:
         if (!same_word(text, "auto"))
             return parse_size(text, value);
-        *value = limit_from_cgroup(row);
+        *value = LIMIT_AUTO;
         return true;
     case OPTION_SIZE:
         good = parse_size(text, value);
@@ -226,6 +216,8 @@ static void format_value(char *text, const struct option_row *row, uint64_t valu
         base_format(text, VALUE_CAPACITY, "%s", choices[value]);
     else if (row->kind == OPTION_FORMAT)
         base_format(text, VALUE_CAPACITY, "%s", formats[value]);
+    else if (row->kind == OPTION_LIMIT && value >= LIMIT_DEFAULT)
+        base_format(text, VALUE_CAPACITY, "auto");
     else if (row->kind == OPTION_SIZE || row->kind == OPTION_LIMIT)
         format_size(text, value);
     else

@@ -8,7 +8,7 @@
 enum option_choice { OPTION_AUTO = 0, OPTION_NEVER = 1, OPTION_ALWAYS = 2 };
 enum option_format { OPTION_NONE = 0, OPTION_TEXT = 1, OPTION_JSON = 2, OPTION_PROMETHEUS = 3 };
 
-/* Every value as a number of the row's unit; a LIMIT of 0 means none, `auto` is resolved when read. Of a PATH, option_path makes the
+/* Every value as a number of the row's unit; a LIMIT of 0 means none. Of a PATH, option_path makes the
  * text. */
 struct options {
 #define OPTION_FIELD(field, name, kind, default_, lowest, highest, unit, doc) uint64_t field;

@@ -4,11 +4,15 @@
  *   OPTION(field, "HAKMEM_NAME", kind, default, lowest, highest, "unit", "what it does")
  *
  * kind: BOOL (0 or 1, off/on, no/yes, false/true), COUNT (a plain number), SIZE (bytes; suffixes K, M, G, T, KiB, ...),
- *       TIME (milliseconds), MICROS (microseconds), LIMIT (a SIZE, 0 = none, or `auto` = from the cgroup), CHOICE (auto|never|always),
+ *       TIME (milliseconds), MICROS (microseconds), LIMIT (a SIZE, 0 = none, or `auto`), CHOICE (auto|never|always),
  *       FORMAT (a switch, or text|json|prometheus), PATH (of a file; the value is 0 or the address of a copy of the text).
  */
 #ifndef HAK_OPTIONS_TABLE_H
 #define HAK_OPTIONS_TABLE_H
+
+/* Values of a LIMIT beyond numbers of bytes: what superslab/limits.h finds. LIMIT_DEFAULT is LIMIT_AUTO where no variable is set. */
+#define LIMIT_AUTO UINT64_MAX
+#define LIMIT_DEFAULT (UINT64_MAX - 1)
 
 #define OPTION_TABLE(OPTION)                                                                                          \
     OPTION(fc_cap, "HAKMEM_FC_CAP", COUNT, 256, 8, 256, "blocks",                                                     \
@@ -60,18 +64,21 @@
     OPTION(purge_delay, "HAKMEM_PURGE_DELAY", TIME, 500, 0, 3600000, "ms",                                            \
            "free memory goes back to the system when it was not wanted for this long")                                \
     OPTION(purge_thread, "HAKMEM_PURGE_THREAD", CHOICE, 0, 0, 2, "",                                                  \
-           "a thread that purges for a process that is wholly idle: auto (only where there are threads already, while much "  \
-           "memory is free), never, always")                                                                          \
+           "a thread that purges for a process that is wholly idle: auto (made beside the program's threads, and ends with "    \
+           "them), never, always (from the start)")                                                                    \
     OPTION(huge_cache, "HAKMEM_HUGE_CACHE", SIZE, 536870912, 0, 1099511627776, "bytes",                               \
            "most bytes of freed huge blocks kept for reuse")                                                          \
     OPTION(populate, "HAKMEM_POPULATE", BOOL, 1, 0, 1, "", "fault memory in by whole slabs once a class has proven its use") \
     OPTION(thp, "HAKMEM_THP", CHOICE, 0, 0, 2, "",                                                                    \
            "transparent huge pages: auto (only for heaps already large), never, always")                              \
-    OPTION(memory_limit_soft, "HAKMEM_MEMORY_LIMIT_SOFT", LIMIT, 0, 0, 0, "bytes",                                    \
-           "above it freed memory is purged at once")                                                                 \
-    OPTION(memory_limit, "HAKMEM_MEMORY_LIMIT", LIMIT, 0, 0, 0, "bytes", "above it allocation fails with ENOMEM")     \
+    OPTION(memory_limit_soft, "HAKMEM_MEMORY_LIMIT_SOFT", LIMIT, LIMIT_DEFAULT, 0, 0, "bytes",                        \
+           "above it freed memory is given back at once")                                                                 \
+    OPTION(memory_limit, "HAKMEM_MEMORY_LIMIT", LIMIT, 0, 0, 0, "bytes",                                             \
+           "above it allocation fails with ENOMEM, after what is free was given back")     \
     OPTION(arena_size, "HAKMEM_ARENA_SIZE", SIZE, 0, 0, 1099511627776, "bytes",                                      \
-           "address space to reserve at start; 0 takes a multiple of the machine's memory")                           \
+           "the most address space for small blocks; 0: far more than a machine's memory")                           \
+    OPTION(deepbind, "HAKMEM_DEEPBIND", BOOL, 0, 0, 1, "",                                                            \
+           "leave RTLD_DEEPBIND in what the program passes to dlopen; 0 drops it, so that the library uses the process's malloc") \
     OPTION(verbose, "HAKMEM_VERBOSE", BOOL, 0, 0, 1, "", "print version and settings at start")                       \
     OPTION(abort_on_misuse, "HAKMEM_ABORT_ON_MISUSE", BOOL, 1, 0, 1, "",                                              \
            "0: report misuse and go on without the call, instead of aborting")

@@ -144,19 +144,23 @@ HAK_INLINE void cycles_part_end(struct cycles_scope *scope)
         cycles_add((enum cycles_kind)scope->kind, cycles_now() - scope->start);
 }
 
-/* CYCLES_CALL(kind, statement...): runs the statements, which leave the function, as a timed call; nothing while the profile is off.
+/* CYCLES_CALL(kind, statement...): runs the statements, which leave the function; while the profile is on, as a timed call.
  * CYCLES_CALL_IS(kind): the call under way is of that kind. CYCLES_PART(kind): the rest of the block is a part. */
 #if defined(HAKMEM_BUILD_CYCLES) && HAKMEM_BUILD_CYCLES
-#define CYCLES_CALL(kind, ...)                                                                                       \
-    if (HAK_UNLIKELY(cycles_on)) {                                                                                   \
-        struct cycles_scope cycles_scope_ __attribute__((cleanup(cycles_call_end), unused)) = cycles_call_begin(kind); \
-        __VA_ARGS__;                                                                                                 \
-    }
+#define CYCLES_CALL(kind, ...)                                                                      \
+    do {                                                                                            \
+        if (HAK_UNLIKELY(cycles_on)) {                                                              \
+            struct cycles_scope cycles_scope_                                                       \
+                __attribute__((cleanup(cycles_call_end), unused)) = cycles_call_begin(kind);        \
+            __VA_ARGS__;                                                                            \
+        }                                                                                           \
+        __VA_ARGS__;                                                                                \
+    } while (0)
 #define CYCLES_CALL_IS(kind) ((void)(cycles_call = (uint8_t)(kind)))
 #define CYCLES_PART(kind) \
     struct cycles_scope cycles_scope_ __attribute__((cleanup(cycles_part_end), unused)) = cycles_part_begin(kind)
 #else
-#define CYCLES_CALL(kind, ...)
+#define CYCLES_CALL(kind, ...) do { __VA_ARGS__; } while (0)
 #define CYCLES_CALL_IS(kind) ((void)0)
 #define CYCLES_PART(kind) ((void)0)
 #endif

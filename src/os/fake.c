@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -35,16 +34,18 @@ static struct {
     enum fake_kind failing;            /* FAKE_ANY, or the kind that is to fail */
     uint64_t seen;                     /* calls of `failing` since the rule was set */
     uint64_t first_failed, last_failed; /* by that count; first 0: no rule */
-    size_t page_size, address_space_limit, commit_limit, physical_memory, cgroup_memory_limit;
+    size_t page_size, address_space_limit, physical_memory;
+    struct os_memory_bounds bounds;
+    uint64_t bounds_read;
+    bool memory_locked;
     unsigned cpu_count;
     char *const *environment;
     uint64_t randoms;
 } fake = {
     .page_size = 0, /* the machine's */
     .address_space_limit = SIZE_MAX,
-    .commit_limit = SIZE_MAX,
     .physical_memory = (size_t)4 << 30,
-    .cgroup_memory_limit = SIZE_MAX,
+    .bounds = { SIZE_MAX, SIZE_MAX, 0 },
     .cpu_count = DEFAULT_CPUS,
     .environment = no_environment,
 };
@@ -107,20 +108,14 @@ static bool count_call(enum fake_kind kind)
     return true;
 }
 
-static size_t committed_bytes(void)
+static size_t mapped_bytes(void)
 {
-    return fake.list.bytes[RANGE_COMMITTED] + fake.list.bytes[RANGE_MAPPED];
+    return fake.list.bytes[RANGE_PLACED] + fake.list.bytes[RANGE_MAPPED];
 }
 
 static bool fits_address_space(size_t size)
 {
-    size_t taken = fake.list.bytes[RANGE_RESERVED] + committed_bytes();
-    return taken <= fake.address_space_limit && size <= fake.address_space_limit - taken;
-}
-
-static bool fits_commit_limit(size_t size)
-{
-    return committed_bytes() <= fake.commit_limit && size <= fake.commit_limit - committed_bytes();
+    return mapped_bytes() <= fake.address_space_limit && size <= fake.address_space_limit - mapped_bytes();
 }
 
 /* ---- Steering ---- */
@@ -135,8 +130,11 @@ void fake_reset(void)
     memset(fake.calls, 0, sizeof fake.calls);
     fake.failures = fake.first_failed = 0;
     fake.page_size = 0;
-    fake.address_space_limit = fake.commit_limit = fake.cgroup_memory_limit = SIZE_MAX;
+    fake.address_space_limit = SIZE_MAX;
+    fake.bounds = (struct os_memory_bounds){ SIZE_MAX, SIZE_MAX, 0 };
+    fake.bounds_read = 0;
     fake.physical_memory = 4 * HAK_GIB;
+    fake.memory_locked = false;
     fake.cpu_count = DEFAULT_CPUS;
     fake.environment = no_environment;
     fake.randoms = 0;
@@ -194,15 +192,7 @@ uint64_t fake_failures(void)
 size_t fake_bytes_mapped(void)
 {
     fake_lock();
-    size_t bytes = fake.list.bytes[RANGE_RESERVED] + committed_bytes();
-    fake_unlock();
-    return bytes;
-}
-
-size_t fake_bytes_committed(void)
-{
-    fake_lock();
-    size_t bytes = committed_bytes();
+    size_t bytes = mapped_bytes();
     fake_unlock();
     return bytes;
 }
@@ -226,19 +216,19 @@ size_t fake_bytes_resident(void)
     size_t pages = 0;
     fake_lock();
     for (size_t i = 0; i < fake.list.count; i++)
-        if (fake.list.ranges[i].state != RANGE_RESERVED)
-            pages += range_resident_pages(fake.list.ranges[i].start, fake.list.ranges[i].end);
+        pages += range_resident_pages(fake.list.ranges[i].start, fake.list.ranges[i].end);
     fake_unlock();
     return pages * machine_page_size();
 }
 
-bool fake_is_committed(const void *address, size_t size)
+static const unsigned usable_states = 1u << RANGE_PLACED | 1u << RANGE_MAPPED;
+
+bool fake_is_mapped(const void *address, size_t size)
 {
     fake_lock();
-    bool committed = ranges_all(&fake.list, (uintptr_t)address, (uintptr_t)address + size,
-                                1u << RANGE_COMMITTED | 1u << RANGE_MAPPED);
+    bool mapped = ranges_all(&fake.list, (uintptr_t)address, (uintptr_t)address + size, usable_states);
     fake_unlock();
-    return committed;
+    return mapped;
 }
 
 void fake_set_page_size(size_t size)
@@ -252,19 +242,24 @@ void fake_set_address_space_limit(size_t size)
     fake.address_space_limit = size;
 }
 
-void fake_set_commit_limit(size_t size)
-{
-    fake.commit_limit = size;
-}
-
 void fake_set_physical_memory(size_t size)
 {
     fake.physical_memory = size;
 }
 
-void fake_set_cgroup_memory_limit(size_t size)
+void fake_set_memory_bounds(size_t max, size_t high, unsigned stall_percent)
 {
-    fake.cgroup_memory_limit = size;
+    fake.bounds = (struct os_memory_bounds){ max, high, stall_percent };
+}
+
+uint64_t fake_memory_bounds_read(void)
+{
+    return fake.bounds_read;
+}
+
+void fake_set_memory_locked(bool locked)
+{
+    fake.memory_locked = locked;
 }
 
 void fake_set_cpu_count(unsigned count)
@@ -313,60 +308,72 @@ static void *map_aligned(size_t size, size_t alignment, int protection)
     return address + before;
 }
 
-static void *take(const char *function, enum fake_kind kind, size_t size, size_t alignment, enum range_state state)
+static void check_alignment(const char *function, size_t size, size_t alignment)
+{
+    check_range(function, NULL, size);
+    if (!base_is_pow2(alignment) || alignment < os_page_size())
+        broken_contract(function, NULL, size, "the alignment is no power of two from the page size on");
+}
+
+void *os_map(size_t size, size_t alignment)
 {
     int saved_errno = errno;
     void *address = NULL;
     fake_lock();
-    check_range(function, NULL, size);
-    if (!base_is_pow2(alignment) || alignment < os_page_size())
-        broken_contract(function, NULL, size, "the alignment is no power of two from the page size on");
-    if (!count_call(kind) && fits_address_space(size) && (state == RANGE_RESERVED || fits_commit_limit(size))) {
-        address = map_aligned(size, alignment, state == RANGE_RESERVED ? PROT_NONE : PROT_READ | PROT_WRITE);
+    check_alignment("os_map", size, alignment);
+    if (!count_call(FAKE_MAP) && fits_address_space(size)) {
+        address = map_aligned(size, alignment, PROT_READ | PROT_WRITE);
         if (address != NULL)
-            ranges_set(&fake.list, (uintptr_t)address, (uintptr_t)address + size, state);
+            ranges_set(&fake.list, (uintptr_t)address, (uintptr_t)address + size, RANGE_MAPPED);
     }
     fake_unlock();
     errno = saved_errno;
     return address;
 }
 
-void *os_reserve(size_t size, size_t alignment)
-{
-    return take("os_reserve", FAKE_RESERVE, size, alignment, RANGE_RESERVED);
-}
-
-void *os_map(size_t size, size_t alignment)
-{
-    return take("os_map", FAKE_MAP, size, alignment, RANGE_MAPPED);
-}
-
-bool os_reserve_at(void *address, size_t size)
+enum os_place os_map_at(void *address, size_t size)
 {
     int saved_errno = errno;
-    bool done = false;
+    enum os_place place = OS_PLACE_REFUSED;
     fake_lock();
-    check_range("os_reserve_at", address, size);
-    if (!count_call(FAKE_RESERVE) && fits_address_space(size)) {
-        void *got = mmap(address, size, PROT_NONE,
+    check_range("os_map_at", address, size);
+    if (!count_call(FAKE_MAP_AT) && fits_address_space(size)) {
+        void *got = mmap(address, size, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-        done = got == address;
-        if (done)
-            ranges_set(&fake.list, (uintptr_t)address, (uintptr_t)address + size, RANGE_RESERVED);
-        else if (got != MAP_FAILED)
+        place = got == address ? OS_PLACE_MAPPED : OS_PLACE_TAKEN;
+        if (place == OS_PLACE_MAPPED) {
+            (void)madvise(address, size, MADV_NOHUGEPAGE);
+            ranges_set(&fake.list, (uintptr_t)address, (uintptr_t)address + size, RANGE_PLACED);
+        } else if (got != MAP_FAILED) {
             munmap(got, size);
+        }
     }
     fake_unlock();
     errno = saved_errno;
-    return done;
+    return place;
+}
+
+void *os_find_hole(size_t size, size_t alignment)
+{
+    int saved_errno = errno;
+    void *hole = NULL;
+    fake_lock();
+    check_alignment("os_find_hole", size, alignment);
+    if (!count_call(FAKE_HOLE) && fits_address_space(size)) {
+        hole = map_aligned(size, alignment, PROT_NONE);
+        if (hole != NULL)
+            munmap(hole, size);
+    }
+    fake_unlock();
+    errno = saved_errno;
+    return hole;
 }
 
 void os_unmap(void *address, size_t size)
 {
     int saved_errno = errno;
     fake_lock();
-    check_states("os_unmap", address, size, 1u << RANGE_RESERVED | 1u << RANGE_COMMITTED | 1u << RANGE_MAPPED,
-                 "not all of it is mapped");
+    check_states("os_unmap", address, size, usable_states, "not all of it is mapped");
     count_call(FAKE_UNMAP);
     HAK_CHECK(munmap(address, size) == 0);
     ranges_set(&fake.list, (uintptr_t)address, (uintptr_t)address + size, RANGE_FREE);
@@ -374,43 +381,15 @@ void os_unmap(void *address, size_t size)
     errno = saved_errno;
 }
 
-/* Bytes of [start, end) that are only reserved. */
-static size_t reserved_between(uintptr_t start, uintptr_t end)
-{
-    size_t bytes = 0;
-    for (size_t i = 0; i < fake.list.count && fake.list.ranges[i].start < end; i++) {
-        const struct range *range = &fake.list.ranges[i];
-        if (range->end > start && range->state == RANGE_RESERVED)
-            bytes += base_min(range->end, end) - base_max(range->start, start);
-    }
-    return bytes;
-}
-
-bool os_commit(void *address, size_t size)
-{
-    int saved_errno = errno;
-    uintptr_t start = (uintptr_t)address, end = start + size;
-    fake_lock();
-    check_states("os_commit", address, size, 1u << RANGE_RESERVED | 1u << RANGE_COMMITTED, "not all of it is reserved");
-    bool done = !count_call(FAKE_COMMIT) && fits_commit_limit(reserved_between(start, end)) &&
-                mprotect(address, size, PROT_READ | PROT_WRITE) == 0;
-    if (done)
-        ranges_set(&fake.list, start, end, RANGE_COMMITTED);
-    fake_unlock();
-    errno = saved_errno;
-    return done;
-}
-
 bool os_decommit(void *address, size_t size)
 {
     int saved_errno = errno;
     uintptr_t start = (uintptr_t)address;
     fake_lock();
-    check_states("os_decommit", address, size, 1u << RANGE_COMMITTED, "not all of it is committed");
-    bool done = !count_call(FAKE_PURGE) &&
-                mmap(address, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
+    check_states("os_decommit", address, size, 1u << RANGE_PLACED, "not all of it is from os_map_at");
+    bool done = !count_call(FAKE_PURGE) && munmap(address, size) == 0;
     if (done)
-        ranges_set(&fake.list, start, start + size, RANGE_RESERVED);
+        ranges_set(&fake.list, start, start + size, RANGE_FREE);
     fake_unlock();
     errno = saved_errno;
     return done;
@@ -438,7 +417,7 @@ void *os_remap(void *address, size_t old_size, size_t new_size, bool may_move)
     fake_lock();
     check_states("os_remap", address, old_size, 1u << RANGE_MAPPED, "not all of it is from os_map");
     check_range("os_remap", address, new_size);
-    if (!count_call(FAKE_REMAP) && fits_address_space(more) && fits_commit_limit(more)) {
+    if (!count_call(FAKE_REMAP) && fits_address_space(more)) {
         moved = remap(address, old_size, new_size, may_move);
         if (moved != NULL) {
             ranges_set(&fake.list, (uintptr_t)address, (uintptr_t)address + old_size, RANGE_FREE);
@@ -452,23 +431,26 @@ void *os_remap(void *address, size_t old_size, size_t new_size, bool may_move)
 
 /* ---- os.h: physical memory ---- */
 
-static const unsigned usable_states = 1u << RANGE_COMMITTED | 1u << RANGE_MAPPED;
-
 bool os_purge(void *address, size_t size)
 {
     int saved_errno = errno;
     fake_lock();
-    check_states("os_purge", address, size, usable_states, "not all of it is committed");
+    check_states("os_purge", address, size, usable_states, "not all of it is mapped");
     bool done = !count_call(FAKE_PURGE) && madvise(address, size, MADV_DONTNEED) == 0;
     fake_unlock();
     errno = saved_errno;
     return done;
 }
 
+bool os_memory_is_locked(void)
+{
+    return fake.memory_locked;
+}
+
 bool os_populate(void *address, size_t size)
 {
     fake_lock();
-    check_states("os_populate", address, size, usable_states, "not all of it is committed");
+    check_states("os_populate", address, size, usable_states, "not all of it is mapped");
     bool done = !count_call(FAKE_POPULATE);
     fake_unlock();
     /* A write that changes nothing, to every page: kernels without MADV_POPULATE_WRITE run the tests too. A loop, as compilers make a load
@@ -485,7 +467,7 @@ bool os_populate(void *address, size_t size)
 void os_advise_huge(void *address, size_t size, bool wanted)
 {
     fake_lock();
-    check_states("os_advise_huge", address, size, usable_states | 1u << RANGE_RESERVED, "not all of it is mapped");
+    check_states("os_advise_huge", address, size, usable_states, "not all of it is mapped");
     count_call(FAKE_ADVISE_HUGE);
     (void)wanted;
     fake_unlock();
@@ -494,11 +476,15 @@ void os_advise_huge(void *address, size_t size, bool wanted)
 void os_name(void *address, size_t size, const char *name)
 {
     fake_lock();
-    check_states("os_name", address, size, usable_states | 1u << RANGE_RESERVED, "not all of it is mapped");
+    check_states("os_name", address, size, usable_states, "not all of it is mapped");
     if (name == NULL)
         broken_contract("os_name", address, size, "no name");
     count_call(FAKE_NAME);
     fake_unlock();
+}
+
+void os_name_no_more(void)
+{
 }
 
 /* ---- os.h: limits, time, environment, threads ---- */
@@ -513,9 +499,12 @@ size_t os_address_space_limit(void)
     return fake.address_space_limit;
 }
 
-size_t os_cgroup_memory_limit(void)
+void os_memory_bounds(struct os_memory_bounds *bounds, bool pressure)
 {
-    return fake.cgroup_memory_limit;
+    *bounds = fake.bounds;
+    if (!pressure)
+        bounds->stall_percent = 0;
+    fake.bounds_read++;
 }
 
 size_t os_resident_memory(void)
@@ -566,23 +555,9 @@ char *const *os_environment(void)
     return fake.environment;
 }
 
-const char *os_getenv(const char *name)
-{
-    size_t length = strlen(name);
-    for (char *const *entry = fake.environment; *entry != NULL; entry++)
-        if (strncmp(*entry, name, length) == 0 && (*entry)[length] == '=')
-            return *entry + length + 1;
-    return NULL;
-}
-
 uint32_t os_thread_id(void)
 {
     return (uint32_t)syscall(SYS_gettid);
-}
-
-void os_yield(void)
-{
-    sched_yield();
 }
 
 void os_futex_wait(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ns)
@@ -612,7 +587,7 @@ static void *thread_main(void *argument)
     return NULL;
 }
 
-bool os_thread_start(void (*run)(void), const char *name)
+bool os_thread_start(os_thread_create *create, void (*run)(void), const char *name)
 {
     union thread_start start = { .run = run };
     pthread_t thread;
@@ -621,7 +596,7 @@ bool os_thread_start(void (*run)(void), const char *name)
         broken_contract("os_thread_start", NULL, 0, "no name, or one of more than 15 characters");
     bool fails = count_call(FAKE_THREAD);
     fake_unlock();
-    if (fails || pthread_create(&thread, NULL, thread_main, start.argument) != 0)
+    if (fails || create(&thread, NULL, thread_main, start.argument) != 0)
         return false;
     pthread_detach(thread);
     return true;

@@ -1,7 +1,7 @@
 /*
  * Steering and questions for fake.c, the os.h of tests. Memory is real, so that tests can use it, but every call is
  * counted, can be made to fail, and must meet the contract: a call with an address or a size that os.h does not allow
- * (commit of what was not reserved, purge of what is not committed, unmap of what is not mapped, a size of 0 or of half a
+ * (purge or unmap of what is not mapped, a size of 0 or of half a
  * page) ends in abort() with a line that says which. Time stands still until it is advanced.
  *
  * Every function may be called from any thread. fake_reset and the setters belong before the code under test runs.
@@ -12,9 +12,9 @@
 #include "os/os.h"
 
 enum fake_kind {
-    FAKE_RESERVE, /* os_reserve, os_reserve_at */
     FAKE_MAP,
-    FAKE_COMMIT,
+    FAKE_MAP_AT,
+    FAKE_HOLE, /* os_find_hole */
     FAKE_REMAP,
     FAKE_PURGE, /* os_purge, os_decommit */
     FAKE_POPULATE,
@@ -46,23 +46,24 @@ HAK_HIDDEN uint64_t fake_failures(void);
 
 /* ---- Memory ---- */
 
-HAK_HIDDEN size_t fake_bytes_mapped(void);    /* reserved, committed or mapped: address space taken */
-HAK_HIDDEN size_t fake_bytes_committed(void); /* committed or mapped */
-HAK_HIDDEN size_t fake_bytes_resident(void);  /* of those: touched and not purged since (asks mincore) */
+HAK_HIDDEN size_t fake_bytes_mapped(void);   /* by os_map and os_map_at */
+HAK_HIDDEN size_t fake_bytes_resident(void); /* of those: touched and not purged since (asks mincore) */
 
-/* Whether all of [address, address + size) is committed or mapped. */
-HAK_HIDDEN bool fake_is_committed(const void *address, size_t size);
+/* Whether all of [address, address + size) is mapped. */
+HAK_HIDDEN bool fake_is_mapped(const void *address, size_t size);
 
 /* ---- Settings ---- */
 
 /* A multiple of the machine's own page size. */
 HAK_HIDDEN void fake_set_page_size(size_t size);
-/* Reserve, map and remap fail above it. */
+/* Calls that map or find a hole fail above it. */
 HAK_HIDDEN void fake_set_address_space_limit(size_t size);
-/* Commit, map and remap fail above it, as under overcommit mode 2; SIZE_MAX at first. */
-HAK_HIDDEN void fake_set_commit_limit(size_t size);
 HAK_HIDDEN void fake_set_physical_memory(size_t size);
-HAK_HIDDEN void fake_set_cgroup_memory_limit(size_t size);
+HAK_HIDDEN void fake_set_memory_locked(bool locked);
+/* What os_memory_bounds tells: no limit and no stall at first. */
+HAK_HIDDEN void fake_set_memory_bounds(size_t max, size_t high, unsigned stall_percent);
+/* Calls of os_memory_bounds since fake_reset. */
+HAK_HIDDEN uint64_t fake_memory_bounds_read(void);
 HAK_HIDDEN void fake_set_cpu_count(unsigned count);
 /* NULL-terminated, "NAME=value"; kept by reference. */
 HAK_HIDDEN void fake_set_environment(char *const *environment);

@@ -6,9 +6,8 @@
 
 enum range_state {
     RANGE_FREE,
-    RANGE_RESERVED,  /* by os_reserve */
-    RANGE_COMMITTED, /* by os_commit of what was reserved */
-    RANGE_MAPPED,    /* by os_map */
+    RANGE_PLACED, /* by os_map_at */
+    RANGE_MAPPED, /* by os_map */
     RANGE_STATE_COUNT
 };
 
@@ -17,8 +16,8 @@ struct range {
     enum range_state state;
 };
 
-/* R1: ranges are ascending, do not overlap, are not free, and no two that touch have one state.
- * R2: bytes[state] is the sum of the lengths of the ranges in that state. */
+/* A1: ranges are ascending, do not overlap, are not free, and no two that touch have one state.
+ * A2: bytes[state] is the sum of the lengths of the ranges in that state. */
 struct range_list {
     struct range *ranges; /* room for capacity */
     size_t count, capacity;

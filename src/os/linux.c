@@ -3,7 +3,7 @@
  *
  * System calls that glibc makes cancellation points go through syscall(2), because a thread that is cancelled must not
  * end inside the allocator with a lock held. Nothing here uses stdio or any function that may call malloc, except
- * os_thread_start, whose pthread_create does.
+ * os_thread_start.
  */
 #define _GNU_SOURCE
 #include "os/os.h"
@@ -11,9 +11,7 @@
 #include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
@@ -33,6 +31,12 @@
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24
+#endif
+#ifndef MLOCK_ONFAULT
+#define MLOCK_ONFAULT 1
+#endif
 #ifndef PR_SET_VMA
 #define PR_SET_VMA 0x53564d41
 #define PR_SET_VMA_ANON_NAME 0
@@ -40,7 +44,7 @@
 
 enum {
     CPU_MASK_WORDS = 128,            /* 8192 CPUs, the most the kernel can be built for */
-    THREAD_STACK = 256 * 1024,       /* of threads of HAKMEM's own, whose work is shallow */
+    THREAD_STACK = 128 * 1024,       /* of threads of HAKMEM's own, whose work is shallow */
     NANOSECONDS_PER_SECOND = 1000000000,
 };
 
@@ -88,32 +92,6 @@ static void *map_aligned(size_t size, size_t alignment, int protection)
     return address + before;
 }
 
-/* Some who write core dumps, gdb's gcore among them, write what is merely reserved, too: all of it. */
-static void dump(void *address, size_t size, bool wanted)
-{
-    (void)madvise(address, size, wanted ? MADV_DODUMP : MADV_DONTDUMP);
-}
-
-void *os_reserve(size_t size, size_t alignment)
-{
-    void *address = map_aligned(size, alignment, PROT_NONE);
-    int saved_errno = errno;
-    if (address)
-        dump(address, size, false);
-    errno = saved_errno;
-    return address;
-}
-
-bool os_reserve_at(void *address, size_t size)
-{
-    int saved_errno = errno;
-    void *got = mmap(address, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-    errno = saved_errno;
-    if (got != MAP_FAILED && got != address) /* before 4.17 the address is no more than a hint */
-        os_unmap(got, size);
-    return got == address;
-}
-
 void *os_map(size_t size, size_t alignment)
 {
     return map_aligned(size, alignment, PROT_READ | PROT_WRITE);
@@ -124,26 +102,38 @@ void os_unmap(void *address, size_t size)
     int saved_errno = errno;
     /* Unmapping the middle of a mapping fails at vm.max_map_count: then at least the memory goes. */
     if (munmap(address, size) != 0)
-        (void)madvise(address, size, MADV_DONTNEED);
+        (void)os_purge(address, size);
     errno = saved_errno;
 }
 
-bool os_commit(void *address, size_t size)
+enum os_place os_map_at(void *address, size_t size)
 {
     int saved_errno = errno;
-    bool done = mprotect(address, size, PROT_READ | PROT_WRITE) == 0;
-    if (done)
-        dump(address, size, true);
+    void *got = mmap(address, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    enum os_place place = got == address ? OS_PLACE_MAPPED : OS_PLACE_TAKEN;
+    if (got == MAP_FAILED && errno != EEXIST)
+        place = OS_PLACE_REFUSED;
     errno = saved_errno;
-    return done;
+    if (got != MAP_FAILED && got != address) /* before 4.17 the address is no more than a hint */
+        os_unmap(got, size);
+    return place;
 }
 
 bool os_decommit(void *address, size_t size)
 {
     int saved_errno = errno;
-    bool done = mmap(address, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
+    bool done = munmap(address, size) == 0;
     errno = saved_errno;
     return done;
+}
+
+void *os_find_hole(size_t size, size_t alignment)
+{
+    size_t room = alignment - os_page_size();
+    char *hole = size > SIZE_MAX - room ? NULL : map_anywhere(size + room, PROT_NONE);
+    if (hole)
+        os_unmap(hole, size + room);
+    return hole ? (void *)base_align_up((uintptr_t)hole, alignment) : NULL;
 }
 
 void *os_remap(void *address, size_t old_size, size_t new_size, bool may_move)
@@ -156,12 +146,41 @@ void *os_remap(void *address, size_t old_size, size_t new_size, bool may_move)
 
 /* ---- Physical memory ---- */
 
+static _Atomic bool memory_is_locked;
+
+/* Of locked memory before 5.18: without the lock, then with it again, which counts what comes back and brings nothing back. */
+static bool purge_unlocked(void *address, size_t size)
+{
+    if (munlock(address, size) != 0)
+        return false;
+    bool done = madvise(address, size, MADV_DONTNEED) == 0;
+    (void)syscall(SYS_mlock2, address, size, MLOCK_ONFAULT);
+    return done;
+}
+
 bool os_purge(void *address, size_t size)
 {
+    static _Atomic int advice = MADV_DONTNEED;
     int saved_errno = errno;
-    bool done = madvise(address, size, MADV_DONTNEED) == 0;
+    bool done = madvise(address, size, atomic_load_explicit(&advice, memory_order_relaxed)) == 0;
+    if (HAK_UNLIKELY(!done && errno == EINVAL)) { /* locked memory */
+        atomic_store_explicit(&memory_is_locked, true, memory_order_relaxed);
+        volatile char *probe = address;
+        *probe = 1; /* emulators accept advice that they do not follow */
+        done = madvise(address, size, MADV_DONTNEED_LOCKED) == 0 && *probe == 0 &&
+               madvise(address, size, MADV_DONTNEED_LOCKED) == 0; /* the page that was looked at */
+        if (done)
+            atomic_store_explicit(&advice, MADV_DONTNEED_LOCKED, memory_order_relaxed);
+        else
+            done = purge_unlocked(address, size);
+    }
     errno = saved_errno;
     return done;
+}
+
+bool os_memory_is_locked(void)
+{
+    return atomic_load_explicit(&memory_is_locked, memory_order_relaxed);
 }
 
 bool os_populate(void *address, size_t size)
@@ -184,14 +203,20 @@ void os_advise_huge(void *address, size_t size, bool wanted)
     errno = saved_errno;
 }
 
+static _Atomic bool names_are_over; /* the kernel knows none, or the start is over */
+
+void os_name_no_more(void)
+{
+    atomic_store_explicit(&names_are_over, true, memory_order_relaxed);
+}
+
 void os_name(void *address, size_t size, const char *name)
 {
-    static _Atomic bool unknown_to_kernel;
-    if (atomic_load_explicit(&unknown_to_kernel, memory_order_relaxed))
+    if (atomic_load_explicit(&names_are_over, memory_order_relaxed))
         return;
     int saved_errno = errno;
     if (prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, (unsigned long)(uintptr_t)address, size, name) != 0 && errno == EINVAL)
-        atomic_store_explicit(&unknown_to_kernel, true, memory_order_relaxed);
+        os_name_no_more();
     errno = saved_errno;
 }
 
@@ -217,9 +242,9 @@ size_t os_address_space_limit(void)
     return size;
 }
 
-size_t os_cgroup_memory_limit(void)
+void os_memory_bounds(struct os_memory_bounds *bounds, bool pressure)
 {
-    return procfs_cgroup_memory_limit("/proc/self/cgroup", "/sys/fs/cgroup");
+    procfs_memory_bounds("/proc/self/cgroup", "/sys/fs/cgroup", pressure ? "/proc/pressure/memory" : NULL, bounds);
 }
 
 size_t os_resident_memory(void)
@@ -304,27 +329,40 @@ char *const *os_environment(void)
     return environ != NULL ? environ : procfs_own_environment("/proc/self/environ");
 }
 
-const char *os_getenv(const char *name)
+#if defined(__GLIBC__)
+/* glibc writes the kernel's id of the thread that locks such a mutex into it, from the thread's descriptor: no system call, which a
+ * sandbox may forbid. */
+static uint32_t thread_id_of_library(void)
 {
-    if (environ != NULL)
-        return secure_getenv(name);
-    size_t length = strlen(name);
-    for (char *const *entry = os_environment(); *entry != NULL; entry++)
-        if (strncmp(*entry, name, length) == 0 && (*entry)[length] == '=')
-            return *entry + length + 1;
-    return NULL;
+    pthread_mutex_t mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+    uint32_t id = 0;
+    if (pthread_mutex_lock(&mutex) == 0) {
+        id = (uint32_t)mutex.__data.__owner;
+        pthread_mutex_unlock(&mutex);
+    }
+    return id;
 }
+#else
+static uint32_t thread_id_of_library(void)
+{
+    return 0;
+}
+#endif
 
 uint32_t os_thread_id(void)
 {
-    return (uint32_t)syscall(SYS_gettid);
-}
-
-void os_yield(void)
-{
+    static _Atomic bool trusted;
     int saved_errno = errno;
-    (void)sched_yield();
+    uint32_t id = thread_id_of_library();
+    /* The kernel is asked until it has confirmed the library once. That is at the process's start, before any sandbox. */
+    if (!atomic_load_explicit(&trusted, memory_order_relaxed)) {
+        uint32_t kernels = (uint32_t)syscall(SYS_gettid);
+        if (id == kernels)
+            atomic_store_explicit(&trusted, true, memory_order_relaxed);
+        id = kernels;
+    }
     errno = saved_errno;
+    return id;
 }
 
 void os_futex_wait(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ns)
@@ -342,23 +380,30 @@ void os_futex_wake(_Atomic uint32_t *word, int count)
     errno = saved_errno;
 }
 
-/* A function pointer and the pointer that pthread_create carries, which ISO C does not convert. */
-union thread_start {
+/* What the starting thread leaves on its stack for the new one. */
+struct thread_start {
     void (*run)(void);
-    void *argument;
+    const char *name;
+    _Atomic uint32_t begun;
 };
 
 static void *thread_main(void *argument)
 {
-    union thread_start start = { .argument = argument };
-    start.run();
+    struct thread_start *start = argument;
+    void (*run)(void) = start->run;
+
+    (void)prctl(PR_SET_NAME, (unsigned long)(uintptr_t)start->name, 0, 0, 0);
+    atomic_store_explicit(&start->begun, 1, memory_order_release);
+    os_futex_wake(&start->begun, 1);
+    run();
     return NULL;
 }
 
-bool os_thread_start(void (*run)(void), const char *name)
+/* Returns when the thread runs: a sandbox that the program enters next may forbid what threads do as they begin. */
+bool os_thread_start(os_thread_create *create, void (*run)(void), const char *name)
 {
     int saved_errno = errno, cancel_state;
-    union thread_start start = { .run = run };
+    struct thread_start start = { .run = run, .name = name };
     sigset_t all, before;
     pthread_t thread;
     pthread_attr_t attributes;
@@ -368,14 +413,17 @@ bool os_thread_start(void (*run)(void), const char *name)
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, THREAD_STACK);
-    bool started = pthread_create(&thread, &attributes, thread_main, start.argument) == 0;
-    if (!started) /* static TLS may need more than THREAD_STACK */
-        started = pthread_create(&thread, NULL, thread_main, start.argument) == 0;
-    pthread_attr_destroy(&attributes);
-    if (started) {
-        pthread_setname_np(thread, name); /* before the detach: until then `thread` is valid even if it has ended */
-        pthread_detach(thread);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    bool started = create(&thread, &attributes, thread_main, &start) == 0;
+    if (!started) { /* static TLS may need more than THREAD_STACK */
+        pthread_attr_setstacksize(&attributes, 16 * THREAD_STACK);
+        started = create(&thread, &attributes, thread_main, &start) == 0;
     }
+    pthread_attr_destroy(&attributes);
+    if (started)
+        do /* the thread has mostly not begun yet; asking first would make costs differ from run to run */
+            os_futex_wait(&start.begun, 0, UINT64_MAX);
+        while (atomic_load_explicit(&start.begun, memory_order_acquire) == 0);
     pthread_setcancelstate(cancel_state, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     errno = saved_errno;

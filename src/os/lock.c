@@ -1,16 +1,19 @@
 /* The slow side of a lock: a short spin, then a sleep in the kernel; and the checks of L1 in debug builds. */
 #include "os/lock.h"
 
+#include <limits.h>
+#include <stdlib.h>
+
 #include "base/format.h"
 
 enum {
     LOCK_SPIN_MOST = 100, /* looks at the word before a thread goes to sleep, at most */
-    LOCK_HELD_MOST = 8,   /* locks one thread may hold at a time: more than there are ranks */
+    LOCK_HELD_MOST = 6,   /* locks one thread may hold at a time: those of the deepest call, and one to spare */
 };
 
 /* About twice the number of looks that were needed lately. Races on it lose an update and nothing else. */
 static _Atomic uint32_t spin_estimate = 10;
-static _Atomic uint32_t cpu_count; /* 0: not asked yet */
+static _Atomic bool one_cpu;
 
 HAK_INLINE void cpu_relax(void)
 {
@@ -21,14 +24,9 @@ HAK_INLINE void cpu_relax(void)
 #endif
 }
 
-static bool spin_can_help(void)
+void lock_begin(void)
 {
-    uint32_t count = atomic_load_explicit(&cpu_count, memory_order_relaxed);
-    if (count == 0) {
-        count = os_cpu_count();
-        atomic_store_explicit(&cpu_count, count, memory_order_relaxed);
-    }
-    return count > 1;
+    atomic_store_explicit(&one_cpu, os_cpu_count() == 1, memory_order_relaxed);
 }
 
 static bool lock_spin(struct lock *lock)
@@ -40,8 +38,8 @@ static bool lock_spin(struct lock *lock)
         looks++;
         cpu_relax();
         if (atomic_load_explicit(&lock->state, memory_order_relaxed) == 0) {
-            uint32_t expected = 0;
-            taken = atomic_compare_exchange_strong_explicit(&lock->state, &expected, 1, memory_order_acquire,
+            uint64_t expected = 0;
+            taken = atomic_compare_exchange_strong_explicit(&lock->state, &expected, os_thread_token(), memory_order_acquire,
                                                             memory_order_relaxed);
         }
     }
@@ -50,18 +48,122 @@ static bool lock_spin(struct lock *lock)
     return taken;
 }
 
+/* The kernel sleeps on 32 bits: the half with the flags. */
+static _Atomic uint32_t *lock_word(struct lock *lock)
+{
+    union {
+        uint16_t number;
+        uint8_t first;
+    } order = { 1 };
+    return (_Atomic uint32_t *)(void *)&lock->state + (order.first == 0);
+}
+
+/* Says that somebody sleeps, and sleeps while the lock's state is `state`. */
+static void lock_sleep(struct lock *lock, uint64_t state, uint64_t timeout_ns)
+{
+    if ((state & LOCK_SLEEPERS) ||
+        atomic_compare_exchange_strong_explicit(&lock->state, &state, state | LOCK_SLEEPERS, memory_order_relaxed,
+                                                memory_order_relaxed))
+        os_futex_wait(lock_word(lock), (uint32_t)(state | LOCK_SLEEPERS), timeout_ns);
+}
+
 void lock_acquire_slow(struct lock *lock)
 {
-    if (spin_can_help() && lock_spin(lock))
+    uint64_t state = atomic_load_explicit(&lock->state, memory_order_relaxed);
+
+    if (lock_is_mine(lock)) {
+        if (state & LOCK_FORK) /* L3 */
+            return;
+        base_message("a signal handler called the allocator that it interrupted; malloc and free are not async-signal-safe");
+        abort();
+    }
+    if (!atomic_load_explicit(&one_cpu, memory_order_relaxed) && lock_spin(lock))
         return;
-    /* Taken as 2 from here on: whether another thread still sleeps is not known, and a needless wake is harmless. */
-    while (atomic_exchange_explicit(&lock->state, 2, memory_order_acquire) != 0)
-        os_futex_wait(&lock->state, 2, UINT64_MAX);
+    for (;;) {
+        state = 0;
+        /* Whether another thread still sleeps is not known from here on, and a needless wake is harmless. */
+        if (atomic_compare_exchange_strong_explicit(&lock->state, &state, os_thread_token() | LOCK_SLEEPERS,
+                                                    memory_order_acquire, memory_order_relaxed))
+            return;
+        lock_sleep(lock, state, UINT64_MAX);
+    }
+}
+
+static void lock_open(struct lock *lock)
+{
+    if (atomic_exchange_explicit(&lock->state, 0, memory_order_release) & LOCK_SLEEPERS)
+        os_futex_wake(lock_word(lock), 1);
 }
 
 void lock_release_slow(struct lock *lock)
 {
-    os_futex_wake(&lock->state, 1);
+    if (!(atomic_load_explicit(&lock->state, memory_order_relaxed) & LOCK_FORK)) /* L3 */
+        lock_open(lock);
+}
+
+/* ---- Fork ---- */
+
+void lock_mark_outer(struct lock *lock)
+{
+    if (atomic_fetch_or(&lock->state, LOCK_FORK | LOCK_OUTER) & LOCK_SLEEPERS)
+        os_futex_wake(lock_word(lock), INT_MAX); /* another fork may be among them, which then steps back */
+}
+
+enum lock_taken lock_take_for_fork(struct lock *lock, uint64_t *patience_ns)
+{
+    uint64_t began = os_now(), limit = *patience_ns, state, sleepers = 0;
+
+    for (;;) {
+        state = 0;
+        if (atomic_compare_exchange_strong(&lock->state, &state, os_thread_token() | LOCK_FORK | sleepers))
+            return LOCK_TAKEN;
+        if ((state & ~(uint64_t)LOCK_FLAGS) == os_thread_token())
+            return LOCK_TAKEN; /* marked */
+        if (limit == UINT64_MAX && (state & LOCK_OUTER))
+            return LOCK_STEP_BACK;
+        if (limit != UINT64_MAX) {
+            uint64_t waited = os_now() - began;
+            *patience_ns = waited < limit ? limit - waited : 0;
+            if (*patience_ns == 0) {
+                os_futex_wake(lock_word(lock), 1); /* the release that woke this thread was meant for one that goes on */
+                return LOCK_NOT_TAKEN;
+            }
+        }
+        lock_sleep(lock, state, *patience_ns);
+        sleepers = LOCK_SLEEPERS; /* another thread may sleep, too */
+    }
+}
+
+void lock_leave_fork(struct lock *lock)
+{
+    uint64_t state = atomic_load(&lock->state);
+
+    if (!lock_is_mine(lock) || !(state & LOCK_FORK))
+        return; /* it was not to be had, or was made meanwhile */
+    if (state & LOCK_OUTER)
+        atomic_fetch_and(&lock->state, ~(uint64_t)(LOCK_FORK | LOCK_OUTER));
+    else
+        lock_open(lock);
+}
+
+void lock_reset_in_child(struct lock *lock)
+{
+    atomic_store(&lock->state, lock_is_mine(lock) && (atomic_load(&lock->state) & LOCK_OUTER) ? os_thread_token() : 0);
+}
+
+static _Atomic uint64_t forking; /* token of the thread that is in fork, or 0 */
+
+bool lock_in_fork(void)
+{
+    return HAK_UNLIKELY(atomic_load_explicit(&forking, memory_order_relaxed) == os_thread_token());
+}
+
+/* The first of two threads, where one interrupted the allocator and did not get all locks. */
+void lock_set_in_fork(bool in_fork)
+{
+    uint64_t before = in_fork ? 0 : os_thread_token();
+
+    atomic_compare_exchange_strong(&forking, &before, in_fork ? os_thread_token() : 0);
 }
 
 /* ---- L1, in debug builds only: a release build has no use of `held`, and so no thread-local storage for it ---- */
@@ -99,4 +201,9 @@ void lock_rank_pop(const struct lock *lock)
         base_message("lock %p of rank %u is released by a thread that does not hold it", (const void *)lock, lock->rank);
     HAK_CHECK(i < held.count);
     held.locks[i] = held.locks[--held.count];
+}
+
+unsigned lock_held_count(void)
+{
+    return HAK_DEBUG ? held.count : 0;
 }

@@ -1,8 +1,13 @@
 /*
- * Locks with ranks. A lock is one word; without contention it costs one compare-exchange and never enters the kernel.
+ * Locks with ranks. A lock is one word that names its holder; without contention it costs one compare-exchange and never enters
+ * the kernel.
  *
  * L1 (rank order): a thread takes locks in ascending rank only; debug builds check it at every lock_acquire.
- * L2 (no calls out): nothing that may call user code or another library runs under a lock.
+ * L2 (no calls out): code that is not HAKMEM's runs under no lock; os/foreign.h marks each place where it may run.
+ *     The one exception is LOCK_RANK_PROFILE_CONTROL: the thread that writes a profile holds that lock while it asks the dynamic
+ *     linker for its modules. No malloc or free waits for it.
+ * L3 (fork): between lock_take_for_fork and lock_leave_fork the forking thread holds every lock, and may take and release each of
+ *     them again without effect. So it can allocate and free there.
  */
 #ifndef HAK_OS_LOCK_H
 #define HAK_OS_LOCK_H
@@ -11,22 +16,34 @@
 
 /* Outer to inner: a thread that holds one may take those below it. */
 enum lock_rank {
-    LOCK_RANK_PROFILE_CONTROL = 1, /* the profile is started, stopped or written */
+    LOCK_RANK_INIT = 1,     /* the process is initialised */
+    LOCK_RANK_PROFILE_CONTROL, /* the profile is started, stopped or written */
     LOCK_RANK_REGISTRY,     /* the list of heaps, thread birth and death */
-    LOCK_RANK_HEAP,         /* one heap: its slabs' local maps and lists; a second heap's by lock_try only */
+    LOCK_RANK_HEAP,         /* one heap: its slabs' local maps, lists and bytes of the page map; a second heap's by lock_try only */
     LOCK_RANK_HUGE,         /* huge blocks and their cache of freed ranges */
     LOCK_RANK_META,         /* the metadata arena */
-    LOCK_RANK_POOL,         /* shared pool, page map, purge */
+    LOCK_RANK_POOL,         /* the shared pool: slots, and which of the window's are committed */
     LOCK_RANK_PROFILE,      /* the profile's tables */
     LOCK_RANK_COUNT
 };
 
 struct lock {
-    _Atomic uint32_t state; /* 0 free, 1 held, 2 held and someone sleeps */
+    _Atomic uint64_t state; /* 0: free; else the holder's os_thread_token() and enum lock_flag */
     uint32_t rank;          /* enum lock_rank */
 };
 
+/* The low bits of `state`, which a token leaves 0. */
+enum lock_flag {
+    LOCK_SLEEPERS = 1, /* a thread may sleep until the lock is released */
+    LOCK_FORK = 2,     /* held for a fork (L3) */
+    LOCK_OUTER = 4,    /* and before that by the operation that a signal handler, which forks, interrupted */
+    LOCK_FLAGS = 7
+};
+
 #define LOCK_INIT(rank_) { 0, (rank_) }
+
+/* Asks how many CPUs there are: with one, no thread spins. Once, as the process is initialised; until then threads spin. */
+HAK_HIDDEN void lock_begin(void);
 
 HAK_HIDDEN void lock_acquire_slow(struct lock *lock);
 HAK_HIDDEN void lock_release_slow(struct lock *lock);
@@ -42,10 +59,10 @@ HAK_INLINE void lock_init(struct lock *lock, enum lock_rank rank)
 
 HAK_INLINE void lock_acquire(struct lock *lock)
 {
-    uint32_t expected = 0;
+    uint64_t expected = 0;
     if (HAK_DEBUG)
         lock_rank_push(lock, false);
-    if (HAK_UNLIKELY(!atomic_compare_exchange_strong_explicit(&lock->state, &expected, 1, memory_order_acquire,
+    if (HAK_UNLIKELY(!atomic_compare_exchange_strong_explicit(&lock->state, &expected, os_thread_token(), memory_order_acquire,
                                                               memory_order_relaxed)))
         lock_acquire_slow(lock);
 }
@@ -53,8 +70,8 @@ HAK_INLINE void lock_acquire(struct lock *lock)
 /* Takes the lock if it is free; a try may break rank order because it never waits. */
 HAK_INLINE bool lock_try(struct lock *lock)
 {
-    uint32_t expected = 0;
-    bool taken = atomic_compare_exchange_strong_explicit(&lock->state, &expected, 1, memory_order_acquire,
+    uint64_t expected = 0;
+    bool taken = atomic_compare_exchange_strong_explicit(&lock->state, &expected, os_thread_token(), memory_order_acquire,
                                                          memory_order_relaxed);
     if (HAK_DEBUG && taken)
         lock_rank_push(lock, true);
@@ -63,26 +80,44 @@ HAK_INLINE bool lock_try(struct lock *lock)
 
 HAK_INLINE void lock_release(struct lock *lock)
 {
+    uint64_t expected = os_thread_token();
     if (HAK_DEBUG)
         lock_rank_pop(lock);
-    if (HAK_UNLIKELY(atomic_exchange_explicit(&lock->state, 0, memory_order_release) == 2))
+    if (HAK_UNLIKELY(!atomic_compare_exchange_strong_explicit(&lock->state, &expected, 0, memory_order_release,
+                                                              memory_order_relaxed)))
         lock_release_slow(lock);
 }
 
-/* For fork alone, which takes every lock there is, many of one rank: its order is the order of the ranks and, within one, of
- * creation. */
-HAK_INLINE void lock_acquire_for_fork(struct lock *lock)
+/* Whether the calling thread holds the lock. Safe in a signal handler. */
+HAK_INLINE bool lock_is_mine(const struct lock *lock)
 {
-    uint32_t expected = 0;
-    if (!atomic_compare_exchange_strong(&lock->state, &expected, 1))
-        lock_acquire_slow(lock);
+    uint64_t state = atomic_load_explicit(&((struct lock *)(uintptr_t)lock)->state, memory_order_relaxed);
+    return (state & ~(uint64_t)LOCK_FLAGS) == os_thread_token();
 }
 
-HAK_INLINE void lock_release_after_fork(struct lock *lock)
-{
-    if (atomic_exchange(&lock->state, 0) == 2)
-        lock_release_slow(lock);
-}
+/* ---- For fork, which takes every lock there is, many of one rank: in the order of ranks and, within one, of creation ---- */
+
+/* For a signal handler that forks, of a lock that the operation which it interrupted holds: before it waits for any other. */
+HAK_HIDDEN void lock_mark_outer(struct lock *lock);
+
+/* Waits for at most *patience_ns, which it reduces. UINT64_MAX waits for as long as it takes, but for a marked lock of another thread:
+ * that one forks, too, and may wait for this one. */
+enum lock_taken { LOCK_NOT_TAKEN, LOCK_TAKEN, LOCK_STEP_BACK };
+HAK_HIDDEN enum lock_taken lock_take_for_fork(struct lock *lock, uint64_t *patience_ns);
+
+/* In the parent: gives back what lock_take_for_fork took. */
+HAK_HIDDEN void lock_leave_fork(struct lock *lock);
+
+/* In the child: the lock is free, or held by the interrupted operation of the one thread that is left. */
+HAK_HIDDEN void lock_reset_in_child(struct lock *lock);
+
+/* Whether the calling thread is between lock_take_for_fork and lock_leave_fork or lock_reset_in_child (L3). */
+HAK_HIDDEN bool lock_in_fork(void);
+/* The calling thread is, from now on, or no longer. */
+HAK_HIDDEN void lock_set_in_fork(bool in_fork);
+
+/* Debug builds: the locks that the calling thread holds. */
+HAK_HIDDEN unsigned lock_held_count(void);
 
 /* Holds in whoever calls it; for assertions only. */
 HAK_INLINE bool lock_is_held(const struct lock *lock)

@@ -16,11 +16,6 @@
 /* The linker's name for the start of the file that this is linked into. */
 extern const char __ehdr_start[] __attribute__((weak, visibility("hidden")));
 
-enum {
-    BUFFER_SIZE = 4096, /* holds a line at least */
-    LINE_MOST = 1024,   /* what is kept of the start of one that it does not hold; of its path the middle is lost */
-};
-
 /* ---- /proc/self/maps: "start-end rwxp offset dev inode   path" ---- */
 
 static uint64_t read_hex(const char **text)
@@ -65,15 +60,14 @@ static struct os_mapping parse_line(const char *line)
     return mapping;
 }
 
-bool os_maps_each(bool (*each)(const struct os_mapping *mapping, void *argument), void *argument)
+bool os_maps_each(bool (*each)(const struct os_mapping *mapping, void *argument), void *argument, char *buffer, size_t size)
 {
     int saved_errno = errno, file = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC);
-    char buffer[BUFFER_SIZE];
     size_t held = 0; /* of a line that is not whole yet */
     bool more = true;
     long got = -1;
 
-    while (file >= 0 && more && (got = syscall(SYS_read, file, buffer + held, sizeof buffer - held)) != 0) {
+    while (file >= 0 && more && (got = syscall(SYS_read, file, buffer + held, size - held)) != 0) {
         char *line = buffer, *end = buffer + held + got, *line_end;
         if (got < 0) {
             if (errno == EINTR)
@@ -88,8 +82,8 @@ bool os_maps_each(bool (*each)(const struct os_mapping *mapping, void *argument)
         }
         held = (size_t)(end - line);
         memmove(buffer, line, held);
-        if (held == sizeof buffer)
-            held = LINE_MOST;
+        if (held == size)
+            held = size / 4;
     }
     if (file >= 0)
         syscall(SYS_close, file);

@@ -11,8 +11,11 @@ struct os_mapping {
     const char *path; /* "" for memory without a name; valid during the call */
 };
 
-/* Calls `each` for the mappings in ascending order until it returns false. False if they could not be read to that point. */
-HAK_HIDDEN bool os_maps_each(bool (*each)(const struct os_mapping *mapping, void *argument), void *argument);
+/* Calls `each` for the mappings in ascending order until it returns false. False if they could not be read to that point. Works in
+ * the buffer, of OS_MAPS_SHORT bytes at least; of a line that it does not hold, the middle of the path is lost. */
+#define OS_MAPS_SHORT 512u /* holds what precedes the path */
+#define OS_MAPS_LINE 4608u /* holds a line with the longest path */
+HAK_HIDDEN bool os_maps_each(bool (*each)(const struct os_mapping *mapping, void *argument), void *argument, char *buffer, size_t size);
 
 #define OS_BUILD_ID_MOST 32u
 

@@ -1,4 +1,4 @@
-/* Small files of /proc and /sys, read with plain system calls into buffers on the stack. */
+/* Small files of /proc and /sys, read with plain system calls into static buffers. */
 #define _GNU_SOURCE
 #include "os/procfs.h"
 
@@ -7,8 +7,6 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include "base/format.h"
 
 enum {
     FILE_CAPACITY = 4096, /* of /proc/self/cgroup: a dozen lines at most */
@@ -42,15 +40,18 @@ static size_t file_read_some(int fd, char *buffer, size_t capacity)
     return got > 0 ? (size_t)got : 0;
 }
 
-/* The file's beginning, NUL-terminated; 0 when it cannot be read. */
-static size_t file_read(const char *path, char *buffer, size_t capacity)
+/* The file's beginning, NUL-terminated; 0 when it cannot be read. A file that the kernel makes whole for each read
+ * ends with the first read that does not fill the buffer; `in_parts`: it may come in several. */
+static size_t file_read(const char *path, char *buffer, size_t capacity, bool in_parts)
 {
     size_t length = 0, got;
     int fd = file_open(path);
     if (fd < 0)
         return 0;
-    while (length < capacity - 1 && (got = file_read_some(fd, buffer + length, capacity - 1 - length)) != 0)
+    do {
+        got = file_read_some(fd, buffer + length, capacity - 1 - length);
         length += got;
+    } while (in_parts && got != 0 && length < capacity - 1);
     (void)syscall(SYS_close, fd);
     buffer[length] = '\0';
     return length;
@@ -69,34 +70,55 @@ static bool parse_number(const char *text, uint64_t *value)
 
 /* ---- cgroups ---- */
 
-static uint64_t cgroup_read_limit(const char *path)
+static size_t cgroup_read_limit(const char *path)
 {
     char text[NUMBER_CAPACITY];
     uint64_t limit;
-    if (file_read(path, text, sizeof text) == 0 || !parse_number(text, &limit) || limit >= cgroup_v1_unlimited)
-        return UINT64_MAX; /* "max" is no number */
+    if (file_read(path, text, sizeof text, false) == 0 || !parse_number(text, &limit) || limit >= cgroup_v1_unlimited)
+        return SIZE_MAX; /* "max" is no number */
     return limit;
 }
 
-/* The least of the limits in `file` of mount+below+group and of all its parents up to mount+below. */
-static uint64_t cgroup_least_limit(const char *mount, const char *below, const char *group, size_t group_length,
-                                   const char *file)
+/* The path of `file` in mount+below+group; false when it is too long. */
+static bool cgroup_path(char *path, const char *mount, const char *below, const char *group, size_t group_length, const char *file)
 {
-    char path[PATH_CAPACITY];
-    uint64_t least = UINT64_MAX;
+    if (strlen(mount) + strlen(below) + group_length + 1 + strlen(file) >= PATH_CAPACITY)
+        return false;
+    path = stpcpy(stpcpy(path, mount), below);
+    memcpy(path, group, group_length);
+    path[group_length] = '/';
+    strcpy(path + group_length + 1, file);
+    return true;
+}
+
+/* The least of *limit and the limits in `file` of mount+below+group and of all its parents up to mount+below. */
+static void cgroup_least_limit(const char *mount, const char *below, const char *group, size_t group_length, const char *file,
+                               size_t *limit)
+{
+    static char path[PATH_CAPACITY];
     for (;;) {
         while (group_length > 0 && group[group_length - 1] == '/')
             group_length--;
-        if (strlen(mount) + strlen(below) + group_length + 1 + strlen(file) < sizeof path) {
-            base_format(path, sizeof path, "%s%s%.*s/%s", mount, below, (int)group_length, group, file);
-            uint64_t limit = cgroup_read_limit(path);
-            least = limit < least ? limit : least;
-        }
+        if (cgroup_path(path, mount, below, group, group_length, file))
+            *limit = base_min(*limit, cgroup_read_limit(path));
         if (group_length == 0)
-            return least;
+            return;
         while (group_length > 0 && group[group_length - 1] != '/')
             group_length--;
     }
+}
+
+/* The first figure of "some avg10=0.12 avg60=...", in whole per cents; false when the file is no such one. */
+static bool pressure_read(const char *path, unsigned *percent)
+{
+    static const char before[] = "some avg10=";
+    char text[NUMBER_CAPACITY];
+    uint64_t value;
+    if (file_read(path, text, sizeof text, false) == 0 || strncmp(text, before, sizeof before - 1) != 0 ||
+        !parse_number(text + sizeof before - 1, &value))
+        return false;
+    *percent = value > 100 ? 100 : (unsigned)value;
+    return true;
 }
 
 /* Whether `name` is in the list `names[0..length)` separated by commas. */
@@ -113,31 +135,46 @@ static bool list_has(const char *names, size_t length, const char *name)
     return false;
 }
 
-size_t procfs_cgroup_memory_limit(const char *membership, const char *mount)
+/* The cgroup of a line "ID:controllers:path"; v2's is "0::path". Where v2 stands beside v1 it is below
+ * mount/unified. Unless it is told already, reads what a file of the cgroup tells of its own memory pressure; true if it is told now. */
+static bool cgroup_read_line(const char *mount, const char *line, const char *end, bool told, struct os_memory_bounds *bounds)
 {
+    static const char *const v2_places[] = { "", "/unified" };
+    static char path[PATH_CAPACITY];
+    const char *controllers = memchr(line, ':', (size_t)(end - line));
+    const char *group = controllers == NULL ? NULL : memchr(controllers + 1, ':', (size_t)(end - controllers - 1));
+    if (group == NULL)
+        return told;
+    size_t controllers_length = (size_t)(group - controllers - 1), length = (size_t)(end - group - 1);
+    group++;
+    if (list_has(controllers + 1, controllers_length, "memory"))
+        cgroup_least_limit(mount, "/memory", group, length, "memory.limit_in_bytes", &bounds->max);
+    for (size_t i = 0; i < 2 && controllers_length == 0; i++) {
+        cgroup_least_limit(mount, v2_places[i], group, length, "memory.max", &bounds->max);
+        cgroup_least_limit(mount, v2_places[i], group, length, "memory.high", &bounds->high);
+        told = told || (cgroup_path(path, mount, v2_places[i], group, length, "memory.pressure") &&
+                        pressure_read(path, &bounds->stall_percent));
+    }
+    return told;
+}
+
+void procfs_memory_bounds(const char *membership, const char *mount, const char *pressure, struct os_memory_bounds *bounds)
+{
+    static char text[FILE_CAPACITY];
     int saved_errno = errno;
-    char text[FILE_CAPACITY];
-    uint64_t least = UINT64_MAX, limit;
-    size_t length = file_read(membership, text, sizeof text);
-    for (char *line = text; line < text + length;) { /* "ID:controllers:path"; v2's is "0::path" */
+    bool told = pressure == NULL;
+    size_t length = file_read(membership, text, sizeof text, true);
+    *bounds = (struct os_memory_bounds){ SIZE_MAX, SIZE_MAX, 0 };
+    for (char *line = text; line < text + length;) {
         char *end = memchr(line, '\n', (size_t)(text + length - line));
         if (end == NULL)
             break; /* cut by the buffer */
-        char *controllers = memchr(line, ':', (size_t)(end - line));
-        char *group = controllers == NULL ? NULL : memchr(controllers + 1, ':', (size_t)(end - controllers - 1));
-        if (group != NULL) {
-            size_t controllers_length = (size_t)(group - controllers - 1), group_length = (size_t)(end - group - 1);
-            limit = UINT64_MAX;
-            if (controllers_length == 0)
-                limit = cgroup_least_limit(mount, "", group + 1, group_length, "memory.max");
-            else if (list_has(controllers + 1, controllers_length, "memory"))
-                limit = cgroup_least_limit(mount, "/memory", group + 1, group_length, "memory.limit_in_bytes");
-            least = limit < least ? limit : least;
-        }
+        told = cgroup_read_line(mount, line, end, told, bounds);
         line = end + 1;
     }
+    if (!told)
+        (void)pressure_read(pressure, &bounds->stall_percent);
     errno = saved_errno;
-    return least;
 }
 
 /* ---- The process itself ---- */
@@ -147,7 +184,7 @@ size_t procfs_resident_pages(const char *statm)
     int saved_errno = errno;
     char text[NUMBER_CAPACITY * 2];
     uint64_t pages = 0;
-    size_t length = file_read(statm, text, sizeof text);
+    size_t length = file_read(statm, text, sizeof text, false);
     const char *blank = memchr(text, ' ', length);
     if (blank == NULL || !parse_number(blank + 1, &pages))
         pages = 0;
@@ -168,8 +205,8 @@ char *const *procfs_own_environment(const char *file)
     }
     known = true;
 
-    /* The file may be megabytes; each entry is kept at `start` as it comes, and given up at the first letter that is not the
-     * prefix's, or where it does not fit. */
+    /* The file may be megabytes; each entry is kept at `start` as it comes, and given up at the first letter that is
+     * not the prefix's, or where it does not fit. */
     char chunk[NUMBER_CAPACITY * 8];
     size_t start = 0, length = 0, count = 0, got;
     bool wanted = true;

@@ -1,13 +1,15 @@
-/* What linux.c reads from /proc and /sys, by path, so that tests can give it files of their own. No call allocates, uses
- * stdio or changes errno. */
+/* What linux.c reads from /proc and /sys, by path, so that tests can give it files of their own. No call allocates,
+ * uses stdio or changes errno. */
 #ifndef HAK_OS_PROCFS_H
 #define HAK_OS_PROCFS_H
 
-#include "base/base.h"
+#include "os/os.h"
 
-/* The least memory limit between this process's cgroup and the root, in bytes; SIZE_MAX when there is none. `membership` is
- * /proc/self/cgroup, `mount` where the hierarchies are (v2 itself, or v1's memory/ below it). */
-HAK_HIDDEN size_t procfs_cgroup_memory_limit(const char *membership, const char *mount);
+/* os_memory_bounds(). `membership` is /proc/self/cgroup, `mount` where the hierarchies are (v2 itself, or v1's
+ * memory/ and v2's unified/ below it), `pressure` the machine's memory pressure, for a cgroup that has no file of
+ * its own; NULL: no pressure is read. Calls must not race: paths and texts are kept in static memory, so that a thread with a small stack may
+ * call it. */
+HAK_HIDDEN void procfs_memory_bounds(const char *membership, const char *mount, const char *pressure, struct os_memory_bounds *bounds);
 
 /* The second number of /proc/self/statm; 0 if unknown. */
 HAK_HIDDEN size_t procfs_resident_pages(const char *statm);

@@ -3,25 +3,57 @@
 #include <errno.h>
 #include <pthread.h>
 
+/* ---- The end of a thread ---- */
+
+/* What C++ thread_locals are destroyed by (glibc, musl has none): the function is called with the object as the thread ends. Not limited in
+ * number, as keys are. */
+extern int __cxa_thread_atexit_impl(void (*function)(void *), void *object, void *dso) __attribute__((weak));
+extern void *__dso_handle __attribute__((weak, visibility("hidden")));
+
 static pthread_key_t exit_key;
 static bool exit_key_made;
+static void (*_Atomic exit_function)(void *);
+static _Thread_local bool armed;
 
-bool os_thread_exit_register(void (*at_exit)(void *))
+static void run_exit_function(void *value)
 {
-    if (!exit_key_made)
-        exit_key_made = pthread_key_create(&exit_key, at_exit) == 0;
-    return exit_key_made;
+    void (*function)(void *) = atomic_load_explicit(&exit_function, memory_order_relaxed);
+
+    function(value);
 }
 
-void os_thread_exit_arm(void)
+/* Making a key takes no lock of the C library's. */
+void os_thread_exit_prepare(void)
 {
     int saved = errno;
 
-    /* Any value but NULL will do: the destructor is called with it. */
-    if (exit_key_made)
-        pthread_setspecific(exit_key, &exit_key);
+    if (!exit_key_made)
+        exit_key_made = pthread_key_create(&exit_key, run_exit_function) == 0;
     errno = saved;
 }
+
+bool os_thread_exit_arm(void (*at_exit)(void *))
+{
+    int saved = errno;
+
+    if (armed)
+        return false;
+    exit_function = at_exit;
+    /* Any value but NULL will do: the destructor is called with it. */
+    if (exit_key_made)
+        armed = pthread_setspecific(exit_key, &exit_key) == 0;
+    if (!armed && __cxa_thread_atexit_impl != NULL)
+        armed = __cxa_thread_atexit_impl(run_exit_function, &exit_key, &__dso_handle) == 0;
+    errno = saved;
+    return armed;
+}
+
+bool os_thread_exit_is_armed(void)
+{
+    return armed;
+}
+
+/* ---- fork ---- */
 
 void os_fork_register(void (*prepare)(void), void (*parent)(void), void (*child)(void))
 {
@@ -29,4 +61,39 @@ void os_fork_register(void (*prepare)(void), void (*parent)(void), void (*child)
 
     pthread_atfork(prepare, parent, child);
     errno = saved;
+}
+
+/* glibc's, exported since 2.2.5; the lock is recursive. Its flag for a process of one thread is there since 2.32. */
+extern void _IO_list_lock(void) __attribute__((weak));
+extern void _IO_list_unlock(void) __attribute__((weak));
+extern void _IO_list_resetlock(void) __attribute__((weak));
+extern char __libc_single_threaded __attribute__((weak));
+
+static bool streams_locked; /* under every lock of HAKMEM's */
+
+void os_streams_lock(void)
+{
+    bool alone = &__libc_single_threaded && __libc_single_threaded;
+
+    if (alone || !_IO_list_lock || !_IO_list_unlock || !_IO_list_resetlock)
+        return;
+    _IO_list_lock();
+    streams_locked = true;
+}
+
+void os_streams_unlock(void)
+{
+    if (streams_locked) {
+        streams_locked = false;
+        _IO_list_unlock();
+    }
+}
+
+/* As glibc's own fork does in the child of a process with threads. */
+void os_streams_reset_in_child(void)
+{
+    if (streams_locked) {
+        streams_locked = false;
+        _IO_list_resetlock();
+    }
 }

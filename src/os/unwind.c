@@ -90,7 +90,8 @@ static unsigned walk_pointers(const uintptr_t *frame, struct unwind_frame *frame
 
     if ((uintptr_t)frame < stack_start || (uintptr_t)frame >= stack_end) {
         stack_end = 0;
-        os_maps_each(find_stack, (void *)(uintptr_t)frame);
+        char buffer[OS_MAPS_SHORT];
+        os_maps_each(find_stack, (void *)(uintptr_t)frame, buffer, sizeof buffer);
     }
     while (count < capacity && (uintptr_t)frame % sizeof *frame == 0 && (uintptr_t)(frame + 2) <= stack_end) {
         const uintptr_t *next = (const uintptr_t *)frame[0];

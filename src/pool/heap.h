@@ -5,22 +5,22 @@
  * O1: everything in a heap but `state`, `pending`, `pending_count` and the observers' words is read and changed under heap.lock
  *     only. A thread takes its own heap's lock on slow paths alone, a batch of blocks at a time.
  * O2: a slab's owner changes with the locks of the old and the new owner held.
- * O3: a heap's memory is never reused for anything but a heap, so a remote freer may touch an owner that is out of date.
- * O4: a heap in state HEAP_ORPHAN has no thread that will drain its pending queue: who pushes there drains it. Who forwards an entry
- *     there holds another heap's lock and may only try this one's; if that is taken, the next tick drains the queue.
+ * O3: a struct heap is never reused for anything but a heap, of whatever kind, so a remote freer may touch an owner that is out of
+ *     date. Its body and its cache are memory that a purge may take while no thread and no program uses the heap.
+ * O4: a heap that is not HEAP_LIVE, and a first-class heap, has no thread that will drain its pending queue: the thread that pushes
+ *     there drains it. A thread that forwards an entry there holds another heap's lock and may only try this one's; if that is
+ *     taken, the next tick drains the queue.
+ * O5: state, kind and the list that a heap is in change together, under registry.lock. A HEAP_UNUSED heap owns no slab, and no slab
+ *     waits in its queue when it becomes one.
  */
 #ifndef HAK_POOL_HEAP_H
 #define HAK_POOL_HEAP_H
 
 #include "os/lock.h"
-#include "superslab/superslab.h"
+#include "pool/slab_list.h"
 
 enum heap_state { HEAP_UNUSED = 0, HEAP_LIVE, HEAP_ORPHAN };
 enum heap_kind { HEAP_THREAD = 0, HEAP_HOUSE, HEAP_FIRST_CLASS, HEAP_PROFILE /* of sampled blocks, src/profile */ };
-
-struct slab_list {
-    struct slab *head, *tail;
-};
 
 /* The warm pool: empty slabs of one length (in units) ready to carve, those for sparse use apart. The budget doubles on a miss, up to
  * a part of the slabs in use. */
@@ -53,33 +53,55 @@ struct heap_counters {
     uint64_t pending_drained, pending_requeued;
 };
 
-struct heap {
-    struct lock lock;
-    _Atomic uint32_t state; /* enum heap_state */
-    uint32_t id;            /* from 1, for messages */
-    uint32_t thread_id;     /* the kernel's, of the thread it serves or served */
-    uint8_t kind;           /* enum heap_kind */
-    void *cache;            /* struct thread_cache of a HEAP_THREAD, kept with the heap for its next thread */
-    void *cache_chunk;      /* struct cache_chunk that the cache lies in, and where */
-    uint8_t cache_index;
-    bool cache_purged;      /* an orphan's cache whose memory is given back: it reads as zero */
-    struct heap *next_orphan, *next; /* in the registry */
-    struct slab_list available[CLASS_COUNT], full;
-    uint32_t slabs;               /* in those lists */
+/* What a heap needs only while it is in use: the first page of it while its blocks are small and few. */
+struct heap_body {
+    struct slab_list available[CLASS_COUNT];
     struct warm_stock warm[WARM_STOCKS];
     uint16_t filled[CLASS_COUNT]; /* slabs of the class that were handed out to the last block: proof of use */
     struct heap_counters counters;
-    /* Written by the owner on each slow path, read by those who look for idle heaps. */
-    _Alignas(HAK_LINE_PAIR) _Atomic uint32_t epoch;
-    _Atomic uint32_t seen_epoch; /* epoch when somebody last looked, and when that was */
-    _Atomic uint64_t seen_time;
+    struct class_counters classes[CLASS_COUNT];
+};
+
+/* The memory of a body or a cache: changes under registry.lock, that of a cache to MEMORY_DEAD with the heap's lock held too. */
+enum heap_memory_state { MEMORY_IN_USE = 0, MEMORY_DEAD /* to be purged */, MEMORY_PURGED /* reads as zero */ };
+
+struct heap {
+    struct lock lock;
+    uint32_t id;            /* from 1, for messages */
+    uint32_t thread_id;     /* the kernel's, of the thread it serves or served */
+    _Atomic uint8_t state;  /* enum heap_state */
+    _Atomic uint8_t kind;   /* enum heap_kind */
+    uint8_t list;           /* enum registry_list; under registry.lock */
+    _Atomic uint8_t cache_purged; /* enum heap_memory_state; a cache that is not MEMORY_IN_USE holds nothing */
+    _Atomic uint8_t body_purged;  /* the same of the body */
+    _Atomic uint32_t slabs; /* in the body's lists and in `full`; changed under the lock */
+    struct heap_body *body;
+    struct class_counters *classes; /* of the body */
+    void *cache;            /* struct thread_cache of a HEAP_THREAD, kept with the heap for its next thread */
+    struct heap *next;      /* of all heaps */
+    struct heap *after, *before; /* in `list` */
+    struct slab_list full;
+    _Atomic uint32_t epoch;  /* bumped on each slow path, read by those who look for idle heaps */
     uint32_t tick_epoch;     /* epoch at the last tick, and when the heap was last scrubbed; under heap.lock */
     uint32_t scrubbed_epoch;
-    /* Remote freers' line: slabs with remote frees to collect, a stack linked by slab.pending_next. */
+    uint32_t huge_blocks;    /* of a first-class heap; under huge_lock */
+    _Atomic uint32_t sampled; /* its blocks that the heap profile knows; changed under profile_lock */
+    /* Other threads' lines: slabs with remote frees to collect, a stack linked by slab.pending_next, of at most pending_count. */
     _Alignas(HAK_LINE_PAIR) struct slab *_Atomic pending;
     _Atomic uint32_t pending_count;
-    _Alignas(HAK_LINE_PAIR) struct class_counters classes[CLASS_COUNT]; /* O1 */
+    _Atomic uint32_t seen_epoch; /* epoch when a thread last looked whether the heap is idle, and when that was */
+    _Atomic uint64_t seen_time;
 };
+_Static_assert(sizeof(struct heap) == 2 * HAK_LINE_PAIR, "the owner's line pair and the others'");
+
+/* What all heaps tell those who look for idle ones, so that these need not ask each heap. */
+struct heap_signals {
+    _Alignas(HAK_LINE_PAIR) _Atomic bool active; /* a thread was on a slow path; cleared by registry_activity */
+    _Alignas(HAK_LINE_PAIR) _Atomic uint32_t queues; /* heaps with HAKMEM_MF2_ENQUEUE_THRESHOLD or more slabs pending */
+};
+HAK_HIDDEN extern struct heap_signals heap_signals;
+
+/* ---- Taking: pool/take.c ---- */
 
 /* Takes up to `want` blocks of the class into out[], the lowest address last so that it is popped first; drains the pending
  * queue first. *zero tells whether the blocks are known to read as zero. Returns the number, 0 when memory is out. Under heap->lock. */
@@ -87,6 +109,8 @@ HAK_HIDDEN size_t heap_take_blocks(struct heap *heap, unsigned class, void **out
 
 /* A span that starts at a multiple of align_units units; NULL when memory is out. Under heap->lock. */
 HAK_HIDDEN void *heap_take_aligned_span(struct heap *heap, unsigned class, unsigned align_units, bool *zero);
+
+/* ---- All else: pool/heap.c ---- */
 
 /* Returns the blocks that the heap owns to their slabs and moves the others to the front of blocks[]; returns the number of those, to be
  * given to remote_free_blocks once the lock is released. Reports what is no block of `class` as misuse of `function` and drops
@@ -103,7 +127,22 @@ HAK_HIDDEN bool heap_scrub(struct heap *heap, size_t *purged);
 /* Gives everything the heap owns back at once, live blocks too. Under heap->lock. */
 HAK_HIDDEN void heap_release_all(struct heap *heap);
 
-/* ---- for remote.c ---- */
+/* ---- For the files of pool/ ---- */
+
+HAK_INLINE void heap_count_slabs(struct heap *heap, int more)
+{
+    uint32_t slabs = atomic_load_explicit(&heap->slabs, memory_order_relaxed);
+
+    atomic_store_explicit(&heap->slabs, slabs + (uint32_t)more, memory_order_relaxed);
+}
+
+/* The heap's thread is on a slow path. Under the heap's lock. */
+HAK_INLINE void heap_note_slow_path(struct heap *heap)
+{
+    atomic_fetch_add_explicit(&heap->epoch, 1, memory_order_relaxed);
+    if (HAK_UNLIKELY(!atomic_load_explicit(&heap_signals.active, memory_order_relaxed)))
+        atomic_store_explicit(&heap_signals.active, true, memory_order_relaxed);
+}
 
 /* The slab got free blocks (H6) and `freed` of them count (H1): moves it to the list where it belongs, or away when it is empty. */
 HAK_HIDDEN void heap_slab_freed(struct heap *heap, struct slab *slab, bool was_full, uint32_t freed);

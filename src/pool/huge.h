@@ -3,15 +3,15 @@
  * ranges, split and joined by address.
  *
  * B1: a huge block's address is its mapping's; sizes of mappings are multiples of UNIT_SIZE.
- * B2: ranges in the cache don't touch each other: neighbours are joined.
+ * B2: a freed block's mapping is a range of the cache (superslab/ranges.h) until it serves a block again or is unmapped.
  * B3: shared_pool.huge_bytes is the bytes of all blocks and ranges.
- * B4: blocks and ranges together are at most half, and HUGE_SPARE, above the most that blocks took since the last purge: ranges
- *     serve a program again that takes what it gave back, and not one whose blocks grow past what lies in the cache.
+ * B4: before a block is mapped or grows, ranges and all else that waits leave as far as N2 (superslab/footprint.h) says.
  */
 #ifndef HAK_POOL_HUGE_H
 #define HAK_POOL_HUGE_H
 
 #include "pool/heap.h"
+#include "superslab/ranges.h"
 
 /* A block of at least `size` bytes at a multiple of `alignment` (a power of two). *zero: it reads as zero. NULL: ENOMEM. heap: the first-class
  * heap it belongs to, or NULL. Any thread, holding no lock; so are all of these. */
@@ -30,7 +30,7 @@ HAK_HIDDEN void *huge_resize(void *block, size_t size, bool may_move);
 HAK_HIDDEN void huge_free_heap(struct heap *heap);
 
 /* Gives cached ranges back that have waited out the purge delay, or all. Returns the bytes. */
-HAK_HIDDEN size_t huge_purge(bool all);
+HAK_INLINE size_t huge_purge(bool all) { return ranges_purge(all); }
 
 /* Whether the address lies in a huge block (live) or in a cached range (not live). For messages: looks without the lock. */
 HAK_HIDDEN bool huge_covers(const void *address, bool live);
@@ -42,24 +42,15 @@ struct huge_usage {
 };
 HAK_HIDDEN void huge_usage(struct huge_usage *usage);
 
-HAK_HIDDEN extern struct lock huge_lock;
-
 /* ---- How they are kept, for those who read from outside (observe/descriptor.h) ---- */
 
 #define HUGE_BUCKETS 1024u
-#define HUGE_MAX_RANGES 256u
 
 struct huge {
     struct huge *next; /* in its bucket, or among the unused records */
     char *address;
     size_t size; /* bytes of the mapping */
     struct heap *heap;
-};
-
-struct huge_range {
-    char *start;
-    size_t size;
-    uint32_t freed_ms;
 };
 
 /* Where the records are. */

@@ -5,10 +5,14 @@
 #include "base/format.h"
 #include "observe/counters.h"
 #include "options/options.h"
+#include "os/foreign.h"
+#include "os/os.h"
 #include "pool/heap.h"
 #include "pool/huge.h"
 #include "pool/slab.h"
 #include "superslab/shared_pool.h"
+
+_Atomic uintptr_t misuse_culprit;
 
 static const char *misuse_words(enum misuse misuse)
 {
@@ -21,22 +25,9 @@ static const char *misuse_words(enum misuse misuse)
     return "misuse";
 }
 
-/* The slab in use that the address lies in, or NULL. */
-static struct slab *misuse_slab(const void *pointer)
-{
-    struct slab *slab;
-
-    if (!window_contains(pointer) || window_slot_of(pointer) < window_slots_begin() ||
-        shared_pool.slots[window_slot_of(pointer)].kind != SLOT_SUPERSLAB ||
-        ((uintptr_t)pointer & (SUPERSLAB_SIZE - 1)) < UNIT_SIZE)
-        return NULL;
-    slab = slab_of(pointer);
-    return atomic_load(&slab->state) == SLAB_ACTIVE ? slab : NULL;
-}
-
 enum misuse misuse_of(const void *pointer)
 {
-    struct slab *slab = misuse_slab(pointer);
+    struct slab *slab = slab_in_use_at(pointer);
     unsigned index;
 
     if (slab) {
@@ -44,8 +35,7 @@ enum misuse misuse_of(const void *pointer)
             return MISUSE_NO_BLOCK;
         return MISUSE_FREED;
     }
-    if (window_contains(pointer) && window_slot_of(pointer) >= window_slots_begin() &&
-        shared_pool.slots[window_slot_of(pointer)].kind == SLOT_SUPERSLAB)
+    if (window_in_superslab(pointer) && (window_contains(pointer) || !huge_covers(pointer, true)))
         return MISUSE_FREED;
     if (huge_covers(pointer, true))
         return MISUSE_NO_BLOCK;
@@ -54,7 +44,7 @@ enum misuse misuse_of(const void *pointer)
 
 void misuse_report(const char *function, const void *pointer, enum misuse misuse)
 {
-    struct slab *slab = misuse_slab(pointer);
+    struct slab *slab = slab_in_use_at(pointer);
     struct heap *owner = slab ? atomic_load(&slab->owner) : NULL;
 
     debug_count(COUNT_EARLY_MISUSE);
@@ -65,7 +55,16 @@ void misuse_report(const char *function, const void *pointer, enum misuse misuse
         base_message("%s(%p): %s; no size class, no owner", function, pointer, misuse_words(misuse));
     else
         base_message("%s(%p): %s; size class %s, no owner", function, pointer, misuse_words(misuse),
-                     window_contains(pointer) ? "gone with its slab" : "huge");
+                     window_in_superslab(pointer) ? "gone with its slab" : "huge");
     if (hak_options.abort_on_misuse)
-        abort();
+        atomic_store_explicit(&misuse_culprit, os_thread_token(), memory_order_relaxed);
+}
+
+void misuse_end(void)
+{
+    if (atomic_load_explicit(&misuse_culprit, memory_order_relaxed) != os_thread_token())
+        return;
+    atomic_store_explicit(&misuse_culprit, 0, memory_order_relaxed);
+    foreign_point();
+    abort();
 }

@@ -2,21 +2,128 @@
 
 #include "observe/counters.h"
 #include "options/options.h"
+#include "pool/heap_memory.h"
 #include "pool/remote.h"
-#include "superslab/metadata.h"
+#include "superslab/shared_pool.h"
 
 struct registry registry = { .lock = LOCK_INIT(LOCK_RANK_REGISTRY) };
 
-/* Orphans one refill looks at: a long list of them without the class must not slow every new slab. */
-#define ADOPT_MAX_ORPHANS 8u
+/* Orphans of each list that one refill looks at, and other heaps: a long list of them without the class must not slow every new
+ * slab. */
+#define ADOPT_MAX_ORPHANS 4u
+#define ADOPT_MAX_HEAPS 16u
+/* Orphans that keep their cache's memory for the next threads. */
+#define KEPT_CACHES 8u
+/* Groups of heaps whose dead memory goes back while the lock is held once. */
+#define PURGE_GROUPS 4u
+
+/* ---- Lists; under registry.lock ---- */
+
+static void list_add(struct heap *heap, enum registry_list number, bool first)
+{
+    struct heap_list *list = &registry.lists[number];
+
+    HAK_ASSERT(heap->list == LIST_NONE);
+    heap->list = (uint8_t)number;
+    heap->before = first ? NULL : list->last;
+    heap->after = first ? list->first : NULL;
+    *(heap->before ? &heap->before->after : &list->first) = heap;
+    *(heap->after ? &heap->after->before : &list->last) = heap;
+    atomic_store_explicit(&list->count, list->count + 1, memory_order_relaxed);
+}
+
+static struct heap *list_remove(struct heap *heap)
+{
+    struct heap_list *list = &registry.lists[heap->list];
+
+    HAK_ASSERT(heap->list != LIST_NONE);
+    *(heap->before ? &heap->before->after : &list->first) = heap->after;
+    *(heap->after ? &heap->after->before : &list->last) = heap->before;
+    if (list->trim_hand == heap)
+        list->trim_hand = heap->after;
+    if (list->adopt_hand == heap)
+        list->adopt_hand = heap->after;
+    heap->list = LIST_NONE;
+    atomic_store_explicit(&list->count, list->count - 1, memory_order_relaxed);
+    return heap;
+}
+
+static struct heap *list_take_first(enum registry_list number)
+{
+    struct heap *heap = registry.lists[number].first;
+
+    return heap ? list_remove(heap) : NULL;
+}
+
+/* The heap at the hand, which moves on. NULL: the list is empty. */
+static struct heap *list_turn(struct heap_list *list, struct heap **hand)
+{
+    struct heap *heap = *hand ? *hand : list->first;
+
+    *hand = heap ? heap->after : NULL;
+    return heap;
+}
+
+static uint32_t list_length(enum registry_list number)
+{
+    return atomic_load_explicit(&registry.lists[number].count, memory_order_relaxed);
+}
+
+/* ---- Heaps between two uses; under registry.lock ---- */
+
+_Static_assert(sizeof(struct class_counters) % sizeof(uint64_t) == 0 && sizeof(struct heap_counters) % sizeof(uint64_t) == 0,
+               "counters are nothing but words");
+
+static void words_move(void *to, void *from, size_t bytes)
+{
+    for (size_t i = 0; i < bytes / sizeof(uint64_t); i++)
+        ((uint64_t *)to)[i] += ((uint64_t *)from)[i];
+    __builtin_memset(from, 0, bytes);
+}
+
+/* Of a heap that nobody uses. A thread that pushes a forwarded entry there meanwhile, and does not get the lock, has it drained by this
+ * loop (O4). */
+static void heap_drain(struct heap *heap)
+{
+    while (atomic_load(&heap->pending)) {
+        lock_acquire(&heap->lock);
+        remote_drain(heap);
+        lock_release(&heap->lock);
+    }
+}
+
+/* C1: the counters of a heap that nobody uses go on counting. */
+static void heap_fold(struct heap *heap)
+{
+    registry.folds++;
+    heap_drain(heap);
+    lock_acquire(&heap->lock);
+    words_move(&registry.departed.counters, &heap->body->counters, sizeof heap->body->counters);
+    for (unsigned class = 1; class < CLASS_COUNT; class++)
+        if (heap->classes[class].refills || heap->classes[class].flushes)
+            words_move(&registry.departed.classes[class], &heap->classes[class], sizeof heap->classes[class]);
+    lock_release(&heap->lock);
+}
+
+/* O5: a heap in no list begins to serve. */
+static void heap_begin(struct heap *heap, enum heap_kind kind)
+{
+    if (heap->kind != (uint8_t)kind)
+        heap_fold(heap);
+    heap->kind = (uint8_t)kind;
+    heap_memory_use(heap, kind == HEAP_THREAD);
+    __atomic_store_n(&heap->thread_id, os_thread_id(), __ATOMIC_RELAXED); /* read without the lock */
+    atomic_store(&heap->state, HEAP_LIVE);
+    if (kind != HEAP_FIRST_CLASS)
+        list_add(heap, LIST_SERVED, false);
+}
 
 static struct heap *registry_make(enum heap_kind kind)
 {
-    struct heap *heap = metadata_allocate(sizeof *heap, _Alignof(struct heap));
+    struct heap *heap = heap_memory_make();
 
     if (!heap)
         return NULL;
-    lock_init(&heap->lock, LOCK_RANK_HEAP);
     heap->kind = (uint8_t)kind;
     heap->id = ++registry.count;
     heap->next = registry.heaps;
@@ -24,16 +131,46 @@ static struct heap *registry_make(enum heap_kind kind)
     return heap;
 }
 
+/* A heap that no thread serves, for good. */
+static struct heap *registry_make_served_by_all(enum heap_kind kind)
+{
+    struct heap *heap;
+
+    lock_acquire(&registry.lock);
+    heap = registry_make(kind);
+    if (heap) {
+        heap_begin(heap, kind);
+        atomic_store(&heap->state, HEAP_ORPHAN);
+    }
+    lock_release(&registry.lock);
+    return heap;
+}
+
 bool registry_init(void)
 {
-    if (registry.house)
-        return true;
-    lock_acquire(&registry.lock);
-    registry.house = registry_make(HEAP_HOUSE);
-    if (registry.house)
-        atomic_store(&registry.house->state, HEAP_ORPHAN);
-    lock_release(&registry.lock);
+    if (!registry.house)
+        registry.house = registry_make_served_by_all(HEAP_HOUSE);
     return registry.house != NULL;
+}
+
+struct heap *registry_new_profile(void) { return registry_make_served_by_all(HEAP_PROFILE); }
+
+/* ---- Threads' heaps ---- */
+
+/* A settled heap of the first KEPT_CACHES. */
+static bool keeps_cache(const struct heap *heap) { return heap->cache && heap->cache_purged == MEMORY_IN_USE; }
+
+static struct heap *take_orphan(void)
+{
+    struct heap *heap = list_take_first(LIST_LEFT);
+
+    if (!heap) {
+        heap = list_take_first(LIST_SETTLED);
+        registry.kept -= heap && keeps_cache(heap);
+    }
+    if (heap)
+        atomic_fetch_sub_explicit(&registry.orphan_count, 1, memory_order_relaxed);
+    return heap;
 }
 
 struct heap *registry_take_heap(void)
@@ -41,65 +178,161 @@ struct heap *registry_take_heap(void)
     struct heap *heap;
 
     lock_acquire(&registry.lock);
-    heap = registry.orphans;
-    if (heap) {
-        registry.orphans = heap->next_orphan;
-        atomic_fetch_sub_explicit(&registry.orphan_count, 1, memory_order_relaxed);
-    } else {
+    heap = take_orphan();
+    if (!heap)
+        heap = list_take_first(LIST_UNUSED);
+    if (!heap)
         heap = registry_make(HEAP_THREAD);
-    }
+    if (heap)
+        heap_begin(heap, HEAP_THREAD);
     lock_release(&registry.lock);
-    if (heap) {
-        lock_acquire(&heap->lock);
-        __atomic_store_n(&heap->thread_id, os_thread_id(), __ATOMIC_RELAXED); /* read without the lock */
-        atomic_store(&heap->state, HEAP_LIVE);
-        lock_release(&heap->lock);
+    if (heap)
         atomic_fetch_add_explicit(&registry.live_threads, 1, memory_order_relaxed);
-    }
     return heap;
+}
+
+bool registry_add_cache(struct heap *heap, size_t size)
+{
+    bool done;
+
+    lock_acquire(&registry.lock);
+    done = heap_memory_add_cache(heap, size);
+    lock_release(&registry.lock);
+    return done;
+}
+
+static void heap_leave(struct heap *heap)
+{
+    atomic_store(&heap->state, HEAP_ORPHAN);
+    list_add(list_remove(heap), LIST_LEFT, true);
+    atomic_fetch_add_explicit(&registry.orphan_count, 1, memory_order_relaxed);
 }
 
 void registry_abandon_heap(struct heap *heap)
 {
+    lock_acquire(&registry.lock);
+    heap_leave(heap);
+    lock_release(&registry.lock);
+    /* O4: the last drain, after the state changed. The next thread may have the heap by now. */
     lock_acquire(&heap->lock);
-    atomic_store(&heap->state, HEAP_ORPHAN); /* O4: before the drain */
     remote_drain(heap);
     heap_release_warm(heap);
     lock_release(&heap->lock);
-    lock_acquire(&registry.lock);
-    heap->next_orphan = registry.orphans;
-    registry.orphans = heap;
-    atomic_fetch_add_explicit(&registry.orphan_count, 1, memory_order_relaxed);
-    lock_release(&registry.lock);
     atomic_fetch_sub_explicit(&registry.live_threads, 1, memory_order_relaxed);
 }
 
-struct heap *registry_new_profile(void)
+/* The list where the heap belongs, by its kind and state. */
+static enum registry_list list_in_child(struct heap *heap, const struct heap *mine)
 {
-    struct heap *heap;
-
-    lock_acquire(&registry.lock);
-    heap = registry_make(HEAP_PROFILE);
-    if (heap)
-        atomic_store(&heap->state, HEAP_ORPHAN);
-    lock_release(&registry.lock);
-    return heap;
+    if (heap->kind == HEAP_HOUSE || heap->kind == HEAP_PROFILE || heap == mine)
+        return LIST_SERVED;
+    if (atomic_load(&heap->state) == HEAP_UNUSED)
+        return LIST_UNUSED;
+    return heap->kind == HEAP_THREAD ? LIST_LEFT : LIST_NONE;
 }
+
+/* Makes all lists anew, whatever a vanished thread was doing with them and with its heap. */
+void registry_reset_in_child(struct heap *mine)
+{
+    __builtin_memset(registry.lists, 0, sizeof registry.lists);
+    registry.kept = 0;
+    heap_memory_reset_in_child(registry.heaps);
+    for (struct heap *heap = registry.heaps; heap; heap = heap->next) {
+        enum registry_list list = list_in_child(heap, mine);
+        heap->list = LIST_NONE;
+        if (list == LIST_LEFT)
+            atomic_store(&heap->state, HEAP_ORPHAN);
+        if (list != LIST_NONE)
+            list_add(heap, list, false);
+    }
+    atomic_store(&registry.orphan_count, list_length(LIST_LEFT));
+    atomic_store(&registry.live_threads, mine != NULL);
+    atomic_store(&registry.trimming, false);
+    if (mine)
+        mine->thread_id = os_thread_id();
+}
+
+/* The heap owns no slab, and nothing is in its queue or on its way there. Under heap.lock. */
+static bool heap_is_bare(struct heap *heap)
+{
+    for (unsigned number = 0; number < WARM_STOCKS; number++)
+        if (heap->body->warm[number].count)
+            return false;
+    return heap->slabs == 0 && atomic_load(&heap->pending) == NULL;
+}
+
+/* O5: an orphan in no list, whose body and cache the next purge takes. */
+static void heap_end(struct heap *heap)
+{
+    atomic_store(&heap->state, HEAP_UNUSED);
+    heap->body_purged = MEMORY_DEAD;
+    heap_memory_bury(heap);
+    list_add(heap, LIST_UNUSED, false);
+    atomic_fetch_sub_explicit(&registry.orphan_count, 1, memory_order_relaxed);
+}
+
+/* An orphan in no list: its cache is empty. Under both locks. */
+static void heap_settle(struct heap *heap)
+{
+    bool keep = heap->cache && registry.kept < KEPT_CACHES;
+
+    remote_drain(heap);
+    heap_release_warm(heap);
+    if (keep) {
+        registry.kept++;
+    } else if (heap->cache) {
+        heap->cache_purged = MEMORY_DEAD;
+        heap_memory_bury(heap);
+    }
+    if (!keep && heap_is_bare(heap))
+        heap_end(heap);
+    else
+        list_add(heap, LIST_SETTLED, keep);
+}
+
+/* The caches and bodies of heaps that ended are due for a purge. */
+static void purge_ripens(void)
+{
+    heap_memory_ripen();
+    atomic_store(&registry.purging, heap_memory_is_due());
+}
+
+void registry_settle(bool all, void (*flush)(void *cache))
+{
+    uint32_t most = list_length(LIST_LEFT);
+    bool more = most != 0;
+
+    for (most = all ? most : (uint32_t)base_min(most, REGISTRY_STEP); more && most > 0; most--) {
+        struct heap *heap;
+        lock_acquire(&registry.lock);
+        heap = list_take_first(LIST_LEFT);
+        if (heap) {
+            if (heap->cache)
+                flush(heap->cache);
+            lock_acquire(&heap->lock);
+            heap_settle(heap);
+            lock_release(&heap->lock);
+        }
+        more = registry.lists[LIST_LEFT].first != NULL;
+        if (!more)
+            purge_ripens();
+        lock_release(&registry.lock);
+    }
+    atomic_store(&registry.settling, more && !all);
+}
+
+/* ---- First-class heaps ---- */
 
 struct heap *registry_new_first_class(void)
 {
     struct heap *heap;
 
     lock_acquire(&registry.lock);
-    heap = registry.unused_first_class;
-    if (heap)
-        registry.unused_first_class = heap->next_orphan;
-    else
+    heap = list_take_first(LIST_UNUSED);
+    if (!heap)
         heap = registry_make(HEAP_FIRST_CLASS);
-    if (heap) {
-        __atomic_store_n(&heap->thread_id, os_thread_id(), __ATOMIC_RELAXED); /* read without the lock */
-        atomic_store(&heap->state, HEAP_LIVE);
-    }
+    if (heap)
+        heap_begin(heap, HEAP_FIRST_CLASS);
     lock_release(&registry.lock);
     return heap;
 }
@@ -107,37 +340,52 @@ struct heap *registry_new_first_class(void)
 void registry_drop_first_class(struct heap *heap)
 {
     lock_acquire(&registry.lock);
-    atomic_store(&heap->state, HEAP_UNUSED);
-    heap->next_orphan = registry.unused_first_class;
-    registry.unused_first_class = heap;
+    if (atomic_load(&heap->state) == HEAP_LIVE) {
+        atomic_store(&heap->state, HEAP_UNUSED);
+        heap->body_purged = MEMORY_DEAD;
+        heap_memory_bury(heap);
+        list_add(heap, LIST_UNUSED, true);
+    }
     lock_release(&registry.lock);
+    heap_drain(heap); /* O4 */
+    shared_pool_want_purge();
 }
+
+/* ---- Adoption ---- */
 
 /* Takes one slab with free blocks of the class from `from`, whose lock is held. */
 static bool adopt_from(struct heap *heap, struct heap *from, unsigned class)
 {
     remote_drain(from);
-    if (!from->available[class].head)
+    if (!from->body->available[class].head)
         return false;
-    heap_adopt_slab(heap, from, from->available[class].head);
+    heap_adopt_slab(heap, from, from->body->available[class].head);
     return true;
 }
 
-static bool adopt_orphaned(struct heap *heap, unsigned class)
+static bool adopt_of_list(struct heap *heap, struct heap_list *list, unsigned class)
 {
-    struct heap *orphan;
-    unsigned looks = 0;
+    unsigned most = (unsigned)base_min(ADOPT_MAX_ORPHANS, list->count);
     bool adopted = false;
 
-    if (atomic_load_explicit(&registry.orphan_count, memory_order_relaxed) == 0 || !lock_try(&registry.lock))
-        return false;
-    for (orphan = registry.orphans; orphan && looks < ADOPT_MAX_ORPHANS && !adopted; orphan = orphan->next_orphan) {
-        looks++;
-        if (lock_try(&orphan->lock)) {
+    for (unsigned looks = 0; looks < most && !adopted; looks++) {
+        struct heap *orphan = list_turn(list, &list->adopt_hand);
+        if (atomic_load_explicit(&orphan->slabs, memory_order_relaxed) != 0 && lock_try(&orphan->lock)) {
             adopted = adopt_from(heap, orphan, class);
             lock_release(&orphan->lock);
         }
     }
+    return adopted;
+}
+
+static bool adopt_orphaned(struct heap *heap, unsigned class)
+{
+    bool adopted;
+
+    if (atomic_load_explicit(&registry.orphan_count, memory_order_relaxed) == 0 || !lock_try(&registry.lock))
+        return false;
+    adopted = adopt_of_list(heap, &registry.lists[LIST_LEFT], class) ||
+              adopt_of_list(heap, &registry.lists[LIST_SETTLED], class);
     lock_release(&registry.lock);
     return adopted;
 }
@@ -156,21 +404,38 @@ static bool heap_is_idle(struct heap *heap, uint64_t now)
            hak_options.mf2_idle_threshold_us * 1000;
 }
 
+/* The next heaps in turn; a heap that ends meanwhile owns nothing that could be taken. */
+static unsigned served_in_turn(struct heap **heaps)
+{
+    struct heap_list *list = &registry.lists[LIST_SERVED];
+    unsigned most = 0;
+
+    if (lock_try(&registry.lock)) {
+        most = (unsigned)base_min(ADOPT_MAX_HEAPS, list->count);
+        for (unsigned i = 0; i < most; i++)
+            heaps[i] = list_turn(list, &list->adopt_hand);
+        lock_release(&registry.lock);
+    }
+    return most;
+}
+
 static bool adopt_idle(struct heap *heap, unsigned class)
 {
-    struct heap *other;
-    unsigned looks = 0;
-    uint64_t now = 0;
+    struct heap *heaps[ADOPT_MAX_HEAPS];
+    uint64_t now, queues = 0;
+    unsigned count;
 
-    for (other = __atomic_load_n(&registry.heaps, __ATOMIC_ACQUIRE); other && looks < hak_options.mf2_max_queues;
-         other = other->next) {
+    if (atomic_load_explicit(&heap_signals.queues, memory_order_relaxed) == 0 || hak_options.mf2_max_queues == 0)
+        return false;
+    now = os_now();
+    count = served_in_turn(heaps);
+    for (unsigned i = 0; i < count && queues < hak_options.mf2_max_queues; i++) {
+        struct heap *other = heaps[i];
         bool adopted = false;
         if (other == heap || atomic_load_explicit(&other->pending_count, memory_order_relaxed) <
                                  hak_options.mf2_enqueue_threshold)
             continue;
-        looks++;
-        if (now == 0)
-            now = os_now();
+        queues++;
         if (heap_is_idle(other, now) && lock_try(&other->lock)) {
             adopted = other->kind == HEAP_THREAD && adopt_from(heap, other, class);
             lock_release(&other->lock);
@@ -194,6 +459,8 @@ bool registry_adopt(struct heap *heap, unsigned class)
     return false;
 }
 
+/* ---- The tick ---- */
+
 /* One heap, whose lock is held. True if it may have more to give later. */
 static bool heap_trim(struct heap *heap, bool all, size_t *purged)
 {
@@ -214,19 +481,57 @@ static bool heap_trim(struct heap *heap, bool all, size_t *purged)
     return false;
 }
 
-bool registry_trim_idle(bool all, size_t *purged)
+/* A settled orphan that gave away its last slab becomes unused. One that kept its cache stays for the next thread. */
+static void heap_end_if_bare(struct heap *heap)
 {
-    struct heap *heap;
+    lock_acquire(&registry.lock);
+    lock_acquire(&heap->lock);
+    if (heap->list == LIST_SETTLED && !keeps_cache(heap) && heap_is_bare(heap))
+        heap_end(list_remove(heap));
+    lock_release(&heap->lock);
+    lock_release(&registry.lock);
+}
+
+/* Fills heaps[] with the next ones of this round, or of a new one if there is none. */
+static unsigned trim_in_turn(struct heap **heaps, bool *stale)
+{
+    unsigned count = 0;
+
+    lock_acquire(&registry.lock);
+    if (!registry.trimming) {
+        for (enum registry_list number = LIST_SERVED; number <= LIST_SETTLED; number++)
+            registry.trim_left[number] = list_length(number);
+        registry.trim_more = false;
+        registry.trim_stale = *stale;
+        registry.trimming = true;
+    }
+    *stale = registry.trim_stale;
+    for (enum registry_list number = LIST_SERVED; number <= LIST_SETTLED; number++) {
+        struct heap_list *list = &registry.lists[number];
+        for (; count < REGISTRY_STEP && registry.trim_left[number]; registry.trim_left[number]--) {
+            struct heap *heap = list_turn(list, &list->trim_hand);
+            if (heap)
+                heaps[count++] = heap;
+        }
+    }
+    lock_release(&registry.lock);
+    return count;
+}
+
+static bool trim_step(struct heap *const *heaps, unsigned count, bool stale, size_t *purged)
+{
     uint64_t now = os_now();
     bool left = false;
 
-    for (heap = __atomic_load_n(&registry.heaps, __ATOMIC_ACQUIRE); heap; heap = heap->next) {
-        bool idle = heap_is_idle(heap, now) || atomic_load(&heap->state) == HEAP_ORPHAN;
-        if (heap->kind == HEAP_FIRST_CLASS)
-            continue;
-        if ((all || idle) && lock_try(&heap->lock)) {
-            left |= heap_trim(heap, all, purged);
+    for (unsigned i = 0; i < count; i++) {
+        struct heap *heap = heaps[i];
+        bool idle = heap_is_idle(heap, now) || atomic_load(&heap->state) == HEAP_ORPHAN, bare;
+        if ((stale || idle) && lock_try(&heap->lock)) {
+            left |= heap_trim(heap, stale, purged);
+            bare = heap->slabs == 0 && atomic_load(&heap->state) == HEAP_ORPHAN;
             lock_release(&heap->lock);
+            if (bare)
+                heap_end_if_bare(heap);
         } else {
             left = true;
         }
@@ -234,11 +539,64 @@ bool registry_trim_idle(bool all, size_t *purged)
     return left;
 }
 
+/* True: the round is over. *left tells what it found. */
+static bool trim_note(bool *left)
+{
+    bool over = true;
+
+    lock_acquire(&registry.lock);
+    for (enum registry_list number = LIST_SERVED; number <= LIST_SETTLED; number++)
+        over &= registry.trim_left[number] == 0;
+    registry.trim_more |= *left;
+    *left = registry.trim_more;
+    if (over)
+        purge_ripens();
+    registry.trimming = !over;
+    lock_release(&registry.lock);
+    return over;
+}
+
+bool registry_trim_idle(bool stale, bool all, size_t *purged)
+{
+    struct heap *heaps[REGISTRY_STEP]; /* half a KiB of the stack */
+    bool left, over;
+
+    if (all)
+        atomic_store(&registry.trimming, false); /* from the beginning */
+    do {
+        unsigned count = trim_in_turn(heaps, &stale);
+        left = trim_step(heaps, count, stale, purged);
+        over = trim_note(&left);
+    } while (all && !over);
+    return left;
+}
+
+size_t registry_purge_dead(bool all)
+{
+    size_t purged = 0;
+    unsigned groups = 0;
+
+    while (registry.purging && (all || groups < REGISTRY_STEP) && lock_try(&registry.lock)) {
+        purged += heap_memory_purge(PURGE_GROUPS, heap_fold);
+        groups += PURGE_GROUPS;
+        atomic_store(&registry.purging, heap_memory_is_due());
+        lock_release(&registry.lock);
+    }
+    return purged;
+}
+
+bool registry_has_more(void)
+{
+    return atomic_load_explicit(&registry.settling, memory_order_relaxed) ||
+           atomic_load_explicit(&registry.trimming, memory_order_relaxed) ||
+           atomic_load_explicit(&registry.purging, memory_order_relaxed);
+}
+
 uint32_t registry_activity(void)
 {
-    uint32_t sum = 0;
+    static _Atomic uint32_t number;
 
-    for (struct heap *heap = __atomic_load_n(&registry.heaps, __ATOMIC_ACQUIRE); heap; heap = heap->next)
-        sum += atomic_load_explicit(&heap->epoch, memory_order_relaxed);
-    return sum;
+    if (atomic_exchange(&heap_signals.active, false))
+        atomic_fetch_add(&number, 1);
+    return atomic_load(&number);
 }

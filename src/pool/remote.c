@@ -12,6 +12,16 @@
 #define REMOTE_STEP() ((void)0)
 #endif
 
+/* Keeps heap_signals.queues: of the changes of a count, one takes it to the threshold or over, and one back. */
+static void remote_count_pending(struct heap *heap, int32_t more)
+{
+    uint32_t old = atomic_fetch_add_explicit(&heap->pending_count, (uint32_t)more, memory_order_relaxed);
+    bool was = old >= hak_options.mf2_enqueue_threshold, is = old + (uint32_t)more >= hak_options.mf2_enqueue_threshold;
+
+    if (was != is)
+        atomic_fetch_add_explicit(&heap_signals.queues, is ? 1 : UINT32_MAX, memory_order_relaxed);
+}
+
 /* Hands a slab that became pending to its owner. `holding` is a heap whose lock the caller holds, or NULL. */
 static void remote_push(struct slab *slab, struct heap *holding)
 {
@@ -23,6 +33,7 @@ static void remote_push(struct slab *slab, struct heap *holding)
         debug_count_of(COUNT_MF2_FREE_SLOW, slab->class, 1);
         debug_count_of(COUNT_MF2_FREE_FAST, slab->class, UINT64_MAX);
     }
+    remote_count_pending(owner, 1); /* M3 */
     REMOTE_STEP();
     do {
         slab->pending_next = head;
@@ -30,11 +41,9 @@ static void remote_push(struct slab *slab, struct heap *holding)
     } while (!atomic_compare_exchange_weak_explicit(&owner->pending, &head, slab, memory_order_seq_cst,
                                                     memory_order_relaxed));
     REMOTE_STEP();
-    atomic_fetch_add_explicit(&owner->pending_count, 1, memory_order_relaxed);
-    REMOTE_STEP();
     shared_pool_want_purge();
-    /* O4. An exiting owner sets its state before its last drain: it sees our push, or we see its state. */
-    if (HAK_LIKELY(atomic_load_explicit(&owner->state, memory_order_seq_cst) != HEAP_ORPHAN))
+    /* O4. A heap's state changes before its last drain: that drain sees our push, or we see the state. */
+    if (HAK_LIKELY(atomic_load_explicit(&owner->state, memory_order_seq_cst) == HEAP_LIVE && owner->kind != HEAP_FIRST_CLASS))
         return;
     if (holding == NULL) {
         debug_count(COUNT_MF2_ORPHAN_DRAINED);
@@ -47,17 +56,32 @@ static void remote_push(struct slab *slab, struct heap *holding)
     }
 }
 
-/* Sets the bits of the group's blocks, those of a word with one atomic instruction; returns how many were not set before. */
-static uint32_t remote_mark(struct slab *slab, void *const *blocks, size_t count, const char *function)
+/* A batch by slab: chains of indices, each ended by END. Blocks of one slab are in one chain, maybe with those of others. */
+enum { CHAINS = 32, BATCH_MOST = 128, END = 255 };
+
+struct batch {
+    void *const *blocks;
+    uint8_t heads[CHAINS], next[BATCH_MOST];
+};
+
+/* Sets the bits of the slab's blocks in the chain, those of a word with one atomic instruction, and takes them out of it; returns how many
+ * were not set before. */
+static uint32_t remote_mark(struct slab *slab, struct batch *batch, uint8_t *link, const char *function)
 {
     uint64_t masks[SLAB_MAP_WORDS], words = 0;
     uint32_t marked = 0;
 
-    for (size_t i = 0; i < count; i++) {
+    while (*link != END) {
+        void *block = batch->blocks[*link];
         unsigned index;
         uint64_t bit;
-        if (HAK_UNLIKELY(!slab_block_index(slab, blocks[i], &index))) {
-            misuse_report(function, blocks[i], MISUSE_NO_BLOCK);
+        if (slab_of(block) != slab) {
+            link = &batch->next[*link];
+            continue;
+        }
+        *link = batch->next[*link];
+        if (HAK_UNLIKELY(!slab_block_index(slab, block, &index))) {
+            misuse_report(function, block, MISUSE_NO_BLOCK);
             continue;
         }
         bit = UINT64_C(1) << (index % 64);
@@ -66,7 +90,7 @@ static uint32_t remote_mark(struct slab *slab, void *const *blocks, size_t count
             masks[index / 64] = 0;
         }
         if (HAK_UNLIKELY(masks[index / 64] & bit))
-            misuse_report(function, blocks[i], MISUSE_FREED);
+            misuse_report(function, block, MISUSE_FREED);
         masks[index / 64] |= bit;
     }
     for (; words; words &= words - 1) {
@@ -83,9 +107,10 @@ static uint32_t remote_mark(struct slab *slab, void *const *blocks, size_t count
     return marked;
 }
 
-static void remote_free_group(struct slab *slab, void *const *blocks, size_t count, const char *function)
+/* The blocks of the slab in the chain. */
+static void remote_free_group(struct slab *slab, struct batch *batch, uint8_t *link, const char *function)
 {
-    uint32_t marked = remote_mark(slab, blocks, count, function);
+    uint32_t marked = remote_mark(slab, batch, link, function);
 
     if (marked && atomic_fetch_add_explicit(&slab->remote_count, marked, memory_order_acq_rel) == 0) {
         REMOTE_STEP();
@@ -93,50 +118,35 @@ static void remote_free_group(struct slab *slab, void *const *blocks, size_t cou
     }
 }
 
-/* Blocks are grouped by slab through a small table of chains, so that a batch from many slabs is walked about once. */
-void remote_free_blocks(unsigned class, void **blocks, size_t count, const char *function)
+static void remote_free_batch(void *const *blocks, size_t count, const char *function)
 {
-    enum { CHAINS = 32, END = 256 };
-    uint16_t heads[CHAINS], next[END];
-    struct slab *slabs[END];
-    void *group[END];
+    struct batch batch = { .blocks = blocks };
 
+    for (unsigned chain = 0; chain < CHAINS; chain++)
+        batch.heads[chain] = END;
+    for (size_t i = count; i-- > 0;) {
+        unsigned chain = (unsigned)((uintptr_t)blocks[i] >> UNIT_SHIFT) % CHAINS ^
+                         (unsigned)((uintptr_t)slab_of(blocks[i]) >> SUPERSLAB_SHIFT) % CHAINS;
+        batch.next[i] = batch.heads[chain];
+        batch.heads[chain] = (uint8_t)i;
+    }
+    for (unsigned chain = 0; chain < CHAINS; chain++)
+        while (batch.heads[chain] != END)
+            remote_free_group(slab_of(blocks[batch.heads[chain]]), &batch, &batch.heads[chain], function);
+}
+
+void remote_free_blocks(unsigned class, void *const *blocks, size_t count, const char *function)
+{
     CYCLES_PART(CYCLES_REMOTE);
     if (class_is_span(class) || !hak_options.mf2_enable) {
         for (size_t i = 0; i < count; i++)
             remote_free_locked(blocks[i], function);
         return;
     }
-    if (count == 1) {
-        remote_free_group(slab_of(blocks[0]), blocks, 1, function);
-        return;
+    for (size_t done = 0, part; done < count; done += part) {
+        part = base_min(count - done, BATCH_MOST);
+        remote_free_batch(blocks + done, part, function);
     }
-    HAK_ASSERT(count <= END);
-    for (unsigned chain = 0; chain < CHAINS; chain++)
-        heads[chain] = END;
-    for (size_t i = count; i-- > 0;) {
-        unsigned chain;
-        slabs[i] = slab_of(blocks[i]);
-        chain = (unsigned)((uintptr_t)blocks[i] >> UNIT_SHIFT) % CHAINS ^ (unsigned)((uintptr_t)slabs[i] >> SUPERSLAB_SHIFT) % CHAINS;
-        next[i] = heads[chain];
-        heads[chain] = (uint16_t)i;
-    }
-    for (unsigned chain = 0; chain < CHAINS; chain++)
-        while (heads[chain] != END) {
-            struct slab *slab = slabs[heads[chain]];
-            uint16_t *link = &heads[chain];
-            size_t grouped = 0;
-            while (*link != END) {
-                uint16_t i = *link;
-                if (slabs[i] == slab) {
-                    group[grouped++] = blocks[i];
-                    *link = next[i];
-                } else {
-                    link = &next[i];
-                }
-            }
-            remote_free_group(slab, group, grouped, function);
-        }
 }
 
 /* Moves what was freed remotely into the local map. */
@@ -163,7 +173,7 @@ static void remote_collect(struct heap *heap, struct slab *slab)
         slab->scrubbed = false;
     }
     REMOTE_STEP();
-    heap->counters.remote_collected += counted;
+    heap->body->counters.remote_collected += counted;
     heap->classes[slab->class].returned_blocks += counted;
     heap_slab_freed(heap, slab, was_full, counted);
 }
@@ -175,6 +185,8 @@ size_t remote_drain(struct heap *heap)
 
     CYCLES_PART(CYCLES_DRAIN);
     REMOTE_STEP();
+    if (atomic_load_explicit(&heap->pending, memory_order_seq_cst) == NULL) /* O4 */
+        return 0;
     slab = atomic_exchange_explicit(&heap->pending, NULL, memory_order_seq_cst);
     REMOTE_STEP();
     while (slab) {
@@ -184,14 +196,14 @@ size_t remote_drain(struct heap *heap)
         if (HAK_LIKELY(atomic_load_explicit(&slab->owner, memory_order_relaxed) == heap)) {
             remote_collect(heap, slab);
         } else {
-            heap->counters.pending_requeued++;
+            heap->body->counters.pending_requeued++;
             debug_count_of(COUNT_MF2_PENDING_REQUEUED, slab->class, 1);
             remote_push(slab, heap);
         }
         slab = next;
     }
-    atomic_fetch_sub_explicit(&heap->pending_count, (uint32_t)drained, memory_order_relaxed);
-    heap->counters.pending_drained += drained;
+    remote_count_pending(heap, -(int32_t)drained);
+    heap->body->counters.pending_drained += drained;
     return drained;
 }
 
@@ -217,7 +229,7 @@ void remote_free_locked(void *block, const char *function)
     result = atomic_load_explicit(&slab->state, memory_order_relaxed) == SLAB_ACTIVE ? slab_put(slab, block)
                                                                                      : SLAB_PUT_FREED;
     if (HAK_LIKELY(result == SLAB_PUT_DONE)) {
-        owner->counters.locked_blocks++;
+        owner->body->counters.locked_blocks++;
         debug_count_of(COUNT_FREE_SS_LOCKED, slab->class, 1);
         owner->classes[slab->class].returned_blocks++;
         heap_slab_freed(owner, slab, was_full, 1);

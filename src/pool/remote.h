@@ -16,14 +16,16 @@
  *     announcement a freer that does not push never touches the slab again, and one that pushes does so while its own
  *     announced blocks keep the slab in use.
  * M2: a queue entry is read (pending_next) before its count is taken, because from then on it may be pushed anew.
+ * M3: pending_count is at no time less than the number of slabs in the queue: a push counts before it links, a drain after it
+ *     unlinked.
  */
 #ifndef HAK_POOL_REMOTE_H
 #define HAK_POOL_REMOTE_H
 
 #include "pool/heap.h"
 
-/* Returns blocks of one class that other heaps own, in any order; changes the array. Holding no lock. */
-HAK_HIDDEN void remote_free_blocks(unsigned class, void **blocks, size_t count, const char *function);
+/* Returns blocks of one class that other heaps own, in any order, those of a slab together as far as 128 blocks go. Holding no lock. */
+HAK_HIDDEN void remote_free_blocks(unsigned class, void *const *blocks, size_t count, const char *function);
 
 /* Collects what is pending in the heap's queue. Returns the number of slabs. Under heap->lock. */
 HAK_HIDDEN size_t remote_drain(struct heap *heap);

@@ -4,6 +4,17 @@
 #include "superslab/shared_pool.h"
 #include "superslab/touched.h"
 
+struct slab *slab_in_use_at(const void *address)
+{
+    struct slab *slab;
+
+    /* The first unit is the header's. */
+    if (!window_contains(address) || !window_in_superslab(address) || ((uintptr_t)address & (SUPERSLAB_SIZE - 1)) < UNIT_SIZE)
+        return NULL;
+    slab = slab_of(address);
+    return atomic_load_explicit(&slab->state, memory_order_acquire) == SLAB_ACTIVE ? slab : NULL;
+}
+
 void slab_set_page_map(const struct slab *slab, unsigned class)
 {
     uint8_t *byte = window_page_map() + window_unit(slab->start);

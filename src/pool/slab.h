@@ -14,6 +14,9 @@ enum slab_put_result {
 HAK_INLINE unsigned slab_words(const struct slab *slab) { return ((unsigned)slab->blocks + 63) / 64; }
 HAK_INLINE size_t slab_bytes(const struct slab *slab) { return (size_t)slab->units * UNIT_SIZE; }
 
+/* The slab in use that the address, any address, lies in, or NULL. Any thread, no lock. */
+HAK_HIDDEN struct slab *slab_in_use_at(const void *address);
+
 /* Cuts a warm slab into free blocks of the class. No block's memory is touched. */
 HAK_HIDDEN void slab_carve(struct slab *slab, unsigned class, struct heap *owner);
 

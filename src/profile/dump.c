@@ -183,8 +183,9 @@ static void report_leak(const struct site_view *view)
     base_message("%zu bytes in %zu blocks, allocated at:", (size_t)weight_round(view->in_use.bytes),
                  (size_t)weight_round(view->in_use.objects));
     for (unsigned i = 0; i < site->frame_count && i < FRAMES_SHOWN; i++) {
+        static char buffer[OS_MAPS_LINE];
         struct place place = { .address = site->frames[i] - 1, .name = "?" };
-        os_maps_each(find_place, &place);
+        os_maps_each(find_place, &place, buffer, sizeof buffer);
         base_message("    %s+0x%zx", place.name, place.address - place.base);
     }
     if (site->frame_count > FRAMES_SHOWN)

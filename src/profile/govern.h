@@ -6,7 +6,7 @@
  * chance of blocks 2^shift times smaller, and stand for as many more. A thread whose samples took more than their part of its time,
  * and what credit it had, raises the shift of the class it is at; every second all shifts fall by one, so that the first chance comes back.
  *
- * G1: a sample has the weight that belongs to the chance it was drawn with, whatever the shift is by then. So the sums stay without
+ * Z5: a sample has the weight that belongs to the chance it was drawn with, whatever the shift is by then. So the sums stay without
  *     bias; a shift only makes them spread more.
  */
 #ifndef HAK_PROFILE_GOVERN_H

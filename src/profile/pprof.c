@@ -82,7 +82,7 @@ static void put_bytes(struct message *message, unsigned field, const void *bytes
 
 static void write_bytes(struct sink *sink, unsigned field, const void *bytes, size_t size)
 {
-    struct message head;
+    static struct message head;
 
     head.used = 0;
     put_number(&head, ((uint64_t)field << 3) | 2);
@@ -98,7 +98,7 @@ static void write_message(struct sink *sink, unsigned field, const struct messag
 
 static void write_field(struct sink *sink, unsigned field, uint64_t value)
 {
-    struct message message;
+    static struct message message;
 
     message.used = 0;
     put_field(&message, field, value);
@@ -107,7 +107,7 @@ static void write_field(struct sink *sink, unsigned field, uint64_t value)
 
 static void write_value_type(struct sink *sink, unsigned field, unsigned type, unsigned unit)
 {
-    struct message message;
+    static struct message message;
 
     message.used = 0;
     put_field(&message, VALUE_TYPE, type);
@@ -182,7 +182,7 @@ static bool ranges_grow(struct writer *writer)
 static bool write_mapping(const struct os_mapping *mapping, void *argument)
 {
     struct writer *writer = argument;
-    struct message message;
+    static struct message message;
 
     if (!mapping->executable)
         return true;
@@ -224,7 +224,7 @@ static uint64_t write_location(struct writer *writer, uintptr_t return_address)
 {
     uintptr_t address = return_address - 1;
     size_t at = (size_t)((address * UINT64_C(0x9e3779b97f4a7c15)) >> 20) & (writer->seen_capacity - 1);
-    struct message message;
+    static struct message message;
 
     for (; writer->seen[at]; at = (at + 1) & (writer->seen_capacity - 1))
         if (writer->seen[at] == address)
@@ -252,7 +252,7 @@ static unsigned frames_to_write(const struct writer *writer, const struct site *
 /* A sample of the site. bucket: its lifetimes' one that the sample is about, said in a label; or -1 for the site itself. */
 static void write_sample(struct writer *writer, const struct site *site, const uint64_t values[VALUES], int bucket)
 {
-    struct message message, packed;
+    static struct message message, packed;
     unsigned frames = frames_to_write(writer, site);
 
     message.used = packed.used = 0;
@@ -358,8 +358,10 @@ static char *writer_prepare(struct writer *writer, const struct site_view *views
 
 static void write_all(struct writer *writer, const struct site_view *views, size_t count, uint64_t started_ns)
 {
+    static char buffer[OS_MAPS_LINE];
+
     write_head(writer, started_ns);
-    if (!os_maps_each(write_mapping, writer))
+    if (!os_maps_each(write_mapping, writer, buffer, sizeof buffer))
         writer->error = EIO;
     for (size_t i = 0; i < count; i++)
         write_site(writer, &views[i]);

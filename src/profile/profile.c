@@ -100,8 +100,8 @@ bool profile_forget(const void *block, struct record *record)
     return table_remove(block, profile_now_ms(), record);
 }
 
-void profile_forget_heap(const struct heap *heap)
+void profile_forget_heap(struct heap *heap)
 {
-    if (table_foreign())
+    if (atomic_load_explicit(&heap->sampled, memory_order_relaxed))
         table_remove_heap(heap, profile_now_ms());
 }

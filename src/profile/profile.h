@@ -84,7 +84,7 @@ HAK_HIDDEN void profile_note(struct record *record, struct stack_memory **stacks
 
 /* Forgets the block; false if it was no sample. Holding no lock. */
 HAK_HIDDEN bool profile_forget(const void *block, struct record *record);
-HAK_HIDDEN void profile_forget_heap(const struct heap *heap);
+HAK_HIDDEN void profile_forget_heap(struct heap *heap);
 
 /* Milliseconds of the clock that lifetimes are measured with. */
 HAK_HIDDEN uint64_t profile_now_ms(void);

@@ -1,6 +1,7 @@
 #include "profile/table.h"
 
 #include "os/os.h"
+#include "pool/heap.h"
 
 #define FIRST_CAPACITY 512u /* places of a table at first; a power of two, as all capacities */
 #define CHUNK_BYTES (256 * HAK_KIB - sizeof(struct table_map))
@@ -201,6 +202,8 @@ static bool record_add(const struct record *record)
     record_count++;
     if (record->foreign)
         atomic_fetch_add_explicit(&foreign_count, 1, memory_order_relaxed);
+    if (record->heap)
+        atomic_fetch_add_explicit(&record->heap->sampled, 1, memory_order_relaxed);
     return true;
 }
 
@@ -212,6 +215,8 @@ static void record_drop(struct record *place)
     record_count--;
     if (place->foreign)
         atomic_fetch_sub_explicit(&foreign_count, 1, memory_order_relaxed);
+    if (place->heap)
+        atomic_fetch_sub_explicit(&place->heap->sampled, 1, memory_order_relaxed);
     for (;;) {
         at = (at + 1) & mask;
         if (!records[at].address)
@@ -300,10 +305,10 @@ void table_end(const struct record *record, uint64_t now_ms)
     lock_release(&profile_lock);
 }
 
-void table_remove_heap(const struct heap *heap, uint64_t now_ms)
+void table_remove_heap(struct heap *heap, uint64_t now_ms)
 {
     lock_acquire(&profile_lock);
-    for (size_t i = 0; i < record_capacity && record_count;) {
+    for (size_t i = 0; i < record_capacity && heap->sampled;) {
         if (records[i].address && records[i].heap == heap) {
             record_account_end(&records[i], now_ms);
             record_drop(&records[i]); /* another may have moved here */
@@ -324,14 +329,4 @@ size_t table_records(void)
     count = record_count;
     lock_release(&profile_lock);
     return count;
-}
-
-void table_reset(void)
-{
-    lock_acquire(&profile_lock);
-    for (struct site *site = profile_sites.first; site; site = site->next) {
-        site->allocated = site->in_use;
-        __builtin_memset(site->lifetimes, 0, sizeof site->lifetimes);
-    }
-    lock_release(&profile_lock);
 }

@@ -89,7 +89,7 @@ HAK_HIDDEN void table_put_back(const struct record *record);
 HAK_HIDDEN void table_end(const struct record *record, uint64_t now_ms);
 
 /* Removes the records of a first-class heap's blocks. Takes the lock. */
-HAK_HIDDEN void table_remove_heap(const struct heap *heap, uint64_t now_ms);
+HAK_HIDDEN void table_remove_heap(struct heap *heap, uint64_t now_ms);
 
 /* Records that are in no heap of the profile's own: while there is none, other frees need not ask. */
 HAK_HIDDEN size_t table_foreign(void);
@@ -97,8 +97,5 @@ HAK_HIDDEN size_t table_records(void);
 
 /* The first site, linked by `next`, and their number, as of now. Takes the lock. */
 HAK_HIDDEN struct site *table_sites(size_t *count);
-
-/* Forgets what was allocated and freed so far, not what is in use. Takes the lock. */
-HAK_HIDDEN void table_reset(void);
 
 #endif

@@ -1,7 +1,7 @@
 #include "superslab/metadata.h"
 
 #include "os/lock.h"
-#include "superslab/shared_pool.h"
+#include "superslab/footprint.h"
 
 struct lock metadata_lock = LOCK_INIT(LOCK_RANK_META);
 
@@ -25,6 +25,7 @@ void *metadata_allocate(size_t size, size_t alignment)
         record = slot;
     }
     metadata_next = record + size;
+    footprint_metadata_touched(size);
     lock_release(&metadata_lock);
     return record;
 }

@@ -3,6 +3,9 @@
 #include "base/format.h"
 #include "observe/counters.h"
 #include "options/options.h"
+#include "superslab/footprint.h"
+#include "superslab/limits.h"
+#include "superslab/ranges.h"
 #include "superslab/touched.h"
 
 /* Ranges given back with one taking of the lock. */
@@ -11,12 +14,13 @@
 struct purge_range {
     uint32_t slot;
     uint32_t mask; /* of units; bit 0 with the header, when the SuperSlab is empty */
+    size_t bytes;  /* of those with memory, without the header */
     bool split;    /* huge pages are to be refused first (P7) */
     bool kept;     /* the system did not take all of it: it may still have its memory */
 };
 
-/* What of the slot has waited long enough at `now`: everything free if nothing was freed for a delay, else what was free
- * at the last look and was not taken since. */
+/* What of the slot has waited long enough at `now`: everything free if nothing was freed for a delay, else what was
+ * free at the last look and was not taken since. */
 static uint32_t purge_ripe_units(struct slot *slot, uint32_t now, bool all)
 {
     uint32_t dirty = slot->free & slot->touched, ripe, delay = (uint32_t)hak_options.purge_delay;
@@ -100,15 +104,6 @@ static void purge_trim_lru(uint32_t now)
     }
 }
 
-/* P5 */
-static void purge_decommit(uint32_t number)
-{
-    struct slot *slot = &shared_pool.slots[number];
-
-    slot->decommitted = os_decommit(window_slot_address(number), SUPERSLAB_SIZE);
-    shared_pool.decommitted += slot->decommitted;
-}
-
 /* An empty SuperSlab was given back whole; while it was, it was in no bucket and so not counted in the LRU. */
 static void purge_note_lru(uint32_t number)
 {
@@ -124,64 +119,214 @@ static void purge_note_untouched(uint32_t number, uint32_t units)
         touched_note(window_slot_address(number) + base_low_bit(units) * UNIT_SIZE, UNIT_SIZE, false);
 }
 
+/* Where memory is locked, mlockall may have put memory behind what nobody touched (P2): slots mapped ahead, and clean units. */
+static size_t purge_populated(void)
+{
+    size_t bytes = shared_pool_unmap_unused();
+
+    for (uint32_t number = window_slots_begin(); number < shared_pool.slots_unused; number++) {
+        const struct slot *slot = &shared_pool.slots[number];
+        uint64_t clean = slot->free & ~slot->touched;
+        if (slot->kind != SLOT_SUPERSLAB || slot->decommitted)
+            continue;
+        while (clean) {
+            unsigned low = base_low_bit(clean), run = base_low_bit(~(clean >> low));
+            clean &= ~(base_low_mask(run) << low);
+            if (os_purge(window_slot_address(number) + low * UNIT_SIZE, run * UNIT_SIZE))
+                bytes += run * UNIT_SIZE;
+        }
+    }
+    return bytes;
+}
+
+/* Holds the units of the slot back from everybody (G1) while they are given back, the header of an empty SuperSlab
+ * with its units. */
+static struct purge_range purge_take(uint32_t number, uint32_t units)
+{
+    struct slot *slot = &shared_pool.slots[number];
+    bool split = false;
+    size_t dirty = base_count_bits(units & ~(uint32_t)1);
+
+    shared_pool.units_dirty -= dirty;
+    footprint_leaves(dirty * UNIT_SIZE);
+    if (slot->bucket == POOL_BUCKET_EMPTY && (slot->free & slot->touched & ~units) == 0)
+        units = slot->free | 1;
+    else
+        split = shared_pool_split(number);
+    slot->free &= ~units;
+    shared_pool_move_bucket(number);
+    return (struct purge_range){ .slot = number, .mask = units, .bytes = dirty * UNIT_SIZE, .split = split };
+}
+
+static void purge_put_back(const struct purge_range *range)
+{
+    struct slot *slot = &shared_pool.slots[range->slot];
+
+    slot->free |= range->mask & ~(uint32_t)1;
+    footprint_left(range->bytes);
+    if (range->kept) {
+        shared_pool.units_dirty += base_count_bits(slot->touched & range->mask & ~(uint32_t)1);
+    } else {
+        shared_pool.headers -= slot->touched & range->mask & 1;
+        slot->touched &= ~range->mask;
+        if (HAK_DEBUG && !(range->mask & 1))
+            purge_note_untouched(range->slot, range->mask);
+        if (range->mask & 1)
+            purge_note_lru(range->slot);
+    }
+    shared_pool_move_bucket(range->slot);
+    if (range->mask & 1 && !range->kept && atomic_load_explicit(&shared_pool.tight, memory_order_relaxed))
+        shared_pool_unmap(range->slot);
+}
+
+/* Gives the ranges back, letting go of the lock meanwhile. Returns the bytes. */
+static size_t purge_batch(struct purge_range *ranges, size_t count)
+{
+    size_t purged;
+
+    lock_release(&shared_pool.lock);
+    purged = purge_ranges(ranges, count);
+    lock_acquire(&shared_pool.lock);
+    for (size_t i = 0; i < count; i++)
+        purge_put_back(&ranges[i]);
+    shared_pool.purged_bytes += purged;
+    return purged;
+}
+
 size_t purge_free_units(bool all)
 {
     struct purge_range ranges[PURGE_BATCH];
     size_t purged = 0, count, left = 0;
     uint32_t now = shared_pool_now_ms(), number;
 
+    if (limits_are_due())
+        limits_read();
     lock_acquire(&shared_pool.lock);
-    all = all || atomic_load_explicit(&shared_pool.over_soft_limit, memory_order_relaxed);
+    all = all || limits_pressed() || atomic_load_explicit(&shared_pool.over_soft_limit, memory_order_relaxed);
     atomic_store_explicit(&shared_pool.over_soft_limit, false, memory_order_relaxed);
+    footprint_decay(now);
     purge_trim_lru(now);
     for (number = window_slots_begin(); number < shared_pool.slots_unused;) {
         for (count = 0; count < PURGE_BATCH && number < shared_pool.slots_unused; number++) {
             struct slot *slot = &shared_pool.slots[number];
             uint32_t ripe;
-            bool split = false;
             if (slot->kind != SLOT_SUPERSLAB)
                 continue;
             ripe = purge_ripe_units(slot, now, all);
             left += base_count_bits(slot->free & slot->touched & ~ripe);
-            if (ripe == 0)
-                continue;
-            /* G1; the header of an empty SuperSlab goes with its units, all of which are held back meanwhile. */
-            shared_pool.units_dirty -= base_count_bits(ripe & ~(uint32_t)1);
-            if (slot->bucket == POOL_BUCKET_EMPTY && (slot->free & slot->touched & ~ripe) == 0)
-                ripe = slot->free | 1;
-            else
-                split = shared_pool_split(number);
-            slot->free &= ~ripe;
-            shared_pool_move_bucket(number);
-            ranges[count++] = (struct purge_range){ .slot = number, .mask = ripe, .split = split };
+            if (ripe)
+                ranges[count++] = purge_take(number, ripe);
         }
         if (count == 0)
             break;
-        lock_release(&shared_pool.lock);
-        purged += purge_ranges(ranges, count);
-        lock_acquire(&shared_pool.lock);
-        for (size_t i = 0; i < count; i++) {
-            struct slot *slot = &shared_pool.slots[ranges[i].slot];
-            slot->free |= ranges[i].mask & ~(uint32_t)1;
-            if (ranges[i].mask & 1 && !ranges[i].kept && atomic_load_explicit(&shared_pool.tight, memory_order_relaxed))
-                purge_decommit(ranges[i].slot);
+        purged += purge_batch(ranges, count);
+        for (size_t i = 0; i < count; i++)
             left += ranges[i].kept;
-            if (ranges[i].kept)
-                shared_pool.units_dirty += base_count_bits(slot->touched & ranges[i].mask & ~(uint32_t)1);
-            else
-                slot->touched &= ~ranges[i].mask;
-            if (HAK_DEBUG && !ranges[i].kept && !(ranges[i].mask & 1))
-                purge_note_untouched(ranges[i].slot, ranges[i].mask);
-            if (ranges[i].mask & 1 && !ranges[i].kept)
-                purge_note_lru(ranges[i].slot);
-            shared_pool_move_bucket(ranges[i].slot);
-        }
     }
-    shared_pool.purged_bytes += purged;
+    if (all && os_memory_is_locked())
+        purge_populated();
     if (left)
         shared_pool_schedule_purge(hak_options.purge_delay);
     lock_release(&shared_pool.lock);
     return purged;
+}
+
+size_t purge_address_space(size_t wanted)
+{
+    static const unsigned buckets[] = { POOL_BUCKET_EMPTY, POOL_BUCKET_EMPTY + 1 };
+    size_t bytes;
+
+    if (wanted > base_min(os_address_space_limit(), os_physical_memory()))
+        return 0;
+    purge_free_units(true);
+    lock_acquire(&shared_pool.lock);
+    bytes = shared_pool_unmap_unused();
+    for (unsigned i = 0; i < 2; i++)
+        for (uint32_t number = shared_pool.heads[buckets[i]]; number; number = shared_pool.slots[number].next)
+            if (shared_pool.slots[number].touched == 0)
+                bytes += shared_pool_unmap(number);
+    lock_release(&shared_pool.lock);
+    return bytes;
+}
+
+/* ---- Before the footprint grows (N2) ---- */
+
+/* Puts the slot among the ranges, which are in order of their addresses: neighbours leave in one call. */
+static void purge_insert(struct purge_range *ranges, size_t count, struct purge_range range)
+{
+    for (; count > 0 && ranges[count - 1].slot > range.slot; count--)
+        ranges[count] = ranges[count - 1];
+    ranges[count] = range;
+}
+
+/* Gives back units for `wanted` bytes, or a batch. Those leave first that would be taken last: of the SuperSlabs
+ * with the most free units the one that got them first. */
+static size_t purge_emptiest(size_t wanted)
+{
+    struct purge_range ranges[PURGE_BATCH];
+    size_t count = 0, bytes = 0;
+
+    lock_acquire(&shared_pool.lock);
+    /* The last bucket has no memory in it (P3). */
+    for (unsigned bucket = shared_pool.dirty_empties ? POOL_BUCKET_EMPTY : POOL_BUCKET_EMPTY - 1;
+         bucket > 0 && count < PURGE_BATCH && bytes < wanted; bucket--) {
+        uint32_t number = shared_pool.tails[bucket], prev;
+        for (; number && count < PURGE_BATCH && bytes < wanted; number = prev) {
+            const struct slot *slot = &shared_pool.slots[number];
+            uint32_t dirty = slot->free & slot->touched;
+            prev = slot->prev;
+            if (dirty == 0)
+                continue;
+            bytes += base_count_bits(dirty) * UNIT_SIZE;
+            purge_insert(ranges, count++, purge_take(number, dirty));
+        }
+    }
+    bytes = count ? purge_batch(ranges, count) : 0;
+    lock_release(&shared_pool.lock);
+    return bytes;
+}
+
+/* For how many ms the emptiest SuperSlab's free units have waited; false if nothing waits there. */
+static bool purge_emptiest_waited(uint32_t now, uint32_t *waited)
+{
+    uint32_t number;
+    bool any;
+
+    lock_acquire(&shared_pool.lock);
+    number = shared_pool.dirty_empties ? shared_pool.tails[POOL_BUCKET_EMPTY] : 0;
+    while (number && shared_pool.slots[number].touched == 0)
+        number = shared_pool.slots[number].prev;
+    *waited = number ? now - shared_pool.slots[number].freed_ms : 0;
+    any = shared_pool.units_dirty != 0;
+    lock_release(&shared_pool.lock);
+    return any;
+}
+
+size_t purge_make_room(size_t wanted)
+{
+    uint32_t now = shared_pool_now_ms(), units_waited, ranges_waited;
+    size_t given = 0, got;
+
+    if (limits_are_due())
+        limits_read();
+    do {
+        bool units = purge_emptiest_waited(now, &units_waited), ranges = ranges_oldest(now, &ranges_waited);
+
+        got = 0;
+        if (ranges && (!units || ranges_waited >= units_waited))
+            got = ranges_give_back(wanted - given);
+        if (got == 0 && units)
+            got = purge_emptiest(wanted - given);
+        if (got == 0 && ranges)
+            got = ranges_give_back(wanted - given);
+        given += got;
+    } while (got && given < wanted);
+    if (given) {
+        lock_acquire(&shared_pool.lock);
+        footprint_want_flush();
+        lock_release(&shared_pool.lock);
+    }
+    return given;
 }
 
 void purge_begin(void) { atomic_exchange(&shared_pool.next_purge_ms, 0); }

@@ -3,100 +3,57 @@
 #include "base/format.h"
 #include "observe/counters.h"
 #include "options/options.h"
+#include "superslab/footprint.h"
+#include "superslab/limits.h"
+#include "superslab/purge.h"
 
-#define POOL_ALL_UNITS (~(uint32_t)1) /* every unit but the header's */
-
-struct shared_pool shared_pool = { .lock = LOCK_INIT(LOCK_RANK_POOL) };
-
-void shared_pool_init(struct slot *slots, uint32_t first, uint32_t end)
+bool shared_pool_init(void)
 {
-    shared_pool.slots = slots;
+    if (shared_pool.slots)
+        return true;
+    if (!window_init())
+        return false;
+    shared_pool.slots = window_slots;
+    shared_pool.slots_unused = window_slots_begin();
+    shared_pool.slots_committed = window_slots_mapped();
+    for (uint32_t number = shared_pool.slots_unused; number < shared_pool.slots_committed; number++)
+        shared_pool.slots[number].huge_pages = hak_options.thp == OPTION_ALWAYS ? PAGES_HUGE : PAGES_SMALL;
+    return true;
+}
+
+static void pool_set_kind(uint32_t number, enum slot_kind kind)
+{
+    __atomic_store_n(&shared_pool.slots[number].kind, (uint8_t)kind, __ATOMIC_RELAXED);
+}
+
+/* Maps more slots; false when there are none. What the window left out belongs to somebody else (W4). */
+static bool pool_grow(void)
+{
+    uint32_t first, number = shared_pool.slots_committed;
+    bool huge_pages;
+    size_t count = window_grow(&first, &huge_pages);
+
+    atomic_store_explicit(&shared_pool.tight, count == 0, memory_order_relaxed);
+    atomic_store_explicit(&shared_pool.refused, count == 0 && window_slots_mapped() < window_slots_limit(), memory_order_relaxed);
+    if (count == 0)
+        return false;
+    shared_pool.slots_foreign += first - number;
+    for (; number < first; number++)
+        pool_set_kind(number, SLOT_FOREIGN);
     shared_pool.slots_unused = first;
-    shared_pool.slots_committed = end;
-    for (; first < end; first++)
-        slots[first].huge_pages = hak_options.thp == OPTION_ALWAYS ? PAGES_HUGE : PAGES_SMALL;
+    shared_pool.slots_committed = first + (uint32_t)count;
+    for (; number < shared_pool.slots_committed; number++)
+        shared_pool.slots[number].huge_pages = huge_pages ? PAGES_HUGE : PAGES_SMALL;
+    return true;
 }
 
-uint32_t shared_pool_now_ms(void) { return (uint32_t)(os_now_coarse() / 1000000) | 1; }
-
-void shared_pool_schedule_purge(uint64_t delay_ms)
-{
-    uint32_t when = (uint32_t)(shared_pool_now_ms() + delay_ms) | 1;
-    uint32_t due = atomic_load_explicit(&shared_pool.next_purge_ms, memory_order_relaxed);
-
-    if (due == 0 || (int32_t)(when - due) < 0)
-        atomic_store_explicit(&shared_pool.next_purge_ms, when, memory_order_release);
-}
-
-void shared_pool_want_purge_slow(void) { shared_pool_schedule_purge(hak_options.purge_delay); }
-
-/* P3: puts the slot into the bucket of its number of free units: at the head, or at the tail if no memory is behind it, so that
- * memory that is there is used first. */
-void shared_pool_move_bucket(uint32_t number)
-{
-    struct slot *slot = &shared_pool.slots[number];
-    unsigned bucket = base_count_bits(slot->free), old = slot->bucket;
-
-    bucket += bucket == POOL_BUCKET_EMPTY && slot->touched == 0 && slot->huge_pages != PAGES_SMALL;
-    if (bucket == old)
-        return;
-    if (old != 0) {
-        if (slot->prev)
-            shared_pool.slots[slot->prev].next = slot->next;
-        else
-            shared_pool.heads[old] = slot->next;
-        if (slot->next)
-            shared_pool.slots[slot->next].prev = slot->prev;
-        else
-            shared_pool.tails[old] = slot->prev;
-        if (shared_pool.heads[old] == 0)
-            shared_pool.bucket_mask &= ~(UINT64_C(1) << old);
-        shared_pool.dirty_empties -= old == POOL_BUCKET_EMPTY && slot->touched != 0;
-    }
-    slot->bucket = (uint8_t)bucket;
-    slot->prev = 0;
-    slot->next = 0;
-    if (bucket == 0)
-        return;
-    if (slot->touched == 0) {
-        slot->prev = shared_pool.tails[bucket];
-        shared_pool.tails[bucket] = number;
-        if (slot->prev)
-            shared_pool.slots[slot->prev].next = number;
-        else
-            shared_pool.heads[bucket] = number;
-    } else {
-        slot->next = shared_pool.heads[bucket];
-        shared_pool.heads[bucket] = number;
-        if (slot->next)
-            shared_pool.slots[slot->next].prev = number;
-        else
-            shared_pool.tails[bucket] = number;
-    }
-    shared_pool.bucket_mask |= UINT64_C(1) << bucket;
-    shared_pool.dirty_empties += bucket == POOL_BUCKET_EMPTY && slot->touched != 0;
-}
-
-/* The next slot never used, committing more when needed; 0 when there is none. */
+/* The next slot never used, mapping more when needed; 0 when there is none. */
 static uint32_t pool_new_slot(enum slot_kind kind)
 {
-    uint32_t number;
-
-    if (shared_pool.slots_unused == shared_pool.slots_committed) {
-        uint32_t first;
-        bool huge_pages;
-        size_t count = window_commit_slots(&first, &huge_pages);
-        if (count == 0) {
-            atomic_store_explicit(&shared_pool.tight, true, memory_order_relaxed);
-            return 0;
-        }
-        shared_pool.slots_committed = first + (uint32_t)count;
-        for (number = first; huge_pages && number < shared_pool.slots_committed; number++)
-            shared_pool.slots[number].huge_pages = PAGES_HUGE;
-    }
-    number = shared_pool.slots_unused++;
-    shared_pool.slots[number].kind = (uint8_t)kind;
-    return number;
+    if (shared_pool.slots_unused == shared_pool.slots_committed && !pool_grow())
+        return 0;
+    pool_set_kind(shared_pool.slots_unused, kind);
+    return shared_pool.slots_unused++;
 }
 
 static uint32_t pool_new_superslab(void)
@@ -169,28 +126,6 @@ static unsigned pool_find_run(uint32_t number, unsigned units, unsigned align_un
     return start ? start : pool_best_run(slot->free, units, align_units);
 }
 
-bool shared_pool_split(uint32_t number)
-{
-    struct slot *slot = &shared_pool.slots[number];
-
-    if (slot->huge_pages != PAGES_HUGE)
-        return false;
-    slot->huge_pages = PAGES_SPLIT;
-    return ++shared_pool.split <= POOL_SPLIT_MAX;
-}
-
-void shared_pool_split_at(const void *address)
-{
-    uint32_t number = window_slot_of(address);
-    bool split;
-
-    lock_acquire(&shared_pool.lock);
-    split = shared_pool_split(number);
-    lock_release(&shared_pool.lock);
-    if (split)
-        os_advise_huge(window_slot_address(number), SUPERSLAB_SIZE, false);
-}
-
 /* P7: of a slot that begins anew, before its header is written. */
 static void pool_join(uint32_t number)
 {
@@ -199,7 +134,30 @@ static void pool_join(uint32_t number)
     os_advise_huge(window_slot_address(number), SUPERSLAB_SIZE, true);
 }
 
-static struct slab *pool_take_run(uint32_t number, unsigned start, unsigned units)
+/* A touched header counts in the footprint. */
+static void pool_touch(struct slot *slot, uint32_t units)
+{
+    shared_pool.headers += (units & ~slot->touched & 1) != 0;
+    slot->touched |= units;
+}
+
+/* P8 */
+static bool pool_begins_sparse(enum pool_use use) { return use == POOL_SPARSE && hak_options.thp == OPTION_AUTO; }
+
+/* P7, P8: before the header of a slot that begins anew is written. */
+static void pool_begin_slot(uint32_t number, bool small_pages)
+{
+    const struct slot *slot = &shared_pool.slots[number];
+
+    if (small_pages) {
+        if (shared_pool_split(number))
+            os_advise_huge(window_slot_address(number), SUPERSLAB_SIZE, false);
+    } else if (slot->huge_pages == PAGES_SPLIT) {
+        pool_join(number);
+    }
+}
+
+static struct slab *pool_take_run(uint32_t number, unsigned start, unsigned units, bool small_pages)
 {
     struct slot *slot = &shared_pool.slots[number];
     struct superslab *superslab = (struct superslab *)window_slot_address(number);
@@ -209,8 +167,8 @@ static struct slab *pool_take_run(uint32_t number, unsigned start, unsigned unit
 
     HAK_ASSERT((slot->free & mask) == mask);
     HAK_ASSERT(slot->huge_pages != PAGES_HUGE || (slot->touched | 1) == 1 || (slot->touched | 1) == UINT32_MAX); /* P7 */
-    if (slot->huge_pages == PAGES_SPLIT && slot->touched == 0)
-        pool_join(number);
+    if (slot->touched == 0)
+        pool_begin_slot(number, small_pages);
     slab->zero = (slot->touched & mask) == 0;
     slab->populated = false;
     slab->dense = (superslab->dense & slot->touched & mask) != 0;
@@ -227,11 +185,11 @@ static struct slab *pool_take_run(uint32_t number, unsigned start, unsigned unit
     shared_pool_move_bucket(number);
     if (slot->huge_pages == PAGES_HUGE && slot->touched == 0) {
         /* The first touch brings the whole huge page. */
-        slot->touched = POOL_ALL_UNITS & ~mask;
-        shared_pool.units_dirty += base_count_bits(slot->touched);
+        pool_touch(slot, (POOL_ALL_UNITS & ~mask) | 1);
+        shared_pool.units_dirty += base_count_bits(POOL_ALL_UNITS & ~mask);
         shared_pool_want_purge();
     }
-    slot->touched |= mask | 1;
+    pool_touch(slot, mask | 1);
     for (unit = start; unit < start + units; unit++)
         superslab->first_unit[unit] = (uint8_t)start;
     slab->start = (char *)superslab + (size_t)start * UNIT_SIZE;
@@ -241,16 +199,14 @@ static struct slab *pool_take_run(uint32_t number, unsigned start, unsigned unit
     return slab;
 }
 
+enum { TRIES = 8 }; /* slots per bucket: SuperSlabs in pieces must not make a search long */
+
 /* The slot to take the next run from: the fullest HOT one with room, then DRAINING and EMPTY ones the same way (they are
- * the higher buckets), then a new one. */
+ * the higher buckets); 0 when none has room. */
 static uint32_t pool_choose_slot(unsigned units, unsigned align_units, enum pool_use use, unsigned *start)
 {
-    enum { TRIES = 8 }; /* per bucket: SuperSlabs in pieces must not make a search long */
-    uint64_t buckets = shared_pool.bucket_mask & ~base_low_mask(units);
-    uint32_t number;
-
-    for (; buckets; buckets &= buckets - 1) {
-        number = shared_pool.heads[base_low_bit(buckets)];
+    for (uint64_t buckets = shared_pool.bucket_mask & ~base_low_mask(units); buckets; buckets &= buckets - 1) {
+        uint32_t number = shared_pool.heads[base_low_bit(buckets)];
         for (unsigned tries = 0; number && tries < TRIES; tries++) {
             *start = pool_find_run(number, units, align_units, use);
             if (*start)
@@ -258,58 +214,137 @@ static uint32_t pool_choose_slot(unsigned units, unsigned align_units, enum pool
             number = shared_pool.slots[number].next;
         }
     }
-    number = pool_new_superslab();
-    if (number)
-        *start = pool_find_run(number, units, align_units, use);
-    return number;
+    return 0;
 }
 
-static size_t pool_footprint(void)
+/* The same among units that have memory behind them: taking them adds nothing to the footprint. */
+static uint32_t pool_choose_touched(unsigned units, unsigned align_units, unsigned *start)
 {
-    return (shared_pool.units_used + shared_pool.units_dirty) * UNIT_SIZE + shared_pool.huge_bytes;
-}
-
-size_t shared_pool_footprint(void)
-{
-    size_t footprint;
-
-    lock_acquire(&shared_pool.lock);
-    footprint = pool_footprint();
-    lock_release(&shared_pool.lock);
-    return footprint;
-}
-
-static void pool_note_peak(void)
-{
-    size_t footprint = pool_footprint();
-
-    if (footprint > shared_pool.footprint_peak)
-        shared_pool.footprint_peak = footprint;
-}
-
-static bool pool_within_limits(size_t bytes)
-{
-    size_t footprint = pool_footprint() + bytes;
-
-    if (HAK_UNLIKELY(hak_options.memory_limit_soft && footprint > hak_options.memory_limit_soft)) {
-        atomic_store_explicit(&shared_pool.over_soft_limit, true, memory_order_relaxed);
-        shared_pool_schedule_purge(0);
+    for (uint64_t buckets = shared_pool.bucket_mask & ~base_low_mask(units); buckets; buckets &= buckets - 1) {
+        uint32_t number = shared_pool.heads[base_low_bit(buckets)];
+        for (unsigned tries = 0; number && tries < TRIES; tries++) {
+            const struct slot *slot = &shared_pool.slots[number];
+            *start = pool_best_run(slot->free & slot->touched, units, align_units);
+            if (*start)
+                return number;
+            number = slot->next;
+        }
     }
-    if (HAK_LIKELY(hak_options.memory_limit == 0))
-        return true;
-    return shared_pool.units_used * UNIT_SIZE + shared_pool.huge_bytes + bytes <= hak_options.memory_limit;
+    return 0;
 }
 
-/* P5 */
-static bool pool_make_writable(uint32_t number)
+/* What taking the run adds to the footprint. `number` 0: a run of a new SuperSlab. */
+static size_t pool_growth(uint32_t number, unsigned start, unsigned units)
+{
+    const struct slot *slot = &shared_pool.slots[number];
+    uint32_t mask = (uint32_t)base_low_mask(units) << start;
+
+    if (number == 0)
+        return (units + 1) * UNIT_SIZE;
+    if (slot->huge_pages != PAGES_SMALL && slot->touched == 0)
+        return SUPERSLAB_SIZE;
+    return base_count_bits((mask | 1) & ~slot->touched) * UNIT_SIZE;
+}
+
+/* ---- P5 ---- */
+
+/* An unmapped SuperSlab whose place is somebody else's now. */
+static void pool_lose(uint32_t number)
 {
     struct slot *slot = &shared_pool.slots[number];
 
-    if (slot->decommitted && os_commit(window_slot_address(number), SUPERSLAB_SIZE)) {
-        slot->decommitted = false;
-        shared_pool.decommitted--;
+    shared_pool.split -= slot->huge_pages == PAGES_SPLIT;
+    shared_pool.superslabs--;
+    shared_pool.slots_foreign++;
+    pool_set_kind(number, SLOT_FOREIGN);
+    slot->free = 0;
+    slot->aged = 0;
+    slot->huge_pages = PAGES_SMALL;
+    shared_pool_move_bucket(number);
+}
+
+/* False: the slot cannot be had now, or, if its kind is SLOT_FOREIGN afterwards, never again. */
+static bool pool_make_writable(uint32_t number)
+{
+    struct slot *slot = &shared_pool.slots[number];
+    enum os_place place;
+
+    if (!slot->decommitted)
+        return true;
+    place = window_map_slot(number, slot->huge_pages != PAGES_SMALL);
+    if (place == OS_PLACE_REFUSED) {
+        atomic_store_explicit(&shared_pool.tight, true, memory_order_relaxed);
+        atomic_store_explicit(&shared_pool.refused, true, memory_order_relaxed);
+        return false;
     }
-    return !slot->decommitted;
+    __atomic_store_n(&slot->decommitted, false, __ATOMIC_RELAXED);
+    shared_pool.decommitted--;
+    if (place == OS_PLACE_TAKEN) {
+        pool_lose(number);
+        return false;
+    }
+    if (slot->huge_pages == PAGES_SPLIT) {
+        slot->huge_pages = PAGES_HUGE;
+        shared_pool.split--;
+    }
+    return true;
+}
+
+/* A run to take: of a SuperSlab that begins anew with small pages, if that is all that the hard limit allows. */
+struct choice {
+    uint32_t number; /* 0: there is none */
+    unsigned start;
+    bool small_pages;
+};
+
+/* Whether a SuperSlab without memory may begin with small pages where the limits do not allow it a huge one. */
+static bool pool_begins_small(uint32_t number, size_t growth, unsigned units)
+{
+    if (growth != SUPERSLAB_SIZE || !footprint_allows((units + 1) * UNIT_SIZE))
+        return false;
+    if (shared_pool_split(number))
+        os_advise_huge(window_slot_address(number), SUPERSLAB_SIZE, false);
+    return true;
+}
+
+/* Chooses a run, the first of a call or one more, which may not exceed N2. Lets go of the lock to make room for the first, and to wait
+ * for others who do. */
+static struct choice pool_choose(unsigned units, unsigned align_units, enum pool_use use, bool first)
+{
+    bool made_room = false;
+    unsigned waits = 0;
+
+    for (;;) {
+        struct choice choice = { 0 };
+        size_t growth, excess;
+
+        choice.number = pool_choose_slot(units, align_units, use, &choice.start);
+        growth = pool_growth(choice.number, choice.start, units);
+        excess = growth ? footprint_excess(growth) : 0;
+        if (HAK_UNLIKELY(growth && first && !made_room &&
+                         ((excess && footprint_waiting()) || limits_are_due()))) {
+            struct choice touched = { .number = pool_choose_touched(units, align_units, &touched.start) };
+            if (touched.number)
+                return touched;
+            made_room = true;
+            lock_release(&shared_pool.lock);
+            purge_make_room(excess);
+            lock_acquire(&shared_pool.lock);
+            continue; /* others may have changed all of it */
+        }
+        if (HAK_UNLIKELY(excess && (!first || !footprint_allows(growth)))) {
+            if (first && footprint_wait(&waits)) {
+                made_room = false;
+                continue;
+            }
+            choice.small_pages = first && pool_begins_small(choice.number, growth, units);
+            if (!choice.small_pages)
+                choice.number = pool_choose_touched(units, align_units, &choice.start);
+            return choice;
+        }
+        if (choice.number || pool_new_superslab() == 0)
+            return choice;
+    }
 }
 
 size_t shared_pool_acquire(unsigned units, unsigned align_units, size_t count, enum pool_use use, struct slab **slabs)
@@ -317,26 +352,25 @@ size_t shared_pool_acquire(unsigned units, unsigned align_units, size_t count, e
     size_t taken = 0;
 
     lock_acquire(&shared_pool.lock);
-    while (taken < count && pool_within_limits(units * UNIT_SIZE)) {
-        unsigned start = 0;
-        uint32_t number = pool_choose_slot(units, align_units, use, &start);
-        if (number == 0 || !pool_make_writable(number))
+    while (taken < count) {
+        struct choice choice = pool_choose(units, align_units, use, taken == 0);
+        unsigned start = choice.start;
+        if (choice.number == 0)
             break;
-        slabs[taken++] = pool_take_run(number, start, units);
+        if (!pool_make_writable(choice.number)) {
+            if (slot_kind(&shared_pool.slots[choice.number]) == SLOT_FOREIGN)
+                continue;
+            break;
+        }
+        slabs[taken++] = pool_take_run(choice.number, start, units, choice.small_pages || pool_begins_sparse(use));
         /* One SuperSlab's runs in a row, while they last: contiguous memory populates in one call. */
-        while (taken < count && pool_within_limits(units * UNIT_SIZE) &&
-               (start = pool_find_run(number, units, align_units, use)) != 0)
-            slabs[taken++] = pool_take_run(number, start, units);
+        while (taken < count && (start = pool_find_run(choice.number, units, align_units, use)) != 0 &&
+               footprint_excess(pool_growth(choice.number, start, units)) == 0)
+            slabs[taken++] = pool_take_run(choice.number, start, units, false);
     }
-    pool_note_peak();
+    footprint_note_peak();
     lock_release(&shared_pool.lock);
     return taken;
-}
-
-/* P5: nothing may wait when the system is out of memory. */
-size_t shared_pool_lru_size(void)
-{
-    return atomic_load_explicit(&shared_pool.tight, memory_order_relaxed) ? 0 : (size_t)hak_options.ss_lru_size;
 }
 
 void shared_pool_release(struct slab *slab)
@@ -357,6 +391,7 @@ void shared_pool_release(struct slab *slab)
     else
         shared_pool.units_dirty += slab->units;
     shared_pool.units_used -= slab->units;
+    footprint_note_low();
     slot->free |= mask;
     if (!atomic_load_explicit(&shared_pool.stale, memory_order_relaxed))
         slot->freed_ms = shared_pool_now_ms();
@@ -385,6 +420,10 @@ void *shared_pool_take_metadata_slot(void)
 
     lock_acquire(&shared_pool.lock);
     number = pool_new_slot(SLOT_METADATA);
+    if (number && shared_pool.slots[number].huge_pages == PAGES_HUGE && hak_options.thp == OPTION_AUTO) { /* P8 */
+        shared_pool.slots[number].huge_pages = PAGES_SMALL;
+        os_advise_huge(window_slot_address(number), SUPERSLAB_SIZE, false);
+    }
     lock_release(&shared_pool.lock);
     return number ? window_slot_address(number) : NULL;
 }
@@ -403,7 +442,7 @@ size_t shared_pool_prewarm(size_t count)
         slot->free = 0;
         shared_pool_move_bucket(number);
         slot->free = POOL_ALL_UNITS;
-        slot->touched = POOL_ALL_UNITS | 1;
+        pool_touch(slot, POOL_ALL_UNITS | 1);
         slot->freed_ms = shared_pool_now_ms();
         shared_pool_move_bucket(number);
         shared_pool.units_dirty += SUPERSLAB_UNITS - 1;
@@ -419,26 +458,23 @@ size_t shared_pool_prewarm(size_t count)
 
 bool shared_pool_charge_huge(size_t bytes)
 {
+    size_t excess;
+    unsigned waits = 0;
     bool allowed;
 
     lock_acquire(&shared_pool.lock);
-    allowed = pool_within_limits(bytes);
+    excess = footprint_excess(bytes);
+    if (HAK_UNLIKELY((excess && footprint_waiting()) || limits_are_due())) {
+        lock_release(&shared_pool.lock);
+        purge_make_room(excess);
+        lock_acquire(&shared_pool.lock);
+        excess = footprint_excess(bytes);
+    }
+    do
+        allowed = excess == 0 || footprint_allows(bytes);
+    while (HAK_UNLIKELY(!allowed) && footprint_wait(&waits));
     if (allowed)
         shared_pool.huge_bytes += bytes;
     lock_release(&shared_pool.lock);
     return allowed;
-}
-
-void shared_pool_note_huge_mapped(void)
-{
-    lock_acquire(&shared_pool.lock);
-    pool_note_peak();
-    lock_release(&shared_pool.lock);
-}
-
-void shared_pool_uncharge_huge(size_t bytes)
-{
-    lock_acquire(&shared_pool.lock);
-    shared_pool.huge_bytes -= bytes;
-    lock_release(&shared_pool.lock);
 }

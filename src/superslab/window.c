@@ -1,100 +1,215 @@
 #include "superslab/window.h"
 
 #include "options/options.h"
-#include "os/os.h"
-#include "superslab/shared_pool.h"
 
 /* W3: what malloc and free read before window_init: all they look at in an empty cache lies in its first page. */
 static _Alignas(4096) const char window_before_init[4096];
 
 char *hak_window = (char *)(uintptr_t)window_before_init;
 size_t hak_units;
+struct slot *window_slots;
+size_t window_head_mapped;
 
-/* A window takes this many times the machine's memory, so that freed SuperSlabs always find reuse before it is full. */
-#define WINDOW_MEMORY_FACTOR 4
+/* The most that a window spans: addresses alone, so far more than a machine's memory, and freed SuperSlabs find reuse long before it
+ * is full. Under ThreadSanitizer so much that all places looked at are in its stretch. */
+#define WINDOW_MAX (HAK_THREAD_SANITIZER ? 64 * HAK_GIB : 8 * 1024 * HAK_GIB)
 #define WINDOW_MIN (16 * HAK_MIB)
-#define WINDOW_MAX (1024 * HAK_GIB)
-/* Slots committed at the first and at later steps: doubling, so that small programs stay small and large ones
- * make few system calls. */
+/* The window lies below an address that the kernel chose at random. It takes at most this share of what is below, because the
+ * program and its brk heap may be there, and leaves room for libraries that are close to that address. */
+#define WINDOW_ANCHOR_SHARE 8
+#define WINDOW_GAP (4 * HAK_GIB)
+/* Below this there is no room: the place is above the address, as far from it as this. So it is under valgrind, whose programs
+ * have 64 GiB. */
+#define WINDOW_LOW_ANCHOR (16 * HAK_GIB)
+#define WINDOW_ABOVE (16 * HAK_GIB)
+#define WINDOW_ABOVE_MAX (32 * HAK_GIB)
+/* Places looked at below the address, each a window's length from the next, and the largest hole that the kernel is asked for when
+ * none is free: sanitizers allow no larger one. */
+#define WINDOW_PLACES 3u
+#define WINDOW_HOLE (512 * HAK_GIB)
+/* Slots mapped at the first and at later steps: doubling, so that small programs stay small and large ones make few
+ * system calls. */
 #define WINDOW_FIRST_SLOTS 2u
 #define WINDOW_MAX_STEP 32u
+/* mmap calls of one window_grow at most: a step is halved until it fits, then ever longer stretches are left out. */
+#define WINDOW_GROW_TRIES 32u
 /* The first SuperSlabs never get huge pages under `auto`: in a small heap one huge page matters. */
 #define WINDOW_SMALL_SLOTS 4u
 
-static uint32_t slots_begin, slots_end, slots_committed;
-static size_t head_bytes;
+/* A slot has as many bytes of page map as of descriptor. Both are mapped in steps of a unit, which serves 4 GiB of window. */
+#define HEAD_SLOT_BYTES (sizeof(struct slot))
+_Static_assert(HEAD_SLOT_BYTES == SUPERSLAB_UNITS, "one byte of page map for each unit");
 
-static size_t window_wanted_size(void)
+/* slots_begin, slots_limit: those that the window may have. slots_mapped: the end of those mapped now. */
+static uint32_t slots_begin, slots_mapped, slots_limit;
+
+/* Of the slot with so many slots before it. */
+static bool window_wants_huge(uint32_t before)
 {
-    size_t limit = os_address_space_limit(), size = (size_t)hak_options.arena_size;
-    if (size == 0) {
-        size = base_max(os_physical_memory(), HAK_GIB) * WINDOW_MEMORY_FACTOR;
-        size = (size_t)1 << (base_high_bit(size - 1) + 1);
+    return hak_options.thp == OPTION_ALWAYS || (hak_options.thp == OPTION_AUTO && before >= WINDOW_SMALL_SLOTS);
+}
+
+static enum os_place window_map(char *address, size_t count, bool huge_pages)
+{
+    enum os_place place = os_map_at(address, count * SUPERSLAB_SIZE);
+
+    if (place == OS_PLACE_MAPPED) {
+        os_advise_huge(address, count * SUPERSLAB_SIZE, huge_pages);
+        os_name(address, count * SUPERSLAB_SIZE, "hakmem");
     }
-    /* Under an address-space limit, thread stacks, libraries and huge blocks need the other half. */
-    if (limit != SIZE_MAX)
-        size = base_min(size, limit / 2);
-    return base_align_down(base_min(base_max(size, WINDOW_MIN), WINDOW_MAX), SUPERSLAB_SIZE);
+    return place;
+}
+
+/* ---- Where the window is ---- */
+
+/* Takes the place for a window of `size` bytes if what is needed first can be mapped there. */
+static bool window_take_place(char *base, size_t size)
+{
+    size_t slots = size >> SUPERSLAB_SHIFT, array = base_align_up(slots * HEAD_SLOT_BYTES, UNIT_SIZE);
+    size_t head = base_align_up(WINDOW_PAGE_MAP + 2 * array, SUPERSLAB_SIZE), count = 0;
+    char *descriptors = base + WINDOW_PAGE_MAP + array;
+
+    if (os_map_at(base, WINDOW_PAGE_MAP + UNIT_SIZE) != OS_PLACE_MAPPED)
+        return false;
+    if (os_map_at(descriptors, UNIT_SIZE) == OS_PLACE_MAPPED) {
+        for (count = WINDOW_FIRST_SLOTS; count > 0; count /= 2)
+            if (window_map(base + head, count, window_wants_huge(0)) == OS_PLACE_MAPPED)
+                break;
+        if (count == 0)
+            os_unmap(descriptors, UNIT_SIZE);
+    }
+    if (count == 0) {
+        os_unmap(base, WINDOW_PAGE_MAP + UNIT_SIZE);
+        return false;
+    }
+    window_head_mapped = UNIT_SIZE;
+    slots_begin = (uint32_t)(head >> SUPERSLAB_SHIFT);
+    slots_mapped = slots_begin + (uint32_t)count;
+    slots_limit = (uint32_t)slots;
+    window_slots = (struct slot *)descriptors;
+    __atomic_store_n(&hak_window, base, __ATOMIC_RELEASE);
+    return true;
+}
+
+/* An address that the kernel chose: the library's own where that is in the area of mappings, else one of a mapping made for it. */
+static uintptr_t window_anchor(void)
+{
+    uintptr_t anchor = (uintptr_t)window_before_init;
+
+    if (anchor < WINDOW_LOW_ANCHOR) {
+        void *hole = os_find_hole(UNIT_SIZE, UNIT_SIZE);
+        anchor = hole ? (uintptr_t)hole : anchor;
+    }
+    return anchor;
+}
+
+static bool window_find_place(size_t size)
+{
+    uintptr_t anchor = window_anchor();
+
+    if (anchor < WINDOW_LOW_ANCHOR) {
+        if (window_take_place((char *)base_align_up(anchor + WINDOW_ABOVE, SUPERSLAB_SIZE), base_min(size, WINDOW_ABOVE_MAX)))
+            return true;
+    } else {
+        size_t below = base_align_down(base_min(size, anchor / WINDOW_ANCHOR_SHARE), SUPERSLAB_SIZE);
+        for (size_t place = 1; place <= WINDOW_PLACES; place++)
+            if (window_take_place((char *)base_align_down(anchor - WINDOW_GAP - place * below, SUPERSLAB_SIZE), below))
+                return true;
+    }
+    for (size = base_min(size, WINDOW_HOLE); size >= WINDOW_MIN; size = base_align_down(size / 2, SUPERSLAB_SIZE)) {
+        char *hole = os_find_hole(size, SUPERSLAB_SIZE);
+        if (hole && window_take_place(hole, size))
+            return true;
+    }
+    return false;
 }
 
 bool window_init(void)
 {
-    size_t size, head;
-    char *window = NULL;
+    size_t size = hak_options.arena_size ? (size_t)hak_options.arena_size : WINDOW_MAX;
 
-    if (slots_end != 0)
+    if (slots_mapped != 0)
         return true;
-    for (size = window_wanted_size(); size >= WINDOW_MIN; size = base_align_down(size / 2, SUPERSLAB_SIZE)) {
-        window = os_reserve(size, SUPERSLAB_SIZE);
-        if (window)
-            break;
-    }
-    if (!window)
+    if (!window_find_place(base_align_down(base_min(base_max(size, WINDOW_MIN), WINDOW_MAX), SUPERSLAB_SIZE)))
         return false;
-    head = WINDOW_PAGE_MAP + (size >> UNIT_SHIFT) + (size >> SUPERSLAB_SHIFT) * sizeof(struct slot);
-    head = base_align_up(head, SUPERSLAB_SIZE);
-    if (hak_options.thp == OPTION_NEVER)
-        os_advise_huge(window, size, false);
-    else if (hak_options.thp == OPTION_ALWAYS)
-        os_advise_huge(window + head, size - head, true);
-    else
-        os_advise_huge(window, base_min(size, head + WINDOW_SMALL_SLOTS * SUPERSLAB_SIZE), false);
-    if (!os_commit(window, head + WINDOW_FIRST_SLOTS * SUPERSLAB_SIZE)) {
-        os_unmap(window, size);
-        return false;
-    }
-    os_name(window, size, "hakmem");
-    head_bytes = head;
-    slots_begin = (uint32_t)(head >> SUPERSLAB_SHIFT);
-    slots_end = (uint32_t)(size >> SUPERSLAB_SHIFT);
-    slots_committed = slots_begin + WINDOW_FIRST_SLOTS;
-    shared_pool_init((struct slot *)(window + WINDOW_PAGE_MAP + (size >> UNIT_SHIFT)), slots_begin, slots_committed);
-    __atomic_store_n(&hak_window, window, __ATOMIC_RELEASE);
-    __atomic_store_n(&hak_units, (size_t)slots_committed * SUPERSLAB_UNITS, __ATOMIC_RELEASE);
+    __atomic_store_n(&hak_units, (size_t)slots_mapped * SUPERSLAB_UNITS, __ATOMIC_RELEASE);
     return true;
 }
 
-size_t window_commit_slots(uint32_t *first, bool *huge_pages)
-{
-    uint32_t have = slots_committed - slots_begin;
-    size_t count = base_min(base_min(have, WINDOW_MAX_STEP), slots_end - slots_committed);
+/* ---- Growing, and giving back ---- */
 
-    for (; count > 0; count /= 2) {
-        char *address = window_slot_address(slots_committed);
-        if (!os_commit(address, count * SUPERSLAB_SIZE))
-            continue;
-        *huge_pages = hak_options.thp == OPTION_ALWAYS ||
-                      (hak_options.thp == OPTION_AUTO && have >= WINDOW_SMALL_SLOTS);
-        if (*huge_pages && hak_options.thp == OPTION_AUTO)
-            os_advise_huge(address, count * SUPERSLAB_SIZE, true);
-        *first = slots_committed;
-        slots_committed += (uint32_t)count;
-        __atomic_store_n(&hak_units, (size_t)slots_committed * SUPERSLAB_UNITS, __ATOMIC_RELEASE);
-        return count;
+/* Makes the page map and the descriptors reach to the slot `end`. */
+static enum os_place window_extend_head(uint32_t end)
+{
+    size_t wanted = base_align_up(end * HEAD_SLOT_BYTES, UNIT_SIZE), more = wanted - window_head_mapped;
+    char *page_map = (char *)window_page_map() + window_head_mapped, *descriptors = (char *)window_slots + window_head_mapped;
+    enum os_place place;
+
+    if (wanted <= window_head_mapped)
+        return OS_PLACE_MAPPED;
+    place = os_map_at(page_map, more);
+    if (place != OS_PLACE_MAPPED)
+        return place;
+    place = os_map_at(descriptors, more);
+    if (place == OS_PLACE_MAPPED)
+        window_head_mapped = wanted;
+    else
+        os_unmap(page_map, more);
+    return place;
+}
+
+static enum os_place window_try_step(uint32_t slot, size_t count, bool huge_pages)
+{
+    enum os_place place = window_extend_head(slot + (uint32_t)count);
+
+    if (place == OS_PLACE_TAKEN)
+        slots_limit = (uint32_t)(window_head_mapped / HEAD_SLOT_BYTES); /* the page map ends here, and the window with it */
+    return place == OS_PLACE_MAPPED ? window_map(window_slot_address(slot), count, huge_pages) : OS_PLACE_REFUSED;
+}
+
+size_t window_grow(uint32_t *first, bool *huge_pages)
+{
+    uint32_t slot = slots_mapped, skip = 1;
+    size_t count = base_min(base_min(slots_mapped - slots_begin, WINDOW_MAX_STEP), slots_limit - slot);
+
+    for (unsigned tries = 0; count > 0 && tries < WINDOW_GROW_TRIES; tries++) {
+        enum os_place place;
+        *huge_pages = window_wants_huge(slot - slots_begin);
+        place = window_try_step(slot, count, *huge_pages);
+        if (place == OS_PLACE_MAPPED) {
+            *first = slot;
+            slots_mapped = slot + (uint32_t)count;
+            if (slots_mapped > window_slots_end())
+                __atomic_store_n(&hak_units, (size_t)slots_mapped * SUPERSLAB_UNITS, __ATOMIC_RELEASE);
+            return count;
+        }
+        if (place == OS_PLACE_TAKEN && count == 1) {
+            if (skip >= slots_limit - slot) {
+                slots_limit = slots_mapped; /* nothing free up to the end */
+                break;
+            }
+            slot += skip;
+            skip *= 2;
+        } else {
+            count /= 2;
+        }
     }
     return 0;
 }
 
-size_t window_head_bytes(void) { return head_bytes; }
+bool window_shrink(uint32_t end)
+{
+    if (!os_decommit(window_slot_address(end), (size_t)(slots_mapped - end) * SUPERSLAB_SIZE))
+        return false;
+    slots_mapped = end;
+    return true;
+}
+
+bool window_unmap_slot(uint32_t slot) { return os_decommit(window_slot_address(slot), SUPERSLAB_SIZE); }
+enum os_place window_map_slot(uint32_t slot, bool huge_pages) { return window_map(window_slot_address(slot), 1, huge_pages); }
+
+size_t window_head_bytes(void) { return WINDOW_PAGE_MAP + 2 * window_head_mapped; }
 uint32_t window_slots_begin(void) { return slots_begin; }
 uint32_t window_slots_end(void) { return (uint32_t)(window_units() / SUPERSLAB_UNITS); }
+uint32_t window_slots_mapped(void) { return slots_mapped; }
+uint32_t window_slots_limit(void) { return slots_limit; }

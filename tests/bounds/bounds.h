@@ -69,6 +69,9 @@ void case_huge(void);
 void case_heap_destroy(void);
 void case_shifting_sizes(void);
 void case_shifting_survivors(void);
+void case_change_sizes(void); /* bounds_change.c */
+void case_change_sizes_limited(void);
+void case_change_half(void);
 void case_given_back(void); /* bounds_huge_pages.c */
 
 #endif

@@ -143,9 +143,14 @@ def test_jemalloc_is_known_by_what_it_defines(waits, library, tmp_path):
 
 
 def test_deepbind(waits, library, plugin):
-    answer = ask_about(waits, f"deepbind:{plugin}", preload=library)
+    answer = ask_about(waits, f"deepbind:{plugin}", preload=library, env={"HAKMEM_DEEPBIND": "1"})
     answer.one("problem", "bindings", plugin.name, "libc.so.6", "RTLD_DEEPBIND", "free", "malloc")
     answer.one("ok", "HAKMEM", "active")
+
+
+def test_deepbind_that_is_left_out(waits, library, plugin):
+    answer = ask_about(waits, f"deepbind:{plugin}", preload=library)
+    answer.one("ok", "bindings", "libhakmem.so")
 
 
 def test_plain_dlopen_is_no_deepbind(waits, library, plugin):
@@ -162,7 +167,7 @@ def test_symbolic(waits, library, other_malloc, tmp_path):
 
 
 def test_deepbind_to_its_own(waits, library, other_malloc):
-    answer = ask_about(waits, f"deepbind:{other_malloc}", preload=library)
+    answer = ask_about(waits, f"deepbind:{other_malloc}", preload=library, env={"HAKMEM_DEEPBIND": "1"})
     answer.one("problem", "bindings", other_malloc.name, "RTLD_DEEPBIND")
 
 

@@ -17,7 +17,7 @@ SOURCE = Path(__file__).parent / "heap.c"
 TIMEOUT = 120
 # Nothing leaves the places where the program put it while it waits.
 SETTINGS = {"HAKMEM_PURGE_DELAY": "3600000"}
-# Above what a core holds: what is merely reserved is not in it.
+# Above what a core holds.
 CORE_MOST = 1 << 28
 PROMPT = ">>>"
 

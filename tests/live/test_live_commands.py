@@ -320,7 +320,7 @@ def test_another_malloc(start, compiled, name):
 def test_another_format(start, compiled, name):
     program = start([compiled(HERE / "other_format.c")])
     text = refused(name, program.pid)
-    assert "HAKMEM 9.9.9 describes itself in format 99, this tool reads format 1" in text
+    assert "HAKMEM 9.9.9 describes itself in format 99, this tool reads format 2" in text
 
 
 def test_a_process_that_ends_meanwhile(known):

@@ -103,7 +103,8 @@ static unsigned queued_times(const struct slab *slab)
 static unsigned queue_length(struct heap *heap)
 {
     unsigned length = 0;
-    for (struct slab *at = atomic_load_explicit(&heap->pending, memory_order_relaxed); at; at = at->pending_next)
+    for (struct slab *at = atomic_load_explicit(&heap->pending, memory_order_relaxed);
+         at && at != RELEASED_LINK && length < QUEUE_MOST; at = at->pending_next)
         length++;
     return length;
 }
@@ -255,6 +256,10 @@ void ledger_watch(void)
         if (!records[i].released)
             check_owners_part(&records[i]);
     }
+    for (struct heap *heap = registry.heaps; heap; heap = heap->next)
+        if ((int32_t)(atomic_load(&heap->pending_count) - queue_length(heap)) < 0)
+            scheduler_fail("M3: heap %u counts %u slabs pending and has %u", heap->id, atomic_load(&heap->pending_count),
+                           queue_length(heap));
 }
 
 void ledger_check_settled(void)
@@ -279,7 +284,7 @@ void ledger_check_settled(void)
         if (atomic_load(&heap->pending_count) != length)
             scheduler_fail("heap %u counts %u slabs pending and has %u", heap->id, atomic_load(&heap->pending_count),
                            length);
-        if (length && atomic_load(&heap->state) == HEAP_ORPHAN)
+        if (length && atomic_load(&heap->state) != HEAP_LIVE)
             scheduler_fail("O4: the queue of orphan %u has %u slabs that nobody will drain", heap->id, length);
         if (lock_is_held(&heap->lock))
             scheduler_fail("the lock of heap %u is held by nobody", heap->id);
@@ -294,9 +299,9 @@ static bool in_its_list(const struct slab *slab)
 
     for (struct heap *heap = registry.heaps; heap; heap = heap->next)
         for (unsigned class = 0; class < CLASS_COUNT; class++) {
-            const struct slab_list *list = class ? &heap->available[class] : &heap->full, *right;
+            const struct slab_list *list = class ? &heap->body->available[class] : &heap->full, *right;
             unsigned length = 0;
-            right = slab->summary ? &owner->available[slab->class] : &owner->full;
+            right = slab->summary ? &owner->body->available[slab->class] : &owner->full;
             for (const struct slab *at = list->head, *before = NULL; at; before = at, at = at->next) {
                 if (at->prev != before || length++ == RECORDS_MOST || (!at->next && list->tail != at))
                     scheduler_fail("H6: a list of heap %u is broken", heap->id);

@@ -4,20 +4,23 @@
 # ---- remote.c ----
 
 hak_mf2_mutant(announce_before_marking remote.c drain_early "H5: slab 0 is released with blocks missing"
-[[    uint32_t marked = remote_mark(slab, blocks, count, function);
+[[    uint32_t marked = remote_mark(slab, batch, link, function);
 
     if (marked && atomic_fetch_add_explicit(&slab->remote_count, marked, memory_order_acq_rel) == 0) {]]
-[[    bool first = atomic_fetch_add_explicit(&slab->remote_count, (uint32_t)count, memory_order_acq_rel) == 0;
+[[    uint32_t chained = 0;
+    for (const uint8_t *at = link; *at != END; at = &batch->next[*at])
+        chained += slab_of(batch->blocks[*at]) == slab;
+    bool first = atomic_fetch_add_explicit(&slab->remote_count, chained, memory_order_acq_rel) == 0;
 
     REMOTE_STEP();
-    remote_mark(slab, blocks, count, function);
+    remote_mark(slab, batch, link, function);
     if (first) {]])
 
 hak_mf2_mutant(push_each_time remote.c freers_of_a_word "H4: the queue of heap 2 has no end"
 [[marked, memory_order_acq_rel) == 0) {]]
 [[marked, memory_order_acq_rel) != UINT32_MAX) {]])
 
-hak_mf2_mutant(next_read_after_count remote.c drain_queue "H4: slab 1 is in a queue without frees announced"
+hak_mf2_mutant(next_read_after_count remote.c drain_queue "M3: heap 2 counts 1 slabs pending and has 2"
 [[        slab = next;]]
 [[        (void)next;
         slab = slab->pending_next;]])
@@ -53,7 +56,7 @@ hak_mf2_mutant(marks_read_then_cleared remote.c drain_early "H5: slab 0 is relea
         atomic_store_explicit(&slab->remote[i], 0, memory_order_relaxed);]])
 
 hak_mf2_mutant(orphan_not_looked_at remote.c exit_last "O4: the queue of orphan 2 has 1 slabs that nobody will drain"
-[[if (HAK_LIKELY(atomic_load_explicit(&owner->state, memory_order_seq_cst) != HEAP_ORPHAN))]]
+[[if (HAK_LIKELY(atomic_load_explicit(&owner->state, memory_order_seq_cst) == HEAP_LIVE && owner->kind != HEAP_FIRST_CLASS))]]
 [[if (HAK_LIKELY(owner->id))]])
 
 hak_mf2_mutant(orphan_looked_at_before_push remote.c exit_last
@@ -61,8 +64,8 @@ hak_mf2_mutant(orphan_looked_at_before_push remote.c exit_last
 [[    struct slab *head = atomic_load_explicit(&owner->pending, memory_order_relaxed);]]
 [[    struct slab *head = atomic_load_explicit(&owner->pending, memory_order_relaxed);
     uint32_t state = atomic_load_explicit(&owner->state, memory_order_seq_cst);]]
-[[if (HAK_LIKELY(atomic_load_explicit(&owner->state, memory_order_seq_cst) != HEAP_ORPHAN))]]
-[[if (HAK_LIKELY(state != HEAP_ORPHAN))]])
+[[if (HAK_LIKELY(atomic_load_explicit(&owner->state, memory_order_seq_cst) == HEAP_LIVE && owner->kind != HEAP_FIRST_CLASS))]]
+[[if (HAK_LIKELY(state == HEAP_LIVE))]])
 
 hak_mf2_mutant(drained_not_forwarded remote.c forward "H1: slab 0 is changed without its owner's lock"
 [[        if (HAK_LIKELY(atomic_load_explicit(&slab->owner, memory_order_relaxed) == heap)) {]]
@@ -91,8 +94,24 @@ endif()
 # ---- registry.c ----
 
 hak_mf2_mutant(orphan_after_drain registry.c exit_last "O4: the queue of orphan 2 has 1 slabs that nobody will drain"
-[[    atomic_store(&heap->state, HEAP_ORPHAN); /* O4: before the drain */
-    remote_drain(heap);]]
-[[    remote_drain(heap);
+[[    heap_leave(heap);
+    lock_release(&registry.lock);]]
+[[    lock_acquire(&heap->lock);
+    remote_drain(heap);
+    lock_release(&heap->lock);
     REMOTE_STEP();
-    atomic_store(&heap->state, HEAP_ORPHAN);]])
+    heap_leave(heap);
+    lock_release(&registry.lock);]]
+[[    remote_drain(heap);
+    heap_release_warm(heap);
+    lock_release(&heap->lock);
+    atomic_fetch_sub_explicit]]
+[[    heap_release_warm(heap);
+    lock_release(&heap->lock);
+    atomic_fetch_sub_explicit]])
+
+hak_mf2_mutant(count_after_push remote.c drain_each "M3: heap 2 counts 0 slabs pending and has 1"
+[[    remote_count_pending(owner, 1); /* M3 */]]
+[[]]
+[[    shared_pool_want_purge();]]
+[[    remote_count_pending(owner, 1);]])

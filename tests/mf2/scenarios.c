@@ -19,6 +19,7 @@ _Static_assert(UNIT_SIZE / 896 > 64 && UNIT_SIZE / 896 <= BLOCKS_MOST, "73 block
 
 static struct heap *heaps[HEAPS], *a, *b;
 static struct heap heaps_at_start[HEAPS], house_at_start;
+static struct heap_body bodies_at_start[HEAPS];
 static struct registry registry_at_start;
 static void *blocks[8];
 static void *_Atomic mailbox;
@@ -27,8 +28,10 @@ void scenarios_init(void)
 {
     for (unsigned i = 0; i < HEAPS; i++)
         heaps[i] = registry_take_heap();
-    for (unsigned i = 0; i < HEAPS; i++)
+    for (unsigned i = 0; i < HEAPS; i++) {
         __builtin_memcpy(&heaps_at_start[i], heaps[i], sizeof *heaps[i]);
+        __builtin_memcpy(&bodies_at_start[i], heaps[i]->body, sizeof *heaps[i]->body);
+    }
     __builtin_memcpy(&house_at_start, registry.house, sizeof house_at_start);
     __builtin_memcpy(&registry_at_start, &registry, sizeof registry);
     a = heaps[0];
@@ -45,8 +48,10 @@ void scenarios_reset(void)
         heap_release_warm(heap);
         lock_release(&heap->lock);
     }
-    for (unsigned i = 0; i < HEAPS; i++)
+    for (unsigned i = 0; i < HEAPS; i++) {
         __builtin_memcpy(heaps[i], &heaps_at_start[i], sizeof *heaps[i]);
+        __builtin_memcpy(heaps[i]->body, &bodies_at_start[i], sizeof *heaps[i]->body);
+    }
     __builtin_memcpy(registry.house, &house_at_start, sizeof house_at_start);
     __builtin_memcpy(&registry, &registry_at_start, sizeof registry);
     atomic_store(&mailbox, NULL);
@@ -340,7 +345,7 @@ static void free_0_and_what_was_passed(void)
 static void trim(void)
 {
     size_t purged = 0;
-    registry_trim_idle(true, &purged);
+    registry_trim_idle(true, true, &purged);
 }
 
 const struct scenario scenarios[] = {

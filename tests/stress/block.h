@@ -1,9 +1,9 @@
 /*
  * The test's own record of a block of the allocator: what was asked for, and what must hold of it.
  *
- * B1 (no overlap): the usable bytes of all blocks adopted at one moment are disjoint. A shadow map, one bit for each
+ * V1 (no overlap): the usable bytes of all blocks adopted at one moment are disjoint. A shadow map, one bit for each
  *    16 bytes of address space, is set and cleared with atomics; a bit found set already is an overlap.
- * B2 (contents): each block carries a pattern made from its seed; it reads back until the block is released.
+ * V2 (contents): each block carries a pattern made from its seed; it reads back until the block is released.
  */
 #ifndef TESTS_STRESS_BLOCK_H
 #define TESTS_STRESS_BLOCK_H

@@ -8,11 +8,12 @@
  *   back (purge), to fault it in early (populate), to move it (remap) or to start the purge thread;
  * - contents of live blocks, their usable sizes and disjointness (block.h) hold throughout, and so does U1;
  * - when the failures end, every kind of request works again;
- * - what the allocator says it has mapped is what the system has committed, and what it calls purged is not resident;
+ * - what the allocator says it has mapped is what the system has mapped, and what it calls purged is not resident;
  * - when all is freed, live is 0 again, and no more memory stays resident than without failures.
  */
 #define _GNU_SOURCE
 #include <hakmem/hakmem.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -42,7 +43,7 @@ enum {
 #define SECOND UINT64_C(1000000000)
 
 static const char *const option_names[] = { "kind", "call", "from", "settings", "stride", "seed", NULL };
-static const char *const kind_names[] = { "reserve", "map", "commit", "remap", "purge", "populate", "thread" };
+static const char *const kind_names[] = { "map", "map_at", "hole", "remap", "purge", "populate", "thread" };
 
 static char *const settings_default[] = { NULL };
 static char *const settings_eager[] = { "HAKMEM_SS_PREWARM=3", "HAKMEM_PURGE_THREAD=1", NULL };
@@ -74,7 +75,7 @@ static bool replayed;
 
 static bool gives_memory(int kind)
 {
-    return kind == FAKE_RESERVE || kind == FAKE_MAP || kind == FAKE_COMMIT;
+    return kind == FAKE_MAP || kind == FAKE_MAP_AT || kind == FAKE_HOLE;
 }
 
 /* Whether a request of the scenario may be refused at this moment. */
@@ -267,19 +268,19 @@ static void use_batch(struct block *from)
         block_adopt(&from[i], starts[i], 500, 1, chance_next(&chance));
 }
 
-/* The allocator's figures are those of the system: nothing it committed is lost, and what it calls purged is not
+/* The allocator's figures are those of the system: nothing that is mapped is lost, and what it calls purged is not
  * resident. */
 static void check_system(const char *when)
 {
     struct usage usage = usage_read(when);
 
     /* The purge thread may decommit between the two readings. */
-    for (unsigned tries = 0; usage.mapped != fake_bytes_committed() && tries < 100; tries++) {
-        os_yield();
+    for (unsigned tries = 0; usage.mapped != fake_bytes_mapped() && tries < 100; tries++) {
+        sched_yield();
         usage = usage_read(when);
     }
-    CHECK(usage.mapped == fake_bytes_committed(), "%s: mapped is %zu, the system has committed %zu", when,
-          usage.mapped, fake_bytes_committed());
+    CHECK(usage.mapped == fake_bytes_mapped(), "%s: mapped is %zu, the system %zu", when,
+          usage.mapped, fake_bytes_mapped());
     CHECK(fake_bytes_resident() + usage.purged <= usage.mapped, "%s: %zu of %zu mapped bytes are purged, %zu resident",
           when, usage.purged, usage.mapped, fake_bytes_resident());
 }
@@ -474,7 +475,7 @@ static unsigned sweep(unsigned settings, uint64_t stride)
         printf(" %s %llu", kind_names[kind], (unsigned long long)calls[kind]);
     printf("; %llu requests refused; %.1f MiB resident at the end\n", (unsigned long long)refused,
            (double)resident / (double)MIB);
-    CHECK(calls[FAKE_RESERVE] + calls[FAKE_MAP] > 0 && calls[FAKE_COMMIT] > 0 && calls[FAKE_PURGE] > 0 &&
+    CHECK(calls[FAKE_MAP] > 0 && calls[FAKE_MAP_AT] > 0 && calls[FAKE_PURGE] > 0 &&
               (settings == 2 || calls[FAKE_POPULATE] > 0),
           "the scenario misses a kind of call that the allocator must make");
     CHECK(refused > 0 || failed > 0, "no failure had any effect");
@@ -492,7 +493,7 @@ int main(int argc, char **argv)
     failing.settings = (unsigned)support_option(argc, argv, "settings", 0) % SETTINGS;
     failing.call = support_option(argc, argv, "call", 0);
     if (failing.call != 0) {
-        failing.kind = (int)support_option(argc, argv, "kind", FAKE_COMMIT);
+        failing.kind = (int)support_option(argc, argv, "kind", FAKE_MAP_AT);
         CHECK(failing.kind < FAKE_FALLIBLE_COUNT, "kind %d", failing.kind);
         failing.from = support_option(argc, argv, "from", 0) != 0;
         run_case();

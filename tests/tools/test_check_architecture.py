@@ -1,5 +1,7 @@
 """tools/check_architecture.py finds each kind of violation on a small tree, and none where there is none."""
 
+import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -48,12 +50,16 @@ def write(root, name, text):
 
 
 def compile_tree(root):
-    """Objects where CMake would put them."""
+    """Objects where CMake would put them, and the commands that made them."""
     build = root / "build" / "release"
+    commands = []
     for source in sorted((root / "src").rglob("*.c")):
         path = build / "CMakeFiles" / "core.dir" / "src" / (str(source.relative_to(root / "src")) + ".o")
         path.parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["gcc", "-c", "-w", f"-I{root}/src", f"-I{root}/include", str(source), "-o", str(path)], check=True)
+        command = ["gcc", "-O2", f"-I{root}/src", f"-I{root}/include", "-w", "-o", str(path), "-c", str(source)]
+        subprocess.run(command, check=True)
+        commands.append({"directory": str(build), "file": str(source), "command": shlex.join(command)})
+    (build / "compile_commands.json").write_text(json.dumps(commands))
     return build
 
 
@@ -131,6 +137,205 @@ def test_the_fake_system_needs_no_object(tree):
     build = compile_tree(tree)
     write(tree, "src/os/fake.c", "int fake;\n")
     assert violations(tree, build) == []
+
+
+CIRCLE = {
+    "src/pool/heap.c": "int registry_take(void);\nint heap_take(void)\n{\n    return registry_take();\n}\n",
+    "src/pool/registry.c": "int remote_drain(void);\nint registry_take(void)\n{\n    return remote_drain();\n}\n",
+    "src/pool/remote.c": "int heap_take(void);\nint remote_drain(void)\n{\n    return heap_take();\n}\n",
+}
+
+
+def test_files_of_a_folder_in_a_circle(tree):
+    for name, text in CIRCLE.items():
+        write(tree, name, text)
+    assert the_violation(tree, compile_tree(tree)) == (
+        "src/pool: files in a circle: heap.c uses registry.c (registry_take); registry.c uses remote.c (remote_drain); "
+        "remote.c uses heap.c (heap_take)"
+    )
+    write(tree, "src/pool/remote.c", "int remote_drain(void)\n{\n    return 0;\n}\n")
+    assert violations(tree, compile_tree(tree)) == []
+
+
+def test_an_object_closes_a_circle_too(tree):
+    write(tree, "src/pool/a.c", "int a_count;\nint b_count(void);\nint a_sum(void)\n{\n    return b_count();\n}\n")
+    write(tree, "src/pool/b.c", "extern int a_count;\nint b_count(void)\n{\n    return a_count;\n}\n")
+    found = the_violation(tree, compile_tree(tree))
+    assert found == "src/pool: files in a circle: a.c uses b.c (b_count); b.c uses a.c (a_count)"
+
+
+def test_two_circles_of_one_folder_are_two_violations(tree):
+    for one, other in (("a", "b"), ("x", "y")):
+        write(tree, f"src/os/{one}.c", f"int {other}_f(void);\nint {one}_f(void)\n{{\n    return {other}_f();\n}}\n")
+        write(tree, f"src/os/{other}.c", f"int {one}_f(void);\nint {other}_f(void)\n{{\n    return {one}_f();\n}}\n")
+    assert violations(tree, compile_tree(tree)) == [
+        "src/os: files in a circle: a.c uses b.c (b_f); b.c uses a.c (a_f)",
+        "src/os: files in a circle: x.c uses y.c (y_f); y.c uses x.c (x_f)",
+    ]
+
+
+def test_the_fake_system_is_in_no_circle(tree):
+    write(tree, "src/os/lock.c", "void os_wait(void);\nint lock_state;\nvoid lock_take(void)\n{\n    os_wait();\n}\n")
+    for name in ("fake", "linux"):
+        use = "lock_state = 1;" if name == "fake" else ""
+        write(tree, f"src/os/{name}.c", f"extern int lock_state;\nvoid os_wait(void)\n{{\n    {use}\n}}\n")
+    assert violations(tree, compile_tree(tree)) == []
+
+
+# ---- The call graph ----
+
+HOPS = """Prose.
+
+| function | what it adds |
+|---|---|
+| `api/hak.c:hak_free` | the name |
+| `api/fast.h:free_or` | the fast path |
+
+| function | what it adds |
+|---|---|
+| `api/hak.c:hak_free` | the name |
+| `api/hak.c:free_slow` | what the fast path is handed |
+| `api/hak.c:free_locked` | a static function |
+| `pool/slab.c:slab_refill` | another file's |
+| `base/base.c:base_bits` | a lower layer's |
+"""
+
+
+@pytest.fixture
+def hops(tree):
+    write(
+        tree,
+        "src/api/fast.h",
+        "#define INLINE static inline __attribute__((always_inline))\n"
+        "INLINE void free_or(int n, void (*slow)(int))\n{\n    if (n)\n        slow(n);\n}\n",
+    )
+    write(
+        tree,
+        "src/api/hak.c",
+        '#include "api/fast.h"\n#include "pool/slab.h"\n'
+        "static void free_locked(int n)\n{\n    struct slab slab = {n};\n    slab_refill(&slab);\n}\n"
+        "static void free_slow(int n)\n{\n    free_locked(n);\n}\n"
+        "void hak_free(int n)\n{\n    free_or(n, free_slow);\n}\n",
+    )
+    write(tree, "src/README.md", HOPS)
+    return tree
+
+
+def test_hops_that_are_calls(hops):
+    assert violations(hops, compile_tree(hops)) == []
+
+
+def test_hop_over_a_function(hops):
+    write(hops, "src/README.md", HOPS.replace("| `api/hak.c:free_locked` | a static function |\n", ""))
+    found = the_violation(hops, compile_tree(hops))
+    assert found == "src/README.md:12: api/hak.c:free_slow does not call pool/slab.c:slab_refill"
+
+
+def test_hop_back(hops):
+    write(hops, "src/README.md", HOPS + "| `pool/slab.c:slab_refill` | from below |\n")
+    assert "base/base.c:base_bits does not call pool/slab.c:slab_refill" in the_violation(hops, compile_tree(hops))
+
+
+def test_an_address_that_is_kept_is_no_hop(hops):
+    write(hops, "src/api/fast.h", "static inline void free_or(int n, void (*slow)(int))\n{\n    (void)(slow + n);\n}\n")
+    found = the_violation(hops, compile_tree(hops))
+    assert found == "src/README.md:11: api/hak.c:hak_free does not call api/hak.c:free_slow"
+
+
+def test_hop_that_is_no_function(hops):
+    write(hops, "src/README.md", "| `pool/slab.h:slab` | a type |\n")
+    assert the_violation(hops, compile_tree(hops)) == "src/README.md:1: pool/slab.h has no function slab"
+
+
+HIDDEN = '__attribute__((visibility("hidden")))'
+
+
+@pytest.mark.parametrize(
+    "text, problem",
+    [
+        (f"{HIDDEN} int span(void)\n{{\n    return 1;\n}}\n", "src/pool/span.c: nothing in src/ uses span"),
+        (f"{HIDDEN} int span = 1;\n", "src/pool/span.c: nothing in src/ uses span"),
+        ('#include "pool/span.h"\n', "src/pool/span.h: nothing in src/ uses span_inline"),
+        (
+            f"{HIDDEN} int span_b(void);\n{HIDDEN} int span_a(void)\n{{\n    return span_b();\n}}\n"
+            "int span_b(void)\n{\n    return span_a();\n}\n",
+            "src/pool/span.c: nothing in src/ uses span_a",
+        ),
+    ],
+)
+def test_dead_code(tree, text, problem):
+    write(tree, "src/pool/span.h", "static inline int span_inline(void)\n{\n    return 1;\n}\n")
+    write(tree, "src/pool/span.c", text)
+    assert violations(tree, compile_tree(tree))[0] == problem
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{HIDDEN} int used(void)\n{{\n    return 1;\n}}\nint hak_span(void)\n{{\n    return used();\n}}\n",
+        f"{HIDDEN} int used(void)\n{{\n    return 1;\n}}\nint (*const hak_table[])(void) = {{ used }};\n",
+        f"__attribute__((constructor)) {HIDDEN} void used(void)\n{{\n}}\n",
+        # What debug builds alone call.
+        f"{HIDDEN} int used(void)\n{{\n    return 1;\n}}\n"
+        "#if HAKMEM_BUILD_DEBUG\nint hak_span(void)\n{\n    return used();\n}\n#endif\n",
+    ],
+)
+def test_code_that_is_used(tree, text):
+    write(tree, "src/pool/span.c", text)
+    assert violations(tree, compile_tree(tree)) == []
+
+
+# ---- Labels ----
+
+
+def test_labels_stated_once_and_cited(tree):
+    write(tree, "src/pool/slab.h", "/*\n * H1: used counts blocks.\n * H2 (order): a bit is set.\n */\n/* H3: the last. */\n")
+    write(tree, "src/pool/slab.c", '/* H1 */\n/* H2: by the owner, under W-O2. C17 and -O1 and "V8" cite nothing. */\n')
+    write(tree, "tests/unit/test_slab.c", '/* H1 to H3 */\nconst char *said = "H3: slab";\n')
+    write(tree, "docs/design.md", "| names | about | stated in |\n|---|---|---|\n| H1-H3 | slabs | `pool/slab.h` |\n\nH2.\n")
+    write(tree, "src/README.md", "")
+    assert violations(tree) == []
+
+
+def test_label_stated_twice(tree):
+    write(tree, "src/pool/slab.h", "/* H1: used counts blocks. */\n")
+    write(tree, "tests/unit/heaps.h", "/*\n * H1: another.\n */\n")
+    write(tree, "src/README.md", "")
+    assert the_violation(tree) == "tests/unit/heaps.h:2: states H1, as src/pool/slab.h:1 does"
+
+
+@pytest.mark.parametrize(
+    "file, text, label",
+    [
+        ("src/pool/slab.c", "/* H1 */\n", "H1"),
+        ("src/pool/slab.c", "/* H1: a source states nothing. */\n", "H1"),
+        ("src/pool/slab.h", "/* Beside H1: nothing. */\n", "H1"),
+        ("tests/unit/test_slab.c", 'fail("H1: %u");\n', "H1"),
+        ("tests/life/test_life.py", "x = 1  # (H1)\n", "H1"),
+        ("docs/design.md", "The order (H1) holds.\n", "H1"),
+        ("README.md", "H2-H3\n", "H3"),
+    ],
+)
+def test_label_that_nothing_states(tree, file, text, label):
+    write(tree, "src/pool/span.h", "/* H2: stated. */\n")
+    write(tree, file, text)
+    write(tree, "src/README.md", "")
+    assert the_violation(tree) == f"{file}:1: cites {label}, which no header states"
+
+
+def test_label_that_the_table_has_not(tree):
+    write(tree, "src/pool/slab.h", "/*\n * H1: one.\n * H2: two.\n */\n")
+    write(tree, "docs/design.md", "| H1 | slabs | `pool/slab.h` |\n")
+    write(tree, "src/README.md", "")
+    assert the_violation(tree) == "src/pool/slab.h:3: states H2, which docs/design.md does not say in its table"
+    write(tree, "docs/design.md", "| H1-H2 | slabs | `pool/heap.h` |\n")
+    assert [found.split(":")[2] for found in violations(tree)] == [
+        " states H1, which docs/design.md does not say in its table",
+        " states H2, which docs/design.md does not say in its table",
+    ]
+
+
+# ---- Names in documents ----
 
 
 @pytest.mark.parametrize(

@@ -26,11 +26,11 @@ def test_version_is_the_headers():
 
 
 @pytest.mark.parametrize("words", [["help"], ["--help"], ["-h"], ["run", "--help"], ["build", "-h"], ["test", "--help"],
-                                   ["wheel", "--help"]])
+                                   ["wheel", "--help"], ["fuzz", "--help"]])
 def test_help_names_the_commands(words):
     result = hakmem(*words)
     assert result.returncode == 0
-    for name in ("build", "run", "test", "--version"):
+    for name in ("build", "run", "test", "test --soak", "fuzz", "--version"):
         assert f"  {name}" in result.stdout
 
 
@@ -43,6 +43,11 @@ def test_help_names_the_commands(words):
         (["build", "release", "debug"], 2, "build takes one flavor"),
         (["test", "--flavor", "fast"], 2, "unknown flavor 'fast'"),
         (["test", "--flavor"], 2, "--flavor needs a name"),
+        (["test", "--soak"], 2, "--soak needs a value"),
+        (["test", "--soak", "long"], 2, "--soak needs a number, not 'long'"),
+        (["fuzz"], 2, "fuzz needs a target"),
+        (["fuzz", "nothing"], 2, "fuzz needs a target"),
+        (["fuzz", "calls", "--minutes", "0"], 2, "--minutes needs a number, not '0'"),
         (["run"], 2, "run needs a program"),
         (["run", "--"], 2, "run needs a program"),
         (["run", "--fast", "true"], 2, "unknown option '--fast'"),

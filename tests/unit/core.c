@@ -51,7 +51,7 @@ void core_run(void **state)
 
 void core_begin(void)
 {
-    assert_true(window_init());
+    assert_true(shared_pool_init());
     assert_true(registry_init());
 }
 
@@ -133,13 +133,15 @@ static size_t check_bucket(unsigned bucket)
 
 void core_check_pool(void)
 {
-    size_t used = 0, dirty = 0, superslabs = 0, empties = 0, listed = 0, in_buckets = 0, split = 0;
+    size_t used = 0, dirty = 0, superslabs = 0, empties = 0, listed = 0, in_buckets = 0, split = 0, unmapped = 0, foreign = 0;
+    size_t headers = 0;
 
     for (uint32_t number = window_slots_begin(); number < shared_pool.slots_unused; number++) {
         const struct slot *slot = &shared_pool.slots[number];
         unsigned free = base_count_bits(slot->free);
         assert_int_not_equal(slot->kind, SLOT_UNUSED);
         split += slot->huge_pages == PAGES_SPLIT;
+        foreign += slot->kind == SLOT_FOREIGN;
         if (slot->kind != SLOT_SUPERSLAB)
             continue;
         superslabs++;
@@ -149,10 +151,13 @@ void core_check_pool(void)
         assert_int_equal(slot->bucket, free + (free == POOL_BUCKET_EMPTY && slot->touched == 0 && slot->huge_pages != PAGES_SMALL));
         assert_int_equal(slot->aged & ~slot->free, 0);
         assert_false(slot->decommitted && (slot->touched != 0 || free != SUPERSLAB_UNITS - 1)); /* P5 */
+        assert_int_equal(fake_is_mapped(window_slot_address(number), SUPERSLAB_SIZE), !slot->decommitted);
+        unmapped += slot->decommitted;
         used += SUPERSLAB_UNITS - 1 - free;
         dirty += base_count_bits(slot->free & slot->touched);
         empties += slot->bucket == POOL_BUCKET_EMPTY && slot->touched != 0;
         in_buckets += slot->bucket != 0;
+        headers += slot->touched & 1;
     }
     assert_int_equal(shared_pool.heads[0], 0);
     assert_int_equal(shared_pool.bucket_mask & 1, 0);
@@ -161,18 +166,21 @@ void core_check_pool(void)
     assert_int_equal(listed, in_buckets);
     assert_int_equal(shared_pool.superslabs, superslabs);
     assert_int_equal(shared_pool.split, split);
+    assert_int_equal(shared_pool.decommitted, unmapped);
+    assert_int_equal(shared_pool.slots_foreign, foreign);
     assert_int_equal(shared_pool.units_used, used);
     assert_int_equal(shared_pool.units_dirty, dirty);
     assert_int_equal(shared_pool.dirty_empties, empties);
+    assert_int_equal(shared_pool.headers, headers);
     assert_true(shared_pool.slots_unused <= shared_pool.slots_committed);
-    assert_int_equal(shared_pool.slots_committed, window_slots_end());
+    assert_int_equal(shared_pool.slots_committed, window_slots_mapped());
 }
 
 void core_check_untouched(void)
 {
     for (uint32_t number = window_slots_begin(); number < shared_pool.slots_unused; number++) {
         const struct slot *slot = &shared_pool.slots[number];
-        uint32_t clean = slot->kind == SLOT_SUPERSLAB ? ~slot->touched : 0;
+        uint32_t clean = slot->kind == SLOT_SUPERSLAB && !slot->decommitted ? ~slot->touched : 0;
         for (; clean; clean &= clean - 1)
             if (core_resident(window_slot_address(number) + base_low_bit(clean) * UNIT_SIZE, UNIT_SIZE) != 0)
                 fail_msg("P2: unit %u of slot %u is untouched and has memory", base_low_bit(clean), number);

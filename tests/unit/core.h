@@ -42,10 +42,10 @@ void core_release(struct slab *slab);
 /* Resident bytes of the range. */
 size_t core_resident(const void *start, size_t size);
 
-/* P1 (as far as slots tell), P3, P7 and the sums in struct shared_pool, when no purge is running. */
+/* Checks P1 (as far as slots tell), P3, P7 and the sums in struct shared_pool, when no purge is running. */
 void core_check_pool(void);
 
-/* P2: units whose touched bit is clear have no memory. */
+/* Checks P2: units whose touched bit is clear have no memory. */
 void core_check_untouched(void);
 
 #endif

@@ -67,19 +67,48 @@ size_t heaps_check_one(struct heap *heap)
 {
     size_t units = check_list(heap, &heap->full, true, 0);
 
+    if (heap->body_purged == MEMORY_PURGED)
+        return units; /* the checks would touch it */
     for (unsigned class = 1; class < CLASS_COUNT; class++)
-        units += check_list(heap, &heap->available[class], false, class);
+        units += check_list(heap, &heap->body->available[class], false, class);
     for (unsigned number = 0; number < WARM_STOCKS; number++) {
         size_t count = 0, length = number == WARM_SPARSE ? 1 : number;
-        for (struct slab *slab = heap->warm[number].stack; slab; slab = slab->next) {
+        for (struct slab *slab = heap->body->warm[number].stack; slab; slab = slab->next) {
             assert_int_equal(atomic_load(&slab->state), SLAB_WARM);
             assert_int_equal(slab->units, length);
             count++;
         }
-        assert_int_equal(heap->warm[number].count, count);
+        assert_int_equal(heap->body->warm[number].count, count);
         units += count * length;
     }
     return units;
+}
+
+/* Every heap is in the list that goes with its kind and state, once. */
+static void check_lists(void)
+{
+    uint32_t in_lists = 0, in_none = 0;
+
+    for (unsigned number = LIST_SERVED; number < LIST_COUNT; number++) {
+        struct heap_list *list = &registry.lists[number];
+        struct heap *before = NULL;
+        uint32_t count = 0;
+        for (struct heap *heap = list->first; heap; before = heap, heap = heap->after) {
+            assert_ptr_equal(heap->before, before);
+            assert_int_equal(heap->list, number);
+            assert_int_equal(heap->state == HEAP_UNUSED, number == LIST_UNUSED); /* O5 */
+            assert_true(number == LIST_SERVED || heap->state != HEAP_LIVE);
+            assert_true(number != LIST_UNUSED || heap->slabs == 0);
+            assert_true(count++ < registry.count);
+        }
+        assert_ptr_equal(list->last, before);
+        assert_int_equal(list->count, count);
+        in_lists += count;
+    }
+    for (struct heap *heap = registry.heaps; heap; heap = heap->next)
+        in_none += heap->list == LIST_NONE && heap->kind == HEAP_FIRST_CLASS && heap->state == HEAP_LIVE;
+    assert_int_equal(in_lists + in_none, registry.count);
+    assert_int_equal(registry.orphan_count, registry.lists[LIST_LEFT].count + registry.lists[LIST_SETTLED].count);
 }
 
 /* Every unit taken from the pool is in some heap. */
@@ -87,6 +116,7 @@ void heaps_check(void)
 {
     size_t units = 0;
 
+    check_lists();
     for (struct heap *heap = registry.heaps; heap; heap = heap->next)
         units += heaps_check_one(heap);
     assert_int_equal(shared_pool.units_used, units);

@@ -32,19 +32,19 @@ static void test_partial_first(void)
     uint64_t carved;
 
     heaps_take_all(heap, CLASS_1024, out, 3 * BLOCKS);
-    assert_int_equal(heap->counters.slabs_carved, 3);
+    assert_int_equal(heap->body->counters.slabs_carved, 3);
     for (size_t i = 0; i < 3; i++) {
         old[i] = out[i * BLOCKS + 7];
         heaps_return(heap, CLASS_1024, (void *[]){ old[i] }, 1);
     }
     heaps_check();
-    carved = heap->counters.slabs_carved;
+    carved = heap->body->counters.slabs_carved;
     assert_int_equal(heaps_take(heap, CLASS_1024, out, 64), 3);
-    assert_int_equal(heap->counters.slabs_carved, carved);
+    assert_int_equal(heap->body->counters.slabs_carved, carved);
     for (size_t i = 0; i < 3; i++)
         assert_true(out[i] == old[0] || out[i] == old[1] || out[i] == old[2]);
     assert_int_equal(heaps_take(heap, CLASS_1024, out, 64), 64);
-    assert_int_equal(heap->counters.slabs_carved, carved + 1);
+    assert_int_equal(heap->body->counters.slabs_carved, carved + 1);
     heaps_check();
 }
 
@@ -88,17 +88,17 @@ static void test_warm_budget(void)
     void *out[1024];
 
     own_slabs(heap, 16 * WARM_SHARE);
-    heap->filled[CLASS_64] = 1; /* proven: not for the sparse stock */
-    hits = (unsigned)heap->counters.warm_hits;
-    misses = (unsigned)heap->counters.warm_misses;
+    heap->body->filled[CLASS_64] = 1; /* proven: not for the sparse stock */
+    hits = (unsigned)heap->body->counters.warm_hits;
+    misses = (unsigned)heap->body->counters.warm_misses;
     for (size_t miss = 0; miss < sizeof budgets / sizeof budgets[0]; miss++)
         for (unsigned i = 0; i < budgets[miss]; i++) {
             heaps_take_all(heap, CLASS_64, out, 1024);
             slabs++;
-            assert_int_equal(heap->counters.warm_misses, misses + miss + 1);
-            assert_int_equal(heap->counters.warm_hits, hits + slabs - miss - 1);
-            assert_int_equal(heap->warm[1].count, budgets[miss] - i - 1);
-            assert_int_equal(heap->warm[1].budget, budgets[miss]);
+            assert_int_equal(heap->body->counters.warm_misses, misses + miss + 1);
+            assert_int_equal(heap->body->counters.warm_hits, hits + slabs - miss - 1);
+            assert_int_equal(heap->body->warm[1].count, budgets[miss] - i - 1);
+            assert_int_equal(heap->body->warm[1].budget, budgets[miss]);
         }
     heaps_check();
     lock_acquire(&heap->lock);
@@ -113,14 +113,14 @@ static void test_warm_share(void)
     struct heap *heap = heaps_begin();
     void *out[1024];
 
-    heap->filled[CLASS_64] = 1;
+    heap->body->filled[CLASS_64] = 1;
     for (unsigned slab = 0; slab < 200; slab++) {
         uint32_t owned = heap->slabs;
         heaps_take_all(heap, CLASS_64, out, 1024);
         assert_int_equal(heap->slabs, owned + 1);
-        assert_true(heap->warm[1].budget <= 1 + owned / WARM_SHARE);
+        assert_true(heap->body->warm[1].budget <= 1 + owned / WARM_SHARE);
     }
-    assert_int_equal(heap->warm[1].budget, 16);
+    assert_int_equal(heap->body->warm[1].budget, 16);
     heaps_check();
 }
 
@@ -136,10 +136,10 @@ static void test_warm_bounds(void)
         for (unsigned i = 0; i < 12; i++) {
             heaps_take_all(heap, class, out, base_min(64, size_classes[class].blocks));
             for (unsigned number = 0; number < WARM_STOCKS; number++)
-                assert_true(heap->warm[number].budget <= 3);
+                assert_true(heap->body->warm[number].budget <= 3);
         }
-    assert_int_equal(heap->warm[1].budget, 3);
-    assert_int_equal(heap->warm[3].budget, 2);
+    assert_int_equal(heap->body->warm[1].budget, 3);
+    assert_int_equal(heap->body->warm[3].budget, 2);
     heaps_check();
 }
 
@@ -178,10 +178,10 @@ static void test_release_keeps_few(void)
     static void *out[SLABS * BLOCKS];
     struct heap *heap = heaps_begin();
 
-    heap->filled[CLASS_1024] = 1;
+    heap->body->filled[CLASS_1024] = 1;
     heaps_take_all(heap, CLASS_1024, out, SLABS * BLOCKS);
     lock_acquire(&heap->lock);
-    while (heap->warm[1].count) { /* leave the stock empty, and its budget high */
+    while (heap->body->warm[1].count) { /* leave the stock empty, and its budget high */
         void *spare[BLOCKS];
         bool zero;
         assert_int_equal(heap_take_blocks(heap, CLASS_1024, spare, BLOCKS, &zero), BLOCKS);
@@ -189,15 +189,15 @@ static void test_release_keeps_few(void)
     lock_release(&heap->lock);
     for (size_t i = 0; i < SLABS; i++) {
         heaps_return(heap, CLASS_1024, out + i * BLOCKS, BLOCKS);
-        assert_true(heap->warm[1].count <= WARM_KEPT);
+        assert_true(heap->body->warm[1].count <= WARM_KEPT);
         heaps_check();
     }
-    assert_int_equal(heap->warm[1].count, WARM_KEPT);
-    assert_int_equal(heap->counters.slabs_released, SLABS);
+    assert_int_equal(heap->body->warm[1].count, WARM_KEPT);
+    assert_int_equal(heap->body->counters.slabs_released, SLABS);
     assert_int_equal(shared_pool.units_dirty, SLABS - WARM_KEPT);
     /* A slab that comes from there is not known to be zero, and its unit's class is gone meanwhile. */
-    assert_false(heap->warm[1].stack->zero);
-    assert_int_equal(window_page_map()[window_unit(heap->warm[1].stack->start)], CLASS_NONE);
+    assert_false(heap->body->warm[1].stack->zero);
+    assert_int_equal(window_page_map()[window_unit(heap->body->warm[1].stack->start)], CLASS_NONE);
 }
 
 /* ---- Population ---- */
@@ -231,12 +231,12 @@ static void test_populate_after_proof(void)
     hak_options.thp = OPTION_NEVER; /* whose SuperSlabs are touched whole */
     heap = heaps_begin();
     for (unsigned slab = 0; slab < 400; slab++) {
-        bool refills = heap->warm[1].stack == NULL && slab > 0;
+        bool refills = heap->body->warm[1].stack == NULL && slab > 0;
         size_t most = heap->slabs / POPULATE_SHARE;
         heaps_take_all(heap, CLASS_1024, out, 64);
         if (refills && slab >= POPULATE_PROOF)
-            calls += check_populated(slab_of(out[0]), heap->warm[1].stack, base_min(most, 1u + heap->warm[1].count));
-        assert_int_equal(heap->filled[CLASS_1024], slab + 1);
+            calls += check_populated(slab_of(out[0]), heap->body->warm[1].stack, base_min(most, 1u + heap->body->warm[1].count));
+        assert_int_equal(heap->body->filled[CLASS_1024], slab + 1);
         assert_int_equal(fake_calls(FAKE_POPULATE), calls);
     }
     assert_in_range(calls, 15, 60);
@@ -265,7 +265,7 @@ static void test_populated_leaves(void)
     heap = heaps_begin();
     while (fake_calls(FAKE_POPULATE) == 0)
         heaps_take_all(heap, CLASS_1024, out, 64);
-    assert_true(heap->warm[1].count > 0);
+    assert_true(heap->body->warm[1].count > 0);
     lock_acquire(&heap->lock);
     heap_release_warm(heap);
     lock_release(&heap->lock);
@@ -304,17 +304,17 @@ static void test_full_to_empty(void)
         heaps_take_all(heap, class, out, blocks);
         slab = slab_of(out[0]);
         assert_ptr_equal(heap->full.head, slab);
-        assert_null(heap->available[class].head);
+        assert_null(heap->body->available[class].head);
         heaps_check_one(heap);
         for (size_t i = 0; i < blocks; i++) {
             void *block = out[i];
             assert_int_equal(atomic_load(&slab->state), SLAB_ACTIVE);
             heaps_return(heap, class, &block, 1);
             if (i + 1 < blocks)
-                assert_ptr_equal(heap->available[class].head, slab);
+                assert_ptr_equal(heap->body->available[class].head, slab);
         }
         assert_int_not_equal(atomic_load(&slab->state), SLAB_ACTIVE);
-        assert_null(heap->available[class].head);
+        assert_null(heap->body->available[class].head);
         assert_null(heap->full.head);
         heaps_check();
     }
@@ -360,7 +360,7 @@ static void test_first_class_adopts_nothing(void)
     heaps_take_all(leaving, CLASS_64, out, 10);
     registry_abandon_heap(leaving);
     heaps_take_all(heap, CLASS_64, out, 10);
-    assert_int_equal(heap->counters.slabs_adopted, 0);
+    assert_int_equal(heap->body->counters.slabs_adopted, 0);
     heaps_check();
 }
 

@@ -5,7 +5,10 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "os/fake.h"
 #include "os/lock.h"
@@ -27,7 +30,7 @@ static void *count(void *rounds)
         uint64_t before = counter;
         counter = before + 1;
         if (i % 64 == 0)
-            os_yield(); /* holds it while others come */
+            sched_yield(); /* holds it while others come */
         shadow = before + 1;
         lock_release(&lock);
     }
@@ -76,8 +79,8 @@ static void test_try_and_sleepers(void **state)
         assert_int_equal(pthread_create(&threads[i], NULL, try_and_sleep, &tried[i]), 0);
     }
     /* Until all have tried, and one sleeps; the word says so. */
-    while (atomic_load(&tries) != THREADS || atomic_load(&lock.state) != 2)
-        os_yield();
+    while (atomic_load(&tries) != THREADS || !(atomic_load(&lock.state) & LOCK_SLEEPERS))
+        sched_yield();
     struct timespec pause = { 0, 20000000 };
     nanosleep(&pause, NULL);
     assert_int_equal(counter, 0);
@@ -92,6 +95,72 @@ static void test_try_and_sleepers(void **state)
 }
 
 static struct lock registry = LOCK_INIT(LOCK_RANK_REGISTRY), heap, heap_two, pool = LOCK_INIT(LOCK_RANK_POOL);
+
+/* ---- Fork ---- */
+
+static struct lock contended = LOCK_INIT(LOCK_RANK_HEAP);
+static _Atomic int sleeper_id; /* of the thread that goes to sleep last */
+
+static void *fork_waits(void *unused)
+{
+    uint64_t patience = UINT64_MAX;
+
+    sleeper_id = gettid();
+    assert_true(lock_take_for_fork(&contended, &patience));
+    lock_leave_fork(&contended);
+    return unused;
+}
+
+static void *acquire_waits(void *unused)
+{
+    sleeper_id = gettid();
+    lock_acquire(&contended);
+    lock_release(&contended);
+    return unused;
+}
+
+static bool sleeps(int thread)
+{
+    char path[64], kind = 0;
+    FILE *file;
+
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
+    file = fopen(path, "r");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%*d (%*[^)]) %c", &kind), 1);
+    fclose(file);
+    return kind == 'S';
+}
+
+static pthread_t start_sleeper(void *(*run)(void *))
+{
+    pthread_t thread;
+    unsigned long looks = 0;
+
+    sleeper_id = 0;
+    assert_int_equal(pthread_create(&thread, NULL, run, NULL), 0);
+    /* Asleep on the lock: it says so in the lock, and is not merely waiting for a processor. */
+    while (!sleeper_id || !(contended.state & LOCK_SLEEPERS) || !sleeps(sleeper_id) || looks++ < 100)
+        usleep(1000);
+    return thread;
+}
+
+/* The kernel wakes the first of two sleepers, which is the fork; it wakes the other. */
+static void test_fork_wakes_next(void **state)
+{
+    pthread_t first, next;
+
+    (void)state;
+    alarm(120);
+    lock_acquire(&contended);
+    first = start_sleeper(fork_waits);
+    next = start_sleeper(acquire_waits);
+    lock_release(&contended);
+    pthread_join(first, NULL);
+    pthread_join(next, NULL);
+    alarm(0);
+    assert_int_equal(contended.state, 0);
+}
 
 static void test_order_kept(void **state)
 {
@@ -139,8 +208,8 @@ static void release_without(void)
 static void test_order_broken(void **state)
 {
     (void)state;
-    assert_aborts(take_upwards, "a lock of rank 2 is taken under one of rank 6");
-    assert_aborts(take_equal_rank, "a lock of rank 3 is taken under one of rank 3");
+    assert_aborts(take_upwards, "a lock of rank 3 is taken under one of rank 7");
+    assert_aborts(take_equal_rank, "a lock of rank 4 is taken under one of rank 4");
     assert_aborts(take_twice, "is taken twice by one thread");
     assert_aborts(release_without, "released by a thread that does not hold it");
 }
@@ -158,10 +227,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exclusion),
         cmocka_unit_test(test_try_and_sleepers),
+        cmocka_unit_test(test_fork_wakes_next),
         cmocka_unit_test(test_order_kept),
         cmocka_unit_test(HAK_DEBUG ? test_order_broken : test_order_unchecked),
     };
     if (UNIT_ONE_CPU)
         fake_set_cpu_count(1);
+    lock_begin();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

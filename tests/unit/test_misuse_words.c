@@ -16,6 +16,7 @@ static enum misuse kind;
 static void report(void)
 {
     misuse_report("free", place, kind);
+    misuse_settle();
 }
 
 /* What misuse_report writes without ending the program: one line. */

@@ -29,7 +29,7 @@ enum { MODEL_BYTES = 64, MODEL_STEPS = 40000 };
 static void check_against_model(const struct range_list *list, const uint8_t *model)
 {
     size_t bytes[RANGE_STATE_COUNT] = { 0 }, at = 0;
-    for (size_t i = 0; i < list->count; i++) { /* R1 */
+    for (size_t i = 0; i < list->count; i++) { /* A1 */
         const struct range *range = &list->ranges[i];
         assert_true(range->start < range->end && range->start >= at && range->state != RANGE_FREE);
         assert_true(i == 0 || range[-1].end < range->start || range[-1].state != range->state);
@@ -41,7 +41,7 @@ static void check_against_model(const struct range_list *list, const uint8_t *mo
     }
     for (; at < MODEL_BYTES; at++)
         assert_int_equal(model[at], RANGE_FREE);
-    for (unsigned i = RANGE_FREE + 1; i < RANGE_STATE_COUNT; i++) /* R2 */
+    for (unsigned i = RANGE_FREE + 1; i < RANGE_STATE_COUNT; i++) /* A2 */
         assert_int_equal(list->bytes[i], bytes[i]);
 }
 
@@ -72,18 +72,18 @@ static void test_ranges(void **state)
 static void test_memory(void **state)
 {
     (void)state;
-    char *arena = os_reserve(1024 * page, 64 * page);
+    char *arena = os_find_hole(1024 * page, 64 * page);
     assert_non_null(arena);
     assert_int_equal((uintptr_t)arena % (64 * page), 0);
-    assert_int_equal(fake_bytes_mapped(), 1024 * page);
-    assert_int_equal(fake_bytes_committed(), 0);
-    assert_false(fake_is_committed(arena, page));
+    assert_int_equal(fake_bytes_mapped(), 0);
+    assert_false(fake_is_mapped(arena, page));
 
-    assert_true(os_commit(arena + 8 * page, 16 * page));
-    assert_true(os_commit(arena + 16 * page, 16 * page)); /* part of it again */
-    assert_int_equal(fake_bytes_committed(), 24 * page);
-    assert_true(fake_is_committed(arena + 8 * page, 24 * page));
-    assert_false(fake_is_committed(arena + 8 * page, 25 * page));
+    assert_int_equal(os_map_at(arena + 8 * page, 16 * page), OS_PLACE_MAPPED);
+    assert_int_equal(os_map_at(arena + 16 * page, 16 * page), OS_PLACE_TAKEN); /* part of it again */
+    assert_int_equal(os_map_at(arena + 24 * page, 8 * page), OS_PLACE_MAPPED);
+    assert_int_equal(fake_bytes_mapped(), 24 * page);
+    assert_true(fake_is_mapped(arena + 8 * page, 24 * page));
+    assert_false(fake_is_mapped(arena + 8 * page, 25 * page));
     assert_int_equal(fake_bytes_resident(), 0);
     memset(arena + 8 * page, 'x', 4 * page);
     assert_int_equal(fake_bytes_resident(), 4 * page);
@@ -93,36 +93,35 @@ static void test_memory(void **state)
     assert_int_equal(os_resident_memory(), 8 * page);
     assert_true(os_purge(arena + 9 * page, 3 * page));
     assert_int_equal(fake_bytes_resident(), 5 * page);
-    assert_int_equal(fake_bytes_committed(), 24 * page);
+    assert_int_equal(fake_bytes_mapped(), 24 * page);
     for (size_t i = 0; i < 3 * page; i++)
         assert_int_equal(arena[9 * page + i], 0);
 
     char *block = os_map(4 * page, page);
     assert_non_null(block);
-    assert_int_equal(fake_bytes_mapped(), 1028 * page);
+    assert_int_equal(fake_bytes_mapped(), 28 * page);
     block[0] = 'y';
     char *moved = os_remap(block, 4 * page, 512 * page, true);
     assert_non_null(moved);
     assert_int_equal(moved[0], 'y');
     moved[512 * page - 1] = 'z';
-    assert_int_equal(fake_bytes_mapped(), 1536 * page);
+    assert_int_equal(fake_bytes_mapped(), 536 * page);
     assert_true(os_remap(moved, 512 * page, 2 * page, false) == moved);
-    assert_int_equal(fake_bytes_mapped(), 1026 * page);
+    assert_int_equal(fake_bytes_mapped(), 26 * page);
     os_unmap(moved, 2 * page);
-    os_unmap(arena + 512 * page, 512 * page);
-    os_unmap(arena, 512 * page);
+    assert_true(os_decommit(arena + 16 * page, 16 * page));
+    os_unmap(arena + 8 * page, 8 * page);
     assert_int_equal(fake_bytes_mapped(), 0);
-    assert_true(os_reserve_at(arena, page));
-    assert_false(os_reserve_at(arena, page));
+    assert_int_equal(os_map_at(arena, page), OS_PLACE_MAPPED);
+    assert_int_equal(os_map_at(arena, page), OS_PLACE_TAKEN);
     assert_int_equal(fake_bytes_mapped(), page);
 
     static const uint64_t calls[FAKE_KIND_COUNT] = {
-        [FAKE_RESERVE] = 3, [FAKE_MAP] = 1, [FAKE_COMMIT] = 2,   [FAKE_REMAP] = 2,
-        [FAKE_PURGE] = 1,   [FAKE_UNMAP] = 3, [FAKE_POPULATE] = 1,
+        [FAKE_MAP] = 1, [FAKE_MAP_AT] = 5, [FAKE_HOLE] = 1, [FAKE_REMAP] = 2, [FAKE_PURGE] = 2, [FAKE_UNMAP] = 2, [FAKE_POPULATE] = 1,
     };
     for (unsigned kind = 0; kind < FAKE_KIND_COUNT; kind++)
         assert_int_equal(fake_calls((enum fake_kind)kind), calls[kind]);
-    assert_int_equal(fake_calls(FAKE_ANY), 10);
+    assert_int_equal(fake_calls(FAKE_ANY), 12);
 }
 
 static void test_page_size(void **state)
@@ -143,45 +142,46 @@ static void test_page_size(void **state)
 static void test_fail_nth_of_kind(void **state)
 {
     (void)state;
-    char *arena = os_reserve(64 * page, page);
-    assert_true(os_commit(arena, page));
-    fake_fail_nth(FAKE_COMMIT, 3);
+    char *arena = os_find_hole(64 * HAK_MIB, page);
+    assert_int_equal(os_map_at(arena, page), OS_PLACE_MAPPED);
+    fake_fail_nth(FAKE_MAP_AT, 3);
     errno = 4711;
     for (size_t i = 1; i <= 6; i++) {
-        assert_int_equal(os_commit(arena + i * page, page), i != 3);
-        assert_int_equal(fake_is_committed(arena + i * page, page), i != 3);
+        assert_int_equal(os_map_at(arena + i * page, page), i != 3 ? OS_PLACE_MAPPED : OS_PLACE_REFUSED);
+        assert_int_equal(fake_is_mapped(arena + i * page, page), i != 3);
         void *block = os_map(page, page); /* of another kind */
         assert_non_null(block);
     }
     assert_int_equal(errno, 4711);
     assert_int_equal(fake_failures(), 1);
-    assert_int_equal(fake_calls(FAKE_COMMIT), 7);
+    assert_int_equal(fake_calls(FAKE_MAP_AT), 7);
 }
 
 static void test_fail_from(void **state)
 {
     (void)state;
-    char *block = os_map(4 * page, page), *arena = os_reserve(page, page);
+    char *block = os_map(4 * page, page), *arena = os_find_hole(64 * HAK_MIB, page);
     static void (*const nothing)(void) = NULL;
     block[0] = 'x';
+    assert_int_equal(os_map_at(arena, page), OS_PLACE_MAPPED);
     fake_fail_from(FAKE_ANY, 2);
     assert_true(os_purge(block + page, page)); /* the first */
     assert_false(os_purge(block, page));
     assert_int_equal(block[0], 'x');
     assert_null(os_map(page, page));
-    assert_null(os_reserve(page, page));
-    assert_false(os_reserve_at(arena + 64 * HAK_MIB, page));
-    assert_false(os_commit(arena, page));
+    assert_null(os_find_hole(page, page));
+    assert_int_equal(os_map_at(arena, page), OS_PLACE_REFUSED);
+    assert_false(os_decommit(arena, page));
     assert_false(os_populate(block, page));
     assert_null(os_remap(block, 4 * page, page, true));
-    assert_false(os_thread_start(nothing, "none"));
+    assert_false(os_thread_start(pthread_create, nothing, "none"));
     os_advise_huge(block, page, true); /* have no way to fail */
     os_name(block, page, "name");
     os_unmap(block + 3 * page, page);
     assert_int_equal(fake_failures(), 8);
     fake_fail_nothing();
-    assert_true(os_commit(arena, page));
-    assert_int_equal(fake_bytes_mapped(), 4 * page);
+    assert_true(os_decommit(arena, page));
+    assert_int_equal(fake_bytes_mapped(), 3 * page);
 }
 
 static void test_limits(void **state)
@@ -189,18 +189,16 @@ static void test_limits(void **state)
     (void)state;
     fake_set_address_space_limit(64 * page);
     assert_int_equal(os_address_space_limit(), 64 * page);
-    char *arena = os_reserve(32 * page, page);
-    assert_non_null(arena);
-    assert_null(os_reserve(33 * page, page));
-    char *block = os_map(32 * page, page);
+    char *block = os_map(32 * page, page), *arena = os_find_hole(32 * page, page);
     assert_non_null(block);
+    assert_non_null(arena);
+    assert_null(os_find_hole(33 * page, page));
+    assert_null(os_map(33 * page, page));
+    assert_int_equal(os_map_at(arena, 33 * page), OS_PLACE_REFUSED);
+    assert_int_equal(os_map_at(arena, 32 * page), OS_PLACE_MAPPED);
     assert_null(os_remap(block, 32 * page, 33 * page, true));
-    fake_set_commit_limit(40 * page);
-    assert_true(os_commit(arena, 8 * page));
-    assert_true(os_commit(arena, 8 * page)); /* counted already */
-    assert_false(os_commit(arena, 9 * page));
-    os_unmap(block, 8 * page);
-    assert_true(os_commit(arena, 9 * page));
+    assert_true(os_decommit(arena, 8 * page));
+    assert_non_null(os_map(8 * page, page));
     assert_int_equal(fake_failures(), 0);
 }
 
@@ -211,6 +209,7 @@ static void test_time_and_settings(void **state)
     (void)state;
     static char *environment[] = { "HAKMEM_A=1", "HAKMEM_AB=2", NULL };
     uint64_t start = os_now(), chance = os_random();
+    struct os_memory_bounds bounds;
     assert_true(start > 0);
     usleep(2000);
     assert_true(os_now() == start && os_now_coarse() == start);
@@ -219,18 +218,22 @@ static void test_time_and_settings(void **state)
 
     assert_null(os_environment()[0]);
     fake_set_environment(environment);
-    assert_string_equal(os_getenv("HAKMEM_A"), "1");
-    assert_string_equal(os_getenv("HAKMEM_AB"), "2");
-    assert_null(os_getenv("HAKMEM_"));
+    assert_ptr_equal(os_environment(), environment);
     fake_set_physical_memory(123 * HAK_MIB);
-    fake_set_cgroup_memory_limit(99 * HAK_MIB);
+    fake_set_memory_bounds(99 * HAK_MIB, 98 * HAK_MIB, 7);
     fake_set_cpu_count(7);
     assert_int_equal(os_physical_memory(), 123 * HAK_MIB);
-    assert_int_equal(os_cgroup_memory_limit(), 99 * HAK_MIB);
+    os_memory_bounds(&bounds, true);
+    assert_int_equal(bounds.max, 99 * HAK_MIB);
+    assert_int_equal(bounds.high, 98 * HAK_MIB);
+    assert_int_equal(bounds.stall_percent, 7);
+    assert_int_equal(fake_memory_bounds_read(), 1);
     assert_int_equal(os_cpu_count(), 7);
     fake_reset();
     assert_true(os_now() == start && os_random() == chance);
-    assert_true(os_cgroup_memory_limit() == SIZE_MAX);
+    assert_int_equal(fake_memory_bounds_read(), 0);
+    os_memory_bounds(&bounds, true);
+    assert_true(bounds.max == SIZE_MAX && bounds.high == SIZE_MAX && bounds.stall_percent == 0);
     assert_null(os_environment()[0]);
 }
 
@@ -245,7 +248,7 @@ static void run(void)
 static void test_thread(void **state)
 {
     (void)state;
-    assert_true(os_thread_start(run, "hak-unit"));
+    assert_true(os_thread_start(pthread_create, run, "hak-unit"));
     while (atomic_load(&ran) == 0)
         os_futex_wait(&ran, 0, UINT64_MAX);
     os_futex_wait(&ran, 1, UINT64_C(3600000000000)); /* an hour of a clock that stands: looks again soon */
@@ -254,21 +257,21 @@ static void test_thread(void **state)
 
 /* ---- Contract ---- */
 
-static void commit_unreserved(void) { os_commit(place + 8 * page, page); }
-static void commit_mapped(void) { os_commit(os_map(page, page), page); }
-static void commit_half_page(void) { os_commit(place, page / 2); }
-static void commit_nothing(void) { os_commit(place, 0); }
-static void purge_reserved(void) { os_purge(place, page); }
+static void decommit_unmapped(void) { os_decommit(place, page); }
+static void decommit_mapped(void) { os_decommit(os_map(page, page), page); }
+static void map_half_page(void) { os_map_at(place, page / 2); }
+static void map_at_nothing(void) { os_map_at(place, 0); }
+static void purge_unmapped(void) { os_purge(place, page); }
 static void purge_partly(void) { os_purge(place + page, 2 * page); }
-static void populate_reserved(void) { os_populate(place, page); }
+static void populate_unmapped(void) { os_populate(place, page); }
 static void unmap_twice(void) { os_unmap(place, page); os_unmap(place, page); }
 static void unmap_too_much(void) { os_unmap(place, 9 * page); }
 static void unmap_unaligned(void) { os_unmap(place + 16, page); }
 static void remap_arena(void) { os_remap(place + page, page, 2 * page, true); }
-static void reserve_odd(void) { (void)os_reserve(page, 3 * page); }
-static void reserve_small_alignment(void) { (void)os_reserve(page, 64); }
+static void hole_odd(void) { (void)os_find_hole(page, 3 * page); }
+static void map_small_alignment(void) { (void)os_map(page, 64); }
 static void map_nothing(void) { (void)os_map(0, page); }
-static void long_name(void) { os_thread_start(run, "sixteen letters."); }
+static void long_name(void) { os_thread_start(pthread_create, run, "sixteen letters."); }
 
 static void test_contract(void **state)
 {
@@ -277,25 +280,24 @@ static void test_contract(void **state)
         void (*run)(void);
         const char *message;
     } broken[] = {
-        { commit_unreserved, "not all of it is reserved" },
-        { commit_mapped, "not all of it is reserved" },
-        { commit_half_page, "not whole pages" },
-        { commit_nothing, "not whole pages" },
-        { purge_reserved, "os_purge(" },
-        { purge_partly, "not all of it is committed" },
-        { populate_reserved, "not all of it is committed" },
+        { decommit_unmapped, "not all of it is from os_map_at" },
+        { decommit_mapped, "not all of it is from os_map_at" },
+        { map_half_page, "not whole pages" },
+        { map_at_nothing, "not whole pages" },
+        { purge_unmapped, "os_purge(" },
+        { purge_partly, "not all of it is mapped" },
+        { populate_unmapped, "not all of it is mapped" },
         { unmap_twice, "not all of it is mapped" },
         { unmap_too_much, "not all of it is mapped" },
         { unmap_unaligned, "not whole pages" },
         { remap_arena, "not all of it is from os_map" },
-        { reserve_odd, "no power of two" },
-        { reserve_small_alignment, "no power of two" },
+        { hole_odd, "no power of two" },
+        { map_small_alignment, "no power of two" },
         { map_nothing, "not whole pages" },
         { long_name, "more than 15" },
     };
-    place = os_reserve(16 * page, page);
-    os_unmap(place + 8 * page, 8 * page);
-    assert_true(os_commit(place + page, page));
+    place = os_find_hole(64 * HAK_MIB, page);
+    assert_int_equal(os_map_at(place + page, page), OS_PLACE_MAPPED);
     for (size_t i = 0; i < sizeof broken / sizeof broken[0]; i++)
         assert_aborts(broken[i].run, broken[i].message);
 }

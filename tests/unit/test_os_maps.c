@@ -13,6 +13,8 @@
 
 #include "os/maps.h"
 
+static char buffer[OS_MAPS_LINE];
+
 enum { PAGES = 400, TEXT_MOST = 1 << 20, FOLDERS = 15, FOLDER_NAME = 250 };
 
 static char text[TEXT_MOST], later[TEXT_MOST], paths[TEXT_MOST];
@@ -86,7 +88,7 @@ static void test_every_mapping(void **state)
         seen_count = paths_used = 0;
         read_text(text);
         errno = 42;
-        assert_true(os_maps_each(note, NULL));
+        assert_true(os_maps_each(note, NULL, buffer, sizeof buffer));
         assert_int_equal(errno, 42);
         read_text(later);
     } while (strcmp(text, later) != 0 && ++tries < 100);
@@ -114,7 +116,7 @@ static void test_it_stops_where_it_is_told(void **state)
     size_t count = 0;
 
     (void)state;
-    assert_true(os_maps_each(first_only, &count));
+    assert_true(os_maps_each(first_only, &count, buffer, sizeof buffer));
     assert_int_equal(count, 3);
 }
 
@@ -148,7 +150,7 @@ static void test_a_long_path(void **state)
     char *mapped = mmap(NULL, page, PROT_READ, MAP_PRIVATE, file, 0);
     assert_true(mapped != MAP_FAILED);
     struct os_mapping wanted = { .start = (uintptr_t)mapped };
-    assert_true(os_maps_each(find, &wanted));
+    assert_true(os_maps_each(find, &wanted, buffer, sizeof buffer));
     assert_int_equal(wanted.end, wanted.start + page);
     assert_memory_equal(wanted.path, top, strlen(top));
     assert_string_equal(wanted.path + strlen(wanted.path) - 8, "/the end");

@@ -1,4 +1,4 @@
-/* os/procfs.c on files of the test's own: cgroup limits of both versions, statm, the environment. */
+/* os/procfs.c on files of the test's own: cgroup limits of both versions, memory pressure, statm, the environment. */
 #define _GNU_SOURCE
 #include "support.h"
 
@@ -60,13 +60,21 @@ static void put_text(const char *path, const char *text)
     put(path, text, strlen(text));
 }
 
-static size_t limit(void)
+static struct os_memory_bounds bounds(void)
 {
+    struct os_memory_bounds found;
+    char pressure[96];
+    snprintf(pressure, sizeof pressure, "%s/pressure", root);
     errno = 4711;
-    size_t bytes = procfs_cgroup_memory_limit(membership, root);
+    procfs_memory_bounds(membership, root, pressure, &found);
     int after = errno;
     assert_int_equal(after, 4711);
-    return bytes;
+    return found;
+}
+
+static size_t limit(void)
+{
+    return bounds().max;
 }
 
 static void test_cgroup_none(void **state)
@@ -121,6 +129,65 @@ static void test_cgroup_v1(void **state)
     assert_true(limit() == 52428800);
     put_text("membership", "9:memoryless:/docker/abc\n");
     assert_true(limit() == SIZE_MAX);
+}
+
+/* v2 beside v1, as systemd's hybrid layout has them. */
+static void test_cgroup_hybrid(void **state)
+{
+    (void)state;
+    put_text("membership", "4:memory:/box\n0::/box\n");
+    put_text("unified/box/memory.max", "8192\n");
+    put_text("unified/memory.high", "4096\n");
+    assert_true(limit() == 8192);
+    assert_true(bounds().high == 4096);
+    put_text("memory/box/memory.limit_in_bytes", "4096\n");
+    assert_true(limit() == 4096);
+}
+
+static void test_cgroup_high(void **state)
+{
+    (void)state;
+    put_text("membership", "0::/slice/leaf\n");
+    assert_true(bounds().high == SIZE_MAX);
+    put_text("slice/leaf/memory.high", "max\n");
+    assert_true(bounds().high == SIZE_MAX);
+    put_text("slice/leaf/memory.high", "209715200\n");
+    assert_true(bounds().high == 209715200);
+    put_text("slice/memory.high", "104857600\n");
+    assert_true(bounds().high == 104857600);
+    assert_true(bounds().max == SIZE_MAX);
+}
+
+/* The cgroup's own file, else the machine's. */
+static void test_pressure(void **state)
+{
+    (void)state;
+    put_text("membership", "4:memory:/box\n0::/box\n");
+    assert_int_equal(bounds().stall_percent, 0); /* a kernel without pressure stall information */
+    put_text("pressure", "some avg10=12.99 avg60=1.00 avg300=0.00 total=1\nfull avg10=99.00 avg60=0.00 avg300=0.00 total=0\n");
+    assert_int_equal(bounds().stall_percent, 12);
+    put_text("unified/box/memory.pressure", "some avg10=3.50 avg60=80.00 avg300=0.00 total=12345\nfull avg10=0.00");
+    assert_int_equal(bounds().stall_percent, 3);
+    put_text("box/memory.pressure", "some avg10=100.00 avg60=80.00 avg300=0.00 total=12345\n");
+    assert_int_equal(bounds().stall_percent, 100);
+    put_text("box/memory.pressure", "some avg10=ten\n");
+    put_text("unified/box/memory.pressure", "");
+    assert_int_equal(bounds().stall_percent, 12);
+}
+
+/* Line after line as processes in Kubernetes have them, more than one read's worth. */
+static void test_cgroup_long_file(void **state)
+{
+    (void)state;
+    char text[4000] = "";
+    for (unsigned i = 20; i > 2; i--)
+        snprintf(text + strlen(text), sizeof text - strlen(text),
+                 "%u:controller-%u:/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0123456789abcdef.slice/cri-container-"
+                 "0123456789abcdef0123456789abcdef.scope\n", i, i);
+    strcat(text, "2:memory:/pod\n");
+    put_text("membership", text);
+    put_text("memory/pod/memory.limit_in_bytes", "1048576\n");
+    assert_true(limit() == 1048576);
 }
 
 static void test_cgroup_long_path(void **state)
@@ -196,6 +263,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_cgroup_none, make_root, remove_root),
         cmocka_unit_test_setup_teardown(test_cgroup_v2, make_root, remove_root),
         cmocka_unit_test_setup_teardown(test_cgroup_v1, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(test_cgroup_hybrid, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(test_cgroup_high, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(test_pressure, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(test_cgroup_long_file, make_root, remove_root),
         cmocka_unit_test_setup_teardown(test_cgroup_long_path, make_root, remove_root),
         cmocka_unit_test_setup_teardown(test_statm, make_root, remove_root),
         cmocka_unit_test_setup_teardown(test_environment, make_root, remove_root),

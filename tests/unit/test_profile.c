@@ -6,6 +6,7 @@
 
 #include "front/fast.h"
 #include "front/sample.h"
+#include "front/housekeeping.h"
 #include "front/thread.h"
 #include "profile/profile.h"
 
@@ -57,6 +58,7 @@ static void test_share_of_samples(void **state)
 static void test_records(void)
 {
     enum { COUNT = 50000 };
+    static struct heap heaps[2];
     struct record record = { .size = 64, .weight = 3 * WEIGHT_ONE, .foreign = true }, removed;
     struct site *sites[8];
     size_t count;
@@ -74,14 +76,17 @@ static void test_records(void)
     for (uintptr_t i = 1; i <= COUNT; i++) {
         record.address = i * 4096;
         record.site = sites[i % 8];
-        record.heap = (struct heap *)(uintptr_t)(i % 3 ? 64 : 128);
+        record.heap = &heaps[i % 3 == 0];
         assert_true(table_insert(&record));
     }
     assert_int_equal(table_foreign(), COUNT);
     assert_int_equal(sites[3]->in_use.objects, COUNT / 8 * record.weight);
     assert_int_equal(sites[3]->in_use.bytes, COUNT / 8 * record.weight * 64);
-    table_remove_heap((struct heap *)(uintptr_t)128, 5);
+    assert_int_equal(heaps[1].sampled, COUNT / 3);
+    table_remove_heap(&heaps[1], 5);
     assert_int_equal(table_records(), COUNT - COUNT / 3);
+    assert_int_equal(heaps[1].sampled, 0);
+    assert_int_equal(heaps[0].sampled, COUNT - COUNT / 3);
     for (uintptr_t i = 1; i <= COUNT; i++) {
         assert_int_equal(table_remove((void *)(i * 4096), 1000, &removed), i % 3 != 0);
         assert_false(table_remove((void *)(i * 4096), 1000, &removed));
@@ -269,7 +274,7 @@ static unsigned highest_shift(void)
     return highest;
 }
 
-/* Samples that take too much of the time become rarer while the program runs, and the sums stay without bias (G1): over many short
+/* Samples that take too much of the time become rarer while the program runs, and the sums stay without bias (Z5): over many short
  * profiles, in each of which that happens, their mean is within 5 standard errors of the truth. */
 static void governed_churn(size_t size, uint64_t mean)
 {

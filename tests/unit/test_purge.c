@@ -379,7 +379,7 @@ static void test_refused(void)
     core_check_untouched();
 }
 
-/* ---- P5: when the system commits no more ---- */
+/* ---- P5: when the system maps no more ---- */
 
 static void test_tight(void)
 {
@@ -387,23 +387,23 @@ static void test_tight(void)
     char *start;
 
     core_begin();
-    take_superslabs(3); /* all that is committed */
-    fake_fail_from(FAKE_COMMIT, 1);
+    take_superslabs(3); /* all that is mapped */
+    fake_fail_from(FAKE_MAP_AT, 1);
     assert_int_equal(shared_pool_acquire(1, 1, 1, POOL_DENSE, &slab), 0);
     start = (char *)superslab_of(slabs[0]->start);
     release(0, RUN_UNITS);
     assert_true(purge_due());
     purge_run(false);
-    assert_false(fake_is_committed(start, SUPERSLAB_SIZE));
-    for (size_t at = 0; at < SUPERSLAB_SIZE; at += 1024)
-        assert_int_equal(start[at], 0);
+    assert_false(fake_is_mapped(start, SUPERSLAB_SIZE));
+    /* A stale pointer into it is told apart from one that never was HAKMEM's. */
+    assert_true(window_in_superslab(start + UNIT_SIZE) && !window_contains(start + UNIT_SIZE));
     core_check_pool();
-    /* It cannot be taken until it is committed again. */
+    /* It cannot be taken until it is mapped again. */
     assert_int_equal(shared_pool_acquire(1, 1, 1, POOL_DENSE, &slab), 0);
     core_check_pool();
     fake_fail_nothing();
     core_acquire(1, 1, RUN_UNITS, more);
-    assert_true(fake_is_committed(start, SUPERSLAB_SIZE));
+    assert_true(fake_is_mapped(start, SUPERSLAB_SIZE) && window_contains(start + UNIT_SIZE));
     for (size_t i = 0; i < RUN_UNITS; i++) {
         assert_true(more[i]->zero);
         core_touch(more[i]);
@@ -417,12 +417,37 @@ static void test_tight_refused(void)
     take_superslabs(2);
     atomic_store(&shared_pool.tight, true);
     release(0, RUN_UNITS);
-    fake_fail_nth(FAKE_PURGE, 2); /* the purge is done, decommitting is refused */
+    fake_fail_nth(FAKE_PURGE, 2); /* the purge is done, unmapping is refused */
     assert_int_equal(purge_run(false), SUPERSLAB_SIZE);
     fake_fail_nothing();
     core_check_pool();
     core_check_untouched();
     take_superslabs(1);
+    core_check_pool();
+}
+
+/* ---- mlockall ---- */
+
+/* It puts memory behind all that is mapped: a purge of everything gives back what nobody touched, too. */
+static void test_locked(void)
+{
+    static char *starts[4 * RUN_UNITS];
+
+    core_begin();
+    take_superslabs(4);
+    for (size_t i = 0; i < 4 * RUN_UNITS; i++)
+        starts[i] = slabs[i]->start;
+    release(0, 3 * RUN_UNITS + 7);
+    purge_run(true);
+    core_check_untouched();
+    for (uint32_t number = window_slots_begin(); number < window_slots_mapped(); number++)
+        assert_true(os_populate(window_slot_address(number), SUPERSLAB_SIZE));
+    assert_true(shared_pool.slots_unused < window_slots_mapped());
+    fake_set_memory_locked(true);
+    purge_run(true);
+    assert_int_equal(shared_pool.slots_unused, window_slots_mapped());
+    for (size_t i = 0; i < 4 * RUN_UNITS; i++)
+        assert_int_equal(core_resident(starts[i], UNIT_SIZE), i < 3 * RUN_UNITS + 7 ? 0 : UNIT_SIZE);
     core_check_pool();
 }
 
@@ -448,6 +473,7 @@ int main(void)
         core_unit_test(test_refused),
         core_unit_test(test_tight),
         core_unit_test(test_tight_refused),
+        core_unit_test(test_locked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

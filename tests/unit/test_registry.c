@@ -22,7 +22,7 @@ static void test_remote(void)
     remote = heap_return_blocks(heap, CLASS_256, mixed, 20, "free");
     lock_release(&heap->lock);
     assert_int_equal(remote, 10);
-    assert_int_equal(heap->counters.remote_blocks, 10);
+    assert_int_equal(heap->body->counters.remote_blocks, 10);
     assert_memory_equal(mixed, others, sizeof others);
     assert_int_equal(atomic_load(&other->pending_count), 0);
     remote_free_blocks(CLASS_256, mixed, 10, "free");
@@ -31,7 +31,7 @@ static void test_remote(void)
     /* The owner's next refill finds them first: the slab was its only one, and it is empty now. */
     assert_int_equal(heaps_take(other, CLASS_256, again, 20), 20);
     assert_int_equal(atomic_load(&other->pending_count), 0);
-    assert_int_equal(other->counters.pending_drained, 1);
+    assert_int_equal(other->body->counters.pending_drained, 1);
     heaps_check();
 }
 
@@ -65,7 +65,7 @@ static void test_remote_many(void)
     assert_int_equal(remote_drain(heap), SLABS);
     lock_release(&heap->lock);
     assert_null(heap->full.head);
-    assert_null(heap->available[CLASS_64].head);
+    assert_null(heap->body->available[CLASS_64].head);
     heaps_check();
 }
 
@@ -105,7 +105,7 @@ static void test_adopt_orphan(void)
     assert_int_equal(heaps_take(heap, CLASS_512, out, 10), 10);
     assert_ptr_equal(slab_of(out[0]), slab);
     assert_ptr_equal(atomic_load(&slab->owner), heap);
-    assert_int_equal(heap->counters.slabs_adopted, 1);
+    assert_int_equal(heap->body->counters.slabs_adopted, 1);
     assert_int_equal(slab->used, 20);
     heaps_check();
     /* The orphan's thread is gone, its heap serves the next. */
@@ -127,7 +127,7 @@ static void test_orphan_drained(void)
     heaps_check();
     assert_int_equal(heaps_take(heap, CLASS_512, out, 64), 1);
     assert_ptr_equal(out[0], left[5]);
-    assert_int_equal(heap->counters.slabs_adopted, 1);
+    assert_int_equal(heap->body->counters.slabs_adopted, 1);
     heaps_check();
 }
 
@@ -164,19 +164,19 @@ static struct heap *make_pending(unsigned pending)
 static void adopt_idle(struct heap *heap, struct heap *idle, unsigned slabs)
 {
     void *out[BLOCKS];
-    uint64_t before = heap->counters.slabs_adopted;
+    uint64_t before = heap->body->counters.slabs_adopted;
 
     heaps_take_all(heap, CLASS_1024, out, BLOCKS); /* a look, and it was not silent long enough */
-    assert_int_equal(heap->counters.slabs_adopted, before);
+    assert_int_equal(heap->body->counters.slabs_adopted, before);
     fake_advance(hak_options.mf2_idle_threshold_us * 1000 - 1);
     heaps_take_all(heap, CLASS_1024, out, BLOCKS);
-    assert_int_equal(heap->counters.slabs_adopted, before);
+    assert_int_equal(heap->body->counters.slabs_adopted, before);
     fake_advance(1);
     for (unsigned i = 0; i < slabs; i++) {
         assert_int_equal(heaps_take(heap, CLASS_1024, out, BLOCKS), 1);
         assert_ptr_equal(atomic_load(&slab_of(out[0])->owner), heap);
     }
-    assert_int_equal(heap->counters.slabs_adopted, before + slabs);
+    assert_int_equal(heap->body->counters.slabs_adopted, before + slabs);
     assert_int_equal(atomic_load(&idle->pending_count), 0);
 }
 
@@ -201,7 +201,7 @@ static void test_active_not_adopted(void)
         fake_advance(hak_options.mf2_idle_threshold_us * 1000);
         atomic_fetch_add(&active->epoch, 1); /* as each slow path does, here without draining */
     }
-    assert_int_equal(heap->counters.slabs_adopted, 0);
+    assert_int_equal(heap->body->counters.slabs_adopted, 0);
     assert_int_equal(atomic_load(&active->pending_count), 6);
 }
 
@@ -213,7 +213,7 @@ static void not_adopted(struct heap *heap, struct heap *idle, unsigned pending)
         heaps_take_all(heap, CLASS_1024, out, BLOCKS);
         fake_advance(1000000 * MILLISECOND);
     }
-    assert_int_equal(heap->counters.slabs_adopted, 0);
+    assert_int_equal(heap->body->counters.slabs_adopted, 0);
     assert_int_equal(atomic_load(&idle->pending_count), pending);
 }
 
@@ -247,16 +247,16 @@ static void test_trim_idle(void)
         memset(out[i], 1, 1024);
     for (size_t i = 0; i < 70; i++) /* all but one of 16 pages */
         heaps_return(heap, CLASS_1024, out + i * BLOCKS, BLOCKS - 4);
-    assert_true(heap->warm[1].count > 0);
+    assert_true(heap->body->warm[1].count > 0);
     /* A first look notes that it was active; one after the threshold finds it silent, and the next one its pages. */
-    assert_true(registry_trim_idle(false, &purged));
+    assert_true(registry_trim_idle(false, true, &purged));
     fake_advance(hak_options.mf2_idle_threshold_us * 1000);
-    registry_trim_idle(false, &purged);
-    assert_int_equal(heap->warm[1].count, 0);
+    registry_trim_idle(false, true, &purged);
+    assert_int_equal(heap->body->warm[1].count, 0);
     fake_advance(hak_options.mf2_idle_threshold_us * 1000);
-    assert_false(registry_trim_idle(false, &purged));
+    assert_false(registry_trim_idle(false, true, &purged));
     assert_int_equal(purged, 70 * 15 * 4096);
-    assert_false(registry_trim_idle(false, &purged));
+    assert_false(registry_trim_idle(false, true, &purged));
     assert_int_equal(purged, 70 * 15 * 4096);
     for (size_t i = 0; i < 70; i++)
         for (size_t j = BLOCKS - 4; j < BLOCKS; j++)

@@ -3,6 +3,7 @@
 #include "core.h"
 
 #include "superslab/metadata.h"
+#include "superslab/metadata.h"
 #include "superslab/purge.h"
 
 #define RUN_UNITS (SUPERSLAB_UNITS - 1) /* of a SuperSlab, but the header's */
@@ -238,6 +239,12 @@ static void model_purge(void)
     fake_advance(chance_below(2 * hak_options.purge_delay) * MILLISECOND);
     if (chance_below(4) == 0)
         fake_fail_nth(FAKE_PURGE, 1);
+    if (chance_below(4) == 0) {
+        purge_address_space(SUPERSLAB_SIZE); /* P5 */
+        fake_fail_nothing();
+        model_note_purged();
+        return;
+    }
     purged = purge_run(all);
     assert_true(shared_pool.units_dirty <= before);
     assert_true(purged >= (before - shared_pool.units_dirty) * UNIT_SIZE);
@@ -317,47 +324,83 @@ static void test_model_huge_pages(void)
 
 /* ---- Limits ---- */
 
+/* The limit counts what is used, what waits, headers and metadata. */
+static void limit_units(uint64_t *limit, size_t units)
+{
+    *limit = shared_pool_footprint() + (units + 1) * UNIT_SIZE; /* one for the SuperSlab's header */
+}
+
 static void test_hard_limit(void)
 {
     struct slab *slabs[64];
 
-    hak_options.memory_limit = 40 * UNIT_SIZE;
     core_begin();
-    assert_int_equal(shared_pool_acquire(3, 1, 64, POOL_DENSE, slabs), 13);
-    assert_int_equal(shared_pool_acquire(2, 1, 1, POOL_DENSE, &slabs[13]), 0);
-    assert_int_equal(shared_pool_acquire(1, 1, 2, POOL_DENSE, &slabs[13]), 1);
+    limit_units(&hak_options.memory_limit, 20);
+    assert_int_equal(shared_pool_acquire(3, 1, 64, POOL_DENSE, slabs), 6);
+    assert_int_equal(shared_pool_acquire(3, 1, 1, POOL_DENSE, &slabs[6]), 0);
+    assert_int_equal(shared_pool_acquire(1, 1, 5, POOL_DENSE, &slabs[6]), 2);
+    assert_int_equal(shared_pool.units_used, 20);
     assert_false(shared_pool_charge_huge(UNIT_SIZE));
-    assert_int_equal(shared_pool.units_used, 40);
+    /* Memory that waits is taken again, and given back for what it cannot serve. */
     core_touch(slabs[0]);
     core_release(slabs[0]);
-    /* Free units, with memory or without, do not count. */
+    core_acquire(3, 1, 1, slabs);
+    core_touch(slabs[0]);
+    core_release(slabs[0]);
     assert_true(shared_pool_charge_huge(2 * UNIT_SIZE));
+    assert_int_equal(shared_pool.units_dirty, 0);
+    assert_int_equal(shared_pool.purged_bytes, 3 * UNIT_SIZE);
     assert_false(shared_pool_charge_huge(2 * UNIT_SIZE));
     assert_int_equal(shared_pool_acquire(1, 1, 2, POOL_DENSE, &slabs[14]), 1);
     shared_pool_uncharge_huge(2 * UNIT_SIZE);
     assert_int_equal(shared_pool.huge_bytes, 0);
-    assert_int_equal(shared_pool_acquire(1, 1, 3, POOL_DENSE, &slabs[15]), 2);
+    assert_int_equal(shared_pool_acquire(1, 1, 2, POOL_DENSE, &slabs[15]), 2);
+    assert_int_equal(shared_pool_acquire(1, 1, 1, POOL_DENSE, &slabs[17]), 0);
     core_check_pool();
+}
+
+/* Metadata that was handed out counts, not the slot it lies in. */
+static void test_hard_limit_counts_metadata(void)
+{
+    struct slab *slab;
+
+    core_begin();
+    hak_options.memory_limit = shared_pool_footprint() + 2 * UNIT_SIZE;
+    assert_non_null(metadata_allocate(UNIT_SIZE, 16));
+    assert_int_equal(shared_pool_acquire(1, 1, 1, POOL_DENSE, &slab), 0);
+    hak_options.memory_limit += UNIT_SIZE;
+    core_acquire(1, 1, 1, &slab);
 }
 
 static void test_soft_limit(void)
 {
     struct slab *slabs[20];
 
-    hak_options.memory_limit_soft = 10 * UNIT_SIZE;
     core_begin();
+    limit_units(&hak_options.memory_limit_soft, 10);
     core_acquire(1, 1, 10, slabs);
     assert_false(atomic_load(&shared_pool.over_soft_limit));
-    core_acquire(1, 1, 10, &slabs[10]);
+    /* What is free leaves before more is taken, at once. */
+    for (size_t i = 5; i < 10; i++) {
+        core_touch(slabs[i]);
+        core_release(slabs[i]);
+    }
+    assert_true(shared_pool_charge_huge(5 * UNIT_SIZE));
+    assert_int_equal(shared_pool.units_dirty, 0);
+    assert_false(atomic_load(&shared_pool.over_soft_limit));
+    /* Nothing is left to give: the wish for the handler, and no failure. Beyond the limit nothing is taken in advance. */
+    assert_int_equal(shared_pool_acquire(1, 1, 10, POOL_DENSE, &slabs[5]), 1);
+    for (size_t i = 6; i < 15; i++)
+        core_acquire(1, 1, 1, &slabs[i]);
     assert_true(atomic_load(&shared_pool.over_soft_limit));
     assert_true(purge_is_due(shared_pool_now_ms()));
-    assert_true(shared_pool.footprint_peak >= 20 * UNIT_SIZE);
-    for (size_t i = 5; i < 20; i++) {
+    assert_true(shared_pool.footprint_peak >= 15 * UNIT_SIZE);
+    for (size_t i = 5; i < 15; i++) {
         core_touch(slabs[i]);
         core_release(slabs[i]);
     }
     /* What is free leaves without waiting. */
-    assert_int_equal(purge_run(false), 15 * UNIT_SIZE);
+    assert_int_equal(purge_run(false), 10 * UNIT_SIZE);
     assert_int_equal(shared_pool.units_dirty, 0);
     assert_false(atomic_load(&shared_pool.over_soft_limit));
 }
@@ -384,7 +427,7 @@ static void test_commit_refused(void)
     struct slab *slabs[3 * RUN_UNITS];
 
     core_begin();
-    fake_fail_from(FAKE_COMMIT, 1);
+    fake_fail_from(FAKE_MAP_AT, 1);
     assert_int_equal(shared_pool_acquire(1, 1, 3 * RUN_UNITS, POOL_DENSE, slabs), RUN_UNITS);
     core_check_pool();
     fake_fail_nothing();
@@ -406,9 +449,9 @@ static void test_prewarm(void)
     assert_int_equal(shared_pool.units_dirty, 3 * RUN_UNITS);
     assert_int_equal(shared_pool.dirty_empties, 3);
     core_check_pool();
-    commits = fake_calls(FAKE_COMMIT);
+    commits = fake_calls(FAKE_MAP_AT);
     core_acquire(1, 1, 3 * RUN_UNITS, slabs);
-    assert_int_equal(fake_calls(FAKE_COMMIT), commits);
+    assert_int_equal(fake_calls(FAKE_MAP_AT), commits);
     for (size_t i = 0; i < 3 * RUN_UNITS; i++)
         assert_int_equal(core_resident(slabs[i]->start, UNIT_SIZE), UNIT_SIZE);
     assert_int_equal(shared_pool.superslabs, 3);
@@ -421,7 +464,7 @@ static void test_prewarm_refused(void)
     fake_fail_nth(FAKE_POPULATE, 3);
     assert_int_equal(shared_pool_prewarm(5), 2);
     core_check_pool();
-    fake_fail_from(FAKE_COMMIT, 1);
+    fake_fail_from(FAKE_MAP_AT, 1);
     assert_true(shared_pool_prewarm(50) < 50);
     core_check_pool();
     fake_fail_nothing();
@@ -467,7 +510,7 @@ static void test_metadata_refused(void)
     size_t records = 0;
 
     core_begin();
-    fake_fail_from(FAKE_COMMIT, 1);
+    fake_fail_from(FAKE_MAP_AT, 1);
     while (metadata_allocate(HAK_MIB, 16))
         records++;
     assert_in_range(records, 1, 4);
@@ -489,6 +532,7 @@ int main(void)
         core_unit_test(test_model),
         core_unit_test(test_model_huge_pages),
         core_unit_test(test_hard_limit),
+        core_unit_test(test_hard_limit_counts_metadata),
         core_unit_test(test_soft_limit),
         core_unit_test(test_window_full),
         core_unit_test(test_commit_refused),

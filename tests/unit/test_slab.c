@@ -5,6 +5,7 @@
 
 #include "pool/slab.h"
 #include "pool/heap.h"
+#include "superslab/metadata.h"
 
 static struct heap owner;
 
@@ -301,6 +302,48 @@ static void test_scrub_splits(void)
     assert_int_equal(fake_calls(FAKE_ADVISE_HUGE), 2);
 }
 
+/* ---- The slab of an address ---- */
+
+static void test_slab_in_use_at(void)
+{
+    struct slab *slab, *warm, *one;
+    char *superslab, *slot;
+    void *record;
+
+    assert_null(slab_in_use_at(&owner)); /* before the window is there */
+    core_begin();
+    assert_null(slab_in_use_at(hak_window));
+    assert_null(slab_in_use_at(window_slot_address(window_slots_begin())));
+    assert_null(slab_in_use_at(window_slot_address(window_slots_begin() + 1)));
+    slab = carve(CLASS_24576); /* of two units */
+    one = carve(CLASS_64);
+    core_acquire(1, 1, 1, &warm);
+    superslab = (char *)superslab_of(slab);
+    assert_true(slab->units > 1);
+    for (size_t at = 0; at < slab_bytes(slab); at += 777)
+        assert_ptr_equal(slab_in_use_at(slab->start + at), slab);
+    assert_ptr_equal(slab_in_use_at(slab->start + slab_bytes(slab) - 1), slab);
+    assert_ptr_equal(slab_in_use_at(one->start + 1), one);
+    assert_null(slab_in_use_at(warm->start));
+    assert_null(slab_in_use_at(superslab)); /* the header */
+    assert_null(slab_in_use_at(superslab + UNIT_SIZE - 1));
+    assert_null(slab_in_use_at(superslab + SUPERSLAB_SIZE - 1)); /* a unit that was never taken */
+    let_go(one);
+    assert_null(slab_in_use_at(one->start));
+
+    record = metadata_allocate(64, 64);
+    slot = window_slot_address(window_slot_of(record));
+    assert_false(window_in_superslab(slot));
+    assert_null(slab_in_use_at(slot + 3 * UNIT_SIZE));
+    assert_true(window_in_superslab(superslab) && window_in_superslab(superslab + SUPERSLAB_SIZE - 1));
+    for (size_t i = 0; i < 2; i++) {
+        assert_null(slab_in_use_at((char *)(uintptr_t)i));
+        assert_null(slab_in_use_at(hak_window - 1 - i));
+        assert_null(slab_in_use_at(window_slot_address(window_slots_end()) + i));
+        assert_null(slab_in_use_at((char *)(UINTPTR_MAX - i)));
+    }
+}
+
 /* ---- The checker ---- */
 
 static struct slab *broken;
@@ -340,6 +383,7 @@ int main(void)
         core_unit_test(test_scrub),
         core_unit_test(test_scrub_again),
         core_unit_test(test_scrub_splits),
+        core_unit_test(test_slab_in_use_at),
         core_unit_test(test_slab_check),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -144,8 +144,8 @@ static void test_aligned_refused(void)
     struct heap *heap;
     bool zero;
 
-    hak_options.memory_limit = 5 * UNIT_SIZE;
     heap = heaps_begin();
+    hak_options.memory_limit = shared_pool_footprint() + 6 * UNIT_SIZE; /* one for the SuperSlab's header */
     assert_null(take_aligned(heap, CLASS_SPAN_6, 16, &zero));
     assert_non_null(take_aligned(heap, CLASS_SPAN_5, 16, &zero));
     assert_null(take_aligned(heap, CLASS_SPAN_1, 1, &zero));

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "front/fast.h"
+#include "front/housekeeping.h"
 #include "front/thread.h"
 
 /* Of thread_cache.c */
@@ -60,7 +61,7 @@ static size_t used_blocks(const struct heap *heap, unsigned class)
 
     for (const struct slab *slab = heap->full.head; slab; slab = slab->next)
         used += slab->class == class ? slab->used : 0;
-    for (const struct slab *slab = heap->available[class].head; slab; slab = slab->next)
+    for (const struct slab *slab = heap->body->available[class].head; slab; slab = slab->next)
         used += slab->used;
     return used;
 }
@@ -355,20 +356,20 @@ static void test_tick(void)
     hold(2 * HAK_MIB, 1);
     let_go(1); /* something that a purge will be due for */
     fake_advance((hak_options.purge_delay + 4) * MILLISECOND);
-    ticks = thread_tick_number();
+    ticks = cache_flush_number();
     front_free(front_malloc(HAK_MIB)); /* a slow path */
-    assert_int_equal(thread_tick_number(), ticks + 1);
+    assert_int_equal(cache_flush_number(), ticks + 1);
     assert_int_equal(cache_count(cache, CLASS_64), 0);
-    assert_int_equal(cache->tick, thread_tick_number());
+    assert_int_equal(cache->tick, cache_flush_number());
     assert_int_equal(used_blocks(cache->heap, CLASS_64), held_count);
     check_cache(cache);
     /* As if another thread had made one: */
     hold(64, 1);
     assert_true(cache_count(cache, CLASS_64) > 0);
-    atomic_fetch_add(&thread_ticks, 1);
+    atomic_fetch_add(&cache_flushes, 1);
     hold(2048, 1);
     assert_int_equal(cache_count(cache, CLASS_64), 0);
-    assert_int_equal(cache->tick, thread_tick_number());
+    assert_int_equal(cache->tick, cache_flush_number());
     heaps_check();
 }
 
@@ -417,7 +418,7 @@ static void test_thread_end(void)
     run_thread(&left[1]);
     assert_ptr_equal(seen_cache, first);
     assert_ptr_equal(seen_heap, heap);
-    thread_purge(false);
+    housekeep_purge(false);
     assert_int_equal(first->capacity_bytes, 0);
     check_cache(first);
     assert_int_equal(used_blocks(heap, class_of_size(100)), 0);
@@ -437,16 +438,16 @@ static void test_no_wish_is_lost(void)
     void *left;
 
     begin();
-    thread_purge(true);
+    housekeep_purge(true);
     run_thread(&left);
     assert_int_not_equal(atomic_load(&shared_pool.next_purge_ms), 0); /* for what the thread's cache holds */
     shared_pool_schedule_purge(1);
     fake_advance(4 * MILLISECOND);
-    thread_tick();
+    housekeep();
     assert_int_not_equal(seen_cache->capacity_bytes, 0);
     assert_int_not_equal(atomic_load(&shared_pool.next_purge_ms), 0);
     fake_advance((hak_options.purge_delay + 4) * MILLISECOND);
-    thread_tick();
+    housekeep();
     assert_int_equal(seen_cache->capacity_bytes, 0);
     front_free(left);
     heaps_check();
@@ -455,7 +456,7 @@ static void test_no_wish_is_lost(void)
 static void *tick(void *unused)
 {
     (void)unused;
-    thread_purge(true);
+    housekeep_purge(true);
     return NULL;
 }
 
@@ -480,10 +481,10 @@ static void test_tick_of_another(void)
 
 static void *allocate_once(void *ticks)
 {
-    uint32_t before = thread_tick_number();
+    uint32_t before = cache_flush_number();
 
     front_free(front_malloc(64));
-    *(uint32_t *)ticks = thread_tick_number() - before;
+    *(uint32_t *)ticks = cache_flush_number() - before;
     return NULL;
 }
 
@@ -497,11 +498,11 @@ static void test_no_tick_for_nothing(void)
 
     hold(2048, 300);
     let_go(300);
-    thread_want_flush();
+    cache_want_flush();
     allocate_once(&ticks);
     assert_int_equal(ticks, 0);
     assert_int_equal(cache_count(cache, class_of_size(2048)), 0);
-    thread_purge(true);
+    housekeep_purge(true);
     fake_advance((hak_options.purge_delay + 4) * MILLISECOND);
     atomic_store(&shared_pool.next_purge_ms, 0); /* no tick is due */
     assert_int_equal(pthread_create(&thread, NULL, allocate_once, &ticks), 0);
@@ -509,7 +510,7 @@ static void test_no_tick_for_nothing(void)
     assert_int_equal(ticks, 0);
     hold(2048, 30);
     let_go(30);
-    thread_want_flush();
+    cache_want_flush();
     fake_advance((hak_options.purge_delay + 4) * MILLISECOND);
     allocate_once(&ticks);
     assert_int_equal(ticks, 1);

@@ -34,6 +34,8 @@ static void print_value(FILE *out, const struct row *row, uint64_t value)
     static const char *const choices[] = { "auto", "never", "always" };
     if (row->kind == CHOICE)
         fprintf(out, "%s", choices[value]);
+    else if (row->kind == LIMIT && value == LIMIT_DEFAULT)
+        fprintf(out, "auto");
     else if (row->kind == SIZE || row->kind == LIMIT)
         print_size(out, value);
     else if (row->kind == PATH)
@@ -84,8 +86,13 @@ void gen_docs_options(FILE *out)
             "- A size is a number of bytes, or of units of 1024: `64K`, `64KiB` and `65536` are the same; so on with\n"
             "  `M`, `G` and `T`.\n"
             "- A switch takes `1`, `on`, `yes`, `true` or `0`, `off`, `no`, `false`.\n"
-            "- A limit of `auto` comes from the memory limit of the process's cgroup, as it is at the start: the hard\n"
-            "  limit is all of it, the soft one 90 %% of it; none where the cgroup has none.\n"
+            "- A limit counts what HAKMEM holds of the system's memory: blocks, free memory that waits, metadata.\n"
+            "  A limit of `auto` comes from the process's cgroup (v1 or v2) and all above it: the hard limit is\n"
+            "  `memory.max`, the soft one 90 %% of the lesser of `memory.max` and `memory.high`; none where there is none.\n"
+            "  They are read again about once a second. The soft `auto` gives back all that is free, too, while the\n"
+            "  kernel's `memory.pressure` says that some task waited for memory for 10 %% of the last 10 seconds.\n"
+            "- Without the variable the soft limit is `auto`, read once, when the process starts, and without\n"
+            "  heeding `memory.pressure`. 0 reads no file.\n"
             "\n"
             "| Variable | Default | Values | What it does |\n"
             "|---|---|---|---|\n");

@@ -172,6 +172,10 @@ static struct trace_op *add_op(struct maker *maker, uint32_t thread)
 static void add_call(struct maker *maker, uint32_t thread, enum trace_kind kind, uint32_t slot, const struct note *note)
 {
     uint64_t index = maker->op_count;
+    /* No block of such a size or alignment can be had; in an operation they would run into its kind. */
+    if (note->size > TRACE_MAX_SIZE || note->log2_alignment > TRACE_MAX_ALIGNMENT)
+        fail("%s is damaged: a block of %llu bytes, alignment 2^%u", maker->raw_path, (unsigned long long)note->size,
+             note->log2_alignment);
     struct trace_op *op = add_op(maker, thread);
     maker->header.calls++;
     maker->allocated_bytes += note->size;

@@ -83,7 +83,7 @@ static const char *check_slot(struct walk *walk, const struct trace_header *head
 static const char *check_op(struct walk *walk, const struct trace_header *header, const struct trace_op *op)
 {
     enum trace_kind kind = trace_kind(op);
-    if (kind < TRACE_MALLOC || kind > TRACE_THREAD || trace_alignment(op) > 47)
+    if (kind < TRACE_MALLOC || kind > TRACE_THREAD || trace_alignment(op) > TRACE_MAX_ALIGNMENT)
         return "damaged: an operation of no known kind";
     if (kind != TRACE_THREAD)
         return check_slot(walk, header, op);

@@ -20,6 +20,7 @@ enum { TRACE_VERSION = 1 };
 
 #define TRACE_NO_SLOT UINT32_MAX /* free(NULL) */
 #define TRACE_MAX_SIZE ((UINT64_C(1) << 48) - 1)
+#define TRACE_MAX_ALIGNMENT 47 /* its logarithm */
 
 struct trace_header {
     char magic[8];

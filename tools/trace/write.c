@@ -22,8 +22,10 @@ static _Noreturn void fail_to(const char *what, const char *path)
 
 static void put(struct output *output, const void *bytes, size_t size, uint64_t count)
 {
+    if (count == 0)
+        return; /* of a part that is empty there is no table */
     output->checksum = trace_checksum(output->checksum, bytes, size * count);
-    if (count > 0 && fwrite(bytes, size, count, output->file) != count)
+    if (fwrite(bytes, size, count, output->file) != count)
         fail_to("write", output->path);
 }
 

@@ -1,0 +1,168 @@
+#include "api/interposed.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "api/contracts.h"
+#include "config/limits.h"
+#include "front/front.h"
+#include "os/symbols.h"
+
+struct interposed interposed;
+_Atomic uint32_t interposed_names = UINT32_MAX;
+
+/* ---- The look ---- */
+
+/* All definitions, wherever they are: the linker lays the section's entries in a row. */
+extern const struct interposed_definition __start_hakmem_names[] __attribute__((visibility("hidden")));
+extern const struct interposed_definition __stop_hakmem_names[] __attribute__((visibility("hidden")));
+
+/* Where the functions that come before ours are kept. */
+static const struct {
+    unsigned at;
+    void *place;
+} kept[] = {
+    { AT_malloc, &interposed.malloc },
+    { AT_free, &interposed.free },
+    { AT_realloc, &interposed.realloc },
+    { AT_memalign, &interposed.memalign },
+    { AT_posix_memalign, &interposed.posix_memalign },
+    { AT_aligned_alloc, &interposed.aligned_alloc },
+    { AT_new_one, &interposed.new_one },
+    { AT_new_array, &interposed.new_array },
+    { AT_new_aligned, &interposed.new_aligned },
+    { AT_new_aligned_array, &interposed.new_aligned_array },
+    { AT_delete_one, &interposed.delete_one },
+    { AT_delete_array, &interposed.delete_array },
+    { AT_delete_aligned, &interposed.delete_aligned },
+    { AT_delete_aligned_array, &interposed.delete_aligned_array },
+};
+
+static _Atomic bool known;
+
+static uint32_t names_of(const struct os_symbol *symbols)
+{
+    uint32_t names = 0;
+    const struct {
+        unsigned at;
+        uint32_t name;
+        const void *goes_to;
+    } rows[] = {
+        { AT_reallocarray, INTERPOSED_REALLOCARRAY, symbols[AT_realloc].before },
+        { AT_cfree, INTERPOSED_CFREE, symbols[AT_free].before },
+        { AT_free_sized, INTERPOSED_FREE_SIZED, symbols[AT_free].before },
+        { AT_free_aligned_sized, INTERPOSED_FREE_ALIGNED_SIZED, symbols[AT_free].before },
+        { AT_sdallocx, INTERPOSED_SDALLOCX, symbols[AT_free].before },
+        { AT_aligned_alloc, INTERPOSED_ALIGNED_ALLOC, symbols[AT_free].before },
+        { AT_memalign, INTERPOSED_MEMALIGN, symbols[AT_free].before },
+        { AT_posix_memalign, INTERPOSED_POSIX_MEMALIGN, symbols[AT_free].before },
+        { AT_valloc, INTERPOSED_VALLOC, symbols[AT_free].before },
+        { AT_pvalloc, INTERPOSED_PVALLOC, symbols[AT_free].before },
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].goes_to != NULL && symbols[rows[i].at].before == NULL)
+            names |= rows[i].name;
+    if (symbols[AT_malloc].before != NULL || symbols[AT_realloc].before != NULL || symbols[AT_free].before != NULL)
+        names |= INTERPOSED_SIZES | INTERPOSED_OPERATORS;
+    for (size_t i = AT_aligned_alloc; i <= AT_delete_aligned_array; i++)
+        if (symbols[i].before != NULL)
+            names |= INTERPOSED_SIZES | INTERPOSED_OPERATORS;
+    return names;
+}
+
+static void look_once(void)
+{
+    struct os_symbol symbols[AT_COUNT] = { 0 };
+    const struct interposed_definition *definition;
+
+    for (definition = __start_hakmem_names; definition != __stop_hakmem_names; definition++)
+        symbols[definition->at] = (struct os_symbol){ definition->name, (const void *)(uintptr_t)definition->own, 0, NULL };
+    os_symbols_before(symbols, AT_COUNT);
+    /* A program that the override archive is part of has the public name where it replaces our weak definition. */
+    for (definition = __start_hakmem_names; definition != __stop_hakmem_names; definition++)
+        if (definition->visible != definition->own)
+            symbols[definition->at].before = (void *)(uintptr_t)definition->visible;
+    /* ISO C has no conversion of an object's pointer to a function's; POSIX lets both have one representation. */
+    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
+        __builtin_memcpy(kept[i].place, &symbols[kept[i].at].before, sizeof(void *));
+    atomic_store_explicit(&interposed_names, names_of(symbols), memory_order_release);
+}
+
+/* Threads that look at one time find the same. None waits for another, which fork or a signal may have stopped. */
+bool interposed_look(enum interposed_name name)
+{
+    if (!atomic_load_explicit(&known, memory_order_acquire)) {
+        look_once();
+        atomic_store_explicit(&known, true, memory_order_release);
+    }
+    return (atomic_load_explicit(&interposed_names, memory_order_relaxed) & name) != 0;
+}
+
+/* While nobody can change the dynamic linker's list. */
+__attribute__((constructor(101))) static void at_start(void)
+{
+    (void)interposed_look(INTERPOSED_OPERATORS);
+}
+
+/* ---- Aligned blocks ---- */
+
+/* The thread is in another object's aligned function, which may be built on one of ours. */
+static _Thread_local bool forwarding;
+
+/* Of the object whose free comes first, or NULL with *tried false: it has no function for that. */
+static void *aligned_of_other(size_t alignment, size_t size, bool *tried)
+{
+    void *block = NULL;
+
+    *tried = true;
+    if (interposed.aligned_alloc != NULL) /* C17 asks for a multiple of the alignment */
+        return size > SIZE_MAX - alignment ? NULL : interposed.aligned_alloc(alignment, base_align_up(size, alignment));
+    if (interposed.memalign != NULL)
+        return interposed.memalign(alignment, size);
+    if (interposed.posix_memalign != NULL)
+        return interposed.posix_memalign(&block, base_max(alignment, sizeof(void *)), size) == 0 ? block : NULL;
+    if (interposed.malloc != NULL && alignment <= BLOCK_ALIGN) {
+        block = interposed.malloc(size);
+        if (((uintptr_t)block & (alignment - 1)) == 0)
+            return block;
+        interposed_free(block, false, "free");
+    }
+    *tried = false;
+    return NULL;
+}
+
+void *interposed_aligned(size_t alignment, size_t size)
+{
+    void *block = NULL;
+    bool tried = false;
+
+    if ((interposed.free != NULL || interposed.aligned_alloc != NULL) && !forwarding) {
+        forwarding = true;
+        block = aligned_of_other(alignment, size, &tried);
+        forwarding = false;
+        if (tried && block == NULL)
+            errno = ENOMEM;
+    }
+    return tried ? block : contract_aligned(alignment, size);
+}
+
+void *interposed_aligned_by(enum interposed_name name, size_t alignment, size_t size)
+{
+    return interposed_look(name) ? interposed_aligned(alignment, size) : contract_aligned(alignment, size);
+}
+
+/* Only an object without any aligned function leaves aligned blocks to us. */
+static bool is_ours(const void *block)
+{
+    return interposed.aligned_alloc == NULL && interposed.memalign == NULL && interposed.posix_memalign == NULL &&
+           block != NULL && front_block_size(block) != 0;
+}
+
+void interposed_free(void *block, bool aligned, const char *function)
+{
+    if (interposed.free == NULL || (aligned && is_ours(block)))
+        front_free_named(block, function);
+    else
+        interposed.free(block);
+}

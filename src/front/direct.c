@@ -1,0 +1,73 @@
+#include "front/direct.h"
+
+#include "front/process.h"
+#include "observe/counters.h"
+#include "options/options.h"
+#include "pool/huge.h"
+#include "pool/registry.h"
+#include "pool/remote.h"
+#include "superslab/shared_pool.h"
+
+unsigned direct_class(size_t alignment, size_t size)
+{
+    unsigned class;
+
+    if (size > POOLED_MAX || alignment > UNIT_SIZE)
+        return CLASS_NONE;
+    class = class_of_size(base_max(size, alignment));
+    while (class_size(class) & (alignment - 1))
+        class++;
+    return class;
+}
+
+static struct heap *first_class_or_null(struct heap *heap) { return heap->kind == HEAP_FIRST_CLASS ? heap : NULL; }
+
+void *direct_allocate(struct heap *heap, size_t alignment, size_t size, bool *zero)
+{
+    unsigned class;
+    void *block = NULL;
+
+    if (size > POOLED_MAX || alignment > POOLED_MAX)
+        return huge_allocate(size, alignment, zero, first_class_or_null(heap));
+    class = direct_class(alignment, size);
+    lock_acquire(&heap->lock);
+    if (class != CLASS_NONE) {
+        heap_take_blocks(heap, class, &block, 1, zero);
+        heap->classes[class].direct++;
+    } else {
+        block = heap_take_aligned_span(heap, class_of_size(base_max(size, UNIT_SIZE)), (unsigned)(alignment >> UNIT_SHIFT), zero);
+    }
+    lock_release(&heap->lock);
+    return block;
+}
+
+void *direct_map(struct heap *heap, size_t alignment, size_t size, bool *zero)
+{
+    return process_init() ? huge_allocate(size, alignment, zero, heap ? first_class_or_null(heap) : NULL) : NULL;
+}
+
+void *direct_house_allocate(unsigned class, bool *zero)
+{
+    void *block = NULL;
+
+    debug_count_of(COUNT_EARLY_MALLOC_HOUSE, class, 1);
+    lock_acquire(&registry.house->lock);
+    heap_take_blocks(registry.house, class, &block, 1, zero);
+    registry.house->classes[class].direct++;
+    lock_release(&registry.house->lock);
+    return block;
+}
+
+void direct_house_free(unsigned class, void *block, const char *function)
+{
+    size_t remote;
+
+    if (!process_init())
+        return;
+    debug_count_of(COUNT_EARLY_FREE_HOUSE, class, 1);
+    lock_acquire(&registry.house->lock);
+    remote = heap_return_blocks(registry.house, class, &block, 1, function);
+    lock_release(&registry.house->lock);
+    if (remote)
+        remote_free_blocks(class, &block, 1, function);
+}

@@ -1,0 +1,34 @@
+#include "observe/scratch.h"
+
+#include <errno.h>
+
+#include "os/os.h"
+
+/* Of the first who comes. In a child of fork it stays taken where another thread had it; mappings serve then. */
+static _Alignas(HAK_CACHE_LINE) char first[SCRATCH_BYTES];
+static _Atomic bool first_taken;
+
+static size_t mapping_size(void)
+{
+    return base_align_up(SCRATCH_BYTES, os_page_size());
+}
+
+void *scratch_take(void)
+{
+    void *mapping;
+
+    if (!atomic_exchange_explicit(&first_taken, true, memory_order_acquire))
+        return first;
+    mapping = os_map(mapping_size(), os_page_size());
+    if (mapping == NULL)
+        errno = ENOMEM;
+    return mapping;
+}
+
+void scratch_give(void *scratch)
+{
+    if (scratch == first)
+        atomic_store_explicit(&first_taken, false, memory_order_release);
+    else if (scratch != NULL)
+        os_unmap(scratch, mapping_size());
+}

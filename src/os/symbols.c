@@ -1,0 +1,209 @@
+/* ELF symbol tables as the dynamic linker keeps them: System V gABI chapter 5, and DT_GNU_HASH of the GNU linkers. */
+#define _GNU_SOURCE
+#include "os/symbols.h"
+
+#include <elf.h>
+#include <link.h>
+#include <string.h>
+
+/* Weak: static programs have none, and are not to get them for this. */
+extern __typeof__(_r_debug) _r_debug __attribute__((weak));
+#pragma weak dl_iterate_phdr
+
+/* Which object is the C library. */
+static const char *const libc_names[] = { "gnu_get_libc_version", "__libc_start_main" };
+
+struct table {
+    const ElfW(Sym) *symbols;
+    const char *strings;
+    const uint32_t *gnu_hash; /* NULL: there is none */
+    const Elf32_Word *hash;
+    uintptr_t base;
+};
+
+/* glibc's linker stores addresses where the file has offsets; musl's, and glibc's for what it cannot write to, leaves
+ * the offsets. */
+static const void *dynamic_pointer(uintptr_t base, const ElfW(Dyn) *entry)
+{
+    uintptr_t value = entry->d_un.d_ptr;
+    return (const void *)(value < base ? value + base : value);
+}
+
+static bool table_of(struct table *table, uintptr_t base, const ElfW(Dyn) *dynamic)
+{
+    *table = (struct table){ .base = base };
+    for (const ElfW(Dyn) *entry = dynamic; entry != NULL && entry->d_tag != DT_NULL; entry++)
+        switch (entry->d_tag) {
+        case DT_SYMTAB:
+            table->symbols = dynamic_pointer(base, entry);
+            break;
+        case DT_STRTAB:
+            table->strings = dynamic_pointer(base, entry);
+            break;
+        case DT_GNU_HASH:
+            table->gnu_hash = dynamic_pointer(base, entry);
+            break;
+        case DT_HASH:
+            table->hash = dynamic_pointer(base, entry);
+            break;
+        default:
+            break;
+        }
+    return table->symbols != NULL && table->strings != NULL;
+}
+
+/* The symbol's address if it defines the name for other objects. An entry without a section is a reference, though it
+ * may have an address: that of a stub through which a program at a fixed place calls a function whose address it
+ * takes. An indirect function's value is not its address. */
+static void *definition(const struct table *table, uint32_t index, const char *name)
+{
+    const ElfW(Sym) *symbol = &table->symbols[index];
+    unsigned type = symbol->st_info & 15, binding = symbol->st_info >> 4;
+
+    if (symbol->st_shndx == SHN_UNDEF || (type != STT_FUNC && type != STT_NOTYPE) ||
+        (binding != STB_GLOBAL && binding != STB_WEAK) || strcmp(table->strings + symbol->st_name, name) != 0)
+        return NULL;
+    return (void *)(table->base + symbol->st_value);
+}
+
+static uint32_t gnu_hash_of(const char *name)
+{
+    uint32_t hash = 5381;
+    for (; *name != '\0'; name++)
+        hash = hash * 33 + (unsigned char)*name;
+    return hash;
+}
+
+static uint32_t sysv_hash_of(const char *name)
+{
+    uint32_t hash = 0;
+    for (; *name != '\0'; name++) {
+        hash = (hash << 4) + (unsigned char)*name;
+        hash = (hash ^ ((hash & 0xf0000000) >> 24)) & 0x0fffffff;
+    }
+    return hash;
+}
+
+/* Header: buckets, index of the first symbol, words of the Bloom filter, its shift. Then filter, buckets, and the
+ * symbols' hashes, whose lowest bit marks the end of a chain. */
+static void *find_gnu(const struct table *table, const char *name, uint32_t hash)
+{
+    enum { FILTER_BITS = sizeof(ElfW(Addr)) * CHAR_BIT };
+    const uint32_t *header = table->gnu_hash;
+    uint32_t buckets = header[0], first = header[1], filter_words = header[2];
+    const uint32_t *bucket = header + 4 + filter_words * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
+    const uint32_t *chain = bucket + buckets;
+    ElfW(Addr) filter = ((const ElfW(Addr) *)(header + 4))[(hash / FILTER_BITS) & (filter_words - 1)];
+    uint32_t index;
+
+    if (!((filter >> (hash % FILTER_BITS)) & (filter >> ((hash >> header[3]) % FILTER_BITS)) & 1) || buckets == 0)
+        return NULL;
+    index = bucket[hash % buckets];
+    if (index < first)
+        return NULL;
+    for (;; index++) {
+        uint32_t other = chain[index - first];
+        void *address = ((other ^ hash) & ~(uint32_t)1) == 0 ? definition(table, index, name) : NULL;
+        if (address != NULL || (other & 1) != 0)
+            return address;
+    }
+}
+
+/* Header: buckets, chains. Then both; 0 ends a chain. */
+static void *find_sysv(const struct table *table, const char *name)
+{
+    const Elf32_Word *header = table->hash, *bucket = header + 2, *chain = bucket + header[0];
+    void *address = NULL;
+
+    if (header[0] == 0)
+        return NULL;
+    for (Elf32_Word index = bucket[sysv_hash_of(name) % header[0]]; index != 0 && address == NULL; index = chain[index])
+        address = definition(table, index, name);
+    return address;
+}
+
+static void *find(const struct table *table, const char *name, uint32_t hash)
+{
+    if (table->gnu_hash != NULL)
+        return find_gnu(table, name, hash);
+    return table->hash != NULL ? find_sysv(table, name) : NULL;
+}
+
+static bool is_libc(const struct table *table)
+{
+    for (size_t i = 0; i < sizeof libc_names / sizeof libc_names[0]; i++)
+        if (find(table, libc_names[i], gnu_hash_of(libc_names[i])) == NULL)
+            return false;
+    return true;
+}
+
+static void forget(struct os_symbol *symbols, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        symbols[i].before = NULL;
+}
+
+bool os_symbols_before(struct os_symbol *symbols, size_t count)
+{
+    struct table table;
+
+    forget(symbols, count);
+    if (&_r_debug == NULL)
+        return false;
+    for (size_t i = 0; i < count; i++)
+        symbols[i].hash = gnu_hash_of(symbols[i].name);
+    for (const struct link_map *map = _r_debug.r_map; map != NULL; map = map->l_next) {
+        if (!table_of(&table, map->l_addr, map->l_ld))
+            continue;
+        if (find(&table, symbols[0].name, symbols[0].hash) == symbols[0].own)
+            return true;
+        if (is_libc(&table))
+            break;
+        for (size_t i = 0; i < count; i++)
+            if (symbols[i].before == NULL)
+                symbols[i].before = find(&table, symbols[i].name, symbols[i].hash);
+    }
+    forget(symbols, count);
+    return false;
+}
+
+/* ---- A symbol of certain libraries ---- */
+
+struct search {
+    const char *name;
+    const char *const *libraries;
+    void *found;
+};
+
+static bool is_one_of(const char *path, const char *const *libraries)
+{
+    const char *slash = strrchr(path, '/'), *file = slash == NULL ? path : slash + 1;
+    for (; *libraries != NULL; libraries++)
+        if (strcmp(file, *libraries) == 0)
+            return true;
+    return false;
+}
+
+static int look_into(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    struct search *search = argument;
+    struct table table;
+
+    (void)size;
+    if (!is_one_of(info->dlpi_name, search->libraries))
+        return 0;
+    for (unsigned i = 0; i < info->dlpi_phnum && search->found == NULL; i++)
+        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC &&
+            table_of(&table, info->dlpi_addr, (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr)))
+            search->found = find(&table, search->name, gnu_hash_of(search->name));
+    return search->found != NULL;
+}
+
+void *os_symbol_of(const char *const *libraries, const char *name)
+{
+    struct search search = { name, libraries, NULL };
+
+    if (dl_iterate_phdr != NULL)
+        dl_iterate_phdr(look_into, &search);
+    return search.found;
+}

@@ -1,0 +1,204 @@
+/* Taking blocks out of a heap: from its own slabs, and where none has room from another heap's, the warm pool or the
+ * shared pool. */
+#include "observe/counters.h"
+#include "options/options.h"
+#include "pool/heap.h"
+#include "pool/registry.h"
+#include "pool/remote.h"
+#include "pool/slab.h"
+#include "superslab/shared_pool.h"
+
+/* A class that has filled this many slabs will likely fill the next: their memory is faulted in with one call, at most one for this
+ * many slabs in use. */
+#define POPULATE_PROOF 8u
+#define POPULATE_SHARE 8u
+/* Runs of warm slabs from this many units on are worth the call. */
+#define POPULATE_MIN_UNITS 4u
+/* Slabs of blocks up to this size are mostly empty at first; those of larger ones soon have memory behind most of them. */
+#define SPARSE_MAX 4096u
+/* A stock is filled to at most one slab, and one for this many slabs in use: slabs in waiting hold memory that others touched. */
+#define WARM_SHARE 8u
+
+/* ---- Filling the warm pool ---- */
+
+/* Faults in the memory of slabs that were never touched, neighbours in one call. */
+static void warm_populate(struct slab *const *slabs, size_t count)
+{
+    for (size_t i = 0; i < count;) {
+        char *start = slabs[i]->start, *end = start;
+        size_t first = i;
+        for (; i < count && slabs[i]->zero && slabs[i]->start == end; i++)
+            end += slab_bytes(slabs[i]);
+        if (i == first) {
+            i++;
+        } else if ((size_t)(end - start) >= POPULATE_MIN_UNITS * UNIT_SIZE) {
+            /* A call that fails may have done a part. */
+            os_populate(start, (size_t)(end - start));
+            for (; first < i; first++)
+                slabs[first]->populated = slabs[first]->dense = true;
+        }
+    }
+}
+
+/* The stock for slabs of the class: small blocks are few until they have filled a slab once. */
+static unsigned warm_stock_of(const struct heap *heap, unsigned class)
+{
+    return class_size(class) <= SPARSE_MAX && heap->body->filled[class] == 0 ? WARM_SPARSE : size_classes[class].units;
+}
+
+/* Fills the stock from the shared pool under one lock, as much as its misses have proven to be wanted. */
+static bool warm_refill(struct heap *heap, unsigned class, unsigned number)
+{
+    struct slab *slabs[16];
+    struct warm_stock *stock = &heap->body->warm[number];
+    unsigned units = size_classes[class].units;
+    unsigned most = (unsigned)base_max(1, base_min(hak_options.warm_pool, units == 1 ? 16 : 8 / units));
+    size_t count, i;
+
+    most = (unsigned)base_min(most, 1 + heap->slabs / WARM_SHARE);
+    stock->budget = (uint16_t)base_min(stock->budget ? stock->budget * 2u : 1, most);
+    count = shared_pool_acquire(units, 1, stock->budget, number == WARM_SPARSE ? POOL_SPARSE : POOL_DENSE, slabs);
+    if (hak_options.populate && heap->body->filled[class] >= POPULATE_PROOF)
+        warm_populate(slabs, base_min(count, heap->slabs / POPULATE_SHARE / units));
+    /* The stack's top is the lowest address. */
+    for (i = count; i-- > 0;) {
+        slabs[i]->next = stock->stack;
+        stock->stack = slabs[i];
+    }
+    stock->count = (uint16_t)(stock->count + count);
+    heap->body->counters.warm_prefilled += count;
+    debug_count_of(COUNT_WARM_PREFILL, class, count);
+    debug_count_of(COUNT_REFILL_POOL, class, 1);
+    return count != 0;
+}
+
+static struct slab *warm_take(struct heap *heap, unsigned class)
+{
+    unsigned number = warm_stock_of(heap, class);
+    struct warm_stock *stock = &heap->body->warm[number];
+    struct slab *slab;
+
+    if (stock->stack) {
+        heap->body->counters.warm_hits++;
+        debug_count_of(COUNT_WARM_HIT, class, 1);
+        debug_count_of(COUNT_REFILL_WARM_HIT, class, 1);
+    } else {
+        heap->body->counters.warm_misses++;
+        debug_count_of(COUNT_WARM_MISS, class, 1);
+        if (!warm_refill(heap, class, number))
+            return NULL;
+    }
+    slab = stock->stack;
+    stock->stack = slab->next;
+    stock->count--;
+    return slab;
+}
+
+/* ---- Taking ---- */
+
+/* W2: blocks that never enter a thread cache. */
+static unsigned heap_page_map_class(const struct heap *heap, unsigned class)
+{
+    return heap->kind == HEAP_FIRST_CLASS || heap->kind == HEAP_PROFILE ? CLASS_NONE : class;
+}
+
+static void heap_carve(struct heap *heap, struct slab *slab, unsigned class)
+{
+    slab_carve(slab, class, heap);
+    slab->dense |= class_size(class) > SPARSE_MAX;
+    slab_set_page_map(slab, heap_page_map_class(heap, class));
+    slab_list_push(&heap->body->available[class], slab);
+    heap_count_slabs(heap, 1);
+    heap->body->counters.slabs_carved++;
+    heap->classes[class].carved++;
+    debug_count_of(COUNT_MF2_NEW_PAGE, class, 1);
+}
+
+/* A slab with free blocks of the class: an abandoned or idle heap's, else a warm one. */
+static bool heap_get_slab(struct heap *heap, unsigned class)
+{
+    struct slab *slab;
+
+    if (class_is_span(class)) {
+        if (shared_pool_acquire(size_classes[class].units, 1, 1, POOL_DENSE, &slab) == 0)
+            return false;
+        debug_count_of(COUNT_REFILL_POOL, class, 1);
+    } else {
+        if (heap->kind == HEAP_THREAD && registry_adopt(heap, class)) {
+            debug_count_of(COUNT_REFILL_ADOPTED, class, 1);
+            return true;
+        }
+        slab = warm_take(heap, class);
+        if (!slab)
+            return false;
+    }
+    heap_carve(heap, slab, class);
+    return true;
+}
+
+static void heap_count_taken(struct heap *heap, unsigned class, size_t blocks)
+{
+    struct class_counters *counters = &heap->classes[class];
+
+    heap->body->counters.refills++;
+    heap->body->counters.refilled_blocks += blocks;
+    counters->refills++;
+    counters->refilled_blocks += blocks;
+}
+
+size_t heap_take_blocks(struct heap *heap, unsigned class, void **out, size_t want, bool *zero)
+{
+    struct slab_list *available = &heap->body->available[class];
+    size_t position = want;
+
+    heap_note_slow_path(heap);
+    if (atomic_load_explicit(&heap->pending, memory_order_relaxed)) {
+        debug_count_of(COUNT_REFILL_REMOTE_DRAIN, class, 1);
+        remote_drain(heap);
+    }
+    debug_count_of(COUNT_REFILL_AVAILABLE, class, available->head != NULL);
+    *zero = false;
+    while (position) {
+        struct slab *slab = available->head;
+        if (!slab) {
+            /* A new slab is taken for nothing at all, not for the rest of a batch. */
+            if (position < want || !heap_get_slab(heap, class))
+                break;
+            slab = available->head;
+            *zero = slab->zero && class_is_span(class);
+        }
+        position = slab_take(slab, out, position);
+        if (slab->summary == 0) {
+            slab_list_remove(available, slab);
+            slab_list_push(&heap->full, slab);
+            slab->dense = true;
+            heap->body->filled[class] += heap->body->filled[class] != UINT16_MAX;
+        }
+    }
+    if (position && position < want)
+        __builtin_memmove(out, out + position, (want - position) * sizeof *out);
+    debug_count_of(COUNT_REFILL_FAILED, class, position == want);
+    heap_count_taken(heap, class, want - position);
+    return want - position;
+}
+
+void *heap_take_aligned_span(struct heap *heap, unsigned class, unsigned align_units, bool *zero)
+{
+    struct slab *slab;
+    void *block;
+
+    if (shared_pool_acquire(size_classes[class].units, align_units, 1, POOL_DENSE, &slab) == 0)
+        return NULL;
+    *zero = slab->zero;
+    slab_carve(slab, class, heap);
+    slab->dense = true;
+    slab_set_page_map(slab, heap_page_map_class(heap, class));
+    slab_take(slab, &block, 1);
+    slab_list_push(&heap->full, slab);
+    heap_count_slabs(heap, 1);
+    heap->body->counters.slabs_carved++;
+    heap->classes[class].carved++;
+    heap_count_taken(heap, class, 1);
+    heap->classes[class].direct++;
+    return block;
+}

@@ -1,0 +1,148 @@
+#include "superslab/footprint.h"
+
+#include "options/options.h"
+#include "superslab/limits.h"
+
+/* A thread waits so long for bytes to leave, and so often. */
+#define FOOTPRINT_WAIT_NS UINT64_C(10000000)
+#define FOOTPRINT_WAITS 100u
+
+size_t shared_pool_footprint(void)
+{
+    size_t footprint;
+
+    lock_acquire(&shared_pool.lock);
+    footprint = footprint_held();
+    lock_release(&shared_pool.lock);
+    return footprint;
+}
+
+void footprint_want_flush(void)
+{
+    uint32_t now = shared_pool_now_ms();
+
+    if (now - shared_pool.flush_wanted_ms < FOOTPRINT_FLUSH_MS)
+        return;
+    shared_pool.flush_wanted_ms = now;
+    atomic_store_explicit(&shared_pool.flush_wanted, true, memory_order_relaxed);
+    shared_pool_schedule_purge(0);
+}
+
+void footprint_decay(uint32_t now_ms)
+{
+    if (now_ms - shared_pool.live_peak_ms < base_max(hak_options.purge_delay, 1))
+        return;
+    shared_pool.live_peak_before = shared_pool.live_peak;
+    shared_pool.live_low_before = shared_pool.live_low;
+    shared_pool.live_peak = shared_pool.live_low = footprint_live();
+    shared_pool.live_peak_ms = now_ms;
+}
+
+/* What N2 allows for `growth` more bytes. */
+static size_t footprint_most(size_t growth)
+{
+    size_t peak = base_max(base_max(shared_pool.live_peak, shared_pool.live_peak_before), footprint_live() + growth);
+    size_t low = base_min(shared_pool.live_low, shared_pool.live_low_before);
+    size_t slack = peak / 4 + FOOTPRINT_SPARE, soft = limits_soft(), hard = limits_hard();
+    size_t most = peak + (low < peak / 4 ? slack / 2 : slack);
+
+    if (HAK_UNLIKELY(soft && soft < most))
+        most = soft;
+    if (HAK_UNLIKELY(hard && hard < most))
+        most = hard;
+    return HAK_UNLIKELY(limits_pressed()) ? 0 : most;
+}
+
+size_t footprint_excess_slow(size_t growth)
+{
+    size_t held = footprint_held(), most = footprint_most(growth);
+
+    return HAK_LIKELY(held + growth <= most) ? 0 : base_max(held + growth - most, held / FOOTPRINT_STEP);
+}
+
+bool footprint_allows(size_t growth)
+{
+    size_t held = footprint_held() + growth, soft = limits_soft(), hard = limits_hard();
+
+    if (HAK_UNLIKELY((soft && held > soft) || limits_pressed())) {
+        atomic_store_explicit(&shared_pool.over_soft_limit, true, memory_order_relaxed);
+        shared_pool_schedule_purge(0);
+    }
+    return hard == 0 || held <= hard;
+}
+
+void footprint_huge_waits(size_t bytes)
+{
+    lock_acquire(&shared_pool.lock);
+    shared_pool.huge_waiting += bytes;
+    footprint_note_low();
+    lock_release(&shared_pool.lock);
+}
+
+void footprint_huge_taken(size_t bytes)
+{
+    lock_acquire(&shared_pool.lock);
+    shared_pool.huge_waiting -= bytes;
+    footprint_note_peak();
+    lock_release(&shared_pool.lock);
+}
+
+void footprint_huge_leaves(size_t bytes)
+{
+    lock_acquire(&shared_pool.lock);
+    shared_pool.huge_waiting -= bytes;
+    shared_pool.huge_bytes -= bytes;
+    footprint_leaves(bytes);
+    lock_release(&shared_pool.lock);
+}
+
+void footprint_huge_left(size_t bytes)
+{
+    lock_acquire(&shared_pool.lock);
+    footprint_left(bytes);
+    lock_release(&shared_pool.lock);
+}
+
+void footprint_leaves(size_t bytes) { shared_pool.leaving += bytes; }
+
+void footprint_left(size_t bytes)
+{
+    shared_pool.leaving -= bytes;
+    atomic_fetch_add_explicit(&shared_pool.left, 1, memory_order_relaxed);
+    if (HAK_UNLIKELY(shared_pool.waiters))
+        os_futex_wake(&shared_pool.left, INT32_MAX);
+}
+
+bool footprint_wait(unsigned *waits)
+{
+    uint32_t left = atomic_load_explicit(&shared_pool.left, memory_order_relaxed);
+
+    if (shared_pool.leaving == 0 || ++*waits > FOOTPRINT_WAITS)
+        return false;
+    shared_pool.waiters++;
+    lock_release(&shared_pool.lock);
+    os_futex_wait(&shared_pool.left, left, FOOTPRINT_WAIT_NS);
+    lock_acquire(&shared_pool.lock);
+    shared_pool.waiters--;
+    return true;
+}
+
+void footprint_reset_after_fork(void)
+{
+    shared_pool.leaving = 0;
+    shared_pool.waiters = 0;
+}
+
+void shared_pool_uncharge_huge(size_t bytes)
+{
+    lock_acquire(&shared_pool.lock);
+    shared_pool.huge_bytes -= bytes;
+    lock_release(&shared_pool.lock);
+}
+
+void shared_pool_note_huge_mapped(void)
+{
+    lock_acquire(&shared_pool.lock);
+    footprint_note_peak();
+    lock_release(&shared_pool.lock);
+}
