@@ -96,13 +96,13 @@ def check_objects(process, memory, objects, environment):
 
 
 def check_window(mappings, environment):
-    """The size of the window, by the name that HAKMEM gives it where the kernel takes names."""
+    """What is mapped of the window, by the name that HAKMEM gives it where the kernel takes names."""
     size = sum(mapping.size for mapping in mappings if mapping.path == "[anon:hakmem]")
     if not size:
         return []
     by_option = "HAKMEM_ARENA_SIZE" in environment
-    why = ", by HAKMEM_ARENA_SIZE" if by_option else ""
-    return [Finding("ok", "window", f"{bytes_text(size)} of address space{why}; what is not used of it costs nothing")]
+    why = ", as far as HAKMEM_ARENA_SIZE lets it grow" if by_option else ""
+    return [Finding("ok", "window", f"{bytes_text(size)} are mapped for small blocks{why}")]
 
 
 def check_here():

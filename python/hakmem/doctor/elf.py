@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from elftools.common.exceptions import ELFError
+from elftools.construct.core import ConstructError
 from elftools.elf.elffile import ELFFile
 
 # The names whose binding decides whose memory a program uses. C++'s operators end in these or come from the allocator
@@ -20,6 +21,9 @@ MARKERS = {"hakmem": "hak_malloc", "jemalloc": "mallctl", "tcmalloc": "MallocExt
 
 # x86-64 and aarch64: relocations that fill a slot with a symbol's address.
 GLOB_DAT_AND_JUMP_SLOT = {"EM_X86_64": (1, 6, 7), "EM_AARCH64": (257, 1025, 1026)}
+# What a damaged file has the reader raise; OSError by an offset that no file has.
+UNSOUND = (ELFError, ConstructError, struct.error, AssertionError, AttributeError, KeyError, OSError, OverflowError, MemoryError,
+           TypeError, UnicodeDecodeError, ValueError)
 SYMBOL = struct.Struct("<IBBHQQ")
 RELA = struct.Struct("<QQq")
 
@@ -51,8 +55,8 @@ def read_elf(stream):
     """The facts of an open file; ValueError where it is no ELF file or a damaged one."""
     try:
         return examine(ELFFile(stream))
-    except (ELFError, struct.error, UnicodeDecodeError) as error:
-        raise ValueError(f"no readable ELF file ({error})") from error
+    except UNSOUND as error:
+        raise ValueError(f"no readable ELF file ({error or type(error).__name__})") from error
 
 
 def examine(elf):

@@ -69,12 +69,12 @@ def check_overcommit(root):
                         "look into /proc/sys/vm/overcommit_memory")]
     if mode != 2:
         kind = {0: "by heuristics", 1: "always granted"}.get(mode, "unknown to this program")
-        return [Finding("ok", "overcommit", f"mode {mode}: {kind}; the window is reserved without access, which is not "
-                        "counted")]
+        return [Finding("ok", "overcommit", f"mode {mode}: {kind}; HAKMEM maps what it uses and reserves "
+                        "nothing")]
     memory = meminfo(root)
     limit, used = memory.get("CommitLimit", 0), memory.get("Committed_AS", 0)
     seen = (f"mode 2: memory that may be written counts at once, used or not; {bytes_text(used)} of "
-            f"{bytes_text(limit)} are promised. The window itself is reserved without access and does not count")
+            f"{bytes_text(limit)} are promised. HAKMEM maps what it uses and reserves nothing")
     if limit and used > 0.9 * limit:
         return [Finding("warning", "overcommit", seen, "raise vm.overcommit_ratio or add swap: beyond the limit malloc "
                         "fails")]

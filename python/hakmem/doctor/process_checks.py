@@ -17,8 +17,8 @@ def check_limits(limits, status_bytes):
     """limits: soft ones in bytes. status_bytes: a function from a name in /proc/PID/status to bytes or None."""
     found = []
     for short, shown, used_name, why in (
-            ("as", "RLIMIT_AS", "VmSize", "the window takes at most half of it, and what is reserved counts"),
-            ("data", "RLIMIT_DATA", "VmData", "what HAKMEM has committed counts, used or not")):
+            ("as", "RLIMIT_AS", "VmSize", "what HAKMEM has mapped counts, used or not"),
+            ("data", "RLIMIT_DATA", "VmData", "what HAKMEM has mapped counts, used or not")):
         limit, used = limits.get(short), status_bytes(used_name)
         if limit is None:
             continue
@@ -33,7 +33,7 @@ def check_limits(limits, status_bytes):
         limit = limits.get("memlock")
         seen = f"{bytes_text(locked)} are locked in memory" + (f", of {bytes_text(limit)}" if limit is not None else "")
         found.append(Finding("warning" if limit and locked > NEAR * limit else "note", "limits", seen +
-                             "; locked memory is there as soon as it is committed, and purging cannot give it back",
+                             "; locked memory is there as soon as it is mapped",
                              "raise RLIMIT_MEMLOCK (ulimit -l), or lock what must not be swapped and no more"))
     return found or [Finding("ok", "limits", "no limit on address space or data; no memory is locked")]
 

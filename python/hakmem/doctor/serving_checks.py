@@ -215,7 +215,8 @@ def check_bindings(found_bindings, objects):
         own = ", ".join(sorted(set(symbols)))
         found.append(Finding("problem", "bindings", f"{user.name} has its {own} from {target.name}, the others from "
                              f"{first.name}: {why}", "a block that crosses between them is freed by the wrong one: "
-                             "leave RTLD_DEEPBIND out of that dlopen, or keep each block on its side"))
+                             "leave RTLD_DEEPBIND out of that dlopen, as HAKMEM_DEEPBIND=0 does, or keep each block "
+                             "on its side"))
     found += [Finding("problem", "bindings", f"{each.name} was linked with -Bsymbolic and calls its own malloc, the "
                       f"others call that of {first.name}", "link it without -Bsymbolic, or without its malloc") for
               each in inward]

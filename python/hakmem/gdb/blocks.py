@@ -66,15 +66,18 @@ def locate(memory, descriptor, shot, address):
     units = int.from_bytes(memory.read(descriptor.roots["hak_units"], 8), "little")
     committed = units // descriptor.constants["SUPERSLAB_UNITS"]
     if not committed or not 0 <= number < committed:
-        # What lies behind is reserved, as far as the kernel's maps tell, and of no use yet.
         return Place(FOREIGN)
     if address < window + head:
-        return Place(OWN, "the page map and the slots' records, at the window's start")
+        if any(start <= address < start + size for start, size in shot.head_maps):
+            return Place(OWN, "the page map and the slots' records, at the window's start")
+        return Place(FOREIGN)
+    if number >= shot.slots_end or number in shot.foreign_slots:
+        return Place(FOREIGN)
     if window + number * shot.superslab_size in shot.metadata_slots:
         return Place(OWN, "heaps, thread caches and records of huge blocks")
     rows = numpy.flatnonzero(shot.units.number == number)
     if not len(rows):
-        return Place(RESERVED, "committed and not used yet")
+        return Place(RESERVED, "mapped and not used yet")
     row, unit = int(rows[0]), (address % shot.superslab_size) // shot.unit_size
     if shot.units.decommitted[row]:
         return Place(RESERVED, "a SuperSlab that was given back")

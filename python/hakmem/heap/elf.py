@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from elftools.common.exceptions import ELFError
+from elftools.construct.core import ConstructError
 from elftools.elf.elffile import ELFFile
 
 DEBUG_FOLDER = Path("/usr/lib/debug")
@@ -14,7 +15,8 @@ SYMBOL = np.dtype([("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section",
 FUNCTION, INDIRECT_FUNCTION = 2, 10
 LOCAL, GLOBAL, WEAK = range(3)
 # What a damaged file has the reader raise.
-UNSOUND = (ELFError, ValueError, KeyError, AssertionError, UnicodeDecodeError)
+UNSOUND = (ELFError, ConstructError, AssertionError, AttributeError, IndexError, KeyError, MemoryError, OverflowError,
+           TypeError, UnicodeDecodeError, ValueError)
 # How many symbols before an address may begin later than the one that holds it.
 NESTED = 16
 
@@ -53,8 +55,9 @@ class Symbols:
         return self.name(min(same, key=rank))
 
     def name(self, entry):
+        """"" where a damaged file has it beyond the table, which ends with a NUL."""
         start = int(entry["name"])
-        return self.strings[start:self.strings.index(b"\0", start)].decode("utf-8", "replace")
+        return self.strings[start:max(start, self.strings.find(b"\0", start))].decode("utf-8", "replace")
 
 
 @dataclass
@@ -100,7 +103,7 @@ def read_elf(path):
     except OSError as error:
         raise ElfProblem(f"cannot be read: {error.strerror}") from error
     except UNSOUND as error:
-        raise ElfProblem(f"not a sound ELF file: {error}") from error
+        raise ElfProblem(f"not a sound ELF file: {error or type(error).__name__}") from error
 
 
 def build_id_in(file):

@@ -49,7 +49,8 @@ def lives_of(heap, lines):
 
 
 def span_of(milliseconds):
-    return max(place for place, (_, start) in enumerate(SPANS) if start <= milliseconds)
+    """A time below 0, which only a damaged file has, counts as 0."""
+    return max(place for place, (_, start) in enumerate(SPANS) if start <= max(0, milliseconds))
 
 
 def duration_text(milliseconds):

@@ -14,7 +14,7 @@ from elftools.elf.elffile import ELFFile
 
 from hakmem.live.memory import LiveError, Unreadable
 
-FORMAT = 1
+FORMAT = 2
 SYMBOL = "hak_descriptor"
 SECTION = "hakmem_descriptor"
 MAGIC = b"HAKMEM\x01inside\x02\xfe\0"

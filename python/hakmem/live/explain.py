@@ -96,11 +96,11 @@ def claims_of(shot, huge):
     Huge blocks are told of several moments. Of two that lie on one another the earlier in the list is right, and what
     was a block at any of them is one: the ranges that are kept hold what is left.
     """
-    window, head = shot.head
-    wanted = [(window, window + head, "metadata")] if head else []
+    wanted = [(address, address + size, "metadata") for address, size in shot.head_maps]
     wanted += [(address, address + shot.superslab_size, "metadata") for address in shot.metadata_slots]
     wanted += [(address, address + size, "metadata") for address, size in shot.profile_maps]
-    wanted += [(int(address), int(address) + shot.superslab_size, None) for address in shot.units.address]
+    wanted += [(int(address), int(address) + shot.superslab_size, None)
+               for address in shot.units.address[~shot.units.decommitted]]
     wanted += [(block.address, block.address + block.bytes, "live") for block in huge if block.live]
     wanted += [(block.address, block.address + block.bytes, "retained") for block in huge if not block.live]
     starts, taken = [], []  # by address
@@ -234,7 +234,7 @@ def explain_by_proportion(memory, descriptor, why):
 def by_proportion(shot, rss):
     """An estimate of the same: what is in use is resident first, then what is free in proportion to its size."""
     totals, parts, left = shot.totals, dict.fromkeys(HEAP_PARTS, 0), rss
-    headers = totals.metadata - shot.head[1]
+    headers = totals.metadata - sum(size for _, size in shot.head_maps)
     for name, size in (("live", totals.live), ("cached", totals.cached), ("metadata", headers)):
         parts[name] = min(size, left)
         left -= parts[name]

@@ -82,16 +82,19 @@ class Reader:
         parts = self.memory.read_many([
             (roots["hak_window"], 8), (roots["hak_units"], 8), (roots["shared_pool"], types["shared_pool"]),
             (roots["registry"], types["registry"]), (roots["size_classes"], self.class_count * types["size_class"]),
-            (roots["hak_options"], types["options"])])
+            (roots["hak_options"], types["options"]), (roots.get("window_head_mapped", roots["hak_units"]), 8)])
         self.window, self.window_units = (int.from_bytes(part, "little") for part in parts[:2])
         self.pool = self.descriptor.unpack("shared_pool", parts[2])
         self.registry = self.descriptor.unpack("registry", parts[3])
+        departed = self.descriptor.fields["registry.departed"]
+        self.departed = parts[3][departed.offset:departed.offset + departed.size]
         self.classes = numpy.frombuffer(parts[4], self.descriptor.dtype("size_class")).astype(
             [(name, "i8") for name in self.descriptor.numbers_of("size_class")])
         self.options = self.descriptor.unpack("options", parts[5])
+        self.head_mapped = int.from_bytes(parts[6], "little") if "window_head_mapped" in roots else None
 
     def read_slots(self):
-        """The descriptors of the window's slots, the committed ones."""
+        """The descriptors of the window's slots, those that were ever mapped."""
         self.committed = self.window_units // self.units
         size = self.descriptor.types["slot"]
         data = self.memory.read(self.pool["slots"], self.committed * size) if self.committed else b""
@@ -100,6 +103,19 @@ class Reader:
         used = numpy.flatnonzero(self.slots["kind"])
         self.begin = int(used[0]) if len(used) else self.committed
         self.rows = numpy.flatnonzero(self.slots["kind"] == self.constant["SLOT_SUPERSLAB"])
+        # Behind this one they are not mapped now.
+        self.end = min(self.pool["slots_committed"], self.committed)
+        self.foreign = numpy.flatnonzero(self.slots["kind"] == self.constant.get("SLOT_FOREIGN", -1))
+        self.foreign = self.foreign[self.foreign < self.end]
+        self.head_maps = self.maps_of_head()
+
+    def maps_of_head(self):
+        """What is mapped of the window's head; all of it where HAKMEM reserves its window."""
+        if not self.committed:
+            return []
+        if self.head_mapped is None:
+            return [(self.window, self.begin * self.superslab_size)]
+        return [(self.window, self.constant["WINDOW_PAGE_MAP"] + self.head_mapped), (self.pool["slots"], self.head_mapped)]
 
     def in_metadata(self, address):
         """Whether an address lies in a slot that holds records."""
@@ -117,9 +133,27 @@ class Reader:
             seen.add(address)
             data = self.memory.read(address, size)
             heap = self.descriptor.unpack("heap", data)
-            heap["address"], heap["data"] = address, data
+            heap["address"] = address
             self.heaps.append(heap)
             address = heap["next"]
+        self.read_bodies()
+
+    def read_bodies(self):
+        """What each heap has beside its struct; zeros where that memory was given back. The counters went to the departed's."""
+        size, purged = self.descriptor.types["heap_body"], self.constant["MEMORY_PURGED"]
+        there = [heap for heap in self.heaps if heap["body_purged"] != purged]
+        for heap in there:
+            if not self.in_metadata(heap["body"]):
+                raise Torn(f"the body of heap {heap['id']} is at {heap['body']:#x}")
+        bodies = self.memory.read_many([(heap["body"], size) for heap in there])
+        for heap in self.heaps:
+            heap["data"] = bytes(size)
+        for heap, data in zip(there, bodies, strict=True):
+            heap["data"] = data
+        now = self.descriptor.unpack("registry", self.memory.read(
+            self.descriptor.roots["registry"], self.descriptor.types["registry"]))
+        if now["folds"] != self.registry["folds"]:
+            raise Torn("heaps ended while their counters were read")
 
     def read_headers(self):
         """The slabs of all SuperSlabs that have any: rows by SuperSlab, columns by unit."""
@@ -254,10 +288,10 @@ class Reader:
             time=self.begun, pid=getattr(self.memory, "pid", None), command=named() if named else "",
             version=self.descriptor.version, totals=self.totals(huge, units), classes=classes,
             threads=threads, pools=self.pools(units), huge=huge.blocks,
-            counters=summed(threads) | {name: int(counters[name].sum()) for name in counters if name in EVERYWHERE}, options=self.options,
+            counters=summed(threads, self.departed_counters()) | {name: int(counters[name].sum()) for name in counters if name in EVERYWHERE}, options=self.options,
             block_sizes=self.classes["size"].tolist(), class_blocks=self.classes["blocks"].tolist(), units=units,
             head=(self.window, self.begin * self.superslab_size if self.committed else 0),
-            profile_maps=self.profile,
+            profile_maps=self.profile, head_maps=self.head_maps, slots_end=self.end, foreign_slots=self.foreign.tolist(),
             block_pools=block_pools(classes, huge, self.constant.get("FAST_MAX", SMALL_MOST)),
             metadata_slots=[self.window + int(number) * self.superslab_size for number in metadata],
             superslab_size=self.superslab_size, unit_size=self.unit_size, cached_blocks=self.cached_blocks,
@@ -276,8 +310,9 @@ class Reader:
                       heaps=sum(heap["state"] == self.constant["HEAP_LIVE"] for heap in self.heaps))
         if not self.committed:
             return made
-        committed = self.committed - self.begin - int(units.decommitted.sum())
-        unused = int((self.slots["kind"][self.begin:] == self.constant["SLOT_UNUSED"]).sum())
+        head = sum(size for _, size in self.head_maps)
+        committed = self.end - self.begin - len(self.foreign) - int(units.decommitted.sum())
+        unused = int((self.slots["kind"][self.begin:self.end] == self.constant["SLOT_UNUSED"]).sum())
         metadata = int((self.slots["kind"] == self.constant["SLOT_METADATA"]).sum()) * self.superslab_size
         present = ~units.decommitted
         block = self.classes["size"][self.class_id]
@@ -287,27 +322,31 @@ class Reader:
         untouched = int((self.kind[present, 1:] == UNTOUCHED).sum()) * self.unit_size
         made.superslabs = len(self.rows)
         made.huge_live, made.huge_cached, made.huge_blocks = huge.live_bytes, huge.cached_bytes, huge.live_blocks
-        made.mapped += (self.begin + committed) * self.superslab_size + huge.live_bytes + huge.cached_bytes
+        made.mapped += head + committed * self.superslab_size + huge.live_bytes + huge.cached_bytes
         made.live = used - cached + huge.live_bytes
         made.cached = cached
         made.free_in_slab = slab_bytes - used
         made.retained = unused * self.superslab_size + pool_units - slab_bytes + huge.cached_bytes
-        made.metadata += self.begin * self.superslab_size + metadata + int(present.sum()) * self.unit_size
+        made.metadata += head + metadata + int(present.sum()) * self.unit_size
         made.purged = unused * self.superslab_size + untouched
         return made
 
     def class_counters(self):
-        """By name, the sums over all heaps, an array by class; none in a HAKMEM that has no such counters."""
-        place = self.descriptor.fields.get("heap.classes")
-        if place is None:
-            return {}
+        """By name, the sums over all heaps and the departed, an array by class."""
+        place, departed = (self.descriptor.fields[f"{name}.classes"] for name in ("heap_body", "account"))
         kind = self.descriptor.dtype("class_counters")
         sums = {name: numpy.zeros(self.class_count, "u8") for name in kind.names}
-        for heap in self.heaps:
-            rows = numpy.frombuffer(heap["data"], kind, place.count, place.offset)
+        accounts = [(heap["data"], place) for heap in self.heaps] + [(self.departed, departed)]
+        for data, where in accounts:
+            rows = numpy.frombuffer(data, kind, where.count, where.offset)
             for name in kind.names:
                 sums[name] += rows[name]
         return sums
+
+    def departed_counters(self):
+        """The counters of heaps that ended."""
+        place = self.descriptor.fields["account.counters"]
+        return self.descriptor.unpack("heap_counters", self.departed[place.offset:place.offset + place.size])
 
     def size_classes(self, counters):
         found = []
@@ -335,8 +374,8 @@ class Reader:
         states = {self.constant["HEAP_UNUSED"]: "unused", self.constant["HEAP_LIVE"]: "live",
                   self.constant["HEAP_ORPHAN"]: "orphan"}
         name_of = getattr(self.memory, "thread_name", None)
-        place, found = self.descriptor.fields["heap.counters"], []
-        warm = self.descriptor.fields["heap.warm"]
+        place, found = self.descriptor.fields["heap_body.counters"], []
+        warm = self.descriptor.fields["heap_body.warm"]
         for heap in reversed(self.heaps):
             kind, state, number = kinds.get(heap["kind"], "?"), states.get(heap["state"], "?"), heap["id"]
             tid = heap["thread_id"] if (kind, state) == ("thread", "live") else None
@@ -356,10 +395,9 @@ class Reader:
         return found
 
 
-def summed(threads):
-    """The counters of all heaps together."""
-    names = threads[0].counters if threads else ()
-    return {name: sum(thread.counters[name] for thread in threads) for name in names}
+def summed(threads, departed):
+    """The counters of all heaps and of the departed together."""
+    return {name: before + sum(thread.counters[name] for thread in threads) for name, before in departed.items()}
 
 
 def as_dict(shot, superslabs=False):

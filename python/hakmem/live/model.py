@@ -182,7 +182,7 @@ class Snapshot:
     block_sizes: list[int]  # by class
     class_blocks: list[int]  # blocks of a slab, by class
     units: Units
-    head: tuple[int, int]  # the window's head: address, bytes
+    head: tuple[int, int]  # the window's head: address, bytes up to the first slot
     metadata_slots: list[int]  # their addresses
     superslab_size: int
     unit_size: int
@@ -190,6 +190,9 @@ class Snapshot:
     cached_by: numpy.ndarray  # the id of the heap whose thread has each
     profile_maps: list[tuple[int, int]] = field(default_factory=list)  # of the heap profile's tables: address, bytes
     block_pools: list[BlockPool] = field(default_factory=list)
+    head_maps: list[tuple[int, int]] = field(default_factory=list)  # what is mapped of the head: address, bytes
+    slots_end: int = 0  # the number behind the last slot that is mapped
+    foreign_slots: list[int] = field(default_factory=list)  # numbers of slots that somebody else's mapping lies in
 
     @cached_property
     def superslabs(self):

@@ -83,25 +83,26 @@ def owned(pages, address, size):
 
 
 def window(pages, shot, made, count):
-    """Adds what is resident of the committed part of the window."""
+    """Adds what is resident of the window's head and of its slots."""
     units, size = shot.units, shot.superslab_size
-    begin, head = shot.head
-    in_window = shot.totals.mapped - shot.totals.huge_live - shot.totals.huge_cached - shot.totals.heap_profile
-    slots = in_window // size + int(units.decommitted.sum())
-    columns = size // shot.unit_size
-    resident = count(pages, begin, slots * size).reshape(slots, columns, -1).sum(axis=2).astype("i8") * PAGE
+    for address, length in shot.head_maps:
+        made.metadata += int(count(pages, address, length).sum()) * PAGE
+    base, begin = shot.head[0], shot.head[1] // size
+    slots, columns = shot.slots_end - begin, size // shot.unit_size
+    resident = count(pages, base + begin * size, slots * size).reshape(slots, columns, -1).sum(axis=2).astype("i8") * PAGE
+    # Numbers from here on count from the first slot.
     rest = numpy.ones(slots, bool)
-    metadata = list(range(head // size)) + [(address - begin) // size for address in shot.metadata_slots]
-    metadata = [slot for slot in metadata if slot < slots]
+    rest[[number - begin for number in shot.foreign_slots]] = False
+    metadata = [(address - base) // size - begin for address in shot.metadata_slots]
     rest[metadata] = False
     made.metadata += int(resident[metadata].sum())
-    known = units.number < slots
-    rows = numpy.flatnonzero(known)
-    rest[units.number[rows]] = False
+    rest[units.number - begin] = False
+    rows = numpy.flatnonzero(~units.decommitted)
+    number = units.number[rows] - begin
     made.retained += int(resident[rest].sum())
     if not len(rows):
         return
-    here = resident[units.number[rows]]
+    here = resident[number]
     made.superslabs[rows] = here.sum(axis=1)
     first = units.first[rows].astype("i8")
     inside = first > 0

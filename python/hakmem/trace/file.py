@@ -46,6 +46,8 @@ def read_trace(path):
     threads, ops, runs, text = arrays
     if int(runs["count"].sum()) != header.operations:
         raise TraceError(f"{path} is damaged: its order is not that of its operations")
+    if runs["thread"].max(initial=0) >= max(header.threads, 1):
+        raise TraceError(f"{path} is damaged: operations of a thread beyond the last")
     try:
         about = json.loads(text.tobytes() or b"{}")
     except ValueError as error:

@@ -139,7 +139,7 @@ def describe(path):
     aligned = calls.alignment > 4
     return {
         "file": str(path), "file_bytes": header.file_bytes, **trace.about, "pid": header.pid,
-        "truncated": os.strerror(header.stopped) if header.stopped else None,
+        "truncated": os.strerror(min(header.stopped, 2**31 - 1)) if header.stopped else None,
         "calls": header.calls,
         "kinds": {name: int(kinds[i]) for i, name in enumerate(KINDS) if kinds[i] and i != THREAD},
         "free_null": int((calls.slot == NO_SLOT).sum()),
