@@ -3,7 +3,11 @@
 
   includes   a file under src/ includes its own folder or a lower one; the public header only from the top
   symbols    no object calls upward, so that folders form no cycle (from the objects' symbols, by nm)
+  circles    the files of one folder form no cycle either (from the same symbols)
+  hops       in src/README.md's tables each function calls the one in the next row (from the call graph, call_graph.py)
+  dead code  the library itself uses every function and every object of static storage (from the call graph)
   names      every `file.c:name` in the documents is a file that defines that name
+  labels     every label of an invariant has one statement, and the table of docs/design.md tells in which file
   length     no source file is longer than it should be
   links      every relative link in the documents leads somewhere
 
@@ -15,6 +19,8 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+from call_graph import OUTSIDE, read_calls
 
 # The layers of src/, lowest first.
 LAYERS = ["base", "config", "os", "options", "superslab", "pool", "profile", "front", "observe", "api"]
@@ -123,23 +129,101 @@ def read_symbols(nm, path):
     return defined, needed
 
 
-def check_symbols(root, build, nm):
-    objects = find_objects(root, build)
-    for path in source_files(root):
-        source = str(Path(*path.parts[1:]))
-        built_always = path.parts[0] == "src" and path.suffix == ".c" and not source.startswith(TEST_SOURCES)
-        if built_always and source not in objects:
-            yield Violation(str(path), f"has no object in {build}; build first")
+def read_objects(objects, nm):
+    """The names that each source needs, and the sources that define each name."""
     needs, homes = {}, {}
     for source, path in objects.items():
         defined, needs[source] = read_symbols(nm, path)
         for name in defined:
             homes.setdefault(name, []).append(source)
+    return needs, homes
+
+
+def check_built(root, build, objects):
+    for path in source_files(root):
+        source = str(Path(*path.parts[1:]))
+        built_always = path.parts[0] == "src" and path.suffix == ".c" and not source.startswith(TEST_SOURCES)
+        if built_always and source not in objects:
+            yield Violation(str(path), f"has no object in {build}; build first")
+
+
+def check_symbols(needs, homes):
     for user in sorted(needs):
         for name in sorted(needs[user]):
             used = homes.get(name, [])
             if used and layer_of(user) in RANK and not any(may_use(user, home) for home in used):
                 yield Violation(f"src/{user}", f"uses {name} of src/{used[0]}, a higher layer")
+
+
+# ---- Circles ----
+
+
+def calls_inside(folder, needs, homes):
+    """Maps each source of a folder to the others of it that it needs, and those to the names it needs them for."""
+    uses = {source: {} for source in needs if str(Path(source).parent) == folder}
+    for user in uses:
+        for name in sorted(needs[user]):
+            if user not in homes.get(name, []):
+                for home in homes.get(name, []):
+                    if home in uses:
+                        uses[user].setdefault(home, []).append(name)
+    return uses
+
+
+def reachable(uses, start):
+    found, todo = set(), [start]
+    while todo:
+        new = uses[todo.pop()].keys() - found
+        found |= new
+        todo += new
+    return found
+
+
+def check_circles(needs, homes):
+    """The test system's files define the system's names again, and so are part of no circle."""
+    needs = {source: names for source, names in needs.items() if not source.startswith(TEST_SOURCES)}
+    for folder in sorted({str(Path(source).parent) for source in needs}):
+        uses = calls_inside(folder, needs, homes)
+        reach = {source: reachable(uses, source) for source in uses}
+        while circles := [source for source in sorted(reach) if source in reach[source]]:
+            circle = [source for source in sorted(reach) if source in reach[circles[0]] and circles[0] in reach[source]]
+            steps = [f"{Path(user).name} uses {Path(home).name} ({', '.join(uses[user][home])})"
+                     for user in circle for home in sorted(uses[user]) if home in circle]
+            yield Violation(f"src/{folder}", f"files in a circle: {'; '.join(steps)}")
+            for source in circle:
+                del reach[source]
+
+
+# ---- Hops ----
+
+
+def check_hops(root, graph):
+    """Rows that follow each other in a table of src/README.md whose first column is functions."""
+    document = root / "src" / "README.md"
+    caller = None
+    for number, line in enumerate(document.read_text().splitlines() if document.exists() else [], 1):
+        row = re.match(r"\|\s*`([\w./-]+):(\w+)`\s*\|", line)
+        if row and not graph.functions(*row.groups()):
+            yield Violation(f"src/README.md:{number}", f"{row[1]} has no function {row[2]}")
+        elif row and caller:
+            callees = [callee for symbol in graph.functions(*caller) for callee in graph.callees(symbol)]
+            if not any((callee.file, callee.name) == row.groups() for callee in callees):
+                yield Violation(f"src/README.md:{number}", f"{':'.join(caller)} does not call {row[1]}:{row[2]}")
+        caller = row and row.groups()
+
+
+# ---- Dead code ----
+
+
+def check_dead_code(graph):
+    used, unused = graph.reached(), {}
+    for unit in sorted(graph.listings):
+        for symbol in graph.listings[unit].symbols.values():
+            place = symbol.file if symbol.function else unit
+            if place != OUTSIDE and symbol.name.isidentifier() and (symbol.function or symbol.shared):
+                unused[place, symbol.name] = unused.get((place, symbol.name), True) and (unit, symbol.name) not in used
+    for place, name in sorted(key for key in unused if unused[key]):
+        yield Violation(f"src/{place}", f"nothing in src/ uses {name}")
 
 
 # ---- Names in documents ----
@@ -228,6 +312,64 @@ def check_names(root):
                     yield Violation(f"{path}:{number}", problem)
 
 
+# ---- Labels of invariants ----
+
+# A label is a letter and a digit. A header states it in a line of a comment that begins with the label, its name in
+# parentheses if it has one, and a colon. Whatever else reads like a label, in code, messages and documents, cites it;
+# "H1-H3" and "H1 to H3" cite three.
+STATEMENT = re.compile(r"\s*/?\*\s+([A-Z][1-9])(?: \([^)]*\))?: ")
+CITATION = re.compile(r"""(?:(?<![\w\-'"/.%\\$#])|(?<=")(?=..: ))([A-Z])([1-9])(?:(?:-| to )\1([1-9]))?(?![\w'])""")
+CITING_SUFFIXES = (".c", ".h", ".hpp", ".cpp", ".cmake", ".py")
+TABLE_ROW = re.compile(r"\|([^|]*)\|[^|]*\|([^|]*)\|")
+
+
+def cited_labels(text):
+    for letter, first, last in CITATION.findall(text):
+        yield from (f"{letter}{digit}" for digit in range(int(first), int(last or first) + 1))
+
+
+def stated_labels(root):
+    """Maps each label to where it is stated: (path, line)."""
+    stated = {}
+    for path in sorted(path for folder in ("src", "tests") for path in (root / folder).rglob("*.h")):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if match := STATEMENT.match(line):
+                stated.setdefault(match[1], []).append((path.relative_to(root), number))
+    return stated
+
+
+def files_that_cite(root):
+    for folder in ("src", "include", "tests", "tools", "python", "bench"):
+        yield from sorted(path for path in (root / folder).rglob("*") if path.suffix in CITING_SUFFIXES)
+    yield from find_documents(root)
+
+
+def check_label_table(root, stated):
+    """docs/design.md's table has every label that src/ states, beside the files that state it."""
+    document = root / "docs" / "design.md"
+    listed = {}
+    for line in document.read_text().splitlines() if document.exists() else []:
+        row = TABLE_ROW.match(line)
+        if row and STATEMENT.match(f"* {row[1].strip()[:2]}: "):
+            listed.update({label: row[2] for label in cited_labels(row[1])})
+    for label, (path, number) in sorted((label, places[0]) for label, places in stated.items() if listed):
+        if path.parts[0] == "src" and f"`{Path(*path.parts[1:])}`" not in listed.get(label, ""):
+            yield Violation(f"{path}:{number}", f"states {label}, which docs/design.md does not say in its table")
+
+
+def check_labels(root):
+    stated = stated_labels(root)
+    for label, places in sorted(stated.items()):
+        for path, number in places[1:]:
+            yield Violation(f"{path}:{number}", f"states {label}, as {places[0][0]}:{places[0][1]} does")
+    for path in files_that_cite(root):
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+            for label in cited_labels(line):
+                if label not in stated:
+                    yield Violation(f"{path.relative_to(root)}:{number}", f"cites {label}, which no header states")
+    yield from check_label_table(root, stated)
+
+
 # ---- Length ----
 
 
@@ -275,16 +417,21 @@ def check_links(root):
 
 
 def check_all(root, build=None, nm="nm"):
-    violations = [*check_includes(root), *check_names(root), *check_length(root), *check_links(root)]
+    violations = [*check_includes(root), *check_names(root), *check_labels(root), *check_length(root)]
+    violations += check_links(root)
     if build:
-        violations += check_symbols(root, build, nm)
+        objects = find_objects(root, build)
+        needs, homes = read_objects(objects, nm)
+        violations += [*check_built(root, build, objects), *check_symbols(needs, homes), *check_circles(needs, homes)]
+        graph = read_calls(root, build, [TEST_SOURCES])
+        violations += [*check_hops(root, graph), *check_dead_code(graph)]
     return violations
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent)
-    parser.add_argument("--build", type=Path, help="build tree whose objects are looked at; without it, symbols are not")
+    parser.add_argument("--build", type=Path, help="build tree; without it, symbols and calls are not looked at")
     parser.add_argument("--nm", default="nm")
     arguments = parser.parse_args()
     violations = check_all(arguments.root, arguments.build, arguments.nm)

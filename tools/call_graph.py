@@ -1,0 +1,175 @@
+"""Who calls what in src/, read from assembly listings.
+
+Each source of a build's compile_commands.json is compiled again without optimisation, with inline functions kept as
+functions, and with the code of debug builds and of the cycle profile. So each call that the source makes is a call in the
+listing.
+"""
+import json
+import os
+import re
+import shlex
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+# Later arguments win. `always_inline` vanishes, so that inline functions stay functions.
+PLAIN = ["-O0", "-g1", "-w", "-Dalways_inline=", "-fkeep-inline-functions", "-fno-omit-frame-pointer",
+         "-UHAKMEM_BUILD_RELEASE", "-DHAKMEM_BUILD_DEBUG=1", "-DHAKMEM_BUILD_CYCLES=1"]
+OUTSIDE = "outside src/"  # where a system header's functions are written
+SYMBOL = re.compile(r"[A-Za-z_.$][\w.$]*")
+
+
+@dataclass
+class Symbol:
+    """A function, or an object of static storage."""
+
+    unit: str  # the source that was compiled, relative to src/
+    name: str
+    file: str = ""  # where a function is written, relative to src/
+    function: bool = False
+    shared: bool = False    # other units may name it
+    exported: bool = False  # programs may, too
+    calls: set = field(default_factory=set)  # names
+    names: set = field(default_factory=set)  # names whose address it takes
+    calls_by_pointer: bool = False
+
+
+class Listing:
+    """The symbols of one assembly listing."""
+
+    def __init__(self, unit, text, source_root):
+        self.unit = unit
+        self.symbols = {}
+        self.root = Symbol(unit, "")  # constructors and destructors: whom the system calls
+        self._parse(text, source_root)
+
+    def _parse(self, text, source_root):
+        functions = set(re.findall(r"^\s*\.type\s+([\w.$]+), *[@%]function", text, re.M))
+        shared = self._listed("globl|weak", text)
+        exported = shared - self._listed("hidden|internal", text)
+        files, aliases, section, current = {}, [], ".text", None
+        for line in text.splitlines():
+            label = re.match(r"([A-Za-z_.$][\w.$]*):", line)
+            if label:
+                # Inside a function local labels are places of its code.
+                if current is None or not current.function or not label.group(1).startswith(".L"):
+                    name = label.group(1)
+                    current = Symbol(self.unit, name, function=name in functions, shared=name in shared,
+                                     exported=name in exported)
+                    if not section.startswith(".debug"):
+                        self.symbols[name] = current
+                continue
+            words = line.split(None, 1)
+            if not words or words[0].startswith("#"):
+                continue
+            operation, operands = words[0], words[1] if len(words) == 2 else ""
+            if operation in (".section", ".text", ".data", ".bss"):
+                section = operands.split(",")[0] if operation == ".section" else operation
+                current = current if current and current.function else None
+            elif operation == ".file":
+                numbered = re.match(r'(\d+) (?:"([^"]*)" )?"([^"]*)"', operands)
+                if numbered:
+                    files[numbered.group(1)] = os.path.join(numbered.group(2) or "", numbered.group(3))
+            elif operation == ".loc" and current and not current.file:
+                path = os.path.realpath(files.get(operands.split()[0], ""))
+                current.file = os.path.relpath(path, source_root) if path.startswith(f"{source_root}/") else OUTSIDE
+            elif operation == ".size":
+                current = None
+            elif operation in (".set", ".equ"):
+                aliases.append([part.strip() for part in operands.split(",")])
+            elif operation.startswith(".") and operation not in (".quad", ".xword", ".long", ".word", ".cfi_personality"):
+                continue
+            elif not section.startswith(".debug"):
+                self._note(current or self.root, operation, operands)
+        for alias, name in aliases:
+            if name in self.symbols:
+                self.symbols[alias] = self.symbols[name]
+                self.symbols[name].exported |= alias in exported
+
+    @staticmethod
+    def _listed(directives, text):
+        """The names that such directives list."""
+        lists = re.findall(rf"^\s*\.(?:{directives})\s+([\w.$, ]+)", text, re.M)
+        return {name.strip() for names in lists for name in names.split(",")}
+
+    @staticmethod
+    def _note(symbol, operation, operands):
+        call = operation in ("call", "callq", "bl")
+        if (call and operands.startswith("*")) or operation == "blr":
+            symbol.calls_by_pointer = True
+        elif call:
+            symbol.calls.add(operands.split("@")[0].strip())
+        else:
+            symbol.names.update(name.split("@")[0] for name in SYMBOL.findall(operands))
+
+
+class CallGraph:
+    """The symbols of all units; a name means the unit's own symbol, else the one that has it for all."""
+
+    def __init__(self, listings):
+        self.listings = {listing.unit: listing for listing in listings}
+        self.shared = {}
+        for listing in listings:
+            for name, symbol in listing.symbols.items():
+                if symbol.shared:
+                    self.shared.setdefault(name, symbol)
+
+    def find(self, unit, name):
+        return self.listings[unit].symbols.get(name) or self.shared.get(name)
+
+    def functions(self, file, name):
+        """The function that the file has, once for each unit that has it."""
+        found = (listing.symbols.get(name) for listing in self.listings.values())
+        return [symbol for symbol in found if symbol and symbol.function and symbol.file == file]
+
+    def callees(self, symbol):
+        """What a function calls, itself or by handing it to an inline function that calls what it is handed."""
+        called = [self.find(symbol.unit, name) for name in symbol.calls]
+        called = [callee for callee in called if callee]
+        if any(callee.calls_by_pointer and callee.file.endswith(".h") for callee in called):
+            handed = [self.find(symbol.unit, name) for name in symbol.names]
+            called += [callee for callee in handed if callee and callee.function]
+        return called
+
+    def reached(self):
+        """All symbols in use: from the public names and what the system calls, by calls and by addresses."""
+        todo = [symbol for listing in self.listings.values() for symbol in listing.symbols.values() if symbol.exported]
+        todo += [listing.root for listing in self.listings.values()]
+        seen = set()
+        while todo:
+            symbol = todo.pop()
+            if (symbol.unit, symbol.name) in seen:
+                continue
+            seen.add((symbol.unit, symbol.name))
+            todo += [used for used in (self.find(symbol.unit, name) for name in symbol.calls | symbol.names) if used]
+        return seen
+
+
+def plain_command(entry):
+    """The command of compile_commands.json that writes such a listing to its standard output."""
+    arguments = shlex.split(entry["command"]) if "command" in entry else list(entry["arguments"])
+    output = arguments.index("-o")
+    del arguments[output:output + 2]
+    arguments.remove("-c")
+    return arguments + PLAIN + ["-S", "-o", "-"]
+
+
+def read_calls(root, build, leave_out=()):
+    """The call graph of a build's sources under root/src; leave_out: beginnings of paths from there."""
+    source_root = os.path.realpath(root / "src")
+    entries = {}
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        path = os.path.realpath(os.path.join(entry["directory"], entry["file"]))
+        unit = os.path.relpath(path, source_root)
+        if path.startswith(f"{source_root}/") and not unit.startswith(tuple(leave_out)):
+            entries[unit] = entry
+
+    def compile_entry(item):
+        unit, entry = item
+        command = plain_command(entry)
+        listing = subprocess.run(command, cwd=entry["directory"], check=True, stdout=subprocess.PIPE, text=True).stdout
+        return Listing(unit, listing, source_root)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return CallGraph(list(pool.map(compile_entry, sorted(entries.items()))))
