@@ -323,7 +323,8 @@ static struct choice pool_choose(unsigned units, unsigned align_units, enum pool
         excess = growth ? footprint_excess(growth) : 0;
         if (HAK_UNLIKELY(growth && first && !made_room &&
                          ((excess && footprint_waiting()) || limits_are_due()))) {
-            struct choice touched = { .number = pool_choose_touched(units, align_units, &touched.start) };
+            struct choice touched = { 0 };
+            touched.number = pool_choose_touched(units, align_units, &touched.start);
             if (touched.number)
                 return touched;
             made_room = true;
