@@ -359,10 +359,13 @@ void *os_find_hole(size_t size, size_t alignment)
     void *hole = NULL;
     fake_lock();
     check_alignment("os_find_hole", size, alignment);
-    if (!count_call(FAKE_HOLE) && fits_address_space(size)) {
-        hole = map_aligned(size, alignment, PROT_NONE);
-        if (hole != NULL)
-            munmap(hole, size);
+    if (!count_call(FAKE_HOLE) && fits_address_space(size) && size <= SIZE_MAX - alignment) {
+        /* Behind a sanitizer's back, which would make and clear shadow memory for hundreds of GiB. */
+        long found = syscall(SYS_mmap, NULL, size + alignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (found != -1) {
+            hole = (void *)base_align_up((uintptr_t)found, alignment);
+            (void)syscall(SYS_munmap, found, size + alignment);
+        }
     }
     fake_unlock();
     errno = saved_errno;
