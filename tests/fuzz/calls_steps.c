@@ -455,7 +455,9 @@ static void do_impossible(void)
     struct diff_slot as_diff = { .block = slot->block };
 
     chance_start(&seat.chance, take());
+    slot->block.start = NULL; /* the pressure handler must not free it meanwhile */
     diff_errors_step(&seat, &as_diff);
+    slot->block = as_diff.block;
 }
 
 /* The handler frees a run of slots, whatever is being allocated meanwhile. */
