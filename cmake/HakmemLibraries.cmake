@@ -23,7 +23,8 @@ endif()
 file(GLOB hakmem_api_sources CONFIGURE_DEPENDS ${hakmem_src}/api/*.c)
 set(hakmem_libc_api_sources ${hakmem_src}/api/libc.c ${hakmem_src}/api/cxx.c ${hakmem_src}/api/runtime.c
     ${hakmem_src}/api/interposed.c)
-set(hakmem_shared_api_sources ${hakmem_src}/api/dlopen.c ${hakmem_src}/api/create.c)
+set(hakmem_shared_api_sources ${hakmem_src}/api/dlopen.c ${hakmem_src}/api/create.c
+    ${hakmem_src}/api/sandbox.c)
 list(REMOVE_ITEM hakmem_api_sources ${hakmem_libc_api_sources} ${hakmem_shared_api_sources})
 
 # Compiles sources as parts of the library: relocatable, hidden unless declared HAK_API, thread-local storage at a

@@ -2,8 +2,9 @@
  * The memory limits in force: a number that an option gives, or with `auto` what the process's cgroup has now.
  *
  * LIMIT_AUTO reads the cgroup, and the kernel's report of memory pressure, again about once a second. LIMIT_DEFAULT,
- * the soft limit where no option is set, reads them once, when the process starts: a sandbox that the process enters
- * later may forbid to open files.
+ * the soft limit where no option is set, reads the cgroup once: before the process holds more than LIMITS_LATE_BYTES,
+ * because most processes are small and the files cost them more than their start, and before it enters a sandbox
+ * (api/sandbox.c), which may forbid to open files.
  *
  * X1: `reading` is not 0 while a thread reads; no other thread reads then. A thread that vanishes by fork leaves it
  *     set, so it counts no longer than LIMITS_READING_MS.
@@ -13,6 +14,7 @@
 
 #include "options/options.h"
 
+#define LIMITS_LATE_BYTES (8 * HAK_MIB)
 #define LIMITS_READ_MS 1000u
 #define LIMITS_READING_MS 60000u
 /* Of the cgroup's limit: what is not HAKMEM's needs the rest. */
@@ -44,16 +46,30 @@ HAK_INLINE bool limits_are_none(void)
 /* True while the system is short of memory and the soft limit is `auto`: nothing that is free may wait. */
 HAK_HIDDEN bool limits_pressed(void);
 
-/* Whether it is time for limits_read(). Any thread, any lock. */
-HAK_HIDDEN bool limits_are_due_slow(void);
-HAK_INLINE bool limits_are_due(void)
+/* Whether LIMIT_DEFAULT is in force and was not read yet. */
+HAK_INLINE bool limits_are_unread(void)
 {
-    return HAK_UNLIKELY(hak_options.memory_limit == LIMIT_AUTO || hak_options.memory_limit_soft == LIMIT_AUTO) &&
-           limits_are_due_slow();
+    return HAK_UNLIKELY(atomic_load_explicit(&limits.read_ms, memory_order_relaxed) == 0) &&
+           hak_options.memory_limit_soft == LIMIT_DEFAULT;
 }
 
-/* As the process starts: reads what `auto` and the default stand for. */
+/* Whether it is time for limits_read() in a process that holds so many bytes. Any thread, any lock. */
+HAK_HIDDEN bool limits_are_due_slow(void);
+HAK_INLINE bool limits_are_due(size_t held)
+{
+    return (HAK_UNLIKELY(hak_options.memory_limit == LIMIT_AUTO || hak_options.memory_limit_soft == LIMIT_AUTO) &&
+            limits_are_due_slow()) ||
+           (limits_are_unread() && held > LIMITS_LATE_BYTES);
+}
+
+/* As the process starts: reads what `auto` stands for, and LIMIT_DEFAULT where nothing would tell of a sandbox. */
 HAK_HIDDEN void limits_begin(void);
+
+/* True where limits_before_sandbox() will be called in time: in the shared library. */
+HAK_HIDDEN extern bool limits_await_sandbox;
+
+/* The process is about to lose rights. Any thread, under no lock. */
+HAK_HIDDEN void limits_before_sandbox(void);
 
 /* Reads files of /proc and /sys by plain system calls. Any thread, under no lock of rank LOCK_RANK_POOL or above. */
 HAK_HIDDEN void limits_read(void);

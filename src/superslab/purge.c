@@ -199,7 +199,7 @@ size_t purge_free_units(bool all)
     size_t purged = 0, count, left = 0;
     uint32_t now = shared_pool_now_ms(), number;
 
-    if (limits_are_due())
+    if (limits_are_due(0))
         limits_read();
     lock_acquire(&shared_pool.lock);
     all = all || limits_pressed() || atomic_load_explicit(&shared_pool.over_soft_limit, memory_order_relaxed);
@@ -307,9 +307,9 @@ size_t purge_make_room(size_t wanted)
     uint32_t now = shared_pool_now_ms(), units_waited, ranges_waited;
     size_t given = 0, got;
 
-    if (limits_are_due())
+    if (limits_are_due(SIZE_MAX))
         limits_read();
-    do {
+    while (given < wanted) {
         bool units = purge_emptiest_waited(now, &units_waited), ranges = ranges_oldest(now, &ranges_waited);
 
         got = 0;
@@ -319,8 +319,10 @@ size_t purge_make_room(size_t wanted)
             got = purge_emptiest(wanted - given);
         if (got == 0 && ranges)
             got = ranges_give_back(wanted - given);
+        if (got == 0)
+            break;
         given += got;
-    } while (got && given < wanted);
+    }
     if (given) {
         lock_acquire(&shared_pool.lock);
         footprint_want_flush();

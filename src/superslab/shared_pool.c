@@ -322,7 +322,7 @@ static struct choice pool_choose(unsigned units, unsigned align_units, enum pool
         growth = pool_growth(choice.number, choice.start, units);
         excess = growth ? footprint_excess(growth) : 0;
         if (HAK_UNLIKELY(growth && first && !made_room &&
-                         ((excess && footprint_waiting()) || limits_are_due()))) {
+                         ((excess && footprint_waiting()) || limits_are_due(footprint_of_blocks())))) {
             struct choice touched = { 0 };
             touched.number = pool_choose_touched(units, align_units, &touched.start);
             if (touched.number)
@@ -465,7 +465,7 @@ bool shared_pool_charge_huge(size_t bytes)
 
     lock_acquire(&shared_pool.lock);
     excess = footprint_excess(bytes);
-    if (HAK_UNLIKELY((excess && footprint_waiting()) || limits_are_due())) {
+    if (HAK_UNLIKELY((excess && footprint_waiting()) || limits_are_due(footprint_of_blocks() + bytes))) {
         lock_release(&shared_pool.lock);
         purge_make_room(excess);
         lock_acquire(&shared_pool.lock);

@@ -47,7 +47,7 @@ def test_only_public_names_are_exported(library):
     assert libc <= names
     operators = {name for name in names if re.match(r"_Zn[wa]m|_Zd[la]Pv", name)}
     assert len(operators) == 20
-    in_front = {"pthread_create", "thrd_create", "__register_atfork"}
+    in_front = {"pthread_create", "thrd_create", "__register_atfork", "prctl"}
     assert in_front <= names
     rest = names - libc - operators - in_front
     # __libc_*: glibc's second names for the same functions.

@@ -17,7 +17,7 @@ static void second_passes(void) { fake_advance(1000 * MILLISECOND); }
 
 /* ---- Reading ---- */
 
-/* Where no option is set: once, at the start. */
+/* Where no option is set: once, at the start of a static program. */
 static void test_default_without_limit(void)
 {
     core_begin();
@@ -51,6 +51,50 @@ static void test_default_with_limit(void)
     assert_false(atomic_load(&shared_pool.over_soft_limit));
     assert_true(shared_pool_charge_huge(30 * HAK_MIB));
     assert_true(atomic_load(&shared_pool.over_soft_limit));
+}
+
+/* A library that is told of sandboxes opens no file for a small process. */
+static void test_default_is_read_late(void)
+{
+    limits_await_sandbox = true;
+    fake_set_memory_bounds(1000 * HAK_MIB, 30 * HAK_MIB, 0);
+    core_begin();
+    limits_begin();
+    assert_true(shared_pool_charge_huge(LIMITS_LATE_BYTES / 2));
+    purge_run(true);
+    assert_int_equal(fake_memory_bounds_read(), 0);
+    assert_int_equal(limits_soft(), 0);
+    assert_true(shared_pool_charge_huge(LIMITS_LATE_BYTES));
+    assert_int_equal(fake_memory_bounds_read(), 1);
+    assert_int_equal(limits_soft(), 30 * HAK_MIB / 100 * 90);
+    limits_before_sandbox();
+    assert_int_equal(fake_memory_bounds_read(), 1);
+}
+
+static void test_default_is_read_late_for_units(void)
+{
+    struct slab *slab;
+
+    limits_await_sandbox = true;
+    core_begin();
+    limits_begin();
+    for (size_t held = 0; held <= LIMITS_LATE_BYTES; held += RUN_UNITS * UNIT_SIZE) {
+        assert_int_equal(fake_memory_bounds_read(), 0);
+        core_acquire(RUN_UNITS, 1, 1, &slab);
+    }
+    core_acquire(RUN_UNITS, 1, 1, &slab);
+    assert_int_equal(fake_memory_bounds_read(), 1);
+}
+
+static void test_default_is_read_before_a_sandbox(void)
+{
+    limits_await_sandbox = true;
+    core_begin();
+    limits_begin();
+    assert_int_equal(fake_memory_bounds_read(), 0);
+    limits_before_sandbox();
+    assert_true(shared_pool_charge_huge(20 * HAK_MIB));
+    assert_int_equal(fake_memory_bounds_read(), 1);
 }
 
 static void test_auto_hard(void)
@@ -377,6 +421,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         core_unit_test(test_default_without_limit),
         core_unit_test(test_default_with_limit),
+        core_unit_test(test_default_is_read_late),
+        core_unit_test(test_default_is_read_late_for_units),
+        core_unit_test(test_default_is_read_before_a_sandbox),
         core_unit_test(test_auto_hard),
         core_unit_test(test_auto_soft_heeds_pressure),
         core_unit_test(test_numbers_read_no_file),

@@ -91,7 +91,7 @@ void gen_docs_options(FILE *out)
             "  `memory.max`, the soft one 90 %% of the lesser of `memory.max` and `memory.high`; none where there is none.\n"
             "  They are read again about once a second. The soft `auto` gives back all that is free, too, while the\n"
             "  kernel's `memory.pressure` says that some task waited for memory for 10 %% of the last 10 seconds.\n"
-            "- Without the variable the soft limit is `auto`, read once, when the process starts, and without\n"
+            "- Without the variable the soft limit is `auto`, read once, before HAKMEM holds more than 8 MiB, and without\n"
             "  heeding `memory.pressure`. 0 reads no file.\n"
             "\n"
             "| Variable | Default | Values | What it does |\n"
