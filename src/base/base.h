@@ -67,7 +67,15 @@ HAK_INLINE size_t base_max(size_t a, size_t b) { return a > b ? a : b; }
 /* Index of the lowest and of the highest set bit; the word is not 0. */
 HAK_INLINE unsigned base_low_bit(uint64_t word) { return (unsigned)__builtin_ctzll(word); }
 HAK_INLINE unsigned base_high_bit(uint64_t word) { return 63u - (unsigned)__builtin_clzll(word); }
-HAK_INLINE unsigned base_count_bits(uint64_t word) { return (unsigned)__builtin_popcountll(word); }
+/* Sums of neighbouring bits, pairs and fours, then of all bytes: the compiler's own is a call where the processor may lack the
+ * instruction. */
+HAK_INLINE unsigned base_count_bits(uint64_t word)
+{
+    word -= word >> 1 & UINT64_C(0x5555555555555555);
+    word = (word & UINT64_C(0x3333333333333333)) + (word >> 2 & UINT64_C(0x3333333333333333));
+    word = (word + (word >> 4)) & UINT64_C(0x0f0f0f0f0f0f0f0f);
+    return (unsigned)(word * UINT64_C(0x0101010101010101) >> 56);
+}
 /* The `count` lowest bits set; count 0..64. */
 HAK_INLINE uint64_t base_low_mask(unsigned count) { return count >= 64 ? ~UINT64_C(0) : (UINT64_C(1) << count) - 1; }
 

@@ -28,7 +28,8 @@ static void *house_allocate(unsigned class, bool *zero)
     return weight ? sample_block(NULL, class, weight, zero) : direct_house_allocate(class, zero);
 }
 
-static void *pooled_try(unsigned class, bool *zero)
+/* A block of a class. *zero: it reads as zero. */
+static void *pooled_allocate(unsigned class, bool *zero)
 {
     struct thread_cache *cache = thread_cache_get();
     bool token = true;
@@ -46,19 +47,6 @@ static void *pooled_try(unsigned class, bool *zero)
     return HAK_UNLIKELY(block == NULL && token) ? sample_entry(cache, class, zero) : block;
 }
 
-/* A block of a class, with all that can be done when memory is short. *zero: it reads as zero. */
-static void *pooled_allocate(unsigned class, bool *zero)
-{
-    void *block = pooled_try(class, zero);
-
-    if (HAK_LIKELY(block != NULL))
-        return block;
-    housekeep_make_room();
-    block = pooled_try(class, zero);
-    /* Aligned as S2 has it. */
-    return block ? block : direct_map(NULL, base_min(class_size(class) & -class_size(class), UNIT_SIZE), class_size(class), zero);
-}
-
 void *allocate_direct(struct heap *heap, size_t alignment, size_t size, bool *zero)
 {
     void *block = direct_allocate(heap, alignment, size, zero);
@@ -70,6 +58,7 @@ void *allocate_direct(struct heap *heap, size_t alignment, size_t size, bool *ze
     return block ? block : direct_map(heap, alignment, size, zero);
 }
 
+/* With all that can be done when memory is short. */
 static void *allocate(size_t size, bool *zero)
 {
     void *block;
@@ -77,7 +66,14 @@ static void *allocate(size_t size, bool *zero)
     CYCLES_CALL_IS(size > POOLED_MAX ? CYCLES_MALLOC_HUGE : class_is_span(class_of_size(size)) ? CYCLES_MALLOC_LARGE : CYCLES_MALLOC_MISS);
     housekeep();
     if (HAK_LIKELY(size <= POOLED_MAX)) {
-        block = pooled_allocate(class_of_size(size), zero);
+        unsigned class = class_of_size(size);
+        block = pooled_allocate(class, zero);
+        if (HAK_UNLIKELY(block == NULL)) {
+            housekeep_make_room();
+            block = pooled_allocate(class, zero);
+        }
+        if (HAK_UNLIKELY(block == NULL)) /* aligned as S2 has it */
+            block = direct_map(NULL, base_min(class_size(class) & -class_size(class), UNIT_SIZE), class_size(class), zero);
     } else {
         debug_count_of(COUNT_EARLY_MALLOC_TOO_LARGE, CLASS_NONE, size > REQUEST_MAX);
         if (size > REQUEST_MAX || !process_init())

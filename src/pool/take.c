@@ -72,28 +72,6 @@ static bool warm_refill(struct heap *heap, unsigned class, unsigned number)
     return count != 0;
 }
 
-static struct slab *warm_take(struct heap *heap, unsigned class)
-{
-    unsigned number = warm_stock_of(heap, class);
-    struct warm_stock *stock = &heap->body->warm[number];
-    struct slab *slab;
-
-    if (stock->stack) {
-        heap->body->counters.warm_hits++;
-        debug_count_of(COUNT_WARM_HIT, class, 1);
-        debug_count_of(COUNT_REFILL_WARM_HIT, class, 1);
-    } else {
-        heap->body->counters.warm_misses++;
-        debug_count_of(COUNT_WARM_MISS, class, 1);
-        if (!warm_refill(heap, class, number))
-            return NULL;
-    }
-    slab = stock->stack;
-    stock->stack = slab->next;
-    stock->count--;
-    return slab;
-}
-
 /* ---- Taking ---- */
 
 /* W2: blocks that never enter a thread cache. */
@@ -124,13 +102,24 @@ static bool heap_get_slab(struct heap *heap, unsigned class)
             return false;
         debug_count_of(COUNT_REFILL_POOL, class, 1);
     } else {
+        unsigned number = warm_stock_of(heap, class);
+        struct warm_stock *stock = &heap->body->warm[number];
         if (heap->kind == HEAP_THREAD && registry_adopt(heap, class)) {
             debug_count_of(COUNT_REFILL_ADOPTED, class, 1);
             return true;
         }
-        slab = warm_take(heap, class);
-        if (!slab)
-            return false;
+        debug_count_of(stock->stack ? COUNT_WARM_HIT : COUNT_WARM_MISS, class, 1);
+        debug_count_of(COUNT_REFILL_WARM_HIT, class, stock->stack != NULL);
+        if (stock->stack) {
+            heap->body->counters.warm_hits++;
+        } else {
+            heap->body->counters.warm_misses++;
+            if (!warm_refill(heap, class, number))
+                return false;
+        }
+        slab = stock->stack;
+        stock->stack = slab->next;
+        stock->count--;
     }
     heap_carve(heap, slab, class);
     return true;

@@ -26,17 +26,11 @@ static void pool_set_kind(uint32_t number, enum slot_kind kind)
     __atomic_store_n(&shared_pool.slots[number].kind, (uint8_t)kind, __ATOMIC_RELAXED);
 }
 
-/* Maps more slots; false when there are none. What the window left out belongs to somebody else (W4). */
-static bool pool_grow(void)
+/* Slots that were mapped from `first` on; what the window left out before them belongs to somebody else (W4). */
+static void pool_add_slots(uint32_t first, size_t count, bool huge_pages)
 {
-    uint32_t first, number = shared_pool.slots_committed;
-    bool huge_pages;
-    size_t count = window_grow(&first, &huge_pages);
+    uint32_t number = shared_pool.slots_committed;
 
-    atomic_store_explicit(&shared_pool.tight, count == 0, memory_order_relaxed);
-    atomic_store_explicit(&shared_pool.refused, count == 0 && window_slots_mapped() < window_slots_limit(), memory_order_relaxed);
-    if (count == 0)
-        return false;
     shared_pool.slots_foreign += first - number;
     for (; number < first; number++)
         pool_set_kind(number, SLOT_FOREIGN);
@@ -44,14 +38,22 @@ static bool pool_grow(void)
     shared_pool.slots_committed = first + (uint32_t)count;
     for (; number < shared_pool.slots_committed; number++)
         shared_pool.slots[number].huge_pages = huge_pages ? PAGES_HUGE : PAGES_SMALL;
-    return true;
 }
 
 /* The next slot never used, mapping more when needed; 0 when there is none. */
 static uint32_t pool_new_slot(enum slot_kind kind)
 {
-    if (shared_pool.slots_unused == shared_pool.slots_committed && !pool_grow())
-        return 0;
+    if (shared_pool.slots_unused == shared_pool.slots_committed) {
+        uint32_t first;
+        bool huge_pages;
+        size_t count = window_grow(&first, &huge_pages);
+        atomic_store_explicit(&shared_pool.tight, count == 0, memory_order_relaxed);
+        atomic_store_explicit(&shared_pool.refused, count == 0 && window_slots_mapped() < window_slots_limit(),
+                              memory_order_relaxed);
+        if (count == 0)
+            return 0;
+        pool_add_slots(first, count, huge_pages);
+    }
     pool_set_kind(shared_pool.slots_unused, kind);
     return shared_pool.slots_unused++;
 }
@@ -172,7 +174,7 @@ static struct slab *pool_take_run(uint32_t number, unsigned start, unsigned unit
     slab->zero = (slot->touched & mask) == 0;
     slab->populated = false;
     slab->dense = (superslab->dense & slot->touched & mask) != 0;
-    shared_pool.units_dirty -= base_count_bits(slot->touched & mask);
+    shared_pool.units_dirty -= (slot->touched & mask) == mask ? units : base_count_bits(slot->touched & mask);
     shared_pool.units_used += units;
     if (slot->bucket == POOL_BUCKET_EMPTY && slot->touched != 0) {
         shared_pool.lru_reused++;
@@ -237,13 +239,13 @@ static uint32_t pool_choose_touched(unsigned units, unsigned align_units, unsign
 static size_t pool_growth(uint32_t number, unsigned start, unsigned units)
 {
     const struct slot *slot = &shared_pool.slots[number];
-    uint32_t mask = (uint32_t)base_low_mask(units) << start;
+    uint32_t untouched = ((uint32_t)base_low_mask(units) << start | 1) & ~slot->touched;
 
     if (number == 0)
         return (units + 1) * UNIT_SIZE;
     if (slot->huge_pages != PAGES_SMALL && slot->touched == 0)
         return SUPERSLAB_SIZE;
-    return base_count_bits((mask | 1) & ~slot->touched) * UNIT_SIZE;
+    return untouched ? base_count_bits(untouched) * UNIT_SIZE : 0;
 }
 
 /* ---- P5 ---- */

@@ -158,24 +158,21 @@ static enum os_place window_extend_head(uint32_t end)
     return place;
 }
 
-static enum os_place window_try_step(uint32_t slot, size_t count, bool huge_pages)
-{
-    enum os_place place = window_extend_head(slot + (uint32_t)count);
-
-    if (place == OS_PLACE_TAKEN)
-        slots_limit = (uint32_t)(window_head_mapped / HEAD_SLOT_BYTES); /* the page map ends here, and the window with it */
-    return place == OS_PLACE_MAPPED ? window_map(window_slot_address(slot), count, huge_pages) : OS_PLACE_REFUSED;
-}
-
 size_t window_grow(uint32_t *first, bool *huge_pages)
 {
     uint32_t slot = slots_mapped, skip = 1;
     size_t count = base_min(base_min(slots_mapped - slots_begin, WINDOW_MAX_STEP), slots_limit - slot);
 
     for (unsigned tries = 0; count > 0 && tries < WINDOW_GROW_TRIES; tries++) {
-        enum os_place place;
-        *huge_pages = window_wants_huge(slot - slots_begin);
-        place = window_try_step(slot, count, *huge_pages);
+        enum os_place place = window_extend_head(slot + (uint32_t)count);
+        if (place == OS_PLACE_TAKEN) {
+            slots_limit = (uint32_t)(window_head_mapped / HEAD_SLOT_BYTES); /* the page map ends here, and the window with it */
+            place = OS_PLACE_REFUSED;
+        }
+        if (place == OS_PLACE_MAPPED) {
+            *huge_pages = window_wants_huge(slot - slots_begin);
+            place = window_map(window_slot_address(slot), count, *huge_pages);
+        }
         if (place == OS_PLACE_MAPPED) {
             *first = slot;
             slots_mapped = slot + (uint32_t)count;
