@@ -31,7 +31,7 @@ struct calls {
     struct calls_slot slots[CALLS_SLOTS];
     hak_heap_t *heaps[CALLS_HEAPS]; /* NULL: not there */
     unsigned step, steps_failed;    /* steps so far; refused requests among them */
-    bool limited;                   /* by a setting: requests may be refused */
+    bool limited;                   /* by a setting: requests may be refused, and blocks be mappings of their own */
     bool overflows;                 /* the window is small or cannot grow: blocks may be mappings of their own */
     bool failing;                   /* by a rule of the fake system: so may they */
     bool profiled;

@@ -121,7 +121,7 @@ static void do_malloc(void)
     if (!granted(start, "malloc", size))
         return;
     adopt_new(slot, start, size, 1, CALLS_PLAIN, CALLS_NO_HEAP);
-    CHECK(slot->block.usable == good || (calls.overflows && slot->block.usable > good),
+    CHECK(slot->block.usable == good || ((calls.overflows || calls.limited) && slot->block.usable > good),
           "step %u: good size of %zu is %zu, the block's usable size %zu", calls.step, size, good, slot->block.usable);
 }
 
