@@ -10,6 +10,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "os/foreign.h"
+
 /* A static program need not have it, and is not to get it for this. */
 #pragma weak dl_iterate_phdr
 
@@ -165,6 +167,7 @@ size_t os_modules(struct os_module *modules, size_t capacity)
 {
     struct collection collection = { modules, capacity, 0 };
 
+    foreign_point(); /* a thread that holds the dynamic linker's lock may wait for any of ours */
     if (dl_iterate_phdr)
         dl_iterate_phdr(collect_module, &collection);
     else

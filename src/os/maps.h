@@ -26,7 +26,7 @@ struct os_module {
 };
 
 /* Fills modules[] with what the dynamic linker has loaded, or in a static program with it and the vDSO; with GNU build-ids from the notes
- * in memory. Returns how many there are, which may be more than capacity. Waits for a thread that loads or unloads a library. */
+ * in memory. Returns how many there are, which may be more than capacity. Takes the dynamic linker's lock: a foreign point (F1). */
 HAK_HIDDEN size_t os_modules(struct os_module *modules, size_t capacity);
 
 #endif

@@ -125,8 +125,7 @@ struct writer {
     struct sink *sink;
     int error;
     uint64_t strings; /* in the table so far */
-    struct os_module *modules;
-    size_t module_count;
+    const struct pprof_modules *modules;
     struct range *ranges; /* of mappings, whose ids are their places + 1; memory of its own */
     size_t range_count, range_capacity;
     uintptr_t *seen; /* addresses that have a location: a hash set */
@@ -149,8 +148,8 @@ static uint64_t write_build_id(struct writer *writer, uintptr_t address)
     static const char digits[] = "0123456789abcdef";
     char text[2 * OS_BUILD_ID_MOST + 1];
 
-    for (size_t i = 0; i < writer->module_count; i++) {
-        const struct os_module *module = &writer->modules[i];
+    for (size_t i = 0; i < writer->modules->count; i++) {
+        const struct os_module *module = &writer->modules->table[i];
         if (address < module->start || address >= module->end || module->build_id_size == 0)
             continue;
         for (unsigned b = 0; b < 2 * module->build_id_size; b++)
@@ -336,24 +335,43 @@ void pprof_view_end(struct site_view *views, size_t count)
         os_unmap(views, base_align_up(count * sizeof *views, os_page_size()));
 }
 
-/* Room for more modules than there are now: others load libraries meanwhile. */
-static char *writer_prepare(struct writer *writer, const struct site_view *views, size_t count, size_t *bytes)
+/* ---- Modules ---- */
+
+/* A forking thread holds all locks (L3), so it does without. Other threads load libraries meanwhile: the table has room for more than there
+ * were at first. */
+void pprof_modules_collect(struct pprof_modules *modules)
 {
-    size_t frames = 1, modules = os_modules(NULL, 0) + 64, seen_at;
-    char *memory;
+    size_t capacity;
+
+    *modules = (struct pprof_modules){ 0 };
+    if (lock_in_fork())
+        return;
+    modules->bytes = base_align_up((os_modules(NULL, 0) + 64) * sizeof *modules->table, os_page_size());
+    modules->table = os_map(modules->bytes, os_page_size());
+    capacity = modules->bytes / sizeof *modules->table;
+    if (modules->table)
+        modules->count = base_min(os_modules(modules->table, capacity), capacity);
+}
+
+void pprof_modules_end(struct pprof_modules *modules)
+{
+    if (modules->table)
+        os_unmap(modules->table, modules->bytes);
+}
+
+/* ---- The whole ---- */
+
+static size_t seen_bytes(size_t capacity) { return base_align_up(capacity * sizeof(uintptr_t), os_page_size()); }
+
+static bool writer_prepare(struct writer *writer, const struct site_view *views, size_t count)
+{
+    size_t frames = 1;
 
     for (size_t i = 0; i < count; i++)
         frames += views[i].site->frame_count;
     writer->seen_capacity = (size_t)2 << (base_high_bit(frames) + 1);
-    seen_at = base_align_up(modules * sizeof *writer->modules, sizeof(uint64_t));
-    *bytes = base_align_up(seen_at + writer->seen_capacity * sizeof *writer->seen, os_page_size());
-    memory = os_map(*bytes, os_page_size());
-    if (memory) {
-        writer->modules = (struct os_module *)(void *)memory;
-        writer->module_count = base_min(os_modules(writer->modules, modules), modules);
-        writer->seen = (uintptr_t *)(void *)(memory + seen_at);
-    }
-    return memory;
+    writer->seen = os_map(seen_bytes(writer->seen_capacity), os_page_size());
+    return writer->seen != NULL;
 }
 
 static void write_all(struct writer *writer, const struct site_view *views, size_t count, uint64_t started_ns)
@@ -367,14 +385,13 @@ static void write_all(struct writer *writer, const struct site_view *views, size
         write_site(writer, &views[i]);
 }
 
-int pprof_write(int file, uint64_t started_ns)
+int pprof_write(int file, uint64_t started_ns, const struct pprof_modules *modules)
 {
-    struct writer writer = { .error = ENOMEM };
-    size_t count, bytes = 0;
+    struct writer writer = { .error = ENOMEM, .modules = modules };
+    size_t count;
     struct site_view *views = pprof_view(&count);
-    char *memory = views || count == 0 ? writer_prepare(&writer, views, count, &bytes) : NULL;
 
-    if (memory) {
+    if ((views || count == 0) && writer_prepare(&writer, views, count)) {
         writer.error = 0;
         writer.sink = sink_begin(file);
         write_all(&writer, views, count, started_ns);
@@ -382,7 +399,7 @@ int pprof_write(int file, uint64_t started_ns)
             writer.error = sink_end(writer.sink);
         if (writer.ranges)
             os_unmap(writer.ranges, ranges_bytes(writer.range_capacity));
-        os_unmap(memory, bytes);
+        os_unmap(writer.seen, seen_bytes(writer.seen_capacity));
     }
     pprof_view_end(views, count);
     return writer.error;
