@@ -1,7 +1,6 @@
 /*
  * Where code that is not HAKMEM's may run during a call: the program's pressure handler, its SIGABRT handler, a signal of the
- * thread library, the unwinder, the dynamic linker. Such code may call the allocator again, fork, or wait for another thread that
- * allocates.
+ * thread library, the unwinder. Such code may call the allocator again, fork, or wait for another thread that allocates.
  *
  * F1: at a foreign point the thread holds no lock (L2), and no function below it relies on what it read of a thread cache or a
  *     slab: an operation reads them anew afterwards. Debug builds check it, and tests run a hook there that does the worst.

@@ -3,8 +3,7 @@
  * the kernel.
  *
  * L1 (rank order): a thread takes locks in ascending rank only; debug builds check it at every lock_acquire.
- * L2 (no calls out): code that is not HAKMEM's runs under no lock, and no lock of others is waited for under one. os/foreign.h marks
- *     each place where such code may run or such a lock is taken.
+ * L2 (no calls out): code that is not HAKMEM's runs under no lock; os/foreign.h marks each place where it may run.
  * L3 (fork): between lock_take_for_fork and lock_leave_fork the forking thread holds every lock, and may take and release each of
  *     them again without effect. So it can allocate and free there.
  */

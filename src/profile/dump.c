@@ -29,21 +29,6 @@ void dump_begin(void)
         started_process = os_process_id();
 }
 
-/* ---- Who writes ---- */
-
-/* Waits for another writer. */
-static void begin_writing(struct pprof_modules *modules)
-{
-    pprof_modules_collect(modules);
-    lock_acquire(&profile_control);
-}
-
-static void end_writing(struct pprof_modules *modules)
-{
-    lock_release(&profile_control);
-    pprof_modules_end(modules);
-}
-
 /* ---- Files ---- */
 
 /* %p, %n and %%. A child of a fork that goes by its parent's name gets its number behind it. False: too long. */
@@ -74,7 +59,7 @@ static bool make_path(char *out, const char *pattern, bool may_add)
 }
 
 /* Under profile_control. */
-static int write_file(const char *pattern, bool may_add, const struct pprof_modules *modules)
+static int write_file(const char *pattern, bool may_add)
 {
     static char path[PATH_MOST + 24], temporary[PATH_MOST + 48];
     int file, error, closed;
@@ -85,7 +70,7 @@ static int write_file(const char *pattern, bool may_add, const struct pprof_modu
     file = os_file_create(temporary);
     if (file < 0)
         return -file;
-    error = pprof_write(file, profile.started_ns, modules);
+    error = pprof_write(file, profile.started_ns);
     closed = os_file_close(file);
     if (error == 0)
         error = closed;
@@ -100,29 +85,27 @@ static int write_file(const char *pattern, bool may_add, const struct pprof_modu
 
 int dump_write(const char *path)
 {
-    struct pprof_modules modules;
     int error;
 
-    begin_writing(&modules);
-    error = write_file(path, false, &modules);
-    end_writing(&modules);
+    lock_acquire(&profile_control);
+    error = write_file(path, false);
+    lock_release(&profile_control);
     return error;
 }
 
 int dump_write_fd(int file)
 {
-    struct pprof_modules modules;
     int error;
 
-    begin_writing(&modules);
-    error = pprof_write(file, profile.started_ns, &modules);
-    end_writing(&modules);
+    lock_acquire(&profile_control);
+    error = pprof_write(file, profile.started_ns);
+    lock_release(&profile_control);
     return error;
 }
 
-static void write_configured(const char *pattern, const struct pprof_modules *modules)
+static void write_configured(const char *pattern)
 {
-    int error = write_file(pattern, true, modules);
+    int error = write_file(pattern, true);
 
     if (error)
         base_message("HAKMEM_HEAP_PROFILE: %s could not be written: error %d", pattern, error);
@@ -148,33 +131,16 @@ void dump_take_signal(const char *text)
         base_message("HAKMEM_HEAP_PROFILE_SIGNAL=%s: the signal cannot be taken: error %d", text, error);
 }
 
-/* The request, if nobody else has taken it. While another thread holds the lock it is left: malloc and free do not wait for a profile. */
-static bool take_request(void)
-{
-    bool taken = false;
-
-    if (lock_try(&profile_control)) {
-        taken = atomic_exchange(&profile.wanted, false);
-        lock_release(&profile_control);
-    }
-    return taken;
-}
-
+/* Somebody who writes already will have it done. */
 void dump_write_wanted(void)
 {
     const char *pattern = option_path(hak_options.heap_profile);
-    struct pprof_modules modules;
 
-    if (!take_request() || !pattern)
+    if (!lock_try(&profile_control))
         return;
-    pprof_modules_collect(&modules);
-    if (lock_try(&profile_control)) {
-        write_configured(pattern, &modules);
-        lock_release(&profile_control);
-    } else {
-        atomic_store_explicit(&profile.wanted, true, memory_order_relaxed); /* for the next slow call */
-    }
-    pprof_modules_end(&modules);
+    if (atomic_exchange(&profile.wanted, false) && pattern)
+        write_configured(pattern);
+    lock_release(&profile_control);
 }
 
 void dump_note_bytes(uint64_t bytes)
@@ -257,12 +223,11 @@ static void report_leaks(void)
 void dump_at_exit(void)
 {
     const char *pattern = option_path(hak_options.heap_profile);
-    struct pprof_modules modules;
 
-    begin_writing(&modules);
+    lock_acquire(&profile_control);
     if (pattern)
-        write_configured(pattern, &modules);
+        write_configured(pattern);
     if (hak_options.leak_report)
         report_leaks();
-    end_writing(&modules);
+    lock_release(&profile_control);
 }

@@ -125,7 +125,7 @@ struct writer {
     struct sink *sink;
     int error;
     uint64_t strings; /* in the table so far */
-    const struct pprof_modules *modules;
+    struct os_modules modules;
     struct range *ranges; /* of mappings, whose ids are their places + 1; memory of its own */
     size_t range_count, range_capacity;
     uintptr_t *seen; /* addresses that have a location: a hash set */
@@ -143,21 +143,18 @@ static void write_comment(struct writer *writer, const char *text)
     write_field(writer->sink, PROFILE_COMMENT, write_string(writer, text));
 }
 
-static uint64_t write_build_id(struct writer *writer, uintptr_t address)
+/* module NULL: the mapping is in none. */
+static uint64_t write_build_id(struct writer *writer, const struct os_module *module)
 {
     static const char digits[] = "0123456789abcdef";
     char text[2 * OS_BUILD_ID_MOST + 1];
 
-    for (size_t i = 0; i < writer->modules->count; i++) {
-        const struct os_module *module = &writer->modules->table[i];
-        if (address < module->start || address >= module->end || module->build_id_size == 0)
-            continue;
-        for (unsigned b = 0; b < 2 * module->build_id_size; b++)
-            text[b] = digits[module->build_id[b / 2] >> (b % 2 ? 0 : 4) & 15];
-        text[2 * module->build_id_size] = '\0';
-        return write_string(writer, text);
-    }
-    return STRING_NONE;
+    if (!module || module->build_id_size == 0)
+        return STRING_NONE;
+    for (unsigned i = 0; i < 2 * module->build_id_size; i++)
+        text[i] = digits[module->build_id[i / 2] >> (i % 2 ? 0 : 4) & 15];
+    text[2 * module->build_id_size] = '\0';
+    return write_string(writer, text);
 }
 
 static size_t ranges_bytes(size_t capacity) { return base_align_up(capacity * sizeof(struct range), os_page_size()); }
@@ -181,6 +178,7 @@ static bool ranges_grow(struct writer *writer)
 static bool write_mapping(const struct os_mapping *mapping, void *argument)
 {
     struct writer *writer = argument;
+    const struct os_module *module = os_modules_next(&writer->modules, mapping);
     static struct message message;
 
     if (!mapping->executable)
@@ -196,7 +194,7 @@ static bool write_mapping(const struct os_mapping *mapping, void *argument)
     put_field(&message, MAPPING_LIMIT, mapping->end);
     put_field(&message, MAPPING_OFFSET, mapping->offset);
     put_field(&message, MAPPING_FILE, write_string(writer, mapping->path[0] ? mapping->path : "[anon]"));
-    put_field(&message, MAPPING_BUILD_ID, write_build_id(writer, mapping->start));
+    put_field(&message, MAPPING_BUILD_ID, write_build_id(writer, module));
     write_message(writer->sink, PROFILE_MAPPING, &message);
     return true;
 }
@@ -335,30 +333,6 @@ void pprof_view_end(struct site_view *views, size_t count)
         os_unmap(views, base_align_up(count * sizeof *views, os_page_size()));
 }
 
-/* ---- Modules ---- */
-
-/* A forking thread holds all locks (L3), so it does without. Other threads load libraries meanwhile: the table has room for more than there
- * were at first. */
-void pprof_modules_collect(struct pprof_modules *modules)
-{
-    size_t capacity;
-
-    *modules = (struct pprof_modules){ 0 };
-    if (lock_in_fork())
-        return;
-    modules->bytes = base_align_up((os_modules(NULL, 0) + 64) * sizeof *modules->table, os_page_size());
-    modules->table = os_map(modules->bytes, os_page_size());
-    capacity = modules->bytes / sizeof *modules->table;
-    if (modules->table)
-        modules->count = base_min(os_modules(modules->table, capacity), capacity);
-}
-
-void pprof_modules_end(struct pprof_modules *modules)
-{
-    if (modules->table)
-        os_unmap(modules->table, modules->bytes);
-}
-
 /* ---- The whole ---- */
 
 static size_t seen_bytes(size_t capacity) { return base_align_up(capacity * sizeof(uintptr_t), os_page_size()); }
@@ -379,15 +353,17 @@ static void write_all(struct writer *writer, const struct site_view *views, size
     static char buffer[OS_MAPS_LINE];
 
     write_head(writer, started_ns);
+    os_modules_begin(&writer->modules);
     if (!os_maps_each(write_mapping, writer, buffer, sizeof buffer))
         writer->error = EIO;
+    os_modules_end(&writer->modules);
     for (size_t i = 0; i < count; i++)
         write_site(writer, &views[i]);
 }
 
-int pprof_write(int file, uint64_t started_ns, const struct pprof_modules *modules)
+int pprof_write(int file, uint64_t started_ns)
 {
-    struct writer writer = { .error = ENOMEM, .modules = modules };
+    struct writer writer = { .error = ENOMEM };
     size_t count;
     struct site_view *views = pprof_view(&count);
 

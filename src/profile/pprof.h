@@ -2,7 +2,6 @@
 #ifndef HAK_PROFILE_PPROF_H
 #define HAK_PROFILE_PPROF_H
 
-#include "os/maps.h"
 #include "profile/table.h"
 
 /* What a site's sums are at one moment. */
@@ -19,18 +18,7 @@ HAK_HIDDEN void pprof_view_end(struct site_view *views, size_t count);
 /* Weights' sums as numbers of blocks or bytes. */
 HAK_INLINE uint64_t weight_round(uint64_t sum) { return (sum + WEIGHT_ONE / 2) / WEIGHT_ONE; }
 
-/* The objects that the dynamic linker has loaded; a profile's mappings have their build-ids from here. */
-struct pprof_modules {
-    struct os_module *table; /* memory from the system; NULL: there was none, or the thread is forking */
-    size_t count, bytes;
-};
-
-/* Takes the dynamic linker's lock, so the caller holds none (L2): call it before taking profile_control. An object that the linker loads
- * later has no build-id in the profile; if it lies where another lay that was unloaded, it has the other's. */
-HAK_HIDDEN void pprof_modules_collect(struct pprof_modules *modules);
-HAK_HIDDEN void pprof_modules_end(struct pprof_modules *modules);
-
 /* Writes the profile to an open file. Returns 0 or an errno. Under profile_control. */
-HAK_HIDDEN int pprof_write(int file, uint64_t started_ns, const struct pprof_modules *modules);
+HAK_HIDDEN int pprof_write(int file, uint64_t started_ns);
 
 #endif

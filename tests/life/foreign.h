@@ -4,7 +4,6 @@
 #define TESTS_LIFE_FOREIGN_H
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -91,24 +90,6 @@ static inline pthread_t begin_thread(void *(*run)(void *), void *argument)
     if (pthread_create(&thread, NULL, run, argument))
         fail("pthread_create");
     return thread;
-}
-
-static inline bool thread_sleeps(pid_t thread)
-{
-    char name[64], text[512] = "";
-    snprintf(name, sizeof(name), "/proc/self/task/%d/stat", (int)thread);
-    int file = open(name, O_RDONLY);
-    if (file < 0 || read(file, text, sizeof(text) - 1) <= 0)
-        fail(name);
-    close(file);
-    return strstr(text, ") S ") != NULL;
-}
-
-/* Waits until a thread of this process has slept for 100 ms: it waits for another one. */
-static inline void wait_until_asleep(pid_t thread)
-{
-    for (int looks = 0; looks < 20; usleep(5000))
-        looks = thread_sleeps(thread) ? looks + 1 : 0;
 }
 
 #endif

@@ -1,20 +1,21 @@
 /*
- * foreign_loader WRITER WHAT: a thread writes heap profiles, and comes to wait for the dynamic loader's lock of its list of objects,
- * which main holds: it is in a function that dl_iterate_phdr calls. There main does WHAT, and must come to its end.
+ * foreign_loader WRITER WHAT: a thread writes heap profiles while main holds the dynamic loader's lock of its list of objects: main is in a
+ * function that dl_iterate_phdr calls. There it waits until some profiles have been written, and does WHAT.
  *
  * WRITER: call    the thread calls hak_profile_write_fd
  *         malloc  it allocates, and HAKMEM_HEAP_PROFILE_INTERVAL makes malloc write a file
  * WHAT:   use     main allocates and frees all sizes, and starts, writes and stops a profile
- *         fork    it forks, and the child does the same but for the writing
- *         beside  nobody waits for anybody: main does `use`, again and again, while a second thread forks
+ *         fork    it forks, and the child does the same
+ *         beside  main takes the lock and does `use` again and again, without waiting, while a second thread forks
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <link.h>
 
 #include "foreign.h"
 
-enum { ROUNDS = 40, FORKS = 40 };
+enum { PROFILES = 3, ROUNDS = 10, FORKS = 10 };
 
 static int (*profile_start)(size_t);
 static void (*profile_stop)(void);
@@ -23,7 +24,7 @@ static int (*profile_write_fd)(int);
 static bool writes_by_malloc;
 static const char *what;
 static int nowhere;
-static atomic_int writer;
+static atomic_uint written; /* calls that wrote a profile, or may have */
 static atomic_bool done;
 
 static void find(void *function, const char *name)
@@ -41,24 +42,23 @@ static void write_profile(void)
 
 static void *write_profiles(void *unused)
 {
-    atomic_store(&writer, gettid());
     while (!atomic_load(&done)) {
         if (writes_by_malloc)
-            use_all_sizes();
+            use_all_sizes(); /* several times the interval */
         else
             write_profile();
+        atomic_fetch_add(&written, 1);
     }
     return unused;
 }
 
-static void use(bool and_write)
+static void use(void)
 {
     use_all_sizes();
     if (profile_start(4096))
         fail("hak_profile_start");
     use_all_sizes();
-    if (and_write)
-        write_profile();
+    write_profile();
     profile_stop();
     if (profile_start(4096))
         fail("hak_profile_start");
@@ -69,7 +69,7 @@ static void use_in_child(void)
     pid_t pid = fork();
 
     if (pid == 0) {
-        use(false);
+        use();
         _exit(0);
     }
     expect_child(pid, "a child");
@@ -82,27 +82,29 @@ static void *fork_often(void *unused)
     return unused;
 }
 
+static void wait_for_profiles(void)
+{
+    unsigned before = atomic_load(&written);
+
+    for (long waited = 0; atomic_load(&written) < before + PROFILES; waited += 1000) {
+        if (waited > HUNG_SECONDS * 1000000L)
+            fail("the writer waits for the loader's lock");
+        usleep(1000);
+    }
+}
+
 static int under_the_lock(struct dl_phdr_info *info, size_t size, void *unused)
 {
     (void)info;
     (void)size;
     (void)unused;
     if (strcmp(what, "beside") != 0)
-        wait_until_asleep(atomic_load(&writer));
+        wait_for_profiles();
     if (strcmp(what, "fork") == 0)
         use_in_child();
     else
-        use(true);
+        use();
     return 1;
-}
-
-static pthread_t begin_writer(void)
-{
-    pthread_t thread = begin_thread(write_profiles, NULL);
-
-    while (atomic_load(&writer) == 0)
-        usleep(1000);
-    return thread;
 }
 
 int main(int argc, char **argv)
@@ -120,7 +122,7 @@ int main(int argc, char **argv)
     if (profile_start(4096))
         fail("hak_profile_start");
     use_all_sizes();
-    thread = begin_writer();
+    thread = begin_thread(write_profiles, NULL);
     if (strcmp(what, "beside") == 0) {
         pthread_t forker = begin_thread(fork_often, NULL);
         for (int i = 0; i < ROUNDS; i++)

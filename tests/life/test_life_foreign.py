@@ -129,7 +129,8 @@ def test_forks_in_signal_handlers_of_all_threads(compiled, library, child):
     assert (result.status, result.stdout, result.stderr) == (0, "done\n", ""), result.report()
 
 
-@pytest.mark.parametrize("writer,what", [("call", "use"), ("call", "fork"), ("call", "beside"), ("malloc", "use")])
+@pytest.mark.parametrize("what", ["use", "fork", "beside"])
+@pytest.mark.parametrize("writer", ["call", "malloc"])
 def test_heap_profile_beside_the_loader_lock(compiled, library, tmp_path, writer, what):
     """A thread that holds the dynamic loader's lock allocates, forks and uses the heap profile while another writes it."""
     env = {"HAKMEM_HEAP_PROFILE_RATE": "4096"}
