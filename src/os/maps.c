@@ -111,7 +111,8 @@ static void find_build_id(struct os_module *module, const char *notes, size_t si
 
 /* ---- Objects ---- */
 
-enum { NOTES_MOST = 2048 }; /* bytes of a segment of notes that are looked at; build-ids stand near its start */
+/* Bytes that are looked at, less than a page: of headers, 35 segments; of a segment of notes, where a build-id stands early. */
+enum { HEADERS_MOST = 2048, NOTES_MOST = 2048 };
 
 static bool read_memory(int memory, uintptr_t address, void *into, size_t size)
 {
@@ -120,7 +121,7 @@ static bool read_memory(int memory, uintptr_t address, void *into, size_t size)
 
 static void read_notes(int memory, struct os_module *module, uintptr_t address, size_t size)
 {
-    _Alignas(ElfW(Nhdr)) char notes[NOTES_MOST];
+    char notes[NOTES_MOST];
 
     size = base_min(size, sizeof notes);
     if (read_memory(memory, address, notes, size))
@@ -131,29 +132,26 @@ static void read_notes(int memory, struct os_module *module, uintptr_t address, 
  * addresses lie from those in the file. */
 static bool read_module(int memory, uintptr_t image, struct os_module *module)
 {
-    ElfW(Ehdr) file;
-    ElfW(Phdr) header;
-    bool loaded = false;
-    uintptr_t bias = 0;
+    _Alignas(ElfW(Phdr)) char bytes[HEADERS_MOST];
+    const ElfW(Ehdr) *file = (const ElfW(Ehdr) *)(const void *)bytes;
+    const ElfW(Phdr) *headers, *first = NULL;
 
     *module = (struct os_module){ .start = image };
-    if (!read_memory(memory, image, &file, sizeof file) || memcmp(file.e_ident, ELFMAG, SELFMAG) != 0 ||
-        file.e_phentsize != sizeof header)
+    if (!read_memory(memory, image, bytes, sizeof bytes) || memcmp(file->e_ident, ELFMAG, SELFMAG) != 0 ||
+        file->e_phentsize != sizeof *headers || file->e_phoff % _Alignof(ElfW(Phdr)) != 0 || file->e_phoff > sizeof bytes ||
+        file->e_phnum > (sizeof bytes - file->e_phoff) / sizeof *headers)
         return false;
-    for (unsigned i = 0; i < file.e_phnum; i++) {
-        if (!read_memory(memory, image + file.e_phoff + i * sizeof header, &header, sizeof header))
-            return false;
-        if (header.p_type != PT_LOAD)
+    headers = (const ElfW(Phdr) *)(const void *)(bytes + file->e_phoff);
+    for (const ElfW(Phdr) *header = headers; header < headers + file->e_phnum; header++) {
+        if (header->p_type != PT_LOAD)
             continue;
-        if (!loaded)
-            bias = image + header.p_offset - header.p_vaddr;
-        loaded = true;
-        module->end = base_max(module->end, bias + header.p_vaddr + header.p_memsz);
+        first = first ? first : header;
+        module->end = base_max(module->end, image + first->p_offset - first->p_vaddr + header->p_vaddr + header->p_memsz);
     }
-    for (unsigned i = 0; loaded && i < file.e_phnum && module->build_id_size == 0; i++)
-        if (read_memory(memory, image + file.e_phoff + i * sizeof header, &header, sizeof header) && header.p_type == PT_NOTE)
-            read_notes(memory, module, bias + header.p_vaddr, header.p_memsz);
-    return loaded;
+    for (const ElfW(Phdr) *header = headers; first && header < headers + file->e_phnum && module->build_id_size == 0; header++)
+        if (header->p_type == PT_NOTE)
+            read_notes(memory, module, image + first->p_offset - first->p_vaddr + header->p_vaddr, header->p_memsz);
+    return first != NULL;
 }
 
 void os_modules_begin(struct os_modules *modules)
