@@ -112,34 +112,31 @@ static void find_build_id(struct os_module *module, const char *notes, size_t si
 /* ---- Objects ---- */
 
 /* Bytes that are looked at, less than a page: of headers, 35 segments; of a segment of notes, where a build-id stands early. */
-enum { HEADERS_MOST = 2048, NOTES_MOST = 2048 };
+enum { HEADERS_MOST = 2048, NOTES_MOST = OS_MODULES_BUFFER - HEADERS_MOST };
 
 static bool read_memory(int memory, uintptr_t address, void *into, size_t size)
 {
     return syscall(SYS_pread64, memory, into, size, address) == (long)size;
 }
 
-static void read_notes(int memory, struct os_module *module, uintptr_t address, size_t size)
+static void read_notes(int memory, struct os_module *module, uintptr_t address, size_t size, char *notes)
 {
-    char notes[NOTES_MOST];
-
-    size = base_min(size, sizeof notes);
+    size = base_min(size, NOTES_MOST);
     if (read_memory(memory, address, notes, size))
         find_build_id(module, notes, size);
 }
 
 /* The object whose file's first byte is mapped at `image`. The headers are there; the first loaded segment tells how far the object's
  * addresses lie from those in the file. */
-static bool read_module(int memory, uintptr_t image, struct os_module *module)
+static bool read_module(int memory, uintptr_t image, struct os_module *module, char *bytes)
 {
-    _Alignas(ElfW(Phdr)) char bytes[HEADERS_MOST];
     const ElfW(Ehdr) *file = (const ElfW(Ehdr) *)(const void *)bytes;
     const ElfW(Phdr) *headers, *first = NULL;
 
     *module = (struct os_module){ .start = image };
-    if (!read_memory(memory, image, bytes, sizeof bytes) || memcmp(file->e_ident, ELFMAG, SELFMAG) != 0 ||
-        file->e_phentsize != sizeof *headers || file->e_phoff % _Alignof(ElfW(Phdr)) != 0 || file->e_phoff > sizeof bytes ||
-        file->e_phnum > (sizeof bytes - file->e_phoff) / sizeof *headers)
+    if (!read_memory(memory, image, bytes, HEADERS_MOST) || memcmp(file->e_ident, ELFMAG, SELFMAG) != 0 ||
+        file->e_phentsize != sizeof *headers || file->e_phoff % _Alignof(ElfW(Phdr)) != 0 || file->e_phoff > HEADERS_MOST ||
+        file->e_phnum > (HEADERS_MOST - file->e_phoff) / sizeof *headers)
         return false;
     headers = (const ElfW(Phdr) *)(const void *)(bytes + file->e_phoff);
     for (const ElfW(Phdr) *header = headers; header < headers + file->e_phnum; header++) {
@@ -150,15 +147,17 @@ static bool read_module(int memory, uintptr_t image, struct os_module *module)
     }
     for (const ElfW(Phdr) *header = headers; first && header < headers + file->e_phnum && module->build_id_size == 0; header++)
         if (header->p_type == PT_NOTE)
-            read_notes(memory, module, image + first->p_offset - first->p_vaddr + header->p_vaddr, header->p_memsz);
+            read_notes(memory, module, image + first->p_offset - first->p_vaddr + header->p_vaddr, header->p_memsz,
+                       bytes + HEADERS_MOST);
     return first != NULL;
 }
 
-void os_modules_begin(struct os_modules *modules)
+void os_modules_begin(struct os_modules *modules, char *buffer)
 {
     int saved_errno = errno;
 
-    *modules = (struct os_modules){ .memory = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/mem", O_RDONLY | O_CLOEXEC) };
+    *modules = (struct os_modules){ .buffer = buffer };
+    modules->memory = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/mem", O_RDONLY | O_CLOEXEC);
     errno = saved_errno;
 }
 
@@ -183,7 +182,7 @@ const struct os_module *os_modules_next(struct os_modules *modules, const struct
         return NULL;
     if (!is_in(&modules->module, mapping->start) && modules->image != modules->looked) {
         modules->looked = modules->image;
-        if (!read_module(modules->memory, modules->image, &modules->module))
+        if (!read_module(modules->memory, modules->image, &modules->module, modules->buffer))
             modules->module = (struct os_module){ 0 };
         errno = saved_errno;
     }

@@ -29,14 +29,16 @@ struct os_module {
 /* A walk over the objects, in step with os_maps_each. Each object's headers and GNU build-id are read from memory through /proc/self/mem,
  * where a read of memory that another thread has just unloaded fails. dl_iterate_phdr would wait for the dynamic linker's lock: its holder
  * may wait for one of ours (L2), and in the child of a fork it may be gone. */
+#define OS_MODULES_BUFFER 4096u
 struct os_modules {
+    char *buffer;    /* OS_MODULES_BUFFER bytes, aligned to 8: malloc may write a profile, and its stack is small */
     int memory;      /* /proc/self/mem; negative: it cannot be opened, and no object is found */
     uintptr_t image; /* the last mapping that starts at the first byte of a file */
     uintptr_t looked; /* the image that was last looked at */
     struct os_module module; /* the last object that was found */
 };
 
-HAK_HIDDEN void os_modules_begin(struct os_modules *modules);
+HAK_HIDDEN void os_modules_begin(struct os_modules *modules, char *buffer);
 HAK_HIDDEN void os_modules_end(struct os_modules *modules);
 
 /* Call it for every mapping, in ascending order. For an executable one: the object that it is in, or NULL; valid until the next call. */

@@ -350,10 +350,11 @@ static bool writer_prepare(struct writer *writer, const struct site_view *views,
 
 static void write_all(struct writer *writer, const struct site_view *views, size_t count, uint64_t started_ns)
 {
+    static _Alignas(8) char headers[OS_MODULES_BUFFER];
     static char buffer[OS_MAPS_LINE];
 
     write_head(writer, started_ns);
-    os_modules_begin(&writer->modules);
+    os_modules_begin(&writer->modules, headers);
     if (!os_maps_each(write_mapping, writer, buffer, sizeof buffer))
         writer->error = EIO;
     os_modules_end(&writer->modules);

@@ -18,6 +18,7 @@
 #include "os/maps.h"
 
 static char buffer[OS_MAPS_LINE];
+static _Alignas(8) char headers[OS_MODULES_BUFFER];
 
 enum { PAGES = 400, TEXT_MOST = 1 << 20, FOLDERS = 15, FOLDER_NAME = 250 };
 
@@ -196,7 +197,7 @@ static struct os_module module_of(uintptr_t address)
 {
     struct found found = { .address = address };
 
-    os_modules_begin(&found.modules);
+    os_modules_begin(&found.modules, headers);
     assert_true(os_maps_each(find_module, &found, buffer, sizeof buffer));
     os_modules_end(&found.modules);
     assert_true(found.met);
@@ -271,7 +272,7 @@ static void test_no_module(void **state)
 
     (void)state;
     memset(buffer, 'x', sizeof buffer);
-    os_modules_begin(&modules);
+    os_modules_begin(&modules, headers);
     errno = 77;
     assert_null(os_modules_next(&modules, &mapping));
     mapping.start = 4096;
