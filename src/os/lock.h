@@ -4,8 +4,6 @@
  *
  * L1 (rank order): a thread takes locks in ascending rank only; debug builds check it at every lock_acquire.
  * L2 (no calls out): code that is not HAKMEM's runs under no lock; os/foreign.h marks each place where it may run.
- *     The one exception is LOCK_RANK_PROFILE_CONTROL: the thread that writes a profile holds that lock while it asks the dynamic
- *     linker for its modules. No malloc or free waits for it.
  * L3 (fork): between lock_take_for_fork and lock_leave_fork the forking thread holds every lock, and may take and release each of
  *     them again without effect. So it can allocate and free there.
  */

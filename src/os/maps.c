@@ -6,15 +6,10 @@
 #include <fcntl.h>
 #include <link.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* A static program need not have it, and is not to get it for this. */
-#pragma weak dl_iterate_phdr
-
-/* The linker's name for the start of the file that this is linked into. */
-extern const char __ehdr_start[] __attribute__((weak, visibility("hidden")));
+#include "os/os.h"
 
 /* ---- /proc/self/maps: "start-end rwxp offset dev inode   path" ---- */
 
@@ -93,11 +88,6 @@ bool os_maps_each(bool (*each)(const struct os_mapping *mapping, void *argument)
 
 /* ---- Build-ids ---- */
 
-struct collection {
-    struct os_module *modules;
-    size_t capacity, count;
-};
-
 /* A note is its three sizes, then name and contents, each padded to 4 bytes. */
 static void find_build_id(struct os_module *module, const char *notes, size_t size)
 {
@@ -119,55 +109,82 @@ static void find_build_id(struct os_module *module, const char *notes, size_t si
     }
 }
 
-static int collect_module(struct dl_phdr_info *info, size_t size, void *argument)
-{
-    struct collection *collection = argument;
-    struct os_module module = { .start = UINTPTR_MAX };
+/* ---- Objects ---- */
 
-    (void)size;
-    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
-        uintptr_t start = info->dlpi_addr + header->p_vaddr;
-        if (header->p_type == PT_LOAD) {
-            module.start = base_min(module.start, start);
-            module.end = base_max(module.end, start + header->p_memsz);
-        } else if (header->p_type == PT_NOTE && module.build_id_size == 0) {
-            find_build_id(&module, (const char *)start, header->p_memsz);
-        }
-    }
-    if (collection->count < collection->capacity)
-        collection->modules[collection->count] = module;
-    collection->count++;
-    return 0;
+/* Bytes that are looked at, less than a page: of headers, 35 segments; of a segment of notes, where a build-id stands early. */
+enum { HEADERS_MOST = 2048, NOTES_MOST = OS_MODULES_BUFFER - HEADERS_MOST };
+
+static bool read_memory(int memory, uintptr_t address, void *into, size_t size)
+{
+    return syscall(SYS_pread64, memory, into, size, address) == (long)size;
 }
 
-/* Without the dynamic linker's list there are the program and the kernel's page of code, whose headers it tells. */
-static void collect_static(struct collection *collection)
+static void read_notes(int memory, struct os_module *module, uintptr_t address, size_t size, char *notes)
 {
-    const ElfW(Ehdr) *vdso = (const ElfW(Ehdr) *)getauxval(AT_SYSINFO_EHDR);
-    struct dl_phdr_info info = { .dlpi_phdr = (const ElfW(Phdr) *)getauxval(AT_PHDR),
-                                 .dlpi_phnum = (ElfW(Half))getauxval(AT_PHNUM) };
-
-    if (info.dlpi_phdr && __ehdr_start) {
-        for (unsigned i = 0; i < info.dlpi_phnum; i++)
-            if (info.dlpi_phdr[i].p_type == PT_LOAD && info.dlpi_phdr[i].p_offset == 0)
-                info.dlpi_addr = (uintptr_t)__ehdr_start - info.dlpi_phdr[i].p_vaddr;
-        collect_module(&info, sizeof info, collection);
-    }
-    if (vdso) {
-        info = (struct dl_phdr_info){ .dlpi_addr = (uintptr_t)vdso, .dlpi_phnum = vdso->e_phnum,
-                                      .dlpi_phdr = (const ElfW(Phdr) *)((const char *)vdso + vdso->e_phoff) };
-        collect_module(&info, sizeof info, collection);
-    }
+    size = base_min(size, NOTES_MOST);
+    if (read_memory(memory, address, notes, size))
+        find_build_id(module, notes, size);
 }
 
-size_t os_modules(struct os_module *modules, size_t capacity)
+/* The object whose file's first byte is mapped at `image`. The headers are there; the first loaded segment tells how far the object's
+ * addresses lie from those in the file. */
+static bool read_module(int memory, uintptr_t image, struct os_module *module, char *bytes)
 {
-    struct collection collection = { modules, capacity, 0 };
+    const ElfW(Ehdr) *file = (const ElfW(Ehdr) *)(const void *)bytes;
+    const ElfW(Phdr) *headers, *first = NULL;
 
-    if (dl_iterate_phdr)
-        dl_iterate_phdr(collect_module, &collection);
-    else
-        collect_static(&collection);
-    return collection.count;
+    *module = (struct os_module){ .start = image };
+    if (!read_memory(memory, image, bytes, HEADERS_MOST) || memcmp(file->e_ident, ELFMAG, SELFMAG) != 0 ||
+        file->e_phentsize != sizeof *headers || file->e_phoff % _Alignof(ElfW(Phdr)) != 0 || file->e_phoff > HEADERS_MOST ||
+        file->e_phnum > (HEADERS_MOST - file->e_phoff) / sizeof *headers)
+        return false;
+    headers = (const ElfW(Phdr) *)(const void *)(bytes + file->e_phoff);
+    for (const ElfW(Phdr) *header = headers; header < headers + file->e_phnum; header++) {
+        if (header->p_type != PT_LOAD)
+            continue;
+        first = first ? first : header;
+        module->end = base_max(module->end, image + first->p_offset - first->p_vaddr + header->p_vaddr + header->p_memsz);
+    }
+    for (const ElfW(Phdr) *header = headers; first && header < headers + file->e_phnum && module->build_id_size == 0; header++)
+        if (header->p_type == PT_NOTE)
+            read_notes(memory, module, image + first->p_offset - first->p_vaddr + header->p_vaddr, header->p_memsz,
+                       bytes + HEADERS_MOST);
+    return first != NULL;
+}
+
+void os_modules_begin(struct os_modules *modules, char *buffer)
+{
+    int saved_errno = errno;
+
+    *modules = (struct os_modules){ .buffer = buffer };
+    modules->memory = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/mem", O_RDONLY | O_CLOEXEC);
+    errno = saved_errno;
+}
+
+void os_modules_end(struct os_modules *modules)
+{
+    int saved_errno = errno;
+
+    if (modules->memory >= 0)
+        syscall(SYS_close, modules->memory);
+    errno = saved_errno;
+}
+
+static bool is_in(const struct os_module *module, uintptr_t address) { return address >= module->start && address < module->end; }
+
+const struct os_module *os_modules_next(struct os_modules *modules, const struct os_mapping *mapping)
+{
+    int saved_errno = errno;
+
+    if (mapping->offset == 0 && mapping->path[0])
+        modules->image = mapping->start;
+    if (!mapping->executable)
+        return NULL;
+    if (!is_in(&modules->module, mapping->start) && modules->image != modules->looked) {
+        modules->looked = modules->image;
+        if (!read_module(modules->memory, modules->image, &modules->module, modules->buffer))
+            modules->module = (struct os_module){ 0 };
+        errno = saved_errno;
+    }
+    return is_in(&modules->module, mapping->start) ? &modules->module : NULL;
 }

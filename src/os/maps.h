@@ -19,14 +19,29 @@ HAK_HIDDEN bool os_maps_each(bool (*each)(const struct os_mapping *mapping, void
 
 #define OS_BUILD_ID_MOST 32u
 
+/* An object that the kernel or the dynamic linker has loaded. */
 struct os_module {
     uintptr_t start, end; /* from the first loaded byte to behind the last */
     unsigned build_id_size;
     uint8_t build_id[OS_BUILD_ID_MOST];
 };
 
-/* Fills modules[] with what the dynamic linker has loaded, or in a static program with it and the vDSO; with GNU build-ids from the notes
- * in memory. Returns how many there are, which may be more than capacity. Waits for a thread that loads or unloads a library. */
-HAK_HIDDEN size_t os_modules(struct os_module *modules, size_t capacity);
+/* A walk over the objects, in step with os_maps_each. Each object's headers and GNU build-id are read from memory through /proc/self/mem,
+ * where a read of memory that another thread has just unloaded fails. dl_iterate_phdr would wait for the dynamic linker's lock: its holder
+ * may wait for one of ours (L2), and in the child of a fork it may be gone. */
+#define OS_MODULES_BUFFER 4096u
+struct os_modules {
+    char *buffer;    /* OS_MODULES_BUFFER bytes, aligned to 8: malloc may write a profile, and its stack is small */
+    int memory;      /* /proc/self/mem; negative: it cannot be opened, and no object is found */
+    uintptr_t image; /* the last mapping that starts at the first byte of a file */
+    uintptr_t looked; /* the image that was last looked at */
+    struct os_module module; /* the last object that was found */
+};
+
+HAK_HIDDEN void os_modules_begin(struct os_modules *modules, char *buffer);
+HAK_HIDDEN void os_modules_end(struct os_modules *modules);
+
+/* Call it for every mapping, in ascending order. For an executable one: the object that it is in, or NULL; valid until the next call. */
+HAK_HIDDEN const struct os_module *os_modules_next(struct os_modules *modules, const struct os_mapping *mapping);
 
 #endif

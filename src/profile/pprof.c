@@ -125,8 +125,7 @@ struct writer {
     struct sink *sink;
     int error;
     uint64_t strings; /* in the table so far */
-    struct os_module *modules;
-    size_t module_count;
+    struct os_modules modules;
     struct range *ranges; /* of mappings, whose ids are their places + 1; memory of its own */
     size_t range_count, range_capacity;
     uintptr_t *seen; /* addresses that have a location: a hash set */
@@ -144,21 +143,18 @@ static void write_comment(struct writer *writer, const char *text)
     write_field(writer->sink, PROFILE_COMMENT, write_string(writer, text));
 }
 
-static uint64_t write_build_id(struct writer *writer, uintptr_t address)
+/* module NULL: the mapping is in none. */
+static uint64_t write_build_id(struct writer *writer, const struct os_module *module)
 {
     static const char digits[] = "0123456789abcdef";
     char text[2 * OS_BUILD_ID_MOST + 1];
 
-    for (size_t i = 0; i < writer->module_count; i++) {
-        const struct os_module *module = &writer->modules[i];
-        if (address < module->start || address >= module->end || module->build_id_size == 0)
-            continue;
-        for (unsigned b = 0; b < 2 * module->build_id_size; b++)
-            text[b] = digits[module->build_id[b / 2] >> (b % 2 ? 0 : 4) & 15];
-        text[2 * module->build_id_size] = '\0';
-        return write_string(writer, text);
-    }
-    return STRING_NONE;
+    if (!module || module->build_id_size == 0)
+        return STRING_NONE;
+    for (unsigned i = 0; i < 2 * module->build_id_size; i++)
+        text[i] = digits[module->build_id[i / 2] >> (i % 2 ? 0 : 4) & 15];
+    text[2 * module->build_id_size] = '\0';
+    return write_string(writer, text);
 }
 
 static size_t ranges_bytes(size_t capacity) { return base_align_up(capacity * sizeof(struct range), os_page_size()); }
@@ -182,6 +178,7 @@ static bool ranges_grow(struct writer *writer)
 static bool write_mapping(const struct os_mapping *mapping, void *argument)
 {
     struct writer *writer = argument;
+    const struct os_module *module = os_modules_next(&writer->modules, mapping);
     static struct message message;
 
     if (!mapping->executable)
@@ -197,7 +194,7 @@ static bool write_mapping(const struct os_mapping *mapping, void *argument)
     put_field(&message, MAPPING_LIMIT, mapping->end);
     put_field(&message, MAPPING_OFFSET, mapping->offset);
     put_field(&message, MAPPING_FILE, write_string(writer, mapping->path[0] ? mapping->path : "[anon]"));
-    put_field(&message, MAPPING_BUILD_ID, write_build_id(writer, mapping->start));
+    put_field(&message, MAPPING_BUILD_ID, write_build_id(writer, module));
     write_message(writer->sink, PROFILE_MAPPING, &message);
     return true;
 }
@@ -336,33 +333,31 @@ void pprof_view_end(struct site_view *views, size_t count)
         os_unmap(views, base_align_up(count * sizeof *views, os_page_size()));
 }
 
-/* Room for more modules than there are now: others load libraries meanwhile. */
-static char *writer_prepare(struct writer *writer, const struct site_view *views, size_t count, size_t *bytes)
+/* ---- The whole ---- */
+
+static size_t seen_bytes(size_t capacity) { return base_align_up(capacity * sizeof(uintptr_t), os_page_size()); }
+
+static bool writer_prepare(struct writer *writer, const struct site_view *views, size_t count)
 {
-    size_t frames = 1, modules = os_modules(NULL, 0) + 64, seen_at;
-    char *memory;
+    size_t frames = 1;
 
     for (size_t i = 0; i < count; i++)
         frames += views[i].site->frame_count;
     writer->seen_capacity = (size_t)2 << (base_high_bit(frames) + 1);
-    seen_at = base_align_up(modules * sizeof *writer->modules, sizeof(uint64_t));
-    *bytes = base_align_up(seen_at + writer->seen_capacity * sizeof *writer->seen, os_page_size());
-    memory = os_map(*bytes, os_page_size());
-    if (memory) {
-        writer->modules = (struct os_module *)(void *)memory;
-        writer->module_count = base_min(os_modules(writer->modules, modules), modules);
-        writer->seen = (uintptr_t *)(void *)(memory + seen_at);
-    }
-    return memory;
+    writer->seen = os_map(seen_bytes(writer->seen_capacity), os_page_size());
+    return writer->seen != NULL;
 }
 
 static void write_all(struct writer *writer, const struct site_view *views, size_t count, uint64_t started_ns)
 {
+    static _Alignas(8) char headers[OS_MODULES_BUFFER];
     static char buffer[OS_MAPS_LINE];
 
     write_head(writer, started_ns);
+    os_modules_begin(&writer->modules, headers);
     if (!os_maps_each(write_mapping, writer, buffer, sizeof buffer))
         writer->error = EIO;
+    os_modules_end(&writer->modules);
     for (size_t i = 0; i < count; i++)
         write_site(writer, &views[i]);
 }
@@ -370,11 +365,10 @@ static void write_all(struct writer *writer, const struct site_view *views, size
 int pprof_write(int file, uint64_t started_ns)
 {
     struct writer writer = { .error = ENOMEM };
-    size_t count, bytes = 0;
+    size_t count;
     struct site_view *views = pprof_view(&count);
-    char *memory = views || count == 0 ? writer_prepare(&writer, views, count, &bytes) : NULL;
 
-    if (memory) {
+    if ((views || count == 0) && writer_prepare(&writer, views, count)) {
         writer.error = 0;
         writer.sink = sink_begin(file);
         write_all(&writer, views, count, started_ns);
@@ -382,7 +376,7 @@ int pprof_write(int file, uint64_t started_ns)
             writer.error = sink_end(writer.sink);
         if (writer.ranges)
             os_unmap(writer.ranges, ranges_bytes(writer.range_capacity));
-        os_unmap(memory, bytes);
+        os_unmap(writer.seen, seen_bytes(writer.seen_capacity));
     }
     pprof_view_end(views, count);
     return writer.error;

@@ -6,7 +6,7 @@
 #define _GNU_SOURCE
 #include "fuzz.h"
 
-#include "options/options.h"
+#include "../unit/option_rows.h"
 #include "os/fake.h"
 
 #include <errno.h>
@@ -17,22 +17,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { BOOL, COUNT, SIZE, TIME, MICROS, LIMIT, CHOICE, FORMAT, PATH };
 enum { ENTRIES = 200, PATHS_ROOM = 4096 };
 #define CGROUP_LIMIT ((size_t)300 << 20)
-
-static const struct row {
-    const char *name;
-    int kind;
-    uint64_t default_value, lowest, highest;
-    const uint64_t *value;
-} rows[] = {
-#define ROW(field, name, kind, default_, lowest, highest, unit, doc) \
-    { name, kind, default_, lowest, highest, &hak_options.field },
-    OPTION_TABLE(ROW)
-#undef ROW
-};
-enum { ROWS = sizeof rows / sizeof rows[0] };
 
 /* ---- What a text should mean ---- */
 

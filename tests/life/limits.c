@@ -36,16 +36,10 @@ static long allocate(char **chain, size_t size, long most)
     long got = 0;
 
     while (got < most) {
-        errno = 0;
-        char *block = malloc(size);
-        if (!block) {
-            if (errno != ENOMEM)
-                fail("errno is not ENOMEM");
+        char *block = work_chain(chain, size);
+        if (!block)
             break;
-        }
-        memset(block, 0x5a, size);
-        memcpy(block, chain, sizeof(*chain));
-        *chain = block;
+        memset(block + sizeof(*chain), 0x5a, size - sizeof(*chain));
         if ((size_t)++got * size > (size_t)4 << 30)
             fail("no limit in sight");
     }
@@ -57,11 +51,7 @@ static long release(char **chain, long count, size_t size)
     long freed = 0;
 
     while (freed < count && *chain) {
-        char *block = *chain;
-        memcpy(chain, block, sizeof(*chain));
-        if ((unsigned char)block[size - 1] != 0x5a)
-            fail("contents");
-        free(block);
+        work_unchain(chain, size);
         freed++;
     }
     return freed;

@@ -127,3 +127,14 @@ def test_forks_in_signal_handlers_of_all_threads(compiled, library, child):
     """Several threads fork at once, some of them in a signal handler that interrupted malloc or free."""
     result = blackbox.run([compiled(HERE / "foreign_signal.c"), child, 250, 3, "all"], preload=library, timeout=HUNG)
     assert (result.status, result.stdout, result.stderr) == (0, "done\n", ""), result.report()
+
+
+@pytest.mark.parametrize("what", ["use", "fork", "beside"])
+@pytest.mark.parametrize("writer", ["call", "malloc"])
+def test_heap_profile_beside_the_loader_lock(compiled, library, tmp_path, writer, what):
+    """A thread that holds the dynamic loader's lock allocates, forks and uses the heap profile while another writes it."""
+    env = {"HAKMEM_HEAP_PROFILE_RATE": "4096"}
+    if writer == "malloc":
+        env |= {"HAKMEM_HEAP_PROFILE": str(tmp_path / "profile.gz"), "HAKMEM_HEAP_PROFILE_INTERVAL": "1M"}
+    result = blackbox.run([compiled(HERE / "foreign_loader.c"), writer, what], env=env, preload=library, timeout=HUNG)
+    assert (result.status, result.stdout, result.stderr) == (0, "done\n", ""), result.report()

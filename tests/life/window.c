@@ -34,31 +34,15 @@ static size_t fill(char **chain, size_t size, size_t most)
 {
     size_t got = 0;
 
-    while (got + size <= most) {
-        errno = 0;
-        char *block = malloc(size);
-        if (!block) {
-            if (errno != ENOMEM)
-                fail("errno is not ENOMEM");
-            break;
-        }
-        memcpy(block, chain, sizeof *chain);
-        block[size - 1] = 0x5a;
-        *chain = block;
+    while (got + size <= most && work_chain(chain, size))
         got += size;
-    }
     return got;
 }
 
 static void drain(char **chain, size_t size)
 {
-    while (*chain) {
-        char *block = *chain;
-        memcpy(chain, block, sizeof *chain);
-        if (block[size - 1] != 0x5a)
-            fail("contents");
-        free(block);
-    }
+    while (*chain)
+        work_unchain(chain, size);
 }
 
 static void *run(void *argument)

@@ -2,6 +2,7 @@
 #ifndef TESTS_LIFE_WORK_H
 #define TESTS_LIFE_WORK_H
 
+#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,6 +69,35 @@ static inline void work_drop_all(struct work_block *blocks, unsigned count)
     for (unsigned i = 0; i < count; i++)
         if (blocks[i].start)
             work_drop(&blocks[i]);
+}
+
+/* A new block of `size` bytes, marked at its end, in front of a chain; NULL, and errno ENOMEM, when there is no memory. */
+static inline char *work_chain(char **chain, size_t size)
+{
+    char *block;
+
+    errno = 0;
+    block = malloc(size);
+    if (!block) {
+        if (errno != ENOMEM)
+            fail("errno is not ENOMEM");
+        return NULL;
+    }
+    memcpy(block, chain, sizeof(*chain));
+    block[size - 1] = 0x5a;
+    *chain = block;
+    return block;
+}
+
+/* Frees a chain's first block. */
+static inline void work_unchain(char **chain, size_t size)
+{
+    char *block = *chain;
+
+    memcpy(chain, block, sizeof(*chain));
+    if (block[size - 1] != 0x5a)
+        fail("contents");
+    free(block);
 }
 
 /* Bytes of this process's memory that are in RAM. */

@@ -35,6 +35,16 @@ def daemon(name):
     return found
 
 
+# Where nginx keeps what it is sent, and what it has from the servers behind it: in a place's folder. A part of its configuration.
+NGINX_FOLDERS = """
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+"""
+
+
 def free_port(start=None):
     """A port from start on that nothing listens at, below those that the kernel gives to outgoing connections."""
     start = start or 20000 + os.getpid() % 9000

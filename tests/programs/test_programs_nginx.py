@@ -13,7 +13,8 @@ import servers
 
 RELOADS = 4
 
-CONFIGURATION = """
+CONFIGURATION = (
+    """
 daemon off;
 pid {folder}/pid;
 error_log stderr error;
@@ -21,12 +22,9 @@ worker_processes 2;
 worker_rlimit_nofile 4096;
 {user}
 events {{ worker_connections 2048; }}
-http {{
-    client_body_temp_path {folder}/body;
-    proxy_temp_path {folder}/proxy;
-    fastcgi_temp_path {folder}/fastcgi;
-    uwsgi_temp_path {folder}/uwsgi;
-    scgi_temp_path {folder}/scgi;
+http {{"""
+    + servers.NGINX_FOLDERS
+    + """
     proxy_cache_path {folder}/cache keys_zone=cached:1m;
     access_log {folder}/access.log;
     map $uri $kind {{ ~*page0 even; ~*page1 odd; default other; }}
@@ -55,6 +53,7 @@ http {{
     }}
 }}
 """
+)
 
 
 def write_pages(folder):

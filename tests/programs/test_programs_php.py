@@ -36,18 +36,16 @@ pm.max_spare_servers = 3
 pm.max_requests = 12
 """
 
-CONFIGURATION = """
+CONFIGURATION = (
+    """
 daemon off;
 pid {folder}/pid;
 error_log stderr error;
 {user}
 events {{ worker_connections 256; }}
-http {{
-    client_body_temp_path {folder}/body;
-    proxy_temp_path {folder}/proxy;
-    fastcgi_temp_path {folder}/fastcgi;
-    uwsgi_temp_path {folder}/uwsgi;
-    scgi_temp_path {folder}/scgi;
+http {{"""
+    + servers.NGINX_FOLDERS
+    + """
     access_log off;
     server {{
         listen 127.0.0.1:{port};
@@ -60,6 +58,7 @@ http {{
     }}
 }}
 """
+)
 
 
 @pytest.mark.parametrize("name", SETTINGS)

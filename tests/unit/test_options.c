@@ -6,23 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "options/options.h"
+#include "option_rows.h"
 #include "os/fake.h"
-
-enum { BOOL, COUNT, SIZE, TIME, MICROS, LIMIT, CHOICE, FORMAT, PATH };
-
-static const struct row {
-    const char *name;
-    int kind;
-    uint64_t default_value, lowest, highest;
-    const uint64_t *value;
-} rows[] = {
-#define ROW(field, name, kind, default_, lowest, highest, unit, doc) \
-    { name, kind, default_, lowest, highest, &hak_options.field },
-    OPTION_TABLE(ROW)
-#undef ROW
-};
-enum { ROWS = sizeof rows / sizeof rows[0] };
 
 static struct options defaults;
 

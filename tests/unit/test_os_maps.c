@@ -2,11 +2,15 @@
 #define _GNU_SOURCE
 #include "support.h"
 
+#include <dlfcn.h>
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,6 +18,7 @@
 #include "os/maps.h"
 
 static char buffer[OS_MAPS_LINE];
+static _Alignas(8) char headers[OS_MODULES_BUFFER];
 
 enum { PAGES = 400, TEXT_MOST = 1 << 20, FOLDERS = 15, FOLDER_NAME = 250 };
 
@@ -164,29 +169,117 @@ static void test_a_long_path(void **state)
     close(begin);
 }
 
-static const struct os_module *module_of(const struct os_module *modules, size_t count, uintptr_t address)
+struct found {
+    struct os_modules modules;
+    uintptr_t address;
+    bool met; /* the mapping with the address */
+    struct os_module module;
+};
+
+static bool find_module(const struct os_mapping *mapping, void *argument)
 {
-    for (size_t i = 0; i < count; i++)
-        if (address >= modules[i].start && address < modules[i].end)
-            return &modules[i];
-    return NULL;
+    struct found *found = argument;
+    struct os_mapping here = *mapping;
+    const struct os_module *module;
+
+    if (found->address >= here.start && found->address < here.end)
+        here.executable = true; /* an emulator maps no page as executable */
+    module = os_modules_next(&found->modules, &here);
+    if (found->address < here.start || found->address >= here.end)
+        return true;
+    found->met = true;
+    if (module)
+        found->module = *module;
+    return false;
 }
 
+static struct os_module module_of(uintptr_t address)
+{
+    struct found found = { .address = address };
+
+    os_modules_begin(&found.modules, headers);
+    assert_true(os_maps_each(find_module, &found, buffer, sizeof buffer));
+    os_modules_end(&found.modules);
+    assert_true(found.met);
+    return found.module;
+}
+
+/* The C library's own view of the object, for comparison. */
+struct object {
+    uintptr_t address, start, end;
+    const char *build_id; /* in memory, or NULL */
+};
+
+static int look_at_object(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    struct object *object = argument, here = { object->address, UINTPTR_MAX, 0, NULL };
+
+    (void)size;
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+        uintptr_t start = info->dlpi_addr + header->p_vaddr;
+        if (header->p_type == PT_LOAD) {
+            here.start = start < here.start ? start : here.start;
+            here.end = start + header->p_memsz > here.end ? start + header->p_memsz : here.end;
+        }
+        for (const char *note = (const char *)start; header->p_type == PT_NOTE && note < (const char *)start + header->p_memsz;) {
+            const ElfW(Nhdr) *sizes = (const ElfW(Nhdr) *)(const void *)note;
+            if (sizes->n_type == NT_GNU_BUILD_ID && sizes->n_namesz == 4 && memcmp(sizes + 1, "GNU", 4) == 0)
+                here.build_id = (const char *)(sizes + 1) + 4;
+            note += sizeof *sizes + ((sizes->n_namesz + 3) & ~3u) + ((sizes->n_descsz + 3) & ~3u);
+        }
+    }
+    if (object->address < here.start || object->address >= here.end)
+        return 0;
+    *object = here;
+    return 1;
+}
+
+static void check_module(uintptr_t address)
+{
+    struct object object = { .address = address };
+    struct os_module module = module_of(address);
+
+    assert_int_equal(dl_iterate_phdr(look_at_object, &object), 1);
+    assert_true(module.start == (object.start & ~(uintptr_t)(sysconf(_SC_PAGESIZE) - 1)));
+    assert_true(module.end == object.end);
+    assert_int_equal(module.build_id_size != 0, object.build_id != NULL);
+    if (object.build_id)
+        assert_memory_equal(module.build_id, object.build_id, module.build_id_size);
+}
+
+/* Of the program, the C library and the kernel's object; code that is in none. */
 static void test_modules(void **state)
 {
-    struct os_module modules[64], few[1];
-    size_t count = os_modules(modules, 64);
-    int here;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *code = mmap(NULL, page, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     (void)state;
-    assert_in_range(count, 2, 64);
-    assert_int_equal(os_modules(few, 1), count);
-    assert_memory_equal(few, modules, sizeof few);
-    const struct os_module *own = module_of(modules, count, (uintptr_t)test_modules);
-    const struct os_module *system = module_of(modules, count, (uintptr_t)&environ);
-    assert_non_null(own);
-    assert_non_null(system);
-    assert_null(module_of(modules, count, (uintptr_t)&here));
+    check_module((uintptr_t)test_modules);
+    check_module((uintptr_t)dlsym(RTLD_NEXT, "qsort"));
+    if (getauxval(AT_SYSINFO_EHDR))
+        check_module(getauxval(AT_SYSINFO_EHDR));
+    assert_true(code != MAP_FAILED);
+    assert_true(module_of((uintptr_t)code).end == 0);
+    munmap(code, page);
+}
+
+/* A file's first mapping that is no object, with one that is gone by the time it is looked at. */
+static void test_no_module(void **state)
+{
+    struct os_mapping mapping = { .start = (uintptr_t)buffer, .end = (uintptr_t)buffer + 1, .executable = true, .path = "/no" };
+    struct os_modules modules;
+
+    (void)state;
+    memset(buffer, 'x', sizeof buffer);
+    os_modules_begin(&modules, headers);
+    errno = 77;
+    assert_null(os_modules_next(&modules, &mapping));
+    mapping.start = 4096;
+    mapping.end = 8192;
+    assert_null(os_modules_next(&modules, &mapping));
+    assert_int_equal(errno, 77);
+    os_modules_end(&modules);
 }
 
 int main(void)
@@ -196,6 +289,7 @@ int main(void)
         cmocka_unit_test(test_it_stops_where_it_is_told),
         cmocka_unit_test(test_a_long_path),
         cmocka_unit_test(test_modules),
+        cmocka_unit_test(test_no_module),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
