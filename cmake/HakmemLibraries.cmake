@@ -5,7 +5,7 @@
 #   hakmem_os_fake    src/os/fake*.c, the system that tests steer
 #   hakmem_api        the hak_* names and process life
 #   hakmem_libc_api   malloc and its family, the C++ operators
-#   hakmem_shared_api names that lib/libhakmem.so alone can stand in front of: dlopen, pthread_create
+#   hakmem_shared_api names that lib/libhakmem.so alone can stand in front of: dlopen, pthread_create, prctl
 #
 #   hakmem            lib/libhakmem.so            everything, to preload or to link
 #   hakmem_static     lib/libhakmem.a             hak_* only
@@ -15,7 +15,7 @@ set(hakmem_src ${PROJECT_SOURCE_DIR}/src)
 file(GLOB hakmem_core_sources CONFIGURE_DEPENDS
     ${hakmem_src}/base/*.c ${hakmem_src}/config/*.c ${hakmem_src}/os/*.c ${hakmem_src}/options/*.c
     ${hakmem_src}/superslab/*.c ${hakmem_src}/pool/*.c ${hakmem_src}/profile/*.c ${hakmem_src}/front/*.c ${hakmem_src}/observe/*.c)
-list(FILTER hakmem_core_sources EXCLUDE REGEX "/os/(linux|fake|fake_ranges)\\.c$")
+list(FILTER hakmem_core_sources EXCLUDE REGEX "/os/(linux|fake|fake_ranges)\\.c$|/superslab/limits_shared\\.c$")
 set(hakmem_cycles_sources ${hakmem_src}/os/cycles.c ${hakmem_src}/observe/cycle_report.c)
 if(NOT HAKMEM_CYCLES)
     list(REMOVE_ITEM hakmem_core_sources ${hakmem_cycles_sources})
@@ -24,7 +24,7 @@ file(GLOB hakmem_api_sources CONFIGURE_DEPENDS ${hakmem_src}/api/*.c)
 set(hakmem_libc_api_sources ${hakmem_src}/api/libc.c ${hakmem_src}/api/cxx.c ${hakmem_src}/api/runtime.c
     ${hakmem_src}/api/interposed.c)
 set(hakmem_shared_api_sources ${hakmem_src}/api/dlopen.c ${hakmem_src}/api/create.c
-    ${hakmem_src}/api/sandbox.c)
+    ${hakmem_src}/api/sandbox.c ${hakmem_src}/superslab/limits_shared.c)
 list(REMOVE_ITEM hakmem_api_sources ${hakmem_libc_api_sources} ${hakmem_shared_api_sources})
 
 # Compiles sources as parts of the library: relocatable, hidden unless declared HAK_API, thread-local storage at a

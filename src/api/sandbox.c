@@ -15,8 +15,6 @@
 #include "front/process.h"
 #include "superslab/limits.h"
 
-bool limits_await_sandbox = true;
-
 API_EXPORT int prctl(int option, ...)
 {
     unsigned long arguments[4];

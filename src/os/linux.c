@@ -215,7 +215,7 @@ void os_name(void *address, size_t size, const char *name)
     if (atomic_load_explicit(&names_are_over, memory_order_relaxed))
         return;
     int saved_errno = errno;
-    if (prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, (unsigned long)(uintptr_t)address, size, name) != 0 && errno == EINVAL)
+    if (syscall(SYS_prctl, PR_SET_VMA, PR_SET_VMA_ANON_NAME, address, size, name) != 0 && errno == EINVAL)
         os_name_no_more();
     errno = saved_errno;
 }
@@ -392,7 +392,7 @@ static void *thread_main(void *argument)
     struct thread_start *start = argument;
     void (*run)(void) = start->run;
 
-    (void)prctl(PR_SET_NAME, (unsigned long)(uintptr_t)start->name, 0, 0, 0);
+    (void)syscall(SYS_prctl, PR_SET_NAME, start->name, 0, 0, 0);
     atomic_store_explicit(&start->begun, 1, memory_order_release);
     os_futex_wake(&start->begun, 1);
     run();

@@ -45,12 +45,10 @@ bool limits_are_due_slow(void)
     return read == 0 || limits_now_ms() - read >= LIMITS_READ_MS;
 }
 
-__attribute__((weak)) bool limits_await_sandbox = false;
-
 void limits_begin(void)
 {
     if (hak_options.memory_limit == LIMIT_AUTO || hak_options.memory_limit_soft == LIMIT_AUTO ||
-        (limits_are_unread() && !limits_await_sandbox))
+        (limits_are_unread() && !(&limits_await_sandbox && limits_await_sandbox)))
         limits_read();
 }
 

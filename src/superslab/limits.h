@@ -65,8 +65,8 @@ HAK_INLINE bool limits_are_due(size_t held)
 /* As the process starts: reads what `auto` stands for, and LIMIT_DEFAULT where nothing would tell of a sandbox. */
 HAK_HIDDEN void limits_begin(void);
 
-/* True where limits_before_sandbox() will be called in time: in the shared library. */
-HAK_HIDDEN extern bool limits_await_sandbox;
+/* True where limits_before_sandbox() will be called in time; only the shared library has it (limits_shared.c). */
+extern bool limits_await_sandbox __attribute__((weak, visibility("hidden")));
 
 /* The process is about to lose rights. Any thread, under no lock. */
 HAK_HIDDEN void limits_before_sandbox(void);

@@ -11,6 +11,8 @@
 #include "superslab/purge.h"
 #include "superslab/ranges.h"
 
+bool limits_await_sandbox = false;
+
 #define RUN_UNITS (SUPERSLAB_UNITS - 1)
 
 static void second_passes(void) { fake_advance(1000 * MILLISECOND); }
