@@ -124,6 +124,29 @@ template <std::size_t Alignment> static void alignment()
         CHECK(is_aligned(&element, Alignment));
 }
 
+// Size classes have smaller alignments by themselves. Blocks of another size keep neighbours from being aligned by chance.
+struct alignas(1 << 23) Huge {
+    char bytes[1 << 23];
+};
+
+template <class Allocator> static void huge_alignment(Allocator allocator)
+{
+    constexpr std::size_t between = 3 << 20;
+    typename std::allocator_traits<Allocator>::template rebind_alloc<char> chars(allocator);
+    Huge *blocks[6];
+    char *others[6];
+    for (int i = 0; i < 6; i++) {
+        others[i] = chars.allocate(between);
+        blocks[i] = allocator.allocate(1);
+        CHECK(is_aligned(blocks[i], alignof(Huge)));
+        blocks[i]->bytes[sizeof(Huge) - 1] = 1;
+    }
+    for (int i = 0; i < 6; i++) {
+        chars.deallocate(others[i], between);
+        allocator.deallocate(blocks[i], 1);
+    }
+}
+
 // ---- allocate_at_least ----
 
 template <class T, class Allocator> static void at_least(Allocator allocator)
@@ -299,6 +322,8 @@ int main()
     alignment<32>();
     alignment<64>();
     alignment<4096>();
+    huge_alignment(hakmem::heap_allocator<Huge>(global_heap));
+    huge_alignment(hakmem::allocator<Huge>());
     at_least<char>(hakmem::allocator<char>());
     at_least<Aligned<1>>(hakmem::allocator<Aligned<1>>());
     at_least<Aligned<64>>(hakmem::allocator<Aligned<64>>());
