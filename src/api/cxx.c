@@ -15,6 +15,10 @@
  *
  * Sized delete does not look at the size: programs that delete through a base class pass a wrong one and work
  * elsewhere.
+ *
+ * LLVM calls two further families in place of operator new, which no standard names. A MemProf build passes a
+ * __hot_cold_t, a guess how often the block is used; HAKMEM keeps no hot blocks apart and ignores it. The
+ * size-returning forms give the usable size besides (WG21 P0901). The delete of both is the plain one.
  */
 #include "api/contracts.h"
 #include "api/interposed.h"
@@ -221,7 +225,7 @@ HAK_INLINE void *new_aligned_nothrow_block(size_t size, size_t alignment, enum l
 #define CXX_OWN(name) extern __typeof__(name) own_##name __attribute__((alias(#name), visibility("hidden")));
 
 /* Each has a slow function of its own, so that its fast path has no frame, and its slow path knows the operator. */
-#define CXX_NEW(name, parameters, kind, level)                                             \
+#define CXX_MISSES(name, kind, level)                                                      \
     static HAK_NOINLINE void *name##_slow(size_t size)                                     \
     {                                                                                      \
         return kind##_after_miss(size, level, front_malloc_slow);                          \
@@ -229,7 +233,10 @@ HAK_INLINE void *new_aligned_nothrow_block(size_t size, size_t alignment, enum l
     static HAK_NOINLINE void *name##_medium(size_t size)                                   \
     {                                                                                      \
         return kind##_after_miss(size, level, front_malloc_medium);                        \
-    }                                                                                      \
+    }
+
+#define CXX_NEW(name, parameters, kind, level)                                             \
+    CXX_MISSES(name, kind, level)                                                          \
     CXX_WEAK void *name parameters                                                         \
     {                                                                                      \
         CYCLES_CALL(CYCLES_MALLOC_HIT,                                                     \
@@ -247,6 +254,7 @@ HAK_INLINE void *new_aligned_nothrow_block(size_t size, size_t alignment, enum l
 #define CXX_WEAK __attribute__((weak))
 #define UNUSED __attribute__((unused))
 #define NOTHROW UNUSED const void *nothrow
+#define HINT UNUSED unsigned char hint
 
 CXX_NEW(_Znwm, (size_t size), new, LEVEL_C)
 CXX_NEW(_Znam, (size_t size), new, LEVEL_ONE)
@@ -259,6 +267,66 @@ CXX_NEW_ALIGNED(_ZnwmSt11align_val_tRKSt9nothrow_t, (size_t size, size_t alignme
                 new_aligned_nothrow_block(size, alignment, LEVEL_ONE))
 CXX_NEW_ALIGNED(_ZnamSt11align_val_tRKSt9nothrow_t, (size_t size, size_t alignment, NOTHROW),
                 new_aligned_nothrow_block(size, alignment, LEVEL_ARRAY))
+
+/* ---- new with a hint how hot the block is: each is built on the operator without one ---- */
+
+CXX_NEW(_Znwm12__hot_cold_t, (size_t size, HINT), new, LEVEL_ONE)
+CXX_NEW(_Znam12__hot_cold_t, (size_t size, HINT), new, LEVEL_ARRAY)
+CXX_NEW(_ZnwmRKSt9nothrow_t12__hot_cold_t, (size_t size, NOTHROW, HINT), new_nothrow, LEVEL_ONE)
+CXX_NEW(_ZnamRKSt9nothrow_t12__hot_cold_t, (size_t size, NOTHROW, HINT), new_nothrow, LEVEL_ARRAY)
+
+CXX_NEW_ALIGNED(_ZnwmSt11align_val_t12__hot_cold_t, (size_t size, size_t alignment, HINT),
+                new_aligned_block(size, alignment, LEVEL_ONE))
+CXX_NEW_ALIGNED(_ZnamSt11align_val_t12__hot_cold_t, (size_t size, size_t alignment, HINT),
+                new_aligned_block(size, alignment, LEVEL_ARRAY))
+CXX_NEW_ALIGNED(_ZnwmSt11align_val_tRKSt9nothrow_t12__hot_cold_t, (size_t size, size_t alignment, NOTHROW, HINT),
+                new_aligned_nothrow_block(size, alignment, LEVEL_ONE))
+CXX_NEW_ALIGNED(_ZnamSt11align_val_tRKSt9nothrow_t12__hot_cold_t, (size_t size, size_t alignment, NOTHROW, HINT),
+                new_aligned_nothrow_block(size, alignment, LEVEL_ARRAY))
+
+/* ---- new that returns the block's size, too ---- */
+
+/* Another object's operator gives no more than was asked for, as far as is known. */
+HAK_INLINE struct sized_block sized_block(void *block, size_t size, bool aligned)
+{
+    if (!interposed_is(INTERPOSED_OPERATORS))
+        size = aligned ? front_usable_size(block, "operator new") : front_good_size(size);
+    return (struct sized_block){ block, size };
+}
+
+CXX_MISSES(size_returning, new, LEVEL_ONE)
+
+HAK_INLINE struct sized_block new_sized(size_t size)
+{
+    CYCLES_CALL(CYCLES_MALLOC_HIT,
+                void *block = front_malloc_from(&hak_operator_offset, size, size_returning_medium, size_returning_slow);
+                return sized_block(block, size, false));
+}
+
+HAK_INLINE struct sized_block new_sized_aligned(size_t size, size_t alignment)
+{
+    return sized_block(new_aligned_block(size, alignment, LEVEL_ONE), size, true);
+}
+
+CXX_WEAK struct sized_block __size_returning_new(size_t size)
+{
+    return new_sized(size);
+}
+
+CXX_WEAK struct sized_block __size_returning_new_hot_cold(size_t size, HINT)
+{
+    return new_sized(size);
+}
+
+CXX_WEAK struct sized_block __size_returning_new_aligned(size_t size, size_t alignment)
+{
+    return new_sized_aligned(size, alignment);
+}
+
+CXX_WEAK struct sized_block __size_returning_new_aligned_hot_cold(size_t size, size_t alignment, HINT)
+{
+    return new_sized_aligned(size, alignment);
+}
 
 /* ---- delete ---- */
 

@@ -41,6 +41,30 @@ API_EXPORT void _ZdaPvmSt11align_val_t(void *block, size_t size, size_t alignmen
 API_EXPORT void _ZdlPvSt11align_val_tRKSt9nothrow_t(void *block, size_t alignment, const void *nothrow);
 API_EXPORT void _ZdaPvSt11align_val_tRKSt9nothrow_t(void *block, size_t alignment, const void *nothrow);
 
+/* What LLVM calls in their place. The hint is a __hot_cold_t: 0 is the coldest. */
+
+API_EXPORT void *_Znwm12__hot_cold_t(size_t size, unsigned char hint);
+API_EXPORT void *_Znam12__hot_cold_t(size_t size, unsigned char hint);
+API_EXPORT void *_ZnwmRKSt9nothrow_t12__hot_cold_t(size_t size, const void *nothrow, unsigned char hint);
+API_EXPORT void *_ZnamRKSt9nothrow_t12__hot_cold_t(size_t size, const void *nothrow, unsigned char hint);
+API_EXPORT void *_ZnwmSt11align_val_t12__hot_cold_t(size_t size, size_t alignment, unsigned char hint);
+API_EXPORT void *_ZnamSt11align_val_t12__hot_cold_t(size_t size, size_t alignment, unsigned char hint);
+API_EXPORT void *_ZnwmSt11align_val_tRKSt9nothrow_t12__hot_cold_t(size_t size, size_t alignment, const void *nothrow,
+                                                                  unsigned char hint);
+API_EXPORT void *_ZnamSt11align_val_tRKSt9nothrow_t12__hot_cold_t(size_t size, size_t alignment, const void *nothrow,
+                                                                  unsigned char hint);
+
+/* LLVM's __sized_ptr_t. */
+struct sized_block {
+    void *block;
+    size_t size; /* bytes that may be written */
+};
+
+API_EXPORT struct sized_block __size_returning_new(size_t size);
+API_EXPORT struct sized_block __size_returning_new_hot_cold(size_t size, unsigned char hint);
+API_EXPORT struct sized_block __size_returning_new_aligned(size_t size, size_t alignment);
+API_EXPORT struct sized_block __size_returning_new_aligned_hot_cold(size_t size, size_t alignment, unsigned char hint);
+
 /* Ours of them, whoever has the public name: the base of the others. */
 HAK_HIDDEN extern __typeof__(_Znwm) own__Znwm;
 HAK_HIDDEN extern __typeof__(_Znam) own__Znam;

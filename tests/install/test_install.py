@@ -44,9 +44,9 @@ def library_folder(prefix):
     return package.parent.parent
 
 
-def pkg_config_program(package, library_folder, output):
+def pkg_config_program(package, library_folder, output, *compile_it):
     flags = call("pkg-config", "--cflags", "--libs", package, PKG_CONFIG_PATH=str(library_folder / "pkgconfig")).split()
-    call("gcc", CONSUMER / "consumer.c", "-o", output, *flags)
+    call(*compile_it, "-o", output, *flags)
     return output
 
 
@@ -63,6 +63,7 @@ def check_program(program, *, malloc_is_hakmems, library_folder=None):
 @pytest.mark.parametrize("library, malloc_is_hakmems", [("hakmem", True), ("static", False), ("override", True)])
 def test_cmake_package(cmake_programs, library, malloc_is_hakmems):
     check_program(cmake_programs / f"with_{library}", malloc_is_hakmems=malloc_is_hakmems)
+    assert call(cmake_programs / f"cxx_with_{library}") == f"{VERSION}\n"
 
 
 def test_as_a_subdirectory(tmp_path):
@@ -71,22 +72,26 @@ def test_as_a_subdirectory(tmp_path):
     assert package in listing
     listing = listing.replace(package, f"add_subdirectory({blackbox.REPOSITORY} hakmem)")
     (tmp_path / "CMakeLists.txt").write_text(listing)
-    shutil.copy(CONSUMER / "consumer.c", tmp_path)
+    for source in ("consumer.c", "consumer.cpp"):
+        shutil.copy(CONSUMER / source, tmp_path)
     call("cmake", "-S", tmp_path, "-B", tmp_path / "build", "-G", "Ninja")
     call("cmake", "--build", tmp_path / "build", "--parallel", "2")
     check_program(tmp_path / "build" / "with_hakmem", malloc_is_hakmems=True)
     check_program(tmp_path / "build" / "with_static", malloc_is_hakmems=False)
     check_program(tmp_path / "build" / "with_override", malloc_is_hakmems=True)
+    assert call(tmp_path / "build" / "cxx_with_hakmem") == f"{VERSION}\n"
 
 
 @pytest.mark.parametrize(
     "package, malloc_is_hakmems", [("hakmem", True), ("hakmem-static", False), ("hakmem-override", True)]
 )
 def test_pkg_config(library_folder, tmp_path, package, malloc_is_hakmems):
-    program = pkg_config_program(package, library_folder, tmp_path / "program")
-    check_program(
-        program, malloc_is_hakmems=malloc_is_hakmems, library_folder=library_folder if package == "hakmem" else None
-    )
+    program = pkg_config_program(package, library_folder, tmp_path / "program", "gcc", CONSUMER / "consumer.c")
+    needs = library_folder if package == "hakmem" else None
+    check_program(program, malloc_is_hakmems=malloc_is_hakmems, library_folder=needs)
+    compile_it = ["g++", "-std=c++17", CONSUMER / "consumer.cpp"]
+    program = pkg_config_program(package, library_folder, tmp_path / "cxx_program", *compile_it)
+    assert call(program, **({"LD_LIBRARY_PATH": str(needs)} if needs else {})) == f"{VERSION}\n"
 
 
 def test_pkg_config_version(library_folder):

@@ -28,6 +28,28 @@ void sdallocx(void *block, size_t size, int flags) __attribute__((weak));
 void cfree(void *block) __attribute__((weak));
 }
 
+// What LLVM calls in place of operator new; the compiler mangles the names.
+enum class __hot_cold_t : uint8_t;
+#define WEAK __attribute__((weak))
+void *operator new(size_t, __hot_cold_t) WEAK;
+void *operator new[](size_t, __hot_cold_t) WEAK;
+void *operator new(size_t, const std::nothrow_t &, __hot_cold_t) noexcept WEAK;
+void *operator new[](size_t, const std::nothrow_t &, __hot_cold_t) noexcept WEAK;
+void *operator new(size_t, std::align_val_t, __hot_cold_t) WEAK;
+void *operator new[](size_t, std::align_val_t, __hot_cold_t) WEAK;
+void *operator new(size_t, std::align_val_t, const std::nothrow_t &, __hot_cold_t) noexcept WEAK;
+void *operator new[](size_t, std::align_val_t, const std::nothrow_t &, __hot_cold_t) noexcept WEAK;
+extern "C" {
+struct __sized_ptr_t {
+    void *p;
+    size_t n;
+};
+__sized_ptr_t __size_returning_new(size_t) WEAK;
+__sized_ptr_t __size_returning_new_hot_cold(size_t, __hot_cold_t) WEAK;
+__sized_ptr_t __size_returning_new_aligned(size_t, std::align_val_t) WEAK;
+__sized_ptr_t __size_returning_new_aligned_hot_cold(size_t, std::align_val_t, __hot_cold_t) WEAK;
+}
+
 static void check(bool good, const char *what)
 {
     if (!good) {
@@ -236,6 +258,63 @@ static void use_cpp_aligned()
     }
 }
 
+static void check_sized(__sized_ptr_t got, size_t alignment, size_t size)
+{
+    check(got.n >= size, "the size that new returns");
+    check_aligned(got.p, alignment, got.n);
+}
+
+static void use_llvm()
+{
+    const __hot_cold_t cold{ 1 }, hot{ 254 };
+    for (size_t size = 1; size < 3000000; size = size * 3 + 1) {
+        void *block = ::operator new(size, cold);
+        check_aligned(block, 16, size);
+        ::operator delete(block);
+        block = ::operator new[](size, hot);
+        check_aligned(block, 16, size);
+        ::operator delete[](block);
+        block = ::operator new(size, std::nothrow, hot);
+        check_aligned(block, 16, size);
+        ::operator delete(block, size);
+        block = ::operator new[](size, std::nothrow, cold);
+        check_aligned(block, 16, size);
+        ::operator delete[](block, size);
+        __sized_ptr_t got = __size_returning_new(size);
+        check_sized(got, 16, size);
+        ::operator delete(got.p, got.n);
+        check_sized(got = __size_returning_new_hot_cold(size, cold), 16, size);
+        ::operator delete(got.p);
+    }
+}
+
+static void use_llvm_aligned()
+{
+    const __hot_cold_t cold{ 1 }, hot{ 254 };
+    for (size_t size = 1; size < 3000000; size = size * 3 + 1) {
+        for (size_t number : { 16, 64, 4096 }) {
+            std::align_val_t alignment{ number };
+            void *block = ::operator new(size, alignment, cold);
+            check_aligned(block, number, size);
+            ::operator delete(block, alignment);
+            block = ::operator new[](size, alignment, hot);
+            check_aligned(block, number, size);
+            ::operator delete[](block, alignment);
+            block = ::operator new(size, alignment, std::nothrow, cold);
+            check_aligned(block, number, size);
+            ::operator delete(block, size, alignment);
+            block = ::operator new[](size, alignment, std::nothrow, hot);
+            check_aligned(block, number, size);
+            ::operator delete[](block, size, alignment);
+            __sized_ptr_t got = __size_returning_new_aligned(size, alignment);
+            check_sized(got, number, size);
+            ::operator delete(got.p, got.n, alignment);
+            check_sized(got = __size_returning_new_aligned_hot_cold(size, alignment, hot), number, size);
+            ::operator delete(got.p, alignment);
+        }
+    }
+}
+
 // Wrong, and works with glibc and libstdc++, where new is malloc.
 static void use_mixed()
 {
@@ -265,6 +344,8 @@ int main(int argc, char **argv)
         { "usable_size", use_usable_size },
         { "cpp", use_cpp },
         { "cpp_aligned", use_cpp_aligned },
+        { "llvm", use_llvm },
+        { "llvm_aligned", use_llvm_aligned },
         { "mixed", use_mixed },
     };
     for (int i = 1; i < argc; i++)

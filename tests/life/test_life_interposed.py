@@ -61,6 +61,8 @@ SUBSETS = {
     "wrapped new and delete": ("WRAPPER", ["new"], WRAPPED, ["sized"]),
     "wrapped four, new and delete": ("WRAPPER", [*FOUR, "new"], [*C, *CPP, "mixed", "aligned"], ["sized"]),
 }
+# What LLVM calls in place of operator new: calls that HAKMEM adds, and the group of calls that must work for them.
+LLVM = {"llvm": "cpp", "llvm_aligned": "cpp_aligned"}
 OPERATORS = {"new", "new_array", "new_aligned"}
 REPLACED = [name for name, (kind, names, _, _) in SUBSETS.items() if kind == "" and OPERATORS.issuperset(names)]
 
@@ -68,6 +70,15 @@ REPLACED = [name for name, (kind, names, _, _) in SUBSETS.items() if kind == "" 
 def flags_of(subset):
     kind, names, _, _ = SUBSETS[subset]
     return [f"-DHAS_{name}" for name in names] + ([f"-D{kind}"] if kind else [])
+
+
+def groups_of(subset, *, alone):
+    """The groups of calls; `alone`: HAKMEM is in the process."""
+    _, _, everywhere, ours_alone = SUBSETS[subset]
+    if not alone:
+        return everywhere
+    groups = [*everywhere, *ours_alone]
+    return groups + [llvm for llvm, base in LLVM.items() if base in groups]
 
 
 @pytest.fixture(scope="module")
@@ -100,8 +111,7 @@ def build(tmp_path_factory):
 
 def runs(program, subset, *, alone=True, preload=None):
     """Runs the groups; says on which one it ended otherwise than well."""
-    _, _, everywhere, ours_alone = SUBSETS[subset]
-    groups = [*everywhere, *(ours_alone if alone else [])]
+    groups = groups_of(subset, alone=alone)
     result = blackbox.run([program, *groups], preload=preload)
     assert (result.status, result.stderr) == (0, ""), result.report()
     assert result.stdout.split() == [*groups, "others", "1"], result.report()
@@ -127,7 +137,7 @@ def test_earlier_preload_that_brings_some(build, library, subset):
     program, allocator = build(subset, shared=True)
     kind = SUBSETS[subset][0]
     for preload in ([allocator], [allocator, library]):
-        groups = [*SUBSETS[subset][2], *(SUBSETS[subset][3] if len(preload) == 2 else [])]
+        groups = groups_of(subset, alone=len(preload) == 2)
         result = blackbox.run([program, *groups], preload=preload)
         assert (result.status, result.stderr) == (0, ""), (preload, kind, result.report())
         assert result.stdout.split()[:-2] == groups

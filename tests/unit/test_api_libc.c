@@ -70,7 +70,12 @@ static void test_names_are_ours(void **state)
         "_ZnamRKSt9nothrow_t", "_ZnwmSt11align_val_t", "_ZnamSt11align_val_t", "_ZnwmSt11align_val_tRKSt9nothrow_t",
         "_ZnamSt11align_val_tRKSt9nothrow_t", "_ZdlPv", "_ZdaPv", "_ZdlPvRKSt9nothrow_t", "_ZdaPvRKSt9nothrow_t", "_ZdlPvm",
         "_ZdaPvm", "_ZdlPvSt11align_val_t", "_ZdaPvSt11align_val_t", "_ZdlPvmSt11align_val_t", "_ZdaPvmSt11align_val_t",
-        "_ZdlPvSt11align_val_tRKSt9nothrow_t", "_ZdaPvSt11align_val_tRKSt9nothrow_t",
+        "_ZdlPvSt11align_val_tRKSt9nothrow_t", "_ZdaPvSt11align_val_tRKSt9nothrow_t", "_Znwm12__hot_cold_t",
+        "_Znam12__hot_cold_t", "_ZnwmRKSt9nothrow_t12__hot_cold_t", "_ZnamRKSt9nothrow_t12__hot_cold_t",
+        "_ZnwmSt11align_val_t12__hot_cold_t", "_ZnamSt11align_val_t12__hot_cold_t",
+        "_ZnwmSt11align_val_tRKSt9nothrow_t12__hot_cold_t", "_ZnamSt11align_val_tRKSt9nothrow_t12__hot_cold_t",
+        "__size_returning_new", "__size_returning_new_hot_cold", "__size_returning_new_aligned",
+        "__size_returning_new_aligned_hot_cold",
     };
     Dl_info ours, its;
     assert_true(dladdr((void *)(uintptr_t)hak_version, &ours) != 0);
@@ -339,9 +344,97 @@ static void test_new_and_delete(void **state)
     }
 }
 
+/* ---- What LLVM calls in place of operator new (api/names.h) ---- */
+
+struct sized_block {
+    void *block;
+    size_t size;
+};
+
+static struct {
+    void *(*new_hint[2])(size_t, unsigned char), *(*new_nothrow_hint[2])(size_t, const void *, unsigned char);
+    void *(*new_aligned_hint[2])(size_t, size_t, unsigned char);
+    void *(*new_aligned_nothrow_hint[2])(size_t, size_t, const void *, unsigned char);
+    struct sized_block (*sized)(size_t), (*sized_hint)(size_t, unsigned char);
+    struct sized_block (*sized_aligned)(size_t, size_t), (*sized_aligned_hint)(size_t, size_t, unsigned char);
+} llvm;
+
+static void find_llvm(void)
+{
+    find(&llvm.new_hint[0], "_Znwm12__hot_cold_t");
+    find(&llvm.new_hint[1], "_Znam12__hot_cold_t");
+    find(&llvm.new_nothrow_hint[0], "_ZnwmRKSt9nothrow_t12__hot_cold_t");
+    find(&llvm.new_nothrow_hint[1], "_ZnamRKSt9nothrow_t12__hot_cold_t");
+    find(&llvm.new_aligned_hint[0], "_ZnwmSt11align_val_t12__hot_cold_t");
+    find(&llvm.new_aligned_hint[1], "_ZnamSt11align_val_t12__hot_cold_t");
+    find(&llvm.new_aligned_nothrow_hint[0], "_ZnwmSt11align_val_tRKSt9nothrow_t12__hot_cold_t");
+    find(&llvm.new_aligned_nothrow_hint[1], "_ZnamSt11align_val_tRKSt9nothrow_t12__hot_cold_t");
+    find(&llvm.sized, "__size_returning_new");
+    find(&llvm.sized_hint, "__size_returning_new_hot_cold");
+    find(&llvm.sized_aligned, "__size_returning_new_aligned");
+    find(&llvm.sized_aligned_hint, "__size_returning_new_aligned_hot_cold");
+}
+
+static void test_new_with_hint(void **state)
+{
+    (void)state;
+    find_llvm();
+    for (size_t size = 0; size < 3000000; size = size * 3 + 7) {
+        for (unsigned hint = 0; hint <= 255; hint += 85) {
+            for (size_t i = 0; i < 2; i++) {
+                unsigned char h = (unsigned char)hint;
+                void *blocks[] = { llvm.new_hint[i](size, h), llvm.new_nothrow_hint[i](size, "", h),
+                                   llvm.new_aligned_hint[i](size, 256, h),
+                                   llvm.new_aligned_nothrow_hint[i](size, 256, "", h) };
+                for (size_t j = 0; j < 4; j++) {
+                    assert_ours(blocks[j], size, j < 2 ? 16 : 256);
+                    call_free(blocks[j]);
+                }
+            }
+        }
+    }
+}
+
+/* The size is the usable one, all of which may be written and given to a sized delete. */
+static void assert_sized(struct sized_block got, size_t size, size_t alignment, const char *delete_name)
+{
+    void (*delete_sized)(void *, size_t, size_t); /* one of fewer parameters ignores what it does not have */
+
+    find(&delete_sized, delete_name);
+    assert_ours(got.block, size, alignment);
+    assert_int_equal(got.size, hak_usable_size(got.block));
+    delete_sized(got.block, got.size, alignment);
+}
+
+static void test_new_that_returns_the_size(void **state)
+{
+    (void)state;
+    find_llvm();
+    for (size_t size = 0; size < 5000000; size = size * 5 / 4 + 1) {
+        assert_sized(llvm.sized(size), size, 16, "_ZdlPvm");
+        assert_sized(llvm.sized_hint(size, 1), size, 16, "_ZdlPvm");
+        for (size_t alignment = 1; alignment <= 65536; alignment *= 16) {
+            assert_sized(llvm.sized_aligned(size, alignment), size, alignment, "_ZdlPvmSt11align_val_t");
+            assert_sized(llvm.sized_aligned_hint(size, alignment, 255), size, alignment, "_ZdlPvmSt11align_val_t");
+        }
+    }
+}
+
+/* ---- Memory is out ---- */
+
 static void new_without_runtime(void)
 {
     (void)cxx.new_plain(too_large);
+}
+
+static void sized_new_without_runtime(void)
+{
+    (void)llvm.sized(too_large);
+}
+
+static void new_with_hint_without_runtime(void)
+{
+    (void)llvm.new_aligned_hint[1](too_large, 64, 0);
 }
 
 /* This program has no C++ run-time: nothing can be thrown. */
@@ -353,6 +446,13 @@ static void test_new_out_of_memory_in_c(void **state)
     assert_null(cxx.new_aligned_nothrow(too_large, 64, ""));
     assert_null(cxx.new_aligned_nothrow(64, 48, ""));
     assert_aborts(new_without_runtime, "operator new(9223372036854775808): out of memory");
+    find_llvm();
+    for (size_t i = 0; i < 2; i++) {
+        assert_null(llvm.new_nothrow_hint[i](too_large, "", 128));
+        assert_null(llvm.new_aligned_nothrow_hint[i](too_large, 64, "", 128));
+    }
+    assert_aborts(sized_new_without_runtime, "operator new(9223372036854775808): out of memory");
+    assert_aborts(new_with_hint_without_runtime, "operator new(9223372036854775808): out of memory");
 }
 
 static int handler_calls;
@@ -379,6 +479,18 @@ static void new_throws(void)
     (void)cxx.new_array(too_large); /* nobody catches */
 }
 
+static void sized_new_throws(void)
+{
+    load_runtime();
+    (void)llvm.sized_aligned(too_large, 64);
+}
+
+static void new_with_hint_throws(void)
+{
+    load_runtime();
+    (void)llvm.new_hint[0](too_large, 3);
+}
+
 static void new_throws_for_alignment(void)
 {
     load_runtime();
@@ -400,7 +512,10 @@ static void test_new_handler(void **state)
 {
     (void)state;
     find_all();
+    find_llvm();
     assert_aborts(new_throws, "std::bad_alloc");
+    assert_aborts(sized_new_throws, "std::bad_alloc");
+    assert_aborts(new_with_hint_throws, "std::bad_alloc");
     assert_aborts(new_throws_for_alignment, "std::bad_alloc");
     assert_int_equal(signal_of(nothrow_calls_handler), 0);
 }
@@ -417,6 +532,8 @@ int main(void)
         cmocka_unit_test(test_malloc_info),
         cmocka_unit_test(test_malloc_stats),
         cmocka_unit_test(test_new_and_delete),
+        cmocka_unit_test(test_new_with_hint),
+        cmocka_unit_test(test_new_that_returns_the_size),
         cmocka_unit_test(test_new_out_of_memory_in_c),
         cmocka_unit_test(test_new_handler),
 #ifndef UNIT_EMULATED /* where programs of this machine could not load the library */
