@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from hakmem import paths
+from hakmem import effect, paths
 from hakmem.library import known_options
 
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
@@ -84,7 +84,10 @@ class RunCommand(click.Command):
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True, metavar="PROGRAM [ARGUMENTS]...")
 @click.pass_context
 def run(ctx, stats, profile, heap_profile, settings, command):
-    """Run PROGRAM with HAKMEM in place of its malloc. Its exit status is kept."""
+    """Run PROGRAM with HAKMEM in place of its malloc. Its exit status is kept.
+
+    Where HAKMEM cannot take effect (a static or set-user-id program, one for another machine), a line on standard error
+    says so, and the program runs without it."""
     library = paths.cycles_library() if profile else paths.hakmem_library()
     if not library.is_file():
         raise click.ClickException(f"{library} is not there; ./hakmem build {'cycles ' if profile else ''}builds it")
@@ -102,6 +105,8 @@ def run(ctx, stats, profile, heap_profile, settings, command):
         click.echo(f"hakmem: program '{command[0]}' {words}", err=True)
         ctx.exit(status)
     environment["LD_PRELOAD"] = preload(library)
+    if why := effect.obstacle(command[0], library):
+        click.echo(f"hakmem: no effect: {why}", err=True)
     # Python ignores these, which a program would inherit.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)

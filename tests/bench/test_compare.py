@@ -100,7 +100,7 @@ def test_the_time_is_kept(tmp_path):
 @pytest.mark.parametrize("arguments, message", [
     (["--", "nosuchprogram"], "program 'nosuchprogram' not found"),
     (["--", "/etc/passwd"], "/etc/passwd' is not a program"),
-    (["--", tool.LAUNCHER], "is linked statically: no allocator can be preloaded"),
+    (["--", tool.LAUNCHER], "is linked statically and loads no library"),
     ([], "Missing argument"),
     (["--input", "/no/such/file", "--", "true"], "/no/such/file"),
     (["--allocators", "hakmem,nosuch", "--", "true"], "no such allocator: nosuch"),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from hakmem import paths
+from hakmem import effect, paths
 from hakmem.bench import allocators as chosen_allocators
 from hakmem.bench import calls, machine, rows as bench_rows, store
 from hakmem.bench.progress import for_terminal
@@ -313,26 +313,13 @@ class NoJournal:
         pass
 
 
-def is_static(path):
-    """Whether a file is an ELF program that names no dynamic linker, so that nothing can be preloaded into it."""
-    with open(path, "rb") as file:
-        head = file.read(64)
-        if len(head) < 64 or head[:4] != b"\x7fELF" or head[4] != 2:
-            return False
-        at, size, count = (int.from_bytes(head[start:end], "little") for start, end in ((32, 40), (54, 56), (56, 58)))
-        file.seek(at)
-        table = file.read(size * count)
-    interpreter = 3
-    return all(int.from_bytes(table[i:i + 4], "little") != interpreter for i in range(0, len(table), size))
-
-
 def find_program(word):
     path = shutil.which(word)
     if path is None:
         why = "is not a program that can be run" if "/" in word and os.path.exists(word) else "not found"
         raise click.ClickException(f"program '{word}' {why}")
-    if is_static(path):
-        raise click.ClickException(f"{path} is linked statically: no allocator can be preloaded into it")
+    if why := effect.obstacle(path, paths.hakmem_library()):
+        raise click.ClickException(f"nothing can be compared: {why}")
     return path
 
 

@@ -8,7 +8,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from hakmem import paths
+from hakmem import effect, paths
 from hakmem.peers import PeersError, load_peers, read_manifest
 from hakmem.peers.build import build_peers, describe_origin, locked_crates
 from hakmem.peers.recipes import RECIPES
@@ -99,6 +99,8 @@ def run(name, command):
     if program is None:
         click.echo(f"Error: program '{command[0]}' not found", err=True)
         raise SystemExit(127)
+    if why := effect.obstacle(program, peer.library):
+        click.echo(f"hakmem: no effect: {why}", err=True)
     preloaded = ":".join(filter(None, [str(peer.library), os.environ.get("LD_PRELOAD")]))
     env = {**peer.setting, **os.environ, "LD_PRELOAD": preloaded}
     os.execve(program, command, env)
