@@ -55,6 +55,14 @@ def unfit(name):
     return NOT_FOUND, "not found"
 
 
+def refuse_unfit(ctx, name):
+    """Ends the command as a shell does where the program is not there or cannot be run."""
+    if wrong := unfit(name):
+        status, words = wrong
+        click.echo(f"hakmem: program '{name}' {words}", err=True)
+        ctx.exit(status)
+
+
 def preload(library):
     """LD_PRELOAD's value, with the library before what is there."""
     if any(character.isspace() or character == ":" for character in str(library)):
@@ -100,10 +108,7 @@ def run(ctx, stats, profile, heap_profile, settings, command):
         environment["HAKMEM_HEAP_PROFILE"] = check_profile(heap_profile)
     known = known_options(library.read_bytes())
     environment.update(parse_setting(setting, known) for setting in settings)
-    if wrong := unfit(command[0]):
-        status, words = wrong
-        click.echo(f"hakmem: program '{command[0]}' {words}", err=True)
-        ctx.exit(status)
+    refuse_unfit(ctx, command[0])
     environment["LD_PRELOAD"] = preload(library)
     if why := effect.obstacle(command[0], library):
         click.echo(f"hakmem: no effect: {why}", err=True)
