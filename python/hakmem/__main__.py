@@ -1,5 +1,5 @@
 """python -m hakmem: the same as the command hakmem."""
 
-from hakmem.cli import main
+from hakmem.cli import NAME, main
 
-main()
+main(prog_name=NAME)

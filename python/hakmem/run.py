@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from hakmem import paths
+from hakmem import effect, paths
 from hakmem.library import known_options
 
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
@@ -55,6 +55,14 @@ def unfit(name):
     return NOT_FOUND, "not found"
 
 
+def refuse_unfit(ctx, name):
+    """Ends the command as a shell does where the program is not there or cannot be run."""
+    if wrong := unfit(name):
+        status, words = wrong
+        click.echo(f"hakmem: program '{name}' {words}", err=True)
+        ctx.exit(status)
+
+
 def preload(library):
     """LD_PRELOAD's value, with the library before what is there."""
     if any(character.isspace() or character == ":" for character in str(library)):
@@ -84,7 +92,10 @@ class RunCommand(click.Command):
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True, metavar="PROGRAM [ARGUMENTS]...")
 @click.pass_context
 def run(ctx, stats, profile, heap_profile, settings, command):
-    """Run PROGRAM with HAKMEM in place of its malloc. Its exit status is kept."""
+    """Run PROGRAM with HAKMEM in place of its malloc. Its exit status is kept.
+
+    Where HAKMEM cannot take effect (a static or set-user-id program, one for another machine), a line on standard error
+    says so, and the program runs without it."""
     library = paths.cycles_library() if profile else paths.hakmem_library()
     if not library.is_file():
         raise click.ClickException(f"{library} is not there; ./hakmem build {'cycles ' if profile else ''}builds it")
@@ -97,11 +108,10 @@ def run(ctx, stats, profile, heap_profile, settings, command):
         environment["HAKMEM_HEAP_PROFILE"] = check_profile(heap_profile)
     known = known_options(library.read_bytes())
     environment.update(parse_setting(setting, known) for setting in settings)
-    if wrong := unfit(command[0]):
-        status, words = wrong
-        click.echo(f"hakmem: program '{command[0]}' {words}", err=True)
-        ctx.exit(status)
+    refuse_unfit(ctx, command[0])
     environment["LD_PRELOAD"] = preload(library)
+    if why := effect.obstacle(command[0], library):
+        click.echo(f"hakmem: no effect: {why}", err=True)
     # Python ignores these, which a program would inherit.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)

@@ -242,7 +242,8 @@ static void say_bad_value(const struct option_row *row, const char *text)
         break;
     case OPTION_PATH:
         base_format(using, sizeof using, "none");
-        base_format(wanted, sizeof wanted, "a path of 1 to some %u characters", PATHS_CAPACITY);
+        base_format(wanted, sizeof wanted, "a %s of 1 to some %u characters", row->unit[0] ? row->unit : "path",
+                    PATHS_CAPACITY);
         break;
     case OPTION_LIMIT:
         base_format(wanted, sizeof wanted, "a size such as 512M, 0 or auto");

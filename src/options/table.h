@@ -5,7 +5,8 @@
  *
  * kind: BOOL (0 or 1, off/on, no/yes, false/true), COUNT (a plain number), SIZE (bytes; suffixes K, M, G, T, KiB, ...),
  *       TIME (milliseconds), MICROS (microseconds), LIMIT (a SIZE, 0 = none, or `auto`), CHOICE (auto|never|always),
- *       FORMAT (a switch, or text|json|prometheus), PATH (of a file; the value is 0 or the address of a copy of the text).
+ *       FORMAT (a switch, or text|json|prometheus), PATH (of a file, or the text that the unit names; the value is 0 or
+ *       the address of a copy of the text).
  */
 #ifndef HAK_OPTIONS_TABLE_H
 #define HAK_OPTIONS_TABLE_H
@@ -55,10 +56,11 @@
            "of a thread's time that samples may take before they become rarer; more where the rate is finer; 0: no bound") \
     OPTION(heap_profile_interval, "HAKMEM_HEAP_PROFILE_INTERVAL", SIZE, 0, 0, 1125899906842624, "bytes",              \
            "write the heap profile whenever so much more was allocated; 0: only at exit")                             \
-    OPTION(heap_profile_signal, "HAKMEM_HEAP_PROFILE_SIGNAL", PATH, 0, 0, 0, "",                                      \
-           "name or number of a signal on which the heap profile is written; one that the program handles is not taken") \
-    OPTION(heap_profile_unwind, "HAKMEM_HEAP_PROFILE_UNWIND", PATH, 0, 0, 0, "",                                      \
-           "how the heap profile finds stacks: eh (unwind tables), fp (frame pointers) or auto (eh where there is libgcc_s)") \
+    OPTION(heap_profile_signal, "HAKMEM_HEAP_PROFILE_SIGNAL", PATH, 0, 0, 0, "signal's name or number",               \
+           "a signal on which the heap profile is written; one that the program handles is not taken") \
+    OPTION(heap_profile_unwind, "HAKMEM_HEAP_PROFILE_UNWIND", PATH, 0, 0, 0, "word: auto, eh, fp",                    \
+           "how the heap profile finds stacks: eh (unwind tables), fp (frame pointers); auto, as without it: eh where there is " \
+           "libgcc_s, else fp")                                                                                        \
     OPTION(leak_report, "HAKMEM_LEAK_REPORT", BOOL, 0, 0, 1, "",                                                      \
            "sample allocations from the start and print what is in use at exit, by site")                             \
     OPTION(purge_delay, "HAKMEM_PURGE_DELAY", TIME, 500, 0, 3600000, "ms",                                            \

@@ -48,3 +48,42 @@ int os_file_close(int file)
 }
 
 uint32_t os_process_id(void) { return (uint32_t)syscall(SYS_getpid); }
+
+const char *os_error_text(int error)
+{
+    static const struct {
+        int error;
+        const char *text;
+    } known[] = {
+        { EPERM, "Operation not permitted" },
+        { ENOENT, "No such file or directory" },
+        { EIO, "Input/output error" },
+        { ENXIO, "No such device or address" },
+        { EBADF, "Bad file descriptor" },
+        { EAGAIN, "Resource temporarily unavailable" },
+        { ENOMEM, "Cannot allocate memory" },
+        { EACCES, "Permission denied" },
+        { EBUSY, "Device or resource busy" },
+        { EEXIST, "File exists" },
+        { ENODEV, "No such device" },
+        { ENOTDIR, "Not a directory" },
+        { EISDIR, "Is a directory" },
+        { EINVAL, "Invalid argument" },
+        { ENFILE, "Too many open files in system" },
+        { EMFILE, "Too many open files" },
+        { ETXTBSY, "Text file busy" },
+        { EFBIG, "File too large" },
+        { ENOSPC, "No space left on device" },
+        { EROFS, "Read-only file system" },
+        { EPIPE, "Broken pipe" },
+        { ENAMETOOLONG, "File name too long" },
+        { ENOSYS, "Function not implemented" },
+        { ELOOP, "Too many levels of symbolic links" },
+        { EDQUOT, "Disk quota exceeded" },
+    };
+
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (known[i].error == error)
+            return known[i].text;
+    return "an unknown error";
+}

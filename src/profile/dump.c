@@ -108,7 +108,7 @@ static void write_configured(const char *pattern)
     int error = write_file(pattern, true);
 
     if (error)
-        base_message("HAKMEM_HEAP_PROFILE: %s could not be written: error %d", pattern, error);
+        base_message("HAKMEM_HEAP_PROFILE: %s could not be written: %s", pattern, os_error_text(error));
 }
 
 /* ---- On request ---- */
@@ -128,7 +128,7 @@ void dump_take_signal(const char *text)
     else if (error == EBUSY)
         base_message("HAKMEM_HEAP_PROFILE_SIGNAL=%s: the process handles or ignores that signal already; it is not taken", text);
     else if (error)
-        base_message("HAKMEM_HEAP_PROFILE_SIGNAL=%s: the signal cannot be taken: error %d", text, error);
+        base_message("HAKMEM_HEAP_PROFILE_SIGNAL=%s: the signal cannot be taken: %s", text, os_error_text(error));
 }
 
 /* Somebody who writes already will have it done. */

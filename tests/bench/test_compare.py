@@ -42,8 +42,19 @@ def test_figures_of_a_known_program(compiled, tmp_path):
     assert result["rows"]["program"]["command"].endswith(" 32 300 0")
 
 
-def test_any_exit_status_that_is_the_same_will_do(tmp_path):
-    result = result_of(tmp_path, "--rounds", 2, "--", "sh", "-c", "exit 3")
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_program_that_fails_everywhere(tmp_path, form):
+    """Nobody is the fastest at failing."""
+    done = compare(tmp_path, *tool.TWO, "--rounds", 3, "--no-calls", *form, "--", "sh", "-c", "echo no luck >&2; exit 5")
+    assert done.status == 1, done.report()
+    assert "Fastest" not in done.stdout and "Smallest" not in done.stdout
+    assert "Error: no allocator completed its runs of sh; on glibc it ended so: exit status 5: no luck\n" in done.stderr
+    assert "--status 5" in done.stderr
+    assert "exit status 5" in done.stdout
+
+
+def test_the_exit_status_that_is_expected(tmp_path):
+    result = result_of(tmp_path, "--rounds", 2, "--status", 3, "--", "sh", "-c", "exit 3")
     assert {s["status"] for s in result["samples"]} == {"ok"}
     assert {s["exit"] for s in result["samples"]} == {3}
 
@@ -100,7 +111,7 @@ def test_the_time_is_kept(tmp_path):
 @pytest.mark.parametrize("arguments, message", [
     (["--", "nosuchprogram"], "program 'nosuchprogram' not found"),
     (["--", "/etc/passwd"], "/etc/passwd' is not a program"),
-    (["--", tool.LAUNCHER], "is linked statically: no allocator can be preloaded"),
+    (["--", tool.LAUNCHER], "is linked statically and loads no library"),
     ([], "Missing argument"),
     (["--input", "/no/such/file", "--", "true"], "/no/such/file"),
     (["--allocators", "hakmem,nosuch", "--", "true"], "no such allocator: nosuch"),

@@ -65,7 +65,7 @@ def test_sample_types_that_are_not_there(tmp_path):
 
 @pytest.mark.parametrize("option", ["--focus", "--ignore", "--hide"])
 def test_expressions_that_are_none(tmp_path, option):
-    refused(run(known().write(tmp_path / "a"), option, "(("), f"{option}: not a regular expression: ")
+    refused(run(known().write(tmp_path / "a"), option, "(("), f"{option}: not a regular expression: ", status=2)
 
 
 def test_nothing_left_to_show(tmp_path):

@@ -74,6 +74,21 @@ def test_stats_as_json_and_prometheus_tell_the_same(known, hakmem):
         "live", "cached", "free_in_slab", "retained", "metadata"))
 
 
+def test_options_are_told_as_they_were_set(known, hakmem, tmp_path):
+    """A text is that text and no address in the process; an address elsewhere looks like one."""
+    file = f"{tmp_path}/{'long' * 50}/heap.gz"
+    program = known(env={"HAKMEM_HEAP_PROFILE": file, "HAKMEM_HEAP_PROFILE_UNWIND": "fp", "HAKMEM_FC_CAP": "128"})
+    told = json.loads(hakmem("stats", program.pid, "--json"))
+    names = ("heap_profile", "heap_profile_unwind", "heap_profile_signal", "stats_file", "fc_cap")
+    assert [told["options"][name] for name in names] == [file, "fp", None, None, 128]
+    assert told["threads"] and all(re.fullmatch(r"0x[0-9a-f]+", row["address"]) for row in told["threads"])
+
+
+@pytest.mark.parametrize("order", [("--json", "--prometheus"), ("--prometheus", "--json")])
+def test_one_form_at_a_time(known, order):
+    assert "--json and --prometheus exclude each other" in refused("stats", known().pid, *order, status=2)
+
+
 def test_stats_with_superslabs(known, hakmem):
     program = known()
     program.ask("take", 3000, 1000)

@@ -48,7 +48,7 @@ def test_run_leaves_the_user_s_own_variables(folder, library):
 
 
 @pytest.mark.parametrize("arguments, status, message", [
-    (["path", "nonesuch"], 1, "no such peer: nonesuch (there are mimalloc3,"),
+    (["path", "nonesuch"], 2, "no such peer: nonesuch (there are mimalloc3,"),
     (["path", "tbb"], 1, "tbb is not built; run ./hakmem peers build tbb"),
     (["build", "nonesuch"], 2, "no such peer: nonesuch"),
     (["run", "tcmalloc", "--"], 2, "run needs a program"),

@@ -58,10 +58,10 @@ def serving(*arguments):
         process.communicate()
 
 
-def refused_command(*arguments, **more):
-    """What the command says when it cannot serve."""
+def refused_command(*arguments, status=1, **more):
+    """What the command says when it cannot serve; status 2 is for bad use."""
     result = blackbox.run([*COMMAND, *map(str, arguments)], env=ENVIRONMENT, **more)
-    assert result.status == 2 and not result.stdout and "Traceback" not in result.stderr, result.report()
+    assert result.status == status and not result.stdout and "Traceback" not in result.stderr, result.report()
     return result.stderr
 
 

@@ -129,8 +129,8 @@ def test_other_hosts_are_warned_of(busy):
 
 def test_what_cannot_be_served(busy, program):
     assert "there is no process 4194304" in refused_command(busy.pid, 4194304)
-    assert "not in the range" in refused_command(0)
-    assert "Missing argument 'PID...'" in refused_command()
+    assert "not in the range" in refused_command(0, status=2)
+    assert "Missing argument 'PID...'" in refused_command(status=2)
     with programs.busy(program, None) as other:
         assert f"process {other.pid} does not run on HAKMEM" in refused_command(other.pid)
     assert f"no permission to read process {busy.pid}" in refused_command(busy.pid, user="nobody")
@@ -139,7 +139,7 @@ def test_what_cannot_be_served(busy, program):
         assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in refused_command(busy.pid, "--port", port)
     assert "cannot listen on 192.0.2.1:0" in refused_command(busy.pid, "--host", "192.0.2.1", "--port", "0")
     assert "--host host.invalid: " in refused_command(busy.pid, "--host", "host.invalid", "--port", "0")
-    assert "65535" in refused_command(busy.pid, "--port", "70000")
+    assert "65535" in refused_command(busy.pid, "--port", "70000", status=2)
 
 
 def test_vendored_files_are_those_that_are_named():

@@ -25,13 +25,31 @@ def test_version_is_the_headers():
     assert f'HAK_VERSION_STRING "{result.stdout.split()[1]}"' in header
 
 
-@pytest.mark.parametrize("words", [["help"], ["--help"], ["-h"], ["run", "--help"], ["build", "-h"], ["test", "--help"],
-                                   ["wheel", "--help"], ["fuzz", "--help"]])
+@pytest.mark.parametrize("words", [["help"], ["--help"], ["-h"]])
 def test_help_names_the_commands(words):
     result = hakmem(*words)
     assert result.returncode == 0
     for name in ("build", "run", "test", "test --soak", "fuzz", "--version"):
         assert f"  {name}" in result.stdout
+    assert "Exit status: 0 done; 1 failed; 2 the command line is wrong." in result.stdout
+
+
+@pytest.mark.parametrize("name, words", [
+    ("build", "asan"), ("run", "--heap-profile FILE"), ("test", "--quick"), ("fuzz", "libFuzzer"), ("wheel", "build/wheel"),
+    ("help", "SUBCOMMAND"), ("top", "--svg FILE"), ("heap", "--focus REGEX"), ("bench", "--quick"), ("trace", "replay"),
+    ("trace replay", "--threads-merged"), ("peers build", "--anew"),
+])
+def test_each_command_has_a_page(name, words):
+    """Its own, by COMMAND --help as by help COMMAND; it names the command as people type it."""
+    pages = [hakmem(*name.split(), "--help"), hakmem("help", *name.split())]
+    assert [page.returncode for page in pages] == [0, 0], pages
+    assert pages[0].stdout == pages[1].stdout and words in pages[0].stdout
+    assert pages[0].stdout.lower().startswith(f"usage: hakmem {name}"), pages[0].stdout
+
+
+def test_a_programs_own_help_is_the_programs():
+    result = hakmem("run", "sh", "-c", 'echo "$@"', "sh", "--help")
+    assert (result.returncode, result.stdout) == (0, "--help\n")
 
 
 @pytest.mark.parametrize(
@@ -39,6 +57,7 @@ def test_help_names_the_commands(words):
     [
         ([], 2, "usage: hakmem"),
         (["fly"], 2, "unknown command 'fly'"),
+        (["help", "fly"], 2, "unknown command 'fly'"),
         (["build", "fast"], 2, "unknown flavor 'fast'"),
         (["build", "release", "debug"], 2, "build takes one flavor"),
         (["test", "--flavor", "fast"], 2, "unknown flavor 'fast'"),

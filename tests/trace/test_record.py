@@ -176,16 +176,17 @@ def test_a_program_that_cannot_be_recorded(compiled, tmp_path):
 def test_mistakes_are_named(tmp_path):
     other = tmp_path / "other"
     other.write_text("mine")
-    for arguments, message in [
-        (["-o", tmp_path / "no" / "trace", "--", "true"], f"cannot write {tmp_path}/no/trace: No such file"),
-        (["-o", "/proc/trace", "--", "true"], "cannot write /proc/trace"),
-        (["-o", tmp_path, "--", "true"], f"-o {tmp_path} is a folder"),
-        (["-o", other, "--", "true"], "is there already and is no trace"),
-        (["-o", tmp_path / "trace", "--", "no-such-program"], "program 'no-such-program' not found"),
-        (["-o", tmp_path / "trace"], "Missing argument 'PROGRAM'"),
+    for arguments, status, message in [
+        (["-o", tmp_path / "no" / "trace", "--", "true"], 1, f"cannot write {tmp_path}/no/trace: No such file"),
+        (["-o", "/proc/trace", "--", "true"], 1, "cannot write /proc/trace"),
+        (["-o", tmp_path, "--", "true"], 2, f"-o {tmp_path} is a folder"),
+        (["-o", other, "--", "true"], 1, "is there already and is no trace"),
+        (["-o", tmp_path / "trace", "--", "no-such-program"], 127, "program 'no-such-program' not found"),
+        (["-o", tmp_path / "trace", "--", "/tmp"], 126, "program '/tmp' is a folder"),
+        (["-o", tmp_path / "trace"], 2, "Missing argument 'PROGRAM'"),
     ]:
         result = trace("record", *arguments)
-        assert result.status != 0
+        assert result.status == status
         assert message in result.stderr, result.report()
     assert other.read_text() == "mine"
     assert list(tmp_path.iterdir()) == [other]

@@ -220,6 +220,8 @@ static void test_path(void **state)
     assert_has(capture_end(), "* HAKMEM_STATS_FILE=/tmp/a b.%p\n");
     assert_has(read_one(row, ""), "hakmem: HAKMEM_STATS_FILE= is not a path of 1 to some 4096 characters; using none\n");
     assert_null(option_path(*row->value));
+    assert_has(read_one(row_named("HAKMEM_HEAP_PROFILE_SIGNAL"), ""), " is not a signal's name or number of 1 to some 4096");
+    assert_has(read_one(row_named("HAKMEM_HEAP_PROFILE_UNWIND"), ""), " is not a word: auto, eh, fp of 1 to some 4096");
     strcpy(too_long, "HAKMEM_STATS_FILE=");
     memset(too_long + 18, 'y', 5000);
     too_long[5018] = '\0';

@@ -71,6 +71,18 @@ def test_it_is_the_installed_one(installed):
     assert result.stdout.strip() == str(package(installed) / "__init__.py"), result.report()
 
 
+def test_version_and_help(installed):
+    header = (blackbox.INCLUDE_FOLDER / "hakmem/hakmem.h").read_text()
+    result = hakmem(installed, "--version")
+    assert result.status == 0 and f'HAK_VERSION_STRING "{result.stdout.split()[1]}"' in header, result.report()
+    pages = [hakmem(installed, "top", "--help"), hakmem(installed, "help", "top"),
+             blackbox.run([installed / "python", "-m", "hakmem", "top", "-h"], cwd="/")]
+    assert pages[0].status == 0 and pages[0].stdout.startswith("Usage: hakmem top "), pages[0].report()
+    assert pages[0] == pages[1] == pages[2]
+    assert "Exit status: 0 done; 1 failed; 2 the command line is wrong." in hakmem(installed, "help").stdout
+    assert hakmem(installed, "help", "fly").status == 2
+
+
 def test_run(installed):
     result = hakmem(installed, "run", "--set", "verbose=1", "--", "sh", "-c", 'echo "$LD_PRELOAD"; exit 5')
     assert result.status == 5 and result.stdout.strip() == str(package(installed) / "lib/libhakmem.so"), result.report()

@@ -57,7 +57,7 @@ static void print_range(FILE *out, const struct row *row)
         fprintf(out, "0, 1, text, json, prometheus");
         return;
     case PATH:
-        fprintf(out, "a path");
+        fprintf(out, "a %s", row->unit[0] ? row->unit : "path");
         return;
     case LIMIT:
         fprintf(out, "a size, 0 (none), auto");

@@ -75,7 +75,7 @@ def known():
 def parse_pair(text, option, form):
     name, separator, value = text.partition("=")
     if not separator or not name:
-        raise click.ClickException(f"{option} wants {form}, not '{text}'")
+        raise click.UsageError(f"{option} wants {form}, not '{text}'")
     return name, value
 
 
@@ -91,33 +91,35 @@ def choose(names, additions, settings, subject, everything=False, need_peers=Fal
     for text in additions:
         name, library = parse_pair(text, "--add", "NAME=LIBRARY")
         if name in found:
-            raise click.ClickException(f"--add {name}=...: there is an allocator of that name already")
+            raise click.UsageError(f"--add {name}=...: there is an allocator of that name already")
         found[name] = from_library(name, library)
         added.append(name)
     if subject not in found:
-        hint = "; ./hakmem build builds it" if subject == "hakmem" else ""
-        raise click.ClickException(f"the subject {subject} is not among the allocators {', '.join(found)}{hint}")
+        text = f"the subject {subject} is not among the allocators {', '.join(found)}"
+        if subject == "hakmem":
+            raise click.ClickException(f"{text}; ./hakmem build builds it")
+        raise click.UsageError(text)
     for text in settings:
         who, setting = parse_pair(text, "--setting", "ALLOCATOR:NAME=VALUE")
         name, separator, variable = who.partition(":")
         if not separator or not variable:
-            raise click.ClickException(f"--setting wants ALLOCATOR:NAME=VALUE, not '{text}'")
+            raise click.UsageError(f"--setting wants ALLOCATOR:NAME=VALUE, not '{text}'")
         if name not in found:
-            raise click.ClickException(f"--setting {text}: no such allocator: {name} (there are {', '.join(found)})")
+            raise click.UsageError(f"--setting {text}: no such allocator: {name} (there are {', '.join(found)})")
         found[name] = replace(found[name], setting={**found[name].setting, variable: setting})
     if names:
         unknown = [name for name in names if name not in found]
         if unknown:
-            raise click.ClickException(f"no such allocator: {', '.join(unknown)} (there are {', '.join(found)})"
+            raise click.UsageError(f"no such allocator: {', '.join(unknown)} (there are {', '.join(found)})"
                                        + (f"; {trouble}" if trouble else ""))
         chosen = [name for name in found if name in names or name in added]
         trouble = None
     else:
         chosen = [name for name in found if everything or name not in NOT_BY_DEFAULT]
     if subject not in chosen:
-        raise click.ClickException(f"the subject {subject} is not among the chosen allocators {', '.join(chosen)}")
+        raise click.UsageError(f"the subject {subject} is not among the chosen allocators {', '.join(chosen)}")
     if again(subject) in chosen:
-        raise click.ClickException(f"{again(subject)} is the name of the subject's copy; give that library another")
+        raise click.UsageError(f"{again(subject)} is the name of the subject's copy; give that library another")
     return {name: found[name] for name in chosen}, trouble
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from hakmem import paths
+from hakmem import effect, paths
 from hakmem.bench import allocators as chosen_allocators
 from hakmem.bench import calls, machine, rows as bench_rows, store
 from hakmem.bench.progress import for_terminal
@@ -223,7 +223,7 @@ def bench(context, quick, full, minutes, rounds, patterns, scale, narrow, name, 
     require_launcher()
     name = name or ("quick" if quick else "full" if full else "run")
     if "/" in name or name.startswith("."):
-        raise click.ClickException(f"--name {name}: a name of a file is wanted, without a folder")
+        raise click.UsageError(f"--name {name}: a name of a file is wanted, without a folder")
     chosen, trouble = chosen_allocators.choose(allocators, add, setting, subject, everything, need_peers=full)
     if trouble:
         say(trouble)
@@ -313,27 +313,25 @@ class NoJournal:
         pass
 
 
-def is_static(path):
-    """Whether a file is an ELF program that names no dynamic linker, so that nothing can be preloaded into it."""
-    with open(path, "rb") as file:
-        head = file.read(64)
-        if len(head) < 64 or head[:4] != b"\x7fELF" or head[4] != 2:
-            return False
-        at, size, count = (int.from_bytes(head[start:end], "little") for start, end in ((32, 40), (54, 56), (56, 58)))
-        file.seek(at)
-        table = file.read(size * count)
-    interpreter = 3
-    return all(int.from_bytes(table[i:i + 4], "little") != interpreter for i in range(0, len(table), size))
-
-
 def find_program(word):
     path = shutil.which(word)
     if path is None:
         why = "is not a program that can be run" if "/" in word and os.path.exists(word) else "not found"
         raise click.ClickException(f"program '{word}' {why}")
-    if is_static(path):
-        raise click.ClickException(f"{path} is linked statically: no allocator can be preloaded into it")
+    if why := effect.obstacle(path, paths.hakmem_library()):
+        raise click.ClickException(f"nothing can be compared: {why}")
     return path
+
+
+def first_failure(samples):
+    """How the first run failed, and what to do where the program itself seems to mean it."""
+    failed = next((sample for sample in samples if sample["status"] != "ok"), None)
+    if failed is None:
+        return ""
+    told = f"; on {failed['allocator']} it ended so: {failed['detail']}"
+    if failed["status"] == "failed":
+        told += f"\nIf that is how it should end, say so with --status {failed['exit']}."
+    return told
 
 
 @click.command("compare", context_settings={"help_option_names": ["-h", "--help"], "allow_interspersed_args": False})
@@ -346,11 +344,16 @@ def find_program(word):
 @click.option("--show-output", is_flag=True, help="Let the program's output through.")
 @click.option("--limit", type=click.FloatRange(0, min_open=True), default=600.0, show_default=True, metavar="SECONDS",
               help="Time after which a run is ended.")
+@click.option("--status", "exit_status", type=click.IntRange(0, 255), default=0, show_default=True, metavar="N",
+              help="The exit status that PROGRAM ends with when all is well.")
 @allocator_options
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- PROGRAM [ARGUMENTS]")
-def compare(rounds, minutes, input_file, show_output, limit, allocators, everything, add, setting, subject, env, warm,
+def compare(rounds, minutes, input_file, show_output, limit, exit_status, allocators, everything, add, setting, subject, env, warm,
             no_calls, as_json, as_csv, command):
-    """Measure PROGRAM on each allocator: time, CPU time, memory, faults and system calls."""
+    """Measure PROGRAM on each allocator: time, CPU time, memory, faults and system calls.
+
+    An allocator on which a run of PROGRAM fails has its status in the table and no figures. It is an error when none is
+    left."""
     require_launcher()
     find_program(command[0])
     chosen, trouble = chosen_allocators.choose(allocators, add, setting, subject, everything)
@@ -365,7 +368,8 @@ def compare(rounds, minutes, input_file, show_output, limit, allocators, everyth
         plan = Plan(rows=(row.name,), allocators=tuple(chosen), subject=subject, copy=chosen_allocators.again(subject),
                     rounds_least=rounds or ROUNDS, rounds_most=rounds or (ROUNDS_MOST if minutes else ROUNDS),
                     budget_s=None if budget is None else budget * 60, narrow=0.0 if minutes else 0.03,
-                    calls="early" if count_calls else None, warm_mib=default_warm(warm), any_status=True)
+                    calls="early" if count_calls else None, warm_mib=default_warm(warm),
+                    exit_status=exit_status)
         conditions = Conditions(files=Path(folder), env=env, own_environment=True, show_output=show_output,
                                 input=input_file)
         described = {**row.describe(), "threads": None, "command": shlex.join(command)}
@@ -378,5 +382,5 @@ def compare(rounds, minutes, input_file, show_output, limit, allocators, everyth
     from hakmem.bench.comparison import print_comparison
 
     print_as(result, as_json, as_csv, print_comparison)
-    if all(sample["status"] != "ok" for sample in state.samples):
-        raise click.ClickException("no allocator completed a run of the program")
+    if not any(entry["status"] == "ok" for entry in result["summary"]["rows"].get(row.name, {}).values()):
+        raise click.ClickException(f"no allocator completed its runs of {command[0]}{first_failure(state.samples)}")

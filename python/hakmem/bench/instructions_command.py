@@ -156,7 +156,7 @@ def instructions(patterns, allocators, everything, add, setting, subject, json_f
     if trouble:
         click.echo(f"hakmem: {trouble}", err=True)
     if json_file and not Path(json_file).absolute().parent.is_dir():
-        raise click.ClickException(f"--json {json_file}: there is no such folder")
+        raise click.UsageError(f"--json {json_file}: there is no such folder")
     entries = count_all(rows, list(chosen.values()))
     result = {"format": FORMAT, "command": shlex.join(["hakmem", *sys.argv[1:]]), "commit": machine.describe_commit(),
               "machine": machine.describe_machine(), "subject": subject,

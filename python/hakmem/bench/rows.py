@@ -109,10 +109,10 @@ def choose(rows, patterns, quick):
         try:
             re.compile(pattern)
         except re.error as error:
-            raise click.ClickException(f"--rows {pattern}: {error}") from error
+            raise click.UsageError(f"--rows {pattern}: {error}") from error
     chosen = [row for row in rows if any(re.search(pattern, row.name) for pattern in patterns)]
     if not chosen:
-        raise click.ClickException(f"no row matches {' or '.join(patterns)}; there are "
+        raise click.UsageError(f"no row matches {' or '.join(patterns)}; there are "
                                    f"{', '.join(row.name for row in rows)}")
     return chosen
 

@@ -119,7 +119,7 @@ def signal_name(number):
 
 
 def judge(row, whole, tail, unloaded, limit, expected):
-    """(status, detail) of a run. expected: the exit status it should have, None for any."""
+    """(status, detail) of a run. expected: the exit status it should have."""
     if unloaded:
         return "refused", unloaded
     if whole["timed_out"]:
@@ -130,7 +130,7 @@ def judge(row, whole, tail, unloaded, limit, expected):
     # A script ends so when what it started was ended by a signal.
     if row.preload == "child" and 128 < status < 128 + signal.NSIG:
         return "crashed", signal_name(status - 128)
-    if expected is not None and status != expected:
+    if status != expected:
         return "failed", f"exit status {status}" + (f": {tail}" if tail else "")
     return "ok", None
 

@@ -18,7 +18,7 @@ WARM_MORE_MIB = 64
 class Plan:
     """rounds_least: for every row, if there is time. rounds_most: for a row whose time against the best peer is not yet
     known to within `narrow` (half its interval). calls: `early`, after a row's first round, `late`, after the rounds of
-    all, or None. any_status: a program may end with any exit status, if it is the same on all allocators."""
+    all, or None. exit_status: what a program ends with when all is well."""
 
     rows: tuple
     allocators: tuple
@@ -31,7 +31,7 @@ class Plan:
     calls: str | None = "early"
     warm_mib: int = 1024
     idle: bool = False
-    any_status: bool = False
+    exit_status: int = 0
 
     @property
     def peers(self):
@@ -86,13 +86,6 @@ def warm_mib(plan, samples):
     if not peaks:
         return plan.warm_mib
     return min(plan.warm_mib, round(max(peaks) / 1024 * WARM_FACTOR) + WARM_MORE_MIB)
-
-
-def expected_status(plan, samples):
-    """The exit status of the first run that ended, or 0 for the rows, which know how they should end."""
-    if not plan.any_status:
-        return 0
-    return next((sample["exit"] for sample in samples if sample["status"] == "ok"), None)
 
 
 def estimate(state, block):

@@ -5,7 +5,7 @@ import time
 
 from hakmem.bench import calls, machine, statistics
 from hakmem.bench.runner import run_once
-from hakmem.bench.schedule import (estimate, expected_status, failed_too_often, next_block, rotated, time_left,
+from hakmem.bench.schedule import (estimate, failed_too_often, next_block, rotated, time_left,
                                    uncertainty, warm_mib)
 from hakmem.bench.store import FORMAT, JOURNAL_FORMAT
 
@@ -35,7 +35,7 @@ def run_round(plan, row, allocators, conditions, state, block, journal, progress
         progress.step(row.name, name, block.number)
         so_far += samples
         sample = run_once(row, allocators[name], conditions, warm=warm_mib(plan, so_far), idle=idle,
-                          expected=expected_status(plan, so_far))
+                          expected=plan.exit_status)
         sample = {"row": row.name, "allocator": name, "round": block.number, **sample}
         samples.append(sample)
         journal.write("sample", sample)
@@ -50,7 +50,7 @@ def run_calls(plan, row, allocators, conditions, state, journal, progress):
         if name == plan.copy or not own or own[0]["status"] != "ok":
             continue
         progress.step(row.name, name, None)
-        entry = calls.count_calls(row, allocators[name], conditions, expected_status(plan, state.of(row.name)))
+        entry = calls.count_calls(row, allocators[name], conditions, plan.exit_status)
         entries.append(entry)
         journal.write("calls", entry)
     return entries

@@ -4,6 +4,4 @@ import click
 
 
 class DoctorError(click.ClickException):
-    """What is asked for cannot be looked at. Its own status: 1 says that something is wrong with what was looked at."""
-
-    exit_code = 2
+    """What is asked for cannot be looked at."""

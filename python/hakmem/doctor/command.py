@@ -180,7 +180,7 @@ def doctor(ctx, as_json_text, pid):
     """Look whether HAKMEM serves process PID as it should; without PID, whether it would on this machine.
 
     Each finding is ok, a note, a warning or a problem, with what to do. Ends with 0 without warnings and problems,
-    with 1 otherwise, and with 2 where there is nothing to look at."""
+    with 1 otherwise, and where it cannot look."""
     try:
         own = check_process(pid) if pid else check_here()
     except LiveError as error:

@@ -37,7 +37,7 @@ def heap(files, alloc, objects, by, number, lines, focus, ignore, hide, as_tree,
 
     FILE is a profile in pprof's format, as HAKMEM_HEAP_PROFILE writes it; PID a process that takes one, which is read
     from outside; URL where a server has one, as hakmem serve at /debug/pprof/heap. Several are added up."""
-    from hakmem.heap.file import write_profile
+    from hakmem.heap.file import ProfileError, write_profile
     from hakmem.heap.source import read_source
     from hakmem.heap.stacks import add_up, compare, expression, select
     from hakmem.heap.symbolize import symbolize
@@ -50,8 +50,11 @@ def heap(files, alloc, objects, by, number, lines, focus, ignore, hide, as_tree,
         raise click.UsageError("--tree and --lifetimes are shown one at a time")
     if html in (*files, base, symbolized) and html:
         raise click.UsageError(f"--html would overwrite {html}")
-    expressions = [expression(text, option) if text else None
-                   for option, text in (("--focus", focus), ("--ignore", ignore), ("--hide", hide))]
+    try:
+        expressions = [expression(text, option) if text else None
+                       for option, text in (("--focus", focus), ("--ignore", ignore), ("--hide", hide))]
+    except ProfileError as error:
+        raise click.UsageError(error.message) from error
     profiles = {path: read_source(path) for path in files}
     before = {base: read_source(base)} if base else {}
     notes = []

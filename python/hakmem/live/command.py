@@ -30,21 +30,23 @@ def console():
 
 @click.command()
 @click.argument("pid", type=PID)
-@click.option("--json", "form", flag_value="json", help="As JSON, with every field.")
-@click.option("--prometheus", "form", flag_value="prometheus", help="In Prometheus' text format.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON, with every field.")
+@click.option("--prometheus", is_flag=True, help="In Prometheus' text format.")
 @click.option("--superslabs", is_flag=True, help="A line for every SuperSlab; with --json, every unit of it too.")
-def stats(pid, form, superslabs):
+def stats(pid, as_json, prometheus, superslabs):
     """Show where the memory of process PID is: totals, size classes, threads, SuperSlabs.
 
     The process runs HAKMEM and goes on running: it is read from outside, without a change to it.
     """
-    if superslabs and form == "prometheus":
+    if as_json and prometheus:
+        raise click.UsageError("--json and --prometheus exclude each other")
+    if superslabs and prometheus:
         raise click.UsageError("--superslabs does not go with --prometheus: a series for each SuperSlab would be thousands")
     with plain_errors():
         shot = snapshot(ProcessMemory(pid))
-    if form == "json":
+    if as_json:
         click.echo(json.dumps(as_dict(shot, superslabs), indent=2))
-    elif form == "prometheus":
+    elif prometheus:
         from hakmem.live.prometheus import prometheus_text
         click.echo(prometheus_text([shot]), nl=False)
     else:

@@ -5,6 +5,7 @@ list is followed no further than it can be long, a slab is counted only if its h
 middle of a change is read again.
 """
 
+import os
 import time
 from dataclasses import asdict
 
@@ -23,6 +24,9 @@ HEADERS = 64
 # Mappings of the heap profile's tables, far more than there are.
 PROFILE_MAPS = 1 << 16
 PAGE = 4096
+# Options whose value is the address of a text, and more bytes than the library keeps of one.
+TEXT_OPTIONS = ("stats_file", "heap_profile", "heap_profile_signal", "heap_profile_unwind")
+TEXT_MOST = 1 << 16
 # Heaps that may be made while the list is read.
 NEW_HEAPS = 4096
 ALL_FREE = 0xFFFFFFFE
@@ -90,8 +94,17 @@ class Reader:
         self.departed = parts[3][departed.offset:departed.offset + departed.size]
         self.classes = numpy.frombuffer(parts[4], self.descriptor.dtype("size_class")).astype(
             [(name, "i8") for name in self.descriptor.numbers_of("size_class")])
-        self.options = self.descriptor.unpack("options", parts[5])
+        self.options = {name: self.text_at(value) if name in TEXT_OPTIONS else value
+                        for name, value in self.descriptor.unpack("options", parts[5]).items()}
         self.head_mapped = int.from_bytes(parts[6], "little") if "window_head_mapped" in roots else None
+
+    def text_at(self, address):
+        """The text of an option that is no number; None where it is not set. The library keeps it until the process ends."""
+        text = b""
+        while address and b"\0" not in text and len(text) < TEXT_MOST:
+            # Not over the end of a page: the next may be unmapped.
+            text += self.memory.read(address + len(text), PAGE - (address + len(text)) % PAGE)
+        return os.fsdecode(text.partition(b"\0")[0]) if address else None
 
     def read_slots(self):
         """The descriptors of the window's slots, those that were ever mapped."""
@@ -404,7 +417,8 @@ def as_dict(shot, superslabs=False):
     """A snapshot as plain values, for JSON; with `superslabs`, each unit too."""
     made = {"time": shot.time, "pid": shot.pid, "command": shot.command, "version": shot.version,
             "totals": asdict(shot.totals), "counters": shot.counters, "options": shot.options,
-            "classes": [asdict(row) for row in shot.classes], "threads": [asdict(row) for row in shot.threads],
+            "classes": [asdict(row) for row in shot.classes],
+            "threads": [asdict(row) | {"address": f"{row.address:#x}"} for row in shot.threads],
             "pools": [asdict(row) for row in shot.pools], "block_pools": [asdict(row) for row in shot.block_pools],
             "huge": [asdict(row) for row in shot.huge]}
     if superslabs:

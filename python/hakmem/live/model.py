@@ -178,7 +178,7 @@ class Snapshot:
     pools: list[Pool]
     huge: list[Huge]
     counters: dict[str, int]
-    options: dict[str, int]
+    options: dict[str, int | str | None]
     block_sizes: list[int]  # by class
     class_blocks: list[int]  # blocks of a slab, by class
     units: Units

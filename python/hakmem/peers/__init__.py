@@ -15,8 +15,6 @@ FORMAT = "hakmem-peers 1"
 class PeersError(click.ClickException):
     """What stands in the way of a peer, in words for the user."""
 
-    exit_code = 1
-
 
 @dataclass(frozen=True)
 class Peer:

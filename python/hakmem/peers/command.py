@@ -8,10 +8,11 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from hakmem import paths
+from hakmem import effect, paths
 from hakmem.peers import PeersError, load_peers, read_manifest
 from hakmem.peers.build import build_peers, describe_origin, locked_crates
 from hakmem.peers.recipes import RECIPES
+from hakmem.run import refuse_unfit
 
 # Where nobody looks on, a line is as long as it needs to be.
 WIDTH = None if sys.stdout.isatty() else 500
@@ -27,8 +28,7 @@ def check_names(context, parameter, names):
 
 def require_peer(name):
     """The built Peer of a name."""
-    if name not in RECIPES:
-        raise PeersError(f"no such peer: {name} (there are {', '.join(RECIPES)})")
+    check_names(None, None, [name])
     built = load_peers()
     if name not in built:
         raise PeersError(f"{name} is not built; run ./hakmem peers build {name}")
@@ -89,16 +89,17 @@ def path(name):
 @peers.command("run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("name")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-def run(name, command):
+@click.pass_context
+def run(ctx, name, command):
     """Run PROGRAM on the peer NAME, with the variables that the peer asks for: run NAME -- PROGRAM ARGUMENTS."""
     peer = require_peer(name)
     command = list(command[1:] if command[0] == "--" else command)
     if not command:
         raise click.UsageError("run needs a program")
+    refuse_unfit(ctx, command[0])
     program = shutil.which(command[0])
-    if program is None:
-        click.echo(f"Error: program '{command[0]}' not found", err=True)
-        raise SystemExit(127)
+    if why := effect.obstacle(program, peer.library):
+        click.echo(f"hakmem: no effect: {why}", err=True)
     preloaded = ":".join(filter(None, [str(peer.library), os.environ.get("LD_PRELOAD")]))
     env = {**peer.setting, **os.environ, "LD_PRELOAD": preloaded}
     os.execve(program, command, env)

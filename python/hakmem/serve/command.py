@@ -16,8 +16,6 @@ from hakmem.serve.web import application, is_loopback
 class ServeError(click.ClickException):
     """It cannot be served."""
 
-    exit_code = 2
-
 
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address or name to listen on.")

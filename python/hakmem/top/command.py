@@ -15,8 +15,6 @@ PICTURE = (140, 40)
 class TopError(click.ClickException):
     """The process cannot be looked at."""
 
-    exit_code = 2
-
 
 @click.command()
 @click.option("--interval", type=click.FloatRange(min=0.05, max=3600), default=1.0, show_default=True,

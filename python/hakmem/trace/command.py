@@ -24,8 +24,10 @@ def record(ctx, output, children, program, arguments):
     """Run PROGRAM and record every call of malloc and its family, of all threads.
 
     Ends with the program's exit status. What a program did until a signal ended it is kept."""
+    from hakmem.run import refuse_unfit
     from hakmem.trace.record import record_program
 
+    refuse_unfit(ctx, program)
     ctx.exit(record_program([program, *arguments], output, children))
 
 

@@ -31,7 +31,7 @@ def check_tools():
 def check_output(output):
     """A trace may be written over, anything else may not."""
     if output.is_dir():
-        raise click.ClickException(f"-o {output} is a folder")
+        raise click.UsageError(f"-o {output} is a folder")
     try:
         with open(output, "rb") as file:
             start = file.read(len(MAGIC))
@@ -89,8 +89,6 @@ def describe_end(status):
 def record_program(command, output, children):
     """Records a run of the program. Its exit status as a shell tells it."""
     check_tools()
-    if shutil.which(command[0]) is None:
-        raise click.ClickException(f"program '{command[0]}' not found")
     output = Path(output or f"{Path(command[0]).name}.trace").absolute()
     check_output(output)
     try:

@@ -23,12 +23,12 @@ def choose_allocators(names, additions):
     for text in additions:
         name, library = allocators.parse_pair(text, "--add", "NAME=LIBRARY")
         if name in found or name in added:
-            raise click.ClickException(f"--add {name}=...: there is an allocator of that name already")
+            raise click.UsageError(f"--add {name}=...: there is an allocator of that name already")
         added[name] = allocators.from_library(name, library)
     found.update(added)
     for name in names:
         if name not in found:
-            raise click.ClickException(f"no such allocator: {name} (there are {', '.join(found)})"
+            raise click.UsageError(f"no such allocator: {name} (there are {', '.join(found)})"
                                        + (f"; {trouble}" if trouble else ""))
     chosen = {name: found[name] for name in found if not names or name in names or name in added}
     return chosen, None if names else trouble
