@@ -88,10 +88,10 @@ struct interposed {
     void (*delete_aligned)(void *block, size_t alignment);
     void (*delete_aligned_array)(void *block, size_t alignment);
 };
-HAK_HIDDEN extern struct interposed interposed; /* valid once interposed_look returned */
+HAK_DATA struct interposed interposed; /* valid once interposed_look returned */
 
 /* Bits of interposed_name; all are set until the first look. */
-HAK_HIDDEN extern _Atomic uint32_t interposed_names;
+HAK_DATA _Atomic uint32_t interposed_names;
 HAK_HIDDEN bool interposed_look(enum interposed_name name);
 
 /* Whether the name may go to another object's function: two instructions where it does not. Then interposed_look

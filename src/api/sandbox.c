@@ -15,7 +15,7 @@
 #include "front/process.h"
 #include "superslab/limits.h"
 
-bool limits_await_sandbox = true;
+HAK_DATA_HERE bool limits_await_sandbox = true;
 
 API_EXPORT int prctl(int option, ...)
 {

@@ -3,7 +3,7 @@
 #include "options/options.h"
 #include "os/os.h"
 
-struct limits limits = { .cgroup_max = SIZE_MAX, .cgroup_high = SIZE_MAX };
+HAK_DATA_HERE struct limits limits = { .cgroup_max = SIZE_MAX, .cgroup_high = SIZE_MAX };
 
 static size_t limits_load(const _Atomic size_t *bytes) { return atomic_load_explicit(bytes, memory_order_relaxed); }
 
@@ -45,7 +45,7 @@ bool limits_are_due_slow(void)
     return read == 0 || limits_now_ms() - read >= LIMITS_READ_MS;
 }
 
-__attribute__((weak)) bool limits_await_sandbox = false;
+HAK_DATA_WEAK bool limits_await_sandbox = false;
 
 void limits_begin(void)
 {

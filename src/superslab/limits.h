@@ -28,7 +28,7 @@ struct limits {
     _Atomic uint32_t read_ms;               /* when they were read; 0: never */
     _Atomic uint32_t reading;               /* X1: since when, in ms */
 };
-HAK_HIDDEN extern struct limits limits;
+HAK_DATA struct limits limits;
 
 /* Bytes; 0: none. Any thread, no lock. */
 HAK_HIDDEN size_t limits_hard(void);
@@ -66,7 +66,7 @@ HAK_INLINE bool limits_are_due(size_t held)
 HAK_HIDDEN void limits_begin(void);
 
 /* True where limits_before_sandbox() will be called in time: in the shared library. */
-HAK_HIDDEN extern bool limits_await_sandbox;
+HAK_DATA bool limits_await_sandbox;
 
 /* The process is about to lose rights. Any thread, under no lock. */
 HAK_HIDDEN void limits_before_sandbox(void);
