@@ -59,7 +59,8 @@ enum interposed_at {
     AT_COUNT
 };
 
-/* Each definition registers itself, so that this part need not know who calls it. */
+/* Each definition registers itself, so that this part need not know who calls it. `retain`: lld with --gc-sections drops a section that
+ * is only named by its start and its end. */
 struct interposed_definition {
     unsigned at;
     const char *name;
@@ -68,7 +69,8 @@ struct interposed_definition {
 };
 #define INTERPOSED_DEFINITION(at, public_name, own_name)                                              \
     static const struct interposed_definition definition_of_##public_name                             \
-        __attribute__((used, section("hakmem_names"))) = { at, #public_name, (void (*)(void))public_name, (void (*)(void))own_name };
+        __attribute__((used, retain, section("hakmem_names"))) =                                      \
+        { at, #public_name, (void (*)(void))public_name, (void (*)(void))own_name };
 
 /* Functions that come before ours; NULL: ours is first. */
 struct interposed {
