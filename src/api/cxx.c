@@ -37,7 +37,7 @@ enum level {
 
 /* Whether this thread's operators are HAKMEM's own: what the first miss finds out. After it hak_operator_offset
  * tells. */
-static HAK_COLD bool find_own(void)
+static HAK_COLD bool find_whether_own(void)
 {
     if (interposed_is(INTERPOSED_OPERATORS))
         return false;
@@ -47,13 +47,13 @@ static HAK_COLD bool find_own(void)
 
 HAK_INLINE bool is_own(void)
 {
-    return HAK_LIKELY(hak_operator_offset != 0) || find_own();
+    return HAK_LIKELY(hak_operator_offset != 0) || find_whether_own();
 }
 
 /* ---- Memory is out ---- */
 
 /* By the C functions that come first. alignment 0: that of malloc. */
-static void *allocate(size_t size, size_t alignment)
+static void *allocate_by_c(size_t size, size_t alignment)
 {
     if (alignment != 0)
         return interposed_aligned(alignment, base_max(size, 1));
@@ -70,7 +70,7 @@ static HAK_COLD void *retry(size_t size, size_t alignment)
         if (handler == NULL)
             return NULL;
         handler();
-        block = allocate(size, alignment);
+        block = allocate_by_c(size, alignment);
     }
     return block;
 }
@@ -117,7 +117,7 @@ static void *new_elsewhere(size_t size, enum level level)
 
     if (other_new(level) != NULL)
         return other_new(level)(size);
-    block = allocate(size, 0);
+    block = allocate_by_c(size, 0);
     return block != NULL ? block : new_after_failure(size, 0);
 }
 
@@ -127,7 +127,7 @@ static void *new_nothrow_elsewhere(size_t size, enum level level)
 
     if (other_new(level) != NULL)
         return runtime_catch(call_other_new, size, level);
-    block = allocate(size, 0);
+    block = allocate_by_c(size, 0);
     return block != NULL ? block : nothrow_after_failure(size, 0);
 }
 
@@ -138,7 +138,7 @@ static HAK_COLD void *new_aligned_elsewhere(size_t size, size_t alignment, enum 
     (void)interposed_look(INTERPOSED_OPERATORS);
     if (other_new_aligned(level) != NULL)
         return other_new_aligned(level)(size, alignment);
-    block = base_is_pow2(alignment) ? allocate(size, alignment) : NULL;
+    block = base_is_pow2(alignment) ? allocate_by_c(size, alignment) : NULL;
     return block != NULL ? block : new_after_failure(size, alignment);
 }
 
@@ -149,7 +149,7 @@ static HAK_COLD void *new_aligned_nothrow_elsewhere(size_t size, size_t alignmen
     (void)interposed_look(INTERPOSED_OPERATORS);
     if (other_new_aligned(level) != NULL)
         return runtime_catch(other_new_aligned(level), size, alignment);
-    block = base_is_pow2(alignment) ? allocate(size, alignment) : NULL;
+    block = base_is_pow2(alignment) ? allocate_by_c(size, alignment) : NULL;
     return block != NULL ? block : nothrow_after_failure(size, alignment);
 }
 
@@ -181,7 +181,7 @@ static HAK_COLD void delete_aligned_elsewhere(void *block, size_t alignment, enu
     static HAK_COLD void *name##_first(size_t size, enum level level)                  \
     {                                                                                  \
         void *block;                                                                   \
-        if (!find_own())                                                               \
+        if (!find_whether_own())                                                               \
             return name##_elsewhere(size, level);                                      \
         block = front_malloc(size);                                                    \
         return block != NULL ? block : after_failure(size, 0);                         \
@@ -222,7 +222,7 @@ HAK_INLINE void *new_aligned_nothrow_block(size_t size, size_t alignment, enum l
 }
 
 /* A program's replacement takes the public name; `own_` and the name stays ours (api/interposed.c). */
-#define CXX_OWN(name) extern __typeof__(name) own_##name __attribute__((alias(#name), visibility("hidden")));
+#define CXX_OWN(name) HAK_HIDDEN __typeof__(name) own_##name __attribute__((alias(#name)));
 
 /* Each has a slow function of its own, so that its fast path has no frame, and its slow path knows the operator. */
 #define CXX_MISSES(name, kind, level)                                                      \

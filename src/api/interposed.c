@@ -8,8 +8,8 @@
 #include "front/front.h"
 #include "os/symbols.h"
 
-struct interposed interposed;
-_Atomic uint32_t interposed_names = UINT32_MAX;
+HAK_DATA_HERE struct interposed interposed;
+HAK_DATA_HERE _Atomic uint32_t interposed_names = UINT32_MAX;
 
 /* ---- The look ---- */
 
@@ -21,7 +21,7 @@ extern const struct interposed_definition __stop_hakmem_names[] __attribute__((v
 static const struct {
     unsigned at;
     void *place;
-} kept[] = {
+} kept_places[] = {
     { AT_malloc, &interposed.malloc },
     { AT_free, &interposed.free },
     { AT_realloc, &interposed.realloc },
@@ -84,8 +84,8 @@ static void look_once(void)
         if (definition->visible != definition->own)
             symbols[definition->at].before = (void *)(uintptr_t)definition->visible;
     /* ISO C has no conversion of an object's pointer to a function's; POSIX lets both have one representation. */
-    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
-        __builtin_memcpy(kept[i].place, &symbols[kept[i].at].before, sizeof(void *));
+    for (size_t i = 0; i < sizeof kept_places / sizeof kept_places[0]; i++)
+        __builtin_memcpy(kept_places[i].place, &symbols[kept_places[i].at].before, sizeof(void *));
     atomic_store_explicit(&interposed_names, names_of(symbols), memory_order_release);
 }
 
@@ -100,7 +100,7 @@ bool interposed_look(enum interposed_name name)
 }
 
 /* While nobody can change the dynamic linker's list. */
-__attribute__((constructor(101))) static void at_start(void)
+__attribute__((constructor(101))) static void look_at_start(void)
 {
     (void)interposed_look(INTERPOSED_OPERATORS);
 }

@@ -59,7 +59,8 @@ enum interposed_at {
     AT_COUNT
 };
 
-/* Each definition registers itself, so that this part need not know who calls it. */
+/* Each definition registers itself, so that this part need not know who calls it. `retain`: lld with --gc-sections drops a section that
+ * is only named by its start and its end. */
 struct interposed_definition {
     unsigned at;
     const char *name;
@@ -68,7 +69,8 @@ struct interposed_definition {
 };
 #define INTERPOSED_DEFINITION(at, public_name, own_name)                                              \
     static const struct interposed_definition definition_of_##public_name                             \
-        __attribute__((used, section("hakmem_names"))) = { at, #public_name, (void (*)(void))public_name, (void (*)(void))own_name };
+        __attribute__((used, retain, section("hakmem_names"))) =                                      \
+        { at, #public_name, (void (*)(void))public_name, (void (*)(void))own_name };
 
 /* Functions that come before ours; NULL: ours is first. */
 struct interposed {
@@ -88,10 +90,10 @@ struct interposed {
     void (*delete_aligned)(void *block, size_t alignment);
     void (*delete_aligned_array)(void *block, size_t alignment);
 };
-HAK_HIDDEN extern struct interposed interposed; /* valid once interposed_look returned */
+HAK_DATA struct interposed interposed; /* valid once interposed_look returned */
 
 /* Bits of interposed_name; all are set until the first look. */
-HAK_HIDDEN extern _Atomic uint32_t interposed_names;
+HAK_DATA _Atomic uint32_t interposed_names;
 HAK_HIDDEN bool interposed_look(enum interposed_name name);
 
 /* Whether the name may go to another object's function: two instructions where it does not. Then interposed_look

@@ -66,13 +66,13 @@ API_EXPORT struct sized_block __size_returning_new_aligned(size_t size, size_t a
 API_EXPORT struct sized_block __size_returning_new_aligned_hot_cold(size_t size, size_t alignment, unsigned char hint);
 
 /* Ours of them, whoever has the public name: the base of the others. */
-HAK_HIDDEN extern __typeof__(_Znwm) own__Znwm;
-HAK_HIDDEN extern __typeof__(_Znam) own__Znam;
-HAK_HIDDEN extern __typeof__(_ZnwmSt11align_val_t) own__ZnwmSt11align_val_t;
-HAK_HIDDEN extern __typeof__(_ZnamSt11align_val_t) own__ZnamSt11align_val_t;
-HAK_HIDDEN extern __typeof__(_ZdlPv) own__ZdlPv;
-HAK_HIDDEN extern __typeof__(_ZdaPv) own__ZdaPv;
-HAK_HIDDEN extern __typeof__(_ZdlPvSt11align_val_t) own__ZdlPvSt11align_val_t;
-HAK_HIDDEN extern __typeof__(_ZdaPvSt11align_val_t) own__ZdaPvSt11align_val_t;
+HAK_HIDDEN __typeof__(_Znwm) own__Znwm;
+HAK_HIDDEN __typeof__(_Znam) own__Znam;
+HAK_HIDDEN __typeof__(_ZnwmSt11align_val_t) own__ZnwmSt11align_val_t;
+HAK_HIDDEN __typeof__(_ZnamSt11align_val_t) own__ZnamSt11align_val_t;
+HAK_HIDDEN __typeof__(_ZdlPv) own__ZdlPv;
+HAK_HIDDEN __typeof__(_ZdaPv) own__ZdaPv;
+HAK_HIDDEN __typeof__(_ZdlPvSt11align_val_t) own__ZdlPvSt11align_val_t;
+HAK_HIDDEN __typeof__(_ZdaPvSt11align_val_t) own__ZdaPvSt11align_val_t;
 
 #endif

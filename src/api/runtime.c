@@ -92,11 +92,11 @@ static bool find_catcher(struct catcher *catcher)
 
 #if defined(__x86_64__) || defined(__aarch64__)
 
-HAK_HIDDEN extern const char hak_runtime_landing[]; /* in hak_runtime_call */
+HAK_IN_ASSEMBLY const char hak_runtime_landing[]; /* in hak_runtime_call */
 
 /* The unwinder calls it for the frame of hak_runtime_call, first to ask whether the exception ends there, then to go
  * there. */
-HAK_HIDDEN _Unwind_Reason_Code hak_runtime_personality(int version, _Unwind_Action actions,
+HAK_IN_ASSEMBLY _Unwind_Reason_Code hak_runtime_personality(int version, _Unwind_Action actions,
                                                        _Unwind_Exception_Class kind,
                                                        struct _Unwind_Exception *exception,
                                                        struct _Unwind_Context *context);
@@ -118,7 +118,7 @@ _Unwind_Reason_Code hak_runtime_personality(int version, _Unwind_Action actions,
 }
 
 /* Where hak_runtime_call goes when its function threw; its result is that one's. */
-HAK_HIDDEN void *hak_runtime_caught(void *exception);
+HAK_IN_ASSEMBLY void *hak_runtime_caught(void *exception);
 void *hak_runtime_caught(void *exception)
 {
     struct catcher catcher;
@@ -131,7 +131,7 @@ void *hak_runtime_caught(void *exception)
 }
 
 /* A call with the personality routine above. 0x1b: its address is kept relative to where it is kept, in 4 bytes. */
-HAK_HIDDEN void *hak_runtime_call(void *(*function)(size_t, size_t), size_t first, size_t second);
+HAK_IN_ASSEMBLY void *hak_runtime_call(void *(*function)(size_t, size_t), size_t first, size_t second);
 #if defined(__x86_64__)
 __asm__(".pushsection .text, \"ax\", @progbits\n"
         ".hidden hak_runtime_call, hak_runtime_landing, hak_runtime_personality, hak_runtime_caught\n"

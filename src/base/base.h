@@ -11,11 +11,26 @@
 
 #define HAK_LIKELY(x) __builtin_expect(!!(x), 1)
 #define HAK_UNLIKELY(x) __builtin_expect(!!(x), 0)
-#define HAK_INLINE static inline __attribute__((always_inline))
 #define HAK_NOINLINE __attribute__((noinline))
 #define HAK_COLD __attribute__((cold, noinline))
-#define HAK_HIDDEN __attribute__((visibility("hidden")))
 #define HAK_PRINTF(string, first) __attribute__((format(printf, string, first)))
+
+/* Names that several files use, of functions and of data. A header declares a function with HAK_HIDDEN, and data with HAK_DATA; the
+ * one file that defines the data says HAK_DATA_HERE. In the one-file source (tools/amalgamate.py) they are static, so that they meet
+ * no name of the program that it is part of. */
+#if defined(HAK_ONE_FILE)
+#define HAK_INLINE static inline __attribute__((always_inline, unused)) /* the override or the cycle profile alone use some */
+#define HAK_HIDDEN static __attribute__((unused))
+#define HAK_DATA static __attribute__((unused))
+#define HAK_DATA_HERE static
+#else
+#define HAK_INLINE static inline __attribute__((always_inline))
+#define HAK_HIDDEN __attribute__((visibility("hidden")))
+#define HAK_DATA HAK_HIDDEN extern
+#define HAK_DATA_HERE
+#endif
+/* The same of names that assembly uses or defines, which are global in every build. */
+#define HAK_IN_ASSEMBLY extern __attribute__((visibility("hidden")))
 
 /* Alignment that keeps two threads' words on two lines; 128 because adjacent lines are fetched in pairs. */
 #define HAK_CACHE_LINE 64

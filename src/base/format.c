@@ -10,7 +10,7 @@
 
 enum { MESSAGE_CAPACITY = 1024, DIGITS_CAPACITY = 20 /* UINT64_MAX in decimal */ };
 
-struct sink {
+struct room {
     char *buffer;
     size_t capacity; /* without the place of the NUL */
     size_t length;   /* <= capacity */
@@ -25,36 +25,36 @@ struct conversion {
     unsigned longs;   /* 0: int; else 64 bits, which l, ll and z all are */
 };
 
-static void sink_put(struct sink *sink, char c)
+static void room_put(struct room *room, char c)
 {
-    if (sink->length < sink->capacity)
-        sink->buffer[sink->length++] = c;
+    if (room->length < room->capacity)
+        room->buffer[room->length++] = c;
 }
 
-static void sink_pad(struct sink *sink, char c, size_t from, size_t to)
+static void room_pad(struct room *room, char c, size_t from, size_t to)
 {
-    for (; from < to && sink->length < sink->capacity; from++)
-        sink_put(sink, c);
+    for (; from < to && room->length < room->capacity; from++)
+        room_put(room, c);
 }
 
 /* `prefix` ("", "-" or "0x") stands before zero padding and after blank padding. */
-static void sink_put_text(struct sink *sink, const struct conversion *conversion, const char *prefix,
+static void room_put_text(struct room *room, const struct conversion *conversion, const char *prefix,
                           const char *text, size_t length)
 {
     size_t prefix_length = __builtin_strlen(prefix), total = prefix_length + length;
     if (!conversion->left && !conversion->zero_pad)
-        sink_pad(sink, ' ', total, conversion->width);
+        room_pad(room, ' ', total, conversion->width);
     for (size_t i = 0; i < prefix_length; i++)
-        sink_put(sink, prefix[i]);
+        room_put(room, prefix[i]);
     if (!conversion->left && conversion->zero_pad)
-        sink_pad(sink, '0', total, conversion->width);
+        room_pad(room, '0', total, conversion->width);
     for (size_t i = 0; i < length; i++)
-        sink_put(sink, text[i]);
+        room_put(room, text[i]);
     if (conversion->left)
-        sink_pad(sink, ' ', total, conversion->width);
+        room_pad(room, ' ', total, conversion->width);
 }
 
-static void sink_put_number(struct sink *sink, const struct conversion *conversion, const char *prefix,
+static void room_put_number(struct room *room, const struct conversion *conversion, const char *prefix,
                             uint64_t value, unsigned radix)
 {
     char digits[DIGITS_CAPACITY];
@@ -63,7 +63,7 @@ static void sink_put_number(struct sink *sink, const struct conversion *conversi
         digits[--at] = "0123456789abcdef"[value % radix];
         value /= radix;
     } while (value != 0);
-    sink_put_text(sink, conversion, prefix, digits + at, DIGITS_CAPACITY - at);
+    room_put_text(room, conversion, prefix, digits + at, DIGITS_CAPACITY - at);
 }
 
 static const char *read_count(const char *format, size_t *count)
@@ -75,12 +75,12 @@ static const char *read_count(const char *format, size_t *count)
 
 size_t base_format_v(char *buffer, size_t capacity, const char *format, va_list arguments)
 {
-    struct sink sink = { buffer, capacity - 1, 0 };
+    struct room room = { buffer, capacity - 1, 0 };
     if (capacity == 0)
         return 0;
     while (*format != '\0') {
         if (*format != '%') {
-            sink_put(&sink, *format++);
+            room_put(&room, *format++);
             continue;
         }
         struct conversion conversion = { .precision = SIZE_MAX };
@@ -108,23 +108,23 @@ size_t base_format_v(char *buffer, size_t capacity, const char *format, va_list 
         case 'd':
         case 'i': {
             int64_t value = conversion.longs != 0 ? va_arg(arguments, int64_t) : va_arg(arguments, int);
-            sink_put_number(&sink, &conversion, value < 0 ? "-" : "",
+            room_put_number(&room, &conversion, value < 0 ? "-" : "",
                             value < 0 ? 0 - (uint64_t)value : (uint64_t)value, 10);
             break;
         }
         case 'u':
         case 'x': {
             uint64_t value = conversion.longs != 0 ? va_arg(arguments, uint64_t) : va_arg(arguments, unsigned);
-            sink_put_number(&sink, &conversion, "", value, *format == 'x' ? 16 : 10);
+            room_put_number(&room, &conversion, "", value, *format == 'x' ? 16 : 10);
             break;
         }
         case 'p':
-            sink_put_number(&sink, &conversion, "0x", (uint64_t)(uintptr_t)va_arg(arguments, void *), 16);
+            room_put_number(&room, &conversion, "0x", (uint64_t)(uintptr_t)va_arg(arguments, void *), 16);
             break;
         case 'c': {
             char c = (char)va_arg(arguments, int);
             conversion.zero_pad = false;
-            sink_put_text(&sink, &conversion, "", &c, 1);
+            room_put_text(&room, &conversion, "", &c, 1);
             break;
         }
         case 's': {
@@ -135,22 +135,22 @@ size_t base_format_v(char *buffer, size_t capacity, const char *format, va_list 
             while (length < conversion.precision && text[length] != '\0')
                 length++;
             conversion.zero_pad = false;
-            sink_put_text(&sink, &conversion, "", text, length);
+            room_put_text(&room, &conversion, "", text, length);
             break;
         }
         case '%':
-            sink_put(&sink, '%');
+            room_put(&room, '%');
             break;
         default: /* not understood: the rest as it stands, and no argument is guessed at */
-            sink_put(&sink, '%');
+            room_put(&room, '%');
             while (*format != '\0')
-                sink_put(&sink, *format++);
+                room_put(&room, *format++);
             continue;
         }
         format++;
     }
-    buffer[sink.length] = '\0';
-    return sink.length;
+    buffer[room.length] = '\0';
+    return room.length;
 }
 
 size_t base_format(char *buffer, size_t capacity, const char *format, ...)

@@ -3,7 +3,7 @@
 #define RECIPROCAL(size) (((UINT64_C(1) << 40) + (size) - 1) / (size))
 #define SLAB_BLOCKS(size, units) ((units) * UNIT_SIZE / (size))
 
-const struct size_class size_classes[CLASS_COUNT] = {
+HAK_DATA_HERE const struct size_class size_classes[CLASS_COUNT] = {
     [CLASS_NONE] = { .size = 0 },
 #define CLASS_ROW(size_, units_, cached)                                                                               \
     [CLASS_##size_] = { .reciprocal = RECIPROCAL(size_), .size = (size_), .blocks = SLAB_BLOCKS(size_, units_),        \

@@ -68,7 +68,7 @@ struct size_class {
     uint16_t slot_limit; /* most blocks in a thread cache; 0: never cached */
 };
 
-HAK_HIDDEN extern const struct size_class size_classes[CLASS_COUNT];
+HAK_DATA const struct size_class size_classes[CLASS_COUNT];
 
 /* The class of a request of size bytes, size <= POOLED_MAX. */
 HAK_INLINE unsigned class_of_size(size_t size)

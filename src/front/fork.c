@@ -86,7 +86,7 @@ static bool take(struct lock *lock, void *argument)
     return lock_take_for_fork(lock, lock == &process_lock ? &patience->process : &patience->others) != LOCK_STEP_BACK;
 }
 
-static bool leave(struct lock *lock, void *unused)
+static bool leave_lock(struct lock *lock, void *unused)
 {
     (void)unused;
     lock_leave_fork(lock);
@@ -106,7 +106,7 @@ static void fork_prepare(void)
         if (for_all(take, &patience))
             break;
         /* A signal handler forks that interrupted another thread in the allocator: it goes first. */
-        for_all(leave, NULL);
+        for_all(leave_lock, NULL);
         os_streams_unlock();
         os_futex_wait(&never, 0, STEP_BACK_NS);
     }
@@ -123,7 +123,7 @@ static bool reset(struct lock *lock, void *unused)
 static void fork_parent(void)
 {
     lock_set_in_fork(false);
-    for_all(leave, NULL);
+    for_all(leave_lock, NULL);
     os_streams_unlock();
 }
 

@@ -8,7 +8,7 @@
 #include "superslab/limits.h"
 #include "superslab/shared_pool.h"
 
-struct lock process_lock = LOCK_INIT(LOCK_RANK_INIT);
+HAK_DATA_HERE struct lock process_lock = LOCK_INIT(LOCK_RANK_INIT);
 
 static _Atomic bool initialised;
 

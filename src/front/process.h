@@ -8,6 +8,6 @@
 HAK_HIDDEN bool process_init(void);
 
 /* For fork. */
-HAK_HIDDEN extern struct lock process_lock;
+HAK_DATA struct lock process_lock;
 
 #endif

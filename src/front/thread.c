@@ -10,8 +10,8 @@
 #include "profile/stack.h"
 #include "superslab/shared_pool.h"
 
-_Thread_local uintptr_t hak_cache_offset __attribute__((tls_model("initial-exec")));
-_Thread_local uintptr_t hak_operator_offset __attribute__((tls_model("initial-exec")));
+HAK_DATA_HERE _Thread_local uintptr_t hak_cache_offset __attribute__((tls_model("initial-exec")));
+HAK_DATA_HERE _Thread_local uintptr_t hak_operator_offset __attribute__((tls_model("initial-exec")));
 
 static _Atomic uint32_t count; /* thread_count() */
 
@@ -64,7 +64,7 @@ struct thread_cache *thread_cache_get(void)
     return cache_current()->heap ? cache_current() : NULL; /* what was foreign may have given it up */
 }
 
-static void leave(struct thread_cache *cache, uintptr_t offset)
+static void leave_cache(struct thread_cache *cache, uintptr_t offset)
 {
     struct heap *heap = cache->heap;
 
@@ -81,7 +81,7 @@ void thread_release(void)
     if (cache->heap == NULL)
         return;
     cache_flush_all(cache, true);
-    leave(cache, 0);
+    leave_cache(cache, 0);
 }
 
 /* The cache stays as it is for the next thread, until a tick. What other destructors free or allocate after this one goes through
@@ -93,7 +93,7 @@ static void thread_end(void *unused)
 
     (void)unused;
     if (cache->heap)
-        leave(cache, WINDOW_RETIRED_CACHE);
+        leave_cache(cache, WINDOW_RETIRED_CACHE);
     if (HAK_CYCLES)
         cycles_thread_end();
     left = atomic_fetch_sub(&count, 1) - 1;

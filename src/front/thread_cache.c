@@ -22,7 +22,7 @@
 
 /* ---- Flushes that others want ---- */
 
-_Atomic uint32_t cache_flushes;
+HAK_DATA_HERE _Atomic uint32_t cache_flushes;
 static _Atomic uint32_t flush_wanted_ms;
 
 void cache_want_flush(void)

@@ -53,11 +53,11 @@ struct thread_cache {
 _Static_assert(offsetof(struct thread_cache, slots) + sizeof(void *) <= 4096, "W3: the empty cache is read in its first page");
 _Static_assert(CLASS_COUNT <= 64, "every class has a bin");
 
-HAK_HIDDEN extern _Thread_local uintptr_t hak_cache_offset __attribute__((tls_model("initial-exec")));
+HAK_DATA _Thread_local uintptr_t hak_cache_offset __attribute__((tls_model("initial-exec")));
 
 /* The same for C++ operators, in a word of their own: it stays 0 in a process whose operators go to another object's functions, so that
  * each of them misses without a test on its fast path (api/interposed.h). Elsewhere the first miss sets it to hak_cache_offset. */
-HAK_HIDDEN extern _Thread_local uintptr_t hak_operator_offset __attribute__((tls_model("initial-exec")));
+HAK_DATA _Thread_local uintptr_t hak_operator_offset __attribute__((tls_model("initial-exec")));
 
 /* The only place that moves a thread to another cache. Operators miss once before they follow. */
 HAK_INLINE void cache_set_current(uintptr_t offset)
@@ -89,7 +89,7 @@ HAK_INLINE unsigned cache_blocks(const struct thread_cache *cache, unsigned clas
 HAK_HIDDEN void cache_want_flush(void);
 
 /* How often that was wanted, and when last (milliseconds of shared_pool_now_ms). */
-HAK_HIDDEN extern _Atomic uint32_t cache_flushes;
+HAK_DATA _Atomic uint32_t cache_flushes;
 HAK_INLINE uint32_t cache_flush_number(void) { return atomic_load_explicit(&cache_flushes, memory_order_acquire); }
 HAK_HIDDEN uint32_t cache_flush_wanted_ms(void);
 

@@ -1,12 +1,12 @@
 #include "observe/counters.h"
 
-const struct debug_counter_name debug_counter_names[DEBUG_COUNTERS] = {
+HAK_DATA_HERE const struct debug_counter_name debug_counter_names[DEBUG_COUNTERS] = {
 #define DEBUG_COUNTER_NAME(id, name, help) { name, help },
     DEBUG_COUNTER_TABLE(DEBUG_COUNTER_NAME)
 #undef DEBUG_COUNTER_NAME
 };
 
-_Atomic uint64_t debug_counters[HAK_DEBUG ? DEBUG_COUNTERS : 1][HAK_DEBUG ? CLASS_COUNT : 1];
+HAK_DATA_HERE _Atomic uint64_t debug_counters[HAK_DEBUG ? DEBUG_COUNTERS : 1][HAK_DEBUG ? CLASS_COUNT : 1];
 
 uint64_t debug_counter_of(enum debug_counter which, unsigned class)
 {

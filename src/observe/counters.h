@@ -70,10 +70,10 @@ enum debug_counter {
 struct debug_counter_name {
     const char *name, *help;
 };
-HAK_HIDDEN extern const struct debug_counter_name debug_counter_names[DEBUG_COUNTERS];
+HAK_DATA const struct debug_counter_name debug_counter_names[DEBUG_COUNTERS];
 
 /* By counter and class; class 0 has what belongs to none. In release builds, one word that is never touched. */
-HAK_HIDDEN extern _Atomic uint64_t debug_counters[HAK_DEBUG ? DEBUG_COUNTERS : 1][HAK_DEBUG ? CLASS_COUNT : 1];
+HAK_DATA _Atomic uint64_t debug_counters[HAK_DEBUG ? DEBUG_COUNTERS : 1][HAK_DEBUG ? CLASS_COUNT : 1];
 
 HAK_INLINE void debug_count_of(enum debug_counter which, unsigned class, uint64_t by)
 {

@@ -4,16 +4,16 @@
 #include "os/cycles.h"
 
 #if defined(__x86_64__)
-#define COUNTER "tsc"
+#define CLOCK_NAME "tsc"
 #elif defined(__aarch64__)
-#define COUNTER "cntvct_el0"
+#define CLOCK_NAME "cntvct_el0"
 #else
-#define COUNTER "clock_gettime"
+#define CLOCK_NAME "clock_gettime"
 #endif
 
 enum {
     TENTHS = 10,
-    NS_PER_SECOND = 1000000000,
+    REPORT_NS_PER_SECOND = 1000000000,
     SHARE = 1000000,  /* shares are printed with six digits */
     PERCENT = SHARE / 100,
 };
@@ -32,7 +32,7 @@ struct row {
     uint64_t count, sum, p50, p99, most;
 };
 
-struct profile {
+struct cycles_profile {
     struct row rows[CYCLES_KINDS];
     uint64_t frequency;
     uint64_t mallocs, frees;
@@ -47,7 +47,7 @@ static uint64_t count_calls(const struct row *rows, enum cycles_kind first, enum
     return calls;
 }
 
-static void collect(struct profile *profile)
+static void collect(struct cycles_profile *profile)
 {
     struct cycles_histogram sum;
 
@@ -69,16 +69,16 @@ static uint64_t ratio(uint64_t part, uint64_t scale, uint64_t whole)
 
 /* ---- As a table ---- */
 
-static uint64_t ns_tenths(const struct profile *profile, uint64_t ticks)
+static uint64_t ns_tenths(const struct cycles_profile *profile, uint64_t ticks)
 {
-    return ratio(ticks, (uint64_t)NS_PER_SECOND * TENTHS, profile->frequency);
+    return ratio(ticks, (uint64_t)REPORT_NS_PER_SECOND * TENTHS, profile->frequency);
 }
 
-static void table_row(struct output *output, const struct profile *profile, enum cycles_kind kind)
+static void table_row(struct output *output, const struct cycles_profile *profile, enum cycles_kind kind)
 {
     const struct row *row = &profile->rows[kind];
     uint64_t mean = ratio(row->sum, TENTHS, row->count);
-    uint64_t mean_ns = ratio(row->sum, (uint64_t)NS_PER_SECOND * TENTHS, profile->frequency * row->count);
+    uint64_t mean_ns = ratio(row->sum, (uint64_t)REPORT_NS_PER_SECOND * TENTHS, profile->frequency * row->count);
     uint64_t p50 = ns_tenths(profile, row->p50), p99 = ns_tenths(profile, row->p99), most = ns_tenths(profile, row->most);
 
     if (row->count == 0) {
@@ -101,11 +101,11 @@ static void table_coverage(struct output *output, const char *name, uint64_t hit
                     share % PERCENT);
 }
 
-static void print_table(struct output *output, const struct profile *profile)
+static void print_table(struct output *output, const struct cycles_profile *profile)
 {
     uint64_t mhz_tenths = profile->frequency / (1000000 / TENTHS), ns = ns_tenths(profile, 1000);
 
-    output_line(output, "cycle profile: ticks of " COUNTER " at %lu.%lu MHz (1,000 ticks are %lu.%lu ns); p50 and p99 within 1/%u",
+    output_line(output, "cycle profile: ticks of " CLOCK_NAME " at %lu.%lu MHz (1,000 ticks are %lu.%lu ns); p50 and p99 within 1/%u",
                 mhz_tenths / TENTHS, mhz_tenths % TENTHS, ns / TENTHS, ns % TENTHS, 2u * CYCLES_PER_OCTAVE);
     output_line(output, "a measurement of nothing reads %lu (least) and %lu (median); no figure has it subtracted; timing a call "
                 "takes its thread %lu", cycles_overhead.empty_least, cycles_overhead.empty_median, cycles_overhead.call_median);
@@ -171,9 +171,9 @@ static void json_kind(struct output *output, enum cycles_kind kind)
     output_print(output, "]}");
 }
 
-static void print_json(struct output *output, const struct profile *profile)
+static void print_json(struct output *output, const struct cycles_profile *profile)
 {
-    output_print(output, "{\"hakmem_cycles\":1,\"counter\":\"" COUNTER "\",\"frequency_hz\":%lu,\"relative_error\":%lu.%06lu,",
+    output_print(output, "{\"hakmem_cycles\":1,\"counter\":\"" CLOCK_NAME "\",\"frequency_hz\":%lu,\"relative_error\":%lu.%06lu,",
                  profile->frequency, (uint64_t)0, ratio(1, SHARE, 2 * CYCLES_PER_OCTAVE));
     output_print(output, "\"overhead\":{\"empty_min\":%lu,\"empty_median\":%lu,\"call_median\":%lu,\"subtracted\":false},",
                  cycles_overhead.empty_least, cycles_overhead.empty_median, cycles_overhead.call_median);
@@ -192,9 +192,9 @@ static void print_json(struct output *output, const struct profile *profile)
 
 /* ---- As Prometheus text ---- */
 
-static void print_prometheus(struct output *output, const struct profile *profile)
+static void print_prometheus(struct output *output, const struct cycles_profile *profile)
 {
-    output_print(output, "# HELP hakmem_cycles What calls and slow paths took, in ticks of " COUNTER ".\n# TYPE hakmem_cycles summary\n");
+    output_print(output, "# HELP hakmem_cycles What calls and slow paths took, in ticks of " CLOCK_NAME ".\n# TYPE hakmem_cycles summary\n");
     for (unsigned kind = 0; kind < CYCLES_KINDS; kind++) {
         const struct row *row = &profile->rows[kind];
         const char *name = names[kind];
@@ -210,13 +210,13 @@ static void print_prometheus(struct output *output, const struct profile *profil
     output_print(output, "# HELP hakmem_cycles_empty What a measurement of nothing reads, in ticks.\n"
                  "# TYPE hakmem_cycles_empty gauge\nhakmem_cycles_empty{of=\"min\"} %lu\nhakmem_cycles_empty{of=\"median\"} %lu\n",
                  cycles_overhead.empty_least, cycles_overhead.empty_median);
-    output_print(output, "# HELP hakmem_cycles_frequency_hertz Ticks of " COUNTER " in a second.\n"
+    output_print(output, "# HELP hakmem_cycles_frequency_hertz Ticks of " CLOCK_NAME " in a second.\n"
                  "# TYPE hakmem_cycles_frequency_hertz gauge\nhakmem_cycles_frequency_hertz %lu\n", profile->frequency);
 }
 
 void observe_cycles(enum option_format format)
 {
-    struct profile profile;
+    struct cycles_profile profile;
     struct output output;
 
     collect(&profile);

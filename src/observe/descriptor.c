@@ -22,7 +22,7 @@
 #define CONSTANT_ROW(name_) { .name = #name_, .kind = DESCRIPTOR_CONSTANT, .value.number = (name_), .count = 1 },
 #define ROOT_ROW(name_, object)                                                                                        \
     { .name = #name_, .kind = DESCRIPTOR_ROOT, .value.address = (object), .size = sizeof(void *), .count = 1 },
-#define OPTION_ROW(field, name, kind, default_, lowest, highest, unit, doc) FIELD_ROW(options, field)
+#define OPTION_FIELD_ROW(field, name, kind, default_, lowest, highest, unit, doc) FIELD_ROW(options, field)
 
 enum { ROWS = 0 DESCRIPTOR_TABLE(COUNT_ROW, COUNT_ROW, COUNT_ROW, COUNT_ROW, COUNT_ROW) OPTION_TABLE(COUNT_ROW) };
 
@@ -42,5 +42,5 @@ const struct descriptor hak_descriptor = {
     .head = { .magic = DESCRIPTOR_MAGIC, .format = DESCRIPTOR_FORMAT, .size = sizeof(struct descriptor),
               .version = BASE_VERSION_STRING, .rows = ROWS, .row_size = sizeof(struct descriptor_row),
               .rows_offset = offsetof(struct descriptor, rows), .pointer_size = sizeof(void *) },
-    .rows = { DESCRIPTOR_TABLE(TYPE_ROW, FIELD_ROW, ARRAY_ROW, CONSTANT_ROW, ROOT_ROW) OPTION_TABLE(OPTION_ROW) },
+    .rows = { DESCRIPTOR_TABLE(TYPE_ROW, FIELD_ROW, ARRAY_ROW, CONSTANT_ROW, ROOT_ROW) OPTION_TABLE(OPTION_FIELD_ROW) },
 };

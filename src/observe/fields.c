@@ -3,12 +3,12 @@
 #define FIELD(struct_, name, kind, help) { #name, offsetof(struct struct_, name), FIELD_##kind, help },
 /* The list is every word from the member `first` to the member `last`. */
 #define LIST(name, struct_, first, last)                                                                             \
-    _Static_assert(sizeof name / sizeof name[0] * sizeof(uint64_t) ==                                                \
+    _Static_assert(sizeof name##_fields / sizeof name##_fields[0] * sizeof(uint64_t) ==                              \
                        offsetof(struct struct_, last) + sizeof(uint64_t) - offsetof(struct struct_, first),          \
                    "a member of " #struct_ " is missing in its list");                                               \
-    const struct field_list fields_##name = { name, sizeof name / sizeof name[0] };
+    HAK_DATA_HERE const struct field_list fields_##name = { name##_fields, sizeof name##_fields / sizeof name##_fields[0] };
 
-static const struct field memory[] = {
+static const struct field memory_fields[] = {
     FIELD(hak_stats, mapped, BYTES,
           "Committed address space in bytes: live + cached + free_in_slab + retained + metadata")
     FIELD(hak_stats, live, BYTES, "Bytes of blocks that the program holds, as rounded up to their size class")
@@ -29,7 +29,7 @@ static const struct field memory[] = {
     FIELD(hak_stats, heaps_first_class, GAUGE, "First-class heaps in use")
 };
 
-static const struct field counters[] = {
+static const struct field counters_fields[] = {
     FIELD(hak_stats, refills, COUNTER, "Takings of blocks out of slabs")
     FIELD(hak_stats, refilled_blocks, COUNTER, "Blocks taken out of slabs")
     FIELD(hak_stats, flushes, COUNTER, "Batches of blocks given back by threads")
@@ -66,7 +66,7 @@ static const struct field counters[] = {
     FIELD(hak_stats, free_coverage_min, SHARE, "Share of frees of pooled blocks that the thread caches took, at least")
 };
 
-static const struct field faults[] = {
+static const struct field faults_fields[] = {
     FIELD(hak_stats, faults_soft, COUNTER, "Page faults that found their page in memory")
     FIELD(hak_stats, faults_hard, COUNTER, "Page faults that waited for a disk")
     FIELD(hak_stats, resident, BYTES, "Resident bytes of the process")
@@ -78,12 +78,12 @@ static const struct field faults[] = {
           "Debug builds: pages of slabs on which a block was handed out since they were last given back")
 };
 
-static const struct field profile[] = {
+static const struct field profile_fields[] = {
     FIELD(hak_stats, heap_profile, BYTES, "Of metadata: bytes of the heap profile's tables")
     FIELD(hak_stats, heap_profile_samples, GAUGE, "Blocks in use that are samples of the heap profile")
 };
 
-static const struct field pool[] = {
+static const struct field pool_fields[] = {
     FIELD(hak_stats_pool, slabs, GAUGE, "Slabs, spans or mappings")
     FIELD(hak_stats_pool, slab_bytes, GAUGE, "Their bytes")
     FIELD(hak_stats_pool, live_blocks, GAUGE, "Blocks that the program holds")
@@ -94,7 +94,7 @@ static const struct field pool[] = {
     FIELD(hak_stats_pool, free_bytes, GAUGE, "Free bytes in slabs, or of freed huge ranges")
 };
 
-static const struct field class[] = {
+static const struct field class_fields[] = {
     FIELD(hak_stats_class, block_size, GAUGE, "Bytes of a block")
     FIELD(hak_stats_class, slabs, GAUGE, "Slabs of the class")
     FIELD(hak_stats_class, live_blocks, GAUGE, "Blocks that the program holds")
@@ -114,7 +114,7 @@ static const struct field class[] = {
     FIELD(hak_stats_class, remote_blocks, GAUGE, "Blocks freed by others and not collected yet")
 };
 
-static const struct field heap[] = {
+static const struct field heap_fields[] = {
     FIELD(hak_stats_heap, number, GAUGE, "Number of the heap")
     FIELD(hak_stats_heap, thread, GAUGE, "Kernel's id of the thread it serves or served last")
     FIELD(hak_stats_heap, kind, GAUGE, "0: a thread's, 1: house, 2: first-class, 3: the heap profile's")
@@ -142,7 +142,7 @@ static const struct field heap[] = {
     FIELD(hak_stats_heap, slabs_adopted, COUNTER, "Slabs that changed their heap")
 };
 
-static const struct field superslab[] = {
+static const struct field superslab_fields[] = {
     FIELD(hak_stats_superslab, number, GAUGE, "Number of its place in the window")
     FIELD(hak_stats_superslab, address, GAUGE, "Address")
     FIELD(hak_stats_superslab, tier, GAUGE, "0: full, 1: hot, 2: draining, 3: empty")
@@ -161,3 +161,4 @@ LIST(pool, hak_stats_pool, slabs, free_bytes)
 LIST(class, hak_stats_class, block_size, remote_blocks)
 LIST(heap, hak_stats_heap, number, slabs_adopted)
 LIST(superslab, hak_stats_superslab, number, huge_pages)
+#undef FIELD

@@ -22,8 +22,8 @@ struct field_list {
     size_t count;
 };
 
-HAK_HIDDEN extern const struct field_list fields_memory, fields_counters, fields_faults, fields_profile; /* of struct hak_stats */
-HAK_HIDDEN extern const struct field_list fields_pool, fields_class, fields_heap, fields_superslab;
+HAK_DATA const struct field_list fields_memory, fields_counters, fields_faults, fields_profile; /* of struct hak_stats */
+HAK_DATA const struct field_list fields_pool, fields_class, fields_heap, fields_superslab;
 
 HAK_INLINE uint64_t field_value(const struct field *field, const void *record)
 {

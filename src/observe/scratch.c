@@ -5,7 +5,7 @@
 #include "os/os.h"
 
 /* Of the first who comes. In a child of fork it stays taken where another thread had it; mappings serve then. */
-static _Alignas(HAK_CACHE_LINE) char first[SCRATCH_BYTES];
+static _Alignas(HAK_CACHE_LINE) char first_room[SCRATCH_BYTES];
 static _Atomic bool first_taken;
 
 static size_t mapping_size(void)
@@ -18,7 +18,7 @@ void *scratch_take(void)
     void *mapping;
 
     if (!atomic_exchange_explicit(&first_taken, true, memory_order_acquire))
-        return first;
+        return first_room;
     mapping = os_map(mapping_size(), os_page_size());
     if (mapping == NULL)
         errno = ENOMEM;
@@ -27,7 +27,7 @@ void *scratch_take(void)
 
 void scratch_give(void *scratch)
 {
-    if (scratch == first)
+    if (scratch == first_room)
         atomic_store_explicit(&first_taken, false, memory_order_release);
     else if (scratch != NULL)
         os_unmap(scratch, mapping_size());

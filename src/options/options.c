@@ -47,7 +47,7 @@ enum {
 OPTION_TABLE(OPTION_NAME_FITS)
 #undef OPTION_NAME_FITS
 
-struct options hak_options = {
+HAK_DATA_HERE struct options hak_options = {
 #define OPTION_DEFAULT(field, name, kind, default_, lowest, highest, unit, doc) .field = default_,
     OPTION_TABLE(OPTION_DEFAULT)
 #undef OPTION_DEFAULT

@@ -20,7 +20,7 @@ struct options {
 HAK_INLINE const char *option_path(uint64_t value) { return (const char *)(uintptr_t)value; }
 
 /* Constant after options_read; the defaults before it. */
-HAK_HIDDEN extern struct options hak_options;
+HAK_DATA struct options hak_options;
 
 /* Reads the environment. Names each unknown HAKMEM_ variable and each bad value on stderr and ignores it. Called once, by the
  * thread that initialises; never allocates. */

@@ -20,14 +20,14 @@ struct moment {
     uint64_t ns, ticks;
 };
 
-bool cycles_on;
-_Thread_local uint8_t cycles_call __attribute__((tls_model("initial-exec")));
-struct cycles_overhead cycles_overhead;
+HAK_DATA_HERE bool cycles_on;
+HAK_DATA_HERE _Thread_local uint8_t cycles_call __attribute__((tls_model("initial-exec")));
+HAK_DATA_HERE struct cycles_overhead cycles_overhead;
 
 static _Thread_local struct cycles_record *mine __attribute__((tls_model("initial-exec")));
-static struct cycles_record *_Atomic records; /* a list that only grows */
+static struct cycles_record *_Atomic cycles_records; /* a list that only grows */
 static struct cycles_record shared;           /* Y1: of threads without one; not in the list */
-static struct moment started;
+static struct moment started_at;
 
 /* ---- Counting ---- */
 
@@ -76,8 +76,8 @@ static struct cycles_record *record_new(void)
         return NULL;
     os_name(record, base_align_up(sizeof *record, os_page_size()), "hakmem cycles");
     atomic_store_explicit(&record->taken, true, memory_order_relaxed);
-    record->next = atomic_load_explicit(&records, memory_order_relaxed);
-    while (!atomic_compare_exchange_weak_explicit(&records, &record->next, record, memory_order_release, memory_order_relaxed))
+    record->next = atomic_load_explicit(&cycles_records, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&cycles_records, &record->next, record, memory_order_release, memory_order_relaxed))
         continue;
     return record;
 }
@@ -88,7 +88,7 @@ void cycles_thread_begin(void)
 
     if (!cycles_on || mine != NULL)
         return;
-    for (record = atomic_load_explicit(&records, memory_order_acquire); record != NULL; record = record->next)
+    for (record = atomic_load_explicit(&cycles_records, memory_order_acquire); record != NULL; record = record->next)
         if (!atomic_load_explicit(&record->taken, memory_order_relaxed) &&
             !atomic_exchange_explicit(&record->taken, true, memory_order_acquire))
             break;
@@ -119,7 +119,7 @@ void cycles_reset_after_fork(void)
     if (!cycles_on)
         return;
     record_clear(&shared);
-    for (struct cycles_record *record = atomic_load(&records); record != NULL; record = record->next) {
+    for (struct cycles_record *record = atomic_load(&cycles_records); record != NULL; record = record->next) {
         record_clear(record);
         atomic_store(&record->taken, record == mine);
     }
@@ -151,10 +151,10 @@ uint64_t cycles_frequency(void)
 #else
     struct moment now;
 
-    while (os_now() - started.ns < CALIBRATION_NS)
+    while (os_now() - started_at.ns < CALIBRATION_NS)
         continue;
     now = moment_now();
-    return (uint64_t)((__uint128_t)(now.ticks - started.ticks) * NS_PER_SECOND / (now.ns - started.ns));
+    return (uint64_t)((__uint128_t)(now.ticks - started_at.ticks) * NS_PER_SECOND / (now.ns - started_at.ns));
 #endif
 }
 
@@ -187,7 +187,7 @@ static void measure_overhead(void)
 void cycles_start(void)
 {
     measure_overhead();
-    started = moment_now();
+    started_at = moment_now();
     __atomic_store_n(&cycles_on, true, __ATOMIC_RELEASE);
 }
 
@@ -205,7 +205,7 @@ void cycles_merge(enum cycles_kind kind, struct cycles_histogram *sum)
 {
     memset(sum, 0, sizeof *sum);
     add_up(sum, &shared.kinds[kind]);
-    for (struct cycles_record *record = atomic_load_explicit(&records, memory_order_acquire); record != NULL;
+    for (struct cycles_record *record = atomic_load_explicit(&cycles_records, memory_order_acquire); record != NULL;
          record = record->next)
         add_up(sum, &record->kinds[kind]);
 }

@@ -106,8 +106,8 @@ HAK_HIDDEN void cycles_reset_after_fork(void);
 
 /* ---- Hooks ---- */
 
-HAK_HIDDEN extern bool cycles_on;
-HAK_HIDDEN extern _Thread_local uint8_t cycles_call __attribute__((tls_model("initial-exec"))); /* what the call under way is so far */
+HAK_DATA bool cycles_on;
+HAK_DATA _Thread_local uint8_t cycles_call __attribute__((tls_model("initial-exec"))); /* what the call under way is so far */
 
 struct cycles_scope {
     uint64_t start; /* 0: not timed */
@@ -178,7 +178,7 @@ struct cycles_overhead {
     uint64_t empty_least, empty_median; /* ticks that a measurement of nothing reads */
     uint64_t call_median;               /* ticks that timing a call and counting it takes the thread */
 };
-HAK_HIDDEN extern struct cycles_overhead cycles_overhead;
+HAK_DATA struct cycles_overhead cycles_overhead;
 
 /* Ticks of the counter in a second. The first call may wait until it is known, 10 ms after the start. */
 HAK_HIDDEN uint64_t cycles_frequency(void);

@@ -2,7 +2,7 @@
 
 #include "os/lock.h"
 
-void (*foreign_hook)(void);
+HAK_DATA_HERE void (*foreign_hook)(void);
 
 /* Of the calling thread: how often it forbade foreign points, and whether the hook is running. In debug builds only: release builds
  * have no use of it, and so no thread-local storage for it. */

@@ -11,7 +11,7 @@
 #include "base/base.h"
 
 /* Debug builds: runs at each foreign point, unless it is running in this thread already. Tests set it before threads start. */
-HAK_HIDDEN extern void (*foreign_hook)(void);
+HAK_DATA void (*foreign_hook)(void);
 
 HAK_HIDDEN void foreign_check(void);
 HAK_HIDDEN void foreign_count(int by);

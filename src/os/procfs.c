@@ -58,7 +58,7 @@ static size_t file_read(const char *path, char *buffer, size_t capacity, bool in
 }
 
 /* Digits at `text`; false when there are none. Values past 64 bits read as UINT64_MAX. */
-static bool parse_number(const char *text, uint64_t *value)
+static bool parse_decimal(const char *text, uint64_t *value)
 {
     if (*text < '0' || *text > '9')
         return false;
@@ -74,7 +74,7 @@ static size_t cgroup_read_limit(const char *path)
 {
     char text[NUMBER_CAPACITY];
     uint64_t limit;
-    if (file_read(path, text, sizeof text, false) == 0 || !parse_number(text, &limit) || limit >= cgroup_v1_unlimited)
+    if (file_read(path, text, sizeof text, false) == 0 || !parse_decimal(text, &limit) || limit >= cgroup_v1_unlimited)
         return SIZE_MAX; /* "max" is no number */
     return limit;
 }
@@ -115,7 +115,7 @@ static bool pressure_read(const char *path, unsigned *percent)
     char text[NUMBER_CAPACITY];
     uint64_t value;
     if (file_read(path, text, sizeof text, false) == 0 || strncmp(text, before, sizeof before - 1) != 0 ||
-        !parse_number(text + sizeof before - 1, &value))
+        !parse_decimal(text + sizeof before - 1, &value))
         return false;
     *percent = value > 100 ? 100 : (unsigned)value;
     return true;
@@ -186,7 +186,7 @@ size_t procfs_resident_pages(const char *statm)
     uint64_t pages = 0;
     size_t length = file_read(statm, text, sizeof text, false);
     const char *blank = memchr(text, ' ', length);
-    if (blank == NULL || !parse_number(blank + 1, &pages))
+    if (blank == NULL || !parse_decimal(blank + 1, &pages))
         pages = 0;
     errno = saved_errno;
     return pages;

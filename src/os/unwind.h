@@ -19,7 +19,7 @@ HAK_HIDDEN bool os_unwind_by_tables(void);
 /* The stack from the caller's caller outwards: from the return address into the caller on. Returns the frames. */
 HAK_HIDDEN unsigned os_unwind(struct unwind_frame *frames, unsigned capacity);
 
-/* Whether the address lies in the code of the shared library that HAKMEM is. Never, where it is part of a program. */
+/* Whether the address lies in HAKMEM's own code. */
 HAK_HIDDEN bool os_unwind_is_own(uintptr_t address);
 
 #endif

@@ -9,7 +9,7 @@
 /* Of the slabs that become empty, a stock keeps this many: the shared pool has a use for more. */
 #define WARM_KEPT 2u
 
-struct heap_signals heap_signals;
+HAK_DATA_HERE struct heap_signals heap_signals;
 
 /* H6 */
 static struct slab_list *heap_list_of(struct heap *heap, const struct slab *slab)

@@ -99,7 +99,7 @@ struct heap_signals {
     _Alignas(HAK_LINE_PAIR) _Atomic bool active; /* a thread was on a slow path; cleared by registry_activity */
     _Alignas(HAK_LINE_PAIR) _Atomic uint32_t queues; /* heaps with HAKMEM_MF2_ENQUEUE_THRESHOLD or more slabs pending */
 };
-HAK_HIDDEN extern struct heap_signals heap_signals;
+HAK_DATA struct heap_signals heap_signals;
 
 /* ---- Taking: pool/take.c ---- */
 

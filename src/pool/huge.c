@@ -14,7 +14,7 @@ static struct huge *unused_records;
 static size_t live_bytes, live_blocks;
 static uint64_t allocated, freed, reused; /* struct huge_usage */
 
-const struct huge_inside huge_inside = { buckets, range_cache.ranges, &range_cache.count, &range_cache.bytes, &live_bytes,
+HAK_DATA_HERE const struct huge_inside huge_inside = { buckets, range_cache.ranges, &range_cache.count, &range_cache.bytes, &live_bytes,
                                          &live_blocks };
 
 static struct huge **huge_bucket(const void *address)

@@ -60,6 +60,6 @@ struct huge_inside {
     const unsigned *range_count;
     const size_t *range_bytes, *live_bytes, *live_blocks;
 };
-HAK_HIDDEN extern const struct huge_inside huge_inside;
+HAK_DATA const struct huge_inside huge_inside;
 
 #endif

@@ -12,7 +12,7 @@
 #include "pool/slab.h"
 #include "superslab/shared_pool.h"
 
-_Atomic uintptr_t misuse_culprit;
+HAK_DATA_HERE _Atomic uintptr_t misuse_culprit;
 
 static const char *misuse_words(enum misuse misuse)
 {

@@ -16,7 +16,7 @@ enum misuse {
 HAK_HIDDEN HAK_COLD void misuse_report(const char *function, const void *pointer, enum misuse misuse);
 
 /* The os_thread_token() of a thread that reported misuse which ends the process; 0: none. */
-HAK_HIDDEN extern _Atomic uintptr_t misuse_culprit;
+HAK_DATA _Atomic uintptr_t misuse_culprit;
 
 HAK_HIDDEN HAK_COLD void misuse_end(void);
 

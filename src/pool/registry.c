@@ -6,7 +6,7 @@
 #include "pool/remote.h"
 #include "superslab/shared_pool.h"
 
-struct registry registry = { .lock = LOCK_INIT(LOCK_RANK_REGISTRY) };
+HAK_DATA_HERE struct registry registry = { .lock = LOCK_INIT(LOCK_RANK_REGISTRY) };
 
 /* Orphans of each list that one refill looks at, and other heaps: a long list of them without the class must not slow every new
  * slab. */

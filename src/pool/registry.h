@@ -51,7 +51,7 @@ struct registry {
     _Atomic bool settling, trimming, purging;
 };
 
-HAK_HIDDEN extern struct registry registry;
+HAK_DATA struct registry registry;
 
 /* Makes the house heap. False when memory is out. Called under the init lock. */
 HAK_HIDDEN bool registry_init(void);

@@ -10,7 +10,7 @@
 #define RELAX_MS 1000u
 #define USUAL_MEAN (512 * HAK_KIB)
 
-_Atomic uint8_t govern_shifts[CLASS_COUNT];
+HAK_DATA_HERE _Atomic uint8_t govern_shifts[CLASS_COUNT];
 
 static _Atomic uint64_t relaxed_ms;
 static _Atomic uint64_t allowed; /* of a thread's time, in 1000; 0: all */

@@ -24,7 +24,7 @@ struct governor {
 };
 
 /* How often the class's chance is halved; of CLASS_NONE: of blocks that no thread cache holds. */
-HAK_HIDDEN extern _Atomic uint8_t govern_shifts[CLASS_COUNT];
+HAK_DATA _Atomic uint8_t govern_shifts[CLASS_COUNT];
 HAK_INLINE unsigned govern_shift(unsigned class) { return atomic_load_explicit(&govern_shifts[class], memory_order_relaxed); }
 
 /* The profile begins with the mean (bytes). */

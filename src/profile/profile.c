@@ -4,13 +4,13 @@
 #include "pool/registry.h"
 #include "profile/stack.h"
 
-struct profile profile;
-struct lock profile_control = LOCK_INIT(LOCK_RANK_PROFILE_CONTROL);
+HAK_DATA_HERE struct profile profile;
+HAK_DATA_HERE struct lock profile_control = LOCK_INIT(LOCK_RANK_PROFILE_CONTROL);
 
 static struct draw outside; /* of threads without a cache, under profile_lock */
 
 static _Thread_local bool busy __attribute__((tls_model("initial-exec")));
-_Thread_local const void *profile_site __attribute__((tls_model("initial-exec")));
+HAK_DATA_HERE _Thread_local const void *profile_site __attribute__((tls_model("initial-exec")));
 
 uint64_t profile_now_ms(void) { return os_now_coarse() / 1000000; }
 

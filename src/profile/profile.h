@@ -34,10 +34,10 @@ struct profile {
     uint64_t started_ns;          /* os_now() at the first start; 0: it was never on */
     bool by_tables;               /* stacks are found by unwind tables, not by frame pointers */
 };
-HAK_HIDDEN extern struct profile profile;
+HAK_DATA struct profile profile;
 
 /* Outermost but for nothing: held while the profile is started, stopped or written. */
-HAK_HIDDEN extern struct lock profile_control;
+HAK_DATA struct lock profile_control;
 
 HAK_INLINE bool profile_on(void) { return atomic_load_explicit(&profile.on, memory_order_relaxed); }
 
@@ -90,6 +90,6 @@ HAK_HIDDEN void profile_forget_heap(struct heap *heap);
 HAK_HIDDEN uint64_t profile_now_ms(void);
 
 /* The site that the calling thread's next sample gets as its leaf, or NULL. */
-HAK_HIDDEN extern _Thread_local const void *profile_site __attribute__((tls_model("initial-exec")));
+HAK_DATA _Thread_local const void *profile_site __attribute__((tls_model("initial-exec")));
 
 #endif

@@ -6,17 +6,17 @@
 #define FIRST_CAPACITY 512u /* places of a table at first; a power of two, as all capacities */
 #define CHUNK_BYTES (256 * HAK_KIB - sizeof(struct table_map))
 
-struct lock profile_lock = LOCK_INIT(LOCK_RANK_PROFILE);
-struct table_memory table_memory;
+HAK_DATA_HERE struct lock profile_lock = LOCK_INIT(LOCK_RANK_PROFILE);
+HAK_DATA_HERE struct table_memory table_memory;
 
 /* Open addressing with linear probing, at most half full. */
 static struct record *records;
 static size_t record_capacity, record_count;
-static _Atomic size_t foreign_count;
+static _Atomic size_t blocks_elsewhere;
 
 static struct site **site_index;
 static size_t site_capacity;
-struct site_list profile_sites;
+HAK_DATA_HERE struct site_list profile_sites;
 static char *chunk_next, *chunk_end;
 
 /* ---- Memory; under profile_lock ---- */
@@ -201,7 +201,7 @@ static bool record_add(const struct record *record)
     *place = *record;
     record_count++;
     if (record->foreign)
-        atomic_fetch_add_explicit(&foreign_count, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&blocks_elsewhere, 1, memory_order_relaxed);
     if (record->heap)
         atomic_fetch_add_explicit(&record->heap->sampled, 1, memory_order_relaxed);
     return true;
@@ -214,7 +214,7 @@ static void record_drop(struct record *place)
 
     record_count--;
     if (place->foreign)
-        atomic_fetch_sub_explicit(&foreign_count, 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&blocks_elsewhere, 1, memory_order_relaxed);
     if (place->heap)
         atomic_fetch_sub_explicit(&place->heap->sampled, 1, memory_order_relaxed);
     for (;;) {
@@ -319,7 +319,7 @@ void table_remove_heap(struct heap *heap, uint64_t now_ms)
     lock_release(&profile_lock);
 }
 
-size_t table_foreign(void) { return atomic_load_explicit(&foreign_count, memory_order_relaxed); }
+size_t table_foreign(void) { return atomic_load_explicit(&blocks_elsewhere, memory_order_relaxed); }
 
 size_t table_records(void)
 {

@@ -52,8 +52,8 @@ struct record {
     bool foreign;        /* not in the profile's own heap */
 };
 
-HAK_HIDDEN extern struct lock profile_lock;
-HAK_HIDDEN extern struct site_list profile_sites;
+HAK_DATA struct lock profile_lock;
+HAK_DATA struct site_list profile_sites;
 
 /* A mapping from the system, of `bytes` bytes; what is stored in it follows. */
 struct table_map {
@@ -67,7 +67,7 @@ struct table_memory {
     struct table_map *maps;
     _Atomic size_t bytes;
 };
-HAK_HIDDEN extern struct table_memory table_memory;
+HAK_DATA struct table_memory table_memory;
 
 /* Bytes that the tables have mapped. */
 HAK_HIDDEN size_t table_bytes(void);

@@ -3,7 +3,7 @@
 #include "options/options.h"
 #include "os/os.h"
 
-struct limits limits = { .cgroup_max = SIZE_MAX, .cgroup_high = SIZE_MAX };
+HAK_DATA_HERE struct limits limits = { .cgroup_max = SIZE_MAX, .cgroup_high = SIZE_MAX };
 
 static size_t limits_load(const _Atomic size_t *bytes) { return atomic_load_explicit(bytes, memory_order_relaxed); }
 

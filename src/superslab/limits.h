@@ -28,7 +28,7 @@ struct limits {
     _Atomic uint32_t read_ms;               /* when they were read; 0: never */
     _Atomic uint32_t reading;               /* X1: since when, in ms */
 };
-HAK_HIDDEN extern struct limits limits;
+HAK_DATA struct limits limits;
 
 /* Bytes; 0: none. Any thread, no lock. */
 HAK_HIDDEN size_t limits_hard(void);

@@ -3,7 +3,7 @@
 #include "os/lock.h"
 #include "superslab/footprint.h"
 
-struct lock metadata_lock = LOCK_INIT(LOCK_RANK_META);
+HAK_DATA_HERE struct lock metadata_lock = LOCK_INIT(LOCK_RANK_META);
 
 static char *metadata_next, *metadata_end;
 static _Atomic size_t metadata_slots; /* read without the lock */

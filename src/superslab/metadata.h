@@ -11,6 +11,6 @@ HAK_HIDDEN void *metadata_allocate(size_t size, size_t alignment);
 /* Bytes of the slots taken. */
 HAK_HIDDEN size_t metadata_bytes(void);
 
-HAK_HIDDEN extern struct lock metadata_lock;
+HAK_DATA struct lock metadata_lock;
 
 #endif

@@ -5,8 +5,8 @@
 
 #define LEAVING_BATCH 16u
 
-struct lock huge_lock = LOCK_INIT(LOCK_RANK_HUGE);
-struct range_cache range_cache;
+HAK_DATA_HERE struct lock huge_lock = LOCK_INIT(LOCK_RANK_HUGE);
+HAK_DATA_HERE struct range_cache range_cache;
 
 /* ---- Under huge_lock ---- */
 

@@ -23,10 +23,10 @@ struct range_cache {
     unsigned count;
     size_t bytes;
 };
-HAK_HIDDEN extern struct range_cache range_cache;
+HAK_DATA struct range_cache range_cache;
 
 /* Of the range cache, and of the records of huge blocks (pool/huge.h). */
-HAK_HIDDEN extern struct lock huge_lock;
+HAK_DATA struct lock huge_lock;
 
 /* The best fit at a multiple of `alignment`, cut to size; NULL if none fits. Under huge_lock. */
 HAK_HIDDEN char *ranges_take(size_t size, size_t alignment);

@@ -85,7 +85,7 @@ struct shared_pool {
     _Atomic bool stale;
 };
 
-HAK_HIDDEN extern struct shared_pool shared_pool;
+HAK_DATA struct shared_pool shared_pool;
 
 /* Makes the window, and the pool of its first slots; idempotent. False when there is no memory for it. Called under the init lock. */
 HAK_HIDDEN bool shared_pool_init(void);

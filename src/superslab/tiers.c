@@ -3,7 +3,7 @@
 
 #include "options/options.h"
 
-struct shared_pool shared_pool = { .lock = LOCK_INIT(LOCK_RANK_POOL) };
+HAK_DATA_HERE struct shared_pool shared_pool = { .lock = LOCK_INIT(LOCK_RANK_POOL) };
 
 uint32_t shared_pool_now_ms(void) { return (uint32_t)(os_now_coarse() / 1000000) | 1; }
 

@@ -5,10 +5,10 @@
 /* W3: what malloc and free read before window_init: all they look at in an empty cache lies in its first page. */
 static _Alignas(4096) const char window_before_init[4096];
 
-char *hak_window = (char *)(uintptr_t)window_before_init;
-size_t hak_units;
-struct slot *window_slots;
-size_t window_head_mapped;
+HAK_DATA_HERE char *hak_window = (char *)(uintptr_t)window_before_init;
+HAK_DATA_HERE size_t hak_units;
+HAK_DATA_HERE struct slot *window_slots;
+HAK_DATA_HERE size_t window_head_mapped;
 
 /* The most that a window spans: addresses alone, so far more than a machine's memory, and freed SuperSlabs find reuse long before it
  * is full. Under ThreadSanitizer so much that all places looked at are in its stretch. */

@@ -31,12 +31,12 @@
 #define WINDOW_RETIRED_CACHE UNIT_SIZE
 #define WINDOW_PAGE_MAP (2 * UNIT_SIZE)
 
-HAK_HIDDEN extern char *hak_window;
-HAK_HIDDEN extern size_t hak_units;
+HAK_DATA char *hak_window;
+HAK_DATA size_t hak_units;
 /* By slot number; those before window_slots_begin() stand for the head and are all zeros. */
-HAK_HIDDEN extern struct slot *window_slots;
+HAK_DATA struct slot *window_slots;
 /* Bytes of the page map that are mapped, and as many of descriptors. */
-HAK_HIDDEN extern size_t window_head_mapped;
+HAK_DATA size_t window_head_mapped;
 
 /* Finds a place, and maps the head and the first slots; idempotent. False when there is no address space or memory for it. Called
  * under the init lock. */
