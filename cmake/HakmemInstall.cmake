@@ -1,4 +1,4 @@
-# Installed: the libraries, the header, pkg-config files and a CMake package with hakmem::hakmem (shared),
+# Installed: the libraries, the headers, pkg-config files and a CMake package with hakmem::hakmem (shared),
 # hakmem::static (hak_* names only) and hakmem::override (static, with malloc and its family).
 
 if(NOT HAKMEM_OVERRIDES_LIBC)

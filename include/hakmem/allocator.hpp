@@ -1,11 +1,11 @@
 /*
- * Standard allocators (C++17 20.5.3.5): hakmem::allocator<T> over the process's memory, hakmem::heap_allocator<T> over a
- * first-class heap. Both serve any T, over-aligned ones too. heap.hpp says what they do when memory cannot be had, and what
- * deallocate checks.
+ * Standard allocators (C++17 20.5.3.5): hakmem::allocator<T> over the process's memory, hakmem::heap_allocator<T>
+ * over a first-class heap. Both serve any T, over-aligned ones too. heap.hpp says what they do when memory cannot be
+ * had, and what deallocate checks.
  *
- * allocate_at_least is C++23's: it returns the whole block in place of the part that was asked for. Any number of elements
- * from the requested to the returned one may be given to deallocate. In C++17 and C++20 the function is there, too, for
- * callers that know of it.
+ * allocate_at_least is C++23's: it returns the whole block in place of the part that was asked for. Any number of
+ * elements from the requested to the returned one may be given to deallocate. In C++17 and C++20 the function is
+ * there, too, for callers that know of it.
  */
 #ifndef HAKMEM_ALLOCATOR_HPP
 #define HAKMEM_ALLOCATOR_HPP
@@ -82,11 +82,12 @@ template <class T, class U> constexpr bool operator!=(const allocator<T> &, cons
 }
 
 /*
- * Blocks of one heap, which outlives them; allocators are equal when their heaps are the same. Any thread, by the heap's lock.
+ * Blocks of one heap, which outlives them; allocators are equal when their heaps are the same. Any thread, by the
+ * heap's lock.
  *
- * A container keeps its heap when it is assigned to, because the other's heap may end first: elements move one by one
- * where the heaps differ. A copy of a container is in the same heap. Containers that are swapped exchange their heaps with
- * their blocks; the standard leaves a swap undefined for unequal allocators that stay.
+ * A container keeps its heap when it is assigned to, because the other's heap may end first: elements move one by
+ * one where the heaps differ. A copy of a container is in the same heap. Containers that are swapped exchange their
+ * heaps with their blocks; the standard leaves a swap undefined for unequal allocators that stay.
  */
 template <class T> class heap_allocator {
 public:

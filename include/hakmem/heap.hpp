@@ -1,17 +1,17 @@
 /*
  * hakmem::heap owns a first-class heap (hakmem.h): blocks that live and die together.
  *
- * allocator.hpp and memory_resource.hpp stand on this file. All three are header-only, need C++17 or newer, and call the
- * public C interface alone. docs/cxx.md has examples.
+ * allocator.hpp and memory_resource.hpp stand on this file. All three are header-only, need C++17 or newer, and call
+ * the public C interface alone. docs/cxx.md has examples.
  *
  * When memory cannot be had, every function of these headers that allocates does what operator new does (C++17
  * 21.6.2.1): it calls the new-handler and tries again, and throws std::bad_alloc when there is no new-handler. A
  * translation unit without exceptions (-fno-exceptions) calls std::abort() in place of a throw.
  *
- * HAK_CHECK_SIZES=1, defined before the first of these headers, makes each deallocation in the process's memory check that
- * the block can be of the size and alignment that the caller gives; a block that cannot be is misuse (docs/misuse.md). The
- * check makes a deallocation about three times as long. Blocks of heaps are always checked: beside their heap's lock
- * the check costs nothing. Define it alike in all parts of a program.
+ * HAK_CHECK_SIZES=1, defined before the first of these headers, makes each deallocation in the process's memory
+ * check that the block can be of the size and alignment that the caller gives; a block that cannot be is misuse
+ * (docs/misuse.md). The check makes a deallocation about three times as long. Blocks of heaps are always checked:
+ * beside their heap's lock the check costs nothing. Define it alike in all parts of a program.
  */
 #ifndef HAKMEM_HEAP_HPP
 #define HAKMEM_HEAP_HPP
@@ -101,11 +101,11 @@ inline void deallocate(void *block, std::size_t size, std::size_t alignment) noe
 } // namespace detail
 
 /*
- * The first-class heap is made when get() is called first, so that a heap costs nothing before, and one with static storage duration is
- * initialised by the compiler.
+ * The first-class heap is made when get() is called first, so that a heap costs nothing before, and one with static
+ * storage duration is initialised by the compiler.
  *
- * get() and the use of what it returns: any thread. release() and the destructor: no other thread uses the heap or its blocks
- * during the call.
+ * get() and the use of what it returns: any thread. release() and the destructor: no other thread uses the heap or
+ * its blocks during the call.
  */
 class heap {
 public:

@@ -3,9 +3,9 @@
  * first-class heap that it owns, hakmem::borrowed_heap_resource over one that somebody else does. heap.hpp says what
  * they do when memory cannot be had, and what deallocate checks.
  *
- * Resources are equal when their blocks live and die together: those of the process's memory, and those over one heap.
- * Equal resources of different types are found by dynamic_cast; a translation unit without it (-fno-rtti) finds a resource equal
- * to itself alone.
+ * Resources are equal when their blocks live and die together: those of the process's memory, and those over one
+ * heap. Equal resources of different types are found by dynamic_cast; a translation unit without it (-fno-rtti)
+ * finds a resource equal to itself alone.
  */
 #ifndef HAKMEM_MEMORY_RESOURCE_HPP
 #define HAKMEM_MEMORY_RESOURCE_HPP
@@ -80,10 +80,10 @@ inline std::pmr::memory_resource *process_resource() noexcept
 }
 
 /*
- * Owns a heap, which is made when memory is first asked for. Unlike std::pmr::monotonic_buffer_resource it gives blocks that are
- * deallocated to the next who asks, and release() returns them to the process: other threads, heaps and malloc may have
- * them. Allocation and deallocation: any thread, by the heap's lock. release() and the destructor: no other thread
- * uses the resource or its blocks during the call.
+ * Owns a heap, which is made when memory is first asked for. Unlike std::pmr::monotonic_buffer_resource it gives
+ * blocks that are deallocated to the next who asks, and release() returns them to the process: other threads, heaps
+ * and malloc may have them. Allocation and deallocation: any thread, by the heap's lock. release() and the
+ * destructor: no other thread uses the resource or its blocks during the call.
  */
 class heap_resource : public detail::any_heap_resource {
 public:

@@ -199,7 +199,8 @@ static void by_standard_library()
 template <class Allocator> static void exceptions(Allocator allocator)
 {
     using T = typename Allocator::value_type;
-    volatile std::size_t uncountable = SIZE_MAX / sizeof(T) + 1, too_many = static_cast<std::size_t>(PTRDIFF_MAX) / sizeof(T);
+    volatile std::size_t uncountable = SIZE_MAX / sizeof(T) + 1;
+    volatile std::size_t too_many = static_cast<std::size_t>(PTRDIFF_MAX) / sizeof(T);
     CHECK_THROWS(std::bad_array_new_length, allocator.allocate(uncountable));
     CHECK_THROWS(std::bad_array_new_length, allocator.allocate_at_least(uncountable));
     CHECK_THROWS(std::bad_alloc, allocator.allocate(too_many));
