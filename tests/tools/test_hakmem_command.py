@@ -36,8 +36,7 @@ def test_help_names_the_commands(words):
 
 @pytest.mark.parametrize("name, words", [
     ("build", "asan"), ("run", "--heap-profile FILE"), ("test", "--quick"), ("fuzz", "libFuzzer"), ("wheel", "build/wheel"),
-    ("help", "SUBCOMMAND"), ("top", "--svg FILE"), ("heap", "--focus REGEX"), ("bench", "--quick"), ("trace", "replay"),
-    ("trace replay", "--threads-merged"), ("peers build", "--anew"),
+    ("help", "SUBCOMMAND"), ("top", "--svg FILE"), ("trace replay", "--threads-merged"), ("peers build", "--anew"),
 ])
 def test_each_command_has_a_page(name, words):
     """Its own, by COMMAND --help as by help COMMAND; it names the command as people type it."""

@@ -1,6 +1,7 @@
 """What ./hakmem sets up by itself: build/venv, also when two of them begin at once."""
 
 import os
+import shutil
 import subprocess
 import tempfile
 import time
@@ -52,11 +53,10 @@ def test_two_first_uses_at_once(script):
 
 # ---- Debian's packages ----
 
-@pytest.fixture
-def no_dpkg(tmp_path):
+@pytest.fixture(scope="module")
+def no_dpkg(tmp_path_factory):
     """A PATH with every command but Debian's own and cargo."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
+    folder = tmp_path_factory.mktemp("bin")
     for place in reversed(os.environ["PATH"].split(":")):
         for command in Path(place).iterdir() if Path(place).is_dir() else ():
             if not command.name.startswith(("dpkg", "apt", "cargo")):
@@ -79,6 +79,7 @@ def test_nothing_is_asked_for_that_is_there(no_dpkg, arguments, status, words):
     assert result.status == status and words in result.stderr and "Debian" not in result.stderr, result.report()
 
 
+NOBODY = 65534
 LIST = "hakmem-no-such-package  # shows that it is asked for\nbash\n"
 
 
@@ -99,6 +100,86 @@ def test_root_is_asked_on_a_terminal(script):
 
 def test_who_may_not_install_is_told_how(open_script):
     (open_script.parent / "tools/packages-test.txt").write_text(LIST)
+    for path in (open_script.parent, *open_script.parent.rglob("*")):
+        os.chown(path, NOBODY, NOBODY)
     result = blackbox.run([open_script, "test"], env=checkout.environment(), user="nobody")
     assert result.status == 1, result.report()
     assert "install them as root: apt-get install " in result.stderr and "hakmem-no-such-package" in result.stderr
+
+
+# ---- A checkout that cannot be built in ----
+
+SOURCES = ("hakmem", "CMakeLists.txt", "CMakePresets.json", "cmake", "include", "src", "bench", "tools", "python", "LICENSE")
+
+
+@pytest.fixture
+def open_folder():
+    with tempfile.TemporaryDirectory(prefix="hakmem-open-") as made:
+        os.chmod(made, 0o755)
+        yield Path(made)
+
+
+def whole_checkout(folder):
+    """What a build takes of the sources, of root's, without a build."""
+    folder.mkdir(parents=True)
+    for name in SOURCES:
+        source = blackbox.REPOSITORY / name
+        if source.is_dir():
+            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__", "results"))
+        elif source.exists():
+            shutil.copy(source, folder / name)
+    return folder / "hakmem"
+
+
+def test_a_checkout_of_another_user_whose_path_has_a_blank(open_folder):
+    """Both at once: the build goes to the user's cache, is said to, and is used again."""
+    script = whole_checkout(open_folder / "my code")
+    cache = open_folder / "cache"
+    cache.mkdir()
+    os.chmod(cache, 0o777)
+    for again in (False, True):
+        result = blackbox.run([script, "run", "--", "sh", "-c", 'echo "$LD_PRELOAD"; env | grep HAKMEM; exit 4'],
+                              env=checkout.environment(XDG_CACHE_HOME=str(cache)), user="nobody", timeout=300)
+        (made,) = (cache / "hakmem").iterdir()
+        assert (result.status, result.stdout) == (4, f"{made}/release/lib/libhakmem.so\n"), result.report()
+        assert result.stderr == (f"hakmem: LD_PRELOAD cannot name a path with a blank or a colon, such as "
+                                 f"{script.parent}/build; {made} is used\n"), (again, result.report())
+    assert not (script.parent / "build").exists()
+
+
+def test_a_build_of_another_user_is_used_as_it_is(open_folder):
+    """While it is no older than the sources."""
+    script = whole_checkout(open_folder / "code")
+    library = script.parent / "build/release/lib/libhakmem.so"
+    library.parent.mkdir(parents=True)
+    shutil.copyfile(blackbox.LIBRARY, library)
+    run = [script, "run", "printenv", "LD_PRELOAD"]
+    env = checkout.environment(XDG_CACHE_HOME=str(open_folder))
+    result = blackbox.run(run, user="nobody", env=env)
+    assert (result.status, result.stdout, result.stderr) == (0, f"{library}\n", ""), result.report()
+    os.utime(script.parent / "src/api/libc.c", (time.time() + 60, time.time() + 60))
+    result = blackbox.run(run, user="nobody", env=env)
+    assert result.status == 1 and "cannot be written to by nobody" in result.stderr, result.report()
+
+
+@pytest.mark.parametrize("command", ["build", "run true", "test", "stats 1"])
+def test_a_folder_that_cannot_be_written_is_named(open_script, command):
+    """At once, with what to do: neither the checkout nor the cache is this user's."""
+    result = blackbox.run([open_script, *command.split()], user="nobody",
+                          env=checkout.environment(XDG_CACHE_HOME=str(open_script.parent)))
+    assert result.status == 1 and "Permission denied" not in result.stderr, result.report()
+    assert f"hakmem: {open_script.parent} cannot be written to by nobody, and neither can " in result.stderr
+    assert "set XDG_CACHE_HOME to a folder that can, or HAKMEM_BUILD_DIR to a finished build" in result.stderr
+
+
+def test_what_builds_in_the_checkout_only_says_so(open_script, tmp_path):
+    with tempfile.TemporaryDirectory(prefix="hakmem-cache-") as cache:
+        os.chmod(cache, 0o777)
+        result = blackbox.run([open_script, "test"], user="nobody", env=checkout.environment(XDG_CACHE_HOME=cache))
+    assert result.status == 1 and "hakmem test builds there only: take a checkout of your own" in result.stderr
+
+
+def test_no_folder_without_a_blank(tmp_path):
+    script = checkout.make(tmp_path / "a b")
+    result = blackbox.run([script, "build"], env=checkout.environment(XDG_CACHE_HOME=str(tmp_path / "c d")))
+    assert result.status == 1 and "set XDG_CACHE_HOME to a folder without, or move the checkout" in result.stderr
