@@ -1,0 +1,53 @@
+//! Compiles HAKMEM's one-file source: the one in vendor/, or, in a checkout of HAKMEM, one that is made for this build.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The folder with hakmem.c.
+fn source_folder() -> PathBuf {
+    let package = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap());
+    let vendor = package.join("vendor");
+    if vendor.join("hakmem.c").is_file() {
+        println!("cargo:rerun-if-changed={}", vendor.display());
+        return vendor;
+    }
+    let checkout = package.join("../..");
+    let script = checkout.join("tools/amalgamate.py");
+    assert!(
+        script.is_file(),
+        "there is no {}/hakmem.c; make it with `hakmem crates`",
+        vendor.display()
+    );
+    for part in ["tools/amalgamate.py", "src", "include"] {
+        println!("cargo:rerun-if-changed={}", checkout.join(part).display());
+    }
+    let made = Path::new(&env::var_os("OUT_DIR").unwrap()).join("source");
+    let status = Command::new("python3")
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .arg(&script)
+        .arg(&made)
+        .status()
+        .expect("python3 makes hakmem.c in a checkout of HAKMEM");
+    assert!(status.success(), "{} failed", script.display());
+    made
+}
+
+fn main() {
+    let target = env::var("CARGO_CFG_TARGET_OS").unwrap();
+    assert!(target == "linux", "HAKMEM runs on Linux, not on {target}");
+    let mut build = cc::Build::new();
+    build
+        .file(source_folder().join("hakmem.c"))
+        // An allocator without optimisation would slow the program's own debug build down.
+        .opt_level(2)
+        // The heap profile tells HAKMEM's code from the program's by the sections that it is in.
+        .flag("-fno-function-sections");
+    if env::var_os("CARGO_FEATURE_OVERRIDE").is_some() {
+        // Nothing but C code may refer to the archive, and then too late for the linker to look there again.
+        build
+            .define("HAKMEM_OVERRIDE", "1")
+            .link_lib_modifier("+whole-archive");
+    }
+    build.compile("hakmem");
+}
