@@ -59,7 +59,7 @@ def test_a_row_below_every_peer_is_marked():
 ])
 def test_a_mistake_is_named(tmp_path, arguments, told):
     done = run(tmp_path, *arguments)
-    assert done.returncode == 1 and told in done.stderr
+    assert done.returncode == 2 and told in done.stderr
 
 
 def test_nothing_counted_is_an_error(tmp_path):
