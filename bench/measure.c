@@ -1,19 +1,24 @@
 /*
- * measure [-t SECONDS] [-v VARIABLE] [-i MILLISECONDS] OUTPUT WARM_MIB PRELOAD PROGRAM [ARGUMENT...]
+ * measure [-t SECONDS] [-v VARIABLE] [-i MILLISECONDS] [-p] OUTPUT WARM_MIB PRELOAD PROGRAM [ARGUMENT...]
  *
- * Runs one program and writes what it and its descendants used to OUTPUT as a line of key=value. A process of its own
- * because the kernel hands the peak RSS of the process that calls execve on to the program: this one is small and
- * linked statically, so that the figure is the program's alone down to about 1 MiB (a Python process has 30).
+ * Runs one program and writes what it and its descendants used to OUTPUT as a line of key=value. This is a separate
+ * program because the kernel carries the peak RSS of the process that calls execve over to the new program. This one is
+ * small and static, so the figure is the program's own, down to about 1 MiB (a Python process has 30).
  *
- * First WARM_MIB of memory are written and released by another process: on a virtual machine that gave free memory back
- * to its host, the first touch of such a page costs milliseconds, which would be charged to whoever runs first. PRELOAD
- * is the LD_PRELOAD of the program alone, empty for none; with -v it is put into that VARIABLE instead.
+ * Another process first writes and releases WARM_MIB of memory. On a virtual machine that returned free memory to its
+ * host, the first touch of such a page costs milliseconds, which would otherwise count for the first program that runs.
+ * PRELOAD becomes LD_PRELOAD for the program alone; empty means none. -v names another VARIABLE to put it into.
  *
- * Every -i milliseconds (10) the RSS of the program and its descendants is read; its average over time is mean_rss_kib,
- * -1 when the program ended before the first reading. Descendants that outlive the program are killed and counted
- * (left_behind); after -t seconds all are killed (timed_out=1). When measure or its parent is ended, so are they.
+ * Every -i milliseconds (10) measure reads the RSS of the program and its descendants. The average over time is
+ * mean_rss_kib, the last reading end_rss_kib; both are -1 if the program ended before the first reading. Descendants
+ * that outlive the program are killed and counted (left_behind). All die after -t seconds (timed_out=1), and when
+ * measure or its parent dies.
  *
- * The exit status is the program's, 128 + N when signal N ended it, and 125 when it could not be run.
+ * With -p measure also reads the largest process's private dirty memory (smaps_rollup), whenever its RSS has grown
+ * since the last reading. The maximum is private_kib, -1 without a reading. The kernel walks all pages for a reading
+ * and keeps the address space locked meanwhile, so readings take at most a twentieth of the time.
+ *
+ * The exit status is the program's, 128 + N if signal N ended it, and 125 if it could not be run.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -34,6 +39,7 @@
 #include <unistd.h>
 
 enum { PROCESSES_MOST = 512, THREADS_LOOKED_AT = 64, ALL_THREADS_EVERY = 8, CANNOT_RUN = 125 };
+enum { PRIVATE_REST = 20 /* the pause after a reading of private memory, in multiples of the reading's time */ };
 
 static _Noreturn void fail(const char *what)
 {
@@ -55,7 +61,7 @@ static double seconds(struct timeval time)
 
 /* ---- Warming ---- */
 
-/* Huge pages where they are to be had: what a host takes back are whole ones, and 512 times fewer faults find them. */
+/* Huge pages if possible: a host takes back whole ones, and touching them takes 512 times fewer faults. */
 static void warm(size_t mebibytes)
 {
     size_t size = mebibytes << 20;
@@ -82,11 +88,11 @@ static void warm(size_t mebibytes)
 
 /* ---- The tree's RSS ---- */
 
-/* A living process of the tree. Its files stay open: reading one again from its start shows what is true now. */
+/* A live process of the tree. Its files stay open: reading one again from the start gives its present content. */
 struct process {
     pid_t pid;
     int statm;
-    int children; /* those that its main thread made */
+    int children; /* file: the children that its main thread made */
 };
 
 static struct process processes[PROCESSES_MOST];
@@ -132,7 +138,7 @@ static void add_listed(int file)
         add_process((pid_t)strtol(at, &at, 10));
 }
 
-/* Children belong to the thread that made them. */
+/* Each thread has a file of the children it made. */
 static void add_children_of_threads(pid_t pid)
 {
     char path[64];
@@ -154,7 +160,7 @@ static void add_children_of_threads(pid_t pid)
     closedir(folder);
 }
 
-/* The pages of one process; 0 when it has ended. */
+/* The resident pages of one process; 0 if it has ended. */
 static long resident_pages(const struct process *process)
 {
     char text[128];
@@ -166,9 +172,16 @@ static long resident_pages(const struct process *process)
     return space == NULL ? 0 : strtol(space, NULL, 10);
 }
 
+/* The largest process of the last reading. */
+static struct {
+    pid_t pid;
+    long pages;
+} largest;
+
 static long tree_rss_kib(unsigned reading)
 {
     long pages = 0;
+    largest.pages = 0;
     add_listed(own_children);
     for (size_t i = 0; i < process_count;) {
         long own = resident_pages(&processes[i]);
@@ -180,12 +193,54 @@ static long tree_rss_kib(unsigned reading)
             continue;
         }
         pages += own;
+        if (own > largest.pages) {
+            largest.pid = processes[i].pid;
+            largest.pages = own;
+        }
         add_listed(processes[i].children);
         if (reading % ALL_THREADS_EVERY == 0)
             add_children_of_threads(processes[i].pid);
         i++;
     }
     return pages * page_kib;
+}
+
+/* ---- Private dirty memory ---- */
+
+struct private_memory {
+    bool wanted;
+    long most_kib;
+    long pages; /* RSS of the process at the last reading */
+    double next;
+};
+
+/* The private dirty memory of a process in KiB; -1 if it cannot be read, for example because the process has ended. */
+static long private_dirty_kib(pid_t pid)
+{
+    static const char field[] = "\nPrivate_Dirty:";
+    char text[4096];
+    int file = open_process_file(pid, "/proc/%d/smaps_rollup", pid);
+    ssize_t length = file < 0 ? 0 : read(file, text, sizeof text - 1);
+    if (file >= 0)
+        close(file);
+    if (length <= 0)
+        return -1;
+    text[length] = '\0';
+    const char *at = strstr(text, field);
+    return at == NULL ? -1 : strtol(at + sizeof field - 1, NULL, 10);
+}
+
+static void note_private(struct private_memory *private)
+{
+    double began = now(CLOCK_MONOTONIC);
+    if (!private->wanted || largest.pages <= private->pages || began < private->next)
+        return;
+    long kib = private_dirty_kib(largest.pid);
+    private->pages = largest.pages;
+    if (kib > private->most_kib)
+        private->most_kib = kib;
+    double ended = now(CLOCK_MONOTONIC);
+    private->next = ended + PRIVATE_REST * (ended - began);
 }
 
 /* ---- Running ---- */
@@ -249,7 +304,7 @@ static void add_usage(struct rusage *total, const struct rusage *part)
         total->ru_maxrss = part->ru_maxrss;
 }
 
-/* Takes the figures of every child that has ended. wait4's are of the child and of the children it waited for. */
+/* Takes the figures of every child that has ended. wait4 counts the child and the children it waited for. */
 static pid_t reap(struct outcome *outcome, pid_t program, int flags)
 {
     struct rusage usage;
@@ -265,8 +320,7 @@ static pid_t reap(struct outcome *outcome, pid_t program, int flags)
     return pid;
 }
 
-/* Kills what there is of the tree, generation by generation: orphans become this process's children. Returns how many
- * there were. */
+/* Kills the rest of the tree, generation by generation: orphans become children of this process. Returns how many. */
 static long end_tree(struct outcome *outcome, pid_t program)
 {
     long killed = 0;
@@ -289,12 +343,13 @@ static long end_tree(struct outcome *outcome, pid_t program)
 
 struct average {
     double weighted, weight;
+    double last; /* an ending process has no memory left, so its reading says nothing about what it held */
     unsigned readings;
 };
 
-/* Waits for the program, reading the tree's RSS at every interval; each reading stands for the time since the last. */
+/* Waits for the program and reads the tree's RSS at every interval. Each stands for the time since the last one. */
 static void watch(struct outcome *outcome, pid_t program, const sigset_t *watched, double interval, double limit,
-                  struct average *rss)
+                  struct average *rss, struct private_memory *private)
 {
     double began = now(CLOCK_MONOTONIC);
     double last = began;
@@ -318,7 +373,11 @@ static void watch(struct outcome *outcome, pid_t program, const sigset_t *watche
         double at = now(CLOCK_MONOTONIC);
         if (at < next)
             continue;
-        rss->weighted += (double)tree_rss_kib(rss->readings++) * (at - last);
+        double kib = (double)tree_rss_kib(rss->readings++);
+        if (kib > 0)
+            rss->last = kib;
+        note_private(private);
+        rss->weighted += kib * (at - last);
         rss->weight += at - last;
         last = at;
         next = at + interval;
@@ -346,20 +405,24 @@ int main(int argc, char **argv)
     double limit = 0;
     double interval = 0.010;
     const char *variable = "LD_PRELOAD";
+    struct private_memory private = { .most_kib = -1 };
     int option;
-    while ((option = getopt(argc, argv, "+t:v:i:")) != -1) {
+    while ((option = getopt(argc, argv, "+t:v:i:p")) != -1) {
         if (option == 't')
             limit = number_argument(optarg, "-t SECONDS");
         else if (option == 'i')
             interval = number_argument(optarg, "-i MILLISECONDS") / 1e3;
         else if (option == 'v')
             variable = optarg;
+        else if (option == 'p')
+            private.wanted = true;
         else
             return CANNOT_RUN;
     }
     if (argc - optind < 4 || interval <= 0) {
-        dprintf(STDERR_FILENO, "usage: measure [-t SECONDS] [-v VARIABLE] [-i MILLISECONDS] OUTPUT WARM_MIB PRELOAD "
-                               "PROGRAM [ARGUMENT...]\n");
+        dprintf(STDERR_FILENO,
+                "usage: measure [-t SECONDS] [-v VARIABLE] [-i MILLISECONDS] [-p] OUTPUT WARM_MIB PRELOAD "
+                "PROGRAM [ARGUMENT...]\n");
         return CANNOT_RUN;
     }
     char **command = argv + optind + 3;
@@ -382,7 +445,7 @@ int main(int argc, char **argv)
     double own_before = now(CLOCK_PROCESS_CPUTIME_ID);
     pid_t program = start(command, variable, argv[optind + 2], &watched);
     add_process(program);
-    watch(&outcome, program, &watched, interval, limit, &rss);
+    watch(&outcome, program, &watched, interval, limit, &rss, &private);
     double wall = now(CLOCK_MONOTONIC) - before;
     double own = now(CLOCK_PROCESS_CPUTIME_ID) - own_before;
     long left_behind = end_tree(&outcome, program);
@@ -392,12 +455,14 @@ int main(int argc, char **argv)
     int status = outcome.status;
     const struct rusage *usage = &outcome.usage;
     dprintf(output,
-            "wall_s=%.6f user_s=%.6f sys_s=%.6f peak_rss_kib=%ld mean_rss_kib=%.0f readings=%u soft_faults=%ld "
-            "hard_faults=%ld waits=%ld preemptions=%ld left_behind=%ld timed_out=%d own_s=%.6f signal=%d status=%d\n",
+            "wall_s=%.6f user_s=%.6f sys_s=%.6f peak_rss_kib=%ld mean_rss_kib=%.0f end_rss_kib=%.0f private_kib=%ld "
+            "readings=%u "
+            "soft_faults=%ld hard_faults=%ld waits=%ld preemptions=%ld left_behind=%ld timed_out=%d own_s=%.6f "
+            "signal=%d status=%d\n",
             wall, seconds(usage->ru_utime), seconds(usage->ru_stime), usage->ru_maxrss,
-            rss.weight > 0 ? rss.weighted / rss.weight : -1, rss.readings, usage->ru_minflt, usage->ru_majflt,
-            usage->ru_nvcsw, usage->ru_nivcsw, left_behind, outcome.timed_out, own,
-            WIFSIGNALED(status) ? WTERMSIG(status) : 0,
+            rss.weight > 0 ? rss.weighted / rss.weight : -1, rss.last > 0 ? rss.last : -1, private.most_kib,
+            rss.readings, usage->ru_minflt, usage->ru_majflt, usage->ru_nvcsw, usage->ru_nivcsw, left_behind,
+            outcome.timed_out, own, WIFSIGNALED(status) ? WTERMSIG(status) : 0,
             WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }

@@ -1,4 +1,4 @@
-# hakmem_cmocka: the unit tests' framework. A cross build finds it under HAKMEM_CROSS_ROOT, where ./hakmem unpacks
+# hakmem_cmocka: the framework of the unit tests. A cross build finds it under HAKMEM_CROSS_ROOT, where ./hakmem unpacks
 # Debian's packages for that architecture.
 
 include_guard(GLOBAL)

@@ -1,4 +1,4 @@
-# How every C file here is compiled. hakmem_flags carries it; link it PRIVATE.
+# The flags of every C file here, as the target hakmem_flags. Link it PRIVATE.
 
 set(CMAKE_C_STANDARD 17)
 set(CMAKE_C_STANDARD_REQUIRED ON)
@@ -20,7 +20,7 @@ add_library(hakmem_flags INTERFACE)
 target_include_directories(hakmem_flags INTERFACE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
 target_link_libraries(hakmem_flags INTERFACE Threads::Threads)
 target_compile_definitions(hakmem_flags INTERFACE
-    # -std=c17 hides POSIX; files that need GNU names define _GNU_SOURCE themselves.
+    # -std=c17 hides POSIX. Files that need GNU names define _GNU_SOURCE themselves.
     _DEFAULT_SOURCE
     $<IF:$<CONFIG:Debug>,HAKMEM_BUILD_DEBUG=1,HAKMEM_BUILD_RELEASE=1>
     $<$<BOOL:${HAKMEM_CYCLES}>:HAKMEM_BUILD_CYCLES=1>)
@@ -28,6 +28,10 @@ target_compile_options(hakmem_flags INTERFACE
     -Wall -Wextra -Wpedantic -Wshadow
     $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes>
     $<$<BOOL:${HAKMEM_WERROR}>:-Werror>)
+
+# Last, so that they override the flags above.
+separate_arguments(hakmem_extra_cflags UNIX_COMMAND "${HAKMEM_EXTRA_CFLAGS}")
+target_compile_options(hakmem_flags INTERFACE ${hakmem_extra_cflags})
 
 if(HAKMEM_SANITIZE)
     add_compile_options(-fsanitize=${HAKMEM_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
@@ -38,8 +42,8 @@ if(HAKMEM_FUZZ)
     if(NOT CMAKE_C_COMPILER_ID STREQUAL "Clang")
         message(FATAL_ERROR "HAKMEM_FUZZ needs clang, for libFuzzer: cmake --preset fuzz")
     endif()
-    # The library and the targets count what an input reaches; libFuzzer's own main comes with the targets alone.
-    # Comparisons are not followed: an input's process (tests/fuzz/fuzz.h) has no way to tell them to its parent.
+    # The library and the targets count the code that an input reaches. Only the targets get libFuzzer's main.
+    # Comparisons are not traced: an input's process (tests/stress/fuzz/fuzz.h) cannot report them to its parent.
     add_compile_options(-fsanitize=fuzzer-no-link -fno-sanitize-coverage=trace-cmp)
     add_link_options(-fsanitize=fuzzer-no-link)
 endif()

@@ -1,5 +1,7 @@
-# Installed: the libraries, the headers, pkg-config files and a CMake package with hakmem::hakmem (shared),
-# hakmem::static (hak_* names only) and hakmem::override (static, with malloc and its family).
+# Installs the libraries, the headers, pkg-config files and a CMake package with these targets: hakmem::hakmem (shared),
+# hakmem::secure and hakmem::secure_static (hardened, shared and static, docs/hardening.md), hakmem::je and hakmem::tc
+# (shared, with jemalloc's and with gperftools' names), hakmem::je_static (static, jemalloc's names beside the C
+# library's malloc), hakmem::static (hak_* names only) and hakmem::override (static, with malloc and its family).
 
 if(NOT HAKMEM_OVERRIDES_LIBC)
     return()
@@ -8,7 +10,7 @@ endif()
 include(CMakePackageConfigHelpers)
 
 set(hakmem_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/hakmem)
-install(TARGETS hakmem hakmem_static hakmem_override EXPORT hakmem-targets
+install(TARGETS hakmem hakmem_secure hakmem_secure_static hakmem_je hakmem_je_static hakmem_tc hakmem_static hakmem_override EXPORT hakmem-targets
     LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES ${PROJECT_BINARY_DIR}/lib/hakmem.o DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/hakmem DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
@@ -20,12 +22,13 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/hakmem-config-version.cma
 install(FILES ${PROJECT_BINARY_DIR}/hakmem-config.cmake ${PROJECT_BINARY_DIR}/hakmem-config-version.cmake
     DESTINATION ${hakmem_cmake_dir})
 
-# An installed tree may be moved: paths in the pkg-config files start from where those files are.
+# An installed tree may be moved: paths in the pkg-config files are relative to these files.
 file(RELATIVE_PATH hakmem_prefix_from_pc ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 file(RELATIVE_PATH hakmem_libdir_from_prefix ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_LIBDIR})
 file(RELATIVE_PATH hakmem_includedir_from_prefix ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_INCLUDEDIR})
 
-# One file a library: hakmem.pc, hakmem-static.pc, hakmem-override.pc.
+# One file for each library: hakmem.pc, hakmem-secure.pc, hakmem-secure-static.pc,
+# hakmem-je.pc, hakmem-je-static.pc, hakmem-tc.pc, hakmem-static.pc, hakmem-override.pc.
 function(hakmem_install_pkgconfig name description libs cflags)
     set(PC_NAME ${name})
     set(PC_DESCRIPTION "${description}")
@@ -36,6 +39,15 @@ function(hakmem_install_pkgconfig name description libs cflags)
 endfunction()
 
 hakmem_install_pkgconfig(hakmem "${PROJECT_DESCRIPTION}" "-L\${libdir} -lhakmem" "")
+hakmem_install_pkgconfig(hakmem-secure "${PROJECT_DESCRIPTION}: hardened" "-L\${libdir} -lhakmem-secure" "")
+hakmem_install_pkgconfig(hakmem-secure-static "${PROJECT_DESCRIPTION}: hardened, static, in place of malloc and its family"
+    "-Wl,--undefined=malloc \${libdir}/libhakmem-secure.a -pthread" "-DHAK_STATIC")
+hakmem_install_pkgconfig(hakmem-je "${PROJECT_DESCRIPTION}: with jemalloc's names" "-L\${libdir} -lhakmem-je"
+    "-I\${includedir}/hakmem/seats")
+hakmem_install_pkgconfig(hakmem-je-static "${PROJECT_DESCRIPTION}: static, jemalloc's names beside the C library's malloc"
+    "\${libdir}/libhakmem-je.a -pthread" "-DHAK_STATIC -I\${includedir}/hakmem/seats")
+hakmem_install_pkgconfig(hakmem-tc "${PROJECT_DESCRIPTION}: with gperftools' names" "-L\${libdir} -lhakmem-tc"
+    "-I\${includedir}/hakmem/seats")
 hakmem_install_pkgconfig(hakmem-static "${PROJECT_DESCRIPTION}: static, hak_* names only"
     "\${libdir}/libhakmem.a -pthread" "-DHAK_STATIC")
 hakmem_install_pkgconfig(hakmem-override "${PROJECT_DESCRIPTION}: static, in place of malloc and its family"

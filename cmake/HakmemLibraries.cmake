@@ -1,34 +1,66 @@
-# The libraries, from object libraries that tests may link one by one:
+# The libraries, made of object libraries, which tests may link separately:
 #
-#   hakmem_core       all of src/ but what follows
+#   hakmem_core       all of src/ except the following
 #   hakmem_os_linux   src/os/linux.c, the real system
-#   hakmem_os_fake    src/os/fake*.c, the system that tests steer
 #   hakmem_api        the hak_* names and process life
 #   hakmem_libc_api   malloc and its family, the C++ operators
-#   hakmem_shared_api names that lib/libhakmem.so alone can stand in front of: dlopen, pthread_create, prctl
+#   hakmem_shared_api functions that only lib/libhakmem.so can replace: dlopen, pthread_create, prctl; and substitutes
+#                     for functions that older C libraries keep in libpthread.so.0
+#
+#   hakmem_counted    parts of src/front and src/api, compiled to count each thread's bytes (front/counted.h)
 #
 #   hakmem            lib/libhakmem.so            everything, to preload or to link
+#   hakmem_je         lib/libhakmem-je.so         the same with jemalloc's names: src/je
+#   hakmem_je_static  lib/libhakmem-je.a          jemalloc's names and hak_* only
+#   hakmem_tc         lib/libhakmem-tc.so         the same with gperftools' names in C: src/tc
+#   hakmem_secure     lib/libhakmem-secure.so     all of it compiled as the hardened build (HAK_SECURE, docs/hardening.md)
+#   hakmem_secure_static lib/libhakmem-secure.a   the same as an archive
 #   hakmem_static     lib/libhakmem.a             hak_* only
 #   hakmem_override   lib/libhakmem-override.a    everything; lib/hakmem.o is the same as one object
 
 set(hakmem_src ${PROJECT_SOURCE_DIR}/src)
 file(GLOB hakmem_core_sources CONFIGURE_DEPENDS
     ${hakmem_src}/base/*.c ${hakmem_src}/config/*.c ${hakmem_src}/os/*.c ${hakmem_src}/options/*.c
-    ${hakmem_src}/superslab/*.c ${hakmem_src}/pool/*.c ${hakmem_src}/profile/*.c ${hakmem_src}/front/*.c ${hakmem_src}/observe/*.c)
-list(FILTER hakmem_core_sources EXCLUDE REGEX "/os/(linux|fake|fake_ranges)\\.c$|/superslab/limits_shared\\.c$")
+    ${hakmem_src}/superslab/*.c ${hakmem_src}/pool/*.c ${hakmem_src}/harden/*.c ${hakmem_src}/profile/*.c
+    ${hakmem_src}/front/*.c ${hakmem_src}/observe/*.c)
+list(FILTER hakmem_core_sources EXCLUDE REGEX "/os/(linux|older_libc)\\.c$|/superslab/limits_shared\\.c$")
+# Only in libhakmem-je.so.
+set(hakmem_seat_sources ${hakmem_src}/front/seats.c ${hakmem_src}/front/counted.c ${hakmem_src}/pool/dense.c
+    ${hakmem_src}/options/malloc_conf.c)
+list(REMOVE_ITEM hakmem_core_sources ${hakmem_seat_sources})
 set(hakmem_cycles_sources ${hakmem_src}/os/cycles.c ${hakmem_src}/observe/cycle_report.c)
 if(NOT HAKMEM_CYCLES)
     list(REMOVE_ITEM hakmem_core_sources ${hakmem_cycles_sources})
 endif()
+# The kernel maps the pages around each touched page. So a process holds less of the library's code, constants and
+# variables if those that every process uses lie together. First comes what processes run at their start and with few
+# blocks, last what a process without a profile, a report or a check never runs. tests/process/bounds measures this.
+set(hakmem_first_sources
+    front/thread_cache.c front/allocate.c front/release.c front/resize.c pool/take.c pool/slab.c pool/heap.c config/classes.c
+    superslab/shared_pool.c superslab/tiers.c superslab/window.c superslab/metadata.c superslab/limits.c
+    pool/registry.c pool/heap_memory.c front/thread.c front/process.c front/fork.c front/purge_thread.c front/housekeeping.c
+    options/options.c os/lock.c os/foreign.c os/threads.c os/symbols.c harden/harden.c)
+list(TRANSFORM hakmem_first_sources PREPEND ${hakmem_src}/)
+set(hakmem_cold_sources ${hakmem_core_sources})
+list(FILTER hakmem_cold_sources INCLUDE REGEX
+    "/(observe|profile|harden)/|/front/(hardened|hardened_exit|guarded|heaps|pressure|sample|direct|control|unwinder|block|parking)\\.c$|/os/(fault|maps|unwind|unwind_objects|unwind_tables|file|peek|process|procfs|reader|stop)\\.c$|/pool/misuse\\.c$|/base/")
+list(REMOVE_ITEM hakmem_core_sources ${hakmem_first_sources} ${hakmem_cold_sources})
+list(REMOVE_ITEM hakmem_cold_sources ${hakmem_first_sources})
+list(PREPEND hakmem_core_sources ${hakmem_first_sources})
+list(APPEND hakmem_core_sources ${hakmem_cold_sources})
 file(GLOB hakmem_api_sources CONFIGURE_DEPENDS ${hakmem_src}/api/*.c)
 set(hakmem_libc_api_sources ${hakmem_src}/api/libc.c ${hakmem_src}/api/cxx.c ${hakmem_src}/api/runtime.c
     ${hakmem_src}/api/interposed.c)
+set(hakmem_sized_sources ${hakmem_src}/api/sized.c)
 set(hakmem_shared_api_sources ${hakmem_src}/api/dlopen.c ${hakmem_src}/api/create.c
-    ${hakmem_src}/api/sandbox.c ${hakmem_src}/superslab/limits_shared.c)
-list(REMOVE_ITEM hakmem_api_sources ${hakmem_libc_api_sources} ${hakmem_shared_api_sources})
+    ${hakmem_src}/api/sandbox.c ${hakmem_src}/os/older_libc.c ${hakmem_src}/superslab/limits_shared.c)
+# Only in libhakmem-secure.
+set(hakmem_secure_api_sources ${hakmem_src}/api/alloc_token.c)
+list(REMOVE_ITEM hakmem_api_sources ${hakmem_libc_api_sources} ${hakmem_sized_sources} ${hakmem_shared_api_sources}
+    ${hakmem_secure_api_sources})
 
-# Compiles sources as parts of the library: relocatable, hidden unless declared HAK_API, thread-local storage at a
-# fixed offset, and no call of malloc invented or removed by the compiler.
+# Compiles sources as parts of the library: relocatable, hidden unless declared HAK_API, with thread-local storage at a
+# fixed offset. The compiler may neither add nor remove calls of malloc.
 function(hakmem_add_objects name)
     add_library(${name} OBJECT ${ARGN})
     target_link_libraries(${name} PRIVATE hakmem_flags)
@@ -38,48 +70,57 @@ function(hakmem_add_objects name)
         -fno-builtin-malloc -fno-builtin-calloc -fno-builtin-realloc -fno-builtin-free)
 endfunction()
 
+# Keeps the strings that every process needs at its start together. Otherwise they become ends of longer strings in
+# files that few processes need. clang does this by itself.
+set(hakmem_names_options $<$<C_COMPILER_ID:GNU>:-fno-merge-constants>)
+set_source_files_properties(${hakmem_src}/os/symbols.c ${hakmem_src}/api/libc.c ${hakmem_src}/api/interposed.c
+    PROPERTIES COMPILE_OPTIONS "${hakmem_names_options}")
 hakmem_add_objects(hakmem_core ${hakmem_core_sources})
 if(NOT HAKMEM_CYCLES)
-    # Part of nothing, but checked by the compiler in every build.
+    # Part of no library, but the compiler checks it in every build.
     hakmem_add_objects(hakmem_cycles_unused ${hakmem_cycles_sources})
 endif()
-# A walk by frame pointers (os/unwind.c) passes through these to the program's frames.
-set(hakmem_framed_sources front/allocate.c front/sample.c front/thread_cache.c
-    profile/profile.c profile/stack.c os/unwind.c)
+# A walk by frame pointers (os/unwind.c) passes through the frames of these files to reach the program's.
+set(hakmem_framed_sources front/allocate.c front/guarded.c front/sample.c front/thread_cache.c
+    profile/guard.c profile/profile.c profile/stack.c os/unwind.c)
 list(TRANSFORM hakmem_framed_sources PREPEND ${hakmem_src}/)
 set_source_files_properties(${hakmem_framed_sources} PROPERTIES
     COMPILE_OPTIONS "-fno-omit-frame-pointer;-momit-leaf-frame-pointer")
 hakmem_add_objects(hakmem_os_linux ${hakmem_src}/os/linux.c)
-if(EXISTS ${hakmem_src}/os/fake.c)
-    hakmem_add_objects(hakmem_os_fake ${hakmem_src}/os/fake.c ${hakmem_src}/os/fake_ranges.c)
-    set_target_properties(hakmem_os_fake PROPERTIES EXCLUDE_FROM_ALL ON)
-endif()
 hakmem_add_objects(hakmem_api ${hakmem_api_sources})
 
-# One relocatable object in which everything but the public names is local, so that no internal name of HAKMEM's can
-# meet one of a program's, and so that linking any part brings all of it, constructors too. Its code has a section of
-# its own, which tells HAKMEM's frames from the program's (os/unwind.c).
+# One relocatable object with only the public names global. So HAKMEM's internal names cannot clash with a program's,
+# and linking any part brings in all of it, constructors too. Its code has a section of its own, which tells HAKMEM's
+# frames from the program's (os/unwind.c). The parts are object libraries, or objects.
 function(hakmem_add_single_object output)
     set(objects "")
+    set(targets "")
     foreach(part IN LISTS ARGN)
-        list(APPEND objects $<TARGET_OBJECTS:${part}>)
+        if(TARGET ${part})
+            list(APPEND targets ${part})
+            set(part $<TARGET_OBJECTS:${part}>)
+        endif()
+        list(APPEND objects "${part}")
     endforeach()
+    # -lgcc: helpers of atomic operations, which aarch64's compiler calls. libgcc has them since gcc 10.
     add_custom_command(
         OUTPUT ${output}
-        COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${output} ${objects}
+        COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${output} ${objects} $<$<STREQUAL:${CMAKE_SYSTEM_PROCESSOR},aarch64>:-lgcc>
         COMMAND ${CMAKE_OBJCOPY} --localize-hidden --rename-section .text=hakmem_text
             --rename-section .text.unlikely=hakmem_text --rename-section .text.unlikely.=hakmem_text
             --rename-section .text.hot=hakmem_text --rename-section .text.hot.=hakmem_text
             --rename-section .text.startup=hakmem_text --rename-section .text.startup.=hakmem_text
             --rename-section .text.exit=hakmem_text --rename-section .text.exit.=hakmem_text ${output}
-        DEPENDS ${ARGN} ${objects}
+        # The linker keeps one base for all probes in a program (os/outside.c): a local one would lead nowhere.
+        COMMAND ${CMAKE_OBJCOPY} --globalize-symbol=_.stapsdt.base ${output}
+        DEPENDS ${targets} ${objects}
         COMMAND_EXPAND_LISTS VERBATIM)
     set_source_files_properties(${output} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
 endfunction()
 
 function(hakmem_add_static name output_object)
     if(HAKMEM_SANITIZE)
-        # Sanitizer run-times look at each object's own tables; these builds stay in this tree.
+        # Sanitizers' run-times need the tables of each object. These builds stay in this tree.
         set(contents "")
         foreach(part IN LISTS ARGN)
             list(APPEND contents $<TARGET_OBJECTS:${part}>)
@@ -102,27 +143,108 @@ add_library(hakmem::static ALIAS hakmem_static)
 
 if(HAKMEM_OVERRIDES_LIBC)
     hakmem_add_objects(hakmem_libc_api ${hakmem_libc_api_sources})
-    # A new-handler's exception passes through operator new.
-    set_source_files_properties(${hakmem_src}/api/cxx.c ${hakmem_src}/api/runtime.c PROPERTIES COMPILE_OPTIONS -fexceptions)
-    set(hakmem_all_parts hakmem_core hakmem_os_linux hakmem_api hakmem_libc_api)
+    hakmem_add_objects(hakmem_sized_api ${hakmem_sized_sources})
+    # An exception of a new-handler passes through operator new.
+    set_source_files_properties(${hakmem_src}/api/cxx.c ${hakmem_src}/api/runtime.c ${hakmem_src}/api/alloc_token.c
+        PROPERTIES COMPILE_OPTIONS "-fexceptions;${hakmem_names_options}")
+    set(hakmem_all_parts hakmem_libc_api hakmem_sized_api hakmem_os_linux hakmem_core hakmem_api)
 
     hakmem_add_static(hakmem_override ${PROJECT_BINARY_DIR}/lib/hakmem.o ${hakmem_all_parts})
-    # A program that calls malloc through its shared libraries alone gets this one too.
+    # Linked even if only the program's shared libraries call malloc.
     target_link_options(hakmem_override INTERFACE -Wl,--undefined=malloc)
     set_target_properties(hakmem_override PROPERTIES OUTPUT_NAME hakmem-override EXPORT_NAME override)
     add_library(hakmem::override ALIAS hakmem_override)
 
     hakmem_add_objects(hakmem_shared_api ${hakmem_shared_api_sources})
-    add_library(hakmem SHARED)
-    target_link_libraries(hakmem PRIVATE ${hakmem_all_parts} hakmem_shared_api Threads::Threads ${CMAKE_DL_LIBS})
-    target_include_directories(hakmem INTERFACE
-        $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-    set_target_properties(hakmem PROPERTIES
-        VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} LINKER_LANGUAGE C)
-    target_link_options(hakmem PRIVATE
-        # A second copy in the process uses its own functions; no lazy binding inside malloc; threads may hold
-        # blocks after dlclose; nothing is left undefined.
-        -Wl,-Bsymbolic -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete -Wl,-z,defs
-        -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/hidden.map)
+    # bound: -Bsymbolic, or -Bsymbolic-functions if a public variable may be the program's own (malloc_message): the
+    # dynamic linker must bind that.
+    function(hakmem_add_shared name bound)
+        add_library(${name} SHARED ${ARGN})
+        target_link_libraries(${name} PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
+        target_include_directories(${name} INTERFACE
+            $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+        set_target_properties(${name} PROPERTIES
+            VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} LINKER_LANGUAGE C)
+        target_link_options(${name} PRIVATE
+            # No _fini: it is empty, but as the library's last code it would make the kernel map the pages around it.
+            -Wl,-fini=hakmem_has_no_fini
+            # A second copy in the process uses its own functions. No lazy binding inside malloc. Threads may hold
+            # blocks after dlclose. No symbol is left undefined.
+            -Wl,${bound} -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete -Wl,-z,defs
+            -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/hidden.map
+            # For src/api/create.c and src/os/older_libc.c: saves loading libpthread.so.0.
+            -Wl,--wrap=pthread_atfork -Wl,--wrap=pthread_key_create -Wl,--wrap=pthread_setspecific -Wl,--wrap=pthread_attr_setstacksize)
+    endfunction()
+
+    hakmem_add_shared(hakmem -Bsymbolic)
+    target_link_libraries(hakmem PRIVATE hakmem_shared_api ${hakmem_all_parts})
     add_library(hakmem::hakmem ALIAS hakmem)
+
+    # The hardened library: the same sources, compiled with one constant.
+    hakmem_add_objects(hakmem_secure_core ${hakmem_core_sources} ${hakmem_src}/os/linux.c ${hakmem_api_sources}
+        ${hakmem_libc_api_sources} ${hakmem_sized_sources})
+    hakmem_add_objects(hakmem_secure_api ${hakmem_secure_api_sources})
+    hakmem_add_objects(hakmem_secure_shared ${hakmem_shared_api_sources})
+    foreach(part hakmem_secure_core hakmem_secure_api hakmem_secure_shared)
+        target_compile_definitions(${part} PRIVATE HAKMEM_BUILD_SECURE=1
+            $<$<BOOL:${HAKMEM_SECURE_SWITCHES}>:HAKMEM_BUILD_SECURE_SWITCHES=1>)
+    endforeach()
+    hakmem_add_shared(hakmem_secure -Bsymbolic)
+    target_link_libraries(hakmem_secure PRIVATE hakmem_secure_core hakmem_secure_api hakmem_secure_shared)
+    set_target_properties(hakmem_secure PROPERTIES OUTPUT_NAME hakmem-secure EXPORT_NAME secure)
+    add_library(hakmem::secure ALIAS hakmem_secure)
+    hakmem_add_static(hakmem_secure_static ${PROJECT_BINARY_DIR}/hakmem-secure.o hakmem_secure_core hakmem_secure_api)
+    target_link_options(hakmem_secure_static INTERFACE -Wl,--undefined=malloc)
+    set_target_properties(hakmem_secure_static PROPERTIES OUTPUT_NAME hakmem-secure EXPORT_NAME secure_static)
+    add_library(hakmem::secure_static ALIAS hakmem_secure_static)
+    add_custom_target(hakmem-secure DEPENDS hakmem_secure hakmem_secure_static)
+
+    # The libraries that stand in for other allocators.
+    file(GLOB hakmem_tc_sources CONFIGURE_DEPENDS ${hakmem_src}/tc/*.c)
+    hakmem_add_objects(hakmem_tc_api ${hakmem_tc_sources})
+    hakmem_add_shared(hakmem_tc -Bsymbolic)
+    target_link_libraries(hakmem_tc PRIVATE ${hakmem_all_parts} hakmem_shared_api hakmem_tc_api)
+
+    # In jemalloc's, parts that are compiled to count (front/counted.h) replace those that are not.
+    set(hakmem_counted_sources front/allocate.c front/release.c front/resize.c front/heaps.c front/thread.c api/hak.c)
+    set(hakmem_counted_libc_sources api/libc.c api/cxx.c)
+    list(TRANSFORM hakmem_counted_sources PREPEND ${hakmem_src}/)
+    list(TRANSFORM hakmem_counted_libc_sources PREPEND ${hakmem_src}/)
+    file(GLOB hakmem_je_sources CONFIGURE_DEPENDS ${hakmem_src}/je/*.c)
+    set(hakmem_je_shared_sources ${hakmem_src}/je/shared.c)
+    list(REMOVE_ITEM hakmem_je_sources ${hakmem_je_shared_sources})
+    hakmem_add_objects(hakmem_counted ${hakmem_counted_sources})
+    hakmem_add_objects(hakmem_counted_libc ${hakmem_counted_libc_sources})
+    hakmem_add_objects(hakmem_je_api ${hakmem_je_sources} ${hakmem_seat_sources})
+    hakmem_add_objects(hakmem_je_shared_api ${hakmem_je_shared_sources})
+    foreach(part hakmem_counted hakmem_counted_libc hakmem_je_api)
+        target_compile_definitions(${part} PRIVATE HAKMEM_BUILD_COUNTED=1)
+    endforeach()
+    set(hakmem_uncounted "")
+    foreach(part hakmem_core hakmem_api)
+        list(APPEND hakmem_uncounted "$<FILTER:$<TARGET_OBJECTS:${part}>,EXCLUDE,/front/(allocate|release|resize|heaps|thread)[.]c[.]o$|/api/hak[.]c[.]o$>")
+    endforeach()
+    hakmem_add_shared(hakmem_je -Bsymbolic-functions ${hakmem_uncounted}
+        "$<FILTER:$<TARGET_OBJECTS:hakmem_libc_api>,EXCLUDE,/api/(libc|cxx)[.]c[.]o$>")
+    target_link_libraries(hakmem_je PRIVATE hakmem_os_linux hakmem_shared_api hakmem_counted hakmem_counted_libc
+        hakmem_je_api hakmem_je_shared_api)
+    # The je_* and hak_* names, beside the C library's malloc.
+    hakmem_add_static(hakmem_je_static ${PROJECT_BINARY_DIR}/hakmem-je-names.o
+        ${hakmem_uncounted} hakmem_os_linux hakmem_counted hakmem_je_api)
+    # Makefiles have no rule for another target's objects.
+    add_dependencies(hakmem_je_static hakmem_core hakmem_api)
+    set_target_properties(hakmem_je_static PROPERTIES OUTPUT_NAME hakmem-je EXPORT_NAME je_static)
+    target_include_directories(hakmem_je_static INTERFACE
+        $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include/hakmem/seats>
+        $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/hakmem/seats>)
+    add_library(hakmem::je_static ALIAS hakmem_je_static)
+
+    foreach(seat je tc)
+        set_target_properties(hakmem_${seat} PROPERTIES OUTPUT_NAME hakmem-${seat} EXPORT_NAME ${seat})
+        # <jemalloc/jemalloc.h>, <gperftools/malloc_extension_c.h>
+        target_include_directories(hakmem_${seat} INTERFACE
+            $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include/hakmem/seats>
+            $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/hakmem/seats>)
+        add_library(hakmem::${seat} ALIAS hakmem_${seat})
+    endforeach()
 endif()

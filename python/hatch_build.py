@@ -1,4 +1,4 @@
-"""Puts the built library into the wheel, and names the systems that it runs on."""
+"""Names the systems on which a wheel runs, and adds the library to a wheel that is made in a checkout."""
 
 import os
 import platform
@@ -10,8 +10,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 CHECKOUT = Path(__file__).resolve().parent.parent
 
 
-def built_libraries():
-    """{name in the package: file}: the library, and the one with the cycle profile if it is built."""
+def built_files():
+    """Returns {name in the package: file of the build}. The cycle profile's library is of another build."""
     chosen = os.environ.get("HAKMEM_BUILD_DIR")
     build = Path(chosen) if chosen else CHECKOUT / "build/release"
     library = build / "lib/libhakmem.so"
@@ -19,27 +19,31 @@ def built_libraries():
         raise FileNotFoundError(f"{library} is not there: build it with ./hakmem build, or make the wheel with "
                                 f"./hakmem wheel")
     found = {"hakmem/lib/libhakmem.so": library}
-    cycles = CHECKOUT / "build/cycles/lib/libhakmem.so"
-    if cycles.is_file() and not chosen:
-        found["hakmem/lib/cycles/libhakmem.so"] = cycles
-    return found
+    more = {"hakmem/bin/bench_measure": build / "bin/bench_measure"}
+    if not chosen:
+        more["hakmem/lib/cycles/libhakmem.so"] = CHECKOUT / "build/cycles/lib/libhakmem.so"
+    return found | {name: file for name, file in more.items() if file.is_file()}
 
 
-def glibc_tag(libraries):
-    """manylinux_2_N: the first glibc that has every symbol version that the libraries ask for, and 2.17 at least."""
-    minors = [int(minor) for file in libraries for minor in re.findall(rb"GLIBC_2\.(\d+)", file.read_bytes())]
+def glibc_tag(files):
+    """Returns manylinux_2_N for the first glibc, at least 2.17, with every symbol version that the files need."""
+    minors = [int(minor) for file in files for minor in re.findall(rb"GLIBC_2\.(\d+)", file.read_bytes())]
     return f"py3-none-manylinux_2_{max([17, *minors])}_{platform.machine()}"
 
 
 class LibraryHook(BuildHookInterface):
-    """A wheel carries the library; an editable installation, in a checkout, finds the one that was built there."""
+    """Adds the library to a wheel. An editable installation, in a checkout, uses the library built there."""
 
     PLUGIN_NAME = "custom"
 
     def initialize(self, version, build_data):
+        """Fills in the wheel's files and tag."""
         if version == "editable":
             return
-        libraries = built_libraries()
-        build_data["force_include"].update({str(file.resolve()): name for name, file in libraries.items()})
         build_data["pure_python"] = False
-        build_data["tag"] = glibc_tag(libraries.values())
+        # ./hakmem package lays the files out itself, for a system that need not be this one.
+        build_data["tag"] = os.environ.get("HAKMEM_WHEEL_TAG")
+        if not build_data["tag"]:
+            files = built_files()
+            build_data["force_include"].update({str(file.resolve()): name for name, file in files.items()})
+            build_data["tag"] = glibc_tag(file for name, file in files.items() if name.endswith(".so"))

@@ -1,4 +1,4 @@
-"""Running real programs with and without HAKMEM, for the tests in programs/, misuse/ and life/.
+"""Runs real programs with and without HAKMEM, for the tests of programs/, misuse/ and life/.
 
 Every run has a time limit, its own session (so that a run that hangs is ended with all its children), and an
 environment free of HAKMEM_*, LD_* and MALLOC_* variables but for those that the test gives.
@@ -18,13 +18,17 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 LIBRARY = Path(os.environ.get("HAKMEM_LIB", REPOSITORY / "build/release/lib/libhakmem.so")).absolute()
 LIBRARY_FOLDER = LIBRARY.parent
 INCLUDE_FOLDER = REPOSITORY / "include"
+# A cross build's compilers, and the emulator for their programs (tests/CMakeLists.txt).
+COMPILERS = {".c": os.environ.get("HAKMEM_TEST_CC", "gcc"), ".cpp": os.environ.get("HAKMEM_TEST_CXX", "g++")}
+EMULATOR = os.environ.get("HAKMEM_TEST_EMULATOR", "").split()
+EMULATORS_WORD = re.compile(r"^qemu: uncaught target signal .*\n", re.MULTILINE)
 
-PRIVATE_VARIABLE = re.compile(r"^(HAKMEM_|LD_|MALLOC_|GLIBC_TUNABLES|PYTHON|GIT_|NODE_|GO|CARGO_|RUST)")
+PRIVATE_VARIABLE = re.compile(r"^(HAKMEM_|QEMU_|LD_|MALLOC_|GLIBC_TUNABLES|PYTHON|GIT_|NODE_|GO|CARGO_|RUST)")
 
 
 @dataclass
 class Result:
-    """What a program did: its exit status (negative: the signal that ended it) and its output, decoded leniently."""
+    """A program's exit status (negative: the signal that ended it) and its output, decoded leniently."""
 
     status: int
     stdout: str
@@ -52,19 +56,19 @@ def stop_session(process):
         pass
 
 
-# A test's seconds are those of a machine that does nothing else; here others build and test besides.
+# Tests state seconds for an idle machine. Here other builds and tests run besides.
 SLOWER = 4
 
 
 def run(argv, *, preload=None, env=None, cwd=None, stdin=None, timeout=60, user=None, limits=None):
-    """Runs a program to its end. limits: {resource.RLIMIT_*: bytes}, set in the child alone. A hang fails the test."""
+    """Runs a program to its end. limits: {resource.RLIMIT_*: bytes}, set in the child only. A hang fails the test."""
 
     def apply_limits():
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         for which, value in (limits or {}).items():
             resource.setrlimit(which, (value, value))
 
-    argv = [str(argument) for argument in argv]
+    argv = [*EMULATOR, *(str(argument) for argument in argv)]
     process = subprocess.Popen(
         argv,
         env=environment(env, preload),
@@ -87,26 +91,47 @@ def run(argv, *, preload=None, env=None, cwd=None, stdin=None, timeout=60, user=
             f"{' '.join(argv)}: no end after {timeout} s (preload {preload})\n{stacks}\n"
             + Result(0, out.decode(errors="replace"), err.decode(errors="replace")).report()
         ) from None
-    return Result(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
+    err = err.decode(errors="replace")
+    return Result(process.returncode, out.decode(errors="replace"), EMULATORS_WORD.sub("", err) if EMULATOR else err)
+
+
+def start(argv, *, env=None, preload=None, **more):
+    """Starts a program in its own session, with text pipes for input and output."""
+    return subprocess.Popen(argv, env=environment(env, preload), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                            text=True, start_new_session=True, **more)
+
+
+def call(*argv, timeout=240, **variables):
+    """Runs a tool with variables in its environment. It must succeed. Returns its output."""
+    result = subprocess.run([str(word) for word in argv], env=environment(variables), capture_output=True, text=True,
+                            timeout=timeout, check=False)
+    assert result.returncode == 0, f"{argv}\n{result.stdout}\n{result.stderr}"
+    return result.stdout
 
 
 def thread_stacks(pid):
-    """The stacks of a process that hangs, as gdb sees them; for the failure message only."""
+    """The stacks of a hanging process and of its children from gdb, only for the failure message."""
     try:
-        found = subprocess.run(
-            ["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all backtrace 12"],
-            capture_output=True,
-            timeout=30,
-            env=environment(),
-            check=False,
-        )
-        return found.stdout.decode(errors="replace")[-6000:]
+        children = subprocess.run(["ps", "-o", "pid=", "--sid", str(pid)], capture_output=True, text=True,
+                                  check=False).stdout
+        return "\n".join(stacks_of(each) for each in dict.fromkeys([str(pid), *children.split()]))
     except (OSError, subprocess.TimeoutExpired):
-        return "(no stacks: gdb is not to be had)"
+        return "(no stacks: gdb or ps is not to be had)"
+
+
+def stacks_of(pid):
+    found = subprocess.run(
+        ["gdb", "-p", pid, "-batch", "-ex", "thread apply all backtrace 12"],
+        capture_output=True,
+        timeout=30,
+        env=environment(),
+        check=False,
+    )
+    return f"process {pid}:\n" + found.stdout.decode(errors="replace")[-6000:]
 
 
 def run_with_proof(argv, **arguments):
-    """Runs under HAKMEM and shows that the program's calls of malloc went there, by the dynamic linker's own log."""
+    """Runs under HAKMEM, and proves by the dynamic linker's log that the program's malloc is HAKMEM's."""
     with tempfile.TemporaryDirectory(prefix="hakmem-ld-") as folder:
         env = dict(arguments.pop("env", None) or {})
         env["LD_DEBUG"] = "bindings"
@@ -128,9 +153,9 @@ def bound_to_library(folder, pid=None):
 
 
 def run_both(argv, *, normalize=None, expect_status=0, **arguments):
-    """Runs under the system's allocator, then under HAKMEM; both must end with expect_status and say the same.
+    """Runs under the system's allocator, then under HAKMEM. Both must end with expect_status and print the same.
 
-    normalize: applied to both outputs before the comparison, for what differs from run to run on one allocator too.
+    normalize: applied to both outputs before the comparison, for output that varies on one allocator, too.
     Returns the second result.
     """
     normalize = normalize or (lambda text: text)
@@ -144,10 +169,10 @@ def run_both(argv, *, normalize=None, expect_status=0, **arguments):
 
 
 def compile_program(source, output, *flags, compiler=None, shared=False):
-    """Builds one C or C++ source file; every warning is an error, so that the tests' own sources stay sound."""
+    """Builds a C or C++ source file. Every warning is an error, so that the tests' sources stay sound."""
     source = Path(source)
     cxx = source.suffix == ".cpp"
-    compiler = compiler or ("g++" if cxx else "gcc")
+    compiler = compiler or COMPILERS[source.suffix]
     kind = ["-shared", "-fPIC"] if shared else []
     command = [
         compiler,
@@ -172,7 +197,9 @@ def compile_program(source, output, *flags, compiler=None, shared=False):
 
 
 def requests_of(browser):
-    """The addresses that a page asked for since it was opened. What Chromium asks of itself (its start page) is none of them."""
+    """The addresses that a page requested since it was opened, without Chromium's own requests (its start page)."""
     messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    urls = [message["params"]["request"]["url"] for message in messages if message["method"] == "Network.requestWillBeSent"]
+    urls = [
+        message["params"]["request"]["url"] for message in messages if message["method"] == "Network.requestWillBeSent"
+    ]
     return [url for url in urls if not url.startswith("chrome://")]

@@ -1,6 +1,8 @@
 """Fixtures of the black-box tests: a compiler for their small programs, and the libraries under test."""
 
 import hashlib
+import os
+import shutil
 
 import pytest
 
@@ -33,7 +35,33 @@ def library():
 
 @pytest.fixture(scope="session")
 def override_archive():
-    """The static library that brings malloc and its family."""
+    """The static library that defines malloc and its family."""
     path = blackbox.LIBRARY_FOLDER / "libhakmem-override.a"
     assert path.exists(), f"{path} is not there; build it with ./hakmem build"
     return path
+
+
+@pytest.fixture(scope="session")
+def installed_tree(tmp_path_factory):
+    """The result of `cmake --install`, moved after the installation."""
+    folder = tmp_path_factory.mktemp("install")
+    blackbox.call("cmake", "--install", os.environ["HAKMEM_BUILD_DIR"], "--prefix", folder / "first")
+    return shutil.move(folder / "first", folder / "moved")
+
+
+@pytest.fixture
+def ready():
+    """ready(words, preload=None, env=None, **more) starts a program and returns its process once it printed "ready".
+    Every process ends with the test."""
+    running = []
+
+    def start(words, preload=None, env=None, **more):
+        process = blackbox.start([str(word) for word in words], env=env, preload=preload, **more)
+        running.append(process)
+        assert process.stdout.readline() == "ready\n"
+        return process
+
+    yield start
+    for process in running:
+        blackbox.stop_session(process)
+        process.communicate()

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Makes HAKMEM's one-file source: hakmem.c, which a compiler needs no option for, and hakmem.h.
+"""Makes HAKMEM's one-file source: hakmem.c, which compiles without any option, and hakmem.h.
 
-The parts of src/ follow each other as they are, lowest layer first; a header stands where it is first included. What a
-part must do differently in one translation unit it says itself, by HAK_ONE_FILE (src/base/base.h).
+The files of src/ follow each other unchanged, lowest layer first. A header stands where it is first included. A file
+that must differ in a single translation unit checks HAK_ONE_FILE (src/base/base.h).
 """
 
 import argparse
@@ -15,13 +15,16 @@ from check_architecture import LAYERS, blank_c
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# What the one file does without: the system that tests steer, and the names that only the shared library can stand in
-# front of.
-LEFT_OUT = {"os/fake.c", "os/fake_ranges.c", "api/dlopen.c", "api/create.c", "api/sandbox.c",
-            "superslab/limits_shared.c"}
-# In the order in which the override archive links them; between `#if` and `#endif`.
-OVERRIDE = ["api/libc.c", "api/cxx.c", "api/runtime.c", "api/interposed.c"]
-PUBLIC_HEADERS = ["hakmem/hakmem.h", "hakmem/stats.h", "hakmem/profile.h"]
+# Left out of the one file: replacements of names that only the shared library can replace,
+# and code of the libraries that stand in for other allocators.
+LEFT_OUT = {"api/alloc_token.c", "os/lse.c", "os/older_libc.c", "api/dlopen.c",
+            "api/create.c",
+            "api/sandbox.c", "superslab/limits_shared.c", "options/malloc_conf.c", "pool/dense.c", "front/seats.c",
+            "front/counted.c"}
+LAYERS_LEFT_OUT = {"je", "tc"}
+# In the order in which the override archive links them. They stand between `#if` and `#endif`.
+OVERRIDE = ["api/libc.c", "api/sized.c", "api/cxx.c", "api/runtime.c", "api/interposed.c"]
+PUBLIC_HEADERS = ["hakmem/hakmem.h", "hakmem/stats.h", "hakmem/profile.h", "hakmem/guard.h"]
 
 INCLUDE = re.compile(r'#include (?:"([^"]+)"|<([^>]+)>)')
 MACRO = re.compile(r"^#(define|undef) (\w+)", re.M)
@@ -69,43 +72,52 @@ class AmalgamationError(Exception):
 
 
 def read(path):
+    """Returns the text of a file."""
     return path.read_text(encoding="utf-8")
 
 
 def version_of(root):
+    """Returns HAKMEM's version."""
     (found,) = re.findall(r'#define HAK_VERSION_STRING "([^"]+)"', read(root / "include/hakmem/hakmem.h"))
     return found
 
 
 def as_comment(text):
+    """Returns the text as the lines of a block comment."""
     return "\n".join(f" * {line}".rstrip() for line in text.strip().splitlines())
 
 
+def is_left_out(name):
+    """Returns whether a source is no part of the one file."""
+    return name in LEFT_OUT or name.split("/")[0] in LAYERS_LEFT_OUT
+
+
 def sources(root):
-    """The .c files of the one file, lowest layer first, as paths relative to src/."""
+    """Yields the .c files of the one file, lowest layer first, as paths relative to src/."""
     for layer in LAYERS:
         for path in sorted((root / "src" / layer).glob("*.c")):
             name = f"{layer}/{path.name}"
-            if name not in LEFT_OUT and name not in OVERRIDE:
+            if not is_left_out(name) and name not in OVERRIDE:
                 yield name
 
 
 @dataclass
 class Output:
-    """Text that grows by files, each header once."""
+    """Text that grows file by file, with each header once."""
 
     root: Path
     text: list = field(default_factory=list)
     included: set = field(default_factory=set)
 
     def find(self, name):
+        """Returns the path of a file of the tree, or None."""
         for folder in ("src", "include"):
             if (self.root / folder / name).is_file():
                 return self.root / folder / name
         return None
 
     def include(self, line, ours, system):
-        """What stands in place of an #include line: the header's text, the line, or nothing where it was before."""
+        """Appends what replaces an #include line: the header's text, the line itself, or nothing the second time."""
         name = ours or system
         if name in self.included:
             return
@@ -128,13 +140,14 @@ class Output:
 
 
 def macros_at_end(text):
-    """The macros that a file leaves behind."""
+    """Returns the macros that are still defined at the end of a file."""
     defined = dict(reversed(found) for found in MACRO.findall(text))
     return sorted(name for name, directive in defined.items() if directive == "define" and name != "_GNU_SOURCE")
 
 
 def check_macros(root, names):
-    """A macro ends with its file in a build of many files, and not in this one: no other file may use its name."""
+    """Raises AmalgamationError if a file uses a name that another file leaves defined as a macro. Separate
+    compilation hides such clashes."""
     texts = {name: blank_c(read(root / "src" / name)) for name in names}
     headers = {path: blank_c(read(path)) for path in (root / "src").rglob("*.h")}
     clashes = [f"{name} defines the macro {macro}, a name that {other} uses"
@@ -146,7 +159,7 @@ def check_macros(root, names):
 
 
 def outermost(text):
-    """C text without preprocessor lines; what is in braces or parentheses has become `{}` or `@`."""
+    """Returns C text without preprocessor lines, with `{}` and `@` for contents of braces and parentheses."""
     text = re.sub(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", "", blank_c(text), flags=re.M)
     for inside, instead in ((r"\([^()]*\)", "@"), (r"\{[^{}]+\}", "{}")):
         while (shorter := re.sub(inside, instead, text)) != text:
@@ -155,7 +168,7 @@ def outermost(text):
 
 
 def static_objects(text):
-    """The names of a file's own objects: what is declared static, without what makes it a function."""
+    """Yields the names of a file's own static objects, without functions."""
     text = re.sub(r"\(\s*\*[\s\w]*?(\w+)\s*\)\s*(?=\()", r"\1 = ", text)
     text = re.sub(r"\b(?:__attribute__|_Alignas|_Atomic)\s*@|=[^,;]*", "", outermost(text))
     for declaration in re.findall(r"^static\b([^;@]*);", text, re.M):
@@ -163,7 +176,8 @@ def static_objects(text):
 
 
 def check_objects(root, names):
-    """C takes two files' static objects of one name and type for one object, where neither has a value."""
+    """Raises AmalgamationError if two files have a static object of one name: without initializers, C would take
+    both for one object."""
     home = {}
     for name in names:
         for found in static_objects(read(root / "src" / name)):
@@ -172,6 +186,7 @@ def check_objects(root, names):
 
 
 def make_source(root):
+    """Returns the text of hakmem.c."""
     names = list(sources(root))
     check_macros(root, names + OVERRIDE)
     check_objects(root, names + OVERRIDE)
@@ -190,6 +205,7 @@ def make_source(root):
 
 
 def make_header(root):
+    """Returns the text of hakmem.h."""
     output = Output(root)
     output.text.append(HEADER_HEAD.format(version=version_of(root), license=as_comment(read(root / "LICENSE"))))
     output.included.add(PUBLIC_HEADERS[0])
@@ -199,7 +215,7 @@ def make_header(root):
 
 
 def write(folder, root=ROOT):
-    """Writes hakmem.c and hakmem.h into the folder, which is made where it is missing."""
+    """Writes hakmem.c and hakmem.h into the folder, which it makes if needed."""
     made = {"hakmem.c": make_source(root), "hakmem.h": make_header(root)}
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in made.items():
@@ -207,6 +223,7 @@ def write(folder, root=ROOT):
 
 
 def main():
+    """Runs the command."""
     parser = argparse.ArgumentParser(prog="hakmem amalgamate", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="where hakmem.c and hakmem.h go; made where it is missing")

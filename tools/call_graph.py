@@ -1,9 +1,8 @@
-"""Who calls what in src/, read from assembly listings.
+"""Finds which function of src/ calls which, from assembly listings.
 
-Each source of a build's compile_commands.json is compiled again without optimisation, with inline functions kept as
-functions, and with the code of debug builds and of the cycle profile. So each call that the source makes is a call in the
-listing.
-"""
+Each source of a build's compile_commands.json is compiled again without optimization, with inline functions kept as
+functions, and with the code of debug builds and of the cycle profile. So each call in the source is a call in the
+listing."""
 import json
 import os
 import re
@@ -11,9 +10,8 @@ import shlex
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 
-# Later arguments win. `always_inline` vanishes, so that inline functions stay functions.
+# Later arguments win. `always_inline` is defined away, so that inline functions stay functions.
 PLAIN = ["-O0", "-g1", "-w", "-Dalways_inline=", "-fkeep-inline-functions", "-fno-omit-frame-pointer",
          "-UHAKMEM_BUILD_RELEASE", "-DHAKMEM_BUILD_DEBUG=1", "-DHAKMEM_BUILD_CYCLES=1"]
 OUTSIDE = "outside src/"  # where a system header's functions are written
@@ -29,6 +27,7 @@ class Symbol:
     file: str = ""  # where a function is written, relative to src/
     function: bool = False
     shared: bool = False    # other units may name it
+    weak: bool = False      # another unit's may take its place
     exported: bool = False  # programs may, too
     calls: set = field(default_factory=set)  # names
     names: set = field(default_factory=set)  # names whose address it takes
@@ -41,22 +40,23 @@ class Listing:
     def __init__(self, unit, text, source_root):
         self.unit = unit
         self.symbols = {}
-        self.root = Symbol(unit, "")  # constructors and destructors: whom the system calls
+        self.root = Symbol(unit, "")  # stands for the system, which calls constructors and destructors
         self._parse(text, source_root)
 
     def _parse(self, text, source_root):
         functions = set(re.findall(r"^\s*\.type\s+([\w.$]+), *[@%]function", text, re.M))
         shared = self._listed("globl|weak", text)
+        weak = self._listed("weak", text)
         exported = shared - self._listed("hidden|internal", text)
         files, aliases, section, current = {}, [], ".text", None
         for line in text.splitlines():
             label = re.match(r"([A-Za-z_.$][\w.$]*):", line)
             if label:
-                # Inside a function local labels are places of its code.
+                # Local labels inside a function are places in its code.
                 if current is None or not current.function or not label.group(1).startswith(".L"):
                     name = label.group(1)
-                    current = Symbol(self.unit, name, function=name in functions, shared=name in shared,
-                                     exported=name in exported)
+                    current = Symbol(self.unit, name, function=name in functions, shared=name in shared, weak=name
+                                     in weak, exported=name in exported)
                     if not section.startswith(".debug"):
                         self.symbols[name] = current
                 continue
@@ -78,7 +78,8 @@ class Listing:
                 current = None
             elif operation in (".set", ".equ"):
                 aliases.append([part.strip() for part in operands.split(",")])
-            elif operation.startswith(".") and operation not in (".quad", ".xword", ".long", ".word", ".cfi_personality"):
+            elif operation.startswith(".") and operation not in (".quad", ".xword", ".long", ".word",
+                                                                 ".cfi_personality"):
                 continue
             elif not section.startswith(".debug"):
                 self._note(current or self.root, operation, operands)
@@ -105,26 +106,31 @@ class Listing:
 
 
 class CallGraph:
-    """The symbols of all units; a name means the unit's own symbol, else the one that has it for all."""
+    """The symbols of all units. A name means the unit's own symbol or else the shared one, which takes precedence
+    over weak ones."""
 
     def __init__(self, listings):
         self.listings = {listing.unit: listing for listing in listings}
         self.shared = {}
         for listing in listings:
             for name, symbol in listing.symbols.items():
-                if symbol.shared:
-                    self.shared.setdefault(name, symbol)
+                if symbol.shared and (name not in self.shared or self.shared[name].weak):
+                    self.shared[name] = symbol
 
     def find(self, unit, name):
-        return self.listings[unit].symbols.get(name) or self.shared.get(name)
+        """Returns the symbol that a name means in a unit. The linker's --wrap turns NAME into __wrap_NAME."""
+        own = self.listings[unit].symbols.get(name)
+        if own and not own.weak:
+            return own
+        return self.shared.get(name) or self.shared.get(f"__wrap_{name}")
 
     def functions(self, file, name):
-        """The function that the file has, once for each unit that has it."""
+        """Returns the file's function of that name, once for each unit that includes it."""
         found = (listing.symbols.get(name) for listing in self.listings.values())
         return [symbol for symbol in found if symbol and symbol.function and symbol.file == file]
 
     def callees(self, symbol):
-        """What a function calls, itself or by handing it to an inline function that calls what it is handed."""
+        """Returns what a function calls: directly, or by passing it to an inline function that calls its argument."""
         called = [self.find(symbol.unit, name) for name in symbol.calls]
         called = [callee for callee in called if callee]
         if any(callee.calls_by_pointer and callee.file.endswith(".h") for callee in called):
@@ -133,7 +139,7 @@ class CallGraph:
         return called
 
     def reached(self):
-        """All symbols in use: from the public names and what the system calls, by calls and by addresses."""
+        """Returns all symbols that calls or addresses reach from public names and what the system calls."""
         todo = [symbol for listing in self.listings.values() for symbol in listing.symbols.values() if symbol.exported]
         todo += [listing.root for listing in self.listings.values()]
         seen = set()
@@ -147,7 +153,7 @@ class CallGraph:
 
 
 def plain_command(entry):
-    """The command of compile_commands.json that writes such a listing to its standard output."""
+    """Returns the command of compile_commands.json, changed to write such a listing to standard output."""
     arguments = shlex.split(entry["command"]) if "command" in entry else list(entry["arguments"])
     output = arguments.index("-o")
     del arguments[output:output + 2]
@@ -155,14 +161,14 @@ def plain_command(entry):
     return arguments + PLAIN + ["-S", "-o", "-"]
 
 
-def read_calls(root, build, leave_out=()):
-    """The call graph of a build's sources under root/src; leave_out: beginnings of paths from there."""
+def read_calls(root, build):
+    """Returns the call graph of a build's sources under root/src."""
     source_root = os.path.realpath(root / "src")
     entries = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
         path = os.path.realpath(os.path.join(entry["directory"], entry["file"]))
         unit = os.path.relpath(path, source_root)
-        if path.startswith(f"{source_root}/") and not unit.startswith(tuple(leave_out)):
+        if path.startswith(f"{source_root}/"):
             entries[unit] = entry
 
     def compile_entry(item):

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Checks that the tree is built the way src/README.md says.
+"""Checks that the tree follows the rules of src/README.md.
 
   includes   a file under src/ includes its own folder or a lower one; the public header only from the top
   symbols    no object calls upward, so that folders form no cycle (from the objects' symbols, by nm)
   circles    the files of one folder form no cycle either (from the same symbols)
   hops       in src/README.md's tables each function calls the one in the next row (from the call graph, call_graph.py)
+  one file   no two sources have a function of one name, because the one-file source joins them (from the call graph)
   dead code  the library itself uses every function and every object of static storage (from the call graph)
   names      every `file.c:name` in the documents is a file that defines that name
-  labels     every label of an invariant has one statement, and the table of docs/design.md tells in which file
+  labels     every label of an invariant has one statement, and the table of docs/design.md names its file
   length     no source file is longer than it should be
   links      every relative link in the documents leads somewhere
 
@@ -23,22 +24,26 @@ from pathlib import Path
 from call_graph import OUTSIDE, read_calls
 
 # The layers of src/, lowest first.
-LAYERS = ["base", "config", "os", "options", "superslab", "pool", "profile", "front", "observe", "api"]
+LAYERS = ["base", "config", "os", "options", "superslab", "pool", "harden", "profile", "front", "observe",
+          "api", "je", "tc"]
 RANK = {layer: rank for rank, layer in enumerate(LAYERS)}
 
-# observe/counters is the one part that any layer may use; so that this closes no cycle, it stands on these only.
+# Any layer may use observe/counters. It may use only these layers itself, so that no cycle forms.
 LEAF = "observe/counters"
 LEAF_MAY_USE = {"base", "config"}
 
-PUBLIC_USERS = {"front", "observe", "api"}
+PUBLIC_USERS = {"front", "observe", "api", "je", "tc"}
+NOT_IN_ONE_FILE = {"je", "tc"}
 MAX_LINES = 700
 
-# Linked by tests alone, hence not always built: os/fake.c and its parts.
-TEST_SOURCES = "os/fake"
+# Targets that compile the same sources again: libhakmem-je.so (src/front/counted.h), libhakmem-secure (HAK_SECURE).
+VARIANTS = {"hakmem_counted.dir", "hakmem_counted_libc.dir", "hakmem_secure_core.dir", "hakmem_secure_shared.dir"}
 
 
 @dataclass(frozen=True)
 class Violation:
+    """A violation of a rule: where, and what."""
+
     where: str
     what: str
 
@@ -47,7 +52,7 @@ class Violation:
 
 
 def source_files(root):
-    """Files of src/ and include/, as paths relative to root."""
+    """Yields the files of src/ and include/, as paths relative to root."""
     for folder in ("src", "include"):
         for path in sorted((root / folder).rglob("*")):
             if path.suffix in (".c", ".h", ".hpp"):
@@ -55,16 +60,17 @@ def source_files(root):
 
 
 def layer_of(path):
-    """The layer of a path relative to src/ such as pool/slab.c."""
+    """Returns the layer of a path relative to src/, such as pool/slab.c."""
     return Path(path).parts[0]
 
 
 def is_leaf(path):
+    """Returns whether a path is observe/counters."""
     return str(Path(path).with_suffix("")) == LEAF
 
 
 def may_use(user, used):
-    """Whether src file `user` may include or call what src file `used` has; both relative to src/."""
+    """Returns whether src file `user` may include or call src file `used`. Paths are relative to src/."""
     if is_leaf(user):
         return is_leaf(used) or layer_of(used) in LEAF_MAY_USE
     return is_leaf(used) or RANK[layer_of(used)] <= RANK[layer_of(user)]
@@ -74,7 +80,7 @@ def may_use(user, used):
 
 
 def check_include(root, user, target):
-    """What is wrong with src file `user` including `target`, or None."""
+    """Returns what is wrong if src file `user` includes `target`; None if it may."""
     if target.startswith("hakmem/"):
         if not (root / "include" / target).is_file():
             return f"includes {target}, which does not exist"
@@ -91,6 +97,7 @@ def check_include(root, user, target):
 
 
 def check_includes(root):
+    """Yields a violation for each forbidden include."""
     for path in source_files(root):
         if path.parts[0] != "src":
             continue
@@ -110,17 +117,17 @@ def check_includes(root):
 
 
 def find_objects(root, build):
-    """Maps each source relative to src/ to its object in a CMake build tree."""
+    """Returns {source relative to src/: its object in a CMake build tree}."""
     objects = {}
     for path in sorted(build.glob("CMakeFiles/*.dir/src/**/*.o")):
         source = Path(*path.parts[path.parts.index("src", len(build.parts)) + 1:]).with_suffix("")
-        if (root / "src" / source).is_file():
+        if (root / "src" / source).is_file() and not VARIANTS.intersection(path.parts):
             objects[str(source)] = path
     return objects
 
 
 def read_symbols(nm, path):
-    """The global names that an object defines and those that it needs."""
+    """Returns the global names that an object defines and those that it needs."""
     defined, needed = set(), set()
     output = subprocess.run([nm, "-g", str(path)], check=True, capture_output=True, text=True).stdout
     for line in output.splitlines():
@@ -130,7 +137,7 @@ def read_symbols(nm, path):
 
 
 def read_objects(objects, nm):
-    """The names that each source needs, and the sources that define each name."""
+    """Returns {source: names that it needs} and {name: sources that define it}."""
     needs, homes = {}, {}
     for source, path in objects.items():
         defined, needs[source] = read_symbols(nm, path)
@@ -140,14 +147,16 @@ def read_objects(objects, nm):
 
 
 def check_built(root, build, objects):
+    """Yields a violation for each source that has no object."""
     for path in source_files(root):
         source = str(Path(*path.parts[1:]))
-        built_always = path.parts[0] == "src" and path.suffix == ".c" and not source.startswith(TEST_SOURCES)
+        built_always = path.parts[0] == "src" and path.suffix == ".c"
         if built_always and source not in objects:
             yield Violation(str(path), f"has no object in {build}; build first")
 
 
 def check_symbols(needs, homes):
+    """Yields a violation for each use of a name of a higher layer."""
     for user in sorted(needs):
         for name in sorted(needs[user]):
             used = homes.get(name, [])
@@ -159,7 +168,7 @@ def check_symbols(needs, homes):
 
 
 def calls_inside(folder, needs, homes):
-    """Maps each source of a folder to the others of it that it needs, and those to the names it needs them for."""
+    """Returns {source of the folder: {other source of the folder: the names that it uses of it}}."""
     uses = {source: {} for source in needs if str(Path(source).parent) == folder}
     for user in uses:
         for name in sorted(needs[user]):
@@ -171,6 +180,7 @@ def calls_inside(folder, needs, homes):
 
 
 def reachable(uses, start):
+    """Returns the sources that `start` uses, directly or not."""
     found, todo = set(), [start]
     while todo:
         new = uses[todo.pop()].keys() - found
@@ -180,8 +190,7 @@ def reachable(uses, start):
 
 
 def check_circles(needs, homes):
-    """The test system's files define the system's names again, and so are part of no circle."""
-    needs = {source: names for source, names in needs.items() if not source.startswith(TEST_SOURCES)}
+    """Yields a violation for each cycle of a folder's files."""
     for folder in sorted({str(Path(source).parent) for source in needs}):
         uses = calls_inside(folder, needs, homes)
         reach = {source: reachable(uses, source) for source in uses}
@@ -198,7 +207,7 @@ def check_circles(needs, homes):
 
 
 def check_hops(root, graph):
-    """Rows that follow each other in a table of src/README.md whose first column is functions."""
+    """Yields a violation where a function in a table of src/README.md does not call the function in the next row."""
     document = root / "src" / "README.md"
     caller = None
     for number, line in enumerate(document.read_text().splitlines() if document.exists() else [], 1):
@@ -212,16 +221,43 @@ def check_hops(root, graph):
         caller = row and row.groups()
 
 
+# ---- One file ----
+
+
+def in_one_file(source):
+    """Returns whether a source is a part of the one-file source."""
+    return source.endswith(".c") and layer_of(source) not in NOT_IN_ONE_FILE
+
+
+def check_one_file(graph):
+    """Yields a violation for each function name that several sources define."""
+    homes = {}
+    for listing in graph.listings.values():
+        for symbol in listing.symbols.values():
+            if symbol.function and in_one_file(symbol.file) and symbol.name.isidentifier():
+                homes.setdefault(symbol.name, set()).add(symbol.file)
+    for name, files in sorted(homes.items()):
+        if len(files) > 1:
+            first, *others = sorted(files)
+            yield Violation(
+                f"src/{first}",
+                f"{name} is a function of src/{', src/'.join(others)}, too; the one-file source has room for one")
+
+
 # ---- Dead code ----
 
 
 def check_dead_code(graph):
+    """Yields a violation for each function and static object that the library does not use."""
     used, unused = graph.reached(), {}
+    # A use of a weak object is also a use of the object that takes its place (HAK_DATA_UNLESS), and vice versa.
+    used_names = {name for _, name in used}
     for unit in sorted(graph.listings):
         for symbol in graph.listings[unit].symbols.values():
             place = symbol.file if symbol.function else unit
             if place != OUTSIDE and symbol.name.isidentifier() and (symbol.function or symbol.shared):
-                unused[place, symbol.name] = unused.get((place, symbol.name), True) and (unit, symbol.name) not in used
+                is_used = (unit, symbol.name) in used or (not symbol.function and symbol.name in used_names)
+                unused[place, symbol.name] = unused.get((place, symbol.name), True) and not is_used
     for place, name in sorted(key for key in unused if unused[key]):
         yield Violation(f"src/{place}", f"nothing in src/ uses {name}")
 
@@ -230,13 +266,13 @@ def check_dead_code(graph):
 
 
 def blank_c(text):
-    """C text with comments and the contents of strings taken out."""
+    """Returns C text without comments and without the contents of strings."""
     pattern = r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'"
     return re.sub(pattern, lambda match: '""' if match.group()[0] in "\"'" else " ", text, flags=re.S)
 
 
 def after_parentheses(text, start):
-    """The position behind the closing one of the parenthesis at `start`."""
+    """Returns the position behind the parenthesis that closes the one at `start`."""
     depth = 0
     for position in range(start, len(text)):
         depth += {"(": 1, ")": -1}.get(text[position], 0)
@@ -246,7 +282,7 @@ def after_parentheses(text, start):
 
 
 def c_defines(text, name):
-    """Whether C text defines `name`: a function with its body, macro, type, enumerator or file-scope object."""
+    """Returns whether C text defines `name`: a function with its body, macro, type, enumerator or file-scope object."""
     text = re.sub(r'extern\s+""\s*\{', "", blank_c(text))
     word = rf"\b{re.escape(name)}\b"
     if re.search(rf"^[ \t]*#[ \t]*define[ \t]+{word}", text, re.M):
@@ -276,11 +312,12 @@ def c_defines(text, name):
 
 
 def python_defines(text, name):
+    """Returns whether Python text defines `name`."""
     return bool(re.search(rf"^\s*(?:async\s+)?(?:def|class)\s+{name}\b|^{name}\s*[:=]", text, re.M))
 
 
 def find_documents(root):
-    """All Markdown files of the tree but those of builds and hidden folders."""
+    """Yields all Markdown files of the tree except those of builds and hidden folders."""
     for path in sorted(root.rglob("*.md")):
         parts = path.relative_to(root).parts
         if parts[0] != "build" and not any(part.startswith(".") for part in parts):
@@ -288,11 +325,12 @@ def find_documents(root):
 
 
 def names_code(path):
-    """Whether a document, relative to the root, is one whose names are checked."""
+    """Returns whether the names in a document (a path relative to the root) are checked."""
     return path.parts[0] == "docs" or str(path) in ("README.md", "src/README.md", "CONTRIBUTING.md")
 
 
 def check_name(root, file, name):
+    """Returns what is wrong with a name of a file; None if the file defines it."""
     for path in (root / "src" / file, root / file):
         if path.is_file():
             defines = python_defines if path.suffix == ".py" else c_defines
@@ -301,6 +339,7 @@ def check_name(root, file, name):
 
 
 def check_names(root):
+    """Yields a violation for each `file:name` in the documents that no file defines."""
     for document in find_documents(root):
         path = document.relative_to(root)
         if not names_code(path):
@@ -315,8 +354,8 @@ def check_names(root):
 # ---- Labels of invariants ----
 
 # A label is a letter and a digit. A header states it in a line of a comment that begins with the label, its name in
-# parentheses if it has one, and a colon. Whatever else reads like a label, in code, messages and documents, cites it;
-# "H1-H3" and "H1 to H3" cite three.
+# parentheses if it has one, and a colon. Everything else that reads like a label, in code, messages and documents,
+# cites one. "H1-H3" and "H1 to H3" cite three.
 STATEMENT = re.compile(r"\s*/?\*\s+([A-Z][1-9])(?: \([^)]*\))?: ")
 CITATION = re.compile(r"""(?:(?<![\w\-'"/.%\\$#])|(?<=")(?=..: ))([A-Z])([1-9])(?:(?:-| to )\1([1-9]))?(?![\w'])""")
 CITING_SUFFIXES = (".c", ".h", ".hpp", ".cpp", ".cmake", ".py")
@@ -324,12 +363,13 @@ TABLE_ROW = re.compile(r"\|([^|]*)\|[^|]*\|([^|]*)\|")
 
 
 def cited_labels(text):
+    """Yields the labels that a text cites."""
     for letter, first, last in CITATION.findall(text):
         yield from (f"{letter}{digit}" for digit in range(int(first), int(last or first) + 1))
 
 
 def stated_labels(root):
-    """Maps each label to where it is stated: (path, line)."""
+    """Returns {label: [(path, line)] where it is stated}."""
     stated = {}
     for path in sorted(path for folder in ("src", "tests") for path in (root / folder).rglob("*.h")):
         for number, line in enumerate(path.read_text().splitlines(), 1):
@@ -339,13 +379,14 @@ def stated_labels(root):
 
 
 def files_that_cite(root):
+    """Yields the files in which labels are checked."""
     for folder in ("src", "include", "tests", "tools", "python", "bench"):
         yield from sorted(path for path in (root / folder).rglob("*") if path.suffix in CITING_SUFFIXES)
     yield from find_documents(root)
 
 
 def check_label_table(root, stated):
-    """docs/design.md's table has every label that src/ states, beside the files that state it."""
+    """Yields a violation for each label of src/ that the table of docs/design.md lacks or places in a wrong file."""
     document = root / "docs" / "design.md"
     listed = {}
     for line in document.read_text().splitlines() if document.exists() else []:
@@ -358,6 +399,7 @@ def check_label_table(root, stated):
 
 
 def check_labels(root):
+    """Yields a violation for each label that is stated twice, or cited and never stated."""
     stated = stated_labels(root)
     for label, places in sorted(stated.items()):
         for path, number in places[1:]:
@@ -374,6 +416,7 @@ def check_labels(root):
 
 
 def check_length(root):
+    """Yields a violation for each source file that is too long."""
     for path in source_files(root):
         count = len((root / path).read_text().splitlines())
         if count > MAX_LINES:
@@ -384,7 +427,7 @@ def check_length(root):
 
 
 def heading_anchors(text):
-    """The anchors of a Markdown text's headings, as GitHub and GitLab make them."""
+    """Returns the anchors of a Markdown text's headings, as GitHub and GitLab make them."""
     text = re.sub(r"^```.*?^```", "", text, flags=re.S | re.M)
     anchors = set()
     for heading in re.findall(r"^#+\s+(.+?)\s*#*$", text, re.M):
@@ -394,6 +437,7 @@ def heading_anchors(text):
 
 
 def check_link(document, target):
+    """Returns what is wrong with a relative link; None if it leads somewhere."""
     file, _, anchor = target.partition("#")
     path = document.parent / file if file else document
     if not path.exists():
@@ -404,6 +448,7 @@ def check_link(document, target):
 
 
 def check_links(root):
+    """Yields a violation for each broken relative link."""
     for document in find_documents(root):
         fenced = False
         for number, line in enumerate(document.read_text().splitlines(), 1):
@@ -417,18 +462,20 @@ def check_links(root):
 
 
 def check_all(root, build=None, nm="nm"):
+    """Returns all violations. Without a build tree, leaves out the checks of symbols and calls."""
     violations = [*check_includes(root), *check_names(root), *check_labels(root), *check_length(root)]
     violations += check_links(root)
     if build:
         objects = find_objects(root, build)
         needs, homes = read_objects(objects, nm)
         violations += [*check_built(root, build, objects), *check_symbols(needs, homes), *check_circles(needs, homes)]
-        graph = read_calls(root, build, [TEST_SOURCES])
-        violations += [*check_hops(root, graph), *check_dead_code(graph)]
+        graph = read_calls(root, build)
+        violations += [*check_hops(root, graph), *check_one_file(graph), *check_dead_code(graph)]
     return violations
 
 
 def main():
+    """Runs the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent)
     parser.add_argument("--build", type=Path, help="build tree; without it, symbols and calls are not looked at")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Adds up JUnit files written by ctest and prints the closing line of ./hakmem test.
 
-A test counts as passed only when it ran and succeeded; one that ctest could not start counts as failed. Exits 1
-when a test failed or when there was none.
+A test counts as passed only if it ran and succeeded. A test that ctest could not start counts as failed. Exits 1 if a
+test failed or if there was none.
 """
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -18,6 +18,7 @@ def read_results(path):
 
 
 def main(paths):
+    """Prints the failures and the closing line. Returns the exit status."""
     passed_count = 0
     failures = []
     for path in map(Path, paths):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws docs/images/NAME.svg from what commands print about a small program; run it with build/venv/bin/python.
+"""Draws docs/images/NAME.svg from what commands print about a small program. Run it with build/venv/bin/python.
 
 Needs ./hakmem build, and ./hakmem build cycles for the cycle profile.
 """
@@ -20,7 +20,7 @@ IMAGES = ROOT / "docs/images"
 COLUMNS = 132
 LINES_MOST = 46
 
-# Something of every size, a few threads, and a part of it freed again.
+# Allocates something of every size in a few threads, and frees a part of it.
 PROGRAM = """
 import json, sys, threading, time
 documents = [json.dumps({"name": "n" * (i % 50), "values": list(range(i % 90))}) for i in range(40000)]
@@ -39,7 +39,7 @@ if len(sys.argv) == 1: time.sleep(60)
 
 
 def draw(name, title, shown, printed):
-    """One picture: the command line and what it printed, at most LINES_MOST lines of it."""
+    """Draws one picture: the command line and what it printed, at most LINES_MOST lines."""
     lines = printed.rstrip().split("\n")
     if len(lines) > LINES_MOST:
         lines = [*lines[:LINES_MOST], f"... {len(lines) - LINES_MOST} more lines"]
@@ -51,6 +51,7 @@ def draw(name, title, shown, printed):
 
 
 def run(words, env=None):
+    """Returns the output of a command; ends this program if the command fails."""
     done = subprocess.run(words, env={**os.environ, "COLUMNS": str(COLUMNS), "FORCE_COLOR": "1", **(env or {})},
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode not in (0, 1):
@@ -59,6 +60,7 @@ def run(words, env=None):
 
 
 def main():
+    """Runs the command."""
     argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     library = ROOT / "build/release/lib/libhakmem.so"
     hakmem = [sys.executable, "-m", "hakmem"]
@@ -71,6 +73,8 @@ def main():
                 process.stdout.readline()
                 time.sleep(0.2)
                 pid = str(process.pid)
+                top = run([*hakmem, "top", pid, "--svg", IMAGES / "top.svg"])
+                print(top.strip() or IMAGES / "top.svg")
                 for name in ("stats", "explain", "doctor"):
                     draw(name, f"hakmem {name}", f"hakmem {name} {pid}", run([*hakmem, name, pid]))
                 gdb = ["gdb", "-nx", "-batch", "-p", pid, "-ex", f"source {ROOT}/python/hakmem/gdb/hakmem-gdb.py",

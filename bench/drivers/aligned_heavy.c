@@ -1,5 +1,5 @@
-/* Aligned blocks: aligned_alloc and posix_memalign by turns, aligned to 32 B-4096 B, each power of two half as often as
- * the one before it; 16-2048 B, one of 16 up to 16 KiB. Replaced at random in LIVE slots. */
+/* Aligned blocks from aligned_alloc and posix_memalign in turn, replaced at random in LIVE slots. Alignments are 32 B
+ * to 4096 B, each power of two half as often as the one before. Sizes are 16-2048 B, one in 16 up to 16 KiB. */
 #include "common.h"
 
 enum { SLOTS_MOST = 1 << 22, ALIGNMENT_LEAST = 32, SIZE_LEAST = 16, SMALL_MOST = 2048, LARGE_MOST = 16 * 1024 };
@@ -10,7 +10,7 @@ static void *aligned_new(size_t alignment, size_t *size, uint64_t serial)
 {
     void *block = NULL;
     if (serial % 2 == 0) {
-        /* C wants a multiple of the alignment here. */
+        /* aligned_alloc requires a multiple of the alignment. */
         *size = (*size + alignment - 1) & ~(alignment - 1);
         block = aligned_alloc(alignment, *size);
     } else if (posix_memalign(&block, alignment, *size) != 0) {
@@ -41,7 +41,7 @@ int main(int argc, char **argv)
         uint64_t random = bench_random(&state);
         uint64_t kind = bench_random(&state) >> 32;
         uint32_t slot = bench_scale((uint32_t)(random >> 32), live);
-        /* Trailing zeros: 0 in half of the cases, 1 in a quarter, up to 7. */
+        /* The number of trailing zeros is 0 in half of the cases, 1 in a quarter, and so on up to 7. */
         size_t alignment = (size_t)ALIGNMENT_LEAST << __builtin_ctz((unsigned)kind | 1u << 7);
         uint32_t most = kind >> 28 == 0 ? LARGE_MOST : SMALL_MOST;
         size_t size = SIZE_LEAST + bench_scale((uint32_t)random, most - SIZE_LEAST + 1);

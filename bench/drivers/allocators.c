@@ -1,4 +1,4 @@
-/* bench_allocators: one of several scenarios, chosen by name. Each scenario is in a file of its own, scenario_*.c. */
+/* bench_allocators: runs one of several scenarios, chosen by name. Each scenario has its own file, scenario_*.c. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <getopt.h>
@@ -77,7 +77,7 @@ int main(int argc, char **argv)
     bench_begin(&bench, scenario->name);
     scenario->iterate(&run, given ? iterations : scenario->iterations);
     bench_end(&bench, run.operations);
-    /* Where the random numbers stand: the same for the same work. */
+    /* The state of the random numbers, which is the same after the same work. */
     bench_extra(&bench, "checksum", run.random ^ run.serial);
     scenario->finish(&run);
     bench_report(&bench);

@@ -1,11 +1,11 @@
 /*
- * Threads with different loads, five kinds, GROUPS of each:
- *  - a giver only allocates, batches of 16-512 B, and hands them on,
- *  - a taker only frees what the giver of its group allocated,
- *  - a worker replaces blocks of 16-4096 B of its own,
- *  - a heavy one replaces a few blocks of 8-256 KiB of its own,
- *  - an idle one allocates blocks, sleeps until the others have ended, and frees them.
- * What one thread caches is of no use to the others unless the allocator moves it.
+ * Threads of five kinds with different loads, GROUPS of each kind:
+ *  - a giver only allocates: batches of blocks of 16-512 B, which it hands to its group's taker,
+ *  - a taker only frees the blocks of its group's giver,
+ *  - a worker replaces its own blocks of 16-4096 B,
+ *  - a heavy thread replaces its own few blocks of 8-256 KiB,
+ *  - an idle thread allocates blocks, sleeps until the others have ended, and frees them.
+ * Blocks that one thread caches are of no use to the others unless the allocator moves them.
  */
 #include <pthread.h>
 
@@ -92,7 +92,7 @@ static void take(struct member *member)
     }
 }
 
-/* Replaces blocks in `count` slots, so many times, and frees all. */
+/* Replaces blocks at random in `count` slots, then frees all. */
 static void replace(struct member *member, unsigned count, uint64_t times, uint32_t least, uint32_t most)
 {
     void *slots[WORKER_SLOTS] = { NULL };

@@ -1,12 +1,12 @@
-/* Big blocks: LIVE slots of blocks of MIN_KIB..MAX_KIB, replaced at random. Every page of a block is written, unless
- * TOUCH is 0. */
+/* Big blocks: LIVE slots of blocks of MIN_KIB..MAX_KIB, replaced at random. Writes every page of a block unless TOUCH
+ * is 0. */
 #include "common.h"
 
 enum { SLOTS_MOST = 4096 };
 
 static void *slots[SLOTS_MOST];
 
-/* TOUCH 0: only the first and the last word of a block tell whether it is still intact. */
+/* With TOUCH 0, only the first and the last word of a block show whether it is intact. */
 static void *bare_new(size_t size)
 {
     char *block = malloc(size);
@@ -49,7 +49,7 @@ int main(int argc, char **argv)
     for (uint64_t i = 0; i < iterations; i++) {
         uint64_t random = bench_random(&state);
         uint32_t slot = bench_scale((uint32_t)(random >> 32), live);
-        /* Sizes in KiB, less a word, so that they are no multiples of the page. */
+        /* Whole KiB less a word, so that no size is a multiple of the page. */
         size_t size = ((size_t)least + bench_scale((uint32_t)random, most - least + 1)) * 1024 - 8;
         operations += touch ? bench_block_free(slots[slot]) : bare_free(slots[slot]);
         slots[slot] = touch ? bench_block_new(size, i) : bare_new(size);

@@ -1,8 +1,8 @@
 /*
- * Burst and idle: in each of BURSTS bursts, THREADS threads together allocate BURST_KIB of blocks of 16-1024 B, one of
- * 32 up to 32 KiB, and free them; then all sleep for IDLE_MS and make no call. Of 1000 blocks KEPT stay through the
- * pause. The time that is reported is that of the bursts alone, CPU time that of the whole run. rss_mean_kib is the
- * memory held over the whole run, averaged over time: a thread that allocates nothing reads it every 5 ms.
+ * Burst and idle: in each of BURSTS bursts, THREADS threads together allocate BURST_KIB of blocks and free them. Blocks
+ * have 16-1024 B, one in 32 up to 32 KiB. Then all threads sleep for IDLE_MS and call nothing. KEPT of 1000 blocks stay
+ * through the pause. The reported time covers only the bursts, CPU time the whole run. rss_mean_kib is the RSS averaged
+ * over the whole run: a thread that allocates nothing reads it every 5 ms.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -43,7 +43,7 @@ static long rss_kib(int statm)
     if (length <= 0)
         bench_fail("/proc/self/statm cannot be read");
     text[length] = '\0';
-    /* Pages: the whole, then the resident ones. */
+    /* In pages: the total size, then the resident part. */
     char *at = text;
     strtol(at, &at, 10);
     return strtol(at, NULL, 10) * (sysconf(_SC_PAGESIZE) / 1024);
@@ -100,7 +100,7 @@ static void worker_main(void *argument)
         run_burst(worker);
         pthread_barrier_wait(&burst_ended);
     }
-    /* Until the last pause is over. */
+    /* Waits until the last pause is over. */
     pthread_barrier_wait(&burst_begins);
     for (uint32_t i = 0; i < worker->kept; i++)
         bench_block_free(tables[worker - workers][i]);

@@ -1,7 +1,7 @@
 /*
- * The worker that cache_scratch and cache_thrash share. It holds one small block at a time: it allocates it, adds one
- * to each of its bytes WRITES times, checks them and frees it. Alone in its cache lines the block costs nothing but the
- * writing; when another thread's block lies in the same line, each write takes the line away from the other processor.
+ * The worker that cache_scratch and cache_thrash share. It holds one small block at a time: it allocates the block,
+ * adds one to each of its bytes WRITES times, checks them and frees it. Alone in its cache lines, a block costs only
+ * the writes. Beside another thread's block, each write takes the line away from the other processor.
  */
 #ifndef BENCH_CACHE_LINES_H
 #define BENCH_CACHE_LINES_H
@@ -18,7 +18,7 @@ struct cache_worker {
     uintptr_t last;
 } __attribute__((aligned(2 * CACHE_LINE)));
 
-/* Fills a block with `first`, writes it `writes` times over, and checks what came of it. */
+/* Fills a block with `first`, adds one to its bytes `writes` times, and checks the result. */
 static inline void cache_block_work(volatile unsigned char *block, uint32_t size, unsigned char first, uint64_t writes)
 {
     for (uint32_t at = 0; at < size; at++)
@@ -39,7 +39,7 @@ static inline void *cache_block_new(uint32_t size)
     return block;
 }
 
-/* Body of a thread: an operation more than 2 * iterations when it was handed a block, which it uses and frees first. */
+/* Body of a thread: 2 * iterations operations, and one more if it was handed a block, which it uses and frees first. */
 static inline void cache_worker_main(void *argument)
 {
     struct cache_worker *worker = argument;
@@ -56,7 +56,7 @@ static inline void cache_worker_main(void *argument)
     }
 }
 
-/* The number of workers whose last block touched a line of another's last block. */
+/* The number of workers whose last block shares a cache line with another worker's last block. */
 static inline unsigned cache_shared_lines(const struct cache_worker *workers, unsigned count)
 {
     unsigned sharing = 0;

@@ -1,8 +1,8 @@
 /*
- * Passive false sharing: the main thread allocates one small block a thread, next to each other, and hands them out.
- * Each thread uses and frees the one it got, then allocates, writes and frees blocks of the same size, one at a time.
- * An allocator that gives a thread its handed block again, or its neighbour's, lets the threads share cache lines.
- * After Berger, McKinley, Blumofe and Wilson, "Hoard" (ASPLOS 2000). shared_lines counts threads whose last block did.
+ * Passive false sharing: the main thread allocates one small block for each thread, next to each other, and hands them
+ * out. Each thread uses and frees its block, then allocates, writes and frees blocks of the same size, one at a time.
+ * If an allocator gives a thread the same block again, or a neighbour's, the threads share cache lines. After Berger,
+ * McKinley, Blumofe and Wilson, "Hoard" (ASPLOS 2000). shared_lines counts threads whose last block shared a line.
  */
 #include "cache_lines.h"
 

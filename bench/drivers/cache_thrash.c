@@ -1,7 +1,7 @@
 /*
- * Active false sharing: threads that share nothing allocate a small block each, write it many times over, free it, and
- * begin again. An allocator that serves them in turn from one line makes them fight for it. After Berger, McKinley,
- * Blumofe and Wilson, "Hoard" (ASPLOS 2000). shared_lines counts threads whose last block shared a line with another's.
+ * Active false sharing: threads that share nothing each allocate a small block, write it many times, free it and begin
+ * again. If an allocator serves them from one cache line, they fight for it. After Berger, McKinley, Blumofe and
+ * Wilson, "Hoard" (ASPLOS 2000). shared_lines counts threads whose last block shared a line with another's.
  */
 #include "cache_lines.h"
 

@@ -1,5 +1,5 @@
-/* calloc: blocks of 16 B to 256 KiB, as many of each power of two, replaced at random. Each must be all zero when it
- * comes; it is then written whole, so that whoever gets the memory next must have it cleared. */
+/* calloc: blocks of 16 B to 256 KiB, equally many of each power of two, replaced at random. Each new block must be all
+ * zero. It is then written whole, so that the allocator must clear the memory before its next use. */
 #include "common.h"
 
 enum { SLOTS_MOST = 1 << 20, SMALLEST = 16, OCTAVES = 14, STRIDE = 64 };

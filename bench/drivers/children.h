@@ -1,4 +1,4 @@
-/* For the programs that start others: the children's CPU time and page faults, counted with the program's own. */
+/* Adds the children's CPU time and page faults to those of a program that starts others. */
 #ifndef BENCH_CHILDREN_H
 #define BENCH_CHILDREN_H
 
@@ -14,7 +14,7 @@ static inline void children_add_time(struct timeval *to, struct timeval time)
     }
 }
 
-/* To be called between bench_end and bench_report, when all children have been waited for. */
+/* Call between bench_end and bench_report, after waiting for all children. */
 static inline void children_add(struct bench_run *run)
 {
     struct rusage children;

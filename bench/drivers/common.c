@@ -97,8 +97,8 @@ static uint64_t load_word(const char *at)
     return word;
 }
 
-/* The stamp: bytes 0..7 hold size (low 40 bits) and serial, bytes 8..15 a key of those and the address. The key stands
- * again in each page and at the end of a block with room for it. */
+/* The stamp: bytes 0..7 hold size (low 40 bits) and serial, bytes 8..15 a key made of these and the address. The key is
+ * repeated in each page and at the end of a block, if there is room. */
 void bench_block_stamp(void *memory, size_t size, uint64_t serial)
 {
     char *block = memory;
@@ -128,7 +128,7 @@ size_t bench_block_check(const void *memory)
     size_t size = (size_t)(head & ((UINT64_C(1) << 40) - 1));
     uint64_t key = block_key(block, head);
     bool intact = load_word(block + 8) == key;
-    /* A page's word that reaches into the last 8 bytes was overwritten by the one at the end. */
+    /* A page's word that overlaps the last 8 bytes was overwritten by the one at the end. */
     for (size_t at = PAGE_STEP; intact && at + 16 <= size; at += PAGE_STEP)
         intact = load_word(block + at) == key;
     if (intact && size >= STAMP_BYTES + 8)
@@ -144,7 +144,7 @@ unsigned bench_block_free(void *memory)
     if (block == NULL)
         return 0;
     bench_block_check(block);
-    /* A block that was given to two owners has a sound stamp for the first to free it only. */
+    /* If a block was given to two owners, only the first free finds a sound stamp. */
     store_word(block + 8, ~load_word(block + 8));
     free(block);
     return 1;
@@ -159,11 +159,10 @@ uint64_t bench_now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* A figure in KiB from /proc/self/status, -1 when it cannot be read. */
-static long status_kib(const char *field)
+long bench_own_kib(const char *path, const char *field)
 {
     char text[8192];
-    int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0)
         return -1;
     ssize_t length = read(file, text, sizeof text - 1);
@@ -173,6 +172,16 @@ static long status_kib(const char *field)
     text[length] = '\0';
     const char *at = strstr(text, field);
     return at == NULL ? -1 : strtol(at + strlen(field), NULL, 10);
+}
+
+static long status_kib(const char *field)
+{
+    return bench_own_kib("/proc/self/status", field);
+}
+
+long bench_rss_kib(void)
+{
+    return status_kib("VmRSS:");
 }
 
 void bench_begin(struct bench_run *run, const char *name)
@@ -191,7 +200,7 @@ void bench_end(struct bench_run *run, uint64_t operations)
     run->operations = operations;
     run->rss_after_kib = status_kib("VmRSS:");
     run->rss_peak_kib = status_kib("VmHWM:");
-    /* The kernel notes the peak only now and then. */
+    /* The kernel updates the peak only from time to time. */
     if (run->rss_peak_kib < run->rss_after_kib)
         run->rss_peak_kib = run->rss_after_kib;
 }
@@ -209,8 +218,8 @@ static double seconds_between(struct timeval from, struct timeval to)
     return (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_usec - from.tv_usec) / 1e6;
 }
 
-/* Memory held after all is freed and some time has passed. The one call is of a size that no program here uses, so that
- * it reaches the allocator's slow path, where an allocator may give memory back. */
+/* Reports the memory held some time after everything was freed. Makes one call with a size that no program here uses,
+ * so that it reaches the slow path, where an allocator may give memory back. */
 static long idle_rss_kib(void)
 {
     const char *value = getenv("BENCH_IDLE_MS");
@@ -239,6 +248,7 @@ void bench_report(const struct bench_run *run)
     long hard = run->after.ru_majflt - run->before.ru_majflt;
     long delta = run->rss_after_kib - run->rss_before_kib;
     long idle = idle_rss_kib();
+    long idle_private = idle < 0 ? -1 : bench_own_kib("/proc/self/smaps_rollup", "Private_Dirty:");
 
     dprintf(STDOUT_FILENO, "%s: %.0f ops in %.3f s, throughput = %.0f ops/s, %.2f ns/op\n", run->name, operations,
             seconds, rate, nanoseconds);
@@ -246,13 +256,13 @@ void bench_report(const struct bench_run *run)
             hard);
     dprintf(STDOUT_FILENO, "  memory: peak RSS %ld KiB, RSS delta %ld KiB", run->rss_peak_kib, delta);
     if (idle >= 0)
-        dprintf(STDOUT_FILENO, ", idle RSS %ld KiB", idle);
+        dprintf(STDOUT_FILENO, ", idle RSS %ld KiB, private dirty %ld KiB", idle, idle_private);
     dprintf(
         STDOUT_FILENO,
         "\nRESULT name=%s ops=%llu seconds=%.6f ops_per_s=%.0f ns_per_op=%.3f user_s=%.6f sys_s=%.6f soft_faults=%ld "
-        "hard_faults=%ld rss_peak_kib=%ld rss_delta_kib=%ld rss_idle_kib=%ld%s\n",
+        "hard_faults=%ld rss_peak_kib=%ld rss_delta_kib=%ld rss_idle_kib=%ld private_idle_kib=%ld%s\n",
         run->name, (unsigned long long)run->operations, seconds, rate, nanoseconds, user, system, soft, hard,
-        run->rss_peak_kib, delta, idle, run->extra);
+        run->rss_peak_kib, delta, idle, idle_private, run->extra);
 }
 
 /* ---- Threads ---- */

@@ -1,5 +1,4 @@
-/* Blocks of one size: LIVE slots, replaced at random; every page of a block is written. For rows such as 64 KiB and 256
- * KiB. */
+/* Blocks of one size: LIVE slots, replaced at random. Writes every page of a block. For rows such as 64 and 256 KiB. */
 #include "common.h"
 
 enum { SLOTS_MOST = 1 << 20 };

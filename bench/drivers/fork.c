@@ -1,9 +1,9 @@
 /*
  * Fork: a process with a heap of MIB MiB forks CHILDREN children, one after another. A child replaces CHANGES of the
- * blocks that it inherited, frees some, checks some, and exits; the parent meanwhile replaces as many of its own. What
- * is counted: fork itself, the faults of copying the pages both write, and how many pages that are for CHANGES blocks.
+ * blocks that it inherited, frees some, checks some, and exits. Meanwhile the parent replaces as many of its own. The
+ * figures cover fork itself and the faults of copying pages, whose number for CHANGES blocks is the allocator's part.
  *
- * CPU time and page faults are those of parent and children; child_us and child_faults are by child.
+ * CPU time and page faults are those of parent and children together. child_us and child_faults are for each child.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -44,7 +44,7 @@ static _Noreturn void child_main(uint64_t state, uint64_t changes)
     _exit(0);
 }
 
-/* Waits for the child; its soft page faults. */
+/* Waits for the child. Returns its soft page faults. */
 static uint64_t wait_for(pid_t child)
 {
     struct rusage usage;

@@ -1,8 +1,8 @@
 /*
  * Fragmentation over a long run: PHASES phases, each with another range of sizes, up and down between 16 B and 64 KiB.
- * In each, blocks are allocated until LIVE_KIB are live, half as many are replaced at random, then all are freed but
- * SURVIVORS of 1000, which stay until the end. RESULT says what is live then (live_kib) and what the process holds
- * (rss_end_kib); the tables are touched before the run, so that rss_delta_kib is without them.
+ * Each phase allocates blocks until LIVE_KIB are live, replaces half as many at random, and frees all but SURVIVORS of
+ * 1000, which stay until the end. RESULT says what is live then (live_kib) and what the process holds (rss_end_kib).
+ * The tables are touched before the run, so that rss_delta_kib does not include them.
  */
 #include "common.h"
 

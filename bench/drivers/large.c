@@ -1,12 +1,12 @@
-/* Large blocks: LIVE slots of blocks of MIN_KIB to MAX_KIB, each octave as likely as another, replaced at random. Of a
- * block's pages a random part is written, from the beginning: programs ask for more than they fill. */
+/* Large blocks: LIVE slots of blocks of MIN_KIB to MAX_KIB, all octaves equally likely, replaced at random. Writes a
+ * random number of a block's first pages, because programs ask for more than they fill. */
 #include "common.h"
 
 enum { SLOTS_MOST = 1 << 16, PAGE_STEP = 4096, MARK_WORDS = 2, MARK_BYTES = MARK_WORDS * sizeof(uint64_t) };
 
 static struct slot {
     char *block;
-    size_t written; /* each 4 KiB of it begin with marks */
+    size_t written; /* bytes; marks stand at the start of each 4 KiB */
     uint64_t serial;
 } slots[SLOTS_MOST];
 

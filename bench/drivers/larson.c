@@ -1,12 +1,12 @@
 /*
  * Larson and Krishnan, "Memory Allocation for Long-Running Server Applications" (ISMM 1998): THREADS lines of threads,
- * each with CHUNKS blocks that its first ancestor got from the main thread. A thread replaces CHUNKS * ROUNDS random
- * blocks of its line by new ones of MIN..MAX bytes, then starts its successor and exits: blocks are freed by other
- * threads than their allocators all the time, and threads come and go.
+ * each with CHUNKS blocks that its first thread got from the main thread. A thread replaces CHUNKS * ROUNDS random
+ * blocks of its line by new ones of MIN..MAX bytes, then starts its successor and exits. So threads come and go, and
+ * blocks are mostly freed by other threads than those that allocated them.
  *
- * Runs for SLEEP seconds; with TURNS, until each line has had that many threads; with OPS, until that many operations
- * are done, the same number in each line: both a fixed amount of work.
- * One operation is one malloc or free, as everywhere in bench/; the original counts replacements, which are two.
+ * Runs for SLEEP seconds. TURNS and OPS give a fixed amount of work instead: until each line has had TURNS threads, or
+ * until OPS operations are done, equally many in each line.
+ * One operation is one malloc or free, as everywhere in bench/. The original counts replacements, which are two.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -35,7 +35,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
 static unsigned lines_running;
 
-/* The first word names the line and the chunk; the smallest block here has 8 bytes. */
+/* The first word names the line and the chunk, so the smallest block has 8 bytes. */
 static uint64_t mark(const struct line *line, uint32_t chunk)
 {
     return (uint64_t)(line - lines) << 32 | chunk;
@@ -107,7 +107,7 @@ static void thread_start(struct line *line)
     pthread_attr_destroy(&attributes);
 }
 
-/* Line i's part of the replacements, two operations each, that make at least `operations`. */
+/* Line i's share of the replacements. All replacements, of two operations each, make at least `operations`. */
 static uint64_t replacements_of(uint64_t operations, unsigned threads, unsigned i)
 {
     uint64_t whole = operations / 2 + operations % 2;

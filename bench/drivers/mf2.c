@@ -1,13 +1,12 @@
 /*
- * test_mf2: pages with an owner whose blocks are freed by others. THREADS lines of threads, each of which allocates
- * blocks of 2 to 32 KiB (and one in four of 64 to 2048 B), GENERATIONS threads a line, one after another.
+ * test_mf2: pages whose blocks are freed by other threads than their owner. There are THREADS lines of GENERATIONS
+ * threads, one after another. Each thread allocates blocks of 2 to 32 KiB, and one in four of 64 to 2048 B.
  *
- * Of eight blocks, four go into another thread's mailbox, whoever that is freed by: the thread it is for, or another
- * sender who finds the place taken. Three are kept by the thread and freed by it after a while; one is kept by the
- * line. A thread ends without freeing what it keeps: its pages have live blocks and no owner any more, its
- * successor frees them while it allocates its own, and the other lines still send blocks back into them.
- * In each generation one line is silent between its two halves, until all others are done: its pages take remote frees
- * while nobody allocates from them.
+ * Of eight blocks, four go into another thread's mailbox. The receiver frees them, or another sender who finds the
+ * place taken. The thread keeps three and frees them after a while. The line keeps one. A thread ends without freeing
+ * what it keeps, so its pages have live blocks and no owner. Its successor frees those blocks while it allocates its
+ * own, and other lines still free blocks in these pages. In each generation one line is silent between its two halves
+ * until all others are done: its pages get remote frees while no thread allocates from them.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -29,7 +28,7 @@ enum {
 struct line {
     pthread_t thread;
     uint64_t random;
-    uint64_t freed; /* by this line's threads */
+    uint64_t freed; /* blocks that this line's threads freed */
     bool silent;
     void *kept[KEPT_SLOTS];
     void *lasting[LINE_SLOTS];

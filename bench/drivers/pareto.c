@@ -1,7 +1,7 @@
 /*
- * Pareto: sizes from 16 B to 64 KiB that follow Pareto's law with the exponent ALPHA / 100: a part (16 / size) ^ alpha
- * of all blocks has at least `size` bytes. LONG of 1000 blocks live long, in LIVE slots, the others until a few dozen
- * more were allocated.
+ * Pareto: sizes from 16 B to 64 KiB that follow Pareto's law with the exponent ALPHA / 100: a share (16 / size) ^ alpha
+ * of all blocks has at least `size` bytes. LONG of 1000 blocks live long, in LIVE slots. The others live until a few
+ * dozen more are allocated.
  */
 #include <math.h>
 
@@ -12,7 +12,7 @@ enum { SLOTS_MOST = 1 << 22, RECENT_SLOTS = 64, SIZE_LEAST = 16, SIZE_MOST = 64 
 static void *slots[SLOTS_MOST];
 static void *recent[RECENT_SLOTS];
 
-/* u ^ (-1 / alpha) in two factors, for u in (0, 1]: u's power of two, and what remains of it, in 16 bits' fraction. */
+/* u ^ (-1 / alpha) for u in (0, 1], as two factors: for u's power of two, and for the rest with a 16-bit fraction. */
 static double octave_factor[OCTAVES];
 static double step_factor[STEPS];
 
@@ -26,7 +26,7 @@ static void make_factors(double alpha)
 
 static size_t pareto_size(uint32_t bits)
 {
-    /* u is (bits | 1) / 2^32: so many zeros in front, then a one, then the step. */
+    /* u is (bits | 1) / 2^32: some leading zeros, then a one, then the step. */
     unsigned octave = (unsigned)__builtin_clz(bits | 1);
     uint32_t step = (uint32_t)(((uint64_t)(bits | 1) << (octave + 1) & UINT32_MAX) >> 24);
     double size = octave_factor[octave] * step_factor[step];

@@ -1,11 +1,11 @@
 /*
- * Phases: in each, THREADS threads are started, allocate blocks of mixed sizes and lifetimes, and die. A block lives
- *  - shortly: until a few dozen others were allocated by the same thread (about 5 of 8),
- *  - for the phase: until its thread ends (2 of 8), when half of these are left to later threads,
- *  - long: it is put into a table that all threads share, and freed by whichever thread takes its place (1 of 8).
+ * Phases: in each phase, THREADS threads start, allocate blocks of mixed sizes and lifetimes, and end. A block lives
+ *  - briefly: until the same thread has allocated a few dozen others (about 5 of 8),
+ *  - for the phase: until its thread ends (2 of 8); half of these are left to later threads,
+ *  - long: it goes into a table that all threads share, and the thread that takes its place frees it (1 of 8).
  * After every fourth phase the main thread frees half of the table.
  *
- * Sizes are 16-1024 B, one of 32 up to 32 KiB, and LARGE of 1000 from 64 KiB to 1 MiB.
+ * Sizes are 16-1024 B, of one block in 32 up to 32 KiB, and of LARGE in 1000 from 64 KiB to 1 MiB.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -51,7 +51,7 @@ static void *new_block(struct worker *worker, uint64_t serial)
     return bench_block_new(size, serial);
 }
 
-/* Puts the block into the shared table and frees what stood there. */
+/* Puts the block into the shared table and frees the block that it replaces. */
 static void share(struct worker *worker, void *block)
 {
     uint32_t slot = bench_scale((uint32_t)(bench_random(&worker->random) >> 32), SHARED_SLOTS);

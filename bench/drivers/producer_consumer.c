@@ -1,6 +1,5 @@
-/* Producers and consumers: producers allocate batches of blocks and queue them; consumers, other threads, check and
- * free them. Every block is freed by a thread that did not allocate it. The batch's own table is allocated and freed
- * the same way. */
+/* Producers and consumers: producer threads allocate batches of blocks and queue them; consumer threads check and free
+ * them. So another thread frees every block than the one that allocated it. The same holds for a batch's own table. */
 #define _GNU_SOURCE
 #include <pthread.h>
 

@@ -1,9 +1,9 @@
 /*
- * Random mixed: WS slots; each iteration takes a random slot and frees its block, or, when it is empty, allocates one
- * of a size uniform in 16..1024 and writes its first word. One iteration is one operation, a malloc or a free.
+ * Random mixed: WS slots. Each iteration picks a random slot and frees its block. If the slot is empty, it allocates a
+ * block of a size uniform in 16..1024 and writes its first word. One iteration is one operation, a malloc or a free.
  *
- * The timed loop reads no block, as it must show what free itself touches; the words are checked when the slots are
- * emptied at the end. BENCH_VERIFY=1 fills and checks every block whole.
+ * The timed loop reads no block, because it must show what free itself touches. The words are checked at the end, when
+ * the slots are emptied. BENCH_VERIFY=1 fills and checks every whole block.
  */
 #include "common.h"
 

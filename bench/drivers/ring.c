@@ -1,7 +1,7 @@
 /*
- * Message ring: THREADS threads in a ring. Each allocates MESSAGES messages of 64-1024 B; a message is passed on to the
- * next thread HOPS times, read by each, and freed by the last. A thread has at most WINDOW messages under way, so that
- * memory is bounded; whoever frees one tells its origin.
+ * Message ring: THREADS threads in a ring. Each thread allocates MESSAGES messages of 64-1024 B. A message is passed to
+ * the next thread HOPS times; each thread reads it, and the last one frees it and tells its origin. A thread has at
+ * most WINDOW messages under way, which bounds memory.
  */
 #include <pthread.h>
 
@@ -34,7 +34,7 @@ static unsigned threads;
 static uint32_t hops;
 static uint64_t messages_each;
 
-/* Beyond the header the last word of every line holds the key. */
+/* Behind the header, the last word of every cache line holds the key. */
 static uint64_t *key_at(struct message *message, uint32_t line)
 {
     return (uint64_t *)(void *)((char *)message + (size_t)line * LINE + LINE - sizeof(uint64_t));
@@ -56,7 +56,7 @@ static struct message *message_new(struct worker *worker)
 
 static void message_check(struct message *message, unsigned reader)
 {
-    /* The message is its origin's, so many places behind. */
+    /* The message's origin is so many places behind. */
     bool intact = (message->origin + (hops - message->hops_left)) % threads == reader && message->size >= SIZE_LEAST &&
                   message->size <= SIZE_MOST;
     for (uint32_t line = 0; intact && line < message->size / LINE; line++)
@@ -65,7 +65,7 @@ static void message_check(struct message *message, unsigned reader)
         bench_fail("message %p lost its contents", (void *)message);
 }
 
-/* Puts a list of messages, and word of so many freed ones, into a mailbox. */
+/* Puts a list of messages, and the number of freed ones, into a mailbox. */
 static void deliver(struct mailbox *box, struct message *first, struct message *last, unsigned credits)
 {
     pthread_mutex_lock(&box->lock);

@@ -1,6 +1,6 @@
 /*
- * What the scenarios of bench_allocators share. A scenario is one kind of program's way with memory; each has its own
- * file, scenario_NAME.c, and the same two entries. One operation is one malloc, realloc or free.
+ * What the scenarios of bench_allocators share. A scenario shows how one kind of program uses memory. Each has its own
+ * file, scenario_NAME.c, and the same two entry points. One operation is one malloc, realloc or free.
  */
 #ifndef BENCH_SCENARIO_H
 #define BENCH_SCENARIO_H
@@ -10,15 +10,15 @@
 struct scenario_run {
     uint64_t random;
     uint64_t operations;
-    uint64_t serial; /* of the next object; what an object's contents are made from */
+    uint64_t serial; /* of the next object; an object's contents are made from its serial */
 };
 
 struct scenario {
     const char *name;
     const char *about;
-    uint64_t iterations; /* when none are asked for */
+    uint64_t iterations; /* the default */
     void (*iterate)(struct scenario_run *run, uint64_t iterations);
-    /* Checks and frees what is left; outside the timed part. */
+    /* Checks and frees what is left, outside the timed part. */
     void (*finish)(struct scenario_run *run);
 };
 
@@ -50,7 +50,7 @@ static inline uint32_t scenario_between(struct scenario_run *run, uint32_t least
     return least + bench_scale((uint32_t)(bench_random(&run->random) >> 32), most - least + 1);
 }
 
-/* In [least, least << octaves), each octave as likely as another: small sizes are many, large ones few. */
+/* In [least, least << octaves), all octaves equally likely: many small sizes, few large ones. */
 static inline size_t scenario_size(struct scenario_run *run, uint32_t least, unsigned octaves)
 {
     uint64_t random = bench_random(&run->random);
@@ -58,7 +58,7 @@ static inline size_t scenario_size(struct scenario_run *run, uint32_t least, uns
     return from + bench_scale((uint32_t)random, from);
 }
 
-/* Text of length bytes and its final 0; all of it is written, and made of one letter that the mark gives. */
+/* Writes a text of `length` bytes and a final 0. It consists of one letter, which the mark gives. */
 static inline char scenario_letter(uint64_t mark)
 {
     return (char)('!' + (mark * 37) % 94);

@@ -1,9 +1,9 @@
 /*
- * json: documents are parsed, kept for a while and torn down. A document is a tree of small nodes, whose keys and
- * strings are blocks of their own and whose lists of children grow by realloc, and a text of 32 to 256 KiB that grows
- * by realloc as a writer fills it. One string in four is first unescaped into a buffer that lives shortly.
+ * json: documents are parsed, kept for a while and torn down. A document is a tree of small nodes and a text of 32 to
+ * 256 KiB. Keys and strings of nodes are separate blocks, and their lists of children grow by realloc. The text grows
+ * by realloc as a writer fills it. One string in four is first unescaped into a short-lived buffer.
  *
- * Of the text one word in 256 bytes is written, so that allocators are seen beside the writing.
+ * Only one word in 256 bytes of the text is written, so that writing does not hide the allocator's part.
  */
 #include "scenario.h"
 
@@ -26,7 +26,7 @@ enum kind { NUMBER, STRING, ARRAY, OBJECT };
 
 struct value {
     uint64_t serial;
-    uint64_t check; /* of all fields here */
+    uint64_t check; /* made of all fields here */
     uint64_t sum;   /* of a list's entries */
     char *key;      /* of a member of an object */
     union {
@@ -49,7 +49,7 @@ static struct {
 
 static struct value *value_new(struct scenario_run *run, bool member, unsigned depth, uint32_t *nodes_left);
 
-/* Pointers are followed only from a node that still holds its check, so that a wrong allocator is named, not crashed. */
+/* Follows pointers only from a node with a correct check, so that a wrong allocator gets a message and no crash. */
 static uint64_t value_check(const struct value *value)
 {
     return ~value->serial ^ value->sum ^ (uintptr_t)value->key ^ value->as.number ^ (uint64_t)value->count << 16 ^
@@ -87,13 +87,13 @@ static void string_parse(struct scenario_run *run, struct value *value)
 
 static void list_parse(struct scenario_run *run, struct value *value, unsigned depth, uint32_t *nodes_left)
 {
-    /* The root takes all nodes there are. */
+    /* The root takes all nodes that are left. */
     uint32_t children = depth == 0 ? UINT32_MAX : scenario_between(run, 0, CHILDREN_MOST);
     while (children-- > 0 && *nodes_left > 0)
         list_append(run, value, value_new(run, value->kind == OBJECT, depth + 1, nodes_left));
 }
 
-/* The node is put together on the stack and written when it is whole. */
+/* Makes the node on the stack and writes it when it is complete. */
 static struct value *value_new(struct scenario_run *run, bool member, unsigned depth, uint32_t *nodes_left)
 {
     struct value *block = scenario_new(run, sizeof *block);

@@ -1,8 +1,8 @@
 /*
- * mir: the middle end of a compiler. For each function it takes two arenas of 64 KiB to 1 MiB, fills a part of them with
- * instructions, and keeps nodes beside them: small blocks, and lists of uses that grow by realloc. Passes replace a
- * third of the nodes. At the function's end its nodes go in the order of allocation, then the arenas; one node in 64 is
- * a part of the module and lives on for a few hundred functions.
+ * mir: the middle end of a compiler. For each function it allocates two arenas of 64 KiB to 1 MiB and fills a part of
+ * them with instructions. Beside them it keeps nodes: small blocks, and lists of uses that grow by realloc. Passes
+ * replace a third of the nodes. At the end of the function the nodes are freed in the order of allocation, then the
+ * arenas. One node in 64 belongs to the module and lives on for a few hundred functions.
  */
 #include "scenario.h"
 
@@ -41,7 +41,7 @@ static struct list lists[LISTS];
 static void *nodes[NODES_MOST];
 static void *module_nodes[MODULE_SLOTS];
 
-/* Each instruction begins with its own size and the arena's; both lead the check from one to the next. */
+/* Each instruction begins with its own size and the arena's, which lead the check to the next instruction. */
 static void arena_fill(struct scenario_run *run, struct arena *arena)
 {
     arena->size = scenario_size(run, ARENA_LEAST, ARENA_OCTAVES);

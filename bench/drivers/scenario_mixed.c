@@ -1,5 +1,5 @@
-/* mixed: blocks of 16 B to 1 MiB, each octave as likely as another. Of eight, five live until 16 others have come, two
- * until their place among 128 is taken, one until its place among 192 is taken that only such ones take. */
+/* mixed: blocks of 16 B to 1 MiB, all octaves equally likely. Of eight blocks, five live until 16 others have come, two
+ * until their place among 128 is taken, and one until its place among 192 is taken, which only such blocks use. */
 #include "scenario.h"
 
 enum { SIZE_LEAST = 16, SIZE_OCTAVES = 16, SHORT_SLOTS = 16, MIDDLE_SLOTS = 128, LONG_SLOTS = 192 };

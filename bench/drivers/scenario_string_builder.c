@@ -1,13 +1,13 @@
 /*
- * string-builder: strings are put together from short-lived parts, in a buffer that begins with 8 bytes and doubles by
- * realloc, to 8 to 64 bytes, one in 32 to 4 KiB. A finished string takes the place of one of LIVE; after every fourth
- * the beginnings of two strings are joined into one, which takes the place of a third.
+ * string-builder: strings are built from short-lived parts, in a buffer that begins with 8 bytes and doubles by
+ * realloc, up to 8 to 64 bytes, for one string in 32 up to 4 KiB. A finished string replaces one of LIVE strings. After
+ * every fourth one the beginnings of two strings are joined into a string that replaces a third one.
  */
 #include "scenario.h"
 
 enum { LIVE = 256, CAPACITY_FIRST = 8, USUAL_MOST = 64, LONG_MOST = 4096, LONG_ONE_IN = 32, PART_MOST = 16 };
 
-/* A string: `head` letters of one mark, then, if it was joined, letters of another, and a 0. */
+/* A string: `head` letters of one mark, then letters of another mark if it was joined, and a 0. */
 static struct string {
     char *letters;
     uint32_t head, length;
@@ -27,7 +27,7 @@ static void string_free(struct scenario_run *run, const struct string *string)
     scenario_free(run, string->letters);
 }
 
-/* Appends a part that is a block of its own for as long as that takes: a number made text, a piece of something. */
+/* Appends a part, which is a block of its own meanwhile, as a number converted to text would be. */
 static uint32_t append_part(struct scenario_run *run, struct string *string, uint32_t capacity, uint32_t length)
 {
     char *part = scenario_new(run, length + 1);
@@ -51,7 +51,7 @@ static struct string string_build(struct scenario_run *run)
 
     string.letters = scenario_new(run, capacity);
     while (string.length < wanted) {
-        /* No part is longer than the buffer, so that doubling it once makes room. */
+        /* No part is longer than the buffer, so doubling it once makes room. */
         uint32_t part = scenario_between(run, 1, capacity < PART_MOST ? capacity : PART_MOST);
         capacity = append_part(run, &string, capacity, part < wanted - string.length ? part : wanted - string.length);
     }

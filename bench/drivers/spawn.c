@@ -1,7 +1,7 @@
-/* Start-up: starts PROGRAM, with the environment that this program has and so with the same LD_PRELOAD, STARTS times,
- * one after another, and waits for it. One operation is one start. CPU time and page faults are mostly the children's.
+/* Start-up: starts PROGRAM STARTS times and waits for it each time. PROGRAM gets this program's environment, and so the
+ * same LD_PRELOAD. One operation is one start. CPU time and page faults are mostly the children's.
  *
- * An allocator linked into this program is none in PROGRAM. */
+ * An allocator that is linked into this program does not serve PROGRAM. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <spawn.h>

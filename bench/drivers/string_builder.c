@@ -1,5 +1,5 @@
-/* String builder: strings that grow by realloc from 8 B, doubling, to at most LONGEST bytes, LIVE of them at a time.
- * One operation is one malloc, realloc or free. */
+/* String builder: LIVE strings at a time, which begin with 8 B and double by realloc up to at most LONGEST bytes. One
+ * operation is one malloc, realloc or free. */
 #include "common.h"
 
 enum { SLOTS_MOST = 1 << 16, SHORTEST = 8 };

@@ -1,5 +1,5 @@
-/* Thread churn: THREADS threads in all, AT_ONCE at a time, each of which allocates BLOCKS blocks of 16-4096 B, frees
- * them in another order and ends. What a thread costs an allocator: its cache, its heap, and the return of both. */
+/* Thread churn: THREADS threads in all, AT_ONCE at a time. Each allocates BLOCKS blocks of 16-4096 B, frees them in
+ * another order and ends. Shows what a thread costs an allocator: its cache, its heap, and taking them back. */
 #define _GNU_SOURCE
 #include <pthread.h>
 

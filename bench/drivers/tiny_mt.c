@@ -1,5 +1,5 @@
-/* Tiny blocks on many threads: each thread allocates BATCH blocks of SIZE bytes, writes the first byte of each and
- * frees them in the order of allocation, until it has done ITERATIONS operations. The threads share nothing. */
+/* Tiny blocks on many threads: each thread allocates BATCH blocks of SIZE bytes, writes the first byte of each block
+ * and frees them in the order of allocation, until it has done ITERATIONS operations. The threads share nothing. */
 #define _GNU_SOURCE
 #include <pthread.h>
 

@@ -1,8 +1,8 @@
 /*
- * Vectors that grow: LIVE of them at a time, each by one and a half or by two whenever it is full, until it has reached
- * its own length of 64 B to LARGEST_KIB (as many of each power of two). MODE says how: by realloc, by a new block, a
- * copy and a free, or both, half of the vectors each. Each step fills a random vector; its contents are checked when it
- * ends.
+ * Growing vectors: LIVE at a time. A full vector grows by a factor of one and a half or two, until it reaches its final
+ * length of 64 B to LARGEST_KIB (equally many of each power of two). MODE says how vectors grow: by realloc, by a new
+ * block, a copy and a free, or half of the vectors each way. Each step fills a random vector. Its contents are checked
+ * at the end.
  */
 #include "common.h"
 

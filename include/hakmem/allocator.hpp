@@ -1,11 +1,10 @@
 /*
  * Standard allocators (C++17 20.5.3.5): hakmem::allocator<T> over the process's memory, hakmem::heap_allocator<T>
- * over a first-class heap. Both serve any T, over-aligned ones too. heap.hpp says what they do when memory cannot be
- * had, and what deallocate checks.
+ * over a first-class heap. They serve any T, also an over-aligned one. heap.hpp says what they do when memory is out,
+ * and what deallocate checks.
  *
- * allocate_at_least is C++23's: it returns the whole block in place of the part that was asked for. Any number of
- * elements from the requested to the returned one may be given to deallocate. In C++17 and C++20 the function is
- * there, too, for callers that know of it.
+ * allocate_at_least, of C++23, returns the number of elements that the whole block holds. deallocate accepts any number
+ * from the requested to the returned one. C++17 and C++20 have the function, too, for callers that know of it.
  */
 #ifndef HAKMEM_ALLOCATOR_HPP
 #define HAKMEM_ALLOCATOR_HPP
@@ -31,7 +30,7 @@ template <class Pointer> struct allocation_result {
 /* Not for programs. */
 namespace detail {
 
-/* Throws std::bad_array_new_length where the bytes cannot be counted. */
+/* Throws std::bad_array_new_length if the number of bytes overflows. */
 template <class T> std::size_t bytes_of(std::size_t count)
 {
     if (__builtin_expect(count > SIZE_MAX / sizeof(T), 0))
@@ -46,7 +45,7 @@ template <class T> allocation_result<T *> whole_block(T *block) noexcept
 
 } // namespace detail
 
-/* Stateless: any of these frees the blocks of any other. Any thread. */
+/* Stateless: any such allocator frees the blocks of any other. Any thread. */
 template <class T> class allocator {
 public:
     using value_type = T;
@@ -82,12 +81,12 @@ template <class T, class U> constexpr bool operator!=(const allocator<T> &, cons
 }
 
 /*
- * Blocks of one heap, which outlives them; allocators are equal when their heaps are the same. Any thread, by the
- * heap's lock.
+ * Allocates in one heap, which must outlive the blocks. Allocators are equal if their heaps are the same. Any thread,
+ * under the heap's lock.
  *
- * A container keeps its heap when it is assigned to, because the other's heap may end first: elements move one by
- * one where the heaps differ. A copy of a container is in the same heap. Containers that are swapped exchange their
- * heaps with their blocks; the standard leaves a swap undefined for unequal allocators that stay.
+ * A container keeps its heap when it is assigned to, because the other container's heap may end first. If the heaps
+ * differ, elements move one by one. A copy of a container is in the same heap. A swap exchanges heaps with their
+ * blocks: the standard leaves it undefined for unequal allocators that stay.
  */
 template <class T> class heap_allocator {
 public:

@@ -1,20 +1,20 @@
 /*
  * HAKMEM: a general-purpose memory allocator for Linux.
  *
- * This is the whole public C interface. Programs that preload libhakmem.so or link the override need none of
- * it: malloc, free, the C++ operators and glibc's extensions are HAKMEM's already.
+ * This is the whole public C interface. Programs that preload libhakmem.so or link the override do not need it:
+ * HAKMEM already provides their malloc, free, C++ operators and glibc's extensions.
  *
  * Unless a declaration says otherwise:
  *  - sizes and alignments are bytes; an alignment is a power of two;
  *  - every block is at least 16-byte aligned;
- *  - a function that returns a block returns NULL and sets errno to ENOMEM when memory cannot be had or the
- *    size exceeds PTRDIFF_MAX; it never aborts for lack of memory;
+ *  - a function that returns a block returns NULL and sets errno to ENOMEM when there is no memory or the size
+ *    exceeds PTRDIFF_MAX; it never aborts for lack of memory;
  *  - a request of 0 bytes returns a unique block that must be freed;
  *  - functions that free preserve errno and accept NULL;
- *  - every function may be called from any thread at any time, before constructors too, but not from a signal
+ *  - any thread may call every function at any time, also before constructors run, but not from a signal
  *    handler that may have interrupted one of them;
- *  - misuse (a pointer that is no live block of HAKMEM's) ends in abort() after one line on stderr that names
- *    the function, the pointer, its size class and owner; docs/misuse.md says what is caught when.
+ *  - misuse (a pointer that is no live block of HAKMEM) prints one line on stderr, with the function, the pointer,
+ *    its size class and its owner, and calls abort(). docs/misuse.md says what HAKMEM catches, and when.
  */
 #ifndef HAKMEM_HAKMEM_H
 #define HAKMEM_HAKMEM_H
@@ -24,9 +24,9 @@
 #include <stdint.h>
 
 #define HAK_VERSION_MAJOR 0
-#define HAK_VERSION_MINOR 1
+#define HAK_VERSION_MINOR 2
 #define HAK_VERSION_PATCH 0
-#define HAK_VERSION_STRING "0.1.0"
+#define HAK_VERSION_STRING "0.2.0"
 
 #if defined(HAK_STATIC)
 #define HAK_API
@@ -42,8 +42,15 @@ extern "C" {
 #define HAK_NOEXCEPT
 #endif
 
-/* "0.1.0", of the library that runs, which may differ from the header's HAK_VERSION_STRING. */
+/* The version of the library that runs, such as "0.2.0". It may differ from the header's HAK_VERSION_STRING. */
 HAK_API const char *hak_version(void) HAK_NOEXCEPT;
+
+/* A program may define this to bring its own settings: names of docs/options.md without HAKMEM_, separated by
+ * semicolons. HAKMEM reads them at its first call. A HAKMEM_ variable in the environment overrides them.
+ *
+ *     const char hakmem_options[] = "PURGE_DELAY=100;THP=never";
+ */
+extern __attribute__((visibility("default"))) const char hakmem_options[];
 
 /* ---- Blocks: the contracts of malloc, free and their family (C17 7.22.3, POSIX, glibc manual) ---- */
 
@@ -64,10 +71,11 @@ HAK_API HAK_ALLOCATES void *hak_aligned_alloc(size_t alignment, size_t size) HAK
  * errno untouched on failure. */
 HAK_API int hak_posix_memalign(void **block, size_t alignment, size_t size) HAK_NOEXCEPT;
 
-/* Bytes of the block that may be written, at least what was asked for; 0 for NULL. */
+/* How many bytes of the block the program may write: at least the requested size. 0 for NULL. */
 HAK_API size_t hak_usable_size(const void *block) HAK_NOEXCEPT;
 
-/* What hak_usable_size of a block of this size would be: asking for it wastes nothing. */
+/* The usable size of a block for this request: a request of that many bytes wastes nothing. A guarded block
+ * (hakmem/guard.h) has exactly the requested size, so request all the bytes that the program will use. */
 HAK_API size_t hak_good_size(size_t size) HAK_NOEXCEPT;
 
 /* C23 7.24.3.4 and .5: size (and alignment) must be those of the request; a block that cannot be of that size
@@ -75,15 +83,15 @@ HAK_API size_t hak_good_size(size_t size) HAK_NOEXCEPT;
 HAK_API void hak_free_sized(void *block, size_t size) HAK_NOEXCEPT;
 HAK_API void hak_free_aligned_sized(void *block, size_t alignment, size_t size) HAK_NOEXCEPT;
 
-/* malloc that tells the profiler which site asks; site is an address in the caller's code, or NULL for the
- * return address. The site is recorded when the call is sampled and costs nothing otherwise. */
+/* malloc with a call site for the heap profile. `site` is an address in the caller's code, or NULL for the
+ * return address. Only a sampled call records it; others pay nothing. */
 HAK_API HAK_ALLOCATES void *hak_alloc_at(size_t size, const void *site) HAK_NOEXCEPT;
 
 /* Grows or shrinks without moving. Returns the new usable size when it is at least `size`, else 0 with the
  * block unchanged. */
 HAK_API size_t hak_expand(void *block, size_t size) HAK_NOEXCEPT;
 
-/* Fills blocks[0..count) with blocks of `size` bytes; returns how many it could get (errno ENOMEM if fewer). */
+/* Fills blocks[0..count) with blocks of `size` bytes. Returns how many it got; if fewer, errno is ENOMEM. */
 HAK_API size_t hak_malloc_batch(size_t size, size_t count, void **blocks) HAK_NOEXCEPT;
 
 /* Frees blocks[0..count); NULLs are allowed. The array itself is not changed. */
@@ -91,17 +99,17 @@ HAK_API void hak_free_batch(void *const *blocks, size_t count) HAK_NOEXCEPT;
 
 /* ---- Giving memory back ---- */
 
-/* Flushes the calling thread's cache and drains what other threads freed for it. With `purge` it also returns
- * every free page of the process to the system now, without the purge delay. Returns the bytes returned. */
+/* Flushes the calling thread's cache and collects the blocks of its heap that other threads freed. With `purge` it
+ * also gives every free page of the process back to the system now, without the purge delay. Returns those bytes. */
 HAK_API size_t hak_collect(bool purge) HAK_NOEXCEPT;
 
-/* The calling thread is about to sleep for long: flushes its cache and abandons its slabs to the others. The
+/* Call it when the thread is about to sleep for long. Flushes its cache and leaves its slabs to other threads. The
  * thread may allocate again at any time. */
 HAK_API void hak_thread_idle(void) HAK_NOEXCEPT;
 
-/* Called when the soft memory limit (HAKMEM_MEMORY_LIMIT_SOFT) is passed, after a purge did not help: in the
- * allocating thread, with no lock held; it may free and must not wait for another thread. One handler a
- * process; NULL removes it. Returns the previous one. */
+/* HAKMEM calls the handler when the soft memory limit (HAKMEM_MEMORY_LIMIT_SOFT) is exceeded and a purge did not
+ * help: in the allocating thread, without a lock. The handler may free, and must not wait for another thread. A
+ * process has one handler; NULL removes it. Returns the previous one. */
 typedef void (*hak_pressure_handler)(size_t bytes_mapped, size_t bytes_limit);
 HAK_API hak_pressure_handler hak_set_pressure_handler(hak_pressure_handler handler) HAK_NOEXCEPT;
 
@@ -116,10 +124,10 @@ HAK_API HAK_ALLOCATES void *hak_heap_malloc(hak_heap_t *heap, size_t size) HAK_N
 HAK_API HAK_ALLOCATES void *hak_heap_calloc(hak_heap_t *heap, size_t count, size_t size) HAK_NOEXCEPT;
 HAK_API HAK_ALLOCATES void *hak_heap_aligned_alloc(hak_heap_t *heap, size_t alignment, size_t size) HAK_NOEXCEPT;
 
-/* realloc whose new block, when it moves, is in `heap`. */
+/* realloc. A block that moves moves into `heap`. */
 HAK_API void *hak_heap_realloc(hak_heap_t *heap, void *block, size_t size) HAK_NOEXCEPT;
 
-/* The heap a block lives in, or NULL for the process's own. */
+/* The heap that the block belongs to. NULL: the process's own. */
 HAK_API hak_heap_t *hak_heap_of(const void *block) HAK_NOEXCEPT;
 
 /* Frees every block of the heap, and the heap. No other thread may use the heap or its blocks during the call

@@ -1,11 +1,10 @@
 /*
  * Memory resources (C++17 23.12): hakmem::process_resource() over the process's memory, hakmem::heap_resource over a
- * first-class heap that it owns, hakmem::borrowed_heap_resource over one that somebody else does. heap.hpp says what
- * they do when memory cannot be had, and what deallocate checks.
+ * first-class heap that it owns, hakmem::borrowed_heap_resource over a heap that it does not own. heap.hpp says what
+ * they do when memory is out, and what deallocate checks.
  *
- * Resources are equal when their blocks live and die together: those of the process's memory, and those over one
- * heap. Equal resources of different types are found by dynamic_cast; a translation unit without it (-fno-rtti)
- * finds a resource equal to itself alone.
+ * Resources are equal if their blocks live and die together: all over the process's memory, and all over one heap. The
+ * comparison needs dynamic_cast. In a translation unit without it (-fno-rtti) a resource equals only itself.
  */
 #ifndef HAKMEM_MEMORY_RESOURCE_HPP
 #define HAKMEM_MEMORY_RESOURCE_HPP
@@ -21,7 +20,7 @@ namespace hakmem {
 /* Not for programs. */
 namespace detail {
 
-/* Null: the other resource is no T, or that cannot be found out. */
+/* Null: the other resource is no T, or there is no dynamic_cast. */
 template <class T> const T *as(const std::pmr::memory_resource &other) noexcept
 {
 #if defined(__cpp_rtti)
@@ -48,7 +47,7 @@ class process_memory_resource : public std::pmr::memory_resource {
         return &other == this || (process != nullptr && process->frees_by() == frees_by());
     }
 
-    /* Tells copies of HAKMEM apart: objects of one process may each have one, linked statically. */
+    /* Tells copies of HAKMEM apart: each object of a process may have one, linked statically. */
     virtual free_function frees_by() const noexcept { return hak_free; }
 };
 
@@ -64,7 +63,7 @@ class any_heap_resource : public std::pmr::memory_resource {
         return &other == this || (heap != nullptr && heap->now() != nullptr && heap->now() == now());
     }
 
-    /* The heap, or null where there is none at present. */
+    /* The heap, or null if there is none at present. */
     virtual hak_heap_t *now() const noexcept = 0;
 };
 
@@ -80,10 +79,10 @@ inline std::pmr::memory_resource *process_resource() noexcept
 }
 
 /*
- * Owns a heap, which is made when memory is first asked for. Unlike std::pmr::monotonic_buffer_resource it gives
- * blocks that are deallocated to the next who asks, and release() returns them to the process: other threads, heaps
- * and malloc may have them. Allocation and deallocation: any thread, by the heap's lock. release() and the
- * destructor: no other thread uses the resource or its blocks during the call.
+ * Owns a heap, which the first allocation makes. Unlike std::pmr::monotonic_buffer_resource it reuses deallocated
+ * blocks, and release() returns memory to the process, where other threads, heaps and malloc may use it. Any thread may
+ * allocate and deallocate, under the heap's lock. No other thread may use the resource or its blocks during release()
+ * and the destructor.
  */
 class heap_resource : public detail::any_heap_resource {
 public:
@@ -109,7 +108,7 @@ private:
     heap owned;
 };
 
-/* Over a heap that outlives the resource's last call. Any thread, by the heap's lock. */
+/* Over a heap, which must outlive the resource's last call. Any thread, under the heap's lock. */
 class borrowed_heap_resource : public detail::any_heap_resource {
 public:
     /* Not null. */

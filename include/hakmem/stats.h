@@ -1,17 +1,16 @@
 /*
- * HAKMEM's statistics: figures for programs, and the same as text, JSON or Prometheus text.
+ * HAKMEM's statistics: as structs for programs, and as text, JSON or Prometheus text.
  *
- * Every struct begins with what the library needs to serve programs compiled against another version of it: a struct only ever
- * grows at its end. A caller passes the size that it was compiled with and gets that many bytes; members that the library
- * does not know yet are 0.
+ * Programs and libraries of different versions work together, because a struct grows only at its end. A caller passes
+ * the size that it was compiled with and gets that many bytes. Members that the library does not know are 0.
  *
- * Bytes are of blocks as rounded up to their size class. Figures are exact while no other thread allocates or frees; otherwise each is
- * of nearly the same moment. Counters count since the process began, those of threads that ended included. docs/statistics.md
- * says of each what is exact and what is derived.
+ * Bytes of blocks are rounded up to the size class. Figures are exact while no other thread allocates or frees, else
+ * all of nearly the same moment. Counters begin with the process and include threads that ended. docs/statistics.md
+ * says which figures are exact and which are derived.
  *
- * Every function may be called from any thread, and needs 8 KiB of stack at most. None allocates a block. While another thread is in
- * one of them, a call works in a mapping of its own, and fails with ENOMEM where none can be had. They take the heaps' locks one
- * after the other, and none while they call the program's write function.
+ * Any thread may call every function. Each needs at most 8 KiB of stack and allocates no block. While another thread is
+ * in one, a call works in a mapping of its own, and fails with ENOMEM if the system refuses that. The functions take
+ * the heaps' locks one by one, and hold none while they call the program's write function.
  */
 #ifndef HAKMEM_STATS_H
 #define HAKMEM_STATS_H
@@ -24,13 +23,13 @@ extern "C" {
 
 #define HAK_STATS_VERSION 1u
 
-/* What blocks there are in one kind of memory. */
+/* The blocks in one kind of memory. */
 struct hak_stats_pool {
     uint64_t slabs;        /* number: slabs, spans, or mappings of huge blocks */
     uint64_t slab_bytes;   /* their memory */
     uint64_t live_blocks, live_bytes;     /* held by the program */
     uint64_t cached_blocks, cached_bytes; /* free, in threads' caches */
-    uint64_t free_blocks, free_bytes;     /* free, in the slabs; free_bytes has the slabs' tails too. Huge: freed ranges that are kept */
+    uint64_t free_blocks, free_bytes;     /* free, in slabs; the bytes include slabs' tails. Huge: freed ranges kept */
 };
 
 struct hak_stats {
@@ -49,33 +48,44 @@ struct hak_stats {
     struct hak_stats_pool small, medium, spans, huge;
 
     /* Counters. Exact: */
-    uint64_t refills, refilled_blocks; /* takings of blocks out of slabs, and the blocks */
+    uint64_t refills, refilled_blocks; /* batches taken out of slabs, and the blocks */
     uint64_t flushes, flushed_blocks;  /* batches given back by threads, and the blocks */
-    uint64_t returned_blocks;          /* blocks that came back to slabs; refilled - returned are live, cached or remote_blocks */
+    uint64_t returned_blocks;          /* blocks back in slabs; refilled - returned are live, cached or remote_blocks */
     uint64_t malloc_misses, free_overflows; /* calls for pooled blocks that the fast path could not serve */
     uint64_t slabs_carved, slabs_released, slabs_adopted;
     uint64_t warm_hits, warm_misses, warm_prefilled;
-    uint64_t remote_out, remote_in, remote_locked; /* blocks freed by others than their owner: sent, collected, freed under its lock */
-    uint64_t pending_enqueued, pending_drained, pending_requeued, pending; /* slabs with remote frees; pending: in queues now */
+    uint64_t remote_out, remote_in, remote_locked; /* remote frees: sent, collected, freed under the owner's lock */
+    uint64_t pending_enqueued, pending_drained, pending_requeued, pending; /* slabs with remote frees; the last: now */
     uint64_t lru_entered, lru_reused, lru_purged, prewarmed;               /* SuperSlabs */
     uint64_t purged_bytes;                                                 /* of slabs' units, in all */
     uint64_t huge_allocated, huge_freed, huge_reused;                      /* blocks */
     uint64_t remote_blocks; /* free, but not collected yet by their owner after others freed them */
-    /* Derived, from below: calls that the thread caches served, as far as slow calls see them. The shares are in 1/10,000. */
+    /* Derived lower bounds: calls that thread caches served, as far as slow calls see. The shares are in 1/10,000. */
     uint64_t malloc_hits_min, free_hits_min;
     uint64_t malloc_coverage_min, free_coverage_min;
 
     /* Of the whole process, by the kernel. */
     uint64_t faults_soft, faults_hard;
     uint64_t resident;                              /* bytes */
-    int64_t resident_change;                        /* since HAKMEM looked first: at start if statistics were asked for there */
+    int64_t resident_change;                        /* since HAKMEM's first look: at start if options want statistics */
     uint64_t faults_soft_recent, faults_hard_recent; /* since the last report that was printed */
     int64_t resident_change_recent;
-    uint64_t touched_pages; /* debug builds: pages of slabs on which a block was handed out since they were last given back; else 0 */
+    uint64_t touched_pages; /* debug builds, else 0: slabs' pages with a block handed out since they were given back */
 
     /* Of the heap profile. */
     uint64_t heap_profile;         /* bytes of its tables; they are in metadata */
     uint64_t heap_profile_samples; /* blocks in use that are samples */
+
+    /* Of guarded blocks (hakmem/guard.h). Those in use are in `live`, the rest of their pages in `metadata`. */
+    uint64_t guard_live, guard_allocated; /* blocks in use, and in all */
+    uint64_t guard_reports;               /* errors that were reported */
+
+    /* Of the sweep (HAKMEM_SWEEP). Blocks that wait for it are in `cached`, except huge ones, which have no memory. */
+    uint64_t sweeps, sweeps_running; /* in all, and those during which other threads ran */
+    uint64_t sweep_waiting;          /* blocks that wait, without huge ones */
+    uint64_t sweep_scanned;          /* bytes that sweeps have read */
+    uint64_t sweep_released;         /* blocks that sweeps have released */
+    uint64_t sweep_yielded;          /* blocks that a bound released, whether pointers refer to them or not */
 };
 
 struct hak_stats_class {
@@ -84,7 +94,7 @@ struct hak_stats_class {
     uint64_t refills, refilled_blocks, flushes, flushed_blocks, returned_blocks;
     uint64_t malloc_misses, free_overflows, malloc_hits_min, free_hits_min;
     uint64_t slabs_carved, slabs_released;
-    uint64_t remote_blocks; /* of free_blocks: freed by others than their owner, which did not collect them yet */
+    uint64_t remote_blocks; /* of free_blocks: freed by other threads, and not collected by their owner yet */
 };
 
 enum hak_stats_heap_kind {
@@ -92,6 +102,7 @@ enum hak_stats_heap_kind {
     HAK_STATS_HOUSE,        /* serves threads that are past their end */
     HAK_STATS_FIRST_CLASS,  /* hak_heap_new's */
     HAK_STATS_PROFILE,      /* of the heap profile's sampled blocks */
+    HAK_STATS_SHARED,       /* serves many threads, whose own heaps have no slabs then */
 };
 
 /* A heap: each thread that allocated has one, which the next thread takes over when it ends. */
@@ -118,26 +129,26 @@ struct hak_stats_superslab {
     uint64_t tier;    /* enum hak_stats_tier */
     uint64_t used_units, free_units, dirty_units; /* of 64 KiB; dirty: free, with memory behind them */
     uint64_t classes; /* bit c is set if a slab of class c is in it, in the order of docs/classes.md, from 1 */
-    uint64_t huge_pages; /* 1: huge pages are asked for; 0: not, or refused as a part was given back */
+    uint64_t huge_pages; /* 1: huge pages are requested; 0: not, or refused since a part was given back */
 };
 
-/* Fills *stats up to `size` bytes. Returns the bytes filled; 0 with EINVAL if that is less than `size` and `version`, or *stats is
- * NULL. */
+/* Fills *stats up to `size` bytes. Returns the bytes filled; 0 with EINVAL if `size` does not hold the first two
+ * members or stats is NULL. */
 HAK_API size_t hak_stats_get(struct hak_stats *stats, size_t size) HAK_NOEXCEPT;
 
-/* Fill rows[0..capacity), each of row_size bytes, with all size classes that were ever used, heaps, or SuperSlabs. Return how many
- * there are, which may be more than the capacity. EINVAL and 0: row_size is less than 8. */
+/* Fill rows[0..capacity), each of row_size bytes, with all size classes ever used, all heaps, or all SuperSlabs. Return
+ * their number, which may exceed the capacity. 0 with EINVAL: row_size is less than 8. */
 HAK_API size_t hak_stats_classes(struct hak_stats_class *rows, size_t row_size, size_t capacity) HAK_NOEXCEPT;
 HAK_API size_t hak_stats_heaps(struct hak_stats_heap *rows, size_t row_size, size_t capacity) HAK_NOEXCEPT;
 HAK_API size_t hak_stats_superslabs(struct hak_stats_superslab *rows, size_t row_size, size_t capacity) HAK_NOEXCEPT;
 
 enum hak_stats_format { HAK_STATS_TEXT = 1, HAK_STATS_JSON, HAK_STATS_PROMETHEUS };
 
-/* Gets the next piece of the text, not NUL-terminated. Returns 0; anything else ends the printing. It may allocate. */
+/* Receives the next piece of the text, without a NUL. Returns 0 to go on; any other value ends it. May allocate. */
 typedef int (*hak_stats_write)(void *argument, const char *text, size_t length);
 
-/* Prints everything through `write`; through standard error if it is NULL. Returns 0, EINVAL for a format that is none, ENOMEM, or
- * what `write` returned. */
+/* Prints everything through `write`, or to standard error if that is NULL. Returns 0, EINVAL for an unknown format,
+ * ENOMEM, or what `write` returned. */
 HAK_API int hak_stats_print(enum hak_stats_format format, hak_stats_write write, void *argument) HAK_NOEXCEPT;
 
 #ifdef __cplusplus

@@ -1,1 +1,21 @@
-"""The tools of the HAKMEM memory allocator."""
+"""The tools of the HAKMEM memory allocator, and what a Python process that runs on it can ask of it:
+
+    hakmem.stats()            where its memory is
+    hakmem.profile()          what a part of it allocates, as a context manager
+    hakmem.labels()           what its thread works on, as a context manager: samples carry it
+    hakmem.heap_snapshot()    what is in use, by site, while a profile is taken
+
+A process that does not run on HAKMEM gets a hakmem.NotActive, whose text says how to start it.
+"""
+
+INSIDE = ("Heap", "NotActive", "heap_snapshot", "is_active", "labels", "profile", "stats")
+__all__ = list(INSIDE)
+
+
+def __getattr__(name):
+    """Imports the names of inside.py at their first use: the tools do not need them."""
+    if name not in INSIDE:
+        raise AttributeError(f"module 'hakmem' has no attribute {name!r}")
+    from hakmem import inside
+
+    return getattr(inside, name)

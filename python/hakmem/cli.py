@@ -1,57 +1,108 @@
-"""The command line: one subcommand a module, imported only when it is called."""
+"""The command line. Each subcommand is a module that is imported only when it is called."""
 
 import importlib
-import importlib.metadata
+import os
 import re
 
 import click
 
 from hakmem import paths
+from hakmem.clean import clean_lines
 
-# Subcommand -> "module:function". What a module imports (charts, numpy) is paid for by its own subcommand alone.
+# {subcommand: "module:function"}. Only the subcommand itself pays for its module's imports (charts, tables).
 COMMANDS = {
     "serve": "hakmem.serve.command:serve",
     "stats": "hakmem.live.command:stats",
     "explain": "hakmem.live.command:explain",
     "map": "hakmem.live.command:map_command",
+    "advise": "hakmem.advise.command:advise",
     "bench": "hakmem.bench.command:bench",
-    "compare": "hakmem.bench.command:compare",
+    "compare": "hakmem.bench.compare:compare",
+    "completion": "hakmem.completion:completion",
+    "guard": "hakmem.guard.command:guard",
     "heap": "hakmem.heap.command:heap",
     "help": "hakmem.cli:help_command",
     "doctor": "hakmem.doctor.command:doctor",
+    "leaks": "hakmem.leaks.command:leaks",
     "peers": "hakmem.peers.command:peers",
+    "ps": "hakmem.ps.command:ps",
     "run": "hakmem.run:run",
     "top": "hakmem.top.command:top",
     "trace": "hakmem.trace.command:trace",
 }
 
 
-# What a usage line calls the command, however it was started.
+# {command that looks at a process once: its time limit in seconds}. The process's owner can hold its readers up.
+WATCHED = {"stats": 120, "explain": 120, "map": 120, "doctor": 120, "heap": 900}
+# Limit of their address space in bytes. `doctor` has none, because it starts programs.
+SPACE_MOST = 8 << 30
+BOUND = ("stats", "explain", "map")
+
+
+# The command's name in usage lines, however it was started.
 NAME = "hakmem"
 
 
+def checkout_commands():
+    """Returns ./hakmem's own commands, while it asks for what a shell completes."""
+    if not os.environ.get("HAKMEM_CHECKOUT"):
+        return {}
+    from hakmem.completion import CHECKOUT_COMMANDS
+
+    return CHECKOUT_COMMANDS
+
+
 class LazyGroup(click.Group):
-    """A group that knows its subcommands' names and imports the one that is asked for."""
+    """A group that knows its subcommands' names and imports only the one that is called."""
 
     def list_commands(self, ctx):
-        return sorted(COMMANDS)
+        """Returns the names of all subcommands, sorted."""
+        return sorted({**COMMANDS, **checkout_commands()})
 
     def get_command(self, ctx, cmd_name):
+        """Imports and returns a subcommand."""
         if cmd_name not in COMMANDS:
-            return None
+            return checkout_commands().get(cmd_name)
         module, _, function = COMMANDS[cmd_name].partition(":")
         return getattr(importlib.import_module(module), function)
 
+    def invoke(self, ctx):
+        """Runs the command. Cleans the text of an error."""
+        words = [*(getattr(ctx, "_protected_args", None) or ()), *ctx.args]
+        if words and words[0] in WATCHED:
+            watch(words)
+        try:
+            return super().invoke(ctx)
+        except click.ClickException as error:
+            # Much of a message may come from others: names, paths, texts from files.
+            error.message = clean_lines(error.message)
+            raise
+
+
+def watch(words):
+    """Goes on in a process that is ended if it is late."""
+    from hakmem import apart
+
+    # For a server, the address decides how long to wait.
+    if not any("://" in word for word in words):
+        seconds = WATCHED[words[0]]
+        apart.watched(seconds,
+                      f"no end after {seconds} seconds: what is looked at holds its readers up, or is very large")
+        if words[0] in BOUND:
+            apart.bound_space(SPACE_MOST)
+
 
 def version():
-    """The version of these tools and the library beside them: in a checkout the header's, else that of the wheel."""
+    """Returns the version of these tools and their library: the header's in a checkout, else the wheel's."""
     header = paths.CHECKOUT / "include/hakmem/hakmem.h"
     if header.is_file():
         return re.search(r'^#define HAK_VERSION_STRING "(.*)"$', header.read_text(encoding="utf-8"), re.MULTILINE)[1]
-    return importlib.metadata.version("hakmem")
+    from importlib import metadata  # as slow as everything else that --version does
+    return metadata.version("hakmem")
 
 
 def print_version(ctx, parameter, wanted):
+    """Prints the version (click callback)."""
     if wanted:
         click.echo(f"hakmem {version()}")
         ctx.exit()
@@ -65,9 +116,9 @@ def help_command(words):
 
 
 @click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]}, epilog="""\b
-Exit status: 0 done; 1 failed; 2 the command line is wrong. run, trace record
-and peers run end as PROGRAM does, or with 126 where it cannot be run, 127
-where it is not there.""")
+Exit status: 0 done; 1 failed; 2 the command line is wrong. run, leaks, trace
+record and peers run end as PROGRAM does, or with 126 where it cannot be run,
+127 where it is not there.""")
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=print_version,
               help="Print HAKMEM's version.")
 def main():

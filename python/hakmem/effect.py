@@ -1,54 +1,71 @@
-"""Whether a library can be preloaded into a program, by what the program's file says; nothing is run."""
+"""Tells from a program's file whether a library can be preloaded into the program. Runs nothing."""
 
-import mmap
 import os
 import shutil
 import struct
 
+from hakmem.foreign import open_regular
+
 ELF = b"\x7fELF"
 INTERPRETER = 3  # PT_INTERP
 GO_MARK = b"\xff Go buildinf:"
-# A script's interpreter may be a script again; Linux follows as many.
+# A script's interpreter may itself be a script. Linux follows so many.
 SCRIPTS_MOST = 5
 MACHINES = {3: "x86", 40: "ARM", 62: "x86-64", 183: "aarch64", 243: "RISC-V"}
 
 
 def read_head(path):
+    """Returns the first bytes of a file."""
     with open(path, "rb") as file:
         return file.read(256)
 
 
 def kind(head):
-    """(bits, byte order, machine) of an ELF header: what a program and its libraries have in common."""
+    """Returns (bits, byte order, machine) of an ELF header, which a program and its libraries must share."""
     return 64 if head[4] == 2 else 32, head[5], struct.unpack_from("<H" if head[5] == 1 else ">H", head, 18)[0]
 
 
 def kind_text(bits, machine):
+    """Returns bits and machine as a text."""
     name = MACHINES.get(machine, f"machine {machine}")
     return name if name in ("x86-64", "aarch64") and bits == 64 else f"{bits}-bit {name}"
 
 
 def is_loader(path):
-    """A dynamic linker has no interpreter, and preloads into the program that it is given."""
+    """Returns whether a file is a dynamic linker: it has no interpreter, and preloads into its program."""
     return os.path.basename(path).startswith(("ld-", "ld.so"))
 
 
 def has_interpreter(path, head):
-    """Whether a 64-bit ELF file names a dynamic linker."""
+    """Returns whether a 64-bit ELF file names a dynamic linker."""
     at, size, count = struct.unpack_from("<Q", head, 32)[0], *struct.unpack_from("<HH", head, 54)
     with open(path, "rb") as file:
         file.seek(at)
         table = file.read(size * count)
-    return any(struct.unpack_from("<I", table, start)[0] == INTERPRETER for start in range(0, len(table) - 3, size or 1))
+    return any(
+        struct.unpack_from("<I", table, start)[0] == INTERPRETER for start in range(0,
+                                                                                    len(table) - 3, size or 1))
 
 
 def is_go(path):
-    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        return data.find(GO_MARK) >= 0
+    """Returns whether a file is a Go program."""
+    file = open_regular(path)
+    if file is None:
+        return False
+    with file:
+        return file.find(GO_MARK, file.size) >= 0
+
+
+def is_go_program(word):
+    """Returns whether the program that a word names is a Go program."""
+    try:
+        return is_go(program_file(shutil.which(word)))
+    except (OSError, TypeError, ValueError):
+        return False
 
 
 def static_obstacle(path):
-    """What keeps a 64-bit ELF program from loading any library; None when nothing does."""
+    """Returns why a 64-bit ELF program loads no library; None if it does."""
     if has_interpreter(path, read_head(path)) or is_loader(path):
         return None
     if is_go(path):
@@ -57,7 +74,7 @@ def static_obstacle(path):
 
 
 def gains_nothing(path):
-    """Whether a program gets no rights from its file: the process or the file system forbids it."""
+    """Returns whether a program gets no rights from its file, because the process or the file system forbids it."""
     with open("/proc/self/status", encoding="ascii", errors="replace") as file:
         if "NoNewPrivs:\t1" in file.read():
             return True
@@ -65,7 +82,7 @@ def gains_nothing(path):
 
 
 def privilege_obstacle(path):
-    """What makes the program run with more rights than the caller's, for which the dynamic linker drops LD_PRELOAD."""
+    """Returns why the program gets more rights, so that LD_PRELOAD is dropped; None if it does not."""
     status, uid = os.stat(path), os.getuid()
     gained = None
     if status.st_mode & 0o4000 and status.st_uid != uid:
@@ -84,7 +101,7 @@ def privilege_obstacle(path):
 
 
 def program_file(path):
-    """The file that the kernel loads: of a script, its interpreter."""
+    """Returns the file that the kernel loads; for a script, its interpreter."""
     for _ in range(SCRIPTS_MOST):
         head = read_head(path)
         if not head.startswith(b"#!"):
@@ -97,8 +114,8 @@ def program_file(path):
 
 
 def obstacle(word, library):
-    """Why the library cannot take effect in the program that a word names, as a sentence; None where it can, or where
-    the file cannot be read."""
+    """Returns a sentence on why the library cannot take effect in the program that a word names; None if it can, or
+    if the file cannot be read."""
     path = shutil.which(word)
     try:
         path = program_file(path)

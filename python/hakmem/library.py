@@ -1,4 +1,4 @@
-"""What a built library says of itself, read from its bytes."""
+"""Reads from a built library's bytes what it supports."""
 
 import re
 
@@ -6,5 +6,5 @@ OPTION = re.compile(rb"HAKMEM_[A-Z0-9_]*[A-Z0-9](?=\0)")
 
 
 def known_options(data):
-    """The options that a build of the library knows: their names stand in it."""
+    """Returns the options that a build of the library knows. Their names stand in it as texts."""
     return {name.decode() for name in OPTION.findall(data)}

@@ -1,4 +1,4 @@
-"""Where the tools find what they run: the build, the peers, the results."""
+"""Finds the tools' files: the build, the peers, the results."""
 
 import os
 from pathlib import Path
@@ -7,39 +7,61 @@ PACKAGE = Path(__file__).resolve().parent
 CHECKOUT = PACKAGE.parent.parent
 
 
-# The library that a wheel brings; in a checkout there is none.
+# The library and the programs that a wheel contains. A checkout has none.
 BUNDLED = PACKAGE / "lib/libhakmem.so"
 BUNDLED_CYCLES = PACKAGE / "lib/cycles/libhakmem.so"
+BUNDLED_PROGRAMS = PACKAGE / "bin"
 
 
 def build_folder():
-    """The build whose library and programs are used: HAKMEM_BUILD_DIR, or the checkout's release build."""
+    """Returns the build whose library and programs are used: HAKMEM_BUILD_DIR, or the checkout's release build."""
     return Path(os.environ.get("HAKMEM_BUILD_DIR") or CHECKOUT / "build/release").resolve()
 
 
+def is_bundled():
+    """Returns whether the wheel's files are used. HAKMEM_BUILD_DIR overrides them."""
+    return BUNDLED.exists() and not os.environ.get("HAKMEM_BUILD_DIR")
+
+
 def hakmem_library():
-    """The library: of HAKMEM_BUILD_DIR, else the one in the wheel, else the checkout's."""
-    if BUNDLED.exists() and not os.environ.get("HAKMEM_BUILD_DIR"):
-        return BUNDLED
-    return build_folder() / "lib/libhakmem.so"
+    """Returns the library: that of HAKMEM_BUILD_DIR, else the wheel's, else the checkout's."""
+    return BUNDLED if is_bundled() else build_folder() / "lib/libhakmem.so"
+
+
+def secure_library():
+    """Returns the hardened library, which lies beside the ordinary one."""
+    return hakmem_library().with_name("libhakmem-secure.so")
 
 
 def cycles_library():
-    """The build that carries the cycle profile, found as the library is."""
+    """Returns the library with the cycle profile, found as the library is."""
     if os.environ.get("HAKMEM_BUILD_DIR"):
         return hakmem_library()
     return BUNDLED_CYCLES if BUNDLED.exists() else CHECKOUT / "build/cycles/lib/libhakmem.so"
 
 
 def program(name):
-    """A program of the build: a driver, the launcher, the replayer."""
-    return build_folder() / "bin" / name
+    """Returns a program of the build or the wheel: a driver, the launcher, the replayer."""
+    return (BUNDLED_PROGRAMS if is_bundled() else build_folder() / "bin") / name
+
+
+def recorder_library():
+    """Returns the library of `hakmem trace record`, found as the programs are."""
+    return (BUNDLED.parent if is_bundled() else build_folder() / "lib") / "libhakmem-trace.so"
+
+
+def absent(file, flavor=""):
+    """Returns a message about a missing file of a build."""
+    if is_bundled():
+        return f"{file} is not there: this installation has no such file; ./hakmem build {flavor}in a checkout builds it"
+    return f"{file} is not there; ./hakmem build {flavor}builds it"
 
 
 def peers_folder():
-    """Where `hakmem peers` puts the other allocators: HAKMEM_PEERS_DIR, or the checkout's build/peers."""
+    """Returns where `hakmem peers` puts the other allocators: HAKMEM_PEERS_DIR, or the checkout's build/peers."""
     return Path(os.environ.get("HAKMEM_PEERS_DIR") or CHECKOUT / "build/peers").resolve()
 
 
 def results_folder():
+    """Returns the checkout's folder of results."""
     return CHECKOUT / "bench/results"

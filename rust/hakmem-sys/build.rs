@@ -1,4 +1,4 @@
-//! Compiles HAKMEM's one-file source: the one in vendor/, or, in a checkout of HAKMEM, one that is made for this build.
+//! Compiles HAKMEM's one-file source from vendor/. In a checkout of HAKMEM it makes the file first.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -39,12 +39,12 @@ fn main() {
     let mut build = cc::Build::new();
     build
         .file(source_folder().join("hakmem.c"))
-        // An allocator without optimisation would slow the program's own debug build down.
+        // An allocator without optimisation would slow down the program's debug build.
         .opt_level(2)
-        // The heap profile tells HAKMEM's code from the program's by the sections that it is in.
+        // The heap profile recognizes HAKMEM's code by its sections.
         .flag("-fno-function-sections");
     if env::var_os("CARGO_FEATURE_OVERRIDE").is_some() {
-        // Nothing but C code may refer to the archive, and then too late for the linker to look there again.
+        // Perhaps only C code refers to the archive, too late for the linker to search it again.
         build
             .define("HAKMEM_OVERRIDE", "1")
             .link_lib_modifier("+whole-archive");

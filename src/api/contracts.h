@@ -1,31 +1,33 @@
-/* What the C library's names and the hak_* names have in common: the checks that their contracts ask for before front/. */
+/* Shared by the C library's names and the hak_* names: the checks that their contracts demand before front/. */
 #ifndef HAK_API_CONTRACTS_H
 #define HAK_API_CONTRACTS_H
 
 #include <errno.h>
 
-#include "front/front.h"
+#include "front/fast.h"
 #include "os/cycles.h"
 
-/* ---- Calls that the cycle profile times beside malloc and free; what is refused before them it does not see ---- */
+/* ---- Calls that the cycle profile times beside malloc and free. It does not see calls refused before them. ---- */
 
 HAK_INLINE void *contract_calloc(size_t count, size_t size)
 {
     CYCLES_CALL(CYCLES_MALLOC_HIT, return front_calloc(count, size));
 }
 
-/* An alignment that is a power of two. */
+/* The alignment is a power of two. */
 HAK_INLINE void *contract_aligned(size_t alignment, size_t size)
 {
     CYCLES_CALL(CYCLES_MALLOC_HIT, return front_aligned_alloc(alignment, size));
 }
 
+/* alignment 1: the program gave none. */
 HAK_INLINE void contract_free_sized(void *block, size_t size, size_t alignment, const char *function)
 {
-    CYCLES_CALL(CYCLES_FREE_NULL, if (block != NULL) front_free_sized(block, size, alignment, function); return);
+    CYCLES_CALL(CYCLES_FREE_HIT, if (!front_free_sized_hit(block, size, alignment))
+                                     front_free_sized(block, size, alignment, function); return);
 }
 
-/* Of no block it is malloc, and to no size free. */
+/* realloc of NULL is timed as malloc, and realloc to size 0 as free. */
 HAK_INLINE enum cycles_kind contract_realloc_kind(const void *block, size_t size)
 {
     return block == NULL ? CYCLES_MALLOC_HIT : size == 0 ? CYCLES_FREE_HIT : CYCLES_REALLOC_STAY;
@@ -44,9 +46,9 @@ HAK_INLINE void *contract_realloc(void *block, size_t size, const char *function
                 block = front_realloc(block, size, function); contract_realloc_done(before, block, size); return block);
 }
 
-/* ---- What is checked before them ---- */
+/* ---- Calls that check their arguments first ---- */
 
-/* C17 7.22.3.1: an alignment that is not supported fails. */
+/* C17 7.22.3.1: a call with an unsupported alignment fails. */
 HAK_INLINE void *contract_aligned_alloc(size_t alignment, size_t size)
 {
     if (HAK_UNLIKELY(!base_is_pow2(alignment))) {
@@ -56,7 +58,7 @@ HAK_INLINE void *contract_aligned_alloc(size_t alignment, size_t size)
     return contract_aligned(alignment, size);
 }
 
-/* POSIX: the error is returned; glibc leaves errno alone then, which programs have come to expect. */
+/* POSIX: the error is returned. Programs expect an unchanged errno, because glibc leaves it. */
 HAK_INLINE int contract_posix_memalign(void **block, size_t alignment, size_t size)
 {
     if (HAK_UNLIKELY(!base_is_pow2(alignment) || alignment % sizeof(void *) != 0))

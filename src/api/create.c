@@ -1,8 +1,10 @@
 /*
- * Names of the C library's that HAKMEM stands in front of, in the shared library alone: a static program has one of each.
+ * Functions in front of the C library's, in the shared library alone: a static program has one definition of each.
  *
- * pthread_create, thrd_create: the purge thread is made where the program makes threads, as malloc and free must not (purge_thread.h).
- * __register_atfork: HAKMEM's handlers are registered before all others, so that theirs do not run under its locks (front/fork.h).
+ * pthread_create, thrd_create: start the purge thread when a program starts threads; malloc must not (purge_thread.h).
+ * __register_atfork: registers HAKMEM's handlers first, so that no other runs under HAKMEM's locks (front/fork.h).
+ * pthread_atfork: for HAKMEM's own calls alone (linker option --wrap). The C library's lies at the end of each library,
+ * on a page that a process would touch for this call alone.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -12,23 +14,31 @@
 #include "api/names.h"
 #include "front/fork.h"
 #include "front/purge_thread.h"
+#include "front/thread.h"
+#include "os/older_libc.h"
+#include "os/symbols.h"
+
+/* Before glibc 2.34 a process may lack the library that defines dlsym. */
+extern __typeof__(dlsym) dlsym __attribute__((weak));
 
 typedef int thrd_create_function(thrd_t *, thrd_start_t, void *);
 typedef int register_atfork_function(void (*)(void), void (*)(void), void (*)(void), void *);
+typedef int atfork_function(void (*)(void), void (*)(void), void (*)(void));
 
 int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *object);
+HAK_HIDDEN int __wrap_pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void));
 
-/* Names this library to the C library. */
+/* Identifies this library to the C library. */
 extern void *__dso_handle __attribute__((visibility("hidden")));
 
-/* The next definition of the name behind HAKMEM's; before glibc 2.34 maybe in a library that was opened for itself. */
+/* The next definition of the name after HAKMEM's. Before glibc 2.34 there may be no dlsym, or the library may have been
+ * opened for itself, out of dlsym's sight. */
 static void *next_symbol(const char *name)
 {
-    void *found = dlsym(RTLD_NEXT, name), *library;
+    static const char *const libraries[] = { "libpthread.so.0", "libc.so.6", NULL };
+    void *found = dlsym != NULL ? dlsym(RTLD_NEXT, name) : NULL;
 
-    if (found == NULL && (library = dlopen("libpthread.so.0", RTLD_LAZY | RTLD_NOLOAD)) != NULL)
-        found = dlsym(library, name);
-    return found;
+    return found != NULL ? found : os_symbol_of(libraries, name);
 }
 
 static os_thread_create *libc_pthread_create(void)
@@ -49,7 +59,11 @@ static os_thread_create *libc_pthread_create(void)
 API_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument)
 {
     os_thread_create *create = libc_pthread_create();
-    int result = create ? create(thread, attributes, run, argument) : EAGAIN;
+    int result;
+
+    older_libc_before_thread();
+    thread_expect();
+    result = create ? create(thread, attributes, run, argument) : EAGAIN;
 
     if (result == 0)
         purge_thread_at_thread(create);
@@ -71,28 +85,51 @@ API_EXPORT int thrd_create(thrd_t *thread, thrd_start_t run, void *argument)
             return thrd_error;
         libc_create = next.function;
     }
+    older_libc_before_thread();
+    thread_expect();
     result = libc_create(thread, run, argument);
     if (result == thrd_success && libc_pthread_create())
         purge_thread_at_thread(libc_pthread_create());
     return result;
 }
 
-/* What pthread_atfork, which is linked into each library, calls. */
-API_EXPORT int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *object)
+/* NULL on musl, where programs call the C library's pthread_atfork. */
+static register_atfork_function *libc_register_atfork(void)
 {
-    static register_atfork_function *_Atomic libc_register;
+    static register_atfork_function *_Atomic found;
     union {
         void *symbol;
         register_atfork_function *function;
     } next;
 
-    if (libc_register == NULL) {
+    if (found == NULL) {
         next.symbol = next_symbol("__register_atfork");
-        if (next.symbol == NULL)
-            return ENOMEM;
-        libc_register = next.function;
+        found = next.function;
     }
-    fork_register(); /* comes back here the first time */
-    /* exit() takes an object's handlers away before it flushes streams, while threads still fork. HAKMEM's stay: it is never unloaded. */
+    return found;
+}
+
+/* Called by the pthread_atfork that is linked into each library. */
+API_EXPORT int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *object)
+{
+    register_atfork_function *libc_register = libc_register_atfork();
+
+    if (libc_register == NULL)
+        return ENOMEM;
+    fork_register(); /* calls this function the first time */
+    /* exit() drops an object's handlers, then flushes streams while threads fork. HAKMEM, never unloaded, keeps its. */
     return libc_register(prepare, parent, child, object == __dso_handle ? NULL : object);
+}
+
+int __wrap_pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void))
+{
+    union {
+        void *symbol;
+        atfork_function *function;
+    } musl;
+
+    if (libc_register_atfork() != NULL)
+        return __register_atfork(prepare, parent, child, __dso_handle);
+    musl.symbol = next_symbol("pthread_atfork");
+    return musl.symbol != NULL ? musl.function(prepare, parent, child) : ENOMEM;
 }

@@ -1,10 +1,10 @@
 /*
  * The C++ operators, by the names the Itanium C++ ABI gives them (C++17 21.6.2). Written in C so that the library
- * needs no C++ run-time, and compiled with -fexceptions because what a new-handler throws passes through here.
+ * needs no C++ run-time, and compiled with -fexceptions because a new-handler's exceptions pass through here.
  *
- * When memory is out, a throwing new calls the new-handler until there is none, then throws std::bad_alloc through
- * the program's own C++ run-time; where the process has none it says so and aborts. A nothrow new calls the handler,
- * too, and returns NULL when the handler throws.
+ * When memory is out, a throwing new calls the new-handler until there is none. Then it throws std::bad_alloc by the
+ * process's C++ run-time, or without one prints a message and aborts. A nothrow new calls the handler, too, and
+ * returns NULL when the handler throws.
  *
  * Where another object's operators or malloc come before ours, each operator does what the run-time's would
  * (api/interposed.h, I1): new[] calls new, sized delete calls delete, new calls malloc. In such a process
@@ -13,12 +13,12 @@
  * The definitions are weak, because a program may replace operators (C++17 20.5.4.6) and be linked with the override
  * archive.
  *
- * Sized delete does not look at the size: programs that delete through a base class pass a wrong one and work
- * elsewhere.
+ * Sized delete ignores the size: programs that delete through a base class pass a wrong one and work with other
+ * allocators. The hardened build checks the size and the operator that gave the block (HAKMEM_HARDEN_OPERATORS).
  *
  * LLVM calls two further families in place of operator new, which no standard names. A MemProf build passes a
- * __hot_cold_t, a guess how often the block is used; HAKMEM keeps no hot blocks apart and ignores it. The
- * size-returning forms give the usable size besides (WG21 P0901). The delete of both is the plain one.
+ * __hot_cold_t, a guess how often the block is used. HAKMEM ignores it, and keeps no hot blocks apart. The
+ * size-returning forms also return the usable size (WG21 P0901). Plain delete frees the blocks of both families.
  */
 #include "api/contracts.h"
 #include "api/interposed.h"
@@ -26,17 +26,17 @@
 #include "api/runtime.h"
 #include "front/fast.h"
 #include "front/front.h"
+#include "front/hardened.h"
 #include "os/cycles.h"
 
-/* Which operators of another object come before malloc or free: those below the operator that was called (I2). */
+/* Which operators of another object an operator tries before malloc or free: those that it is built on (I2). */
 enum level {
     LEVEL_C,     /* none: the operator is itself new or delete */
     LEVEL_ONE,   /* new, delete */
-    LEVEL_ARRAY, /* new[], delete[], and then those */
+    LEVEL_ARRAY, /* new[], delete[], then those of LEVEL_ONE */
 };
 
-/* Whether this thread's operators are HAKMEM's own: what the first miss finds out. After it hak_operator_offset
- * tells. */
+/* Whether the operators are HAKMEM's own. If so, the thread's operators find its cache from now on. */
 static HAK_COLD bool find_whether_own(void)
 {
     if (interposed_is(INTERPOSED_OPERATORS))
@@ -52,7 +52,7 @@ HAK_INLINE bool is_own(void)
 
 /* ---- Memory is out ---- */
 
-/* By the C functions that come first. alignment 0: that of malloc. */
+/* Allocates by the C functions that come first. alignment 0: that of malloc. */
 static void *allocate_by_c(size_t size, size_t alignment)
 {
     if (alignment != 0)
@@ -60,7 +60,7 @@ static void *allocate_by_c(size_t size, size_t alignment)
     return interposed.malloc != NULL ? interposed.malloc(base_max(size, 1)) : front_malloc(size);
 }
 
-/* NULL: there is no handler any more. */
+/* Calls the new-handler and tries again, until there is a block. NULL: there is no handler any more. */
 static HAK_COLD void *retry(size_t size, size_t alignment)
 {
     void *block = NULL;
@@ -89,7 +89,7 @@ static HAK_COLD void *nothrow_after_failure(size_t size, size_t alignment)
     return runtime_catch(retry, size, alignment);
 }
 
-/* ---- What goes to another object's functions ---- */
+/* ---- Forwarding to another object's functions ---- */
 
 static void *(*other_new(enum level level))(size_t)
 {
@@ -105,7 +105,7 @@ static void *(*other_new_aligned(enum level level))(size_t, size_t)
     return level >= LEVEL_ONE ? interposed.new_aligned : NULL;
 }
 
-/* For runtime_catch: the level is in its second argument. */
+/* For runtime_catch, whose second argument carries the level. */
 static void *call_other_new(size_t size, size_t level)
 {
     return other_new((enum level)level)(size);
@@ -173,10 +173,46 @@ static HAK_COLD void delete_aligned_elsewhere(void *block, size_t alignment, enu
         interposed_free(block, true, "operator delete");
 }
 
+/* ---- Which operator gave a block, and which frees it (HAKMEM_HARDEN_OPERATORS) ---- */
+
+/* The kind of an operator by its mangled name: _Zna and _Zda are those of arrays. */
+#define CXX_KIND(name) ((#name)[3] == 'a' ? SEAL_NEW_ARRAY : SEAL_NEW)
+
+/* Marks the block, unless another object's operators may have given it or may take it. */
+HAK_INLINE void *cxx_mark(void *block, enum seal_kind kind)
+{
+    if (harden_on() && is_own())
+        hardened_mark(block, kind);
+    return block;
+}
+
+static HAK_COLD bool cxx_delete_hardened(void *block, size_t size, enum seal_kind kind)
+{
+    if (!is_own())
+        return false;
+    counted_freed_block(block);
+    hardened_free(block, (struct hardened_claim){ harden.operators ? size : SIZE_MAX, 1, kind },
+                  kind == SEAL_NEW ? "operator delete" : "operator delete[]");
+    return true;
+}
+
+/* True: the block is freed. */
+HAK_INLINE bool cxx_delete(void *block, size_t size, enum seal_kind kind)
+{
+    return harden_on() && cxx_delete_hardened(block, size, kind);
+}
+
+/* The fast path of delete. In the hardened library it checks the kind and the size. */
+HAK_INLINE bool cxx_delete_hit(void *block, size_t size, enum seal_kind kind)
+{
+    return HAK_SECURE ? quick_free(&hak_operator_offset, block, size, kind)
+                      : front_free_hit(&hak_operator_offset, block);
+}
+
 /* ---- new ---- */
 
-/* What the fast path cannot serve. Where the operators are HAKMEM's own, their fast path is malloc's, so that
- * malloc's slow functions go on from there. A thread without a cache gets one by `first`. */
+/* Serves what the fast path cannot. The fast path of HAKMEM's own operators is malloc's, so malloc's slow functions
+ * continue from there. A thread whose hak_operator_offset is 0 goes through `first`. */
 #define NEW_SLOW(name, after_failure)                                                  \
     static HAK_COLD void *name##_first(size_t size, enum level level)                  \
     {                                                                                  \
@@ -221,18 +257,18 @@ HAK_INLINE void *new_aligned_nothrow_block(size_t size, size_t alignment, enum l
     return HAK_LIKELY(block != NULL) ? block : nothrow_after_failure(size, alignment);
 }
 
-/* A program's replacement takes the public name; `own_` and the name stays ours (api/interposed.c). */
+/* A program's replacement takes the public name. own_NAME stays ours (api/interposed.c). */
 #define CXX_OWN(name) HAK_HIDDEN __typeof__(name) own_##name __attribute__((alias(#name)));
 
-/* Each has a slow function of its own, so that its fast path has no frame, and its slow path knows the operator. */
+/* Each operator has its own slow functions, so that its fast path has no frame and its slow path knows the operator. */
 #define CXX_MISSES(name, kind, level)                                                      \
     static HAK_NOINLINE void *name##_slow(size_t size)                                     \
     {                                                                                      \
-        return kind##_after_miss(size, level, front_malloc_slow);                          \
+        return cxx_mark(kind##_after_miss(size, level, front_malloc_slow), CXX_KIND(name)); \
     }                                                                                      \
     static HAK_NOINLINE void *name##_medium(size_t size)                                   \
     {                                                                                      \
-        return kind##_after_miss(size, level, front_malloc_medium);                        \
+        return cxx_mark(kind##_after_miss(size, level, front_malloc_medium), CXX_KIND(name)); \
     }
 
 #define CXX_NEW(name, parameters, kind, level)                                             \
@@ -240,14 +276,14 @@ HAK_INLINE void *new_aligned_nothrow_block(size_t size, size_t alignment, enum l
     CXX_WEAK void *name parameters                                                         \
     {                                                                                      \
         CYCLES_CALL(CYCLES_MALLOC_HIT,                                                     \
-                    return front_malloc_from(&hak_operator_offset, size, name##_medium, name##_slow)); \
+                    return front_malloc_from(&hak_operator_offset, size, CXX_KIND(name), name##_medium, name##_slow)); \
     }                                                                                      \
     CXX_OWN(name)
 
 #define CXX_NEW_ALIGNED(name, parameters, expression)                                      \
     CXX_WEAK void *name parameters                                                         \
     {                                                                                      \
-        return expression;                                                                 \
+        return cxx_mark(expression, CXX_KIND(name));                                       \
     }                                                                                      \
     CXX_OWN(name)
 
@@ -268,7 +304,7 @@ CXX_NEW_ALIGNED(_ZnwmSt11align_val_tRKSt9nothrow_t, (size_t size, size_t alignme
 CXX_NEW_ALIGNED(_ZnamSt11align_val_tRKSt9nothrow_t, (size_t size, size_t alignment, NOTHROW),
                 new_aligned_nothrow_block(size, alignment, LEVEL_ARRAY))
 
-/* ---- new with a hint how hot the block is: each is built on the operator without one ---- */
+/* ---- new with a hint how hot the block is: each is built on the operator without the hint ---- */
 
 CXX_NEW(_Znwm12__hot_cold_t, (size_t size, HINT), new, LEVEL_ONE)
 CXX_NEW(_Znam12__hot_cold_t, (size_t size, HINT), new, LEVEL_ARRAY)
@@ -286,7 +322,7 @@ CXX_NEW_ALIGNED(_ZnamSt11align_val_tRKSt9nothrow_t12__hot_cold_t, (size_t size, 
 
 /* ---- new that returns the block's size, too ---- */
 
-/* Another object's operator gives no more than was asked for, as far as is known. */
+/* Another object's operator is taken to give no more than was requested. */
 HAK_INLINE struct sized_block sized_block(void *block, size_t size, bool aligned)
 {
     if (!interposed_is(INTERPOSED_OPERATORS))
@@ -294,18 +330,27 @@ HAK_INLINE struct sized_block sized_block(void *block, size_t size, bool aligned
     return (struct sized_block){ block, size };
 }
 
-CXX_MISSES(size_returning, new, LEVEL_ONE)
+/* Requests the whole usable size, because a guarded block has no more than was requested (profile/guard.h). */
+static HAK_NOINLINE void *size_returning_slow(size_t size)
+{
+    return cxx_mark(new_after_miss(front_good_size(size), LEVEL_ONE, front_malloc_slow), SEAL_NEW);
+}
+
+static HAK_NOINLINE void *size_returning_medium(size_t size)
+{
+    return cxx_mark(new_after_miss(front_good_size(size), LEVEL_ONE, front_malloc_medium), SEAL_NEW);
+}
 
 HAK_INLINE struct sized_block new_sized(size_t size)
 {
-    CYCLES_CALL(CYCLES_MALLOC_HIT,
-                void *block = front_malloc_from(&hak_operator_offset, size, size_returning_medium, size_returning_slow);
+    CYCLES_CALL(CYCLES_MALLOC_HIT, void *block = front_malloc_from(&hak_operator_offset, size, SEAL_NEW,
+                                                                   size_returning_medium, size_returning_slow);
                 return sized_block(block, size, false));
 }
 
 HAK_INLINE struct sized_block new_sized_aligned(size_t size, size_t alignment)
 {
-    return sized_block(new_aligned_block(size, alignment, LEVEL_ONE), size, true);
+    return sized_block(cxx_mark(new_aligned_block(size, alignment, LEVEL_ONE), SEAL_NEW), size, true);
 }
 
 CXX_WEAK struct sized_block __size_returning_new(size_t size)
@@ -346,32 +391,35 @@ static HAK_NOINLINE void delete_aligned_slow(void *block, size_t alignment, enum
         front_free_named(block, "operator delete");
 }
 
-/* `slow`: the call that takes what the fast path cannot. */
-#define CXX_DELETE(name, parameters, slow)                                                                \
+/* told: the size that the program passes, or SIZE_MAX. slow: the call that takes what the fast path cannot. */
+#define CXX_DELETE(name, parameters, told, slow)                                                                \
     CXX_WEAK void name parameters                                                                         \
     {                                                                                                     \
-        CYCLES_CALL(CYCLES_FREE_HIT, if (!front_free_hit(&hak_operator_offset, block)) slow; return);     \
+        CYCLES_CALL(CYCLES_FREE_HIT, if (!cxx_delete_hit(block, told, CXX_KIND(name)) &&                  \
+                                         !cxx_delete(block, told, CXX_KIND(name))) slow; return);         \
     }                                                                                                     \
     CXX_OWN(name)
 
-CXX_DELETE(_ZdlPv, (void *block), delete_slow(block, LEVEL_C))
-CXX_DELETE(_ZdaPv, (void *block), delete_slow(block, LEVEL_ONE))
-CXX_DELETE(_ZdlPvRKSt9nothrow_t, (void *block, NOTHROW), delete_slow(block, LEVEL_ONE))
-CXX_DELETE(_ZdaPvRKSt9nothrow_t, (void *block, NOTHROW), delete_slow(block, LEVEL_ARRAY))
-CXX_DELETE(_ZdlPvm, (void *block, UNUSED size_t size), delete_slow(block, LEVEL_ONE))
-CXX_DELETE(_ZdaPvm, (void *block, UNUSED size_t size), delete_slow(block, LEVEL_ARRAY))
-CXX_DELETE(_ZdlPvSt11align_val_t, (void *block, size_t alignment), delete_aligned_slow(block, alignment, LEVEL_C))
-CXX_DELETE(_ZdaPvSt11align_val_t, (void *block, size_t alignment), delete_aligned_slow(block, alignment, LEVEL_ONE))
-CXX_DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t, (void *block, size_t alignment, NOTHROW),
+CXX_DELETE(_ZdlPv, (void *block), SIZE_MAX, delete_slow(block, LEVEL_C))
+CXX_DELETE(_ZdaPv, (void *block), SIZE_MAX, delete_slow(block, LEVEL_ONE))
+CXX_DELETE(_ZdlPvRKSt9nothrow_t, (void *block, NOTHROW), SIZE_MAX, delete_slow(block, LEVEL_ONE))
+CXX_DELETE(_ZdaPvRKSt9nothrow_t, (void *block, NOTHROW), SIZE_MAX, delete_slow(block, LEVEL_ARRAY))
+CXX_DELETE(_ZdlPvm, (void *block, size_t size), size, delete_slow(block, LEVEL_ONE))
+CXX_DELETE(_ZdaPvm, (void *block, size_t size), size, delete_slow(block, LEVEL_ARRAY))
+CXX_DELETE(_ZdlPvSt11align_val_t, (void *block, size_t alignment), SIZE_MAX,
+           delete_aligned_slow(block, alignment, LEVEL_C))
+CXX_DELETE(_ZdaPvSt11align_val_t, (void *block, size_t alignment), SIZE_MAX,
            delete_aligned_slow(block, alignment, LEVEL_ONE))
-CXX_DELETE(_ZdaPvSt11align_val_tRKSt9nothrow_t, (void *block, size_t alignment, NOTHROW),
+CXX_DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t, (void *block, size_t alignment, NOTHROW), SIZE_MAX,
+           delete_aligned_slow(block, alignment, LEVEL_ONE))
+CXX_DELETE(_ZdaPvSt11align_val_tRKSt9nothrow_t, (void *block, size_t alignment, NOTHROW), SIZE_MAX,
            delete_aligned_slow(block, alignment, LEVEL_ARRAY))
-CXX_DELETE(_ZdlPvmSt11align_val_t, (void *block, UNUSED size_t size, size_t alignment),
+CXX_DELETE(_ZdlPvmSt11align_val_t, (void *block, size_t size, size_t alignment), size,
            delete_aligned_slow(block, alignment, LEVEL_ONE))
-CXX_DELETE(_ZdaPvmSt11align_val_t, (void *block, UNUSED size_t size, size_t alignment),
+CXX_DELETE(_ZdaPvmSt11align_val_t, (void *block, size_t size, size_t alignment), size,
            delete_aligned_slow(block, alignment, LEVEL_ARRAY))
 
-/* ---- What api/interposed.c looks for ---- */
+/* ---- Names that api/interposed.c looks for ---- */
 
 INTERPOSED_DEFINITION(AT_new_one, _Znwm, own__Znwm)
 INTERPOSED_DEFINITION(AT_new_array, _Znam, own__Znam)

@@ -1,13 +1,13 @@
 /*
- * dlopen and dlmopen in front of the C library's, without RTLD_DEEPBIND. A library opened with that flag finds the C
- * library's own malloc and free before HAKMEM's, so a block that crosses its border is freed by the wrong allocator.
- * HAKMEM_DEEPBIND=1 keeps the flag.
+ * dlopen and dlmopen in front of the C library's, which they call without RTLD_DEEPBIND. A library opened with that
+ * flag finds the C library's own malloc and free before HAKMEM's, so a block that crosses its border is freed by the
+ * wrong allocator. HAKMEM_DEEPBIND=1 keeps the flag.
  *
- * The C library takes its caller's address for the name space, RUNPATH and $ORIGIN of the look-up. So the entry
- * points are jumps in assembly, which leave the program's return address where it was.
+ * The C library derives the name space, RUNPATH and $ORIGIN of the look-up from its caller's address. So the entry
+ * points are jumps in assembly, which leave the program's return address in place.
  *
- * Part of libhakmem.so alone: a static program must not get the dynamic loader for this, and a program that contains
- * the override archive opens libraries by the C library's dlopen.
+ * Only libhakmem.so has this file: a static program must not get the dynamic loader for it, and a program with the
+ * override archive opens libraries by the C library's dlopen.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -16,13 +16,14 @@
 #include "front/front.h"
 #include "front/process.h"
 #include "options/options.h"
+#include "os/symbols.h"
 
 #if defined(RTLD_DEEPBIND) && (defined(__x86_64__) || defined(__aarch64__))
 
-/* Before glibc 2.34 a process may be without the library that has it. */
+/* Before glibc 2.34 a process may lack the library that defines dlsym. */
 extern __typeof__(dlsym) dlsym __attribute__((weak));
 
-/* What the entry point does next: a jump there with that mode. Two registers. */
+/* Where the entry point jumps next, and with which mode. Returned in two registers. */
 struct route {
     void *next;
     unsigned long mode;
@@ -30,7 +31,7 @@ struct route {
 
 static _Atomic(void *) next_dlopen, next_dlmopen;
 
-/* In place of a function that nobody has. */
+/* Called if no library defines the function. */
 static void *absent(void)
 {
     return NULL;
@@ -40,8 +41,9 @@ static void *find_next(_Atomic(void *) *next, const char *name)
 {
     void *address = atomic_load_explicit(next, memory_order_acquire);
 
-    if (address == NULL && dlsym != NULL) {
-        address = dlsym(RTLD_NEXT, name);
+    if (address == NULL) {
+        static const char *const libraries[] = { "libdl.so.2", NULL };
+        address = dlsym != NULL ? dlsym(RTLD_NEXT, name) : os_symbol_of(libraries, name);
         atomic_store_explicit(next, address, memory_order_release);
     }
     if (address == NULL) {

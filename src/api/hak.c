@@ -12,7 +12,7 @@ _Static_assert(BASE_VERSION_MAJOR == HAK_VERSION_MAJOR && BASE_VERSION_MINOR == 
                    BASE_VERSION_PATCH == HAK_VERSION_PATCH,
                "base/version.h and the public header tell one version");
 
-/* hak_heap_t is never defined: it is what the program sees of a struct heap. */
+/* hak_heap_t, which is never defined, is the program's view of struct heap. */
 static struct heap *inner(hak_heap_t *heap)
 {
     return (struct heap *)heap;
@@ -90,7 +90,7 @@ void hak_free_aligned_sized(void *block, size_t alignment, size_t size)
     contract_free_sized(block, size, alignment, "hak_free_aligned_sized");
 }
 
-/* Sampled calls alone record the site, and they leave the fast path. */
+/* For alloc_at: only sampled calls record the site, and they miss the fast path. */
 static void *miss(size_t size)
 {
     (void)size;

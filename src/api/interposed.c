@@ -13,11 +13,11 @@ HAK_DATA_HERE _Atomic uint32_t interposed_names = UINT32_MAX;
 
 /* ---- The look ---- */
 
-/* All definitions, wherever they are: the linker lays the section's entries in a row. */
+/* The definitions of all files: the linker lays the section's entries in a row. */
 extern const struct interposed_definition __start_hakmem_names[] __attribute__((visibility("hidden")));
 extern const struct interposed_definition __stop_hakmem_names[] __attribute__((visibility("hidden")));
 
-/* Where the functions that come before ours are kept. */
+/* Where look_once stores the functions that come before ours. */
 static const struct {
     unsigned at;
     void *place;
@@ -77,19 +77,20 @@ static void look_once(void)
     const struct interposed_definition *definition;
 
     for (definition = __start_hakmem_names; definition != __stop_hakmem_names; definition++)
-        symbols[definition->at] = (struct os_symbol){ definition->name, (const void *)(uintptr_t)definition->own, 0, NULL };
+        symbols[definition->at] =
+            (struct os_symbol){ definition->name, (const void *)(uintptr_t)definition->own, 0, NULL };
     os_symbols_before(symbols, AT_COUNT);
-    /* A program that the override archive is part of has the public name where it replaces our weak definition. */
+    /* A program linked with the override archive may have replaced our weak definition under the public name. */
     for (definition = __start_hakmem_names; definition != __stop_hakmem_names; definition++)
         if (definition->visible != definition->own)
             symbols[definition->at].before = (void *)(uintptr_t)definition->visible;
-    /* ISO C has no conversion of an object's pointer to a function's; POSIX lets both have one representation. */
+    /* ISO C cannot convert a pointer to an object to one to a function. POSIX gives both one representation. */
     for (size_t i = 0; i < sizeof kept_places / sizeof kept_places[0]; i++)
         __builtin_memcpy(kept_places[i].place, &symbols[kept_places[i].at].before, sizeof(void *));
     atomic_store_explicit(&interposed_names, names_of(symbols), memory_order_release);
 }
 
-/* Threads that look at one time find the same. None waits for another, which fork or a signal may have stopped. */
+/* Threads that look at the same time find the same. None waits for another, which fork or a signal may have stopped. */
 bool interposed_look(enum interposed_name name)
 {
     if (!atomic_load_explicit(&known, memory_order_acquire)) {
@@ -99,7 +100,7 @@ bool interposed_look(enum interposed_name name)
     return (atomic_load_explicit(&interposed_names, memory_order_relaxed) & name) != 0;
 }
 
-/* While nobody can change the dynamic linker's list. */
+/* At the start, while nobody can change the dynamic linker's list. */
 __attribute__((constructor(101))) static void look_at_start(void)
 {
     (void)interposed_look(INTERPOSED_OPERATORS);
@@ -107,16 +108,16 @@ __attribute__((constructor(101))) static void look_at_start(void)
 
 /* ---- Aligned blocks ---- */
 
-/* The thread is in another object's aligned function, which may be built on one of ours. */
+/* The thread is inside another object's aligned function, which may call one of ours. */
 static _Thread_local bool forwarding;
 
-/* Of the object whose free comes first, or NULL with *tried false: it has no function for that. */
+/* A block from the object whose free comes first. *tried false: it has no function that gives an aligned block. */
 static void *aligned_of_other(size_t alignment, size_t size, bool *tried)
 {
     void *block = NULL;
 
     *tried = true;
-    if (interposed.aligned_alloc != NULL) /* C17 asks for a multiple of the alignment */
+    if (interposed.aligned_alloc != NULL) /* C17 demands a size that is a multiple of the alignment */
         return size > SIZE_MAX - alignment ? NULL : interposed.aligned_alloc(alignment, base_align_up(size, alignment));
     if (interposed.memalign != NULL)
         return interposed.memalign(alignment, size);
@@ -152,7 +153,7 @@ void *interposed_aligned_by(enum interposed_name name, size_t alignment, size_t 
     return interposed_look(name) ? interposed_aligned(alignment, size) : contract_aligned(alignment, size);
 }
 
-/* Only an object without any aligned function leaves aligned blocks to us. */
+/* An aligned block can be ours only if the other object has no aligned function. */
 static bool is_ours(const void *block)
 {
     return interposed.aligned_alloc == NULL && interposed.memalign == NULL && interposed.posix_memalign == NULL &&

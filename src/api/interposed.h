@@ -1,13 +1,13 @@
 /*
- * Allocation functions of another object that come before ours: a program, or an earlier preload, may define any set
- * of them. The dynamic linker then gives everybody theirs for those names and ours for the rest.
+ * Allocation functions that another object defines before ours. A program, or an earlier preload, may define any set of
+ * them. The dynamic linker then binds all calls of those names to that object, and all others to us.
  *
- * I1: what the C or C++ run-time does by an interposable name (reallocarray by realloc, delete by free) goes to the
- *     other object's function where that one comes first, because the block is that object's.
- * I2: a name that comes after another object's of the same name serves itself: its caller asked for the next one
- *     (RTLD_NEXT).
- * I3: malloc, free, calloc, realloc and the hak_* names always serve themselves. glibc's calloc and realloc call no
- *     malloc that could be interposed, and wrappers of malloc call them while they begin.
+ * I1: where the C or C++ run-time implements a function by an interposable name (reallocarray by realloc, delete by
+ *     free), ours calls the other object's function of that name if it comes first: the block is that object's.
+ * I2: a function of ours whose own name another object defines first forwards nothing: its caller asked for the next
+ *     definition (RTLD_NEXT).
+ * I3: malloc, free, calloc, realloc and the hak_* names never forward. glibc's calloc and realloc call no malloc that
+ *     could be interposed, and wrappers of malloc call them while they begin.
  *
  * docs/interposition.md has the table of names. A library that was opened late is not the process's allocator: it
  * forwards nothing (os/symbols.h).
@@ -17,23 +17,23 @@
 
 #include "base/base.h"
 
-/* What goes to another object's functions; a name's bit is not set where I2 holds. */
+/* Functions of ours that forward to another object's. A bit is not set where I2 holds. */
 enum interposed_name {
     INTERPOSED_REALLOCARRAY = 1 << 0,       /* to realloc */
-    INTERPOSED_CFREE = 1 << 1,              /* to free, and so the next three */
+    INTERPOSED_CFREE = 1 << 1,              /* to free, as the next three */
     INTERPOSED_FREE_SIZED = 1 << 2,
     INTERPOSED_FREE_ALIGNED_SIZED = 1 << 3,
     INTERPOSED_SDALLOCX = 1 << 4,
-    INTERPOSED_ALIGNED_ALLOC = 1 << 5,      /* to an aligned function where free comes first, and so the next four */
+    INTERPOSED_ALIGNED_ALLOC = 1 << 5,      /* to an aligned function where free comes first, as the next four */
     INTERPOSED_MEMALIGN = 1 << 6,
     INTERPOSED_POSIX_MEMALIGN = 1 << 7,
     INTERPOSED_VALLOC = 1 << 8,
     INTERPOSED_PVALLOC = 1 << 9,
-    INTERPOSED_SIZES = 1 << 10,             /* a block may be another object's: its size is not known */
+    INTERPOSED_SIZES = 1 << 10,             /* a block may be another object's, so its size is not known */
     INTERPOSED_OPERATORS = 1 << 11,         /* C++ operators */
 };
 
-/* The names that are looked for. */
+/* The names that interposed_look looks for. */
 enum interposed_at {
     AT_malloc, /* first: os/symbols.h tells this object by it */
     AT_free,
@@ -59,20 +59,20 @@ enum interposed_at {
     AT_COUNT
 };
 
-/* Each definition registers itself, so that this part need not know who calls it. `retain`: lld with --gc-sections drops a section that
- * is only named by its start and its end. */
+/* Each definition registers itself, so that no list names them all. `retain`: lld with --gc-sections drops a section
+ * that only its start and end symbols name. */
 struct interposed_definition {
     unsigned at;
     const char *name;
-    void (*visible)(void); /* what the name means here */
-    void (*own)(void);     /* ours, which may be replaced where it is weak */
+    void (*visible)(void); /* what the public name is bound to here */
+    void (*own)(void);     /* our definition, which a program's may replace where ours is weak */
 };
 #define INTERPOSED_DEFINITION(at, public_name, own_name)                                              \
     static const struct interposed_definition definition_of_##public_name                             \
         __attribute__((used, retain, section("hakmem_names"))) =                                      \
         { at, #public_name, (void (*)(void))public_name, (void (*)(void))own_name };
 
-/* Functions that come before ours; NULL: ours is first. */
+/* Another object's functions that come before ours. NULL: ours is first. */
 struct interposed {
     void *(*malloc)(size_t size);
     void (*free)(void *block);
@@ -96,8 +96,8 @@ HAK_DATA struct interposed interposed; /* valid once interposed_look returned */
 HAK_DATA _Atomic uint32_t interposed_names;
 HAK_HIDDEN bool interposed_look(enum interposed_name name);
 
-/* Whether the name may go to another object's function: two instructions where it does not. Then interposed_look
- * tells, in a function of its own, so that the usual path needs no frame. Any thread. */
+/* Whether the function may have to forward; two instructions if not. If so, interposed_look tells: a separate function,
+ * so that the usual path needs no frame. Any thread. */
 HAK_INLINE bool interposed_may_be(enum interposed_name name)
 {
     return HAK_UNLIKELY((atomic_load_explicit(&interposed_names, memory_order_relaxed) & name) != 0);
@@ -108,14 +108,13 @@ HAK_INLINE bool interposed_is(enum interposed_name name)
     return interposed_may_be(name) && interposed_look(name);
 }
 
-/* An aligned block that the other object's free knows, if it has a function for that; else one of ours. The alignment
- * is a power of two. */
+/* An aligned block from the other object, if it has a function for that, else from us. alignment: a power of two. */
 HAK_HIDDEN void *interposed_aligned(size_t alignment, size_t size);
 
-/* The same for a name that may be interposed. */
+/* The same for the function `name`, which forwards or not. */
 HAK_HIDDEN void *interposed_aligned_by(enum interposed_name name, size_t alignment, size_t size);
 
-/* Frees a block of the other object's. One that is `aligned` may be ours (interposed_aligned). */
+/* Frees a block of the other object's. An `aligned` block may be ours (interposed_aligned). */
 HAK_HIDDEN void interposed_free(void *block, bool aligned, const char *function);
 
 #endif

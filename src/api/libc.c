@@ -1,20 +1,21 @@
 /*
- * The C library's names: C17 and C23, POSIX, glibc's extensions and jemalloc's two. Together with cxx.c they are all that a
- * program can call, so that no block of one allocator reaches another.
+ * The C library's names: C17 and C23, POSIX and glibc's extensions. Together with cxx.c and sized.c they are all the
+ * allocation functions that a program can call, so that no block of one allocator reaches another.
  *
- * malloc and free are the fast path of front/fast.h and nothing else; tests/golden counts their instructions.
+ * malloc and free are the fast path of front/fast.h and nothing else. tests/cost/golden counts their instructions.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "api/contracts.h"
+#include "api/glibc_malloc.h"
 #include "api/interposed.h"
 #include "api/names.h"
+#include "api/sized.h"
 #include "base/format.h"
 #include "front/fast.h"
 #include "front/front.h"
@@ -24,8 +25,7 @@
 #include "os/cycles.h"
 #include "os/os.h"
 
-/* Not declared by every C library, or by none. */
-struct mallinfo2 mallinfo2(void);
+/* Some C libraries, or all, do not declare these. */
 void *__libc_malloc(size_t size);
 void __libc_free(void *block);
 void __libc_cfree(void *block);
@@ -99,13 +99,13 @@ API_EXPORT int posix_memalign(void **block, size_t alignment, size_t size)
     return contract_posix_memalign(block, alignment, size);
 }
 
-/* Of an alignment that is a power of two. */
+/* The alignment is a power of two. */
 HAK_INLINE void *aligned_by(enum interposed_name name, size_t alignment, size_t size)
 {
     return interposed_may_be(name) ? interposed_aligned_by(name, alignment, size) : contract_aligned(alignment, size);
 }
 
-/* glibc takes the next power of two for an alignment that is none. False: there is none. */
+/* As glibc does, rounds an alignment that is no power of two up to the next one. False: there is none. */
 HAK_INLINE bool make_alignment(size_t *alignment)
 {
     if (HAK_LIKELY(base_is_pow2(*alignment)))
@@ -128,7 +128,7 @@ API_EXPORT void *valloc(size_t size)
     return aligned_by(INTERPOSED_VALLOC, os_page_size(), size);
 }
 
-/* Whole pages. False: too many. */
+/* Rounds the size up to whole pages. False: too many. */
 HAK_INLINE bool make_pages(size_t *size)
 {
     size_t page = os_page_size();
@@ -154,26 +154,17 @@ API_EXPORT void cfree(void *block)
     CYCLES_CALL(CYCLES_FREE_HIT, front_free(block); return);
 }
 
-HAK_INLINE void free_sized_by(enum interposed_name name, void *block, size_t size, size_t alignment,
-                              const char *function)
-{
-    if (interposed_is(name))
-        interposed_free(block, alignment > BLOCK_ALIGN, function);
-    else
-        contract_free_sized(block, size, alignment, function);
-}
-
 API_EXPORT void free_sized(void *block, size_t size)
 {
-    free_sized_by(INTERPOSED_FREE_SIZED, block, size, 1, "free_sized");
+    sized_free(INTERPOSED_FREE_SIZED, block, size, 1, "free_sized");
 }
 
 API_EXPORT void free_aligned_sized(void *block, size_t alignment, size_t size)
 {
-    free_sized_by(INTERPOSED_FREE_ALIGNED_SIZED, block, size, alignment, "free_aligned_sized");
+    sized_free(INTERPOSED_FREE_ALIGNED_SIZED, block, size, alignment, "free_aligned_sized");
 }
 
-/* Of another object's block no byte is known to be usable. */
+/* 0 for another object's block, whose usable size is not known. */
 API_EXPORT size_t malloc_usable_size(void *block)
 {
     if (interposed_is(INTERPOSED_SIZES))
@@ -181,39 +172,12 @@ API_EXPORT size_t malloc_usable_size(void *block)
     return block == NULL ? 0 : front_usable_size(block, "malloc_usable_size");
 }
 
-/* Another object's malloc gives no more than is asked for, as far as is known. */
-HAK_INLINE size_t good_size(size_t size)
-{
-    return interposed_is(INTERPOSED_SIZES) ? size : front_good_size(size);
-}
-
 API_EXPORT size_t malloc_good_size(size_t size)
 {
-    return good_size(size);
+    return sized_good(size);
 }
 
-/* ---- jemalloc's: the lowest 6 bits of flags are the alignment's logarithm, 0 if none is asked for ---- */
-
-static size_t flags_alignment(int flags)
-{
-    return (size_t)1 << (flags & 63);
-}
-
-API_EXPORT void sdallocx(void *block, size_t size, int flags)
-{
-    free_sized_by(INTERPOSED_SDALLOCX, block, size, flags_alignment(flags), "sdallocx");
-}
-
-/* 0 when no such block could be had. */
-API_EXPORT size_t nallocx(size_t size, int flags)
-{
-    size_t alignment = flags_alignment(flags);
-    if (size > PTRDIFF_MAX || alignment > PTRDIFF_MAX - size)
-        return 0;
-    return good_size(base_align_up(size, alignment));
-}
-
-/* ---- The names by which glibc's own malloc can be called; who calls them frees with free ---- */
+/* ---- The names by which programs call glibc's own malloc. They free the blocks with free. ---- */
 
 API_EXPORT void *__libc_malloc(size_t size)
 {
@@ -265,7 +229,7 @@ API_EXPORT int __posix_memalign(void **block, size_t alignment, size_t size)
     return contract_posix_memalign(block, alignment, size);
 }
 
-/* ---- Figures and settings, as the glibc manual has them ("Statistics for Memory Allocation with malloc") ---- */
+/* ---- Figures and settings of the glibc manual ("Statistics for Memory Allocation with malloc") ---- */
 
 /* glibc's identity holds: arena = uordblks + fordblks, with its own headers counted as in use. */
 API_EXPORT struct mallinfo2 mallinfo2(void)
@@ -292,7 +256,7 @@ static int saturate(size_t value)
     return value > INT_MAX ? INT_MAX : (int)value;
 }
 
-/* Marked as outdated by glibc for its int fields; what does not fit is INT_MAX here, not a remainder. */
+/* glibc deprecates it for its int fields. A figure that does not fit is INT_MAX here. */
 API_EXPORT struct mallinfo mallinfo(void)
 {
     struct mallinfo2 wide = mallinfo2();
@@ -303,7 +267,7 @@ API_EXPORT struct mallinfo mallinfo(void)
     };
 }
 
-/* glibc's parameters steer what HAKMEM has not; they are accepted, because programs take a refusal for an error. */
+/* glibc's parameters set what HAKMEM does not have. They are accepted, because programs take a refusal for an error. */
 API_EXPORT int mallopt(int parameter, int value)
 {
     (void)value;
@@ -326,7 +290,7 @@ API_EXPORT int mallopt(int parameter, int value)
     }
 }
 
-/* Everything that is free goes back; `pad`, what to keep at the top of glibc's heap, has no counterpart. */
+/* Gives all free memory back. `pad`, the bytes to keep at the top of glibc's heap, has no counterpart. */
 API_EXPORT int malloc_trim(size_t pad)
 {
     (void)pad;
@@ -340,7 +304,7 @@ API_EXPORT void malloc_stats(void)
         observe_cycles((enum option_format)hak_options.tiny_profile);
 }
 
-/* Not fprintf, whose frames a small stack has no room for. */
+/* In place of fprintf, whose frames are too large for a small stack. */
 static void HAK_PRINTF(2, 3) info_print(FILE *out, const char *format, ...)
 {
     char text[512];
@@ -365,7 +329,7 @@ static void print_totals(FILE *out, const struct usage *usage, size_t free_block
 }
 
 /* glibc's document, with one heap for all, a size element for each class that has free blocks, and an element of
- * HAKMEM's own. A block of class N takes any request up to N bytes, hence from and to are both N. */
+ * HAKMEM's own. From and to are both the class's size, the largest request that its blocks serve. */
 API_EXPORT int malloc_info(int options, FILE *out)
 {
     struct usage usage;
@@ -396,7 +360,7 @@ API_EXPORT int malloc_info(int options, FILE *out)
     return 0;
 }
 
-/* ---- What api/interposed.c looks for ---- */
+/* ---- Names that api/interposed.c looks for ---- */
 
 INTERPOSED_DEFINITION(AT_malloc, malloc, malloc)
 INTERPOSED_DEFINITION(AT_free, free, free)
@@ -410,4 +374,3 @@ INTERPOSED_DEFINITION(AT_pvalloc, pvalloc, pvalloc)
 INTERPOSED_DEFINITION(AT_cfree, cfree, cfree)
 INTERPOSED_DEFINITION(AT_free_sized, free_sized, free_sized)
 INTERPOSED_DEFINITION(AT_free_aligned_sized, free_aligned_sized, free_aligned_sized)
-INTERPOSED_DEFINITION(AT_sdallocx, sdallocx, sdallocx)

@@ -1,10 +1,10 @@
-/* Public names that no header, or not every C library's, declares. */
+/* Public names that no header declares, or not every C library's. */
 #ifndef HAK_API_NAMES_H
 #define HAK_API_NAMES_H
 
-#include <malloc.h>
 #include <stddef.h>
 
+#include "api/glibc_malloc.h"
 #include "base/base.h"
 
 #define API_EXPORT __attribute__((visibility("default")))
@@ -41,7 +41,7 @@ API_EXPORT void _ZdaPvmSt11align_val_t(void *block, size_t size, size_t alignmen
 API_EXPORT void _ZdlPvSt11align_val_tRKSt9nothrow_t(void *block, size_t alignment, const void *nothrow);
 API_EXPORT void _ZdaPvSt11align_val_tRKSt9nothrow_t(void *block, size_t alignment, const void *nothrow);
 
-/* What LLVM calls in their place. The hint is a __hot_cold_t: 0 is the coldest. */
+/* LLVM calls these in place of the operators above. The hint is a __hot_cold_t: 0 is the coldest. */
 
 API_EXPORT void *_Znwm12__hot_cold_t(size_t size, unsigned char hint);
 API_EXPORT void *_Znam12__hot_cold_t(size_t size, unsigned char hint);
@@ -65,7 +65,7 @@ API_EXPORT struct sized_block __size_returning_new_hot_cold(size_t size, unsigne
 API_EXPORT struct sized_block __size_returning_new_aligned(size_t size, size_t alignment);
 API_EXPORT struct sized_block __size_returning_new_aligned_hot_cold(size_t size, size_t alignment, unsigned char hint);
 
-/* Ours of them, whoever has the public name: the base of the others. */
+/* Our definitions of the operators that the others are built on, also where another object's have the public names. */
 HAK_HIDDEN __typeof__(_Znwm) own__Znwm;
 HAK_HIDDEN __typeof__(_Znam) own__Znam;
 HAK_HIDDEN __typeof__(_ZnwmSt11align_val_t) own__ZnwmSt11align_val_t;

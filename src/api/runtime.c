@@ -1,8 +1,8 @@
 /*
  * What operator new needs of a C++ run-time. Compiled with -fexceptions, because exceptions pass through here.
  *
- * Only runtime_catch ends one. C cannot say that, so its frame is a few lines of assembly whose personality routine
- * (Itanium C++ ABI: Exception Handling, 2.5) claims every exception but a forced unwinding.
+ * Only runtime_catch ends an exception. C cannot do that, so its frame is assembly with a personality routine (Itanium
+ * C++ ABI: Exception Handling, 2.5) that claims every exception but a forced unwinding.
  */
 #define _GNU_SOURCE
 #include "api/runtime.h"
@@ -14,8 +14,8 @@
 #include "base/format.h"
 #include "os/symbols.h"
 
-/* Of whichever C++ run-time there is. What the dynamic loader brings is weak too, so that static programs do not get
- * it for this alone. */
+/* From the process's C++ run-time, if there is one. The dynamic loader's functions are weak, too, so that a static
+ * program does not get the loader for them alone. */
 extern void _ZSt17__throw_bad_allocv(void) __attribute__((weak, visibility("default")));
 extern runtime_new_handler _ZSt15get_new_handlerv(void) __attribute__((weak, visibility("default")));
 extern void *__cxa_begin_catch(void *exception) __attribute__((weak, visibility("default")));
@@ -24,7 +24,7 @@ extern void __cxa_end_catch(void) __attribute__((weak, visibility("default")));
 #pragma weak _Unwind_SetIP
 extern __typeof__(dlsym) dlsym __attribute__((weak));
 
-/* ISO C has no conversion between what dlsym returns and a function. */
+/* ISO C cannot convert what dlsym returns to a pointer to a function. */
 union symbol {
     void *address;
     void (*throw_bad_alloc)(void);
@@ -35,8 +35,7 @@ union symbol {
     void (*set_address)(struct _Unwind_Context *context, _Unwind_Ptr value);
 };
 
-/* A run-time that was loaded by dlopen is not what the weak names were bound to at the start, and may not be visible
- * to all. */
+/* For a run-time loaded by dlopen: the weak names were bound before, and the library may be loaded with RTLD_LOCAL. */
 static void *find_symbol(const char *name)
 {
     static const char *const libraries[] = { "libstdc++.so.6", "libc++.so.1",    "libc++abi.so.1",
@@ -67,7 +66,7 @@ _Noreturn void runtime_throw_bad_alloc(size_t size)
 
 /* ---- runtime_catch ---- */
 
-/* The parts of the run-time and its unwinder that end an exception; all of them or none. */
+/* The functions of the run-time and its unwinder that end an exception; all are needed. */
 struct catcher {
     union symbol begin_catch, end_catch, set_register, set_address;
 };
@@ -94,7 +93,7 @@ static bool find_catcher(struct catcher *catcher)
 
 HAK_IN_ASSEMBLY const char hak_runtime_landing[]; /* in hak_runtime_call */
 
-/* The unwinder calls it for the frame of hak_runtime_call, first to ask whether the exception ends there, then to go
+/* The unwinder calls it for hak_runtime_call's frame: first to ask whether the exception ends there, then to go
  * there. */
 HAK_IN_ASSEMBLY _Unwind_Reason_Code hak_runtime_personality(int version, _Unwind_Action actions,
                                                        _Unwind_Exception_Class kind,
@@ -117,7 +116,7 @@ _Unwind_Reason_Code hak_runtime_personality(int version, _Unwind_Action actions,
     return _URC_INSTALL_CONTEXT;
 }
 
-/* Where hak_runtime_call goes when its function threw; its result is that one's. */
+/* Called by hak_runtime_call when its function threw. Its result is the result of hak_runtime_call. */
 HAK_IN_ASSEMBLY void *hak_runtime_caught(void *exception);
 void *hak_runtime_caught(void *exception)
 {
@@ -130,7 +129,7 @@ void *hak_runtime_caught(void *exception)
     return NULL;
 }
 
-/* A call with the personality routine above. 0x1b: its address is kept relative to where it is kept, in 4 bytes. */
+/* A call with the personality routine above. 0x1b: the routine's address is relative to its own place, in 4 bytes. */
 HAK_IN_ASSEMBLY void *hak_runtime_call(void *(*function)(size_t, size_t), size_t first, size_t second);
 #if defined(__x86_64__)
 __asm__(".pushsection .text, \"ax\", @progbits\n"

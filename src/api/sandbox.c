@@ -1,9 +1,9 @@
 /*
- * prctl in front of the C library's: what a process does before a sandbox is put around it (PR_SET_NO_NEW_PRIVS, which
- * a filter needs of a process without privileges, or PR_SET_SECCOMP) tells that files must be read now or never
+ * prctl in front of the C library's. PR_SET_SECCOMP, or PR_SET_NO_NEW_PRIVS, which an unprivileged process needs before
+ * a filter, tells that a sandbox follows. Files that HAKMEM needs are read now, because later reads may be forbidden
  * (superslab/limits.h).
  *
- * Part of libhakmem.so alone: a static program reads them as it starts.
+ * Only libhakmem.so has this file: a static program reads the files as it starts.
  */
 #define _GNU_SOURCE
 #include <stdarg.h>
@@ -13,6 +13,7 @@
 
 #include "api/names.h"
 #include "front/process.h"
+#include "os/os.h"
 #include "superslab/limits.h"
 
 API_EXPORT int prctl(int option, ...)
@@ -22,9 +23,11 @@ API_EXPORT int prctl(int option, ...)
 
     va_start(list, option);
     for (size_t i = 0; i < sizeof arguments / sizeof arguments[0]; i++)
-        arguments[i] = va_arg(list, unsigned long); /* as many as the system call has, whatever the caller passed */
+        arguments[i] = va_arg(list, unsigned long); /* all that the system call has; the caller may have passed fewer */
     va_end(list);
-    if ((option == PR_SET_NO_NEW_PRIVS || option == PR_SET_SECCOMP) && process_init())
+    if ((option == PR_SET_NO_NEW_PRIVS || option == PR_SET_SECCOMP) && process_init()) {
         limits_before_sandbox();
+        os_resident_no_more();
+    }
     return (int)syscall(SYS_prctl, option, arguments[0], arguments[1], arguments[2], arguments[3]);
 }

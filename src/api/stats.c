@@ -7,7 +7,7 @@
 #include "observe/scratch.h"
 #include "pool/registry.h"
 
-/* What the caller's version of a struct knows of ours; what it knows beyond that is 0. */
+/* Copies the members that the caller's version of a struct has. Members that only the caller's version has are 0. */
 static void give(void *to, size_t size, const void *from, size_t known)
 {
     __builtin_memcpy(to, from, base_min(size, known));

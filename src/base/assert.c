@@ -1,4 +1,4 @@
-/* The end of the process when an invariant of HAKMEM's own does not hold. */
+/* Ends the process when an invariant of HAKMEM does not hold. */
 #include <stdlib.h>
 
 #include "base/base.h"

@@ -12,24 +12,32 @@
 #define HAK_LIKELY(x) __builtin_expect(!!(x), 1)
 #define HAK_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define HAK_NOINLINE __attribute__((noinline))
+/* Code that every process runs at its start. The linker puts it with other such code, so that the rest of its file need
+ * not be mapped. */
+#define HAK_AT_START __attribute__((section(".text.startup")))
 #define HAK_COLD __attribute__((cold, noinline))
 #define HAK_PRINTF(string, first) __attribute__((format(printf, string, first)))
 
-/* Names that several files use, of functions and of data. A header declares a function with HAK_HIDDEN, and data with HAK_DATA; the
- * one file that defines the data says HAK_DATA_HERE. In the one-file source (tools/amalgamate.py) they are static, so that they meet
- * no name of the program that it is part of. */
+/* Functions and data that several files share. A header declares a function with HAK_HIDDEN and data with HAK_DATA. The
+ * file that defines the data says HAK_DATA_HERE. It says HAK_DATA_UNLESS if another file, where it is linked, may
+ * replace the definition. In the one-file source (tools/amalgamate.py) all of them are static, so that they clash with
+ * no name of the program that includes it. */
 #if defined(HAK_ONE_FILE)
-#define HAK_INLINE static inline __attribute__((always_inline, unused)) /* the override or the cycle profile alone use some */
+/* only the override or the cycle profile use some of these functions */
+#define HAK_INLINE static inline __attribute__((always_inline, unused))
 #define HAK_HIDDEN static __attribute__((unused))
 #define HAK_DATA static __attribute__((unused))
 #define HAK_DATA_HERE static
+#define HAK_DATA_UNLESS static
 #else
 #define HAK_INLINE static inline __attribute__((always_inline))
 #define HAK_HIDDEN __attribute__((visibility("hidden")))
 #define HAK_DATA HAK_HIDDEN extern
 #define HAK_DATA_HERE
+/* not a weak declaration: gold does not make a hidden one's address NULL */
+#define HAK_DATA_UNLESS __attribute__((weak))
 #endif
-/* The same of names that assembly uses or defines, which are global in every build. */
+/* The same for names that assembly uses or defines: they are global in every build. */
 #define HAK_IN_ASSEMBLY extern __attribute__((visibility("hidden")))
 
 /* Alignment that keeps two threads' words on two lines; 128 because adjacent lines are fetched in pairs. */
@@ -40,15 +48,31 @@
 #define HAK_MIB (1024 * HAK_KIB)
 #define HAK_GIB (1024 * HAK_MIB)
 
-/* Debug builds check the numbered invariants; release builds carry none of it (HAKMEM_BUILD_* as the source
- * documents name them). A constant rather than #if, so that every build type-checks every check. */
+/* Debug builds check the numbered invariants; release builds contain no such check. HAK_DEBUG is a constant rather
+ * than an #if, so that every build type-checks every check. */
 #if defined(HAKMEM_BUILD_DEBUG) && HAKMEM_BUILD_DEBUG
 enum { HAK_DEBUG = 1 };
 #else
 enum { HAK_DEBUG = 0 };
 #endif
 
-/* ThreadSanitizer lets a program map only some stretches of addresses, and ends it elsewhere. */
+/* The hardened library, libhakmem-secure, has the same sources. Every call takes the checked way there
+ * (front/hardened.h). */
+#if defined(HAKMEM_BUILD_SECURE) && HAKMEM_BUILD_SECURE
+enum { HAK_SECURE = 1 };
+#else
+enum { HAK_SECURE = 0 };
+#endif
+
+/* For data that the hardened build makes read-only: it fills whole pages of the system. */
+#if defined(__aarch64__)
+#define HAK_SEALED_PAGE 65536
+#else
+#define HAK_SEALED_PAGE 4096
+#endif
+#define HAK_SEALED __attribute__((aligned(HAK_SECURE ? HAK_SEALED_PAGE : 8)))
+
+/* ThreadSanitizer ends a program that maps memory outside the address ranges it allows. */
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define HAK_WITH_THREAD_SANITIZER 1
@@ -60,10 +84,10 @@ enum { HAK_THREAD_SANITIZER = 1 };
 enum { HAK_THREAD_SANITIZER = 0 };
 #endif
 
-/* Reports a broken invariant of HAKMEM's own and aborts; never allocates. Any thread. */
+/* Reports a broken invariant of HAKMEM and aborts. Never allocates. Any thread. */
 HAK_HIDDEN _Noreturn void base_assert_fail(const char *expression, const char *file, int line);
 
-/* Checked in every build: where going on would corrupt a user's memory. */
+/* Checked in every build, where going on would corrupt the program's memory. */
 #define HAK_CHECK(expression) \
     (HAK_LIKELY(expression) ? (void)0 : base_assert_fail(#expression, __FILE__, __LINE__))
 /* Checked in debug builds. */
@@ -82,8 +106,8 @@ HAK_INLINE size_t base_max(size_t a, size_t b) { return a > b ? a : b; }
 /* Index of the lowest and of the highest set bit; the word is not 0. */
 HAK_INLINE unsigned base_low_bit(uint64_t word) { return (unsigned)__builtin_ctzll(word); }
 HAK_INLINE unsigned base_high_bit(uint64_t word) { return 63u - (unsigned)__builtin_clzll(word); }
-/* Sums of neighbouring bits, pairs and fours, then of all bytes: the compiler's own is a call where the processor may lack the
- * instruction. */
+/* Adds neighbouring bits, then pairs, then groups of four, then all bytes. __builtin_popcountll would be a call where
+ * the processor may lack the instruction. */
 HAK_INLINE unsigned base_count_bits(uint64_t word)
 {
     word -= word >> 1 & UINT64_C(0x5555555555555555);

@@ -1,4 +1,4 @@
-/* printf-like formatting into a buffer of the caller's, and messages to stderr. */
+/* printf-like formatting into the caller's buffer, and messages to stderr. */
 #define _GNU_SOURCE
 #include "base/format.h"
 
@@ -22,7 +22,7 @@ struct conversion {
     bool left;
     size_t width;
     size_t precision; /* most characters of a %s */
-    unsigned longs;   /* 0: int; else 64 bits, which l, ll and z all are */
+    unsigned longs;   /* 0: int; else 64 bits: l, ll and z are all that wide */
 };
 
 static void room_put(struct room *room, char c)
@@ -141,7 +141,7 @@ size_t base_format_v(char *buffer, size_t capacity, const char *format, va_list 
         case '%':
             room_put(&room, '%');
             break;
-        default: /* not understood: the rest as it stands, and no argument is guessed at */
+        default: /* unknown conversion: copies the rest of the format and reads no argument */
             room_put(&room, '%');
             while (*format != '\0')
                 room_put(&room, *format++);
@@ -172,7 +172,7 @@ void base_message(const char *format, ...)
     length += base_format_v(line + length, sizeof line - length, format, arguments);
     va_end(arguments);
     line[length++] = '\n'; /* in the place of the NUL */
-    /* Not write(): that is a cancellation point, and a thread must not end inside malloc. */
+    /* Not write(): it is a cancellation point, and a thread must not end inside malloc. */
     while (syscall(SYS_write, base_stderr(), line, length) < 0 && errno == EINTR)
         continue;
     errno = saved_errno;

@@ -7,21 +7,31 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Numbers that programs do not come to by themselves, nor name in scripts. */
+/* Numbers that programs neither reach by opening files nor name in scripts. */
 static const int from[] = { 1000, 200, 20 };
 
 static struct {
-    _Atomic int file; /* 0: none; set last, as other threads may run when the library is loaded */
+    _Atomic int file; /* 0: none; set last, because other threads may already run when the library is loaded */
     dev_t device;
     ino_t inode;
 } kept;
 
-/* A program that closes all it finds may have opened another file under the number. */
+/* By system call, where the kernel's struct stat is the C library's: glibc exports fstat only since 2.33. */
+static bool file_status(int file, struct stat *status)
+{
+#if defined(__x86_64__) || defined(__aarch64__)
+    return syscall(SYS_fstat, file, status) == 0;
+#else
+    return fstat(file, status) == 0;
+#endif
+}
+
+/* A program that closes every descriptor may have opened another file under the kept number. */
 static bool is_kept(int file)
 {
     struct stat status;
 
-    return fstat(file, &status) == 0 && status.st_dev == kept.device && status.st_ino == kept.inode;
+    return file_status(file, &status) && status.st_dev == kept.device && status.st_ino == kept.inode;
 }
 
 void base_stderr_keep(void)
@@ -31,7 +41,7 @@ void base_stderr_keep(void)
 
     for (unsigned i = 0; i < sizeof from / sizeof from[0] && file < 0; i++)
         file = (int)syscall(SYS_fcntl, STDERR_FILENO, F_DUPFD_CLOEXEC, from[i]);
-    if (file >= 0 && fstat(file, &status) == 0) {
+    if (file >= 0 && file_status(file, &status)) {
         kept.device = status.st_dev;
         kept.inode = status.st_ino;
         atomic_store(&kept.file, file);

@@ -7,15 +7,35 @@ HAK_DATA_HERE const struct size_class size_classes[CLASS_COUNT] = {
     [CLASS_NONE] = { .size = 0 },
 #define CLASS_ROW(size_, units_, cached)                                                                               \
     [CLASS_##size_] = { .reciprocal = RECIPROCAL(size_), .size = (size_), .blocks = SLAB_BLOCKS(size_, units_),        \
-                        .units = (units_), .slot_base = CLASS_##size_##_BASE, .slot_limit = (cached) },
+                        .units = (units_), .first_base = CLASS_##size_##_FIRST,                                        \
+                        .first_limit = CLASS_FIRST_BLOCKS(size_), .slot_base = CLASS_##size_##_BASE,                   \
+                        .slot_limit = (cached), .deep_base = CLASS_##size_##_DEEP, .deep_limit = DEEP_BLOCKS,          \
+                        .run_base = CLASS_##size_##_RUN, .run_limit = RUN_BLOCKS(size_),                               \
+                        .run_usual = RUN_USUAL(size_, RUN_BLOCKS(size_)) },
     SLAB_CLASS_TABLE(CLASS_ROW)
 #undef CLASS_ROW
 #define CLASS_ROW(units_, cached)                                                                                      \
     [CLASS_SPAN_##units_] = { .reciprocal = RECIPROCAL((units_) * UNIT_SIZE), .size = (units_) * UNIT_SIZE,            \
-                              .blocks = 1, .units = (units_), .slot_base = CLASS_SPAN_##units_##_BASE,                 \
-                              .slot_limit = (cached) },
+                              .blocks = 1, .units = (units_), .first_base = CLASS_SPAN_##units_##_FIRST,               \
+                              .first_limit = 1, .slot_base = CLASS_SPAN_##units_##_BASE,                               \
+                              .slot_limit = (cached), .deep_base = CLASS_SPAN_##units_##_DEEP,                         \
+                              .deep_limit = DEEP_SPANS(units_), .run_base = CLASS_SPAN_##units_##_RUN,                 \
+                              .run_limit = RUN_SPANS(cached) },
     SPAN_CLASS_TABLE(CLASS_ROW)
 #undef CLASS_ROW
+};
+
+HAK_DATA_HERE const struct class_bounds class_bounds = {
+#define CLASS_SIZE(size_, units, cached) [CLASS_##size_] = (size_),
+#define SPAN_SIZE(units, cached) [CLASS_SPAN_##units] = (units) * UNIT_SIZE,
+    .size = { SLAB_CLASS_TABLE(CLASS_SIZE) SPAN_CLASS_TABLE(SPAN_SIZE) },
+#undef CLASS_SIZE
+#undef SPAN_SIZE
+#define CLASS_SIZE(size_, units, cached) [CLASS_##size_ + 1] = (size_),
+#define SPAN_SIZE(units, cached) [CLASS_SPAN_##units + 1] = (units) * UNIT_SIZE,
+    .below = { [CLASS_16] = -1, SLAB_CLASS_TABLE(CLASS_SIZE) SPAN_CLASS_TABLE(SPAN_SIZE) },
+#undef CLASS_SIZE
+#undef SPAN_SIZE
 };
 
 /* S1, S3 */
@@ -27,4 +47,4 @@ HAK_DATA_HERE const struct size_class size_classes[CLASS_COUNT] = {
 SLAB_CLASS_TABLE(CLASS_ASSERT)
 _Static_assert((int)CLASS_57344 + 1 == (int)CLASS_SPAN_1, "class_of_size counts on spans following the slabs");
 _Static_assert(CLASS_COUNT <= 64, "a class fits the page map's byte and the cache's bins");
-_Static_assert(CACHE_SLOTS <= UINT16_MAX, "a bin's top is 16 bits");
+_Static_assert((int)CACHE_SLOTS_DEEP <= UINT16_MAX, "a bin's top is 16 bits");

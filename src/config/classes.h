@@ -1,14 +1,14 @@
 /*
- * The size classes, in one table; everything about a class is derived from its row and asserted in classes.c.
+ * The size classes, in one table. Everything about a class is derived from its row; classes.c asserts S1 and S3.
  *
- * 16-byte steps to 128, then four classes a doubling up to 32 KiB, with a fifth from 1 to 16 KiB for a power of two with a header
- * before it; three that fill the gap to 64 KiB, then spans in units of 64 KiB. Class 0 means "no class": a unit whose blocks the
- * fast path must not touch.
+ * Sizes step by 16 bytes to 128, then by four classes a doubling up to 32 KiB. From 1 to 16 KiB a fifth class serves a
+ * power of two with a header before it. Three classes fill the gap to 64 KiB; spans above that have whole units. Class
+ * 0 means "no class": the fast path must not touch the unit's blocks.
  *
  * S1: sizes ascend; every size is a multiple of 16.
  * S2: a slab starts at a unit boundary, so a block whose size is a multiple of 2^k (up to a unit) is 2^k-aligned.
- * S3: a slab's blocks leave at most an eighth of its units over, at its end, where nothing touches it. Slabs are as short as that
- *     allows: a few large blocks must not hold many units. A span holds one block and wastes nothing.
+ * S3: at most an eighth of a slab, at its end, is no block; nothing touches it. Slabs are as short as this rule allows,
+ *     so that a few large blocks do not hold many units. A span holds one block and wastes nothing.
  */
 #ifndef HAK_CONFIG_CLASSES_H
 #define HAK_CONFIG_CLASSES_H
@@ -25,8 +25,8 @@
     CLASS(1152, 1, 64) CLASS(1280, 1, 64) CLASS(1536, 1, 64) CLASS(1792, 1, 64) CLASS(2048, 1, 64)                     \
     CLASS(2304, 1, 64) CLASS(2560, 1, 64) CLASS(3072, 1, 64) CLASS(3584, 1, 64) CLASS(4096, 1, 64)                     \
     CLASS(4608, 1, 32) CLASS(5120, 1, 32) CLASS(6144, 1, 32) CLASS(7168, 1, 32) CLASS(8192, 1, 32)                     \
-    CLASS(9216, 1, 16) CLASS(10240, 1, 16) CLASS(12288, 1, 16) CLASS(14336, 1, 16) CLASS(16384, 1, 16)                      \
-    CLASS(20480, 1, 16) CLASS(24576, 2, 16) CLASS(28672, 1, 16) CLASS(32768, 1, 16)                                        \
+    CLASS(9216, 1, 16) CLASS(10240, 1, 16) CLASS(12288, 1, 16) CLASS(14336, 1, 16) CLASS(16384, 1, 16) \
+    CLASS(20480, 1, 16) CLASS(24576, 2, 16) CLASS(28672, 1, 16) CLASS(32768, 1, 16) \
     CLASS(40960, 2, 8) CLASS(49152, 3, 8) CLASS(57344, 1, 8)
 
 /* SPAN(units, most spans in a thread cache); spans above 512 KiB are not cached by threads. */
@@ -46,17 +46,81 @@ enum class_id {
     CLASS_COUNT
 };
 
-/* Where each class's stack lies in a thread cache's array of slots. Index BASE holds NULL for ever, so that popping
- * an empty stack yields NULL (T2 in front/thread_cache.h); the blocks lie at BASE + 1 to END. Slot 0 serves class 0. */
-enum class_slots {
+/* The capacity that a thread cache's stack begins with: this many bytes of blocks, within these numbers. */
+#define CLASS_FIRST_BYTES 4096
+#define CLASS_FIRST_MOST 16
+#define CLASS_FIRST_BLOCKS(size)                                                                                       \
+    ((size) >= CLASS_FIRST_BYTES                     ? 1                                                               \
+     : CLASS_FIRST_BYTES / (size) > CLASS_FIRST_MOST ? CLASS_FIRST_MOST                                                \
+                                                     : CLASS_FIRST_BYTES / (size))
+
+/* Where each class's stack begins in a thread cache's array of slots: side by side, so that a thread with a few blocks
+ * of each class touches a page of them. Index FIRST holds NULL for ever, so that popping an empty stack yields NULL (T2
+ * in front/thread_cache.h); the blocks lie at FIRST + 1 to FIRST_END. Slot 0 serves class 0. */
+enum class_first_slots {
     CLASS_NONE_SLOT = 0,
+#define CLASS_SLOTS(size, units, cached) CLASS_##size##_FIRST, CLASS_##size##_FIRST_END = CLASS_##size##_FIRST + \
+    CLASS_FIRST_BLOCKS(size),
+    SLAB_CLASS_TABLE(CLASS_SLOTS)
+#undef CLASS_SLOTS
+#define CLASS_SLOTS(units, cached) CLASS_SPAN_##units##_FIRST, CLASS_SPAN_##units##_FIRST_END = \
+    CLASS_SPAN_##units##_FIRST + 1,
+    SPAN_CLASS_TABLE(CLASS_SLOTS)
+#undef CLASS_SLOTS
+    CACHE_SLOTS_FIRST
+};
+
+/* Where it lies when it has grown: in the same way, from BASE to END. */
+enum class_slots {
+    CLASS_SLOT_BEFORE = CACHE_SLOTS_FIRST - 1,
 #define CLASS_SLOTS(size, units, cached) CLASS_##size##_BASE, CLASS_##size##_END = CLASS_##size##_BASE + (cached),
     SLAB_CLASS_TABLE(CLASS_SLOTS)
 #undef CLASS_SLOTS
-#define CLASS_SLOTS(units, cached) CLASS_SPAN_##units##_BASE, CLASS_SPAN_##units##_END = CLASS_SPAN_##units##_BASE + (cached),
+#define CLASS_SLOTS(units, cached) CLASS_SPAN_##units##_BASE, CLASS_SPAN_##units##_END = CLASS_SPAN_##units##_BASE + \
+    (cached),
     SPAN_CLASS_TABLE(CLASS_SLOTS)
 #undef CLASS_SLOTS
     CACHE_SLOTS
+};
+
+/* While a thread's calls are counted (T8 in front/thread_cache.h), malloc takes blocks from a run of the class. They
+ * lie at RUN + 1 to RUN_END; index RUN always holds NULL. */
+#define RUN_BLOCKS(size) ((size) <= 512 ? 64 : 32)
+#define RUN_SPANS(cached) ((cached) ? 16 : 0)
+/* How long a run is while blocks come back as fast as they go. The thread touches all blocks of a run in turn; without
+ * a run it would touch the same few. Large blocks have no run: each call for one takes the slow path. */
+#define RUN_BYTES 32768
+#define RUN_USUAL(size, limit) (RUN_BYTES / (size) < 4 ? 0 : RUN_BYTES / (size) < (limit) ? RUN_BYTES / (size) : \
+    (limit))
+enum class_run_slots {
+    RUN_SLOT_BEFORE = CACHE_SLOTS - 1,
+#define CLASS_SLOTS(size, units, cached) CLASS_##size##_RUN, CLASS_##size##_RUN_END = CLASS_##size##_RUN + \
+    RUN_BLOCKS(size),
+    SLAB_CLASS_TABLE(CLASS_SLOTS)
+#undef CLASS_SLOTS
+#define CLASS_SLOTS(units, cached) CLASS_SPAN_##units##_RUN, CLASS_SPAN_##units##_RUN_END = CLASS_SPAN_##units##_RUN + \
+    RUN_SPANS(cached),
+    SPAN_CLASS_TABLE(CLASS_SLOTS)
+#undef CLASS_SLOTS
+    CACHE_SLOTS_RUN,
+    CACHE_SLOTS_COUNTED = CACHE_SLOTS_RUN + 2 * CLASS_COUNT + (CLASS_COUNT + 7) / 8 /* struct countdowns lies here */
+};
+
+/* Each class has a third, deep place for its stack behind all of these (T7 in front/thread_cache.h). It holds a
+ * thousand blocks and what a refill adds to them, or fewer of the largest. */
+#define DEEP_BLOCKS 1065
+#define DEEP_SPANS(units) ((units) <= 4 ? DEEP_BLOCKS : 400)
+enum class_deep_slots {
+    DEEP_SLOT_BEFORE = CACHE_SLOTS_COUNTED - 1,
+#define CLASS_SLOTS(size, units, cached) CLASS_##size##_DEEP, CLASS_##size##_DEEP_END = CLASS_##size##_DEEP + \
+    DEEP_BLOCKS,
+    SLAB_CLASS_TABLE(CLASS_SLOTS)
+#undef CLASS_SLOTS
+#define CLASS_SLOTS(units, cached) CLASS_SPAN_##units##_DEEP, CLASS_SPAN_##units##_DEEP_END = \
+    CLASS_SPAN_##units##_DEEP + DEEP_SPANS(units),
+    SPAN_CLASS_TABLE(CLASS_SLOTS)
+#undef CLASS_SLOTS
+    CACHE_SLOTS_DEEP
 };
 
 struct size_class {
@@ -64,8 +128,15 @@ struct size_class {
     uint32_t size;       /* bytes of a block */
     uint16_t blocks;     /* blocks in a slab */
     uint16_t units;      /* units of a slab */
+    uint16_t first_base; /* enum class_first_slots */
+    uint16_t first_limit; /* most blocks there */
     uint16_t slot_base;  /* enum class_slots */
-    uint16_t slot_limit; /* most blocks in a thread cache; 0: never cached */
+    uint16_t slot_limit; /* most blocks in a thread cache; 0: threads do not cache the class */
+    uint16_t deep_base;  /* enum class_deep_slots */
+    uint16_t deep_limit; /* most blocks in a deep bin */
+    uint16_t run_base;   /* enum class_run_slots */
+    uint16_t run_limit;  /* most blocks in a run */
+    uint16_t run_usual;  /* blocks in a run while they come back as fast as they go */
 };
 
 HAK_DATA const struct size_class size_classes[CLASS_COUNT];
@@ -86,6 +157,21 @@ HAK_INLINE unsigned class_of_size(size_t size)
     if (size <= UNIT_SIZE)
         return CLASS_32768 + (unsigned)((size - 32768 + 8191) >> 13);
     return CLASS_SPAN_1 - 1 + (unsigned)((size + UNIT_SIZE - 1) >> UNIT_SHIFT);
+}
+
+/* A class serves requests above `below` and up to `size` bytes. For class 0 both are 0. */
+struct class_bounds {
+    size_t size[CLASS_COUNT];
+    ptrdiff_t below[CLASS_COUNT + 1]; /* the last is of no class */
+};
+HAK_DATA const struct class_bounds class_bounds;
+
+/* Whether a request of that size and alignment can have returned a block of the class at the address. An alignment of 1
+ * means none. An aligned block may be of a larger class than its size alone needs. */
+HAK_INLINE bool class_fits(size_t class, const void *address, size_t size, size_t alignment)
+{
+    return size <= class_bounds.size[class] &&
+           (alignment == 1 ? (ptrdiff_t)size > class_bounds.below[class] : ((uintptr_t)address & (alignment - 1)) == 0);
 }
 
 HAK_INLINE bool class_is_span(unsigned class) { return class >= CLASS_SPAN_1; }

@@ -1,19 +1,20 @@
-/* The sizes everything else is derived from. Bytes unless named otherwise. */
+/* The sizes from which all others are derived. In bytes unless the name says otherwise. */
 #ifndef HAK_CONFIG_LIMITS_H
 #define HAK_CONFIG_LIMITS_H
 
 #include "base/base.h"
 
-/* A unit is what slabs and spans are made of and what the page map tells apart; a multiple of every page size. */
+/* Slabs and spans consist of units, and the page map has one byte for each. A unit is a multiple of every page size. */
 #define UNIT_SHIFT 16
 #define UNIT_SIZE ((size_t)1 << UNIT_SHIFT)
 
-/* A SuperSlab is aligned to its size, so that its header is found by masking a pointer. Unit 0 holds the header. */
+/* A SuperSlab is aligned to its size, so that masking a pointer gives its header, which lies in unit 0. */
 #define SUPERSLAB_SHIFT 21
 #define SUPERSLAB_SIZE ((size_t)1 << SUPERSLAB_SHIFT)
 #define SUPERSLAB_UNITS 32u
 
-/* Requests up to FAST_MAX find their class by one table load; up to POOLED_MAX they live in SuperSlabs; larger are huge. */
+/* Requests up to FAST_MAX find their class with one table load. Blocks up to POOLED_MAX lie in SuperSlabs; larger ones
+ * are huge. */
 #define FAST_MAX ((size_t)1024)
 #define POOLED_MAX ((size_t)1 << 20)
 #define SPAN_MAX_UNITS 16u

@@ -5,6 +5,7 @@
 #include "front/block.h"
 #include "front/direct.h"
 #include "front/fast.h"
+#include "front/hardened.h"
 #include "front/housekeeping.h"
 #include "front/process.h"
 #include "front/sample.h"
@@ -17,6 +18,15 @@
 #include "superslab/limits.h"
 #include "superslab/shared_pool.h"
 
+/* One block of the class for a thread that is bound to the heap. */
+static void *bound_allocate(struct heap *heap, unsigned class, bool *zero)
+{
+    void *block = direct_allocate(heap, BLOCK_ALIGN, class_size(class), zero);
+
+    sample_foreign(block, class_size(class), heap);
+    return block;
+}
+
 /* One block of the class for a thread without a cache. */
 static void *house_allocate(unsigned class, bool *zero)
 {
@@ -24,33 +34,35 @@ static void *house_allocate(unsigned class, bool *zero)
 
     if (!process_init())
         return NULL;
+    if (COUNTED && counted.bound)
+        return bound_allocate(counted.bound, class, zero);
     weight = HAK_UNLIKELY(profile_on()) ? profile_draw_call(NULL, class_size(class)) : 0;
     return weight ? sample_block(NULL, class, weight, zero) : direct_house_allocate(class, zero);
 }
 
-/* A block of a class. *zero: it reads as zero. */
-static void *pooled_allocate(unsigned class, bool *zero)
+/* A block of the class, for a call that wants `wanted` bytes at this alignment. *zero: it reads as zero. */
+static HAK_NOINLINE void *pooled_allocate(unsigned class, size_t alignment, size_t wanted, bool *zero)
 {
     struct thread_cache *cache = thread_cache_get();
-    bool token = true;
-    void *block;
 
     if (HAK_UNLIKELY(cache == NULL))
         return house_allocate(class, zero);
     *zero = false;
-    if (cache_count(cache, class)) {
-        block = cache_pop(cache, class);
-        debug_count_of(COUNT_EARLY_MALLOC_CACHED, class, 1);
-    } else {
-        block = cache_refill(cache, class, zero, &token);
-    }
-    return HAK_UNLIKELY(block == NULL && token) ? sample_entry(cache, class, zero) : block;
+    if (HAK_UNLIKELY(cache_counts(cache)))
+        return sample_count(cache, class, alignment, wanted, zero);
+    if (cache_count(cache, class) == 0)
+        return cache_refill(cache, class, zero);
+    debug_count_of(COUNT_EARLY_MALLOC_CACHED, class, 1);
+    return cache_pop(cache, &cache->bins[class]);
 }
 
 void *allocate_direct(struct heap *heap, size_t alignment, size_t size, bool *zero)
 {
-    void *block = direct_allocate(heap, alignment, size, zero);
+    void *block;
 
+    if (size > POOLED_MAX)
+        housekeep_before_huge(size);
+    block = direct_allocate(heap, alignment, size, zero);
     if (HAK_LIKELY(block != NULL))
         return block;
     housekeep_make_room();
@@ -58,59 +70,105 @@ void *allocate_direct(struct heap *heap, size_t alignment, size_t size, bool *ze
     return block ? block : direct_map(heap, alignment, size, zero);
 }
 
-/* With all that can be done when memory is short. */
-static void *allocate(size_t size, bool *zero)
+static void *allocate_hardened(size_t alignment, size_t size, bool zeroed)
+{
+    void *block = hardened_allocate(counted_bound_or(NULL), alignment, size, zeroed);
+
+    counted_allocated_block(block);
+    return block;
+}
+
+/* Makes room when memory is short. Blocks of the class of `size` have the alignment; the call wants `wanted` bytes. In
+ * line, because in nearly all calls `wanted` is `size`. */
+HAK_INLINE void *allocate(size_t size, size_t alignment, size_t wanted, bool *zero)
 {
     void *block;
 
-    CYCLES_CALL_IS(size > POOLED_MAX ? CYCLES_MALLOC_HUGE : class_is_span(class_of_size(size)) ? CYCLES_MALLOC_LARGE : CYCLES_MALLOC_MISS);
+    if (hardened()) {
+        *zero = false;
+        return allocate_hardened(alignment, wanted, false);
+    }
+    CYCLES_CALL_IS(size > POOLED_MAX                    ? CYCLES_MALLOC_HUGE
+                   : class_is_span(class_of_size(size)) ? CYCLES_MALLOC_LARGE
+                                                        : CYCLES_MALLOC_MISS);
     housekeep();
     if (HAK_LIKELY(size <= POOLED_MAX)) {
         unsigned class = class_of_size(size);
-        block = pooled_allocate(class, zero);
+        block = pooled_allocate(class, alignment, wanted, zero);
         if (HAK_UNLIKELY(block == NULL)) {
             housekeep_make_room();
-            block = pooled_allocate(class, zero);
+            block = pooled_allocate(class, alignment, wanted, zero);
         }
-        if (HAK_UNLIKELY(block == NULL)) /* aligned as S2 has it */
-            block = direct_map(NULL, base_min(class_size(class) & -class_size(class), UNIT_SIZE), class_size(class), zero);
+        if (HAK_UNLIKELY(block == NULL)) /* aligned as S2 promises */
+            block = direct_map(counted_bound_or(NULL), base_min(class_size(class) & -class_size(class), UNIT_SIZE),
+                               class_size(class), zero);
     } else {
         debug_count_of(COUNT_EARLY_MALLOC_TOO_LARGE, CLASS_NONE, size > REQUEST_MAX);
         if (size > REQUEST_MAX || !process_init())
             return out_of_memory();
-        block = huge_allocate(size, BLOCK_ALIGN, zero, NULL);
+        housekeep_before_huge(size);
+        block = huge_allocate(size, BLOCK_ALIGN, zero, counted_bound_or(NULL));
         if (HAK_UNLIKELY(block == NULL)) {
             housekeep_make_room();
-            block = huge_allocate(size, BLOCK_ALIGN, zero, NULL);
+            block = huge_allocate(size, BLOCK_ALIGN, zero, counted_bound_or(NULL));
         }
-        sample_foreign(block, size, NULL);
+        sample_foreign(block, size, counted_bound_or(NULL));
     }
+    counted_allocated_block(block);
     housekeep_exit();
     return HAK_LIKELY(block != NULL) ? block : out_of_memory();
 }
 
-/* Not inlined into front_malloc_medium, which needs no frame without it. */
-HAK_NOINLINE void *front_malloc_slow(size_t size)
+/* A block of the class of `size`, for a call that wants `wanted` bytes at this alignment. */
+static HAK_NOINLINE void *allocate_aligned(size_t size, size_t alignment, size_t wanted)
 {
     bool zero;
-    return allocate(size, &zero);
+    return allocate(size, alignment, wanted, &zero);
+}
+
+/* The same where calls for the class are counted (T8). */
+static HAK_NOINLINE void *allocate_counted(size_t size, size_t alignment, size_t wanted, struct thread_cache *cache,
+                                           unsigned class)
+{
+    void *block = cache_serve_counted(cache, class);
+
+    if (HAK_UNLIKELY(block == NULL))
+        return allocate_aligned(size, alignment, wanted);
+    CYCLES_CALL_IS(class_is_span(class) ? CYCLES_MALLOC_LARGE : CYCLES_MALLOC_MISS);
+    counted_allocated(class_size(class));
+    return block;
+}
+
+/* Not inlined: front_malloc_medium needs no frame without it. */
+HAK_NOINLINE void *front_malloc_slow(size_t size)
+{
+    struct thread_cache *cache = cache_current();
+    bool zero;
+
+    if (HAK_UNLIKELY(cache_counts(cache)) && size <= FAST_MAX)
+        return allocate_counted(size, BLOCK_ALIGN, size, cache, class_of_size(size));
+    if (!HAK_DEBUG) /* here the call is a jump, which takes no stack */
+        return allocate_aligned(size, BLOCK_ALIGN, size);
+    return allocate(size, BLOCK_ALIGN, size, &zero);
 }
 
 void *front_malloc_medium(size_t size)
 {
     struct thread_cache *cache = cache_current();
     unsigned class;
-    size_t top;
+    size_t place, top;
     void *block;
 
     if (HAK_UNLIKELY(size > POOLED_MAX))
         return front_malloc_slow(size);
     class = class_of_size(size);
-    top = cache->bins[class].top;
+    place = class + cache->counted;
+    top = cache->places[place].top;
     block = cache->slots[top];
     if (HAK_UNLIKELY(block == NULL))
-        return front_malloc_slow(size);
-    cache_move_top(cache, class, top, -1);
+        return place > class ? allocate_counted(size, BLOCK_ALIGN, size, cache, class) : front_malloc_slow(size);
+    cache_move_top(cache, place, top, -1);
+    counted_allocated(class_size(class));
     return block;
 }
 
@@ -126,11 +184,11 @@ void *front_malloc_at(size_t size, const void *site)
 
 /* ---- Zeroed and aligned ---- */
 
-/* Whether the thread's cache has a block for it. */
+/* Whether the thread's cache has a block of that size. */
 static bool is_cached(size_t size)
 {
     const struct thread_cache *cache = cache_current();
-    return size <= POOLED_MAX && cache->slots[cache->bins[class_of_size(size)].top] != NULL;
+    return size <= POOLED_MAX && cache->slots[cache->places[class_of_size(size) + cache->counted].top] != NULL;
 }
 
 void *front_calloc(size_t count, size_t size)
@@ -143,12 +201,19 @@ void *front_calloc(size_t count, size_t size)
         CYCLES_CALL_IS(CYCLES_MALLOC_HUGE);
         return out_of_memory();
     }
+    if (HAK_SECURE) {
+        block = quick_malloc(&hak_cache_offset, bytes, SEAL_MALLOC); /* free blocks are zero (V7) */
+        if (HAK_LIKELY(block != NULL))
+            return block;
+        if (hardened())
+            return allocate_hardened(BLOCK_ALIGN, bytes, true);
+    }
     if (HAK_LIKELY(bytes <= FAST_MAX)) {
         block = front_malloc(bytes);
         return block ? memset(block, 0, bytes) : NULL;
     }
     hit = HAK_CYCLES && is_cached(bytes);
-    block = allocate(bytes, &zero);
+    block = allocate(bytes, BLOCK_ALIGN, bytes, &zero);
     if (hit)
         CYCLES_CALL_IS(CYCLES_MALLOC_HIT);
     if (block && !zero)
@@ -156,7 +221,7 @@ void *front_calloc(size_t count, size_t size)
     return block;
 }
 
-/* A block that no class is aligned for. */
+/* A block whose alignment no class has. */
 static void *aligned_slow(size_t alignment, size_t size)
 {
     struct thread_cache *cache = thread_cache_get();
@@ -168,22 +233,24 @@ static void *aligned_slow(size_t alignment, size_t size)
     block = HAK_UNLIKELY(profile_on()) ? sample_aligned(cache, alignment, size) : NULL;
     if (block)
         return block;
-    block = allocate_direct(cache ? cache->heap : registry.house, alignment, size, &zero);
+    block = allocate_direct(cache ? cache->heap : counted_bound_or(registry.house), alignment, size, &zero);
     if (block && !window_contains(block))
         sample_foreign(block, size, NULL);
     return block;
 }
 
-/* malloc of a size of the class, which is known. */
-HAK_INLINE void *malloc_of_class(unsigned class)
+/* A block of the class, whose blocks have the alignment. */
+HAK_INLINE void *malloc_of_class(unsigned class, size_t alignment, size_t size)
 {
     struct thread_cache *cache = cache_current();
-    size_t top = cache->bins[class].top;
+    size_t place = class + cache->counted, top = cache->places[place].top;
     void *block = cache->slots[top];
 
     if (HAK_UNLIKELY(block == NULL)) /* T1, T2 */
-        return front_malloc_slow(class_size(class));
-    cache_move_top(cache, class, top, -1);
+        return place > class ? allocate_counted(class_size(class), alignment, size, cache, class)
+                             : allocate_aligned(class_size(class), alignment, size);
+    cache_move_top(cache, place, top, -1);
+    counted_allocated(class_size(class));
     return block;
 }
 
@@ -198,19 +265,22 @@ void *front_aligned_alloc(size_t alignment, size_t size)
         CYCLES_CALL_IS(CYCLES_MALLOC_HUGE);
         return out_of_memory();
     }
+    if (hardened())
+        return allocate_hardened(alignment, size, false);
     class = direct_class(alignment, size);
     if (class != CLASS_NONE)
-        return malloc_of_class(class);
+        return malloc_of_class(class, alignment, size);
     CYCLES_CALL_IS(size > POOLED_MAX || alignment > POOLED_MAX ? CYCLES_MALLOC_HUGE : CYCLES_MALLOC_LARGE);
     housekeep();
     block = aligned_slow(alignment, size);
+    counted_allocated_block(block);
     housekeep_exit();
     return block ? block : out_of_memory();
 }
 
 /* ---- Batches ---- */
 
-/* Blocks of a class past the thread's cache. */
+/* Takes blocks of the class from the thread's heap, past its cache. */
 static size_t batch_from_heap(struct thread_cache *cache, unsigned class, size_t count, void **blocks)
 {
     size_t got = 0, taken;
@@ -232,12 +302,13 @@ size_t front_malloc_batch(size_t size, size_t count, void **blocks)
 {
     size_t got = 0;
 
-    if (count && size <= POOLED_MAX && !class_is_span(class_of_size(size))) {
+    if (count && size <= POOLED_MAX && !hardened() && !class_is_span(class_of_size(size))) {
         struct thread_cache *cache;
         housekeep();
         cache = thread_cache_get();
         if (cache)
             got = batch_from_heap(cache, class_of_size(size), count, blocks);
+        counted_allocated(got * class_size(class_of_size(size)));
         housekeep_exit();
     }
     for (; got < count; got++) {

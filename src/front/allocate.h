@@ -1,10 +1,10 @@
-/* What the files above allocate.c share with it. */
+/* What other files of front/ use of allocate.c. */
 #ifndef HAK_FRONT_ALLOCATE_H
 #define HAK_FRONT_ALLOCATE_H
 
 #include "pool/heap.h"
 
-/* direct_allocate with all that can be done when memory is short. Any thread that holds no lock. */
+/* direct_allocate that makes room when memory is short, and maps as a last resort. Any thread that holds no lock. */
 HAK_HIDDEN void *allocate_direct(struct heap *heap, size_t alignment, size_t size, bool *zero);
 
 #endif

@@ -1,7 +1,9 @@
 #include "front/block.h"
 
+#include "front/hardened.h"
 #include "pool/huge.h"
 #include "pool/slab.h"
+#include "profile/guard.h"
 
 void block_misused(const void *address, enum misuse misuse, const char *function)
 {
@@ -11,9 +13,19 @@ void block_misused(const void *address, enum misuse misuse, const char *function
 
 struct block block_look(const void *address)
 {
-    struct block block = { 0, NULL, NULL };
+    static struct slab none;
+    struct block block = { 0, NULL, NULL, false };
 
-    if (window_contains(address)) {
+    if (guard_covers(address)) {
+        block.size = guard_size(address, &block.heap);
+        block.slab = &none;
+        block.guarded = true;
+    } else if (harden_on()) {
+        bool found;
+        size_t size = hardened_size(address, &found, &block.heap);
+        block.size = found ? base_max(size, 1) : 0;
+        block.slab = found ? slab_in_use_at(address) : NULL;
+    } else if (window_contains(address)) {
         struct slab *slab = slab_in_use_at(address);
         unsigned index;
         if (slab && slab_block_index(slab, address, &index) && !slab_block_is_free(slab, index)) {
@@ -32,7 +44,11 @@ struct block block_find(const void *address, const char *function)
 {
     struct block block = block_look(address);
 
-    if (HAK_UNLIKELY(block.size == 0))
+    if (HAK_UNLIKELY(block.size == 0 && block.guarded)) {
+        guard_misused(address, function);
+        misuse_settle();
+    } else if (HAK_UNLIKELY(block.size == 0)) {
         block_misused(address, misuse_of(address), function);
+    }
     return block;
 }

@@ -1,4 +1,4 @@
-/* What an address is: the live block that starts there, as far as can be seen. */
+/* Finds the live block that starts at an address, as far as that can be told. */
 #ifndef HAK_FRONT_BLOCK_H
 #define HAK_FRONT_BLOCK_H
 
@@ -8,21 +8,22 @@
 #include "pool/misuse.h"
 
 struct block {
-    size_t size;       /* usable bytes; 0: no block */
-    struct slab *slab; /* NULL: huge */
+    size_t size;       /* usable bytes; 0: no block. Hardened: the requested bytes, or 1 if those are 0 */
+    struct slab *slab; /* NULL: huge. A guarded block has an empty stand-in */
     struct heap *heap; /* its first-class heap, or NULL */
+    bool guarded;      /* alone between guard pages (profile/guard.h); `size` is the requested size */
 };
 
 /* The live block that starts at the address, or one of size 0. */
 HAK_HIDDEN struct block block_look(const void *address);
 
-/* Finds the live block that starts at the address, or reports misuse of `function`. A block in some thread's cache looks alive. */
+/* Finds the live block at the address, or reports misuse of `function`. A block in a thread's cache looks alive. */
 HAK_HIDDEN struct block block_find(const void *address, const char *function);
 
 /* Reports misuse of `function` at once. The thread holds no lock. */
 HAK_HIDDEN HAK_COLD void block_misused(const void *address, enum misuse misuse, const char *function);
 
-/* Whether a block of `old` usable bytes should stay where it is for `size` bytes: it fits, and not much of it is wasted. */
+/* Whether a block of `old` usable bytes should stay where it is for `size` bytes: they fit, and little is wasted. */
 HAK_INLINE bool block_may_stay(size_t old, size_t size)
 {
     return size <= old && (size >= old / 2 || old <= 64);

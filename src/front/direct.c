@@ -35,7 +35,8 @@ void *direct_allocate(struct heap *heap, size_t alignment, size_t size, bool *ze
         heap_take_blocks(heap, class, &block, 1, zero);
         heap->classes[class].direct++;
     } else {
-        block = heap_take_aligned_span(heap, class_of_size(base_max(size, UNIT_SIZE)), (unsigned)(alignment >> UNIT_SHIFT), zero);
+        block = heap_take_aligned_span(heap, class_of_size(base_max(size, UNIT_SIZE)),
+                                       (unsigned)(alignment >> UNIT_SHIFT), zero);
     }
     lock_release(&heap->lock);
     return block;

@@ -1,70 +1,83 @@
 /*
  * malloc and free as nearly every call runs them. Anything unusual ends in a tail call.
  *
- * A block's class comes from the page map alone: blocks of any owner are cached alike, and flush asks the slab whose they are. The
- * last test of free compares with the block freed last: a second free directly after the first is caught here.
+ * free takes a block's class from the page map alone, and caches blocks of any owner; a flush asks the slab whose they
+ * are. free's last test compares with the block freed last: this catches a second free directly after the first. Its
+ * first test catches an address that is no multiple of BLOCK_ALIGN: the unit is beyond the window (window_block_unit).
  */
 #ifndef HAK_FRONT_FAST_H
 #define HAK_FRONT_FAST_H
 
+#include "front/counted.h"
 #include "front/front.h"
+#include "front/quick.h"
 #include "front/thread_cache.h"
 
-/* One constant away: a build that checks at every free that the block is a live one (docs/misuse.md). */
+/* If this is 1, every free checks that its block is live (docs/misuse.md). */
 enum { CHECK_EVERY_FREE = 0 };
 
 /* Requests above FAST_MAX. */
 HAK_HIDDEN void *front_malloc_medium(size_t size);
 
-/* Moves the top of a class's stack, which is `top` now. On x86-64 in two instructions, which the compiler would make three of; one
- * that adds to memory would load the top again, and loads are what a hit waits for. */
-HAK_INLINE void cache_move_top(struct thread_cache *cache, size_t class, size_t top, int by)
+/* Adds `by` to the top of a bin or run, whose value is `top`, in two instructions where the compiler takes three.
+ * Adding to memory would load the top again, and loads are what a hit waits for. */
+HAK_INLINE void cache_move_top(struct thread_cache *cache, size_t place, size_t top, int by)
 {
 #if defined(__x86_64__) && defined(__OPTIMIZE__)
-    __asm__("addl %2, %k1\n\tmovw %w1, %0" : "=m"(cache->bins[class].top), "+r"(top) : "i"(by));
+    __asm__("addl %2, %k1\n\tmovw %w1, %0" : "=m"(cache->places[place].top), "+r"(top) : "i"(by));
 #else
-    bin_set_top(&cache->bins[class], top + (size_t)by);
+    bin_set_top(&cache->places[place], top + (size_t)by);
 #endif
 }
 
-/* `offset`, `medium` and `slow` are constants: where the cache is, and what is called in place of front_malloc_medium and
- * front_malloc_slow by an entry point whose failure is not malloc's. */
-HAK_INLINE void *front_malloc_from(const uintptr_t *offset, size_t size, void *(*medium)(size_t), void *(*slow)(size_t))
+/* All arguments but `size` are constants. `offset` says where the cache is, `kind` what allocates (for the hardened
+ * library). An entry point that fails in another way than malloc passes its own `medium` and `slow`. */
+HAK_INLINE void *front_malloc_from(const uintptr_t *offset, size_t size, enum seal_kind kind, void *(*medium)(size_t),
+                                   void *(*slow)(size_t))
 {
     struct thread_cache *cache;
-    size_t class, top;
+    size_t place, top;
     void *block;
 
+    if (HAK_SECURE) {
+        block = quick_malloc(offset, size, kind);
+        return HAK_LIKELY(block != NULL) ? block : slow(size);
+    }
     if (HAK_UNLIKELY(size > FAST_MAX))
         return medium(size);
     cache = (struct thread_cache *)(window_base() + *offset);
-    class = cache->class_of[(size + BLOCK_ALIGN - 1) / BLOCK_ALIGN];
-    top = cache->bins[class].top;
+    place = cache->class_of[(size + BLOCK_ALIGN - 1) / BLOCK_ALIGN]; /* the class, or its run (T8) */
+    top = cache->places[place].top;
     block = cache->slots[top];
     if (HAK_UNLIKELY(block == NULL)) /* T1, T2 */
         return slow(size);
-    cache_move_top(cache, class, top, -1);
+    cache_move_top(cache, place, top, -1);
+    counted_allocated(class_size(place % RUN_BINS));
     return block;
 }
 
 HAK_INLINE void *front_malloc_or(size_t size, void *(*medium)(size_t), void *(*slow)(size_t))
 {
-    return front_malloc_from(&hak_cache_offset, size, medium, slow);
+    return front_malloc_from(&hak_cache_offset, size, SEAL_MALLOC, medium, slow);
 }
 
 HAK_INLINE void *front_malloc(size_t size)
 {
-    return front_malloc_from(&hak_cache_offset, size, front_malloc_medium, front_malloc_slow);
+    return front_malloc_from(&hak_cache_offset, size, SEAL_MALLOC, front_malloc_medium, front_malloc_slow);
 }
 
 /* False: the fast path cannot take the block. */
 HAK_INLINE bool front_free_hit(const uintptr_t *offset, void *block)
 {
-    char *window = window_base();
-    size_t unit = (size_t)((char *)block - window) >> UNIT_SHIFT, class, top;
+    size_t unit, class, top;
     struct thread_cache *cache;
+    char *window;
 
-    if (HAK_UNLIKELY(window_is_beyond(unit) || CHECK_EVERY_FREE))
+    if (HAK_SECURE)
+        return quick_free(offset, block, SIZE_MAX, SEAL_MALLOC);
+    window = window_base();
+    unit = window_block_unit(window, block);
+    if (HAK_UNLIKELY(CHECK_EVERY_FREE || window_is_beyond(unit)))
         return false;
     class = __atomic_load_n((uint8_t *)window + WINDOW_PAGE_MAP + unit, __ATOMIC_RELAXED);
     cache = (struct thread_cache *)(window + *offset);
@@ -73,10 +86,36 @@ HAK_INLINE bool front_free_hit(const uintptr_t *offset, void *block)
         return false;
     cache->slots[top + 1] = block;
     cache_move_top(cache, class, top, 1);
+    counted_freed(class_size(class));
     return true;
 }
 
-/* `slow` takes what the fast path cannot, under the name that the user called. */
+/* The same for a block whose size and alignment the caller gives; an alignment of 1 is none. Also false if they do not
+ * fit the block's class: then front_free_sized looks closer. */
+HAK_INLINE bool front_free_sized_hit(void *block, size_t size, size_t alignment)
+{
+    size_t unit, class, top;
+    struct thread_cache *cache;
+    char *window;
+
+    if (HAK_SECURE)
+        return alignment == 1 && quick_free(&hak_cache_offset, block, size, SEAL_MALLOC);
+    window = window_base();
+    unit = window_block_unit(window, block);
+    if (HAK_UNLIKELY(CHECK_EVERY_FREE || window_is_beyond(unit)))
+        return false;
+    class = __atomic_load_n((uint8_t *)window + WINDOW_PAGE_MAP + unit, __ATOMIC_RELAXED);
+    cache = (struct thread_cache *)(window + hak_cache_offset);
+    top = cache->bins[class].top;
+    if (HAK_UNLIKELY(!class_fits(class, block, size, alignment) || top == cache->bins[class].limit ||
+                     cache->slots[top] == block)) /* T1 */
+        return false;
+    cache->slots[top + 1] = block;
+    cache_move_top(cache, class, top, 1);
+    return true;
+}
+
+/* `slow` frees what the fast path cannot, under the name that the user called. */
 HAK_INLINE void front_free_or(void *block, void (*slow)(void *))
 {
     if (!front_free_hit(&hak_cache_offset, block))

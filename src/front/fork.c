@@ -1,22 +1,21 @@
 /*
- * The forking thread holds every lock when the process is copied, so the child finds every structure whole; the caches are whole by
- * T4. The child's other threads are gone: their heaps become orphans with what is in their caches, and the next threads
- * take them as they are.
+ * The forking thread holds every lock when the process is copied, so every structure is whole in the child. The caches
+ * are whole by T4. The child's other threads are gone: their heaps become orphans, with the blocks in their caches, and
+ * the next threads take them as they are.
  *
- * Handlers of other libraries, and the C library's own work, run while the locks are held: the forking thread allocates and frees
- * there as always (L3), and does no housekeeping. What other threads may hold while they wait for one of these locks, fork must
- * not wait for: it takes the C library's lock of streams before them (os_streams_lock).
+ * Fork handlers of other libraries and of the C library run while the locks are held. The forking thread may allocate
+ * and free in them (L3), and does no housekeeping. Threads that hold the C library's lock of streams may wait for one
+ * of these locks, so fork takes that lock first (os_streams_lock).
  *
- * A signal handler that forks may have interrupted the allocator. It keeps the locks that the interrupted operation holds, and waits
- * for others only so long: a thread that holds one of them may be waiting for one of ours. A lock that it did not get is free in
- * the child. It marks the locks that it keeps before it waits for anything; a fork of another thread that meets such a mark gives
- * back all it has, and begins anew.
+ * A signal handler that forks may have interrupted the allocator. It keeps the interrupted operation's locks, and waits
+ * for others no longer than FORK_PATIENCE_NS: a thread that holds one of them may wait for a kept one. A lock that it
+ * did not get is free in the child, and a heap whose lock it did not get is lost there (O7). Before it waits, it marks
+ * the kept locks and announces itself (lock_note_interrupted). Another thread's fork that would wait meanwhile gives
+ * back all locks and begins anew.
  *
- * What a vanished thread held in its registers is lost to the child: at most one batch of blocks a thread, and the units
- * that were being purged.
- *
- * The lock of the initialisation is waited for only so long, too: who initialises may print, and printing may wait for a reader. A
- * child that did not get it initialises anew.
+ * The child loses what vanished threads held in registers: at most one batch of blocks a thread, and the units that
+ * were being purged. Every fork waits for process_lock no longer than FORK_PATIENCE_NS, too: its holder may print, and
+ * the print may wait for a reader. A child that did not get it initialises anew.
  */
 #include "front/fork.h"
 
@@ -25,21 +24,25 @@
 #include "front/process.h"
 #include "front/purge_thread.h"
 #include "front/thread.h"
+#include "front/unwinder.h"
+#include "harden/sweep.h"
 #include "os/cycles.h"
 #include "os/threads.h"
 #include "pool/huge.h"
 #include "pool/registry.h"
+#include "profile/guard.h"
 #include "profile/profile.h"
 #include "superslab/metadata.h"
 
-/* How long a fork waits for locks in all where it interrupted the allocator, or a thread is initialising the process. */
+/* How long a fork waits for process_lock, and for all other locks together if it interrupted the allocator. */
 #define FORK_PATIENCE_NS UINT64_C(200000000)
 /* How long a fork that stepped back waits before it tries again. */
 #define STEP_BACK_NS UINT64_C(1000000)
 
-/* Every lock but the heaps', in the order of ranks: those before and those behind the heaps'. */
+/* The locks of ranks before and behind the heaps', in rank order. for_all adds process_lock and the heaps'. */
 static struct lock *const outer_locks[] = { &profile_control, &registry.lock };
-static struct lock *const inner_locks[] = { &huge_lock, &metadata_lock, &shared_pool.lock, &profile_lock };
+static struct lock *const inner_locks[] = { &huge_lock, &metadata_lock, &shared_pool.lock, &profile_lock,
+                                           &guard_report_lock, &guard_lock };
 
 enum { OUTER = sizeof outer_locks / sizeof *outer_locks, INNER = sizeof inner_locks / sizeof *inner_locks };
 
@@ -48,7 +51,7 @@ static struct heap *first_heap(void)
     return __atomic_load_n(&registry.heaps, __ATOMIC_ACQUIRE);
 }
 
-/* Calls `act` for every lock: the process's, and the others in the order of ranks, until it returns false. */
+/* Calls `act` for every lock until it returns false: process_lock first, the others in the order of ranks. */
 static bool for_all(bool (*act)(struct lock *lock, void *argument), void *argument)
 {
     if (!act(&process_lock, argument))
@@ -65,7 +68,7 @@ static bool for_all(bool (*act)(struct lock *lock, void *argument), void *argume
     return true;
 }
 
-/* Marks the locks that the calling thread holds: a signal handler forks, which interrupted the allocator. */
+/* Marks the lock if the calling thread holds it: a signal handler that interrupted the allocator forks. */
 static bool mark(struct lock *lock, void *interrupted)
 {
     if (lock_is_mine(lock)) {
@@ -75,8 +78,22 @@ static bool mark(struct lock *lock, void *interrupted)
     return true;
 }
 
+/* The signal may have come after a release woke this thread and before it took the lock. Another thread that sleeps on
+ * the free lock may hold one that the fork waits for. */
+static bool wake_one(struct lock *lock, void *unused)
+{
+    (void)unused;
+    lock_pass_on(lock);
+    return true;
+}
+
+static void wake_all_locks(void)
+{
+    for_all(wake_one, NULL);
+}
+
 struct patience {
-    uint64_t process, others; /* nanoseconds */
+    struct lock_patience process, others;
 };
 
 static bool take(struct lock *lock, void *argument)
@@ -93,6 +110,9 @@ static bool leave_lock(struct lock *lock, void *unused)
     return true;
 }
 
+/* Whether the fork that holds the lock of streams interrupted the allocator. */
+static bool fork_interrupted;
+
 static void fork_prepare(void)
 {
     static _Atomic uint32_t never;
@@ -100,16 +120,22 @@ static void fork_prepare(void)
     struct patience patience;
 
     for_all(mark, &interrupted);
+    if (interrupted)
+        lock_note_interrupted(1);
     for (;;) {
-        patience = (struct patience){ FORK_PATIENCE_NS, interrupted ? FORK_PATIENCE_NS : UINT64_MAX };
+        patience = (struct patience){
+            { FORK_PATIENCE_NS, wake_all_locks },
+            { interrupted ? FORK_PATIENCE_NS : UINT64_MAX, wake_all_locks },
+        };
         os_streams_lock();
         if (for_all(take, &patience))
             break;
-        /* A signal handler forks that interrupted another thread in the allocator: it goes first. */
+        /* A fork of another thread interrupted the allocator: it goes first. */
         for_all(leave_lock, NULL);
         os_streams_unlock();
         os_futex_wait(&never, 0, STEP_BACK_NS);
     }
+    fork_interrupted = interrupted;
     lock_set_in_fork(true);
 }
 
@@ -123,19 +149,28 @@ static bool reset(struct lock *lock, void *unused)
 static void fork_parent(void)
 {
     lock_set_in_fork(false);
+    if (fork_interrupted)
+        lock_note_interrupted(-1);
     for_all(leave_lock, NULL);
     os_streams_unlock();
 }
 
+static struct heap *cache_server(const void *cache) { return ((const struct thread_cache *)cache)->heap; }
+
 static void fork_child(void)
 {
-    /* Not where a signal handler forked that interrupted a change of the registry. */
+    /* False if the handler that forks interrupted a change of the registry. */
     bool whole = !lock_is_mine(&registry.lock) || !(atomic_load(&registry.lock.state) & LOCK_OUTER);
 
+    lock_no_interrupted();
     if (whole)
-        registry_reset_in_child(cache_current()->heap);
+        registry_reset_in_child(cache_current()->own, cache_server);
+    cache_reset_in_child(cache_current());
+    unwinder_reset_in_child();
     thread_reset_in_child();
     housekeep_reset_in_child();
+    control_reset_in_child();
+    sweep_reset_in_child();
     purge_thread_reset_in_child();
     base_stderr_drop();
     if (HAK_CYCLES)

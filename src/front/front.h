@@ -1,4 +1,4 @@
-/* What the layers above call: the operations of the whole allocator, by block. fast.h holds the two that matter most. */
+/* The operations of the allocator on blocks, for the layers above. fast.h holds malloc and free. */
 #ifndef HAK_FRONT_FRONT_H
 #define HAK_FRONT_FRONT_H
 
@@ -6,12 +6,12 @@
 
 struct heap;
 
-/* Every function here: any thread, any time (they initialise the process and the thread on first use). Those that return a
- * block return NULL with errno ENOMEM. Those that take one end in misuse_report when it is none. `function` is the public
- * name the user called, for that report. */
+/* Any thread may call these functions at any time. They initialise the process and the thread on first use. A function
+ * that returns a block returns NULL with errno ENOMEM on failure. A function that takes a block calls misuse_report if
+ * it is none; `function` is the public name that the user called, for that report. */
 
 HAK_HIDDEN void *front_malloc_slow(size_t size);
-/* malloc whose sample, if it is one, has the site as its leaf. */
+/* malloc; if the call is a sample, its stack has the site as its leaf. */
 HAK_HIDDEN void *front_malloc_at(size_t size, const void *site);
 HAK_HIDDEN void front_free_slow(void *block);
 HAK_HIDDEN void front_free_named(void *block, const char *function);
@@ -21,7 +21,7 @@ HAK_HIDDEN void *front_aligned_alloc(size_t alignment, size_t size);
 /* block NULL: malloc. size 0 with a block: frees it, returns NULL. */
 HAK_HIDDEN void *front_realloc(void *block, size_t size, const char *function);
 HAK_HIDDEN size_t front_usable_size(const void *block, const char *function);
-/* The same of any address: 0 when no live block of HAKMEM's starts there. */
+/* The same for any address: 0 if no live block of HAKMEM starts there. */
 HAK_HIDDEN size_t front_block_size(const void *address);
 HAK_HIDDEN size_t front_good_size(size_t size);
 HAK_HIDDEN size_t front_expand(void *block, size_t size);
@@ -35,8 +35,10 @@ HAK_HIDDEN void front_thread_idle(void);
 /* First-class heaps. */
 HAK_HIDDEN struct heap *front_heap_new(void);
 HAK_HIDDEN void *front_heap_aligned_alloc(struct heap *heap, size_t alignment, size_t size, bool zeroed);
-HAK_HIDDEN void *front_heap_realloc(struct heap *heap, void *block, size_t size); /* of a block */
+HAK_HIDDEN void *front_heap_realloc(struct heap *heap, void *block, size_t size); /* block is not NULL */
 HAK_HIDDEN struct heap *front_heap_of(const void *block);
+/* Frees every block of the heap. The heap stays. */
+HAK_HIDDEN void front_heap_reset(struct heap *heap);
 HAK_HIDDEN void front_heap_destroy(struct heap *heap);
 
 #endif

@@ -3,7 +3,10 @@
 
 #include "front/allocate.h"
 #include "front/block.h"
+#include "front/counted.h"
 #include "front/front.h"
+#include "front/guarded.h"
+#include "front/hardened.h"
 #include "front/housekeeping.h"
 #include "front/process.h"
 #include "front/sample.h"
@@ -57,12 +60,20 @@ void *front_heap_aligned_alloc(struct heap *heap, size_t alignment, size_t size,
     bool zero = false;
     void *block;
 
+    if (hardened()) {
+        block = hardened_allocate(heap, alignment, size, zeroed);
+        counted_allocated_block(block);
+        return block;
+    }
     if (size > REQUEST_MAX || alignment > REQUEST_MAX / 2)
         return out_of_memory();
     housekeep();
-    block = allocate_direct(heap, base_max(alignment, BLOCK_ALIGN), size, &zero);
+    block = guard_on() ? guarded_in_heap(heap, base_max(alignment, BLOCK_ALIGN), size) : NULL;
+    if (HAK_LIKELY(block == NULL))
+        block = allocate_direct(heap, base_max(alignment, BLOCK_ALIGN), size, &zero);
     if (block)
         sample_foreign(block, size <= POOLED_MAX ? class_size(class_of_size(size)) : size, heap);
+    counted_allocated_block(block);
     housekeep_exit();
     if (!block)
         return out_of_memory();
@@ -71,17 +82,36 @@ void *front_heap_aligned_alloc(struct heap *heap, size_t alignment, size_t size,
     return block;
 }
 
-struct heap *front_heap_of(const void *block) { return block ? block_find(block, "hak_heap_of").heap : NULL; }
+struct heap *front_heap_of(const void *block)
+{
+    struct heap *heap;
+
+    if (block == NULL)
+        return NULL;
+    if (!hardened())
+        return block_find(block, "hak_heap_of").heap;
+    (void)hardened_usable_size(block, "hak_heap_of"); /* reports what is no block */
+    (void)hardened_size(block, NULL, &heap);
+    return heap;
+}
+
+void front_heap_reset(struct heap *heap)
+{
+    sample_forget_heap(heap);
+    huge_free_heap(heap);
+    guard_free_heap(heap);
+    lock_acquire(&heap->lock);
+    if (harden_on())
+        hardened_clear_heap(heap);
+    heap_release_all(heap);
+    lock_release(&heap->lock);
+}
 
 void front_heap_destroy(struct heap *heap)
 {
     if (heap == NULL)
         return;
-    sample_forget_heap(heap);
-    huge_free_heap(heap);
-    lock_acquire(&heap->lock);
-    heap_release_all(heap);
-    lock_release(&heap->lock);
+    front_heap_reset(heap);
     registry_drop_first_class(heap);
     housekeep_exit();
 }

@@ -10,21 +10,24 @@
 #include "superslab/purge.h"
 #include "superslab/ranges.h"
 
-/* A tick that stopped at a bound goes on so soon. */
+/* A tick that stopped at a bound goes on after this time. */
 #define STEP_MS 1u
 
 static _Atomic bool ticking;
 static _Atomic uint32_t last_tick_ms;
 
-/* Returns the blocks in the cache of a thread that is gone. */
-static void close_cache(void *cache)
+/* Returns the blocks in the cache of a thread that is gone, and the heap that served it. */
+static struct heap *close_cache(void *memory)
 {
-    if (((struct thread_cache *)cache)->capacity_bytes)
+    struct thread_cache *cache = memory;
+
+    if (cache->open || cache->hardened.used)
         cache_flush_all(cache, true);
+    return cache_serve_itself(cache);
 }
 
-/* Everything that a purge delay makes due: the ticking thread's own cache, idle heaps, and then what is free. `stale`: what is
- * given up now was unwanted for a delay already. */
+/* Does all that a purge delay makes due: flushes the thread's own cache, trims idle heaps, then purges what is free.
+ * `stale`: what it gives up was unwanted for a delay already. */
 static size_t tick_run(uint32_t now, bool stale, bool all)
 {
     struct thread_cache *cache = cache_current();
@@ -34,7 +37,7 @@ static size_t tick_run(uint32_t now, bool stale, bool all)
     atomic_store_explicit(&last_tick_ms, now, memory_order_relaxed);
     cache_want_flush();
     atomic_store_explicit(&shared_pool.stale, stale, memory_order_relaxed);
-    purge_begin(); /* G2: a thread that ends from here on wants another */
+    purge_begin(); /* G2: a thread that ends from here on requests another */
     if (cache->heap)
         cache_flush_all(cache, false);
     registry_settle(all, close_cache);
@@ -48,7 +51,7 @@ static size_t tick_run(uint32_t now, bool stale, bool all)
     return bytes;
 }
 
-/* What the last tick left over at its bounds, without what a tick asks of live threads. */
+/* Goes on with what the last tick left at its bounds, without what a tick asks of live threads. */
 static void tick_go_on(void)
 {
     size_t bytes = 0;
@@ -71,11 +74,11 @@ void housekeep_make_room(void)
     if (atomic_load_explicit(&shared_pool.over_soft_limit, memory_order_relaxed) || limits_hard())
         housekeep_purge(true);
     else if (atomic_load_explicit(&shared_pool.refused, memory_order_relaxed))
-        ranges_purge(true); /* the window's next slots were refused, and may lack the address space of freed huge blocks */
+        ranges_purge(true); /* the window could not grow: freed huge blocks may hold the addresses it needs */
 }
 
-/* A flush was wanted since the thread's last slow call. Where that is a purge delay ago, what the cache holds was unwanted for as long,
- * and leaves at once. */
+/* Flushes the cache, because a flush was wanted since the thread's last slow call. If that was a purge delay ago,
+ * nobody wanted what the cache holds for so long, and a tick gives it back at once. */
 void housekeep_follow(void)
 {
     struct thread_cache *cache = cache_current();
@@ -83,8 +86,9 @@ void housekeep_follow(void)
 
     if (cache->heap == NULL || lock_in_fork())
         return;
-    (void)cache_flush_number(); /* what was stored before it rose */
-    if (cache_is_empty(cache) || now - cache_flush_wanted_ms() < hak_options.purge_delay ||
+    (void)cache_flush_number(); /* acquires what was stored before it rose */
+    if ((cache_is_empty(cache) && __atomic_load_n(&cache->heap->body->kept.units, __ATOMIC_RELAXED) == 0) ||
+        now - cache_flush_wanted_ms() < hak_options.purge_delay ||
         atomic_exchange_explicit(&ticking, true, memory_order_acquire)) {
         cache_flush_all(cache, false);
         return;
@@ -99,8 +103,8 @@ bool housekeep_tick(void)
 
     if (!purge_is_due(now) || lock_in_fork() || atomic_exchange_explicit(&ticking, true, memory_order_acquire))
         return false;
-    /* Long overdue: nobody was on a slow path for a whole delay, so what caches and warm pools hold is as old. Too early: only
-     * the shared pool asks, because it holds too much. */
+    /* Half a delay late: no thread was on a slow path, so what caches and warm pools hold is stale. Less than a delay
+     * after the last tick: only the shared pool asks, because it holds too much. */
     if (now - atomic_load_explicit(&last_tick_ms, memory_order_relaxed) >= hak_options.purge_delay) {
         tick_run(now, now - due >= hak_options.purge_delay / 2, false);
     } else if (registry_has_more()) {
@@ -110,9 +114,10 @@ bool housekeep_tick(void)
             cache_want_flush();
             if (cache_current()->heap)
                 cache_flush_all(cache_current(), false);
+            registry_release_kept();
         }
         purge_run(false);
-        shared_pool_want_purge(); /* G2: dead threads' caches and pending slabs may have wanted it too */
+        shared_pool_want_purge(); /* G2: dead threads' caches and pending slabs may have requested it, too */
     }
     atomic_store_explicit(&ticking, false, memory_order_release);
     return true;

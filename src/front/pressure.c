@@ -21,7 +21,7 @@ void pressure_call(size_t bytes_mapped, size_t bytes_limit)
     int saved_errno = errno;
 
     if (handler == NULL || !atomic_compare_exchange_strong(&caller, &nobody, os_thread_token()))
-        return; /* it is at work already, in this thread or in another */
+        return; /* the handler runs already, in this thread or in another */
     foreign_point();
     handler(bytes_mapped, bytes_limit);
     foreign_point();
@@ -29,7 +29,7 @@ void pressure_call(size_t bytes_mapped, size_t bytes_limit)
     errno = saved_errno;
 }
 
-/* A handler that forked goes on in the child. */
+/* A handler that called fork goes on in the child. */
 void pressure_reset_in_child(void)
 {
     if (atomic_load(&caller) != os_thread_token())

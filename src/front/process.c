@@ -1,6 +1,7 @@
 #include "front/process.h"
 
 #include "base/format.h"
+#include "harden/harden.h"
 #include "options/options.h"
 #include "os/cycles.h"
 #include "os/threads.h"
@@ -16,6 +17,7 @@ static bool begin(void)
 {
     lock_begin();
     options_read();
+    harden_begin();
     if (!shared_pool_init() || !registry_init())
         return false;
     os_thread_exit_prepare();

@@ -1,28 +1,38 @@
 #include "front/purge_thread.h"
 
 #include "base/format.h"
+#include "front/control.h"
 #include "front/housekeeping.h"
 #include "front/parking.h"
 #include "front/process.h"
 #include "front/thread.h"
 #include "options/options.h"
+#include "os/stop.h"
 #include "pool/registry.h"
 
-/* How long nobody may have been on a slow path for the process to be idle, which is sooner than memory is unwanted for a delay. */
+/* The process is idle if no thread was on a slow path for so long, or for a purge delay if that is shorter. */
 #define QUIET_MS 50u
-/* How long the thread stays when only one thread is left beside it: programs may rely on having one thread. */
+/* How long the purge thread stays when one other thread is left: programs may rely on having one thread. */
 #define ALONE_MS 1000u
 #define NANOSECONDS_PER_MS UINT64_C(1000000)
 
 static _Atomic bool started;
 
-static bool is_always(void) { return hak_options.purge_thread == OPTION_ALWAYS; }
+static uint64_t choice(void) { return __atomic_load_n(&hak_options.purge_thread, __ATOMIC_RELAXED); }
+
+static bool is_always(void) { return choice() == OPTION_ALWAYS; }
+
+/* The option, or purge_thread_set, says never. */
+static bool is_refused(void) { return choice() == OPTION_NEVER; }
 
 static bool has_work(void) { return atomic_load_explicit(&shared_pool.next_purge_ms, memory_order_relaxed) != 0; }
 
-static bool is_wanted(void) { return is_always() || atomic_load_explicit(&shared_pool.much_free, memory_order_relaxed); }
+static bool is_wanted(void)
+{
+    return is_always() || atomic_load_explicit(&shared_pool.much_free, memory_order_relaxed);
+}
 
-/* Sleeps for a while. The thread must end with the program's last thread, or the process would never exit. */
+/* Sleeps, unless the program's last thread has ended: this one must end with it, or the process would never exit. */
 static void pause_for(enum parking how, uint64_t ms)
 {
     parking_enter(how);
@@ -30,10 +40,11 @@ static void pause_for(enum parking how, uint64_t ms)
         parking_sleep(how, ms * NANOSECONDS_PER_MS);
 }
 
-/* Gives back what is due until nothing is left; everything, as soon as the process is idle. */
+/* Runs ticks until nothing is left. Gives back everything once the process is idle, unless the option is `always`. */
 static void work(void)
 {
-    uint64_t pause = is_always() ? base_max(hak_options.purge_delay, 10) : base_min(base_max(hak_options.purge_delay, 1), QUIET_MS);
+    uint64_t pause =
+        is_always() ? base_max(hak_options.purge_delay, 10) : base_min(base_max(hak_options.purge_delay, 1), QUIET_MS);
     uint32_t activity = registry_activity(), before;
 
     do {
@@ -44,8 +55,8 @@ static void work(void)
             housekeep_purge(true);
         else
             housekeep_tick();
-        dump_poll();
-    } while (thread_count() != 0 && (is_always() || has_work()));
+        control_poll();
+    } while (thread_count() != 0 && (is_always() || has_work()) && !is_refused());
     atomic_store_explicit(&shared_pool.much_free, false, memory_order_relaxed);
 }
 
@@ -67,13 +78,13 @@ static void run(void)
     do {
         if (is_wanted())
             work();
-    } while (thread_count() != 0 && (park() || is_wanted()));
+    } while (thread_count() != 0 && !is_refused() && (park() || is_wanted()) && !is_refused());
     atomic_store_explicit(&started, false, memory_order_release);
 }
 
 static void start(os_thread_create *create)
 {
-    if (atomic_exchange(&started, true) || os_thread_start(create, run, "hakmem-purge"))
+    if (atomic_exchange(&started, true) || os_thread_start(create, os_stop_pass_over_me, run, "hakmem-purge"))
         return;
     atomic_store(&started, false);
     if (is_always())
@@ -82,8 +93,8 @@ static void start(os_thread_create *create)
 
 void purge_thread_at_thread(os_thread_create *create)
 {
-    if (process_init() && hak_options.purge_thread != OPTION_NEVER && !atomic_load_explicit(&started, memory_order_relaxed)) {
-        thread_note(); /* one thread at least is counted, or the purge thread would end at once */
+    if (process_init() && !is_refused() && !atomic_load_explicit(&started, memory_order_relaxed)) {
+        thread_note(); /* else the purge thread might count no thread and end at once */
         start(create);
     }
 }
@@ -93,6 +104,17 @@ void purge_thread_at_start(os_thread_create *create)
     if (process_init() && is_always())
         purge_thread_at_thread(create);
 }
+
+void purge_thread_set(bool wanted, os_thread_create *create)
+{
+    if (!process_init())
+        return;
+    __atomic_store_n(&hak_options.purge_thread, wanted ? OPTION_ALWAYS : OPTION_NEVER, __ATOMIC_RELAXED);
+    parking_wake(PARKING_WORK);
+    purge_thread_at_start(create);
+}
+
+bool purge_thread_is_there(void) { return atomic_load_explicit(&started, memory_order_relaxed) && !is_refused(); }
 
 void purge_thread_reset_in_child(void)
 {

@@ -2,6 +2,8 @@
 #include "front/block.h"
 #include "front/direct.h"
 #include "front/fast.h"
+#include "front/guarded.h"
+#include "front/hardened.h"
 #include "front/housekeeping.h"
 #include "front/sample.h"
 #include "front/thread.h"
@@ -14,6 +16,16 @@
 #include "pool/slab.h"
 #include "superslab/shared_pool.h"
 
+/* Whether the block is one of the two entries below the top, which the caller compared: freed again after one or two
+ * others. Only for full stacks: those of large blocks are full after so few. */
+static bool newest_hold(const struct thread_cache *cache, unsigned class, const void *block)
+{
+    unsigned count = cache_count(cache, class);
+    void *const *top = &cache->slots[cache->bins[class].top];
+
+    return (count > 1 && top[-1] == block) || (count > 2 && top[-2] == block);
+}
+
 static void pooled_free(unsigned class, void *block, const char *function)
 {
     struct thread_cache *cache = thread_cache_get();
@@ -24,7 +36,9 @@ static void pooled_free(unsigned class, void *block, const char *function)
         return;
     }
     bin = &cache->bins[class];
-    if (bin->top != size_classes[class].slot_base && cache->slots[bin->top] == block)
+    if (cache_count(cache, class) && cache->slots[bin->top] == block)
+        misuse_report(function, block, MISUSE_FREED);
+    else if (bin->top == bin->limit && newest_hold(cache, class, block))
         misuse_report(function, block, MISUSE_FREED);
     else if (bin->top == bin->limit)
         cache_overflow(cache, class, block);
@@ -35,7 +49,7 @@ static void pooled_free(unsigned class, void *block, const char *function)
     }
 }
 
-/* A block of a first-class heap, or a sample. */
+/* Frees a block of a first-class heap, or a sample. */
 static void uncached_free(void *block, const char *function)
 {
     struct heap *owner = atomic_load_explicit(&slab_of(block)->owner, memory_order_relaxed);
@@ -50,6 +64,10 @@ static void uncached_free(void *block, const char *function)
 
 static void huge_block_free(void *block, const char *function)
 {
+    if (guard_covers(block)) {
+        guarded_free(block, function);
+        return;
+    }
     sample_forget_foreign(block);
     if (HAK_UNLIKELY(!huge_free(block)))
         misuse_report(function, block, misuse_of(block));
@@ -62,7 +80,9 @@ static void window_block_free(void *block, const char *function)
     unsigned class = window_page_map()[window_unit(block)];
 
     CYCLES_CALL_IS(class_is_span(class) ? CYCLES_FREE_LARGE : CYCLES_FREE_MISS);
-    if (HAK_LIKELY(class != CLASS_NONE))
+    if (HAK_UNLIKELY(((uintptr_t)block & (BLOCK_ALIGN - 1)) != 0))
+        misuse_report(function, block, misuse_of(block));
+    else if (HAK_LIKELY(class != CLASS_NONE))
         pooled_free(class, block, function);
     else if (slab_in_use_at(block))
         uncached_free(block, function);
@@ -77,7 +97,13 @@ void front_free_named(void *block, const char *function)
         debug_count(COUNT_EARLY_FREE_NULL);
         return;
     }
+    if (hardened()) {
+        counted_freed_block(block);
+        hardened_free(block, HARDENED_NO_CLAIM, function);
+        return;
+    }
     housekeep();
+    counted_freed_block(block);
     if (!window_contains(block))
         huge_block_free(block, function);
     else if (!CHECK_EVERY_FREE || block_find(block, function).size != 0)
@@ -91,13 +117,27 @@ void front_free_sized(void *address, size_t size, size_t alignment, const char *
 {
     struct block block;
 
-    if (address == NULL)
+    if (hardened()) {
+        counted_freed_block(address);
+        hardened_free(address, (struct hardened_claim){ size, alignment, SEAL_MALLOC }, function);
         return;
-    CYCLES_CALL_IS(CYCLES_FREE_MISS); /* what is no such block is no hit */
+    }
+    /* The usual miss is a full stack. */
+    if (HAK_LIKELY(window_contains(address) && !CHECK_EVERY_FREE &&
+                   class_fits(window_page_map()[window_unit(address)], address, size, alignment))) {
+        if (!front_free_hit(&hak_cache_offset, address))
+            front_free_named(address, function);
+        return;
+    }
+    if (address == NULL) {
+        CYCLES_CALL_IS(CYCLES_FREE_NULL);
+        return;
+    }
+    CYCLES_CALL_IS(CYCLES_FREE_MISS); /* no hit until the block proves right */
     block = block_find(address, function);
     if (block.size == 0)
         return;
-    /* A block may be larger than its size asks for: it was aligned, or realloc let it stay. It is never smaller. */
+    /* A block may be larger than `size` needs: it was aligned, or realloc let it stay. It is never smaller. */
     if (size > block.size || ((uintptr_t)address & (alignment - 1)) != 0 ||
         (alignment == 1 && !block_may_stay(block.size, size) &&
          (block.slab ? class_size(class_of_size(size)) < block.size : block.size > 2 * POOLED_MAX))) {
@@ -105,7 +145,8 @@ void front_free_sized(void *address, size_t size, size_t alignment, const char *
         return;
     }
     CYCLES_CALL_IS(CYCLES_FREE_HIT);
-    front_free(address);
+    if (!front_free_hit(&hak_cache_offset, address))
+        front_free_named(address, function);
 }
 
 void front_free_batch(void *const *blocks, size_t count)

@@ -1,14 +1,21 @@
-/* Sizes of blocks, and blocks that change theirs. */
+/* Sizes of blocks, and blocks that change their size. */
 #include <string.h>
 
 #include "front/block.h"
 #include "front/fast.h"
+#include "front/hardened.h"
+#include "front/housekeeping.h"
 #include "front/sample.h"
 #include "pool/huge.h"
 #include "pool/slab.h"
+#include "superslab/ranges.h"
+
+enum { COPY_MOST = 8 << 20 }; /* copying more takes longer than the page faults after mremap */
 
 size_t front_usable_size(const void *block, const char *function)
 {
+    if (hardened())
+        return hardened_usable_size(block, function);
     return block ? block_find(block, function).size : 0;
 }
 
@@ -19,6 +26,8 @@ size_t front_block_size(const void *address)
 
 size_t front_good_size(size_t size)
 {
+    if (hardened())
+        return size;
     if (size <= POOLED_MAX)
         return class_size(class_of_size(size));
     return size > REQUEST_MAX - UNIT_SIZE ? size : base_align_up(size, UNIT_SIZE);
@@ -30,11 +39,18 @@ size_t front_expand(void *address, size_t size)
 
     if (address == NULL)
         return 0;
+    if (hardened())
+        return hardened_expand(address, size, "hak_expand");
     block = block_find(address, "hak_expand");
     if (size <= block.size)
         return block.size;
-    if (block.size == 0 || block.slab || !sample_huge_resize(address, size, false))
+    if (block.size == 0 || block.slab)
         return 0;
+    housekeep_before_huge(size - block.size);
+    if (!sample_huge_resize(address, size, false))
+        return 0;
+    counted_freed(block.size);
+    counted_allocated_block(address);
     return huge_size(address, NULL);
 }
 
@@ -47,6 +63,13 @@ static void *move_block(void *old, size_t old_size, void *fresh, size_t size)
     return fresh;
 }
 
+/* Whether to copy a growing huge block into freed memory instead of moving it by mremap. A copy keeps the pages of both
+ * in use; mremap leaves a hole that faults anew. Growth by small steps would copy too often. */
+static bool copy_is_cheaper(size_t old_size, size_t size)
+{
+    return size <= COPY_MOST && size - old_size >= old_size / 4 && ranges_fit(size);
+}
+
 static void *realloc_in(struct heap *heap, void *address, size_t size, const char *function)
 {
     struct block block = block_find(address, function);
@@ -55,21 +78,41 @@ static void *realloc_in(struct heap *heap, void *address, size_t size, const cha
         return NULL;
     if (size > REQUEST_MAX)
         return out_of_memory();
-    if (block_may_stay(block.size, size))
+    if (block.guarded ? size == block.size : block_may_stay(block.size, size))
         return address;
     if (heap == NULL)
         heap = block.heap;
     if (block.slab == NULL && size > POOLED_MAX && block.heap == heap) {
-        void *resized = sample_huge_resize(address, size, true);
-        if (resized)
+        bool may_move = true;
+        void *resized;
+        if (size > block.size) {
+            housekeep_before_huge(size - block.size);
+            may_move = !copy_is_cheaper(block.size, size);
+        }
+        resized = sample_huge_resize(address, size, may_move);
+        if (resized) {
+            counted_freed(block.size);
+            counted_allocated_block(resized);
             return resized;
+        }
     }
-    return move_block(address, block.size, heap ? front_heap_aligned_alloc(heap, BLOCK_ALIGN, size, false) : front_malloc(size),
-                      size);
+    return move_block(address, block.size,
+                      heap ? front_heap_aligned_alloc(heap, BLOCK_ALIGN, size, false) : front_malloc(size), size);
+}
+
+static void *realloc_hardened(struct heap *heap, void *block, size_t size, const char *function)
+{
+    if (block)
+        counted_freed_block(block);
+    block = hardened_realloc(heap, block, size, function);
+    counted_allocated_block(block);
+    return block;
 }
 
 static void *realloc_slow(void *block, size_t size, const char *function)
 {
+    if (hardened())
+        return realloc_hardened(block ? NULL : counted_bound_or(NULL), block, size, function);
     if (block == NULL)
         return front_malloc(size);
     if (size == 0) {
@@ -79,7 +122,7 @@ static void *realloc_slow(void *block, size_t size, const char *function)
     return realloc_in(NULL, block, size, function);
 }
 
-/* The usual realloc: of a live block whose slab the fast paths know (W2), to another size. All else goes the slow way. */
+/* Serves the usual realloc: of a live block whose slab the page map knows (W2), to another size. */
 void *front_realloc(void *block, size_t size, const char *function)
 {
     char *window = window_base();
@@ -87,7 +130,7 @@ void *front_realloc(void *block, size_t size, const char *function)
     unsigned class, index;
     struct slab *slab;
 
-    if (HAK_UNLIKELY(window_is_beyond(unit) || size == 0))
+    if (HAK_UNLIKELY(HAK_SECURE || window_is_beyond(unit) || size == 0))
         return realloc_slow(block, size, function);
     class = __atomic_load_n((uint8_t *)window + WINDOW_PAGE_MAP + unit, __ATOMIC_RELAXED);
     if (HAK_UNLIKELY(class == CLASS_NONE))
@@ -103,6 +146,8 @@ void *front_realloc(void *block, size_t size, const char *function)
 
 void *front_heap_realloc(struct heap *heap, void *block, size_t size)
 {
+    if (hardened())
+        return realloc_hardened(heap, block, size, "hak_heap_realloc");
     if (size == 0) {
         front_free(block);
         return NULL;

@@ -1,15 +1,17 @@
 #include "front/sample.h"
 
 #include <errno.h>
-#include <string.h>
 
 #include "base/format.h"
 #include "front/direct.h"
+#include "front/guarded.h"
+#include "front/housekeeping.h"
+#include "front/neighbour.h"
 #include "front/process.h"
 #include "front/thread.h"
+#include "front/unwinder.h"
 #include "options/options.h"
 #include "os/os.h"
-#include "os/unwind.h"
 #include "pool/huge.h"
 #include "pool/remote.h"
 #include "profile/dump.h"
@@ -17,13 +19,18 @@
 
 /* ---- Allocation ---- */
 
-/* Records the block; the calling thread is busy with it since `began`. */
+/* Records the block. The thread has worked on the sample since `began`. */
 static void note(struct record *record, struct thread_cache *cache, uint64_t began)
 {
-    profile_note(record, cache ? &cache->stacks : NULL);
+    profile_note(record, cache ? &cache->stacks : NULL, cache ? labels_in_force(cache->labels) : NULL);
     dump_note_bytes(record->weight * record->size / WEIGHT_ONE); /* the file is written at the call's exit (K1) */
     if (cache)
         govern_note(&cache->governor, record->class, began);
+}
+
+static uint32_t slack_of(size_t size, size_t wanted)
+{
+    return size > wanted ? (uint32_t)base_min(size - wanted, UINT32_MAX) : 0;
 }
 
 static void *take_block(unsigned class, bool *zero)
@@ -40,49 +47,59 @@ void *sample_block(struct thread_cache *cache, unsigned class, uint64_t weight, 
 {
     uint64_t began = os_now();
     void *block = take_block(class, zero);
-    struct record record = { .address = (uintptr_t)block, .size = class_size(class), .weight = weight, .class = CLASS_NONE };
+    struct record record = {
+        .address = (uintptr_t)block, .size = class_size(class), .weight = weight, .class = CLASS_NONE
+    };
 
     if (block)
         note(&record, cache, began);
     return block;
 }
 
-/* The token's own chance is its bin's (T6), whatever the governor says by now (Z5). */
-static void *sample_token(struct thread_cache *cache, unsigned class, bool *zero)
+/* Serves a call that is a sample of the weight: a guarded block, a sampled one, or NULL. */
+static void *sample_call(struct thread_cache *cache, unsigned class, size_t alignment, size_t wanted, uint64_t weight,
+                         bool *zero)
 {
     uint64_t began = os_now();
-    unsigned shift = cache->shifts[class];
-    void *block = take_block(class, zero);
+    void *guarded = guarded_sample(cache, class, alignment, wanted);
+    void *block = guarded ? guarded : profile_on() ? take_block(class, zero) : NULL;
     struct record record = { .address = (uintptr_t)block,
                              .size = class_size(class),
-                             .weight = profile_weight(class, shift),
+                             .weight = weight,
                              .class = (uint8_t)class,
-                             .shift = (uint8_t)shift };
+                             .slack = slack_of(class_size(class), wanted) };
 
-    if (block) {
+    *zero = *zero && guarded == NULL;
+    if (block && profile_on() && record.weight != WEIGHT_ONE)
+        record.beside = neighbour_unit(cache, class);
+    if (block && profile_on())
         note(&record, cache, began);
-        cache_follow_shift(cache, class);
-    }
+    else
+        govern_note(&cache->governor, class, began);
     return block;
 }
 
-void *sample_entry(struct thread_cache *cache, unsigned class, bool *zero)
+void *sample_count(struct thread_cache *cache, unsigned class, size_t alignment, size_t wanted, bool *zero)
 {
     void *block = NULL;
+    uint64_t weight;
 
-    if (profile_on() && !profile_busy() && cache->generation == profile_generation()) /* Z3, Z4 */
-        block = sample_token(cache, class, zero);
-    if (block)
-        return block;
-    lock_acquire(&cache->heap->lock);
-    heap_take_blocks(cache->heap, class, &block, 1, zero);
-    lock_release(&cache->heap->lock);
+    if (cache_run_left(cache, class)) /* an operator's first miss, with blocks left (T1) */
+        return cache_pop(cache, &cache->runs[class]);
+    if (HAK_UNLIKELY(cache_end_run(cache, class, &weight)))
+        block = sample_call(cache, class, alignment, wanted, weight, zero);
+    if (HAK_LIKELY(block == NULL))
+        block = cache_count(cache, class) ? cache_pop(cache, &cache->bins[class]) : cache_refill(cache, class, zero);
+    if (cache->run_want[class])
+        cache_begin_run(cache, class);
     return block;
 }
 
 /* Usable bytes of a block that was just allocated. */
 static size_t fresh_size(const void *block)
 {
+    if (guard_covers(block))
+        return guard_size(block, NULL);
     return window_contains(block) ? class_size(slab_of(block)->class) : huge_size(block, NULL);
 }
 
@@ -95,7 +112,7 @@ void *sample_aligned(struct thread_cache *cache, size_t alignment, size_t size)
     bool zero;
     void *block;
 
-    if (size > POOLED_MAX || alignment > POOLED_MAX) /* huge: recorded where it is */
+    if (size > POOLED_MAX || alignment > POOLED_MAX) /* huge: recorded in place */
         return NULL;
     room = class_size(class_of_size(base_max(size, UNIT_SIZE)));
     if (draw && profile_draw_passes(draw, room, govern_shift(CLASS_NONE), 1))
@@ -106,6 +123,7 @@ void *sample_aligned(struct thread_cache *cache, size_t alignment, size_t size)
     if (block) {
         record.address = (uintptr_t)block;
         record.size = fresh_size(block);
+        record.slack = slack_of(record.size, size);
         note(&record, cache, began);
     }
     return block;
@@ -119,7 +137,6 @@ void sample_batch(struct thread_cache *cache, unsigned class, void **blocks, siz
         void *block = weight ? sample_block(cache, class, weight, &zero) : NULL;
         if (block == NULL)
             continue;
-        /* Not into the cache, where it would be an entry that was never drawn for (Z1). */
         lock_acquire(&cache->heap->lock);
         heap_return_blocks(cache->heap, class, &blocks[i], 1, "hak_malloc_batch");
         lock_release(&cache->heap->lock);
@@ -137,6 +154,7 @@ void sample_note_foreign(void *block, size_t size, struct heap *heap)
     if (record.weight == 0)
         return;
     record.size = fresh_size(block);
+    record.slack = slack_of(record.size, size);
     note(&record, cache, began);
 }
 
@@ -152,9 +170,8 @@ void sample_free(void *block, const char *function)
     remote_free_locked(block, function);
     if (!cache || !known)
         return;
-    if (record.class != CLASS_NONE && profile_on() && record.generation == profile_generation() &&
-        cache->generation == record.generation) /* Z3 */
-        cache_put_token(cache, record.class, record.shift);
+    if (record.class != CLASS_NONE)
+        cache_note_overflow(cache, record.class);
     govern_note(&cache->governor, record.class, began);
 }
 
@@ -181,58 +198,58 @@ void *sample_huge_resize(void *block, size_t size, bool may_move)
 
 /* ---- On and off ---- */
 
-static enum unwind_kind unwind_kind(void)
+/* Releases profile_control. */
+static int set_profile_held(uint64_t mean)
 {
-    static const char *const kinds[] = { [UNWIND_AUTO] = "auto", [UNWIND_TABLES] = "eh", [UNWIND_POINTERS] = "fp" };
-    const char *text = option_path(hak_options.heap_profile_unwind);
+    bool done = profile_set(mean);
 
-    for (unsigned kind = 0; text && kind < sizeof kinds / sizeof kinds[0]; kind++)
-        if (strcmp(text, kinds[kind]) == 0)
-            return (enum unwind_kind)kind;
-    if (text)
-        base_message("HAKMEM_HEAP_PROFILE_UNWIND=%s is not auto, eh or fp; using auto", text);
-    return UNWIND_AUTO;
-}
-
-/* Once; what it allocates is served as always. */
-static void prepare_unwinder(void)
-{
-    static _Atomic bool prepared;
-
-    if (!atomic_exchange(&prepared, true) && !os_unwind_prepare(unwind_kind()))
-        base_message("HAKMEM_HEAP_PROFILE_UNWIND=eh: libgcc_s.so.1 is not to be had; using frame pointers");
-}
-
-int front_profile_set(uint64_t mean)
-{
-    bool done;
-
-    if (!process_init())
-        return ENOMEM;
-    if (mean)
-        prepare_unwinder();
-    lock_acquire(&profile_control);
-    done = profile_set(mean);
     if (done && mean)
         dump_begin();
     lock_release(&profile_control);
     cache_want_flush(); /* Z3 */
+    housekeep();        /* deep bins may serve the calling thread for ever without a slow call */
     return done ? 0 : ENOMEM;
 }
 
-void front_profile_at_start(void)
+int front_profile_try(uint64_t mean)
+{
+    if (mean)
+        unwinder_prepare_inside();
+    return lock_try(&profile_control) ? set_profile_held(mean) : EBUSY;
+}
+
+static int set_profile_prepared(uint64_t mean)
+{
+    lock_acquire(&profile_control);
+    return set_profile_held(mean);
+}
+
+int front_profile_set(uint64_t mean)
+{
+    if (!process_init())
+        return ENOMEM;
+    if (mean)
+        unwinder_prepare();
+    return set_profile_prepared(mean);
+}
+
+HAK_AT_START void front_profile_at_start(void)
 {
     const char *signal_text = option_path(hak_options.heap_profile_signal);
+    uint64_t mean = hak_options.record_all ? 1 : hak_options.heap_profile_rate;
 
-    if (!hak_options.heap_profile && !hak_options.leak_report)
+    if (!hak_options.heap_profile && !hak_options.leak_report && !hak_options.record_all)
         return;
-    if (front_profile_set(hak_options.heap_profile_rate) != 0)
+    if (!process_init())
+        return;
+    unwinder_prepare_at_start(mean);
+    if (set_profile_prepared(mean) != 0)
         base_message("HAKMEM_HEAP_PROFILE: no memory for the profile");
     else if (signal_text && hak_options.heap_profile)
         dump_take_signal(signal_text);
 }
 
-void front_profile_at_exit(void)
+HAK_AT_START void front_profile_at_exit(void)
 {
     if (hak_options.heap_profile || hak_options.leak_report)
         dump_at_exit();

@@ -1,34 +1,36 @@
-/* Samples of the heap profile on the slow paths: tokens that were drawn, calls that no cache serves, frees of samples. */
+/* Heap-profile samples on the slow paths: calls that a cache counted, calls that no cache serves, frees of samples. */
 #ifndef HAK_FRONT_SAMPLE_H
 #define HAK_FRONT_SAMPLE_H
 
 #include "front/thread_cache.h"
 #include "profile/profile.h"
 
-/* Serves a call that drew a token: with a sampled block of the class, or as it would be without a profile. NULL when memory is out. */
-HAK_HIDDEN void *sample_entry(struct thread_cache *cache, unsigned class, bool *zero);
+/* Serves a counted call (T8) that missed: with a guarded block of `wanted` bytes, a sampled block of the class, or as
+ * without a profile. NULL when memory is out. */
+HAK_HIDDEN void *sample_count(struct thread_cache *cache, unsigned class, size_t alignment, size_t wanted, bool *zero);
 
-/* A sampled block for a call that was drawn, with the weight; cache may be NULL. */
+/* A sampled block for a call that was drawn with the weight. cache may be NULL. */
 HAK_HIDDEN void *sample_block(struct thread_cache *cache, unsigned class, uint64_t weight, bool *zero);
 
-/* An aligned block that no class has, if the call is drawn; else NULL. */
+/* A sampled block with an alignment that no class has, if the call is drawn; else NULL. */
 HAK_HIDDEN void *sample_aligned(struct thread_cache *cache, size_t alignment, size_t size);
 
-/* Draws for each block of a batch, and puts sampled blocks in the place of those that are drawn. */
+/* Draws for each block of a batch, and replaces those that are drawn by sampled blocks. */
 HAK_HIDDEN void sample_batch(struct thread_cache *cache, unsigned class, void **blocks, size_t count);
 
-/* Draws for a block of so many bytes of a first-class heap, or a huge one (heap NULL), and records it where it is. NULL is none. */
+/* Draws for a block of a first-class heap, or a huge one (heap NULL), and records it in place. Ignores NULL. */
 HAK_HIDDEN void sample_note_foreign(void *block, size_t size, struct heap *heap);
 HAK_INLINE void sample_foreign(void *block, size_t size, struct heap *heap)
 {
-    if (HAK_UNLIKELY(profile_on()) && block && !profile_draw_passes(&cache_current()->draw, size, govern_shift(CLASS_NONE), 1))
+    if (HAK_UNLIKELY(profile_on()) && block &&
+        !profile_draw_passes(&cache_current()->draw, size, govern_shift(CLASS_NONE), 1))
         sample_note_foreign(block, size, heap);
 }
 
-/* Frees a block of the profile's heap, for the function, and gives its token to the calling thread's cache. */
+/* Frees a block of the profile's heap; `function` is for reports. */
 HAK_HIDDEN void sample_free(void *block, const char *function);
 
-/* A block that may be a sample by its address is about to be freed. */
+/* Call before the free of a block that may have been recorded in place. */
 HAK_INLINE void sample_forget_foreign(const void *block)
 {
     struct record record;
@@ -38,13 +40,16 @@ HAK_INLINE void sample_forget_foreign(const void *block)
 }
 HAK_INLINE void sample_forget_heap(struct heap *heap) { profile_forget_heap(heap); }
 
-/* huge_resize. For the profile a huge block that changes its size is freed and allocated anew. */
+/* huge_resize. If the block's size changes, the profile sees a free and a new allocation. */
 HAK_HIDDEN void *sample_huge_resize(void *block, size_t size, bool may_move);
 
-/* Turns the profile on with the mean (bytes), or off (0). 0, or ENOMEM. */
+/* Turns the profile on with the mean (bytes), or off (0). Returns 0 or ENOMEM. */
 HAK_HIDDEN int front_profile_set(uint64_t mean);
 
-/* What the options ask for, when the process starts and ends. */
+/* The same at the exit of a slow call: waits for and loads nothing. EBUSY: another thread starts, stops or writes. */
+HAK_HIDDEN int front_profile_try(uint64_t mean);
+
+/* Do what the options ask for when the process starts and ends. */
 HAK_HIDDEN void front_profile_at_start(void);
 HAK_HIDDEN void front_profile_at_exit(void);
 

@@ -1,11 +1,13 @@
 #include "front/thread.h"
 
 #include "base/format.h"
+#include "front/counted.h"
 #include "front/parking.h"
 #include "front/process.h"
 #include "os/cycles.h"
 #include "os/foreign.h"
 #include "os/threads.h"
+#include "pool/heap_memory.h"
 #include "pool/registry.h"
 #include "profile/stack.h"
 #include "superslab/shared_pool.h"
@@ -21,14 +23,14 @@ uint32_t thread_count(void) { return atomic_load(&count); }
 
 void thread_reset_in_child(void) { atomic_store(&count, os_thread_exit_is_armed()); }
 
-/* A thread that does not announce its end keeps its heap for ever. */
+/* A thread whose end HAKMEM does not learn of keeps its heap for ever. */
 void thread_note(void)
 {
     static _Atomic bool said;
 
     if (os_thread_exit_is_armed())
         return;
-    foreign_point(); /* the thread library may allocate, and so come back to the cache that the thread has by now */
+    foreign_point(); /* os_thread_exit_arm may allocate: the thread has a cache by now */
     if (os_thread_exit_arm(thread_end))
         atomic_fetch_add(&count, 1);
     else if (!os_thread_exit_is_armed() && !atomic_exchange_explicit(&said, true, memory_order_relaxed))
@@ -43,32 +45,42 @@ struct thread_cache *thread_cache_get(void)
 
     if (HAK_LIKELY(cache->heap != NULL))
         return cache;
-    if (hak_cache_offset == WINDOW_RETIRED_CACHE || !process_init())
+    if (hak_cache_offset == WINDOW_RETIRED_CACHE || (COUNTED && (counted.bound || counted.uncached)) || !process_init())
         return NULL;
     heap = registry_take_heap();
     if (!heap)
         return NULL;
-    if (!heap->cache && !registry_add_cache(heap, sizeof(struct thread_cache))) {
+    if (!heap->cache && !registry_add_cache(heap, CACHE_BYTES, sizeof(struct thread_cache))) {
         registry_abandon_heap(heap);
         return NULL;
     }
     cache = heap->cache;
-    lock_acquire(&heap->lock);
-    if (cache->heap == NULL)
-        cache_init(cache, heap);
-    lock_release(&heap->lock);
+    cache_serve_from(cache, heap, registry_serving(heap));
+    cache->deep_room = heap_memory_is_first(heap);
+    labels_leave(&cache->labels); /* of a thread that is gone since a fork */
     cache_set_current((uintptr_t)cache - (uintptr_t)hak_window);
+    cache_want_no_deep();
     thread_note();
     if (HAK_CYCLES)
         cycles_thread_begin();
-    return cache_current()->heap ? cache_current() : NULL; /* what was foreign may have given it up */
+    return cache_current()->heap ? cache_current() : NULL; /* foreign code may have given it up */
+}
+
+void thread_expect(void)
+{
+    struct thread_cache *cache = cache_current();
+
+    registry_expect_thread();
+    if (cache->deep_bytes)
+        cache_close_deep(cache);
 }
 
 static void leave_cache(struct thread_cache *cache, uintptr_t offset)
 {
-    struct heap *heap = cache->heap;
+    struct heap *heap = cache->own;
 
     stack_leave(&cache->stacks);
+    labels_leave(&cache->labels);
     cache_set_current(offset);
     registry_abandon_heap(heap);
     shared_pool_want_purge();
@@ -84,16 +96,17 @@ void thread_release(void)
     leave_cache(cache, 0);
 }
 
-/* The cache stays as it is for the next thread, until a tick. What other destructors free or allocate after this one goes through
- * the house heap. */
+/* The cache stays as it is for the next thread, until a tick. Destructors that run later use the house heap. */
 static void thread_end(void *unused)
 {
     struct thread_cache *cache = cache_current();
     uint32_t left;
 
     (void)unused;
-    if (cache->heap)
+    if (cache->heap) {
+        cache_close_deep(cache);
         leave_cache(cache, WINDOW_RETIRED_CACHE);
+    }
     if (HAK_CYCLES)
         cycles_thread_end();
     left = atomic_fetch_sub(&count, 1) - 1;

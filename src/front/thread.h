@@ -4,17 +4,20 @@
 
 #include "front/thread_cache.h"
 
-/* The calling thread's cache, made if it has none. NULL when memory is out, or the thread is past its end: use the house heap. The first
- * time it is a foreign point (os/foreign.h). */
+/* The calling thread's cache, made if there is none: then this is a foreign point (os/foreign.h). NULL: memory is out,
+ * the thread is past its end, or Q1; use the house heap. */
 HAK_HIDDEN struct thread_cache *thread_cache_get(void);
 
-/* The calling thread gives up its cache and heap; it gets others when it allocates again. */
+/* Call before a thread makes another one: gives up what it keeps while it is alone. Any thread that holds no lock. */
+HAK_HIDDEN void thread_expect(void);
+
+/* Gives up the calling thread's cache and heap. It gets others when it allocates again. */
 HAK_HIDDEN void thread_release(void);
 
-/* Counts the calling thread until it ends, if it is not counted: thread_cache_get does. A foreign point. */
+/* Counts the calling thread until it ends, if it is not counted. thread_cache_get calls this. A foreign point. */
 HAK_HIDDEN void thread_note(void);
 
-/* Threads that are counted: at least those that have allocated and not ended. Any thread. */
+/* The number of counted threads: at least those that have allocated and not ended. Any thread. */
 HAK_HIDDEN uint32_t thread_count(void);
 
 /* In the child of a fork: the calling thread is the only one. */

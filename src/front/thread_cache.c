@@ -4,20 +4,31 @@
 #include "options/options.h"
 #include "os/cycles.h"
 #include "os/foreign.h"
+#include "pool/heap_memory.h"
+#include "pool/registry.h"
 #include "pool/remote.h"
 #include "profile/profile.h"
 #include "superslab/shared_pool.h"
 
-/* A bin starts at this many bytes of blocks (within these numbers) and doubles. */
-#define BIN_FIRST_BYTES 4096u
-#define BIN_FIRST_MOST 16u
-/* Slow calls between two looks of the shrinking hand. */
+/* A bin starts at first_limit blocks and doubles; where threads share heaps (O8), at no more than this many bytes. */
+#define BIN_FIRST_SHARED 1024u
+/* Slow calls between two calls of cache_shrink_next. */
 #define SHRINK_INTERVAL 8u
-/* A bin that overflows this often without a refill only passes blocks on: it is flushed whole, and grows no further than this. */
+/* How often the hand passes an unused bin before it closes it. Deep bins get more passes once deep_most has grown: a
+ * program that holds a thousand blocks of one class, then of the next, returns to the first after some hundred slow
+ * calls. */
+#define HAND_PASSES 1u
+#define HAND_PASSES_DEEP 32u
+/* A bin that overflows so often without a refill only passes blocks on: it is flushed whole, and stops growing here. */
 #define ONE_WAY_OVERFLOWS 8u
 #define ONE_WAY_CAPACITY 64u
 
-/* Entries that one flush moves at a time: what is on the stack meanwhile stays small. */
+/* HAKMEM_FC_CAP's largest value, which means no bound. Deep bins may hold DEEP_SHARE times HAKMEM_CACHE_BYTES. */
+#define FC_CAP_MOST 256u
+#define DEEP_SHARE 256u
+#define DEEP_FIRST_BYTES HAK_MIB
+
+/* Entries that a flush moves at a time, which bounds its array on the stack. */
 #define FLUSH_MOST 128u
 
 /* ---- Flushes that others want ---- */
@@ -35,32 +46,142 @@ uint32_t cache_flush_wanted_ms(void) { return atomic_load_explicit(&flush_wanted
 
 /* ---- Bins ---- */
 
-void cache_init(struct thread_cache *cache, struct heap *heap)
+/* Tells from which of a class's two stacks malloc takes (T8). Another process may write zeros here to make a thread's
+ * calls miss (front/control.h), because class 0 has no block (T1). */
+static void cache_fill_classes(struct thread_cache *cache)
 {
     for (size_t i = 0; i < sizeof cache->class_of; i++)
-        cache->class_of[i] = (uint8_t)class_of_size(i * BLOCK_ALIGN);
+        __atomic_store_n(&cache->class_of[i], (uint8_t)(class_of_size(i * BLOCK_ALIGN) + cache->counted),
+                         __ATOMIC_RELAXED);
+}
+
+/* Starts or stops counting calls, as the profile wants (T8). Runs are empty. */
+static void cache_follow_profile(struct thread_cache *cache)
+{
+    cache->generation = profile_generation();
+    cache->counted = profile_drawing() && !harden_on() ? RUN_BINS : 0;
+    if (cache_counts(cache))
+        countdowns_begin(&cache->countdowns);
+    cache_fill_classes(cache);
+}
+
+void cache_init(struct thread_cache *cache, struct heap *heap)
+{
     for (unsigned class = 1; class < CLASS_COUNT; class++) {
-        bin_set_top(&cache->bins[class], size_classes[class].slot_base);
-        cache->bins[class].limit = size_classes[class].slot_base;
+        cache->base[class] = size_classes[class].first_base;
+        bin_set_top(&cache->bins[class], cache->base[class]);
+        cache->bins[class].limit = cache->base[class];
+        bin_set_top(&cache->runs[class], size_classes[class].run_base);
     }
+    cache_follow_profile(cache);
     cache->hand = 1;
+    cache->tick = cache_flush_number();
     cache->heap = heap;
 }
 
+/* Returns the heap that served the cache before; NULL: none. */
+static struct heap *cache_change_heap(struct thread_cache *cache, struct heap *heap)
+{
+    struct heap *before = cache->heap;
+
+    lock_acquire(&(before ? before : heap)->lock);
+    if (before == NULL)
+        cache_init(cache, heap);
+    __atomic_store_n(&cache->heap, heap, __ATOMIC_RELAXED);
+    lock_release(&(before ? before : heap)->lock);
+    return before;
+}
+
+void cache_serve_from(struct thread_cache *cache, struct heap *own, struct heap *heap)
+{
+    struct heap *before;
+
+    cache->own = own;
+    before = cache_change_heap(cache, heap);
+    if (before && before != own)
+        registry_serve_less(before);
+}
+
+struct heap *cache_serve_itself(struct thread_cache *cache)
+{
+    return cache->heap ? cache_change_heap(cache, cache->own) : NULL;
+}
+
+static bool bin_is_deep(const struct thread_cache *cache, unsigned class) { return cache->base[class] >= CACHE_SLOTS; }
 static unsigned bin_capacity(const struct thread_cache *cache, unsigned class)
 {
-    return cache->bins[class].limit - size_classes[class].slot_base;
+    return cache->bins[class].limit - cache->base[class];
+}
+
+static void cache_note_busy(struct thread_cache *cache, unsigned class)
+{
+    cache->busy[class] =
+        bin_is_deep(cache, class) && cache->deep_most > DEEP_FIRST_BYTES ? HAND_PASSES_DEEP : HAND_PASSES;
 }
 
 static void bin_set_capacity(struct thread_cache *cache, unsigned class, unsigned capacity)
 {
-    cache->capacity_bytes += (size_t)capacity * class_size(class);
-    cache->capacity_bytes -= (size_t)bin_capacity(cache, class) * class_size(class);
-    cache->bins[class].limit = (uint16_t)(size_classes[class].slot_base + capacity);
+    size_t *bytes = bin_is_deep(cache, class) ? &cache->deep_bytes : &cache->capacity_bytes;
+
+    *bytes += (size_t)capacity * class_size(class);
+    *bytes -= (size_t)bin_capacity(cache, class) * class_size(class);
+    cache->bins[class].limit = (uint16_t)(cache->base[class] + capacity);
+    cache->open &= ~(UINT64_C(1) << class);
+    cache->open |= (uint64_t)(capacity != 0) << class;
 }
 
-/* The fast paths leave no trace but the bin's top: since its last slow call they popped, or pushed, at least the difference. `count`
- * blocks are in the bin and `left` will be after this call. Under the heap's lock. */
+/* ---- Deep bins (T7) ---- */
+
+static _Atomic bool deep_open; /* there may be deep bins */
+
+void cache_want_no_deep(void)
+{
+    if (HAK_UNLIKELY(atomic_load_explicit(&deep_open, memory_order_relaxed)))
+        cache_want_flush();
+}
+
+/* Moves the stack to another place of the class. Its capacity becomes 0. */
+static void bin_move(struct thread_cache *cache, unsigned class, unsigned to)
+{
+    unsigned count = cache_count(cache, class), from = cache->base[class];
+
+    lock_acquire(&cache->heap->lock);
+    bin_set_capacity(cache, class, 0);
+    __builtin_memcpy(&cache->slots[to + 1], &cache->slots[from + 1], count * sizeof(void *));
+    cache->base[class] = (uint16_t)to;
+    bin_set_top(&cache->bins[class], to + count);
+    cache->bins[class].limit = (uint16_t)to;
+    lock_release(&cache->heap->lock);
+}
+
+/* The bytes that deep bins may have. */
+static size_t deep_most(const struct thread_cache *cache)
+{
+    return cache->deep_room && !atomic_load_explicit(&heap_signals.several, memory_order_relaxed) && heap_may_keep()
+               ? base_max(cache->deep_most, DEEP_FIRST_BYTES)
+               : 0;
+}
+
+/* Raises the capacity to `wanted`, or as far as the bounds allow, in the class's deep place. */
+static void bin_grow_deep(struct thread_cache *cache, unsigned class, unsigned wanted)
+{
+    size_t most = deep_most(cache), spare = most > cache->deep_bytes ? most - cache->deep_bytes : 0;
+    unsigned has = bin_is_deep(cache, class) ? bin_capacity(cache, class) : 0;
+
+    wanted = (unsigned)base_min(base_min(wanted, size_classes[class].deep_limit), has + spare / class_size(class));
+    if (wanted <= bin_capacity(cache, class))
+        return;
+    if (!bin_is_deep(cache, class)) {
+        atomic_store_explicit(&deep_open, true, memory_order_relaxed);
+        cache->deep_touched = true;
+        bin_move(cache, class, size_classes[class].deep_base);
+    }
+    bin_set_capacity(cache, class, wanted);
+    debug_count_of(COUNT_CACHE_GROWN, class, 1);
+}
+
+/* Counts hits. The fast paths leave no trace but the top, so they popped or pushed at least the difference since the
+ * bin's last slow call. The bin holds `count` blocks, and `left` after this call. Under the heap's lock. */
 HAK_INLINE void bin_note_hits(struct thread_cache *cache, unsigned class, unsigned count, unsigned left)
 {
     unsigned seen = cache->seen[class];
@@ -72,28 +193,15 @@ HAK_INLINE void bin_note_hits(struct thread_cache *cache, unsigned class, unsign
         cache->heap->classes[class].free_hits += count - seen;
 }
 
-/* Drops the tokens among `count` entries taken out of the bin; returns how many blocks are left. Under the heap's lock (T4, T5). */
-static unsigned bin_drop_tokens(struct thread_cache *cache, unsigned class, void **entries, unsigned count)
+/* Moves the oldest `count` entries of the bin to out[]. Under the heap's lock (T4). */
+static void bin_take_oldest(struct thread_cache *cache, unsigned class, void **out, unsigned count)
 {
-    unsigned blocks = 0;
-
-    for (unsigned i = 0; i < count; i++)
-        if (entries[i])
-            entries[blocks++] = entries[i];
-    cache->tokens[class] = (uint8_t)(cache->tokens[class] - (count - blocks));
-    return blocks;
-}
-
-/* Moves the oldest `count` entries of the bin to out[], and returns the number of blocks among them. Under the heap's lock (T4). */
-static unsigned bin_take_oldest(struct thread_cache *cache, unsigned class, void **out, unsigned count)
-{
-    void **stack = &cache->slots[size_classes[class].slot_base + 1];
-    unsigned left = cache_count(cache, class) - count;
+    unsigned base = cache->base[class], left = cache_count(cache, class) - count;
+    void **stack = &cache->slots[base + 1];
 
     __builtin_memcpy(out, stack, count * sizeof *out);
     __builtin_memmove(stack, stack + count, left * sizeof *stack);
-    bin_set_top(&cache->bins[class], size_classes[class].slot_base + left);
-    return HAK_UNLIKELY(cache->tokens[class]) ? bin_drop_tokens(cache, class, out, count) : count;
+    bin_set_top(&cache->bins[class], base + left);
 }
 
 /* Returns the oldest `count` entries of the bin to their slabs. */
@@ -111,7 +219,7 @@ static void bin_flush(struct thread_cache *cache, unsigned class, unsigned count
         held = cache_count(cache, class);
         bin_note_hits(cache, class, held, held - part);
         count -= part;
-        part = bin_take_oldest(cache, class, blocks, part);
+        bin_take_oldest(cache, class, blocks, part);
         remote = heap_return_blocks(cache->heap, class, blocks, part, "free");
         lock_release(&cache->heap->lock);
         if (remote)
@@ -119,109 +227,274 @@ static void bin_flush(struct thread_cache *cache, unsigned class, unsigned count
     }
 }
 
-/* Takes the capacity and the blocks of the next bin in use if it was not on the slow path since the hand last passed it: blocks that
- * nobody takes pin slabs. */
+/* ---- Runs (T8) ---- */
+
+/* Counts the calls that the run served, as hits and for the profile. Under the heap's lock. */
+static void run_settle(struct thread_cache *cache, unsigned class)
+{
+    unsigned served = cache->run_count[class] - cache_run_left(cache, class);
+
+    if (served == 0)
+        return;
+    cache->run_count[class] = (uint8_t)(cache->run_count[class] - served);
+    cache->heap->classes[class].malloc_hits += served;
+    countdowns_pass(&cache->countdowns, class, served);
+}
+
+static void run_flush(struct thread_cache *cache, unsigned class)
+{
+    unsigned base = size_classes[class].run_base, count;
+    size_t remote;
+
+    if (HAK_LIKELY(cache->run_count[class] == 0))
+        return;
+    lock_acquire(&cache->heap->lock);
+    run_settle(cache, class);
+    count = cache->run_count[class];
+    cache->run_count[class] = cache->run_want[class] = 0;
+    bin_set_top(&cache->runs[class], base);
+    remote = heap_return_blocks(cache->heap, class, &cache->slots[base + 1], count, "free");
+    lock_release(&cache->heap->lock);
+    if (remote)
+        remote_free_blocks(class, &cache->slots[base + 1], remote, "free");
+}
+
+/* The length of the class's next run, after one that served `served` calls while `back` blocks came back. If few came
+ * back, the thread takes blocks that it has not touched for long in any case, and a long run costs nothing. */
+HAK_INLINE unsigned run_next(struct thread_cache *cache, unsigned class, unsigned served, unsigned back)
+{
+    unsigned length = cache->run_want[class], usual = size_classes[class].run_usual;
+
+    if (back * 2 <= served)
+        length = (unsigned)base_min(base_max(length * 2, 1), size_classes[class].run_limit);
+    else if (length > usual)
+        length = (unsigned)base_max(length / 2, usual);
+    else
+        length = (unsigned)base_min(base_max(length * 2, 4), usual);
+    cache->run_want[class] = (uint8_t)length;
+    return length;
+}
+
+bool cache_end_run(struct thread_cache *cache, unsigned class, uint64_t *weight)
+{
+    unsigned count = cache_count(cache, class), seen = cache->seen[class];
+
+    cache_note_busy(cache, class);
+    run_next(cache, class, cache->run_count[class] + 1u, count > seen ? count - seen : 0);
+    if (cache->run_count[class]) {
+        lock_acquire(&cache->heap->lock);
+        run_settle(cache, class);
+        lock_release(&cache->heap->lock);
+    }
+    if (cache->generation != profile_generation()) /* Z3: the next housekeeping makes the cache follow */
+        return false;
+    return profile_count_call(&cache->countdowns, &cache->draw, class, weight);
+}
+
+/* Moves the bin's newest `moved` blocks to a run that already has `got`: pops and pushes (T4). */
+HAK_INLINE void run_fill(struct thread_cache *cache, unsigned class, unsigned moved, unsigned got)
+{
+    unsigned base = size_classes[class].run_base, top = cache->bins[class].top - moved;
+
+    bin_set_top(&cache->bins[class], top);
+    __builtin_memcpy(&cache->slots[base + got + 1], &cache->slots[top + 1], moved * sizeof(void *));
+    cache->run_count[class] = (uint8_t)(got + moved);
+    bin_set_top(&cache->runs[class], base + got + moved);
+}
+
+void cache_begin_run(struct thread_cache *cache, unsigned class)
+{
+    unsigned count = cache_count(cache, class), length = cache->run_want[class], moved, got = 0;
+    bool zero;
+
+    if (cache->run_count[class] != 0 || cache->generation != profile_generation())
+        return;
+    cache->overflows[class] = 0;
+    length = countdowns_may_pass(&cache->countdowns, class, length);
+    moved = (unsigned)base_min(count, length);
+    length = (unsigned)base_min(length, base_max(size_classes[class].run_usual, moved));
+    if (length == 0)
+        return;
+    lock_acquire(&cache->heap->lock);
+    if (moved < length) {
+        got = (unsigned)heap_take_blocks(cache->heap, class, &cache->slots[size_classes[class].run_base + 1],
+                                         length - moved, &zero);
+        cache->heap->classes[class].direct++; /* no call missed for this */
+    }
+    bin_note_hits(cache, class, count, count - moved);
+    run_fill(cache, class, moved, got);
+    lock_release(&cache->heap->lock);
+}
+
+/* Whether the calls that `left` counts need only blocks: none is a sample, and no other work waits. */
+HAK_INLINE bool run_is_plain(const struct thread_cache *cache, unsigned class, int64_t left)
+{
+    return left >= 0 && cache_run_left(cache, class) == 0 && cache->tick == cache_flush_number() &&
+           cache->countdowns.shifts[class] == govern_shift(class);
+}
+
+/* Pops the bin's top block after a run that served `served` calls. The next run will take `length` blocks. */
+HAK_INLINE void *run_pop(struct thread_cache *cache, unsigned class, unsigned served, unsigned count, unsigned length)
+{
+    struct class_counters *counters = &cache->own->classes[class]; /* needs no lock; a shared heap's would (O8) */
+    unsigned seen = cache->seen[class];
+
+    cache_note_busy(cache, class);
+    cache->overflows[class] = 0;
+    cache->seen[class] = (uint16_t)(count - 1 - length);
+    __atomic_store_n(&counters->malloc_hits, counters->malloc_hits + served, __ATOMIC_RELAXED);
+    if (count > seen)
+        __atomic_store_n(&counters->free_hits, counters->free_hits + (count - seen), __ATOMIC_RELAXED);
+    return cache_pop(cache, &cache->bins[class]);
+}
+
+static HAK_NOINLINE void *serve_run(struct thread_cache *cache, unsigned class)
+{
+    struct countdowns *countdowns = &cache->countdowns;
+    unsigned served = cache->run_count[class] + 1u, count = cache_count(cache, class), seen = cache->seen[class];
+    unsigned length = cache->run_want[class];
+    int64_t parts = countdowns->parts[class], left = countdowns->left[class] - parts * (int64_t)served;
+    void *block;
+
+    if (HAK_UNLIKELY(count == 0 || !run_is_plain(cache, class, left)))
+        return NULL;
+    if (HAK_UNLIKELY(count - 1 < length / 2 && count - 1 < size_classes[class].run_usual)) /* the heap must fill it */
+        return NULL;
+    length = (unsigned)base_min(run_next(cache, class, served, count > seen ? count - seen : 0), count - 1);
+    if (HAK_UNLIKELY(left < parts * length))
+        length = (unsigned)(left / parts);
+    countdowns->left[class] = left;
+    block = run_pop(cache, class, served, count, length);
+    run_fill(cache, class, length, 0);
+    return block;
+}
+
+void *cache_serve_counted(struct thread_cache *cache, unsigned class)
+{
+    unsigned count = cache_count(cache, class);
+    int64_t left = cache->countdowns.left[class] - cache->countdowns.parts[class];
+
+    if (cache->run_want[class] + size_classes[class].run_usual != 0)
+        return serve_run(cache, class);
+    /* Large blocks, without a run. If no block came back since the last call, cache_end_run may give the class runs. */
+    if (HAK_UNLIKELY(count <= cache->seen[class] || cache->run_count[class] || !run_is_plain(cache, class, left)))
+        return NULL;
+    cache->countdowns.left[class] = left;
+    return run_pop(cache, class, 1, count, 0);
+}
+
+/* ---- Capacities ---- */
+
+/* Flushes the bin and its run. The capacity becomes 0. */
+static void bin_close(struct thread_cache *cache, unsigned class)
+{
+    run_flush(cache, class);
+    bin_flush(cache, class, cache_count(cache, class));
+    if (bin_is_deep(cache, class))
+        bin_move(cache, class, size_classes[class].slot_base);
+    else
+        bin_set_capacity(cache, class, 0);
+}
+
+/* Closes the next open bin if the hand has passed it often enough since its last slow call: unused blocks pin slabs. */
 static void cache_shrink_next(struct thread_cache *cache)
 {
-    unsigned class = cache->hand, looks = 0;
+    uint64_t after = cache->open & ~base_low_mask(cache->hand);
+    unsigned class;
 
-    while (bin_capacity(cache, class) == 0 && looks++ < CLASS_COUNT)
-        class = class + 1 < CLASS_COUNT ? class + 1 : 1;
-    cache->hand = class + 1 < CLASS_COUNT ? class + 1 : 1;
-    if (!cache->busy[class]) {
-        bin_flush(cache, class, cache_count(cache, class));
-        bin_set_capacity(cache, class, 0);
+    if (cache->open == 0)
+        return;
+    class = base_low_bit(after ? after : cache->open);
+    cache->hand = class + 1;
+    if (cache->busy[class] == 0) {
+        bin_close(cache, class);
         debug_count_of(COUNT_CACHE_SHRUNK, class, 1);
+    } else {
+        cache->busy[class]--;
     }
-    cache->busy[class] = false;
+}
+
+/* The bytes that bins may have, without deep ones. */
+static size_t cache_budget(void)
+{
+    return base_min(hak_options.cache_bytes, atomic_load_explicit(&heap_signals.cache_share, memory_order_relaxed));
+}
+
+static unsigned bin_first_capacity(const struct thread_cache *cache, unsigned class)
+{
+    unsigned first = size_classes[class].first_limit;
+
+    return HAK_LIKELY(cache->heap == cache->own)
+               ? first
+               : (unsigned)base_min(base_max(BIN_FIRST_SHARED / class_size(class), 1), first);
 }
 
 /* Doubles the bin's capacity, within the class's, the options' and the cache's bounds. */
 static void bin_grow(struct thread_cache *cache, unsigned class)
 {
-    unsigned capacity = bin_capacity(cache, class), wanted = capacity * 2;
-    size_t size = class_size(class), spare;
+    const struct size_class *row = &size_classes[class];
+    unsigned base = cache->base[class], capacity = cache->bins[class].limit - base, wanted = capacity * 2, most = 0;
 
     if (capacity == 0)
-        wanted = (unsigned)base_min(base_max(BIN_FIRST_BYTES / size, 1), BIN_FIRST_MOST);
-    wanted = (unsigned)base_min(wanted, base_min(size_classes[class].slot_limit, hak_options.fc_cap));
-    spare = hak_options.cache_bytes > cache->capacity_bytes ? hak_options.cache_bytes - cache->capacity_bytes : 0;
-    wanted = (unsigned)base_min(wanted, capacity + spare / size);
-    if (wanted > capacity) {
-        bin_set_capacity(cache, class, wanted);
+        wanted = bin_first_capacity(cache, class);
+    wanted = (unsigned)base_min(wanted, hak_options.fc_cap < FC_CAP_MOST ? hak_options.fc_cap : DEEP_BLOCKS);
+    if (base != row->deep_base && capacity < row->slot_limit) {
+        size_t budget = cache_budget(), spare = budget > cache->capacity_bytes ? budget - cache->capacity_bytes : 0;
+        most = (unsigned)base_min(base_min(wanted, row->slot_limit), capacity + spare / row->size);
+    }
+    if (most > capacity) {
+        if (base == row->first_base && most > row->first_limit)
+            bin_move(cache, class, row->slot_base);
+        bin_set_capacity(cache, class, most);
         debug_count_of(COUNT_CACHE_GROWN, class, 1);
+    } else if (wanted > capacity) {
+        bin_grow_deep(cache, class, wanted);
     }
 }
 
 static void cache_note_slow_call(struct thread_cache *cache, unsigned class)
 {
-    cache->busy[class] = true;
+    cache_note_busy(cache, class);
     if (++cache->slow_calls % SHRINK_INTERVAL == 0)
         cache_shrink_next(cache);
 }
 
-/* Makes tokens of the entries of a refill that are drawn, and gives their blocks back: the number of entries stays what it is without a
- * profile, or entries would be there because they are tokens (Z1). Returns how many are. Under the heap's lock. */
-static HAK_NOINLINE unsigned draw_tokens(struct thread_cache *cache, unsigned class, void **entries, size_t count)
+void *cache_refill(struct thread_cache *cache, unsigned class, bool *zero)
 {
-    void *blocks[128];
-    uint64_t marks[2];
-    unsigned tokens, given = 0;
-
-    tokens = profile_draw_entries(&cache->draw, class, cache->shifts[class], (unsigned)count, marks);
-
-    for (unsigned word = 0; word < 2; word++)
-        for (; marks[word]; marks[word] &= marks[word] - 1) {
-            void **entry = &entries[word * 64 + base_low_bit(marks[word])];
-            blocks[given++] = *entry;
-            *entry = NULL;
-        }
-    if (tokens)
-        heap_return_blocks(cache->heap, class, blocks, tokens, "malloc");
-    return tokens;
-}
-
-void *cache_refill(struct thread_cache *cache, unsigned class, bool *zero, bool *token)
-{
-    const struct size_class *row = &size_classes[class];
     void *single = NULL, **out = &single;
     size_t want = 1, got;
-    unsigned tokens = 0;
+    unsigned base, capacity;
 
     CYCLES_PART(CYCLES_REFILL);
     foreign_forbid();
     cache_note_slow_call(cache, class);
     cache->overflows[class] = 0;
+    if (cache->deep_refused == class && !cache->deep_refrain) {
+        cache->deep_refused = CLASS_NONE;
+        cache->deep_most =
+            base_min(base_max(cache->deep_most, DEEP_FIRST_BYTES) * 2, DEEP_SHARE * hak_options.cache_bytes);
+    }
     bin_grow(cache, class);
-    if (bin_capacity(cache, class) > 1) {
-        want = base_min(base_max(bin_capacity(cache, class) / 2, 1), hak_options.fc_refill);
-        out = &cache->slots[row->slot_base + 1];
+    base = cache->base[class];
+    capacity = cache->bins[class].limit - base;
+    if (capacity > 1) {
+        want = base_min(capacity / 2, hak_options.fc_refill);
+        out = &cache->slots[base + 1];
     }
     lock_acquire(&cache->heap->lock);
     got = heap_take_blocks(cache->heap, class, out, want, zero);
     bin_note_hits(cache, class, 0, (unsigned)(got - (got != 0)));
-    if (HAK_UNLIKELY(profile_on()) && got) {
-        HAK_ASSERT(cache->tokens[class] == 0);
-        cache->shifts[class] = (uint8_t)govern_shift(class); /* T6: there are no tokens yet */
-        if (!profile_draw_passes(&cache->draw, class_size(class), cache->shifts[class], got) && !profile_busy()) /* Z4 */
-            tokens = draw_tokens(cache, class, out, got);
-    }
     if (out != &single) {
-        /* The first of them is the one asked for. */
+        /* The block that would be popped first serves this call. */
         single = got ? out[got - 1] : NULL;
-        bin_set_top(&cache->bins[class], row->slot_base + got - (got != 0));
-    }
-    if (HAK_UNLIKELY(tokens)) {
-        cache->tokens[class] = (uint8_t)(tokens - (single == NULL));
-        cache->heap->classes[class].direct += single == NULL; /* the miss is counted where the block comes from */
+        bin_set_top(&cache->bins[class], base + got - (got != 0));
     }
     lock_release(&cache->heap->lock);
-    *token = HAK_UNLIKELY(tokens != 0) && single == NULL;
     foreign_allow();
     return single;
 }
 
-/* On the slow path: no hit. */
+/* A push on the slow path, which is no hit. */
 static void bin_push(struct thread_cache *cache, unsigned class, void *block)
 {
     struct bin *bin = &cache->bins[class];
@@ -231,23 +504,14 @@ static void bin_push(struct thread_cache *cache, unsigned class, void *block)
     cache->seen[class]++;
 }
 
-static void bin_push_token(struct thread_cache *cache, unsigned class)
-{
-    lock_acquire(&cache->heap->lock);
-    bin_push(cache, class, NULL);
-    cache->tokens[class]++;
-    lock_release(&cache->heap->lock);
-}
-
-/* Whether a bin not in use is to stay so: the block shares a cache line with blocks of another thread, to which it returns, so that the
- * two never write one line. A thread that only frees gets a bin all the same, as it takes no block out of it. */
+/* Whether an unused bin should stay closed: the block shares a cache line with blocks of another heap. It returns
+ * there, so that two threads never write one line. A thread that only frees gets a bin: it takes no block out. */
 static bool bin_stays_closed(const struct thread_cache *cache, unsigned class, const void *block)
 {
     return class_size(class) < HAK_CACHE_LINE && bin_capacity(cache, class) == 0 &&
            atomic_load_explicit(&slab_of(block)->owner, memory_order_relaxed) != cache->heap;
 }
 
-/* Returns one block to its slab, past the bin. */
 static void return_uncached(struct thread_cache *cache, unsigned class, void *block)
 {
     size_t remote;
@@ -261,13 +525,12 @@ static void return_uncached(struct thread_cache *cache, unsigned class, void *bl
 
 void cache_overflow(struct thread_cache *cache, unsigned class, void *block)
 {
-    uint64_t *overflows = &cache->heap->classes[class].overflows;
     struct bin *bin = &cache->bins[class];
     bool one_way = cache->overflows[class] >= ONE_WAY_OVERFLOWS;
-    bool closed = !one_way && block && bin_stays_closed(cache, class, block);
+    bool closed = !one_way && bin_stays_closed(cache, class, block);
 
     foreign_forbid();
-    __atomic_store_n(overflows, *overflows + 1, __ATOMIC_RELAXED);
+    cache_note_overflow(cache, class);
     cache_note_slow_call(cache, class);
     if (!one_way)
         cache->overflows[class]++;
@@ -275,91 +538,83 @@ void cache_overflow(struct thread_cache *cache, unsigned class, void *block)
         bin_grow(cache, class);
     if (bin->top == bin->limit && bin_capacity(cache, class) != 0) {
         unsigned count = cache_count(cache, class);
+        cache->deep_refused = (uint8_t)class;
         bin_flush(cache, class, one_way ? count : (count + 1) / 2);
     }
     if (bin->top != bin->limit) {
-        if (block)
-            bin_push(cache, class, block);
-        else
-            bin_push_token(cache, class);
+        bin_push(cache, class, block);
         debug_count_of(COUNT_FREE_TLS_SLL, class, 1);
-    } else if (block) {
+    } else {
         return_uncached(cache, class, block);
         debug_count_of(closed ? COUNT_EARLY_FREE_CLOSED : COUNT_EARLY_FREE_UNCACHED, class, 1);
     }
     foreign_allow();
 }
 
-void *cache_pop(struct thread_cache *cache, unsigned class)
+void cache_close_deep(struct thread_cache *cache)
 {
-    struct bin *bin = &cache->bins[class];
-    void *block = cache->slots[bin->top];
-
-    if (HAK_LIKELY(block != NULL)) {
-        bin_set_top(bin, bin->top - 1u);
-        return block;
-    }
-    lock_acquire(&cache->heap->lock);
-    bin_set_top(bin, bin->top - 1u);
-    cache->tokens[class]--;
-    cache->seen[class] -= cache->seen[class] != 0; /* no hit */
-    lock_release(&cache->heap->lock);
-    return NULL;
+    for (unsigned class = 1; cache->deep_bytes && class < CLASS_COUNT; class++)
+        if (bin_is_deep(cache, class))
+            bin_close(cache, class);
+    atomic_store_explicit(&deep_open, false, memory_order_relaxed);
 }
 
-void cache_follow_shift(struct thread_cache *cache, unsigned class)
+void cache_note_growth(struct thread_cache *cache)
 {
-    unsigned shift = govern_shift(class);
+    size_t held = 0;
 
-    if (cache->shifts[class] == shift)
+    cache->growths = shared_pool_growths();
+    for (unsigned class = 1; class < CLASS_COUNT; class++)
+        if (bin_is_deep(cache, class))
+            held += (size_t)cache_blocks(cache, class) * class_size(class);
+    if (held <= hak_options.cache_bytes)
         return;
-    bin_flush(cache, class, cache_count(cache, class));
-    cache->shifts[class] = (uint8_t)shift;
+    cache_close_deep(cache);
+    cache->deep_most = 0;
+    cache->deep_refrain = true;
 }
 
-void cache_put_token(struct thread_cache *cache, unsigned class, unsigned shift)
+void cache_reset_in_child(struct thread_cache *cache)
 {
-    uint64_t *overflows = &cache->heap->classes[class].overflows;
-    void *block = NULL;
-    bool zero;
-
-    cache_follow_shift(cache, class);
-    if (!profile_keep_token(&cache->draw, class, shift, cache->shifts[class])) {
-        /* The entry is a block now: one that vanished would leave too many tokens among the others (Z1). */
-        lock_acquire(&cache->heap->lock);
-        heap_take_blocks(cache->heap, class, &block, 1, &zero);
-        lock_release(&cache->heap->lock);
-        if (block == NULL)
-            return;
-    }
-    if (cache->bins[class].top == cache->bins[class].limit) {
-        cache_overflow(cache, class, block);
-    } else {
-        __atomic_store_n(overflows, *overflows + 1, __ATOMIC_RELAXED); /* the free of a sample is no hit */
-        if (block)
-            bin_push(cache, class, block);
-        else
-            bin_push_token(cache, class);
-    }
+    if (cache->heap && atomic_load(&cache->heap->state) == HEAP_LOST)
+        cache->heap = cache->own;
 }
 
 bool cache_is_empty(const struct thread_cache *cache)
 {
     for (unsigned class = 1; class < CLASS_COUNT; class++)
-        if (cache_count(cache, class))
+        if (cache_count(cache, class) || cache_run_left(cache, class))
             return false;
     return true;
 }
 
 void cache_flush_all(struct thread_cache *cache, bool close)
 {
+    bool narrow = cache->capacity_bytes > cache_budget(); /* there are more threads than when it grew */
+
     cache->tick = cache_flush_number();
-    cache->generation = profile_generation();
-    if (HAK_UNLIKELY(profile_on()))
+    if (HAK_UNLIKELY(profile_drawing()))
         govern_relax_due(profile_now_ms());
+    if (harden_on())
+        bins_flush(&cache->hardened, cache->slots, cache->heap, close);
     for (unsigned class = 1; class < CLASS_COUNT; class++) {
+        run_flush(cache, class);
         bin_flush(cache, class, cache_count(cache, class));
-        if (close && bin_capacity(cache, class))
-            bin_set_capacity(cache, class, 0);
+        if ((close || narrow) && bin_capacity(cache, class))
+            bin_close(cache, class);
     }
+    if (cache->generation != profile_generation())
+        cache_follow_profile(cache);
+    else if (HAK_UNLIKELY(__atomic_load_n(&cache->class_of[1], __ATOMIC_RELAXED) == 0))
+        cache_fill_classes(cache);
+    cache->deep_refrain = false;
+    if (deep_most(cache) == 0)
+        cache_close_deep(cache);
+    if (close && cache->deep_touched) {
+        heap_memory_purge_rest(cache->own);
+        cache->deep_touched = false;
+    }
+    lock_acquire(&cache->heap->lock);
+    heap_release_kept(cache->heap);
+    lock_release(&cache->heap->lock);
 }

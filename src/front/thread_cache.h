@@ -1,24 +1,32 @@
 /*
- * The thread cache: for each size class a stack of free blocks. malloc pops, free pushes, both without a lock or an atomic;
- * refill and flush move batches between a stack and the slabs.
+ * The thread cache: a stack of free blocks for each size class. malloc pops and free pushes, without a lock or an
+ * atomic. Refill and flush move batches between a stack and the slabs.
  *
- * A thread finds its cache as hak_window + hak_cache_offset. The offset is 0 in a thread that has none yet, or whose thread-local
- * storage was zeroed under it, and then leads to the empty cache at the window's start.
+ * A thread finds its cache at hak_window + hak_cache_offset. The offset is 0 in a thread that has no cache yet, or
+ * whose thread-local storage was zeroed. It then leads to the empty cache at the window's start.
  *
- * T1: the empty and the retired cache are all zeros for ever: every class is 0, and bin 0's stack is empty and full at once. In a
- *     real cache bin 0 is so too. So whatever the fast paths cannot serve ends in their slow paths by the tests they make anyway.
- * T2: slots[bases of all classes] and slots[0] are NULL: popping an empty stack yields NULL.
- * T3: base <= top <= limit <= base + slot_limit for each bin; slots[base + 1 .. top] are its entries: cached blocks, distinct, of the
- *     class, counted as used in their slabs; and tokens (T5).
- * T4: apart from pops and pushes of blocks, a cache changes only under its heap's lock, so that fork finds it whole.
- * T5: a token is an entry that is NULL, a sample of the heap profile (profile/profile.h). tokens[c] are in class c's bin; none, unless
- *     the profile is on or was. Popping one misses (T2), and no block compares equal to it.
- * T6: all tokens of a bin were drawn with the chance of shifts[c] (profile/govern.h).
+ * T1: the empty and the retired cache are all zeros for ever: every class is 0, and bin 0 is both empty and full, as in
+ *     a real cache. So a call that a fast path cannot serve fails a test that the path makes anyway.
+ * T2: slots[0] and the slot at each class's base, in each of its places, are NULL: popping an empty stack yields NULL.
+ * T3: base <= top <= limit <= base + the place's limit for each bin. slots[base + 1 .. top] are its entries: distinct
+ *     cached blocks of the class, counted as used in their slabs. A stack begins in the class's first place, in one
+ *     page with the first places of all classes. When it grows, it moves to the second place for good.
+ * T4: a cache changes only under its heap's lock, but for pops and pushes of blocks: of one, or of many from a bin to
+ *     its run. So fork finds it whole. The child loses blocks that are on their way from a bin to its run.
+ * T7: a bin is deep iff its base is CACHE_SLOTS or more: its stack is in the class's third place, of up to deep_limit
+ *     blocks. Only the process's first cache has memory there, and uses it only while the process has one thread and is
+ *     not short of memory: nobody else can reach free memory in it. The bytes that deep bins may have double when a bin
+ *     that was full is refilled. They are closed if the footprint grows although they hold much, and stay small until
+ *     the next tick.
+ * T8: counted is RUN_BINS while calls are counted for samples (profile/profile.h), else 0; class_of has it added. While
+ *     it is not 0, malloc pops from runs[c], which only slow calls fill: slots[run_base + 1 .. top] are blocks like
+ *     T3's. free still pushes onto bins[c]. A run begins with run_count[c] blocks; each hit lowers its top by one.
  */
 #ifndef HAK_FRONT_THREAD_CACHE_H
 #define HAK_FRONT_THREAD_CACHE_H
 
 #include "config/classes.h"
+#include "harden/bins.h"
 #include "pool/heap.h"
 #include "profile/draw.h"
 #include "profile/govern.h"
@@ -28,67 +36,116 @@ struct bin {
     uint16_t top, limit; /* indices of slots; limit - base is the capacity */
 };
 
+#define RUN_BINS 64u
+
 struct thread_cache {
-    struct bin bins[64];                        /* by class */
+    union {
+        struct bin places[2 * RUN_BINS]; /* by class + counted, as class_of has it */
+        struct {
+            struct bin bins[RUN_BINS]; /* by class */
+            struct bin runs[RUN_BINS]; /* T8 */
+        };
+    };
     uint8_t class_of[FAST_MAX / BLOCK_ALIGN + 1]; /* by (size + 15) / 16 */
-    struct heap *heap;                          /* NULL in the empty and the retired cache */
-    size_t capacity_bytes;                      /* sum over the bins of capacity * block size */
+    struct heap *heap;                          /* serves the cache: own or shared (O8); NULL: empty or retired cache */
+    size_t capacity_bytes;                      /* capacity * block size, summed over the bins that are not deep */
+    size_t deep_bytes;                          /* the same of the deep bins */
     uint32_t slow_calls;
     uint32_t tick;              /* cache_flush_number() when the cache was last flushed */
-    uint32_t hand;              /* the class that shrinking looks at next */
-    bool busy[CLASS_COUNT];     /* the bin was on the slow path since the hand passed */
+    uint32_t hand;              /* cache_shrink_next looks at the first open bin from this class on */
+    uint64_t open;              /* a bit for each class whose capacity is not 0 */
+    uint8_t busy[CLASS_COUNT];  /* times that the hand passes the bin before it closes it; slow calls reset it */
     uint8_t overflows[CLASS_COUNT]; /* of the bin since its last refill */
     uint16_t seen[CLASS_COUNT];     /* blocks in the bin after its last slow call */
+    uint16_t base[CLASS_COUNT];     /* the slot below the class's stack, in the stack's place */
     /* For the heap profile. */
-    uint8_t tokens[CLASS_COUNT]; /* T5 */
-    uint8_t shifts[CLASS_COUNT]; /* T6 */
-    uint32_t generation;         /* of the profile, when the cache was last flushed whole */
+    uint32_t counted;               /* T8 */
+    uint8_t run_count[CLASS_COUNT]; /* T8 */
+    uint8_t run_want[CLASS_COUNT];  /* the next run's length (run_next) */
+    uint32_t generation;            /* of the profile that the cache follows (Z3) */
+    size_t deep_most;            /* bytes that deep bins may have; 0: DEEP_FIRST_BYTES */
+    bool deep_refrain;           /* the footprint grew: no more than DEEP_FIRST_BYTES until the next tick */
+    uint8_t deep_refused;        /* the class of the last bin that was flushed because it was full */
+    uint32_t growths;            /* shared_pool.growths when deep bins were last looked at */
+    bool deep_room;              /* the cache has memory for deep bins */
+    bool deep_touched;           /* some of that memory may have been written */
     struct draw draw;
     struct governor governor;
     struct stack_memory *stacks;
-    /* Last, and those of the smallest classes first: what a thread with a few small blocks touches lies in one page. */
-    void *slots[CACHE_SLOTS];
+    struct heap *own;               /* the thread's heap, which holds the cache's memory */
+    struct labels *labels;
+    struct bins hardened; /* V8: uses `slots` while hardening is on */
+    /* The slots come last, the smallest classes' first, so that a thread with a few small blocks touches one page. */
+    union {
+        void *slots[CACHE_SLOTS_DEEP]; /* T7: most caches end at CACHE_BYTES */
+        struct {
+            void *before[CACHE_SLOTS_RUN];
+            struct countdowns countdowns; /* behind the runs, where no memory is touched without a profile */
+        };
+    };
 };
 
-_Static_assert(offsetof(struct thread_cache, slots) + sizeof(void *) <= 4096, "W3: the empty cache is read in its first page");
-_Static_assert(CLASS_COUNT <= 64, "every class has a bin");
+#define CACHE_BYTES                                                                                                    \
+    (offsetof(struct thread_cache, slots) +                                                                            \
+     (HAK_SECURE ? (size_t)RING_SLOTS_END : (size_t)CACHE_SLOTS_COUNTED) * sizeof(void *))
+
+_Static_assert(offsetof(struct thread_cache, slots) + sizeof(void *) <= 4096,
+               "W3: the empty cache is read in its first page");
+_Static_assert(sizeof(struct countdowns) <= (CACHE_SLOTS_COUNTED - CACHE_SLOTS_RUN) * sizeof(void *),
+               "countdowns have their slots");
+_Static_assert(CLASS_COUNT <= RUN_BINS, "every class has a bin");
 
 HAK_DATA _Thread_local uintptr_t hak_cache_offset __attribute__((tls_model("initial-exec")));
 
-/* The same for C++ operators, in a word of their own: it stays 0 in a process whose operators go to another object's functions, so that
- * each of them misses without a test on its fast path (api/interposed.h). Elsewhere the first miss sets it to hak_cache_offset. */
+/* The offset for C++ operators. It stays 0 in a process whose operators go to another object's functions, so that each
+ * operator misses without a test on its fast path (api/interposed.h). Elsewhere the first miss sets it to
+ * hak_cache_offset. */
 HAK_DATA _Thread_local uintptr_t hak_operator_offset __attribute__((tls_model("initial-exec")));
 
-/* The only place that moves a thread to another cache. Operators miss once before they follow. */
+/* The only place that moves a thread to another cache. Operators follow after one miss. */
 HAK_INLINE void cache_set_current(uintptr_t offset)
 {
     hak_operator_offset = 0;
     hak_cache_offset = offset;
 }
 
-HAK_INLINE struct thread_cache *cache_current(void) { return (struct thread_cache *)(window_base() + hak_cache_offset); }
+HAK_INLINE struct thread_cache *cache_current(void)
+{
+    return (struct thread_cache *)(window_base() + hak_cache_offset);
+}
 
-/* Tops are written so that those who count other threads' blocks may read them at any time. */
-/* Release: a fork that finds a raised top finds the entry below it, too (T4). */
-HAK_INLINE void bin_set_top(struct bin *bin, size_t top) { __atomic_store_n(&bin->top, (uint16_t)top, __ATOMIC_RELEASE); }
+/* Atomic, because observers read other threads' tops at any time. Release: a fork that finds a raised top finds the
+ * entry (T4). */
+HAK_INLINE void bin_set_top(struct bin *bin, size_t top)
+{
+    __atomic_store_n(&bin->top, (uint16_t)top, __ATOMIC_RELEASE);
+}
 
-/* The entries of the class; of another thread's cache, as of some moment. */
+/* The number of entries in the class's bin. For another thread's cache: as of some moment, under its heap's lock. */
 HAK_INLINE unsigned cache_count(const struct thread_cache *cache, unsigned class)
 {
-    return __atomic_load_n(&cache->bins[class].top, __ATOMIC_RELAXED) - size_classes[class].slot_base;
+    return __atomic_load_n(&cache->bins[class].top, __ATOMIC_RELAXED) - (unsigned)cache->base[class];
 }
 
-/* Those of them that are blocks. Of another thread's cache: under its heap's lock. */
+HAK_INLINE unsigned cache_run_left(const struct thread_cache *cache, unsigned class)
+{
+    return __atomic_load_n(&cache->runs[class].top, __ATOMIC_RELAXED) - (unsigned)size_classes[class].run_base;
+}
+
+/* All blocks of the class in the cache. For another thread's cache: under its heap's lock. */
 HAK_INLINE unsigned cache_blocks(const struct thread_cache *cache, unsigned class)
 {
-    unsigned count = cache_count(cache, class), tokens = cache->tokens[class];
-    return count - (count < tokens ? count : tokens);
+    if (harden_on())
+        return bins_count(&cache->hardened, class);
+    return cache_count(cache, class) + cache_run_left(cache, class);
 }
+
+HAK_INLINE bool cache_counts(const struct thread_cache *cache) { return cache->counted != 0; }
 
 /* Makes each thread flush its cache on its next slow call, as a tick does. Any thread. */
 HAK_HIDDEN void cache_want_flush(void);
 
-/* How often that was wanted, and when last (milliseconds of shared_pool_now_ms). */
+/* How often a flush was wanted, and when last (milliseconds of shared_pool_now_ms). */
 HAK_DATA _Atomic uint32_t cache_flushes;
 HAK_INLINE uint32_t cache_flush_number(void) { return atomic_load_explicit(&cache_flushes, memory_order_acquire); }
 HAK_HIDDEN uint32_t cache_flush_wanted_ms(void);
@@ -96,24 +153,68 @@ HAK_HIDDEN uint32_t cache_flush_wanted_ms(void);
 /* Makes a zeroed record an empty cache of the heap. */
 HAK_HIDDEN void cache_init(struct thread_cache *cache, struct heap *heap);
 
-/* A block of the class, its stack being empty: refills it. *zero: the block reads as zero. NULL when memory is out, or when the call
- * drew a token (*token), which is gone then. */
-HAK_HIDDEN void *cache_refill(struct thread_cache *cache, unsigned class, bool *zero, bool *token);
+/* Makes `heap` serve the cache of a new thread with the heap `own`: zeroed, or as another thread left it. */
+HAK_HIDDEN void cache_serve_from(struct thread_cache *cache, struct heap *own, struct heap *heap);
 
-/* Takes a block back, its stack being full: grows or flushes it. NULL is a token. */
+/* Makes `own` serve the cache. Returns the heap that served it before; NULL: the cache was not in use. */
+HAK_HIDDEN struct heap *cache_serve_itself(struct thread_cache *cache);
+
+/* Refills the class's empty stack and returns a block. *zero: the block reads as zero. NULL when memory is out. */
+HAK_HIDDEN void *cache_refill(struct thread_cache *cache, unsigned class, bool *zero);
+
+/* Takes back a block whose stack is full: grows or flushes the stack. */
 HAK_HIDDEN void cache_overflow(struct thread_cache *cache, unsigned class, void *block);
 
-/* The top entry of a stack that has one: a block, or NULL for a token, which is gone then. */
-HAK_HIDDEN void *cache_pop(struct thread_cache *cache, unsigned class);
+/* Pops the top block of a stack that is not empty. */
+HAK_INLINE void *cache_pop(struct thread_cache *cache, struct bin *bin)
+{
+    void *block = cache->slots[bin->top];
 
-/* Takes a token back that was drawn with the shift, as free does a block. */
-HAK_HIDDEN void cache_put_token(struct thread_cache *cache, unsigned class, unsigned shift);
+    bin_set_top(bin, bin->top - 1u);
+    return block;
+}
 
-/* Samples of the class have another chance now: the bin is emptied, so that its entries are drawn anew. */
-HAK_HIDDEN void cache_follow_shift(struct thread_cache *cache, unsigned class);
+/* Serves a call of a counted class (T8) in the usual case: the bin has a block, and those of a new run; the call is no
+ * sample; no other work waits. Else returns NULL and changes nothing. */
+HAK_HIDDEN void *cache_serve_counted(struct thread_cache *cache, unsigned class);
 
-/* Whether no class has an entry. */
+/* Counts the calls that the class's run, now empty, served, and the current one. True: this one is a sample of the
+ * weight. */
+HAK_HIDDEN bool cache_end_run(struct thread_cache *cache, unsigned class, uint64_t *weight);
+
+/* Fills the class's run if it is empty, from its bin and then from the heap, with no more blocks than calls may pass
+ * before the next sample. */
+HAK_HIDDEN void cache_begin_run(struct thread_cache *cache, unsigned class);
+
+/* Counts a free that found no room in the cache. The statistics count the free of a sample as one. */
+HAK_INLINE void cache_note_overflow(struct thread_cache *cache, unsigned class)
+{
+    uint64_t *overflows = &cache->heap->classes[class].overflows;
+
+    if (HAK_LIKELY(cache->heap == cache->own))
+        __atomic_store_n(overflows, *overflows + 1, __ATOMIC_RELAXED);
+    else
+        __atomic_fetch_add(overflows, 1, __ATOMIC_RELAXED);
+}
+
 HAK_HIDDEN bool cache_is_empty(const struct thread_cache *cache);
+
+/* Another thread has a heap now: makes the thread with deep bins close them on its next slow call (T7). */
+HAK_HIDDEN void cache_want_no_deep(void);
+
+/* Returns the blocks in deep bins, and closes these (T7). Only for the cache's thread, without its heap's lock. */
+HAK_HIDDEN void cache_close_deep(struct thread_cache *cache);
+
+/* The same if the footprint has grown since the last look and deep bins hold more than HAKMEM_CACHE_BYTES. */
+HAK_HIDDEN void cache_note_growth(struct thread_cache *cache);
+HAK_INLINE void cache_follow_growth(struct thread_cache *cache)
+{
+    if (HAK_UNLIKELY(cache->deep_bytes != 0) && cache->growths != shared_pool_growths())
+        cache_note_growth(cache);
+}
+
+/* In the child of a fork: if the cache's shared heap is lost (O7), `own` serves the cache. */
+HAK_HIDDEN void cache_reset_in_child(struct thread_cache *cache);
 
 /* Returns every cached block to its slab. `close`: capacities go back to 0. */
 HAK_HIDDEN void cache_flush_all(struct thread_cache *cache, bool close);

@@ -1,6 +1,6 @@
 /*
- * The debug counters: events on the slow paths, by size class where that means something. Any layer may count. Release builds (NDEBUG) carry
- * none: debug_count is nothing there, but its types are checked.
+ * The debug counters: events on the slow paths, by size class where an event has one. Any layer may count. Release
+ * builds (NDEBUG) have no counters: the compiler removes debug_count there, after it has checked its types.
  *
  *   COUNTER(NAME, "name", "what happened")
  */
@@ -27,7 +27,8 @@
     /* Calls that ended before that */                                                                                 \
     COUNTER(EARLY_FREE_NULL, "early_free_null", "free of NULL")                                                        \
     COUNTER(EARLY_FREE_HOUSE, "early_free_house", "frees by a thread without a cache")                                 \
-    COUNTER(EARLY_FREE_CLOSED, "early_free_closed", "frees of a small foreign block whose class the thread does not use") \
+    COUNTER(EARLY_FREE_CLOSED, "early_free_closed", \
+        "frees of a small foreign block whose class the thread does not use") \
     COUNTER(EARLY_FREE_UNCACHED, "early_free_uncached", "frees of a block whose class the cache has no room for")      \
     COUNTER(EARLY_MALLOC_HOUSE, "early_malloc_house", "allocations by a thread without a cache")                       \
     COUNTER(EARLY_MALLOC_CACHED, "early_malloc_cached", "slow allocations that found a block in the cache")            \
@@ -68,11 +69,11 @@ enum debug_counter {
 };
 
 struct debug_counter_name {
-    const char *name, *help;
+    char name[24], help[80]; /* in the row, as those of struct field (fields.h) */
 };
 HAK_DATA const struct debug_counter_name debug_counter_names[DEBUG_COUNTERS];
 
-/* By counter and class; class 0 has what belongs to none. In release builds, one word that is never touched. */
+/* By counter and class. Class 0 counts events without a class. In release builds one word that nobody touches. */
 HAK_DATA _Atomic uint64_t debug_counters[HAK_DEBUG ? DEBUG_COUNTERS : 1][HAK_DEBUG ? CLASS_COUNT : 1];
 
 HAK_INLINE void debug_count_of(enum debug_counter which, unsigned class, uint64_t by)
@@ -82,7 +83,7 @@ HAK_INLINE void debug_count_of(enum debug_counter which, unsigned class, uint64_
 }
 HAK_INLINE void debug_count(enum debug_counter which) { debug_count_of(which, CLASS_NONE, 1); }
 
-/* The count of a class; of all. 0 in release builds. */
+/* The count of one class, and of all classes. 0 in release builds. */
 HAK_HIDDEN uint64_t debug_counter_of(enum debug_counter which, unsigned class);
 HAK_HIDDEN uint64_t debug_counter_sum(enum debug_counter which);
 

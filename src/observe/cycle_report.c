@@ -19,12 +19,23 @@ enum {
 };
 
 static const char *const names[CYCLES_KINDS] = {
-    [CYCLES_MALLOC_HIT] = "malloc_hit",     [CYCLES_MALLOC_MISS] = "malloc_miss", [CYCLES_MALLOC_LARGE] = "malloc_large",
-    [CYCLES_MALLOC_HUGE] = "malloc_huge",   [CYCLES_FREE_HIT] = "free_hit",       [CYCLES_FREE_MISS] = "free_miss",
-    [CYCLES_FREE_LARGE] = "free_large",     [CYCLES_FREE_HUGE] = "free_huge",     [CYCLES_FREE_NULL] = "free_null",
-    [CYCLES_HEAP_MALLOC] = "heap_malloc",   [CYCLES_REALLOC_STAY] = "realloc_stay", [CYCLES_REALLOC_MOVE] = "realloc_move",
-    [CYCLES_MALLOC_BATCH] = "malloc_batch", [CYCLES_FREE_BATCH] = "free_batch",
-    [CYCLES_REFILL] = "refill",             [CYCLES_FLUSH] = "flush",             [CYCLES_REMOTE] = "remote",
+    [CYCLES_MALLOC_HIT] = "malloc_hit",
+    [CYCLES_MALLOC_MISS] = "malloc_miss",
+    [CYCLES_MALLOC_LARGE] = "malloc_large",
+    [CYCLES_MALLOC_HUGE] = "malloc_huge",
+    [CYCLES_FREE_HIT] = "free_hit",
+    [CYCLES_FREE_MISS] = "free_miss",
+    [CYCLES_FREE_LARGE] = "free_large",
+    [CYCLES_FREE_HUGE] = "free_huge",
+    [CYCLES_FREE_NULL] = "free_null",
+    [CYCLES_HEAP_MALLOC] = "heap_malloc",
+    [CYCLES_REALLOC_STAY] = "realloc_stay",
+    [CYCLES_REALLOC_MOVE] = "realloc_move",
+    [CYCLES_MALLOC_BATCH] = "malloc_batch",
+    [CYCLES_FREE_BATCH] = "free_batch",
+    [CYCLES_REFILL] = "refill",
+    [CYCLES_FLUSH] = "flush",
+    [CYCLES_REMOTE] = "remote",
     [CYCLES_DRAIN] = "drain",
 };
 
@@ -53,8 +64,8 @@ static void collect(struct cycles_profile *profile)
 
     for (unsigned kind = 0; kind < CYCLES_KINDS; kind++) {
         cycles_merge((enum cycles_kind)kind, &sum);
-        profile->rows[kind] = (struct row){ cycles_count(&sum), sum.sum, cycles_quantile(&sum, 50), cycles_quantile(&sum, 99),
-                                            sum.most };
+        profile->rows[kind] =
+            (struct row){ cycles_count(&sum), sum.sum, cycles_quantile(&sum, 50), cycles_quantile(&sum, 99), sum.most };
     }
     profile->mallocs = count_calls(profile->rows, CYCLES_MALLOC_HIT, CYCLES_MALLOC_HUGE);
     profile->frees = count_calls(profile->rows, CYCLES_FREE_HIT, CYCLES_FREE_NULL);
@@ -79,15 +90,16 @@ static void table_row(struct output *output, const struct cycles_profile *profil
     const struct row *row = &profile->rows[kind];
     uint64_t mean = ratio(row->sum, TENTHS, row->count);
     uint64_t mean_ns = ratio(row->sum, (uint64_t)REPORT_NS_PER_SECOND * TENTHS, profile->frequency * row->count);
-    uint64_t p50 = ns_tenths(profile, row->p50), p99 = ns_tenths(profile, row->p99), most = ns_tenths(profile, row->most);
+    uint64_t p50 = ns_tenths(profile, row->p50), p99 = ns_tenths(profile, row->p99),
+             most = ns_tenths(profile, row->most);
 
     if (row->count == 0) {
         output_line(output, "%-13s %12s", names[kind], "0");
         return;
     }
-    output_line(output, "%-13s %12lu %9lu.%lu %8lu %8lu %10lu %9lu.%lu %7lu.%lu %7lu.%lu %10lu.%lu", names[kind], row->count,
-                mean / TENTHS, mean % TENTHS, row->p50, row->p99, row->most, mean_ns / TENTHS, mean_ns % TENTHS, p50 / TENTHS,
-                p50 % TENTHS, p99 / TENTHS, p99 % TENTHS, most / TENTHS, most % TENTHS);
+    output_line(output, "%-13s %12lu %9lu.%lu %8lu %8lu %10lu %9lu.%lu %7lu.%lu %7lu.%lu %10lu.%lu", names[kind],
+                row->count, mean / TENTHS, mean % TENTHS, row->p50, row->p99, row->most, mean_ns / TENTHS,
+                mean_ns % TENTHS, p50 / TENTHS, p50 % TENTHS, p99 / TENTHS, p99 % TENTHS, most / TENTHS, most % TENTHS);
 }
 
 static void table_coverage(struct output *output, const char *name, uint64_t hits, uint64_t calls)
@@ -97,22 +109,27 @@ static void table_coverage(struct output *output, const char *name, uint64_t hit
     if (calls == 0)
         output_line(output, "%s: no calls", name);
     else
-        output_line(output, "%s: the fast path served %lu of %lu calls, %lu.%04lu %%", name, hits, calls, share / PERCENT,
-                    share % PERCENT);
+        output_line(output, "%s: the fast path served %lu of %lu calls, %lu.%04lu %%", name, hits, calls,
+                    share / PERCENT, share % PERCENT);
 }
 
 static void print_table(struct output *output, const struct cycles_profile *profile)
 {
     uint64_t mhz_tenths = profile->frequency / (1000000 / TENTHS), ns = ns_tenths(profile, 1000);
 
-    output_line(output, "cycle profile: ticks of " CLOCK_NAME " at %lu.%lu MHz (1,000 ticks are %lu.%lu ns); p50 and p99 within 1/%u",
+    output_line(output,
+                "cycle profile: ticks of " CLOCK_NAME
+                " at %lu.%lu MHz (1,000 ticks are %lu.%lu ns); p50 and p99 within 1/%u",
                 mhz_tenths / TENTHS, mhz_tenths % TENTHS, ns / TENTHS, ns % TENTHS, 2u * CYCLES_PER_OCTAVE);
-    output_line(output, "a measurement of nothing reads %lu (least) and %lu (median); no figure has it subtracted; timing a call "
-                "takes its thread %lu", cycles_overhead.empty_least, cycles_overhead.empty_median, cycles_overhead.call_median);
+    output_line(
+        output,
+        "a measurement of nothing reads %lu (least) and %lu (median); no figure has it subtracted; timing a call "
+        "takes its thread %lu",
+        cycles_overhead.empty_least, cycles_overhead.empty_median, cycles_overhead.call_median);
     table_coverage(output, "malloc", profile->rows[CYCLES_MALLOC_HIT].count, profile->mallocs);
     table_coverage(output, "free", profile->rows[CYCLES_FREE_HIT].count, profile->frees);
-    output_line(output, "%-13s %12s %11s %8s %8s %10s %11s %9s %9s %12s", "", "count", "mean", "p50", "p99", "max", "mean ns",
-                "p50 ns", "p99 ns", "max ns");
+    output_line(output, "%-13s %12s %11s %8s %8s %10s %11s %9s %9s %12s", "", "count", "mean", "p50", "p99", "max",
+                "mean ns", "p50 ns", "p99 ns", "max ns");
     for (unsigned kind = 0; kind < CYCLES_KINDS; kind++) {
         if (kind == CYCLES_REFILL)
             output_line(output, "parts of calls, or of what else the allocator does:");
@@ -133,7 +150,7 @@ static void json_share(struct output *output, const char *name, uint64_t hits, u
         output_print(output, "%lu.%06lu}", share / SHARE, share % SHARE);
 }
 
-/* Of the buckets that are not empty: lowest value, highest value, count. The last has no highest value. */
+/* For each bucket that is not empty: lowest value, highest value, count. The last bucket has no highest value. */
 static void json_histogram(struct output *output, const struct cycles_histogram *histogram)
 {
     const char *comma = "";
@@ -151,7 +168,8 @@ static void json_histogram(struct output *output, const struct cycles_histogram 
     }
 }
 
-/* The row is made of the histogram that is printed: other threads may have counted on since the profile's. */
+/* Makes the row from the histogram that it prints, because other threads may have counted on since the profile was
+ * taken. */
 static void json_kind(struct output *output, enum cycles_kind kind)
 {
     struct cycles_histogram sum;
@@ -173,9 +191,12 @@ static void json_kind(struct output *output, enum cycles_kind kind)
 
 static void print_json(struct output *output, const struct cycles_profile *profile)
 {
-    output_print(output, "{\"hakmem_cycles\":1,\"counter\":\"" CLOCK_NAME "\",\"frequency_hz\":%lu,\"relative_error\":%lu.%06lu,",
+    output_print(output,
+                 "{\"hakmem_cycles\":1,\"counter\":\"" CLOCK_NAME
+                 "\",\"frequency_hz\":%lu,\"relative_error\":%lu.%06lu,",
                  profile->frequency, (uint64_t)0, ratio(1, SHARE, 2 * CYCLES_PER_OCTAVE));
-    output_print(output, "\"overhead\":{\"empty_min\":%lu,\"empty_median\":%lu,\"call_median\":%lu,\"subtracted\":false},",
+    output_print(output,
+                 "\"overhead\":{\"empty_min\":%lu,\"empty_median\":%lu,\"call_median\":%lu,\"subtracted\":false},",
                  cycles_overhead.empty_least, cycles_overhead.empty_median, cycles_overhead.call_median);
     output_print(output, "\"coverage\":{");
     json_share(output, "malloc", profile->rows[CYCLES_MALLOC_HIT].count, profile->mallocs);
@@ -194,21 +215,26 @@ static void print_json(struct output *output, const struct cycles_profile *profi
 
 static void print_prometheus(struct output *output, const struct cycles_profile *profile)
 {
-    output_print(output, "# HELP hakmem_cycles What calls and slow paths took, in ticks of " CLOCK_NAME ".\n# TYPE hakmem_cycles summary\n");
+    output_print(output, "# HELP hakmem_cycles What calls and slow paths took, in ticks of " CLOCK_NAME
+                         ".\n# TYPE hakmem_cycles summary\n");
     for (unsigned kind = 0; kind < CYCLES_KINDS; kind++) {
         const struct row *row = &profile->rows[kind];
         const char *name = names[kind];
         if (row->count != 0)
-            output_print(output, "hakmem_cycles{kind=\"%s\",quantile=\"0.5\"} %lu\nhakmem_cycles{kind=\"%s\",quantile=\"0.99\"} %lu\n",
-                         name, row->p50, name, row->p99);
-        output_print(output, "hakmem_cycles_sum{kind=\"%s\"} %lu\nhakmem_cycles_count{kind=\"%s\"} %lu\n", name, row->sum, name,
-                     row->count);
+            output_print(
+                output,
+                "hakmem_cycles{kind=\"%s\",quantile=\"0.5\"} %lu\nhakmem_cycles{kind=\"%s\",quantile=\"0.99\"} %lu\n",
+                name, row->p50, name, row->p99);
+        output_print(output, "hakmem_cycles_sum{kind=\"%s\"} %lu\nhakmem_cycles_count{kind=\"%s\"} %lu\n", name,
+                     row->sum, name, row->count);
     }
     output_print(output, "# HELP hakmem_cycles_max The most ticks that one took.\n# TYPE hakmem_cycles_max gauge\n");
     for (unsigned kind = 0; kind < CYCLES_KINDS; kind++)
         output_print(output, "hakmem_cycles_max{kind=\"%s\"} %lu\n", names[kind], profile->rows[kind].most);
-    output_print(output, "# HELP hakmem_cycles_empty What a measurement of nothing reads, in ticks.\n"
-                 "# TYPE hakmem_cycles_empty gauge\nhakmem_cycles_empty{of=\"min\"} %lu\nhakmem_cycles_empty{of=\"median\"} %lu\n",
+    output_print(output,
+                 "# HELP hakmem_cycles_empty What a measurement of nothing reads, in ticks.\n"
+                 "# TYPE hakmem_cycles_empty gauge\nhakmem_cycles_empty{of=\"min\"} "
+                 "%lu\nhakmem_cycles_empty{of=\"median\"} %lu\n",
                  cycles_overhead.empty_least, cycles_overhead.empty_median);
     output_print(output, "# HELP hakmem_cycles_frequency_hertz Ticks of " CLOCK_NAME " in a second.\n"
                  "# TYPE hakmem_cycles_frequency_hertz gauge\nhakmem_cycles_frequency_hertz %lu\n", profile->frequency);
@@ -227,5 +253,5 @@ void observe_cycles(enum option_format format)
         print_prometheus(&output, &profile);
     else
         print_table(&output, &profile);
-    (void)output_end(&output); /* standard error is where it would be said */
+    (void)output_end(&output); /* an error could only be reported on standard error itself */
 }

@@ -3,9 +3,12 @@
 #include "base/version.h"
 #include "front/thread_cache.h"
 #include "options/options.h"
+#include "os/outside.h"
 #include "pool/huge.h"
 #include "pool/registry.h"
+#include "profile/guard.h"
 #include "profile/profile.h"
+#include "profile/python.h"
 #include "superslab/shared_pool.h"
 
 #define COUNT_ROW(...) +1
@@ -35,8 +38,8 @@ _Static_assert(sizeof(struct site) == offsetof(struct site, frames), "readers lo
 
 extern const struct descriptor hak_descriptor;
 
-/* Its own section is what stripping leaves of its name in a static program; `retain` keeps it where the linker drops what
- * nothing refers to. */
+/* The section's name survives stripping in a static program, where the symbol's does not. `retain` keeps the table when
+ * the linker drops what nothing refers to. */
 __attribute__((visibility("default"), used, retain, section("hakmem_descriptor")))
 const struct descriptor hak_descriptor = {
     .head = { .magic = DESCRIPTOR_MAGIC, .format = DESCRIPTOR_FORMAT, .size = sizeof(struct descriptor),

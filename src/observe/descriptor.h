@@ -1,12 +1,12 @@
 /*
- * What a reader outside the process needs to find its way in the heap: where the roots are, how the structs are laid out, what
- * numbers mean. A table of its own in each build, so that one reader understands builds whose structs differ.
+ * The table that a reader outside the process needs: where the heap's roots are, how the structs are laid out, and what
+ * numbers mean. Each build contains its own table, so that one reader understands builds whose structs differ.
  *
- * Nothing reads it here. `hakmem stats` and its kin do, through process_vm_readv, gdb or a core dump: they find it by its name
- * among the dynamic symbols, by its section, or by its magic.
+ * The library itself does not read it. `hakmem stats` and similar commands read it through process_vm_readv, gdb or a
+ * core dump. They find it by its name among the dynamic symbols, by its section, or by its magic.
  *
- * D1: a reader reads what it knows by name and ignores the rest, so rows may be added; DESCRIPTOR_FORMAT changes when a name
- *     changes its meaning or goes.
+ * D1: a reader uses the names that it knows and ignores the rest, so rows may be added. DESCRIPTOR_FORMAT changes when
+ *     a name changes its meaning or is removed.
  */
 #ifndef HAK_OBSERVE_DESCRIPTOR_H
 #define HAK_OBSERVE_DESCRIPTOR_H
@@ -47,22 +47,26 @@ struct descriptor_head {
 _Static_assert(sizeof(struct descriptor_row) == 64, "readers of all formats count on it");
 _Static_assert(sizeof(struct descriptor_head) == 56, "readers of all formats count on it");
 
-/* TYPE(struct) FIELD(struct, field) ARRAY(struct, field) CONSTANT(name) ROOT(name, object) */
+/* TYPE(struct) FIELD(struct, field) ARRAY(struct, field) CONSTANT(name) ROOT(name, object). Roots come first: the
+ * dynamic linker writes their addresses, and so to one page of the table. */
 #define DESCRIPTOR_TABLE(TYPE, FIELD, ARRAY, CONSTANT, ROOT)                                                           \
+    ROOT(hak_window, &hak_window) ROOT(hak_units, &hak_units) ROOT(shared_pool, &shared_pool)                          \
+    ROOT(registry, &registry) ROOT(size_classes, size_classes) ROOT(huge_inside, &huge_inside)                         \
+    ROOT(hak_options, &hak_options) ROOT(table_memory, &table_memory) ROOT(profile, &profile)                          \
+    ROOT(profile_sites, &profile_sites) ROOT(table_peak, &table_peak) ROOT(guard, &guard)                              \
+    ROOT(outside, &hak_outside) ROOT(window_head_mapped, &window_head_mapped)                                          \
+    ROOT(python_codes, &python_codes) ROOT(profile_records, &profile_records) ROOT(label_sets, &label_sets)            \
     CONSTANT(UNIT_SIZE) CONSTANT(SUPERSLAB_SIZE) CONSTANT(SUPERSLAB_UNITS) CONSTANT(CLASS_COUNT)                       \
     CONSTANT(CLASS_SPAN_1) CONSTANT(WINDOW_PAGE_MAP) CONSTANT(WINDOW_RETIRED_CACHE) CONSTANT(WARM_STOCKS)              \
     CONSTANT(HUGE_BUCKETS) CONSTANT(HUGE_MAX_RANGES) CONSTANT(POOL_BUCKETS) CONSTANT(POOL_BUCKET_EMPTY)                \
-    CONSTANT(POOL_DRAINING_USED) CONSTANT(POOLED_MAX) CONSTANT(CACHE_SLOTS) CONSTANT(FAST_MAX)                         \
+    CONSTANT(POOL_DRAINING_USED) CONSTANT(POOLED_MAX) CONSTANT(CACHE_SLOTS) CONSTANT(CACHE_SLOTS_FIRST) \
+        CONSTANT(FAST_MAX) \
     CONSTANT(SLOT_UNUSED) CONSTANT(SLOT_SUPERSLAB) CONSTANT(SLOT_METADATA) CONSTANT(SLOT_FOREIGN)                      \
     CONSTANT(PAGES_HUGE)                                                                                               \
     CONSTANT(SLAB_FREE) CONSTANT(SLAB_WARM) CONSTANT(SLAB_ACTIVE)                                                      \
     CONSTANT(HEAP_UNUSED) CONSTANT(HEAP_LIVE) CONSTANT(HEAP_ORPHAN)                                                    \
-    CONSTANT(HEAP_THREAD) CONSTANT(HEAP_HOUSE) CONSTANT(HEAP_FIRST_CLASS) CONSTANT(HEAP_PROFILE)                       \
+    CONSTANT(HEAP_THREAD) CONSTANT(HEAP_HOUSE) CONSTANT(HEAP_FIRST_CLASS) CONSTANT(HEAP_PROFILE) CONSTANT(HEAP_SHARED) \
     CONSTANT(HAK_DEBUG)                                                                                                \
-    ROOT(hak_window, &hak_window) ROOT(hak_units, &hak_units) ROOT(shared_pool, &shared_pool)                          \
-    ROOT(registry, &registry) ROOT(size_classes, size_classes) ROOT(huge_inside, &huge_inside)                         \
-    ROOT(hak_options, &hak_options) ROOT(table_memory, &table_memory)                                                  \
-    ROOT(profile, &profile) ROOT(profile_sites, &profile_sites) ROOT(window_head_mapped, &window_head_mapped)          \
     TYPE(slot) FIELD(slot, free) FIELD(slot, touched) FIELD(slot, aged) FIELD(slot, aged_ms) FIELD(slot, freed_ms)     \
     FIELD(slot, bucket) FIELD(slot, kind) FIELD(slot, huge_pages) FIELD(slot, decommitted)                             \
     TYPE(shared_pool) FIELD(shared_pool, slots) FIELD(shared_pool, slots_unused) FIELD(shared_pool, slots_committed)   \
@@ -91,11 +95,15 @@ _Static_assert(sizeof(struct descriptor_head) == 56, "readers of all formats cou
     FIELD(class_counters, flushes) FIELD(class_counters, flushed_blocks) FIELD(class_counters, returned_blocks)        \
     FIELD(class_counters, carved) FIELD(class_counters, released) FIELD(class_counters, direct)                        \
     FIELD(class_counters, overflows) FIELD(class_counters, malloc_hits) FIELD(class_counters, free_hits)               \
-    TYPE(thread_cache) ARRAY(thread_cache, bins) FIELD(thread_cache, heap) FIELD(thread_cache, capacity_bytes)         \
-    FIELD(thread_cache, slow_calls) ARRAY(thread_cache, slots)                                                         \
+    TYPE(thread_cache) ARRAY(thread_cache, bins) ARRAY(thread_cache, runs) FIELD(thread_cache, heap)                   \
+    FIELD(thread_cache, capacity_bytes) FIELD(thread_cache, slow_calls) ARRAY(thread_cache, class_of)                  \
+    FIELD(thread_cache, counted) ARRAY(thread_cache, slots) \
     TYPE(bin) FIELD(bin, top) FIELD(bin, limit)                                                                        \
     TYPE(size_class) FIELD(size_class, size) FIELD(size_class, blocks) FIELD(size_class, units)                        \
-    FIELD(size_class, slot_base) FIELD(size_class, slot_limit)                                                         \
+    FIELD(size_class, first_base) FIELD(size_class, first_limit) FIELD(size_class, slot_base) FIELD(size_class, \
+        slot_limit) \
+    FIELD(size_class, deep_base) FIELD(size_class, deep_limit)                                                         \
+    FIELD(size_class, run_base) FIELD(size_class, run_limit)                                                           \
     TYPE(registry) FIELD(registry, heaps) FIELD(registry, count) FIELD(registry, house)                                \
     FIELD(registry, orphan_count) FIELD(registry, live_threads) FIELD(registry, departed) FIELD(registry, folds)       \
     CONSTANT(MEMORY_IN_USE) CONSTANT(MEMORY_DEAD) CONSTANT(MEMORY_PURGED)                                              \
@@ -109,9 +117,28 @@ _Static_assert(sizeof(struct descriptor_head) == 56, "readers of all formats cou
     TYPE(profile) FIELD(profile, on) FIELD(profile, generation) FIELD(profile, mean) FIELD(profile, started_ns)        \
     FIELD(profile, by_tables)                                                                                          \
     TYPE(site_list) FIELD(site_list, first) FIELD(site_list, count)                                                    \
-    TYPE(site) FIELD(site, next) FIELD(site, frame_count) FIELD(site, allocated) FIELD(site, in_use)                   \
+    TYPE(site) FIELD(site, next) FIELD(site, labels) FIELD(site, frame_count) FIELD(site, allocated) FIELD(site, \
+        in_use) \
     ARRAY(site, lifetimes)                                                                                             \
+    FIELD(site, peak) FIELD(site, peak_epoch)                                                                          \
+    TYPE(table_peak) FIELD(table_peak, epoch) FIELD(table_peak, at_ms)                                                 \
+    TYPE(label_sets) FIELD(label_sets, first) FIELD(label_sets, count)                                                 \
+    TYPE(label_set) FIELD(label_set, next) FIELD(label_set, count) FIELD(label_set, text_bytes)                        \
+    TYPE(label_item) FIELD(label_item, number) FIELD(label_item, text) FIELD(label_item, kind)                         \
+    FIELD(label_item, key_bytes) FIELD(label_item, value_bytes)                                                        \
+    CONSTANT(LABEL_IS_NUMBER)                                                                                          \
+    TYPE(python_codes) FIELD(python_codes, first) FIELD(python_codes, count)                                           \
+    TYPE(python_code) FIELD(python_code, next) FIELD(python_code, id) FIELD(python_code, first_line)                   \
+    FIELD(python_code, name_bytes) FIELD(python_code, file_bytes)                                                      \
+    TYPE(record_table) FIELD(record_table, places) FIELD(record_table, capacity)                                       \
+    TYPE(record) FIELD(record, address) FIELD(record, site) FIELD(record, size)                                        \
+    FIELD(record, weight) FIELD(record, foreign) FIELD(record, slack) FIELD(record, beside) \
     TYPE(site_sums) FIELD(site_sums, objects) FIELD(site_sums, bytes)                                                  \
+    TYPE(guard) FIELD(guard, start) FIELD(guard, bytes) FIELD(guard, on) FIELD(guard, page) FIELD(guard, count)        \
+    FIELD(guard, live) FIELD(guard, allocated) FIELD(guard, reports) FIELD(guard, live_bytes) \
+    TYPE(outside) FIELD(outside, magic) FIELD(outside, word) FIELD(outside, settled) CONSTANT(OUTSIDE_ASKED) \
+    FIELD(outside, answered) FIELD(outside, error) FIELD(outside, profile_mean) FIELD(outside, profile_ms) \
+        FIELD(outside, guard_mean) \
     TYPE(options)
 
 #endif

@@ -13,8 +13,11 @@ static void json_value(struct output *output, const struct field *field, uint64_
 {
     if (field->kind == FIELD_SIGNED)
         output_print(output, "\"%s\":%ld", field->name, (long)value);
+    else if (field->kind == FIELD_SHARE && !stats_bound_tells(value))
+        output_print(output, "\"%s\":null", field->name);
     else if (field->kind == FIELD_SHARE)
-        output_print(output, "\"%s\":%lu.%04lu", field->name, (unsigned long)value / 10000, (unsigned long)value % 10000);
+        output_print(output, "\"%s\":%lu.%04lu", field->name, (unsigned long)value / 10000,
+                     (unsigned long)value % 10000);
     else
         output_print(output, "\"%s\":%lu", field->name, (unsigned long)value);
 }
@@ -34,7 +37,7 @@ static void json_object(struct output *output, const char *name, const struct fi
     json_members(output, list, record);
 }
 
-/* Before a row of an array or object whose `count` rows are out. */
+/* Separates the next row of an array or object from the `count` rows before it. */
 static void json_next(struct output *output, size_t count) { output_print(output, count ? ",\n" : "\n"); }
 
 static void json_classes(struct output *output, const struct stats_shot *shot)
@@ -78,7 +81,7 @@ static void json_superslabs(struct output *output)
     output_print(output, "]");
 }
 
-/* Each count is read once, as others count meanwhile: what is told by size is never more than the sum. */
+/* Reads each count once, because other threads count meanwhile: so the counts by size never exceed their sum. */
 static void json_debug_counter(struct output *output, enum debug_counter which)
 {
     uint64_t counts[CLASS_COUNT], sum = 0;

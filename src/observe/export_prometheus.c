@@ -9,7 +9,7 @@
 #include "observe/stats.h"
 #include "pool/registry.h"
 
-/* What follows hakmem_<group><name>. */
+/* The ending of a name, after hakmem_<group><name>. */
 static const char *metric_suffix(const struct field *field)
 {
     return field->kind == FIELD_COUNTER ? "_total" : field->kind == FIELD_BYTES ? "_bytes" : "";
@@ -40,8 +40,12 @@ static void metrics_of(struct output *output, const char *group, const struct fi
                        const struct hak_stats *totals)
 {
     for (size_t i = 0; i < list->count; i++) {
-        metric_head(output, group, &list->fields[i]);
-        metric_value(output, group, &list->fields[i], "", field_value(&list->fields[i], totals));
+        const struct field *field = &list->fields[i];
+        uint64_t value = field_value(field, totals);
+        if (field->kind == FIELD_SHARE && !stats_bound_tells(value))
+            continue;
+        metric_head(output, group, field);
+        metric_value(output, group, field, "", value);
     }
 }
 
@@ -61,7 +65,7 @@ static void metrics_of_classes(struct output *output, const struct stats_shot *s
 {
     char labels[48];
 
-    for (size_t i = 1; i < fields_class.count; i++) { /* [0], the size, is the label */
+    for (size_t i = 1; i < fields_class.count; i++) { /* [0], the size, becomes the label */
         metric_head(output, "class_", &fields_class.fields[i]);
         for (unsigned class = 1; class < CLASS_COUNT; class++)
             if (stats_class_is_used(&shot->classes[class])) {
@@ -72,13 +76,13 @@ static void metrics_of_classes(struct output *output, const struct stats_shot *s
     }
 }
 
-/* Heaps may come between two metrics, and then have the later ones alone. */
+/* A heap that is made between two metrics has only the later ones. */
 static void metrics_of_heaps(struct output *output, struct usage_count *count_room)
 {
-    static const char *const kinds[] = { "thread", "house", "first_class", "profile" };
+    static const char *const kinds[] = { "thread", "house", "first_class", "profile", "shared" };
     char labels[96];
 
-    for (size_t i = 3; i < fields_heap.count; i++) { /* those before are the labels */
+    for (size_t i = 3; i < fields_heap.count; i++) { /* those before it become the labels */
         metric_head(output, "heap_", &fields_heap.fields[i]);
         for (struct heap *heap = __atomic_load_n(&registry.heaps, __ATOMIC_ACQUIRE); heap; heap = heap->next) {
             struct hak_stats_heap row;
@@ -90,7 +94,7 @@ static void metrics_of_heaps(struct output *output, struct usage_count *count_ro
     }
 }
 
-/* Their units by tier: a series for each SuperSlab would be thousands, and its number means another one tomorrow. */
+/* Units by tier. A series for each SuperSlab would make thousands, and its number means another SuperSlab later. */
 static void metrics_of_superslabs(struct output *output)
 {
     static const char *const tiers[] = { "full", "hot", "draining", "empty" };
@@ -103,8 +107,9 @@ static void metrics_of_superslabs(struct output *output)
         dirty[row.tier] += row.dirty_units;
         clean[row.tier] += row.free_units - row.dirty_units;
     }
-    output_print(output, "# HELP hakmem_superslab_units Units of 64 KiB of the SuperSlabs of a tier: in use, free with memory "
-                         "behind them (dirty), free without (clean)\n# TYPE hakmem_superslab_units gauge\n");
+    output_print(output,
+                 "# HELP hakmem_superslab_units Units of 64 KiB of the SuperSlabs of a tier: in use, free with memory "
+                 "behind them (dirty), free without (clean)\n# TYPE hakmem_superslab_units gauge\n");
     for (unsigned tier = 0; tier <= HAK_STATS_EMPTY; tier++)
         output_print(output, "hakmem_superslab_units{tier=\"%s\",state=\"used\"} %lu\n"
                              "hakmem_superslab_units{tier=\"%s\",state=\"dirty\"} %lu\n"
@@ -113,7 +118,7 @@ static void metrics_of_superslabs(struct output *output)
                      (unsigned long)clean[tier]);
 }
 
-/* Without a size: what belongs to no class. The sum over an event is all of it. */
+/* A series without a size counts events without a class. The sum over an event's series is all of its events. */
 static void metrics_of_debug_counters(struct output *output)
 {
     output_print(output, "# HELP hakmem_debug_events_total What debug builds count, by size of block\n"

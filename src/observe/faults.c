@@ -2,7 +2,7 @@
 
 #include "os/os.h"
 
-/* Written by whoever looks, read by whoever looks later: figures of two reports at one time may mix, which both can bear. */
+/* Each report writes them for the next one. Two reports at one time may mix their figures, which does no harm. */
 struct faults_words {
     _Atomic uint64_t soft, hard, resident;
 };

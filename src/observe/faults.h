@@ -11,11 +11,11 @@ struct faults {
 
 HAK_HIDDEN struct faults faults_now(void);
 
-/* What later figures are compared with: what faults_begin found, which does its work once. */
+/* The figures that later ones are compared with. The first call of faults_begin takes them. */
 HAK_HIDDEN void faults_begin(void);
 HAK_HIDDEN struct faults faults_first(void);
 
-/* What the last report found, or faults_begin; faults_note_report sets it. */
+/* The figures of the last report (faults_note_report), or of faults_begin. */
 HAK_HIDDEN struct faults faults_reported(void);
 HAK_HIDDEN void faults_note_report(const struct faults *now);
 

@@ -1,12 +1,13 @@
 #include "observe/fields.h"
 
-#define FIELD(struct_, name, kind, help) { #name, offsetof(struct struct_, name), FIELD_##kind, help },
-/* The list is every word from the member `first` to the member `last`. */
-#define LIST(name, struct_, first, last)                                                                             \
-    _Static_assert(sizeof name##_fields / sizeof name##_fields[0] * sizeof(uint64_t) ==                              \
-                       offsetof(struct struct_, last) + sizeof(uint64_t) - offsetof(struct struct_, first),          \
-                   "a member of " #struct_ " is missing in its list");                                               \
-    HAK_DATA_HERE const struct field_list fields_##name = { name##_fields, sizeof name##_fields / sizeof name##_fields[0] };
+#define FIELD(struct_, name, kind, help) { offsetof(struct struct_, name), FIELD_##kind, #name, help },
+/* The list covers every word from the member `first` to the member `last`. */
+#define LIST(name, struct_, first, last)                                                                               \
+    _Static_assert(sizeof name##_fields / sizeof name##_fields[0] * sizeof(uint64_t) ==                                \
+                       offsetof(struct struct_, last) + sizeof(uint64_t) - offsetof(struct struct_, first),            \
+                   "a member of " #struct_ " is missing in its list");                                                 \
+    HAK_DATA_HERE const struct field_list fields_##name = { name##_fields,                                             \
+                                                            sizeof name##_fields / sizeof name##_fields[0] };
 
 static const struct field memory_fields[] = {
     FIELD(hak_stats, mapped, BYTES,
@@ -81,6 +82,15 @@ static const struct field faults_fields[] = {
 static const struct field profile_fields[] = {
     FIELD(hak_stats, heap_profile, BYTES, "Of metadata: bytes of the heap profile's tables")
     FIELD(hak_stats, heap_profile_samples, GAUGE, "Blocks in use that are samples of the heap profile")
+    FIELD(hak_stats, guard_live, GAUGE, "Guarded blocks in use")
+    FIELD(hak_stats, guard_allocated, COUNTER, "Guarded blocks that were allocated")
+    FIELD(hak_stats, guard_reports, COUNTER, "Errors at guarded blocks that were reported")
+    FIELD(hak_stats, sweeps, COUNTER, "Sweeps for pointers to freed blocks")
+    FIELD(hak_stats, sweeps_running, COUNTER, "Sweeps during which other threads ran")
+    FIELD(hak_stats, sweep_waiting, GAUGE, "Freed blocks that wait for a sweep, but huge ones")
+    FIELD(hak_stats, sweep_scanned, COUNTER, "Bytes that sweeps have read")
+    FIELD(hak_stats, sweep_released, COUNTER, "Freed blocks to which a sweep found no pointer")
+    FIELD(hak_stats, sweep_yielded, COUNTER, "Freed blocks that a bound let go, whether pointers refer to them or not")
 };
 
 static const struct field pool_fields[] = {
@@ -116,30 +126,43 @@ static const struct field class_fields[] = {
 
 static const struct field heap_fields[] = {
     FIELD(hak_stats_heap, number, GAUGE, "Number of the heap")
-    FIELD(hak_stats_heap, thread, GAUGE, "Kernel's id of the thread it serves or served last")
-    FIELD(hak_stats_heap, kind, GAUGE, "0: a thread's, 1: house, 2: first-class, 3: the heap profile's")
-    FIELD(hak_stats_heap, live, GAUGE, "1: its thread is there")
-    FIELD(hak_stats_heap, slabs, GAUGE, "Slabs of the heap")
-    FIELD(hak_stats_heap, slab_bytes, GAUGE, "Their bytes")
-    FIELD(hak_stats_heap, warm_slabs, GAUGE, "Empty slabs ready to carve")
-    FIELD(hak_stats_heap, used_bytes, GAUGE, "Bytes of blocks out of its slabs")
-    FIELD(hak_stats_heap, cached_bytes, GAUGE, "Bytes of blocks in its thread's cache")
-    FIELD(hak_stats_heap, refills, COUNTER, "Takings of blocks out of slabs")
-    FIELD(hak_stats_heap, refilled_blocks, COUNTER, "Blocks taken out of slabs")
-    FIELD(hak_stats_heap, flushes, COUNTER, "Batches of blocks given back by threads")
-    FIELD(hak_stats_heap, flushed_blocks, COUNTER, "Blocks given back by threads")
-    FIELD(hak_stats_heap, returned_blocks, COUNTER, "Blocks that came back to slabs")
-    FIELD(hak_stats_heap, malloc_misses, COUNTER, "Allocations of pooled blocks that found the thread's cache empty")
-    FIELD(hak_stats_heap, free_overflows, COUNTER, "Frees of pooled blocks that found the thread's cache full")
-    FIELD(hak_stats_heap, malloc_hits_min, COUNTER, "Allocations that the thread caches served, at least")
-    FIELD(hak_stats_heap, free_hits_min, COUNTER, "Frees that the thread caches took, at least")
-    FIELD(hak_stats_heap, remote_out, COUNTER, "Blocks that threads freed and other heaps own")
-    FIELD(hak_stats_heap, remote_in, COUNTER, "Blocks that heaps collected after others freed them")
-    FIELD(hak_stats_heap, remote_locked, COUNTER, "Blocks freed under their owner's lock")
-    FIELD(hak_stats_heap, pending, GAUGE, "Slabs in its queue of remote frees")
-    FIELD(hak_stats_heap, pending_drained, COUNTER, "Slabs taken out of queues of remote frees")
-    FIELD(hak_stats_heap, pending_requeued, COUNTER, "Of the drained slabs: passed on to a new owner")
-    FIELD(hak_stats_heap, slabs_adopted, COUNTER, "Slabs that changed their heap")
+        FIELD(hak_stats_heap, thread, GAUGE, "Kernel's id of the thread it serves or served last") FIELD(
+            hak_stats_heap, kind, GAUGE,
+            "0: a thread's, 1: house, 2: first-class, 3: the heap profile's, 4: shared by threads")
+            FIELD(hak_stats_heap, live, GAUGE, "1: its thread is there") FIELD(
+                hak_stats_heap, slabs, GAUGE, "Slabs of the heap") FIELD(hak_stats_heap, slab_bytes, GAUGE,
+                                                                         "Their bytes")
+                FIELD(hak_stats_heap, warm_slabs, GAUGE, "Empty slabs ready to carve") FIELD(
+                    hak_stats_heap, used_bytes, GAUGE, "Bytes of blocks out of its slabs")
+                    FIELD(hak_stats_heap, cached_bytes, GAUGE, "Bytes of blocks in its thread's cache") FIELD(
+                        hak_stats_heap, refills, COUNTER, "Takings of blocks out of slabs")
+                        FIELD(hak_stats_heap, refilled_blocks, COUNTER, "Blocks taken out of slabs") FIELD(
+                            hak_stats_heap, flushes, COUNTER,
+                            "Batches of blocks given back by threads") FIELD(hak_stats_heap, flushed_blocks, COUNTER,
+                                                                             "Blocks given back by threads")
+                            FIELD(hak_stats_heap, returned_blocks, COUNTER, "Blocks that came back to slabs") FIELD(
+                                hak_stats_heap, malloc_misses, COUNTER,
+                                "Allocations of pooled blocks that found the thread's cache empty")
+                                FIELD(hak_stats_heap, free_overflows, COUNTER,
+                                      "Frees of pooled blocks that found the thread's cache full")
+                                    FIELD(hak_stats_heap, malloc_hits_min, COUNTER,
+                                          "Allocations that the thread caches served, at least")
+                                        FIELD(hak_stats_heap, free_hits_min, COUNTER,
+                                              "Frees that the thread caches took, at least")
+                                            FIELD(hak_stats_heap, remote_out, COUNTER,
+                                                  "Blocks that threads freed and other heaps own")
+                                                FIELD(hak_stats_heap, remote_in, COUNTER,
+                                                      "Blocks that heaps collected after others freed them")
+                                                    FIELD(hak_stats_heap, remote_locked, COUNTER,
+                                                          "Blocks freed under their owner's lock")
+                                                        FIELD(hak_stats_heap, pending, GAUGE,
+                                                              "Slabs in its queue of remote frees")
+                                                            FIELD(hak_stats_heap, pending_drained, COUNTER,
+                                                                  "Slabs taken out of queues of remote frees")
+                                                                FIELD(hak_stats_heap, pending_requeued, COUNTER,
+                                                                      "Of the drained slabs: passed on to a new owner")
+                                                                    FIELD(hak_stats_heap, slabs_adopted, COUNTER,
+                                                                          "Slabs that changed their heap")
 };
 
 static const struct field superslab_fields[] = {
@@ -156,7 +179,7 @@ static const struct field superslab_fields[] = {
 LIST(memory, hak_stats, mapped, heaps_first_class)
 LIST(counters, hak_stats, refills, free_coverage_min)
 LIST(faults, hak_stats, faults_soft, touched_pages)
-LIST(profile, hak_stats, heap_profile, heap_profile_samples)
+LIST(profile, hak_stats, heap_profile, sweep_yielded)
 LIST(pool, hak_stats_pool, slabs, free_bytes)
 LIST(class, hak_stats_class, block_size, remote_blocks)
 LIST(heap, hak_stats_heap, number, slabs_adopted)

@@ -6,15 +6,16 @@
 
 #include "base/base.h"
 
-/* What a member is: a state, one in bytes (which its name does not say), something that only grows, a state with a sign, or a share
- * in 1/10,000. */
+/* The kind of a member: a state, a state in bytes (its name does not say so), a counter that only grows, a state with a
+ * sign, or a share in 1/10,000. */
 enum field_kind { FIELD_GAUGE, FIELD_BYTES, FIELD_COUNTER, FIELD_SIGNED, FIELD_SHARE };
 
+/* Texts lie in the row: a pointer to each would be written by the dynamic linker as every process starts. */
 struct field {
-    const char *name;
     uint16_t offset;
     uint8_t kind; /* enum field_kind */
-    const char *help;
+    char name[24];
+    char help[96];
 };
 
 struct field_list {
@@ -22,7 +23,8 @@ struct field_list {
     size_t count;
 };
 
-HAK_DATA const struct field_list fields_memory, fields_counters, fields_faults, fields_profile; /* of struct hak_stats */
+/* of struct hak_stats */
+HAK_DATA const struct field_list fields_memory, fields_counters, fields_faults, fields_profile;
 HAK_DATA const struct field_list fields_pool, fields_class, fields_heap, fields_superslab;
 
 HAK_INLINE uint64_t field_value(const struct field *field, const void *record)

@@ -1,4 +1,4 @@
-/* Text through a write function, in pieces that are never split, without allocating. */
+/* Writes text through a write function, without allocating. No piece is split between two writes. */
 #ifndef HAK_OBSERVE_OUTPUT_H
 #define HAK_OBSERVE_OUTPUT_H
 
@@ -9,22 +9,22 @@
 struct output {
     hak_stats_write write;
     void *argument;
-    int file;           /* standard error, where `write` is not the caller's */
+    int file;           /* standard error, if the caller passed no `write` */
     const char *prefix; /* of each output_line */
-    int error;          /* what `write` returned when it was not 0: nothing is written from then on */
-    size_t length;      /* of what waits in buffer */
+    int error;          /* the first result of `write` that is not 0: output stops there */
+    size_t length;      /* bytes that wait in buffer */
     char buffer[1024];
 };
 
 /* `write` NULL: standard error. */
 HAK_HIDDEN void output_begin(struct output *output, hak_stats_write write, void *argument, const char *prefix);
 
-/* A piece of at most 511 characters; more is cut. */
+/* Writes a piece of at most 511 characters, and cuts what is longer. */
 HAK_HIDDEN void output_print(struct output *output, const char *format, ...) HAK_PRINTF(2, 3);
 /* The same as a line with the prefix. */
 HAK_HIDDEN void output_line(struct output *output, const char *format, ...) HAK_PRINTF(2, 3);
 
-/* Ends the printing with an error of HAKMEM's own. */
+/* Ends the output with an error of HAKMEM itself. */
 HAK_HIDDEN void output_fail(struct output *output, int error);
 
 /* Writes what waits. Returns output->error. */
@@ -33,10 +33,10 @@ HAK_HIDDEN int output_end(struct output *output);
 /* A write function for files; argument: an int, the descriptor. Returns 0 or the errno. */
 HAK_HIDDEN int output_to_file(void *argument, const char *text, size_t length);
 
-/* Makes the path of `pattern`, whose %p becomes the process's number and %% a %. False: it does not fit. */
+/* Makes a path from `pattern`: %p becomes the process's id, and %% a percent sign. False: it does not fit. */
 HAK_HIDDEN bool output_path(char *path, size_t capacity, const char *pattern);
 
-/* What an errno means, for messages. */
+/* The meaning of an errno, for messages. */
 HAK_HIDDEN const char *output_reason(int error);
 
 #endif

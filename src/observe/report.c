@@ -1,4 +1,4 @@
-/* What the options ask for at the end, and where it goes. report_text.c is the text. */
+/* Prints what the options ask for at exit. report_text.c makes the text. */
 #include "observe/report.h"
 
 #include <errno.h>
@@ -51,20 +51,20 @@ void observe_report(void)
 
 /* ---- The process's start and end ---- */
 
-static bool wants_tables(void)
+HAK_AT_START static bool wants_tables(void)
 {
     return hak_options.front_stats || hak_options.warm_pool_stats || hak_options.ss_lru_debug ||
            hak_options.ss_prewarm_debug || hak_options.debug_counters;
 }
 
-/* What is said at exit, by the profile and of files that cannot be written, too. */
+/* Whether anything may be printed at exit, also by the profile and about files that cannot be written. */
 static bool speaks_at_exit(void)
 {
     return hak_options.show_stats || hak_options.tiny_profile || wants_tables() || hak_options.leak_report ||
            hak_options.heap_profile;
 }
 
-void observe_start(void)
+HAK_AT_START void observe_start(void)
 {
     if (speaks_at_exit())
         base_stderr_keep();
@@ -93,7 +93,7 @@ static void print_to_file(enum hak_stats_format format, const char *pattern)
                      error ? error : late);
 }
 
-void observe_exit_report(void)
+static HAK_NOINLINE void report_at_exit(void)
 {
     enum hak_stats_format format = (enum hak_stats_format)hak_options.show_stats;
     const char *pattern = option_path(hak_options.stats_file);
@@ -121,6 +121,12 @@ void observe_exit_report(void)
     if (hak_options.debug_counters)
         report_debug_table(&output);
     output_end(&output);
+}
+
+HAK_AT_START void observe_exit_report(void)
+{
+    if (hak_options.show_stats || hak_options.tiny_profile || wants_tables())
+        report_at_exit();
 }
 
 _Static_assert((int)HAK_STATS_TEXT == (int)OPTION_TEXT && (int)HAK_STATS_JSON == (int)OPTION_JSON &&

@@ -2,26 +2,41 @@
 
 #include <errno.h>
 
+#include "base/format.h"
 #include "observe/counters.h"
+#include "observe/stats.h"
 
-/* part / whole in tenths. */
+enum { BOUND_ROOM = 32 };
+
+/* part / whole, in tenths. */
 static uint64_t tenths(uint64_t part, uint64_t whole)
 {
     return whole == 0 ? 0 : part * 10 / whole;
+}
+
+/* The share of hits, if the lower bound is close enough to tell it. */
+static void bound_text(char text[static BOUND_ROOM], uint64_t share)
+{
+    text[0] = '\0';
+    if (stats_bound_tells(share))
+        base_format(text, BOUND_ROOM, ", %lu.%02lu %% of all", share / 100, share % 100);
 }
 
 void report_front_lines(struct output *output, const struct hak_stats *totals)
 {
     uint64_t refill = tenths(totals->refilled_blocks, totals->refills);
     uint64_t flush = tenths(totals->flushed_blocks, totals->flushes);
+    char mallocs[BOUND_ROOM], frees[BOUND_ROOM];
 
-    output_line(output, "thread caches: %lu refills of %lu blocks (%lu.%lu each), %lu flushes of %lu blocks (%lu.%lu each)",
+    bound_text(mallocs, totals->malloc_coverage_min);
+    bound_text(frees, totals->free_coverage_min);
+    output_line(output,
+                "thread caches: %lu refills of %lu blocks (%lu.%lu each), %lu flushes of %lu blocks (%lu.%lu each)",
                 totals->refills, totals->refilled_blocks, refill / 10, refill % 10, totals->flushes,
                 totals->flushed_blocks, flush / 10, flush % 10);
-    output_line(output, "fast path: at least %lu mallocs, %lu.%02lu %% of all (%lu missed), and %lu frees, %lu.%02lu %% "
-                "(%lu overflowed)", totals->malloc_hits_min, totals->malloc_coverage_min / 100,
-                totals->malloc_coverage_min % 100, totals->malloc_misses, totals->free_hits_min,
-                totals->free_coverage_min / 100, totals->free_coverage_min % 100, totals->free_overflows);
+    output_line(output, "fast path: at least %lu mallocs%s (%lu missed), and %lu frees%s (%lu overflowed)",
+                totals->malloc_hits_min, mallocs, totals->malloc_misses, totals->free_hits_min, frees,
+                totals->free_overflows);
 }
 
 void report_warm_lines(struct output *output, const struct hak_stats *totals)
@@ -75,8 +90,8 @@ void report_warm_table(struct output *output)
     for (unsigned class = 1; class < CLASS_COUNT; class++) {
         const struct hak_stats_class *row = &shot->classes[class];
         if (row->slabs_carved)
-            output_line(output, "%10lu %12lu %12lu %12lu %12lu", row->block_size, row->slabs_carved, row->slabs_released,
-                        row->slabs, row->free_blocks);
+            output_line(output, "%10lu %12lu %12lu %12lu %12lu", row->block_size, row->slabs_carved,
+                        row->slabs_released, row->slabs, row->free_blocks);
     }
     stats_give(shot);
 }
@@ -93,7 +108,7 @@ void report_lru_table(struct output *output)
     stats_give(shot);
 }
 
-/* The classes that a counter has counts for, in one line. */
+/* One line with the classes that have counts of a counter. */
 static void report_debug_classes(struct output *output, enum debug_counter which)
 {
     unsigned shown = 0;

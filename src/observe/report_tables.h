@@ -1,11 +1,11 @@
-/* The tables that switches ask for by themselves. Each is a few lines of text. */
+/* The tables that have options of their own. Each is a few lines of text. */
 #ifndef HAK_OBSERVE_REPORT_TABLES_H
 #define HAK_OBSERVE_REPORT_TABLES_H
 
 #include "observe/output.h"
 #include "observe/stats.h"
 
-/* Lines that the text of all statistics has too. */
+/* Lines that the text of all statistics contains, too. */
 HAK_HIDDEN void report_front_lines(struct output *output, const struct hak_stats *totals);
 HAK_HIDDEN void report_warm_lines(struct output *output, const struct hak_stats *totals);
 HAK_HIDDEN void report_lru_lines(struct output *output, const struct hak_stats *totals);
@@ -14,9 +14,9 @@ HAK_HIDDEN void report_lru_lines(struct output *output, const struct hak_stats *
 HAK_HIDDEN void report_front_table(struct output *output);
 /* HAKMEM_WARM_POOL_STATS: the warm pools, and the slabs by class. */
 HAK_HIDDEN void report_warm_table(struct output *output);
-/* HAKMEM_SS_LRU_DEBUG, HAKMEM_SS_PREWARM_DEBUG: what became of empty SuperSlabs. */
+/* HAKMEM_SS_LRU_DEBUG, HAKMEM_SS_PREWARM_DEBUG: what happened to empty SuperSlabs. */
 HAK_HIDDEN void report_lru_table(struct output *output);
-/* HAKMEM_DEBUG_COUNTERS: all of them that are not 0, and by class; or that the build has none. */
+/* HAKMEM_DEBUG_COUNTERS: all counters that are not 0, with their classes; or a line that the build has none. */
 HAK_HIDDEN void report_debug_table(struct output *output);
 
 #endif

@@ -17,7 +17,8 @@ static void text_memory(struct output *output, const struct hak_stats *totals)
 {
     output_line(output, "memory in bytes: mapped = live + cached + free in slabs + retained + metadata");
     text_bytes(output, "mapped", totals->mapped, "committed address space");
-    text_bytes(output, "peak", totals->footprint_peak, "most bytes of slabs, free units with memory and huge blocks at one time");
+    text_bytes(output, "peak", totals->footprint_peak,
+               "most bytes of slabs, free units with memory and huge blocks at one time");
     text_bytes(output, "live", totals->live, "blocks that the program holds");
     text_bytes(output, "cached", totals->cached, "blocks in thread caches");
     text_bytes(output, "free in slabs", totals->free_in_slab, "free blocks and tails of slabs in use");
@@ -31,8 +32,10 @@ static void text_memory(struct output *output, const struct hak_stats *totals)
         text_bytes(output, "limit", totals->limit, "above it allocation fails");
     text_bytes(output, "resident", totals->resident, "of the whole process");
     if (HAK_DEBUG)
-        output_line(output, "%-13s %15lu  pages of slabs on which blocks were handed out", "touched", totals->touched_pages);
-    output_line(output, "%lu huge blocks, %lu heaps, %lu orphans, %lu SuperSlabs: %lu full, %lu hot, %lu draining, %lu empty",
+        output_line(output, "%-13s %15lu  pages of slabs on which blocks were handed out", "touched",
+                    totals->touched_pages);
+    output_line(output,
+                "%lu huge blocks, %lu heaps, %lu orphans, %lu SuperSlabs: %lu full, %lu hot, %lu draining, %lu empty",
                 totals->huge.live_blocks, totals->heaps_live, totals->heaps_orphan, totals->superslabs,
                 totals->superslabs_full, totals->superslabs_hot, totals->superslabs_draining, totals->superslabs_empty);
 }
@@ -40,13 +43,14 @@ static void text_memory(struct output *output, const struct hak_stats *totals)
 static void text_pool(struct output *output, const char *name, const struct hak_stats_pool *pool)
 {
     if (pool->slabs || pool->free_bytes)
-        output_line(output, "%12s %12lu %12lu %15lu %15lu %15lu", name, pool->slabs, pool->live_blocks, pool->live_bytes,
-                    pool->cached_bytes, pool->free_bytes);
+        output_line(output, "%12s %12lu %12lu %15lu %15lu %15lu", name, pool->slabs, pool->live_blocks,
+                    pool->live_bytes, pool->cached_bytes, pool->free_bytes);
 }
 
 static void text_pools(struct output *output, const struct hak_stats *totals)
 {
-    output_line(output, "%12s %12s %12s %15s %15s %15s", "pool", "slabs", "live blocks", "live bytes", "cached bytes", "free bytes");
+    output_line(output, "%12s %12s %12s %15s %15s %15s", "pool", "slabs", "live blocks", "live bytes", "cached bytes",
+                "free bytes");
     text_pool(output, "small", &totals->small);
     text_pool(output, "medium", &totals->medium);
     text_pool(output, "spans", &totals->spans);
@@ -87,7 +91,7 @@ static void text_classes(struct output *output, const struct stats_shot *shot)
 
 static void text_heaps(struct output *output, struct usage_count *count_room)
 {
-    static const char *const kinds[] = { "thread", "house", "first-class", "profile" };
+    static const char *const kinds[] = { "thread", "house", "first-class", "profile", "shared" };
     struct hak_stats_heap rows[HEAPS_SHOWN], row;
     size_t count = 0, all = 0;
 
@@ -97,7 +101,7 @@ static void text_heaps(struct output *output, struct usage_count *count_room)
         all += row.slabs != 0 || row.live;
         if (row.slabs == 0 && !row.live)
             continue;
-        /* Sorted by the bytes of slabs; the least falls out. */
+        /* Keeps the rows sorted by bytes of slabs, and drops the least. */
         for (at = count; at > 0 && rows[at - 1].slab_bytes < row.slab_bytes; at--)
             if (at < HEAPS_SHOWN)
                 rows[at] = rows[at - 1];
@@ -110,8 +114,9 @@ static void text_heaps(struct output *output, struct usage_count *count_room)
                 "cached", "remote out", "remote in", "pending");
     for (size_t i = 0; i < count; i++)
         output_line(output, "%6lu %8lu %-11s %14lu %14lu %14lu %12lu %12lu %8lu%s", rows[i].number, rows[i].thread,
-                    kinds[rows[i].kind], rows[i].slab_bytes, rows[i].used_bytes, rows[i].cached_bytes, rows[i].remote_out,
-                    rows[i].remote_in, rows[i].pending, rows[i].live || rows[i].kind ? "" : "  ended");
+                    kinds[rows[i].kind], rows[i].slab_bytes, rows[i].used_bytes, rows[i].cached_bytes,
+                    rows[i].remote_out, rows[i].remote_in, rows[i].pending,
+                    rows[i].live || rows[i].kind ? "" : "  ended");
 }
 
 static void text_superslabs(struct output *output)
@@ -120,10 +125,11 @@ static void text_superslabs(struct output *output)
     struct hak_stats_superslab row;
     uint32_t number = 0;
 
-    output_line(output, "%12s %9s %12s %12s %12s %12s", "SuperSlab", "tier", "used units", "free units", "dirty", "classes");
+    output_line(output, "%12s %9s %12s %12s %12s %12s", "SuperSlab", "tier", "used units", "free units", "dirty",
+                "classes");
     for (unsigned i = 0; i < SUPERSLABS_SHOWN && stats_superslab(&row, &number); i++)
-        output_line(output, "%12lu %9s %12lu %12lu %12lu %12u", row.number, tiers[row.tier], row.used_units, row.free_units,
-                    row.dirty_units, base_count_bits(row.classes));
+        output_line(output, "%12lu %9s %12lu %12lu %12lu %12u", row.number, tiers[row.tier], row.used_units,
+                    row.free_units, row.dirty_units, base_count_bits(row.classes));
     if (stats_superslab(&row, &number))
         output_line(output, "%12s (JSON has all)", "...");
 }
@@ -142,9 +148,11 @@ static void text_counters(struct output *output, const struct hak_stats *totals)
     report_lru_lines(output, totals);
     output_line(output, "huge blocks: %lu allocated (%lu out of freed ranges), %lu freed", totals->huge_allocated,
                 totals->huge_reused, totals->huge_freed);
-    output_line(output, "page faults: %lu soft (%lu since the last report), %lu hard (%lu); resident %ld since the start, "
-                "%ld since the last report", totals->faults_soft, totals->faults_soft_recent, totals->faults_hard,
-                totals->faults_hard_recent, (long)totals->resident_change, (long)totals->resident_change_recent);
+    output_line(output,
+                "page faults: %lu soft (%lu since the last report), %lu hard (%lu); resident %ld since the start, "
+                "%ld since the last report",
+                totals->faults_soft, totals->faults_soft_recent, totals->faults_hard, totals->faults_hard_recent,
+                (long)totals->resident_change, (long)totals->resident_change_recent);
 }
 
 void report_text(struct output *output)

@@ -4,7 +4,8 @@
 
 #include "os/os.h"
 
-/* Of the first who comes. In a child of fork it stays taken where another thread had it; mappings serve then. */
+/* The first caller gets it. If another thread held it during a fork, it stays taken in the child, and mappings serve
+ * instead. */
 static _Alignas(HAK_CACHE_LINE) char first_room[SCRATCH_BYTES];
 static _Atomic bool first_taken;
 

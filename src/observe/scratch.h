@@ -1,5 +1,5 @@
-/* Memory in which statistics are made. Their tables would fill the stack of a small thread: no function that a
- * program can call needs more than 8 KiB of stack. */
+/* Memory to make statistics in. Their tables would overflow a small stack, and no function that a program can call
+ * may need more than 8 KiB of stack. */
 #ifndef HAK_OBSERVE_SCRATCH_H
 #define HAK_OBSERVE_SCRATCH_H
 
@@ -7,9 +7,9 @@
 
 #define SCRATCH_BYTES ((size_t)24576)
 
-/* SCRATCH_BYTES of any content, aligned to a cache line. Any thread, and again by a thread that has some (the
- * program's write function may ask for statistics). NULL, errno ENOMEM: others have the static part, and no mapping
- * could be had. Takes no lock, so that a child of fork never waits for a thread that it has not. */
+/* SCRATCH_BYTES of any content, aligned to a cache line. Any thread, also one that has some already: the program's
+ * write function may ask for statistics. NULL, errno ENOMEM: another thread has the static part, and the system
+ * refused a mapping. Takes no lock, so that the child of a fork never waits for a thread that is gone. */
 HAK_HIDDEN void *scratch_take(void);
 HAK_HIDDEN void scratch_give(void *scratch);
 

@@ -5,6 +5,8 @@
 #include "options/options.h"
 #include "pool/huge.h"
 #include "pool/registry.h"
+#include "harden/sweep.h"
+#include "profile/guard.h"
 #include "profile/table.h"
 #include "superslab/shared_pool.h"
 #include "superslab/touched.h"
@@ -61,7 +63,9 @@ static void add_to_pool(struct hak_stats_pool *pool, const struct hak_stats_clas
 
 static void add_class(struct hak_stats *totals, const struct hak_stats_class *row, unsigned class)
 {
-    add_to_pool(class_is_span(class) ? &totals->spans : class_size(class) <= FAST_MAX ? &totals->small : &totals->medium,
+    add_to_pool(class_is_span(class)            ? &totals->spans
+                : class_size(class) <= FAST_MAX ? &totals->small
+                                                : &totals->medium,
                 row, class);
     totals->refills += row->refills;
     totals->refilled_blocks += row->refilled_blocks;
@@ -88,7 +92,8 @@ static enum hak_stats_tier tier_of(unsigned free)
     return free >= POOL_BUCKET_EMPTY - POOL_DRAINING_USED ? HAK_STATS_DRAINING : HAK_STATS_HOT;
 }
 
-/* The classes of the slabs in it. Slabs may come and go meanwhile: it is a look, not a count. */
+/* The classes of the slabs in the SuperSlab. Slabs may come and go meanwhile, so the result is a snapshot, not a
+ * count. */
 static uint64_t classes_in(uint32_t number, uint32_t used)
 {
     struct superslab *superslab = (struct superslab *)window_slot_address(number);
@@ -110,7 +115,8 @@ bool stats_superslab(struct hak_stats_superslab *row, uint32_t *number)
     if (window_slots_end() == 0)
         return false;
     lock_acquire(&shared_pool.lock);
-    for (*number = (uint32_t)base_max(*number, window_slots_begin()); *number < shared_pool.slots_unused && !found; ++*number) {
+    for (*number = (uint32_t)base_max(*number, window_slots_begin()); *number < shared_pool.slots_unused && !found;
+         ++*number) {
         const struct slot *slot = &shared_pool.slots[*number];
         unsigned free = base_count_bits(slot->free);
         uint32_t used = ~slot->free & ~(uint32_t)1;
@@ -168,6 +174,17 @@ static void shoot_huge(struct hak_stats *totals, const struct huge_usage *huge)
     totals->huge_reused = huge->reused;
 }
 
+static void shoot_sweep(struct hak_stats *totals)
+{
+    totals->sweeps = atomic_load_explicit(&sweep.sweeps, memory_order_relaxed);
+    totals->sweeps_running = atomic_load_explicit(&sweep.sweeps_deaf, memory_order_relaxed);
+    totals->sweep_scanned = atomic_load_explicit(&sweep.scanned, memory_order_relaxed);
+    totals->sweep_released = atomic_load_explicit(&sweep.released, memory_order_relaxed);
+    totals->sweep_yielded = atomic_load_explicit(&sweep.yielded, memory_order_relaxed);
+    for (unsigned class = 1; class < CLASS_COUNT; class++)
+        totals->sweep_waiting += atomic_load_explicit(&sweep.blocks[class], memory_order_relaxed);
+}
+
 static void shoot_memory(struct hak_stats *totals, const struct usage_count *count)
 {
     struct usage usage;
@@ -182,6 +199,10 @@ static void shoot_memory(struct hak_stats *totals, const struct usage_count *cou
     totals->metadata = usage.metadata;
     totals->heap_profile = usage.heap_profile;
     totals->heap_profile_samples = table_records();
+    totals->guard_live = atomic_load_explicit(&guard.live, memory_order_relaxed);
+    totals->guard_allocated = atomic_load_explicit(&guard.allocated, memory_order_relaxed);
+    totals->guard_reports = atomic_load_explicit(&guard.reports, memory_order_relaxed);
+    shoot_sweep(totals);
     totals->purged = usage.purged;
     totals->footprint_peak = usage.footprint_peak;
     totals->limit = usage.limit_hard;
@@ -221,7 +242,7 @@ static void shoot_faults(struct hak_stats *totals)
     totals->faults_hard = now.hard;
     totals->resident = now.resident;
     totals->resident_change = (int64_t)(now.resident - first.resident);
-    /* In a child of fork the kernel counts anew. */
+    /* In the child of a fork the kernel's counts begin at 0. */
     totals->faults_soft_recent = now.soft - (now.soft >= reported.soft ? reported.soft : 0);
     totals->faults_hard_recent = now.hard - (now.hard >= reported.hard ? reported.hard : 0);
     totals->resident_change_recent = (int64_t)(now.resident - reported.resident);

@@ -1,4 +1,4 @@
-/* The statistics that programs get (hakmem/stats.h), filled from usage.h's count. */
+/* The statistics that programs get (hakmem/stats.h), made from the count of usage.h. */
 #ifndef HAK_OBSERVE_STATS_H
 #define HAK_OBSERVE_STATS_H
 
@@ -10,11 +10,11 @@
 struct stats_shot {
     struct hak_stats totals;
     struct hak_stats_class classes[CLASS_COUNT]; /* [0] is unused; of classes never used all is 0 but the block size */
-    struct usage_count count;                    /* what it was made of, and later those of stats_heap */
+    struct usage_count count;                    /* the count behind them; stats_heap reuses it */
 };
 HAK_HIDDEN void stats_shoot(struct stats_shot *shot);
 
-/* The same in scratch memory: too large for a stack. NULL: there is none; errno ENOMEM. */
+/* The same in scratch memory, because it is too large for a stack. NULL, errno ENOMEM: there is none. */
 HAK_HIDDEN struct stats_shot *stats_take(void);
 HAK_HIDDEN void stats_give(struct stats_shot *shot);
 
@@ -25,10 +25,14 @@ struct heap;
 /* One heap; `count` is room to count in. */
 HAK_HIDDEN void stats_heap(struct hak_stats_heap *row, struct heap *heap, struct usage_count *count);
 
-/* The SuperSlab with the least number from *number on, which is moved behind it; false: there is none. */
+/* The first SuperSlab whose number is *number or more. Sets *number to the one after it. False: there is none. */
 HAK_HIDDEN bool stats_superslab(struct hak_stats_superslab *row, uint32_t *number);
 
 /* Hits of all calls, in 1/10,000. */
 HAK_HIDDEN uint64_t stats_share(uint64_t hits, uint64_t others);
+
+/* A lower bound (..._min) tells the share of hits only if it leaves at most 1 % open. A lower one could mean any share
+ * up to 1, so reports do not print it. */
+HAK_INLINE bool stats_bound_tells(uint64_t share) { return share >= 9900; }
 
 #endif

@@ -1,10 +1,12 @@
 #include "observe/usage.h"
 
 #include "front/thread_cache.h"
+#include "harden/sweep.h"
 #include "observe/scratch.h"
 #include "options/options.h"
 #include "pool/huge.h"
 #include "pool/registry.h"
+#include "profile/guard.h"
 #include "profile/table.h"
 #include "superslab/metadata.h"
 #include "superslab/shared_pool.h"
@@ -12,7 +14,7 @@
 static void usage_count_list(struct usage_count *count, const struct slab_list *list)
 {
     for (struct slab *slab = list->head; slab; slab = slab->next) {
-        /* What is announced as freed by others is free (H1). */
+        /* Blocks whose remote free is announced are free (H1). */
         uint32_t pending = atomic_load_explicit(&slab->remote_count, memory_order_relaxed);
         count->slab_bytes += slab->units * UNIT_SIZE;
         count->slabs[slab->class]++;
@@ -21,19 +23,47 @@ static void usage_count_list(struct usage_count *count, const struct slab_list *
     }
 }
 
-/* Some words are written while their heap's lock is not held. */
+/* Some words change while nobody holds their heap's lock. */
 static void usage_add_words(void *sum, const void *words, size_t bytes)
 {
     for (size_t i = 0; i < bytes / sizeof(uint64_t); i++)
         ((uint64_t *)sum)[i] += __atomic_load_n((const uint64_t *)words + i, __ATOMIC_RELAXED);
 }
 
+/* The blocks of the cache, if it is in use and the heap, whose lock is held, serves it (T4). */
+static bool usage_count_cache(struct usage_count *count, const struct thread_cache *cache, const struct heap *heap)
+{
+    if (__atomic_load_n(&cache->heap, __ATOMIC_RELAXED) != heap)
+        return false;
+    for (unsigned class = 1; class < CLASS_COUNT; class++) {
+        unsigned blocks = cache_blocks(cache, class);
+        /* the memory of a cache that is no longer in use may become zero at any time */
+        if (blocks <= size_classes[class].deep_limit)
+            count->cached[class] += blocks;
+    }
+    return true;
+}
+
+/* The same where it may be served by a shared heap (O8). */
+static void usage_count_shared(struct usage_count *count, const struct thread_cache *cache)
+{
+    struct heap *heap;
+    bool counted = false;
+
+    while (!counted && (heap = __atomic_load_n(&cache->heap, __ATOMIC_RELAXED)) != NULL) {
+        lock_acquire(&heap->lock);
+        counted = usage_count_cache(count, cache, heap);
+        lock_release(&heap->lock);
+    }
+}
+
 void observe_count_heap(struct usage_count *count, struct heap *heap)
 {
     const struct thread_cache *cache;
     enum heap_state state;
+    bool counted;
 
-    if (heap->body_purged == MEMORY_PURGED) /* O5 */
+    if (!heap_is_readable(heap))
         return;
     lock_acquire(&heap->lock);
     usage_count_list(count, &heap->full);
@@ -41,10 +71,8 @@ void observe_count_heap(struct usage_count *count, struct heap *heap)
         usage_count_list(count, &heap->body->available[class]);
     for (unsigned number = 0; number < WARM_STOCKS; number++)
         count->warm_slabs += heap->body->warm[number].count;
-    cache = heap->cache;
-    if (cache && heap->cache_purged == MEMORY_IN_USE && cache->heap)
-        for (unsigned class = 1; class < CLASS_COUNT; class++)
-            count->cached[class] += cache_blocks(cache, class);
+    cache = heap->cache_purged == MEMORY_IN_USE ? __atomic_load_n(&heap->cache, __ATOMIC_ACQUIRE) : NULL;
+    counted = cache == NULL || usage_count_cache(count, cache, heap);
     state = atomic_load(&heap->state);
     count->heaps += state == HEAP_LIVE;
     count->orphans += heap->kind == HEAP_THREAD && state == HEAP_ORPHAN;
@@ -53,9 +81,11 @@ void observe_count_heap(struct usage_count *count, struct heap *heap)
     usage_add_words(count->classes, heap->classes, sizeof count->classes);
     usage_add_words(&count->counters, &heap->body->counters, sizeof count->counters);
     lock_release(&heap->lock);
+    if (!counted)
+        usage_count_shared(count, cache);
 }
 
-/* Under registry.lock, so that no heap's counters become those of the departed meanwhile. */
+/* Under registry.lock, so that no heap's counters move to the account of departed heaps meanwhile. */
 
 void observe_count_all(struct usage_count *count)
 {
@@ -66,6 +96,8 @@ void observe_count_all(struct usage_count *count)
     for (struct heap *heap = registry.heaps; heap; heap = heap->next)
         observe_count_heap(count, heap);
     lock_release(&registry.lock);
+    for (unsigned class = 1; class < CLASS_COUNT; class++)
+        count->cached[class] += atomic_load_explicit(&sweep.blocks[class], memory_order_relaxed);
 }
 
 _Static_assert(sizeof(struct usage_count) <= SCRATCH_BYTES, "a count fits into the scratch memory");
@@ -84,7 +116,8 @@ void observe_usage(struct usage *usage)
 
 void observe_usage_of(struct usage *usage, const struct usage_count *count)
 {
-    size_t used = 0, cached = 0, slab_bytes, committed, headers, metadata, pool_used;
+    size_t used = 0, cached = 0, guarded_live, guarded = guard_bytes_in_use(&guarded_live), slab_bytes, committed,
+           headers, metadata, pool_used;
 
     __builtin_memset(usage, 0, sizeof *usage);
     if (window_slots_end() == 0)
@@ -98,22 +131,25 @@ void observe_usage_of(struct usage *usage, const struct usage_count *count)
     usage->heap_profile = table_bytes();
     lock_acquire(&shared_pool.lock);
     metadata = metadata_bytes();
-    committed = (size_t)(shared_pool.slots_committed - window_slots_begin() - shared_pool.slots_foreign - shared_pool.decommitted) *
+    committed = (size_t)(shared_pool.slots_committed - window_slots_begin() - shared_pool.slots_foreign -
+                         shared_pool.decommitted) *
                 SUPERSLAB_SIZE;
     headers = (size_t)(shared_pool.superslabs - shared_pool.decommitted) * UNIT_SIZE;
     pool_used = (shared_pool.units_used + shared_pool.units_dirty) * UNIT_SIZE;
     usage->superslabs = shared_pool.superslabs;
     usage->footprint_peak = shared_pool.footprint_peak;
     lock_release(&shared_pool.lock);
-    /* Heaps were counted before: a slab that went from one to another may be in both, or memory may have been decommitted since. */
+    /* The heaps were counted earlier. A slab that changed its heap may be in both counts, and memory may have been
+     * decommitted since. */
     slab_bytes = base_min(count->slab_bytes, committed - metadata - headers);
     used = base_min(used, slab_bytes);
     cached = base_min(cached, used);
     usage->purged = committed - metadata - base_min(pool_used, committed - metadata - headers) - headers;
-    usage->metadata = window_head_bytes() + metadata + headers + usage->heap_profile;
-    usage->mapped = window_head_bytes() + committed + usage->huge.live_bytes + usage->huge.cached_bytes + usage->heap_profile;
+    usage->metadata = window_head_bytes() + metadata + headers + usage->heap_profile + (guarded - guarded_live);
+    usage->mapped = window_head_bytes() + committed + usage->huge.live_bytes + usage->huge.cached_bytes +
+                    usage->heap_profile + guarded;
     usage->cached = cached;
-    usage->live = used - cached + usage->huge.live_bytes;
+    usage->live = used - cached + usage->huge.live_bytes + guarded_live;
     usage->free_in_slab = slab_bytes - used;
     usage->retained = committed - metadata - headers - slab_bytes + usage->huge.cached_bytes;
     usage->huge_live = usage->huge.live_bytes;

@@ -1,4 +1,4 @@
-/* Where the memory is: exact when no other thread allocates meanwhile, else each figure is of nearly the same moment. */
+/* Where the memory is. Figures are exact while no other thread allocates; else all are of nearly the same moment. */
 #ifndef HAK_OBSERVE_USAGE_H
 #define HAK_OBSERVE_USAGE_H
 
@@ -25,37 +25,37 @@ struct usage {
     size_t limit_hard;   /* 0: none */
 };
 
-/* All 0 where no memory could be had for the count. */
+/* All 0 if there is no memory for the count. */
 HAK_HIDDEN void observe_usage(struct usage *usage);
 
 /* One heap, or the sum over all of them. */
 struct usage_count {
     size_t heaps, orphans, first_class; /* heaps in use */
     size_t slab_bytes, warm_slabs, pending;
-    /* By class. `used` are the blocks out of the slabs, less `remote`, those that others freed and announced; `cached` those in the
-     * caches of the heaps' threads. */
+    /* By class. `remote`: blocks that other threads freed and announced. `used`: blocks out of the slabs, without
+     * those. `cached`: blocks in the caches of the heaps' threads. */
     size_t slabs[CLASS_COUNT], used[CLASS_COUNT], cached[CLASS_COUNT], remote[CLASS_COUNT];
     struct class_counters classes[CLASS_COUNT];
     struct heap_counters counters;
 };
 
-/* Blocks of the class in caches. While threads run, caches may seem to hold more than slabs have handed out. */
+/* Blocks of the class in caches. While threads run, the caches' count may exceed what slabs have handed out. */
 HAK_INLINE size_t usage_cached(const struct usage_count *count, unsigned class)
 {
     return base_min(count->cached[class], count->used[class]);
 }
 
-/* Adds the heap, under its lock; what its thread's cache holds is read while the thread runs. */
+/* Adds the heap, under its lock. Reads its thread's cache while the thread runs. */
 HAK_HIDDEN void observe_count_heap(struct usage_count *count, struct heap *heap);
 
 /* Every heap in turn. */
 HAK_HIDDEN void observe_count_all(struct usage_count *count);
 
-/* The totals that go with a count made just before. */
+/* The totals for a count that was made just before. */
 HAK_HIDDEN void observe_usage_of(struct usage *usage, const struct usage_count *count);
 
-/* Bytes of huge-free state by size class for malloc_info: fills rows[0..capacity), returns the number of classes in use; 0 where no
- * memory could be had for the count. */
+/* Usage by size class, for malloc_info: fills rows[0..capacity) and returns the number of classes in use. 0: there is
+ * no memory for the count. */
 struct usage_class {
     size_t block_size;  /* bytes */
     size_t slabs;       /* slabs or spans that hold this class */

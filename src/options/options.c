@@ -1,4 +1,4 @@
-/* The option table made into values: read from the environment once, printed on request. */
+/* Reads the options from the program and its environment once, and prints them on request. */
 #include "options/options.h"
 
 #include <string.h>
@@ -36,10 +36,11 @@ static const struct option_row rows[] = {
 
 enum {
     ROW_COUNT = sizeof rows / sizeof rows[0],
-    NAME_MOST = 40,        /* characters of the longest name, with room */
-    SHOWN_MOST = 64,       /* characters of a bad name or value that are repeated to the user */
-    VALUE_CAPACITY = 32,   /* of a value as text, but a path's */
+    NAME_MOST = 40,        /* characters of the longest name, and some more */
+    SHOWN_MOST = 64,       /* characters of a bad name or value that a message repeats */
+    VALUE_CAPACITY = 32,   /* of a value as text, except a path */
     PATHS_CAPACITY = 4096, /* of all paths together, each with its NUL */
+    COMPILED_MOST = 512,   /* of a setting in hakmem_options, with its NUL */
 };
 
 #define OPTION_NAME_FITS(field, name, kind, default_, lowest, highest, unit, doc) \
@@ -47,6 +48,7 @@ enum {
 OPTION_TABLE(OPTION_NAME_FITS)
 #undef OPTION_NAME_FITS
 
+HAK_DATA_UNLESS void (*options_foreign)(enum options_source source) = NULL;
 HAK_DATA_HERE struct options hak_options = {
 #define OPTION_DEFAULT(field, name, kind, default_, lowest, highest, unit, doc) .field = default_,
     OPTION_TABLE(OPTION_DEFAULT)
@@ -54,6 +56,10 @@ HAK_DATA_HERE struct options hak_options = {
 };
 
 static const char prefix[] = "HAKMEM_";
+
+/* The program's own settings (hakmem.h). Weak: most programs define none, and then its address is NULL. */
+extern __attribute__((weak, visibility("default"))) const char hakmem_options[];
+
 static const char *const choices[] = { [OPTION_AUTO] = "auto", [OPTION_NEVER] = "never", [OPTION_ALWAYS] = "always" };
 
 static const char *const formats[] = { [OPTION_NONE] = "0", [OPTION_TEXT] = "text", [OPTION_JSON] = "json",
@@ -80,7 +86,7 @@ static bool same_word(const char *a, const char *b)
     return lower(*a) == lower(*b);
 }
 
-/* Digits only up to `*end`; false when there are none or the number passes 64 bits. */
+/* Reads digits and stores where they end. False: there are none, or the number exceeds 64 bits. */
 static bool parse_number(const char *text, const char **end, uint64_t *value)
 {
     const char *start = text;
@@ -141,7 +147,7 @@ static bool parse_choice(const char *text, uint64_t *value)
     return false;
 }
 
-/* 1 is text, as where only a switch is wanted. */
+/* 1 means text, so that the variable also works as a switch. */
 static bool parse_format(const char *text, uint64_t *value)
 {
     if (parse_bool(text, value))
@@ -152,7 +158,7 @@ static bool parse_format(const char *text, uint64_t *value)
     return false;
 }
 
-/* A copy, because programs write over their environment. */
+/* Copies the path, because programs overwrite their environment. */
 static bool parse_path(const char *text, uint64_t *value)
 {
     static char paths[PATHS_CAPACITY];
@@ -224,12 +230,12 @@ static void format_value(char *text, const struct option_row *row, uint64_t valu
         base_format(text, VALUE_CAPACITY, "%llu", (unsigned long long)value);
 }
 
-/* ---- What is said to the user ---- */
+/* ---- Messages to the user ---- */
 
 static void say_bad_value(const struct option_row *row, const char *text)
 {
-    char using[VALUE_CAPACITY], lowest[VALUE_CAPACITY], highest[VALUE_CAPACITY], wanted[4 * VALUE_CAPACITY];
-    format_value(using, row, row->default_value);
+    char using[SHOWN_MOST], lowest[VALUE_CAPACITY], highest[VALUE_CAPACITY], wanted[4 * VALUE_CAPACITY];
+    format_value(using, row, *value_of(row));
     switch (row->kind) {
     case OPTION_BOOL:
         base_format(wanted, sizeof wanted, "0 or 1");
@@ -241,7 +247,7 @@ static void say_bad_value(const struct option_row *row, const char *text)
         base_format(wanted, sizeof wanted, "0, 1, text, json or prometheus");
         break;
     case OPTION_PATH:
-        base_format(using, sizeof using, "none");
+        base_format(using, sizeof using, "%s", *value_of(row) == 0 ? "none" : option_path(*value_of(row)));
         base_format(wanted, sizeof wanted, "a %s of 1 to some %u characters", row->unit[0] ? row->unit : "path",
                     PATHS_CAPACITY);
         break;
@@ -258,7 +264,8 @@ static void say_bad_value(const struct option_row *row, const char *text)
                  wanted, using);
 }
 
-/* Letters to change, add or leave out to make one name of the other (Levenshtein); both at most NAME_MOST long. */
+/* How many letters to change, add or remove to turn one name into the other (Levenshtein). Both have at most NAME_MOST
+ * letters. */
 static unsigned name_distance(const char *a, size_t a_length, const char *b, size_t b_length)
 {
     uint8_t costs[NAME_MOST + 1]; /* of the first i letters of a to the first j of b, by j */
@@ -280,7 +287,7 @@ static unsigned name_distance(const char *a, size_t a_length, const char *b, siz
 static void say_unknown(const char *name, size_t length)
 {
     const struct option_row *nearest = NULL;
-    /* A third of the letters or four of them off is another word. */
+    /* A name that differs in a third of its letters, or in four, is another word. */
     size_t own_length = length - (sizeof prefix - 1);
     unsigned least = own_length >= 9 ? 4 : (unsigned)own_length / 3 + 1;
     for (size_t i = 0; i < ROW_COUNT && length <= NAME_MOST; i++) {
@@ -307,25 +314,102 @@ static const struct option_row *find_row(const char *name, size_t length)
     return NULL;
 }
 
+/* In this build the environment may turn off mechanisms of libhakmem-secure, to measure what each costs. */
+#if defined(HAKMEM_BUILD_SECURE_SWITCHES) && HAKMEM_BUILD_SECURE_SWITCHES
+enum { SECURE_SWITCHES = 1 };
+#else
+enum { SECURE_SWITCHES = 0 };
+#endif
+
+/* Whether the value would turn off a protection that the hardened build has by default. */
+static bool weakens(const struct option_row *row, uint64_t value)
+{
+    static const char hardening[] = "HAKMEM_HARDEN", abort_name[] = "HAKMEM_ABORT_ON_MISUSE";
+
+    return HAK_SECURE && !SECURE_SWITCHES && value < row->default_value &&
+           (strncmp(row->name, hardening, sizeof hardening - 1) == 0 || strcmp(row->name, abort_name) == 0);
+}
+
+/* Reads one setting. If a source names an option twice, the first setting counts, as for getenv. */
+static void read_setting(const char *name, size_t length, const char *text, bool *seen, bool from_environment)
+{
+    const struct option_row *row = find_row(name, length);
+    uint64_t value;
+
+    if (row == NULL) {
+        say_unknown(name, length);
+    } else if (!seen[row - rows]) {
+        seen[row - rows] = true;
+        if (!parse_value(row, text, &value))
+            say_bad_value(row, text);
+        else if (from_environment && weakens(row, value))
+            base_message("%s=%.*s ignored: libhakmem-secure cannot be weakened by the environment", row->name,
+                         SHOWN_MOST, text);
+        else
+            *value_of(row) = value;
+    }
+}
+
+/* Copies the settings one by one, each with the prefix that its name has in the environment. hakmem_options may be in
+ * read-only memory, and its names may have the prefix or not. */
+static void read_compiled(const char *text)
+{
+    static char setting[sizeof prefix + COMPILED_MOST];
+    bool seen[ROW_COUNT] = { false };
+
+    while (*text != '\0') {
+        size_t length = strcspn(text, ";"),
+               start = strncmp(text, prefix, sizeof prefix - 1) == 0 ? 0 : sizeof prefix - 1;
+        char *equals;
+
+        if (length >= COMPILED_MOST) {
+            base_message("hakmem_options: %.*s... is longer than %u characters; ignored", SHOWN_MOST, text,
+                         COMPILED_MOST - 1);
+        } else if (length != 0) {
+            memcpy(setting, prefix, start);
+            memcpy(setting + start, text, length);
+            setting[start + length] = '\0';
+            equals = strchr(setting, '=');
+            if (equals != NULL)
+                read_setting(setting, (size_t)(equals - setting), equals + 1, seen, false);
+            else
+                base_message("hakmem_options: %.*s has no value; ignored", SHOWN_MOST, setting);
+        }
+        text += length + (text[length] == ';');
+    }
+}
+
+bool options_set(const char *name, const char *text)
+{
+    const struct option_row *row = find_row(name, strlen(name));
+    uint64_t value;
+
+    if (row == NULL || !parse_value(row, text, &value))
+        return false;
+    *value_of(row) = value;
+    return true;
+}
+
 void options_read(void)
 {
     bool seen[ROW_COUNT] = { false };
+
+    if (options_foreign != NULL)
+        options_foreign(OPTIONS_COMPILED);
+    if (hakmem_options != NULL)
+        read_compiled(hakmem_options);
+    if (options_foreign != NULL)
+        options_foreign(OPTIONS_ENVIRONMENT);
     for (char *const *entry = os_environment(); *entry != NULL; entry++) {
         const char *equals = strchr(*entry, '=');
-        if (equals == NULL || strncmp(*entry, prefix, sizeof prefix - 1) != 0)
-            continue;
-        const struct option_row *row = find_row(*entry, (size_t)(equals - *entry));
-        uint64_t value;
-        if (row == NULL) {
-            say_unknown(*entry, (size_t)(equals - *entry));
-        } else if (!seen[row - rows]) { /* of a name that is there twice the first counts, as for getenv */
-            seen[row - rows] = true;
-            if (parse_value(row, equals + 1, &value))
-                *value_of(row) = value;
-            else
-                say_bad_value(row, equals + 1);
-        }
+        if (equals != NULL && strncmp(*entry, prefix, sizeof prefix - 1) == 0)
+            read_setting(*entry, (size_t)(equals - *entry), equals + 1, seen, true);
     }
+}
+
+bool options_seal(void)
+{
+    return !HAK_SECURE || (os_page_size() <= HAK_SEALED_PAGE && os_seal(&hak_options, sizeof hak_options));
 }
 
 void options_print(void)

@@ -77,7 +77,8 @@ static struct cycles_record *record_new(void)
     os_name(record, base_align_up(sizeof *record, os_page_size()), "hakmem cycles");
     atomic_store_explicit(&record->taken, true, memory_order_relaxed);
     record->next = atomic_load_explicit(&cycles_records, memory_order_relaxed);
-    while (!atomic_compare_exchange_weak_explicit(&cycles_records, &record->next, record, memory_order_release, memory_order_relaxed))
+    while (!atomic_compare_exchange_weak_explicit(&cycles_records, &record->next, record, memory_order_release,
+                                                  memory_order_relaxed))
         continue;
     return record;
 }

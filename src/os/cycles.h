@@ -1,13 +1,15 @@
 /*
- * The cycle profile: what single calls of malloc and free take, and the slow paths inside them. In builds with HAKMEM_CYCLES, while
- * HAKMEM_TINY_PROFILE asks for it; in others the hooks are nothing.
+ * The cycle profile: how long single calls of malloc and free take, and the slow paths inside them. Builds with
+ * HAKMEM_CYCLES have it, and HAKMEM_TINY_PROFILE turns it on. In other builds the hooks are empty.
  *
- * Each thread counts into histograms of its own, log-linear: ticks below 64 are exact, above that 32 buckets share a doubling.
+ * Each thread counts into its own log-linear histograms: ticks below 64 are exact, and above that each doubling has 32
+ * buckets.
  *
- * Y1: a thread's record is written by that thread alone, with plain stores that anyone may read meanwhile. Threads before their
- *     first cache and after their end count into one record for all, with atomic additions.
- * Y2: a record is never freed: its next thread counts on, so the sum over all records has the threads that died.
- * Y3: a call counts once, under the kind that it turned out to be. Parts count besides, inside calls and outside.
+ * Y1: a thread's record is written by that thread alone, with plain stores that anyone may read meanwhile. Threads
+ *     before their first cache and after their end count into one record for all, with atomic additions.
+ * Y2: a record is never freed. The next thread that gets it counts on, so the sum over all records includes threads
+ *     that ended.
+ * Y3: a call counts once, under the kind that it turned out to be. Parts count in addition, inside calls and outside.
  */
 #ifndef HAK_OS_CYCLES_H
 #define HAK_OS_CYCLES_H
@@ -47,7 +49,7 @@ enum cycles_kind {
 enum {
     CYCLES_EXACT = 64,    /* ticks below it have a bucket each */
     CYCLES_PER_OCTAVE = 32,
-    CYCLES_BITS = 40,     /* more ticks than that count in the last bucket; the maximum is exact all the same */
+    CYCLES_BITS = 40,     /* values of more bits count in the last bucket; the maximum stays exact */
     CYCLES_BUCKETS = CYCLES_EXACT + (CYCLES_BITS - 6) * CYCLES_PER_OCTAVE,
 };
 
@@ -68,7 +70,7 @@ HAK_INLINE unsigned cycles_bucket(uint64_t ticks)
     return CYCLES_EXACT + (high - 6) * CYCLES_PER_OCTAVE + (unsigned)(ticks >> (high - 5)) - CYCLES_PER_OCTAVE;
 }
 
-/* The lowest value that counts in the bucket; of CYCLES_BUCKETS the first that none but the last counts for. */
+/* The lowest value that counts in the bucket. For CYCLES_BUCKETS: the first value that only the last bucket counts. */
 HAK_INLINE uint64_t cycles_bucket_low(unsigned bucket)
 {
     unsigned above = bucket - CYCLES_EXACT;
@@ -78,7 +80,8 @@ HAK_INLINE uint64_t cycles_bucket_low(unsigned bucket)
     return (uint64_t)(CYCLES_PER_OCTAVE + above % CYCLES_PER_OCTAVE) << (above / CYCLES_PER_OCTAVE + 1);
 }
 
-/* The processor's counter, which runs at a fixed rate; nothing before it is still under way, and nothing after it has begun. */
+/* The processor's counter, which runs at a fixed rate. Everything before the read is finished, and nothing after it has
+ * begun. */
 HAK_INLINE uint64_t cycles_now(void)
 {
 #if defined(__x86_64__)
@@ -94,25 +97,26 @@ HAK_INLINE uint64_t cycles_now(void)
 #endif
 }
 
-/* ---- For the life of the process and its threads; where the profile is off they do nothing ---- */
+/* ---- The life of the process and its threads. While the profile is off, these do nothing ---- */
 
-/* Measures what measuring costs, and begins. Once, by the thread that initialises the process. */
+/* Measures the cost of measuring, and starts the profile. The thread that initialises the process calls it once. */
 HAK_HIDDEN void cycles_start(void);
-/* The calling thread gets a record of its own, if there is memory; and gives it up. */
+/* Gives the calling thread its own record, if there is memory for one; and takes it back. */
 HAK_HIDDEN void cycles_thread_begin(void);
 HAK_HIDDEN void cycles_thread_end(void);
-/* In the child: nothing was counted yet, and its other threads are gone. */
+/* In the child of a fork: clears all counts; the other threads are gone. */
 HAK_HIDDEN void cycles_reset_after_fork(void);
 
 /* ---- Hooks ---- */
 
 HAK_DATA bool cycles_on;
-HAK_DATA _Thread_local uint8_t cycles_call __attribute__((tls_model("initial-exec"))); /* what the call under way is so far */
+/* the kind of the call under way, as far as it is known */
+HAK_DATA _Thread_local uint8_t cycles_call __attribute__((tls_model("initial-exec")));
 
 struct cycles_scope {
     uint64_t start; /* 0: not timed */
     uint8_t kind;   /* of a part */
-    uint8_t outer;  /* of a call: what the call around it is, if there is one */
+    uint8_t outer;  /* of a call: the kind of the call around it, if there is one */
 };
 
 /* Counts in the thread's histograms. */
@@ -144,8 +148,9 @@ HAK_INLINE void cycles_part_end(struct cycles_scope *scope)
         cycles_add((enum cycles_kind)scope->kind, cycles_now() - scope->start);
 }
 
-/* CYCLES_CALL(kind, statement...): runs the statements, which leave the function; while the profile is on, as a timed call.
- * CYCLES_CALL_IS(kind): the call under way is of that kind. CYCLES_PART(kind): the rest of the block is a part. */
+/* CYCLES_CALL(kind, statement...): runs the statements, which leave the function; while the profile is on, as a timed
+ * call. CYCLES_CALL_IS(kind): the call under way is of that kind. CYCLES_PART(kind): the rest of the block is a
+ * part. */
 #if defined(HAKMEM_BUILD_CYCLES) && HAKMEM_BUILD_CYCLES
 #define CYCLES_CALL(kind, ...)                                                                      \
     do {                                                                                            \
@@ -167,20 +172,21 @@ HAK_INLINE void cycles_part_end(struct cycles_scope *scope)
 
 /* ---- For reports ---- */
 
-/* Adds up all records, as of nearly one moment where other threads run. */
+/* Adds up all records. While other threads run, the sum is of nearly one moment. */
 HAK_HIDDEN void cycles_merge(enum cycles_kind kind, struct cycles_histogram *sum);
 
 HAK_HIDDEN uint64_t cycles_count(const struct cycles_histogram *histogram);
-/* The value that `percent` of the counts are at or below: its bucket's middle, at most the maximum. 0 of none. */
+/* The value that `percent` of the counts do not exceed: the middle of its bucket, at most the maximum. 0 if there are
+ * no counts. */
 HAK_HIDDEN uint64_t cycles_quantile(const struct cycles_histogram *histogram, unsigned percent);
 
 struct cycles_overhead {
-    uint64_t empty_least, empty_median; /* ticks that a measurement of nothing reads */
-    uint64_t call_median;               /* ticks that timing a call and counting it takes the thread */
+    uint64_t empty_least, empty_median; /* ticks that timing nothing reads */
+    uint64_t call_median;               /* ticks that timing and counting a call costs the thread */
 };
 HAK_DATA struct cycles_overhead cycles_overhead;
 
-/* Ticks of the counter in a second. The first call may wait until it is known, 10 ms after the start. */
+/* Ticks of the counter in a second. The first call may wait until 10 ms after the start, when the rate is known. */
 HAK_HIDDEN uint64_t cycles_frequency(void);
 
 #endif

@@ -6,18 +6,22 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-int os_file_create(const char *path)
+static int open_file(const char *path, int flags)
 {
     int saved_errno = errno, file;
 
     do
-        file = (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+        file = (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0644);
     while (file < 0 && errno == EINTR);
     if (file < 0)
         file = -errno;
     errno = saved_errno;
     return file;
 }
+
+int os_file_create(const char *path) { return open_file(path, O_TRUNC); }
+
+int os_file_append(const char *path) { return open_file(path, O_APPEND | O_NOCTTY); }
 
 int os_file_write(int file, const void *data, size_t size)
 {

@@ -4,20 +4,24 @@
 
 #include "base/base.h"
 
-/* Makes the file, or empties it, for writing (mode 0644 less the umask). Returns its descriptor, or the negated errno. */
+/* Makes the file, or empties it, for writing (mode 0644 less the umask). Returns its descriptor, or the negated
+ * errno. */
 HAK_HIDDEN int os_file_create(const char *path);
 
-/* Writes all of it. Returns 0, or the errno. */
+/* Opens the file to append to it, and makes it if there is none. Returns its descriptor, or the negated errno. */
+HAK_HIDDEN int os_file_append(const char *path);
+
+/* Writes all of the data. Returns 0, or the errno. */
 HAK_HIDDEN int os_file_write(int file, const void *data, size_t size);
 
-/* Returns 0, or the errno that the system had kept for the end. */
+/* Returns 0, or the errno of an earlier write that the system reports only now. */
 HAK_HIDDEN int os_file_close(int file);
 
-/* What an errno means, in the C library's words; "an unknown error" for one that files and signals do not give. The C
- * library's own functions for it allocate or translate. */
+/* The meaning of an errno, in the C library's words. "an unknown error" for one that files and signals do not return.
+ * The C library's own functions allocate or translate. */
 HAK_HIDDEN const char *os_error_text(int error);
 
-/* The process's number, also in a child of a fork that libc knows nothing of. */
+/* The process's id, also in a child of a fork that libc does not know of. */
 HAK_HIDDEN uint32_t os_process_id(void);
 
 #endif

@@ -4,8 +4,8 @@
 
 HAK_DATA_HERE void (*foreign_hook)(void);
 
-/* Of the calling thread: how often it forbade foreign points, and whether the hook is running. In debug builds only: release builds
- * have no use of it, and so no thread-local storage for it. */
+/* Of the calling thread: how often it forbade foreign points, and whether the hook is running. In debug builds only:
+ * release builds have no use of it, and so no thread-local storage for it. */
 enum { IN_HOOK = 0x80 };
 static _Thread_local uint8_t forbidden;
 

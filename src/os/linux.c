@@ -24,7 +24,7 @@
 
 #include "os/procfs.h"
 
-/* Names that older C libraries lack; the numbers are the kernel's. */
+/* Names that older C libraries lack. The kernel defines the numbers. */
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
@@ -33,6 +33,10 @@
 #endif
 #ifndef MADV_DONTNEED_LOCKED
 #define MADV_DONTNEED_LOCKED 24
+#endif
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102
+#define MADV_GUARD_REMOVE 103
 #endif
 #ifndef MLOCK_ONFAULT
 #define MLOCK_ONFAULT 1
@@ -44,7 +48,7 @@
 
 enum {
     CPU_MASK_WORDS = 128,            /* 8192 CPUs, the most the kernel can be built for */
-    THREAD_STACK = 128 * 1024,       /* of threads of HAKMEM's own, whose work is shallow */
+    THREAD_STACK = 128 * 1024,       /* of HAKMEM's own threads, which call few functions deep */
     NANOSECONDS_PER_SECOND = 1000000000,
 };
 
@@ -73,7 +77,8 @@ static void *map_anywhere(size_t size, int protection)
     return address == MAP_FAILED ? NULL : address;
 }
 
-/* The kernel packs mappings, so that a plain one is often aligned already; else one with room to trim is taken. */
+/* Maps the size first: the kernel packs mappings, so the result is often aligned. Else it maps more, and trims both
+ * ends. */
 static void *map_aligned(size_t size, size_t alignment, int protection)
 {
     char *address = map_anywhere(size, protection);
@@ -100,7 +105,8 @@ void *os_map(size_t size, size_t alignment)
 void os_unmap(void *address, size_t size)
 {
     int saved_errno = errno;
-    /* Unmapping the middle of a mapping fails at vm.max_map_count: then at least the memory goes. */
+    /* At vm.max_map_count the kernel refuses to unmap the middle of a mapping. Then os_purge gives back its memory at
+     * least. */
     if (munmap(address, size) != 0)
         (void)os_purge(address, size);
     errno = saved_errno;
@@ -114,7 +120,7 @@ enum os_place os_map_at(void *address, size_t size)
     if (got == MAP_FAILED && errno != EEXIST)
         place = OS_PLACE_REFUSED;
     errno = saved_errno;
-    if (got != MAP_FAILED && got != address) /* before 4.17 the address is no more than a hint */
+    if (got != MAP_FAILED && got != address) /* before Linux 4.17 the address is only a hint */
         os_unmap(got, size);
     return place;
 }
@@ -148,7 +154,8 @@ void *os_remap(void *address, size_t old_size, size_t new_size, bool may_move)
 
 static _Atomic bool memory_is_locked;
 
-/* Of locked memory before 5.18: without the lock, then with it again, which counts what comes back and brings nothing back. */
+/* Purges locked memory before Linux 5.18: unlocks it, purges it and locks it again. MLOCK_ONFAULT locks only pages that
+ * are touched later. */
 static bool purge_unlocked(void *address, size_t size)
 {
     if (munlock(address, size) != 0)
@@ -166,13 +173,16 @@ bool os_purge(void *address, size_t size)
     if (HAK_UNLIKELY(!done && errno == EINVAL)) { /* locked memory */
         atomic_store_explicit(&memory_is_locked, true, memory_order_relaxed);
         volatile char *probe = address;
-        *probe = 1; /* emulators accept advice that they do not follow */
+        char before = *probe;
+        *probe = 1; /* emulators accept advice and do not follow it */
         done = madvise(address, size, MADV_DONTNEED_LOCKED) == 0 && *probe == 0 &&
-               madvise(address, size, MADV_DONTNEED_LOCKED) == 0; /* the page that was looked at */
+               madvise(address, size, MADV_DONTNEED_LOCKED) == 0; /* the probe touched its page again */
         if (done)
             atomic_store_explicit(&advice, MADV_DONTNEED_LOCKED, memory_order_relaxed);
         else
             done = purge_unlocked(address, size);
+        if (!done)
+            *probe = before;
     }
     errno = saved_errno;
     return done;
@@ -196,6 +206,85 @@ bool os_populate(void *address, size_t size)
     return done;
 }
 
+/* What the kernel does. Emulators accept advice that they do not follow, and have pages of another size. */
+enum {
+    MEMORY_IS_PROBED = 1,
+    MEMORY_GUARDS = 2 /* guards close memory and zero it */,
+    MEMORY_TELLS = 4 /* mincore is true */
+};
+
+static _Atomic bool resident_is_over;
+
+static unsigned memory_probe(void)
+{
+    size_t page = os_page_size();
+    unsigned found = MEMORY_IS_PROBED;
+    unsigned char resident[64] = { 0 };
+    char *probe = mmap(NULL, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (probe == MAP_FAILED)
+        return 0;
+    os_advise_huge(probe, 4 * page, false);
+    probe[page] = probe[3 * page] = 1;
+    if (!atomic_load_explicit(&resident_is_over, memory_order_relaxed) && mincore(probe, 4 * page, resident) == 0 &&
+        !(resident[0] & 1) && (resident[1] & 1) && !(resident[2] & 1) && (resident[3] & 1))
+        found |= MEMORY_TELLS;
+    if (madvise(probe, 4 * page, MADV_GUARD_INSTALL) == 0 && madvise(probe, 4 * page, MADV_GUARD_REMOVE) == 0 &&
+        *(volatile char *)(probe + page) == 0)
+        found |= MEMORY_GUARDS;
+    (void)munmap(probe, 4 * page);
+    return found;
+}
+
+static bool memory_has(unsigned feature)
+{
+    static _Atomic unsigned known;
+    unsigned found = atomic_load_explicit(&known, memory_order_relaxed);
+
+    if (HAK_UNLIKELY(found == 0))
+        atomic_store_explicit(&known, found = memory_probe(), memory_order_relaxed);
+    return found & feature;
+}
+
+bool os_guard(void *address, size_t size, bool on)
+{
+    int saved_errno = errno;
+    bool has = memory_has(MEMORY_GUARDS),
+         done = has && madvise(address, size, on ? MADV_GUARD_INSTALL : MADV_GUARD_REMOVE) == 0;
+
+    if (HAK_UNLIKELY(has && on && !done))
+        (void)madvise(address, size, MADV_GUARD_REMOVE); /* from the pages that the kernel came to */
+    errno = saved_errno;
+    return done;
+}
+
+void os_resident_no_more(void) { atomic_store_explicit(&resident_is_over, true, memory_order_relaxed); }
+
+bool os_resident(const void *address, size_t size, unsigned char *pages)
+{
+    int saved_errno = errno;
+    bool done = !atomic_load_explicit(&resident_is_over, memory_order_relaxed) && memory_has(MEMORY_TELLS) &&
+                mincore((void *)(uintptr_t)address, size, pages) == 0;
+    errno = saved_errno;
+    return done;
+}
+
+bool os_protect(void *address, size_t size, bool accessible)
+{
+    int saved_errno = errno;
+    bool done = mprotect(address, size, accessible ? PROT_READ | PROT_WRITE : PROT_NONE) == 0;
+    errno = saved_errno;
+    return done;
+}
+
+bool os_seal(void *address, size_t size)
+{
+    int saved_errno = errno;
+    bool done = mprotect(address, size, PROT_READ) == 0;
+    errno = saved_errno;
+    return done;
+}
+
 void os_advise_huge(void *address, size_t size, bool wanted)
 {
     int saved_errno = errno;
@@ -203,7 +292,7 @@ void os_advise_huge(void *address, size_t size, bool wanted)
     errno = saved_errno;
 }
 
-static _Atomic bool names_are_over; /* the kernel knows none, or the start is over */
+static _Atomic bool names_are_over; /* the kernel has no names, or the process's start is over */
 
 void os_name_no_more(void)
 {
@@ -302,7 +391,8 @@ uint64_t os_random(void)
     uint64_t word = 0;
     enum { RANDOM_NONBLOCK = 1 };
     if (syscall(SYS_getrandom, &word, sizeof word, RANDOM_NONBLOCK) != (long)sizeof word) {
-        /* Early in boot or under a filter: the kernel's gift to the process, the time and a count, mixed (splitmix64). */
+        /* Early in boot or under a filter: mixes the kernel's random bytes of the process, the time and a count
+         * (splitmix64). */
         const void *gift = (const void *)getauxval(AT_RANDOM);
         if (gift != NULL)
             memcpy(&word, gift, sizeof word);
@@ -325,13 +415,13 @@ char *const *os_environment(void)
     errno = saved_errno;
     if (privileged)
         return empty;
-    /* The dynamic loader may allocate before it has given the C library its environ. */
+    /* The dynamic loader may allocate before it sets the C library's environ. */
     return environ != NULL ? environ : procfs_own_environment("/proc/self/environ");
 }
 
 #if defined(__GLIBC__)
-/* glibc writes the kernel's id of the thread that locks such a mutex into it, from the thread's descriptor: no system call, which a
- * sandbox may forbid. */
+/* glibc writes the kernel's id of the thread that locks such a mutex into it, from the thread's descriptor: no system
+ * call, which a sandbox may forbid. */
 static uint32_t thread_id_of_library(void)
 {
     pthread_mutex_t mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
@@ -354,7 +444,8 @@ uint32_t os_thread_id(void)
     static _Atomic bool trusted;
     int saved_errno = errno;
     uint32_t id = thread_id_of_library();
-    /* The kernel is asked until it has confirmed the library once. That is at the process's start, before any sandbox. */
+    /* The kernel is asked until it has confirmed the library once. That is at the process's start, before any
+     * sandbox. */
     if (!atomic_load_explicit(&trusted, memory_order_relaxed)) {
         uint32_t kernels = (uint32_t)syscall(SYS_gettid);
         if (id == kernels)
@@ -368,7 +459,8 @@ uint32_t os_thread_id(void)
 void os_futex_wait(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ns)
 {
     int saved_errno = errno;
-    struct timespec timeout = { (time_t)(timeout_ns / NANOSECONDS_PER_SECOND), (long)(timeout_ns % NANOSECONDS_PER_SECOND) };
+    struct timespec timeout = { (time_t)(timeout_ns / NANOSECONDS_PER_SECOND),
+                                (long)(timeout_ns % NANOSECONDS_PER_SECOND) };
     (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, timeout_ns == UINT64_MAX ? NULL : &timeout, NULL, 0);
     errno = saved_errno;
 }
@@ -380,9 +472,9 @@ void os_futex_wake(_Atomic uint32_t *word, int count)
     errno = saved_errno;
 }
 
-/* What the starting thread leaves on its stack for the new one. */
+/* The starting thread keeps it on its stack for the new one. */
 struct thread_start {
-    void (*run)(void);
+    void (*begin)(void), (*run)(void);
     const char *name;
     _Atomic uint32_t begun;
 };
@@ -393,29 +485,30 @@ static void *thread_main(void *argument)
     void (*run)(void) = start->run;
 
     (void)syscall(SYS_prctl, PR_SET_NAME, start->name, 0, 0, 0);
+    start->begin();
     atomic_store_explicit(&start->begun, 1, memory_order_release);
     os_futex_wake(&start->begun, 1);
     run();
     return NULL;
 }
 
-/* Returns when the thread runs: a sandbox that the program enters next may forbid what threads do as they begin. */
-bool os_thread_start(os_thread_create *create, void (*run)(void), const char *name)
+bool os_thread_start(os_thread_create *create, void (*begin)(void), void (*run)(void), const char *name)
 {
     int saved_errno = errno, cancel_state;
-    struct thread_start start = { .run = run, .name = name };
+    struct thread_start start = { .begin = begin, .run = run, .name = name };
     sigset_t all, before;
     pthread_t thread;
     pthread_attr_t attributes;
 
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    /* of the thread, as pthread_sigmask, which is not in glibc's libc.so before 2.32 */
+    sigprocmask(SIG_SETMASK, &all, &before);
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, THREAD_STACK);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     bool started = create(&thread, &attributes, thread_main, &start) == 0;
-    if (!started) { /* static TLS may need more than THREAD_STACK */
+    if (!started) { /* static TLS may need more than THREAD_STACK: try a larger stack */
         pthread_attr_setstacksize(&attributes, 16 * THREAD_STACK);
         started = create(&thread, &attributes, thread_main, &start) == 0;
     }
@@ -425,7 +518,7 @@ bool os_thread_start(os_thread_create *create, void (*run)(void), const char *na
             os_futex_wait(&start.begun, 0, UINT64_MAX);
         while (atomic_load_explicit(&start.begun, memory_order_acquire) == 0);
     pthread_setcancelstate(cancel_state, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    sigprocmask(SIG_SETMASK, &before, NULL);
     errno = saved_errno;
     return started;
 }

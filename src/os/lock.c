@@ -1,4 +1,4 @@
-/* The slow side of a lock: a short spin, then a sleep in the kernel; and the checks of L1 in debug builds. */
+/* The slow path of a lock: a short spin, then a sleep in the kernel. Also the checks of L1 in debug builds. */
 #include "os/lock.h"
 
 #include <limits.h>
@@ -7,11 +7,11 @@
 #include "base/format.h"
 
 enum {
-    LOCK_SPIN_MOST = 100, /* looks at the word before a thread goes to sleep, at most */
-    LOCK_HELD_MOST = 6,   /* locks one thread may hold at a time: those of the deepest call, and one to spare */
+    LOCK_SPIN_MOST = 100, /* most looks at the word before a thread sleeps */
+    LOCK_HELD_MOST = 6,   /* locks that one thread may hold: those of the deepest call, and one more */
 };
 
-/* About twice the number of looks that were needed lately. Races on it lose an update and nothing else. */
+/* About twice the number of looks that threads needed lately. A race on it loses an update and nothing else. */
 static _Atomic uint32_t spin_estimate = 10;
 static _Atomic bool one_cpu;
 
@@ -39,8 +39,8 @@ static bool lock_spin(struct lock *lock)
         cpu_relax();
         if (atomic_load_explicit(&lock->state, memory_order_relaxed) == 0) {
             uint64_t expected = 0;
-            taken = atomic_compare_exchange_strong_explicit(&lock->state, &expected, os_thread_token(), memory_order_acquire,
-                                                            memory_order_relaxed);
+            taken = atomic_compare_exchange_strong_explicit(&lock->state, &expected, os_thread_token(),
+                                                            memory_order_acquire, memory_order_relaxed);
         }
     }
     int32_t step = ((int32_t)looks - (int32_t)estimate) / 8;
@@ -48,7 +48,7 @@ static bool lock_spin(struct lock *lock)
     return taken;
 }
 
-/* The kernel sleeps on 32 bits: the half with the flags. */
+/* A futex has 32 bits: the half of the state with the flags. */
 static _Atomic uint32_t *lock_word(struct lock *lock)
 {
     union {
@@ -58,7 +58,7 @@ static _Atomic uint32_t *lock_word(struct lock *lock)
     return (_Atomic uint32_t *)(void *)&lock->state + (order.first == 0);
 }
 
-/* Says that somebody sleeps, and sleeps while the lock's state is `state`. */
+/* Sets LOCK_SLEEPERS, and sleeps while the lock's state is `state`. */
 static void lock_sleep(struct lock *lock, uint64_t state, uint64_t timeout_ns)
 {
     if ((state & LOCK_SLEEPERS) ||
@@ -74,14 +74,15 @@ void lock_acquire_slow(struct lock *lock)
     if (lock_is_mine(lock)) {
         if (state & LOCK_FORK) /* L3 */
             return;
-        base_message("a signal handler called the allocator that it interrupted; malloc and free are not async-signal-safe");
+        base_message(
+            "a signal handler called the allocator that it interrupted; malloc and free are not async-signal-safe");
         abort();
     }
     if (!atomic_load_explicit(&one_cpu, memory_order_relaxed) && lock_spin(lock))
         return;
     for (;;) {
         state = 0;
-        /* Whether another thread still sleeps is not known from here on, and a needless wake is harmless. */
+        /* From here on this thread cannot know whether another one sleeps; a needless wake is harmless. */
         if (atomic_compare_exchange_strong_explicit(&lock->state, &state, os_thread_token() | LOCK_SLEEPERS,
                                                     memory_order_acquire, memory_order_relaxed))
             return;
@@ -109,29 +110,51 @@ void lock_mark_outer(struct lock *lock)
         os_futex_wake(lock_word(lock), INT_MAX); /* another fork may be among them, which then steps back */
 }
 
-enum lock_taken lock_take_for_fork(struct lock *lock, uint64_t *patience_ns)
-{
-    uint64_t began = os_now(), limit = *patience_ns, state, sleepers = 0;
+#define LOOK_AGAIN_NS UINT64_C(1000000)
+/* How long a fork that interrupted the allocator waits for a lock that another such fork has marked. Each may wait for
+ * the other's lock, and neither gives back its marked locks before it has forked. */
+#define OUTER_PATIENCE_NS UINT64_C(5000000)
 
-    for (;;) {
+static _Atomic uint32_t interrupted_forks;
+
+void lock_note_interrupted(int more) { atomic_fetch_add(&interrupted_forks, (uint32_t)more); }
+
+void lock_no_interrupted(void) { atomic_store(&interrupted_forks, 0); }
+
+void lock_pass_on(struct lock *lock) { os_futex_wake(lock_word(lock), 1); }
+
+enum lock_taken lock_take_for_fork(struct lock *lock, struct lock_patience *patience)
+{
+    uint64_t began = os_now(), limit = patience->wait_ns, state, sleepers = 0;
+    enum lock_taken without = LOCK_NOT_TAKEN;
+
+    for (unsigned looks = 0;; looks++) {
         state = 0;
         if (atomic_compare_exchange_strong(&lock->state, &state, os_thread_token() | LOCK_FORK | sleepers))
             return LOCK_TAKEN;
         if ((state & ~(uint64_t)LOCK_FLAGS) == os_thread_token())
             return LOCK_TAKEN; /* marked */
-        if (limit == UINT64_MAX && (state & LOCK_OUTER))
-            return LOCK_STEP_BACK;
+        if (limit == UINT64_MAX && ((state & LOCK_OUTER) || atomic_load(&interrupted_forks))) {
+            without = LOCK_STEP_BACK;
+            break;
+        }
         if (limit != UINT64_MAX) {
             uint64_t waited = os_now() - began;
-            *patience_ns = waited < limit ? limit - waited : 0;
-            if (*patience_ns == 0) {
-                os_futex_wake(lock_word(lock), 1); /* the release that woke this thread was meant for one that goes on */
-                return LOCK_NOT_TAKEN;
-            }
+            patience->wait_ns = waited < limit ? limit - waited : 0;
+            if (patience->wait_ns == 0 || ((state & LOCK_OUTER) && waited >= OUTER_PATIENCE_NS))
+                break;
         }
-        lock_sleep(lock, state, *patience_ns);
+        if (looks > 0 && patience->delayed) {
+            patience->delayed();
+            patience->delayed = NULL;
+        }
+        /* Nobody wakes this thread when a fork begins for which it must step back. */
+        lock_sleep(lock, state, base_min(patience->wait_ns, LOOK_AGAIN_NS));
         sleepers = LOCK_SLEEPERS; /* another thread may sleep, too */
     }
+    if (sleepers)
+        lock_pass_on(lock); /* the release that woke this thread was meant for a thread that takes the lock */
+    return without;
 }
 
 void lock_leave_fork(struct lock *lock)
@@ -139,7 +162,7 @@ void lock_leave_fork(struct lock *lock)
     uint64_t state = atomic_load(&lock->state);
 
     if (!lock_is_mine(lock) || !(state & LOCK_FORK))
-        return; /* it was not to be had, or was made meanwhile */
+        return; /* lock_take_for_fork did not get the lock, or the lock is newer */
     if (state & LOCK_OUTER)
         atomic_fetch_and(&lock->state, ~(uint64_t)(LOCK_FORK | LOCK_OUTER));
     else
@@ -158,7 +181,7 @@ bool lock_in_fork(void)
     return HAK_UNLIKELY(atomic_load_explicit(&forking, memory_order_relaxed) == os_thread_token());
 }
 
-/* The first of two threads, where one interrupted the allocator and did not get all locks. */
+/* Of two threads the first, when a fork interrupted the allocator and did not get all locks. */
 void lock_set_in_fork(bool in_fork)
 {
     uint64_t before = in_fork ? 0 : os_thread_token();
@@ -166,7 +189,7 @@ void lock_set_in_fork(bool in_fork)
     atomic_compare_exchange_strong(&forking, &before, in_fork ? os_thread_token() : 0);
 }
 
-/* ---- L1, in debug builds only: a release build has no use of `held`, and so no thread-local storage for it ---- */
+/* ---- L1, in debug builds only: a release build does not use `held`, so it has no thread-local storage for it ---- */
 
 static _Thread_local struct {
     const struct lock *locks[LOCK_HELD_MOST];
@@ -198,7 +221,8 @@ void lock_rank_pop(const struct lock *lock)
     while (i < held.count && held.locks[i] != lock)
         i++;
     if (i == held.count)
-        base_message("lock %p of rank %u is released by a thread that does not hold it", (const void *)lock, lock->rank);
+        base_message("lock %p of rank %u is released by a thread that does not hold it", (const void *)lock,
+                     lock->rank);
     HAK_CHECK(i < held.count);
     held.locks[i] = held.locks[--held.count];
 }

@@ -1,10 +1,11 @@
 /*
- * Locks with ranks. A lock is one word that names its holder; without contention it costs one compare-exchange and never enters
- * the kernel.
+ * Locks with ranks. A lock is one word that names its holder; without contention it costs one compare-exchange and
+ * never enters the kernel.
  *
  * L1 (rank order): a thread takes locks in ascending rank only; debug builds check it at every lock_acquire.
  * L2 (no calls out): code that is not HAKMEM's runs under no lock; os/foreign.h marks each place where it may run.
- * L3 (fork): between lock_take_for_fork and lock_leave_fork the forking thread holds every lock, and may take and release each of
+ * L3 (fork): between lock_take_for_fork and lock_leave_fork the forking thread holds every lock, and may take and
+ * release each of
  *     them again without effect. So it can allocate and free there.
  */
 #ifndef HAK_OS_LOCK_H
@@ -14,14 +15,18 @@
 
 /* Outer to inner: a thread that holds one may take those below it. */
 enum lock_rank {
-    LOCK_RANK_INIT = 1,     /* the process is initialised */
+    LOCK_RANK_CONTROL = 1,  /* jemalloc's arenas and figures (je/), in libhakmem-je.so alone */
+    LOCK_RANK_INIT,         /* the process is initialised */
     LOCK_RANK_PROFILE_CONTROL, /* the profile is started, stopped or written */
     LOCK_RANK_REGISTRY,     /* the list of heaps, thread birth and death */
-    LOCK_RANK_HEAP,         /* one heap: its slabs' local maps, lists and bytes of the page map; a second heap's by lock_try only */
+    /* one heap: its slabs' local maps, lists and bytes of the page map; a second heap's by lock_try only */
+    LOCK_RANK_HEAP,
     LOCK_RANK_HUGE,         /* huge blocks and their cache of freed ranges */
     LOCK_RANK_META,         /* the metadata arena */
     LOCK_RANK_POOL,         /* the shared pool: slots, and which of the window's are committed */
     LOCK_RANK_PROFILE,      /* the profile's tables */
+    LOCK_RANK_GUARD_REPORT, /* a report of a guarded block is made */
+    LOCK_RANK_GUARD,        /* guarded blocks */
     LOCK_RANK_COUNT
 };
 
@@ -40,7 +45,8 @@ enum lock_flag {
 
 #define LOCK_INIT(rank_) { 0, (rank_) }
 
-/* Asks how many CPUs there are: with one, no thread spins. Once, as the process is initialised; until then threads spin. */
+/* Asks how many CPUs there are; with one, no thread spins. The process's initialisation calls it once. Until then
+ * threads spin. */
 HAK_HIDDEN void lock_begin(void);
 
 HAK_HIDDEN void lock_acquire_slow(struct lock *lock);
@@ -60,17 +66,17 @@ HAK_INLINE void lock_acquire(struct lock *lock)
     uint64_t expected = 0;
     if (HAK_DEBUG)
         lock_rank_push(lock, false);
-    if (HAK_UNLIKELY(!atomic_compare_exchange_strong_explicit(&lock->state, &expected, os_thread_token(), memory_order_acquire,
-                                                              memory_order_relaxed)))
+    if (HAK_UNLIKELY(!atomic_compare_exchange_strong_explicit(&lock->state, &expected, os_thread_token(),
+                                                              memory_order_acquire, memory_order_relaxed)))
         lock_acquire_slow(lock);
 }
 
-/* Takes the lock if it is free; a try may break rank order because it never waits. */
+/* Takes the lock if it is free. A try may break the rank order, because it never waits. */
 HAK_INLINE bool lock_try(struct lock *lock)
 {
     uint64_t expected = 0;
-    bool taken = atomic_compare_exchange_strong_explicit(&lock->state, &expected, os_thread_token(), memory_order_acquire,
-                                                         memory_order_relaxed);
+    bool taken = atomic_compare_exchange_strong_explicit(&lock->state, &expected, os_thread_token(),
+                                                         memory_order_acquire, memory_order_relaxed);
     if (HAK_DEBUG && taken)
         lock_rank_push(lock, true);
     return taken;
@@ -93,31 +99,49 @@ HAK_INLINE bool lock_is_mine(const struct lock *lock)
     return (state & ~(uint64_t)LOCK_FLAGS) == os_thread_token();
 }
 
-/* ---- For fork, which takes every lock there is, many of one rank: in the order of ranks and, within one, of creation ---- */
+/* ---- For fork, which takes every lock: in the order of ranks and, within a rank, of creation ---- */
 
-/* For a signal handler that forks, of a lock that the operation which it interrupted holds: before it waits for any other. */
+/* Marks a lock that the interrupted operation holds. A signal handler that forks calls it before it waits for any other
+ * lock. */
 HAK_HIDDEN void lock_mark_outer(struct lock *lock);
 
-/* Waits for at most *patience_ns, which it reduces. UINT64_MAX waits for as long as it takes, but for a marked lock of another thread:
- * that one forks, too, and may wait for this one. */
+/* Adds `more` (negative: when they are over) to the forks under way that interrupted the allocator. Other forks step
+ * back for them: a lock that such a fork waits for may be held by a thread that waits for a marked one. In the child
+ * there are none. */
+HAK_HIDDEN void lock_note_interrupted(int more);
+HAK_HIDDEN void lock_no_interrupted(void);
+
+struct lock_patience {
+    uint64_t wait_ns;      /* left to wait for locks; UINT64_MAX is for ever */
+    void (*delayed)(void); /* called at the first wait that does not end at once; then set to NULL */
+};
+
+/* Waits for at most wait_ns, and reduces it. A caller without a bound steps back while a fork is under way that
+ * interrupted the allocator: that fork may wait for this thread's locks. */
 enum lock_taken { LOCK_NOT_TAKEN, LOCK_TAKEN, LOCK_STEP_BACK };
-HAK_HIDDEN enum lock_taken lock_take_for_fork(struct lock *lock, uint64_t *patience_ns);
+HAK_HIDDEN enum lock_taken lock_take_for_fork(struct lock *lock, struct lock_patience *patience);
+
+/* Wakes one thread that sleeps on the lock, if any, so that it looks at the lock again. A release may have woken the
+ * forking thread just before a signal interrupted it, so that it did not take the lock, and the other sleepers wait for
+ * it. */
+HAK_HIDDEN void lock_pass_on(struct lock *lock);
 
 /* In the parent: gives back what lock_take_for_fork took. */
 HAK_HIDDEN void lock_leave_fork(struct lock *lock);
 
-/* In the child: the lock is free, or held by the interrupted operation of the one thread that is left. */
+/* In the child: frees the lock, unless the interrupted operation of the only thread left holds it. */
 HAK_HIDDEN void lock_reset_in_child(struct lock *lock);
 
 /* Whether the calling thread is between lock_take_for_fork and lock_leave_fork or lock_reset_in_child (L3). */
 HAK_HIDDEN bool lock_in_fork(void);
-/* The calling thread is, from now on, or no longer. */
+/* Notes that the calling thread is there from now on, or no longer. */
 HAK_HIDDEN void lock_set_in_fork(bool in_fork);
 
-/* Debug builds: the locks that the calling thread holds. */
+/* Debug builds: how many locks the calling thread holds. */
 HAK_HIDDEN unsigned lock_held_count(void);
 
-/* Holds in whoever calls it; for assertions only. */
+/* Whether any thread holds the lock: in the child of a fork, perhaps one that is gone. The answer may be out of date at
+ * once, unless no other thread runs. */
 HAK_INLINE bool lock_is_held(const struct lock *lock)
 {
     return atomic_load_explicit(&((struct lock *)lock)->state, memory_order_relaxed) != 0;

@@ -40,7 +40,9 @@ static struct os_mapping parse_line(const char *line)
     mapping.end = (uintptr_t)read_hex(&line);
     if (strnlen(line, 6) < 6)
         return mapping;
+    mapping.readable = line[1] == 'r';
     mapping.executable = line[3] == 'x';
+    mapping.shared = line[4] == 's';
     line += 6;
     mapping.offset = read_hex(&line);
     for (unsigned fields = 0; *line && fields < 3; fields++) { /* to the device, the inode and the path */
@@ -55,7 +57,8 @@ static struct os_mapping parse_line(const char *line)
     return mapping;
 }
 
-bool os_maps_each(bool (*each)(const struct os_mapping *mapping, void *argument), void *argument, char *buffer, size_t size)
+bool os_maps_each(bool (*each)(const struct os_mapping *mapping, void *argument), void *argument, char *buffer,
+                  size_t size)
 {
     int saved_errno = errno, file = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC);
     size_t held = 0; /* of a line that is not whole yet */
@@ -111,7 +114,8 @@ static void find_build_id(struct os_module *module, const char *notes, size_t si
 
 /* ---- Objects ---- */
 
-/* Bytes that are looked at, less than a page: of headers, 35 segments; of a segment of notes, where a build-id stands early. */
+/* Bytes that are looked at, less than a page: of headers, 35 segments; of a segment of notes, where a build-id stands
+ * early. */
 enum { HEADERS_MOST = 2048, NOTES_MOST = OS_MODULES_BUFFER - HEADERS_MOST };
 
 static bool read_memory(int memory, uintptr_t address, void *into, size_t size)
@@ -126,8 +130,8 @@ static void read_notes(int memory, struct os_module *module, uintptr_t address, 
         find_build_id(module, notes, size);
 }
 
-/* The object whose file's first byte is mapped at `image`. The headers are there; the first loaded segment tells how far the object's
- * addresses lie from those in the file. */
+/* The object whose file's first byte is mapped at `image`. The headers are there; the first loaded segment tells how
+ * far the object's addresses lie from those in the file. */
 static bool read_module(int memory, uintptr_t image, struct os_module *module, char *bytes)
 {
     const ElfW(Ehdr) *file = (const ElfW(Ehdr) *)(const void *)bytes;
@@ -135,17 +139,19 @@ static bool read_module(int memory, uintptr_t image, struct os_module *module, c
 
     *module = (struct os_module){ .start = image };
     if (!read_memory(memory, image, bytes, HEADERS_MOST) || memcmp(file->e_ident, ELFMAG, SELFMAG) != 0 ||
-        file->e_phentsize != sizeof *headers || file->e_phoff % _Alignof(ElfW(Phdr)) != 0 || file->e_phoff > HEADERS_MOST ||
-        file->e_phnum > (HEADERS_MOST - file->e_phoff) / sizeof *headers)
+        file->e_phentsize != sizeof *headers || file->e_phoff % _Alignof(ElfW(Phdr)) != 0 ||
+        file->e_phoff > HEADERS_MOST || file->e_phnum > (HEADERS_MOST - file->e_phoff) / sizeof *headers)
         return false;
     headers = (const ElfW(Phdr) *)(const void *)(bytes + file->e_phoff);
     for (const ElfW(Phdr) *header = headers; header < headers + file->e_phnum; header++) {
         if (header->p_type != PT_LOAD)
             continue;
         first = first ? first : header;
-        module->end = base_max(module->end, image + first->p_offset - first->p_vaddr + header->p_vaddr + header->p_memsz);
+        module->end =
+            base_max(module->end, image + first->p_offset - first->p_vaddr + header->p_vaddr + header->p_memsz);
     }
-    for (const ElfW(Phdr) *header = headers; first && header < headers + file->e_phnum && module->build_id_size == 0; header++)
+    for (const ElfW(Phdr) *header = headers; first && header < headers + file->e_phnum && module->build_id_size == 0;
+         header++)
         if (header->p_type == PT_NOTE)
             read_notes(memory, module, image + first->p_offset - first->p_vaddr + header->p_vaddr, header->p_memsz,
                        bytes + HEADERS_MOST);
@@ -170,7 +176,10 @@ void os_modules_end(struct os_modules *modules)
     errno = saved_errno;
 }
 
-static bool is_in(const struct os_module *module, uintptr_t address) { return address >= module->start && address < module->end; }
+static bool is_in(const struct os_module *module, uintptr_t address)
+{
+    return address >= module->start && address < module->end;
+}
 
 const struct os_module *os_modules_next(struct os_modules *modules, const struct os_mapping *mapping)
 {

@@ -7,15 +7,16 @@
 struct os_mapping {
     uintptr_t start, end;
     uint64_t offset;  /* in the file */
-    bool executable;
+    bool readable, executable, shared;
     const char *path; /* "" for memory without a name; valid during the call */
 };
 
-/* Calls `each` for the mappings in ascending order until it returns false. False if they could not be read to that point. Works in
- * the buffer, of OS_MAPS_SHORT bytes at least; of a line that it does not hold, the middle of the path is lost. */
+/* Calls `each` for the mappings in ascending order until it returns false. False: reading failed before that. Works in
+ * the buffer, of OS_MAPS_SHORT bytes at least; a line that is longer loses the middle of its path. */
 #define OS_MAPS_SHORT 512u /* holds what precedes the path */
 #define OS_MAPS_LINE 4608u /* holds a line with the longest path */
-HAK_HIDDEN bool os_maps_each(bool (*each)(const struct os_mapping *mapping, void *argument), void *argument, char *buffer, size_t size);
+HAK_HIDDEN bool os_maps_each(bool (*each)(const struct os_mapping *mapping, void *argument), void *argument,
+                             char *buffer, size_t size);
 
 #define OS_BUILD_ID_MOST 32u
 
@@ -26,9 +27,10 @@ struct os_module {
     uint8_t build_id[OS_BUILD_ID_MOST];
 };
 
-/* A walk over the objects, in step with os_maps_each. Each object's headers and GNU build-id are read from memory through /proc/self/mem,
- * where a read of memory that another thread has just unloaded fails. dl_iterate_phdr would wait for the dynamic linker's lock: its holder
- * may wait for one of ours (L2), and in the child of a fork it may be gone. */
+/* A walk over the objects, in step with os_maps_each. Each object's headers and GNU build-id are read from memory
+ * through /proc/self/mem, where a read of memory that another thread has just unloaded fails. dl_iterate_phdr would
+ * wait for the dynamic linker's lock: its holder may wait for one of ours (L2), and in the child of a fork it may be
+ * gone. */
 #define OS_MODULES_BUFFER 4096u
 struct os_modules {
     char *buffer;    /* OS_MODULES_BUFFER bytes, aligned to 8: malloc may write a profile, and its stack is small */
@@ -41,7 +43,8 @@ struct os_modules {
 HAK_HIDDEN void os_modules_begin(struct os_modules *modules, char *buffer);
 HAK_HIDDEN void os_modules_end(struct os_modules *modules);
 
-/* Call it for every mapping, in ascending order. For an executable one: the object that it is in, or NULL; valid until the next call. */
+/* Call it for every mapping, in ascending order. For an executable one: the object that it is in, or NULL; valid until
+ * the next call. */
 HAK_HIDDEN const struct os_module *os_modules_next(struct os_modules *modules, const struct os_mapping *mapping);
 
 #endif

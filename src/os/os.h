@@ -1,6 +1,7 @@
 /*
  * The contract between HAKMEM and the kernel. os/ is the only folder with platform code: linux.c implements this
- * header, and fake.c implements it again for tests, with a clock that stands still and calls that fail on demand.
+ * header, and tests/support/os/fake.c implements it again for tests, with a clock that stands still and calls that fail
+ * on demand.
  *
  * Common to all: addresses and sizes are multiples of the page size; no function allocates, blocks on a lock of
  * HAKMEM's, or changes errno; every function is thread-safe. A `false` or NULL means that the kernel said no and
@@ -13,7 +14,7 @@
 
 #include "base/base.h"
 
-/* Bytes of a page, asked of the kernel once, at run time (4, 16 or 64 KiB). */
+/* Bytes of a page: 4, 16 or 64 KiB. The first call asks the kernel. */
 HAK_HIDDEN size_t os_page_size(void);
 
 /* ---- Address space ---- */
@@ -22,40 +23,63 @@ HAK_HIDDEN size_t os_page_size(void);
 HAK_HIDDEN void *os_map(size_t size, size_t alignment);
 HAK_HIDDEN void os_unmap(void *address, size_t size);
 
-/* The same at a fixed place, only if it is wholly free there (MAP_FIXED_NOREPLACE). TAKEN: something else is mapped in it, or
- * the kernel does not let a process have that place. REFUSED: no memory, or a limit forbids it. */
+/* The same at a fixed place, only if it is wholly free there (MAP_FIXED_NOREPLACE). TAKEN: something else is mapped in
+ * it, or the kernel does not let a process have that place. REFUSED: no memory, or a limit forbids it. */
 enum os_place { OS_PLACE_REFUSED = 0, OS_PLACE_TAKEN, OS_PLACE_MAPPED };
 HAK_HIDDEN enum os_place os_map_at(void *address, size_t size);
 
-/* Unmaps a part of what os_map_at mapped. False: the kernel refused, for it would make one mapping too many (vm.max_map_count). */
+/* Unmaps a part of what os_map_at mapped. False: the kernel refused, because the process would have one mapping too
+ * many (vm.max_map_count). */
 HAK_HIDDEN bool os_decommit(void *address, size_t size);
 
-/* An address, a multiple of `alignment`, from which on `size` bytes were free at the moment of the call; nothing stays mapped.
- * NULL: there is no such hole, or a limit does not let the process see it. */
+/* An address, a multiple of `alignment`, at which `size` bytes were free at the moment of the call. Maps nothing that
+ * stays. NULL: there is no such hole, or a limit keeps the process from finding it. */
 HAK_HIDDEN void *os_find_hole(size_t size, size_t alignment);
 
-/* Moves or resizes a mapping made by os_map (mremap); the result keeps the contents of the common part, and pages beyond it read as
- * zero. With may_move false it succeeds only in place. NULL: the old mapping is unchanged. */
+/* Moves or resizes a mapping made by os_map (mremap); the result keeps the contents of the common part, and pages
+ * beyond it read as zero. With may_move false it succeeds only in place. NULL: the old mapping is unchanged. */
 HAK_HIDDEN void *os_remap(void *address, size_t old_size, size_t new_size, bool may_move);
 
 /* ---- Physical memory ---- */
 
-/* Gives the pages back to the system at once (MADV_DONTNEED), those that mlock or mlockall locked too; they stay mapped and read as
- * zero afterwards. */
+/* Gives the pages back to the system at once (MADV_DONTNEED), also pages that mlock or mlockall locked. They stay
+ * mapped and read as zero afterwards. */
 HAK_HIDDEN bool os_purge(void *address, size_t size);
 
-/* Whether os_purge met locked memory: mlockall may have put memory behind pages that nobody touched. */
+/* Whether os_purge has met locked memory. If so, mlockall may have put memory behind pages that nobody touched. */
 HAK_HIDDEN bool os_memory_is_locked(void);
 
-/* Faults all pages in with one call (MADV_POPULATE_WRITE); false where the kernel has none (before 5.14). */
+/* Faults in all pages with one call (MADV_POPULATE_WRITE). False: the kernel lacks the call (before 5.14) or
+ * refused. */
 HAK_HIDDEN bool os_populate(void *address, size_t size);
+
+/* Makes the range inaccessible, or readable and writable again. False: the kernel refused (vm.max_map_count), and
+ * nothing changed. */
+HAK_HIDDEN bool os_protect(void *address, size_t size, bool accessible);
+
+/* Takes the right to read and write the range from everybody and its pages back, in one call that splits no mapping; or
+ * gives the right back, and the range reads as zero. False: the kernel cannot (before 6.13, or locked memory); the
+ * range may be accessed as before, and some of its pages may be gone. */
+HAK_HIDDEN bool os_guard(void *address, size_t size, bool on);
+
+/* Tells of each page of the range whether it has memory: bit 0 of a byte. A page in swap space has none. False: the
+ * kernel does not say. */
+HAK_HIDDEN bool os_resident(const void *address, size_t size, unsigned char *pages);
+
+/* The process is about to enter a sandbox, whose filter may end it at a call that few programs make: os_resident tells
+ * no more. */
+HAK_HIDDEN void os_resident_no_more(void);
+
+/* Makes the range read-only for good. False: the kernel refused. */
+HAK_HIDDEN bool os_seal(void *address, size_t size);
 
 /* Asks for (true) or refuses (false) transparent huge pages for the range; failure is harmless. */
 HAK_HIDDEN void os_advise_huge(void *address, size_t size, bool wanted);
 
 /* Names the range in /proc/PID/maps where the kernel can (PR_SET_VMA_ANON_NAME). `name` is a literal. */
 HAK_HIDDEN void os_name(void *address, size_t size, const char *name);
-/* The process's start is over: os_name does nothing from here on, because the program may forbid the system call (seccomp). */
+/* The process's start is over: os_name does nothing from here on, because the program may forbid the system call
+ * (seccomp). */
 HAK_HIDDEN void os_name_no_more(void);
 
 /* ---- Limits and measures (bytes; SIZE_MAX = unlimited) ---- */
@@ -63,35 +87,37 @@ HAK_HIDDEN void os_name_no_more(void);
 HAK_HIDDEN size_t os_physical_memory(void);
 HAK_HIDDEN size_t os_address_space_limit(void);        /* RLIMIT_AS */
 HAK_HIDDEN size_t os_resident_memory(void);            /* RSS of this process from /proc/self/statm; 0 if unknown */
-/* What the system allows this process's cgroup, v1 or v2: the least between it and the root; and with `pressure` the part of the last 10
- * seconds that some task of it, or of the machine where the cgroup does not tell, waited for memory. Calls must not race. */
+/* The memory limits of this process's cgroup (v1 or v2): the least from the cgroup up to the root. With `pressure` also
+ * the share of the last 10 seconds in which a task of the cgroup waited for memory, or a task of the machine if the
+ * cgroup does not tell. Calls must not race. */
 struct os_memory_bounds {
     size_t max;             /* memory.max; SIZE_MAX: none */
-    size_t high;            /* memory.high, which v1 has not; SIZE_MAX: none */
+    size_t high;            /* memory.high, which v1 lacks; SIZE_MAX: none */
     unsigned stall_percent; /* 0 without `pressure`, and where the kernel has no pressure stall information */
 };
 HAK_HIDDEN void os_memory_bounds(struct os_memory_bounds *bounds, bool pressure);
-/* Page faults of this process so far: soft ones found their page in memory, hard ones waited for a disk. */
+/* Page faults of this process so far. A soft fault finds its page in memory; a hard one waits for a disk. */
 HAK_HIDDEN void os_page_faults(uint64_t *soft, uint64_t *hard);
 HAK_HIDDEN unsigned os_cpu_count(void);                /* of the affinity mask, at least 1 */
 
 /* ---- Time and chance ---- */
 
-/* Monotonic nanoseconds; os_now_coarse is a clock of some milliseconds that costs a few cycles. */
+/* Monotonic nanoseconds. os_now_coarse is exact to some milliseconds and costs a few cycles. */
 HAK_HIDDEN uint64_t os_now(void);
 HAK_HIDDEN uint64_t os_now_coarse(void);
 HAK_HIDDEN uint64_t os_random(void);
 
 /* ---- Environment and threads ---- */
 
-/* environ of the process, NULL-terminated, or an empty list when privileged. */
+/* The process's environ, NULL-terminated; an empty list if the process is privileged. */
 HAK_HIDDEN char *const *os_environment(void);
 
-/* Kernel thread id of the caller. With glibc only the process's first call enters the kernel. */
+/* The caller's thread id in the kernel. With glibc only the process's first call enters the kernel. */
 HAK_HIDDEN uint32_t os_thread_id(void);
 
-/* A number other than 0 that no other live thread has, a multiple of 8; the same in the child of a fork. No system call, safe in a
- * signal handler: the thread pointer, which the ABI keeps at a fixed place. */
+/* The thread's token: a multiple of 8, not 0, that no other live thread has. It stays the same in the child of a fork.
+ * It is the thread pointer, which the ABI keeps at a fixed place: reading it needs no system call and is safe in a
+ * signal handler. */
 HAK_INLINE uintptr_t os_thread_token(void)
 {
     uintptr_t token;
@@ -105,13 +131,16 @@ HAK_INLINE uintptr_t os_thread_token(void)
     return token;
 }
 
-/* Sleeps until *word differs from `expected`, a wake, or `timeout_ns` (UINT64_MAX: no limit); may wake without cause. */
+/* Sleeps until a wake or for `timeout_ns` (UINT64_MAX: no limit); not at all if *word differs from `expected`. May wake
+ * without cause. */
 HAK_HIDDEN void os_futex_wait(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ns);
 HAK_HIDDEN void os_futex_wake(_Atomic uint32_t *word, int count);
 
-/* Starts a detached thread with all signals blocked, named `name` (at most 15 characters), by `create`, which is pthread_create or stands
- * in front of it. It may take locks of the C library's and allocate: never within malloc or free. */
+/* Starts a detached thread with all signals blocked, named `name` (at most 15 characters). `create` is pthread_create
+ * or an interposed one. The call returns after the thread has called `begin`, because a sandbox that the program enters
+ * next may forbid what `begin` does; then the thread calls `run`. The call may take locks of the C library and
+ * allocate: never use it within malloc or free. */
 typedef int os_thread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
-HAK_HIDDEN bool os_thread_start(os_thread_create *create, void (*run)(void), const char *name);
+HAK_HIDDEN bool os_thread_start(os_thread_create *create, void (*begin)(void), void (*run)(void), const char *name);
 
 #endif

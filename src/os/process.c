@@ -19,9 +19,10 @@ struct signal_name {
 
 /* Those whose default a process can do without; the real-time ones go by number. */
 static const struct signal_name signal_names[] = {
-    { "HUP", SIGHUP },   { "INT", SIGINT },       { "QUIT", SIGQUIT }, { "USR1", SIGUSR1 }, { "USR2", SIGUSR2 }, { "ALRM", SIGALRM },
-    { "TERM", SIGTERM }, { "CHLD", SIGCHLD },     { "CONT", SIGCONT }, { "TSTP", SIGTSTP }, { "TTIN", SIGTTIN }, { "TTOU", SIGTTOU },
-    { "URG", SIGURG },   { "VTALRM", SIGVTALRM }, { "PROF", SIGPROF }, { "WINCH", SIGWINCH }, { "IO", SIGIO },   { "PWR", SIGPWR },
+    { "HUP", SIGHUP },     { "INT", SIGINT },   { "QUIT", SIGQUIT }, { "USR1", SIGUSR1 },     { "USR2", SIGUSR2 },
+    { "ALRM", SIGALRM },   { "TERM", SIGTERM }, { "CHLD", SIGCHLD }, { "CONT", SIGCONT },     { "TSTP", SIGTSTP },
+    { "TTIN", SIGTTIN },   { "TTOU", SIGTTOU }, { "URG", SIGURG },   { "VTALRM", SIGVTALRM }, { "PROF", SIGPROF },
+    { "WINCH", SIGWINCH }, { "IO", SIGIO },     { "PWR", SIGPWR },
 };
 
 int os_signal_number(const char *text)

@@ -4,13 +4,14 @@
 
 #include "base/base.h"
 
-/* The signal of a number or a name, with or without SIG before it; 0 if there is none or it cannot be handled. */
+/* The signal with that number or name (with or without SIG). 0: there is none, or a process cannot handle it. */
 HAK_HIDDEN int os_signal_number(const char *text);
 
-/* Makes the signal call the handler, unless the process does anything but the default with it already. Returns 0 or an errno (EBUSY). */
+/* Makes the signal call the handler. Returns 0 or an errno; EBUSY if the process already handles or ignores the
+ * signal. */
 HAK_HIDDEN int os_signal_take(int number, void (*handler)(int number));
 
-/* Renames over what is there. Returns 0 or the errno. */
+/* Renames, and replaces an existing file. Returns 0 or the errno. */
 HAK_HIDDEN int os_file_rename(const char *from, const char *to);
 HAK_HIDDEN void os_file_remove(const char *path);
 

@@ -80,7 +80,8 @@ static size_t cgroup_read_limit(const char *path)
 }
 
 /* The path of `file` in mount+below+group; false when it is too long. */
-static bool cgroup_path(char *path, const char *mount, const char *below, const char *group, size_t group_length, const char *file)
+static bool cgroup_path(char *path, const char *mount, const char *below, const char *group, size_t group_length,
+                        const char *file)
 {
     if (strlen(mount) + strlen(below) + group_length + 1 + strlen(file) >= PATH_CAPACITY)
         return false;
@@ -92,8 +93,8 @@ static bool cgroup_path(char *path, const char *mount, const char *below, const 
 }
 
 /* The least of *limit and the limits in `file` of mount+below+group and of all its parents up to mount+below. */
-static void cgroup_least_limit(const char *mount, const char *below, const char *group, size_t group_length, const char *file,
-                               size_t *limit)
+static void cgroup_least_limit(const char *mount, const char *below, const char *group, size_t group_length,
+                               const char *file, size_t *limit)
 {
     static char path[PATH_CAPACITY];
     for (;;) {
@@ -136,8 +137,10 @@ static bool list_has(const char *names, size_t length, const char *name)
 }
 
 /* The cgroup of a line "ID:controllers:path"; v2's is "0::path". Where v2 stands beside v1 it is below
- * mount/unified. Unless it is told already, reads what a file of the cgroup tells of its own memory pressure; true if it is told now. */
-static bool cgroup_read_line(const char *mount, const char *line, const char *end, bool told, struct os_memory_bounds *bounds)
+ * mount/unified. Unless it is told already, reads what a file of the cgroup tells of its own memory pressure; true if
+ * it is told now. */
+static bool cgroup_read_line(const char *mount, const char *line, const char *end, bool told,
+                             struct os_memory_bounds *bounds)
 {
     static const char *const v2_places[] = { "", "/unified" };
     static char path[PATH_CAPACITY];
@@ -158,7 +161,8 @@ static bool cgroup_read_line(const char *mount, const char *line, const char *en
     return told;
 }
 
-void procfs_memory_bounds(const char *membership, const char *mount, const char *pressure, struct os_memory_bounds *bounds)
+void procfs_memory_bounds(const char *membership, const char *mount, const char *pressure,
+                          struct os_memory_bounds *bounds)
 {
     static char text[FILE_CAPACITY];
     int saved_errno = errno;
@@ -179,17 +183,31 @@ void procfs_memory_bounds(const char *membership, const char *mount, const char 
 
 /* ---- The process itself ---- */
 
-size_t procfs_resident_pages(const char *statm)
+/* Number `field`, from 0. */
+static size_t statm_pages(const char *statm, unsigned field)
 {
     int saved_errno = errno;
-    char text[NUMBER_CAPACITY * 2];
+    char text[NUMBER_CAPACITY * 3];
     uint64_t pages = 0;
     size_t length = file_read(statm, text, sizeof text, false);
-    const char *blank = memchr(text, ' ', length);
-    if (blank == NULL || !parse_decimal(blank + 1, &pages))
+    const char *at = text;
+    for (; field && at; field--) {
+        at = memchr(at, ' ', length - (size_t)(at - text));
+        at = at ? at + 1 : NULL;
+    }
+    if (at == NULL || !parse_decimal(at, &pages))
         pages = 0;
     errno = saved_errno;
     return pages;
+}
+
+size_t procfs_resident_pages(const char *statm) { return statm_pages(statm, 1); }
+
+size_t procfs_anonymous_pages(const char *statm)
+{
+    size_t all = statm_pages(statm, 1);
+
+    return all - base_min(all, statm_pages(statm, 2));
 }
 
 char *const *procfs_own_environment(const char *file)

@@ -1,18 +1,21 @@
-/* What linux.c reads from /proc and /sys, by path, so that tests can give it files of their own. No call allocates,
- * uses stdio or changes errno. */
+/* What linux.c reads from /proc and /sys. Callers pass paths, so that tests can pass their own files. No call
+ * allocates, uses stdio or changes errno. */
 #ifndef HAK_OS_PROCFS_H
 #define HAK_OS_PROCFS_H
 
 #include "os/os.h"
 
-/* os_memory_bounds(). `membership` is /proc/self/cgroup, `mount` where the hierarchies are (v2 itself, or v1's
- * memory/ and v2's unified/ below it), `pressure` the machine's memory pressure, for a cgroup that has no file of
- * its own; NULL: no pressure is read. Calls must not race: paths and texts are kept in static memory, so that a thread with a small stack may
- * call it. */
-HAK_HIDDEN void procfs_memory_bounds(const char *membership, const char *mount, const char *pressure, struct os_memory_bounds *bounds);
+/* os_memory_bounds(). `membership` is /proc/self/cgroup. `mount` is where the hierarchies are: v2 itself, or v1's
+ * memory/ and v2's unified/ below it. `pressure` is the machine's memory pressure, for a cgroup without such a file;
+ * NULL: do not read pressure. Calls must not race: they keep paths and texts in static memory, so that a thread with a
+ * small stack may call it. */
+HAK_HIDDEN void procfs_memory_bounds(const char *membership, const char *mount, const char *pressure,
+                                     struct os_memory_bounds *bounds);
 
 /* The second number of /proc/self/statm; 0 if unknown. */
 HAK_HIDDEN size_t procfs_resident_pages(const char *statm);
+/* The second number minus the third: pages of no file. */
+HAK_HIDDEN size_t procfs_anonymous_pages(const char *statm);
 
 /* The HAKMEM_* variables in a file of the form of /proc/self/environ, as a NULL-terminated list. The list is static and
  * made by the first call; calls must not race. */

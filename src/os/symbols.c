@@ -6,12 +6,13 @@
 #include <link.h>
 #include <string.h>
 
-/* Weak: static programs have none, and are not to get them for this. */
-extern __typeof__(_r_debug) _r_debug __attribute__((weak));
+/* Weak: static programs have none, and are not to get them for this. glibc has the first, musl the second. */
+extern struct r_debug _r_debug __attribute__((weak));
+extern struct r_debug *_dl_debug_addr __attribute__((weak));
 #pragma weak dl_iterate_phdr
 
 /* Which object is the C library. */
-static const char *const libc_names[] = { "gnu_get_libc_version", "__libc_start_main" };
+static const char *const libc_names[] = { "dl_iterate_phdr", "__libc_start_main" };
 
 struct table {
     const ElfW(Sym) *symbols;
@@ -19,6 +20,8 @@ struct table {
     const uint32_t *gnu_hash; /* NULL: there is none */
     const Elf32_Word *hash;
     uintptr_t base;
+    bool data;            /* data is looked for, too */
+    const ElfW(Sym) *found; /* the last definition */
 };
 
 /* glibc's linker stores addresses where the file has offsets; musl's, and glibc's for what it cannot write to, leaves
@@ -55,14 +58,16 @@ static bool table_of(struct table *table, uintptr_t base, const ElfW(Dyn) *dynam
 /* The symbol's address if it defines the name for other objects. An entry without a section is a reference, though it
  * may have an address: that of a stub through which a program at a fixed place calls a function whose address it
  * takes. An indirect function's value is not its address. */
-static void *definition(const struct table *table, uint32_t index, const char *name)
+static void *definition(struct table *table, uint32_t index, const char *name)
 {
     const ElfW(Sym) *symbol = &table->symbols[index];
     unsigned type = symbol->st_info & 15, binding = symbol->st_info >> 4;
 
-    if (symbol->st_shndx == SHN_UNDEF || (type != STT_FUNC && type != STT_NOTYPE) ||
+    if (symbol->st_shndx == SHN_UNDEF ||
+        (type != STT_FUNC && type != STT_NOTYPE && !(table->data && type == STT_OBJECT)) ||
         (binding != STB_GLOBAL && binding != STB_WEAK) || strcmp(table->strings + symbol->st_name, name) != 0)
         return NULL;
+    table->found = symbol;
     return (void *)(table->base + symbol->st_value);
 }
 
@@ -86,7 +91,7 @@ static uint32_t sysv_hash_of(const char *name)
 
 /* Header: buckets, index of the first symbol, words of the Bloom filter, its shift. Then filter, buckets, and the
  * symbols' hashes, whose lowest bit marks the end of a chain. */
-static void *find_gnu(const struct table *table, const char *name, uint32_t hash)
+static void *find_gnu(struct table *table, const char *name, uint32_t hash)
 {
     enum { FILTER_BITS = sizeof(ElfW(Addr)) * CHAR_BIT };
     const uint32_t *header = table->gnu_hash;
@@ -110,7 +115,7 @@ static void *find_gnu(const struct table *table, const char *name, uint32_t hash
 }
 
 /* Header: buckets, chains. Then both; 0 ends a chain. */
-static void *find_sysv(const struct table *table, const char *name)
+static void *find_sysv(struct table *table, const char *name)
 {
     const Elf32_Word *header = table->hash, *bucket = header + 2, *chain = bucket + header[0];
     void *address = NULL;
@@ -122,14 +127,14 @@ static void *find_sysv(const struct table *table, const char *name)
     return address;
 }
 
-static void *find(const struct table *table, const char *name, uint32_t hash)
+static void *find(struct table *table, const char *name, uint32_t hash)
 {
     if (table->gnu_hash != NULL)
         return find_gnu(table, name, hash);
     return table->hash != NULL ? find_sysv(table, name) : NULL;
 }
 
-static bool is_libc(const struct table *table)
+static bool is_libc(struct table *table)
 {
     for (size_t i = 0; i < sizeof libc_names / sizeof libc_names[0]; i++)
         if (find(table, libc_names[i], gnu_hash_of(libc_names[i])) == NULL)
@@ -143,16 +148,22 @@ static void forget(struct os_symbol *symbols, size_t count)
         symbols[i].before = NULL;
 }
 
+/* NULL in a static program. */
+static const struct link_map *first_object(void)
+{
+    if (&_r_debug != NULL)
+        return _r_debug.r_map;
+    return &_dl_debug_addr != NULL && _dl_debug_addr != NULL ? _dl_debug_addr->r_map : NULL;
+}
+
 bool os_symbols_before(struct os_symbol *symbols, size_t count)
 {
     struct table table;
 
     forget(symbols, count);
-    if (&_r_debug == NULL)
-        return false;
     for (size_t i = 0; i < count; i++)
         symbols[i].hash = gnu_hash_of(symbols[i].name);
-    for (const struct link_map *map = _r_debug.r_map; map != NULL; map = map->l_next) {
+    for (const struct link_map *map = first_object(); map != NULL; map = map->l_next) {
         if (!table_of(&table, map->l_addr, map->l_ld))
             continue;
         if (find(&table, symbols[0].name, symbols[0].hash) == symbols[0].own)
@@ -206,4 +217,45 @@ void *os_symbol_of(const char *const *libraries, const char *name)
     if (dl_iterate_phdr != NULL)
         dl_iterate_phdr(look_into, &search);
     return search.found;
+}
+
+/* ---- What one object defines ---- */
+
+struct definitions {
+    struct os_definition *wanted;
+    size_t count;
+    uintptr_t *code_start, *code_end;
+};
+
+static int look_for_all(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    struct definitions *definitions = argument;
+    struct table table = { 0 };
+
+    (void)size;
+    for (unsigned i = 0; i < info->dlpi_phnum; i++)
+        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+            table_of(&table, info->dlpi_addr, (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr));
+    table.data = true;
+    if (!table.symbols || !table.strings ||
+        !find(&table, definitions->wanted[0].name, gnu_hash_of(definitions->wanted[0].name)))
+        return 0;
+    for (size_t i = 0; i < definitions->count; i++) {
+        struct os_definition *wanted = &definitions->wanted[i];
+        wanted->address = (uintptr_t)find(&table, wanted->name, gnu_hash_of(wanted->name));
+        wanted->size = wanted->address ? table.found->st_size : 0;
+    }
+    for (unsigned i = 0; i < info->dlpi_phnum; i++)
+        if (info->dlpi_phdr[i].p_type == PT_LOAD && (info->dlpi_phdr[i].p_flags & PF_X)) {
+            *definitions->code_start = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+            *definitions->code_end = *definitions->code_start + info->dlpi_phdr[i].p_memsz;
+        }
+    return 1;
+}
+
+bool os_symbols_defined(struct os_definition *definitions, size_t count, uintptr_t *code_start, uintptr_t *code_end)
+{
+    struct definitions all = { definitions, count, code_start, code_end };
+
+    return dl_iterate_phdr != NULL && dl_iterate_phdr(look_for_all, &all) != 0;
 }

@@ -4,7 +4,7 @@
 
 #include "base/base.h"
 
-/* ---- Who defines a name before this object does, in the order in which names are looked up ---- */
+/* ---- Which object defines a name before this one does, in the dynamic linker's order of lookup ---- */
 
 struct os_symbol {
     const char *name;
@@ -14,19 +14,32 @@ struct os_symbol {
 };
 
 /*
- * Fills `before` of all symbols. symbols[0].own tells this object from the others: the walk ends at the object whose
- * definition has that address. False, and all NULL, in a static program, or where this object comes behind the C
- * library: opened late, or in a namespace of its own. Such an object is not the process's allocator, and its names
- * belong to those who looked them up there.
+ * Fills `before` of all symbols. symbols[0].own identifies this object: the walk ends at the object whose definition
+ * has that address. False, and all NULL: the program is static, or this object comes after the C library because it
+ * was opened late or in a namespace of its own. Such an object is not the process's allocator; only code that looked
+ * up its names there uses them.
  *
  * Reads the dynamic linker's list of objects without a lock: call it before the program's constructors run, or from
- * one's own.
+ * this object's own.
  */
 HAK_HIDDEN bool os_symbols_before(struct os_symbol *symbols, size_t count);
 
 /* The symbol's address in the first loaded library whose file has one of the names (the list ends with NULL), or
- * NULL. dlsym would want a handle, which libraries that came for another's sake don't have. Waits for a thread that
+ * NULL. dlsym would need a handle, and there is none for a library that another one needs. Waits for a thread that
  * loads or unloads a library. */
 HAK_HIDDEN void *os_symbol_of(const char *const *libraries, const char *name);
+
+/* ---- What one object defines ---- */
+
+struct os_definition {
+    const char *name;
+    uintptr_t address; /* out: 0 if the object does not define it */
+    size_t size;       /* out */
+};
+
+/* Fills the definitions (functions or data) from the first loaded object that defines definitions[0], and stores where
+ * its code is. False: there is none, or the program is static. Waits for a thread that loads or unloads a library. */
+HAK_HIDDEN bool os_symbols_defined(struct os_definition *definitions, size_t count, uintptr_t *code_start,
+                                   uintptr_t *code_end);
 
 #endif

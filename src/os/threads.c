@@ -5,8 +5,8 @@
 
 /* ---- The end of a thread ---- */
 
-/* What C++ thread_locals are destroyed by (glibc, musl has none): the function is called with the object as the thread ends. Not limited in
- * number, as keys are. */
+/* What C++ thread_locals are destroyed by (glibc, musl has none): the function is called with the object as the thread
+ * ends. Not limited in number, as keys are. */
 extern int __cxa_thread_atexit_impl(void (*function)(void *), void *object, void *dso) __attribute__((weak));
 extern void *__dso_handle __attribute__((weak, visibility("hidden")));
 

@@ -1,6 +1,8 @@
 /*
- * Two ways up a stack. By tables: the unwinder of libgcc, which every C++ program has, or of libgcc_s.so.1, found at run time so that
- * the library needs libc alone. By frame pointers: each frame's saved one leads to the next, inside the mapping that the stack is in.
+ * Two ways up a stack. By tables: the unwinder of libgcc, which every C++ program has, or of libgcc_s.so.1, found at
+ * run time so that the library needs libc alone; HAKMEM's own (os/unwind_tables.h) where there is none, or where a
+ * stack has code without tables. By frame pointers: each frame's saved one leads to the next, inside the mapping that
+ * the stack is in.
  */
 #define _GNU_SOURCE
 #include "os/unwind.h"
@@ -11,21 +13,25 @@
 #include <unwind.h>
 
 #include "os/maps.h"
+#include "os/unwind_objects.h"
+#include "os/unwind_tables.h"
 
-/* A static program need not have them, and is not to get them for this. dlopen is looked up: ld warns of a static program that names it. */
+/* A static program need not have them, and is not to get them for this. dlopen is looked up: ld warns of a static
+ * program that names it. */
 #pragma weak dlsym
 #pragma weak dl_iterate_phdr
 #pragma weak _Unwind_Backtrace
 #pragma weak _Unwind_GetIP
 #pragma weak _Unwind_GetCFA
 
-/* The section that all of HAKMEM's code is in where it is linked into a program; there is none in the shared library, and none of the
- * one-file source. */
+/* The section that all of HAKMEM's code is in where it is linked into a program; there is none in the shared library,
+ * and none of the one-file source. */
 extern const char __start_hakmem_text[] __attribute__((weak));
 extern const char __stop_hakmem_text[] __attribute__((weak));
 
-/* The one-file source leaves its code in the compilers' sections, and marks the start and the end of its part of each: the linker keeps
- * a part together, and the assembler puts subsection 8000 behind the code, which is in subsection 0. */
+/* The one-file source leaves its code in the compilers' sections, and marks the start and the end of its part of each:
+ * the linker keeps a part together, and the assembler puts subsection 8000 behind the code, which is in subsection
+ * 0. */
 #if defined(HAK_ONE_FILE)
 #define CODE_MARK(place, kind, name)                                      \
     ".pushsection " place ", \"ax\", %progbits\n"                         \
@@ -114,20 +120,29 @@ static bool find_stack(const struct os_mapping *mapping, void *here)
 {
     if ((uintptr_t)here < mapping->start || (uintptr_t)here >= mapping->end)
         return true;
-    stack_start = mapping->start;
-    stack_end = mapping->end;
+    if (mapping->readable) {
+        stack_start = mapping->start;
+        stack_end = mapping->end;
+    }
     return false;
+}
+
+/* Whether the word is on the stack, or on another that the walk has come to. */
+static bool is_on_stack(uintptr_t address)
+{
+    if (address < stack_start || address >= stack_end) {
+        stack_end = 0;
+        char buffer[OS_MAPS_SHORT];
+        os_maps_each(find_stack, (void *)address, buffer, sizeof buffer);
+    }
+    return stack_end != 0;
 }
 
 static unsigned walk_pointers(const uintptr_t *frame, struct unwind_frame *frames, unsigned capacity)
 {
     unsigned count = 0;
 
-    if ((uintptr_t)frame < stack_start || (uintptr_t)frame >= stack_end) {
-        stack_end = 0;
-        char buffer[OS_MAPS_SHORT];
-        os_maps_each(find_stack, (void *)(uintptr_t)frame, buffer, sizeof buffer);
-    }
+    (void)is_on_stack((uintptr_t)frame);
     while (count < capacity && (uintptr_t)frame % sizeof *frame == 0 && (uintptr_t)(frame + 2) <= stack_end) {
         const uintptr_t *next = (const uintptr_t *)frame[0];
         if (frame[1] < 4096) /* no code */
@@ -142,6 +157,30 @@ static unsigned walk_pointers(const uintptr_t *frame, struct unwind_frame *frame
 
 /* ---- Both ---- */
 
+/* Whether libgcc's unwinder stopped at code without tables, which HAKMEM's own passes. */
+static bool is_cut_short(const struct walk *walk)
+{
+    return unwind_objects_unlocked() && walk->count != 0 && walk->count < walk->capacity &&
+           !os_tables_have(walk->frames[walk->count - 1].address);
+}
+
+static void walk_tables(struct walk *walk)
+{
+    backtrace_function backtrace = __atomic_load_n(&unwinder.backtrace, __ATOMIC_ACQUIRE);
+    unsigned count;
+
+    if (backtrace)
+        backtrace(walk_step, walk);
+    if (backtrace && !is_cut_short(walk))
+        return;
+    count = walk->count;
+    walk->count = os_tables_walk(walk->frames, walk->capacity, is_on_stack);
+    if (walk->count < count) {
+        walk->count = 0;
+        backtrace(walk_step, walk);
+    }
+}
+
 /* Not to be inlined: its own frame is where the walk begins. */
 HAK_NOINLINE unsigned os_unwind(struct unwind_frame *frames, unsigned capacity)
 {
@@ -150,9 +189,29 @@ HAK_NOINLINE unsigned os_unwind(struct unwind_frame *frames, unsigned capacity)
 
     if (!unwinder.tables)
         return walk_pointers(__builtin_frame_address(0), frames, capacity);
-    unwinder.backtrace(walk_step, &walk);
+    walk_tables(&walk);
     errno = saved_errno;
     return walk.count;
+}
+
+unsigned os_unwind_fault(uintptr_t instruction, uintptr_t frame, struct unwind_frame *frames, unsigned capacity,
+                         unsigned *first)
+{
+    int saved_errno = errno;
+    struct walk walk = { frames, 0, capacity };
+
+    *first = 0;
+    if (unwinder.tables) {
+        walk_tables(&walk);
+        errno = saved_errno;
+        for (unsigned i = 0; i < walk.count; i++)
+            if (frames[i].address == instruction) {
+                *first = i + 1;
+                return walk.count;
+            }
+    }
+    /* Without tables, or where the instruction is in no table: code made at run time, a jump into nowhere. */
+    return walk_pointers((const uintptr_t *)frame, frames, capacity);
 }
 
 bool os_unwind_by_tables(void) { return unwinder.tables; }
@@ -167,7 +226,8 @@ bool os_unwind_is_own(uintptr_t address)
     return false;
 }
 
-/* The first object is the program. What it is in itself is HAKMEM's own by section, what is in another by its executable segment. */
+/* The first object is the program. What it is in itself is HAKMEM's own by section, what is in another by its
+ * executable segment. */
 static int look_at_object(struct dl_phdr_info *info, size_t size, void *count)
 {
     bool is_program = (*(unsigned *)count)++ == 0;
@@ -216,32 +276,35 @@ static bool load_tables(void)
     library = name.address ? name.open("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL) : NULL;
     if (!library)
         return false;
-    name.address = dlsym(library, "_Unwind_Backtrace");
-    unwinder.backtrace = name.backtrace;
     name.address = dlsym(library, "_Unwind_GetIP");
     unwinder.get_ip = name.get_ip;
     name.address = dlsym(library, "_Unwind_GetCFA");
     unwinder.get_cfa = name.get_cfa;
-    return unwinder.backtrace && unwinder.get_ip && unwinder.get_cfa;
+    name.address = dlsym(library, "_Unwind_Backtrace");
+    if (!name.address || !unwinder.get_ip || !unwinder.get_cfa)
+        return false;
+    /* Last: other threads may be walking by themselves meanwhile. */
+    __atomic_store_n(&unwinder.backtrace, name.backtrace, __ATOMIC_RELEASE);
+    return true;
 }
 
-static bool find_tables(void)
+static bool find_tables(bool may_load)
 {
     if (!_Unwind_Backtrace || !_Unwind_GetIP || !_Unwind_GetCFA)
-        return load_tables();
+        return (may_load && load_tables()) || os_tables_can();
     unwinder.backtrace = _Unwind_Backtrace;
     unwinder.get_ip = _Unwind_GetIP;
     unwinder.get_cfa = _Unwind_GetCFA;
     return true;
 }
 
-bool os_unwind_prepare(enum unwind_kind kind)
+bool os_unwind_prepare(enum unwind_kind kind, bool may_load)
 {
     int saved_errno = errno;
     bool tables;
 
     find_own();
-    tables = kind != UNWIND_POINTERS && find_tables();
+    tables = kind != UNWIND_POINTERS && find_tables(may_load);
     unwinder.tables = tables;
     errno = saved_errno;
     return tables || kind != UNWIND_TABLES;

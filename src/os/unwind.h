@@ -1,4 +1,5 @@
-/* The calling thread's stack, as return addresses. Nothing here allocates or takes a lock but os_unwind_prepare. */
+/* The calling thread's stack as return addresses. Only os_unwind_prepare may allocate. Only it may take a lock, but for
+ * a walk by HAKMEM's own tables before glibc 2.35, or on musl (os/unwind_objects.h). */
 #ifndef HAK_OS_UNWIND_H
 #define HAK_OS_UNWIND_H
 
@@ -11,13 +12,20 @@ struct unwind_frame {
 
 enum unwind_kind { UNWIND_AUTO = 0, UNWIND_TABLES, UNWIND_POINTERS };
 
-/* Finds the unwinder: tables (.eh_frame) by libgcc_s's, or frame pointers, which `auto` takes where the former is not to be had. May
- * allocate; holding no lock. False: tables were asked for and there is no unwinder; frame pointers are used. */
-HAK_HIDDEN bool os_unwind_prepare(enum unwind_kind kind);
+/* Finds the way to unwind: libgcc_s's unwinder for tables (.eh_frame), or frame pointers. `auto` takes frame pointers
+ * if there is no unwinder. With `may_load` it may allocate; hold no lock. False: the caller asked for tables, but only
+ * frame pointers are available. */
+HAK_HIDDEN bool os_unwind_prepare(enum unwind_kind kind, bool may_load);
 HAK_HIDDEN bool os_unwind_by_tables(void);
 
-/* The stack from the caller's caller outwards: from the return address into the caller on. Returns the frames. */
+/* The stack from the caller's caller outwards, beginning with the return address into the caller. Returns the number of
+ * frames. */
 HAK_HIDDEN unsigned os_unwind(struct unwind_frame *frames, unsigned capacity);
+
+/* In the handler of a fault: the stack of the instruction that faulted. `frame` is its frame pointer register. The
+ * callers' frames begin at *first. */
+HAK_HIDDEN unsigned os_unwind_fault(uintptr_t instruction, uintptr_t frame, struct unwind_frame *frames,
+                                    unsigned capacity, unsigned *first);
 
 /* Whether the address lies in HAKMEM's own code. */
 HAK_HIDDEN bool os_unwind_is_own(uintptr_t address);

@@ -4,14 +4,16 @@
 #include "options/options.h"
 #include "pool/misuse.h"
 #include "pool/slab.h"
-#include "superslab/shared_pool.h"
+#include "superslab/footprint.h"
 
-/* Of the slabs that become empty, a stock keeps this many: the shared pool has a use for more. */
+/* The most slabs that a stock keeps when they become empty: the shared pool has more use for the rest. */
 #define WARM_KEPT 2u
+/* Slabs of blocks from this size on are kept. Slabs of smaller blocks serve so many that a new one costs little. */
+#define KEPT_MIN 9216u
 
-HAK_DATA_HERE struct heap_signals heap_signals;
+HAK_DATA_HERE struct heap_signals heap_signals = { .kept_share = KEPT_TOTAL, .cache_share = UINT32_MAX };
 
-/* H6 */
+/* The list that the slab is in (H6). */
 static struct slab_list *heap_list_of(struct heap *heap, const struct slab *slab)
 {
     return slab->summary ? &heap->body->available[slab->class] : &heap->full;
@@ -19,7 +21,7 @@ static struct slab_list *heap_list_of(struct heap *heap, const struct slab *slab
 
 /* ---- The warm pool ---- */
 
-void heap_release_warm(struct heap *heap)
+static void heap_release_stocks(struct heap *heap)
 {
     for (unsigned number = 0; number < WARM_STOCKS; number++) {
         struct warm_stock *stock = &heap->body->warm[number];
@@ -28,14 +30,14 @@ void heap_release_warm(struct heap *heap)
             stock->stack = slab->next;
             shared_pool_release(slab);
         }
-        if (stock->count || stock->budget) { /* a purged body is not written to */
+        if (stock->count || stock->budget) { /* never write to a purged body */
             stock->count = 0;
             stock->budget = 0;
         }
     }
 }
 
-/* An empty slab leaves at once: into the warm pool, or to the shared pool when that has enough. */
+/* Gives an empty slab away at once: to the warm pool, or to the shared pool if the warm pool has enough. */
 static void heap_release_slab(struct heap *heap, struct slab *slab)
 {
     bool span = class_is_span(slab->class);
@@ -59,6 +61,79 @@ static void heap_release_slab(struct heap *heap, struct slab *slab)
     }
 }
 
+/* ---- Kept slabs (O6) ---- */
+
+/* Units that the heap may keep now. */
+static uint32_t kept_most(const struct heap *heap)
+{
+    if (!atomic_load_explicit(&heap_signals.several, memory_order_relaxed))
+        return KEPT_FIRST;
+    return (uint32_t)base_min(base_max(heap->body->kept.most, KEPT_FIRST),
+                              atomic_load_explicit(&heap_signals.kept_share, memory_order_relaxed));
+}
+
+/* Whether the heap keeps the empty slab: it may need the slab again, and nobody else needs the memory. */
+static bool heap_keeps(struct heap *heap, const struct slab *slab)
+{
+    struct kept_slabs *kept = &heap->body->kept;
+    uint32_t growths;
+
+    if (class_size(slab->class) < KEPT_MIN || !heap_serves_threads(heap) || heap->state != HEAP_LIVE ||
+        !heap_may_keep())
+        return false;
+    growths = shared_pool_growths();
+    if (kept->units > KEPT_FIRST && kept->growths != growths)
+        heap_unlearn_kept(heap);
+    kept->growths = growths;
+    kept->refused = kept->units + slab->units > kept_most(heap);
+    return !kept->refused;
+}
+
+static void heap_keep(struct heap *heap, struct slab *slab)
+{
+    slab->kept = true;
+    slab_list_append(&heap->body->available[slab->class], slab);
+    heap->body->kept.classes |= UINT64_C(1) << slab->class;
+    __atomic_store_n(&heap->body->kept.units, heap->body->kept.units + slab->units, __ATOMIC_RELAXED);
+    shared_pool_kept(slab->units);
+    shared_pool_want_purge();
+}
+
+void heap_release_kept(struct heap *heap)
+{
+    for (; heap->body->kept.classes; heap->body->kept.classes &= heap->body->kept.classes - 1) {
+        struct slab_list *list = &heap->body->available[base_low_bit(heap->body->kept.classes)];
+        while (list->tail && list->tail->kept) {
+            struct slab *slab = list->tail;
+            slab_list_remove(list, slab);
+            heap_unkeep(heap, slab);
+            heap_release_slab(heap, slab);
+        }
+    }
+}
+
+void heap_unlearn_kept(struct heap *heap)
+{
+    heap_release_kept(heap);
+    heap->body->kept.most = 0;
+}
+
+void heap_learn_kept(struct heap *heap, unsigned class)
+{
+    struct kept_slabs *kept = &heap->body->kept;
+
+    if (HAK_LIKELY(!kept->refused) || class_size(class) < KEPT_MIN)
+        return;
+    kept->refused = false;
+    kept->most = (uint32_t)base_min(base_max(kept->most, KEPT_FIRST) * 2, KEPT_TOTAL);
+}
+
+void heap_release_warm(struct heap *heap)
+{
+    heap_release_kept(heap);
+    heap_release_stocks(heap);
+}
+
 /* ---- Returning ---- */
 
 void heap_slab_freed(struct heap *heap, struct slab *slab, bool was_full, uint32_t freed)
@@ -66,7 +141,10 @@ void heap_slab_freed(struct heap *heap, struct slab *slab, bool was_full, uint32
     slab->used -= freed;
     if (slab->used == 0) {
         slab_list_remove(was_full ? &heap->full : &heap->body->available[slab->class], slab);
-        heap_release_slab(heap, slab);
+        if (heap_keeps(heap, slab))
+            heap_keep(heap, slab);
+        else
+            heap_release_slab(heap, slab);
     } else if (was_full && slab->summary) {
         slab_list_remove(&heap->full, slab);
         slab_list_push(&heap->body->available[slab->class], slab);
@@ -83,62 +161,61 @@ void heap_adopt_slab(struct heap *heap, struct heap *from, struct slab *slab)
     heap->body->counters.slabs_adopted++;
 }
 
-static void heap_report_put(const char *function, const void *block, enum slab_put_result result)
+/* Whether the block lies in the slab. */
+static bool lies_in(const struct slab *slab, const struct size_class *row, const void *block)
 {
-    misuse_report(function, block, result == SLAB_PUT_FREED ? MISUSE_FREED : MISUSE_NO_BLOCK);
+    return (size_t)((const char *)block - slab->start) < row->units * UNIT_SIZE;
 }
 
-/* Blocks of one slab in a row, as programs often free them, share the look at the slab. */
+/* Programs often free neighbours in a row, so blocks of one slab share the look at its header. */
 size_t heap_return_blocks(struct heap *heap, unsigned class, void **blocks, size_t count, const char *function)
 {
-    const struct size_class *row = &size_classes[class];
     struct class_counters *counters = &heap->classes[class];
-    struct slab *slab = NULL;
-    char *start = NULL;
-    size_t remote = 0, bytes = 0, i;
-    uint32_t freed = 0, none = 0;
-    bool mine = false, was_full = false;
+    const struct size_class *row = &size_classes[class];
+    void **at = blocks, **end = blocks + count, **others = blocks;
+    size_t remote, none = 0;
 
     heap_note_slow_path(heap);
-    heap->body->counters.flushes++;
-    heap->body->counters.flushed_blocks += count;
-    for (i = 0; i < count; i++) {
-        void *block = blocks[i];
-        enum slab_put_result result;
-
-        if ((size_t)((char *)block - start) >= bytes) {
-            if (freed)
-                heap_slab_freed(heap, slab, was_full, freed);
-            freed = 0;
-            bytes = 0;
-            slab = slab_of(block);
-            if (HAK_UNLIKELY(slab->class != class || atomic_load_explicit(&slab->state, memory_order_relaxed) != SLAB_ACTIVE)) {
-                misuse_report(function, block, MISUSE_FREED);
-                none++;
-                continue;
+    while (at != end) {
+        struct slab *slab = slab_of(*at);
+        enum slab_put_result result = SLAB_PUT_DONE;
+        if (HAK_UNLIKELY(slab->class != class ||
+                         atomic_load_explicit(&slab->state, memory_order_relaxed) != SLAB_ACTIVE)) {
+            result = SLAB_PUT_FREED;
+        } else if (atomic_load_explicit(&slab->owner, memory_order_relaxed) != heap) {
+            const char *start = slab->start;
+            size_t bytes = slab_bytes(slab);
+            if (others == at) { /* no gap before: nothing to move */
+                do
+                    at++;
+                while (at != end && (size_t)((const char *)*at - start) < bytes);
+                others = at;
+            } else {
+                do
+                    *others++ = *at++;
+                while (at != end && (size_t)((const char *)*at - start) < bytes);
             }
-            start = slab->start;
-            bytes = row->units * UNIT_SIZE;
-            mine = atomic_load_explicit(&slab->owner, memory_order_relaxed) == heap;
-            if (mine) {
-                was_full = slab->summary == 0;
-                slab->scrubbed = false;
-            }
-        }
-        if (!mine) {
-            blocks[remote++] = block;
-            continue;
-        }
-        result = slab_put_at(slab, row, (size_t)((char *)block - start));
-        if (HAK_UNLIKELY(result != SLAB_PUT_DONE)) {
-            heap_report_put(function, block, result);
-            none++;
         } else {
-            freed++;
+            bool was_full = slab->summary == 0;
+            void **first = at;
+            if (at + 1 != end && lies_in(slab, row, at[1])) {
+                at = slab_put_run(slab, at, end, &result);
+            } else {
+                result = slab_put_at(slab, row, (size_t)((char *)*at - slab->start));
+                slab->scrubbed = false;
+                at += result == SLAB_PUT_DONE;
+            }
+            if (HAK_LIKELY(at != first))
+                heap_slab_freed(heap, slab, was_full, (uint32_t)(at - first));
+        }
+        if (HAK_UNLIKELY(result != SLAB_PUT_DONE)) {
+            misuse_report(function, *at++, result == SLAB_PUT_FREED ? MISUSE_FREED : MISUSE_NO_BLOCK);
+            none++;
         }
     }
-    if (freed)
-        heap_slab_freed(heap, slab, was_full, freed);
+    remote = (size_t)(others - blocks);
+    heap->body->counters.flushes++;
+    heap->body->counters.flushed_blocks += count;
     heap->body->counters.remote_blocks += remote;
     counters->flushes++;
     counters->flushed_blocks += count;

@@ -1,130 +1,189 @@
 /*
- * A heap owns slabs. Each thread has one; a thread that exits leaves its heap whole, as an orphan, to the next thread; programs may
- * make more (first-class heaps); and one serves threads that are past their end.
+ * A heap owns slabs. Each thread has a heap, or shares one where threads are many. A thread that exits leaves its whole
+ * heap, an orphan, to the next thread. The house heap serves threads past their end. Programs make first-class heaps.
  *
- * O1: everything in a heap but `state`, `pending`, `pending_count` and the observers' words is read and changed under heap.lock
- *     only. A thread takes its own heap's lock on slow paths alone, a batch of blocks at a time.
+ * O1: everything in a heap but `state`, `pending`, `pending_count` and the observers' words is read and changed under
+ *     heap.lock only. A thread takes its own heap's lock on slow paths alone, once for a batch of blocks.
  * O2: a slab's owner changes with the locks of the old and the new owner held.
- * O3: a struct heap is never reused for anything but a heap, of whatever kind, so a remote freer may touch an owner that is out of
- *     date. Its body and its cache are memory that a purge may take while no thread and no program uses the heap.
- * O4: a heap that is not HEAP_LIVE, and a first-class heap, has no thread that will drain its pending queue: the thread that pushes
- *     there drains it. A thread that forwards an entry there holds another heap's lock and may only try this one's; if that is
- *     taken, the next tick drains the queue.
- * O5: state, kind and the list that a heap is in change together, under registry.lock. A HEAP_UNUSED heap owns no slab, and no slab
- *     waits in its queue when it becomes one.
+ * O3: the memory of a struct heap always stays a heap, of any kind, so a remote freer may touch an owner that is out of
+ *     date. A purge may take the memory of the body and the cache while no thread and no program uses the heap.
+ * O4: a heap that is not HEAP_LIVE, or is first-class, has no thread that will drain its pending queue, so the thread
+ *     that pushes there drains it. A thread that forwards an entry there holds another heap's lock, so it only tries to
+ *     take this heap's lock. If it fails, the next tick drains the queue.
+ * O5: a heap's state, kind and list change together, under registry.lock. A heap that becomes HEAP_UNUSED owns no slab,
+ *     and none waits in its queue.
+ * O6: an empty slab of large blocks stays carved with its thread's heap, at the end of `available`, until it is used
+ *     again, a tick comes, the footprint grows, or the heap needs units for another class (N1, N5).
+ * O7: a heap is HEAP_LOST in the child of a fork that did not get the heap's lock: a thread that is gone was changing
+ *     the heap. It is in no list; nobody touches what its lock guards; blocks that the child frees there are lost.
+ * O8: where threads are many, a HEAP_SHARED heap serves several caches: they take their blocks from it and return them
+ *     to it. Such a thread's own heap holds the cache, and no slab. heap.caches counts the caches served, those of
+ *     orphans too. Their threads drain the queue. When the count is 0, the heap becomes an orphan like a thread's heap.
  */
 #ifndef HAK_POOL_HEAP_H
 #define HAK_POOL_HEAP_H
 
 #include "os/lock.h"
 #include "pool/slab_list.h"
+#include "superslab/footprint.h"
+#include "superslab/shared_pool.h"
 
-enum heap_state { HEAP_UNUSED = 0, HEAP_LIVE, HEAP_ORPHAN };
-enum heap_kind { HEAP_THREAD = 0, HEAP_HOUSE, HEAP_FIRST_CLASS, HEAP_PROFILE /* of sampled blocks, src/profile */ };
+enum heap_state { HEAP_UNUSED = 0, HEAP_LIVE, HEAP_ORPHAN, HEAP_LOST /* O7 */ };
+enum heap_kind {
+    HEAP_THREAD = 0,
+    HEAP_HOUSE,
+    HEAP_FIRST_CLASS,
+    HEAP_PROFILE, /* of sampled blocks, src/profile */
+    HEAP_SHARED   /* O8 */
+};
 
-/* The warm pool: empty slabs of one length (in units) ready to carve, those for sparse use apart. The budget doubles on a miss, up to
- * a part of the slabs in use. */
+/* Warm slabs of one length in units. The budget doubles on a miss, up to a part of the slabs in use. */
 struct warm_stock {
     struct slab *stack; /* linked by slab.next */
     uint16_t count, budget;
 };
-#define WARM_SPARSE 0u  /* the stock of one-unit slabs for sparse use; those for dense use lie at their number of units */
+#define WARM_SPARSE 0u  /* one-unit slabs for sparse use; the stocks of dense ones lie at their number of units */
 #define WARM_STOCKS 4u  /* slabs have 1 to 3 units; spans do not pass through the warm pool */
 
+/* Kept slabs (O6). Other heaps cannot use them, so a heap keeps few at first. It may keep twice as many each time that
+ * it needs a new slab after it could not keep one. When the footprint grows, it keeps few again. */
+struct kept_slabs {
+    uint64_t classes; /* a bit for each class that may have some */
+    uint32_t units;   /* of them all; also read without the lock */
+    uint32_t most;    /* units that the heap has learnt to keep; 0: KEPT_FIRST */
+    uint32_t growths; /* shared_pool_growths() when a slab was last kept */
+    bool refused;     /* the last slab that became empty was one too many */
+};
+#define KEPT_FIRST 16u
+#define KEPT_TOTAL 4096u /* units, in equal shares for all heaps; a thread that is alone has deep bins, and keeps few */
+
 /* Since the heap was made; bumped under its lock.
- * C1: refilled_blocks - returned_blocks, summed over all heaps, is the blocks of the class that are live, in caches, or freed by others
- *     and not collected: the sum of slab.used and slab.remote_count. */
+ * C1: the sum of refilled_blocks - returned_blocks over all heaps is the number of the class's blocks that are live, in
+ *     caches, or freed by other threads and not collected: the sum of slab.used. */
 struct class_counters {
-    uint64_t refills, refilled_blocks; /* takings of blocks out of the heap's slabs */
+    uint64_t refills, refilled_blocks; /* times that blocks were taken from the heap's slabs, and the blocks */
     uint64_t flushes, flushed_blocks;  /* batches that the heap's thread gave back, to slabs of any owner */
-    uint64_t returned_blocks;          /* that came back to the heap's slabs, from whomever */
+    uint64_t returned_blocks;          /* that any thread gave back to the heap's slabs */
     uint64_t carved, released;         /* slabs */
     uint64_t direct;                   /* of the refills: not by a malloc that found its thread's stack empty */
-    uint64_t overflows;                /* frees that found it full; written by the heap's thread without the lock, atomically */
-    uint64_t malloc_hits, free_hits;   /* what the cache served between slow calls, at least (front/thread_cache.c:bin_note_hits) */
+    uint64_t overflows;                /* frees that found the stack full; written without the lock, atomically */
+    uint64_t malloc_hits, free_hits;   /* lower bounds of the hits between slow calls (bin_note_hits) */
 };
 struct heap_counters {
     uint64_t refills, refilled_blocks, flushes, flushed_blocks; /* sums over the classes */
     uint64_t warm_hits, warm_misses, warm_prefilled;
     uint64_t slabs_carved, slabs_adopted, slabs_released;
     uint64_t remote_blocks;    /* that the heap's thread freed and other heaps own */
-    uint64_t remote_collected; /* of this heap's, freed by others and collected from the remote maps */
-    uint64_t locked_blocks;    /* freed under this heap's lock instead: spans, first-class heaps */
+    uint64_t remote_collected; /* this heap's blocks that were collected from remote maps */
+    uint64_t locked_blocks;    /* this heap's blocks that others freed under its lock: spans, first-class heaps */
     uint64_t pending_drained, pending_requeued;
 };
 
-/* What a heap needs only while it is in use: the first page of it while its blocks are small and few. */
+/* The part of a heap that it needs only while it is in use. Small and few blocks use the first page of it alone. */
 struct heap_body {
     struct slab_list available[CLASS_COUNT];
     struct warm_stock warm[WARM_STOCKS];
-    uint16_t filled[CLASS_COUNT]; /* slabs of the class that were handed out to the last block: proof of use */
+    struct kept_slabs kept;
+    uint16_t filled[CLASS_COUNT]; /* slabs of the class whose blocks were all handed out: proof of use */
     struct heap_counters counters;
     struct class_counters classes[CLASS_COUNT];
 };
 
-/* The memory of a body or a cache: changes under registry.lock, that of a cache to MEMORY_DEAD with the heap's lock held too. */
+/* The memory of a body or a cache. Changes under registry.lock; a cache's death under heap.lock too. */
 enum heap_memory_state { MEMORY_IN_USE = 0, MEMORY_DEAD /* to be purged */, MEMORY_PURGED /* reads as zero */ };
 
 struct heap {
     struct lock lock;
     uint32_t id;            /* from 1, for messages */
-    uint32_t thread_id;     /* the kernel's, of the thread it serves or served */
+    uint32_t thread_id;     /* the kernel's id of the thread that the heap serves or served */
     _Atomic uint8_t state;  /* enum heap_state */
     _Atomic uint8_t kind;   /* enum heap_kind */
     uint8_t list;           /* enum registry_list; under registry.lock */
     _Atomic uint8_t cache_purged; /* enum heap_memory_state; a cache that is not MEMORY_IN_USE holds nothing */
-    _Atomic uint8_t body_purged;  /* the same of the body */
+    _Atomic uint8_t body_purged;  /* enum heap_memory_state */
     _Atomic uint32_t slabs; /* in the body's lists and in `full`; changed under the lock */
     struct heap_body *body;
     struct class_counters *classes; /* of the body */
     void *cache;            /* struct thread_cache of a HEAP_THREAD, kept with the heap for its next thread */
-    struct heap *next;      /* of all heaps */
+    struct heap *next;      /* in the list of all heaps */
     struct heap *after, *before; /* in `list` */
     struct slab_list full;
-    _Atomic uint32_t epoch;  /* bumped on each slow path, read by those who look for idle heaps */
-    uint32_t tick_epoch;     /* epoch at the last tick, and when the heap was last scrubbed; under heap.lock */
-    uint32_t scrubbed_epoch;
+    _Atomic uint32_t epoch;  /* bumped on each slow path; threads that look for idle heaps read it */
+    uint32_t tick_epoch;     /* `epoch` at the last tick; under heap.lock */
+    uint32_t scrubbed_epoch; /* `epoch` when the heap was last scrubbed; under heap.lock */
     uint32_t huge_blocks;    /* of a first-class heap; under huge_lock */
-    _Atomic uint32_t sampled; /* its blocks that the heap profile knows; changed under profile_lock */
-    /* Other threads' lines: slabs with remote frees to collect, a stack linked by slab.pending_next, of at most pending_count. */
+    _Atomic uint32_t sampled; /* the heap's blocks that the heap profile knows; changed under profile_lock */
+    /* Other threads' lines. `pending`: a stack of slabs with remote frees, linked by slab.pending_next (M3). */
     _Alignas(HAK_LINE_PAIR) struct slab *_Atomic pending;
     _Atomic uint32_t pending_count;
-    _Atomic uint32_t seen_epoch; /* epoch when a thread last looked whether the heap is idle, and when that was */
-    _Atomic uint64_t seen_time;
+    uint32_t caches;             /* O8; under registry.lock */
+    _Atomic uint32_t seen_epoch; /* `epoch` as registry.c:heap_is_idle last saw it */
+    _Atomic uint64_t seen_time;  /* os_now() when heap_is_idle saw that value first */
 };
+
+HAK_INLINE bool heap_serves_threads(const struct heap *heap)
+{
+    return heap->kind == HEAP_THREAD || heap->kind == HEAP_SHARED;
+}
+
+/* Whether what heap.lock guards may be read (O3, O7). */
+HAK_INLINE bool heap_is_readable(const struct heap *heap)
+{
+    return heap->body_purged != MEMORY_PURGED && heap->state != HEAP_LOST;
+}
 _Static_assert(sizeof(struct heap) == 2 * HAK_LINE_PAIR, "the owner's line pair and the others'");
 
-/* What all heaps tell those who look for idle ones, so that these need not ask each heap. */
+/* What is known of all heaps together, so that slow paths need not look at each heap. */
 struct heap_signals {
-    _Alignas(HAK_LINE_PAIR) _Atomic bool active; /* a thread was on a slow path; cleared by registry_activity */
+    _Alignas(HAK_LINE_PAIR) _Atomic bool active; /* a thread was on a slow path; registry_activity clears it */
+    _Atomic bool several;      /* more than one thread has a heap, or will soon */
+    _Atomic uint32_t kept_share; /* units that each thread's heap may keep (O6) */
+    _Atomic uint32_t cache_share; /* bytes that the bins of each thread's cache may hold */
     _Alignas(HAK_LINE_PAIR) _Atomic uint32_t queues; /* heaps with HAKMEM_MF2_ENQUEUE_THRESHOLD or more slabs pending */
 };
+/* Bytes that the bins of all caches together may hold, in equal shares, and the least share. */
+#define CACHES_TOTAL (64 * HAK_MIB)
+#define CACHE_SHARE_LEAST ((size_t)32 << 10)
 HAK_DATA struct heap_signals heap_signals;
 
 /* ---- Taking: pool/take.c ---- */
 
-/* Takes up to `want` blocks of the class into out[], the lowest address last so that it is popped first; drains the pending
- * queue first. *zero tells whether the blocks are known to read as zero. Returns the number, 0 when memory is out. Under heap->lock. */
+/* Drains the pending queue, then takes up to `want` blocks of the class into out[], the lowest address last so that it
+ * is popped first. *zero: the blocks read as zero. Returns their number, 0 when memory is out. Under heap->lock. */
 HAK_HIDDEN size_t heap_take_blocks(struct heap *heap, unsigned class, void **out, size_t want, bool *zero);
 
-/* A span that starts at a multiple of align_units units; NULL when memory is out. Under heap->lock. */
+/* Takes a span that starts at a multiple of align_units units. NULL: memory is out. Under heap->lock. */
 HAK_HIDDEN void *heap_take_aligned_span(struct heap *heap, unsigned class, unsigned align_units, bool *zero);
 
 /* ---- All else: pool/heap.c ---- */
 
-/* Returns the blocks that the heap owns to their slabs and moves the others to the front of blocks[]; returns the number of those, to be
- * given to remote_free_blocks once the lock is released. Reports what is no block of `class` as misuse of `function` and drops
- * it. Under heap->lock. */
-HAK_HIDDEN size_t heap_return_blocks(struct heap *heap, unsigned class, void **blocks, size_t count, const char *function);
+/* Puts the heap's own blocks back into their slabs. Moves the others to the front of blocks[] and returns their number:
+ * give them to remote_free_blocks after the lock. Drops and reports what is no block of `class`. Under heap->lock. */
+HAK_HIDDEN size_t heap_return_blocks(struct heap *heap, unsigned class, void **blocks, size_t count,
+                                     const char *function);
 
-/* Gives the warm pool's slabs back to the shared pool. Under heap->lock. */
+/* Whether a heap may hold free memory for itself that it has not shown to need. Any thread. */
+HAK_INLINE bool heap_may_keep(void)
+{
+    return !footprint_is_short();
+}
+
+/* Gives the kept slabs back to the shared pool (O6). Under heap->lock. */
+HAK_HIDDEN void heap_release_kept(struct heap *heap);
+
+/* Gives the kept slabs back because the heap had no use for them. It keeps few from now on. Under heap->lock. */
+HAK_HIDDEN void heap_unlearn_kept(struct heap *heap);
+
+/* Call when the heap needs a new slab of the class: it will keep more if it could not keep one. Under heap->lock. */
+HAK_HIDDEN void heap_learn_kept(struct heap *heap, unsigned class);
+
+/* Gives the kept slabs and those of the warm pool back. Under heap->lock. */
 HAK_HIDDEN void heap_release_warm(struct heap *heap);
 
-/* Gives back the pages without blocks in use inside slabs that are not mostly used. Adds the bytes to *purged. False if the system
- * refused some. Under heap->lock. */
+/* Scrubs the heap's slabs (slab_scrub). Adds the bytes to *purged. False: the system refused some. Under heap->lock. */
 HAK_HIDDEN bool heap_scrub(struct heap *heap, size_t *purged);
 
-/* Gives everything the heap owns back at once, live blocks too. Under heap->lock. */
+/* Gives back all that the heap owns, live blocks too. Under heap->lock. */
 HAK_HIDDEN void heap_release_all(struct heap *heap);
 
 /* ---- For the files of pool/ ---- */
@@ -136,16 +195,25 @@ HAK_INLINE void heap_count_slabs(struct heap *heap, int more)
     atomic_store_explicit(&heap->slabs, slabs + (uint32_t)more, memory_order_relaxed);
 }
 
-/* The heap's thread is on a slow path. Under the heap's lock. */
+/* Call on each slow path of the heap's thread. Under heap->lock. */
 HAK_INLINE void heap_note_slow_path(struct heap *heap)
 {
-    atomic_fetch_add_explicit(&heap->epoch, 1, memory_order_relaxed);
+    atomic_store_explicit(&heap->epoch, atomic_load_explicit(&heap->epoch, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
     if (HAK_UNLIKELY(!atomic_load_explicit(&heap_signals.active, memory_order_relaxed)))
         atomic_store_explicit(&heap_signals.active, true, memory_order_relaxed);
 }
 
-/* The slab got free blocks (H6) and `freed` of them count (H1): moves it to the list where it belongs, or away when it is empty. */
+/* Call when blocks became free in slab.local: takes `freed` off slab.used (H1), and moves the slab (H6, O6). */
 HAK_HIDDEN void heap_slab_freed(struct heap *heap, struct slab *slab, bool was_full, uint32_t freed);
+/* Ends the keeping of a slab: it is in use again, or leaves. */
+HAK_INLINE void heap_unkeep(struct heap *heap, struct slab *slab)
+{
+    slab->kept = false;
+    __atomic_store_n(&heap->body->kept.units, heap->body->kept.units - slab->units, __ATOMIC_RELAXED);
+    shared_pool_kept(-(int)slab->units);
+}
+
 /* Moves a slab between two heaps whose locks are held (O2). */
 HAK_HIDDEN void heap_adopt_slab(struct heap *heap, struct heap *from, struct slab *slab);
 

@@ -4,25 +4,31 @@
 #include "superslab/metadata.h"
 #include "superslab/shared_pool.h"
 
-/* A group's page: its own record, and behind it the heaps. */
+/* A group's page holds the group's record, and behind it the heaps. */
 #define GROUP_BYTES ((size_t)4096)
 #define GROUP_HEAPS (GROUP_BYTES / sizeof(struct heap) - 1)
 
 struct heap_group {
-    struct heap_group *next; /* in a list */
+    struct heap_group *next; /* in one of the lists below */
     char *bodies, *caches; /* arrays for all heaps of the group */
-    size_t cache_stride;
     uint32_t made; /* heaps handed out */
     bool listed;   /* in one of the lists */
 };
 _Static_assert(sizeof(struct heap_group) <= sizeof(struct heap), "a group's record takes a heap's place");
 
-/* Groups in which something was buried, those of them whose memory goes now, and those whose memory the system did not take. */
+/* Lists of groups: with dead memory, with dead memory that is due, with memory that the system refused to take. */
 static struct heap_group *buried, *due, *refused;
 static struct heap_group *newest;
 
+/* The heap whose cache has a size of its own, and lies apart from its group's caches. */
+static struct heap *first_cached;
+static size_t first_bytes, cache_stride;
+
 static struct heap *group_heap(struct heap_group *group, unsigned index) { return (struct heap *)group + 1 + index; }
-static struct heap_group *group_of(struct heap *heap) { return (struct heap_group *)((uintptr_t)heap & ~(GROUP_BYTES - 1)); }
+static struct heap_group *group_of(struct heap *heap)
+{
+    return (struct heap_group *)((uintptr_t)heap & ~(GROUP_BYTES - 1));
+}
 static unsigned group_index(struct heap *heap) { return (unsigned)(heap - group_heap(group_of(heap), 0)); }
 static size_t page_multiple(size_t size) { return base_align_up(size, os_page_size()); }
 
@@ -53,17 +59,41 @@ struct heap *heap_memory_make(void)
     return heap;
 }
 
-bool heap_memory_add_cache(struct heap *heap, size_t size)
+bool heap_memory_is_first(const struct heap *heap) { return heap == first_cached; }
+
+/* Statistics read the pointer without registry.lock. */
+static void *heap_publish_cache(struct heap *heap, void *cache)
+{
+    __atomic_store_n(&heap->cache, cache, __ATOMIC_RELEASE);
+    return cache;
+}
+
+bool heap_memory_add_cache(struct heap *heap, size_t size, size_t first_size)
 {
     struct heap_group *group = group_of(heap);
 
-    if (!group->caches) {
-        group->cache_stride = page_multiple(size);
-        group->caches = metadata_allocate(GROUP_HEAPS * group->cache_stride, os_page_size());
+    cache_stride = page_multiple(size);
+    if (!first_cached) {
+        first_bytes = page_multiple(first_size);
+        if (heap_publish_cache(heap, metadata_allocate(first_bytes, os_page_size()))) {
+            footprint_metadata_purged(first_bytes - cache_stride); /* few of these bytes are ever touched */
+            first_cached = heap;
+            return true;
+        }
     }
+    if (!group->caches)
+        group->caches = metadata_allocate(GROUP_HEAPS * cache_stride, os_page_size());
     if (group->caches)
-        heap->cache = group->caches + group_index(heap) * group->cache_stride;
+        heap_publish_cache(heap, group->caches + group_index(heap) * cache_stride);
     return heap->cache != NULL;
+}
+
+void heap_memory_purge_rest(struct heap *heap)
+{
+    char *rest = (char *)heap->cache + cache_stride;
+
+    shared_pool_split_at(rest); /* P7 */
+    os_purge(rest, first_bytes - cache_stride);
 }
 
 void heap_memory_use(struct heap *heap, bool cache)
@@ -72,7 +102,7 @@ void heap_memory_use(struct heap *heap, bool cache)
         footprint_metadata_touched(page_multiple(sizeof *heap->body));
     heap->body_purged = MEMORY_IN_USE;
     if (cache && heap->cache_purged == MEMORY_PURGED)
-        footprint_metadata_touched(group_of(heap)->cache_stride);
+        footprint_metadata_touched(cache_stride);
     if (cache)
         heap->cache_purged = MEMORY_IN_USE;
 }
@@ -115,30 +145,50 @@ void heap_memory_ripen(void)
 
 bool heap_memory_is_due(void) { return due != NULL; }
 
-/* ---- Purging: runs of dead neighbours, one call each ---- */
+/* ---- Purging: one call for each run of dead neighbours ---- */
 
-/* The bodies' states, or the caches'. */
-static _Atomic uint8_t *state_of(struct heap *heap, bool bodies) { return bodies ? &heap->body_purged : &heap->cache_purged; }
+static _Atomic uint8_t *state_of(struct heap *heap, bool bodies)
+{
+    return bodies ? &heap->body_purged : &heap->cache_purged;
+}
 
-/* *all becomes false if the system refused some. */
+/* Purges the `bytes` of `count` records, of which each counts as `stride`. Sets *all to false if the system refused. */
+static size_t records_purge(char *memory, size_t bytes, size_t stride, unsigned count, bool *all)
+{
+    shared_pool_split_at(memory); /* P7 */
+    if (!os_purge(memory, bytes)) {
+        *all = false;
+        return 0;
+    }
+    footprint_metadata_purged(count * stride);
+    return count * stride;
+}
+
+static bool is_dead(struct heap *heap, bool bodies)
+{
+    return *state_of(heap, bodies) == MEMORY_DEAD && (bodies || heap != first_cached);
+}
+
 static size_t group_purge(struct heap_group *group, bool bodies, bool *all)
 {
     char *memory = bodies ? group->bodies : group->caches;
-    size_t stride = bodies ? page_multiple(sizeof(struct heap_body)) : group->cache_stride, purged = 0;
+    size_t stride = bodies ? page_multiple(sizeof(struct heap_body)) : cache_stride, purged = 0, done;
 
-    for (unsigned index = 0, first; index < group->made; index++) {
-        bool done;
-        for (first = index; index < group->made && *state_of(group_heap(group, index), bodies) == MEMORY_DEAD; index++)
+    for (unsigned index = 0, begin; index < group->made; index++) {
+        for (begin = index; index < group->made && is_dead(group_heap(group, index), bodies); index++)
             ;
-        if (index == first)
+        if (index == begin)
             continue;
-        shared_pool_split_at(memory); /* P7 */
-        done = os_purge(memory + first * stride, (index - first) * stride);
-        *all &= done;
-        purged += done ? (index - first) * stride : 0;
-        footprint_metadata_purged(done ? (index - first) * stride : 0);
-        for (unsigned i = first; done && i < index; i++)
+        done = records_purge(memory + begin * stride, (index - begin) * stride, stride, index - begin, all);
+        purged += done;
+        for (unsigned i = begin; done && i < index; i++)
             *state_of(group_heap(group, i), bodies) = MEMORY_PURGED;
+    }
+    if (!bodies && first_cached && group_of(first_cached) == group && *state_of(first_cached, false) == MEMORY_DEAD) {
+        done = records_purge(first_cached->cache, first_bytes, stride, 1, all);
+        purged += done;
+        if (done)
+            *state_of(first_cached, false) = MEMORY_PURGED;
     }
     return purged;
 }

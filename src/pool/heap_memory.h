@@ -1,6 +1,6 @@
 /*
- * The memory of heaps: 15 heaps to a group, whose structs share a page, and whose bodies and thread caches lie in arrays, so that
- * the memory of dead neighbours goes back with one call. Everything here is called under registry.lock.
+ * The memory of heaps. A group has 15 heaps. Their structs share a page; their bodies and thread caches lie in arrays,
+ * so that one call gives back the memory of dead neighbours. Under registry.lock, unless a function says otherwise.
  */
 #ifndef HAK_POOL_HEAP_MEMORY_H
 #define HAK_POOL_HEAP_MEMORY_H
@@ -10,25 +10,32 @@
 /* A zeroed heap with its body and its lock. NULL when memory is out. */
 HAK_HIDDEN struct heap *heap_memory_make(void);
 
-/* Zeroed memory of `size` bytes for the heap's cache, for good; the size is the same for all heaps. False when memory is out. */
-HAK_HIDDEN bool heap_memory_add_cache(struct heap *heap, size_t size);
+/* Gives the heap zeroed memory for its cache, for good: `first_size` bytes to the first heap that calls, `size` to
+ * others. All calls have the same sizes. False: memory is out. */
+HAK_HIDDEN bool heap_memory_add_cache(struct heap *heap, size_t size, size_t first_size);
 
-/* The heap's body is in use from now on, and with `cache` its cache, too. */
+/* Whether the heap's cache was the first. Any thread, no lock. */
+HAK_HIDDEN bool heap_memory_is_first(const struct heap *heap);
+
+/* Purges what the first cache has more than others, while nobody uses that part. Its thread, without a lock. */
+HAK_HIDDEN void heap_memory_purge_rest(struct heap *heap);
+
+/* The heap's body is in use from now on, with `cache` also its cache. */
 HAK_HIDDEN void heap_memory_use(struct heap *heap, bool cache);
 
-/* What is MEMORY_DEAD of the heap may be purged once it is ripe. */
+/* Call when the heap's body or cache became MEMORY_DEAD: the next heap_memory_ripen makes it due for a purge. */
 HAK_HIDDEN void heap_memory_bury(struct heap *heap);
 
-/* What was buried until now is due for a purge, and what the system refused to take before. */
+/* Makes due for a purge what was buried until now, and what the system refused to take before. */
 HAK_HIDDEN void heap_memory_ripen(void);
 
-/* Purges what is due in at most `groups` groups; `begin` is called before the body of a heap goes. Returns the bytes. */
+/* Purges what is due in up to `groups` groups. Calls `begin` for a heap before its body goes. Returns the bytes. */
 HAK_HIDDEN size_t heap_memory_purge(unsigned groups, void (*begin)(struct heap *heap));
 
-/* In the child of a fork: buries anew what is MEMORY_DEAD of all heaps, which are linked by heap.next. */
+/* In the child of a fork: buries anew what is MEMORY_DEAD of all heaps, a list linked by heap.next. */
 HAK_HIDDEN void heap_memory_reset_in_child(struct heap *heaps);
 
-/* Whether such a purge has something to do. */
+/* Whether heap_memory_purge has something to do. */
 HAK_HIDDEN bool heap_memory_is_due(void);
 
 #endif

@@ -5,7 +5,7 @@
 #include "superslab/purge.h"
 #include "superslab/shared_pool.h"
 
-/* Under `auto`, blocks from this size on get huge pages once this much else is mapped: then one more than needed is little. */
+/* Under `auto`, blocks from this size on get huge pages once this much else is mapped: one too many is little then. */
 #define HUGE_PAGES_MIN (2 * HAK_MIB)
 #define HUGE_PAGES_FOOTPRINT (32 * HAK_MIB)
 
@@ -14,8 +14,9 @@ static struct huge *unused_records;
 static size_t live_bytes, live_blocks;
 static uint64_t allocated, freed, reused; /* struct huge_usage */
 
-HAK_DATA_HERE const struct huge_inside huge_inside = { buckets, range_cache.ranges, &range_cache.count, &range_cache.bytes, &live_bytes,
-                                         &live_blocks };
+HAK_DATA_HERE const struct huge_inside huge_inside = {
+    buckets, range_cache.ranges, &range_cache.count, &range_cache.bytes, &live_bytes, &live_blocks
+};
 
 static struct huge **huge_bucket(const void *address)
 {
@@ -98,10 +99,21 @@ static char *huge_map(size_t size, size_t alignment)
     return address;
 }
 
+/* Makes a range that was taken accessible. False: the kernel refused, and the range is unmapped. */
+static bool huge_open(char *address, size_t size)
+{
+    if (HAK_LIKELY(ranges_open(address, size)))
+        return true;
+    os_unmap(address, size);
+    shared_pool_uncharge_huge(size);
+    return false;
+}
+
 void *huge_allocate(size_t size, size_t alignment, bool *zero, struct heap *heap)
 {
     struct huge *record;
     char *address;
+    bool reuse;
 
     if (size > REQUEST_MAX - UNIT_SIZE || alignment > REQUEST_MAX / 2)
         return NULL;
@@ -112,13 +124,16 @@ void *huge_allocate(size_t size, size_t alignment, bool *zero, struct heap *heap
     lock_release(&huge_lock);
     if (!record)
         return NULL;
-    *zero = address == NULL;
+    if (address && !huge_open(address, size))
+        address = NULL;
+    *zero = address == NULL || ranges_are_closed();
+    reuse = address != NULL;
     if (!address)
         address = huge_map(size, alignment);
     lock_acquire(&huge_lock);
     if (address) {
         allocated++;
-        reused += !*zero;
+        reused += reuse;
         *record = (struct huge){ .address = address, .size = size, .heap = heap };
         huge_insert(record);
     } else {
@@ -142,7 +157,42 @@ size_t huge_size(const void *block, struct heap **heap)
     return size;
 }
 
-bool huge_free(void *block)
+#define GUARD_KINDS 4096u /* bytes of inaccessible pages are a multiple of this, so the kind fits below */
+
+bool huge_get_request(const void *block, struct huge_request *request, size_t *size)
+{
+    struct huge *record;
+
+    lock_acquire(&huge_lock);
+    record = *huge_find(block);
+    if (record) {
+        uint32_t guard = record->request_guard & ~(GUARD_KINDS - 1);
+        request->size =
+            record->request_guard == 0 && record->request_spare == 0 ? 0 : record->size - record->request_spare;
+        request->guard = guard ? record->size - guard : 0;
+        request->kind = (uint8_t)(record->request_guard & (GUARD_KINDS - 1));
+        *size = record->size;
+    }
+    lock_release(&huge_lock);
+    return record != NULL;
+}
+
+void huge_set_request(const void *block, const struct huge_request *request)
+{
+    struct huge *record;
+
+    lock_acquire(&huge_lock);
+    record = *huge_find(block);
+    if (record) {
+        HAK_CHECK(record->size - request->size <= UINT32_MAX &&
+                  (request->guard == 0 || record->size - request->guard <= UINT32_MAX));
+        record->request_spare = (uint32_t)(record->size - request->size);
+        record->request_guard = (request->guard ? (uint32_t)(record->size - request->guard) : 0) | request->kind;
+    }
+    lock_release(&huge_lock);
+}
+
+size_t huge_take_out(void *block)
 {
     struct huge **link;
     size_t size = 0;
@@ -156,6 +206,13 @@ bool huge_free(void *block)
         huge_drop_record(record);
     }
     lock_release(&huge_lock);
+    return size;
+}
+
+bool huge_free(void *block)
+{
+    size_t size = huge_take_out(block);
+
     if (size == 0)
         return false;
     ranges_put(block, size);
@@ -181,7 +238,7 @@ static void huge_attach(struct huge *record)
     lock_release(&huge_lock);
 }
 
-/* Grows the mapping of a detached record, into a freed range behind it if there is one; false: unchanged. */
+/* Grows the mapping of a detached record, into a freed range behind it if there is one. False: it is unchanged. */
 static bool huge_grow(struct huge *record, size_t size, bool may_move)
 {
     char *address;
@@ -190,7 +247,7 @@ static bool huge_grow(struct huge *record, size_t size, bool may_move)
     lock_acquire(&huge_lock);
     joined = ranges_take_at(record->address + record->size, size - record->size);
     lock_release(&huge_lock);
-    if (joined) {
+    if (joined && huge_open(record->address + record->size, size - record->size)) {
         record->size = size;
         return true;
     }
@@ -276,7 +333,8 @@ bool huge_covers(const void *address, bool live)
 
     if (!live) {
         for (unsigned i = 0; i < range_cache.count; i++)
-            if (where >= range_cache.ranges[i].start && where < range_cache.ranges[i].start + range_cache.ranges[i].size)
+            if (where >= range_cache.ranges[i].start &&
+                where < range_cache.ranges[i].start + range_cache.ranges[i].size)
                 return true;
         return false;
     }

@@ -42,22 +42,34 @@ enum misuse misuse_of(const void *pointer)
     return huge_covers(pointer, false) ? MISUSE_FREED : MISUSE_FOREIGN;
 }
 
-void misuse_report(const char *function, const void *pointer, enum misuse misuse)
+static void misuse_print(const char *function, const void *pointer, const char *words, bool foreign)
 {
     struct slab *slab = slab_in_use_at(pointer);
     struct heap *owner = slab ? atomic_load(&slab->owner) : NULL;
 
     debug_count(COUNT_EARLY_MISUSE);
     if (owner)
-        base_message("%s(%p): %s; size class %zu, owner heap %u of thread %u", function, pointer, misuse_words(misuse),
+        base_message("%s(%p): %s; size class %zu, owner heap %u of thread %u", function, pointer, words,
                      class_size(slab->class), owner->id, owner->thread_id);
-    else if (misuse == MISUSE_FOREIGN)
-        base_message("%s(%p): %s; no size class, no owner", function, pointer, misuse_words(misuse));
+    else if (foreign)
+        base_message("%s(%p): %s; no size class, no owner", function, pointer, words);
     else
-        base_message("%s(%p): %s; size class %s, no owner", function, pointer, misuse_words(misuse),
-                     window_in_superslab(pointer) ? "gone with its slab" : "huge");
+        base_message("%s(%p): %s; size class %s, no owner", function, pointer, words,
+                     window_in_superslab(pointer)                                    ? "gone with its slab"
+                     : huge_covers(pointer, true) || huge_covers(pointer, false) ? "huge"
+                                                                                 : "none");
     if (hak_options.abort_on_misuse)
         atomic_store_explicit(&misuse_culprit, os_thread_token(), memory_order_relaxed);
+}
+
+void misuse_report(const char *function, const void *pointer, enum misuse misuse)
+{
+    misuse_print(function, pointer, misuse_words(misuse), misuse == MISUSE_FOREIGN);
+}
+
+void misuse_report_words(const char *function, const void *pointer, const char *words)
+{
+    misuse_print(function, pointer, words, false);
 }
 
 void misuse_end(void)

@@ -3,13 +3,14 @@
 #include "observe/counters.h"
 #include "options/options.h"
 #include "pool/heap_memory.h"
+#include "pool/registry_lists.h"
 #include "pool/remote.h"
-#include "superslab/shared_pool.h"
+#include "superslab/footprint.h"
 
 HAK_DATA_HERE struct registry registry = { .lock = LOCK_INIT(LOCK_RANK_REGISTRY) };
 
-/* Orphans of each list that one refill looks at, and other heaps: a long list of them without the class must not slow every new
- * slab. */
+/* Orphans of each list, and served heaps, that one refill looks at: a long list without the class must not slow each
+ * new slab. */
 #define ADOPT_MAX_ORPHANS 4u
 #define ADOPT_MAX_HEAPS 16u
 /* Orphans that keep their cache's memory for the next threads. */
@@ -17,61 +18,10 @@ HAK_DATA_HERE struct registry registry = { .lock = LOCK_INIT(LOCK_RANK_REGISTRY)
 /* Groups of heaps whose dead memory goes back while the lock is held once. */
 #define PURGE_GROUPS 4u
 
-/* ---- Lists; under registry.lock ---- */
-
-static void list_add(struct heap *heap, enum registry_list number, bool first)
-{
-    struct heap_list *list = &registry.lists[number];
-
-    HAK_ASSERT(heap->list == LIST_NONE);
-    heap->list = (uint8_t)number;
-    heap->before = first ? NULL : list->last;
-    heap->after = first ? list->first : NULL;
-    *(heap->before ? &heap->before->after : &list->first) = heap;
-    *(heap->after ? &heap->after->before : &list->last) = heap;
-    atomic_store_explicit(&list->count, list->count + 1, memory_order_relaxed);
-}
-
-static struct heap *list_remove(struct heap *heap)
-{
-    struct heap_list *list = &registry.lists[heap->list];
-
-    HAK_ASSERT(heap->list != LIST_NONE);
-    *(heap->before ? &heap->before->after : &list->first) = heap->after;
-    *(heap->after ? &heap->after->before : &list->last) = heap->before;
-    if (list->trim_hand == heap)
-        list->trim_hand = heap->after;
-    if (list->adopt_hand == heap)
-        list->adopt_hand = heap->after;
-    heap->list = LIST_NONE;
-    atomic_store_explicit(&list->count, list->count - 1, memory_order_relaxed);
-    return heap;
-}
-
-static struct heap *list_take_first(enum registry_list number)
-{
-    struct heap *heap = registry.lists[number].first;
-
-    return heap ? list_remove(heap) : NULL;
-}
-
-/* The heap at the hand, which moves on. NULL: the list is empty. */
-static struct heap *list_turn(struct heap_list *list, struct heap **hand)
-{
-    struct heap *heap = *hand ? *hand : list->first;
-
-    *hand = heap ? heap->after : NULL;
-    return heap;
-}
-
-static uint32_t list_length(enum registry_list number)
-{
-    return atomic_load_explicit(&registry.lists[number].count, memory_order_relaxed);
-}
-
 /* ---- Heaps between two uses; under registry.lock ---- */
 
-_Static_assert(sizeof(struct class_counters) % sizeof(uint64_t) == 0 && sizeof(struct heap_counters) % sizeof(uint64_t) == 0,
+_Static_assert(sizeof(struct class_counters) % sizeof(uint64_t) == 0 &&
+                   sizeof(struct heap_counters) % sizeof(uint64_t) == 0,
                "counters are nothing but words");
 
 static void words_move(void *to, void *from, size_t bytes)
@@ -81,8 +31,8 @@ static void words_move(void *to, void *from, size_t bytes)
     __builtin_memset(from, 0, bytes);
 }
 
-/* Of a heap that nobody uses. A thread that pushes a forwarded entry there meanwhile, and does not get the lock, has it drained by this
- * loop (O4). */
+/* Drains a heap that nobody uses. A thread that forwards an entry there meanwhile may not get the lock: the loop drains
+ * the entry (O4). */
 static void heap_drain(struct heap *heap)
 {
     while (atomic_load(&heap->pending)) {
@@ -92,7 +42,13 @@ static void heap_drain(struct heap *heap)
     }
 }
 
-/* C1: the counters of a heap that nobody uses go on counting. */
+/* Where a shared heap counts a thread's refills, the thread's own heap counts its hits (O8). */
+static bool class_was_used(const struct class_counters *counters)
+{
+    return (counters->refills | counters->flushes | counters->malloc_hits | counters->free_hits) != 0;
+}
+
+/* Moves the counters of a heap that nobody uses to registry.departed, so that the sums stay (C1). */
 static void heap_fold(struct heap *heap)
 {
     registry.folds++;
@@ -100,12 +56,12 @@ static void heap_fold(struct heap *heap)
     lock_acquire(&heap->lock);
     words_move(&registry.departed.counters, &heap->body->counters, sizeof heap->body->counters);
     for (unsigned class = 1; class < CLASS_COUNT; class++)
-        if (heap->classes[class].refills || heap->classes[class].flushes)
+        if (class_was_used(&heap->classes[class]))
             words_move(&registry.departed.classes[class], &heap->classes[class], sizeof heap->classes[class]);
     lock_release(&heap->lock);
 }
 
-/* O5: a heap in no list begins to serve. */
+/* Makes a heap that is in no list serve (O5). */
 static void heap_begin(struct heap *heap, enum heap_kind kind)
 {
     if (heap->kind != (uint8_t)kind)
@@ -131,7 +87,7 @@ static struct heap *registry_make(enum heap_kind kind)
     return heap;
 }
 
-/* A heap that no thread serves, for good. */
+/* Makes a heap that is never a thread's own (O4). */
 static struct heap *registry_make_served_by_all(enum heap_kind kind)
 {
     struct heap *heap;
@@ -148,6 +104,10 @@ static struct heap *registry_make_served_by_all(enum heap_kind kind)
 
 bool registry_init(void)
 {
+    uint32_t cpus = os_cpu_count();
+
+    registry.own_most = (uint32_t)base_max(OWN_LEAST, 4 * cpus);
+    registry.shared_count = (uint32_t)base_min(base_max(SHARED_LEAST, 4 * cpus), SHARED_MOST);
     if (!registry.house)
         registry.house = registry_make_served_by_all(HEAP_HOUSE);
     return registry.house != NULL;
@@ -157,7 +117,7 @@ struct heap *registry_new_profile(void) { return registry_make_served_by_all(HEA
 
 /* ---- Threads' heaps ---- */
 
-/* A settled heap of the first KEPT_CACHES. */
+/* Whether the heap's cache has its memory. */
 static bool keeps_cache(const struct heap *heap) { return heap->cache && heap->cache_purged == MEMORY_IN_USE; }
 
 static struct heap *take_orphan(void)
@@ -173,6 +133,17 @@ static struct heap *take_orphan(void)
     return heap;
 }
 
+static void note_threads(void)
+{
+    uint32_t threads = (uint32_t)base_max(atomic_load_explicit(&registry.live_threads, memory_order_relaxed), 1);
+
+    atomic_store_explicit(&heap_signals.several, threads > 1, memory_order_relaxed);
+    atomic_store_explicit(&heap_signals.kept_share, (uint32_t)base_max(KEPT_TOTAL / threads, 1), memory_order_relaxed);
+    atomic_store_explicit(&heap_signals.cache_share,
+                          threads == 1 ? UINT32_MAX : (uint32_t)base_max(CACHES_TOTAL / threads, CACHE_SHARE_LEAST),
+                          memory_order_relaxed);
+}
+
 struct heap *registry_take_heap(void)
 {
     struct heap *heap;
@@ -186,17 +157,46 @@ struct heap *registry_take_heap(void)
     if (heap)
         heap_begin(heap, HEAP_THREAD);
     lock_release(&registry.lock);
-    if (heap)
+    if (heap) {
         atomic_fetch_add_explicit(&registry.live_threads, 1, memory_order_relaxed);
+        note_threads();
+    }
     return heap;
 }
 
-bool registry_add_cache(struct heap *heap, size_t size)
+struct heap *registry_serving(struct heap *own)
+{
+    struct heap **shared;
+
+    /* A heap that still has slabs, as an orphan may, goes on to serve. */
+    if (atomic_load_explicit(&registry.live_threads, memory_order_relaxed) <= registry.own_most ||
+        registry.shared_count == 0 || atomic_load_explicit(&own->slabs, memory_order_relaxed) != 0)
+        return own;
+    lock_acquire(&registry.lock);
+    shared = &registry.shared[own->id % registry.shared_count];
+    if (*shared == NULL || atomic_load(&(*shared)->state) == HEAP_LOST) {
+        *shared = list_take_first(LIST_UNUSED);
+        if (*shared == NULL)
+            *shared = registry_make(HEAP_SHARED);
+        if (*shared) {
+            heap_begin(*shared, HEAP_SHARED);
+            (*shared)->caches = 0;
+        }
+    }
+    if (*shared) {
+        (*shared)->caches++;
+        own = *shared;
+    }
+    lock_release(&registry.lock);
+    return own;
+}
+
+bool registry_add_cache(struct heap *heap, size_t size, size_t first_size)
 {
     bool done;
 
     lock_acquire(&registry.lock);
-    done = heap_memory_add_cache(heap, size);
+    done = heap_memory_add_cache(heap, size, first_size);
     lock_release(&registry.lock);
     return done;
 }
@@ -208,37 +208,84 @@ static void heap_leave(struct heap *heap)
     atomic_fetch_add_explicit(&registry.orphan_count, 1, memory_order_relaxed);
 }
 
+/* Under registry.lock. */
+static void serve_less(struct heap *shared)
+{
+    HAK_ASSERT(shared->kind == HEAP_SHARED && shared->caches > 0);
+    if (--shared->caches > 0)
+        return;
+    for (unsigned i = 0; i < registry.shared_count; i++)
+        if (registry.shared[i] == shared)
+            registry.shared[i] = NULL;
+    shared->kind = HEAP_THREAD;
+    heap_leave(shared);
+    lock_acquire(&shared->lock);
+    remote_drain(shared); /* O4 */
+    heap_release_warm(shared);
+    lock_release(&shared->lock);
+}
+
+void registry_serve_less(struct heap *shared)
+{
+    lock_acquire(&registry.lock);
+    serve_less(shared);
+    lock_release(&registry.lock);
+}
+
 void registry_abandon_heap(struct heap *heap)
 {
     lock_acquire(&registry.lock);
     heap_leave(heap);
     lock_release(&registry.lock);
-    /* O4: the last drain, after the state changed. The next thread may have the heap by now. */
+    /* The last drain comes after the state changed (O4). The next thread may have the heap by now. */
     lock_acquire(&heap->lock);
     remote_drain(heap);
     heap_release_warm(heap);
     lock_release(&heap->lock);
     atomic_fetch_sub_explicit(&registry.live_threads, 1, memory_order_relaxed);
+    note_threads();
 }
 
-/* The list where the heap belongs, by its kind and state. */
+/* Whether a signal handler forked and did not get the heap's lock (O7). A first-class heap stays the program's. */
+static bool heap_is_lost(const struct heap *heap, const struct heap *mine)
+{
+    return heap_serves_threads(heap) && heap != mine && lock_is_held(&heap->lock) && !lock_is_mine(&heap->lock);
+}
+
+/* Whether a thread that is gone may have been changing the heap's cache under the lock of a shared heap (O8). */
+static bool cache_is_lost(const struct heap *heap, const struct heap *mine, struct heap *(*serving)(const void *cache))
+{
+    const struct heap *shared =
+        heap->kind == HEAP_THREAD && heap != mine && keeps_cache(heap) ? serving(heap->cache) : NULL;
+
+    return shared && shared != heap && (atomic_load(&shared->state) == HEAP_LOST || heap_is_lost(shared, mine));
+}
+
+/* The list that the heap belongs to by its kind and state. */
 static enum registry_list list_in_child(struct heap *heap, const struct heap *mine)
 {
     if (heap->kind == HEAP_HOUSE || heap->kind == HEAP_PROFILE || heap == mine)
+        return LIST_SERVED;
+    if (atomic_load(&heap->state) == HEAP_LOST)
+        return LIST_NONE;
+    if (heap->kind == HEAP_SHARED)
         return LIST_SERVED;
     if (atomic_load(&heap->state) == HEAP_UNUSED)
         return LIST_UNUSED;
     return heap->kind == HEAP_THREAD ? LIST_LEFT : LIST_NONE;
 }
 
-/* Makes all lists anew, whatever a vanished thread was doing with them and with its heap. */
-void registry_reset_in_child(struct heap *mine)
+/* Builds all lists anew, because vanished threads may have been changing the lists and their heaps. */
+void registry_reset_in_child(struct heap *mine, struct heap *(*serving)(const void *cache))
 {
     __builtin_memset(registry.lists, 0, sizeof registry.lists);
     registry.kept = 0;
     heap_memory_reset_in_child(registry.heaps);
     for (struct heap *heap = registry.heaps; heap; heap = heap->next) {
-        enum registry_list list = list_in_child(heap, mine);
+        enum registry_list list;
+        if (heap_is_lost(heap, mine) || cache_is_lost(heap, mine, serving))
+            atomic_store(&heap->state, HEAP_LOST);
+        list = list_in_child(heap, mine);
         heap->list = LIST_NONE;
         if (list == LIST_LEFT)
             atomic_store(&heap->state, HEAP_ORPHAN);
@@ -247,12 +294,13 @@ void registry_reset_in_child(struct heap *mine)
     }
     atomic_store(&registry.orphan_count, list_length(LIST_LEFT));
     atomic_store(&registry.live_threads, mine != NULL);
+    note_threads();
     atomic_store(&registry.trimming, false);
     if (mine)
         mine->thread_id = os_thread_id();
 }
 
-/* The heap owns no slab, and nothing is in its queue or on its way there. Under heap.lock. */
+/* Whether the heap owns no slab, and nothing is in its queue or on its way there. Under heap.lock. */
 static bool heap_is_bare(struct heap *heap)
 {
     for (unsigned number = 0; number < WARM_STOCKS; number++)
@@ -261,7 +309,7 @@ static bool heap_is_bare(struct heap *heap)
     return heap->slabs == 0 && atomic_load(&heap->pending) == NULL;
 }
 
-/* O5: an orphan in no list, whose body and cache the next purge takes. */
+/* Makes an orphan that is in no list unused (O5). The next purge takes its body and its cache. */
 static void heap_end(struct heap *heap)
 {
     atomic_store(&heap->state, HEAP_UNUSED);
@@ -271,16 +319,16 @@ static void heap_end(struct heap *heap)
     atomic_fetch_sub_explicit(&registry.orphan_count, 1, memory_order_relaxed);
 }
 
-/* An orphan in no list: its cache is empty. Under both locks. */
+/* Settles an orphan that is in no list, and whose cache is empty. Under registry.lock and heap.lock. */
 static void heap_settle(struct heap *heap)
 {
-    bool keep = heap->cache && registry.kept < KEPT_CACHES;
+    bool keep = keeps_cache(heap) && registry.kept < KEPT_CACHES;
 
     remote_drain(heap);
     heap_release_warm(heap);
     if (keep) {
         registry.kept++;
-    } else if (heap->cache) {
+    } else if (keeps_cache(heap)) {
         heap->cache_purged = MEMORY_DEAD;
         heap_memory_bury(heap);
     }
@@ -290,25 +338,26 @@ static void heap_settle(struct heap *heap)
         list_add(heap, LIST_SETTLED, keep);
 }
 
-/* The caches and bodies of heaps that ended are due for a purge. */
+/* Makes the caches and bodies of heaps that ended due for a purge. */
 static void purge_ripens(void)
 {
     heap_memory_ripen();
     atomic_store(&registry.purging, heap_memory_is_due());
 }
 
-void registry_settle(bool all, void (*flush)(void *cache))
+void registry_settle(bool all, struct heap *(*flush)(void *cache))
 {
     uint32_t most = list_length(LIST_LEFT);
     bool more = most != 0;
 
     for (most = all ? most : (uint32_t)base_min(most, REGISTRY_STEP); more && most > 0; most--) {
-        struct heap *heap;
+        struct heap *heap, *served;
         lock_acquire(&registry.lock);
         heap = list_take_first(LIST_LEFT);
         if (heap) {
-            if (heap->cache)
-                flush(heap->cache);
+            served = keeps_cache(heap) ? flush(heap->cache) : NULL;
+            if (served && served != heap)
+                serve_less(served);
             lock_acquire(&heap->lock);
             heap_settle(heap);
             lock_release(&heap->lock);
@@ -357,7 +406,7 @@ void registry_drop_first_class(struct heap *heap)
 static bool adopt_from(struct heap *heap, struct heap *from, unsigned class)
 {
     remote_drain(from);
-    if (!from->body->available[class].head)
+    if (!from->body->available[class].head || from->body->available[class].head->kept)
         return false;
     heap_adopt_slab(heap, from, from->body->available[class].head);
     return true;
@@ -390,7 +439,7 @@ static bool adopt_orphaned(struct heap *heap, unsigned class)
     return adopted;
 }
 
-/* Whether the heap was silent since somebody last looked, at least the threshold ago. */
+/* Whether `epoch` has stayed the same since a call that saw it first, at least the threshold ago. */
 static bool heap_is_idle(struct heap *heap, uint64_t now)
 {
     uint32_t epoch = atomic_load_explicit(&heap->epoch, memory_order_relaxed);
@@ -404,7 +453,7 @@ static bool heap_is_idle(struct heap *heap, uint64_t now)
            hak_options.mf2_idle_threshold_us * 1000;
 }
 
-/* The next heaps in turn; a heap that ends meanwhile owns nothing that could be taken. */
+/* Fills heaps[] with the next served heaps in turn. A heap that ends meanwhile owns nothing to take. */
 static unsigned served_in_turn(struct heap **heaps)
 {
     struct heap_list *list = &registry.lists[LIST_SERVED];
@@ -437,7 +486,7 @@ static bool adopt_idle(struct heap *heap, unsigned class)
             continue;
         queues++;
         if (heap_is_idle(other, now) && lock_try(&other->lock)) {
-            adopted = other->kind == HEAP_THREAD && adopt_from(heap, other, class);
+            adopted = heap_serves_threads(other) && adopt_from(heap, other, class);
             lock_release(&other->lock);
         }
         if (adopted)
@@ -459,9 +508,28 @@ bool registry_adopt(struct heap *heap, unsigned class)
     return false;
 }
 
+/* ---- Kept slabs ---- */
+
+void registry_release_kept(void)
+{
+    struct heap_list *list = &registry.lists[LIST_SERVED];
+    struct heap *heaps[REGISTRY_STEP]; /* half a KiB of the stack */
+    unsigned count = 0;
+
+    lock_acquire(&registry.lock);
+    for (; count < base_min(REGISTRY_STEP, list->count); count++)
+        heaps[count] = list_turn(list, &list->kept_hand);
+    lock_release(&registry.lock);
+    for (unsigned i = 0; i < count && footprint_kept() != 0; i++)
+        if (lock_try(&heaps[i]->lock)) {
+            heap_release_kept(heaps[i]);
+            lock_release(&heaps[i]->lock);
+        }
+}
+
 /* ---- The tick ---- */
 
-/* One heap, whose lock is held. True if it may have more to give later. */
+/* Trims one heap, whose lock is held. With `all` it need not be quiet. True: it may have more to give later. */
 static bool heap_trim(struct heap *heap, bool all, size_t *purged)
 {
     uint32_t epoch = atomic_load_explicit(&heap->epoch, memory_order_relaxed);
@@ -481,7 +549,7 @@ static bool heap_trim(struct heap *heap, bool all, size_t *purged)
     return false;
 }
 
-/* A settled orphan that gave away its last slab becomes unused. One that kept its cache stays for the next thread. */
+/* Makes a settled orphan that gave away its last slab unused, unless it kept its cache for the next thread. */
 static void heap_end_if_bare(struct heap *heap)
 {
     lock_acquire(&registry.lock);
@@ -492,7 +560,7 @@ static void heap_end_if_bare(struct heap *heap)
     lock_release(&registry.lock);
 }
 
-/* Fills heaps[] with the next ones of this round, or of a new one if there is none. */
+/* Fills heaps[] with the next heaps of this round. Begins a round if there is none. */
 static unsigned trim_in_turn(struct heap **heaps, bool *stale)
 {
     unsigned count = 0;
@@ -539,7 +607,7 @@ static bool trim_step(struct heap *const *heaps, unsigned count, bool stale, siz
     return left;
 }
 
-/* True: the round is over. *left tells what it found. */
+/* Notes one step's *left, and sets *left to that of the round. True: the round is over. */
 static bool trim_note(bool *left)
 {
     bool over = true;

@@ -7,12 +7,12 @@
 #include "pool/slab.h"
 #include "superslab/shared_pool.h"
 
-/* Where another thread's step may come between two of ours; the interleaving test puts its scheduler here. */
+/* Here another thread may run between two steps of this one. The interleaving test puts its scheduler here. */
 #ifndef REMOTE_STEP
 #define REMOTE_STEP() ((void)0)
 #endif
 
-/* Keeps heap_signals.queues: of the changes of a count, one takes it to the threshold or over, and one back. */
+/* Keeps heap_signals.queues, which changes when the count passes the threshold, up or down. */
 static void remote_count_pending(struct heap *heap, int32_t more)
 {
     uint32_t old = atomic_fetch_add_explicit(&heap->pending_count, (uint32_t)more, memory_order_relaxed);
@@ -22,13 +22,13 @@ static void remote_count_pending(struct heap *heap, int32_t more)
         atomic_fetch_add_explicit(&heap_signals.queues, is ? 1 : UINT32_MAX, memory_order_relaxed);
 }
 
-/* Hands a slab that became pending to its owner. `holding` is a heap whose lock the caller holds, or NULL. */
+/* Pushes a slab that became pending onto the owner's queue. `holding`: a heap whose lock the caller holds, or NULL. */
 static void remote_push(struct slab *slab, struct heap *holding)
 {
     struct heap *owner = atomic_load_explicit(&slab->owner, memory_order_acquire);
     struct slab *head = atomic_load_explicit(&owner->pending, memory_order_relaxed);
 
-    debug_count_of(COUNT_MF2_PENDING_ENQUEUED, slab->class, 1); /* once it is in the queue it may be freed and carved anew */
+    debug_count_of(COUNT_MF2_PENDING_ENQUEUED, slab->class, 1); /* once queued, it may be freed and carved anew */
     if (holding == NULL) {
         debug_count_of(COUNT_MF2_FREE_SLOW, slab->class, 1);
         debug_count_of(COUNT_MF2_FREE_FAST, slab->class, UINT64_MAX);
@@ -42,8 +42,11 @@ static void remote_push(struct slab *slab, struct heap *holding)
                                                     memory_order_relaxed));
     REMOTE_STEP();
     shared_pool_want_purge();
-    /* O4. A heap's state changes before its last drain: that drain sees our push, or we see the state. */
-    if (HAK_LIKELY(atomic_load_explicit(&owner->state, memory_order_seq_cst) == HEAP_LIVE && owner->kind != HEAP_FIRST_CLASS))
+    /* O4: a heap's state changes before its last drain. So that drain sees this push, or this thread sees the state. */
+    if (HAK_LIKELY(atomic_load_explicit(&owner->state, memory_order_seq_cst) == HEAP_LIVE &&
+                   owner->kind != HEAP_FIRST_CLASS))
+        return;
+    if (HAK_UNLIKELY(atomic_load_explicit(&owner->state, memory_order_relaxed) == HEAP_LOST)) /* O7 */
         return;
     if (holding == NULL) {
         debug_count(COUNT_MF2_ORPHAN_DRAINED);
@@ -56,50 +59,110 @@ static void remote_push(struct slab *slab, struct heap *holding)
     }
 }
 
-/* A batch by slab: chains of indices, each ended by END. Blocks of one slab are in one chain, maybe with those of others. */
-enum { CHAINS = 32, BATCH_MOST = 128, END = 255 };
+/* Blocks that were next to each other in the batch, and whose bits lie in one word of a slab's map. */
+struct marks {
+    uintptr_t place; /* the slab's address and the word's number in one value: slabs are aligned */
+    uint64_t mask;
+};
+_Static_assert(SLAB_MAP_WORDS <= _Alignof(struct slab), "a word's number fits below a slab's address");
+
+/* A batch, grouped by slab in chains of marks that end with END. A chain has all marks of one slab or more. */
+enum { CHAINS = 32, BATCH_MOST = 48, END = 255 };
 
 struct batch {
-    void *const *blocks;
-    uint8_t heads[CHAINS], next[BATCH_MOST];
+    struct marks marks[BATCH_MOST];
+    uint32_t used; /* a bit for each chain */
+    uint8_t count, heads[CHAINS], next[BATCH_MOST];
 };
 
-/* Sets the bits of the slab's blocks in the chain, those of a word with one atomic instruction, and takes them out of it; returns how many
- * were not set before. */
+HAK_INLINE struct slab *marks_slab(const struct marks *marks)
+{
+    return (struct slab *)(marks->place & ~(uintptr_t)(SLAB_MAP_WORDS - 1));
+}
+
+HAK_INLINE void batch_add(struct batch *batch, uintptr_t place, uint64_t mask)
+{
+    unsigned chain = (unsigned)(place >> 7 ^ place >> SUPERSLAB_SHIFT) % CHAINS;
+    uint32_t bit = UINT32_C(1) << chain;
+
+    batch->marks[batch->count] = (struct marks){ place, mask };
+    batch->next[batch->count] = batch->used & bit ? batch->heads[chain] : END;
+    batch->heads[chain] = batch->count++;
+    batch->used |= bit;
+}
+
+static void report_freed(const struct slab *slab, size_t word, uint64_t bits, const char *function)
+{
+    misuse_report(function, slab->start + (word * 64 + base_low_bit(bits)) * class_size(slab->class), MISUSE_FREED);
+}
+
+/* Makes marks of the blocks. Neighbours of one slab share the look at its header. */
+static void batch_fill(struct batch *batch, void *const *at, void *const *end, const char *function)
+{
+    const struct size_class *class = NULL;
+    const char *start = NULL;
+    uintptr_t slab = 0, place = 0;
+    size_t bytes = 0;
+    uint64_t mask = 0;
+    struct slab_row row;
+
+    for (; at != end; at += row.count) {
+        size_t offset = (size_t)((const char *)*at - start);
+        if (offset >= bytes) {
+            const struct slab *next = slab_of(*at);
+            slab = (uintptr_t)next;
+            class = &size_classes[next->class];
+            start = next->start;
+            bytes = slab_bytes(next);
+            offset = (size_t)((const char *)*at - start);
+        }
+        if (HAK_UNLIKELY(!slab_row_at(class, offset, at, end, &row))) {
+            misuse_report(function, *at, MISUSE_NO_BLOCK);
+            row.count = 1;
+            continue;
+        }
+        if ((slab | row.word) != place) {
+            if (mask)
+                batch_add(batch, place, mask);
+            place = slab | row.word;
+            mask = 0;
+        }
+        if (HAK_UNLIKELY(mask & row.bits))
+            report_freed((const struct slab *)slab, row.word, mask & row.bits, function);
+        mask |= row.bits;
+    }
+    if (mask)
+        batch_add(batch, place, mask);
+}
+
+/* Takes the slab's marks out of the chain and sets their bits, one atomic OR a word. Returns how many were clear. */
 static uint32_t remote_mark(struct slab *slab, struct batch *batch, uint8_t *link, const char *function)
 {
     uint64_t masks[SLAB_MAP_WORDS], words = 0;
     uint32_t marked = 0;
 
     while (*link != END) {
-        void *block = batch->blocks[*link];
-        unsigned index;
-        uint64_t bit;
-        if (slab_of(block) != slab) {
+        const struct marks *marks = &batch->marks[*link];
+        unsigned word = marks->place % SLAB_MAP_WORDS;
+        if (marks_slab(marks) != slab) {
             link = &batch->next[*link];
             continue;
         }
         *link = batch->next[*link];
-        if (HAK_UNLIKELY(!slab_block_index(slab, block, &index))) {
-            misuse_report(function, block, MISUSE_NO_BLOCK);
-            continue;
+        if (!((words >> word) & 1)) {
+            words |= UINT64_C(1) << word;
+            masks[word] = 0;
         }
-        bit = UINT64_C(1) << (index % 64);
-        if (!((words >> (index / 64)) & 1)) {
-            words |= UINT64_C(1) << (index / 64);
-            masks[index / 64] = 0;
-        }
-        if (HAK_UNLIKELY(masks[index / 64] & bit))
-            misuse_report(function, block, MISUSE_FREED);
-        masks[index / 64] |= bit;
+        if (HAK_UNLIKELY(masks[word] & marks->mask))
+            report_freed(slab, word, masks[word] & marks->mask, function);
+        masks[word] |= marks->mask;
     }
     for (; words; words &= words - 1) {
         unsigned word = base_low_bit(words);
         uint64_t mask = masks[word], old = atomic_fetch_or_explicit(&slab->remote[word], mask, memory_order_release);
         marked += base_count_bits(mask & ~old);
         if (HAK_UNLIKELY(old & mask))
-            misuse_report(function, slab->start + ((size_t)word * 64 + base_low_bit(old & mask)) * class_size(slab->class),
-                          MISUSE_FREED);
+            report_freed(slab, word, old & mask, function);
         REMOTE_STEP();
     }
     debug_count_of(COUNT_FREE_SS_REMOTE, slab->class, marked);
@@ -107,7 +170,7 @@ static uint32_t remote_mark(struct slab *slab, struct batch *batch, uint8_t *lin
     return marked;
 }
 
-/* The blocks of the slab in the chain. */
+/* Frees the blocks of one slab in the chain. */
 static void remote_free_group(struct slab *slab, struct batch *batch, uint8_t *link, const char *function)
 {
     uint32_t marked = remote_mark(slab, batch, link, function);
@@ -120,19 +183,16 @@ static void remote_free_group(struct slab *slab, struct batch *batch, uint8_t *l
 
 static void remote_free_batch(void *const *blocks, size_t count, const char *function)
 {
-    struct batch batch = { .blocks = blocks };
+    struct batch batch;
 
-    for (unsigned chain = 0; chain < CHAINS; chain++)
-        batch.heads[chain] = END;
-    for (size_t i = count; i-- > 0;) {
-        unsigned chain = (unsigned)((uintptr_t)blocks[i] >> UNIT_SHIFT) % CHAINS ^
-                         (unsigned)((uintptr_t)slab_of(blocks[i]) >> SUPERSLAB_SHIFT) % CHAINS;
-        batch.next[i] = batch.heads[chain];
-        batch.heads[chain] = (uint8_t)i;
+    batch.used = 0;
+    batch.count = 0;
+    batch_fill(&batch, blocks, blocks + count, function);
+    for (; batch.used; batch.used &= batch.used - 1) {
+        uint8_t *head = &batch.heads[base_low_bit(batch.used)];
+        while (*head != END)
+            remote_free_group(marks_slab(&batch.marks[*head]), &batch, head, function);
     }
-    for (unsigned chain = 0; chain < CHAINS; chain++)
-        while (batch.heads[chain] != END)
-            remote_free_group(slab_of(blocks[batch.heads[chain]]), &batch, &batch.heads[chain], function);
 }
 
 void remote_free_blocks(unsigned class, void *const *blocks, size_t count, const char *function)
@@ -149,7 +209,7 @@ void remote_free_blocks(unsigned class, void *const *blocks, size_t count, const
     }
 }
 
-/* Moves what was freed remotely into the local map. */
+/* Moves remote bits into the local map, and takes the announced number. */
 static void remote_collect(struct heap *heap, struct slab *slab)
 {
     bool was_full = slab->summary == 0;
@@ -164,7 +224,8 @@ static void remote_collect(struct heap *heap, struct slab *slab)
         freed = atomic_exchange_explicit(&slab->remote[i], 0, memory_order_acquire);
         local = atomic_load_explicit(&slab->local[i], memory_order_relaxed);
         if (HAK_UNLIKELY(freed & local)) {
-            misuse_report("free", slab->start + ((size_t)i * 64 + base_low_bit(freed & local)) * class_size(slab->class),
+            misuse_report("free",
+                          slab->start + ((size_t)i * 64 + base_low_bit(freed & local)) * class_size(slab->class),
                           MISUSE_FREED);
             counted -= base_count_bits(freed & local);
         }
@@ -220,6 +281,8 @@ void remote_free_locked(void *block, const char *function)
             misuse_report(function, block, MISUSE_FREED);
             return;
         }
+        if (HAK_UNLIKELY(atomic_load_explicit(&owner->state, memory_order_relaxed) == HEAP_LOST)) /* O7 */
+            return;
         lock_acquire(&owner->lock);
         if (atomic_load_explicit(&slab->owner, memory_order_relaxed) == owner)
             break;

@@ -1,36 +1,36 @@
 /*
- * MF2: how blocks freed by a thread that does not own their slab come home.
+ * MF2: how blocks return to their slab when a thread that does not own the slab frees them.
  *
- * The freer sets the blocks' bits in the slab's remote map, one atomic OR a word, and then announces their number in remote_count.
- * Whoever raises that from 0 pushes the slab onto its owner's pending queue, once. The owner drains the queue on its
- * slow path: it takes the whole queue with one exchange, and each slab's bits with one exchange a word.
+ * The freer sets the blocks' bits in the slab's remote map, one atomic OR a word, and then announces their number in
+ * remote_count. The thread that raises the count from 0 pushes the slab onto its owner's pending queue, once. The owner
+ * drains the queue on its slow path: it takes the queue with one exchange, and a slab's bits with one a word.
  *
  * States of a slab, as the documents name them:
  *   OWNED      remote_count == 0
  *   PENDING    remote_count != 0: in the owner's queue, or about to be
- *   ABANDONED  the owner is HEAP_ORPHAN: whoever makes the slab pending drains it (O4)
- *   ADOPTING   a refill holds both heaps' locks and changes `owner`; a queue entry left behind is forwarded when drained
+ *   ABANDONED  the owner is HEAP_ORPHAN: the thread that makes the slab pending drains it (O4)
+ *   ADOPTING   a refill holds both heaps' locks and changes `owner`; a drain forwards an entry that was left behind
  *   FREE       used == 0
  *
- * M1: bits are set before they are announced, and a slab is not released before all that was announced is drained (H1): after its
- *     announcement a freer that does not push never touches the slab again, and one that pushes does so while its own
- *     announced blocks keep the slab in use.
- * M2: a queue entry is read (pending_next) before its count is taken, because from then on it may be pushed anew.
- * M3: pending_count is at no time less than the number of slabs in the queue: a push counts before it links, a drain after it
- *     unlinked.
+ * M1: bits are set before they are announced, and a slab is not released before all announced frees are drained (H1).
+ *     So a freer that need not push never touches the slab after its announcement. A freer that pushes touches it while
+ *     its own announced blocks keep the slab in use.
+ * M2: a drain reads an entry's pending_next before it takes the entry's count: from then on it may be pushed anew.
+ * M3: pending_count is never less than the number of slabs in the queue: a push counts and then links, a drain unlinks
+ *     and then counts.
  */
 #ifndef HAK_POOL_REMOTE_H
 #define HAK_POOL_REMOTE_H
 
 #include "pool/heap.h"
 
-/* Returns blocks of one class that other heaps own, in any order, those of a slab together as far as 128 blocks go. Holding no lock. */
+/* Frees blocks of one class that other heaps own, in any order, in batches of 48. Under no lock. */
 HAK_HIDDEN void remote_free_blocks(unsigned class, void *const *blocks, size_t count, const char *function);
 
-/* Collects what is pending in the heap's queue. Returns the number of slabs. Under heap->lock. */
+/* Drains the heap's pending queue. Returns the number of slabs. Under heap->lock. */
 HAK_HIDDEN size_t remote_drain(struct heap *heap);
 
-/* Frees one block under its owner's lock: first-class heaps, spans, HAKMEM_MF2_ENABLE=0. Holding no lock. */
+/* Frees one block under its owner's lock: first-class heaps, spans, HAKMEM_MF2_ENABLE=0. Under no other lock. */
 HAK_HIDDEN void remote_free_locked(void *block, const char *function);
 
 #endif

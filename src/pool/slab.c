@@ -9,7 +9,8 @@ struct slab *slab_in_use_at(const void *address)
     struct slab *slab;
 
     /* The first unit is the header's. */
-    if (!window_contains(address) || !window_in_superslab(address) || ((uintptr_t)address & (SUPERSLAB_SIZE - 1)) < UNIT_SIZE)
+    if (!window_contains(address) || !window_in_superslab(address) ||
+        ((uintptr_t)address & (SUPERSLAB_SIZE - 1)) < UNIT_SIZE)
         return NULL;
     slab = slab_of(address);
     return atomic_load_explicit(&slab->state, memory_order_acquire) == SLAB_ACTIVE ? slab : NULL;
@@ -18,8 +19,9 @@ struct slab *slab_in_use_at(const void *address)
 void slab_set_page_map(const struct slab *slab, unsigned class)
 {
     uint8_t *byte = window_page_map() + window_unit(slab->start);
+    unsigned units = class_is_span(slab->class) ? 1 : slab->units; /* W2 */
 
-    for (unsigned i = 0; i < slab->units; i++)
+    for (unsigned i = 0; i < units; i++)
         __atomic_store_n(&byte[i], (uint8_t)class, __ATOMIC_RELAXED);
 }
 
@@ -32,6 +34,8 @@ void slab_carve(struct slab *slab, unsigned class, struct heap *owner)
         atomic_store_explicit(&slab->local[i], base_low_mask(blocks - i * 64), memory_order_relaxed);
         atomic_store_explicit(&slab->remote[i], 0, memory_order_relaxed);
     }
+    if (HAK_UNLIKELY(slab_blocks_withheld(class)))
+        atomic_store_explicit(&slab->local[0], UINT64_MAX - 1, memory_order_relaxed);
     slab->summary = base_low_mask(words);
     slab->used = 0;
     slab->blocks = (uint16_t)blocks;
@@ -39,6 +43,7 @@ void slab_carve(struct slab *slab, unsigned class, struct heap *owner)
     slab->next = NULL;
     slab->prev = NULL;
     slab->scrubbed = false;
+    slab->kept = false;
     atomic_store_explicit(&slab->remote_count, 0, memory_order_relaxed);
     atomic_store_explicit(&slab->owner, owner, memory_order_release);
     atomic_store_explicit(&slab->state, SLAB_ACTIVE, memory_order_release);
@@ -52,10 +57,16 @@ size_t slab_take(struct slab *slab, void **out, size_t position)
         unsigned index = base_low_bit(slab->summary);
         uint64_t word = atomic_load_explicit(&slab->local[index], memory_order_relaxed);
         char *base = slab->start + (size_t)index * 64 * size;
-        do {
-            out[--position] = base + base_low_bit(word) * size;
-            word &= word - 1;
-        } while (word && position);
+        if (word == UINT64_MAX && position >= 64) {
+            for (unsigned i = 0; i < 64; i++, base += size)
+                out[--position] = base;
+            word = 0;
+        } else {
+            do {
+                out[--position] = base + base_low_bit(word) * size;
+                word &= word - 1;
+            } while (word && position);
+        }
         atomic_store_explicit(&slab->local[index], word, memory_order_relaxed);
         if (word == 0)
             slab->summary &= slab->summary - 1;
@@ -70,6 +81,50 @@ size_t slab_take(struct slab *slab, void **out, size_t position)
     return position;
 }
 
+static void slab_store_word(struct slab *slab, size_t number, uint64_t word)
+{
+    atomic_store_explicit(&slab->local[number], word, memory_order_relaxed);
+    slab->summary |= UINT64_C(1) << number;
+}
+
+void **slab_put_run(struct slab *slab, void **at, void *const *end, enum slab_put_result *result)
+{
+    const struct size_class *class = &size_classes[slab->class];
+    const char *start = slab->start;
+    size_t offset = (size_t)((const char *)*at - start), bytes = slab_bytes(slab), number = SIZE_MAX;
+    uint64_t word = 0;
+    struct slab_row row;
+
+    slab->scrubbed = false;
+    do {
+        if (HAK_UNLIKELY(!slab_row_at(class, offset, at, end, &row))) {
+            *result = SLAB_PUT_NO_BLOCK;
+            break;
+        }
+        if (row.word != number) {
+            if (number != SIZE_MAX)
+                slab_store_word(slab, number, word);
+            number = row.word;
+            word = atomic_load_explicit(&slab->local[number], memory_order_relaxed);
+        }
+        if (HAK_UNLIKELY(word & row.bits)) {
+            *result = SLAB_PUT_FREED;
+            break;
+        }
+        word |= row.bits;
+        at += row.count;
+        if (at == end)
+            break;
+        offset = (size_t)((const char *)*at - start);
+    } while (offset < bytes);
+    if (HAK_LIKELY(word != 0))
+        slab_store_word(slab, number, word);
+    if (HAK_UNLIKELY(*result == SLAB_PUT_FREED)) /* puts back the row's blocks before the free one */
+        while ((*result = slab_put_at(slab, class, (size_t)((const char *)*at - start))) == SLAB_PUT_DONE)
+            at++;
+    return at;
+}
+
 /* Sets the bits of the pages that blocks in use lie on. */
 static void slab_mark_pages(const struct slab *slab, size_t page, uint64_t *in_use)
 {
@@ -77,7 +132,8 @@ static void slab_mark_pages(const struct slab *slab, size_t page, uint64_t *in_u
     size_t size = class_size(slab->class);
 
     for (unsigned i = 0; i < slab_words(slab); i++) {
-        uint64_t used = ~atomic_load_explicit(&mutable->local[i], memory_order_relaxed) & base_low_mask(slab->blocks - i * 64);
+        uint64_t used =
+            ~atomic_load_explicit(&mutable->local[i], memory_order_relaxed) & base_low_mask(slab->blocks - i * 64);
         for (; used; used &= used - 1) {
             size_t start = ((size_t)i * 64 + base_low_bit(used)) * size;
             for (size_t at = start / page; at <= (start + size - 1) / page; at++)
@@ -121,7 +177,7 @@ bool slab_scrub(struct slab *slab, size_t *purged)
 void slab_check(const struct slab *slab)
 {
     struct slab *mutable = (struct slab *)(uintptr_t)slab;
-    unsigned words = slab_words(slab), free = 0, i;
+    unsigned words = slab_words(slab), free = slab_blocks_withheld(slab->class), i;
 
     for (i = 0; i < words; i++) {
         uint64_t word = atomic_load_explicit(&mutable->local[i], memory_order_relaxed);

@@ -19,6 +19,17 @@ HAK_INLINE void slab_list_push(struct slab_list *list, struct slab *slab)
     list->head = slab;
 }
 
+HAK_INLINE void slab_list_append(struct slab_list *list, struct slab *slab)
+{
+    slab->next = NULL;
+    slab->prev = list->tail;
+    if (list->tail)
+        list->tail->next = slab;
+    else
+        list->head = slab;
+    list->tail = slab;
+}
+
 HAK_INLINE void slab_list_remove(struct slab_list *list, struct slab *slab)
 {
     if (slab->prev)

@@ -1,5 +1,4 @@
-/* Taking blocks out of a heap: from its own slabs, and where none has room from another heap's, the warm pool or the
- * shared pool. */
+/* Taking blocks out of a heap: from its slabs, else from a slab of another heap, the warm pool or the shared pool. */
 #include "observe/counters.h"
 #include "options/options.h"
 #include "pool/heap.h"
@@ -8,16 +7,16 @@
 #include "pool/slab.h"
 #include "superslab/shared_pool.h"
 
-/* A class that has filled this many slabs will likely fill the next: their memory is faulted in with one call, at most one for this
- * many slabs in use. */
+/* A class that has filled POPULATE_PROOF slabs will likely fill the next ones. One call faults in their memory, for at
+ * most one slab for each POPULATE_SHARE in use. */
 #define POPULATE_PROOF 8u
 #define POPULATE_SHARE 8u
-/* Runs of warm slabs from this many units on are worth the call. */
+/* The shortest run of warm slabs, in units, that is worth the call. */
 #define POPULATE_MIN_UNITS 4u
-/* Slabs of blocks up to this size are mostly empty at first; those of larger ones soon have memory behind most of them. */
+/* Slabs of blocks up to this size are mostly empty at first. Slabs of larger blocks soon have memory behind most. */
 #define SPARSE_MAX 4096u
-/* A stock is filled to at most one slab, and one for this many slabs in use: slabs in waiting hold memory that others touched. */
-#define WARM_SHARE 8u
+/* A stock gets at most one slab, and one more for each WARM_SHARE in use: waiting slabs hold touched memory. */
+#define WARM_SHARE 24u
 
 /* ---- Filling the warm pool ---- */
 
@@ -32,7 +31,7 @@ static void warm_populate(struct slab *const *slabs, size_t count)
         if (i == first) {
             i++;
         } else if ((size_t)(end - start) >= POPULATE_MIN_UNITS * UNIT_SIZE) {
-            /* A call that fails may have done a part. */
+            /* A failed call may have faulted in a part. */
             os_populate(start, (size_t)(end - start));
             for (; first < i; first++)
                 slabs[first]->populated = slabs[first]->dense = true;
@@ -40,13 +39,28 @@ static void warm_populate(struct slab *const *slabs, size_t count)
     }
 }
 
-/* The stock for slabs of the class: small blocks are few until they have filled a slab once. */
+/* If the heap keeps slabs, takes units that have memory already. If there are none, gives the kept slabs to the shared
+ * pool, which the caller asks next (O6). */
+static size_t heap_acquire_touched(struct heap *heap, unsigned class, unsigned align_units, size_t count,
+                                   struct slab **slabs)
+{
+    size_t taken;
+
+    if (heap->body->kept.units == 0)
+        return 0;
+    taken = shared_pool_acquire_touched(size_classes[class].units, align_units, count, slabs);
+    if (taken == 0)
+        heap_unlearn_kept(heap);
+    return taken;
+}
+
+/* The stock for slabs of the class. Small blocks count as few until they have filled a slab. */
 static unsigned warm_stock_of(const struct heap *heap, unsigned class)
 {
     return class_size(class) <= SPARSE_MAX && heap->body->filled[class] == 0 ? WARM_SPARSE : size_classes[class].units;
 }
 
-/* Fills the stock from the shared pool under one lock, as much as its misses have proven to be wanted. */
+/* Fills the stock from the shared pool under one lock, with as many slabs as its misses have shown to be needed. */
 static bool warm_refill(struct heap *heap, unsigned class, unsigned number)
 {
     struct slab *slabs[16];
@@ -57,7 +71,9 @@ static bool warm_refill(struct heap *heap, unsigned class, unsigned number)
 
     most = (unsigned)base_min(most, 1 + heap->slabs / WARM_SHARE);
     stock->budget = (uint16_t)base_min(stock->budget ? stock->budget * 2u : 1, most);
-    count = shared_pool_acquire(units, 1, stock->budget, number == WARM_SPARSE ? POOL_SPARSE : POOL_DENSE, slabs);
+    count = heap_acquire_touched(heap, class, 1, stock->budget, slabs);
+    if (count == 0)
+        count = shared_pool_acquire(units, 1, stock->budget, number == WARM_SPARSE ? POOL_SPARSE : POOL_DENSE, slabs);
     if (hak_options.populate && heap->body->filled[class] >= POPULATE_PROOF)
         warm_populate(slabs, base_min(count, heap->slabs / POPULATE_SHARE / units));
     /* The stack's top is the lowest address. */
@@ -74,10 +90,13 @@ static bool warm_refill(struct heap *heap, unsigned class, unsigned number)
 
 /* ---- Taking ---- */
 
-/* W2: blocks that never enter a thread cache. */
+/* The page map's byte for slabs of the class: 0 if their blocks never enter a thread cache (W2), and in the ordinary
+ * library while hardening is on, so that free's fast path misses. The hardened library's free asks the page map. */
 static unsigned heap_page_map_class(const struct heap *heap, unsigned class)
 {
-    return heap->kind == HEAP_FIRST_CLASS || heap->kind == HEAP_PROFILE ? CLASS_NONE : class;
+    return heap->kind == HEAP_FIRST_CLASS || heap->kind == HEAP_PROFILE || (!HAK_SECURE && hak_options.hardened)
+               ? CLASS_NONE
+               : class;
 }
 
 static void heap_carve(struct heap *heap, struct slab *slab, unsigned class)
@@ -92,19 +111,21 @@ static void heap_carve(struct heap *heap, struct slab *slab, unsigned class)
     debug_count_of(COUNT_MF2_NEW_PAGE, class, 1);
 }
 
-/* A slab with free blocks of the class: an abandoned or idle heap's, else a warm one. */
+/* Gets the heap a slab with free blocks of the class: from an orphan or an idle heap, else a warm one. */
 static bool heap_get_slab(struct heap *heap, unsigned class)
 {
     struct slab *slab;
 
+    heap_learn_kept(heap, class);
     if (class_is_span(class)) {
-        if (shared_pool_acquire(size_classes[class].units, 1, 1, POOL_DENSE, &slab) == 0)
+        if (heap_acquire_touched(heap, class, 1, 1, &slab) == 0 &&
+            shared_pool_acquire(size_classes[class].units, 1, 1, POOL_DENSE, &slab) == 0)
             return false;
         debug_count_of(COUNT_REFILL_POOL, class, 1);
     } else {
         unsigned number = warm_stock_of(heap, class);
         struct warm_stock *stock = &heap->body->warm[number];
-        if (heap->kind == HEAP_THREAD && registry_adopt(heap, class)) {
+        if (heap_serves_threads(heap) && registry_adopt(heap, class)) {
             debug_count_of(COUNT_REFILL_ADOPTED, class, 1);
             return true;
         }
@@ -150,13 +171,15 @@ size_t heap_take_blocks(struct heap *heap, unsigned class, void **out, size_t wa
     while (position) {
         struct slab *slab = available->head;
         if (!slab) {
-            /* A new slab is taken for nothing at all, not for the rest of a batch. */
+            /* A new slab is taken for an empty batch only. */
             if (position < want || !heap_get_slab(heap, class))
                 break;
             slab = available->head;
             *zero = slab->zero && class_is_span(class);
         }
         position = slab_take(slab, out, position);
+        if (slab->kept)
+            heap_unkeep(heap, slab);
         if (slab->summary == 0) {
             slab_list_remove(available, slab);
             slab_list_push(&heap->full, slab);
@@ -176,7 +199,8 @@ void *heap_take_aligned_span(struct heap *heap, unsigned class, unsigned align_u
     struct slab *slab;
     void *block;
 
-    if (shared_pool_acquire(size_classes[class].units, align_units, 1, POOL_DENSE, &slab) == 0)
+    if (heap_acquire_touched(heap, class, align_units, 1, &slab) == 0 &&
+        shared_pool_acquire(size_classes[class].units, align_units, 1, POOL_DENSE, &slab) == 0)
         return NULL;
     *zero = slab->zero;
     slab_carve(slab, class, heap);

@@ -16,7 +16,7 @@ static uint64_t next_random(struct draw *draw)
     return x * UINT64_C(0x2545f4914f6cdd1d);
 }
 
-/* ln(x) for a normal x > 0, to about 1e-6: x = m * 2^e with m from 1 to 2, and ln(m) = 2 artanh((m - 1) / (m + 1)) as a series. */
+/* ln(x) for a normal x > 0, to about 1e-6: x = m * 2^e, 1 <= m < 2; ln(m) = 2 artanh((m - 1) / (m + 1)) as a series. */
 static double natural_log(double x)
 {
     union {
@@ -33,8 +33,8 @@ static double natural_log(double x)
            2 * s * (1 + square * (1.0 / 3 + square * (1.0 / 5 + square * (1.0 / 7 + square * (1.0 / 9)))));
 }
 
-/* The integer part of the draw: it is below a whole number iff the draw itself is. */
-static int64_t next_countdown(struct draw *draw, uint64_t mean)
+/* Returns the integer part of the draw, which is below a whole number iff the draw is. */
+int64_t draw_countdown(struct draw *draw, uint64_t mean)
 {
     double uniform = (double)((next_random(draw) >> 11) + 1) * (1.0 / 9007199254740992.0); /* above 0, at most 1 */
 
@@ -46,23 +46,7 @@ void draw_begin(struct draw *draw, uint32_t generation, uint64_t mean)
     if (draw->random == 0)
         draw->random = os_random() | 1;
     draw->generation = generation;
-    draw->countdown = next_countdown(draw, mean);
-}
-
-unsigned draw_entries(struct draw *draw, uint64_t mean, size_t size, unsigned count, uint64_t marks[2])
-{
-    unsigned at = 0, drawn = 0;
-
-    marks[0] = marks[1] = 0;
-    while (draw->countdown < (int64_t)((count - at) * size)) {
-        at += (unsigned)((size_t)draw->countdown / size);
-        marks[at / 64] |= UINT64_C(1) << (at % 64);
-        at++;
-        drawn++;
-        draw->countdown = next_countdown(draw, mean);
-    }
-    draw->countdown -= (int64_t)((count - at) * size);
-    return drawn;
+    draw->countdown = draw_countdown(draw, mean);
 }
 
 bool draw_one(struct draw *draw, uint64_t mean, size_t size)
@@ -71,7 +55,7 @@ bool draw_one(struct draw *draw, uint64_t mean, size_t size)
         draw->countdown -= (int64_t)size;
         return false;
     }
-    draw->countdown = next_countdown(draw, mean);
+    draw->countdown = draw_countdown(draw, mean);
     return true;
 }
 

@@ -1,17 +1,17 @@
 /*
  * Chance: which blocks are samples, and how many blocks a sample stands for.
  *
- * Each block takes its size off a countdown of bytes. The block at which it crosses 0 is a sample, and the countdown is drawn anew from
- * the exponential distribution with the profile's mean. That has no memory, so every block of a size is a sample with the same
- * probability 1 - exp(-size / mean), whatever came before it, and an entry whose draw comes to nothing changes no other's. Sizes and
- * means are in one unit, whichever it is.
+ * Each block's size is subtracted from a countdown of bytes. The block at which it crosses 0 is a sample. The countdown
+ * is then drawn anew from the exponential distribution with the profile's mean. This distribution has no memory, so any
+ * block of a size is a sample with the probability 1 - exp(-size / mean). A thread has a countdown for each size class,
+ * whose calls its cache counts many at a time, and one for all other calls. Sizes and means are in parts (PARTS_SHIFT).
  */
 #ifndef HAK_PROFILE_DRAW_H
 #define HAK_PROFILE_DRAW_H
 
-#include "base/base.h"
+#include "config/classes.h"
 
-/* A sample's weight is in this part of a block, so that sums of weights are exact. */
+/* Weights count units of 1 / WEIGHT_ONE block, so that their sums are exact. */
 #define WEIGHT_ONE UINT64_C(65536)
 
 struct draw {
@@ -20,19 +20,47 @@ struct draw {
     uint32_t generation; /* of the profile whose mean the countdown was drawn with */
 };
 
-/* Makes the countdown one of the generation, with the mean (at least 1, below 2^56). */
+/* A thread's countdowns by class. */
+struct countdowns {
+    int64_t left[CLASS_COUNT];   /* until the class's next sample; below 0: not drawn yet */
+    int64_t parts[CLASS_COUNT];  /* that a call subtracts */
+    uint8_t shifts[CLASS_COUNT]; /* the governor's shift that `parts` are for (govern.h) */
+};
+
+/* Marks all countdowns as not drawn. */
+HAK_INLINE void countdowns_begin(struct countdowns *countdowns)
+{
+    for (unsigned class = 0; class < CLASS_COUNT; class++)
+        countdowns->left[class] = -1;
+}
+
+/* How many calls for the class may pass before the next one that is a sample; at most `most`. */
+HAK_INLINE unsigned countdowns_may_pass(const struct countdowns *countdowns, unsigned class, unsigned most)
+{
+    int64_t left = countdowns->left[class], parts = countdowns->parts[class];
+
+    return HAK_LIKELY(left >= parts * most) ? most : (unsigned)(left / parts);
+}
+
+/* Subtracts `count` calls that have passed. */
+HAK_INLINE void countdowns_pass(struct countdowns *countdowns, unsigned class, unsigned count)
+{
+    countdowns->left[class] -= countdowns->parts[class] * count;
+}
+
+/* Draws the length of a countdown. The draw is seeded. */
+HAK_HIDDEN int64_t draw_countdown(struct draw *draw, uint64_t mean);
+
+/* Begins the countdown anew for the generation, with its mean (at least 1, below 2^56). */
 HAK_HIDDEN void draw_begin(struct draw *draw, uint32_t generation, uint64_t mean);
 
-/* Draws for `count` (at most 128) blocks of the size; bit i of marks is set iff block i is a sample. Returns how many are. */
-HAK_HIDDEN unsigned draw_entries(struct draw *draw, uint64_t mean, size_t size, unsigned count, uint64_t marks[2]);
-
-/* Draws for one block. */
+/* Draws for one block: whether it is a sample. */
 HAK_HIDDEN bool draw_one(struct draw *draw, uint64_t mean, size_t size);
 
 /* True with the probability part / whole. */
 HAK_HIDDEN bool draw_part(struct draw *draw, uint64_t part, uint64_t whole);
 
-/* The blocks that a sample of the size stands for, times WEIGHT_ONE: 1 / (1 - exp(-size / mean)). */
+/* The number of blocks that a sample of the size stands for, 1 / (1 - exp(-size / mean)), times WEIGHT_ONE. */
 HAK_HIDDEN uint64_t draw_weight(uint64_t mean, size_t size);
 
 #endif

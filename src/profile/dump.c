@@ -8,9 +8,11 @@
 #include "os/file.h"
 #include "os/maps.h"
 #include "os/os.h"
+#include "os/outside.h"
 #include "os/process.h"
 #include "os/unwind.h"
 #include "profile/pprof.h"
+#include "profile/python.h"
 
 #define PATH_MOST 4096u
 #define LEAKS_SHOWN 20u
@@ -31,7 +33,7 @@ void dump_begin(void)
 
 /* ---- Files ---- */
 
-/* %p, %n and %%. A child of a fork that goes by its parent's name gets its number behind it. False: too long. */
+/* Replaces %p, %n and %%. In a forked child a name without %p gets the process id appended. False: too long. */
 static bool make_path(char *out, const char *pattern, bool may_add)
 {
     size_t used = 0;
@@ -113,10 +115,16 @@ static void write_configured(const char *pattern)
 
 /* ---- On request ---- */
 
+static void dump_want(void)
+{
+    atomic_store_explicit(&profile.wanted, true, memory_order_relaxed);
+    outside_want(OUTSIDE_LOOK_FILE);
+}
+
 static void signal_arrived(int number)
 {
     (void)number;
-    atomic_store_explicit(&profile.wanted, true, memory_order_relaxed);
+    dump_want();
 }
 
 void dump_take_signal(const char *text)
@@ -126,18 +134,21 @@ void dump_take_signal(const char *text)
     if (number == 0)
         base_message("HAKMEM_HEAP_PROFILE_SIGNAL=%s is no signal that a process can handle; no signal is taken", text);
     else if (error == EBUSY)
-        base_message("HAKMEM_HEAP_PROFILE_SIGNAL=%s: the process handles or ignores that signal already; it is not taken", text);
+        base_message(
+            "HAKMEM_HEAP_PROFILE_SIGNAL=%s: the process handles or ignores that signal already; it is not taken", text);
     else if (error)
         base_message("HAKMEM_HEAP_PROFILE_SIGNAL=%s: the signal cannot be taken: %s", text, os_error_text(error));
 }
 
-/* Somebody who writes already will have it done. */
+/* If the profile is being written or changed, a later call tries again. */
 void dump_write_wanted(void)
 {
     const char *pattern = option_path(hak_options.heap_profile);
 
-    if (!lock_try(&profile_control))
+    if (!lock_try(&profile_control)) {
+        outside_want(OUTSIDE_LOOK_FILE);
         return;
+    }
     if (atomic_exchange(&profile.wanted, false) && pattern)
         write_configured(pattern);
     lock_release(&profile_control);
@@ -151,7 +162,7 @@ void dump_note_bytes(uint64_t bytes)
         return;
     before = atomic_fetch_add_explicit(&interval_bytes, bytes, memory_order_relaxed);
     if (before / interval != (before + bytes) / interval)
-        atomic_store_explicit(&profile.wanted, true, memory_order_relaxed);
+        dump_want();
 }
 
 /* ---- Leaks ---- */
@@ -176,20 +187,70 @@ static bool find_place(const struct os_mapping *mapping, void *argument)
     return false;
 }
 
+static void report_label(const struct label_set *set, const struct label_item *item)
+{
+    const char *text = label_texts(set) + item->text, *value = text + item->key_bytes;
+
+    if (item->kind == LABEL_IS_NUMBER)
+        base_message("    label %.*s=%ld %.*s", (int)item->key_bytes, text, (long)item->number, (int)item->value_bytes,
+                     value);
+    else
+        base_message("    label %.*s=%.*s", (int)item->key_bytes, text, (int)item->value_bytes, value);
+}
+
 static void report_leak(const struct site_view *view)
 {
     const struct site *site = view->site;
 
     base_message("%zu bytes in %zu blocks, allocated at:", (size_t)weight_round(view->in_use.bytes),
                  (size_t)weight_round(view->in_use.objects));
+    for (unsigned i = 0; site->labels && i < site->labels->count; i++)
+        report_label(site->labels, &site->labels->items[i]);
     for (unsigned i = 0; i < site->frame_count && i < FRAMES_SHOWN; i++) {
         static char buffer[OS_MAPS_LINE];
+        const struct python_code *function = python_is_frame(site->frames[i]) ? python_code_of(site->frames[i]) : NULL;
+        if (function) {
+            base_message("    %.*s (%.*s:%u)", (int)function->name_bytes, function->text, (int)function->file_bytes,
+                         function->text + function->name_bytes, python_frame_line(site->frames[i]));
+            continue;
+        }
         struct place place = { .address = site->frames[i] - 1, .name = "?" };
         os_maps_each(find_place, &place, buffer, sizeof buffer);
         base_message("    %s+0x%zx", place.name, place.address - place.base);
     }
     if (site->frame_count > FRAMES_SHOWN)
         base_message("    and %u more", site->frame_count - FRAMES_SHOWN);
+}
+
+/* The integer square root, rounded down. */
+static uint64_t square_root(double of)
+{
+    double root = of > 1 ? of : 1;
+
+    for (unsigned step = 0; step < 80 && root * root > of; step++)
+        root = (root + of / root) / 2;
+    return (uint64_t)root;
+}
+
+/* Reports how exact the figures are. A block is a sample with the chance 1 - exp(-size / mean). If none in use is one,
+ * less than 3 means are in use with 95 % confidence (exp(-3) = 0.05). A sum of n bytes of small blocks has the standard
+ * deviation sqrt(n * mean); twice that is the interval of 95 %. For larger blocks it is less. */
+static void report_error(uint64_t bytes)
+{
+    uint64_t mean = profile.mean;
+
+    if (mean == 1)
+        return; /* every block is a sample */
+    if (bytes == 0)
+        base_message("no sample is in use, which says little: with 95 %% confidence less than %zu bytes are. `hakmem "
+                     "leaks -- PROGRAM` counts "
+                     "every block; HAKMEM_HEAP_PROFILE_RATE=1 makes each a sample",
+                     (size_t)(3 * mean));
+    else
+        base_message("each figure is an estimate: with 95 %% confidence the sum is right to %zu bytes, and a site that "
+                     "is not told has less "
+                     "than %zu. `hakmem leaks -- PROGRAM` counts every block",
+                     (size_t)(2 * square_root((double)bytes * (double)mean)), (size_t)(3 * mean));
 }
 
 static void report_leaks(void)
@@ -206,9 +267,11 @@ static void report_leaks(void)
     if (!views && count)
         base_message("HAKMEM_LEAK_REPORT: no memory for the report");
     else
-        base_message("in use at exit, by samples %zu bytes apart: %zu bytes in %zu blocks from %zu sites%s", (size_t)profile.mean,
-                     (size_t)weight_round(bytes), (size_t)weight_round(blocks), with,
-                     with > LEAKS_SHOWN ? "; those with most:" : with ? ":" : "");
+        base_message("in use at exit, by samples %zu bytes apart: %zu bytes in %zu blocks from %zu sites%s",
+                     (size_t)profile.mean, (size_t)weight_round(bytes), (size_t)weight_round(blocks), with,
+                     with > LEAKS_SHOWN ? "; those with most:"
+                     : with             ? ":"
+                                        : "");
     for (shown = 0; views && shown < LEAKS_SHOWN && shown < with; shown++) {
         size_t most = 0;
         for (size_t i = 1; i < count; i++)
@@ -217,6 +280,8 @@ static void report_leaks(void)
         report_leak(&views[most]);
         views[most].in_use.bytes = 0;
     }
+    if (views || !count)
+        report_error(weight_round(bytes));
     pprof_view_end(views, count);
 }
 

@@ -1,11 +1,12 @@
 #include "profile/govern.h"
 
-#include "options/options.h"
 #include "os/os.h"
 
 #define WINDOW_EVENTS 16u
-#define CREDIT_NS 500000u      /* that a thread may be in debt: its first samples cost more than the rest, and are the ones of what stays */
-#define EVENT_MOST_NS 100000u  /* what took longer was not the processor's time */
+/* A thread may exceed its share of time by this. Its first samples are the dearest, and those of long-lived blocks. Its
+ * first GiB shall have 2,000 at the usual mean, however fast it allocates (docs/profile.md, "What the figures are"). */
+#define CREDIT_NS 2000000u
+#define EVENT_MOST_NS 20000u   /* a longer event includes time in which the thread did not run */
 #define HALVINGS_MOST 4u       /* in one step */
 #define RELAX_MS 1000u
 #define USUAL_MEAN (512 * HAK_KIB)
@@ -15,15 +16,15 @@ HAK_DATA_HERE _Atomic uint8_t govern_shifts[CLASS_COUNT];
 static _Atomic uint64_t relaxed_ms;
 static _Atomic uint64_t allowed; /* of a thread's time, in 1000; 0: all */
 
-void govern_begin(uint64_t mean)
+void govern_begin(uint64_t mean, uint64_t may_spend)
 {
     for (unsigned class = 0; class < CLASS_COUNT; class++)
         atomic_store_explicit(&govern_shifts[class], 0, memory_order_relaxed);
-    /* Who asks for more samples than usual is ready to pay for them. */
-    atomic_store(&allowed, hak_options.heap_profile_overhead * (mean < USUAL_MEAN ? USUAL_MEAN / mean : 1));
+    /* A user who asks for more samples than usual accepts their cost. */
+    atomic_store(&allowed, may_spend * (mean < USUAL_MEAN ? USUAL_MEAN / mean : 1));
 }
 
-/* As many halvings as bring what was spent within what is allowed, if the class at hand is like the thread's others. */
+/* The halvings that bring the time spent within the time allowed, if all of the thread's classes cost alike. */
 static unsigned halvings(uint64_t spent, uint64_t may_spend)
 {
     unsigned count = 0;
@@ -33,7 +34,7 @@ static unsigned halvings(uint64_t spent, uint64_t may_spend)
     return count;
 }
 
-/* A window ends: how much rarer samples are to be. */
+/* Ends a window. Returns how often the chance of samples is to be halved. */
 static unsigned settle(struct governor *governor, uint64_t now, uint64_t part)
 {
     uint64_t may_spend = (now - governor->since) / 1000 * part, spent = governor->spent;
@@ -61,7 +62,7 @@ void govern_note(struct governor *governor, unsigned class, uint64_t began)
     if (++governor->events < WINDOW_EVENTS)
         return;
     more = settle(governor, now, part);
-    /* Of two threads that find so at once, one raises. */
+    /* If two threads raise the shift at once, one does. */
     if (part && more && shift < SHIFT_MOST)
         atomic_compare_exchange_strong(&govern_shifts[class], &shift, (uint8_t)base_min(shift + more, SHIFT_MOST));
 }

@@ -5,31 +5,49 @@
 
 #include "base/format.h"
 #include "base/version.h"
+#include "os/file.h"
 #include "os/maps.h"
 #include "os/os.h"
 #include "os/process.h"
 #include "os/unwind.h"
 #include "profile/profile.h"
+#include "profile/python.h"
 #include "profile/sink.h"
 
 /* ---- Numbers of the format's fields ---- */
 
 enum profile_field {
-    PROFILE_SAMPLE_TYPE = 1, PROFILE_SAMPLE, PROFILE_MAPPING, PROFILE_LOCATION, PROFILE_FUNCTION, PROFILE_STRING, PROFILE_DROP_FRAMES,
-    PROFILE_KEEP_FRAMES, PROFILE_TIME, PROFILE_DURATION, PROFILE_PERIOD_TYPE, PROFILE_PERIOD, PROFILE_COMMENT, PROFILE_DEFAULT_TYPE
+    PROFILE_SAMPLE_TYPE = 1,
+    PROFILE_SAMPLE,
+    PROFILE_MAPPING,
+    PROFILE_LOCATION,
+    PROFILE_FUNCTION,
+    PROFILE_STRING,
+    PROFILE_DROP_FRAMES,
+    PROFILE_KEEP_FRAMES,
+    PROFILE_TIME,
+    PROFILE_DURATION,
+    PROFILE_PERIOD_TYPE,
+    PROFILE_PERIOD,
+    PROFILE_COMMENT,
+    PROFILE_DEFAULT_TYPE
 };
 enum value_type_field { VALUE_TYPE = 1, VALUE_UNIT };
 enum sample_field { SAMPLE_LOCATION = 1, SAMPLE_VALUE, SAMPLE_LABEL };
 enum label_field { LABEL_KEY = 1, LABEL_TEXT, LABEL_NUMBER, LABEL_UNIT };
-enum mapping_field { MAPPING_ID = 1, MAPPING_START, MAPPING_LIMIT, MAPPING_OFFSET, MAPPING_FILE, MAPPING_BUILD_ID };
-enum location_field { LOCATION_ID = 1, LOCATION_MAPPING, LOCATION_ADDRESS };
+enum mapping_field { MAPPING_ID = 1, MAPPING_START, MAPPING_LIMIT, MAPPING_OFFSET, MAPPING_FILE, MAPPING_BUILD_ID,
+                     MAPPING_HAS_FUNCTIONS, MAPPING_HAS_FILES, MAPPING_HAS_LINES };
+enum location_field { LOCATION_ID = 1, LOCATION_MAPPING, LOCATION_ADDRESS, LOCATION_LINE };
+enum line_field { LINE_FUNCTION = 1, LINE_LINE };
+enum function_field { FUNCTION_ID = 1, FUNCTION_NAME, FUNCTION_SYSTEM_NAME, FUNCTION_FILE, FUNCTION_START_LINE };
 
-/* Strings that every profile has, at these places of its table; others follow. */
+/* The first strings of every profile's string table. */
 #define STRING_TABLE(STRING)                                                                                           \
     STRING(NONE, "") STRING(ALLOC_OBJECTS, "alloc_objects") STRING(ALLOC_SPACE, "alloc_space")                         \
     STRING(INUSE_OBJECTS, "inuse_objects") STRING(INUSE_SPACE, "inuse_space") STRING(FREED_OBJECTS, "freed_objects")   \
     STRING(LIFETIME, "lifetime") STRING(COUNT, "count") STRING(BYTES, "bytes") STRING(MILLISECONDS, "milliseconds")    \
-    STRING(SPACE, "space") STRING(LIFETIME_FROM, "lifetime_from")                                                      \
+    STRING(SPACE, "space") STRING(LIFETIME_FROM, "lifetime_from") STRING(PEAK_OBJECTS, "peak_objects")                 \
+    STRING(PEAK_SPACE, "peak_space")                                                      \
     STRING(DROP, "hak_.*|"                                                                                             \
                  "malloc|calloc|realloc|reallocarray|aligned_alloc|posix_memalign|memalign|valloc|pvalloc|"            \
                  "operator new.*|_Zn[wa].*")
@@ -46,17 +64,19 @@ static const char *const strings[] = {
 };
 
 static const uint8_t sample_types[][2] = {
-    { STRING_ALLOC_OBJECTS, STRING_COUNT }, { STRING_ALLOC_SPACE, STRING_BYTES }, { STRING_INUSE_OBJECTS, STRING_COUNT },
-    { STRING_INUSE_SPACE, STRING_BYTES },   { STRING_FREED_OBJECTS, STRING_COUNT }, { STRING_LIFETIME, STRING_MILLISECONDS },
+    { STRING_ALLOC_OBJECTS, STRING_COUNT }, { STRING_ALLOC_SPACE, STRING_BYTES },
+    { STRING_INUSE_OBJECTS, STRING_COUNT }, { STRING_INUSE_SPACE, STRING_BYTES },
+    { STRING_FREED_OBJECTS, STRING_COUNT }, { STRING_LIFETIME, STRING_MILLISECONDS },
+    { STRING_PEAK_OBJECTS, STRING_COUNT },  { STRING_PEAK_SPACE, STRING_BYTES },
 };
 enum { VALUES = sizeof sample_types / sizeof sample_types[0] };
 
 /* ---- Messages ---- */
 
-/* One that is made up before it is written, because its length stands before it. Its bytes are not cleared first: they are many. */
+/* Built before it is written, because its length stands before it. Its bytes are many, so nothing clears them. */
 struct message {
     size_t used;
-    uint8_t bytes[(STACK_MOST + VALUES + 16) * 11];
+    uint8_t bytes[(STACK_MOST + VALUES + 16 + 3 * LABEL_ENTRIES) * 11];
 };
 
 static void put_number(struct message *message, uint64_t value)
@@ -126,16 +146,21 @@ struct writer {
     int error;
     uint64_t strings; /* in the table so far */
     struct os_modules modules;
-    struct range *ranges; /* of mappings, whose ids are their places + 1; memory of its own */
+    struct range *ranges; /* of mappings; a mapping's id is its place + 1; a mapping of its own */
     size_t range_count, range_capacity;
     uintptr_t *seen; /* addresses that have a location: a hash set */
     size_t seen_capacity;
 };
 
+static uint64_t write_string_of(struct writer *writer, const char *text, size_t size)
+{
+    write_bytes(writer->sink, PROFILE_STRING, text, size);
+    return writer->strings++;
+}
+
 static uint64_t write_string(struct writer *writer, const char *text)
 {
-    write_bytes(writer->sink, PROFILE_STRING, text, strlen(text));
-    return writer->strings++;
+    return write_string_of(writer, text, strlen(text));
 }
 
 static void write_comment(struct writer *writer, const char *text)
@@ -143,7 +168,7 @@ static void write_comment(struct writer *writer, const char *text)
     write_field(writer->sink, PROFILE_COMMENT, write_string(writer, text));
 }
 
-/* module NULL: the mapping is in none. */
+/* Writes the module's build id as a string and returns its number. module: may be NULL. */
 static uint64_t write_build_id(struct writer *writer, const struct os_module *module)
 {
     static const char digits[] = "0123456789abcdef";
@@ -199,7 +224,50 @@ static bool write_mapping(const struct os_mapping *mapping, void *argument)
     return true;
 }
 
-/* 0: in none. */
+/* Python functions, which have names, lie in a mapping of their own behind all others (python.h). */
+static void write_python(struct writer *writer, const struct python_code *code)
+{
+    static struct message message;
+
+    message.used = 0;
+    put_field(&message, MAPPING_ID, writer->range_count + 1);
+    put_field(&message, MAPPING_START, PYTHON_MARK);
+    put_field(&message, MAPPING_LIMIT, UINT64_MAX);
+    put_field(&message, MAPPING_OFFSET, 0);
+    put_field(&message, MAPPING_FILE, write_string(writer, "[python]"));
+    put_field(&message, MAPPING_BUILD_ID, STRING_NONE);
+    for (unsigned field = MAPPING_HAS_FUNCTIONS; field <= MAPPING_HAS_LINES; field++)
+        put_field(&message, field, 1);
+    write_message(writer->sink, PROFILE_MAPPING, &message);
+    for (; code; code = code->next) {
+        uint64_t name = write_string_of(writer, code->text, code->name_bytes);
+        message.used = 0;
+        put_field(&message, FUNCTION_ID, code->id);
+        put_field(&message, FUNCTION_NAME, name);
+        put_field(&message, FUNCTION_SYSTEM_NAME, name);
+        put_field(&message, FUNCTION_FILE, write_string_of(writer, code->text + code->name_bytes, code->file_bytes));
+        put_field(&message, FUNCTION_START_LINE, code->first_line);
+        write_message(writer->sink, PROFILE_FUNCTION, &message);
+    }
+}
+
+/* Writes the strings of all label sets: for each item the key, then the text or unit. */
+static void write_label_strings(struct writer *writer)
+{
+    struct label_set *set = __atomic_load_n(&label_sets.first, __ATOMIC_ACQUIRE);
+
+    for (; set; set = __atomic_load_n(&set->next, __ATOMIC_ACQUIRE)) {
+        set->strings = writer->strings;
+        for (unsigned i = 0; i < set->count; i++) {
+            const struct label_item *item = &set->items[i];
+            const char *text = label_texts(set) + item->text;
+            write_string_of(writer, text, item->key_bytes);
+            write_string_of(writer, text + item->key_bytes, item->value_bytes);
+        }
+    }
+}
+
+/* The id of the mapping that the address lies in; 0: none. */
 static uint64_t mapping_of(const struct writer *writer, uintptr_t address)
 {
     size_t low = 0, high = writer->range_count;
@@ -216,12 +284,13 @@ static uint64_t mapping_of(const struct writer *writer, uintptr_t address)
     return 0;
 }
 
-/* A location's number is its address. It is that of the call's last byte: the next instruction may be in another line. */
+/* A location's id is its address. For a call this is its last byte: the return address may belong to another line. */
 static uint64_t write_location(struct writer *writer, uintptr_t return_address)
 {
-    uintptr_t address = return_address - 1;
+    bool is_python = python_is_frame(return_address);
+    uintptr_t address = is_python ? return_address : return_address - 1;
     size_t at = (size_t)((address * UINT64_C(0x9e3779b97f4a7c15)) >> 20) & (writer->seen_capacity - 1);
-    static struct message message;
+    static struct message message, line;
 
     for (; writer->seen[at]; at = (at + 1) & (writer->seen_capacity - 1))
         if (writer->seen[at] == address)
@@ -229,24 +298,46 @@ static uint64_t write_location(struct writer *writer, uintptr_t return_address)
     writer->seen[at] = address;
     message.used = 0;
     put_field(&message, LOCATION_ID, address);
-    put_field(&message, LOCATION_MAPPING, mapping_of(writer, address));
+    put_field(&message, LOCATION_MAPPING, is_python ? writer->range_count + 1 : mapping_of(writer, address));
     put_field(&message, LOCATION_ADDRESS, address);
+    if (is_python) {
+        line.used = 0;
+        put_field(&line, LINE_FUNCTION, python_frame_id(address));
+        put_field(&line, LINE_LINE, python_frame_line(address));
+        put_bytes(&message, LOCATION_LINE, line.bytes, line.used);
+    }
     write_message(writer->sink, PROFILE_LOCATION, &message);
     return address;
 }
 
-/* By frame pointers, a walk that came through code without them ends in what is no code, and may begin there. */
+/* A walk by frame pointers that came through code without them ends in addresses outside code, or begins in one. */
 static unsigned frames_to_write(const struct writer *writer, const struct site *site)
 {
     unsigned count = site->frame_count, i;
 
     for (i = 0; !os_unwind_by_tables() && i < count; i++)
-        if (mapping_of(writer, site->frames[i] - 1) == 0)
+        if (!python_is_frame(site->frames[i]) && mapping_of(writer, site->frames[i] - 1) == 0)
             return i;
     return count;
 }
 
-/* A sample of the site. bucket: its lifetimes' one that the sample is about, said in a label; or -1 for the site itself. */
+static void put_labels(struct message *message, const struct label_set *set)
+{
+    static struct message label;
+
+    for (unsigned i = 0; set && i < set->count; i++) {
+        const struct label_item *item = &set->items[i];
+        uint64_t key = set->strings + 2 * i, text = item->value_bytes ? key + 1 : STRING_NONE;
+        label.used = 0;
+        put_field(&label, LABEL_KEY, key);
+        if (item->kind == LABEL_IS_NUMBER)
+            put_field(&label, LABEL_NUMBER, (uint64_t)item->number);
+        put_field(&label, item->kind == LABEL_IS_NUMBER ? LABEL_UNIT : LABEL_TEXT, text);
+        put_bytes(message, SAMPLE_LABEL, label.bytes, label.used);
+    }
+}
+
+/* Writes a sample of the site. bucket: the bucket of lifetimes that it counts, and has as a label; -1: none. */
 static void write_sample(struct writer *writer, const struct site *site, const uint64_t values[VALUES], int bucket)
 {
     static struct message message, packed;
@@ -260,6 +351,7 @@ static void write_sample(struct writer *writer, const struct site *site, const u
     for (unsigned i = 0; i < VALUES; i++)
         put_number(&packed, values[i]);
     put_bytes(&message, SAMPLE_VALUE, packed.bytes, packed.used);
+    put_labels(&message, site->labels);
     if (bucket >= 0) {
         packed.used = 0;
         put_field(&packed, LABEL_KEY, STRING_LIFETIME_FROM);
@@ -273,9 +365,10 @@ static void write_sample(struct writer *writer, const struct site *site, const u
 static void write_site(struct writer *writer, const struct site_view *view)
 {
     uint64_t values[VALUES] = { weight_round(view->allocated.objects), weight_round(view->allocated.bytes),
-                                weight_round(view->in_use.objects), weight_round(view->in_use.bytes) };
+                                weight_round(view->in_use.objects), weight_round(view->in_use.bytes),
+                                [6] = weight_round(view->peak.objects), [7] = weight_round(view->peak.bytes) };
 
-    if (values[0] || values[2])
+    if (values[0] || values[2] || values[6])
         write_sample(writer, view->site, values, -1);
     for (int bucket = 0; bucket < (int)LIFETIME_BUCKETS; bucket++) {
         const struct site_sums *ended = &view->lifetimes[bucket];
@@ -283,6 +376,14 @@ static void write_site(struct writer *writer, const struct site_view *view)
         if (ends[4])
             write_sample(writer, view->site, ends, bucket);
     }
+}
+
+/* Milliseconds from the start to the peak. */
+static uint64_t peak_ms(uint64_t started_ns)
+{
+    uint64_t at = table_peak.at_ms, start = started_ns / 1000000;
+
+    return at > start ? at - start : 0;
 }
 
 static void write_head(struct writer *writer, uint64_t started_ns)
@@ -302,9 +403,15 @@ static void write_head(struct writer *writer, uint64_t started_ns)
     write_field(sink, PROFILE_DURATION, os_now() - started_ns);
     base_format(text, sizeof text, "hakmem %s", BASE_VERSION_STRING);
     write_comment(writer, text);
-    base_format(text, sizeof text, "samples are %lu bytes apart in the mean (HAKMEM_HEAP_PROFILE_RATE); stacks by %s", profile.mean,
-                os_unwind_by_tables() ? "unwind tables" : "frame pointers");
+    base_format(text, sizeof text, "samples are %lu bytes apart in the mean (HAKMEM_HEAP_PROFILE_RATE); stacks by %s",
+                profile.mean, os_unwind_by_tables() ? "unwind tables" : "frame pointers");
     write_comment(writer, text);
+    base_format(text, sizeof text, "process %u", os_process_id()); /* which /tmp/perf-PID.map is named by */
+    write_comment(writer, text);
+    if (table_peak.epoch) {
+        base_format(text, sizeof text, "peak of what is in use: %lu ms after the start", peak_ms(started_ns));
+        write_comment(writer, text);
+    }
 }
 
 /* ---- Views ---- */
@@ -312,7 +419,8 @@ static void write_head(struct writer *writer, uint64_t started_ns)
 struct site_view *pprof_view(size_t *count)
 {
     struct site *site = table_sites(count);
-    struct site_view *views = *count ? os_map(base_align_up(*count * sizeof *views, os_page_size()), os_page_size()) : NULL;
+    struct site_view *views =
+        *count ? os_map(base_align_up(*count * sizeof *views, os_page_size()), os_page_size()) : NULL;
 
     if (!views)
         return NULL;
@@ -321,6 +429,7 @@ struct site_view *pprof_view(size_t *count)
         views[i].site = site;
         views[i].allocated = site->allocated;
         views[i].in_use = site->in_use;
+        views[i].peak = table_at_peak(site);
         memcpy(views[i].lifetimes, site->lifetimes, sizeof views[i].lifetimes);
     }
     lock_release(&profile_lock);
@@ -354,10 +463,16 @@ static void write_all(struct writer *writer, const struct site_view *views, size
     static char buffer[OS_MAPS_LINE];
 
     write_head(writer, started_ns);
+    if (count == 0) /* no site needs a mapping, and reading them would take most of a short program's time */
+        return;
     os_modules_begin(&writer->modules, headers);
     if (!os_maps_each(write_mapping, writer, buffer, sizeof buffer))
         writer->error = EIO;
     os_modules_end(&writer->modules);
+    /* A function kept after this is in no site of the view. */
+    if (__atomic_load_n(&python_codes.first, __ATOMIC_ACQUIRE))
+        write_python(writer, python_codes.first);
+    write_label_strings(writer);
     for (size_t i = 0; i < count; i++)
         write_site(writer, &views[i]);
 }

@@ -4,18 +4,18 @@
 
 #include "profile/table.h"
 
-/* What a site's sums are at one moment. */
+/* A site's sums at one moment. */
 struct site_view {
     const struct site *site;
-    struct site_sums allocated, in_use;
+    struct site_sums allocated, in_use, peak;
     struct site_sums lifetimes[LIFETIME_BUCKETS];
 };
 
-/* A copy of all sites' sums as of one moment, in memory from the system; NULL: there are none, or (count not 0) no memory. */
+/* Copies all sites' sums of one moment into memory from the system. NULL: no sites, or (*count not 0) no memory. */
 HAK_HIDDEN struct site_view *pprof_view(size_t *count);
 HAK_HIDDEN void pprof_view_end(struct site_view *views, size_t count);
 
-/* Weights' sums as numbers of blocks or bytes. */
+/* A sum of weights as a number of blocks or bytes. */
 HAK_INLINE uint64_t weight_round(uint64_t sum) { return (sum + WEIGHT_ONE / 2) / WEIGHT_ONE; }
 
 /* Writes the profile to an open file. Returns 0 or an errno. Under profile_control. */

@@ -1,11 +1,17 @@
 #include "profile/profile.h"
 
+#include "harden/harden.h"
+#include "options/options.h"
 #include "os/os.h"
 #include "pool/registry.h"
 #include "profile/stack.h"
 
 HAK_DATA_HERE struct profile profile;
 HAK_DATA_HERE struct lock profile_control = LOCK_INIT(LOCK_RANK_PROFILE_CONTROL);
+
+/* Of a thread's time, in 1000, that guards alone may take. Their unseen cost (other threads' waits for system calls,
+ * page faults) stays below as much again. */
+#define GUARDS_MAY_SPEND 3u
 
 static struct draw outside; /* of threads without a cache, under profile_lock */
 
@@ -16,23 +22,58 @@ uint64_t profile_now_ms(void) { return os_now_coarse() / 1000000; }
 
 bool profile_busy(void) { return busy; }
 
-static uint64_t mean_parts(void) { return profile.mean << PARTS_SHIFT; }
+void profile_set_busy(bool is_busy) { busy = is_busy; }
+
+/* A mean of 1 byte makes every block a sample: it is 1 part, so that no block's chance is below 1. */
+static uint64_t mean_parts(void) { return profile.draw_mean == 1 ? 1 : profile.draw_mean << PARTS_SHIFT; }
+
+/* One draw serves the heap profile and guards. It uses the lesser of their means. */
+static void set_means(uint64_t record_mean, uint64_t guard_mean)
+{
+    uint64_t may_spend = hak_options.heap_profile_overhead;
+    bool both = record_mean && guard_mean;
+
+    HAK_ASSERT(lock_is_held(&profile_control));
+    atomic_store(&profile.drawing, false);
+    if (atomic_exchange(&profile.on, false))
+        harden_detour(false);
+    profile.record_mean = base_min(record_mean, PROFILE_MEAN_MOST);
+    profile.guard_mean = base_min(guard_mean, PROFILE_MEAN_MOST);
+    if (record_mean || guard_mean) {
+        profile.draw_mean =
+            both ? base_min(profile.record_mean, profile.guard_mean) : profile.record_mean + profile.guard_mean;
+        govern_begin(profile.draw_mean, record_mean ? may_spend : base_min(may_spend, GUARDS_MAY_SPEND));
+    }
+    if (record_mean)
+        profile.mean = profile.draw_mean;
+    atomic_fetch_add(&profile.generation, 1);
+    if (record_mean)
+        harden_detour(true);
+    atomic_store(&profile.on, record_mean != 0);
+    atomic_store(&profile.drawing, record_mean || guard_mean);
+}
 
 bool profile_set(uint64_t mean)
 {
-    HAK_ASSERT(lock_is_held(&profile_control));
     if (mean && !profile.heap)
         profile.heap = registry_new_profile();
     if (mean && !profile.heap)
         return false;
-    atomic_store(&profile.on, false);
-    if (mean) {
-        profile.mean = base_min(mean, PROFILE_MEAN_MOST);
-        govern_begin(profile.mean);
-    }
-    atomic_fetch_add(&profile.generation, 1);
-    atomic_store(&profile.on, mean != 0);
+    atomic_store(&profile.by_readers, false);
+    set_means(mean, profile.guard_mean);
     return true;
+}
+
+void profile_set_guards(uint64_t mean, unsigned class)
+{
+    atomic_store(&profile.guard_class, (uint8_t)class);
+    set_means(profile.record_mean, mean);
+}
+
+static void countdowns_set_shift(struct countdowns *countdowns, unsigned class, unsigned shift)
+{
+    countdowns->shifts[class] = (uint8_t)shift;
+    countdowns->parts[class] = (int64_t)profile_parts(class_size(class), shift);
 }
 
 static void draw_ready(struct draw *draw)
@@ -43,10 +84,37 @@ static void draw_ready(struct draw *draw)
         draw_begin(draw, generation, mean_parts());
 }
 
-unsigned profile_draw_entries(struct draw *draw, unsigned class, unsigned shift, unsigned count, uint64_t marks[2])
+bool profile_count_call(struct countdowns *countdowns, struct draw *draw, unsigned class, uint64_t *weight)
+{
+    unsigned shift = govern_shift(class);
+
+    if (HAK_UNLIKELY(countdowns->left[class] < 0)) {
+        draw_ready(draw);
+        countdowns->left[class] = draw_countdown(draw, mean_parts());
+        countdowns_set_shift(countdowns, class, shift);
+    } else if (HAK_UNLIKELY(countdowns->shifts[class] != shift)) {
+        countdowns_set_shift(countdowns, class, shift);
+    }
+    if (HAK_LIKELY(countdowns_may_pass(countdowns, class, 1))) {
+        countdowns_pass(countdowns, class, 1);
+        return false;
+    }
+    draw_ready(draw);
+    countdowns->left[class] = draw_countdown(draw, mean_parts());
+    *weight = draw_weight(mean_parts(), (uint64_t)countdowns->parts[class]);
+    return !busy; /* Z4 */
+}
+
+bool profile_draw_guard(struct draw *draw)
 {
     draw_ready(draw);
-    return draw_entries(draw, mean_parts(), profile_parts(class_size(class), shift), count, marks);
+    return profile.guard_mean == profile.draw_mean || draw_part(draw, profile.draw_mean, profile.guard_mean);
+}
+
+bool profile_draw_guard_call(struct draw *draw, size_t size)
+{
+    draw_ready(draw);
+    return size >= profile.guard_mean || draw_part(draw, size, profile.guard_mean);
 }
 
 uint64_t profile_draw_call(struct draw *draw, size_t size)
@@ -71,25 +139,11 @@ uint64_t profile_draw_call(struct draw *draw, size_t size)
     return draw_weight(mean_parts(), profile_parts(size, shift));
 }
 
-uint64_t profile_weight(unsigned class, unsigned shift)
-{
-    return draw_weight(mean_parts(), profile_parts(class_size(class), shift));
-}
-
-bool profile_keep_token(struct draw *draw, unsigned class, unsigned shift, unsigned new_shift)
-{
-    if (new_shift <= shift)
-        return true;
-    draw_ready(draw);
-    return draw_part(draw, profile_weight(class, shift), profile_weight(class, new_shift));
-}
-
-void profile_note(struct record *record, struct stack_memory **stacks)
+void profile_note(struct record *record, struct stack_memory **stacks, const struct label_set *labels)
 {
     record->born_ms = profile_now_ms();
-    record->generation = profile_generation();
     busy = true;
-    record->site = stack_site(profile_site, stacks);
+    record->site = stack_site(profile_site, labels, stacks, profile.mean == 1);
     if (record->site)
         table_insert(record);
     busy = false;

@@ -1,17 +1,18 @@
 /*
  * The heap profiler: which blocks are samples, whose they are, and where they were allocated.
  *
- * The fast paths know nothing of it. A *token* is a NULL in a thread cache's stack, in the place of a block: popping it misses, as
- * popping an empty stack does, and the slow path hands out a *sampled block* instead, a block of the class from the profile's own
- * heap, whose slabs have page-map byte 0 (W2). So its free misses too, and there the token goes back onto the freeing thread's
- * stack. Tokens circulate exactly as blocks do: a malloc draws one with the probability with which an entry of the stack is one,
- * whatever site it comes from, and a draw stands for 1 / p blocks.
+ * The fast paths are the same machine code with the profile on or off. While it is on, a thread's malloc takes blocks
+ * from *runs* (T8), onto which free does not push, so that each call takes another block. A run is at most as long as
+ * calls may pass before the next sample, and the slow call after it knows its length. The call at which the class's
+ * countdown ends gets a *sampled block*: a block of the class from the profile's own heap. Slabs of that heap have
+ * page-map byte 0 (W2), so that the block's free takes the slow path, too.
  *
- * Z1: an entry that a refill brings is a token with p = 1 - exp(-size / mean / 2^shift), independently of all others (draw.h). The
- *     shift is the cache's, and the same for all tokens of a bin (T6); it follows the governor's (govern.h).
+ * Z1: a call for a block is a sample with p = 1 - exp(-size / mean / 2^shift), independently of all other calls
+ *     (draw.h), and a sample stands for 1 / p calls. The governor sets the shift (govern.h).
  * Z2: a sampled block's record is inserted before the program gets the block and removed before anybody else can (R2).
- * Z3: tokens of one generation are never drawn in another: a start or stop of the profile makes every cache flush first.
- * Z4: a thread that is busy in here draws no samples: what the unwinder allocates is served as without a profile.
+ * Z3: a call is counted with the mean of the profile that its thread's cache follows, and is a sample of that profile
+ *     only: a start or stop makes every cache flush first.
+ * Z4: a thread inside the profiler draws no samples: the unwinder's allocations are served as without a profile.
  */
 #ifndef HAK_PROFILE_PROFILE_H
 #define HAK_PROFILE_PROFILE_H
@@ -26,36 +27,57 @@ struct stack_memory;
 #define PROFILE_MEAN_MOST (UINT64_C(1) << 40) /* bytes */
 
 struct profile {
-    _Atomic bool on;              /* samples are drawn */
-    _Atomic bool wanted;          /* somebody asked for a file: the next slow path writes it */
+    _Atomic bool on;              /* the heap profile is on */
+    _Atomic bool drawing;         /* samples are drawn for the heap profile, for guards (guard.h), or for both */
+    _Atomic uint8_t guard_class;  /* the largest class whose blocks fit a guarded page; CLASS_NONE: guards are off */
+    _Atomic bool wanted;          /* a file was requested: the next slow call writes it (outside_want) */
     _Atomic uint32_t generation;  /* number of starts and stops */
-    uint64_t mean;                /* bytes */
+    uint64_t mean;                /* bytes; a stop keeps it for the samples already taken */
+    uint64_t record_mean, guard_mean; /* as requested for the heap profile and for guards; 0: off */
+    uint64_t draw_mean;           /* the lesser of these two, or the one that is on */
     struct heap *heap;            /* of sampled blocks */
     uint64_t started_ns;          /* os_now() at the first start; 0: it was never on */
     bool by_tables;               /* stacks are found by unwind tables, not by frame pointers */
+    _Atomic bool by_readers;      /* on because a tracer reads the probes (os/outside.h); off with the last tracer */
 };
 HAK_DATA struct profile profile;
 
-/* Outermost but for nothing: held while the profile is started, stopped or written. */
+/* The outermost of the profile's locks: held while the profile is started, stopped or written. */
 HAK_DATA struct lock profile_control;
 
 HAK_INLINE bool profile_on(void) { return atomic_load_explicit(&profile.on, memory_order_relaxed); }
 
+/* Whether samples are drawn, for the heap profile or for guards. */
+HAK_INLINE bool profile_drawing(void) { return atomic_load_explicit(&profile.drawing, memory_order_relaxed); }
+
+/* Whether calls for the class can be samples while samples are drawn. */
+HAK_INLINE bool profile_draws(unsigned class)
+{
+    return profile_on() || class <= atomic_load_explicit(&profile.guard_class, memory_order_relaxed);
+}
+
 HAK_INLINE uint32_t profile_generation(void) { return atomic_load_explicit(&profile.generation, memory_order_relaxed); }
 
-/* Turns the profile on with the mean (bytes, at least 1) or off (0). False when its heap cannot be made. The caller makes the caches flush. */
+/* Turns the profile on with the mean (bytes), or off (0). False: no heap for it. The caller makes the caches flush. */
 HAK_HIDDEN bool profile_set(uint64_t mean);
+/* Turns samples for guards on or off in the same way. They are drawn for blocks of classes up to `class`. */
+HAK_HIDDEN void profile_set_guards(uint64_t mean, unsigned class);
 
-/* Draws for the entries of a refill; see draw_entries. */
-HAK_HIDDEN unsigned profile_draw_entries(struct draw *draw, unsigned class, unsigned shift, unsigned count, uint64_t marks[2]);
+/* Whether a sample that was drawn is a sample for guards, too. */
+HAK_HIDDEN bool profile_draw_guard(struct draw *draw);
+/* Draws, for guards alone, for a block of `size` bytes that no thread cache holds. */
+HAK_HIDDEN bool profile_draw_guard_call(struct draw *draw, size_t size);
 
-/* The least chance is that of a part of a byte, so that sizes and the mean are taken in such parts. */
+/* Counts a call for a block of the class. True: the call is a sample, and *weight is its weight. draw: the thread's. */
+HAK_HIDDEN bool profile_count_call(struct countdowns *countdowns, struct draw *draw, unsigned class, uint64_t *weight);
+
+/* Sizes and means are in parts of a byte, because a shift makes blocks as rare as ones of less than a byte. */
 enum { PARTS_SHIFT = 10 };
 _Static_assert((16u << PARTS_SHIFT) >> SHIFT_MOST >= 1, "every block has a chance");
 
 HAK_INLINE uint64_t profile_parts(size_t size, unsigned shift) { return ((uint64_t)size << PARTS_SHIFT) >> shift; }
 
-/* Whether the draws for so many blocks come to nothing, as they nearly always do; if false, they are yet to be drawn for. */
+/* Draws for `count` blocks at once. True, nearly always: none is a sample. False: the caller draws for each. */
 HAK_INLINE bool profile_draw_passes(struct draw *draw, size_t size, unsigned shift, size_t count)
 {
     int64_t parts = (int64_t)(profile_parts(size, shift) * count);
@@ -66,30 +88,25 @@ HAK_INLINE bool profile_draw_passes(struct draw *draw, size_t size, unsigned shi
     return true;
 }
 
-/* Draws for one block of so many bytes that no cache holds: the weight of the sample that it is, or 0. draw NULL: the thread has no cache. */
+/* Draws for a block of `size` bytes that no cache holds: its weight as a sample, or 0. draw: the thread's, or NULL. */
 HAK_HIDDEN uint64_t profile_draw_call(struct draw *draw, size_t size);
 
-/* What a token of the class stands for that was drawn with the shift. */
-HAK_HIDDEN uint64_t profile_weight(unsigned class, unsigned shift);
-
-/* Whether a token that was drawn with one shift stays one in a bin of another. */
-HAK_HIDDEN bool profile_keep_token(struct draw *draw, unsigned class, unsigned shift, unsigned new_shift);
-
-/* The thread is inside the profiler (Z4), or allocates for itself meanwhile. */
+/* Whether the calling thread is inside the profiler (Z4). */
 HAK_HIDDEN bool profile_busy(void);
+HAK_HIDDEN void profile_set_busy(bool is_busy);
 
-/* Records a block as a sample, with the caller's stack; of the record, address, size, weight, class, shift, heap and foreign are set. stacks:
- * the thread's (may point to NULL), or NULL. Holding no lock. */
-HAK_HIDDEN void profile_note(struct record *record, struct stack_memory **stacks);
+/* Records a block as a sample with the calling thread's stack. The caller has set the record's address, size, weight,
+ * class, heap and foreign. stacks, labels: the thread's; stacks, *stacks and labels may be NULL. Holding no lock. */
+HAK_HIDDEN void profile_note(struct record *record, struct stack_memory **stacks, const struct label_set *labels);
 
-/* Forgets the block; false if it was no sample. Holding no lock. */
+/* Removes the block's record. False: the block is no sample. Holding no lock. */
 HAK_HIDDEN bool profile_forget(const void *block, struct record *record);
 HAK_HIDDEN void profile_forget_heap(struct heap *heap);
 
 /* Milliseconds of the clock that lifetimes are measured with. */
 HAK_HIDDEN uint64_t profile_now_ms(void);
 
-/* The site that the calling thread's next sample gets as its leaf, or NULL. */
+/* An address that the calling thread's next sample gets as its leaf, in front of the stack; NULL: none. */
 HAK_DATA _Thread_local const void *profile_site __attribute__((tls_model("initial-exec")));
 
 #endif

@@ -11,11 +11,11 @@ enum {
     FILE_TAIL = 8,    /* behind the last block */
 };
 
-/* A block with room around it for what goes before and behind: a small profile is one write. */
+/* A block with room for the heads before it and the tail behind it, so that a small profile is one write. */
 struct sink {
     int file, error;
     uint32_t check; /* CRC-32 so far, complemented */
-    uint32_t size;  /* of what went in, modulo 2^32 */
+    uint32_t size;  /* bytes put so far, modulo 2^32 */
     bool begun;     /* the file's head is written */
     size_t used;    /* of the block */
     uint8_t bytes[FILE_HEAD + BLOCK_HEAD + BLOCK_SIZE + FILE_TAIL];

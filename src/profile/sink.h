@@ -1,6 +1,6 @@
 /*
- * Where a profile's bytes go: a file, as gzip (RFC 1952) of deflate's stored blocks (RFC 1951, 3.2.4), which is compression's format
- * without the compression, whose tables would be memory. One at a time: under profile_control.
+ * Writes a profile's bytes to a file as gzip (RFC 1952) of deflate's stored blocks (RFC 1951, 3.2.4): the format
+ * without the compression, whose tables would take memory. There is one sink, used under profile_control.
  */
 #ifndef HAK_PROFILE_SINK_H
 #define HAK_PROFILE_SINK_H
@@ -9,10 +9,10 @@
 
 struct sink;
 
-/* The process's one sink, begun on an open file. */
+/* Begins the process's one sink on an open file. */
 HAK_HIDDEN struct sink *sink_begin(int file);
 
-/* After an error nothing more is written. */
+/* Writes the bytes; after an error it writes nothing more. */
 HAK_HIDDEN void sink_put(struct sink *sink, const void *data, size_t size);
 
 /* Ends the stream. Returns 0, or the errno of the first error. */

@@ -1,22 +1,26 @@
 #include "profile/stack.h"
 
 #include "os/unwind.h"
+#include "profile/python.h"
+#include "profile/steps.h"
 #include "superslab/metadata.h"
 
 #define KEPT 16u      /* stacks a thread keeps */
-#define OWN_MOST 24u  /* frames of HAKMEM's own between here and the program, at most */
+#define OWN_MOST 24u  /* HAKMEM's own frames between here and the program, at most */
 
 struct kept {
     const char *start; /* where the walk began: the frame of stack_site */
     const void *leaf;
     struct site *site;
     unsigned count;
-    struct unwind_frame frames[STACK_MOST + OWN_MOST];
+    struct unwind_frame frames[NATIVE_MOST + OWN_MOST];
 };
 
 struct stack_memory {
-    struct stack_memory *next; /* unused */
-    unsigned hand;             /* the one to be replaced next */
+    struct stack_memory *next; /* in the list of unused ones */
+    struct steps_stack steps;
+    unsigned hand;             /* the place whose stack is replaced next */
+    struct python_memory python;
     struct kept kept[KEPT];
 };
 
@@ -44,15 +48,17 @@ void stack_leave(struct stack_memory **memory)
     if (mine == NULL)
         return;
     *memory = NULL;
+    mine->python = (struct python_memory){ 0 };
     for (unsigned i = 0; i < KEPT; i++)
         mine->kept[i].start = NULL; /* the next thread's stack may lie where this one's did */
+    mine->steps = (struct steps_stack){ 0 };
     lock_acquire(&profile_lock);
     mine->next = unused;
     unused = mine;
     lock_release(&profile_lock);
 }
 
-/* The slots are read from the innermost: as long as they agree, the stack is there as far as the next one. */
+/* Reads the slots from the innermost out. While the values agree, the next slot lies on the stack and can be read. */
 static bool is_same(const struct kept *kept, const char *start, const void *leaf)
 {
     if (kept->start != start || kept->leaf != leaf)
@@ -63,9 +69,11 @@ static bool is_same(const struct kept *kept, const char *start, const void *leaf
     return true;
 }
 
-/* The program's part of the stack: what is HAKMEM's own is left out at its start. */
-static struct site *make_site(const void *leaf, const struct unwind_frame *frames, unsigned count)
+/* The site of the program's part of the stack: HAKMEM's own frames at its start are left out. */
+static struct site *make_site(const void *leaf, const struct label_set *labels, const struct unwind_frame *frames,
+                              unsigned count, struct stack_memory *memory)
 {
+    struct python_memory forgotten = { 0 };
     uintptr_t addresses[STACK_MOST];
     unsigned length = 0, i = 0;
 
@@ -73,40 +81,72 @@ static struct site *make_site(const void *leaf, const struct unwind_frame *frame
         i++;
     if (leaf)
         addresses[length++] = (uintptr_t)leaf + 1; /* as return addresses are */
-    for (; i < count && length < STACK_MOST; i++)
+    for (; i < count && length < NATIVE_MOST; i++)
         addresses[length++] = frames[i].address;
-    return table_site(addresses, length);
+    if (python_found())
+        length =
+            python_merge(memory ? &memory->python : &forgotten, addresses, length, STACK_MOST, length < NATIVE_MOST);
+    return table_site(addresses, length, labels);
 }
 
-HAK_NOINLINE struct site *stack_site(const void *leaf, struct stack_memory **memory)
+/* The frames from stack_site's caller on; stack_site's own frame starts at `start`. *whole: they are all there are. */
+static unsigned walk_unwound(const char *start, struct unwind_frame *frames, unsigned capacity, bool *whole)
 {
-    const char *start = __builtin_frame_address(0);
-    struct stack_memory *kept = memory_of(memory);
-    struct unwind_frame local[STACK_MOST], *frames = local;
-    unsigned capacity = STACK_MOST, count, first = 0;
-    struct kept *place = NULL;
-    bool keep = true;
+    unsigned count = os_unwind(frames, capacity), first = 0;
 
-    if (kept) {
-        for (unsigned i = 0; i < KEPT; i++)
-            if (is_same(&kept->kept[i], start, leaf))
-                return kept->kept[i].site;
-        place = &kept->kept[kept->hand++ % KEPT];
-        place->start = NULL;
-        frames = place->frames;
-        capacity = STACK_MOST + OWN_MOST;
-    }
-    count = os_unwind(frames, capacity);
-    /* What lies below this function's frame is the unwinder's own and gone when the next walk begins. */
+    *whole = count < capacity;
+    /* Frames below stack_site's belong to the unwinder and are gone when the next walk begins. */
     while (first < count && (const char *)frames[first].slot < start)
         first++;
     if (first == count)
-        first = 0; /* no slots are known */
+        first = 0; /* the unwinder tells no slots */
     __builtin_memmove(frames, frames + first, (count - first) * sizeof *frames);
-    count -= first;
+    return count - first;
+}
+
+/* The same where every block is a sample, so that walks take most of the time. */
+static unsigned walk_learning(struct steps_stack *steps, const char *start, struct unwind_frame *frames,
+                              unsigned capacity)
+{
+    /* The return address lies above the saved frame pointer, at which the frame starts. */
+    const uintptr_t *slot = (const uintptr_t *)start + 1;
+    unsigned count = steps_walk(steps, slot, frames, capacity);
+    bool whole;
+
+    if (count)
+        return count;
+    count = walk_unwound(start, frames, capacity, &whole);
+    if (count && frames[0].slot == slot)
+        steps_learn(steps, frames, count, whole);
+    return count;
+}
+
+HAK_NOINLINE struct site *stack_site(const void *leaf, const struct label_set *labels, struct stack_memory **memory,
+                                     bool often)
+{
+    const char *start = __builtin_frame_address(0);
+    struct stack_memory *kept = memory_of(memory);
+    struct unwind_frame local[NATIVE_MOST], *frames = local;
+    unsigned capacity = NATIVE_MOST, count;
+    struct kept *place = NULL;
+    bool keep = true, whole;
+
+    if (kept) {
+        for (unsigned i = 0; i < KEPT; i++)
+            if (is_same(&kept->kept[i], start, leaf)) /* one frame of Python's loop serves changing functions */
+                return python_found() || kept->kept[i].site->labels != labels
+                           ? make_site(leaf, labels, kept->kept[i].frames, kept->kept[i].count, kept)
+                           : kept->kept[i].site;
+        place = &kept->kept[kept->hand++ % KEPT];
+        place->start = NULL;
+        frames = place->frames;
+        capacity = NATIVE_MOST + OWN_MOST;
+    }
+    count = kept && often && os_unwind_by_tables() ? walk_learning(&kept->steps, start, frames, capacity)
+                                                   : walk_unwound(start, frames, capacity, &whole);
     if (place == NULL)
-        return make_site(leaf, frames, count);
-    place->site = make_site(leaf, frames, count);
+        return make_site(leaf, labels, frames, count, NULL);
+    place->site = make_site(leaf, labels, frames, count, kept);
     for (unsigned i = 0; i < count; i++)
         keep &= frames[i].slot != NULL;
     place->leaf = leaf;

@@ -1,6 +1,9 @@
 #include "profile/table.h"
 
+#include "harden/harden.h"
 #include "os/os.h"
+#include "os/outside.h"
+#include "profile/draw.h"
 #include "pool/heap.h"
 
 #define FIRST_CAPACITY 512u /* places of a table at first; a power of two, as all capacities */
@@ -12,11 +15,14 @@ HAK_DATA_HERE struct table_memory table_memory;
 /* Open addressing with linear probing, at most half full. */
 static struct record *records;
 static size_t record_capacity, record_count;
-static _Atomic size_t blocks_elsewhere;
+HAK_DATA_HERE struct record_table profile_records;
+HAK_DATA_HERE _Atomic size_t table_elsewhere;
 
 static struct site **site_index;
 static size_t site_capacity;
 HAK_DATA_HERE struct site_list profile_sites;
+HAK_DATA_HERE struct label_sets label_sets;
+HAK_DATA_HERE struct table_peak table_peak;
 static char *chunk_next, *chunk_end;
 
 /* ---- Memory; under profile_lock ---- */
@@ -59,16 +65,16 @@ size_t table_bytes(void) { return atomic_load_explicit(&table_memory.bytes, memo
 
 static uint64_t hash_word(uint64_t word) { return (word ^ (word >> 29)) * UINT64_C(0x9e3779b97f4a7c15); }
 
-static uint64_t hash_frames(const uintptr_t *frames, unsigned count)
+static uint64_t hash_frames(const uintptr_t *frames, unsigned count, const struct label_set *labels)
 {
-    uint64_t hash = count;
+    uint64_t hash = labels ? hash_word((uintptr_t)labels + count) : count;
 
     for (unsigned i = 0; i < count; i++)
         hash = hash_word(hash + frames[i]);
     return hash ^ (hash >> 32);
 }
 
-static void *chunk_take(size_t size)
+void *table_store(size_t size)
 {
     char *taken;
 
@@ -83,12 +89,13 @@ static void *chunk_take(size_t size)
     return taken;
 }
 
-static struct site **site_place(struct site **index, size_t capacity, uint64_t hash, const uintptr_t *frames, unsigned count)
+static struct site **site_place(struct site **index, size_t capacity, uint64_t hash, const uintptr_t *frames,
+                                unsigned count, const struct label_set *labels)
 {
     size_t at = hash & (capacity - 1);
 
     for (; index[at]; at = (at + 1) & (capacity - 1))
-        if (index[at]->hash == hash && index[at]->frame_count == count &&
+        if (index[at]->hash == hash && index[at]->frame_count == count && index[at]->labels == labels &&
             __builtin_memcmp(index[at]->frames, frames, count * sizeof *frames) == 0)
             break;
     return &index[at];
@@ -102,39 +109,47 @@ static bool site_index_grow(void)
     if (!index)
         return false;
     for (struct site *site = profile_sites.first; site; site = site->next)
-        *site_place(index, capacity, site->hash, site->frames, site->frame_count) = site;
+        *site_place(index, capacity, site->hash, site->frames, site->frame_count, site->labels) = site;
     map_drop(site_index);
     site_index = index;
     site_capacity = capacity;
     return true;
 }
 
-static struct site *site_make(uint64_t hash, const uintptr_t *frames, unsigned count)
+static struct site *site_make(uint64_t hash, const uintptr_t *frames, unsigned count, const struct label_set *labels)
 {
-    struct site *site = chunk_take(sizeof *site + count * sizeof *frames);
+    struct site *site = table_store(sizeof *site + count * sizeof *frames);
 
     if (!site)
         return NULL;
     site->hash = hash;
+    site->labels = labels;
     site->frame_count = count;
     __builtin_memcpy(site->frames, frames, count * sizeof *frames);
-    /* Linked when it is whole, for readers outside, who take no lock. */
+    /* Linked when it is whole: readers in other processes take no lock. */
     __atomic_store_n(profile_sites.last ? &profile_sites.last->next : &profile_sites.first, site, __ATOMIC_RELEASE);
     profile_sites.last = site;
     profile_sites.count++;
+    profile_sites.labelled += labels && labels != label_sets.lost;
     return site;
 }
 
-struct site *table_site(const uintptr_t *frames, unsigned count)
+struct site *table_site(const uintptr_t *frames, unsigned count, const struct label_set *labels)
 {
-    uint64_t hash = hash_frames(frames, count);
+    uint64_t hash = hash_frames(frames, count, labels);
     struct site *site = NULL, **place;
 
     lock_acquire(&profile_lock);
     if (profile_sites.count * 2 < site_capacity || site_index_grow()) {
-        place = site_place(site_index, site_capacity, hash, frames, count);
+        place = site_place(site_index, site_capacity, hash, frames, count, labels);
+        if (!*place && labels && profile_sites.labelled >= LABELLED_SITES_MOST) {
+            atomic_store_explicit(&label_sets.full, true, memory_order_relaxed);
+            labels = label_sets.lost;
+            hash = hash_frames(frames, count, labels);
+            place = site_place(site_index, site_capacity, hash, frames, count, labels);
+        }
         if (!*place)
-            *place = site_make(hash, frames, count);
+            *place = site_make(hash, frames, count, labels);
         site = *place;
     }
     lock_release(&profile_lock);
@@ -181,6 +196,7 @@ static bool records_grow(void)
     map_drop(records);
     records = table;
     record_capacity = capacity;
+    profile_records = (struct record_table){ table, capacity };
     return true;
 }
 
@@ -188,6 +204,23 @@ static void sums_move(struct site_sums *sums, uint64_t weight, uint64_t bytes, b
 {
     sums->objects += add ? weight : 0 - weight;
     sums->bytes += add ? weight * bytes : 0 - weight * bytes;
+}
+
+/* R6: the record's block comes into use (add), or goes out of use. */
+static void in_use_move(const struct record *record, bool add)
+{
+    struct site *site = record->site;
+    uint64_t bytes = record->weight * record->size;
+
+    site->peak = table_at_peak(site);
+    site->peak_epoch = table_peak.epoch;
+    sums_move(&site->in_use, record->weight, record->size, add);
+    table_peak.live += add ? bytes : 0 - bytes;
+    if (table_peak.live <= table_peak.bytes)
+        return;
+    table_peak.bytes = table_peak.live;
+    table_peak.epoch++;
+    table_peak.at_ms = record->born_ms;
 }
 
 static bool record_add(const struct record *record)
@@ -200,21 +233,25 @@ static bool record_add(const struct record *record)
     HAK_ASSERT(place->address == 0); /* R2 */
     *place = *record;
     record_count++;
-    if (record->foreign)
-        atomic_fetch_add_explicit(&blocks_elsewhere, 1, memory_order_relaxed);
+    if (record->foreign) {
+        atomic_fetch_add_explicit(&table_elsewhere, 1, memory_order_relaxed);
+        harden_detour(true);
+    }
     if (record->heap)
         atomic_fetch_add_explicit(&record->heap->sampled, 1, memory_order_relaxed);
     return true;
 }
 
-/* Empties a place and moves what follows back, so that no search ends early. */
+/* Empties a place and moves later records back into the hole, so that no search ends early. */
 static void record_drop(struct record *place)
 {
     size_t hole = (size_t)(place - records), at = hole, mask = record_capacity - 1;
 
     record_count--;
-    if (place->foreign)
-        atomic_fetch_sub_explicit(&blocks_elsewhere, 1, memory_order_relaxed);
+    if (place->foreign) {
+        atomic_fetch_sub_explicit(&table_elsewhere, 1, memory_order_relaxed);
+        harden_detour(false);
+    }
     if (place->heap)
         atomic_fetch_sub_explicit(&place->heap->sampled, 1, memory_order_relaxed);
     for (;;) {
@@ -235,7 +272,7 @@ static void record_account_end(const struct record *record, uint64_t now_ms)
     uint64_t lived = now_ms > record->born_ms ? now_ms - record->born_ms : 0;
     unsigned bucket = lived ? (unsigned)base_min(base_high_bit(lived) + 1, LIFETIME_BUCKETS - 1) : 0;
 
-    sums_move(&record->site->in_use, record->weight, record->size, false);
+    in_use_move(record, false);
     sums_move(&record->site->lifetimes[bucket], record->weight, lived, true);
 }
 
@@ -247,9 +284,11 @@ bool table_insert(const struct record *record)
     done = record_add(record);
     if (done) {
         sums_move(&record->site->allocated, record->weight, record->size, true);
-        sums_move(&record->site->in_use, record->weight, record->size, true);
+        in_use_move(record, true);
     }
     lock_release(&profile_lock);
+    if (done)
+        outside_allocated((const void *)record->address, record->size, record->weight * record->size / WEIGHT_ONE);
     return done;
 }
 
@@ -276,6 +315,8 @@ bool table_remove(const void *address, uint64_t now_ms, struct record *removed)
     if (found)
         record_account_end(removed, now_ms);
     lock_release(&profile_lock);
+    if (found)
+        outside_freed(address);
     return found;
 }
 
@@ -289,7 +330,7 @@ bool table_take_out(const void *address, struct record *taken)
     return found;
 }
 
-/* There is room: one was taken out, and if others came meanwhile the table has grown; else the record ends here (R1). */
+/* There is room, unless other records came meanwhile and the table could not grow: then the record ends here (R1). */
 void table_put_back(const struct record *record)
 {
     lock_acquire(&profile_lock);
@@ -303,6 +344,7 @@ void table_end(const struct record *record, uint64_t now_ms)
     lock_acquire(&profile_lock);
     record_account_end(record, now_ms);
     lock_release(&profile_lock);
+    outside_freed((const void *)record->address);
 }
 
 void table_remove_heap(struct heap *heap, uint64_t now_ms)
@@ -311,15 +353,14 @@ void table_remove_heap(struct heap *heap, uint64_t now_ms)
     for (size_t i = 0; i < record_capacity && heap->sampled;) {
         if (records[i].address && records[i].heap == heap) {
             record_account_end(&records[i], now_ms);
-            record_drop(&records[i]); /* another may have moved here */
+            outside_freed((const void *)records[i].address);
+            record_drop(&records[i]); /* may move another record to place i */
         } else {
             i++;
         }
     }
     lock_release(&profile_lock);
 }
-
-size_t table_foreign(void) { return atomic_load_explicit(&blocks_elsewhere, memory_order_relaxed); }
 
 size_t table_records(void)
 {

@@ -1,42 +1,58 @@
 /*
- * What the profile knows: sites, which are stacks that samples were taken at, and records, which are samples in use. Two hash
- * tables in memory of their own from the system, under profile_lock.
+ * The heap profile's two hash tables. A site is a stack with labels at which samples were taken. A record is a sample
+ * in use. The tables lie in memory of their own from the system. profile_lock guards them.
  *
- * R1: a site's in-use sums are those of the records that point to it; without records they are 0, exactly.
- * R2: a record is inserted before its block is given to the program, and removed before the block can be given to anybody else: there
- *     is one record an address at most.
- * R3: a site is never removed or moved, and its frames never change: they may be read without the lock, also by
- *     another process.
+ * R1: a site's in-use sums are the sums of the records that point to it. Without records they are exactly 0.
+ * R2: a record is inserted before its block is given to the program, and removed before the block can be given out
+ *     again. So there is at most one record for an address.
+ * R3: a site is never removed or moved, and its frames never change. Any process may read them without the lock.
+ * R6: a site that has changed since the peak (when all sites together had most in use) has the peak's epoch in
+ *     peak_epoch and its sums of that moment in `peak`. Any other site still has the same sums in use. So a new peak
+ *     costs one step, however many sites there are.
  */
 #ifndef HAK_PROFILE_TABLE_H
 #define HAK_PROFILE_TABLE_H
 
 #include "os/lock.h"
 #include "profile/draw.h"
+#include "profile/labels.h"
 
-#define STACK_MOST 64u      /* frames of a stack */
+#define NATIVE_MOST 64u     /* return addresses of a stack */
+#define STACK_MOST 128u     /* frames of a site: return addresses, and Python functions between them (python.h) */
+#define LABELLED_SITES_MOST 16384u
 #define LIFETIME_BUCKETS 32u /* bucket 0: below 1 ms; bucket b: from 2^(b - 1) to 2^b ms; the last: all above */
 
 struct heap;
 
-/* Sums of samples' weights, and of weight times bytes, in parts of WEIGHT_ONE. */
+/* The sum of samples' weights, and the sum of weight times bytes, in units of 1 / WEIGHT_ONE. */
 struct site_sums {
     uint64_t objects, bytes;
 };
 
 struct site {
-    struct site *next; /* the next made */
+    struct site *next; /* the one made after this one */
     uint64_t hash;
+    const struct label_set *labels; /* or NULL */
     uint32_t frame_count;
     struct site_sums allocated, in_use;
-    struct site_sums lifetimes[LIFETIME_BUCKETS]; /* of what was freed; for `bytes` read: milliseconds */
-    uintptr_t frames[];                           /* return addresses, the innermost first */
+    struct site_sums peak; /* R6 */
+    uint64_t peak_epoch;
+    struct site_sums lifetimes[LIFETIME_BUCKETS]; /* of freed blocks; `bytes` holds milliseconds here */
+    uintptr_t frames[];                           /* return addresses and Python functions, the innermost first */
 };
 
 /* All sites, in the order in which they were made. Under profile_lock. */
 struct site_list {
     struct site *first, *last;
-    size_t count;
+    size_t count, labelled; /* labelled: sites with labels other than label_sets.lost */
+};
+
+/* The peak: when all sites together had most in use. Changed under profile_lock. */
+struct table_peak {
+    uint64_t live;  /* bytes in use now, in units of 1 / WEIGHT_ONE */
+    uint64_t bytes; /* the most that `live` has been */
+    uint64_t epoch; /* how often `live` has exceeded `bytes` */
+    uint64_t at_ms; /* when it last did, by profile_now_ms */
 };
 
 struct record {
@@ -46,23 +62,37 @@ struct record {
     size_t size;       /* of the block */
     uint64_t weight;
     uint64_t born_ms;
-    uint32_t generation; /* of the profile that drew it */
-    uint8_t class;       /* of the entry of a thread cache it was drawn as, or CLASS_NONE */
-    uint8_t shift;       /* that it was drawn with as such an entry */
-    bool foreign;        /* not in the profile's own heap */
+    uint8_t class; /* whose countdown drew the sample, or CLASS_NONE */
+    bool foreign;  /* not in the profile's own heap */
+    uint32_t slack;  /* bytes of the block beyond those that the call wanted; 0 if unknown */
+    uint32_t beside; /* for a block of the profile's own heap: front/neighbour.h */
 };
+
+/* Where the records are, for readers outside: places with address 0 are unused. Changed under profile_lock. */
+struct record_table {
+    struct record *places;
+    size_t capacity;
+};
+HAK_DATA struct record_table profile_records;
 
 HAK_DATA struct lock profile_lock;
 HAK_DATA struct site_list profile_sites;
+HAK_DATA struct table_peak table_peak;
 
-/* A mapping from the system, of `bytes` bytes; what is stored in it follows. */
+/* The site's sums in use at the peak (R6). Under profile_lock. */
+HAK_INLINE struct site_sums table_at_peak(const struct site *site)
+{
+    return site->peak_epoch == table_peak.epoch ? site->peak : site->in_use;
+}
+
+/* A mapping from the system of `bytes` bytes, this header included. */
 struct table_map {
     struct table_map *next;
     size_t bytes;
     _Alignas(HAK_LINE_PAIR) char memory[];
 };
 
-/* R4: `bytes` is the sum of the maps'. Changed under profile_lock; the sum may be read without it. */
+/* R4: `bytes` is the sum over `maps`. Both change under profile_lock; `bytes` may be read without it. */
 struct table_memory {
     struct table_map *maps;
     _Atomic size_t bytes;
@@ -72,30 +102,35 @@ HAK_DATA struct table_memory table_memory;
 /* Bytes that the tables have mapped. */
 HAK_HIDDEN size_t table_bytes(void);
 
-/* The site of a stack, made if it is new; NULL when memory is out. Takes the lock. */
-HAK_HIDDEN struct site *table_site(const uintptr_t *frames, unsigned count);
+/* Finds or makes the site of a stack with the labels (or NULL). Beyond LABELLED_SITES_MOST a new site's labels are
+ * label_sets.lost. NULL: memory is out. Takes the lock. */
+HAK_HIDDEN struct site *table_site(const uintptr_t *frames, unsigned count, const struct label_set *labels);
 
-/* Adds the record, and to its site's sums. False when memory is out. Takes the lock. */
+/* Inserts the record and adds its weight to its site's sums. False: memory is out. Takes the lock. */
 HAK_HIDDEN bool table_insert(const struct record *record);
 
-/* Removes the record of the address, and from its site's sums at `now_ms`; false if there is none. Takes the lock. */
+/* Removes the address's record and takes it off its site's sums at `now_ms`. False: there is none. Takes the lock. */
 HAK_HIDDEN bool table_remove(const void *address, uint64_t now_ms, struct record *removed);
 
-/* Takes a record out, and puts it back, without a trace in the sums: its block is the same. */
+/* Take a record out and put it back, for a block that stays in use. The sums do not change. Both take the lock. */
 HAK_HIDDEN bool table_take_out(const void *address, struct record *taken);
 HAK_HIDDEN void table_put_back(const struct record *record);
 
-/* The block of a record that was taken out is freed. Takes the lock. */
+/* Accounts for the free of a block whose record was taken out. Takes the lock. */
 HAK_HIDDEN void table_end(const struct record *record, uint64_t now_ms);
 
 /* Removes the records of a first-class heap's blocks. Takes the lock. */
 HAK_HIDDEN void table_remove_heap(struct heap *heap, uint64_t now_ms);
 
-/* Records that are in no heap of the profile's own: while there is none, other frees need not ask. */
-HAK_HIDDEN size_t table_foreign(void);
+/* The number of records with `foreign` set. While it is 0, frees of other heaps' blocks look up no record. */
+HAK_DATA _Atomic size_t table_elsewhere;
+HAK_INLINE size_t table_foreign(void) { return atomic_load_explicit(&table_elsewhere, memory_order_relaxed); }
 HAK_HIDDEN size_t table_records(void);
 
-/* The first site, linked by `next`, and their number, as of now. Takes the lock. */
+/* Zeroed memory that is never freed, at most 128 KiB, aligned to 8; NULL: memory is out. Under profile_lock. */
+HAK_HIDDEN void *table_store(size_t size);
+
+/* Returns the first site, from which `next` leads on; *count: the number of sites now. Takes the lock. */
 HAK_HIDDEN struct site *table_sites(size_t *count);
 
 #endif

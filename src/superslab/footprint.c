@@ -3,7 +3,7 @@
 #include "options/options.h"
 #include "superslab/limits.h"
 
-/* A thread waits so long for bytes to leave, and so often. */
+/* How long a thread waits for bytes to leave, and how often. */
 #define FOOTPRINT_WAIT_NS UINT64_C(10000000)
 #define FOOTPRINT_WAITS 100u
 
@@ -28,6 +28,30 @@ void footprint_want_flush(void)
     shared_pool_schedule_purge(0);
 }
 
+void footprint_wanted_again(void)
+{
+    shared_pool.trimmed = false;
+    if (shared_pool_now_ms() - shared_pool.trimmed_ms < hak_options.purge_delay)
+        shared_pool.may_wait = base_max(shared_pool.live_peak, shared_pool.live_peak_before);
+}
+
+void footprint_huge_trimmed(void)
+{
+    lock_acquire(&shared_pool.lock);
+    footprint_note_trimmed();
+    lock_release(&shared_pool.lock);
+}
+
+size_t footprint_may_wait(void)
+{
+    size_t bytes;
+
+    lock_acquire(&shared_pool.lock);
+    bytes = shared_pool.may_wait;
+    lock_release(&shared_pool.lock);
+    return bytes;
+}
+
 void footprint_decay(uint32_t now_ms)
 {
     if (now_ms - shared_pool.live_peak_ms < base_max(hak_options.purge_delay, 1))
@@ -36,9 +60,11 @@ void footprint_decay(uint32_t now_ms)
     shared_pool.live_low_before = shared_pool.live_low;
     shared_pool.live_peak = shared_pool.live_low = footprint_live();
     shared_pool.live_peak_ms = now_ms;
+    shared_pool.may_wait =
+        base_min(shared_pool.may_wait, base_max(shared_pool.live_peak, shared_pool.live_peak_before));
 }
 
-/* What N2 allows for `growth` more bytes. */
+/* The bound of N2 for a footprint that grows by `growth` bytes. */
 static size_t footprint_most(size_t growth)
 {
     size_t peak = base_max(base_max(shared_pool.live_peak, shared_pool.live_peak_before), footprint_live() + growth);
@@ -58,6 +84,13 @@ size_t footprint_excess_slow(size_t growth)
     size_t held = footprint_held(), most = footprint_most(growth);
 
     return HAK_LIKELY(held + growth <= most) ? 0 : base_max(held + growth - most, held / FOOTPRINT_STEP);
+}
+
+bool footprint_is_limited(void)
+{
+    size_t soft = limits_soft();
+
+    return limits_hard() || limits_pressed() || (soft && shared_pool_footprint() > soft);
 }
 
 bool footprint_allows(size_t growth)

@@ -1,18 +1,19 @@
 /*
- * The footprint: the memory that HAKMEM holds of the system's, one account for SuperSlabs, huge blocks and metadata.
- * What in it is free and waits to be used again or given back is `waiting`; the rest is `live`.
+ * The footprint: the memory that HAKMEM holds. One account counts SuperSlabs, huge blocks and metadata. Free memory
+ * that waits to be used again or given back is `waiting`; the rest is `live`.
  *
  * N1: footprint = units used + free units that are touched (P2) + headers + huge blocks and freed ranges + metadata +
  *     leaving.
- * N2: before the footprint grows, what waits is given back as far as it would exceed the live peak by more than a
- *     quarter and FOOTPRINT_SPARE, or a limit. When live memory fell below a quarter of its peak since then, the
- *     program has changed what it allocates, and the bound is an eighth and half of FOOTPRINT_SPARE.
- * N3: the live peak and the live low are the most and, since then, the least that was live in this purge delay and the
- *     one before.
- * N4: bytes count until the system has taken them back. A thread that the hard limit refuses waits for those that are
- *     leaving.
- * N5: blocks in thread caches pin whole slabs: when room is made, a tick is asked for that has the caches flushed, at
- *     most one in FOOTPRINT_FLUSH_MS.
+ * N2: before the footprint grows past its bound, waiting memory is given back to make room. The bound is the live peak,
+ *     a quarter of it, and FOOTPRINT_SPARE, or the lowest limit if that is less. Once live memory has fallen below a
+ *     quarter of the peak, the program has changed what it allocates, and half as much is allowed beyond the peak.
+ * N3: the live peak is the most memory that was live in this purge delay and the one before. The live low is the least
+ *     that was live after the peak.
+ * N4: bytes count until the system has taken them back. A thread that the hard limit refuses waits for leaving bytes.
+ * N5: blocks in thread caches pin whole slabs, and kept slabs wait with their heaps (pool/heap.h, O6). So a thread that
+ *     makes room requests a flush of the caches and a release of the kept slabs, at most once in FOOTPRINT_FLUSH_MS.
+ * N6: empty SuperSlabs and freed ranges beyond what their options allow leave at once. When the footprint grows again
+ *     within a purge delay after that, as much may wait as was live at the live peak, until the peak falls.
  */
 #ifndef HAK_SUPERSLAB_FOOTPRINT_H
 #define HAK_SUPERSLAB_FOOTPRINT_H
@@ -21,28 +22,31 @@
 #include "superslab/shared_pool.h"
 
 #define FOOTPRINT_SPARE (8 * HAK_MIB)
-/* What waits is given back in parts of at least one so-manieth of the footprint: the next ones to grow find room
- * without a call. */
+/* The footprint divided by this is the least to give back at once, so that the next calls that grow find room. */
 #define FOOTPRINT_STEP 16u
 #define FOOTPRINT_FLUSH_MS 50u
 
-/* All of these under pool.lock but where they say otherwise. */
+/* All functions are called under pool.lock unless they say otherwise. */
 
-/* What statistics call the footprint: SuperSlabs' units and huge blocks. */
+/* The footprint as statistics report it: units of SuperSlabs, and huge blocks. */
 HAK_INLINE size_t footprint_of_blocks(void)
 {
     return (shared_pool.units_used + shared_pool.units_dirty) * UNIT_SIZE + shared_pool.huge_bytes;
 }
 
+HAK_INLINE size_t footprint_kept(void) { return atomic_load_explicit(&shared_pool.units_kept, memory_order_relaxed); }
 HAK_INLINE size_t footprint_live(void)
 {
-    return (shared_pool.units_used + shared_pool.headers) * UNIT_SIZE + shared_pool.huge_bytes - shared_pool.huge_waiting +
-           atomic_load_explicit(&shared_pool.metadata_touched, memory_order_relaxed);
+    return (shared_pool.units_used - footprint_kept() + shared_pool.headers) * UNIT_SIZE + shared_pool.huge_bytes -
+           shared_pool.huge_waiting + atomic_load_explicit(&shared_pool.metadata_touched, memory_order_relaxed);
 }
-HAK_INLINE size_t footprint_waiting(void) { return shared_pool.units_dirty * UNIT_SIZE + shared_pool.huge_waiting; }
+HAK_INLINE size_t footprint_waiting(void) 
+{
+    return (shared_pool.units_dirty + footprint_kept()) * UNIT_SIZE + shared_pool.huge_waiting;
+}
 HAK_INLINE size_t footprint_held(void) { return footprint_live() + footprint_waiting() + shared_pool.leaving; } /* N1 */
 
-/* Bytes that should be given back before `growth` more are held (N2); 0: none, as in most calls. */
+/* Bytes to give back before the footprint grows by `growth` (N2); 0, as in most calls: none. */
 HAK_HIDDEN size_t footprint_excess_slow(size_t growth);
 HAK_INLINE size_t footprint_excess(size_t growth)
 {
@@ -51,11 +55,20 @@ HAK_INLINE size_t footprint_excess(size_t growth)
     return footprint_excess_slow(growth);
 }
 
-/* Whether the hard limit allows `growth` more bytes. When the soft one is passed, asks for a tick and the pressure
- * handler. */
+/* Whether the hard limit allows `growth` more bytes. Past the soft limit, requests a tick and the pressure handler. */
 HAK_HIDDEN bool footprint_allows(size_t growth);
 
-/* Call the first after something was taken, the second after something became free (N3). */
+/* Whether heaps should give up free memory: it was unwanted for a purge delay, the system refuses more memory, a limit
+ * is hard or passed, or the system is short of memory. Any thread that does not hold pool.lock. */
+HAK_HIDDEN bool footprint_is_limited(void);
+HAK_INLINE bool footprint_is_short(void)
+{
+    return atomic_load_explicit(&shared_pool.stale, memory_order_relaxed) ||
+           atomic_load_explicit(&shared_pool.tight, memory_order_relaxed) ||
+           (!limits_are_none() && footprint_is_limited());
+}
+
+/* Call footprint_note_peak after memory was taken, footprint_note_low after memory became free (N3). */
 HAK_INLINE void footprint_note_peak(void)
 {
     size_t footprint = footprint_of_blocks(), live = footprint_live();
@@ -76,21 +89,37 @@ HAK_INLINE void footprint_note_low(void)
         shared_pool.live_low = live;
 }
 
-/* If a purge delay has passed, forgets the peak and the low of the one before (N3). */
+/* N6 needs these: call the first when memory leaves because too much waits, the second when the footprint grew. */
+HAK_INLINE void footprint_note_trimmed(void)
+{
+    shared_pool.trimmed = true;
+    shared_pool.trimmed_ms = shared_pool_now_ms();
+}
+HAK_HIDDEN void footprint_wanted_again(void);
+HAK_INLINE void footprint_note_growth(void)
+{
+    atomic_fetch_add_explicit(&shared_pool.growths, 1, memory_order_relaxed);
+    if (HAK_UNLIKELY(shared_pool.trimmed))
+        footprint_wanted_again();
+}
+
+/* Begins a new period of the live peak and low if the current one is a purge delay old (N3). */
 HAK_HIDDEN void footprint_decay(uint32_t now_ms);
 
-/* Freed ranges of huge blocks became more or fewer by so many bytes; they are part of huge_bytes already. Any
- * thread, takes pool.lock. */
-HAK_HIDDEN void footprint_huge_waits(size_t bytes);
-HAK_HIDDEN void footprint_huge_taken(size_t bytes);  /* by a block */
-HAK_HIDDEN void footprint_huge_leaves(size_t bytes); /* about to be unmapped */
-HAK_HIDDEN void footprint_huge_left(size_t bytes);   /* unmapped */
+/* What happens to `bytes` of freed ranges, which huge_bytes counts already. Any thread; takes pool.lock. */
+HAK_HIDDEN void footprint_huge_waits(size_t bytes);  /* a huge block became a range */
+HAK_HIDDEN void footprint_huge_taken(size_t bytes);  /* a block reuses a range */
+HAK_HIDDEN void footprint_huge_leaves(size_t bytes); /* a range is about to be unmapped */
+HAK_HIDDEN void footprint_huge_left(size_t bytes);   /* it is unmapped */
 
-/* So many bytes, which no other part of the account has any more, are being given back; the system was asked (N4). */
+HAK_HIDDEN void footprint_huge_trimmed(void);         /* ranges leave because too much waits (N6) */
+HAK_HIDDEN size_t footprint_may_wait(void);           /* bytes (N6) */
+
+/* Bytes that the account counts nowhere else are about to be given back, or the system was asked to take them (N4). */
 HAK_HIDDEN void footprint_leaves(size_t bytes);
 HAK_HIDDEN void footprint_left(size_t bytes);
 
-/* N5; the tick takes the wish back by footprint_take_flush(). */
+/* Requests the flush of N5. footprint_take_flush tells whether there is a request, and clears it. */
 HAK_HIDDEN void footprint_want_flush(void);
 HAK_INLINE bool footprint_take_flush(void)
 {
@@ -98,14 +127,14 @@ HAK_INLINE bool footprint_take_flush(void)
            atomic_exchange_explicit(&shared_pool.flush_wanted, false, memory_order_relaxed);
 }
 
-/* Lets go of the lock until bytes that are leaving have left, or for a while. *waits counts the calls. False if none
- * are leaving, or if they take too long. */
+/* Releases the lock until some leaving bytes have left, or for 10 ms. *waits counts the calls. False: no bytes are
+ * leaving, or the caller has waited too often. */
 HAK_HIDDEN bool footprint_wait(unsigned *waits);
 
-/* In the child of a fork: what other threads were giving back is nobody's. Any lock. */
+/* In the child of a fork: forgets the bytes that the parent's threads were giving back. Under any lock. */
 HAK_HIDDEN void footprint_reset_after_fork(void);
 
-/* Bytes of metadata that were written for the first time, or given back. Any thread, no lock. */
+/* Counts bytes of metadata that are written for the first time, or were given back. Any thread, no lock. */
 HAK_INLINE void footprint_metadata_touched(size_t bytes)
 {
     atomic_fetch_add_explicit(&shared_pool.metadata_touched, bytes, memory_order_relaxed);

@@ -3,6 +3,7 @@
 #include "options/options.h"
 #include "os/os.h"
 
+HAK_DATA_UNLESS bool limits_await_sandbox = false;
 HAK_DATA_HERE struct limits limits = { .cgroup_max = SIZE_MAX, .cgroup_high = SIZE_MAX };
 
 static size_t limits_load(const _Atomic size_t *bytes) { return atomic_load_explicit(bytes, memory_order_relaxed); }
@@ -48,7 +49,7 @@ bool limits_are_due_slow(void)
 void limits_begin(void)
 {
     if (hak_options.memory_limit == LIMIT_AUTO || hak_options.memory_limit_soft == LIMIT_AUTO ||
-        (limits_are_unread() && !(&limits_await_sandbox && limits_await_sandbox)))
+        (limits_are_unread() && !limits_await_sandbox))
         limits_read();
 }
 

@@ -1,11 +1,11 @@
-/* Memory for HAKMEM's own records: zeroed, from slots of the window, never given back (its users recycle their records). */
+/* Memory for HAKMEM's records: zeroed, in slots of the window. It is never freed; its users recycle their records. */
 #ifndef HAK_SUPERSLAB_METADATA_H
 #define HAK_SUPERSLAB_METADATA_H
 
 #include "config/limits.h"
 
-/* `alignment`: a power of two up to SUPERSLAB_SIZE; size + alignment at most SUPERSLAB_SIZE. NULL when memory is out. Any thread;
- * takes the metadata lock, then pool.lock. */
+/* `alignment`: a power of two up to SUPERSLAB_SIZE; size + alignment at most SUPERSLAB_SIZE. NULL when memory is out.
+ * Any thread; takes the metadata lock, then pool.lock. */
 HAK_HIDDEN void *metadata_allocate(size_t size, size_t alignment);
 
 /* Bytes of the slots taken. */

@@ -8,24 +8,24 @@
 #include "superslab/ranges.h"
 #include "superslab/touched.h"
 
-/* Ranges given back with one taking of the lock. */
+/* Slots whose units are given back while the lock is released once. */
 #define PURGE_BATCH 32
 
 struct purge_range {
     uint32_t slot;
-    uint32_t mask; /* of units; bit 0 with the header, when the SuperSlab is empty */
-    size_t bytes;  /* of those with memory, without the header */
-    bool split;    /* huge pages are to be refused first (P7) */
-    bool kept;     /* the system did not take all of it: it may still have its memory */
+    uint32_t mask; /* the units; bit 0: also the header, because the SuperSlab is empty */
+    size_t bytes;  /* of the units with memory, without the header */
+    bool split;    /* huge pages must be refused first (P7) */
+    bool kept;     /* the system refused a part: the units may still have memory */
 };
 
-/* What of the slot has waited long enough at `now`: everything free if nothing was freed for a delay, else what was
- * free at the last look and was not taken since. */
+/* The slot's units that have waited long enough at `now`: all free ones if nothing was freed for a purge delay, else
+ * those that are free since `aged` was filled, a delay ago. */
 static uint32_t purge_ripe_units(struct slot *slot, uint32_t now, bool all)
 {
     uint32_t dirty = slot->free & slot->touched, ripe, delay = (uint32_t)hak_options.purge_delay;
 
-    /* The header of an empty SuperSlab, even where its units are clean. */
+    /* The header of an empty SuperSlab leaves even if the units are clean. */
     if (slot->bucket == POOL_BUCKET_EMPTY)
         dirty |= slot->touched & 1;
     if (dirty == 0)
@@ -34,7 +34,7 @@ static uint32_t purge_ripe_units(struct slot *slot, uint32_t now, bool all)
         ripe = dirty;
     } else {
         bool aged = slot->aged != 0 && now - slot->aged_ms >= delay;
-        /* While the SuperSlab is in use, a huge page is not split for little. */
+        /* A huge page of a SuperSlab in use is not split for a few units. */
         bool worth = slot->huge_pages == PAGES_SMALL || base_count_bits(slot->free) >= SUPERSLAB_UNITS / 2;
         ripe = aged && worth ? slot->aged & dirty : 0;
         if (aged || slot->aged == 0) {
@@ -45,7 +45,7 @@ static uint32_t purge_ripe_units(struct slot *slot, uint32_t now, bool all)
     return ripe;
 }
 
-/* One call for the pending bytes, which belong to ranges[first..last]. */
+/* Purges [start, end), which belongs to ranges[first..last], with one call. */
 static size_t purge_call(struct purge_range *ranges, size_t first, size_t last, char *start, char *end)
 {
     if (start == end)
@@ -57,7 +57,7 @@ static size_t purge_call(struct purge_range *ranges, size_t first, size_t last, 
     return 0;
 }
 
-/* Purges the units of the ranges, neighbours across SuperSlabs in one call. Returns the bytes. */
+/* Purges the units of the ranges, with one call for neighbours, also across SuperSlabs. Returns the bytes. */
 static size_t purge_ranges(struct purge_range *ranges, size_t count)
 {
     char *start = NULL, *end = NULL;
@@ -84,19 +84,21 @@ static size_t purge_ranges(struct purge_range *ranges, size_t count)
     return purged + purge_call(ranges, first, last, start, end);
 }
 
-/* With more empties than the LRU may hold, the oldest leave whatever their age: they are made ripe. */
+/* Makes the oldest EMPTY SuperSlabs ripe, whatever their age, if there are more than the LRU may hold. */
 static void purge_trim_lru(uint32_t now)
 {
-    uint32_t number = shared_pool.tails[POOL_BUCKET_EMPTY], excess = 0;
+    size_t bytes, aged = 0;
+    uint32_t number = shared_pool.tails[POOL_BUCKET_EMPTY], excess = shared_pool_lru_excess(&bytes);
 
-    if (shared_pool.dirty_empties > shared_pool_lru_size())
-        excess = shared_pool.dirty_empties - (uint32_t)shared_pool_lru_size();
-    for (; number && excess; number = shared_pool.slots[number].prev) {
+    if (excess)
+        footprint_note_trimmed();
+    for (; number && excess && aged < bytes; number = shared_pool.slots[number].prev) {
         struct slot *slot = &shared_pool.slots[number];
         if (slot->touched == 0)
             continue;
         slot->aged = slot->free & slot->touched;
         slot->aged_ms = now - (uint32_t)hak_options.purge_delay;
+        aged += base_count_bits(slot->aged) * UNIT_SIZE;
         excess--;
         debug_count(COUNT_LRU_EVICTED);
         if (hak_options.ss_lru_debug)
@@ -104,7 +106,7 @@ static void purge_trim_lru(uint32_t now)
     }
 }
 
-/* An empty SuperSlab was given back whole; while it was, it was in no bucket and so not counted in the LRU. */
+/* Counts an EMPTY SuperSlab that was given back whole. It left the LRU when purge_take took it out of its bucket. */
 static void purge_note_lru(uint32_t number)
 {
     shared_pool.lru_purged++;
@@ -119,7 +121,7 @@ static void purge_note_untouched(uint32_t number, uint32_t units)
         touched_note(window_slot_address(number) + base_low_bit(units) * UNIT_SIZE, UNIT_SIZE, false);
 }
 
-/* Where memory is locked, mlockall may have put memory behind what nobody touched (P2): slots mapped ahead, and clean units. */
+/* Gives back what mlockall may have put behind untouched addresses (P2): slots mapped ahead, and clean units. */
 static size_t purge_populated(void)
 {
     size_t bytes = shared_pool_unmap_unused();
@@ -139,8 +141,8 @@ static size_t purge_populated(void)
     return bytes;
 }
 
-/* Holds the units of the slot back from everybody (G1) while they are given back, the header of an empty SuperSlab
- * with its units. */
+/* Takes the units out of the pool while they are given back (G1). The header of an EMPTY SuperSlab leaves with the last
+ * of its units. */
 static struct purge_range purge_take(uint32_t number, uint32_t units)
 {
     struct slot *slot = &shared_pool.slots[number];
@@ -179,7 +181,7 @@ static void purge_put_back(const struct purge_range *range)
         shared_pool_unmap(range->slot);
 }
 
-/* Gives the ranges back, letting go of the lock meanwhile. Returns the bytes. */
+/* Gives the ranges back, and releases the lock meanwhile. Returns the bytes. */
 static size_t purge_batch(struct purge_range *ranges, size_t count)
 {
     size_t purged;
@@ -251,7 +253,7 @@ size_t purge_address_space(size_t wanted)
 
 /* ---- Before the footprint grows (N2) ---- */
 
-/* Puts the slot among the ranges, which are in order of their addresses: neighbours leave in one call. */
+/* Inserts the range in the order of addresses, so that neighbours leave in one call. */
 static void purge_insert(struct purge_range *ranges, size_t count, struct purge_range range)
 {
     for (; count > 0 && ranges[count - 1].slot > range.slot; count--)
@@ -259,8 +261,8 @@ static void purge_insert(struct purge_range *ranges, size_t count, struct purge_
     ranges[count] = range;
 }
 
-/* Gives back units for `wanted` bytes, or a batch. Those leave first that would be taken last: of the SuperSlabs
- * with the most free units the one that got them first. */
+/* Gives back units of `wanted` bytes, but at most a batch. Units that would be taken last leave first: those of the
+ * SuperSlabs with the most free units, the one at the bucket's tail first. */
 static size_t purge_emptiest(size_t wanted)
 {
     struct purge_range ranges[PURGE_BATCH];
@@ -286,7 +288,7 @@ static size_t purge_emptiest(size_t wanted)
     return bytes;
 }
 
-/* For how many ms the emptiest SuperSlab's free units have waited; false if nothing waits there. */
+/* How many ms the oldest EMPTY SuperSlab's free units have waited; 0 if none is EMPTY. False: no unit waits. */
 static bool purge_emptiest_waited(uint32_t now, uint32_t *waited)
 {
     uint32_t number;
@@ -323,7 +325,7 @@ size_t purge_make_room(size_t wanted)
             break;
         given += got;
     }
-    if (given) {
+    if (given || footprint_kept()) {
         lock_acquire(&shared_pool.lock);
         footprint_want_flush();
         lock_release(&shared_pool.lock);

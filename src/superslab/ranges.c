@@ -4,6 +4,8 @@
 #include "superslab/footprint.h"
 
 #define LEAVING_BATCH 16u
+/* Pages of a hardened range to look at before it is zeroed. */
+#define RANGE_PROBES 16u
 
 HAK_DATA_HERE struct lock huge_lock = LOCK_INIT(LOCK_RANK_HUGE);
 HAK_DATA_HERE struct range_cache range_cache;
@@ -29,7 +31,7 @@ static void range_delete(unsigned index)
     __builtin_memmove(&ranges[index], &ranges[index + 1], (range_cache.count - index) * sizeof *ranges);
 }
 
-/* Puts a range in, joined with its neighbours (J1). There is room. */
+/* Inserts a range, joined with its neighbours (J1). The table must have room. */
 static void range_insert(char *start, size_t size, uint32_t now)
 {
     struct huge_range *ranges = range_cache.ranges;
@@ -58,7 +60,7 @@ static void range_insert(char *start, size_t size, uint32_t now)
     ranges[index].freed_ms = now;
 }
 
-/* The first `size` bytes of the range. */
+/* Takes the first `size` bytes of the range. */
 static char *range_cut(unsigned index, size_t size)
 {
     struct huge_range *range = &range_cache.ranges[index];
@@ -87,6 +89,17 @@ char *ranges_take(size_t size, size_t alignment)
     return best == HUGE_MAX_RANGES ? NULL : range_cut(best, size);
 }
 
+bool ranges_fit(size_t size)
+{
+    bool fits = false;
+
+    lock_acquire(&huge_lock);
+    for (unsigned i = 0; i < range_cache.count && !fits; i++)
+        fits = range_cache.ranges[i].size >= size;
+    lock_release(&huge_lock);
+    return fits;
+}
+
 bool ranges_take_at(char *start, size_t size)
 {
     unsigned index = 0;
@@ -101,11 +114,12 @@ bool ranges_take_at(char *start, size_t size)
 
 /* ---- Leaving ---- */
 
-/* Ranges on their way out: taken from the cache under huge_lock, unmapped without it. */
+/* Ranges that leave: taken out of the cache under huge_lock, unmapped without it. */
 struct leaving {
     struct huge_range ranges[LEAVING_BATCH];
     unsigned count;
     size_t bytes;
+    bool trimmed; /* some leave because too much waits (N6) */
 };
 
 /* Takes the range out of the cache, or the last `most` bytes of it. */
@@ -114,7 +128,8 @@ static void leaving_add(struct leaving *leaving, unsigned index, size_t most)
     struct huge_range *range = &range_cache.ranges[index];
     size_t size = base_min(range->size, most);
 
-    leaving->ranges[leaving->count++] = (struct huge_range){ range->start + (range->size - size), size, range->freed_ms };
+    leaving->ranges[leaving->count++] =
+        (struct huge_range){ range->start + (range->size - size), size, range->freed_ms };
     leaving->bytes += size;
     if (size == range->size) {
         range_delete(index);
@@ -124,13 +139,30 @@ static void leaving_add(struct leaving *leaving, unsigned index, size_t most)
     }
 }
 
-static bool leaving_has_room(const struct leaving *leaving) { return leaving->count < LEAVING_BATCH && range_cache.count; }
+static bool leaving_has_room(const struct leaving *leaving)
+{
+    return leaving->count < LEAVING_BATCH && range_cache.count;
+}
 
-/* The oldest beyond the option's bound, or when the table is full. */
+/* The bytes of ranges that may wait. */
+static size_t range_cache_most(void)
+{
+    size_t most = (size_t)hak_options.huge_cache;
+
+    if (most != HUGE_CACHE_DEFAULT || range_cache.bytes <= most)
+        return most;
+    return base_max(most, footprint_may_wait()); /* N6 */
+}
+
+/* Adds the oldest ranges while there are more bytes than may wait, or the table is full. */
 static void leaving_add_excess(struct leaving *leaving, uint32_t now)
 {
-    while (leaving_has_room(leaving) && (range_cache.bytes > hak_options.huge_cache || range_cache.count == HUGE_MAX_RANGES))
+    size_t most = range_cache_most();
+
+    while (leaving_has_room(leaving) && (range_cache.bytes > most || range_cache.count == HUGE_MAX_RANGES)) {
+        leaving->trimmed |= range_cache.bytes > most;
         leaving_add(leaving, range_oldest_index(now), SIZE_MAX);
+    }
 }
 
 static void leaving_add_ripe(struct leaving *leaving, bool all, uint32_t now)
@@ -140,11 +172,13 @@ static void leaving_add_ripe(struct leaving *leaving, bool all, uint32_t now)
             leaving_add(leaving, i, SIZE_MAX);
 }
 
-/* Releases huge_lock, and gives the ranges back to the system. Returns the bytes. */
+/* Releases huge_lock, and unmaps the ranges. Returns the bytes. */
 static size_t leaving_unmap(const struct leaving *leaving)
 {
     if (leaving->bytes)
         footprint_huge_leaves(leaving->bytes);
+    if (leaving->trimmed)
+        footprint_huge_trimmed();
     lock_release(&huge_lock);
     for (unsigned i = 0; i < leaving->count; i++)
         os_unmap(leaving->ranges[i].start, leaving->ranges[i].size);
@@ -153,12 +187,49 @@ static size_t leaving_unmap(const struct leaving *leaving)
     return leaving->bytes;
 }
 
+bool ranges_are_closed(void) { return hak_options.hardened != 0 && hak_options.harden_protect != 0; }
+
+bool ranges_open(char *start, size_t size) { return !ranges_are_closed() || os_protect(start, size, true); }
+
+/* Whether most pages of the range were written, to judge by the first bytes of some. */
+static bool range_is_written(const char *start, size_t size)
+{
+    size_t page = os_page_size(), step = base_align_up(size / RANGE_PROBES, page);
+    unsigned written = 0, looked = 0;
+
+    for (const char *at = start; at < start + size; at += step, looked++) {
+        const uint64_t *words = (const uint64_t *)(const void *)at;
+        uint64_t any = 0;
+        for (unsigned i = 0; i < HAK_CACHE_LINE / sizeof *words; i++)
+            any |= words[i];
+        written += any != 0;
+    }
+    return written * 4 >= looked * 3;
+}
+
+/* Zeroes the range. A mostly written one keeps its memory, because each page that came back would cost a fault. */
+static bool range_erase(char *start, size_t size)
+{
+    /* A block ends in inaccessible pages (harden/large.c). */
+    if (!os_protect(start, size, true) || !range_is_written(start, size))
+        return os_purge(start, size);
+    __builtin_memset(start, 0, size);
+    return true;
+}
+
+/* Erases the range and makes it inaccessible. False: one of these failed, so the range cannot wait. */
+static bool range_close(char *start, size_t size)
+{
+    return range_erase(start, size) && os_protect(start, size, false);
+}
+
 void ranges_put(char *start, size_t size)
 {
     uint32_t now = shared_pool_now_ms();
     struct leaving leaving;
 
-    if (size > hak_options.huge_cache / 2 || hak_options.purge_delay == 0) {
+    if (size > hak_options.huge_cache / 2 || hak_options.purge_delay == 0 ||
+        (ranges_are_closed() && !range_close(start, size))) {
         footprint_huge_waits(size); /* N3 */
         footprint_huge_leaves(size);
         os_unmap(start, size);
@@ -166,8 +237,7 @@ void ranges_put(char *start, size_t size)
         return;
     }
     do {
-        leaving.count = 0;
-        leaving.bytes = 0;
+        leaving = (struct leaving){ .count = 0 };
         lock_acquire(&huge_lock);
         if (start) {
             range_insert(start, size, now);
@@ -188,8 +258,7 @@ size_t ranges_purge(bool all)
 
     do {
         bool left;
-        leaving.count = 0;
-        leaving.bytes = 0;
+        leaving = (struct leaving){ .count = 0 };
         lock_acquire(&huge_lock);
         leaving_add_excess(&leaving, now);
         leaving_add_ripe(&leaving, all, now);
@@ -209,8 +278,7 @@ size_t ranges_give_back(size_t wanted)
 
     wanted = base_align_up(wanted, UNIT_SIZE);
     do {
-        leaving.count = 0;
-        leaving.bytes = 0;
+        leaving = (struct leaving){ .count = 0 };
         lock_acquire(&huge_lock);
         while (leaving_has_room(&leaving) && bytes + leaving.bytes < wanted)
             leaving_add(&leaving, range_oldest_index(now), wanted - bytes - leaving.bytes);

@@ -26,7 +26,7 @@ static void pool_set_kind(uint32_t number, enum slot_kind kind)
     __atomic_store_n(&shared_pool.slots[number].kind, (uint8_t)kind, __ATOMIC_RELAXED);
 }
 
-/* Slots that were mapped from `first` on; what the window left out before them belongs to somebody else (W4). */
+/* Adds `count` slots, mapped from `first` on. Those that the window left out before them become foreign (W4). */
 static void pool_add_slots(uint32_t first, size_t count, bool huge_pages)
 {
     uint32_t number = shared_pool.slots_committed;
@@ -40,7 +40,7 @@ static void pool_add_slots(uint32_t first, size_t count, bool huge_pages)
         shared_pool.slots[number].huge_pages = huge_pages ? PAGES_HUGE : PAGES_SMALL;
 }
 
-/* The next slot never used, mapping more when needed; 0 when there is none. */
+/* The next slot that was never used. Maps more if needed. 0: there is none. */
 static uint32_t pool_new_slot(enum slot_kind kind)
 {
     if (shared_pool.slots_unused == shared_pool.slots_committed) {
@@ -71,7 +71,7 @@ static uint32_t pool_new_superslab(void)
     return number;
 }
 
-/* The units at which a run of `units` units of the mask starts. */
+/* The units at which a run of `units` units in the mask starts. */
 static uint32_t pool_run_starts(uint32_t mask, unsigned units)
 {
     while (units > 1) {
@@ -82,7 +82,7 @@ static uint32_t pool_run_starts(uint32_t mask, unsigned units)
     return mask;
 }
 
-/* The start of a run of the units in mask, in the shortest stretch of them that has one; 0 if there is none. */
+/* The start of a run in the shortest stretch of the mask that holds one; 0: there is none. */
 static unsigned pool_best_run(uint32_t mask, unsigned units, unsigned align_units)
 {
     uint32_t starts = pool_run_starts(mask, units), longer;
@@ -92,7 +92,7 @@ static unsigned pool_best_run(uint32_t mask, unsigned units, unsigned align_unit
         return 0;
     if (align_units == 1) {
         longer = pool_run_starts(mask, units + 1);
-        starts &= ~(longer | longer << 1); /* stretches of just the length */
+        starts &= ~(longer | longer << 1); /* stretches of exactly this length */
         if (starts)
             return base_low_bit(starts);
     }
@@ -108,7 +108,7 @@ static unsigned pool_best_run(uint32_t mask, unsigned units, unsigned align_unit
     return best;
 }
 
-/* The same among the slot's free units, those that suit the use first (P6). */
+/* The start of a run among the slot's free units: units that suit the use come first (P6). 0: there is none. */
 static unsigned pool_find_run(uint32_t number, unsigned units, unsigned align_units, enum pool_use use)
 {
     const struct slot *slot = &shared_pool.slots[number];
@@ -128,7 +128,7 @@ static unsigned pool_find_run(uint32_t number, unsigned units, unsigned align_un
     return start ? start : pool_best_run(slot->free, units, align_units);
 }
 
-/* P7: of a slot that begins anew, before its header is written. */
+/* Asks for huge pages again (P7). */
 static void pool_join(uint32_t number)
 {
     shared_pool.slots[number].huge_pages = PAGES_HUGE;
@@ -136,7 +136,7 @@ static void pool_join(uint32_t number)
     os_advise_huge(window_slot_address(number), SUPERSLAB_SIZE, true);
 }
 
-/* A touched header counts in the footprint. */
+/* Sets `touched` bits. A header that becomes touched counts in the footprint. */
 static void pool_touch(struct slot *slot, uint32_t units)
 {
     shared_pool.headers += (units & ~slot->touched & 1) != 0;
@@ -146,7 +146,7 @@ static void pool_touch(struct slot *slot, uint32_t units)
 /* P8 */
 static bool pool_begins_sparse(enum pool_use use) { return use == POOL_SPARSE && hak_options.thp == OPTION_AUTO; }
 
-/* P7, P8: before the header of a slot that begins anew is written. */
+/* Refuses huge pages, or asks for them, for a slot that begins anew (P7, P8). Call before its header is written. */
 static void pool_begin_slot(uint32_t number, bool small_pages)
 {
     const struct slot *slot = &shared_pool.slots[number];
@@ -168,7 +168,8 @@ static struct slab *pool_take_run(uint32_t number, unsigned start, unsigned unit
     unsigned unit;
 
     HAK_ASSERT((slot->free & mask) == mask);
-    HAK_ASSERT(slot->huge_pages != PAGES_HUGE || (slot->touched | 1) == 1 || (slot->touched | 1) == UINT32_MAX); /* P7 */
+    /* P7 */
+    HAK_ASSERT(slot->huge_pages != PAGES_HUGE || (slot->touched | 1) == 1 || (slot->touched | 1) == UINT32_MAX);
     if (slot->touched == 0)
         pool_begin_slot(number, small_pages);
     slab->zero = (slot->touched & mask) == 0;
@@ -186,7 +187,7 @@ static struct slab *pool_take_run(uint32_t number, unsigned start, unsigned unit
     slot->aged &= ~mask;
     shared_pool_move_bucket(number);
     if (slot->huge_pages == PAGES_HUGE && slot->touched == 0) {
-        /* The first touch brings the whole huge page. */
+        /* The first touch brings the whole huge page (P7). */
         pool_touch(slot, (POOL_ALL_UNITS & ~mask) | 1);
         shared_pool.units_dirty += base_count_bits(POOL_ALL_UNITS & ~mask);
         shared_pool_want_purge();
@@ -201,10 +202,10 @@ static struct slab *pool_take_run(uint32_t number, unsigned start, unsigned unit
     return slab;
 }
 
-enum { TRIES = 8 }; /* slots per bucket: SuperSlabs in pieces must not make a search long */
+enum { TRIES = 8 }; /* slots looked at in a bucket: fragmented SuperSlabs must not make a search long */
 
-/* The slot to take the next run from: the fullest HOT one with room, then DRAINING and EMPTY ones the same way (they are
- * the higher buckets); 0 when none has room. */
+/* The slot to take the next run from: the fullest HOT one with room, then DRAINING and EMPTY ones in the same way
+ * (their buckets are higher). 0: none has room. */
 static uint32_t pool_choose_slot(unsigned units, unsigned align_units, enum pool_use use, unsigned *start)
 {
     for (uint64_t buckets = shared_pool.bucket_mask & ~base_low_mask(units); buckets; buckets &= buckets - 1) {
@@ -219,7 +220,7 @@ static uint32_t pool_choose_slot(unsigned units, unsigned align_units, enum pool
     return 0;
 }
 
-/* The same among units that have memory behind them: taking them adds nothing to the footprint. */
+/* The same among units with memory behind them, which add nothing to the footprint when taken. */
 static uint32_t pool_choose_touched(unsigned units, unsigned align_units, unsigned *start)
 {
     for (uint64_t buckets = shared_pool.bucket_mask & ~base_low_mask(units); buckets; buckets &= buckets - 1) {
@@ -235,7 +236,7 @@ static uint32_t pool_choose_touched(unsigned units, unsigned align_units, unsign
     return 0;
 }
 
-/* What taking the run adds to the footprint. `number` 0: a run of a new SuperSlab. */
+/* The bytes by which taking the run grows the footprint. `number` 0: a run of a new SuperSlab. */
 static size_t pool_growth(uint32_t number, unsigned start, unsigned units)
 {
     const struct slot *slot = &shared_pool.slots[number];
@@ -250,7 +251,7 @@ static size_t pool_growth(uint32_t number, unsigned start, unsigned units)
 
 /* ---- P5 ---- */
 
-/* An unmapped SuperSlab whose place is somebody else's now. */
+/* Makes an unmapped SuperSlab foreign, because another mapping has its place. */
 static void pool_lose(uint32_t number)
 {
     struct slot *slot = &shared_pool.slots[number];
@@ -265,7 +266,7 @@ static void pool_lose(uint32_t number)
     shared_pool_move_bucket(number);
 }
 
-/* False: the slot cannot be had now, or, if its kind is SLOT_FOREIGN afterwards, never again. */
+/* Maps the slot if it is unmapped. False: the system refuses now, or, if the slot became SLOT_FOREIGN, for ever. */
 static bool pool_make_writable(uint32_t number)
 {
     struct slot *slot = &shared_pool.slots[number];
@@ -292,14 +293,13 @@ static bool pool_make_writable(uint32_t number)
     return true;
 }
 
-/* A run to take: of a SuperSlab that begins anew with small pages, if that is all that the hard limit allows. */
 struct choice {
-    uint32_t number; /* 0: there is none */
+    uint32_t number; /* the slot; 0: there is no run */
     unsigned start;
-    bool small_pages;
+    bool small_pages; /* it begins with small pages, because the hard limit does not allow a huge one */
 };
 
-/* Whether a SuperSlab without memory may begin with small pages where the limits do not allow it a huge one. */
+/* Lets a SuperSlab begin with small pages if the limits allow these, but no huge page. */
 static bool pool_begins_small(uint32_t number, size_t growth, unsigned units)
 {
     if (growth != SUPERSLAB_SIZE || !footprint_allows((units + 1) * UNIT_SIZE))
@@ -309,8 +309,7 @@ static bool pool_begins_small(uint32_t number, size_t growth, unsigned units)
     return true;
 }
 
-/* Chooses a run, the first of a call or one more, which may not exceed N2. Lets go of the lock to make room for the first, and to wait
- * for others who do. */
+/* Chooses a run. For the `first` of a call it makes room or waits, without the lock. Further runs may not exceed N2. */
 static struct choice pool_choose(unsigned units, unsigned align_units, enum pool_use use, bool first)
 {
     bool made_room = false;
@@ -333,7 +332,7 @@ static struct choice pool_choose(unsigned units, unsigned align_units, enum pool
             lock_release(&shared_pool.lock);
             purge_make_room(excess);
             lock_acquire(&shared_pool.lock);
-            continue; /* others may have changed all of it */
+            continue; /* other threads may have changed the pool */
         }
         if (HAK_UNLIKELY(excess && (!first || !footprint_allows(growth)))) {
             if (first && footprint_wait(&waits)) {
@@ -352,9 +351,10 @@ static struct choice pool_choose(unsigned units, unsigned align_units, enum pool
 
 size_t shared_pool_acquire(unsigned units, unsigned align_units, size_t count, enum pool_use use, struct slab **slabs)
 {
-    size_t taken = 0;
+    size_t taken = 0, had;
 
     lock_acquire(&shared_pool.lock);
+    had = shared_pool.units_used + shared_pool.units_dirty;
     while (taken < count) {
         struct choice choice = pool_choose(units, align_units, use, taken == 0);
         unsigned start = choice.start;
@@ -366,11 +366,27 @@ size_t shared_pool_acquire(unsigned units, unsigned align_units, size_t count, e
             break;
         }
         slabs[taken++] = pool_take_run(choice.number, start, units, choice.small_pages || pool_begins_sparse(use));
-        /* One SuperSlab's runs in a row, while they last: contiguous memory populates in one call. */
+        /* Further runs of the same SuperSlab: one call populates contiguous memory. */
         while (taken < count && (start = pool_find_run(choice.number, units, align_units, use)) != 0 &&
                footprint_excess(pool_growth(choice.number, start, units)) == 0)
             slabs[taken++] = pool_take_run(choice.number, start, units, false);
     }
+    if (shared_pool.units_used + shared_pool.units_dirty > had)
+        footprint_note_growth();
+    footprint_note_peak();
+    lock_release(&shared_pool.lock);
+    return taken;
+}
+
+size_t shared_pool_acquire_touched(unsigned units, unsigned align_units, size_t count, struct slab **slabs)
+{
+    size_t taken = 0;
+    unsigned start;
+    uint32_t number;
+
+    lock_acquire(&shared_pool.lock);
+    for (; taken < count && (number = pool_choose_touched(units, align_units, &start)) != 0; taken++)
+        slabs[taken] = pool_take_run(number, start, units, false);
     footprint_note_peak();
     lock_release(&shared_pool.lock);
     return taken;
@@ -381,6 +397,7 @@ void shared_pool_release(struct slab *slab)
     uint32_t number = window_slot_of(slab), mask = (uint32_t)base_low_mask(slab->units) << slab_first_unit(slab);
     struct slot *slot = &shared_pool.slots[number];
     struct superslab *superslab = superslab_of(slab);
+    size_t excess;
 
     lock_acquire(&shared_pool.lock);
     superslab->dense = slab->dense ? superslab->dense | mask : superslab->dense & ~mask;
@@ -388,7 +405,7 @@ void shared_pool_release(struct slab *slab)
     HAK_ASSERT(slab->used == 0 && atomic_load(&slab->remote_count) == 0); /* H5 */
     atomic_store_explicit(&slab->state, SLAB_FREE, memory_order_relaxed);
     atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
-    /* A slab that was taken and never carved is still as the system gave it. */
+    /* A slab that was taken and never carved is as the system gave it. */
     if (slab->zero && !slab->populated && slot->huge_pages != PAGES_HUGE)
         slot->touched &= ~mask;
     else
@@ -408,9 +425,9 @@ void shared_pool_release(struct slab *slab)
     if (HAK_UNLIKELY(shared_pool.units_dirty >= POOL_MUCH_FREE &&
                      !atomic_load_explicit(&shared_pool.much_free, memory_order_relaxed))) {
         atomic_store_explicit(&shared_pool.much_free, true, memory_order_relaxed);
-        shared_pool_schedule_purge(0); /* a tick that may start the purge thread */
+        shared_pool_schedule_purge(0); /* the tick may wake the purge thread */
     }
-    if (shared_pool.dirty_empties > shared_pool_lru_size() ||
+    if (shared_pool_lru_excess(&excess) ||
         atomic_load_explicit(&shared_pool.over_soft_limit, memory_order_relaxed))
         shared_pool_schedule_purge(0);
     lock_release(&shared_pool.lock);
@@ -441,7 +458,7 @@ size_t shared_pool_prewarm(size_t count)
         struct slot *slot = &shared_pool.slots[number];
         if (number == 0 || !os_populate(window_slot_address(number), SUPERSLAB_SIZE))
             break;
-        /* Out of its bucket while it changes sides there (P3). */
+        /* Outside its bucket while `touched` changes from 0 (P3). */
         slot->free = 0;
         shared_pool_move_bucket(number);
         slot->free = POOL_ALL_UNITS;
@@ -457,6 +474,16 @@ size_t shared_pool_prewarm(size_t count)
     shared_pool_schedule_purge(hak_options.purge_delay);
     lock_release(&shared_pool.lock);
     return done;
+}
+
+bool shared_pool_wants_room(size_t bytes)
+{
+    bool wanted;
+
+    lock_acquire(&shared_pool.lock);
+    wanted = footprint_excess(bytes) != 0;
+    lock_release(&shared_pool.lock);
+    return wanted;
 }
 
 bool shared_pool_charge_huge(size_t bytes)
@@ -476,8 +503,10 @@ bool shared_pool_charge_huge(size_t bytes)
     do
         allowed = excess == 0 || footprint_allows(bytes);
     while (HAK_UNLIKELY(!allowed) && footprint_wait(&waits));
-    if (allowed)
+    if (allowed) {
         shared_pool.huge_bytes += bytes;
+        footprint_note_growth();
+    }
     lock_release(&shared_pool.lock);
     return allowed;
 }

@@ -1,4 +1,4 @@
-/* What purging and taking units share: a slot's place among the tiers, its huge pages, and when a purge is due. */
+/* The code that taking and purging units share: a slot's tier, its huge pages, and when a purge is due. */
 #include "superslab/shared_pool.h"
 
 #include "options/options.h"
@@ -18,8 +18,8 @@ void shared_pool_schedule_purge(uint64_t delay_ms)
 
 void shared_pool_want_purge_slow(void) { shared_pool_schedule_purge(hak_options.purge_delay); }
 
-/* P3: puts the slot into the bucket of its number of free units: at the head, or at the tail if no memory is behind it, so that
- * memory that is there is used first. */
+/* Puts the slot into the bucket of its number of free units (P3): at the head, or at the tail if it has no memory, so
+ * that slots with memory are used first. */
 void shared_pool_move_bucket(uint32_t number)
 {
     struct slot *slot = &shared_pool.slots[number];
@@ -65,10 +65,21 @@ void shared_pool_move_bucket(uint32_t number)
     shared_pool.dirty_empties += bucket == POOL_BUCKET_EMPTY && slot->touched != 0;
 }
 
-/* P5: nothing may wait when the system is out of memory. */
-size_t shared_pool_lru_size(void)
+/* Nothing may wait when the system is out of memory (P5). If the option is not set, may_wait bytes may (N6). */
+uint32_t shared_pool_lru_excess(size_t *bytes)
 {
-    return atomic_load_explicit(&shared_pool.tight, memory_order_relaxed) ? 0 : (size_t)hak_options.ss_lru_size;
+    size_t most = atomic_load_explicit(&shared_pool.tight, memory_order_relaxed) ? 0 : (size_t)hak_options.ss_lru_size;
+    size_t dirty = shared_pool.units_dirty * UNIT_SIZE;
+
+    *bytes = SIZE_MAX;
+    if (shared_pool.dirty_empties <= most)
+        return 0;
+    if (most == SS_LRU_SIZE_DEFAULT && shared_pool.may_wait) {
+        if (dirty <= shared_pool.may_wait)
+            return 0;
+        *bytes = dirty - shared_pool.may_wait;
+    }
+    return shared_pool.dirty_empties - (uint32_t)most;
 }
 
 bool shared_pool_split(uint32_t number)
@@ -102,7 +113,7 @@ size_t shared_pool_unmap(uint32_t number)
     HAK_ASSERT(slot->free == POOL_ALL_UNITS && slot->touched == 0);
     if (slot->decommitted || shared_pool.decommitted >= POOL_UNMAPPED_MAX)
         return 0;
-    /* Before its place may become somebody else's (W4). */
+    /* Set before another mapping may take the place (W4). */
     __atomic_store_n(&slot->decommitted, true, __ATOMIC_RELEASE);
     if (!window_unmap_slot(number)) {
         __atomic_store_n(&slot->decommitted, false, __ATOMIC_RELAXED);

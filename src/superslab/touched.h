@@ -1,9 +1,9 @@
 /*
- * Debug builds: which pages of slabs a block was handed out on since they were last given back, a bit each, in the SuperSlab's
- * header. That is exact but for blocks that never left a thread's cache. A Bloom filter would be as large, never forget a page that was
- * given back, and count some twice; and when the header is given back with all its units, the bits become 0 with it.
+ * Debug builds: a bit for each page of slabs, in the SuperSlab's header. The bit is set when a block on the page is
+ * handed out, also to a thread's cache, and cleared when the page is given back. When the header is given back with all
+ * its units, the bits become 0 with it. A Bloom filter would be as large, and could not forget a page.
  *
- * E1: the bits of a unit are changed by who holds it: under its heap's lock, or under the pool's while it is free.
+ * E1: the bits of a unit in use change under the lock of the heap that owns it, those of a free unit under pool.lock.
  */
 #ifndef HAK_SUPERSLAB_TOUCHED_H
 #define HAK_SUPERSLAB_TOUCHED_H
@@ -11,16 +11,18 @@
 #include "os/os.h"
 #include "superslab/superslab.h"
 
-/* The pages of [start, start + size), which lies in slabs of one SuperSlab, were handed out, or given back. */
+/* Sets or clears the bits of the pages of [start, start + size), which lies in slabs of one SuperSlab. */
 HAK_INLINE void touched_note(char *start, size_t size, bool touched)
 {
     size_t page = base_max(os_page_size(), UNIT_SIZE / 16);
     struct superslab *superslab = superslab_of(start);
-    size_t at = (size_t)(start - (char *)superslab) / page, end = ((size_t)(start - (char *)superslab) + size - 1) / page;
+    size_t at = (size_t)(start - (char *)superslab) / page,
+           end = ((size_t)(start - (char *)superslab) + size - 1) / page;
 
     for (; at <= end; at++) {
         _Atomic uint16_t *word = &superslab->touched[at * page / UNIT_SIZE];
-        uint16_t bit = (uint16_t)(1u << (at * page % UNIT_SIZE / page)), old = atomic_load_explicit(word, memory_order_relaxed);
+        uint16_t bit = (uint16_t)(1u << (at * page % UNIT_SIZE / page)),
+                 old = atomic_load_explicit(word, memory_order_relaxed);
         atomic_store_explicit(word, (uint16_t)(touched ? old | bit : old & ~bit), memory_order_relaxed);
     }
 }

@@ -2,7 +2,7 @@
 
 #include "options/options.h"
 
-/* W3: what malloc and free read before window_init: all they look at in an empty cache lies in its first page. */
+/* What malloc and free read before window_init (W3). All that they read of an empty cache lies in its first page. */
 static _Alignas(4096) const char window_before_init[4096];
 
 HAK_DATA_HERE char *hak_window = (char *)(uintptr_t)window_before_init;
@@ -10,40 +10,40 @@ HAK_DATA_HERE size_t hak_units;
 HAK_DATA_HERE struct slot *window_slots;
 HAK_DATA_HERE size_t window_head_mapped;
 
-/* The most that a window spans: addresses alone, so far more than a machine's memory, and freed SuperSlabs find reuse long before it
- * is full. Under ThreadSanitizer so much that all places looked at are in its stretch. */
+/* The longest window. It costs only addresses, so it is far longer than memory: freed SuperSlabs are reused long before
+ * it is full. Under ThreadSanitizer all places that are tried must lie in the stretch that it allows. */
 #define WINDOW_MAX (HAK_THREAD_SANITIZER ? 64 * HAK_GIB : 8 * 1024 * HAK_GIB)
 #define WINDOW_MIN (16 * HAK_MIB)
-/* The window lies below an address that the kernel chose at random. It takes at most this share of what is below, because the
- * program and its brk heap may be there, and leaves room for libraries that are close to that address. */
+/* The window lies below an address that the kernel chose at random. It takes at most this share of the addresses below,
+ * where the program and its brk heap may lie, and leaves a gap for libraries that are close to that address. */
 #define WINDOW_ANCHOR_SHARE 8
 #define WINDOW_GAP (4 * HAK_GIB)
-/* Below this there is no room: the place is above the address, as far from it as this. So it is under valgrind, whose programs
- * have 64 GiB. */
+/* Where that address is below WINDOW_LOW_ANCHOR (under valgrind, whose programs have 64 GiB), there is no room below
+ * it: the window lies WINDOW_ABOVE above it. */
 #define WINDOW_LOW_ANCHOR (16 * HAK_GIB)
 #define WINDOW_ABOVE (16 * HAK_GIB)
 #define WINDOW_ABOVE_MAX (32 * HAK_GIB)
-/* Places looked at below the address, each a window's length from the next, and the largest hole that the kernel is asked for when
- * none is free: sanitizers allow no larger one. */
+/* The number of places tried below the address, each a window's length from the next; and the largest hole to ask the
+ * kernel for when none is free, which sanitizers allow. */
 #define WINDOW_PLACES 3u
 #define WINDOW_HOLE (512 * HAK_GIB)
-/* Slots mapped at the first and at later steps: doubling, so that small programs stay small and large ones make few
+/* Slots mapped at the first step, and at most: steps double, so that small programs stay small and large ones make few
  * system calls. */
 #define WINDOW_FIRST_SLOTS 2u
 #define WINDOW_MAX_STEP 32u
-/* mmap calls of one window_grow at most: a step is halved until it fits, then ever longer stretches are left out. */
+/* The most mmap calls of one window_grow, which halves a step until it fits, then leaves out ever longer stretches. */
 #define WINDOW_GROW_TRIES 32u
-/* The first SuperSlabs never get huge pages under `auto`: in a small heap one huge page matters. */
+/* The first SuperSlabs, which get no huge pages under `auto`: in a small process one huge page matters. */
 #define WINDOW_SMALL_SLOTS 4u
 
-/* A slot has as many bytes of page map as of descriptor. Both are mapped in steps of a unit, which serves 4 GiB of window. */
+/* A slot has as many bytes of page map as of descriptor. Each is mapped in steps of a unit, for 4 GiB of the window. */
 #define HEAD_SLOT_BYTES (sizeof(struct slot))
 _Static_assert(HEAD_SLOT_BYTES == SUPERSLAB_UNITS, "one byte of page map for each unit");
 
-/* slots_begin, slots_limit: those that the window may have. slots_mapped: the end of those mapped now. */
+/* The slots that the window may have are slots_begin to slots_limit; those mapped now end at slots_mapped. */
 static uint32_t slots_begin, slots_mapped, slots_limit;
 
-/* Of the slot with so many slots before it. */
+/* Whether the slot with `before` slots before it asks for huge pages. */
 static bool window_wants_huge(uint32_t before)
 {
     return hak_options.thp == OPTION_ALWAYS || (hak_options.thp == OPTION_AUTO && before >= WINDOW_SMALL_SLOTS);
@@ -62,7 +62,7 @@ static enum os_place window_map(char *address, size_t count, bool huge_pages)
 
 /* ---- Where the window is ---- */
 
-/* Takes the place for a window of `size` bytes if what is needed first can be mapped there. */
+/* Places a window of `size` bytes at `base` if its first parts can be mapped there. */
 static bool window_take_place(char *base, size_t size)
 {
     size_t slots = size >> SUPERSLAB_SHIFT, array = base_align_up(slots * HEAD_SLOT_BYTES, UNIT_SIZE);
@@ -91,7 +91,7 @@ static bool window_take_place(char *base, size_t size)
     return true;
 }
 
-/* An address that the kernel chose: the library's own where that is in the area of mappings, else one of a mapping made for it. */
+/* An address that the kernel chose: the library's own if it lies in the area of mappings, else that of a hole. */
 static uintptr_t window_anchor(void)
 {
     uintptr_t anchor = (uintptr_t)window_before_init;
@@ -108,7 +108,8 @@ static bool window_find_place(size_t size)
     uintptr_t anchor = window_anchor();
 
     if (anchor < WINDOW_LOW_ANCHOR) {
-        if (window_take_place((char *)base_align_up(anchor + WINDOW_ABOVE, SUPERSLAB_SIZE), base_min(size, WINDOW_ABOVE_MAX)))
+        if (window_take_place((char *)base_align_up(anchor + WINDOW_ABOVE, SUPERSLAB_SIZE),
+                              base_min(size, WINDOW_ABOVE_MAX)))
             return true;
     } else {
         size_t below = base_align_down(base_min(size, anchor / WINDOW_ANCHOR_SHARE), SUPERSLAB_SIZE);
@@ -138,11 +139,12 @@ bool window_init(void)
 
 /* ---- Growing, and giving back ---- */
 
-/* Makes the page map and the descriptors reach to the slot `end`. */
+/* Maps the page map and the descriptors up to the slot `end`. */
 static enum os_place window_extend_head(uint32_t end)
 {
     size_t wanted = base_align_up(end * HEAD_SLOT_BYTES, UNIT_SIZE), more = wanted - window_head_mapped;
-    char *page_map = (char *)window_page_map() + window_head_mapped, *descriptors = (char *)window_slots + window_head_mapped;
+    char *page_map = (char *)window_page_map() + window_head_mapped,
+         *descriptors = (char *)window_slots + window_head_mapped;
     enum os_place place;
 
     if (wanted <= window_head_mapped)
@@ -166,7 +168,7 @@ size_t window_grow(uint32_t *first, bool *huge_pages)
     for (unsigned tries = 0; count > 0 && tries < WINDOW_GROW_TRIES; tries++) {
         enum os_place place = window_extend_head(slot + (uint32_t)count);
         if (place == OS_PLACE_TAKEN) {
-            slots_limit = (uint32_t)(window_head_mapped / HEAD_SLOT_BYTES); /* the page map ends here, and the window with it */
+            slots_limit = (uint32_t)(window_head_mapped / HEAD_SLOT_BYTES); /* page map and window end here */
             place = OS_PLACE_REFUSED;
         }
         if (place == OS_PLACE_MAPPED) {
@@ -203,7 +205,10 @@ bool window_shrink(uint32_t end)
 }
 
 bool window_unmap_slot(uint32_t slot) { return os_decommit(window_slot_address(slot), SUPERSLAB_SIZE); }
-enum os_place window_map_slot(uint32_t slot, bool huge_pages) { return window_map(window_slot_address(slot), 1, huge_pages); }
+enum os_place window_map_slot(uint32_t slot, bool huge_pages)
+{
+    return window_map(window_slot_address(slot), 1, huge_pages);
+}
 
 size_t window_head_bytes(void) { return WINDOW_PAGE_MAP + 2 * window_head_mapped; }
 uint32_t window_slots_begin(void) { return slots_begin; }

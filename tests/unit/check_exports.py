@@ -1,4 +1,4 @@
-"""Checks that a library exports the names in exports.txt and no other.
+"""Checks that a library exports exactly the names in exports.txt.
 
     check_exports.py NM LIBRARY EXPORTS
 """
@@ -9,13 +9,13 @@ from pathlib import Path
 
 
 def exported(nm: str, library: str) -> set[str]:
-    """Names that the library defines for others, without version suffixes."""
+    """Names that the library exports, without version suffixes."""
     listing = subprocess.run([nm, "-D", "--defined-only", library], check=True, capture_output=True, text=True)
     return {line.split()[-1].split("@")[0] for line in listing.stdout.splitlines() if line.strip()}
 
 
 def listed(path: str) -> set[str]:
-    """Names of the list, one a line; # begins a comment."""
+    """Names in the list, one a line; # begins a comment."""
     lines = (line.split("#")[0].strip() for line in Path(path).read_text(encoding="utf-8").splitlines())
     return {line for line in lines if line}
 

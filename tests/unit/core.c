@@ -66,7 +66,7 @@ void chance_begin(void)
     print_message("UNIT_SEED=%" PRIu64 "\n", chance_state);
 }
 
-/* splitmix64 */
+/* The generator is splitmix64. */
 uint64_t chance_next(void)
 {
     uint64_t word = chance_state += UINT64_C(0x9e3779b97f4a7c15);
@@ -133,7 +133,8 @@ static size_t check_bucket(unsigned bucket)
 
 void core_check_pool(void)
 {
-    size_t used = 0, dirty = 0, superslabs = 0, empties = 0, listed = 0, in_buckets = 0, split = 0, unmapped = 0, foreign = 0;
+    size_t used = 0, dirty = 0, superslabs = 0, empties = 0, listed = 0, in_buckets = 0, split = 0, unmapped = 0,
+           foreign = 0;
     size_t headers = 0;
 
     for (uint32_t number = window_slots_begin(); number < shared_pool.slots_unused; number++) {
@@ -148,7 +149,8 @@ void core_check_pool(void)
         if (slot->huge_pages == PAGES_HUGE) /* P7 */
             assert_true((slot->touched | 1) == 1 || (slot->touched | 1) == UINT32_MAX);
         assert_int_equal(slot->free & 1, 0);
-        assert_int_equal(slot->bucket, free + (free == POOL_BUCKET_EMPTY && slot->touched == 0 && slot->huge_pages != PAGES_SMALL));
+        assert_int_equal(slot->bucket,
+                         free + (free == POOL_BUCKET_EMPTY && slot->touched == 0 && slot->huge_pages != PAGES_SMALL));
         assert_int_equal(slot->aged & ~slot->free, 0);
         assert_false(slot->decommitted && (slot->touched != 0 || free != SUPERSLAB_UNITS - 1)); /* P5 */
         assert_int_equal(fake_is_mapped(window_slot_address(number), SUPERSLAB_SIZE), !slot->decommitted);

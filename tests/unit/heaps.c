@@ -22,7 +22,7 @@ size_t heaps_take(struct heap *heap, unsigned class, void **out, size_t want)
     return got;
 }
 
-/* Exactly so many blocks, by as many refills as it needs. */
+/* Takes exactly `count` blocks, by as many refills as it needs. */
 void heaps_take_all(struct heap *heap, unsigned class, void **out, size_t count)
 {
     for (size_t got = 0; got < count;) {
@@ -39,6 +39,13 @@ void heaps_return(struct heap *heap, unsigned class, void **blocks, size_t count
     lock_release(&heap->lock);
 }
 
+void heaps_release_kept(struct heap *heap)
+{
+    lock_acquire(&heap->lock);
+    heap_release_kept(heap);
+    lock_release(&heap->lock);
+}
+
 /* ---- Invariants ---- */
 
 static size_t check_list(struct heap *heap, const struct slab_list *list, bool full, unsigned class)
@@ -52,11 +59,13 @@ static size_t check_list(struct heap *heap, const struct slab_list *list, bool f
         assert_int_equal(atomic_load(&slab->state), SLAB_ACTIVE);
         assert_int_equal(slab->summary == 0, full); /* H6 */
         assert_true(full || slab->class == class);
-        assert_int_not_equal(slab->used + full, 0);
+        assert_int_equal(slab->kept, !full && slab->used == 0); /* O6 */
+        assert_true(!before || slab->kept || !before->kept || full);
         slab_check(slab);
         for (size_t unit = 0; unit < slab->units; unit++) /* W2 */
             assert_int_equal(window_page_map()[window_unit(slab->start) + unit],
-                             heap->kind == HEAP_FIRST_CLASS ? CLASS_NONE : slab->class);
+                             heap->kind == HEAP_FIRST_CLASS || (class_is_span(slab->class) && unit) ? CLASS_NONE
+                                                                                                    : slab->class);
         units += slab->units;
     }
     assert_ptr_equal(list->tail, before);
@@ -68,7 +77,7 @@ size_t heaps_check_one(struct heap *heap)
     size_t units = check_list(heap, &heap->full, true, 0);
 
     if (heap->body_purged == MEMORY_PURGED)
-        return units; /* the checks would touch it */
+        return units; /* the checks would touch the body */
     for (unsigned class = 1; class < CLASS_COUNT; class++)
         units += check_list(heap, &heap->body->available[class], false, class);
     for (unsigned number = 0; number < WARM_STOCKS; number++) {
@@ -84,7 +93,7 @@ size_t heaps_check_one(struct heap *heap)
     return units;
 }
 
-/* Every heap is in the list that goes with its kind and state, once. */
+/* Every heap is once in the list that matches its kind and state. */
 static void check_lists(void)
 {
     uint32_t in_lists = 0, in_none = 0;
@@ -111,7 +120,7 @@ static void check_lists(void)
     assert_int_equal(registry.orphan_count, registry.lists[LIST_LEFT].count + registry.lists[LIST_SETTLED].count);
 }
 
-/* Every unit taken from the pool is in some heap. */
+/* Some heap holds every unit that was taken from the pool. */
 void heaps_check(void)
 {
     size_t units = 0;

@@ -1,4 +1,4 @@
-/* Heaps in tests: blocks in and out of them without a thread cache, and their invariants. */
+/* Heaps in tests: take and return blocks without a thread cache, and check the invariants. */
 #ifndef HAK_TESTS_UNIT_HEAPS_H
 #define HAK_TESTS_UNIT_HEAPS_H
 
@@ -9,20 +9,23 @@
 #include "pool/remote.h"
 #include "pool/slab.h"
 
-/* core_begin, and a heap. */
+/* core_begin, then makes a heap. */
 struct heap *heaps_begin(void);
 
-/* heap_take_blocks under the lock; heaps_take_all: exactly so many, by as many refills as it needs. */
+/* heaps_take: heap_take_blocks under the lock. heaps_take_all takes exactly `count`, by as many refills as it needs. */
 size_t heaps_take(struct heap *heap, unsigned class, void **out, size_t want);
 void heaps_take_all(struct heap *heap, unsigned class, void **out, size_t count);
 
-/* heap_return_blocks under the lock; all of them must be the heap's. */
+/* heap_return_blocks under the lock. All blocks must be the heap's. */
 void heaps_return(struct heap *heap, unsigned class, void **blocks, size_t count);
 
-/* H1, H2, H5, H6 and W2 of a heap's slabs, and its warm pool. Returns the units it holds. */
+/* heap_release_kept under the lock. */
+void heaps_release_kept(struct heap *heap);
+
+/* Checks H1, H2, H5, H6, O6 and W2 of a heap's slabs, and its warm pool. Returns the units that the heap holds. */
 size_t heaps_check_one(struct heap *heap);
 
-/* The same of all heaps; every unit taken from the pool is in one; and core_check_pool. */
+/* heaps_check_one for all heaps, then core_check_pool. Some heap must hold every unit taken from the pool. */
 void heaps_check(void);
 
 #endif

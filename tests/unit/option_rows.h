@@ -1,4 +1,4 @@
-/* The rows of the table of options (src/options/table.h), for the tests that go through them. */
+/* The rows of the option table (src/options/table.h), for the tests that loop over them. */
 #ifndef TESTS_UNIT_OPTION_ROWS_H
 #define TESTS_UNIT_OPTION_ROWS_H
 

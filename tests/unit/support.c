@@ -55,7 +55,7 @@ unsigned count_of(const char *whole, const char *part)
     return count;
 }
 
-/* Sanitizers and cmocka catch some signals: in a child each has its default effect. */
+/* cmocka and sanitizers catch some signals. In a child each signal has its default effect. */
 static void default_signals(void)
 {
     static const int signals[] = { SIGABRT, SIGSEGV, SIGBUS, SIGILL, SIGFPE };
@@ -85,4 +85,17 @@ void assert_aborts(void (*run)(void), const char *message)
     const char *said = capture_end();
     assert_int_equal(ended_by, SIGABRT);
     assert_has(said, message);
+}
+
+bool thread_sleeps(int thread)
+{
+    char path[64], kind = 0;
+    FILE *file;
+
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
+    file = fopen(path, "r");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%*d (%*[^)]) %c", &kind), 1);
+    fclose(file);
+    return kind == 'S';
 }

@@ -1,4 +1,4 @@
-/* What the unit tests share. Include it first: it brings cmocka and what cmocka needs before it. */
+/* What the unit tests share. Include it first: it includes cmocka and the headers that cmocka needs before it. */
 #ifndef HAK_TESTS_UNIT_SUPPORT_H
 #define HAK_TESTS_UNIT_SUPPORT_H
 
@@ -16,19 +16,22 @@
 void capture_begin(void);
 const char *capture_end(void);
 
-/* Fails the test when `text` has no `part`, or has it, and prints both. */
+/* assert_has fails the test if `text` lacks `part`, assert_has_not if it contains it. Each prints both texts. */
 void assert_has(const char *text, const char *part);
 void assert_has_not(const char *text, const char *part);
 
-/* How often `part` is in `text`. */
+/* The number of times that `part` occurs in `text`. */
 unsigned count_of(const char *text, const char *part);
+
+/* Whether the thread with this kernel id sleeps. */
+bool thread_sleeps(int thread);
 
 /* ---- Children ---- */
 
-/* Runs the function in a forked child. It must end in SIGABRT, with `message` in what it wrote to stderr. */
+/* Runs the function in a forked child, which must end in SIGABRT and write `message` to stderr. */
 void assert_aborts(void (*run)(void), const char *message);
 
-/* Runs the function in a forked child; returns the signal that ended it, or 0 when it came back. */
+/* Runs the function in a forked child. Returns the signal that ended the child, or 0 when the function returned. */
 int signal_of(void (*run)(void));
 
 #endif

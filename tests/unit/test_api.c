@@ -1,4 +1,4 @@
-/* api/hak.c on the real system: the contract of every hak_* function, at the edges. Contents under load are tests/stress's. */
+/* Protects the contract of every hak_* function at its edges (api/hak.c), on the real OS. */
 #define _GNU_SOURCE
 #include "support.h"
 
@@ -10,14 +10,14 @@
 #include "base/base.h"
 #include "hakmem/hakmem.h"
 
-/* Sizes on both sides of every border: classes, spans, huge. */
-static const size_t sizes[] = { 0, 1, 15, 16, 17, 128, 129, 1000, 1024, 1025, 4096, 32768, 32769, 65536, 65537, 262144, 1048576,
-                                1048577, 5000000 };
+/* Sizes on both sides of every border between classes, spans and huge blocks. */
+static const size_t sizes[] = { 0,    1,     15,    16,    17,    128,    129,     1000,    1024,   1025,
+                                4096, 32768, 32769, 65536, 65537, 262144, 1048576, 1048577, 5000000 };
 enum { SIZES = sizeof sizes / sizeof sizes[0] };
 
-/* Sizes no system can give; volatile, or the compiler warns of each. */
-static volatile size_t too_large[] = { (size_t)PTRDIFF_MAX + 1, SIZE_MAX, SIZE_MAX - 15, SIZE_MAX - 4096, (size_t)1 << 62,
-                                       PTRDIFF_MAX };
+/* Sizes that no system can serve. Volatile, because the compiler warns of constants that are too large. */
+static volatile size_t too_large[] = { (size_t)PTRDIFF_MAX + 1, SIZE_MAX,        SIZE_MAX - 15,
+                                       SIZE_MAX - 4096,         (size_t)1 << 62, PTRDIFF_MAX };
 enum { TOO_LARGE = sizeof too_large / sizeof too_large[0] };
 
 static void assert_filled(const unsigned char *bytes, int value, size_t size)
@@ -101,7 +101,7 @@ static void test_too_large(void **state)
 static void test_zeroed(void **state)
 {
     (void)state;
-    for (int round = 0; round < 3; round++) { /* the second and third get what was used */
+    for (int round = 0; round < 3; round++) { /* rounds two and three get memory that was used before */
         for (size_t i = 0; i < SIZES; i++) {
             unsigned char *block = hak_calloc(1, sizes[i]);
             assert_non_null(block);
@@ -246,7 +246,7 @@ static void test_collect_and_idle(void **state)
         hak_free(blocks[i]);
     assert_true(hak_collect(true) > COUNT * 8000 / 2);
     hak_thread_idle();
-    char *block = hak_malloc(100); /* the thread may allocate again */
+    char *block = hak_malloc(100); /* an idle thread may allocate again */
     assert_non_null(block);
     hak_thread_idle();
     hak_free(block);
@@ -297,6 +297,13 @@ static void test_heaps(void **state)
     assert_null(hak_heap_of(own));
     assert_null(hak_heap_of(NULL));
     assert_ptr_equal(hak_heap_of(moved), heap);
+    /* hak_heap_realloc moves another heap's block into this heap. A block of any size outlives the other heap. */
+    for (size_t size = 100; size < 40000000; size *= 20) {
+        char *block = memset(hak_heap_malloc(other, size), 7, size);
+        block = hak_heap_realloc(heap, block, size + size / 2);
+        assert_ptr_equal(hak_heap_of(block), heap);
+        assert_int_equal(block[size - 1], 7);
+    }
     hak_heap_destroy(heap);
     hak_heap_destroy(other);
     hak_heap_destroy(NULL);
@@ -324,7 +331,7 @@ static void free_wrong_size(void)
 
 static void free_wrong_alignment(void)
 {
-    char *block = hak_malloc(16 * HAK_KIB + 1); /* 20 KiB blocks are not 16 KiB aligned, all of them */
+    char *block = hak_malloc(16 * HAK_KIB + 1); /* not every 20 KiB block is aligned to 16 KiB */
     for (int i = 0; i < 8 && (uintptr_t)block % (16 * HAK_KIB) == 0; i++)
         block = hak_malloc(16 * HAK_KIB + 1);
     hak_free_aligned_sized(block, 16 * HAK_KIB, 16 * HAK_KIB + 1);

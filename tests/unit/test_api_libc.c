@@ -1,9 +1,9 @@
-/* api/libc.c and api/cxx.c by the names programs use, in a program linked with libhakmem.so: each contract's edges. Real
- * programs, C++ ones among them, are tests/programs's. */
+/* Protects the C and C++ names that programs use (api/libc.c, api/cxx.c), at each contract's edges, in a program linked
+ * with libhakmem.so. tests/process/programs runs real programs. */
 #define _GNU_SOURCE
 #include "support.h"
 
-/* The real ones, not cmocka's. */
+/* The real functions, in place of cmocka's macros. */
 #undef calloc
 #undef free
 #undef malloc
@@ -38,12 +38,12 @@ void *__libc_pvalloc(size_t size);
 void *__libc_reallocarray(void *block, size_t count, size_t size);
 int __posix_memalign(void **block, size_t alignment, size_t size);
 
-/* The compiler may not know what they return, nor that a block is not used. */
+/* Volatile: the compiler must not assume what malloc returns, or drop a malloc whose block is unused. */
 static void *(*volatile call_malloc)(size_t) = malloc;
 static void (*volatile call_free)(void *) = free;
 static volatile size_t too_large = (size_t)PTRDIFF_MAX + 1;
 
-/* ours: hak_usable_size ends in an abort for any other block. */
+/* Fails unless the block is HAKMEM's: hak_usable_size aborts on any other block. */
 static void assert_ours(void *block, size_t size, size_t alignment)
 {
     assert_non_null(block);
@@ -52,7 +52,7 @@ static void assert_ours(void *block, size_t size, size_t alignment)
     memset(block, 1, hak_usable_size(block));
 }
 
-/* What dlsym returns, as a function. */
+/* Stores the symbol that dlsym finds in a function pointer. */
 static void find(void *function, const char *name)
 {
     void *address = dlsym(RTLD_DEFAULT, name);
@@ -64,17 +64,60 @@ static void test_names_are_ours(void **state)
 {
     (void)state;
     static const char *const names[] = {
-        "malloc", "free", "calloc", "realloc", "reallocarray", "memalign", "posix_memalign", "aligned_alloc", "valloc", "pvalloc",
-        "cfree", "malloc_usable_size", "malloc_good_size", "free_sized", "free_aligned_sized", "mallinfo", "mallinfo2", "mallopt",
-        "malloc_trim", "malloc_stats", "malloc_info", "sdallocx", "nallocx", "_Znwm", "_Znam", "_ZnwmRKSt9nothrow_t",
-        "_ZnamRKSt9nothrow_t", "_ZnwmSt11align_val_t", "_ZnamSt11align_val_t", "_ZnwmSt11align_val_tRKSt9nothrow_t",
-        "_ZnamSt11align_val_tRKSt9nothrow_t", "_ZdlPv", "_ZdaPv", "_ZdlPvRKSt9nothrow_t", "_ZdaPvRKSt9nothrow_t", "_ZdlPvm",
-        "_ZdaPvm", "_ZdlPvSt11align_val_t", "_ZdaPvSt11align_val_t", "_ZdlPvmSt11align_val_t", "_ZdaPvmSt11align_val_t",
-        "_ZdlPvSt11align_val_tRKSt9nothrow_t", "_ZdaPvSt11align_val_tRKSt9nothrow_t", "_Znwm12__hot_cold_t",
-        "_Znam12__hot_cold_t", "_ZnwmRKSt9nothrow_t12__hot_cold_t", "_ZnamRKSt9nothrow_t12__hot_cold_t",
-        "_ZnwmSt11align_val_t12__hot_cold_t", "_ZnamSt11align_val_t12__hot_cold_t",
-        "_ZnwmSt11align_val_tRKSt9nothrow_t12__hot_cold_t", "_ZnamSt11align_val_tRKSt9nothrow_t12__hot_cold_t",
-        "__size_returning_new", "__size_returning_new_hot_cold", "__size_returning_new_aligned",
+        "malloc",
+        "free",
+        "calloc",
+        "realloc",
+        "reallocarray",
+        "memalign",
+        "posix_memalign",
+        "aligned_alloc",
+        "valloc",
+        "pvalloc",
+        "cfree",
+        "malloc_usable_size",
+        "malloc_good_size",
+        "free_sized",
+        "free_aligned_sized",
+        "mallinfo",
+        "mallinfo2",
+        "mallopt",
+        "malloc_trim",
+        "malloc_stats",
+        "malloc_info",
+        "sdallocx",
+        "nallocx",
+        "_Znwm",
+        "_Znam",
+        "_ZnwmRKSt9nothrow_t",
+        "_ZnamRKSt9nothrow_t",
+        "_ZnwmSt11align_val_t",
+        "_ZnamSt11align_val_t",
+        "_ZnwmSt11align_val_tRKSt9nothrow_t",
+        "_ZnamSt11align_val_tRKSt9nothrow_t",
+        "_ZdlPv",
+        "_ZdaPv",
+        "_ZdlPvRKSt9nothrow_t",
+        "_ZdaPvRKSt9nothrow_t",
+        "_ZdlPvm",
+        "_ZdaPvm",
+        "_ZdlPvSt11align_val_t",
+        "_ZdaPvSt11align_val_t",
+        "_ZdlPvmSt11align_val_t",
+        "_ZdaPvmSt11align_val_t",
+        "_ZdlPvSt11align_val_tRKSt9nothrow_t",
+        "_ZdaPvSt11align_val_tRKSt9nothrow_t",
+        "_Znwm12__hot_cold_t",
+        "_Znam12__hot_cold_t",
+        "_ZnwmRKSt9nothrow_t12__hot_cold_t",
+        "_ZnamRKSt9nothrow_t12__hot_cold_t",
+        "_ZnwmSt11align_val_t12__hot_cold_t",
+        "_ZnamSt11align_val_t12__hot_cold_t",
+        "_ZnwmSt11align_val_tRKSt9nothrow_t12__hot_cold_t",
+        "_ZnamSt11align_val_tRKSt9nothrow_t12__hot_cold_t",
+        "__size_returning_new",
+        "__size_returning_new_hot_cold",
+        "__size_returning_new_aligned",
         "__size_returning_new_aligned_hot_cold",
     };
     Dl_info ours, its;
@@ -92,11 +135,23 @@ static void test_blocks(void **state)
     static const size_t sizes[] = { 0, 1, 16, 100, 1024, 5000, 40000, 300000, 3000000 };
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         size_t size = sizes[i], page = (size_t)sysconf(_SC_PAGESIZE);
-        void *blocks[] = { call_malloc(size), calloc(size, 3),     realloc(NULL, size),       reallocarray(NULL, size, 2),
-                           valloc(size),      pvalloc(size),       memalign(64, size),        aligned_alloc(256, size),
-                           strdup("text"),    __libc_malloc(size), __libc_calloc(2, size),    __libc_realloc(NULL, size),
-                           __libc_valloc(size), __libc_pvalloc(size), __libc_memalign(128, size),
-                           __libc_reallocarray(NULL, 1, size), NULL };
+        void *blocks[] = { call_malloc(size),
+                           calloc(size, 3),
+                           realloc(NULL, size),
+                           reallocarray(NULL, size, 2),
+                           valloc(size),
+                           pvalloc(size),
+                           memalign(64, size),
+                           aligned_alloc(256, size),
+                           strdup("text"),
+                           __libc_malloc(size),
+                           __libc_calloc(2, size),
+                           __libc_realloc(NULL, size),
+                           __libc_valloc(size),
+                           __libc_pvalloc(size),
+                           __libc_memalign(128, size),
+                           __libc_reallocarray(NULL, 1, size),
+                           NULL };
         assert_ours(blocks[0], size, 16);
         assert_ours(blocks[1], 3 * size, 16);
         assert_ours(blocks[3], 2 * size, 16);
@@ -167,7 +222,7 @@ static void test_errors(void **state)
     ASSERT_FAILS(valloc(too_large), ENOMEM);
     ASSERT_FAILS(pvalloc(too_large), ENOMEM);
     ASSERT_FAILS(pvalloc(too_large + (SIZE_MAX - too_large)), ENOMEM);
-    size_t odd = too_large / too_large * 48; /* not known to the compiler */
+    size_t odd = too_large / too_large * 48; /* the compiler does not know its value */
     ASSERT_FAILS(aligned_alloc(odd, 64), EINVAL);
     ASSERT_FAILS(aligned_alloc(odd - 48, 64), EINVAL);
     ASSERT_FAILS(memalign(too_large + 1, 64), EINVAL);
@@ -178,7 +233,7 @@ static void test_errors(void **state)
     assert_ptr_equal(block, &block);
     assert_int_equal(errno, 4711);
 
-    block = memalign(odd, 100); /* glibc's: the next power of two */
+    block = memalign(odd, 100); /* glibc's memalign rounds up to the next power of two */
     assert_int_equal((uintptr_t)block % 64, 0);
     call_free(block);
     block = memalign(odd - 48, 100);
@@ -225,7 +280,7 @@ static void test_mallopt_and_trim(void **state)
     memset(block, 1, 500000);
     call_free(block);
     assert_int_equal(malloc_trim(0), 1);
-    assert_int_equal(malloc_trim(0), 0); /* nothing is left to give */
+    assert_int_equal(malloc_trim(0), 0); /* nothing is left to give back */
 }
 
 static void test_malloc_info(void **state)
@@ -263,7 +318,7 @@ static void test_malloc_stats(void **state)
 
 /* ---- At exit ---- */
 
-/* What /bin/true says on stderr with the library and the variable in its environment. */
+/* What /bin/true prints on stderr with the library preloaded and the variable set. */
 static const char *said_at_exit(const char *variable)
 {
     static char text[16384];
@@ -324,11 +379,16 @@ static void test_new_and_delete(void **state)
     static const char *const more[] = { "_ZdlPvRKSt9nothrow_t", "_ZdlPvm", "_ZdaPvm", "_ZdlPvSt11align_val_t",
                                         "_ZdaPvmSt11align_val_t", "_ZdlPvSt11align_val_tRKSt9nothrow_t" };
     void (*delete_plain)(void *);
-    void (*delete_more)(void *, size_t, size_t); /* ones of fewer parameters ignore what they do not have */
+    void (*delete_more)(void *, size_t, size_t); /* an operator with fewer parameters ignores the extra arguments */
     find_all();
     for (size_t size = 0; size < 3000000; size = size * 3 + 7) {
-        void *blocks[] = { cxx.new_plain(size), cxx.new_array(size), cxx.new_nothrow(size, ""), cxx.new_aligned(size, 128),
-                           cxx.new_aligned_nothrow(size, 4096, ""), cxx.new_plain(size), cxx.new_plain(size),
+        void *blocks[] = { cxx.new_plain(size),
+                           cxx.new_array(size),
+                           cxx.new_nothrow(size, ""),
+                           cxx.new_aligned(size, 128),
+                           cxx.new_aligned_nothrow(size, 4096, ""),
+                           cxx.new_plain(size),
+                           cxx.new_plain(size),
                            cxx.new_plain(size) };
         for (size_t i = 0; i < 8; i++)
             assert_ours(blocks[i], size, i == 3 ? 128 : i == 4 ? 4096 : 16);
@@ -395,10 +455,10 @@ static void test_new_with_hint(void **state)
     }
 }
 
-/* The size is the usable one, all of which may be written and given to a sized delete. */
+/* The returned size is the usable size. The caller may write all of it, and pass it to a sized delete. */
 static void assert_sized(struct sized_block got, size_t size, size_t alignment, const char *delete_name)
 {
-    void (*delete_sized)(void *, size_t, size_t); /* one of fewer parameters ignores what it does not have */
+    void (*delete_sized)(void *, size_t, size_t); /* an operator with fewer parameters ignores the extra arguments */
 
     find(&delete_sized, delete_name);
     assert_ours(got.block, size, alignment);
@@ -437,7 +497,7 @@ static void new_with_hint_without_runtime(void)
     (void)llvm.new_aligned_hint[1](too_large, 64, 0);
 }
 
-/* This program has no C++ run-time: nothing can be thrown. */
+/* This program has no C++ run-time, so operator new cannot throw. */
 static void test_new_out_of_memory_in_c(void **state)
 {
     (void)state;
@@ -465,7 +525,7 @@ static void give_up_after_three(void)
 
 static void load_runtime(void)
 {
-    void *runtime = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_LOCAL); /* as a plug-in brings it */
+    void *runtime = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_LOCAL); /* as a plug-in loads it */
     if (runtime == NULL)
         raise(SIGKILL);
     void *address = dlsym(runtime, "_ZSt15set_new_handlerPFvvE");
@@ -476,7 +536,7 @@ static void load_runtime(void)
 static void new_throws(void)
 {
     load_runtime();
-    (void)cxx.new_array(too_large); /* nobody catches */
+    (void)cxx.new_array(too_large); /* nobody catches the exception */
 }
 
 static void sized_new_throws(void)
@@ -536,7 +596,7 @@ int main(void)
         cmocka_unit_test(test_new_that_returns_the_size),
         cmocka_unit_test(test_new_out_of_memory_in_c),
         cmocka_unit_test(test_new_handler),
-#ifndef UNIT_EMULATED /* where programs of this machine could not load the library */
+#ifndef UNIT_EMULATED /* the emulated /bin/true could not load the library */
         cmocka_unit_test(test_exit_report),
 #endif
     };

@@ -1,12 +1,16 @@
-/* base/: arithmetic against plain loops, formatting against the C library's, messages, and the end by assertion. */
+/* Protects base/: arithmetic (against plain loops), formatting (against printf), messages, and the end by assertion. */
 #include "support.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/base.h"
 #include "base/format.h"
+#include "base/stderr.h"
 #include "base/version.h"
 #include "hakmem/hakmem.h"
 
@@ -43,7 +47,7 @@ static void test_sizes(void **state)
     assert_int_equal(base_max(3, 4), 4);
 }
 
-/* Both printers get the same arguments; where the formats mean the same, the texts must be the same. */
+/* base's printer and printf get the same arguments. They must print the same where the formats mean the same. */
 #define CHECK_SAME(...)                                                    \
     do {                                                                   \
         char ours[256], theirs[256];                                       \
@@ -131,6 +135,52 @@ static void test_message(void **state)
     assert_true(strlen(said) > 1000 && strlen(said) < 1100);
 }
 
+/* A message that cannot be written leaves errno unchanged. */
+static void test_message_unwritten(void **state)
+{
+    int before = dup(STDERR_FILENO);
+    (void)state;
+    close(STDERR_FILENO);
+    errno = 4711;
+    base_message("nobody reads this");
+    int after = errno;
+    assert_int_equal(dup2(before, STDERR_FILENO), STDERR_FILENO);
+    close(before);
+    assert_int_equal(after, 4711);
+}
+
+/* A new file on the file system that the other temporary files of this test use. */
+static int open_temporary(void)
+{
+    char path[] = "/tmp/hakmem-test-XXXXXX";
+    int file = mkstemp(path);
+    assert_true(file >= 0);
+    unlink(path);
+    return file;
+}
+
+/* If another file took over the descriptor that was kept for standard error, it gets no message and stays open. */
+static void test_kept_number_reused(void **state)
+{
+    enum { KEPT = 1000 };
+    int before = dup(STDERR_FILENO), first = open_temporary(), second = open_temporary(), told;
+    (void)state;
+    dup2(first, STDERR_FILENO);
+    base_stderr_keep();
+    assert_true(fcntl(KEPT, F_GETFD) >= 0);
+    close(STDERR_FILENO);
+    assert_int_equal(base_stderr(), KEPT);
+    dup2(second, KEPT);
+    told = base_stderr();
+    base_stderr_drop();
+    dup2(before, STDERR_FILENO);
+    assert_int_equal(told, STDERR_FILENO);
+    assert_int_equal(close(KEPT), 0);
+    close(before);
+    close(first);
+    close(second);
+}
+
 static void fail_check(void)
 {
     volatile int two = 2;
@@ -168,6 +218,8 @@ int main(void)
         cmocka_unit_test(test_format_own),
         cmocka_unit_test(test_format_cuts),
         cmocka_unit_test(test_message),
+        cmocka_unit_test(test_message_unwritten),
+        cmocka_unit_test(test_kept_number_reused),
         cmocka_unit_test(test_checks),
         cmocka_unit_test(test_version),
     };

@@ -1,9 +1,9 @@
-/* config/classes.h: the mapping of sizes and offsets, exhaustively, and S1 to S3. */
+/* Protects the mapping of sizes and offsets to classes (config/classes.h), exhaustively, and S1 to S3. */
 #include "support.h"
 
 #include "config/classes.h"
 
-enum { SPAN_STRIDE = 61 }; /* offsets inside spans that are looked at */
+enum { SPAN_STRIDE = 61 }; /* distance of the offsets tested inside a span */
 
 static void test_class_of_size(void **state)
 {
@@ -18,7 +18,7 @@ static void test_class_of_size(void **state)
         if (class < 1 || class >= CLASS_COUNT || class < before || class > before + 1)
             fail_msg("%zu: class %u after %u", size, class, before);
         before = class;
-        /* the smallest that fits */
+        /* the smallest class that fits */
         if (class_size(class) < size || (class > 1 && class_size(class - 1) >= size))
             fail_msg("%zu: class %u of %zu", size, class, class_size(class));
         spare = class_size(class) - size;
@@ -36,6 +36,23 @@ static void test_class_of_size(void **state)
     print_message("the most wasted above 128 bytes: %.2f %%, of %zu for %zu\n", worst * 100, class_size(worst_class),
                   worst_size);
     assert_true(worst <= 0.20);
+}
+
+/* A class fits exactly the sizes that it serves. An aligned block may be of any class that is large enough. */
+static void test_class_fits(void **state)
+{
+    const void *address = (const void *)(uintptr_t)(3 * UNIT_SIZE + 4096);
+    (void)state;
+    for (unsigned class = CLASS_NONE; class < CLASS_COUNT; class++) {
+        size_t most = class_size(class), least = class <= CLASS_16 ? 0 : class_size(class - 1) + 1;
+        const size_t sizes[] = { 0, 1, least, least - 1, most, most + 1, POOLED_MAX, POOLED_MAX + 1, SIZE_MAX };
+        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+            bool serves = class != CLASS_NONE && sizes[i] <= POOLED_MAX && class_of_size(sizes[i]) == class;
+            assert_int_equal(class_fits(class, address, sizes[i], 1), serves);
+            assert_int_equal(class_fits(class, address, sizes[i], 4096), sizes[i] <= most);
+            assert_false(class_fits(class, address, sizes[i], 8192));
+        }
+    }
 }
 
 static void test_table(void **state)
@@ -82,7 +99,7 @@ static void test_block_index(void **state)
     }
 }
 
-/* S2: with a slab at a unit boundary, offsets tell alignment. */
+/* S2: offsets imply the alignment, because slabs begin at unit boundaries. */
 static void test_alignment(void **state)
 {
     (void)state;
@@ -107,11 +124,16 @@ static void test_slots(void **state)
     taken[CLASS_NONE_SLOT] = 1;
     for (unsigned class = 1; class < CLASS_COUNT; class++) {
         const struct size_class *row = &size_classes[class];
-        /* slots[base] is the sentinel, then come the blocks */
+        /* slots[base] is the sentinel. The blocks follow it. */
         for (unsigned slot = row->slot_base; slot <= (unsigned)row->slot_base + row->slot_limit; slot++) {
             assert_true(slot < CACHE_SLOTS);
             assert_int_equal(taken[slot]++, 0);
         }
+        for (unsigned slot = row->first_base; slot <= (unsigned)row->first_base + row->first_limit; slot++) {
+            assert_true(slot < CACHE_SLOTS_FIRST);
+            assert_int_equal(taken[slot]++, 0);
+        }
+        assert_true(row->first_limit >= 1 && row->first_limit <= base_max(row->slot_limit, 1));
         assert_true(row->slot_limit <= 256);
         if (class_is_span(class) && class_size(class) > 512 * HAK_KIB)
             assert_int_equal(row->slot_limit, 0);
@@ -125,8 +147,8 @@ static void test_slots(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_class_of_size), cmocka_unit_test(test_table), cmocka_unit_test(test_block_index),
-        cmocka_unit_test(test_alignment),     cmocka_unit_test(test_slots),
+        cmocka_unit_test(test_class_of_size), cmocka_unit_test(test_class_fits),  cmocka_unit_test(test_table),
+        cmocka_unit_test(test_block_index),   cmocka_unit_test(test_alignment), cmocka_unit_test(test_slots),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

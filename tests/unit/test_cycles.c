@@ -1,4 +1,4 @@
-/* The cycle profile's histogram: every value has one bucket, none of which is wider than a 32nd of its values. */
+/* Protects the cycle profile's histogram: each value has one bucket, no wider than a 32nd of its values. */
 #include "os/cycles.h"
 #include "support.h"
 
@@ -28,7 +28,7 @@ static void test_quantiles(void **state)
     static struct cycles_histogram histogram;
     (void)state;
     assert_int_equal(cycles_quantile(&histogram, 50), 0);
-    /* 1 to 100, but 100 is 10,000. */
+    /* The values 1 to 99, and 10,000 in place of 100. */
     for (unsigned value = 1; value <= 100; value++)
         histogram.buckets[cycles_bucket(value < 100 ? value : 10000)]++;
     histogram.most = 10000;
@@ -37,7 +37,7 @@ static void test_quantiles(void **state)
     assert_int_equal(cycles_quantile(&histogram, 50), 50);
     assert_in_range(cycles_quantile(&histogram, 99), 98, 100);
     assert_in_range(cycles_quantile(&histogram, 100), 10000 - 10000 / 64, 10000);
-    histogram.most = 60; /* no quantile is above it */
+    histogram.most = 60; /* no quantile is above `most` */
     assert_int_equal(cycles_quantile(&histogram, 100), 60);
 }
 

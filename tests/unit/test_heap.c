@@ -1,10 +1,10 @@
-/* pool/heap.h: the warm pool, what a refill takes from where, population, what leaves, first-class heaps. */
+/* Protects pool/heap.h: the warm pool, the order of a refill's sources, population, releases, first-class heaps. */
 #include "heaps.h"
 
 #include <string.h>
 
-/* Of heap.c: slabs of a class handed out before the next is faulted in, and empty slabs that a stock keeps. */
-enum { POPULATE_PROOF = 8, POPULATE_SHARE = 8, WARM_KEPT = 2, WARM_SHARE = 8 };
+/* Constants of heap.c: slabs of a class handed out before the next is faulted in, and slabs that a stock keeps. */
+enum { POPULATE_PROOF = 8, POPULATE_SHARE = 8, WARM_KEPT = 2, WARM_SHARE = 24 };
 
 /* ---- Taking ---- */
 
@@ -16,14 +16,14 @@ static void test_take_order(void)
     for (unsigned class = 1; class < CLASS_SPAN_1; class++) {
         size_t want = base_min(8, size_classes[class].blocks);
         assert_int_equal(heaps_take(heap, class, out, want), want);
-        for (size_t i = 1; i < want; i++) /* the lowest is popped first */
+        for (size_t i = 1; i < want; i++) /* the lowest address is popped first */
             assert_int_equal((char *)out[i - 1] - (char *)out[i], class_size(class));
         assert_ptr_equal(out[want - 1], slab_of(out[0])->start);
         heaps_check();
     }
 }
 
-/* What is left in slabs in use is taken before a fresh one, even if it is less than was wanted. */
+/* A refill takes the free blocks of slabs in use before it carves a slab, even if they are fewer than wanted. */
 static void test_partial_first(void)
 {
     enum { BLOCKS = 64 };
@@ -67,7 +67,7 @@ static void test_out_of_memory(void)
 
 /* ---- The warm pool ---- */
 
-/* Slabs in use that let the stock of one-unit slabs have its largest budget. */
+/* Gives the heap enough slabs for the one-unit stock's largest budget. */
 static void own_slabs(struct heap *heap, unsigned slabs)
 {
     static void *out[16];
@@ -79,7 +79,7 @@ static void own_slabs(struct heap *heap, unsigned slabs)
     lock_release(&heap->lock);
 }
 
-/* The budget doubles with each miss, so that few misses serve many slabs. */
+/* The warm pool's budget doubles with each miss, so that few misses serve many slabs. */
 static void test_warm_budget(void)
 {
     struct heap *heap = heaps_begin();
@@ -88,7 +88,7 @@ static void test_warm_budget(void)
     void *out[1024];
 
     own_slabs(heap, 16 * WARM_SHARE);
-    heap->body->filled[CLASS_64] = 1; /* proven: not for the sparse stock */
+    heap->body->filled[CLASS_64] = 1; /* proven, so the class does not use the sparse stock */
     hits = (unsigned)heap->body->counters.warm_hits;
     misses = (unsigned)heap->body->counters.warm_misses;
     for (size_t miss = 0; miss < sizeof budgets / sizeof budgets[0]; miss++)
@@ -107,14 +107,14 @@ static void test_warm_budget(void)
     heaps_check();
 }
 
-/* What waits is a part of what is in use. */
+/* The warm pool's budget is bounded by a share of the slabs in use. */
 static void test_warm_share(void)
 {
     struct heap *heap = heaps_begin();
     void *out[1024];
 
     heap->body->filled[CLASS_64] = 1;
-    for (unsigned slab = 0; slab < 200; slab++) {
+    for (unsigned slab = 0; slab < 600; slab++) {
         uint32_t owned = heap->slabs;
         heaps_take_all(heap, CLASS_64, out, 1024);
         assert_int_equal(heap->slabs, owned + 1);
@@ -124,7 +124,7 @@ static void test_warm_share(void)
     heaps_check();
 }
 
-/* Longer slabs are kept in smaller numbers, and never more than the option allows. */
+/* The warm pool keeps fewer of the longer slabs, and never more than the option allows. */
 static void test_warm_bounds(void)
 {
     struct heap *heap;
@@ -143,7 +143,7 @@ static void test_warm_bounds(void)
     heaps_check();
 }
 
-/* P6: a class of small blocks takes units that held little until it has filled a slab, then those with memory behind them. */
+/* P6: a class of small blocks takes sparse units until it has filled a slab, and then dense ones. */
 static void test_sparse_and_dense(void)
 {
     struct heap *heap = heaps_begin();
@@ -154,7 +154,7 @@ static void test_sparse_and_dense(void)
     full = slab_of(out[0]);
     heaps_take_all(heap, CLASS_128, &one, 1);
     few = slab_of(one);
-    heaps_take_all(heap, CLASS_256, &other, 1); /* so that the SuperSlab stays in use */
+    heaps_take_all(heap, CLASS_256, &other, 1); /* keeps the SuperSlab in use */
     assert_true(full->dense && !few->dense);
     heaps_return(heap, CLASS_64, out, 1024);
     heaps_return(heap, CLASS_128, &one, 1);
@@ -164,7 +164,7 @@ static void test_sparse_and_dense(void)
 
     heaps_take_all(heap, CLASS_512, &one, 1);
     assert_ptr_equal(slab_of(one), few);
-    heaps_take_all(heap, CLASS_384, out, 1); /* sparse too: what was never touched comes before what is full of memory */
+    heaps_take_all(heap, CLASS_384, out, 1); /* sparse too: an untouched unit comes before a dense one */
     assert_ptr_not_equal(slab_of(out[0]), full);
     heaps_take_all(heap, CLASS_64, out + 1, 1); /* proven above */
     next = slab_of(out[1]);
@@ -181,7 +181,7 @@ static void test_release_keeps_few(void)
     heap->body->filled[CLASS_1024] = 1;
     heaps_take_all(heap, CLASS_1024, out, SLABS * BLOCKS);
     lock_acquire(&heap->lock);
-    while (heap->body->warm[1].count) { /* leave the stock empty, and its budget high */
+    while (heap->body->warm[1].count) { /* empty the stock, and leave its budget high */
         void *spare[BLOCKS];
         bool zero;
         assert_int_equal(heap_take_blocks(heap, CLASS_1024, spare, BLOCKS, &zero), BLOCKS);
@@ -195,14 +195,14 @@ static void test_release_keeps_few(void)
     assert_int_equal(heap->body->warm[1].count, WARM_KEPT);
     assert_int_equal(heap->body->counters.slabs_released, SLABS);
     assert_int_equal(shared_pool.units_dirty, SLABS - WARM_KEPT);
-    /* A slab that comes from there is not known to be zero, and its unit's class is gone meanwhile. */
+    /* A slab of the warm pool is not known to be zero, and the page map no longer has its class. */
     assert_false(heap->body->warm[1].stack->zero);
     assert_int_equal(window_page_map()[window_unit(heap->body->warm[1].stack->start)], CLASS_NONE);
 }
 
 /* ---- Population ---- */
 
-/* Of the slabs just taken, by address, the first `count`: stretches of four units and more were faulted in, each with one call. */
+/* Checks the `count` slabs that were just taken: each stretch of at least four units was faulted in, with one call. */
 static uint64_t check_populated(const struct slab *first, const struct slab *warm, size_t count)
 {
     uint64_t calls = 0;
@@ -228,14 +228,15 @@ static void test_populate_after_proof(void)
     void *out[64];
     uint64_t calls = 0;
 
-    hak_options.thp = OPTION_NEVER; /* whose SuperSlabs are touched whole */
+    hak_options.thp = OPTION_NEVER; /* huge pages would touch the whole SuperSlab */
     heap = heaps_begin();
     for (unsigned slab = 0; slab < 400; slab++) {
         bool refills = heap->body->warm[1].stack == NULL && slab > 0;
         size_t most = heap->slabs / POPULATE_SHARE;
         heaps_take_all(heap, CLASS_1024, out, 64);
         if (refills && slab >= POPULATE_PROOF)
-            calls += check_populated(slab_of(out[0]), heap->body->warm[1].stack, base_min(most, 1u + heap->body->warm[1].count));
+            calls += check_populated(slab_of(out[0]), heap->body->warm[1].stack,
+                                     base_min(most, 1u + heap->body->warm[1].count));
         assert_int_equal(heap->body->filled[CLASS_1024], slab + 1);
         assert_int_equal(fake_calls(FAKE_POPULATE), calls);
     }
@@ -255,13 +256,13 @@ static void test_populate_off(void)
     assert_int_equal(fake_calls(FAKE_POPULATE), 0);
 }
 
-/* P2: what was faulted in ahead and never used has memory behind it, and is purged like all else. */
+/* P2: a unit that was faulted in and never used has memory behind it, and is purged like any other. */
 static void test_populated_leaves(void)
 {
     struct heap *heap;
     void *out[64];
 
-    hak_options.thp = OPTION_NEVER; /* whose SuperSlabs are touched whole */
+    hak_options.thp = OPTION_NEVER; /* huge pages would touch the whole SuperSlab */
     heap = heaps_begin();
     while (fake_calls(FAKE_POPULATE) == 0)
         heaps_take_all(heap, CLASS_1024, out, 64);
@@ -278,7 +279,7 @@ static void test_populate_refused(void)
     struct heap *heap;
     void *out[64];
 
-    hak_options.thp = OPTION_NEVER; /* whose SuperSlabs are touched whole */
+    hak_options.thp = OPTION_NEVER; /* huge pages would touch the whole SuperSlab */
     heap = heaps_begin();
     fake_fail_from(FAKE_POPULATE, 1);
     for (unsigned slab = 0; slab < 400; slab++) {
@@ -292,7 +293,7 @@ static void test_populate_refused(void)
 
 /* ---- Returning ---- */
 
-/* A full slab becomes available with its first free block, an empty one leaves with its last. */
+/* A full slab becomes available with its first free block. With its last it leaves the heap, or is kept (O6). */
 static void test_full_to_empty(void)
 {
     struct heap *heap = heaps_begin();
@@ -313,6 +314,9 @@ static void test_full_to_empty(void)
             if (i + 1 < blocks)
                 assert_ptr_equal(heap->body->available[class].head, slab);
         }
+        assert_int_equal(slab->kept, class_size(class) >= 9216);
+        heaps_check();
+        heaps_release_kept(heap);
         assert_int_not_equal(atomic_load(&slab->state), SLAB_ACTIVE);
         assert_null(heap->body->available[class].head);
         assert_null(heap->full.head);
@@ -341,7 +345,7 @@ static void test_first_class(void)
     heaps_check();
     assert_true(shared_pool.units_used > before + 100);
     lock_acquire(&heap->lock);
-    heap_release_all(heap); /* live blocks too */
+    heap_release_all(heap); /* frees live blocks too */
     lock_release(&heap->lock);
     assert_int_equal(shared_pool.units_used, before);
     heaps_check();
@@ -351,7 +355,7 @@ static void test_first_class(void)
     assert_ptr_not_equal(registry_new_first_class(), heap);
 }
 
-/* A heap of its own never takes over others' slabs. */
+/* A first-class heap never adopts slabs. */
 static void test_first_class_adopts_nothing(void)
 {
     struct heap *leaving = heaps_begin(), *heap = registry_new_first_class();

@@ -1,4 +1,4 @@
-/* pool/huge.h: mappings, the cache of freed ranges, resizing, and what is accounted (B1 to B4). */
+/* Protects pool/huge.h: mappings, the cache of freed ranges, resizing and accounting (B1 to B4). */
 #include "core.h"
 
 #include <string.h>
@@ -13,10 +13,11 @@ static void begin(void)
     core_begin();
 }
 
-/* What is mapped without a huge block. */
+/* Bytes that are mapped without any huge block. */
 static size_t window_bytes(void)
 {
-    return window_head_bytes() + (window_slots_mapped() - window_slots_begin() - shared_pool.decommitted) * SUPERSLAB_SIZE;
+    return window_head_bytes() +
+           (window_slots_mapped() - window_slots_begin() - shared_pool.decommitted) * SUPERSLAB_SIZE;
 }
 
 static void advance(uint64_t milliseconds)
@@ -31,7 +32,7 @@ static size_t cached_bytes(void)
     return usage.cached_bytes;
 }
 
-/* B3, and that nothing else is mapped. */
+/* Checks B3, and that nothing else is mapped. */
 static void check_usage(size_t blocks, size_t live, size_t cached)
 {
     struct huge_usage usage;
@@ -67,7 +68,7 @@ static void release(char *block)
     assert_true(huge_free(block));
 }
 
-/* Blocks of these sizes that do not touch each other: what lies between stays in use. */
+/* Allocates blocks that do not touch each other: the blocks between them stay in use. */
 static void allocate_apart(const size_t *sizes, size_t count, char **blocks)
 {
     for (size_t i = 0; i < count; i++) {
@@ -149,14 +150,16 @@ static void test_zero(void)
 
 static void test_covers(void)
 {
-    char *block;
+    char *block, *other;
 
     begin();
     block = allocate(3 * HAK_MIB);
-    allocate(UNIT_SIZE);
+    other = allocate(UNIT_SIZE);
     assert_true(huge_covers(block, true) && huge_covers(block + 100, true));
     assert_true(huge_covers(block + 3 * HAK_MIB - 1, true));
-    assert_false(huge_covers(block - 1 - UNIT_SIZE, true) || huge_covers(&block, true) || huge_covers(block, false));
+    /* The kernel chooses both addresses. No block lies below the lower one. */
+    assert_false(huge_covers((block < other ? block : other) - 1, true));
+    assert_false(huge_covers(&block, true) || huge_covers(block, false));
     release(block);
     assert_false(huge_covers(block, true));
     assert_true(huge_covers(block, false) && huge_covers(block + 3 * HAK_MIB - 1, false));
@@ -186,7 +189,7 @@ static void test_reuse(void)
 
 static void test_best_fit(void)
 {
-    /* Neither the first by address that fits, in whatever direction the system gives addresses, nor the first freed. */
+    /* The best fit is neither the first in address order, whichever way addresses grow, nor the range freed first. */
     static const size_t sizes[] = { 5 * HAK_MIB, 8 * HAK_MIB, 4 * HAK_MIB, 3 * HAK_MIB, 6 * HAK_MIB };
     char *blocks[5];
     uint64_t maps;
@@ -197,18 +200,18 @@ static void test_best_fit(void)
         release(blocks[i]);
     maps = fake_calls(FAKE_MAP);
     assert_ptr_equal(allocate(4 * HAK_MIB), blocks[2]);
-    assert_ptr_equal(allocate(2 * HAK_MIB), blocks[3]); /* leaves one */
+    assert_ptr_equal(allocate(2 * HAK_MIB), blocks[3]); /* leaves 1 MiB */
     assert_ptr_equal(allocate(5 * HAK_MIB), blocks[0]);
-    assert_ptr_equal(allocate(2 * HAK_MIB), blocks[4]); /* leaves four */
+    assert_ptr_equal(allocate(2 * HAK_MIB), blocks[4]); /* leaves 4 MiB */
     assert_ptr_equal(allocate(4 * HAK_MIB), blocks[4] + 2 * HAK_MIB);
-    assert_ptr_equal(allocate(7 * HAK_MIB), blocks[1]); /* leaves one */
+    assert_ptr_equal(allocate(7 * HAK_MIB), blocks[1]); /* leaves 1 MiB */
     assert_int_equal(cached_bytes(), 2 * HAK_MIB);
     assert_int_equal(fake_calls(FAKE_MAP), maps);
-    allocate(2 * HAK_MIB); /* the two that are left do not touch */
+    allocate(2 * HAK_MIB); /* the two ranges of 1 MiB do not touch */
     assert_int_equal(fake_calls(FAKE_MAP), maps + 1);
 }
 
-/* Cut to size, and joined again in whatever order the parts come back (B2). */
+/* B2: a range is cut to size, and its parts join again in whatever order they come back. */
 static void test_split_and_join(void)
 {
     static const unsigned orders[6][3] = {
@@ -250,17 +253,20 @@ static void test_byte_bound(void)
         advance(10);
         assert_true(cached_bytes() <= 16 * HAK_MIB);
     }
-    /* The first, the oldest, has left, and no more. */
+    /* Only the oldest range, the first, has left. */
     assert_false(huge_covers(blocks[0], false));
     assert_int_equal(cached_bytes(), 12 * HAK_MIB);
     assert_int_equal(fake_calls(FAKE_UNMAP), 1);
-    /* More than half of the bound never enters. */
+    /* A block above half of the bound does not enter the cache, and evicts nothing. */
     release(large);
+    assert_false(huge_covers(large, false));
     assert_int_equal(cached_bytes(), 12 * HAK_MIB);
+    for (size_t i = 1; i < 4; i++)
+        assert_true(huge_covers(blocks[i], false));
     check_usage(4, 4 * UNIT_SIZE, 12 * HAK_MIB);
 }
 
-/* Many small old ranges do not keep the bound from holding. */
+/* The byte bound holds also when many old ranges are small. */
 static void test_byte_bound_small_ranges(void)
 {
     enum { SMALL = 40, LARGE = 3 };
@@ -279,14 +285,14 @@ static void test_byte_bound_small_ranges(void)
     }
 }
 
-/* What B4 allows beside the most that was live; half of it once nothing of that is live. */
+/* The footprint that B4 allows for a live peak. The slack is halved once nothing of that peak is live. */
 static size_t allowed(size_t peak, bool changed)
 {
     size_t slack = peak / 4 + FOOTPRINT_SPARE;
     return peak + (changed ? slack / 2 : slack);
 }
 
-/* B4: blocks that no range fits are mapped beside those that wait, which leave as far as the two would be too much. */
+/* B4: when no cached range fits, a block is mapped, and ranges leave as far as the sum exceeds the bound. */
 static void test_live_bound(void)
 {
     enum { BLOCKS = 10, SIZE = 8 * HAK_MIB };
@@ -306,7 +312,7 @@ static void test_live_bound(void)
         assert_true(shared_pool.huge_bytes <= allowed(live, true));
     }
     assert_true(cached_bytes() < BLOCKS * SIZE);
-    /* After two purge delays the peak is forgotten. */
+    /* The peak is forgotten after two purge delays. */
     for (size_t i = 0; i < 8; i++)
         release(blocks[i]);
     for (unsigned i = 0; i < 3; i++) {
@@ -322,7 +328,7 @@ static void test_live_bound(void)
     assert_true(shared_pool.huge_bytes <= allowed(live + UNIT_SIZE, false));
 }
 
-/* Where most stays live and blocks take turns, ranges wait for those that fit: nothing is given back. */
+/* While most memory is live and blocks take turns, ranges wait for a block that fits: nothing is unmapped. */
 static void test_turns_are_free(void)
 {
     enum { BLOCKS = 10, SIZE = 4 * HAK_MIB };
@@ -345,7 +351,7 @@ static void test_turns_are_free(void)
     assert_int_equal(fake_calls(FAKE_MAP), maps);
 }
 
-/* Free units leave before blocks are mapped, and ranges before units are touched. */
+/* Free units leave before a block is mapped, and ranges leave before units are touched. */
 static void test_sizes_share_the_bound(void)
 {
     enum { MEBIBYTES = 64, UNITS = MEBIBYTES * HAK_MIB / UNIT_SIZE };
@@ -374,7 +380,7 @@ static void test_sizes_share_the_bound(void)
     assert_int_equal(shared_pool.huge_waiting, cached_bytes());
 }
 
-/* A block grows into a freed range behind it without a call to the system. */
+/* A block grows into the freed range behind it without a system call. */
 static void test_grow_into_range(void)
 {
     char *whole, *first, *second;
@@ -397,7 +403,7 @@ static void test_grow_into_range(void)
     assert_int_equal(fake_calls(FAKE_REMAP), remaps);
     for (size_t at = 0; at < 3 * HAK_MIB; at += 1024)
         assert_int_equal(first[at], 7);
-    /* Nothing is left behind it. */
+    /* Nothing is left behind the block. */
     (void)huge_resize(first, 9 * HAK_MIB, true);
     assert_int_equal(fake_calls(FAKE_REMAP), remaps + 1);
 }
@@ -425,7 +431,7 @@ static void test_no_delay(void)
     no_cache();
 }
 
-/* More ranges than the table has rows: old ones leave, none is lost. */
+/* The table of ranges overflows: old ranges leave, and none is lost. */
 static void test_table_full(void)
 {
     enum { BLOCKS = 700 };
@@ -435,7 +441,7 @@ static void test_table_full(void)
     begin();
     for (size_t i = 0; i < BLOCKS; i++)
         blocks[i] = allocate(UNIT_SIZE);
-    /* Every second by address: no two ranges touch. */
+    /* Every second block by address, so that no two ranges touch. */
     for (size_t i = 0; i < BLOCKS; i++)
         for (size_t j = i + 1; j < BLOCKS; j++)
             if (blocks[j] < blocks[i]) {
@@ -506,7 +512,7 @@ static void test_shrink(void)
     assert_int_equal(huge_size(block, NULL), 5 * HAK_MIB + UNIT_SIZE);
     check_filled(block, 5 * HAK_MIB + UNIT_SIZE);
     assert_ptr_equal(huge_resize(block, 5 * HAK_MIB + 2, true), block);
-    /* The tail serves others. */
+    /* The tail that was cut off serves another block. */
     assert_ptr_equal(allocate(2 * HAK_MIB), block + 5 * HAK_MIB + UNIT_SIZE);
     release(block);
     check_usage(1, 2 * HAK_MIB, 6 * HAK_MIB);
@@ -535,7 +541,7 @@ static void test_grow(void)
     release(block);
 }
 
-/* In place there is no room below another block: it stays as it is. */
+/* Growing in place fails when another block follows, and the block stays unchanged. */
 static void test_grow_in_place(void)
 {
     char *whole, *block;
@@ -588,7 +594,7 @@ static void test_memory_limit(void)
     char *blocks[3];
     bool zero;
 
-    hak_options.memory_limit = 12 * HAK_MIB + HAK_MIB / 2; /* and metadata */
+    hak_options.memory_limit = 12 * HAK_MIB + HAK_MIB / 2; /* the half for metadata */
     begin();
     for (size_t i = 0; i < 3; i++)
         blocks[i] = allocate(4 * HAK_MIB);
@@ -596,7 +602,7 @@ static void test_memory_limit(void)
     check_usage(3, 12 * HAK_MIB, 0);
     release(blocks[0]);
     release(blocks[2]);
-    /* Cached ranges make room, as far as it is wanted. */
+    /* Cached ranges leave when the limit needs room, as far as needed. */
     allocate(8 * HAK_MIB);
     check_usage(2, 12 * HAK_MIB, cached_bytes());
     assert_in_range(shared_pool_footprint(), 12 * HAK_MIB, hak_options.memory_limit);
@@ -614,13 +620,13 @@ static void test_map_refused(void)
     fake_fail_nothing();
     block = allocate(3 * HAK_MIB);
     release(block);
-    /* The cache is given back, and the system asked again. */
+    /* huge_allocate gives the cache back, and asks the system again. */
     fake_fail_nth(FAKE_MAP, 1);
     allocate(4 * HAK_MIB);
     check_usage(1, 4 * HAK_MIB, 0);
 }
 
-/* P5: the address space of empty SuperSlabs and of slots that wait serves a huge block, and SuperSlabs again afterwards. */
+/* P5: a huge block may take the address space of empty SuperSlabs and of waiting slots; SuperSlabs may take it back. */
 static void test_address_space(void)
 {
     enum { SLABS = 10 * (SUPERSLAB_UNITS - 1) };
@@ -635,7 +641,7 @@ static void test_address_space(void)
     for (size_t i = SUPERSLAB_UNITS; i < SLABS; i++)
         core_release(slabs[i]);
     fake_set_address_space_limit(fake_bytes_mapped() + HAK_MIB);
-    /* What cannot be had at all costs nothing. */
+    /* A request that can never succeed gives nothing back. */
     assert_null(huge_allocate(fake_bytes_mapped() + 2 * HAK_MIB, BLOCK_ALIGN, &zero, NULL));
     assert_int_equal(shared_pool.decommitted, 0);
     block = allocate(18 * HAK_MIB);
@@ -652,7 +658,7 @@ static void test_address_space(void)
     check_usage(0, 0, 0);
 }
 
-/* W4: a huge block in the place of a SuperSlab that is unmapped is a huge block; the SuperSlab is lost for good. */
+/* W4: another mapping that takes the place of an unmapped SuperSlab keeps it. The slot is foreign from then on. */
 static void test_address_space_taken(void)
 {
     enum { SLABS = 4 * (SUPERSLAB_UNITS - 1) };

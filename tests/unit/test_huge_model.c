@@ -1,11 +1,11 @@
-/* pool/huge.h: any order of everything, against a list of what is live. */
+/* Protects pool/huge.h against a model: random calls in any order, compared with a list of the live blocks. */
 #include "core.h"
 
 #include <string.h>
 
 #include "pool/huge.h"
 
-static size_t window_bytes; /* what is mapped without a huge block */
+static size_t window_bytes; /* bytes mapped without any huge block */
 
 static void begin(void)
 {
@@ -20,7 +20,7 @@ static size_t cached_bytes(void)
     return usage.cached_bytes;
 }
 
-/* B3, and that nothing else is mapped. */
+/* Checks B3, and that nothing else is mapped. */
 static void check_usage(size_t blocks, size_t live, size_t cached)
 {
     struct huge_usage usage;
@@ -46,7 +46,7 @@ static char *model_middle(size_t index)
     return live[index].start + UNIT_SIZE - sizeof live[index].mark;
 }
 
-/* At the start, in the part that every size has, and at the end. */
+/* Marks the block at its start, at its end, and in the part that blocks of all sizes have. */
 static void model_mark(size_t index)
 {
     live[index].mark = chance_next();

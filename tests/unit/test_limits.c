@@ -1,5 +1,5 @@
-/* superslab/limits.h and superslab/footprint.h: when the limits are read and what they are; and what is given back
- * before the footprint grows (N1 to N3). What of N2 concerns huge blocks is in test_huge.c. */
+/* Protects superslab/limits.h and superslab/footprint.h: when limits are read, their values, and what is given back
+ * before the footprint grows (N1 to N3). test_huge.c has N2 for huge blocks. */
 #include "core.h"
 
 #include <pthread.h>
@@ -19,7 +19,7 @@ static void second_passes(void) { fake_advance(1000 * MILLISECOND); }
 
 /* ---- Reading ---- */
 
-/* Where no option is set: once, at the start of a static program. */
+/* Without an option a static program reads the limits once, at its start. */
 static void test_default_without_limit(void)
 {
     core_begin();
@@ -36,7 +36,7 @@ static void test_default_without_limit(void)
     assert_false(atomic_load(&shared_pool.over_soft_limit));
 }
 
-/* The least of memory.max and memory.high is a soft limit, and pressure is not heeded. */
+/* The smaller of memory.max and memory.high is a soft limit. Pressure has no effect. */
 static void test_default_with_limit(void)
 {
     fake_set_memory_bounds(1000 * HAK_MIB, 30 * HAK_MIB, 100);
@@ -55,7 +55,7 @@ static void test_default_with_limit(void)
     assert_true(atomic_load(&shared_pool.over_soft_limit));
 }
 
-/* A library that is told of sandboxes opens no file for a small process. */
+/* With limits_await_sandbox set, a small process opens no file. */
 static void test_default_is_read_late(void)
 {
     limits_await_sandbox = true;
@@ -104,7 +104,7 @@ static void test_auto_hard(void)
     hak_options.memory_limit = LIMIT_AUTO;
     fake_set_memory_bounds(8 * HAK_MIB, 4 * HAK_MIB, 0);
     core_begin();
-    assert_true(shared_pool_charge_huge(6 * HAK_MIB)); /* read before the first byte */
+    assert_true(shared_pool_charge_huge(6 * HAK_MIB)); /* the limit is read before the first byte */
     assert_int_equal(fake_memory_bounds_read(), 1);
     assert_int_equal(limits_hard(), 8 * HAK_MIB);
     assert_false(shared_pool_charge_huge(2 * HAK_MIB));
@@ -115,7 +115,7 @@ static void test_auto_hard(void)
     assert_int_equal(fake_memory_bounds_read(), 2);
 }
 
-/* The soft `auto` is read again although there is no limit, and while memory is short nothing that is free may wait. */
+/* A soft limit of `auto` is read again even without a limit. Under pressure free memory does not wait. */
 static void test_auto_soft_heeds_pressure(void)
 {
     struct slab *slabs[8];
@@ -142,7 +142,7 @@ static void test_auto_soft_heeds_pressure(void)
     core_release(slabs[4]);
     assert_true(shared_pool_charge_huge(2 * HAK_MIB));
     assert_int_equal(shared_pool.units_dirty, 0);
-    assert_true(shared_pool_charge_huge(2 * HAK_MIB)); /* nothing is left to give: the handler is asked */
+    assert_true(shared_pool_charge_huge(2 * HAK_MIB)); /* nothing to give back: calls the pressure handler */
     assert_true(atomic_load(&shared_pool.over_soft_limit));
     fake_set_memory_bounds(SIZE_MAX, SIZE_MAX, 0);
     second_passes();
@@ -167,7 +167,7 @@ static void test_numbers_read_no_file(void)
     assert_false(limits_pressed());
 }
 
-/* X1: nobody reads while another does; one that vanished by fork is waited for no longer than a minute. */
+/* X1: one thread at a time reads the limits. A reader that a fork lost is waited for at most a minute. */
 static void test_one_reads(void)
 {
     hak_options.memory_limit = LIMIT_AUTO;
@@ -187,7 +187,10 @@ static void test_one_reads(void)
 
 /* ---- The footprint ---- */
 
-static size_t unit_bytes(void) { return (shared_pool.units_used + shared_pool.units_dirty + shared_pool.headers) * UNIT_SIZE; }
+static size_t unit_bytes(void)
+{
+    return (shared_pool.units_used + shared_pool.units_dirty + shared_pool.headers) * UNIT_SIZE;
+}
 
 static void test_account(void)
 {
@@ -227,7 +230,7 @@ static void test_account(void)
     core_check_pool();
 }
 
-/* N4: who is refused waits for what another thread gives back, and no longer than it takes. */
+/* N4: a refused request waits for memory that another thread is giving back, and no longer. */
 static void *leave_later(void *unused)
 {
     (void)unused;
@@ -256,7 +259,7 @@ static void test_refused_waits(void)
     assert_int_equal(pthread_create(&other, NULL, leave_later, NULL), 0);
     assert_true(shared_pool_charge_huge(2 * HAK_MIB));
     pthread_join(other, NULL);
-    /* What a thread was giving back that the child of a fork has not. */
+    /* In the child of a fork nobody gives back what another thread of the parent was giving back. */
     footprint_leaves(4 * HAK_MIB);
     assert_false(shared_pool_charge_huge(HAK_MIB));
     footprint_reset_after_fork();
@@ -265,7 +268,7 @@ static void test_refused_waits(void)
 
 enum { MANY = 32 * RUN_UNITS };
 
-/* So many units taken and freed: the peak. */
+/* Takes and frees `units` units, so that the peak is theirs. */
 static size_t make_peak(struct slab **slabs, size_t units)
 {
     size_t live;
@@ -279,8 +282,7 @@ static size_t make_peak(struct slab **slabs, size_t units)
     return live;
 }
 
-/* Spans that fit no freed unit take memory of their own: the units leave meanwhile, in few calls, and the footprint
- * stays. */
+/* Spans that fit no freed unit take fresh memory. Freed units leave meanwhile in few calls; the footprint stays. */
 static void test_growth_gives_back(void)
 {
     static struct slab *slabs[MANY], *spans[MANY / 2];
@@ -289,7 +291,7 @@ static void test_growth_gives_back(void)
 
     core_begin();
     live = make_peak(slabs, MANY);
-    /* Every second unit stays free: no two of them are neighbours. */
+    /* Every second unit stays free, so that no two free units are neighbours. */
     core_acquire(1, 1, MANY, slabs);
     for (size_t i = 0; i < MANY; i += 2)
         core_release(slabs[i]);
@@ -299,15 +301,15 @@ static void test_growth_gives_back(void)
         core_touch(spans[i]);
         most = base_max(most, shared_pool_footprint());
     }
-    /* Half stayed live: the wide bound. */
+    /* Half stayed live, so the wide bound applies. */
     assert_in_range(most, live, live + live / 4 + FOOTPRINT_SPARE);
-    /* One call a run of units, as they lie apart here; and each unit at most once. */
+    /* The free units do not touch, so each takes one call, and each leaves at most once. */
     assert_in_range(fake_calls(FAKE_PURGE) - calls, 1, MANY / 2);
     core_check_pool();
     core_check_untouched();
 }
 
-/* The same after nearly all was freed: whole SuperSlabs leave, several with one call. */
+/* The same after nearly all was freed: whole SuperSlabs leave, several in one call. */
 static void test_change_gives_back(void)
 {
     static struct slab *slabs[MANY];
@@ -320,14 +322,15 @@ static void test_change_gives_back(void)
     while (mapped < live) {
         assert_true(shared_pool_charge_huge(HAK_MIB));
         mapped += HAK_MIB;
-        assert_true(shared_pool_footprint() <= base_max(live, mapped) + live / 8 + FOOTPRINT_SPARE / 2 + SUPERSLAB_SIZE);
+        assert_true(shared_pool_footprint() <=
+                    base_max(live, mapped) + live / 8 + FOOTPRINT_SPARE / 2 + SUPERSLAB_SIZE);
     }
     assert_in_range(fake_calls(FAKE_PURGE) - calls, 1, 20);
     core_check_pool();
     core_check_untouched();
 }
 
-/* Memory that waits and serves is not given back, however much it is. */
+/* Waiting memory that is used again is not given back, however large it is. */
 static void test_reuse_gives_nothing_back(void)
 {
     static struct slab *slabs[MANY];
@@ -340,7 +343,7 @@ static void test_reuse_gives_nothing_back(void)
     assert_int_equal(shared_pool.purged_bytes, 0);
 }
 
-/* And neither where nothing waits, however much is taken. */
+/* When no memory waits, growth gives nothing back. */
 static void test_growth_alone_gives_nothing_back(void)
 {
     static struct slab *slabs[MANY];
@@ -351,7 +354,7 @@ static void test_growth_alone_gives_nothing_back(void)
     assert_int_equal(fake_calls(FAKE_UNMAP), 0);
 }
 
-/* N3: what was live two purge delays ago is forgotten. */
+/* N3: a peak that is two purge delays old is forgotten. */
 static void test_peak_decays(void)
 {
     static struct slab *slabs[MANY];
@@ -369,7 +372,7 @@ static void test_peak_decays(void)
     assert_true(base_max(shared_pool.live_peak, shared_pool.live_peak_before) < live / 8);
 }
 
-/* What the system does not take stays in the account, and nobody waits for it. */
+/* Memory that the system refuses to take stays accounted, and no request waits for it. */
 static void test_refused(void)
 {
     static struct slab *slabs[MANY];
@@ -390,7 +393,7 @@ static void test_refused(void)
     core_check_pool();
 }
 
-/* Freed ranges and free units leave by age. */
+/* Freed ranges and free units leave in order of age. */
 static void test_oldest_first(void)
 {
     static struct slab *slabs[4 * RUN_UNITS];
@@ -407,7 +410,7 @@ static void test_oldest_first(void)
     purge_make_room(3 * RUN_UNITS * UNIT_SIZE);
     assert_int_equal(shared_pool.units_dirty, 0);
     assert_int_equal(shared_pool.huge_waiting, 8 * HAK_MIB);
-    /* The other way round; a part of a range is enough. */
+    /* The other way round: the range is older, and a part of it is enough. */
     fake_advance(20 * MILLISECOND);
     make_peak(slabs, 4 * RUN_UNITS);
     purge_make_room(HAK_MIB);

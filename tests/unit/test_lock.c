@@ -1,11 +1,12 @@
-/* os/lock.h: mutual exclusion, sleeping and waking, and the rank checks of debug builds. Built twice: on Linux, and on the
- * fake OS as a machine of one CPU, where no thread spins. */
+/* Protects os/lock.h: mutual exclusion, sleeping and waking, and the rank checks of debug builds. Built twice: on
+ * Linux, and on the fake OS as a one-CPU machine, where no thread spins. */
 #define _GNU_SOURCE
 #include "support.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
@@ -30,7 +31,7 @@ static void *count(void *rounds)
         uint64_t before = counter;
         counter = before + 1;
         if (i % 64 == 0)
-            sched_yield(); /* holds it while others come */
+            sched_yield(); /* holds the lock while others want it */
         shadow = before + 1;
         lock_release(&lock);
     }
@@ -78,14 +79,14 @@ static void test_try_and_sleepers(void **state)
         tried[i] = true;
         assert_int_equal(pthread_create(&threads[i], NULL, try_and_sleep, &tried[i]), 0);
     }
-    /* Until all have tried, and one sleeps; the word says so. */
+    /* Waits until all have tried and one sleeps, which the lock's word says. */
     while (atomic_load(&tries) != THREADS || !(atomic_load(&lock.state) & LOCK_SLEEPERS))
         sched_yield();
     struct timespec pause = { 0, 20000000 };
     nanosleep(&pause, NULL);
     assert_int_equal(counter, 0);
     lock_release(&lock);
-    for (size_t i = 0; i < THREADS; i++) { /* all are woken, one after another */
+    for (size_t i = 0; i < THREADS; i++) { /* each is woken in turn */
         pthread_join(threads[i], &ended);
         assert_null(ended);
         assert_false(tried[i]);
@@ -99,11 +100,11 @@ static struct lock registry = LOCK_INIT(LOCK_RANK_REGISTRY), heap, heap_two, poo
 /* ---- Fork ---- */
 
 static struct lock contended = LOCK_INIT(LOCK_RANK_HEAP);
-static _Atomic int sleeper_id; /* of the thread that goes to sleep last */
+static _Atomic int sleeper_id; /* the thread that went to sleep last */
 
 static void *fork_waits(void *unused)
 {
-    uint64_t patience = UINT64_MAX;
+    struct lock_patience patience = { .wait_ns = UINT64_MAX };
 
     sleeper_id = gettid();
     assert_true(lock_take_for_fork(&contended, &patience));
@@ -119,19 +120,6 @@ static void *acquire_waits(void *unused)
     return unused;
 }
 
-static bool sleeps(int thread)
-{
-    char path[64], kind = 0;
-    FILE *file;
-
-    snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
-    file = fopen(path, "r");
-    assert_non_null(file);
-    assert_int_equal(fscanf(file, "%*d (%*[^)]) %c", &kind), 1);
-    fclose(file);
-    return kind == 'S';
-}
-
 static pthread_t start_sleeper(void *(*run)(void *))
 {
     pthread_t thread;
@@ -139,13 +127,13 @@ static pthread_t start_sleeper(void *(*run)(void *))
 
     sleeper_id = 0;
     assert_int_equal(pthread_create(&thread, NULL, run, NULL), 0);
-    /* Asleep on the lock: it says so in the lock, and is not merely waiting for a processor. */
-    while (!sleeper_id || !(contended.state & LOCK_SLEEPERS) || !sleeps(sleeper_id) || looks++ < 100)
+    /* Waits until the thread sleeps on the lock: LOCK_SLEEPERS tells that apart from waiting for a processor. */
+    while (!sleeper_id || !(contended.state & LOCK_SLEEPERS) || !thread_sleeps(sleeper_id) || looks++ < 100)
         usleep(1000);
     return thread;
 }
 
-/* The kernel wakes the first of two sleepers, which is the fork; it wakes the other. */
+/* The kernel wakes the first sleeper, a fork, which does not keep the lock. The fork wakes the second sleeper. */
 static void test_fork_wakes_next(void **state)
 {
     pthread_t first, next;
@@ -162,6 +150,90 @@ static void test_fork_wakes_next(void **state)
     assert_int_equal(contended.state, 0);
 }
 
+static _Atomic bool in_handler, may_pass, second_done;
+
+static void fork_in_handler(int number)
+{
+    (void)number;
+    in_handler = true;
+    while (!may_pass)
+        usleep(1000);
+    lock_pass_on(&contended);
+    while (!second_done)
+        usleep(1000);
+}
+
+static void *second_waits(void *unused)
+{
+    acquire_waits(unused);
+    second_done = true;
+    return unused;
+}
+
+/* A release wakes a thread whose signal handler forks. The next sleeper gets the lock before the handler returns. */
+static void test_fork_passes_wake(void **state)
+{
+    struct sigaction action = { .sa_handler = fork_in_handler };
+    pthread_t first, second;
+
+    (void)state;
+    alarm(120);
+    sigaction(SIGUSR1, &action, NULL);
+    lock_acquire(&contended);
+    first = start_sleeper(acquire_waits);
+    second = start_sleeper(second_waits);
+    pthread_kill(first, SIGUSR1);
+    while (!in_handler)
+        usleep(1000);
+    if (HAK_DEBUG)
+        lock_rank_pop(&contended);
+    atomic_store(&contended.state, 0); /* a release, which wakes `first` */
+    may_pass = true;
+    pthread_join(first, NULL);
+    pthread_join(second, NULL);
+    alarm(0);
+    assert_int_equal(contended.state, 0);
+}
+
+static _Atomic bool marked, unmark;
+
+static void *hold_marked(void *unused)
+{
+    lock_acquire(&contended);
+    lock_mark_outer(&contended);
+    marked = true;
+    while (!unmark)
+        usleep(1000);
+    lock_leave_fork(&contended);
+    lock_release(&contended);
+    return unused;
+}
+
+/* Two forks each interrupted the allocator and hold a marked lock. A fork gives up soon on a lock that another fork
+ * marked. */
+static void test_fork_leaves_marked(void **state)
+{
+    const uint64_t most = UINT64_C(100000000000);
+    struct lock_patience patience = { .wait_ns = most };
+    pthread_t holder;
+
+    (void)state;
+    alarm(120);
+    if (UNIT_ONE_CPU)
+        fake_advance_reading(1000000);
+    assert_int_equal(pthread_create(&holder, NULL, hold_marked, NULL), 0);
+    while (!marked)
+        usleep(1000);
+    assert_int_equal(lock_take_for_fork(&contended, &patience), LOCK_NOT_TAKEN);
+    assert_true(patience.wait_ns > most / 2);
+    unmark = true;
+    pthread_join(holder, NULL);
+    alarm(0);
+    if (UNIT_ONE_CPU)
+        fake_advance_reading(0);
+    assert_int_equal(contended.state, 0);
+}
+
 static void test_order_kept(void **state)
 {
     (void)state;
@@ -169,14 +241,14 @@ static void test_order_kept(void **state)
     lock_init(&heap_two, LOCK_RANK_HEAP);
     lock_acquire(&registry);
     lock_acquire(&heap);
-    assert_true(lock_try(&heap_two)); /* a try may break the order */
+    assert_true(lock_try(&heap_two)); /* lock_try may break the order */
     lock_acquire(&pool);
-    lock_release(&heap); /* the order of release is free */
+    lock_release(&heap); /* locks may be released in any order */
     lock_release(&pool);
     lock_release(&registry);
     lock_release(&heap_two);
     assert_false(lock_is_held(&registry) || lock_is_held(&heap) || lock_is_held(&heap_two) || lock_is_held(&pool));
-    lock_acquire(&heap); /* nothing is left behind in the thread's set */
+    lock_acquire(&heap); /* the thread's set of held locks is empty again */
     lock_release(&heap);
 }
 
@@ -208,13 +280,13 @@ static void release_without(void)
 static void test_order_broken(void **state)
 {
     (void)state;
-    assert_aborts(take_upwards, "a lock of rank 3 is taken under one of rank 7");
-    assert_aborts(take_equal_rank, "a lock of rank 4 is taken under one of rank 4");
+    assert_aborts(take_upwards, "a lock of rank 4 is taken under one of rank 8");
+    assert_aborts(take_equal_rank, "a lock of rank 5 is taken under one of rank 5");
     assert_aborts(take_twice, "is taken twice by one thread");
     assert_aborts(release_without, "released by a thread that does not hold it");
 }
 
-/* A release build checks nothing, and so does not fail here. */
+/* A release build does not check the order. */
 static void test_order_unchecked(void **state)
 {
     (void)state;
@@ -228,6 +300,8 @@ int main(void)
         cmocka_unit_test(test_exclusion),
         cmocka_unit_test(test_try_and_sleepers),
         cmocka_unit_test(test_fork_wakes_next),
+        cmocka_unit_test(test_fork_passes_wake),
+        cmocka_unit_test(test_fork_leaves_marked),
         cmocka_unit_test(test_order_kept),
         cmocka_unit_test(HAK_DEBUG ? test_order_broken : test_order_unchecked),
     };

@@ -1,4 +1,4 @@
-/* pool/misuse.h: what an address is said to be, and the line that says so, word for word. */
+/* Protects pool/misuse.h: how it classifies an address, and the words of its message. */
 #include "heaps.h"
 
 #include <inttypes.h>
@@ -19,7 +19,7 @@ static void report(void)
     misuse_settle();
 }
 
-/* What misuse_report writes without ending the program: one line. */
+/* Compares the line that misuse_report writes. The program goes on. */
 static void check_words(const void *pointer, enum misuse misuse, const char *words)
 {
     char expected[256];
@@ -31,7 +31,7 @@ static void check_words(const void *pointer, enum misuse misuse, const char *wor
     misuse_report("free", pointer, misuse);
     said = capture_end();
     assert_string_equal(said, expected);
-    /* The same line, then abort. */
+    /* The same line again, and then abort. */
     hak_options.abort_on_misuse = 1;
     place = pointer;
     kind = misuse;
@@ -76,7 +76,7 @@ static void test_foreign(void)
     check((const void *)(uintptr_t)16, MISUSE_FOREIGN, FOREIGN_WORDS);
     check((const void *)UINTPTR_MAX, MISUSE_FOREIGN, FOREIGN_WORDS);
     check((const void *)(uintptr_t)test_foreign, MISUSE_FOREIGN, FOREIGN_WORDS);
-    /* HAKMEM's own records are nobody's blocks either. */
+    /* HAKMEM's own records are not blocks either. */
     check(window_base(), MISUSE_FOREIGN, FOREIGN_WORDS);
     check(window_page_map() + 64, MISUSE_FOREIGN, FOREIGN_WORDS);
     check(metadata_allocate(64, 64), MISUSE_FOREIGN, FOREIGN_WORDS);
@@ -103,7 +103,7 @@ static void test_blocks(void)
         check(block + 1, MISUSE_NO_BLOCK, owned_words(INSIDE_WORDS, size, heap));
         check(block + size - 1, MISUSE_NO_BLOCK, owned_words(INSIDE_WORDS, size, heap));
         check_words(block, MISUSE_SIZE, owned_words(SIZE_WORDS, size, heap));
-        if (!class_is_span(class)) { /* the slab lives on with the other block */
+        if (!class_is_span(class)) { /* the other block keeps the slab in use */
             heaps_return(heap, class, (void *[]){ block }, 1);
             check(block, MISUSE_FREED, owned_words(FREED_WORDS, size, heap));
         }
@@ -111,7 +111,7 @@ static void test_blocks(void)
     }
 }
 
-/* The slab of the block is gone: what it was cannot be told. */
+/* Once the slab is gone, the message cannot tell the block's size class or owner. */
 static void test_gone(void)
 {
     struct heap *heap = heaps_begin();
@@ -119,9 +119,11 @@ static void test_gone(void)
 
     check(superslab_of(block), MISUSE_FREED, FREED_WORDS "size class gone with its slab, no owner");
     heaps_return(heap, CLASS_SPAN_4, (void *[]){ block }, 1);
+    check(block, MISUSE_FREED, owned_words(FREED_WORDS, class_size(CLASS_SPAN_4), heap)); /* kept (O6) */
+    heaps_release_kept(heap);
     check(block, MISUSE_FREED, FREED_WORDS "size class gone with its slab, no owner");
     check(block + 100, MISUSE_FREED, FREED_WORDS "size class gone with its slab, no owner");
-    /* Also when all of the SuperSlab has left, header and all. */
+    /* Also when the whole SuperSlab, with its header, was purged. */
     assert_int_equal(purge_run(true), SUPERSLAB_SIZE);
     check(block, MISUSE_FREED, FREED_WORDS "size class gone with its slab, no owner");
     check(superslab_of(block), MISUSE_FREED, FREED_WORDS "size class gone with its slab, no owner");
@@ -146,7 +148,7 @@ static void test_huge(void)
     assert_true(huge_free(spacer));
 }
 
-/* Where a heap finds misuse itself: the call has no effect, and is told under the function's name. */
+/* A heap that finds misuse itself names the calling function, and the call has no effect. */
 static void test_returned(void)
 {
     struct heap *heap = heaps_begin();
@@ -196,6 +198,46 @@ static void test_returned_remotely(void)
     heaps_check();
 }
 
+/* One block of a row is free already, or is none. All others are freed, by the owner and by other threads. */
+static void test_row_returned(void)
+{
+    enum { ROW = 40 };
+    struct heap *heap = heaps_begin();
+    void *blocks[ROW], *again[ROW];
+
+    hak_options.abort_on_misuse = 0;
+    for (unsigned way = 0; way < 8; way++) {
+        bool down = way & 1, remote = way & 2, inside = way & 4;
+        const char *said;
+        heaps_take_all(heap, CLASS_64, blocks, ROW);
+        for (unsigned i = 0; i < ROW; i++)
+            again[i] = blocks[down ? ROW - 1 - i : i];
+        if (inside)
+            again[7] = (char *)again[7] + 16;
+        else if (remote)
+            remote_free_blocks(CLASS_64, &again[7], 1, "free");
+        else
+            heaps_return(heap, CLASS_64, &again[7], 1);
+        if (inside)
+            blocks[0] = (char *)again[7] - 16;
+        capture_begin();
+        if (remote)
+            remote_free_blocks(CLASS_64, again, ROW, "free");
+        else
+            heaps_return(heap, CLASS_64, again, ROW);
+        said = capture_end();
+        assert_int_equal(count_of(said, "hakmem: free("), 1);
+        assert_int_equal(count_of(said, inside ? INSIDE_WORDS : FREED_WORDS), 1);
+        if (inside)
+            heaps_return(heap, CLASS_64, blocks, 1);
+        lock_acquire(&heap->lock);
+        remote_drain(heap);
+        lock_release(&heap->lock);
+        assert_null(heap->body->available[CLASS_64].head);
+        heaps_check();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -206,6 +248,7 @@ int main(void)
         core_unit_test(test_huge),
         core_unit_test(test_returned),
         core_unit_test(test_returned_remotely),
+        core_unit_test(test_row_returned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

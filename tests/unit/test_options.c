@@ -1,4 +1,4 @@
-/* options/: every row of the table, every kind of value, and what is said of what is wrong. */
+/* Protects options/: every row of the table, every kind of value, and the messages about wrong values. */
 #define _GNU_SOURCE
 #include "support.h"
 
@@ -8,6 +8,9 @@
 
 #include "option_rows.h"
 #include "os/fake.h"
+
+/* The program's own settings. The tests change them. */
+char hakmem_options[2048];
 
 static struct options defaults;
 
@@ -22,11 +25,12 @@ static int restore_defaults(void **state)
 {
     (void)state;
     hak_options = defaults;
+    hakmem_options[0] = '\0';
     fake_reset();
     return 0;
 }
 
-/* Reads an environment of these entries (to NULL) from the defaults; returns what was said. */
+/* Reads an environment of these entries (ended by NULL), starting from the defaults. Returns the messages. */
 static const char *read_with(char *first, ...)
 {
     static char *environment[64];
@@ -95,6 +99,46 @@ static void test_nothing_set(void **state)
     assert_true(others_are_default(NULL));
 }
 
+static const char *read_compiled_and(const char *text, char *entry)
+{
+    assert_true(strlen(text) < sizeof hakmem_options);
+    strcpy(hakmem_options, text);
+    return read_with(entry, NULL);
+}
+
+static void test_compiled(void **state)
+{
+    static char longest[1024];
+    (void)state;
+    assert_string_equal(read_compiled_and("PURGE_DELAY=77;HAKMEM_THP=never;;MEMORY_LIMIT=1G;", NULL), "");
+    assert_int_equal(hak_options.purge_delay, 77);
+    assert_int_equal(hak_options.thp, OPTION_NEVER);
+    assert_int_equal(hak_options.memory_limit, 1 << 30);
+    /* The environment overrides the compiled settings. A bad value in it does not. */
+    assert_string_equal(read_compiled_and("PURGE_DELAY=77;PURGE_DELAY=88;FC_CAP=9", "HAKMEM_PURGE_DELAY=5"), "");
+    assert_int_equal(hak_options.purge_delay, 5);
+    assert_int_equal(hak_options.fc_cap, 9);
+    assert_has(read_compiled_and("PURGE_DELAY=77", "HAKMEM_PURGE_DELAY=soon"), "; using 77\n");
+    assert_int_equal(hak_options.purge_delay, 77);
+    assert_string_equal(read_compiled_and("STATS_FILE=/tmp/one", "HAKMEM_STATS_FILE="),
+                        "hakmem: HAKMEM_STATS_FILE= is not a path of 1 to some 4096 characters; using /tmp/one\n");
+    assert_string_equal(option_path(hak_options.stats_file), "/tmp/one");
+    /* Each wrong setting gets a message. The others apply. */
+    assert_string_equal(read_compiled_and("PURGE_DELAX=1;THP;FC_CAP=10", NULL),
+                        "hakmem: unknown variable HAKMEM_PURGE_DELAX ignored; did you mean HAKMEM_PURGE_DELAY?\n"
+                        "hakmem: hakmem_options: HAKMEM_THP has no value; ignored\n");
+    assert_int_equal(hak_options.fc_cap, 10);
+    memset(longest, 'x', 600);
+    strcpy(longest + 600, ";FC_CAP=11");
+    assert_has(read_compiled_and(longest, NULL), "is longer than 511 characters; ignored\n");
+    assert_int_equal(hak_options.fc_cap, 11);
+    memcpy(longest, "STATS_FILE=", 11);
+    strcpy(longest + 511, ";FC_CAP=12");
+    assert_string_equal(read_compiled_and(longest, NULL), "");
+    assert_int_equal(strlen(option_path(hak_options.stats_file)), 500);
+    assert_int_equal(hak_options.fc_cap, 12);
+}
+
 static void test_ranges(void **state)
 {
     (void)state;
@@ -121,10 +165,26 @@ static void test_ranges(void **state)
 static void test_rubbish(void **state)
 {
     (void)state;
-    static const char *const values[] = { "", " ", "abc", "-1", "+1", "1 ", " 1", "1x", "0x10", "1.5", "1e3", "1KK", "1iB",
-                                          "1Kib1", "99999999999999999999999999", "18446744073709551616K", "K", "autoo" };
+    static const char *const values[] = { "",
+                                          " ",
+                                          "abc",
+                                          "-1",
+                                          "+1",
+                                          "1 ",
+                                          " 1",
+                                          "1x",
+                                          "0x10",
+                                          "1.5",
+                                          "1e3",
+                                          "1KK",
+                                          "1iB",
+                                          "1Kib1",
+                                          "99999999999999999999999999",
+                                          "18446744073709551616K",
+                                          "K",
+                                          "autoo" };
     for (size_t i = 0; i < ROWS; i++) {
-        /* Of a path any text will do but none. */
+        /* A path may be any text but the empty one. */
         for (size_t j = 0; j < (rows[i].kind == PATH ? 1 : sizeof values / sizeof values[0]); j++) {
             const char *said = read_one(&rows[i], values[j]);
             char start[128];
@@ -207,20 +267,34 @@ static void test_format(void **state)
                         "hakmem: HAKMEM_SHOW_STATS=xml is not 0, 1, text, json or prometheus; using 0\n");
 }
 
+/* All paths share 4096 bytes. Two paths that fit alone need not fit together. */
+static void test_paths_together(void **state)
+{
+    static char first[4096] = "HAKMEM_STATS_FILE=", second[4096] = "HAKMEM_HEAP_PROFILE=";
+    (void)state;
+    memset(first + strlen(first), 'x', 3000);
+    memset(second + strlen(second), 'y', 3000);
+    assert_has(read_with(first, second, NULL), " is not a path of 1 to some 4096 characters; using none\n");
+    assert_int_equal(strspn(option_path(*row_named("HAKMEM_STATS_FILE")->value), "x"), 3000);
+    assert_null(option_path(*row_named("HAKMEM_HEAP_PROFILE")->value));
+}
+
 static void test_path(void **state)
 {
     (void)state;
     char entry[64] = "HAKMEM_STATS_FILE=/tmp/a b.%p", *too_long = malloc(6000);
     const struct row *row = row_named("HAKMEM_STATS_FILE");
     assert_string_equal(read_with(entry, NULL), "");
-    memset(entry, 'x', sizeof entry); /* as programs do that show their state there */
+    memset(entry, 'x', sizeof entry); /* programs overwrite their environment to show their state */
     assert_string_equal(option_path(*row->value), "/tmp/a b.%p");
     capture_begin();
     options_print();
     assert_has(capture_end(), "* HAKMEM_STATS_FILE=/tmp/a b.%p\n");
-    assert_has(read_one(row, ""), "hakmem: HAKMEM_STATS_FILE= is not a path of 1 to some 4096 characters; using none\n");
+    assert_has(read_one(row, ""),
+               "hakmem: HAKMEM_STATS_FILE= is not a path of 1 to some 4096 characters; using none\n");
     assert_null(option_path(*row->value));
-    assert_has(read_one(row_named("HAKMEM_HEAP_PROFILE_SIGNAL"), ""), " is not a signal's name or number of 1 to some 4096");
+    assert_has(read_one(row_named("HAKMEM_HEAP_PROFILE_SIGNAL"), ""),
+               " is not a signal's name or number of 1 to some 4096");
     assert_has(read_one(row_named("HAKMEM_HEAP_PROFILE_UNWIND"), ""), " is not a word: auto, eh, fp of 1 to some 4096");
     strcpy(too_long, "HAKMEM_STATS_FILE=");
     memset(too_long + 18, 'y', 5000);
@@ -243,7 +317,7 @@ static void test_limits(void **state)
     assert_string_equal(read_with("HAKMEM_MEMORY_LIMIT=auto", "HAKMEM_MEMORY_LIMIT_SOFT=AUTO", NULL), "");
     assert_true(*hard->value == LIMIT_AUTO);
     assert_true(*soft->value == LIMIT_AUTO);
-    assert_int_equal(fake_memory_bounds_read(), 0); /* superslab/limits.h does, when it is time */
+    assert_int_equal(fake_memory_bounds_read(), 0); /* superslab/limits.h reads them when they are needed */
     assert_string_equal(read_one(soft, "0"), "");
     assert_int_equal(*soft->value, 0);
     assert_has(read_one(soft, "many"),
@@ -284,7 +358,7 @@ static void test_several(void **state)
     (void)state;
     const char *said = read_with("HAKMEM_FC_CAP=64", "HAKMEM_X_Y_Z=3", "HAKMEM_FC_CAP=32", "HAKMEM_FC_REFILL=",
                                  "HAKMEM_PURGE_DELAY=0", NULL);
-    assert_int_equal(hak_options.fc_cap, 64); /* the first, as getenv has it */
+    assert_int_equal(hak_options.fc_cap, 64); /* the first entry wins, as in getenv */
     assert_int_equal(hak_options.fc_refill, 64);
     assert_int_equal(hak_options.purge_delay, 0);
     assert_int_equal(count_of(said, "\n"), 2);
@@ -316,11 +390,12 @@ static void test_print(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        OPTION_TEST(test_table),   OPTION_TEST(test_nothing_set), OPTION_TEST(test_ranges),
-        OPTION_TEST(test_rubbish), OPTION_TEST(test_bool_words),  OPTION_TEST(test_sizes),
-        OPTION_TEST(test_choice),  OPTION_TEST(test_limits),      OPTION_TEST(test_words_of_the_contract),
-        OPTION_TEST(test_format),  OPTION_TEST(test_path),
-        OPTION_TEST(test_long_ones), OPTION_TEST(test_several),   OPTION_TEST(test_print),
+        OPTION_TEST(test_table),    OPTION_TEST(test_nothing_set), OPTION_TEST(test_ranges),
+        OPTION_TEST(test_rubbish),  OPTION_TEST(test_bool_words),  OPTION_TEST(test_sizes),
+        OPTION_TEST(test_choice),   OPTION_TEST(test_limits),      OPTION_TEST(test_words_of_the_contract),
+        OPTION_TEST(test_format),   OPTION_TEST(test_path),        OPTION_TEST(test_paths_together),
+        OPTION_TEST(test_compiled), OPTION_TEST(test_long_ones),   OPTION_TEST(test_several),
+        OPTION_TEST(test_print),
     };
     return cmocka_run_group_tests(tests, keep_defaults, NULL);
 }

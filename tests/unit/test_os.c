@@ -1,4 +1,4 @@
-/* os/linux.c: each call of os.h does what the contract says, and leaves errno alone. */
+/* Protects os/linux.c: each call of os.h does what its contract says, and leaves errno unchanged. */
 #define _GNU_SOURCE
 #include "support.h"
 
@@ -16,13 +16,15 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "os/file.h"
 #include "os/os.h"
+#include "os/symbols.h"
 
 #ifndef UNIT_EMULATED
 #define UNIT_EMULATED 0
 #endif
 
-static char *region; /* of the child that is to fault */
+static char *region; /* where the child is to fault */
 
 static int set_errno(void **state)
 {
@@ -102,7 +104,7 @@ static void test_map_at(void **state)
     }
 }
 
-/* Bytes of address space this process has taken. */
+/* Bytes of address space that this process has mapped. */
 static size_t address_space_taken(void)
 {
     size_t pages = 0;
@@ -113,13 +115,13 @@ static size_t address_space_taken(void)
     return pages * os_page_size();
 }
 
-/* The room that aligning needs is given back. */
+/* os_map unmaps the extra space that it needs for alignment. */
 static void test_map_takes_no_more(void **state)
 {
     (void)state;
     enum { PLACES = 16 };
     char *places[PLACES];
-    address_space_taken(); /* stdio's own first buffer */
+    address_space_taken(); /* stdio allocates its first buffer here */
     size_t before = address_space_taken();
     for (size_t i = 0; i < PLACES; i++) {
         places[i] = os_map(64 * HAK_MIB, 2 * HAK_GIB);
@@ -134,7 +136,7 @@ static void test_map_takes_no_more(void **state)
         assert_in_range(address_space_taken(), before, before + HAK_MIB);
 }
 
-/* mlock and mlockall stop MADV_DONTNEED, and must not stop a purge; the lock stays on what comes back. */
+/* os_purge works on locked pages, where MADV_DONTNEED alone fails. The pages stay locked. */
 static void test_purge_locked(void **state)
 {
     (void)state;
@@ -188,6 +190,33 @@ static void test_populate(void **state)
     os_unmap(address, size);
 }
 
+/* os_guard and the resident count are right wherever the kernel has them. */
+static void test_guard_and_resident(void **state)
+{
+    (void)state;
+    size_t page = os_page_size(), size = 8 * page;
+    unsigned char pages[8] = { 0 };
+    char *address = os_map(size, page);
+    assert_non_null(address);
+    os_advise_huge(address, size, false);
+    address[2 * page] = address[7 * page + 1] = 'x';
+    if (os_resident(address, size, pages))
+        for (int i = 0; i < 8; i++)
+            assert_int_equal(pages[i] & 1, i == 2 || i == 7);
+    else
+        assert_int_equal(UNIT_EMULATED, 1);
+    errno = 4711;
+    if (os_guard(address, size, true)) {
+        assert_false(UNIT_EMULATED);
+        region = address + 2 * page;
+        assert_int_equal(signal_of(touch_region), SIGSEGV);
+        assert_true(os_guard(address, size, false));
+        assert_all_zero(address, size);
+    }
+    assert_int_equal(errno, 4711);
+    os_unmap(address, size);
+}
+
 static void test_remap(void **state)
 {
     (void)state;
@@ -196,7 +225,7 @@ static void test_remap(void **state)
     assert_non_null(address);
     memset(address, 'x', size);
 
-    /* In place it must fail when the next page is taken. */
+    /* Growing in place fails when the next page is taken. */
     char *area = os_map(16 * page, page);
     os_unmap(area, 8 * page);
     assert_true(mmap(area, 8 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == area);
@@ -213,7 +242,7 @@ static void test_remap(void **state)
     assert_all_zero(moved + 8 * page, 1016 * page);
     assert_false(is_mapped(area));
 
-    /* Shrinking is in place, and growing back over what it left too. */
+    /* Shrinking is in place, and so is growing back into the freed space. */
     char *same = os_remap(moved, 1024 * page, 2 * page, false);
     assert_ptr_equal(same, moved);
     same = os_remap(moved, 2 * page, 4 * page, false);
@@ -247,7 +276,57 @@ static void test_failures(void **state)
     assert_int_equal(errno, 4711);
 }
 
-/* Whether /proc/self/maps has the text. */
+static bool munmap_refused;
+int __real_munmap(void *address, size_t size);
+int __wrap_munmap(void *address, size_t size);
+int __wrap_munmap(void *address, size_t size)
+{
+    if (!munmap_refused)
+        return __real_munmap(address, size);
+    errno = ENOMEM;
+    return -1;
+}
+
+/* At vm.max_map_count the kernel refuses to unmap the middle of a mapping. Then at least its memory is given back. */
+static void test_unmap_refused(void **state)
+{
+    size_t page = os_page_size();
+    char *address = os_map(3 * page, page);
+    (void)state;
+    memset(address, 1, 3 * page);
+    munmap_refused = true;
+    os_unmap(address + page, page);
+    assert_false(os_decommit(address, page));
+    munmap_refused = false;
+    assert_int_equal(address[0], 1);
+    assert_all_zero(address + page, page);
+    os_unmap(address, 3 * page);
+    assert_int_equal(errno, 4711);
+}
+
+/* os/file.h: os_file_close returns the error. */
+static void test_close(void **state)
+{
+    int file = os_file_create("/dev/null");
+    (void)state;
+    assert_true(file >= 0);
+    assert_int_equal(os_file_close(file), 0);
+    assert_int_equal(os_file_close(file), EBADF);
+    assert_int_equal(errno, 4711);
+}
+
+/* os/symbols.h: none of these addresses is in this program, so no symbol is found, not even in an earlier library. */
+static void test_no_symbols_before(void **state)
+{
+    struct os_symbol symbols[] = { { .name = "no_name_of_any_object", .own = &symbols },
+                                   { .name = "_cmocka_run_group_tests" } };
+    (void)state;
+    assert_false(os_symbols_before(symbols, 2));
+    assert_null(symbols[0].before);
+    assert_null(symbols[1].before);
+}
+
+/* Whether /proc/self/maps contains the text. */
 static bool maps_have(const char *part)
 {
     char line[512];
@@ -268,7 +347,7 @@ static void test_name(void **state)
     assert_non_null(address);
     os_name(address, 4 * page, "hakmem unit test");
     assert_int_equal(errno, 4711);
-    /* A kernel without names refuses this one for what it is; with them, it is the address that is wrong. */
+    /* The call succeeds only on a kernel with names. */
     bool kernel_has_names = prctl(0x53564d41, 0, (unsigned long)(uintptr_t)address, page, "x") == 0;
     if (!UNIT_EMULATED)
         assert_int_equal(maps_have("[anon:hakmem unit test]"), kernel_has_names);
@@ -364,7 +443,7 @@ static void test_environment(void **state)
     setenv("HAKMEM_UNIT_OTHER", "value", 1);
     assert_ptr_equal(os_environment(), environ);
 
-    /* As before the C library knows its environment: what the process was started with. ctest sets it. */
+    /* Without environ, HAKMEM reads the environment that the process was started with. ctest sets it. */
     char **saved = environ;
     environ = NULL;
     char *const *list = os_environment();
@@ -382,7 +461,7 @@ static uint32_t thread_id;
 static void run_thread(void)
 {
     pthread_sigmask(SIG_BLOCK, NULL, &thread_mask);
-    for (int i = 0; i < 60000 && strcmp(thread_name, "hak-unit") != 0; i++) { /* the starter gives the name */
+    for (int i = 0; i < 60000 && strcmp(thread_name, "hak-unit") != 0; i++) { /* the starting thread sets the name */
         prctl(PR_GET_NAME, thread_name);
         usleep(1000);
     }
@@ -391,12 +470,17 @@ static void run_thread(void)
     os_futex_wake(&started, 1);
 }
 
+static bool begun; /* not atomic: the thread writes it before os_thread_start returns */
+
+static void note_begin(void) { begun = true; }
+
 static void test_thread_and_futex(void **state)
 {
     (void)state;
     sigset_t before, after;
     pthread_sigmask(SIG_BLOCK, NULL, &before);
-    assert_true(os_thread_start(pthread_create, run_thread, "hak-unit"));
+    assert_true(os_thread_start(pthread_create, note_begin, run_thread, "hak-unit"));
+    assert_true(begun);
     pthread_sigmask(SIG_BLOCK, NULL, &after);
     while (atomic_load(&started) == 0)
         os_futex_wait(&started, 0, UINT64_MAX);
@@ -411,9 +495,9 @@ static void test_thread_and_futex(void **state)
 
     uint64_t start = os_now();
     errno = 4711;
-    os_futex_wait(&started, 1, 20000000); /* nobody wakes: it times out */
+    os_futex_wait(&started, 1, 20000000); /* nobody wakes it: it times out */
     assert_true(os_now() - start >= 15000000);
-    os_futex_wait(&started, 0, UINT64_MAX); /* the word differs: at once */
+    os_futex_wait(&started, 0, UINT64_MAX); /* the word differs: it returns at once */
     assert_int_equal(errno, 4711);
 }
 
@@ -426,8 +510,12 @@ int main(void)
         cmocka_unit_test_setup(test_purge_locked, set_errno),
         cmocka_unit_test_setup(test_map_and_purge, set_errno),
         cmocka_unit_test_setup(test_populate, set_errno),
+        cmocka_unit_test_setup(test_guard_and_resident, set_errno),
         cmocka_unit_test_setup(test_remap, set_errno),
         cmocka_unit_test_setup(test_failures, set_errno),
+        cmocka_unit_test_setup(test_unmap_refused, set_errno),
+        cmocka_unit_test_setup(test_close, set_errno),
+        cmocka_unit_test(test_no_symbols_before),
         cmocka_unit_test_setup(test_name, set_errno),
         cmocka_unit_test_setup(test_limits, set_errno),
         cmocka_unit_test_setup(test_cpu_count, set_errno),

@@ -1,5 +1,5 @@
-/* os/fake.c, which the tests of everything above stand on: its bookkeeping against a byte map, its failures, and that it
- * refuses what the contract forbids. */
+/* Protects os/fake.c, on which all tests of the upper layers rely: its bookkeeping (against a byte map), its failures,
+ * and its checks of the contract. */
 #define _GNU_SOURCE
 #include "support.h"
 
@@ -12,7 +12,7 @@
 #include "os/fake_ranges.h"
 
 static size_t page;
-static char *place; /* for the functions that are to abort */
+static char *place; /* for the functions that must abort */
 
 static int set_up(void **state)
 {
@@ -79,7 +79,7 @@ static void test_memory(void **state)
     assert_false(fake_is_mapped(arena, page));
 
     assert_int_equal(os_map_at(arena + 8 * page, 16 * page), OS_PLACE_MAPPED);
-    assert_int_equal(os_map_at(arena + 16 * page, 16 * page), OS_PLACE_TAKEN); /* part of it again */
+    assert_int_equal(os_map_at(arena + 16 * page, 16 * page), OS_PLACE_TAKEN); /* overlaps the first mapping */
     assert_int_equal(os_map_at(arena + 24 * page, 8 * page), OS_PLACE_MAPPED);
     assert_int_equal(fake_bytes_mapped(), 24 * page);
     assert_true(fake_is_mapped(arena + 8 * page, 24 * page));
@@ -117,7 +117,8 @@ static void test_memory(void **state)
     assert_int_equal(fake_bytes_mapped(), page);
 
     static const uint64_t calls[FAKE_KIND_COUNT] = {
-        [FAKE_MAP] = 1, [FAKE_MAP_AT] = 5, [FAKE_HOLE] = 1, [FAKE_REMAP] = 2, [FAKE_PURGE] = 2, [FAKE_UNMAP] = 2, [FAKE_POPULATE] = 1,
+        [FAKE_MAP] = 1,   [FAKE_MAP_AT] = 5, [FAKE_HOLE] = 1,     [FAKE_REMAP] = 2,
+        [FAKE_PURGE] = 2, [FAKE_UNMAP] = 2,  [FAKE_POPULATE] = 1,
     };
     for (unsigned kind = 0; kind < FAKE_KIND_COUNT; kind++)
         assert_int_equal(fake_calls((enum fake_kind)kind), calls[kind]);
@@ -149,7 +150,7 @@ static void test_fail_nth_of_kind(void **state)
     for (size_t i = 1; i <= 6; i++) {
         assert_int_equal(os_map_at(arena + i * page, page), i != 3 ? OS_PLACE_MAPPED : OS_PLACE_REFUSED);
         assert_int_equal(fake_is_mapped(arena + i * page, page), i != 3);
-        void *block = os_map(page, page); /* of another kind */
+        void *block = os_map(page, page); /* a call of another kind */
         assert_non_null(block);
     }
     assert_int_equal(errno, 4711);
@@ -165,7 +166,7 @@ static void test_fail_from(void **state)
     block[0] = 'x';
     assert_int_equal(os_map_at(arena, page), OS_PLACE_MAPPED);
     fake_fail_from(FAKE_ANY, 2);
-    assert_true(os_purge(block + page, page)); /* the first */
+    assert_true(os_purge(block + page, page)); /* the first call */
     assert_false(os_purge(block, page));
     assert_int_equal(block[0], 'x');
     assert_null(os_map(page, page));
@@ -174,8 +175,8 @@ static void test_fail_from(void **state)
     assert_false(os_decommit(arena, page));
     assert_false(os_populate(block, page));
     assert_null(os_remap(block, 4 * page, page, true));
-    assert_false(os_thread_start(pthread_create, nothing, "none"));
-    os_advise_huge(block, page, true); /* have no way to fail */
+    assert_false(os_thread_start(pthread_create, nothing, nothing, "none"));
+    os_advise_huge(block, page, true); /* cannot fail */
     os_name(block, page, "name");
     os_unmap(block + 3 * page, page);
     assert_int_equal(fake_failures(), 8);
@@ -239,6 +240,10 @@ static void test_time_and_settings(void **state)
 
 static _Atomic uint32_t ran;
 
+static bool begun;
+
+static void note_begin(void) { begun = true; }
+
 static void run(void)
 {
     atomic_store(&ran, 1);
@@ -248,10 +253,10 @@ static void run(void)
 static void test_thread(void **state)
 {
     (void)state;
-    assert_true(os_thread_start(pthread_create, run, "hak-unit"));
+    assert_true(os_thread_start(pthread_create, note_begin, run, "hak-unit"));
     while (atomic_load(&ran) == 0)
         os_futex_wait(&ran, 0, UINT64_MAX);
-    os_futex_wait(&ran, 1, UINT64_C(3600000000000)); /* an hour of a clock that stands: looks again soon */
+    os_futex_wait(&ran, 1, UINT64_C(3600000000000)); /* an hour on a clock that stands still: it wakes soon anyway */
     assert_int_equal(fake_calls(FAKE_THREAD), 1);
 }
 
@@ -271,7 +276,7 @@ static void remap_arena(void) { os_remap(place + page, page, 2 * page, true); }
 static void hole_odd(void) { (void)os_find_hole(page, 3 * page); }
 static void map_small_alignment(void) { (void)os_map(page, 64); }
 static void map_nothing(void) { (void)os_map(0, page); }
-static void long_name(void) { os_thread_start(pthread_create, run, "sixteen letters."); }
+static void long_name(void) { os_thread_start(pthread_create, note_begin, run, "sixteen letters."); }
 
 static void test_contract(void **state)
 {

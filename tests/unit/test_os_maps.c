@@ -1,4 +1,4 @@
-/* os/maps.c against the kernel's text: more mappings than one reading holds, odd names, paths that are cut; and build-ids. */
+/* Protects os/maps.c against the kernel's text: many mappings, odd names, cut paths, and build-ids. */
 #define _GNU_SOURCE
 #include "support.h"
 
@@ -51,7 +51,7 @@ static bool note(const struct os_mapping *mapping, void *argument)
     return true;
 }
 
-/* Pages whose neighbours differ, so that each is a line; under an emulator, too, which maps no page as executable. */
+/* Maps pages that differ from their neighbours, so that each is a line. An emulator maps no page as executable. */
 static char *map_pages(size_t page)
 {
     char *pages = mmap(NULL, PAGES * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -71,6 +71,7 @@ static void check_line(char *line, const struct os_mapping *mapping)
     assert_true(sscanf(line, "%lx-%lx %4s %lx %*s %*s %n", &start, &end, rights, &offset, &path_at) >= 4);
     assert_int_equal(mapping->start, start);
     assert_int_equal(mapping->end, end);
+    assert_int_equal(mapping->readable, rights[0] == 'r');
     assert_int_equal(mapping->executable, rights[2] == 'x');
     assert_int_equal(mapping->offset, offset);
     assert_string_equal(mapping->path, line + path_at);
@@ -136,7 +137,7 @@ static bool find(const struct os_mapping *mapping, void *argument)
     return false;
 }
 
-/* A path of 15,000 bytes, as the kernel writes a newline as \\012: of a line that no reading holds, start and end are right. */
+/* A path of 15,000 bytes, with newlines as \\012, fits no read. The mapping's start and end are right. */
 static void test_a_long_path(void **state)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -172,7 +173,7 @@ static void test_a_long_path(void **state)
 struct found {
     struct os_modules modules;
     uintptr_t address;
-    bool met; /* the mapping with the address */
+    bool met; /* a mapping that contains the address was found */
     struct os_module module;
 };
 
@@ -204,7 +205,7 @@ static struct os_module module_of(uintptr_t address)
     return found.module;
 }
 
-/* The C library's own view of the object, for comparison. */
+/* The C library's own view of the object. */
 struct object {
     uintptr_t address, start, end;
     const char *build_id; /* in memory, or NULL */
@@ -222,7 +223,8 @@ static int look_at_object(struct dl_phdr_info *info, size_t size, void *argument
             here.start = start < here.start ? start : here.start;
             here.end = start + header->p_memsz > here.end ? start + header->p_memsz : here.end;
         }
-        for (const char *note = (const char *)start; header->p_type == PT_NOTE && note < (const char *)start + header->p_memsz;) {
+        for (const char *note = (const char *)start;
+             header->p_type == PT_NOTE && note < (const char *)start + header->p_memsz;) {
             const ElfW(Nhdr) *sizes = (const ElfW(Nhdr) *)(const void *)note;
             if (sizes->n_type == NT_GNU_BUILD_ID && sizes->n_namesz == 4 && memcmp(sizes + 1, "GNU", 4) == 0)
                 here.build_id = (const char *)(sizes + 1) + 4;
@@ -248,7 +250,7 @@ static void check_module(uintptr_t address)
         assert_memory_equal(module.build_id, object.build_id, module.build_id_size);
 }
 
-/* Of the program, the C library and the kernel's object; code that is in none. */
+/* Modules of the program, the C library and the kernel's object, and of code that is in no file. */
 static void test_modules(void **state)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -264,10 +266,12 @@ static void test_modules(void **state)
     munmap(code, page);
 }
 
-/* A file's first mapping that is no object, with one that is gone by the time it is looked at. */
+/* The first mapping of a file that is no object, and a mapping that vanishes before it is read. */
 static void test_no_module(void **state)
 {
-    struct os_mapping mapping = { .start = (uintptr_t)buffer, .end = (uintptr_t)buffer + 1, .executable = true, .path = "/no" };
+    struct os_mapping mapping = {
+        .start = (uintptr_t)buffer, .end = (uintptr_t)buffer + 1, .executable = true, .path = "/no"
+    };
     struct os_modules modules;
 
     (void)state;

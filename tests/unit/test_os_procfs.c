@@ -1,4 +1,4 @@
-/* os/procfs.c on files of the test's own: cgroup limits of both versions, memory pressure, statm, the environment. */
+/* Protects os/procfs.c on files of the test's own: cgroup v1 and v2 limits, memory pressure, statm, the environment. */
 #define _GNU_SOURCE
 #include "support.h"
 
@@ -40,7 +40,7 @@ static int remove_root(void **state)
     return nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* Writes root/path, making its folders. */
+/* Writes root/path, and makes its folders. */
 static void put(const char *path, const char *text, size_t length)
 {
     char full[1600];
@@ -101,15 +101,15 @@ static void test_cgroup_v2(void **state)
     assert_true(limit() == 536870912);
     put_text("slice/service/memory.max", "1073741824\n");
     assert_true(limit() == 536870912);
-    put_text("slice/memory.max", "268435456\n"); /* the least of all the parents' */
+    put_text("slice/memory.max", "268435456\n"); /* the least limit of all parents */
     assert_true(limit() == 268435456);
-    put_text("memory.max", "1048576\n"); /* a container sees its own at the root */
+    put_text("memory.max", "1048576\n"); /* a container sees its own cgroup at the root */
     assert_true(limit() == 1048576);
     put_text("membership", "0::/\n");
     assert_true(limit() == 1048576);
-    put_text("membership", "0::/../../elsewhere\n"); /* out of the namespace: the root's is what is seen */
+    put_text("membership", "0::/../../elsewhere\n"); /* outside the namespace: the root's limit is seen */
     assert_true(limit() == 1048576);
-    put_text("membership", "0::/slice/service/leaf"); /* cut before its end */
+    put_text("membership", "0::/slice/service/leaf"); /* the file is cut before its end */
     assert_true(limit() == SIZE_MAX);
 }
 
@@ -131,7 +131,7 @@ static void test_cgroup_v1(void **state)
     assert_true(limit() == SIZE_MAX);
 }
 
-/* v2 beside v1, as systemd's hybrid layout has them. */
+/* cgroup v2 beside v1, as in systemd's hybrid layout. */
 static void test_cgroup_hybrid(void **state)
 {
     (void)state;
@@ -158,13 +158,14 @@ static void test_cgroup_high(void **state)
     assert_true(bounds().max == SIZE_MAX);
 }
 
-/* The cgroup's own file, else the machine's. */
+/* Pressure comes from the cgroup's own file, or else from the machine's. */
 static void test_pressure(void **state)
 {
     (void)state;
     put_text("membership", "4:memory:/box\n0::/box\n");
     assert_int_equal(bounds().stall_percent, 0); /* a kernel without pressure stall information */
-    put_text("pressure", "some avg10=12.99 avg60=1.00 avg300=0.00 total=1\nfull avg10=99.00 avg60=0.00 avg300=0.00 total=0\n");
+    put_text("pressure",
+             "some avg10=12.99 avg60=1.00 avg300=0.00 total=1\nfull avg10=99.00 avg60=0.00 avg300=0.00 total=0\n");
     assert_int_equal(bounds().stall_percent, 12);
     put_text("unified/box/memory.pressure", "some avg10=3.50 avg60=80.00 avg300=0.00 total=12345\nfull avg10=0.00");
     assert_int_equal(bounds().stall_percent, 3);
@@ -175,15 +176,17 @@ static void test_pressure(void **state)
     assert_int_equal(bounds().stall_percent, 12);
 }
 
-/* Line after line as processes in Kubernetes have them, more than one read's worth. */
+/* Many lines, as processes in Kubernetes have them: more than one read returns. */
 static void test_cgroup_long_file(void **state)
 {
     (void)state;
     char text[4000] = "";
     for (unsigned i = 20; i > 2; i--)
         snprintf(text + strlen(text), sizeof text - strlen(text),
-                 "%u:controller-%u:/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0123456789abcdef.slice/cri-container-"
-                 "0123456789abcdef0123456789abcdef.scope\n", i, i);
+                 "%u:controller-%u:/kubepods.slice/kubepods-burstable.slice/"
+                 "kubepods-burstable-pod0123456789abcdef.slice/cri-container-"
+                 "0123456789abcdef0123456789abcdef.scope\n",
+                 i, i);
     strcat(text, "2:memory:/pod\n");
     put_text("membership", text);
     put_text("memory/pod/memory.limit_in_bytes", "1048576\n");
@@ -199,7 +202,7 @@ static void test_cgroup_long_path(void **state)
         strcat(line, "/a-folder-of-a-long-name");
     strcat(line, "\n");
     put_text("membership", line);
-    assert_true(limit() == 4096); /* what fits is looked at */
+    assert_true(limit() == 4096); /* the part that fits is read */
     put_text("top/memory.max", "99999999999999999999999\n");
     assert_true(limit() == SIZE_MAX);
 }
@@ -218,7 +221,7 @@ static void test_statm(void **state)
     assert_int_equal(procfs_resident_pages(path), 0);
 }
 
-/* One list a process, so one test: what is kept, across reads of any size, and that it stays. */
+/* The environment is read once a process, so one test checks which entries are kept, across reads of any size. */
 static void test_environment(void **state)
 {
     (void)state;
@@ -226,17 +229,17 @@ static void test_environment(void **state)
     char path[96];
     size_t length = 0;
     snprintf(path, sizeof path, "%s/environ", root);
-    assert_null(procfs_own_environment(path)[0]); /* not there yet: empty, and asked again later */
+    assert_null(procfs_own_environment(path)[0]); /* no file yet: the list is empty, and a later call reads again */
 
     static const char start[] = "PATH=/bin\0HAKMEM_FIRST=1\0HAKMEM\0HAKMEM=no\0XHAKMEM_A=no\0HAKMEN_A=no\0\0HAKMEM_";
     memcpy(text, start, sizeof start);
     length = sizeof start;
-    memset(text + length, 'y', 100000); /* a long one of somebody else's */
+    memset(text + length, 'y', 100000); /* a long variable of another program */
     length += 100001;
     length += (size_t)sprintf(text + length, "HAKMEM_SECOND=two words=3") + 1;
     size_t long_start = length;
     length += (size_t)sprintf(text + length, "HAKMEM_LONG=");
-    memset(text + length, 'z', 20000); /* does not fit: left out, not cut */
+    memset(text + length, 'z', 20000); /* too long: left out, not cut */
     length += 20001;
     assert_true(long_start < length);
     length += (size_t)sprintf(text + length, "HAKMEM_LAST=") + 1;

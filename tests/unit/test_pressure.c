@@ -1,4 +1,4 @@
-/* front/pressure.c: the handler gets the figures, in one thread at a time, and never inside itself. */
+/* Protects front/pressure.c: the handler gets the figures, runs in one thread at a time, and never inside itself. */
 #include "support.h"
 
 #include <pthread.h>
@@ -13,7 +13,7 @@ static void handle(size_t bytes_mapped, size_t bytes_limit)
     mapped = bytes_mapped;
     limit = bytes_limit;
     calls++;
-    pressure_call(1, 2); /* as when the handler itself allocates */
+    pressure_call(1, 2); /* as if the handler itself allocated */
 }
 
 static void *call_in_thread(void *nothing)
@@ -22,7 +22,7 @@ static void *call_in_thread(void *nothing)
     return nothing;
 }
 
-/* While it runs, another thread passes the limit too. */
+/* While it runs, another thread passes the limit. */
 static void handle_slowly(size_t bytes_mapped, size_t bytes_limit)
 {
     pthread_t thread;
@@ -36,7 +36,7 @@ static void handle_slowly(size_t bytes_mapped, size_t bytes_limit)
 static void test_handler(void **state)
 {
     (void)state;
-    pressure_call(7, 8); /* none: nothing happens */
+    pressure_call(7, 8); /* without a handler nothing happens */
     assert_true(pressure_set_handler(handle) == NULL);
     pressure_call(300, 200);
     assert_int_equal(calls, 1);

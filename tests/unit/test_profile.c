@@ -1,7 +1,8 @@
-/* profile/: chance, records and sites, and tokens in thread caches: what the profile says of sites is what they did. */
+/* Protects profile/: chance, records, sites and counted calls. Its sums for each site match what the site did. */
 #include "heaps.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "front/fast.h"
@@ -25,30 +26,37 @@ static void test_weights(void **state)
         }
 }
 
-/* The share of samples among blocks of a size is 1 / weight, in batches of any length and one by one. */
+/* The share of samples among calls is 1 / weight, counted in runs of any length and one by one. */
 static void test_share_of_samples(void **state)
 {
     static const size_t sizes[] = { 16, 1024, 65536, 1048576 };
     const uint64_t mean = 65536;
+    static struct countdowns countdowns;
     struct draw draw = { 0 };
 
     (void)state;
     draw_begin(&draw, 1, mean);
     for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         double p = (double)WEIGHT_ONE / (double)draw_weight(mean, sizes[i]);
-        double blocks = 0, batched = 0, single = 0;
-        for (unsigned count = 1; blocks < 4000000; count = count % 128 + 1) {
-            uint64_t marks[2];
-            unsigned drawn = draw_entries(&draw, mean, sizes[i], count, marks);
-            assert_int_equal(drawn, base_count_bits(marks[0]) + base_count_bits(marks[1]));
-            assert_int_equal(marks[count / 64 % 2] >> (count % 64) & (count < 128), 0);
-            blocks += count;
-            batched += drawn;
+        double blocks = 0, in_runs = 0, single = 0;
+        countdowns.parts[1] = (int64_t)sizes[i];
+        countdowns.left[1] = draw_countdown(&draw, mean);
+        for (unsigned count = 1; blocks < 4000000; count = count % 64 + 1) {
+            unsigned run = countdowns_may_pass(&countdowns, 1, count);
+            assert_true(run <= count);
+            countdowns_pass(&countdowns, 1, run);
+            assert_true(countdowns.left[1] >= 0);
+            blocks += run;
+            if (run == count)
+                continue;
+            countdowns.left[1] = draw_countdown(&draw, mean);
+            blocks++;
+            in_runs++;
         }
         for (unsigned n = 0; n < 4000000; n++)
             single += draw_one(&draw, mean, sizes[i]);
-        print_message("%zu bytes: p %.6f, batches %.6f, singly %.6f\n", sizes[i], p, batched / blocks, single / 4e6);
-        assert_true(fabs(batched - p * blocks) <= 5 * sqrt(blocks * p * (1 - p)) + 1);
+        print_message("%zu bytes: p %.6f, in runs %.6f, singly %.6f\n", sizes[i], p, in_runs / blocks, single / 4e6);
+        assert_true(fabs(in_runs - p * blocks) <= 5 * sqrt(blocks * p * (1 - p)) + 1);
         assert_true(fabs(single - p * 4e6) <= 5 * sqrt(4e6 * p * (1 - p)) + 1);
     }
 }
@@ -66,10 +74,10 @@ static void test_records(void)
     core_begin();
     for (uintptr_t i = 0; i < 8; i++) {
         uintptr_t frames[2] = { 0x1000 + i, 0x2000 };
-        sites[i] = table_site(frames, 2);
+        sites[i] = table_site(frames, 2, NULL);
         assert_non_null(sites[i]);
-        assert_ptr_equal(table_site(frames, 2), sites[i]);
-        assert_ptr_not_equal(table_site(frames, 1), sites[i]);
+        assert_ptr_equal(table_site(frames, 2, NULL), sites[i]);
+        assert_ptr_not_equal(table_site(frames, 1, NULL), sites[i]);
     }
     assert_ptr_equal(table_sites(&count), sites[0]);
     assert_int_equal(count, 16);
@@ -102,9 +110,60 @@ static void test_records(void)
     }
 }
 
-/* ---- Tokens ---- */
+/* R6: a site's bytes at the peak are those it had when the sum over all sites was highest. */
+static void test_peak(void)
+{
+    enum { SITES = 7, BLOCKS = 400, STEPS = 200000 };
+    struct site *sites[SITES];
+    struct site_sums now[SITES] = { { 0, 0 } }, highest[SITES] = { { 0, 0 } };
+    struct record records[BLOCKS] = { { 0 } }, removed;
+    uint64_t live = 0, most = 0, state = 7;
+    unsigned rises = 0;
 
-/* Sums of the sites whose leaf is `leaf`, in blocks. */
+    core_begin();
+    for (uintptr_t i = 0; i < SITES; i++)
+        sites[i] = table_site(&(uintptr_t){ 0x1000 + i }, 1, NULL);
+    for (unsigned step = 0; step < STEPS; step++) {
+        struct record *record;
+        state = state * UINT64_C(6364136223846793005) + 1442695040888963407u;
+        record = &records[(state >> 33) % (BLOCKS * (1 + step / 50000) / 4)];
+        if (record->address) {
+            assert_true(table_remove((void *)record->address, 5, &removed));
+            now[(record->address >> 4) % SITES].objects -= record->weight;
+            now[(record->address >> 4) % SITES].bytes -= record->weight * record->size;
+            live -= record->weight * record->size;
+            record->address = 0;
+        } else {
+            unsigned at = step % SITES;
+            *record = (struct record){ .address = (uintptr_t)16 * (SITES * (step + 1) + at),
+                                       .site = sites[at],
+                                       .size = 16 + (state >> 50),
+                                       .weight = 3 * WEIGHT_ONE,
+                                       .born_ms = step };
+            assert_true(table_insert(record));
+            now[at].objects += record->weight;
+            now[at].bytes += record->weight * record->size;
+            live += record->weight * record->size;
+        }
+        if (live > most) {
+            most = live;
+            rises++;
+            __builtin_memcpy(highest, now, sizeof now);
+            assert_int_equal(table_peak.at_ms, step);
+        }
+        if (step % 64 == 0)
+            for (unsigned i = 0; i < SITES; i++) {
+                assert_int_equal(table_at_peak(sites[i]).objects, highest[i].objects);
+                assert_int_equal(table_at_peak(sites[i]).bytes, highest[i].bytes);
+            }
+    }
+    assert_int_equal(table_peak.bytes, most);
+    assert_true(rises > 100 && live < most);
+}
+
+/* ---- Calls that caches count ---- */
+
+/* The sum over sites whose leaf is `leaf`, in blocks. */
 static struct site_sums in_use_of(const void *leaf, bool allocated)
 {
     struct site_sums sums = { 0, 0 };
@@ -129,20 +188,23 @@ static void *allocate_at(const void *leaf, size_t size)
     return block;
 }
 
-/* What the tokens in the caches are said to be is what they are (T5). */
-static void check_tokens(void)
+/* T8: a run holds only blocks, no more than at its start, and nothing below it. No sample is due before its end. */
+static void check_runs(void)
 {
     const struct thread_cache *cache = cache_current();
 
     for (unsigned class = 1; class < CLASS_COUNT; class++) {
-        unsigned tokens = 0;
-        for (unsigned at = size_classes[class].slot_base + 1; at <= cache->bins[class].top; at++)
-            tokens += cache->slots[at] == NULL;
-        assert_int_equal(tokens, cache->tokens[class]);
+        unsigned base = size_classes[class].run_base, left = cache_run_left(cache, class);
+        assert_null(cache->slots[base]);
+        assert_true(left <= cache->run_count[class] && cache->run_count[class] <= size_classes[class].run_limit);
+        for (unsigned at = base + 1; at <= base + left; at++)
+            assert_int_equal(window_page_map()[window_unit(cache->slots[at])], class);
+        if (left)
+            assert_true(cache->countdowns.left[class] >= cache->countdowns.parts[class] * cache->run_count[class]);
     }
 }
 
-/* Whether the estimate of `truth` blocks lies within 5 standard deviations of it. */
+/* The estimate of `truth` blocks lies within 5 standard deviations of it. */
 static void check_estimate(const char *name, struct site_sums sums, size_t size, uint64_t mean, double truth)
 {
     double weight = (double)draw_weight(mean, size) / (double)WEIGHT_ONE;
@@ -155,14 +217,14 @@ static void check_estimate(const char *name, struct site_sums sums, size_t size,
 
 static const char site_a[1], site_b[1], site_c[1];
 
-/* Every sample that the mean asks for, whatever it takes. */
+/* Switches the governor off, so that every sample that the mean asks for is taken. */
 static void begin_ungoverned(void)
 {
     core_begin();
     hak_options.heap_profile_overhead = 0;
 }
 
-/* A site that churns beside one that keeps: samples at refills alone would be the churn's nearly all. */
+/* One site churns, another keeps its blocks. Samples taken only at refills would nearly all be the churn's. */
 static void churn_and_keep(size_t size, uint64_t mean, unsigned keeps, unsigned churn, unsigned depth)
 {
     void **kept = malloc(keeps * sizeof *kept), *held[64];
@@ -181,48 +243,56 @@ static void churn_and_keep(size_t size, uint64_t mean, unsigned keeps, unsigned 
         }
         kept[i] = allocate_at(site_b, size);
     }
-    check_tokens();
+    check_runs();
     check_estimate("kept", in_use_of(site_b, false), block_size, mean, keeps);
     assert_int_equal(in_use_of(site_a, false).objects, 0);
     for (unsigned i = 0; i < keeps; i++)
         front_free(kept[i]);
     assert_int_equal(in_use_of(site_b, false).objects, 0);
     assert_int_equal(table_records(), 0);
-    check_tokens();
+    check_runs();
     assert_int_equal(front_profile_set(0), 0);
     free(kept);
 }
 
-/* What was allocated is estimated without bias too, if not exactly: a token that is drawn over and over says the same again. Over
- * many short profiles, each with draws of its own, the mean is within 5 standard errors of the truth. */
-static void test_allocated(void)
+/* The estimate of allocated blocks is as good as independent draws: over many short profiles its mean is within 5
+ * standard errors of the truth, and its variance is that of independent draws. */
+static void churn_and_count(size_t size, uint64_t mean, unsigned depth, unsigned rounds, bool cross)
 {
-    enum { EPISODES = 4000, ROUNDS = 9, DEPTH = 40, SIZE = 64 };
-    double sum = 0, squares = 0, mean, error;
-    void *held[DEPTH];
+    enum { EPISODES = 2000 };
+    double weight = (double)draw_weight(mean, front_good_size(size)) / (double)WEIGHT_ONE, truth = depth * rounds;
+    double sum = 0, squares = 0, average, variance, expected = truth * (weight - 1);
+    void *held[64];
 
     begin_ungoverned();
     for (unsigned episode = 0; episode < EPISODES; episode++) {
         uint64_t before = in_use_of(site_a, true).objects;
         double estimate;
-        assert_int_equal(front_profile_set(4096), 0);
-        front_collect(false); /* the thread takes part at once */
-        for (unsigned round = 0; round < ROUNDS; round++) {
-            for (unsigned d = 0; d < DEPTH; d++)
-                held[d] = allocate_at(site_a, SIZE);
-            for (unsigned d = 0; d < DEPTH; d++)
-                front_free(held[round % 2 ? DEPTH - 1 - d : d]);
+        assert_int_equal(front_profile_set(mean), 0);
+        front_collect(false); /* the thread's cache joins the profile at once */
+        for (unsigned round = 0; round < rounds; round++) {
+            for (unsigned d = 0; d < depth; d++)
+                held[d] = allocate_at(site_a, size);
+            for (unsigned d = 0; d < depth; d++)
+                front_free(held[cross && round % 2 ? depth - 1 - d : d]);
         }
+        check_runs();
         estimate = (double)(in_use_of(site_a, true).objects - before) / (double)WEIGHT_ONE;
         sum += estimate;
         squares += estimate * estimate;
     }
-    mean = sum / EPISODES;
-    error = sqrt((squares / EPISODES - mean * mean) / EPISODES);
-    print_message("allocated: %u, estimated %.2f with a standard error of %.2f\n", ROUNDS * DEPTH, mean, error);
-    assert_true(fabs(mean - ROUNDS * DEPTH) <= 5 * error);
-    assert_true(error < ROUNDS * DEPTH / 20.0);
+    average = sum / EPISODES;
+    variance = squares / EPISODES - average * average;
+    print_message("allocated: %.0f, estimated %.2f, standard deviation %.2f where draws make it %.2f\n", truth, average,
+                  sqrt(variance), sqrt(expected));
+    assert_true(fabs(average - truth) <= 5 * sqrt(expected / EPISODES));
+    assert_true(variance > expected * 0.7 && variance < expected * 1.4);
 }
+
+static void test_counts_one(void) { churn_and_count(64, 4096, 1, 360, false); }
+static void test_counts_forty(void) { churn_and_count(64, 4096, 40, 9, true); }
+static void test_counts_medium(void) { churn_and_count(3000, 65536, 3, 100, true); }
+static void test_counts_large(void) { churn_and_count(30000, 262144, 2, 100, true); }
 
 static void test_churn_small(void) { begin_ungoverned(); churn_and_keep(64, 4096, 20000, 100, 1); }
 static void test_churn_deep(void) { begin_ungoverned(); churn_and_keep(64, 4096, 20000, 120, 40); }
@@ -232,14 +302,14 @@ static void test_churn_uncached_span(void) { begin_ungoverned(); churn_and_keep(
 static void test_churn_huge(void) { begin_ungoverned(); churn_and_keep(3 * HAK_MIB, 16 * HAK_MIB, 100, 20, 1); }
 static void test_every_entry(void) { begin_ungoverned(); churn_and_keep(64, 1, 2000, 21, 7); }
 
-/* A call that fails is drawn for neither, however much it asked for. */
+/* A call that fails is no sample, whatever its size, and does not change the draw of the next one. */
 static void test_failed_calls(void)
 {
     enum { COUNT = 2000, SIZE = 3 * HAK_MIB };
 
     begin_ungoverned();
     assert_int_equal(front_profile_set(8 * HAK_MIB), 0);
-    front_free(allocate_at(site_a, 100)); /* the thread has a cache */
+    front_free(allocate_at(site_a, 100)); /* gives the thread a cache */
     assert_null(front_malloc((size_t)3 << 52));
     for (unsigned i = 0; i < COUNT; i++)
         front_free(allocate_at(site_c, SIZE));
@@ -248,7 +318,7 @@ static void test_failed_calls(void)
 
 /* ---- The governor ---- */
 
-/* Takes and frees blocks of the size, 4 at a time, beside 1 in 20 that is kept. A call takes 200 ns, a sample 400 more. */
+/* Takes and frees blocks, 4 at a time, and keeps 1 in 20. A call takes 1.6 us of the fake clock, a sample 3.2 more. */
 static void churn_some(void **kept, unsigned count, size_t size)
 {
     void *held[4];
@@ -259,7 +329,7 @@ static void churn_some(void **kept, unsigned count, size_t size)
                 held[d] = allocate_at(site_a, size);
             for (unsigned d = 0; d < 4; d++)
                 front_free(held[d]);
-            fake_advance(8 * 200);
+            fake_advance(8 * 1600);
         }
         kept[i] = allocate_at(site_b, size);
     }
@@ -274,8 +344,8 @@ static unsigned highest_shift(void)
     return highest;
 }
 
-/* Samples that take too much of the time become rarer while the program runs, and the sums stay without bias (Z5): over many short
- * profiles, in each of which that happens, their mean is within 5 standard errors of the truth. */
+/* Z5: when samples take too much time they become rarer, and the sums stay unbiased. Over many such short profiles
+ * their mean is within 5 standard errors of the truth. */
 static void governed_churn(size_t size, uint64_t mean)
 {
     enum { EPISODES = 1500, KEPT = 100 };
@@ -285,29 +355,29 @@ static void governed_churn(size_t size, uint64_t mean)
 
     core_begin();
     hak_options.heap_profile_overhead = 10;
-    fake_advance_reading(400);
+    fake_advance_reading(3200);
     for (unsigned episode = 0; episode < EPISODES; episode++) {
         double estimate;
         assert_int_equal(front_profile_set(mean), 0);
         front_collect(false);
         assert_int_equal(highest_shift(), 0);
         churn_some(kept, KEPT, size);
-        check_tokens();
+        check_runs();
         estimate = (double)in_use_of(site_b, false).objects / (double)WEIGHT_ONE;
         sum += estimate;
         squares += estimate * estimate;
         raised += highest_shift() > 0;
         for (unsigned i = 0; i < KEPT; i++)
             front_free(kept[i]);
-        assert_int_equal(table_records(), 0); /* what is in use is exact, whatever the weights were (R1) */
+        assert_int_equal(table_records(), 0); /* bytes in use are exact, whatever the weights were (R1) */
         assert_int_equal(in_use_of(site_b, false).objects, 0);
-        check_tokens();
+        check_runs();
     }
     average = sum / EPISODES;
     error = sqrt((squares / EPISODES - average * average) / EPISODES);
     fake_advance_reading(0);
-    print_message("governed, %zu bytes: %u kept, estimated %.2f with a standard error of %.2f; raised in %u of %u\n", size, KEPT,
-                  average, error, raised, EPISODES);
+    print_message("governed, %zu bytes: %u kept, estimated %.2f with a standard error of %.2f; raised in %u of %u\n",
+                  size, KEPT, average, error, raised, EPISODES);
     assert_true(fabs(average - KEPT) <= 5 * error);
     assert_true(error < KEPT / 10.0);
     assert_true(raised > EPISODES / 2);
@@ -317,7 +387,7 @@ static void test_governed_pages(void) { governed_churn(30000, 524288); }
 static void test_governed_spans(void) { governed_churn(120000, 1048576); }
 static void test_governed_huge(void) { governed_churn(3 * HAK_MIB, 8 * HAK_MIB); }
 
-/* The chance comes back, one step a second, whether samples are taken or not. */
+/* The chance rises again by one step a second, with or without samples. */
 static void test_shifts_fall(void)
 {
     struct governor governor = { 0 };
@@ -326,7 +396,7 @@ static void test_shifts_fall(void)
 
     core_begin();
     assert_int_equal(front_profile_set(1048576), 0);
-    for (unsigned i = 0; i < 64; i++)
+    for (unsigned i = 0; i < 512; i++)
         govern_note(&governor, 5, 1); /* since the counter began */
     at = govern_shift(5);
     assert_true(at > 0);
@@ -344,7 +414,55 @@ static void test_shifts_fall(void)
     assert_int_equal(govern_shift(5), 0);
 }
 
-/* Off and on: what lives on is known when it is freed, and what tokens were left are none of the next profile's. */
+/* A thread that once far exceeded its time is forgiven as soon as its credit would be back. */
+static void test_debt_is_capped(void)
+{
+    enum { EVENTS = 16 }; /* in one window */
+    struct governor governor = { 0 };
+    unsigned raised;
+
+    core_begin();
+    assert_int_equal(front_profile_set(1048576), 0);
+    for (unsigned i = 0; i < 200 * EVENTS; i++)
+        govern_note(&governor, 5, 1);
+    fake_advance(UINT64_C(1000000000));
+    for (unsigned i = 0; i < EVENTS; i++)
+        govern_note(&governor, 5, os_now());
+    raised = govern_shift(5);
+    for (unsigned i = 0; i < EVENTS; i++)
+        govern_note(&governor, 6, os_now() - 1000);
+    assert_int_equal(govern_shift(5), raised);
+    assert_int_equal(govern_shift(6), 0);
+}
+
+static struct thread_cache *sampled_cache;
+
+static void *take_samples(void *unused)
+{
+    (void)unused;
+    front_free(allocate_at(site_a, 4096));
+    sampled_cache = cache_current();
+    return sampled_cache->stacks;
+}
+
+/* The memory for an ended thread's stacks serves the next thread. */
+static void test_stacks_serve_the_next(void)
+{
+    pthread_t thread;
+    void *first, *second;
+
+    begin_ungoverned();
+    assert_int_equal(front_profile_set(1), 0);
+    pthread_create(&thread, NULL, take_samples, NULL);
+    pthread_join(thread, &first);
+    assert_non_null(first);
+    assert_null(sampled_cache->stacks);
+    pthread_create(&thread, NULL, take_samples, NULL);
+    pthread_join(thread, &second);
+    assert_ptr_equal(second, first);
+}
+
+/* Off and on again: a block that outlives the pause is known when it is freed, and no call is sampled while off. */
 static void test_off_and_on(void)
 {
     enum { COUNT = 20000 };
@@ -353,7 +471,7 @@ static void test_off_and_on(void)
     begin_ungoverned();
     for (unsigned round = 0; round < 4; round++) {
         assert_int_equal(front_profile_set(1024 << round), 0);
-        front_collect(false); /* the thread takes part at once */
+        front_collect(false); /* the thread's cache joins the profile at once */
         for (unsigned i = 0; i < COUNT; i++)
             held[i] = allocate_at(site_c, 256);
         assert_true(table_records() > 0);
@@ -364,10 +482,10 @@ static void test_off_and_on(void)
         for (unsigned i = 0; i < COUNT; i++)
             held[i] = allocate_at(site_c, 256);
         assert_int_equal(table_records(), 0);
-        check_tokens();
+        check_runs();
         for (unsigned i = 0; i < COUNT; i++)
             front_free(held[i]);
-        check_tokens();
+        check_runs();
     }
 }
 
@@ -377,7 +495,11 @@ int main(void)
         cmocka_unit_test(test_weights),
         cmocka_unit_test(test_share_of_samples),
         core_unit_test(test_records),
-        core_unit_test(test_allocated),
+        core_unit_test(test_peak),
+        core_unit_test(test_counts_one),
+        core_unit_test(test_counts_forty),
+        core_unit_test(test_counts_medium),
+        core_unit_test(test_counts_large),
         core_unit_test(test_churn_small),
         core_unit_test(test_churn_deep),
         core_unit_test(test_churn_medium),
@@ -390,6 +512,8 @@ int main(void)
         core_unit_test(test_governed_spans),
         core_unit_test(test_governed_huge),
         core_unit_test(test_shifts_fall),
+        core_unit_test(test_debt_is_capped),
+        core_unit_test(test_stacks_serve_the_next),
         core_unit_test(test_off_and_on),
     };
 

@@ -1,5 +1,5 @@
-/* superslab/purge.h on a clock that stands still: what leaves, when, in how many calls, and what a refused purge leaves
- * behind. */
+/* Protects superslab/purge.h, on a clock that stands still: what is purged, when, in how many calls, and the state
+ * after a refused purge. */
 #include "core.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "superslab/purge.h"
 
 #define RUN_UNITS (SUPERSLAB_UNITS - 1)
-/* Times are kept in steps of two milliseconds. */
+/* Times are stored in steps of two milliseconds. */
 #define STEP 2
 
 static struct slab *slabs[80 * RUN_UNITS];
@@ -28,7 +28,7 @@ static bool purge_due(void)
     return purge_is_due(shared_pool_now_ms());
 }
 
-/* Whole SuperSlabs, every unit of them written to. */
+/* Takes `count` whole SuperSlabs, and writes to every unit. */
 static void take_superslabs(size_t count)
 {
     core_acquire(1, 1, count * RUN_UNITS, slabs);
@@ -63,14 +63,14 @@ static void test_delay(void)
     assert_int_equal(shared_pool.units_dirty, 0);
     core_check_pool();
     core_check_untouched();
-    /* Nothing is left to do. */
+    /* Nothing is left to purge. */
     assert_int_equal(atomic_load(&shared_pool.next_purge_ms), 0);
     advance(10 * delay());
     assert_int_equal(purge_run(false), 0);
     assert_int_equal(fake_calls(FAKE_PURGE), 1);
 }
 
-/* What waits is announced: a purge becomes due a delay after the first release. */
+/* A release announces the purge, which is due a delay later. */
 static void test_due(void)
 {
     core_begin();
@@ -80,7 +80,7 @@ static void test_due(void)
     release(1, 1);
     advance(delay() / 2 + STEP);
     assert_true(purge_due());
-    /* The SuperSlab was freed into meanwhile: what is left is due again later. */
+    /* A later release postponed the SuperSlab's purge, so it becomes due again. */
     assert_int_equal(purge_run(false), 0);
     assert_false(purge_due());
     assert_int_not_equal(atomic_load(&shared_pool.next_purge_ms), 0);
@@ -100,7 +100,7 @@ static void test_no_delay(void)
     core_check_untouched();
 }
 
-/* In a SuperSlab that is freed into all the time, units that nobody wants leave all the same; one in use does not. */
+/* In a SuperSlab with frequent frees, unused units are purged all the same. The unit that is reused is not. */
 static void test_aged(void)
 {
     struct slab *wanted;
@@ -112,13 +112,13 @@ static void test_aged(void)
     core_release(slabs[20]);
     for (unsigned i = 0; i < 12; i++) {
         core_acquire(1, 1, 1, &wanted);
-        if (i == 0) /* the shortest stretch */
+        if (i == 0) /* the shortest free stretch */
             assert_ptr_equal(wanted, slabs[20]);
         core_touch(wanted);
         advance(delay() / 4);
         core_release(wanted);
         purged += purge_run(false);
-        assert_int_equal(purged, i < 4 ? 0 : purged);
+        assert_int_equal(purged, i < 4 ? 0 : 3 * UNIT_SIZE);
         core_check_pool();
     }
     assert_int_equal(purged, 3 * UNIT_SIZE);
@@ -142,7 +142,7 @@ static void test_stale(void)
     core_begin();
     take_superslabs(1);
     advance(2 * delay());
-    atomic_store(&shared_pool.stale, true); /* what comes now was unwanted for a delay already */
+    atomic_store(&shared_pool.stale, true); /* what is released now counts as a delay old */
     release(0, 7);
     atomic_store(&shared_pool.stale, false);
     assert_int_equal(purge_run(false), 7 * UNIT_SIZE);
@@ -167,7 +167,7 @@ static void test_neighbours_keep_contents(void)
     core_check_untouched();
 }
 
-/* What comes back from the pool after a purge is known to be zero, and is; before a purge it is not. */
+/* After a purge the pool marks a unit as zero, and it is zero. Before the purge it is not marked. */
 static void test_zero_after(void)
 {
     struct slab *slab;
@@ -186,7 +186,7 @@ static void test_zero_after(void)
         assert_int_equal(slab->start[at], 0);
 }
 
-/* An empty SuperSlab goes with its header: nothing of it stays resident. */
+/* An empty SuperSlab is purged with its header: nothing of it stays resident. */
 static void test_empty_with_header(void)
 {
     char *start;
@@ -209,16 +209,16 @@ static void test_empty_with_header(void)
         assert_ptr_equal(slab_of(slabs[i]->start + UNIT_SIZE - 1), slabs[i]);
 }
 
-/* Neighbours leave in one call, across SuperSlabs, of at most 32 with one taking of the lock. */
+/* Neighbouring units leave in one call, even across SuperSlabs, at most 32 SuperSlabs under one hold of the lock. */
 static void test_merged(void)
 {
     core_begin();
     take_superslabs(40);
-    /* The last 10 units of the first, the next two whole, the first 5 units of the fourth. */
+    /* The last 10 units of the first, the next two whole, and the first 5 units of the fourth. */
     release(21, 10 + 2 * RUN_UNITS);
     release(3 * RUN_UNITS, 5);
     assert_int_equal(purge_run(true), (10 + 64 + 5) * UNIT_SIZE);
-    /* the fourth's header lies between */
+    /* The fourth SuperSlab's header lies between. */
     assert_int_equal(fake_calls(FAKE_PURGE), 2);
     release(4 * RUN_UNITS, 36 * RUN_UNITS);
     assert_int_equal(purge_run(true), 36 * SUPERSLAB_SIZE);
@@ -245,14 +245,14 @@ static void begin_with_huge_pages(void)
     assert_int_equal(huge_slot(1)->huge_pages, PAGES_HUGE);
 }
 
-/* They are refused before a part is purged. */
+/* Huge pages are refused for a SuperSlab before a part of it is purged. */
 static void test_split(void)
 {
     begin_with_huge_pages();
     release(0, 20);
     purge_run(true);
     assert_int_equal(huge_slot(2)->huge_pages, PAGES_SPLIT);
-    /* Now what is touched is what is taken, and another part costs no other call. */
+    /* From now on taking a unit touches only that unit, and purging another part costs no further advice. */
     core_acquire(1, 1, 1, slabs);
     assert_true(slabs[0]->zero);
     assert_int_equal(shared_pool.units_dirty, 0);
@@ -260,14 +260,14 @@ static void test_split(void)
     release(25, 3);
     purge_run(true);
     assert_int_equal(huge_slot(2)->huge_pages, PAGES_SPLIT);
-    /* They are not asked for when all of its units are in use: little of these may be. */
+    /* Huge pages are not requested again when all units are in use, because a unit in use may be mostly untouched. */
     core_acquire(1, 1, 19, slabs + 1);
     core_acquire(1, 1, 3, slabs + 25);
     assert_int_equal(huge_slot(2)->huge_pages, PAGES_SPLIT);
     assert_int_equal(shared_pool.units_dirty, 0);
 }
 
-/* One that is purged whole stays as it is; one that was split first begins with huge pages again. */
+/* A SuperSlab purged whole keeps its huge pages. One that was split gets them again after all of it was purged. */
 static void test_split_begins_anew(void)
 {
     begin_with_huge_pages();
@@ -286,7 +286,7 @@ static void test_split_begins_anew(void)
     assert_int_equal(shared_pool.units_dirty, RUN_UNITS - 3);
 }
 
-/* A purge that the system refuses leaves a part as it was: split, with memory behind it. */
+/* When the system refuses the purge, the part stays split, with memory behind it. */
 static void test_split_refused(void)
 {
     begin_with_huge_pages();
@@ -298,7 +298,7 @@ static void test_split_refused(void)
     assert_int_equal(shared_pool.units_dirty, 4);
 }
 
-/* A refusal costs mappings, of which a process has only so many: then the purge does without. */
+/* Refusing huge pages costs a mapping, of which a process has few. Beyond POOL_SPLIT_MAX it is not done. */
 static void test_split_limit(void)
 {
     begin_with_huge_pages();
@@ -333,7 +333,7 @@ static void test_lru(void)
     assert_int_equal(purge_run(false), 2 * SUPERSLAB_SIZE);
     assert_int_equal(shared_pool.dirty_empties, 3);
     core_check_pool();
-    /* Those that were emptied first have left. */
+    /* The SuperSlabs that were emptied first have left. */
     for (size_t i = 0; i < 5; i++)
         assert_int_equal(core_resident(window_slot_address(first + emptied[i]), SUPERSLAB_SIZE) == 0, i < 2);
     advance(delay() + STEP);
@@ -387,7 +387,7 @@ static void test_tight(void)
     char *start;
 
     core_begin();
-    take_superslabs(3); /* all that is mapped */
+    take_superslabs(3); /* all slots that are mapped */
     fake_fail_from(FAKE_MAP_AT, 1);
     assert_int_equal(shared_pool_acquire(1, 1, 1, POOL_DENSE, &slab), 0);
     start = (char *)superslab_of(slabs[0]->start);
@@ -395,10 +395,10 @@ static void test_tight(void)
     assert_true(purge_due());
     purge_run(false);
     assert_false(fake_is_mapped(start, SUPERSLAB_SIZE));
-    /* A stale pointer into it is told apart from one that never was HAKMEM's. */
+    /* A stale pointer into the slot is told apart from a pointer that never was HAKMEM's. */
     assert_true(window_in_superslab(start + UNIT_SIZE) && !window_contains(start + UNIT_SIZE));
     core_check_pool();
-    /* It cannot be taken until it is mapped again. */
+    /* The slot cannot be taken until it is mapped again. */
     assert_int_equal(shared_pool_acquire(1, 1, 1, POOL_DENSE, &slab), 0);
     core_check_pool();
     fake_fail_nothing();
@@ -417,7 +417,7 @@ static void test_tight_refused(void)
     take_superslabs(2);
     atomic_store(&shared_pool.tight, true);
     release(0, RUN_UNITS);
-    fake_fail_nth(FAKE_PURGE, 2); /* the purge is done, unmapping is refused */
+    fake_fail_nth(FAKE_PURGE, 2); /* the purge succeeds, the unmapping fails */
     assert_int_equal(purge_run(false), SUPERSLAB_SIZE);
     fake_fail_nothing();
     core_check_pool();
@@ -428,7 +428,7 @@ static void test_tight_refused(void)
 
 /* ---- mlockall ---- */
 
-/* It puts memory behind all that is mapped: a purge of everything gives back what nobody touched, too. */
+/* mlockall puts memory behind everything mapped, so purging everything also purges what nobody touched. */
 static void test_locked(void)
 {
     static char *starts[4 * RUN_UNITS];

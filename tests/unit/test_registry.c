@@ -1,11 +1,18 @@
-/* pool/remote.h and pool/registry.h: how blocks freed by others come home, orphans, adoption, what the tick takes. */
+/* Protects pool/remote.h and pool/registry.h: remote frees, orphans, adoption, and what ticks take from heaps. */
 #include "heaps.h"
 
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "superslab/purge.h"
 
 /* ---- Remote frees ---- */
 
-/* Blocks of others come back at the front of the array; then they go home through the pending queue. */
+/* heap_return_blocks moves blocks of other heaps to the array's front. Their owner's pending queue takes them home. */
 static void test_remote(void)
 {
     struct heap *heap = heaps_begin(), *other = registry_take_heap();
@@ -28,14 +35,84 @@ static void test_remote(void)
     remote_free_blocks(CLASS_256, mixed, 10, "free");
     assert_int_equal(atomic_load(&other->pending_count), 1);
     assert_int_equal(atomic_load(&slab_of(others[0])->remote_count), 10);
-    /* The owner's next refill finds them first: the slab was its only one, and it is empty now. */
+    /* The owner's next refill drains its queue first. The slab was its only one, and is empty now. */
     assert_int_equal(heaps_take(other, CLASS_256, again, 20), 20);
     assert_int_equal(atomic_load(&other->pending_count), 0);
     assert_int_equal(other->body->counters.pending_drained, 1);
     heaps_check();
 }
 
-/* More announced than a slab has words, from many slabs, each pending once. */
+/* O7: a fork does not get a heap's lock. In the child, the lock's holder is gone in the middle of a change. */
+struct holder {
+    struct heap *heap;
+    atomic_bool holds, ends;
+};
+
+static void *hold_heap(void *argument)
+{
+    struct holder *holder = argument;
+
+    lock_acquire(&holder->heap->lock);
+    atomic_store(&holder->holds, true);
+    while (!atomic_load(&holder->ends))
+        sched_yield();
+    lock_release(&holder->heap->lock);
+    return NULL;
+}
+
+static struct heap *no_heap(void *cache)
+{
+    (void)cache;
+    return NULL;
+}
+
+static struct heap *serves_no_cache(const void *cache)
+{
+    (void)cache;
+    return NULL;
+}
+
+static void test_lost_in_child(void)
+{
+    struct heap *heap = heaps_begin(), *other = registry_take_heap(), *next;
+    struct holder holder = { .heap = other };
+    void *blocks[10], *span;
+    pthread_t thread;
+    pid_t child;
+    int status;
+
+    assert_int_equal(heaps_take(other, CLASS_256, blocks, 10), 10);
+    heaps_take_all(other, CLASS_COUNT - 1, &span, 1);
+    assert_int_equal(pthread_create(&thread, NULL, hold_heap, &holder), 0);
+    while (!atomic_load(&holder.holds))
+        sched_yield();
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct slab *slab = slab_of(blocks[0]);
+        slab->used = 1; /* the unfinished change */
+        registry_reset_in_child(heap, serves_no_cache);
+        lock_reset_in_child(&other->lock);
+        registry_settle(true, no_heap);
+        next = registry_take_heap();
+        remote_free_blocks(CLASS_256, blocks, 10, "free");
+        remote_free_locked(span, "free");
+        lock_acquire(&next->lock);
+        lock_release(&next->lock);
+        _exit(atomic_load(&other->state) == HEAP_LOST && !heap_is_readable(other) && next != other && slab->used == 1 &&
+                      atomic_load(&slab->remote_count) == 10 && slab_of(span)->used == 1
+                  ? 0
+                  : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    atomic_store(&holder.ends, true);
+    pthread_join(thread, NULL);
+    assert_int_equal(atomic_load(&other->state), HEAP_LIVE);
+    heaps_check();
+}
+
+/* Frees more blocks than a slab's map has words, of many slabs. Each slab is pending once. */
 static void test_remote_many(void)
 {
     enum { BLOCKS = 1024, SLABS = 5 };
@@ -69,7 +146,51 @@ static void test_remote_many(void)
     heaps_check();
 }
 
-/* Spans, and everything when MF2 is off, are freed under the owner's lock. */
+static struct heap *remote_owner;
+
+/* Frees blocks of another heap as one remote batch with one of them twice, and drains. The misuse must be reported
+ * once, and no block counted twice. */
+static void free_twice(void **batch, size_t count)
+{
+    const char *said;
+
+    capture_begin();
+    remote_free_blocks(CLASS_256, batch, count, "free");
+    lock_acquire(&remote_owner->lock);
+    remote_drain(remote_owner);
+    lock_release(&remote_owner->lock);
+    said = capture_end();
+    assert_int_equal(count_of(said, "freed already"), 1);
+    heaps_check();
+}
+
+/* A block is twice in one batch: next to itself, or with a block of another slab between. */
+static void test_twice_in_one_batch(void)
+{
+    void *blocks[600];
+
+    hak_options.abort_on_misuse = 0;
+    remote_owner = heaps_begin();
+    heaps_take_all(remote_owner, CLASS_256, blocks, 600);
+    assert_ptr_not_equal(slab_of(blocks[0]), slab_of(blocks[599]));
+    free_twice((void *[]){ blocks[0], blocks[0] }, 2);
+    free_twice((void *[]){ blocks[1], blocks[599], blocks[1] }, 3);
+}
+
+/* A block is freed by its owner and then by another thread. The drain counts it once. */
+static void test_freed_by_both(void)
+{
+    void *blocks[4];
+
+    hak_options.abort_on_misuse = 0;
+    remote_owner = heaps_begin();
+    heaps_take_all(remote_owner, CLASS_256, blocks, 4);
+    heaps_return(remote_owner, CLASS_256, blocks, 1);
+    free_twice(blocks, 2);
+    assert_int_equal(slab_of(blocks[3])->used, 2);
+}
+
+/* Spans, and all blocks when MF2 is off, are freed under the owner's lock. */
 static void test_remote_locked(void)
 {
     struct heap *heap;
@@ -88,7 +209,7 @@ static void test_remote_locked(void)
 
 /* ---- Adoption ---- */
 
-/* An orphan's slab with free blocks of the class is taken before a fresh one; of another class it is not. */
+/* A refill takes an orphan's slab of the class before a fresh slab, and no orphan's slab of another class. */
 static void test_adopt_orphan(void)
 {
     struct heap *heap = heaps_begin(), *leaving = registry_take_heap();
@@ -108,12 +229,12 @@ static void test_adopt_orphan(void)
     assert_int_equal(heap->body->counters.slabs_adopted, 1);
     assert_int_equal(slab->used, 20);
     heaps_check();
-    /* The orphan's thread is gone, its heap serves the next. */
+    /* The next thread takes the orphan. */
     assert_ptr_equal(registry_take_heap(), leaving);
     assert_ptr_not_equal(registry_take_heap(), leaving);
 }
 
-/* O4: what others free of an orphan's is collected by them; so a full slab of it can be adopted. */
+/* O4: the thread that frees an orphan's block also drains it, so a full slab of an orphan can be adopted. */
 static void test_orphan_drained(void)
 {
     struct heap *heap = heaps_begin(), *leaving = registry_take_heap();
@@ -131,7 +252,7 @@ static void test_orphan_drained(void)
     heaps_check();
 }
 
-/* With what pends when its thread leaves, nothing is lost. */
+/* Abandoning a heap drains its pending queue, so no free is lost. */
 static void test_abandon_drains(void)
 {
     struct heap *heap = heaps_begin();
@@ -148,7 +269,7 @@ static void test_abandon_drains(void)
 
 enum { BLOCKS = 64, SLABS = 8 };
 
-/* A heap whose `pending` full slabs have one remote free each. */
+/* Makes a heap in which `pending` full slabs have one remote free each. */
 static struct heap *make_pending(unsigned pending)
 {
     static void *out[SLABS * BLOCKS];
@@ -166,7 +287,7 @@ static void adopt_idle(struct heap *heap, struct heap *idle, unsigned slabs)
     void *out[BLOCKS];
     uint64_t before = heap->body->counters.slabs_adopted;
 
-    heaps_take_all(heap, CLASS_1024, out, BLOCKS); /* a look, and it was not silent long enough */
+    heaps_take_all(heap, CLASS_1024, out, BLOCKS); /* sees a heap that was active */
     assert_int_equal(heap->body->counters.slabs_adopted, before);
     fake_advance(hak_options.mf2_idle_threshold_us * 1000 - 1);
     heaps_take_all(heap, CLASS_1024, out, BLOCKS);
@@ -185,12 +306,12 @@ static void test_adopt_idle(void)
     struct heap *heap = heaps_begin(), *idle = make_pending(6);
 
     assert_true(6 >= hak_options.mf2_enqueue_threshold);
-    /* The first drains all of its queue. The rest is adopted only once as much pends again. */
+    /* The first adoption drains the whole queue. More slabs are adopted only when as many are pending again. */
     adopt_idle(heap, idle, 1);
     heaps_check();
 }
 
-/* Who is on slow paths now and then is not idle. */
+/* A heap that takes slow paths now and then is not idle. */
 static void test_active_not_adopted(void)
 {
     struct heap *heap = heaps_begin(), *active = make_pending(6);
@@ -199,7 +320,7 @@ static void test_active_not_adopted(void)
     for (unsigned i = 0; i < 10; i++) {
         heaps_take_all(heap, CLASS_1024, out, BLOCKS);
         fake_advance(hak_options.mf2_idle_threshold_us * 1000);
-        atomic_fetch_add(&active->epoch, 1); /* as each slow path does, here without draining */
+        atomic_fetch_add(&active->epoch, 1); /* as each slow path does, but without a drain */
     }
     assert_int_equal(heap->body->counters.slabs_adopted, 0);
     assert_int_equal(atomic_load(&active->pending_count), 6);
@@ -238,39 +359,125 @@ static void test_no_queues_looked_at(void)
 
 static void test_trim_idle(void)
 {
+    enum { TRIMMED = 71 }; /* leaves slabs of the last refill in the warm pool */
     struct heap *heap = heaps_begin();
-    static void *out[70 * BLOCKS];
+    static void *out[TRIMMED * BLOCKS];
     size_t purged = 0;
 
-    heaps_take_all(heap, CLASS_1024, out, 70 * BLOCKS);
-    for (size_t i = 0; i < 70 * BLOCKS; i++)
+    heaps_take_all(heap, CLASS_1024, out, TRIMMED * BLOCKS);
+    for (size_t i = 0; i < TRIMMED * BLOCKS; i++)
         memset(out[i], 1, 1024);
-    for (size_t i = 0; i < 70; i++) /* all but one of 16 pages */
+    for (size_t i = 0; i < TRIMMED; i++) /* leaves one of 16 pages in use */
         heaps_return(heap, CLASS_1024, out + i * BLOCKS, BLOCKS - 4);
     assert_true(heap->body->warm[1].count > 0);
-    /* A first look notes that it was active; one after the threshold finds it silent, and the next one its pages. */
+    /* The first look sees activity. After the threshold a look finds the heap silent, and the next one scrubs it. */
     assert_true(registry_trim_idle(false, true, &purged));
     fake_advance(hak_options.mf2_idle_threshold_us * 1000);
     registry_trim_idle(false, true, &purged);
     assert_int_equal(heap->body->warm[1].count, 0);
     fake_advance(hak_options.mf2_idle_threshold_us * 1000);
     assert_false(registry_trim_idle(false, true, &purged));
-    assert_int_equal(purged, 70 * 15 * 4096);
+    assert_int_equal(purged, TRIMMED * 15 * 4096);
     assert_false(registry_trim_idle(false, true, &purged));
-    assert_int_equal(purged, 70 * 15 * 4096);
-    for (size_t i = 0; i < 70; i++)
+    assert_int_equal(purged, TRIMMED * 15 * 4096);
+    for (size_t i = 0; i < TRIMMED; i++)
         for (size_t j = BLOCKS - 4; j < BLOCKS; j++)
             for (size_t at = 0; at < 1024; at += 64)
                 assert_int_equal(((char *)out[i * BLOCKS + j])[at], 1);
     heaps_check();
 }
 
+/* Bytes that scrubbing the heap gives back now. */
+static size_t scrubbed_bytes(struct heap *heap)
+{
+    size_t purged = 0;
+
+    lock_acquire(&heap->lock);
+    remote_drain(heap);
+    heap_scrub(heap, &purged);
+    lock_release(&heap->lock);
+    return purged;
+}
+
+/* A slab is scrubbed once, and again after its owner or another thread freed a block of it. */
+static void test_scrub_after_free(void)
+{
+    struct heap *heap = heaps_begin();
+    void *blocks[4];
+
+    heaps_take_all(heap, CLASS_4096, blocks, 4);
+    assert_int_equal(scrubbed_bytes(heap), 12 * 4096);
+    assert_int_equal(scrubbed_bytes(heap), 0);
+    heaps_return(heap, CLASS_4096, blocks, 1);
+    assert_int_equal(scrubbed_bytes(heap), 13 * 4096);
+    remote_free_blocks(CLASS_4096, blocks + 1, 1, "free");
+    assert_int_equal(scrubbed_bytes(heap), 14 * 4096);
+    assert_int_equal(scrubbed_bytes(heap), 0);
+}
+
+/* The next look tries again to purge pages that the system refused, although the heap did not change. */
+static void test_trim_refused(void)
+{
+    struct heap *heap = heaps_begin();
+    void *blocks[4];
+    size_t purged = 0;
+
+    heaps_take_all(heap, CLASS_4096, blocks, 4);
+    registry_trim_idle(true, true, &purged);
+    heaps_return(heap, CLASS_4096, blocks, 1);
+    purged = 0;
+    fake_fail_from(FAKE_PURGE, 1);
+    assert_true(registry_trim_idle(true, true, &purged));
+    assert_int_equal(purged, 0);
+    fake_fail_nothing();
+    assert_false(registry_trim_idle(true, true, &purged));
+    assert_int_equal(purged, 13 * 4096);
+}
+
+/* G2: these announce a purge: a slab that waits with its heap, a remote free, and the record of an ended heap. */
+static void test_announces(void)
+{
+    struct heap *heap = heaps_begin(), *own = registry_new_first_class();
+    void *small[64], *large;
+
+    hak_options.thp = OPTION_NEVER;
+    heap->body->filled[CLASS_1024] = 1;
+    heaps_take_all(heap, CLASS_1024, small, 64);
+    heaps_take_all(heap, class_of_size(9216), &large, 1);
+    assert_int_not_equal(heap->body->warm[1].budget, 0);
+    purge_begin();
+    heaps_return(heap, class_of_size(9216), &large, 1);
+    assert_true(slab_of(large)->kept);
+    assert_int_not_equal(atomic_load(&shared_pool.next_purge_ms), 0);
+    purge_begin();
+    remote_free_blocks(CLASS_1024, small, 1, "free");
+    assert_int_not_equal(atomic_load(&shared_pool.next_purge_ms), 0);
+    lock_acquire(&heap->lock);
+    remote_drain(heap);
+    while (heap->body->warm[1].count) { /* makes room in the stock */
+        void *spare[64];
+        bool zero;
+        assert_int_equal(heap_take_blocks(heap, CLASS_1024, spare, 64, &zero), 64);
+    }
+    lock_release(&heap->lock);
+    purge_begin();
+    heaps_return(heap, CLASS_1024, small + 1, 63);
+    assert_int_equal(heap->body->warm[1].count, 1);
+    assert_int_not_equal(atomic_load(&shared_pool.next_purge_ms), 0);
+    purge_begin();
+    registry_drop_first_class(own);
+    assert_int_not_equal(atomic_load(&shared_pool.next_purge_ms), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         core_unit_test(test_remote),
+        core_unit_test(test_lost_in_child),
         core_unit_test(test_remote_many),
         core_unit_test(test_remote_locked),
+        core_unit_test(test_twice_in_one_batch),
+        core_unit_test(test_freed_by_both),
         core_unit_test(test_adopt_orphan),
         core_unit_test(test_orphan_drained),
         core_unit_test(test_abandon_drains),
@@ -279,6 +486,9 @@ int main(void)
         core_unit_test(test_few_pending_not_adopted),
         core_unit_test(test_no_queues_looked_at),
         core_unit_test(test_trim_idle),
+        core_unit_test(test_scrub_after_free),
+        core_unit_test(test_trim_refused),
+        core_unit_test(test_announces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* pool/registry.h: many heaps. Each call looks at a bounded number of them, every heap has its turn, and those that ended leave
- * nothing but their structs and their counts. */
+/* Protects pool/registry.h with many heaps: each call looks at a bounded number of heaps, every heap has its turn, and
+ * ended heaps leave only their structs and their counts. */
 #include "heaps.h"
 
 #include <string.h>
@@ -16,9 +16,22 @@ static void make_crowd(unsigned count)
         assert_non_null(crowd[i] = registry_take_heap());
 }
 
-static void no_blocks(void *cache) { (void)cache; }
+static struct heap *no_blocks(void *cache)
+{
+    (void)cache;
+    return NULL;
+}
 
-/* The tick's three parts until all is done; returns how often they were called. */
+/* The heap that serves the only cache of a test. */
+static struct heap *serving;
+static struct heap *serving_of(const void *cache)
+{
+    (void)cache;
+    return serving;
+}
+static struct heap *served_by(void *cache) { return serving_of(cache); }
+
+/* Runs the tick's three parts until nothing is left. Returns how often. */
 static unsigned tick_to_the_end(size_t *purged)
 {
     unsigned steps = 0;
@@ -37,7 +50,7 @@ static unsigned tick_to_the_end(size_t *purged)
 
 /* ---- Reuse ---- */
 
-/* O3: heaps in turn are one, and it serves a thread as well. */
+/* O3: first-class heaps made in turn reuse one struct, and so does a thread's heap. */
 static void test_in_turn(void)
 {
     struct heap *heap, *first;
@@ -59,7 +72,7 @@ static void test_in_turn(void)
     heaps_check();
 }
 
-/* A heap that is dropped twice is in the list once. */
+/* A heap that is dropped twice is in its list once. */
 static void test_dropped_twice(void)
 {
     struct heap *heap;
@@ -74,7 +87,7 @@ static void test_dropped_twice(void)
     heaps_check();
 }
 
-/* An orphan that owns nothing becomes unused, and then any heap; one that does stays an orphan until it owns nothing. */
+/* An orphan that owns nothing becomes unused, and may become any kind of heap. One that owns slabs stays an orphan. */
 static void test_bare_orphans(void)
 {
     struct heap *heap = heaps_begin(), *leaving = registry_take_heap();
@@ -86,7 +99,7 @@ static void test_bare_orphans(void)
     tick_to_the_end(&purged);
     assert_int_equal(leaving->list, LIST_SETTLED);
     assert_int_equal(registry.orphan_count, 1);
-    remote_free_blocks(CLASS_1024, &block, 1, "free"); /* drained by this thread (O4) */
+    remote_free_blocks(CLASS_1024, &block, 1, "free"); /* this thread drains it (O4) */
     tick_to_the_end(&purged);
     assert_int_equal(leaving->list, LIST_UNUSED);
     assert_int_equal(atomic_load(&leaving->state), HEAP_UNUSED);
@@ -98,7 +111,7 @@ static void test_bare_orphans(void)
 
 /* ---- Counts and memory ---- */
 
-/* C1, U1: what the counters of all heaps say stays when their bodies go. */
+/* C1, U1: the counters over all heaps stay the same when the bodies are purged. */
 static void test_departed(void)
 {
     static struct usage_count before, after;
@@ -127,16 +140,16 @@ static void test_departed(void)
         assert_int_equal(crowd[i]->body_purged, MEMORY_PURGED);
         assert_int_equal(core_resident((char *)body, base_align_up(sizeof *body, os_page_size())), 0);
     }
-    /* A purged body is as good as a new one. */
+    /* A purged body works like a new one. */
     make_crowd(CROWD);
     heaps_take_all(crowd[0], CLASS_64, blocks, 1);
     observe_count_all(&after);
     assert_int_equal(after.counters.refills, CROWD + 1);
-    assert_int_equal(registry.count, CROWD + 2); /* with the house and the first one */
+    assert_int_equal(registry.count, CROWD + 2); /* with the house heap and the first heap */
     heaps_check();
 }
 
-/* What the system does not take is asked for again with the next heap that ends, and not before. */
+/* A body that the system refused to take is purged with the next heap that ends, and not earlier. */
 static void test_purge_refused(void)
 {
     size_t purged = 0;
@@ -162,7 +175,7 @@ static void test_purge_refused(void)
 
 /* ---- Bounds ---- */
 
-/* A tick settles so many orphans at a time. */
+/* A tick settles at most REGISTRY_STEP orphans. */
 static void test_settle_step(void)
 {
     heaps_begin();
@@ -184,7 +197,7 @@ static void test_settle_step(void)
     heaps_check();
 }
 
-/* Heaps whose epoch somebody has seen. */
+/* The number of heaps that a look has seen since. */
 static unsigned seen(uint64_t since)
 {
     unsigned count = 0;
@@ -194,7 +207,7 @@ static unsigned seen(uint64_t since)
     return count;
 }
 
-/* The steps of a round look at each heap once, and at no more than so many each. */
+/* The steps of a round look at each heap once, and each step at no more than REGISTRY_STEP heaps. */
 static void test_trim_round(void)
 {
     size_t purged = 0;
@@ -206,7 +219,7 @@ static void test_trim_round(void)
     fake_advance(1000000);
     since = os_now();
     for (unsigned i = 0; i < CROWD; i++)
-        atomic_fetch_add(&crowd[i]->epoch, 1); /* none has been seen so */
+        atomic_fetch_add(&crowd[i]->epoch, 1); /* a new epoch, which no look has seen */
     for (unsigned step = 1; step <= (CROWD + 2 + REGISTRY_STEP - 1) / REGISTRY_STEP; step++) {
         unsigned now;
         registry_trim_idle(false, false, &purged);
@@ -218,7 +231,7 @@ static void test_trim_round(void)
     assert_false(registry_has_more());
 }
 
-/* A refill that adopts looks at so many heaps, and the next ones go on behind them, so that each is found in the end. */
+/* An adopting refill looks at a bounded number of heaps. The next one continues there, so each heap has its turn. */
 static void test_adoption_in_turn(void)
 {
     enum { ADOPT_MAX_HEAPS = 16 };
@@ -233,7 +246,7 @@ static void test_adoption_in_turn(void)
         remote_free_blocks(CLASS_1024, (void *[]){ out[i * BLOCKS] }, 1, "free");
     assert_int_equal(heap_signals.queues, 1);
     while (heap->body->counters.slabs_adopted == 0) {
-        assert_true(refills++ <= 2 * CROWD / ADOPT_MAX_HEAPS + 2); /* once it is seen, and once it has been idle since */
+        assert_true(refills++ <= 2 * CROWD / ADOPT_MAX_HEAPS + 2); /* a look sees it, a later one finds it idle */
         heaps_take_all(heap, CLASS_1024, mine, BLOCKS);
         fake_advance(hak_options.mf2_idle_threshold_us * 1000);
     }
@@ -241,7 +254,7 @@ static void test_adoption_in_turn(void)
     heaps_check();
 }
 
-/* Many orphans without the class do not hide one that has it. */
+/* Many orphans without slabs of the class do not hide one that has some. */
 static void test_orphans_in_turn(void)
 {
     enum { ADOPT_MAX_ORPHANS = 4 };
@@ -262,7 +275,7 @@ static void test_orphans_in_turn(void)
     heaps_check();
 }
 
-/* Of dead memory a tick gives back so much at a time. */
+/* A tick purges a bounded amount of dead memory. */
 static void test_purge_step(void)
 {
     enum { PURGED_AT_MOST = REGISTRY_STEP * 15 };
@@ -289,7 +302,7 @@ static void test_purge_step(void)
 
 /* ---- Fork ---- */
 
-/* The child has every heap in the list where it belongs, whatever the lists were. */
+/* In the child of a fork every heap is in the right list, whatever state the lists were in. */
 static void test_child(void)
 {
     struct heap *mine = heaps_begin(), *first_class, *unused;
@@ -304,7 +317,7 @@ static void test_child(void)
     registry_abandon_heap(crowd[2]);
     crowd[3]->list = LIST_NONE; /* between two lists */
     crowd[3]->after = crowd[3]->before = crowd[5];
-    registry_reset_in_child(mine);
+    registry_reset_in_child(mine, serving_of);
     heaps_check();
     assert_int_equal(mine->list, LIST_SERVED);
     assert_int_equal(first_class->list, LIST_NONE);
@@ -314,6 +327,171 @@ static void test_child(void)
     for (unsigned i = 2; i < 20; i++)
         assert_int_equal(crowd[i]->list, LIST_LEFT);
     assert_int_equal(registry.orphan_count, registry.lists[LIST_LEFT].count);
+}
+
+/* ---- Sharing ---- */
+
+/* O8: the first threads own their slabs, later threads use a few shared heaps. The child of a fork keeps shared heaps
+ * unless they are lost (O7). With few threads left, a new thread has its own slabs again. */
+static void test_shared(void)
+{
+    struct heap *shared[CROWD], *lost, *made;
+    void *block;
+
+    heaps_begin();
+    make_crowd(CROWD);
+    atomic_store(&registry.live_threads, registry.own_most);
+    assert_ptr_equal(registry_serving(crowd[0]), crowd[0]);
+    atomic_store(&registry.live_threads, registry.own_most + 1);
+    for (unsigned i = 0; i < CROWD; i++) {
+        shared[i] = registry_serving(crowd[i]);
+        assert_int_equal(shared[i]->kind, HEAP_SHARED);
+        assert_int_equal(atomic_load(&shared[i]->state), HEAP_LIVE);
+        assert_int_equal(shared[i]->list, LIST_SERVED);
+        if (i >= registry.shared_count)
+            assert_ptr_equal(shared[i], shared[i - registry.shared_count]);
+        else
+            for (unsigned other = 0; other < i; other++)
+                assert_ptr_not_equal(shared[i], shared[other]);
+    }
+    heaps_check();
+
+    lost = shared[0];
+    assert_int_equal(heaps_take(shared[1], CLASS_64, &block, 1), 1);
+    atomic_store(&lost->lock.state, 8); /* held by a thread that is gone */
+    registry_reset_in_child(crowd[0], serving_of);
+    atomic_store(&lost->lock.state, 0);
+    assert_int_equal(lost->list, LIST_NONE);
+    assert_int_equal(atomic_load(&lost->state), HEAP_LOST);
+    assert_int_equal(shared[1]->list, LIST_SERVED);
+    assert_int_equal(atomic_load(&shared[1]->state), HEAP_LIVE);
+    assert_ptr_equal(registry_serving(crowd[0]), crowd[0]);
+    atomic_store(&registry.live_threads, registry.own_most + 1);
+    made = registry_serving(crowd[0]);
+    assert_int_equal(made->kind, HEAP_SHARED);
+    assert_ptr_not_equal(made, lost);
+    assert_int_equal(slab_of(block)->used, 1);
+}
+
+static struct heap *begin_sharing(struct heap *own)
+{
+    struct heap *shared;
+
+    atomic_store(&registry.live_threads, registry.own_most + 1);
+    shared = registry_serving(own);
+    assert_int_equal(shared->kind, HEAP_SHARED);
+    return shared;
+}
+
+/* O8: a shared heap without caches is an orphan: others adopt its slabs, and remote frees to it are drained (O4). */
+static void test_shared_left(void)
+{
+    struct heap *mine = heaps_begin(), *shared, *again;
+    void *blocks[2], *block;
+
+    make_crowd(2);
+    shared = begin_sharing(crowd[0]);
+    assert_ptr_equal(registry_serving(crowd[0]), shared);
+    assert_int_equal(heaps_take(shared, CLASS_64, blocks, 2), 2);
+    registry_serve_less(shared);
+    assert_int_equal(shared->list, LIST_SERVED);
+    registry_serve_less(shared);
+    assert_int_equal(shared->list, LIST_LEFT);
+    assert_int_equal(atomic_load(&shared->state), HEAP_ORPHAN);
+    assert_int_equal(registry.orphan_count, 1);
+    heaps_check();
+
+    remote_free_blocks(CLASS_64, blocks, 1, "free");
+    assert_int_equal(atomic_load(&shared->pending_count), 0);
+    assert_int_equal(heaps_take(mine, CLASS_64, &block, 1), 1);
+    assert_ptr_equal(slab_of(block), slab_of(blocks[1]));
+    assert_ptr_equal(atomic_load(&slab_of(block)->owner), mine);
+    again = begin_sharing(crowd[0]);
+    assert_ptr_not_equal(again, shared);
+    assert_int_equal(again->caches, 1);
+    heaps_check();
+}
+
+/* O8: an orphan's cache counts until it is empty. An orphan that has slabs serves its next thread itself. */
+static void test_shared_settled(void)
+{
+    struct heap *shared, *taken;
+    size_t purged = 0;
+    void *block;
+
+    heaps_begin();
+    make_crowd(1);
+    assert_true(registry_add_cache(crowd[0], 4096, 4096));
+    shared = serving = begin_sharing(crowd[0]);
+    assert_int_equal(heaps_take(shared, CLASS_64, &block, 1), 1);
+    registry_abandon_heap(crowd[0]);
+    assert_int_equal(shared->caches, 1);
+    registry_settle(true, served_by);
+    serving = NULL;
+    assert_int_equal(crowd[0]->list, LIST_SETTLED);
+    assert_int_equal(atomic_load(&shared->state), HEAP_ORPHAN);
+    tick_to_the_end(&purged);
+    assert_int_equal(shared->list, LIST_SETTLED);
+    for (unsigned i = 0; i < CROWD && (taken = registry_take_heap()) != shared; i++)
+        assert_int_equal(taken->slabs, 0);
+    assert_ptr_equal(taken, shared);
+    assert_int_equal(shared->kind, HEAP_THREAD);
+    atomic_store(&registry.live_threads, registry.own_most + 1);
+    assert_ptr_equal(registry_serving(shared), shared);
+    heaps_check();
+}
+
+/* O7: the caches of a lost shared heap are lost too: the gone thread may have been changing one. */
+static void test_shared_lost(void)
+{
+    struct heap *mine = heaps_begin(), *shared;
+
+    make_crowd(2);
+    assert_true(registry_add_cache(crowd[0], 4096, 4096));
+    shared = serving = begin_sharing(crowd[0]);
+    atomic_store(&shared->lock.state, 8); /* held by a thread that is gone */
+    registry_reset_in_child(mine, serving_of);
+    atomic_store(&shared->lock.state, 0);
+    serving = NULL;
+    assert_int_equal(atomic_load(&shared->state), HEAP_LOST);
+    assert_int_equal(atomic_load(&crowd[0]->state), HEAP_LOST);
+    assert_int_equal(crowd[0]->list, LIST_NONE);
+    assert_int_equal(crowd[1]->list, LIST_LEFT);
+}
+
+/* C1: cache hits of threads that share a heap count in their own heaps, and stay when those bodies are purged. */
+static void test_hits_stay(void)
+{
+    static struct usage_count after;
+    size_t purged = 0;
+
+    heaps_begin();
+    make_crowd(1);
+    crowd[0]->classes[CLASS_64].malloc_hits = 3;
+    registry_abandon_heap(crowd[0]);
+    tick_to_the_end(&purged);
+    assert_int_equal(crowd[0]->body_purged, MEMORY_PURGED);
+    observe_count_all(&after);
+    assert_int_equal(after.classes[CLASS_64].malloc_hits, 3);
+}
+
+/* A cache's share of bytes shrinks as threads are added, down to a least value. */
+static void test_cache_share(void)
+{
+    size_t before;
+
+    heaps_begin();
+    before = heap_signals.cache_share;
+    assert_true(before >= HAK_MIB);
+    for (unsigned i = 0; i < CROWD; i++) {
+        assert_non_null(crowd[i] = registry_take_heap());
+        assert_true(heap_signals.cache_share <= before);
+        before = heap_signals.cache_share;
+    }
+    assert_true(before * CROWD <= CACHES_TOTAL && before >= CACHE_SHARE_LEAST);
+    for (unsigned i = 0; i < CROWD; i++)
+        registry_abandon_heap(crowd[i]);
+    assert_true(heap_signals.cache_share >= HAK_MIB);
 }
 
 int main(void)
@@ -330,6 +508,12 @@ int main(void)
         core_unit_test(test_orphans_in_turn),
         core_unit_test(test_purge_step),
         core_unit_test(test_child),
+        core_unit_test(test_shared),
+        core_unit_test(test_shared_left),
+        core_unit_test(test_shared_settled),
+        core_unit_test(test_shared_lost),
+        core_unit_test(test_hits_stay),
+        core_unit_test(test_cache_share),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

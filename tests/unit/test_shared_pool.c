@@ -1,4 +1,4 @@
-/* superslab/shared_pool.h: which SuperSlab and which run is taken, P1 to P3 against a model, limits, prewarm,
+/* Protects superslab/shared_pool.h: the choice of SuperSlab and run, P1 to P3 against a model, limits, prewarm,
  * metadata. */
 #include "core.h"
 
@@ -6,7 +6,7 @@
 #include "superslab/metadata.h"
 #include "superslab/purge.h"
 
-#define RUN_UNITS (SUPERSLAB_UNITS - 1) /* of a SuperSlab, but the header's */
+#define RUN_UNITS (SUPERSLAB_UNITS - 1) /* without the header's unit */
 
 static uint32_t slot_of(const struct slab *slab)
 {
@@ -59,14 +59,14 @@ static void test_tiers(void)
     core_check_pool();
 }
 
-/* A run longer than what the fullest has goes to the next that has one. */
+/* If the fullest SuperSlab has no run long enough, the next one that has serves. */
 static void test_tier_with_room(void)
 {
     struct slab *slabs[3 * RUN_UNITS], *slab;
 
     core_begin();
     fill_superslabs(3, slabs);
-    /* The first two have 12 free units each; in the first no two of them are neighbours. */
+    /* The first two have 12 free units each. In the first no two of them are neighbours. */
     for (size_t i = 0; i < 24; i += 2)
         core_release(slabs[i]);
     for (size_t i = 0; i < 12; i++)
@@ -107,13 +107,13 @@ static void test_best_fit(void)
     core_check_pool();
 }
 
-/* Memory that is there is used before untouched memory, although the run of that is shorter. */
+/* Dirty units are used before untouched ones, even if the untouched run fits better. */
 static void test_touched_first(void)
 {
     struct slab *slabs[28], *slab;
 
     core_begin();
-    core_acquire(1, 1, 28, slabs); /* leaves 29-31 untouched */
+    core_acquire(1, 1, 28, slabs); /* leaves units 29 to 31 untouched */
     for (size_t i = 4; i < 12; i++) {
         core_touch(slabs[i]);
         core_release(slabs[i]);
@@ -199,7 +199,7 @@ static void model_acquire(void)
         assert_int_equal(model_used[slot_of(slab)] & mask, 0); /* P1 */
         assert_int_equal(slab_first_unit(slab) % align_units, 0);
         model_used[slot_of(slab)] |= mask;
-        /* P2: what is said to read as zero was not written since the system gave it */
+        /* P2: a slab marked as zero was not written since the system gave it. */
         if (slab->zero) {
             assert_int_equal(model_written[slot_of(slab)] & mask, 0);
             assert_int_equal(core_resident(slab->start, units * UNIT_SIZE), 0);
@@ -223,7 +223,7 @@ static void model_release(size_t index)
     core_release(slab);
 }
 
-/* What is free may have been purged, and nothing else. */
+/* Only free units may have been purged. */
 static void model_note_purged(void)
 {
     for (uint32_t number = window_slots_begin(); number < shared_pool.slots_unused; number++)
@@ -272,7 +272,7 @@ static void run_model(void)
     core_begin();
     assert_true(window_slots_begin() + 128 < sizeof model_used / sizeof model_used[0]);
     for (size_t step = 0; step < MODEL_STEPS; step++) {
-        /* waves, so that SuperSlabs fill and empty */
+        /* Waves, so that SuperSlabs fill and empty. */
         bool rising = step / 500 % 2;
         if (chance_below(300) == 0)
             model_purge();
@@ -297,7 +297,7 @@ static void run_model(void)
 
 static void test_model(void) { run_model(); }
 
-/* With huge pages a SuperSlab's first touch touches all of it. */
+/* With huge pages the first touch of a SuperSlab touches all of it. */
 static void test_model_huge_pages(void)
 {
     hak_options.thp = OPTION_ALWAYS;
@@ -324,7 +324,7 @@ static void test_model_huge_pages(void)
 
 /* ---- Limits ---- */
 
-/* The limit counts what is used, what waits, headers and metadata. */
+/* The limit counts memory in use, waiting memory, headers and metadata. */
 static void limit_units(uint64_t *limit, size_t units)
 {
     *limit = shared_pool_footprint() + (units + 1) * UNIT_SIZE; /* one for the SuperSlab's header */
@@ -341,7 +341,7 @@ static void test_hard_limit(void)
     assert_int_equal(shared_pool_acquire(1, 1, 5, POOL_DENSE, &slabs[6]), 2);
     assert_int_equal(shared_pool.units_used, 20);
     assert_false(shared_pool_charge_huge(UNIT_SIZE));
-    /* Memory that waits is taken again, and given back for what it cannot serve. */
+    /* Waiting memory is reused. If it does not fit, it is given back. */
     core_touch(slabs[0]);
     core_release(slabs[0]);
     core_acquire(3, 1, 1, slabs);
@@ -359,7 +359,7 @@ static void test_hard_limit(void)
     core_check_pool();
 }
 
-/* Metadata that was handed out counts, not the slot it lies in. */
+/* The limit counts metadata that was handed out, and not the slot that holds it. */
 static void test_hard_limit_counts_metadata(void)
 {
     struct slab *slab;
@@ -380,7 +380,7 @@ static void test_soft_limit(void)
     limit_units(&hak_options.memory_limit_soft, 10);
     core_acquire(1, 1, 10, slabs);
     assert_false(atomic_load(&shared_pool.over_soft_limit));
-    /* What is free leaves before more is taken, at once. */
+    /* Free memory leaves at once, before the footprint passes the soft limit. */
     for (size_t i = 5; i < 10; i++) {
         core_touch(slabs[i]);
         core_release(slabs[i]);
@@ -388,7 +388,7 @@ static void test_soft_limit(void)
     assert_true(shared_pool_charge_huge(5 * UNIT_SIZE));
     assert_int_equal(shared_pool.units_dirty, 0);
     assert_false(atomic_load(&shared_pool.over_soft_limit));
-    /* Nothing is left to give: the wish for the handler, and no failure. Beyond the limit nothing is taken in advance. */
+    /* Nothing is left to give back: the call succeeds and requests the handler. No unit is taken in advance. */
     assert_int_equal(shared_pool_acquire(1, 1, 10, POOL_DENSE, &slabs[5]), 1);
     for (size_t i = 6; i < 15; i++)
         core_acquire(1, 1, 1, &slabs[i]);
@@ -399,7 +399,7 @@ static void test_soft_limit(void)
         core_touch(slabs[i]);
         core_release(slabs[i]);
     }
-    /* What is free leaves without waiting. */
+    /* Free memory is purged without a delay. */
     assert_int_equal(purge_run(false), 10 * UNIT_SIZE);
     assert_int_equal(shared_pool.units_dirty, 0);
     assert_false(atomic_load(&shared_pool.over_soft_limit));
@@ -413,7 +413,7 @@ static void test_window_full(void)
     hak_options.arena_size = 16 * HAK_MIB;
     core_begin();
     count = shared_pool_acquire(1, 1, sizeof slabs / sizeof slabs[0], POOL_DENSE, slabs);
-    /* one slot is the metadata's */
+    /* One slot holds metadata. */
     assert_int_equal(count, (slots - window_slots_begin() - 1) * RUN_UNITS);
     assert_int_equal(shared_pool_acquire(1, 1, 1, POOL_DENSE, &slabs[count]), 0);
     assert_null(shared_pool_take_metadata_slot());
@@ -460,12 +460,18 @@ static void test_prewarm(void)
 
 static void test_prewarm_refused(void)
 {
+    uint64_t populated;
+    size_t done;
+
     core_begin();
     fake_fail_nth(FAKE_POPULATE, 3);
     assert_int_equal(shared_pool_prewarm(5), 2);
     core_check_pool();
     fake_fail_from(FAKE_MAP_AT, 1);
-    assert_true(shared_pool_prewarm(50) < 50);
+    populated = fake_calls(FAKE_POPULATE);
+    done = shared_pool_prewarm(50);
+    assert_true(done < 50);
+    assert_int_equal(fake_calls(FAKE_POPULATE), populated + done); /* SuperSlabs only */
     core_check_pool();
     fake_fail_nothing();
     assert_int_equal(shared_pool_prewarm(5), 5);
@@ -519,10 +525,23 @@ static void test_metadata_refused(void)
     assert_non_null(metadata_allocate(HAK_MIB, 16));
 }
 
+/* G2: a huge page's first slab brings memory behind its neighbours, so their purge is announced. */
+static void test_huge_page_announces(void)
+{
+    struct slab *slab;
+
+    hak_options.thp = OPTION_ALWAYS;
+    core_begin();
+    core_acquire(1, 1, 1, &slab);
+    assert_int_equal(shared_pool.units_dirty, RUN_UNITS - 1);
+    assert_int_not_equal(atomic_load(&shared_pool.next_purge_ms), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         core_unit_test(test_tiers),
+        core_unit_test(test_huge_page_announces),
         core_unit_test(test_tier_with_room),
         core_unit_test(test_best_fit),
         core_unit_test(test_touched_first),

@@ -1,4 +1,4 @@
-/* pool/slab.h: the maps of one slab against a model, for every class; misuse seen by put; scrubbing. */
+/* Protects pool/slab.h: the maps of a slab against a model, for every class; misuse that slab_put finds; scrubbing. */
 #include "core.h"
 
 #include <string.h>
@@ -37,7 +37,7 @@ static char *block_at(const struct slab *slab, size_t index)
     return slab->start + index * class_size(slab->class);
 }
 
-/* H2, H5, and the count of H1, from outside. */
+/* Checks H2, H5 and the count of H1 from outside. */
 static void check_slab(const struct slab *slab, size_t used)
 {
     struct slab *mutable = (struct slab *)(uintptr_t)slab;
@@ -80,7 +80,7 @@ static void test_carve(void)
     }
 }
 
-/* All of them, in batches of any size: each block once, the lowest first, and none of them touched. */
+/* Takes all blocks in batches of any size: each once, the lowest first, and none is touched. */
 static void test_take(void)
 {
     void *out[SLAB_MAX_BLOCKS + 100];
@@ -146,6 +146,87 @@ static void test_put_and_take(void)
     }
 }
 
+/* Draws blocks of a slab in an order of frees: rows upwards or downwards, and single blocks. Returns their number. */
+static size_t draw_rows(const struct slab *slab, bool *in_use, void **blocks)
+{
+    size_t count = 0;
+
+    for (unsigned part = 0; part < 8; part++) {
+        size_t index = chance_below(slab->blocks), length = 1 + chance_below(part % 2 ? 200 : 3);
+        bool down = chance_below(2);
+        for (; length && index < slab->blocks && in_use[index]; length--) {
+            in_use[index] = false;
+            blocks[count++] = block_at(slab, index);
+            index += down ? SIZE_MAX : 1; /* no block lies below 0 */
+        }
+    }
+    return count;
+}
+
+/* Rows of blocks in either direction, across the map's words and up to the slab's ends. */
+static void test_put_rows(void)
+{
+    static bool in_use[SLAB_MAX_BLOCKS];
+    static void *blocks[8 * 200], *out[SLAB_MAX_BLOCKS];
+
+    core_begin();
+    chance_begin();
+    for (unsigned class = 1; class < CLASS_SPAN_2; class++) {
+        struct slab *slab = carve(class);
+        for (unsigned round = 0; round < 20; round++) {
+            size_t used = slab->blocks;
+            assert_int_equal(slab_take(slab, out, slab->blocks), 0);
+            memset(in_use, true, slab->blocks);
+            for (unsigned batch = 0; batch < 20; batch++) {
+                enum slab_put_result result = SLAB_PUT_DONE;
+                size_t count = draw_rows(slab, in_use, blocks);
+                if (count == 0)
+                    continue;
+                assert_ptr_equal(slab_put_run(slab, blocks, blocks + count, &result), blocks + count);
+                assert_int_equal(result, SLAB_PUT_DONE);
+                slab->used -= (uint32_t)count;
+                used -= count;
+                check_slab(slab, used);
+                for (size_t i = 0; i < slab->blocks; i++)
+                    assert_int_equal(slab_block_is_free(slab, (unsigned)i), !in_use[i]);
+            }
+            for (size_t i = 0; i < slab->blocks; i++)
+                if (in_use[i])
+                    put(slab, block_at(slab, i));
+        }
+        core_release(slab);
+    }
+}
+
+/* A row stops at a block that is free already. The blocks before it are put back. */
+static void test_put_rows_freed(void)
+{
+    void *out[1024], *row[50];
+
+    core_begin();
+    for (unsigned down = 0; down < 2; down++)
+        for (size_t freed = 0; freed < 50; freed++) {
+            enum slab_put_result result = SLAB_PUT_DONE;
+            struct slab *slab = carve(CLASS_64);
+            void **stop;
+            assert_int_equal(slab_take(slab, out, slab->blocks), 0);
+            for (size_t i = 0; i < 50; i++)
+                row[i] = block_at(slab, down ? 139 - i : 90 + i);
+            put(slab, row[freed]);
+            stop = slab_put_run(slab, row, row + 50, &result);
+            assert_ptr_equal(stop, row + freed);
+            assert_int_equal(result, SLAB_PUT_FREED);
+            slab->used -= (uint32_t)freed;
+            check_slab(slab, (size_t)slab->blocks - freed - 1);
+            for (size_t i = 0; i < 50; i++)
+                assert_int_equal(slab_put(slab, row[i]), i <= freed ? SLAB_PUT_FREED : SLAB_PUT_DONE);
+            for (size_t i = 0; i < slab->blocks; i++)
+                slab_put(slab, block_at(slab, i));
+            slab->used = 0;
+            core_release(slab);
+        }
+}
+
 static void test_put_no_block(void)
 {
     void *out[SLAB_MAX_BLOCKS];
@@ -162,7 +243,7 @@ static void test_put_no_block(void)
             if (size > BLOCK_ALIGN)
                 assert_int_equal(slab_put(slab, block_at(slab, i) + BLOCK_ALIGN), SLAB_PUT_NO_BLOCK);
         }
-        /* the tail that is no block */
+        /* The tail of the slab that is no block. */
         for (char *at = block_at(slab, blocks); at < slab->start + slab_bytes(slab); at += BLOCK_ALIGN)
             assert_int_equal(slab_put(slab, at), SLAB_PUT_NO_BLOCK);
         check_slab(slab, blocks);
@@ -170,7 +251,7 @@ static void test_put_no_block(void)
     }
 }
 
-/* H3: a remote bit makes a block free for those who ask. */
+/* H3: a block whose remote bit is set counts as free. */
 static void test_block_is_free(void)
 {
     struct slab *slab;
@@ -188,7 +269,7 @@ static void test_block_is_free(void)
 
 /* ---- Scrubbing ---- */
 
-/* Fills the blocks in use with their index, scrubs, and looks for what is left. */
+/* Fills each block in use with its index, scrubs, and checks the contents. */
 static void scrub_with(struct slab *slab, const bool *in_use, size_t used)
 {
     size_t page = os_page_size(), pages = slab_bytes(slab) / page, size = class_size(slab->class), empty = 0;
@@ -218,7 +299,7 @@ static void scrub_with(struct slab *slab, const bool *in_use, size_t used)
                 if (block_at(slab, i)[at] != (char)i)
                     fail_msg("class %u: byte %zu of block %zu is lost", slab->class, at, i);
     check_slab(slab, used);
-    assert_int_equal(scrub(slab), 0); /* done already */
+    assert_int_equal(scrub(slab), 0); /* scrubbed already */
 }
 
 static void test_scrub(void)
@@ -270,17 +351,38 @@ static void test_scrub_again(void)
     calls = fake_calls(FAKE_PURGE);
     scrub(slab);
     assert_int_equal(fake_calls(FAKE_PURGE), calls);
-    /* What the system refuses is not counted. */
+    /* A refused purge is not counted. */
     put(slab, block_at(slab, 1));
     fake_fail_from(FAKE_PURGE, 1);
     assert_false(slab_scrub(slab, &purged));
     assert_int_equal(purged, 0);
-    /* And asked for again. */
+    /* It is tried again. */
     fake_fail_nothing();
     assert_true(scrub(slab) > 0);
 }
 
-/* P7: pages of a slab in use leave for good, so huge pages are refused first; for nothing, they are not. */
+/* Freeing two neighbours in one call lets the slab be scrubbed again, and so does carving. */
+static void test_scrub_after_run(void)
+{
+    struct slab *slab;
+    void *out[32], **rest;
+    enum slab_put_result result = SLAB_PUT_DONE;
+
+    core_begin();
+    slab = carve(CLASS_4096);
+    assert_int_equal(slab_take(slab, out, 4), 0);
+    assert_int_equal(scrub(slab), 12 * 4096);
+    rest = slab_put_run(slab, out, out + 2, &result);
+    assert_ptr_equal(rest, out + 2);
+    slab->used -= 2;
+    assert_int_equal(scrub(slab), 14 * 4096);
+    slab->used = 0; /* a heap that ends drops its blocks */
+    let_go(slab);
+    assert_ptr_equal(carve(CLASS_4096), slab);
+    assert_int_equal(scrub(slab), 16 * 4096);
+}
+
+/* P7: scrubbing purges pages of a slab in use, so it refuses huge pages first, but only if there is a page to purge. */
 static void test_scrub_splits(void)
 {
     struct slab *slab;
@@ -310,7 +412,7 @@ static void test_slab_in_use_at(void)
     char *superslab, *slot;
     void *record;
 
-    assert_null(slab_in_use_at(&owner)); /* before the window is there */
+    assert_null(slab_in_use_at(&owner)); /* no window yet */
     core_begin();
     assert_null(slab_in_use_at(hak_window));
     assert_null(slab_in_use_at(window_slot_address(window_slots_begin())));
@@ -364,7 +466,7 @@ static void test_slab_check(void)
     broken->summary ^= 4;
     assert_int_equal(signal_of(check_broken) != 0, HAK_DEBUG); /* H2 */
     broken->summary ^= 4;
-    broken->used = 9; /* H1: a block in use that does not count */
+    broken->used = 9; /* H1: a block in use is not counted */
     assert_int_equal(signal_of(check_broken) != 0, HAK_DEBUG);
     broken->used = 0; /* H5 */
     assert_int_equal(signal_of(check_broken) != 0, HAK_DEBUG);
@@ -378,10 +480,13 @@ int main(void)
         core_unit_test(test_carve),
         core_unit_test(test_take),
         core_unit_test(test_put_and_take),
+        core_unit_test(test_put_rows),
+        core_unit_test(test_put_rows_freed),
         core_unit_test(test_put_no_block),
         core_unit_test(test_block_is_free),
         core_unit_test(test_scrub),
         core_unit_test(test_scrub_again),
+        core_unit_test(test_scrub_after_run),
         core_unit_test(test_scrub_splits),
         core_unit_test(test_slab_in_use_at),
         core_unit_test(test_slab_check),

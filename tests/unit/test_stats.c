@@ -1,4 +1,4 @@
-/* observe/stats.h and the counters below it on the fake OS: the LRU, debug counters and touched pages, held against what the test did. */
+/* Protects observe/stats.h and its counters on the fake OS: the LRU, debug counters and touched pages. */
 #include "heaps.h"
 
 #include "observe/counters.h"
@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 static struct stats_shot shot;
@@ -21,7 +22,7 @@ static const struct hak_stats *shoot(void)
     return &shot.totals;
 }
 
-/* A debug build counts exactly this; a release build nothing. */
+/* A debug build counts exactly this, and a release build nothing. */
 static void assert_counted(enum debug_counter which, uint64_t count)
 {
     if (debug_counter_sum(which) != (HAK_DEBUG ? count : 0))
@@ -56,6 +57,55 @@ static void assert_lru(uint64_t entered, uint64_t reused, uint64_t purged)
     assert_counted(COUNT_LRU_REUSED, reused);
     assert_counted(COUNT_LRU_PURGED, purged);
     core_check_pool();
+}
+
+/* Shares in hundredths of a per cent, also where 10,000 times the hits exceeds 64 bits. */
+static void test_share(void)
+{
+    assert_int_equal(stats_share(0, 0), 0);
+    assert_int_equal(stats_share(1, 3), 2500);
+    assert_int_equal(stats_share(UINT64_C(1) << 60, UINT64_C(3) << 60), 2500);
+    assert_int_equal(stats_share(UINT64_C(1) << 60, 0), 10000);
+}
+
+/* The tiers of shared_pool.h, at their bounds. */
+static void test_tiers(void)
+{
+    struct slab *slabs[SUPERSLAB_UNITS - 1];
+    const struct hak_stats *totals;
+
+    core_begin();
+    core_acquire(1, 1, SUPERSLAB_UNITS - 1, slabs);
+    assert_int_equal(shoot()->superslabs_full, 1);
+    for (unsigned used = SUPERSLAB_UNITS - 1; used > 0; used--) {
+        totals = shoot();
+        assert_int_equal(totals->superslabs_draining, used <= POOL_DRAINING_USED);
+        assert_int_equal(totals->superslabs_hot, used > POOL_DRAINING_USED && used < SUPERSLAB_UNITS - 1);
+        core_release(slabs[used - 1]);
+    }
+    assert_int_equal(shoot()->superslabs_empty, 1);
+}
+
+/* Page faults are reported as a total and since the last report. */
+static void test_recent_faults(void)
+{
+    enum { PAGES = 512 };
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    volatile char *touched = mmap(NULL, PAGES * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const struct hak_stats *totals;
+
+    assert_true(touched != MAP_FAILED);
+    madvise((void *)touched, PAGES * page, MADV_NOHUGEPAGE);
+    core_begin();
+    shoot();
+    for (size_t i = 0; i < PAGES; i++)
+        touched[i * page] = 1;
+    totals = shoot();
+    assert_in_range(totals->faults_soft_recent, PAGES, totals->faults_soft - 1);
+    capture_begin();
+    observe_report();
+    capture_end();
+    assert_in_range(shoot()->faults_soft_recent, 0, PAGES - 1);
 }
 
 static void test_lru(void)
@@ -117,7 +167,7 @@ static void test_refills_and_frees(void)
     assert_counted(COUNT_REFILL_POOL, 1);
     heaps_return(heap, CLASS_256, blocks, 10);
     assert_counted(COUNT_FREE_SS_LOCAL, 10);
-    /* Another thread frees: ten blocks in two batches, of which the first enqueues. */
+    /* Another thread frees ten blocks in two batches. The first batch enqueues the slab. */
     lock_acquire(&other->lock);
     assert_int_equal(heap_return_blocks(other, CLASS_256, blocks + 10, 4, "free"), 4);
     assert_int_equal(heap_return_blocks(other, CLASS_256, blocks + 14, 6, "free"), 6);
@@ -145,7 +195,7 @@ static void test_refills_and_frees(void)
     assert_counted(COUNT_REFILL_REMOTE_DRAIN, 1);
     assert_counted(COUNT_REFILL_AVAILABLE, 1);
     assert_counted(COUNT_MF2_PENDING_DRAINED, 1);
-    /* One under the owner's lock. */
+    /* One free under the owner's lock. */
     remote_free_locked(more[0], "free");
     assert_int_equal(shoot()->remote_locked, 1);
     assert_int_equal(row->live_blocks, 29);
@@ -171,7 +221,7 @@ static void test_adoption(void)
     heaps_check();
 }
 
-/* A slab changes hands while it is in its old owner's queue: that one passes it on. */
+/* A slab changes its owner while it is in the old owner's queue. The old owner passes it on. */
 static void test_requeued(void)
 {
     struct heap *heap = heaps_begin(), *other = registry_take_heap();
@@ -275,7 +325,8 @@ static void test_debug_table(void)
     capture_begin();
     observe_exit_report();
     strncat(got, capture_end(), sizeof got - 1);
-    assert_has(got, HAK_DEBUG ? "refill_pool                       1  refills" : "this build carries no debug counters");
+    assert_has(got,
+               HAK_DEBUG ? "refill_pool                       1  refills" : "this build carries no debug counters");
     if (HAK_DEBUG)
         assert_has(got, "hakmem: 64: 1\n");
 }
@@ -283,7 +334,9 @@ static void test_debug_table(void)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        core_unit_test(test_nothing_yet),       core_unit_test(test_lru),      core_unit_test(test_prewarm),
+        core_unit_test(test_nothing_yet),       core_unit_test(test_share),
+        core_unit_test(test_tiers),             core_unit_test(test_recent_faults),
+        core_unit_test(test_lru),               core_unit_test(test_prewarm),
         core_unit_test(test_refills_and_frees), core_unit_test(test_adoption), core_unit_test(test_requeued),
         core_unit_test(test_touched_pages),
         core_unit_test(test_output),            core_unit_test(test_debug_table),

@@ -1,14 +1,16 @@
-/* front/thread_cache.h through malloc and free: how bins grow, shrink and are flushed, and T1 to T4. */
+/* Protects front/thread_cache.h through malloc and free: growth, shrinking and flushes of bins, and T1 to T4. */
 #include "heaps.h"
 
 #include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "front/fast.h"
 #include "front/housekeeping.h"
+#include "front/purge_thread.h"
 #include "front/thread.h"
 
-/* Of thread_cache.c */
+/* Constants of thread_cache.c. */
 enum { FIRST_BYTES = 4096, FIRST_MOST = 16, ONE_WAY_OVERFLOWS = 8, SHRINK_INTERVAL = 8 };
 
 enum { MOST = 20000 };
@@ -22,12 +24,13 @@ static struct thread_cache *begin(void)
     assert_non_null(cache);
     assert_ptr_equal(cache, cache_current());
     assert_ptr_equal(cache->heap->cache, cache);
+    registry_expect_thread(); /* no deep bins here: test_deep.c has them */
     return cache;
 }
 
 static unsigned capacity(const struct thread_cache *cache, unsigned class)
 {
-    return cache->bins[class].limit - size_classes[class].slot_base;
+    return cache->bins[class].limit - cache->base[class];
 }
 
 static void hold(size_t size, size_t count)
@@ -46,7 +49,7 @@ static void let_go(size_t count)
         front_free(held[--held_count]);
 }
 
-/* So many blocks of the class that another thread's heap owns, appended to held[]. */
+/* Appends `count` blocks of the class, which another thread's heap owns, to held[]. */
 static void hold_foreign(struct heap *other, unsigned class, size_t count)
 {
     heaps_take_all(other, class, held + held_count, count);
@@ -76,18 +79,21 @@ static void check_cache(const struct thread_cache *cache)
     for (unsigned class = 1; class < CLASS_COUNT; class++) { /* T3 */
         const struct size_class *row = &size_classes[class];
         const struct bin *bin = &cache->bins[class];
+        unsigned base = cache->base[class];
+        assert_true(base == row->first_base || base == row->slot_base);
         assert_null(cache->slots[row->slot_base]); /* T2 */
-        assert_true(bin->top >= row->slot_base && bin->top <= bin->limit);
-        assert_true(capacity(cache, class) <= row->slot_limit);
+        assert_null(cache->slots[row->first_base]);
+        assert_true(bin->top >= base && bin->top <= bin->limit);
+        assert_true(capacity(cache, class) <= (base == row->first_base ? row->first_limit : row->slot_limit));
         assert_true(capacity(cache, class) <= hak_options.fc_cap);
         bytes += capacity(cache, class) * class_size(class);
-        for (unsigned slot = row->slot_base + 1u; slot <= bin->top; slot++) {
+        for (unsigned slot = base + 1; slot <= bin->top; slot++) {
             const void *block = cache->slots[slot];
             unsigned index;
             assert_int_equal(slab_of(block)->class, class);
             assert_true(slab_block_index(slab_of(block), block, &index));
-            assert_false(slab_block_is_free(slab_of(block), index)); /* counted as used */
-            for (unsigned other = row->slot_base + 1u; other < slot; other++)
+            assert_false(slab_block_is_free(slab_of(block), index)); /* a cached block counts as used */
+            for (unsigned other = base + 1; other < slot; other++)
                 assert_ptr_not_equal(cache->slots[other], block);
         }
     }
@@ -103,7 +109,7 @@ static void check_empty_caches(void)
 
 /* ---- Growing ---- */
 
-/* From its first bytes a bin doubles with each refill, to the class's bound. */
+/* A bin starts at its first bytes and doubles with each refill, up to its class's bound. */
 static void test_doubling(void)
 {
     struct thread_cache *cache = begin();
@@ -115,14 +121,14 @@ static void test_doubling(void)
             expected = expected ? expected * 2 : first;
             expected = (unsigned)base_min(expected, size_classes[class].slot_limit);
             assert_int_equal(capacity(cache, class), expected);
-            /* One refill takes at most half of it, and no more than fc_refill. */
+            /* A refill takes at most half of the bin, and no more than fc_refill. */
             assert_true(cache_count(cache, class) + 1 <= base_max(base_min(expected / 2, hak_options.fc_refill), 1));
             assert_ptr_equal(cache_current(), cache);
             check_cache(cache);
             hold(class_size(class), cache_count(cache, class));
         }
         let_go(held_count);
-        front_collect(true); /* for the next class to have all of the bytes */
+        front_collect(true); /* so that the next class may have all bytes */
         assert_int_equal(cache->capacity_bytes, 0);
         assert_int_equal(shared_pool.units_used, 0);
     }
@@ -130,7 +136,7 @@ static void test_doubling(void)
     heaps_check();
 }
 
-/* Overflows grow it just the same. */
+/* A bin that overflows grows in the same way. */
 static void test_doubling_by_free(void)
 {
     struct thread_cache *cache = begin();
@@ -150,8 +156,8 @@ static void test_doubling_by_free(void)
     assert_int_equal(capacity(cache, CLASS_64), size_classes[CLASS_64].slot_limit);
 }
 
-/* A block that shares its line with another thread's goes home at once while the class is not in use here, so that malloc cannot hand it
- * out; a thread that goes on freeing such blocks gets a bin for them after all. */
+/* A block that shares a cache line with another thread's block goes home at once while this thread does not use the
+ * class: malloc must not hand it out. A thread that frees many of them gets a bin. */
 static void test_small_foreign(void)
 {
     struct thread_cache *cache = begin();
@@ -169,7 +175,7 @@ static void test_small_foreign(void)
     }
     assert_int_equal(freed, ONE_WAY_OVERFLOWS + 1);
     check_cache(cache);
-    /* Its own blocks open the bin, and so do larger ones of others. */
+    /* The thread's own blocks open the bin, and so do larger blocks of other threads. */
     let_go(held_count);
     front_collect(true);
     hold(32, 1);
@@ -229,6 +235,7 @@ static void test_large_spans_not_cached(void)
             hold(class_size(class), 2);
             let_go(2);
             assert_int_equal(capacity(cache, class), 0);
+            heaps_release_kept(cache->heap);
             assert_int_equal(shared_pool.units_used, 0);
         }
     check_cache(cache);
@@ -236,7 +243,7 @@ static void test_large_spans_not_cached(void)
 
 /* ---- What a cached block is ---- */
 
-/* Used in its slab, whoever owns that. */
+/* A cached block counts as used in its slab, whoever owns it. */
 static void test_counted_as_used(void)
 {
     struct thread_cache *cache = begin();
@@ -247,7 +254,7 @@ static void test_counted_as_used(void)
     assert_int_equal(used_blocks(cache->heap, CLASS_64), 1000 + cache_count(cache, CLASS_64));
     let_go(100);
     let_go(50);
-    lock_acquire(&other->lock); /* what is on its way home is not in a cache */
+    lock_acquire(&other->lock); /* blocks on their way home are not in a cache */
     remote_drain(other);
     lock_release(&other->lock);
     assert_int_equal(used_blocks(cache->heap, CLASS_64) + used_blocks(other, CLASS_64),
@@ -255,7 +262,7 @@ static void test_counted_as_used(void)
     check_cache(cache);
 }
 
-/* The last one freed is the first one given. */
+/* The block that was freed last is given first. */
 static void test_order(void)
 {
     void *first;
@@ -267,9 +274,27 @@ static void test_order(void)
     assert_ptr_equal(front_malloc(64), first);
 }
 
+/* A flush takes the blocks that were freed first, so the last frees come back in the opposite order. */
+static void test_flush_takes_oldest(void)
+{
+    enum { COUNT = 300 }; /* too few overflows for a one-way bin */
+    struct thread_cache *cache = begin();
+    unsigned left;
+
+    hold(64, COUNT);
+    front_collect(false); /* empties the bin */
+    for (size_t i = 0; i < COUNT; i++)
+        front_free(held[i]);
+    left = cache_count(cache, CLASS_64);
+    assert_in_range(left, 2, COUNT - 1);
+    for (size_t i = 1; i <= left; i++)
+        assert_ptr_equal(front_malloc(64), held[COUNT - i]);
+    held_count = 0;
+}
+
 /* ---- One-way bins ---- */
 
-/* A thread that only frees keeps no more than a batch: then all of it goes home at once. */
+/* The bin of a thread that only frees holds no more than a batch, and then flushes all of it. */
 static void test_one_way(void)
 {
     struct thread_cache *cache = begin();
@@ -293,14 +318,14 @@ static void test_one_way(void)
     }
     assert_true(overflows > 20 && flushed_whole > 10);
     assert_true(cache->overflows[CLASS_512] >= ONE_WAY_OVERFLOWS);
-    /* A refill ends it. */
+    /* A refill ends the one-way state. */
     hold(512, 300);
     assert_int_equal(cache->overflows[CLASS_512], 0);
 }
 
 /* ---- Shrinking ---- */
 
-/* A bin that nobody uses loses its blocks and its capacity to the hand, however many others are busy. */
+/* The shrinking hand takes blocks and capacity from an unused bin, however busy other bins are. */
 static void test_shrinking_hand(void)
 {
     struct thread_cache *cache = begin();
@@ -318,7 +343,7 @@ static void test_shrinking_hand(void)
     }
     assert_int_equal(cache_count(cache, CLASS_2048), 0);
     assert_int_equal(used_blocks(cache->heap, CLASS_2048), 0);
-    assert_true(capacity(cache, CLASS_64) > 0); /* it is busy */
+    assert_true(capacity(cache, CLASS_64) > 0); /* it is in use */
     check_cache(cache);
     heaps_check();
 }
@@ -336,7 +361,7 @@ static void test_collect(void)
     assert_true(shared_pool.units_used > 0);
     front_collect(true);
     for (unsigned class = 1; class < CLASS_COUNT; class++)
-        assert_int_equal(cache->bins[class].limit, size_classes[class].slot_base);
+        assert_int_equal(capacity(cache, class), 0);
     check_cache(cache);
     assert_int_equal(shared_pool.units_used, 0);
     assert_int_equal(shared_pool.units_dirty, 0);
@@ -344,7 +369,7 @@ static void test_collect(void)
     core_check_untouched();
 }
 
-/* A tick flushes the cache of the thread that makes it at once, and others on their next slow call. */
+/* A tick flushes the cache of its own thread at once, and each other thread's at that thread's next slow call. */
 static void test_tick(void)
 {
     struct thread_cache *cache = begin();
@@ -354,16 +379,16 @@ static void test_tick(void)
     let_go(60);
     assert_true(cache_count(cache, CLASS_64) > 0);
     hold(2 * HAK_MIB, 1);
-    let_go(1); /* something that a purge will be due for */
+    let_go(1); /* memory for which a purge becomes due */
     fake_advance((hak_options.purge_delay + 4) * MILLISECOND);
     ticks = cache_flush_number();
-    front_free(front_malloc(HAK_MIB)); /* a slow path */
+    front_free(front_malloc(HAK_MIB)); /* takes a slow path */
     assert_int_equal(cache_flush_number(), ticks + 1);
     assert_int_equal(cache_count(cache, CLASS_64), 0);
     assert_int_equal(cache->tick, cache_flush_number());
     assert_int_equal(used_blocks(cache->heap, CLASS_64), held_count);
     check_cache(cache);
-    /* As if another thread had made one: */
+    /* As if another thread had made a tick. */
     hold(64, 1);
     assert_true(cache_count(cache, CLASS_64) > 0);
     atomic_fetch_add(&cache_flushes, 1);
@@ -371,6 +396,42 @@ static void test_tick(void)
     assert_int_equal(cache_count(cache, CLASS_64), 0);
     assert_int_equal(cache->tick, cache_flush_number());
     heaps_check();
+}
+
+/* A tick on time lets the memory that it just freed wait for a full purge delay. */
+static void test_tick_in_time(void)
+{
+    enum { SIZE = 100000, SPANS = 4 };
+    struct thread_cache *cache = begin();
+
+    hak_options.thp = OPTION_NEVER;
+    housekeep_purge(true);
+    hold(SIZE, SPANS);
+    atomic_store(&shared_pool.next_purge_ms, 0); /* so that no slow call ticks */
+    fake_advance(hak_options.purge_delay * MILLISECOND);
+    let_go(SPANS);
+    shared_pool_schedule_purge(0);
+    fake_advance(2 * MILLISECOND);
+    assert_true(housekeep_tick());
+    assert_int_equal(cache_count(cache, class_of_size(SIZE)), 0);
+    assert_int_equal(shared_pool.units_dirty, SPANS * 2);
+}
+
+/* G2: a tick asks for another tick if it left memory to a heap in use, or if it was a round's last step. */
+static void test_tick_wants_another(void)
+{
+    begin();
+    hak_options.thp = OPTION_NEVER;
+    hold(64, 10);
+    housekeep_purge(false);
+    assert_int_not_equal(atomic_load(&shared_pool.next_purge_ms), 0);
+    housekeep_purge(true);
+    atomic_store(&registry.settling, true);
+    shared_pool_schedule_purge(0);
+    fake_advance(2 * MILLISECOND);
+    assert_true(housekeep_tick());
+    assert_false(registry_has_more());
+    assert_int_not_equal(atomic_load(&shared_pool.next_purge_ms), 0);
 }
 
 /* ---- Threads ---- */
@@ -397,7 +458,7 @@ static void run_thread(void **left)
     pthread_join(thread, NULL);
 }
 
-/* The next thread takes cache and heap of one that ended as they are; a tick returns what the cache holds. */
+/* The next thread takes the cache and heap of an ended thread as they are. A tick returns the cached blocks. */
 static void test_thread_end(void)
 {
     struct thread_cache *cache = begin(), *first;
@@ -432,7 +493,7 @@ static void test_thread_end(void)
     heaps_check();
 }
 
-/* G2: a purge that the pool alone asked for, too early for a tick, takes nobody's wish for one along. */
+/* G2: a purge requested by the pool, too early for a tick, does not drop another request. */
 static void test_no_wish_is_lost(void)
 {
     void *left;
@@ -453,6 +514,17 @@ static void test_no_wish_is_lost(void)
     heaps_check();
 }
 
+/* The purge thread clears much_free once it has purged. Otherwise it would never sleep. */
+static void test_purge_thread_has_seen_to_it(void)
+{
+    begin();
+    atomic_store(&shared_pool.much_free, true);
+    purge_thread_at_thread(pthread_create);
+    for (unsigned looks = 0; atomic_load(&shared_pool.much_free) && looks < 3000; looks++)
+        usleep(10000);
+    assert_false(atomic_load(&shared_pool.much_free));
+}
+
 static void *tick(void *unused)
 {
     (void)unused;
@@ -460,7 +532,7 @@ static void *tick(void *unused)
     return NULL;
 }
 
-/* What a thread's cache held while another ticked, a purge delay ago, is as old: it does not wait for another delay. */
+/* Blocks cached for a purge delay, while another thread made the tick, do not wait for a second delay. */
 static void test_tick_of_another(void)
 {
     struct thread_cache *cache = begin();
@@ -488,8 +560,8 @@ static void *allocate_once(void *ticks)
     return NULL;
 }
 
-/* No slow call ticks, but where the thread's own cache holds what was to be flushed a delay ago: a flush may be wanted without a tick, and
- * a thread that begins has nothing that could be old. */
+/* A slow call makes no tick unless its thread's cache holds blocks that were to be flushed a delay ago. A flush may be
+ * due without a tick, and a new thread holds nothing old. */
 static void test_no_tick_for_nothing(void)
 {
     struct thread_cache *cache = begin();
@@ -527,7 +599,7 @@ static void test_release(void)
     assert_int_equal(hak_cache_offset, 0);
     assert_null(cache_current()->heap);
     assert_int_equal(atomic_load(&heap->state), HEAP_ORPHAN);
-    let_go(1); /* back in business, with the same heap */
+    let_go(1); /* works again, with the same heap */
     assert_ptr_equal(cache_current(), cache);
     assert_int_equal(atomic_load(&heap->state), HEAP_LIVE);
     let_go(9);
@@ -547,11 +619,15 @@ int main(void)
         core_unit_test(test_large_spans_not_cached),
         core_unit_test(test_counted_as_used),
         core_unit_test(test_order),
+        core_unit_test(test_flush_takes_oldest),
+        core_unit_test(test_tick_in_time),
+        core_unit_test(test_tick_wants_another),
         core_unit_test(test_one_way),
         core_unit_test(test_shrinking_hand),
         core_unit_test(test_collect),
         core_unit_test(test_tick),
         core_unit_test(test_thread_end),
+        core_unit_test(test_purge_thread_has_seen_to_it),
         core_unit_test(test_no_wish_is_lost),
         core_unit_test(test_tick_of_another),
         core_unit_test(test_no_tick_for_nothing),

@@ -1,4 +1,4 @@
-/* superslab/window.h: where the window lies, how it grows and gives back, W1 to W4, and the page map's bytes. */
+/* Protects superslab/window.h: the window's place, how it grows and shrinks, W1 to W4, and the page map. */
 #define _GNU_SOURCE
 #include "core.h"
 
@@ -25,7 +25,7 @@ static void test_before_init(void)
     assert_false(window_contains(&local) || window_contains(NULL) || window_contains(zeros));
     for (size_t i = 0; i < 4096; i++)
         assert_int_equal(zeros[i], 0);
-    /* What malloc and free look at (W3, T1) */
+    /* What malloc and free read (W3, T1). */
     assert_null(cache_current()->heap);
     for (size_t i = 0; i < sizeof cache_current()->class_of; i++)
         assert_int_equal(cache_current()->class_of[i], CLASS_NONE);
@@ -35,9 +35,9 @@ static void test_before_init(void)
 
 /* ---- Its place ---- */
 
-static uint32_t left_out; /* slots, as somebody else had them */
+static uint32_t left_out; /* foreign slots */
 
-/* W1, and that nothing else is mapped. */
+/* Checks W1, and that nothing else is mapped. */
 static void check_window(void)
 {
     size_t slots = window_slots_mapped() - window_slots_begin() - left_out;
@@ -47,7 +47,8 @@ static void check_window(void)
     assert_true(window_slots_mapped() <= window_slots_limit());
     assert_int_equal(window_units(), window_slots_end() * SUPERSLAB_UNITS);
     assert_true(fake_is_mapped(window_page_map(), window_units()));
-    assert_true(fake_is_mapped(window_slots, base_align_down(window_slots_end() * sizeof(struct slot), os_page_size())));
+    assert_true(
+        fake_is_mapped(window_slots, base_align_down(window_slots_end() * sizeof(struct slot), os_page_size())));
     assert_true((char *)&window_slots[window_slots_limit()] <= window_slot_address(window_slots_begin()));
     assert_int_equal(fake_bytes_mapped(), window_head_bytes() + slots * SUPERSLAB_SIZE);
 }
@@ -71,7 +72,7 @@ static void test_init(void)
     assert_int_equal(fake_calls(FAKE_MAP_AT), 3);
 }
 
-/* Whatever the machine has: it costs addresses alone. */
+/* The window takes only addresses, so its size does not depend on the machine's memory. */
 static void test_large(void)
 {
     assert_true(window_init());
@@ -97,7 +98,7 @@ static void test_arena_size(void) { arena(64 * HAK_MIB, 64 * HAK_MIB); }
 static void test_arena_rounded(void) { arena(64 * HAK_MIB + 123456, 64 * HAK_MIB); }
 static void test_arena_least(void) { arena(1, WINDOW_LEAST); }
 
-/* Where it would lie without anything in the way: in a process of its own, as the place cannot be left again. */
+/* Where the window lies when nothing is in the way. A child finds out, because a process cannot give up the place. */
 static char *place_of_window(void)
 {
     char **place = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -111,7 +112,7 @@ static char *place_of_window(void)
     return *place;
 }
 
-/* The place is taken, in part: the next one is, or a hole that the kernel knows. */
+/* If the place is partly taken, the next place serves, or a hole that the kernel finds. */
 static void test_place_taken(void)
 {
     char *place = place_of_window();
@@ -123,7 +124,7 @@ static void test_place_taken(void)
     assert_ptr_not_equal(window_base(), place);
 }
 
-/* No place can be taken as it was chosen, until the kernel is asked for one. */
+/* The window finds a place although one of its first eight mappings is refused. */
 static void test_places_refused(void)
 {
     for (uint64_t n = 1; n <= 8; n++) {
@@ -151,7 +152,7 @@ static void check_limit(size_t least)
     check_window();
 }
 
-/* What is not mapped does not count. */
+/* Only mapped addresses count against the limit of address space. */
 static void test_address_space_limit(void)
 {
     check_limit(HEAD_FIRST + SUPERSLAB_SIZE);
@@ -193,7 +194,7 @@ static void test_steps(void)
         end += (uint32_t)steps[i];
         check_window();
         assert_int_equal(window_slots_end(), end);
-        assert_int_equal(fake_calls(FAKE_MAP_AT), i + 4); /* one call a step */
+        assert_int_equal(fake_calls(FAKE_MAP_AT), i + 4); /* one call for each step */
     }
     while (grow(&first))
         end = window_slots_end();
@@ -224,7 +225,7 @@ static void test_smaller_steps(void)
     check_window();
 }
 
-/* The page map and the descriptors, a unit of each for 4 GiB, grow with the slots. */
+/* The page map and the descriptors grow with the slots, a unit of each for 4 GiB. */
 static void test_head_grows(void)
 {
     enum { SLOTS = 5000 };
@@ -249,7 +250,7 @@ static void block_place(char *address, size_t size)
     assert_true(mmap(address, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == address);
 }
 
-/* Somebody else's page map ends the window there, and what it has stays. */
+/* Another mapping where the page map would grow ends the window there. What the window has stays. */
 static void test_head_blocked(void)
 {
     uint32_t first, end;
@@ -265,7 +266,7 @@ static void test_head_blocked(void)
     assert_int_equal(fake_failures(), 0); /* the system is not asked again */
 }
 
-/* W4: somebody else's mapping is left out, whatever its size and place. */
+/* W4: another mapping in the way is left out, whatever its size and place. */
 static void test_foreign(void)
 {
     chance_begin();
@@ -284,7 +285,7 @@ static void test_foreign(void)
             left_out += first - before;
             assert_true(fake_calls(FAKE_MAP_AT) - calls <= 32);
             assert_true(window_slot_address(first) + count * SUPERSLAB_SIZE <= foreign || first >= behind);
-            assert_true(first <= base_max(2 * behind - end, end + gap)); /* no more is left out than it takes, twice */
+            assert_true(first <= base_max(2 * behind - end, end + gap)); /* at most twice its size is left out */
         } while (first < behind);
         munmap(foreign, size);
         check_window();
@@ -297,7 +298,8 @@ static void test_foreign_to_the_end(void)
 
     hak_options.arena_size = 64 * HAK_MIB;
     assert_true(window_init());
-    block_place(window_slot_address(window_slots_mapped() + 1), 64 * HAK_MIB - (window_slots_mapped() + 1) * SUPERSLAB_SIZE);
+    block_place(window_slot_address(window_slots_mapped() + 1),
+                64 * HAK_MIB - (window_slots_mapped() + 1) * SUPERSLAB_SIZE);
     assert_int_equal(grow(&first), 1);
     assert_int_equal(grow(&first), 0);
     fake_fail_from(FAKE_MAP_AT, 1);
@@ -328,20 +330,21 @@ static void test_shrink(void)
 
 /* ---- Asking ---- */
 
-/* W4: what is in use, and nothing else. */
+/* W4: window_contains is true for the part in use, and for nothing else. */
 static void test_contains(void)
 {
     struct slab *slab;
     char *base, *metadata;
     int local = 0;
 
-    core_begin(); /* takes a slot of metadata */
+    core_begin(); /* takes a slot for metadata */
     metadata = window_slot_address(window_slots_begin());
     core_acquire(1, 1, 1, &slab);
     base = (char *)superslab_of(slab);
     assert_true(window_contains(base) && window_contains(base + SUPERSLAB_SIZE - 1) && window_in_superslab(base));
     assert_true(window_contains(metadata) && !window_in_superslab(metadata));
-    assert_false(window_contains(window_base()) || window_contains(metadata - 1) || window_contains(base + SUPERSLAB_SIZE));
+    assert_false(window_contains(window_base()) || window_contains(metadata - 1) ||
+                 window_contains(base + SUPERSLAB_SIZE));
     assert_false(window_contains(NULL) || window_contains(&local) || window_contains((void *)UINTPTR_MAX) ||
                  window_contains((void *)(uintptr_t)test_contains) || window_contains(window_base() - 1) ||
                  window_contains(window_base() + window_units() * UNIT_SIZE));
@@ -349,7 +352,7 @@ static void test_contains(void)
     assert_int_equal(window_unit(base), (size_t)window_slot_of(base) * SUPERSLAB_UNITS);
 }
 
-/* A slot that was left out is of that kind, and slots behind it serve. */
+/* A slot that was left out is foreign, and the slots behind it serve. */
 static void test_foreign_slots(void)
 {
     static struct slab *slabs[4 * (SUPERSLAB_UNITS - 1)];
@@ -368,12 +371,13 @@ static void test_foreign_slots(void)
     assert_true(window_slot_of(slabs[sizeof slabs / sizeof slabs[0] - 1]) >= end + 4);
 }
 
+/* W2: only a span's first unit has its class. */
 static void check_map(const struct slab *slab, unsigned class)
 {
-    size_t start = window_unit(slab->start);
+    size_t start = window_unit(slab->start), end = start + (class_is_span(class) ? 1 : slab->units);
 
     for (size_t unit = 0; unit < window_units(); unit++)
-        assert_int_equal(window_page_map()[unit], unit >= start && unit < start + slab->units ? class : CLASS_NONE);
+        assert_int_equal(window_page_map()[unit], unit >= start && unit < end ? class : CLASS_NONE);
 }
 
 static void test_page_map(void)
@@ -395,7 +399,7 @@ static void test_page_map(void)
     }
 }
 
-/* Which steps get huge pages; each asks for them or refuses them. */
+/* Each step of the window's growth asks for huge pages, or refuses them. */
 static void huge_pages(enum option_choice thp, bool early, bool late)
 {
     uint32_t first;

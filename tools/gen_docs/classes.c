@@ -24,7 +24,7 @@ static double percent(size_t part, size_t whole)
     return 100.0 * (double)part / (double)whole;
 }
 
-/* The smallest request of a class wastes most of its block. */
+/* The smallest request of a class wastes most of the block. */
 static double worst_waste(size_t smallest, size_t size)
 {
     return percent(size - smallest, size);
@@ -41,22 +41,25 @@ static void print_slab(FILE *out, const struct row *row, size_t smallest)
 void gen_docs_classes(FILE *out)
 {
     size_t smallest = 0;
-    fprintf(out,
-            "# Size classes\n"
-            "\n"
-            "Made by `gen_docs classes` from `src/config/classes.h`; change the table, not this file.\n"
-            "\n"
-            "A request is rounded up to the next class. *Waste* is what the smallest request of a class leaves unused of\n"
-            "its block; *tail* is what does not divide into blocks at the end of a slab. *Cached* is the most blocks of\n"
-            "the class that one thread keeps; `HAKMEM_FC_CAP` and `HAKMEM_CACHE_BYTES` bound it further.\n"
-            "\n"
-            "## Slabs\n"
-            "\n"
-            "Blocks side by side in units of %zu KiB; none has a header.\n"
-            "\n"
-            "| Block | Requests | Waste | Slab | Blocks | Tail | Cached |\n"
-            "|---:|---:|---:|---:|---:|---:|---:|\n",
-            UNIT_SIZE / HAK_KIB);
+    fprintf(
+        out,
+        "# Size classes\n"
+        "\n"
+        "This page lists every [size class](glossary.md#memory-and-its-sizes). `gen_docs classes` makes it from\n"
+        "`src/config/classes.h`; change the table there, not this file.\n"
+        "\n"
+        "HAKMEM rounds a request up to the next class. *Waste* is the part of the block that the smallest request of\n"
+        "the class leaves unused. *Tail* is the part at the end of a slab that holds no block. *Cached* is the most\n"
+        "blocks of the class that a thread cache keeps, unless the thread is alone in its process and has\n"
+        "[deep bins](glossary.md#who-holds-memory). `HAKMEM_FC_CAP` and `HAKMEM_CACHE_BYTES` may lower it.\n"
+        "\n"
+        "## Slabs\n"
+        "\n"
+        "Blocks lie side by side in units of %zu KiB. They have no headers.\n"
+        "\n"
+        "| Block | Requests | Waste | Slab | Blocks | Tail | Cached |\n"
+        "|---:|---:|---:|---:|---:|---:|---:|\n",
+        UNIT_SIZE / HAK_KIB);
     for (size_t i = 0; i < sizeof slabs / sizeof slabs[0]; i++) {
         print_slab(out, &slabs[i], smallest);
         smallest = slabs[i].size + 1;
@@ -65,7 +68,7 @@ void gen_docs_classes(FILE *out)
             "\n"
             "## Spans\n"
             "\n"
-            "One block of whole units.\n"
+            "A span is one block of whole units.\n"
             "\n"
             "| Block | Requests | Waste | Cached |\n"
             "|---:|---:|---:|---:|\n");
@@ -76,6 +79,6 @@ void gen_docs_classes(FILE *out)
     }
     fprintf(out,
             "\n"
-            "Requests above %zu KiB have a mapping of their own, of whole pages.\n",
+            "A request above %zu KiB gets a mapping of its own, of whole units.\n",
             POOLED_MAX / HAK_KIB);
 }

@@ -1,8 +1,8 @@
 /*
- * Prints the documents that are made from HAKMEM's tables, or checks that a committed one is what would be printed.
+ * Prints the documents that are made from HAKMEM's tables, or checks that a committed one is current.
  *
  *   gen_docs classes|options               print docs/classes.md or docs/options.md
- *   gen_docs classes|options --check FILE  exit 1 and say so when FILE differs
+ *   gen_docs classes|options --check FILE  exit 1 with a message if FILE differs
  */
 #define _GNU_SOURCE
 #include <stdio.h>

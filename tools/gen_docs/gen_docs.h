@@ -1,4 +1,4 @@
-/* One function a document. */
+/* One function for each document. */
 #ifndef HAK_TOOLS_GEN_DOCS_H
 #define HAK_TOOLS_GEN_DOCS_H
 

@@ -31,7 +31,7 @@ void *blocks_grow_table(void *table, uint64_t count, size_t size)
     return grown;
 }
 
-/* ---- Live addresses: open addressing; taking one closes the gap, so that no probe meets a deleted mark ---- */
+/* ---- Live addresses: open addressing. Removing an entry closes its gap, so no probe meets a deleted mark ---- */
 
 static uint64_t home_of(const struct address_table *table, uint64_t address)
 {
@@ -80,7 +80,7 @@ bool addresses_take(struct address_table *table, uint64_t address, uint32_t *slo
     }
     *slot = table->entries[gap].slot;
     for (uint64_t at = (gap + 1) & mask; table->entries[at].address != 0; at = (at + 1) & mask) {
-        /* An entry may move back to the gap unless its home lies behind it. */
+        /* An entry may move back into the gap unless its home lies behind the gap. */
         if (((at - home_of(table, table->entries[at].address)) & mask) < ((at - gap) & mask))
             continue;
         table->entries[gap] = table->entries[at];

@@ -1,6 +1,6 @@
 /*
- * From addresses to slots: which block an address is at a moment of the recording, and which slot of the replay's table
- * holds it. For the finishing program, one thread.
+ * Maps addresses to slots: which block an address is at a moment of the recording, and which slot of the replay's table
+ * holds it. For the finishing program, which has one thread.
  */
 #ifndef TRACE_BLOCKS_H
 #define TRACE_BLOCKS_H
@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* calloc and realloc that end the program with a message when there is no memory. */
+/* calloc and realloc that end the program with a message if there is no memory. */
 void *blocks_new_table(uint64_t count, size_t size);
 void *blocks_grow_table(void *table, uint64_t count, size_t size);
 
@@ -26,7 +26,7 @@ struct address_table {
 
 void addresses_init(struct address_table *table);
 void addresses_put(struct address_table *table, uint64_t address, uint32_t slot);
-/* Removes the address and says which slot it had. */
+/* Removes the address and tells which slot it had. */
 bool addresses_take(struct address_table *table, uint64_t address, uint32_t *slot);
 
 /* ---- Slots ---- */
@@ -36,10 +36,10 @@ struct slot_time {
     uint64_t operations, allocated_bytes;
 };
 
-/* A slot that a thread freed goes to that thread's next block, so that reuse makes no thread wait for another. What a
- * thread has too many of goes through a queue, and is used again by another thread only when it was freed a while
- * before. The replay then seldom has to wait for it; but where it does, that keeps a thread from running far ahead of
- * those that free its blocks, and so the memory in use about as it was recorded. */
+/* A slot that a thread freed goes to that thread's next block, so that reuse makes no thread wait for another. Surplus
+ * slots of a thread go through a queue. Another thread uses one only if it was freed a while ago, so the replay seldom
+ * waits for it. If it does wait, that keeps a thread from running far ahead of those that free its blocks, and so keeps
+ * the memory in use about as recorded. */
 struct slot_state {
     uint64_t last_op; /* index of the slot's last operation */
     struct slot_time freed_at;
@@ -66,7 +66,7 @@ struct slots {
 void slots_init(struct slots *slots, uint64_t threads);
 uint32_t slots_take(struct slots *slots, uint32_t thread, struct slot_time now);
 void slots_give(struct slots *slots, uint32_t slot, uint32_t thread, struct slot_time now);
-/* The free slots of a thread that ends are for all. */
+/* Gives the free slots of an ending thread to all threads. */
 void slots_thread_ends(struct slots *slots, uint32_t thread);
 
 #endif

@@ -1,9 +1,9 @@
 /*
  * hakmem-trace-finish RAW OUTPUT [TEXT]
  *
- * Makes a trace (trace_file.h) of a recorder's raw file (raw.h): puts the records of all threads in the order of their
- * tickets, tells the blocks apart that an address was, and gives each operation its slot and version. TEXT is JSON
- * about the recording, kept as it is. `hakmem trace record` runs it.
+ * Makes a trace (trace_file.h) from a recorder's raw file (raw.h): sorts the records of all threads by ticket, tells
+ * apart the blocks that had the same address, and gives each operation its slot and version. TEXT is JSON about the
+ * recording, kept unchanged. `hakmem trace record` runs this program.
  */
 #include "blocks.h"
 #include "raw.h"
@@ -30,7 +30,7 @@ static _Noreturn __attribute__((format(printf, 1, 2))) void fail(const char *for
     exit(1);
 }
 
-/* A record with its fields apart. */
+/* A record with its fields unpacked. */
 struct note {
     uint64_t ticket, address, size;
     uint32_t thread;
@@ -43,14 +43,14 @@ struct source {
     uint64_t last_ticket;
     bool ended, failed, created;
     bool in_realloc, had_slot;
-    uint32_t slot;    /* of the block that its realloc is at */
+    uint32_t slot;    /* of the block that its realloc works on */
     uint64_t address; /* of that block */
     uint32_t number;  /* in the trace */
 };
 
 struct maker {
     const char *raw_path;
-    const struct raw_record **order; /* by ticket; NULL where the process ended between ticket and record */
+    const struct raw_record **order; /* by ticket; NULL if the process ended between ticket and record */
     uint64_t last_ticket, records;
     struct source *sources;
     uint32_t source_count;
@@ -144,7 +144,7 @@ static void read_raw(struct maker *maker)
     maker->header.pid = header->pid;
     maker->source_count = atomic_load(&header->threads) > 0 ? atomic_load(&header->threads) : 1;
     for_each_record(maker, bytes, length, measure_record);
-    /* At most one operation a thread is in flight. */
+    /* At most one operation of each thread is in flight. */
     if (maker->last_ticket - maker->records > maker->source_count)
         fail("%s is damaged: %llu of %llu records are missing", maker->raw_path,
              (unsigned long long)(maker->last_ticket - maker->records), (unsigned long long)maker->last_ticket);
@@ -168,11 +168,11 @@ static struct trace_op *add_op(struct maker *maker, uint32_t thread)
     return &maker->ops[maker->op_count++];
 }
 
-/* An operation on a block; the order to the one before it on the same slot. */
+/* Adds an operation on a block, with its order relative to the slot's previous operation. */
 static void add_call(struct maker *maker, uint32_t thread, enum trace_kind kind, uint32_t slot, const struct note *note)
 {
     uint64_t index = maker->op_count;
-    /* No block of such a size or alignment can be had; in an operation they would run into its kind. */
+    /* No allocator has a block of such a size or alignment, and it would overflow into the operation's kind. */
     if (note->size > TRACE_MAX_SIZE || note->log2_alignment > TRACE_MAX_ALIGNMENT)
         fail("%s is damaged: a block of %llu bytes, alignment 2^%u", maker->raw_path, (unsigned long long)note->size,
              note->log2_alignment);
@@ -213,7 +213,7 @@ static void add_free(struct maker *maker, uint32_t thread, enum trace_kind kind,
     slots_give(&maker->slots, slot, thread, now(maker));
 }
 
-/* The address is that of a block now. If it was one already, that one was freed unseen. */
+/* Makes the address that of a block. If it was a block's already, that block was freed unseen. */
 static void put_address(struct maker *maker, uint32_t thread, uint64_t address, uint32_t slot)
 {
     uint32_t old;
@@ -329,7 +329,7 @@ static void make_ops(struct maker *maker)
             continue;
         struct note note = read_note(maker->order[ticket]);
         struct source *source = &maker->sources[note.thread];
-        /* A thread that nobody announced is as if the first had created it. */
+        /* A thread that was not announced counts as created by the first one. */
         if (!source->created)
             add_thread(maker, 0, source);
         make_op(maker, source, &note);

@@ -1,4 +1,4 @@
-/* What an operation is: in the recorder's raw file and in the finished trace. The numbers are part of both formats. */
+/* The kinds of operations, in the recorder's raw file and in the finished trace. Both formats contain the numbers. */
 #ifndef TRACE_KINDS_H
 #define TRACE_KINDS_H
 
@@ -16,7 +16,7 @@ enum trace_kind {
     TRACE_REALLOC_FREE = 11, /* finished trace only: realloc(block, 0) that freed the block */
     TRACE_THREAD = 12,       /* a thread is created */
     /* Raw file only. */
-    TRACE_REALLOC_BEGIN = 13, /* what realloc was given; its result follows in the same thread */
+    TRACE_REALLOC_BEGIN = 13, /* realloc's arguments; its result follows in the same thread */
     TRACE_THREAD_END = 14,
     TRACE_THREAD_FAILED = 15, /* the thread announced by TRACE_THREAD was not created */
 };

@@ -1,9 +1,9 @@
 /*
- * C++'s operators. libstdc++'s call malloc, but those of an allocator that brings its own do not, so each is noted here
- * and handed on to the next; what that calls of malloc and free is not noted again. The mangled names are those of
- * 64-bit Linux.
+ * C++'s operators. libstdc++'s operators call malloc, but an allocator's own do not. So each call is noted here and
+ * passed to the next operator. Calls of malloc and free that the next one makes are not noted again. The mangled names
+ * are those of 64-bit Linux.
  *
- * Compiled with -fexceptions: operator new may throw through these, and is then not noted.
+ * Compiled with -fexceptions: operator new may throw through these functions. Such a call is not noted.
  */
 #define _GNU_SOURCE
 #include "record.h"
@@ -15,12 +15,15 @@
 
 typedef void (*any_function)(void);
 
-static any_function find_next(_Atomic(any_function) *known, const char *name)
+/* The next function of that name, or else the next function named `instead`, unless that is NULL. */
+static any_function find_next(_Atomic(any_function) *known, const char *name, const char *instead)
 {
     any_function function = atomic_load_explicit(known, memory_order_relaxed);
     if (function != NULL)
         return function;
     void *found = dlsym(RTLD_NEXT, name);
+    if (found == NULL && instead != NULL)
+        found = dlsym(RTLD_NEXT, instead);
     if (found == NULL) {
         static const char line[] = "hakmem trace: this program calls an operator that its C++ library does not have\n";
         (void)!write(STDERR_FILENO, line, sizeof line - 1);
@@ -42,19 +45,25 @@ static void leave(uint32_t **inside)
     --**inside;
 }
 
-/* The calls to the next operator, with `inside` raised until they return or throw. A nothrow_t is an object without
- * contents, handed on by its address; a function that does not take one ignores the register it is in. */
+/* Calls of the next operator, with `inside` raised until they return or throw. A nothrow_t is an empty object, passed
+ * by its address. A function that takes fewer arguments ignores the registers of the others. */
 
-static void *call_new(any_function next, size_t size, const void *nothrow)
+static void *call_new(any_function next, size_t size, uintptr_t second, uintptr_t third, uintptr_t fourth)
 {
     __attribute__((cleanup(leave), unused)) uint32_t *inside = enter();
-    return ((void *(*)(size_t, const void *))next)(size, nothrow);
+    return ((void *(*)(size_t, uintptr_t, uintptr_t, uintptr_t))next)(size, second, third, fourth);
 }
 
-static void *call_aligned_new(any_function next, size_t size, size_t alignment, const void *nothrow)
+/* LLVM's __sized_ptr_t. */
+struct sized_block {
+    void *block;
+    size_t size;
+};
+
+static struct sized_block call_sized_new(any_function next, size_t size, uintptr_t second, uintptr_t third)
 {
     __attribute__((cleanup(leave), unused)) uint32_t *inside = enter();
-    return ((void *(*)(size_t, size_t, const void *))next)(size, alignment, nothrow);
+    return ((struct sized_block(*)(size_t, uintptr_t, uintptr_t))next)(size, second, third);
 }
 
 static void note_delete(void *block)
@@ -74,65 +83,97 @@ static void *note_aligned_new(void *block, size_t size, size_t alignment)
     return block;
 }
 
-#define NEXT(name)                                                                                                     \
+#define NEXT_OR(name, instead)                                                                                         \
     static _Atomic(any_function) known;                                                                                \
-    any_function next = find_next(&known, #name)
+    any_function next = find_next(&known, #name, instead)
+#define NEXT(name) NEXT_OR(name, NULL)
 
 #define PUBLIC(result, name, ...)                                                                                      \
     __attribute__((visibility("default"))) result name(__VA_ARGS__);                                                   \
     __attribute__((visibility("default"))) result name(__VA_ARGS__)
 
-/* ---- new ---- */
+/* ---- new: further arguments are words, as above ---- */
 
-PUBLIC(void *, _Znwm, size_t size)
-{
-    NEXT(_Znwm);
-    return note_new(call_new(next, size, NULL), size);
-}
+#define PLAIN_NEW(name)                                                                                                \
+    PUBLIC(void *, name, size_t size, uintptr_t second)                                                                \
+    {                                                                                                                  \
+        NEXT(name);                                                                                                    \
+        return note_new(call_new(next, size, second, 0, 0), size);                                                     \
+    }
+#define ALIGNED_NEW(name)                                                                                              \
+    PUBLIC(void *, name, size_t size, size_t alignment, uintptr_t third)                                               \
+    {                                                                                                                  \
+        NEXT(name);                                                                                                    \
+        return note_aligned_new(call_new(next, size, alignment, third, 0), size, alignment);                           \
+    }
 
-PUBLIC(void *, _Znam, size_t size)
-{
-    NEXT(_Znam);
-    return note_new(call_new(next, size, NULL), size);
-}
+PLAIN_NEW(_Znwm)
+PLAIN_NEW(_Znam)
+PLAIN_NEW(_ZnwmRKSt9nothrow_t)
+PLAIN_NEW(_ZnamRKSt9nothrow_t)
+ALIGNED_NEW(_ZnwmSt11align_val_t)
+ALIGNED_NEW(_ZnamSt11align_val_t)
+ALIGNED_NEW(_ZnwmSt11align_val_tRKSt9nothrow_t)
+ALIGNED_NEW(_ZnamSt11align_val_tRKSt9nothrow_t)
 
-PUBLIC(void *, _ZnwmRKSt9nothrow_t, size_t size, const void *nothrow)
-{
-    NEXT(_ZnwmRKSt9nothrow_t);
-    return note_new(call_new(next, size, nothrow), size);
-}
+/*
+ * What LLVM calls in place of new: functions with a hint after the other arguments, or that also return the block's
+ * size. A program may test for them with weak references, and these definitions make it believe they exist. If the
+ * allocator has none, the operator without the hint serves the call and the returned size is the requested one.
+ */
 
-PUBLIC(void *, _ZnamRKSt9nothrow_t, size_t size, const void *nothrow)
-{
-    NEXT(_ZnamRKSt9nothrow_t);
-    return note_new(call_new(next, size, nothrow), size);
-}
+#define HINTED_NEW(name)                                                                                               \
+    PUBLIC(void *, name##12__hot_cold_t, size_t size, uintptr_t second, uintptr_t third)                               \
+    {                                                                                                                  \
+        NEXT_OR(name##12__hot_cold_t, #name);                                                                          \
+        return note_new(call_new(next, size, second, third, 0), size);                                                 \
+    }
+#define HINTED_ALIGNED_NEW(name)                                                                                       \
+    PUBLIC(void *, name##12__hot_cold_t, size_t size, size_t alignment, uintptr_t third, uintptr_t fourth)             \
+    {                                                                                                                  \
+        NEXT_OR(name##12__hot_cold_t, #name);                                                                          \
+        return note_aligned_new(call_new(next, size, alignment, third, fourth), size, alignment);                      \
+    }
 
-PUBLIC(void *, _ZnwmSt11align_val_t, size_t size, size_t alignment)
-{
-    NEXT(_ZnwmSt11align_val_t);
-    return note_aligned_new(call_aligned_new(next, size, alignment, NULL), size, alignment);
-}
+HINTED_NEW(_Znwm)
+HINTED_NEW(_Znam)
+HINTED_NEW(_ZnwmRKSt9nothrow_t)
+HINTED_NEW(_ZnamRKSt9nothrow_t)
+HINTED_ALIGNED_NEW(_ZnwmSt11align_val_t)
+HINTED_ALIGNED_NEW(_ZnamSt11align_val_t)
+HINTED_ALIGNED_NEW(_ZnwmSt11align_val_tRKSt9nothrow_t)
+HINTED_ALIGNED_NEW(_ZnamSt11align_val_tRKSt9nothrow_t)
 
-PUBLIC(void *, _ZnamSt11align_val_t, size_t size, size_t alignment)
-{
-    NEXT(_ZnamSt11align_val_t);
-    return note_aligned_new(call_aligned_new(next, size, alignment, NULL), size, alignment);
-}
+#define SIZED_NEW(name, instead, note, ...)                                                                            \
+    {                                                                                                                  \
+        static _Atomic int has; /* 1: the allocator has the function; -1: not; 0: not known yet */                     \
+        NEXT_OR(name, instead);                                                                                        \
+        if (atomic_load_explicit(&has, memory_order_relaxed) == 0)                                                     \
+            atomic_store_explicit(&has, dlsym(RTLD_NEXT, #name) != NULL ? 1 : -1, memory_order_relaxed);               \
+        struct sized_block got = { NULL, size };                                                                       \
+        if (atomic_load_explicit(&has, memory_order_relaxed) == 1)                                                     \
+            got = call_sized_new(next, size, __VA_ARGS__);                                                             \
+        else                                                                                                           \
+            got.block = call_new(next, size, __VA_ARGS__, 0);                                                          \
+        note;                                                                                                          \
+        return got;                                                                                                    \
+    }
 
-PUBLIC(void *, _ZnwmSt11align_val_tRKSt9nothrow_t, size_t size, size_t alignment, const void *nothrow)
-{
-    NEXT(_ZnwmSt11align_val_tRKSt9nothrow_t);
-    return note_aligned_new(call_aligned_new(next, size, alignment, nothrow), size, alignment);
-}
+PUBLIC(struct sized_block, __size_returning_new, size_t size)
+SIZED_NEW(__size_returning_new, "_Znwm", note_new(got.block, size), 0, 0)
 
-PUBLIC(void *, _ZnamSt11align_val_tRKSt9nothrow_t, size_t size, size_t alignment, const void *nothrow)
-{
-    NEXT(_ZnamSt11align_val_tRKSt9nothrow_t);
-    return note_aligned_new(call_aligned_new(next, size, alignment, nothrow), size, alignment);
-}
+PUBLIC(struct sized_block, __size_returning_new_hot_cold, size_t size, uintptr_t hint)
+SIZED_NEW(__size_returning_new_hot_cold, "_Znwm", note_new(got.block, size), hint, 0)
 
-/* ---- delete: the further arguments are words that a function which takes fewer ignores ---- */
+PUBLIC(struct sized_block, __size_returning_new_aligned, size_t size, size_t alignment)
+SIZED_NEW(__size_returning_new_aligned, "_ZnwmSt11align_val_t", note_aligned_new(got.block, size, alignment),
+          alignment, 0)
+
+PUBLIC(struct sized_block, __size_returning_new_aligned_hot_cold, size_t size, size_t alignment, uintptr_t hint)
+SIZED_NEW(__size_returning_new_aligned_hot_cold, "_ZnwmSt11align_val_t", note_aligned_new(got.block, size, alignment),
+          alignment, hint)
+
+/* ---- delete: further arguments are words; a function that takes fewer ignores them ---- */
 
 static void call_delete(any_function next, void *block, uintptr_t second, uintptr_t third)
 {

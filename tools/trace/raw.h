@@ -1,9 +1,9 @@
 /*
- * The raw file, which a recorded process writes by mapping it: whatever ends the process, what it noted is in the file.
+ * The raw file. A recorded process writes it through a mapping, so its notes are in the file however the process ends.
  *
  * One page of header, then chunks of RAW_CHUNK_BYTES. A chunk belongs to one thread at a time and is an array of
- * records; a record with ticket 0 was never written. Tickets count from 1 through all threads: a block's free has a
- * higher one than its malloc, and the next malloc that returns the address a higher one than the free.
+ * records. A record with ticket 0 was never written. Tickets count from 1 over all threads: a block's free has a higher
+ * ticket than its malloc, and the next malloc that returns the address has a higher ticket than the free.
  */
 #ifndef TRACE_RAW_H
 #define TRACE_RAW_H
@@ -22,7 +22,7 @@ struct raw_header {
     uint32_t chunk_bytes;
     uint32_t pid;
     _Atomic uint64_t chunks;          /* begun so far */
-    _Atomic uint32_t stopped;         /* errno for which recording stopped before the process did, or 0 */
+    _Atomic uint32_t stopped;         /* errno that stopped the recording before the process ended, or 0 */
     _Atomic uint32_t threads;         /* seen so far */
 };
 
@@ -34,7 +34,7 @@ struct raw_record {
 
 enum { RAW_THREAD_BITS = 24, RAW_CHUNK_RECORDS = RAW_CHUNK_BYTES / (int)sizeof(struct raw_record) };
 
-/* A size that does not fit is that of a call that fails. */
+/* Only a call that fails has a size that does not fit. */
 #define RAW_MAX_SIZE ((UINT64_C(1) << 56) - 1)
 
 _Static_assert(sizeof(struct raw_record) == 24, "a record has 24 bytes");

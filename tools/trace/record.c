@@ -21,12 +21,12 @@
 
 enum { SMALLEST_SPARE = 16, MOST_FILES_OF_A_PID = 1000 };
 
-/* Stands in until there is a process's own. */
+/* Stands in until the process has its own. */
 static struct record_process undecided;
 struct record_process *record_process = &undecided;
 _Thread_local struct record_thread record_thread __attribute__((tls_model("initial-exec")));
 
-/* Not wiped by fork: a child must differ from its parent, and know how its file is to be called. */
+/* Not wiped by fork: a child must differ from its parent and know the name of its file. */
 static uint64_t last_epoch = RECORD_IDLE;
 static char base_path[4096];
 static char path[4096 + 32];
@@ -60,7 +60,7 @@ static void set_epoch(uint64_t epoch)
     atomic_store_explicit(&record_process->epoch, epoch, memory_order_release);
 }
 
-/* By the room that is left of it. */
+/* Unmaps a chunk, which the room left in it identifies. */
 static void unmap_chunk(struct record_room room)
 {
     if (room.end != NULL)
@@ -91,7 +91,7 @@ static void thread_ends(void *unused)
 
 /* ---- The file ---- */
 
-/* Recording ends here, the program goes on. The lock is held. */
+/* Stops recording; the program goes on. The lock is held. */
 static void stop_recording(const char *what, int error)
 {
     atomic_store(&record_process->header->stopped, (uint32_t)error);
@@ -99,7 +99,7 @@ static void stop_recording(const char *what, int error)
     say("recording stops: cannot %s %s: %s", what, path, strerror(error));
 }
 
-/* Gives the file its space, so that no later write into the mapping can fail. 0 or an errno. */
+/* Reserves the file's space, so that no later write into the mapping can fail. Returns 0 or an errno. */
 static int reserve_space(int file, off_t offset, off_t length)
 {
     struct rlimit limit;
@@ -113,7 +113,7 @@ static int reserve_space(int file, off_t offset, off_t length)
     return ftruncate(file, offset + length) == 0 ? 0 : errno;
 }
 
-/* A new chunk of the file for the calling thread. The lock is held. */
+/* Takes a new chunk of the file for the calling thread. The lock is held. */
 static bool begin_chunk(struct record_room *room)
 {
     struct raw_header *header = record_process->header;
@@ -140,7 +140,7 @@ static bool begin_chunk(struct record_room *room)
     return true;
 }
 
-/* Creates the file and maps its header. 0 or an errno. */
+/* Creates the file and maps its header. Returns 0 or an errno. */
 static int create_file(void)
 {
     int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -171,7 +171,7 @@ static void name_own_path(int turn)
         snprintf(path, sizeof path, "%s.%d-%d", base_path, (int)getpid(), turn);
 }
 
-/* Whether the file is of this process, which then was another program until it called exec. */
+/* Whether this process wrote the file, as another program before it called exec. */
 static bool is_from_before_exec(const char *name)
 {
     struct raw_header header;
@@ -183,7 +183,7 @@ static bool is_from_before_exec(const char *name)
     return complete && header.pid == (uint32_t)getpid();
 }
 
-/* What the process recorded before exec is kept as that of a child, or given up where children are not recorded. */
+/* Keeps what the process recorded before exec as that of a child, or drops it if children are not recorded. */
 static int move_aside(void)
 {
     if (!record_children)
@@ -196,8 +196,8 @@ static int move_aside(void)
     return EEXIST;
 }
 
-/* The file's own name is for the process that was started, as what it became last: a shell or a wrapper that calls exec
- * is not the program that is meant. Other processes have their number behind the name, or no file. */
+/* The process that was started gets the plain file name, for the program that it became last: a shell or wrapper that
+ * calls exec is not the program that the user means. Other processes append their number, or get no file. */
 static int create_own_file(bool is_child)
 {
     if (!is_child) {
@@ -248,11 +248,11 @@ static bool make_process(void)
     return true;
 }
 
-/* Decides whether this process records. It is called while there is one thread only: by the first call of malloc, and
- * by the first one after a fork. */
+/* Decides whether this process records. The first call of malloc, and the first one after a fork, call this while there
+ * is only one thread. */
 static void begin_process(void)
 {
-    /* Before libc is ready there is no environment to ask. */
+    /* Before libc is ready there is no environment to read. */
     if (environ == NULL)
         return;
     bool is_child = record_process != &undecided;
@@ -334,7 +334,7 @@ bool record_more_room(void)
     unlock();
     if (found)
         unmap_chunk(old);
-    /* Armed anew each time, because a thread may allocate after its first ending. */
+    /* Armed again each time, because a thread may allocate after its end was first noted. */
     if (found && pthread_setspecific(end_key, self) != 0)
         say("the end of a thread is not recorded: no memory for pthread_setspecific");
     self->inside--;

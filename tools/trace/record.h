@@ -1,5 +1,5 @@
 /*
- * Writing the raw file from within the recorded process: state of process and threads, chunks, tickets. Nothing here
+ * Writes the raw file from within the recorded process: state of process and threads, chunks, tickets. Nothing here
  * calls malloc, and no file stays open between calls.
  */
 #ifndef TRACE_RECORD_H
@@ -12,8 +12,8 @@
 
 enum { MOST_SPARES = 1024 };
 
-/* What all threads of the process share. It lies on pages that a fork gives to the child as zeros, by whatever call the
- * child is made; epoch 0 then tells the child that it records nothing yet. */
+/* What all threads of the process share. It lies on pages that the child of a fork, by whatever call, gets as zeros.
+ * Epoch 0 then tells the child that it records nothing yet. */
 struct record_process {
     _Atomic uint64_t epoch; /* 0 not decided yet, RECORD_IDLE, or this process's own number */
     _Atomic uint64_t ticket;
@@ -23,24 +23,24 @@ struct record_process {
     uint32_t spares;
     struct record_room {
         struct raw_record *next, *end;
-    } spare[MOST_SPARES]; /* what threads that ended left of their chunks */
+    } spare[MOST_SPARES]; /* rests of chunks of threads that have ended */
 };
 
 enum { RECORD_IDLE = 1 };
 
 struct record_thread {
-    uint64_t epoch; /* the process's when this thread has a number in its file */
+    uint64_t epoch; /* the process's epoch if this thread has a number in its file */
     struct record_room room;
     uint32_t number;
-    uint32_t inside;   /* above 0: what this thread does now is the recorder's own or the thread library's */
-    bool ended;        /* its end is noted; what libc cleans up behind it is not the program's */
+    uint32_t inside;   /* above 0: the recorder or the thread library makes this thread's calls */
+    bool ended;        /* its end is noted; libc's cleaning up after it is not the program's */
     uint32_t reserved; /* number that the creator gave this thread, 0 for none */
 };
 
 extern struct record_process *record_process;
 extern _Thread_local struct record_thread record_thread __attribute__((tls_model("initial-exec")));
 
-/* The slow parts of record_note: enter the thread into the file; find room for its next record. False: do not note. */
+/* The slow parts of record_note: enter the thread into the file, find room for its next record. False: do not note. */
 bool record_attach(void);
 bool record_more_room(void);
 
@@ -67,7 +67,7 @@ static inline void record_note(enum trace_kind kind, uint64_t address, uint64_t 
     atomic_store_explicit(&record->ticket_thread, ticket << RAW_THREAD_BITS | self->number, memory_order_release);
 }
 
-/* A number for a thread that is about to be created. */
+/* Returns a number for a thread that is about to be created. */
 uint32_t record_reserve_thread(void);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * libhakmem-trace.so: stands before malloc and its family by LD_PRELOAD, hands each call on to the allocator behind it,
- * and notes it (record.h).
+ * libhakmem-trace.so: replaces malloc and its family by LD_PRELOAD, passes each call to the allocator behind it, and
+ * notes it (record.h).
  *
- * What gives a block back is noted before the call and what makes one after it, so that the tickets order the lives of
- * an address whatever other threads do meanwhile.
+ * A call that frees a block is noted before it is made, a call that allocates one afterwards. So the tickets order the
+ * lives of an address whatever other threads do meanwhile.
  */
 #define _GNU_SOURCE
 #include "record.h"
@@ -37,7 +37,7 @@ static struct {
     int (*thrd_create)(thrd_t *, thrd_start_t, void *);
 } next;
 
-/* Blocks for dlsym itself, which may call malloc before it has found one. They are never given back. */
+/* Blocks for dlsym itself, which may call malloc before it has found it. They are never freed. */
 static _Alignas(16) char early_memory[16 * 1024];
 static size_t early_used;
 static bool resolving;
@@ -78,7 +78,7 @@ static void find(void *function, const char *name)
     memcpy(function, &found, sizeof found);
 }
 
-/* Finds the functions behind this. False while that is under way, for calls that come out of dlsym. */
+/* Finds the functions behind these. Returns false meanwhile, for calls that come from dlsym. */
 static bool resolve(void)
 {
     if (resolving)
@@ -95,7 +95,7 @@ static bool resolve(void)
     find(&next.malloc_usable_size, "malloc_usable_size");
     find(&next.pthread_create, "pthread_create");
     find(&next.thrd_create, "thrd_create");
-    /* Last: the others are there where this one is. */
+    /* Set last: if it is there, so are the others. */
     find(&next.malloc, "malloc");
     resolving = false;
     return true;
@@ -119,7 +119,7 @@ static void note_new(enum trace_kind kind, const void *block, size_t size, unsig
     record_note(kind, (uintptr_t)block, size, log2_alignment);
 }
 
-/* memalign takes what is no power of two for the next that is one. */
+/* memalign rounds an alignment up to the next power of two. */
 static unsigned log2_of(size_t alignment)
 {
     return alignment <= 1 ? 0 : 64 - (unsigned)__builtin_clzll((unsigned long long)alignment - 1);
@@ -133,7 +133,7 @@ static size_t product(size_t count, size_t size)
 
 /* ---- malloc and its family ---- */
 
-/* `inside` is raised around what some allocators build out of malloc and free, which may then be those below. */
+/* `inside` is raised around functions that some allocators build from malloc and free, which may be the ones below. */
 
 PUBLIC void *malloc(size_t size)
 {
@@ -150,7 +150,7 @@ PUBLIC void free(void *block)
         return;
     if (!is_ready())
         return;
-    /* libc ends a thread with a few free(NULL). */
+    /* libc calls free(NULL) a few times at the end of a thread. */
     if (block != NULL || !record_thread.ended)
         record_note(TRACE_FREE, (uintptr_t)block, 0, 0);
     next.free(block);
@@ -164,7 +164,7 @@ PUBLIC void cfree(void *block)
 PUBLIC void *calloc(size_t count, size_t size)
 {
     if (!is_ready())
-        return early_malloc(product(count, size)); /* static memory is zero, and used once */
+        return early_malloc(product(count, size)); /* static memory is zero and is used only once */
     record_thread.inside++;
     void *block = next.calloc(count, size);
     record_thread.inside--;
@@ -172,7 +172,7 @@ PUBLIC void *calloc(size_t count, size_t size)
     return block;
 }
 
-/* What realloc does to an early block: an allocation as seen from the allocator behind. */
+/* realloc of an early block: for the allocator behind it is an allocation. */
 static void *move_early(void *old, size_t size)
 {
     void *block = malloc(size);
@@ -203,7 +203,7 @@ PUBLIC void *reallocarray(void *old, size_t count, size_t size)
     if (!is_ready())
         return early_malloc(bytes);
     record_note(TRACE_REALLOC_BEGIN, (uintptr_t)old, 0, 0);
-    /* Not reallocarray: it may call realloc, which stands here. SIZE_MAX bytes are never to be had. */
+    /* realloc rather than reallocarray, which may call the realloc above. No allocator has SIZE_MAX bytes. */
     record_thread.inside++;
     void *block = next.realloc(old, bytes);
     record_thread.inside--;
@@ -275,7 +275,7 @@ PUBLIC size_t malloc_usable_size(void *block)
 
 /* ---- Threads ---- */
 
-/* What a new thread is to run, handed over through one of these places. */
+/* Hands a new thread its number and what it shall run. */
 struct handover {
     _Atomic bool taken;
     uint32_t thread;
@@ -299,7 +299,7 @@ static void give_place_back(struct handover *place)
     atomic_store_explicit(&place->taken, false, memory_order_release);
 }
 
-/* In the new thread: takes its number and says what it is to run. */
+/* In the new thread: takes its number and returns what it shall run. */
 static struct handover begin_thread(void *argument)
 {
     struct handover *place = argument, copy;
@@ -308,7 +308,7 @@ static struct handover begin_thread(void *argument)
     copy.argument = place->argument;
     record_thread.reserved = place->thread;
     give_place_back(place);
-    /* Its end is noted even if it never allocates. */
+    /* The thread's end is noted even if it never allocates. */
     if (record_is_on())
         record_more_room();
     return copy;
@@ -326,8 +326,8 @@ static int run_c11_thread(void *argument)
     return place.c11_routine(place.argument);
 }
 
-/* Announces a thread. NULL where it is to be created as if this library was not there: nothing is recorded, or all
- * places are taken, and the trace then takes the thread for one that the first thread created. */
+/* Announces a thread. NULL: create it as without this library, because nothing is recorded or all places are taken. In
+ * the latter case the trace counts it as created by the first thread. */
 static struct handover *announce_thread(void *argument)
 {
     if (!record_is_on())
@@ -347,7 +347,7 @@ static void withdraw_thread(struct handover *place)
     give_place_back(place);
 }
 
-/* What the thread library allocates for a thread is not noted: a replay creates threads too. */
+/* Does not note what the thread library allocates for a thread, because a replay creates threads too. */
 PUBLIC int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*routine)(void *), void *argument)
 {
     is_ready();

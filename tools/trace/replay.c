@@ -1,13 +1,13 @@
 /*
  * hakmem-replay [--threads-merged] [--no-touch] TRACE
  *
- * Does again what a trace (trace_file.h) recorded, on whatever allocator is preloaded: each recorded thread is one,
- * created and ended at the same points, and does its own stream of operations. An operation on a block that another
- * thread made, resized or freed waits until that thread has come so far. Memory is used as by a program: each block
- * gets a word at its start, in each page and at its end, and they are checked before it is freed or resized.
+ * Repeats what a trace (trace_file.h) recorded, on whatever allocator is preloaded. Each recorded thread becomes a
+ * thread that starts and ends at the same points and runs its own stream of operations. An operation on a block that
+ * another thread made, resized or freed waits until that thread has done so. Memory is used as a program would: each
+ * block gets a word at its start, in each page and at its end, which are checked before it is freed or resized.
  *
- * The replay's own tables are mapped, and in place before the clock starts; operations are read as they are needed into
- * a buffer on each thread's stack. REPLAY own_kib says what the tables take of the peak RSS.
+ * The replay's own tables are mapped and touched before the clock starts. Operations are read on demand into a buffer
+ * on each thread's stack. REPLAY own_kib is the tables' part of the peak RSS.
  */
 #define _GNU_SOURCE
 #include "replay_ops.h"
@@ -55,7 +55,7 @@ static uint64_t op_offset(uint64_t index)
     return trace_ops_at(&replay.header) + index * sizeof(struct trace_op);
 }
 
-/* A table of zeros, or of what the file has at `offset`, present in memory from now on. */
+/* Maps a table of zeros, or of the file's content at `offset`, and makes it resident. */
 static void *new_table(uint64_t count, size_t size, uint64_t offset)
 {
     size_t bytes = count > 0 ? count * size : 1;
@@ -67,8 +67,8 @@ static void *new_table(uint64_t count, size_t size, uint64_t offset)
     return table;
 }
 
-/* In a process of its own, because the file mapped whole would show in this one's peak RSS. It also leaves the file in
- * the page cache. */
+/* Runs in a separate process, because mapping the whole file would show in this one's peak RSS. It also leaves the file
+ * in the page cache. */
 static void check_file(uint64_t length)
 {
     pid_t child = fork();
@@ -118,7 +118,7 @@ static void announce(_Atomic uint32_t *word)
 
 static void *run_thread(void *argument);
 
-/* Creates a thread once as many have exited as had in the recording, so that no more live at once than there did. */
+/* Creates a thread once as many have exited as in the recording, so that no more threads live at once than then. */
 static void create_thread(const struct trace_op *op)
 {
     uint32_t exited;

@@ -79,8 +79,8 @@ static inline uint64_t key_of(uint32_t slot, uint32_t stamp)
     return (uint64_t)slot << 32 | stamp;
 }
 
-/* A block has words at its first bytes, at each page's offset below words_end, and at its last bytes; none that the
- * last one would cut into. One of less than a word has that many bytes of it. */
+/* A block has words at its first bytes, at each page's offset below words_end, and at its last bytes, but none that the
+ * last word would overlap. A block smaller than a word has as many of the word's bytes as fit. */
 static inline size_t words_end(size_t size)
 {
     if (size >= 2 * WORD)
@@ -122,7 +122,7 @@ static bool has_words(const char *block, size_t size, size_t kept, uint64_t key)
     return size < 2 * WORD || kept < size || memcmp(block + size - WORD, &word, WORD) == 0;
 }
 
-/* A word of zeros in each page shows that calloc's memory is zero where the words go. */
+/* Checks that calloc's memory is zero at the places of the words. */
 static bool is_zero(const char *block, size_t size)
 {
     static const char zeros[WORD];
@@ -143,7 +143,7 @@ static _Noreturn void fail_contents(const struct trace_op *op, const void *block
 
 /* ---- Operations ---- */
 
-/* A block of 0 bytes may be NULL on one allocator and none on another. */
+/* A block of 0 bytes may be NULL on one allocator and not on another. */
 static void take_block(struct replay_slot *slot, const struct trace_op *op, void *block)
 {
     size_t size = trace_size(op);
@@ -165,7 +165,7 @@ static void *allocate_zeros(const struct trace_op *op)
     return block;
 }
 
-/* All aligned kinds as posix_memalign, which every allocator has. */
+/* Does all aligned kinds with posix_memalign, which every allocator has. */
 static void *allocate_aligned(const struct trace_op *op)
 {
     size_t alignment = (size_t)1 << trace_alignment(op);

@@ -14,7 +14,7 @@ static void fill_table(uint32_t table[256])
     }
 }
 
-/* CRC-32 as in ISO 3309, the one of zlib. */
+/* CRC-32 as in ISO 3309 and zlib. */
 uint32_t trace_checksum(uint32_t so_far, const void *bytes, size_t count)
 {
     static uint32_t table[256];
@@ -26,7 +26,7 @@ uint32_t trace_checksum(uint32_t so_far, const void *bytes, size_t count)
     return ~sum;
 }
 
-/* The header's own figures against the file's length; no product below can overflow. */
+/* Checks the header's figures against the file's length. No product below can overflow. */
 static const char *check_header(const struct trace_header *header, uint64_t length)
 {
     if (header->version != TRACE_VERSION)
@@ -53,7 +53,7 @@ static const char *check_threads(const struct trace_header *header, const struct
     return first == header->operations ? NULL : "damaged: operations that no thread does";
 }
 
-/* How far each thread is, whether it was created, each slot's version and whether it is full. */
+/* How far each thread has come, whether it was created, each slot's version and whether the slot is full. */
 struct walk {
     uint64_t *done;
     bool *created;

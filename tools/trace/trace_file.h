@@ -1,9 +1,9 @@
 /*
  * The finished trace. Little-endian; header, thread table, operations, runs, text, one after the other.
  *
- * Each thread has a stream of operations. Blocks are in slots, which are used again when their block is freed. Every
- * operation on a slot makes its version one higher, and carries the version it waits for: that is all the order that
- * threads have to keep. The runs tell one order of all operations that keeps it, the recorded one.
+ * Each thread has a stream of operations. Blocks are in slots, which are reused after their block is freed. Every
+ * operation on a slot increments the slot's version and carries the version it waits for. Threads must keep no other
+ * order than that. The runs give one order of all operations that keeps it, the recorded one.
  */
 #ifndef TRACE_TRACE_FILE_H
 #define TRACE_TRACE_FILE_H
@@ -28,7 +28,7 @@ struct trace_header {
     uint32_t checksum; /* CRC-32 of all that follows this word */
     uint64_t file_bytes;
     uint64_t operations; /* of all streams */
-    uint64_t calls;      /* those of them that call the allocator: all but TRACE_THREAD */
+    uint64_t calls;      /* operations that call the allocator: all but TRACE_THREAD */
     uint64_t slots;
     uint64_t threads;
     uint64_t runs;
@@ -36,9 +36,9 @@ struct trace_header {
     /* What was seen and is not replayed. */
     uint64_t failed;        /* calls that returned NULL */
     uint64_t foreign_frees; /* frees of blocks that the recording does not know */
-    uint64_t lost_frees;    /* blocks whose address was handed out again without a free; one is put in */
+    uint64_t lost_frees;    /* blocks whose address was returned again without a free; one is inserted */
     uint64_t in_flight;     /* operations that the process's end interrupted */
-    uint32_t stopped;       /* errno for which recording stopped before the process did, or 0 */
+    uint32_t stopped;       /* errno that stopped the recording before the process ended, or 0 */
     uint32_t pid;
 };
 
@@ -112,8 +112,8 @@ static inline uint64_t trace_text_at(const struct trace_header *header)
     return trace_runs_at(header) + header->runs * sizeof(struct trace_run);
 }
 
-/* Checks the whole file that `bytes` is: sums, bounds, and that its order holds, so that a replay can neither reach
- * outside its tables nor wait for what never comes. NULL, or what is wrong. */
+/* Checks the whole file in `bytes`: sums, bounds and order, so that a replay can neither reach outside its tables nor
+ * wait for ever. Returns NULL, or what is wrong. */
 const char *trace_check(const unsigned char *bytes, uint64_t length);
 
 #endif

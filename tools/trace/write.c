@@ -23,13 +23,13 @@ static _Noreturn void fail_to(const char *what, const char *path)
 static void put(struct output *output, const void *bytes, size_t size, uint64_t count)
 {
     if (count == 0)
-        return; /* of a part that is empty there is no table */
+        return; /* an empty part has no table */
     output->checksum = trace_checksum(output->checksum, bytes, size * count);
     if (fwrite(bytes, size, count, output->file) != count)
         fail_to("write", output->path);
 }
 
-/* The operations thread by thread, into a table of their own. */
+/* Sorts the operations by thread into a table of their own. */
 static struct trace_op *sort_into_streams(const struct write_source *source)
 {
     const struct trace_header *header = source->header;

@@ -1,4 +1,4 @@
-/* Writing a trace: streams, runs and checksum out of operations in the recorded order. */
+/* Writes a trace: makes streams, runs and checksum from operations in the recorded order. */
 #ifndef TRACE_WRITE_H
 #define TRACE_WRITE_H
 
@@ -6,12 +6,12 @@
 
 struct write_source {
     struct trace_header *header;  /* all but magic, version, runs, text, file_bytes and checksum, which are filled in */
-    struct trace_thread *threads; /* `first` is filled in */
+    struct trace_thread *threads; /* `first` is set */
     const struct trace_op *ops;   /* in the recorded order */
     const uint32_t *op_threads;
 };
 
-/* Ends the program with a message when the file cannot be written. */
+/* Ends the program with a message if the file cannot be written. */
 void write_trace(const struct write_source *source, const char *path, const char *text);
 
 #endif

@@ -1,5 +1,7 @@
 """The allocators that are compared: the system's, HAKMEM, a copy of it, the peers, and any library."""
 
+from __future__ import annotations
+
 import shutil
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -8,15 +10,17 @@ import click
 
 from hakmem import paths, peers
 from hakmem.bench import machine
+from hakmem.bench.installed import describe_file, find_installed
 
-NOT_BY_DEFAULT = {"hardened"}
+NOT_BY_DEFAULT = {"hardened", "mimalloc-secure", "snmalloc-checks", "scudo"}
 BUILD_PEERS = "run `hakmem peers build`"
 
 
 @dataclass(frozen=True)
 class Allocator:
-    """A library to preload, several with colons between, or None for what the system has. setting: variables that it is
-    given, and no other."""
+    """One allocator under test.
+    library: the library to preload, or several joined by colons; None for the system's allocator. setting:
+    environment variables that only this allocator gets."""
 
     name: str
     library: str | None
@@ -26,21 +30,25 @@ class Allocator:
     setting: dict = field(default_factory=dict)
 
     def describe(self):
+        """Returns what a result file says about this allocator."""
         told = {"library": self.library, "version": self.version, "source": self.source, "sha256": self.sha256}
         return {**told, "setting": self.setting} if self.setting else told
 
 
 def again(subject):
-    """The name of the subject's copy: its row shows how far two identical allocators seem to differ."""
+    """Returns the name of the subject's copy, whose row shows how far two identical allocators seem to differ."""
     return f"{subject}-again"
 
 
 def header_version():
-    return machine.find_in(paths.CHECKOUT / "include/hakmem/hakmem.h", r'^#define HAK_VERSION_STRING "(.*)"$') or ""
+    """Returns HAKMEM's version."""
+    from hakmem.cli import version
+
+    return version()
 
 
 def from_library(name, library, version="", source=""):
-    """An allocator by the path of its library; a click error where there is no such file."""
+    """Returns an allocator for the library's path; raises a click error if there is no such file."""
     files = [Path(part).absolute() for part in str(library).split(":")]
     for file in files:
         if not file.is_file():
@@ -52,38 +60,61 @@ def from_library(name, library, version="", source=""):
 
 
 def glibc():
+    """Returns the allocator of the system's C library."""
     libc = machine.libc_file()
     version = machine.describe_machine()["libc"]
     return Allocator("glibc", None, version, "the system's", machine.digest([libc]) if libc else None)
 
 
-def known():
-    """Every allocator that is there, in the order of the tables, and what stands in the way of the peers, if any."""
+def known(installed=False):
+    """Returns every allocator found, in the order of the tables, and why peers are missing (None if none are).
+
+    installed: also look for libraries that the system has, unless a peer of the same kind is there."""
     found = {"glibc": glibc()}
     if paths.hakmem_library().is_file():
-        found["hakmem"] = from_library("hakmem", paths.hakmem_library(), header_version(), "this checkout")
+        found["hakmem"] = from_library("hakmem", paths.hakmem_library(), header_version(), "these tools'")
+    built, trouble = {}, None
     try:
         built = peers.load_peers()
     except peers.PeersError as error:
-        return found, error.message
+        trouble = error.message
     for name, peer in built.items():
         allocator = from_library(name, peer.library, peer.version, peer.source)
         found[name] = replace(allocator, setting=dict(peer.setting))
-    return found, None if built else f"no peers are built: {BUILD_PEERS}"
+    if installed:
+        for name, library in find_installed(found).items():
+            found[name] = from_library(name, library, *describe_file(library))
+        return found, trouble
+    return found, trouble if built or trouble else f"no peers are built: {BUILD_PEERS}"
+
+
+def crates():
+    """Returns {name: Allocator} for the Rust crates. Nothing is preloaded: the variable BENCH_CRATE tells
+    bench_rust_crates which of its builds to run (programs.py)."""
+    from hakmem.bench import programs
+
+    found = {}
+    for crate in programs.CRATES:
+        version = machine.find_in(programs.CRATES_SOURCES / "Cargo.lock", rf'name = "{crate}"\nversion = "(.*)"')
+        found[crate] = Allocator(crate, None, version or "", "crates.io", None, {"BENCH_CRATE": crate})
+    found["hakmem"] = replace(found["hakmem"], version=header_version(), source="this checkout")
+    return {"glibc": replace(glibc(), setting={"BENCH_CRATE": "glibc"}), **found}
 
 
 def parse_pair(text, option, form):
+    """Splits NAME=VALUE; raises a usage error that names the option and its form."""
     name, separator, value = text.partition("=")
     if not separator or not name:
         raise click.UsageError(f"{option} wants {form}, not '{text}'")
     return name, value
 
 
-def choose(names, additions, settings, subject, everything=False, need_peers=False):
-    """{name: Allocator} for the options --allocators, --add, --setting, --subject and --all, and what is to be told of
-    the peers, if anything.
+def choose(names, additions, settings, subject, everything=False, need_peers=False, known=known):
+    """Returns {name: Allocator} for --allocators, --add, --setting, --subject and --all, and what to tell the user
+    about the peers (or None).
 
-    need_peers: it is an error when the peers are not built and the names choose no allocators."""
+    known: returns the allocators found and why some are missing.
+    need_peers: raise an error if the peers are not built and no names are given."""
     found, trouble = known()
     if trouble and need_peers and not names:
         raise click.ClickException(f"{trouble}; or choose what there is with --allocators {','.join(found)}")
@@ -124,7 +155,7 @@ def choose(names, additions, settings, subject, everything=False, need_peers=Fal
 
 
 def with_copy(allocators, subject, folder):
-    """The allocators and the subject's copy, which lies in the folder under its own file name."""
+    """Adds the subject's copy to the allocators. Its library lies in the folder, under the same file name."""
     original = allocators[subject]
     library = original.library
     if library is not None:

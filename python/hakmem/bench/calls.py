@@ -1,4 +1,4 @@
-"""How often a run asks the system for memory or gives it back: one run under strace."""
+"""Counts how often a run asks the system for memory or gives it back, with one run under strace."""
 
 import re
 import shutil
@@ -13,11 +13,12 @@ SLOWER = 4
 
 
 def available():
+    """Returns whether strace is installed."""
     return shutil.which("strace") is not None
 
 
 def parse_table(text):
-    """{call: how often} of what `strace -c` writes; a call that was not made is not in it."""
+    """Returns {call: count} from the output of `strace -c`. Calls that were never made are absent."""
     counts = {}
     for line in text.splitlines():
         match = LINE.match(line)
@@ -27,8 +28,8 @@ def parse_table(text):
 
 
 def count_calls(row, allocator, conditions, expected=0):
-    """The entry of a result's "calls" for one row and allocator: without a total, but with a `detail`, when the program
-    did not end well under strace."""
+    """Returns the entry of a result's "calls" for one row and allocator. If the program did not end well under
+    strace, it has no total but a `detail`."""
     variable = "BENCH_PRELOAD" if row.preload == "child" else "LD_PRELOAD"
     limit = SLOWER * row.time_limit_s
     with tempfile.TemporaryDirectory(prefix="hakmem-calls-") as folder:

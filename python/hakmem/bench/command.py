@@ -1,40 +1,49 @@
-"""The commands `hakmem bench` and `hakmem compare`."""
+"""The command `hakmem bench`."""
+
+from __future__ import annotations
 
 import datetime
 import fcntl
 import importlib
 import os
 import shlex
-import shutil
 import sys
-import tempfile
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import click
 
-from hakmem import effect, paths
+from hakmem import paths
 from hakmem.bench import allocators as chosen_allocators
 from hakmem.bench import calls, machine, rows as bench_rows, store
 from hakmem.bench.progress import for_terminal
 from hakmem.bench.runner import Conditions, RunError
 from hakmem.bench.schedule import Plan, State
 from hakmem.bench.session import make_header, make_result, run_session
+from hakmem.extras import extra
 
-QUICK_MINUTES, FULL_MINUTES, COMPARE_MINUTES = 3.0, 45.0, 3.0
+QUICK_MINUTES, FULL_MINUTES = 3.0, 45.0
 ROUNDS, QUICK_ROUNDS, ROUNDS_MOST = 7, 3, 40
 INTERRUPTED = 130
 
 
 class LazyCommands(click.Group):
-    """A group, one of whose subcommands is imported only when it is called."""
+    """A group that imports some of its subcommands only when they are called."""
 
-    LAZY = {"instructions": "hakmem.bench.instructions_command:instructions",
-            "report": "hakmem.report.command:report"}
+    LAZY = {"batches": "hakmem.bench.batches_command:batches",
+            "curve": "hakmem.bench.curve_command:curve",
+            "diff": "hakmem.bench.diff_command:diff",
+            "instructions": "hakmem.bench.instructions_command:instructions",
+            "report": "hakmem.report.command:report",
+            "security": "hakmem.bench.security_command:security"}
 
     def list_commands(self, ctx):
+        """Returns the names of all subcommands, sorted."""
         return sorted([*super().list_commands(ctx), *self.LAZY])
 
     def get_command(self, ctx, cmd_name):
+        """Returns a subcommand, and imports it if it is lazy."""
         if cmd_name not in self.LAZY:
             return super().get_command(ctx, cmd_name)
         module, _, function = self.LAZY[cmd_name].partition(":")
@@ -42,16 +51,19 @@ class LazyCommands(click.Group):
 
 
 def split_names(context, parameter, value):
+    """Splits a comma-separated option (click callback)."""
     return [name for name in value.split(",") if name] if value else []
 
 
 def check_pairs(context, parameter, values):
+    """Parses each NAME=VALUE of --env (click callback)."""
     return tuple(chosen_allocators.parse_pair(value, "--env", "NAME=VALUE") for value in values)
 
 
 ALLOCATOR_OPTIONS = [
     click.option("--allocators", callback=split_names, metavar="A,B,...", help="These allocators only."),
-    click.option("--all", "everything", is_flag=True, help="Also the peers that are left out unless chosen: hardened."),
+    click.option("--all", "everything", is_flag=True,
+                 help="Also the peers that are left out unless chosen: the hardened ones."),
     click.option("--add", multiple=True, metavar="NAME=LIBRARY", help="One more allocator: any library to preload."),
     click.option("--setting", multiple=True, metavar="ALLOCATOR:NAME=VALUE", help="A variable for one allocator."),
     click.option("--subject", default="hakmem", show_default=True, metavar="NAME",
@@ -59,19 +71,21 @@ ALLOCATOR_OPTIONS = [
     click.option("--env", multiple=True, callback=check_pairs, metavar="NAME=VALUE", help="A variable for every run."),
     click.option("--warm", type=click.IntRange(0, 1 << 20), metavar="MIB",
                  help="Memory to touch before a run, at most. Default: 1024, or a quarter of what is free."),
-    click.option("--no-calls", is_flag=True, help="Don't count system calls (a run more on each allocator)."),
+    click.option("--no-calls", is_flag=True, help="Don't count system calls (saves a run on each allocator)."),
     click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
     click.option("--csv", "as_csv", is_flag=True, help="Print the samples as CSV."),
 ]
 
 
 def allocator_options(function):
+    """Adds ALLOCATOR_OPTIONS to a command."""
     for option in reversed(ALLOCATOR_OPTIONS):
         function = option(function)
     return function
 
 
 def default_warm(warm):
+    """Returns the MiB to touch before a run: the option's, or 1024 but at most a quarter of what is free."""
     if warm is not None:
         return warm
     available = machine.memory_available_mib()
@@ -79,26 +93,30 @@ def default_warm(warm):
 
 
 def say(text):
+    """Prints a line on standard error."""
     click.echo(f"hakmem: {text}", err=True)
 
 
 def require_launcher():
+    """Raises a click error if the launcher bench_measure is not built."""
     if not paths.program("bench_measure").is_file():
-        raise click.ClickException(f"{paths.program('bench_measure')} is not there; ./hakmem build builds it")
+        raise click.ClickException(paths.absent(paths.program("bench_measure")))
 
 
-def check_calls(no_calls):
-    """Whether system calls are counted; it is said when they cannot be."""
-    if not no_calls and not calls.available():
+def check_calls():
+    """Returns whether system calls can be counted, and tells the user if they cannot."""
+    if not calls.available():
         say("strace is not installed (Debian package strace): system calls are not counted")
-    return not no_calls and calls.available()
+    return calls.available()
 
 
 def now():
+    """Returns the time as a result file writes it."""
     return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
 
 
 def print_as(result, as_json, as_csv, print_tables):
+    """Prints a result as JSON, CSV or tables."""
     if as_json:
         click.echo(store.to_json(result), nl=False)
     if as_csv:
@@ -113,7 +131,7 @@ def print_as(result, as_json, as_csv, print_tables):
 
 
 def runnable_rows(rows, files):
-    """{name: Row} of those that can be run here, with their inputs made, and {name: reason} of the others."""
+    """Makes the rows' inputs. Returns {name: Row} of rows that can run and {name: reason} of the others."""
     from hakmem.bench.inputs import InputError
     from hakmem.bench.programs import ProgramError
 
@@ -136,7 +154,7 @@ def runnable_rows(rows, files):
 
 
 def lock_files(files):
-    """The folder of inputs is one run's at a time, and so should the machine be."""
+    """Locks the folder of inputs. Only one run may use it at a time, because two runs disturb each other."""
     files.mkdir(parents=True, exist_ok=True)
     lock = open(files / ".lock", "a", encoding="utf-8")
     try:
@@ -147,6 +165,7 @@ def lock_files(files):
 
 
 def list_rows(rows):
+    """Prints the rows of the tables."""
     from hakmem.bench.table import make_console, print_table
 
     print_table(make_console(), "Rows", ["name", "group", "threads", "quick", "about"],
@@ -155,6 +174,7 @@ def list_rows(rows):
 
 
 def open_journal(path, header, resume):
+    """Opens a run's journal; without --resume, moves an unfinished one out of the way."""
     if resume:
         return store.Journal(path)
     if path.exists():
@@ -165,7 +185,7 @@ def open_journal(path, header, resume):
 
 
 def budget_minutes(quick, full, minutes, rounds):
-    """The time a run may take; none when the rounds are given and the time is not."""
+    """Returns the minutes that a run may take; None if rounds are given and a time is not."""
     if minutes is not None:
         return minutes
     if rounds is not None and not quick and not full:
@@ -173,12 +193,34 @@ def budget_minutes(quick, full, minutes, rounds):
     return QUICK_MINUTES if quick else FULL_MINUTES
 
 
+def writable_results():
+    """Returns the default folder of results: the checkout's, or one of the user's if that is not writable."""
+    from hakmem.bench.keep import state_folder
+
+    folder = paths.results_folder()
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    if os.access(there, os.W_OK):
+        return folder
+    own = state_folder() / "results"
+    say(f"{there} cannot be written to; the results go to {own} (--out FOLDER takes another)")
+    return own
+
+
+def writable_files():
+    """Returns the folder of inputs: the build's, or one of the user's if that is not writable."""
+    files = paths.build_folder() / "bench-files"
+    if os.access(files if files.exists() else files.parent, os.W_OK):
+        return files
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hakmem/bench-files"
+
+
 def finish(result, out, name, html):
-    """Writes the result's files and says where."""
+    """Writes the result's files and tells where they are."""
     stem = store.free_stem(out, result["date"], name)
-    written = [store.write_result(result, stem), store.beside(stem, ".csv")]
+    written = store.write_result(result, stem)
     page = html or store.beside(stem, ".html")
-    from hakmem.report.page import write_page
+    with extra("report", "the page of a result"):
+        from hakmem.report.page import write_page
 
     write_page(result, page)
     say("written: " + ", ".join(map(str, [*written, page])))
@@ -188,64 +230,103 @@ def finish(result, out, name, html):
              context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--quick", is_flag=True, help="Few rows, 3 minutes.")
 @click.option("--full", is_flag=True,
-              help="Every row on every peer, 45 minutes: as without it, but the peers must be there.")
+              help="Every row on every peer, 45 minutes: as by default, but missing peers are an error.")
 @click.option("--time", "minutes", type=click.FloatRange(0, min_open=True), metavar="MINUTES",
               help="Time that the run may take.")
 @click.option("--rounds", type=click.IntRange(1), metavar="N", help="Exactly so many rounds.")
 @click.option("--rows", "patterns", multiple=True, metavar="PATTERN", help="Rows whose name matches.")
 @click.option("--scale", type=click.FloatRange(0, min_open=True), default=1.0, metavar="FACTOR",
-              help="Factor on the amount of work of the rows that name one.")
+              help="Multiply the work of the rows that name an amount.")
 @click.option("--narrow", type=click.FloatRange(0), default=3.0, show_default=True, metavar="PERCENT",
-              help="How well a row's time against its best peer is to be known (half the interval).")
+              help="Run more rounds of a row until half the interval of its time against its best peer is below this.")
 @click.option("--name", help="Name of the result files.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
-              help="Folder of the results.")
+              help="Folder of the results. Default: the checkout's bench/results, or one of the user's where that "
+                   "cannot be "
+                   "written to.")
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write the page here.")
+@click.option("--crates", is_flag=True,
+              help="Rust programs, built with HAKMEM's crate and with those of other allocators.")
 @click.option("--resume", is_flag=True, help="Go on with a run of the same options that was stopped.")
 @click.option("--no-idle", is_flag=True, help="Don't measure the memory of idle programs.")
 @click.option("--list", "list_only", is_flag=True, help="List the rows and end.")
 @allocator_options
 @click.pass_context
-def bench(context, quick, full, minutes, rounds, patterns, scale, narrow, name, out, html, resume, no_idle, list_only,
-          allocators, everything, add, setting, subject, env, warm, no_calls, as_json, as_csv):
+def bench(context, quick, full, minutes, rounds, patterns, scale, narrow, name, out, html, crates, resume, no_idle,
+          list_only, allocators, everything, add, setting, subject, env, warm, no_calls, as_json, as_csv):
     """Measure the allocators side by side on the benchmark programs and on real ones."""
     if context.invoked_subcommand is not None:
         return
     if quick and full:
         raise click.UsageError("--quick and --full exclude each other")
+    if crates and (quick or full or add):
+        raise click.UsageError("--crates goes with neither --quick, --full nor --add")
     try:
-        rows = bench_rows.choose(bench_rows.load(), patterns, quick)
+        rows = bench_rows.choose(bench_rows.load(bench_rows.CRATES_FILE if crates else bench_rows.FILE), patterns,
+                                 quick)
     except ValueError as error:
         raise click.ClickException(str(error)) from error
     if list_only:
         list_rows(rows)
         return
+    name = name or ("quick" if quick else "full" if full else "crates" if crates else "run")
+    known = (lambda: (chosen_allocators.crates(), None)) if crates else chosen_allocators.known
+    chosen = partial(chosen_allocators.choose, allocators, add, setting, subject, everything, need_peers=full,
+                     known=known)
+    budget = budget_minutes(quick, full, minutes, rounds)
+    wishes = Wishes(name=name, subject=subject, rounds_least=rounds or (QUICK_ROUNDS if quick else ROUNDS),
+                    rounds_most=rounds or ROUNDS_MOST, minutes=budget, narrow=narrow / 100,
+                    calls=None if no_calls else "late" if quick else "early", idle=not quick and not no_idle,
+                    scale=scale, env=env, warm=warm)
+    result = measure_rows(rows, chosen, wishes, out, html, resume)
+    from hakmem.bench.table import print_result
+
+    print_as(result, as_json, as_csv, print_result)
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What a run of rows is asked for. minutes: None to take as long as the rounds need. calls: as in Plan."""
+
+    name: str
+    subject: str
+    rounds_least: int
+    rounds_most: int
+    minutes: float | None
+    narrow: float = 0.03
+    calls: str | None = None
+    idle: bool = False
+    scale: float = 1.0
+    env: tuple = ()
+    warm: int | None = None
+
+
+def measure_rows(rows, choose, wishes, out, html, resume):
+    """Measures the rows on the allocators that `choose` returns, writes the files and returns the result."""
     require_launcher()
-    name = name or ("quick" if quick else "full" if full else "run")
+    name, subject = wishes.name, wishes.subject
     if "/" in name or name.startswith("."):
         raise click.UsageError(f"--name {name}: a name of a file is wanted, without a folder")
-    chosen, trouble = chosen_allocators.choose(allocators, add, setting, subject, everything, need_peers=full)
+    chosen, trouble = choose()
     if trouble:
         say(trouble)
-    files = paths.build_folder() / "bench-files"
+    files = writable_files()
     lock = lock_files(files)
     chosen = chosen_allocators.with_copy(chosen, subject, files / "copy")
     able, unable = runnable_rows(rows, files)
-    count_calls = check_calls(no_calls)
-    budget = budget_minutes(quick, full, minutes, rounds)
+    count_calls = wishes.calls is not None and check_calls()
     plan = Plan(rows=tuple(able), allocators=tuple(chosen), subject=subject, copy=chosen_allocators.again(subject),
-                rounds_least=rounds or (QUICK_ROUNDS if quick else ROUNDS), rounds_most=rounds or ROUNDS_MOST,
-                budget_s=None if budget is None else budget * 60, narrow=narrow / 100,
-                calls=("late" if quick else "early") if count_calls else None, warm_mib=default_warm(warm),
-                idle=not quick and not no_idle)
-    conditions = Conditions(files=files, scale=scale, env=env)
+                rounds_least=wishes.rounds_least, rounds_most=wishes.rounds_most,
+                budget_s=None if wishes.minutes is None else wishes.minutes * 60, narrow=wishes.narrow,
+                calls=wishes.calls if count_calls else None, warm_mib=default_warm(wishes.warm), idle=wishes.idle)
+    conditions = Conditions(files=files, scale=wishes.scale, env=wishes.env)
     header = make_header(
-        plan, {row.name: row.describe(scale) for row in able.values()}, chosen,
-        options={"rounds_least": plan.rounds_least, "rounds_most": plan.rounds_most, "minutes": budget,
+        plan, {row.name: row.describe(wishes.scale) for row in able.values()}, chosen,
+        options={"rounds_least": plan.rounds_least, "rounds_most": plan.rounds_most, "minutes": wishes.minutes,
                  "narrow": plan.narrow, "calls": count_calls},
-        conditions={"scale": scale, "env": dict(env), "warm_mib": plan.warm_mib, "idle": plan.idle},
+        conditions={"scale": wishes.scale, "env": dict(wishes.env), "warm_mib": plan.warm_mib, "idle": plan.idle},
         command=shlex.join(["hakmem", *sys.argv[1:]]), date=now())
-    out = out or paths.results_folder()
+    out = out or writable_results()
     journal_path = out / ".running" / f"{name}.jsonl"
     state = State()
     if resume:
@@ -264,13 +345,11 @@ def bench(context, quick, full, minutes, rounds, patterns, scale, narrow, name, 
     finish(result, out, name, html)
     journal_path.unlink()
     lock.close()
-    from hakmem.bench.table import print_result
-
-    print_as(result, as_json, as_csv, print_result)
+    return result
 
 
 def measure(plan, rows, allocators, conditions, state, journal):
-    """Runs the session; what ends it early ends the command, and says how to go on where that is possible."""
+    """Runs the session. If something ends it early, ends the command and says how to go on if a journal is kept."""
     resumable = isinstance(journal, store.Journal)
     again = f"; the same command with --resume goes on (journal {journal.path})" if resumable else ""
     try:
@@ -286,101 +365,24 @@ def measure(plan, rows, allocators, conditions, state, journal):
 
 
 @bench.command("show")
-@click.argument("file", type=click.Path(path_type=Path), metavar="RESULT.json")
+@click.argument("file", type=click.Path(path_type=Path), metavar="RESULT")
 @click.option("--csv", "as_csv", is_flag=True, help="Print the samples as CSV.")
 def show(file, as_csv):
-    """Print the tables of a result again."""
+    """Print the tables of a result again: .json, .json.xz or .json.gz of a run, or of counted instructions."""
+    from hakmem.bench import instructions_command
     from hakmem.bench.table import print_result
-    from hakmem.report.result import ResultError, load_result
+    from hakmem.report.result import ResultError, check_result, read_json
 
     try:
-        result = load_result(file)
+        result = read_json(file)
+        if isinstance(result, dict) and result.get("format") == instructions_command.FORMAT:
+            if as_csv:
+                raise click.UsageError(f"--csv: {file} holds counts, not samples")
+            instructions_command.print_tables(result)
+            return
+        check_result(result, file)
     except ResultError as error:
         raise click.ClickException(str(error)) from error
+    except (KeyError, TypeError, AttributeError) as error:
+        raise click.ClickException(f"{file}: damaged: {error!r}") from error
     print_as(result, False, as_csv, print_result)
-
-
-# ---- hakmem compare ----
-
-
-class NoJournal:
-    """A comparison is short: it is not resumed."""
-
-    def write(self, kind, value):
-        pass
-
-    def close(self):
-        pass
-
-
-def find_program(word):
-    path = shutil.which(word)
-    if path is None:
-        why = "is not a program that can be run" if "/" in word and os.path.exists(word) else "not found"
-        raise click.ClickException(f"program '{word}' {why}")
-    if why := effect.obstacle(path, paths.hakmem_library()):
-        raise click.ClickException(f"nothing can be compared: {why}")
-    return path
-
-
-def first_failure(samples):
-    """How the first run failed, and what to do where the program itself seems to mean it."""
-    failed = next((sample for sample in samples if sample["status"] != "ok"), None)
-    if failed is None:
-        return ""
-    told = f"; on {failed['allocator']} it ended so: {failed['detail']}"
-    if failed["status"] == "failed":
-        told += f"\nIf that is how it should end, say so with --status {failed['exit']}."
-    return told
-
-
-@click.command("compare", context_settings={"help_option_names": ["-h", "--help"], "allow_interspersed_args": False})
-@click.option("--rounds", type=click.IntRange(1), metavar="N",
-              help="Exactly so many rounds. Default: 7 within 3 minutes.")
-@click.option("--time", "minutes", type=click.FloatRange(0, min_open=True), metavar="MINUTES",
-              help="As many rounds as fit into this time.")
-@click.option("--input", "input_file", type=click.Path(exists=True, dir_okay=False, readable=True), metavar="FILE",
-              help="Standard input of the program. Default: /dev/null.")
-@click.option("--show-output", is_flag=True, help="Let the program's output through.")
-@click.option("--limit", type=click.FloatRange(0, min_open=True), default=600.0, show_default=True, metavar="SECONDS",
-              help="Time after which a run is ended.")
-@click.option("--status", "exit_status", type=click.IntRange(0, 255), default=0, show_default=True, metavar="N",
-              help="The exit status that PROGRAM ends with when all is well.")
-@allocator_options
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- PROGRAM [ARGUMENTS]")
-def compare(rounds, minutes, input_file, show_output, limit, exit_status, allocators, everything, add, setting, subject, env, warm,
-            no_calls, as_json, as_csv, command):
-    """Measure PROGRAM on each allocator: time, CPU time, memory, faults and system calls.
-
-    An allocator on which a run of PROGRAM fails has its status in the table and no figures. It is an error when none is
-    left."""
-    require_launcher()
-    find_program(command[0])
-    chosen, trouble = chosen_allocators.choose(allocators, add, setting, subject, everything)
-    if trouble:
-        say(trouble)
-    row = bench_rows.Row(name="program", group="program", threads=0, about="", command=command, figure="wall",
-                         time_limit_s=limit, verbatim=True)
-    count_calls = check_calls(no_calls)
-    budget = minutes if minutes is not None else None if rounds else COMPARE_MINUTES
-    with tempfile.TemporaryDirectory(prefix="hakmem-compare-") as folder:
-        chosen = chosen_allocators.with_copy(chosen, subject, folder)
-        plan = Plan(rows=(row.name,), allocators=tuple(chosen), subject=subject, copy=chosen_allocators.again(subject),
-                    rounds_least=rounds or ROUNDS, rounds_most=rounds or (ROUNDS_MOST if minutes else ROUNDS),
-                    budget_s=None if budget is None else budget * 60, narrow=0.0 if minutes else 0.03,
-                    calls="early" if count_calls else None, warm_mib=default_warm(warm),
-                    exit_status=exit_status)
-        conditions = Conditions(files=Path(folder), env=env, own_environment=True, show_output=show_output,
-                                input=input_file)
-        described = {**row.describe(), "threads": None, "command": shlex.join(command)}
-        header = make_header(plan, {row.name: described}, chosen, options={"rounds": rounds, "minutes": budget},
-                             conditions={"env": dict(env), "input": input_file}, date=now(),
-                             command=shlex.join(["hakmem", *sys.argv[1:]]))
-        state = State()
-        measure(plan, {row.name: row}, chosen, conditions, state, NoJournal())
-    result = make_result(header, plan, state)
-    from hakmem.bench.comparison import print_comparison
-
-    print_as(result, as_json, as_csv, print_comparison)
-    if not any(entry["status"] == "ok" for entry in result["summary"]["rows"].get(row.name, {}).values()):
-        raise click.ClickException(f"no allocator completed its runs of {command[0]}{first_failure(state.samples)}")

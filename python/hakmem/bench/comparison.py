@@ -1,40 +1,27 @@
-"""The table of `hakmem compare`: one program, a line an allocator, and above it who is fastest and who is smallest."""
+"""What `hakmem compare` prints: the fastest and the smallest allocator, a line for each allocator, and the verdict."""
 
-from rich.text import Text
-
-from hakmem.bench import statistics
-from hakmem.bench.allocators import again
 from hakmem.bench.table import (SHORT, STYLES, calls_cells, failures, memory_text, print_notes, print_table,
                                 rounds_text, seconds_text)
-
-
-def leader(entries, names, key):
-    standing = [name for name in names if key in entries.get(name, {})]
-    return min(standing, key=lambda name: entries[name][key]) if standing else None
+from hakmem.bench.verdict import ROUNDS_LEAST, Comparison, listed
+from hakmem.screen import Text
 
 
 def headline(result, row, figure, word, text):
-    """Who has the least of a figure, and how the subject stands to it or to the next."""
-    subject, entries = result["subject"], result["summary"]["rows"][row]
-    key = statistics.FIGURES[figure]
-    names = [name for name in result["allocators"] if name != again(subject)]
-    best = leader(entries, names, key)
-    if best is None:
+    """Returns a line with the allocators of the least figure: all that cannot be told from the least."""
+    compared = Comparison(result, row, figure)
+    leaders = compared.leaders()
+    if not leaders:
         return None
-    line = f"{word}: {best} ({text(entries[best][key])})"
-    rival = leader(entries, [name for name in names if name != subject], key) if best == subject else best
-    ratio = entries.get(rival, {}).get("ratios", {}).get(figure) if rival else None
-    if ratio is None:
-        return line
-    if ratio["rounds"] < 2:
-        return f"{line}; {subject} by {rival} is {ratio['median']:.2f} in a single round"
-    shown = f"{ratio['median']:.2f} ({ratio['low']:.2f}–{ratio['high']:.2f})"
-    if ratio["verdict"] == "tie":
-        return f"{line}; {subject} by {rival} is {shown}: a tie"
-    return f"{line}; {subject} takes {shown} of what {rival} takes"
+    least = f"{leaders[0]} ({text(compared.middle(leaders[0]))})"
+    if compared.rounds < ROUNDS_LEAST and len(compared.names) > 1:
+        return f"{word}: too few rounds to tell; {least} has the least median"
+    if len(leaders) > 1:
+        return f"{word}: {listed([least, *leaders[1:]])}, which cannot be told apart"
+    return f"{word}: {least}"
 
 
 def ratio_cell(entry, figure):
+    """Returns the table cell of a ratio and its interval."""
     ratio = entry.get("ratios", {}).get(figure)
     if ratio is None:
         return "-"
@@ -43,6 +30,7 @@ def ratio_cell(entry, figure):
 
 
 def print_comparison(console, result):
+    """Prints the whole comparison."""
     (row,) = result["rows"]
     subject, entries = result["subject"], result["summary"]["rows"][row]
     for figure, word, text in (("time", "Fastest", seconds_text), ("peak_rss", "Smallest", memory_text)):
@@ -52,8 +40,8 @@ def print_comparison(console, result):
     console.print()
     counted, failed = calls_cells(result).get(row, {}), failures(result)
     columns = (("wall", "time_s", seconds_text), ("CPU", "cpu_s", seconds_text),
-               ("peak RSS", "peak_rss_kib", memory_text), ("mean RSS", "mean_rss_kib", memory_text),
-               ("faults", "soft_faults", lambda number: f"{number:,.0f}"))
+               ("peak RSS", "peak_rss_kib", memory_text), ("private", "peak_private_kib", memory_text),
+               ("mean RSS", "mean_rss_kib", memory_text), ("faults", "soft_faults", lambda number: f"{number:,.0f}"))
     lines = []
     for name in sorted(entries, key=lambda name: entries[name].get("time_s", float("inf"))):
         entry = entries[name]
@@ -69,3 +57,7 @@ def print_comparison(console, result):
     print_table(console, f"{result['rows'][row]['command']}: medians of {rounds_text(result)}; at the right "
                 f"{subject}'s figure by this one's", head, lines)
     print_notes(console, result)
+    sentences = result.get("verdict", {}).values()
+    if sentences:
+        console.print()
+        console.print(Text(f"Verdict: {' '.join(sentences)}", style="bold"), soft_wrap=True)

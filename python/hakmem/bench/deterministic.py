@@ -1,13 +1,13 @@
 """The small rows of deterministic.toml: what they run, and instructions per operation of them.
 
-The standard library is all that this module needs: tests/golden counts with it, too.
+The standard library is all that this module needs: tests/cost/golden counts with it, too.
 """
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
 from hakmem.bench.instructions import count
+from hakmem.compat import read_toml
 
 FILE = Path(__file__).with_name("deterministic.toml")
 FIGURES = ("program", "library", "calls", "faults")
@@ -15,11 +15,11 @@ FIGURES = ("program", "library", "calls", "faults")
 
 @dataclass(frozen=True)
 class SmallRow:
-    """A driver at a fixed seed and small size.
+    """A driver with a fixed seed and small size.
 
-    command: the run; its first word is a program of the build. base: the same with nothing to do, or as little as the
-    driver allows: what it costs is taken away before the rest is divided by the operations, so that start and end are
-    in no figure. threads: with main. varies: the figures that do not repeat, and why; of these only bounds are held."""
+    command: the run; its first word is a program of the build. base: the same command with as little work as the
+    driver allows. Its cost is subtracted before dividing by the operations, so that no figure includes start and
+    end. threads: including main. varies: figures that do not repeat; tests check only their bounds. why: the reason."""
 
     name: str
     command: tuple
@@ -30,7 +30,7 @@ class SmallRow:
 
 
 def check(number, table):
-    """A SmallRow of one table of the file; ValueError says what is wrong with it."""
+    """Returns the SmallRow of one table of the file; raises ValueError if it is wrong."""
     where = f"{FILE.name}: row {table.get('name', number)}"
     for key in table:
         if key not in SmallRow.__dataclass_fields__:
@@ -53,9 +53,8 @@ def check(number, table):
 
 
 def load(path=FILE):
-    """{name: SmallRow} of the file."""
-    with open(path, "rb") as file:
-        rows = [check(number, table) for number, table in enumerate(tomllib.load(file).get("row", []), 1)]
+    """Returns {name: SmallRow} for the file."""
+    rows = [check(number, table) for number, table in enumerate(read_toml(path).get("row", []), 1)]
     names = [row.name for row in rows]
     twice = {name for name in names if names.count(name) > 1}
     if twice:
@@ -64,8 +63,8 @@ def load(path=FILE):
 
 
 def per_operation(row, programs, preload=None, env=None):
-    """{"total", "library", "ops"}: instructions for one operation of the row, in all and in the allocator, and the
-    operations that are counted. With None in all and a "reason" where they cannot be counted.
+    """Returns {"total", "library", "ops"}: instructions per operation in the whole program and in the allocator, and
+    the number of operations counted. If they cannot be counted, the figures are None and "reason" says why.
 
     programs: the folder of the drivers. preload and env: as in instructions.count."""
     counts = []

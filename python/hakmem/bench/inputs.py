@@ -1,9 +1,8 @@
-"""The inputs of the rows of real programs, and what these rows need to be installed.
+"""The inputs of the rows of real programs, and which installed programs these rows need.
 
-A row's `prepare` names one of the functions here. Each makes its inputs, and beside them the answers that the row's
-workload has to come to, in a folder of its own below FILES, once: what is there already, made by the same sources and
-tools, stays. With a `scale` below 1 it makes less, for tests.
-"""
+A row's `prepare` names one of the functions here. Each function makes the inputs and the expected answers once, in a
+folder of its own below FILES. It keeps what the same sources and tools made before. With a `scale` below 1 it makes
+less, for tests."""
 
 import hashlib
 import json
@@ -58,14 +57,14 @@ PACK_ARGUMENTS = ["pack-objects", "--all", "--stdout", "--no-reuse-delta", "--no
 
 
 class InputError(Exception):
-    """An input could not be made; the text says which, and why."""
+    """An input could not be made. The text says which one and why."""
 
 
 # ---- What a row needs ----
 
 
 def find_program(name):
-    """The path of a program, None when it is not installed. cc1 and cc1plus are where their compiler says."""
+    """Returns the path of a program; None if it is not installed. The compiler knows where cc1 or cc1plus is."""
     if name not in ("cc1", "cc1plus"):
         return shutil.which(name)
     compiler = shutil.which("gcc" if name == "cc1" else "g++")
@@ -76,7 +75,7 @@ def find_program(name):
 
 
 def requirements(row):
-    """What is missing for a row of real programs to run, one text each; empty when all is there."""
+    """Returns one text for each program that a row of real programs needs and that is not installed."""
     if row.group != "program":
         return []
     wanted = dict.fromkeys(NEEDS.get(getattr(row, "prepare", None) or "", ()))
@@ -94,7 +93,7 @@ def requirements(row):
 
 
 def run(command, *, setting=None, stdin=None, cwd=None):
-    """The output of a program on the system's allocator; InputError with its message when it fails."""
+    """Returns the output of a program on the system's allocator; raises InputError if it fails."""
     env = {name: value for name, value in os.environ.items() if not PRIVATE_VARIABLE.match(name)}
     env.update({"LC_ALL": "C", "TZ": "UTC"} | (setting or {}))
     try:
@@ -109,7 +108,7 @@ def run(command, *, setting=None, stdin=None, cwd=None):
 
 
 def digest_of_sources():
-    """Of all that decides what an input is like."""
+    """Returns a digest of all sources that decide what an input contains."""
     digest = hashlib.sha256()
     for path in [Path(__file__), *sorted(WORKLOADS.rglob("*.py"))]:
         digest.update(path.read_bytes())
@@ -117,8 +116,9 @@ def digest_of_sources():
 
 
 def make_once(files, name, scale, make, *tools):
-    """Has make(folder) fill the folder FILES/NAME, unless it holds the same already. tools: commands that print a
-    version on which the contents depend. A folder is there whole or not at all."""
+    """Calls make(folder) to fill the folder FILES/NAME, unless it already holds the same.
+
+    tools: commands that print the versions on which the contents depend. A folder is never left incomplete."""
     folder = Path(files, name)
     versions = [run(tool).decode() for tool in tools]
     stamp = json.dumps({"scale": scale, "sources": digest_of_sources(), "tools": versions})
@@ -140,15 +140,18 @@ def make_once(files, name, scale, make, *tools):
 
 
 def scaled(number, scale):
+    """Returns the number times scale, at least 1."""
     return max(1, round(number * scale))
 
 
 def write_lines(path, lines):
+    """Writes the lines to a file."""
     with open(path, "w", encoding="utf-8", newline="\n") as file:
         file.writelines(line + "\n" for line in lines)
 
 
 def write_answers(folder, answers):
+    """Writes expected.json into the folder."""
     Path(folder, "expected.json").write_text(json.dumps(answers), encoding="utf-8")
 
 
@@ -156,7 +159,7 @@ def write_answers(folder, answers):
 
 
 def json_documents(files, scale=1.0):
-    """documents.jsonl and expected.json, for json_documents.py."""
+    """Makes documents.jsonl and expected.json for json_documents.py."""
 
     def make(folder):
         made = documents.make_documents(20261121, scaled(1000, scale))
@@ -167,7 +170,7 @@ def json_documents(files, scale=1.0):
 
 
 def python_files(files, scale=1.0):
-    """Files of the system's Python and expected.json, for syntax_trees.py. All are there at any scale."""
+    """Copies files of the system's Python (one at a scale below 0.5) and makes expected.json for syntax_trees.py."""
     names = ("argparse", "dataclasses", "inspect", "typing") if scale >= 0.5 else ("dataclasses",)
 
     def make(folder):
@@ -181,7 +184,7 @@ def python_files(files, scale=1.0):
 
 
 def script_text(files, scale=1.0):
-    """script.txt and expected.json, for mix.py."""
+    """Makes script.txt and expected.json for mix.py."""
 
     def make(folder):
         written, answers = script.make_script(20261121, scaled(3000, scale))
@@ -192,7 +195,7 @@ def script_text(files, scale=1.0):
 
 
 def words(files, scale=1.0):
-    """text.txt and expected.txt, for words.lua and words.pl."""
+    """Makes text.txt and expected.txt for words.lua and words.pl."""
 
     def make(folder):
         lines_made = text.text_lines(20261121, scaled(10000, scale), words=4000, longest=20)
@@ -204,7 +207,7 @@ def words(files, scale=1.0):
 
 
 def lines(files, scale=1.0):
-    """20 MB of short lines, lines.txt, and sorted as expected.txt."""
+    """Makes lines.txt, 20 MB of short lines, and expected.txt, the same lines sorted."""
 
     def make(folder):
         made = text.text_lines(42, scaled(800_000, scale), words=40_000, longest=5)
@@ -215,7 +218,7 @@ def lines(files, scale=1.0):
 
 
 def sql_script(files, scale=1.0):
-    """script.sql, for sqlite3 -bail: it checks its answers by itself."""
+    """Makes script.sql for sqlite3 -bail. The script checks its own answers."""
 
     def make(folder):
         write_lines(folder / "script.sql", database.make_script(20261121, scaled(60000, scale)))
@@ -224,12 +227,12 @@ def sql_script(files, scale=1.0):
 
 
 def redis_folder(files, scale=1.0):
-    """A folder for the server's own; redis.py makes the requests."""
+    """Makes an empty folder for the server; redis.py makes the requests."""
     return make_once(files, "redis", scale, lambda folder: None)
 
 
 def c_file(files, scale=1.0):
-    """work.c, a link to cc1, and what cc1 makes of it on the system's allocator, expected.s."""
+    """Makes work.c, a link to cc1, and expected.s, cc1's output on the system's allocator."""
 
     def make(folder):
         write_lines(folder / "work.c", c_source.make_c(20261121, scaled(50, scale)))
@@ -240,7 +243,7 @@ def c_file(files, scale=1.0):
 
 
 def cxx_file(files, scale=1.0):
-    """work.ii, the text behind the preprocessor, a link to cc1plus, and what it makes of it, expected.s."""
+    """Makes work.ii (preprocessed), a link to cc1plus, and expected.s, its output."""
 
     def make(folder):
         write_lines(folder / "work.cpp", c_source.make_cxx(20261121, 1))
@@ -252,7 +255,7 @@ def cxx_file(files, scale=1.0):
 
 
 def repository(files, scale=1.0):
-    """A bare repository, and what git's log and pack-objects say of it on the system's allocator."""
+    """Makes a bare repository and the output of git log and pack-objects on the system's allocator."""
 
     def make(folder):
         git = ["git", "--git-dir", folder / "repository"]

@@ -1,7 +1,6 @@
-"""How many instructions a run takes, in all and in the allocator itself: one run under callgrind.
+"""Counts the instructions of a run, in the whole program and in the allocator, with one run under callgrind.
 
-The standard library is all that this module needs: tests/golden counts with it, too.
-"""
+Uses only the standard library, because tests/cost/golden counts with it too."""
 
 import os
 import re
@@ -16,14 +15,14 @@ from hakmem.bench.runner import NOT_PRELOADED, parse_pairs
 LIMIT_S = 120.0
 TAIL = 300
 
-# Files that belong to no allocator, though one may need them.
+# Files that are part of no allocator, though an allocator may need them.
 SYSTEM_FILE = re.compile(
     r"/(ld-linux[^/]*|linux-vdso|lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+))(-[\d.]+)?\.so[\d.]*$|^linux-vdso")
-# Code that callgrind finds in no file: an allocator's that has moved it.
+# Code that callgrind finds in no file: an allocator has moved its own code.
 NO_FILE = "???"
-# A child would otherwise be charged with what its parent did before.
+# Counting starts anew at these calls. Otherwise a child's count would include what its parent did before.
 FORKS = ("fork", "fork@@GLIBC_2.2.5", "_Fork", "__libc_fork")
-# What counts as the allocator where it is a part of the C library.
+# The functions that count as the allocator if it is a part of the C library.
 SYSTEM_CALLED = re.compile(
     r"(malloc|free|calloc|realloc|reallocarray|memalign|aligned_alloc|posix_memalign|valloc)(@.*)?$")
 SYSTEM_LIBRARY = re.compile(r"/(libc\.so\.6|libc-[\d.]+\.so)$")
@@ -34,10 +33,12 @@ VALGRIND_LINE = re.compile(r"^(==|--)\d+(==|--) ?")
 
 
 def read_profile(lines, libraries=frozenset()):
-    """(instructions in all, instructions in the allocator, whether it is there) of a callgrind profile.
+    """Reads a callgrind profile. Returns (instructions in all, instructions in the allocator, whether the allocator is
+    there).
 
-    In the allocator: what its files, the libraries, execute themselves. Without libraries it is the system's, whose
-    file holds much else: then it is what its calls from other files cost, with what they call."""
+    The allocator's instructions are those that its libraries execute themselves. Without libraries the allocator is
+    the C library, whose file holds much else: then its instructions are those of calls into it from other files,
+    callees included."""
     files, functions, here, callee, called = {}, {}, None, None, None
     total = inside = 0
     inclusive = False
@@ -71,8 +72,9 @@ def read_profile(lines, libraries=frozenset()):
 
 
 def environment(preload, env):
-    """The run's variables: the same wherever it is counted, since start-up code reads them all; none that steers an
-    allocator but those given; and addresses bound before main, so that no call is dearer for being the first."""
+    """Returns the run's variables. They are the same wherever it is counted, because start-up code reads them all.
+    Only the given ones steer an allocator. LD_BIND_NOW binds addresses before main, so that first calls cost no more
+    than others."""
     kept = {"PATH": os.defpath, "LC_ALL": "C", "LD_BIND_NOW": "1", **(env or {})}
     if preload:
         kept["LD_PRELOAD"] = preload
@@ -80,7 +82,7 @@ def environment(preload, env):
 
 
 def files_of(preload):
-    """The files an allocator consists of: the libraries, and those that they need and the system does not."""
+    """Returns an allocator's files: the libraries, and what they need that is not the system's."""
     files = set()
     for part in preload.split(":"):
         files.add(str(Path(part).resolve()))
@@ -93,17 +95,19 @@ def files_of(preload):
 
 
 def unfit(reason):
+    """Returns a count without figures, for a run that could not be counted."""
     return {"total": None, "library": None, "ops": None, "reason": reason}
 
 
 def last_words(text):
-    """The end of what the program wrote to standard error, or of what valgrind did if it was silent."""
+    """Returns the end of the program's standard error, or of valgrind's if the program wrote nothing."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     own = [line for line in lines if not VALGRIND_LINE.match(line)]
     return " ".join(own or [VALGRIND_LINE.sub("", line) for line in lines])[-TAIL:]
 
 
 def ended(status):
+    """Returns an exit status or a signal as a text."""
     if status >= 0:
         return f"exit status {status}"
     try:
@@ -113,12 +117,12 @@ def ended(status):
 
 
 def count(command, preload=None, env=None, limit=LIMIT_S):
-    """{"total", "library", "ops"} of one run: instructions in all and in the allocator, of the program and its
-    children, and the operations that a driver reports (None for other programs). Where the run does not end well under
-    callgrind, they are None and "reason" says why.
+    """Counts one run. Returns {"total", "library", "ops"}: instructions of the program and its children, instructions
+    in the allocator, and the operations that a driver reports (None for other programs). If the run does not end well
+    under callgrind, they are None and "reason" says why.
 
-    preload: the libraries as in LD_PRELOAD, None for the system's allocator. env: variables of the run. One thread runs
-    at a time, each for as long as any other, and addresses are the same each time."""
+    preload: the libraries as in LD_PRELOAD; None for the system's allocator. env: variables of the run. One thread
+    runs at a time, each for equally long, and addresses are the same each time."""
     tools = {program: shutil.which(program) for program in ("valgrind", "setarch", "ldd")}
     for program, file in tools.items():
         if file is None:

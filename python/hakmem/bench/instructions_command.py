@@ -1,4 +1,4 @@
-"""The command `hakmem bench instructions`: what an operation costs each allocator, counted under callgrind."""
+"""The command `hakmem bench instructions`: what an operation costs on each allocator, counted under callgrind."""
 
 import json
 import os
@@ -8,24 +8,25 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import click
-from rich.text import Text
 
 from hakmem import paths
 from hakmem.bench import allocators as chosen_allocators
 from hakmem.bench import deterministic, machine
 from hakmem.bench.rows import choose
-from hakmem.bench.table import make_console, print_table, slices
+from hakmem.bench.table import print_table, slices
+from hakmem.screen import Text, make_console
 
 FORMAT = "hakmem-instructions 1"
 STAMP_WIDTH = 28
 
 
 def split_names(context, parameter, value):
+    """Splits a comma-separated option (click callback)."""
     return [name for name in value.split(",") if name] if value else []
 
 
 def chosen_rows(patterns):
-    """Those of one thread, whose counts repeat on any allocator; by name also the others."""
+    """Returns the rows that the patterns find, or those of one thread, whose counts repeat anywhere."""
     rows = list(deterministic.load().values())
     rows = choose(rows, patterns, False) if patterns else [row for row in rows if row.threads == 1]
     for row in rows:
@@ -36,7 +37,7 @@ def chosen_rows(patterns):
 
 
 def count_one(row, allocator):
-    """The entry of one row and allocator; with a `reason`, and no figures, where it cannot be counted."""
+    """Returns the entry of one row and allocator. If it cannot be counted, the entry has a `reason` and no figures."""
     counted = deterministic.per_operation(row, paths.build_folder() / "bin", allocator.library, allocator.setting)
     entry = {"row": row.name, "allocator": allocator.name}
     if counted["total"] is None:
@@ -48,7 +49,7 @@ def count_one(row, allocator):
 
 
 def with_bar(runs):
-    """The same, with a bar on a terminal."""
+    """Yields the runs, with a progress bar on a terminal."""
     if not sys.stderr.isatty():
         yield from runs
         return
@@ -57,7 +58,7 @@ def with_bar(runs):
 
 
 def count_all(rows, allocators):
-    """Entries row by row. As many runs at a time as there are CPUs: a count does not depend on what else runs."""
+    """Returns the entries, row by row. As many run at a time as there are CPUs, which changes no count."""
     pairs = [(row, allocator) for row in rows for allocator in allocators]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         running = [pool.submit(count_one, *pair) for pair in pairs]
@@ -68,20 +69,30 @@ def count_all(rows, allocators):
             raise
 
 
+def count_result(rows, allocators, subject):
+    """Returns the counts of the rows on {name: Allocator}, with the machine, the commit and the commands."""
+    return {"format": FORMAT, "command": shlex.join(["hakmem", *sys.argv[1:]]), "commit": machine.describe_commit(),
+            "machine": machine.describe_machine(), "subject": subject,
+            "allocators": {name: allocator.describe() for name, allocator in allocators.items()},
+            "rows": {row.name: {"threads": row.threads, "command": shlex.join(row.command),
+                                "base": shlex.join(row.base)} for row in rows},
+            "instructions": count_all(rows, list(allocators.values()))}
+
+
 def best_peer(figures, subject):
-    """(name, figure) of the least of the others; None without any."""
+    """Returns (name, figure) of the peer with the least figure; None if there is none."""
     others = {name: figure for name, figure in figures.items() if name != subject}
     return min(others.items(), key=lambda pair: pair[1]) if others and subject in figures else None
 
 
 def is_below_all(figures, subject):
-    """Whether the subject is below every peer that could be counted."""
+    """Returns whether the subject's figure is below that of every peer that could be counted."""
     best = best_peer(figures, subject)
     return best is not None and figures[subject] < best[1]
 
 
 def verdict(figures, subject):
-    """How the subject stands to the best peer that could be counted."""
+    """Returns a colored text that compares the subject with the best peer that could be counted."""
     best = best_peer(figures, subject)
     if best is None:
         return Text("-")
@@ -92,11 +103,12 @@ def verdict(figures, subject):
 
 
 def figure_text(figure):
+    """Returns a figure as the tables show it."""
     return f"{figure:,.2f}" if figure < 1000 else f"{figure:,.0f}"
 
 
 def print_counts(console, entries, key, title, names, subject, marked):
-    """One table; with the verdict on each row where marked."""
+    """Prints one table, with verdicts if marked. Returns (rows in which the subject is below all, rows)."""
     rows = {}
     for entry in entries:
         figures = rows.setdefault(entry["row"], {})
@@ -111,6 +123,7 @@ def print_counts(console, entries, key, title, names, subject, marked):
 
 
 def print_tables(result):
+    """Prints the tables of a result and notes on how to read them."""
     console, subject, entries = make_console(), result["subject"], result["instructions"]
     names = list(result["allocators"])
     below, rows = print_counts(console, entries, "per_op", "Instructions per operation, the whole program", names,
@@ -140,7 +153,8 @@ def print_tables(result):
 @click.option("--rows", "patterns", multiple=True, metavar="PATTERN",
               help="Rows whose name the pattern finds; may be given again. Default: those of one thread.")
 @click.option("--allocators", callback=split_names, metavar="A,B,...", help="These allocators only.")
-@click.option("--all", "everything", is_flag=True, help="Also the peers that are left out unless chosen: hardened.")
+@click.option("--all", "everything", is_flag=True,
+              help="Also the peers that are left out unless chosen: the hardened ones.")
 @click.option("--add", multiple=True, metavar="NAME=LIBRARY", help="One more allocator: any library to preload.")
 @click.option("--setting", multiple=True, metavar="ALLOCATOR:NAME=VALUE", help="A variable for one allocator.")
 @click.option("--subject", default="hakmem", show_default=True, metavar="NAME",
@@ -157,15 +171,9 @@ def instructions(patterns, allocators, everything, add, setting, subject, json_f
         click.echo(f"hakmem: {trouble}", err=True)
     if json_file and not Path(json_file).absolute().parent.is_dir():
         raise click.UsageError(f"--json {json_file}: there is no such folder")
-    entries = count_all(rows, list(chosen.values()))
-    result = {"format": FORMAT, "command": shlex.join(["hakmem", *sys.argv[1:]]), "commit": machine.describe_commit(),
-              "machine": machine.describe_machine(), "subject": subject,
-              "allocators": {name: allocator.describe() for name, allocator in chosen.items()},
-              "rows": {row.name: {"threads": row.threads, "command": shlex.join(row.command),
-                                  "base": shlex.join(row.base)} for row in rows},
-              "instructions": entries}
+    result = count_result(rows, chosen, subject)
     if json_file:
         Path(json_file).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print_tables(result)
-    if all(entry["total"] is None for entry in entries):
+    if all(entry["total"] is None for entry in result["instructions"]):
         raise click.ClickException("no run could be counted")

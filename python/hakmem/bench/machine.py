@@ -1,4 +1,4 @@
-"""What a run was made on, and with: the machine, the commit, the libraries."""
+"""What a run was made on and with: the machine, the commit and the libraries."""
 
 import hashlib
 import os
@@ -11,7 +11,7 @@ from hakmem import paths
 
 
 def find_in(path, pattern):
-    """What the pattern's first group matches in a file; None where there is no such file or line."""
+    """Returns what the pattern's first group matches in a file; None if the file or the line is missing."""
     try:
         match = re.search(pattern, Path(path).read_text(), re.MULTILINE)
     except OSError:
@@ -20,7 +20,7 @@ def find_in(path, pattern):
 
 
 def describe_machine():
-    """The machine, without what changes from minute to minute; a run is resumed on the same one only."""
+    """Describes the machine by what stays the same, because a run is resumed only on the same machine."""
     return {
         "cpu": find_in("/proc/cpuinfo", r"^model name\s*: (.*)$") or platform.machine(),
         "cpus": len(os.sched_getaffinity(0)),
@@ -32,12 +32,13 @@ def describe_machine():
 
 
 def memory_available_mib():
+    """Returns the available memory; None if the kernel does not tell."""
     kib = find_in("/proc/meminfo", r"^MemAvailable:\s*(\d+) kB$")
     return int(kib) // 1024 if kib else None
 
 
 def describe_commit():
-    """The checkout's commit, with -dirty behind it when files differ from it; None outside a checkout."""
+    """Returns the checkout's commit, with -dirty appended if files differ from it; None outside a checkout."""
     try:
         done = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=True,
                               cwd=paths.CHECKOUT)
@@ -47,7 +48,7 @@ def describe_commit():
 
 
 def digest(files):
-    """The SHA-256 of the files' contents, one behind the other."""
+    """Returns the SHA-256 of the files' contents, joined."""
     sha = hashlib.sha256()
     for file in files:
         sha.update(Path(file).read_bytes())
@@ -55,5 +56,5 @@ def digest(files):
 
 
 def libc_file():
-    """The C library that this process has loaded, as every dynamically linked program will."""
+    """Returns the C library that this process has loaded. Every dynamically linked program loads the same."""
     return find_in("/proc/self/maps", r"(/\S*/libc\.so\.6|/\S*/libc-[\d.]+\.so)$")

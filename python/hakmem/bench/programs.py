@@ -1,9 +1,8 @@
-"""The compiled programs among the rows of real programs: bench/programs/, built where they are wanted. HAKMEM itself needs
-neither a C++ compiler nor cargo, so its own build leaves them alone.
+"""The compiled programs of bench/programs/, which the rows of real programs run. They are built when a row needs them:
+HAKMEM itself needs neither a C++ compiler nor cargo, so its own build leaves them out.
 
-rust_json and cxx_containers are for a row's `prepare`: they put the program below FILES, where the row's command finds
-it. What is there, made from the same sources by the same compiler, stays.
-"""
+A row's `prepare` names rust_json, rust_crates or cxx_containers. Each puts its program below FILES, where the row's
+command finds it, and keeps a program that the same compiler made from the same sources."""
 
 import hashlib
 import os
@@ -18,9 +17,12 @@ from hakmem import paths
 
 SOURCES = paths.CHECKOUT / "bench/programs"
 RUST_SOURCES = SOURCES / "rust_json"
+CRATES_SOURCES = SOURCES / "rust_crates"
+# {crate: the feature of rust_crates that uses it}
+CRATES = {"hakmem": "hakmem", "mimalloc": "mimalloc", "tikv-jemallocator": "jemalloc"}
 CXX_SOURCE = SOURCES / "cxx_containers.cpp"
 CXX_COMMAND = ["g++", "-std=c++17", "-O2", "-DNDEBUG", "-Wall", "-Wextra"]
-# A build is not run on the allocator that is to be measured, nor by the settings of a build around it.
+# Variables that a build does not get: they would make it run on the measured allocator or change how it compiles.
 PRIVATE_VARIABLE = re.compile(r"^(LD_|HAKMEM_|MALLOC_|GLIBC_TUNABLES|RUSTFLAGS|CARGO_(BUILD|PROFILE|TARGET|ENCODED))")
 
 HINTS = {
@@ -30,11 +32,11 @@ HINTS = {
 
 
 class ProgramError(click.ClickException):
-    """A program could not be built; the text says which, and why."""
+    """A program could not be built. The text says which one and why."""
 
 
 def find_tool(name, what):
-    """The path of a compiler: the one on PATH, or where rustup puts it."""
+    """Returns the path of a compiler, on PATH or where rustup puts it."""
     found = shutil.which(name) or shutil.which(name, path=Path.home() / ".cargo/bin")
     if found is None:
         raise ProgramError(f"{what} cannot be built: {name} is missing; {HINTS[name]}")
@@ -42,7 +44,7 @@ def find_tool(name, what):
 
 
 def run(command, what):
-    """The output of a command; ProgramError with the end of what it said when it fails."""
+    """Returns the output of a command; raises ProgramError with the end of its message if it fails."""
     env = {name: value for name, value in os.environ.items() if not PRIVATE_VARIABLE.match(name)}
     env["PATH"] = os.pathsep.join([str(Path(command[0]).parent), env.get("PATH", os.defpath)])
     done = subprocess.run(list(map(str, command)), env=env, capture_output=True, text=True, check=False)
@@ -53,6 +55,7 @@ def run(command, what):
 
 
 def stamp_of(sources, *words):
+    """Returns a digest of the sources and the words."""
     digest = hashlib.sha256("\0".join(words).encode())
     for source in sources:
         digest.update(source.read_bytes())
@@ -60,7 +63,7 @@ def stamp_of(sources, *words):
 
 
 def build_once(program, stamp, build):
-    """Has build() make the program, unless one with this stamp is there. The stamp is written last."""
+    """Calls build() to make the program, unless a program with this stamp is there. The stamp is written last."""
     mark = program.with_name(f"{program.name}.stamp")
     if program.exists() and mark.exists() and mark.read_text(encoding="utf-8") == stamp:
         return program
@@ -72,7 +75,7 @@ def build_once(program, stamp, build):
 
 
 def build_rust_json(folder):
-    """The path of bench_rust_json in the folder: serde_json on the system's allocator, as the lock file pins it."""
+    """Builds bench_rust_json (serde_json on the system's allocator) in the folder and returns its path."""
     what = "bench_rust_json"
     cargo = find_tool("cargo", what)
     program = Path(folder, what).resolve()
@@ -87,8 +90,30 @@ def build_rust_json(folder):
     return build_once(program, stamp_of(sources, run([cargo, "--version"], what)), build)
 
 
+def build_rust_crates(folder):
+    """Builds bench_rust_crates in the folder and returns its path: a script that runs the build which BENCH_CRATE
+    names. HAKMEM's crate is this checkout's, so cargo decides each time what to rebuild."""
+    what = "bench_rust_crates"
+    cargo = find_tool("cargo", what)
+    program, source = Path(folder, what).resolve(), Path(folder, "source").resolve()
+    target = source.with_name("target")
+    shutil.rmtree(source, ignore_errors=True)
+    # Built in a copy, because cargo updates the version of this checkout's crate in the lock file.
+    shutil.copytree(CRATES_SOURCES, source)
+    manifest = source / "Cargo.toml"
+    text = manifest.read_text(encoding="utf-8")
+    manifest.write_text(text.replace("../../../rust", str(paths.CHECKOUT / "rust")), encoding="utf-8")
+    for crate, feature in {"glibc": "", **CRATES}.items():
+        run([cargo, "build", "--release", "--quiet", "--features", feature, "--manifest-path", manifest,
+             "--target-dir", target], what)
+        shutil.copy(target / "release" / what, program.with_name(f"{what}-{crate}"))
+    program.write_text('#!/bin/sh\nexec "$0-$BENCH_CRATE" "$@"\n', encoding="utf-8")
+    program.chmod(0o755)
+    return program
+
+
 def build_cxx_containers(folder):
-    """The path of bench_cxx_containers in the folder."""
+    """Builds bench_cxx_containers in the folder and returns its path."""
     what = "bench_cxx_containers"
     compiler = find_tool("g++", what)
     program = Path(folder, what).resolve()
@@ -101,12 +126,18 @@ def build_cxx_containers(folder):
 
 
 def rust_json(files, scale=1.0):
-    """FILES/rust_json/bench_rust_json. The amount of work is in the row's command, so that scale changes nothing."""
+    """Builds FILES/rust_json/bench_rust_json. Ignores scale: the row's command says the amount of work."""
     del scale
     return build_rust_json(Path(files, "rust_json"))
 
 
+def rust_crates(files, scale=1.0):
+    """Builds FILES/rust_crates/bench_rust_crates. Ignores scale, as rust_json does."""
+    del scale
+    return build_rust_crates(Path(files, "rust_crates"))
+
+
 def cxx_containers(files, scale=1.0):
-    """FILES/cxx_containers/bench_cxx_containers, likewise."""
+    """Builds FILES/cxx_containers/bench_cxx_containers. Ignores scale, as rust_json does."""
     del scale
     return build_cxx_containers(Path(files, "cxx_containers"))

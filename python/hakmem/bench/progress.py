@@ -1,56 +1,53 @@
-"""What the terminal shows while a run goes on: a bar, or a line a block where there is no terminal."""
+"""What the terminal shows during a run: a bar, or a line for each block if there is no terminal."""
 
 import time
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+import click
 
+from hakmem.status_line import clock, draw_line, is_terminal
 
-def clock(seconds):
-    minutes, seconds = divmod(round(seconds), 60)
-    return f"{minutes}:{seconds:02d}"
+WIDTH = 24
 
 
 class Bar:
-    """A bar over the time that is gone and the time that is left, with the row, the allocator and the round."""
+    """A bar of the time spent and the time left, with the row, the allocator and the round."""
 
     def __init__(self, elapsed=0.0):
         self.began = time.monotonic() - elapsed
         self.left = 0.0
         self.marked = time.monotonic()
-        self.progress = Progress(TextColumn("{task.description}", markup=False), BarColumn(bar_width=24),
-                                 TaskProgressColumn(), TextColumn("{task.fields[left]}"),
-                                 console=Console(stderr=True), transient=True)
-        self.task = self.progress.add_task("", total=1.0, left="")
 
     def __enter__(self):
-        self.progress.start()
         return self
 
     def __exit__(self, *_):
-        self.progress.stop()
+        draw_line("")
 
     def block(self, block, estimated, left):
+        """A block begins; `left` is the estimated time of the rest of the run."""
         self.left, self.marked = left, time.monotonic()
 
     def step(self, row, allocator, number):
+        """A run of the row on the allocator begins: draws the bar. number: the round; None for system calls."""
         now = time.monotonic()
         elapsed, left = now - self.began, max(0.0, self.left - (now - self.marked))
         what = "system calls" if number is None else f"round {number + 1}"
-        self.progress.update(self.task, description=f"{row} · {allocator} · {what}", completed=elapsed,
-                             total=max(elapsed + left, 0.001), left=f"{clock(left)} left" if self.left else "")
+        share = elapsed / max(elapsed + left, 0.001)
+        bar = "━" * round(WIDTH * share) + "─" * (WIDTH - round(WIDTH * share))
+        told = f" {clock(left)} left" if self.left else ""
+        draw_line(f"{row} · {allocator} · {what} {bar} {share:4.0%}{told}")
 
     def done(self, block, seconds):
+        """A block is over."""
         pass
 
 
 class Lines:
-    """The same for a log."""
+    """Prints a line for each block, for a log."""
 
     def __init__(self, elapsed=0.0):
         self.began = time.monotonic() - elapsed
         self.left = 0.0
-        self.console = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
 
     def __enter__(self):
         return self
@@ -59,17 +56,21 @@ class Lines:
         pass
 
     def block(self, block, estimated, left):
+        """A block begins; `left` is the estimated time of the rest of the run."""
         self.left = left
 
     def step(self, row, allocator, number):
+        """A run of the row on the allocator begins."""
         pass
 
     def done(self, block, seconds):
+        """A block is over: prints its line."""
         what = "system calls" if block.number is None else f"round {block.number + 1}"
         left = max(0.0, self.left - seconds)
-        self.console.print(f"{clock(time.monotonic() - self.began)}  {block.row}: {what} in {seconds:.1f} s"
-                           + (f", {clock(left)} left" if self.left else ""))
+        click.echo(f"{clock(time.monotonic() - self.began)}  {block.row}: {what} in {seconds:.1f} s"
+                   + (f", {clock(left)} left" if self.left else ""), err=True)
 
 
 def for_terminal(elapsed=0.0):
-    return Bar(elapsed) if Console(stderr=True).is_terminal else Lines(elapsed)
+    """Returns a Bar for a terminal, else Lines."""
+    return Bar(elapsed) if is_terminal() else Lines(elapsed)

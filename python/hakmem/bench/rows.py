@@ -1,21 +1,24 @@
-"""The rows of the tables: what rows.toml lists, which of it is run, and as which command."""
+"""The rows of the tables: reads rows.toml, chooses rows and makes their commands."""
+
+from __future__ import annotations
 
 import re
 import shutil
-import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
 
 from hakmem import paths
+from hakmem.compat import read_toml
 
 FILE = Path(__file__).with_name("rows.toml")
+CRATES_FILE = FILE.with_name("crates.toml")
 WORKLOADS = Path(__file__).with_name("workloads")
 
 GROUPS = ("driver", "program")
-# What is compared as time: the seconds of the driver's timed part, seconds for a million operations of one that runs
-# for a time, or the wall time of the whole program.
+# What a row compares as time. seconds: of the driver's timed part. rate: seconds for a million operations, for a driver
+# that runs for a fixed time. wall: of the whole program.
 FIGURES = ("seconds", "rate", "wall")
 PRELOADS = ("program", "child")
 
@@ -24,12 +27,14 @@ PRELOADS = ("program", "child")
 class Row:
     """One line of the tables.
 
-    command: the first word of a driver is a program of the build; {files} in any word is the folder of inputs,
-    {workloads} that of the scripts. scale_at: the index in it of the amount of work. prepare: the function of inputs.py
-    that makes the inputs, or of programs.py that builds the program. setting: variables of the row's own.
-    preload: `child` where the program is a script that gives the allocator, which it finds in BENCH_PRELOAD, to a child
-    alone, and reports that child's figures. idle: in the first round the driver also waits when all is freed, and tells
-    what memory is held then. verbatim: the command is a user's, and braces in it are its own."""
+    command: the first word of a driver's command is a program of the build. {files} in any word is the folder of
+    inputs, {workloads} that of the scripts. scale_at: which word of it is the amount of work. prepare: the function
+    of inputs.py that makes the inputs, or of programs.py that builds the program. setting: variables for this row.
+    preload: `child` if the program is a script that preloads the allocator, named by BENCH_PRELOAD, only into its
+    child and reports the child's figures. idle: in the first round the driver also waits after freeing everything,
+    and reports how much memory is held then. counts_calls: whether one more run counts the system calls. strace stops
+    thousands of threads one by one, which takes minutes for each allocator. verbatim: a user's command, whose braces
+    are its own."""
 
     name: str
     group: str
@@ -44,20 +49,23 @@ class Row:
     setting: dict = field(default_factory=dict)
     preload: str = "program"
     idle: bool = False
+    counts_calls: bool = True
     verbatim: bool = False
 
     def describe(self, scale=1.0):
+        """Returns what a result file says about the row."""
         return {"group": self.group, "threads": self.threads, "command": " ".join(self.scaled(scale)),
                 "about": self.about}
 
     def scaled(self, scale):
-        """The command with its amount of work, where it names one, times scale."""
+        """Returns the command with its amount of work, if it has one, times scale."""
         words = list(self.command)
         if self.scale_at is not None and scale != 1:
             words[self.scale_at] = str(max(1, round(int(words[self.scale_at]) * scale)))
         return words
 
     def argv(self, files, scale=1.0):
+        """Returns the command to run."""
         if self.verbatim:
             return list(self.command)
         words = [word.replace("{files}", str(files)).replace("{workloads}", str(WORKLOADS))
@@ -68,7 +76,7 @@ class Row:
 
 
 def check(number, table):
-    """A Row of one table of rows.toml; ValueError says what is wrong with it."""
+    """Returns the Row of one table of rows.toml; raises ValueError if it is wrong."""
     where = f"{FILE.name}: row {table.get('name', number)}"
     fields = Row.__dataclass_fields__
     for key in table:
@@ -91,8 +99,8 @@ def check(number, table):
 
 
 def load(path=FILE):
-    with open(path, "rb") as file:
-        tables = tomllib.load(file).get("row", [])
+    """Returns the rows of the file; raises ValueError if it is wrong."""
+    tables = read_toml(path).get("row", [])
     rows = [check(number, table) for number, table in enumerate(tables, 1)]
     names = [row.name for row in rows]
     twice = {name for name in names if names.count(name) > 1}
@@ -102,7 +110,7 @@ def load(path=FILE):
 
 
 def choose(rows, patterns, quick):
-    """The rows that any of the patterns finds in the name; without patterns all, or those of a quick run."""
+    """Returns the rows whose name matches any of the patterns; without patterns all rows, or those of a quick run."""
     if not patterns:
         return [row for row in rows if row.quick or not quick]
     for pattern in patterns:
@@ -118,7 +126,7 @@ def choose(rows, patterns, quick):
 
 
 def missing(row):
-    """What the row needs and the machine lacks, as a sentence; None when it can be run."""
+    """Returns a sentence about what the row needs and the machine lacks; None if the row can run."""
     if row.group == "driver":
         path = paths.program(row.command[0])
         return None if path.is_file() else f"missing: {path} (./hakmem build)"
@@ -134,7 +142,7 @@ def missing(row):
 
 
 def prepare(row, folder):
-    """Makes the row's inputs in the folder, unless they lie there."""
+    """Makes the row's inputs in the folder, unless they are there."""
     if row.prepare is None:
         return
     from hakmem.bench import inputs, programs

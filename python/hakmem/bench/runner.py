@@ -1,4 +1,6 @@
-"""One run of a row on an allocator: through the launcher, and what came of it as a sample."""
+"""Runs a row once on an allocator, under the launcher, and returns the outcome as a sample."""
+
+from __future__ import annotations
 
 import os
 import re
@@ -12,26 +14,29 @@ from pathlib import Path
 
 from hakmem import paths
 
-# What steers an allocator or a program under it; a run has what its row and the options give it, and no more.
+# Variables that steer an allocator or the program. A run gets only those that its row and the options set.
 PRIVATE_VARIABLE = re.compile(
     r"^(HAKMEM_|BENCH_|LD_|MALLOC_|GLIBC_TUNABLES|MIMALLOC_|JEMALLOC_|TCMALLOC_|RPMALLOC_|SNMALLOC_|TBB_|PYTHON)")
 TOOL_VARIABLE = re.compile(r"^(HAKMEM_BUILD_DIR|HAKMEM_PEERS_DIR|LD_PRELOAD|BENCH_)")
 NOT_PRELOADED = re.compile(rb"ERROR: ld\.so: object '([^']*)' from LD_PRELOAD cannot be preloaded[^\n]*")
 IDLE_MS = 1200
 TAIL = 400
+# Figures that only some drivers report.
+OWN_KEYS = ("thread_held_bytes", "thread_later_bytes", "huge_percent", "fill_ms")
 CANNOT_RUN = 125
 
 
 class RunError(RuntimeError):
-    """The launcher could not do its part; says nothing of an allocator."""
+    """The launcher could not do its part. It says nothing about an allocator."""
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """What is the same for every run: the folder of inputs, the factor on the work, the variables.
+    """What is the same for every run.
 
-    env: variables of the programs. own_environment: the user's variables stay, as for a program of the user's.
-    show_output: the program's output goes where ours goes; else it is read for its RESULT line and dropped."""
+    files: the folder of inputs. scale: the factor on the amount of work. env: variables of the programs.
+    own_environment: keep the user's variables, for a user's program. show_output: the program writes to our output;
+    otherwise its output is read for the RESULT line and dropped."""
 
     files: Path
     scale: float = 1.0
@@ -42,6 +47,7 @@ class Conditions:
 
 
 def environment(row, allocator, conditions):
+    """Returns the environment of a run."""
     dropped = TOOL_VARIABLE if conditions.own_environment else PRIVATE_VARIABLE
     env = {name: value for name, value in os.environ.items() if not dropped.match(name)}
     if not conditions.own_environment:
@@ -53,7 +59,7 @@ def environment(row, allocator, conditions):
 
 
 def parse_pairs(line):
-    """The key=value pairs of a line; numbers as int or float, anything else as text."""
+    """Returns the key=value pairs of a line, with numbers as int or float and anything else as text."""
     pairs = {}
     for word in line.split():
         key, separator, value = word.partition("=")
@@ -63,6 +69,7 @@ def parse_pairs(line):
 
 
 def as_float(text):
+    """Returns the text as a float, or unchanged if it is not a number."""
     try:
         return float(text)
     except ValueError:
@@ -70,21 +77,24 @@ def as_float(text):
 
 
 def read_tail(file, length=TAIL):
-    """The end of an open file, as a text without its last newline."""
+    """Returns the end of an open file as stripped text."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - length))
     return file.read().decode(errors="replace").strip()
 
 
-def launch(words, *, env, preload="", variable="LD_PRELOAD", warm=0, limit=0.0, stdin=None, show_output=False):
-    """Runs a command under the launcher. Returns its pairs, standard output, the tail of standard error, and what the
-    dynamic linker said of a library that it could not preload, if any. Files take what the program writes: a pipe would
-    need a reader beside it."""
+def launch(words, *, env, preload="", variable="LD_PRELOAD", warm=0, limit=0.0, stdin=None, show_output=False,
+           private=False):
+    """Runs a command under the launcher.
+
+    Returns the launcher's pairs, standard output, the tail of standard error, and what the dynamic linker said if it
+    could not preload a library. private: the launcher also reads private dirty memory. Output goes to files, because
+    a pipe would need a reader during the run."""
     with tempfile.TemporaryDirectory(prefix="hakmem-run-") as folder, tempfile.TemporaryFile() as out, \
             tempfile.TemporaryFile() as err, open(stdin or os.devnull, "rb") as source:
         report = Path(folder, "report")
-        command = [str(paths.program("bench_measure")), "-t", f"{limit:.3f}", "-v", variable, str(report), str(warm),
-                   preload or "", *words]
+        command = [str(paths.program("bench_measure")), "-t", f"{limit:.3f}", "-v", variable,
+                   *(["-p"] if private else []), str(report), str(warm), preload or "", *words]
         try:
             process = subprocess.Popen(command, env=env, stdin=source, stdout=None if show_output else out, stderr=err,
                                        start_new_session=True)
@@ -93,7 +103,7 @@ def launch(words, *, env, preload="", variable="LD_PRELOAD", warm=0, limit=0.0, 
         try:
             process.wait()
         except BaseException:
-            process.terminate()  # It ends the program and all its descendants.
+            process.terminate()  # The launcher then ends the program and all its descendants.
             process.wait()
             raise
         text = report.read_text() if report.exists() else ""
@@ -112,6 +122,7 @@ def launch(words, *, env, preload="", variable="LD_PRELOAD", warm=0, limit=0.0, 
 
 
 def signal_name(number):
+    """Returns the name of a signal."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -119,7 +130,7 @@ def signal_name(number):
 
 
 def judge(row, whole, tail, unloaded, limit, expected):
-    """(status, detail) of a run. expected: the exit status it should have."""
+    """Returns (status, detail) of a run. expected: the exit status of a good run."""
     if unloaded:
         return "refused", unloaded
     if whole["timed_out"]:
@@ -127,7 +138,7 @@ def judge(row, whole, tail, unloaded, limit, expected):
     if whole["signal"]:
         return "crashed", signal_name(whole["signal"])
     status = whole["status"]
-    # A script ends so when what it started was ended by a signal.
+    # A shell ends with 128 + N if its child died by signal N.
     if row.preload == "child" and 128 < status < 128 + signal.NSIG:
         return "crashed", signal_name(status - 128)
     if status != expected:
@@ -136,17 +147,20 @@ def judge(row, whole, tail, unloaded, limit, expected):
 
 
 def whole_figures(whole):
-    """What the launcher tells of the whole tree."""
+    """Returns the launcher's figures, which cover the whole process tree."""
     figures = {key: whole[key] for key in ("wall_s", "user_s", "sys_s", "peak_rss_kib", "soft_faults", "hard_faults")}
-    if whole["mean_rss_kib"] >= 0:
-        figures["mean_rss_kib"] = whole["mean_rss_kib"]
+    for key in ("mean_rss_kib", "end_rss_kib"):
+        if whole.get(key, -1) >= 0:
+            figures[key] = whole[key]
+    if whole.get("private_kib", -1) >= 0:
+        figures["peak_private_kib"] = whole["private_kib"]
     return figures
 
 
 def own_figures(row, own):
-    """What a program says of its timed part, which goes before the launcher's figures."""
+    """Returns the figures that a program reports about its timed part. They replace the launcher's."""
     cpu = own["user_s"] + own["sys_s"]
-    figures = {key: own[key] for key in ("ops", "ns_per_op", "soft_faults", "hard_faults") if key in own}
+    figures = {key: own[key] for key in ("ops", "ns_per_op", "soft_faults", "hard_faults", *OWN_KEYS) if key in own}
     if row.figure == "rate":
         millions = own["ops"] / 1e6
         figures.update(time_s=own["seconds"] / millions, cpu_s=cpu / millions)
@@ -154,23 +168,28 @@ def own_figures(row, own):
         figures.update(time_s=own["seconds"], cpu_s=cpu)
     if own.get("rss_idle_kib", -1) >= 0:
         figures["idle_rss_kib"] = own["rss_idle_kib"]
+    if own.get("private_idle_kib", -1) >= 0:
+        figures["idle_private_kib"] = own["private_idle_kib"]
     if row.preload == "child":
-        # The launcher's memory figures are of the script and its helpers, too.
+        # The launcher's memory figures include the script and its helpers.
         figures["peak_rss_kib"] = own["rss_peak_kib"]
-        figures["mean_rss_kib"] = own.get("rss_mean_kib")
+        figures["mean_rss_kib"], figures["end_rss_kib"] = own.get("rss_mean_kib"), None
+        figures["peak_private_kib"] = own.get("private_peak_kib")
     return figures
 
 
-def run_once(row, allocator, conditions, *, warm, idle=False, expected=0):
-    """One run as a sample without its round. idle: the program also waits when all is freed and tells what it holds;
-    the average over time is then left out, because the waiting is in it."""
+def run_once(row, allocator, conditions, *, warm, idle=False, private=False, expected=0):
+    """Returns one run as a sample, without the number of its round.
+
+    idle: the program also waits after freeing everything and reports what it holds. The average over time is then
+    left out, because it would include the wait. private: the launcher reads private dirty memory."""
     env = environment(row, allocator, conditions)
     if idle:
         env["BENCH_IDLE_MS"] = str(IDLE_MS)
     whole, output, tail, unloaded = launch(
         row.argv(conditions.files, conditions.scale), env=env, preload=allocator.library,
         variable="BENCH_PRELOAD" if row.preload == "child" else "LD_PRELOAD", warm=warm, limit=row.time_limit_s,
-        stdin=conditions.input, show_output=conditions.show_output)
+        stdin=conditions.input, show_output=conditions.show_output, private=private)
     sample = {"row": row.name, "allocator": allocator.name}
     status, detail = judge(row, whole, tail, unloaded, row.time_limit_s, expected)
     figures = whole_figures(whole)
@@ -185,6 +204,6 @@ def run_once(row, allocator, conditions, *, warm, idle=False, expected=0):
     if status != "ok":
         return {**sample, "status": status, "detail": detail, "exit": whole["status"], "wall_s": whole["wall_s"]}
     if idle:
-        figures["mean_rss_kib"] = None
+        figures["mean_rss_kib"] = figures["end_rss_kib"] = None
     return {**sample, "status": status, "exit": whole["status"],
             **{key: value for key, value in figures.items() if value is not None}}

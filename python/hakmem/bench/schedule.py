@@ -1,7 +1,9 @@
-"""Which part of a run comes next. A block is one row on every allocator: a round of it, or its system calls.
+"""Chooses which part of a run comes next. A block is one row on every allocator: one round of it, or its system calls.
 
-The choice follows from the blocks that are finished and the time that is left, and from nothing else, so that a run
-that was stopped goes on as if it had not been."""
+The choice depends only on the finished blocks and the time left. So a resumed run goes on as if it had never
+stopped."""
+
+from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -9,16 +11,18 @@ from dataclasses import dataclass, field
 from hakmem.bench import statistics
 
 FAILURES_MOST = 2
-# Memory to warm for a row: what it was seen to need at most, times this, and a little more.
+# Memory to warm for a row: the highest peak of its runs so far, times this factor, plus this much.
 WARM_FACTOR = 3
 WARM_MORE_MIB = 64
 
 
 @dataclass(frozen=True)
 class Plan:
-    """rounds_least: for every row, if there is time. rounds_most: for a row whose time against the best peer is not yet
-    known to within `narrow` (half its interval). calls: `early`, after a row's first round, `late`, after the rounds of
-    all, or None. exit_status: what a program ends with when all is well."""
+    """What a run shall do.
+
+    rounds_least: rounds of every row, if there is time. rounds_most: rounds of a row whose time against the best
+    peer is not yet known within `narrow` (half its interval). calls: `early` (after a row's first round), `late`
+    (after the rounds of all rows), or None. exit_status: how a good run of the program ends."""
 
     rows: tuple
     allocators: tuple
@@ -35,12 +39,13 @@ class Plan:
 
     @property
     def peers(self):
+        """The allocators except the subject and its copy."""
         return [name for name in self.allocators if name not in (self.subject, self.copy)]
 
 
 @dataclass(frozen=True)
 class Block:
-    """number: the round, counted from 0; None for the block of system calls."""
+    """One row on every allocator. number: the round, counted from 0; None for the block of system calls."""
 
     row: str
     number: int | None
@@ -48,40 +53,45 @@ class Block:
 
 @dataclass
 class State:
-    """What is finished."""
+    """The finished blocks and their samples."""
 
     samples: list = field(default_factory=list)
     calls: list = field(default_factory=list)
     seconds: dict = field(default_factory=lambda: defaultdict(dict))  # {row: {number of the block: seconds}}
 
     def add(self, block, seconds, samples, calls):
+        """Adds a finished block."""
         self.seconds[block.row][block.number] = seconds
         self.samples += samples
         self.calls += calls
 
     def rounds(self, row):
+        """Returns the number of finished rounds of a row."""
         return sum(1 for number in self.seconds.get(row, ()) if number is not None)
 
     def elapsed(self):
+        """Returns the seconds that all finished blocks took."""
         return sum(sum(blocks.values()) for blocks in self.seconds.values())
 
     def of(self, row, allocator=None):
+        """Returns the samples of a row, or of one allocator in it."""
         return [sample for sample in self.samples
                 if sample["row"] == row and allocator in (None, sample["allocator"])]
 
 
 def rotated(names, number, place):
-    """The order of a round: each round and each row begins with another allocator."""
+    """Returns the names in the order of this round: each round and each row begins with another allocator."""
     turn = (number + place) % len(names)
     return list(names[turn:]) + list(names[:turn])
 
 
 def failed_too_often(samples):
+    """Returns whether so many samples failed that the allocator is not run again."""
     return sum(sample["status"] != "ok" for sample in samples) >= FAILURES_MOST
 
 
 def warm_mib(plan, samples):
-    """How much memory to warm before a run of a row, from its runs so far: the most, until something is known."""
+    """Returns the MiB to warm before a run: by the peaks of the row's runs, or the maximum before the first."""
     peaks = [sample["peak_rss_kib"] for sample in samples if "peak_rss_kib" in sample]
     if not peaks:
         return plan.warm_mib
@@ -89,7 +99,7 @@ def warm_mib(plan, samples):
 
 
 def estimate(state, block):
-    """The seconds that a block will take, as far as the finished ones tell; 0 when nothing is known."""
+    """Returns the seconds that a block will probably take, judged by finished blocks; 0 if nothing is known."""
     own = state.seconds.get(block.row, {})
     first = [blocks[0] for blocks in state.seconds.values() if 0 in blocks]
     if block.number is None:
@@ -105,7 +115,7 @@ def estimate(state, block):
 
 
 def uncertainty(plan, state, row):
-    """Half the interval of the row's time against its best peer, by the median; 0 where there is nothing to compare."""
+    """Returns half the interval of the row's time against its best peer by the median; 0 without a peer."""
     runs = statistics.group_samples(state.of(row))[row]
     times = {name: statistics.middle(runs[name].values(), "time_s") for name in plan.peers
              if runs.get(name) and not any(s["status"] != "ok" for s in state.of(row, name))}
@@ -118,7 +128,7 @@ def uncertainty(plan, state, row):
 
 
 def wanted(plan, state, uncertain):
-    """The blocks that are still wanted, in the order in which they should come."""
+    """Returns the blocks that are still wanted, in the order in which they should come."""
     counts = {row: state.rounds(row) for row in plan.rows}
     calls = [Block(row, None) for row in plan.rows
              if plan.calls and counts[row] and None not in state.seconds.get(row, {})]
@@ -130,18 +140,19 @@ def wanted(plan, state, uncertain):
 
 
 def fits(plan, state, block, elapsed):
+    """Returns whether the block fits into the budget."""
     return plan.budget_s is None or elapsed + estimate(state, block) <= plan.budget_s
 
 
 def next_block(plan, state, elapsed, uncertain):
-    """The first wanted block that fits into the time; None when there is none."""
+    """Returns the first wanted block that fits into the time; None if there is none."""
     if plan.budget_s is not None and elapsed >= plan.budget_s:
         return None
     return next((block for block in wanted(plan, state, uncertain) if fits(plan, state, block, elapsed)), None)
 
 
 def time_left(plan, state, elapsed, uncertain):
-    """Seconds until the run will be over: what is wanted, or what the budget has left."""
+    """Returns the seconds until the run is over: for all wanted blocks, or what is left of the budget."""
     need = 0.0
     for block in wanted(plan, state, uncertain):
         rounds = 1 if block.number is None or block.number >= plan.rounds_least else plan.rounds_least - block.number

@@ -1,4 +1,4 @@
-"""A run from its first block to its result."""
+"""Runs a session from its first block to its result."""
 
 import os
 import time
@@ -11,20 +11,23 @@ from hakmem.bench.store import FORMAT, JOURNAL_FORMAT
 
 
 class Quiet:
-    """What a session tells of its progress, to nobody."""
+    """A progress display that shows nothing."""
 
     def block(self, block, estimated, left):
+        """A block begins."""
         pass
 
     def step(self, row, allocator, number):
+        """A run of a row on an allocator begins."""
         pass
 
     def done(self, block, seconds):
+        """A block is over."""
         pass
 
 
 def run_round(plan, row, allocators, conditions, state, block, journal, progress):
-    """One round of a row: its samples. An allocator that failed too often in the row is not run again."""
+    """Runs one round of a row and returns its samples. Leaves out an allocator that has failed too often in the row."""
     samples = []
     place = plan.rows.index(row.name)
     idle = plan.idle and block.number == 0 and row.idle
@@ -35,7 +38,7 @@ def run_round(plan, row, allocators, conditions, state, block, journal, progress
         progress.step(row.name, name, block.number)
         so_far += samples
         sample = run_once(row, allocators[name], conditions, warm=warm_mib(plan, so_far), idle=idle,
-                          expected=plan.exit_status)
+                          private=block.number == 0, expected=plan.exit_status)
         sample = {"row": row.name, "allocator": name, "round": block.number, **sample}
         samples.append(sample)
         journal.write("sample", sample)
@@ -43,9 +46,9 @@ def run_round(plan, row, allocators, conditions, state, block, journal, progress
 
 
 def run_calls(plan, row, allocators, conditions, state, journal, progress):
-    """The system calls of a row on every allocator that completed it; the subject's copy would be the same."""
+    """Counts a row's system calls on every allocator that completed it, except for the subject's copy."""
     entries = []
-    for name in plan.allocators:
+    for name in plan.allocators if row.counts_calls else ():
         own = state.of(row.name, name)
         if name == plan.copy or not own or own[0]["status"] != "ok":
             continue
@@ -57,7 +60,7 @@ def run_calls(plan, row, allocators, conditions, state, journal, progress):
 
 
 def run_session(plan, rows, allocators, conditions, state, journal, progress=None):
-    """Runs block after block until nothing is wanted or fits. rows: {name: Row}. What is finished is in state."""
+    """Runs wanted blocks while one fits into the time. rows: {name: Row}. Adds results to `state`."""
     progress = progress or Quiet()
     before = state.elapsed()
     began = time.monotonic()
@@ -89,7 +92,7 @@ def run_session(plan, rows, allocators, conditions, state, journal, progress=Non
 
 
 def make_header(plan, rows, allocators, options, conditions, command, date):
-    """What is known before the first block; `conditions` is what a resumed run has to agree with."""
+    """Returns what is known before the first block. A resumed run must have the same `conditions`."""
     return {
         "format": JOURNAL_FORMAT,
         "date": date,
@@ -106,7 +109,7 @@ def make_header(plan, rows, allocators, options, conditions, command, date):
 
 
 def make_result(header, plan, state):
-    """The result file's content. A row for which there was no time is left out, and named in not_run."""
+    """Returns the content of the result file. Rows for which there was no time are only named, in not_run."""
     rows = {name: row for name, row in header["rows"].items() if state.rounds(name)}
     result = {"format": FORMAT, **{key: header[key] for key in ("date", "command", "commit")}}
     result["machine"] = {**header["machine"], "load_before": header["load_before"], "load_after": os.getloadavg()[0]}

@@ -1,58 +1,120 @@
-"""From samples to figures: medians, ratios by round, their intervals, and means over rows.
+"""Computes figures from samples: medians, ratios by round, their intervals, and means over rows.
 
-A ratio is the subject's figure by another allocator's of the same round; below 1 the subject takes less. Its interval
-is the middle 95 % of the medians of resampled rounds. A row whose interval holds 1 is a tie, and so is one of a single
-round, which shows nothing of the spread."""
+A ratio is the subject's figure divided by another allocator's in the same round. Below 1 the subject takes less. Its
+interval is the middle 95 % of the medians of resampled rounds. A row whose interval contains 1 is a tie. So is a row
+with one round, which says nothing about the spread."""
 
-import warnings
+import math
+import random
+from bisect import bisect_left
 from collections import defaultdict
+from functools import lru_cache
+from itertools import accumulate
+from statistics import median
 
-import numpy as np
-
-# The ratio's name -> the sample's key.
-FIGURES = {"time": "time_s", "cpu": "cpu_s", "peak_rss": "peak_rss_kib", "mean_rss": "mean_rss_kib",
-           "faults": "soft_faults"}
-MEDIANS = ("time_s", "cpu_s", "peak_rss_kib", "mean_rss_kib", "idle_rss_kib", "soft_faults", "ns_per_op")
+# {name of the ratio: key of the sample}
+FIGURES = {"time": "time_s", "cpu": "cpu_s", "peak_rss": "peak_rss_kib", "private": "peak_private_kib",
+           "mean_rss": "mean_rss_kib",
+           "end_rss": "end_rss_kib", "faults": "soft_faults"}
+MEDIANS = ("time_s", "cpu_s", "peak_rss_kib", "peak_private_kib", "mean_rss_kib", "end_rss_kib", "idle_rss_kib",
+           "idle_private_kib", "soft_faults", "ns_per_op", "thread_held_bytes", "thread_later_bytes", "huge_percent",
+           "fill_ms")
 OVERALL = {"time": ("time", None), "time_programs": ("time", "program"), "cpu": ("cpu", None),
-           "peak_rss": ("peak_rss", None), "mean_rss": ("mean_rss", None)}
+           "peak_rss": ("peak_rss", None), "private": ("private", None), "mean_rss": ("mean_rss", None)}
 RESAMPLES = 2000
 CONFIDENCE = 0.95
 SEED = 20251109
 
 
-def interval(values):
-    """(low, high) of the median of values: a percentile bootstrap, the same for the same values."""
-    from scipy import stats  # half a second, which only figures are worth
+def middle_of(values):
+    """Returns the median as a float."""
+    return float(median(values))
 
-    values = np.asarray(values, dtype=float)
-    if len(values) < 2 or np.all(values == values[0]):
-        return float(values[0]), float(values[0])
-    result = stats.bootstrap((values,), np.median, axis=-1, vectorized=True, method="percentile",
-                             n_resamples=RESAMPLES, confidence_level=CONFIDENCE, rng=np.random.default_rng(SEED))
-    return float(result.confidence_interval.low), float(result.confidence_interval.high)
+
+def binomial_tail(draws, chance, least):
+    """Returns the probability of at least `least` hits in `draws` draws that each hit with `chance`."""
+    return sum(math.comb(draws, hits) * chance**hits * (1 - chance)**(draws - hits) for hits in range(least, draws + 1))
+
+
+def pairs_of_middles(count):
+    """Returns {(i, j): probability} that the middle two of `count` (even) draws are values i and j."""
+    half = count // 2
+
+    def both(i, j):
+        """The probability that the lower middle draw is at most value i and the upper one at most value j, i <= j."""
+        low, high = (i + 1) / count, (j + 1) / count
+        if i == j:
+            return binomial_tail(count, high, half + 1)
+        total = 0.0
+        for least in range(half, count + 1):  # draws up to the i-th
+            share = math.comb(count, least) * low**least
+            rest = count - least
+            for between in range(max(0, half + 1 - least), rest + 1):  # draws above it, up to the j-th
+                total += share * math.comb(rest, between) * (high - low)**between * (1 - high)**(rest - between)
+        return total
+
+    known = {(i, j): both(i, j) for i in range(count) for j in range(i, count)}
+
+    def at(i, j):
+        return known[min(i, j), j] if i >= 0 and j >= 0 else 0.0
+
+    return {(i, j): max(0.0, at(i, j) - at(i - 1, j) - at(i, j - 1) + at(i - 1, j - 1)) for i, j in known}
+
+
+@lru_cache(maxsize=None)
+def chances(count):
+    """Returns ((i, j, probability), ...): a resample of `count` sorted values has its median half way between values i
+    and j.
+
+    These are exact: the limit that drawing ever more resamples approaches."""
+    if count % 2:
+        half = (count + 1) // 2
+        tails = [binomial_tail(count, (place + 1) / count, half) for place in range(count)]
+        return tuple((place, place, tail - before) for place, (tail, before) in enumerate(zip(tails, [0.0, *tails])))
+    return tuple((i, j, chance) for (i, j), chance in pairs_of_middles(count).items())
+
+
+def medians_of_resamples(values):
+    """Returns (medians, probabilities) over all resamples of the values."""
+    values = sorted(values)
+    found = sorted(((values[i] + values[j]) / 2, chance) for i, j, chance in chances(len(values)))
+    return [value for value, _ in found], [chance for _, chance in found]
+
+
+def interval(values):
+    """Returns (low, high) of the median of the values: the percentile bootstrap, computed without random draws."""
+    values = [float(value) for value in values]
+    if min(values) == max(values):
+        return values[0], values[0]
+    medians, weights = medians_of_resamples(values)
+    tail, sums = (1 - CONFIDENCE) / 2, list(accumulate(weights))
+    last = len(medians) - 1
+    return medians[min(bisect_left(sums, tail), last)], medians[min(bisect_left(sums, 1 - tail), last)]
 
 
 def verdict(low, high, rounds):
+    """Returns tie, lower or higher, depending on where an interval lies."""
     if rounds < 2 or low <= 1.0 <= high:
         return "tie"
     return "lower" if high < 1.0 else "higher"
 
 
 def describe_ratios(values):
+    """Returns the entry of a summary for a row's ratios."""
     low, high = interval(values)
-    return {"median": float(np.median(values)), "low": low, "high": high, "rounds": len(values),
+    return {"median": middle_of(values), "low": low, "high": high, "rounds": len(values),
             "verdict": verdict(low, high, len(values))}
 
 
 def half_width(ratio):
-    """Half the interval by the median; infinite for a single round."""
+    """Returns half the interval divided by the median; infinite for a single round."""
     if ratio["rounds"] < 2:
         return float("inf")
     return (ratio["high"] - ratio["low"]) / 2 / ratio["median"]
 
 
 def group_samples(samples):
-    """{row: {allocator: {round: sample}}} of the runs that went well."""
+    """Returns {row: {allocator: {round: sample}}} of the runs that went well."""
     grouped = defaultdict(lambda: defaultdict(dict))
     for sample in samples:
         if sample["status"] == "ok":
@@ -61,24 +123,24 @@ def group_samples(samples):
 
 
 def ratios_by_round(subject, other, key):
-    """The subject's figure by the other's, for each round in which both have it; a figure of 0 has no ratio."""
+    """Returns the subject's figure divided by the other's, for each round that has both. A figure of 0 has no ratio."""
     pairs = ((subject[number].get(key), other[number].get(key)) for number in sorted(subject) if number in other)
     return [own / its for own, its in pairs if own and its]
 
 
 def middle(samples, key):
-    """The median of a figure; None where no sample has it."""
+    """Returns the median of a figure; None if no sample has it."""
     values = [sample[key] for sample in samples if sample.get(key) is not None]
-    return float(np.median(values)) if values else None
+    return middle_of(values) if values else None
 
 
 def status_of(samples):
-    """An allocator's status in a row: ok when every run of it was, else that of the first that was not."""
+    """Returns an allocator's status in a row: that of the first failed run, or ok."""
     return next((sample["status"] for sample in samples if sample["status"] != "ok"), "ok")
 
 
 def summarize_row(runs, statuses, allocators, subject):
-    """{allocator: entry} of one row. An allocator that did not complete it has its status and no figures."""
+    """Returns {allocator: entry} of one row. An allocator that did not complete the row has a status and no figures."""
     entries = {}
     complete = statuses.get(subject) == "ok"
     for name in allocators:
@@ -98,13 +160,14 @@ def summarize_row(runs, statuses, allocators, subject):
 
 
 def best_peer(entries, peers, figure):
-    """The peer with the least median of a figure among those that completed the row, as its name; None without any."""
+    """Returns the peer with the least median of a figure, of those that completed the row, or None."""
     key = FIGURES[figure]
     standing = [name for name in peers if key in entries.get(name, {}) and figure in entries[name].get("ratios", {})]
     return min(standing, key=lambda name: entries[name][key]) if standing else None
 
 
 def describe_best(entries, peers):
+    """Returns the best peer of a row in each figure, with the subject's ratio to it."""
     best = {}
     for figure in ("time", "peak_rss", "mean_rss"):
         name = best_peer(entries, peers, figure)
@@ -115,46 +178,45 @@ def describe_best(entries, peers):
 
 
 def geometric_mean(ratio_lists):
-    """The geometric mean over rows of the medians of their rounds, with the interval that resampling each row's
-    rounds gives. ratio_lists: one list of ratios a row."""
-    generator = np.random.default_rng(SEED)
-    logs = np.zeros(RESAMPLES)
-    middle = 0.0
-    for values in ratio_lists:
-        values = np.asarray(values, dtype=float)
-        drawn = values[generator.integers(0, len(values), (RESAMPLES, len(values)))]
-        logs += np.log(np.median(drawn, axis=1))
-        middle += np.log(np.median(values))
-    count = len(ratio_lists)
+    """Returns the geometric mean, over rows, of the median ratio of each row. Its interval comes from resampling
+    each row's rounds. ratio_lists: one list of ratios for each row."""
+    draw, count = random.Random(SEED), len(ratio_lists)
+    middle = math.exp(sum(math.log(middle_of(values)) for values in ratio_lists) / count)
     tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(np.exp(logs / count), [tail, 1 - tail])
-    return {"median": float(np.exp(middle / count)), "low": float(low), "high": float(high), "rows": count}
+    if count == 1:
+        low, high = interval(ratio_lists[0])
+        return {"median": middle, "low": low, "high": high, "rows": count}
+    drawn = []
+    for values in ratio_lists:
+        medians, weights = medians_of_resamples(values)
+        drawn.append(draw.choices([math.log(value) for value in medians], weights, k=RESAMPLES))
+    means = sorted(math.exp(sum(logs) / count) for logs in zip(*drawn))
+    return {"median": middle, "low": means[round(tail * (RESAMPLES - 1))],
+            "high": means[round((1 - tail) * (RESAMPLES - 1))], "rows": count}
 
 
 def summarize(samples, rows, allocators, subject, copy):
-    """The summary of a result file. rows: {name: {"group", ...}}; copy: the name of the subject's copy."""
+    """Returns the summary of a result file. rows: {name: {"group", ...}}. copy: the name of the subject's copy."""
     runs = group_samples(samples)
     all_samples = defaultdict(list)
     for sample in samples:
         all_samples[sample["row"], sample["allocator"]].append(sample)
     peers = [name for name in allocators if name not in (subject, copy)]
     summary = {"rows": {}, "overall": {}, "best": {}}
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # scipy warns of what it cannot compute; that would be a mistake here
-        for row in rows:
-            statuses = {name: status_of(all_samples[row, name]) for name in allocators if all_samples[row, name]}
-            if statuses:
-                summary["rows"][row] = summarize_row(runs[row], statuses, allocators, subject)
-                summary["best"][row] = describe_best(summary["rows"][row], peers)
-        for name in allocators:
-            if name == subject:
-                continue
-            summary["overall"][name] = {}
-            for mean, (figure, group) in OVERALL.items():
-                lists = [ratios_by_round(runs[row][subject], runs[row][name], FIGURES[figure])
-                         for row, entries in summary["rows"].items()
-                         if figure in entries.get(name, {}).get("ratios", {})
-                         and (group is None or rows[row]["group"] == group)]
-                if lists:
-                    summary["overall"][name][mean] = geometric_mean(lists)
+    for row in rows:
+        statuses = {name: status_of(all_samples[row, name]) for name in allocators if all_samples[row, name]}
+        if statuses:
+            summary["rows"][row] = summarize_row(runs[row], statuses, allocators, subject)
+            summary["best"][row] = describe_best(summary["rows"][row], peers)
+    for name in allocators:
+        if name == subject:
+            continue
+        summary["overall"][name] = {}
+        for mean, (figure, group) in OVERALL.items():
+            lists = [ratios_by_round(runs[row][subject], runs[row][name], FIGURES[figure])
+                     for row, entries in summary["rows"].items()
+                     if figure in entries.get(name, {}).get("ratios", {})
+                     and (group is None or rows[row]["group"] == group)]
+            if lists:
+                summary["overall"][name][mean] = geometric_mean(lists)
     return summary

@@ -1,18 +1,21 @@
-"""What a run leaves: a journal while it goes on, from which it can be resumed, then a result as JSON and CSV."""
+"""The files of a run: a journal during the run, from which it can be resumed; then the medians as CSV and the whole
+result as compressed JSON."""
 
 import csv
 import io
 import json
+import lzma
 import os
-from pathlib import Path
 
 import click
 
+from hakmem.bench import statistics
 from hakmem.bench.schedule import Block, State
 
 FORMAT = "hakmem-bench 1"
+RAW = ".json.xz"
 JOURNAL_FORMAT = "hakmem-bench-journal 1"
-# What has to be the same for a run to be resumed, as its header says it.
+# Parts of the header that must be equal for a run to be resumed.
 MUST_AGREE = ("subject", "conditions", "machine", "rows", "allocators")
 
 
@@ -20,7 +23,7 @@ MUST_AGREE = ("subject", "conditions", "machine", "rows", "allocators")
 
 
 class Journal:
-    """A file that gets a line as soon as there is something to say. Samples count when their block's line follows."""
+    """A file that gets a line for each event at once. Samples count only after the line of their block."""
 
     def __init__(self, path, header=None):
         """Goes on with the file; with a header, begins it anew."""
@@ -32,23 +35,25 @@ class Journal:
         self.write("header" if header else "resumed", header or True)
 
     def write(self, kind, value):
+        """Writes one entry and waits until it is on the disk."""
         self.file.write(json.dumps({kind: value}) + "\n")
         self.file.flush()
         os.fsync(self.file.fileno())
 
     def close(self):
+        """Closes the file."""
         self.file.close()
 
 
 def cut_torn_line(path):
-    """Drops what a writer that was killed left behind the last whole line."""
+    """Cuts off an incomplete last line, which a killed writer left."""
     with open(path, "r+b") as file:
         content = file.read()
         file.truncate(content.rfind(b"\n") + 1)
 
 
 def read_journal(path):
-    """(header, State) of a journal. A block that was not finished is left out, with its samples."""
+    """Returns (header, State) of a journal. Leaves out the samples of an unfinished block."""
     lines = path.read_bytes().split(b"\n")[:-1]
     header, state, samples, calls = None, State(), [], []
     for number, line in enumerate(lines, 1):
@@ -75,7 +80,7 @@ def read_journal(path):
 
 
 def check_header(path, then, now):
-    """A click error that names the first thing in which a run to be resumed differs from this one."""
+    """Raises a click error that names the first difference between a run to be resumed and this one."""
     for part in MUST_AGREE:
         for key, before, after in differences(then.get(part), now[part], part):
             raise click.ClickException(f"cannot resume {path}: {key} was {before} and is {after}; "
@@ -83,6 +88,7 @@ def check_header(path, then, now):
 
 
 def differences(before, after, key):
+    """Yields (key, before, after) for each value that differs, as JSON."""
     if isinstance(before, dict) and isinstance(after, dict):
         for name in dict.fromkeys([*before, *after]):
             yield from differences(before.get(name), after.get(name), f"{key}.{name}")
@@ -94,24 +100,26 @@ def differences(before, after, key):
 
 
 def free_stem(folder, date, name):
-    """folder/DATE-NAME, with a number behind it when there is a result of that name."""
+    """Returns folder/DATE-NAME, with a number appended if a result of that name exists."""
     for number in range(1, 1000):
         stem = f"{date[:10]}-{name}" + (f"-{number}" if number > 1 else "")
-        if not (folder / f"{stem}.json").exists():
+        if not any((folder / f"{stem}{suffix}").exists() for suffix in (RAW, ".json", ".json.gz")):
             return folder / stem
     raise click.ClickException(f"{folder} holds 999 results named {date[:10]}-{name}; choose another --name")
 
 
 def beside(stem, suffix):
-    """The stem's file of a suffix; with_suffix would take a point in a name for one."""
+    """Returns the stem's file with this suffix. Path.with_suffix would cut a name at its last point."""
     return stem.with_name(stem.name + suffix)
 
 
 def to_json(result):
+    """Returns the result as JSON."""
     return json.dumps(result, indent=1) + "\n"
 
 
 def to_csv(samples):
+    """Returns every sample, one on each line."""
     columns = list(dict.fromkeys(["row", "allocator", "round", "status", "detail",
                                   *(key for sample in samples for key in sample)]))
     text = io.StringIO()
@@ -121,11 +129,38 @@ def to_csv(samples):
     return text.getvalue()
 
 
+def medians_to_csv(result):
+    """Returns a line for each row and allocator: medians, and the subject's ratios to it with their intervals. Lines
+    that begin with # come first and say what was run where."""
+    lines = [f"# {key}: {result[key]}" for key in ("format", "date", "command", "commit", "subject")]
+    lines += [f"# machine: {', '.join(f'{key} {value}' for key, value in result['machine'].items())}"]
+    lines += [f"# {name}: {' '.join(filter(None, (about.get('version'), about.get('source'), about.get('sha256'))))}"
+              for name, about in result["allocators"].items()]
+    ratios = [f"{figure}_{part}" for figure in statistics.FIGURES for part in ("ratio", "low", "high")]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["row", "allocator", "status", "rounds", *statistics.MEDIANS, *ratios])
+    for row, entries in result["summary"]["rows"].items():
+        for name, entry in entries.items():
+            runs = sum(sample["row"] == row and sample["allocator"] == name for sample in result["samples"])
+            of = [entry.get("ratios", {}).get(figure, {}) for figure in statistics.FIGURES]
+            writer.writerow([row, name, entry["status"], runs, *(short(entry.get(key)) for key in statistics.MEDIANS),
+                             *(short(ratio.get(part)) for ratio in of for part in ("median", "low", "high"))])
+    return "\n".join(line.replace("\n", " ") for line in lines) + "\n" + text.getvalue()
+
+
+def short(value):
+    """Returns a figure with six digits, which is more than the measurement supports."""
+    return "" if value is None else f"{value:.6g}"
+
+
 def write_result(result, stem):
-    """Writes stem.json and stem.csv, each in one step."""
+    """Writes stem.csv (the medians) and stem.json.xz (the whole result), each in one step. Returns both paths."""
     stem.parent.mkdir(parents=True, exist_ok=True)
-    for suffix, text in ((".csv", to_csv(result["samples"])), (".json", to_json(result))):
+    written = []
+    for suffix, content in ((RAW, lzma.compress(to_json(result).encode(), preset=9)),
+                            (".csv", medians_to_csv(result).encode())):
         draft = beside(stem, f"{suffix}.new")
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(beside(stem, suffix))
-    return Path(beside(stem, ".json"))
+        draft.write_bytes(content)
+        written.append(draft.replace(beside(stem, suffix)))
+    return written

@@ -1,56 +1,56 @@
-"""A result as tables for the terminal; without colors where there is none."""
-
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+"""Prints a result as tables, with colors if the terminal has them."""
 
 from hakmem.bench.allocators import again
+from hakmem.screen import Table, Text, make_console  # noqa: F401 - commands take make_console from here
 
 STYLES = {"lower": "green", "higher": "red", "tie": "dim"}
-PLAIN_WIDTH = 160
 ROW_WIDTH = 25
 SHORT = {"crashed": "crashed", "failed": "failed", "timeout": "too long", "refused": "refused"}
 MEANS = {"time": "time", "time_programs": "time, programs", "cpu": "CPU time", "peak_rss": "peak RSS",
-         "mean_rss": "mean RSS"}
-
-
-def make_console():
-    """Standard output; what is no terminal gets no ANSI and a width that its tables fit into."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, color_system=None, width=PLAIN_WIDTH)
+         "private": "private", "mean_rss": "mean RSS"}
 
 
 # ---- Figures as texts ----
 
 
 def seconds_text(seconds):
+    """Returns seconds as a text with a unit."""
     if seconds >= 1:
         return f"{seconds:.2f} s"
     return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} µs"
 
 
 def memory_text(kib):
+    """Returns KiB as a text in MiB."""
     return f"{kib / 1024:,.0f} MiB" if kib >= 100 * 1024 else f"{kib / 1024:.3g} MiB"
 
 
+def bytes_text(number):
+    """Returns bytes as a text in KiB."""
+    return f"{number / 1024:,.0f} KiB"
+
+
 def ratio_text(ratio):
+    """Returns a ratio as a colored text, with = for a tie."""
     text = f"{ratio['median']:.2f}" if ratio["median"] < 10 else f"{ratio['median']:.3g}"
     return Text(text + ("=" if ratio["verdict"] == "tie" else " "), style=STYLES[ratio["verdict"]])
 
 
 def interval_text(mean):
+    """Returns a mean and its interval as a colored text."""
     style = STYLES["lower"] if mean["high"] < 1 else STYLES["higher"] if mean["low"] > 1 else STYLES["tie"]
     return Text(f"{mean['median']:.3f} ({mean['low']:.2f}–{mean['high']:.2f})", style=style)
 
 
 def status_text(entry, detail):
+    """Returns how an allocator failed, short enough for a cell."""
     status = SHORT[entry["status"]]
-    # The name of a signal says it in a word; what a program said does not fit into a cell.
+    # Only the name of a signal is short enough for a cell.
     return Text(f"{status} ({detail})" if detail and entry["status"] == "crashed" else status, style="bold red")
 
 
 def failures(result):
-    """{(row, allocator): (status, detail)} of the first failure of each."""
+    """Returns {(row, allocator): (status, detail)} of the first failure of each."""
     found = {}
     for sample in result["samples"]:
         if sample["status"] != "ok":
@@ -62,14 +62,14 @@ def failures(result):
 
 
 def slices(names, console, width, first=ROW_WIDTH):
-    """The names in groups of as many columns as the terminal has room for."""
+    """Splits the names into groups of as many columns as fit into the terminal."""
     most = max(1, (console.width - first) // (width + 2))
     return [names[at:at + most] for at in range(0, len(names), most)]
 
 
 def print_table(console, title, head, lines, left=(0,)):
-    """left: the columns of words; those of figures are aligned at the right."""
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    """Prints a table. left: the columns of words; columns of figures are aligned at the right."""
+    table = Table()
     for place, name in enumerate(head):
         table.add_column(name, justify="left" if place in left else "right", no_wrap=True)
     for line in lines:
@@ -80,7 +80,7 @@ def print_table(console, title, head, lines, left=(0,)):
 
 
 def print_ratios(console, result, figure, key, title, text):
-    """A row's ratio to each allocator, with the subject's own figure and its ratio to the best peer."""
+    """Prints the subject's own figure in each row, its ratio to each allocator and its ratio to the best peer."""
     subject, summary, failed = result["subject"], result["summary"], failures(result)
     others = [name for name in result["allocators"] if name != subject]
     if not any(figure in entry.get("ratios", {}) for entries in summary["rows"].values() for entry in entries.values()):
@@ -101,12 +101,14 @@ def print_ratios(console, result, figure, key, title, text):
 
 
 def status_cell(entry, failed, row, name):
+    """Returns the cell of an allocator without a ratio: its failure, or "-"."""
     if not entry or entry["status"] == "ok":
         return "-"
     return status_text(entry, failed[row, name][1])
 
 
 def print_overall(console, result):
+    """Prints the geometric means over the rows."""
     overall = {name: means for name, means in result["summary"]["overall"].items() if means}
     if not overall:
         return
@@ -116,8 +118,8 @@ def print_overall(console, result):
                 ["", *MEANS.values(), "rows"], lines)
 
 
-def print_figures(console, result, title, cells):
-    """A table of one figure, {row: {allocator: (number, text)}}, with the least of each row marked."""
+def print_figures(console, result, title, cells, least=True):
+    """Prints a table of {row: {allocator: (number, text)}}, with each row's least (or most) in bold."""
     names = [name for name in result["allocators"] if any(name in row for row in cells.values())]
     if not names:
         return
@@ -125,13 +127,14 @@ def print_figures(console, result, title, cells):
     for part in slices(names, console, width):
         lines = []
         for row, figures in cells.items():
-            least = min(number for number, _ in figures.values())
-            lines.append([row, *(Text(figures[name][1], style="bold" if figures[name][0] == least else "")
+            best = (min if least else max)(number for number, _ in figures.values())
+            lines.append([row, *(Text(figures[name][1], style="bold" if figures[name][0] == best else "")
                                  if name in figures else "-" for name in part)])
         print_table(console, title, ["", *part], lines)
 
 
 def calls_cells(result):
+    """Returns the cells of the table of system calls."""
     cells = {}
     for entry in result.get("calls") or []:
         if entry["memory_total"] is not None:
@@ -141,6 +144,7 @@ def calls_cells(result):
 
 
 def median_cells(result, key, text):
+    """Returns the cells of the table of one median."""
     cells = {}
     for row, entries in result["summary"]["rows"].items():
         figures = {name: (entry[key], text(entry[key])) for name, entry in entries.items() if key in entry}
@@ -150,7 +154,7 @@ def median_cells(result, key, text):
 
 
 def noise_line(result):
-    """What two copies of one library differ by: what a difference has to be larger than."""
+    """Returns a sentence on how far two copies of one library differ. A real difference must be larger."""
     copy = again(result["subject"])
     ratios = [entries[copy]["ratios"]["time"]["median"] for entries in result["summary"]["rows"].values()
               if "time" in entries.get(copy, {}).get("ratios", {})]
@@ -164,6 +168,7 @@ def noise_line(result):
 
 
 def print_notes(console, result):
+    """Prints notes on noise, ties, failures and rows that did not run."""
     def say(text):
         console.print(Text(text), soft_wrap=True)
 
@@ -172,7 +177,8 @@ def print_notes(console, result):
         say(noise)
     say("A ratio is the median of those of the rounds. =: its 95 % interval holds 1, a tie.")
     if any(number == 1 for number in rounds_by_row(result).values()):
-        say("A single round shows nothing of the spread: its rows count as ties, and intervals of means are too narrow.")
+        say("A single round shows nothing of the spread: its rows count as ties, and intervals of means are too narrow."
+            )
     failed = failures(result)
     for (row, name), (status, detail) in failed.items():
         say(f"{row} on {name}: {SHORT[status]}{': ' + detail if detail else ''}")
@@ -186,6 +192,7 @@ def print_notes(console, result):
 
 
 def rounds_by_row(result):
+    """Returns {row: number of rounds}."""
     counts = {}
     for sample in result["samples"]:
         counts[sample["row"]] = max(counts.get(sample["row"], 0), sample["round"] + 1)
@@ -193,6 +200,7 @@ def rounds_by_row(result):
 
 
 def rounds_text(result):
+    """Returns the number of rounds as a text."""
     counts = rounds_by_row(result).values()
     low, high = min(counts, default=0), max(counts, default=0)
     if low != high:
@@ -201,6 +209,7 @@ def rounds_text(result):
 
 
 def print_result(console, result):
+    """Prints all tables of a result."""
     machine = result["machine"]
     console.print(Text(f"{len(result['rows'])} rows, {len(result['allocators'])} allocators, {rounds_text(result)}; "
                        f"{result['date'][:16].replace('T', ' ')}, commit {result['commit'] or 'unknown'}; "
@@ -211,10 +220,19 @@ def print_result(console, result):
                  seconds_text)
     print_ratios(console, result, "peak_rss", "peak_rss_kib", f"Peak RSS of {subject}, and by that of the others",
                  memory_text)
+    print_ratios(console, result, "private", "peak_private_kib",
+                 f"Private dirty memory of {subject} at the peak, and by that of the others (first round)", memory_text)
     print_ratios(console, result, "mean_rss", "mean_rss_kib",
                  f"RSS of {subject}, averaged over time, and by that of the others", memory_text)
     print_figures(console, result, "RSS when all is freed and the program has idled",
                   median_cells(result, "idle_rss_kib", memory_text))
+    print_figures(console, result, "Private dirty memory then", median_cells(result, "idle_private_kib", memory_text))
+    print_figures(console, result, "RSS that a thread holds, with its live blocks",
+                  median_cells(result, "thread_held_bytes", bytes_text))
+    print_figures(console, result, "The same, when all threads have slept",
+                  median_cells(result, "thread_later_bytes", bytes_text))
+    print_figures(console, result, "Part of RSS on huge pages",
+                  median_cells(result, "huge_percent", lambda percent: f"{percent:.0f} %"), least=False)
     print_figures(console, result, "System calls for memory", calls_cells(result))
     print_overall(console, result)
     print_notes(console, result)

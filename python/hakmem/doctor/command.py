@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from hakmem import paths
+from hakmem.clean import clean
 from hakmem.doctor import DoctorError
 from hakmem.doctor.elf import read_elf
 from hakmem.doctor.findings import Finding, as_json, bytes_text, exit_status
@@ -19,22 +20,26 @@ from hakmem.doctor.process_checks import (check_cgroup, check_limits, check_mapp
                                           check_process_huge_pages, check_static_tls, check_swapped)
 from hakmem.doctor.serving_checks import (check_active, check_bindings, check_environment, check_mixed,
                                           check_privilege, check_runtime, check_static, check_word_size, is_hakmem)
-from hakmem.doctor.system import read_process, read_text
+from hakmem.doctor.system import TEXT_MOST, read_process
 from hakmem.doctor.values import check_values
+from hakmem.foreign import open_regular
 from hakmem.library import known_options
-from hakmem.live.memory import LiveError, ProcessMemory, permission_error
+from hakmem.live.memory import LiveError, ProcessMemory, permission_error, sense
+from hakmem.processes import ProcessParameter
 
 ROOT = Path("/")
 STYLES = {"ok": "green", "note": "cyan", "warning": "yellow", "problem": "bold red"}
 TRIAL_SECONDS = 20
+# Limit of the bytes of a file that is searched for options.
+LIBRARY_MOST = 64 << 20
 
 
-def check_process(pid):
-    """Every finding on a process."""
+def check_process(memory):
+    """Returns every finding on a process."""
+    pid = memory.pid
     process = read_process(pid)
     if process.mappings is None:
         raise permission_error(pid)
-    memory = ProcessMemory(pid)
     environment = process.environment or {}
     objects, unread = loaded_objects(memory, process.mappings)
     found = [Finding("note", "files", f"{path} could not be read: nothing is said of it", "run this as root, or where "
@@ -44,11 +49,13 @@ def check_process(pid):
     library = next((each for each in objects if is_hakmem(each)), None)
     known = None
     if library is not None:
-        with memory.open_mapping(library.mappings[0]) as stream:
-            known = known_options(stream.read())
+        stream = memory.open_mapping(library.mappings[0])
+        if stream is not None:
+            with stream:
+                known = known_options(stream.pread(LIBRARY_MOST, 0))
     if not any(finding.subject == "options" for finding in found):
         found += check_options(environment, known, judge_values)
-    found += check_preload(environment, lambda entry: (process.folder / "root" / entry.lstrip("/")).exists())
+    found += check_preload(environment, lambda entry: os.path.exists(process.folder / "root" / entry.lstrip("/")))
     found += check_process_huge_pages(process.status, environment)
     found += check_mappings(ROOT, len(process.mappings))
     found += check_window(process.mappings, environment)
@@ -59,7 +66,8 @@ def check_process(pid):
 
 
 def judge_values(options):
-    """The findings on values, by the library of this build: the process's own may be anybody's, and is not run here."""
+    """Returns the findings on options' values, by the library of this build. The process's own library is not run
+    here, because it may be anybody's."""
     library = paths.hakmem_library()
     if not library.is_file():
         return []
@@ -68,7 +76,7 @@ def judge_values(options):
 
 
 def check_objects(process, memory, objects, environment):
-    """The findings that rest on what is loaded."""
+    """Returns the findings that depend on what is loaded."""
     program_path = (process.executable or "").removesuffix(" (deleted)")
     program = next((each for each in objects if each.path == program_path), None)
     early = [*check_word_size(program), *check_static(program)]
@@ -78,10 +86,11 @@ def check_objects(process, memory, objects, environment):
     place(objects, chain)
     place_program(objects, process, chain)
     started = reachable(objects, program, preload_entries(environment))
-    system_wide = read_text(process.folder / "root/etc/ld.so.preload") or ""
-    found = [*check_active(program, objects, started, environment), *check_privilege(process), *check_mixed(objects,
-                                                                                                            program),
-             *check_runtime(objects, environment)]
+    system_wide = read_regular(process.folder / "root/etc/ld.so.preload")
+    found = [
+        *check_active(program, objects, started, environment), *check_privilege(process),
+        *check_mixed(objects, program), *check_runtime(objects, environment)
+    ]
     if chain:
         found += check_bindings(bindings(memory, objects), objects)
     else:
@@ -95,8 +104,20 @@ def check_objects(process, memory, objects, environment):
     return [*found, *check_static_tls(objects, started, environment)]
 
 
+def read_regular(path):
+    """Returns the text of a regular file inside the process's root folder; "" if there is none."""
+    try:
+        file = open_regular(path)
+    except OSError:
+        return ""
+    if file is None:
+        return ""
+    with file:
+        return file.pread(TEXT_MOST, 0).decode(errors="replace")
+
+
 def check_window(mappings, environment):
-    """What is mapped of the window, by the name that HAKMEM gives it where the kernel takes names."""
+    """Returns a finding on the size of the mapped window, which the kernel shows by name if it supports names."""
     size = sum(mapping.size for mapping in mappings if mapping.path == "[anon:hakmem]")
     if not size:
         return []
@@ -106,7 +127,7 @@ def check_window(mappings, environment):
 
 
 def check_here():
-    """Every finding on the machine, the environment and the library, for programs that are to be started."""
+    """Returns every finding on the machine, the environment and the library, for programs to be started."""
     environment = dict(os.environ)
     library = paths.hakmem_library()
     found = check_library(library)
@@ -122,7 +143,7 @@ def check_here():
 
 
 def check_library(library):
-    """Whether the library is there and takes the place of malloc in a program that is run for that."""
+    """Checks that the library exists and replaces malloc in a program that is run to test this."""
     if not library.is_file():
         return [Finding("problem", "library", f"{library} is not there", "./hakmem build builds it")]
     with open(library, "rb") as stream:
@@ -150,17 +171,15 @@ def check_library(library):
 
 
 def print_findings(found, heading):
-    from rich.table import Table
-    from rich.text import Text
-
-    from hakmem.bench.table import make_console
+    """Prints the findings."""
+    from hakmem.screen import Table, Text, make_console
 
     console = make_console()
     console.print(Text(heading, style="bold"))
     if console.is_terminal:
-        table = Table(box=None, pad_edge=False, show_header=False)
+        table = Table(show_header=False)
         for name in ("level", "subject", "text"):
-            table.add_column(name, no_wrap=name != "text", overflow="fold")
+            table.add_column(name, no_wrap=name != "text")
         for finding in found:
             text = Text(finding.seen)
             text.append(f" -> {finding.advice}" if finding.advice else "", style="italic")
@@ -169,12 +188,12 @@ def print_findings(found, heading):
     else:
         for finding in found:
             advice = f" -> {finding.advice}" if finding.advice else ""
-            click.echo(f"{finding.level:8} {finding.subject}: {finding.seen}{advice}")
+            click.echo(clean(f"{finding.level:8} {finding.subject}: {finding.seen}{advice}"))
 
 
 @click.command()
 @click.option("--json", "as_json_text", is_flag=True, help="Print the findings as JSON.")
-@click.argument("pid", type=click.IntRange(min=1), required=False)
+@click.argument("pid", type=ProcessParameter(served=False), required=False, metavar="[PID|NAME]")
 @click.pass_context
 def doctor(ctx, as_json_text, pid):
     """Look whether HAKMEM serves process PID as it should; without PID, whether it would on this machine.
@@ -182,7 +201,12 @@ def doctor(ctx, as_json_text, pid):
     Each finding is ok, a note, a warning or a problem, with what to do. Ends with 0 without warnings and problems,
     with 1 otherwise, and where it cannot look."""
     try:
-        own = check_process(pid) if pid else check_here()
+        if pid:
+            memory = ProcessMemory(pid)
+            with sense(memory):
+                own = check_process(memory)
+        else:
+            own = check_here()
     except LiveError as error:
         raise DoctorError(str(error)) from error
     found = [*own, *check_machine(ROOT)]

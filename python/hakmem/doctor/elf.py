@@ -1,36 +1,37 @@
-"""What an ELF file says of itself: how it is linked, which of malloc's names it defines, and where it keeps their
-addresses."""
+"""Reads from an ELF file how it is linked, which of malloc's names it defines, and where it keeps their addresses."""
+
+from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from elftools.common.exceptions import ELFError
-from elftools.construct.core import ConstructError
-from elftools.elf.elffile import ELFFile
 
-# The names whose binding decides whose memory a program uses. C++'s operators end in these or come from the allocator
-# itself.
+from hakmem.clean import clean
+from hakmem.heap.elf import NAMES_MOST, SYMBOLS_MOST, TAG_BYTES, TAGS_MOST, UNSOUND, bytes_at, bytes_of, sound_elf
+
+# The names whose binding decides which allocator a program uses. C++'s other operators call these or come from the
+# allocator itself.
 MALLOC_NAMES = ("malloc", "free", "calloc", "realloc", "aligned_alloc", "posix_memalign", "memalign", "_Znwm", "_ZdlPv",
                 "_ZdlPvm")
-# A name of each allocator's own interface. Where it is defined the allocator is, whatever its file is called.
+# A name from each allocator's own interface. A file that defines it holds the allocator, whatever the file is called.
 MARKERS = {"hakmem": "hak_malloc", "jemalloc": "mallctl", "tcmalloc": "MallocExtension_ReleaseFreeMemory",
            "mimalloc": "mi_malloc", "snmalloc": "sn_rust_alloc", "rpmalloc": "rpmalloc",
            "tbbmalloc": "scalable_malloc", "AddressSanitizer": "__asan_init",
            "ThreadSanitizer": "__tsan_init", "LeakSanitizer": "__lsan_init", "MemorySanitizer": "__msan_init"}
 
-# x86-64 and aarch64: relocations that fill a slot with a symbol's address.
+# Types of relocations that fill a slot with a symbol's address.
 GLOB_DAT_AND_JUMP_SLOT = {"EM_X86_64": (1, 6, 7), "EM_AARCH64": (257, 1025, 1026)}
-# What a damaged file has the reader raise; OSError by an offset that no file has.
-UNSOUND = (ELFError, ConstructError, struct.error, AssertionError, AttributeError, KeyError, OSError, OverflowError, MemoryError,
-           TypeError, UnicodeDecodeError, ValueError)
 SYMBOL = struct.Struct("<IBBHQQ")
 RELA = struct.Struct("<QQq")
+# Limit of a name's bytes.
+NAME_MOST = 4096
 
 
 @dataclass
 class ElfFile:
-    """The facts of one file; addresses are the file's own, without the place where it is loaded."""
+    """The facts about one file. Addresses are the file's own, without its load address."""
 
     bits: int
     interpreter: str | None = None
@@ -48,42 +49,47 @@ class ElfFile:
 
     @cached_property
     def defines_malloc(self):
+        """Whether the file defines malloc."""
         return "malloc" in self.defined
 
 
 def read_elf(stream):
-    """The facts of an open file; ValueError where it is no ELF file or a damaged one."""
+    """Returns the facts about an open file; raises ValueError if it is no ELF file or damaged."""
     try:
-        return examine(ELFFile(stream))
-    except UNSOUND as error:
-        raise ValueError(f"no readable ELF file ({error or type(error).__name__})") from error
+        return examine(sound_elf(stream))
+    except (OSError, *UNSOUND) as error:
+        raise ValueError(clean(f"no readable ELF file ({error or type(error).__name__})", 200)) from error
 
 
 def examine(elf):
+    """Returns the facts about a sound ELF file."""
     facts = ElfFile(elf.elfclass, position_independent=elf["e_type"] == "ET_DYN", phdr_offset=elf["e_phoff"])
     if elf.elfclass != 64 or not elf.little_endian:
         return facts
     for segment in elf.iter_segments():
         kind = segment["p_type"]
         if kind == "PT_INTERP":
-            facts.interpreter = segment.get_interp_name()
+            facts.interpreter = clean_text(bytes_at(elf, segment["p_offset"], min(segment["p_filesz"], NAME_MOST)))
         elif kind == "PT_TLS":
             facts.tls_bytes = segment["p_memsz"]
         elif kind == "PT_DYNAMIC":
             facts.dynamic = True
+            if segment["p_filesz"] > TAGS_MOST * TAG_BYTES:
+                raise ELFError("a dynamic segment larger than any")
             read_dynamic(elf, segment, facts)
-    # A static program has no dynamic symbols; unless it is stripped, its others tell.
+    # A static program has no dynamic symbols, but a symbol table unless it is stripped.
     read_symtab(elf, facts)
     return facts
 
 
 def read_dynamic(elf, segment, facts):
+    """Fills in the facts of the dynamic segment."""
     for tag in segment.iter_tags():
         kind = tag.entry.d_tag
         if kind == "DT_NEEDED":
-            facts.needed.append(tag.needed)
+            facts.needed.append(clean(tag.needed))
         elif kind == "DT_SONAME":
-            facts.soname = tag.soname
+            facts.soname = clean(tag.soname)
         elif kind == "DT_SYMBOLIC":
             facts.symbolic = True
         elif kind == "DT_FLAGS":
@@ -95,20 +101,20 @@ def read_dynamic(elf, segment, facts):
 
 
 def read_symbols(elf, segment, facts):
-    """Fills in the names that are defined; {symbol number: name} of MALLOC_NAMES, defined or not."""
+    """Fills in the defined names. Returns {symbol number: name} of MALLOC_NAMES, defined or not."""
     table, _ = segment.get_table_offset("DT_SYMTAB")
     strings, _ = segment.get_table_offset("DT_STRTAB")
     if table is None or strings is None:
         return {}
-    symtab = read_at(elf, table, segment.num_symbols() * SYMBOL.size)
+    symtab = whole(bytes_at(elf, table, min(segment.num_symbols() * SYMBOL.size, SYMBOLS_MOST)), SYMBOL)
     size = next((tag.entry.d_val for tag in segment.iter_tags("DT_STRSZ")), 0)
-    text = read_at(elf, strings, size)
+    text = bytes_at(elf, strings, min(size, NAMES_MOST))
     wanted = {}
     markers = {name: allocator for allocator, name in MARKERS.items()}
     for number, (name_at, info, _, section, value, _) in enumerate(SYMBOL.iter_unpack(symtab)):
         if info & 0xf not in (0, 1, 2, 10):  # NOTYPE, OBJECT, FUNC, IFUNC
             continue
-        name = text[name_at:text.find(b"\0", name_at)].decode("latin-1")
+        name = text[name_at:text.find(b"\0", name_at, name_at + NAME_MOST)].decode("latin-1")
         if name in MALLOC_NAMES:
             wanted[number] = name
         if section != 0 and value and (name in MALLOC_NAMES or name in markers):
@@ -118,37 +124,43 @@ def read_symbols(elf, segment, facts):
     return wanted
 
 
-def read_at(elf, offset, size):
-    """Bytes of the file."""
-    elf.stream.seek(offset)
-    return elf.stream.read(size)
+def whole(data, form):
+    """Returns the bytes of as many whole structs as there are."""
+    return data[:len(data) // form.size * form.size]
+
+
+def clean_text(data):
+    """Returns the text before the first NUL, printable."""
+    return clean(data.partition(b"\0")[0].decode("utf-8", "replace"))
 
 
 def read_slots(elf, segment, facts, wanted):
+    """Fills in the slots for the wanted symbols."""
     kinds = GLOB_DAT_AND_JUMP_SLOT.get(elf["e_machine"], ())
     for table, size in (("DT_RELA", "DT_RELASZ"), ("DT_JMPREL", "DT_PLTRELSZ")):
         offset, _ = segment.get_table_offset(table)
         length = next((tag.entry.d_val for tag in segment.iter_tags(size)), 0)
         if offset is None or not length:
             continue
-        data = read_at(elf, offset, length - length % RELA.size)
+        data = whole(bytes_at(elf, offset, min(length, SYMBOLS_MOST)), RELA)
         for address, info, _ in RELA.iter_unpack(data):
             if info >> 32 in wanted and info & 0xffffffff in kinds:
                 facts.slots.append((wanted[info >> 32], address))
 
 
 def read_symtab(elf, facts):
+    """Fills in the allocators that the symbol table or HAKMEM's section shows."""
     section = elf.get_section_by_name(".symtab")
     if elf.get_section_by_name("hakmem_descriptor") is not None:
         facts.allocators.add("hakmem")
     if section is None or facts.dynamic and facts.interpreter is None:
         return
-    strings = elf.get_section(section["sh_link"]).data()
+    strings = bytes_of(elf, elf.get_section(section["sh_link"]), NAMES_MOST)
     markers = {name: allocator for allocator, name in MARKERS.items()}
-    for name_at, _, _, index, value, _ in SYMBOL.iter_unpack(section.data()):
+    for name_at, _, _, index, value, _ in SYMBOL.iter_unpack(whole(bytes_of(elf, section, SYMBOLS_MOST), SYMBOL)):
         if index == 0:
             continue
-        name = strings[name_at:strings.find(b"\0", name_at)].decode("latin-1")
+        name = strings[name_at:strings.find(b"\0", name_at, name_at + NAME_MOST)].decode("latin-1")
         if name in markers:
             facts.allocators.add(markers[name])
         elif name == "malloc" and not facts.dynamic:

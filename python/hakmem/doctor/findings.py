@@ -1,15 +1,14 @@
-"""What the doctor says: one finding a line, with what to do about it."""
+"""The doctor's findings: one on each line, with what to do about it."""
 
 from dataclasses import asdict, dataclass
 
-# From what needs nothing done to what keeps HAKMEM from working.
+# From nothing to do, to HAKMEM not working.
 LEVELS = ("ok", "note", "warning", "problem")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """level: one of LEVELS. subject: what was looked at. seen: what is so. advice: what to do, where there is
-    something to do."""
+    """level: one of LEVELS. subject: what was examined. seen: what was found. advice: what to do, if anything."""
 
     level: str
     subject: str
@@ -21,17 +20,18 @@ class Finding:
 
 
 def exit_status(findings):
-    """0 where all is ok or worth a note at most, else 1."""
+    """Returns 0 if every finding is ok or a note, else 1."""
     return int(any(finding.level in ("warning", "problem") for finding in findings))
 
 
 def as_json(findings, **about):
+    """Returns the findings as values for JSON."""
     return {**about, "findings": [asdict(finding) for finding in findings], "status": exit_status(findings),
             "counts": {level: sum(finding.level == level for finding in findings) for level in LEVELS}}
 
 
 def bytes_text(count):
-    """Bytes as people read them: 512 B, 1.5 MiB, 3 TiB."""
+    """Returns bytes as people read them: 512 B, 1.5 MiB, 3 TiB."""
     for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB"):
         if count < 1024 or unit == "PiB":
             return f"{count:.3g} {unit}" if unit != "B" and count < 1000 else f"{count:.0f} {unit}"
@@ -40,4 +40,5 @@ def bytes_text(count):
 
 
 def share_text(part, whole):
+    """Returns a share in percent."""
     return f"{100 * part / whole:.0f} %"

@@ -1,10 +1,14 @@
-"""What a process has loaded, in the order of its dynamic linker, and where each object's calls of malloc go."""
+"""Finds what a process has loaded, in the dynamic linker's order, and where each object's calls of malloc go."""
+
+from __future__ import annotations
 
 import os
 import re
 import struct
 from dataclasses import dataclass
+from itertools import islice
 
+from hakmem.clean import clean, clean_bytes
 from hakmem.doctor.elf import ElfFile, read_elf
 from hakmem.doctor.system import AT_PHDR, AT_PHNUM
 
@@ -15,7 +19,7 @@ NAME_MOST = 4096
 
 @dataclass
 class LoadedObject:
-    """One mapped ELF file. base: what is added to its addresses, None where that is not known."""
+    """One mapped ELF file. base: its load address, None if unknown."""
 
     path: str
     deleted: bool
@@ -27,23 +31,27 @@ class LoadedObject:
 
     @property
     def name(self):
+        """The file's name without folders."""
         return os.path.basename(self.path)
 
     def contains(self, address):
+        """Returns whether the object's mappings hold the address."""
         return any(mapping.start <= address < mapping.end for mapping in self.mappings)
 
     @property
     def is_libc(self):
+        """Whether it is the C library."""
         return re.match(r"libc(\.so|-\d|\.musl)", self.elf.soname or self.name) is not None
 
     @property
     def is_loader(self):
+        """Whether it is the dynamic linker."""
         return re.match(r"(ld-|ld\.so|ld64)", self.elf.soname or self.name) is not None
 
 
 @dataclass(frozen=True)
 class Binding:
-    """A slot of `user` for `symbol` holds an address in `target` (None: not bound yet)."""
+    """A slot of `user` for `symbol`, which holds an address in `target` (None: not bound yet)."""
 
     user: LoadedObject
     symbol: str
@@ -51,15 +59,15 @@ class Binding:
 
 
 def loaded_objects(memory, mappings):
-    """Every ELF file that is mapped with code in it, and the paths of those that could not be opened."""
+    """Returns every ELF file that is mapped with code, and the paths of those that could not be opened."""
     files = {}
     for mapping in mappings:
         if mapping.inode and mapping.path.startswith("/"):
             files.setdefault(mapping.path, []).append(mapping)
     objects, unread = [], []
-    for path, parts in files.items():
-        if not any("x" in mapping.flags for mapping in parts):
-            continue
+    for path, parts in islice(((path, parts) for path, parts in files.items()
+                               if any("x" in mapping.flags for mapping in parts)), MOST_OBJECTS):
+        path = clean(path)
         stream = memory.open_mapping(parts[0])
         if stream is None:
             unread.append(path)
@@ -68,30 +76,31 @@ def loaded_objects(memory, mappings):
             try:
                 elf = read_elf(stream)
             except ValueError:
-                continue  # code without an ELF header: what a JIT compiler keeps in a file
+                continue  # code without an ELF header: a JIT compiler's file
         objects.append(LoadedObject(path.removesuffix(" (deleted)"), path.endswith(" (deleted)"), parts[0].start,
                                     parts, elf))
     return objects, unread
 
 
 def read_string(memory, address):
-    """A text of the process; empty for none. Reads no further than the page in which it is known to start."""
+    """Returns a text of the process, possibly empty. Reads page by page, because the next page may be unmapped."""
     text = b""
     while address and len(text) < NAME_MOST:
         part = memory.read(address + len(text), 4096 - (address + len(text)) % 4096)
         end = part.find(b"\0")
         if end >= 0:
-            return (text + part[:end]).decode(errors="surrogateescape")
+            return clean_bytes(text + part[:end])
         text += part
-    return text.decode(errors="surrogateescape")
+    return clean_bytes(text)
 
 
 def read_words(memory, address, count):
+    """Returns `count` 64-bit words at the address."""
     return struct.unpack(f"<{count}Q", memory.read(address, 8 * count))
 
 
 def find_debug(memory, auxiliary):
-    """The address of the dynamic linker's r_debug, the program's load base; None where there is no dynamic linker."""
+    """Returns the address of the dynamic linker's r_debug; None if there is no dynamic linker."""
     at, count = auxiliary.get(AT_PHDR), auxiliary.get(AT_PHNUM, 0)
     if not at or not 0 < count < 1024:
         return None
@@ -109,7 +118,7 @@ def find_debug(memory, auxiliary):
 
 
 def read_link_map(memory, auxiliary):
-    """[(load base, name)] in the order of the dynamic linker, and whether there are further namespaces (dlmopen)."""
+    """Returns [(load base, name)] in the dynamic linker's order, and whether there are further namespaces (dlmopen)."""
     debug = find_debug(memory, auxiliary)
     if debug is None:
         return [], False
@@ -125,8 +134,8 @@ def read_link_map(memory, auxiliary):
 
 
 def place(objects, chain):
-    """Gives the objects their bases and positions. A library's first segment lies at its base; the program is for
-    place_program."""
+    """Gives the objects their bases and positions. A library's first segment lies at its base; place_program handles
+    the program."""
     by_start = {each.start: each for each in objects}
     for position, (base, _) in enumerate(chain):
         if base in by_start:
@@ -134,7 +143,7 @@ def place(objects, chain):
 
 
 def place_program(objects, process, chain):
-    """The program has no name in the link map."""
+    """Returns the program's object, with base and position. The link map has no name for it."""
     if not process.executable:
         return None
     path = process.executable.removesuffix(" (deleted)")
@@ -146,7 +155,7 @@ def place_program(objects, process, chain):
 
 
 def bindings(memory, objects):
-    """Where the slots for malloc's names lead, of every object whose place is known."""
+    """Returns where the slots for malloc's names lead, for every object whose base is known."""
     found = []
     for user in objects:
         if user.base is None or user.is_loader:
@@ -155,19 +164,19 @@ def bindings(memory, objects):
             value = read_words(memory, user.base + slot, 1)[0]
             target = next((each for each in objects if each.contains(value)), None)
             if target is user and user.base + user.elf.defined.get(symbol, -1) != value:
-                target = None  # a lazy slot leads to the object's own linkage table until the first call
+                target = None  # until the first call, a lazy slot leads to the object's own linkage table
             if target is not None and target is not user and symbol not in target.elf.defined:
-                # a program's linkage table that stands for the function's address, or a wrapper without a name
+                # the address of a program's linkage table, used as the function's address, or of a nameless wrapper
                 target = None
             found.append(Binding(user, symbol, target))
     return found
 
 
 def reachable(objects, program, preloaded):
-    """The objects that were there at start: the program, what is preloaded, and what these need.
+    """Returns the objects that were loaded at start: the program, preloaded libraries, and what these need.
 
-    What is preloaded stands before the C library, which is there from the start; programs that write over their
-    environment have no LD_PRELOAD any more."""
+    Libraries before the C library in the order were preloaded: the C library is loaded at start. LD_PRELOAD itself
+    is no proof, because programs may write over their environment."""
     by_name = {}
     for each in objects:
         by_name.setdefault(each.elf.soname or each.name, each)
@@ -189,6 +198,6 @@ def reachable(objects, program, preloaded):
 
 
 def preload_entries(environment):
-    """What LD_PRELOAD names: separated by blanks or colons."""
+    """Returns the entries of LD_PRELOAD, which blanks or colons separate."""
     return [entry for entry in re.split(r"[ :]+", (environment or {}).get("LD_PRELOAD", "")) if entry]
 

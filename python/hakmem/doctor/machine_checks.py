@@ -1,4 +1,4 @@
-"""The findings on the machine: what HAKMEM asks of the kernel, and whether it gets it."""
+"""Findings on the machine: whether the kernel offers what HAKMEM asks for."""
 
 from hakmem.doctor.findings import Finding, bytes_text, share_text
 from hakmem.doctor.system import chosen, kernel_version, meminfo, read_number, read_text
@@ -9,11 +9,13 @@ NAMES_SINCE = (5, 17)
 
 
 def check_machine(root):
+    """Returns all findings on the machine."""
     return [*check_kernel(root), *check_huge_pages(root), *check_map_count(root), *check_overcommit(root),
             *check_swap(root), *check_ptrace(root)]
 
 
 def check_kernel(root):
+    """Checks the kernel's version."""
     version, text = kernel_version(root)
     if version is None:
         return [Finding("warning", "kernel", f"its version cannot be told from '{text}'",
@@ -28,6 +30,7 @@ def check_kernel(root):
 
 
 def check_huge_pages(root):
+    """Checks the setting of transparent huge pages."""
     folder = root / "sys/kernel/mm/transparent_hugepage"
     mode = chosen(read_text(folder / "enabled"))
     defrag = chosen(read_text(folder / "defrag"))
@@ -52,6 +55,7 @@ def check_huge_pages(root):
 
 
 def check_map_count(root):
+    """Checks the limit of mappings."""
     most = read_number(root / "proc/sys/vm/max_map_count")
     if most is None:
         return [Finding("note", "mappings", "vm.max_map_count cannot be read", "look into /proc/sys/vm/max_map_count")]
@@ -63,6 +67,7 @@ def check_map_count(root):
 
 
 def check_overcommit(root):
+    """Checks how the kernel grants memory."""
     mode = read_number(root / "proc/sys/vm/overcommit_memory")
     if mode is None:
         return [Finding("note", "overcommit", "vm.overcommit_memory cannot be read",
@@ -82,6 +87,7 @@ def check_overcommit(root):
 
 
 def check_swap(root):
+    """Checks available memory and swap."""
     memory = meminfo(root)
     total, free = memory.get("SwapTotal", 0), memory.get("SwapFree", 0)
     available, physical = memory.get("MemAvailable"), memory.get("MemTotal")
@@ -102,6 +108,7 @@ def check_swap(root):
 
 
 def check_ptrace(root):
+    """Checks who may look into processes."""
     scope = read_number(root / "proc/sys/kernel/yama/ptrace_scope")
     if scope is None or scope == 0:
         return [Finding("ok", "looking inside", "any user may look into processes of their own")]

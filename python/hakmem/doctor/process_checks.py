@@ -1,4 +1,4 @@
-"""The findings on what bounds a process: resource limits, its cgroup, mappings, swap, huge pages, options."""
+"""Findings on what limits a process: resource limits, its cgroup, mappings, swap, huge pages, options."""
 
 import difflib
 import re
@@ -7,14 +7,14 @@ from hakmem.doctor.findings import Finding, bytes_text, share_text
 from hakmem.doctor.linkmap import preload_entries
 from hakmem.doctor.system import cgroup_memory, read_number
 
-# Variables of the tools, which the library does not know and does not mind.
+# Variables of the tools, which the library ignores.
 TOOLS = {"HAKMEM_BUILD_DIR", "HAKMEM_PEERS_DIR", "HAKMEM_LIB"}
 NEAR = 0.9  # of a limit
 STATIC_TLS_SURPLUS = 512  # glibc's glibc.rtld.optional_static_tls, in bytes
 
 
 def check_limits(limits, status_bytes):
-    """limits: soft ones in bytes. status_bytes: a function from a name in /proc/PID/status to bytes or None."""
+    """Checks resource limits. limits: soft ones in bytes. status_bytes(name): bytes of a status line or None."""
     found = []
     for short, shown, used_name, why in (
             ("as", "RLIMIT_AS", "VmSize", "what HAKMEM has mapped counts, used or not"),
@@ -39,6 +39,7 @@ def check_limits(limits, status_bytes):
 
 
 def check_cgroup(root, pid, environment):
+    """Checks the cgroup's memory limits."""
     group = cgroup_memory(root, pid)
     found = []
     if group.hard is not None:
@@ -68,6 +69,7 @@ def check_cgroup(root, pid, environment):
 
 
 def check_mappings(root, count):
+    """Checks the number of mappings."""
     most = read_number(root / "proc/sys/vm/max_map_count")
     if most is None:
         return []
@@ -81,6 +83,7 @@ def check_mappings(root, count):
 
 
 def check_swapped(status_bytes):
+    """Checks how much is swapped out."""
     swapped, resident = status_bytes("VmSwap"), status_bytes("VmRSS") or 0
     if not swapped:
         return [Finding("ok", "swapped out", "nothing")]
@@ -90,6 +93,7 @@ def check_swapped(status_bytes):
 
 
 def check_process_huge_pages(status, environment):
+    """Checks whether the process has turned huge pages off."""
     wanted = environment.get("HAKMEM_THP", "auto")
     if status.get("THP_enabled") == "0":
         return [Finding("warning" if wanted == "always" else "note", "huge pages", "the process, or who started it, "
@@ -99,8 +103,8 @@ def check_process_huge_pages(status, environment):
 
 
 def check_options(environment, known, judge):
-    """known: names, or None where the library's file could not be read. judge: from options to the findings on their
-    values."""
+    """Checks HAKMEM_* variables. known: names of options, or None if the library's file could not be read.
+    judge(options): returns the findings on their values."""
     found = []
     given = {name: value for name, value in environment.items() if name.startswith("HAKMEM_") and name not in TOOLS}
     if known:
@@ -126,10 +130,12 @@ def check_options(environment, known, judge):
 
 
 def names_option(finding, name):
+    """Returns whether the finding is about this option."""
     return finding.seen.startswith(f"{name}=")
 
 
 def check_purging(options):
+    """Comments on the options of purging."""
     found = []
     delay, thread = options.get("HAKMEM_PURGE_DELAY"), options.get("HAKMEM_PURGE_THREAD")
     if delay == "0":
@@ -147,13 +153,13 @@ def check_purging(options):
 
 
 def check_preload(environment, exists):
-    """Entries that the dynamic linker does not find: it says so on standard error, where nobody looks, and goes on."""
+    """Finds missing files in LD_PRELOAD. The dynamic linker only mentions them on standard error."""
     return [Finding("problem", "LD_PRELOAD", f"{entry} is not there", "give the path where libhakmem.so lies, absolute")
             for entry in preload_entries(environment) if "/" in entry and not exists(entry)]
 
 
 def check_static_tls(objects, started, environment):
-    """Libraries that came by dlopen and want a place in the static TLS block share what glibc holds ready."""
+    """Checks static TLS: libraries that dlopen loaded share the space that glibc reserves."""
     match = re.search(r"glibc\.rtld\.optional_static_tls=(\d+)", environment.get("GLIBC_TUNABLES", ""))
     surplus = int(match[1]) if match else STATIC_TLS_SURPLUS
     late = [each for each in objects if each.elf.static_tls and each.elf.tls_bytes and each.position is not None

@@ -1,4 +1,4 @@
-"""The findings on who serves a process's malloc: HAKMEM, another allocator, or several of them at once."""
+"""Findings on what serves a process's malloc: HAKMEM, another allocator, or several of them."""
 
 import os
 import re
@@ -11,31 +11,33 @@ RUN = "run it with ./hakmem run -- PROGRAM, or LD_PRELOAD=/path/to/libhakmem.so"
 LINK = "link libhakmem-override.a into it"
 SHOWN_MOST = 5
 
-# Languages whose objects malloc never sees: the program's or library's name, what they are in, and what to do.
-RUNTIMES = (
-    (re.compile(r"(lib)?python3"), "Python's objects up to 512 bytes", "its own arenas (pymalloc)",
-     "PYTHONMALLOC=malloc in its environment gives them to HAKMEM"),
-    (re.compile(r"libjvm\.so"), "Java's objects", "the virtual machine's heap", "-Xmx bounds that"),
-    (re.compile(r"(node|nodejs|libnode\.so.*)$"), "JavaScript's objects", "V8's heap", "--max-old-space-size bounds that"),
-)
+# Languages whose objects malloc never sees: (name of the program or library, the objects, what holds them, what to do).
+RUNTIMES = ((re.compile(r"(lib)?python3"), "Python's objects up to 512 bytes", "its own arenas (pymalloc)",
+             "PYTHONMALLOC=malloc in its environment gives them to HAKMEM"),
+            (re.compile(r"libjvm\.so"), "Java's objects", "the virtual machine's heap",
+             "-Xmx bounds that"), (re.compile(r"(node|nodejs|libnode\.so.*)$"), "JavaScript's objects", "V8's heap",
+                                   "--max-old-space-size bounds that"),
+            )
 
 
 def is_hakmem(each):
+    """Returns whether the object holds HAKMEM."""
     return "hakmem" in each.elf.allocators
 
 
 def other_allocators(each):
-    """What else an object is, of MARKERS; HAKMEM's recorder is no allocator."""
+    """Returns which other allocators of MARKERS the object holds."""
     return sorted(each.elf.allocators - {"hakmem"})
 
 
 def names(objects):
+    """Returns the objects' names as a text."""
     shown = ", ".join(each.name for each in objects[:SHOWN_MOST])
     return shown + (f" and {len(objects) - SHOWN_MOST} more" if len(objects) > SHOWN_MOST else "")
 
 
 def check_privilege(process):
-    """Whether the dynamic linker and HAKMEM's options are closed to the environment."""
+    """Checks whether the program's privilege closes the dynamic linker and HAKMEM to the environment."""
     secure = (process.auxiliary or {}).get(AT_SECURE)
     uids = process.status.get("Uid", "").split()
     if secure is None and len(set(uids[:2])) == 2:
@@ -49,7 +51,7 @@ def check_privilege(process):
 
 
 def check_static(program):
-    """Findings on a program that the dynamic linker has no part in; empty for others."""
+    """Returns findings on a static program, in which the dynamic linker has no part; [] for other programs."""
     if program is None or program.elf.interpreter is not None or program.is_loader:
         return []
     if is_hakmem(program):
@@ -61,6 +63,7 @@ def check_static(program):
 
 
 def check_word_size(program):
+    """Checks that the program has 64 bits."""
     if program is None or program.elf.bits == 64:
         return []
     return [Finding("problem", "HAKMEM", f"{program.name} is a {program.elf.bits}-bit program; HAKMEM is for 64 bits",
@@ -68,7 +71,7 @@ def check_word_size(program):
 
 
 def check_active(program, objects, started, environment):
-    """Whether HAKMEM is what the program's malloc is bound to, and how it came there."""
+    """Checks whether the program's malloc is bound to HAKMEM, and how HAKMEM was loaded."""
     copies = [each for each in objects if is_hakmem(each)]
     if not copies:
         asked = [entry for entry in preload_entries(environment) if "hakmem" in os.path.basename(entry)]
@@ -112,9 +115,8 @@ def check_active(program, objects, started, environment):
 
 
 def check_environment(started, environment, system_wide):
-    """Programs that show a title of their own write it over their environment: then nothing tells of their options.
-
-    system_wide: what /etc/ld.so.preload holds."""
+    """Notes if a program has written over its environment, as programs that set their own title do. Its options are
+    then unknown. system_wide: the content of /etc/ld.so.preload."""
     needed = {name for each in started for name in each.elf.needed}
     unexplained = [each for each in started if is_hakmem(each) and each.position and each.name not in system_wide
                    and not needed & {each.name, each.elf.soname}]
@@ -125,6 +127,7 @@ def check_environment(started, environment, system_wide):
 
 
 def how_it_came(server, program, environment):
+    """Returns in words how HAKMEM was loaded."""
     if server is program:
         return "linked into the program"
     for entry in preload_entries(environment):
@@ -136,13 +139,13 @@ def how_it_came(server, program, environment):
 
 
 def first_definer(objects):
-    """The first object in the dynamic linker's order that defines malloc; None where the order is not known."""
+    """Returns the first object in the dynamic linker's order that defines malloc; None if the order is unknown."""
     ordered = sorted((each for each in objects if each.position is not None), key=lambda each: each.position)
     return next((each for each in ordered if each.elf.defines_malloc and not each.is_loader), None)
 
 
 def server_of(objects):
-    """The allocator that malloc is bound to, by name."""
+    """Returns the name of the allocator to which malloc is bound."""
     first = first_definer(objects) or next((each for each in objects if each.is_libc), None)
     if first is None:
         return "the program's own malloc"
@@ -150,7 +153,7 @@ def server_of(objects):
 
 
 def check_mixed(objects, program):
-    """Other allocators in the process, whoever is bound to them."""
+    """Finds other allocators in the process, whether or not anything is bound to them."""
     found = []
     for each in objects:
         if is_hakmem(each) or each.is_libc or each.is_loader:
@@ -174,7 +177,7 @@ def check_mixed(objects, program):
 
 
 def check_runtime(objects, environment):
-    """Memory of a language's own, which is most of many processes and in no figure of HAKMEM's."""
+    """Finds runtimes with arenas of their own, often most of the memory and in no figure of HAKMEM's."""
     found = []
     for pattern, what, where, advice in RUNTIMES:
         of_it = [each for each in objects if pattern.match(each.name)]
@@ -185,7 +188,7 @@ def check_runtime(objects, environment):
 
 
 def check_bindings(found_bindings, objects):
-    """Whether every object's calls lead to the same allocator: RTLD_DEEPBIND and -Bsymbolic lead them astray."""
+    """Checks that every object's calls lead to the same allocator. RTLD_DEEPBIND and -Bsymbolic can divert them."""
     first = first_definer(objects)
     if first is None:
         return []
@@ -197,7 +200,7 @@ def check_bindings(found_bindings, objects):
         bound += 1
         if binding.target is not first and binding.target.elf.defines_malloc:
             astray.setdefault((binding.user.path, binding.target.path), (binding, []))[1].append(binding.symbol)
-    # The linker has bound their calls to themselves, without a slot that could be looked at.
+    # The linker has bound the calls of these objects to themselves, without a slot to examine.
     inward = [each for each in objects if each.elf.symbolic and each.elf.defines_malloc and each is not first
               and not each.is_libc and not is_hakmem(each) and (each.path, each.path) not in astray]
     if not bound and not inward:

@@ -1,5 +1,6 @@
-"""What the kernel tells of the machine and of a process, read from /proc and /sys. `root` is another place of these,
-for tests."""
+"""Reads from /proc and /sys what the kernel tells about the machine and a process. Tests pass another `root`."""
+
+from __future__ import annotations
 
 import os
 import re
@@ -7,17 +8,21 @@ import struct
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hakmem.clean import clean, clean_bytes
 from hakmem.doctor import DoctorError
-from hakmem.live.memory import parse_mapping
+from hakmem.foreign import TooLarge, read_proc
+from hakmem.live.memory import parse_mappings
 
 UNLIMITED_V1 = 1 << 62  # cgroup v1 has no word for "no limit", only a number of about 2^63
 LIMITS = {"Max address space": "as", "Max data size": "data", "Max locked memory": "memlock"}
+# A limit above every text of the kernel that is read here.
+TEXT_MOST = 1 << 20
 AT_PHDR, AT_PHNUM, AT_SECURE = 3, 5, 23
 
 
 @dataclass
 class Process:
-    """What can be read of a process. None is what could not be."""
+    """What can be read of a process. None stands for what could not be read."""
 
     pid: int
     root: Path
@@ -31,43 +36,46 @@ class Process:
 
     @property
     def folder(self):
+        """The process's folder in /proc."""
         return self.root / "proc" / str(self.pid)
 
     def status_bytes(self, name):
-        """A size of the status file in bytes; None where the kernel does not tell it."""
+        """Returns a size of the status file in bytes; None if the kernel does not tell it."""
         match = re.fullmatch(r"(\d+) kB", self.status.get(name, ""))
         return int(match[1]) * 1024 if match else None
 
 
 def read_text(path):
-    """A file's text without its last line end; None where there is none to be read."""
+    """Returns a file's text without its last line ends; None if it cannot be read."""
     try:
-        return path.read_text(errors="surrogateescape").rstrip("\n")
-    except OSError:
+        return read_proc(path, TEXT_MOST).decode(errors="replace").rstrip("\n")
+    except (OSError, TooLarge):
         return None
 
 
 def read_number(path):
+    """Returns the number in a file; None if there is none."""
     text = read_text(path)
     return int(text) if text is not None and re.fullmatch(r"-?\d+", text) else None
 
 
 def parse_maps(data):
-    return [parse_mapping(line) for line in data.decode(errors="replace").splitlines()]
+    """Returns the mappings of /proc/PID/maps."""
+    return parse_mappings(data.decode(errors="replace"))
 
 
 def parse_environment(data):
-    """Of a name that is there twice the first counts, as for getenv."""
+    """Returns {name: value}. The first of equal names counts, as for getenv."""
     found = {}
     for entry in data.split(b"\0"):
-        name, equals, value = entry.decode(errors="surrogateescape").partition("=")
+        name, equals, value = clean_bytes(entry).partition("=")
         if equals:
             found.setdefault(name, value)
     return found
 
 
 def parse_limits(text):
-    """{short name: soft limit in bytes, None for unlimited}."""
+    """Returns {short name: soft limit in bytes, None for unlimited}."""
     found = {}
     for line in text.splitlines():
         for name, short in LIMITS.items():
@@ -78,12 +86,15 @@ def parse_limits(text):
 
 
 def read_process(pid, root=Path("/")):
-    """What /proc tells of the process. DoctorError where there is none."""
+    """Returns what /proc tells about the process; raises DoctorError if there is no such process."""
     folder = root / "proc" / str(pid)
     status = read_text(folder / "status")
     if status is None:
         raise DoctorError(f"no process {pid}")
-    status = {name: value.strip() for name, _, value in (line.partition(":") for line in status.splitlines())}
+    status = {
+        clean(name): clean(value.strip().replace("\t", " "))
+        for name, _, value in (line.partition(":") for line in status.split("\n"))
+    }
     if status.get("State", "").startswith(("Z", "X")):
         raise DoctorError(f"process {pid} has ended; its parent has not taken notice yet")
     if int(status.get("Tgid", pid)) != pid:
@@ -92,11 +103,13 @@ def read_process(pid, root=Path("/")):
 
     def read(name, parse):
         try:
-            return parse((folder / name).read_bytes())
+            return parse(read_proc(folder / name))
         except PermissionError:
             denied.append(name)
         except (FileNotFoundError, ProcessLookupError) as error:
             raise DoctorError(f"process {pid} ended meanwhile") from error
+        except TooLarge as error:
+            raise DoctorError(f"process {pid}: {error}") from error
         return None
 
     def read_words(data):
@@ -107,7 +120,7 @@ def read_process(pid, root=Path("/")):
     if mappings == [] and not status.get("VmSize"):
         raise DoctorError(f"{pid} is a thread of the kernel, without memory of its own")
     try:
-        executable = os.readlink(folder / "exe")
+        executable = clean(os.readlink(folder / "exe"))
     except OSError:
         executable = None
     return Process(pid, root, status, mappings, read("environ", parse_environment), read("auxv", read_words),
@@ -118,27 +131,27 @@ def read_process(pid, root=Path("/")):
 
 
 def kernel_version(root):
-    """(major, minor) and the whole text."""
+    """Returns ((major, minor) or None, the whole text)."""
     text = read_text(root / "proc/sys/kernel/osrelease") or ""
     match = re.match(r"(\d+)\.(\d+)", text)
     return ((int(match[1]), int(match[2])) if match else None), text
 
 
 def chosen(text):
-    """The word in brackets: `always [madvise] never`."""
+    """Returns the word in brackets, as in `always [madvise] never`."""
     match = re.search(r"\[(\S+)\]", text or "")
     return match[1] if match else None
 
 
 def meminfo(root):
-    """{name: bytes}."""
+    """Returns {name: bytes}."""
     text = read_text(root / "proc/meminfo") or ""
     return {match[1]: int(match[2]) * 1024 for match in re.finditer(r"^(\S+):\s+(\d+) kB$", text, re.MULTILINE)}
 
 
 @dataclass(frozen=True)
 class CgroupMemory:
-    """The limits that bind, in bytes, of all groups between the process's and the root; None where there are none."""
+    """The effective limits, in bytes, of all groups between the process's and the root. None if there is no limit."""
 
     path: str | None = None  # the group that sets `hard`
     hard: int | None = None
@@ -149,12 +162,14 @@ class CgroupMemory:
 
 
 def limit_of(path):
+    """Returns the limit in a file; None for no limit."""
     value = read_number(path)
     return value if value is not None and value < UNLIMITED_V1 else None
 
 
 def cgroup_memory(root, pid):
-    """The memory limits of the process's cgroup and those above it, version 2 or, failing that, 1."""
+    """Returns the memory limits of the process's cgroup and those above it: of version 1 if that has the memory
+    controller, else of version 2."""
     membership = read_text(root / "proc" / str(pid) / "cgroup") or ""
     mount = root / "sys/fs/cgroup"
     v1 = re.search(r"^\d+:(?:[^:\n]*,)?memory(?:,[^:\n]*)?:(.*)$", membership, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Whether the values of HAKMEM's options are good: the library's own parser says so, in a short program of ours."""
+"""Checks the values of HAKMEM's options with the library's own parser, in a short program."""
 
 import re
 import resource
@@ -8,18 +8,18 @@ import tempfile
 from hakmem.doctor.findings import Finding
 
 SECONDS = 20
-# The program needs little, whatever the options ask for (HAKMEM_SS_PREWARM is gigabytes at most).
+# Limits the program, whatever the options ask for (HAKMEM_SS_PREWARM can ask for gigabytes).
 ADDRESS_SPACE = 256 << 20
 # Options that name a file which a program writes at its end.
 FILES = ("HAKMEM_HEAP_PROFILE", "HAKMEM_STATS_FILE")
-# The heap profile's own are looked at when it begins.
+# The heap profile's options are parsed only if a profile starts.
 PROFILE = "HAKMEM_HEAP_PROFILE_"
 REFUSED = re.compile(r"hakmem: (HAKMEM_\w+)=(.*)")
 EXPECTED = re.compile(r"(.*) is not (.*); using (.*)")
 
 
 def said_of(options, library):
-    """What the library says of its options at the start of a program that does nothing else."""
+    """Returns what the library says about its options when it starts in a program that does nothing."""
     with tempfile.TemporaryDirectory(prefix="hakmem-doctor-") as folder:
         given = {name: f"{folder}/file" if name in FILES and value else value for name, value in options.items()}
         if any(name.startswith(PROFILE) for name in given):
@@ -31,7 +31,7 @@ def said_of(options, library):
 
 
 def refusal(text):
-    """The finding that a line like `HAKMEM_THP=x is not auto, never or always; using auto` is."""
+    """Returns the finding for a line such as `HAKMEM_THP=x is not auto, never or always; using auto`."""
     if found := EXPECTED.fullmatch(text):
         given, wanted, used = found.groups()
         name = given.partition("=")[0]
@@ -41,7 +41,7 @@ def refusal(text):
 
 
 def check_values(options, library):
-    """options: names that the library knows, and their values."""
+    """Returns findings on the values of options that the library knows."""
     if not options:
         return []
     try:

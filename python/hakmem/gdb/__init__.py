@@ -1,2 +1,1 @@
-"""HAKMEM's heap in gdb: of a program that is stopped, or of a core dump. `source hakmem-gdb.py` in gdb makes the
-commands."""
+"""HAKMEM's heap in gdb, of a stopped program or a core dump. `source hakmem-gdb.py` in gdb makes the commands."""

@@ -1,14 +1,12 @@
-"""What an address is in a heap, and the blocks of a class one by one. Works on any memory that hakmem.live reads."""
+"""Tells what an address is in a heap, and lists the blocks of a class. Works on any memory that hakmem.live reads."""
 
 from dataclasses import dataclass
-
-import numpy
 
 from hakmem.live.model import ACTIVE, BETWEEN, DIRTY, UNTOUCHED, WARM
 
 # States of a block.
 LIVE, CACHED, FREE, REMOTE = "live", "cached", "free", "freed by another thread"
-# What other places are.
+# Kinds of other places.
 FOREIGN, OWN, RESERVED, UNIT, REST, HUGE, RANGE = "foreign", "own", "reserved", "unit", "rest", "huge", "range"
 UNIT_WORDS = {UNTOUCHED: "a free unit, without memory behind it", DIRTY: "a free unit that was in use before",
               WARM: "a unit of a slab that a heap keeps ready", BETWEEN: "a unit on its way between two states"}
@@ -16,7 +14,7 @@ UNIT_WORDS = {UNTOUCHED: "a free unit, without memory behind it", DIRTY: "a free
 
 @dataclass(frozen=True)
 class Place:
-    """What is at an address. kind: one of the words above; of LIVE, CACHED, FREE and REMOTE a block of a class."""
+    """What is at an address. kind: one of the words above. LIVE, CACHED, FREE and REMOTE are blocks of a class."""
 
     kind: str
     text: str = ""             # of OWN, RESERVED, UNIT: what it is
@@ -31,32 +29,20 @@ class Place:
     interior: int = 0          # bytes from the block's start to the address
 
 
-class Slab:
-    """The header of a slab in use, read when asked for."""
+class SlabHeader:
+    """The header of a slab in use, read on demand. free, remote: numbers of blocks, as bits."""
 
-    def __init__(self, memory, descriptor, shot, row, first):
+    def __init__(self, memory, descriptor, shot, slab):
         place, size = descriptor.fields["superslab.slabs"], descriptor.types["slab"]
-        address = int(shot.units.address[row]) + place.offset + first * size
-        columns = ("start", "blocks", "local", "remote")
-        header = numpy.frombuffer(memory.read(address, size), descriptor.dtype("slab", *columns))[0]
-        self.class_id = int(shot.units.class_id[row, first])
-        self.owner = int(shot.units.owner[row, first])
-        self.start, self.blocks = int(header["start"]), int(header["blocks"])
-        self.size = shot.block_sizes[self.class_id]
-        self.free = bits_of(header["local"], self.blocks)
-        self.remote = bits_of(header["remote"], self.blocks)
-
-    def addresses(self, mask):
-        return self.start + numpy.flatnonzero(mask).astype("i8") * self.size
-
-
-def bits_of(words, count):
-    """The first `count` bits of words, as booleans."""
-    return numpy.unpackbits(numpy.asarray(words, "<u8").view("u1"), bitorder="little")[:count].astype(bool)
+        address = shot.units.address[slab.row] + place.offset + slab.first * size
+        picker = descriptor.picker("slab", "start", "blocks", "local", "remote")
+        (self.start, self.blocks, local, remote), = picker.rows(memory.read(address, size))
+        self.class_id, self.owner, self.size = slab.class_id, slab.owner, shot.block_sizes[slab.class_id]
+        self.free, self.remote = int.from_bytes(local, "little"), int.from_bytes(remote, "little")
 
 
 def locate(memory, descriptor, shot, address):
-    """The Place of an address."""
+    """Returns the Place of an address."""
     for block in shot.huge:
         if block.address <= address < block.address + block.bytes:
             return Place(HUGE if block.live else RANGE, start=block.address, size=block.bytes, owner=block.heap or 0,
@@ -75,45 +61,44 @@ def locate(memory, descriptor, shot, address):
         return Place(FOREIGN)
     if window + number * shot.superslab_size in shot.metadata_slots:
         return Place(OWN, "heaps, thread caches and records of huge blocks")
-    rows = numpy.flatnonzero(shot.units.number == number)
-    if not len(rows):
+    if number not in shot.units.number:
         return Place(RESERVED, "mapped and not used yet")
-    row, unit = int(rows[0]), (address % shot.superslab_size) // shot.unit_size
+    row, unit = shot.units.number.index(number), (address % shot.superslab_size) // shot.unit_size
     if shot.units.decommitted[row]:
         return Place(RESERVED, "a SuperSlab that was given back")
     if unit == 0:
         return Place(OWN, "the header of a SuperSlab")
-    state = int(shot.units.state[row, unit])
+    state = shot.units.state[row][unit]
     if state != ACTIVE:
         return Place(UNIT, UNIT_WORDS[state])
-    slab = Slab(memory, descriptor, shot, row, int(shot.units.first[row, unit]))
-    return locate_block(shot, slab, address)
+    return locate_block(shot, SlabHeader(memory, descriptor, shot, shot.units.slab_at(row, unit)), address)
 
 
 def locate_block(shot, slab, address):
+    """Returns the Place of an address in a slab."""
     index = (address - slab.start) // slab.size
     common = {"class_id": slab.class_id, "slab": slab.start, "blocks": slab.blocks, "owner": slab.owner,
               "size": slab.size}
     if index >= slab.blocks:
         return Place(REST, **common)
     start = slab.start + index * slab.size
-    caches = shot.cached_by[shot.cached_blocks == start]
-    kind = FREE if slab.free[index] else REMOTE if slab.remote[index] else CACHED if len(caches) else LIVE
-    return Place(kind, start=start, index=index, interior=address - start,
-                 cached_by=int(caches[0]) if len(caches) else 0, **common)
+    cached_by = shot.cached_blocks.get(start, 0)
+    kind = FREE if slab.free >> index & 1 else REMOTE if slab.remote >> index & 1 else CACHED if cached_by else LIVE
+    return Place(kind, start=start, index=index, interior=address - start, cached_by=cached_by, **common)
 
 
 def class_of(shot, size):
-    """The class that serves a request of so many bytes; 0 for huge ones."""
+    """Returns the class that serves a request of so many bytes; 0 for huge ones."""
     return next((class_id for class_id, block in enumerate(shot.block_sizes) if class_id and block >= max(size, 1)), 0)
 
 
 def live_blocks(memory, descriptor, shot, class_id):
-    """(address, owner's heap id) of each live block of a class, by address."""
-    units = shot.units
-    begins = (units.first == numpy.arange(units.first.shape[1])) & (units.first > 0)
-    for row, first in zip(*numpy.nonzero(begins & (units.class_id == class_id)), strict=True):
-        slab = Slab(memory, descriptor, shot, int(row), int(first))
-        addresses = slab.addresses(~slab.free & ~slab.remote)
-        for address in addresses[~numpy.isin(addresses.astype("u8"), shot.cached_blocks)]:
-            yield int(address), slab.owner
+    """Yields (address, owner's heap id) of each live block of a class, by address."""
+    for slab in shot.units.slabs:
+        if slab.class_id == class_id:
+            header = SlabHeader(memory, descriptor, shot, slab)
+            taken = header.free | header.remote
+            for index in range(header.blocks):
+                address = header.start + index * header.size
+                if not taken >> index & 1 and address not in shot.cached_blocks:
+                    yield address, slab.owner

@@ -1,6 +1,7 @@
 """The commands `hakmem info`, `classes`, `heaps`, `block` and `walk` in gdb."""
 
 import gdb
+from hakmem.compat import zip_strict
 from hakmem.gdb import blocks
 from hakmem.gdb.memory import GdbMemory, find_descriptor
 from hakmem.live.heap import snapshot
@@ -10,7 +11,7 @@ SHOWN_MOST = 1000
 
 
 def look():
-    """What all commands begin with: (memory, descriptor, snapshot)."""
+    """Returns what all commands need: (memory, descriptor, snapshot)."""
     try:
         memory = GdbMemory()
         descriptor, copies = find_descriptor(memory)
@@ -22,6 +23,7 @@ def look():
 
 
 def size_text(count):
+    """Returns bytes with a unit."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024 or unit == "GiB":
             return f"{count} B" if unit == "B" else f"{count:,.1f} {unit}"
@@ -30,16 +32,16 @@ def size_text(count):
 
 
 def print_rows(headings, rows):
-    """A table: the first column to the left, the others to the right."""
+    """Prints a table: the first column aligned left, the others right."""
     rows = [[str(cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in [headings, *rows]) for column in range(len(headings))]
     for row in [headings, *rows]:
-        cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
+        cells = [cell.rjust(width) for cell, width in zip_strict(row, widths)]
         print("  ".join([row[0].ljust(widths[0]), *cells[1:]]).rstrip())
 
 
 def heap_text(shot, number):
-    """A heap as messages call it: `heap 3 (thread 1234 worker)`."""
+    """Returns a heap as messages name it: `heap 3 (thread 1234 worker)`."""
     heap = next((heap for heap in shot.threads if heap.heap == number), None)
     if heap is None:
         return "a heap that is not known"
@@ -49,7 +51,7 @@ def heap_text(shot, number):
 
 
 def place_text(shot, place):
-    """A Place in a sentence or two."""
+    """Returns a Place in a sentence or two."""
     if place.kind == blocks.FOREIGN:
         return "not HAKMEM's: in no SuperSlab and no huge block"
     if place.kind in (blocks.OWN, blocks.RESERVED, blocks.UNIT):
@@ -84,6 +86,7 @@ class Info(gdb.Command):
         super().__init__("hakmem info", gdb.COMMAND_DATA, gdb.COMPLETE_NONE)
 
     def invoke(self, argument, from_tty):
+        """Runs the command."""
         refuse_arguments("info", argument)
         _, _, shot = look()
         totals = shot.totals
@@ -104,6 +107,7 @@ class Classes(gdb.Command):
         super().__init__("hakmem classes", gdb.COMMAND_DATA, gdb.COMPLETE_NONE)
 
     def invoke(self, argument, from_tty):
+        """Runs the command."""
         refuse_arguments("classes", argument)
         _, _, shot = look()
         print_rows(["class", "block", "slabs", "live", "cached", "free", "live bytes"],
@@ -119,6 +123,7 @@ class Heaps(gdb.Command):
         super().__init__("hakmem heaps", gdb.COMMAND_DATA, gdb.COMPLETE_NONE)
 
     def invoke(self, argument, from_tty):
+        """Runs the command."""
         refuse_arguments("heaps", argument)
         _, _, shot = look()
         print_rows(["heap", "kind", "state", "thread", "slabs", "live bytes", "cached bytes", "warm", "pending", "at"],
@@ -135,6 +140,7 @@ class Block(gdb.Command):
         super().__init__("hakmem block", gdb.COMMAND_DATA, gdb.COMPLETE_EXPRESSION)
 
     def invoke(self, argument, from_tty):
+        """Runs the command."""
         if not argument.strip():
             raise gdb.GdbError("hakmem block ADDRESS: an address, or an expression that is one")
         try:
@@ -159,6 +165,7 @@ all with 0."""
         super().__init__("hakmem walk", gdb.COMMAND_DATA, gdb.COMPLETE_NONE)
 
     def invoke(self, argument, from_tty):
+        """Runs the command."""
         words, most = take_count(gdb.string_to_argv(argument))
         huge = words == ["huge"]
         number = None if huge else walk_number(words)
@@ -185,12 +192,13 @@ all with 0."""
 
 
 def refuse_arguments(name, argument):
+    """Raises a GdbError if there are arguments."""
     if argument.strip():
         raise gdb.GdbError(f"hakmem {name} takes no arguments")
 
 
 def take_count(words):
-    """The words without -n COUNT, and COUNT."""
+    """Returns the words without -n COUNT, and COUNT."""
     if "-n" not in words:
         return words, SHOWN_MOST
     at = words.index("-n")
@@ -201,6 +209,7 @@ def take_count(words):
 
 
 def walk_number(words):
+    """Returns the size or class number in the words; raises a GdbError if there is none."""
     number = words[1] if len(words) == 2 and words[0] == "class" else words[0] if len(words) == 1 else ""
     try:
         value = int(number, 0)

@@ -1,7 +1,7 @@
 """Makes the commands `hakmem ...` in gdb: source this file, or put `source .../hakmem-gdb.py` into ~/.gdbinit.
 
-gdb brings a Python of its own, which has neither the package hakmem nor what that stands on: they are taken from where
-this file lies, a checkout with its build/venv or the environment in which the wheel was installed.
+gdb has a Python of its own, without the package hakmem and the packages it needs. They are taken from where this file
+lies: a checkout with its build/venv, or the environment in which the wheel was installed.
 """
 
 import sys
@@ -11,7 +11,7 @@ import gdb
 
 
 def library_folders(package):
-    """Where Python finds hakmem and what it needs."""
+    """Returns where Python finds hakmem and the packages it needs."""
     parent = package.parent
     if parent.name == "python":
         return [parent, *sorted(parent.parent.glob("build/venv/lib/python3.*/site-packages"))]
@@ -19,18 +19,17 @@ def library_folders(package):
 
 
 def start():
+    """Makes the commands."""
     folders = library_folders(Path(__file__).resolve().parent.parent)
     sys.path += [str(folder) for folder in folders if str(folder) not in sys.path]
     try:
         import hakmem.gdb.commands  # noqa: F401 - makes the commands
     except ImportError as error:
-        version = f"{sys.version_info.major}.{sys.version_info.minor}"
         raise gdb.GdbError(
-            f"hakmem-gdb.py: {error}. It takes numpy and pyelftools for gdb's Python, which is {version}; looked for "
-            f"in {', '.join(str(folder) for folder in folders)}. In a checkout `./hakmem bench --help` makes "
-            f"build/venv, "
-            f"which has "
-            f"them if its Python is {version} too; elsewhere install python3-numpy and python3-pyelftools") from error
+            f"hakmem-gdb.py: {error}. It takes pyelftools for gdb's Python; looked for in "
+            f"{', '.join(str(folder) for folder in folders)}. In a checkout `./hakmem stats --help` makes build/venv, "
+            "which "
+            f"has it; elsewhere install python3-pyelftools") from error
 
 
 start()

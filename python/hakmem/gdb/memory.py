@@ -1,8 +1,9 @@
-"""The memory of what gdb debugs, as hakmem.live reads processes: a live program, a core dump, behind gdbserver too."""
+"""Reads the memory of what gdb debugs, for hakmem.live: a live program, a core dump, or a program behind gdbserver."""
 
 import re
 
 import gdb
+from hakmem.clean import clean
 from hakmem.live.descriptor import SECTION, NotHakmem, read_descriptor
 from hakmem.live.memory import LiveError, Unreadable
 
@@ -10,7 +11,7 @@ SECTION_LINE = re.compile(rf"^\s*(0x[0-9a-f]+) - 0x[0-9a-f]+ is {SECTION}(?: in 
 
 
 class GdbMemory:
-    """Reads through gdb, which takes from a core what is in it and from the program's files what is not."""
+    """Reads through gdb. For a core, gdb reads what the core lacks from the program's files."""
 
     def __init__(self):
         self.inferior = gdb.selected_inferior()
@@ -19,6 +20,7 @@ class GdbMemory:
         self.pid = self.inferior.pid
 
     def read(self, address, size):
+        """Returns the bytes at an address."""
         if size == 0:
             return b""
         try:
@@ -27,21 +29,22 @@ class GdbMemory:
             raise Unreadable(f"nothing to read at {address:#x} ({error})") from error
 
     def read_many(self, ranges):
+        """Returns the bytes at several (address, size)."""
         return [self.read(address, size) for address, size in ranges]
 
     def command(self):
-        """The program's name."""
+        """Returns the program's name."""
         path = self.inferior.progspace.filename
-        return path.rpartition("/")[2] if path else ""
+        return clean(path.rpartition("/")[2]) if path else ""
 
     def thread_name(self, tid):
-        """A thread's name as gdb knows it; a core keeps none but the first's."""
-        return next((thread.name or "" for thread in self.inferior.threads() if thread.ptid[1] == tid), "")
+        """Returns a thread's name as gdb knows it. A core keeps only the first thread's."""
+        return next((clean(thread.name or "") for thread in self.inferior.threads() if thread.ptid[1] == tid), "")
 
 
 def find_descriptors(memory):
-    """The Descriptors of all copies of HAKMEM, by the sections of the program's files: those are there without
-    symbols, too."""
+    """Returns the Descriptors of all copies of HAKMEM, found by the sections of the program's files, which exist
+    even without symbols."""
     found = []
     for match in SECTION_LINE.finditer(gdb.execute("info files", to_string=True)):
         found.append(read_descriptor(memory, int(match[1], 16)))
@@ -53,6 +56,6 @@ def find_descriptors(memory):
 
 
 def find_descriptor(memory):
-    """The Descriptor of the copy that has most memory, and how many copies there are."""
+    """Returns the Descriptor of the copy with most memory, and the number of copies."""
     found = find_descriptors(memory)
     return max(found, key=lambda one: int.from_bytes(memory.read(one.roots["hak_units"], 8), "little")), len(found)

@@ -1,51 +1,130 @@
-"""`hakmem heap`: what a heap profile says."""
+"""The command `hakmem heap`: shows what heap profiles say."""
 
 import json
 from pathlib import Path
 
 import click
 
-from hakmem.heap.source import FILE, Source
+from hakmem.compat import zip_strict
+from hakmem.heap.growth import Growth
+from hakmem.heap.labels import LabelParam
+from hakmem.heap.source import FILE, Process, Source
+from hakmem.live.amount import Amount
+
+# The command ends after 900 seconds (cli.py).
+SECONDS_MOST = 600
+# How long a process is observed without --seconds.
+TIMELINE_SECONDS = 30.0
+# heap/why.py explains these words.
+WHY = ("above", "rounding", "held", "untouched", "idle")
 
 
 @click.command()
 @click.option("--alloc", is_flag=True, help="Show all that was allocated, not what is in use.")
+@click.option("--peak", is_flag=True, help="Show what was in use at the peak.")
 @click.option("--objects", is_flag=True, help="Show numbers of objects, not bytes.")
 @click.option("--sort", "by", type=click.Choice(["flat", "cum"]), default="flat", show_default=True,
               help="By what a function allocates itself, or with all that it calls.")
 @click.option("-n", "--number", type=click.IntRange(1), default=20, show_default=True, help="Sites to show.")
 @click.option("--lines", is_flag=True, help="Tell a function's lines apart.")
 @click.option("--focus", metavar="REGEX", help="Only stacks with a function, source file or library that it matches.")
-@click.option("--ignore", metavar="REGEX", help="No stacks with one that it matches.")
+@click.option("--ignore", metavar="REGEX", help="Leave out stacks with one that it matches.")
+@click.option("--by-label", metavar="KEY",
+              help="Show what each value of a label has; with --tree and --html, stacks below the values.")
+@click.option("--label", "wanted", type=LabelParam(), multiple=True, metavar="KEY[=VALUE]",
+              help="Only what was allocated under a label. Values of one key: under any; several keys: under all.")
 @click.option("--hide", metavar="REGEX", help="Leave out the frames that it matches; their callers get the figures.")
 @click.option("--tree", "as_tree", is_flag=True, help="Show the tree of callers and callees in place of the sites.")
 @click.option("--lifetimes", is_flag=True, help="Show how long what each site allocated lived until it was freed.")
 @click.option("--min", "least", type=click.FloatRange(0, 100), default=1.0, show_default=True, metavar="PERCENT",
               help="The least share that --tree shows.")
 @click.option("--diff", "base", type=Source(), metavar="BASE", help="Subtract an earlier profile.")
+@click.option("--fail-above", "most", type=Growth(), metavar="MOST",
+              help="With --diff: end with 1 if the figure has grown by more than MOST, as 5% of the base or 10M.")
+@click.option("--markdown", "summary", type=FILE, metavar="FILE",
+              help="Append a summary to FILE; with --fail-above and without it, to that of a job of GitHub Actions.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.option("--html", type=FILE, metavar="PAGE", help="Write a page with an interactive flame graph.")
 @click.option("--symbolized", type=FILE, metavar="OUTPUT",
               help="Write the profile with names in it, so that pprof needs no binaries; of one FILE only.")
+@click.option("--full", is_flag=True,
+              help="Show names as they are: with templates, parameters and hashes, and an interpreter's own frames.")
+@click.option("--notes", "all_notes", is_flag=True, help="Tell for each file what is missing, not in one line for all.")
 @click.option("--debug-dir", "debug_folders", multiple=True, metavar="FOLDER",
               type=click.Path(path_type=Path, file_okay=False, exists=True),
               help="Where separate debug files are, besides /usr/lib/debug.")
-@click.argument("files", nargs=-1, required=True, type=Source(), metavar="FILE|PID|URL...")
-def heap(files, alloc, objects, by, number, lines, focus, ignore, hide, as_tree, lifetimes, least, base, as_json, html,
-         symbolized, debug_folders):
+@click.option("--start", is_flag=True, help="Turn the profile of a running process on. It needs no option for that.")
+@click.option("--stop", is_flag=True, help="Turn the profile off.")
+@click.option("--rate", type=Amount(1, 1 << 40), metavar="BYTES",
+              help="With --start: mean bytes between samples, as 64K.  [default: the process's "
+                   "HAKMEM_HEAP_PROFILE_RATE, 512K]")
+@click.option("--seconds", type=click.FloatRange(0.1, SECONDS_MOST), metavar="N",
+              help="With --start: stop after N seconds, and show what was allocated in them; with --timeline: look for "
+                   "so long.")
+@click.option("--timeline", is_flag=True,
+              help="Tell what sites held over time: of a PID that is looked at --every so often, or of FILEs.")
+@click.option("--every", type=click.FloatRange(0.1, SECONDS_MOST), metavar="N",
+              help="With --timeline: seconds from one look to the next.  [default: 1]")
+@click.option("--why", is_flag=True, help="For a PID: tell why more is resident than the program asked for.")
+@click.option("--of", "part", type=click.Choice(WHY), default=WHY[0], show_default=True,
+              help="With --why: what sites are ordered by, and --tree and --html show.")
+@click.option("--idle", type=click.FloatRange(0.1, SECONDS_MOST), metavar="N",
+              help="With --why: also what nobody changed for N seconds.")
+@click.argument("files", nargs=-1, required=True, type=Source(), metavar="FILE|PID|NAME|URL...")
+@click.pass_context
+def heap(ctx, files, timeline, every, why, part, idle, start, stop, rate, seconds, alloc, peak, objects, by, number,
+         lines, focus, ignore, by_label, wanted, hide, as_tree, lifetimes, least, base, most, summary, as_json, html,
+         symbolized, full, all_notes, debug_folders):
     """Tell where the memory of heap profiles is: top sites, tree, comparison, flame graph.
 
     FILE is a profile in pprof's format, as HAKMEM_HEAP_PROFILE writes it; PID a process that takes one, which is read
-    from outside; URL where a server has one, as hakmem serve at /debug/pprof/heap. Several are added up."""
+    from outside; URL where a server has one, as hakmem serve at /debug/pprof/heap. Several are added up. --start and
+    --stop write into the process, with a debugger's rights."""
     from hakmem.heap.file import ProfileError, write_profile
     from hakmem.heap.source import read_source
+    from hakmem.heap.labels import check, notes_of, rooted
     from hakmem.heap.stacks import add_up, compare, expression, select
+    from hakmem.heap.symbolize import summary as one_line
     from hakmem.heap.symbolize import symbolize
+    from hakmem.screen import make_console
 
+    if timeline:
+        from hakmem.heap.timeline import run
+
+        if any((start, stop, why, base, alloc, peak, as_json, as_tree, lifetimes, focus, ignore, hide, symbolized,
+                summary, by_label, wanted)):
+            raise click.UsageError("--timeline goes with --every, --seconds, --html, -n, --full and --debug-dir alone")
+        run(files, every or 1.0, seconds or TIMELINE_SECONDS, html, number, full, debug_folders)
+        return
+    if every:
+        raise click.UsageError("--every goes with --timeline")
+    if (rate or seconds) and not start:
+        raise click.UsageError("--rate goes with --start, --seconds with it or --timeline")
+    if (start or stop) and (start and stop or len(files) > 1 or not isinstance(files[0], Process)):
+        raise click.UsageError("--start or --stop takes one PID or NAME of a process")
+    if stop or start and not seconds:
+        from hakmem.heap import session
+
+        session.stop(files[0]) if stop else session.start(files[0], rate)
+        return
+    if (idle or part != WHY[0]) and not why:
+        raise click.UsageError("--of and --idle go with --why")
+    if part == "idle" and not idle:
+        raise click.UsageError("--of idle takes --idle N")
+    if why and (start or len(files) > 1 or not isinstance(files[0], Process) or base or alloc or peak or objects or
+                lifetimes):
+        raise click.UsageError("--why takes one PID or NAME of a process, and not --diff, --alloc, --peak, --objects "
+                               "or --lifetimes")
     if symbolized and len(files) > 1:
         raise click.UsageError("--symbolized takes one FILE")
     if len(set(files)) < len(files):
         raise click.UsageError("a FILE is given twice")
+    if most and not base:
+        raise click.UsageError("--fail-above is for --diff")
+    if alloc and peak:
+        raise click.UsageError("--alloc and --peak are shown one at a time")
+    if by_label and lifetimes:
+        raise click.UsageError("--by-label and --lifetimes are shown one at a time")
     if as_tree and lifetimes:
         raise click.UsageError("--tree and --lifetimes are shown one at a time")
     if html in (*files, base, symbolized) and html:
@@ -55,39 +134,86 @@ def heap(files, alloc, objects, by, number, lines, focus, ignore, hide, as_tree,
                        for option, text in (("--focus", focus), ("--ignore", ignore), ("--hide", hide))]
     except ProfileError as error:
         raise click.UsageError(error.message) from error
-    profiles = {path: read_source(path) for path in files}
+    if start:
+        from hakmem.heap.session import during
+
+        profiles = {files[0]: during(files[0], rate, seconds)}
+    elif why:
+        from hakmem.heap.why import KINDS, look, print_why
+        from hakmem.heap.why import as_data as why_data
+
+        seen, profile = look(files[0], idle)
+        profiles = {files[0]: profile}
+    else:
+        profiles = {path: read_source(path) for path in files}
     before = {base: read_source(base)} if base else {}
     notes = []
-    for profile in (*profiles.values(), *before.values()):
-        notes += symbolize(profile, debug_folders)
-    found = add_up(profiles)
+    for source, profile in (*profiles.items(), *before.items()):
+        notes += symbolize(profile, debug_folders, owners_of(source))
+    found = add_up(profiles, full or as_json, full)
     if base:
-        found = compare(found, add_up(before))
-    index = found.index(f"{'alloc' if alloc else 'inuse'}_{'objects' if objects else 'space'}")
-    for note in dict.fromkeys(found.notes + notes):
+        found = compare(found, add_up(before, full or as_json, full))
+    kind = "alloc" if alloc else "peak" if peak else "inuse"
+    index = found.index(KINDS[part] if why else f"{kind}_{'objects' if objects else 'space'}")
+    if not full:
+        notes = without_interpreter(notes, [*profiles.values(), *before.values()])
+    notes = list(dict.fromkeys(notes))
+    for note in dict.fromkeys(found.notes + notes_of(found) +
+                              (notes if all_notes else [one_line(notes)] if notes else [])):
         click.echo(f"hakmem heap: {note}", err=True)
-    whole, found = found, select(found, *expressions)
+    check(found, by_label, wanted)
+    whole, found = found, select(found, *expressions, wanted)
     if not found.stacks:
-        raise click.ClickException("no stack is left by --focus and --ignore")
+        raise click.ClickException(f"no stack is left by "
+                                   f"--focus{', --ignore and --label' if wanted else ' and --ignore'}")
     if symbolized:
         write_profile(profiles[files[0]], symbolized)
     if html:
         from hakmem.heap.page import write_page
-        write_page(html, whole, found, index, files, base, lines)
+        write_page(html, whole, rooted(found, by_label) if by_label else found, index, files, base, lines)
     if as_json:
-        click.echo(json.dumps(as_data(whole, found, files, base, lines), indent=1))
+        data = as_data(whole, found, files, base, lines, by_label)
+        click.echo(json.dumps({**data, "why": why_data(seen, found, lines)} if why else data, indent=1))
     elif html or symbolized:
         for path in filter(None, (html, symbolized)):
             click.echo(path)
+    elif why and not as_tree:
+        print_why(make_console(), seen, found, part, by, number, lines)
     else:
         what = "tree" if as_tree else "lifetimes" if lifetimes else "sites"
-        show(whole, found, index, files, base, by, number, lines, what, least)
+        show(whole, found, index, files, base, by, number, lines, what, least, by_label)
+    verdict = most.judge(found, index) if most else None
+    if summary or most:
+        from hakmem import markdown
+        from hakmem.heap.show import markdown_of
+        markdown.put(summary, markdown_of(found, index, files, base, by, number, lines, verdict))
+    if verdict:
+        click.echo(f"hakmem heap: {verdict[1]}", err=True)
+        ctx.exit(verdict[0])
 
 
-def show(whole, found, index, files, base, by, number, lines, what, least):
-    """whole: the profile, which shares are of; found: what is selected of it."""
+def without_interpreter(notes, profiles):
+    """Returns the notes, without those about an interpreter whose own frames are not shown."""
+    from hakmem.heap.stacks import INTERPRETER, PYTHON
+
+    if not any(profile.string_table[mapping.filename] == PYTHON for profile in profiles for mapping in profile.mapping):
+        return notes
+    return [note for note in notes if not INTERPRETER.match(note.subject)]
+
+
+def owners_of(source):
+    """Returns the owner of a profile's file. Maps of code made at run time are trusted if the same user owns them."""
+    try:
+        return (source.stat().st_uid,)
+    except (AttributeError, OSError):
+        return ()
+
+
+def show(whole, found, index, files, base, by, number, lines, what, least, by_label):
+    """Prints what is asked for. whole: the profile, for shares. found: the stacks selected from it."""
+    from hakmem.heap.labels import rooted, rows_of
     from hakmem.heap.lifetimes import lives_of
-    from hakmem.heap.show import print_facts, print_lifetimes, print_sites, print_tree
+    from hakmem.heap.show import print_facts, print_labels, print_lifetimes, print_sites, print_tree
     from hakmem.heap.sites import order, sites_of, tree_of
 
     lives = lives_of(found, lines)
@@ -95,7 +221,11 @@ def show(whole, found, index, files, base, by, number, lines, what, least):
         raise click.ClickException("the profile tells no lifetimes: it has no sample types freed_objects and lifetime")
     print_facts(whole, files, base)
     if what == "tree":
-        print_tree(found, tree_of(found, lines), index, least, whole.measure(index))
+        print_tree(found, tree_of(rooted(found, by_label) if by_label else found, lines), index, least,
+                   whole.measure(index))
+        return
+    if by_label:
+        print_labels(found, rows_of(found, by_label), by_label, index, number, whole.measure(index))
         return
     sites = order(sites_of(found, lines), index, by, found.compared)
     if what == "lifetimes":
@@ -104,8 +234,9 @@ def show(whole, found, index, files, base, by, number, lines, what, least):
         print_sites(found, sites, lives, index, number, whole.measure(index))
 
 
-def as_data(whole, found, files, base, lines):
-    """All of it for programs: totals, every site and every stack, by sample type."""
+def as_data(whole, found, files, base, lines, by_label):
+    """Returns totals, every site and every stack by sample type, for JSON."""
+    from hakmem.heap.labels import rows_of
     from hakmem.heap.lifetimes import SPANS, lives_of
     from hakmem.heap.sites import sites_of
 
@@ -118,18 +249,23 @@ def as_data(whole, found, files, base, lines):
             return None
         of_site = lives[site.key]
         return {"freed": of_site.freed, "mean_ms": of_site.mean(),
-                "spans": {name: objects for (name, _), objects in zip(SPANS, of_site.spans, strict=True)}}
+                "spans": {name: objects for (name, _), objects in zip_strict(SPANS, of_site.spans)}}
 
     def changes(values, before):
-        return {name: value - other for name, value, other in zip(names, values, before, strict=True)}
+        return {name: value - other for name, value, other in zip_strict(names, values, before)}
+
+    labels = {"by_label": {value: changes(row.values, row.base)
+                           for value, row in rows_of(found, by_label).items()}} if by_label else {}
     return {
-        "files": [str(path) for path in files], "base": str(base) if base else None,
+        **labels, "files": [str(path) for path in files], "base": str(base) if base else None,
         "times": [time.isoformat() for time in found.times], "period": found.period, "comments": found.comments,
         "types": dict(found.types), "totals": {name: whole.total(place) for place, name in enumerate(names)},
-        "selected": {name: found.total(place) for place, name in enumerate(names)},
-        "sites": [{"name": site.name, "where": site.place, "flat": changes(site.flat, site.flat_base),
-                   "cum": changes(site.cum, site.cum_base), **({"lifetimes": lived(site)} if lives else {})}
-                  for site in sites_of(found, lines)],
-        "stacks": [{"frames": [{"name": frame.name, "file": frame.file, "line": frame.line, "module": frame.module}
-                               for frame in stack.frames], "values": changes(stack.values, stack.base)}
-                   for stack in found.stacks]}
+        "selected": {name: found.total(place) for place, name in enumerate(names)}, "sites": [{
+            "name": site.name, "where": site.place, "flat": changes(site.flat, site.flat_base),
+            "cum": changes(site.cum, site.cum_base), **({"lifetimes": lived(site)} if lives else {})
+        } for site in sites_of(found, lines)], "stacks": [{
+            "frames": [{"name": frame.name, "file": frame.file, "line": frame.line, "module": frame.module}
+                       for frame in stack.frames], "values": changes(stack.values, stack.base),
+            **({"labels": dict(stack.labels)} if stack.labels else {})
+        } for stack in found.stacks]
+    }

@@ -1,6 +1,7 @@
-"""Profiles as files: reading and checking, writing, and looking strings up."""
+"""Reads, checks and writes profiles as files, and looks up their strings."""
 
 import gzip
+import io
 import os
 import tempfile
 import zlib
@@ -9,9 +10,16 @@ from pathlib import Path
 import click
 from google.protobuf.message import DecodeError
 
+from hakmem.clean import clean
 from hakmem.heap.profile_pb2 import Profile
 
 GZIP = b"\x1f\x8b"
+# Limits: bytes of a profile's file, and bytes after unpacking. A profile of 100,000 sites has 30 MiB, which gzip packs
+# to a fifth. Data that gzip packs to less than a hundredth is no profile.
+FILE_MOST, UNPACKED_MOST = 256 << 20, 256 << 20
+UNPACKED_LEAST, RATIO_MOST = 16 << 20, 100
+# Limit of a profile's parts. Each part becomes Python objects, and two bytes of a file are enough for one.
+PARTS_MOST = 2_000_000
 
 
 class ProfileError(click.ClickException):
@@ -19,19 +27,29 @@ class ProfileError(click.ClickException):
 
 
 def read_profile(path):
-    """The profile in the file; whatever else the file is, a ProfileError says so."""
+    """Returns the profile in the file; raises ProfileError if it is anything else."""
     try:
-        data = Path(path).read_bytes()
+        with open(path, "rb") as file:
+            data = file.read(FILE_MOST + 1)
     except OSError as error:
         raise ProfileError(f"{path}: cannot be read: {error.strerror}") from error
     return parse_profile(data, path)
 
 
 def parse_profile(data, name):
-    """The profile that the bytes are; the name says where they are from."""
+    """Returns the profile in the bytes. name: where they come from, for messages."""
     profile = Profile()
     try:
-        profile.ParseFromString(unpack(data))
+        if len(data) > FILE_MOST:
+            raise Bomb(f"it has more than {FILE_MOST >> 20} MiB")
+        unpacked = unpack(data)
+        if parts_of(unpacked) > PARTS_MOST:
+            raise Bomb(f"it has more than {PARTS_MOST:,} parts")
+        profile.ParseFromString(unpacked)
+    except Bomb as error:
+        raise ProfileError(f"{name}: is too large: {error}") from error
+    except MemoryError as error:
+        raise ProfileError(f"{name}: is too large: there is not enough memory for it") from error
     except EOFError as error:
         raise ProfileError(f"{name}: is truncated: its gzip data end too early") from error
     except (gzip.BadGzipFile, zlib.error) as error:
@@ -49,12 +67,63 @@ def parse_profile(data, name):
     return profile
 
 
+class Bomb(Exception):
+    """A file that would unpack to more than a profile can be."""
+
+
 def unpack(data):
-    return gzip.decompress(data) if data.startswith(GZIP) else data
+    """Returns the bytes, unpacked if gzip packed them. Raises Bomb beyond the limit of a profile's size."""
+    if not data.startswith(GZIP):
+        return data
+    most = min(UNPACKED_MOST, max(UNPACKED_LEAST, RATIO_MOST * len(data)))
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+        unpacked = file.read(most + 1)
+    if len(unpacked) > most:
+        raise Bomb(f"{len(data):,} bytes of gzip become more than {most:,}")
+    return unpacked
+
+
+def parts_of(data):
+    """Returns about how many messages a protobuf message can hold at most: counts the tags at its top, and estimates
+    nested messages by their bytes. Stops counting above PARTS_MOST. Ignores damage, which the parser reports."""
+    at, end, found = 0, len(data), 0
+    while at < end and found <= PARTS_MOST:
+        tag, at = varint(data, at)
+        kind = tag & 7
+        if kind == 0:
+            _, at = varint(data, at)
+        elif kind == 2:
+            size, at = varint(data, at)
+            # The smallest nested message has two bytes. Names are texts, without zeros.
+            found += 1 + (data.count(b"\0", at, at + size) // 2 if tag >> 3 in NESTED and size > NESTED_LEAST else 0)
+            at += size
+        elif kind in (1, 5):
+            at += 8 if kind == 1 else 4
+        else:
+            break
+    return found
+
+
+# Fields of a Profile whose messages hold messages: samples have labels, locations have lines. An empty message is its
+# tag and a zero. No meaningful sample or location is longer than this.
+NESTED, NESTED_LEAST = (2, 4), 4096
+
+
+def varint(data, at):
+    """Returns (number, the place behind it)."""
+    value = shift = 0
+    while at < len(data) and shift < 70:
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if not byte & 0x80:
+            break
+    return value, at
 
 
 def find_problem(profile):
-    """What in the profile refers to nothing, or None. Protobuf itself takes many files for a message."""
+    """Returns what is wrong with the profile, such as a reference to nothing; None if it is sound. Needed because
+    protobuf parses many other files without an error."""
     if not profile.string_table or profile.string_table[0]:
         return "it has no table of strings"
     if not profile.sample_type:
@@ -84,12 +153,12 @@ def find_problem(profile):
 
 
 def write_profile(profile, path):
-    """Writes it packed; the file is whole or not there."""
+    """Writes the profile packed by gzip. The file is never incomplete."""
     write_whole(path, gzip.compress(profile.SerializeToString(), mtime=0))
 
 
 def write_whole(path, data):
-    """Writes bytes under a name of their own first, and renames; a failure is a ProfileError."""
+    """Writes the bytes to a temporary file and renames it; raises ProfileError if that fails."""
     path = Path(path)
     temporary = None
     try:
@@ -107,4 +176,5 @@ def write_whole(path, data):
 
 
 def type_names(profile):
-    return [profile.string_table[kind.type] for kind in profile.sample_type]
+    """Returns the names of the sample types."""
+    return [clean(profile.string_table[kind.type]) for kind in profile.sample_type]

@@ -1,36 +1,36 @@
 """How long blocks lived, by the site that allocated them.
 
-A profile of HAKMEM's has the sample types freed_objects and lifetime, the sum of what those objects lived in
-milliseconds, in samples of their own, one for each power of two of milliseconds, which the label lifetime_from tells.
-"""
+HAKMEM's profiles have the sample types freed_objects and lifetime (the sum of the objects' lifetimes in
+milliseconds). Lifetimes have samples of their own, one for each power of two of milliseconds, which the label
+lifetime_from names."""
 
 from dataclasses import dataclass, field
 
 from hakmem.heap.sites import NOWHERE, label
 
 FREED, LIFETIME = ("freed_objects", "count"), ("lifetime", "milliseconds")
-# Sample types that are no figure of their own to rank sites by.
+# Sample types that sites are not ranked by.
 OF_LIVES = (FREED[0], LIFETIME[0])
-# The spans that are shown: their names, and where each begins, in milliseconds.
+# The spans that tables show: (name, start in milliseconds).
 SPANS = (("< 1 ms", 0), ("1 ms", 1), ("16 ms", 16), ("256 ms", 256), ("4.1 s", 4096), ("65.5 s", 65536),
          ("17.5 min", 1 << 20))
 
 
 @dataclass
 class Lives:
-    """freed: objects; total: milliseconds that they lived, together; spans: how many of them in each of SPANS."""
+    """One site's lifetimes. freed: objects. total: milliseconds in sum. spans: objects in each of SPANS."""
 
     freed: int = 0
     total: int = 0
     spans: list = field(default_factory=lambda: [0] * len(SPANS))
 
     def mean(self):
-        """Milliseconds, or None where nothing was freed."""
+        """Returns the mean in milliseconds; None if nothing was freed."""
         return self.total / self.freed if self.freed > 0 else None
 
 
 def lives_of(heap, lines):
-    """{site's key: Lives}, and that of the whole under None; nothing where the profile has no lifetimes."""
+    """Returns {site's key: Lives}, with the sum of all sites under None; {} if the profile has no lifetimes."""
     if FREED not in heap.types or LIFETIME not in heap.types:
         return {}
     freed, lifetime = heap.types.index(FREED), heap.types.index(LIFETIME)
@@ -49,11 +49,12 @@ def lives_of(heap, lines):
 
 
 def span_of(milliseconds):
-    """A time below 0, which only a damaged file has, counts as 0."""
+    """Returns which of SPANS a time falls into. A time below 0, which only a damaged file has, counts as 0."""
     return max(place for place, (_, start) in enumerate(SPANS) if start <= max(0, milliseconds))
 
 
 def duration_text(milliseconds):
+    """Returns milliseconds as a text with a unit."""
     if milliseconds is None:
         return "-"
     for name, size in (("h", 3600e3), ("min", 60e3), ("s", 1e3)):

@@ -1,7 +1,6 @@
-"""The heap profile of a running process, made from outside: nothing runs in it.
+"""Makes the heap profile of a running process from outside: nothing runs in the process.
 
-In pprof's format, as src/profile/pprof.c writes it, or as text.
-"""
+The profile is in pprof's format, as src/profile/pprof.c writes it, or in the text format."""
 
 import gzip
 import io
@@ -9,27 +8,29 @@ import time
 from bisect import bisect_right
 from dataclasses import dataclass
 
+from hakmem.clean import clean
+from hakmem.compat import zip_strict
 from hakmem.heap.elf import build_id_in
 from hakmem.heap.profile_pb2 import Profile
 from hakmem.heap.symbolize import symbolize
 from hakmem.live.memory import LiveError, Mapping, Unreadable
-from hakmem.live.sites import HeapSites, read_sites
+from hakmem.live.sites import PYTHON_MARK, HeapSites, python_frame, read_sites
 
 TYPES = (("alloc_objects", "count"), ("alloc_space", "bytes"), ("inuse_objects", "count"), ("inuse_space", "bytes"),
-         ("freed_objects", "count"), ("lifetime", "milliseconds"))
+         ("freed_objects", "count"), ("lifetime", "milliseconds"), ("peak_objects", "count"), ("peak_space", "bytes"))
 DROP_FRAMES = ("hak_.*|malloc|calloc|realloc|reallocarray|aligned_alloc|posix_memalign|memalign|valloc|pvalloc|"
                "operator new.*|_Zn[wa].*")
 NOTHING = (0,) * len(TYPES)
 OF_SITE = -1
-# A file's first mapping is read no further than this for its notes.
+# How much of a file's first mapping is read for its notes.
 IMAGE_MOST = 1 << 20
-# In an ELF file's head: e_shoff; e_shentsize, e_shnum and e_shstrndx.
+# Places in an ELF header: e_shoff; e_shentsize, e_shnum and e_shstrndx.
 SECTIONS_AT, SECTIONS = slice(40, 48), slice(58, 64)
 
 
 @dataclass
 class Code:
-    """What is mapped: all of it, and what is executable with the build-id of each; both by address."""
+    """All mappings, and the executable ones with the build-id of each. Both lists are sorted by address."""
 
     mappings: list[Mapping]
     executable: list[Mapping]
@@ -39,40 +40,43 @@ class Code:
         self.starts = [mapping.start for mapping in self.executable]
 
     def number(self, address):
-        """Which of the executable mappings an address lies in, from 1; 0: in none."""
+        """Returns the number of the executable mapping that holds the address, counted from 1; 0 if none does."""
         found = bisect_right(self.starts, address)
         return found if found and address < self.executable[found - 1].end else 0
 
     def put(self, profile, text):
-        """Adds the executable mappings to a Profile; text(value): the place of a string."""
-        for number, (mapping, build_id) in enumerate(zip(self.executable, self.build_ids, strict=True), 1):
+        """Adds the executable mappings to a Profile. text(value): returns the place of a string."""
+        for number, (mapping, build_id) in enumerate(zip_strict(self.executable, self.build_ids), 1):
             profile.mapping.add(id=number, memory_start=mapping.start, memory_limit=mapping.end,
-                                file_offset=mapping.offset, filename=text(mapping.path or "[anon]"),
+                                file_offset=mapping.offset, filename=text(clean(mapping.path) or "[anon]"),
                                 build_id=text(build_id))
 
 
 @dataclass
 class Look:
-    """What was seen of a process at one moment."""
+    """The state of a process at one moment."""
 
     version: str
     time_ns: int  # since 1970
     clock_ns: int  # monotonic
     heap: HeapSites
     code: Code
+    pid: int = 0  # 0: of no process that runs
 
 
 class Restarted(LiveError):
-    """Between two looks the profile, or the program, became another."""
+    """Between two looks, the profile was restarted or the program replaced."""
 
 
 def look(memory, descriptor):
-    """A Look at the process behind `memory`."""
+    """Returns a Look at the process behind `memory`."""
     heap = read_sites(memory, descriptor)
-    return Look(descriptor.version, time.time_ns(), time.monotonic_ns(), heap, code_of(memory))
+    return Look(descriptor.version, time.time_ns(), time.monotonic_ns(), heap, code_of(memory),
+                getattr(memory, "pid", 0) or 0)
 
 
 def code_of(memory):
+    """Returns the Code of a process."""
     mappings = memory.mappings()
     executable = [mapping for mapping in mappings if "x" in mapping.flags]
     firsts = {mapping.path: mapping for mapping in reversed(mappings) if mapping.offset == 0}
@@ -84,7 +88,7 @@ def code_of(memory):
 
 
 def build_id_of(memory, mapping, first):
-    """The build-id of what is mapped: out of its file, or where that is not to be had out of its first memory."""
+    """Returns the build-id of a mapped file, from the file or else from its first mapping."""
     file = memory.open_mapping(mapping) if mapping.inode else None
     if file is not None:
         with file:
@@ -104,15 +108,15 @@ def build_id_of(memory, mapping, first):
 
 
 def whole(seen, default_type="inuse_space"):
-    """The Profile of what is in use and was allocated up to a Look."""
+    """Returns the Profile of what is in use at a Look and of all allocations before it."""
     made = Making(seen, default_type)
     for site in seen.heap.sites:
-        made.add(site.frames, values_of(seen.heap, site))
+        made.add(site.frames, values_of(seen.heap, site), site.labels)
     return made.finished(seen.clock_ns - seen.heap.started_ns)
 
 
 def difference(before, after, default_type="inuse_space"):
-    """The Profile of what changed from one Look to another."""
+    """Returns the Profile of what changed between two Looks."""
     old, new = before.heap, after.heap
     if (old.generation, old.started_ns) != (new.generation, new.started_ns) or [
             (site.address, site.frames) for site in old.sites] != [
@@ -126,34 +130,37 @@ def difference(before, after, default_type="inuse_space"):
             earlier = values_of(old, old.sites[number])
             values = {key: minus(values.get(key, NOTHING), earlier.get(key, NOTHING))
                       for key in sorted(values.keys() | earlier.keys())}
-        made.add(site.frames, values)
+        made.add(site.frames, values, site.labels)
     return made.finished(after.clock_ns - before.clock_ns)
 
 
 def minus(values, less):
-    return tuple(value - other for value, other in zip(values, less, strict=True))
+    """Returns the values, each less the other's."""
+    return tuple(value - other for value, other in zip_strict(values, less))
 
 
 def values_of(heap, site):
-    """{OF_SITE, or a bucket of lifetimes: a value for each of TYPES}, without those that are nothing."""
+    """Returns {OF_SITE or a bucket of lifetimes: a value for each of TYPES}, without entries that are all 0."""
     def rounded(pair):
         return tuple((part + heap.one // 2) // heap.one for part in pair)
-    found = {OF_SITE: (*rounded(site.allocated), *rounded(site.in_use), 0, 0)}
+    found = {OF_SITE: (*rounded(site.allocated), *rounded(site.in_use), 0, 0, *rounded(site.peak))}
     for bucket, ended in enumerate(site.lifetimes):
-        found[bucket] = (0, 0, 0, 0, *rounded(ended))
-    return {key: values for key, values in found.items() if values[0] or values[2] or values[4]}
+        found[bucket] = (0, 0, 0, 0, *rounded(ended), 0, 0)
+    return {key: values for key, values in found.items() if values[0] or values[2] or values[4] or values[6]}
 
 
 class Making:
-    """A Profile that is made of a Look."""
+    """Makes a Profile from a Look. types: (name, unit) of each sample type, by default the library's."""
 
-    def __init__(self, seen, default_type):
+    def __init__(self, seen, default_type, types=None):
         self.seen = seen
+        # An older HAKMEM does not know its peak.
+        self.types = types or TYPES[:len(TYPES) if seen.heap.peak_ms is not None else -2]
         self.texts, self.known = {"": 0}, set()
         self.profile = profile = Profile(
             period=seen.heap.mean, time_nanos=seen.time_ns, drop_frames=self.text(DROP_FRAMES),
             default_sample_type=self.text(default_type))
-        for name, unit in TYPES:
+        for name, unit in self.types:
             profile.sample_type.add(type=self.text(name), unit=self.text(unit))
         profile.period_type.type, profile.period_type.unit = self.text("space"), self.text("bytes")
         by = "unwind tables" if seen.heap.by_tables else "frame pointers"
@@ -161,43 +168,79 @@ class Making:
             self.text(f"hakmem {seen.version}"),
             self.text(f"samples are {seen.heap.mean} bytes apart in the mean (HAKMEM_HEAP_PROFILE_RATE); "
                       f"stacks by {by}")])
+        if seen.pid:
+            profile.comment.append(self.text(f"process {seen.pid}"))
+        if seen.heap.peak_ms:
+            after = max(seen.heap.peak_ms - seen.heap.started_ns // 1_000_000, 0)
+            profile.comment.append(self.text(f"peak of what is in use: {after} ms after the start"))
         seen.code.put(profile, self.text)
+        self.functions = self.put_functions(len(seen.code.executable) + 1)
+
+    def put_functions(self, number):
+        """Adds the Python functions, if any, and their mapping of this number, as src/profile/pprof.c does."""
+        functions = self.seen.heap.functions
+        if functions:
+            self.profile.mapping.add(
+                id=number, memory_start=PYTHON_MARK, memory_limit=(1 << 64) - 1, filename=self.text("[python]"),
+                has_functions=True, has_filenames=True, has_line_numbers=True)
+        for identity, function in functions.items():
+            name = self.text(function.name)
+            self.profile.function.add(id=identity, name=name, system_name=name, filename=self.text(function.file),
+                                      start_line=min(function.first_line, (1 << 31) - 1))
+        return functions
 
     def text(self, value):
+        """Returns the place of a string in the string table."""
         return self.texts.setdefault(value, len(self.texts))
 
-    def add(self, frames, values):
-        """Samples of a site: one of itself, one for each bucket."""
+    def add(self, frames, values, labels=()):
+        """Adds the samples of a site: one for itself and one for each bucket, all with the labels."""
         if not any(any(value) for value in values.values()):
             return
-        # The call's last byte is its location: the next instruction, where it returns, may be in another line.
-        stack = [frame - 1 for frame in self.sound(frames)]
+        # A location is the call's last byte. The return address is the next instruction, which may be in another line.
+        stack = [frame if frame & PYTHON_MARK else frame - 1 for frame in self.sound(frames)]
         for address in stack:
-            if address not in self.known:
-                self.known.add(address)
+            if address in self.known:
+                continue
+            self.known.add(address)
+            if address & PYTHON_MARK:
+                identity, line = python_frame(address)
+                location = self.profile.location.add(
+                    id=address, address=address, mapping_id=len(self.seen.code.executable) + 1 if self.functions else 0)
+                if identity in self.functions:
+                    location.line.add(function_id=identity, line=line)
+            else:
                 self.profile.location.add(id=address, address=address, mapping_id=self.seen.code.number(address))
         for bucket, value in values.items():
             if any(value):
-                sample = self.profile.sample.add(location_id=stack, value=value)
+                sample = self.profile.sample.add(location_id=stack, value=value[:len(self.types)])
+                for one in labels:
+                    if one.number is None:
+                        sample.label.add(key=self.text(one.key), str=self.text(one.text))
+                    else:
+                        sample.label.add(key=self.text(one.key), num=one.number, num_unit=self.text(one.text))
                 if bucket != OF_SITE:
                     sample.label.add(key=self.text("lifetime_from"), num=1 << (bucket - 1) if bucket else 0,
                                      num_unit=self.text("milliseconds"))
 
     def sound(self, frames):
-        """By frame pointers, a walk that came through code without them ends in what is no code."""
+        """Returns the frames up to the first that is no code. A walk by frame pointers ends in such frames if it
+        passes code without frame pointers."""
         if self.seen.heap.by_tables:
             return frames
         number = self.seen.code.number
-        return frames[:next((place for place, frame in enumerate(frames) if not number(frame - 1)), len(frames))]
+        return frames[:next((place for place, frame in enumerate(frames)
+                             if not frame & PYTHON_MARK and not number(frame - 1)), len(frames))]
 
     def finished(self, duration_ns):
+        """Returns the Profile."""
         self.profile.duration_nanos = max(duration_ns, 0)
         self.profile.string_table.extend(self.texts)
         return self.profile
 
 
 def packed(profile):
-    """As a file has it."""
+    """Returns the profile's bytes as a file has them."""
     return gzip.compress(profile.SerializeToString(), compresslevel=1, mtime=0)
 
 
@@ -205,26 +248,30 @@ def packed(profile):
 
 
 def as_text(seen):
-    """A Look as the older text format that pprof reads, too: for each site blocks and bytes in use and, in brackets,
-    allocated; then the mappings."""
+    """Returns a Look in pprof's older text format. Each site has blocks and bytes in use and, in brackets,
+    allocated. The mappings follow."""
     rows, total = [], NOTHING
     for site in seen.heap.sites:
         values = values_of(seen.heap, site).get(OF_SITE, NOTHING)
-        total = tuple(one + other for one, other in zip(total, values, strict=True))
+        total = tuple(one + other for one, other in zip_strict(total, values))
         if any(values):
             rows.append((values, site))
     rows.sort(key=lambda row: (-row[0][3], -row[0][1]))
     lines = [f"heap profile: {counts(total)} @ heapprofile"]
-    lines += [f"{counts(values)} @ {' '.join(f'{frame:#x}' for frame in site.frames)}" for values, site in rows]
+    lines += [f"{counts(values)} @ "
+              f"{' '.join(f'{frame:#x}' for frame in site.frames if not frame & PYTHON_MARK)}" for values, site in rows]
     lines += ["", f"# hakmem {seen.version}, samples {seen.heap.mean} bytes apart in the mean"
               f"{'' if seen.heap.on else '; no more are taken'}", "",
               "MAPPED_LIBRARIES:"]
-    lines += [f"{one.start:x}-{one.end:x} {one.flags} {one.offset:08x} {one.device} {one.inode} {one.path}".rstrip()
-              for one in seen.code.mappings]
+    lines += [
+        f"{one.start:x}-{one.end:x} {one.flags} {one.offset:08x} {one.device} {one.inode} {clean(one.path)}".rstrip()
+        for one in seen.code.mappings
+    ]
     return "\n".join(lines) + "\n"
 
 
 def counts(values):
+    """Returns the figures of one line of the text format."""
     return f"{values[2]}: {values[3]} [{values[0]}: {values[1]}]"
 
 
@@ -232,7 +279,7 @@ def counts(values):
 
 
 def symbols_of(memory, addresses):
-    """{address: the name of the function there, as the linker has it} of those that have one."""
+    """Returns {address: the linker's name of the function there} for addresses that have one."""
     profile, texts, code = Profile(), {"": 0}, code_of(memory)
     code.put(profile, lambda value: texts.setdefault(value, len(texts)))
     profile.string_table.extend(texts)
@@ -241,5 +288,5 @@ def symbols_of(memory, addresses):
             profile.location.add(id=address, address=address, mapping_id=number)
     symbolize(profile)
     names = {function.id: profile.string_table[function.system_name] for function in profile.function}
-    # The outermost of what was inlined there is the function whose code it is.
+    # The outermost of the inlined functions is the one that owns the code.
     return {location.address: names[location.line[-1].function_id] for location in profile.location if location.line}

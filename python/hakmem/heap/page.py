@@ -1,8 +1,7 @@
-"""Writes a heap profile as one HTML page that needs nothing else: a flame graph to zoom and search, and a table.
+"""Writes a heap profile as one self-contained HTML page: a flame graph to zoom and search, and a table.
 
-Everything from the profile goes through the template's escaping or into JSON without "<"; a policy in the page lets
-only its own scripts run and nothing be fetched.
-"""
+Text from the profile goes through the template's escaping, or into JSON without "<". A policy in the page allows
+only the page's own scripts and forbids it to fetch anything."""
 
 import base64
 import hashlib
@@ -12,7 +11,9 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
+from hakmem.compat import zip_strict
 from hakmem.heap.file import write_whole
+from hakmem.heap.labels import cell
 from hakmem.heap.lifetimes import OF_LIVES, duration_text, lives_of
 from hakmem.heap.show import facts, title_of
 from hakmem.heap.sites import order, sites_of, tree_of
@@ -21,45 +22,54 @@ FOLDER = Path(__file__).with_name("page")
 # Release files of d3 (ISC license) and d3-flame-graph (Apache License 2.0), as published, with their licenses.
 LIBRARIES = ("vendor/d3.min.js", "vendor/d3-flamegraph.umd.min.js")
 
-# What a browser draws without a delay.
+# So many nodes a browser draws without a delay.
 MOST_NODES = 40_000
 
 
 def write_page(path, whole, found, index, files, base, lines):
-    """whole: the profile, whose figures the head tells; found: what is drawn; index: the sample type shown first."""
+    """Writes the page. whole: the profile, whose figures the head shows. found: the stacks to draw. index: the
+    sample type to show first."""
+    write_whole(path, page_text(whole, found, index, [file.name for file in files], base and base.name, lines).encode())
+
+
+def page_text(whole, found, index, names, base, lines):
+    """Returns the page. names: the profiles. base: the name of the base they are compared with, or None."""
     templates = jinja2.Environment(loader=jinja2.FileSystemLoader(FOLDER), autoescape=True,
                                    undefined=jinja2.StrictUndefined)
     scripts = [read(name).replace("</script", "<\\/script") for name in (*LIBRARIES, "heap.js")]
-    told = facts(whole, [file.name for file in files], base and base.name)
-    text = templates.get_template("heap.html").render(
-        title=f"Heap of {files[0].name}" + (f" and {len(files) - 1} more" if len(files) > 1 else ""),
+    told = facts(whole, names, base)
+    return templates.get_template("heap.html").render(
+        title=f"Heap of {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else ""),
         facts=told, style=Markup(read("heap.css")), kinds=kinds(found), shown=index,
-        lives=bool(lives_of(found, lines)),
+        lives=bool(lives_of(found, lines)), labels=any(stack.labels for stack in found.stacks),
         compared=found.compared, share="Of the base" if found.compared else "Share",
         data=embedded(page_data(found, index, lines)), scripts=[Markup(text) for text in scripts],
         hashes=" ".join(f"'sha256-{digest(text)}'" for text in scripts))
-    write_whole(path, text.encode())
 
 
 def read(name):
+    """Returns the text of a file of the page."""
     return (FOLDER / name).read_text(encoding="utf-8")
 
 
 def digest(text):
+    """Returns the SHA-256 of a script, for the page's policy."""
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def embedded(value):
+    """Returns a value as JSON that is safe inside HTML."""
     return Markup(json.dumps(value, separators=(",", ":")).replace("<", "\\u003c"))
 
 
 def kinds(found):
-    """The sample types that can be shown, by their places."""
+    """Returns (place, name, title) of each sample type that can be shown."""
     return [(place, name, title_of(name)) for place, (name, _) in enumerate(found.types) if name not in OF_LIVES]
 
 
 def page_data(found, index, lines):
-    """nodes: [parent, name, place, values, base], parents first; sites: [name, place, flat, cum, life]; texts once."""
+    """Returns the page's data. nodes: [parent, name, place, values, base], parents first. sites: [name, place, flat,
+    cum, life, labels], with labels for each sample type. Each text occurs once. What the profile lacks is null."""
     texts = {}
 
     def text(value):
@@ -74,22 +84,24 @@ def page_data(found, index, lines):
                       *([node.base] if found.compared else [])])
     places = range(len(found.types))
     lives = lives_of(found, lines)
-    sites = [[text(site.name), text(site.place), [site.flat_change(place) for place in places],
+    labelled = any(stack.labels for stack in found.stacks)
+    sites = [[text(site.name), text(site.where(index)), [site.flat_change(place) for place in places],
               [site.cum_change(place) for place in places],
-              *([duration_text(lives[site.key].mean() if site.key in lives else None)] if lives else [])]
+              duration_text(lives[site.key].mean() if site.key in lives else None) if lives else None,
+              [text(cell(site.labels, place)) for place in places] if labelled else None]
              for site in order(sites_of(found, lines), index, "flat", found.compared)]
     return {"types": found.types, "shown": index, "compared": found.compared, "nodes": nodes, "leftOut": left_out,
             "sites": sites, "texts": list(texts)}
 
 
 def share(node, root):
-    """The largest part that the node is of the root, in any sample type; never above that of its caller."""
+    """Returns the node's share of the root, the largest of all sample types. It is never above the caller's share."""
     return max((value / whole for values, wholes in ((node.values, root.values), (node.base, root.base))
-                for value, whole in zip(values, wholes, strict=True) if whole > 0), default=0)
+                for value, whole in zip_strict(values, wholes) if whole > 0), default=0)
 
 
 def least_share(root):
-    """The share from which on nodes are drawn, so that a browser bears their number, and how many are not."""
+    """Returns the least share of a drawn node, to limit their number, and how many nodes are left out."""
     shares, waiting = [], [root]
     while waiting:
         node = waiting.pop()

@@ -1,17 +1,21 @@
-"""A heap profile in the terminal: what it is, its top sites, its tree."""
+"""Prints a heap profile in the terminal: its facts, its top sites, its tree."""
 
-from rich.table import Table
-from rich.text import Text
-
-from hakmem.bench.table import make_console
+from hakmem.heap.labels import cell as labels_cell
+from hakmem.heap.labels import keys_of, ordered
 from hakmem.heap.lifetimes import OF_LIVES, SPANS, duration_text, lives_of
+from hakmem.screen import Table, Text, make_console
 
 UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 TITLES = {"inuse_space": "Bytes in use", "inuse_objects": "Objects in use", "alloc_space": "Bytes allocated",
-          "alloc_objects": "Objects allocated"}
+          "alloc_objects": "Objects allocated", "peak_space": "Bytes in use at the peak",
+          "peak_objects": "Objects in use at the peak",
+          "above_space": "Above what was asked for", "rounding_space": "Rounding", "held_space": "Held",
+          "held_slabs": "Slabs held", "held_superslabs": "SuperSlabs held", "untouched_space": "Untouched",
+          "idle_space": "Idle"}
 
 
 def value_text(value, unit, signed=False):
+    """Returns a figure as a text with its unit."""
     sign = "-" if value < 0 else "+" if signed and value > 0 else ""
     value = abs(value)
     if unit == "bytes":
@@ -23,15 +27,17 @@ def value_text(value, unit, signed=False):
 
 
 def share_text(value, total):
+    """Returns a share as a text in percent."""
     return f"{100 * value / total:.1f} %" if total else "-"
 
 
 def title_of(name):
+    """Returns the title of a sample type."""
     return TITLES.get(name, name)
 
 
 def facts(heap, files, base):
-    """[(name, value)] of the whole."""
+    """Returns [(name, value)] about the whole profile."""
     told = [("files" if len(files) > 1 else "file", ", ".join(map(str, files)))]
     if base:
         told.append(("against", str(base)))
@@ -49,12 +55,16 @@ def facts(heap, files, base):
         told.append(("objects freed", value_text(lives[None].freed, "count", signed=heap.compared)))
         told.append(("mean lifetime", duration_text(lives[None].mean())))
     told.append(("stacks", f"{len({stack.frames for stack in heap.stacks}):,}"))
+    labels = keys_of(heap)
+    if labels:
+        told.append(("labels", ", ".join(f"{key} ({len(values):,})" for key, values in labels.items())))
     told += [("comment", text) for text in dict.fromkeys(heap.comments)]
     return told
 
 
 def print_facts(heap, files, base):
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    """Prints the facts about the profile."""
+    table = Table(show_header=False)
     for name, value in facts(heap, files, base):
         table.add_row(Text(name, style="bold"), Text(value))
     console = make_console()
@@ -63,7 +73,8 @@ def print_facts(heap, files, base):
 
 
 def print_sites(heap, sites, lives, index, number, whole):
-    """The first sites as a table; whole: what shares are of; lives: of the sites, where the profile has them."""
+    """Prints the first sites as a table. whole: the total that shares are taken of. lives: the lifetimes of the
+    sites, if the profile has them."""
     name, unit = heap.types[index]
     sites = [site for site in sites if site.flat_change(index) or site.cum_change(index)]
     if not sites:
@@ -72,14 +83,15 @@ def print_sites(heap, sites, lives, index, number, whole):
     names = [kind for kind, _ in heap.types]
     objects = name.replace("_space", "_objects")
     counted = names.index(objects) if objects != name and objects in names else None
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    table = Table()
     share = "of base" if heap.compared else "share"
     for head in ("flat", share, "cum", share, *(["objects"] if counted is not None else [])):
         table.add_column(head, justify="right", no_wrap=True)
     if lives:
         table.add_column("mean life", justify="right", no_wrap=True)
-    table.add_column("site", overflow="fold", ratio=3)
-    table.add_column("where", overflow="fold", ratio=2)
+    labelled = any(site.labels for site in sites[:number])
+    for head in ("site", *(["labels"] if labelled else []), "where"):
+        table.add_column(head)
     for site in sites[:number]:
         cells = []
         for value in (site.flat_change(index), site.cum_change(index)):
@@ -88,19 +100,69 @@ def print_sites(heap, sites, lives, index, number, whole):
             cells.append(value_text(site.flat_change(counted), "count", heap.compared))
         if lives:
             cells.append(duration_text(lives[site.key].mean() if site.key in lives else None))
-        table.add_row(*(Text(cell) for cell in (*cells, site.name, site.place)))
+        table.add_row(*(Text(cell)
+                        for cell in (*cells, site.name, *([labels_cell(site.labels, index)] if labelled else []),
+                                     site.where(index))))
     console = make_console()
     more = f", the first {number} of {len(sites)} sites" if len(sites) > number else ""
     console.print(Text(f"{title_of(name)}{', change' if heap.compared else ''}{more}", style="bold"), soft_wrap=True)
     console.print(table)
 
 
+def print_labels(heap, rows, key, index, number, whole):
+    """Prints the values of a label with most, and the site that has most under each value."""
+    name, unit = heap.types[index]
+    found = ordered(rows, index)
+    console = make_console()
+    change = ", change" if heap.compared else ""
+    if not found:
+        console.print(Text(f"{title_of(name)}{change}: none", style="bold"))
+        return
+    names = [kind for kind, _ in heap.types]
+    objects = name.replace("_space", "_objects")
+    counted = names.index(objects) if objects != name and objects in names else None
+    table = Table()
+    for head in ("flat", "of base" if heap.compared else "share", *(["objects"] if counted is not None else [])):
+        table.add_column(head, justify="right", no_wrap=True)
+    for head in (key, "most at"):
+        table.add_column(head)
+    for row in found[:number]:
+        cells = [value_text(row.change(index), unit, heap.compared), share_text(row.change(index), whole)]
+        if counted is not None:
+            cells.append(value_text(row.change(counted), "count", heap.compared))
+        table.add_row(*(Text(text) for text in (*cells, row.value, row.most(index))))
+    more = f", the first {number} of {len(found)} values" if len(found) > number else ""
+    console.print(Text(f"{title_of(name)}{change} by {key}{more}", style="bold"), soft_wrap=True)
+    console.print(table)
+
+
+def markdown_of(heap, index, files, base, by, number, lines, verdict):
+    """Returns lines for a GitHub summary: the total, the verdict on its growth if there is one, the first sites."""
+    from hakmem.heap.sites import order, sites_of
+    from hakmem.markdown import cell, table
+
+    name, unit = heap.types[index]
+    head = f"### {title_of(name)}: `{cell(', '.join(map(str, files)))}`" + (f" against `{cell(base)}`" if base else "")
+    lines_out = [head, "", f"- {value_text(heap.total(index), unit, heap.compared)} in all"]
+    if verdict:
+        lines_out.append(f"- {cell(verdict[1])}")
+    sites = [site for site in order(sites_of(heap, lines), index, by, heap.compared)
+             if site.flat_change(index) or site.cum_change(index)]
+    rows = [(value_text(site.flat_change(index), unit,
+                        heap.compared), share_text(site.flat_change(index), heap.measure(index)),
+             value_text(site.cum_change(index), unit, heap.compared), site.name, site.place) for site in sites[:number]]
+    if rows:
+        share = "of base" if heap.compared else "share"
+        lines_out += ["", *table(("flat", share, "cum", "site", "where"), rows, right=3)]
+    return lines_out
+
+
 def print_lifetimes(sites, lives, number):
-    """How long what the first sites freed had lived: shares of it from each duration on to the next."""
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    """Prints how long the freed objects of the first sites had lived: the share in each span."""
+    table = Table()
     for head in ("freed", "mean", *(name for name, _ in SPANS)):
         table.add_column(head, justify="right", no_wrap=True)
-    table.add_column("site", overflow="fold")
+    table.add_column("site")
     freed = [site for site in sites if site.key in lives]
     for site in freed[:number]:
         of_site = lives[site.key]
@@ -115,7 +177,8 @@ def print_lifetimes(sites, lives, number):
 
 
 def print_tree(heap, root, index, least, whole):
-    """The tree of what is at least that percentage; a function that alone calls on stands at its caller's depth."""
+    """Prints the tree of calls that hold at least `least` percent. A function that is its caller's only callee
+    stands at the caller's depth."""
     name, unit = heap.types[index]
     console = make_console()
     console.print(Text(f"{title_of(name)}{', change' if heap.compared else ''}, from the outermost function in",

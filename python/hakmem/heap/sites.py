@@ -1,13 +1,18 @@
-"""Stacks added up: by site, flat and cumulative, and as a tree from the outermost function in."""
+"""Adds stacks up: by site, flat and cumulative, and as a tree that begins at the outermost function."""
 
 from dataclasses import dataclass, field
 
+from hakmem.compat import zip_strict
+from hakmem.heap.stacks import PYTHON
+
 NOWHERE = "(no stack)"
+LINES_SHOWN = 3
 
 
 @dataclass
 class Site:
-    """A function, or a line of one: what it allocated itself (flat) and with what it called (cum), by sample type."""
+    """A function, or one line of it. flat: what it allocated itself. cum: the same with its callees. Both have a
+    figure for each sample type."""
 
     key: object
     name: str
@@ -16,16 +21,33 @@ class Site:
     flat_base: list
     cum: list
     cum_base: list
+    lines: dict = field(default_factory=dict)  # {(line, whether it is the innermost function): values}
+    labels: dict = field(default_factory=dict)  # {(label, whether it is the innermost function): values}
+
+    def where(self, index):
+        """Returns the site's place, with the lines that hold most of its flat figure, most first; if it has none, of
+        its cumulative figure."""
+        for innermost in (True, False):
+            found = sorted((-abs(values[index]), line) for (line, own), values in self.lines.items()
+                           if own == innermost and values[index])
+            if found:
+                more = ",..." if len(found) > LINES_SHOWN else ""
+                return f"{self.place}:{','.join(str(line) for _, line in found[:LINES_SHOWN])}{more}"
+        return self.place
 
     def flat_change(self, index):
+        """Returns how much a flat figure changed against the base."""
         return self.flat[index] - self.flat_base[index]
 
     def cum_change(self, index):
+        """Returns how much a cumulative figure changed against the base."""
         return self.cum[index] - self.cum_base[index]
 
 
 @dataclass
 class Node:
+    """A function in the tree, with the figures of all stacks through it."""
+
     name: str
     place: str
     values: list
@@ -33,19 +55,24 @@ class Node:
     children: dict = field(default_factory=dict)
 
     def change(self, index):
+        """Returns how much a figure changed against the base."""
         return self.values[index] - self.base[index]
 
 
 def label(frame, lines):
-    return (frame.name, frame.place()) if lines else frame.name
+    """Returns the key of a frame's site. Python's functions need the file, because many files have a <module>."""
+    if lines:
+        return (frame.name, frame.place())
+    return (frame.name, frame.file) if frame.module == PYTHON else frame.name
 
 
 def place_of(frame, lines):
+    """Returns where a site's code is."""
     return frame.place() if lines else frame.file or frame.module
 
 
 def sites_of(heap, lines):
-    """Every site of the heap; a function that is in a stack several times counts once in its cumulative figures."""
+    """Returns every site of the heap. A function counts once in its cumulative figures for each stack."""
     width = len(heap.types)
     found = {}
 
@@ -63,20 +90,38 @@ def sites_of(heap, lines):
         based = any(stack.base)
         if based:
             add(leaf.flat_base, stack.base)
+        for depth, frame in enumerate(stack.frames if not lines else ()):
+            note_line(site(frame), frame, depth == 0, stack)
         for each in {id(one): one for one in map(site, frames)}.values():
+            for one in stack.labels:
+                note_change(each.labels, (one, each is leaf), stack)
             add(each.cum, stack.values)
             if based:
                 add(each.cum_base, stack.base)
     return list(found.values())
 
 
+def note_line(site, frame, innermost, stack):
+    """Adds the stack's figures to a line of the site, if the line is in the site's file."""
+    if frame.line and frame.file == site.place:
+        note_change(site.lines, (frame.line, innermost), stack)
+
+
+def note_change(sums, key, stack):
+    """Adds the stack's change to the sums of a key."""
+    values = sums.setdefault(key, [0] * len(stack.values))
+    for place, (value, before) in enumerate(zip_strict(stack.values, stack.base)):
+        values[place] += value - before
+
+
 def add(totals, values):
+    """Adds values to totals."""
     for place, value in enumerate(values):
         totals[place] += value
 
 
 def order(sites, index, by, compared):
-    """The sites by a figure, most first; of a comparison by how much it changed."""
+    """Returns the sites sorted by a figure, most first. In a comparison, the size of the change counts."""
     def figure(site):
         value = site.flat_change(index) if by == "flat" else site.cum_change(index)
         other = site.cum_change(index) if by == "flat" else site.flat_change(index)
@@ -87,7 +132,7 @@ def order(sites, index, by, compared):
 
 
 def tree_of(heap, lines):
-    """The root of all stacks."""
+    """Returns the root of the tree of all stacks."""
     width = len(heap.types)
     root = Node("all", "", [0] * width, [0] * width)
     for stack in heap.stacks:

@@ -1,29 +1,33 @@
 """Where a profile comes from: a file, a running process, or the address of a server."""
 
+import base64
 import http.client
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import click
 
-from hakmem.heap.file import ProfileError, parse_profile, read_profile
+from hakmem.clean import clean
+from hakmem.heap.file import FILE_MOST, ProfileError, parse_profile, read_profile
+from hakmem.processes import ProcessParameter, all_processes, bearers, pid_of
 
 FILE = click.Path(path_type=Path, dir_okay=False)
-# A server is waited for so long, and as long again as it is to watch the process.
+# How long to wait for a server, besides the seconds for which the server shall observe the process, counted twice.
 SECONDS = 60
 
 
 @dataclass(frozen=True)
 class Process:
-    """A running process on HAKMEM."""
+    """A running process that uses HAKMEM."""
 
     pid: int
 
     @property
     def name(self):
+        """The process in words."""
         return f"process {self.pid}"
 
     def __str__(self):
@@ -32,35 +36,49 @@ class Process:
 
 @dataclass(frozen=True)
 class Address:
-    """Where a server has a profile."""
+    """The URL of a server's profile."""
 
     url: str
 
     @property
     def name(self):
-        return self.url
+        """The address without its token, because a page or a note may be passed on."""
+        parts = urlsplit(self.url)
+        query = "&".join(part for part in parts.query.split("&") if not part.startswith("token="))
+        return clean(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=query).geturl())
 
     def __str__(self):
-        return self.url
+        return self.name
 
 
 class Source(click.ParamType):
-    """A file's path, a PID, or a URL. A file whose name is a number comes before the process."""
+    """A file's path, a PID, the name of a process, or a URL. A file takes precedence over a process of that name."""
 
     name = "source"
 
     def convert(self, value, param, ctx):
+        """Parses the argument."""
         if not isinstance(value, str):
             return value
         if value.startswith(("http://", "https://")):
             return Address(value)
         if value.isascii() and value.isdigit() and not Path(value).exists():
             return Process(int(value))
+        if value and "/" not in value and not Path(value).exists() and bearers(value, all_processes()):
+            return Process(pid_of(value, served=True))
         return FILE.convert(value, param, ctx)
+
+    def shell_complete(self, ctx, param, incomplete):
+        """Offers matching processes; if there are none, leaves files to the shell."""
+        from click.shell_completion import CompletionItem
+
+        found = ProcessParameter().shell_complete(ctx, param,
+                                                  incomplete) if incomplete and "/" not in incomplete else []
+        return found or [CompletionItem(incomplete, type="file")]
 
 
 def read_source(source):
-    """The Profile; a ProfileError says why there is none."""
+    """Returns the Profile; raises ProfileError if there is none."""
     if isinstance(source, Process):
         return of_process(source)
     if isinstance(source, Address):
@@ -69,6 +87,7 @@ def read_source(source):
 
 
 def of_process(source):
+    """Returns the Profile of a running process."""
     from hakmem.heap.outside import look, whole
     from hakmem.live import LiveError, ProcessMemory, find
 
@@ -80,17 +99,28 @@ def of_process(source):
     return parse_profile(profile.SerializeToString(), source)
 
 
+def request_of(url):
+    """Returns the request for a URL. A user in it (http://hakmem:TOKEN@HOST/) is sent as browsers send it."""
+    parts = urlsplit(url)
+    who, at, host = parts.netloc.rpartition("@")
+    if not at:
+        return urllib.request.Request(url)
+    request = urllib.request.Request(parts._replace(netloc=host).geturl())
+    request.add_unredirected_header("Authorization", f"Basic {base64.b64encode(unquote(who).encode()).decode()}")
+    return request
+
+
 def fetch(url):
-    """What the server has there."""
+    """Returns what the server has at the URL."""
     try:
         seconds = float(parse_qs(urlsplit(url).query).get("seconds", ["0"])[-1])
     except ValueError:
         seconds = 0  # the server says what is wrong with it
     try:
-        with urllib.request.urlopen(url, timeout=SECONDS + 2 * seconds) as answer:
-            return answer.read()
+        with urllib.request.urlopen(request_of(url), timeout=SECONDS + 2 * seconds) as answer:
+            return answer.read(FILE_MOST + 1)
     except urllib.error.HTTPError as error:
-        text = error.read(4096).decode(errors="replace").strip()
-        raise ProfileError(f"{url}: {error.code} {error.reason}{f': {text}' if text else ''}") from error
+        text = clean(error.read(4096).decode(errors="replace").strip())
+        raise ProfileError(f"{Address(url)}: {error.code} {error.reason}{f': {text}' if text else ''}") from error
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise ProfileError(f"{url}: cannot be fetched: {getattr(error, 'reason', None) or error}") from error
+        raise ProfileError(f"{Address(url)}: cannot be fetched: {getattr(error, 'reason', None) or error}") from error

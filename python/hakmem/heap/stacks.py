@@ -1,50 +1,68 @@
-"""A profile as stacks of named frames with values: added up over files, against a base, filtered."""
+"""A profile as stacks of named frames with values: added up over files, compared with a base, filtered."""
+
+from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import PurePosixPath
 
+from hakmem.clean import clean
+from hakmem.compat import zip_strict
 from hakmem.heap.file import ProfileError, type_names
+from hakmem.heap.labels import LIVED_FROM, labels_of, matches
+from hakmem.heap.names import is_mangled, shortened
+from hakmem.limits import TooLong, seconds_at_most
 
-# What is left out at the inner end of a stack: the allocator's own frames are no site.
-ALLOCATOR = re.compile(r"libhakmem(-trace)?\.so")
+# A profile names the frames to drop by regular expressions. Python's matcher takes very long on some of them, so the
+# time and the lengths of expressions and names are limited.
+MATCH_SECONDS = 5
+EXPRESSION_MOST, NAME_MOST = 10_000, 4096
+# Files whose frames are cut off at the inner end of a stack: the allocator is no site.
+ALLOCATOR = re.compile(r"libhakmem(-trace|-je|-tc)?\.so")
+# The mapping of Python functions' frames, files that start programs and threads, and files that are the interpreter.
+PYTHON = "[python]"
+STARTING = re.compile(r"(libc|libpthread|ld-musl|ld-linux)[-.]")
+INTERPRETER = re.compile(r"(lib)?python3(\.\d+)?[a-z]*(\.so.*)?$")
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A function in a stack; module is the name of the file that it lies in, without folders."""
+    """A function in a stack. module: the name of its file, without folders. whole: its name before it was shortened."""
 
     name: str
     file: str
     line: int
     module: str
+    whole: str = field(default="", compare=False)
 
     def place(self):
-        """Where its code is, as far as is known."""
+        """Returns where its code is, as far as known."""
         if not self.file:
             return self.module
         return f"{self.file}:{self.line}" if self.line else self.file
 
     def matches(self, expression):
-        return any(expression.search(text) for text in (self.name, self.file, self.module))
+        """Returns whether an expression matches its name, file or module."""
+        return any(expression.search(text) for text in (self.name, self.whole, self.file, self.module))
 
 
 @dataclass(frozen=True)
 class Stack:
-    """frames: innermost first; values and base: a figure for each sample type, base all 0 without --diff.
-
-    lived_from: the least that what the sample counts has lived, in milliseconds; None where it does not say."""
+    """frames: innermost first. values and base: a figure for each sample type; base is all 0 without --diff.
+    lived_from: the least lifetime, in milliseconds, of what the sample counts; None if it does not say. labels:
+    (key, value) of each label (labels.py)."""
 
     frames: tuple
     values: tuple
     base: tuple
     lived_from: int | None = None
+    labels: tuple = ()
 
 
 @dataclass
 class Heap:
-    """types: [(name, unit)]; period: bytes between samples on average, 0 where files differ or don't say."""
+    """types: [(name, unit)]. period: mean number of bytes between samples; 0 if files differ or do not say."""
 
     types: list
     stacks: list
@@ -55,25 +73,27 @@ class Heap:
     notes: list = field(default_factory=list)
 
     def index(self, name):
-        """The place of a sample type; a ProfileError when there is none of that name."""
+        """Returns the place of a sample type; raises ProfileError if there is none of that name."""
         names = [kind for kind, _ in self.types]
         if name not in names:
             raise ProfileError(f"no such sample type: {name}; the profile has {', '.join(names)}")
         return names.index(name)
 
     def total(self, index):
+        """Returns the total of a figure, in a comparison the change."""
         return sum(stack.values[index] - stack.base[index] for stack in self.stacks)
 
     def measure(self, index):
-        """What shares are of: the total, and in a comparison the base's."""
+        """Returns what shares are taken of: the total, or the base's total in a comparison."""
         return sum(stack.base[index] for stack in self.stacks) if self.compared else self.total(index)
 
 
-def add_up(profiles):
-    """One Heap of all the profiles {path: Profile}, whose sample types must be the same."""
+def add_up(profiles, whole_names=False, interpreter=False):
+    """Returns one Heap of all the profiles {path: Profile}, whose sample types must be equal. whole_names: do not
+    shorten names. interpreter: keep the interpreter's own frames."""
     (first_path, first), *_ = profiles.items()
-    types = [(name, first.string_table[kind.unit])
-             for name, kind in zip(type_names(first), first.sample_type, strict=True)]
+    types = [(name, clean(first.string_table[kind.unit], NAME_MOST))
+             for name, kind in zip_strict(type_names(first), first.sample_type)]
     heap = Heap(types, [], [], first.period, [])
     for path, profile in profiles.items():
         if type_names(profile) != [name for name, _ in types]:
@@ -83,14 +103,14 @@ def add_up(profiles):
             heap.notes.append(f"{path}: samples were taken at another rate than in {first_path}")
             heap.period = 0
         if profile.time_nanos:
-            heap.times.append(datetime.fromtimestamp(profile.time_nanos / 1e9, UTC))
-        heap.comments += [text for place in profile.comment if (text := profile.string_table[place])]
-        heap.stacks += stacks_of(profile, path)
+            heap.times.append(datetime.fromtimestamp(profile.time_nanos / 1e9, timezone.utc))
+        heap.comments += [text for place in profile.comment if (text := clean(profile.string_table[place]))]
+        heap.stacks += stacks_of(profile, path, whole_names, interpreter)
     return heap
 
 
 def compare(heap, base):
-    """What the heap has more and less than the base, stack by stack of the same names."""
+    """Returns the heap as changes against the base. Stacks of the same names cancel out."""
     if [name for name, _ in heap.types] != [name for name, _ in base.types]:
         raise ProfileError(f"the base's sample types ({', '.join(name for name, _ in base.types)}) are others than the "
                            f"profile's ({', '.join(name for name, _ in heap.types)})")
@@ -98,36 +118,45 @@ def compare(heap, base):
     return replace(heap, stacks=heap.stacks + before, compared=True, notes=heap.notes + base.notes)
 
 
-def stacks_of(profile, path):
-    frames = frames_of(profile)
+def stacks_of(profile, path, whole_names=False, interpreter=False):
+    """Yields the stacks of a profile."""
+    frames = frames_of(profile, whole_names)
     drop, keep = (expression(profile.string_table[place], f"{path}: {name}") if place else None
                   for name, place in (("drop_frames", profile.drop_frames), ("keep_frames", profile.keep_frames)))
+    dropped = matching(frames, drop, keep, path) if drop else None
     nothing = (0,) * len(profile.sample_type)
     for sample in profile.sample:
         chain = [frame for location in sample.location_id for frame in frames[location]]
-        chain = without_allocator(prune(chain, drop, keep) if drop else chain)
-        yield Stack(tuple(chain), tuple(sample.value), nothing, lived_from(profile, sample))
+        chain = without_allocator(prune(chain, dropped) if drop else chain)
+        if not interpreter:
+            chain = without_interpreter(chain)
+        yield Stack(tuple(chain), tuple(sample.value), nothing, lived_from(profile, sample), labels_of(profile, sample))
 
 
 def lived_from(profile, sample):
+    """Returns the least lifetime that a sample's label gives; None if it has none."""
     texts = profile.string_table
     return next((one.num for one in sample.label
-                 if (texts[one.key], texts[one.num_unit]) == ("lifetime_from", "milliseconds")), None)
+                 if (texts[one.key], texts[one.num_unit]) == LIVED_FROM), None)
 
 
-def frames_of(profile):
-    """{location: its frames, innermost first}; one without a name is called by module and offset in its file."""
-    texts = profile.string_table
+def frames_of(profile, whole_names):
+    """Returns {location: frames, innermost first}. A frame without a name gets its module and offset."""
+    texts = [clean(text) for text in profile.string_table]
     functions = {function.id: function for function in profile.function}
     mappings = {mapping.id: mapping for mapping in profile.mapping}
+    names = {
+        number: shortened(whole_name(texts, function))
+        if not whole_names and is_mangled(texts[function.system_name]) else whole_name(texts, function)
+        for number, function in functions.items()
+    }
     found = {}
     for location in profile.location:
         mapping = mappings.get(location.mapping_id)
         module = PurePosixPath(texts[mapping.filename]).name if mapping else ""
         if location.line:
             found[location.id] = [
-                Frame(texts[function.name] or texts[function.system_name] or "?", texts[function.filename], line.line,
-                      module)
+                Frame(names[function.id], texts[function.filename], line.line, module, whole_name(texts, function))
                 for line in location.line for function in [functions[line.function_id]]]
         elif module:
             offset = location.address - mapping.memory_start + mapping.file_offset
@@ -137,12 +166,28 @@ def frames_of(profile):
     return found
 
 
-def prune(chain, drop, keep):
-    """Without the outermost frame that drop matches and what it called, once a frame that it does not has been met."""
+def whole_name(texts, function):
+    """Returns a function's name, or its linker's name."""
+    return texts[function.name] or texts[function.system_name] or "?"
+
+
+def matching(frames, drop, keep, path):
+    """Returns the names that `drop` matches and `keep` does not."""
+    names = {frame.whole or frame.name for chain in frames.values() for frame in chain}
+    try:
+        with seconds_at_most(MATCH_SECONDS):
+            return {name for name in names for text in [re.sub(r"(?<!^)\(.*", "", name[:NAME_MOST])]
+                    if drop.fullmatch(text) and not (keep and keep.fullmatch(text))}
+    except (TooLong, RecursionError, MemoryError) as error:
+        raise ProfileError(f"{path}: drop_frames or keep_frames takes more than {MATCH_SECONDS} seconds to match: "
+                           f"{clean(drop.pattern, 100)}") from error
+
+
+def prune(chain, dropped):
+    """Cuts off the outermost dropped frame and everything it called. Dropped frames at the outer end do not count."""
     met = False
     for place in range(len(chain) - 1, -1, -1):
-        name = re.sub(r"(?<!^)\(.*", "", chain[place].name)
-        if not drop.fullmatch(name) or (keep and keep.fullmatch(name)):
+        if (chain[place].whole or chain[place].name) not in dropped:
             met = True
         elif met:
             return chain[place + 1:]
@@ -150,21 +195,45 @@ def prune(chain, drop, keep):
 
 
 def without_allocator(chain):
+    """Cuts off the allocator's frames at the inner end."""
     inner = next((place for place, frame in enumerate(chain) if not ALLOCATOR.match(frame.module)), 0)
     return chain[inner:]
 
 
+def without_interpreter(chain):
+    """Removes the interpreter's frames from a stack that has Python functions: those of its own file (the file of
+    the frame just outside of each run of Python functions), and those that -X perf makes for the same functions."""
+    python = [place for place, frame in enumerate(chain) if frame.module == PYTHON]
+    if not python:
+        return chain
+    known = {(chain[place].name, chain[place].file) for place in python}
+    own = {chain[place + 1].module for place in python if place + 1 < len(chain)} - {PYTHON, "", "[anon]"}
+    left = [frame for frame in chain if frame.module == PYTHON or not (
+        frame.module in own or INTERPRETER.match(frame.module) or
+        frame.module in ("", "[anon]") and (frame.name, frame.file) in known)]
+    # The code that starts a program or a thread stands outside of the interpreter.
+    while STARTING.match(left[-1].module):
+        left.pop()
+    return left
+
+
 def expression(text, what):
+    """Returns the compiled regular expression; raises ProfileError if it is invalid."""
+    if len(text) > EXPRESSION_MOST:
+        raise ProfileError(f"{what}: a regular expression of {len(text):,} characters")
     try:
         return re.compile(text)
-    except re.error as error:
-        raise ProfileError(f"{what}: not a regular expression: {error}: {text}") from error
+    except (re.error, RecursionError, OverflowError, MemoryError) as error:
+        raise ProfileError(f"{what}: not a regular expression: {clean(str(error), 100)}: {clean(text, 100)}") from error
 
 
-def select(heap, focus, ignore, hide):
-    """The stacks with a frame that focus matches and none that ignore does, without the frames that hide does."""
+def select(heap, focus, ignore, hide, labels=()):
+    """Returns the heap with only the stacks that have the labels, a frame that `focus` matches and none that
+    `ignore` matches. Removes the frames that `hide` matches."""
     stacks = []
     for stack in heap.stacks:
+        if labels and not matches(stack.labels, labels):
+            continue
         if focus and not any(frame.matches(focus) for frame in stack.frames):
             continue
         if ignore and any(frame.matches(ignore) for frame in stack.frames):

@@ -1,10 +1,10 @@
-"""The heap of a running process, seen from outside: nothing runs in it, nothing is written to it.
+"""Reads the heap of a running process from outside: nothing runs in the process, nothing is written to it.
 
     memory = ProcessMemory(pid)
     shot = snapshot(memory)
     shot.totals.live, shot.classes, shot.threads, shot.superslabs
 
-What cannot be read raises LiveError, whose text says what to do.
+A LiveError says what cannot be read and what to do.
 """
 
 from hakmem.live.descriptor import Descriptor, find, find_all, read_descriptor

@@ -6,30 +6,33 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from hakmem.live.heap import as_dict, snapshot
-from hakmem.live.memory import LiveError, ProcessMemory
+from hakmem.live.memory import UNSOUND, LiveError, ProcessMemory, problem_text
+from hakmem.processes import ProcessParameter
+from hakmem.screen import Console
 
-PID = click.IntRange(min=1)
+PID = ProcessParameter()
 
 
 @contextmanager
 def plain_errors():
-    """What cannot be read ends the command with its text."""
+    """Turns errors of reading into the command's error, with one line of text."""
     try:
         yield
     except LiveError as error:
         raise click.ClickException(str(error)) from error
+    except UNSOUND as error:
+        raise click.ClickException(f"what is in its memory makes no sense ({problem_text(error)})") from error
 
 
 def console():
-    """Where nobody looks on, a line is as long as it needs to be."""
-    return Console(width=None if sys.stdout.isatty() else 200, highlight=False)
+    """Returns the console; if the output is no terminal, lines are as long as they need to be."""
+    return Console(width=None if sys.stdout.isatty() else 200)
 
 
 @click.command()
-@click.argument("pid", type=PID)
+@click.argument("pid", type=PID, metavar="PID|NAME")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, with every field.")
 @click.option("--prometheus", is_flag=True, help="In Prometheus' text format.")
 @click.option("--superslabs", is_flag=True, help="A line for every SuperSlab; with --json, every unit of it too.")
@@ -41,7 +44,8 @@ def stats(pid, as_json, prometheus, superslabs):
     if as_json and prometheus:
         raise click.UsageError("--json and --prometheus exclude each other")
     if superslabs and prometheus:
-        raise click.UsageError("--superslabs does not go with --prometheus: a series for each SuperSlab would be thousands")
+        raise click.UsageError(
+            "--superslabs does not go with --prometheus: a series for each SuperSlab would be thousands")
     with plain_errors():
         shot = snapshot(ProcessMemory(pid))
     if as_json:
@@ -55,13 +59,22 @@ def stats(pid, as_json, prometheus, superslabs):
 
 
 @click.command()
-@click.argument("pid", type=PID)
+@click.argument("pid", type=PID, metavar="PID|NAME")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
-def explain(pid, as_json):
+@click.option("--sites", is_flag=True, help="Also tell, by allocation site, why Rss is above what was asked for.")
+@click.option("-n", "--number", type=click.IntRange(1), default=20, show_default=True, help="Sites to show.")
+@click.option("--idle", type=click.FloatRange(0.1, 600), metavar="N",
+              help="With --sites: also what nobody changed for N seconds.")
+def explain(pid, as_json, sites, number, idle):
     """Say what each resident byte of process PID is for.
 
     The parts add up to the kernel's Rss; the difference is printed.
     """
+    if idle and not sites:
+        raise click.UsageError("--idle goes with --sites")
+    if sites:
+        explain_sites(pid, as_json, number, idle)
+        return
     from hakmem.live.explain import explain_process, explanation_dict, print_explanation
     with plain_errors():
         explanation = explain_process(ProcessMemory(pid))
@@ -71,8 +84,37 @@ def explain(pid, as_json):
         print_explanation(console(), explanation)
 
 
+def explain_sites(pid, as_json, number, idle):
+    """Runs explain --sites. A process without a heap profile gets everything but the sites."""
+    import time
+
+    from hakmem.heap.source import Process
+    from hakmem.heap.stacks import add_up
+    from hakmem.heap.symbolize import summary, symbolize
+    from hakmem.heap.why import as_data, print_why, profile_of
+    from hakmem.live.explain import print_explanation
+    from hakmem.live.why import why_of
+
+    source, found = Process(pid), None
+    with plain_errors():
+        memory = ProcessMemory(pid)
+        why = why_of(memory, idle, time.sleep)
+        if why.sites:
+            profile = profile_of(memory, why, source)
+            notes = symbolize(profile)
+            found = add_up({source: profile})
+            if notes:
+                click.echo(f"hakmem explain: {summary(notes)}", err=True)
+    if as_json:
+        click.echo(json.dumps(as_data(why, found, False), indent=2))
+        return
+    print_explanation(console(), why.explanation)
+    console().print()
+    print_why(console(), why, found, "above", "flat", number, False)
+
+
 @click.command("map")
-@click.argument("pid", type=PID)
+@click.argument("pid", type=PID, metavar="PID|NAME")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path),
               help="The file to write; hakmem-map-PID.html by default.")
 def map_command(pid, output):

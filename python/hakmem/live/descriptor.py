@@ -1,18 +1,20 @@
-"""The table in which the library says how its heap is laid out: finding it in a process, and reading it.
+"""Finds and reads the table in which the library describes the layout of its heap.
 
-src/observe/descriptor.h states its form.
-"""
+src/observe/descriptor.h defines the table's form."""
 
-import mmap
+from __future__ import annotations
+
+import re
 import struct
 from dataclasses import dataclass, field
 from functools import lru_cache
+from operator import itemgetter
 
-import numpy
-from elftools.common.exceptions import ELFError
-from elftools.elf.elffile import ELFFile
-
-from hakmem.live.memory import LiveError, Unreadable
+from hakmem.clean import clean, clean_bytes
+from hakmem.compat import zip_strict
+from hakmem.heap.elf import UNSOUND as UNSOUND_ELF
+from hakmem.heap.elf import sound_elf
+from hakmem.live.memory import UNSOUND, LiveError, ProcessMemory, Unreadable, name_of, sense
 
 FORMAT = 2
 SYMBOL = "hak_descriptor"
@@ -21,23 +23,112 @@ MAGIC = b"HAKMEM\x01inside\x02\xfe\0"
 HEAD = struct.Struct("=16sII16sIIII")
 ROW = struct.Struct("=40sQIIII")
 TYPE, FIELD, CONSTANT, ROOT = 1, 2, 3, 4
-# Far more than the table takes, so that a wrong size is seen as one.
-SIZE_MOST = 1 << 20
-# Where no file is to be had, at most this much of each writable mapping is searched.
-SCAN_MOST = 64 << 20
+# Far more than the table, and than any struct, so that a wrong size is recognized.
+SIZE_MOST, STRUCT_MOST = 1 << 20, 1 << 20
+# Bytes that are searched for the table: of a file; of the mappings of a file that is not available; of all files whose
+# code a process runs.
+FILE_MOST, SCAN_MOST, SEARCH_MOST = 1 << 30, 64 << 20, 8 << 30
+# Limit of copies of HAKMEM in one process.
+COPIES_MOST = 64
 
 
 class NotHakmem(LiveError):
     """The process does not run on HAKMEM."""
 
 
+class Damaged(LiveError):
+    """The descriptor is one that no HAKMEM has."""
+
+
+NUMBERS = {1: "B", 2: "H", 4: "I", 8: "Q"}
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?")
+KINDS_MOST = 1 << 32
+# What a reader needs: structs with their fields, as numbers and as arrays; constants with their least and greatest
+# sensible values; roots. The heap profile's are checked where it is read.
+NUMBER_FIELDS = {
+    "slot": "free touched kind huge_pages decommitted",
+    "shared_pool": "slots slots_committed units_used huge_bytes footprint_peak",
+    "slab": "owner used class units state remote_count",
+    "heap": "state id thread_id kind cache cache_purged next body body_purged pending_count",
+    "heap_counters": "refills flushes slabs_carved remote_blocks", "warm_stock": "count",
+    "bin": "top", "size_class": "size blocks units slot_base slot_limit",
+    "registry": "heaps count live_threads folds", "huge": "next address size heap", "huge_range": "start size",
+    "huge_inside": "buckets ranges range_count range_bytes live_bytes live_blocks"}
+ARRAY_FIELDS = {
+    "superslab.slabs": "slab", "slab.local": "", "slab.remote": "", "heap_body.warm": "warm_stock",
+    "heap_body.counters": "heap_counters", "heap_body.classes": "class_counters", "account.counters": "heap_counters",
+    "account.classes": "class_counters", "registry.departed": "account", "thread_cache.bins": "bin",
+    "thread_cache.slots": ""}
+CONSTANTS = {
+    "UNIT_SIZE": (4096, 1 << 21), "SUPERSLAB_SIZE": (1 << 16, 1 << 30), "SUPERSLAB_UNITS": (2, 1 << 10),
+    "CLASS_COUNT": (1, 255), "CLASS_SPAN_1": (0, 255), "POOL_DRAINING_USED": (0, 1 << 10),
+    "HUGE_BUCKETS": (1, 1 << 20), "HUGE_MAX_RANGES": (1, 1 << 16),
+    **dict.fromkeys(("SLOT_UNUSED", "SLOT_SUPERSLAB", "SLOT_METADATA", "PAGES_HUGE", "SLAB_WARM", "SLAB_ACTIVE",
+                     "HEAP_UNUSED", "HEAP_LIVE", "HEAP_ORPHAN", "HEAP_THREAD", "HEAP_HOUSE", "HEAP_FIRST_CLASS",
+                     "MEMORY_PURGED"), (0, KINDS_MOST))}
+OTHER_CONSTANTS = {
+    "WINDOW_PAGE_MAP": (0, 1 << 30), "CACHE_SLOTS": (1, 1 << 20), "CACHE_SLOTS_FIRST": (1, 1 << 20),
+    "FAST_MAX": (1, 1 << 30), "SLOT_FOREIGN": (0, KINDS_MOST), "HEAP_PROFILE": (0, KINDS_MOST),
+    "HEAP_SHARED": (0, KINDS_MOST), "STACK_MOST": (1, 1 << 12), "WEIGHT_ONE": (1, 1 << 48)
+}
+ROOTS = ("hak_window", "hak_units", "shared_pool", "registry", "size_classes", "hak_options", "huge_inside")
+PROFILE_FIELDS = {
+    "profile": "on generation mean started_ns by_tables", "site_list": "first count", "site": "next frame_count",
+    "site_sums": "objects bytes"}
+PROFILE_ARRAYS = {"site.allocated": "site_sums", "site.in_use": "site_sums", "site.lifetimes": "site_sums"}
+RECORD_FIELDS = {"record_table": "places capacity", "record": "address site size"}
+LABEL_FIELDS = {"label_sets": "first count", "label_set": "next count text_bytes",
+                "label_item": "number text kind key_bytes value_bytes",
+                "site": "labels"}
+TABLE_FIELDS = {"table_memory": "maps bytes", "table_map": "next bytes"}
+# Programs have the addresses below this one, the kernel those above.
+USER_END = 1 << 57
+
+
 @dataclass(frozen=True)
 class Field:
-    """A field of a struct: bytes from its start, bytes of an element, number of elements."""
+    """A field of a struct: offset in bytes, bytes of an element, number of elements."""
 
     offset: int
     size: int
     count: int
+
+    @property
+    def end(self):
+        """The offset behind the field."""
+        return self.offset + self.size * self.count
+
+
+class Picker:
+    """Picks some fields out of structs of one kind: a field as a number, an array as its bytes."""
+
+    def __init__(self, size, places):
+        """places: {name: Field}; the values come in their order."""
+        self.names = tuple(places)
+        layout, at = "<", 0
+        by_offset = sorted(places, key=lambda name: places[name].offset)
+        for name in by_offset:
+            place = places[name]
+            if place.count == 1 and place.size not in NUMBERS:
+                raise Damaged(f"a field of the descriptor is no number: {name}, of {place.size} bytes")
+            kind = NUMBERS[place.size] if place.count == 1 else f"{place.size * place.count}s"
+            layout += f"{place.offset - at}x{kind}"
+            at = place.end
+        if at > size or "-" in layout:
+            raise Damaged(f"fields of the descriptor lie on one another: {', '.join(self.names)}")
+        self.struct = struct.Struct(f"{layout}{size - at}x")
+        order = [by_offset.index(name) for name in self.names]
+        self.pick = itemgetter(*order) if order != sorted(order) else None
+
+    def rows(self, data):
+        """Returns an iterator over consecutive structs: a tuple of the fields of each."""
+        found = self.struct.iter_unpack(data)
+        return map(self.pick, found) if self.pick else found
+
+    def columns(self, data):
+        """Returns {name: a tuple of that field of each struct}."""
+        rows = tuple(self.rows(data))
+        return dict(zip_strict(self.names, zip(*rows) if rows else ((),) * len(self.names)))
 
 
 @dataclass
@@ -50,81 +141,127 @@ class Descriptor:
     fields: dict[str, Field] = field(default_factory=dict)
     constants: dict[str, int] = field(default_factory=dict)
     roots: dict[str, int] = field(default_factory=dict)
-    dtypes: dict[tuple, numpy.dtype] = field(default_factory=dict, repr=False)
+    pickers: dict[tuple, Picker] = field(default_factory=dict, repr=False)
 
-    def dtype(self, name, *columns):
-        """A numpy type that picks fields of struct `name` out of its bytes; without columns, all numbers in it."""
-        if (name, columns) not in self.dtypes:
-            self.dtypes[name, columns] = self.make_dtype(name, columns or self.numbers_of(name))
-        return self.dtypes[name, columns]
-
-    def make_dtype(self, name, columns):
-        places = [self.fields[f"{name}.{column}"] for column in columns]
-        formats = [f"<u{place.size}" if place.count == 1 else (f"<u{place.size}", (place.count,)) for place in places]
-        return numpy.dtype({"names": list(columns), "formats": formats, "offsets": [place.offset for place in places],
-                            "itemsize": self.types[name]})
+    def picker(self, name, *columns):
+        """Returns the Picker of these fields of struct `name`, or of all its numbers."""
+        if (name, columns) not in self.pickers:
+            places = {column: self.fields[f"{name}.{column}"] for column in columns or self.numbers_of(name)}
+            self.pickers[name, columns] = Picker(self.types[name], places)
+        return self.pickers[name, columns]
 
     def numbers_of(self, name):
-        """The fields of a struct that are numbers or pointers."""
+        """Returns the fields of a struct that are numbers or pointers."""
         prefix = f"{name}."
         return [key[len(prefix):] for key, place in self.fields.items()
                 if key.startswith(prefix) and place.size in (1, 2, 4, 8)]
 
     def unpack(self, name, data):
-        """The numbers in the bytes of struct `name`, by field."""
-        kind = self.dtype(name)
-        return dict(zip(kind.names, numpy.frombuffer(data, kind, 1)[0].item(), strict=True))
+        """Returns the numbers in the bytes of struct `name`, by field."""
+        picker = self.picker(name)
+        return dict(zip_strict(picker.names, next(iter(picker.rows(data)))))
 
 
 def find(memory):
-    """The Descriptor of the copy of HAKMEM that serves the process: the one with the most in use."""
+    """Returns the Descriptor of the copy of HAKMEM that serves the process: the one with the most memory in use."""
     found = find_all(memory)
     if not found:
         raise NotHakmem(f"{name_of(memory)} does not run on HAKMEM: no mapped file has its descriptor; start it with "
                         "./hakmem run -- PROGRAM, or look with ./hakmem doctor")
-    return max(found, key=lambda one: in_use(memory, one))
+    with sense(memory):
+        return max(found, key=lambda one: in_use(memory, one))
 
 
 def in_use(memory, descriptor):
-    """Bytes of slabs and huge blocks."""
-    pool = descriptor.unpack("shared_pool", memory.read(descriptor.roots["shared_pool"], descriptor.types["shared_pool"]))
+    """Returns the bytes of slabs and huge blocks."""
+    pool = descriptor.unpack("shared_pool", memory.read(descriptor.roots["shared_pool"],
+                                                        descriptor.types["shared_pool"]))
     return pool["units_used"] * descriptor.constants["UNIT_SIZE"] + pool["huge_bytes"]
 
 
 def find_all(memory):
-    """The Descriptors of all copies of HAKMEM in the process."""
+    """Returns the Descriptors of all copies of HAKMEM in the process. Leaves out damaged ones, but raises the damage
+    if there is no sound one. A file whose code the process does not run, such as a database's, cannot be a copy."""
+    found, problems, left = [], [], SEARCH_MOST
+    for mappings in mapped_files(memory):
+        if not any("x" in mapping.flags for mapping in mappings):
+            continue
+        left -= extent(mappings)
+        if left < 0 or len(found) + len(problems) >= COPIES_MOST:
+            problems.append(Damaged(f"{name_of(memory)} runs code of more files than are searched"))
+            break
+        try:
+            address = address_in_file(memory, mappings)
+            if address is not None:
+                found.append(read_descriptor(memory, address))
+        except (Damaged, NotHakmem) as error:
+            problems.append(error)
+    if problems and not found:
+        raise problems[0]
+    return found
+
+
+def mapped_files(memory):
+    """Returns the mappings of each file that the process has mapped."""
     files = {}
     for mapping in memory.mappings():
         if mapping.inode and mapping.path.startswith("/"):
             files.setdefault((mapping.device, mapping.inode), []).append(mapping)
-    found = []
-    for mappings in files.values():
-        address = address_in_file(memory, mappings)
-        if address is not None:
-            found.append(read_descriptor(memory, address))
-    return found
+    return files.values()
+
+
+def may_serve(memory, known):
+    """Returns whether a file whose code the process runs has a descriptor, so that find() is worth its time. `known`
+    remembers which files have one, from process to process."""
+    left = SEARCH_MOST
+    for mappings in mapped_files(memory):
+        if not any("x" in mapping.flags for mapping in mappings):
+            continue
+        key = (mappings[0].device, mappings[0].inode, mappings[0].path)
+        if key not in known:
+            left -= extent(mappings)
+            if left < 0:
+                return False
+            file = memory.open_mapping(mappings[0])
+            if file is None:
+                known[key] = address_by_search(memory, mappings) is not None
+            else:
+                with file:
+                    known[key] = offset_in_file(file, extent(mappings)) is not None
+        if known[key]:
+            return True
+    return False
+
+
+def runs_hakmem(pid, known):
+    """Returns whether a process visibly runs on HAKMEM. False also if it may not be read or has ended."""
+    try:
+        return may_serve(ProcessMemory(pid), known)
+    except (LiveError, OSError, *UNSOUND):
+        return False
 
 
 def address_in_file(memory, mappings):
-    """Where the descriptor of a file, whose mappings these are, lies in the process; None if it has none."""
+    """Returns the address in the process of the descriptor of a file with these mappings; None if it has none."""
     file = memory.open_mapping(mappings[0])
     if file is None:
         return address_by_search(memory, mappings)
     with file:
-        offset = offset_in_file(file)
+        offset = offset_in_file(file, extent(mappings))
     if offset is None:
         return None
-    # The last page of what is only read may hold the first of what is written: relocated is the latter alone.
+    # One page of the file may be mapped twice, read-only and writable. Only the writable copy is relocated.
     for mapping in sorted(mappings, key=lambda one: "w" not in one.flags):
         if mapping.offset <= offset < mapping.offset + mapping.size:
             address = mapping.start + offset - mapping.offset
             if has_magic(memory, address):
                 return address
-    raise LiveError(f"{name_of(memory)}: the descriptor in {mappings[0].path} is not mapped; was the file replaced?")
+    raise LiveError(f"{name_of(memory)}: the descriptor in {clean(mappings[0].path)} is not mapped; was the file "
+                    "replaced?")
 
 
 def address_by_search(memory, mappings):
-    """The same when the file cannot be opened: the magic is looked for in what is mapped of it."""
+    """Returns the same for a file that cannot be opened, by searching its mappings for the magic."""
     for mapping in mappings:
         if "w" not in mapping.flags:
             continue
@@ -138,35 +275,40 @@ def address_by_search(memory, mappings):
 
 
 def has_magic(memory, address):
+    """Returns whether the magic lies at the address."""
     try:
         return memory.read(address, len(MAGIC)) == MAGIC
     except Unreadable:
         return False
 
 
-def offset_in_file(file):
-    """Where in an ELF file the descriptor lies, or None.
+def extent(mappings):
+    """Returns how many bytes of a file to search: from its start to the end of its last mapping, up to FILE_MOST."""
+    return min(max(mapping.offset + mapping.size for mapping in mappings), FILE_MOST)
 
-    By symbol; by section, which is what a stripped static program has left; by its magic, where even that is gone.
-    """
+
+def offset_in_file(file, most=FILE_MOST):
+    """Returns where in the first `most` bytes of an ELF file the descriptor lies, or None.
+
+    Finds it by symbol; by section, which a stripped static program still has; or by its magic, if even the section
+    is gone."""
     try:
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            at = data.find(MAGIC)
-    except (OSError, ValueError):
-        return None  # a device, or empty
+        at = file.find(MAGIC, most)
+    except OSError:
+        return None  # the disk or the network fails
     if at < 0:
         return None
     try:
         file.seek(0)
-        elf = ELFFile(file)
+        elf = sound_elf(file)
         address = address_in_elf(elf)
         return at if address is None else next(iter(elf.address_offsets(address)), at)
-    except ELFError:
-        return at  # whether it is one, the memory behind it says
+    except (OSError, *UNSOUND_ELF):
+        return at  # read_descriptor checks whether it is one
 
 
 def address_in_elf(elf):
-    """The descriptor's address as linked, by symbol or section."""
+    """Returns the descriptor's address as linked, by symbol or section; None if it has neither."""
     dynamic = elf.get_section_by_name(".dynsym")
     symbols = dynamic.get_symbol_by_name(SYMBOL) if dynamic else None
     if symbols and symbols[0]["st_shndx"] != "SHN_UNDEF":
@@ -176,26 +318,34 @@ def address_in_elf(elf):
 
 
 def read_descriptor(memory, address):
-    """The Descriptor at an address."""
+    """Returns the Descriptor at an address."""
     head = memory.read(address, HEAD.size)
     magic, form, size, version, rows, row_size, rows_offset, pointer_size = HEAD.unpack(head)
-    version = version.rstrip(b"\0").decode(errors="replace")
+    version = clean_bytes(version.rstrip(b"\0"))
     if magic != MAGIC:
         raise NotHakmem(f"{name_of(memory)}: no descriptor of HAKMEM at {address:#x}")
     if form != FORMAT:
         raise LiveError(f"{name_of(memory)}: its HAKMEM {version} describes itself in format {form}, this tool reads "
                         f"format {FORMAT}; use the tools of that HAKMEM")
     if row_size != ROW.size or pointer_size != 8 or size > SIZE_MOST or rows_offset + rows * row_size > size:
-        raise LiveError(f"{name_of(memory)}: the descriptor at {address:#x} is damaged")
-    return parse_rows(address, version, memory.read(address + rows_offset, rows * row_size))
+        raise Damaged(f"{name_of(memory)}: the descriptor at {address:#x} is damaged: its rows do not fit into it")
+    data = memory.read(address + rows_offset, rows * row_size)
+    try:
+        return parse_rows(address, version, data)
+    except Damaged as error:
+        raise Damaged(f"{name_of(memory)}: the descriptor at {address:#x} is damaged: {error}") from None
 
 
 @lru_cache(maxsize=16)
 def parse_rows(address, version, data):
-    """A Descriptor from the bytes of its rows."""
+    """Returns a Descriptor, given the bytes of its rows."""
     made = Descriptor(address, version)
     for name, value, size, count, kind, _ in ROW.iter_unpack(data):
-        name = name.rstrip(b"\0").decode(errors="replace")
+        if kind not in (TYPE, FIELD, CONSTANT, ROOT):
+            continue  # a kind that only later versions know
+        name = name.rstrip(b"\0").decode("latin-1")
+        if not NAME.fullmatch(name):
+            raise Damaged(f"{clean(name)!r} is no name")
         if kind == TYPE:
             made.types[name] = size
         elif kind == FIELD:
@@ -204,10 +354,74 @@ def parse_rows(address, version, data):
             made.constants[name] = value
         elif kind == ROOT:
             made.roots[name] = value
+    check(made)
     return made
 
 
-def name_of(memory):
-    """How messages call what is read."""
-    pid = getattr(memory, "pid", None)
-    return f"process {pid}" if pid else "the program"
+# ---- Whether it can be ----
+
+
+def check(made):
+    """Raises Damaged unless the table has everything a reader needs, with sizes that a heap can have."""
+    for name, size in made.types.items():
+        if not 0 < size <= STRUCT_MOST:
+            raise Damaged(f"its struct {name} has {size:,} bytes")
+    for name, place in made.fields.items():
+        whole = made.types.get(name.partition(".")[0])
+        if whole is None or place.size < 1 or place.count < 1 or place.end > whole:
+            raise Damaged(f"its field {name} does not fit into its struct")
+    for name, address in made.roots.items():
+        if address % 4 or not 0 < address < USER_END:
+            raise Damaged(f"its {name} is at {address:#x}, where nothing can be")
+    for name, (least, most) in {**CONSTANTS, **{name: bounds for name, bounds in OTHER_CONSTANTS.items()
+                                                if name in made.constants}}.items():
+        if not least <= wanted(made.constants, name) <= most:
+            raise Damaged(f"its {name} is {made.constants[name]:,}")
+    for name in ROOTS:
+        wanted(made.roots, name)
+    wanted(made.types, "options")
+    check_fields(made, NUMBER_FIELDS, ARRAY_FIELDS)
+    if "table_memory" in made.roots:
+        check_fields(made, TABLE_FIELDS, {})
+    if "profile" in made.types and "site" in made.types:
+        check_fields(made, PROFILE_FIELDS, PROFILE_ARRAYS)
+    if "profile_records" in made.roots:
+        check_fields(made, RECORD_FIELDS, {})
+    if "label_sets" in made.roots:
+        check_fields(made, LABEL_FIELDS, {})
+    if "table_peak" in made.roots:
+        check_fields(made, {"table_peak": "epoch at_ms", "site": "peak_epoch"}, {"site.peak": "site_sums"})
+    for name in {*NUMBER_FIELDS, "class_counters", "options"}:
+        made.picker(name)  # raises Damaged if fields overlap
+    constant = made.constants
+    if (constant["UNIT_SIZE"] & constant["UNIT_SIZE"] - 1 or
+            constant["SUPERSLAB_UNITS"] != made.fields["superslab.slabs"].count or
+            constant["UNIT_SIZE"] * constant["SUPERSLAB_UNITS"] != constant["SUPERSLAB_SIZE"]):
+        raise Damaged("its SuperSlabs are not made of their units")
+    runs = {"thread_cache.runs": "bin"} if "thread_cache.runs" in made.fields else {}  # an older HAKMEM has none
+    check_fields(made, {}, runs)
+    for name in ("heap_body.classes", "account.classes", "thread_cache.bins", *runs):
+        if made.fields[name].count != constant["CLASS_COUNT"]:
+            raise Damaged(f"its {name} has not one part for each class")
+
+
+def check_fields(made, numbers, arrays):
+    """Raises Damaged unless the structs have these numbers and arrays. arrays: {field: struct of its elements, or
+    None}."""
+    for struct_name, names in numbers.items():
+        wanted(made.types, struct_name)
+        for name in names.split():
+            place = wanted(made.fields, f"{struct_name}.{name}")
+            if place.size not in NUMBERS or place.count != 1:
+                raise Damaged(f"its {struct_name}.{name} is no number")
+    for name, element in arrays.items():
+        if element and wanted(made.types, element) != wanted(made.fields, name).size:
+            raise Damaged(f"its {name} is not made of {element}")
+        wanted(made.fields, name)
+
+
+def wanted(table, name):
+    """Returns an entry of a table; raises Damaged if it is missing."""
+    if name not in table:
+        raise Damaged(f"it has no {name}")
+    return table[name]

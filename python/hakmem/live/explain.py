@@ -1,20 +1,22 @@
-"""What each resident byte of a process is for: HAKMEM's parts page by page, everything else by kind of mapping."""
+"""Explains what each resident byte of a process is for: HAKMEM's parts by page, everything else by kind of mapping."""
+
+from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 
-import numpy
-
+from hakmem.compat import bit_count, zip_strict
 from hakmem.live import words
 from hakmem.live.descriptor import find
 from hakmem.live.heap import HEADERS, snapshot
 from hakmem.live.kinds import KINDS, kind_of_areas
-from hakmem.live.model import ACTIVE, TIERS
+from hakmem.live.model import TIERS
 from hakmem.live.moment import take_moment
 from hakmem.live.pages import PAGE, USER_END, Area, Pagemap, PagemapError, read_areas
 from hakmem.live.tables import new_table
+from hakmem.screen import Text
 
-GRANULE = 16  # block sizes are multiples of it
 HEAP_PARTS = {
     "live": "blocks that the program holds",
     "cached": "blocks in thread caches",
@@ -24,8 +26,7 @@ HEAP_PARTS = {
     "huge_pages": "unused, but on huge pages whose other parts are used",
     "metadata": "HAKMEM's own: headers, page map, caches, the heap profile's tables",
 }
-LIVE, CACHED, FREE = range(3)
-# A process that changes by more than this part of its Rss while it is looked at is said to move.
+# A process is said to move if it changes by more than this part of its Rss during the look.
 MOVING = 0.01
 
 
@@ -48,41 +49,47 @@ class Explanation:
 
     @property
     def sum(self):
+        """The sum of all parts."""
         return sum(self.heap.values()) + sum(self.other.values())
 
     @property
     def difference(self):
+        """How much the sum exceeds Rss."""
         return self.sum - self.rss
 
     @property
     def moving(self):
-        """Whether it changed so much that the sum misses Rss before or after by more than one percent."""
+        """Whether the sum differs from Rss before or after by more than one percent."""
         return max(abs(self.sum - self.rss_before), abs(self.sum - self.rss_after)) > self.rss * MOVING
 
 
 def explain_process(memory):
-    """The Explanation of a process."""
+    """Returns the Explanation of a process."""
     descriptor = find(memory)
     try:
         with Pagemap(memory.pid) as pagemap:
             moment = take_moment(memory, descriptor, pagemap)
     except PagemapError as error:
         return explain_by_proportion(memory, descriptor, str(error))
+    return explanation_of(memory, descriptor, moment, claims_of(moment.shot, moment.huge))
+
+
+def explanation_of(memory, descriptor, moment, claims, note=None):
+    """Returns the Explanation of a Moment. note: as for superslab_pages."""
     made = explanation(memory, moment.shot, moment.areas, moment.rss)
     made.rss_before, made.rss_after, made.looks = moment.before, moment.after, moment.looks
     made.heap_drift = moment.drift
-    claims = claims_of(moment.shot, moment.huge)
-    made.heap = by_pages(memory, descriptor, moment, claims)
+    made.heap = by_pages(memory, descriptor, moment, claims, note)
     pieces = outside(moment, claims)
-    for piece, kind in zip(pieces, kind_of_areas(memory, pieces), strict=True):
+    for piece, kind in zip_strict(pieces, kind_of_areas(memory, pieces)):
         made.other[kind] += piece.rss
-    # What was mapped after the mappings were read.
+    # Memory that was mapped after the mappings were read.
     made.other["other anonymous memory"] += moment.sweep.total + moment.odd - made.sum
     return made
 
 
 def explanation(memory, shot, areas, rss):
-    """An Explanation without parts."""
+    """Returns an Explanation without parts."""
     return Explanation(memory.pid, words.heading(shot), rss, sum(area.swap for area in areas),
                        other=dict.fromkeys(KINDS, 0), huge_pages=sum(area.huge for area in areas), rss_before=rss,
                        rss_after=rss)
@@ -91,16 +98,17 @@ def explanation(memory, shot, areas, rss):
 # ---- Who has which addresses ----
 
 def claims_of(shot, huge):
-    """Disjoint (start, end, part) of all that HAKMEM has mapped, by address; part None: a SuperSlab's.
+    """Returns disjoint (start, end, part) of all memory that HAKMEM has mapped, by address. part is None for a
+    SuperSlab.
 
-    Huge blocks are told of several moments. Of two that lie on one another the earlier in the list is right, and what
-    was a block at any of them is one: the ranges that are kept hold what is left.
-    """
+    Huge blocks come from several moments. If two claims overlap, the earlier one in the list counts. What was a live
+    block at any of the moments counts as one; kept ranges get what is left."""
     wanted = [(address, address + size, "metadata") for address, size in shot.head_maps]
     wanted += [(address, address + shot.superslab_size, "metadata") for address in shot.metadata_slots]
     wanted += [(address, address + size, "metadata") for address, size in shot.profile_maps]
-    wanted += [(int(address), int(address) + shot.superslab_size, None)
-               for address in shot.units.address[~shot.units.decommitted]]
+    wanted += [(address, address + size, "live") for address, size in shot.guard_maps]
+    wanted += [(shot.units.address[row], shot.units.address[row] + shot.superslab_size, None)
+               for row in shot.units.present]
     wanted += [(block.address, block.address + block.bytes, "live") for block in huge if block.live]
     wanted += [(block.address, block.address + block.bytes, "retained") for block in huge if not block.live]
     starts, taken = [], []  # by address
@@ -122,11 +130,11 @@ def claims_of(shot, huge):
 
 
 def outside(moment, claims):
-    """The mappings without the claims, as Areas whose Rss is counted. The kernel joins what lies side by side."""
+    """Returns the mappings without the claims, as Areas with their Rss. The kernel merges adjacent mappings."""
     odd, pieces, first = {area.mapping.start: area for area in moment.areas if area.odd}, [], 0
     for mapping in moment.mappings:
         if mapping.start >= USER_END:
-            continue  # the kernel's
+            continue  # a mapping of the kernel
         if mapping.start in odd:
             pieces.append(odd[mapping.start])
             continue
@@ -145,84 +153,127 @@ def outside(moment, claims):
 
 # ---- By pages ----
 
-def by_pages(memory, descriptor, moment, claims):
-    """Resident bytes by HEAP_PARTS."""
+def by_pages(memory, descriptor, moment, claims, note=None):
+    """Returns resident bytes by HEAP_PARTS. note: as for superslab_pages."""
     parts = dict.fromkeys(HEAP_PARTS, 0)
     for start, end, part in claims:
         if part:
             parts[part] += moment.sweep.bytes(start, end)
-    for first in range(0, len(moment.shot.units.number), HEADERS):
-        rows = numpy.arange(first, min(first + HEADERS, len(moment.shot.units.number)))
-        superslab_pages(memory, descriptor, moment.shot, moment.sweep, rows, parts)
+    caches = cached_by_slab(moment.shot)
+    place = descriptor.fields["superslab.slabs"]
+    picker = descriptor.picker("slab", "local", "remote")
+    rows = range(len(moment.shot.units.number))
+    for first in range(0, len(rows), HEADERS):
+        some = rows[first:first + HEADERS]
+        headers = memory.read_many([(moment.shot.units.address[row] + place.offset, place.size * place.count)
+                                    for row in some])
+        for row, header in zip_strict(some, headers):
+            superslab_pages(moment.shot, moment.sweep, row, list(picker.rows(header)), caches, parts, note)
     return parts
 
 
-def superslab_pages(memory, descriptor, shot, sweep, rows, parts):
-    """Adds the pages of some SuperSlabs to the parts."""
-    size, units, per_unit = shot.superslab_size, shot.units, shot.unit_size // PAGE
-    resident = numpy.stack([sweep.count(int(units.address[row]), size) for row in rows]).reshape(len(rows), -1, per_unit)
-    huge = numpy.stack([sweep.on_huge(int(units.address[row]), size).all() for row in rows])
-    parts["metadata"] += int(resident[:, 0].sum()) * PAGE
-    retained = (resident.sum(axis=2) * (units.first[rows] == 0))[:, 1:].sum(axis=1) * PAGE
-    free = numpy.zeros(len(rows), "i8")
-    for live, cached, pinned, whole, row in slab_pages(memory, descriptor, shot, rows, resident):
-        parts["live"] += live
-        parts["cached"] += cached
-        parts["fragmentation"] += pinned
-        numpy.add.at(free, row, whole)
+def cached_by_slab(shot):
+    """Returns {a slab's address: bits of the numbers of its blocks that lie in thread caches}."""
+    unit, found = shot.unit_size, {}
+    slab_of = {(shot.units.address[slab.row] // unit) + number: slab for slab in shot.units.slabs
+               for number in range(slab.first, slab.first + slab.length)}
+    for block in shot.cached_blocks:
+        slab = slab_of[block // unit]
+        start = shot.units.address[slab.row] + slab.first * unit
+        number = (block - start) // shot.block_sizes[slab.class_id]
+        if number < shot.class_blocks[slab.class_id]:
+            found[start] = found.get(start, 0) | 1 << number
+    return found
+
+
+def superslab_pages(shot, sweep, row, headers, caches, parts, note=None):
+    """Adds the pages of a SuperSlab to the parts. headers: (free blocks, blocks freed by others) of its slabs, as bits.
+
+    Calls note(row, slab, live, held) for each slab with memory. live: its live blocks. held: the free bytes that
+    stay beside blocks in use; on a huge page all free bytes. A last call with slab None tells what else is unused on
+    the SuperSlab's huge page."""
+    units, unit_size, address = shot.units, shot.unit_size, shot.units.address[row]
+    resident, of_unit, per_unit = sweep.pages(address,
+                                              shot.superslab_size), (1 << unit_size // PAGE) - 1, unit_size // PAGE
+    parts["metadata"] += bit_count(resident & of_unit) * PAGE
+    unused, free = resident & ~of_unit, 0
     # What is unused on a huge page is there because of the rest of it, unless nothing of it is used.
-    huge &= units.tier[rows] != TIERS.index("EMPTY")
-    parts["huge_pages"] += int((retained + free)[huge].sum())
-    parts["retained"] += int(retained[~huge].sum())
-    parts["free_in_slab"] += int(free[~huge].sum())
+    huge = units.tier[row] != TIERS.index("EMPTY") and sweep.is_huge(address, shot.superslab_size)
+    for slab in units.by_row[row]:
+        pages = resident >> slab.first * per_unit & (1 << slab.length * per_unit) - 1
+        unused &= ~((1 << slab.length * per_unit) - 1 << slab.first * per_unit)
+        if not pages:
+            continue
+        local, remote = headers[slab.first]
+        cached = caches.get(address + slab.first * unit_size, 0)
+        blocks = (1 << shot.class_blocks[slab.class_id]) - 1
+        live = blocks & ~(int.from_bytes(local, "little") | int.from_bytes(remote, "little")) & ~cached
+        found = slab_pages(places_of(shot.block_sizes[slab.class_id], slab.length * unit_size, blocks.bit_length()),
+                           pages, live, cached)
+        for part, size in zip_strict(("live", "cached", "fragmentation"), found[:3]):
+            parts[part] += size
+        free += found[3]
+        if note:
+            note(row, slab, bit_count(live), found[2] + (found[3] if huge else 0))
+    retained = bit_count(unused) * PAGE
+    if huge:
+        parts["huge_pages"] += retained + free
+        if note:
+            note(row, None, 0, retained)
+    else:
+        parts["retained"] += retained
+        parts["free_in_slab"] += free
 
 
-def slab_pages(memory, descriptor, shot, rows, resident):
-    """For each class in these SuperSlabs: resident bytes live, cached, free beside blocks; bytes of free pages by slab."""
-    units, place = shot.units, descriptor.fields["superslab.slabs"]
-    headers = memory.read_many([(int(units.address[row]) + place.offset, place.size * place.count) for row in rows])
-    maps = numpy.frombuffer(b"".join(headers), descriptor.dtype("slab", "local", "remote")).reshape(len(rows), -1)
-    columns = numpy.arange(units.state.shape[1])
-    begins = (units.first[rows] == columns) & (units.state[rows] == ACTIVE)
-    for class_id in numpy.unique(units.class_id[rows][begins]):
-        row, unit = numpy.nonzero(begins & (units.class_id[rows] == class_id))
-        found = maps[row, unit]
-        bits = numpy.ascontiguousarray(found["local"] | found["remote"]).view("u1")
-        free = numpy.unpackbits(bits, axis=1, bitorder="little")
-        yield *class_pages(shot, int(class_id), rows[row], row, unit, free, resident), row
+@lru_cache(maxsize=256)
+def places_of(size, slab_bytes, blocks):
+    """Returns, for each page of a slab: (the first block on it, bytes of that block on it, number of whole blocks
+    behind it, bytes of the last block, which continues on the next page, the size of a block)."""
+    found = []
+    for start in range(0, slab_bytes, PAGE):
+        end = min(start + PAGE, size * blocks)
+        first = start // size
+        # The slab's tail holds no block.
+        of_first = max(min((first + 1) * size, end) - start, 0)
+        left = max(end - start - of_first, 0)
+        found.append((first, of_first, left // size, left % size, size))
+    return found
 
 
-def class_pages(shot, class_id, superslab, row, unit, free, resident):
-    """The same for the slabs of one class: their SuperSlabs' rows in the snapshot and in `resident`, and first units."""
-    size, blocks = shot.block_sizes[class_id], shot.class_blocks[class_id]
-    length = int((shot.units.first[superslab[0]] == unit[0]).sum())
-    start = shot.units.address[superslab] + unit * shot.unit_size
-    state = numpy.full((len(row), blocks + 1), FREE, "u1")  # the last stands for the slab's tail
-    state[:, :blocks] = numpy.where(free[:, :blocks] != 0, FREE, LIVE)
-    order = numpy.argsort(start)
-    found = numpy.searchsorted(start[order], shot.cached_blocks.astype("i8"), "right") - 1
-    slab = order[numpy.maximum(found, 0)]
-    index = (shot.cached_blocks.astype("i8") - start[slab]) // size
-    inside = (found >= 0) & (index >= 0) & (index < blocks)
-    state[slab[inside], index[inside]] = CACHED
-    granules = numpy.minimum(numpy.arange(length * shot.unit_size // GRANULE) * GRANULE // size, blocks)
-    pages = state[:, granules].reshape(len(row), -1, PAGE // GRANULE)
-    there = numpy.stack([resident[row, unit + part] for part in range(length)], axis=1).reshape(len(row), -1)
-    live, cached = ((pages == kind).sum(axis=2) * GRANULE * there for kind in (LIVE, CACHED))
-    unused = (PAGE - live - cached) * there
-    pinned = unused * (live + cached > 0)
-    return int(live.sum()), int(cached.sum()), int(pinned.sum()), (unused - pinned).sum(axis=1)
+def slab_pages(places, pages, live, cached):
+    """Returns the resident bytes of a slab: live, cached, free beside blocks, and on wholly free pages."""
+    sums = [0, 0, 0, 0]
+    for number, place in enumerate(places):
+        if pages >> number & 1:
+            of_live = bytes_on(place, live) if live else 0
+            of_cached = bytes_on(place, cached) if cached else 0
+            sums[0] += of_live
+            sums[1] += of_cached
+            sums[2 if of_live or of_cached else 3] += PAGE - of_live - of_cached
+    return sums
+
+
+def bytes_on(place, blocks):
+    """Returns how many bytes of the given blocks lie on a page."""
+    first, of_first, whole, of_last, size = place
+    blocks >>= first
+    found = of_first if blocks & 1 else 0
+    if whole:
+        found += bit_count(blocks >> 1 & (1 << whole) - 1) * size
+    if of_last and blocks >> whole + 1 & 1:
+        found += of_last
+    return found
 
 
 # ---- Without pages ----
 
 def explain_by_proportion(memory, descriptor, why):
-    """The Explanation where the kernel does not tell which pages are resident: by smaps, the heap's parts estimated."""
+    """Returns the Explanation by smaps, with estimates, if the kernel does not tell which pages are there."""
     shot, areas = snapshot(memory, descriptor), read_areas(memory)
     made = explanation(memory, shot, areas, sum(area.rss for area in areas))
     made.estimated = why
     claims, inside = claims_of(shot, shot.huge), 0
-    for area, kind in zip(areas, kind_of_areas(memory, areas), strict=True):
+    for area, kind in zip_strict(areas, kind_of_areas(memory, areas)):
         if any(start < area.mapping.end and end > area.mapping.start for start, end, _ in claims):
             inside += area.rss
         else:
@@ -232,7 +283,7 @@ def explain_by_proportion(memory, descriptor, why):
 
 
 def by_proportion(shot, rss):
-    """An estimate of the same: what is in use is resident first, then what is free in proportion to its size."""
+    """Returns estimates of the parts: blocks in use are resident first, then free memory in proportion."""
     totals, parts, left = shot.totals, dict.fromkeys(HEAP_PARTS, 0), rss
     headers = totals.metadata - sum(size for _, size in shot.head_maps)
     for name, size in (("live", totals.live), ("cached", totals.cached), ("metadata", headers)):
@@ -250,11 +301,13 @@ def by_proportion(shot, rss):
 # ---- Showing ----
 
 def explanation_dict(made):
+    """Returns the Explanation for JSON."""
     return {**asdict(made), "sum": made.sum, "difference": made.difference, "moving": made.moving}
 
 
 def print_explanation(console, made):
-    console.print(f"[bold]{made.title}[/]")
+    """Prints the Explanation."""
+    console.print(Text(made.title, style="bold"))
     table = new_table("Resident memory", "<", "bytes", "", "of Rss", "<what it is")
     meanings = {**HEAP_PARTS, **KINDS}
     for rows in (made.heap, made.other):
@@ -276,8 +329,9 @@ def print_explanation(console, made):
     if made.heap_drift:
         console.print(f"Parts of its heap changed by up to {words.size(made.heap_drift)} meanwhile.")
     if made.moving:
-        console.print("That is more than one percent: it moves too fast to be caught at one moment. Look again, or stop "
-                      "it meanwhile (kill -STOP).")
+        console.print(
+            "That is more than one percent: it moves too fast to be caught at one moment. Look again, or stop "
+            "it meanwhile (kill -STOP).")
     if made.swap:
         console.print(f"Swapped out, and not in the above: {words.size(made.swap)}.")
     console.print(f"Of all, {words.size(made.huge_pages)} lie on anonymous huge pages.")

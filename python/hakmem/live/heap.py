@@ -1,46 +1,53 @@
-"""A snapshot of the heap of a process that goes on running.
+"""Takes a snapshot of the heap of a process that goes on running.
 
-Few large reads; what they bring is checked before it is believed: a pointer is followed only where HAKMEM keeps such records, a
-list is followed no further than it can be long, a slab is counted only if its header makes sense. What was caught in the
-middle of a change is read again.
-"""
+It makes few large reads and checks what they return. It follows a pointer only to where HAKMEM keeps such records,
+follows a list no further than the list can be long, and counts a slab only if its header makes sense. It reads again
+what was caught in the middle of a change."""
 
-import os
+from __future__ import annotations
+
 import time
+from array import array
+from collections import Counter
 from dataclasses import asdict
+from functools import lru_cache
+from operator import add
 
-import numpy
-
-from hakmem.live.descriptor import find
+from hakmem.clean import clean_bytes
+from hakmem.compat import bit_count, zip_strict
+from hakmem.live.descriptor import USER_END, Damaged, find
 from hakmem.live.huge import read_huge
 from hakmem.live.kinds_of_blocks import SMALL_MOST, block_pools
-from hakmem.live.memory import LiveError, Unreadable
+from hakmem.live.memory import LiveError, Unreadable, name_of, sense
 from hakmem.live.model import (
-    ACTIVE, BETWEEN, DIRTY, TIERS, UNTOUCHED, WARM, Pool, SizeClass, Snapshot, Thread, Totals, Units)
+    ACTIVE, BETWEEN, DIRTY, TIERS, UNTOUCHED, WARM, Pool, SizeClass, Slab, Snapshot, Thread, Totals, Units)
 
 TRIES = 5
 # SuperSlab headers read at once.
 HEADERS = 64
-# Mappings of the heap profile's tables, far more than there are.
+# Limit of mappings of the heap profile's tables, far more than there are.
 PROFILE_MAPS = 1 << 16
 PAGE = 4096
-# Options whose value is the address of a text, and more bytes than the library keeps of one.
-TEXT_OPTIONS = ("stats_file", "heap_profile", "heap_profile_signal", "heap_profile_unwind")
+# Options whose value is the address of a text, and a limit above the longest text that the library keeps.
+TEXT_OPTIONS = ("stats_file", "heap_profile", "heap_profile_signal", "heap_profile_unwind", "guard_file")
 TEXT_MOST = 1 << 16
-# Heaps that may be made while the list is read.
+# Heaps that may be made while the list is read; limits of heaps and SuperSlabs, above those of the largest process.
 NEW_HEAPS = 4096
+HEAPS_MOST, SLOTS_MOST = 1 << 20, 1 << 22
+# Limit of a slab's blocks, and of counts in the 16-bit arrays of a page.
+BLOCKS_MOST = (1 << 16) - 1
 ALL_FREE = 0xFFFFFFFE
-# Counters of classes that no heap has the sum of.
+# Counters that only classes have: no heap has their sum.
 EVERYWHERE = ("malloc_hits", "free_hits", "overflows", "direct", "returned_blocks")
-SLAB = ("owner", "used", "blocks", "class", "units", "state", "remote_count")
+SLAB = ("owner", "used", "class", "units", "state", "remote_count")
 
 
 class Torn(LiveError):
-    """Something changed while it was read, in a way that makes no sense."""
+    """Something changed while it was read, so that it makes no sense."""
 
 
 def untorn(attempt):
-    """What attempt() returns, made again a few times where what it read changed meanwhile."""
+    """Returns what attempt() returns. Tries again a few times if what it reads changes meanwhile or makes no sense."""
     for left in reversed(range(TRIES)):
         try:
             return attempt()
@@ -51,9 +58,15 @@ def untorn(attempt):
 
 
 def snapshot(memory, descriptor=None):
-    """The Snapshot of what runs behind `memory`."""
+    """Returns the Snapshot of the process or core behind `memory`."""
     descriptor = descriptor or find(memory)
-    return untorn(lambda: Reader(memory, descriptor).snapshot())
+
+    def attempt():
+        if hasattr(memory, "begin_look"):
+            memory.begin_look()
+        with sense(memory):
+            return Reader(memory, descriptor).snapshot()
+    return untorn(attempt)
 
 
 class Reader:
@@ -69,6 +82,7 @@ class Reader:
         self.class_count = self.constant["CLASS_COUNT"]
 
     def snapshot(self):
+        """Returns the Snapshot."""
         self.begun = time.time()
         self.read_roots()
         self.read_slots()
@@ -76,12 +90,14 @@ class Reader:
         self.read_headers()
         self.read_caches()
         self.read_profile()
+        self.read_guard()
         huge = read_huge(self.memory, self.descriptor, {heap["address"]: heap["id"] for heap in self.heaps})
         return self.made(huge)
 
     # ---- Reading ----
 
     def read_roots(self):
+        """Reads the window, the shared pool, the registry, the size classes and the options."""
         types, roots = self.descriptor.types, self.descriptor.roots
         parts = self.memory.read_many([
             (roots["hak_window"], 8), (roots["hak_units"], 8), (roots["shared_pool"], types["shared_pool"]),
@@ -92,53 +108,86 @@ class Reader:
         self.registry = self.descriptor.unpack("registry", parts[3])
         departed = self.descriptor.fields["registry.departed"]
         self.departed = parts[3][departed.offset:departed.offset + departed.size]
-        self.classes = numpy.frombuffer(parts[4], self.descriptor.dtype("size_class")).astype(
-            [(name, "i8") for name in self.descriptor.numbers_of("size_class")])
+        # {name: a tuple with a value for each class}
+        self.classes = self.descriptor.picker("size_class").columns(parts[4])
+        self.check_classes()
         self.options = {name: self.text_at(value) if name in TEXT_OPTIONS else value
                         for name, value in self.descriptor.unpack("options", parts[5]).items()}
         self.head_mapped = int.from_bytes(parts[6], "little") if "window_head_mapped" in roots else None
 
+    def check_classes(self):
+        """Raises Torn if no slab can have these size classes. Notes which kinds of bins this HAKMEM has."""
+        slots = self.descriptor.fields["thread_cache.slots"].count
+        self.has_deep_bins = "CACHE_SLOTS" in self.constant and {"deep_base", "deep_limit"} <= self.classes.keys()
+        self.has_first_bins = "CACHE_SLOTS_FIRST" in self.constant and {"first_base", "first_limit"
+                                                                        } <= self.classes.keys()
+        deep = ("deep_base", "deep_limit") if self.has_deep_bins else ("slot_base", "slot_limit")
+        first = ("first_base", "first_limit") if self.has_first_bins else ("slot_base", "slot_limit")
+        self.has_runs = {"run_base", "run_limit"
+                         } <= self.classes.keys() and "thread_cache.runs" in self.descriptor.fields
+        run = ("run_base", "run_limit") if self.has_runs else ("slot_base", "slot_limit")
+        places = (("slot_base", "slot_limit"), first, deep, run)
+        rows = zip_strict(*(self.classes[name] for name in ("size", "blocks", "units")),
+                          *(zip_strict(*(self.classes[name] for name in place)) for place in places))
+        for number, (size, blocks, units, *stacks) in enumerate(rows):
+            end = max(base + limit for base, limit in stacks)
+            if (blocks > BLOCKS_MOST or units > self.units or end >= slots + 1
+                    or number and blocks and not 0 < size * blocks <= units * self.unit_size):
+                raise Damaged(f"{name_of(self.memory)}: its size class {number} is none: {blocks:,} blocks of {size:,} "
+                              "bytes "
+                              f"in {units:,} units")
+
     def text_at(self, address):
-        """The text of an option that is no number; None where it is not set. The library keeps it until the process ends."""
+        """Returns the text of an option; None if it is not set. The library keeps the text until the process ends."""
         text = b""
         while address and b"\0" not in text and len(text) < TEXT_MOST:
-            # Not over the end of a page: the next may be unmapped.
+            # Reads to the end of the page at most: the next page may be unmapped.
             text += self.memory.read(address + len(text), PAGE - (address + len(text)) % PAGE)
-        return os.fsdecode(text.partition(b"\0")[0]) if address else None
+        return clean_bytes(text.partition(b"\0")[0]) if address else None
 
     def read_slots(self):
-        """The descriptors of the window's slots, those that were ever mapped."""
+        """Reads the descriptors of those slots of the window that were ever mapped."""
         self.committed = self.window_units // self.units
+        if self.committed > SLOTS_MOST or self.window % self.superslab_size or not self.window < USER_END:
+            raise Torn(f"{name_of(self.memory)}: its window of {self.committed:,} SuperSlabs at {self.window:#x} makes "
+                       "no sense")
         size = self.descriptor.types["slot"]
         data = self.memory.read(self.pool["slots"], self.committed * size) if self.committed else b""
-        self.slots = numpy.frombuffer(data, self.descriptor.dtype("slot"))
-        # Slots are handed out in order, so the first in use is the first behind the window's head.
-        used = numpy.flatnonzero(self.slots["kind"])
-        self.begin = int(used[0]) if len(used) else self.committed
-        self.rows = numpy.flatnonzero(self.slots["kind"] == self.constant["SLOT_SUPERSLAB"])
-        # Behind this one they are not mapped now.
-        self.end = min(self.pool["slots_committed"], self.committed)
-        self.foreign = numpy.flatnonzero(self.slots["kind"] == self.constant.get("SLOT_FOREIGN", -1))
-        self.foreign = self.foreign[self.foreign < self.end]
+        self.slots = self.descriptor.picker("slot").columns(data)
+        kinds = self.slots["kind"]
+        # Slots are handed out in order, so the first one in use lies right behind the window's head.
+        self.begin = next((number for number, kind in enumerate(kinds) if kind), self.committed)
+        self.rows = self.slots_of("SLOT_SUPERSLAB")
+        # Slots from here on are not mapped now.
+        self.end = max(min(self.pool["slots_committed"], self.committed), self.begin)
+        self.foreign = [number for number in self.slots_of("SLOT_FOREIGN") if number < self.end]
         self.head_maps = self.maps_of_head()
+        if any(not 0 <= size <= max(self.begin, 1) * self.superslab_size for _, size in self.head_maps):
+            raise Torn(f"{name_of(self.memory)}: the head of its window makes no sense")
+
+    def slots_of(self, kind):
+        """Returns the numbers of the slots of a kind."""
+        wanted = self.constant.get(kind, -1)
+        return [number for number, one in enumerate(self.slots["kind"]) if one == wanted]
 
     def maps_of_head(self):
-        """What is mapped of the window's head; all of it where HAKMEM reserves its window."""
+        """Returns the mapped parts of the window's head. All of it is mapped if HAKMEM reserves its window."""
         if not self.committed:
             return []
         if self.head_mapped is None:
             return [(self.window, self.begin * self.superslab_size)]
-        return [(self.window, self.constant["WINDOW_PAGE_MAP"] + self.head_mapped), (self.pool["slots"], self.head_mapped)]
+        return [(self.window, self.constant["WINDOW_PAGE_MAP"] + self.head_mapped),
+                (self.pool["slots"], self.head_mapped)]
 
     def in_metadata(self, address):
-        """Whether an address lies in a slot that holds records."""
+        """Returns whether an address lies in a slot of metadata."""
         number, outside = divmod(address - self.window, self.superslab_size)
         return (0 <= number < self.committed and outside % 8 == 0
                 and self.slots["kind"][number] == self.constant["SLOT_METADATA"])
 
     def read_heaps(self):
-        """All heaps: a list that only grows, at its head."""
-        size, most = self.descriptor.types["heap"], self.registry["count"] + NEW_HEAPS
+        """Reads all heaps. Their list only grows, at its head."""
+        size, most = self.descriptor.types["heap"], min(self.registry["count"], HEAPS_MOST) + NEW_HEAPS
         self.heaps, seen, address = [], set(), self.registry["heaps"]
         while address:
             if address in seen or len(seen) >= most or not self.in_metadata(address):
@@ -152,7 +201,7 @@ class Reader:
         self.read_bodies()
 
     def read_bodies(self):
-        """What each heap has beside its struct; zeros where that memory was given back. The counters went to the departed's."""
+        """Reads each heap's body. A purged one counts as zeros: its counters were added to the departed."""
         size, purged = self.descriptor.types["heap_body"], self.constant["MEMORY_PURGED"]
         there = [heap for heap in self.heaps if heap["body_purged"] != purged]
         for heap in there:
@@ -160,8 +209,8 @@ class Reader:
                 raise Torn(f"the body of heap {heap['id']} is at {heap['body']:#x}")
         bodies = self.memory.read_many([(heap["body"], size) for heap in there])
         for heap in self.heaps:
-            heap["data"] = bytes(size)
-        for heap, data in zip(there, bodies, strict=True):
+            heap["data"] = None
+        for heap, data in zip_strict(there, bodies):
             heap["data"] = data
         now = self.descriptor.unpack("registry", self.memory.read(
             self.descriptor.roots["registry"], self.descriptor.types["registry"]))
@@ -169,102 +218,98 @@ class Reader:
             raise Torn("heaps ended while their counters were read")
 
     def read_headers(self):
-        """The slabs of all SuperSlabs that have any: rows by SuperSlab, columns by unit."""
-        shape = (len(self.rows), self.units)
-        self.state, self.class_id, self.used, self.owner, self.length = (
-            numpy.zeros(shape, kind) for kind in ("u1", "u1", "i8", "u8", "i8"))
-        wanted = numpy.flatnonzero((self.slots["free"][self.rows] != ALL_FREE)
-                                   & (self.slots["decommitted"][self.rows] == 0))
+        """Reads the slabs of all SuperSlabs that have any, and the states of all units."""
+        free, touched, decommitted = (self.slots[name] for name in ("free", "touched", "decommitted"))
+        self.state = [unused_units(free[number], touched[number], self.units) for number in self.rows]
+        self.slabs, self.slab_of = [], {}  # slab_of: number of a unit of the address space -> its slab
+        wanted = [row for row, number in enumerate(self.rows) if free[number] != ALL_FREE and not decommitted[number]]
         place = self.descriptor.fields["superslab.slabs"]
-        kind = self.descriptor.dtype("slab", *SLAB)
+        picker = self.descriptor.picker("slab", *SLAB)
         for first in range(0, len(wanted), HEADERS):
             rows = wanted[first:first + HEADERS]
             parts = self.memory.read_many([
-                (self.window + int(self.rows[row]) * self.superslab_size + place.offset, place.size * place.count)
+                (self.window + self.rows[row] * self.superslab_size + place.offset, place.size * place.count)
                 for row in rows])
-            slabs = numpy.frombuffer(b"".join(parts), kind).reshape(len(rows), place.count)
-            self.state[rows] = slabs["state"]
-            self.class_id[rows] = slabs["class"]
-            self.used[rows] = slabs["used"].astype("i8") - numpy.minimum(slabs["used"], slabs["remote_count"])
-            self.owner[rows] = slabs["owner"]
-            self.length[rows] = slabs["units"]
-        self.check_slabs()
+            for row, part in zip_strict(rows, parts):
+                self.check_slabs(row, list(picker.rows(part)))
 
-    def check_slabs(self):
-        """Keeps the slabs whose headers make sense; finds the first unit of each unit's slab."""
-        active = self.state == self.constant["SLAB_ACTIVE"]
-        warm = self.state == self.constant["SLAB_WARM"]
-        known = (self.class_id > 0) & (self.class_id < self.class_count)
-        self.class_id = numpy.where(known, self.class_id, 0)
-        column = numpy.arange(self.units)
-        fits = (self.length > 0) & (column + self.length <= self.units) & (column > 0)
-        active &= known & fits & (self.length == self.classes["units"][self.class_id])
-        warm &= fits
-        self.first = numpy.zeros(self.state.shape, "u1")
-        self.kind = numpy.zeros(self.state.shape, "u1")
-        end, first, kind = (numpy.zeros(len(self.rows), "i8") for _ in range(3))
-        for unit in range(1, self.units):
-            free = end <= unit
-            active[:, unit] &= free
-            warm[:, unit] &= free
-            begins = active[:, unit] | warm[:, unit]
-            end = numpy.where(begins, unit + self.length[:, unit], end)
-            first = numpy.where(begins, unit, first)
-            kind = numpy.where(begins, numpy.where(active[:, unit], ACTIVE, WARM), kind)
-            inside = end > unit
-            self.first[:, unit] = numpy.where(inside & (kind == ACTIVE), first, 0)
-            self.kind[:, unit] = numpy.where(inside, kind, 0)
-        self.active = active
-        for name in ("class_id", "used", "owner"):
-            setattr(self, name, numpy.where(active, getattr(self, name), 0))
-        self.used = numpy.minimum(self.used, self.classes["blocks"][self.class_id])
-        # What is in no slab: free and dirty, free and untouched, or on its way between two states.
-        bits = 1 << column.astype("u8")
-        free = (self.slots["free"][self.rows].astype("u8")[:, None] & bits) != 0
-        touched = (self.slots["touched"][self.rows].astype("u8")[:, None] & bits) != 0
-        self.kind = numpy.where(self.kind != 0, self.kind,
-                                numpy.where(free, numpy.where(touched, DIRTY, UNTOUCHED), BETWEEN)).astype("u1")
+    def check_slabs(self, row, headers):
+        """Keeps the slabs of a SuperSlab whose headers make sense."""
+        active, warm = self.constant["SLAB_ACTIVE"], self.constant["SLAB_WARM"]
+        lengths, blocks = self.classes["units"], self.classes["blocks"]
+        state = bytearray(self.state[row])
+        base = (self.window + self.rows[row] * self.superslab_size) // self.unit_size
+        unit = 1
+        while unit < self.units:
+            owner, used, class_id, length, kind, remote = headers[unit]
+            if not 0 < length <= self.units - unit:
+                unit += 1
+            elif kind == active and 0 < class_id < self.class_count and length == lengths[class_id]:
+                slab = Slab(row, unit, length, class_id, min(max(used - remote, 0), blocks[class_id]), owner)
+                self.slabs.append(slab)
+                for number in range(unit, unit + length):
+                    state[number] = ACTIVE
+                    self.slab_of[base + number] = slab
+                unit += length
+            elif kind == warm:
+                state[unit:unit + length] = bytes([WARM]) * length
+                unit += length
+            else:
+                unit += 1
+        self.state[row] = bytes(state)
+
+    def stack_of(self, class_id, top):
+        """Returns the slot below a thread cache's stack, and the most blocks of that stack. `top` is the stack's
+        top, which tells the kind of bin."""
+        place = "slot"
+        if self.has_deep_bins and top >= self.constant["CACHE_SLOTS"]:
+            place = "deep"
+        elif self.has_first_bins and top < self.constant["CACHE_SLOTS_FIRST"]:
+            place = "first"
+        return self.classes[f"{place}_base"][class_id], self.classes[f"{place}_limit"][class_id]
+
+    def run_of(self, class_id):
+        """Returns the same for a run, the blocks that a thread takes while its calls are counted for samples."""
+        return self.classes["run_base"][class_id], self.classes["run_limit"][class_id]
 
     def read_caches(self):
-        """The blocks in thread caches: how many each slab has there, and how many bytes each heap's thread holds."""
+        """Counts the blocks in thread caches: how many of each slab, and how many bytes in each thread."""
         fields, thread = self.descriptor.fields, self.constant["HEAP_THREAD"]
         owners = [heap for heap in self.heaps if heap["kind"] == thread and not heap["cache_purged"]
                   and heap["cache"] and self.in_metadata(heap["cache"])]
-        bins, slots = fields["thread_cache.bins"], fields["thread_cache.slots"]
-        base, limit = self.classes["slot_base"], self.classes["slot_limit"]
-        tops = self.memory.read_many([(heap["cache"] + bins.offset, bins.size * bins.count) for heap in owners])
-        top = numpy.frombuffer(b"".join(tops), self.descriptor.dtype("bin"))["top"].reshape(len(owners), bins.count)
-        count = top[:, :self.class_count].astype("i8") - base
-        # A cache that was never made a thread's reads as zeros.
-        owner, class_id = numpy.nonzero((count > 0) & (count <= limit))
-        counts = count[owner, class_id]
-        caches = numpy.array([heap["cache"] for heap in owners], "i8")
-        starts = caches[owner] + slots.offset + (base[class_id] + 1) * slots.size
-        wanted = list(zip(starts.tolist(), (counts * slots.size).tolist(), strict=True))
-        self.cached = numpy.zeros(self.state.shape, "i8")
+        stacks, slots = [fields["thread_cache.bins"]], fields["thread_cache.slots"]
+        if self.has_runs:
+            stacks.append(fields["thread_cache.runs"])
+        size = self.classes["size"]
+        picker, wanted, whose = self.descriptor.picker("bin", "top"), [], []
+        tops = self.memory.read_many([(heap["cache"] + stack.offset, stack.size * stack.count) for heap in owners
+                                      for stack in stacks])
+        for number, data in enumerate(tops):
+            heap, is_run = owners[number // len(stacks)], number % len(stacks)
+            for class_id, (top,) in enumerate(list(picker.rows(data))[:self.class_count]):
+                base, limit = self.run_of(class_id) if is_run else self.stack_of(class_id, top)
+                count = top - base
+                # A cache that never belonged to a thread reads as zeros.
+                if 0 < count <= limit:
+                    wanted.append((heap["cache"] + slots.offset + (base + 1) * slots.size, count * slots.size))
+                    whose.append((heap, class_id))
         self.cached_by = dict.fromkeys((heap["address"] for heap in owners), 0)
-        self.cached_blocks, self.cached_ids = numpy.zeros(0, "u8"), numpy.zeros(0, "i8")
-        if not wanted:
-            return
-        blocks = numpy.frombuffer(b"".join(self.memory.read_many(wanted)), "<u8")
-        owner, class_id = numpy.repeat(owner, counts), numpy.repeat(class_id, counts)
-        row_of = numpy.full(self.committed, -1)
-        row_of[self.rows] = numpy.arange(len(self.rows))
-        number = (blocks - numpy.uint64(self.window)) // numpy.uint64(self.superslab_size)
-        inside = number < self.committed
-        row = numpy.where(inside, row_of[numpy.where(inside, number, 0).astype("i8")], -1)
-        unit = (blocks // numpy.uint64(self.unit_size)).astype("i8") % self.units
-        first = self.first[row, unit]
-        valid = (row >= 0) & (first > 0) & (self.class_id[row, first] == class_id)
-        numpy.add.at(self.cached, (row[valid], first[valid]), 1)
-        self.cached = numpy.minimum(self.cached, self.used)
-        self.cached_blocks = blocks[valid]
-        self.cached_ids = numpy.array([heap["id"] for heap in owners])[owner[valid]]
-        held = numpy.bincount(owner[valid], self.classes["size"][class_id[valid]], len(owners))
-        self.cached_by = {heap["address"]: int(held[number]) for number, heap in enumerate(owners)}
+        self.cached_blocks = {}
+        for (heap, class_id), data in zip_strict(whose, self.memory.read_many(wanted)):
+            held = 0
+            for block in array("Q", data):
+                slab = self.slab_of.get(block // self.unit_size)
+                # Any other block was caught in the middle of a change.
+                if slab is not None and slab.class_id == class_id:
+                    slab.cached += 1
+                    held += 1
+                    self.cached_blocks[block] = heap["id"]
+            self.cached_by[heap["address"]] += held * size[class_id]
+        for slab in self.slabs:
+            slab.cached = min(slab.cached, slab.used)
 
     def read_profile(self):
-        """The mappings of the heap profile's tables, (address, bytes); none in a HAKMEM that does not tell."""
+        """Reads the mappings of the heap profile's tables, (address, bytes). A HAKMEM that does not tell has none."""
         self.profile = []
         if "table_memory" not in self.descriptor.roots:
             return
@@ -281,140 +326,176 @@ class Reader:
         if sum(size for _, size in self.profile) != memory["bytes"]:
             raise Torn("the heap profile's mappings changed")
 
+    def read_guard(self):
+        """Reads the range of guarded blocks, (address, bytes), and the bytes of pages in use, if there are."""
+        self.guard, self.guarded, self.guarded_live = [], 0, 0
+        if "guard" not in self.descriptor.roots:
+            return
+        guard = self.descriptor.unpack("guard", self.memory.read(
+            self.descriptor.roots["guard"], self.descriptor.types["guard"]))
+        if guard["bytes"]:
+            if guard["start"] % PAGE or guard["live"] > guard["count"]:
+                raise Torn("the figures of guarded blocks make no sense")
+            self.guard, self.guarded = [(guard["start"], guard["bytes"])], guard["live"] * guard["page"]
+            self.guarded_live = min(guard["live_bytes"], self.guarded)
+
     # ---- Putting together ----
 
     def made(self, huge):
+        """Returns the Snapshot of what was read."""
         ids = {heap["address"]: heap["id"] for heap in self.heaps}
         named = getattr(self.memory, "command", None)
-        known, place = numpy.unique(self.owner, return_inverse=True)
-        owner = numpy.array([ids.get(int(address), 0) for address in known], "i8")[place].reshape(self.owner.shape)
-        slots = self.slots[self.rows]
+        for slab in self.slabs:
+            slab.owner = ids.get(slab.owner, 0)
+        self.slab_counts = Counter(slab.class_id for slab in self.slabs)
+
+        def of_rows(name):
+            return [self.slots[name][number] for number in self.rows]
         units = Units(
-            number=self.rows, address=self.window + self.rows * self.superslab_size, tier=self.tiers(slots),
-            huge_pages=slots["huge_pages"] == self.constant["PAGES_HUGE"], decommitted=slots["decommitted"] != 0,
-            state=self.kind, first=self.first, class_id=self.class_id, used=self.used, cached=self.cached, owner=owner)
-        threads = self.threads(owner)
+            number=self.rows, address=[self.window + number * self.superslab_size for number in self.rows],
+            tier=[self.tier(free) for free in of_rows("free")],
+            huge_pages=[kind == self.constant["PAGES_HUGE"] for kind in of_rows("huge_pages")],
+            decommitted=[gone != 0 for gone in of_rows("decommitted")], state=self.state, slabs=self.slabs)
+        threads = self.threads()
         counters = self.class_counters()
         classes = self.size_classes(counters)
-        metadata = numpy.flatnonzero(self.slots["kind"] == self.constant["SLOT_METADATA"])
         return Snapshot(
             time=self.begun, pid=getattr(self.memory, "pid", None), command=named() if named else "",
             version=self.descriptor.version, totals=self.totals(huge, units), classes=classes,
             threads=threads, pools=self.pools(units), huge=huge.blocks,
-            counters=summed(threads, self.departed_counters()) | {name: int(counters[name].sum()) for name in counters if name in EVERYWHERE}, options=self.options,
-            block_sizes=self.classes["size"].tolist(), class_blocks=self.classes["blocks"].tolist(), units=units,
+            counters=summed(threads, self.departed_counters()) | {
+                name: sum(values) for name, values in counters.items() if name in EVERYWHERE}, options=self.options,
+            block_sizes=list(self.classes["size"]), class_blocks=list(self.classes["blocks"]), units=units,
             head=(self.window, self.begin * self.superslab_size if self.committed else 0),
-            profile_maps=self.profile, head_maps=self.head_maps, slots_end=self.end, foreign_slots=self.foreign.tolist(),
+            profile_maps=self.profile, guard_maps=self.guard, head_maps=self.head_maps, slots_end=self.end,
+            foreign_slots=self.foreign,
             block_pools=block_pools(classes, huge, self.constant.get("FAST_MAX", SMALL_MOST)),
-            metadata_slots=[self.window + int(number) * self.superslab_size for number in metadata],
-            superslab_size=self.superslab_size, unit_size=self.unit_size, cached_blocks=self.cached_blocks,
-            cached_by=self.cached_ids)
+            metadata_slots=[self.window + number * self.superslab_size for number in self.slots_of("SLOT_METADATA")],
+            superslab_size=self.superslab_size, unit_size=self.unit_size, cached_blocks=self.cached_blocks)
 
-    def tiers(self, slots):
-        """The index in TIERS of each SuperSlab, by its number of free units."""
-        free = numpy.array([int(mask).bit_count() for mask in slots["free"]], "i8")
-        draining = self.units - 1 - self.constant["POOL_DRAINING_USED"]
-        return numpy.select([free == 0, free < draining, free < self.units - 1], [0, 1, 2], 3)
+    def tier(self, mask):
+        """Returns the index in TIERS of a SuperSlab with these units free."""
+        free = bit_count(mask)
+        if free == 0:
+            return TIERS.index("FULL")
+        if free >= self.units - 1:
+            return TIERS.index("EMPTY")
+        return TIERS.index("HOT" if free < self.units - 1 - self.constant["POOL_DRAINING_USED"] else "DRAINING")
 
     def totals(self, huge, units):
+        """Returns the Totals."""
         profile = sum(size for _, size in self.profile)
-        made = Totals(heap_profile=profile, mapped=profile, metadata=profile, footprint_peak=self.pool["footprint_peak"],
+        made = Totals(heap_profile=profile, mapped=profile + self.guarded, live=self.guarded_live,
+                      metadata=profile + self.guarded - self.guarded_live,
+                      footprint_peak=self.pool["footprint_peak"],
                       live_threads=self.registry["live_threads"],
                       heaps=sum(heap["state"] == self.constant["HEAP_LIVE"] for heap in self.heaps))
         if not self.committed:
             return made
         head = sum(size for _, size in self.head_maps)
-        committed = self.end - self.begin - len(self.foreign) - int(units.decommitted.sum())
-        unused = int((self.slots["kind"][self.begin:self.end] == self.constant["SLOT_UNUSED"]).sum())
-        metadata = int((self.slots["kind"] == self.constant["SLOT_METADATA"]).sum()) * self.superslab_size
-        present = ~units.decommitted
-        block = self.classes["size"][self.class_id]
-        slab_bytes = int((self.first > 0).sum()) * self.unit_size
-        used, cached = int((self.used * block).sum()), int((self.cached * block).sum())
-        pool_units = int(present.sum()) * (self.units - 1) * self.unit_size
-        untouched = int((self.kind[present, 1:] == UNTOUCHED).sum()) * self.unit_size
+        committed = self.end - self.begin - len(self.foreign) - sum(units.decommitted)
+        unused = self.slots["kind"][self.begin:self.end].count(self.constant["SLOT_UNUSED"])
+        metadata = len(self.slots_of("SLOT_METADATA")) * self.superslab_size
+        present, size = units.present, self.classes["size"]
+        slab_bytes = sum(slab.length for slab in self.slabs) * self.unit_size
+        used = sum(slab.used * size[slab.class_id] for slab in self.slabs)
+        cached = sum(slab.cached * size[slab.class_id] for slab in self.slabs)
+        pool_units = len(present) * (self.units - 1) * self.unit_size
+        untouched = sum(units.state[row].count(UNTOUCHED, 1) for row in present) * self.unit_size
         made.superslabs = len(self.rows)
         made.huge_live, made.huge_cached, made.huge_blocks = huge.live_bytes, huge.cached_bytes, huge.live_blocks
         made.mapped += head + committed * self.superslab_size + huge.live_bytes + huge.cached_bytes
-        made.live = used - cached + huge.live_bytes
+        made.live += used - cached + huge.live_bytes
         made.cached = cached
         made.free_in_slab = slab_bytes - used
         made.retained = unused * self.superslab_size + pool_units - slab_bytes + huge.cached_bytes
-        made.metadata += head + metadata + int(present.sum()) * self.unit_size
+        made.metadata += head + metadata + len(present) * self.unit_size
         made.purged = unused * self.superslab_size + untouched
         return made
 
     def class_counters(self):
-        """By name, the sums over all heaps and the departed, an array by class."""
+        """Returns {name: a list by class} of the sums over all heaps and the departed."""
         place, departed = (self.descriptor.fields[f"{name}.classes"] for name in ("heap_body", "account"))
-        kind = self.descriptor.dtype("class_counters")
-        sums = {name: numpy.zeros(self.class_count, "u8") for name in kind.names}
-        accounts = [(heap["data"], place) for heap in self.heaps] + [(self.departed, departed)]
+        picker = self.descriptor.picker("class_counters")
+        sums = {name: [0] * self.class_count for name in picker.names}
+        accounts = [(heap["data"], place) for heap in self.heaps if heap["data"]] + [(self.departed, departed)]
         for data, where in accounts:
-            rows = numpy.frombuffer(data, kind, where.count, where.offset)
-            for name in kind.names:
-                sums[name] += rows[name]
+            for name, values in picker.columns(data[where.offset:where.end]).items():
+                sums[name] = list(map(add, sums[name], values))
         return sums
 
     def departed_counters(self):
-        """The counters of heaps that ended."""
+        """Returns the counters of heaps that have ended."""
         place = self.descriptor.fields["account.counters"]
         return self.descriptor.unpack("heap_counters", self.departed[place.offset:place.offset + place.size])
 
     def size_classes(self, counters):
-        found = []
-        active = self.active
-        slabs = numpy.bincount(self.class_id[active], minlength=self.class_count)
-        used = numpy.bincount(self.class_id[active], self.used[active], self.class_count).astype("i8")
-        cached = numpy.bincount(self.class_id[active], self.cached[active], self.class_count).astype("i8")
-        for class_id in numpy.flatnonzero(slabs):
-            row = self.classes[class_id]
-            found.append(SizeClass(int(class_id), int(row["size"]), int(slabs[class_id]), int(used[class_id] - cached[class_id]),
-                                   int(cached[class_id]), int(slabs[class_id] * row["blocks"] - used[class_id]),
-                                   bool(class_id >= self.constant["CLASS_SPAN_1"]),
-                                   {name: int(values[class_id]) for name, values in counters.items()},
-                                   int(slabs[class_id] * row["units"]) * self.unit_size))
+        """Returns the SizeClasses in use."""
+        used, cached = Counter(), Counter()
+        for slab in self.slabs:
+            used[slab.class_id] += slab.used
+            cached[slab.class_id] += slab.cached
+        found, size, blocks, units = [], *(self.classes[name] for name in ("size", "blocks", "units"))
+        for class_id, slabs in sorted(self.slab_counts.items()):
+            found.append(
+                SizeClass(class_id, size[class_id], slabs, used[class_id] - cached[class_id], cached[class_id],
+                          slabs * blocks[class_id] - used[class_id], class_id >= self.constant["CLASS_SPAN_1"],
+                          {name: values[class_id]
+                           for name, values in counters.items()}, slabs * units[class_id] * self.unit_size))
         return found
 
-    def threads(self, owner):
-        most = max((heap["id"] for heap in self.heaps), default=0) + 1
-        active, block = self.active, self.classes["size"][self.class_id]
-        slabs = numpy.bincount(owner[active], minlength=most)
-        slab_bytes = numpy.bincount(owner[active], self.length[active] * self.unit_size, most)
-        live = numpy.bincount(owner[active], ((self.used - self.cached) * block)[active], most)
+    def threads(self):
+        """Returns a Thread for each heap."""
+        size, slabs, slab_bytes, live = self.classes["size"], Counter(), Counter(), Counter()
+        for slab in self.slabs:
+            slabs[slab.owner] += 1
+            slab_bytes[slab.owner] += slab.length * self.unit_size
+            live[slab.owner] += (slab.used - slab.cached) * size[slab.class_id]
         kinds = {self.constant["HEAP_THREAD"]: "thread", self.constant["HEAP_HOUSE"]: "house",
-                 self.constant["HEAP_FIRST_CLASS"]: "first_class", self.constant.get("HEAP_PROFILE"): "profile"}
+                 self.constant["HEAP_FIRST_CLASS"]: "first_class", self.constant.get("HEAP_PROFILE"): "profile",
+                 self.constant.get("HEAP_SHARED"): "shared"}
         states = {self.constant["HEAP_UNUSED"]: "unused", self.constant["HEAP_LIVE"]: "live",
                   self.constant["HEAP_ORPHAN"]: "orphan"}
         name_of = getattr(self.memory, "thread_name", None)
         place, found = self.descriptor.fields["heap_body.counters"], []
-        warm = self.descriptor.fields["heap_body.warm"]
+        warm, stock = self.descriptor.fields["heap_body.warm"], self.descriptor.picker("warm_stock", "count")
+        nothing = bytes(self.descriptor.types["heap_body"])
         for heap in reversed(self.heaps):
-            kind, state, number = kinds.get(heap["kind"], "?"), states.get(heap["state"], "?"), heap["id"]
+            kind, state, number = kinds.get(heap["kind"], "?"), states.get(heap["state"], "lost"), heap["id"]
             tid = heap["thread_id"] if (kind, state) == ("thread", "live") else None
-            stocks = numpy.frombuffer(heap["data"], self.descriptor.dtype("warm_stock"), warm.count, warm.offset)
-            counters = self.descriptor.unpack("heap_counters", heap["data"][place.offset:place.offset + place.size])
-            found.append(Thread(number, kind, state, tid, name_of(tid) if tid and name_of else "", int(slabs[number]),
-                                int(slab_bytes[number]), int(live[number]), self.cached_by.get(heap["address"], 0),
-                                int(stocks["count"].sum()), heap["pending_count"], counters, heap["address"]))
+            data = heap["data"] or nothing
+            stocks = [count for count, in stock.rows(data[warm.offset:warm.end])]
+            counters = self.descriptor.unpack("heap_counters", data[place.offset:place.end])
+            found.append(Thread(
+                number, kind, state, tid, name_of(tid) if tid and name_of else "", slabs[number], slab_bytes[number],
+                live[number], self.cached_by.get(heap["address"], 0), sum(stocks), heap["pending_count"], counters,
+                heap["address"]))
         return found
 
     def pools(self, units):
+        """Returns a Pool for each tier."""
         found = []
         for tier, name in enumerate(TIERS):
-            state = units.state[(units.tier == tier) & ~units.decommitted][:, 1:]
-            counts = [int((state == kind).sum()) for kind in (ACTIVE, WARM, DIRTY, UNTOUCHED)]
-            found.append(Pool(name, len(state), *counts))
+            states = [units.state[row] for row in units.present if units.tier[row] == tier]
+            counts = [sum(state.count(kind, 1) for state in states) for kind in (ACTIVE, WARM, DIRTY, UNTOUCHED)]
+            found.append(Pool(name, len(states), *counts))
         return found
 
 
+@lru_cache(maxsize=1 << 16)
+def unused_units(free, touched, units):
+    """Returns the states of a SuperSlab's units that belong to no slab: dirty, untouched, or between two states."""
+    return bytes(
+        (DIRTY if touched >> unit & 1 else UNTOUCHED) if free >> unit & 1 else BETWEEN for unit in range(units))
+
+
 def summed(threads, departed):
-    """The counters of all heaps and of the departed together."""
+    """Returns the sums of the counters over all heaps and the departed."""
     return {name: before + sum(thread.counters[name] for thread in threads) for name, before in departed.items()}
 
 
 def as_dict(shot, superslabs=False):
-    """A snapshot as plain values, for JSON; with `superslabs`, each unit too."""
+    """Returns a snapshot as plain values for JSON, with each unit if `superslabs` is set."""
     made = {"time": shot.time, "pid": shot.pid, "command": shot.command, "version": shot.version,
             "totals": asdict(shot.totals), "counters": shot.counters, "options": shot.options,
             "classes": [asdict(row) for row in shot.classes],

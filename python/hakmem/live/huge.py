@@ -1,21 +1,25 @@
-"""Huge blocks and the cache of freed ranges, as src/pool/huge.h keeps them."""
+"""Reads huge blocks and the cache of freed ranges, as src/pool/huge.h keeps them."""
 
+from __future__ import annotations
+
+from array import array
 from dataclasses import dataclass
 
-import numpy
-
+from hakmem.live.descriptor import USER_END
 from hakmem.live.model import Huge
 
 TRIES = 4
-# Blocks that may come while their records are read.
+# Blocks that may be allocated while their records are read.
 NEW_BLOCKS = 4096
-# Mappings start at a multiple of it, on every machine (B1).
+# Above the number of the largest process.
+BLOCKS_MOST = 1 << 20
+# On every machine, mappings start at a multiple of this (B1).
 PAGE = 4096
 
 
 @dataclass
 class HugeState:
-    """What huge.h tells, in bytes and numbers, and the blocks and ranges one by one."""
+    """The figures of huge.h, in bytes and numbers, and every block and range."""
 
     live_bytes: int
     live_blocks: int
@@ -24,8 +28,9 @@ class HugeState:
 
 
 def read_huge(memory, descriptor, heap_ids):
-    """The HugeState. Read again while records and figures disagree, a few times: then the figures stand as they are."""
-    inside = descriptor.unpack("huge_inside", memory.read(descriptor.roots["huge_inside"], descriptor.types["huge_inside"]))
+    """Returns the HugeState. Reads a few times until the records agree with the figures."""
+    inside = descriptor.unpack("huge_inside",
+                               memory.read(descriptor.roots["huge_inside"], descriptor.types["huge_inside"]))
     state = None
     for _ in range(TRIES):
         state = read_once(memory, descriptor, inside, heap_ids)
@@ -35,32 +40,33 @@ def read_huge(memory, descriptor, heap_ids):
 
 
 def read_once(memory, descriptor, inside, heap_ids):
+    """Reads the HugeState once."""
     constant, types = descriptor.constants, descriptor.types
     buckets, ranges, count, cached, live, number = memory.read_many([
         (inside["buckets"], 8 * constant["HUGE_BUCKETS"]),
         (inside["ranges"], types["huge_range"] * constant["HUGE_MAX_RANGES"]),
         (inside["range_count"], 4), (inside["range_bytes"], 8), (inside["live_bytes"], 8), (inside["live_blocks"], 8)])
     live, number, cached, count = (int.from_bytes(part, "little") for part in (live, number, cached, count))
-    found = live_blocks(memory, descriptor, numpy.frombuffer(buckets, "<u8"), number + NEW_BLOCKS, heap_ids)
-    rows = numpy.frombuffer(ranges, descriptor.dtype("huge_range"))[:count]
-    found += [Huge(int(row["start"]), int(row["size"]), False, None) for row in rows]
+    found = live_blocks(memory, descriptor, array("Q", buckets), min(number, BLOCKS_MOST) + NEW_BLOCKS,
+                        heap_ids)
+    rows = list(descriptor.picker("huge_range", "start", "size").rows(ranges))[:count]
+    found += [Huge(start, size, False, None) for start, size in rows if start + size <= USER_END]
     return HugeState(live, number, cached, sorted(found, key=lambda block: block.address))
 
 
 def live_blocks(memory, descriptor, buckets, most, heap_ids):
-    """The records in the buckets: one step of all their chains with each read.
+    """Returns the blocks that the records in the buckets describe. Each read takes one step along all chains.
 
-    A record that was dropped meanwhile leads into the list of unused ones: the bound ends that.
-    """
-    unit, kind, size = descriptor.constants["UNIT_SIZE"], descriptor.dtype("huge"), descriptor.types["huge"]
-    found, heads, seen = {}, [int(head) for head in buckets if head], set()
+    A record that was dropped meanwhile leads into the list of unused records, so `most` bounds the steps."""
+    unit, size = descriptor.constants["UNIT_SIZE"], descriptor.types["huge"]
+    picker = descriptor.picker("huge", "next", "address", "size", "heap")
+    found, heads, seen = {}, [head for head in buckets if head], set()
     while heads and len(seen) < most:
         heads = [head for head in heads if head not in seen and head % 8 == 0]
         seen.update(heads)
-        records = numpy.frombuffer(b"".join(memory.read_many([(head, size) for head in heads])), kind)
-        for record in records:
-            address, length = int(record["address"]), int(record["size"])
-            if length and address % PAGE == 0 and length % unit == 0:
-                found[address] = Huge(address, length, True, heap_ids.get(int(record["heap"])))
-        heads = [int(head) for head in records["next"] if head]
+        records = list(picker.rows(b"".join(memory.read_many([(head, size) for head in heads]))))
+        for _, address, length, heap in records:
+            if length and address % PAGE == 0 and length % unit == 0 and address + length <= USER_END:
+                found[address] = Huge(address, length, True, heap_ids.get(heap))
+        heads = [following for following, *_ in records if following]
     return list(found.values())

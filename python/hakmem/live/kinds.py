@@ -1,7 +1,9 @@
-"""What the mappings of a process are for, apart from HAKMEM's."""
+"""Tells what each mapping of a process is for, apart from HAKMEM's own."""
 
 import os
 from pathlib import Path
+
+from hakmem.foreign import TooLarge, read_proc
 
 KINDS = {
     "program": "the program's file and its variables",
@@ -14,12 +16,13 @@ KINDS = {
     "kernel": "vdso and its kin",
 }
 SHARED = ("/dev/shm/", "/memfd:", "/SYSV", "/dev/zero")
-# A stack's guard is no longer than this.
+# The longest guard of a stack.
 GUARD_MOST = 1 << 20
+SYSCALL_MOST = 4096
 
 
 def kind_of_areas(memory, areas):
-    """The kind of each of the Areas, in their order."""
+    """Returns the kind of each of the Areas, in their order."""
     program = read_link(f"/proc/{memory.pid}/exe")
     code = {area.mapping.path for area in areas if "x" in area.mapping.flags}
     pointers = stack_pointers(memory.pid)
@@ -33,7 +36,7 @@ def kind_of_areas(memory, areas):
 
 
 def kind_of(mapping, before, kind_before, program, code, pointers):
-    """The kind of a mapping that follows `before`, which is of kind_before."""
+    """Returns the kind of a mapping that follows the mapping `before`, whose kind is kind_before."""
     path = mapping.path
     if path.startswith("[stack"):
         return "stacks"
@@ -51,30 +54,32 @@ def kind_of(mapping, before, kind_before, program, code, pointers):
         return "stacks"
     touching = before is not None and before.end == mapping.start
     if touching and not path and kind_before in ("program", "libraries") and before.inode:
-        return kind_before  # its variables that begin as zeros
+        return kind_before  # its zero-initialized variables
     if touching and is_guard(before) and not path and mapping.flags.startswith("rw"):
         return "stacks"
     return "other anonymous memory"
 
 
 def is_guard(mapping):
+    """Returns whether the mapping may be a stack's guard."""
     return mapping.flags.startswith("---") and not mapping.inode and not mapping.path and mapping.size <= GUARD_MOST
 
 
 def stack_pointers(pid):
-    """The stack pointers of the threads that sleep in the kernel; of those that run none is told."""
+    """Returns the stack pointers of threads that sleep in the kernel, which does not tell those of others."""
     found = []
     for task in Path(f"/proc/{pid}/task").glob("*/syscall"):
         try:
-            words = task.read_text().split()
-        except OSError:
-            continue  # a thread that is gone, or a kernel that does not tell: the guard tells then
+            words = read_proc(task, SYSCALL_MOST).split()
+        except (OSError, TooLarge):
+            continue  # the thread is gone or the kernel does not tell: a stack is then known by its guard
         if len(words) > 2:
             found.append(int(words[-2], 16))
     return found
 
 
 def read_link(path):
+    """Returns the target of a link, or ""."""
     try:
         return os.readlink(path)
     except OSError:

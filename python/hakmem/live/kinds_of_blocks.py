@@ -1,13 +1,13 @@
-"""The kinds of memory that blocks lie in, as src/observe/stats.c has them: small, medium, spans, huge."""
+"""The kinds of memory in which blocks lie, as in src/observe/stats.c: small, medium, spans, huge."""
 
 from hakmem.live.model import BlockPool
 
-# The largest block of a small class, where the library does not say.
+# The largest block of a small class, if the library does not say.
 SMALL_MOST = 1024
 
 
 def block_pools(classes, huge, small_most):
-    """The BlockPools: of the SizeClasses, and of huge.HugeState."""
+    """Returns the BlockPools of the SizeClasses and of a HugeState."""
     made = {name: BlockPool(name) for name in ("small", "medium", "spans", "huge")}
     for row in classes:
         pool = made["spans" if row.span else "small" if row.block_size <= small_most else "medium"]

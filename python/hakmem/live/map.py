@@ -1,28 +1,30 @@
-"""A snapshot drawn as one HTML page that needs nothing else: every unit of every SuperSlab, and what it holds.
+"""Draws a snapshot as one self-contained HTML page: every unit of every SuperSlab and what it holds.
 
-A policy in the page lets only its own script run and nothing be fetched.
-"""
+A policy in the page allows only the page's own script and forbids it to fetch anything."""
 
 import base64
 import hashlib
 import json
 import time
+from array import array
 from pathlib import Path
 
 import jinja2
-import numpy
 from markupsafe import Markup
 
+from hakmem.compat import zip_strict
 from hakmem.live import words
-from hakmem.live.model import TIERS, UNIT_STATES
+from hakmem.live.model import UNIT_STATES
 
 FOLDER = Path(__file__).with_name("page")
-# Huge blocks in the table, the largest.
+# The table shows so many huge blocks, the largest.
 HUGE_SHOWN = 200
+# TIERS in words. The page says FULL only if no block is free either.
+TIER_WORDS = ("no unit free", "some units free", "most units free", "empty")
 
 
 def map_page(shot):
-    """The page's text."""
+    """Returns the page's text."""
     template = jinja2.Environment(loader=jinja2.FileSystemLoader(FOLDER), autoescape=True,
                                   undefined=jinja2.StrictUndefined).get_template("map.html")
     script = (FOLDER / "map.js").read_text(encoding="utf-8")
@@ -40,29 +42,43 @@ def map_page(shot):
 
 
 def map_data(shot):
-    """What the script draws: arrays of a row a SuperSlab and a column a unit, as bytes in base64."""
+    """Returns what the script draws: arrays with a row for each SuperSlab and a column for each unit, as base64."""
     units = shot.units
     return {
-        "states": UNIT_STATES, "tiers": TIERS, "unitsInSuperslab": int(units.state.shape[1]),
+        "states": UNIT_STATES, "tierWords": TIER_WORDS, "unitsInSuperslab": shot.superslab_size // shot.unit_size,
         "unitSize": shot.unit_size, "blockSizes": shot.block_sizes, "classBlocks": shot.class_blocks,
         "slabs": {str(row.class_id): row.slabs for row in shot.classes},
         "heaps": {str(row.heap): owner_text(row) for row in shot.threads},
-        "number": packed(units.number, "u4"), "address": [f"{int(address):x}" for address in units.address],
-        "tier": packed(units.tier, "u1"),
-        "flags": packed(units.huge_pages + 2 * units.decommitted.astype("u1"), "u1"),
-        "state": packed(units.state, "u1"), "first": packed(units.first, "u1"), "class": packed(units.class_id, "u1"),
-        "used": packed(units.used, "u2"), "cached": packed(units.cached, "u2"), "owner": packed(units.owner, "u4")}
+        "number": packed(array("I", units.number)), "address": [f"{address:x}" for address in units.address],
+        "tier": packed(bytes(units.tier)),
+        "flags": packed(bytes(huge + 2 * gone for huge, gone in zip_strict(units.huge_pages, units.decommitted))),
+        "state": packed(b"".join(units.state)), "first": packed(firsts(shot)),
+        "class": packed(units.spread("B", lambda slab: slab.class_id)),
+        "used": packed(units.spread("H", lambda slab: slab.used)),
+        "cached": packed(units.spread("H", lambda slab: slab.cached)),
+        "owner": packed(units.spread("I", lambda slab: slab.owner))}
 
 
-def packed(array, kind):
-    return base64.b64encode(numpy.ascontiguousarray(array, f"<{kind}").tobytes()).decode()
+def firsts(shot):
+    """Returns, for each unit of all SuperSlabs, the first unit of its slab, or 0."""
+    made = bytearray(b"".join(bytes(len(state)) for state in shot.units.state))
+    for slab in shot.units.slabs:
+        start = slab.row * (shot.superslab_size // shot.unit_size) + slab.first
+        made[start:start + slab.length] = bytes([slab.first]) * slab.length
+    return made
 
 
-OWNERS = {"house": "the house heap", "first_class": "a first-class heap", "profile": "the heap profile"}
+def packed(numbers):
+    """Returns the numbers' bytes as base64. The bytes are little-endian, as on every machine that HAKMEM supports."""
+    return base64.b64encode(bytes(numbers)).decode()
+
+
+OWNERS = {"house": "the house heap", "first_class": "a first-class heap", "profile": "the heap profile",
+          "shared": "a heap that threads share"}
 
 
 def owner_text(thread):
-    """What the page calls a heap."""
+    """Returns the name of a heap on the page."""
     if thread.tid:
         return f"heap {thread.heap}, thread {thread.tid} {thread.name}".strip()
     return f"heap {thread.heap}, {OWNERS.get(thread.kind, 'no thread any more')}"

@@ -1,29 +1,65 @@
-"""The memory of another process, through process_vm_readv, and what /proc says of it."""
+"""Reads the memory of another process with process_vm_readv, and what /proc tells about it."""
 
 import ctypes
 import errno
 import os
+import struct
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from hakmem.clean import clean, clean_bytes
+from hakmem.foreign import TooLarge, open_mapped, read_proc
+
 IOV_MAX = 1024
+# Limits of bytes: for one call of read_many(); for one look at a process, which may also read a part of what is mapped.
+# A SuperSlab's header is 2 % of it. A look at a heap of 1 GiB reads 20 MiB, at a heap profile of 100,000 sites 200 MiB.
+READ_MOST = 512 << 20
+LOOK_LEAST, LOOK_PART, LOOK_MOST = 1 << 30, 16, 32 << 30
+# What the reader of a damaged or hostile structure may raise.
+UNSOUND = (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, RecursionError, StopIteration,
+           TypeError, ValueError, struct.error)
 YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 
 
 class LiveError(Exception):
-    """The process cannot be read; the text says why and what helps."""
+    """The process cannot be read. The text says why and what helps."""
 
 
 class NoProcess(LiveError):
-    """There is no such process, or none any more."""
+    """The process does not exist, or no longer."""
 
 
 class NoPermission(LiveError):
-    """The process is not ours to read."""
+    """We may not read the process."""
 
 
 class Unreadable(LiveError):
-    """Nothing is mapped at an address, or not any more."""
+    """Nothing is mapped at an address, or no longer."""
+
+
+class Excess(LiveError):
+    """More would have to be read than is sensible."""
+
+
+@contextmanager
+def sense(memory):
+    """Turns errors that a hostile or damaged process causes in a reader into a LiveError of one line."""
+    try:
+        yield
+    except UNSOUND as error:
+        raise LiveError(f"{name_of(memory)}: what is in its memory makes no sense ({problem_text(error)})") from error
+
+
+def problem_text(error):
+    """Returns an error's kind and text in one line."""
+    return clean(f"{type(error).__name__}: {error}", 200)
+
+
+def name_of(memory):
+    """Returns what messages call the process."""
+    pid = getattr(memory, "pid", None)
+    return f"process {pid}" if pid else "the program"
 
 
 @dataclass(frozen=True)
@@ -40,6 +76,7 @@ class Mapping:
 
     @property
     def size(self):
+        """The bytes of the mapping."""
         return self.end - self.start
 
 
@@ -56,20 +93,30 @@ LIBC.process_vm_readv.argtypes = [ctypes.c_int, ctypes.POINTER(IoVec), ctypes.c_
 
 
 class ProcessMemory:
-    """Reads a process. Another class with read, read_many, mappings and open_mapping serves as well: gdb's, a core's."""
+    """Reads a process. Classes with the same read, read_many, mappings and open_mapping can replace it (gdb's)."""
 
     def __init__(self, pid):
         self.pid = pid
         self.begun = start_time(pid)
+        self.left = None  # bytes that may still be read in this look
+
+    def begin_look(self):
+        """Limits how much is read until the next call, because the sizes that a process claims cannot be trusted."""
+        # Pages of private writable memory.
+        mapped = int(self.proc_text("statm").split()[5]) * os.sysconf("SC_PAGESIZE")
+        self.left = min(LOOK_LEAST + mapped // LOOK_PART, LOOK_MOST)
 
     def read(self, address, size):
-        """The bytes at an address."""
+        """Returns the bytes at an address."""
         return self.read_many([(address, size)])[0]
 
     def read_many(self, ranges):
-        """The bytes at several (address, size), in few system calls."""
+        """Returns the bytes at several (address, size), with few system calls."""
         ranges = list(ranges)
-        buffer = ctypes.create_string_buffer(max(sum(size for _, size in ranges), 1))
+        if any(size < 0 for _, size in ranges):
+            raise Unreadable(f"process {self.pid}: fewer than no bytes to read")
+        total = self.allow(sum(size for _, size in ranges))
+        buffer = ctypes.create_string_buffer(max(total, 1))
         at = 0
         for first in range(0, len(ranges), IOV_MAX):
             at += self.read_batch(ranges[first:first + IOV_MAX], ctypes.addressof(buffer) + at)
@@ -79,18 +126,31 @@ class ProcessMemory:
             at += size
         return parts
 
+    def allow(self, size):
+        """Returns the size, if so many bytes may be read; raises Excess otherwise."""
+        if self.left is not None:
+            self.left -= size
+        if size > READ_MOST or self.left is not None and self.left < 0:
+            raise Excess(
+                f"process {self.pid}: its heap asks for more to be read ({size:,} bytes at once) than a heap of "
+                "its size has; it makes no sense")
+        return size
+
     def read_batch(self, ranges, target):
-        """Reads up to IOV_MAX ranges to the address `target` here; returns their bytes."""
+        """Reads up to IOV_MAX ranges into our memory at `target` and returns the number of bytes."""
         wanted = sum(size for _, size in ranges)
         local = IoVec(target, wanted)
-        remote = (IoVec * len(ranges))(*ranges)
+        try:
+            remote = (IoVec * len(ranges))(*ranges)
+        except (TypeError, OverflowError):
+            raise Unreadable(f"process {self.pid}: an address beyond all memory") from None
         got = LIBC.process_vm_readv(self.pid, ctypes.byref(local), 1, remote, len(ranges), 0)
         if got != wanted:
             self.refuse(ctypes.get_errno() if got < 0 else errno.EFAULT, ranges, max(got, 0))
         return wanted
 
     def refuse(self, number, ranges, got):
-        """Raises what an error number of a read means."""
+        """Raises the error that a failed read's errno stands for."""
         if number == errno.EPERM:
             raise permission_error(self.pid)
         if number == errno.ESRCH or start_time(self.pid, gone=True) != self.begun:
@@ -101,13 +161,15 @@ class ProcessMemory:
             got -= size
 
     def mappings(self):
-        """/proc/PID/maps."""
-        return [parse_mapping(line) for line in self.proc_text("maps").splitlines()]
+        """Returns the Mappings of /proc/PID/maps."""
+        return parse_mappings(self.proc_text("maps"))
 
     def proc_text(self, name):
-        """The text of a file of /proc/PID."""
+        """Returns the text of a file of /proc/PID."""
         try:
-            text = Path(f"/proc/{self.pid}/{name}").read_bytes().decode(errors="replace")
+            text = read_proc(f"/proc/{self.pid}/{name}").decode(errors="replace")
+        except TooLarge as error:
+            raise Excess(f"process {self.pid}: {error}") from None
         except PermissionError:
             raise permission_error(self.pid) from None
         except (FileNotFoundError, ProcessLookupError):
@@ -117,45 +179,42 @@ class ProcessMemory:
         return text
 
     def open_mapping(self, mapping):
-        """The file behind a mapping, open for reading, or None if it is not to be had."""
-        for path in (f"/proc/{self.pid}/root{mapping.path}",
-                     f"/proc/{self.pid}/map_files/{mapping.start:x}-{mapping.end:x}"):
-            try:
-                file = open(path, "rb")
-            except OSError:
-                continue
-            if os.fstat(file.fileno()).st_ino == mapping.inode:
-                return file
-            file.close()
-        return None
+        """Opens the file behind a mapping for reading (a foreign.Reader); None if it is not available."""
+        return open_mapped(self.pid, mapping)
 
     def command(self):
-        """The process's name."""
-        return self.proc_text("comm").strip()
+        """Returns the process's name."""
+        return clean(self.proc_text("comm").removesuffix("\n"))
 
     def thread_name(self, tid):
-        """A thread's name, or "" if it is gone."""
+        """Returns a thread's name, or "" if the thread is gone."""
         try:
-            return Path(f"/proc/{self.pid}/task/{tid}/comm").read_text(errors="replace").strip()
+            return clean_bytes(read_proc(f"/proc/{self.pid}/task/{tid}/comm").removesuffix(b"\n"))
         except OSError:
             return ""
 
 
 def parse_mapping(line):
-    """A Mapping from its line."""
-    words = line.split(None, 5)
+    """Returns the Mapping of a line. The kernel leaves a path's characters as they are, except for line ends, which
+    it writes as \\012."""
+    words = line.split(" ", 5)
     start, _, end = words[0].partition("-")
     return Mapping(int(start, 16), int(end, 16), words[1], int(words[2], 16), words[3], int(words[4]),
-                   words[5].strip() if len(words) > 5 else "")
+                   words[5].lstrip(" ") if len(words) > 5 else "")
+
+
+def parse_mappings(text):
+    """Returns the Mappings of the text of /proc/PID/maps. Only "\\n" ends a line: paths may hold other characters that
+    Python takes for line ends."""
+    return [parse_mapping(line) for line in text.split("\n") if line]
 
 
 def start_time(pid, gone=False):
-    """When the process began, in the kernel's ticks, which tells it from a later one of the same number.
+    """Returns when the process started, in the kernel's ticks. This tells it from a later process of the same number.
 
-    Of one that is not there, or only waits to be reaped: NoProcess, or with `gone` None.
-    """
+    If the process is gone or only waits to be reaped, raises NoProcess, or returns None with `gone`."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+        text = read_proc(f"/proc/{pid}/stat").decode(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         text = ""
     fields = text.rpartition(")")[2].split()
@@ -167,7 +226,7 @@ def start_time(pid, gone=False):
 
 
 def permission_error(pid):
-    """A NoPermission that says whose the process is and what forbids it."""
+    """Returns a NoPermission that says who owns the process and what forbids reading it."""
     text = f"no permission to read process {pid}"
     try:
         owner = os.stat(f"/proc/{pid}").st_uid

@@ -1,9 +1,10 @@
-"""What a snapshot holds. Bytes unless a name says otherwise."""
+"""What a snapshot holds. Figures are bytes unless a name says otherwise."""
 
+from __future__ import annotations
+
+from array import array
 from dataclasses import dataclass, field
 from functools import cached_property
-
-import numpy
 
 # A unit's state, by number in Units.state.
 UNIT_STATES = ("untouched", "dirty", "warm", "active", "between")
@@ -32,6 +33,7 @@ class Totals:
 
     @property
     def sum(self):
+        """The sum of the five parts of `mapped`."""
         return self.live + self.cached + self.free_in_slab + self.retained + self.metadata
 
 
@@ -51,14 +53,17 @@ class SizeClass:
 
     @property
     def live_bytes(self):
+        """Bytes of live blocks."""
         return self.live_blocks * self.block_size
 
     @property
     def cached_bytes(self):
+        """Bytes of blocks in thread caches."""
         return self.cached_blocks * self.block_size
 
     @property
     def free_bytes(self):
+        """Bytes of free blocks in slabs."""
         return self.free_blocks * self.block_size
 
 
@@ -83,7 +88,7 @@ class Thread:
 
 @dataclass
 class BlockPool:
-    """The blocks of one kind of memory: small, medium, spans, huge."""
+    """The blocks of one kind of memory: small, medium, spans or huge."""
 
     name: str
     slabs: int = 0  # slabs, spans, mappings
@@ -110,7 +115,7 @@ class Pool:
 
 @dataclass
 class Huge:
-    """A block above 1 MiB, or a freed range kept for the next."""
+    """A block above 1 MiB, or a freed range kept for the next one."""
 
     address: int
     bytes: int
@@ -145,20 +150,54 @@ class SuperSlab:
 
 
 @dataclass
-class Units:
-    """All SuperSlabs as arrays: a row a SuperSlab, a column a unit; column 0 is the header's and holds nothing."""
+class Slab:
+    """One slab in use."""
 
-    number: numpy.ndarray
-    address: numpy.ndarray
-    tier: numpy.ndarray  # index in TIERS
-    huge_pages: numpy.ndarray
-    decommitted: numpy.ndarray
-    state: numpy.ndarray  # index in UNIT_STATES
-    first: numpy.ndarray  # the slab's first unit; 0 outside slabs in use
-    class_id: numpy.ndarray  # from here on: of slabs in use, at their first unit
-    used: numpy.ndarray
-    cached: numpy.ndarray
-    owner: numpy.ndarray  # the heap's id, 0: unknown
+    row: int  # of its SuperSlab in Units
+    first: int  # its first unit
+    length: int  # units
+    class_id: int
+    used: int  # blocks, live or cached
+    owner: int  # the heap's id, 0: unknown
+    cached: int = 0  # of used: in some thread's cache
+
+
+@dataclass
+class Units:
+    """All SuperSlabs and their slabs. Each list has one item for each SuperSlab."""
+
+    number: list[int]
+    address: list[int]
+    tier: list[int]  # index in TIERS
+    huge_pages: list[bool]
+    decommitted: list[bool]
+    state: list[bytes]  # of each unit: index in UNIT_STATES; unit 0 is the header's and holds nothing
+    slabs: list[Slab]  # by SuperSlab and unit
+
+    @cached_property
+    def by_row(self):
+        """The slabs of each SuperSlab."""
+        found = [[] for _ in self.number]
+        for slab in self.slabs:
+            found[slab.row].append(slab)
+        return found
+
+    @cached_property
+    def present(self):
+        """The rows of SuperSlabs that are not decommitted."""
+        return [row for row, gone in enumerate(self.decommitted) if not gone]
+
+    def slab_at(self, row, unit):
+        """Returns the Slab to which a unit belongs, or None."""
+        return next((slab for slab in self.by_row[row] if slab.first <= unit < slab.first + slab.length), None)
+
+    def spread(self, kind, value):
+        """Returns a number for each unit of all SuperSlabs: value(slab) at a slab's first unit, else 0."""
+        columns = len(self.state[0]) if self.state else 0
+        made = array(kind, bytes(array(kind).itemsize * columns * len(self.number)))
+        for slab in self.slabs:
+            made[slab.row * columns + slab.first] = value(slab)
+        return made
 
 
 TIERS = ("FULL", "HOT", "DRAINING", "EMPTY")
@@ -166,7 +205,7 @@ TIERS = ("FULL", "HOT", "DRAINING", "EMPTY")
 
 @dataclass
 class Snapshot:
-    """The heap at one moment, as far as a moving target has one."""
+    """The heap at one moment, as far as a running process has one."""
 
     time: float
     pid: int | None
@@ -186,9 +225,9 @@ class Snapshot:
     metadata_slots: list[int]  # their addresses
     superslab_size: int
     unit_size: int
-    cached_blocks: numpy.ndarray  # the addresses of all blocks in thread caches
-    cached_by: numpy.ndarray  # the id of the heap whose thread has each
+    cached_blocks: dict[int, int]  # address of each block in a thread cache -> id of the heap whose thread has it
     profile_maps: list[tuple[int, int]] = field(default_factory=list)  # of the heap profile's tables: address, bytes
+    guard_maps: list[tuple[int, int]] = field(default_factory=list)  # of guarded blocks: address, bytes
     block_pools: list[BlockPool] = field(default_factory=list)
     head_maps: list[tuple[int, int]] = field(default_factory=list)  # what is mapped of the head: address, bytes
     slots_end: int = 0  # the number behind the last slot that is mapped
@@ -196,20 +235,17 @@ class Snapshot:
 
     @cached_property
     def superslabs(self):
-        """The SuperSlabs as objects; made when asked for, as they are many in a large heap."""
+        """The SuperSlabs as objects. They are made on demand, because a large heap has many."""
         units, made = self.units, []
-        for row in range(len(units.number)):
-            made.append(SuperSlab(int(units.number[row]), int(units.address[row]), TIERS[units.tier[row]],
-                                  bool(units.huge_pages[row]), bool(units.decommitted[row]),
-                                  [self.unit(row, column) for column in range(1, units.state.shape[1])]))
+        for row, number in enumerate(units.number):
+            found = [
+                Unit(UNIT_STATES[state], 0, self.block_sizes[0], 0, 0, 0, None, False) for state in units.state[row]
+            ]
+            for slab in units.by_row[row]:
+                for unit in range(slab.first, slab.first + slab.length):
+                    found[unit] = Unit(UNIT_STATES[ACTIVE], slab.class_id, self.block_sizes[slab.class_id],
+                                       self.class_blocks[slab.class_id], slab.used, slab.cached, slab.owner or None,
+                                       unit == slab.first)
+            made.append(SuperSlab(number, units.address[row], TIERS[units.tier[row]], units.huge_pages[row],
+                                  units.decommitted[row], found[1:]))
         return made
-
-    def unit(self, row, column):
-        """The Unit at a row and a column of the arrays."""
-        units = self.units
-        first = int(units.first[row, column])
-        class_id = int(units.class_id[row, first]) if first else 0
-        return Unit(UNIT_STATES[units.state[row, column]], class_id, self.block_sizes[class_id],
-                    self.class_blocks[class_id] if first else 0, int(units.used[row, first]) if first else 0,
-                    int(units.cached[row, first]) if first else 0,
-                    (int(units.owner[row, first]) or None) if first else None, first == column)

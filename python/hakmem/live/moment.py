@@ -1,9 +1,8 @@
-"""One moment of a process that goes on running: its heap, its resident pages and the kernel's Rss, as near as can be.
+"""Looks at a running process at one moment, as nearly as possible: its heap, its resident pages and the kernel's Rss.
 
-A look takes a millisecond or two: huge blocks, mappings, Rss, pages, Rss, huge blocks. Looks are taken until the pages
-add up to Rss as it was just before and just after; if none does, the one that comes nearest is kept, and says by how
-much it misses.
-"""
+A look takes a millisecond or two: huge blocks, mappings, Rss, pages, Rss, huge blocks. Looks are repeated until the
+pages add up to the Rss just before and just after. If none does, the nearest one is kept and says how much it
+misses."""
 
 import time
 from dataclasses import dataclass
@@ -15,16 +14,16 @@ from hakmem.live.memory import Unreadable
 from hakmem.live.model import Huge, Snapshot
 from hakmem.live.pages import Area, Sweep, read_areas, read_rss
 
-# A look is good when it misses Rss by no more than this part of it.
+# A look is good if it misses Rss by at most this part.
 GOOD = 1 / 1000
-# Looks at pages for one at the heap, which takes ten times as long; seconds for all.
+# Looks at pages for each look at the heap, which takes ten times as long; seconds for all looks.
 LOOKS = 8
 SECONDS = 3.0
 
 
 @dataclass
 class Moment:
-    """A look that was kept."""
+    """The look that is kept."""
 
     shot: Snapshot
     areas: list[Area]  # by smaps; of the mappings that are odd, what is resident
@@ -38,22 +37,22 @@ class Moment:
 
     @property
     def odd(self):
-        """Rss of the mappings that the sweep leaves out."""
+        """The Rss of the mappings that the sweep leaves out."""
         return sum(area.rss for area in self.areas if area.odd)
 
     @property
     def rss(self):
-        """Of the two, the one that the pages come nearer to."""
+        """The Rss before or after, whichever is nearer to the pages."""
         return min((self.after, self.before), key=lambda rss: abs(self.sweep.total + self.odd - rss))
 
     @property
     def miss(self):
-        """The most that the pages differ from Rss just before or just after."""
+        """How much the pages differ from the Rss just before or just after, whichever is more."""
         return max(abs(self.sweep.total + self.odd - rss) for rss in (self.before, self.after))
 
 
 def take_moment(memory, descriptor, pagemap):
-    """The Moment of a process."""
+    """Returns the Moment of a process."""
     begun, looks, best = time.monotonic(), 0, None
     while True:
         shot, areas = snapshot(memory, descriptor), read_areas(memory)
@@ -70,12 +69,12 @@ def take_moment(memory, descriptor, pagemap):
 
 
 def drift(earlier, later):
-    """The most bytes by which a part of the heap differs."""
+    """Returns by how many bytes the heap's parts differ at most."""
     return max(abs(getattr(later, part) - getattr(earlier, part)) for part in words.PARTS)
 
 
 def look(memory, descriptor, pagemap, shot, areas):
-    """The Moments that a look may be: two where the kernel leaves it open which pages count."""
+    """Returns the possible Moments of a look: two if the kernel does not tell exactly which pages count."""
     heaps = {row.address: row.heap for row in shot.threads}
     earlier = huge_blocks(memory, descriptor, heaps)
     mappings = memory.mappings()
@@ -88,7 +87,7 @@ def look(memory, descriptor, pagemap, shot, areas):
 
 
 def huge_blocks(memory, descriptor, heaps):
-    """What huge blocks there are; none if a record went away while it was read."""
+    """Returns the huge blocks; [] if a record went away during the read."""
     try:
         return read_huge(memory, descriptor, heaps).blocks
     except Unreadable:

@@ -1,29 +1,41 @@
-"""Which pages are resident: /proc/PID/smaps and /proc/PID/pagemap."""
+"""Tells which pages are resident, by /proc/PID/smaps and /proc/PID/pagemap."""
+
+from __future__ import annotations
 
 import ctypes
 import errno
 import fcntl
 import mmap
 import re
+from array import array
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 
-import numpy
-
+from hakmem.compat import zip_strict
 from hakmem.live.memory import LiveError, Mapping, NoProcess, parse_mapping
 
 PAGE = mmap.PAGESIZE
-PRESENT, FILE, EXCLUSIVE = numpy.uint64(1 << 63), numpy.uint64(1 << 61), numpy.uint64(1 << 56)
+# Bytes of the word that the map has for a page; bits of its last byte.
+WORD = 8
+PRESENT, FILE, EXCLUSIVE = 1 << 7, 1 << 5, 1 << 0
+# Translate the last byte to 1 or 0. THERE: 1 for each present page, the page of zeros too. OWNED: 1 for a present page
+# that is a file's or this process's alone.
+THERE = bytes(bool(flags & PRESENT) for flags in range(256))
+OWNED = bytes(bool(flags & PRESENT and flags & (FILE | EXCLUSIVE)) for flags in range(256))
+RUN = re.compile(b"\1+")
 HEADER = re.compile(r"^[0-9a-f]+-[0-9a-f]+ ")
 # Bytes of the map read at once.
 CHUNK = 8 << 20
-# The ioctl that newer kernels have on the map: _IOWR('f', 16, struct pm_scan_arg), and categories of pages.
+# The ioctl of newer kernels on the map, _IOWR('f', 16, struct pm_scan_arg), and categories of pages.
 PAGEMAP_SCAN = 0xC0606610
 IS_PRESENT, ZERO, HUGE = 1 << 3, 1 << 5, 1 << 6
 REGIONS = 65536
-# The vsyscall page lies above, in the kernel's half.
+# The vsyscall page lies above this address, in the kernel's half.
 USER_END = 1 << 62
-# Flags of mappings: huge pages of hugetlbfs, of which Rss counts none; memory of devices and the kernel.
+# Flags of mappings whose pages Rss does not count as the map shows them: hugetlbfs, memory of devices and of the
+# kernel.
 ODD = frozenset(("ht", "pf", "io", "mm"))
 
 
@@ -47,7 +59,7 @@ class PagemapError(LiveError):
 
 @dataclass
 class Area:
-    """A mapping and what of it is resident, by smaps."""
+    """A mapping and how much of it is resident, by smaps."""
 
     mapping: Mapping
     rss: int = 0
@@ -57,9 +69,9 @@ class Area:
 
 
 def read_areas(memory):
-    """All mappings, with what smaps says of each."""
+    """Returns all mappings with their figures in smaps."""
     areas, names = [], {"Rss": "rss", "Swap": "swap", "AnonHugePages": "huge"}
-    for line in memory.proc_text("smaps").splitlines():
+    for line in memory.proc_text("smaps").split("\n"):
         if HEADER.match(line):
             areas.append(Area(parse_mapping(line)))
             continue
@@ -72,7 +84,7 @@ def read_areas(memory):
 
 
 def read_rss(memory):
-    """The sum of Rss of all mappings, at one moment as near as the kernel has it."""
+    """Returns the Rss of all mappings together, at one moment as nearly as the kernel can."""
     if not Path(f"/proc/{memory.pid}/smaps_rollup").exists():  # before Linux 4.14
         return sum(area.rss for area in read_areas(memory))
     for line in memory.proc_text("smaps_rollup").splitlines():
@@ -84,64 +96,63 @@ def read_rss(memory):
 
 @dataclass
 class Sweep:
-    """The pages that Rss counts, as they were at one look: disjoint ranges by address; which of them lie on huge pages."""
+    """The pages that Rss counts at one look: disjoint ranges by address, and which of them lie on huge pages."""
 
-    start: numpy.ndarray
-    end: numpy.ndarray
-    huge: numpy.ndarray | None  # of each range; None: the kernel does not tell
-    sums: numpy.ndarray = field(init=False)  # bytes of all ranges before each, and of all
+    start: list[int]
+    end: list[int]
+    huge: list[bool] | None  # of each range; None: the kernel does not tell
+    sums: list[int] = field(init=False)  # bytes of all ranges before each, and of all
 
     def __post_init__(self):
-        self.sums = numpy.concatenate([[0], numpy.cumsum(self.end - self.start)])
+        self.sums = [0, *accumulate(end - start for start, end in zip_strict(self.start, self.end))]
 
     @property
     def total(self):
-        return int(self.sums[-1])
+        """The bytes of all ranges."""
+        return self.sums[-1]
 
     def below(self, address):
-        """Resident bytes below an address, or each of several."""
-        number = numpy.searchsorted(self.start, address, "right")
-        before = numpy.maximum(number - 1, 0)
-        if not len(self.start):
-            return numpy.zeros_like(number)
-        inside = numpy.clip(address - self.start[before], 0, self.end[before] - self.start[before])
-        return numpy.where(number > 0, self.sums[before] + inside, 0)
+        """Returns the resident bytes below an address."""
+        number = bisect_right(self.start, address) - 1
+        if number < 0:
+            return 0
+        return self.sums[number] + min(address, self.end[number]) - self.start[number]
 
     def bytes(self, start, end):
-        """Resident bytes from start to end."""
-        return int(self.below(end) - self.below(start))
+        """Returns the resident bytes from start to end."""
+        return self.below(end) - self.below(start)
 
-    def count(self, start, size):
-        """Whether each page of a range is resident."""
-        return self.marked(start, size, numpy.ones(len(self.start), bool))
+    def between(self, start, end):
+        """Returns the ranges that overlap the space between two addresses."""
+        return [(self.start[number], self.end[number])
+                for number in range(bisect_right(self.end, start), bisect_left(self.start, end))]
 
-    def on_huge(self, start, size):
-        """Whether each page of a range lies on a huge one; by what is resident whole, where the kernel does not tell."""
-        if self.huge is None:
-            # Whole SuperSlabs are asked for, whose size is a huge page's.
-            return numpy.full(size // PAGE, bool(self.count(start, size).all()))
-        return self.marked(start, size, self.huge)
+    def pages(self, start, size):
+        """Returns the resident pages of a range. Bit N is page N."""
+        return self.marked(start, size, None)
+
+    def is_huge(self, start, size):
+        """Returns whether a SuperSlab lies on a huge page, or is wholly resident if the kernel does not tell."""
+        return self.marked(start, size, self.huge) == (1 << size // PAGE) - 1
 
     def marked(self, start, size, chosen):
-        """Whether each page of a range lies in one of the chosen ranges."""
-        first, last = numpy.searchsorted(self.end, start, "right"), numpy.searchsorted(self.start, start + size)
-        edges = numpy.zeros(size // PAGE + 1, "i4")
-        chosen = numpy.flatnonzero(chosen[first:last]) + first
-        numpy.add.at(edges, (numpy.maximum(self.start[chosen], start) - start) // PAGE, 1)
-        numpy.add.at(edges, (numpy.minimum(self.end[chosen], start + size) - start) // PAGE, -1)
-        return numpy.cumsum(edges)[:-1] > 0
+        """Returns the pages of a range that lie in one of the chosen ranges; in any range if `chosen` is None."""
+        found = 0
+        for number in range(bisect_right(self.end, start), bisect_left(self.start, start + size)):
+            if chosen is None or chosen[number]:
+                low, high = max(self.start[number], start), min(self.end[number], start + size)
+                found |= ((1 << (high - low) // PAGE) - 1) << (low - start) // PAGE
+        return found
 
     def without(self, ranges):
-        """The same without some ranges of addresses."""
-        start, end, huge = self.start, self.end, self.huge
+        """Returns a Sweep without some ranges of addresses."""
+        kept = list(zip_strict(self.start, self.end, self.huge or [False] * len(self.start)))
         for low, high in ranges:
-            parts = [(start, numpy.minimum(end, low)), (numpy.maximum(start, high), end)]
-            start, end = (numpy.concatenate([part[side] for part in parts]) for side in (0, 1))
-            kept = start < end
-            huge = None if huge is None else numpy.concatenate([huge, huge])[kept]
-            start, end = start[kept], end[kept]
-        order = numpy.argsort(start)
-        return Sweep(start[order], end[order], None if huge is None else huge[order])
+            parts = [(start, min(end, low), huge) for start, end, huge in kept]
+            parts += [(max(start, high), end, huge) for start, end, huge in kept]
+            kept = sorted(part for part in parts if part[0] < part[1])
+        start, end, huge = map(list, zip(*kept)) if kept else ([], [], [])
+        return Sweep(start, end, None if self.huge is None else huge)
 
 
 class Pagemap:
@@ -161,35 +172,37 @@ class Pagemap:
         self.file.close()
 
     def sweeps(self, mappings):
-        """What may be the pages that Rss counts now: the page of zeros is not among them.
+        """Returns what may be the pages that Rss counts now, without the page of zeros.
 
-        One Sweep; two in older kernels, where the page of zeros looks like one that is shared after a fork.
-        """
-        # The highest is the first thread's stack.
+        One Sweep; with older kernels two, because they show the page of zeros like a page that is shared after a
+        fork."""
+        # The highest mapping left is the first thread's stack.
         mappings = [mapping for mapping in mappings if mapping.end <= USER_END]
         found = self.scan(max(mapping.end for mapping in mappings))
         if found is not None:
-            return [Sweep(found["start"].astype("i8"), found["end"].astype("i8"), (found["categories"] & HUGE) != 0)]
-        # What is only reserved has no pages, and would be a long read.
-        parts = [(mapping.start, self.entries(mapping.start, mapping.size)) for mapping in mappings
+            fields = len(Region._fields_)
+            return [Sweep(found[0::fields].tolist(), found[1::fields].tolist(),
+                          [bool(categories & HUGE) for categories in found[2::fields]])]
+        # Reserved address space has no pages and would take long to read.
+        parts = [(mapping.start, self.flags(mapping.start, mapping.size)) for mapping in mappings
                  if not mapping.flags.startswith("---")]
-        return [sweep_of([(start, kind(words)) for start, words in parts]) for kind in (present, owned)]
+        return [sweep_of([(start, flags.translate(kind)) for start, flags in parts]) for kind in (THERE, OWNED)]
 
-    def entries(self, start, size):
-        """The map's words for the pages of a range; zeros where the map ends."""
+    def flags(self, start, size):
+        """Returns the last byte of the map's word for each page of a range; zeros behind the map's end."""
         count, parts = size // PAGE, []
-        self.file.seek(start // PAGE * 8)
+        self.file.seek(start // PAGE * WORD)
         while count:
-            part = self.file.read(min(count * 8, CHUNK))
+            part = self.file.read(min(count * WORD, CHUNK))
             if not part:
-                parts.append(bytes(count * 8))
+                parts.append(bytes(count))
                 break
-            parts.append(part)
-            count -= len(part) // 8
-        return numpy.frombuffer(b"".join(parts), "<u8")
+            parts.append(part[WORD - 1::WORD])
+            count -= len(part) // WORD
+        return b"".join(parts)
 
     def scan(self, end):
-        """The ranges of present pages up to an address, but for the page of zeros; None: the kernel has no PAGEMAP_SCAN."""
+        """Returns the Regions of present pages up to `end`, without the page of zeros; None without PAGEMAP_SCAN."""
         parts, at = [], 0
         while at < end:
             request = ScanRequest(size=ctypes.sizeof(ScanRequest), start=at, end=end,
@@ -202,27 +215,19 @@ class Pagemap:
                     return None
                 raise LiveError(f"PAGEMAP_SCAN: {error.strerror}") from error
             parts.append(bytes(memoryview(self.regions).cast("B")[:count * ctypes.sizeof(Region)]))
-            if request.walk_end <= at:
+            # The kernel's walk_end is wrong if there are more regions than its own buffer holds: it is where the buffer
+            # was last full. A vector with room left shows that the walk reached the end.
+            if count < REGIONS:
                 break
-            at = request.walk_end
-        return numpy.frombuffer(b"".join(parts), [("start", "<u8"), ("end", "<u8"), ("categories", "<u8")])
-
-
-def present(words):
-    """Whether each page is there, the page of zeros too."""
-    return (words & PRESENT) != 0
-
-
-def owned(words):
-    """The same without what is neither a file's nor this process's alone."""
-    return present(words) & ((words & (FILE | EXCLUSIVE)) != 0)
+            at = self.regions[count - 1].end
+        return array("Q", b"".join(parts))
 
 
 def sweep_of(parts):
-    """The Sweep of (address, whether each page from there on is resident), by address."""
-    starts, ends = [], []
+    """Returns the Sweep of sorted (address, a byte for each page from there on: 1 if it is resident)."""
+    start, end = [], []
     for address, pages in parts:
-        edges = numpy.diff(numpy.concatenate([[0], pages.astype("i1"), [0]]))
-        starts.append(address + numpy.flatnonzero(edges == 1) * PAGE)
-        ends.append(address + numpy.flatnonzero(edges == -1) * PAGE)
-    return Sweep(numpy.concatenate(starts).astype("i8"), numpy.concatenate(ends).astype("i8"), None)
+        for run in RUN.finditer(pages):
+            start.append(address + run.start() * PAGE)
+            end.append(address + run.end() * PAGE)
+    return Sweep(start, end, None)

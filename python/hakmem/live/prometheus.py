@@ -1,4 +1,4 @@
-"""A snapshot as Prometheus' text exposition format, made by its own client library."""
+"""Writes a snapshot in Prometheus' text exposition format, with Prometheus' own client library."""
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -18,19 +18,21 @@ POOLS = {
     "cached_blocks": "Blocks in thread caches", "cached_bytes": "Their bytes", "free_blocks": "Free blocks in slabs",
     "free_bytes": "Free bytes in slabs, or of freed huge ranges",
 }
-# Of units: the label `state`, and what Pool calls them. A series for each SuperSlab would be thousands.
+# {label `state`: the fields of Pool that it sums}. A series for each SuperSlab would be thousands.
 UNITS = {"used": ("active_units", "warm_units"), "dirty": ("dirty_units",), "clean": ("untouched_units",)}
 
 
 class Snapshots:
-    """A collector of snapshots, each with labels of its process."""
+    """A collector of snapshots, each labeled with its process."""
 
     def __init__(self, shots):
         self.shots = list(shots)
 
     def collect(self):
+        """Yields the families of all snapshots."""
         for name, meaning in {**words.PARTS, **words.OTHER_TOTALS}.items():
-            yield self.gauge(f"hakmem_{name}_bytes", capital(meaning), lambda shot, name=name: getattr(shot.totals, name))
+            yield self.gauge(f"hakmem_{name}_bytes", capital(meaning),
+                             lambda shot, name=name: getattr(shot.totals, name))
         for name, meaning in NUMBERS.items():
             yield self.gauge(f"hakmem_{name}", meaning, lambda shot, name=name: getattr(shot.totals, name))
         for name in sorted({name for shot in self.shots for name in shot.counters}):
@@ -44,7 +46,8 @@ class Snapshots:
                 "slabs": "Slabs in use", "live_blocks": "Live blocks", "cached_blocks": "Blocks in thread caches",
                 "free_blocks": "Free blocks in slabs"})
         yield from self.rows("heap", "heap", lambda shot: [(str(row.heap), row) for row in shot.threads], {
-            "slabs": "Slabs owned", "live_bytes": "Live bytes in its slabs", "cached_bytes": "Bytes in its thread's cache"})
+            "slabs": "Slabs owned", "live_bytes": "Live bytes in its slabs",
+            "cached_bytes": "Bytes in its thread's cache"})
         yield from self.rows("pool", "pool", lambda shot: [(row.name, row) for row in shot.block_pools], POOLS)
         yield self.superslab_units()
         for name in sorted({name for shot in self.shots for row in shot.classes for name in row.counters}):
@@ -56,10 +59,10 @@ class Snapshots:
             yield family
 
     def superslab_units(self):
-        """The units of the SuperSlabs of each tier by their state."""
-        family = GaugeMetricFamily("hakmem_superslab_units", "Units of 64 KiB of the SuperSlabs of a tier: in use, free "
-                                   "with memory behind them (dirty), free without (clean)",
-                                   labels=("pid", "command", "tier", "state"))
+        """Returns the family of units by tier and state."""
+        family = GaugeMetricFamily(
+            "hakmem_superslab_units", "Units of 64 KiB of the SuperSlabs of a tier: in use, free "
+            "with memory behind them (dirty), free without (clean)", labels=("pid", "command", "tier", "state"))
         for shot in self.shots:
             for row in shot.pools:
                 for state, names in UNITS.items():
@@ -68,13 +71,14 @@ class Snapshots:
         return family
 
     def gauge(self, name, meaning, value):
+        """Returns a family with one figure for each snapshot."""
         family = GaugeMetricFamily(name, meaning, labels=("pid", "command"))
         for shot in self.shots:
             family.add_metric(labels(shot), value(shot))
         return family
 
     def rows(self, what, label, rows_of, columns):
-        """A family a column of a table, with one label more."""
+        """Yields a family for each column of a table, with one label more."""
         for column, meaning in columns.items():
             family = GaugeMetricFamily(f"hakmem_{what}_{column}", meaning, labels=("pid", "command", label))
             for shot in self.shots:
@@ -84,15 +88,17 @@ class Snapshots:
 
 
 def labels(shot):
+    """Returns the values of the labels that every series has."""
     return [str(shot.pid or ""), shot.command]
 
 
 def capital(text):
+    """Returns the text with a capital first letter."""
     return text[:1].upper() + text[1:]
 
 
 def prometheus_text(shots):
-    """The text of snapshots of any number of processes."""
+    """Returns the text of snapshots of any number of processes."""
     registry = CollectorRegistry()
     registry.register(Snapshots(shots))
     return generate_latest(registry).decode()

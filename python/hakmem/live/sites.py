@@ -1,44 +1,85 @@
-"""The heap profile's sites of a running process: stacks that samples were taken at, and the sums of their weights.
+"""Reads the sites of a running process's heap profile: the stacks of samples, and the sums of the samples' weights.
 
-A site is never moved or removed, so their list is followed while the process runs. Its sums change meanwhile: they are
-read until two reads agree.
-"""
+A site is never moved or removed, so their list can be followed while the process runs. The sums change meanwhile:
+they are read until two reads agree."""
 
+from __future__ import annotations
+
+from array import array
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-import numpy
-
-from hakmem.live.descriptor import find, name_of
+from hakmem.clean import clean_bytes
+from hakmem.compat import zip_strict
+from hakmem.live.descriptor import Field, Picker, find
 from hakmem.live.heap import Torn, untorn
-from hakmem.live.memory import LiveError
+from hakmem.live.memory import LiveError, name_of, sense
 
-# Sites lie one behind another, so that they are read many at once.
+# Sites lie next to each other, so many are read at once.
 BLOCK = 256 << 10
-# After so many reads a site that changes all the time is taken as it was last.
+# After so many reads, a site that keeps changing counts as last read.
 ROUNDS = 8
+# The library's table holds far fewer.
+SITES_MOST = 1 << 20
 NEEDED = ("profile", "site_list", "site", "site_sums")
+# src/profile/python.h: a frame of a Python function consists of the highest bit, the function's number and the line.
+PYTHON_MARK, LINE_BITS = 1 << 63, 24
+# Limits of functions and of the bytes of a name or file. The library keeps 8 MiB of their texts.
+FUNCTIONS_MOST, TEXT_MOST = 1 << 20, 1 << 12
+PYTHON_NEEDED = ("python_codes.first", "python_codes.count", "python_code.next", "python_code.id",
+                 "python_code.first_line",
+                 "python_code.name_bytes", "python_code.file_bytes")
+
+
+# Limits by src/profile/labels.h: sets of labels, labels of a set, bytes of a set's texts.
+SETS_MOST, LABELS_MOST, LABEL_TEXT_MOST = 1 << 16, 1 << 8, 1 << 16
 
 
 class ProfileOff(LiveError):
     """The process has never taken a heap profile."""
 
 
+@dataclass(frozen=True)
+class Function:
+    """A Python function."""
+
+    name: str
+    file: str
+    first_line: int
+
+
+@dataclass(frozen=True)
+class Label:
+    """A label that a thread has set. A number's text is its unit."""
+
+    key: str
+    text: str
+    number: int | None = None
+
+
+def python_frame(frame):
+    """Returns (the function's number, the line) of a frame with PYTHON_MARK."""
+    return (frame & ~PYTHON_MARK) >> LINE_BITS, frame & (1 << LINE_BITS) - 1
+
+
 @dataclass
 class Site:
-    """frames: return addresses, innermost first. The sums are pairs of blocks and bytes, or of blocks and milliseconds,
-    in parts: HeapSites.one is a whole."""
+    """frames: return addresses and Python frames, innermost first. Sums are pairs: blocks and bytes, or blocks and
+    milliseconds. Their unit is a fraction: HeapSites.one stands for 1."""
 
     address: int
     frames: tuple[int, ...]
     allocated: tuple[int, int] = (0, 0)
     in_use: tuple[int, int] = (0, 0)
     lifetimes: tuple[tuple[int, int], ...] = ()
+    peak: tuple[int, int] = (0, 0)  # in use when all sites together had most
+    labels: tuple[Label, ...] = ()
+    label_set: int = 0  # where they are; 0: there are none
 
 
 @dataclass
 class HeapSites:
-    """What the profile knows at one moment, nearly."""
+    """What the profile knows at about one moment."""
 
     on: bool  # samples are taken now
     generation: int  # number of starts and stops
@@ -47,19 +88,27 @@ class HeapSites:
     by_tables: bool  # stacks are found by unwind tables, not by frame pointers
     one: int
     sites: list[Site]
+    functions: dict[int, Function] = field(default_factory=dict)  # of Python, by number
+    peak_ms: int | None = None  # when most was in use, by the monotonic clock; None: an older HAKMEM does not tell
 
 
 def read_sites(memory, descriptor=None):
-    """The HeapSites of what runs behind `memory`. ProfileOff: there is no profile."""
+    """Returns the HeapSites of the process or core behind `memory`; raises ProfileOff if there is no profile."""
     descriptor = descriptor or find(memory)
     if not all(name in descriptor.types for name in NEEDED):
         raise LiveError(f"{name_of(memory)}: its HAKMEM {descriptor.version} does not say where its heap profile is; "
                         "it is only in the file that HAKMEM_HEAP_PROFILE names")
-    return untorn(lambda: Reader(memory, descriptor).read())
+
+    def attempt():
+        if hasattr(memory, "begin_look"):
+            memory.begin_look()
+        with sense(memory):
+            return Reader(memory, descriptor).read()
+    return untorn(attempt)
 
 
 class Reader:
-    """One attempt."""
+    """One attempt at reading the sites."""
 
     def __init__(self, memory, descriptor):
         self.memory, self.descriptor = memory, descriptor
@@ -68,32 +117,43 @@ class Reader:
         self.ranges = sorted((mapping.start, mapping.end) for mapping in memory.mappings()
                              if mapping.flags.startswith("rw-p") and not mapping.inode)
         self.starts = [start for start, _ in self.ranges]
+        self.knows_peak = "table_peak" in descriptor.roots and {"site.peak", "site.peak_epoch"
+                                                                } <= descriptor.fields.keys()
+        self.knows_labels = "label_sets" in descriptor.roots and "LABEL_IS_NUMBER" in descriptor.constants
         self.block, self.block_at = b"", 0
 
     def read(self):
+        """Returns the HeapSites."""
         state, places = self.root("profile", "profile"), self.root("profile_sites", "site_list")
         if not state["started_ns"]:
             raise ProfileOff(
-                f"{name_of(self.memory)} takes no heap profile: start it with HAKMEM_HEAP_PROFILE=FILE "
+                f"{name_of(self.memory)} takes no heap profile: `hakmem heap --start "
+                f"{getattr(self.memory, 'pid', 'PID')}` has it take one, "
+                "or start it with HAKMEM_HEAP_PROFILE=FILE "
                 "(./hakmem run --heap-profile FILE -- PROGRAM), or have it call hak_profile_start")
         if not state["mean"]:
             raise Torn(f"{name_of(self.memory)}: its heap profile makes no sense: samples 0 bytes apart")
         sites = self.walk(places["first"], places["count"])
-        self.read_sums(sites)
+        peak_ms = self.read_with_peak(sites)
+        # Read after the sites, because the library stores a function or a label set before a site refers to it.
+        self.read_labels(sites)
         return HeapSites(bool(state["on"]), state["generation"], state["mean"], state["started_ns"],
-                         bool(state["by_tables"]), self.descriptor.constants["WEIGHT_ONE"], sites)
+                         bool(state["by_tables"]), self.descriptor.constants["WEIGHT_ONE"], sites,
+                         self.read_functions(), peak_ms)
 
     def root(self, name, kind):
+        """Returns the numbers in a struct that the descriptor names."""
         return self.descriptor.unpack(kind, self.memory.read(self.descriptor.roots[name], self.descriptor.types[kind]))
 
     def damaged(self, what):
+        """Returns the error for a list that makes no sense."""
         return Torn(f"{name_of(self.memory)}: the heap profile's list of sites {what}")
 
     # ---- The list ----
 
     def walk(self, address, count):
-        """The first `count` sites of the list, which only grows."""
-        if count * self.size > sum(end - start for start, end in self.ranges):
+        """Returns the first `count` sites of the list, which only grows."""
+        if count > SITES_MOST or count * self.size > sum(end - start for start, end in self.ranges):
             raise self.damaged(f"is said to be {count:,} long, for which there is no room")
         sites, seen = [], set()
         while len(sites) < count:
@@ -106,12 +166,13 @@ class Reader:
             if fields["frame_count"] > self.most:
                 raise self.damaged(f"has {fields['frame_count']:,} frames at {address:#x}, {self.most} at most may be")
             frames = self.bytes_at(address + self.size, fields["frame_count"] * 8)
-            sites.append(Site(address, tuple(numpy.frombuffer(frames, "<u8").tolist())))
+            sites.append(
+                Site(address, tuple(array("Q", frames)), label_set=fields["labels"] if self.knows_labels else 0))
             address = fields["next"]
         return sites
 
     def bytes_at(self, address, size):
-        """Bytes of one mapping, out of the block that was read last if it has them."""
+        """Returns bytes of one mapping, from the block that was read last if it holds them."""
         at = address - self.block_at
         if at < 0 or at + size > len(self.block):
             number = bisect_right(self.starts, address) - 1
@@ -121,38 +182,128 @@ class Reader:
             self.block_at, at = address, 0
         return self.block[at:at + size]
 
+    # ---- Labels ----
+
+    def read_labels(self, sites):
+        """Fills in the sites' labels. Older HAKMEMs have none."""
+        if not self.knows_labels or not any(site.label_set for site in sites):
+            return
+        places, size = self.root("label_sets", "label_sets"), self.descriptor.types["label_set"]
+        address, count, found = places["first"], places["count"], {}
+        if count > SETS_MOST:
+            raise self.damaged(f"names {count:,} sets of labels")
+        for _ in range(count):
+            if not address:
+                break
+            fields = self.descriptor.unpack("label_set", self.bytes_at(address, size))
+            if fields["count"] > LABELS_MOST or fields["text_bytes"] > LABEL_TEXT_MOST:
+                raise self.damaged(f"leads to a set of {fields['count']:,} labels with {fields['text_bytes']:,} bytes "
+                                   f"at {address:#x}")
+            found[address] = self.read_set(address + size, fields["count"], fields["text_bytes"])
+            address = fields["next"]
+        for site in sites:
+            if site.label_set and site.label_set not in found:
+                raise self.damaged(f"leads to labels at {site.label_set:#x}, where none are")
+            site.labels = found.get(site.label_set, ())
+
+    def read_set(self, address, count, text_bytes):
+        """Returns the labels of a set. Their texts lie behind the items."""
+        picker, size = self.descriptor.picker("label_item"), self.descriptor.types["label_item"]
+        data = self.bytes_at(address, count * size + text_bytes)
+        texts, labels = data[count * size:], []
+        for row in picker.rows(data[:count * size]):
+            item = dict(zip_strict(picker.names, row))
+            middle = item["text"] + item["key_bytes"]
+            if middle + item["value_bytes"] > text_bytes:
+                raise self.damaged(f"leads to a label whose text ends behind its set at {address:#x}")
+            is_number = item["kind"] == self.descriptor.constants["LABEL_IS_NUMBER"]
+            labels.append(
+                Label(clean_bytes(texts[item["text"]:middle]), clean_bytes(texts[middle:middle + item["value_bytes"]]),
+                      item["number"] - (item["number"] >> 63 << 64) if is_number else None))
+        return tuple(labels)
+
+    # ---- Functions of Python ----
+
+    def read_functions(self):
+        """Returns {number: Function} of Python functions. Older HAKMEMs have none."""
+        if not all(name in self.descriptor.fields
+                   for name in PYTHON_NEEDED) or "python_codes" not in self.descriptor.roots:
+            return {}
+        places = self.root("python_codes", "python_codes")
+        address, count, size = places["first"], places["count"], self.descriptor.types["python_code"]
+        if count > FUNCTIONS_MOST:
+            raise self.damaged(f"names {count:,} functions of Python")
+        found = {}
+        for _ in range(count):
+            if not address:
+                break
+            fields = self.descriptor.unpack("python_code", self.bytes_at(address, size))
+            lengths = fields["name_bytes"], fields["file_bytes"]
+            if max(lengths) > TEXT_MOST:
+                raise self.damaged(f"leads to a function of Python with a name of {max(lengths):,} bytes at "
+                                   f"{address:#x}")
+            text = self.bytes_at(address + size, sum(lengths))
+            found[fields["id"]] = Function(clean_bytes(text[:lengths[0]]), clean_bytes(text[lengths[0]:]),
+                                           fields["first_line"])
+            address = fields["next"]
+        return found
+
     # ---- The sums ----
 
-    def read_sums(self, sites):
-        """Fills in the sums."""
+    def read_with_peak(self, sites):
+        """Fills in the sums and returns when the peak was, or None. Reads again while the peak rises."""
+        if not self.knows_peak:
+            self.read_sums(sites)
+            return None
+        for _ in range(ROUNDS):
+            peak = self.root("table_peak", "table_peak")
+            self.read_sums(sites, peak["epoch"])
+            if self.root("table_peak", "table_peak")["epoch"] == peak["epoch"]:
+                break
+        return peak["at_ms"]
+
+    def read_sums(self, sites, epoch=0):
+        """Fills in the sums. A site that has not changed since the peak had its present sums then (R6 in
+        src/profile/table.h)."""
         numbers = self.sums_of(sites)
-        waiting = numpy.arange(len(sites))
+        waiting = range(len(sites))
         for _ in range(ROUNDS):
             again = self.sums_of([sites[number] for number in waiting])
-            settled = (again == numbers[waiting]).all(axis=1) & makes_sense(again)
-            numbers[waiting] = again
-            waiting = waiting[~settled]
-            if not len(waiting):
+            moving = []
+            for number, row in zip_strict(waiting, again):
+                if row != numbers[number] or not makes_sense(row):
+                    moving.append(number)
+                numbers[number] = row
+            waiting = moving
+            if not waiting:
                 break
-        wrong = numpy.flatnonzero(~makes_sense(numbers))
-        if len(wrong):
-            raise self.damaged(f"has more in use than was allocated at {sites[wrong[0]].address:#x}")
-        for site, row in zip(sites, numbers.tolist(), strict=True):
-            pairs = list(zip(row[::2], row[1::2], strict=True))
+        for site, row in zip_strict(sites, numbers):
+            if not makes_sense(row):
+                raise self.damaged(f"has more in use than was allocated at {site.address:#x}")
+            sums = row[:-3] if self.knows_peak else row
+            pairs = list(zip_strict(sums[::2], sums[1::2]))
             site.allocated, site.in_use, site.lifetimes = pairs[0], pairs[1], tuple(pairs[2:])
+            if self.knows_peak:
+                *peak, of = row[-3:]
+                site.peak = tuple(peak) if of == epoch else site.in_use
 
     def sums_of(self, sites):
-        """A row a site: blocks and bytes allocated, in use, and of each bucket of lifetimes."""
+        """Returns a row for each site: blocks and bytes allocated, in use, and of each bucket of lifetimes; then
+        those at the peak, and the peak's epoch."""
         fields = self.descriptor.fields
         lives = fields["site.lifetimes"]
         starts = [fields["site.allocated"].offset, fields["site.in_use"].offset,
                   *(lives.offset + number * lives.size for number in range(lives.count))]
-        offsets = [start + fields[f"site_sums.{name}"].offset for start in starts for name in ("objects", "bytes")]
-        data = b"".join(self.memory.read_many([(site.address, self.size) for site in sites]))
-        words = numpy.frombuffer(data, "<u8").reshape(len(sites), self.size // 8)
-        return words[:, [offset // 8 for offset in offsets]].copy()
+        places = [(f"{start} {name}", start + fields[f"site_sums.{name}"].offset)
+                  for start in starts for name in ("objects", "bytes")]
+        if self.knows_peak:
+            peak = fields["site.peak"].offset
+            places += [(f"peak {name}", peak + fields[f"site_sums.{name}"].offset) for name in ("objects", "bytes")]
+            places.append(("epoch", fields["site.peak_epoch"].offset))
+        picker = Picker(self.size, {name: Field(offset, 8, 1) for name, offset in places})
+        return list(picker.rows(b"".join(self.memory.read_many([(site.address, self.size) for site in sites]))))
 
 
-def makes_sense(numbers):
-    """Of each row: what is in use was allocated."""
-    return (numbers[:, 2] <= numbers[:, 0]) & (numbers[:, 3] <= numbers[:, 1])
+def makes_sense(row):
+    """Returns whether no more is in use than was allocated."""
+    return row[2] <= row[0] and row[3] <= row[1]

@@ -1,17 +1,16 @@
-"""A snapshot as tables in the terminal."""
-
-import numpy
-from rich.table import Table
+"""Prints a snapshot as tables in the terminal."""
 
 from hakmem.live import words
 from hakmem.live.model import ACTIVE, DIRTY, TIERS, UNTOUCHED, WARM
+from hakmem.screen import Table, Text
 
-HEAP_KINDS = {"house": "house heap", "first_class": "first-class heap", "profile": "heap profile"}
+HEAP_KINDS = {"house": "house heap", "first_class": "first-class heap", "profile": "heap profile",
+              "shared": "shared heap"}
 
 
 def print_snapshot(console, shot, superslabs=False):
-    """Totals, pools, classes, threads, SuperSlabs by tier or each, counters."""
-    console.print(f"[bold]{words.heading(shot)}[/]")
+    """Prints totals, pools, classes, threads, SuperSlabs by tier (or each of them) and counters."""
+    console.print(Text(words.heading(shot), style="bold"))
     for table in (totals(shot), block_pools(shot), classes(shot), threads(shot), pools(shot),
                   *([each_superslab(shot)] if superslabs else []), counters(shot)):
         if table.row_count:
@@ -20,15 +19,16 @@ def print_snapshot(console, shot, superslabs=False):
 
 
 def new_table(title, *columns):
-    """A table whose columns are names; those that begin with < are text."""
-    table = Table(title=title, box=None, header_style="bold", title_justify="left", title_style="bold", pad_edge=False)
+    """Returns a table with these columns. A name that begins with < is a column of text."""
+    table = Table(title)
     for name in columns:
         table.add_column(name.removeprefix("<"), justify="left" if name.startswith("<") else "right",
-                         no_wrap=not name.startswith("<"), overflow="fold")
+                         no_wrap=not name.startswith("<"))
     return table
 
 
 def totals(shot):
+    """Returns the table of totals."""
     table, whole = new_table("Memory", "<", "bytes", "", "of mapped", "<what it is"), shot.totals.mapped
     for name, meaning in {**words.PARTS, **words.OTHER_TOTALS}.items():
         value = getattr(shot.totals, name)
@@ -38,7 +38,9 @@ def totals(shot):
 
 
 def classes(shot):
-    table = new_table("Size classes", "block", "slabs", "live", "cached", "free", "live bytes", "cached bytes", "free bytes")
+    """Returns the table of size classes."""
+    table = new_table("Size classes", "block", "slabs", "live", "cached", "free", "live bytes", "cached bytes",
+                      "free bytes")
     for row in shot.classes:
         table.add_row(f"{row.block_size:,}", f"{row.slabs:,}", f"{row.live_blocks:,}", f"{row.cached_blocks:,}",
                       f"{row.free_blocks:,}", words.size(row.live_bytes), words.size(row.cached_bytes),
@@ -47,6 +49,7 @@ def classes(shot):
 
 
 def block_pools(shot):
+    """Returns the table of kinds of memory."""
     table = new_table("Pools", "<pool", "slabs", "their bytes", "live", "cached", "free", "live bytes", "cached bytes",
                       "free bytes")
     for row in shot.block_pools:
@@ -59,22 +62,23 @@ def block_pools(shot):
 
 
 def each_superslab(shot):
+    """Returns a table with a row for each SuperSlab."""
     table = new_table("SuperSlabs", "number", "<address", "<tier", "units active", "warm", "free, dirty",
                       "free, untouched", "live", "cached", "classes", "<huge pages")
-    units = shot.units
-    live = numpy.array(shot.block_sizes)[units.class_id] * (units.used - units.cached)
-    cached = numpy.array(shot.block_sizes)[units.class_id] * units.cached
-    for row in range(len(units.number)):
-        state = units.state[row, 1:]
-        table.add_row(f"{units.number[row]}", f"{units.address[row]:#x}", TIERS[units.tier[row]],
-                      *(str(int((state == kind).sum())) for kind in (ACTIVE, WARM, DIRTY, UNTOUCHED)),
-                      words.size(int(live[row].sum())), words.size(int(cached[row].sum())),
-                      str(len(numpy.unique(units.class_id[row][units.class_id[row] > 0]))),
+    units, sizes = shot.units, shot.block_sizes
+    for row, number in enumerate(units.number):
+        slabs, state = units.by_row[row], units.state[row]
+        live = sum((slab.used - slab.cached) * sizes[slab.class_id] for slab in slabs)
+        cached = sum(slab.cached * sizes[slab.class_id] for slab in slabs)
+        table.add_row(f"{number}", f"{units.address[row]:#x}", TIERS[units.tier[row]],
+                      *(str(state.count(kind, 1)) for kind in (ACTIVE, WARM, DIRTY, UNTOUCHED)),
+                      words.size(live), words.size(cached), str(len({slab.class_id for slab in slabs})),
                       "yes" if units.huge_pages[row] else "no")
     return table
 
 
 def threads(shot):
+    """Returns the table of threads and heaps."""
     table = new_table("Threads and heaps", "heap", "<thread", "<state", "slabs", "live", "cached", "warm", "pending",
                       "refills", "flushes", "remote")
     for row in shot.threads:
@@ -86,6 +90,7 @@ def threads(shot):
 
 
 def pools(shot):
+    """Returns the table of SuperSlabs by tier."""
     table = new_table("SuperSlabs by tier", "<tier", "number", "units active", "warm", "free, dirty", "free, untouched")
     for row in shot.pools:
         if row.superslabs:
@@ -95,11 +100,11 @@ def pools(shot):
     if shot.huge:
         table.caption = (f"{len(live)} huge blocks ({words.size(shot.totals.huge_live)}), {len(shot.huge) - len(live)} "
                          f"freed ranges kept ({words.size(shot.totals.huge_cached)})")
-        table.caption_justify = "left"
     return table
 
 
 def counters(shot):
+    """Returns the table of counters."""
     table = new_table("Counters", "<", "since the start")
     for name, value in shot.counters.items():
         table.add_row(name.replace("_", " "), f"{value:,}")

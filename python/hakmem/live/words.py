@@ -1,6 +1,6 @@
-"""Figures as people read them, and the meaning of each part of the memory."""
+"""Writes figures as people read them, and explains each part of the memory."""
 
-# Totals' parts, in the order in which they add up to `mapped`.
+# The parts of Totals, which add up to `mapped`.
 PARTS = {
     "live": "blocks that the program holds, rounded up to their size class",
     "cached": "blocks in thread caches",
@@ -20,18 +20,21 @@ UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def size(count):
-    """Bytes with a unit, three digits and more."""
+    """Returns bytes with a unit and at least three digits."""
     value, unit = float(count), 0
     while abs(value) >= 1024 and unit < len(UNITS) - 1:
         value, unit = value / 1024, unit + 1
-    return f"{count:,} B" if unit == 0 else f"{value:,.{2 if abs(value) < 10 else 1 if abs(value) < 100 else 0}f} {UNITS[unit]}"
+    if unit == 0:
+        return f"{count:,} B"
+    digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
+    return f"{value:,.{digits}f} {UNITS[unit]}"
 
 
 def share(part, whole):
-    """A part in percent."""
+    """Returns a part in percent."""
     return f"{100 * part / whole:.1f} %" if whole else ""
 
 
 def heading(shot):
-    """Whose heap it is."""
+    """Returns whose heap it is."""
     return f"{shot.command or 'program'}{f' ({shot.pid})' if shot.pid else ''} on HAKMEM {shot.version}"

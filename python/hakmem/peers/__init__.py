@@ -1,4 +1,4 @@
-"""The other allocators: set up by `hakmem peers build`, loaded by everything that measures them."""
+"""The other allocators: `hakmem peers build` builds them, and everything that measures them loads them here."""
 
 import hashlib
 import json
@@ -13,15 +13,14 @@ FORMAT = "hakmem-peers 1"
 
 
 class PeersError(click.ClickException):
-    """What stands in the way of a peer, in words for the user."""
+    """Why a peer is not available, in words for the user."""
 
 
 @dataclass(frozen=True)
 class Peer:
     """An allocator as a library to preload.
 
-    `setting` are environment variables that its authors ask for, `serves` the functions that the check found in it.
-    """
+    setting: environment variables that its authors ask for. serves: the functions that the check found in it."""
 
     name: str
     library: Path
@@ -34,15 +33,17 @@ class Peer:
 
 
 def digest_of(path):
+    """Returns the SHA-256 of a file."""
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 def manifest_path(folder=None):
+    """Returns the path of the manifest."""
     return Path(folder or paths.peers_folder()) / "peers.json"
 
 
 def read_manifest(folder=None):
-    """{name: Peer} as last written, whatever has become of the libraries since; empty where nothing was built."""
+    """Returns {name: Peer} as last written, even if libraries have changed since; {} if nothing was built."""
     path = manifest_path(folder)
     if not path.exists():
         return {}
@@ -58,7 +59,7 @@ def read_manifest(folder=None):
 
 
 def write_manifest(peers, folder=None):
-    """Replaces the manifest in one step, so that a reader finds the old one or the new one."""
+    """Replaces the manifest in one step: a reader finds either the old one or the new one."""
     path = manifest_path(folder)
     entries = {}
     for name, peer in peers.items():
@@ -70,7 +71,7 @@ def write_manifest(peers, folder=None):
 
 
 def load_peers(folder=None):
-    """{name: Peer} of the peers that are built. One whose library is not what was built and checked is an error."""
+    """Returns {name: Peer} of the built peers; raises PeersError if a library differs from the one that was checked."""
     peers = read_manifest(folder)
     for peer in peers.values():
         if not peer.library.exists():

@@ -1,4 +1,4 @@
-"""Building the peers: fetch with cargo, build by the recipe, check, write the manifest."""
+"""Builds the peers: fetches with cargo, builds by the recipe, checks, writes the manifest."""
 
 import contextlib
 import fcntl
@@ -8,15 +8,16 @@ import json
 import re
 import shutil
 import subprocess
-import tomllib
 from pathlib import Path
 
 from hakmem import paths
+from hakmem.compat import read_toml
 from hakmem.peers import Peer, PeersError, digest_of, probe, read_manifest, write_manifest
+from hakmem.peers.progress import Quiet
 from hakmem.peers.recipes import HERE, RECIPES, SHARED_STEPS
 from hakmem.peers.steps import Steps
 
-# The oldest cargo that reads every manifest of the lock file's crates.
+# The oldest cargo that can read the manifests of all crates in the lock file.
 OLDEST_CARGO = (1, 87)
 CARGO_HINT = "install it with apt-get install cargo-web (Debian 12), or from https://rustup.rs"
 DEBIAN_OF = {"cc": "gcc libc6-dev", "c++": "g++", "cmake": "cmake", "ninja": "ninja-build", "make": "make"}
@@ -26,7 +27,7 @@ DEBIAN_OF = {"cc": "gcc libc6-dev", "c++": "g++", "cmake": "cmake", "ninja": "ni
 
 def locked_crates():
     """{name: (version, checksum)} of bench/peers/Cargo.lock."""
-    packages = tomllib.loads((HERE / "Cargo.lock").read_text())["package"]
+    packages = read_toml(HERE / "Cargo.lock")["package"]
     return {package["name"]: (package["version"], package.get("checksum")) for package in packages}
 
 
@@ -38,6 +39,7 @@ def describe_origin(recipe, crates):
 
 
 def require_cargo():
+    """Raises PeersError without a new enough cargo."""
     if not shutil.which("cargo"):
         raise PeersError(f"cargo, which fetches the sources, is not there; {CARGO_HINT}")
     said = subprocess.run(["cargo", "--version"], capture_output=True, text=True, check=False)
@@ -49,21 +51,60 @@ def require_cargo():
                          f"{'.'.join(map(str, OLDEST_CARGO))}; {CARGO_HINT}")
 
 
-def fetch_sources(folder):
+def are_fetched(folder):
+    """Whether the locked crates are in folder/crates."""
+    stamp = folder / "crates/locked"
+    return stamp.exists() and stamp.read_text() == digest_of(HERE / "Cargo.lock")
+
+
+def fetch_sources(folder, progress=None):
     """Has cargo put the locked crates into folder/crates, checked against the lock file; nothing if they are there."""
     crates, stamp, wanted = folder / "crates", folder / "crates/locked", digest_of(HERE / "Cargo.lock")
-    if stamp.exists() and stamp.read_text() == wanted:
+    if are_fetched(folder):
         return crates
     require_cargo()
+    progress = progress or Quiet()
     shutil.rmtree(crates, ignore_errors=True)
-    steps = Steps("cargo", folder / "fetch.log")
-    steps.run("cargo", "vendor", "--locked", "--versioned-dirs", "--manifest-path", HERE / "Cargo.toml", crates)
+    progress.begin("sources", folder / "fetch.log")
+    try:
+        steps = Steps("cargo", folder / "fetch.log", progress)
+        fetch_with(steps, crates)
+    finally:
+        progress.end()
     stamp.write_text(wanted)
     return crates
 
 
+def fetch_with(steps, crates):
+    """Has cargo fetch the crates."""
+    steps.run("cargo", "vendor", "--locked", "--versioned-dirs", "--manifest-path", HERE / "Cargo.toml", crates)
+
+
+def version_of(recipe, folder):
+    """Returns a peer's version, once its sources or its package are there."""
+    if not recipe.crate:
+        return describe_package(recipe)[0]
+    return recipe.version(folder / "crates" / f"{recipe.crate}-{locked_crates()[recipe.crate][0]}")
+
+
+def packages_for(recipes, folder):
+    """Returns the Debian packages that are missing to build these peers, each once."""
+    wanted = []
+    for recipe in recipes:
+        wanted += [package for command in recipe.needs if not shutil.which(command)
+                   for package in DEBIAN_OF[command].split()]
+        if recipe.package:
+            try:
+                describe_package(recipe)
+            except PeersError:
+                wanted.append(recipe.package)
+        elif not are_fetched(folder) and not shutil.which("cargo"):
+            wanted.append("cargo-web")
+    return list(dict.fromkeys(wanted))
+
+
 def describe_package(recipe):
-    """(version, library) of a Debian package."""
+    """Returns (version, library) of a Debian package."""
     said = subprocess.run(["dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}", recipe.package],
                           capture_output=True, text=True, check=False) if shutil.which("dpkg-query") else None
     if said is None:
@@ -81,7 +122,7 @@ def describe_package(recipe):
 # ---- Building ----
 
 def fingerprint(recipe, origin):
-    """What the library is made of: when this is the same, it need not be made again."""
+    """Returns what the library is made of. While this stays the same, it need not be made again."""
     parts = [origin]
     if recipe.build:
         variables = inspect.getclosurevars(recipe.build).nonlocals
@@ -96,6 +137,7 @@ def fingerprint(recipe, origin):
 
 
 def require_commands(recipe):
+    """Raises PeersError if a command of the recipe is missing."""
     missing = [command for command in recipe.needs if not shutil.which(command)]
     if missing:
         packages = " ".join(DEBIAN_OF[command] for command in missing)
@@ -103,7 +145,7 @@ def require_commands(recipe):
 
 
 def check_fingerprint(recipe):
-    """What the library was checked with, and what else the manifest says of it from the recipe."""
+    """Returns a digest of the library's check and of what the recipe adds to the manifest."""
     parts = [probe.SOURCE.read_text(), inspect.getsource(probe), recipe.license, json.dumps(recipe.setting)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
@@ -118,8 +160,8 @@ def make_library(recipe, steps, source, place):
     return library
 
 
-def build_peer(recipe, folder, known, anew):
-    """Returns the Peer and whether it had to be made. `known` is what the manifest says of it, or None."""
+def build_peer(recipe, folder, known, anew, progress=None):
+    """Returns the Peer and whether it had to be made. known: its entry of the manifest, or None."""
     place = folder / recipe.name
     stamp = place / "stamp"
     if recipe.crate:
@@ -141,29 +183,54 @@ def build_peer(recipe, folder, known, anew):
 
     if stamped[0] != made_of:
         shutil.rmtree(place, ignore_errors=True)
-    steps = Steps(recipe.name, place / "build.log")
+    progress = progress or Quiet()
+    progress.begin(recipe.name, place / "build.log")
+    try:
+        return make_peer(recipe, Steps(recipe.name, place / "build.log", progress), place, known,
+                         source if recipe.crate and stamped[0] != made_of else None,
+                         library if recipe.package else None, version, origin, keys), True
+    finally:
+        progress.end()
+
+
+def make_peer(recipe, steps, place, known, source, library, version, origin, keys):
+    """Makes a peer's library from `source`, or takes the present one, and checks it."""
     if recipe.crate:
-        library = known.library if stamped[0] == made_of else make_library(recipe, steps, source, place)
+        library = make_library(recipe, steps, source, place) if source else known.library
     serves = probe.check_library(steps, probe.compile_probe(steps, place), library, recipe.setting)
-    stamp.write_text(" ".join(keys))
-    return Peer(recipe.name, library, version, origin, digest_of(library), recipe.license, recipe.setting, serves), True
+    (place / "stamp").write_text(" ".join(keys))
+    return Peer(recipe.name, library, version, origin, digest_of(library), recipe.license, recipe.setting, serves)
 
 
 @contextlib.contextmanager
 def locked(folder):
-    """One build at a time in a folder."""
+    """Locks the folder, so that only one build runs in it."""
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / ".lock", "w", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
-def build_peers(recipes, anew, tell):
-    """Builds what of the recipes is not built, one after the other, and tells of each. Returns the errors.
+def prepare(recipes, folder, progress, announce):
+    """Fetches the sources and announces each peer's version. Ignores errors, which come again in the build."""
+    try:
+        if any(recipe.crate for recipe in recipes):
+            fetch_sources(folder, progress)
+    except PeersError:
+        pass
+    for recipe in recipes:
+        try:
+            announce(recipe, version_of(recipe, folder))
+        except (PeersError, OSError):
+            announce(recipe, None)
 
-    `tell(recipe, peer, made, error)` gets the peer and whether it was made now, or the error.
-    A peer that fails is left out of the manifest; the others are built all the same.
-    """
+
+def build_peers(recipes, anew, tell, progress=None, announce=None):
+    """Builds those recipes that are not built, one after the other. Returns the errors.
+
+    tell(recipe, peer, made, error): called with the peer and whether it was made now, or with the error.
+    announce(recipe, version): called before any is built; version is None if unknown. progress: is told of the steps.
+    A peer that fails is left out of the manifest. The others are built nevertheless."""
     folder = paths.peers_folder()
     if re.search(r"[\s:]", str(folder)):
         raise PeersError(f"{folder}: LD_PRELOAD cannot name a path with a space or a colon; set HAKMEM_PEERS_DIR")
@@ -171,9 +238,11 @@ def build_peers(recipes, anew, tell):
     with locked(folder):
         known = read_manifest_or_none(folder, anew)
         peers = {name: peer for name, peer in known.items() if name in RECIPES}
+        if announce:
+            prepare(recipes, folder, progress, announce)
         for recipe in recipes:
             try:
-                peer, made = build_peer(recipe, folder, peers.get(recipe.name), anew)
+                peer, made = build_peer(recipe, folder, peers.get(recipe.name), anew, progress)
             except PeersError as error:
                 peers.pop(recipe.name, None)
                 errors.append(error)
@@ -186,7 +255,7 @@ def build_peers(recipes, anew, tell):
 
 
 def read_manifest_or_none(folder, anew):
-    """The manifest; with `anew` a damaged one counts as none."""
+    """Returns the manifest. With `anew` a damaged one counts as empty."""
     try:
         return read_manifest(folder)
     except PeersError:

@@ -5,21 +5,22 @@ import shutil
 import sys
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from hakmem import effect, paths
+from hakmem.completion import complete_program
 from hakmem.peers import PeersError, load_peers, read_manifest
-from hakmem.peers.build import build_peers, describe_origin, locked_crates
-from hakmem.peers.recipes import RECIPES
+from hakmem.peers.build import build_peers, describe_origin, locked_crates, packages_for
+from hakmem.peers.progress import Progress
+from hakmem.peers.recipes import HERE, RECIPES
 from hakmem.run import refuse_unfit
+from hakmem.screen import Console, Table
 
-# Where nobody looks on, a line is as long as it needs to be.
+# If the output is no terminal, a line is as long as it needs to be.
 WIDTH = None if sys.stdout.isatty() else 500
 
 
 def check_names(context, parameter, names):
-    """Names of peers, for click; none means all."""
+    """Checks names of peers (click callback). No names mean all."""
     unknown = [name for name in names if name not in RECIPES]
     if unknown:
         raise click.BadParameter(f"no such peer: {', '.join(unknown)} (there are {', '.join(RECIPES)})")
@@ -27,7 +28,7 @@ def check_names(context, parameter, names):
 
 
 def require_peer(name):
-    """The built Peer of a name."""
+    """Returns the built Peer of a name."""
     check_names(None, None, [name])
     built = load_peers()
     if name not in built:
@@ -35,9 +36,23 @@ def require_peer(name):
     return built[name]
 
 
+def chosen(names):
+    """Returns the recipes of these names, or all."""
+    return [recipe for name, recipe in RECIPES.items() if not names or name in names]
+
+
+def complete_names(context, parameter, incomplete):
+    """Offers the names of peers."""
+    return [name for name in RECIPES if name.startswith(incomplete)]
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def peers():
     """The other allocators, as libraries to preload."""
+    if not HERE.is_dir():
+        raise click.ClickException(
+            "only a checkout has what builds the other allocators; hakmem compare takes those that "
+            "are installed, and any other by --add NAME=LIBRARY")
 
 
 @peers.command("list")
@@ -45,10 +60,10 @@ def list_peers():
     """Tell of each peer: version, source, license, and its library if it is built."""
     built = read_manifest()
     crates = locked_crates()
-    table = Table(box=None, header_style="bold", pad_edge=False)
+    table = Table()
     for heading in ("peer", "version", "source", "license"):
         table.add_column(heading, no_wrap=True)
-    table.add_column("library", overflow="fold")
+    table.add_column("library")
     for name, recipe in RECIPES.items():
         peer = built.get(name)
         origin = describe_origin(recipe, crates)
@@ -58,37 +73,50 @@ def list_peers():
             row = (peer.version, peer.source, str(peer.library) if peer.library.exists() else
                    f"{peer.library} is gone: build it again")
         table.add_row(name, row[0], row[1], recipe.license, row[2])
-    Console(highlight=False, width=WIDTH).print(table)
+    Console(width=WIDTH).print(table)
 
 
 @peers.command("build")
-@click.argument("names", nargs=-1, callback=check_names)
+@click.argument("names", nargs=-1, callback=check_names, shell_complete=complete_names)
 @click.option("--anew", is_flag=True, help="Build what is built already, too.")
-def build(names, anew):
-    """Fetch, build and check the peers NAMES, or all: those only that are not built, or whose recipe has changed."""
+@click.option("--packages", is_flag=True, help="Print the Debian packages that a build lacks, and build nothing.")
+def build(names, anew, packages):
+    """Fetch, build and check the peers NAMES, or all: those only that are not built, or whose recipe has changed.
+
+    The step that goes on, its time and the end of the log are shown on standard error. All of them take some ten
+    minutes, most of it TCMalloc's."""
+    def announce(recipe, version):
+        click.echo(f"{recipe.name} {version or '(version not known yet)'}, {describe_origin(recipe, crates)}", err=True)
+
     def tell(recipe, peer, made, error):
         if error:
             click.echo(f"Error: {error.message}", err=True)
         else:
             click.echo(f"{recipe.name} {peer.version}: {'built and checked' if made else 'is there'}: {peer.library}")
 
-    recipes = [recipe for name, recipe in RECIPES.items() if not names or name in names]
-    errors = build_peers(recipes, anew, tell)
+    recipes, crates = chosen(names), locked_crates()
+    if packages:
+        for package in packages_for(recipes, paths.peers_folder()):
+            click.echo(package)
+        return
+    errors = build_peers(recipes, anew, tell, Progress(), announce)
     if errors:
         raise PeersError(f"{len(errors)} of {len(recipes)} peers could not be set up")
-    click.echo(f"{len(recipes)} peers are set up in {paths.peers_folder()}")
+    told = "1 peer is" if len(recipes) == 1 else f"{len(recipes)} peers are"
+    click.echo(f"{told} set up in {paths.peers_folder()}")
 
 
 @peers.command("path")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_names)
 def path(name):
     """Print the library of the peer NAME, as LD_PRELOAD takes it."""
     click.echo(require_peer(name).library)
 
 
 @peers.command("run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.argument("name")
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("name", shell_complete=complete_names)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED,
+                shell_complete=complete_program)
 @click.pass_context
 def run(ctx, name, command):
     """Run PROGRAM on the peer NAME, with the variables that the peer asks for: run NAME -- PROGRAM ARGUMENTS."""

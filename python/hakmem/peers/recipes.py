@@ -4,6 +4,8 @@ Every build is the release build that upstream's defaults give, for any x86-64. 
 each of them.
 """
 
+from __future__ import annotations
+
 import re
 import shutil
 from collections.abc import Callable
@@ -57,21 +59,25 @@ def copy_sources(source, destination, *more):
     return destination
 
 
-# ---- mimalloc ----
+# ---- mimalloc: the crate has two, in folders of its own ----
+
+MIMALLOC_FOLDERS = {2: "c_src/mimalloc", 3: "c_src/mimalloc3"}
+
 
 def mimalloc_version(major):
     def read(source):
-        header = source / f"c_src/mimalloc/v{major}/include/mimalloc.h"
+        header = source / f"{MIMALLOC_FOLDERS[major]}/include/mimalloc.h"
         number = find_in(header, r"#define\s+MI_MALLOC_VERSION\s+(\d)(\d\d)(\d\d)\b", "its version")
         return ".".join(str(int(part)) for part in number.groups())
     return read
 
 
-def build_mimalloc(major):
+def build_mimalloc(major, *options, library="libmimalloc.so"):
     def build(steps, source, work):
-        sources = copy_sources(source / f"c_src/mimalloc/v{major}", work / "sources", HERE / "mimalloc")
-        cmake(steps, sources, work / "build", "-DMI_BUILD_STATIC=OFF", "-DMI_BUILD_OBJECT=OFF", "-DMI_BUILD_TESTS=OFF")
-        return work / "build/libmimalloc.so"
+        cmake(steps, source / MIMALLOC_FOLDERS[major], work / "build", "-DMI_BUILD_STATIC=OFF",
+              "-DMI_BUILD_OBJECT=OFF", "-DMI_BUILD_TESTS=OFF",
+              *options)
+        return work / "build" / library
     return build
 
 
@@ -81,9 +87,11 @@ def snmalloc_version(source):
     return find_in(source / "Cargo.toml", r'^version = "([^"]+)"', "its version")[1]
 
 
-def build_snmalloc(steps, source, work):
-    cmake(steps, source / "upstream", work, "-DSNMALLOC_BUILD_TESTING=OFF", target="snmallocshim")
-    return work / "libsnmallocshim.so"
+def build_snmalloc(target):
+    def build(steps, source, work):
+        cmake(steps, source / "upstream", work, "-DSNMALLOC_BUILD_TESTING=OFF", target=target)
+        return work / f"lib{target}.so"
+    return build
 
 
 # ---- rpmalloc: no version in the source but the head of its change log ----
@@ -145,9 +153,9 @@ CMAKE = ("cc", "cmake", "ninja")
 CMAKE_CXX = ("c++", *CMAKE)
 
 RECIPES = {recipe.name: recipe for recipe in (
-    Recipe("mimalloc3", "MIT", "libmimalloc-sys", build_mimalloc(3), mimalloc_version(3), CMAKE, "mimalloc"),
-    Recipe("mimalloc2", "MIT", "libmimalloc-sys", build_mimalloc(2), mimalloc_version(2), CMAKE, "mimalloc"),
-    Recipe("snmalloc", "MIT", "snmalloc-sys", build_snmalloc, snmalloc_version, CMAKE_CXX),
+    Recipe("mimalloc3", "MIT", "libmimalloc-sys2", build_mimalloc(3), mimalloc_version(3), CMAKE),
+    Recipe("mimalloc2", "MIT", "libmimalloc-sys2", build_mimalloc(2), mimalloc_version(2), CMAKE),
+    Recipe("snmalloc", "MIT", "snmalloc-sys", build_snmalloc("snmallocshim"), snmalloc_version, CMAKE_CXX),
     Recipe("rpmalloc", "Unlicense OR MIT", "rpmalloc-sys", build_rpmalloc, rpmalloc_version, CMAKE, "rpmalloc"),
     Recipe("jemalloc", "BSD-2-Clause", "tikv-jemalloc-sys", build_jemalloc, jemalloc_version, ("cc", "c++", "make")),
     # Its per-CPU caches take the thread's rseq registration, which glibc would hold; upstream says to set this.
@@ -156,4 +164,11 @@ RECIPES = {recipe.name: recipe for recipe in (
     Recipe("gperftools", "BSD-3-Clause", package="libtcmalloc-minimal4", file="libtcmalloc_minimal.so.4"),
     Recipe("tbb", "Apache-2.0", package="libtbbmalloc2", file="libtbbmalloc_proxy.so.2"),
     Recipe("hardened", "MIT", "hardened-malloc-sys", build_hardened, hardened_version, CMAKE_CXX, "hardened"),
+    # The hardened builds of others.
+    Recipe("mimalloc-secure", "MIT", "libmimalloc-sys2",
+           build_mimalloc(3, "-DMI_SECURE=ON", library="libmimalloc-secure.so"), mimalloc_version(3), CMAKE),
+    Recipe("snmalloc-checks", "MIT", "snmalloc-sys", build_snmalloc("snmallocshim-checks"), snmalloc_version,
+           CMAKE_CXX),
+    Recipe("scudo", "Apache-2.0 WITH LLVM-exception", package="libclang-rt-14-dev",
+           file="libclang_rt.scudo_standalone-x86_64.so"),
 )}

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 from hakmem.peers import PeersError
+from hakmem.peers.progress import Quiet
 
 # A build takes its settings from its recipe, not from the shell that it is started from.
 FOREIGN = re.compile(r"^(CC|CXX|CPP|\w*FLAGS|LIBS|(LD|CMAKE|MALLOC|MIMALLOC)_\w+|GLIBC_TUNABLES)$")
@@ -13,11 +14,13 @@ TAIL = 25
 
 
 class Steps:
-    """Commands whose output goes to one log file, begun anew. One that fails is an error with the end of its output."""
+    """Commands whose output goes to one log file, begun anew, as it comes. One that fails is an error with the end of
+    its output."""
 
-    def __init__(self, name, log):
+    def __init__(self, name, log, progress=None):
         self.name = name
         self.log = Path(log)
+        self.progress = progress or Quiet()
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self.log.write_text("")
 
@@ -26,19 +29,29 @@ class Steps:
         command = [str(word) for word in command]
         env = {key: value for key, value in os.environ.items() if not FOREIGN.match(key)}
         env.update(setting or {}, LC_ALL="C")
-        with open(self.log, "a+", encoding="utf-8", errors="replace") as log:
-            print("$", *command, file=log, flush=True)
+        self.progress.step(command)
+        with open(self.log, "a+b", buffering=0) as log:
+            log.write(("$ " + " ".join(command) + "\n").encode())
             start = log.tell()
             try:
-                done = subprocess.run(command, cwd=cwd, env=env, check=False, text=True, errors="replace",
-                                      stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
-                                      preexec_fn=lambda: os.nice(10))
+                process = subprocess.Popen(command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                           stderr=log, preexec_fn=lambda: os.nice(10))
             except OSError as error:
                 raise PeersError(f"{self.name}: {command[0]}: {error.strerror}") from error
-            print(done.stdout, file=log, flush=True)
-            if done.returncode != 0:
+            printed = b""
+            with process:
+                try:
+                    while part := process.stdout.read1(1 << 16):
+                        printed += part
+                        log.write(part)
+                except BaseException:
+                    process.kill()
+                    raise
+            if process.returncode != 0:
                 log.seek(start)
-                tail = "".join(log.read().rstrip("\n").splitlines(keepends=True)[-TAIL:])
-                status = f"signal {-done.returncode}" if done.returncode < 0 else f"status {done.returncode}"
+                text = log.read().decode(errors="replace")
+                tail = "".join(text.rstrip("\n").splitlines(keepends=True)[-TAIL:])
+                number = process.returncode
+                status = f"signal {-number}" if number < 0 else f"status {number}"
                 raise PeersError(f"{self.name}: {command[0]} failed ({status}); the end of {self.log}:\n{tail}")
-        return done.stdout
+        return printed.decode(errors="replace")

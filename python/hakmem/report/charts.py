@@ -1,7 +1,7 @@
-"""The charts as Vega-Lite, made with altair. Colors of text and axes come from the page or the picture they are in.
+"""Draws the charts as Vega-Lite, with altair. The page or picture sets the colors of text and axes.
 
-Ratios are the subject's figure by another allocator's, as in the result, on log axes; the scatter alone shows each
-allocator's figure by the subject's, so that the least of both lies at its lower left.
+Ratios are the subject's figure divided by another allocator's, as in the result, on log axes. Only the scatter divides
+each allocator's figure by the subject's, so that the best allocators lie at its lower left.
 """
 
 import math
@@ -9,28 +9,29 @@ from dataclasses import dataclass
 
 import altair as alt
 
+from hakmem.compat import zip_strict
 from hakmem.report import figures, labels
 
 GREY = "#868c96"
 TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.3, 1.5, 1.7, 2, 2.5, 3, 4, 5, 7,
          10, 15, 20, 30, 50, 100, 200, 500, 1000)
-# Colors of the subject and of its peers in order, on light and on dark: they differ in hue and in lightness, each
-# stands out from its background by 3:1, and shapes and names tell them apart besides.
+# Colors of the subject and then of its peers, on light and on dark. They differ in hue and lightness, each has a
+# contrast of 3:1 to its background, and shapes and names distinguish them as well.
 LIGHT = ("#c4320a", "#0b62a8", "#2f8fd6", "#00785a", "#a66f00", "#b0498b", "#5b3fb5", "#8466d6", "#00828a", "#6b5b4b",
          "#4a515c", "#6f7a00", "#8a1c4a")
 DARK = ("#ff8a5c", "#5aa9ff", "#9ad4ff", "#3ccf9e", "#f0b23c", "#ee8fcb", "#a996ff", "#cfc3ff", "#42d3da", "#c9b39b",
         "#b4bac4", "#c3ce4c", "#f2779f")
 SHAPES = ("diamond", "circle", "square", "triangle-up", "triangle-down", "cross", "circle", "square", "triangle-up",
           "triangle-down", "diamond", "cross", "circle")
-# A page's classes of widths: the least width of a chart in each. page.js holds where they begin.
+# The least width of a chart in each class of page widths. page.js says where the classes begin.
 LEAST_WIDTHS = (300, 560, 900)
-# The points that stand out: those of the chosen allocators, or else the best of each row.
+# The highlighted points: those of the chosen allocators, or else the best of each row.
 CHOSEN = "length(chosen) > 0 ? indexof(chosen, datum.allocator) >= 0 : datum.first"
 
 
 @dataclass
 class Chart:
-    """A chart, what it is called, and what it shows in words for who does not see it."""
+    """A chart, its title, and a description for those who cannot see it."""
     name: str
     title: str
     text: str
@@ -38,30 +39,33 @@ class Chart:
 
 
 def names(result):
-    """The allocators in the order that gives them their colors: the subject, then its peers."""
+    """Returns the allocators in the order that gives them their colors: the subject, then its peers."""
     return [result["subject"], *figures.peers(result)]
 
 
 def palette(result, colors):
+    """Returns the colors of the allocators."""
     return [colors[number % len(colors)] for number in range(len(names(result)))]
 
 
 def shapes(result):
+    """Returns the shapes of the allocators."""
     return [SHAPES[number % len(SHAPES)] for number in range(len(names(result)))]
 
 
 def color_scale(result):
-    """The colors are those of config.range.category, which a dark page sets its own way."""
+    """Returns the scale of colors. config.range.category, which a dark page overrides, has the colors."""
     return alt.Scale(domain=names(result))
 
 
 def shape_scale(result):
+    """Returns the scale of shapes."""
     return alt.Scale(domain=names(result), range=shapes(result))
 
 
 def vega_lite(layers, data, text, width, height, **more):
-    """The layers as one Vega-Lite chart, without altair's own configuration and the address of the schema. The layers
-    name the data they draw: so altair neither copies nor checks it."""
+    """Returns the layers as one Vega-Lite chart, without altair's configuration and the schema's address. The layers
+    name their data, so that altair neither copies nor checks it."""
     chart = alt.layer(*layers, **more).properties(
         width=width, height=height, description=text)
     if width != "container":
@@ -71,14 +75,14 @@ def vega_lite(layers, data, text, width, height, **more):
 
 
 def domain(values, least=1.15, spare=0.04):
-    """A log axis around 1 that holds all values, and on either side that part of its length more."""
+    """Returns a log axis around 1 that holds all values, extended on each side by a part of its length."""
     low, high = min([1 / least, *values]), max([least, *values])
     margin = (high / low) ** spare
     return [low / margin, high * margin]
 
 
 def ticks(limits, count=7):
-    """Round values inside the limits, not closer to each other than that many on the axis; 1 is among them."""
+    """Returns round values inside the limits, at most about `count` of them. 1 is among them."""
     low, high = (math.log(limit) for limit in limits)
     step = (high - low) / count
     chosen = [0.0]
@@ -89,27 +93,31 @@ def ticks(limits, count=7):
 
 
 def ratio_title(subject):
+    """Returns the title of an axis of ratios."""
     return f"{subject} ÷ allocator; below 1, {subject} takes less"
 
 
 def ratio_axis(limits, title, count=7, anchor="middle"):
+    """Returns the settings of an axis of ratios."""
     return {"scale": alt.Scale(type="log", domain=limits, nice=False),
             "axis": alt.Axis(values=ticks(limits, count), format="~g", title=title, titleAnchor=anchor)}
 
 
 def interval_record(figure):
+    """Returns a ratio and its interval as a record."""
     return {"ratio": figure["median"], "low": figure["low"], "high": figure["high"],
             "interval": figures.interval_text(figure)}
 
 
 def one_rule(axis="x"):
+    """Returns the dashed line at 1."""
     return alt.Chart(alt.NamedData("one")).mark_rule(color=GREY, strokeDash=[4, 3]).encode(**{axis: "one:Q"})
 
 
 # ---- Overall ----
 
 def overall_chart(result, measure, width="container"):
-    """An allocator a line: the geometric mean of the subject's figure by its, its interval. The noise is a band."""
+    """Returns a chart with each allocator's geometric mean and its interval. A band shows the noise."""
     subject = result["subject"]
     records = [{"allocator": subject, **interval_record({"median": 1, "low": 1, "high": 1}), "interval": "the subject"}]
     records += [{"allocator": name, **interval_record(figures.overall(result, name, measure))}
@@ -132,7 +140,7 @@ def overall_chart(result, measure, width="container"):
         tooltip=[alt.Tooltip("allocator:N"), alt.Tooltip("interval:N", title="ratio")])
     for record in records:
         record["left"] = labels.at(record["ratio"], limits, 1) > 0.3 and record["ratio"] <= 1
-    # The figure stands on the side that is away from 1, or from the names where those are near.
+    # The figure stands on the side away from 1, or away from the names if those are near.
     text = alt.Chart(alt.NamedData("means")).encode(
         y=alt.Y("allocator:N", scale=alt.Scale(domain=order)), text="label:N")
     leftward = text.transform_filter("datum.left").mark_text(dx=-11, align="right").encode(x=alt.X("low:Q", **axis))
@@ -153,7 +161,7 @@ def overall_chart(result, measure, width="container"):
 
 
 def scatter_chart(result, width="container"):
-    """An allocator a point: its time and its peak memory by the subject's, lower left is best."""
+    """Returns a chart of points: each allocator's time and peak memory by the subject's. Lower left is best."""
     subject, same = result["subject"], {"median": 1, "low": 1, "high": 1}
     records = [{**scatter_record(subject, same, same), "own": True}]
     for name in figures.peers(result):
@@ -172,15 +180,16 @@ def scatter_chart(result, width="container"):
 
 
 def scatter_record(name, time, memory):
+    """Returns the record of a point."""
     def turned(figure, key):
-        """The allocator's figure by the subject's, so the other way round."""
+        """Returns the allocator's figure divided by the subject's: the inverse of the result's ratio."""
         return {key: 1 / figure["median"], f"{key}_low": 1 / figure["high"], f"{key}_high": 1 / figure["low"],
                 f"{key}_text": figures.ratio_text(1 / figure["median"])}
     return {"allocator": name, **turned(time, "time"), **turned(memory, "memory")}
 
 
 def draw_scatter(result, records, text, width, least_width, height):
-    """least_width is the least that the chart is drawn at: names that fit there fit on more."""
+    """Returns the chart. least_width: the least width at which it is drawn. Names that fit there fit at any width."""
     subject = result["subject"]
     x_limits = domain([record[key] for record in records for key in ("time_low", "time_high")])
     y_limits = domain([record[key] for record in records for key in ("memory_low", "memory_high")])
@@ -209,7 +218,7 @@ def draw_scatter(result, records, text, width, least_width, height):
                   labels.line(x, y_of(record["memory_low"]), x, y_of(record["memory_high"]))]
     points = [(record["allocator"], x_of(record["time"]), y_of(record["memory"])) for record in records]
     records = [placed(record, box)
-               for record, box in zip(records, labels.place(points, lines, inner, height), strict=True)]
+               for record, box in zip_strict(records, labels.place(points, lines, inner, height))]
 
     data = alt.NamedData("points")
     x, y = alt.X("time:Q", **across), alt.Y("memory:Q", **upward)
@@ -234,8 +243,8 @@ def draw_scatter(result, records, text, width, least_width, height):
 # ---- Row by row ----
 
 def rows_chart(result, measure, group, width="container", legend=None):
-    """A row a line: the ratio to each peer, grey where it is a tie; with their intervals those chosen, or else the best
-    peer of the row. The noise of the row is a grey bar."""
+    """Returns a chart with a line for each row: the ratio to each peer, grey for a tie. The chosen peers, or else
+    the best peer of the row, have their intervals. A grey bar shows the noise of the row."""
     subject = result["subject"]
     records = [row_record(result, row, name, measure, figure) for row in figures.rows_of(result, group)
                for name in figures.peers(result) if (figure := figures.compared(result, row, name, measure))]
@@ -278,6 +287,7 @@ def rows_chart(result, measure, group, width="container", legend=None):
 
 
 def row_record(result, row, allocator, measure, figure):
+    """Returns the record of a ratio."""
     _, key, unit = figures.MEASURES[measure]
     own, other = (figures.entry(result, row, name).get(key) for name in (result["subject"], allocator))
     return {"row": row, "allocator": allocator, **interval_record(figure), "verdict": figure["verdict"],
@@ -287,8 +297,8 @@ def row_record(result, row, allocator, measure, figure):
 
 
 def mark_first(result, records, measure):
-    """Marks the best peer of each row and puts it last, so that it is drawn on top: the one that the result names, or
-    for measures of which it names none, the one with the highest ratio."""
+    """Marks the best peer of each row and puts it last, so that it is drawn on top. It is the peer that the result
+    names, or the one with the highest ratio if the result names none."""
     best = {}
     for record in records:
         named = (result["summary"]["best"].get(record["row"], {}).get(measure) or {}).get("allocator")
@@ -300,6 +310,7 @@ def mark_first(result, records, measure):
 
 
 def rows_text(subject, name, records, order):
+    """Returns the description of a chart of rows."""
     first = [record for record in records if record["first"]]
     counts = {verdict: sum(record["verdict"] == verdict for record in first) for verdict in figures.VERDICTS}
     rows = figures.plural(len(order), "row")

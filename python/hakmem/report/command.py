@@ -4,7 +4,8 @@ from pathlib import Path
 
 import click
 
-from hakmem.report.result import ResultError, load_result
+from hakmem.extras import extra
+from hakmem.report.result import ResultError, load_result, stem_of
 
 
 @click.command()
@@ -20,16 +21,18 @@ def report(result, html, pictures):
     except ResultError as error:
         raise click.ClickException(str(error)) from error
     if html is None and pictures is None:
-        html = result.with_suffix(".html")
-    # The chart libraries take a second to import: bad input is refused before.
+        html = result.with_name(stem_of(result) + ".html")
+    # Bad input is refused before importing the chart libraries, which takes a second.
     try:
         if html is not None:
-            from hakmem.report.page import write_page
+            with extra("report", "a page with charts"):
+                from hakmem.report.page import write_page
             write_page(content, html)
             click.echo(html)
         if pictures is not None:
-            from hakmem.report.pictures import write_pictures
-            for path in write_pictures(content, pictures, result.stem):
+            with extra("report", "a picture of a chart"):
+                from hakmem.report.pictures import write_pictures
+            for path in write_pictures(content, pictures, stem_of(result)):
                 click.echo(path)
     except OSError as error:
         path = error.filename or html or pictures

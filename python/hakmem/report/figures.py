@@ -1,13 +1,16 @@
-"""Picks out of a checked result what the page shows, and words it: units, names, tables, sentences."""
+"""Selects from a checked result what the page shows, and puts it in words: units, names, tables, sentences."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass, field
 from statistics import median
 
-# Ratio in the result -> what it is called, the median it is made of, and that median's unit.
+# {ratio in the result: (its name, the key of its median, the median's unit)}
 MEASURES = {
     "time": ("time", "time_s", "s"),
     "cpu": ("CPU time", "cpu_s", "s"),
     "peak_rss": ("peak memory", "peak_rss_kib", "KiB"),
+    "private": ("private dirty memory", "peak_private_kib", "KiB"),
     "mean_rss": ("time-averaged memory", "mean_rss_kib", "KiB"),
     "faults": ("page faults", "soft_faults", ""),
 }
@@ -17,10 +20,11 @@ OVERALL = {
     "time_programs": "Time, programs alone",
     "cpu": "CPU time",
     "peak_rss": "Peak memory",
+    "private": "Private dirty memory",
     "mean_rss": "Time-averaged memory",
 }
 
-# Peers keep their color and shape from page to page: the order of this list, then that of the result.
+# The order of the peers: this list, then the result's. So peers keep their color and shape from page to page.
 KNOWN = ("mimalloc3", "mimalloc2", "snmalloc", "rpmalloc", "jemalloc", "tcmalloc", "gperftools", "tbb", "hardened",
          "glibc")
 
@@ -29,7 +33,7 @@ VERDICTS = {"lower": "less", "higher": "more", "tie": "tie"}
 
 @dataclass
 class Cell:
-    """One cell of a table: what is read, what it is sorted by, and a hint with more."""
+    """One cell of a table: its text, the value to sort by, and a hint with more."""
     text: str
     sort: float | str | None = None
     small: str = ""
@@ -47,56 +51,62 @@ class Table:
 
 
 def again(result):
-    """The name of the subject's copy, whose ratios show the noise."""
+    """Returns the name of the subject's copy, whose ratios show the noise."""
     return result["subject"] + "-again"
 
 
 def peers(result):
-    """The allocators that the subject is compared with, without its own copy."""
+    """Returns the allocators with which the subject is compared, without its own copy."""
     names = [name for name in result["allocators"] if name not in (result["subject"], again(result))]
     return sorted(names, key=lambda name: KNOWN.index(name) if name in KNOWN else len(KNOWN))
 
 
 def rows_of(result, group=None):
+    """Returns the names of the rows, or of the rows of a group."""
     return [name for name, row in result["rows"].items() if group in (None, row["group"])]
 
 
 def entry(result, row, allocator):
+    """Returns the summary's entry of a row and allocator; {} if there is none."""
     return result["summary"]["rows"].get(row, {}).get(allocator) or {}
 
 
 def compared(result, row, allocator, measure):
-    """The ratio with its interval, or None where one of the two did not finish or it was not measured."""
+    """Returns the ratio with its interval; None if one of the two did not finish or it was not measured."""
     return entry(result, row, allocator).get("ratios", {}).get(measure)
 
 
 def overall(result, allocator, measure):
+    """Returns the mean ratio of an allocator, or None."""
     return (result["summary"]["overall"].get(allocator) or {}).get(measure)
 
 
 def measured(result, measure):
-    """Whether any allocator has this ratio in any row."""
+    """Returns whether any allocator has this ratio in any row."""
     return any(compared(result, row, name, measure) for row in result["rows"] for name in result["allocators"])
 
 
 # ---- Figures in words ----
 
 def ratio_text(value):
+    """Returns a ratio as a text."""
     return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
 
 
 def interval_text(figure):
+    """Returns a ratio with its interval as a text."""
     return f"{ratio_text(figure['median'])} ({ratio_text(figure['low'])} to {ratio_text(figure['high'])})"
 
 
 def number_text(value):
-    """Three significant digits, thousands apart, no exponent."""
+    """Returns a number with three significant digits, separated thousands and no exponent."""
     if value >= 100 or value == int(value):
         return f"{value:,.0f}"
     return f"{value:.2f}" if value >= 10 else f"{value:.3g}"
 
 
 def with_unit(value, unit):
+    """Returns a value with its unit as a text."""
     if unit == "s":
         scale, unit = (1, "s") if value >= 1 else (1e3, "ms") if value >= 1e-3 else (1e6, "µs")
         value *= scale
@@ -108,20 +118,23 @@ def with_unit(value, unit):
 
 
 def capital(text):
+    """Returns the text with a capital first letter."""
     return text[:1].upper() + text[1:]
 
 
 def plural(count, word):
+    """Returns a count with its word."""
     return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
 def listed(words):
+    """Joins words with commas and "and"."""
     words = list(words)
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def value_text(value):
-    """A value of the machine or the options as a reader takes it."""
+    """Returns a value of the machine or the options for a reader."""
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "not known"}[value]
     if isinstance(value, float):
@@ -136,13 +149,13 @@ def value_text(value):
 # ---- What did not finish ----
 
 def tidy(detail, length=200):
-    """What a run left as its reason, on one line and not too long."""
+    """Returns the reason that a run left, on one line and not too long."""
     text = " ".join((detail or "").split())
     return text if len(text) <= length else text[:length] + "…"
 
 
 def failures(result):
-    """A sentence for each row and allocator with runs that did not finish: {(row, allocator): sentence}."""
+    """Returns {(row, allocator): a sentence} for runs that did not finish."""
     runs, details = {}, {}
     for sample in result["samples"]:
         key = (sample["row"], sample["allocator"])
@@ -164,7 +177,7 @@ def failures(result):
 # ---- Tables ----
 
 def row_table(result, measure):
-    """All rows: the subject's median, then for each other allocator the ratio, its verdict and its own median."""
+    """Returns the table of all rows: the subject's median, and each other's ratio, verdict and median."""
     name, key, unit = MEASURES[measure]
     subject = result["subject"]
     others = [*peers(result), *([again(result)] if again(result) in result["allocators"] else [])]
@@ -181,6 +194,7 @@ def row_table(result, measure):
 
 
 def figure_cell(result, row, allocator, measure, key, unit, told):
+    """Returns the cell of a row and allocator."""
     figures = entry(result, row, allocator)
     if not figures:
         return Cell("not run", kind="none")
@@ -199,7 +213,7 @@ def figure_cell(result, row, allocator, measure, key, unit, told):
 
 
 def overall_table(result):
-    """One line an allocator, the fastest first: geometric means over the rows that both completed."""
+    """Returns a table of geometric means over the rows that both completed, fastest allocator first."""
     shown = [key for key in OVERALL if any(overall(result, name, key) for name in result["allocators"])]
     subject = result["subject"]
     table = Table("overall", f"{subject}'s figures divided by each allocator's: geometric means with 95 % intervals",
@@ -219,14 +233,14 @@ def overall_table(result):
 
 
 def verdict(figure):
-    """The verdict of an interval. One without width comes of a single round, which shows nothing of the spread."""
+    """Returns the verdict of an interval. One without width is of a single round, which shows no spread."""
     if figure["low"] == figure["high"]:
         return "tie"
     return "lower" if figure["high"] < 1 else "higher" if figure["low"] > 1 else "tie"
 
 
 def plain_table(result, name, caption, values, unit, hints=None):
-    """A table of figures {(row, allocator): value}: rows down, allocators across, the least of each row marked."""
+    """Returns a table of {(row, allocator): value}: rows down, allocators across, each row's least marked."""
     allocators = [a for a in (result["subject"], *peers(result)) if any(key[1] == a for key in values)]
     table = Table(name, caption, ["Row", *allocators])
     for row in result["rows"]:
@@ -242,6 +256,7 @@ def plain_table(result, name, caption, values, unit, hints=None):
 
 
 def idle_table(result):
+    """Returns the table of memory that idle programs hold."""
     values = {}
     for sample in result["samples"]:
         if sample["status"] == "ok" and sample.get("idle_rss_kib") is not None:
@@ -251,6 +266,7 @@ def idle_table(result):
 
 
 def calls_table(result):
+    """Returns the table of system calls."""
     found = [call for call in result.get("calls") or [] if call["memory_total"] is not None]
     hints = {(call["row"], call["allocator"]): ", ".join(
         f"{name} {count:,.0f}" for name, count in call["memory"].items() if count) for call in found}
@@ -259,6 +275,7 @@ def calls_table(result):
 
 
 def instructions_table(result):
+    """Returns the table of instructions."""
     values = {(count["row"], count["allocator"]): count["per_op"] for count in result.get("instructions") or []
               if count.get("per_op") is not None}
     return plain_table(result, "instructions", "Instructions an operation, counted by callgrind", values, "")

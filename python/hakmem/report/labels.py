@@ -1,4 +1,4 @@
-"""Puts names beside the points of a scatter so that they cover neither each other nor the points."""
+"""Places names beside the points of a scatter so that they cover neither each other nor the points."""
 
 import math
 from dataclasses import dataclass
@@ -18,38 +18,40 @@ class Box:
     near: bool = True
 
     def overlap(self, other):
+        """Returns the area that two boxes share."""
         across = self.half_width + other.half_width - abs(self.x - other.x)
         upward = self.half_height + other.half_height - abs(self.y - other.y)
         return max(0.0, across) * max(0.0, upward)
 
     def closest(self, x, y):
-        """The point of the box that is closest to another point: where a line from there ends."""
+        """Returns the point of the box that is closest to another point, where a line from there ends."""
         return (min(max(x, self.x - self.half_width), self.x + self.half_width),
                 min(max(y, self.y - self.half_height), self.y + self.half_height))
 
 
 def at(value, limits, length):
-    """Where a value lies on a log axis of that length."""
+    """Returns where a value lies on a log axis of that length."""
     low, high = map(math.log, limits)
     return (math.log(value) - low) / (high - low) * length
 
 
 def value(position, limits, length):
+    """Returns the value at a position on a log axis."""
     low, high = map(math.log, limits)
     return math.exp(low + position / length * (high - low))
 
 
 def line(x, y, x2, y2):
-    """The box of an upright or level line."""
+    """Returns the box of a vertical or horizontal line."""
     return Box((x + x2) / 2, (y + y2) / 2, abs(x - x2) / 2 + 1, abs(y - y2) / 2 + 1)
 
 
 def place(points, lines, width, height):
-    """A box for each (name, x, y): the nearest place around the point where it covers least of the points, the lines
-    and the other names."""
+    """Returns a box for each (name, x, y): the nearest place around the point that covers least of the points, the
+    lines and the other names."""
     taken = [Box(x, y, POINT, POINT) for _, x, y in points] + lines
     boxes = {}
-    # Those with the most neighbors have the fewest places left: they choose first.
+    # Points with the most neighbors choose first, because they have the fewest free places.
     for number in sorted(range(len(points)), key=lambda number: -crowding(points, number)):
         name, x, y = points[number]
         half = len(name) * FONT_SIZE * 0.28 + 2
@@ -62,12 +64,13 @@ def place(points, lines, width, height):
 
 
 def crowding(points, number):
+    """Returns how close the other points are to a point."""
     _, x, y = points[number]
     return sum(1 / (10 + math.hypot(x - other[1], y - other[2])) for other in points)
 
 
 def around(x, y, half):
-    """Places around a point, from near to far; among the near ones the right side first."""
+    """Yields places around a point, from near to far; among the near ones the right side first."""
     for ring, distance in enumerate((2, 14, 28, 44, 62)):
         aside, above = POINT + distance + half, POINT + distance + HEIGHT / 2
         slant = 0.75 * (POINT + distance)

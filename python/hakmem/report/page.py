@@ -1,7 +1,7 @@
-"""Writes a result as one HTML page that needs nothing else: text, tables, charts, the code that draws them, raw data.
+"""Writes a result as one self-contained HTML page: text, tables, charts, the code that draws them, raw data.
 
-Everything from the result goes through the template's escaping or into JSON without "<"; a policy in the page lets only
-its own two scripts run and nothing be fetched.
+Text from the result goes through the template's escaping, or into JSON without "<". A policy in the page allows only
+its own two scripts and forbids it to fetch anything.
 """
 
 import base64
@@ -17,13 +17,14 @@ import vl_convert
 from markupsafe import Markup
 
 import altair
+from hakmem.compat import zip_strict
 from hakmem.report import charts, figures, words
 from hakmem.report.result import check_result
 
 FOLDER = Path(__file__).with_name("page")
 OVERALL_CHARTS = ("time", "time_programs", "peak_rss", "mean_rss")
 ROW_MEASURES = ("time", "peak_rss", "mean_rss")
-# The shapes of the charts' points, for the legend, around 0 and 10 wide.
+# The shapes of the charts' points for the legend, centered at 0 and 10 wide.
 PATHS = {
     "circle": "M5 0A5 5 0 1 1-5 0A5 5 0 1 1 5 0Z", "square": "M-4.5-4.5H4.5V4.5H-4.5Z", "diamond": "M0-6L5 0L0 6L-5 0Z",
     "triangle-up": "M0-5.5L5.5 4.5H-5.5Z", "triangle-down": "M0 5.5L5.5-4.5H-5.5Z",
@@ -32,12 +33,13 @@ PATHS = {
 
 
 def write_page(result, path):
-    """Writes the page; raises ResultError for what is not a result."""
+    """Writes the page; raises ResultError if the result is wrong."""
     check_result(result)
-    Path(path).write_text(page(result, Path(path).stem), encoding="utf-8", newline="\n")
+    Path(path).write_bytes(page(result, Path(path).stem).encode())
 
 
 def page(result, stem):
+    """Returns the page."""
     template = jinja2.Environment(
         loader=jinja2.FileSystemLoader(FOLDER), autoescape=True, undefined=jinja2.StrictUndefined,
         trim_blocks=False).get_template("page.html")
@@ -63,6 +65,7 @@ def page(result, stem):
 # ---- Charts ----
 
 def all_charts(result):
+    """Returns all charts of the page."""
     groups = list(dict.fromkeys(row["group"] for row in result["rows"].values()))
     rows = []
     for measure in ROW_MEASURES:
@@ -76,6 +79,7 @@ def all_charts(result):
 
 
 def specs(result, drawn):
+    """Returns the data of the charts for the page's script."""
     every = [*drawn["overall"], *([drawn["scatter"]] if drawn["scatter"] else []),
              *(chart for section in drawn["rows"] for chart in section["charts"])]
     return {"allocators": charts.names(result),
@@ -83,12 +87,14 @@ def specs(result, drawn):
 
 
 def legend(result):
+    """Returns the entries of the legend."""
     shapes = charts.shapes(result)
     return [{"name": name, "number": number, "path": PATHS[shapes[number]]}
             for number, name in enumerate(charts.names(result)) if number > 0]
 
 
 def colors(result):
+    """Returns the style sheet of the allocators' colors."""
     def rules(palette):
         return " ".join(f"--c{number}: {color};" for number, color in enumerate(charts.palette(result, palette)))
     fills = " ".join(f".c{number} {{ fill: var(--c{number}); }}" for number in range(len(charts.names(result))))
@@ -99,24 +105,27 @@ def colors(result):
 
 @functools.cache
 def library():
-    """Vega, Vega-Lite and vega-embed as one script, of the version that altair writes for."""
+    """Returns Vega, Vega-Lite and vega-embed as one script, in the version for which altair writes."""
     version = ".".join(altair.SCHEMA_VERSION.split(".")[:2])
     text = vl_convert.javascript_bundle(vl_version=version).replace("\r\n", "\n")
-    # Neither may stand in a script element; within JavaScript's strings the backslash changes nothing.
+    # A script element may contain neither text. Inside JavaScript's strings the backslash changes nothing.
     return re.sub(r"<(?=/script|!--)", r"<\\", text, flags=re.IGNORECASE)
 
 
 def digest(text):
+    """Returns the SHA-256 of a script, for the page's policy."""
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def embedded(value):
+    """Returns a value as JSON that is safe inside HTML."""
     return Markup(json.dumps(value, separators=(",", ":")).replace("<", "\\u003c"))
 
 
 # ---- Tables and data ----
 
 def sections(result, drawn):
+    """Returns (id, title) of each section that the result fills."""
     found = [("overall", "Overall")]
     if drawn["scatter"]:
         found.append(("both", "Time and memory"))
@@ -127,6 +136,7 @@ def sections(result, drawn):
 
 
 def plain_sections(result):
+    """Returns the sections that have only a table."""
     made = [
         ("idle", "Idle memory",
          "Resident memory after the program has freed everything, waited and made one small call.",
@@ -140,6 +150,7 @@ def plain_sections(result):
 
 
 def row_tables(result):
+    """Returns the tables of all rows."""
     return [{"title": figures.capital(name), "table": figures.row_table(result, measure)}
             for measure, (name, key, _) in figures.MEASURES.items()
             if measure == "time" or figures.measured(result, measure)
@@ -147,6 +158,7 @@ def row_tables(result):
 
 
 def about_table(result):
+    """Returns the table of rows and their commands."""
     table = figures.Table("about", "The rows and their commands",
                           ["Row", "Group", "Threads", "What it does", "Command"])
     for name, row in result["rows"].items():
@@ -160,6 +172,7 @@ def about_table(result):
 
 
 def allocator_table(result):
+    """Returns the table of allocators."""
     keys = list(dict.fromkeys(key for about in result["allocators"].values() for key in about))
     table = figures.Table("allocators", "The allocators and where they come from", ["Allocator", *(
         {"sha256": "SHA-256"}.get(key, key.capitalize()) for key in keys)])
@@ -167,11 +180,12 @@ def allocator_table(result):
         cells = [figures.value_text(about[key]) if about.get(key) is not None else "" for key in keys]
         table.lines.append([figures.Cell(name, name)] + [
             figures.Cell(f"{text[:12]}…" if key == "sha256" and len(text) > 12 else text, text, hint=text, kind="words")
-            for key, text in zip(keys, cells, strict=True)])
+            for key, text in zip_strict(keys, cells)])
     return table
 
 
 def raw_data(result, stem):
+    """Returns the result as a link to download."""
     packed = gzip.compress(json.dumps(result).encode(), 9, mtime=0)
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", stem) or "result"
     return {"raw_name": f"{name}.json.gz", "raw_size": figures.with_unit(len(packed) / 1024, "KiB"),

@@ -1,4 +1,4 @@
-"""Charts of a result as PNG and SVG pictures, for documents."""
+"""Draws charts of a result as PNG and SVG pictures, for documents."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ TEXT, SOFT, LINE = "#1a1d23", "#565d69", "#dfe3e9"
 
 
 def write_pictures(result, folder, stem):
-    """Writes STEM-CHART.svg and .png for each chart that the result has figures for; returns their paths."""
+    """Writes STEM-CHART.svg and .png for each chart for which the result has figures. Returns their paths."""
     check_result(result)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -30,7 +30,7 @@ def write_pictures(result, folder, stem):
 
 
 def pictured(result):
-    """(name, chart) of each picture."""
+    """Returns (name, chart) of each picture."""
     legend = alt.Legend(orient="top", direction="horizontal", columns=6, title=None, values=figures.peers(result))
     groups = dict.fromkeys(row["group"] for row in result["rows"].values())
     found = [("time", charts.overall_chart(result, "time", WIDTH)),
@@ -42,6 +42,7 @@ def pictured(result):
 
 
 def draw(result, chart):
+    """Returns the SVG of a chart."""
     title = {"text": f"{chart.title}: {result['subject']} and its peers", "subtitle": subtitle(result)}
     spec = {**chart.sizes[0], "title": title}
     version = ".".join(alt.SCHEMA_VERSION.split(".")[:2])
@@ -49,6 +50,7 @@ def draw(result, chart):
 
 
 def subtitle(result):
+    """Returns the line below a picture's title."""
     machine = result["machine"]
     parts = [figures.plural(len(result["rows"]), "row"), words.rounds(result), words.date(result)[:10],
              figures.value_text(machine["cpu"]) if "cpu" in machine else ""]
@@ -56,6 +58,7 @@ def subtitle(result):
 
 
 def config(result):
+    """Returns the picture's configuration of Vega-Lite."""
     return {
         "background": "white", "font": FONT, "padding": 16, "view": {"stroke": None},
         "title": {"anchor": "start", "fontSize": 16, "color": TEXT, "subtitleColor": SOFT, "subtitleFontSize": 12,

@@ -1,41 +1,78 @@
-"""Reads a result file of the bench and refuses what is not one, naming the file and the key."""
+"""Reads a result file of the bench. Refuses anything else, with the file and the key that is wrong."""
 
 import functools
 import json
+import lzma
+import zlib
 from pathlib import Path
 
-import jsonschema
+from hakmem.extras import extra
+
+# The first bytes of compressed files, and a limit of their content.
+XZ, GZIP = b"\xfd7zXZ\0", b"\x1f\x8b"
+UNPACKED_MOST = 1 << 30
 
 SCHEMA = Path(__file__).with_name("result.schema.json")
 
 
 class ResultError(ValueError):
-    """A result that cannot be shown; the message names the file and the key."""
+    """A result that cannot be shown. The message names the file and the key."""
 
 
 def load_result(path):
-    """The result in the file, checked."""
+    """Returns the checked result of a file, which xz or gzip may have compressed."""
+    result = read_json(path)
+    check_result(result, path)
+    return result
+
+
+def read_json(path):
+    """Returns the content of a file, unchecked."""
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = unpack(path.read_bytes(), path).decode("utf-8")
     except UnicodeDecodeError as error:
         raise ResultError(f"{path}: not a text file: byte {error.start} is not UTF-8") from error
     except OSError as error:
         raise ResultError(f"{path}: cannot be read: {error.strerror}") from error
     try:
-        result = json.loads(text, parse_constant=refuse_constant)
+        return json.loads(text, parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
         raise ResultError(f"{path}: not JSON: {error or 'nested too deeply'}") from error
-    check_result(result, path)
-    return result
+
+
+def unpack(content, path):
+    """Returns the content, uncompressed."""
+    if content.startswith(XZ):
+        unpacker = lzma.LZMADecompressor()
+    elif content.startswith(GZIP):
+        unpacker = zlib.decompressobj(16 + zlib.MAX_WBITS)
+    else:
+        return content
+    try:
+        unpacked = unpacker.decompress(content, UNPACKED_MOST)
+    except (lzma.LZMAError, zlib.error) as error:
+        raise ResultError(f"{path}: damaged: {error}") from error
+    if not unpacker.eof:
+        raise ResultError(f"{path}: damaged: it ends too soon, or holds more than {UNPACKED_MOST >> 20} MiB")
+    return unpacked
+
+
+def stem_of(path):
+    """Returns the name of a result without its endings. Other points in a name are no endings."""
+    name = Path(path).name
+    for suffix in (".xz", ".gz", ".json"):
+        name = name.removesuffix(suffix)
+    return name
 
 
 def refuse_constant(name):
+    """Raises ValueError for constants such as NaN, which JSON lacks."""
     raise ValueError(f"{name} is not a JSON number")
 
 
 def check_result(result, source="the result"):
-    """Raises ResultError unless the result is of the format and its parts name each other."""
+    """Raises ResultError unless the result has the format and its parts fit together."""
     if not isinstance(result, dict):
         raise ResultError(f"{source}: a result is an object, this is {kind(result)}")
     if "format" not in result:
@@ -43,6 +80,8 @@ def check_result(result, source="the result"):
     expected = schema()["properties"]["format"]["const"]
     if result["format"] != expected:
         raise ResultError(f"{source}: format: {shorten(result['format'])} cannot be shown, only {expected!r} can")
+    with extra("report", "reading a result"):
+        import jsonschema
     errors = sorted(jsonschema.Draft202012Validator(schema()).iter_errors(result), key=depth)
     for error in errors[:1]:
         raise ResultError(f"{source}: {explain(error)}")
@@ -51,14 +90,17 @@ def check_result(result, source="the result"):
 
 @functools.cache
 def schema():
+    """Returns the schema of results."""
     return json.loads(SCHEMA.read_text(encoding="utf-8"))
 
 
 def depth(error):
+    """Returns how deep an error lies."""
     return len(error.absolute_path)
 
 
 def explain(error):
+    """Returns an error of the schema's check in words."""
     place = dotted(error.absolute_path)
     if error.validator == "required":
         missing = next(key for key in error.validator_value if key not in error.instance)
@@ -76,6 +118,7 @@ def explain(error):
 
 
 def dotted(path):
+    """Returns a path into the result as a text."""
     text = ""
     for part in path:
         text = f"{text}[{part}]" if isinstance(part, int) else join(text, part)
@@ -83,21 +126,24 @@ def dotted(path):
 
 
 def join(place, key):
+    """Returns the place of a key."""
     return f"{place}.{key}" if place else key
 
 
 def kind(value):
+    """Returns the JSON type of a value."""
     names = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
     return names.get(type(value), "null")
 
 
 def shorten(value, length=60):
+    """Returns a value as a short text."""
     text = value if isinstance(value, str) else repr(value)
     return repr(text) if len(text) <= length else repr(text[:length]) + "..."
 
 
 def check_names(result, source):
-    """Every row and allocator that a part speaks of is among the result's rows and allocators."""
+    """Raises ResultError if a part names a row or allocator that the result does not list."""
     rows, allocators = result["rows"], result["allocators"]
 
     def known(place, row, allocator=None):

@@ -1,4 +1,4 @@
-"""The sentences of the page: what ran, what came out, how it was measured."""
+"""The sentences of the page: what ran, the outcome, how it was measured."""
 
 import datetime
 import re
@@ -10,7 +10,7 @@ FACTS = {"cpu": "Processor", "cpus": "Processors", "memory": "Memory", "kernel":
 
 
 def headline(result):
-    """What came out against the closest peer, or what was compared where there is no overall figure."""
+    """Returns the outcome against the closest peer, or what was compared if there is no overall figure."""
     subject = result["subject"]
     closest = closest_peer(result, "time")
     if closest is None:
@@ -26,13 +26,14 @@ def headline(result):
 
 
 def closest_peer(result, measure):
-    """(name, figure) of the peer with the highest ratio: the one that takes the least itself."""
+    """Returns (name, figure) of the peer with the highest ratio, which is the one that takes least."""
     found = [(name, figures.overall(result, name, measure)) for name in figures.peers(result)]
     found = [pair for pair in found if pair[1]]
     return max(found, key=lambda pair: pair[1]["median"]) if found else None
 
 
 def lead(result):
+    """Returns the first paragraph."""
     groups = {}
     for row in result["rows"].values():
         groups[row["group"]] = groups.get(row["group"], 0) + 1
@@ -44,7 +45,7 @@ def lead(result):
 
 
 def rounds(result):
-    """How many rounds the rows had."""
+    """Returns how many rounds the rows had."""
     found = {}
     for sample in result["samples"]:
         found.setdefault(sample["row"], set()).add(sample["round"])
@@ -53,7 +54,7 @@ def rounds(result):
 
 
 def date(result):
-    """The date, with the time in minutes where the result has one."""
+    """Returns the date, with the time in minutes if the result has one."""
     try:
         moment = datetime.datetime.fromisoformat(result["date"])
     except ValueError:
@@ -64,13 +65,14 @@ def date(result):
 
 
 def machine_text(value):
-    """A value of the machine; an amount as /proc/meminfo has it in a unit that is easy to read."""
+    """Returns a value of the machine. Amounts in the form of /proc/meminfo get a readable unit."""
     text = figures.value_text(value)
     amount = re.fullmatch(r"(\d+) kB", text)
     return figures.with_unit(int(amount[1]), "KiB") if amount else text
 
 
 def facts(result):
+    """Returns (name, value) of the facts about the run."""
     machine = result["machine"]
     found = [("Date", date(result)), ("Commit", (result["commit"] or "not known")[:12])]
     found += [(FACTS[key], machine_text(machine[key])) for key in ("cpu", "cpus", "memory", "kernel", "libc")
@@ -79,13 +81,13 @@ def facts(result):
 
 
 def listing(values):
-    """(name, value) of the machine's or the options' values, as text."""
+    """Returns (name, value) of the machine's or the options' values, as texts."""
     return [(FACTS.get(key, figures.capital(key.replace("_", " "))), figures.value_text(value))
             for key, value in values.items()]
 
 
 def tiles(result):
-    """The few figures to remember: {value, text, small, kind}."""
+    """Returns the few figures to remember: {value, text, small, kind}."""
     subject, found = result["subject"], []
     for measure, text in (("time", "of the time of {}, the fastest peer"),
                           ("time_programs", "of the time of {}, the fastest peer on programs"),
@@ -110,6 +112,7 @@ def tiles(result):
 
 
 def row_section(result, measure):
+    """Returns the text above the charts of a measure."""
     subject = result["subject"]
     averaged = " Averaged over the run, so memory held longer weighs more." if measure == "mean_rss" else ""
     copied = figures.again(result) in result["allocators"]
@@ -119,7 +122,7 @@ def row_section(result, measure):
 
 
 def method(result):
-    """How ratios come about, in short; only what holds for every result of this format."""
+    """Returns how ratios are made, briefly: only what holds for every result of this format."""
     subject, copy = result["subject"], figures.again(result)
     found = [
         "The allocators run in turn, round by round, each in a process of its own. A ratio is taken between two runs "
@@ -129,7 +132,10 @@ def method(result):
         "geometric means over the rows that both allocators completed.",
         "Time is that of a driver's timed part, or seconds for a million operations where a driver runs for a time; of "
         "a program it is the whole run. CPU time is of the same part. Peak memory is the largest resident set, "
-        "time-averaged memory its mean over the run."]
+        "time-averaged memory its mean over the run. Private dirty memory is the part of the peak that no other "
+        "process "
+        "shares and no file backs, as the kernel tells it in the first round."
+    ]
     if copy in result["allocators"]:
         found.append(f"{copy} is a copy of {subject}'s library: what the two differ by is the noise of this run.")
     return found

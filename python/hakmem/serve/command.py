@@ -1,49 +1,134 @@
 """The command `hakmem serve`."""
 
 import asyncio
+import itertools
+import logging
 import os
 import signal
 import socket
+from pathlib import Path
 
 import click
-from aiohttp import web
 
+from hakmem.extras import extra
 from hakmem.live.memory import LiveError
-from hakmem.serve.watch import Watch
-from hakmem.serve.web import application, is_loopback
+from hakmem.processes import ProcessesParameter
 
 
 class ServeError(click.ClickException):
-    """It cannot be served."""
+    """The process cannot be served."""
 
 
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address or name to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8427, show_default=True,
               help="0 takes one that is free.")
+@click.option("--socket", "path", type=click.Path(path_type=Path), metavar="PATH",
+              help="Listen on a Unix socket instead, for the own user and root alone.")
+@click.option("--token-file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+              help="Take the token from FILE, made if it is not there; else each start has one of its own.")
+@click.option("--no-token", is_flag=True, help="Answer whoever reaches the port.")
 @click.option("--interval", type=click.FloatRange(min=0.05, max=3600), default=1.0, show_default=True,
-              metavar="SECONDS", help="From one look to the next; a large heap is looked at less often.")
-@click.argument("pids", type=click.IntRange(min=1), nargs=-1, required=True, metavar="PID...")
-def serve(pids, host, port, interval):
+              metavar="SECONDS", help="Time between two looks; more for a large heap.")
+@click.option("--deadline", type=click.FloatRange(min=0.5, max=3600), default=60.0, show_default=True,
+              metavar="SECONDS", help="Time limit of a look.")
+@click.argument("pids", type=ProcessesParameter(), nargs=-1, required=True, metavar="PID|NAME...")
+def serve(pids, host, port, path, token_file, no_token, interval, deadline):
     """Serve the heaps of processes: a page with live charts at /, /metrics for Prometheus, JSON at /api/snapshot/PID.
 
-    Nothing runs in the processes. SIGINT or SIGTERM ends it."""
-    watches = []
-    for pid in dict.fromkeys(pids):
+    A name means all processes that have it. Nothing runs in them, and nothing is written to them but where the page
+    turns a heap profile on or off. Who asks needs the token in the address that is
+    printed. SIGINT or SIGTERM ends it."""
+    with extra("serve", "hakmem serve"):
+        from hakmem.serve import access
+        from hakmem.serve.watch import Watch
+        from hakmem.serve.web import application
+    if path and (token_file or no_token):
+        raise click.UsageError("--socket has no token: the kernel says who asks")
+    if token_file and no_token:
+        raise click.UsageError("--token-file and --no-token exclude each other")
+    token = None if path or no_token else read_token(token_file)
+    pids = list(dict.fromkeys(itertools.chain(*pids)))
+
+    async def run():
+        # Made here, because a worker's lock and pipes belong to the running loop.
+        watches = [Watch(pid, deadline) for pid in pids]
         try:
-            watches.append(Watch(pid))
-        except LiveError as error:
-            raise ServeError(str(error)) from error
-    listener = listen(host, port)
-    address = listener.getsockname()
-    if not is_loopback(address[0]):
-        click.echo(f"hakmem: warning: whoever reaches {shown(address)} sees these processes' memory figures, without "
-                   "a password", err=True)
-    asyncio.run(answer(application(watches, interval, is_loopback(address[0])), listener, address))
+            await first_looks(watches)
+            listener = listen_at(path) if path else listen(host, port)
+            loopback = not path and access.is_loopback(listener.getsockname()[0])
+            if path:
+                doors, text = [access.own_user_only], str(path)
+            else:
+                address = shown(listener.getsockname())
+                doors = [access.own_pages_only(loopback), *([access.token_only(token)] if token else [])]
+                text = f"http://{address}/" + (f"?token={token}" if token and not token_file else "")
+                warn(loopback, token, address)
+            await answer(application(watches, interval, doors, bool(path or token)), listener, text)
+        finally:
+            await asyncio.gather(*(watch.target.end() for watch in watches))
+            if path and listened_at:
+                path.unlink(missing_ok=True)
+
+    listened_at = []
+
+    def listen_at(path):
+        made = listen_on_path(path)
+        listened_at.append(path)
+        return made
+    asyncio.run(run())
+
+
+def warn(loopback, token, address):
+    """Tells who else can see the figures."""
+    if not token:
+        who = "every user of this machine" if loopback else f"whoever reaches {address}"
+        click.echo(f"hakmem: warning: {who} sees these processes' memory figures and mappings, without a "
+                   "token", err=True)
+    elif not loopback:
+        click.echo(
+            f"hakmem: warning: the token and the figures cross the network to {address} as they are: nothing encrypts "
+            "them", err=True)
+
+
+def read_token(file):
+    """Returns the token in a file, or a new one."""
+    from hakmem.serve import access
+
+    try:
+        return access.token_of_file(file) if file else access.new_token()
+    except ValueError as error:
+        raise ServeError(f"--token-file {file}: {error}") from error
+    except OSError as error:
+        raise ServeError(f"--token-file {file}: {error.strerror}") from error
+
+
+async def first_looks(watches):
+    """Looks at each process once; raises ServeError if a look fails."""
+    for result in await asyncio.gather(*(watch.look() for watch in watches), return_exceptions=True):
+        if isinstance(result, LiveError):
+            raise ServeError(str(result)) from result
+        if isinstance(result, BaseException):
+            raise result
+
+
+def listen_on_path(path):
+    """Returns a listening Unix socket that only this user may open."""
+    made = socket.socket(socket.AF_UNIX)
+    before = os.umask(0o177)
+    try:
+        made.bind(str(path))
+        made.listen(64)
+    except OSError as error:
+        made.close()
+        raise ServeError(f"--socket {path}: {os.strerror(error.errno) if error.errno else error}") from error
+    finally:
+        os.umask(before)
+    return made
 
 
 def listen(host, port):
-    """A socket that listens there."""
+    """Returns a socket that listens at the address."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (socket.gaierror, UnicodeError) as error:
@@ -61,20 +146,25 @@ def listen(host, port):
 
 
 def shown(address):
-    """An address and its port as they stand in a URL."""
+    """Returns an address and its port as a URL writes them."""
     return f"[{address[0]}]:{address[1]}" if ":" in address[0] else f"{address[0]}:{address[1]}"
 
 
-async def answer(app, listener, address):
+async def answer(app, listener, text):
     """Serves until a signal ends it."""
+    from aiohttp import web
+
     ended = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=2)
+    # Requests that are no HTTP get a 400. The terminal need not mention them.
+    quiet = logging.getLogger("hakmem.serve.http")
+    quiet.setLevel(logging.CRITICAL + 1)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=2, logger=quiet)
     await runner.setup()
     try:
         await web.SockSite(runner, listener).start()
-        click.echo(f"http://{shown(address)}/")
+        click.echo(text)
         await ended.wait()
     finally:
         await runner.cleanup()

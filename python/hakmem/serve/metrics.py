@@ -1,4 +1,4 @@
-"""All processes in Prometheus' text format: what `hakmem stats --prometheus` has, and what only the kernel knows."""
+"""All processes in Prometheus' text format: `hakmem stats --prometheus`, and figures that only the kernel knows."""
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -9,13 +9,14 @@ LABELS = ("pid", "command")
 
 
 class Processes:
-    """A collector of the watches' last samples. Of what ended there is but hakmem_up."""
+    """A collector of the watches' latest samples. A process that has ended has only hakmem_up."""
 
     def __init__(self, watches):
         self.watches = watches
         self.running = [watch for watch in watches if watch.state == "running"]
 
     def collect(self):
+        """Yields the families of all processes."""
         up = GaugeMetricFamily("hakmem_up", "Whether the last look at the process succeeded", labels=LABELS)
         for watch in self.watches:
             up.add_metric(labels(watch), int(watch.state == "running"))
@@ -25,7 +26,7 @@ class Processes:
                           lambda sample: sample.rss)
         parts = GaugeMetricFamily("hakmem_resident_bytes", "Resident memory by what it holds", labels=(*LABELS, "part"))
         for watch in self.running:
-            for part, size in watch.sample.resident.parts().items():
+            for part, size in watch.sample.resident.items():
                 parts.add_metric([*labels(watch), part], size)
         yield parts
         faults = CounterMetricFamily("hakmem_page_faults", "Page faults of the process", labels=(*LABELS, "kind"))
@@ -37,6 +38,7 @@ class Processes:
                           lambda sample: sample.took)
 
     def family(self, kind, name, meaning, value):
+        """Returns a family with one figure for each running process."""
         made = kind(name, meaning, labels=LABELS)
         for watch in self.running:
             made.add_metric(labels(watch), value(watch.sample))
@@ -44,10 +46,12 @@ class Processes:
 
 
 def labels(watch):
+    """Returns the values of the labels that every series has."""
     return [str(watch.pid), watch.sample.shot.command]
 
 
 def metrics_text(watches):
+    """Returns the text of /metrics."""
     registry = CollectorRegistry()
     registry.register(Processes(list(watches)))
     return generate_latest(registry).decode()

@@ -1,4 +1,4 @@
-"""The page: text, style and scripts in one file. By its policy only its scripts run, and only this server is asked."""
+"""Makes the page: text, style and scripts in one file. Its policy allows only its own scripts and this server."""
 
 import base64
 import functools
@@ -18,7 +18,7 @@ LIBRARIES = ("vendor/uPlot.iife.min.js", "vendor/uPlot.min.css")
 
 @functools.cache
 def made():
-    """(the page, its Content-Security-Policy)."""
+    """Returns (the page, its Content-Security-Policy)."""
     scripts = [read("vendor/uPlot.iife.min.js"), read("page.js")]
     settings = {"parts": [{"name": name, "title": title, "color": color} for name, (title, color) in PARTS.items()],
                 "rates": RATES}
@@ -33,8 +33,10 @@ def made():
 
 
 def read(name):
+    """Returns the text of a file of the page."""
     return (FOLDER / name).read_text(encoding="utf-8")
 
 
 def digest(text):
+    """Returns the SHA-256 of a script, for the page's policy."""
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

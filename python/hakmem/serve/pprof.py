@@ -1,27 +1,32 @@
-"""/debug/pprof/: the heap profiles of the processes, where and as Go programs serve theirs, for what reads those.
+"""/debug/pprof/: serves the heap profiles at the addresses and in the form of Go programs, for tools that read those.
 
-Of several processes ?pid=PID names one, or /PID before the address.
-"""
+If several processes are served, ?pid=PID or /PID before the address names one."""
 
 import asyncio
+import contextlib
+import re
 
 from aiohttp import web
 
-from hakmem.heap.file import ProfileError
-from hakmem.heap.outside import as_text, difference, look, packed, symbols_of, whole
-from hakmem.heap.symbolize import Strings, symbolize
-from hakmem.live.descriptor import find
 from hakmem.live.memory import LiveError, NoProcess
-from hakmem.live.sites import ProfileOff, read_sites
-from hakmem.serve.answers import PPROF, WATCHES, fresh, wanted
+from hakmem.serve.access import LATER_SECONDS
+from hakmem.serve.answers import PPROF, WATCHES, fresh, wanted, whole_number
+from hakmem.serve.target import Target
 
-# What each profile shows when nothing else is asked for.
+PLACES = web.AppKey("places", asyncio.Semaphore)
+# How many profiles are made at the same time, each in a process of its own.
+PROFILES_MOST = 4
+# The most addresses in one request for names, and how an address is written.
+ADDRESSES_MOST = 100_000
+ADDRESS = re.compile(r"(0[xX])?[0-9a-fA-F]{1,16}")
+# The default sample type of each profile.
 DEFAULTS = {"heap": "inuse_space", "allocs": "alloc_space"}
-# A difference is waited for no longer.
+# The longest time over which a difference is taken.
 SECONDS_MOST = 3600
 
 
 def routes():
+    """Returns the routes, with and without a PID."""
     return [route for before in ("", r"/{pid:\d+}") for route in (
         web.get(f"{before}{PPROF}/", show_index),
         web.get(f"{before}{PPROF}/{{name:{'|'.join(DEFAULTS)}}}", show_profile),
@@ -29,46 +34,55 @@ def routes():
 
 
 async def show_profile(request):
+    """Answers with a profile."""
     watch = selected(request)
     if watch is None:
         raise web.HTTPBadRequest(
             text=f"which process? Add ?pid=PID; served are {', '.join(map(str, request.app[WATCHES]))}")
     kind = DEFAULTS[request.match_info["name"]]
-    seconds, debug, symbols = (number(request, name) for name in ("seconds", "debug", "symbols"))
+    seconds, debug, symbols = (whole_number(name, request.query.get(name, "0"))
+                               for name in ("seconds", "debug", "symbols"))
     if "seconds" in request.query and not 1 <= seconds <= SECONDS_MOST:
         raise web.HTTPBadRequest(text=f"seconds={seconds}: from 1 to {SECONDS_MOST} can be waited for")
     if debug and seconds:
         raise web.HTTPBadRequest(text="seconds and debug do not go together")
-    before = await outcome(look_at, watch) if seconds else None
-    if seconds:
-        await asyncio.sleep(seconds)
-    if debug:
-        return text_answer(await outcome(lambda: as_text(look_at(watch))))
-    data = await outcome(made, watch, before, kind, symbols)
+    async with place(request.app), apart(watch) as target:
+        if debug:
+            return text_answer((await outcome(target.ask("text"))).decode())
+        if seconds:
+            await outcome(target.ask("before"))
+            await asyncio.sleep(seconds)
+        data = await outcome(target.ask("profile", kind=kind, symbols=bool(symbols)))
     return fresh(web.Response(body=data, content_type="application/octet-stream", headers={
         "Content-Disposition": f'attachment; filename="{request.match_info["name"]}-{watch.pid}.pb.gz"'}))
 
 
 async def show_symbols(request):
-    """As pprof asks for them: addresses with + between them, in the body or behind the ?."""
+    """Answers with functions' names, for addresses joined by + in the body or after the ?, as pprof sends them."""
     watch = selected(request)
-    asked = await request.text() if request.method == "POST" else request.query_string
-    try:
-        addresses = [int(word, 16) for word in asked.split("+") if word]
-    except ValueError as error:
-        raise web.HTTPBadRequest(text="addresses are wanted as 0x1234+0x5678") from error
+    asked = (await request.read()).decode("latin-1") if request.method == "POST" else addresses_in(request)
+    words = [word for word in asked.split("+", ADDRESSES_MOST) if word]
+    if len(words) > ADDRESSES_MOST or not all(ADDRESS.fullmatch(word) for word in words):
+        raise web.HTTPBadRequest(text=f"addresses are wanted as 0x1234+0x5678, {ADDRESSES_MOST:,} at most")
     if watch is None:  # nobody says whose addresses they are
         return text_answer("num_symbols: 0\n")
-    names = await outcome(symbols_of, watch.sampler.memory, addresses)
-    return text_answer("num_symbols: 1\n" + "".join(f"{address:#x} {name}\n" for address, name in names.items()))
+    async with place(request.app), apart(watch) as target:
+        names = await outcome(target.ask("symbols", addresses=[int(word, 16) for word in words]))
+    return text_answer("num_symbols: 1\n" + "".join(f"{address} {name}\n" for address, name in names.items()))
+
+
+def addresses_in(request):
+    """Returns the query without the token and the PID, which may be in it too."""
+    return "+".join(part for part in request.query_string.split("&") if not part.startswith(("token=", "pid=")))
 
 
 async def show_index(request):
+    """Answers with a list of the processes and their profiles."""
     only = selected(request)
-    watches = request.app[WATCHES].values() if only is None else [only]
+    watches = list(request.app[WATCHES].values()) if only is None else [only]
     lines = ["Heap profiles by hakmem serve, in pprof's format", ""]
     for watch in watches:
-        lines.append(f"process {watch.pid}, {watch.sample.shot.command}: {await asyncio.to_thread(state_of, watch)}")
+        lines.append(f"process {watch.pid}, {watch.sample.shot.command}: {await state_of(watch)}")
         lines += [f"    /{watch.pid}{PPROF}/{name}" for name in DEFAULTS]
     lines += ["", "?seconds=N: what changes in N seconds; ?debug=1: as text; ?symbols=1: with functions' names in it"]
     return text_answer("\n".join(lines) + "\n")
@@ -78,7 +92,7 @@ async def show_index(request):
 
 
 def selected(request):
-    """The Watch that is asked for, or the only one; None: of several, none is."""
+    """Returns the Watch that the request names, or the only one; None if there are several and it names none."""
     text = request.match_info.get("pid", request.query.get("pid"))
     if text is not None:
         return wanted(request, text)
@@ -86,51 +100,44 @@ def selected(request):
     return watches[0] if len(watches) == 1 else None
 
 
-def number(request, name):
-    text = request.query.get(name, "0")
-    if not (text.isascii() and text.isdigit()):
-        raise web.HTTPBadRequest(text=f"{name}={text}: a whole number is wanted")
-    return int(text)
-
-
-async def outcome(function, *arguments):
-    """What a function returns that looks at a process, from a thread; or an answer that says why it cannot."""
+async def outcome(answer):
+    """Returns a worker's answer; raises an HTTP error if there is none."""
     try:
-        return await asyncio.to_thread(function, *arguments)
+        return await answer
     except NoProcess as error:
         raise web.HTTPGone(text=str(error)) from error
     except LiveError as error:
         raise web.HTTPServiceUnavailable(text=str(error)) from error
-    except ProfileError as error:
-        raise web.HTTPServiceUnavailable(text=error.message) from error
 
 
-def descriptor_of(watch):
-    return watch.sampler.descriptor or find(watch.sampler.memory)
+@contextlib.asynccontextmanager
+async def place(app):
+    """Takes one of the places for profiles in the making; answers 503 if all are taken."""
+    if app[PLACES].locked():
+        raise web.HTTPServiceUnavailable(text=f"{PROFILES_MOST} profiles are being made already; ask again later",
+                                         headers={"Retry-After": str(LATER_SECONDS)})
+    async with app[PLACES]:
+        yield
 
 
-def look_at(watch):
-    return look(watch.sampler.memory, descriptor_of(watch))
-
-
-def made(watch, before, kind, symbols):
-    """The profile's file: all of it, or the difference to an earlier Look."""
-    seen = look_at(watch)
-    profile = difference(before, seen, kind) if before else whole(seen, kind)
-    if symbols:
-        notes, strings = symbolize(profile), Strings(profile)
-        profile.comment.extend(strings.place(note) for note in notes)
-    return packed(profile)
-
-
-def state_of(watch):
-    """Whether there is a profile, in words."""
+@contextlib.asynccontextmanager
+async def apart(watch):
+    """Yields a separate worker, so that the looks for the charts go on meanwhile."""
+    target = Target(watch.pid, watch.target.seconds, watch.target.begun)
     try:
-        heap = read_sites(watch.sampler.memory, descriptor_of(watch))
+        yield target
+    finally:
+        await target.end()
+
+
+async def state_of(watch):
+    """Returns whether the process has a profile, in words."""
+    try:
+        return (await watch.target.ask("state"))["state"]
     except LiveError as error:
-        return f"off: {error}" if isinstance(error, ProfileOff) else str(error)
-    return f"{'on' if heap.on else 'stopped'}, samples {heap.mean} bytes apart in the mean, {len(heap.sites)} sites"
+        return str(error)
 
 
 def text_answer(text):
+    """Returns an answer of plain text."""
     return fresh(web.Response(text=text))

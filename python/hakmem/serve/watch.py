@@ -1,16 +1,21 @@
-"""The processes that are served: each is looked at again and again, and what was seen is kept."""
+"""Watches the served processes: looks at each one repeatedly and keeps what it sees."""
+
+from __future__ import annotations
 
 import asyncio
 import time
 from collections import deque
 from dataclasses import asdict, dataclass
+from types import SimpleNamespace
 
-from hakmem.live.memory import LiveError, NoProcess
-from hakmem.top.sample import Sample, Sampler, rates
+from hakmem.live.memory import UNSOUND, LiveError, NoProcess, problem_text
+from hakmem.live.model import BlockPool, Pool, SizeClass, Thread, Totals
+from hakmem.serve.target import Target
+from hakmem.top.sample import rates
 
-# Looks that are kept for the charts.
+# How many looks are kept for the charts.
 HISTORY = 600
-# At most this share of the time goes into looking at one process, however large its heap is.
+# Looking at one process takes at most this share of the time, however large its heap is.
 LOOKING = 0.25
 
 
@@ -30,59 +35,80 @@ class Point:
     rates: dict[str, float | None] | None  # a second, since the look before; None: there was none
 
 
+class Seen:
+    """A look, as a worker reports it. heap: the snapshot as JSON values. shot: the parts that metrics need, as
+    objects."""
+
+    def __init__(self, told):
+        self.at, self.took, self.program = told.pop("at"), told.pop("took"), told.pop("program")
+        self.heap, self.rss, self.resident = told, told["rss"], told["resident"]
+        self.minor_faults, self.major_faults = told["minor_faults"], told["major_faults"]
+        self.shot = SimpleNamespace(
+            **{name: told[name] for name in ("time", "pid", "command", "version", "counters")},
+            totals=Totals(**told["totals"]), classes=[SizeClass(**row) for row in told["classes"]],
+            threads=[Thread(**row) for row in told["threads"]], pools=[Pool(**row) for row in told["pools"]],
+            block_pools=[BlockPool(**row) for row in told["block_pools"]])
+
+
 class Watch:
-    """One process. `state` is running, ended, or unread: the last look failed, as `problem` says.
+    """One process. `state` is running, ended, or unread (the last look failed; `problem` says why)."""
 
-    The first look is taken at once; what it raises is the caller's.
-    """
-
-    def __init__(self, pid):
+    def __init__(self, pid, deadline):
         self.pid = pid
-        self.sampler = Sampler(pid)
+        self.target = Target(pid, deadline)
         self.state, self.problem = "running", ""
         self.points = deque(maxlen=HISTORY)
-        self.sample: Sample | None = None
+        self.sample: Seen | None = None
         self.ended_at = None
-        self.note(self.sampler.take())
+        self.stopping = False  # as the server ends
+
+    async def look(self):
+        """Looks once; raises LiveError if that fails."""
+        told = await self.target.ask("look")
+        try:
+            self.note(Seen(told))
+        except UNSOUND as error:
+            raise LiveError(f"process {self.pid}: it makes no sense ({problem_text(error)})") from error
 
     def note(self, sample):
+        """Keeps a sample as the latest point."""
         found = rates(self.sample, sample)
         number = self.points[-1].number + 1 if self.points else 1
         a_second = None if found is None else {
             **found.counters, "minor_faults": found.minor_faults, "major_faults": found.major_faults, "rss": found.rss}
-        self.points.append(Point(number=number, time=sample.shot.time, rss=sample.rss, **sample.resident.parts(),
-                                 rates=a_second))
+        self.points.append(
+            Point(number=number, time=sample.shot.time, rss=sample.rss, **sample.resident, rates=a_second))
         self.sample = sample
         self.state, self.problem = "running", ""
 
     def fail(self, error):
-        """A look failed."""
+        """Notes that a look failed."""
         self.state, self.problem = "unread", str(error)
         if isinstance(error, NoProcess):
             self.state, self.ended_at = "ended", time.time()
 
     async def run(self, interval):
-        """Looks until the process ends."""
-        while self.state != "ended":
+        """Looks until the process ends. Notes a look that fails, and goes on.
+
+        Before Python 3.12, asyncio.wait_for() drops a cancellation that arrives together with an answer. Therefore
+        `stopping` is checked too."""
+        while self.state != "ended" and not self.stopping:
             begun = time.monotonic()
             try:
-                sample = await asyncio.to_thread(self.sampler.take)
+                await self.look()
             except LiveError as error:
                 self.fail(error)
-            except Exception:
-                self.state, self.problem = "unread", "an error of hakmem serve itself; its output says more"
-                raise
-            else:
-                self.note(sample)
+            if self.stopping:
+                return
             took = time.monotonic() - begun
             await asyncio.sleep(max(interval - took, took * (1 / LOOKING - 1)))
 
     def about(self):
-        """What a list of processes says of this one."""
+        """Returns the entry of this process in a list of processes."""
         shot = self.sample.shot
         return {"pid": self.pid, "command": shot.command, "version": shot.version, "state": self.state,
                 "problem": self.problem, "ended_at": self.ended_at}
 
     def history(self, after):
-        """The points behind number `after`."""
+        """Returns the points after number `after`."""
         return [asdict(point) for point in self.points if point.number > after]

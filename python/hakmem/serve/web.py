@@ -1,36 +1,36 @@
-"""What is answered at which address."""
+"""The addresses of the server and their answers."""
 
 import asyncio
-import ipaddress
 import json
 import logging
-from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from hakmem.live.heap import as_dict
-from hakmem.live.map import map_page
-from hakmem.serve import page, pprof
-from hakmem.serve.answers import WATCHES, NoSuchProcess, error_answer, fresh, wanted
+from hakmem.clean import clean
+from hakmem.serve import page, pprof, profile
+from hakmem.serve.access import REALM, Refused
+from hakmem.serve.answers import SHOWN, WATCHES, NoSuchProcess, error_answer, fresh, wanted, whole_number
 from hakmem.serve.metrics import metrics_text
 
 INTERVAL = web.AppKey("interval", float)
 TASKS = web.AppKey("tasks", list)
 METRICS_TYPE = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
-# Profilers ask for the names of many addresses at once.
+# The longest request: profilers ask for the names of many addresses at once.
 BODY_MOST = 16 << 20
 
 
-def application(watches, interval, loopback):
-    """The web application. On `loopback`, a request for another host's name is refused: no page elsewhere can ask."""
-    app = web.Application(client_max_size=BODY_MOST,
-                          middlewares=[errors_as_json, *([own_name_only] if loopback else [])])
-    app[WATCHES] = {watch.pid: watch for watch in watches}
+def application(watches, interval, doors, may_write):
+    """Returns the web application. doors: the middlewares of access.py that a request must pass. may_write: whether
+    requests may turn things on and off in the processes."""
+    app = web.Application(client_max_size=BODY_MOST, middlewares=[errors_as_json, *doors])
+    app[WATCHES] = {str(watch.pid): watch for watch in watches}
     app[INTERVAL] = interval
+    app[profile.MAY_WRITE] = may_write
+    app[pprof.PLACES] = asyncio.Semaphore(pprof.PROFILES_MOST)
     app.add_routes([
         web.get("/", show_page), web.get("/metrics", show_metrics), web.get("/api/processes", list_processes),
         web.get("/api/snapshot/{pid}", show_snapshot), web.get("/api/history/{pid}", show_history),
-        web.get("/map/{pid}", show_map), *pprof.routes()])
+        web.get("/map/{pid}", show_map), *profile.routes(), *pprof.routes()])
     app.cleanup_ctx.append(looking)
     return app
 
@@ -41,12 +41,16 @@ async def looking(app):
     for task in app[TASKS]:
         task.add_done_callback(tell_failure)
     yield
+    for watch in app[WATCHES].values():
+        watch.stopping = True
     for task in app[TASKS]:
         task.cancel()
     await asyncio.gather(*app[TASKS], return_exceptions=True)
+    await asyncio.gather(*(watch.target.end() for watch in app[WATCHES].values()))
 
 
 def tell_failure(task):
+    """Logs the error of a task that failed."""
     if not task.cancelled() and task.exception():
         logging.error("looking at a process failed", exc_info=task.exception())
 
@@ -56,6 +60,7 @@ def tell_failure(task):
 
 @web.middleware
 async def errors_as_json(request, handler):
+    """A middleware that turns errors into answers."""
     try:
         return await handler(request)
     except web.HTTPException as error:
@@ -63,71 +68,63 @@ async def errors_as_json(request, handler):
             raise
         text, allow = error.text, None
         if error.status == 404 and not isinstance(error, NoSuchProcess):
-            text = f"there is nothing at {request.path}; there are /, /metrics, /api/processes, /api/snapshot/PID, " \
-                   "/api/history/PID, /map/PID and /debug/pprof/"
+            text = f"there is nothing at {clean(request.path, SHOWN)}; there are /, /metrics, /api/processes, /api/snapshot/PID, " \
+                   "/api/history/PID, /api/profile/PID, /map/PID, /flame/PID and /debug/pprof/"
         elif error.status == 405:
-            text = f"{request.method} is not for {request.path}: GET is"
+            text = f"{clean(request.method, SHOWN)} is not for {clean(request.path, SHOWN)}: GET is"
             allow = {"Allow": "GET, HEAD"}
+        elif isinstance(error, Refused):
+            allow = REALM
+        elif error.status == 503:
+            allow = {name: error.headers[name] for name in ("Retry-After",) if name in error.headers}
         return error_answer(request, error.status, text, allow)
     except Exception:
         logging.exception("%s %s", request.method, request.path)
         return error_answer(request, 500, "an error of hakmem serve itself; its output says more")
 
 
-@web.middleware
-async def own_name_only(request, handler):
-    name = urlsplit(f"//{request.host}").hostname or ""
-    if not is_loopback(name):
-        raise web.HTTPForbidden(
-            text=f"this server is not {name!r}: it answers as localhost unless --host says otherwise")
-    return await handler(request)
-
-
-def is_loopback(name):
-    """Whether a host's name or address is this machine's own."""
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return name == "localhost" or name.endswith(".localhost")
-
-
 # ---- Answers ----
 
 
 def as_json(value):
+    """Returns a value as an answer of compact JSON."""
     return fresh(web.json_response(value, dumps=lambda made: json.dumps(made, separators=(",", ":"))))
 
 
 async def show_page(request):
+    """Answers with the page."""
     text, policy = page.made()
     return fresh(web.Response(text=text, content_type="text/html", headers={"Content-Security-Policy": policy}))
 
 
 async def show_metrics(request):
+    """Answers with the metrics."""
     return fresh(web.Response(body=metrics_text(request.app[WATCHES].values()).encode(), headers=METRICS_TYPE))
 
 
 async def list_processes(request):
+    """Answers with the list of processes."""
     return as_json({"interval": request.app[INTERVAL],
                     "processes": [watch.about() for watch in request.app[WATCHES].values()]})
 
 
 async def show_snapshot(request):
+    """Answers with the snapshot of a process."""
     watch = wanted(request, request.match_info["pid"])
-    sample, units = watch.sample, request.query.get("superslabs") == "1"
-    heap = await asyncio.to_thread(as_dict, sample.shot, units)
-    return as_json({**heap, "rss": sample.rss, "resident": sample.resident.parts(), "minor_faults": sample.minor_faults,
-                    "major_faults": sample.major_faults, "process": watch.about()})
+    heap = await pprof.outcome(watch.target.ask("superslabs")) if request.query.get("superslabs") == "1" else (
+        watch.sample.heap)
+    return as_json({**heap, "process": watch.about()})
 
 
 async def show_history(request):
+    """Answers with the points of a process."""
     watch = wanted(request, request.match_info["pid"])
-    after = request.query.get("after", "0")
-    if not (after.isascii() and after.isdigit()):
-        raise web.HTTPBadRequest(text=f"after={after}: the number of a look is wanted")
-    return as_json({"process": watch.about(), "points": watch.history(int(after))})
+    after = whole_number("after", request.query.get("after", "0"), "the number of a look")
+    return as_json({"process": watch.about(), "points": watch.history(after)})
 
 
 async def show_map(request):
+    """Answers with the map of a heap."""
     watch = wanted(request, request.match_info["pid"])
-    return fresh(web.Response(text=await asyncio.to_thread(map_page, watch.sample.shot), content_type="text/html"))
+    return fresh(
+        web.Response(body=await pprof.outcome(watch.target.ask("map")), content_type="text/html", charset="utf-8"))

@@ -1,7 +1,8 @@
-"""The screen: a head that explains the RSS, a table, keys."""
+"""The screen: a head that explains the RSS, a table, and keys."""
 
 import asyncio
 import time
+from collections import deque
 
 from rich.text import Text
 from textual.app import App
@@ -10,12 +11,18 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Static
 
+from hakmem.apart import in_thread
+from hakmem.compat import zip_strict
 from hakmem.live.memory import LiveError, NoPermission, NoProcess
 from hakmem.top import tables, words
 from hakmem.top.sample import RATES, rates
 
-# At most this share of the time goes into looking, however large the heap is.
+# Looking takes at most this share of the time, however large the heap is.
 LOOKING = 0.25
+# Seconds until the screen tells that a look takes long.
+SLOW = 5
+# The history keeps so many looks, more than a screen is wide.
+LOOKS = 400
 TABS = {"classes": "classes", "threads": "threads", "pools": "pools", "superslabs": "SuperSlabs", "huge": "huge blocks"}
 HELP = """\
 The bar is the resident memory (RSS) of the process. A slab's resident bytes are counted as live first,
@@ -40,15 +47,21 @@ then as cached, then as free.
 
 
 class Help(ModalScreen):
-    """What the figures mean and what the keys do."""
+    """Explains the figures and the keys."""
 
     BINDINGS = [("escape,h,question_mark,q,enter,space", "dismiss", "Back")]
     CSS = "Help { align: center middle; } #help { width: 90; max-width: 100%; height: auto; max-height: 100%; \
 border: round $accent; padding: 1 2; background: $surface; }"
 
     def compose(self):
+        """Yields the widgets."""
         with VerticalScroll(id="help"):
             yield Static(HELP, markup=False)
+
+
+def drawn(text):
+    """Returns a text of the head as a textual Text."""
+    return Text.assemble(*text.parts)
 
 
 class Bar(Static):
@@ -57,18 +70,18 @@ class Bar(Static):
     parts = None
 
     def render(self):
-        return words.bar(self.parts, self.size.width) if self.parts else Text()
+        """Returns the bar."""
+        return drawn(words.bar(self.parts, self.size.width)) if self.parts else Text()
 
 
 class Top(App):
-    """`hakmem top`. The sampler is anything with take()."""
+    """The app of `hakmem top`. sampler: anything with take()."""
 
     ENABLE_COMMAND_PALETTE = False
     CSS = """
     Screen { layout: vertical; }
-    #title, #memory, #rates, #tabs, #subject { height: 1; padding: 0 1; }
-    #rates { height: auto; }
-    #key { height: auto; padding: 0 1; }
+    #title, #tabs, #subject { height: 1; padding: 0 1; }
+    #memory, #key, #rates, #history { height: auto; padding: 0 1; }
     Bar { height: 1; margin: 0 1; }
     #tabs { margin-top: 1; background: $surface; }
     #subject { text-style: bold; }
@@ -91,6 +104,7 @@ class Top(App):
         self.interval = interval
         self.before = self.sample = None
         self.view, self.drilled = "classes", None  # drilled: what the key of a row of the view led to
+        self.history = deque(maxlen=LOOKS)  # (RSS, live bytes) of each look
         self.orders = {}  # table -> (column, descending)
         self.note = ""
         self.running = asyncio.Event()
@@ -98,17 +112,20 @@ class Top(App):
         self.shown = None  # the table that stands in the widget
 
     def compose(self):
+        """Yields the widgets."""
         yield Static(id="title")
         yield Static(id="memory")
         yield Bar()
         yield Static(id="key")
         yield Static(id="rates")
+        yield Static(id="history")
         yield Static(id="tabs")
         yield Static(id="subject")
         yield DataTable(cursor_type="row", zebra_stripes=True)
         yield Footer()
 
     def on_ready(self):
+        """Starts looking."""
         self.title = "hakmem top"
         self.query_one(DataTable).focus()
         self.run_worker(self.watch(), exit_on_error=True)
@@ -116,12 +133,12 @@ class Top(App):
     # ---- Looking ----
 
     async def watch(self):
-        """Looks until the process ends. A look that failed is told and tried again."""
+        """Looks until the process ends. Tells of a look that failed, and tries again."""
         while True:
             await self.running.wait()
             begun = time.monotonic()
             try:
-                sample = await asyncio.to_thread(self.sampler.take)
+                sample = await self.taken()
             except (NoProcess, NoPermission) as error:
                 self.end(f"ended: {error}" if isinstance(error, NoProcess) else str(error))
                 return
@@ -129,14 +146,24 @@ class Top(App):
                 self.note = f"not read just now: {error}"
             else:
                 if not self.running.is_set():
-                    # Paused while it was taken: the picture stands.
+                    # Paused during the look: the picture stays.
                     continue
                 self.before, self.sample, self.note = self.sample, sample, ""
+                self.history.append((sample.rss, sample.shot.totals.live))
             self.redraw()
             took = time.monotonic() - begun
             await asyncio.sleep(max(self.interval - took, took * (1 / LOOKING - 1)))
 
+    async def taken(self):
+        """Returns a Sample. If the process holds its reader up, the screen says so and keys still work."""
+        begun, look = time.monotonic(), asyncio.wrap_future(in_thread(self.sampler.take))
+        while not (await asyncio.wait([look], timeout=SLOW))[0]:
+            self.note = f"held up: the process has kept its reader waiting for {time.monotonic() - begun:.0f} s"
+            self.redraw()
+        return look.result()
+
     def end(self, note):
+        """Stops looking, with a note that says why."""
         self.note = note
         self.running.clear()
         self.redraw()
@@ -144,7 +171,7 @@ class Top(App):
     # ---- Drawing ----
 
     def redraw(self):
-        """Draws the head and the table of the last sample."""
+        """Draws the head and the table of the latest sample."""
         if not self.query("#title"):
             # The screen is being taken down while the last look ends.
             return
@@ -155,27 +182,32 @@ class Top(App):
         found = rates(self.before, self.sample)
         note = self.note or ("" if self.running.is_set() else "paused")
         for name, text in (("title", words.title(self.sample, note)), ("memory", words.memory_line(self.sample)),
-                           ("key", words.key(parts)), ("rates", words.rates_line(found, RATES)), ("tabs", self.tabs())):
-            self.query_one(f"#{name}", Static).update(text)
+                           ("key", words.key(parts)), ("rates", words.rates_line(found, RATES)),
+                           ("history", words.history_line(self.history, self.size.width - 2))):
+            self.query_one(f"#{name}", Static).update(drawn(text))
+        self.query_one("#tabs", Static).update(self.tabs())
         bar = self.query_one(Bar)
         bar.parts = parts
         bar.refresh()
         self.draw_table()
 
     def tabs(self):
+        """Returns the line of views."""
         text = Text()
+        gap = " " if self.size.width >= 72 else ""
         for number, name in enumerate(tables.VIEWS, 1):
-            text.append(f" {number} {TABS[name]} ", style="reverse bold" if name == self.view else "")
+            text.append(f"{gap}{number} {TABS[name]}{gap}", style="reverse bold" if name == self.view else "")
             text.append(" ")
         return text
 
     def table(self):
-        """The table that is looked at, drawn up from the last sample."""
+        """Returns the table of the chosen view, from the latest sample."""
         if self.drilled is not None:
             return tables.DRILLS[self.view](self.sample, self.drilled)
         return tables.VIEWS[self.view](self.sample)
 
     def draw_table(self):
+        """Draws the table. Updates only changed cells if its rows and heads are the same."""
         table = self.table()
         column, descending = self.orders.get(table.name, (table.order, None))
         rows = table.sorted(column, descending)
@@ -187,7 +219,7 @@ class Top(App):
         keys = [str(key) for key, _ in rows]
         heads = [f"{each.title} {self.arrow(table, column, descending)}" if number == column else each.title
                  for number, each in enumerate(table.columns)]
-        cells = [[self.cell(value, each.kind) for value, each in zip(row, table.columns, strict=True)]
+        cells = [[self.cell(value, each.kind) for value, each in zip_strict(row, table.columns)]
                  for _, row in rows]
         if self.shown is not None and self.shown[:3] == (table.name, heads, keys):
             for number, row in enumerate(cells):
@@ -199,7 +231,7 @@ class Top(App):
         self.shown = (table.name, heads, keys, cells)
 
     def fill(self, widget, table, heads, keys, cells):
-        """Puts a table's rows into the widget; the cursor stays on its row, and what is in sight there."""
+        """Puts a table's rows into the widget. The cursor stays on its row and the scroll position stays."""
         same = self.shown is not None and self.shown[0] == table.name
         chosen = self.shown[2][widget.cursor_row] if same and widget.cursor_row < len(self.shown[2]) else None
         scrolled = widget.scroll_offset
@@ -207,9 +239,9 @@ class Top(App):
             widget.clear()
         else:
             widget.clear(columns=True)
-            for number, (head, column) in enumerate(zip(heads, table.columns, strict=True)):
+            for number, (head, column) in enumerate(zip_strict(heads, table.columns)):
                 widget.add_column(Text(head, justify="left" if column.kind == "words" else "right"), key=str(number))
-        for key, row in zip(keys, cells, strict=True):
+        for key, row in zip_strict(keys, cells):
             widget.add_row(*row, key=key)
         if chosen in keys:
             widget.move_cursor(row=keys.index(chosen), animate=False, scroll=False)
@@ -218,34 +250,42 @@ class Top(App):
 
     @staticmethod
     def arrow(table, column, descending):
+        """Returns the arrow of a sorted column."""
         if descending is None:
             descending = table.columns[column].kind not in ("words", "address")
         return "▼" if descending else "▲"
 
     @staticmethod
     def cell(value, kind):
+        """Returns a value as a cell."""
         return Text(tables.value_text(value, kind), justify="left" if kind == "words" else "right")
 
     # ---- Keys ----
 
     def go(self, view, drilled=None):
+        """Shows a view, or the table behind one of its rows."""
         self.view, self.drilled = view, drilled
         self.redraw()
 
     def action_view(self, name):
+        """Shows a view."""
         self.go(name)
 
     def action_next_view(self):
+        """Shows the next view."""
         names = list(tables.VIEWS)
         self.go(names[(names.index(self.view) + 1) % len(names)])
 
     def action_back(self):
+        """Goes back from the table behind a row."""
         self.go(self.view)
 
     def action_help(self):
+        """Shows the help."""
         self.push_screen(Help())
 
     def action_pause(self):
+        """Pauses, or goes on."""
         if self.note.startswith("ended"):
             return
         if self.running.is_set():
@@ -255,9 +295,11 @@ class Top(App):
         self.redraw()
 
     def action_sort(self, step):
+        """Sorts by the column `step` columns further."""
         self.sort_by(lambda column, count: (column + step) % count)
 
     def sort_by(self, choose):
+        """Sorts by the column that choose(column, number of columns) returns."""
         if self.sample is None:
             return
         table = self.table()
@@ -266,6 +308,7 @@ class Top(App):
         self.redraw()
 
     def action_reverse(self):
+        """Reverses the order."""
         if self.sample is None:
             return
         table = self.table()
@@ -274,12 +317,15 @@ class Top(App):
         self.redraw()
 
     def on_data_table_header_selected(self, event):
+        """Sorts by the column that was clicked."""
         self.sort_by(lambda column, count: event.column_index)
 
     def on_data_table_row_selected(self, event):
+        """Shows the table behind a row."""
         if self.drilled is None and self.view in tables.DRILLS and self.sample is not None:
             self.go(self.view, int(event.row_key.value))
 
     def check_action(self, action, parameters):
-        # On the help, its own keys alone.
+        """Returns whether a key works now."""
+        # On the help screen, only its own keys and quit work.
         return len(self.screen_stack) == 1 or action == "quit"

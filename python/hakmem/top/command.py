@@ -1,15 +1,21 @@
 """The command `hakmem top`."""
 
+import concurrent.futures
 import sys
 import time
 from pathlib import Path
 
 import click
 
+from hakmem.apart import in_thread
+from hakmem.extras import extra
 from hakmem.live.memory import LiveError
+from hakmem.processes import ProcessParameter
 from hakmem.top.sample import Sampler, rates
 
 PICTURE = (140, 40)
+# The longest look of --once and before the screen. The screen itself goes on waiting and says so.
+SECONDS = 60
 
 
 class TopError(click.ClickException):
@@ -18,41 +24,85 @@ class TopError(click.ClickException):
 
 @click.command()
 @click.option("--interval", type=click.FloatRange(min=0.05, max=3600), default=1.0, show_default=True,
-              metavar="SECONDS", help="From one look to the next; a large heap is looked at less often.")
-@click.option("--once", is_flag=True, help="Print one screen as text; it takes one interval, as rates do.")
+              metavar="SECONDS", help="Time between two looks; more for a large heap.")
+@click.option("--once", is_flag=True, help="Print one screen as text, after one interval, which rates need.")
 @click.option("--svg", "picture", type=click.Path(dir_okay=False, writable=True), metavar="FILE",
               help="Write one screen as a picture instead.")
-@click.argument("pid", type=click.IntRange(min=1))
+@click.argument("pid", type=ProcessParameter(), required=False, metavar="[PID|NAME]")
 def top(pid, interval, once, picture):
     """Watch the heap of process PID: what its resident memory is, classes, threads, pools, rates.
 
-    Nothing runs in the process. Key h tells what the figures mean and the keys do."""
+    Without PID the processes on HAKMEM are listed, and one is chosen. Nothing runs in the process. Key h tells what the
+    figures mean and the keys do."""
     if once and picture:
         raise click.UsageError("--once prints a screen, --svg writes one: take one of them")
     if not (once or picture or sys.stdout.isatty() and sys.stdin.isatty()):
         raise click.UsageError("input or output is no terminal; --once prints one screen as text")
+    if pid is None:
+        pid = chosen(sys.stdout.isatty() and sys.stdin.isatty() and not (once or picture))
     try:
         sampler = Sampler(pid)
-        # What is wrong with PID is said here, before there is a screen.
-        first = sampler.take()
+        # Errors of PID show here, before the screen opens.
+        first = take(sampler)
         if once:
             time.sleep(interval)
-            print_once(first, sampler.take())
+            print_once(first, take(sampler))
             return
     except LiveError as error:
         raise TopError(str(error)) from error
-    watch(sampler, interval, picture)
+    watch(sampler, first, interval, picture)
+
+
+def chosen(may_ask):
+    """Returns the PID of the only process on HAKMEM, or of the one that the user picks."""
+    from hakmem.ps.command import print_rows
+    from hakmem.ps.survey import survey
+
+    rows = survey().rows
+    if not rows:
+        raise TopError("no process that can be looked at runs on HAKMEM; hakmem run -- PROGRAM starts one")
+    if len(rows) == 1:
+        return rows[0].pid
+    print_rows(rows)
+    if not may_ask:
+        raise click.UsageError(f"{len(rows)} processes run on HAKMEM; give the PID of one")
+    return click.prompt("PID", default=str(rows[0].pid), value_proc=lambda text: pick(text, rows))
+
+
+def pick(text, rows):
+    """Returns the PID that was typed, if it is in the list."""
+    if text.strip() not in {str(row.pid) for row in rows}:
+        raise click.BadParameter(f"{text!r} is no PID of the list")
+    return int(text)
+
+
+def take(sampler):
+    """Returns a Sample, if the look ends in time: the process's owner can hold its readers up."""
+    try:
+        return in_thread(sampler.take).result(SECONDS)
+    except concurrent.futures.TimeoutError:
+        raise LiveError(f"process {sampler.pid} held up who looks at it for more than {SECONDS} seconds") from None
 
 
 def print_once(first, second):
-    from hakmem.bench.table import make_console
+    """Prints one screen as text."""
+    from hakmem.screen import make_console
     from hakmem.top.plain import print_sample
 
     print_sample(make_console(), second, rates(first, second))
 
 
-def watch(sampler, interval, picture):
-    from hakmem.top.app import Top
+def watch(sampler, first, interval, picture):
+    """Runs the screen, or writes a picture of it."""
+    if picture:
+        with extra("top", "a picture of the screen"):
+            from hakmem.top.app import Top
+    else:
+        try:
+            from hakmem.top.app import Top
+        except ModuleNotFoundError:
+            watch_plainly(sampler, first, interval)
+            return
 
     app, drawn = Top(sampler, interval), []
     if picture:
@@ -72,7 +122,28 @@ def watch(sampler, interval, picture):
         click.echo(f"hakmem: {app.note}", err=True)
 
 
+def watch_plainly(sampler, first, interval):
+    """Prints the screen of --once repeatedly, without keys, if the extra's packages are not installed."""
+    from hakmem.top.plain import Frame, print_sample
+
+    before, sample = None, first
+    try:
+        while True:
+            frame = Frame()
+            frame.print("Ctrl-C ends. Keys, sorting and more tables: pip install 'hakmem[top]'")
+            print_sample(frame, sample, rates(before, sample))
+            frame.show()
+            # Looking takes at most a quarter of the time.
+            time.sleep(max(interval, 3 * sample.took))
+            before, sample = sample, take(sampler)
+    except KeyboardInterrupt:
+        click.echo()
+    except LiveError as error:
+        raise TopError(str(error)) from error
+
+
 def write_picture(picture, text):
+    """Writes the picture."""
     try:
         Path(picture).write_text(text, encoding="utf-8")
     except OSError as error:

@@ -1,17 +1,40 @@
-"""One screen as text, for pipes and logs."""
+"""One screen as text, for pipes and logs, and for repeated printing if textual is not installed."""
 
-import rich.table
-from rich.text import Text
+import shutil
 
+import click
+
+from hakmem.compat import zip_strict
+from hakmem import screen
 from hakmem.top import tables, words
 from hakmem.top.sample import RATES
 
 BAR_WIDTH = 100
+# Move the cursor to the top left; clear the line behind the cursor; clear everything below.
+HOME, CLEAR_LINE, CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 VIEWS = ("classes", "threads", "pools")
 
 
+class Frame(screen.Console):
+    """A terminal's whole screen: collects lines, as many as fit, and shows them all at once."""
+
+    def __init__(self):
+        super().__init__()
+        self.height = shutil.get_terminal_size().lines
+        self.kept = []
+
+    def write(self, line):
+        """Adds a line."""
+        self.kept.append(line)
+
+    def show(self):
+        """Shows the lines."""
+        shown = "".join(f"{line}{CLEAR_LINE}\r\n" for line in self.kept[:self.height - 1])
+        click.echo(f"{HOME}{shown}{CLEAR_BELOW}", nl=False, color=True)
+
+
 def print_sample(console, sample, found):
-    """Prints the head and the tables of classes, threads and pools; `found` are the rates."""
+    """Prints the head and the tables of classes, threads and pools. found: the rates."""
     parts = sample.resident.parts()
     for line in (words.title(sample), words.memory_line(sample), words.bar(parts, min(BAR_WIDTH, console.width)),
                  words.key(parts), words.rates_line(found, RATES)):
@@ -19,15 +42,15 @@ def print_sample(console, sample, found):
     for name in VIEWS:
         table = tables.VIEWS[name](sample)
         console.print()
-        console.print(Text(table.title, style="bold"))
+        console.print(screen.Text(table.title, style="bold"))
         console.print(drawn(table))
 
 
 def drawn(table):
-    """A Table as rich draws it."""
-    made = rich.table.Table(box=None, pad_edge=False, header_style="bold")
+    """Returns a Table as the console prints it."""
+    made = screen.Table()
     for column in table.columns:
         made.add_column(column.title, justify="left" if column.kind == "words" else "right", no_wrap=True)
     for _, row in table.sorted():
-        made.add_row(*(tables.value_text(value, column.kind) for value, column in zip(row, table.columns, strict=True)))
+        made.add_row(*(tables.value_text(value, column.kind) for value, column in zip_strict(row, table.columns)))
     return made

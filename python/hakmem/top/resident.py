@@ -1,20 +1,15 @@
-"""What the resident memory of a process is, by the kernel's map of its pages and a snapshot of its heap.
+"""Tells what the resident memory of a process is, from the kernel's map of its pages and a snapshot of its heap.
 
-A page has no mark of what lies in it, so a slab's resident bytes are given to its live blocks first, then to the
-cached ones, and what is left to the free ones. The parts sum to the RSS; what is neither of HAKMEM's is `other`.
-"""
+A page does not show what lies in it. So a slab's resident bytes are attributed to its live blocks first, then to the
+cached ones, and the rest to the free ones. The parts add up to the RSS; `other` is what does not belong to HAKMEM."""
+
+from __future__ import annotations
 
 import os
-from dataclasses import dataclass, fields
-
-import numpy
+from dataclasses import dataclass, field, fields
 
 from hakmem.live.memory import Unreadable
-
-PAGE = os.sysconf("SC_PAGE_SIZE")
-ENTRY = 8  # bytes of the page map for a page
-PRESENT, FILE, EXCLUSIVE = numpy.uint64(1 << 63), numpy.uint64(1 << 61), numpy.uint64(1 << 56)
-
+from hakmem.live.pages import OWNED, PAGE, THERE, WORD
 
 @dataclass
 class Resident:
@@ -26,93 +21,85 @@ class Resident:
     retained: int = 0
     metadata: int = 0
     other: int = 0
-    superslabs: numpy.ndarray | None = None  # of each row of Snapshot.units
+    superslabs: list[int] = field(default_factory=list)  # of each row of Snapshot.units
 
     def parts(self):
-        """{part: bytes}, which sum to the RSS."""
+        """Returns {part: bytes}, which add up to the RSS."""
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "superslabs"}
 
 
 def measure(pages, shot, rss, shared):
-    """The Resident of a process; `pages` is its open pagemap, `shared` whether it shares pages with a fork.
+    """Returns the Resident of a process. pages: its open pagemap. shared: whether it shares pages with a fork.
 
-    The page of zeros behind memory that was only read counts in no RSS. In the map it looks like a page that a fork
-    shares, so both are left out, unless there may be shared ones.
-    """
-    made = counted(pages, shot, present if shared else owned)
-    # The process moves between the looks at its pages and at its RSS.
+    The page of zeros, behind memory that was only read, counts in no RSS. In the map it looks like a page that a
+    fork shares. So pages of this kind are left out unless there may be shared ones."""
+    made = counted(pages, shot, THERE if shared else OWNED)
+    # The process changes between the look at its pages and the look at its RSS.
     made.live -= min(max(sum(made.parts().values()) - rss, 0), made.live)
     made.other = max(rss - sum(made.parts().values()), 0)
     return made
 
 
-def counted(pages, shot, count):
-    """HAKMEM's parts, pages counted by present or owned."""
-    made = Resident(superslabs=numpy.zeros(len(shot.units.number), "i8"))
-    window(pages, shot, made, count)
+def counted(pages, shot, kind):
+    """Returns HAKMEM's parts. kind: which pages count, THERE or OWNED."""
+    made = Resident(superslabs=[0] * len(shot.units.number))
+    window(pages, shot, made, kind)
     for block in shot.huge:
-        size = int(count(pages, block.address, block.bytes).sum()) * PAGE
+        size = resident_bytes(pages, block.address, block.bytes, kind)
         if block.live:
             made.live += size
         else:
             made.retained += size
     for address, size in shot.profile_maps:
-        made.metadata += int(count(pages, address, size).sum()) * PAGE
+        made.metadata += resident_bytes(pages, address, size, kind)
     return made
 
 
-def entries(pages, address, size):
-    """The map's words for the pages from an address on; zeros beyond its end."""
+def resident(pages, address, size, kind):
+    """Returns a byte for each page from an address on: 1 if it is resident, 0 if not or beyond the map's end."""
     wanted = -(-size // PAGE)
-    data = os.pread(pages, wanted * ENTRY, address // PAGE * ENTRY)
+    data = os.pread(pages, wanted * WORD, address // PAGE * WORD)
     if wanted and not data:
         raise Unreadable("the map of its pages is empty: it has become another program")
-    found = numpy.frombuffer(data[:len(data) // ENTRY * ENTRY], "<u8")
-    return numpy.concatenate([found, numpy.zeros(wanted - len(found), "<u8")])
+    return data[WORD - 1::WORD].translate(kind).ljust(wanted, b"\0")
 
 
-def present(pages, address, size):
-    """Whether each page is there, the page of zeros too."""
-    return entries(pages, address, size) & PRESENT != 0
+def resident_bytes(pages, address, size, kind):
+    """Returns the resident bytes of a range."""
+    return resident(pages, address, size, kind).count(1) * PAGE
 
 
-def owned(pages, address, size):
-    """Whether each page is there and the process's alone, or of a file."""
-    found = entries(pages, address, size)
-    return (found & PRESENT != 0) & (found & (FILE | EXCLUSIVE) != 0)
-
-
-def window(pages, shot, made, count):
-    """Adds what is resident of the window's head and of its slots."""
-    units, size = shot.units, shot.superslab_size
+def window(pages, shot, made, kind):
+    """Adds the resident parts of the window's head and slots."""
+    units, size, block = shot.units, shot.superslab_size, shot.block_sizes
     for address, length in shot.head_maps:
-        made.metadata += int(count(pages, address, length).sum()) * PAGE
-    base, begin = shot.head[0], shot.head[1] // size
-    slots, columns = shot.slots_end - begin, size // shot.unit_size
-    resident = count(pages, base + begin * size, slots * size).reshape(slots, columns, -1).sum(axis=2).astype("i8") * PAGE
-    # Numbers from here on count from the first slot.
-    rest = numpy.ones(slots, bool)
-    rest[[number - begin for number in shot.foreign_slots]] = False
-    metadata = [(address - base) // size - begin for address in shot.metadata_slots]
-    rest[metadata] = False
-    made.metadata += int(resident[metadata].sum())
-    rest[units.number - begin] = False
-    rows = numpy.flatnonzero(~units.decommitted)
-    number = units.number[rows] - begin
-    made.retained += int(resident[rest].sum())
-    if not len(rows):
-        return
-    here = resident[number]
-    made.superslabs[rows] = here.sum(axis=1)
-    first = units.first[rows].astype("i8")
-    inside = first > 0
-    made.metadata += int(here[:, 0].sum())
-    made.retained += int(here[:, 1:][~inside[:, 1:]].sum())
-    slabs = numpy.zeros_like(here)
-    numpy.add.at(slabs, (numpy.nonzero(inside)[0], first[inside]), here[inside])
-    block = numpy.array(shot.block_sizes, "i8")[units.class_id[rows]]
-    live = numpy.minimum((units.used[rows] - units.cached[rows]) * block, slabs)
-    cached = numpy.minimum(units.cached[rows] * block, slabs - live)
-    made.live += int(live.sum())
-    made.cached += int(cached.sum())
-    made.free_in_slab += int((slabs - live - cached).sum())
+        made.metadata += resident_bytes(pages, address, length, kind)
+    base, begin, per_slot = shot.head[0], shot.head[1] // size, size // PAGE
+    there = resident(pages, base + begin * size, (shot.slots_end - begin) * size, kind)
+    # From here on, slots are numbered from the first one.
+    rest = set(range(shot.slots_end - begin)) - {number - begin for number in shot.foreign_slots}
+    rest -= {number - begin for number in units.number}
+    for address in shot.metadata_slots:
+        number = (address - base) // size - begin
+        rest.discard(number)
+        made.metadata += there.count(1, number * per_slot, (number + 1) * per_slot) * PAGE
+    for number in rest:
+        made.retained += there.count(1, number * per_slot, (number + 1) * per_slot) * PAGE
+    per_unit = shot.unit_size // PAGE
+    for row in units.present:
+        start = (units.number[row] - begin) * per_slot
+        whole = there.count(1, start, start + per_slot) * PAGE
+        header = there.count(1, start, start + per_unit) * PAGE
+        made.superslabs[row] = whole
+        made.metadata += header
+        left = whole - header
+        for slab in units.by_row[row]:
+            at = start + slab.first * per_unit
+            found = there.count(1, at, at + slab.length * per_unit) * PAGE
+            live = min((slab.used - slab.cached) * block[slab.class_id], found)
+            cached = min(slab.cached * block[slab.class_id], found - live)
+            made.live += live
+            made.cached += cached
+            made.free_in_slab += found - live - cached
+            left -= found
+        made.retained += left

@@ -1,4 +1,6 @@
-"""One look at a process: its heap, its resident memory, its page faults; and what changed between two looks."""
+"""Looks at a process: its heap, its resident memory, its page faults; and compares two looks."""
+
+from __future__ import annotations
 
 import os
 import time
@@ -6,14 +8,14 @@ from dataclasses import dataclass
 
 from hakmem.live import ProcessMemory, find, snapshot
 from hakmem.live.heap import Snapshot
-from hakmem.live.memory import LiveError, NoPermission, NoProcess, Unreadable, permission_error
+from hakmem.live.memory import LiveError, NoPermission, NoProcess, Unreadable, permission_error, sense
 from hakmem.top.resident import Resident, measure
 
-# The counters whose rates are shown, and what they are called there.
+# {counter whose rate is shown: its name on the screen}
 RATES = {"refills": "refills", "flushes": "flushes", "slabs_carved": "slabs carved", "remote_blocks": "remote frees"}
-# The fields of /proc/PID/stat behind the command's closing parenthesis.
+# Places of fields of /proc/PID/stat, counted after the command's closing parenthesis.
 MINOR_FAULTS, MAJOR_FAULTS = 7, 9
-# Of anonymous memory that is the process's alone.
+# A process shares pages if less than this part of its anonymous memory is its own.
 NEARLY_ALL = 0.99
 
 
@@ -32,7 +34,7 @@ class Sample:
 
 
 class Sampler:
-    """Looks at one process, as often as it is asked to."""
+    """Looks at one process, whenever asked."""
 
     def __init__(self, pid):
         self.pid = pid
@@ -47,25 +49,26 @@ class Sampler:
         self.descriptor = self.pages = None
 
     def open(self):
-        """Finds the heap, and opens the map of the pages that the process has now."""
+        """Finds the heap and opens the map of the process's present pages."""
         if self.descriptor is None:
             descriptor = find(self.memory)
             self.pages = pages_of(self.pid)
             self.descriptor, self.program = descriptor, self.program + 1
 
     def take(self):
-        """A Sample. NoProcess: it has ended. Any other LiveError may pass, so that taking another is worth it."""
+        """Returns a Sample. Raises NoProcess if the process has ended. Any other LiveError may be temporary."""
         begun = time.monotonic()
         try:
             self.open()
-            shot = snapshot(self.memory, self.descriptor)
-            rss, shared = memory_of(self.memory)
-            fields = self.memory.proc_text("stat").rpartition(")")[2].split()
-            resident = measure(self.pages, shot, rss, shared)
+            with sense(self.memory):
+                shot = snapshot(self.memory, self.descriptor)
+                rss, shared = memory_of(self.memory)
+                fields = self.memory.proc_text("stat").rpartition(")")[2].split()
+                resident = measure(self.pages, shot, rss, shared)
         except (NoProcess, NoPermission):
             raise
         except LiveError:
-            # The process may have become another program, which lies elsewhere.
+            # The process may have become another program (exec), whose heap lies elsewhere.
             self.close()
             raise
         return Sample(at=begun, took=time.monotonic() - begun, shot=shot, rss=rss, resident=resident,
@@ -74,7 +77,7 @@ class Sampler:
 
 
 def pages_of(pid):
-    """/proc/PID/pagemap, open: which of its pages are resident."""
+    """Opens /proc/PID/pagemap, which tells which pages are resident."""
     try:
         return os.open(f"/proc/{pid}/pagemap", os.O_RDONLY)
     except PermissionError:
@@ -84,7 +87,7 @@ def pages_of(pid):
 
 
 def memory_of(memory):
-    """(RSS in bytes as the kernel counts it page by page, whether anonymous pages are shared with another process)."""
+    """Returns (RSS in bytes as the kernel counts pages, whether anonymous pages are shared with a process)."""
     found = {}
     for line in memory.proc_text("smaps_rollup").splitlines():
         name, _, value = line.partition(":")
@@ -92,13 +95,13 @@ def memory_of(memory):
             found[name] = int(value.split()[0]) * 1024
     if "Rss" not in found:
         raise Unreadable(f"/proc/{memory.pid}/smaps_rollup has no line Rss")
-    # A shared page counts in part in Pss_Anon. Kernels without that line: as if there were some.
+    # A shared page counts only in part in Pss_Anon. Without that line (older kernels), pages count as shared.
     return found["Rss"], found.get("Pss_Anon", 0) < found.get("Anonymous", 0) * NEARLY_ALL
 
 
 @dataclass
 class Rates:
-    """What happened between two samples, a second."""
+    """What happened between two samples, per second."""
 
     seconds: float
     counters: dict[str, float | None]  # by the names in RATES; None: the library does not count it
@@ -108,7 +111,7 @@ class Rates:
 
 
 def rates(before, after):
-    """The Rates between two samples; None without a first, or when exec came between them."""
+    """Returns the Rates between two samples; None without a first sample, or after an exec between them."""
     seconds = after.at - before.at if before and before.program == after.program else 0
     if seconds <= 0:
         return None

@@ -1,19 +1,20 @@
-"""Tables of a sample: their columns, their rows as values that sort, and the text of a value."""
+"""Tables of a sample: their columns, their rows as values to sort by, and each value's text."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy
-
+from hakmem.compat import zip_strict
 from hakmem.live.model import ACTIVE, DIRTY, TIERS, UNTOUCHED, WARM
 from hakmem.top.words import bytes_text
 
-# What a table of many rows shows of them: the first by its order.
+# A table shows at most so many rows, the first in its order.
 ROWS_MOST = 400
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its title, and whether its values are words, a number, bytes, an address, an id, or a share of 1."""
+    """A column. kind: words, a number, bytes, an address, an id, or a share of 1."""
 
     title: str
     kind: str = "number"
@@ -21,7 +22,7 @@ class Column:
 
 @dataclass
 class Table:
-    """Rows of values; keys tell the rows of two samples' tables as the same."""
+    """Rows of values. keys: identify the same rows in the tables of two samples."""
 
     name: str
     title: str
@@ -31,7 +32,7 @@ class Table:
     order: int = 0  # the column that it is sorted by if nobody says otherwise
 
     def sorted(self, column=None, descending=None):
-        """[(key, row)] by a column; None as the least. Numbers begin with the most unless told otherwise."""
+        """Returns [(key, row)] sorted by a column. None is the least value. Numbers descend by default."""
         column = self.order if column is None else min(column, len(self.columns) - 1)
         if descending is None:
             descending = self.columns[column].kind not in ("words", "address")
@@ -40,13 +41,13 @@ class Table:
             return (pair[1][column] is not None, pair[1][column])
 
         try:
-            return sorted(zip(self.keys, self.rows, strict=True), key=value, reverse=descending)
+            return sorted(zip_strict(self.keys, self.rows), key=value, reverse=descending)
         except TypeError as error:
             raise TypeError(f"{self.name}: column {self.columns[column].title} mixes kinds") from error
 
 
 def value_text(value, kind):
-    """The text of a value in a column of a kind."""
+    """Returns a value's text in a column of a kind."""
     if value is None:
         return "-"
     if kind == "bytes":
@@ -59,10 +60,12 @@ def value_text(value, kind):
 
 
 def share(part, whole):
+    """Returns a part as a share of 1; None of nothing."""
     return part / whole if whole else None
 
 
 def classes(sample):
+    """Returns the table of size classes."""
     columns = [Column("block size"), Column("class"), Column("slabs"), Column("live"), Column("cached"),
                Column("free"), Column("live bytes", "bytes"), Column("cached bytes", "bytes"),
                Column("free bytes", "bytes"), Column("used", "share")]
@@ -74,6 +77,7 @@ def classes(sample):
 
 
 def threads(sample):
+    """Returns the table of threads and heaps."""
     counters = ("refills", "flushes", "slabs_carved", "remote_blocks")
     columns = [Column("heap"), Column("thread", "words"), Column("tid", "id"), Column("state", "words"),
                Column("slabs"), Column("slab bytes", "bytes"), Column("live bytes", "bytes"),
@@ -87,6 +91,7 @@ def threads(sample):
 
 
 def pools(sample):
+    """Returns the table of SuperSlabs by tier."""
     columns = [Column("tier", "words"), Column("SuperSlabs"), Column("active units"), Column("warm"), Column("dirty"),
                Column("untouched"), Column("memory", "bytes"), Column("used", "share")]
     unit, rows = sample.shot.unit_size, []
@@ -99,24 +104,25 @@ def pools(sample):
 
 
 def superslabs(sample):
+    """Returns the table of SuperSlabs."""
     units = sample.shot.units
     columns = [Column("number"), Column("address", "address"), Column("tier", "words"), Column("huge pages", "words"),
                Column("active units"), Column("warm"), Column("dirty"), Column("untouched"),
                Column("resident", "bytes"), Column("used", "share")]
-    states = [(units.state[:, 1:] == state).sum(axis=1) for state in (ACTIVE, WARM, DIRTY, UNTOUCHED)]
-    block = numpy.array(sample.shot.block_sizes, "i8")[units.class_id]
-    used = (units.used * block).sum(axis=1)
-    most = (sample.shot.superslab_size - sample.shot.unit_size)
+    sizes, most = sample.shot.block_sizes, sample.shot.superslab_size - sample.shot.unit_size
     rows, keys = [], []
-    for row in numpy.flatnonzero(~units.decommitted):
-        rows.append((int(units.number[row]), int(units.address[row]), TIERS[units.tier[row]],
-                     "yes" if units.huge_pages[row] else "no", *(int(counts[row]) for counts in states),
-                     int(sample.resident.superslabs[row]), share(int(used[row]), most)))
-        keys.append(int(units.number[row]))
+    for row in units.present:
+        used = sum(slab.used * sizes[slab.class_id] for slab in units.by_row[row])
+        rows.append((units.number[row], units.address[row], TIERS[units.tier[row]],
+                     "yes" if units.huge_pages[row] else "no",
+                     *(units.state[row].count(state, 1) for state in (ACTIVE, WARM, DIRTY, UNTOUCHED)),
+                     sample.resident.superslabs[row], share(used, most)))
+        keys.append(units.number[row])
     return Table("superslabs", "SuperSlabs", columns, rows, keys, order=8)
 
 
 def huge(sample):
+    """Returns the table of huge blocks."""
     columns = [Column("address", "address"), Column("bytes", "bytes"), Column("state", "words"), Column("heap")]
     rows = [(row.address, row.bytes, "live" if row.live else "kept", row.heap) for row in sample.shot.huge]
     return Table("huge", "Huge blocks, above 1 MiB", columns, rows, [row.address for row in sample.shot.huge], order=1)
@@ -129,27 +135,25 @@ VIEWS = {"classes": classes, "threads": threads, "pools": pools, "superslabs": s
 
 
 def slabs(sample, chosen, key):
-    """[(key(class, owner), slabs, blocks, used, cached)] of the slabs for which chosen(class, owner) holds."""
-    units = sample.shot.units
-    begins = (units.first == numpy.arange(units.first.shape[1])) & (units.first > 0)
-    class_id, owner = units.class_id[begins], units.owner[begins]
-    mine = chosen(class_id, owner)
-    group, used, cached = key(class_id, owner)[mine], units.used[begins][mine], units.cached[begins][mine]
-    blocks = numpy.array(sample.shot.class_blocks, "i8")[class_id[mine]]
-    found, place = numpy.unique(group, return_inverse=True)
-    sums = [numpy.bincount(place, weights, len(found)).astype("i8").tolist()
-            for weights in (numpy.ones(len(place)), blocks, used, cached)]
-    return list(zip(found.tolist(), *sums, strict=True))
+    """Returns [(key(slab), slabs, blocks, used, cached)] for the slabs that chosen(slab) accepts, by key."""
+    found = {}
+    for slab in sample.shot.units.slabs:
+        if chosen(slab):
+            sums = found.setdefault(key(slab), [0, 0, 0, 0])
+            for place, value in enumerate((1, sample.shot.class_blocks[slab.class_id], slab.used, slab.cached)):
+                sums[place] += value
+    return [(group, *sums) for group, sums in sorted(found.items())]
 
 
 def class_slabs(sample, class_id):
-    """The slabs of one class by the heap that owns them."""
+    """Returns the table of one class's slabs, by owning heap."""
     size = sample.shot.block_sizes[class_id]
     heaps = {row.heap: row for row in sample.shot.threads}
     columns = [Column("heap"), Column("thread", "words"), Column("state", "words"), Column("slabs"), Column("live"),
                Column("cached"), Column("free"), Column("live bytes", "bytes"), Column("used", "share")]
     rows = []
-    for heap, count, blocks, used, cached in slabs(sample, lambda kind, _: kind == class_id, lambda _, owner: owner):
+    for heap, count, blocks, used, cached in slabs(
+            sample, lambda slab: slab.class_id == class_id, lambda slab: slab.owner):
         about = heaps.get(heap)
         name = about.name or about.kind.replace("_", "-") if about else "nobody"
         rows.append((heap or None, name, about.state if about else "-", count, used - cached, cached, blocks - used,
@@ -159,11 +163,12 @@ def class_slabs(sample, class_id):
 
 
 def thread_classes(sample, heap):
-    """The classes of one heap's slabs."""
+    """Returns the table of one heap's slabs, by class."""
     columns = [Column("block size"), Column("class"), Column("slabs"), Column("live"), Column("cached"), Column("free"),
                Column("live bytes", "bytes"), Column("used", "share")]
     rows = []
-    for class_id, count, blocks, used, cached in slabs(sample, lambda _, owner: owner == heap, lambda kind, _: kind):
+    for class_id, count, blocks, used, cached in slabs(
+            sample, lambda slab: slab.owner == heap, lambda slab: slab.class_id):
         size = sample.shot.block_sizes[class_id]
         rows.append((size, class_id, count, used - cached, cached, blocks - used, (used - cached) * size,
                      share(used - cached, blocks)))

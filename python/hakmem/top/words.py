@@ -1,10 +1,10 @@
-"""Figures and the head of the screen as rich text."""
+"""Figures and the head of the screen, as texts with styles."""
 
 import time
 
-from rich.text import Text
+from hakmem.screen import Text
 
-# Part -> its name and its color: in the bar, its key, and the page of `hakmem serve`.
+# {part: (its name, its color)} for the bar, its key and the page of `hakmem serve`.
 PARTS = {
     "live": ("live", "#2f9e44"), "cached": ("cached", "#1c7ed6"), "free_in_slab": ("free in slab", "#f59f00"),
     "retained": ("retained", "#e8590c"), "metadata": ("metadata", "#9c36b5"), "other": ("other", "#868e96"),
@@ -13,7 +13,7 @@ UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def bytes_text(count):
-    """Bytes in three figures or so: 17.3 MiB."""
+    """Returns bytes with about three digits, such as 17.3 MiB."""
     value, unit = float(abs(count)), 0
     while value >= 999.5 and unit < len(UNITS) - 1:
         value, unit = value / 1024, unit + 1
@@ -22,14 +22,14 @@ def bytes_text(count):
 
 
 def rate_text(value):
-    """Events a second."""
+    """Returns events per second as a text."""
     return "-" if value is None else f"{value:,.0f}/s" if value >= 9.95 or value == 0 else f"{value:.1f}/s"
 
 
 def bar(parts, width):
-    """The parts as a bar of `width` cells; what is not nothing has a cell."""
+    """Returns the parts as a bar of `width` cells. A part above 0 has at least one cell."""
     total = sum(parts.values())
-    text = Text(no_wrap=True)
+    text = Text()
     if total == 0 or width <= 0:
         return text
     cells = {name: max(int(size * width / total), 1) if size else 0 for name, size in parts.items()}
@@ -41,7 +41,7 @@ def bar(parts, width):
 
 
 def key(parts):
-    """What the colors of the bar mean, and how much there is."""
+    """Returns the key of the bar: what the colors mean, and how much each part is."""
     text = Text()
     total = sum(parts.values()) or 1
     for name, size in parts.items():
@@ -52,10 +52,10 @@ def key(parts):
 
 
 def title(sample, note=""):
-    """Whose picture this is, and of when."""
+    """Returns the title: which process, at what time."""
     shot = sample.shot
     text = Text(f"{shot.command} {shot.pid}", style="bold")
-    text.append(f"  HAKMEM {shot.version}  {time.strftime('%H:%M:%S', time.localtime(shot.time))}", style="not bold")
+    text.append(f"  HAKMEM {shot.version}  {time.strftime('%H:%M:%S', time.localtime(shot.time))}", style="")
     if note:
         text.append("  ")
         text.append(note, style="bold red" if note.startswith("ended") else "bold yellow")
@@ -63,17 +63,48 @@ def title(sample, note=""):
 
 
 def memory_line(sample):
+    """Returns the line of totals."""
     totals = sample.shot.totals
     text = Text("RSS ", style="bold")
     text.append(bytes_text(sample.rss))
     text.append(f"  mapped by HAKMEM {bytes_text(totals.mapped)}, purged of it {bytes_text(totals.purged)}, "
                 f"footprint's peak {bytes_text(totals.footprint_peak)}, {totals.superslabs:,} SuperSlabs, "
-                f"{totals.live_threads:,} threads", style="not bold")
+                f"{totals.live_threads:,} threads", style="")
+    return text
+
+
+SPARKS = "▁▂▃▄▅▆▇█"
+
+
+def spark(values, width):
+    """Returns the last values as bars of eight heights, from least to greatest. Equal values are low bars."""
+    shown = [value for value in values if value is not None][-max(width, 0):]
+    if not shown:
+        return ""
+    low, high = min(shown), max(shown)
+    return "".join(SPARKS[int((value - low) * (len(SPARKS) - 1) / (high - low)) if high > low else 0]
+                   for value in shown)
+
+
+def history_line(history, width):
+    """Returns RSS and live bytes of the looks so far. history: pairs. Takes two lines if one is too short."""
+    text = Text()
+    if len(history) < 2:
+        return text
+    one_line = width >= 110
+    room = (width // 2 if one_line else width) - 34
+    for place, (name, color) in enumerate((("RSS ", "#868e96"), ("live", PARTS["live"][1]))):
+        values = [pair[place] for pair in history]
+        shown = values[-max(room, 8):]
+        text.append(("   " if one_line else "\n") if place else "", style="")
+        text.append(f"{name} ", style="bold")
+        text.append(spark(values, max(room, 8)), style=color)
+        text.append(f" {bytes_text(min(shown))} to {bytes_text(max(shown))}", style="")
     return text
 
 
 def rates_line(found, names):
-    """What happened a second; `names` are sample.RATES."""
+    """Returns the rates as a line. names: sample.RATES."""
     if found is None:
         return Text("rates: after the next look", style="dim")
     text = Text()

@@ -1,1 +1,1 @@
-"""Recording what a program allocates, and replaying it: `hakmem trace`."""
+"""`hakmem trace`: records what a program allocates, and replays it."""

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import click
 
+from hakmem.extras import extra
+
 TRACE = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -36,7 +38,8 @@ def record(ctx, output, children, program, arguments):
 @click.argument("file", type=TRACE)
 def info(file, as_json):
     """Tell what a trace holds: calls, sizes, threads, lifetimes, peak."""
-    from hakmem.trace.info import describe
+    with extra("trace", "hakmem trace info"):
+        from hakmem.trace.info import describe
 
     found = describe(file)
     if as_json:
@@ -55,7 +58,7 @@ def info(file, as_json):
 @click.option("--threads-merged", is_flag=True, help="All operations in one thread, in the recorded order.")
 @click.option("--no-touch", is_flag=True, help="Do not write into the blocks, and check nothing.")
 @click.option("--limit", type=click.FloatRange(1), default=600.0, show_default=True, metavar="SECONDS",
-              help="What a run may take.")
+              help="Time limit of a run.")
 @click.option("--json", "as_json", is_flag=True, help="Print samples and summary as JSON.")
 @click.argument("file", type=TRACE)
 @click.pass_context

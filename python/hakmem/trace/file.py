@@ -1,4 +1,4 @@
-"""The trace file as numpy arrays; tools/trace/trace_file.h tells its form."""
+"""Reads the trace file as numpy arrays. tools/trace/trace_file.h defines its form."""
 
 import json
 import zlib
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hakmem.clean import clean
 from hakmem.trace.header import HEADER, Header, TraceError, read_header
 
 SUMMED_FROM = 16
@@ -15,6 +16,7 @@ KINDS = ("", "malloc", "calloc", "realloc", "reallocarray", "posix_memalign", "a
 REALLOCS = (3, 4)
 FREES = (10, 11)
 THREAD = 12
+ABOUT = {"command": str, "date": str, "signal": str, "status": int, "child": int}
 THREAD_FIELDS = np.dtype([("first", "<u8"), ("count", "<u8"), ("ended", "<u4"), ("creator", "<u4")])
 OP_FIELDS = np.dtype([("slot", "<u4"), ("version", "<u4"), ("packed", "<u8")])
 RUN_FIELDS = np.dtype([("thread", "<u4"), ("count", "<u4")])
@@ -22,6 +24,8 @@ RUN_FIELDS = np.dtype([("thread", "<u4"), ("count", "<u4")])
 
 @dataclass(frozen=True)
 class Trace:
+    """A trace's parts."""
+
     header: Header
     threads: np.ndarray
     ops: np.ndarray
@@ -30,6 +34,7 @@ class Trace:
 
 
 def read_trace(path):
+    """Returns the Trace of a file; raises TraceError if it is damaged."""
     header = read_header(path)
     with open(path, "rb") as file:
         content = file.read()
@@ -50,6 +55,14 @@ def read_trace(path):
         raise TraceError(f"{path} is damaged: operations of a thread beyond the last")
     try:
         about = json.loads(text.tobytes() or b"{}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TraceError(f"{path} is damaged: its text is no JSON") from error
-    return Trace(header, threads, ops, runs, about)
+    return Trace(header, threads, ops, runs, checked(about, path))
+
+
+def checked(about, path):
+    """Returns what the recorder wrote about the run, with only values of the right types."""
+    if not isinstance(about, dict):
+        raise TraceError(f"{path} is damaged: its text tells nothing of a run")
+    found = {name: about[name] for name, kind in ABOUT.items() if type(about.get(name)) is kind}
+    return {name: clean(value) if isinstance(value, str) else value for name, value in found.items()}

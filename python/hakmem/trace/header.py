@@ -1,4 +1,4 @@
-"""The header of a trace file; tools/trace/trace_file.h tells its form."""
+"""Reads the header of a trace file. tools/trace/trace_file.h defines its form."""
 
 import os
 import struct
@@ -12,11 +12,13 @@ HEADER = struct.Struct("<8sII11QII")
 
 
 class TraceError(click.ClickException):
-    """A file is no trace, or not a whole one."""
+    """A file is no trace, or an incomplete one."""
 
 
 @dataclass(frozen=True)
 class Header:
+    """The header's fields."""
+
     file_bytes: int
     operations: int
     calls: int
@@ -34,7 +36,7 @@ class Header:
 
 
 def read_header(path):
-    """The header of a trace; TraceError where the file cannot be one."""
+    """Returns the header of a trace; raises TraceError if the file cannot be one."""
     try:
         size = os.path.getsize(path)
         with open(path, "rb") as file:

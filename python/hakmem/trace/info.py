@@ -1,4 +1,4 @@
-"""What a trace holds, computed on all its operations at once, in the recorded order."""
+"""Computes what a trace holds, on all its operations at once, in the recorded order."""
 
 import os
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ PERCENTILES = (10, 50, 90, 99)
 
 @dataclass(frozen=True)
 class Calls:
-    """The calls of all threads in the recorded order, a column a field."""
+    """The calls of all threads in the recorded order, one array for each field."""
 
     thread: np.ndarray
     kind: np.ndarray
@@ -25,9 +25,8 @@ class Calls:
 
 @dataclass(frozen=True)
 class Blocks:
-    """What each call did to its block: bytes and blocks more or less in use; and the blocks' lives.
-
-    birth, death: places in the order of calls; death is -1 for a block that was never freed."""
+    """What each call did to its block: change of bytes and blocks in use; and the blocks' lives.
+    birth, death: indexes of calls; death is -1 for a block that was never freed."""
 
     bytes: np.ndarray
     count: np.ndarray
@@ -36,7 +35,7 @@ class Blocks:
 
 
 def in_order(trace):
-    """Streams lie one behind the other; the runs say whose turn it was."""
+    """Returns the Calls. The file has one thread's stream after the other; the runs tell the order."""
     turns = np.repeat(trace.runs["thread"], trace.runs["count"])
     place = np.argsort(turns, kind="stable")
     ops = np.empty_like(trace.ops)
@@ -49,7 +48,7 @@ def in_order(trace):
 
 
 def follow_blocks(calls):
-    """Follows each slot through its calls: what it held before each, and where a life begins and ends in it."""
+    """Follows each slot through its calls: what it held before each call, and where a life begins and ends in it."""
     on_block = np.flatnonzero(calls.slot != NO_SLOT)
     order = on_block[np.argsort(calls.slot[on_block], kind="stable")]
     slot, kind = calls.slot[order], calls.kind[order]
@@ -75,7 +74,7 @@ def follow_blocks(calls):
 
 
 def describe_sizes(calls):
-    """Allocating calls by size, in steps of powers of two."""
+    """Returns allocating calls by size, in powers of two."""
     made = calls.size[~np.isin(calls.kind, FREES)]
     bounds = SMALLEST_BUCKET << np.arange(45, dtype=np.int64)
     bucket = np.searchsorted(bounds, made)
@@ -85,12 +84,14 @@ def describe_sizes(calls):
 
 
 def percentiles(values):
+    """Returns the percentiles of the values; None without values."""
     if len(values) == 0:
         return None
     return {f"p{which}": int(value) for which, value in zip(PERCENTILES, np.percentile(values, PERCENTILES))}
 
 
 def describe_lives(calls, blocks):
+    """Returns figures on the blocks' lives."""
     freed = blocks.death >= 0
     birth, death = blocks.birth[freed], blocks.death[freed]
     requested = np.cumsum(np.where(np.isin(calls.kind, FREES), 0, calls.size))
@@ -104,7 +105,7 @@ def describe_lives(calls, blocks):
 
 
 def peak_of(changes):
-    """(highest sum, last sum) of changes from 0."""
+    """Returns (highest sum, last sum) of changes from 0."""
     if len(changes) == 0:
         return 0, 0
     sums = np.cumsum(changes)
@@ -112,12 +113,13 @@ def peak_of(changes):
 
 
 def describe_threads(trace, calls):
+    """Returns an entry for each thread."""
     counts = np.bincount(calls.thread, minlength=trace.header.threads)
     return [{"calls": int(counts[i]), "ended": bool(thread["ended"])} for i, thread in enumerate(trace.threads)]
 
 
 def most_at_once(trace):
-    """How many threads lived at once at most: those created so far without those that had ended by then."""
+    """Returns how many threads lived at the same time at most: those created so far, less those that had ended."""
     packed = trace.ops["packed"]
     created = trace.ops[((packed >> np.uint64(56)) & np.uint64(0x3F)) == THREAD]
     if len(created) == 0:
@@ -128,7 +130,7 @@ def most_at_once(trace):
 
 
 def describe(path):
-    """The trace as a dictionary, for JSON and for the tables."""
+    """Returns the trace as a dictionary, for JSON and for the tables."""
     trace = read_trace(path)
     header = trace.header
     calls = in_order(trace)

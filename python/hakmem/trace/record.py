@@ -1,4 +1,4 @@
-"""Recording: a program under libhakmem-trace.so, and its raw files made into traces."""
+"""Records a program under libhakmem-trace.so, and makes its raw files into traces."""
 
 import json
 import os
@@ -13,23 +13,21 @@ from pathlib import Path
 import click
 
 from hakmem import paths
+from hakmem.paths import recorder_library
 from hakmem.trace.header import MAGIC, TraceError, read_header
 
 
-def recorder_library():
-    return paths.build_folder() / "lib/libhakmem-trace.so"
-
-
 def check_tools():
+    """Raises a click error if the recorder is missing or cannot be preloaded."""
     for path in (recorder_library(), paths.program("hakmem-trace-finish")):
         if not path.is_file():
-            raise click.ClickException(f"{path} is not there; ./hakmem build builds it")
+            raise click.ClickException(paths.absent(path))
     if any(character.isspace() or character == ":" for character in str(recorder_library())):
         raise click.ClickException(f"LD_PRELOAD cannot name {recorder_library()}: there is a blank or a colon in it")
 
 
 def check_output(output):
-    """A trace may be written over, anything else may not."""
+    """Raises a usage error if the output is a file other than a trace: only a trace may be overwritten."""
     if output.is_dir():
         raise click.UsageError(f"-o {output} is a folder")
     try:
@@ -44,11 +42,11 @@ def check_output(output):
 
 
 def run_recorded(command, raw, children):
-    """Runs the program with the recorder before its allocator; its exit status, negative for a signal."""
+    """Runs the program with the recorder before its allocator. Returns its exit status, negative for a signal."""
     env = {**os.environ, "HKTRACE_FILE": str(raw), "HKTRACE_CHILDREN": "1" if children else "0"}
     before = os.environ.get("LD_PRELOAD")
     env["LD_PRELOAD"] = f"{recorder_library()}:{before}" if before else str(recorder_library())
-    # An interrupt is the program's to handle; what it recorded until then is kept.
+    # The program handles an interrupt. What it recorded until then is kept.
     handlers = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGQUIT)}
 
     def restore():
@@ -75,6 +73,7 @@ def finish(raw, output, text):
 
 
 def say_recorded(output):
+    """Tells what a trace holds."""
     header = read_header(output)
     line = f"hakmem trace: {output}: {header.calls:,} calls in {header.threads:,} threads"
     if header.stopped:
@@ -83,11 +82,12 @@ def say_recorded(output):
 
 
 def describe_end(status):
+    """Returns how the program ended, for the trace's text."""
     return {"status": status} if status >= 0 else {"signal": signal.Signals(-status).name}
 
 
 def record_program(command, output, children):
-    """Records a run of the program. Its exit status as a shell tells it."""
+    """Records a run of the program. Returns its exit status as a shell shows it."""
     check_tools()
     output = Path(output or f"{Path(command[0]).name}.trace").absolute()
     check_output(output)

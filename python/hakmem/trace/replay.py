@@ -1,4 +1,4 @@
-"""Replaying: a trace on several allocators, in turns, measured by the replay itself."""
+"""Replays a trace on several allocators in turn. The replay program measures itself."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ FIRST_WARM_MIB = 256
 
 
 def choose_allocators(names, additions):
-    """{name: Allocator} of those that are asked for, or of all there are, and why there are no peers, if so."""
+    """Returns {name: Allocator} of those asked for, or of all there are, and why there are no peers, if so."""
     found, trouble = allocators.known()
     added = {}
     for text in additions:
@@ -35,7 +35,7 @@ def choose_allocators(names, additions):
 
 
 def run_once(row, allocator, number, calls, warm):
-    """One replay as a sample. Peak RSS is without the replay's own tables."""
+    """Returns one replay as a sample. Peak RSS excludes the replay's own tables."""
     env = environment(row, allocator, Conditions(files=Path()))
     whole, output, tail, unloaded = launch(list(row.command), env=env, preload=allocator.library, warm=warm,
                                            limit=row.time_limit_s)
@@ -58,11 +58,11 @@ def run_once(row, allocator, number, calls, warm):
 
 
 def replay_trace(path, chosen, rounds, options, limit):
-    """Replays the trace `rounds` times on each allocator; samples and summary as in a result of `hakmem bench`."""
+    """Replays the trace `rounds` times on each allocator. Returns a result like that of `hakmem bench`."""
     header = read_header(path)
     program = paths.program("hakmem-replay")
     if not program.is_file():
-        raise click.ClickException(f"{program} is not there; ./hakmem build builds it")
+        raise click.ClickException(paths.absent(program))
     row = Row(name=path.name, group="driver", threads=header.threads, about=f"replay of {path}", figure="seconds",
               command=(str(program), *options, str(path.absolute())), verbatim=True, time_limit_s=limit)
     samples, warm = [], FIRST_WARM_MIB

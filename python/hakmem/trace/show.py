@@ -1,14 +1,13 @@
-"""What a trace holds, as tables for the terminal."""
+"""Prints what a trace holds, as tables for the terminal."""
 
-from rich.table import Table
-from rich.text import Text
-
-from hakmem.bench.table import make_console, print_table
+from hakmem.bench.table import print_table
+from hakmem.screen import Table, Text, make_console
 
 BAR = 30
 
 
 def size_text(count):
+    """Returns bytes with a unit."""
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if count >= size:
             return f"{count / size:,.4g} {unit}"
@@ -16,7 +15,8 @@ def size_text(count):
 
 
 def print_pairs(console, pairs):
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    """Prints names with their values."""
+    table = Table(show_header=False)
     for name, value in pairs:
         table.add_row(Text(name, style="bold"), Text(value))
     console.print(table)
@@ -24,18 +24,21 @@ def print_pairs(console, pairs):
 
 
 def what_is_left_out(found):
+    """Returns in words which calls the trace left out."""
     told = (("failed", "calls that returned NULL"), ("foreign_frees", "frees of blocks from before the recording"),
             ("lost_frees", "blocks freed unseen"), ("in_flight", "calls that the process's end interrupted"))
     return ", ".join(f"{found[key]:,} {text}" for key, text in told if found[key])
 
 
 def end_text(found):
+    """Returns how the program ended, in words."""
     if "signal" in found:
         return f"ended by {found['signal']}"
     return f"exit status {found['status']}" if "status" in found else "unknown"
 
 
 def print_info(found):
+    """Prints everything about a trace."""
     console = make_console()
     lives = found["lives"]
     threads = found["threads"]
@@ -70,9 +73,9 @@ def print_info(found):
 
 
 def print_sizes(console, sizes):
+    """Prints the table of sizes."""
     most = max((size["count"] for size in sizes), default=0)
-    table = Table(title="Sizes that were asked for", title_justify="left", title_style="bold", box=None,
-                  header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    table = Table("Sizes that were asked for")
     table.add_column("")
     table.add_column("blocks", justify="right")
     table.add_column("bytes", justify="right")

@@ -1,12 +1,12 @@
-"""A replay's figures as a table for the terminal."""
-
-from rich.text import Text
+"""Prints a replay's figures as a table for the terminal."""
 
 from hakmem.bench.comparison import ratio_cell
-from hakmem.bench.table import SHORT, make_console, memory_text, print_table, seconds_text
+from hakmem.bench.table import SHORT, memory_text, print_table, seconds_text
+from hakmem.screen import Text, make_console
 
 
 def print_replay(result):
+    """Prints the table, fastest allocator first."""
     console = make_console()
     entries, subject = result["entries"], result["subject"]
     failed = {}

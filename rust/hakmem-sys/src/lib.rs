@@ -1,8 +1,8 @@
-//! Declarations of HAKMEM's C functions. hakmem.h, beside the C source, is their documentation.
+//! Declarations of HAKMEM's C functions. hakmem.h, beside the C source, documents them.
 #![no_std]
 #![allow(non_camel_case_types)]
 
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{c_char, c_int, c_uint, c_void};
 
 /// A first-class heap; only its address is known.
 #[repr(C)]
@@ -54,6 +54,14 @@ extern "C" {
     pub fn hak_profile_stop();
     pub fn hak_profile_write(path: *const c_char) -> c_int;
     pub fn hak_profile_write_fd(fd: c_int) -> c_int;
+    pub fn hak_profile_label(key: *const c_char, text: *const c_char) -> c_int;
+    pub fn hak_profile_label_number(key: *const c_char, number: i64, unit: *const c_char) -> c_int;
+    pub fn hak_profile_label_clear() -> c_int;
+    pub fn hak_profile_scope_begin() -> c_uint;
+    pub fn hak_profile_scope_end(scope: c_uint);
+
+    pub fn hak_guard_start(mean: usize) -> c_int;
+    pub fn hak_guard_stop();
 }
 
 pub const HAK_STATS_TEXT: c_int = 1;
@@ -147,6 +155,15 @@ pub struct hak_stats {
     pub touched_pages: u64,
     pub heap_profile: u64,
     pub heap_profile_samples: u64,
+    pub guard_live: u64,
+    pub guard_allocated: u64,
+    pub guard_reports: u64,
+    pub sweeps: u64,
+    pub sweeps_running: u64,
+    pub sweep_waiting: u64,
+    pub sweep_scanned: u64,
+    pub sweep_released: u64,
+    pub sweep_yielded: u64,
 }
 
 /// `struct hak_stats_class` of hakmem.h, which explains the members.

@@ -19,7 +19,7 @@ impl fmt::Display for OutOfMemory {
 
 impl std::error::Error for OutOfMemory {}
 
-/// A first-class heap: memory of its own, whose blocks all go when the heap is dropped.
+/// A first-class heap. Dropping it frees all of its blocks.
 ///
 /// Any thread may allocate in it and free its blocks. With the feature `allocator-api2` a `&Heap` is an allocator:
 ///
@@ -36,7 +36,7 @@ impl std::error::Error for OutOfMemory {}
 /// # Ok::<(), hakmem::OutOfMemory>(())
 /// ```
 ///
-/// What is in a heap cannot outlive it:
+/// A value in a heap cannot outlive the heap:
 ///
 /// ```compile_fail,E0505
 /// let heap = hakmem::Heap::new().unwrap();
@@ -60,9 +60,9 @@ impl Heap {
         NonNull::new(inner).map(|inner| Heap { inner }).ok_or(OutOfMemory)
     }
 
-    /// A block of the heap's; `None` when there is no memory, or the size is 0.
+    /// Allocates a block in the heap. Returns `None` when there is no memory, or the size is 0.
     ///
-    /// It is freed by [`free`](Heap::free), or with the heap.
+    /// [`free`](Heap::free) frees the block, and so does dropping the heap.
     ///
     /// ```
     /// use std::alloc::Layout;
@@ -80,16 +80,16 @@ impl Heap {
         NonNull::new(unsafe { self.block(layout) }.cast())
     }
 
-    /// Frees a block of the heap's before the heap goes.
+    /// Frees a block of the heap before the heap is dropped.
     ///
     /// # Safety
     ///
-    /// `block` is from this heap with this layout, and nobody uses it any more.
+    /// `block` is from this heap with this layout, and is not used any more.
     pub unsafe fn free(&self, block: NonNull<u8>, layout: Layout) {
         crate::free(block.as_ptr().cast(), layout)
     }
 
-    /// Whether the block at `block` is one of this heap's. The address must be that of a block of HAKMEM's.
+    /// Whether `block` is in this heap. It must be a live block of HAKMEM.
     pub fn contains<T>(&self, block: *const T) -> bool {
         // SAFETY: HAKMEM checks the address before it reads anything there.
         unsafe { sys::hak_heap_of(block.cast()) == self.inner.as_ptr() }
@@ -106,7 +106,7 @@ impl Heap {
 
 impl Drop for Heap {
     fn drop(&mut self) {
-        // SAFETY: what borrows the heap is gone; a block that was taken by hand is the caller's care.
+        // SAFETY: no borrow of the heap is left. The caller of `allocate` no longer uses its blocks.
         unsafe { sys::hak_heap_destroy(self.inner.as_ptr()) }
     }
 }
@@ -154,7 +154,7 @@ mod api {
         }
     }
 
-    // SAFETY: a block stays where it is until it is freed or the heap is dropped, which no copy of the reference outlives.
+    // SAFETY: a block stays in place until it is freed or the heap dropped. No copy of the reference outlives the heap.
     unsafe impl Allocator for &Heap {
         fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
             if layout.size() == 0 {

@@ -9,10 +9,10 @@
 //! assert!(hakmem::usable_size(words[0].as_ptr()) >= 4);
 //! ```
 //!
-//! [`Heap`] is memory of its own that goes at once. The features `stats` and `profile` bring the modules of these names;
+//! A [`Heap`] frees all of its blocks at once. The features `stats` and `profile` add the modules of these names.
 //! `override` makes HAKMEM the `malloc` of the C and C++ code in the process, too.
 //!
-//! A Rust program that does not name the crate does not link it. One that wants `override` alone names it so:
+//! A Rust program that does not name the crate does not link it. A program that wants only `override` names it so:
 //!
 //! ```
 //! use hakmem as _;
@@ -31,17 +31,17 @@ pub mod stats;
 
 pub use heap::{Heap, OutOfMemory};
 
-/// Every block is aligned to that many bytes.
+/// Every block is aligned to this many bytes.
 const BLOCK_ALIGN: usize = 16;
 
 /// The process's allocator, for `#[global_allocator]`.
 ///
-/// In builds with debug assertions a block that is freed with a layout it cannot have ends the program with a message.
+/// With debug assertions, freeing a block with a layout that it cannot have ends the program with a message.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hakmem;
 
-// SAFETY: hak_malloc and its family keep GlobalAlloc's contract: blocks are of the size that is asked for and aligned to
-// BLOCK_ALIGN, or to what hak_aligned_alloc is told; a failure is a null pointer; no call unwinds.
+// SAFETY: hak_malloc and its family keep GlobalAlloc's contract. Blocks have the requested size, and the alignment
+// BLOCK_ALIGN or the one given to hak_aligned_alloc. A failure is a null pointer. No call unwinds.
 unsafe impl GlobalAlloc for Hakmem {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -86,7 +86,7 @@ unsafe impl GlobalAlloc for Hakmem {
     }
 }
 
-/// HAKMEM finds a block's size itself, so `hak_free` is the quickest way; the sized functions check the layout as well.
+/// HAKMEM finds a block's size itself, so `hak_free` is fastest. The sized functions also check the layout.
 #[inline]
 unsafe fn free(block: *mut c_void, layout: Layout) {
     if !cfg!(debug_assertions) {
@@ -98,7 +98,41 @@ unsafe fn free(block: *mut c_void, layout: Layout) {
     }
 }
 
-/// The version of the HAKMEM that is linked.
+/// Compiles settings into the program: HAKMEM's options without `HAKMEM_`, separated by semicolons.
+///
+/// A `HAKMEM_` variable of the environment overrides its setting. Use the macro once, in the program's own crate: the
+/// linker may ignore it in a library's crate.
+///
+/// ```
+/// #[global_allocator]
+/// static GLOBAL: hakmem::Hakmem = hakmem::Hakmem;
+///
+/// hakmem::options!("PURGE_DELAY=100;THP=never");
+/// # fn main() {}
+/// ```
+#[macro_export]
+macro_rules! options {
+    ($text:literal) => {
+        const _: () = {
+            const TEXT: &[u8] = concat!($text, "\0").as_bytes();
+
+            #[used]
+            #[no_mangle]
+            #[allow(non_upper_case_globals)]
+            static hakmem_options: [u8; TEXT.len()] = {
+                let mut bytes = [0; TEXT.len()];
+                let mut i = 0;
+                while i < TEXT.len() {
+                    bytes[i] = TEXT[i];
+                    i += 1;
+                }
+                bytes
+            };
+        };
+    };
+}
+
+/// The version of the linked HAKMEM.
 ///
 /// ```
 /// assert_eq!(hakmem::version(), env!("CARGO_PKG_VERSION"));
@@ -109,15 +143,15 @@ pub fn version() -> &'static str {
     text.to_str().unwrap_or("")
 }
 
-/// The bytes of the block at `block` that the program may use, at least what it asked for.
+/// The number of bytes that the program may use in the block, at least the requested size.
 ///
-/// The address must be that of a block of HAKMEM's that was not freed; another ends the program with a message.
+/// `block` must be a live block of HAKMEM. Any other address ends the program with a message.
 pub fn usable_size<T>(block: *const T) -> usize {
     // SAFETY: HAKMEM checks the address before it reads anything there.
     unsafe { sys::hak_usable_size(block.cast()) }
 }
 
-/// The usable size of a block that is asked for with `size` bytes. To ask for so many wastes nothing.
+/// The usable size of a block for a request of `size` bytes. A request for that many bytes wastes nothing.
 ///
 /// ```
 /// assert!(hakmem::good_size(100) >= 100);
@@ -127,8 +161,8 @@ pub fn good_size(size: usize) -> usize {
     unsafe { sys::hak_good_size(size) }
 }
 
-/// Gives the calling thread's free blocks to the others; with `purge` also gives the process's free memory back to the
-/// system. Returns the bytes that went back.
+/// Gives the calling thread's free blocks to other threads. With `purge` it also gives the process's free memory back
+/// to the system. Returns the bytes given back.
 ///
 /// ```
 /// hakmem::collect(true);
@@ -138,7 +172,7 @@ pub fn collect(purge: bool) -> usize {
     unsafe { sys::hak_collect(purge) }
 }
 
-/// For a thread that is about to sleep for long: others may use its free memory meanwhile.
+/// Call it in a thread before a long sleep. Other threads may use its free memory meanwhile.
 pub fn thread_idle() {
     // SAFETY: no condition.
     unsafe { sys::hak_thread_idle() }

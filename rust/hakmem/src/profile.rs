@@ -28,19 +28,19 @@ fn outcome(error: i32) -> io::Result<()> {
     }
 }
 
-/// Starts sampling: on average one sample in `mean` bytes of allocation; 0 is what `HAKMEM_HEAP_PROFILE_RATE` says.
+/// Starts sampling: on average one sample for each `mean` bytes allocated. 0 means `HAKMEM_HEAP_PROFILE_RATE`.
 pub fn start(mean: usize) -> io::Result<()> {
     // SAFETY: no condition.
     outcome(unsafe { sys::hak_profile_start(mean) })
 }
 
-/// Ends sampling. The samples that were taken stay known until their blocks are freed.
+/// Ends sampling. Samples stay in the profile until their blocks are freed.
 pub fn stop() {
     // SAFETY: no condition.
     unsafe { sys::hak_profile_stop() }
 }
 
-/// Writes the profile. In the path `%p` is the process's number, `%n` counts the files, `%%` is a percent sign.
+/// Writes the profile. In the path `%p` is the process id, `%n` the number of the file, and `%%` a percent sign.
 pub fn write(path: impl AsRef<Path>) -> io::Result<()> {
     let path = CString::new(path.as_ref().as_os_str().as_bytes())?;
     // SAFETY: the path is a C string.

@@ -19,7 +19,7 @@ use hakmem_sys as sys;
 pub use sys::hak_stats as Stats;
 pub use sys::hak_stats_pool as Pool;
 
-/// What [`print`] writes.
+/// The format that [`print`] writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     Text,
@@ -27,7 +27,7 @@ pub enum Format {
     Prometheus,
 }
 
-/// The figures of this moment. The only error is want of memory.
+/// The current figures. The only error is lack of memory.
 pub fn get() -> io::Result<Stats> {
     let mut stats = Stats::default();
     // SAFETY: the struct has the size that is given.
@@ -48,7 +48,7 @@ unsafe extern "C" fn write(argument: *mut c_void, text: *const c_char, length: u
     c_int::from(target.result.is_err())
 }
 
-/// Writes everything there is to know.
+/// Writes all figures.
 pub fn print(format: Format, output: &mut dyn io::Write) -> io::Result<()> {
     let mut target = Target { output, result: Ok(()) };
     let format = match format {

@@ -1,4 +1,4 @@
-//! HAKMEM as the global allocator, by every way that the standard library calls it.
+//! Protects HAKMEM as the global allocator, in every way in which the standard library calls it.
 
 use std::alloc::{alloc, alloc_zeroed, dealloc, realloc, Layout};
 use std::collections::HashMap;
@@ -59,7 +59,7 @@ fn realloc_keeps_contents_and_alignment() {
 fn what_cannot_be_had_is_null() {
     let layout = Layout::from_size_align(isize::MAX as usize - 4096, 64).unwrap();
     unsafe {
-        // The compiler leaves an allocation out whose block nobody uses.
+        // The compiler removes an allocation whose block is unused.
         assert!(black_box(alloc(black_box(layout))).is_null());
         assert!(black_box(alloc_zeroed(black_box(layout))).is_null());
     }

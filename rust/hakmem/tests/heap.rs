@@ -1,4 +1,4 @@
-//! First-class heaps beside the system's allocator.
+//! Protects first-class heaps beside the system's allocator.
 #![cfg(feature = "allocator-api2")]
 
 use std::alloc::Layout;

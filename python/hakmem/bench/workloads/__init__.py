@@ -1,1 +1,1 @@
-"""What the rows of real programs run. The scripts here know nothing of hakmem and run on the system's interpreters."""
+"""The programs of the rows of real programs. They do not use hakmem and run on the system's interpreters."""

@@ -10,7 +10,7 @@ shift 2
 LD_PRELOAD=$BENCH_PRELOAD "$@" </dev/null >"$output"
 status=$?
 if [ "$status" -gt 128 ]; then
-    ulimit -c 0
+    prlimit --core=0 --pid $$
     kill -"$((status - 128))" $$
 fi
 if [ "$status" -ne 0 ]; then

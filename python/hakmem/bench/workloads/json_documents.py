@@ -9,7 +9,7 @@ import sys
 
 
 def tally(value):
-    """The sum of the integers in a document, and the length of its strings."""
+    """Returns the sum of the integers in a document, and the length of its strings."""
     integers = characters = 0
     left = [value]
     while left:
@@ -27,6 +27,7 @@ def tally(value):
 
 
 def one_round(lines):
+    """Parses, changes and writes all documents. Returns the answers."""
     documents = [json.loads(line) for line in lines]
     tallies = [tally(document) for document in documents]
     digest = hashlib.sha256()
@@ -43,6 +44,7 @@ def one_round(lines):
 
 
 def main(folder, rounds):
+    """Runs the rounds and checks their answers."""
     with open(f"{folder}/documents.jsonl", encoding="utf-8") as file:
         lines = file.readlines()
     with open(f"{folder}/expected.json", encoding="utf-8") as file:

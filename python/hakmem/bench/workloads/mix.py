@@ -17,12 +17,13 @@ TOKEN = re.compile(
 
 
 def expect(what, found, wanted):
+    """Ends the program if an answer is wrong."""
     if found != wanted:
         sys.exit(f"mix.py: {what}: wrong answer: {found}, expected {wanted}")
 
 
 class Account:
-    """Sends and gets money; remembers what it did."""
+    """An account that sends and gets money and remembers its payments."""
 
     def __init__(self, number, balance):
         self.number = number
@@ -30,6 +31,7 @@ class Account:
         self.past = []
 
     def pay(self, other, amount, at):
+        """Sends an amount to another account."""
         amount = min(amount, self.balance)
         self.balance -= amount
         other.balance += amount
@@ -40,7 +42,7 @@ class Account:
 
 
 class Event:
-    """Something that is due; the queue holds them by time."""
+    """A due payment. The queue sorts events by time."""
 
     __slots__ = ("amount", "at", "serial", "source", "target")
 
@@ -52,7 +54,7 @@ class Event:
 
 
 def simulate(accounts, events):
-    """Money moves between accounts by events that make further events; none is lost."""
+    """Moves money between accounts by events that cause further events. No money is lost."""
     state = 12345
     everyone = [Account(number, 1000) for number in range(accounts)]
     queue = []
@@ -76,7 +78,7 @@ def simulate(accounts, events):
 
 
 def place_queens(size, columns=frozenset(), rising=frozenset(), falling=frozenset(), row=0):
-    """The number of ways to put queens on a board, by sets that are made anew at every step."""
+    """Returns the number of ways to place queens on a board, with new sets at every step."""
     if row == size:
         return 1
     return sum(
@@ -87,7 +89,7 @@ def place_queens(size, columns=frozenset(), rising=frozenset(), falling=frozense
 
 
 def move_bodies(steps):
-    """Bodies that attract each other keep their common momentum, and their centre where it is."""
+    """Moves bodies that attract each other. Their total momentum and their common centre stay the same."""
     bodies = [[float(place), float(place * place % 7), float(place % 3), 0.0, 0.0, 0.0, 1.0 + place]
               for place in range(5)]
     before = [sum(body[6] * body[axis] for body in bodies) for axis in range(3)]
@@ -107,7 +109,7 @@ def move_bodies(steps):
 
 
 def take_apart(text, expected):
-    """Counts the tokens of a text, its names, and its numbers' sum."""
+    """Counts a text's tokens and names, and adds up its numbers."""
     tokens = [(found.lastgroup, found.group()) for found in TOKEN.finditer(text)]
     counts = dict.fromkeys(expected["tokens"], 0)
     uses = {}
@@ -124,7 +126,7 @@ def take_apart(text, expected):
 
 
 def group_numbers(limit):
-    """Divisors by comprehension: the sum of their counts is that of limit // n."""
+    """Lists divisors with comprehensions. The sum of their counts is that of limit // n."""
     divisors = {number: [] for number in range(1, limit)}
     for divisor in range(1, limit):
         for number in range(divisor, limit, divisor):
@@ -142,7 +144,7 @@ def group_numbers(limit):
 
 
 def build_strings(lines):
-    """Strings that grow, are cut, replaced, and joined."""
+    """Grows, cuts, replaces and joins strings."""
     text = ""
     for number in range(lines):
         text += f"{number:05d}|{number * number % 1000:>4}|{'x' * (number % 40)};"
@@ -154,6 +156,7 @@ def build_strings(lines):
 
 
 def main(folder, rounds):
+    """Runs the rounds."""
     text = Path(folder, "script.txt").read_text(encoding="utf-8")
     expected = json.loads(Path(folder, "expected.json").read_text(encoding="utf-8"))
     for _ in range(int(rounds)):

@@ -21,7 +21,7 @@ import threading
 import time
 from pathlib import Path
 
-# Debian's redis-server is linked with jemalloc: for a run on the system's malloc, the C library has to come first.
+# Debian's redis-server is linked with jemalloc, so the C library must come first for a run on the system's malloc.
 SYSTEM = "libc.so.6"
 SERVER = ["redis-server", "--port", "0", "--unixsocket", "socket", "--save", "", "--appendonly", "no",
           "--daemonize", "no", "--databases", "1"]
@@ -29,7 +29,7 @@ PIPELINE = 16
 CLIENT = ["redis-benchmark", "-s", "socket", "--csv", "-c", "16", "-P", str(PIPELINE)]
 VALUE = {size: "v" * size for size in (100, 700, 4000)}
 
-# The share of REQUESTS, the number of random keys, and the command of each test.
+# Each test: (share of REQUESTS, number of random keys, command).
 TESTS = [
     (1.0, 8000, ["SET", "key:__rand_int__", VALUE[100]]),
     (0.6, 8000, ["SET", "key:__rand_int__", VALUE[700]]),
@@ -42,16 +42,18 @@ TESTS = [
 ]
 KEPT = 1000
 SAMPLE_S = 0.01
+PRIVATE_REST = 20
 SIGNAL_OF_PARENT_DEATH = 1
 PAGE_KIB = os.sysconf("SC_PAGE_SIZE") // 1024
 
 
 def fail(message):
+    """Ends the program with a message."""
     raise SystemExit(f"redis.py: {message}")
 
 
 def start_server():
-    """The server, in the current folder; the kernel ends it when this process ends without doing so."""
+    """Starts the server in the current folder. The kernel ends it if this process ends without doing so."""
     environment = {**os.environ, "LD_PRELOAD": os.environ.get("BENCH_PRELOAD") or SYSTEM}
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     with open("log", "wb") as log:
@@ -60,11 +62,12 @@ def start_server():
 
 
 def log_tail():
+    """Returns the end of the server's log."""
     return Path("log").read_text(encoding="utf-8", errors="replace")[-2000:]
 
 
 class Gone(Exception):
-    """The server ended too soon, or not well."""
+    """The server ended too early, or with an error."""
 
     def __init__(self, status):
         super().__init__(f"redis-server ended with status {status}\n{log_tail()}")
@@ -72,7 +75,7 @@ class Gone(Exception):
 
 
 def connect(server):
-    """A connection, as soon as the server takes one."""
+    """Returns a connection as soon as the server accepts one."""
     deadline = time.monotonic() + 30
     while True:
         if server.poll() is not None:
@@ -89,7 +92,7 @@ def connect(server):
 
 
 def check_preload(server):
-    """The dynamic linker leaves a library out that it cannot load, with a line in the server's log."""
+    """Checks that the library is loaded: otherwise the dynamic linker only writes a line into the log."""
     mapped = Path(f"/proc/{server.pid}/maps").read_text(encoding="utf-8", errors="replace")
     for library in os.environ.get("BENCH_PRELOAD", "").replace(":", " ").split():
         if f" {os.path.realpath(library)}\n" not in mapped:
@@ -97,7 +100,7 @@ def check_preload(server):
 
 
 def ask(stream, *commands):
-    """Sends the commands at once, and returns their replies."""
+    """Sends the commands at once and returns their replies."""
     for command in commands:
         words = [word if isinstance(word, bytes) else str(word).encode() for word in command]
         stream.write(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words))
@@ -106,6 +109,7 @@ def ask(stream, *commands):
 
 
 def read_reply(stream):
+    """Reads a reply."""
     line = stream.readline()
     kind, rest = line[:1], line[1:-2]
     if kind == b"$":
@@ -116,49 +120,67 @@ def read_reply(stream):
 
 
 def info(stream, section):
+    """Returns a section of the server's information."""
     (text,) = ask(stream, ["INFO", section])
     return dict(line.split(":", 1) for line in text.decode().split("\r\n") if ":" in line)
 
 
 def kept_pairs():
-    """Keys that the tests don't touch, with values of up to 9000 bytes."""
+    """Returns keys that the tests do not touch, with values of up to 9000 bytes."""
     generator = random.Random(42)
     return [(b"kept:%d" % number, generator.randbytes(generator.choice((20, 200, 3000, 9000))))
             for number in range(KEPT)]
 
 
 class Sampler(threading.Thread):
-    """The server's resident set, averaged over time."""
+    """Measures the server's resident set, averaged over time, and its private dirty memory at the peak."""
 
     def __init__(self, pid):
         super().__init__(daemon=True)
         self.path = f"/proc/{pid}/statm"
         self.ended = threading.Event()
         self.total = self.count = 0
+        self.most = self.private = self.next = 0
 
     def run(self):
+        """Reads the figures until the end."""
         while not self.ended.wait(SAMPLE_S):
             try:
                 with open(self.path, encoding="ascii") as file:
-                    self.total += int(file.read().split()[1]) * PAGE_KIB
-            except (OSError, IndexError):
-                return  # The server is gone, which the main thread sees as well.
+                    kib = int(file.read().split()[1]) * PAGE_KIB
+                self.note_private(kib)
+            except (OSError, IndexError, TypeError):
+                return  # The server is gone. The main thread notices that, too.
+            self.total += kib
             self.count += 1
 
+    def note_private(self, kib):
+        """Reads private dirty memory if memory has grown, as rarely as the launcher does (measure.c)."""
+        began = time.monotonic()
+        if kib <= self.most or began < self.next:
+            return
+        with open(self.path.replace("statm", "smaps_rollup"), encoding="ascii") as file:
+            found = re.search(r"^Private_Dirty: +(\d+)", file.read(), re.MULTILINE)
+        self.most, self.private = kib, max(self.private, int(found[1]))
+        ended = time.monotonic()
+        self.next = ended + PRIVATE_REST * (ended - began)
+
     def mean_kib(self):
+        """Stops sampling and returns the mean."""
         self.ended.set()
         self.join()
         return self.total // max(1, self.count)
 
 
 def usage(pid, stream):
-    """CPU seconds and faults of the server so far."""
+    """Returns CPU seconds and page faults of the server so far."""
     processor = info(stream, "cpu")
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (float(processor["used_cpu_user"]), float(processor["used_cpu_sys"]), int(fields[7]), int(fields[9]))
 
 
 def peak_kib(pid):
+    """Returns the peak of resident memory."""
     for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1])
@@ -166,7 +188,7 @@ def peak_kib(pid):
 
 
 def run_test(server, requests, keys, command):
-    """The seconds that redis-benchmark took for one test."""
+    """Returns the seconds that redis-benchmark took for one test."""
     done = subprocess.run([*CLIENT, "-n", str(requests), "-r", str(keys), *command],
                           capture_output=True, text=True, check=False)
     if server.poll() is not None:
@@ -178,24 +200,26 @@ def run_test(server, requests, keys, command):
 
 
 def expect(what, found, wanted):
+    """Ends the program if a figure is wrong."""
     if found != wanted:
         fail(f"{what}: {found}, expected {wanted}")
 
 
 def calls_of(stream, command):
+    """Returns how often the server has run a command."""
     counts = info(stream, "commandstats").get(f"cmdstat_{command.lower()}", "calls=0,")
     return int(re.match(r"calls=(\d+),", counts)[1])
 
 
 def check_data(stream, pairs, before, sent):
-    """The server counted what it was sent, refused nothing, and still has what was put into it."""
+    """Checks that the server counted all requests, refused none, and still has its data."""
     statistics = info(stream, "stats")
     expect("errors that redis-server counts", statistics["total_error_replies"], "0")
     for command, calls in sent.items():
         counted = calls_of(stream, command) - before[command]
         expect(f"calls of {command} that redis-server counts", counted, calls)
     found = ask(stream, *(["GET", key] for key, _ in pairs))
-    lost = [key for (key, value), one in zip(pairs, found, strict=True) if one != value]
+    lost = [key for (key, value), one in zip(pairs, found) if one != value]
     expect("keys that redis-server lost or changed", lost, [])
     wrong = [f"{name}:{number}" for name in ("key", "list", "hash") for number in range(0, 500, 7)
              if not plausible(stream, name, number)]
@@ -203,7 +227,7 @@ def check_data(stream, pairs, before, sent):
 
 
 def plausible(stream, name, number):
-    """A key of the tests holds nothing else than they write."""
+    """Returns whether a key of the tests holds only what the tests write."""
     key = f"{name}:{number:012d}"
     read = {"key": ["GET", key], "list": ["LINDEX", key, "0"], "hash": ["HGET", key, f"field:{number:012d}"]}
     (found,) = ask(stream, read[name])
@@ -211,10 +235,11 @@ def plausible(stream, name, number):
 
 
 def main(folder, requests):
-    # Whole pipelines: the client sends no less.
+    """Runs the tests in a folder of their own."""
+    # The client sends only whole pipelines.
     tests = [(math.ceil(int(requests) * share / PIPELINE) * PIPELINE, keys, command) for share, keys, command in TESTS]
     with tempfile.TemporaryDirectory(prefix="redis-", dir=folder) as place:
-        os.chdir(place)  # The socket's name has to be short.
+        os.chdir(place)  # The socket's path must be short.
         server = start_server()
         try:
             run(server, tests)
@@ -225,6 +250,7 @@ def main(folder, requests):
 
 
 def run(server, tests):
+    """Runs the tests on the server and prints the figures."""
     stream = connect(server)
     check_preload(server)
     pairs = kept_pairs()
@@ -247,10 +273,11 @@ def run(server, tests):
     stream.flush()
     if server.wait(30) != 0:
         raise Gone(server.returncode)
-    user, system, soft, hard = (later - earlier for later, earlier in zip(after, before, strict=True))
+    user, system, soft, hard = (later - earlier for later, earlier in zip(after, before))
     print(f"RESULT name=redis ops={operations} seconds={seconds:.6f} ops_per_s={operations / seconds:.0f} "
           f"ns_per_op={seconds * 1e9 / operations:.3f} user_s={user:.6f} sys_s={system:.6f} soft_faults={soft} "
-          f"hard_faults={hard} rss_peak_kib={peak} rss_mean_kib={mean}")
+          f"hard_faults={hard} rss_peak_kib={peak} rss_mean_kib={mean} "
+          f"private_peak_kib={sampler.private}")
 
 
 if len(sys.argv) != 3:

@@ -32,7 +32,7 @@
         return total === 0 ? "-" : `${(100 * value / total).toFixed(1)} %`;
     }
 
-    // The nodes as the graph takes them, without those that hold nothing of the kind.
+    // Returns the nodes in the graph's form, without those that hold nothing of the kind.
     function treeOf() {
         const made = [];
         let root = null;
@@ -58,7 +58,7 @@
         return data.nodes.reduce((most, node) => Math.max(most, Math.abs(node[3][kind] - node[4][kind])), 0);
     }
 
-    // Functions of one module or file have one hue, none near that of what was found, and each its own lightness.
+    // Functions of one module or file share a hue, never near that of search results. Each has its own lightness.
     function hash(text) {
         let sum = 7;
         for (let i = 0; i < text.length; i++) {
@@ -88,7 +88,7 @@
         return `${name}: ${valueText(value, false)}, ${shareText(value, total)}${changed}${where ? ` (${where})` : ""}`;
     }
 
-    // The term as an expression, or as it stands when it is none.
+    // Takes the term as a regular expression, or literally if it is none.
     function matcher(term) {
         try {
             return new RegExp(term, "i");
@@ -158,7 +158,7 @@
         const shown = data.sites.filter((site) => site[2][kind] !== 0 || site[3][kind] !== 0);
         const sorted = shown.sort((a, b) => size(b) - size(a));
         const body = document.querySelector("#sites tbody");
-        body.replaceChildren(...sorted.slice(0, ROWS).map(([name, where, flat, cum, life]) => {
+        body.replaceChildren(...sorted.slice(0, ROWS).map(([name, where, flat, cum, life, labels]) => {
             const row = document.createElement("tr");
             const button = document.createElement("button");
             button.type = "button";
@@ -173,8 +173,11 @@
                 cell(row, "td", valueText(values[kind]));
                 cell(row, "td", shareText(values[kind], total));
             }
-            if (life !== undefined) {
+            if (life !== null) {
                 cell(row, "td", life);
+            }
+            if (labels !== null) {
+                cell(row, "td", data.texts[labels[kind]]).className = "text";
             }
             cell(row, "td", data.texts[where]);
             return row;

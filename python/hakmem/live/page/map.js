@@ -1,5 +1,5 @@
 "use strict";
-/* Draws the rows of SuperSlabs that are in view on one canvas; the box around it scrolls over the space of all. */
+/* Draws the visible rows of SuperSlabs on one canvas. The box around it scrolls over the space of all rows. */
 (() => {
     const data = JSON.parse(document.getElementById("data").textContent);
     const box = document.getElementById("window");
@@ -21,6 +21,9 @@
 
     const color = name => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
     const dark = () => matchMedia("(prefers-color-scheme: dark)").matches;
+    /* Kelly's colours of maximum contrast, the most distinct first. His greys are left out: they mark free units. */
+    const APART = ["#0067a5", "#f38400", "#008856", "#875692", "#f3c300", "#be0032", "#a1caf1", "#8db600", "#e68fac", "#654522",
+                   "#604e97", "#f99379", "#00b5ad", "#b3446c", "#dcd300", "#882d17", "#c2b280", "#e25822", "#5a7d2a", "#d6a5ff"];
     const hue = index => `hsl(${(index * 137.508) % 360} ${58 + index % 3 * 10}% ${(dark() ? 56 : 45) + index % 4 * 4}%)`;
     const size = count => count < 1024 ? `${count} B` : count < 1048576 ? `${+(count / 1024).toFixed(1)} KiB` :
         `${+(count / 1048576).toFixed(1)} MiB`;
@@ -37,9 +40,36 @@
         return view === "class" ? classOf[begin] : owner[begin];
     }
 
-    /* In other views than the states', what is no slab has a key below 0 and a grey of its own. */
+    /* In all views but that of states, a unit outside of slabs has a key below 0 and a grey of its own. */
     const colorOf = key => view === "state" ? color(data.states[key]) : key < 0 ? color(`grey-${data.states[-key - 1]}`) :
-        view === "fill" ? color("active") : hue(key);
+        view === "fill" ? color("active") : rank.get(key) < APART.length ? APART[rank.get(key)] : hue(key);
+
+    /* Sorts classes and owners by number of units: those with most get the colours that differ most. */
+    let rank = new Map();
+    function countKeys() {
+        const keys = new Map();
+        for (let row = 0; row < ROWS; row++)
+            for (let unit = 1; unit < UNITS; unit++) {
+                const key = keyOf(row, unit);
+                keys.set(key, (keys.get(key) || 0) + 1);
+            }
+        rank = new Map([...keys].filter(([key]) => key >= 0).sort((a, b) => b[1] - a[1] || a[0] - b[0]).map(([key], place) => [key, place]));
+        return keys;
+    }
+
+    /* Tells how much of a SuperSlab's slabs is live. FULL has no free block or unit. */
+    function fillOf(row) {
+        let live = 0, room = 0, free = false;
+        for (let unit = 1; unit < UNITS; unit++) {
+            const place = row * UNITS + unit, kind = classOf[place];
+            room += data.unitSize;
+            free ||= state[place] !== ACTIVE;
+            if (state[place] !== ACTIVE || first[place] !== unit) continue;
+            live += (used[place] - cached[place]) * data.blockSizes[kind];
+            free ||= used[place] - cached[place] < data.classBlocks[kind];
+        }
+        return free ? `${Math.min(Math.floor(100 * live / room), 99)} %` : "FULL";
+    }
 
     function draw() {
         const width = box.clientWidth, height = Math.min(box.clientHeight, ROWS * ROW), scale = devicePixelRatio || 1;
@@ -58,7 +88,7 @@
             const y = row * ROW - top;
             pen.globalAlpha = 1;
             pen.fillStyle = soft;
-            pen.fillText(`${number[row]} ${data.tiers[tier[row]]}`, 6, y + ROW / 2);
+            pen.fillText(`${number[row]} ${fillOf(row)}`, 6, y + ROW / 2);
             for (let unit = 1; unit < UNITS; unit++)
                 drawUnit(pen, row, unit, LABEL + (unit - 1) * cell, y);
         }
@@ -70,7 +100,7 @@
         }
     }
 
-    /* An active unit is filled from below: what is live in full colour, what is cached paler, what is free palest. */
+    /* An active unit is filled from below: live blocks in full colour, cached ones paler, free ones palest. */
     function drawUnit(pen, row, unit, x, y) {
         const place = row * UNITS + unit, begin = row * UNITS + first[place], key = keyOf(row, unit);
         const inner = ROW - GAP, joined = first[place] && first[place] < unit, left = joined ? x - 1 : x;
@@ -95,7 +125,7 @@
     function text(row, unit) {
         const place = row * UNITS + unit, begin = row * UNITS + first[place];
         const where = `0x${(BigInt(`0x${data.address[row]}`) + BigInt(unit * data.unitSize)).toString(16)}`;
-        const lines = [`SuperSlab ${number[row]} (${data.tiers[tier[row]]}${flags[row] & 1 ? ", huge pages" : ""}${flags[row] & 2 ?
+        const lines = [`SuperSlab ${number[row]} (${fillOf(row)} live, ${data.tierWords[tier[row]]}${flags[row] & 1 ? ", huge pages" : ""}${flags[row] & 2 ?
             ", decommitted" : ""}), unit ${unit} at ${where}`];
         if (state[place] === ACTIVE) {
             const kind = classOf[begin], blocks = data.classBlocks[kind];
@@ -124,12 +154,7 @@
     }
 
     function drawLegend() {
-        const keys = new Map();
-        for (let row = 0; row < ROWS; row++)
-            for (let unit = 1; unit < UNITS; unit++) {
-                const key = keyOf(row, unit);
-                keys.set(key, (keys.get(key) || 0) + 1);
-            }
+        const keys = countKeys();
         legend.replaceChildren(...[...keys].sort((a, b) => (a[0] < 0) - (b[0] < 0) || a[0] - b[0]).map(([key, count]) => {
             const entry = document.createElement("button"), swatch = document.createElement("i");
             entry.type = "button";
@@ -182,7 +207,7 @@
             drawLegend();
             draw();
         });
-    /* The canvas stays in the box and takes no room of its own: the space below it is as high as all rows. */
+    /* The canvas stays in the box and takes no room itself: the space below it is as high as all rows. */
     function layOut() {
         space.style.height = `${ROWS * ROW}px`;
         canvas.style.height = canvas.style.marginBottom = "0";

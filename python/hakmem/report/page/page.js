@@ -28,7 +28,7 @@
         };
     }
 
-    // 0 narrow, 1 middle, 2 wide: a chart may be drawn otherwise in each.
+    // 0 narrow, 1 middle, 2 wide: a chart may look different in each.
     function sizeOf(place) {
         return (place.clientWidth >= 560) + (place.clientWidth >= 900);
     }
@@ -82,7 +82,7 @@
         views.forEach(show);
     }
 
-    // Numbers before words, words by their letters; what has no figure stays last either way.
+    // Numbers come before words, words are sorted by letters, and cells without a figure stay last in both directions.
     function compare(a, b, up) {
         if (a === undefined || b === undefined) {
             return (a === undefined) - (b === undefined);

@@ -37,11 +37,11 @@ const clock = seconds => seconds === null ? "-" : new Date(seconds * 1000).toLoc
 function axes(values) {
     const line = color("--line");
     const common = { stroke: color("--soft"), grid: { stroke: line, width: 1 }, ticks: { stroke: line } };
-    return [{ ...common, values: (_, ticks) => ticks.map(clock) },
+    return [{ ...common, space: 90, values: (_, ticks) => ticks.map(clock) },
         { ...common, size: 70, values: (_, ticks) => ticks.map(values) }];
 }
 
-/* Memory is a multiple of a power of two. */
+/* Ticks of memory are multiples of a power of two. */
 function byteSplits(_, __, low, high) {
     let step = 1;
     while ((high - low) / step > 6) step *= 2;
@@ -55,14 +55,16 @@ function chart(id, series, values, splits) {
     where.replaceChildren();
     const made = axes(values);
     if (splits) made[1].splits = splits;
-    return new uPlot({
+    const plot = new uPlot({
         width: where.clientWidth, height: 240, cursor: { sync: { key: "time" } }, axes: made,
         scales: { y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(high ?? 1, 1) * 1.05] } },
         series: [{ label: "time", value: (_, seconds) => clock(seconds ?? null) }, ...series] },
         [[], ...series.map(() => [])], where);
+    plot.over.addEventListener("mouseleave", () => setTimeout(() => showLast(plot)));
+    return plot;
 }
 
-/* The parts stand on one another: each is filled down to 0 and those below are drawn over it; the key tells its own
+/* The parts are stacked: each is filled down to 0 and the parts below are drawn over it. The key shows each part's own
    size. */
 const stacked = [...parts].reverse();
 const PALETTE = ["#2f9e44", "#1c7ed6", "#f59f00", "#e8590c"];
@@ -88,6 +90,12 @@ function drawCharts() {
     state.charts.memory.setData([times, ...sums]);
     state.charts.rates.setData([times, ...Object.keys(rates).map(rate)]);
     state.charts.faults.setData([times, rate("minor_faults"), rate("major_faults")]);
+    for (const plot of Object.values(state.charts)) showLast(plot);
+}
+
+/* Without the mouse on the chart, the key shows the latest look. */
+function showLast(plot) {
+    if (plot.data[0].length && !plot.over.matches(":hover")) plot.setLegend({ idx: plot.data[0].length - 1 }, false);
 }
 
 function resize() {
@@ -155,6 +163,7 @@ function drawState(about) {
         `not read just now: ${about.problem}`;
     document.getElementById("map").href = `map/${about.pid}`;
     document.getElementById("json").href = `api/snapshot/${about.pid}`;
+    document.getElementById("flame-file").href = `flame/${about.pid}?kind=${flame.kind}`;
 }
 
 function drawProcesses(processes) {
@@ -170,10 +179,200 @@ function drawProcesses(processes) {
     }));
 }
 
+// ---- The heap profile ----
+
+const flame = { root: null, zoom: [], paused: false, kind: "inuse_space", asked: 0, busy: false };
+/* The flame graph: milliseconds between two of them, and pixels of a row. */
+const FLAME_EVERY = 5000, ROW = 21;
+const byId = id => document.getElementById(id);
+
+function flameColor(name) {
+    let hash = 0;
+    for (const letter of name) hash = (hash * 31 + letter.codePointAt(0)) % 997;
+    return `hsl(${20 + hash % 35} ${65 + hash % 25}% ${64 + hash % 14}%)`;
+}
+
+const flameFigure = value => flame.kind.endsWith("space") ? bytes(value) : `${number(value)} blocks`;
+
+function flameText([name, place, value]) {
+    const whole = flame.root[2] || 1;
+    return `${name}${place ? ` (${place})` : ""}: ${flameFigure(value)}, ${(100 * value / whole).toFixed(1)} %`;
+}
+
+/* The names of the nodes on the way to the zoomed one: each look makes a new tree. */
+function zoomed() {
+    const way = [flame.root];
+    for (const name of flame.zoom) {
+        const next = way[way.length - 1][3].find(child => child[0] === name);
+        if (!next) break;
+        way.push(next);
+    }
+    flame.zoom = way.slice(1).map(node => node[0]);
+    return way;
+}
+
+function drawFlame() {
+    const where = byId("flame"), cells = [];
+    const focused = document.activeElement?.parentElement === where ? document.activeElement.dataset.way : null;
+    if (!flame.root || !flame.root[2]) {
+        where.replaceChildren();
+        where.style.height = "0";
+        byId("flame-named").textContent = flame.root ? "no samples yet" : "";
+        return;
+    }
+    let rows = 0;
+    const put = (node, way, depth, left, width, around) => {
+        if (width < 0.1) return;
+        const cell = element("button", node[0], around ? "around" : undefined);
+        cell.type = "button";
+        cell.dataset.way = JSON.stringify(way);
+        cell.title = flameText(node);
+        cell.setAttribute("aria-label", cell.title);
+        cell.style.cssText = `left:${left}%;width:${width}%;top:${depth * ROW}px;background:${flameColor(node[0])}`;
+        cells.push(cell);
+        rows = Math.max(rows, depth + 1);
+    };
+    const below = (node, way, depth, left, width) => {
+        put(node, way, depth, left, width, false);
+        let at = left;
+        for (const child of node[3]) {
+            const part = width * child[2] / node[2];
+            if (part >= 0.1) below(child, [...way, child[0]], depth + 1, at, part);
+            at += part;
+        }
+    };
+    const way = zoomed();
+    way.slice(0, -1).forEach((node, depth) => put(node, flame.zoom.slice(0, depth), depth, 0, 100, true));
+    below(way[way.length - 1], flame.zoom, way.length - 1, 0, 100);
+    where.replaceChildren(...cells);
+    where.style.height = `${rows * ROW}px`;
+    if (focused) cells.find(cell => cell.dataset.way === focused)?.focus();
+    if (!focused) byId("flame-named").textContent = flameText(way[way.length - 1]);
+}
+
+function drawSwitch(profile) {
+    const where = byId("profile-state"), button = byId("profile-switch");
+    const rate = profile.mean ? `, a sample every ${bytes(profile.mean)} in the mean` : "";
+    where.textContent = profile.note || (profile.on ? `being taken${rate}` : profile.sites ? `stopped${rate}; what it knows is shown` : "not taken");
+    byId("profile-controls").hidden = false;
+    button.hidden = !profile.may_write || !profile.can;
+    button.textContent = profile.on ? "Stop it" : "Take a heap profile";
+    button.dataset.on = profile.on ? "0" : "1";
+    if (!profile.may_write && !profile.on) where.textContent += "; a server with a token can turn it on";
+}
+
+async function switchProfile() {
+    const button = byId("profile-switch"), pid = state.pid;
+    button.disabled = true;
+    byId("profile-state").textContent = "waiting for the process";
+    try {
+        drawSwitch({ may_write: true, ...await ask(`api/profile/${pid}?on=${button.dataset.on}`, { method: "POST" }) });
+        flame.asked = 0;
+    } catch (error) {
+        byId("profile-state").textContent = error.message;
+    }
+    button.disabled = false;
+}
+
+async function lookAtProfile() {
+    if (flame.busy || flame.paused || Date.now() - flame.asked < FLAME_EVERY || byId("profile-switch").disabled) return;
+    const pid = state.pid, kind = flame.kind;
+    flame.busy = true;
+    flame.asked = Date.now();
+    try {
+        const profile = await ask(`api/profile/${pid}`);
+        if (pid === state.pid) drawSwitch(profile);
+        const tree = profile.sites ? (await ask(`api/flame/${pid}?kind=${kind}`)).root : null;
+        if (pid === state.pid && kind === flame.kind && !flame.paused) {
+            flame.root = tree;
+            drawFlame();
+        }
+    } catch (error) {
+        byId("profile-state").textContent = error.message;
+    }
+    flame.busy = false;
+}
+
+function beginFlame() {
+    const where = byId("flame");
+    where.addEventListener("click", event => {
+        if (!event.target.dataset.way) return;
+        flame.zoom = JSON.parse(event.target.dataset.way);
+        drawFlame();
+    });
+    where.addEventListener("keydown", event => {
+        if (event.key !== "Escape") return;
+        flame.zoom = flame.zoom.slice(0, -1);
+        drawFlame();
+    });
+    const name = event => { if (event.target.dataset.way) byId("flame-named").textContent = event.target.title; };
+    where.addEventListener("mouseover", name);
+    where.addEventListener("focusin", name);
+    byId("profile-switch").addEventListener("click", switchProfile);
+    byId("flame-pause").addEventListener("click", event => {
+        flame.paused = !flame.paused;
+        event.target.setAttribute("aria-pressed", flame.paused);
+        event.target.textContent = flame.paused ? "Go on" : "Pause";
+        flame.asked = 0;
+    });
+    byId("flame-kind").addEventListener("change", event => {
+        flame.kind = event.target.value;
+        byId("flame-file").href = `flame/${state.pid}?kind=${flame.kind}`;
+        flame.asked = 0;
+        lookAtProfile();
+    });
+}
+
+// ---- Why RSS is above what was asked for ----
+
+const WHY_SITES = 30;
+
+function drawWhy(found) {
+    const rss = found.chain[found.chain.length - 1].bytes;
+    table("why-chain", [
+        ["", row => row.name, "words"], ["bytes", row => bytes(row.bytes)],
+        ["of RSS", row => rss ? `${(100 * row.bytes / rss).toFixed(1)} %` : "-"], ["", row => row.meaning, "words soft"],
+    ], found.chain);
+    const some = found.sites.filter(row => ["above_space", "untouched_space", "idle_space"].some(kind => row.flat[kind]));
+    const figure = kind => row => row.flat?.[kind] ? bytes(row.flat[kind]) : "";
+    const rest = found.held_by_no_site.map(row => ({ name: `(${row.what})`, where: "", flat: { held_space: row.bytes } }));
+    byId("why-head").hidden = !some.length;
+    if (some.length) {
+        table("why-sites", [
+            ["site", row => row.name, "words name"], ["above", figure("above_space")], ["rounding", figure("rounding_space")],
+            ["held", figure("held_space")], ["slabs", row => row.flat?.held_slabs ? number(row.flat.held_slabs) : ""],
+            ["untouched", figure("untouched_space")], ...(found.idle ? [["idle", figure("idle_space")]] : []),
+            ["in use", figure("inuse_space")], ["where", row => row.where, "words name soft"],
+        ], [...some.slice(0, WHY_SITES), ...rest]);
+    } else {
+        byId("why-sites").replaceChildren();
+    }
+    byId("why-state").textContent = found.notes.join(" ");
+}
+
+async function lookWhy() {
+    const button = byId("why-look"), pid = state.pid, seconds = Number(byId("why-idle").value);
+    button.disabled = true;
+    byId("why-state").textContent = seconds ? `watching for ${seconds} seconds` : "looking";
+    try {
+        const found = await ask(`api/why/${pid}?idle=${seconds}`);
+        if (pid === state.pid) drawWhy(found);
+    } catch (error) {
+        byId("why-state").textContent = error.message;
+    }
+    button.disabled = false;
+}
+
+function forgetWhy() {
+    for (const id of ["why-chain", "why-sites"]) byId(id).replaceChildren();
+    byId("why-head").hidden = true;
+    byId("why-state").textContent = "";
+}
+
 // ---- Looking ----
 
-async function ask(path) {
-    const answer = await fetch(path, { cache: "no-store" });
+async function ask(path, how = {}) {
+    const answer = await fetch(path, { cache: "no-store", ...how });
     const value = await answer.json();
     if (!answer.ok) throw new Error(value.error);
     return value;
@@ -183,6 +382,9 @@ function choose(pid) {
     state.pid = pid;
     state.points = [];
     location.hash = pid;
+    Object.assign(flame, { root: null, zoom: [], asked: 0 });
+    drawFlame();
+    forgetWhy();
 }
 
 async function look() {
@@ -197,13 +399,14 @@ async function look() {
     const after = state.points.length ? state.points[state.points.length - 1].number : 0;
     const [shot, history] = await Promise.all([ask(`api/snapshot/${pid}`), ask(`api/history/${pid}?after=${after}`)]);
     if (pid !== state.pid) return;
-    // Two looks may have been under way at once.
+    // Two looks may have been under way at the same time.
     const last = state.points.length ? state.points[state.points.length - 1].number : 0;
     state.points = [...state.points, ...history.points.filter(point => point.number > last)].slice(-HISTORY);
     drawState(shot.process);
     drawTiles(shot);
     drawTables(shot);
     drawCharts();
+    lookAtProfile();
     document.documentElement.dataset.looks = state.points.length ? state.points[state.points.length - 1].number : 0;
 }
 
@@ -224,6 +427,8 @@ function begin() {
 }
 
 begin();
+beginFlame();
+byId("why-look").addEventListener("click", lookWhy);
 addEventListener("resize", resize);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", begin);
 lookOn();

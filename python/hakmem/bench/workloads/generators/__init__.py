@@ -1,5 +1,5 @@
-"""What makes the inputs of the rows and, beside each, the answers that its workload has to come to.
+"""Makes the inputs of the rows and, for each, the answers that its workload must find.
 
-Everything is drawn from seeded generators, so that an input is the same on every machine. The answers are found by
-counting while an input is written, not by the programs that are measured.
+All inputs come from seeded generators, so that an input is the same on every machine. The answers are counted while an
+input is written, independently of the measured programs.
 """

@@ -1,4 +1,4 @@
-"""Source files for compilers: C functions of every kind of statement, and C++ that makes many templates."""
+"""Source files for compilers: C functions with all kinds of statements, and C++ that instantiates many templates."""
 
 import random
 
@@ -6,7 +6,7 @@ FIELDS = ("count", "weight", "left", "right", "state")
 
 
 def make_c(seed, functions):
-    """A C file without an #include: structures, expressions, loops, switches and calls of earlier functions."""
+    """Yields a C file without an #include: structures, expressions, loops, switches and calls of earlier functions."""
     generator = random.Random(seed)
     yield "struct node { long count, weight, left, right, state; struct node *next; char name[16]; };"
     yield "extern long table[256];"
@@ -15,6 +15,7 @@ def make_c(seed, functions):
 
 
 def expression(generator, depth, names):
+    """Returns a random expression."""
     if depth == 0 or generator.random() < 0.15:
         return generator.choice([generator.choice(names), f"node->{generator.choice(FIELDS)}",
                                  f"table[{generator.choice(names)} & 255]", str(generator.randint(1, 1000))])
@@ -26,6 +27,7 @@ def expression(generator, depth, names):
 
 
 def c_function(generator, number):
+    """Yields the lines of a C function."""
     names = ["a", "b", "c", "i"]
     yield f"long work_{number}(struct node *node, long a, long b)"
     yield "{"
@@ -33,7 +35,7 @@ def c_function(generator, number):
     for _ in range(generator.randint(2, 4)):
         choice = generator.randrange(4)
         if choice == 0:
-            yield f"    for (i = 0; i < (a & 63); i++) {{"
+            yield "    for (i = 0; i < (a & 63); i++) {"
             yield f"        c += {expression(generator, 3, names)};"
             yield f"        node->{generator.choice(FIELDS)} ^= {expression(generator, 2, names)};"
             yield "    }"
@@ -56,7 +58,7 @@ def c_function(generator, number):
 
 
 def make_cxx(seed, types):
-    """A C++ file on the standard containers, each with key and value types of its own."""
+    """Yields a C++ file that uses the standard containers, each with its own key and value types."""
     generator = random.Random(seed)
     yield from ("#include <map>", "#include <string>", "#include <vector>")
     for number in range(types):

@@ -1,6 +1,6 @@
-"""An SQL script that makes tables, asks, changes, and checks every answer against what is written in it.
+"""Makes an SQL script that creates tables, queries, changes them, and checks every answer.
 
-Checks are rows of a table with a CHECK constraint, so that sqlite3 -bail ends with status 1 and the check's name.
+Checks are rows of a table with a CHECK constraint. If one fails, sqlite3 -bail ends with status 1 and the check's name.
 """
 
 import random
@@ -11,16 +11,18 @@ ROWS_A_STATEMENT = 200
 
 
 def insert(table, rows):
+    """Yields the statements that insert rows into a table."""
     for start in range(0, len(rows), ROWS_A_STATEMENT):
         yield f"insert into {table} values " + ",".join(map(str, rows[start : start + ROWS_A_STATEMENT])) + ";"
 
 
 def check(name, query, wanted):
+    """Returns the statement that checks a query's answer."""
     return f"insert into answers select '{name}', ({query}), {wanted};"
 
 
 def make_script(seed, orders):
-    """The lines of the script: customers, ten times as many orders, their items; joins, groups, updates, deletes."""
+    """Yields the script: customers, ten times as many orders, their items; joins, groups, updates, deletes."""
     generator = random.Random(seed)
     words = vocabulary(generator, 2000)
     customers = [(number, " ".join(generator.choices(words, k=2)), generator.randrange(50))
@@ -56,7 +58,7 @@ def make_script(seed, orders):
     yield check("best customers", "select group_concat(customer, ' ') from (select customer from orders "
                 "group by customer order by sum(amount) desc, customer limit 20)",
                 "'" + " ".join(str(number) for number, _ in best) + "'")
-    # Text made, sorted and thrown away: values of many sizes on the heap.
+    # Makes, sorts and drops text: values of many sizes on the heap.
     yield check("names", "select sum(length(found)) from (select distinct upper(name) || ':' || "
                 "group_concat(word, ',') as found from customers join orders on orders.customer = customers.id "
                 "group by customers.id)",
@@ -71,7 +73,7 @@ def make_script(seed, orders):
 
 
 def lengths(placed):
-    """The length, with a comma behind each, of the words that each customer ordered."""
+    """Returns the length of the words that each customer ordered, with a comma after each word."""
     found = {}
     for _, customer, _, word in placed:
         found[customer] = found.get(customer, 0) + len(word) + 1

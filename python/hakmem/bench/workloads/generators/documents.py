@@ -8,7 +8,7 @@ from hakmem.bench.workloads.generators.text import vocabulary
 
 
 def make_documents(seed, count):
-    """The documents, as Python objects. Numbers with a fraction are quarters, so that their text is exact."""
+    """Returns the documents as Python objects. Fractions are quarters, so that their text is exact."""
     generator = random.Random(seed)
     words = vocabulary(generator, 600) + ["naïve", "Straße", "東京", "ключ", 'quo"te', "line\nbreak", "tab\t", "🙂"]
 
@@ -41,7 +41,7 @@ def make_documents(seed, count):
 
 
 def tally(value):
-    """The sum of the integers in a document, and the length of its strings (keys too)."""
+    """Returns the sum of the integers in a document, and the length of its strings (keys too)."""
     if isinstance(value, str):
         return 0, len(value)
     if isinstance(value, bool) or value is None or isinstance(value, float):
@@ -54,7 +54,7 @@ def tally(value):
 
 
 def document_answers(documents):
-    """What json_documents.py finds in them, and the digest of what it writes after its changes."""
+    """Returns what json_documents.py finds in the documents, and the digest of what it writes after its changes."""
     tallies = [tally(document) for document in documents]
     digest = hashlib.sha256()
     for document in documents:

@@ -8,7 +8,7 @@ START = 1_700_000_000
 
 
 def make_history(seed, commits, files):
-    """Yields the stream's bytes: each commit changes lines of a few files, now and then one is added or renamed."""
+    """Yields the stream's bytes. Each commit changes lines of a few files; some commits add or rename a file."""
     generator = random.Random(seed)
     words = vocabulary(generator, 1500)
 
@@ -43,6 +43,7 @@ def make_history(seed, commits, files):
 
 
 def data(text):
+    """Returns a block of data for fast-import."""
     content = text.encode()
     return b"data %d\n%s\n" % (len(content), content)
 

@@ -1,4 +1,4 @@
-"""A program text in a small language for mix.py to take apart, with what there is in it."""
+"""A program text in a small language, for mix.py to tokenize, with the counts of its tokens."""
 
 import random
 
@@ -6,7 +6,7 @@ from hakmem.bench.workloads.generators.text import vocabulary
 
 
 def make_script(seed, lines):
-    """The text, and how many tokens of each kind it has, what its whole numbers add up to, and its names' uses."""
+    """Returns the text, its tokens of each kind, the sum of its whole numbers, and its names' uses."""
     generator = random.Random(seed)
     names = [word for word in vocabulary(generator, 300) if word not in ("let", "call")]
     counts = dict.fromkeys(("keyword", "name", "number", "string", "operator", "comment"), 0)

@@ -1,4 +1,4 @@
-"""Text: words drawn as in a language, a few of them often and most of them seldom."""
+"""Makes text whose words are distributed as in a language: a few are frequent, most are rare."""
 
 import itertools
 import random
@@ -8,7 +8,7 @@ MODULUS = 1_000_003
 
 
 def vocabulary(generator, count):
-    """That many different words of 2 to 12 letters."""
+    """Returns that many different words of 2 to 12 letters."""
     words = {}
     while len(words) < count:
         words["".join(generator.choices(LETTERS, k=generator.randint(2, 12)))] = None
@@ -16,7 +16,7 @@ def vocabulary(generator, count):
 
 
 def text_lines(seed, lines, *, words, longest):
-    """Lines of 1 to `longest` words; the word of rank r is drawn with a weight of 1 / r."""
+    """Returns lines of 1 to `longest` words. The word of rank r is drawn with a weight of 1 / r."""
     generator = random.Random(seed)
     known = vocabulary(generator, words)
     weights = list(itertools.accumulate(1 / rank for rank in range(1, words + 1)))
@@ -25,12 +25,11 @@ def text_lines(seed, lines, *, words, longest):
 
 
 def text_answers(lines):
-    """What words.lua and words.pl find in the lines, by other means.
+    """Returns what words.lua and words.pl find in the lines, computed by other means.
 
     order: the sum of rank x count over the words, sorted by falling count and rising word. places: the sum, over the
-    words, of their last line x the number of lines they stand on. turned: the same characters' sum after every word was
-    turned around and given a capital, weighed by their place in the line.
-    """
+    words, of their last line x the number of lines they stand on. turned: the sum of characters after every word was
+    reversed and given a capital, weighted by their place in the line."""
     counts, places = {}, {}
     turned = 0
     for number, line in enumerate(lines, 1):

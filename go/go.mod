@@ -1,0 +1,3 @@
+module hakmem.internal/hakmem
+
+go 1.19

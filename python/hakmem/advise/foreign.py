@@ -1,0 +1,90 @@
+"""Finds out what can be known of a process on another malloc, and what HAKMEM could do for it."""
+
+from dataclasses import dataclass, field
+
+from hakmem.advise.glibc import heaps_of
+from hakmem.doctor.linkmap import loaded_objects, place, place_program, read_link_map
+from hakmem.doctor.serving_checks import check_runtime, check_static, check_word_size, server_of
+from hakmem.doctor.system import read_process
+from hakmem.live.memory import permission_error
+from hakmem.live.pages import HEADER, read_rss
+
+
+@dataclass
+class Foreign:
+    """A process on another malloc. heaps: glibc's, as far as they can be seen."""
+
+    pid: int
+    server: str  # whose malloc it is
+    rss: int
+    private_dirty: int  # memory of its own that it has written: blocks, stacks, variables
+    threads: int
+    brk_dirty: int = 0  # of private_dirty: [heap]
+    heaps: list = field(default_factory=list)
+    unread: list = field(default_factory=list)
+    notes: list = field(default_factory=list)  # memory of a language's own
+    obstacle: str = ""  # why HAKMEM cannot be preloaded into its program
+
+    @property
+    def walked(self):
+        """The heaps that could be walked."""
+        return [heap for heap in self.heaps if heap.free is not None]
+
+    @property
+    def arenas(self):
+        """The number of heaps of threads' arenas."""
+        return sum(heap.kind == "arena" for heap in self.heaps)
+
+    @property
+    def free_resident(self):
+        """Bytes of free pages that are still resident because glibc keeps them. None if no heap could be walked."""
+        return sum(heap.free_resident for heap in self.walked) if self.walked else None
+
+
+def private_dirty(memory):
+    """Returns private dirty bytes (of all mappings, of [heap])."""
+    total = of_heap = 0
+    inside = False
+    for line in memory.proc_text("smaps").split("\n"):
+        name, _, value = line.partition(":")
+        if HEADER.match(line):
+            inside = line.endswith("[heap]")
+        elif name == "Private_Dirty":
+            size = int(value.split()[0]) * 1024
+            total += size
+            of_heap += size if inside else 0
+    return total, of_heap
+
+
+def thread_count(memory):
+    """Returns the number of threads."""
+    for line in memory.proc_text("status").split("\n"):
+        if line.startswith("Threads:"):
+            return int(line.split()[1])
+    return 1
+
+
+def look(memory):
+    """Returns the Foreign of a process."""
+    process = read_process(memory.pid)
+    if process.mappings is None:
+        raise permission_error(memory.pid)
+    objects, unread = loaded_objects(memory, process.mappings)
+    chain, _ = read_link_map(memory, process.auxiliary or {})
+    place(objects, chain)
+    place_program(objects, process, chain)
+    dirty, of_heap = private_dirty(memory)
+    found = Foreign(memory.pid, server_of(objects), read_rss(memory), dirty, thread_count(memory), of_heap,
+                    unread=unread)
+    found.notes = [
+        f"{finding.seen}; no malloc sees them" for finding in check_runtime(objects, process.environment or {})
+    ]
+    program = next((each for each in objects if each.path == process.executable), None)
+    if problems := [*check_word_size(program), *check_static(program)]:
+        found.obstacle = problems[0].seen
+    if found.server == "the C library" and any(each.name.startswith(("libc.so.6", "libc-2.")) for each in objects):
+        found.server = "glibc"
+        found.heaps = heaps_of(memory)
+    elif found.server == "the C library":
+        found.server = "the C library's malloc, which is not glibc's"
+    return found

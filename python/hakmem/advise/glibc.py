@@ -1,0 +1,126 @@
+"""Reads the heaps of a process on glibc's malloc from outside: how much of them is free but still resident.
+
+glibc keeps a block's size in front of it (malloc/malloc.c, "chunk"), so a heap can be walked from its start to its end.
+Three bits of the size are flags. A flag of the next block tells whether this one is free. Blocks in thread caches and
+fast bins count as used, because glibc does not mark them. A heap whose sizes do not lead exactly to its end is ignored.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from dataclasses import dataclass
+
+from hakmem.live.memory import LiveError, Unreadable
+
+PAGE = os.sysconf("SC_PAGESIZE")
+WORD, GRANULE, LEAST = 8, 16, 32
+IN_USE, FLAGS = 1, 7
+# Heaps of threads' arenas have this size and lie at multiples of it.
+ARENA_HEAP = 64 << 20
+HEAP_INFO = struct.Struct("<4Q")  # arena, the heap before, bytes in use, bytes made writable
+# Where the first block of an arena's first heap may begin, behind the arena's own data; of its later heaps, near the
+# start.
+FIRST_BLOCK = range(0x20, 0x1000, GRANULE)
+# Limits: a longer heap, or one of more blocks, would take too long to walk.
+READ_MOST = 1 << 30
+BLOCKS_MOST = 4_000_000
+# A running process changes its heap while it is read, so a walk is tried so often.
+TRIES = 3
+PRESENT = 1 << 63
+
+
+@dataclass
+class Heap:
+    """A range from which glibc cuts blocks, in bytes. free and free_resident: None if it was not walked."""
+
+    kind: str  # main, arena
+    start: int
+    end: int
+    resident: int = 0  # whole range
+    blocks: int | None = None
+    free: int | None = None  # in free blocks, the last one too
+    free_resident: int | None = None  # of free: on whole pages that are resident
+
+
+def walk(data, at, end):
+    """Returns ([(start, end)] of the free blocks between two offsets of a heap's bytes, number of blocks); None if
+    these are no blocks, or too many."""
+    found, count, last = [], 0, None
+    while at < end:
+        if count == BLOCKS_MOST:
+            return None
+        if at + GRANULE > end:
+            return None
+        word = struct.unpack_from("<Q", data, at + WORD)[0]
+        size = word & ~FLAGS
+        if size < LEAST or size % GRANULE or size > end - at:
+            return None
+        if last is not None and not word & IN_USE:
+            found.append(last)
+        last, at, count = (at, at + size), at + size, count + 1
+    # The last block is the rest at the top, which is always free.
+    return (found + [last], count) if last else None
+
+
+def resident_pages(memory, start, end):
+    """Returns which pages of a range are resident, as a list of truth values."""
+    first, number = start // PAGE, -(-(end - start) // PAGE)
+    with open(f"/proc/{memory.pid}/pagemap", "rb", buffering=0) as file:
+        words = os.pread(file.fileno(), number * WORD, first * WORD)
+    return [word & PRESENT != 0 for (word,) in struct.iter_unpack("<Q", words)]
+
+
+def fill(memory, heap, starts):
+    """Fills in what can be known of a heap, and returns it."""
+    for _ in range(TRIES):
+        fill_once(memory, heap, starts)
+        if heap.free is not None:
+            break
+    return heap
+
+
+def fill_once(memory, heap, starts):
+    """Walks a heap from the first start that leads to its end."""
+    try:
+        present = resident_pages(memory, heap.start, heap.end)
+        heap.resident = sum(present) * PAGE
+        data = memory.read(heap.start, heap.end - heap.start) if heap.end - heap.start <= READ_MOST else b""
+    except (OSError, Unreadable):
+        return
+    for start in starts:
+        walked = walk(data, start, len(data)) if data else None
+        if walked:
+            free, heap.blocks = walked
+            heap.free = sum(end - at for at, end in free)
+            # A free block's header and links are in use, so the page they lie on does not count.
+            heap.free_resident = sum(sum(present[-(-(at + LEAST) // PAGE):end // PAGE]) for at, end in free) * PAGE
+            return
+
+
+def arena_heaps(memory, mappings):
+    """Returns the heaps of threads' arenas: writable anonymous memory at 64 MiB with a fitting header."""
+    found = []
+    for mapping in mappings:
+        if mapping.start % ARENA_HEAP or mapping.path or mapping.inode or not mapping.flags.startswith("rw"):
+            continue
+        try:
+            arena, before, used, writable = HEAP_INFO.unpack(memory.read(mapping.start, HEAP_INFO.size))
+        except LiveError:
+            continue
+        if mapping.start < arena and used and used <= writable <= ARENA_HEAP and used <= mapping.size \
+                and (before == 0 or before % ARENA_HEAP == 0):
+            found.append((arena, Heap("arena", mapping.start, mapping.start + used)))
+    return found
+
+
+def heaps_of(memory):
+    """Returns every Heap of the process that can be found."""
+    mappings = memory.mappings()
+    found = []
+    for mapping in mappings:
+        if mapping.path == "[heap]":
+            # The program break may begin in the middle of a granule's page; the first block is at its start or just
+            # behind.
+            found.append(fill(memory, Heap("main", mapping.start, mapping.end), range(0, PAGE, GRANULE)))
+    return found + [fill(memory, heap, FIRST_BLOCK) for _, heap in arena_heaps(memory, mappings)]

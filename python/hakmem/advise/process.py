@@ -1,0 +1,94 @@
+"""Advises on a process that runs on HAKMEM, from what it holds now and what it does meanwhile."""
+
+import time
+from dataclasses import dataclass, field
+
+from hakmem.advise.words import OPTIONS_MOST, Advice, worth
+from hakmem.live import words
+from hakmem.live.descriptor import find
+from hakmem.live.explain import explain_process
+from hakmem.live.heap import snapshot
+
+# The choices of HAKMEM_PURGE_THREAD and HAKMEM_THP, by number in the library.
+PURGE_THREAD = ("auto", "never", "always")
+THP = ("auto", "never", "always")
+# Counters that change if a program allocates and frees.
+MOVING = ("refills", "flushes", "slabs_carved", "remote_blocks", "direct")
+SHORT_DELAY = 100
+WHAT = {
+    "live": "blocks that the program holds",
+    "free": "free: HAKMEM gives it back after the purge delay, or malloc_trim at once",
+    "cached": "free blocks in thread caches",
+    "fragmentation": "free beside blocks in use: stays while those do",
+    "huge_pages": "unused, on huge pages that are partly used",
+    "metadata": "HAKMEM's own",
+    "other": "not HAKMEM's: program, libraries, stacks, files",
+}
+
+
+@dataclass
+class Findings:
+    """A process on HAKMEM. parts: resident bytes by WHAT. rates: events per second by MOVING."""
+
+    pid: int
+    title: str
+    seconds: float
+    rss: int
+    parts: dict
+    options: dict
+    rates: dict
+    idle: bool
+    advice: list = field(default_factory=list)
+
+
+def parts_of(explained):
+    """Returns resident bytes by WHAT."""
+    heap = dict(explained.heap)
+    return {"live": heap["live"], "free": heap["retained"] + heap["free_in_slab"], "cached": heap["cached"],
+            "fragmentation": heap["fragmentation"], "huge_pages": heap["huge_pages"], "metadata": heap["metadata"],
+            "other": sum(explained.other.values())}
+
+
+def look(memory, seconds):
+    """Returns the Findings after so many seconds."""
+    descriptor = find(memory)
+    before = snapshot(memory, descriptor)
+    started = time.monotonic()
+    time.sleep(seconds)
+    after = snapshot(memory, descriptor)
+    took = max(time.monotonic() - started, 1e-3)
+    explained = explain_process(memory)
+    rates = {name: (after.counters[name] - before.counters[name]) / took for name in MOVING if name in after.counters}
+    found = Findings(memory.pid, explained.title, took, explained.rss, parts_of(explained), after.options, rates,
+                     idle=not any(rates.values()))
+    found.advice = sorted(advice_on(found, after), key=lambda one: -one.saves)[:OPTIONS_MOST]
+    return found
+
+
+def advice_on(found, shot):
+    """Yields every Advice that the figures support."""
+    parts, options, rss = found.parts, found.options, found.rss
+    size = words.size
+    if worth(parts["free"], rss):
+        thread = PURGE_THREAD[options.get("purge_thread", 0)]
+        delay = options.get("purge_delay", 0)
+        if found.idle and thread != "always" and found.seconds * 1000 > delay:
+            yield Advice("HAKMEM_PURGE_THREAD=always",
+                         f"{size(parts['free'])} were free and still resident after {found.seconds:.1f} s in which the "
+                         "process asked for no memory, and nothing but a thread of HAKMEM's gives them back then",
+                         parts["free"])
+        elif delay > SHORT_DELAY:
+            yield Advice(f"HAKMEM_PURGE_DELAY={SHORT_DELAY}",
+                         f"{size(parts['free'])} are free and wait out the delay of {delay} ms", parts["free"])
+    if worth(parts["cached"], rss):
+        threads = max(1, shot.totals.live_threads)
+        now = options.get("cache_bytes", 1 << 20)
+        wanted = max(16 << 10, now // 4)
+        if wanted < now:
+            yield Advice(f"HAKMEM_CACHE_BYTES={wanted >> 10}K",
+                         f"the caches of {threads} threads hold {size(parts['cached'])} of free blocks",
+                         parts["cached"] * 3 // 4)
+    if worth(parts["huge_pages"], rss) and THP[options.get("thp", 0)] != "never":
+        yield Advice(
+            "HAKMEM_THP=never", f"{size(parts['huge_pages'])} are unused and resident only because they lie on "
+            "huge pages with blocks", parts["huge_pages"])

@@ -1,0 +1,162 @@
+"""Advises on a program by running it: on the system's malloc, on HAKMEM, and on HAKMEM with one option set at a time.
+
+Rounds are interleaved as in hakmem compare. Options that seem to help are measured again, together, against the
+defaults: of several candidates, one may seem to help by chance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from hakmem.advise.words import OPTIONS_MOST
+from hakmem.bench import statistics
+from hakmem.bench.allocators import again, with_copy
+from hakmem.bench.runner import run_once
+from hakmem.bench.schedule import Plan, State
+from hakmem.bench.session import run_session
+from hakmem.bench.verdict import ROUNDS_LEAST, Comparison, differs
+
+SUBJECT, SYSTEM, CHOSEN = "hakmem", "system", "chosen"
+ROUNDS = 7
+# Tried in this order, as many as the time allows.
+CANDIDATES = ("HAKMEM_PURGE_DELAY=0", "HAKMEM_THP=always", "HAKMEM_CACHE_BYTES=64K", "HAKMEM_PURGE_DELAY=10000",
+              "HAKMEM_THP=never", "HAKMEM_POPULATE=0", "HAKMEM_CACHE_BYTES=8M")
+# The first part's share of the time. The rest is for the second part.
+FIRST_PART = 0.75
+# The most that an option may cost: of time if it saves memory, of memory if it saves time.
+COST_MOST = 0.05
+MEMORY = ("peak_rss", "mean_rss")
+FIGURES = ("time", "cpu", "peak_rss", "mean_rss", "end_rss")
+
+
+class ProgramFailed(RuntimeError):
+    """A run of the program failed."""
+
+
+class NoJournal:
+    """A journal that keeps nothing."""
+
+    def write(self, kind, value):
+        """Does nothing."""
+        pass
+
+
+@dataclass
+class Part:
+    """One interleaved session. The result's allocators are named after what was run."""
+
+    result: dict
+    whole: bool = True
+
+    @property
+    def rounds(self):
+        """The number of rounds."""
+        return max((sample["round"] + 1 for sample in self.result["samples"]), default=0)
+
+    def compared(self, figure):
+        """Returns the Comparison of a figure."""
+        return Comparison(self.result, "program", figure)
+
+    def range(self, figure, name, other=SUBJECT):
+        """Returns (Range of the first's figure divided by the other's; -1, 0 or 1 for how they differ), or (None, 0)
+        if it cannot be told."""
+        compared = self.compared(figure)
+        if name not in compared.names or other not in compared.names:
+            return None, 0
+        found = compared.range(name, other)
+        return found, differs(found, compared.noise) if found else 0
+
+
+@dataclass
+class Outcome:
+    """first: the system's malloc, HAKMEM and the candidates. second: HAKMEM with the chosen settings, if any."""
+
+    first: Part
+    second: Part | None = None
+    chosen: dict = field(default_factory=dict)  # setting: figure for which
+    holds: dict = field(default_factory=dict)  # figure: Range, of those that the second part confirmed
+    left_out: list = field(default_factory=list)  # candidates for which there was no time
+
+
+def session(row, allocators, conditions, *, rounds, budget, warm, status, progress):
+    """Returns the Part of some allocators. Ctrl-C ends it with whole=False."""
+    plan = Plan(rows=(row.name,), allocators=tuple(allocators), subject=SUBJECT, copy=again(SUBJECT),
+                rounds_least=rounds, rounds_most=rounds, budget_s=budget, calls=None, warm_mib=warm, exit_status=status)
+    state, whole = State(), True
+    try:
+        with progress() as bar:
+            run_session(plan, {row.name: row}, allocators, conditions, state, NoJournal(), bar)
+    except KeyboardInterrupt:
+        whole = False
+    rows = {row.name: {"group": row.group}} if state.rounds(row.name) else {}
+    summary = statistics.summarize(state.samples, rows, list(allocators), SUBJECT, again(SUBJECT))
+    return Part({"subject": SUBJECT, "allocators": dict.fromkeys(allocators), "samples": state.samples,
+                 "summary": summary}, whole)
+
+
+def first_run(row, allocator, conditions, *, warm, status):
+    """Returns the seconds of one run; raises ProgramFailed if it fails."""
+    sample = run_once(row, allocator, conditions, warm=warm, expected=status)
+    if sample["status"] != "ok":
+        raise ProgramFailed(f"on {'the system malloc' if allocator.name == SYSTEM else allocator.name} it ended so: "
+                            f"{sample['detail']}")
+    return sample["wall_s"]
+
+
+def with_setting(allocator, settings):
+    """Returns HAKMEM with settings NAME=VALUE."""
+    pairs = dict(setting.split("=", 1) for setting in settings)
+    return replace(allocator, setting={**allocator.setting, **pairs})
+
+
+def advise_program(row, hakmem, system, candidates, conditions, folder, *, rounds=ROUNDS, budget, warm, status,
+                   progress):
+    """Returns the Outcome for a program. conditions.env applies to every run."""
+    seconds = max(first_run(row, system, conditions, warm=warm, status=status),
+                  first_run(row, hakmem, conditions, warm=warm, status=status))
+    base = with_copy({SYSTEM: system, SUBJECT: hakmem}, SUBJECT, Path(folder))
+    affordable = len(candidates) if budget is None else int(budget * FIRST_PART / (rounds * seconds)) - len(base)
+    tried = candidates[:max(2, affordable)]
+    allocators = {**base, **{setting: replace(with_setting(hakmem, [setting]), name=setting) for setting in tried}}
+    first = session(row, allocators, conditions, rounds=rounds, warm=warm, status=status, progress=progress,
+                    budget=None if budget is None else budget * FIRST_PART)
+    made = Outcome(first, left_out=list(candidates[len(tried):]))
+    made.chosen = choose(first, tried) if first.whole and first.rounds >= ROUNDS_LEAST else {}
+    if made.chosen:
+        both = replace(with_setting(hakmem, made.chosen), name=CHOSEN)
+        made.second = session(row, {**base, CHOSEN: both}, conditions, rounds=rounds, warm=warm, status=status,
+                              progress=progress, budget=None)
+        made.holds = {figure: found for figure in set(made.chosen.values())
+                      for found, side in [made.second.range(figure, CHOSEN)] if side < 0}
+        if "time" not in made.holds and costs(made.second, CHOSEN, ("time",)):
+            made.holds = {}
+    return made
+
+
+def costs(part, name, figures):
+    """Returns whether a setting seems to cost much in the figures. A cost counts even within the noise."""
+    found = (part.range(figure, name)[0] for figure in figures)
+    return any(each and each.middle > 1 + COST_MOST for each in found)
+
+
+def choose(part, settings):
+    """Returns {setting: figure}: the one that saves most memory without much time, and the one vice versa."""
+    def gain(setting, figures):
+        """(how much of the figures is left, the figure that falls most), of those that fall beyond the noise."""
+        falls = [(found.middle, figure) for figure in figures for found, side in [part.range(figure, setting)]
+                 if side < 0]
+        return min(falls, default=None)
+
+    found = {}
+    for figures, against in ((MEMORY, ("time",)), (("time",), MEMORY)):
+        taken = {setting.partition("=")[0] for setting in found}
+        gains = [
+            (*gain(setting, figures), setting) for setting in settings
+            if gain(setting, figures) and not costs(part, setting, against) and setting.partition("=")[0] not in taken
+        ]
+        if gains:
+            _, figure, setting = min(gains)
+            found[setting] = figure
+    assert len(found) <= OPTIONS_MOST
+    return found

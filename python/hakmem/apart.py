@@ -1,0 +1,195 @@
+"""Does work that others can delay in a separate process, which can be ended if it is late or takes too much memory.
+
+A read of another process's memory can wait in the kernel for as long as that process's owner likes. Nothing in the
+reader can end it then, not even Ctrl-C while Python handles signals. Another process can.
+"""
+
+import concurrent.futures
+import ctypes
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import threading
+import time
+
+PR_SET_PDEATHSIG = 1
+# Seconds after Ctrl-C until work is ended that does not end by itself.
+GRACE = 2
+
+
+class Late(Exception):
+    """The work took too long and was ended."""
+
+
+class Failed(Exception):
+    """The work's process ended without a result."""
+
+
+def bound(space, parent):
+    """Limits this process: its address space in bytes, no core file, and death when `parent` dies."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    bound_space(space)
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def bound_space(space):
+    """Limits this process's address space, in bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limits = [space, *(value for value in (soft, hard) if value != resource.RLIM_INFINITY)]
+    resource.setrlimit(resource.RLIMIT_AS, (min(limits), hard))
+
+
+def ended_text(status):
+    """Returns how a process ended, as a text."""
+    if status >= 0:
+        return f"it ended with status {status}"
+    name = signal.Signals(-status).name if -status in set(signal.Signals) else -status
+    return f"it was ended by {name}"
+
+
+def in_steps(function, items, seconds, space):
+    """Yields (item, function(item)) for each item, computed in a child process. The function must return JSON values.
+
+    An item that takes longer than `seconds` yields a Late; an item whose process fails yields a Failed. A new child
+    then goes on with the next item."""
+    items, at, result = list(items), 0, None
+    while at < len(items):
+        child, answers = fork_steps(function, items[at:], space)
+        try:
+            for result in read_steps(answers, seconds):
+                if result is None:
+                    break
+                yield items[at], result[0]
+                at += 1
+        finally:
+            os.kill(child, signal.SIGKILL)
+            os.close(answers)
+            status = os.waitpid(child, 0)[1]
+        if at < len(items) and result is None:
+            # The item on which the child was working when its answers stopped.
+            late = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+            yield items[at], Late() if late else Failed(ended_text(os.waitstatus_to_exitcode(status)))
+            at += 1
+
+
+def flush():
+    """Writes buffered output. Without this, parent and child would write it twice after a fork."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+
+
+def fork_steps(function, items, space):
+    """Returns (PID, end of a pipe) of a child, which computes the items and sends a line of JSON for each."""
+    here, there = os.pipe()
+    parent = os.getpid()
+    flush()
+    child = os.fork()
+    if child:
+        os.close(there)
+        return child, here
+    try:
+        os.close(here)
+        bound(space, parent)
+        for item in items:
+            data = json.dumps([function(item)]).encode() + b"\n"
+            while data:
+                data = data[os.write(there, data):]
+        os._exit(0)
+    except BaseException:  # the end of the pipe tells the parent
+        os._exit(1)
+
+
+def read_steps(answers, seconds):
+    """Yields the lists in the lines as they come, and None after `seconds` without a line or at the end."""
+    text, end = b"", time.monotonic() + seconds
+    while True:
+        if not select.select([answers], [], [], max(end - time.monotonic(), 0))[0]:
+            yield None
+            return
+        part = os.read(answers, 1 << 20)
+        if not part:
+            yield None
+            return
+        *lines, text = (text + part).split(b"\n")
+        for line in lines:
+            yield json.loads(line)
+            end = time.monotonic() + seconds
+
+
+def in_thread(function):
+    """Returns a Future of function(), which runs in a thread that nothing waits for. A thread that hangs in the
+    kernel ends with the process."""
+    future = concurrent.futures.Future()
+
+    def work():
+        try:
+            future.set_result(function())
+        except BaseException as error:
+            future.set_exception(error)
+    threading.Thread(target=work, daemon=True).start()
+    return future
+
+
+def watched(seconds, what):
+    """Goes on in a child process. The caller's own process waits for the child and ends as it does. After `seconds`
+    it ends the child and prints `what`. Does nothing if standard output is replaced, as in tests: the child's output
+    would be lost."""
+    if sys.stdout is not sys.__stdout__:
+        return
+    flush()
+    parent = os.getpid()
+    child = os.fork()
+    if not child:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(1)
+        return
+    interrupted = []
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: interrupted.append(number))
+    status = wait_for(child, time.monotonic() + seconds, interrupted)
+    if status is None:
+        if not interrupted:
+            os.write(2, f"Error: {what}\n".encode())
+        os._exit(128 + interrupted[0] if interrupted else 1)
+    if status < 0:
+        # Ends by the same signal as the child.
+        signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+        os._exit(128 - status)
+    os._exit(status)
+
+
+def wait_for(child, end, interrupted):
+    """Returns the child's exit status (negative for a signal), or None if it was late and was killed."""
+    told, ending = False, opened(child)
+    while True:
+        if interrupted and not told:
+            # The terminal sends a signal to the child as well, but kill sends it only to us.
+            told, end = True, min(end, time.monotonic() + GRACE)
+            os.kill(child, interrupted[0])
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > end:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return None
+        if ending is None:
+            time.sleep(0.01)
+        else:
+            select.select([ending], [], [], 0.1)
+
+
+def opened(child):
+    """Returns a descriptor by which select() sees the child's end; None with a kernel before 5.3."""
+    try:
+        return os.pidfd_open(child)
+    except OSError:
+        return None

@@ -1,0 +1,89 @@
+"""The grid of batches: block sizes, numbers of blocks and orders of freeing. Each cell is a row of bench_batches."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from hakmem.bench.deterministic import SmallRow
+from hakmem.bench.rows import Row
+
+KIB, MIB = 1 << 10, 1 << 20
+SIZES = (16, 64, 256, KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB)
+NUMBERS = (10, 100, 1000, 10000, 100000)
+ORDERS = ("fifo", "lifo", "shuffled")
+# Cells of more memory than this are left out.
+MOST_MIB = 2048
+SEED = 42
+PROGRAM = "bench_batches"
+# A pair is one malloc and its free.
+OPERATIONS_A_PAIR = 2
+# Under callgrind: pairs to run until an allocator has settled, and pairs to count. Both are whole rounds, at least one.
+SETTLING_PAIRS, COUNTED_PAIRS = 2000, 10000
+UNITS = {"": 1, "B": 1, "K": KIB, "KIB": KIB, "M": MIB, "MIB": MIB}
+
+
+def parse_size(text):
+    """Returns the bytes of a text such as 64, 4K or 1MiB; raises ValueError if it is not a size."""
+    match = re.fullmatch(r"(\d+)\s*([A-Za-z]*)", text)
+    if not match or match[2].upper() not in UNITS or not 1 <= int(match[1]) * UNITS[match[2].upper()] <= 1 << 30:
+        raise ValueError(f"'{text}' is no size from 1 to 1024M, such as 64, 4K or 1M")
+    return int(match[1]) * UNITS[match[2].upper()]
+
+
+def size_text(size):
+    """Returns the size as a text such as 4 KiB."""
+    for unit, name in ((MIB, "MiB"), (KIB, "KiB")):
+        if size >= unit and size % unit == 0:
+            return f"{size // unit} {name}"
+    return f"{size} B"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One batch: `number` blocks of `size` bytes, freed in `order`. With touch, one byte of each block is written."""
+
+    size: int
+    number: int
+    order: str = "fifo"
+    touch: bool = True
+
+    @property
+    def name(self):
+        """The name of the cell's row."""
+        return f"{size_text(self.size).replace(' ', '')}-{self.number}-{self.order}{'' if self.touch else '-untouched'}"
+
+    @property
+    def label(self):
+        """The cell's size and number, for tables."""
+        return f"{size_text(self.size)} x {self.number:,}"
+
+    @property
+    def about(self):
+        """What the cell measures, in words."""
+        return (f"batches of {self.number:,} blocks of {size_text(self.size)}, freed {self.order}, "
+                f"{'a byte of each written' if self.touch else 'not touched'}")
+
+    def command(self, rounds, milliseconds=0):
+        """Returns the command for so many rounds, or for so many milliseconds if that is shorter."""
+        return (PROGRAM, str(rounds), self.order, str(self.number), "1", str(SEED), str(self.size),
+                str(int(self.touch)), str(milliseconds))
+
+    def row(self, milliseconds):
+        """Returns the cell's row. It runs as many rounds as fit into the time, at least one, so that an allocator a
+        hundred times slower takes no longer."""
+        return Row(self.name, "driver", 1, self.about, self.command(1 << 40, milliseconds), "rate")
+
+    def small_row(self):
+        """Returns the cell as a row for callgrind."""
+        settled = max(1, SETTLING_PAIRS // self.number)
+        counted = max(1, COUNTED_PAIRS // self.number)
+        return SmallRow(self.name, self.command(settled + counted), self.command(settled))
+
+
+def grid(sizes=SIZES, numbers=NUMBERS, orders=ORDERS, touches=(True, False), most_mib=MOST_MIB):
+    """Returns (cells, cells that are left out because they need more than most_mib)."""
+    pairs = [(size, number) for size in sizes for number in numbers]
+    cells = [Cell(size, number, order, touch) for touch in touches for order in orders
+             for size, number in pairs if size * number <= most_mib * MIB]
+    return cells, [Cell(size, number) for size, number in pairs if size * number > most_mib * MIB]

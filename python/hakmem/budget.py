@@ -1,0 +1,133 @@
+"""`hakmem run --budget`: sets limits for a program and checks them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+SIZE = re.compile(r"(\d+(?:\.\d+)?(?:e\d{1,2})?)\s*(?:([kmgt])i?b?|b)?", re.IGNORECASE)
+MOST = 1 << 60
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure that can be limited. exact: it needs a record of every allocation."""
+
+    name: str
+    unit: str
+    about: str
+    exact: bool = False
+
+
+FIGURES = {one.name: one for one in (
+    Figure("peak", "bytes", "most memory resident at once, as the kernel counts it"),
+    Figure("heap", "bytes", "most memory that HAKMEM had from the system at once"),
+    Figure("allocations", "count", "blocks allocated", exact=True),
+    Figure("allocated", "bytes", "bytes allocated, all together", exact=True),
+    Figure("inuse", "bytes", "bytes not freed at the end, lost or not", exact=True),
+    Figure("leaked", "bytes", "bytes lost at the end: nothing points to them", exact=True))}
+
+
+@dataclass(frozen=True)
+class Bound:
+    """One part of a budget."""
+
+    figure: Figure
+    most: int
+
+    def text(self, value):
+        """Returns a line with the figure and its budget."""
+        from hakmem.heap.show import value_text  # as slow as all other imports of `run` together
+
+        kept = "within" if value <= self.most else "above"
+        return f"{self.figure.name} {value_text(value, self.figure.unit)} is {kept} its budget of {value_text(self.most, self.figure.unit)}"
+
+
+def number_of(text):
+    """Returns the number in a text such as 200M or 1e6; None if it is none."""
+    found = SIZE.fullmatch(text.strip())
+    if not found:
+        return None
+    value = float(found[1]) * UNITS[(found[2] or "").lower()]
+    return int(value) if value <= MOST else None
+
+
+class Budget(click.ParamType):
+    """Limits as FIGURE=MOST,..."""
+
+    name = "budget"
+
+    def convert(self, value, param, ctx):
+        """Parses the option."""
+        if not isinstance(value, str):
+            return value
+        bounds = {}
+        for part in value.split(","):
+            name, equals, most = part.partition("=")
+            figure, number = FIGURES.get(name.strip().replace("-", "")), number_of(most)
+            if figure is None or not equals:
+                self.fail(f"{part!r}: FIGURE=MOST is wanted, and the figures are {', '.join(FIGURES)}", param, ctx)
+            if number is None:
+                self.fail(f"{part!r}: {most!r} is no number such as 0, 1e6, 200M or 1.5G", param, ctx)
+            if figure.name in bounds:
+                self.fail(f"{figure.name} is given twice", param, ctx)
+            bounds[figure.name] = Bound(figure, number)
+        return tuple(bounds.values())
+
+
+def is_exact(bounds):
+    """Returns whether a bound needs a record of every allocation."""
+    return any(bound.figure.exact for bound in bounds)
+
+
+def figures_of(ending, bounds):
+    """Returns {figure's name: its value} of a process that is held at its end."""
+    from hakmem.live.descriptor import find
+    from hakmem.live.memory import ProcessMemory, sense
+    from hakmem.live.sites import read_sites
+
+    memory = ProcessMemory(ending.thread)
+    descriptor = find(memory)
+    found = {}
+    with sense(memory):
+        def root(name, kind):
+            return descriptor.unpack(kind, memory.read(descriptor.roots[name], descriptor.types[kind]))
+        records = root("table_memory", "table_memory")["bytes"] if is_exact(bounds) else 0
+        found["heap"] = root("shared_pool", "shared_pool")["footprint_peak"]
+        # The records of allocations are not the program's memory.
+        found["peak"] = max(peak_of(ending.thread) - records, 0)
+    if is_exact(bounds):
+        heap = read_sites(memory, descriptor)
+        for name, part, place in (("allocations", "allocated", 0), ("allocated", "allocated", 1), ("inuse", "in_use",
+                                                                                                   1)):
+            found[name] = sum(getattr(site, part)[place] for site in heap.sites) // heap.one
+    if any(bound.figure.name == "leaked" for bound in bounds):
+        from hakmem.leaks.report import look
+
+        seen = look(ending)
+        found["leaked"] = int(seen.blocks.sizes[seen.lost].sum())
+    return {bound.figure.name: found[bound.figure.name] for bound in bounds}
+
+
+def peak_of(thread):
+    """Returns the peak of resident bytes."""
+    for line in Path(f"/proc/{thread}/status").read_text(errors="replace").splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) << 10
+    return 0
+
+
+def markdown_of(command, bounds, figures):
+    """Returns the lines of a table of the figures and their budgets."""
+    from hakmem.heap.show import value_text
+    from hakmem.markdown import cell, table
+
+    rows = [(value_text(figures[bound.figure.name], bound.figure.unit), value_text(bound.most, bound.figure.unit),
+             bound.figure.name, "within" if figures[bound.figure.name] <= bound.most else "above") for bound in bounds]
+    kept = all(figures[bound.figure.name] <= bound.most for bound in bounds)
+    lines = [f"### {'Within' if kept else 'Above'} budget: `{cell(command)}`", ""]
+    return lines + table(("value", "budget", "figure", ""), rows, right=2)

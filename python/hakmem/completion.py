@@ -1,0 +1,79 @@
+"""The command `hakmem completion`: what a shell runs to complete commands, options, PIDs and names.
+
+The scripts are click's. For each word to complete they run the command again with _HAKMEM_COMPLETE set.
+"""
+
+import os
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+
+VARIABLE = "_HAKMEM_COMPLETE"
+FLAVORS = ("release", "debug", "asan", "ubsan", "tsan", "cycles", "aarch64")
+FUZZED = ("calls", "maps", "options", "procfs", "recording", "trace", "heap", "image", "info", "jit",
+          "linking", "report",
+          "symbols")
+
+
+def complete_program(context, parameter, incomplete):
+    """Offers programs of PATH for a first word without a slash; leaves files to the shell otherwise."""
+    if incomplete and "/" not in incomplete and not context.params.get(parameter.name):
+        found = {entry for folder in os.environ.get("PATH", "").split(":") if os.path.isdir(folder or ".")
+                 for entry in os.listdir(folder or ".") if entry.startswith(incomplete)}
+        if found:
+            return [CompletionItem(name) for name in sorted(found)]
+    return [CompletionItem(incomplete, type="file")]
+
+
+def folder_command(name, about):
+    """Returns a command that takes a folder."""
+    return click.Command(name, short_help=about, params=[click.Argument(["folder"], type=click.Path(file_okay=False))])
+
+
+def flavor_option():
+    """Returns the option --flavor."""
+    return click.Option(["--flavor"], type=click.Choice(FLAVORS), multiple=True)
+
+
+# ./hakmem's own commands, as far as a shell completes them. It sets HAKMEM_CHECKOUT when a shell asks.
+CHECKOUT_COMMANDS = {command.name: command for command in (
+    click.Command("build", short_help="build the library and its programs",
+                  params=[click.Argument(["flavor"], type=click.Choice(FLAVORS))]),
+    click.Command("test", short_help="build and test every flavor", params=[
+        flavor_option(), *(click.Option([option], is_flag=True) for option in ("--quick", "--keep-going", "--yes")),
+        *(click.Option([option]) for option in ("--soak", "--seed", "--only"))]),
+    click.Command("fuzz", short_help="look for inputs that break a part of it", params=[
+        click.Argument(["target"], type=click.Choice(FUZZED)), click.Option(["--minutes"])]),
+    folder_command("wheel", "make a Python wheel"),
+    folder_command("amalgamate", "make the one-file source"),
+    folder_command("crates", "make the Rust crates"),
+    folder_command("package", "make everything that users install"),
+)}
+
+
+def script(shell):
+    """Returns the shell's script. It runs the word that was typed, which may be a checkout's command."""
+    from hakmem.cli import NAME, main
+
+    text = get_completion_class(shell)(main, {}, NAME, VARIABLE).source()
+    if shell == "zsh":
+        text = text.replace(f"    (( ! $+commands[{NAME}] )) && return 1\n", "")
+        return text.replace(f"{VARIABLE}=zsh_complete {NAME})",
+                            f"{VARIABLE}=zsh_complete ${{(Q)words[1]}} 2>/dev/null)")
+    if shell == "fish":
+        return text.replace(f"(commandline -t) {NAME});", "(commandline -t) (commandline -opc)[1] 2>/dev/null);")
+    return text.replace(f"{VARIABLE}=bash_complete $1)", f'{VARIABLE}=bash_complete "$1" 2>/dev/null)')
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell):
+    """Print what makes SHELL complete hakmem's commands, options, PIDs and the names of processes.
+
+    \b
+    bash, in ~/.bashrc:                   eval "$(hakmem completion bash)"
+    zsh, in ~/.zshrc, behind compinit:    eval "$(hakmem completion zsh)"
+    fish, in ~/.config/fish/config.fish:  hakmem completion fish | source
+
+    From a checkout, ./hakmem completion does the same for ./hakmem."""
+    click.echo(script(shell))

@@ -1,0 +1,1 @@
+"""Reads and symbolizes the reports of sampled guards in HAKMEM_GUARD_FILE."""

@@ -1,0 +1,169 @@
+"""Labels of samples, such as tenant=a, set by hak_profile_label() or by another writer of pprof's format."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+
+import click
+
+from hakmem.clean import clean
+from hakmem.compat import zip_strict
+
+# The label of lifetimes, which lifetimes.py shows.
+LIVED_FROM = ("lifetime_from", "milliseconds")
+# Marks a sample whose labels did not fit (src/profile/labels.h).
+LOST = ("hakmem.labels", "lost")
+# The module of a frame that a label makes (rooted).
+MODULE = "[label]"
+NONE = "(none)"
+# Values of a label in a site's cell.
+VALUES_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A key and the value it must have; None for any value."""
+
+    key: str
+    value: str | None
+
+
+class LabelParam(click.ParamType):
+    """KEY=VALUE, or KEY alone."""
+
+    name = "label"
+
+    def convert(self, value, param, ctx):
+        """Parses the option."""
+        if not isinstance(value, str):
+            return value
+        key, equals, text = value.partition("=")
+        if not key:
+            self.fail(f"{value!r} is neither KEY=VALUE nor KEY", param, ctx)
+        return Wanted(key, text if equals else None)
+
+
+def labels_of(profile, sample):
+    """Returns ((key, value), ...) of a sample, sorted. A number's value becomes text such as "7 bytes"."""
+    if not sample.label:
+        return ()
+    texts, found = profile.string_table, []
+    for one in sample.label:
+        if one.str:
+            found.append((clean(texts[one.key]), clean(texts[one.str])))
+        elif (texts[one.key], texts[one.num_unit]) != LIVED_FROM:
+            unit = clean(texts[one.num_unit])
+            found.append((clean(texts[one.key]), f"{one.num} {unit}" if unit else str(one.num)))
+    return tuple(sorted(found))
+
+
+def matches(labels, wanted):
+    """Returns whether the labels have one of the wanted values of each key. A number needs no unit."""
+    for key in {one.key for one in wanted}:
+        values = [one.value for one in wanted if one.key == key]
+        if not any(label == key and (value is None or text == value or text.partition(" ")[0] == value)
+                   for label, text in labels for value in values):
+            return False
+    return True
+
+
+def keys_of(heap):
+    """Returns {key: its values} over all stacks."""
+    found = defaultdict(set)
+    for stack in heap.stacks:
+        for key, value in stack.labels:
+            found[key].add(value)
+    return dict(sorted(found.items()))
+
+
+def check(heap, by, wanted):
+    """Raises ProfileError for a key that no sample has."""
+    from hakmem.heap.file import ProfileError
+
+    keys = keys_of(heap)
+    for key in dict.fromkeys(([by] if by else []) + [one.key for one in wanted]):
+        if key not in keys:
+            raise ProfileError(f"no sample has the label {clean(key, 100)}; " +
+                               (f"there are: {', '.join(keys)}"
+                                if keys else "none has any: the program puts labels in force by hak_profile_label() of "
+                                "hakmem/profile.h"))
+
+
+def notes_of(heap):
+    """Returns a note if samples have lost their labels."""
+    if not any(LOST in stack.labels for stack in heap.stacks):
+        return []
+    return [f"some samples have lost their labels ({'='.join(LOST)}): the profile keeps 4,096 combinations and 16,384 "
+            "sites with labels, and a "
+            "thread 24 labels and scopes; label what has few values"]
+
+
+def rooted(heap, key):
+    """Returns the heap with an outermost frame added to each stack: the value of the key."""
+    from hakmem.heap.stacks import Frame
+
+    def frame(stack):
+        return Frame(f"{key}={value_of(stack, key)}", "", 0, MODULE)
+    return replace(heap, stacks=[replace(stack, frames=(*stack.frames, frame(stack))) for stack in heap.stacks])
+
+
+def value_of(stack, key):
+    """Returns the stack's value of the key; several values joined."""
+    return ", ".join(value for label, value in stack.labels if label == key) or NONE
+
+
+@dataclass
+class Row:
+    """A value of a key: the sums over all stacks that have it, and sites: {name of a site: its figures}."""
+
+    value: str
+    values: list
+    base: list
+    sites: dict
+
+    def change(self, index):
+        """Returns how much a figure changed against the base."""
+        return self.values[index] - self.base[index]
+
+    def most(self, index):
+        """Returns the name of the site with the most of a figure."""
+        found = max(self.sites.items(), key=lambda item: (abs(item[1][index]), item[0]), default=(None, None))
+        return found[0] if found[0] is not None and found[1][index] else ""
+
+
+def rows_of(heap, key):
+    """Returns {value: Row}. Stacks without the key are in the row NONE."""
+    from hakmem.heap.sites import NOWHERE
+
+    width, found = len(heap.types), {}
+    for stack in heap.stacks:
+        value = value_of(stack, key)
+        row = found.setdefault(value, Row(value, [0] * width, [0] * width, {}))
+        own = row.sites.setdefault(stack.frames[0].name if stack.frames else NOWHERE, [0] * width)
+        for place, (after, before) in enumerate(zip_strict(stack.values, stack.base)):
+            row.values[place] += after
+            row.base[place] += before
+            own[place] += after - before
+    return found
+
+
+def ordered(rows, index):
+    """Returns the rows in which the figure is not 0, most first."""
+    return sorted((row for row in rows.values() if row.change(index)), key=lambda row:
+                  (-abs(row.change(index)), row.value))
+
+
+def cell(sums, index):
+    """Returns the labels of a site with the most of a figure, most first, as tenant=a,b route=/x. sums: {((key,
+    value), whether the site itself allocated): values}."""
+    for own in (True, False):
+        found = sorted((-abs(values[index]), key, value) for ((key, value), innermost), values in sums.items()
+                       if innermost == own and values[index])
+        if found:
+            by_key = {}
+            for _, key, value in found:
+                by_key.setdefault(key, []).append(value)
+            return " ".join(f"{key}={','.join(values[:VALUES_SHOWN])}{',...' if len(values) > VALUES_SHOWN else ''}"
+                            for key, values in by_key.items())
+    return ""

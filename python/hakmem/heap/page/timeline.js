@@ -1,0 +1,334 @@
+// Draws what sites held over time, and the flame graph of one moment, or of what changed between two.
+"use strict";
+
+(() => {
+    const data = JSON.parse(document.getElementById("data").textContent);
+    const byId = (id) => document.getElementById(id);
+    const place = byId("graph");
+    const search = byId("search");
+    const CELL = 20;
+    const HEIGHT = 320;
+    // Distinguishable with red-green blindness, on light and on dark. The last color is for all other sites.
+    const COLORS = ["#4477aa", "#ee7733", "#009988", "#cc3311", "#aa3377", "#ddaa33", "#33bbee", "#882255", "#66aa55", "#7766cc", "#8a8f98"];
+    let kind = 0;
+    let moment = data.times.length - 1;
+    let base = null;
+    let plot = null;
+    let chart = null;
+
+    // ---- Figures ----
+
+    function valueText(value, signed = false) {
+        const sign = value < 0 ? "-" : signed && value > 0 ? "+" : "";
+        const size = Math.abs(value);
+        if (data.kinds[kind][2] === "bytes") {
+            for (const [name, bytes] of [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]]) {
+                if (size >= bytes) {
+                    return `${sign}${(size / bytes).toLocaleString("en", { maximumSignificantDigits: 4 })} ${name}`;
+                }
+            }
+            return `${sign}${size.toLocaleString("en")} B`;
+        }
+        return sign + size.toLocaleString("en");
+    }
+
+    const shareText = (value, total) => total === 0 ? "-" : `${(100 * value / total).toFixed(1)} %`;
+
+    const spansDays = new Date(data.times[0] * 1000).toDateString() !== new Date(data.times.at(-1) * 1000).toDateString();
+
+    function timeText(seconds) {
+        const time = new Date(seconds * 1000);
+        return (spansDays ? `${time.toLocaleDateString("en-CA")} ` : "") + time.toLocaleTimeString("en-GB");
+    }
+
+    // Returns a node's value at a moment, from its changes: moment, value, moment, value...
+    function at(changes, wanted) {
+        let low = 0;
+        let high = changes.length / 2;
+        while (low < high) {
+            const middle = (low + high) >> 1;
+            if (changes[2 * middle] <= wanted) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        return low === 0 ? 0 : changes[2 * low - 1];
+    }
+
+    // ---- The chart ----
+
+    const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+    function byteSplits(_, __, low, high) {
+        let step = 1;
+        while ((high - low) / step > 6) {
+            step *= 2;
+        }
+        const found = [];
+        for (let value = Math.ceil(low / step) * step; value <= high; value += step) {
+            found.push(value);
+        }
+        return found;
+    }
+
+    function bands() {
+        return data.bands[kind].map(([name, where, values], number) => ({
+            name, where, values, color: name === "all others" && where === "" ? COLORS[10] : COLORS[number] }));
+    }
+
+    function mark(drawn, number, color, dash) {
+        const context = drawn.ctx;
+        const x = drawn.valToPos(data.times[number], "x", true);
+        context.save();
+        context.strokeStyle = color;
+        context.lineWidth = 2 * devicePixelRatio;
+        context.setLineDash(dash);
+        context.beginPath();
+        context.moveTo(x, drawn.bbox.top);
+        context.lineTo(x, drawn.bbox.top + drawn.bbox.height);
+        context.stroke();
+        context.restore();
+    }
+
+    function drawChart() {
+        const where = byId("chart");
+        const shown = bands().reverse();
+        const line = style("--line");
+        const axis = { stroke: style("--soft"), grid: { stroke: line, width: 1 }, ticks: { stroke: line } };
+        const bytes = data.kinds[kind][2] === "bytes";
+        // Each band is filled down to 0, and the bands below are drawn over it.
+        const sums = shown.map((_, index) => data.times.map(
+            (__, number) => shown.slice(index).reduce((sum, band) => sum + band.values[number], 0)));
+        const rss = data.rss !== null && data.kinds[kind][0] === "inuse_space";
+        where.replaceChildren();
+        plot = new uPlot({
+            width: where.clientWidth, height: HEIGHT, legend: { show: false }, cursor: { points: { show: false } },
+            axes: [{ ...axis, space: 90, values: (_, ticks) => ticks.map((tick) => new Date(tick * 1000).toLocaleTimeString("en-GB")) },
+                { ...axis, size: 90, values: (_, ticks) => ticks.map((tick) => valueText(tick)), ...(bytes ? { splits: byteSplits } : {}) }],
+            scales: { y: { range: (_, low, high) => [0, Math.max(high ?? 1, 1) * 1.05] } },
+            series: [{}, ...(rss ? [{ label: "RSS", stroke: style("--text"), width: 2, dash: [6, 4], points: { show: false } }] : []),
+                ...shown.map((band) => ({ label: band.name, fill: band.color, stroke: band.color, width: 1, points: { show: false } }))],
+            hooks: { draw: [(drawn) => {
+                if (base !== null) {
+                    mark(drawn, base, style("--text"), [4, 4]);
+                }
+                mark(drawn, moment, style("--text"), []);
+            }] },
+        }, [data.times, ...(rss ? [data.rss] : []), ...sums], where);
+        plot.over.addEventListener("click", (event) => {
+            const number = plot.posToIdx(event.clientX - plot.over.getBoundingClientRect().left);
+            if (event.shiftKey) {
+                choose(moment, number);
+            } else {
+                choose(number, base);
+            }
+        });
+    }
+
+    function drawKeys() {
+        const rss = data.rss !== null && data.kinds[kind][0] === "inuse_space"
+            ? [{ name: "RSS", where: "the whole process; the dashed line", values: data.rss, color: style("--text") }] : [];
+        byId("keys").replaceChildren(...[...rss, ...bands()].map((band) => {
+            const item = document.createElement("li");
+            const color = document.createElement("i");
+            const name = document.createElement("span");
+            const value = document.createElement("b");
+            color.style.background = band.color;
+            name.textContent = band.name;
+            name.title = `${band.name}${band.where ? ` (${band.where})` : ""}`;
+            value.textContent = valueText(band.values[moment])
+                + (base === null ? "" : ` (${valueText(band.values[moment] - band.values[base], true)})`);
+            item.append(color, name, value);
+            return item;
+        }));
+    }
+
+    // ---- The flame graph ----
+
+    function treeOf() {
+        const made = [];
+        for (const [parent, name, where, changes] of data.nodes) {
+            const value = at(changes[kind], moment);
+            const before = base === null ? 0 : at(changes[kind], base);
+            const node = { name: data.texts[name], where: data.texts[where], value, before, change: value - before, children: [] };
+            made.push(node);
+            if (parent >= 0 && value > 0) {
+                made[parent].children.push(node);
+            }
+        }
+        return made;
+    }
+
+    function hash(text) {
+        let sum = 7;
+        for (let i = 0; i < text.length; i++) {
+            sum = (sum * 31 + text.charCodeAt(i)) % 9973;
+        }
+        return sum;
+    }
+
+    function color(frame, largest) {
+        if (frame.highlight) {
+            return "#ff4fb0";
+        }
+        if (base === null) {
+            const { name, where } = frame.data;
+            return frame.parent === null ? "#d5d9e0"
+                : `hsl(${20 + (hash(where.replace(/:\d+$/, "")) * 47) % 240} 60% ${68 + hash(name) % 15}%)`;
+        }
+        const part = largest === 0 ? 0 : Math.max(-1, Math.min(1, frame.data.change / largest));
+        return `hsl(${part < 0 ? 215 : 5} 80% ${92 - 32 * Math.sqrt(Math.abs(part))}%)`;
+    }
+
+    function matcher(term) {
+        try {
+            return new RegExp(term, "i");
+        } catch {
+            return { test: (text) => text.toLowerCase().includes(term.toLowerCase()) };
+        }
+    }
+
+    function drawGraph(nodes) {
+        const tree = nodes[0];
+        const largest = nodes.reduce((most, node) => Math.max(most, Math.abs(node.change)), 0);
+        place.replaceChildren();
+        chart = null;
+        if (tree.value === 0) {
+            const text = document.createElement("p");
+            text.textContent = "Nothing of this kind was there at this moment.";
+            place.append(text);
+            return;
+        }
+        chart = flamegraph.default()
+            .width(place.clientWidth).cellHeight(CELL).inverted(true).minFrameSize(0.4).transitionDuration(0)
+            .sort((a, b) => b.data.value - a.data.value || (a.data.name < b.data.name ? -1 : 1))
+            .setLabelHandler(({ data: node }) => `${node.name}: ${valueText(node.value)}, ${shareText(node.value, tree.value)}`
+                + `${base === null ? "" : `, ${valueText(node.change, true)}`}${node.where ? ` (${node.where})` : ""}`)
+            .setColorMapper((frame) => color(frame, largest))
+            .setSearchMatch((frame, term) => {
+                const expression = matcher(term);
+                return expression.test(frame.data.name) || expression.test(frame.data.where);
+            })
+            .setSearchHandler((frames, sum) => {
+                byId("found").textContent = `${frames.length.toLocaleString("en")} ${frames.length === 1 ? "bar" : "bars"} found, with `
+                    + `${valueText(sum)}, ${shareText(sum, tree.value)}`;
+            })
+            .setDetailsElement(byId("details"))
+            .setDetailsHandler((text) => {
+                byId("details").textContent = text ?? "";
+            });
+        d3.select(place).datum(tree).call(chart);
+        lookFor(search.value);
+    }
+
+    function lookFor(term) {
+        if (chart && term !== "") {
+            chart.search(term);
+        } else {
+            byId("found").textContent = "";
+            chart?.clear();
+        }
+    }
+
+    // ---- The table ----
+
+    // What functions hold themselves: a node's value without that of its callees.
+    function drawTable(nodes) {
+        const sites = new Map();
+        const own = nodes.map((node) => [node.value, node.before]);
+        data.nodes.forEach(([parent], number) => {
+            if (parent >= 0) {
+                own[parent][0] -= nodes[number].value;
+                own[parent][1] -= nodes[number].before;
+            }
+        });
+        nodes.forEach((node, number) => {
+            const key = `${node.name}\0${node.where}`;
+            const site = sites.get(key) ?? { name: node.name, where: node.where, value: 0, before: 0 };
+            site.value += own[number][0];
+            site.before += own[number][1];
+            sites.set(key, site);
+        });
+        const size = (site) => base === null ? site.value : Math.abs(site.value - site.before);
+        const rows = [...sites.values()].filter((site) => site.value !== 0 || site.before !== 0)
+            .sort((a, b) => size(b) - size(a)).slice(0, 100);
+        const heads = ["Site", "At this moment", "Share", ...(base === null ? [] : ["Before", "Change"]), "Where"];
+        const head = document.createElement("tr");
+        head.append(...heads.map((text) => {
+            const cell = document.createElement("th");
+            cell.scope = "col";
+            cell.textContent = text;
+            return cell;
+        }));
+        document.querySelector("#sites thead").replaceChildren(head);
+        document.querySelector("#sites tbody").replaceChildren(...rows.map((site) => {
+            const row = document.createElement("tr");
+            const cells = [site.name, valueText(site.value), shareText(site.value, nodes[0].value),
+                ...(base === null ? [] : [valueText(site.before), valueText(site.value - site.before, true)]), site.where];
+            row.append(...cells.map((text, number) => {
+                const cell = document.createElement(number === 0 ? "th" : "td");
+                cell.textContent = text;
+                return cell;
+            }));
+            row.firstChild.scope = "row";
+            return row;
+        }));
+    }
+
+    // ---- Choosing ----
+
+    function choose(number, other) {
+        moment = number;
+        base = other;
+        byId("moment").value = moment;
+        byId("moment-time").textContent = timeText(data.times[moment]);
+        byId("comparing").checked = base !== null;
+        byId("base").disabled = base === null;
+        if (base !== null) {
+            byId("base").value = base;
+        }
+        byId("base-time").textContent = base === null ? "" : timeText(data.times[base]);
+        plot.redraw(false);
+        drawKeys();
+        const nodes = treeOf();
+        const all = nodes[0];
+        byId("h-graph").textContent = base === null ? `At ${timeText(data.times[moment])}`
+            : `At ${timeText(data.times[moment])}, against ${timeText(data.times[base])}`;
+        byId("said").textContent = base === null
+            ? `${data.kinds[kind][1]}: ${valueText(all.value)}.`
+            : `${data.kinds[kind][1]}: ${valueText(all.value)}, ${valueText(all.change, true)} against ${valueText(all.before)}. `
+                + "Red grew, blue shrank; what is gone is in the table alone.";
+        drawGraph(nodes);
+        drawTable(nodes);
+    }
+
+    function show(number) {
+        kind = number;
+        for (const button of document.querySelectorAll("[data-kind]")) {
+            button.setAttribute("aria-pressed", Number(button.dataset.kind) === kind);
+        }
+        drawChart();
+        choose(moment, base);
+    }
+
+    for (const button of document.querySelectorAll("[data-kind]")) {
+        button.addEventListener("click", () => show(Number(button.dataset.kind)));
+    }
+    byId("moment").addEventListener("input", (event) => choose(Number(event.target.value), base));
+    byId("base").addEventListener("input", (event) => choose(moment, Number(event.target.value)));
+    byId("comparing").addEventListener("change", (event) => choose(moment, event.target.checked ? Number(byId("base").value) : null));
+    search.addEventListener("input", () => lookFor(search.value));
+    byId("reset").addEventListener("click", () => chart?.resetZoom());
+    let waiting;
+    addEventListener("resize", () => {
+        clearTimeout(waiting);
+        waiting = setTimeout(() => show(kind), 200);
+    });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => show(kind));
+    if (data.leftOut > 0) {
+        byId("left").textContent = `The graph leaves out the ${data.leftOut.toLocaleString("en")} smallest bars.`;
+    }
+    show(0);
+    document.documentElement.dataset.drawn = "yes";
+})();

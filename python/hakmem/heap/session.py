@@ -1,0 +1,83 @@
+"""`hakmem heap --start` and `--stop`: turn the heap profile of a running process on and off from outside."""
+
+import time
+from contextlib import suppress
+
+import click
+
+from hakmem.heap.file import ProfileError, parse_profile
+from hakmem.live.control import PATIENCE, Control, Unanswered, start_profile, stop_profile
+from hakmem.live.memory import LiveError, ProcessMemory
+from hakmem.live.words import size
+
+# If this tool is killed, the process itself ends a profile of limited time so much later.
+GRACE_SECONDS = 10
+
+
+def start(source, mean):
+    """Turns the profile on and leaves it on."""
+    with told(source):
+        control = Control(ProcessMemory(source.pid))
+        was_on = control.state().profile_on
+        try:
+            taken = start_profile(control, mean)
+        except Unanswered as error:
+            click.echo(f"hakmem heap: {error}; `hakmem heap --stop {source.pid}` takes it back", err=True)
+            return
+        what = "takes a heap profile already" if was_on and not mean else "takes a heap profile now"
+        click.echo(f"process {source.pid} {what}, a sample every {size(taken)} in the mean\n"
+                   f"`hakmem heap {source.pid}` shows it, `hakmem heap --stop {source.pid}` ends it")
+
+
+def stop(source):
+    """Turns the profile off."""
+    with told(source):
+        try:
+            stopped = stop_profile(Control(ProcessMemory(source.pid)))
+        except Unanswered as error:
+            click.echo(f"hakmem heap: {error}", err=True)
+            return
+        click.echo(
+            f"process {source.pid} takes no heap profile any more; `hakmem heap {source.pid}` still shows what it knows"
+            if stopped else f"process {source.pid} takes no heap profile")
+
+
+def during(source, mean, seconds):
+    """Returns the Profile of what is allocated in so many seconds. A profile that was on before stays on."""
+    from hakmem.heap.outside import difference, look
+
+    try:
+        memory = ProcessMemory(source.pid)
+        control = Control(memory)
+        was_on = control.state().profile_on
+        try:
+            start_profile(control, mean, None if was_on else seconds + GRACE_SECONDS, max(seconds, PATIENCE))
+            before = look(memory, control.descriptor)
+            click.echo(f"hakmem heap: process {source.pid} takes a heap profile for {seconds:g} s, a sample every "
+                       f"{size(before.heap.mean)} in the mean", err=True)
+            time.sleep(seconds)
+            profile = difference(before, look(memory, control.descriptor))
+        finally:
+            if not was_on:
+                with suppress(LiveError):
+                    stop_profile(control)
+    except LiveError as error:
+        raise ProfileError(str(error)) from error
+    if not profile.sample:
+        raise ProfileError(f"process {source.pid} allocated nothing in {seconds:g} s that became a sample, which are "
+                           f"{size(before.heap.mean)} apart in the mean; a smaller --rate sees more")
+    return parse_profile(profile.SerializeToString(), source)
+
+
+class told:
+    """Turns a LiveError into the command's error, in one line."""
+
+    def __init__(self, source):
+        self.source = source
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if isinstance(error, LiveError):
+            raise click.ClickException(str(error)) from error

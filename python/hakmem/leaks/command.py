@@ -1,0 +1,105 @@
+"""`hakmem leaks`: what a program has lost at its end."""
+
+import json
+import os
+from pathlib import Path
+
+import click
+
+from hakmem import effect, markdown, paths
+from hakmem.completion import complete_program
+from hakmem.extras import extra
+from hakmem.run import TOOLS_OWN
+
+FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.option("--suppress", "files", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
+              help="Leaks that are known, in the format of LeakSanitizer or of valgrind.")
+@click.option("--reachable", is_flag=True, help="Tell the sites of what is still reachable, too.")
+@click.option("--children", is_flag=True, help="Look at the processes that PROGRAM starts, too.")
+@click.option("-n", "--number", type=click.IntRange(1), default=20, show_default=True, help="Sites to show.")
+@click.option("--output", type=FILE, metavar="FILE", help="Write the report there, not to standard error.")
+@click.option("--json", "as_json", type=FILE, metavar="FILE", help="Write all of it there as JSON.")
+@click.option("--pprof", type=FILE, metavar="FILE", help="Write what was lost there, for pprof and `hakmem heap`.")
+@click.option("--markdown", "summary", type=FILE, metavar="FILE",
+              help="Append a summary to FILE; without it, to that of a job of GitHub Actions.")
+@click.option("--exit-code", type=click.IntRange(0, 125), default=1, show_default=True, metavar="STATUS",
+              help="Exit status if something is lost and PROGRAM ended with 0.")
+@click.option("--debug-dir", "debug_folders", multiple=True, metavar="FOLDER",
+              type=click.Path(path_type=Path, file_okay=False, exists=True),
+              help="Where separate debug files are, besides /usr/lib/debug.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True, metavar="PROGRAM [ARGUMENTS]...",
+                shell_complete=complete_program)
+@click.pass_context
+def leaks(ctx, files, reachable, children, number, output, as_json, pprof, summary, exit_code, debug_folders, command):
+    """Run PROGRAM and tell what it has lost at its end: blocks in use that nothing points to any more.
+
+    Every allocation is recorded with its stack. At PROGRAM's end, whether it returns, calls _exit or is ended by a
+    signal, its threads are held and its memory is searched for pointers. Exit status: PROGRAM's own if that is not 0; 1
+    if something is lost; else 0."""
+    environment = {name: value for name, value in os.environ.items() if name not in TOOLS_OWN}
+    # numpy's matrix library is not used here. Its threads would take time to start, and a fork does not copy them.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    with extra("leaks", "hakmem leaks"):
+        from hakmem.leaks.report import judge, look
+    from hakmem.leaks.show import data_of, markdown_of, text_of
+    from hakmem.leaks.suppressions import read_suppressions
+    from hakmem.live.memory import LiveError
+    from hakmem.run import preload, refuse_unfit, refuse_unwritable
+    from hakmem.supervise import Forbidden, Supervisor, shell_status
+
+    suppressions = read_suppressions(files)
+    for option, path in (("--output", output), ("--json", as_json), ("--pprof", pprof), ("--markdown", summary)):
+        if path:
+            refuse_unwritable(path, option)
+    library = paths.hakmem_library()
+    if not library.is_file():
+        raise click.ClickException(paths.absent(library, ""))
+    refuse_unfit(ctx, command[0])
+    if why := effect.obstacle(command[0], library):
+        raise click.ClickException(f"hakmem leaks sees nothing of this program: {why}")
+    environment = {**environment, "LD_PRELOAD": preload(library), "HAKMEM_RECORD_ALL": "1"}
+    seen, problems = [], []
+
+    def at_end(ending):
+        try:
+            seen.append(look(ending))
+        except LiveError as error:
+            problems.append(f"{command[0]}: {error}" if ending.pid == supervisor.root else str(error))
+
+    supervisor = Supervisor(command, environment, at_end, children)
+    try:
+        status = supervisor.run()
+    except Forbidden as error:
+        raise click.ClickException(str(error)) from error
+    reports = [judge(one, suppressions, debug_folders, reachable) for one in seen]
+    lines = [line for report in reports for line in [*text_of(report, number), ""]][:-1]
+    notes = dict.fromkeys(note for report in reports for note in report.notes)
+    lines += [
+        f"hakmem leaks: {note}" for note in (*problems, *(notes if any(report.sites for report in reports) else ()))
+    ]
+    write(output, "\n".join(lines) + "\n")
+    if as_json:
+        as_json.write_text(json.dumps([data_of(report) for report in reports], indent=1) + "\n", encoding="utf-8")
+    if pprof:
+        from hakmem.heap.file import write_profile
+        for report in reports:
+            write_profile(report.profile, pprof if len(reports) == 1 else pprof.with_name(f"{pprof.name}.{report.pid}"))
+    markdown.put(summary, [line for report in reports for line in markdown_of(report, number)])
+    own = shell_status(status)
+    lost = any(report.leaks for report in reports)
+    failed = not any(one.pid == supervisor.root for one in seen)
+    ctx.exit(own or (exit_code if lost else int(failed)))
+
+
+def write(output, text):
+    """Writes the report to a file or to standard error."""
+    if output is None:
+        click.echo(text, nl=False, err=True)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise click.ClickException(f"{output}: cannot be written: {error.strerror}") from error

@@ -1,0 +1,307 @@
+"""Finds out which blocks a process has in use at its end, where its roots are, and which blocks point to which.
+
+The library records all blocks (HAKMEM_RECORD_ALL). Roots are the registers of the threads, their stacks from the
+stack pointer on, and all other writable memory that is not HAKMEM's. A word that lies anywhere in a block counts as
+a pointer to the block."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import numpy as np
+
+from hakmem.live.descriptor import find
+from hakmem.live.heap import Reader as HeapReader
+from hakmem.live.huge import read_huge
+from hakmem.live.memory import LiveError, ProcessMemory, Unreadable, name_of, sense
+from hakmem.live.sites import Reader as SitesReader
+
+WORD = np.dtype("<u8")
+# Memory is read in pieces of this size. Unreadable pages in a piece (a truncated file, a device) are left out.
+PIECE, PAGE = 16 << 20, 4096
+# Of mappings from this size on, only touched pages are read: a sanitizer's shadow has terabytes. The two highest bits
+# of an entry of /proc/PID/pagemap tell whether its page is in memory or swapped out.
+SPARSE_LEAST, PAGEMAP_ENTRY, PAGEMAP_THERE = 16 << 20, 8, np.uint64(3 << 62)
+PAGES_AT_ONCE = 1 << 21
+# A function may keep so many bytes below the stack pointer (the red zone of x86-64).
+RED_ZONE = 128
+
+
+class NotRecorded(LiveError):
+    """The library in the process has not recorded all blocks."""
+
+
+@dataclass
+class Blocks:
+    """Blocks in use, by address. site: the index in `sites` of each block's stack."""
+
+    starts: np.ndarray
+    ends: np.ndarray
+    site: np.ndarray
+    sites: list  # of live.sites.Site
+
+    def __len__(self):
+        return len(self.starts)
+
+    @property
+    def sizes(self):
+        """The bytes of each block."""
+        return (self.ends - self.starts).astype(np.int64)
+
+    def find(self, words):
+        """Returns (indexes of the words that lie in a block, the block of each)."""
+        if not len(self.starts):
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        near = np.flatnonzero((words >= self.starts[0]) & (words < self.ends[-1]))
+        there = np.searchsorted(self.starts, words[near], "right") - 1
+        inside = words[near] < self.ends[there]
+        return near[inside], there[inside]
+
+
+@dataclass
+class Graph:
+    """Which blocks point to which: b to targets[first[b]:first[b + 1]]. roots: those that roots point to."""
+
+    first: np.ndarray
+    targets: np.ndarray
+    roots: np.ndarray
+
+    def reach(self, start, known=None):
+        """Returns a mask of the blocks reachable from those at `start`, together with the known ones."""
+        seen = np.zeros(len(self.first) - 1, bool) if known is None else known.copy()
+        front = np.unique(start[~seen[start]])
+        seen[front] = True
+        while len(front):
+            if len(front) < NARROW:
+                front = self.walk(front, seen)
+                continue
+            front = self.next_of(front)
+            front = np.unique(front[~seen[front]])
+            seen[front] = True
+        return seen
+
+    def heads(self, among):
+        """Returns, for a mask of blocks, a mask of heads from which all the others can be reached: blocks that no
+        other one points to, and one block of each ring that no head leads to."""
+        holders = np.repeat(np.arange(len(among)), np.diff(self.first))
+        pointed = np.zeros(len(among), bool)
+        pointed[self.targets[among[holders] & among[self.targets]]] = True
+        heads = among & ~pointed
+        seen = self.reach(np.flatnonzero(heads), ~among)
+        for block in np.flatnonzero(~seen).tolist():
+            if not seen[block]:
+                heads[block] = seen[block] = True
+                front = np.array([block], np.int64)
+                while len(front):
+                    front = self.walk(front, seen)
+        return heads
+
+    def next_of(self, front):
+        """Returns the blocks that the blocks of a front point to."""
+        counts = self.first[front + 1] - self.first[front]
+        total = int(counts.sum())
+        places = np.repeat(self.first[front] - (np.cumsum(counts) - counts), counts) + np.arange(total)
+        return self.targets[places]
+
+    def walk(self, front, seen):
+        """Continues reach block by block while few blocks wait. Along a linked list, array operations would take one
+        step for each block. Returns the front that is left."""
+        waiting, first, targets = front.tolist(), self.first, self.targets
+        while waiting and len(waiting) < 8 * NARROW:
+            block = waiting.pop()
+            for target in targets[first[block]:first[block + 1]].tolist():
+                if not seen[target]:
+                    seen[target] = True
+                    waiting.append(target)
+        return np.array(waiting, np.int64)
+
+
+NARROW = 64
+
+
+class Process:
+    """A process that is held at its end (supervise.Ending)."""
+
+    def __init__(self, ending):
+        self.ending = ending
+        self.memory = ProcessMemory(ending.thread)
+        self.descriptor = find(self.memory)
+        self.mappings = self.memory.mappings()
+
+    # ---- Blocks ----
+
+    def blocks(self):
+        """Returns the Blocks; raises NotRecorded if the library has not recorded them."""
+        descriptor, memory = self.descriptor, self.memory
+        if "profile_records" not in descriptor.roots:
+            raise NotRecorded(f"{name_of(memory)}: its HAKMEM {descriptor.version} keeps no records of all blocks")
+        with sense(memory):
+            reader = SitesReader(memory, descriptor)
+            heap = reader.read()
+            if heap.mean != 1:
+                raise NotRecorded(f"{name_of(memory)} does not record every block: HAKMEM_RECORD_ALL did not reach it")
+            table = descriptor.unpack("record_table", memory.read(
+                descriptor.roots["profile_records"], descriptor.types["record_table"]))
+            return self.sorted_blocks(heap.sites, *self.records(table["places"], table["capacity"]))
+
+    def records(self, places, capacity):
+        """Returns (addresses, sizes, sites' addresses) of the records in use."""
+        size = self.descriptor.types["record"]
+        names = ("address", "size", "site")
+        fields = [self.descriptor.fields[f"record.{name}"] for name in names]
+        kind = np.dtype({"names": names, "formats": ["<u8"] * 3, "offsets": [field.offset for field in fields],
+                         "itemsize": size})
+        room = sum(mapping.end - places for mapping in self.mappings if mapping.start <= places < mapping.end)
+        if capacity * size > room and capacity or any(field.size != 8 for field in fields):
+            raise LiveError(f"{name_of(self.memory)}: its table of {capacity:,} records makes no sense")
+        found, step = [np.empty(0, kind)], PIECE // size
+        for first in range(0, capacity, step):
+            part = np.frombuffer(self.memory.read(places + first * size, min(step, capacity - first) * size), kind)
+            found.append(part[part["address"] != 0])
+        whole = np.concatenate(found)
+        return whole["address"], whole["size"], whole["site"]
+
+    def sorted_blocks(self, sites, addresses, sizes, of_sites):
+        """Returns the Blocks of these records, sorted by address."""
+        order = np.argsort(addresses)
+        starts, sizes, of_sites = addresses[order], sizes[order], of_sites[order]
+        where = np.array([site.address for site in sites], WORD)
+        by_address = np.argsort(where)
+        place = np.minimum(np.searchsorted(where[by_address], of_sites), max(len(where) - 1, 0))
+        site = by_address[place] if len(where) else place
+        ends = starts + sizes
+        if len(starts) and (np.any(where[site] != of_sites) or np.any(ends < starts) or np.any(ends[:-1] > starts[1:])):
+            raise LiveError(f"{name_of(self.memory)}: its records of blocks make no sense")
+        return Blocks(starts, ends, site.astype(np.int64), sites)
+
+    # ---- Reading ----
+
+    def words(self, start, end):
+        """Yields (address, words) of everything readable between two addresses."""
+        start, end = -(-start // 8) * 8, end // 8 * 8
+        for at in range(start, end, PIECE):
+            yield from self.piece(at, min(at + PIECE, end))
+
+    def piece(self, start, end):
+        """Yields the same for one piece. Halves the piece if a part of it is unreadable."""
+        try:
+            yield start, np.frombuffer(self.memory.read(start, end - start), WORD)
+        except Unreadable:
+            if end - start <= PAGE:
+                return
+            middle = (start + (end - start) // 2) // PAGE * PAGE
+            middle = middle if start < middle < end else min(start + PAGE, end)
+            yield from self.piece(start, middle)
+            yield from self.piece(middle, end)
+
+    def touched(self, start, end):
+        """Returns the parts of a range whose pages were touched."""
+        if end - start < SPARSE_LEAST:
+            return [(start, end)]
+        size = os.sysconf("SC_PAGESIZE")
+        try:
+            with open(f"/proc/{self.ending.thread}/pagemap", "rb", buffering=0) as file:
+                return [
+                    part for first in range(start // size, -(-end // size), PAGES_AT_ONCE)
+                    for part in self.touched_pages(file, size, first, min(first +
+                                                                          PAGES_AT_ONCE, -(-end // size)), start, end)
+                ]
+        except OSError:
+            return [(start, end)]
+
+    @staticmethod
+    def touched_pages(file, size, first, last, start, end):
+        """Returns the touched ranges of some pages, by the open pagemap."""
+        file.seek(first * PAGEMAP_ENTRY)
+        there = (np.frombuffer(file.read((last - first) * PAGEMAP_ENTRY), WORD) & PAGEMAP_THERE) != 0
+        edges = np.flatnonzero(np.diff(np.concatenate([[False], there, [False]]).astype(np.int8)))
+        return [(max((first + one) * size, start), min((first + other) * size, end))
+                for one, other in zip(edges[::2].tolist(), edges[1::2].tolist())]
+
+    # ---- Roots ----
+
+    def own_ranges(self):
+        """Returns HAKMEM's memory, which holds no roots: its part of the window, tables, huge blocks."""
+        reader = HeapReader(self.memory, self.descriptor)
+        with sense(self.memory):
+            reader.read_roots()
+            reader.read_slots()
+            reader.read_profile()
+            size, foreign = reader.superslab_size, set(reader.foreign)
+            ranges = [(reader.window, reader.window + reader.begin * size)]
+            ranges += [(reader.window + number * size, reader.window + (number + 1) * size)
+                       for number in range(reader.begin, reader.end) if number not in foreign]
+            ranges += [(start, start + length) for start, length in (*reader.head_maps, *reader.profile)]
+            huge = read_huge(self.memory, self.descriptor, {}).blocks
+            return ranges + [(block.address, block.address + block.bytes) for block in huge]
+
+    def root_ranges(self):
+        """Returns the ranges to scan for pointers: writable mappings, stacks from their stack pointers on."""
+        stacks = sorted(stack for _, stack in self.ending.registers.values())
+        ranges, before = [], None
+        for mapping in self.mappings:
+            if "w" in mapping.flags and "r" in mapping.flags and not mapping.path.startswith(("/dev/", "[vv")):
+                start = mapping.start
+                inside = [stack for stack in stacks if mapping.start <= stack < mapping.end]
+                # Below the stack pointer lie remains of calls that have returned. In a mapping without a guard before
+                # it other things may lie there.
+                if inside and (mapping.path == "[stack]" or
+                               (before and before.end == start and before.flags[:3] == "---")):
+                    start = max(start, inside[0] - RED_ZONE)
+                ranges.append((start, mapping.end))
+            before = mapping
+        return without(ranges, self.own_ranges())
+
+    def graph(self, blocks):
+        """Returns the Graph of the blocks."""
+        roots = [
+            blocks.find(np.array([word for words, _ in self.ending.registers.values() for word in words], WORD))[1]
+        ]
+        for start, end in self.root_ranges():
+            for first, last in self.touched(start, end):
+                for _, words in self.words(first, last):
+                    roots.append(np.unique(blocks.find(words)[1]))
+        counts = np.zeros(len(blocks), np.int64)
+        targets = [np.empty(0, np.int64)]
+        for start, end in runs_of(blocks):
+            for at, words in self.words(start, end):
+                places, found = blocks.find(words)
+                holders = np.searchsorted(blocks.starts, places.astype(WORD) * WORD.type(8) + WORD.type(at),
+                                          "right") - 1
+                # Between blocks lie free memory and HAKMEM's own.
+                good = (holders >= 0) & (places.astype(WORD) * WORD.type(8) + WORD.type(at) < blocks.ends[holders])
+                good &= holders != found
+                counts += np.bincount(holders[good], minlength=len(counts))
+                targets.append(found[good].astype(np.int64))
+        return Graph(np.concatenate([[0], np.cumsum(counts)]), np.concatenate(targets),
+                     np.unique(np.concatenate(roots)))
+
+
+def runs_of(blocks):
+    """Returns the blocks' memory as few ranges. Blocks less than a page apart share a range."""
+    if not len(blocks):
+        return []
+    breaks = np.flatnonzero(blocks.starts[1:] - blocks.ends[:-1] >= PAGE)
+    firsts = np.concatenate([[0], breaks + 1])
+    lasts = np.concatenate([breaks, [len(blocks) - 1]])
+    return list(zip(blocks.starts[firsts].tolist(), blocks.ends[lasts].tolist()))
+
+
+def without(ranges, taken):
+    """Returns the ranges without the taken ones."""
+    taken = sorted(taken)
+    left = []
+    at = 0
+    for start, end in sorted(ranges):
+        while at < len(taken) and taken[at][1] <= start:
+            at += 1
+        place = at
+        while place < len(taken) and taken[place][0] < end:
+            if taken[place][0] > start:
+                left.append((start, taken[place][0]))
+            start = max(start, taken[place][1])
+            place += 1
+        if start < end:
+            left.append((start, end))
+    return left

@@ -1,0 +1,189 @@
+"""The report on a process at its end: sites and the blocks they lost, most bytes first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hakmem.heap.file import ProfileError
+from hakmem.heap.outside import code_of
+from hakmem.heap.profile_pb2 import Profile
+from hakmem.heap.stacks import frames_of, without_allocator
+from hakmem.heap.symbolize import symbolize
+from hakmem.leaks.memory import Process
+from hakmem.leaks.suppressions import Caller
+from hakmem.live.memory import sense
+from hakmem.supervise import ending_text
+
+TYPES = (("inuse_objects", "count"), ("inuse_space", "bytes"))
+
+
+@dataclass
+class Seen:
+    """What was seen of a process while it was held. lost: a mask of its blocks."""
+
+    pid: int
+    status: int
+    command: str
+    version: str
+    blocks: object
+    graph: object
+    lost: np.ndarray
+    code: object
+
+
+@dataclass
+class Site:
+    """Where blocks were allocated. Pairs are (blocks, bytes). lost: nothing points to them; behind: lost blocks do."""
+
+    frames: list
+    lost: tuple = (0, 0)
+    behind: tuple = (0, 0)
+    reachable: tuple = (0, 0)
+
+    @property
+    def order(self):
+        """The key to sort by: most lost bytes first."""
+        return (-(self.lost[1] + self.behind[1]), -self.reachable[1], -(self.lost[0] + self.behind[0]))
+
+
+@dataclass
+class Report:
+    """The report on one process. Pairs are as in Site."""
+
+    pid: int
+    status: int
+    command: str
+    sites: list
+    lost: tuple
+    behind: tuple
+    reachable: tuple
+    suppressed: list  # Suppressions that were of use
+    profile: Profile
+    notes: list = field(default_factory=list)
+
+    @property
+    def leaks(self):
+        """Whether anything is lost."""
+        return self.lost[0] + self.behind[0] > 0
+
+    @property
+    def ending(self):
+        """How the process ended, in words."""
+        return ending_text(self.status)
+
+
+def look(ending):
+    """Returns what is Seen of a process that is held."""
+    process = Process(ending)
+    with sense(process.memory):
+        blocks = process.blocks()
+        graph = process.graph(blocks)
+    return Seen(ending.pid, ending.status, process.memory.command(), process.descriptor.version, blocks, graph,
+                ~graph.reach(graph.roots), code_of(process.memory))
+
+
+def judge(seen, suppressions, debug_folders, with_reachable):
+    """Returns the Report of what was seen. It looks up names after the process was let go to its end."""
+    blocks, graph, lost = seen.blocks, seen.graph, seen.lost
+    reachable = ~lost
+    wanted = np.unique(blocks.site if with_reachable else blocks.site[lost])
+    stacks, profile, notes = name_stacks(seen, wanted.tolist(), debug_folders)
+    known = {number: found for number, (_, callers) in stacks.items()
+             for found in [next((one for one in suppressions if one.matches(callers)), None)] if found}
+    if known:
+        # Blocks that a known leak leads to count as known, too.
+        after = graph.reach(np.flatnonzero(lost & np.isin(blocks.site, list(known))), reachable)
+        count_known(seen, known, lost & after)
+        lost = ~after
+    heads = graph.heads(lost)
+    sizes, number = blocks.sizes, len(blocks.sites)
+    rows = [pairs(blocks.site, sizes, mask, number) for mask in (heads, lost & ~heads, reachable)]
+    sites = [Site(stacks[one][0], *(row[one] for row in rows)) for one in wanted.tolist()]
+    sites = sorted((site for site in sites if site.lost[0] + site.behind[0] or with_reachable and site.reachable[0]),
+                   key=lambda site: site.order)
+    fill(profile, blocks, lost, sizes)
+    return Report(seen.pid, seen.status, seen.command, sites,
+                  *(total(sizes, mask) for mask in (heads, lost & ~heads, reachable)),
+                  [one for one in suppressions if one.blocks], profile, notes)
+
+
+def total(sizes, mask):
+    """Returns (blocks, bytes) of the blocks in the mask."""
+    return int(mask.sum()), int(sizes[mask].sum())
+
+
+def pairs(site, sizes, mask, number):
+    """Returns (blocks, bytes) of each site, for the blocks in the mask."""
+    counts = np.bincount(site[mask], minlength=number)
+    space = np.bincount(site[mask], weights=sizes[mask], minlength=number)
+    return [(int(count), int(size)) for count, size in zip(counts, space)]
+
+
+def count_known(seen, known, mask):
+    """Adds suppressed blocks to their suppressions; what known leaks lead to counts for the first one."""
+    first = next(iter(known.values()))
+    for number in np.unique(seen.blocks.site[mask]).tolist():
+        here = mask & (seen.blocks.site == number)
+        count, size = total(seen.blocks.sizes, here)
+        one = known.get(number, first)
+        one.blocks += count
+        one.bytes += size
+
+
+def name_stacks(seen, numbers, debug_folders):
+    """Returns ({site's number: (frames, Callers)}, the Profile that they are in, notes)."""
+    profile, texts = Profile(period=1), {"": 0}
+
+    def text(value):
+        return texts.setdefault(value, len(texts))
+    for name, unit in TYPES:
+        profile.sample_type.add(type=text(name), unit=text(unit))
+    profile.default_sample_type = text("inuse_space")
+    profile.period_type.type, profile.period_type.unit = text("space"), text("bytes")
+    profile.comment.append(text(f"hakmem {seen.version}, hakmem leaks: blocks that were lost at the end"))
+    seen.code.put(profile, text)
+    locations = set()
+    for number in numbers:
+        # The call's last byte. The return address is the next instruction, which may be in another line.
+        addresses = [frame - 1 for frame in seen.blocks.sites[number].frames]
+        for address in addresses:
+            if address not in locations:
+                locations.add(address)
+                profile.location.add(id=address, address=address, mapping_id=seen.code.number(address))
+        profile.sample.add(location_id=addresses, value=[0, number])
+    profile.string_table.extend(texts)
+    try:
+        notes = symbolize(profile, debug_folders)
+    except ProfileError as error:
+        notes = [error.message]
+    frames, names = frames_of(profile, False), linker_names(profile)
+    found = {}
+    for number, sample in zip(numbers, profile.sample):
+        chain = [(frame, name) for location in sample.location_id
+                 for frame, name in zip(frames[location], names[location])]
+        kept = without_allocator([frame for frame, _ in chain])
+        chain = chain[len(chain) - len(kept):]
+        found[number] = kept, tuple(Caller(tuple(dict.fromkeys((frame.name, name))), frame.file, frame.line, path)
+                                    for frame, (name, path) in chain)
+    return found, profile, notes
+
+
+def linker_names(profile):
+    """Returns {location: (linker's name, path of the module) of each of its frames}."""
+    texts = profile.string_table
+    functions = {function.id: texts[function.system_name] for function in profile.function}
+    paths = {mapping.id: texts[mapping.filename] for mapping in profile.mapping}
+    return {location.id: [(functions[line.function_id], paths.get(location.mapping_id, "")) for line in location.line]
+            or [("", paths.get(location.mapping_id, ""))] for location in profile.location}
+
+
+def fill(profile, blocks, lost, sizes):
+    """Fills the profile's samples with what each site lost, and removes samples of sites that lost nothing."""
+    rows = pairs(blocks.site, sizes, lost, len(blocks.sites))
+    for sample in profile.sample:
+        sample.value[:] = rows[sample.value[1]]
+    kept = [sample for sample in profile.sample if sample.value[0]]
+    del profile.sample[:]
+    profile.sample.extend(kept)

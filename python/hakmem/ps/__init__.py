@@ -1,0 +1,1 @@
+"""`hakmem ps`: the processes that run on HAKMEM."""

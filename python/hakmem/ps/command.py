@@ -1,0 +1,51 @@
+"""The command `hakmem ps`."""
+
+import json
+import shutil
+import sys
+from dataclasses import asdict
+
+import click
+
+HEADINGS = ("PID", "NAME", "VERSION", "RSS", "LIVE", "FREE", "COMMAND")
+LEFT = ("NAME", "VERSION")
+
+
+@click.command("ps")
+@click.option("--json", "as_json", is_flag=True, help="As JSON, in bytes.")
+def ps(as_json):
+    """List the processes that run on HAKMEM, the largest first.
+
+    RSS is what the kernel counts, LIVE are the blocks that the program holds, FREE is free memory that HAKMEM keeps for
+    reuse and could give back. Needs no rights for one's own processes; says how many of others could not be looked
+    at."""
+    from hakmem.ps.survey import survey
+
+    found = survey()
+    if as_json:
+        click.echo(json.dumps({"processes": [asdict(row) for row in found.rows], "unseen": found.unseen}, indent=2))
+        return
+    if found.rows:
+        print_rows(found.rows)
+    else:
+        click.echo("No process that can be looked at runs on HAKMEM; hakmem run -- PROGRAM starts one.")
+    if found.unseen:
+        what = "1 process" if found.unseen == 1 else f"{found.unseen} processes"
+        click.echo(f"hakmem: {what} of other users, or kept from all, could not be looked at; root sees more", err=True)
+
+
+def print_rows(rows):
+    """Prints one line for each process. On a terminal the command is cut to keep it on one line."""
+    from hakmem.clean import clean
+    from hakmem.live import words
+
+    lines = [HEADINGS]
+    for row in rows:
+        figures = ("?" if count is None else words.size(count) for count in (row.rss, row.live, row.reclaimable))
+        lines.append((str(row.pid), clean(row.name), row.version or "?", *figures, clean(row.problem or row.command)))
+    widths = [max(len(line[place]) for line in lines) for place in range(len(HEADINGS) - 1)]
+    most = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for line in lines:
+        cells = [cell.ljust(width) if heading in LEFT else cell.rjust(width)
+                 for heading, cell, width in zip(HEADINGS, line, widths)]
+        click.echo("  ".join([*cells, line[-1]])[:most])

@@ -1,0 +1,105 @@
+"""The server's end of a worker: starts the process that looks at one target, asks it, and ends it if it is late."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+from hakmem.apart import ended_text
+from hakmem.live.memory import LiveError, NoPermission, NoProcess
+
+# Keeps the current folder off the module path, so that a file in it cannot be imported.
+PACKAGES = str(Path(__file__).resolve().parents[2])
+BOOT = ("import sys; sys.path[:] = [sys.argv[1], *(path for path in sys.path if path)]; from hakmem.serve.worker "
+        "import main; "
+        "main(*map(int, sys.argv[2:]))")
+# Seconds that a worker may take to start, on a busy machine.
+START_SECONDS = 120
+# Seconds to wait for the end of a worker that was killed.
+END_SECONDS = 5
+# Limit of an answer's bytes: enough for every unit of a heap of 200 GiB.
+ANSWER_MOST = 512 << 20
+KINDS = {"NoProcess": NoProcess, "NoPermission": NoPermission}
+
+
+class Late(LiveError):
+    """The worker did not answer in time and was ended."""
+
+
+class Target:
+    """A process that is looked at. A worker that was ended is started again for the next question."""
+
+    def __init__(self, pid, seconds, begun=0):
+        """begun: when the process started, which tells it from a later one with its PID; 0 takes whichever is there."""
+        self.pid, self.seconds, self.begun = pid, seconds, begun
+        self.process, self.turn = None, asyncio.Lock()
+
+    async def ask(self, do, **more):
+        """Returns the answer, as JSON values or bytes; raises LiveError if there is none."""
+        async with self.turn:
+            try:
+                if self.process is None:
+                    await self.start()
+                question = json.dumps({"do": do, **more}).encode() + b"\n"
+                return await asyncio.wait_for(self.exchange(question), self.seconds)
+            except asyncio.TimeoutError:
+                await self.end()
+                raise Late(
+                    f"process {self.pid} held up who looks at it for more than {self.seconds:g} seconds") from None
+            except (asyncio.IncompleteReadError, ConnectionError):
+                status = await self.end()
+                raise LiveError(f"process {self.pid}: what looks at it failed: {ended_text(status)}") from None
+            except asyncio.CancelledError:
+                # Otherwise this question's answer would be taken for the next one's.
+                await self.end()
+                raise
+
+    async def start(self):
+        """Starts the worker."""
+        self.process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", BOOT, PACKAGES, str(self.pid), str(os.getpid()), str(self.begun),
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, start_new_session=True)
+        try:
+            self.begun = (await asyncio.wait_for(self.answer(), START_SECONDS))["begun"]
+        except LiveError:
+            await self.end()
+            raise
+
+    async def exchange(self, question):
+        """Sends a question and returns the answer."""
+        self.process.stdin.write(question)
+        await self.process.stdin.drain()
+        return await self.answer()
+
+    async def answer(self):
+        """Reads an answer."""
+        head = await self.process.stdout.readexactly(9)
+        letter, size = head[:1], int.from_bytes(head[1:], "little")
+        if size > ANSWER_MOST:
+            await self.end()
+            raise LiveError(f"process {self.pid}: an answer of {size:,} bytes is larger than any")
+        data = await self.process.stdout.readexactly(size)
+        if letter == b"B":
+            return data
+        value = json.loads(data)
+        if letter == b"E":
+            raise KINDS.get(value["kind"], LiveError)(value["text"])
+        return value
+
+    async def end(self):
+        """Ends the worker and everything it started. Returns its exit status."""
+        process, self.process = self.process, None
+        if process is None:
+            return 0
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        # wait() returns after the pipes have ended. A full pipe ends only if it is read.
+        try:
+            await asyncio.wait_for(asyncio.gather(process.stdout.read(), process.wait()), END_SECONDS)
+        except asyncio.TimeoutError:
+            pass  # it hangs in a call that the kernel does not end, for example of a dead network file system
+        return -signal.SIGKILL if process.returncode is None else process.returncode

@@ -1,0 +1,27 @@
+"""Draws a status line on the terminal that is updated in place."""
+
+import os
+import shutil
+import sys
+
+import click
+
+# Move the cursor to the start of the line; clear the line behind the cursor.
+BACK, CLEAR = "\r", "\x1b[K"
+
+
+def clock(seconds):
+    """Returns seconds as minutes and seconds."""
+    minutes, seconds = divmod(round(seconds), 60)
+    return f"{minutes}:{seconds:02d}"
+
+
+def is_terminal():
+    """Returns whether a line on standard error can be redrawn."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def draw_line(text):
+    """Replaces the line on standard error by a text; "" removes it."""
+    width = shutil.get_terminal_size().columns
+    click.echo(f"{BACK}{text[:width - 1]}{CLEAR}", err=True, nl=False)

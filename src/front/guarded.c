@@ -1,0 +1,96 @@
+#include "front/guarded.h"
+
+#include <errno.h>
+
+#include "base/format.h"
+#include "front/process.h"
+#include "front/thread.h"
+#include "front/unwinder.h"
+#include "options/options.h"
+#include "os/file.h"
+#include "os/os.h"
+#include "profile/profile.h"
+
+/* ---- Allocation ---- */
+
+void *guarded_sample(struct thread_cache *cache, unsigned class, size_t alignment, size_t wanted)
+{
+    struct guard_origin origin = { .class = (uint8_t)class };
+
+    if (!guard_on() || !profile_draws(class) || !profile_draw_guard(&cache->draw))
+        return NULL;
+    return guard_allocate(wanted, alignment, &origin);
+}
+
+void *guarded_in_heap(struct heap *heap, size_t alignment, size_t wanted)
+{
+    struct thread_cache *cache = thread_cache_get();
+    struct guard_origin origin = { .heap = heap, .class = CLASS_NONE };
+
+    if (cache == NULL || profile_busy() || wanted > guard.page || !profile_draw_guard_call(&cache->draw, wanted))
+        return NULL;
+    return guard_allocate(wanted, alignment, &origin);
+}
+
+/* ---- Frees ---- */
+
+void guarded_free(void *block, const char *function)
+{
+    struct thread_cache *cache = thread_cache_get();
+    uint64_t began = os_now();
+    struct guard_origin origin;
+    struct record record;
+
+    if (table_records())
+        (void)profile_forget(block, &record);
+    if (!guard_free(block, function, &origin) || cache == NULL)
+        return;
+    govern_note(&cache->governor, origin.class, began);
+}
+
+/* ---- On and off ---- */
+
+/* Releases profile_control. */
+static int set_guards_held(uint64_t mean)
+{
+    int error = 0;
+
+    if (mean)
+        error = guard_begin((unsigned)hak_options.guard_slots);
+    if (error == 0) {
+        profile_set_guards(mean, mean ? class_of_size(guard.page) : CLASS_NONE);
+        atomic_store(&guard.on, mean != 0);
+    }
+    lock_release(&profile_control);
+    if (error == 0) {
+        cache_want_flush(); /* Z3 */
+        if (cache_current()->heap) /* this thread takes part at once */
+            cache_flush_all(cache_current(), false);
+    }
+    return error;
+}
+
+int front_guard_try(uint64_t mean)
+{
+    if (mean)
+        unwinder_prepare_inside();
+    return lock_try(&profile_control) ? set_guards_held(mean) : EBUSY;
+}
+
+int front_guard_set(uint64_t mean)
+{
+    if (!process_init())
+        return ENOMEM;
+    if (mean)
+        unwinder_prepare();
+    lock_acquire(&profile_control);
+    return set_guards_held(mean);
+}
+
+HAK_AT_START void front_guard_at_start(void)
+{
+    int error = hak_options.guard ? front_guard_set(hak_options.guard_rate) : 0;
+
+    if (error)
+        base_message("HAKMEM_GUARD: no guarded blocks: %s", os_error_text(error));
+}

@@ -1,0 +1,664 @@
+#include "front/hardened.h"
+
+#include <string.h>
+
+#include "base/format.h"
+#include "front/block.h"
+#include "front/direct.h"
+#include "front/housekeeping.h"
+#include "front/process.h"
+#include "front/quick.h"
+#include "front/sample.h"
+#include "front/thread.h"
+#include "harden/large.h"
+#include "harden/nothing.h"
+#include "harden/sweep.h"
+#include "options/options.h"
+#include "pool/huge.h"
+#include "pool/registry.h"
+#include "pool/remote.h"
+#include "pool/slab.h"
+
+bool hardened_settle(void)
+{
+    return process_init() && atomic_load_explicit(&harden.state, memory_order_relaxed) == HARDEN_ON;
+}
+
+/* One hardened call in so many does housekeeping: all are slow calls, and each would look at the clock. */
+#define HOUSEKEEP_CALLS 32u
+
+HAK_INLINE void hardened_enter(void)
+{
+    struct bins *bins = &cache_current()->hardened;
+
+    /* The empty cache is read-only (T1): it counts no calls. */
+    if (HAK_UNLIKELY(cache_current()->heap == NULL) || HAK_UNLIKELY(bins->calls++ % HOUSEKEEP_CALLS == 0))
+        housekeep();
+}
+
+HAK_INLINE void hardened_leave(void)
+{
+    if (HAK_UNLIKELY(cache_current()->heap == NULL) ||
+        HAK_UNLIKELY(cache_current()->hardened.calls % HOUSEKEEP_CALLS == 0))
+        housekeep_exit();
+    else
+        misuse_settle();
+}
+
+/* The heap by which blocks that waited for a sweep return to their slabs. */
+static struct heap *hardened_heap(void) { return cache_current()->heap ? cache_current()->heap : registry.house; }
+
+/* ---- Finding ---- */
+
+/* A place in a slab where a block may be. */
+struct held {
+    char *block;
+    struct slab *slab;
+    struct ledger *ledger;
+    unsigned class, index;
+};
+
+/* False: no block of a slab in use starts at the address. */
+HAK_INLINE bool place_find(void *address, struct held *place)
+{
+    const struct slot *slot = window_find_slot(address);
+    struct slab *slab;
+
+    /* slab_in_use_at, with one look at the slot. */
+    if (HAK_UNLIKELY(slot == NULL || !slot_is_mapped(slot) || slot_kind(slot) != SLOT_SUPERSLAB ||
+                     ((uintptr_t)address & (SUPERSLAB_SIZE - 1)) < UNIT_SIZE))
+        return false;
+    slab = slab_of(address);
+    if (HAK_UNLIKELY(atomic_load_explicit(&slab->state, memory_order_acquire) != SLAB_ACTIVE ||
+                     !slab_block_index(slab, address, &place->index)))
+        return false;
+    *place = (struct held){ address, slab, ledger_of(slab), slab->class, place->index };
+    return true;
+}
+
+static HAK_COLD void hardened_report_broken(const struct held *place, const struct seal *seal, const char *function)
+{
+    char words[160];
+
+    if (seal->requested == SIZE_MAX)
+        base_format(words, sizeof words,
+                    "written past its end: byte %zu of the block, behind what was asked for, changed", seal->changed);
+    else
+        base_format(words, sizeof words, "written past its end: %zu bytes were asked for, byte %zu changed",
+                    seal->requested, seal->changed);
+    misuse_report_words(function, place->block, words);
+}
+
+/* Reads the seal of a block that should be live, or reports misuse. */
+HAK_INLINE bool place_read(const struct held *place, struct seal *seal, const char *function)
+{
+    enum seal_state state = seal_read(place->block, place->class, place->ledger, place->index, seal);
+
+    if (HAK_LIKELY(state == SEAL_WHOLE))
+        return true;
+    if (state == SEAL_NONE)
+        misuse_report(function, place->block, MISUSE_FREED);
+    else
+        hardened_report_broken(place, seal, function);
+    return false;
+}
+
+/* Whether the neighbour's tail word is that of a live or a free block; no more is known of the neighbour. It changes in
+ * one store, so a neighbour whose thread is at work on it raises no alarm. */
+HAK_INLINE bool neighbour_is_whole(const struct held *place, unsigned index)
+{
+    const char *block = place->slab->start + (size_t)index * class_size(place->class);
+    uint64_t tail = __atomic_load_n((const uint64_t *)(const void *)(block + class_size(place->class) - SEAL_BYTES),
+                                    __ATOMIC_RELAXED);
+
+    return tail == 0 || seal_is_tail(block, tail);
+}
+
+static HAK_COLD void hardened_report_neighbour(const struct held *place, unsigned index, const char *function)
+{
+    char words[160];
+
+    base_format(words, sizeof words, "the block %s it, %p, was written %s its end",
+                index < place->index ? "before" : "behind",
+                (void *)(place->slab->start + (size_t)index * class_size(place->class)),
+                index < place->index ? "at or past" : "past");
+    misuse_report_words(function, place->block, words);
+}
+
+/* A write before this block changes the tail word before it. A write past the next block changes that block's. */
+HAK_INLINE bool neighbours_are_whole(const struct held *place, const char *function)
+{
+    if (!harden.neighbours || !seal_in_tail(place->class))
+        return true;
+    if (HAK_LIKELY(place->index > 0) && HAK_UNLIKELY(!neighbour_is_whole(place, place->index - 1))) {
+        hardened_report_neighbour(place, place->index - 1, function);
+        return false;
+    }
+    if (HAK_LIKELY(place->index + 1 < place->slab->blocks) &&
+        HAK_UNLIKELY(!neighbour_is_whole(place, place->index + 1))) {
+        hardened_report_neighbour(place, place->index + 1, function);
+        return false;
+    }
+    return true;
+}
+
+static struct heap *place_heap(const struct held *place)
+{
+    struct heap *owner = atomic_load_explicit(&place->slab->owner, memory_order_acquire);
+
+    return owner && owner->kind == HEAP_FIRST_CLASS ? owner : NULL;
+}
+
+/* ---- Allocating ---- */
+
+/* A free block of the class. */
+static char *hardened_take(struct thread_cache *cache, struct heap *heap, size_t alignment, unsigned class,
+                           size_t bytes, bool *zero)
+{
+    void *block;
+
+    *zero = false;
+    if (HAK_LIKELY(cache && heap == NULL && class != CLASS_NONE)) {
+        if (HAK_LIKELY(!class_is_span(class)))
+            return bins_take(&cache->hardened, cache->slots, cache->heap, class);
+        block = bins_take_span(&cache->hardened, class, zero);
+        if (block)
+            return block;
+    }
+    if (heap == NULL)
+        heap = cache ? cache->heap : registry.house;
+    return direct_allocate(heap, alignment, bytes, zero);
+}
+
+HAK_COLD void hardened_report_freed(const char *block, size_t at, const char *function, const char *found)
+{
+    char words[160];
+
+    base_format(words, sizeof words, "written while it was free, at byte %zu (now 0x%02x); %s", at,
+                (unsigned)(unsigned char)block[at], found);
+    misuse_report_words(function, block, words);
+}
+
+static HAK_COLD void hardened_report_written(char *block, size_t at, unsigned class)
+{
+    hardened_report_freed(block, at, "malloc", "found as it is used again");
+    memset(block, 0, class_size(class));
+}
+
+/* Whether a free block is checked when it is used again. `zero`: its memory is known to be zero. */
+HAK_INLINE bool hardened_checks(bool zero)
+{
+    return harden.zero && !zero;
+}
+
+/* Makes a block below 1 KiB the program's: all that this needs lies in the block. */
+HAK_INLINE void *hardened_hand_out_small(char *block, unsigned class, size_t size, bool zeroed)
+{
+    size_t room = class_size(class);
+
+    if (HAK_LIKELY(harden.zero)) {
+        size_t at = seal_first_written(block, room);
+        if (HAK_UNLIKELY(at != room))
+            hardened_report_written(block, at, class);
+    } else {
+        memset(block + (zeroed ? 0 : size), 0, room - (zeroed ? 0 : size));
+    }
+    seal_put_small(block, room, size, SEAL_MALLOC);
+    return block;
+}
+
+/* Makes a block that left its slab the program's. `zero`: its memory is known to be zero. */
+static void *hardened_hand_out(char *block, size_t size, bool zeroed, bool zero)
+{
+    struct slab *slab = slab_of(block);
+    struct held place = { block, slab, ledger_of(slab), slab->class, 0 };
+
+    place.index = class_block_index(place.class, (size_t)(block - slab->start));
+    if (HAK_LIKELY(hardened_checks(zero))) {
+        /* The rest of a span is checked when it is given out. */
+        size_t room =
+            class_is_span(place.class) ? base_align_up(seal_bytes_for(size), BLOCK_ALIGN) : class_size(place.class);
+        size_t at = seal_first_written(block, room);
+        if (HAK_UNLIKELY(at != room))
+            hardened_report_written(block, at, place.class);
+    } else if (!harden.zero) {
+        /* Bytes behind the seal must be zero (seal.h), and the program's bytes if it asks for that. */
+        memset(block + (zeroed ? 0 : size), 0, class_size(place.class) - (zeroed ? 0 : size));
+    }
+    seal_put(block, place.class, place.ledger, place.index, size, SEAL_MALLOC);
+    return block;
+}
+
+/* Makes room when memory is short. */
+static void *hardened_pooled(struct heap *heap, size_t alignment, size_t size, bool zeroed)
+{
+    struct thread_cache *cache = thread_cache_get();
+    size_t bytes = seal_bytes_for(size);
+    unsigned class = direct_class(alignment, bytes);
+    char *block;
+    bool zero;
+
+    if (HAK_LIKELY(cache && heap == NULL && class != CLASS_NONE && seal_in_tail(class))) {
+        block = bins_take(&cache->hardened, cache->slots, cache->heap, class);
+        if (HAK_LIKELY(block != NULL)) {
+            hardened_hand_out_small(block, class, size, zeroed);
+            sample_foreign(block, class_size(class), NULL);
+            return block;
+        }
+    }
+    if (!cache && !process_init())
+        return NULL;
+    block = hardened_take(cache, heap, alignment, class, bytes, &zero);
+    if (HAK_UNLIKELY(block == NULL)) {
+        if (cache)
+            cache_flush_all(cache, true);
+        housekeep_make_room();
+        block = hardened_take(cache, heap, alignment, class, bytes, &zero);
+    }
+    for (unsigned tries = 0; HAK_UNLIKELY(block == NULL) && sweep_make_room(hardened_heap(), tries); tries++)
+        block = hardened_take(cache, heap, alignment, class, bytes, &zero);
+    if (HAK_UNLIKELY(block == NULL))
+        return large_allocate(heap, alignment, size);
+    if (cache && !zero && class_is_span(slab_of(block)->class))
+        zero = bins_span_is_zero(&cache->hardened, block, bytes);
+    block = hardened_hand_out(block, size, zeroed, zero);
+    sample_foreign(block, class_size(slab_of(block)->class), heap);
+    return block;
+}
+
+static void *hardened_large(struct heap *heap, size_t alignment, size_t size)
+{
+    void *block;
+
+    housekeep_before_huge(size);
+    block = large_allocate(heap, alignment, size);
+    if (HAK_UNLIKELY(block == NULL)) {
+        housekeep_make_room();
+        block = large_allocate(heap, alignment, size);
+    }
+    for (unsigned tries = 0; HAK_UNLIKELY(block == NULL) && sweep_make_room(hardened_heap(), tries); tries++)
+        block = large_allocate(heap, alignment, size);
+    if (block)
+        sample_foreign(block, size, heap);
+    return block;
+}
+
+void *hardened_allocate(struct heap *heap, size_t alignment, size_t size, bool zeroed)
+{
+    void *block;
+
+    if (HAK_UNLIKELY(size > REQUEST_MAX - 2 * UNIT_SIZE || alignment > REQUEST_MAX / 2))
+        return out_of_memory();
+    hardened_enter();
+    block = NULL;
+    if (HAK_UNLIKELY(size == 0) && harden.nothing && heap == NULL && alignment <= BLOCK_ALIGN)
+        block = nothing_allocate();
+    if (HAK_UNLIKELY(block != NULL))
+        ;
+    else if (HAK_LIKELY(seal_bytes_for(size) <= POOLED_MAX && alignment <= POOLED_MAX))
+        block = hardened_pooled(heap, base_max(alignment, BLOCK_ALIGN), size, zeroed);
+    else
+        block = hardened_large(heap, base_max(alignment, BLOCK_ALIGN), size);
+    hardened_leave();
+    return HAK_LIKELY(block != NULL) ? block : out_of_memory();
+}
+
+/* ---- Freeing ---- */
+
+static bool kind_holds(struct hardened_claim claim, unsigned kind)
+{
+    return claim.kind == kind || claim.kind == HARDENED_ANY_KIND || !harden.operators;
+}
+
+static HAK_COLD void hardened_report_kind(const void *block, unsigned claimed, unsigned kind, const char *function)
+{
+    static const char *const allocators[] = {
+        [SEAL_MALLOC] = "malloc", [SEAL_NEW] = "operator new", [SEAL_NEW_ARRAY] = "operator new[]"
+    };
+    static const char *const frees[] = {
+        [SEAL_MALLOC] = "free", [SEAL_NEW] = "operator delete", [SEAL_NEW_ARRAY] = "operator delete[]"
+    };
+    char words[160];
+
+    base_format(words, sizeof words, "allocated by %s, freed by %s", allocators[kind], frees[claimed]);
+    misuse_report_words(function, block, words);
+}
+
+static bool claim_holds(struct hardened_claim claim, const void *block, size_t requested)
+{
+    /* jemalloc rounds sizes up to the alignment. */
+    return (claim.size == SIZE_MAX || claim.size == requested ||
+            claim.size == base_align_up(requested, claim.alignment)) &&
+           ((uintptr_t)block & (claim.alignment - 1)) == 0;
+}
+
+static void hardened_free_pooled(const struct held *place, struct hardened_claim claim, const char *function)
+{
+    struct thread_cache *cache;
+    struct seal seal;
+
+    if (HAK_UNLIKELY(!place_read(place, &seal, function) || !neighbours_are_whole(place, function)))
+        return;
+    if (HAK_UNLIKELY(!kind_holds(claim, seal.kind))) {
+        hardened_report_kind(place->block, claim.kind, seal.kind, function);
+        return;
+    }
+    if (HAK_UNLIKELY(!claim_holds(claim, place->block, seal.requested))) {
+        misuse_report(function, place->block, MISUSE_SIZE);
+        return;
+    }
+    if (HAK_UNLIKELY(!seal_take(place->block, place->class, place->ledger, place->index))) { /* V5 */
+        misuse_report(function, place->block, MISUSE_FREED);
+        return;
+    }
+    sample_forget_foreign(place->block);
+    cache = thread_cache_get();
+    if (HAK_UNLIKELY(class_is_span(place->class)) && cache)
+        bins_erase_span(&cache->hardened, place->block, place->class, seal.requested, place_heap(place) == NULL);
+    else
+        seal_erase(place->block, place->class, seal.requested, harden.zero);
+    if (HAK_UNLIKELY(place_heap(place) != NULL)) {
+        remote_free_locked(place->block, function);
+        return;
+    }
+    if (HAK_UNLIKELY(cache == NULL) && harden.sweep && sweep_wait_alone(place->class, place->block))
+        ;
+    else if (HAK_UNLIKELY(cache == NULL))
+        direct_house_free(place->class, place->block, function);
+    else if (HAK_UNLIKELY(class_is_span(place->class)))
+        bins_put_span(&cache->hardened, cache->heap, place->block);
+    else
+        bins_put(&cache->hardened, cache->slots, cache->heap, place->class, place->block);
+}
+
+/* Reads a huge block's request. False: there is none, or the block was written past its end; both are reported. */
+static bool hardened_read_large(const void *block, struct huge_request *request, const char *function)
+{
+    char words[160];
+    size_t changed;
+
+    switch (large_read(block, request, &changed)) {
+    case SEAL_WHOLE:
+        return true;
+    case SEAL_NONE:
+        misuse_report(function, block, misuse_of(block));
+        return false;
+    case SEAL_BROKEN:
+        base_format(words, sizeof words, "written past its end: %zu bytes were asked for, byte %zu changed",
+                    request->size, changed);
+        misuse_report_words(function, block, words);
+    }
+    return false;
+}
+
+/* Whether the address is among blocks of 0 bytes. *live: somebody has the block; else misuse is reported. */
+static bool hardened_is_nothing(const void *block, bool *live, const char *function)
+{
+    enum nothing_state state = harden.nothing ? nothing_look(block) : NOTHING_ELSEWHERE;
+
+    *live = state == NOTHING_LIVE;
+    if (state == NOTHING_FREE)
+        misuse_report_words(function, block, "freed already; a block of 0 bytes");
+    else if (state == NOTHING_NO_BLOCK)
+        misuse_report_words(function, block, "not the start of a block; between blocks of 0 bytes");
+    return state != NOTHING_ELSEWHERE;
+}
+
+static void hardened_free_nothing(const void *block, bool live, struct hardened_claim claim, const char *function)
+{
+    if (live && !claim_holds(claim, block, 0))
+        misuse_report_words(function, block, "the block is not of that size; it has 0 bytes");
+    else if (live && !nothing_free(block))
+        misuse_report_words(function, block, "freed already; a block of 0 bytes");
+}
+
+static void hardened_free_large(void *block, struct hardened_claim claim, const char *function)
+{
+    struct huge_request request;
+
+    if (!hardened_read_large(block, &request, function))
+        return;
+    if (!kind_holds(claim, request.kind)) {
+        hardened_report_kind(block, claim.kind, request.kind, function);
+        return;
+    }
+    if (!claim_holds(claim, block, request.size)) {
+        misuse_report(function, block, MISUSE_SIZE);
+        return;
+    }
+    sample_forget_foreign(block);
+    if (!(harden.sweep ? sweep_free_huge(block) : huge_free(block)))
+        misuse_report(function, block, MISUSE_FREED);
+}
+
+void hardened_free(void *block, struct hardened_claim claim, const char *function)
+{
+    struct held place;
+    bool live;
+
+    if (block == NULL)
+        return;
+    hardened_enter();
+    if (HAK_LIKELY(place_find(block, &place)))
+        hardened_free_pooled(&place, claim, function);
+    else if (hardened_is_nothing(block, &live, function))
+        hardened_free_nothing(block, live, claim, function);
+    else
+        hardened_free_large(block, claim, function);
+    hardened_leave();
+    if (sweep_is_due())
+        sweep_run(hardened_heap());
+}
+
+/* ---- Sizes ---- */
+
+size_t hardened_size(const void *address, bool *found, struct heap **heap)
+{
+    struct held place;
+    struct huge_request request;
+    struct seal seal;
+    size_t size = 0, changed;
+    bool live;
+
+    *heap = NULL;
+    if (place_find((void *)(uintptr_t)address, &place)) {
+        live = seal_read(place.block, place.class, place.ledger, place.index, &seal) == SEAL_WHOLE;
+        size = live ? seal.requested : 0;
+        *heap = live ? place_heap(&place) : NULL;
+    } else if (harden.nothing && nothing_look(address) != NOTHING_ELSEWHERE) {
+        live = nothing_look(address) == NOTHING_LIVE;
+    } else {
+        live = large_read(address, &request, &changed) == SEAL_WHOLE;
+        size = live ? request.size : 0;
+        if (live)
+            (void)huge_size(address, heap);
+    }
+    if (found)
+        *found = live;
+    return size;
+}
+
+size_t hardened_usable_size(const void *block, const char *function)
+{
+    struct held place;
+    struct huge_request request;
+    struct seal seal;
+    size_t size = 0;
+    bool live;
+
+    if (block == NULL)
+        return 0;
+    if (place_find((void *)(uintptr_t)block, &place))
+        size = place_read(&place, &seal, function) ? seal.requested : 0;
+    else if (!hardened_is_nothing(block, &live, function))
+        size = hardened_read_large(block, &request, function) ? request.size : 0;
+    misuse_settle();
+    return size;
+}
+
+/* ---- Resizing ---- */
+
+/* Gives a live block another size where it is. */
+static void hardened_reseal(const struct held *place, const struct seal *seal, size_t size)
+{
+    size_t room = class_size(place->class) - (seal_in_tail(place->class) ? SEAL_BYTES : 0);
+    size_t start = base_min(size, seal->requested), end = base_min(base_max(seal->requested, size) + SEAL_BYTES, room);
+
+    if (start < end)
+        memset(place->block + start, 0, end - start);
+    seal_put(place->block, place->class, place->ledger, place->index, size, seal->kind);
+}
+
+static void *hardened_move(struct heap *heap, void *old, size_t old_size, size_t size, const char *function)
+{
+    void *fresh = heap == NULL ? quick_malloc(&hak_cache_offset, size, SEAL_MALLOC) : NULL;
+
+    if (fresh == NULL)
+        fresh = hardened_allocate(heap, BLOCK_ALIGN, size, false);
+    if (fresh == NULL)
+        return NULL;
+    memcpy(fresh, old, base_min(old_size, size));
+    if (!quick_free(&hak_cache_offset, old, SIZE_MAX, SEAL_MALLOC))
+        hardened_free(old, HARDENED_NO_CLAIM, function);
+    return fresh;
+}
+
+static void *hardened_realloc_pooled(struct heap *heap, const struct held *place, size_t size, const char *function)
+{
+    struct seal seal;
+    bool whole = place_read(place, &seal, function);
+
+    if (whole && !kind_holds(HARDENED_NO_CLAIM, seal.kind)) {
+        hardened_report_kind(place->block, SEAL_MALLOC, seal.kind, function);
+        whole = false;
+    }
+    if (!whole) {
+        misuse_settle();
+        return NULL;
+    }
+    if (size > REQUEST_MAX)
+        return out_of_memory();
+    if (block_may_stay(class_size(place->class), seal_bytes_for(size))) {
+        hardened_reseal(place, &seal, size);
+        return place->block;
+    }
+    return hardened_move(heap ? heap : place_heap(place), place->block, seal.requested, size, function);
+}
+
+static void *hardened_realloc_large(struct heap *heap, void *block, size_t size, const char *function)
+{
+    struct huge_request request;
+    struct heap *own;
+    size_t bytes;
+    void *resized;
+
+    if (!hardened_read_large(block, &request, function)) {
+        misuse_settle();
+        return NULL;
+    }
+    if (size > REQUEST_MAX)
+        return out_of_memory();
+    bytes = huge_size(block, &own);
+    if (seal_bytes_for(size) > POOLED_MAX && (heap == NULL || heap == own)) {
+        if (size > request.size)
+            housekeep_before_huge(size - request.size);
+        resized = large_resize(block, &request, size, true, sample_huge_resize);
+        if (resized && resized != block && harden.sweep)
+            sweep_hold_addresses(block, bytes);
+        if (resized)
+            return resized;
+    }
+    return hardened_move(heap ? heap : own, block, request.size, size, function);
+}
+
+void *hardened_realloc(struct heap *heap, void *block, size_t size, const char *function)
+{
+    struct held place;
+    bool live;
+
+    if (block == NULL)
+        return hardened_allocate(heap, BLOCK_ALIGN, size, false);
+    if (size == 0) {
+        hardened_free(block, HARDENED_NO_CLAIM, function);
+        return NULL;
+    }
+    if (HAK_LIKELY(place_find(block, &place)))
+        return hardened_realloc_pooled(heap, &place, size, function);
+    if (!hardened_is_nothing(block, &live, function))
+        return hardened_realloc_large(heap, block, size, function);
+    misuse_settle();
+    return live ? hardened_move(heap, block, 0, size, function) : NULL;
+}
+
+size_t hardened_expand(void *block, size_t size, const char *function)
+{
+    struct held place;
+    struct huge_request request;
+    struct seal seal;
+    bool live;
+
+    if (block == NULL)
+        return 0;
+    if (place_find(block, &place)) {
+        if (!place_read(&place, &seal, function)) {
+            misuse_settle();
+            return 0;
+        }
+        if (size <= seal.requested)
+            return seal.requested;
+        if (size > POOLED_MAX || seal_bytes_for(size) > class_size(place.class))
+            return 0;
+        hardened_reseal(&place, &seal, size);
+        return size;
+    }
+    if (hardened_is_nothing(block, &live, function) || !hardened_read_large(block, &request, function)) {
+        misuse_settle();
+        return 0;
+    }
+    if (size <= request.size)
+        return request.size;
+    housekeep_before_huge(size - request.size);
+    return size <= REQUEST_MAX - 2 * UNIT_SIZE && large_resize(block, &request, size, false, sample_huge_resize) ? size
+                                                                                                                 : 0;
+}
+
+/* ---- Operators ---- */
+
+void hardened_mark(void *block, enum seal_kind kind)
+{
+    struct huge_request request;
+    struct held place;
+    struct seal seal;
+    size_t changed;
+
+    if (block == NULL || !harden.operators)
+        return;
+    if (HAK_LIKELY(place_find(block, &place))) {
+        if (seal_read(place.block, place.class, place.ledger, place.index, &seal) == SEAL_WHOLE)
+            seal_put(place.block, place.class, place.ledger, place.index, seal.requested, kind);
+    } else if (large_read(block, &request, &changed) == SEAL_WHOLE) {
+        request.kind = (uint8_t)kind;
+        huge_set_request(block, &request);
+    }
+}
+
+/* ---- First-class heaps ---- */
+
+static void hardened_clear_list(struct slab_list *list)
+{
+    for (struct slab *slab = list->head; slab; slab = slab->next) {
+        if (slab->used == 0)
+            continue;
+        /* Seals of small blocks lie in this memory. */
+        if (!os_purge(slab->start, slab_bytes(slab)))
+            memset(slab->start, 0, slab_bytes(slab));
+        ledger_clear(ledger_of(slab));
+    }
+}
+
+void hardened_clear_heap(struct heap *heap)
+{
+    hardened_clear_list(&heap->full);
+    for (unsigned class = 1; class < CLASS_COUNT; class++)
+        hardened_clear_list(&heap->body->available[class]);
+}

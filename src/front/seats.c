@@ -1,0 +1,171 @@
+#include "front/seats.h"
+
+#include <string.h>
+
+#include "front/allocate.h"
+#include "front/block.h"
+#include "front/counted.h"
+#include "front/direct.h"
+#include "front/hardened.h"
+#include "front/housekeeping.h"
+#include "front/process.h"
+#include "front/sample.h"
+#include "front/thread.h"
+#include "options/options.h"
+#include "pool/dense.h"
+#include "pool/huge.h"
+#include "pool/registry.h"
+#include "pool/remote.h"
+#include "pool/slab.h"
+
+/* ---- Past the cache ---- */
+
+/* The slab of each class that the thread fills, only to compare with (pool/dense.h). */
+static _Thread_local const struct slab *chosen[CLASS_COUNT] __attribute__((tls_model("initial-exec")));
+
+static struct heap *heap_of_thread(struct thread_cache **cache)
+{
+    *cache = thread_cache_get();
+    if (*cache == NULL && !process_init())
+        return NULL;
+    return *cache ? (*cache)->heap : counted_bound_or(registry.house);
+}
+
+void *front_uncached_alloc(size_t alignment, size_t size, bool zeroed)
+{
+    struct thread_cache *cache;
+    struct heap *heap;
+    unsigned class;
+    void *block = NULL;
+    bool zero = false, sampled = false;
+
+    if (size > REQUEST_MAX || alignment > REQUEST_MAX / 2)
+        return out_of_memory();
+    if (hardened()) {
+        block = hardened_allocate(counted_bound_or(NULL), alignment, size, zeroed);
+        counted_allocated_block(block);
+        return block;
+    }
+    alignment = base_max(alignment, BLOCK_ALIGN);
+    housekeep();
+    heap = heap_of_thread(&cache);
+    if (heap == NULL)
+        return out_of_memory();
+    class = direct_class(alignment, size);
+    if (HAK_UNLIKELY(profile_on()) && heap->kind != HEAP_FIRST_CLASS)
+        block = sample_aligned(cache, alignment, size);
+    sampled = block != NULL;
+    if (block == NULL && class != CLASS_NONE && !class_is_span(class)) {
+        lock_acquire(&heap->lock);
+        heap_prefer_dense(heap, class, &chosen[class]);
+        heap_take_blocks(heap, class, &block, 1, &zero);
+        heap->classes[class].direct++;
+        lock_release(&heap->lock);
+    }
+    if (block == NULL)
+        block = allocate_direct(heap, alignment, size, &zero);
+    if (block && !sampled && (heap->kind == HEAP_FIRST_CLASS || !window_contains(block)))
+        sample_foreign(block, size, heap->kind == HEAP_FIRST_CLASS ? heap : NULL);
+    counted_allocated_block(block);
+    housekeep_exit();
+    if (block == NULL)
+        return out_of_memory();
+    if (zeroed && !zero)
+        memset(block, 0, front_block_size(block));
+    return block;
+}
+
+static void pooled_uncached_free(unsigned class, void *block, const char *function)
+{
+    struct thread_cache *cache = thread_cache_get();
+    size_t remote;
+
+    if (cache == NULL) {
+        direct_house_free(class, block, function);
+        return;
+    }
+    lock_acquire(&cache->heap->lock);
+    remote = heap_return_blocks(cache->heap, class, &block, 1, function);
+    lock_release(&cache->heap->lock);
+    if (remote)
+        remote_free_blocks(class, &block, 1, function);
+}
+
+/* A block that no thread's cache could hold takes the usual way. */
+void front_uncached_free(void *block, const char *function)
+{
+    unsigned class = CLASS_NONE;
+
+    if (!hardened() && window_contains(block))
+        class = __atomic_load_n(window_page_map() + window_unit(block), __ATOMIC_RELAXED);
+    if (class == CLASS_NONE) {
+        front_free_named(block, function);
+        return;
+    }
+    housekeep();
+    counted_freed_block(block);
+    pooled_uncached_free(class, block, function);
+    housekeep_exit();
+}
+
+/* ---- In place ---- */
+
+size_t front_resize_in_place(void *address, size_t size, const char *function)
+{
+    struct block block;
+
+    if (hardened()) {
+        size_t old = hardened_usable_size(address, function), grown = hardened_expand(address, size, function);
+        return grown ? grown : old;
+    }
+    block = block_find(address, function);
+    if (block.slab || size <= POOLED_MAX || size > REQUEST_MAX || block.size == 0 ||
+        !sample_huge_resize(address, size, false))
+        return block.size;
+    counted_freed(block.size);
+    counted_allocated_block(address);
+    return huge_size(address, NULL);
+}
+
+/* ---- Threads and heaps ---- */
+
+void front_bind_thread(struct heap *heap)
+{
+    if (!process_init() || counted.bound == heap)
+        return;
+    if (heap)
+        thread_release();
+    counted.bound = heap;
+}
+
+void front_set_thread_cached(bool cached)
+{
+    if (!process_init())
+        return;
+    if (!cached)
+        thread_release();
+    counted.uncached = !cached;
+}
+
+void front_heap_collect(struct heap *heap)
+{
+    lock_acquire(&heap->lock);
+    remote_drain(heap);
+    heap_release_warm(heap);
+    lock_release(&heap->lock);
+}
+
+void front_decay(void)
+{
+    if (!process_init())
+        return;
+    housekeep_purge(false);
+    housekeep_exit();
+}
+
+uint64_t front_purge_delay(void) { return __atomic_load_n(&hak_options.purge_delay, __ATOMIC_RELAXED); }
+
+void front_set_purge_delay(uint64_t milliseconds)
+{
+    __atomic_store_n(&hak_options.purge_delay, milliseconds, __ATOMIC_RELAXED);
+}

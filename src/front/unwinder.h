@@ -1,0 +1,20 @@
+/* Chooses and loads the unwinder that finds samples' stacks, by HAKMEM_HEAP_PROFILE_UNWIND. */
+#ifndef HAK_FRONT_UNWINDER_H
+#define HAK_FRONT_UNWINDER_H
+
+#include "base/base.h"
+
+/* Finds the unwinder, once. Its allocations are served as usual. Holding no lock, and never within malloc or free. */
+HAK_HIDDEN void unwinder_prepare(void);
+
+/* The same as the process starts, for samples of that mean. Loads nothing if HAKMEM's own walk serves: loading would
+ * cost a short program more than all else that it does. */
+HAK_HIDDEN void unwinder_prepare_at_start(uint64_t mean);
+
+/* The same within malloc or free, where no library may be loaded: takes the unwinder that the program has. */
+HAK_HIDDEN void unwinder_prepare_inside(void);
+
+/* In the child of a fork: stops looking for a Python interpreter. One that the parent found stays known. */
+HAK_HIDDEN void unwinder_reset_in_child(void);
+
+#endif

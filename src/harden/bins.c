@@ -1,0 +1,329 @@
+#include "harden/bins.h"
+
+#include <string.h>
+
+#include "base/format.h"
+#include "harden/seal.h"
+#include "harden/sweep.h"
+#include "os/os.h"
+#include "pool/misuse.h"
+#include "pool/remote.h"
+#include "pool/slab.h"
+
+/* A ring begins with room for so many bytes, at most so many blocks, and at most this share of all rings' bytes. */
+#define RING_FIRST_BYTES 16384u
+#define RING_FIRST_MOST 64u
+#define RING_FIRST_SHARE 16u
+/* A thread's rings may have RINGS_BYTES, or an eighth of its heap's slabs if that is more. The rings of all threads
+ * share RINGS_TOTAL, but each thread may have RINGS_LEAST. */
+#define RINGS_BYTES (256 * HAK_KIB)
+#define RINGS_TOTAL (32 * HAK_MIB)
+#define RINGS_LEAST (RINGS_BYTES / 16)
+/* Entries that move at a time: at least half of the longest ring. */
+#define RING_MOST 128u
+
+HAK_DATA_HERE const struct ring_row ring_rows[CLASS_COUNT] = {
+#define RING_ROW(size_, units, cached) [CLASS_##size_] = { HAK_SECURE ? (int)CLASS_##size_##_RING : \
+    (int)CLASS_##size_##_BASE + 1, RING_LENGTH(cached) - 1, (size_) },
+    SLAB_CLASS_TABLE(RING_ROW)
+#undef RING_ROW
+};
+
+static unsigned ring_length(unsigned class) { return ring_rows[class].mask + 1u; }
+
+static void **ring_entry(unsigned class, void **slots, unsigned number)
+{
+    return &slots[ring_rows[class].first + (number & ring_rows[class].mask)];
+}
+
+/* The quarantine is at most half of the ring, and at most what the option says. With the sweep on, no free takes the
+ * fast path, and `keep` is the number of freed blocks (V8). */
+static void ring_set_room(struct bins *bins, unsigned class, unsigned room)
+{
+    struct ring *ring = &bins->rings[class];
+
+    bins->bytes += ((size_t)room - bins->room[class]) * class_size(class);
+    bins->room[class] = (uint16_t)room;
+    if (HAK_UNLIKELY(harden.sweep))
+        return;
+    ring->limit = (uint16_t)room;
+    ring->keep = (uint16_t)base_min(room / 2, harden.keep_most[class]);
+}
+
+/* What a full ring gives back, and what one without a block for malloc gets: half of what lies before its quarantine.
+ * So as many mallocs as frees may follow until it is full or out of blocks again. */
+static unsigned ring_part(const struct bins *bins, unsigned class)
+{
+    unsigned room = bins->room[class];
+
+    return (unsigned)base_max((room - base_min(room / 2, harden.keep_most[class])) / 2, 1);
+}
+
+/* Bytes that the rings of a thread may have: its share among all threads. */
+static size_t rings_most(const struct heap *heap)
+{
+    size_t share = RINGS_TOTAL / KEPT_TOTAL * atomic_load_explicit(&heap_signals.kept_share, memory_order_relaxed);
+
+    return base_max(base_max(base_min(RINGS_BYTES, share), RINGS_LEAST), bins_share(heap));
+}
+
+static void ring_begin(struct bins *bins, const struct heap *heap, unsigned class)
+{
+    unsigned most = (unsigned)base_min(ring_length(class), RING_FIRST_MOST);
+    size_t bytes;
+
+    bins_begin(bins);
+    if (bins->room[class] != 0)
+        return;
+    bytes = base_min(RING_FIRST_BYTES, rings_most(heap) / RING_FIRST_SHARE);
+    ring_set_room(bins, class, (unsigned)base_max(base_min(bytes / class_size(class), most), 2));
+}
+
+/* Doubles the ring's room if the thread's bounds allow it. Halves it if the thread has twice its share, because there
+ * are more threads now. False: it did not grow. */
+static bool ring_grow(struct bins *bins, const struct heap *heap, unsigned class)
+{
+    unsigned room = bins->room[class];
+    size_t most = rings_most(heap);
+
+    if (HAK_UNLIKELY(bins->bytes > 2 * most) && room > 2)
+        ring_set_room(bins, class, room / 2);
+    if (2 * room > ring_length(class) || bins->bytes + (size_t)room * class_size(class) > most)
+        return false;
+    ring_set_room(bins, class, 2 * room);
+    return true;
+}
+
+/* The entries that fast paths take and put. With the sweep on, they only take. */
+static unsigned ring_quick_count(const struct ring *ring)
+{
+    return ring_count(ring) - (HAK_UNLIKELY(harden.sweep) ? ring->keep : 0u);
+}
+
+/* Counts hits. The fast paths leave no trace but the ring's ends, so they took or put at least the difference since the
+ * ring's last slow call. Under the heap's lock. */
+static void ring_note_hits(struct bins *bins, struct heap *heap, unsigned class)
+{
+    unsigned count = ring_quick_count(&bins->rings[class]), seen = bins->seen[class];
+
+    if (count <= seen)
+        heap->classes[class].malloc_hits += seen - count;
+    else
+        heap->classes[class].free_hits += count - seen;
+}
+
+/* ---- Leaving ---- */
+
+/* V10. Returns blocks that left the ring to their slabs. Under the heap's lock, which it releases. */
+static void bins_give_back(struct heap *heap, unsigned class, void **blocks, size_t count)
+{
+    size_t remote = heap_return_blocks(heap, class, blocks, count, "free");
+
+    lock_release(&heap->lock);
+    if (remote)
+        remote_free_blocks(class, blocks, remote, "free");
+}
+
+/* V10. The same for blocks that the program had: with the sweep on, they wait for it first. */
+static void bins_let_go(struct heap *heap, unsigned class, void **blocks, size_t count)
+{
+    if (HAK_UNLIKELY(harden.sweep)) {
+        lock_release(&heap->lock);
+        if (sweep_wait(class, blocks, count))
+            return;
+        lock_acquire(&heap->lock);
+    }
+    bins_give_back(heap, class, blocks, count);
+}
+
+/* A sweep would take addresses on the stack for the program's pointers. */
+static void bins_forget(void **blocks, size_t count)
+{
+    if (HAK_UNLIKELY(harden.sweep)) {
+        memset(blocks, 0, count * sizeof *blocks);
+        __asm__ volatile("" : : "r"(blocks) : "memory"); /* or the compiler would leave the stores out */
+    }
+}
+
+static HAK_COLD void report_written(char *block, size_t size)
+{
+    size_t at = seal_first_written(block, size);
+    char words[160];
+
+    base_format(words, sizeof words,
+                "written while it was free, at byte %zu (now 0x%02x); found as it leaves the quarantine", at,
+                (unsigned)(unsigned char)block[at]);
+    misuse_report_words("free", block, words);
+    memset(block, 0, size);
+}
+
+/* Checks blocks that leave: the next check may be late, or never come if their slab is given back. */
+static void bins_look(void *const *blocks, unsigned count, size_t size)
+{
+    for (unsigned i = 0; harden.zero && i < count; i++)
+        if (HAK_UNLIKELY(!seal_is_zero(blocks[i], size)))
+            report_written(blocks[i], size);
+}
+
+/* Takes the `part` entries that waited longest out of the ring. With the sweep on, takes the newest, which were freed,
+ * or with `fresh` the oldest, which no program had since they left their slabs. */
+static void bins_leave(struct bins *bins, void **slots, struct heap *heap, unsigned class, unsigned part, bool fresh)
+{
+    struct ring *ring = &bins->rings[class];
+    bool newest = HAK_UNLIKELY(harden.sweep) && !fresh;
+    unsigned from = newest ? ring->head - part : ring->tail;
+    void *blocks[RING_MOST];
+
+    if (part == 0)
+        return;
+    for (unsigned i = 0; i < part; i++)
+        blocks[i] = *ring_entry(class, slots, from + i);
+    bins_look(blocks, part, class_size(class));
+    lock_acquire(&heap->lock);
+    ring_note_hits(bins, heap, class);
+    if (HAK_UNLIKELY(newest)) {
+        __atomic_store_n(&ring->head, (uint16_t)from, __ATOMIC_RELEASE);
+        ring->keep = (uint16_t)(ring->keep - part);
+    } else {
+        __atomic_store_n(&ring->tail, (uint16_t)(from + part), __ATOMIC_RELEASE);
+    }
+    bins->seen[class] = (uint16_t)ring_quick_count(ring);
+    if (HAK_UNLIKELY(fresh))
+        bins_give_back(heap, class, blocks, part);
+    else
+        bins_let_go(heap, class, blocks, part);
+    bins_forget(blocks, part);
+}
+
+/* ---- Taking ---- */
+
+/* Writes to blocks of a new slab, which have no memory behind them. Else their check would read the system's page of
+ * zeros into place, and the write of their seal would take another fault. */
+static void bins_touch(void *const *blocks, size_t count, size_t size)
+{
+    size_t page = os_page_size();
+
+    for (size_t i = 0; i < count; i++) {
+        char *block = blocks[i];
+        for (char *at = (char *)base_align_up((uintptr_t)block, page); at < block + size; at += page)
+            (void)__atomic_fetch_or((uint64_t *)(void *)at, 0, __ATOMIC_RELAXED);
+    }
+}
+
+/* Puts free blocks from slabs, in random order, before those that wait. */
+static bool bins_refill(struct bins *bins, void **slots, struct heap *heap, unsigned class)
+{
+    struct ring *ring = &bins->rings[class];
+    void *blocks[RING_MOST];
+    unsigned want, got;
+    bool zero;
+
+    ring_begin(bins, heap, class);
+    want = (unsigned)base_min(ring_part(bins, class), ring_length(class) - ring_count(ring));
+    lock_acquire(&heap->lock);
+    ring_note_hits(bins, heap, class);
+    got = (unsigned)heap_take_blocks(heap, class, blocks, want, &zero);
+    for (unsigned i = 0; i < got; i++) {
+        unsigned other = bins_chance(bins, i + 1);
+        void **entry = ring_entry(class, slots, ring->tail - i - 1u),
+             **place = ring_entry(class, slots, ring->tail - other - 1u);
+        *entry = *place;
+        *place = blocks[i];
+    }
+    __atomic_store_n(&ring->tail, (uint16_t)(ring->tail - got), __ATOMIC_RELEASE);
+    bins->seen[class] = (uint16_t)(ring_quick_count(ring) - (got != 0)); /* the first serves this call: no hit */
+    lock_release(&heap->lock);
+    bins_touch(blocks, got, class_size(class));
+    bins_forget(blocks, got);
+    return got != 0;
+}
+
+void *bins_take(struct bins *bins, void **slots, struct heap *heap, unsigned class)
+{
+    struct ring *ring = &bins->rings[class];
+    void *block = ring_first(ring, &ring_rows[class], slots);
+
+    if (HAK_UNLIKELY(block == NULL)) {
+        /* A block of the quarantine is better than none, unless pointers to it may be left. */
+        if (!bins_refill(bins, slots, heap, class) && (ring_count(ring) == 0 || harden.sweep))
+            return NULL;
+        block = *ring_entry(class, slots, ring->tail);
+    }
+    ring_prefetch(ring, &ring_rows[class], slots);
+    ring_taken(ring);
+    return block;
+}
+
+/* ---- Putting ---- */
+
+/* With the sweep on, freed blocks lie behind the fresh ones. All leave when they fill half of the ring's room (V8). */
+static HAK_COLD void bins_put_for_sweep(struct bins *bins, void **slots, struct heap *heap, unsigned class, void *block)
+{
+    struct ring *ring = &bins->rings[class];
+
+    ring_begin(bins, heap, class);
+    if (ring->keep >= base_max(bins->room[class] / 2, 1) && !ring_grow(bins, heap, class))
+        bins_leave(bins, slots, heap, class, ring->keep, false);
+    ring->keep++; /* first, so that it covers the entry whenever `head` does */
+    ring_put(bins, ring, &ring_rows[class], slots, block);
+}
+
+void bins_put(struct bins *bins, void **slots, struct heap *heap, unsigned class, void *block)
+{
+    struct ring *ring = &bins->rings[class];
+
+    if (HAK_UNLIKELY(ring_is_full(ring))) {
+        if (HAK_UNLIKELY(harden.sweep)) {
+            bins_put_for_sweep(bins, slots, heap, class, block);
+            return;
+        }
+        ring_begin(bins, heap, class);
+        if (ring_is_full(ring) && !ring_grow(bins, heap, class))
+            bins_leave(bins, slots, heap, class, (unsigned)base_min(ring_count(ring), ring_part(bins, class)), false);
+    }
+    ring_put(bins, ring, &ring_rows[class], slots, block);
+}
+
+unsigned bins_count(const struct bins *bins, unsigned class)
+{
+    const struct ring *ring = &bins->rings[class];
+    unsigned count =
+        (uint16_t)(__atomic_load_n(&ring->head, __ATOMIC_RELAXED) - __atomic_load_n(&ring->tail, __ATOMIC_RELAXED));
+
+    return class_is_span(class) ? spans_count(&bins->spans, class) : count;
+}
+
+const char *bins_find_written(const struct bins *bins, void *const *slots, unsigned class)
+{
+    const struct ring *ring = &bins->rings[class];
+
+    for (unsigned i = 0; i < ring_count(ring); i++) {
+        const char *block = slots[ring_rows[class].first + ((ring->tail + i) & ring_rows[class].mask)];
+        if (!seal_is_zero(block, class_size(class)))
+            return block;
+    }
+    return NULL;
+}
+
+/* ---- Flushing ---- */
+
+void bins_flush(struct bins *bins, void **slots, struct heap *heap, bool all)
+{
+    if (!bins->used)
+        return;
+    for (unsigned class = 1; class < CLASS_SPAN_1; class++) {
+        struct ring *ring = &bins->rings[class];
+        if (all && HAK_UNLIKELY(harden.sweep))
+            bins_leave(bins, slots, heap, class, ring->keep, false);
+        unsigned count = ring_count(ring);
+        count -= all ? 0 : (unsigned)base_min(count, ring->keep);
+        for (unsigned part; count; count -= part)
+            bins_leave(bins, slots, heap, class, part = (unsigned)base_min(count, RING_MOST), harden.sweep);
+        if (all)
+            ring_set_room(bins, class, 0);
+    }
+    if (all) {
+        spans_flush(&bins->spans, heap);
+        bins->used = false;
+    }
+}

@@ -1,0 +1,288 @@
+#include <string.h>
+
+#include "harden/bins.h"
+#include "harden/seal.h"
+#include "harden/sweep.h"
+#include "os/os.h"
+#include "pool/remote.h"
+#include "pool/slab.h"
+
+/* Waiting spans have at most so many bytes, or the thread's share if more. Of so few spans, none is given out. */
+#define SPANS_BYTES (4 * HAK_MIB)
+#define SPANS_KEEP 4u
+
+/* What the kernel's work costs, in us, as measured: to close and reopen a span, and for each 16 KiB that has memory. */
+#define CLOSING_US 5u
+#define CLOSING_US_SHIFT 14
+/* The most that a thread may spend at once. */
+#define BURST_US 10000u
+
+/* One free of LOOK_FREES looks how much was written. A class is sparse after LOOKS_SPARSE looks in a row that found a
+ * sixteenth of the pages or less, until one finds a quarter: a change of mind costs a fault a page. */
+#define LOOK_FREES 16u
+#define LOOKS_SPARSE 4u
+#define SPARSE_SHARE 16u
+#define DENSE_SHARE 4u
+
+/* ---- Time ---- */
+
+void spans_begin(struct spans *spans)
+{
+    spans->allowance = BURST_US;
+    spans->allowed_ns = os_now_coarse();
+}
+
+static void spans_allow(struct spans *spans)
+{
+    uint64_t now = os_now_coarse(), us = (now - spans->allowed_ns) / 1000 * harden.protect_time / 100;
+
+    if (us == 0)
+        return;
+    spans->allowed_ns = now;
+    spans->allowance = (uint32_t)base_min(spans->allowance + us, BURST_US);
+}
+
+/* Spends so much if the thread may, and returns whether it did. */
+static bool spans_spend(struct spans *spans, size_t us)
+{
+    if (harden.protect_time == 100)
+        return true;
+    if (HAK_UNLIKELY(spans->allowance < us))
+        spans_allow(spans);
+    if (spans->allowance < us)
+        return false;
+    spans->allowance -= (uint32_t)us;
+    return true;
+}
+
+/* ---- Erasing ---- */
+
+#define SPAN_PAGES (POOLED_MAX / 4096)
+
+/* Finds the pages of a span that may not be zero: those that have memory. */
+static void span_ask(const char *block, size_t bytes, unsigned char pages[SPAN_PAGES])
+{
+    if (!os_resident(block, bytes, pages))
+        memset(pages, 1, SPAN_PAGES);
+}
+
+/* Zeroes the pages that are not zero. Returns how many. */
+static size_t span_zero_written(char *block, size_t bytes, size_t page)
+{
+    unsigned char pages[SPAN_PAGES];
+    size_t written = 0;
+
+    span_ask(block, bytes, pages);
+    for (size_t at = 0; at < bytes; at += page) {
+        if (!(pages[at / page] & 1) || seal_is_zero(block + at, page))
+            continue;
+        memset(block + at, 0, page);
+        written++;
+    }
+    return written;
+}
+
+static bool span_is_sparse(const struct spans *spans, unsigned class)
+{
+    return spans->sparse[class - CLASS_SPAN_1] >= LOOKS_SPARSE;
+}
+
+/* Zeroes the span, and learns whether the program writes little to spans of its class. */
+static void span_look(struct spans *spans, char *block, unsigned class, size_t bytes)
+{
+    uint8_t *looks = &spans->sparse[class - CLASS_SPAN_1];
+    size_t page = os_page_size(), written = span_zero_written(block, bytes, page);
+
+    if (written * SPARSE_SHARE <= bytes / page)
+        *looks = (uint8_t)base_min(*looks + 1u, LOOKS_SPARSE);
+    else if (*looks < LOOKS_SPARSE || written * DENSE_SHARE >= bytes / page)
+        *looks = 0;
+}
+
+/* Purges a span with little memory: that, and to have as much again, costs less than to zero all of it. */
+static void span_purge(char *block, size_t bytes)
+{
+    if (!os_purge(block, bytes))
+        memset(block, 0, bytes);
+}
+
+/* Whether the spans that the thread frees wait, and are closed while they do. */
+static bool spans_are_closed(void) { return harden.protect && harden.keep_most[CLASS_SPAN_1] != 0; }
+
+void bins_erase_span(struct bins *bins, char *block, unsigned class, size_t requested, bool waits)
+{
+    struct spans *spans = &bins->spans;
+    size_t bytes = base_min(base_align_up(seal_bytes_for(requested), os_page_size()), class_size(class));
+    bool sparse = span_is_sparse(spans, class);
+
+    if (!harden.zero) {
+        seal_erase(block, class, requested, false);
+        return;
+    }
+    bins_begin(bins);
+    memset(block + requested, 0, SEAL_BYTES); /* the seal is not the program's */
+    if (HAK_UNLIKELY(spans->frees++ % LOOK_FREES == 0 || (!sparse && spans->sparse[class - CLASS_SPAN_1]))) {
+        span_look(spans, block, class, bytes);
+        sparse = span_is_sparse(spans, class) && sparse;
+        if (!sparse)
+            return;
+    } else if (!sparse) {
+        memset(block, 0, bytes);
+        return;
+    }
+    if (waits && spans_are_closed() && !harden.sweep)
+        spans->unpurged = block;
+    else
+        span_purge(block, bytes);
+}
+
+bool bins_span_is_zero(const struct bins *bins, const char *block, size_t bytes)
+{
+    unsigned char pages[SPAN_PAGES];
+    size_t page = os_page_size();
+
+    bytes = base_align_up(bytes, BLOCK_ALIGN);
+    if (!span_is_sparse(&bins->spans, slab_of(block)->class))
+        return false;
+    span_ask(block, base_align_up(bytes, page), pages);
+    for (size_t at = 0; at < bytes; at += page)
+        if ((pages[at / page] & 1) && !seal_is_zero(block + at, base_min(page, bytes - at)))
+            return false;
+    return true;
+}
+
+/* ---- Waiting ---- */
+
+/* Whether a waiting span is accessible, and which call closed it. */
+enum span_access { SPAN_OPEN, SPAN_CLOSED, SPAN_GUARDED };
+
+/* Opens a span. One that cannot be opened stays as it is, and is lost. */
+static bool span_open(void *block, enum span_access access)
+{
+    size_t bytes = slab_bytes(slab_of(block));
+
+    return access == SPAN_OPEN ||
+           (access == SPAN_GUARDED ? os_guard(block, bytes, false) : os_protect(block, bytes, true));
+}
+
+static uint16_t span_bit(uint16_t bits, unsigned from, unsigned to)
+{
+    return (uint16_t)((bits & ~(1u << to)) | (((unsigned)bits >> from) & 1) << to);
+}
+
+/* Removes a span from those that wait (V9). */
+static void *span_remove(struct spans *spans, unsigned index, enum span_access *access)
+{
+    unsigned last = spans->count - 1u;
+    void *block = spans->span[index];
+
+    *access = !((spans->closed >> index) & 1) ? SPAN_OPEN : (spans->guarded >> index) & 1 ? SPAN_GUARDED : SPAN_CLOSED;
+    spans->bytes -= slab_bytes(slab_of(block));
+    __atomic_store_n(&spans->count, (uint8_t)last, __ATOMIC_RELEASE);
+    spans->span[index] = spans->span[last];
+    spans->closed = span_bit(spans->closed, last, index);
+    spans->guarded = span_bit(spans->guarded, last, index);
+    return block;
+}
+
+/* V10 */
+static void span_leave(struct heap *heap, void *block, enum span_access access)
+{
+    unsigned class;
+    size_t remote;
+
+    if (HAK_UNLIKELY(harden.sweep) && sweep_wait_span(block, access != SPAN_OPEN)) /* none is guarded */
+        return;
+    if (!span_open(block, access))
+        return;
+    class = slab_of(block)->class;
+    lock_acquire(&heap->lock);
+    remote = heap_return_blocks(heap, class, &block, 1, "free");
+    lock_release(&heap->lock);
+    if (remote)
+        remote_free_blocks(class, &block, 1, "free");
+}
+
+static void spans_leave_at(struct spans *spans, struct heap *heap, unsigned index)
+{
+    enum span_access access;
+    void *block = span_remove(spans, index, &access);
+
+    span_leave(heap, block, access);
+}
+
+void *bins_take_span(struct bins *bins, unsigned class, bool *zero)
+{
+    struct spans *spans = &bins->spans;
+    unsigned count = spans->count, from;
+
+    if (count <= SPANS_KEEP || !harden.protect || !harden.zero || harden.sweep)
+        return NULL;
+    from = bins_chance(bins, count);
+    for (unsigned i = 0; i < count; i++) {
+        unsigned index = (from + i) % count;
+        if (slab_of(spans->span[index])->class == class) {
+            enum span_access access;
+            void *block = span_remove(spans, index, &access);
+            *zero = access != SPAN_OPEN;
+            return span_open(block, access) ? block : NULL;
+        }
+    }
+    return NULL;
+}
+
+/* Makes the span inaccessible if the thread may spend the time. */
+static enum span_access span_close(struct spans *spans, void *block, size_t bytes)
+{
+    bool purge = spans->unpurged == block, may = spans_are_closed();
+    size_t memory = span_is_sparse(spans, slab_of(block)->class) ? 0 : bytes;
+
+    spans->unpurged = NULL;
+    may = may && spans_spend(spans, CLOSING_US + (memory >> CLOSING_US_SHIFT));
+    if (may && purge && os_guard(block, bytes, true))
+        return SPAN_GUARDED;
+    if (purge)
+        span_purge(block, bytes);
+    return may && harden_close(block, bytes) ? SPAN_CLOSED : SPAN_OPEN;
+}
+
+void bins_put_span(struct bins *bins, struct heap *heap, void *block)
+{
+    struct spans *spans = &bins->spans;
+    size_t bytes = slab_bytes(slab_of(block));
+    enum span_access access;
+
+    if (HAK_UNLIKELY(harden.sweep))
+        sweep_begin_span(block);
+    if (harden.keep_most[CLASS_SPAN_1] == 0) {
+        span_leave(heap, block, SPAN_OPEN);
+        return;
+    }
+    access = span_close(spans, block, bytes);
+    while (spans->count == SPANS_MOST ||
+           (spans->count && spans->bytes + bytes > base_max(SPANS_BYTES, bins_share(heap))))
+        spans_leave_at(spans, heap, bins_chance(bins, spans->count));
+    spans->span[spans->count] = block;
+    spans->closed =
+        (uint16_t)((spans->closed & ~(1u << spans->count)) | (unsigned)(access != SPAN_OPEN) << spans->count);
+    spans->guarded =
+        (uint16_t)((spans->guarded & ~(1u << spans->count)) | (unsigned)(access == SPAN_GUARDED) << spans->count);
+    spans->bytes += bytes;
+    __atomic_store_n(&spans->count, (uint8_t)(spans->count + 1), __ATOMIC_RELEASE);
+}
+
+unsigned spans_count(const struct spans *spans, unsigned class)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < __atomic_load_n(&spans->count, __ATOMIC_ACQUIRE); i++)
+        count += __atomic_load_n(&slab_of(__atomic_load_n(&spans->span[i], __ATOMIC_RELAXED))->class,
+                                 __ATOMIC_RELAXED) == class;
+    return count;
+}
+
+void spans_flush(struct spans *spans, struct heap *heap)
+{
+    while (spans->count)
+        spans_leave_at(spans, heap, spans->count - 1u);
+}

@@ -1,0 +1,249 @@
+#include "harden/sweep_map.h"
+
+#include <string.h>
+
+#include "harden/seal.h"
+#include "os/maps.h"
+#include "os/os.h"
+#include "pool/slab.h"
+#include "superslab/window.h"
+
+/* A pointer may carry a tag in its top 16 bits, which are 0 in a program's addresses. */
+#define ADDRESS_BITS UINT64_C(0x0000ffffffffffff)
+
+/* The scan that is under way. */
+static struct sweep_marks {
+    uintptr_t window, window_span; /* all slots that are mapped */
+    uintptr_t large, large_span;
+    struct os_reader reader;
+    struct sweep_scan scan;
+    size_t bytes;
+    bool keys_open; /* no protection key closes memory to this thread */
+} marks;
+
+/* ---- Marking ---- */
+
+/* Call for an address in the window that a root holds: the block that it lies in is no candidate any more. */
+static void mark_block(uintptr_t address)
+{
+    struct sweep_slot *slot = sweep_find_slot(window_slot_of((const void *)address));
+    const struct superslab *superslab;
+    const struct slab *slab;
+    unsigned unit = (unsigned)(address >> UNIT_SHIFT) & (SUPERSLAB_UNITS - 1), first, index;
+
+    if (slot == NULL || !((slot->units >> unit) & 1))
+        return;
+    superslab = superslab_of((const void *)address);
+    first = superslab->first_unit[unit];
+    slab = &superslab->slabs[first];
+    index = class_block_index(slab->class, address - (uintptr_t)slab->start);
+    if (HAK_LIKELY(index < SLAB_MAX_BLOCKS))
+        slot->words[first][index / 64].candidate &= ~(UINT64_C(1) << (index % 64));
+}
+
+static void mark_words(const uint64_t *at, size_t count)
+{
+    const uint64_t *end = at + count;
+    uintptr_t window = marks.window, window_span = marks.window_span, large = marks.large,
+              large_span = marks.large_span;
+
+    for (; at < end; at++) {
+        uintptr_t address = *at & ADDRESS_BITS;
+        if (HAK_UNLIKELY(address - window < window_span))
+            mark_block(address);
+        else if (HAK_UNLIKELY(address - large < large_span))
+            sweep_large_mark(address);
+    }
+}
+
+/* ---- Reading ---- */
+
+/* The sweep's own frames reach from here to scan.boundary; the lowest 512 bytes are for system calls' wrappers. */
+static __attribute__((noinline)) uintptr_t own_frames_begin(void)
+{
+    return base_align_down((uintptr_t)__builtin_frame_address(0) - 512, 8);
+}
+
+/* Zeroes the words of [from, to) that lie in the sweep's own frames: they hold addresses that it works with. */
+static void hide_own_frames(uint64_t *words, uintptr_t from, uintptr_t to)
+{
+    uintptr_t low = own_frames_begin(), high = marks.scan.boundary;
+
+    if (low >= to || high <= from || low >= high)
+        return;
+    low = base_max(low, from);
+    high = base_min(high, to);
+    memset((char *)words + (low - from), 0, high - low);
+}
+
+/* Marks from memory in place, where no fault can happen. */
+static void mark_here(uintptr_t from, uintptr_t to)
+{
+    uintptr_t low = base_max(own_frames_begin(), from), high = base_min(marks.scan.boundary, to);
+
+    if (low < high) {
+        mark_words((const uint64_t *)from, (low - from) / sizeof(uint64_t));
+        from = high;
+    }
+    mark_words((const uint64_t *)from, (to - from) / sizeof(uint64_t));
+}
+
+/* Lets the kernel copy, since another thread may unmap the memory or truncate its file. Skips unreadable pages. */
+static void scan_copied(uintptr_t from, uintptr_t to)
+{
+    uint64_t *copy = marks.scan.scratch->copy;
+
+    while (from < to) {
+        size_t size = base_min(to - from, sizeof marks.scan.scratch->copy),
+               got = os_reader_copy(&marks.reader, from, copy, size);
+        hide_own_frames(copy, from, from + got);
+        mark_words(copy, got / sizeof *copy);
+        marks.bytes += got;
+        from = got == size ? from + got : base_align_down(from + got, marks.reader.page) + marks.reader.page;
+    }
+}
+
+/* Scans pages of [from, to) that hold something. still: nobody can unmap them meanwhile, and they are of no file. */
+static void scan_range(uintptr_t from, uintptr_t to, bool still)
+{
+    uintptr_t run, run_end;
+    bool present;
+
+    while (os_reader_next(&marks.reader, from, to, &run, &run_end, &present)) {
+        if (still && present) {
+            mark_here(run, run_end);
+            marks.bytes += run_end - run;
+        } else {
+            scan_copied(run, run_end);
+        }
+        from = run_end;
+    }
+}
+
+/* ---- The allocator's own blocks ---- */
+
+/* Scans the pages of a slab's blocks [first, end). */
+static void scan_blocks(const struct slab *slab, size_t first, size_t end)
+{
+    size_t size = class_size(slab->class), page = marks.reader.page;
+    uintptr_t start = (uintptr_t)slab->start;
+
+    scan_range(base_align_down(start + first * size, page), base_align_up(start + end * size, page), true);
+}
+
+/* Whether the program may hold any of 64 blocks in a slab of small blocks, whose seals lie in them. */
+static bool word_may_be_live(struct slab *slab, const struct sweep_slot *slot, unsigned word)
+{
+    uint64_t all = base_low_mask(base_min(slab->blocks - word * 64u, 64));
+    uint64_t free = atomic_load_explicit(&slab->local[word], memory_order_relaxed) |
+                    atomic_load_explicit(&slab->remote[word], memory_order_relaxed);
+
+    if (word == 0)
+        free |= slab_blocks_withheld(slab->class);
+    if (slot)
+        free |= atomic_load_explicit(
+            &((struct sweep_slot *)(uintptr_t)slot)->words[slab_first_unit(slab)][word].waiting, memory_order_relaxed);
+    return (all & ~free) != 0;
+}
+
+/* Scans live blocks only: the others are zero (V7), and may be inaccessible. */
+static void scan_slab(struct slab *slab, const struct sweep_slot *slot)
+{
+    unsigned words = slab_words(slab);
+    size_t from = SIZE_MAX;
+
+    if (!seal_in_tail(slab->class)) { /* few blocks */
+        const struct ledger *ledger = ledger_of(slab);
+        for (unsigned i = 0; i < slab->blocks; i++)
+            if (__atomic_load_n(&ledger->sizes[i], __ATOMIC_RELAXED))
+                scan_blocks(slab, i, i + (size_t)1);
+        return;
+    }
+    for (unsigned i = 0; i <= words; i++) {
+        bool live = i < words && word_may_be_live(slab, slot, i);
+        if (live && from == SIZE_MAX)
+            from = i * (size_t)64;
+        if (!live && from != SIZE_MAX) {
+            scan_blocks(slab, from, base_min(i * (size_t)64, slab->blocks));
+            from = SIZE_MAX;
+        }
+    }
+}
+
+static void scan_superslab(struct superslab *superslab)
+{
+    const struct sweep_slot *slot = sweep_find_slot(window_slot_of(superslab));
+
+    if (!marks.scan.still) { /* its slabs may change */
+        scan_range((uintptr_t)superslab + UNIT_SIZE, (uintptr_t)superslab + SUPERSLAB_SIZE, false);
+        return;
+    }
+    os_reader_look(&marks.reader, (uintptr_t)superslab, (uintptr_t)superslab + SUPERSLAB_SIZE);
+    for (unsigned unit = 1; unit < SUPERSLAB_UNITS; unit++) {
+        struct slab *slab = &superslab->slabs[unit];
+        if (superslab->first_unit[unit] == unit &&
+            atomic_load_explicit(&slab->state, memory_order_relaxed) == SLAB_ACTIVE)
+            scan_slab(slab, slot);
+    }
+}
+
+/* Scans the part of a mapping that lies in the window. Metadata is no root, a foreign mapping is. */
+static void scan_window(uintptr_t from, uintptr_t to)
+{
+    while (from < to) {
+        uintptr_t end = base_min(base_align_down(from, SUPERSLAB_SIZE) + SUPERSLAB_SIZE, to);
+        const struct slot *slot = window_find_slot((const void *)from);
+        if (slot && slot_is_mapped(slot) && slot_kind(slot) == SLOT_SUPERSLAB)
+            scan_superslab(superslab_of((const void *)from));
+        else if (slot && slot_kind(slot) != SLOT_METADATA && window_slot_of((const void *)from) >= window_slots_begin())
+            scan_range(from, end, false);
+        from = end;
+    }
+}
+
+/* ---- Roots ---- */
+
+static bool scan_mapping(const struct os_mapping *mapping, void *unused)
+{
+    uintptr_t from = mapping->start, to = mapping->end;
+    uintptr_t window = (uintptr_t)window_base(), window_end = (uintptr_t)window_slot_address(window_slots_end());
+
+    bool still = marks.scan.alone && marks.keys_open && (mapping->path[0] == '\0' || mapping->path[0] == '[');
+
+    (void)unused;
+    /* Read-only memory may hold pointers from before. [vvar] and the like are the kernel's. */
+    if (!mapping->readable || mapping->shared || (mapping->path[0] == '[' && mapping->path[1] == 'v'))
+        return true;
+    if (strcmp(mapping->path, "[stack]") == 0 && marks.scan.boundary >= from && marks.scan.boundary < to)
+        from = base_align_down(marks.scan.boundary, marks.reader.page); /* the rest of the page is hidden, or unused */
+    if (from < window) {
+        scan_range(from, base_min(to, window), still);
+        from = base_min(to, window);
+    }
+    if (from < to && from < window_end) {
+        scan_window(from, base_min(to, window_end));
+        from = base_min(to, window_end);
+    }
+    if (from < to)
+        scan_range(from, to, still);
+    return true;
+}
+
+bool sweep_scan_roots(const struct sweep_scan *scan, size_t *bytes)
+{
+    uint32_t keys;
+    bool read;
+
+    marks.window = (uintptr_t)window_slot_address(window_slots_begin());
+    marks.window_span = (uintptr_t)window_slot_address(window_slots_end()) - marks.window;
+    sweep_large_bounds(&marks.large, &marks.large_span);
+    marks.scan = *scan;
+    marks.bytes = 0;
+    marks.keys_open = os_reader_open_keys(&keys);
+    read = os_reader_begin(&marks.reader, scan->scratch->entries) &&
+           os_maps_each(scan_mapping, NULL, scan->scratch->maps, sizeof scan->scratch->maps);
+    os_reader_end(&marks.reader);
+    os_reader_close_keys(keys);
+    *bytes = marks.bytes;
+    return read;
+}

@@ -1,0 +1,242 @@
+#define _GNU_SOURCE
+#include "os/fault.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+/* ---- Pages ---- */
+
+void *os_fault_reserve(size_t size)
+{
+    int saved_errno = errno;
+    void *address = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    errno = saved_errno;
+    return address == MAP_FAILED ? NULL : address;
+}
+
+static bool set_access(void *address, size_t size, int protection)
+{
+    int saved_errno = errno;
+    bool done = mprotect(address, size, protection) == 0;
+
+    errno = saved_errno;
+    return done;
+}
+
+bool os_fault_open(void *address, size_t size) { return set_access(address, size, PROT_READ | PROT_WRITE); }
+
+bool os_fault_close(void *address, size_t size) { return set_access(address, size, PROT_NONE); }
+
+void os_fault_empty(void *address, size_t size)
+{
+    int saved_errno = errno;
+
+    (void)madvise(address, size, MADV_DONTNEED);
+    errno = saved_errno;
+}
+
+/* ---- What the processor says of a fault ---- */
+
+#if defined(__x86_64__)
+enum { FAULT_WRITE = 2, FAULT_FETCH = 16 }; /* of the page fault's error code */
+
+static void read_registers(struct os_fault *fault, const ucontext_t *context)
+{
+    uint64_t error = (uint64_t)context->uc_mcontext.gregs[REG_ERR];
+
+    fault->access = error & FAULT_FETCH ? OS_ACCESS_EXECUTE : error & FAULT_WRITE ? OS_ACCESS_WRITE : OS_ACCESS_READ;
+    fault->instruction = (uintptr_t)context->uc_mcontext.gregs[REG_RIP];
+    fault->frame = (uintptr_t)context->uc_mcontext.gregs[REG_RBP];
+    if (fault->access == OS_ACCESS_EXECUTE)
+        fault->caller = *(const uintptr_t *)context->uc_mcontext.gregs[REG_RSP]; /* the call has pushed it */
+}
+#elif defined(__aarch64__)
+enum {
+    SYNDROME_MAGIC = 0x45535201,
+    CLASS_SHIFT = 26,
+    CLASS_BITS = 63,
+    CLASS_FETCH = 0x20,
+    CLASS_DATA = 0x24,
+    DATA_WRITE = 1 << 6
+};
+
+/* The exception's syndrome is one of the records behind the registers; each begins with its magic and its size. */
+static uint64_t find_syndrome(const ucontext_t *context)
+{
+    const char *at = (const char *)context->uc_mcontext.__reserved, *end = at + sizeof context->uc_mcontext.__reserved;
+    uint32_t head[2];
+    uint64_t syndrome;
+
+    while (at + sizeof head + sizeof syndrome <= end) {
+        memcpy(head, at, sizeof head);
+        if (head[0] == SYNDROME_MAGIC) {
+            memcpy(&syndrome, at + sizeof head, sizeof syndrome);
+            return syndrome;
+        }
+        if (head[0] == 0 || head[1] < sizeof head)
+            break;
+        at += head[1];
+    }
+    return 0;
+}
+
+static void read_registers(struct os_fault *fault, const ucontext_t *context)
+{
+    uint64_t syndrome = find_syndrome(context), kind = syndrome >> CLASS_SHIFT & CLASS_BITS;
+
+    if (kind == CLASS_FETCH)
+        fault->access = OS_ACCESS_EXECUTE;
+    else if (kind == CLASS_DATA)
+        fault->access = syndrome & DATA_WRITE ? OS_ACCESS_WRITE : OS_ACCESS_READ;
+    fault->instruction = (uintptr_t)context->uc_mcontext.pc;
+    fault->frame = (uintptr_t)context->uc_mcontext.regs[29];
+    if (fault->access == OS_ACCESS_EXECUTE)
+        fault->caller = (uintptr_t)context->uc_mcontext.regs[30];
+}
+#else
+static void read_registers(struct os_fault *fault, const ucontext_t *context)
+{
+    (void)fault;
+    (void)context;
+}
+#endif
+
+/* ---- The chain ---- */
+
+/* Written before the handler is in force; a program may make it so again. */
+static struct {
+    os_fault_settle *settle;
+    struct sigaction first;  /* what was in force when the handler was put there for the first time */
+    struct sigaction latest; /* the same of the last time */
+} chain;
+
+/* A fault that is being passed on. A handler that was put in front of ours, and has ours put in front of it again,
+ * passes the same fault back: it goes to the first handler then. A handler may leave by longjmp, so that a fault is
+ * noted is not enough: the same fault comes back from deeper in the stack. Notes lie in a table, because static TLS is
+ * scarce for libraries that dlopen loads; a thread whose note another thread overwrites passes its fault to the latest
+ * handler. */
+enum { NOTES = 256 };
+
+static struct note {
+    _Atomic uint32_t thread;
+    const void *_Atomic info;
+    _Atomic uintptr_t frame;
+} notes[NOTES];
+
+static bool note_matches(struct note *note, uint32_t thread, const void *info, uintptr_t frame)
+{
+    return atomic_load_explicit(&note->thread, memory_order_relaxed) == thread
+        && atomic_load_explicit(&note->info, memory_order_relaxed) == info
+        && frame < atomic_load_explicit(&note->frame, memory_order_relaxed);
+}
+
+static void note_set(struct note *note, uint32_t thread, const void *info, uintptr_t frame)
+{
+    atomic_store_explicit(&note->info, info, memory_order_relaxed);
+    atomic_store_explicit(&note->frame, frame, memory_order_relaxed);
+    atomic_store_explicit(&note->thread, thread, memory_order_relaxed);
+}
+
+static void take_default(int number, siginfo_t *info)
+{
+    struct sigaction action = { .sa_handler = SIG_DFL };
+
+    sigemptyset(&action.sa_mask);
+    (void)sigaction(number, &action, NULL);
+    if (info->si_code <= 0) /* sent by somebody: no instruction runs into it again */
+        (void)syscall(SYS_rt_tgsigqueueinfo, syscall(SYS_getpid), syscall(SYS_gettid), number, info);
+}
+
+static void pass_on(int number, siginfo_t *info, void *context)
+{
+    uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
+    uint32_t thread = os_fault_thread_id();
+    struct note *note = &notes[thread % NOTES];
+    struct sigaction *stored = note_matches(note, thread, info, frame) ? &chain.first : &chain.latest, before = *stored;
+    sigset_t mask;
+
+    if (!(before.sa_flags & SA_SIGINFO) && before.sa_handler == SIG_IGN && info->si_code <= 0)
+        return;
+    if (!(before.sa_flags & SA_SIGINFO) && (before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN)) {
+        take_default(number, info);
+        return;
+    }
+    if (before.sa_flags & SA_RESETHAND) {
+        stored->sa_handler = SIG_DFL;
+        stored->sa_flags = 0;
+    }
+    mask = before.sa_mask;
+    (void)sigprocmask(SIG_BLOCK, &mask, NULL);
+    if (before.sa_flags & SA_NODEFER) {
+        sigemptyset(&mask);
+        sigaddset(&mask, number);
+        (void)sigprocmask(SIG_UNBLOCK, &mask, NULL);
+    }
+    note_set(note, thread, info, frame);
+    if (before.sa_flags & SA_SIGINFO)
+        before.sa_sigaction(number, info, context);
+    else
+        before.sa_handler(number);
+    note_set(note, thread, NULL, 0);
+}
+
+static void on_fault(int number, siginfo_t *info, void *context)
+{
+    int saved_errno = errno;
+    struct os_fault fault = { .address = (uintptr_t)info->si_addr };
+    bool settled = false;
+
+    if (info->si_code > 0) {
+        read_registers(&fault, context);
+        settled = chain.settle(&fault);
+    }
+    errno = saved_errno;
+    if (!settled)
+        pass_on(number, info, context);
+}
+
+int os_fault_take(os_fault_settle *settle)
+{
+    int saved_errno = errno, error = 0;
+    struct sigaction action = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART }, before;
+    bool taken = chain.settle != NULL;
+
+    sigemptyset(&action.sa_mask);
+    if (sigaction(SIGSEGV, NULL, &before) != 0) {
+        error = errno;
+    } else if (!((before.sa_flags & SA_SIGINFO) && before.sa_sigaction == on_fault)) {
+        chain.latest = before;
+        if (!taken)
+            chain.first = before;
+        chain.settle = settle;
+        if (sigaction(SIGSEGV, &action, NULL) != 0)
+            error = errno;
+    }
+    errno = saved_errno;
+    return error;
+}
+
+/* ---- The thread ---- */
+
+void os_fault_thread_name(char name[16])
+{
+    int saved_errno = errno;
+
+    memset(name, 0, 16);
+    (void)syscall(SYS_prctl, PR_GET_NAME, name, 0, 0, 0);
+    name[15] = '\0';
+    errno = saved_errno;
+}
+
+uint32_t os_fault_thread_id(void)
+{
+    return (uint32_t)syscall(SYS_gettid);
+}

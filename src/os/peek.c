@@ -1,0 +1,120 @@
+#define _GNU_SOURCE
+#include "os/peek.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "os/file.h"
+#include "os/os.h"
+
+static uintptr_t self_offset; /* from os_thread_token(); the same in every thread */
+
+/* ---- Pages that could be read ---- */
+
+enum { PAGE_SHIFT = 12, PAGES_KEPT = 1024, SECOND_SHIFT = 30, STAMP_BITS = 12 };
+
+/* By their numbers: a page's number above the stamp of the time when it was read. Pages are of 4 KiB at least. */
+static _Atomic uint64_t pages_read[PAGES_KEPT];
+
+static _Atomic uint64_t *page_place(uintptr_t page) { return &pages_read[(page * UINT64_C(0x9e3779b97f4a7c15)) >> 54]; }
+
+_Static_assert(PAGES_KEPT == 1 << (64 - 54), "page_place gives a place");
+
+static uint64_t page_mark(uintptr_t page)
+{
+    return (uint64_t)page << STAMP_BITS | ((os_now_coarse() >> SECOND_SHIFT) & ((1u << STAMP_BITS) - 1));
+}
+
+static bool is_known(const struct os_piece *piece)
+{
+    uintptr_t last = (piece->address + piece->size - 1) >> PAGE_SHIFT;
+
+    for (uintptr_t page = piece->address >> PAGE_SHIFT; page <= last; page++)
+        if (atomic_load_explicit(page_place(page), memory_order_relaxed) != page_mark(page))
+            return false;
+    return piece->address + piece->size > piece->address;
+}
+
+static void note_pages(const struct os_piece *piece)
+{
+    uintptr_t last = (piece->address + piece->size - 1) >> PAGE_SHIFT;
+
+    for (uintptr_t page = piece->address >> PAGE_SHIFT; page <= last; page++)
+        atomic_store_explicit(page_place(page), page_mark(page), memory_order_relaxed);
+}
+
+/* ---- Reading ---- */
+
+/* Another thread may write it meanwhile; words are read whole. */
+static void copy(const struct os_piece *piece)
+{
+    const volatile unsigned char *from = (const volatile unsigned char *)piece->address;
+    unsigned char *into = piece->into;
+    size_t at = 0;
+
+    if (piece->address % sizeof(uint64_t) == 0)
+        for (; at + sizeof(uint64_t) <= piece->size; at += sizeof(uint64_t)) {
+            uint64_t word = *(const volatile uint64_t *)(piece->address + at);
+            memcpy(into + at, &word, sizeof word);
+        }
+    for (; at < piece->size; at++)
+        into[at] = from[at];
+}
+
+bool os_peek(const struct os_piece *pieces, unsigned count)
+{
+    struct iovec local[OS_PIECES_MOST], remote[OS_PIECES_MOST];
+    int saved_errno = errno;
+    size_t wanted = 0;
+    long got;
+
+    HAK_ASSERT(count <= OS_PIECES_MOST);
+    for (unsigned i = 0; i < count; i++) {
+        local[i] = (struct iovec){ pieces[i].into, pieces[i].size };
+        remote[i] = (struct iovec){ (void *)pieces[i].address, pieces[i].size };
+        wanted += pieces[i].size;
+    }
+    got = syscall(SYS_process_vm_readv, (long)os_process_id(), local, (unsigned long)count, remote,
+                  (unsigned long)count, 0L);
+    errno = saved_errno;
+    return got >= 0 && (size_t)got == wanted;
+}
+
+bool os_peek_at(uintptr_t address, void *into, size_t size)
+{
+    struct os_piece piece = { address, into, size };
+
+    return os_peek(&piece, 1);
+}
+
+bool os_peek_live(const struct os_piece *pieces, unsigned count)
+{
+    struct os_piece unknown[OS_PIECES_MOST];
+    unsigned unknown_count = 0;
+
+    for (unsigned i = 0; i < count; i++) {
+        if (is_known(&pieces[i]))
+            copy(&pieces[i]);
+        else
+            unknown[unknown_count++] = pieces[i];
+    }
+    if (unknown_count && !os_peek(unknown, unknown_count))
+        return false;
+    for (unsigned i = 0; i < unknown_count; i++)
+        note_pages(&unknown[i]);
+    return true;
+}
+
+bool os_peek_live_at(uintptr_t address, void *into, size_t size)
+{
+    struct os_piece piece = { address, into, size };
+
+    return os_peek_live(&piece, 1);
+}
+
+void os_peek_prepare(void) { self_offset = (uintptr_t)pthread_self() - os_thread_token(); }
+
+uintptr_t os_thread_self(void) { return os_thread_token() + self_offset; }

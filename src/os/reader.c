@@ -1,0 +1,183 @@
+#define _GNU_SOURCE
+#include "os/reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "os/os.h"
+
+/* An entry of /proc/self/pagemap. */
+#define ENTRY_PRESENT (UINT64_C(1) << 63)
+#define ENTRY_SWAPPED (UINT64_C(1) << 62)
+#define ENTRY_FILE (UINT64_C(1) << 61) /* of a file, or of shared memory */
+
+static int reader_open(const char *path) { return (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0); }
+
+/* Whether the kernel copies a word of our own by process_vm_readv. */
+static bool reader_tries(const struct os_reader *reader)
+{
+    uint64_t word = UINT64_C(0x7c41d02e9b6a53f8), copy = 0;
+
+    return os_reader_copy(reader, (uintptr_t)&word, &copy, sizeof copy) == sizeof copy && copy == word;
+}
+
+bool os_reader_begin(struct os_reader *reader, uint64_t *entries)
+{
+    int saved_errno = errno;
+    bool reads;
+
+    *reader = (struct os_reader){
+        .process = (int)syscall(SYS_getpid), .memory = -1, .entries = entries, .page = os_page_size()
+    };
+    reader->pagemap = reader_open("/proc/self/pagemap");
+    reads = reader_tries(reader);
+    if (!reads) {
+        reader->memory = reader_open("/proc/self/mem");
+        reads = reader->memory >= 0 && reader_tries(reader);
+    }
+    errno = saved_errno;
+    return reads;
+}
+
+void os_reader_end(struct os_reader *reader)
+{
+    int saved_errno = errno;
+
+    if (reader->pagemap >= 0)
+        syscall(SYS_close, reader->pagemap);
+    if (reader->memory >= 0)
+        syscall(SYS_close, reader->memory);
+    errno = saved_errno;
+}
+
+size_t os_reader_copy(const struct os_reader *reader, uintptr_t from, void *into, size_t size)
+{
+    int saved_errno = errno;
+    struct iovec local = { into, size }, remote = { (void *)from, size };
+    long got = reader->memory >= 0 ? syscall(SYS_pread64, reader->memory, into, size, from)
+                                   : syscall(SYS_process_vm_readv, reader->process, &local, 1, &remote, 1, 0);
+
+    errno = saved_errno;
+    return got > 0 ? (size_t)got : 0;
+}
+
+/* Reads what pagemap says of the pages from `from` on. False: nothing. */
+static bool reader_fill(struct os_reader *reader, uintptr_t from, uintptr_t to)
+{
+    int saved_errno = errno;
+    size_t count = base_min((to - from) / reader->page, OS_READER_ENTRIES);
+    long got = syscall(SYS_pread64, reader->pagemap, reader->entries, count * sizeof *reader->entries,
+                       from / reader->page * sizeof *reader->entries);
+
+    errno = saved_errno;
+    if (got < (long)sizeof *reader->entries)
+        return false;
+    reader->first = from;
+    reader->end = from + (size_t)got / sizeof *reader->entries * reader->page;
+    return true;
+}
+
+void os_reader_look(struct os_reader *reader, uintptr_t from, uintptr_t to)
+{
+    if (reader->pagemap >= 0)
+        (void)reader_fill(reader, from, to);
+}
+
+bool os_reader_next(struct os_reader *reader, uintptr_t from, uintptr_t to, uintptr_t *run, uintptr_t *run_end,
+                    bool *present)
+{
+    bool found = false;
+
+    *run = from;
+    *present = false;
+    for (; reader->pagemap >= 0 && from < to; from += reader->page) {
+        uint64_t entry;
+        bool holds;
+        if ((from < reader->first || from >= reader->end) && !reader_fill(reader, from, to))
+            break; /* what is left is taken for pages that hold something */
+        entry = reader->entries[(from - reader->first) / reader->page];
+        holds = (entry & (ENTRY_PRESENT | ENTRY_SWAPPED)) && !(entry & ENTRY_FILE);
+        if (found && (!holds || *present != ((entry & ENTRY_PRESENT) != 0)))
+            break;
+        if (holds && !found) {
+            *run = from;
+            *present = (entry & ENTRY_PRESENT) != 0;
+            found = true;
+        }
+    }
+    if (!found && from < to) {
+        *run = from;
+        from = to;
+        found = true;
+    }
+    *run_end = from;
+    return found;
+}
+
+/* ---- Protection keys ---- */
+
+#if defined(__x86_64__)
+/* Register PKRU: two bits a key forbid access and writing. */
+static uint32_t read_keys(void)
+{
+    uint32_t keys, high;
+
+    __asm__ volatile(".byte 0x0f, 0x01, 0xee" : "=a"(keys), "=d"(high) : "c"(0)); /* rdpkru */
+    return keys;
+}
+
+static void write_keys(uint32_t keys)
+{
+    __asm__ volatile(".byte 0x0f, 0x01, 0xef" : : "a"(keys), "c"(0), "d"(0) : "memory"); /* wrpkru */
+}
+
+/* Whether the system lets programs use them; asked once, since the instruction takes long in a virtual machine. */
+static bool have_keys(void)
+{
+    static _Atomic int known;
+    int have = atomic_load_explicit(&known, memory_order_relaxed);
+
+    if (have == 0) {
+        uint32_t a = 0, b, c = 0, d;
+        __asm__ volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
+        if (a >= 7) {
+            a = 7;
+            c = 0;
+            __asm__ volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
+            have = c >> 4 & 1 ? 1 : -1;
+        } else {
+            have = -1;
+        }
+        atomic_store_explicit(&known, have, memory_order_relaxed);
+    }
+    return have > 0;
+}
+
+bool os_reader_open_keys(uint32_t *keys)
+{
+    *keys = 0;
+    if (have_keys()) {
+        *keys = read_keys();
+        if (*keys)
+            write_keys(0);
+    }
+    return true;
+}
+
+void os_reader_close_keys(uint32_t keys)
+{
+    if (keys)
+        write_keys(keys);
+}
+#else
+bool os_reader_open_keys(uint32_t *keys)
+{
+    *keys = 0;
+    return false;
+}
+
+void os_reader_close_keys(uint32_t keys) { (void)keys; }
+#endif

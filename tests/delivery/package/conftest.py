@@ -1,0 +1,111 @@
+"""What the tests of packages share: artifacts, made once, and temporary machines to install them on."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "tools/package"))
+
+
+# A folder of finished artifacts to test in place of new ones, before a release.
+FINISHED = os.environ.get("HAKMEM_DIST")
+BUILD = Path(os.environ.get("HAKMEM_BUILD_DIR", ROOT / "build/release")).resolve()
+START = time.time()
+
+
+def pytest_collection_modifyitems(items):
+    """The wheels' tests make what the other tests pack."""
+    items.sort(key=lambda item: item.path.name != "test_wheels.py")
+
+
+@pytest.fixture(scope="session")
+def system_work():
+    """The folder that all tests here share, because the libraries are made once."""
+    return ROOT / "build/package" if FINISHED else BUILD / "package"
+
+
+@pytest.fixture(scope="session")
+def system_dist(tmp_path_factory, system_work):
+    """`./hakmem package` of the kinds that are tested here."""
+    if FINISHED:
+        return Path(FINISHED).resolve()
+    from kinds import with_needs
+    from plan import Plan
+
+    plan = Plan(ROOT, system_work, tmp_path_factory.mktemp("system-dist"))
+    plan.work.mkdir(parents=True, exist_ok=True)
+    wheel = plan.work / "wheel/x86_64-linux-gnu"
+    for kind in with_needs(["system", "container"]):
+        if kind.name != "wheels" or not wheel.is_dir() or wheel.stat().st_mtime < START:
+            kind.make(plan)
+    return plan.dist
+
+
+class Machine:
+    """This machine under a temporary layer that takes all writes: a mount namespace with an overlay over /. Packages
+    are installed, used and removed there as on any machine. /tmp/packages is the folder of packages, /tmp/checkout has
+    the sources."""
+
+    SET_UP = """
+        set -e
+        mount -t tmpfs none "$1"
+        mkdir "$1/written" "$1/work" "$1/root"
+        mount -t overlay overlay -o "lowerdir=/,upperdir=$1/written,workdir=$1/work" "$1/root"
+        for folder in /proc /dev; do mount --rbind "$folder" "$1/root$folder"; done
+        mount -t tmpfs none "$1/root/tmp"
+        mkdir "$1/root/tmp/packages"
+        mkdir "$1/root/tmp/checkout"
+        mount --bind "$3" "$1/root/tmp/checkout"
+        # dpkg's own files are copied: an overlay over files that change beneath it (apt, outside) fails.
+        cp -a /var/lib/dpkg "$1/dpkg"
+        mount --bind "$1/dpkg" "$1/root/var/lib/dpkg"
+        # The index of all manual pages is not what is tested, and takes seconds to make anew.
+        rm -f "$1/root/var/lib/man-db/auto-update"
+        mount --bind "$2" "$1/root/tmp/packages"
+        echo ready
+        exec cat
+    """
+
+    def __init__(self, folder: Path, packages: Path):
+        # A user that is not root becomes root of a user namespace.
+        users = [] if os.geteuid() == 0 else ["--map-root-user"]
+        self.holder = subprocess.Popen(
+            ["unshare", *users, "--mount", "--propagation", "private", "sh", "-c", self.SET_UP, "sh", folder, packages,
+             ROOT],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        said = self.holder.stdout.readline()
+        if said != "ready\n":
+            self.holder.kill()
+            raise RuntimeError(f"no overlay over / could be mounted: {said}{self.holder.stdout.read()}")
+        users = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
+        self.prefix = ["nsenter", "--target", str(self.holder.pid), "--mount", *users, "chroot", str(folder / "root")]
+
+    def words(self, *argv: str) -> list[str]:
+        return [*self.prefix, "env", "-i", "HOME=/tmp", "LC_ALL=C.UTF-8", "TERM=dumb",
+                "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", *argv]
+
+    def run(self, *argv: str, status: int = 0) -> subprocess.CompletedProcess:
+        done = subprocess.run(self.words(*map(str, argv)), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              check=False, timeout=120)
+        assert done.returncode == status, f"{argv}: {done.returncode}\n{done.stdout}{done.stderr}"
+        return done
+
+    def shell(self, script: str) -> str:
+        return self.run("sh", "-ec", script).stdout
+
+    def close(self) -> None:
+        self.holder.stdin.close()
+        self.holder.wait(timeout=30)
+        self.holder.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory, system_dist):
+    made = Machine(tmp_path_factory.mktemp("machine"), system_dist)
+    yield made
+    made.close()

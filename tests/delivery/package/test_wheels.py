@@ -1,0 +1,315 @@
+"""Protects the wheels: their contents, the systems they are for, and all that an installation promises."""
+
+import io
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+import time
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+import pexpect
+import pytest
+from elftools.elf.elffile import ELFFile
+
+import blackbox
+
+ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "tools/package"))
+
+import wheels as maker  # noqa: E402
+from plan import Plan  # noqa: E402
+from targets import TARGETS  # noqa: E402
+
+BUILD = Path(os.environ.get("HAKMEM_BUILD_DIR", ROOT / "build/release")).resolve()
+NATIVE = next(target for target in TARGETS if target.name == "x86_64-linux-gnu")
+GLIBC = [target for target in TARGETS if target.libc == "glibc"]
+# All packages of a base installation, and its largest size.
+BASE = {"click", "hakmem", "jinja2", "markupsafe", "prometheus-client", "protobuf", "pyelftools"}
+MOST_BYTES = 20_000_000
+# Runs until it is ended, with blocks that a heap profile samples.
+WAITS = "import time; kept = [bytes(1000) for _ in range(20000)]; print('ready', flush=True); time.sleep(100)"
+# A program for musl. musl's loader preloads the library.
+MUSL_PROGRAM = """
+#include <stdio.h>
+#include <stdlib.h>
+int main(void) { char *block = malloc(100); block = realloc(block, 100000); puts(block ? "served" : "not"); free(block); }
+"""
+
+
+@pytest.fixture(scope="session")
+def plan(tmp_path_factory):
+    # The other tests' folder of libraries, so that they are built once.
+    return Plan(ROOT, BUILD / "package", tmp_path_factory.mktemp("wheels"))
+
+
+@pytest.fixture(scope="session")
+def wheels(plan):
+    """{target's name: its wheel}."""
+    done = blackbox.run(
+        [sys.executable, "-B", ROOT / "tools/package", "--only", "wheels", "--work", plan.work, plan.dist], timeout=500)
+    assert done.status == 0, done.report()
+    found = {name: list(plan.dist.glob(f"*-{tag}.whl")) for name, tag in maker.TAGS.items()}
+    assert all(len(files) == 1 for files in found.values()) and len(list(plan.dist.glob("*.whl"))) == len(found), found
+    return {name: files[0] for name, files in found.items()}
+
+
+def elf_of(wheel, name):
+    with zipfile.ZipFile(wheel) as file:
+        return ELFFile(io.BytesIO(file.read(name)))
+
+
+def needed(elf):
+    dynamic = elf.get_section_by_name(".dynamic")
+    return [tag.needed for tag in dynamic.iter_tags("DT_NEEDED")] if dynamic else None
+
+
+# ---- What is in them ----
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+def test_the_tag_is_what_auditwheel_finds(wheels, target):
+    wheel, tag = wheels[target.name], maker.TAGS[target.name]
+    assert wheel.name == f"hakmem-{Plan(ROOT, ROOT, ROOT).version}-py3-none-{tag}.whl"
+    with zipfile.ZipFile(wheel) as file:
+        told = file.read(next(name for name in file.namelist() if name.endswith(".dist-info/WHEEL"))).decode()
+    assert {line for line in told.splitlines() if line.startswith("Tag: ")} == {
+        f"Tag: py3-none-{part}" for part in tag.split(".")}
+    result = blackbox.run([Path(sys.executable).with_name("auditwheel"), "show", wheel])
+    words = " ".join(result.stdout.split())
+    assert result.status == 0 and f'consistent with the following platform tag: "{tag.partition(".")[0]}"' in words, (
+        result.report())
+    assert "requires no external shared libraries" in words or target in GLIBC, result.report()
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+def test_the_files_of_each(plan, wheels, target):
+    with zipfile.ZipFile(wheels[target.name]) as file:
+        names = set(file.namelist())
+        modes = {info.filename: stat.S_IMODE(info.external_attr >> 16) for info in file.infolist()}
+    programs = {name for name in names if name.startswith(("hakmem/lib/", "hakmem/bin/"))}
+    assert programs == {"hakmem/lib/libhakmem.so", "hakmem/lib/libhakmem-secure.so", "hakmem/bin/bench_measure"} | (
+        {"hakmem/lib/cycles/libhakmem.so"} if target in GLIBC else set())
+    assert all(modes[name] == 0o755 for name in programs)
+    assert all(elf_of(wheels[target.name], name)["e_machine"] == target.machine for name in programs)
+    assert needed(elf_of(wheels[target.name], "hakmem/bin/bench_measure")) is None, "it is static"
+    library = elf_of(wheels[target.name], "hakmem/lib/libhakmem.so")
+    if target in GLIBC:
+        tree = plan.work / "lib" / target.name / "lib/libhakmem.so"
+        assert library.stream.getvalue() == tree.read_bytes()
+    else:
+        assert needed(library) == [f"libc.musl-{target.processor}.so.1"]
+    assert {"hakmem/gdb/hakmem-gdb.py", "hakmem/live/page/map.html", "hakmem/report/result.schema.json"} <= names
+    assert not [name for name in names if re.search(r"__pycache__|\.pyc$|egg-info|/tests?/", name)]
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"hakmem"}
+
+
+def test_what_the_metadata_say(wheels):
+    with zipfile.ZipFile(wheels[NATIVE.name]) as file:
+        folder = next(name for name in file.namelist() if name.endswith("/METADATA")).partition("/")[0]
+        about = Parser().parsestr(file.read(f"{folder}/METADATA").decode())
+        assert b"MIT License" in file.read(f"{folder}/licenses/LICENSE")
+    assert about["Requires-Python"] == ">=3.9" and about["License-Expression"] == "MIT"
+    assert "pip install hakmem" in about.get_payload()
+    base = [line for line in about.get_all("Requires-Dist") if "extra ==" not in line]
+    assert {re.match(r"[\w-]+", line)[0] for line in base} == BASE - {"hakmem", "markupsafe"}
+    assert {"top", "serve", "trace", "leaks", "report", "all"} <= set(about.get_all("Provides-Extra"))
+
+
+def test_the_same_sources_make_the_same_bytes(plan, wheels):
+    """Tests the fastest to make. The others are built in the same way."""
+    target = next(target for target in TARGETS if target.name == "x86_64-linux-musl")
+    first = wheels[target.name].read_bytes()
+    maker.make_wheel(plan, target, maker.measuring_program(plan, target))
+    assert wheels[target.name].read_bytes() == first
+
+
+def test_nothing_in_it_is_newer_than_python_3_9():
+    """Syntax, modules, functions and their arguments, including annotations."""
+    result = blackbox.run([Path(sys.executable).with_name("vermin"), "-t=3.9-", "--eval-annotations", "--no-tips",
+                           "--violations", ROOT / "python/hakmem"], timeout=120)
+    assert result.status == 0 and "Minimum required versions: 3.9" in result.stdout, result.report()
+
+
+@pytest.mark.parametrize("target, python", [("x86_64-linux-gnu", "3.9"), ("aarch64-linux-musl", "3.9"),
+                                            ("x86_64-linux-musl", "3.13"), ("aarch64-linux-gnu", "3.13"),])
+def test_what_it_needs_is_there_for_each_system(wheels, tmp_path, target, python):
+    """pip finds wheels of all base packages, for the oldest Python and a newer one. It compiles nothing."""
+    result = blackbox.run([
+        sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "-q", "--dry-run", "--target",
+        tmp_path / "no", "--only-binary=:all:", "--python-version", python, "--implementation", "cp", "--abi",
+        f"cp{python.replace('.', '')}", "--abi", "abi3", "--abi", "none", "--platform",
+        maker.TAGS[target].rpartition(".")[2], "--report", "-", wheels[target]
+    ], timeout=120)
+    assert result.status == 0, result.report()
+    assert {row["metadata"]["name"].lower().replace("_", "-") for row in json.loads(result.stdout)["install"]} == BASE
+
+
+# ---- musl ----
+
+def test_the_library_serves_a_program_on_musl(wheels, tmp_path):
+    """Debian has musl but no Python on it, so a C program stands for Alpine's."""
+    with zipfile.ZipFile(wheels["x86_64-linux-musl"]) as file:
+        file.extract("hakmem/lib/libhakmem.so", tmp_path)
+        file.extract("hakmem/bin/bench_measure", tmp_path)
+    (tmp_path / "program.c").write_text(MUSL_PROGRAM)
+    files, libraries = Path("/usr/lib/x86_64-linux-musl"), Path("/lib/x86_64-linux-musl")
+    own = subprocess.run(["gcc", "-print-file-name=include"], capture_output=True, text=True, check=True).stdout.strip()
+    subprocess.run(["gcc", "-nostdinc", "-isystem", "/usr/include/x86_64-linux-musl", "-isystem", own, "-nostdlib",
+                    "-no-pie", f"-Wl,-dynamic-linker,{libraries}/libc.so", files / "crt1.o", files / "crti.o",
+                    tmp_path / "program.c", "-o", tmp_path / "program", f"-L{libraries}", "-lc", files / "crtn.o"],
+                   check=True)
+    result = blackbox.run([tmp_path / "program"], env={"LD_PRELOAD": str(tmp_path / "hakmem/lib/libhakmem.so"),
+                                                       "HAKMEM_VERBOSE": "1"})
+    assert result.stdout == "served\n" and "hakmem: version" in result.stderr, result.report()
+
+
+# ---- An installation ----
+
+@pytest.fixture(scope="session")
+def installed(wheels, tmp_path_factory):
+    """(a fresh environment's folder of commands, pip's seconds)."""
+    folder = tmp_path_factory.mktemp("venv")
+    subprocess.run(["/usr/bin/python3", "-m", "venv", folder], check=True)
+    begun = time.monotonic()
+    done = blackbox.run([folder / "bin/python", "-m", "pip", "install", "--disable-pip-version-check", "-q",
+                         wheels[NATIVE.name]], timeout=300)
+    assert done.status == 0, done.report()
+    return folder / "bin", time.monotonic() - begun
+
+
+@pytest.fixture
+def hakmem(installed):
+    """hakmem(ARGUMENTS...): the command for a user without the checkout."""
+    def run(*arguments, status=0, **more):
+        result = blackbox.run([installed[0] / "hakmem", *arguments], cwd="/", **more)
+        assert result.status == status, result.report()
+        return result
+
+    return run
+
+
+def test_the_base_is_small(installed):
+    """Beyond an empty environment: pip, and its own packages."""
+    (site,) = installed[0].parent.glob("lib/python3.*/site-packages")
+    own = {"pip", "setuptools", "pkg_resources", "_distutils_hack", "distutils"}
+    files = [path for path in site.rglob("*") if path.is_file()
+             and path.relative_to(site).parts[0].partition("-")[0] not in own]
+    # On the disk, in whole blocks.
+    size = sum(path.stat().st_blocks * 512 for path in files)
+    print(f"{size / 1e6:.1f} MB in {installed[1]:.1f} s")
+    assert 2_000_000 < size < MOST_BYTES
+    listed = blackbox.run([installed[0] / "python", "-m", "pip", "list", "--disable-pip-version-check",
+                           "--format=freeze"])
+    names = {line.partition("==")[0].lower().replace("_", "-") for line in listed.stdout.splitlines()}
+    assert names - {"pip", "setuptools"} == BASE
+
+
+def test_version_comes_quickly(hakmem):
+    took = []
+    for _ in range(3):
+        begun = time.monotonic()
+        assert hakmem("--version").stdout == f"hakmem {Plan(ROOT, ROOT, ROOT).version}\n"
+        took.append(time.monotonic() - begun)
+    assert min(took) < 0.5, took
+
+
+def test_every_command_has_its_page(hakmem):
+    names = re.findall(r"^  ([a-z]+) ", hakmem("help").stdout.partition("Commands:")[2].partition("Exit status")[0],
+                       re.MULTILINE)
+    for name in set(names) - {"help"}:
+        assert hakmem("help", name).stdout.startswith(f"Usage: hakmem {name}")
+
+
+@pytest.fixture(scope="module")
+def running(installed, tmp_path_factory):
+    """A program with a heap profile, to which a debugger may attach: its PID."""
+    profile = tmp_path_factory.mktemp("profile") / "heap.pb.gz"
+    process = subprocess.Popen(
+        [installed[0] / "hakmem", "run", "--set", f"HAKMEM_HEAP_PROFILE={profile}", "--", "/usr/bin/python3",
+         "-c", WAITS], cwd="/",
+        text=True, stdout=subprocess.PIPE, env=blackbox.environment(), start_new_session=True)
+    assert process.stdout.readline() == "ready\n"
+    yield process.pid
+    blackbox.stop_session(process)
+    process.communicate()
+
+
+@pytest.mark.parametrize("words, told", [
+    (["stats"], "Size classes"), (["stats", "--json"], '"totals"'), (["stats", "--prometheus"], "hakmem_live_bytes"),
+    (["stats", "--superslabs"], "address"), (["explain"], "difference"), (["top", "--once", "--interval", "0.05"], "rates"),
+    (["heap"], "Bytes in use"), (["heap", "--tree"], "Bytes in use"), (["doctor"], "HAKMEM"),
+])
+def test_a_running_process_is_looked_into(hakmem, running, words, told):
+    result = hakmem(*words, str(running))
+    if words[0] == "top":
+        told = "live bytes"
+    assert told in result.stdout and result.stderr.count("Traceback") == 0, result.report()
+
+
+def test_pages_are_made(hakmem, running, tmp_path):
+    hakmem("map", str(running), "-o", tmp_path / "map.html")
+    hakmem("heap", str(running), "--html", tmp_path / "heap.html")
+    assert all((tmp_path / name).stat().st_size > 10000 for name in ("map.html", "heap.html"))
+
+
+def test_a_profile_is_read_when_the_program_has_ended(hakmem, tmp_path):
+    file = tmp_path / "heap.pb.gz"
+    hakmem("run", "--heap-profile", file, "--", "/usr/bin/python3", "-c",
+           "print(len([bytes(1000) for _ in range(9000)]))")
+    assert "Bytes allocated" in hakmem("heap", "--alloc", file).stdout
+
+
+def test_programs_are_compared(hakmem):
+    result = hakmem("compare", "--rounds", "1", "--warm", "0", "--allocators", "glibc,hakmem", "--no-calls",
+                    "--", "/usr/bin/python3", "-c",
+                    "print(len([bytes(1000) for _ in range(9000)]))")
+    assert re.search(r"^glibc .*MiB", result.stdout, re.MULTILINE) and "hakmem-again" in result.stdout, result.report()
+
+
+def test_the_cycle_profile_is_there(hakmem):
+    result = hakmem("run", "--profile", "--", "/usr/bin/python3", "-c", "pass")
+    assert re.search(r"^hakmem: .*refill", result.stderr, re.MULTILINE), result.report()
+
+
+def test_gdb_finds_what_it_needs_beside_the_script(installed, running):
+    """Debian 12's gdb has the same Python as the environment."""
+    (package,) = installed[0].parent.glob("lib/python3.*/site-packages/hakmem")
+    result = blackbox.run(["gdb", "-nx", "-batch", "-p", str(running), "-ex", f"source {package}/gdb/hakmem-gdb.py",
+                           "-ex", "hakmem info"], cwd="/", timeout=120)
+    assert "SuperSlabs from" in result.stdout, result.report()
+
+
+# ---- Extras ----
+
+@pytest.mark.parametrize("words, name, package", [
+    (["serve", "PID"], "serve", "aiohttp"), (["top", "--svg", "/tmp/never.svg", "PID"], "top", "rich"),
+    (["trace", "info", "/etc/hostname"], "trace", "numpy"),
+    (["leaks", "--", "true"], "leaks", "numpy"),
+    (["bench", "report", str(ROOT / "bench/results/2026-11-21-field.json.xz")], "report", "jsonschema"),
+])
+def test_what_is_missing_is_said_in_a_line(hakmem, running, words, name, package):
+    result = hakmem(*(str(running) if word == "PID" else word for word in words), status=1)
+    assert f"needs the Python package {package}: pip install 'hakmem[{name}]'\n" in result.stderr
+    assert result.stdout == "" and result.stderr.count("\n") == 1, result.report()
+
+
+def test_top_without_its_extra_is_a_screen_without_keys(installed, running):
+    screen = pexpect.spawn(str(installed[0] / "hakmem"),
+                           ["top", "--interval", "0.2", str(running)], cwd="/", timeout=30, dimensions=(50, 150),
+                           encoding="utf-8", env=blackbox.environment({"TERM": "xterm"}))
+    screen.expect_exact("pip install 'hakmem[top]'")
+    screen.expect_exact("live bytes")
+    screen.expect("refills [0-9.,]+/s")  # of the second reading
+    screen.sendintr()
+    screen.expect(pexpect.EOF)
+    screen.close()
+    assert screen.exitstatus == 0
+
+
+def test_what_only_a_checkout_has_is_said(hakmem):
+    assert "only a checkout has what builds the other allocators" in hakmem("peers", "list", status=1).stderr
+    assert "in a checkout builds it" in hakmem("trace", "record", "--", "true", status=1).stderr

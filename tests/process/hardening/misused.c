@@ -1,0 +1,180 @@
+/*
+ * misused KIND SIZE: misuses one block of SIZE bytes as KIND says. Prints "went on" if the program still runs.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TURNS = 20000 };
+
+static const char *kind;
+static size_t size;
+/* `other` belongs to another thread. Volatile, so that the compiler does not see the misuse. */
+static char *volatile block, *volatile other;
+
+static void *free_it(void *unused)
+{
+    (void)unused;
+    free(block);
+    return NULL;
+}
+
+static void in_other_thread(void)
+{
+    pthread_t thread;
+
+    pthread_create(&thread, NULL, free_it, NULL);
+    pthread_join(thread, NULL);
+}
+
+static int is(const char *name) { return strcmp(kind, name) == 0; }
+
+/* Uses blocks of the size until the freed one is reused. */
+static void use_again(void)
+{
+    for (int i = 0; i < TURNS; i++) {
+        char *volatile one = malloc(size);
+        if (i % 2)
+            free(one);
+    }
+}
+
+/* Changes each byte, whatever it was: it may be a canary. */
+static void write_at(ptrdiff_t offset, size_t count)
+{
+    for (char *at = block + offset; count; at++, count--)
+        *at = *at == 0x41 ? 0x42 : 0x41;
+}
+
+static void look_for_secret(const volatile char *bytes)
+{
+    for (size_t i = 0; i < size; i++) {
+        if (bytes[i]) {
+            puts("secret");
+            break;
+        }
+    }
+}
+
+/* Frees more blocks in a row than a thread may protect, with HAKMEM_HARDEN_PROTECT_TIME=1. */
+static void free_many(size_t written)
+{
+    for (int i = 0; i < 6000; i++) {
+        char *many = malloc(size);
+        memset(many, 1, written);
+        free(many);
+    }
+}
+
+static void misuse(void)
+{
+    void (*free_sized)(void *, size_t) = (void (*)(void *, size_t))dlsym(RTLD_DEFAULT, "free_sized");
+
+    if (is("overflow_1") || is("overflow_32") || is("overflow_second_byte")) {
+        write_at((ptrdiff_t)size + is("overflow_second_byte"), is("overflow_32") ? 32 : 1);
+        free(block);
+    } else if (is("overflow_realloc")) {
+        write_at((ptrdiff_t)size, 1);
+        block = realloc(block, size + 1);
+    } else if (is("underflow_1") || is("underflow_8")) {
+        size_t count = is("underflow_1") ? 1 : 8;
+        write_at(-(ptrdiff_t)count, count);
+        free(block);
+        use_again();
+    } else if (is("double")) {
+        free(block);
+        free(block);
+    } else if (is("double_between")) {
+        free(block);
+        free(other);
+        free(block);
+    } else if (is("double_other_thread")) {
+        free(block);
+        in_other_thread();
+    } else if (is("double_after_other_thread")) {
+        in_other_thread();
+        free(block);
+    } else if (is("double_after_trim")) {
+        free(block);
+        malloc_trim(0);
+        free(block);
+    } else if (is("interior")) {
+        free(block + 16);
+    } else if (is("unaligned")) {
+        free(block + 1);
+    } else if (is("realloc_freed")) {
+        free(block);
+        block = realloc(block, size + 1);
+    } else if (is("usable_freed")) {
+        free(block);
+        printf("%zu\n", malloc_usable_size(block));
+    } else if (is("wrong_size")) {
+        free_sized(block, size + 1);
+    } else if (is("write_after_free")) {
+        free(block);
+        write_at((ptrdiff_t)size / 2, 1);
+        use_again();
+    } else if (is("write_at_end")) {
+        free(block);
+        write_at((ptrdiff_t)size / 2, 1);
+    } else if (is("read_after_free")) {
+        free(block);
+        look_for_secret(block);
+    } else if (is("write_after_leaving")) {
+        static char *many[800];
+        for (int round = 0; round < 3; round++) {
+            /* At last more than were freed: blocks are taken at random, and this one must be among them. */
+            for (int i = 0; i < (round == 2 ? 800 : 200); i++) {
+                many[i] = malloc(size);
+                many[i][0] = 1;
+            }
+            if (round == 2)
+                break;
+            for (int i = 0; i < 200; i++)
+                free(many[i]);
+            if (round == 1) /* freed long ago: only the newest blocks stay protected */
+                memset(many[10] + size / 2, 5, 1);
+        }
+    } else if (is("read_after_many") || is("write_after_many") || is("write_after_many_sparse")) {
+        free_many(is("write_after_many_sparse") ? 1 : size);
+        free(block);
+        if (is("read_after_many"))
+            look_for_secret(block);
+        else
+            write_at((ptrdiff_t)size / 2, 1);
+        use_again();
+    } else if (is("calloc_after_free")) {
+        char *again;
+        free(block);
+        again = calloc(1, size);
+        look_for_secret(again);
+        free(again);
+    } else {
+        puts("no such kind");
+        exit(2);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 3)
+        return 2;
+    kind = argv[1];
+    size = strtoul(argv[2], NULL, 0);
+    setvbuf(stdout, NULL, _IONBF, 0);
+    /* Blocks before and behind whichever block is taken. */
+    for (int i = 0; i < 8; i++)
+        memset(malloc(size), 1, size);
+    block = malloc(size);
+    other = malloc(size);
+    memset(block, 0x53, size);
+    memset(other, 0x53, size);
+    printf("%p\n", (void *)block);
+    misuse();
+    puts("went on");
+    return 0;
+}

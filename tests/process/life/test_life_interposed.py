@@ -1,0 +1,173 @@
+"""Protects programs and preloads that define some allocation functions: HAKMEM's functions must work with theirs.
+
+Each row runs on the system's allocator first: what works there must work here. The calls in the last column need not
+work there."""
+
+from pathlib import Path
+
+import pytest
+
+import blackbox
+
+HERE = Path(__file__).resolve().parent
+FOUR = ["malloc", "free", "calloc", "realloc"]
+ALIGNED = ["memalign", "aligned_alloc", "posix_memalign", "valloc", "pvalloc"]
+C = ["c", "realloc", "threads"]
+CPP = ["cpp", "cpp_aligned"]
+BETTER = ["cpp_aligned", "aligned", "sized", "usable_size"]
+WRAPPED = [*C, *CPP, "mixed", "aligned", "usable_size"]
+
+# name: (kind of allocator, functions it defines, calls that work with glibc, calls that need not)
+SUBSETS = {
+    "the four": ("", FOUR, [*C, "cpp", "mixed"], ["sized", "usable_size", "aligned_16"]),
+    "the four and all aligned": ("", [*FOUR, *ALIGNED], [*C, *CPP, "mixed", "aligned"], ["sized", "usable_size"]),
+    "the four and memalign": ("", [*FOUR, "memalign"], [*C, "cpp", "mixed"], BETTER),
+    "the four and posix_memalign": ("", [*FOUR, "posix_memalign"], [*C, "cpp", "mixed"], BETTER),
+    "the four and aligned_alloc": ("", [*FOUR, "aligned_alloc"], [*C, *CPP, "mixed"], ["aligned", "sized"]),
+    "the four and usable size": ("", [*FOUR, "malloc_usable_size"], [*C, "cpp", "mixed", "usable_size"], ["sized"]),
+    "the four and reallocarray": ("", [*FOUR, "reallocarray"], [*C, "cpp", "mixed"], ["sized", "usable_size"]),
+    "the four, aligned C++": ("", FOUR, [*C, "cpp"], ["cpp_aligned"]),
+    "everything in C": (
+        "",
+        [*FOUR, *ALIGNED, "reallocarray", "malloc_usable_size"],
+        [*C, *CPP, "mixed", "aligned", "usable_size"],
+        ["sized"],
+    ),
+    "malloc and a free that takes all": ("TOLERANT", ["malloc", "free"], ["cpp"], ["sized", "usable_size", "aligned"]),
+    "new and delete": ("", ["new"], [*C, *CPP, "aligned"], ["sized", "usable_size"]),
+    "new, delete and those of arrays": ("", ["new", "new_array"], [*C, *CPP, "aligned"], ["sized"]),
+    "aligned new and delete": ("", ["new_aligned"], [*C, *CPP, "mixed", "aligned"], ["sized"]),
+    "the four, new and delete": ("", [*FOUR, "new"], [*C, "cpp"], ["sized", "cpp_aligned"]),
+    "all operators": ("", ["new", "new_array", "new_aligned"], [*C, *CPP, "aligned"], ["sized"]),
+    "wrapped four": ("WRAPPER", FOUR, WRAPPED, ["sized"]),
+    "wrapped malloc": ("WRAPPER", ["malloc"], WRAPPED, ["sized"]),
+    "wrapped free": ("WRAPPER", ["free"], WRAPPED, ["sized"]),
+    "wrapped malloc and free": ("WRAPPER", ["malloc", "free"], WRAPPED, ["sized"]),
+    "wrapped realloc": ("WRAPPER", ["realloc"], WRAPPED, ["sized"]),
+    "wrapped calloc": ("WRAPPER", ["calloc"], WRAPPED, ["sized"]),
+    "wrapped aligned": (
+        "WRAPPER",
+        [*FOUR, "posix_memalign", "aligned_alloc"],
+        [*C, *CPP, "mixed", "aligned", "usable_size"],
+        ["sized"],
+    ),
+    "wrapped posix_memalign alone": ("WRAPPER", ["posix_memalign"], [*C, *CPP, "mixed", "aligned"], ["sized"]),
+    "posix_memalign by aligned_alloc": (
+        "WRAPPER",
+        [*FOUR, "posix_memalign_by_aligned_alloc"],
+        [*C, *CPP, "mixed", "aligned"],
+        ["sized"],
+    ),
+    "wrapped new and delete": ("WRAPPER", ["new"], WRAPPED, ["sized"]),
+    "wrapped four, new and delete": ("WRAPPER", [*FOUR, "new"], [*C, *CPP, "mixed", "aligned"], ["sized"]),
+}
+# LLVM calls these in place of operator new. HAKMEM adds them; the group on the right must work for them.
+LLVM = {"llvm": "cpp", "llvm_aligned": "cpp_aligned"}
+OPERATORS = {"new", "new_array", "new_aligned"}
+REPLACED = [name for name, (kind, names, _, _) in SUBSETS.items() if kind == "" and OPERATORS.issuperset(names)]
+
+
+def flags_of(subset):
+    kind, names, _, _ = SUBSETS[subset]
+    return [f"-DHAS_{name}" for name in names] + ([f"-D{kind}"] if kind else [])
+
+
+def groups_of(subset, *, alone):
+    """The groups of calls. `alone`: HAKMEM is in the process."""
+    _, _, everywhere, ours_alone = SUBSETS[subset]
+    if not alone:
+        return everywhere
+    groups = [*everywhere, *ours_alone]
+    return groups + [llvm for llvm, base in LLVM.items() if base in groups]
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory):
+    """build(subset) makes a program that contains the allocator, or the allocator's library and a plain program."""
+    folder = tmp_path_factory.mktemp("interposed")
+
+    def make(subset, *more, shared=False):
+        allocator = blackbox.compile_program(
+            HERE / "interposed_allocator.c", folder / "allocator.o", "-c", "-fPIC", *flags_of(subset)
+        )
+        use = folder / "use.o"
+        if not use.exists():
+            # Mixing new with free is intended.
+            blackbox.compile_program(
+                HERE / "interposed_use.cpp", use, "-c", "-fPIC", "-Wno-mismatched-new-delete", "-Wno-unused-result"
+            )
+        if shared:
+            blackbox.run(["gcc", "-shared", allocator, "-o", folder / "liballocator.so"])
+            blackbox.run(["g++", use, "-o", folder / "plain", "-pthread"])
+            return folder / "plain", folder / "liballocator.so"
+        program = folder / "program"
+        program.unlink(missing_ok=True)
+        built = blackbox.run(["g++", use, allocator, *more, "-o", program, "-pthread"])
+        assert built.status == 0, built.report()
+        return program
+
+    return make
+
+
+def runs(program, subset, *, alone=True, preload=None):
+    """Runs the groups, and names the group on which the program failed."""
+    groups = groups_of(subset, alone=alone)
+    result = blackbox.run([program, *groups], preload=preload)
+    assert (result.status, result.stderr) == (0, ""), result.report()
+    assert result.stdout.split() == [*groups, "others", "1"], result.report()
+
+
+@pytest.mark.parametrize("subset", SUBSETS)
+def test_program_that_brings_some(build, library, subset):
+    program = build(subset)
+    runs(program, subset, alone=False)
+    runs(program, subset, preload=library)
+
+
+@pytest.mark.parametrize("subset", SUBSETS)
+def test_linked_behind(build, library, subset):
+    # no-pie and &malloc: the program has an address for a function that it does not define.
+    for flags in ([], ["-no-pie"]):
+        program = build(subset, *flags, "-Wl,--no-as-needed", library, f"-Wl,-rpath,{library.parent}")
+        runs(program, subset)
+
+
+@pytest.mark.parametrize("subset", SUBSETS)
+def test_earlier_preload_that_brings_some(build, library, subset):
+    program, allocator = build(subset, shared=True)
+    kind = SUBSETS[subset][0]
+    for preload in ([allocator], [allocator, library]):
+        groups = groups_of(subset, alone=len(preload) == 2)
+        result = blackbox.run([program, *groups], preload=preload)
+        assert (result.status, result.stderr) == (0, ""), (preload, kind, result.report())
+        assert result.stdout.split()[:-2] == groups
+
+
+@pytest.mark.parametrize("subset", REPLACED)
+@pytest.mark.parametrize("flags", [["-static"], []], ids=["static", "dynamic"])
+def test_operators_beside_the_override_archive(build, override_archive, subset, flags):
+    """C++ lets every program replace operators, and the archive's give way. malloc is defined once in a program, so
+    subsets of the C names do not link."""
+    program = build(subset, *flags, override_archive)
+    runs(program, subset)
+
+
+def names_forwarded(program, preload=None):
+    """The functions that the library forwards by its own count, which gdb reads when the program reaches main."""
+    before = [f"-ex=set environment LD_PRELOAD {preload}"] if preload else []
+    command = ["gdb", "-batch", "-nx", *before, "-ex=set startup-with-shell off", "-ex=break main", "-ex=run"]
+    result = blackbox.run([*command, "-ex=output (unsigned int)interposed_names", program], timeout=60)
+    return result.stdout.splitlines()[-1]
+
+
+def test_ordinary_programs_forward_nothing(compiled, library, override_archive):
+    """Forwarded operators would miss the fast path at every call."""
+    source = HERE / "interposed_plain.cpp"
+    linked = ["-Wl,--no-as-needed", library, f"-Wl,-rpath,{library.parent}"]
+    for flags in ([], ["-no-pie", "-fno-pie"]):
+        assert names_forwarded(compiled(source, *flags), library) == "0"
+        assert names_forwarded(compiled(source, *flags, *linked)) == "0"
+        assert names_forwarded(compiled(source, *flags, override_archive)) == "0"
+    assert names_forwarded(compiled(source, "-static", override_archive)) == "0"
+    replaced = compiled(source, "-DREPLACED")
+    assert int(names_forwarded(replaced, library)) != 0

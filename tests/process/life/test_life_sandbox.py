@@ -1,0 +1,44 @@
+"""Protects allocation behind a seccomp filter, which ends the process at any system call outside its list.
+
+Allocation makes only system calls for memory, time and futexes."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+import blackbox
+
+HERE = Path(__file__).resolve().parent
+AT_ONCE = {"HAKMEM_PURGE_THREAD": "never", "HAKMEM_PURGE_DELAY": "0", "HAKMEM_SS_LRU_SIZE": "0"}
+OPTIONS = {
+    "little memory": ("300000", {}),
+    "much memory": ("3000000", {}),
+    "purge at once": ("3000000", AT_ONCE),
+    "no purge thread": ("3000000", {"HAKMEM_PURGE_THREAD": "never", "HAKMEM_PURGE_DELAY": "5"}),
+    "smallest caches": ("300000", {"HAKMEM_FC_CAP": "8", "HAKMEM_FC_REFILL": "1", "HAKMEM_CACHE_BYTES": "16K"}),
+}
+
+
+@pytest.mark.parametrize("threads", [1, 8])
+@pytest.mark.parametrize("options", OPTIONS)
+def test_allocation_behind_a_filter(compiled, library, options, threads):
+    most, env = OPTIONS[options]
+    program = compiled(HERE / "sandbox.c")
+    result = blackbox.run([program, threads, most, 3], preload=library, env=env)
+    assert (result.status, result.stdout, result.stderr) == (0, "done\n", ""), result.report()
+
+
+def test_filter_directly_after_the_purge_thread_starts(compiled, library):
+    """The purge thread has made the system calls of its start when the call that started it returns."""
+    command = ["taskset", "-c", min(os.sched_getaffinity(0)), compiled(HERE / "sandbox.c"), 1, 300000, 1]
+    for _ in range(20):
+        result = blackbox.run(command, preload=library)
+        assert (result.status, result.stdout, result.stderr) == (0, "done\n", ""), result.report()
+
+
+@pytest.mark.parametrize("flags", [["-static"], []], ids=["static", "dynamic"])
+def test_allocation_behind_a_filter_with_the_override(compiled, override_archive, flags):
+    program = compiled(HERE / "sandbox.c", *flags, override_archive)
+    result = blackbox.run([program, 8, 300000, 3])
+    assert (result.status, result.stdout, result.stderr) == (0, "done\n", ""), result.report()

@@ -1,0 +1,69 @@
+"""Protects CHECK_EVERY_FREE, a build with one changed constant: it catches at the call what others catch later."""
+
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import blackbox
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+
+from amalgamate import LAYERS_LEFT_OUT, LEFT_OUT  # noqa: E402
+
+FLAGS = [
+    "-std=c17", "-O2", "-DNDEBUG", "-DHAKMEM_BUILD_RELEASE=1", "-D_DEFAULT_SOURCE", "-fPIC", "-shared", "-fexceptions",
+    "-fvisibility=hidden", "-ftls-model=initial-exec", "-fno-builtin", "-Isrc", "-Iinclude"
+]
+
+
+@pytest.fixture(scope="module")
+def checking_library(tmp_path_factory):
+    """The library with CHECK_EVERY_FREE = 1, built from a copy of the source."""
+    tree = tmp_path_factory.mktemp("checking")
+    shutil.copytree(ROOT / "src", tree / "src")
+    shutil.copytree(ROOT / "include", tree / "include")
+    header = tree / "src/front/fast.h"
+    text = header.read_text()
+    assert text.count("CHECK_EVERY_FREE = 0") == 1
+    header.write_text(text.replace("CHECK_EVERY_FREE = 0", "CHECK_EVERY_FREE = 1"))
+    paths = sorted(path.relative_to(tree) for path in tree.glob("src/*/*.c"))
+    sources = [str(path) for path in paths
+               if path.parts[1] not in LAYERS_LEFT_OUT and "/".join(path.parts[1:]) not in LEFT_OUT]
+    output = tree / "libhakmem-checking.so"
+    subprocess.run(["gcc", *FLAGS, "-o", str(output), *sources, "-lpthread", "-ldl"], cwd=tree, check=True, timeout=120)
+    return output
+
+
+@pytest.fixture(scope="module")
+def program(compiled):
+    return compiled(HERE / "freed_in_slab.c", "-O0", "-Wno-use-after-free")
+
+
+def aborted(result):
+    return result.status == -signal.SIGABRT and re.fullmatch(
+        r"hakmem: free\(0x[0-9a-f]+\): freed already; size class 64, .*\n", result.stderr)
+
+
+def test_usual_build_catches_it_at_the_flush(program):
+    result = blackbox.run([program], preload=blackbox.LIBRARY)
+    assert aborted(result), result.report()
+    assert "free returned" in result.stdout and "flushed" not in result.stdout, result.report()
+
+
+def test_checking_build_catches_it_at_the_call(program, checking_library):
+    result = blackbox.run([program], preload=checking_library)
+    assert aborted(result), result.report()
+    assert "free returned" not in result.stdout, result.report()
+
+
+def test_checking_build_runs_programs(checking_library):
+    checked = blackbox.run(["perl", "-e", "my %h; $h{$_} = $_ x 9 for 1 .. 200000; print scalar(keys %h)"],
+                           preload=checking_library)
+    assert checked.status == 0 and checked.stdout == "200000" and checked.stderr == "", checked.report()

@@ -1,0 +1,111 @@
+"""Protects `hakmem advise -- PROGRAM`: it runs the program with one option at a time, and measures again what helps."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import click.testing
+import pytest
+from conftest import BUILD, hakmem
+
+import blackbox
+from hakmem.advise import program
+from hakmem.advise.program import Part, choose, costs
+from hakmem.cli import main
+
+
+def test_an_option_that_helps_is_found():
+    """The user's setting makes 120 MiB ready at the start, and nobody uses them. Leaving that out helps."""
+    result = hakmem("advise", "--json", "--warm", "1", "--try", "ss_prewarm=0", "--try", "HAKMEM_WARM_POOL=16", "--",
+                    "sleep", "0.05", env={"HAKMEM_SS_PREWARM": "60"}, timeout=120)
+    assert result.status == 0, result.report()
+    found = json.loads(result.stdout)
+    assert [one["setting"] for one in found["advice"]] == ["HAKMEM_SS_PREWARM=0"]
+    assert found["advice"][0]["for"] in program.MEMORY
+    assert found["first"]["rounds"] == found["second"]["rounds"] == program.ROUNDS
+    names = {sample["allocator"] for sample in found["first"]["samples"]}
+    assert names == {"system", "hakmem", "hakmem-again", "HAKMEM_SS_PREWARM=0", "HAKMEM_WARM_POOL=16"}
+    peaks = {sample["allocator"]: sample["peak_rss_kib"] for sample in found["second"]["samples"]}
+    assert peaks["hakmem"] > peaks["chosen"] + 90 * 1024
+    assert "Set HAKMEM_SS_PREWARM=0 (for " in found["summary"][1] and "measured again, " in found["summary"][1]
+    assert "more peak memory" in found["summary"][0]
+    assert all(sample["end_rss_kib"] > 0 for sample in found["second"]["samples"])
+
+
+@pytest.mark.parametrize("words, status, message", [
+    (["--", "false"], 1, "on the system malloc it ended so: exit status 1"),
+    (["--", "hakmem-no-such-program"], 1, "program 'hakmem-no-such-program' not found"),
+    (["--", BUILD / "bin/bench_measure"], 1, "is linked statically and loads no library"),
+    (["--limit", "0.2", "--", "sleep", "9"], 1, "A program that does not end by itself"),
+    (["--try", "no_such=1", "--", "true"], 2, "--try: no_such=1: there is no option HAKMEM_NO_SUCH"),
+    (["--try", "verbose", "--", "true"], 2, "NAME=VALUE"),
+    (["--"], 2, "Missing argument"),
+    ([], 2, "Missing argument"),
+    (["./program"], 2, "for a program: hakmem advise -- ./program"),
+    (["one", "two"], 2, "one PID or name is wanted; for a program: hakmem advise -- one two"),
+    (["one", "--", "two"], 2, "what is one before --?"),
+])
+def test_mistakes_are_named(words, status, message):
+    arguments = ["advise", "--warm", "1", *map(str, words)]
+    result = click.testing.CliRunner().invoke(main, arguments, env={"COLUMNS": "300", "HAKMEM_BUILD_DIR": str(BUILD)})
+    assert result.exit_code == status and not result.stdout, result.output
+    assert message in result.stderr, result.output
+
+
+def test_an_interrupt_leaves_what_there_is():
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hakmem", "advise", "--warm", "1", "--try", "thp=never", "--", "sleep", "0.3"],
+        env=blackbox.environment({"PYTHONPATH": str(blackbox.REPOSITORY / "python"), "HAKMEM_BUILD_DIR": str(BUILD)}),
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    line = process.stderr.readline()
+    assert "round 1 in" in line
+    time.sleep(0.1)
+    os.kill(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=100)
+    assert process.returncode == 130 and "Traceback" not in err, err
+    # One round, or more on a busy machine.
+    assert re.search(r"One option at a time: medians of [1-5] rounds?\n", out), out
+    assert "too few to tell a difference from the noise" in out and "No option can be advised" in out
+
+
+# ---- What is chosen, on figures by hand ----
+
+def part(**figures):
+    """A Part with seven rounds: (time, peak) for each name, with noise of half a per cent."""
+    from hakmem.bench import statistics
+
+    samples = []
+    for name, (seconds, peak) in {"system": (1.0, 1000), "hakmem": (1.0, 1000), "hakmem-again": (1.0, 1000),
+                                  **figures}.items():
+        for number in range(7):
+            wave = 1 + (number - 3) / 600 * (1 if name != "hakmem" else -1)
+            samples.append({
+                "row": "program", "allocator": name, "round": number, "status": "ok", "time_s": seconds * wave,
+                "peak_rss_kib": peak * wave, "mean_rss_kib": peak * wave
+            })
+    names = list(dict.fromkeys(sample["allocator"] for sample in samples))
+    summary = statistics.summarize(samples, {"program": {"group": "program"}}, names, "hakmem", "hakmem-again")
+    return Part({"subject": "hakmem", "allocators": dict.fromkeys(names), "samples": samples, "summary": summary})
+
+
+@pytest.mark.parametrize("figures, chosen", [
+    ({"A=1": (1.0, 800), "B=1": (1.0, 700)}, {"B=1": "peak_rss"}),
+    ({"A=1": (1.0, 800), "B=1": (0.8, 1000)}, {"A=1": "peak_rss", "B=1": "time"}),
+    ({"A=1": (1.2, 500), "B=1": (1.0, 900)}, {"B=1": "peak_rss"}),  # A costs time
+    ({"A=1": (0.7, 1300)}, {}),  # costs memory
+    ({"A=1": (1.0, 997), "B=1": (0.999, 1000)}, {}),  # within the noise
+    ({"A=1": (1.0, 700), "A=2": (0.8, 1000)}, {"A=1": "peak_rss"}),  # one value for a variable
+])
+def test_at_most_one_option_for_memory_and_one_for_time(figures, chosen):
+    found = choose(part(**figures), list(figures))
+    assert set(found) == set(chosen)
+    assert all(found[name] in (("time",) if chosen[name] == "time" else program.MEMORY) for name in chosen)
+
+
+def test_a_cost_counts_though_it_may_be_noise():
+    found = part(**{"A=1": (1.08, 1000)})
+    assert costs(found, "A=1", ("time",)) and not costs(found, "hakmem-again", ("time",))

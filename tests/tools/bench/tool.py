@@ -1,0 +1,60 @@
+"""Runs the tools for the tests: on this build, with only the peers that a test adds, and with small rows."""
+
+import json
+import lzma
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import blackbox
+
+BUILD = Path(os.environ.get("HAKMEM_BUILD_DIR", blackbox.REPOSITORY / "build/release")).resolve()
+LAUNCHER = BUILD / "bin/bench_measure"
+PACKAGE = blackbox.REPOSITORY / "python"
+sys.path.insert(0, str(PACKAGE))
+
+QUICKLY = ("--warm", "1", "--no-calls", "--no-idle")
+TWO = ("--allocators", "glibc,hakmem")
+
+
+def environment(folder):
+    return {**blackbox.environment(), "HAKMEM_BUILD_DIR": str(BUILD), "HAKMEM_PEERS_DIR": str(folder / "peers"),
+            "XDG_STATE_HOME": str(folder / "state"), "PYTHONPATH": str(PACKAGE), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def start(folder, *arguments):
+    """The tool as a process in its own session, in a folder, because it makes locks and files by fixed names."""
+    return subprocess.Popen([sys.executable, "-m", "hakmem", *map(str, arguments)], env=environment(folder), text=True,
+                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            start_new_session=True)
+
+
+def run(folder, *arguments, timeout=100):
+    process = start(folder, *arguments)
+    try:
+        out, err = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
+    return blackbox.Result(process.returncode, out, err)
+
+
+def bench(folder, *arguments):
+    """hakmem bench with small rows. Its files go to the folder."""
+    return run(folder, "bench", *QUICKLY, "--out", folder, *arguments)
+
+
+def only_result(folder):
+    (path,) = folder.glob("*.json.xz")
+    return json.loads(lzma.decompress(path.read_bytes()))
+
+
+def measure(tmp_path, *command, options=(), preload="", warm=0):
+    """(status, {key: number}) of the launcher."""
+    output = tmp_path / "measured"
+    done = subprocess.run([LAUNCHER, *map(str, options), output, str(warm), str(preload), *map(str, command)],
+                          env=blackbox.environment(), capture_output=True, text=True, timeout=60, check=False)
+    pairs = dict(pair.split("=") for pair in output.read_text().split()) if output.exists() else {}
+    return done, {key: float(value) for key, value in pairs.items()}

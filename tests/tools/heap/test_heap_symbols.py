@@ -1,0 +1,167 @@
+"""Protects names, lines and inlined functions for a real program's addresses."""
+
+import json
+import shutil
+import subprocess
+
+import pytest
+from conftest import SOURCE, build, line_of
+from making import Making, observed, read, run
+
+from hakmem.heap.elf import read_elf
+from hakmem.heap.symbolize import demangle
+
+FILL = "orchard::Basket<std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> > >::fill(int)"
+HIDDEN = "(anonymous namespace)::hidden(int)"
+BASKET_STACK = [("pick_inlined", "inlined"), (FILL, "fill"), ("plain_c", "plain"), ("main", "main")]
+
+
+def stacks_of(path, *arguments):
+    """[[(name, line)] of each stack, innermost first, without frames below main]; and the notes."""
+    done = run(path, "--json", "--notes", *arguments)
+    assert done.exit_code == 0, done.output
+    found = []
+    for stack in json.loads(done.stdout)["stacks"]:
+        names = [frame["name"] for frame in stack["frames"]]
+        found.append(stack["frames"][:names.index("main") + 1] if "main" in names else stack["frames"])
+    return found, done.stderr
+
+
+def shown(frames):
+    return [(frame["name"], frame["line"]) for frame in frames]
+
+
+def wanted(stack):
+    return [(name, line_of(mark)) for name, mark in stack]
+
+
+def test_names_lines_and_inlined_functions(program, tmp_path):
+    path = observed(program.path, program.build_id).write(tmp_path / "a")
+    (basket, hidden), said = stacks_of(path)
+    assert shown(basket) == wanted(BASKET_STACK)
+    assert shown(hidden)[:3] == wanted([(HIDDEN, "hidden"), (HIDDEN, "recursion"), (HIDDEN, "recursion")])
+    assert all(frame["file"] == str(SOURCE) and frame["module"] == "sites" for frame in basket)
+    assert str(program.path) not in said
+
+
+def test_a_table_tells_lines(program, tmp_path):
+    path = observed(program.path, program.build_id).write(tmp_path / "a")
+    output = " ".join(run(path, "--lines").stdout.split())
+    assert f"pick_inlined {SOURCE}:{line_of('inlined')}" in output
+    assert "10 B 33.3 % 10 B 33.3 % 1 pick_inlined" in output
+
+
+def test_stripped_without_its_debug_file(stripped, tmp_path):
+    path = observed(stripped.path, stripped.build_id).write(tmp_path / "a")
+    (basket, _), said = stacks_of(path)
+    assert basket[0]["name"].startswith("sites+0x")
+    assert f"{stripped.path}: no symbol for " in said
+    assert "it is stripped, and no debug file of it was found" in said
+
+
+def test_debug_file_by_build_id(stripped, tmp_path):
+    path = observed(stripped.path, stripped.build_id).write(tmp_path / "a")
+    folder = tmp_path / "debug" / ".build-id" / stripped.build_id[:2]
+    folder.mkdir(parents=True)
+    shutil.copy(stripped.debug, folder / f"{stripped.build_id[2:]}.debug")
+    (basket, _), said = stacks_of(path, "--debug-dir", tmp_path / "debug")
+    assert shown(basket) == wanted(BASKET_STACK)
+    assert str(stripped.path) not in said
+
+
+@pytest.mark.parametrize("folder", [".", ".debug"])
+def test_debug_file_by_its_name(stripped, tmp_path, folder):
+    home = stripped.path.parent / folder
+    home.mkdir(exist_ok=True)
+    shutil.copy(stripped.debug, home / stripped.debug.name)
+    subprocess.run(["objcopy", f"--add-gnu-debuglink={stripped.debug}", stripped.path], check=True)
+    (basket, _), _ = stacks_of(observed(stripped.path, stripped.build_id).write(tmp_path / "a"))
+    assert shown(basket) == wanted(BASKET_STACK)
+
+
+def test_a_debug_file_of_another_build_is_not_used(stripped, tmp_path):
+    path = observed(stripped.path, stripped.build_id).write(tmp_path / "a")
+    (tmp_path / "other").mkdir()
+    other = build(tmp_path / "other", "-DOTHER", "-O2")
+    folder = tmp_path / "debug" / ".build-id" / stripped.build_id[:2]
+    folder.mkdir(parents=True)
+    shutil.copy(other.path, folder / f"{stripped.build_id[2:]}.debug")
+    (basket, _), said = stacks_of(path, "--debug-dir", tmp_path / "debug")
+    assert basket[0]["name"].startswith("sites+0x") and "no debug file of it was found" in said
+
+
+def test_a_file_of_another_build_is_not_used(program, tmp_path):
+    path = observed(program.path, "00" * 20).write(tmp_path / "a")
+    (basket, _), said = stacks_of(path)
+    assert basket[0]["name"].startswith("sites+0x")
+    assert (f"{program.path}: is another build now: its build-id is {program.build_id}, the profile's {'00' * 20}; "
+            in said)
+
+
+def test_a_profile_without_build_ids_says_so(program, tmp_path):
+    (basket, _), said = stacks_of(observed(program.path, "").write(tmp_path / "a"))
+    assert shown(basket) == wanted(BASKET_STACK)
+    assert f"{program.path}: the profile has no build-id of it" in said
+
+
+def test_names_alone_without_llvm_symbolizer(program, tmp_path, monkeypatch):
+    path = observed(program.path, program.build_id).write(tmp_path / "a")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/c++filt").symlink_to(shutil.which("c++filt"))
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    (basket, _), said = stacks_of(path)
+    assert shown(basket) == [(FILL, 0), ("plain_c", 0), ("main", 0)]
+    assert "no lines and no inlined functions: llvm-symbolizer is not there; it is in Debian's package llvm" in said
+
+
+def test_without_debug_information_there_are_names(tmp_path):
+    made = build(tmp_path, "-g0")
+    (basket, _), said = stacks_of(observed(made.path, made.build_id).write(tmp_path / "a"))
+    assert shown(basket) == [(FILL, 0), ("plain_c", 0), ("main", 0)]
+    assert str(made.path) not in said
+
+
+def test_an_address_behind_a_function_has_no_name(program):
+    elf = read_elf(program.path)
+    names = subprocess.run(["nm", "-S", program.path], capture_output=True, text=True, check=True).stdout
+    (start, size), = [[int(word, 16) for word in line.split()[:2]] for line in names.splitlines()
+                      if line.endswith(" plain_c")]
+    assert elf.symbols.find(start) == elf.symbols.find(start + size - 1) == "plain_c"
+    assert elf.symbols.find(start + size) != "plain_c"
+    assert elf.symbols.find(0) is None and elf.symbols.find(1 << 60) is None
+
+
+def test_what_is_no_elf_file_is_said(tmp_path):
+    (tmp_path / "script").write_text("#!/bin/sh\n")
+    making = Making()
+    making.mapping(0x1000, 0x2000, 0, str(tmp_path / "script"))
+    making.mapping(0x3000, 0x4000, 0, "[vdso]")
+    done = run(making.stack([0x1100, 0x3100], 1, 1, 1, 1).write(tmp_path / "a"), "--notes")
+    assert f"{tmp_path}/script: not a sound ELF file" in done.stderr
+    assert "[vdso]: no file; 1 address without names" in done.stderr
+
+
+def test_demangling():
+    assert demangle({"_ZN7orchard10note_stackEPKc", "_RNvNtCs1234_7mycrate3foo3bar", "main", "_Z_wrong",
+                     "_ZN4core3ptr17h0123456789abcdefE"}) == {
+        "_ZN7orchard10note_stackEPKc": "orchard::note_stack(char const*)",
+        "_RNvNtCs1234_7mycrate3foo3bar": "mycrate::foo::bar", "main": "main", "_Z_wrong": "_Z_wrong",
+        "_ZN4core3ptr17h0123456789abcdefE": "core::ptr"}
+
+
+def test_symbolized_has_the_names_in_it(program, tmp_path):
+    path = observed(program.path, program.build_id).write(tmp_path / "a")
+    done = run(path, "--symbolized", tmp_path / "b")
+    assert (done.exit_code, done.stdout) == (0, f"{tmp_path}/b\n"), done.output
+    before, after = read(path), read(tmp_path / "b")
+    assert [sample.value for sample in after.sample] == [sample.value for sample in before.sample]
+    assert [location.address for location in after.location] == [location.address for location in before.location]
+    text = after.string_table
+    names = {text[function.name]: text[function.system_name] for function in after.function}
+    assert names["pick_inlined"] == "pick_inlined" and names[FILL].startswith("_ZN7orchard6Basket")
+    (mapping,) = (one for one in after.mapping if text[one.filename] == str(program.path))
+    assert mapping.has_functions and mapping.has_filenames and mapping.has_line_numbers and mapping.has_inline_frames
+    symbolized, _ = stacks_of(tmp_path / "b")
+    assert symbolized == stacks_of(path)[0]
+    again = run(tmp_path / "b", "--symbolized", tmp_path / "c")
+    assert again.exit_code == 0 and read(tmp_path / "c") == after

@@ -1,0 +1,197 @@
+"""Protects `hakmem leaks`: what counts as lost, however the program ends, its statuses and its files."""
+
+import json
+import re
+import resource
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import blackbox
+from conftest import HAKMEM, hakmem
+
+# Usable bytes of leaks.cpp's blocks.
+THOUSAND, NODE, LARGE = 1024, 48, 5 << 20
+
+
+def lost_of(report):
+    return report["lost"]["blocks"], report["lost"]["bytes"], report["behind_lost"]["blocks"], report["behind_lost"][
+        "bytes"]
+
+
+# 100 blocks, the head of a list of 50, one of a ring of two, one large block; then the rest of the list and ring.
+EXPECTED = (103, 100 * THOUSAND + 2 * NODE + LARGE, 50, 50 * NODE)
+
+
+@pytest.mark.parametrize("how, status, ending", [
+    ("return", 1, "ended with status 0"), ("exit5", 5, "ended with status 5"), ("_exit", 3, "ended with status 3"),
+    ("kill", 128 + signal.SIGKILL, "was ended by SIGKILL"), ("fault", 128 + signal.SIGSEGV, "was ended by SIGSEGV")])
+def test_the_same_is_lost_however_it_ends(leaks, how, status, ending):
+    looked = leaks(["all", how])
+    assert looked.result.status == status and looked.result.stdout == "done\n", looked.result.report()
+    (report,) = looked.reports
+    assert (report["ending"], report["leaks"]) == (ending, True)
+    assert lost_of(report) == EXPECTED
+
+
+def test_each_site_has_its_own(leaks):
+    looked = leaks(["all", "return"])
+    assert looked.site("lose_blocks")["lost"] == {"blocks": 100, "bytes": 100 * THOUSAND}
+    assert looked.site("lose_large")["lost"] == {"blocks": 1, "bytes": LARGE}
+    one = looked.site("lose_list")
+    assert (one["lost"]["blocks"], one["behind_lost"]["blocks"]) == (1, 49)
+    rings = [
+        site for site in looked.reports[0]["sites"] if any("lose_ring" in frame["name"] for frame in site["frames"])
+    ]
+    assert sum(site["lost"]["blocks"] for site in rings) == sum(site["behind_lost"]["blocks"] for site in rings) == 1
+    sizes = [site["lost"]["bytes"] + site["behind_lost"]["bytes"] for site in looked.reports[0]["sites"]]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_names_and_lines(leaks):
+    site = leaks(["all", "return"]).site("lose_large")
+    names = [frame["name"].partition("(")[0] for frame in site["frames"]]
+    assert names[:3] == ["take", "lose_large", "main"]
+    text = Path(site["frames"][0]["file"]).read_text().splitlines()[site["frames"][0]["line"] - 1]
+    assert "malloc(size)" in text
+
+
+def test_the_text(leaks):
+    text = leaks(["all", "return"]).result.stderr
+    blocks, size, behind, behind_size = EXPECTED
+    assert f"hakmem leaks: lost: {size:,} bytes in {blocks} blocks, and {behind_size:,} bytes in {behind} blocks that only" in text
+    assert re.search(r"^102,400 bytes in 100 blocks lost, allocated at:\n    take.* \S*leaks.cpp:\d+\n    "
+                     r"lose_blocks", text, re.M), text
+
+
+def test_nothing_is_lost(leaks):
+    looked = leaks(["clean"], "--reachable")
+    assert looked.result.status == 0, looked.result.report()
+    assert "hakmem leaks: nothing is lost\n" in looked.result.stderr, looked.result.report()
+    (report,) = looked.reports
+    assert lost_of(report) == (0, 0, 0, 0)
+    reachable = {
+        pair for site in report["sites"] for pair in [(site["reachable"]["blocks"], site["reachable"]["bytes"])]
+    }
+    # The list; the block kept by a pointer into it; the large block; blocks kept by it, by a mapping and by a thread.
+    assert {(2000, 2000 * NODE), (1, 448), (1, 3 << 20), (1, 2560), (1, 3584), (1, 4608), (1, 6144)} <= reachable
+
+
+@pytest.mark.parametrize("how", ["return", "_exit"])
+def test_frames_and_storage_of_threads_that_remain(leaks, how):
+    looked = leaks(["threads", how], "--reachable")
+    assert lost_of(looked.reports[0]) == EXPECTED
+    held = [
+        site["reachable"] for site in looked.reports[0]["sites"]
+        if any(frame["name"].startswith("hold") for frame in site["frames"])
+    ]
+    assert {(one["blocks"], one["bytes"]) for one in held} == {(3, 3 * 7168), (3, 3 * 8192)}
+
+
+def test_the_first_thread_has_ended(leaks):
+    looked = leaks(["one", "main_thread_ends"])
+    assert looked.result.status == 1 and lost_of(looked.reports[0])[:2] == (1, THOUSAND), looked.result.report()
+
+
+def test_a_program_that_becomes_another(leaks):
+    """Memory lost before the exec is gone with it."""
+    looked = leaks(["all", "exec"])
+    assert len(looked.reports) == 1 and lost_of(looked.reports[0]) == (1, THOUSAND, 0, 0)
+
+
+def test_children(leaks):
+    alone, both = leaks(["one", "fork"]), leaks(["one", "fork"], "--children")
+    assert len(alone.reports) == 1 and len(both.reports) == 2
+    assert sorted(lost_of(report)[:2] for report in both.reports) == [(1, THOUSAND), (2, THOUSAND + LARGE)]
+
+
+def test_exit_code(leaks, program):
+    assert leaks(["one"], "--exit-code", "23").result.status == 23
+    assert leaks(["one"], "--exit-code", "0").result.status == 0
+
+
+def test_files(program, tmp_path):
+    """The report goes to the given file, a profile of the lost memory is one, and the summary is appended."""
+    summary = tmp_path / "summary.md"
+    summary.write_text("before\n")
+    names = {name: tmp_path / name for name in ("report.txt", "lost.pb.gz")}
+    result = hakmem("leaks", "--output", names["report.txt"], "--pprof", names["lost.pb.gz"], "--", program, "all",
+                    env={"GITHUB_STEP_SUMMARY": str(summary)})
+    assert (result.status, result.stderr) == (1, ""), result.report()
+    assert "102,400 bytes in 100 blocks lost" in names["report.txt"].read_text()
+    told = json.loads(hakmem("heap", "--json", names["lost.pb.gz"]).stdout)
+    assert told["totals"]["inuse_space"] == EXPECTED[1] + EXPECTED[3] and told["totals"][
+        "inuse_objects"] == EXPECTED[0] + EXPECTED[2]
+    text = summary.read_text()
+    assert text.startswith("before\n### Leaks: `") and re.search(r"^\| 5,242,880 \| 1 \| take", text, re.M), text
+
+
+def test_python_objects_as_blocks(tmp_path):
+    """An interpreter keeps what its variables name. With PYTHONMALLOC=malloc each object is a block."""
+    code = "import ctypes; ctypes.CDLL(None).malloc(777777); kept = [bytes(3000) for _ in range(1000)]; import os; os._exit(0)"
+    file = tmp_path / "leaks.json"
+    result = hakmem("leaks", "--json", file, "--", "/usr/bin/python3", "-c", code, env={"PYTHONMALLOC": "malloc"})
+    assert result.status == 1, result.report()
+    (report,) = json.loads(file.read_text())
+    lost = [site["lost"] for site in report["sites"] if site["lost"]["bytes"] > 3000]
+    assert lost == [{"blocks": 1, "bytes": 786432}] and report["reachable"]["bytes"] > 3_000_000
+
+
+# ---- What cannot be ----
+
+
+@pytest.mark.parametrize("words, status, said", [
+    (["--", "nosuchprogram"], 127, "not found"), (["--", "/tmp"], 126, "is a folder"), ([], 2, "Missing argument"),
+    (["--json", "/nosuchfolder/x", "--", "true"], 2, "there is no folder /nosuchfolder"),
+    (["--exit-code", "300", "--", "true"], 2, "300"), (["--nosuch", "--", "true"], 2, "--nosuch")])
+def test_wrong_command_lines(words, status, said):
+    result = hakmem("leaks", *words)
+    assert result.status == status and said in result.stderr and "Traceback" not in result.stderr, result.report()
+
+
+def test_a_static_program(compiled, tmp_path):
+    source = tmp_path / "static.c"
+    source.write_text("int main(void) { return 0; }\n")
+    result = hakmem("leaks", "--", compiled(source, "-static"))
+    assert result.status == 1 and "is linked statically" in result.stderr, result.report()
+
+
+def test_a_file_that_is_no_program(tmp_path):
+    """The kernel refuses it after the start. One message says so, with a shell's status."""
+    file = tmp_path / "words"
+    file.write_bytes(b"\x7fELF nothing else")
+    file.chmod(0o755)
+    result = hakmem("leaks", "--", file)
+    assert result.status == 126 and result.stderr.count("cannot run") == 1, result.report()
+
+
+def test_signals_reach_the_program(program):
+    """A signal sent to the command ends the program, and the report is still written."""
+    code = "import time, sys; print('ready', flush=True); time.sleep(60)"
+    process = subprocess.Popen([*HAKMEM, "leaks", "--", "/usr/bin/python3", "-c", code], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True,
+                               env=blackbox.environment({"HAKMEM_BUILD_DIR": str(blackbox.LIBRARY_FOLDER.parent)}))
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM and "was ended by SIGTERM" in said, said
+
+
+def test_time(compiled, tmp_path):
+    """docs/leaks.md has the figures: below 3 times the program's time, without the tools' start, which is constant.
+    With an unwinder's walk at each allocation it is above 8. The bound leaves room for other load on the machine."""
+    driver = compiled(Path(__file__).with_name("driver.cpp"), "-O2", "-g")
+
+    def seconds(*words):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        result = blackbox.run(words, env={"HAKMEM_BUILD_DIR": str(blackbox.LIBRARY_FOLDER.parent)})
+        assert result.status == 0, result.report()
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    ratios = []
+    start = seconds(*HAKMEM, "leaks", "--", driver, "0")
+    for _ in range(2):
+        ratios.append((seconds(*HAKMEM, "leaks", "--", driver, "600000") - start) / seconds(driver, "600000"))
+    assert min(ratios) < 5, ratios

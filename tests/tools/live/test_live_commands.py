@@ -1,0 +1,386 @@
+"""Protects the commands stats and explain, and the errors for each process that cannot be read."""
+
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from conftest import HERE, command
+from prometheus_client.parser import text_string_to_metric_families
+from hakmem.screen import Console
+
+from hakmem.live import LiveError, ProcessMemory, explain, find, moment, pages, snapshot
+from hakmem.live import memory as live_memory
+from hakmem.live.memory import NoProcess
+
+MIB = 1 << 20
+COMMANDS = ("stats", "explain", "map")
+
+
+# ---- stats ----
+
+def test_stats_as_tables(known, hakmem):
+    program = known()
+    program.ask("take", 3000, 1000)
+    program.ask("take", 5 * MIB, 1)
+    text = hakmem("stats", program.pid)
+    totals = snapshot(ProcessMemory(program.pid)).totals
+    for wanted in (f"{totals.live:,}", f"{totals.mapped:,}", "3,072", "1,000", "house heap", str(program.pid),
+                   "1 huge blocks (5.00 MiB)", "refilled blocks"):
+        assert wanted in text, wanted
+
+
+def test_stats_as_json_and_prometheus_tell_the_same(known, hakmem):
+    program = known()
+    program.ask("take", 3000, 1000)
+    program.ask("thread", 700, 100)
+    os.kill(program.pid, signal.SIGSTOP)
+    told = json.loads(hakmem("stats", program.pid, "--json"))
+    families = {family.name: family for family in text_string_to_metric_families(
+        hakmem("stats", program.pid, "--prometheus"))}
+    os.kill(program.pid, signal.SIGCONT)
+    assert told["pid"] == program.pid and "superslabs" not in told
+    for name, value in told["totals"].items():
+        family = families.get(f"hakmem_{name}_bytes") or families[f"hakmem_{name}"]
+        assert family.type == "gauge"
+        assert [(sample.value, sample.labels["pid"]) for sample in family.samples] == [(value, str(program.pid))]
+    for name, value in told["counters"].items():
+        assert families[f"hakmem_{name}"].type == "counter"
+        assert [sample.value for sample in families[f"hakmem_{name}"].samples] == [value]
+    live = {sample.labels["block_size"]: sample.value for sample in families["hakmem_class_live_blocks"].samples}
+    assert live == {str(row["block_size"]): row["live_blocks"] for row in told["classes"]}
+    assert live["3072"] == 1000 and live["768"] == 100
+    refilled = {sample.labels["block_size"]: sample.value
+                for sample in families["hakmem_class_refilled_blocks"].samples}
+    assert refilled == {str(row["block_size"]): row["counters"]["refilled_blocks"] for row in told["classes"]}
+    assert sum(refilled.values()) == told["counters"]["refilled_blocks"] >= 1100
+    pools = {row["name"]: row for row in told["block_pools"]}
+    for name in ("slabs", "slab_bytes", "live_bytes", "cached_blocks", "free_bytes"):
+        assert {sample.labels["pool"]: sample.value for sample in families[f"hakmem_pool_{name}"].samples} == {
+            pool: row[name] for pool, row in pools.items()}
+    assert pools["medium"]["live_blocks"] == 1000 and pools["small"]["live_blocks"] >= 100
+    for name, total in (("live_bytes", "live"), ("cached_bytes", "cached")):
+        assert sum(row[name] for row in pools.values()) == told["totals"][total]
+    units = {tuple(sample.labels[name] for name in ("tier", "state")): sample.value
+             for sample in families["hakmem_superslab_units"].samples}
+    assert sum(units.values()) == 31 * told["totals"]["superslabs"]
+    assert units["hot", "dirty"] == next(row["dirty_units"] for row in told["pools"] if row["tier"] == "HOT")
+    assert told["totals"]["mapped"] == sum(told["totals"][name] for name in (
+        "live", "cached", "free_in_slab", "retained", "metadata"))
+
+
+def test_options_are_told_as_they_were_set(known, hakmem, tmp_path):
+    """A text option's value is the text, and not its address in the process. An address elsewhere looks like one."""
+    file = f"{tmp_path}/{'long' * 50}/heap.gz"
+    program = known(env={"HAKMEM_HEAP_PROFILE": file, "HAKMEM_HEAP_PROFILE_UNWIND": "fp", "HAKMEM_FC_CAP": "128"})
+    told = json.loads(hakmem("stats", program.pid, "--json"))
+    names = ("heap_profile", "heap_profile_unwind", "heap_profile_signal", "stats_file", "fc_cap")
+    assert [told["options"][name] for name in names] == [file, "fp", None, None, 128]
+    assert told["threads"] and all(re.fullmatch(r"0x[0-9a-f]+", row["address"]) for row in told["threads"])
+
+
+@pytest.mark.parametrize("order", [("--json", "--prometheus"), ("--prometheus", "--json")])
+def test_one_form_at_a_time(known, order):
+    assert "--json and --prometheus exclude each other" in refused("stats", known().pid, *order, status=2)
+
+
+def test_stats_with_superslabs(known, hakmem):
+    program = known()
+    program.ask("take", 3000, 1000)
+    told = json.loads(hakmem("stats", program.pid, "--json", "--superslabs"))
+    units = [unit for superslab in told["superslabs"] for unit in superslab["units"]]
+    assert {len(superslab["units"]) for superslab in told["superslabs"]} == {31}
+    assert sum(unit["used"] - unit["cached"] for unit in units if unit["first"] and unit["block_size"] == 3072) == 1000
+    lines = re.findall(r"^ *(\d+) +(0x[0-9a-f]+) +(FULL|HOT|DRAINING|EMPTY) +(\d+) +(\d+) +(\d+) +(\d+) ",
+                       hakmem("stats", program.pid, "--superslabs"), re.MULTILINE)
+    assert [(int(number), int(address, 16), tier) for number, address, tier, *_ in lines] == [
+        (superslab["number"], superslab["address"], superslab["tier"]) for superslab in told["superslabs"]]
+    assert [sum(map(int, counts)) for *_, counts in ((line[:3], line[3:]) for line in lines)] == [31] * len(lines)
+    result = command("stats", program.pid, "--superslabs", "--prometheus")
+    assert result.status == 2 and "--superslabs does not go with --prometheus" in result.stderr
+
+
+# ---- explain ----
+
+def explained(hakmem, program):
+    made = json.loads(hakmem("explain", program.pid, "--json"))
+    assert made["estimated"] == ""
+    assert made["sum"] == sum(made["heap"].values()) + sum(made["other"].values())
+    assert made["difference"] == made["sum"] - made["rss"]
+    assert abs(made["difference"]) <= made["rss"] / 100, made
+    return made
+
+
+def test_every_resident_byte(known, hakmem):
+    """Blocks, freed memory among them, the program's own memory and stacks are told apart."""
+    program = known(env={"HAKMEM_PURGE_DELAY": "3600000"})
+    begun = explained(hakmem, program)
+    program.ask("take", 3072, 10000)
+    program.ask("take", 5 * MIB, 2)
+    full = explained(hakmem, program)
+    taken = 10000 * 3072 + 10 * MIB
+    assert full["heap"]["live"] - begun["heap"]["live"] == taken
+    program.ask("drop", 3072, 2)
+    half = explained(hakmem, program)
+    free = sum(half["heap"][name] - full["heap"][name] for name in ("fragmentation", "cached", "free_in_slab",
+                                                                    "huge_pages"))
+    assert full["heap"]["live"] - half["heap"]["live"] == free == 5000 * 3072
+    assert half["heap"]["fragmentation"] - full["heap"]["fragmentation"] > 0.9 * free - MIB, "beside blocks that stay"
+    program.ask("drop", 5 * MIB, 1)
+    empty = explained(hakmem, program)
+    assert empty["heap"]["retained"] - half["heap"]["retained"] == 10 * MIB
+    program.ask("map", 3 * MIB)
+    assert explained(hakmem, program)["other"]["other anonymous memory"] - empty["other"]["other anonymous "
+                                                                                          "memory"] == 3 * MIB
+
+
+HARD = [{}, {"HAKMEM_HUGE_CACHE": "0"}, {"HAKMEM_HUGE_CACHE": "0", "HAKMEM_PURGE_DELAY": "0"}]
+
+
+def rollup(program):
+    """The process's Rss by the kernel's own sum."""
+    text = Path(f"/proc/{program.pid}/smaps_rollup").read_text()
+    return int(re.search(r"^Rss: +(\d+) kB$", text, re.MULTILINE)[1]) * 1024
+
+
+@pytest.mark.parametrize("env", HARD)
+def test_every_resident_byte_of_a_moving_process(stir, hakmem, env):
+    """Several threads change small, large and huge blocks at full speed: the parts sum to Rss within one per cent, or
+    the text says that Rss moved, and how far."""
+    program, missed = stir(env), 0
+    time.sleep(0.5)
+    for _ in range(6):
+        seen = [rollup(program)]
+        made = json.loads(hakmem("explain", program.pid, "--json"))
+        seen.append(rollup(program))
+        assert made["estimated"] == "" and made["sum"] == sum(made["heap"].values()) + sum(made["other"].values())
+        assert min(made["heap"].values()) >= 0 and min(made["other"].values()) >= 0, made
+        bound = max(abs(made["sum"] - made[name]) for name in ("rss_before", "rss_after"))
+        assert made["moving"] == (bound > made["rss"] / 100)
+        assert abs(made["difference"]) <= bound
+        assert min(seen) * 0.6 < made["rss"] < max(seen) * 1.5
+        assert made["heap"]["live"] > 30 * MIB
+        missed += bound > made["rss"] / 100
+    assert missed <= 1, "of six"
+
+
+def all_stopped(pid):
+    """Whether all threads stand still, which a thread in the kernel does not."""
+    states = [path.read_text().rpartition(")")[2].split()[0] for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return set(states) == {"T"}
+
+
+@pytest.mark.parametrize("env", HARD)
+def test_every_resident_byte_of_a_stopped_process(stir, hakmem, env):
+    """Stopped anywhere, the figures equal the kernel's own to the byte, before and after. Rss of a stopped process
+    grows when khugepaged makes a huge page of its small pages. Then the test looks again."""
+    program = stir(env)
+    for _ in range(3):
+        time.sleep(0.2)
+        os.kill(program.pid, signal.SIGSTOP)
+        while not all_stopped(program.pid):
+            time.sleep(0.01)
+        for _ in range(20):
+            before, made, after = rollup(program), json.loads(hakmem("explain", program.pid, "--json")), rollup(program)
+            if before == after:
+                break
+        told = [before, *(made[name] for name in ("rss_before", "sum", "rss", "rss_after")), after]
+        assert len(set(told)) == 1, told
+        assert made["heap_drift"] == 0 and not made["moving"]
+        os.kill(program.pid, signal.SIGCONT)
+
+
+def test_a_moving_process_is_said_to_move(known, monkeypatch):
+    """When no reading is still, the text says how far Rss moved."""
+    program, told = known(), iter(range(1, 10**6))
+    monkeypatch.setattr(moment, "read_rss", lambda memory: next(told) * 100 * MIB)
+    monkeypatch.setattr(moment, "SECONDS", 0.2)
+    made = explain.explain_process(ProcessMemory(program.pid))
+    assert made.moving and made.looks > 1 and made.rss_after - made.rss_before == 100 * MIB
+    console = Console(width=200, file=io.StringIO())
+    explain.print_explanation(console, made)
+    text = console.file.getvalue()
+    assert "Rss was 100 MiB just before its pages were read and 200 MiB just after" in text and "it moves too fast" in text
+
+
+@pytest.mark.parametrize("kernel", ["newer", "older"])
+def test_the_heap_profile_is_metadata(known, monkeypatch, tmp_path, kernel):
+    """The profile's tables, which have their own mappings, count as metadata only."""
+    if kernel == "older":
+        monkeypatch.setattr(pages, "PAGEMAP_SCAN", 0xC060667F)
+    profile = {"HAKMEM_HEAP_PROFILE": str(tmp_path / "heap.gz"), "HAKMEM_HEAP_PROFILE_RATE": "1",
+               "HAKMEM_HEAP_PROFILE_UNWIND": "fp"}
+    found = []
+    for env in ({}, profile):
+        program = known(env=env)
+        program.ask("take", 3000, 10000)
+        made = explain.explain_process(ProcessMemory(program.pid))
+        assert abs(made.difference) <= made.rss / 100
+        found.append(made)
+    # At least 64 bytes for each of 10,000 samples.
+    assert found[1].heap["metadata"] - found[0].heap["metadata"] > 640000
+    assert found[1].other["other anonymous memory"] - found[0].other["other anonymous memory"] < 100000
+
+
+def test_kinds_of_mappings(known, hakmem):
+    program = known()
+    before = explained(hakmem, program)
+    program.ask("thread", 3000, 10)
+    after = explained(hakmem, program)
+    assert after["other"]["stacks"] > before["other"]["stacks"] > 0
+    assert after["other"]["libraries"] > 500000
+    assert 0 < after["other"]["program"] < MIB
+    assert after["heap"]["metadata"] > 0
+
+
+def test_explain_as_a_table(known, hakmem):
+    program = known()
+    program.ask("take", 3000, 1000)
+    text = hakmem("explain", program.pid)
+    for wanted in ("fragmentation", "libraries", "difference", "what the kernel counts, by smaps"):
+        assert wanted in text
+
+
+@pytest.mark.parametrize("kernel", ["newer", "older"])
+def test_after_fork_pages_are_counted(start, library, kernel, monkeypatch):
+    """Pages that parent and child share look like the zero page, but count. Older kernels have no PAGEMAP_SCAN."""
+    code = "import os, time; x = [bytes(1000) for _ in range(40000)]\nif os.fork() == 0: time.sleep(600)\n" \
+           "print('ready', flush=True); time.sleep(600)"
+    program = start(["/usr/bin/python3", "-c", code], library, {"PYTHONMALLOC": "malloc"})
+    if kernel == "older":
+        monkeypatch.setattr(pages, "PAGEMAP_SCAN", 0xC060667F)
+    made = explain.explain_process(ProcessMemory(program.pid))
+    assert made.estimated == "" and abs(made.difference) <= made.rss * (0.01 if kernel == "newer" else 0.1)
+    assert made.heap["live"] > 40000 * 1000
+
+
+def test_an_older_kernel(known, monkeypatch):
+    """The zero page, which reading leaves behind, is not in Rss there either."""
+    program = known()
+    program.ask("take", 3000, 10000)
+    for _ in range(2):
+        snapshot(ProcessMemory(program.pid))
+    monkeypatch.setattr(pages, "PAGEMAP_SCAN", 0xC060667F)
+    made = explain.explain_process(ProcessMemory(program.pid))
+    assert made.estimated == "" and abs(made.difference) <= made.rss / 100
+    assert made.heap["live"] >= 10000 * 3072 - (1 << 20)
+
+
+def test_explain_without_a_pagemap(known, monkeypatch):
+    """Without a pagemap the parts are estimated, marked as estimates, and still sum up."""
+    def refuse(pid):
+        raise pages.PagemapError(f"/proc/{pid}/pagemap: No such file or directory")
+    program = known()
+    program.ask("take", 3000, 10000)
+    monkeypatch.setattr(explain, "Pagemap", refuse)
+    made = explain.explain_process(ProcessMemory(program.pid))
+    assert "pagemap: No such file" in made.estimated
+    assert abs(made.difference) <= made.rss / 100
+    assert made.heap["live"] >= 10000 * 3072
+
+
+# ---- What cannot be read ----
+
+def refused(*arguments, status=1, **options):
+    result = command(*arguments, **options)
+    assert (result.status, result.stdout) == (status, ""), result.report()
+    assert "Traceback" not in result.stderr
+    return result.stderr
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_such_process(name):
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    assert refused(name, gone.pid) == f"Error: there is no process {gone.pid}\n"
+    assert "no process is named 'x?'" in refused(name, "x?")
+    assert "PID" in refused(name, 0, status=2)
+    assert "PID" in refused(name, status=2)
+
+
+def test_a_process_that_waits_for_its_parent():
+    zombie = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
+    assert "has ended and waits for its parent" in refused("stats", zombie.pid)
+    zombie.wait()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_another_users_process(known, name, tmp_path):
+    assert os.geteuid() == 0, "needs root, to become somebody else"
+    program = known()
+    text = refused(name, program.pid, user="nobody", cwd="/")
+    assert f"no permission to read process {program.pid} of uid 0 as uid 65534" in text
+    assert "kernel.yama.ptrace_scope" in text and "as that user or as root" in text
+
+
+def test_yama_is_named(tmp_path, monkeypatch):
+    scope = tmp_path / "ptrace_scope"
+    scope.write_text("1\n")
+    monkeypatch.setattr(live_memory, "YAMA", scope)
+    text = str(live_memory.permission_error(os.getpid()))
+    assert "kernel.yama.ptrace_scope is 1: only a parent or root may read" in text
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_another_malloc(start, compiled, name):
+    program = start([compiled(HERE / "known.c")])
+    assert f"process {program.pid} does not run on HAKMEM" in refused(name, program.pid)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_another_format(start, compiled, name):
+    program = start([compiled(HERE / "other_format.c")])
+    text = refused(name, program.pid)
+    assert "HAKMEM 9.9.9 describes itself in format 99, this tool reads format 2" in text
+
+
+def test_a_process_that_ends_meanwhile(known):
+    program = known()
+    memory = ProcessMemory(program.pid)
+    assert snapshot(memory).totals.mapped > 0
+    program.end()
+    with pytest.raises(NoProcess, match=f"process {program.pid} ended while it was read"):
+        snapshot(memory)
+
+
+def test_damage_is_refused(start, compiled, library):
+    """A heap list that leads nowhere or in circles ends in an error, and not in a loop."""
+    program = start([compiled(HERE / "known.c")], library)
+    memory = ProcessMemory(program.pid)
+    descriptor = find(memory)
+
+    class Damaged:
+        """The program's memory, with each heap's `next` replaced by the given address."""
+        pid, target = program.pid, 0
+
+        def read_many(self, ranges):
+            ranges = list(ranges)
+            parts = memory.read_many(ranges)
+            place = descriptor.fields["heap.next"]
+            for number, (address, size) in enumerate(ranges):
+                if size == descriptor.types["heap"]:
+                    part = bytearray(parts[number])
+                    part[place.offset:place.offset + 8] = (self.target or address).to_bytes(8, "little")
+                    parts[number] = bytes(part)
+            return parts
+
+        def read(self, address, size):
+            return self.read_many([(address, size)])[0]
+
+    for target in (0, 0xdead0, 0x7fffdeadbeef):
+        damaged = Damaged()
+        damaged.target = target
+        with pytest.raises(LiveError, match="the list of heaps leads to 0x"):
+            snapshot(damaged, descriptor)
+
+
+def test_output_that_cannot_be_written(known, tmp_path):
+    program = known()
+    text = refused("map", program.pid, "-o", tmp_path / "none" / "map.html")
+    assert "No such file or directory" in text

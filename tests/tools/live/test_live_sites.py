@@ -1,0 +1,302 @@
+"""Protects the heap profile read from outside: it equals the file that the process writes at the same moment."""
+
+import copy
+import time
+
+import blackbox
+import profiled as programs
+import pytest
+
+from hakmem.heap.file import read_profile
+from hakmem.heap.outside import Restarted, as_text, difference, look, packed, symbols_of, whole
+from hakmem.live import LiveError, ProcessMemory, find
+from hakmem.live.sites import ProfileOff, read_sites
+
+# What may differ in two profiles of one moment.
+MOMENT = ("time_nanos", "duration_nanos")
+
+
+@pytest.fixture
+def program(compiled):
+    return compiled(programs.SOURCE, *programs.FLAGS)
+
+
+@pytest.fixture
+def running(program, library):
+    with programs.profiled(program, library) as made:
+        yield made
+
+
+def seen(process):
+    memory = ProcessMemory(process.pid)
+    return look(memory, find(memory))
+
+
+def resolved(profile):
+    """A profile with its strings in place, and with resolved samples, locations and mappings."""
+    text = profile.string_table
+    mappings = {one.id: (one.memory_start, one.memory_limit, one.file_offset, text[one.filename], text[one.build_id])
+                for one in profile.mapping}
+    locations = {one.id: (one.address, mappings.get(one.mapping_id)) for one in profile.location}
+    samples = [([locations[number] for number in sample.location_id], list(sample.value),
+                [(text[label.key], label.num, text[label.num_unit]) for label in sample.label])
+               for sample in profile.sample]
+    return {
+        "types": [(text[kind.type], text[kind.unit]) for kind in profile.sample_type], "samples": samples,
+        "mappings": sorted(mappings.values()), "drop": text[profile.drop_frames], "keep": text[profile.keep_frames],
+        "period": (text[profile.period_type.type], text[profile.period_type.unit], profile.period),
+        "comments": [text[place] for place in profile.comment], "default": text[profile.default_sample_type]}
+
+
+def check_equal(process, folder):
+    """Checks that the profile read from outside is the one that the process writes."""
+    before = time.time_ns()
+    path = folder / "own.gz"
+    outside = whole(seen(process))
+    process.tell("write", path)
+    own = read_profile(path)
+    assert any(mapping.build_id for mapping in outside.mapping)
+    ours, theirs = resolved(outside), resolved(own)
+    for name in ours:
+        assert ours[name] == theirs[name], name
+    assert before < outside.time_nanos < own.time_nanos
+    assert 0 < outside.duration_nanos < own.duration_nanos < outside.duration_nanos + 10e9
+    again = folder / "outside.gz"
+    again.write_bytes(packed(outside))
+    assert read_profile(again) == outside
+    return resolved(own)
+
+
+@pytest.mark.parametrize("unwind", ["eh", "fp"])
+def test_equals_the_file(program, library, tmp_path, unwind):
+    with programs.profiled(program, library, HAKMEM_HEAP_PROFILE_UNWIND=unwind) as process:
+        process.tell("keep", 3000, 20000)
+        process.tell("keep", 5 << 20, 3)
+        process.tell("spread", 3000)
+        process.tell("drop", 1500)
+        time.sleep(0.05)
+        process.tell("drop", 500)
+        own = check_equal(process, tmp_path)
+    assert len(own["samples"]) > 500, "not only a few sites"
+    assert len({label for sample in own["samples"] for label in sample[2]}) >= 2, "lifetimes of two buckets"
+    assert any("[vdso]" in mapping[3] and mapping[4] for mapping in own["mappings"])
+    assert own["default"] == "inuse_space"
+
+
+def test_many_sites(program, library, tmp_path):
+    """Sites with one block each, more than one read returns."""
+    with programs.profiled(program, library, mean=1) as process:
+        process.tell("spread", 30000)
+        begun = time.process_time()
+        heap = seen(process).heap
+        assert time.process_time() - begun < 5
+        assert len(heap.sites) >= 30000 and heap.on and heap.mean == 1
+        assert len({site.frames for site in heap.sites}) == len(heap.sites)
+        check_equal(process, tmp_path)
+
+
+@pytest.mark.parametrize("flags", [["-static"], ["-static-pie", "-fPIE"]], ids=["static", "static-pie"])
+def test_linked_into_a_static_program(compiled, override_archive, tmp_path, flags):
+    static = compiled(programs.SOURCE, *programs.FLAGS, *flags, "-Wl,--undefined=malloc", "-Wl,-u,hak_profile_write",
+                      "-Wl,-u,hak_profile_start", "-Wl,-u,hak_profile_stop", "-Wl,-u,hak_collect", override_archive)
+    with programs.profiled(static, None) as process:
+        process.tell("keep", 3000, 5000)
+        own = check_equal(process, tmp_path)
+    ids = {mapping[3]: mapping[4] for mapping in own["mappings"]}
+    notes = blackbox.run(["readelf", "-n", static]).stdout
+    assert f"Build ID: {ids[str(static)]}\n" in notes and ids["[vdso]"]
+
+
+def test_files_that_are_gone(compiled, program, library, tmp_path):
+    """A file that was replaced on the disk is identified by its mapped part."""
+    mine, own = tmp_path / "libmine.so", tmp_path / "program"
+    mine.write_bytes(library.read_bytes())
+    own.write_bytes(program.read_bytes())
+    own.chmod(0o755)
+    with programs.profiled(own, mine) as process:
+        process.tell("keep", 3000, 5000)
+        mine.unlink()
+        mine.write_text("not the library")
+        own.unlink()
+        found = check_equal(process, tmp_path)
+        named = {mapping[3]: mapping[4] for mapping in found["mappings"]}
+        assert named[f"{mine} (deleted)"] and named[f"{own} (deleted)"]
+
+        class NoFiles(ProcessMemory):
+            def open_mapping(self, mapping):
+                return None
+        memory = NoFiles(process.pid)
+        assert resolved(whole(look(memory, find(ProcessMemory(process.pid)))))["mappings"] == found["mappings"]
+
+
+def test_off_on_and_stopped(program, library, tmp_path):
+    with programs.profiled(program, library, mean=None) as process:
+        memory = ProcessMemory(process.pid)
+        descriptor = find(memory)
+        with pytest.raises(ProfileOff, match=f"process {process.pid} takes no heap profile: .*HAKMEM_HEAP_PROFILE=.*"
+                                             "hak_profile_start"):
+            read_sites(memory, descriptor)
+        process.tell("start", 8192)
+        heap = read_sites(memory, descriptor)
+        assert heap.on and heap.mean == 8192
+        process.tell("keep", 3000, 5000)
+        check_equal(process, tmp_path)
+        process.tell("stop")
+        assert not read_sites(memory, descriptor).on
+        check_equal(process, tmp_path)
+
+
+def test_a_hakmem_without_a_profile_of_this_kind(running):
+    memory = ProcessMemory(running.pid)
+    older = copy.copy(find(memory))
+    older.types = {name: size for name, size in older.types.items() if name != "site"}
+    with pytest.raises(LiveError, match=f"process {running.pid}: its HAKMEM .* does not say where its heap profile is"):
+        read_sites(memory, older)
+
+
+# ---- A process that makes no sense ----
+
+
+class Damage:
+    """Writes into the process's memory."""
+
+    def __init__(self, process):
+        self.process, self.memory = process, ProcessMemory(process.pid)
+        self.descriptor = find(self.memory)
+        self.sites = read_sites(self.memory, self.descriptor).sites
+
+    def write(self, address, value, size=8):
+        with open(f"/proc/{self.process.pid}/mem", "r+b", buffering=0) as file:
+            file.seek(address)
+            assert file.write(value.to_bytes(size, "little")) == size
+
+    def field(self, name):
+        return self.descriptor.fields[name].offset
+
+    def check(self, address, value, message, size=8):
+        """With the value there, reading fails with the message. With the old value it works again."""
+        kept = int.from_bytes(self.memory.read(address, size), "little")
+        self.write(address, value, size)
+        begun = time.process_time()
+        with pytest.raises(LiveError, match=f"process {self.process.pid}.*{message}"):
+            read_sites(self.memory, self.descriptor)
+        assert time.process_time() - begun < 5
+        self.write(address, kept, size)
+        assert len(read_sites(self.memory, self.descriptor).sites) == len(self.sites)
+
+
+def test_a_damaged_list(running):
+    running.tell("spread", 3000)
+    damage = Damage(running)
+    place, roots = damage.field("site.next"), damage.descriptor.roots
+    middle, later = damage.sites[500].address + place, damage.sites[900].address
+    count = roots["profile_sites"] + damage.field("site_list.count")
+    damage.check(middle, 0, "ends after 501 of ")
+    damage.check(middle, damage.sites[100].address, f"leads back to {damage.sites[100].address:#x}")
+    damage.check(middle, damage.sites[500].address, f"leads back to {damage.sites[500].address:#x}")
+    damage.check(middle, 0x10, "leads to 0x10, where no site can be")
+    damage.check(middle, later + 4, "leads to .*, where no site can be")
+    damage.check(middle, (1 << 64) - 8, "leads to 0xfffffffffffffff8, where no site can be")
+    damage.check(roots["profile_sites"] + damage.field("site_list.first"), roots["profile"] + 4,
+                 "leads to .*, where no site can be")
+    damage.check(count, 1 << 60, "is said to be 1,152,921,504,606,846,976 long, for which there is no room")
+    damage.check(count, len(damage.sites) + 5, f"ends after {len(damage.sites):,} of {len(damage.sites) + 5:,}")
+    damage.check(damage.sites[7].address + damage.field("site.frame_count"), 129,
+                 "has 129 frames at .*, 128 at most", 4)
+    damage.check(damage.sites[7].address + damage.field("site.in_use"), 1 << 63, "has more in use than was allocated")
+    functions = roots["python_codes"]
+    damage.check(functions + damage.field("python_codes.count"), 1 << 60,
+                 "names 1,152,921,504,606,846,976 functions of Python")
+    damage.write(functions + damage.field("python_codes.count"), 3)
+    damage.check(functions + damage.field("python_codes.first"), 0x10, "leads to 0x10, where no site can be")
+    damage.check(functions + damage.field("python_codes.first"),
+                 damage.sites[7].address + 64 - damage.field("python_code.name_bytes"),
+                 "leads to a function of Python with a name of|leads to .*, where no site can be")
+    damage.write(functions + damage.field("python_codes.count"), 0)
+    damage.check(roots["profile"] + damage.field("profile.mean"), 0, "samples 0 bytes apart")
+
+
+def test_while_threads_run(running):
+    """Sites are only added, their sums stay consistent, and the program goes on."""
+    running.tell("keep", 3000, 5000)
+    running.tell("churn", 3)
+    memory, before, kept = ProcessMemory(running.pid), [], None
+    descriptor = find(memory)
+    for _ in range(8):
+        heap = read_sites(memory, descriptor)
+        assert [site.frames for site in heap.sites[:len(before)]] == [site.frames for site in before]
+        for old, new in zip(before, heap.sites, strict=False):
+            assert new.allocated >= old.allocated and all(
+                later >= earlier for later, earlier in zip(new.lifetimes, old.lifetimes, strict=True))
+        for site in heap.sites:
+            freed = sum(objects for objects, _ in site.lifetimes)
+            assert site.in_use[0] <= site.allocated[0]
+            # A sample added or removed during the read may be missing in one of the two.
+            assert abs(site.allocated[0] - site.in_use[0] - freed) <= 200 * heap.one
+        before = heap.sites
+        alone = max(heap.sites, key=lambda site: site.in_use)
+        kept = kept or (alone.frames, alone.in_use)
+        assert (alone.frames, alone.in_use) == kept, "what is kept is not touched by what goes on"
+    assert len(before) > 1000 and running.process.poll() is None
+
+
+# ---- Differences, text and names ----
+
+
+def test_differences(running):
+    running.tell("keep", 3000, 5000)
+    first = seen(running)
+    assert not difference(first, first).sample
+    running.tell("spread", 2000)
+    running.tell("keep", 3000, 5000)
+    second = seen(running)
+    made = difference(first, second, "alloc_space")
+    text = made.string_table
+    kinds = {text[kind.type]: place for place, kind in enumerate(made.sample_type)}
+    assert text[made.default_sample_type] == "alloc_space"
+    assert made.duration_nanos == second.clock_ns - first.clock_ns
+
+    def total(profile, kind):
+        return sum(sample.value[kinds[kind]] for sample in profile.sample)
+    for kind in kinds:
+        assert total(made, kind) == total(whole(second), kind) - total(whole(first), kind)
+    assert total(made, "inuse_space") == pytest.approx(5000 * 3072 + 2000 * 3072, rel=0.1)
+    running.tell("drop", 5000)
+    running.tell("drop", 1000)
+    less = difference(second, seen(running))
+    assert total(less, "inuse_space") == pytest.approx(-6000 * 3072, rel=0.1)
+    assert total(less, "freed_objects") == pytest.approx(6000, rel=0.1)
+    assert any(sample.label for sample in less.sample)
+
+
+def test_a_difference_over_a_restart(running):
+    before = seen(running)
+    running.tell("stop")
+    with pytest.raises(Restarted, match="the heap profile was started or stopped, or the program became another"):
+        difference(before, seen(running))
+    running.exec()
+    with pytest.raises(ProfileOff):
+        seen(running)
+
+
+def test_text(running):
+    running.tell("keep", 3000, 5000)
+    now = seen(running)
+    head, *rows = as_text(now).partition("\n\n")[0].splitlines()
+    assert head.startswith("heap profile: ") and head.endswith("@ heapprofile")
+    samples = [sample for sample in whole(now).sample if not sample.label]
+    assert len(rows) == len(samples)
+    bytes_in_use = [int(row.split()[1]) for row in rows]
+    assert sum(bytes_in_use) == sum(sample.value[3] for sample in samples) == int(head.split()[3])
+    assert bytes_in_use == sorted(bytes_in_use, reverse=True)
+    assert "MAPPED_LIBRARIES:\n" in as_text(now) and "[stack]" in as_text(now)
+
+
+def test_names(running):
+    running.tell("keep", 3000, 5000)
+    now = seen(running)
+    most = max(now.heap.sites, key=lambda site: site.in_use[1])
+    names = symbols_of(ProcessMemory(running.pid), [frame - 1 for frame in most.frames] + [16])
+    stack = [names[frame - 1] for frame in most.frames]
+    assert [name for name in stack if name in ("keep_hay", "main")] == ["keep_hay", "main"]
+    assert 16 not in names

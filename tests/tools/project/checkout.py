@@ -1,0 +1,67 @@
+"""Makes a small checkout for tests of the script ./hakmem, which may set it up, race in it and break it."""
+
+import os
+import shutil
+import zipfile
+
+import blackbox
+
+# The build backend for `pip install -e`, without any other package.
+BACKEND = """\
+import zipfile
+
+def build_editable(folder, settings=None, metadata=None):
+    from pathlib import Path
+    name = "hakmem-0.0.1-py3-none-any.whl"
+    with zipfile.ZipFile(Path(folder, name), "w") as file:
+        file.writestr("hakmem.pth", str(Path(__file__).parent) + "\\n")
+        for kind, text in (("METADATA", "Metadata-Version: 2.1\\nName: hakmem\\nVersion: 0.0.1\\n"),
+                           ("WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n"), ("RECORD", "")):
+            file.writestr(f"hakmem-0.0.1.dist-info/{kind}", text)
+    return name
+"""
+PROJECT = """\
+[build-system]
+requires = []
+build-backend = "backend"
+backend-path = ["."]
+
+[project]
+name = "hakmem"
+version = "0.0.1"
+"""
+MAIN = "import sys, wanted\nprint('tool', *sys.argv[1:])\n"
+
+
+def tiny_wheel(path):
+    """A package for a file of requirements, so that nothing is downloaded. It has the name at the start of the file's
+    name."""
+    name = path.name.partition("-")[0]
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr(f"{name}.py", "")
+        for kind, text in (("METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n"),
+                           ("WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"), ("RECORD", "")):
+            file.writestr(f"{name}-1.dist-info/{kind}", text)
+
+
+def make(folder):
+    """The script with the least that its set-up needs. Its tools print their arguments."""
+    (folder / "tools").mkdir(parents=True)
+    (folder / "python/hakmem").mkdir(parents=True)
+    shutil.copy(blackbox.REPOSITORY / "hakmem", folder / "hakmem")
+    for kind, package in (("-base", "wanted"), ("-serve", "served"), ("", "tested")):
+        wheel = folder / f"tools/{package}-1-py3-none-any.whl"
+        tiny_wheel(wheel)
+        needs = "-r requirements-base.txt\n" if kind != "-base" else ""
+        (folder / f"tools/requirements{kind}.txt").write_text(f"{needs}{package} @ {wheel.as_uri()}\n")
+    for name in ("bench", "package", "test"):
+        (folder / f"tools/packages-{name}.txt").write_text("# Debian packages, none of which is wanted here.\n")
+    (folder / "python/pyproject.toml").write_text(PROJECT)
+    (folder / "python/backend.py").write_text(BACKEND)
+    (folder / "python/hakmem/__init__.py").write_text("")
+    (folder / "python/hakmem/__main__.py").write_text(MAIN)
+    return folder / "hakmem"
+
+
+def environment(**variables):
+    return blackbox.environment({"PIP_NO_INDEX": "1", "PATH": os.environ["PATH"], **variables})

@@ -1,0 +1,75 @@
+"""Protects the sources: tools that read them find nothing. Only tools that take seconds run here."""
+
+import io
+import subprocess
+import sys
+import tokenize
+
+import blackbox
+
+ROOT = blackbox.REPOSITORY
+COLUMNS = 120
+GENERATED = {"python/hakmem/heap/profile_pb2.py"}  # protoc's
+TEXTS = (".c", ".h", ".cpp", ".hpp", ".py", ".md", ".txt", ".toml", ".cmake", ".rs", ".go", ".sh")
+# Words of other languages and interfaces, in codespell's form: Cargo's, jemalloc's, ffmpeg's, x86's, an old spelling
+# that the Markdown tests look for, beginnings of words to complete, and names of parameters.
+WORDS = "crate,allocatedp,alls,tje,enviroment,nenviroment,bu,indicat,upto,fro"
+
+
+def files(*endings):
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    found = [name for name in listed.stdout.split("\0") if name.endswith(endings) and name not in GENERATED]
+    assert found
+    return [name for name in found if (ROOT / name).is_file()]
+
+
+def finds_nothing(*words):
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def scripts():
+    """All files that a shell runs."""
+    def is_script(name):
+        with open(ROOT / name, "rb") as file:
+            first = file.readline(80)
+        return first.startswith(b"#!") and first.split()[-1].endswith(b"sh")
+
+    return [name for name in files("") if is_script(name)]
+
+
+def test_ruff():
+    """Names that do not exist or are unused, and code that cannot be intended."""
+    finds_nothing(sys.executable, "-m", "ruff", "check", "--no-cache", "--isolated", "--quiet",
+                  "--output-format=concise", "--select=F,PLE", *files(".py"))
+
+
+def long_strings(text):
+    """The lines of Python that a string of 60 characters or more is on: it is not always worth a break."""
+    found = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.STRING and len(token.string) >= 60:
+            found.update(range(token.start[0], token.end[0] + 1))
+    return found
+
+
+def test_columns():
+    """Code of C and Python has lines of 120 columns at most."""
+    found = []
+    for name in files(".c", ".h", ".cpp", ".hpp", ".py"):
+        text = (ROOT / name).read_text()
+        if "/vendor/" in name or "/corpus/" in name or all(len(line) <= COLUMNS for line in text.splitlines()):
+            continue
+        excused = long_strings(text) if name.endswith(".py") else ()
+        found += [f"{name}:{number}" for number, line in enumerate(text.splitlines(), 1)
+                  if len(line) > COLUMNS and number not in excused]
+    assert found == []
+
+
+def test_shellcheck():
+    assert {"hakmem", ".ci/run"} < set(scripts())
+    finds_nothing("shellcheck", *scripts())
+
+
+def test_codespell():
+    finds_nothing("codespell", f"--ignore-words-list={WORDS}", "hakmem", *files(*TEXTS))

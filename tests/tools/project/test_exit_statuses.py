@@ -1,0 +1,68 @@
+"""Protects exit statuses: the same error gives the same status in every tool: 1 for a failure, 2 for wrong use, a
+shell's for a program."""
+
+import os
+import subprocess
+import sys
+
+import checkout
+import click.testing
+import pytest
+
+import blackbox
+from hakmem.cli import main
+
+OF_A_PROCESS = ("stats", "explain", "map", "doctor", "serve", "heap", "guard", "top --once", "advise")
+ALL = (*OF_A_PROCESS, "ps", "completion", "bench", "bench show", "bench report", "bench security", "compare",
+       "peers", "peers list", "peers build", "trace info",
+       "trace replay", "trace record", "run")
+RUN_A_PROGRAM = ("run", "trace record")
+
+
+def tool(*words):
+    result = blackbox.run([sys.executable, "-m", "hakmem", *words], env={"PYTHONDONTWRITEBYTECODE": "1"})
+    assert "Traceback" not in result.stderr and not result.stdout, result.report()
+    return result
+
+
+def status_of(*words):
+    """Runs in this process, for refusals that come before any action."""
+    return click.testing.CliRunner().invoke(main, words).exit_code
+
+
+@pytest.mark.parametrize("command", OF_A_PROCESS)
+def test_no_such_process_is_1(command):
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    assert tool(*command.split(), str(gone.pid)).status == 1
+
+
+@pytest.mark.parametrize("command", ALL)
+def test_an_unknown_option_is_2(command):
+    assert status_of(*command.split(), "--nonesuch") == 2
+
+
+@pytest.mark.parametrize("command", RUN_A_PROGRAM)
+@pytest.mark.parametrize("program, status", [("hakmem-no-such-program", 127), ("/tmp", 126)])
+def test_a_program_that_cannot_be_run(command, program, status):
+    assert tool(*command.split(), "--", program).status == status
+
+
+@pytest.mark.parametrize(
+    "arguments", [["peers", "path", "nonesuch"], ["peers", "build", "nonesuch"],
+                  ["trace", "replay", "--rounds", "0", "x"], ["bench", "--rows", "nonesuch"], ["bench", "--rows", "("],
+                  ["bench", "--name", "a/b"], ["compare", "--add", "x", "true"], ["completion", "csh"],
+                  ["advise", "--try", "x", "--", "true"], ["advise", "--time", "0", "--", "true"],])
+def test_a_value_that_does_not_fit_is_2(arguments):
+    assert status_of(*arguments) == 2
+
+
+def test_a_step_that_fails_ends_the_script_with_1(tmp_path):
+    """Whatever the status of the failed command itself."""
+    script = checkout.make(tmp_path / "checkout")
+    cmake = tmp_path / "bin/cmake"
+    cmake.parent.mkdir()
+    cmake.write_text("#!/bin/sh\necho broken\nexit 7\n")
+    cmake.chmod(0o755)
+    result = blackbox.run([script, "build"], env=checkout.environment(PATH=f"{cmake.parent}:{os.environ['PATH']}"))
+    assert result.status == 1 and "broken\nhakmem: failed (7): cmake " in result.stderr, result.report()

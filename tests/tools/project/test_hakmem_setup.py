@@ -1,0 +1,207 @@
+"""Protects the set-up that ./hakmem makes: build/venv, also when two start at once."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import checkout
+import pexpect
+import pytest
+
+import blackbox
+
+
+@pytest.fixture
+def script(tmp_path):
+    return checkout.make(tmp_path / "checkout")
+
+
+@pytest.fixture
+def open_script():
+    """In a checkout of root's that others may read. pytest's own folder is closed to them."""
+    with tempfile.TemporaryDirectory(prefix="hakmem-open-") as folder:
+        os.chmod(folder, 0o755)
+        yield checkout.make(Path(folder, "checkout"))
+
+
+def start(script, *arguments, **variables):
+    return subprocess.Popen([script, *arguments], env=checkout.environment(**variables), text=True,
+                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def wait_for(path, seconds=60):
+    end = time.monotonic() + seconds
+    while not path.exists():
+        assert time.monotonic() < end, f"{path} has not come"
+        time.sleep(0.02)
+
+
+def test_two_first_uses_at_once(script):
+    """The second starts while the first makes build/venv. It waits, and both succeed with the same one."""
+    first = start(script, "stats", "1")
+    wait_for(script.parent / "build/venv/pyvenv.cfg")
+    second = start(script, "explain", "2")
+    said = [(process.communicate(timeout=120), process.returncode) for process in (first, second)]
+    assert [(out, status) for (out, _), status in said] == [("tool stats 1\n", 0), ("tool explain 2\n", 0)], said
+    (_, first_told), (_, second_told) = (told for told, _ in said)
+    assert first_told == "hakmem: making build/venv\n"
+    assert second_told == "hakmem: another hakmem sets this checkout up; waiting for it\n"
+
+
+def test_the_environment_grows_by_what_a_command_takes(script):
+    """Commands that only read install little. A complete environment serves all, and other pins make a new one."""
+    packages = {"wanted", "served", "tested"}
+
+    def run(*words):
+        result = blackbox.run([script, *words], env=checkout.environment(), timeout=120)
+        assert result.status == 0 and result.stdout == f"tool {' '.join(words)}\n", result.report()
+        (site,) = (script.parent / "build/venv").glob("lib/python3.*/site-packages")
+        return result.stderr, {name for name in packages if (site / f"{name}.py").exists()}
+
+    assert run("stats", "1") == ("hakmem: making build/venv\n", {"wanted"})
+    assert run("heap", "1") == ("", {"wanted"})
+    assert run("serve", "1") == ("hakmem: adding to build/venv what this command needs\n", {"wanted", "served"})
+    assert run("explain", "1") == run("serve", "1") == ("", {"wanted", "served"})
+    assert run("bench", "show") == ("hakmem: adding to build/venv what this command needs\n", packages)
+    assert run("serve", "1") == run("stats", "1") == ("", packages)
+    with (script.parent / "tools/requirements-serve.txt").open("a") as file:
+        file.write("# another pin\n")
+    assert run("stats", "1") == ("hakmem: making build/venv\n", {"wanted"})
+
+
+# ---- Debian's packages ----
+
+@pytest.fixture(scope="module")
+def no_dpkg(tmp_path_factory):
+    """A PATH with every command except Debian's own and cargo."""
+    folder = tmp_path_factory.mktemp("bin")
+    for place in reversed(os.environ["PATH"].split(":")):
+        for command in Path(place).iterdir() if Path(place).is_dir() else ():
+            if not command.name.startswith(("dpkg", "apt", "cargo")):
+                (folder / command.name).unlink(missing_ok=True)
+                (folder / command.name).symlink_to(command.resolve())
+    return str(folder)
+
+
+@pytest.mark.parametrize("arguments, status, words", [
+    (["stats", "4194304"], 1, "there is no process 4194304"),
+    (["heap", "4194304"], 1, "4194304"),
+    (["trace", "info", "/nonesuch"], 1, "cannot read /nonesuch"),
+    (["peers", "list"], 0, ""),
+    (["bench", "--list"], 0, ""),
+    (["compare", "--", "hakmem-no-such-program"], 1, "program 'hakmem-no-such-program' not found"),
+])
+def test_nothing_is_asked_for_that_is_there(no_dpkg, arguments, status, words):
+    """Another system than Debian, with all that the command needs. These commands never need cargo."""
+    result = blackbox.run([blackbox.REPOSITORY / "hakmem", *arguments], env=checkout.environment(PATH=no_dpkg))
+    assert result.status == status and words in result.stderr and "Debian" not in result.stderr, result.report()
+
+
+NOBODY = 65534
+LIST = "hakmem-no-such-package  # shows that it is asked for\nbash\n"
+
+
+def test_root_is_asked_on_a_terminal(script):
+    """It prints what it will install and why, and asks. Nothing happens after a no."""
+    (script.parent / "tools/packages-test.txt").write_text(LIST)
+    run = pexpect.spawn(str(script), ["test"], env=checkout.environment(), timeout=60, encoding="utf-8",
+                        dimensions=(40, 400))
+    run.expect(r"hakmem: 'hakmem test' needs Debian packages that are not installed: .*hakmem-no-such-package\r\n")
+    run.expect(r"  hakmem-no-such-package: shows that it is asked for\r\n")
+    run.expect(r"Install them\? \[Y/n\] ")
+    run.sendline("n")
+    run.expect("hakmem: nothing was installed\r\n")
+    run.expect(pexpect.EOF)
+    run.wait()
+    assert run.exitstatus == 1 and "installing" not in run.before
+
+
+def test_who_may_not_install_is_told_how(open_script):
+    (open_script.parent / "tools/packages-test.txt").write_text(LIST)
+    for path in (open_script.parent, *open_script.parent.rglob("*")):
+        os.chown(path, NOBODY, NOBODY)
+    result = blackbox.run([open_script, "test"], env=checkout.environment(), user="nobody")
+    assert result.status == 1, result.report()
+    assert "install them as root: apt-get install " in result.stderr and "hakmem-no-such-package" in result.stderr
+
+
+# ---- A checkout that cannot be built in ----
+
+SOURCES = ("hakmem", "CMakeLists.txt", "CMakePresets.json", "cmake", "include", "src", "bench", "tools", "python",
+           "LICENSE")
+
+
+@pytest.fixture
+def open_folder():
+    with tempfile.TemporaryDirectory(prefix="hakmem-open-") as made:
+        os.chmod(made, 0o755)
+        yield Path(made)
+
+
+def whole_checkout(folder):
+    """A build's part of the sources, owned by root, without a build."""
+    folder.mkdir(parents=True)
+    for name in SOURCES:
+        source = blackbox.REPOSITORY / name
+        if source.is_dir():
+            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__", "results"))
+        elif source.exists():
+            shutil.copy(source, folder / name)
+    return folder / "hakmem"
+
+
+def test_a_checkout_of_another_user_whose_path_has_a_blank(open_folder):
+    """Both at once: the build goes to the user's cache, a message says so, and it is used again."""
+    script = whole_checkout(open_folder / "my code")
+    cache = open_folder / "cache"
+    cache.mkdir()
+    os.chmod(cache, 0o777)
+    for again in (False, True):
+        result = blackbox.run([script, "run", "--", "sh", "-c", 'echo "$LD_PRELOAD"; env | grep HAKMEM; exit 4'],
+                              env=checkout.environment(XDG_CACHE_HOME=str(cache)), user="nobody", timeout=300)
+        (made,) = (cache / "hakmem").iterdir()
+        assert (result.status, result.stdout) == (4, f"{made}/release/lib/libhakmem.so\n"), result.report()
+        assert result.stderr == (f"hakmem: LD_PRELOAD cannot name a path with a blank or a colon, such as "
+                                 f"{script.parent}/build; {made} is used\n"), (again, result.report())
+    assert not (script.parent / "build").exists()
+
+
+def test_a_build_of_another_user_is_used_as_it_is(open_folder):
+    """While it is no older than the sources."""
+    script = whole_checkout(open_folder / "code")
+    library = script.parent / "build/release/lib/libhakmem.so"
+    library.parent.mkdir(parents=True)
+    shutil.copyfile(blackbox.LIBRARY, library)
+    run = [script, "run", "printenv", "LD_PRELOAD"]
+    env = checkout.environment(XDG_CACHE_HOME=str(open_folder))
+    result = blackbox.run(run, user="nobody", env=env)
+    assert (result.status, result.stdout, result.stderr) == (0, f"{library}\n", ""), result.report()
+    os.utime(script.parent / "src/api/libc.c", (time.time() + 60, time.time() + 60))
+    result = blackbox.run(run, user="nobody", env=env)
+    assert result.status == 1 and "cannot be written to by nobody" in result.stderr, result.report()
+
+
+@pytest.mark.parametrize("command", ["build", "run true", "test", "stats 1"])
+def test_a_folder_that_cannot_be_written_is_named(open_script, command):
+    """At once, with advice: neither the checkout nor the cache belongs to this user."""
+    result = blackbox.run([open_script, *command.split()], user="nobody",
+                          env=checkout.environment(XDG_CACHE_HOME=str(open_script.parent)))
+    assert result.status == 1 and "Permission denied" not in result.stderr, result.report()
+    assert f"hakmem: {open_script.parent} cannot be written to by nobody, and neither can " in result.stderr
+    assert "set XDG_CACHE_HOME to a folder that can, or HAKMEM_BUILD_DIR to a finished build" in result.stderr
+
+
+def test_what_builds_in_the_checkout_only_says_so(open_script, tmp_path):
+    with tempfile.TemporaryDirectory(prefix="hakmem-cache-") as cache:
+        os.chmod(cache, 0o777)
+        result = blackbox.run([open_script, "test"], user="nobody", env=checkout.environment(XDG_CACHE_HOME=cache))
+    assert result.status == 1 and "hakmem test builds there only: take a checkout of your own" in result.stderr
+
+
+def test_no_folder_without_a_blank(tmp_path):
+    script = checkout.make(tmp_path / "a b")
+    result = blackbox.run([script, "build"], env=checkout.environment(XDG_CACHE_HOME=str(tmp_path / "c d")))
+    assert result.status == 1 and "set XDG_CACHE_HOME to a folder without, or move the checkout" in result.stderr

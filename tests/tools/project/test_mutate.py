@@ -1,0 +1,88 @@
+"""Protects tools/mutate: the mutants of a source, the same ones for a seed, and that its lists and page agree."""
+
+import re
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+import blackbox
+
+FOLDER = blackbox.REPOSITORY / "tools/mutate"
+sys.path.insert(0, str(FOLDER))
+
+import candidates  # noqa: E402
+
+SOURCE = b"""
+enum { SIZE = 7 };
+_Static_assert(SIZE < 8, "a constant of no code");
+static int step(int n)
+{
+    if (HAK_DEBUG)
+        check(n < 3);
+    debug_count(n + 1);
+    if (n > 2)
+        shared = n;
+    atomic_store_explicit(&word, 0, memory_order_release);
+    wake(n);
+    return n && shared;
+}
+"""
+KNOWN = tomllib.loads((FOLDER / "known.toml").read_text())["mutant"]
+
+
+def made():
+    return candidates.find_candidates("step.c", SOURCE)
+
+
+def test_kinds():
+    assert [(one.line, one.kind, one.was, one.to) for one in made()] == [
+        (9, "condition", "(n > 2)", "(!(n > 2))"),
+        (9, "comparison", ">", ">="),
+        (9, "constant", "2", "3"),
+        (10, "store", "shared = n;", ";"),
+        (11, "store", "atomic_store_explicit(&word, 0, memory_order_release);", ";"),
+        (11, "constant", "0", "1"),
+        (11, "order", "memory_order_release", "memory_order_relaxed"),
+        (12, "call", "wake(n);", ";"),
+        (13, "operator", "&&", "||"),
+    ]
+
+
+def test_a_mutant_changes_its_place_alone():
+    for one in made():
+        changed = one.apply(SOURCE).split(b"\n")
+        assert [
+            number for number, pair in enumerate(zip(SOURCE.split(b"\n"), changed, strict=True), 1)
+            if pair[0] != pair[1]
+        ] == [one.line]
+        assert one.function == "step" and one.told().startswith(f"step.c:{one.line} step: {one.kind}")
+
+
+def listed(*options):
+    return subprocess.run([sys.executable, FOLDER, "--list", *options], capture_output=True, text=True,
+                          check=True).stdout.splitlines()
+
+
+def test_a_seed_is_a_list():
+    first = listed("--number", "20", "--seed", "3", "src/base")
+    assert len(first) == 21 and first[0].startswith("20 of ")
+    assert first == listed("--number", "20", "--seed", "3", "src/base") != listed("--number", "20", "--seed",
+                                                                                  "4", "src/base")
+
+
+@pytest.mark.parametrize("row", KNOWN, ids=lambda row: row["name"])
+def test_a_known_mutant_names_a_test(row):
+    assert (blackbox.REPOSITORY / row["file"]).is_file() and row["was"] != row["to"] and ("test" in row) != ("why"
+                                                                                                             in row)
+    if "test" not in row:
+        return
+    name, _, function = row["test"].partition("::")
+    text = (blackbox.REPOSITORY / (name if name.startswith("tests/") else f"tests/unit/{name}.c")).read_text()
+    assert re.search(rf"\b{function or 'test'}", text)
+
+
+def test_the_page_has_the_table():
+    table = subprocess.run([sys.executable, FOLDER, "--table"], capture_output=True, text=True, check=True).stdout
+    assert table in (blackbox.REPOSITORY / "docs/mutation.md").read_text()

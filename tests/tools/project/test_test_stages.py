@@ -1,0 +1,70 @@
+"""Protects tools/test_stages.py: it runs each test of each flavor once, in order, and reports its progress."""
+
+import json
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+import blackbox
+
+SCRIPT = blackbox.REPOSITORY / "tools/test_stages.py"
+sys.path.insert(0, str(SCRIPT.parent))
+
+import test_stages 
+
+
+def stages(*words):
+    return subprocess.run([sys.executable, SCRIPT, *map(str, words)], capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def builds(tmp_path):
+    """builds(flavor, {test: (label, command)}) makes a build with these tests, and returns the folder of all builds."""
+
+    def make(flavor, tests):
+        folder = tmp_path / flavor
+        folder.mkdir()
+        (folder / "CTestTestfile.cmake").write_text("".join(
+            f'add_test({name} sh -c "{command}")\n'
+            f'set_tests_properties({name} PROPERTIES LABELS "{label}" ENVIRONMENT "SAYS=a b;PATH=/usr/bin:/bin")\n'
+            for name, (label, command) in tests.items()))
+        return tmp_path
+
+    return make
+
+
+def test_flavors_are_built_before_the_stage_that_needs_them():
+    listed = stages("--list", "release", "debug", "asan").stdout.splitlines()
+    assert [line.split() for line in listed] == [
+        ["unit", "release"], ["cost"], ["behaviour", "debug"], ["sanitizers", "asan"], ["tools"]]
+
+
+def test_all_tests_are_in_one_stage(builds):
+    """Tests of every flavor, with all labels. A test that is left over would be an error."""
+    for flavor in ("release", "debug", "cycles", "asan", "ubsan", "tsan", "aarch64"):
+        for label in ("unit", "stress", "blackbox"):
+            assert test_stages.stage_of(flavor, [label]).name
+    assert test_stages.stage_of("release", ["bounds", "long", "cost"]).name == "cost"
+    with pytest.raises(StopIteration):
+        test_stages.stage_of("debug", ["tools"])
+
+
+def test_a_stage_runs_its_tests_of_all_flavors(builds):
+    folder = builds("debug", {"one": ("stress", 'test \\"$SAYS\\" = \\"a b\\"'), "other": ("unit", "true")})
+    builds("release", {"one": ("stress", "true"), "tool": ("tools", "false"), "module": ("unit", "false")})
+    done = stages("--run", "behaviour", "--builds", folder, "release", "debug")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "stage 3 of 4, behaviour: " in done.stdout
+    assert "; 3 tests in release, debug; 0 min so far, about " in done.stdout
+    cases = ElementTree.parse(folder / "tests/behaviour/ctest.xml").getroot().iter("testcase")
+    assert sorted(case.get("name") for case in cases) == ["debug/one", "debug/other", "release/one"]
+    assert list(json.loads((folder / "tests/times.json").read_text())) == ["behaviour"]
+
+
+def test_a_failure_and_nothing_at_all_fail(builds):
+    folder = builds("release", {"module": ("unit", "false")})
+    assert stages("--run", "unit", "--builds", folder, "release").returncode == 1
+    assert stages("--run", "tools", "--builds", folder, "release").returncode == 1
+    assert not (folder / "tests/times.json").exists()

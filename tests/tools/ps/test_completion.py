@@ -1,0 +1,105 @@
+"""Protects completion in the shells themselves: commands, options, PIDs and names."""
+
+import shutil
+import sys
+
+import pexpect
+import pytest
+from conftest import ENVIRONMENT, hakmem
+
+import blackbox
+
+
+@pytest.fixture(scope="module")
+def command(tmp_path_factory):
+    """A folder for PATH with the command hakmem."""
+    folder = tmp_path_factory.mktemp("bin")
+    script = folder / "hakmem"
+    script.write_text(f'#!/bin/sh\nexec {sys.executable} -m hakmem "$@"\n')
+    script.chmod(0o755)
+    return folder
+
+
+def environment(command):
+    import os
+
+    return blackbox.environment({**ENVIRONMENT, "PATH": f"{command}:{os.environ['PATH']}", "TERM": "dumb"})
+
+
+def typed(shell, command, prepare, line, wanted):
+    """Types a line and a tab into a shell, and waits for the completion."""
+    # Without the shell's own settings and history.
+    child = pexpect.spawn(shutil.which(shell), ["--norc"] if shell == "bash" else ["-f"], env=environment(command),
+                          encoding="utf-8", timeout=60, dimensions=(50, 200))
+    try:
+        child.sendline("PS1='>'")
+        for each in [*prepare, "echo rea''dy"]:
+            child.sendline(each)
+        child.expect("ready")
+        child.send(f"{line}\t")
+        child.expect_exact(wanted)
+    finally:
+        child.close(force=True)
+
+
+BASH = ['eval "$(hakmem completion bash)"']
+ZSH = ["autoload -U compinit; compinit -u -D", 'eval "$(hakmem completion zsh)"']
+
+
+@pytest.mark.parametrize("shell, prepare", [("bash", BASH), ("zsh", ZSH)])
+def test_a_command_and_a_name(shell, prepare, command, waiting, library):
+    waiting("haktabbed", library)
+    typed(shell, command, prepare, "hakmem expl", "explain ")
+    typed(shell, command, prepare, "hakmem stats hakta", "haktabbed ")
+
+
+def fish(command, line):
+    result = blackbox.run(["fish", "-c", f"hakmem completion fish | source; complete -C '{line}'"],
+                          env={**ENVIRONMENT, "PATH": environment(command)["PATH"], "HOME": "/tmp"})
+    return [word.split("\t")[0] for word in result.stdout.splitlines()]
+
+
+def test_in_fish(command, waiting, library):
+    process = waiting("hakfished", library)
+    assert fish(command, "hakmem expl") == ["explain"]
+    assert fish(command, "hakmem stats hakfi") == ["hakfished"]
+    assert str(process.pid) in fish(command, "hakmem stats ")
+    assert fish(command, "hakmem peers path jem") == ["jemalloc"]
+    assert fish(command, "hakmem doctor --js") == ["--json"]
+    assert "sleep" in fish(command, "hakmem compare --rounds 1 -- slee")
+    assert "/etc/passwd" in fish(command, "hakmem run -- cat /etc/passw")
+
+
+def test_the_checkouts_own_commands(waiting, library):
+    """./hakmem answers for its commands, and itself for the words of build and fuzz."""
+    script = blackbox.REPOSITORY / "hakmem"
+
+    def answer(line):
+        result = blackbox.run([script], env={**ENVIRONMENT, "_HAKMEM_COMPLETE": "bash_complete", "COMP_WORDS": line,
+                                             "COMP_CWORD": str(line.count(" "))})
+        return [word.removeprefix("plain,") for word in result.stdout.split()]
+
+    text = script.read_text()
+    assert answer("hakmem bu") == ["build"]
+    assert answer("hakmem ex") == ["explain"]
+    flavors = text.split("check_flavor()")[1].split("case $1 in\n")[1].split(")")[0]
+    assert answer("hakmem build ") == [word.strip() for word in flavors.split("|")]
+    targets = text.split("command_fuzz()")[1].split("case $target in\n")[1].split(")")[0]
+    assert answer("hakmem fuzz ") == [word.strip() for word in targets.split("|")]
+    assert answer("hakmem test --fl") == ["--flavor"]
+
+
+def test_without_the_tools_the_commands_are_known(tmp_path):
+    """A tab must not install anything."""
+    shutil.copy(blackbox.REPOSITORY / "hakmem", tmp_path / "hakmem")
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools/requirements.txt").write_text("wanted\n")
+    result = blackbox.run([tmp_path / "hakmem"], env={"_HAKMEM_COMPLETE": "bash_complete", "COMP_WORDS": "hakmem p",
+                                                      "COMP_CWORD": "1", "XDG_CACHE_HOME": str(tmp_path / "cache")})
+    assert result.stdout.split() == ["plain,package", "plain,peers", "plain,ps"], result.report()
+    assert not (tmp_path / "build").exists()
+
+
+def test_an_unknown_shell_is_2():
+    result = hakmem("completion", "csh")
+    assert result.status == 2 and "csh" in result.stderr

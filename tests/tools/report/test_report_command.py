@@ -1,0 +1,114 @@
+"""Protects hakmem bench report: the files that it writes, and its messages about files that are no results."""
+
+import json
+import os
+import struct
+import xml.etree.ElementTree
+
+import click.testing
+import pytest
+import synthetic
+from test_report_page import pixels
+
+from hakmem.report.command import report
+from hakmem.report.pictures import write_pictures
+
+PICTURES = ["time", "memory", "both", "time-drivers", "time-programs", "peak-rss-drivers", "peak-rss-programs"]
+
+
+def run(*arguments):
+    return click.testing.CliRunner().invoke(report, [str(argument) for argument in arguments])
+
+
+def test_the_page_stands_beside_the_result(tmp_path):
+    path = tmp_path / "2026-11-21-small.json"
+    path.write_text(json.dumps(synthetic.small()))
+    done = run(path)
+    assert (done.exit_code, done.output) == (0, f"{path.with_suffix('.html')}\n")
+    text = path.with_suffix(".html").read_text()
+    assert text.startswith("<!DOCTYPE html>") and "2026-11-21-small.json.gz" in text
+
+
+def test_pictures_alone(tmp_path):
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps(synthetic.small()))
+    done = run(path, "--pictures", tmp_path / "new/folder")
+    assert done.exit_code == 0, done.output
+    assert done.output.split() == [
+        str(tmp_path / f"new/folder/r-{name}{suffix}") for name in PICTURES for suffix in (".svg", ".png")]
+    assert not path.with_suffix(".html").exists()
+
+
+def test_pictures_show_something(result, tmp_path):
+    paths = write_pictures(result, tmp_path, "full")
+    assert [path.name for path in paths] == [f"full-{name}{suffix}" for name in PICTURES for suffix in (".svg", ".png")]
+    for svg, png in zip(paths[::2], paths[1::2], strict=True):
+        width, height, data = pixels(png.read_bytes())
+        root = xml.etree.ElementTree.parse(svg).getroot()
+        assert (width, height) == (round(2 * float(root.get("width"))), round(2 * float(root.get("height"))))
+        assert 1500 <= width <= 1560 and height >= 500, png.name
+        assert len(set(data)) > 50, f"{png.name} is blank"
+        text = "".join(root.itertext())
+        assert "mimalloc3" in text and "hakmem" in text
+        assert "http" not in svg.read_text().replace("http://www.w3.org/", "")
+
+
+def change(path, value):
+    """A small result in which the part at the path is replaced or removed."""
+    content = synthetic.small()
+    part = content
+    for key in path[:-1]:
+        part = part[key]
+    if value is None:
+        del part[path[-1]]
+    else:
+        part[path[-1]] = value
+    return content
+
+
+@pytest.mark.parametrize("content, message", [
+    ("", "not JSON: Expecting value"),
+    ("{", "not JSON: Expecting property name"),
+    ("[" * 100000, "not JSON"),
+    ('{"format": NaN}', "not JSON: NaN is not a JSON number"),
+    ("[]", "a result is an object, this is array"),
+    ("{}", "format: this key is missing, so this is no result of the bench"),
+    ('{"format": "hakmem-bench 2"}', "format: 'hakmem-bench 2' cannot be shown, only 'hakmem-bench 1' can"),
+    ('{"format": 7}', "format: '7' cannot be shown"),
+    (change(["summary"], None), "summary: this key is missing"),
+    (change(["samples", 3, "row"], None), "samples[3].row: this key is missing"),
+    (change(["samples", 3, "status"], "fine"),
+     "samples[3].status: must be one of ok, crashed, failed, timeout, refused, is 'fine'"),
+    (change(["samples"], {}), "samples: must be array, is object"),
+    (change(["rows"], {}), "rows: must not be empty"),
+    (change(["rows", "python-json", "command"], ["a"]), "rows.python-json.command: must be string, is array"),
+    (change(["summary", "rows", "python-json", "other", "ratios", "time", "low"], 0),
+     "summary.rows.python-json.other.ratios.time.low: must be above 0, is '0'"),
+    (change(["summary", "rows", "python-json", "other", "time_s"], "1"),
+     "summary.rows.python-json.other.time_s: must be number or null, is string"),
+    (change(["summary", "overall", "other", "time", "high"], None),
+     "summary.overall.other.time.high: this key is missing"),
+    (change(["subject"], "nobody"), "subject: allocator 'nobody' is not in allocators"),
+    (change(["samples", 0, "row"], "nowhere"), "samples[0]: row 'nowhere' is not in rows"),
+    (change(["summary", "overall", "ghost"], {}), "summary.overall: allocator 'ghost' is not in allocators"),
+])
+def test_what_is_no_result_is_refused(tmp_path, content, message):
+    path = tmp_path / "bad.json"
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    done = run(path)
+    assert done.exit_code == 1
+    assert f"Error: {path}: {message}" in done.output and "Traceback" not in done.output
+    assert isinstance(done.exception, SystemExit)
+    assert os.listdir(tmp_path) == ["bad.json"]
+
+
+def test_files_that_cannot_be_read_or_written(tmp_path):
+    done = run(tmp_path / "none.json")
+    assert done.exit_code == 1 and f"{tmp_path}/none.json: cannot be read: No such file or directory" in done.output
+    (tmp_path / "bytes.json").write_bytes(struct.pack(">I", 0xFF00FF00))
+    done = run(tmp_path / "bytes.json")
+    assert done.exit_code == 1 and "not a text file: byte 0 is not UTF-8" in done.output
+    (tmp_path / "r.json").write_text(json.dumps(synthetic.small()))
+    done = run(tmp_path / "r.json", "--html", tmp_path / "no/such/folder.html")
+    assert done.exit_code == 1
+    assert f"{tmp_path}/no/such/folder.html: cannot be written: No such file or directory" in done.output

@@ -1,0 +1,29 @@
+"""Fixtures: the program of tests/tools/top with a server for it, and tests/tools/live's program, which takes a heap
+profile."""
+
+import sys
+
+import blackbox
+import pytest
+
+sys.path[:0] = [str(blackbox.REPOSITORY / folder) for folder in ("python", "tests/tools/top", "tests/tools/live")]
+
+import busy as programs  # noqa: E402
+from serving import serving  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def program(compiled):
+    return compiled(programs.SOURCE, "-pthread", "-O1")
+
+
+@pytest.fixture
+def busy(program, library):
+    with programs.busy(program, library) as running:
+        yield running
+
+
+@pytest.fixture
+def server(busy):
+    with serving(busy.pid, "--interval", "0.2") as running:
+        yield running

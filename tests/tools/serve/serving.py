@@ -1,0 +1,86 @@
+"""Runs hakmem serve, and asks it."""
+
+import json
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+
+import blackbox
+
+COMMAND = [sys.executable, "-m", "hakmem", "serve"]
+ENVIRONMENT = {"PYTHONPATH": str(blackbox.REPOSITORY / "python"), "PYTHONDONTWRITEBYTECODE": "1"}
+SECONDS = 120
+
+
+class Server:
+    """The server: its address without the token, and requests to it, which have the token."""
+
+    def __init__(self, process, url, token):
+        self.process, self.url, self.token = process, url, token
+
+    @property
+    def page(self):
+        """The address for a browser."""
+        return f"{self.url}?token={self.token}"
+
+    @property
+    def pprof(self):
+        """The address for pprof and `hakmem heap`, with the token as a password."""
+        return self.url.replace("://", f"://hakmem:{self.token}@")
+
+    def get(self, path, method="GET", headers=None, token=True, data=None):
+        """(status, headers, body as bytes)."""
+        known = {"Authorization": f"Bearer {self.token}"} if token else {}
+        request = urllib.request.Request(self.url + path.lstrip("/"), method=method,
+                                         headers={**known, **(headers or {})}, data=data)
+        try:
+            with urllib.request.urlopen(request, timeout=SECONDS) as answer:
+                return answer.status, answer.headers, answer.read()
+        except urllib.error.HTTPError as error:
+            return error.code, error.headers, error.read()
+
+    def json(self, path):
+        status, headers, body = self.get(path)
+        assert status == 200 and headers.get_content_type() == "application/json", (status, body)
+        return json.loads(body)
+
+    def refused(self, path, status, **more):
+        """The text of an error, which is JSON."""
+        seen, headers, body = self.get(path, **more)
+        assert seen == status and headers.get_content_type() == "application/json", (seen, body)
+        answer = json.loads(body)
+        assert list(answer) == ["error"]
+        return answer["error"]
+
+
+@contextmanager
+def serving(*arguments):
+    """Runs `hakmem serve` on a free port."""
+    process = subprocess.Popen([*COMMAND, *map(str, arguments), "--port", "0"], env=blackbox.environment(ENVIRONMENT),
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        url, _, token = process.stdout.readline().strip().partition("?token=")
+        assert url.startswith("http://"), process.stderr.read()
+        yield Server(process, url, token)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def refused_command(*arguments, status=1, **more):
+    """The command's message when it cannot serve. Status 2 means wrong use."""
+    result = blackbox.run([*COMMAND, *map(str, arguments)], env=ENVIRONMENT, **more)
+    assert result.status == status and not result.stdout and "Traceback" not in result.stderr, result.report()
+    return result.stderr
+
+
+def until(condition, what, seconds=SECONDS):
+    """Waits for a condition, and returns its value."""
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, f"{what}: not there after {seconds} seconds"
+        time.sleep(0.05)
+    return found

@@ -1,0 +1,113 @@
+"""Protects the heap profile on the page: on and off behind the token, and the flame graph."""
+
+import json
+import os
+import sys
+
+import blackbox
+import pytest
+from browsing import looks
+from chromium import chromium
+from serving import serving, until
+
+sys.path.insert(0, str(blackbox.REPOSITORY / "tests/tools/heap"))
+
+from steady import FLAGS, SOURCE, steady  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def running(compiled, library):
+    with steady(compiled(SOURCE, *FLAGS), library, HAKMEM_HEAP_PROFILE_RATE="4K") as process:
+        process.tell("pulse")
+        yield process
+
+
+@pytest.fixture(scope="module")
+def served(running):
+    with serving(running.pid, "--interval", "0.2") as server:
+        yield server
+
+
+def posted(server, path, **more):
+    status, _, body = server.get(path, method="POST", data=b"", **more)
+    return status, json.loads(body)
+
+
+def test_on_and_off(served, running):
+    assert served.json(f"api/profile/{running.pid}") == {"on": False, "mean": 0, "sites": 0, "can": True,
+                                                         "may_write": True}
+    status, state = posted(served, f"api/profile/{running.pid}?on=1&rate=8192")
+    assert status == 200 and state["on"] and state["mean"] == 8192, state
+    running.tell("keep", 2000, 5000)
+    root = served.json(f"api/flame/{running.pid}")["root"]
+
+    def find(node, name):
+        return node if node[0] == name else next((found for child in node[3] if (found := find(child, name))), None)
+    assert 8e6 < find(root, "keep_many")[2] < 13e6 and find(find(root, "main"), "keep_hay")
+    status, headers, page = served.get(f"flame/{running.pid}")
+    assert status == 200 and headers.get_content_type() == "text/html" and b"keep_hay" in page
+    status, state = posted(served, f"api/profile/{running.pid}?on=0")
+    assert status == 200 and not state["on"]
+    running.tell("drop")
+
+
+def test_who_may(served, running):
+    path = f"api/profile/{running.pid}?on=1"
+    assert posted(served, path, token=False)[0] == 401
+    status, answer = posted(served, path, headers={"Origin": "http://elsewhere.example"})
+    assert status == 403 and "another site" in answer["error"]
+    assert posted(served, f"api/profile/{running.pid}?on=2")[0] == 400
+    assert posted(served, f"api/profile/{running.pid}")[0] == 400
+    assert "is not served here" in posted(served, "api/profile/1?on=1")[1]["error"]
+    assert "kind is one of" in served.refused(f"api/flame/{running.pid}?kind=none", 400)
+    assert not served.json(f"api/profile/{running.pid}")["on"]
+
+
+def test_without_a_token_nothing_is_written(running):
+    with serving(running.pid, "--no-token") as server:
+        status, answer = posted(server, f"api/profile/{running.pid}?on=1")
+        assert status == 403 and "without a token writes into no process" in answer["error"]
+        state = server.json(f"api/profile/{running.pid}")
+        assert not state["may_write"] and not state["on"]
+
+
+def test_the_page(served, running, tmp_path):
+    def script(text, *values):
+        return browser.execute_script(text, *values)
+
+    def names():
+        return script("return [...document.querySelectorAll('#flame button')].map(cell => cell.textContent)")
+
+    def said(selector):
+        return script("return document.querySelector(arguments[0]).textContent", selector)
+    with chromium(tmp_path, height=1700) as browser:
+        browser.get(served.page)
+        until(lambda: looks(browser) >= 3 and said("#profile-switch") == "Take a heap profile", "the switch")
+        # The charts' keys have values although the pointer is elsewhere.
+        keys = script("return [...document.querySelectorAll('#chart-memory .u-value')].map(value => value.textContent)")
+        assert len(keys) == 7 and all(key not in ("-", "--", "") for key in keys), keys
+        script("document.getElementById('profile-switch').click()")
+        until(lambda: said("#profile-state").startswith("being taken, a sample every 4.0 KiB"), "the profile")
+        running.tell("keep", 2000, 5000)
+        until(lambda: "keep_hay" in names(), "the flame graph")
+        script("[...document.querySelectorAll('#flame button')].find(cell => cell.textContent === 'keep_many').click()")
+        assert names().index("keep_many") > 0 and script("return document.querySelectorAll('#flame "
+                                                         ".around').length") >= 2
+        assert said("#flame-named").startswith("keep_many")
+        script("document.getElementById('flame-pause').click()")
+        paused = names()
+        running.tell("drop")
+        assert said("#flame-pause") == "Go on" and names() == paused
+        script("document.getElementById('flame-pause').click(); document.getElementById('flame-kind').value = "
+               "'alloc_objects';"
+               "document.getElementById('flame-kind').dispatchEvent(new Event('change'))")
+        until(lambda: "blocks" in script("return document.querySelector('#flame button').title"), "other figures")
+        assert script("return document.querySelector('#flame-file').getAttribute('href')"
+                      ) == f"flame/{running.pid}?kind=alloc_objects"
+        script("document.getElementById('profile-switch').click()")
+        until(lambda: said("#profile-state").startswith("stopped"), "the end")
+        assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+        browser.save_screenshot(str(tmp_path / "page.png"))
+        keep = os.environ.get("HAKMEM_PICTURES")
+        if keep:
+            (tmp_path / "page.png").rename(f"{keep}/serve-profile.png")

@@ -1,0 +1,281 @@
+"""Protects hakmem top on real processes: figures against the program's and the kernel's, a real terminal, errors."""
+
+import re
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import blackbox
+import busy as programs
+import pexpect
+import pytest
+
+from hakmem.live.memory import LiveError, NoProcess
+from hakmem.top import tables
+from hakmem.top.sample import Sampler, memory_of, rates
+
+PYTHON = sys.executable
+COMMAND = [PYTHON, "-m", "hakmem", "top"]
+SECONDS = 120
+
+
+def environment():
+    return blackbox.environment({"PYTHONPATH": str(blackbox.REPOSITORY / "python"), "PYTHONDONTWRITEBYTECODE": "1"})
+
+
+def top(*arguments, **more):
+    return blackbox.run([*COMMAND, *arguments], env={"PYTHONPATH": str(blackbox.REPOSITORY / "python"),
+                                                     "PYTHONDONTWRITEBYTECODE": "1"}, **more)
+
+
+def row_of(table, column, value):
+    place = [each.title for each in table.columns].index(column)
+    titles = [each.title for each in table.columns]
+    return next(dict(zip(titles, row, strict=True)) for row in table.rows if row[place] == value)
+
+
+@pytest.fixture
+def sampler(busy):
+    made = Sampler(busy.pid)
+    yield made
+    made.close()
+
+
+def test_resident_parts_sum_to_the_rss(sampler):
+    sample = sampler.take()
+    parts = sample.resident.parts()
+    assert sum(parts.values()) == sample.rss
+    assert abs(sample.rss - memory_of(sampler.memory)[0]) < 4 << 20
+    held = programs.HELD * programs.HELD_CLASS + programs.MINE * programs.MINE_CLASS + programs.HUGE
+    # The program's touched blocks are resident and live. Its churn adds at most a few MiB.
+    assert held <= parts["live"] <= held + (6 << 20)
+    # Program, C library and stacks.
+    assert 1 << 20 < parts["other"] < 16 << 20
+
+
+def test_figures_are_those_of_the_program(sampler):
+    sample = sampler.take()
+    held = row_of(tables.classes(sample), "block size", programs.HELD_CLASS)
+    assert programs.HELD <= held["live"] <= programs.HELD + 200
+    mine = row_of(tables.classes(sample), "block size", programs.MINE_CLASS)
+    assert programs.MINE <= mine["live"] <= programs.MINE + 20
+    heaps = [row for row in sample.shot.threads if row.kind == "thread" and row.state == "live"]
+    assert len(heaps) == 3
+    main = next(row for row in heaps if row.tid == sampler.pid)
+    assert row_of(tables.thread_classes(sample, main.heap), "block size", programs.HELD_CLASS)["live"] == held["live"]
+    by_thread = tables.class_slabs(sample, mine["class"])
+    assert sum(row[3] for row in by_thread.rows) == mine["slabs"]
+    assert main.heap not in [row[0] for row in by_thread.rows]
+    assert row_of(tables.huge(sample), "state", "live")["bytes"] >= programs.HUGE
+    assert sum(row[8] for row in tables.superslabs(sample).rows) <= sample.rss
+
+
+def test_rates_and_growth(busy, sampler):
+    before = sampler.take()
+    busy.grow(20000)
+    after = sampler.take()
+    found = rates(before, after)
+    # Batches of 3,000 blocks go from one thread to another all the time.
+    assert found.counters["remote_blocks"] > 0 and found.counters["refills"] > 0 and found.minor_faults > 0
+    assert 17 << 20 < after.rss - before.rss < 30 << 20 and found.rss > 0
+    assert 17 << 20 < after.resident.live - before.resident.live < 30 << 20
+
+
+FORKING = """
+import mmap, os, sys
+kept = [bytes(1000) for _ in range(50000)]
+# Read and never written: the page of zeros, in no RSS.
+zeros = mmap.mmap(-1, 32 << 20)
+print(sum(zeros[at] for at in range(0, len(zeros), 4096)), flush=True)
+child = os.fork()
+if child == 0:
+    print("child", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_pages_shared_with_a_fork_are_live(library):
+    process = subprocess.Popen(["/usr/bin/python3", "-c", FORKING], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               text=True, env=blackbox.environment({"PYTHONMALLOC": "malloc"}, preload=library))
+    try:
+        assert [process.stdout.readline() for _ in range(2)] == ["0\n", "child\n"]
+        sampler = Sampler(process.pid)
+        assert memory_of(sampler.memory)[1], "the child shares its parent's memory"
+        sample = sampler.take()
+        assert 50 << 20 < sample.resident.live < 90 << 20
+        assert sum(sample.resident.parts().values()) == sample.rss and sample.resident.other > 1 << 20
+    finally:
+        process.kill()
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()
+
+
+def test_memory_that_was_only_read_is_not_resident(library):
+    script = "import ctypes; libc = ctypes.CDLL(None); libc.calloc.restype = ctypes.c_void_p; " \
+             "libc.memchr.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]; " \
+             "at = libc.calloc(1, 64 << 20); print(libc.memchr(at, 1, 64 << 20), flush=True); input()"
+    process = subprocess.Popen(["/usr/bin/python3", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               text=True, env=blackbox.environment({"HAKMEM_THP": "never"}, preload=library))
+    try:
+        assert process.stdout.readline() == "0\n"
+        sample = Sampler(process.pid).take()
+        assert sample.shot.totals.huge_live >= 64 << 20 and sample.rss < 40 << 20
+        assert sample.resident.live < 10 << 20 and sample.resident.other > 1 << 20
+    finally:
+        process.kill()
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()
+
+
+def test_the_end_of_the_process(busy, sampler):
+    sampler.take()
+    busy.end()
+    with pytest.raises(NoProcess):
+        sampler.take()
+
+
+def test_once_prints_a_screen(busy):
+    result = top(str(busy.pid), "--once", "--interval", "0.3")
+    assert result.status == 0 and "\x1b" not in result.stdout, result.report()
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith(f"busy {busy.pid}  HAKMEM ") or str(busy.pid) in lines[0]
+    assert set(lines[2]) == {"█"} and "live" in lines[3]
+    assert re.search(r"refills [1-9][\d.,]*/s +flushes .*/s +slabs carved .*remote frees [1-9][\d.,]*/s", lines[4])
+    for title in ("Classes", "Threads and heaps", "Pools: SuperSlabs by how full they are"):
+        assert title in lines
+    held = next(line.split() for line in lines if line.split()[:1] == [str(programs.HELD_CLASS)])
+    assert int(held[3].replace(",", "")) >= programs.HELD
+
+
+def test_a_picture(busy, tmp_path):
+    picture = tmp_path / "top.svg"
+    result = top(str(busy.pid), "--svg", str(picture), "--interval", "0.2")
+    assert result.status == 0, result.report()
+    drawn = picture.read_text(encoding="utf-8").replace("&#160;", " ")
+    assert drawn.startswith("<svg") and str(busy.pid) in drawn and "free in slab" in drawn and "refills" in drawn
+    result = top(str(busy.pid), "--svg", str(tmp_path / "none" / "top.svg"))
+    assert result.status == 1 and "none/top.svg: No such file" in result.stderr, result.report()
+    assert "Traceback" not in result.stderr
+
+
+def test_in_a_terminal(busy):
+    """The screen in a real terminal: drawn, controlled by keys, and restored at the end."""
+    run = pexpect.spawn(PYTHON, [*COMMAND[1:], str(busy.pid), "--interval", "0.2"],
+                        env={**environment(), "TERM": "xterm-256color"}, dimensions=(40, 150),
+                        timeout=SECONDS, encoding="utf-8")
+    try:
+        run.expect("Classes")
+        run.expect("live bytes")
+        run.send("2")
+        run.expect("Threads and heaps")
+        run.send("\r")
+        run.expect("Classes in the slabs of heap")
+        run.send("\x1b")
+        run.expect("Threads and heaps")
+        run.send(" ")
+        run.expect("paused")
+        run.send(" ")
+        run.send("q")
+        run.expect(re.escape("\x1b[?1049l"))
+        run.expect(pexpect.EOF)
+        run.wait()
+        assert run.exitstatus == 0
+    finally:
+        run.close(force=True)
+
+
+def test_in_a_terminal_the_end_is_told(busy):
+    run = pexpect.spawn(PYTHON, [*COMMAND[1:], str(busy.pid), "--interval", "0.1"],
+                        env={**environment(), "TERM": "xterm-256color"}, dimensions=(40, 150),
+                        timeout=SECONDS, encoding="utf-8")
+    try:
+        run.expect("refills")
+        busy.end()
+        run.expect(f"ended: process {busy.pid}")
+        time.sleep(0.3)
+        assert run.isalive(), "the last picture stands"
+        run.send("q")
+        run.expect(f"hakmem: ended: process {busy.pid}")
+        run.expect(pexpect.EOF)
+        run.wait()
+        assert run.exitstatus == 0
+    finally:
+        run.close(force=True)
+
+
+def test_what_cannot_be_looked_at(program, busy, library):
+    def refused(*arguments, status=1, **more):
+        result = top(*arguments, **more)
+        assert result.status == status and not result.stdout and "Traceback" not in result.stderr, result.report()
+        return result.stderr
+
+    assert "there is no process 4194304" in refused("4194304", "--once")
+    assert "not in the range" in refused("0", "--once", status=2)
+    assert "no process is named 'x?'" in refused("x?", "--once")
+    assert "not in the range" in refused(str(busy.pid), "--once", "--interval", "0", status=2)
+    assert "no terminal; --once" in refused(str(busy.pid), status=2)
+    assert "one of them" in refused(str(busy.pid), "--once", "--svg", "x.svg", status=2)
+    with programs.busy(program, None) as other:
+        assert f"process {other.pid} does not run on HAKMEM" in refused(str(other.pid), "--once")
+    text = refused(str(busy.pid), "--once", user="nobody")
+    assert f"no permission to read process {busy.pid}" in text and "uid" in text
+
+
+@contextmanager
+def becoming(library, variable):
+    """A Python on HAKMEM, and a function that makes it exec /bin/sleep with LD_PRELOAD=variable."""
+    script = "import os, sys; print('ready', flush=True); sys.stdin.readline(); " \
+             "os.environ['LD_PRELOAD'] = sys.argv[1]; os.execv('/bin/sleep', ['sleep', '60'])"
+    process = subprocess.Popen(["/usr/bin/python3", "-c", script, str(variable)], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, text=True, env=blackbox.environment(preload=library))
+
+    def become():
+        process.stdin.write("\n")
+        process.stdin.flush()
+        end = time.monotonic() + SECONDS
+        # It sleeps, so the dynamic linker has finished.
+        while Path(f"/proc/{process.pid}/comm").read_text() != "sleep\n" or \
+                Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "S":
+            assert time.monotonic() < end
+            time.sleep(0.01)
+
+    try:
+        assert process.stdout.readline() == "ready\n"
+        yield process.pid, become
+    finally:
+        process.kill()
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()
+
+
+def taken_at_last(sampler):
+    """The final result of take(), which may refuse while it finds that the process changed."""
+    try:
+        return sampler.take()
+    except LiveError:
+        return sampler.take()
+
+
+def test_a_process_that_becomes_one_without_hakmem(library):
+    with becoming(library, "") as (pid, become):
+        sampler = Sampler(pid)
+        sampler.take()
+        become()
+        with pytest.raises(LiveError, match="does not run on HAKMEM"):
+            taken_at_last(sampler)
+
+
+def test_a_process_that_becomes_another_on_hakmem(library):
+    with becoming(library, library) as (pid, become):
+        sampler = Sampler(pid)
+        before = sampler.take()
+        become()
+        after = taken_at_last(sampler)
+        assert after.program == 2 and rates(before, after) is None
+        assert after.shot.command == "sleep" and after.resident.live > 0 and after.resident.metadata > 0
+        assert sum(after.resident.parts().values()) == after.rss < before.rss

@@ -1,0 +1,303 @@
+"""Protects the screen on made-up samples. textual's pilot presses its keys."""
+
+import asyncio
+
+import click
+import pytest
+from made import FakeSampler, made
+from textual.widgets import DataTable, Static
+from textual.worker import WorkerFailed
+
+from hakmem.live.memory import Unreadable
+from hakmem.ps.survey import Row, Survey
+from hakmem.top import command, tables, words
+from hakmem.top.app import Top
+from hakmem.top.sample import RATES, rates
+
+
+def drive(script, sampler=None, interval=0.05, size=(150, 40)):
+    """Runs the screen with script(app, pilot) at its keys."""
+    async def run():
+        app = Top(sampler or FakeSampler(), interval)
+        async with app.run_test(size=size) as pilot:
+            await until(pilot, lambda: app.sample is not None or app.note)
+            await script(app, pilot)
+        return app
+    return asyncio.run(run())
+
+
+async def until(pilot, condition, seconds=20):
+    for _ in range(int(seconds / 0.02)):
+        if condition() or not pilot.app.is_running:
+            return
+        await pilot.pause(0.02)
+    raise AssertionError("it did not come to that")
+
+
+def text(app, name):
+    return str(app.query_one(f"#{name}", Static).content)
+
+
+def column(app, number):
+    widget = app.query_one(DataTable)
+    return [str(widget.get_row_at(row)[number]) for row in range(widget.row_count)]
+
+
+def titles(app):
+    return [str(each.label) for each in app.query_one(DataTable).ordered_columns]
+
+
+def test_head_explains_the_rss():
+    async def script(app, pilot):
+        await until(pilot, lambda: app.before is not None)
+        assert text(app, "title").startswith("made-up 4242  HAKMEM 9.9")
+        assert "RSS 20.0 MiB" in text(app, "memory") and "2 SuperSlabs" in text(app, "memory")
+        assert [part.strip() for part in text(app, "key").split("■")[1:]] == [
+            "live 8.0 MiB 40%", "cached 1.0 MiB 5%", "free in slab 1.0 MiB 5%", "retained 2.0 MiB 10%",
+            "metadata 1.0 MiB 5%", "other 7.0 MiB 35%"]
+        line = text(app, "rates")
+        for part in ("refills 300/s", "flushes 150/s", "slabs carved 3.0/s", "remote frees 21/s",
+                     "faults 10/s soft, 0/s hard", "RSS +4.0 KiB/s"):
+            assert part in line, line
+    drive(script)
+
+
+def test_bar_is_as_wide_as_it_is_told_and_shows_every_part():
+    parts = {"live": 10 ** 9, "cached": 1, "free_in_slab": 0, "retained": 10 ** 8, "metadata": 5, "other": 10 ** 9}
+    for width in (10, 77, 200):
+        bar = words.bar(parts, width)
+        assert len(bar.plain) == width
+        seen = {style: len(text) for text, style in bar.parts}
+        assert {words.PARTS[name][1] for name, size in parts.items() if size} == set(seen)
+        assert seen[words.PARTS["cached"][1]] == 1
+
+
+def test_views_by_key_and_tab():
+    async def script(app, pilot):
+        assert column(app, 1) == ["1", "2"]
+        for key, view, rows in (("2", "threads", 3), ("3", "pools", 2), ("4", "superslabs", 2), ("5", "huge", 1),
+                                ("1", "classes", 2)):
+            await pilot.press(key)
+            await pilot.pause()
+            assert app.view == view and app.query_one(DataTable).row_count == rows
+        for view in ("threads", "pools", "superslabs", "huge", "classes"):
+            await pilot.press("tab")
+            assert app.view == view
+        assert "8.0 MiB" not in column(app, 1)
+    drive(script)
+
+
+def test_sorting():
+    async def script(app, pilot):
+        assert titles(app)[6] == "live bytes ▼" and column(app, 0) == ["16", "1,024"]
+        await pilot.press("greater_than_sign")
+        await pilot.pause()
+        assert titles(app)[7] == "cached bytes ▼" and column(app, 0) == ["1,024", "16"]
+        await pilot.press("r")
+        await pilot.pause()
+        assert titles(app)[7] == "cached bytes ▲" and column(app, 0) == ["16", "1,024"]
+        await pilot.press(*["less_than_sign"] * 7)
+        await pilot.pause()
+        assert titles(app)[0] == "block size ▼" and column(app, 0) == ["1,024", "16"]
+        await pilot.press("less_than_sign")
+        await pilot.pause()
+        assert titles(app)[-1] == "used ▼"
+        # Each view keeps its own order.
+        await pilot.press("2", "r", "1")
+        await pilot.pause()
+        assert titles(app)[-1] == "used ▼"
+    drive(script)
+
+
+def test_a_click_on_a_title_sorts():
+    async def script(app, pilot):
+        await pilot.click(DataTable, offset=(14, 0))
+        await pilot.pause()
+        assert [title[-1] for title in titles(app)].count("▼") == 1 and titles(app)[1] == "class ▼"
+    drive(script)
+
+
+def test_the_cursor_stays_on_its_row_when_the_order_turns():
+    async def script(app, pilot):
+        await pilot.press("down")
+        widget = app.query_one(DataTable)
+        chosen = str(widget.get_row_at(widget.cursor_row)[0])
+        await pilot.press("r")
+        await pilot.pause()
+        assert widget.cursor_row == 0 and str(widget.get_row_at(0)[0]) == chosen == "1,024"
+    drive(script)
+
+
+def test_a_class_leads_to_its_slabs_by_thread_and_back():
+    async def script(app, pilot):
+        await pilot.press("down", "enter")
+        await pilot.pause()
+        assert text(app, "subject") == "Slabs of 1.0 KiB blocks (class 2) by thread"
+        # Heap 3 has two slabs of 64 blocks: 74 used, of which 14 are cached.
+        assert [column(app, number) for number in range(7)] \
+            == [["3"], ["thread"], ["orphan"], ["2"], ["60"], ["14"], ["54"]]
+        await pilot.press("enter")
+        await pilot.pause()
+        assert app.drilled == 2, "there is nothing further below"
+        await pilot.press("escape")
+        await pilot.pause()
+        assert app.drilled is None and column(app, 0) == ["16", "1,024"]
+    drive(script)
+
+
+def test_a_thread_leads_to_its_classes():
+    async def script(app, pilot):
+        await pilot.press("2", "enter")
+        await pilot.pause()
+        assert text(app, "subject") == "Classes in the slabs of heap 2 (main)"
+        assert [column(app, number) for number in range(6)] == [["16"], ["1"], ["2"], ["4,900"], ["100"], ["3,192"]]
+        await pilot.press("3", "enter")
+        await pilot.pause()
+        assert app.view == "pools" and app.drilled is None
+    drive(script)
+
+
+def test_pause_keeps_the_picture():
+    async def script(app, pilot):
+        await pilot.press("space")
+        await pilot.pause(0.2)
+        at = app.sample.at
+        assert "paused" in text(app, "title")
+        await pilot.pause(0.3)
+        assert app.sample.at == at
+        await pilot.press("2", "r")
+        await pilot.pause()
+        assert app.sample.at == at and len(column(app, 0)) == 3, "what stands can be looked at from all sides"
+        await pilot.press("space")
+        await until(pilot, lambda: app.sample.at > at)
+        await until(pilot, lambda: "paused" not in text(app, "title"))
+    drive(script)
+
+
+def test_figures_change_in_place():
+    async def script(app, pilot):
+        first = column(app, 3)[0]
+        await until(pilot, lambda: column(app, 3)[0] != first)
+    drive(script)
+
+
+def test_help_and_its_keys():
+    async def script(app, pilot):
+        await pilot.press("h")
+        await pilot.pause()
+        assert len(app.screen_stack) == 2
+        assert "sort by the column" in str(app.screen.query_one("#help Static", Static).content)
+        await pilot.press("2")
+        await pilot.pause()
+        assert app.view == "classes", "keys of the screen below have no effect"
+        await pilot.press("escape")
+        await pilot.pause()
+        assert len(app.screen_stack) == 1
+        await pilot.press("q")
+        await pilot.pause()
+        assert not app.is_running
+    drive(script)
+
+
+def test_a_process_that_ends_leaves_its_last_picture():
+    async def script(app, pilot):
+        await until(pilot, lambda: app.note)
+        assert "ended: process 4242 ended" in text(app, "title")
+        assert app.sample.at == 1.0 and column(app, 0) == ["16", "1,024"]
+        await pilot.press("space", "2")
+        await pilot.pause(0.2)
+        assert sampler.taken == 3 and "ended" in text(app, "title") and len(column(app, 0)) == 3
+    sampler = FakeSampler(count=2)
+    drive(script, sampler)
+
+
+def test_a_look_that_fails_is_told_and_tried_again():
+    async def script(app, pilot):
+        await until(pilot, lambda: "not read just now: torn" in text(app, "title"))
+        await until(pilot, lambda: "not read" not in text(app, "title"))
+        assert app.sample.at > 2
+    drive(script, FakeSampler(errors={1: Unreadable("torn"), 2: Unreadable("torn")}), interval=0.3)
+
+
+def test_an_unforeseen_error_is_not_swallowed():
+    with pytest.raises(WorkerFailed, match="ZeroDivisionError"):
+        drive(lambda app, pilot: until(pilot, lambda: False, seconds=2), FakeSampler(errors={1: ZeroDivisionError()}))
+
+
+def test_rates_need_two_samples_and_counters_that_are_there():
+    assert rates(None, made()) is None and rates(made(1), made(1)) is None
+    before, after = made(1), made(2)
+    del before.shot.counters["refills"]
+    found = rates(before, after)
+    assert found.counters == {"refills": None, "flushes": 150, "slabs_carved": 3, "remote_blocks": 21}
+    assert "refills -  " in words.rates_line(found, RATES).plain
+
+
+def test_many_rows_are_cut_and_it_is_said():
+    async def script(app, pilot):
+        await pilot.press("5")
+        await pilot.pause()
+        assert text(app, "subject").endswith(f": {tables.ROWS_MOST} of 1,000, the first by bytes")
+        assert column(app, 1)[0] == "999 MiB" and len(column(app, 0)) == tables.ROWS_MOST
+    sample = made()
+    huge = sample.shot.huge[0]
+    sample.shot.huge = [type(huge)(number << 32, number << 20, True, None) for number in range(1000)]
+    sampler = FakeSampler()
+    sampler.take = lambda: sample
+    drive(script, sampler)
+
+
+@pytest.mark.parametrize(("size", "expected"), [(0, "0 B"), (999, "999 B"), (1023, "1.0 KiB"), (1 << 20, "1.0 MiB"),
+                                                (150 << 20, "150 MiB"), (999.6 * 2 ** 30, "1.0 TiB"),
+                                                (-2048, "-2.0 KiB")])
+def test_bytes(size, expected):
+    assert words.bytes_text(size) == expected
+
+
+def test_the_history_is_drawn():
+    async def script(app, pilot):
+        await until(pilot, lambda: len(app.history) >= 5)
+        line = text(app, "history")
+        assert line.startswith("RSS ") and "live " in line and " to " in line and set(line) & set(words.SPARKS)
+    drive(script)
+
+
+def test_spark():
+    assert words.spark([], 10) == "" and words.spark([None, 5], 10) == "▁"
+    assert words.spark([1, 2, 3, 4, 5, 6, 7, 8], 80) == words.SPARKS
+    assert words.spark([9, 1, 8], 2) == "▁█", "the last ones, by themselves"
+    assert words.history_line([(1 << 20, 1 << 10), (2 << 20, 1 << 10)], 58).plain == (
+        "RSS  ▁█ 1.0 MiB to 2.0 MiB\nlive ▁▁ 1.0 KiB to 1.0 KiB")
+
+
+def test_sixty_columns():
+    """The head is complete, and the table is there."""
+    async def script(app, pilot):
+        await until(pilot, lambda: len(app.history) >= 3)
+        for name in ("title", "memory", "key", "rates", "history", "tabs"):
+            widget = app.query_one(f"#{name}", Static)
+            lines = text(app, name).split("\n")
+            room = widget.size.width * widget.size.height
+            assert widget.size.width <= 58 and sum(map(len, lines)) <= room, (name, text(app, name))
+        assert "5 huge blocks" in text(app, "tabs")
+        assert app.query_one(DataTable).size.height >= 4
+        assert app.query_one(DataTable).row_count > 0
+    drive(script, size=(60, 24))
+
+
+def test_without_a_pid_one_is_chosen(monkeypatch, capsys):
+    rows = [Row(41, "one", "one --long", "9.9", 1 << 20, 1 << 19, 0), Row(42, "two", "two", "9.9", 2 << 20, 1 << 19, 0)]
+    monkeypatch.setattr("hakmem.ps.survey.survey", lambda: Survey(shown, 0))
+    shown = rows[:1]
+    assert command.chosen(False) == 41
+    shown = []
+    with pytest.raises(command.TopError, match="no process that can be looked at runs on HAKMEM"):
+        command.chosen(True)
+    shown = rows
+    with pytest.raises(click.UsageError, match="2 processes run on HAKMEM; give the PID of one"):
+        command.chosen(False)
+    monkeypatch.setattr("click.termui.visible_prompt_func", lambda prompt: "42")
+    assert command.chosen(True) == 42
+    assert "one --long" in capsys.readouterr().out
+    with pytest.raises(click.BadParameter, match="'43' is no PID of the list"):
+        command.pick("43", rows)

