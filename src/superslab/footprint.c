@@ -54,7 +54,7 @@ size_t footprint_may_wait(void)
 
 void footprint_decay(uint32_t now_ms)
 {
-    if (now_ms - shared_pool.live_peak_ms < base_max(hak_options.purge_delay, 1))
+    if (shared_pool.live_peak_ms != 0 && now_ms - shared_pool.live_peak_ms < base_max(hak_options.purge_delay, 1))
         return;
     shared_pool.live_peak_before = shared_pool.live_peak;
     shared_pool.live_low_before = shared_pool.live_low;

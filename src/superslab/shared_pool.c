@@ -190,6 +190,7 @@ static struct slab *pool_take_run(uint32_t number, unsigned start, unsigned unit
         /* The first touch brings the whole huge page (P7). */
         pool_touch(slot, (POOL_ALL_UNITS & ~mask) | 1);
         shared_pool.units_dirty += base_count_bits(POOL_ALL_UNITS & ~mask);
+        slot->freed_ms = shared_pool_now_ms(); /* the rest waits like freed units */
         shared_pool_want_purge();
     }
     pool_touch(slot, mask | 1);

@@ -66,7 +66,7 @@ struct shared_pool {
     uint32_t waiters;             /* threads that wait until `left` changes */
     _Atomic size_t metadata_touched;
     size_t live_peak, live_low, live_peak_before, live_low_before; /* N3 (superslab/footprint.h) */
-    uint32_t live_peak_ms;        /* when the period of live_peak and live_low began */
+    uint32_t live_peak_ms;        /* when the period of live_peak and live_low began; 0: not yet */
     size_t may_wait;              /* bytes (N6) */
     uint32_t trimmed_ms;          /* when memory last left because too much waited (N6) */
     bool trimmed;                 /* trimmed_ms is set, and the footprint has not grown since then */

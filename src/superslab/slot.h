@@ -26,7 +26,7 @@ struct slot {
     uint32_t touched;  /* P2 */
     uint32_t aged;     /* free and touched at aged_ms, and not taken since */
     uint32_t aged_ms;  /* when `aged` was last filled */
-    uint32_t freed_ms; /* when a unit was last freed */
+    uint32_t freed_ms; /* when a unit was last freed, or became touched with its huge page */
     uint32_t next, prev; /* neighbours in the bucket's list; 0: none */
     uint8_t bucket;      /* 0: in none */
     uint8_t kind;        /* enum slot_kind; also read without the lock */

@@ -267,6 +267,23 @@ static void test_split(void)
     assert_int_equal(shared_pool.units_dirty, 0);
 }
 
+/* The units that a huge page's first touch brings memory behind wait for a purge delay, as freed ones do. */
+static void test_touched_with_huge_page_waits(void)
+{
+    hak_options.thp = OPTION_ALWAYS;
+    core_begin();
+    core_acquire(1, 1, 1, slabs);
+    assert_int_equal(shared_pool.units_dirty, RUN_UNITS - 1);
+    fake_advance((hak_options.purge_delay - 4) * MILLISECOND);
+    purge_run(false);
+    assert_int_equal(huge_slot(1)->huge_pages, PAGES_HUGE);
+    assert_int_equal(shared_pool.units_dirty, RUN_UNITS - 1);
+    fake_advance(8 * MILLISECOND);
+    purge_run(false);
+    assert_int_equal(huge_slot(2)->huge_pages, PAGES_SPLIT);
+    assert_int_equal(shared_pool.units_dirty, 0);
+}
+
 /* A SuperSlab purged whole keeps its huge pages. One that was split gets them again after all of it was purged. */
 static void test_split_begins_anew(void)
 {
@@ -464,6 +481,7 @@ int main(void)
         core_unit_test(test_zero_after),
         core_unit_test(test_empty_with_header),
         core_unit_test(test_merged),
+        core_unit_test(test_touched_with_huge_page_waits),
         core_unit_test(test_split),
         core_unit_test(test_split_begins_anew),
         core_unit_test(test_split_refused),

@@ -398,6 +398,23 @@ static void test_tick(void)
     heaps_check();
 }
 
+/* The first tick does all that a tick does, also where the machine started less than a purge delay ago. */
+static void test_first_tick_on_a_young_machine(void)
+{
+    struct thread_cache *cache = begin();
+
+    hak_options.purge_delay = 3600000;
+    assert_true(shared_pool_now_ms() < hak_options.purge_delay);
+    hold(64, 10);
+    let_go(10);
+    assert_true(cache_count(cache, CLASS_64) > 0);
+    shared_pool_schedule_purge(0);
+    fake_advance(2 * MILLISECOND);
+    assert_true(housekeep_tick());
+    assert_int_equal(cache_count(cache, CLASS_64), 0);
+    assert_int_equal(shared_pool.live_peak_ms, shared_pool_now_ms());
+}
+
 /* A tick on time lets the memory that it just freed wait for a full purge delay. */
 static void test_tick_in_time(void)
 {
@@ -620,6 +637,7 @@ int main(void)
         core_unit_test(test_counted_as_used),
         core_unit_test(test_order),
         core_unit_test(test_flush_takes_oldest),
+        core_unit_test(test_first_tick_on_a_young_machine),
         core_unit_test(test_tick_in_time),
         core_unit_test(test_tick_wants_another),
         core_unit_test(test_one_way),

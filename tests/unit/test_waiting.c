@@ -46,6 +46,7 @@ static void test_bound_that_was_set(void)
 {
     static void *held[100];
 
+    hak_options.thp = OPTION_NEVER;
     hak_options.ss_lru_size = 4;
     for (unsigned round = 0; round < 6; round++) {
         for (unsigned i = 0; i < 100; i++)

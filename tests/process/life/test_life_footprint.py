@@ -2,6 +2,7 @@
 of HAKMEM or of a cgroup."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,25 @@ def test_limit_holds(compiled, name, kind):
         )
     )
     assert LIVE * 3 // 4 < held <= limit + own, f"{held / MIB:.1f} MiB"
+
+
+def memory_calls(command, uptime):
+    """The memory calls of a run whose clock says that the machine started `uptime` seconds ago."""
+    offset = uptime - int(time.monotonic())
+    result = blackbox.run(
+        ["unshare", "--map-root-user", "--time", "--fork", f"--monotonic={offset}", "strace", "-f", "-c", "-e",
+         "trace=madvise,mmap,munmap", "-E", f"LD_PRELOAD={blackbox.LIBRARY}", *command],
+        env={"HAKMEM_PURGE_DELAY": "3600000"})
+    assert result.status == 0, result.report()
+    return {line.split()[-1]: int(line.split()[3]) for line in result.stderr.splitlines()
+            if line.split()[-1:] in (["madvise"], ["mmap"], ["munmap"])}
+
+
+def test_the_same_however_long_the_machine_is_up():
+    """A time that was never stored is not a time at the machine's start."""
+    command = [blackbox.LIBRARY_FOLDER.parent / "bin/bench_documents", "mir", 100, 0, 1]
+    young, old = (memory_calls(command, uptime) for uptime in (60, 10_000_000))
+    assert young == old and young["madvise"] > 0
 
 
 # ---- In a cgroup ----
