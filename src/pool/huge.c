@@ -7,7 +7,7 @@
 
 /* Under `auto`, blocks from this size on get huge pages once this much else is mapped: one too many is little then. */
 #define HUGE_PAGES_MIN (2 * HAK_MIB)
-#define HUGE_PAGES_FOOTPRINT (32 * HAK_MIB)
+#define HUGE_PAGES_FOOTPRINT (16 * HAK_MIB)
 
 static struct huge *buckets[HUGE_BUCKETS];
 static struct huge *unused_records;

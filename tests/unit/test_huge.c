@@ -116,6 +116,23 @@ static void test_alignment(void)
         blocks[count++] = allocate_at(2 * HAK_MIB, alignment);
 }
 
+/* Under `auto` a block of 2 MiB or more is advised huge pages once 16 MiB of other memory are mapped. */
+static void test_huge_pages(void)
+{
+    uint64_t before;
+
+    hak_options.thp = OPTION_AUTO;
+    begin();
+    before = fake_calls(FAKE_ADVISE_HUGE);
+    allocate(15 * HAK_MIB);
+    allocate(2 * HAK_MIB);
+    assert_int_equal(fake_calls(FAKE_ADVISE_HUGE), before);
+    allocate(2 * HAK_MIB);
+    assert_int_equal(fake_calls(FAKE_ADVISE_HUGE), before + 1);
+    allocate(2 * HAK_MIB - UNIT_SIZE);
+    assert_int_equal(fake_calls(FAKE_ADVISE_HUGE), before + 1);
+}
+
 static void test_impossible(void)
 {
     bool zero;
@@ -712,6 +729,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         core_unit_test(test_allocate_and_free),
         core_unit_test(test_alignment),
+        core_unit_test(test_huge_pages),
         core_unit_test(test_impossible),
         core_unit_test(test_zero),
         core_unit_test(test_covers),
