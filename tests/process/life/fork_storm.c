@@ -1,7 +1,8 @@
 /*
  * fork_storm THREADS CHILDREN: each thread allocates all the time, and forks CHILDREN children between its calls while
  * the other threads are in the middle of theirs. A child uses and frees what it inherited, allocates, and starts a
- * thread that does the same.
+ * thread that does the same. No thread begins before all are made: under qemu 7.2, a child that was forked while its
+ * parent made a thread cannot make one.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -12,6 +13,7 @@
 enum { LIVE = 200 };
 
 static int children;
+static pthread_barrier_t all_made;
 
 static void *in_child_thread(void *seed)
 {
@@ -59,6 +61,7 @@ static void *run(void *seed)
     static _Thread_local struct work_block blocks[LIVE];
     uint64_t state = (uint64_t)(uintptr_t)seed;
 
+    pthread_barrier_wait(&all_made);
     for (int i = 0; i < children; i++) {
         work_steps(blocks, LIVE, 1000, &state);
         pid_t pid = fork();
@@ -86,9 +89,11 @@ int main(int argc, char **argv)
         return 2;
     count = atoi(argv[1]);
     children = atoi(argv[2]);
+    pthread_barrier_init(&all_made, NULL, (unsigned)count + 1);
     for (int i = 0; i < count; i++)
         if (pthread_create(&threads[i], NULL, run, (void *)(uintptr_t)(i + 1)))
             fail("pthread_create");
+    pthread_barrier_wait(&all_made);
     for (int i = 0; i < count; i++)
         pthread_join(threads[i], NULL);
     printf("%d children\n", count * children);
