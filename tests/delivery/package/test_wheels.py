@@ -240,7 +240,8 @@ def running(installed, tmp_path_factory):
 
 @pytest.mark.parametrize("words, told", [
     (["stats"], "Size classes"), (["stats", "--json"], '"totals"'), (["stats", "--prometheus"], "hakmem_live_bytes"),
-    (["stats", "--superslabs"], "address"), (["explain"], "difference"), (["top", "--once", "--interval", "0.05"], "rates"),
+    (["stats", "--superslabs"], "address"), (["explain"], "difference"),
+    (["top", "--once", "--interval", "0.05"], "rates"),
     (["heap"], "Bytes in use"), (["heap", "--tree"], "Bytes in use"), (["doctor"], "HAKMEM"),
 ])
 def test_a_running_process_is_looked_into(hakmem, running, words, told):
