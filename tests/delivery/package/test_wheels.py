@@ -290,7 +290,7 @@ def test_gdb_finds_what_it_needs_beside_the_script(installed, running):
     (["serve", "PID"], "serve", "aiohttp"), (["top", "--svg", "/tmp/never.svg", "PID"], "top", "rich"),
     (["trace", "info", "/etc/hostname"], "trace", "numpy"),
     (["leaks", "--", "true"], "leaks", "numpy"),
-    (["bench", "report", str(ROOT / "bench/results/2026-11-21-field.json.xz")], "report", "jsonschema"),
+    (["bench", "report", str(ROOT / "bench/results/2026-11-23-official.json.xz")], "report", "jsonschema"),
 ])
 def test_what_is_missing_is_said_in_a_line(hakmem, running, words, name, package):
     result = hakmem(*(str(running) if word == "PID" else word for word in words), status=1)
