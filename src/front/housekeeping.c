@@ -100,12 +100,13 @@ void housekeep_follow(void)
 bool housekeep_tick(void)
 {
     uint32_t now = shared_pool_now_ms(), due = atomic_load_explicit(&shared_pool.next_purge_ms, memory_order_relaxed);
-    uint32_t last = atomic_load_explicit(&last_tick_ms, memory_order_relaxed);
+    uint32_t last;
 
     if (!purge_is_due(now) || lock_in_fork() || atomic_exchange_explicit(&ticking, true, memory_order_acquire))
         return false;
     /* Half a delay late: no thread was on a slow path, so what caches and warm pools hold is stale. Less than a delay
      * after the last tick: only the shared pool asks, because it holds too much. */
+    last = atomic_load_explicit(&last_tick_ms, memory_order_relaxed);
     if (last == 0 || now - last >= hak_options.purge_delay) {
         tick_run(now, now - due >= hak_options.purge_delay / 2, false);
     } else if (registry_has_more()) {
