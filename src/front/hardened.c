@@ -295,7 +295,7 @@ void *hardened_allocate(struct heap *heap, size_t alignment, size_t size, bool z
         block = nothing_allocate();
     if (HAK_UNLIKELY(block != NULL))
         ;
-    else if (HAK_LIKELY(seal_bytes_for(size) <= POOLED_MAX && alignment <= POOLED_MAX))
+    else if (HAK_LIKELY(seal_bytes_for(size) <= POOLED_MAX && alignment < POOLED_MAX))
         block = hardened_pooled(heap, base_max(alignment, BLOCK_ALIGN), size, zeroed);
     else
         block = hardened_large(heap, base_max(alignment, BLOCK_ALIGN), size);

@@ -31,6 +31,7 @@ static void say_what_is_off(bool sealed)
         { "HAKMEM_HARDEN_NEIGHBOURS", harden.neighbours },
         { "HAKMEM_HARDEN_NOTHING", harden.nothing },
         { "HAKMEM_HARDEN_PROTECT", harden.protect },
+        { "HAKMEM_HARDEN_GUARDS", hak_options.harden_guards != 0 },
         { "HAKMEM_HARDEN_OPERATORS", harden.operators },
     };
 

@@ -7,7 +7,8 @@
 #include "pool/remote.h"
 #include "pool/slab.h"
 
-/* Waiting spans have at most so many bytes, or the thread's share if more. Of so few spans, none is given out. */
+/* Waiting spans have at most so many bytes, or the thread's share if more. A random one of the older half leaves. The
+ * newest ones, so many, are not given out. */
 #define SPANS_BYTES (4 * HAK_MIB)
 #define SPANS_KEEP 4u
 
@@ -165,12 +166,15 @@ static bool span_open(void *block, enum span_access access)
            (access == SPAN_GUARDED ? os_guard(block, bytes, false) : os_protect(block, bytes, true));
 }
 
-static uint16_t span_bit(uint16_t bits, unsigned from, unsigned to)
+/* The bits without the one at `index`: those above it move down. */
+static uint16_t span_drop_bit(unsigned bits, unsigned index)
 {
-    return (uint16_t)((bits & ~(1u << to)) | (((unsigned)bits >> from) & 1) << to);
+    unsigned below = (1u << index) - 1;
+
+    return (uint16_t)((bits & below) | (bits >> 1 & ~below));
 }
 
-/* Removes a span from those that wait (V9). */
+/* Removes a span from those that wait (V9). The others keep their order. */
 static void *span_remove(struct spans *spans, unsigned index, enum span_access *access)
 {
     unsigned last = spans->count - 1u;
@@ -179,9 +183,10 @@ static void *span_remove(struct spans *spans, unsigned index, enum span_access *
     *access = !((spans->closed >> index) & 1) ? SPAN_OPEN : (spans->guarded >> index) & 1 ? SPAN_GUARDED : SPAN_CLOSED;
     spans->bytes -= slab_bytes(slab_of(block));
     __atomic_store_n(&spans->count, (uint8_t)last, __ATOMIC_RELEASE);
-    spans->span[index] = spans->span[last];
-    spans->closed = span_bit(spans->closed, last, index);
-    spans->guarded = span_bit(spans->guarded, last, index);
+    for (unsigned i = index; i < last; i++)
+        __atomic_store_n(&spans->span[i], spans->span[i + 1], __ATOMIC_RELAXED);
+    spans->closed = span_drop_bit(spans->closed, index);
+    spans->guarded = span_drop_bit(spans->guarded, index);
     return block;
 }
 
@@ -218,6 +223,7 @@ void *bins_take_span(struct bins *bins, unsigned class, bool *zero)
 
     if (count <= SPANS_KEEP || !harden.protect || !harden.zero || harden.sweep)
         return NULL;
+    count -= SPANS_KEEP;
     from = bins_chance(bins, count);
     for (unsigned i = 0; i < count; i++) {
         unsigned index = (from + i) % count;
@@ -261,7 +267,7 @@ void bins_put_span(struct bins *bins, struct heap *heap, void *block)
     access = span_close(spans, block, bytes);
     while (spans->count == SPANS_MOST ||
            (spans->count && spans->bytes + bytes > base_max(SPANS_BYTES, bins_share(heap))))
-        spans_leave_at(spans, heap, bins_chance(bins, spans->count));
+        spans_leave_at(spans, heap, bins_chance(bins, spans->count / 2u + 1));
     spans->span[spans->count] = block;
     spans->closed =
         (uint16_t)((spans->closed & ~(1u << spans->count)) | (unsigned)(access != SPAN_OPEN) << spans->count);

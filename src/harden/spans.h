@@ -21,7 +21,7 @@ struct spans {
     uint64_t allowed_ns;  /* the time up to which it was granted */
     void *unpurged;       /* the span that was just freed: its memory is purged as it is closed */
     size_t bytes;         /* of the waiting spans */
-    void *span[SPANS_MOST];
+    void *span[SPANS_MOST]; /* the oldest first */
 };
 _Static_assert(SPANS_MOST <= 16, "each has a bit");
 

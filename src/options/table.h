@@ -124,6 +124,9 @@
            "hardened: a free looks at the ends of the blocks before and behind, too; needs `HAKMEM_HARDEN_ZERO`")      \
     OPTION(harden_nothing, "HAKMEM_HARDEN_NOTHING", BOOL, 1, 0, 1, "",                                                \
            "hardened: blocks of 0 bytes cannot be read or written")                                                   \
+    OPTION(harden_guards, "HAKMEM_HARDEN_GUARDS", BOOL, 1, 0, 1, "",                                                  \
+           "hardened: units that cannot be read or written between slabs and around the allocator's records; slabs " \
+           "lie at random places") \
     OPTION(harden_protect, "HAKMEM_HARDEN_PROTECT", BOOL, 1, 0, 1, "",                                                \
            "hardened: freed blocks above 57344 bytes cannot be read or written while they wait; those above 1 MiB " \
            "end in such pages") \

@@ -150,6 +150,14 @@ void *os_remap(void *address, size_t old_size, size_t new_size, bool may_move)
     return moved == MAP_FAILED ? NULL : moved;
 }
 
+bool os_move(void *address, size_t size, void *place)
+{
+    int saved_errno = errno;
+    bool done = mremap(address, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, place) == place;
+    errno = saved_errno;
+    return done;
+}
+
 /* ---- Physical memory ---- */
 
 static _Atomic bool memory_is_locked;

@@ -1,6 +1,7 @@
 #include "pool/huge.h"
 
 #include "options/options.h"
+#include "superslab/guard_units.h"
 #include "superslab/metadata.h"
 #include "superslab/purge.h"
 #include "superslab/shared_pool.h"
@@ -75,17 +76,47 @@ static void huge_drop_record(struct huge *record)
     unused_records = record;
 }
 
+/* While hardening is on, a block lies at a random place of so many bytes below the window, or of this share of all
+ * addresses there: no other mapping is near. It is tried so often. */
+#define HUGE_RANDOM (4096 * HAK_GIB)
+#define HUGE_RANDOM_SHARE 4u
+#define HUGE_RANDOM_TRIES 4u
+
+static char *huge_map_at_random(size_t size, size_t alignment)
+{
+    uintptr_t window = (uintptr_t)window_base();
+    size_t room = base_min(HUGE_RANDOM, base_align_down(window / HUGE_RANDOM_SHARE, SUPERSLAB_SIZE));
+
+    /* ThreadSanitizer allows few addresses. */
+    if (!guard_units_on() || HAK_THREAD_SANITIZER || alignment > SUPERSLAB_SIZE)
+        return NULL;
+    for (unsigned tries = 0; size < room && tries < HUGE_RANDOM_TRIES; tries++) {
+        size_t below = os_random() % (room - size) + size;
+        char *address = (char *)base_align_down(window - below, base_max(alignment, UNIT_SIZE));
+        if (os_map_at(address, size) == OS_PLACE_MAPPED)
+            return address;
+    }
+    return NULL;
+}
+
+static char *huge_map_anywhere(size_t size, size_t alignment)
+{
+    char *address = huge_map_at_random(size, alignment);
+
+    return address ? address : os_map(size, base_max(alignment, os_page_size()));
+}
+
 static char *huge_map(size_t size, size_t alignment)
 {
     char *address;
 
     if (!shared_pool_charge_huge(size))
         return NULL;
-    address = os_map(size, base_max(alignment, os_page_size()));
+    address = huge_map_anywhere(size, alignment);
     if (!address && huge_purge(true))
-        address = os_map(size, base_max(alignment, os_page_size()));
+        address = huge_map_anywhere(size, alignment);
     if (!address && purge_address_space(size))
-        address = os_map(size, base_max(alignment, os_page_size()));
+        address = huge_map_anywhere(size, alignment);
     if (!address) {
         shared_pool_uncharge_huge(size);
         return NULL;
@@ -109,6 +140,20 @@ static bool huge_open(char *address, size_t size)
     return false;
 }
 
+/* Moves a freed range to a random place, so that pointers to the block that lay there stay without access. If the
+ * kernel refuses, the range stays. */
+static char *huge_move(char *address, size_t size, size_t alignment)
+{
+    char *place = huge_map_at_random(size, alignment);
+
+    if (!place)
+        return address;
+    if (os_move(address, size, place))
+        return place;
+    os_unmap(place, size);
+    return address;
+}
+
 void *huge_allocate(size_t size, size_t alignment, bool *zero, struct heap *heap)
 {
     struct huge *record;
@@ -124,8 +169,8 @@ void *huge_allocate(size_t size, size_t alignment, bool *zero, struct heap *heap
     lock_release(&huge_lock);
     if (!record)
         return NULL;
-    if (address && !huge_open(address, size))
-        address = NULL;
+    if (address)
+        address = huge_open(address, size) ? huge_move(address, size, alignment) : NULL;
     *zero = address == NULL || ranges_are_closed();
     reuse = address != NULL;
     if (!address)

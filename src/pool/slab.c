@@ -1,5 +1,6 @@
 #include "pool/slab.h"
 
+#include "options/options.h"
 #include "os/os.h"
 #include "superslab/shared_pool.h"
 #include "superslab/touched.h"
@@ -49,18 +50,60 @@ void slab_carve(struct slab *slab, unsigned class, struct heap *owner)
     atomic_store_explicit(&slab->state, SLAB_ACTIVE, memory_order_release);
 }
 
+/* libhakmem-secure takes blocks in random order: from one of so many words of the map that have free blocks, the lowest
+ * ones. A choice among all would soon touch each page of a slab. */
+#define CHANCE_WORDS 4u
+
+static bool slab_takes_by_chance(void) { return HAK_SECURE && hak_options.harden_random; }
+
+/* Quick, not cryptographic. Threads may get the same numbers: each takes from slabs of its own. */
+static unsigned slab_chance(unsigned most)
+{
+    static _Atomic uint64_t chance;
+    uint64_t state = atomic_load_explicit(&chance, memory_order_relaxed);
+
+    state = (state ? state : os_random() | 1) * UINT64_C(0xd1342543de82ef95) + 1;
+    atomic_store_explicit(&chance, state, memory_order_relaxed);
+    return (unsigned)((state >> 32) * most >> 32);
+}
+
+/* The number of the word to take from next. */
+static unsigned slab_next_word(uint64_t summary)
+{
+    if (slab_takes_by_chance())
+        for (unsigned skip = slab_chance(CHANCE_WORDS); skip-- && (summary & (summary - 1));)
+            summary &= summary - 1;
+    return base_low_bit(summary);
+}
+
+/* Takes up to `position` blocks of a word, from a random one on. Returns the bits that are left. */
+static uint64_t slab_take_by_chance(uint64_t word, char *base, size_t size, void **out, size_t *position)
+{
+    uint64_t part = word & ~base_low_mask(slab_chance(64));
+
+    for (; word && *position; --*position) {
+        unsigned bit = base_low_bit(part ? part : word);
+        out[*position - 1] = base + bit * size;
+        word &= ~(UINT64_C(1) << bit);
+        part = (part ? part : word) & ~(UINT64_C(1) << bit);
+    }
+    return word;
+}
+
 size_t slab_take(struct slab *slab, void **out, size_t position)
 {
     size_t size = class_size(slab->class), before = position;
 
     while (position && slab->summary) {
-        unsigned index = base_low_bit(slab->summary);
+        unsigned index = slab_next_word(slab->summary);
         uint64_t word = atomic_load_explicit(&slab->local[index], memory_order_relaxed);
         char *base = slab->start + (size_t)index * 64 * size;
         if (word == UINT64_MAX && position >= 64) {
             for (unsigned i = 0; i < 64; i++, base += size)
                 out[--position] = base;
             word = 0;
+        } else if (slab_takes_by_chance()) {
+            word = slab_take_by_chance(word, base, size, out, &position);
         } else {
             do {
                 out[--position] = base + base_low_bit(word) * size;
@@ -69,7 +112,7 @@ size_t slab_take(struct slab *slab, void **out, size_t position)
         }
         atomic_store_explicit(&slab->local[index], word, memory_order_relaxed);
         if (word == 0)
-            slab->summary &= slab->summary - 1;
+            slab->summary &= HAK_SECURE ? ~(UINT64_C(1) << index) : slab->summary - 1;
     }
     slab->used += (uint32_t)(before - position);
     slab->scrubbed = false;

@@ -5,13 +5,14 @@
 #include "pool/registry.h"
 #include "pool/remote.h"
 #include "pool/slab.h"
-#include "superslab/shared_pool.h"
+#include "superslab/guard_units.h"
 
 /* A class that has filled POPULATE_PROOF slabs will likely fill the next ones. One call faults in their memory, for at
  * most one slab for each POPULATE_SHARE in use. */
 #define POPULATE_PROOF 8u
 #define POPULATE_SHARE 8u
-/* The shortest run of warm slabs, in units, that is worth the call. */
+/* The shortest run of warm slabs, in units, that is worth the call. Where guard units lie between slabs, there is no
+ * longer one. */
 #define POPULATE_MIN_UNITS 4u
 /* Slabs of blocks up to this size are mostly empty at first. Slabs of larger blocks soon have memory behind most. */
 #define SPARSE_MAX 4096u
@@ -30,7 +31,7 @@ static void warm_populate(struct slab *const *slabs, size_t count)
             end += slab_bytes(slabs[i]);
         if (i == first) {
             i++;
-        } else if ((size_t)(end - start) >= POPULATE_MIN_UNITS * UNIT_SIZE) {
+        } else if ((size_t)(end - start) >= POPULATE_MIN_UNITS * UNIT_SIZE || guard_units_on()) {
             /* A failed call may have faulted in a part. */
             os_populate(start, (size_t)(end - start));
             for (; first < i; first++)

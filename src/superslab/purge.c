@@ -4,6 +4,7 @@
 #include "observe/counters.h"
 #include "options/options.h"
 #include "superslab/footprint.h"
+#include "superslab/guard_units.h"
 #include "superslab/limits.h"
 #include "superslab/ranges.h"
 #include "superslab/touched.h"
@@ -261,29 +262,44 @@ static void purge_insert(struct purge_range *ranges, size_t count, struct purge_
     ranges[count] = range;
 }
 
+/* What purge_emptiest is about to give back. */
+struct emptiest {
+    struct purge_range ranges[PURGE_BATCH];
+    size_t count, bytes, wanted;
+};
+
+/* Takes units of the bucket's SuperSlabs, the one at its tail first. */
+static void emptiest_take(struct emptiest *emptiest, unsigned bucket)
+{
+    uint32_t number = shared_pool.tails[bucket], prev;
+
+    for (; number && emptiest->count < PURGE_BATCH && emptiest->bytes < emptiest->wanted; number = prev) {
+        const struct slot *slot = &shared_pool.slots[number];
+        uint32_t dirty = slot->free & slot->touched;
+        prev = slot->prev;
+        if (dirty == 0)
+            continue;
+        emptiest->bytes += base_count_bits(dirty) * UNIT_SIZE;
+        purge_insert(emptiest->ranges, emptiest->count++, purge_take(number, dirty));
+    }
+}
+
 /* Gives back units of `wanted` bytes, but at most a batch. Units that would be taken last leave first: those of the
- * SuperSlabs with the most free units, the one at the bucket's tail first. */
+ * SuperSlabs with the most free units. */
 static size_t purge_emptiest(size_t wanted)
 {
-    struct purge_range ranges[PURGE_BATCH];
-    size_t count = 0, bytes = 0;
+    struct emptiest emptiest = { .wanted = wanted };
+    size_t bytes = 0;
 
     lock_acquire(&shared_pool.lock);
-    /* The last bucket has no memory in it (P3). */
-    for (unsigned bucket = shared_pool.dirty_empties ? POOL_BUCKET_EMPTY : POOL_BUCKET_EMPTY - 1;
-         bucket > 0 && count < PURGE_BATCH && bytes < wanted; bucket--) {
-        uint32_t number = shared_pool.tails[bucket], prev;
-        for (; number && count < PURGE_BATCH && bytes < wanted; number = prev) {
-            const struct slot *slot = &shared_pool.slots[number];
-            uint32_t dirty = slot->free & slot->touched;
-            prev = slot->prev;
-            if (dirty == 0)
-                continue;
-            bytes += base_count_bits(dirty) * UNIT_SIZE;
-            purge_insert(ranges, count++, purge_take(number, dirty));
-        }
-    }
-    bytes = count ? purge_batch(ranges, count) : 0;
+    /* The bucket behind that of EMPTY ones has no memory in it (P3). */
+    for (unsigned bucket = shared_pool.dirty_empties ? POOL_BUCKET_EMPTY : POOL_BUCKET_EMPTY - 1; bucket > 0; bucket--)
+        emptiest_take(&emptiest, bucket);
+    if (guard_units_on()) /* V17 */
+        for (unsigned bucket = POOL_BUCKETS - 1; bucket > POOL_BUCKET_SLABS; bucket--)
+            emptiest_take(&emptiest, bucket);
+    if (emptiest.count)
+        bytes = purge_batch(emptiest.ranges, emptiest.count);
     lock_release(&shared_pool.lock);
     return bytes;
 }

@@ -4,6 +4,7 @@
 #include "observe/counters.h"
 #include "options/options.h"
 #include "superslab/footprint.h"
+#include "superslab/guard_units.h"
 #include "superslab/limits.h"
 #include "superslab/purge.h"
 
@@ -17,7 +18,8 @@ bool shared_pool_init(void)
     shared_pool.slots_unused = window_slots_begin();
     shared_pool.slots_committed = window_slots_mapped();
     for (uint32_t number = shared_pool.slots_unused; number < shared_pool.slots_committed; number++)
-        shared_pool.slots[number].huge_pages = hak_options.thp == OPTION_ALWAYS ? PAGES_HUGE : PAGES_SMALL;
+        shared_pool.slots[number].huge_pages =
+            hak_options.thp == OPTION_ALWAYS && !guard_units_on() ? PAGES_HUGE : PAGES_SMALL;
     return true;
 }
 
@@ -90,6 +92,8 @@ static unsigned pool_best_run(uint32_t mask, unsigned units, unsigned align_unit
 
     if (starts == 0)
         return 0;
+    if (guard_units_on())
+        return guard_units_choose(starts & UINT32_MAX / (uint32_t)base_low_mask(align_units));
     if (align_units == 1) {
         longer = pool_run_starts(mask, units + 1);
         starts &= ~(longer | longer << 1); /* stretches of exactly this length */
@@ -108,14 +112,20 @@ static unsigned pool_best_run(uint32_t mask, unsigned units, unsigned align_unit
     return best;
 }
 
+/* The units of the slot that such a run may contain. */
+static uint32_t pool_rest(uint32_t number, unsigned units, unsigned align_units)
+{
+    return guard_units_on() ? guard_units_rest(number, units, align_units) : POOL_ALL_UNITS;
+}
+
 /* The start of a run among the slot's free units: units that suit the use come first (P6). 0: there is none. */
 static unsigned pool_find_run(uint32_t number, unsigned units, unsigned align_units, enum pool_use use)
 {
     const struct slot *slot = &shared_pool.slots[number];
-    uint32_t touched = slot->free & slot->touched, dense;
+    uint32_t free = slot->free & pool_rest(number, units, align_units), touched = free & slot->touched, dense;
     unsigned start = 0;
 
-    if (pool_run_starts(slot->free, units) == 0)
+    if (pool_run_starts(free, units) == 0)
         return 0;
     if (touched) {
         dense = touched & ((struct superslab *)window_slot_address(number))->dense;
@@ -123,9 +133,9 @@ static unsigned pool_find_run(uint32_t number, unsigned units, unsigned align_un
         if (start == 0 && use == POOL_DENSE)
             start = pool_best_run(touched, units, align_units);
         if (start == 0 && use == POOL_SPARSE)
-            start = pool_best_run(slot->free & ~dense, units, align_units);
+            start = pool_best_run(free & ~dense, units, align_units);
     }
-    return start ? start : pool_best_run(slot->free, units, align_units);
+    return start ? start : pool_best_run(free, units, align_units);
 }
 
 /* Asks for huge pages again (P7). */
@@ -205,12 +215,29 @@ static struct slab *pool_take_run(uint32_t number, unsigned start, unsigned unit
 
 enum { TRIES = 8 }; /* slots looked at in a bucket: fragmented SuperSlabs must not make a search long */
 
+/* The buckets whose SuperSlabs may have such a run. */
+static uint64_t pool_buckets(unsigned units, unsigned align_units)
+{
+    return shared_pool.bucket_mask &
+           (guard_units_on() ? guard_units_buckets(units, align_units) : ~base_low_mask(units));
+}
+
+/* The bucket of the fullest of them, which comes first. */
+static unsigned pool_first_bucket(uint64_t buckets)
+{
+    uint64_t slabs = buckets & ~base_low_mask(POOL_BUCKET_SLABS + 1); /* V17 */
+
+    return base_low_bit(HAK_UNLIKELY(slabs != 0) ? slabs : buckets);
+}
+
 /* The slot to take the next run from: the fullest HOT one with room, then DRAINING and EMPTY ones in the same way
  * (their buckets are higher). 0: none has room. */
 static uint32_t pool_choose_slot(unsigned units, unsigned align_units, enum pool_use use, unsigned *start)
 {
-    for (uint64_t buckets = shared_pool.bucket_mask & ~base_low_mask(units); buckets; buckets &= buckets - 1) {
-        uint32_t number = shared_pool.heads[base_low_bit(buckets)];
+    unsigned bucket;
+
+    for (uint64_t buckets = pool_buckets(units, align_units); buckets; buckets &= ~(UINT64_C(1) << bucket)) {
+        uint32_t number = shared_pool.heads[bucket = pool_first_bucket(buckets)];
         for (unsigned tries = 0; number && tries < TRIES; tries++) {
             *start = pool_find_run(number, units, align_units, use);
             if (*start)
@@ -224,11 +251,14 @@ static uint32_t pool_choose_slot(unsigned units, unsigned align_units, enum pool
 /* The same among units with memory behind them, which add nothing to the footprint when taken. */
 static uint32_t pool_choose_touched(unsigned units, unsigned align_units, unsigned *start)
 {
-    for (uint64_t buckets = shared_pool.bucket_mask & ~base_low_mask(units); buckets; buckets &= buckets - 1) {
-        uint32_t number = shared_pool.heads[base_low_bit(buckets)];
+    unsigned bucket;
+
+    for (uint64_t buckets = pool_buckets(units, align_units); buckets; buckets &= ~(UINT64_C(1) << bucket)) {
+        uint32_t number = shared_pool.heads[bucket = pool_first_bucket(buckets)];
         for (unsigned tries = 0; number && tries < TRIES; tries++) {
             const struct slot *slot = &shared_pool.slots[number];
-            *start = pool_best_run(slot->free & slot->touched, units, align_units);
+            uint32_t touched = slot->free & slot->touched & pool_rest(number, units, align_units);
+            *start = pool_best_run(touched, units, align_units);
             if (*start)
                 return number;
             number = slot->next;
@@ -267,14 +297,27 @@ static void pool_lose(uint32_t number)
     shared_pool_move_bucket(number);
 }
 
+/* Closes the guard units of a SuperSlab that is to get a run. False: the system refuses now. */
+static bool pool_lay_guards(uint32_t number, unsigned units, unsigned align_units)
+{
+    unsigned dirty;
+    bool laid;
+
+    if (!guard_units_on() || shared_pool.slots[number].free != POOL_ALL_UNITS)
+        return true;
+    laid = guard_units_lay(number, units, align_units, &dirty);
+    shared_pool.units_dirty -= dirty;
+    return laid;
+}
+
 /* Maps the slot if it is unmapped. False: the system refuses now, or, if the slot became SLOT_FOREIGN, for ever. */
-static bool pool_make_writable(uint32_t number)
+static bool pool_make_writable(uint32_t number, unsigned units, unsigned align_units)
 {
     struct slot *slot = &shared_pool.slots[number];
     enum os_place place;
 
     if (!slot->decommitted)
-        return true;
+        return pool_lay_guards(number, units, align_units);
     place = window_map_slot(number, slot->huge_pages != PAGES_SMALL);
     if (place == OS_PLACE_REFUSED) {
         atomic_store_explicit(&shared_pool.tight, true, memory_order_relaxed);
@@ -291,7 +334,7 @@ static bool pool_make_writable(uint32_t number)
         slot->huge_pages = PAGES_HUGE;
         shared_pool.split--;
     }
-    return true;
+    return pool_lay_guards(number, units, align_units);
 }
 
 struct choice {
@@ -354,6 +397,8 @@ size_t shared_pool_acquire(unsigned units, unsigned align_units, size_t count, e
 {
     size_t taken = 0, had;
 
+    if (!guard_units_fit(units, align_units))
+        return 0;
     lock_acquire(&shared_pool.lock);
     had = shared_pool.units_used + shared_pool.units_dirty;
     while (taken < count) {
@@ -361,7 +406,7 @@ size_t shared_pool_acquire(unsigned units, unsigned align_units, size_t count, e
         unsigned start = choice.start;
         if (choice.number == 0)
             break;
-        if (!pool_make_writable(choice.number)) {
+        if (!pool_make_writable(choice.number, units, align_units)) {
             if (slot_kind(&shared_pool.slots[choice.number]) == SLOT_FOREIGN)
                 continue;
             break;
@@ -386,7 +431,9 @@ size_t shared_pool_acquire_touched(unsigned units, unsigned align_units, size_t 
     uint32_t number;
 
     lock_acquire(&shared_pool.lock);
-    for (; taken < count && (number = pool_choose_touched(units, align_units, &start)) != 0; taken++)
+    for (; taken < count && (number = pool_choose_touched(units, align_units, &start)) != 0 &&
+           pool_lay_guards(number, units, align_units);
+         taken++)
         slabs[taken] = pool_take_run(number, start, units, false);
     footprint_note_peak();
     lock_release(&shared_pool.lock);

@@ -36,7 +36,9 @@
 #define POOL_ALL_UNITS (~(uint32_t)1) /* every unit of a SuperSlab but the header's */
 #define POOL_DRAINING_USED 4u
 #define POOL_BUCKET_EMPTY 31u
-#define POOL_BUCKETS 33u /* 1 to 31 by number of free units, and 32 (P3) */
+#define POOL_BUCKET_SLABS 32u
+/* 1 to 31 by number of free units, and 32 (P3). The others are for guard units (V17 in superslab/guard_units.h). */
+#define POOL_BUCKETS 48u
 /* The most SuperSlabs that refuse huge pages, and that are unmapped. Of the 65,530 mappings that a process has by
  * default, one that refuses may cost two more among others, and one that is unmapped costs one more. */
 #define POOL_SPLIT_MAX 8192u

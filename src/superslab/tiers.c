@@ -1,5 +1,5 @@
 /* The code that taking and purging units share: a slot's tier, its huge pages, and when a purge is due. */
-#include "superslab/shared_pool.h"
+#include "superslab/guard_units.h"
 
 #include "options/options.h"
 
@@ -26,6 +26,8 @@ void shared_pool_move_bucket(uint32_t number)
     unsigned bucket = base_count_bits(slot->free), old = slot->bucket;
 
     bucket += bucket == POOL_BUCKET_EMPTY && slot->touched == 0 && slot->huge_pages != PAGES_SMALL;
+    if (guard_units_on())
+        bucket = guard_units_bucket(number);
     if (bucket == old)
         return;
     if (old != 0) {

@@ -9,6 +9,7 @@ HAK_DATA_HERE char *hak_window = (char *)(uintptr_t)window_before_init;
 HAK_DATA_HERE size_t hak_units;
 HAK_DATA_HERE struct slot *window_slots;
 HAK_DATA_HERE size_t window_head_mapped;
+HAK_DATA_HERE uint64_t window_secret;
 
 /* The longest window. It costs only addresses, so it is far longer than memory: freed SuperSlabs are reused long before
  * it is full. Under ThreadSanitizer all places that are tried must lie in the stretch that it allows. */
@@ -18,6 +19,8 @@ HAK_DATA_HERE size_t window_head_mapped;
  * where the program and its brk heap may lie, and leaves a gap for libraries that are close to that address. */
 #define WINDOW_ANCHOR_SHARE 8
 #define WINDOW_GAP (4 * HAK_GIB)
+/* While hardening is on, the window lies up to this far below that place. */
+#define WINDOW_RANDOM (1024 * HAK_GIB)
 /* Where that address is below WINDOW_LOW_ANCHOR (under valgrind, whose programs have 64 GiB), there is no room below
  * it: the window lies WINDOW_ABOVE above it. */
 #define WINDOW_LOW_ANCHOR (16 * HAK_GIB)
@@ -46,7 +49,8 @@ static uint32_t slots_begin, slots_mapped, slots_limit;
 /* Whether the slot with `before` slots before it asks for huge pages. */
 static bool window_wants_huge(uint32_t before)
 {
-    return hak_options.thp == OPTION_ALWAYS || (hak_options.thp == OPTION_AUTO && before >= WINDOW_SMALL_SLOTS);
+    return window_secret == 0 &&
+           (hak_options.thp == OPTION_ALWAYS || (hak_options.thp == OPTION_AUTO && before >= WINDOW_SMALL_SLOTS));
 }
 
 static enum os_place window_map(char *address, size_t count, bool huge_pages)
@@ -107,6 +111,9 @@ static bool window_find_place(size_t size)
 {
     uintptr_t anchor = window_anchor();
 
+    /* A leaked address of the library must not tell where the blocks are. */
+    if (window_secret && anchor >= 2 * WINDOW_RANDOM)
+        anchor -= os_random() % WINDOW_RANDOM;
     if (anchor < WINDOW_LOW_ANCHOR) {
         if (window_take_place((char *)base_align_up(anchor + WINDOW_ABOVE, SUPERSLAB_SIZE),
                               base_min(size, WINDOW_ABOVE_MAX)))
@@ -131,6 +138,8 @@ bool window_init(void)
 
     if (slots_mapped != 0)
         return true;
+    if (hak_options.hardened && hak_options.harden_guards)
+        window_secret = os_random() | 1;
     if (!window_find_place(base_align_down(base_min(base_max(size, WINDOW_MIN), WINDOW_MAX), SUPERSLAB_SIZE)))
         return false;
     __atomic_store_n(&hak_units, (size_t)slots_mapped * SUPERSLAB_UNITS, __ATOMIC_RELEASE);

@@ -39,6 +39,10 @@ HAK_DATA struct slot *window_slots;
 /* How many bytes of the page map are mapped, and as many of the descriptors. */
 HAK_DATA size_t window_head_mapped;
 
+/* 0, or with hardening on a secret from which random places are made: then SuperSlabs have guard units
+ * (superslab/guard_units.h) and no huge pages. */
+HAK_DATA uint64_t window_secret;
+
 /* Finds a place, and maps the head and the first slots; idempotent. False: no address space or memory. Under the init
  * lock. */
 HAK_HIDDEN bool window_init(void);

@@ -1,6 +1,8 @@
 #define _GNU_SOURCE
 #include "core.h"
 
+#include "superslab/guard_units.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -131,6 +133,39 @@ static size_t check_bucket(unsigned bucket)
     return count;
 }
 
+/* V14 to V17 */
+static void check_guards(uint32_t number)
+{
+    const struct slot *slot = &shared_pool.slots[number];
+    const struct superslab *superslab = (const struct superslab *)window_slot_address(number);
+    uint32_t rest;
+
+    assert_int_equal(slot->huge_pages, PAGES_SMALL);
+    if (slot->free == POOL_ALL_UNITS || slot->free == 0) {
+        assert_int_equal(slot->bucket, slot->free ? POOL_BUCKET_EMPTY : 0);
+        return;
+    }
+    rest = slot->free & ~superslab->guards;
+    assert_int_equal(superslab->guards & (slot->touched | ~slot->free | 1), 0);
+    assert_int_equal(superslab->guards & 0x80000002, 0x80000002);
+    assert_int_equal(slot->bucket, rest == 0               ? 0
+                                   : superslab->runs == 1 ? POOL_BUCKET_SLABS + base_count_bits(rest)
+                                                          : superslab->runs);
+    if (superslab->runs == 1)
+        assert_int_equal(superslab->guards, 0xaaaaaaaa);
+    for (unsigned unit = 1; unit < SUPERSLAB_UNITS; unit++) {
+        const struct slab *slab = &superslab->slabs[superslab->first_unit[unit]];
+        unsigned first = superslab->first_unit[unit];
+        if ((slot->free >> unit) & 1 || superslab->runs == GUARD_RUNS_ALIGNED)
+            continue;
+        if (atomic_load(&((struct slab *)(uintptr_t)slab)->state) == SLAB_FREE) /* being purged */
+            continue;
+        assert_int_equal(slab->units, superslab->runs);
+        assert_true((superslab->guards >> (first - 1)) & 1);
+        assert_true((superslab->guards >> (first + slab->units)) & 1);
+    }
+}
+
 void core_check_pool(void)
 {
     size_t used = 0, dirty = 0, superslabs = 0, empties = 0, listed = 0, in_buckets = 0, split = 0, unmapped = 0,
@@ -149,8 +184,11 @@ void core_check_pool(void)
         if (slot->huge_pages == PAGES_HUGE) /* P7 */
             assert_true((slot->touched | 1) == 1 || (slot->touched | 1) == UINT32_MAX);
         assert_int_equal(slot->free & 1, 0);
-        assert_int_equal(slot->bucket,
-                         free + (free == POOL_BUCKET_EMPTY && slot->touched == 0 && slot->huge_pages != PAGES_SMALL));
+        if (guard_units_on())
+            check_guards(number);
+        else
+            assert_int_equal(slot->bucket, free + (free == POOL_BUCKET_EMPTY && slot->touched == 0 &&
+                                                   slot->huge_pages != PAGES_SMALL));
         assert_int_equal(slot->aged & ~slot->free, 0);
         assert_false(slot->decommitted && (slot->touched != 0 || free != SUPERSLAB_UNITS - 1)); /* P5 */
         assert_int_equal(fake_is_mapped(window_slot_address(number), SUPERSLAB_SIZE), !slot->decommitted);

@@ -1,12 +1,14 @@
 /* Protects pool/huge.h: mappings, the cache of freed ranges, resizing and accounting (B1 to B4). */
 #include "core.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "pool/huge.h"
 #include "superslab/footprint.h"
 #include "superslab/metadata.h"
 #include "superslab/purge.h"
+#include "superslab/ranges.h"
 
 static void begin(void)
 {
@@ -724,6 +726,62 @@ static void test_heaps(void)
     check_usage(40, 80 * HAK_MIB, 40 * HAK_MIB);
 }
 
+/* ---- While hardening is on ---- */
+
+/* A freed block's address is not used again: its memory serves the next block at another one. */
+static void test_hardened_reuse(void)
+{
+    char *block, *next;
+
+    hak_options.hardened = 1;
+    begin();
+    for (unsigned round = 0; round < 20; round++) {
+        block = allocate_at(4 * HAK_MIB, 16);
+        memset(block, 1, 4 * HAK_MIB);
+        huge_free(block);
+        check_usage(0, 0, 4 * HAK_MIB);
+        next = allocate_at(4 * HAK_MIB, 16);
+        assert_ptr_not_equal(next, block);
+        assert_false(fake_is_mapped(block, 4096));
+        check_usage(1, 4 * HAK_MIB, 0);
+        huge_free(next);
+        ranges_purge(true);
+        check_usage(0, 0, 0);
+    }
+}
+
+/* If the kernel does not move it, the block lies where the freed one lay. */
+static void test_hardened_reuse_refused(void)
+{
+    char *block;
+
+    hak_options.hardened = 1;
+    begin();
+    block = allocate_at(4 * HAK_MIB, 16);
+    huge_free(block);
+    fake_fail_from(FAKE_REMAP, 1);
+    assert_ptr_equal(allocate_at(4 * HAK_MIB, 16), block);
+    check_usage(1, 4 * HAK_MIB, 0);
+}
+
+/* Blocks lie far from each other, so that a write past or before one meets nothing. */
+static void test_hardened_places(void)
+{
+    enum { BLOCKS = 100 };
+    char *blocks[BLOCKS];
+
+    hak_options.hardened = 1;
+    begin();
+    for (size_t i = 0; i < BLOCKS; i++) {
+        blocks[i] = allocate_at(2 * HAK_MIB, 4096);
+        assert_true(blocks[i] < window_base());
+        for (size_t j = 0; j < i; j++)
+            assert_true((size_t)labs(blocks[i] - blocks[j]) >= 4 * HAK_MIB);
+    }
+    check_usage(BLOCKS, BLOCKS * 2 * HAK_MIB, 0);
+    allocate_at(2 * HAK_MIB, 8 * HAK_MIB);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -755,6 +813,9 @@ int main(void)
         core_unit_test(test_address_space),
         core_unit_test(test_address_space_taken),
         core_unit_test(test_heaps),
+        core_unit_test(test_hardened_reuse),
+        core_unit_test(test_hardened_reuse_refused),
+        core_unit_test(test_hardened_places),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

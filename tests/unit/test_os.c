@@ -258,6 +258,27 @@ static void test_remap(void **state)
     os_unmap(area + 8 * page, 8 * page);
 }
 
+/* The contents move with the mapping; a place that is taken elsewhere is the caller's to avoid. */
+static void test_move(void **state)
+{
+    (void)state;
+    size_t page = os_page_size(), size = 4 * page;
+    char *address = os_map(size, page), *place = os_find_hole(size, page);
+    assert_non_null(address);
+    memset(address, 'x', 3 * page);
+    assert_int_equal(os_map_at(place, size), OS_PLACE_MAPPED);
+    errno = 4711;
+    assert_true(os_move(address, size, place));
+    assert_int_equal(place[0] + place[3 * page - 1], 2 * 'x');
+    assert_int_equal(place[3 * page], 0);
+    assert_false(is_mapped(address));
+
+    assert_false(os_move(address, size, place)); /* nothing is there */
+    assert_int_equal(errno, 4711);
+    assert_int_equal(place[0], 'x');
+    os_unmap(place, size);
+}
+
 static void test_failures(void **state)
 {
     (void)state;
@@ -512,6 +533,7 @@ int main(void)
         cmocka_unit_test_setup(test_populate, set_errno),
         cmocka_unit_test_setup(test_guard_and_resident, set_errno),
         cmocka_unit_test_setup(test_remap, set_errno),
+        cmocka_unit_test_setup(test_move, set_errno),
         cmocka_unit_test_setup(test_failures, set_errno),
         cmocka_unit_test_setup(test_unmap_refused, set_errno),
         cmocka_unit_test_setup(test_close, set_errno),

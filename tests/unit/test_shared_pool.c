@@ -2,7 +2,7 @@
  * metadata. */
 #include "core.h"
 
-#include "superslab/metadata.h"
+#include "superslab/guard_units.h"
 #include "superslab/metadata.h"
 #include "superslab/purge.h"
 
@@ -186,13 +186,23 @@ static struct slab *live[MODEL_MOST];
 static size_t live_count;
 static uint32_t model_used[4096], model_written[4096]; /* bits of units, by slot */
 
+/* Only free units may have been purged. */
+static void model_note_purged(void)
+{
+    for (uint32_t number = window_slots_begin(); number < shared_pool.slots_unused; number++)
+        if (shared_pool.slots[number].kind == SLOT_SUPERSLAB)
+            model_written[number] &= shared_pool.slots[number].touched | ~shared_pool.slots[number].free;
+}
+
 static void model_acquire(void)
 {
     unsigned units = 1 + (unsigned)chance_below(chance_below(3) ? 4 : SPAN_MAX_UNITS);
     unsigned align_units = chance_below(4) ? 1 : 1u << chance_below(5);
     size_t count = base_min(1 + chance_below(8), MODEL_MOST - live_count);
+    uint64_t purged = shared_pool.purged_bytes;
 
     count = shared_pool_acquire(units, align_units, count, POOL_DENSE, &live[live_count]);
+    model_note_purged(); /* to make room (N2), or because a guard unit took the place */
     for (; count; count--) {
         struct slab *slab = live[live_count++];
         uint32_t mask = (uint32_t)base_low_mask(units) << slab_first_unit(slab);
@@ -201,6 +211,8 @@ static void model_acquire(void)
         model_used[slot_of(slab)] |= mask;
         /* P2: a slab marked as zero was not written since the system gave it. */
         if (slab->zero) {
+            if (shared_pool.purged_bytes != purged) /* to make room for it (N2) */
+                model_written[slot_of(slab)] &= ~mask;
             assert_int_equal(model_written[slot_of(slab)] & mask, 0);
             assert_int_equal(core_resident(slab->start, units * UNIT_SIZE), 0);
         }
@@ -221,14 +233,6 @@ static void model_release(size_t index)
     live[index] = live[--live_count];
     model_used[slot_of(slab)] &= ~mask;
     core_release(slab);
-}
-
-/* Only free units may have been purged. */
-static void model_note_purged(void)
-{
-    for (uint32_t number = window_slots_begin(); number < shared_pool.slots_unused; number++)
-        if (shared_pool.slots[number].kind == SLOT_SUPERSLAB)
-            model_written[number] &= shared_pool.slots[number].touched | ~shared_pool.slots[number].free;
 }
 
 static void model_purge(void)
@@ -296,6 +300,14 @@ static void run_model(void)
 }
 
 static void test_model(void) { run_model(); }
+
+/* The same with guard units, which core_check_pool checks. */
+static void test_model_guard_units(void)
+{
+    hak_options.hardened = 1;
+    run_model();
+    assert_true(guard_units_on());
+}
 
 /* With huge pages the first touch of a SuperSlab touches all of it. */
 static void test_model_huge_pages(void)
@@ -549,6 +561,7 @@ int main(void)
         core_unit_test(test_batch_contiguous),
         core_unit_test(test_header),
         core_unit_test(test_model),
+        core_unit_test(test_model_guard_units),
         core_unit_test(test_model_huge_pages),
         core_unit_test(test_hard_limit),
         core_unit_test(test_hard_limit_counts_metadata),

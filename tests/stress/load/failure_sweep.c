@@ -42,7 +42,8 @@ enum {
 #define SECOND UINT64_C(1000000000)
 
 static const char *const option_names[] = { "kind", "call", "from", "settings", "stride", "seed", NULL };
-static const char *const kind_names[] = { "map", "map_at", "hole", "remap", "purge", "populate", "thread" };
+static const char *const kind_names[] = { "map", "map_at", "hole", "remap", "purge", "populate", "thread", "guard",
+                                         "protect" };
 
 static char *const settings_default[] = { NULL };
 static char *const settings_eager[] = { "HAKMEM_SS_PREWARM=3", "HAKMEM_PURGE_THREAD=1", NULL };

@@ -433,6 +433,23 @@ void *os_remap(void *address, size_t old_size, size_t new_size, bool may_move)
     return moved;
 }
 
+bool os_move(void *address, size_t size, void *place)
+{
+    int saved_errno = errno;
+    fake_lock();
+    check_states("os_move", address, size, usable_states, "not all of it is mapped");
+    check_states("os_move", place, size, 1u << RANGE_PLACED, "not all of it is from os_map_at");
+    bool done = !count_call(FAKE_REMAP) &&
+                mremap(address, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, place) == place;
+    if (done) {
+        ranges_set(&fake.list, (uintptr_t)address, (uintptr_t)address + size, RANGE_FREE);
+        ranges_set(&fake.list, (uintptr_t)place, (uintptr_t)place + size, RANGE_MAPPED);
+    }
+    fake_unlock();
+    errno = saved_errno;
+    return done;
+}
+
 /* ---- os.h: physical memory ---- */
 
 bool os_purge(void *address, size_t size)
@@ -473,13 +490,19 @@ bool os_protect(void *address, size_t size, bool accessible)
 {
     fake_lock();
     check_states("os_protect", address, size, usable_states, "not all of it is mapped");
+    bool fails = count_call(FAKE_PROTECT);
     fake_unlock();
-    return mprotect(address, size, accessible ? PROT_READ | PROT_WRITE : PROT_NONE) == 0;
+    return !fails && mprotect(address, size, accessible ? PROT_READ | PROT_WRITE : PROT_NONE) == 0;
 }
 
 bool os_guard(void *address, size_t size, bool on)
 {
-    return (!on || os_purge(address, size)) && os_protect(address, size, !on);
+    fake_lock();
+    check_states("os_guard", address, size, usable_states, "not all of it is mapped");
+    bool fails = count_call(FAKE_GUARD);
+    fake_unlock();
+    return !fails && (!on || madvise(address, size, MADV_DONTNEED) == 0) &&
+           mprotect(address, size, on ? PROT_NONE : PROT_READ | PROT_WRITE) == 0;
 }
 
 bool os_resident(const void *address, size_t size, unsigned char *pages)

@@ -19,6 +19,8 @@ enum fake_kind {
     FAKE_PURGE, /* os_purge, os_decommit */
     FAKE_POPULATE,
     FAKE_THREAD, /* os_thread_start */
+    FAKE_GUARD,   /* os_guard */
+    FAKE_PROTECT, /* os_protect */
     FAKE_FALLIBLE_COUNT,
     FAKE_UNMAP = FAKE_FALLIBLE_COUNT, /* from here on kinds that cannot fail */
     FAKE_ADVISE_HUGE,

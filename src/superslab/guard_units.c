@@ -1,0 +1,155 @@
+#include "superslab/guard_units.h"
+
+#include "base/format.h"
+
+#define GUARDS_BESIDE_HEADERS (UINT32_C(1) << 1 | UINT32_C(1) << (SUPERSLAB_UNITS - 1))
+#define ROOM (SUPERSLAB_UNITS - 3) /* units between these */
+
+/* Where runs are aligned, the two other guard units are at one of so many units from here on. Runs of 16 units fit
+ * between them at a multiple of 8. */
+#define GUARD_LOW 3u
+#define GUARD_LOW_PLACES 5u
+#define GUARD_HIGH 24u
+#define GUARD_HIGH_PLACES 6u
+_Static_assert(GUARD_LOW + GUARD_LOW_PLACES <= SPAN_MAX_UNITS / 2 && GUARD_HIGH >= SPAN_MAX_UNITS * 3 / 2,
+               "16 units are free between them, from the 8th on");
+
+/* Where the kernel has no guards that split no mapping (os_guard), each unit that is closed costs up to two mappings of
+ * the 65,530 that a process has by default. So many SuperSlabs get all their guard units, and so many more those beside
+ * headers only. */
+#define GUARD_SLOTS_WHOLE 512u
+#define GUARD_SLOTS_EDGES 8192u
+
+/* The guard units of a slot for runs of so many units (V16). */
+static uint32_t guards_of(uint32_t slot, unsigned runs)
+{
+    uint64_t mixed = (slot + window_secret) * UINT64_C(0x9e3779b97f4a7c15);
+    unsigned count, at;
+    uint32_t rest = 0;
+
+    mixed = (mixed ^ mixed >> 29) * window_secret >> 32;
+    if (runs == GUARD_RUNS_ALIGNED)
+        return GUARDS_BESIDE_HEADERS | UINT32_C(1) << (GUARD_LOW + mixed % GUARD_LOW_PLACES) |
+               UINT32_C(1) << (GUARD_HIGH + (mixed >> 16) % GUARD_HIGH_PLACES);
+    count = (ROOM + 1) / (runs + 1);
+    at = 2 + (unsigned)(mixed % (ROOM + 2 - count * (runs + 1)));
+    for (; count > 0; count--, at += runs + 1)
+        rest |= (uint32_t)base_low_mask(runs) << at;
+    return POOL_ALL_UNITS & ~rest;
+}
+
+static unsigned runs_of(unsigned units, unsigned align_units) { return align_units > 1 ? GUARD_RUNS_ALIGNED : units; }
+
+static struct superslab *superslab_at(uint32_t slot) { return (struct superslab *)window_slot_address(slot); }
+
+uint32_t guard_units_rest(uint32_t slot, unsigned units, unsigned align_units)
+{
+    return POOL_ALL_UNITS & ~guards_of(slot, runs_of(units, align_units));
+}
+
+uint64_t guard_units_buckets(unsigned units, unsigned align_units)
+{
+    uint64_t empty = base_low_mask(2) << POOL_BUCKET_EMPTY, slabs = ~base_low_mask(POOL_BUCKET_SLABS + 1);
+    unsigned runs = runs_of(units, align_units);
+
+    return empty | (runs == 1 ? slabs : UINT64_C(1) << runs);
+}
+
+unsigned guard_units_bucket(uint32_t slot)
+{
+    uint32_t free = window_slots[slot].free;
+    unsigned runs;
+
+    /* The header is read only while it is mapped and in use (V14). */
+    if (free == POOL_ALL_UNITS)
+        return POOL_BUCKET_EMPTY;
+    free &= free ? ~superslab_at(slot)->guards : 0;
+    if (free == 0)
+        return 0;
+    runs = superslab_at(slot)->runs;
+    return runs == 1 ? POOL_BUCKET_SLABS + base_count_bits(free) : runs;
+}
+
+unsigned guard_units_choose(uint32_t mask)
+{
+    static uint64_t chance;
+    uint64_t state = chance + window_secret;
+    unsigned skip;
+
+    if (mask == 0)
+        return 0;
+    /* xorshift64*: quick, not cryptographic. */
+    state ^= state >> 12;
+    state ^= state << 25;
+    state ^= state >> 27;
+    chance = state;
+    skip = (unsigned)((state * UINT64_C(0x2545f4914f6cdd1d) >> 32) * base_count_bits(mask) >> 32);
+    while (skip--)
+        mask &= mask - 1;
+    return base_low_bit(mask);
+}
+
+/* ---- Closing and opening ---- */
+
+/* Whether a guard unit was ever closed by os_guard, and by os_protect. */
+static bool guards_are_installed, guards_are_protected;
+static uint32_t slots_end; /* from here on no slot ever had guard units */
+
+/* `edge`: a header lies beside the unit. `before`: the number of SuperSlabs before its own. */
+static void guard_close(char *unit, bool edge, uint32_t before)
+{
+    static bool said;
+
+    if (HAK_LIKELY(os_guard(unit, UNIT_SIZE, true))) {
+        guards_are_installed = true;
+        return;
+    }
+    if (before >= (edge ? GUARD_SLOTS_EDGES : GUARD_SLOTS_WHOLE))
+        return;
+    guards_are_protected = true;
+    if (os_purge(unit, UNIT_SIZE) && os_protect(unit, UNIT_SIZE, false))
+        return;
+    if (!said)
+        base_message("the kernel refused to make %zu bytes at %p inaccessible: from here on some slabs have no guard "
+                     "beside them; raise vm.max_map_count (docs/hardening.md)",
+                     UNIT_SIZE, (void *)unit);
+    said = true;
+}
+
+static bool guards_open(char *units, size_t size)
+{
+    return (!guards_are_installed || os_guard(units, size, false)) &&
+           (!guards_are_protected || os_protect(units, size, true));
+}
+
+bool guard_units_lay(uint32_t number, unsigned units, unsigned align_units, unsigned *dirty)
+{
+    struct slot *slot = &window_slots[number];
+    struct superslab *superslab = superslab_at(number);
+    unsigned runs = runs_of(units, align_units);
+    uint32_t wanted = guards_of(number, runs), known = slot->touched & 1 ? superslab->guards : 0;
+
+    *dirty = 0;
+    if (known == wanted)
+        return true;
+    if (number >= slots_end)
+        slots_end = number + 1;
+    else if ((known || !(slot->touched & 1)) &&
+             !guards_open((char *)superslab + UNIT_SIZE, SUPERSLAB_SIZE - UNIT_SIZE))
+        return false;
+    *dirty = base_count_bits(slot->touched & wanted);
+    slot->touched &= ~wanted;
+    for (uint32_t rest = wanted; rest; rest &= rest - 1) {
+        unsigned unit = base_low_bit(rest);
+        guard_close((char *)superslab + unit * UNIT_SIZE, unit == 1 || unit == SUPERSLAB_UNITS - 1,
+                    number - window_slots_begin());
+        /* No address in it is taken for one of a slab that lay there. */
+        superslab->first_unit[unit] = (uint8_t)unit;
+        atomic_store_explicit(&superslab->slabs[unit].state, SLAB_FREE, memory_order_relaxed);
+        if (HAK_DEBUG)
+            atomic_store_explicit(&superslab->touched[unit], 0, memory_order_relaxed);
+    }
+    superslab->guards = wanted;
+    superslab->runs = (uint8_t)runs;
+    return true;
+}

@@ -1,0 +1,47 @@
+/*
+ * Guard units: units of a SuperSlab that nobody can access, while hardening is on (HAKMEM_HARDEN_GUARDS). They lie
+ * between slabs, and on both sides of each SuperSlab's header, so that a write that runs on from a block faults before
+ * it comes to another slab or to the allocator's own records. Slabs are taken at random places among the rest.
+ *
+ * V14: while units of a SuperSlab are in use, superslab.guards has a bit for each guard unit, and superslab.runs tells
+ *     the length of its runs. An EMPTY SuperSlab keeps its guard units, but forgets both with its header's memory.
+ * V15: a guard unit belongs to no slab, so its `free` bit is set (P1). It has no memory, and no run contains it.
+ * V16: all runs of a SuperSlab are as long as its first, with a guard unit before and behind each. Units 1 and 31 are
+ *     guard units. Runs at a multiple of several units share SuperSlabs of their own (GUARD_RUNS_ALIGNED), with four
+ *     guard units at places that depend on the SuperSlab's number and a secret.
+ * V17: a SuperSlab in use with a free run is in the bucket of its runs' length. One with runs of one unit is in bucket
+ *     POOL_BUCKET_SLABS plus the number of free runs, the fullest first. Others are in none, unless they are EMPTY.
+ *
+ * All functions but guard_units_fit are called under pool.lock. `units` is a run's length, `align_units` the number of
+ * which its first unit is a multiple.
+ */
+#ifndef HAK_SUPERSLAB_GUARD_UNITS_H
+#define HAK_SUPERSLAB_GUARD_UNITS_H
+
+#include "superslab/shared_pool.h"
+
+#define GUARD_RUNS_ALIGNED (SPAN_MAX_UNITS + 1)
+
+HAK_INLINE bool guard_units_on(void) { return HAK_UNLIKELY(window_secret != 0); }
+
+/* Whether a SuperSlab has room for such a run. */
+HAK_INLINE bool guard_units_fit(unsigned units, unsigned align_units)
+{
+    return !guard_units_on() || align_units < SPAN_MAX_UNITS || units <= SPAN_MAX_UNITS / 2;
+}
+
+/* The units of a slot that such a run may contain, free or not. The slot is EMPTY, or its runs are of this length. */
+HAK_HIDDEN uint32_t guard_units_rest(uint32_t slot, unsigned units, unsigned align_units);
+
+/* A bit for each bucket of EMPTY SuperSlabs and of those that may have such runs; the slot's bucket (V17). */
+HAK_HIDDEN uint64_t guard_units_buckets(unsigned units, unsigned align_units);
+HAK_HIDDEN unsigned guard_units_bucket(uint32_t slot);
+
+/* One of the bits of the mask, by chance; 0 if there is none. Bit 0 is not set. */
+HAK_HIDDEN unsigned guard_units_choose(uint32_t mask);
+
+/* Closes the guard units of an EMPTY SuperSlab that is mapped and is about to get such a run. *dirty: how many of them
+ * had memory, which is gone. False: the system refused to open those that it had before, so it cannot be used now. */
+HAK_HIDDEN bool guard_units_lay(uint32_t slot, unsigned units, unsigned align_units, unsigned *dirty);
+
+#endif
