@@ -210,6 +210,26 @@ static void bins_touch(void *const *blocks, size_t count, size_t size)
     }
 }
 
+/* Checks the ends of the blocks before those that were taken: a write may have run on into a free block's place. Each
+ * small block has one before it (pool/slab.h). */
+static void bins_look_before(void *const *blocks, unsigned count, unsigned class)
+{
+    size_t size = class_size(class);
+
+    if (!harden.neighbours || !seal_in_tail(class))
+        return;
+    for (unsigned i = 0; i < count; i++) {
+        const char *before = (const char *)blocks[i] - size;
+        uint64_t tail = seal_load(before + size - SEAL_BYTES);
+        char words[160];
+        if (HAK_LIKELY(tail == 0) || HAK_LIKELY(seal_is_tail(before, tail)))
+            continue;
+        base_format(words, sizeof words, "the block before it, %p, was written at or past its end", (const void *)before);
+        misuse_report_words("malloc", blocks[i], words);
+        return; /* one line is enough */
+    }
+}
+
 /* Puts free blocks from slabs, in random order, before those that wait. */
 static bool bins_refill(struct bins *bins, void **slots, struct heap *heap, unsigned class)
 {
@@ -234,6 +254,7 @@ static bool bins_refill(struct bins *bins, void **slots, struct heap *heap, unsi
     bins->seen[class] = (uint16_t)(ring_quick_count(ring) - (got != 0)); /* the first serves this call: no hit */
     lock_release(&heap->lock);
     bins_touch(blocks, got, class_size(class));
+    bins_look_before(blocks, got, class);
     bins_forget(blocks, got);
     return got != 0;
 }

@@ -139,6 +139,19 @@ static void misuse(void)
             if (round == 1) /* freed long ago: only the newest blocks stay protected */
                 memset(many[10] + size / 2, 5, 1);
         }
+    } else if (is("overflow_taken")) {
+        /* Every other block is free, most of them in their slabs; the ends of those between are written. */
+        static char *many[8000];
+        for (int i = 0; i < 8000; i++)
+            many[i] = malloc(size);
+        for (int i = 1; i < 8000; i += 2)
+            free(many[i]);
+        for (int i = 0; i < 8000; i += 2) {
+            block = many[i];
+            write_at((ptrdiff_t)size + 4, 1);
+        }
+        for (int i = 1; i < 8000; i += 2)
+            many[i] = malloc(size);
     } else if (is("read_after_many") || is("write_after_many") || is("write_after_many_sparse")) {
         free_many(is("write_after_many_sparse") ? 1 : size);
         free(block);

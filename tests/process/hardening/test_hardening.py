@@ -104,6 +104,14 @@ def test_a_write_before_a_small_block_is_seen_at_its_free(misused, way):
 
 
 @pytest.mark.parametrize("way", WAYS)
+def test_a_write_past_a_small_block_is_seen_when_the_next_is_taken(misused, way):
+    """Before the block that was written is freed, or any beside it."""
+    for size in (24, 100, 500):
+        expect_message(misused(way, "overflow_taken", size), "malloc",
+                       r"the block before it, 0x[0-9a-f]+, was written at or past its end")
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_a_write_after_free_is_seen_when_the_block_is_used_again(misused, way):
     for size in (16, 24, 100, 1000, 5000, 30000):
         result = misused(way, "write_after_free", size)
