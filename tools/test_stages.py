@@ -51,7 +51,7 @@ STAGES = (
     Stage("behaviour", "the allocator under load, misuse and real programs", ("release", "debug", "cycles"),
           ("unit", "stress", "blackbox"), 190, 770, waits=True),
     Stage("sanitizers", "the same with every access checked, and on another processor", SANITIZED, (), 200, 500),
-    Stage("cost", "instructions, system calls and memory", ("release",), ("cost",), 85, 85),
+    Stage("cost", "instructions, system calls and memory", ("release",), ("cost",), 65, 65),
     Stage("tools", "the commands, packages and documents", ("release",), (), 115, 600, waits=True),
 )
 
