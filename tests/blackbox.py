@@ -11,6 +11,7 @@ import resource
 import signal
 import subprocess
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,6 +59,14 @@ def stop_session(process):
 
 # Tests state seconds for an idle machine. Here other builds and tests run besides.
 SLOWER = 4
+
+
+def wait_until(condition, seconds=60):
+    """Waits until the condition holds. Returns whether it did within the time, which an idle machine never needs."""
+    end = time.monotonic() + seconds * SLOWER
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.05)
+    return condition()
 
 
 def run(argv, *, preload=None, env=None, cwd=None, stdin=None, timeout=60, user=None, limits=None):

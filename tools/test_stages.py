@@ -3,8 +3,10 @@
 
     test_stages.py --list FLAVOR...
         prints a line for each stage with something to do: its name, and the flavors that it is the first to need
-    test_stages.py --run STAGE --began SECONDS --builds FOLDER FLAVOR...
+    test_stages.py --run STAGE [--all] --began SECONDS --builds FOLDER FLAVOR...
         runs a stage on FOLDER/FLAVOR, which are built; writes FOLDER/tests/STAGE/ctest.xml
+
+Without --all, tests with the label `long` are left out (tests/CMakeLists.txt says which have it).
 
 A stage is one run of ctest over the tests of all its flavors, the longest first (COST in tests/CMakeLists.txt), so that
 no processor waits at the end of a flavor. A test runs in the first stage that takes it. Exits 1 if a test failed or if
@@ -31,22 +33,26 @@ class Stage:
     what: str
     flavors: tuple[str, ...]
     labels: tuple[str, ...]  # none: every test
-    seconds: int  # with its builds, on two processors
+    seconds: int  # on two processors, with the builds before it
+    seconds_of_all: int  # the same with --all
+    waits: bool = False  # its tests often wait, for servers, browsers and timers: one more runs than there are jobs
 
     def takes(self, labels):
         """Returns whether the stage takes tests with these labels."""
         return not self.labels or bool(set(self.labels) & set(labels))
 
 
+LONG = "long"
+
 # Quick tests and tests of the basics come first. A test belongs to the first stage that names its flavor and one of its
 # labels.
 STAGES = (
-    Stage("unit", "the modules on their own", ("release",), ("unit",), 45),
-    Stage("cost", "instructions, system calls and memory", ("release",), ("cost",), 90),
+    Stage("unit", "the modules on their own", ("release",), ("unit",), 45, 45),
     Stage("behaviour", "the allocator under load, misuse and real programs", ("release", "debug", "cycles"),
-          ("unit", "stress", "blackbox", "bounds"), 600),
-    Stage("sanitizers", "the same with every access checked, and on another processor", SANITIZED, (), 420),
-    Stage("tools", "the commands, packages and documents", ("release",), (), 660),
+          ("unit", "stress", "blackbox"), 190, 770, waits=True),
+    Stage("sanitizers", "the same with every access checked, and on another processor", SANITIZED, (), 200, 500),
+    Stage("cost", "instructions, system calls and memory", ("release",), ("cost",), 65, 65),
+    Stage("tools", "the commands, packages and documents", ("release",), (), 115, 600, waits=True),
 )
 
 
@@ -85,13 +91,14 @@ def quoted(value):
     return f"[==[{value}]==]"
 
 
-def write_tests(stage, builds, flavors, folder):
+def write_tests(stage, builds, flavors, folder, everything):
     """Writes the stage's tests as a test file of ctest, each named FLAVOR/TEST. Returns their number."""
     lines = []
     for flavor in flavors:
         for test in tests_of(builds / flavor):
             properties = properties_of(test)
-            if stage_of(flavor, properties.get("LABELS", ())) is not stage:
+            labels = properties.get("LABELS", ())
+            if stage_of(flavor, labels) is not stage or (LONG in labels and not everything):
                 continue
             # A target that was not built has no command. ctest then fails the test.
             command = test.get("command") or [f"{flavor}/{test['name']} was not built"]
@@ -110,20 +117,25 @@ def minutes(seconds):
 
 
 class Times:
-    """How long each stage took in this checkout's last complete run of it. Before the first run, how long it took
-    elsewhere on two processors."""
+    """How long each stage took in this checkout's last complete run of it, with --all or without. Before the first run,
+    how long it took elsewhere on two processors."""
 
-    def __init__(self, path):
+    def __init__(self, path, everything):
         self.path = path
+        self.everything = everything
         self.known = json.loads(path.read_text()) if path.exists() else {}
 
     def of(self, stage):
         """Returns the expected seconds of a stage."""
-        return self.known.get(stage.name, stage.seconds)
+        return self.known.get(self.key(stage), stage.seconds_of_all if self.everything else stage.seconds)
+
+    def key(self, stage):
+        """Returns the name under which the stage's seconds are kept."""
+        return f"{stage.name} --all" if self.everything else stage.name
 
     def note(self, stage, seconds):
         """Keeps the seconds that a stage took."""
-        self.known[stage.name] = round(seconds)
+        self.known[self.key(stage)] = round(seconds)
         self.path.write_text(json.dumps(self.known) + "\n")
 
 
@@ -133,13 +145,13 @@ def failed_in(result):
     return [case.get("name") for case in cases if case.get("status") != "run"]
 
 
-def run(stage, began, builds, flavors, jobs):
+def run(stage, began, builds, flavors, jobs, everything):
     """Runs the stage. Returns whether all its tests passed."""
     mine = [flavor for flavor in flavors if flavor in stage.flavors]
     stages = [each for each, _ in plan(flavors)]
     folder = builds / "tests" / stage.name
-    count = write_tests(stage, builds, mine, folder)
-    times = Times(builds / "tests/times.json")
+    count = write_tests(stage, builds, mine, folder, everything)
+    times = Times(builds / "tests/times.json", everything)
     left = sum(times.of(each) for each in stages[stages.index(stage):])
     print(f"hakmem: stage {stages.index(stage) + 1} of {len(stages)}, {stage.name}: {stage.what}; "
           f"{count} tests in {', '.join(mine)}; {minutes(time.time() - began)} so far, about {minutes(left)} left",
@@ -147,7 +159,7 @@ def run(stage, began, builds, flavors, jobs):
     result = folder / "ctest.xml"
     result.unlink(missing_ok=True)
     started = time.time()
-    subprocess.run(["ctest", "--test-dir", folder, "--output-on-failure", "--parallel", str(jobs),
+    subprocess.run(["ctest", "--test-dir", folder, "--output-on-failure", "--parallel", str(jobs + stage.waits),
                     "--output-junit", result], check=False)
     if count == 0 or not result.exists():
         print(f"hakmem: ctest wrote no results for stage {stage.name}", file=sys.stderr)
@@ -164,6 +176,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--run", choices=[stage.name for stage in STAGES])
+    parser.add_argument("--all", action="store_true")
     parser.add_argument("--began", type=float, default=time.time())
     parser.add_argument("--builds", type=Path)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
@@ -174,7 +187,7 @@ def main():
             print(stage.name, *new)
         return 0
     stage = next(each for each in STAGES if each.name == given.run)
-    return 0 if run(stage, given.began, given.builds.resolve(), given.flavors, given.jobs) else 1
+    return 0 if run(stage, given.began, given.builds.resolve(), given.flavors, given.jobs, given.all) else 1
 
 
 if __name__ == "__main__":

@@ -39,8 +39,9 @@ def flavor_option():
 CHECKOUT_COMMANDS = {command.name: command for command in (
     click.Command("build", short_help="build the library and its programs",
                   params=[click.Argument(["flavor"], type=click.Choice(FLAVORS))]),
-    click.Command("test", short_help="build and test every flavor", params=[
-        flavor_option(), *(click.Option([option], is_flag=True) for option in ("--quick", "--keep-going", "--yes")),
+    click.Command("test", short_help="build and test", params=[
+        flavor_option(),
+        *(click.Option([option], is_flag=True) for option in ("--all", "--quick", "--keep-going", "--yes")),
         *(click.Option([option]) for option in ("--soak", "--seed", "--only"))]),
     click.Command("fuzz", short_help="look for inputs that break a part of it", params=[
         click.Argument(["target"], type=click.Choice(FUZZED)), click.Option(["--minutes"])]),

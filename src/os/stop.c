@@ -261,9 +261,12 @@ static void await_answers(const struct stop_pass *pass, uint64_t deadline)
 
 static _Atomic uint32_t stop_never; /* to sleep on */
 
-/* Of the threads that were taken for deaf, one may hear by now: threads begin with all signals blocked. */
-static void ask_again(struct stop_pass *pass)
+/* Of the threads that were taken for deaf, one may hear by now: threads begin with all signals blocked. Returns whether
+ * a thread was asked, whose answer must be awaited. */
+static bool ask_again(struct stop_pass *pass)
 {
+    bool asked = false;
+
     for (unsigned i = 0; i < STOPPED_MOST && pass->signal != 0; i++) {
         struct stop_entry *entry = &stop_entries[i];
         if (atomic_load(&entry->number) != pass->number || entry->state != ENTRY_DEAF)
@@ -277,31 +280,29 @@ static void ask_again(struct stop_pass *pass)
             if (atomic_load(&entry->answered) == pass->number ||
                 syscall(SYS_tgkill, pass->process, atomic_load(&entry->thread), pass->signal) == 0) {
                 entry->state = ENTRY_SIGNALLED;
-                pass->fresh++;
+                asked = true;
             }
             break;
         case HEARS_NOT:
             break;
         }
     }
+    return asked;
 }
 
 static void stop_all(struct os_stop *stop, struct stop_pass *pass)
 {
     uint64_t deadline = os_now() + OS_STOP_PATIENCE_NS;
-    bool complete = true;
+    bool complete = true, asked = false;
 
     for (unsigned passes = 0; passes < PASSES_MOST; passes++) {
         complete = meet_threads(pass);
-        if (!complete || (pass->fresh == 0 && passes > 0))
-            break;
-        if (pass->fresh == 0) /* the caller is the only thread, and nobody can make another */
+        if (!complete || (pass->fresh == 0 && !asked)) /* nobody runs who could make another thread */
             break;
         await_answers(pass, deadline);
-        if (passes < ASK_AGAIN)
-            ask_again(pass);
+        asked = passes < ASK_AGAIN && ask_again(pass);
     }
-    if (pass->fresh)
+    if (pass->fresh || asked)
         await_answers(pass, deadline);
     for (unsigned i = 0; i < STOPPED_MOST; i++) {
         if (atomic_load(&stop_entries[i].number) != pass->number)

@@ -1,4 +1,4 @@
-"""Checks that a library exports exactly the names in exports.txt.
+"""Protects the exported names of a library: exactly those in exports.txt.
 
     check_exports.py NM LIBRARY EXPORTS
 """

@@ -1,5 +1,6 @@
-/* Protects the C and C++ names that programs use (api/libc.c, api/cxx.c), at each contract's edges, in a program linked
- * with libhakmem.so. tests/process/programs runs real programs. */
+/* Protects the C and C++ names that programs use (api/libc.c, api/cxx.c), at each contract's edges.
+ *
+ * The program is linked with libhakmem.so. tests/process/programs runs real programs. */
 #define _GNU_SOURCE
 #include "support.h"
 

@@ -1,5 +1,6 @@
-/* Protects os/lock.h: mutual exclusion, sleeping and waking, and the rank checks of debug builds. Built twice: on
- * Linux, and on the fake OS as a one-CPU machine, where no thread spins. */
+/* Protects os/lock.h: mutual exclusion, sleeping and waking, and the rank checks of debug builds.
+ *
+ * Built twice: on Linux, and on the fake OS as a one-CPU machine, where no thread spins. */
 #define _GNU_SOURCE
 #include "support.h"
 

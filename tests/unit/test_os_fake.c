@@ -1,5 +1,4 @@
-/* Protects os/fake.c, on which all tests of the upper layers rely: its bookkeeping (against a byte map), its failures,
- * and its checks of the contract. */
+/* Protects os/fake.c, on which unit tests rely: its bookkeeping (against a byte map), failures, and contract checks. */
 #define _GNU_SOURCE
 #include "support.h"
 

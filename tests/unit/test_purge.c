@@ -1,5 +1,6 @@
-/* Protects superslab/purge.h, on a clock that stands still: what is purged, when, in how many calls, and the state
- * after a refused purge. */
+/* Protects superslab/purge.h: what is purged, when, in how many calls, and the state after a refused purge.
+ *
+ * The clock stands still. */
 #include "core.h"
 
 #include <string.h>

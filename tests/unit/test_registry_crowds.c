@@ -1,5 +1,6 @@
-/* Protects pool/registry.h with many heaps: each call looks at a bounded number of heaps, every heap has its turn, and
- * ended heaps leave only their structs and their counts. */
+/* Protects pool/registry.h with many heaps: calls look at few, each has its turn, and ended ones leave little.
+ *
+ * Ended heaps leave only their structs and their counts. */
 #include "heaps.h"
 
 #include <string.h>

@@ -1,5 +1,4 @@
-/* Protects superslab/shared_pool.h: the choice of SuperSlab and run, P1 to P3 against a model, limits, prewarm,
- * metadata. */
+/* Protects superslab/shared_pool.h: the choice of SuperSlab and run, P1 to P3 (a model), limits, prewarm, metadata. */
 #include "core.h"
 
 #include "superslab/guard_units.h"

@@ -1,5 +1,6 @@
-"""Protects the source packages for Rust, Go and Zig from `hakmem package`: reproducible, with the one-file source
-inside. tests/delivery/rust and tests/delivery/embed build programs with them."""
+"""Protects the source packages of `hakmem package` for Rust, Go and Zig: reproducible, with the one-file source.
+
+tests/delivery/rust and tests/delivery/embed build programs with them."""
 
 import io
 import json

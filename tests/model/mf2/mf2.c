@@ -1,4 +1,5 @@
-/*
+/* Protects the MF2 protocol (src/pool/remote.h) in every order of two threads' steps.
+ *
  * mf2 [NAME...]: runs all schedules of the named scenarios, or of all. A name is a scenario's, or its part before the
  * first `_`. Ends at the first broken invariant with the schedule that broke it and status 1.
  */

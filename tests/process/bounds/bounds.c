@@ -1,4 +1,5 @@
-/*
+/* Protects the resident memory of programs with known needs: each case's figures stay below its bounds.
+ *
  * bounds CASE [--seed N]
  *
  * Prints the case's figures. Exits with 1 when a figure is above its bound.

@@ -1,6 +1,7 @@
-"""Protects the drivers of single subjects: false sharing, orders of freeing, sizes, messages, uneven threads, growth,
-calloc, alignment, fragmentation, idling. They do the same work for a seed on any allocator, detect a wrong allocator,
-and name wrong arguments."""
+"""Protects the drivers of single subjects: same work on any allocator, wrong allocators and arguments are detected.
+
+The subjects: false sharing, orders of freeing, sizes, messages, uneven threads, growth, calloc, alignment,
+fragmentation, idling."""
 
 import os
 import re

@@ -1,5 +1,4 @@
-"""Protects the scenarios, large blocks, MF2, fork and start-up: they do the same work on any allocator, detect a wrong
-one, and name wrong arguments."""
+"""Protects the drivers of scenarios, large blocks, MF2, fork and start-up, by the rules of test_drivers.py."""
 
 import os
 import re

@@ -1,5 +1,6 @@
-"""Protects HAKMEM_SWEEP: a freed block is reused only when no pointer to it is left anywhere in the process. Each
-program of swept.c prints "kept" or "reused" (docs/sweep.md)."""
+"""Protects HAKMEM_SWEEP: a freed block is reused only when no pointer to it is left anywhere in the process.
+
+Each program of swept.c prints "kept" or "reused" (docs/sweep.md)."""
 
 import os
 import re

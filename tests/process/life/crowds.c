@@ -1,9 +1,10 @@
 /*
- * crowds KIND COUNT: COUNT threads or COUNT first-class heaps (KIND: threads, heaps) live at once and then end. Each
- * holds one block of 64 bytes.
+ * crowds KIND COUNT [at once]: COUNT threads or COUNT first-class heaps (KIND: threads, heaps) live at once and then
+ * end. Each holds one block of 64 bytes.
  *
- * Prints resident bytes for each: while all live, and after they ended and the allocator's ticks ran. An instruction
- * counter compares the same work in work_before, work_after (no tick has run since the crowd ended) and work_settled.
+ * Prints resident bytes for each: while all live, and after they ended and the allocator's ticks ran. With `at once`
+ * it does not wait for ticks, for an instruction counter under which none are due. That compares the same work in
+ * work_before, work_after (after the crowd ended) and work_settled (after all is given back).
  */
 #include <dlfcn.h>
 #include <malloc.h>
@@ -111,7 +112,7 @@ static long crowd_of_heaps(int count)
 }
 
 /* Makes slow calls, because only slow calls run ticks. A call for a huge block always is slow. */
-static void let_ticks_run(void)
+static void let_ticks_run(useconds_t pause)
 {
     void *volatile block; /* volatile: a compiler removes a malloc whose block is only freed */
 
@@ -120,13 +121,14 @@ static void let_ticks_run(void)
             block = malloc(size);
             free(block);
         }
-        usleep(TICK_US);
+        usleep(pause);
     }
 }
 
 int main(int argc, char **argv)
 {
-    int count = argc == 3 ? atoi(argv[2]) : 0, threads;
+    int count = argc >= 3 ? atoi(argv[2]) : 0, threads;
+    useconds_t pause = argc == 4 && strcmp(argv[3], "at once") == 0 ? 0 : TICK_US;
     long before, live;
 
     if (count < 1 || count > 10000)
@@ -136,12 +138,12 @@ int main(int argc, char **argv)
     work();
     work_before();
     (threads ? crowd_of_threads : crowd_of_heaps)(1); /* pays for what only the first one needs */
-    let_ticks_run();
+    let_ticks_run(pause);
     malloc_trim(0);
     before = resident_kib();
     live = (threads ? crowd_of_threads : crowd_of_heaps)(count);
     work_after();
-    let_ticks_run();
+    let_ticks_run(pause);
     printf("live %ld\n", (live - before) * 1024 / count);
     printf("gone %ld\n", (resident_kib() - before) * 1024 / count);
     malloc_trim(0);

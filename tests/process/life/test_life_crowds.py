@@ -25,7 +25,7 @@ def instructions(program, kind, count, function):
     """Instructions that the program's function executes, including its callees."""
     result = blackbox.run(
         ["valgrind", "--tool=callgrind", "--max-threads=4000", "--callgrind-out-file=/dev/null",
-         f"--toggle-collect={function}", program, kind, count],
+         f"--toggle-collect={function}", program, kind, count, "at once"],
         preload=blackbox.LIBRARY, env=COUNTED, timeout=100)
     collected = re.search(r"Collected : (\d+)", result.stderr)
     assert result.status == 0 and collected, result.report()

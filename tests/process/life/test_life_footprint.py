@@ -1,5 +1,4 @@
-"""Protects the footprint of a program that changes its block sizes: little more than the live peak, and within a limit
-of HAKMEM or of a cgroup."""
+"""Protects the footprint of programs that change their block sizes: little above the live peak, and within limits."""
 
 import os
 import time

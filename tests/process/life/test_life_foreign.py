@@ -1,5 +1,4 @@
-"""Protects foreign code that runs in the middle of HAKMEM's work: libc under its own locks, fork, signal and pressure
-handlers. No call may hang, and no memory may be lost."""
+"""Protects foreign code in the middle of HAKMEM's work (libc, handlers): no call hangs, and no memory is lost."""
 
 from pathlib import Path
 

@@ -1,5 +1,4 @@
-"""Protects the function that a profile names for each way to allocate, by the real pprof: the program's own function,
-with no frame of malloc's above it."""
+"""Protects the function that the real pprof names for each way to allocate: the program's own, none of malloc's."""
 
 import os
 import re

@@ -1,5 +1,4 @@
-"""Protects the rows of real programs, at a small scale: right on the system's malloc and on HAKMEM, and loud if
-wrong."""
+"""Protects the rows of real programs, small: right on the system's malloc and on HAKMEM, and loud if wrong."""
 
 import os
 import re

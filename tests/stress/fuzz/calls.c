@@ -1,4 +1,6 @@
-/* The target `calls` (calls.h): settings, threads in lock-step, and the checks between steps and at the end. */
+/* Protects the public interface under any calls, settings and failures of the system, by threads in lock-step.
+ *
+ * The target `calls` (calls.h): settings, threads, and the checks between steps and at the end. */
 #define _GNU_SOURCE
 #include "calls.h"
 

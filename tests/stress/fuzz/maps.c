@@ -1,4 +1,5 @@
-/*
+/* Protects os/maps.c from any text of /proc/self/maps, in any pieces, and from any ELF notes.
+ *
  * The target `maps`: the input is the lengths of the reads of /proc/self/maps and its text, or the notes of a loaded
  * file. This file includes src/os/maps.c, so that its system calls come here.
  *

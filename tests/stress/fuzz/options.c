@@ -1,4 +1,5 @@
-/*
+/* Protects options/options.c from any environment: defaults or values by a second reading, and whole messages.
+ *
  * The target `options`: the input's lines are an environment, which src/options/options.c reads on the fake system.
  * Each option must have its default, or the value of its first variable by this file's own reading of the table's
  * kinds. The messages on standard error must be whole lines.

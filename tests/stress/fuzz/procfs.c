@@ -1,4 +1,5 @@
-/*
+/* Protects os/procfs.c from any text of /proc and /sys: what it reads is in the text.
+ *
  * The target `procfs`: the input is the texts of small files of /proc and /sys, separated by a byte 0xff:
  * /proc/self/cgroup, a limit at the hierarchies' root, one in the group /a, /proc/self/statm and /proc/self/environ.
  * os/procfs.c must read one of the numbers in them, and whole variables.

@@ -1,4 +1,5 @@
-/*
+/* Protects tools/trace/finish.c from any raw recording: it refuses it, or makes a trace that a replay accepts.
+ *
  * The target `recording`: the input is the records of a recorder's raw file (tools/trace/raw.h). tools/trace/finish.c
  * makes a trace of them, which a replay must accept, or refuses them. This file includes finish.c.
  *

@@ -1,4 +1,5 @@
-/*
+/* Protects trace_check from any trace: what it accepts passes a second, plain walk.
+ *
  * The target `trace`: the input is a trace (tools/trace/trace_file.h), whose magic, version, length and checksum are
  * corrected. A trace that trace_check accepts must pass a second, plain walk in the recorded order.
  */

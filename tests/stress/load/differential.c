@@ -1,4 +1,5 @@
-/*
+/* Protects every way to allocate, free and resize, by threads that come and go: blocks and live bytes match a record.
+ *
  * differential [--calls N] [--threads N] [--generations N] [--budget BYTES] [--seed N]
  *
  * Each seat has some thousand slots for blocks. A step picks a slot and an operation: allocate into it in any way, free

@@ -1,4 +1,5 @@
-/*
+/* Protects the allocator from system calls that fail: each one in turn, alone and with all after it.
+ *
  * failure_sweep [--settings S] [--stride N] [--seed N]           the sweep; of the many purges only each N-th
  * failure_sweep --kind K --call N [--from 1] [--settings S]      one case of it, in this process
  *

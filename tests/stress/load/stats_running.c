@@ -1,4 +1,5 @@
-/*
+/* Protects statistics that are read while threads allocate: each reading is consistent, and exact at rest.
+ *
  * stats_running [--seconds N] [--seed N]: reads statistics without a pause while threads allocate, free each other's
  * blocks, end and begin.
  *

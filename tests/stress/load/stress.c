@@ -1,4 +1,5 @@
-/*
+/* Protects the contents of blocks, and the live bytes, in scenarios of threads that work on each other's blocks.
+ *
  * stress SCENARIO [--seconds N] [--collect 1] [--share 1] [--seed N]
  *
  * With --collect another thread calls hak_collect(true) all the time. With --share threads from the third on share

@@ -1,4 +1,5 @@
-/*
+/* Protects the allocator's own figures (observe/usage.h), compared after each step with what the test knows.
+ *
  * usage_identity [--seed N]: compares the allocator's own figures (observe/usage.h) with what the test knows, after
  * each of many small steps: U1, live bytes, the rows of size classes, huge blocks, heaps, caches and purged memory.
  */

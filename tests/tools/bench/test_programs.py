@@ -1,5 +1,4 @@
-"""Protects the benchmark programs: they run on HAKMEM, preloaded and linked, do the same work on any allocator, and
-notice a wrong one."""
+"""Protects the benchmark programs: preloaded and linked, same work on any allocator, and a wrong one is noticed."""
 
 import os
 import re

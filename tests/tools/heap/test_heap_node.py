@@ -1,5 +1,6 @@
-"""Functions of JavaScript in the stacks of samples. V8's code has no unwind tables: a walk passes it by frame
-pointers."""
+"""Protects functions of JavaScript in the stacks of samples.
+
+V8's code has no unwind tables: a walk passes it by frame pointers."""
 
 import json
 import os

@@ -1,5 +1,4 @@
-"""Protects exit statuses: the same error gives the same status in every tool: 1 for a failure, 2 for wrong use, a
-shell's for a program."""
+"""Protects exit statuses, the same in every tool: 1 for a failure, 2 for wrong use, a shell's for a program."""
 
 import os
 import subprocess

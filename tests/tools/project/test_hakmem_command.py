@@ -34,7 +34,7 @@ def test_help_names_the_commands(words):
     assert "Exit status: 0 done; 1 failed; 2 the command line is wrong." in result.stdout
 
 
-@pytest.mark.parametrize("name, words", [("build", "asan"), ("run", "--heap-profile FILE"), ("test", "--quick"),
+@pytest.mark.parametrize("name, words", [("build", "asan"), ("run", "--heap-profile FILE"), ("test", "--all"),
                                          ("fuzz", "libFuzzer"), ("wheel", "build/wheel"), ("help", "SUBCOMMAND"),
                                          ("top", "--svg FILE"), ("trace replay", "--threads-merged"),
                                          ("peers build", "--anew"), ("ps", "--json"), ("advise", "--try NAME=VALUE"),

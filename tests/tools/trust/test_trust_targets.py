@@ -1,5 +1,4 @@
-"""Protects the tools from processes that want their readers to hang, to die, to take all memory, or to show
-anything."""
+"""Protects the tools from processes that want them to hang, to die, to take all memory, or to show anything."""
 
 import json
 import os
