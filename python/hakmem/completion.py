@@ -40,7 +40,8 @@ CHECKOUT_COMMANDS = {command.name: command for command in (
     click.Command("build", short_help="build the library and its programs",
                   params=[click.Argument(["flavor"], type=click.Choice(FLAVORS))]),
     click.Command("test", short_help="build and test every flavor", params=[
-        flavor_option(), *(click.Option([option], is_flag=True) for option in ("--quick", "--keep-going", "--yes")),
+        flavor_option(),
+        *(click.Option([option], is_flag=True) for option in ("--quick", "--keep-going", "--coverage", "--yes")),
         *(click.Option([option]) for option in ("--soak", "--seed", "--only"))]),
     click.Command("fuzz", short_help="look for inputs that break a part of it", params=[
         click.Argument(["target"], type=click.Choice(FUZZED)), click.Option(["--minutes"])]),
