@@ -96,14 +96,20 @@ static bool stands_still(unsigned thread)
     return atomic_load(&steps[thread]) == before;
 }
 
+/* Waits until the thread makes a step. On a busy machine it may get no processor for long. */
+static bool runs_on(unsigned thread)
+{
+    unsigned before = atomic_load(&steps[thread]);
+
+    for (int tries = 0; tries < 5000 && atomic_load(&steps[thread]) == before; tries++)
+        sleep_ms(1);
+    return atomic_load(&steps[thread]) != before;
+}
+
 static void expect_running(void)
 {
-    for (unsigned i = 0; i < THREADS; i++) {
-        unsigned before = atomic_load(&steps[i]);
-        for (int tries = 0; tries < 5000 && atomic_load(&steps[i]) == before; tries++)
-            sleep_ms(1);
-        CHECK(atomic_load(&steps[i]) != before);
-    }
+    for (unsigned i = 0; i < THREADS; i++)
+        CHECK(runs_on(i));
 }
 
 /* ---- Stopping ---- */
@@ -202,7 +208,7 @@ static void deaf_thread(void)
             sleep_ms(1);
     }
     begin_with(WANTED, 2, 1);
-    CHECK(stands_still(0) && stands_still(1) && !stands_still(2));
+    CHECK(stands_still(0) && stands_still(1) && runs_on(2));
     end();
     expect_running();
 }
@@ -212,7 +218,7 @@ static void no_signal(void)
     start(step, THREADS);
     begin(0);
     CHECK(stop.stopped == 0 && stop.deaf == THREADS);
-    CHECK(!stands_still(0));
+    CHECK(runs_on(0));
     end();
 }
 
@@ -227,7 +233,7 @@ static void thread_of_our_own(void)
     start(own_thread, 1);
     begin_with(WANTED, 0, 0);
     CHECK(stop.own);
-    CHECK(!stands_still(0));
+    CHECK(runs_on(0));
     end();
 }
 
@@ -264,7 +270,7 @@ static void no_signal_left(void)
         signal(number, on_signal);
     start(step, THREADS);
     begin_with(WANTED, 0, THREADS);
-    CHECK(!stands_still(0));
+    CHECK(runs_on(0));
     end();
     CHECK(atomic_load(&handled) == 0);
 }
