@@ -43,8 +43,9 @@ if(HAKMEM_COVERAGE)
         message(FATAL_ERROR "HAKMEM_COVERAGE needs clang, whose counters lie in a mapped file: cmake --preset coverage")
     endif()
     # Only the library's sources count (hakmem_add_objects); programs link the run-time that maps the counters. %c maps
-    # them, so a process that aborts, forks or is killed has counted all the same. %m is one file for each binary.
-    set(hakmem_coverage_options -fprofile-instr-generate=${PROJECT_BINARY_DIR}/counters/%m%c.profraw
+    # them, so a process that aborts, forks or is killed has counted all the same. Each process (%p) and binary (%m) has
+    # a new file: only then does it have what the allocator counted before the run-time mapped it.
+    set(hakmem_coverage_options -fprofile-instr-generate=${PROJECT_BINARY_DIR}/counters/%p-%m%c.profraw
         -fcoverage-mapping "SHELL:-mllvm -runtime-counter-relocation")
     add_link_options(-fprofile-instr-generate)
 endif()

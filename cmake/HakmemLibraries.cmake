@@ -48,9 +48,6 @@ list(REMOVE_ITEM hakmem_core_sources ${hakmem_first_sources} ${hakmem_cold_sourc
 list(REMOVE_ITEM hakmem_cold_sources ${hakmem_first_sources})
 list(PREPEND hakmem_core_sources ${hakmem_first_sources})
 list(APPEND hakmem_core_sources ${hakmem_cold_sources})
-if(HAKMEM_COVERAGE)
-    list(APPEND hakmem_core_sources ${PROJECT_SOURCE_DIR}/tests/support/counting.c)
-endif()
 file(GLOB hakmem_api_sources CONFIGURE_DEPENDS ${hakmem_src}/api/*.c)
 set(hakmem_libc_api_sources ${hakmem_src}/api/libc.c ${hakmem_src}/api/cxx.c ${hakmem_src}/api/runtime.c
     ${hakmem_src}/api/interposed.c)

@@ -2,7 +2,8 @@
 
   build/venv/bin/python tools/mutate --number 50 --seed 1     a sample of src/base, src/os and src/superslab
   build/venv/bin/python tools/mutate --list --number 50       what would be run
-  build/venv/bin/python tools/mutate --again                  the survivors of the last run
+  build/venv/bin/python tools/mutate --again src/base src/os src/superslab   what the last run of these has not judged,
+                                                              and its survivors
   build/venv/bin/python tools/mutate --known                  the mutants of known.toml, each with the test that kills it
   build/venv/bin/python tools/mutate --at src/superslab/purge.c:180    all at one line
 """
@@ -10,6 +11,7 @@
 import argparse
 import json
 import random
+import re
 import sys
 import time
 import tomllib
@@ -59,27 +61,49 @@ def judge(build: Build, reach: Reach, mutant: Mutant, process: list[Test]) -> Ou
     return outcome
 
 
+def identity(told: str, text: str) -> tuple[str, str]:
+    """Returns what a mutant is known by in another run, when its line may have moved."""
+    return re.sub(r":\d+ ", " ", told, count=1), text
+
+
+def rows_of(report: Path) -> dict[tuple[str, str], dict]:
+    """Returns the rows of the last run's report."""
+    rows = json.loads(report.read_text()) if report.is_file() else []
+    return {identity(row["mutant"], row["line"]): row for row in rows}
+
+
+def row_of(mutant: Mutant, outcome: Outcome) -> dict:
+    """Returns the report's row of a mutant."""
+    return {
+        "mutant": mutant.told(), "line": mutant.text, "was": mutant.was, "to": mutant.to, "state": outcome.state,
+        "by": outcome.by, "seconds": round(outcome.seconds, 1)
+    }
+
+
 def run_sample(build: Build, mutants: list[Mutant], report: Path, process: bool) -> bool:
-    """Judges the mutants one by one. Returns whether none survived."""
-    reasons, counts = equivalents(), Counter[str]()
-    rows = {row["mutant"]: row for row in json.loads(report.read_text())} if report.is_file() else {}
+    """Judges the mutants one by one, and last those that take longest: of headers, which rebuild most, and survivors of
+    the last run. Returns whether none survived."""
+    reasons, rows = equivalents(), rows_of(report)
     build.find_tests()
+    for mutant in mutants:  # so that --again knows the sample, whatever the sources are then
+        rows.setdefault(identity(mutant.told(), mutant.text), row_of(mutant, Outcome("waiting")))
+    report.write_text(json.dumps(list(rows.values()), indent=1) + "\n")
     build.measure()
     print(f"{len(build.tests)} tests, {sum(test.seconds for test in build.tests):.0f} s without a mutant", flush=True)
     more = process_tests(build) if process else []
     reach = Reach(build, report.parent)
     reach.prepare([*build.tests, *more])
+    survived = {key for key, row in rows.items() if row["state"] == "survived"}
+    mutants = sorted(mutants, key=lambda mutant: (mutant.file.endswith(".h"),
+                                                  identity(mutant.told(), mutant.text) in survived))
     for number, mutant in enumerate(mutants, 1):
         why = reasons.get(mutant.key(), "")
         outcome = Outcome("equivalent", why) if why else judge(build, reach, mutant, more)
-        counts[outcome.state] += 1
-        rows[mutant.told()] = {
-            "mutant": mutant.told(), "line": mutant.text, "was": mutant.was, "to": mutant.to, "state": outcome.state,
-            "by": outcome.by, "seconds": round(outcome.seconds, 1)
-        }
+        rows[identity(mutant.told(), mutant.text)] = row_of(mutant, outcome)
         print(f"{number:3}/{len(mutants)} {outcome.state:10} "
               f"{mutant.told()}{'  by ' if outcome.by else ''}{outcome.by}", flush=True)
         report.write_text(json.dumps(list(rows.values()), indent=1) + "\n")
+    counts = Counter(row["state"] for row in rows.values())
     judged = counts["killed"] + counts["survived"]
     print(f"killed {counts['killed']} of {judged} ({100 * counts['killed'] / max(judged, 1):.0f} %), survived "
           f"{counts['survived']}; "
@@ -159,7 +183,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="jobs of the build (2)")
     parser.add_argument("--process", action="store_true",
                         help="run the tests of tests/process, too, on what survives the unit tests")
-    parser.add_argument("--again", action="store_true", help="only the survivors of the last run")
+    parser.add_argument("--again", action="store_true", help="go on with the last run: what it has not judged, and its survivors")
     parser.add_argument("--list", action="store_true", help="print the mutants, and run nothing")
     parser.add_argument("--known", nargs="?", const="", metavar="NAME",
                         help="the mutants of known.toml, or those whose name has NAME")
@@ -175,19 +199,20 @@ def main() -> int:
         build.prepare()
         return 0 if run_known(build, options.known) else 1
     kinds = options.kind or [kind for kind in KINDS if kind != "order" or options.flavor == "tsan"]
+    report = options.folder / "report.json"
     if options.at:
         file, line = options.at.rsplit(":", 1)
         mutants = [mutant for mutant in all_candidates([file], kinds) if mutant.line == int(line)]
     else:
         mutants = all_candidates(options.folders or ["src/base", "src/os", "src/superslab"], kinds)
         total = len(mutants)
-        mutants = random.Random(options.seed).sample(mutants, min(options.number, total))
+        if options.again:
+            left = {key for key, row in rows_of(report).items() if row["state"] in ("waiting", "survived")}
+            mutants = [mutant for mutant in mutants if identity(mutant.told(), mutant.text) in left]
+        else:
+            mutants = random.Random(options.seed).sample(mutants, min(options.number, total))
         print(f"{len(mutants)} of {total} mutants, seed {options.seed}")
-    report = options.folder / "report.json"
-    if options.again:
-        survivors = {row["mutant"] for row in json.loads(report.read_text()) if row["state"] == "survived"}
-        mutants = [mutant for mutant in mutants if mutant.told() in survivors]
-    elif not options.list:
+    if not options.again and not options.list:
         report.unlink(missing_ok=True)
     if options.list:
         for mutant in mutants:

@@ -26,7 +26,7 @@ class Test:
     name: str
     command: list[str]
     targets: list[str]  # of the build, such as bin/test_os
-    seconds: float = 1.0
+    seconds: float = 10.0
     kills: dict[str, int] = field(default_factory=dict)  # by file
 
 

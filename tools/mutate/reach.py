@@ -60,7 +60,7 @@ class Reach:
         self.build.must(["ninja", "-C", str(self.out), f"-j{self.build.jobs}", *test.targets])
         command = [word.replace(str(self.build.out), str(self.out)).replace(str(self.build.tree), str(self.build.root))
                    for word in test.command]
-        run_bounded(["env", f"LLVM_PROFILE_FILE={counters}/%m%c.profraw", *command], 900, self.build.root)
+        run_bounded(["env", f"LLVM_PROFILE_FILE={counters}/%p-%m%c.profraw", *command], 900, self.build.root)
         figures.merged(counters, profile)
         shutil.rmtree(counters)
         binaries = [path for path in (*programs, *map(str, figures.binaries(self.out)[3:])) if Path(path).is_file()]
