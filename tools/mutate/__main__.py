@@ -2,8 +2,7 @@
 
   build/venv/bin/python tools/mutate --number 50 --seed 1     a sample of src/base, src/os and src/superslab
   build/venv/bin/python tools/mutate --list --number 50       what would be run
-  build/venv/bin/python tools/mutate --again src/base src/os src/superslab   what the last run of these has not judged,
-                                                              and its survivors
+  build/venv/bin/python tools/mutate --again                  what the last run has not judged, and its survivors
   build/venv/bin/python tools/mutate --known                  the mutants of known.toml, each with the test that kills it
   build/venv/bin/python tools/mutate --at src/superslab/purge.c:180    all at one line
 """
@@ -204,7 +203,8 @@ def main() -> int:
         file, line = options.at.rsplit(":", 1)
         mutants = [mutant for mutant in all_candidates([file], kinds) if mutant.line == int(line)]
     else:
-        mutants = all_candidates(options.folders or ["src/base", "src/os", "src/superslab"], kinds)
+        last = sorted({key[0].split(" ")[0] for key in rows_of(report)}) if options.again else []
+        mutants = all_candidates(last or options.folders or ["src/base", "src/os", "src/superslab"], kinds)
         total = len(mutants)
         if options.again:
             left = {key for key, row in rows_of(report).items() if row["state"] in ("waiting", "survived")}
