@@ -223,7 +223,8 @@ struct unwind_object __wrap_unwind_object_of(uintptr_t address)
 {
     if (made_memory == NULL || address - (uintptr_t)made_memory >= MADE_SIZE)
         return __real_unwind_object_of(address);
-    return (struct unwind_object){ (uintptr_t)made_memory, (uintptr_t)made_memory + MADE_SIZE, made_memory + MADE_TABLE };
+    return (struct unwind_object){ (uintptr_t)made_memory, (uintptr_t)made_memory + MADE_SIZE,
+                                   made_memory + MADE_TABLE };
 }
 
 static uint8_t *put(uint8_t *at, uint64_t value, unsigned size)
@@ -376,8 +377,8 @@ static void test_instructions_without_sense(void **state)
 #if defined(__x86_64__)
 /* ---- Tables written by hand: what few compilers make ---- */
 
-/* Makes a function of one argument, which it calls. Around the call the CFA is the stack pointer + 32, and the words below
- * it are: the return address, the caller's frame pointer, and twice the CFA. The frame pointer is 0. */
+/* Makes a function of one argument, which it calls. Around the call the CFA is the stack pointer + 32, and the words
+ * below it are: the return address, the caller's frame pointer, and twice the CFA. The frame pointer is 0. */
 #define ODD_FUNCTION(name, before, tables, after)                                                                      \
     void name(void (*call)(void));                                                                                     \
     extern const char name##_end[];                                                                                    \
@@ -426,7 +427,8 @@ ODD_FUNCTION(in_register, "pushq %rbx\nmovq %rbp, %rbx\nxorl %ebp, %ebp\nsubq $1
              ".cfi_def_cfa_offset 32\n.cfi_offset 3, -16\n.cfi_register 6, 3\n",
              "movq %rbx, %rbp\naddq $16, %rsp\npopq %rbx\n");
 ODD_FUNCTION(long_code, ODD_BEFORE ".fill 100, 1, 0x90\n",
-             ".cfi_remember_state\n.fill 1000, 1, 0x90\n.cfi_restore_state\n.fill 70000, 1, 0x90\n" ODD_USUAL, ODD_AFTER);
+             ".cfi_remember_state\n.fill 1000, 1, 0x90\n.cfi_restore_state\n.fill 70000, 1, 0x90\n" ODD_USUAL,
+             ODD_AFTER);
 ODD_FUNCTION(signal_frame, ODD_BEFORE "nop\n", ".cfi_signal_frame\n" ODD_USUAL, ODD_AFTER);
 
 static const struct {

@@ -1,7 +1,7 @@
 """Tells which lines and branches of src/ the tests of the flavor coverage have run (docs/coverage.md).
 
   ./hakmem test --coverage                         builds, runs the tests, and then does the next
-  build/venv/bin/python tools/coverage             the figures of each folder, HTML in build/coverage/html, and the checks
+  build/venv/bin/python tools/coverage             the figures of each folder, and the checks
   build/venv/bin/python tools/coverage --missing src/os      the lines that did not run, with their functions
 """
 
@@ -31,7 +31,8 @@ def print_missing(sources: dict[str, Source], chosen: list[str], branches: bool)
             for (line, column), counts in sorted(source.branches.items()):
                 if source.lines.get(line) and 0 in counts:
                     never = "neither" if counts == [0, 0] else "never false" if counts[1] == 0 else "never true"
-                    print(f"src/{name}:{line}:{column} {source.function(line)}: {never}: {source.text[line - 1].strip()}")
+                    print(f"src/{name}:{line}:{column} {source.function(line)}: {never}: "
+                          f"{source.text[line - 1].strip()}")
 
 
 def write_html(build: Path, profile: Path, folder: Path) -> None:

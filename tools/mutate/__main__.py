@@ -3,7 +3,7 @@
   build/venv/bin/python tools/mutate --number 50 --seed 1     a sample of src/base, src/os and src/superslab
   build/venv/bin/python tools/mutate --list --number 50       what would be run
   build/venv/bin/python tools/mutate --again                  what the last run has not judged, and its survivors
-  build/venv/bin/python tools/mutate --known                  the mutants of known.toml, each with the test that kills it
+  build/venv/bin/python tools/mutate --known                  the mutants of known.toml, each with its own test
   build/venv/bin/python tools/mutate --at src/superslab/purge.c:180    all at one line
 """
 
@@ -25,7 +25,8 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 # Folders of tests/process whose tests take seconds, and the libraries that they run.
 PROCESS_FOLDERS = ("misuse", "hardening", "profile", "guard", "je", "counters", "stats")
-LIBRARIES = ("hakmem", "hakmem_secure", "hakmem_je", "hakmem_je_static", "hakmem_tc", "hakmem_override", "hakmem_static")
+LIBRARIES = ("hakmem", "hakmem_secure", "hakmem_je", "hakmem_je_static", "hakmem_tc", "hakmem_override",
+             "hakmem_static")
 
 
 def all_candidates(folders: list[str], kinds: list[str]) -> list[Mutant]:
@@ -182,7 +183,8 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="jobs of the build (2)")
     parser.add_argument("--process", action="store_true",
                         help="run the tests of tests/process, too, on what survives the unit tests")
-    parser.add_argument("--again", action="store_true", help="go on with the last run: what it has not judged, and its survivors")
+    parser.add_argument("--again", action="store_true",
+                        help="go on with the last run: what it has not judged, and its survivors")
     parser.add_argument("--list", action="store_true", help="print the mutants, and run nothing")
     parser.add_argument("--known", nargs="?", const="", metavar="NAME",
                         help="the mutants of known.toml, or those whose name has NAME")
