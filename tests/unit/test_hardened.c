@@ -246,6 +246,16 @@ static void test_other_size_or_kind(void)
     hardened_mark(NULL, SEAL_NEW);
 }
 
+/* No block is no misuse. */
+static void test_null(void)
+{
+    begin(NULL, NULL);
+    ASSERT_SILENT(hardened_free(NULL, HARDENED_NO_CLAIM, "free"));
+    ASSERT_SILENT(assert_int_equal(hardened_usable_size(NULL, "malloc_usable_size"), 0));
+    ASSERT_SILENT(assert_int_equal(hardened_expand(NULL, 10, "hak_expand"), 0));
+    ASSERT_SILENT(front_free(hardened_realloc(NULL, NULL, 10, "realloc")));
+}
+
 /* A write to a freed block is found when the block is used again or leaves the quarantine, and reported once. */
 static void test_written_while_free(void)
 {
@@ -323,6 +333,8 @@ static void test_nothing(void)
 {
     enum { BLOCKS = 3000 };
     static char *blocks[BLOCKS];
+    struct heap *heap;
+    bool found;
 
     begin(NULL, NULL);
     for (unsigned i = 0; i < BLOCKS; i++) {
@@ -332,6 +344,11 @@ static void test_nothing(void)
     }
     for (unsigned i = 1; i < BLOCKS; i++)
         assert_ptr_not_equal(blocks[i], blocks[i - 1]);
+    assert_int_equal(hardened_size(blocks[0], &found, &heap), 0);
+    assert_true(found);
+    assert_null(heap);
+    assert_int_equal(hardened_size(blocks[0] + 1, &found, &heap), 0);
+    assert_false(found);
     ASSERT_SAYS(front_free(blocks[0] + 1), "not the start of a block; between blocks of 0 bytes");
     ASSERT_SAYS(front_free_sized(blocks[0], 1, 1, "free_sized"), "the block is not of that size; it has 0 bytes");
     for (unsigned i = 0; i < BLOCKS; i++)
@@ -477,6 +494,7 @@ int main(void)
         core_unit_test(test_past_the_end),
         core_unit_test(test_twice_and_inside),
         core_unit_test(test_other_size_or_kind),
+        core_unit_test(test_null),
         core_unit_test(test_written_while_free),
         core_unit_test(test_no_access),
         core_unit_test(test_neighbours),
