@@ -17,8 +17,9 @@
 #define CHECK(condition) ((condition) ? (void)0 : _exit(__LINE__ % 200 + 1))
 
 static char *page; /* without access at first */
-static struct os_fault last;
-static int settled_count;
+/* Volatile: the compiler does not know that an access runs a handler, which changes them. */
+static volatile struct os_fault last;
+static volatile int settled_count;
 static char order[16];
 
 static void default_signals(void)
@@ -46,7 +47,6 @@ static int in_child(void (*run)(void))
 
 static void open_page(int protection) { CHECK(mprotect(page, os_page_size(), protection) == 0); }
 static void close_page(void) { open_page(PROT_NONE); }
-/* The compiler does not know that an access runs the handler. */
 static void after_access(void) { __asm__ volatile("" : : : "memory"); }
 
 static void touch(void)
@@ -159,7 +159,7 @@ static void test_ignored(void **state)
 
 /* ---- Passed on to the program ---- */
 
-static int expected_blocked, handled;
+static volatile int expected_blocked, handled;
 
 static void check_mask(void)
 {
