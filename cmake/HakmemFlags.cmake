@@ -38,6 +38,18 @@ if(HAKMEM_SANITIZE)
     add_link_options(-fsanitize=${HAKMEM_SANITIZE})
 endif()
 
+if(HAKMEM_COVERAGE)
+    if(NOT CMAKE_C_COMPILER_ID STREQUAL "Clang")
+        message(FATAL_ERROR "HAKMEM_COVERAGE needs clang, whose counters lie in a mapped file: cmake --preset coverage")
+    endif()
+    # Only the library's sources count (hakmem_add_objects); programs link the run-time that maps the counters. %c maps
+    # them, so a process that aborts, forks or is killed has counted all the same. Each process (%p) and binary (%m) has
+    # a new file: only then does it have what the allocator counted before the run-time mapped it.
+    set(hakmem_coverage_options -fprofile-instr-generate=${PROJECT_BINARY_DIR}/counters/%p-%m%c.profraw
+        -fcoverage-mapping "SHELL:-mllvm -runtime-counter-relocation")
+    add_link_options(-fprofile-instr-generate)
+endif()
+
 if(HAKMEM_FUZZ)
     if(NOT CMAKE_C_COMPILER_ID STREQUAL "Clang")
         message(FATAL_ERROR "HAKMEM_FUZZ needs clang, for libFuzzer: cmake --preset fuzz")

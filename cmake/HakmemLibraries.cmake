@@ -67,7 +67,8 @@ function(hakmem_add_objects name)
     set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden)
     target_compile_options(${name} PRIVATE
         -ftls-model=initial-exec -fno-semantic-interposition
-        -fno-builtin-malloc -fno-builtin-calloc -fno-builtin-realloc -fno-builtin-free)
+        -fno-builtin-malloc -fno-builtin-calloc -fno-builtin-realloc -fno-builtin-free
+        ${hakmem_coverage_options})
 endfunction()
 
 # Keeps the strings that every process needs at its start together. Otherwise they become ends of longer strings in
@@ -119,11 +120,14 @@ function(hakmem_add_single_object output)
 endfunction()
 
 function(hakmem_add_static name output_object)
-    if(HAKMEM_SANITIZE)
-        # Sanitizers' run-times need the tables of each object. These builds stay in this tree.
+    if(HAKMEM_SANITIZE OR HAKMEM_COVERAGE)
+        # The run-times need the tables of each object. These builds stay in this tree.
         set(contents "")
         foreach(part IN LISTS ARGN)
-            list(APPEND contents $<TARGET_OBJECTS:${part}>)
+            if(TARGET ${part})
+                set(part $<TARGET_OBJECTS:${part}>)
+            endif()
+            list(APPEND contents "${part}")
         endforeach()
     else()
         set(contents ${output_object})

@@ -41,7 +41,8 @@ CHECKOUT_COMMANDS = {command.name: command for command in (
                   params=[click.Argument(["flavor"], type=click.Choice(FLAVORS))]),
     click.Command("test", short_help="build and test", params=[
         flavor_option(),
-        *(click.Option([option], is_flag=True) for option in ("--all", "--quick", "--keep-going", "--yes")),
+        *(click.Option([option], is_flag=True)
+          for option in ("--all", "--quick", "--keep-going", "--coverage", "--yes")),
         *(click.Option([option]) for option in ("--soak", "--seed", "--only"))]),
     click.Command("fuzz", short_help="look for inputs that break a part of it", params=[
         click.Argument(["target"], type=click.Choice(FUZZED)), click.Option(["--minutes"])]),

@@ -556,6 +556,11 @@ static void *hardened_realloc_large(struct heap *heap, void *block, size_t size,
         misuse_settle();
         return NULL;
     }
+    if (!kind_holds(HARDENED_NO_CLAIM, request.kind)) {
+        hardened_report_kind(block, SEAL_MALLOC, request.kind, function);
+        misuse_settle();
+        return NULL;
+    }
     if (size > REQUEST_MAX)
         return out_of_memory();
     bytes = huge_size(block, &own);

@@ -225,17 +225,15 @@ static void conf_pair(struct reading *reading, const char *name, const char *val
     }
 }
 
-/* Copies up to a separator; false if it does not fit. */
+/* Copies up to a separator; false if it does not fit, with as much as does. */
 static bool copy_until(char *out, size_t capacity, const char **text, char separator)
 {
     size_t length = 0;
 
     while (**text && **text != separator && **text != ',' && length < capacity)
         out[length++] = *(*text)++;
-    if (length == capacity)
-        return false;
-    out[length] = '\0';
-    return true;
+    out[base_min(length, capacity - 1)] = '\0';
+    return length < capacity;
 }
 
 static void conf_read(const char *text, const char *source, bool told)

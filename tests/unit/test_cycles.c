@@ -1,4 +1,7 @@
-/* Protects the cycle profile's histogram: each value has one bucket, no wider than a 32nd of its values. */
+/* Protects the cycle profile: each value has one bucket, no wider than a 32nd of its values, and each thread counts for
+ * itself. */
+#include <pthread.h>
+
 #include "os/cycles.h"
 #include "support.h"
 
@@ -50,6 +53,107 @@ static void test_the_counter_advances(void **state)
     }
 }
 
+/* ---- Counting ---- */
+
+static uint64_t counted(enum cycles_kind kind, uint64_t *sum, uint64_t *most)
+{
+    static struct cycles_histogram merged;
+
+    cycles_merge(kind, &merged);
+    *sum = merged.sum;
+    *most = merged.most;
+    return cycles_count(&merged);
+}
+
+static void assert_counted(enum cycles_kind kind, uint64_t count, uint64_t sum, uint64_t most)
+{
+    uint64_t its_sum, its_most;
+
+    assert_int_equal(counted(kind, &its_sum, &its_most), count);
+    assert_int_equal(its_sum, sum);
+    assert_int_equal(its_most, most);
+}
+
+static void *count_once(void *ticks)
+{
+    cycles_thread_begin();
+    cycles_add(CYCLES_FLUSH, *(uint64_t *)ticks);
+    cycles_thread_end();
+    return NULL;
+}
+
+static void count_in_a_thread(uint64_t ticks)
+{
+    pthread_t thread;
+
+    assert_int_equal(pthread_create(&thread, NULL, count_once, &ticks), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+/* A thread without a record counts for all, and what threads counted stays when they end. */
+static void test_threads_count(void **state)
+{
+    (void)state;
+    cycles_thread_begin(); /* nothing, while the profile is off */
+    cycles_reset_after_fork();
+    assert_false(cycles_on);
+    cycles_start();
+    assert_true(cycles_on);
+    assert_counted(CYCLES_MALLOC_HIT, 0, 0, 0); /* the measurements of the start are no calls */
+    assert_counted(CYCLES_FREE_HIT, 0, 0, 0);
+    assert_true(cycles_overhead.empty_least <= cycles_overhead.empty_median);
+    assert_true(cycles_overhead.call_median > 0);
+
+    cycles_add(CYCLES_FLUSH, 100);
+    cycles_add(CYCLES_FLUSH, 40);
+    assert_counted(CYCLES_FLUSH, 2, 140, 100);
+    cycles_thread_begin();
+    cycles_thread_begin();
+    cycles_add(CYCLES_FLUSH, 300);
+    cycles_add(CYCLES_FLUSH, 7);
+    assert_counted(CYCLES_FLUSH, 4, 447, 300);
+    count_in_a_thread(1000);
+    count_in_a_thread(1);
+    assert_counted(CYCLES_FLUSH, 6, 1448, 1000);
+    assert_counted(CYCLES_REFILL, 0, 0, 0);
+    cycles_add(CYCLES_FLUSH, 0 - UINT64_C(5)); /* another processor's counter is a little behind */
+    assert_counted(CYCLES_FLUSH, 7, 1448, 1000);
+
+    cycles_reset_after_fork();
+    assert_counted(CYCLES_FLUSH, 0, 0, 0);
+    cycles_add(CYCLES_FLUSH, 9);
+    count_in_a_thread(11);
+    assert_counted(CYCLES_FLUSH, 2, 20, 11);
+    cycles_thread_end();
+    cycles_thread_end();
+    cycles_add(CYCLES_FLUSH, 30);
+    assert_counted(CYCLES_FLUSH, 3, 50, 30);
+    assert_in_range(cycles_frequency(), 1000000, UINT64_C(20000000000));
+}
+
+/* A call counts under the kind that it turned out to be, and a call inside it leaves that unchanged. */
+static void test_calls_in_calls(void **state)
+{
+    uint64_t sum, most;
+    struct cycles_scope outer, inner, part;
+
+    (void)state;
+    outer = cycles_call_begin(CYCLES_MALLOC_MISS);
+    inner = cycles_call_begin(CYCLES_FREE_HIT);
+    cycles_call = CYCLES_FREE_MISS;
+    cycles_call_end(&inner);
+    assert_int_equal(cycles_call, CYCLES_MALLOC_MISS);
+    part = cycles_part_begin(CYCLES_DRAIN);
+    cycles_part_end(&part);
+    cycles_call = CYCLES_MALLOC_HUGE;
+    cycles_call_end(&outer);
+    assert_int_equal(counted(CYCLES_MALLOC_HUGE, &sum, &most), 1);
+    assert_int_equal(counted(CYCLES_FREE_MISS, &sum, &most), 1);
+    assert_int_equal(counted(CYCLES_DRAIN, &sum, &most), 1);
+    assert_int_equal(counted(CYCLES_MALLOC_MISS, &sum, &most), 0);
+    assert_int_equal(counted(CYCLES_FREE_HIT, &sum, &most), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -57,6 +161,8 @@ int main(void)
         cmocka_unit_test(test_more_than_all_is_in_the_last),
         cmocka_unit_test(test_quantiles),
         cmocka_unit_test(test_the_counter_advances),
+        cmocka_unit_test(test_threads_count),
+        cmocka_unit_test(test_calls_in_calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "front/fast.h"
+#include "front/process.h"
 #include "pool/huge.h"
 #include "pool/misuse.h"
 #include "superslab/metadata.h"
@@ -238,6 +240,44 @@ static void test_row_returned(void)
     }
 }
 
+/* ---- free, from the call on ---- */
+
+static void check_free(void *address, const char *words)
+{
+    char expected[64];
+    const char *said;
+
+    snprintf(expected, sizeof expected, "hakmem: free(0x%" PRIxPTR "): ", (uintptr_t)address);
+    capture_begin();
+    front_free(address);
+    said = capture_end();
+    assert_has(said, expected);
+    assert_has(said, words);
+    assert_int_equal(count_of(said, "hakmem:"), 1);
+}
+
+static void test_wrong_frees(void)
+{
+    static char *const environment[] = { "HAKMEM_ABORT_ON_MISUSE=0", NULL };
+    static const size_t sizes[] = { 16, 1000, 40000, 300000, 3000000 };
+    char local[64], *block = NULL;
+
+    fake_set_environment(environment);
+    assert_true(process_init());
+    check_free(local, "not allocated by HAKMEM");
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        block = front_malloc(sizes[i]);
+        assert_non_null(block);
+        check_free(block + 1, "not the start of a block");
+        capture_begin();
+        front_free(block);
+        assert_string_equal(capture_end(), "");
+    }
+    check_free(block, "free("); /* a huge block, whose addresses may be gone */
+    block = front_malloc(16);
+    check_free(superslab_of(block), "free("); /* the header */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -249,6 +289,7 @@ int main(void)
         core_unit_test(test_returned),
         core_unit_test(test_returned_remotely),
         core_unit_test(test_row_returned),
+        core_unit_test(test_wrong_frees),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,14 +15,18 @@ from pathlib import Path
 NEEDED = ("CMakeLists.txt", "cmake", "include", "src", "tests", "tools", "bench", "docs", "python")
 
 
+# The object libraries of which the unit tests are made (cmake/HakmemLibraries.cmake).
+UNIT_PARTS = tuple(f"hakmem_{name}.dir" for name in ("core", "os_linux", "api", "cycles_unused", "libc_api"))
+
+
 @dataclass
 class Test:
     """A test program."""
 
     name: str
     command: list[str]
-    program: str
-    seconds: float = 1.0
+    targets: list[str]  # of the build, such as bin/test_os
+    seconds: float = 10.0
     kills: dict[str, int] = field(default_factory=dict)  # by file
 
 
@@ -97,7 +101,8 @@ class Build:
             properties = {row["name"]: row["value"] for row in test.get("properties", [])}
             if "unit" in properties.get("LABELS", []) or (name.startswith("mf2_") and Path(command[0]).name == "mf2"):
                 words = properties.get("ENVIRONMENT", [])
-                self.tests.append(Test(name, ["env", *words, *command] if words else command, command[0]))
+                self.tests.append(Test(name, ["env", *words, *command] if words else command,
+                                       [os.path.relpath(command[0], self.out)]))
 
     def make(self, targets: list[str]) -> tuple[bool, str]:
         """Builds the targets. Returns (whether that succeeded, the end of the output)."""
@@ -118,8 +123,9 @@ class Build:
             raise SystemExit("mutate: no test passes without a mutant")
 
     def objects(self, file: str) -> list[Path]:
-        """Returns the object files of a source."""
-        return sorted(self.out.glob(f"CMakeFiles/hakmem*.dir/{file}.o"))
+        """Returns the object files of a source: those of the unit tests, or if it is in no unit test, all."""
+        built = sorted(self.out.glob(f"CMakeFiles/hakmem*.dir/{file}.o"))
+        return [path for path in built if path.relative_to(self.out).parts[1] in UNIT_PARTS] or built
 
     def code_of(self, file: str) -> str:
         """Returns a digest of the source's object code; "" for a header, which has none."""
@@ -136,7 +142,7 @@ class Build:
         if file not in self.codes:  # the build is still that of the unchanged sources
             self.codes[file] = self.code_of(file)
         code = self.codes[file]
-        chosen = sorted(tests or self.tests, key=lambda test:
+        chosen = sorted(self.tests if tests is None else tests, key=lambda test:
                         (-test.kills.get(file, 0), not is_near(test, file), test.seconds))
         try:
             place.write_bytes(changed)
@@ -150,7 +156,7 @@ class Build:
             for part in filter(
                     None,
                 (chosen[:first], chosen[first:])):  # most mutants are found before the other programs are linked
-                good, _ = self.make(sorted({os.path.relpath(test.program, self.out) for test in part}))
+                good, _ = self.make(sorted({target for test in part for target in test.targets}))
                 if not good:
                     return Outcome("unbuilt", seconds=time.monotonic() - start)
                 for test in part:
@@ -164,16 +170,15 @@ class Build:
 
     def judge_known(self, file: str, changed: bytes, test: Test) -> Outcome:
         """Builds one test's program, runs it, and runs it again with the source changed."""
-        target = os.path.relpath(test.program, self.out) if test.program else "hakmem"
         place = self.tree / file
         original = place.read_bytes()
-        good, output = self.make([target])
+        good, output = self.make(test.targets)
         failure = fails(test, self.out, 120) if good else output
         if failure is not None:
             return Outcome("FAILS", f"{test.name} without the mutant: {first_failure(failure)}")
         try:
             place.write_bytes(changed)
-            good, output = self.make([target])
+            good, output = self.make(test.targets)
             if not good:
                 return Outcome("unbuilt", output[-500:])
             failure = fails(test, self.out, 120)

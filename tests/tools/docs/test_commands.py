@@ -16,6 +16,10 @@ NOT_RUN: dict[str, dict[str, str]] = {
         "./hakmem compare -- PROGRAM ARGUMENTS": "measures for three minutes; tests/tools/bench runs it with less",
         "./hakmem trace record -- PROGRAM": "builds into the tests' folder; docs/trace.md's is run",
         "./hakmem top PID": "wants a terminal; tests/tools/top gives it one",
+    }, "docs/coverage.md": {
+        "./hakmem test --coverage": "builds another flavor and runs its tests for half an hour",
+        "build/venv/bin/python tools/coverage": "wants that flavor; tests/tools/project/test_coverage.py tests its parts",
+        "build/venv/bin/python tools/coverage --missing src/pool": "the same",
     }, "docs/cycles.md": {
         "./hakmem run --profile -- PROGRAM ARGUMENTS": "builds another flavor; tests/process/cycles runs it there",
         "./hakmem build cycles": "builds another flavor",
@@ -29,6 +33,7 @@ NOT_RUN: dict[str, dict[str, str]] = {
         "tests/tools/project/test_mutate.py runs it",
         "build/venv/bin/python tools/mutate --number 50 --seed 1": "takes half an hour; "
         "tests/tools/project/test_mutate.py tests its parts",
+        "build/venv/bin/python tools/mutate --again --process": "takes as long as what the last run left",
         "build/venv/bin/python tools/mutate --at src/superslab/purge.c:180": "builds the tests and the library once "
         "more", "build/venv/bin/python tools/mutate --flavor tsan --kind order src/pool": "takes half an hour",
         "build/venv/bin/python tools/mutate --known": "takes ten minutes",

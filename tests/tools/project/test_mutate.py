@@ -1,6 +1,7 @@
 """Protects tools/mutate: the mutants of a source, the same ones for a seed, and that its lists and page agree."""
 
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -12,7 +13,9 @@ import blackbox
 FOLDER = blackbox.REPOSITORY / "tools/mutate"
 sys.path.insert(0, str(FOLDER))
 
+import builds  # noqa: E402
 import candidates  # noqa: E402
+import reach  # noqa: E402
 
 SOURCE = b"""
 enum { SIZE = 7 };
@@ -70,6 +73,25 @@ def test_a_seed_is_a_list():
     assert len(first) == 21 and first[0].startswith("20 of ")
     assert first == listed("--number", "20", "--seed", "3", "src/base") != listed("--number", "20", "--seed",
                                                                                   "4", "src/base")
+
+
+def test_a_mutant_gets_the_tests_that_run_its_line():
+    tests = [builds.Test(name, [], []) for name in ("one", "two")]
+    seen = reach.Reach.__new__(reach.Reach)
+    seen.code = {"src/base/a.c": [3, 4, 5]}
+    seen.rows = {"one": {"src/base/a.c": [3, 4]}, "two": {"src/base/a.c": [4]}}
+    assert [[test.name for test in seen.of("src/base/a.c", line, tests)] for line in (3, 4, 5)] == [
+        ["one"], ["one", "two"], []
+    ]
+    assert seen.of("src/base/a.c", 6, tests) == tests  # a line without code, such as a table's
+
+
+def test_the_last_run_is_known_after_lines_have_moved():
+    main = runpy.run_path(str(FOLDER / "__main__.py"))
+    one, moved = made()[0], candidates.find_candidates("step.c", b"\n\n" + SOURCE)[0]
+    assert one.told() != moved.told()
+    assert main["identity"](one.told(), one.text) == main["identity"](moved.told(), moved.text)
+    assert main["identity"](one.told(), one.text) != main["identity"](made()[1].told(), made()[1].text)
 
 
 @pytest.mark.parametrize("row", KNOWN, ids=lambda row: row["name"])

@@ -1,0 +1,516 @@
+/*
+ * Protects the hardened way (front/hardened.h, harden/) in the ordinary library with HAKMEM_HARDENED=1: what each call
+ * says about each kind of misuse, and that correct use is never reported. tests/process/hardening shows the same to
+ * programs.
+ */
+#include "heaps.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "front/fast.h"
+#include "front/hardened.h"
+#include "front/process.h"
+#include "front/thread.h"
+
+static const size_t sizes[] = { 1, 8, 15, 16, 24, 100, 504, 1000, 1008, 1016, 1017, 5000, 40000, 57336, 57344,
+                                60000, 300000, 1048560, 1048568, 1048569, 3000000 };
+#define SIZES (sizeof sizes / sizeof sizes[0])
+
+/* Starts the process with more settings, of which the last is NULL. Misuse is reported and the call returns. */
+static void begin(const char *first, const char *second)
+{
+    static char *environment[5] = { "HAKMEM_HARDENED=1", "HAKMEM_ABORT_ON_MISUSE=0" };
+
+    environment[2] = (char *)(uintptr_t)first;
+    environment[3] = first ? (char *)(uintptr_t)second : NULL;
+    fake_set_environment(environment);
+    assert_true(process_init());
+    assert_true(harden_on());
+    assert_non_null(thread_cache_get());
+}
+
+/* What a call says. */
+#define SAID(call) (capture_begin(), (void)(call), capture_end())
+#define ASSERT_SAYS(call, words) assert_has(SAID(call), words)
+#define ASSERT_SILENT(call) assert_string_equal(SAID(call), "")
+
+static void assert_zero_from(const char *block, size_t from, size_t to)
+{
+    for (; from < to; from++)
+        if (block[from] != 0)
+            fail_msg("byte %zu is %d", from, block[from]);
+}
+
+/* ---- Correct use ---- */
+
+static void use_all_sizes(void)
+{
+    for (unsigned round = 0; round < 30; round++)
+        for (size_t i = 0; i < SIZES; i++) {
+            char *block = round % 3 ? front_malloc(sizes[i]) : front_calloc(1, sizes[i]);
+            assert_non_null(block);
+            assert_int_equal((uintptr_t)block % BLOCK_ALIGN, 0);
+            if (round % 3 == 0)
+                assert_zero_from(block, 0, sizes[i]);
+            memset(block, 0x5a, sizes[i]);
+            assert_int_equal(front_usable_size(block, "malloc_usable_size"), sizes[i]);
+            assert_int_equal(front_block_size(block), sizes[i]);
+            assert_int_equal(front_block_size(block + 1), 0);
+            if (round % 2)
+                front_free_sized(block, sizes[i], 1, "free_sized");
+            else
+                front_free(block);
+            assert_int_equal(front_block_size(block), 0);
+        }
+}
+
+static void test_correct_use(void)
+{
+    begin(NULL, NULL);
+    ASSERT_SILENT(use_all_sizes());
+}
+
+static void use_alignments(void)
+{
+    for (size_t alignment = 1; alignment <= 4 * HAK_MIB; alignment *= 2)
+        for (size_t i = 0; i < SIZES; i += 3) {
+            char *block = front_aligned_alloc(alignment, sizes[i]);
+            assert_non_null(block);
+            assert_int_equal((uintptr_t)block % alignment, 0);
+            memset(block, 1, sizes[i]);
+            assert_int_equal(front_usable_size(block, "malloc_usable_size"), sizes[i]);
+            front_free_sized(block, sizes[i], alignment, "free_aligned_sized");
+        }
+}
+
+static void test_alignments(void)
+{
+    begin(NULL, NULL);
+    ASSERT_SILENT(use_alignments());
+    assert_null(front_aligned_alloc((size_t)1 << 62, 1));
+    assert_int_equal(errno, ENOMEM);
+}
+
+static void resize_all(void)
+{
+    for (size_t i = 0; i < SIZES; i++)
+        for (size_t k = 0; k < SIZES; k++) {
+            char *block = front_malloc(sizes[i]), *resized;
+            size_t both = base_min(sizes[i], sizes[k]);
+            memset(block, 0x33, sizes[i]);
+            resized = front_realloc(block, sizes[k], "realloc");
+            assert_non_null(resized);
+            for (size_t at = 0; at < both; at += base_max(both / 50, 1))
+                assert_int_equal(resized[at], 0x33);
+            assert_int_equal(resized[both - 1], 0x33);
+            memset(resized, 0x44, sizes[k]);
+            assert_int_equal(front_usable_size(resized, "malloc_usable_size"), sizes[k]);
+            assert_null(front_realloc(resized, 0, "realloc"));
+        }
+}
+
+static void test_resizing(void)
+{
+    char *block;
+
+    begin(NULL, NULL);
+    ASSERT_SILENT(resize_all());
+    block = front_realloc(NULL, 50, "realloc");
+    assert_non_null(block);
+    assert_null(front_realloc(block, SIZE_MAX, "realloc"));
+    assert_int_equal(errno, ENOMEM);
+    front_free(block);
+    ASSERT_SAYS(assert_null(front_realloc(block, 60, "realloc")), "realloc(");
+    block = front_malloc(3000000);
+    assert_null(front_realloc(block, SIZE_MAX, "realloc"));
+    front_free(block);
+    ASSERT_SAYS(assert_null(front_realloc(block, 60, "realloc")), "freed already");
+}
+
+/* A block grows in place as far as its class has room, and a huge one into free addresses; its size is exact. */
+static void test_expand(void)
+{
+    char *block;
+
+    begin(NULL, NULL);
+    block = front_malloc(20);
+    assert_int_equal(front_expand(block, 10), 20);
+    assert_int_equal(front_expand(block, 24), 24);
+    assert_int_equal(front_usable_size(block, "malloc_usable_size"), 24);
+    assert_zero_from(block, 20, 24);
+    assert_int_equal(front_expand(block, 100), 0);
+    assert_int_equal(front_expand(block, POOLED_MAX + 1), 0);
+    block[24] = 1;
+    ASSERT_SAYS(assert_int_equal(front_expand(block, 24), 0), "written past its end: 24 bytes were asked for");
+    block[24] = 0;
+    front_free(block);
+    ASSERT_SAYS(assert_int_equal(front_expand(block, 20), 0), "freed already");
+    assert_int_equal(front_expand(NULL, 20), 0);
+
+    block = front_malloc(3000000);
+    assert_int_equal(front_expand(block, 2000000), 3000000);
+    assert_int_equal(front_expand(block, SIZE_MAX), 0);
+    if (front_expand(block, 3000100) != 0) {
+        assert_int_equal(front_usable_size(block, "malloc_usable_size"), 3000100);
+        memset(block, 1, 3000100);
+    }
+    ASSERT_SILENT(front_free(block));
+    block = front_malloc(0);
+    assert_int_equal(front_expand(block, 1), 0);
+    ASSERT_SILENT(front_free(block));
+}
+
+/* ---- Misuse ---- */
+
+/* Where a write behind the requested size is found: in blocks below 1 KiB up to their end, in others the canary's
+ * bytes, as far as they lie before the inaccessible pages of a huge block. */
+static size_t watched_end(const char *block, size_t size)
+{
+    if (size > POOLED_MAX - SEAL_BYTES)
+        return base_min(size + SEAL_BYTES, base_align_up(size, os_page_size()));
+    return seal_in_tail(slab_of(block)->class) ? class_size(slab_of(block)->class) : size + SEAL_BYTES;
+}
+
+/* The next free finds the write, tells its place, and keeps the block. */
+static void test_past_the_end(void)
+{
+    begin(NULL, NULL);
+    for (size_t i = 0; i < SIZES; i++) {
+        char *block = front_malloc(sizes[i]);
+        size_t end = watched_end(block, sizes[i]);
+        for (size_t at = sizes[i]; at < end; at++) {
+            const char *said;
+            char words[100];
+            block[at] ^= 0x41;
+            said = SAID(front_free(block));
+            snprintf(words, sizeof words, "free(%p): written past its end: ", (void *)block);
+            assert_has(said, words);
+            snprintf(words, sizeof words, "byte %zu changed", at);
+            if (at + SEAL_BYTES < end || sizes[i] >= 1016) /* the last word tells the size, too, if it is whole */
+                assert_has(said, words);
+            block[at] ^= 0x41;
+        }
+        assert_int_equal(front_usable_size(block, "malloc_usable_size"), sizes[i]);
+        block[sizes[i]] ^= 1;
+        ASSERT_SAYS(assert_int_equal(front_usable_size(block, "malloc_usable_size"), 0), "written past its end");
+        ASSERT_SAYS(assert_null(front_realloc(block, 10, "realloc")), "realloc(");
+        block[sizes[i]] ^= 1;
+        ASSERT_SILENT(front_free(block));
+    }
+}
+
+static void test_twice_and_inside(void)
+{
+    begin(NULL, NULL);
+    for (size_t i = 0; i < SIZES; i++) {
+        char *block = front_malloc(sizes[i]);
+        if (sizes[i] > 16)
+            ASSERT_SAYS(front_free(block + 16), "not the start of a block");
+        ASSERT_SAYS(front_free(block + 1), "not the start of a block");
+        ASSERT_SILENT(front_free(block));
+        ASSERT_SAYS(front_free(block), "free(");
+        ASSERT_SAYS(front_free_sized(block, sizes[i], 1, "free_sized"), "freed already");
+        ASSERT_SAYS(assert_int_equal(front_usable_size(block, "malloc_usable_size"), 0), "malloc_usable_size(");
+    }
+    ASSERT_SAYS(front_free((void *)(uintptr_t)"no block"), "not allocated by HAKMEM");
+}
+
+static void test_other_size_or_kind(void)
+{
+    static const char *const names[] = { "free", "operator delete", "operator delete[]" };
+    begin(NULL, NULL);
+    for (size_t i = 0; i < SIZES; i++) {
+        char *block = front_malloc(sizes[i]);
+        ASSERT_SAYS(front_free_sized(block, sizes[i] + 1, 1, "free_sized"), "free_sized(");
+        ASSERT_SAYS(front_free_sized(block, sizes[i] - 1, 1, "free_sized"), "not of that size or alignment");
+        for (unsigned kind = SEAL_MALLOC; kind <= SEAL_NEW_ARRAY; kind++)
+            for (unsigned by = SEAL_MALLOC; by <= SEAL_NEW_ARRAY; by++) {
+                struct hardened_claim claim = { SIZE_MAX, 1, by };
+                char words[100];
+                if (kind == by)
+                    continue;
+                hardened_mark(block, (enum seal_kind)kind);
+                snprintf(words, sizeof words, ", freed by %s", names[by]);
+                ASSERT_SAYS(hardened_free(block, claim, "free"), words);
+            }
+        hardened_mark(block, SEAL_NEW);
+        ASSERT_SAYS(assert_null(front_realloc(block, 10, "realloc")), "allocated by operator new, freed by free");
+        ASSERT_SILENT(hardened_free(block, (struct hardened_claim){ sizes[i], 1, SEAL_NEW }, "operator delete"));
+        block = front_malloc(sizes[i]);
+        hardened_mark(block, SEAL_NEW_ARRAY);
+        ASSERT_SILENT(hardened_free(block, (struct hardened_claim){ SIZE_MAX, 1, HARDENED_ANY_KIND }, "free"));
+    }
+    hardened_mark(NULL, SEAL_NEW);
+}
+
+/* No block is no misuse. */
+static void test_null(void)
+{
+    begin(NULL, NULL);
+    ASSERT_SILENT(hardened_free(NULL, HARDENED_NO_CLAIM, "free"));
+    ASSERT_SILENT(assert_int_equal(hardened_usable_size(NULL, "malloc_usable_size"), 0));
+    ASSERT_SILENT(assert_int_equal(hardened_expand(NULL, 10, "hak_expand"), 0));
+    ASSERT_SILENT(front_free(hardened_realloc(NULL, NULL, 10, "realloc")));
+}
+
+/* A write to a freed block is found when the block is used again or leaves the quarantine, and reported once. */
+static void test_written_while_free(void)
+{
+    begin(NULL, NULL);
+    for (size_t i = 0; i < SIZES && sizes[i] <= 40000; i++) {
+        char *block = front_malloc(sizes[i]);
+        const char *said;
+        front_free(block);
+        block[sizes[i] / 2] = 7;
+        capture_begin();
+        for (unsigned k = 0; k < 2000; k++) {
+            char *blocks[3];
+            for (unsigned n = 0; n < 3; n++)
+                blocks[n] = front_malloc(sizes[i]);
+            for (unsigned n = 0; n < 3; n++)
+                front_free(blocks[n]);
+        }
+        said = capture_end();
+        assert_has(said, "written while it was free, at byte");
+        assert_has(said, "(now 0x07)");
+        assert_int_equal(count_of(said, "hakmem:"), 1);
+    }
+}
+
+static void touch(void);
+static char *touched;
+static void touch(void) { *(volatile char *)touched = 1; }
+
+/* Freed blocks above 56 KiB cannot be touched while they wait; nor can blocks of 0 bytes. */
+static void test_no_access(void)
+{
+    begin(NULL, NULL);
+    for (size_t i = 0; i < SIZES; i++) {
+        if (sizes[i] <= 57344)
+            continue;
+        touched = front_malloc(sizes[i]);
+        assert_int_equal(signal_of(touch), 0);
+        front_free(touched);
+        assert_int_equal(signal_of(touch), SIGSEGV);
+    }
+    touched = front_malloc(0);
+    assert_int_equal(signal_of(touch), SIGSEGV);
+    front_free(touched);
+}
+
+static void test_neighbours(void)
+{
+    enum { BLOCKS = 200, SIZE = 24 };
+    static char *blocks[BLOCKS];
+    char *left = NULL, *right = NULL;
+
+    begin(NULL, NULL);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        blocks[i] = front_malloc(SIZE);
+    for (unsigned i = 0; i < BLOCKS && !right; i++)
+        for (unsigned k = 0; k < BLOCKS && !right; k++)
+            if (blocks[k] - blocks[i] == 32) {
+                left = blocks[i];
+                right = blocks[k];
+            }
+    assert_non_null(right);
+    left[31] ^= 0x11; /* the tail word */
+    ASSERT_SAYS(front_free(right), "the block before it, ");
+    left[31] ^= 0x11;
+    right[31] ^= 0x11;
+    ASSERT_SAYS(front_free(left), "the block behind it, ");
+    right[31] ^= 0x11;
+    for (unsigned i = 0; i < BLOCKS; i++)
+        ASSERT_SILENT(front_free(blocks[i]));
+}
+
+/* ---- Blocks of 0 bytes ---- */
+
+static void test_nothing(void)
+{
+    enum { BLOCKS = 3000 };
+    static char *blocks[BLOCKS];
+    struct heap *heap;
+    bool found;
+
+    begin(NULL, NULL);
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        blocks[i] = front_malloc(0);
+        assert_non_null(blocks[i]);
+        assert_int_equal(front_usable_size(blocks[i], "malloc_usable_size"), 0);
+    }
+    for (unsigned i = 1; i < BLOCKS; i++)
+        assert_ptr_not_equal(blocks[i], blocks[i - 1]);
+    assert_int_equal(hardened_size(blocks[0], &found, &heap), 0);
+    assert_true(found);
+    assert_null(heap);
+    assert_int_equal(hardened_size(blocks[0] + 1, &found, &heap), 0);
+    assert_false(found);
+    ASSERT_SAYS(front_free(blocks[0] + 1), "not the start of a block; between blocks of 0 bytes");
+    ASSERT_SAYS(front_free_sized(blocks[0], 1, 1, "free_sized"), "the block is not of that size; it has 0 bytes");
+    for (unsigned i = 0; i < BLOCKS; i++)
+        ASSERT_SILENT(front_free_sized(blocks[i], 0, 1, "free_sized"));
+    ASSERT_SAYS(front_free(blocks[5]), "freed already; a block of 0 bytes");
+    ASSERT_SAYS(assert_null(front_realloc(blocks[5], 10, "realloc")), "freed already; a block of 0 bytes");
+    blocks[0] = front_malloc(0);
+    blocks[1] = front_realloc(blocks[0], 10, "realloc");
+    assert_int_equal(front_usable_size(blocks[1], "malloc_usable_size"), 10);
+    ASSERT_SILENT(front_free(blocks[1]));
+    blocks[0] = front_aligned_alloc(64, 0);
+    assert_int_equal((uintptr_t)blocks[0] % 64, 0);
+    ASSERT_SILENT(front_free(blocks[0]));
+}
+
+/* ---- Heaps ---- */
+
+static void test_heaps(void)
+{
+    struct heap *heap;
+    char *blocks[SIZES];
+
+    begin(NULL, NULL);
+    heap = front_heap_new();
+    assert_non_null(heap);
+    for (size_t i = 0; i < SIZES; i++) {
+        blocks[i] = front_heap_aligned_alloc(heap, 16, sizes[i], i % 2);
+        assert_non_null(blocks[i]);
+        memset(blocks[i], 1, sizes[i]);
+        assert_ptr_equal(front_heap_of(blocks[i]), heap);
+    }
+    blocks[0] = front_heap_realloc(heap, blocks[0], 700);
+    assert_ptr_equal(front_heap_of(blocks[0]), heap);
+    blocks[SIZES - 1] = front_heap_realloc(heap, blocks[SIZES - 1], 4000000);
+    assert_ptr_equal(front_heap_of(blocks[SIZES - 1]), heap);
+    blocks[SIZES - 1] = front_heap_realloc(heap, blocks[SIZES - 1], 40);
+    assert_ptr_equal(front_heap_of(blocks[SIZES - 1]), heap);
+    ASSERT_SILENT(front_free(blocks[2]));
+    ASSERT_SAYS(front_free(blocks[2]), "freed already");
+    blocks[1][sizes[1]] ^= 1;
+    ASSERT_SAYS(front_free(blocks[1]), "written past its end");
+    ASSERT_SILENT(front_heap_reset(heap));
+    for (size_t i = 3; i < 12; i++) { /* what is given back is zero, as every free block is */
+        char *block = front_heap_aligned_alloc(heap, 16, sizes[i], true);
+        assert_zero_from(block, 0, sizes[i]);
+    }
+    ASSERT_SILENT(front_heap_destroy(heap));
+}
+
+/* ---- Less than all ---- */
+
+static void test_memory_is_out(void)
+{
+    begin(NULL, NULL);
+    front_free(front_malloc(100));
+    fake_fail_from(FAKE_ANY, 1);
+    errno = 0;
+    assert_null(front_malloc(3000000));
+    assert_int_equal(errno, ENOMEM);
+    assert_null(front_malloc(SIZE_MAX));
+    for (unsigned i = 0; front_malloc(900000) != NULL; i++)
+        assert_true(i < 1000);
+    fake_fail_nothing();
+    assert_non_null(front_malloc(3000000));
+    assert_non_null(front_malloc(900000));
+}
+
+static void run_without(const char *setting, const char *name)
+{
+    char words[100];
+    const char *said;
+
+    snprintf(words, sizeof words, "hardened without %s,", name);
+    capture_begin();
+    begin(setting, NULL);
+    said = capture_end();
+    assert_has(said, words);
+    ASSERT_SILENT(use_all_sizes());
+}
+
+static void test_without_canary(void)
+{
+    char *block;
+
+    run_without("HAKMEM_HARDEN_CANARY=0", "HAKMEM_HARDEN_CANARY");
+    block = front_malloc(20);
+    block[20] = 1;
+    ASSERT_SILENT(front_free(block));
+}
+static void test_without_zero(void) { run_without("HAKMEM_HARDEN_ZERO=0", "HAKMEM_HARDEN_ZERO"); }
+static void test_without_quarantine(void) { run_without("HAKMEM_HARDEN_QUARANTINE=0", "HAKMEM_HARDEN_QUARANTINE"); }
+static void test_without_random(void) { run_without("HAKMEM_HARDEN_RANDOM=0", "HAKMEM_HARDEN_RANDOM"); }
+static void test_without_neighbours(void) { run_without("HAKMEM_HARDEN_NEIGHBOURS=0", "HAKMEM_HARDEN_NEIGHBOURS"); }
+static void test_without_protect(void) { run_without("HAKMEM_HARDEN_PROTECT=0", "HAKMEM_HARDEN_PROTECT"); }
+static void test_without_nothing(void)
+{
+    run_without("HAKMEM_HARDEN_NOTHING=0", "HAKMEM_HARDEN_NOTHING");
+    touched = front_malloc(0);
+    assert_non_null(touched);
+    ASSERT_SAYS((*touched = 1, front_free(touched)), "written past its end: 0 bytes were asked for");
+}
+static void test_without_operators(void)
+{
+    void *block;
+
+    run_without("HAKMEM_HARDEN_OPERATORS=0", "HAKMEM_HARDEN_OPERATORS");
+    block = front_malloc(20);
+    hardened_mark(block, SEAL_NEW);
+    ASSERT_SILENT(front_free(block));
+}
+
+static void test_sweep_needs_zero(void)
+{
+    const char *said;
+
+    capture_begin();
+    begin("HAKMEM_HARDEN_ZERO=0", "HAKMEM_SWEEP=1");
+    said = capture_end();
+    assert_has(said, "HAKMEM_SWEEP needs HAKMEM_HARDEN_ZERO: freed blocks do not wait for a sweep");
+    assert_false(harden.sweep);
+}
+
+static void test_sweep_needs_hardening(void)
+{
+    static char *const environment[] = { "HAKMEM_SWEEP=1", NULL };
+    const char *said;
+
+    fake_set_environment(environment);
+    capture_begin();
+    assert_true(process_init());
+    said = capture_end();
+    assert_has(said, "HAKMEM_SWEEP needs HAKMEM_HARDENED or libhakmem-secure: there is no sweep");
+    assert_false(harden_on());
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        core_unit_test(test_correct_use),
+        core_unit_test(test_alignments),
+        core_unit_test(test_resizing),
+        core_unit_test(test_expand),
+        core_unit_test(test_past_the_end),
+        core_unit_test(test_twice_and_inside),
+        core_unit_test(test_other_size_or_kind),
+        core_unit_test(test_null),
+        core_unit_test(test_written_while_free),
+        core_unit_test(test_no_access),
+        core_unit_test(test_neighbours),
+        core_unit_test(test_nothing),
+        core_unit_test(test_heaps),
+        core_unit_test(test_memory_is_out),
+        core_unit_test(test_without_canary),
+        core_unit_test(test_without_zero),
+        core_unit_test(test_without_quarantine),
+        core_unit_test(test_without_random),
+        core_unit_test(test_without_neighbours),
+        core_unit_test(test_without_protect),
+        core_unit_test(test_without_nothing),
+        core_unit_test(test_without_operators),
+        core_unit_test(test_sweep_needs_zero),
+        core_unit_test(test_sweep_needs_hardening),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

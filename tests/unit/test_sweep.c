@@ -1,0 +1,244 @@
+/*
+ * Protects harden/sweep.h on the real system: a freed block is used again once no pointer to it is left, not before.
+ * Each test runs in a child with the sweep on. tests/process/hardening has the same for every place of a pointer.
+ */
+#define _GNU_SOURCE
+#include "support.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "front/fast.h"
+#include "front/front.h"
+#include "front/process.h"
+#include "front/thread.h"
+#include "harden/sweep.h"
+
+#define CHECK(condition) ((condition) ? (void)0 : failed(__LINE__, #condition))
+
+static void failed(int line, const char *condition)
+{
+    dprintf(STDERR_FILENO, "test_sweep.c:%d: %s\n", line, condition);
+    _exit(1);
+}
+
+static void in_child(void (*run)(void))
+{
+    int status = 0;
+    pid_t child = fork();
+
+    assert_true(child >= 0);
+    if (child == 0) {
+        setenv("HAKMEM_HARDENED", "1", 1);
+        setenv("HAKMEM_SWEEP", "1", 1);
+        setenv("HAKMEM_SWEEP_MIN", "65536", 1);
+        CHECK(process_init() && harden.sweep && thread_cache_get() != NULL);
+        run();
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+/* ---- Blocks ---- */
+
+static size_t size;
+static uintptr_t hidden; /* complement of the victim's address, which a sweep does not recognize */
+static char *volatile held;
+
+static __attribute__((noinline)) char *victim(void) { return (char *)~*(volatile uintptr_t *)&hidden; }
+static __attribute__((noinline)) void make_victim(void) { hidden = ~(uintptr_t)front_malloc(size); }
+static __attribute__((noinline)) void hold_victim(size_t offset) { held = victim() + offset; }
+static __attribute__((noinline)) void free_victim(void) { front_free(victim()); }
+
+/* Clears what earlier calls left on the stack below. */
+static __attribute__((noinline)) void wipe_stack(void)
+{
+    volatile char wiped[16384];
+    memset((void *)wiped, 0, sizeof wiped);
+}
+
+/* Whether blocks that are allocated and freed, as many as a few sweeps take, get memory of the victim's. */
+static __attribute__((noinline)) bool is_reused(void)
+{
+    uintptr_t mine = hidden;
+
+    for (size_t done = 0; done < (size >= 65536 ? 400 * size : (size_t)48 << 20); done += size) {
+        char *block = front_malloc(size);
+        uintptr_t complement = ~(uintptr_t)block;
+        CHECK(block != NULL);
+        block[0] = 1;
+        front_free(block);
+        if (complement - mine + size - 1 < 2 * size - 1)
+            return true;
+    }
+    return false;
+}
+
+/* Whether the victim is kept while there is a pointer, and used again when it is gone. */
+static bool keeps_and_reuses(size_t offset)
+{
+    make_victim();
+    hold_victim(offset);
+    free_victim();
+    wipe_stack();
+    CHECK(!is_reused());
+    held = NULL;
+    wipe_stack();
+    return is_reused();
+}
+
+/* A word somewhere may look like a pointer to one victim for good, so another one gets its chance. */
+static void keep_and_reuse(void)
+{
+    static const size_t sizes[] = { 40, 3000, 20000, 100000 };
+
+    for (size_t i = 0; i < 4; i++) {
+        unsigned tries = 0;
+        size = sizes[i];
+        while (!keeps_and_reuses(tries % 2 ? size / 2 : 0))
+            CHECK(++tries < 6);
+    }
+}
+
+static void test_blocks(void **state)
+{
+    (void)state;
+    in_child(keep_and_reuse);
+}
+
+/* ---- Huge blocks ---- */
+
+enum { OTHERS = 40 }; /* more than the first table of huge blocks has room for */
+static uintptr_t hidden_others[OTHERS];
+
+static __attribute__((noinline)) bool is_mapped(uintptr_t complement)
+{
+    unsigned char present;
+    return mincore((void *)~complement, 4096, &present) == 0 || errno != ENOMEM;
+}
+
+static __attribute__((noinline)) void make_others(void)
+{
+    for (unsigned i = 0; i < OTHERS; i++) {
+        char *block = front_malloc(size + i * 100000);
+        CHECK(block != NULL);
+        block[0] = 1;
+        hidden_others[i] = ~(uintptr_t)block;
+    }
+}
+
+static __attribute__((noinline)) void free_others(void)
+{
+    for (unsigned i = 0; i < OTHERS; i++)
+        front_free((char *)~hidden_others[i]);
+}
+
+/* The addresses of most blocks go back to the system, but not those of one that a pointer refers to. */
+static void keep_and_unmap(void)
+{
+    unsigned gone = 0;
+
+    size = 3000000;
+    make_others();
+    make_victim();
+    hold_victim(size / 2);
+    free_victim();
+    free_others();
+    wipe_stack();
+    CHECK(!is_reused());
+    CHECK(is_mapped(hidden));
+    for (unsigned i = 0; i < OTHERS; i++)
+        gone += !is_mapped(hidden_others[i]);
+    CHECK(gone > OTHERS / 2);
+}
+
+static void test_huge_blocks(void **state)
+{
+    (void)state;
+    in_child(keep_and_unmap);
+}
+
+/* A huge block that moves leaves its addresses to nobody while pointers to them are left. */
+static void move_huge(void)
+{
+    char *volatile blocker, *moved;
+
+    size = 3000000;
+    make_victim();
+    hold_victim(100);
+    moved = victim();
+    for (unsigned i = 0; i < 200 && moved == victim(); i++) {
+        blocker = front_malloc(size);
+        CHECK(blocker != NULL);
+        moved = front_realloc(moved, size + (i + 1) * 4000000, "realloc");
+        CHECK(moved != NULL);
+    }
+    if (moved == victim())
+        return; /* it could always grow in place */
+    blocker = moved = NULL;
+    wipe_stack();
+    CHECK(!is_reused());
+    CHECK(is_mapped(hidden));
+}
+
+static void test_moved(void **state)
+{
+    (void)state;
+    in_child(move_huge);
+}
+
+/* ---- Threads ---- */
+
+static _Atomic int told, leave;
+
+static void *hold_on_stack(void *unused)
+{
+    char *volatile mine = victim();
+
+    (void)unused;
+    atomic_store(&told, 1);
+    while (!atomic_load(&leave))
+        usleep(1000);
+    return (void *)(uintptr_t)(mine == NULL);
+}
+
+static void another_thread(void)
+{
+    pthread_t thread;
+
+    size = 500;
+    make_victim();
+    CHECK(pthread_create(&thread, NULL, hold_on_stack, NULL) == 0);
+    while (!atomic_load(&told))
+        usleep(1000);
+    free_victim();
+    wipe_stack();
+    CHECK(!is_reused());
+    atomic_store(&leave, 1);
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
+static void test_another_thread(void **state)
+{
+    (void)state;
+    in_child(another_thread);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_blocks),
+        cmocka_unit_test(test_huge_blocks),
+        cmocka_unit_test(test_moved),
+        cmocka_unit_test(test_another_thread),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
