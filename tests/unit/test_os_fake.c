@@ -271,7 +271,8 @@ static void populate_unmapped(void) { os_populate(place, page); }
 static void unmap_twice(void) { os_unmap(place, page); os_unmap(place, page); }
 static void unmap_too_much(void) { os_unmap(place, 9 * page); }
 static void unmap_unaligned(void) { os_unmap(place + 16, page); }
-static void remap_arena(void) { os_remap(place + page, page, 2 * page, true); }
+static void remap_too_much(void) { os_remap(place + page, 2 * page, 3 * page, true); }
+static void move_to_unmapped(void) { os_move(place + page, page, place + 3 * page); }
 static void hole_odd(void) { (void)os_find_hole(page, 3 * page); }
 static void map_small_alignment(void) { (void)os_map(page, 64); }
 static void map_nothing(void) { (void)os_map(0, page); }
@@ -294,7 +295,8 @@ static void test_contract(void **state)
         { unmap_twice, "not all of it is mapped" },
         { unmap_too_much, "not all of it is mapped" },
         { unmap_unaligned, "not whole pages" },
-        { remap_arena, "not all of it is from os_map" },
+        { remap_too_much, "not all of it is mapped" },
+        { move_to_unmapped, "not all of it is from os_map_at" },
         { hole_odd, "no power of two" },
         { map_small_alignment, "no power of two" },
         { map_nothing, "not whole pages" },

@@ -419,7 +419,7 @@ void *os_remap(void *address, size_t old_size, size_t new_size, bool may_move)
     void *moved = NULL;
     size_t more = new_size > old_size ? new_size - old_size : 0;
     fake_lock();
-    check_states("os_remap", address, old_size, 1u << RANGE_MAPPED, "not all of it is from os_map");
+    check_states("os_remap", address, old_size, usable_states, "not all of it is mapped");
     check_range("os_remap", address, new_size);
     if (!count_call(FAKE_REMAP) && fits_address_space(more)) {
         moved = remap(address, old_size, new_size, may_move);
