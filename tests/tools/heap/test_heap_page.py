@@ -157,6 +157,8 @@ def test_the_table_tells_what_the_terminal_does(open_page, profile):
     assert [row[0] for row in table(browser)][:2] == ["main", "grow"]
     facts = browser.find_element(By.CSS_SELECTOR, ".facts").text
     assert "2026-11-21 10:00:01 UTC" in facts and "11 KiB" in facts
+    regions = [one.accessible_name for one in browser.find_elements(By.CSS_SELECTOR, "section, [role=region]")]
+    assert {"Where it comes from", "Sites"} < set(regions) and len(regions) == len(set(regions)), "a reader's landmarks"
 
 
 def test_comments_leave_room_for_the_graph(open_page, tmp_path):

@@ -75,6 +75,8 @@ def test_files_as_a_page(files, browser, tmp_path):
         browser.get(page.as_uri())
         assert browser.execute_script("return document.documentElement.dataset.drawn") == "yes"
         assert [row[:3] for row in rows()] == [["keep", "100 KiB", "76.9 %"], ["cache", "30 KiB", "23.1 %"]]
+        regions = [one.accessible_name for one in browser.find_elements(By.CSS_SELECTOR, "section, [role=region]")]
+        assert len(regions) == len(set(regions)) > 2, "a reader's landmarks"
         click(0)
         assert [row[:2] for row in rows()] == [["cache", "50 KiB"], ["keep", "40 KiB"]]
         bars = browser.execute_script("return [...document.querySelectorAll('#graph .d3-flame-graph-label')].map(one "
