@@ -99,6 +99,25 @@ def test_files_as_a_page(files, browser, tmp_path):
     assert not problems, problems
 
 
+def test_moments_within_a_second(browser, tmp_path):
+    """Files that a program writes by HAKMEM_HEAP_PROFILE_INTERVAL may be milliseconds apart."""
+    made = []
+    for moment in range(3):
+        making = Making()
+        making.profile.time_nanos = TIME + moment * 250 * 10**6
+        making.stack(named("keep:7", "main:3"), 100, 10**6, 10, 1000 * (moment + 1))
+        made.append(making.write(tmp_path / f"{moment}.pb.gz"))
+    page = tmp_path / "page.html"
+    assert run("--timeline", "--html", page, *made).exit_code == 0
+    browser.get(page.as_uri())
+    told = [browser.find_element(By.ID, "moment-time").text]
+    for _ in range(2):
+        browser.find_element(By.ID, "moment").send_keys(Keys.ARROW_LEFT)
+        told.append(browser.find_element(By.ID, "moment-time").text)
+    assert [text[-4:] for text in told] == ["01.5", "01.2", "01.0"], told
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
 def test_a_process(compiled, library, tmp_path, monkeypatch):
     """Reads the process until it ends. Each of its states lasts for two reads, however slow they are here."""
     counts, found = [0], []
