@@ -86,6 +86,8 @@ class Top(App):
     #tabs { margin-top: 1; background: $surface; }
     #subject { text-style: bold; }
     DataTable { height: 1fr; }
+    /* On a terminal of 16 colors the footer's own background becomes a grey as dark as the red of the keys. */
+    Footer, FooterKey { background: $background; }
     """
     BINDINGS = [
         Binding("q,ctrl+c", "quit", "Quit"), Binding("space", "pause", "Pause", priority=True),
