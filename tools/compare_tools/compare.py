@@ -3,10 +3,11 @@
 
 Writes docs/images/compare/*.png, tools/compare_tools/figures.json, and the tables of figures in docs/compare-tools.md.
 Run it as root with build/venv/bin/python after ./hakmem build. It installs the Debian packages in packages.txt that are
-missing, and memray into build/compare/venv. It takes five minutes.
+missing, and memray into build/compare/venv. It takes ten minutes, and more on a busy machine.
 """
 
 import argparse
+import fcntl
 import json
 import os
 import platform
@@ -204,7 +205,10 @@ def main():
                         help="only these tools; figures.json keeps the others'")
     chosen = parser.parse_args()
     os.environ["PYTHONPATH"] = str(ROOT / "python")
+    WORK.mkdir(parents=True, exist_ok=True)
     install()
+    lock = open(WORK / "lock", "w", encoding="utf-8")  # a second run would remove the first one's files
+    fcntl.flock(lock, fcntl.LOCK_EX)
     folder = WORK / "run"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
