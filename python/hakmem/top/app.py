@@ -86,6 +86,9 @@ class Top(App):
     #tabs { margin-top: 1; background: $surface; }
     #subject { text-style: bold; }
     DataTable { height: 1fr; }
+    /* With 16 colors, textual's footer has red keys on a grey as dark, and its row of the cursor white on cyan. */
+    Footer, FooterKey { background: $background; }
+    DataTable:focus > .datatable--cursor { background: $foreground; color: $background; }
     """
     BINDINGS = [
         Binding("q,ctrl+c", "quit", "Quit"), Binding("space", "pause", "Pause", priority=True),

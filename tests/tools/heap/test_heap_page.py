@@ -157,6 +157,19 @@ def test_the_table_tells_what_the_terminal_does(open_page, profile):
     assert [row[0] for row in table(browser)][:2] == ["main", "grow"]
     facts = browser.find_element(By.CSS_SELECTOR, ".facts").text
     assert "2026-11-21 10:00:01 UTC" in facts and "11 KiB" in facts
+    regions = [one.accessible_name for one in browser.find_elements(By.CSS_SELECTOR, "section, [role=region]")]
+    assert {"Where it comes from", "Sites"} < set(regions) and len(regions) == len(set(regions)), "a reader's landmarks"
+
+
+def test_comments_leave_room_for_the_graph(open_page, tmp_path):
+    """HAKMEM writes four comments. They share a line, so that a laptop's first screen has the graph."""
+    making, comments = known(), ("hakmem 0.2.0", "samples are 16384 bytes apart in the mean; stacks by unwind tables",
+                                 "process 26077", "peak of what is in use: 13126 ms after the start")
+    making.profile.comment.extend(map(making.text, comments))
+    browser = open_page(making.write(tmp_path / "told.pb"))
+    shown(browser, ["all", "main", "grow", "work", "fill"])
+    assert browser.find_element(By.CLASS_NAME, "comments").text == " · ".join(comments)
+    assert browser.execute_script("return document.getElementById('graph').getBoundingClientRect().top") < 360
 
 
 def test_a_click_zooms_and_reset_shows_all_again(open_page, profile):

@@ -75,6 +75,8 @@ def test_files_as_a_page(files, browser, tmp_path):
         browser.get(page.as_uri())
         assert browser.execute_script("return document.documentElement.dataset.drawn") == "yes"
         assert [row[:3] for row in rows()] == [["keep", "100 KiB", "76.9 %"], ["cache", "30 KiB", "23.1 %"]]
+        regions = [one.accessible_name for one in browser.find_elements(By.CSS_SELECTOR, "section, [role=region]")]
+        assert len(regions) == len(set(regions)) > 2, "a reader's landmarks"
         click(0)
         assert [row[:2] for row in rows()] == [["cache", "50 KiB"], ["keep", "40 KiB"]]
         bars = browser.execute_script("return [...document.querySelectorAll('#graph .d3-flame-graph-label')].map(one "
@@ -95,6 +97,25 @@ def test_files_as_a_page(files, browser, tmp_path):
         assert rows()[0][:2] in (["keep", "10"], ["cache", "10"])
     problems = [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
     assert not problems, problems
+
+
+def test_moments_within_a_second(browser, tmp_path):
+    """Files that a program writes by HAKMEM_HEAP_PROFILE_INTERVAL may be milliseconds apart."""
+    made = []
+    for moment in range(3):
+        making = Making()
+        making.profile.time_nanos = TIME + moment * 250 * 10**6
+        making.stack(named("keep:7", "main:3"), 100, 10**6, 10, 1000 * (moment + 1))
+        made.append(making.write(tmp_path / f"{moment}.pb.gz"))
+    page = tmp_path / "page.html"
+    assert run("--timeline", "--html", page, *made).exit_code == 0
+    browser.get(page.as_uri())
+    told = [browser.find_element(By.ID, "moment-time").text]
+    for _ in range(2):
+        browser.find_element(By.ID, "moment").send_keys(Keys.ARROW_LEFT)
+        told.append(browser.find_element(By.ID, "moment-time").text)
+    assert [text[-4:] for text in told] == ["01.5", "01.2", "01.0"], told
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 
 def test_a_process(compiled, library, tmp_path, monkeypatch):

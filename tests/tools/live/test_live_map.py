@@ -51,6 +51,8 @@ def test_map(start, compiled, library, hakmem, browser, tmp_path):
     assert f"({program.pid}) on HAKMEM {shot.version}" in browser.title
     assert f"{len(shot.superslabs)} SuperSlabs" in browser.page_source
     assert colors(browser) > 20
+    heads = [head.text for head in browser.find_elements(By.CSS_SELECTOR, "thead th")]
+    assert {"slabs", "address"} <= set(heads) and "" not in heads
 
     # The legend's colours differ by at least 60 in the sum of red, green and blue, of 255 each.
     shades = browser.execute_script("""

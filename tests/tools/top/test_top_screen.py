@@ -5,7 +5,9 @@ import asyncio
 import click
 import pytest
 from made import FakeSampler, made
+from rich.color import Color, ColorSystem
 from textual.widgets import DataTable, Static
+from textual.widgets._footer import FooterKey
 from textual.worker import WorkerFailed
 
 from hakmem.live.memory import Unreadable
@@ -45,6 +47,35 @@ def column(app, number):
 
 def titles(app):
     return [str(each.label) for each in app.query_one(DataTable).ordered_columns]
+
+
+XTERM = [(0, 0, 0), (205, 0, 0), (0, 205, 0), (205, 205, 0), (0, 0, 238), (205, 0, 205), (0, 205, 205), (229, 229, 229),
+         (127, 127, 127), (255, 0, 0), (0, 255, 0), (255, 255, 0), (92, 92, 255), (255, 0, 255), (0, 255, 255),
+         (255, 255, 255)]
+
+
+def contrast(first, second):
+    """WCAG's contrast of two colors as xterm shows them with 16 colors."""
+    def luminance(color):
+        shown = Color.from_rgb(*color.triplet).downgrade(ColorSystem.STANDARD)
+        parts = [part / 255 for part in XTERM[shown.number]]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055)**2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    low, high = sorted((luminance(first), luminance(second)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_keys_and_the_cursor_are_legible_with_16_colors():
+    async def script(app, pilot):
+        keys = list(app.query(FooterKey))
+        assert len(keys) >= 6
+        for key in keys:
+            for part in ("footer-key--key", "footer-key--description"):
+                style = key.get_component_rich_style(part)
+                assert contrast(style.color, style.bgcolor) >= 3, (key.description, part)
+        style = app.query_one(DataTable).get_component_rich_style("datatable--cursor")
+        assert contrast(style.color, style.bgcolor) >= 3
+    drive(script)
 
 
 def test_head_explains_the_rss():

@@ -36,9 +36,18 @@
 
     const spansDays = new Date(data.times[0] * 1000).toDateString() !== new Date(data.times.at(-1) * 1000).toDateString();
 
+    // Returns the time of day. apart: the seconds between neighbours, which must not look alike.
+    function clockText(seconds, apart) {
+        const digits = apart >= 1 ? 0 : apart >= 0.1 ? 1 : apart >= 0.01 ? 2 : 3;
+        return new Date(seconds * 1000).toLocaleTimeString("en-GB", {
+            hour: "2-digit", minute: "2-digit", second: "2-digit", ...(digits ? { fractionalSecondDigits: digits } : {}) });
+    }
+
+    const closest = data.times.reduce((least, time, place) => place ? Math.min(least, time - data.times[place - 1]) : least, 1);
+
     function timeText(seconds) {
-        const time = new Date(seconds * 1000);
-        return (spansDays ? `${time.toLocaleDateString("en-CA")} ` : "") + time.toLocaleTimeString("en-GB");
+        const day = spansDays ? `${new Date(seconds * 1000).toLocaleDateString("en-CA")} ` : "";
+        return day + clockText(seconds, closest);
     }
 
     // Returns a node's value at a moment, from its changes: moment, value, moment, value...
@@ -104,7 +113,7 @@
         where.replaceChildren();
         plot = new uPlot({
             width: where.clientWidth, height: HEIGHT, legend: { show: false }, cursor: { points: { show: false } },
-            axes: [{ ...axis, space: 90, values: (_, ticks) => ticks.map((tick) => new Date(tick * 1000).toLocaleTimeString("en-GB")) },
+            axes: [{ ...axis, space: 90, values: (_, ticks, __, ___, apart) => ticks.map((tick) => clockText(tick, apart)) },
                 { ...axis, size: 90, values: (_, ticks) => ticks.map((tick) => valueText(tick)), ...(bytes ? { splits: byteSplits } : {}) }],
             scales: { y: { range: (_, low, high) => [0, Math.max(high ?? 1, 1) * 1.05] } },
             series: [{}, ...(rss ? [{ label: "RSS", stroke: style("--text"), width: 2, dash: [6, 4], points: { show: false } }] : []),
