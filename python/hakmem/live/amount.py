@@ -1,22 +1,26 @@
 """Numbers of bytes as people write them on a command line."""
 
+from __future__ import annotations
+
 import re
 
 import click
+
+from hakmem.parameters import Parameter
 
 UNITS = {"": 0, "K": 10, "M": 20, "G": 30}
 AMOUNT = re.compile(r"(\d{1,13}(?:\.\d{1,6})?)\s*([KMG]?)(?:i?B)?", re.I)
 
 
-class Amount(click.ParamType):
+class Amount(Parameter[int]):
     """A number of bytes. K, M or G after it each mean 1024 of the unit before, as in HAKMEM_* variables."""
 
     name = "bytes"
 
-    def __init__(self, least, most):
+    def __init__(self, least: int, most: int) -> None:
         self.least, self.most = least, most
 
-    def convert(self, value, param, ctx):
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Parses the option."""
         if isinstance(value, int):
             return value

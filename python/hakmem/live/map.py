@@ -2,19 +2,25 @@
 
 A policy in the page allows only the page's own script and forbids it to fetch anything."""
 
+from __future__ import annotations
+
 import base64
 import hashlib
 import json
 import time
 from array import array
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import jinja2
 from markupsafe import Markup
 
 from hakmem.compat import zip_strict
 from hakmem.live import words
-from hakmem.live.model import UNIT_STATES
+from hakmem.live.model import UNIT_STATES, Snapshot, Thread
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 FOLDER = Path(__file__).with_name("page")
 # The table shows so many huge blocks, the largest.
@@ -23,7 +29,7 @@ HUGE_SHOWN = 200
 TIER_WORDS = ("no unit free", "some units free", "most units free", "empty")
 
 
-def map_page(shot):
+def map_page(shot: Snapshot) -> str:
     """Returns the page's text."""
     template = jinja2.Environment(loader=jinja2.FileSystemLoader(FOLDER), autoescape=True,
                                   undefined=jinja2.StrictUndefined).get_template("map.html")
@@ -41,7 +47,7 @@ def map_page(shot):
         data=Markup(json.dumps(map_data(shot), separators=(",", ":")).replace("<", "\\u003c")))
 
 
-def map_data(shot):
+def map_data(shot: Snapshot) -> dict[str, object]:
     """Returns what the script draws: arrays with a row for each SuperSlab and a column for each unit, as base64."""
     units = shot.units
     return {
@@ -59,7 +65,7 @@ def map_data(shot):
         "owner": packed(units.spread("I", lambda slab: slab.owner))}
 
 
-def firsts(shot):
+def firsts(shot: Snapshot) -> bytearray:
     """Returns, for each unit of all SuperSlabs, the first unit of its slab, or 0."""
     made = bytearray(b"".join(bytes(len(state)) for state in shot.units.state))
     for slab in shot.units.slabs:
@@ -68,7 +74,7 @@ def firsts(shot):
     return made
 
 
-def packed(numbers):
+def packed(numbers: ReadableBuffer) -> str:
     """Returns the numbers' bytes as base64. The bytes are little-endian, as on every machine that HAKMEM supports."""
     return base64.b64encode(bytes(numbers)).decode()
 
@@ -77,7 +83,7 @@ OWNERS = {"house": "the house heap", "first_class": "a first-class heap", "profi
           "shared": "a heap that threads share"}
 
 
-def owner_text(thread):
+def owner_text(thread: Thread) -> str:
     """Returns the name of a heap on the page."""
     if thread.tid:
         return f"heap {thread.heap}, thread {thread.tid} {thread.name}".strip()

@@ -1,5 +1,12 @@
 """Writes figures as people read them, and explains each part of the memory."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hakmem.live.model import Snapshot
+
 # The parts of Totals, which add up to `mapped`.
 PARTS = {
     "live": "blocks that the program holds, rounded up to their size class",
@@ -19,7 +26,7 @@ OTHER_TOTALS = {
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
-def size(count):
+def size(count: float) -> str:
     """Returns bytes with a unit and at least three digits."""
     value, unit = float(count), 0
     while abs(value) >= 1024 and unit < len(UNITS) - 1:
@@ -30,11 +37,11 @@ def size(count):
     return f"{value:,.{digits}f} {UNITS[unit]}"
 
 
-def share(part, whole):
+def share(part: float, whole: float) -> str:
     """Returns a part in percent."""
     return f"{100 * part / whole:.1f} %" if whole else ""
 
 
-def heading(shot):
+def heading(shot: Snapshot) -> str:
     """Returns whose heap it is."""
     return f"{shot.command or 'program'}{f' ({shot.pid})' if shot.pid else ''} on HAKMEM {shot.version}"
