@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING
 
 from hakmem.live.memory import Unreadable
 from hakmem.live.pages import OWNED, PAGE, THERE, WORD
+
+if TYPE_CHECKING:
+    from hakmem.live.model import Snapshot
+
 
 @dataclass
 class Resident:
@@ -23,12 +28,12 @@ class Resident:
     other: int = 0
     superslabs: list[int] = field(default_factory=list)  # of each row of Snapshot.units
 
-    def parts(self):
+    def parts(self) -> dict[str, int]:
         """Returns {part: bytes}, which add up to the RSS."""
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "superslabs"}
 
 
-def measure(pages, shot, rss, shared):
+def measure(pages: int, shot: Snapshot, rss: int, shared: bool) -> Resident:
     """Returns the Resident of a process. pages: its open pagemap. shared: whether it shares pages with a fork.
 
     The page of zeros, behind memory that was only read, counts in no RSS. In the map it looks like a page that a
@@ -40,7 +45,7 @@ def measure(pages, shot, rss, shared):
     return made
 
 
-def counted(pages, shot, kind):
+def counted(pages: int, shot: Snapshot, kind: bytes) -> Resident:
     """Returns HAKMEM's parts. kind: which pages count, THERE or OWNED."""
     made = Resident(superslabs=[0] * len(shot.units.number))
     window(pages, shot, made, kind)
@@ -55,7 +60,7 @@ def counted(pages, shot, kind):
     return made
 
 
-def resident(pages, address, size, kind):
+def resident(pages: int, address: int, size: int, kind: bytes) -> bytes:
     """Returns a byte for each page from an address on: 1 if it is resident, 0 if not or beyond the map's end."""
     wanted = -(-size // PAGE)
     data = os.pread(pages, wanted * WORD, address // PAGE * WORD)
@@ -64,12 +69,12 @@ def resident(pages, address, size, kind):
     return data[WORD - 1::WORD].translate(kind).ljust(wanted, b"\0")
 
 
-def resident_bytes(pages, address, size, kind):
+def resident_bytes(pages: int, address: int, size: int, kind: bytes) -> int:
     """Returns the resident bytes of a range."""
     return resident(pages, address, size, kind).count(1) * PAGE
 
 
-def window(pages, shot, made, kind):
+def window(pages: int, shot: Snapshot, made: Resident, kind: bytes) -> None:
     """Adds the resident parts of the window's head and slots."""
     units, size, block = shot.units, shot.superslab_size, shot.block_sizes
     for address, length in shot.head_maps:
