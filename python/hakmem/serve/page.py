@@ -1,5 +1,7 @@
 """Makes the page: text, style and scripts in one file. Its policy allows only its own scripts and this server."""
 
+from __future__ import annotations
+
 import base64
 import functools
 import hashlib
@@ -17,7 +19,7 @@ LIBRARIES = ("vendor/uPlot.iife.min.js", "vendor/uPlot.min.css")
 
 
 @functools.cache
-def made():
+def made() -> tuple[str, str]:
     """Returns (the page, its Content-Security-Policy)."""
     scripts = [read("vendor/uPlot.iife.min.js"), read("page.js")]
     settings = {"parts": [{"name": name, "title": title, "color": color} for name, (title, color) in PARTS.items()],
@@ -32,11 +34,11 @@ def made():
                   "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 
 
-def read(name):
+def read(name: str) -> str:
     """Returns the text of a file of the page."""
     return (FOLDER / name).read_text(encoding="utf-8")
 
 
-def digest(text):
+def digest(text: str) -> str:
     """Returns the SHA-256 of a script, for the page's policy."""
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
