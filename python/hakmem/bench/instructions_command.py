@@ -16,6 +16,7 @@ import click
 from hakmem import paths
 from hakmem.bench import allocators as chosen_allocators
 from hakmem.bench import deterministic, machine
+from hakmem.bench.command import split_names
 from hakmem.bench.rows import choose
 from hakmem.bench.table import print_table, slices
 from hakmem.screen import Console, Text, make_console
@@ -29,11 +30,6 @@ T = TypeVar("T")
 
 FORMAT = "hakmem-instructions 1"
 STAMP_WIDTH = 28
-
-
-def split_names(context: click.Context, parameter: click.Parameter, value: str | None) -> list[str]:
-    """Splits a comma-separated option (click callback)."""
-    return [name for name in value.split(",") if name] if value else []
 
 
 def chosen_rows(patterns: Sequence[str]) -> list[SmallRow]:

@@ -30,7 +30,6 @@ IDLE_MS = 1200
 TAIL = 400
 # Figures that only some drivers report.
 OWN_KEYS = ("thread_held_bytes", "thread_later_bytes", "huge_percent", "fill_ms")
-CANNOT_RUN = 125
 
 
 class RunError(RuntimeError):

@@ -15,6 +15,7 @@ import click
 
 from hakmem.bench import machine, misuse
 from hakmem.bench.allocators import parse_pair
+from hakmem.bench.command import split_names
 from hakmem.bench.table import print_table
 from hakmem.peers import PeersError, load_peers
 from hakmem.screen import make_console
@@ -121,7 +122,7 @@ def record(results: dict[str, dict[str, str]], builds: Sequence[misuse.Build]) -
 
 @click.command()
 @click.option("--allocators", metavar="A,B,...",
-              callback=lambda c, p, value: [each for each in (value or "").split(",") if each],
+              callback=split_names,
               help="These only: default, switch, secure, sweep (our builds), glibc, any peer.")
 @click.option("--add", multiple=True, metavar="NAME=LIBRARY", help="One more allocator: any library to preload.")
 @click.option("--kinds", "patterns", multiple=True, metavar="PATTERN", help="Kinds of errors whose name matches.")

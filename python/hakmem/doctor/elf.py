@@ -50,7 +50,6 @@ class ElfFile:
     slots: list[tuple[str, int]] = field(default_factory=list)    # (name, address of the slot), of MALLOC_NAMES
     allocators: set[str] = field(default_factory=set)  # keys of MARKERS, found in either symbol table
     position_independent: bool = False
-    phdr_offset: int = 0
 
     @cached_property
     def defines_malloc(self) -> bool:
@@ -68,7 +67,7 @@ def read_elf(stream: BinaryIO) -> ElfFile:
 
 def examine(elf: ELFFile) -> ElfFile:
     """Returns the facts about a sound ELF file."""
-    facts = ElfFile(elf.elfclass, position_independent=elf["e_type"] == "ET_DYN", phdr_offset=elf["e_phoff"])
+    facts = ElfFile(elf.elfclass, position_independent=elf["e_type"] == "ET_DYN")
     if elf.elfclass != 64 or not elf.little_endian:
         return facts
     for segment in elf.iter_segments():
