@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,14 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hakmem.amount import number_of
 from hakmem.parameters import Parameter
 
 if TYPE_CHECKING:
     from hakmem.supervise import Ending
-
-UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-SIZE = re.compile(r"(\d+(?:\.\d+)?(?:e\d{1,2})?)\s*(?:([kmgt])i?b?|b)?", re.IGNORECASE)
-MOST = 1 << 60
 
 
 @dataclass(frozen=True)
@@ -52,15 +48,6 @@ class Bound:
 
         kept = "within" if value <= self.most else "above"
         return f"{self.figure.name} {value_text(value, self.figure.unit)} is {kept} its budget of {value_text(self.most, self.figure.unit)}"
-
-
-def number_of(text: str) -> int | None:
-    """Returns the number in a text such as 200M or 1e6; None if it is none."""
-    found = SIZE.fullmatch(text.strip())
-    if not found:
-        return None
-    value = float(found[1]) * UNITS[(found[2] or "").lower()]
-    return int(value) if value <= MOST else None
 
 
 class Budget(Parameter[tuple[Bound, ...]]):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import importlib
 import os
-import re
 from collections.abc import Sequence
 
 import click
 
-from hakmem import paths
 from hakmem.clean import clean_lines
+from hakmem.version import NAME, version
 
 # {subcommand: "module:function"}. Only the subcommand itself pays for its module's imports (charts, tables).
 COMMANDS = {
@@ -40,10 +39,6 @@ WATCHED = {"stats": 120, "explain": 120, "map": 120, "doctor": 120, "heap": 900}
 # Limit of their address space in bytes. `doctor` has none, because it starts programs.
 SPACE_MOST = 8 << 30
 BOUND = ("stats", "explain", "map")
-
-
-# The command's name in usage lines, however it was started.
-NAME = "hakmem"
 
 
 def checkout_commands() -> dict[str, click.Command]:
@@ -97,17 +92,6 @@ def watch(words: Sequence[str]) -> None:
                       f"no end after {seconds} seconds: what is looked at holds its readers up, or is very large")
         if words[0] in BOUND:
             apart.bound_space(SPACE_MOST)
-
-
-def version() -> str:
-    """Returns the version of these tools and their library: the header's in a checkout, else the wheel's."""
-    header = paths.CHECKOUT / "include/hakmem/hakmem.h"
-    if header.is_file():
-        found = re.search(r'^#define HAK_VERSION_STRING "(.*)"$', header.read_text(encoding="utf-8"), re.MULTILINE)
-        if found:
-            return found[1]
-    from importlib import metadata  # as slow as everything else that --version does
-    return metadata.version("hakmem")
 
 
 def print_version(ctx: click.Context, parameter: click.Parameter, wanted: bool) -> None:

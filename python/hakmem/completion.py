@@ -10,6 +10,8 @@ import os
 import click
 from click.shell_completion import BashComplete, CompletionItem, FishComplete, ShellComplete, ZshComplete
 
+from hakmem.version import NAME
+
 VARIABLE = "_HAKMEM_COMPLETE"
 SHELLS: dict[str, type[ShellComplete]] = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
 FLAVORS = ("release", "debug", "asan", "ubsan", "tsan", "cycles", "aarch64")
@@ -54,10 +56,9 @@ CHECKOUT_COMMANDS = {command.name: command for command in (
 ) if command.name}
 
 
-def script(shell: str) -> str:
-    """Returns the shell's script. It runs the word that was typed, which may be a checkout's command."""
-    from hakmem.cli import NAME, main
-
+def script(shell: str, main: click.Command) -> str:
+    """Returns the shell's script for the tools' command. It runs the word that was typed, which may be a checkout's
+    command."""
     text = SHELLS[shell](main, {}, NAME, VARIABLE).source()
     if shell == "zsh":
         text = text.replace(f"    (( ! $+commands[{NAME}] )) && return 1\n", "")
@@ -70,7 +71,8 @@ def script(shell: str) -> str:
 
 @click.command()
 @click.argument("shell", type=click.Choice(list(SHELLS)))
-def completion(shell: str) -> None:
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
     """Print what makes SHELL complete hakmem's commands, options, PIDs and the names of processes.
 
     \b
@@ -79,4 +81,4 @@ def completion(shell: str) -> None:
     fish, in ~/.config/fish/config.fish:  hakmem completion fish | source
 
     From a checkout, ./hakmem completion does the same for ./hakmem."""
-    click.echo(script(shell))
+    click.echo(script(shell, ctx.find_root().command))

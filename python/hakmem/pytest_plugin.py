@@ -38,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def most_of(mark: pytest.Mark) -> int:
     """Returns the bytes that the mark allows."""
-    from hakmem.budget import number_of
+    from hakmem.amount import number_of
 
     value = mark.args[0] if len(mark.args) == 1 else None
     number = value if isinstance(value, int) and not isinstance(value, bool) else number_of(value) if isinstance(

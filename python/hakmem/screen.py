@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 import unicodedata
+from collections.abc import Iterable
 from typing import TextIO, TypedDict
 
 import click
@@ -251,3 +252,16 @@ def make_console() -> Console:
 
 
 PLAIN_WIDTH = 160
+
+
+SPARKS = "▁▂▃▄▅▆▇█"
+
+
+def spark(values: Iterable[float | None], width: int) -> str:
+    """Returns the last values as bars of eight heights, from least to greatest. Equal values are low bars."""
+    shown = [value for value in values if value is not None][-max(width, 0):]
+    if not shown:
+        return ""
+    low, high = min(shown), max(shown)
+    return "".join(SPARKS[int((value - low) * (len(SPARKS) - 1) / (high - low)) if high > low else 0]
+                   for value in shown)

@@ -13,6 +13,7 @@ import click
 from hakmem import paths, peers
 from hakmem.bench import machine
 from hakmem.bench.installed import describe_file, find_installed
+from hakmem.version import version
 
 NOT_BY_DEFAULT = {"hardened", "mimalloc-secure", "snmalloc-checks", "scudo"}
 BUILD_PEERS = "run `hakmem peers build`"
@@ -46,13 +47,6 @@ def again(subject: str) -> str:
     return f"{subject}-again"
 
 
-def header_version() -> str:
-    """Returns HAKMEM's version."""
-    from hakmem.cli import version
-
-    return version()
-
-
 def from_library(name: str, library: str | Path, version: str = "", source: str = "") -> Allocator:
     """Returns an allocator for the library's path; raises a click error if there is no such file."""
     files = [Path(part).absolute() for part in str(library).split(":")]
@@ -78,7 +72,7 @@ def known(installed: bool = False) -> Known:
     installed: also look for libraries that the system has, unless a peer of the same kind is there."""
     found = {"glibc": glibc()}
     if paths.hakmem_library().is_file():
-        found["hakmem"] = from_library("hakmem", paths.hakmem_library(), header_version(), "these tools'")
+        found["hakmem"] = from_library("hakmem", paths.hakmem_library(), version(), "these tools'")
     built, trouble = {}, None
     try:
         built = peers.load_peers()
@@ -101,9 +95,9 @@ def crates() -> dict[str, Allocator]:
 
     found = {}
     for crate in programs.CRATES:
-        version = machine.find_in(programs.CRATES_SOURCES / "Cargo.lock", rf'name = "{crate}"\nversion = "(.*)"')
-        found[crate] = Allocator(crate, None, version or "", "crates.io", None, {"BENCH_CRATE": crate})
-    found["hakmem"] = replace(found["hakmem"], version=header_version(), source="this checkout")
+        locked = machine.find_in(programs.CRATES_SOURCES / "Cargo.lock", rf'name = "{crate}"\nversion = "(.*)"')
+        found[crate] = Allocator(crate, None, locked or "", "crates.io", None, {"BENCH_CRATE": crate})
+    found["hakmem"] = replace(found["hakmem"], version=version(), source="this checkout")
     return {"glibc": replace(glibc(), setting={"BENCH_CRATE": "glibc"}), **found}
 
 

@@ -11,7 +11,7 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.dynamic import DynamicSegment
 
 from hakmem.clean import clean
-from hakmem.heap.elf import NAMES_MOST, SYMBOLS_MOST, TAG_BYTES, TAGS_MOST, UNSOUND, bytes_at, bytes_of, sound_elf
+from hakmem.elf import NAMES_MOST, SYMBOLS_MOST, TAG_BYTES, TAGS_MOST, UNSOUND, bytes_at, bytes_of, sound_elf
 
 if TYPE_CHECKING:
     from elftools.elf.elffile import ELFFile

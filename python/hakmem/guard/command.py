@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hakmem.amount import Amount
 from hakmem.compat import zip_strict
 from hakmem.heap.source import Address, AnySource, Process, Source
-from hakmem.live.amount import Amount
 
 if TYPE_CHECKING:
     from hakmem.guard.file import Report

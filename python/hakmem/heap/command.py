@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hakmem.amount import Amount
 from hakmem.compat import zip_strict
 from hakmem.heap.growth import Growth, Most
 from hakmem.heap.labels import LabelParam, Wanted
 from hakmem.heap.source import FILE, Address, AnySource, Process, Source
-from hakmem.live.amount import Amount
 
 if TYPE_CHECKING:
     from hakmem.heap.profile_pb2 import Profile

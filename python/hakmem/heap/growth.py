@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hakmem.amount import number_of
 from hakmem.parameters import Parameter
 
 if TYPE_CHECKING:
@@ -46,8 +47,6 @@ class Growth(Parameter[Most]):
         """Parses the option."""
         if not isinstance(value, str):
             return value
-        from hakmem.budget import number_of
-
         found = PERCENT.fullmatch(value.strip())
         number = None if found else number_of(value)
         if not found and number is None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from hakmem.clean import clean
 from hakmem.compat import zip_strict
-from hakmem.heap.elf import build_id_in
+from hakmem.elf import build_id_in
 from hakmem.heap.profile_pb2 import Profile
 from hakmem.heap.symbolize import symbolize
 from hakmem.live.memory import LiveError, MappedMemory, Mapping, Unreadable

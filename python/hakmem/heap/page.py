@@ -1,21 +1,13 @@
-"""Writes a heap profile as one self-contained HTML page: a flame graph to zoom and search, and a table.
-
-Text from the profile goes through the template's escaping, or into JSON without "<". A policy in the page allows
-only the page's own scripts and forbids it to fetch anything."""
+"""Writes a heap profile as one self-contained HTML page: a flame graph to zoom and search, and a table."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import jinja2
-from markupsafe import Markup
-
 from hakmem.compat import zip_strict
+from hakmem.document import embedded, read, read_script, rendered
 from hakmem.heap.file import write_whole
 from hakmem.heap.labels import cell
 from hakmem.heap.lifetimes import OF_LIVES, duration_text, lives_of
@@ -44,32 +36,13 @@ def write_page(path: Path, whole: Heap, found: Heap, index: int, files: Sequence
 
 def page_text(whole: Heap, found: Heap, index: int, names: Sequence[str], base: str | None, lines: bool) -> str:
     """Returns the page. names: the profiles. base: the name of the base they are compared with, or None."""
-    templates = jinja2.Environment(loader=jinja2.FileSystemLoader(FOLDER), autoescape=True,
-                                   undefined=jinja2.StrictUndefined)
-    scripts = [read(name).replace("</script", "<\\/script") for name in (*LIBRARIES, "heap.js")]
-    told = facts(whole, names, base)
-    return templates.get_template("heap.html").render(
-        title=f"Heap of {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else ""),
-        facts=told, style=Markup(read("heap.css")), kinds=kinds(found), shown=index,
+    return rendered(
+        FOLDER / "heap.html", f"Heap of {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else ""),
+        read(FOLDER / "heap.css"), [read_script(FOLDER / name) for name in (*LIBRARIES, "graph.js", "heap.js")],
+        facts=facts(whole, names, base), kinds=kinds(found), shown=index,
         lives=bool(lives_of(found, lines)), labels=any(stack.labels for stack in found.stacks),
         compared=found.compared, share="Of the base" if found.compared else "Share",
-        data=embedded(page_data(found, index, lines)), scripts=[Markup(text) for text in scripts],
-        hashes=" ".join(f"'sha256-{digest(text)}'" for text in scripts))
-
-
-def read(name: str) -> str:
-    """Returns the text of a file of the page."""
-    return (FOLDER / name).read_text(encoding="utf-8")
-
-
-def digest(text: str) -> str:
-    """Returns the SHA-256 of a script, for the page's policy."""
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-def embedded(value: object) -> Markup:
-    """Returns a value as JSON that is safe inside HTML."""
-    return Markup(json.dumps(value, separators=(",", ":")).replace("<", "\\u003c"))
+        data=embedded(page_data(found, index, lines)))
 
 
 def kinds(found: Heap) -> list[tuple[int, str, str]]:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from hakmem.clean import clean
 from hakmem.compat import zip_strict
+from hakmem.elf import DEBUG_FOLDER, ElfFile, ElfProblem, find_debug_file, read_elf
 from hakmem.foreign import open_regular
-from hakmem.heap.elf import DEBUG_FOLDER, ElfFile, ElfProblem, find_debug_file, read_elf
 from hakmem.heap.file import ProfileError
 from hakmem.heap.jit import DUMP_NAME, made_names
 from hakmem.limits import ToolFailed, run_tool

@@ -20,7 +20,7 @@ from hakmem.heap.show import title_of, value_text
 from hakmem.heap.sites import Node, SiteKey, label, place_of, tree_of
 from hakmem.heap.stacks import Frame, Heap, Stack, add_up, stacks_of
 from hakmem.heap.symbolize import symbolize
-from hakmem.screen import Table, Text, make_console
+from hakmem.screen import Table, Text, make_console, spark
 
 if TYPE_CHECKING:
     from hakmem.heap.source import AnySource, Process
@@ -237,8 +237,6 @@ def unit_of(kind: str) -> str:
 
 def print_timeline(timeline: Timeline, number: int) -> None:
     """Prints the sites over time, those with most at any moment first."""
-    from hakmem.top.words import spark
-
     unit = unit_of(timeline.kinds[0])
     console = make_console()
     first, last = (datetime.fromtimestamp(timeline.times[place], timezone.utc) for place in (0, -1))
@@ -328,17 +326,10 @@ def changes(values: Iterable[int]) -> list[int]:
 
 def write_timeline(path: Path, timeline: Timeline) -> None:
     """Writes the timeline as one self-contained page."""
-    import jinja2
-    from markupsafe import Markup
-
+    from hakmem.document import SHARED, embedded, read, read_script, rendered
     from hakmem.heap.file import write_whole
-    from hakmem.heap.page import FOLDER, LIBRARIES, digest, embedded, read
-    from hakmem.serve.page import read as read_chart
+    from hakmem.heap.page import FOLDER, LIBRARIES
 
-    templates = jinja2.Environment(loader=jinja2.FileSystemLoader(FOLDER), autoescape=True,
-                                   undefined=jinja2.StrictUndefined)
-    scripts = [text.replace("</script", "<\\/script") for text in (
-        read_chart("vendor/uPlot.iife.min.js"), *(read(name) for name in LIBRARIES), read("timeline.js"))]
     first, last = (f"{datetime.fromtimestamp(timeline.times[place], timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
                    for place in (0, -1))
     total = timeline.total(0)
@@ -349,12 +340,13 @@ def write_timeline(path: Path, timeline: Timeline) -> None:
               "every block" if timeline.period == 1 else f"every {value_text(timeline.period, 'bytes')} on average"),
              (f"{title_of(timeline.kinds[0]).lower()}, first", value_text(total[0], unit)),
              ("most", value_text(max(total), unit)), ("last", value_text(total[-1], unit))]
-    text = templates.get_template("timeline.html").render(
-        title=f"Heap of {timeline.names[0]}{more} over time", facts=facts,
-        style=Markup(read_chart("vendor/uPlot.min.css") + read("heap.css") + read("timeline.css")),
-        kinds=[(place, title_of(kind)) for place, kind in enumerate(timeline.kinds)], last=len(timeline.times) - 1,
-        data=embedded(page_data(timeline)), scripts=[Markup(script) for script in scripts],
-        hashes=" ".join(f"'sha256-{digest(script)}'" for script in scripts))
+    text = rendered(
+        FOLDER / "timeline.html", f"Heap of {timeline.names[0]}{more} over time",
+        read(SHARED / "vendor/uPlot.min.css") + read(FOLDER / "heap.css") + read(FOLDER / "timeline.css"),
+        [read_script(SHARED / "vendor/uPlot.iife.min.js"),
+         *(read_script(FOLDER / name) for name in (*LIBRARIES, "graph.js", "timeline.js"))],
+        facts=facts, kinds=[(place, title_of(kind)) for place, kind in enumerate(timeline.kinds)],
+        last=len(timeline.times) - 1, data=embedded(page_data(timeline)))
     write_whole(path, text.encode())
 
 

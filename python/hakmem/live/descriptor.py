@@ -16,8 +16,8 @@ from elftools.elf.sections import SymbolTableSection
 
 from hakmem.clean import clean, clean_bytes
 from hakmem.compat import zip_strict
-from hakmem.heap.elf import UNSOUND as UNSOUND_ELF
-from hakmem.heap.elf import sound_elf
+from hakmem.elf import UNSOUND as UNSOUND_ELF
+from hakmem.elf import sound_elf
 from hakmem.live.memory import (
     UNSOUND, LiveError, MappedMemory, Mapping, Memory, ProcessMemory, Unreadable, name_of, sense)
 

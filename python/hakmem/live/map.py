@@ -1,21 +1,15 @@
-"""Draws a snapshot as one self-contained HTML page: every unit of every SuperSlab and what it holds.
-
-A policy in the page allows only the page's own script and forbids it to fetch anything."""
+"""Draws a snapshot as one self-contained HTML page: every unit of every SuperSlab and what it holds."""
 
 from __future__ import annotations
 
 import base64
-import hashlib
-import json
 import time
 from array import array
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import jinja2
-from markupsafe import Markup
-
 from hakmem.compat import zip_strict
+from hakmem.document import embedded, read, read_script, rendered
 from hakmem.live import words
 from hakmem.live.model import UNIT_STATES, Snapshot, Thread
 
@@ -31,20 +25,16 @@ TIER_WORDS = ("no unit free", "some units free", "most units free", "empty")
 
 def map_page(shot: Snapshot) -> str:
     """Returns the page's text."""
-    template = jinja2.Environment(loader=jinja2.FileSystemLoader(FOLDER), autoescape=True,
-                                  undefined=jinja2.StrictUndefined).get_template("map.html")
-    script = (FOLDER / "map.js").read_text(encoding="utf-8")
     totals = shot.totals
     parts = [(name.replace("_", " "), getattr(totals, name), words.share(getattr(totals, name), totals.mapped), meaning)
              for name, meaning in words.PARTS.items()]
     huge = sorted(shot.huge, key=lambda block: block.bytes, reverse=True)
-    return template.render(
-        title=f"The heap of {words.heading(shot)}", size=words.size, totals=totals, parts=parts, threads=shot.threads,
+    return rendered(
+        FOLDER / "map.html", f"The heap of {words.heading(shot)}", read(FOLDER / "map.css"),
+        [read_script(FOLDER / "map.js")], size=words.size, totals=totals, parts=parts, threads=shot.threads,
         huge=huge[:HUGE_SHOWN], huge_left=max(len(huge) - HUGE_SHOWN, 0), superslabs=len(shot.units.number),
         when=time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(shot.time)),
-        style=Markup((FOLDER / "map.css").read_text(encoding="utf-8")), script=Markup(script),
-        script_hash=f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'",
-        data=Markup(json.dumps(map_data(shot), separators=(",", ":")).replace("<", "\\u003c")))
+        data=embedded(map_data(shot)))
 
 
 def map_data(shot: Snapshot) -> dict[str, object]:

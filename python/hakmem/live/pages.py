@@ -15,7 +15,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from hakmem.compat import zip_strict
-from hakmem.live.memory import LiveError, Mapping, NoProcess, ProcessMemory, parse_mapping
+from hakmem.live.memory import LiveError, Mapping, NoProcess, ProcessMemory, Unreadable, parse_mapping
 
 PAGE = mmap.PAGESIZE
 # Bytes of the word that the map has for a page; bits of its last byte.
@@ -88,11 +88,16 @@ def read_rss(memory: ProcessMemory) -> int:
     """Returns the Rss of all mappings together, at one moment as nearly as the kernel can."""
     if not Path(f"/proc/{memory.pid}/smaps_rollup").exists():  # before Linux 4.14
         return sum(area.rss for area in read_areas(memory))
-    for line in memory.proc_text("smaps_rollup").splitlines():
-        name, _, value = line.partition(":")
-        if name == "Rss":
-            return int(value.split()[0]) * 1024
-    raise NoProcess(f"process {memory.pid} ended while it was read")
+    figures = read_rollup(memory)
+    if "Rss" not in figures:
+        raise NoProcess(f"process {memory.pid} ended while it was read")
+    return figures["Rss"]
+
+
+def read_rollup(memory: ProcessMemory) -> dict[str, int]:
+    """Returns {name: bytes} of the sums over all mappings, as smaps_rollup has them."""
+    lines = (line.partition(":") for line in memory.proc_text("smaps_rollup").splitlines())
+    return {name: int(value.split()[0]) * 1024 for name, _, value in lines if value.endswith(" kB")}
 
 
 @dataclass
@@ -170,6 +175,10 @@ class Pagemap:
         return self
 
     def __exit__(self, *ignored: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the map."""
         self.file.close()
 
     def sweeps(self, mappings: list[Mapping]) -> list[Sweep]:
@@ -189,18 +198,27 @@ class Pagemap:
                  if not mapping.flags.startswith("---")]
         return [sweep_of([(start, flags.translate(kind)) for start, flags in parts]) for kind in (THERE, OWNED)]
 
-    def flags(self, start: int, size: int) -> bytes:
-        """Returns the last byte of the map's word for each page of a range; zeros behind the map's end."""
-        count, parts = size // PAGE, []
+    def flags(self, start: int, size: int, needed: bool = False) -> bytes:
+        """Returns the last byte of the map's word for each page of a range; zeros behind the map's end. With `needed`,
+        raises Unreadable if the map has nothing of the range."""
+        count = -(-size // PAGE)
+        parts: list[bytes] = []
         self.file.seek(start // PAGE * WORD)
         while count:
             part = self.file.read(min(count * WORD, CHUNK))
+            if not part and needed and not parts:
+                raise Unreadable("the map of its pages is empty: it has become another program")
             if not part:
                 parts.append(bytes(count))
                 break
             parts.append(part[WORD - 1::WORD])
             count -= len(part) // WORD
         return b"".join(parts)
+
+    def counting(self, start: int, size: int, kind: bytes) -> bytes:
+        """Returns a byte for each page of a range: 1 if it counts, by THERE or OWNED, else 0. Raises Unreadable if the
+        map is empty."""
+        return self.flags(start, size, needed=True).translate(kind)
 
     def scan(self, end: int) -> array[int] | None:
         """Returns the Regions of present pages up to `end`, without the page of zeros; None without PAGEMAP_SCAN."""

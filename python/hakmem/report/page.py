@@ -1,15 +1,10 @@
-"""Writes a result as one self-contained HTML page: text, tables, charts, the code that draws them, raw data.
-
-Text from the result goes through the template's escaping, or into JSON without "<". A policy in the page allows only
-its own two scripts and forbids it to fetch anything.
-"""
+"""Writes a result as one self-contained HTML page: text, tables, charts, the code that draws them, raw data."""
 
 from __future__ import annotations
 
 import base64
 import functools
 import gzip
-import hashlib
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -17,11 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 import altair
-import jinja2
 import vl_convert
-from markupsafe import Markup
 
 from hakmem.compat import zip_strict
+from hakmem.document import embedded, read, rendered
 from hakmem.report import charts, figures, words
 from hakmem.report.result import check_result
 
@@ -47,16 +41,12 @@ def write_page(result: Result, path: str | Path) -> None:
 
 def page(result: Result, stem: str) -> str:
     """Returns the page."""
-    template = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(FOLDER), autoescape=True, undefined=jinja2.StrictUndefined,
-        trim_blocks=False).get_template("page.html")
     drawn = all_charts(result)
-    bundle, script = library(), (FOLDER / "page.js").read_text(encoding="utf-8")
     noise = figures.overall(result, figures.again(result), "time")
-    return template.render(
-        title=f"{result['subject']} measured, {words.date(result)}",
+    return rendered(
+        FOLDER / "page.html", f"{result['subject']} measured, {words.date(result)}",
+        read(FOLDER / "page.css") + colors(result), [library(), read(FOLDER / "page.js")], "data: blob:",
         headline=words.headline(result), lead=words.lead(result), facts=words.facts(result),
-        style=Markup((FOLDER / "page.css").read_text(encoding="utf-8") + colors(result)),
         subject=result["subject"], tiles=words.tiles(result), noise=figures.interval_text(noise) if noise else "",
         overall_charts=drawn["overall"], overall_table=figures.overall_table(result),
         scatter=drawn["scatter"], row_groups=drawn["rows"], legend=legend(result), failures=figures.failures(result),
@@ -65,8 +55,7 @@ def page(result: Result, stem: str) -> str:
         machine=[(name, words.machine_text(value)) for name, value in words.listing(result["machine"])],
         about_table=about_table(result),
         allocator_table=allocator_table(result),
-        specs=embedded(specs(result, drawn)), bundle=Markup(bundle), script=Markup(script),
-        script_hashes=" ".join(f"'sha256-{digest(text)}'" for text in (bundle, script)), **raw_data(result, stem))
+        specs=embedded(specs(result, drawn)), **raw_data(result, stem))
 
 
 class Drawn(TypedDict):
@@ -136,16 +125,6 @@ def library() -> str:
     text = bundle(vl_version=version).replace("\r\n", "\n")
     # A script element may contain neither text. Inside JavaScript's strings the backslash changes nothing.
     return re.sub(r"<(?=/script|!--)", r"<\\", text, flags=re.IGNORECASE)
-
-
-def digest(text: str) -> str:
-    """Returns the SHA-256 of a script, for the page's policy."""
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-def embedded(value: object) -> Markup:
-    """Returns a value as JSON that is safe inside HTML."""
-    return Markup(json.dumps(value, separators=(",", ":")).replace("<", "\\u003c"))
 
 
 # ---- Tables and data ----

@@ -10,8 +10,8 @@ from typing import Any
 
 from hakmem.live.memory import UNSOUND, LiveError, NoProcess, problem_text
 from hakmem.live.model import BlockPool, Pool, SizeClass, Thread, Totals
+from hakmem.live.sample import rates
 from hakmem.serve.target import Target
-from hakmem.top.sample import rates
 
 # How many looks are kept for the charts.
 HISTORY = 600

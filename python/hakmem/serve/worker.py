@@ -25,8 +25,8 @@ from hakmem.live.descriptor import Descriptor, find
 from hakmem.live.heap import as_dict
 from hakmem.live.map import map_page
 from hakmem.live.memory import UNSOUND, LiveError, NoPermission, NoProcess, problem_text, start_time
+from hakmem.live.sample import Sample, Sampler
 from hakmem.live.sites import ProfileOff, read_sites
-from hakmem.top.sample import Sample, Sampler
 
 # Limit of a worker's address space. A small heap takes 40 MiB.
 SPACE_MOST = 8 << 30

@@ -19,9 +19,9 @@ from textual.widgets import DataTable, Footer, Static
 from hakmem.apart import in_thread
 from hakmem.compat import zip_strict
 from hakmem.live.memory import LiveError, NoPermission, NoProcess
+from hakmem.live.sample import RATES, Sample, rates
 from hakmem.screen import Text as ScreenText
 from hakmem.top import tables, words
-from hakmem.top.sample import RATES, Sample, rates
 
 # Looking takes at most this share of the time, however large the heap is.
 LOOKING = 0.25

@@ -14,8 +14,8 @@ import click
 from hakmem.apart import in_thread
 from hakmem.extras import extra
 from hakmem.live.memory import LiveError
+from hakmem.live.sample import Sample, Sampler, rates
 from hakmem.processes import ProcessParameter
-from hakmem.top.sample import Sample, Sampler, rates
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot

@@ -9,8 +9,8 @@ import click
 
 from hakmem import screen
 from hakmem.compat import zip_strict
+from hakmem.live.sample import RATES, Rates, Sample
 from hakmem.top import tables, words
-from hakmem.top.sample import RATES, Rates, Sample
 
 if TYPE_CHECKING:
     from hakmem.screen import Console

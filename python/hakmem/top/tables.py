@@ -11,7 +11,7 @@ from hakmem.live.model import ACTIVE, DIRTY, TIERS, UNTOUCHED, WARM, Slab
 from hakmem.top.words import bytes_text
 
 if TYPE_CHECKING:
-    from hakmem.top.sample import Sample
+    from hakmem.live.sample import Sample
 
 # A table shows at most so many rows, the first in its order.
 ROWS_MOST = 400

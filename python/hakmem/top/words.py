@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from hakmem.screen import Text
+from hakmem.live.resident import PARTS
+from hakmem.screen import Text, spark
 
 if TYPE_CHECKING:
-    from hakmem.top.sample import Rates, Sample
+    from hakmem.live.sample import Rates, Sample
 
-# {part: (its name, its color)} for the bar, its key and the page of `hakmem serve`.
-PARTS = {
-    "live": ("live", "#2f9e44"), "cached": ("cached", "#1c7ed6"), "free_in_slab": ("free in slab", "#f59f00"),
-    "retained": ("retained", "#e8590c"), "metadata": ("metadata", "#9c36b5"), "other": ("other", "#868e96"),
-}
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -78,19 +74,6 @@ def memory_line(sample: Sample) -> Text:
                 f"footprint's peak {bytes_text(totals.footprint_peak)}, {totals.superslabs:,} SuperSlabs, "
                 f"{totals.live_threads:,} threads", style="")
     return text
-
-
-SPARKS = "▁▂▃▄▅▆▇█"
-
-
-def spark(values: Iterable[float | None], width: int) -> str:
-    """Returns the last values as bars of eight heights, from least to greatest. Equal values are low bars."""
-    shown = [value for value in values if value is not None][-max(width, 0):]
-    if not shown:
-        return ""
-    low, high = min(shown), max(shown)
-    return "".join(SPARKS[int((value - low) * (len(SPARKS) - 1) / (high - low)) if high > low else 0]
-                   for value in shown)
 
 
 def history_line(history: Sequence[tuple[int, int]], width: int) -> Text:

@@ -12,7 +12,7 @@ from hakmem.live.memory import Unreadable
 from hakmem.ps.survey import Row, Survey
 from hakmem.top import command, tables, words
 from hakmem.top.app import Top
-from hakmem.top.sample import RATES, rates
+from hakmem.live.sample import RATES, rates
 
 
 def drive(script, sampler=None, interval=0.05, size=(150, 40)):

@@ -1,4 +1,4 @@
-"""Numbers of bytes as people write them on a command line."""
+"""Numbers and amounts of bytes as people write them on a command line."""
 
 from __future__ import annotations
 
@@ -10,6 +10,21 @@ from hakmem.parameters import Parameter
 
 UNITS = {"": 0, "K": 10, "M": 20, "G": 30}
 AMOUNT = re.compile(r"(\d{1,13}(?:\.\d{1,6})?)\s*([KMG]?)(?:i?B)?", re.I)
+
+
+# Units of a number of anything, with a part behind the point or an exponent.
+FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+NUMBER = re.compile(r"(\d+(?:\.\d+)?(?:e\d{1,2})?)\s*(?:([kmgt])i?b?|b)?", re.IGNORECASE)
+NUMBER_MOST = 1 << 60
+
+
+def number_of(text: str) -> int | None:
+    """Returns the number in a text such as 200M or 1e6; None if it is none."""
+    found = NUMBER.fullmatch(text.strip())
+    if not found:
+        return None
+    value = float(found[1]) * FACTORS[(found[2] or "").lower()]
+    return int(value) if value <= NUMBER_MOST else None
 
 
 class Amount(Parameter[int]):

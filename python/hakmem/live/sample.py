@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from hakmem.live import ProcessMemory, find, snapshot
-from hakmem.live.memory import LiveError, NoPermission, NoProcess, Unreadable, permission_error, sense
-from hakmem.top.resident import Resident, measure
+from hakmem.live.descriptor import find
+from hakmem.live.heap import snapshot
+from hakmem.live.memory import LiveError, NoPermission, NoProcess, ProcessMemory, Unreadable, permission_error, sense
+from hakmem.live.pages import Pagemap, PagemapError, read_rollup
+from hakmem.live.resident import Resident, measure
 
 if TYPE_CHECKING:
     from hakmem.live.descriptor import Descriptor
@@ -45,15 +46,15 @@ class Sampler:
         self.memory = ProcessMemory(pid)
         self.program = 0
         self.descriptor: Descriptor | None = None
-        self.pages: int | None = None
+        self.pages: Pagemap | None = None
 
     def close(self) -> None:
         """Forgets where the heap lies."""
         if self.pages is not None:
-            os.close(self.pages)
+            self.pages.close()
         self.descriptor = self.pages = None
 
-    def opened(self) -> tuple[Descriptor, int]:
+    def opened(self) -> tuple[Descriptor, Pagemap]:
         """Returns the Descriptor and the open map of the process's present pages, which it finds at first."""
         if self.descriptor is None or self.pages is None:
             descriptor = find(self.memory)
@@ -82,23 +83,19 @@ class Sampler:
                       major_faults=int(fields[MAJOR_FAULTS]))
 
 
-def pages_of(pid: int) -> int:
-    """Opens /proc/PID/pagemap, which tells which pages are resident."""
+def pages_of(pid: int) -> Pagemap:
+    """Returns the map of the process's pages. A sample without it is none, so what forbids it is said as of memory."""
     try:
-        return os.open(f"/proc/{pid}/pagemap", os.O_RDONLY)
-    except PermissionError:
-        raise permission_error(pid) from None
-    except (FileNotFoundError, ProcessLookupError):
+        return Pagemap(pid)
+    except PagemapError as error:
+        if isinstance(error.__cause__, PermissionError):
+            raise permission_error(pid) from None
         raise NoProcess(f"process {pid} ended while it was read") from None
 
 
 def memory_of(memory: ProcessMemory) -> tuple[int, bool]:
     """Returns (RSS in bytes as the kernel counts pages, whether anonymous pages are shared with a process)."""
-    found = {}
-    for line in memory.proc_text("smaps_rollup").splitlines():
-        name, _, value = line.partition(":")
-        if value.endswith(" kB"):
-            found[name] = int(value.split()[0]) * 1024
+    found = read_rollup(memory)
     if "Rss" not in found:
         raise Unreadable(f"/proc/{memory.pid}/smaps_rollup has no line Rss")
     # A shared page counts only in part in Pss_Anon. Without that line (older kernels), pages count as shared.
