@@ -10,7 +10,7 @@ FOLDER = Path("python/hakmem")
 # Packages and modules, lowest first.
 LAYERS = [
     ["clean", "compat", "records", "paths", "extras", "library", "markdown", "parameters"],
-    ["foreign", "apart", "status_line", "screen", "amount", "version", "document"],
+    ["foreign", "apart", "status_line", "screen", "amount", "units", "version", "document"],
     ["limits", "elf", "effect", "completion"],
     ["live"],
     ["processes", "supervise"],

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
+from hakmem.units import scaled
+
 # From nothing to do, to HAKMEM not working.
 LEVELS = ("ok", "note", "warning", "problem")
 
@@ -35,11 +37,8 @@ def as_json(findings: Iterable[Finding], **about: object) -> dict[str, object]:
 
 def bytes_text(count: float) -> str:
     """Returns bytes as people read them: 512 B, 1.5 MiB, 3 TiB."""
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB"):
-        if count < 1024 or unit == "PiB":
-            return f"{count:.3g} {unit}" if unit != "B" and count < 1000 else f"{count:.0f} {unit}"
-        count /= 1024
-    raise AssertionError
+    value, unit = scaled(count)
+    return f"{value:.3g} {unit}" if unit != "B" and value < 1000 else f"{value:.0f} {unit}"
 
 
 def share_text(part: float, whole: float) -> str:

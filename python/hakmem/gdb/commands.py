@@ -12,6 +12,7 @@ from hakmem.gdb import blocks
 from hakmem.gdb.memory import GdbMemory, find_descriptor
 from hakmem.live.heap import snapshot_by
 from hakmem.live.memory import LiveError
+from hakmem.units import scaled
 
 if TYPE_CHECKING:
     from hakmem.live.descriptor import Descriptor
@@ -34,11 +35,8 @@ def look() -> tuple[GdbMemory, Descriptor, Snapshot]:
 
 def size_text(count: float) -> str:
     """Returns bytes with a unit."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024 or unit == "GiB":
-            return f"{count} B" if unit == "B" else f"{count:,.1f} {unit}"
-        count /= 1024
-    raise AssertionError
+    value, unit = scaled(count, "GiB")
+    return f"{count} B" if unit == "B" else f"{value:,.1f} {unit}"
 
 
 def print_rows(headings: list[str], rows: Iterable[Iterable[object]]) -> None:

@@ -9,13 +9,13 @@ from hakmem.heap.labels import Row, keys_of, ordered
 from hakmem.heap.labels import cell as labels_cell
 from hakmem.heap.lifetimes import OF_LIVES, SPANS, Lives, duration_text, lives_of
 from hakmem.screen import Table, Text, make_console
+from hakmem.units import scaled
 
 if TYPE_CHECKING:
     from hakmem.heap.sites import Node, Site, SiteKey
     from hakmem.heap.source import AnySource
     from hakmem.heap.stacks import Heap
 
-UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 TITLES = {"inuse_space": "Bytes in use", "inuse_objects": "Objects in use", "alloc_space": "Bytes allocated",
           "alloc_objects": "Objects allocated", "peak_space": "Bytes in use at the peak",
           "peak_objects": "Objects in use at the peak",
@@ -24,15 +24,18 @@ TITLES = {"inuse_space": "Bytes in use", "inuse_objects": "Objects in use", "all
           "idle_space": "Idle"}
 
 
+def bytes_text(count: int) -> str:
+    """Returns bytes with a unit and at most four digits."""
+    value, unit = scaled(count, "GiB")
+    return f"{count:,} B" if unit == "B" else f"{value:,.4g} {unit}"
+
+
 def value_text(value: int, unit: str, signed: bool = False) -> str:
     """Returns a figure as a text with its unit."""
     sign = "-" if value < 0 else "+" if signed and value > 0 else ""
     value = abs(value)
     if unit == "bytes":
-        for name, size in UNITS:
-            if value >= size:
-                return f"{sign}{value / size:,.4g} {name}"
-        return f"{sign}{value:,} B"
+        return f"{sign}{bytes_text(value)}"
     return f"{sign}{value:,}" if unit in ("count", "") else f"{sign}{value:,} {unit}"
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hakmem.units import scaled
+
 if TYPE_CHECKING:
     from hakmem.live.model import Snapshot
 
@@ -23,18 +25,15 @@ OTHER_TOTALS = {
     "huge_cached": "of retained: freed huge ranges",
     "footprint_peak": "the most bytes of slabs, free units with memory and huge blocks at one time",
 }
-UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def size(count: float) -> str:
     """Returns bytes with a unit and at least three digits."""
-    value, unit = float(count), 0
-    while abs(value) >= 1024 and unit < len(UNITS) - 1:
-        value, unit = value / 1024, unit + 1
-    if unit == 0:
+    value, unit = scaled(count, "TiB")
+    if unit == "B":
         return f"{count:,} B"
     digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
-    return f"{value:,.{digits}f} {UNITS[unit]}"
+    return f"{value:,.{digits}f} {unit}"
 
 
 def share(part: float, whole: float) -> str:

@@ -8,20 +8,18 @@ from typing import TYPE_CHECKING
 
 from hakmem.live.resident import PARTS
 from hakmem.screen import Text, spark
+from hakmem.units import scaled
 
 if TYPE_CHECKING:
     from hakmem.live.sample import Rates, Sample
 
-UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def bytes_text(count: float) -> str:
     """Returns bytes with about three digits, such as 17.3 MiB."""
-    value, unit = float(abs(count)), 0
-    while value >= 999.5 and unit < len(UNITS) - 1:
-        value, unit = value / 1024, unit + 1
-    text = f"{value:.0f}" if unit == 0 or value >= 99.95 else f"{value:.1f}"
-    return f"{'-' if count < 0 else ''}{text} {UNITS[unit]}"
+    value, unit = scaled(abs(count), limit=999.5)
+    text = f"{value:.0f}" if unit == "B" or value >= 99.95 else f"{value:.1f}"
+    return f"{'-' if count < 0 else ''}{text} {unit}"
 
 
 def rate_text(value: float | None) -> str:

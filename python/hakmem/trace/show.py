@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from hakmem.bench.table import print_table
 from hakmem.screen import Console, Table, Text, make_console
+from hakmem.units import scaled
 
 if TYPE_CHECKING:
     from hakmem.records import Record
@@ -16,10 +17,8 @@ BAR = 30
 
 def size_text(count: int) -> str:
     """Returns bytes with a unit."""
-    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if count >= size:
-            return f"{count / size:,.4g} {unit}"
-    return f"{count:,} B"
+    value, unit = scaled(count, "GiB")
+    return f"{count:,} B" if unit == "B" else f"{value:,.4g} {unit}"
 
 
 def print_pairs(console: Console, pairs: Iterable[tuple[str, str]]) -> None:
