@@ -10,6 +10,7 @@
   names      every `file.c:name` in the documents is a file that defines that name
   labels     every label of an invariant has one statement, and the table of docs/design.md names its file
   length     no source file is longer than it should be
+  python     a module of python/hakmem imports only its own package or a lower layer (python_layers.py)
   links      every relative link in the documents leads somewhere
 
 Prints one line for each violation and exits 1 when there is any.
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from call_graph import OUTSIDE, read_calls
+from python_layers import check_python
 
 # The layers of src/, lowest first.
 LAYERS = ["base", "config", "os", "options", "superslab", "pool", "harden", "profile", "front", "observe",
@@ -465,6 +467,7 @@ def check_all(root, build=None, nm="nm"):
     """Returns all violations. Without a build tree, leaves out the checks of symbols and calls."""
     violations = [*check_includes(root), *check_names(root), *check_labels(root), *check_length(root)]
     violations += check_links(root)
+    violations += [Violation(where, what) for where, what in check_python(root)]
     if build:
         objects = find_objects(root, build)
         needs, homes = read_objects(objects, nm)

@@ -8,11 +8,13 @@
 A process that does not run on HAKMEM gets a hakmem.NotActive, whose text says how to start it.
 """
 
+from __future__ import annotations
+
 INSIDE = ("Heap", "NotActive", "heap_snapshot", "is_active", "labels", "profile", "stats")
 __all__ = list(INSIDE)
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> object:
     """Imports the names of inside.py at their first use: the tools do not need them."""
     if name not in INSIDE:
         raise AttributeError(f"module 'hakmem' has no attribute {name!r}")

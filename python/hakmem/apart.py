@@ -4,6 +4,8 @@ A read of another process's memory can wait in the kernel for as long as that pr
 reader can end it then, not even Ctrl-C while Python handles signals. Another process can.
 """
 
+from __future__ import annotations
+
 import concurrent.futures
 import ctypes
 import json
@@ -14,6 +16,13 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+T = TypeVar("T")
 
 PR_SET_PDEATHSIG = 1
 # Seconds after Ctrl-C until work is ended that does not end by itself.
@@ -28,7 +37,7 @@ class Failed(Exception):
     """The work's process ended without a result."""
 
 
-def bound(space, parent):
+def bound(space: int, parent: int) -> None:
     """Limits this process: its address space in bytes, no core file, and death when `parent` dies."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     bound_space(space)
@@ -37,14 +46,14 @@ def bound(space, parent):
         os._exit(1)
 
 
-def bound_space(space):
+def bound_space(space: int) -> None:
     """Limits this process's address space, in bytes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     limits = [space, *(value for value in (soft, hard) if value != resource.RLIM_INFINITY)]
     resource.setrlimit(resource.RLIMIT_AS, (min(limits), hard))
 
 
-def ended_text(status):
+def ended_text(status: int) -> str:
     """Returns how a process ended, as a text."""
     if status >= 0:
         return f"it ended with status {status}"
@@ -52,7 +61,8 @@ def ended_text(status):
     return f"it was ended by {name}"
 
 
-def in_steps(function, items, seconds, space):
+def in_steps(function: Callable[[T], object], items: Iterable[T], seconds: float,
+             space: int) -> Iterator[tuple[T, Any]]:
     """Yields (item, function(item)) for each item, computed in a child process. The function must return JSON values.
 
     An item that takes longer than `seconds` yields a Late; an item whose process fails yields a Failed. A new child
@@ -77,14 +87,14 @@ def in_steps(function, items, seconds, space):
             at += 1
 
 
-def flush():
+def flush() -> None:
     """Writes buffered output. Without this, parent and child would write it twice after a fork."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
 
 
-def fork_steps(function, items, space):
+def fork_steps(function: Callable[[T], object], items: Sequence[T], space: int) -> tuple[int, int]:
     """Returns (PID, end of a pipe) of a child, which computes the items and sends a line of JSON for each."""
     here, there = os.pipe()
     parent = os.getpid()
@@ -105,7 +115,7 @@ def fork_steps(function, items, space):
         os._exit(1)
 
 
-def read_steps(answers, seconds):
+def read_steps(answers: int, seconds: float) -> Iterator[list[Any] | None]:
     """Yields the lists in the lines as they come, and None after `seconds` without a line or at the end."""
     text, end = b"", time.monotonic() + seconds
     while True:
@@ -122,12 +132,12 @@ def read_steps(answers, seconds):
             end = time.monotonic() + seconds
 
 
-def in_thread(function):
+def in_thread(function: Callable[[], T]) -> Future[T]:
     """Returns a Future of function(), which runs in a thread that nothing waits for. A thread that hangs in the
     kernel ends with the process."""
-    future = concurrent.futures.Future()
+    future: Future[T] = concurrent.futures.Future()
 
-    def work():
+    def work() -> None:
         try:
             future.set_result(function())
         except BaseException as error:
@@ -136,7 +146,7 @@ def in_thread(function):
     return future
 
 
-def watched(seconds, what):
+def watched(seconds: float, what: str) -> None:
     """Goes on in a child process. The caller's own process waits for the child and ends as it does. After `seconds`
     it ends the child and prints `what`. Does nothing if standard output is replaced, as in tests: the child's output
     would be lost."""
@@ -166,7 +176,7 @@ def watched(seconds, what):
     os._exit(status)
 
 
-def wait_for(child, end, interrupted):
+def wait_for(child: int, end: float, interrupted: list[int]) -> int | None:
     """Returns the child's exit status (negative for a signal), or None if it was late and was killed."""
     told, ending = False, opened(child)
     while True:
@@ -187,7 +197,7 @@ def wait_for(child, end, interrupted):
             select.select([ending], [], [], 0.1)
 
 
-def opened(child):
+def opened(child: int) -> int | None:
     """Returns a descriptor by which select() sees the child's end; None with a kernel before 5.3."""
     try:
         return os.pidfd_open(child)

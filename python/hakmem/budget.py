@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-SIZE = re.compile(r"(\d+(?:\.\d+)?(?:e\d{1,2})?)\s*(?:([kmgt])i?b?|b)?", re.IGNORECASE)
-MOST = 1 << 60
+from hakmem.amount import number_of
+from hakmem.parameters import Parameter
+
+if TYPE_CHECKING:
+    from hakmem.supervise import Ending
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Bound:
     figure: Figure
     most: int
 
-    def text(self, value):
+    def text(self, value: int) -> str:
         """Returns a line with the figure and its budget."""
         from hakmem.heap.show import value_text  # as slow as all other imports of `run` together
 
@@ -47,25 +50,17 @@ class Bound:
         return f"{self.figure.name} {value_text(value, self.figure.unit)} is {kept} its budget of {value_text(self.most, self.figure.unit)}"
 
 
-def number_of(text):
-    """Returns the number in a text such as 200M or 1e6; None if it is none."""
-    found = SIZE.fullmatch(text.strip())
-    if not found:
-        return None
-    value = float(found[1]) * UNITS[(found[2] or "").lower()]
-    return int(value) if value <= MOST else None
-
-
-class Budget(click.ParamType):
+class Budget(Parameter[tuple[Bound, ...]]):
     """Limits as FIGURE=MOST,..."""
 
     name = "budget"
 
-    def convert(self, value, param, ctx):
+    def convert(self, value: str | tuple[Bound, ...], param: click.Parameter | None,
+                ctx: click.Context | None) -> tuple[Bound, ...]:
         """Parses the option."""
         if not isinstance(value, str):
             return value
-        bounds = {}
+        bounds: dict[str, Bound] = {}
         for part in value.split(","):
             name, equals, most = part.partition("=")
             figure, number = FIGURES.get(name.strip().replace("-", "")), number_of(most)
@@ -79,12 +74,12 @@ class Budget(click.ParamType):
         return tuple(bounds.values())
 
 
-def is_exact(bounds):
+def is_exact(bounds: Sequence[Bound]) -> bool:
     """Returns whether a bound needs a record of every allocation."""
     return any(bound.figure.exact for bound in bounds)
 
 
-def figures_of(ending, bounds):
+def figures_of(ending: Ending, bounds: Sequence[Bound]) -> dict[str, int]:
     """Returns {figure's name: its value} of a process that is held at its end."""
     from hakmem.live.descriptor import find
     from hakmem.live.memory import ProcessMemory, sense
@@ -92,9 +87,9 @@ def figures_of(ending, bounds):
 
     memory = ProcessMemory(ending.thread)
     descriptor = find(memory)
-    found = {}
+    found: dict[str, int] = {}
     with sense(memory):
-        def root(name, kind):
+        def root(name: str, kind: str) -> dict[str, int]:
             return descriptor.unpack(kind, memory.read(descriptor.roots[name], descriptor.types[kind]))
         records = root("table_memory", "table_memory")["bytes"] if is_exact(bounds) else 0
         found["heap"] = root("shared_pool", "shared_pool")["footprint_peak"]
@@ -113,7 +108,7 @@ def figures_of(ending, bounds):
     return {bound.figure.name: found[bound.figure.name] for bound in bounds}
 
 
-def peak_of(thread):
+def peak_of(thread: int) -> int:
     """Returns the peak of resident bytes."""
     for line in Path(f"/proc/{thread}/status").read_text(errors="replace").splitlines():
         if line.startswith("VmHWM:"):
@@ -121,7 +116,7 @@ def peak_of(thread):
     return 0
 
 
-def markdown_of(command, bounds, figures):
+def markdown_of(command: str, bounds: Sequence[Bound], figures: dict[str, int]) -> list[str]:
     """Returns the lines of a table of the figures and their budgets."""
     from hakmem.heap.show import value_text
     from hakmem.markdown import cell, table

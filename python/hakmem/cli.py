@@ -1,13 +1,15 @@
 """The command line. Each subcommand is a module that is imported only when it is called."""
 
+from __future__ import annotations
+
 import importlib
 import os
-import re
+from collections.abc import Sequence
 
 import click
 
-from hakmem import paths
 from hakmem.clean import clean_lines
+from hakmem.version import NAME, version
 
 # {subcommand: "module:function"}. Only the subcommand itself pays for its module's imports (charts, tables).
 COMMANDS = {
@@ -39,11 +41,7 @@ SPACE_MOST = 8 << 30
 BOUND = ("stats", "explain", "map")
 
 
-# The command's name in usage lines, however it was started.
-NAME = "hakmem"
-
-
-def checkout_commands():
+def checkout_commands() -> dict[str, click.Command]:
     """Returns ./hakmem's own commands, while it asks for what a shell completes."""
     if not os.environ.get("HAKMEM_CHECKOUT"):
         return {}
@@ -55,18 +53,19 @@ def checkout_commands():
 class LazyGroup(click.Group):
     """A group that knows its subcommands' names and imports only the one that is called."""
 
-    def list_commands(self, ctx):
+    def list_commands(self, ctx: click.Context) -> list[str]:
         """Returns the names of all subcommands, sorted."""
         return sorted({**COMMANDS, **checkout_commands()})
 
-    def get_command(self, ctx, cmd_name):
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Imports and returns a subcommand."""
         if cmd_name not in COMMANDS:
             return checkout_commands().get(cmd_name)
         module, _, function = COMMANDS[cmd_name].partition(":")
-        return getattr(importlib.import_module(module), function)
+        command: click.Command = getattr(importlib.import_module(module), function)
+        return command
 
-    def invoke(self, ctx):
+    def invoke(self, ctx: click.Context) -> object:
         """Runs the command. Cleans the text of an error."""
         words = [*(getattr(ctx, "_protected_args", None) or ()), *ctx.args]
         if words and words[0] in WATCHED:
@@ -75,11 +74,14 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
         except click.ClickException as error:
             # Much of a message may come from others: names, paths, texts from files.
-            error.message = clean_lines(error.message)
-            raise
+            text = clean_lines(error.format_message())
+            if text == error.format_message():
+                raise
+            raise click.UsageError(text, error.ctx) if isinstance(
+                error, click.UsageError) else click.ClickException(text)
 
 
-def watch(words):
+def watch(words: Sequence[str]) -> None:
     """Goes on in a process that is ended if it is late."""
     from hakmem import apart
 
@@ -92,16 +94,7 @@ def watch(words):
             apart.bound_space(SPACE_MOST)
 
 
-def version():
-    """Returns the version of these tools and their library: the header's in a checkout, else the wheel's."""
-    header = paths.CHECKOUT / "include/hakmem/hakmem.h"
-    if header.is_file():
-        return re.search(r'^#define HAK_VERSION_STRING "(.*)"$', header.read_text(encoding="utf-8"), re.MULTILINE)[1]
-    from importlib import metadata  # as slow as everything else that --version does
-    return metadata.version("hakmem")
-
-
-def print_version(ctx, parameter, wanted):
+def print_version(ctx: click.Context, parameter: click.Parameter, wanted: bool) -> None:
     """Prints the version (click callback)."""
     if wanted:
         click.echo(f"hakmem {version()}")
@@ -110,7 +103,7 @@ def print_version(ctx, parameter, wanted):
 
 @click.command("help", add_help_option=False)
 @click.argument("words", nargs=-1, metavar="[COMMAND [SUBCOMMAND]]")
-def help_command(words):
+def help_command(words: tuple[str, ...]) -> None:
     """Print what the commands are, or the page of one."""
     main([*words, "--help"], prog_name=NAME)
 
@@ -121,5 +114,5 @@ record and peers run end as PROGRAM does, or with 126 where it cannot be run,
 127 where it is not there.""")
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=print_version,
               help="Print HAKMEM's version.")
-def main():
+def main() -> None:
     """The tools of the HAKMEM memory allocator."""

@@ -3,19 +3,24 @@
 The scripts are click's. For each word to complete they run the command again with _HAKMEM_COMPLETE set.
 """
 
+from __future__ import annotations
+
 import os
 
 import click
-from click.shell_completion import CompletionItem, get_completion_class
+from click.shell_completion import BashComplete, CompletionItem, FishComplete, ShellComplete, ZshComplete
+
+from hakmem.version import NAME
 
 VARIABLE = "_HAKMEM_COMPLETE"
+SHELLS: dict[str, type[ShellComplete]] = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
 FLAVORS = ("release", "debug", "asan", "ubsan", "tsan", "cycles", "aarch64")
 FUZZED = ("calls", "maps", "options", "procfs", "recording", "trace", "heap", "image", "info", "jit",
           "linking", "report",
           "symbols")
 
 
-def complete_program(context, parameter, incomplete):
+def complete_program(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offers programs of PATH for a first word without a slash; leaves files to the shell otherwise."""
     if incomplete and "/" not in incomplete and not context.params.get(parameter.name):
         found = {entry for folder in os.environ.get("PATH", "").split(":") if os.path.isdir(folder or ".")
@@ -25,12 +30,12 @@ def complete_program(context, parameter, incomplete):
     return [CompletionItem(incomplete, type="file")]
 
 
-def folder_command(name, about):
+def folder_command(name: str, about: str) -> click.Command:
     """Returns a command that takes a folder."""
     return click.Command(name, short_help=about, params=[click.Argument(["folder"], type=click.Path(file_okay=False))])
 
 
-def flavor_option():
+def flavor_option() -> click.Option:
     """Returns the option --flavor."""
     return click.Option(["--flavor"], type=click.Choice(FLAVORS), multiple=True)
 
@@ -50,14 +55,13 @@ CHECKOUT_COMMANDS = {command.name: command for command in (
     folder_command("amalgamate", "make the one-file source"),
     folder_command("crates", "make the Rust crates"),
     folder_command("package", "make everything that users install"),
-)}
+) if command.name}
 
 
-def script(shell):
-    """Returns the shell's script. It runs the word that was typed, which may be a checkout's command."""
-    from hakmem.cli import NAME, main
-
-    text = get_completion_class(shell)(main, {}, NAME, VARIABLE).source()
+def script(shell: str, main: click.Command) -> str:
+    """Returns the shell's script for the tools' command. It runs the word that was typed, which may be a checkout's
+    command."""
+    text = SHELLS[shell](main, {}, NAME, VARIABLE).source()
     if shell == "zsh":
         text = text.replace(f"    (( ! $+commands[{NAME}] )) && return 1\n", "")
         return text.replace(f"{VARIABLE}=zsh_complete {NAME})",
@@ -68,8 +72,9 @@ def script(shell):
 
 
 @click.command()
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion(shell):
+@click.argument("shell", type=click.Choice(list(SHELLS)))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
     """Print what makes SHELL complete hakmem's commands, options, PIDs and the names of processes.
 
     \b
@@ -78,4 +83,4 @@ def completion(shell):
     fish, in ~/.config/fish/config.fish:  hakmem completion fish | source
 
     From a checkout, ./hakmem completion does the same for ./hakmem."""
-    click.echo(script(shell))
+    click.echo(script(shell, ctx.find_root().command))

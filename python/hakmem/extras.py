@@ -1,12 +1,15 @@
 """Packages that a few commands need beyond the base installation: the extras of pyproject.toml."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import click
 
 
 @contextmanager
-def extra(name, what):
+def extra(name: str, what: str) -> Iterator[None]:
     """Imports packages of the extra `name`, for `what`. If one is missing, the error says how to install it."""
     try:
         yield

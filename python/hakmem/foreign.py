@@ -11,6 +11,13 @@ from __future__ import annotations
 import io
 import os
 import stat
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+    from hakmem.live.memory import Mapping
 
 # Do not wait for a writer, do not become the terminal, do not pass the file on to a program.
 FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -26,28 +33,16 @@ class TooLarge(Exception):
     """There is more data than the limit allows."""
 
 
-class Reader(io.RawIOBase):
+class Reader(io.FileIO):
     """An open regular file, read by pread() up to the size that it had at first. fileno() is for fstat()."""
 
-    def __init__(self, descriptor):
-        super().__init__()
-        self.descriptor, self.at = descriptor, 0
+    def __init__(self, descriptor: int) -> None:
+        super().__init__(descriptor)
+        self.at = 0
         self.status = os.fstat(descriptor)
         self.size = self.status.st_size
 
-    def fileno(self):
-        """Returns the descriptor."""
-        return self.descriptor
-
-    def readable(self):
-        """Returns True."""
-        return True
-
-    def seekable(self):
-        """Returns True."""
-        return True
-
-    def seek(self, offset, whence=os.SEEK_SET):
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         """Moves to a place in the file."""
         place = offset + (0, self.at, self.size)[whence]
         if not 0 <= place < 1 << 63:
@@ -55,18 +50,19 @@ class Reader(io.RawIOBase):
         self.at = place
         return place
 
-    def tell(self):
+    def tell(self) -> int:
         """Returns the place in the file."""
         return self.at
 
-    def readinto(self, buffer):
+    def readinto(self, buffer: WriteableBuffer) -> int:
         """Reads into a buffer."""
-        data = self.pread(len(buffer), self.at)
-        buffer[:len(data)] = data
+        view = memoryview(buffer).cast("B")
+        data = self.pread(len(view), self.at)
+        view[:len(data)] = data
         self.at += len(data)
         return len(data)
 
-    def read(self, size=-1):
+    def read(self, size: int | None = -1) -> bytes:
         """Reads no more than there is, even if a damaged file asks for exabytes."""
         if size is None or size < 0:
             size = self.size
@@ -74,16 +70,16 @@ class Reader(io.RawIOBase):
         self.at += len(data)
         return data
 
-    def readall(self):
+    def readall(self) -> bytes:
         """Reads the rest."""
         return self.read()
 
-    def pread(self, size, offset):
+    def pread(self, size: int, offset: int) -> bytes:
         """Returns bytes at an offset."""
         size = min(size, self.size - offset)
-        return os.pread(self.descriptor, size, offset) if size > 0 else b""
+        return os.pread(self.fileno(), size, offset) if size > 0 else b""
 
-    def find(self, wanted, most):
+    def find(self, wanted: bytes, most: int) -> int:
         """Returns the first place of the bytes within the file's first `most` bytes, or -1."""
         end, at = min(self.size, most), 0
         while at < end:
@@ -96,14 +92,9 @@ class Reader(io.RawIOBase):
             at += CHUNK
         return -1
 
-    def close(self):
-        """Closes the file."""
-        if not self.closed:
-            os.close(self.descriptor)
-        super().close()
 
-
-def open_regular(path, fits=None):
+def open_regular(path: str | os.PathLike[str],
+                 fits: Callable[[os.stat_result, int], bool] | None = None) -> Reader | None:
     """Returns a Reader of the regular file at a path. Returns None if it is something else or if fits(status,
     descriptor) rejects it. Raises OSError if it may not be read."""
     place = os.open(path, os.O_PATH | os.O_CLOEXEC)
@@ -118,11 +109,11 @@ def open_regular(path, fits=None):
     return reader
 
 
-def open_mapped(pid, mapping):
+def open_mapped(pid: int, mapping: Mapping) -> Reader | None:
     """Returns a Reader of the file behind a mapping of a process; None if it is not available.
 
     map_files leads to the mapped file itself, if we may follow it. The path may by now belong to another file."""
-    def fits(status, place):
+    def fits(status: os.stat_result, place: int) -> bool:
         return status.st_ino == mapping.inode and same_device(status.st_dev, mapping.device, place)
     path = mapping.path.replace("\\012", "\n")  # as the kernel writes it
     for candidate in (f"/proc/{pid}/map_files/{mapping.start:x}-{mapping.end:x}", f"/proc/{pid}/root{path}"):
@@ -135,14 +126,14 @@ def open_mapped(pid, mapping):
     return None
 
 
-def same_device(number, text, place):
+def same_device(number: int, text: str, place: int) -> bool:
     """Returns whether a device's number is the one that maps shows as text."""
     if f"{os.major(number):02x}:{os.minor(number):02x}" == text:
         return True
     return os.major(number) == 0 and file_system(place) in OWN_DEVICES
 
 
-def file_system(place):
+def file_system(place: int) -> int:
     """Returns the magic number of an open file's file system; 0 if the kernel does not tell."""
     import ctypes  # a slow import that few commands need
 
@@ -150,7 +141,7 @@ def file_system(place):
     return buffer[0] if ctypes.CDLL(None).fstatfs(place, buffer) == 0 else 0
 
 
-def read_proc(path, most=TEXT_MOST):
+def read_proc(path: str | os.PathLike[str], most: int = TEXT_MOST) -> bytes:
     """Returns the bytes of a file of /proc; raises TooLarge if there are more than `most`."""
     descriptor = os.open(path, FLAGS)
     try:

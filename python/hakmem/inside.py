@@ -6,10 +6,17 @@ import ctypes
 import errno
 import os
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Union
 
 from hakmem import paths
+
+if TYPE_CHECKING:
+    from hakmem.heap.stacks import Heap as StackHeap
+    from hakmem.live.descriptor import Descriptor
 
 # The first fields of the struct in include/hakmem/stats.h, which never change their places. stats() returns them.
 STATS = ("size", "version", "mapped", "live", "cached", "free_in_slab", "retained", "metadata", "purged",
@@ -17,6 +24,10 @@ STATS = ("size", "version", "mapped", "live", "cached", "free_in_slab", "retaine
 TOLD = STATS[2:]
 # Bytes between samples: HAKMEM_HEAP_PROFILE_RATE's default, and the rate that samples every block.
 USUAL_RATE, EVERY_BLOCK = 512 << 10, 1
+
+
+# A label's value: a text, a number, or a number with its unit.
+LabelValue = Union[str, int, tuple[int, str]]
 
 
 class NotActive(RuntimeError):
@@ -37,13 +48,12 @@ class StatsHead(ctypes.Structure):
 
 
 @lru_cache(maxsize=1)
-def library():
+def library() -> ctypes.CDLL:
     """Returns the HAKMEM that is this process's malloc; raises NotActive if another malloc is."""
     process = ctypes.CDLL(None, use_errno=True)
     # A program may have an address of its own for a function that it calls. Every allocator defines pvalloc beside
     # malloc, and no interpreter calls it, so its address is the allocator's.
-    if not hasattr(process, "hak_stats_get") or base_of(process, process.pvalloc) != base_of(
-            process, process.hak_stats_get):
+    if not hasattr(process, "hak_stats_get") or base_of(process, "pvalloc") != base_of(process, "hak_stats_get"):
         preload = paths.hakmem_library()
         raise NotActive("this process does not run on HAKMEM: its malloc is another's, and is chosen at the start. "
                         "Start it with "
@@ -57,14 +67,15 @@ def library():
     return process
 
 
-def base_of(process, function):
-    """Returns where the function's file is mapped."""
+def base_of(process: ctypes.CDLL, name: str) -> int | None:
+    """Returns where the file of a function is mapped."""
     info = DlInfo()
-    process.dladdr(ctypes.cast(function, ctypes.c_void_p), ctypes.byref(info))
-    return info.base
+    process.dladdr(ctypes.cast(getattr(process, name), ctypes.c_void_p), ctypes.byref(info))
+    base: int | None = info.base
+    return base
 
 
-def is_active():
+def is_active() -> bool:
     """Whether this process runs on HAKMEM."""
     try:
         library()
@@ -73,7 +84,7 @@ def is_active():
     return True
 
 
-def stats():
+def stats() -> dict[str, int]:
     """Returns {name: bytes}: mapped = live + cached + free_in_slab + retained + metadata; purged, footprint_peak,
     limit. See docs/statistics.md."""
     head = StatsHead()
@@ -81,15 +92,16 @@ def stats():
     return {name: getattr(head, name) for name in TOLD}
 
 
-def collect():
+def collect() -> int:
     """Gives all free memory back to the system. Returns its bytes."""
-    return library().hak_collect(True)
+    collected: int = library().hak_collect(True)
+    return collected
 
 
 # ---- The heap profile ----
 
 
-def state():
+def state() -> tuple[bool, int]:
     """Returns (whether the profile takes samples, bytes between them)."""
     from hakmem.live import ProcessMemory
 
@@ -99,7 +111,7 @@ def state():
 
 
 @lru_cache(maxsize=1)
-def own_descriptor():
+def own_descriptor() -> Descriptor:
     """Returns the Descriptor of this process's HAKMEM, which never moves."""
     from hakmem.live import ProcessMemory, read_descriptor
 
@@ -107,7 +119,7 @@ def own_descriptor():
                            ctypes.addressof(ctypes.c_char.in_dll(library(), "hak_descriptor")))
 
 
-def write():
+def write() -> bytes:
     """Returns the present profile as the bytes of a file."""
     with tempfile.TemporaryFile() as file:
         number = library().hak_profile_write_fd(file.fileno())
@@ -117,7 +129,7 @@ def write():
         return file.read()
 
 
-def heap_snapshot():
+def heap_snapshot() -> Heap:
     """Returns the present Heap: what is in use, by allocation site. Raises RuntimeError if no profile is taken."""
     library()
     on, _ = state()
@@ -129,7 +141,7 @@ def heap_snapshot():
 
 
 @contextmanager
-def profile(rate=USUAL_RATE):
+def profile(rate: int = USUAL_RATE) -> Iterator[Heap]:
     """Takes a heap profile of what happens in the body. The Heap is filled in at the body's end: what the body
     allocated, and how much of that is still in use. rate: mean bytes between samples; 1 samples every block."""
     if not isinstance(rate, int) or rate < 1:
@@ -155,7 +167,7 @@ def profile(rate=USUAL_RATE):
 
 
 @contextmanager
-def labels(**values):
+def labels(**values: LabelValue) -> Iterator[None]:
     """Labels what the body allocates in this thread, as in labels(tenant="a", rows=7, part=(4096, "bytes")). Samples
     of the heap profile carry the labels, for `hakmem heap --by-label tenant`. A value is a text, a number, or a
     number with its unit. Does nothing if the process runs on another malloc. Raises ValueError for a value that
@@ -175,20 +187,23 @@ def labels(**values):
         here.hak_profile_scope_end(scope)
 
 
-def put_label(here, key, value):
+def put_label(here: ctypes.CDLL, key: str, value: LabelValue) -> int:
     """Sets a label and returns an errno."""
     if isinstance(value, str):
-        return errno.EILSEQ if "\0" in value else here.hak_profile_label(key.encode(), value.encode("utf-8",
-                                                                                                    "surrogateescape"))
+        if "\0" in value:
+            return errno.EILSEQ
+        wrong: int = here.hak_profile_label(key.encode(), value.encode("utf-8", "surrogateescape"))
+        return wrong
     number, unit = value if isinstance(value, tuple) else (value, None)
     if not isinstance(number, int) or not -1 << 63 <= number < 1 << 63:
         raise ValueError(f"{key}={value!r} is no label: a text, a number of 64 bits, or such a number and its unit is "
                          "wanted")
-    return here.hak_profile_label_number(key.encode(), number, unit.encode() if unit else None)
+    wrong = here.hak_profile_label_number(key.encode(), number, unit.encode() if unit else None)
+    return wrong
 
 
 @lru_cache(maxsize=1)
-def labelling():
+def labelling() -> ctypes.CDLL | None:
     """Returns the library with the functions for labels; None if this process's malloc is another one."""
     try:
         here = library()
@@ -208,22 +223,26 @@ def labelling():
 class Heap:
     """What a heap profile says: what was allocated and what is in use, by site. A notebook shows its flame graph."""
 
-    def __init__(self, data, base=None):
+    def __init__(self, data: bytes | None, base: bytes | None = None) -> None:
         """data, base: profiles as the bytes of files. The base's figures are subtracted."""
         self.data, self.base = data, base
 
+    def _taken(self) -> bytes:
+        """Returns the profile as the bytes of a file."""
+        if self.data is None:
+            raise RuntimeError("the profile is being taken: look at it behind the `with`")
+        return self.data
+
     @cached_property
-    def found(self):
+    def found(self) -> StackHeap:
         """The profile as a stacks.Heap, with names."""
         from hakmem.heap.stacks import compare
 
-        if self.data is None:
-            raise RuntimeError("the profile is being taken: look at it behind the `with`")
-        heap = self.parsed(self.data)
+        heap = self.parsed(self._taken())
         return heap if self.base is None else compare(heap, self.parsed(self.base))
 
     @staticmethod
-    def parsed(data):
+    def parsed(data: bytes) -> StackHeap:
         """Returns the stacks.Heap of a file's bytes."""
         from hakmem.heap.file import unpack
         from hakmem.heap.profile_pb2 import Profile
@@ -235,31 +254,31 @@ class Heap:
         symbolize(made)
         return add_up({"this process": made})
 
-    def total(self, name):
+    def total(self, name: str) -> int:
         """Returns the total of a sample type."""
         return self.found.total(self.found.index(name))
 
     @property
-    def in_use(self):
+    def in_use(self) -> int:
         """Bytes in use, as the samples estimate."""
         return self.total("inuse_space")
 
     @property
-    def blocks_in_use(self):
+    def blocks_in_use(self) -> int:
         """Blocks in use, as the samples estimate."""
         return self.total("inuse_objects")
 
     @property
-    def allocated(self):
+    def allocated(self) -> int:
         """Bytes that were allocated, in use or not."""
         return self.total("alloc_space")
 
     @property
-    def blocks_allocated(self):
+    def blocks_allocated(self) -> int:
         """Blocks that were allocated, in use or not."""
         return self.total("alloc_objects")
 
-    def sites(self, name="inuse_space", lines=True):
+    def sites(self, name: str = "inuse_space", lines: bool = True) -> list[tuple[int, str, str]]:
         """Returns [(figure, function, where)] of the sites whose figure is not 0, most first."""
         from hakmem.heap.sites import order, sites_of
 
@@ -267,24 +286,24 @@ class Heap:
         rows = order(sites_of(self.found, lines), index, "flat", self.found.compared)
         return [(row.flat_change(index), row.name, row.place) for row in rows if row.flat_change(index)]
 
-    def compare(self, earlier):
+    def compare(self, earlier: Heap) -> Heap:
         """Returns the difference to an earlier Heap of this process."""
         return Heap(self.data, earlier.data)
 
-    def save(self, path):
+    def save(self, path: str | Path) -> None:
         """Writes the profile for `hakmem heap` and pprof, without the base it is compared with."""
         from hakmem.heap.file import write_whole
 
-        write_whole(path, self.data)
+        write_whole(path, self._taken())
 
-    def html(self):
+    def html(self) -> str:
         """Returns a self-contained page with a flame graph."""
         from hakmem.heap.page import page_text
 
         return page_text(self.found, self.found, self.found.index("inuse_space"), ["this process"],
                          "its start" if self.base else None, True)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         if self.data is None:
             return "<hakmem.Heap: being taken>"
         from hakmem.heap.show import value_text
@@ -292,7 +311,7 @@ class Heap:
         return (f"<hakmem.Heap: {value_text(self.in_use, 'bytes')} in use in {self.blocks_in_use:,} blocks, "
                 f"{value_text(self.allocated, 'bytes')} allocated>")
 
-    def _repr_html_(self):
+    def _repr_html_(self) -> str:
         """As notebooks show it: in a frame of its own, whose scripts reach nothing of the notebook."""
         from html import escape
 

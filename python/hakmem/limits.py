@@ -1,5 +1,7 @@
 """Limits of work on data that others made: the time of our own code, and the resources of tools that we run."""
 
+from __future__ import annotations
+
 import ctypes
 import os
 import resource
@@ -7,9 +9,14 @@ import signal
 import subprocess
 import tempfile
 import threading
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, NoReturn
 
 from hakmem.apart import PR_SET_PDEATHSIG
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 # Limits of a tool that reads a foreign file: seconds (of the clock and of CPU time), bytes of address space and of
 # output.
@@ -29,14 +36,14 @@ class ToolFailed(Exception):
 
 
 @contextmanager
-def seconds_at_most(seconds):
+def seconds_at_most(seconds: float) -> Iterator[None]:
     """Raises TooLong in the body if it takes longer. Python's regular expressions check for signals, so endless
     backtracking is ended too. Threads other than the first get no signals and have no limit."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    def end(number, frame):
+    def end(number: int, frame: FrameType | None) -> NoReturn:
         raise TooLong
     before = signal.signal(signal.SIGALRM, end)
     signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -47,14 +54,15 @@ def seconds_at_most(seconds):
         signal.signal(signal.SIGALRM, before)
 
 
-def run_tool(command, text, pass_fds=(), owner=None):
+def run_tool(command: Sequence[str], text: str, pass_fds: Sequence[int] = (),
+             owner: tuple[int, int] | None = None) -> str:
     """Returns a tool's output for a text on its input. owner: (uid, gid) whose rights it gets, if possible."""
-    as_owner = {"user": owner[0], "group": owner[1], "extra_groups": []} if owner and may_change_user() else {}
+    user, group = owner if owner and may_change_user() else (None, None)
     env = {name: os.environ[name] for name in KEPT if name in os.environ}
 
     libc = ctypes.CDLL(None)
 
-    def bound():
+    def bound() -> None:
         # The tool dies with us. A session of its own, below, keeps it from our terminal.
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         limits = ((resource.RLIMIT_AS, TOOL_SPACE), (resource.RLIMIT_CPU, TOOL_SECONDS),
@@ -68,7 +76,8 @@ def run_tool(command, text, pass_fds=(), owner=None):
         given.write(text.encode("utf-8", "replace"))
         given.seek(0)
         process = subprocess.Popen(command, stdin=given, stdout=output, stderr=said, env=env, pass_fds=pass_fds,
-                                   preexec_fn=bound, start_new_session=True, **as_owner)
+                                   preexec_fn=bound, start_new_session=True, user=user, group=group,
+                                   extra_groups=[] if user is not None else None)
         try:
             status = process.wait(TOOL_SECONDS)
         except subprocess.TimeoutExpired:
@@ -88,13 +97,13 @@ def run_tool(command, text, pass_fds=(), owner=None):
         return output.read().decode("utf-8", "replace")
 
 
-def in_own_terms():
+def in_own_terms() -> None:
     """Restores signals before an exec: Python ignores these, and a program would inherit that."""
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
 
 
-def may_change_user():
+def may_change_user() -> bool:
     """Returns whether this process is root and may change its user."""
     if os.geteuid() != 0:
         return False

@@ -1,5 +1,7 @@
 """Finds the tools' files: the build, the peers, the results."""
 
+from __future__ import annotations
+
 import os
 from pathlib import Path
 
@@ -13,55 +15,55 @@ BUNDLED_CYCLES = PACKAGE / "lib/cycles/libhakmem.so"
 BUNDLED_PROGRAMS = PACKAGE / "bin"
 
 
-def build_folder():
+def build_folder() -> Path:
     """Returns the build whose library and programs are used: HAKMEM_BUILD_DIR, or the checkout's release build."""
     return Path(os.environ.get("HAKMEM_BUILD_DIR") or CHECKOUT / "build/release").resolve()
 
 
-def is_bundled():
+def is_bundled() -> bool:
     """Returns whether the wheel's files are used. HAKMEM_BUILD_DIR overrides them."""
     return BUNDLED.exists() and not os.environ.get("HAKMEM_BUILD_DIR")
 
 
-def hakmem_library():
+def hakmem_library() -> Path:
     """Returns the library: that of HAKMEM_BUILD_DIR, else the wheel's, else the checkout's."""
     return BUNDLED if is_bundled() else build_folder() / "lib/libhakmem.so"
 
 
-def secure_library():
+def secure_library() -> Path:
     """Returns the hardened library, which lies beside the ordinary one."""
     return hakmem_library().with_name("libhakmem-secure.so")
 
 
-def cycles_library():
+def cycles_library() -> Path:
     """Returns the library with the cycle profile, found as the library is."""
     if os.environ.get("HAKMEM_BUILD_DIR"):
         return hakmem_library()
     return BUNDLED_CYCLES if BUNDLED.exists() else CHECKOUT / "build/cycles/lib/libhakmem.so"
 
 
-def program(name):
+def program(name: str) -> Path:
     """Returns a program of the build or the wheel: a driver, the launcher, the replayer."""
     return (BUNDLED_PROGRAMS if is_bundled() else build_folder() / "bin") / name
 
 
-def recorder_library():
+def recorder_library() -> Path:
     """Returns the library of `hakmem trace record`, found as the programs are."""
     return (BUNDLED.parent if is_bundled() else build_folder() / "lib") / "libhakmem-trace.so"
 
 
-def absent(file, flavor=""):
+def absent(file: Path | str, flavor: str = "") -> str:
     """Returns a message about a missing file of a build."""
     if is_bundled():
         return f"{file} is not there: this installation has no such file; ./hakmem build {flavor}in a checkout builds it"
     return f"{file} is not there; ./hakmem build {flavor}builds it"
 
 
-def peers_folder():
+def peers_folder() -> Path:
     """Returns where `hakmem peers` puts the other allocators: HAKMEM_PEERS_DIR, or the checkout's build/peers."""
     return Path(os.environ.get("HAKMEM_PEERS_DIR") or CHECKOUT / "build/peers").resolve()
 
 
-def results_folder():
+def results_folder() -> Path:
     """Returns the checkout's folder of results."""
     return CHECKOUT / "bench/results"

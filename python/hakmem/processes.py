@@ -5,14 +5,21 @@ file name of its program or of its first word. A script is also found by its own
 word is searched in the command lines, as with `pgrep -f`. Only /proc is read.
 """
 
+from __future__ import annotations
+
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from hakmem.clean import clean
 from hakmem.foreign import TooLarge, read_proc
+from hakmem.parameters import Parameter
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 # Kernel threads have this flag in /proc/PID/stat.
 KERNEL_THREAD = 0x200000
@@ -31,15 +38,15 @@ class Process:
     pid: int
     parent: int
     name: str  # as the kernel has it, 15 bytes at most
-    words: tuple  # its command line; empty where it has none
+    words: tuple[str, ...]  # its command line; empty where it has none
     executable: str  # the file name of its program; "" where it may not be read
 
     @property
-    def command(self):
+    def command(self) -> str:
         """The command line as one line for people."""
         return clean(" ".join(self.words) or self.name).strip()
 
-    def names(self):
+    def names(self) -> set[str]:
         """Returns the names by which the process is known."""
         found = {self.name, self.executable}
         if self.words:
@@ -51,7 +58,7 @@ class Process:
         return found - {""}
 
 
-def read_one(pid):
+def read_one(pid: int) -> Process | None:
     """Returns the Process of a PID; None if it has ended, waits for its parent, or is the kernel's."""
     folder = Path("/proc", str(pid))
     try:
@@ -73,13 +80,13 @@ def read_one(pid):
     return Process(pid, int(fields[1]), name, words, executable)
 
 
-def all_processes():
+def all_processes() -> list[Process]:
     """Returns every Process in /proc, by PID."""
     pids = sorted(int(entry) for entry in os.listdir("/proc") if entry.isdigit())
     return [process for process in map(read_one, pids) if process]
 
 
-def family(processes):
+def family(processes: list[Process]) -> set[int]:
     """Returns the PIDs of this process and its ancestors, whose command lines contain the searched name."""
     parents, found, pid = {process.pid: process.parent for process in processes}, set(), os.getpid()
     while pid and pid not in found:
@@ -88,14 +95,14 @@ def family(processes):
     return found
 
 
-def bearers(name, processes):
+def bearers(name: str, processes: list[Process]) -> list[Process]:
     """Returns the processes with exactly this name. The kernel keeps only the first bytes of a longer name."""
     kept = os.fsencode(name)[:COMM_MOST].decode(errors="replace")
     return [process for process in processes if process.pid != os.getpid() and (
         name in process.names() or kept != name and process.name == kept and name in process.command)]
 
 
-def matches(name, processes):
+def matches(name: str, processes: list[Process]) -> list[Process]:
     """Returns the processes that a name means: those that have it, else those with it in their command line."""
     own = family(processes)
     return bearers(name, processes) or [
@@ -111,7 +118,7 @@ class Several(click.UsageError):
     """The name means several processes, and one is wanted."""
 
 
-def listing(processes):
+def listing(processes: list[Process]) -> str:
     """Returns the processes, one on each line, as many as a screen holds."""
     lines = [f"  {process.pid:>7}  {process.command[:SHOWN]}" for process in processes[:LISTED]]
     if len(processes) > LISTED:
@@ -119,19 +126,19 @@ def listing(processes):
     return "\n".join(lines)
 
 
-def on_hakmem(processes):
+def on_hakmem(processes: list[Process]) -> list[Process]:
     """Returns those of the processes that visibly run on HAKMEM."""
     from hakmem.apart import in_steps
     from hakmem.live.descriptor import runs_hakmem
 
-    known = {}
+    known: dict[tuple[str, int, str], bool] = {}
     return [
         process for process, runs in in_steps(lambda process: runs_hakmem(process.pid, known), processes, LOOK_SECONDS,
                                               SPACE_MOST) if runs is True
     ]
 
 
-def find_named(name, served):
+def find_named(name: str, served: bool) -> list[Process]:
     """Returns the processes that a name means, at least one. served: of several processes, only those on HAKMEM
     count, if there are any."""
     found = matches(name, all_processes())
@@ -140,7 +147,7 @@ def find_named(name, served):
     return (on_hakmem(found) if served and len(found) > 1 else []) or found
 
 
-def pid_of(name, served=False):
+def pid_of(name: str, served: bool = False) -> int:
     """Returns the PID of the one process that a name means."""
     found = find_named(name, served)
     if len(found) > 1:
@@ -150,22 +157,22 @@ def pid_of(name, served=False):
     return found[0].pid
 
 
-class ProcessParameter(click.ParamType):
+class ProcessParameter(Parameter[Any]):
     """A PID, or the name of a process, which becomes its PID. served: the command is for processes on HAKMEM."""
 
     name = "process"
 
-    def __init__(self, served=True):
+    def __init__(self, served: bool = True) -> None:
         self.served = served
 
-    def convert(self, value, param, ctx):
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Parses the argument."""
         if isinstance(value, int):
             return value
         number = self.number(value, param, ctx)
         return number if number is not None else pid_of(value, self.served)
 
-    def number(self, value, param, ctx):
+    def number(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
         """Returns the PID in a word of digits; None for another word."""
         text = value.strip()
         if not text:
@@ -176,7 +183,7 @@ class ProcessParameter(click.ParamType):
             return int(text)
         return None
 
-    def shell_complete(self, ctx, param, incomplete):
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Offers PIDs for digits, else names; of processes on HAKMEM, if the command is for those."""
         from click.shell_completion import CompletionItem
 
@@ -185,7 +192,7 @@ class ProcessParameter(click.ParamType):
         processes = [process for process in processes if process.pid not in own]
         if self.served:
             processes = on_hakmem(processes) or processes
-        named = {}
+        named: dict[str, list[Process]] = {}
         for process in processes:
             named.setdefault(process.name, []).append(process)
         items = [CompletionItem(str(process.pid), help=process.command[:SHOWN]) for process in processes
@@ -198,7 +205,7 @@ class ProcessParameter(click.ParamType):
 class ProcessesParameter(ProcessParameter):
     """The same for several processes: a name means all that have it. Gives a list of PIDs."""
 
-    def convert(self, value, param, ctx):
+    def convert(self, value: str | int | list[int], param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Parses the argument."""
         if not isinstance(value, str):
             return value

@@ -4,8 +4,12 @@
     @pytest.mark.limit_hakmem_leaks("100 KB")  fails when more stays allocated than that, and names the sites
 """
 
+from __future__ import annotations
+
 import gc
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,21 +24,21 @@ SITES = 5
 CLEAR_REFS, RESET_PEAK = Path("/proc/self/clear_refs"), "5"
 
 
-def pytest_addoption(parser):
+def pytest_addoption(parser: pytest.Parser) -> None:
     """Adds the plugin's setting."""
     parser.addini(ABSENT, "what becomes of tests with a limit where Python does not run on HAKMEM: fail or "
                           "skip", default="fail")
 
 
-def pytest_configure(config):
+def pytest_configure(config: pytest.Config) -> None:
     """Registers the marks."""
     for text in MARKS:
         config.addinivalue_line("markers", text)
 
 
-def most_of(mark):
+def most_of(mark: pytest.Mark) -> int:
     """Returns the bytes that the mark allows."""
-    from hakmem.budget import number_of
+    from hakmem.amount import number_of
 
     value = mark.args[0] if len(mark.args) == 1 else None
     number = value if isinstance(value, int) and not isinstance(value, bool) else number_of(value) if isinstance(
@@ -45,14 +49,14 @@ def most_of(mark):
 
 
 @pytest.hookimpl(hookwrapper=True)
-def pytest_pyfunc_call(pyfuncitem):
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, None]:
     """Measures only the test itself: what fixtures take does not count."""
     peak, leaks = (pyfuncitem.get_closest_marker(name) for name in ("limit_hakmem", "limit_hakmem_leaks"))
     if peak is None and leaks is None:
         yield
         return
     refuse_absent(pyfuncitem.config)
-    bounds = [Peak(most_of(peak))] if peak else []
+    bounds: list[Peak | Leaks] = [Peak(most_of(peak))] if peak else []
     if leaks:
         for _ in range(int(leaks.kwargs.get("warmups", 0))):
             pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames})
@@ -65,7 +69,7 @@ def pytest_pyfunc_call(pyfuncitem):
         outcome.force_exception(pytest.fail.Exception("\n".join(said), pytrace=False))
 
 
-def refuse_absent(config):
+def refuse_absent(config: pytest.Config) -> None:
     """Fails or skips the test if Python runs on another malloc."""
     from hakmem.inside import NotActive, library
 
@@ -77,7 +81,7 @@ def refuse_absent(config):
         pytest.fail(f"{error}. `{ABSENT} = skip` in pytest's settings skips the tests that need it", pytrace=False)
 
 
-def resident(name):
+def resident(name: str) -> int:
     """Returns VmRSS or VmHWM of this process in bytes."""
     for line in Path("/proc/self/status").read_text(encoding="utf-8", errors="replace").splitlines():
         if line.startswith(f"{name}:"):
@@ -88,10 +92,10 @@ def resident(name):
 class Peak:
     """Limits resident memory. The kernel keeps the peak, so nothing between two looks is missed."""
 
-    def __init__(self, most):
+    def __init__(self, most: int) -> None:
         self.most, self.start = most, 0
 
-    def begin(self):
+    def begin(self) -> None:
         """Starts measuring."""
         from hakmem.inside import collect
 
@@ -104,7 +108,7 @@ class Peak:
                         pytrace=False)
         self.start = resident("VmRSS")
 
-    def end(self):
+    def end(self) -> str | None:
         """Returns what is wrong, or None."""
         from hakmem.heap.show import value_text
 
@@ -117,10 +121,10 @@ class Peak:
 class Leaks:
     """Limits what stays in use of the test's allocations. Samples every block, by site."""
 
-    def __init__(self, most):
+    def __init__(self, most: int) -> None:
         self.most = most
 
-    def begin(self):
+    def begin(self) -> None:
         """Starts measuring."""
         from hakmem.inside import EVERY_BLOCK, profile
 
@@ -128,7 +132,7 @@ class Leaks:
         self.taking = profile(EVERY_BLOCK)
         self.heap = self.taking.__enter__()
 
-    def end(self):
+    def end(self) -> str | None:
         """Returns what is wrong, or None."""
         from hakmem.heap.show import value_text
 

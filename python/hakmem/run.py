@@ -1,13 +1,16 @@
 """`hakmem run`: runs a program on HAKMEM. ./hakmem run is the same and builds the library first."""
 
+from __future__ import annotations
+
 import os
 import shutil
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
 from hakmem import effect, paths
-from hakmem.budget import Budget, is_exact
+from hakmem.budget import Bound, Budget, is_exact
 from hakmem.completion import complete_program
 from hakmem.library import known_options
 from hakmem.limits import in_own_terms
@@ -17,7 +20,7 @@ NOT_EXECUTABLE, NOT_FOUND = 126, 127
 TOOLS_OWN = ("HAKMEM_BUILD_DIR", "HAKMEM_PEERS_DIR")
 
 
-def parse_setting(text, known, option="--set"):
+def parse_setting(text: str, known: set[str], option: str = "--set") -> tuple[str, str]:
     """Returns (variable, value) of an option's NAME=VALUE. NAME may lack HAKMEM_ and be in either case."""
     name, equals, value = text.partition("=")
     if not equals:
@@ -28,12 +31,12 @@ def parse_setting(text, known, option="--set"):
     return name, value
 
 
-def check_profile(file):
+def check_profile(file: str) -> str:
     """Returns the absolute path of a profile to write. The program may have changed its folder when it ends."""
     return str(refuse_unwritable(file, "--heap-profile"))
 
 
-def refuse_unwritable(file, option):
+def refuse_unwritable(file: str | Path, option: str) -> Path:
     """Returns the absolute path of an option's output file; raises a click error if it cannot be written."""
     file = Path(os.path.abspath(file))
     try:
@@ -53,7 +56,7 @@ def refuse_unwritable(file, option):
     return file
 
 
-def unfit(name):
+def unfit(name: str) -> tuple[int, str] | None:
     """Returns (exit status, what is wrong), as shells do, if a program is missing or cannot be run; else None."""
     if shutil.which(name) is not None:
         return None
@@ -64,7 +67,7 @@ def unfit(name):
     return NOT_FOUND, "not found"
 
 
-def refuse_unfit(ctx, name):
+def refuse_unfit(ctx: click.Context, name: str) -> None:
     """Ends the command as a shell does if the program is missing or cannot be run."""
     if wrong := unfit(name):
         status, words = wrong
@@ -72,7 +75,7 @@ def refuse_unfit(ctx, name):
         ctx.exit(status)
 
 
-def preload(library):
+def preload(library: Path) -> str:
     """Returns LD_PRELOAD's value, with the library before what is there."""
     if any(character.isspace() or character == ":" for character in str(library)):
         raise click.ClickException(f"LD_PRELOAD cannot name {library}: there is a blank or a colon in it")
@@ -83,7 +86,7 @@ def preload(library):
 class RunCommand(click.Command):
     """Takes --stats alone as --stats=text: the word after it is never its value."""
 
-    def parse_args(self, ctx, args):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parses the words."""
         at = 0
         while at < len(args) and args[at].startswith("-") and args[at] != "--":
@@ -107,7 +110,9 @@ class RunCommand(click.Command):
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True, metavar="PROGRAM [ARGUMENTS]...",
                 shell_complete=complete_program)
 @click.pass_context
-def run(ctx, stats, profile, secure, heap_profile, bounds, summary, settings, command):
+def run(ctx: click.Context, stats: str | None, profile: bool, secure: bool, heap_profile: str | None,
+        bounds: tuple[Bound, ...] | None, summary: Path | None, settings: tuple[str, ...],
+        command: tuple[str, ...]) -> None:
     """Run PROGRAM with HAKMEM in place of its malloc. Its exit status is kept; where that is 0 and a budget is not, it
     is 1.
 
@@ -152,7 +157,7 @@ def run(ctx, stats, profile, secure, heap_profile, bounds, summary, settings, co
     replace_self(ctx, command, environment)
 
 
-def replace_self(ctx, command, environment):
+def replace_self(ctx: click.Context, command: tuple[str, ...], environment: dict[str, str]) -> NoReturn:
     """Replaces this process by the program."""
     in_own_terms()
     try:

@@ -10,6 +10,8 @@ import os
 import shutil
 import sys
 import unicodedata
+from collections.abc import Iterable
+from typing import TextIO, TypedDict
 
 import click
 
@@ -23,7 +25,7 @@ COLORS = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
 CUBE = (0, 95, 135, 175, 215, 255)
 
 
-def width_of(text):
+def width_of(text: str) -> int:
     """Returns the columns that a text takes on a terminal."""
     if text.isascii():
         return len(text)
@@ -34,17 +36,18 @@ def width_of(text):
 class Text:
     """Text with styles: a color's name or #rrggbb, bold, dim, italic, reverse. parts: pairs of text and style."""
 
-    def __init__(self, text="", style=""):
-        self.parts, self.style = [], style
+    def __init__(self, text: str = "", style: str = "") -> None:
+        self.parts: list[tuple[str, str]] = []
+        self.style = style
         self.append(text)
 
-    def append(self, text, style=None):
+    def append(self, text: str, style: str | None = None) -> Text:
         """Adds a text. Returns self."""
         if text:
             self.parts.append((clean_lines(text), self.style if style is None else style))
         return self
 
-    def rstrip(self):
+    def rstrip(self) -> None:
         """Removes blanks at the end."""
         while self.parts and not self.parts[-1][0].rstrip():
             self.parts.pop()
@@ -53,14 +56,14 @@ class Text:
             self.parts[-1] = text.rstrip(), style
 
     @property
-    def plain(self):
+    def plain(self) -> str:
         """The text without styles."""
         return "".join(text for text, _ in self.parts)
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, Text) and self.parts == other.parts
 
-    def piece(self, start, end):
+    def piece(self, start: int, end: int) -> Text:
         """Returns the part between two characters."""
         made, at = Text(), 0
         for text, style in self.parts:
@@ -68,7 +71,7 @@ class Text:
             at += len(text)
         return made
 
-    def lines(self, width):
+    def lines(self, width: int | None) -> list[Text]:
         """Returns lines of at most that many columns, broken between words if possible; None allows any width."""
         plain, start, made = self.plain, 0, []
         for line in plain.split("\n"):
@@ -80,7 +83,7 @@ class Text:
         return made
 
 
-def folded(line, width):
+def folded(line: str, width: int) -> list[tuple[int, int]]:
     """Returns [(first character, end)] of the parts of a line that is too wide."""
     found, start = [], 0
     while start < len(line):
@@ -104,15 +107,17 @@ def folded(line, width):
 class Table:
     """A table: words are aligned left, figures right. A narrow screen folds columns that may be folded."""
 
-    def __init__(self, title="", show_header=True):
+    def __init__(self, title: str = "", show_header: bool = True) -> None:
         self.title, self.show_header, self.caption = title, show_header, ""
-        self.columns, self.rows, self.breaks = [], [], set()
+        self.columns: list[tuple[Text, str, bool]] = []
+        self.rows: list[list[Text]] = []
+        self.breaks: set[int] = set()
 
-    def add_column(self, name="", justify="left", no_wrap=False):
+    def add_column(self, name: str | Text = "", justify: str = "left", no_wrap: bool = False) -> None:
         """Adds a column."""
         self.columns.append((as_text(name, "bold"), justify, no_wrap))
 
-    def add_row(self, *cells, end_section=False):
+    def add_row(self, *cells: str | Text, end_section: bool = False) -> None:
         """Adds a row. end_section: an empty line follows."""
         while len(self.columns) < len(cells):
             self.add_column()
@@ -121,11 +126,11 @@ class Table:
             self.breaks.add(len(self.rows))
 
     @property
-    def row_count(self):
+    def row_count(self) -> int:
         """The number of rows."""
         return len(self.rows)
 
-    def widths(self, most):
+    def widths(self, most: int) -> list[int]:
         """Returns the width of each column, for a terminal with that many columns."""
         cells = [[name] for name, _, _ in self.columns] if self.show_header else [[] for _ in self.columns]
         for row in self.rows:
@@ -144,7 +149,7 @@ class Table:
             over -= 1
         return found
 
-    def lines(self, width):
+    def lines(self, width: int) -> list[Text]:
         """Returns the table's lines as Texts."""
         widths = self.widths(width)
         made = [Text(self.title, "bold")] if self.title else []
@@ -158,7 +163,7 @@ class Table:
                 made.append(Text())
         return made + ([Text(self.caption, "dim")] if self.caption else [])
 
-    def line(self, cells, widths):
+    def line(self, cells: list[Text], widths: list[int]) -> Text:
         """Returns one line of cells."""
         made = Text()
         for place, (cell, width, (_, justify, _)) in enumerate(zip(cells, widths, self.columns)):
@@ -172,7 +177,7 @@ class Table:
         return made
 
 
-def as_text(value, style=""):
+def as_text(value: str | Text, style: str = "") -> Text:
     """Returns a value as a Text."""
     return value if isinstance(value, Text) else Text(value, style)
 
@@ -180,33 +185,47 @@ def as_text(value, style=""):
 class Console:
     """Prints lines. A file that is no terminal gets no styles. width: wider lines are folded (the terminal's)."""
 
-    def __init__(self, width=None, stderr=False, file=None):
+    def __init__(self, width: int | None = None, stderr: bool = False, file: TextIO | None = None) -> None:
         self.file = file or (sys.stderr if stderr else sys.stdout)
         self.is_terminal = self.file.isatty() and os.environ.get("TERM") != "dumb"
         self.width = width or shutil.get_terminal_size().columns
 
-    def print(self, item="", soft_wrap=False):
+    def print(self, item: str | Text | Table = "", soft_wrap: bool = False) -> None:
         """Prints a text or a Table. soft_wrap leaves it to the terminal to fold long lines."""
         lines = item.lines(self.width) if isinstance(item,
                                                      Table) else as_text(item).lines(None if soft_wrap else self.width)
         for line in lines:
             self.write(self.styled(line) if self.is_terminal else line.plain)
 
-    def write(self, line):
+    def write(self, line: str) -> None:
         """Writes a line."""
         click.echo(line, file=self.file, color=self.is_terminal)
 
-    def styled(self, text):
+    def styled(self, text: Text) -> str:
         """Returns a text with the terminal's codes for its styles."""
         return "".join(click.style(part, **style_of(style)) if style else part for part, style in text.parts)
 
 
-def style_of(style):
+class ClickStyle(TypedDict, total=False):
+    """The arguments of click.style() that a style has."""
+
+    fg: int | str | tuple[int, int, int]
+    bold: bool
+    dim: bool
+    italic: bool
+    reverse: bool
+
+
+EFFECTS: dict[str, ClickStyle] = {
+    "bold": {"bold": True}, "dim": {"dim": True}, "italic": {"italic": True}, "reverse": {"reverse": True}}
+
+
+def style_of(style: str) -> ClickStyle:
     """Returns a style as click.style() takes it."""
-    made = {}
+    made: ClickStyle = {}
     for word in style.split():
-        if word in ("bold", "dim", "italic", "reverse"):
-            made[word] = True
+        if word in EFFECTS:
+            made.update(EFFECTS[word])
         elif "NO_COLOR" not in os.environ and word in COLORS:
             made["fg"] = word
         elif "NO_COLOR" not in os.environ and word.startswith("#"):
@@ -214,18 +233,35 @@ def style_of(style):
     return made
 
 
-def color_of(word):
+def color_of(word: str) -> int | tuple[int, int, int]:
     """Returns a color #rrggbb as the terminal supports it: itself, or the nearest of 256."""
-    parts = tuple(bytes.fromhex(word[1:]))
+    red, green, blue = bytes.fromhex(word[1:])
     if os.environ.get("COLORTERM") in ("truecolor", "24bit"):
-        return parts
-    red, green, blue = (min(range(6), key=lambda step: abs(CUBE[step] - part)) for part in parts)
-    return 16 + 36 * red + 6 * green + blue
+        return red, green, blue
+    return 16 + 36 * step_of(red) + 6 * step_of(green) + step_of(blue)
 
 
-def make_console():
+def step_of(part: int) -> int:
+    """Returns the step of CUBE that is nearest to a color's red, green or blue."""
+    return min(range(len(CUBE)), key=lambda step: abs(CUBE[step] - part))
+
+
+def make_console() -> Console:
     """Returns a console for standard output. If it is no terminal, its width fits all tables."""
     return Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
 
 
 PLAIN_WIDTH = 160
+
+
+SPARKS = "▁▂▃▄▅▆▇█"
+
+
+def spark(values: Iterable[float | None], width: int) -> str:
+    """Returns the last values as bars of eight heights, from least to greatest. Equal values are low bars."""
+    shown = [value for value in values if value is not None][-max(width, 0):]
+    if not shown:
+        return ""
+    low, high = min(shown), max(shown)
+    return "".join(SPARKS[int((value - low) * (len(SPARKS) - 1) / (high - low)) if high > low else 0]
+                   for value in shown)

@@ -6,18 +6,26 @@ library's exit handler would miss _exit and signals, would run beside other thre
 its own thread.
 """
 
+from __future__ import annotations
+
 import ctypes
 import errno
 import os
 import resource
 import signal
 import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from hakmem.limits import in_own_terms
+from hakmem.live.memory import IoVec
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 WALL = 0x40000000
 CONT, GETEVENTMSG, GETREGSET, SEIZE, LISTEN = 7, 0x4201, 0x4204, 0x4206, 0x4208
@@ -38,10 +46,8 @@ LIBC.ptrace.restype = ctypes.c_long
 LIBC.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
 
 
-class IoVec(ctypes.Structure):
-    """struct iovec."""
-
-    _fields_ = [("base", ctypes.c_void_p), ("size", ctypes.c_size_t)]
+# {thread: (words, stack pointer)}
+Registers = dict[int, tuple[list[int], int]]
 
 
 class Forbidden(Exception):
@@ -54,8 +60,8 @@ class Group:
 
     pid: int
     is_program: bool = True  # not a copy of another's memory that waits for its exec
-    threads: set = field(default_factory=set)  # those that are watched and not known to be gone
-    held: dict = field(default_factory=dict)  # threads that are stopped at their end, with their registers
+    threads: set[int] = field(default_factory=set)  # those that are watched and not known to be gone
+    held: Registers = field(default_factory=dict)  # threads that are stopped at their end, with their registers
     since: float = 0.0  # when the first of them was
     status: int = 0  # that it ends with, as waitpid has it
     told: bool = False
@@ -68,19 +74,19 @@ class Ending:
     pid: int
     thread: int
     status: int
-    registers: dict  # thread -> (words, stack pointer)
+    registers: Registers
 
 
-def ptrace(request, thread, address=0, data=0):
+def ptrace(request: int, thread: int, address: int = 0, data: int = 0) -> int:
     """Calls ptrace; raises OSError if it fails."""
-    result = LIBC.ptrace(request, thread, address, data)
+    result: int = LIBC.ptrace(request, thread, address, data)
     if result == -1:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
     return result
 
 
-def registers_of(thread):
+def registers_of(thread: int) -> list[int]:
     """Returns the thread's general registers as words."""
     words = (ctypes.c_uint64 * 64)()
     vector = IoVec(ctypes.addressof(words), ctypes.sizeof(words))
@@ -88,14 +94,14 @@ def registers_of(thread):
     return list(words)[:vector.size // 8]
 
 
-def event_message(thread):
+def event_message(thread: int) -> int:
     """Returns the message of a thread's ptrace event."""
     value = ctypes.c_ulong()
     ptrace(GETEVENTMSG, thread, 0, ctypes.addressof(value))
     return value.value
 
 
-def process_of(thread):
+def process_of(thread: int) -> int | None:
     """Returns the process to which the thread belongs; None if it is gone."""
     try:
         for line in Path(f"/proc/{thread}/status").read_text(errors="replace").splitlines():
@@ -106,7 +112,7 @@ def process_of(thread):
     return None
 
 
-def lives(pid, thread):
+def lives(pid: int, thread: int) -> bool:
     """Returns whether the thread has not ended."""
     try:
         return Path(f"/proc/{pid}/task/{thread}/stat").read_text(
@@ -115,7 +121,7 @@ def lives(pid, thread):
         return False
 
 
-def threads_of(pid):
+def threads_of(pid: int) -> set[int]:
     """Returns the threads of the process, ended or not."""
     try:
         return {int(name) for name in os.listdir(f"/proc/{pid}/task")}
@@ -126,15 +132,18 @@ def threads_of(pid):
 class Supervisor:
     """Runs a program and calls at_end(Ending) for it, and for its children if wanted."""
 
-    def __init__(self, command, environment, at_end, children=False):
+    def __init__(self, command: tuple[str, ...], environment: dict[str, str], at_end: Callable[[Ending], object],
+                 children: bool = False) -> None:
         self.command, self.environment, self.at_end, self.children = command, environment, at_end, children
-        self.groups, self.group_of = {}, {}
-        self.root, self.root_status = 0, None
+        self.groups: dict[int, Group] = {}
+        self.group_of: dict[int, int] = {}
+        self.root = 0
+        self.root_status: int | None = None
         self.layout = REGISTERS[os.uname().machine]
 
     # ---- Start and end ----
 
-    def run(self):
+    def run(self) -> int:
         """Returns the program's status as waitpid gives it; raises Forbidden if it could not be run."""
         self.start()
         before = {number: signal.signal(number, self.forward) for number in FORWARDED}
@@ -148,9 +157,11 @@ class Supervisor:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+        if self.root_status is None:
+            raise Forbidden("the program's end could not be seen")
         return self.root_status
 
-    def beside(self):
+    def beside(self) -> bool:
         """Has another process watch this one, which is about to become the program. Its number, parent, terminal and
         status stay its own. Returns False if watching is forbidden."""
         LIBC.prctl(PR_SET_PTRACER, ctypes.c_ulong(ANY_TRACER), 0, 0, 0)
@@ -170,7 +181,7 @@ class Supervisor:
         LIBC.prctl(PR_SET_PTRACER, 0, 0, 0, 0)
         return answer == b"y"
 
-    def watch(self, target, writer):
+    def watch(self, target: int, writer: int) -> None:
         """Runs in the watching process until the program has ended."""
         try:
             nowhere = os.open(os.devnull, os.O_RDWR)
@@ -193,13 +204,13 @@ class Supervisor:
         finally:
             os._exit(0)
 
-    def adopt(self, pid):
+    def adopt(self, pid: int) -> None:
         """Traces a process, which counts as the program only after its exec."""
         self.root = pid
         self.groups[pid] = Group(pid, is_program=False, threads={pid})
         self.group_of[pid] = pid
 
-    def start(self):
+    def start(self) -> None:
         """Starts the program, traced."""
         go_reader, go_writer = os.pipe()
         pid = os.fork()
@@ -218,7 +229,7 @@ class Supervisor:
         os.write(go_writer, b"g")
         os.close(go_writer)
 
-    def become(self, reader):
+    def become(self, reader: int) -> NoReturn:
         """In the child: becomes the program, once it is traced."""
         try:
             if os.read(reader, 1) != b"g":
@@ -231,7 +242,7 @@ class Supervisor:
         finally:
             os._exit(NOT_EXECUTABLE)
 
-    def forward(self, number, frame):
+    def forward(self, number: int, frame: FrameType | None) -> None:
         """Sends a signal on to the program."""
         try:
             os.kill(self.root, number)
@@ -240,7 +251,7 @@ class Supervisor:
 
     # ---- What the kernel tells ----
 
-    def step(self):
+    def step(self) -> None:
         """Waits for one event and handles it."""
         ending = [group for group in self.groups.values() if group.held and not group.told]
         thread, status = os.waitpid(-1, WALL | (os.WNOHANG if ending else 0))
@@ -259,7 +270,7 @@ class Supervisor:
         else:
             self.gone(thread, status)
 
-    def stopped(self, thread, number, event):
+    def stopped(self, thread: int, number: int, event: int) -> None:
         """Handles a stop of a thread."""
         if thread not in self.group_of:
             # The event of its birth comes later, or never (a clone that is a process of its own).
@@ -277,7 +288,7 @@ class Supervisor:
         else:
             ptrace(CONT, thread, 0, 0 if event else number)
 
-    def join(self, thread):
+    def join(self, thread: int) -> None:
         """Adds a thread to its process."""
         pid = process_of(thread)
         if pid is None:
@@ -287,21 +298,21 @@ class Supervisor:
         self.group_of[thread] = pid
         self.groups[pid].threads.add(thread)
 
-    def born(self, thread, by_vfork):
+    def born(self, thread: int, by_vfork: bool) -> None:
         """Handles a new thread or process."""
         self.join(thread)
         pid = self.group_of.get(thread)
         if pid in self.groups and by_vfork:
             self.groups[pid].is_program = False
 
-    def replaced(self, thread):
+    def replaced(self, thread: int) -> None:
         """Handles an exec: the process now has one thread, whose number is the process's."""
         for other in [one for one, pid in self.group_of.items() if pid == thread and one != thread]:
             del self.group_of[other]
         self.groups[thread] = Group(thread, threads={thread})
         self.group_of[thread] = thread
 
-    def gone(self, thread, status):
+    def gone(self, thread: int, status: int) -> None:
         """Handles the end of a thread."""
         pid = self.group_of.pop(thread, None)
         if pid in self.groups:
@@ -313,10 +324,10 @@ class Supervisor:
 
     # ---- The end of a process ----
 
-    def at_exit(self, thread):
+    def at_exit(self, thread: int) -> None:
         """Handles a thread that is stopped at its end. A thread that ends alone goes on. Otherwise it is held until
         the others of its process are stopped too."""
-        group = self.groups.get(self.group_of.get(thread))
+        group = self.groups.get(self.group_of.get(thread, 0))
         call_at, stack_at, exit_number = self.layout
         words = registers_of(thread)
         status = event_message(thread)
@@ -330,11 +341,11 @@ class Supervisor:
         group.held[thread] = (words, words[stack_at])
 
     @staticmethod
-    def any_lives(group, threads):
+    def any_lives(group: Group, threads: Iterable[int]) -> bool:
         """Returns whether any of the threads has not ended."""
         return any(lives(group.pid, thread) for thread in threads)
 
-    def tell_if_all(self, group):
+    def tell_if_all(self, group: Group) -> None:
         """Calls at_end once all threads of the process are held or late, and lets them go on."""
         if time.monotonic() - group.since < LATE_SECONDS and self.any_lives(group,
                                                                             threads_of(group.pid) - set(group.held)):
@@ -352,7 +363,7 @@ class Supervisor:
                     raise
 
 
-def why_forbidden(error):
+def why_forbidden(error: OSError) -> str:
     """Returns why tracing failed, as a text."""
     scope = Path("/proc/sys/kernel/yama/ptrace_scope")
     text = f"this process may not watch its own child ({error.strerror}"
@@ -361,7 +372,7 @@ def why_forbidden(error):
     return text + "); a sandbox may forbid ptrace, as containers with --cap-drop or an own seccomp profile do"
 
 
-def end_as(status):
+def end_as(status: int) -> NoReturn:
     """Ends this process as the program ended."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
@@ -372,12 +383,12 @@ def end_as(status):
     click.get_current_context().exit(shell_status(status))
 
 
-def shell_status(status):
+def shell_status(status: int) -> int:
     """Returns the number that a shell shows for a status."""
     return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
-def ending_text(status):
+def ending_text(status: int) -> str:
     """Returns how a program ended, in words."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)

@@ -4,8 +4,13 @@ For a heap profile another process watches, and this one becomes the program, as
 stays, because it decides the exit status, and the program is its child.
 """
 
+from __future__ import annotations
+
 import os
 import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,25 +18,28 @@ from hakmem import budget, markdown
 from hakmem.extras import extra
 from hakmem.heap.file import ProfileError, write_whole
 from hakmem.live.memory import LiveError
-from hakmem.supervise import Forbidden, Supervisor, end_as, shell_status
+from hakmem.supervise import Ending, Forbidden, Supervisor, end_as, shell_status
+
+if TYPE_CHECKING:
+    from hakmem.budget import Bound
 
 
 class Profile:
     """The heap profile that HAKMEM_HEAP_PROFILE names. The library writes it if the program ends by exit. If it ends
     by _exit or a signal, this class does."""
 
-    def __init__(self, environment):
+    def __init__(self, environment: dict[str, str]) -> None:
         self.pattern = environment["HAKMEM_HEAP_PROFILE"]
         self.often = environment.get("HAKMEM_HEAP_PROFILE_INTERVAL", "0") not in ("", "0")
         self.before = self.state(self.path(0)) if "%p" not in self.pattern else None
 
-    def path(self, pid, number=1):
+    def path(self, pid: int, number: int = 1) -> str:
         """Returns the pattern's file for a process, named as src/profile/dump.c does."""
         return re.sub("%(.)", lambda found: {"p": str(pid), "n": str(number), "%": "%"}.get(found[1], found[0]),
                       self.pattern)
 
     @staticmethod
-    def state(path):
+    def state(path: str) -> tuple[int, int, int] | None:
         """Returns what changes if the file is written; None if it does not exist."""
         try:
             status = os.stat(path)
@@ -39,11 +47,11 @@ class Profile:
             return None
         return status.st_ino, status.st_mtime_ns, status.st_size
 
-    def written(self, pid):
+    def written(self, pid: int) -> bool:
         """Returns whether the library wrote the profile at the end."""
         return not self.often and self.state(self.path(pid)) not in (None, self.before)
 
-    def at_end(self, ending):
+    def at_end(self, ending: Ending) -> None:
         """Writes the profile of an ending process, unless the library did."""
         killed = os.WIFSIGNALED(ending.status)
         if not killed and self.written(ending.pid):
@@ -63,22 +71,25 @@ class Profile:
                 click.echo(f"hakmem: {path} could not be written: {error}", err=True)
 
 
-def run(ctx, command, environment, bounds, summary):
+def run(ctx: click.Context, command: tuple[str, ...], environment: dict[str, str], bounds: Sequence[Bound],
+        summary: Path | None) -> None:
     """Runs the program and ends as it did, or with 1 if it exceeds its budget. Without a budget it returns, and this
     process becomes the program."""
     profile = Profile(environment) if environment.get("HAKMEM_HEAP_PROFILE") else None
     if not bounds:
         # If watching is forbidden, the library writes the profile, unless the program ends by _exit or a signal.
-        Supervisor(command, environment, profile.at_end).beside()
+        if profile:
+            Supervisor(command, environment, profile.at_end).beside()
         return
-    figures, problems = {}, []
+    figures: dict[str, int] = {}
+    problems: list[str] = []
     if any(bound.figure.name == "leaked" for bound in bounds):
         os.environ.setdefault("OPENBLAS_NUM_THREADS",
                               "1")  # as in leaks/command.py; the program has its own environment
         with extra("leaks", "a budget of leaked bytes"):
             import hakmem.leaks.report  # noqa: F401 (before the program runs)
 
-    def at_end(ending):
+    def at_end(ending: Ending) -> None:
         if profile:
             profile.at_end(ending)
         try:

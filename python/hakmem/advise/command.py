@@ -1,11 +1,15 @@
 """The command `hakmem advise`."""
 
+from __future__ import annotations
+
 import json
 import re
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +18,9 @@ from hakmem.clean import clean
 from hakmem.completion import complete_program
 from hakmem.library import known_options
 from hakmem.processes import ProcessParameter, read_one
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 MINUTES, SECONDS = 3.0, 2.0
 INTERRUPTED = 130
@@ -25,14 +32,14 @@ SERVICE = re.compile(r"/([^/\n]+\.service)$", re.MULTILINE)
 class AdviseCommand(click.Command):
     """Takes words after -- as a program; without --, the one word is a process."""
 
-    def parse_args(self, ctx, args):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parses the words."""
         ctx.meta["program"] = "--" in args
         ctx.allow_interspersed_args = "--" not in args
         return super().parse_args(ctx, args)
 
 
-def complete_words(ctx, parameter, incomplete):
+def complete_words(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offers a program after --, without it a process."""
     if ctx.meta.get("program"):
         return complete_program(ctx, parameter, incomplete)
@@ -58,7 +65,8 @@ def complete_words(ctx, parameter, incomplete):
 @click.argument("words", nargs=-1, required=True, metavar="PID|NAME | -- PROGRAM [ARGUMENTS]",
                 type=click.UNPROCESSED, shell_complete=complete_words)
 @click.pass_context
-def advise(ctx, minutes, tried, input_file, limit, status, warm, seconds, as_json, words):
+def advise(ctx: click.Context, minutes: float, tried: tuple[str, ...], input_file: str | None, limit: float,
+           status: int, warm: int | None, seconds: float, as_json: bool, words: tuple[str, ...]) -> None:
     """Tell what HAKMEM saves or would save, and which options to set, with the figures behind it.
 
     For a PROGRAM, it is run: on the system's malloc, on HAKMEM, and on HAKMEM with one option at a time, in turns. What
@@ -80,14 +88,14 @@ def advise(ctx, minutes, tried, input_file, limit, status, warm, seconds, as_jso
 
 
 
-def of_process(pid, seconds, as_json):
+def of_process(pid: int, seconds: float, as_json: bool) -> None:
     """Advises on a process."""
     from hakmem.advise import foreign, show
     from hakmem.advise.process import look
     from hakmem.apart import watched
-    from hakmem.bench.table import make_console
     from hakmem.live.descriptor import NotHakmem
     from hakmem.live.memory import LiveError, ProcessMemory, sense
+    from hakmem.screen import make_console
 
     watched(seconds + LOOK_SECONDS,
             f"no end after {seconds + LOOK_SECONDS:g} seconds: process {pid} holds its readers up, or is "
@@ -97,20 +105,22 @@ def of_process(pid, seconds, as_json):
         process = read_one(pid)
         try:
             found = look(memory, seconds)
-            printed, as_data = partial(show.print_process, process=process), show.process_dict
+            data = show.process_dict(found)
+            printed = partial(show.print_process, found=found, process=process)
         except NotHakmem:
             with sense(memory):
-                found = foreign.look(memory)
-            printed, as_data = partial(show.print_foreign, process=process, unit=service_of(pid)), show.foreign_dict
+                other = foreign.look(memory)
+            data = show.foreign_dict(other)
+            printed = partial(show.print_foreign, found=other, process=process, unit=service_of(pid))
     except LiveError as error:
         raise click.ClickException(str(error)) from error
     if as_json:
-        click.echo(json.dumps(as_data(found), indent=1))
+        click.echo(json.dumps(data, indent=1))
     else:
-        printed(make_console(), found)
+        printed(make_console())
 
 
-def service_of(pid):
+def service_of(pid: int) -> str | None:
     """Returns the systemd service to which a process belongs; None if there is none."""
     try:
         found = SERVICE.search(Path(f"/proc/{pid}/cgroup").read_text(errors="replace"))
@@ -119,7 +129,8 @@ def service_of(pid):
     return clean(found[1]) if found else None
 
 
-def of_program(ctx, minutes, tried, input_file, limit, status, warm, as_json, command):
+def of_program(ctx: click.Context, minutes: float, tried: Sequence[str], input_file: str | None, limit: float,
+               status: int, warm: int | None, as_json: bool, command: tuple[str, ...]) -> None:
     """Advises on a program."""
     from hakmem.advise import program, show
     from hakmem.bench.allocators import from_library, glibc
@@ -127,8 +138,8 @@ def of_program(ctx, minutes, tried, input_file, limit, status, warm, as_json, co
     from hakmem.bench.compare import find_program, program_row
     from hakmem.bench.progress import for_terminal
     from hakmem.bench.runner import Conditions, RunError
-    from hakmem.bench.table import make_console
     from hakmem.run import parse_setting
+    from hakmem.screen import make_console
 
     require_launcher()
     find_program(command[0])

@@ -1,13 +1,19 @@
 """Finds out what can be known of a process on another malloc, and what HAKMEM could do for it."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from hakmem.advise.glibc import heaps_of
 from hakmem.doctor.linkmap import loaded_objects, place, place_program, read_link_map
 from hakmem.doctor.serving_checks import check_runtime, check_static, check_word_size, server_of
 from hakmem.doctor.system import read_process
-from hakmem.live.memory import permission_error
+from hakmem.live.memory import ProcessMemory, permission_error
 from hakmem.live.pages import HEADER, read_rss
+
+if TYPE_CHECKING:
+    from hakmem.advise.glibc import Heap
 
 
 @dataclass
@@ -20,28 +26,28 @@ class Foreign:
     private_dirty: int  # memory of its own that it has written: blocks, stacks, variables
     threads: int
     brk_dirty: int = 0  # of private_dirty: [heap]
-    heaps: list = field(default_factory=list)
-    unread: list = field(default_factory=list)
-    notes: list = field(default_factory=list)  # memory of a language's own
+    heaps: list[Heap] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # memory of a language's own
     obstacle: str = ""  # why HAKMEM cannot be preloaded into its program
 
     @property
-    def walked(self):
+    def walked(self) -> list[Heap]:
         """The heaps that could be walked."""
         return [heap for heap in self.heaps if heap.free is not None]
 
     @property
-    def arenas(self):
+    def arenas(self) -> int:
         """The number of heaps of threads' arenas."""
         return sum(heap.kind == "arena" for heap in self.heaps)
 
     @property
-    def free_resident(self):
+    def free_resident(self) -> int | None:
         """Bytes of free pages that are still resident because glibc keeps them. None if no heap could be walked."""
-        return sum(heap.free_resident for heap in self.walked) if self.walked else None
+        return sum(heap.free_resident or 0 for heap in self.walked) if self.walked else None
 
 
-def private_dirty(memory):
+def private_dirty(memory: ProcessMemory) -> tuple[int, int]:
     """Returns private dirty bytes (of all mappings, of [heap])."""
     total = of_heap = 0
     inside = False
@@ -56,7 +62,7 @@ def private_dirty(memory):
     return total, of_heap
 
 
-def thread_count(memory):
+def thread_count(memory: ProcessMemory) -> int:
     """Returns the number of threads."""
     for line in memory.proc_text("status").split("\n"):
         if line.startswith("Threads:"):
@@ -64,7 +70,7 @@ def thread_count(memory):
     return 1
 
 
-def look(memory):
+def look(memory: ProcessMemory) -> Foreign:
     """Returns the Foreign of a process."""
     process = read_process(memory.pid)
     if process.mappings is None:

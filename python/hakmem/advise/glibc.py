@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from hakmem.live.memory import LiveError, Unreadable
+from hakmem.live.memory import LiveError, Mapping, ProcessMemory, Unreadable
 
 PAGE = os.sysconf("SC_PAGESIZE")
 WORD, GRANULE, LEAST = 8, 16, 32
@@ -30,6 +31,10 @@ TRIES = 3
 PRESENT = 1 << 63
 
 
+# [(start, end)] of free blocks, and the number of all blocks.
+Walked = tuple[list[tuple[int, int]], int]
+
+
 @dataclass
 class Heap:
     """A range from which glibc cuts blocks, in bytes. free and free_resident: None if it was not walked."""
@@ -43,10 +48,12 @@ class Heap:
     free_resident: int | None = None  # of free: on whole pages that are resident
 
 
-def walk(data, at, end):
+def walk(data: bytes, at: int, end: int) -> Walked | None:
     """Returns ([(start, end)] of the free blocks between two offsets of a heap's bytes, number of blocks); None if
     these are no blocks, or too many."""
-    found, count, last = [], 0, None
+    found: list[tuple[int, int]] = []
+    last: tuple[int, int] | None = None
+    count = 0
     while at < end:
         if count == BLOCKS_MOST:
             return None
@@ -63,7 +70,7 @@ def walk(data, at, end):
     return (found + [last], count) if last else None
 
 
-def resident_pages(memory, start, end):
+def resident_pages(memory: ProcessMemory, start: int, end: int) -> list[bool]:
     """Returns which pages of a range are resident, as a list of truth values."""
     first, number = start // PAGE, -(-(end - start) // PAGE)
     with open(f"/proc/{memory.pid}/pagemap", "rb", buffering=0) as file:
@@ -71,7 +78,7 @@ def resident_pages(memory, start, end):
     return [word & PRESENT != 0 for (word,) in struct.iter_unpack("<Q", words)]
 
 
-def fill(memory, heap, starts):
+def fill(memory: ProcessMemory, heap: Heap, starts: Iterable[int]) -> Heap:
     """Fills in what can be known of a heap, and returns it."""
     for _ in range(TRIES):
         fill_once(memory, heap, starts)
@@ -80,7 +87,7 @@ def fill(memory, heap, starts):
     return heap
 
 
-def fill_once(memory, heap, starts):
+def fill_once(memory: ProcessMemory, heap: Heap, starts: Iterable[int]) -> None:
     """Walks a heap from the first start that leads to its end."""
     try:
         present = resident_pages(memory, heap.start, heap.end)
@@ -98,7 +105,7 @@ def fill_once(memory, heap, starts):
             return
 
 
-def arena_heaps(memory, mappings):
+def arena_heaps(memory: ProcessMemory, mappings: list[Mapping]) -> list[tuple[int, Heap]]:
     """Returns the heaps of threads' arenas: writable anonymous memory at 64 MiB with a fitting header."""
     found = []
     for mapping in mappings:
@@ -114,7 +121,7 @@ def arena_heaps(memory, mappings):
     return found
 
 
-def heaps_of(memory):
+def heaps_of(memory: ProcessMemory) -> list[Heap]:
     """Returns every Heap of the process that can be found."""
     mappings = memory.mappings()
     found = []

@@ -1,13 +1,21 @@
 """Advises on a process that runs on HAKMEM, from what it holds now and what it does meanwhile."""
 
+from __future__ import annotations
+
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from hakmem.advise.words import OPTIONS_MOST, Advice, worth
 from hakmem.live import words
 from hakmem.live.descriptor import find
-from hakmem.live.explain import explain_process
+from hakmem.live.explain import Explanation, explain_process
 from hakmem.live.heap import snapshot
+
+if TYPE_CHECKING:
+    from hakmem.live.memory import ProcessMemory
+    from hakmem.live.model import Snapshot
 
 # The choices of HAKMEM_PURGE_THREAD and HAKMEM_THP, by number in the library.
 PURGE_THREAD = ("auto", "never", "always")
@@ -34,14 +42,14 @@ class Findings:
     title: str
     seconds: float
     rss: int
-    parts: dict
-    options: dict
-    rates: dict
+    parts: dict[str, int]
+    options: dict[str, int | str | None]
+    rates: dict[str, float]
     idle: bool
-    advice: list = field(default_factory=list)
+    advice: list[Advice] = field(default_factory=list)
 
 
-def parts_of(explained):
+def parts_of(explained: Explanation) -> dict[str, int]:
     """Returns resident bytes by WHAT."""
     heap = dict(explained.heap)
     return {"live": heap["live"], "free": heap["retained"] + heap["free_in_slab"], "cached": heap["cached"],
@@ -49,7 +57,7 @@ def parts_of(explained):
             "other": sum(explained.other.values())}
 
 
-def look(memory, seconds):
+def look(memory: ProcessMemory, seconds: float) -> Findings:
     """Returns the Findings after so many seconds."""
     descriptor = find(memory)
     before = snapshot(memory, descriptor)
@@ -65,9 +73,10 @@ def look(memory, seconds):
     return found
 
 
-def advice_on(found, shot):
+def advice_on(found: Findings, shot: Snapshot) -> Iterator[Advice]:
     """Yields every Advice that the figures support."""
-    parts, options, rss = found.parts, found.options, found.rss
+    parts, rss = found.parts, found.rss
+    options = {name: value for name, value in found.options.items() if isinstance(value, int)}
     size = words.size
     if worth(parts["free"], rss):
         thread = PURGE_THREAD[options.get("purge_thread", 0)]

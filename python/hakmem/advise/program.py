@@ -6,16 +6,23 @@ defaults: of several candidates, one may seem to help by chance.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hakmem.advise.words import OPTIONS_MOST
 from hakmem.bench import statistics
-from hakmem.bench.allocators import again, with_copy
-from hakmem.bench.runner import run_once
+from hakmem.bench.allocators import Allocator, again, with_copy
+from hakmem.bench.runner import Conditions, run_once
 from hakmem.bench.schedule import Plan, State
 from hakmem.bench.session import run_session
-from hakmem.bench.verdict import ROUNDS_LEAST, Comparison, differs
+from hakmem.bench.verdict import ROUNDS_LEAST, Comparison, Range, differs
+
+if TYPE_CHECKING:
+    from hakmem.bench.progress import Bar, Lines
+    from hakmem.bench.rows import Row
+    from hakmem.records import Result
 
 SUBJECT, SYSTEM, CHOSEN = "hakmem", "system", "chosen"
 ROUNDS = 7
@@ -37,7 +44,7 @@ class ProgramFailed(RuntimeError):
 class NoJournal:
     """A journal that keeps nothing."""
 
-    def write(self, kind, value):
+    def write(self, kind: str, value: object) -> None:
         """Does nothing."""
         pass
 
@@ -46,19 +53,19 @@ class NoJournal:
 class Part:
     """One interleaved session. The result's allocators are named after what was run."""
 
-    result: dict
+    result: Result
     whole: bool = True
 
     @property
-    def rounds(self):
+    def rounds(self) -> int:
         """The number of rounds."""
         return max((sample["round"] + 1 for sample in self.result["samples"]), default=0)
 
-    def compared(self, figure):
+    def compared(self, figure: str) -> Comparison:
         """Returns the Comparison of a figure."""
         return Comparison(self.result, "program", figure)
 
-    def range(self, figure, name, other=SUBJECT):
+    def range(self, figure: str, name: str, other: str = SUBJECT) -> tuple[Range | None, int]:
         """Returns (Range of the first's figure divided by the other's; -1, 0 or 1 for how they differ), or (None, 0)
         if it cannot be told."""
         compared = self.compared(figure)
@@ -74,12 +81,13 @@ class Outcome:
 
     first: Part
     second: Part | None = None
-    chosen: dict = field(default_factory=dict)  # setting: figure for which
-    holds: dict = field(default_factory=dict)  # figure: Range, of those that the second part confirmed
-    left_out: list = field(default_factory=list)  # candidates for which there was no time
+    chosen: dict[str, str] = field(default_factory=dict)  # setting: figure for which
+    holds: dict[str, Range] = field(default_factory=dict)  # by figure, of those that the second part confirmed
+    left_out: list[str] = field(default_factory=list)  # candidates for which there was no time
 
 
-def session(row, allocators, conditions, *, rounds, budget, warm, status, progress):
+def session(row: Row, allocators: dict[str, Allocator], conditions: Conditions, *, rounds: int, budget: float | None,
+            warm: int, status: int, progress: Callable[[], Bar | Lines]) -> Part:
     """Returns the Part of some allocators. Ctrl-C ends it with whole=False."""
     plan = Plan(rows=(row.name,), allocators=tuple(allocators), subject=SUBJECT, copy=again(SUBJECT),
                 rounds_least=rounds, rounds_most=rounds, budget_s=budget, calls=None, warm_mib=warm, exit_status=status)
@@ -95,23 +103,25 @@ def session(row, allocators, conditions, *, rounds, budget, warm, status, progre
                  "summary": summary}, whole)
 
 
-def first_run(row, allocator, conditions, *, warm, status):
+def first_run(row: Row, allocator: Allocator, conditions: Conditions, *, warm: int, status: int) -> float:
     """Returns the seconds of one run; raises ProgramFailed if it fails."""
     sample = run_once(row, allocator, conditions, warm=warm, expected=status)
     if sample["status"] != "ok":
         raise ProgramFailed(f"on {'the system malloc' if allocator.name == SYSTEM else allocator.name} it ended so: "
                             f"{sample['detail']}")
-    return sample["wall_s"]
+    seconds: float = sample["wall_s"]
+    return seconds
 
 
-def with_setting(allocator, settings):
+def with_setting(allocator: Allocator, settings: Iterable[str]) -> Allocator:
     """Returns HAKMEM with settings NAME=VALUE."""
     pairs = dict(setting.split("=", 1) for setting in settings)
     return replace(allocator, setting={**allocator.setting, **pairs})
 
 
-def advise_program(row, hakmem, system, candidates, conditions, folder, *, rounds=ROUNDS, budget, warm, status,
-                   progress):
+def advise_program(row: Row, hakmem: Allocator, system: Allocator, candidates: Sequence[str], conditions: Conditions,
+                   folder: str | Path, *, rounds: int = ROUNDS, budget: float | None, warm: int, status: int,
+                   progress: Callable[[], Bar | Lines]) -> Outcome:
     """Returns the Outcome for a program. conditions.env applies to every run."""
     seconds = max(first_run(row, system, conditions, warm=warm, status=status),
                   first_run(row, hakmem, conditions, warm=warm, status=status))
@@ -128,32 +138,33 @@ def advise_program(row, hakmem, system, candidates, conditions, folder, *, round
         made.second = session(row, {**base, CHOSEN: both}, conditions, rounds=rounds, warm=warm, status=status,
                               progress=progress, budget=None)
         made.holds = {figure: found for figure in set(made.chosen.values())
-                      for found, side in [made.second.range(figure, CHOSEN)] if side < 0}
+                      for found, side in [made.second.range(figure, CHOSEN)] if found and side < 0}
         if "time" not in made.holds and costs(made.second, CHOSEN, ("time",)):
             made.holds = {}
     return made
 
 
-def costs(part, name, figures):
+def costs(part: Part, name: str, figures: Iterable[str]) -> bool:
     """Returns whether a setting seems to cost much in the figures. A cost counts even within the noise."""
     found = (part.range(figure, name)[0] for figure in figures)
     return any(each and each.middle > 1 + COST_MOST for each in found)
 
 
-def choose(part, settings):
+def choose(part: Part, settings: Iterable[str]) -> dict[str, str]:
     """Returns {setting: figure}: the one that saves most memory without much time, and the one vice versa."""
-    def gain(setting, figures):
+    def gain(setting: str, figures: Iterable[str]) -> tuple[float, str] | None:
         """(how much of the figures is left, the figure that falls most), of those that fall beyond the noise."""
         falls = [(found.middle, figure) for figure in figures for found, side in [part.range(figure, setting)]
-                 if side < 0]
+                 if found and side < 0]
         return min(falls, default=None)
 
-    found = {}
+    found: dict[str, str] = {}
     for figures, against in ((MEMORY, ("time",)), (("time",), MEMORY)):
         taken = {setting.partition("=")[0] for setting in found}
         gains = [
-            (*gain(setting, figures), setting) for setting in settings
-            if gain(setting, figures) and not costs(part, setting, against) and setting.partition("=")[0] not in taken
+            (*gained, setting) for setting in settings
+            if (gained := gain(setting, figures)) and not costs(part, setting, against)
+            and setting.partition("=")[0] not in taken
         ]
         if gains:
             _, figure, setting = min(gains)

@@ -1,21 +1,30 @@
 """The texts of `hakmem advise`."""
 
+from __future__ import annotations
+
 import shlex
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
-from hakmem.advise.process import WHAT
-from hakmem.advise.program import CHOSEN, SUBJECT, SYSTEM
+from hakmem.advise.process import WHAT, Findings
+from hakmem.advise.program import CHOSEN, SUBJECT, SYSTEM, Outcome, Part
 from hakmem.bench.allocators import again
 from hakmem.bench.verdict import ROUNDS_LEAST, change_text, listed, percent
 from hakmem.live import words
+
+if TYPE_CHECKING:
+    from hakmem.advise.foreign import Foreign
+    from hakmem.processes import Process
+    from hakmem.screen import Console
 
 NAMES = {"time": "time", "cpu": "CPU time", "peak_rss": "peak memory", "mean_rss": "memory over time",
          "end_rss": "memory held at the end"}
 
 
-def try_it(settings, command):
+def try_it(settings: Iterable[str], command: str) -> str:
     """Returns the command that runs a program on HAKMEM with settings."""
     options = "".join(f"--set {setting} " for setting in settings)
     return f"hakmem run {options}-- {command}"
@@ -24,7 +33,7 @@ def try_it(settings, command):
 # ---- A program ----
 
 
-def system_text(part, settings=SUBJECT):
+def system_text(part: Part, settings: str = SUBJECT) -> str:
     """Returns how HAKMEM compares with the system's malloc, as far as the figures tell."""
     if part.rounds < ROUNDS_LEAST:
         return (f"{part.rounds} {'round is' if part.rounds == 1 else 'rounds are'} too few to tell a difference from "
@@ -33,7 +42,7 @@ def system_text(part, settings=SUBJECT):
     told, same = [], []
     for figure in ("time", "peak_rss", "mean_rss", "end_rss"):
         found, side = part.range(figure, settings, SYSTEM)
-        if side:
+        if found and side:
             told.append(f"{change_text(found, 'less' if side < 0 else 'more')} {NAMES[figure]}")
         elif found:
             same.append(NAMES[figure])
@@ -46,24 +55,25 @@ def system_text(part, settings=SUBJECT):
     return f"{text}." if text else "Nothing could be compared."
 
 
-def advice_text(outcome):
+def advice_text(outcome: Outcome) -> str:
     """Returns which options to set, or that none helps."""
     if not outcome.first.whole or outcome.first.rounds < ROUNDS_LEAST:
         return "No option can be advised from so few rounds."
     if not outcome.chosen:
         return "Set nothing: no option that was tried is better than the defaults by more than the noise."
     what = listed([f"{setting} (for {NAMES[figure]})" for setting, figure in outcome.chosen.items()])
-    if not outcome.second.whole or outcome.second.rounds < ROUNDS_LEAST:
+    second = outcome.second
+    if second is None or not second.whole or second.rounds < ROUNDS_LEAST:
         return f"{what} seemed to help, and was not measured again: stopped."
     if not outcome.holds:
         return f"Set nothing: {what} seemed to help, and did not when measured again, or cost time."
     seen = []
     for figure in ("time", "peak_rss", "mean_rss"):
-        found, side = outcome.second.range(figure, CHOSEN)
-        if side:
+        found, side = second.range(figure, CHOSEN)
+        if found and side:
             seen.append(f"{change_text(found, 'less' if side < 0 else 'more')} {NAMES[figure]}")
-    noise = outcome.second.compared("time").noise
-    if not outcome.second.range("time", CHOSEN)[1]:
+    noise = second.compared("time").noise
+    if not second.range("time", CHOSEN)[1]:
         unlike = f"; in time no difference shows above the noise of {percent(noise)} %"
     else:
         unlike = ""
@@ -71,12 +81,12 @@ def advice_text(outcome):
     return f"Set {what}: measured again{together}, {listed(seen)} than the defaults{unlike}."
 
 
-def settings_of(outcome):
+def settings_of(outcome: Outcome) -> list[str]:
     """Returns the advised settings."""
     return list(outcome.chosen) if outcome.holds else []
 
 
-def print_program(console, outcome, command):
+def print_program(console: Console, outcome: Outcome, command: Sequence[str]) -> None:
     """Prints the outcome for a program."""
     from hakmem.bench.table import memory_text, print_table, seconds_text
 
@@ -103,9 +113,9 @@ def print_program(console, outcome, command):
     click.echo(f"Run it: {try_it(settings_of(outcome), shlex.join(command))}")
 
 
-def program_dict(outcome, command):
+def program_dict(outcome: Outcome, command: Sequence[str]) -> dict[str, object]:
     """Returns the outcome for a program as values for JSON."""
-    def part(one):
+    def part(one: Part | None) -> dict[str, object] | None:
         if one is None:
             return None
         return {"rounds": one.rounds, "samples": one.result["samples"], "noise": {
@@ -119,7 +129,7 @@ def program_dict(outcome, command):
 # ---- A process ----
 
 
-def process_text(found):
+def process_text(found: Findings) -> list[str]:
     """Returns the sentences on a process on HAKMEM."""
     live, rss = found.parts["live"], found.rss
     lines = [f"{words.share(live, rss) or '0 %'} of its {words.size(rss)} resident are blocks that the program holds, "
@@ -132,7 +142,7 @@ def process_text(found):
     return lines
 
 
-def print_process(console, found, process):
+def print_process(console: Console, found: Findings, process: Process | None) -> None:
     """Prints the findings on a process on HAKMEM."""
     from hakmem.bench.table import print_table
 
@@ -153,7 +163,7 @@ def print_process(console, found, process):
     click.echo(f"Against the system's malloc, if it ends by itself: hakmem advise -- {command}")
 
 
-def process_dict(found):
+def process_dict(found: Findings) -> dict[str, object]:
     """Returns the findings on a process on HAKMEM as values for JSON."""
     return {"kind": "hakmem", **asdict(found), "summary": process_text(found)}
 
@@ -161,7 +171,7 @@ def process_dict(found):
 # ---- A process on another malloc ----
 
 
-def foreign_text(found):
+def foreign_text(found: Foreign) -> list[str]:
     """Returns the sentences on a process on another malloc."""
     lines = [f"Process {found.pid} runs on {found.server}: {words.size(found.rss)} resident, of which "
              f"{words.size(found.private_dirty)} are its own and written to, by {found.threads} "
@@ -191,7 +201,7 @@ def foreign_text(found):
     return lines
 
 
-def print_foreign(_, found, process, unit):
+def print_foreign(_: Console, found: Foreign, process: Process | None, unit: str | None) -> None:
     """Prints the findings on a process on another malloc."""
     from hakmem.advise.words import command_text
 
@@ -209,7 +219,7 @@ def print_foreign(_, found, process, unit):
                    f"Environment=LD_PRELOAD={paths.hakmem_library()}")
 
 
-def foreign_dict(found):
+def foreign_dict(found: Foreign) -> dict[str, object]:
     """Returns the findings on a process on another malloc as values for JSON."""
     return {"kind": "other", **asdict(found), "free_resident": found.free_resident, "arenas": found.arenas,
             "summary": foreign_text(found)}

@@ -1,7 +1,13 @@
 """What `hakmem advise` recommends: an option, with the measurement that supports it."""
 
+from __future__ import annotations
+
 import shlex
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hakmem.processes import Process
 
 # A saving below either of these is not worth an option.
 LEAST_BYTES, LEAST_SHARE = 4 << 20, 0.05
@@ -18,12 +24,12 @@ class Advice:
     saves: int = 0
 
 
-def worth(saved, whole):
+def worth(saved: float, whole: float) -> bool:
     """Returns whether a saving is worth an option."""
     return saved >= LEAST_BYTES and saved >= whole * LEAST_SHARE
 
 
-def command_text(process):
+def command_text(process: Process | None) -> str:
     """Returns a process's command line to be typed; a server that writes a sentence there shows no arguments."""
     if process is None or not process.words:
         return "PROGRAM"

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, Optional
 
 import click
 
 from hakmem import paths, peers
 from hakmem.bench import machine
 from hakmem.bench.installed import describe_file, find_installed
+from hakmem.version import version
 
 NOT_BY_DEFAULT = {"hardened", "mimalloc-secure", "snmalloc-checks", "scudo"}
 BUILD_PEERS = "run `hakmem peers build`"
@@ -27,27 +30,24 @@ class Allocator:
     version: str
     source: str
     sha256: str | None
-    setting: dict = field(default_factory=dict)
+    setting: dict[str, str] = field(default_factory=dict)
 
-    def describe(self):
+    def describe(self) -> dict[str, Any]:
         """Returns what a result file says about this allocator."""
         told = {"library": self.library, "version": self.version, "source": self.source, "sha256": self.sha256}
         return {**told, "setting": self.setting} if self.setting else told
 
 
-def again(subject):
+# {name: Allocator}, and what to tell the user about peers that are missing, if anything.
+Known = tuple[dict[str, Allocator], Optional[str]]
+
+
+def again(subject: str) -> str:
     """Returns the name of the subject's copy, whose row shows how far two identical allocators seem to differ."""
     return f"{subject}-again"
 
 
-def header_version():
-    """Returns HAKMEM's version."""
-    from hakmem.cli import version
-
-    return version()
-
-
-def from_library(name, library, version="", source=""):
+def from_library(name: str, library: str | Path, version: str = "", source: str = "") -> Allocator:
     """Returns an allocator for the library's path; raises a click error if there is no such file."""
     files = [Path(part).absolute() for part in str(library).split(":")]
     for file in files:
@@ -59,20 +59,20 @@ def from_library(name, library, version="", source=""):
     return Allocator(name, ":".join(map(str, files)), version, source, machine.digest(files))
 
 
-def glibc():
+def glibc() -> Allocator:
     """Returns the allocator of the system's C library."""
     libc = machine.libc_file()
     version = machine.describe_machine()["libc"]
     return Allocator("glibc", None, version, "the system's", machine.digest([libc]) if libc else None)
 
 
-def known(installed=False):
+def known(installed: bool = False) -> Known:
     """Returns every allocator found, in the order of the tables, and why peers are missing (None if none are).
 
     installed: also look for libraries that the system has, unless a peer of the same kind is there."""
     found = {"glibc": glibc()}
     if paths.hakmem_library().is_file():
-        found["hakmem"] = from_library("hakmem", paths.hakmem_library(), header_version(), "these tools'")
+        found["hakmem"] = from_library("hakmem", paths.hakmem_library(), version(), "these tools'")
     built, trouble = {}, None
     try:
         built = peers.load_peers()
@@ -88,20 +88,20 @@ def known(installed=False):
     return found, trouble if built or trouble else f"no peers are built: {BUILD_PEERS}"
 
 
-def crates():
+def crates() -> dict[str, Allocator]:
     """Returns {name: Allocator} for the Rust crates. Nothing is preloaded: the variable BENCH_CRATE tells
     bench_rust_crates which of its builds to run (programs.py)."""
     from hakmem.bench import programs
 
     found = {}
     for crate in programs.CRATES:
-        version = machine.find_in(programs.CRATES_SOURCES / "Cargo.lock", rf'name = "{crate}"\nversion = "(.*)"')
-        found[crate] = Allocator(crate, None, version or "", "crates.io", None, {"BENCH_CRATE": crate})
-    found["hakmem"] = replace(found["hakmem"], version=header_version(), source="this checkout")
+        locked = machine.find_in(programs.CRATES_SOURCES / "Cargo.lock", rf'name = "{crate}"\nversion = "(.*)"')
+        found[crate] = Allocator(crate, None, locked or "", "crates.io", None, {"BENCH_CRATE": crate})
+    found["hakmem"] = replace(found["hakmem"], version=version(), source="this checkout")
     return {"glibc": replace(glibc(), setting={"BENCH_CRATE": "glibc"}), **found}
 
 
-def parse_pair(text, option, form):
+def parse_pair(text: str, option: str, form: str) -> tuple[str, str]:
     """Splits NAME=VALUE; raises a usage error that names the option and its form."""
     name, separator, value = text.partition("=")
     if not separator or not name:
@@ -109,7 +109,8 @@ def parse_pair(text, option, form):
     return name, value
 
 
-def choose(names, additions, settings, subject, everything=False, need_peers=False, known=known):
+def choose(names: Sequence[str], additions: Iterable[str], settings: Iterable[str], subject: str,
+           everything: bool = False, need_peers: bool = False, known: Callable[[], Known] = known) -> Known:
     """Returns {name: Allocator} for --allocators, --add, --setting, --subject and --all, and what to tell the user
     about the peers (or None).
 
@@ -154,17 +155,17 @@ def choose(names, additions, settings, subject, everything=False, need_peers=Fal
     return {name: found[name] for name in chosen}, trouble
 
 
-def with_copy(allocators, subject, folder):
+def with_copy(allocators: dict[str, Allocator], subject: str, folder: str | Path) -> dict[str, Allocator]:
     """Adds the subject's copy to the allocators. Its library lies in the folder, under the same file name."""
     original = allocators[subject]
     library = original.library
     if library is not None:
         copies = []
         for part in map(Path, library.split(":")):
-            copy = Path(folder, again(subject), part.name)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(part, copy)
-            copies.append(str(copy.absolute()))
+            file = Path(folder, again(subject), part.name)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(part, file)
+            copies.append(str(file.absolute()))
         library = ":".join(copies)
     copy = replace(original, name=again(subject), library=library, source=f"copy of {subject}")
     return {**allocators, copy.name: copy}

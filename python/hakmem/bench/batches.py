@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hakmem.bench.deterministic import SmallRow
@@ -23,7 +24,7 @@ SETTLING_PAIRS, COUNTED_PAIRS = 2000, 10000
 UNITS = {"": 1, "B": 1, "K": KIB, "KIB": KIB, "M": MIB, "MIB": MIB}
 
 
-def parse_size(text):
+def parse_size(text: str) -> int:
     """Returns the bytes of a text such as 64, 4K or 1MiB; raises ValueError if it is not a size."""
     match = re.fullmatch(r"(\d+)\s*([A-Za-z]*)", text)
     if not match or match[2].upper() not in UNITS or not 1 <= int(match[1]) * UNITS[match[2].upper()] <= 1 << 30:
@@ -31,7 +32,7 @@ def parse_size(text):
     return int(match[1]) * UNITS[match[2].upper()]
 
 
-def size_text(size):
+def size_text(size: int) -> str:
     """Returns the size as a text such as 4 KiB."""
     for unit, name in ((MIB, "MiB"), (KIB, "KiB")):
         if size >= unit and size % unit == 0:
@@ -49,39 +50,40 @@ class Cell:
     touch: bool = True
 
     @property
-    def name(self):
+    def name(self) -> str:
         """The name of the cell's row."""
         return f"{size_text(self.size).replace(' ', '')}-{self.number}-{self.order}{'' if self.touch else '-untouched'}"
 
     @property
-    def label(self):
+    def label(self) -> str:
         """The cell's size and number, for tables."""
         return f"{size_text(self.size)} x {self.number:,}"
 
     @property
-    def about(self):
+    def about(self) -> str:
         """What the cell measures, in words."""
         return (f"batches of {self.number:,} blocks of {size_text(self.size)}, freed {self.order}, "
                 f"{'a byte of each written' if self.touch else 'not touched'}")
 
-    def command(self, rounds, milliseconds=0):
+    def command(self, rounds: int, milliseconds: int = 0) -> tuple[str, ...]:
         """Returns the command for so many rounds, or for so many milliseconds if that is shorter."""
         return (PROGRAM, str(rounds), self.order, str(self.number), "1", str(SEED), str(self.size),
                 str(int(self.touch)), str(milliseconds))
 
-    def row(self, milliseconds):
+    def row(self, milliseconds: int) -> Row:
         """Returns the cell's row. It runs as many rounds as fit into the time, at least one, so that an allocator a
         hundred times slower takes no longer."""
         return Row(self.name, "driver", 1, self.about, self.command(1 << 40, milliseconds), "rate")
 
-    def small_row(self):
+    def small_row(self) -> SmallRow:
         """Returns the cell as a row for callgrind."""
         settled = max(1, SETTLING_PAIRS // self.number)
         counted = max(1, COUNTED_PAIRS // self.number)
         return SmallRow(self.name, self.command(settled + counted), self.command(settled))
 
 
-def grid(sizes=SIZES, numbers=NUMBERS, orders=ORDERS, touches=(True, False), most_mib=MOST_MIB):
+def grid(sizes: Iterable[int] = SIZES, numbers: Iterable[int] = NUMBERS, orders: Iterable[str] = ORDERS,
+         touches: Iterable[bool] = (True, False), most_mib: int = MOST_MIB) -> tuple[list[Cell], list[Cell]]:
     """Returns (cells, cells that are left out because they need more than most_mib)."""
     pairs = [(size, number) for size in sizes for number in numbers]
     cells = [Cell(size, number, order, touch) for touch in touches for order in orders

@@ -1,17 +1,30 @@
 """The command `hakmem bench batches`: the whole grid of batches on each allocator, by time or by instructions."""
 
+from __future__ import annotations
+
 import math
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Optional, TypeVar
 
 import click
 
 from hakmem.bench import allocators as chosen_allocators
 from hakmem.bench import batches as grid_of
-from hakmem.bench.command import Wishes, allocator_options, measure_rows, print_as, say
+from hakmem.bench.batches import Cell
+from hakmem.bench.command import Pairs, Wishes, allocator_options, measure_rows, print_as, say
 from hakmem.bench.instructions_command import count_result
 from hakmem.bench.table import print_notes, print_overall, print_table, slices
-from hakmem.screen import Text
+from hakmem.screen import Console, Text
+
+if TYPE_CHECKING:
+    from hakmem.records import Result
+
+T = TypeVar("T")
+# {cell: {allocator: figure}}
+Found = dict[Cell, dict[str, float]]
+Callback = Callable[[click.Context, click.Parameter, Optional[str]], Optional[tuple[T, ...]]]
 
 ROUNDS, MILLISECONDS = 3, 20
 LIMIT = 1.10
@@ -23,7 +36,7 @@ LABEL_WIDTH, RATIOS_WIDTH = 20, 38
 # ---- What was found: {cell: {allocator: figure}} ----
 
 
-def times_of(result, cells):
+def times_of(result: Result, cells: list[Cell]) -> Found:
     """Returns nanoseconds for each pair."""
     rows = result["summary"]["rows"]
     return {cell: {name: entry["ns_per_op"] * grid_of.OPERATIONS_A_PAIR for name, entry in rows[cell.name].items()
@@ -31,27 +44,27 @@ def times_of(result, cells):
             for cell in cells if cell.name in rows}
 
 
-def instructions_of(result, cells):
+def instructions_of(result: Result, cells: list[Cell]) -> Found:
     """Returns instructions for each pair, counted over the whole program."""
     by_name = {cell.name: cell for cell in cells}
-    found = {cell: {} for cell in cells}
+    found: Found = {cell: {} for cell in cells}
     for entry in result["instructions"]:
         if entry["total"] is not None:
             found[by_name[entry["row"]]][entry["allocator"]] = entry["per_op"] * grid_of.OPERATIONS_A_PAIR
     return found
 
 
-def ratio(figures, subject, other):
+def ratio(figures: dict[str, float], subject: str, other: str) -> float | None:
     """Returns the subject's figure divided by the other's; None if one of them is missing."""
     return figures[subject] / figures[other] if figures.get(other) and subject in figures else None
 
 
-def best_of(figures, names):
+def best_of(figures: dict[str, float], names: Sequence[str]) -> str | None:
     """Returns which of the names has the least figure; None if none has one."""
-    return min((name for name in names if name in figures), key=figures.get, default=None)
+    return min((name for name in names if name in figures), key=lambda name: figures[name], default=None)
 
 
-def mean_of(ratios):
+def mean_of(ratios: Sequence[float]) -> float | None:
     """Returns the geometric mean; None for an empty list."""
     return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else None
 
@@ -59,19 +72,20 @@ def mean_of(ratios):
 # ---- Printing ----
 
 
-def figure_text(figure):
+def figure_text(figure: float) -> str:
     """Returns a figure as a table shows it."""
     return f"{figure:.1f}" if figure < 100 else f"{figure:,.0f}"
 
 
-def ratio_text(value, limit=1.0):
+def ratio_text(value: float | None, limit: float = 1.0) -> str | Text:
     """Returns a ratio as a colored text: red above the limit, green up to 1."""
     if value is None:
         return "-"
     return Text(f"{value:.2f}", style="red" if value > limit else "green" if value <= 1 else "")
 
 
-def print_cells(console, found, unit, subject, names, peers):
+def print_cells(console: Console, found: Found, unit: str, subject: str, names: Sequence[str],
+                peers: Sequence[str]) -> None:
     """Prints a table for each order, with and without touching."""
     kinds = dict.fromkeys((cell.order, cell.touch) for cell in found)
     yardstick = YARDSTICK if YARDSTICK in peers else None
@@ -92,13 +106,14 @@ def print_cells(console, found, unit, subject, names, peers):
             print_table(console, title, ["", *part, *heads], table)
 
 
-def print_matrix(console, found, title, value_of):
+def print_matrix(console: Console, found: Found, title: str,
+                 value_of: Callable[[dict[str, float]], float | None]) -> None:
     """Prints sizes down and numbers across. Each figure is the geometric mean over orders and touching."""
     sizes = list(dict.fromkeys(cell.size for cell in found))
     numbers = list(dict.fromkeys(cell.number for cell in found))
     lines = []
     for size in sizes:
-        line = [grid_of.size_text(size)]
+        line: list[str | Text] = [grid_of.size_text(size)]
         for number in numbers:
             values = [
                 value_of(figures) for cell, figures in found.items() if (cell.size, cell.number) == (size, number)
@@ -108,7 +123,7 @@ def print_matrix(console, found, title, value_of):
     print_table(console, title, ["", *(f"x {number:,}" for number in numbers)], lines)
 
 
-def print_means(console, found, subject, peers):
+def print_means(console: Console, found: Found, subject: str, peers: Sequence[str]) -> None:
     """Prints for each peer the mean over the common cells, and how many cells are above the limit."""
     lines = []
     for name in peers:
@@ -120,7 +135,7 @@ def print_means(console, found, subject, peers):
                 ["", "mean", "least", "most", f"above {LIMIT:.2f}", "cells"], lines)
 
 
-def print_limit(console, found, subject, names, who):
+def print_limit(console: Console, found: Found, subject: str, names: Sequence[str], who: str) -> None:
     """Prints in which cells the subject exceeds the best of the names by more than the limit."""
     above = []
     for cell, figures in found.items():
@@ -135,7 +150,7 @@ def print_limit(console, found, subject, names, who):
     console.print(Text(text), soft_wrap=True)
 
 
-def print_found(console, found, result, unit, left_out, most):
+def print_found(console: Console, found: Found, result: Result, unit: str, left_out: list[Cell], most: int) -> None:
     """Prints every table and sentence about the figures found."""
     subject = result["subject"]
     copy = chosen_allocators.again(subject)
@@ -148,7 +163,7 @@ def print_found(console, found, result, unit, left_out, most):
     if peers:
         print_matrix(
             console, found, f"{subject} by the best of the others in each cell, mean of the same",
-            lambda figures: ratio(figures, subject, best_of(figures, peers)) if best_of(figures, peers) else None)
+            lambda figures: ratio(figures, subject, best) if (best := best_of(figures, peers)) else None)
         print_means(console, found, subject, peers)
     mimallocs = [name for name in MIMALLOCS if name in peers]
     if mimallocs:
@@ -160,7 +175,7 @@ def print_found(console, found, result, unit, left_out, most):
                       soft_wrap=True)
 
 
-def print_times(cells, left_out, most, console, result):
+def print_times(cells: list[Cell], left_out: list[Cell], most: int, console: Console, result: Result) -> None:
     """Prints the tables of measured times."""
     print_found(console, times_of(result, cells), result, "Nanoseconds a pair", left_out, most)
     print_overall(console, result)
@@ -170,9 +185,9 @@ def print_times(cells, left_out, most, console, result):
 # ---- The command ----
 
 
-def list_of(parse, allowed=None):
+def list_of(parse: Callable[[str], T], allowed: Sequence[str] | None = None) -> Callback[T]:
     """Returns a click callback that splits a comma-separated value and parses each word."""
-    def split(context, parameter, value):
+    def split(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[T, ...] | None:
         found = []
         for word in filter(None, value.split(",")) if value else ():
             try:
@@ -187,7 +202,7 @@ def list_of(parse, allowed=None):
     return split
 
 
-def number_of(text):
+def number_of(text: str) -> int:
     """Returns the number of blocks that a text gives; raises ValueError if it is out of range."""
     if not text.isdigit() or not 1 <= int(text) <= 1 << 17:
         raise ValueError(f"'{text}' is no number of blocks from 1 to {1 << 17}")
@@ -215,8 +230,10 @@ def number_of(text):
               help="Folder of the results, as of hakmem bench.")
 @click.option("--resume", is_flag=True, help="Go on with a run of the same options that was stopped.")
 @allocator_options
-def batches(sizes, numbers, orders, touch, most, rounds, milliseconds, instructions, name, out, resume, allocators,
-            everything, add, setting, subject, env, warm, no_calls, as_json, as_csv):
+def batches(sizes: tuple[int, ...] | None, numbers: tuple[int, ...] | None, orders: tuple[str, ...] | None, touch: str,
+            most: int, rounds: int, milliseconds: int, instructions: bool, name: str, out: Path | None, resume: bool,
+            allocators: list[str], everything: bool, add: tuple[str, ...], setting: tuple[str, ...], subject: str,
+            env: Pairs, warm: int | None, no_calls: bool, as_json: bool, as_csv: bool) -> None:
     """Measure batches of blocks: sizes by numbers by orders of freeing, on each allocator.
 
     A cell allocates its blocks, frees all of them, and begins again. The tables show nanoseconds a pair of malloc and

@@ -1,23 +1,31 @@
 """Counts how often a run asks the system for memory or gives it back, with one run under strace."""
 
+from __future__ import annotations
+
 import re
 import shutil
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from hakmem.bench.runner import environment, judge, launch
+from hakmem.bench.runner import Conditions, environment, judge, launch
+
+if TYPE_CHECKING:
+    from hakmem.bench.allocators import Allocator
+    from hakmem.bench.rows import Row
+    from hakmem.records import Entry
 
 CALLS = ("mmap", "munmap", "mremap", "madvise", "brk", "mprotect", "mincore", "process_madvise")
 LINE = re.compile(r"^\s*[\d.]+\s+[\d.]+\s+\d+\s+(\d+)\s+(?:\d+\s+)?(\w+)$")
 SLOWER = 4
 
 
-def available():
+def available() -> bool:
     """Returns whether strace is installed."""
     return shutil.which("strace") is not None
 
 
-def parse_table(text):
+def parse_table(text: str) -> dict[str, int]:
     """Returns {call: count} from the output of `strace -c`. Calls that were never made are absent."""
     counts = {}
     for line in text.splitlines():
@@ -27,7 +35,7 @@ def parse_table(text):
     return counts
 
 
-def count_calls(row, allocator, conditions, expected=0):
+def count_calls(row: Row, allocator: Allocator, conditions: Conditions, expected: int = 0) -> Entry:
     """Returns the entry of a result's "calls" for one row and allocator. If the program did not end well under
     strace, it has no total but a `detail`."""
     variable = "BENCH_PRELOAD" if row.preload == "child" else "LD_PRELOAD"

@@ -8,20 +8,33 @@ import importlib
 import os
 import shlex
 import sys
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, TextIO, TypeVar
 
 import click
 
 from hakmem import paths
 from hakmem.bench import allocators as chosen_allocators
-from hakmem.bench import calls, machine, rows as bench_rows, store
+from hakmem.bench import calls, machine, store
+from hakmem.bench import rows as bench_rows
 from hakmem.bench.progress import for_terminal
 from hakmem.bench.runner import Conditions, RunError
 from hakmem.bench.schedule import Plan, State
 from hakmem.bench.session import make_header, make_result, run_session
 from hakmem.extras import extra
+
+if TYPE_CHECKING:
+    from hakmem.bench.allocators import Allocator, Known
+    from hakmem.bench.rows import Row
+    from hakmem.records import Record, Result
+    from hakmem.screen import Console
+
+# Variables and their values.
+Pairs = tuple[tuple[str, str], ...]
+F = TypeVar("F", bound=Callable[..., object])
 
 QUICK_MINUTES, FULL_MINUTES = 3.0, 45.0
 ROUNDS, QUICK_ROUNDS, ROUNDS_MOST = 7, 3, 40
@@ -38,24 +51,25 @@ class LazyCommands(click.Group):
             "report": "hakmem.report.command:report",
             "security": "hakmem.bench.security_command:security"}
 
-    def list_commands(self, ctx):
+    def list_commands(self, ctx: click.Context) -> list[str]:
         """Returns the names of all subcommands, sorted."""
         return sorted([*super().list_commands(ctx), *self.LAZY])
 
-    def get_command(self, ctx, cmd_name):
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Returns a subcommand, and imports it if it is lazy."""
         if cmd_name not in self.LAZY:
             return super().get_command(ctx, cmd_name)
         module, _, function = self.LAZY[cmd_name].partition(":")
-        return getattr(importlib.import_module(module), function)
+        command: click.Command = getattr(importlib.import_module(module), function)
+        return command
 
 
-def split_names(context, parameter, value):
+def split_names(context: click.Context, parameter: click.Parameter, value: str | None) -> list[str]:
     """Splits a comma-separated option (click callback)."""
     return [name for name in value.split(",") if name] if value else []
 
 
-def check_pairs(context, parameter, values):
+def check_pairs(context: click.Context, parameter: click.Parameter, values: Iterable[str]) -> Pairs:
     """Parses each NAME=VALUE of --env (click callback)."""
     return tuple(chosen_allocators.parse_pair(value, "--env", "NAME=VALUE") for value in values)
 
@@ -77,14 +91,14 @@ ALLOCATOR_OPTIONS = [
 ]
 
 
-def allocator_options(function):
+def allocator_options(function: F) -> F:
     """Adds ALLOCATOR_OPTIONS to a command."""
     for option in reversed(ALLOCATOR_OPTIONS):
         function = option(function)
     return function
 
 
-def default_warm(warm):
+def default_warm(warm: int | None) -> int:
     """Returns the MiB to touch before a run: the option's, or 1024 but at most a quarter of what is free."""
     if warm is not None:
         return warm
@@ -92,37 +106,37 @@ def default_warm(warm):
     return 1024 if available is None else min(1024, available // 4)
 
 
-def say(text):
+def say(text: str) -> None:
     """Prints a line on standard error."""
     click.echo(f"hakmem: {text}", err=True)
 
 
-def require_launcher():
+def require_launcher() -> None:
     """Raises a click error if the launcher bench_measure is not built."""
     if not paths.program("bench_measure").is_file():
         raise click.ClickException(paths.absent(paths.program("bench_measure")))
 
 
-def check_calls():
+def check_calls() -> bool:
     """Returns whether system calls can be counted, and tells the user if they cannot."""
     if not calls.available():
         say("strace is not installed (Debian package strace): system calls are not counted")
     return calls.available()
 
 
-def now():
+def now() -> str:
     """Returns the time as a result file writes it."""
     return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
 
 
-def print_as(result, as_json, as_csv, print_tables):
+def print_as(result: Result, as_json: bool, as_csv: bool, print_tables: Callable[[Console, Result], object]) -> None:
     """Prints a result as JSON, CSV or tables."""
     if as_json:
         click.echo(store.to_json(result), nl=False)
     if as_csv:
         click.echo(store.to_csv(result["samples"]), nl=False)
     if not as_json and not as_csv:
-        from hakmem.bench.table import make_console
+        from hakmem.screen import make_console
 
         print_tables(make_console(), result)
 
@@ -130,12 +144,13 @@ def print_as(result, as_json, as_csv, print_tables):
 # ---- hakmem bench ----
 
 
-def runnable_rows(rows, files):
+def runnable_rows(rows: Sequence[Row], files: Path) -> tuple[dict[str, Row], dict[str, str]]:
     """Makes the rows' inputs. Returns {name: Row} of rows that can run and {name: reason} of the others."""
     from hakmem.bench.inputs import InputError
     from hakmem.bench.programs import ProgramError
 
-    able, unable = {}, {}
+    able: dict[str, Row] = {}
+    unable: dict[str, str] = {}
     for row in rows:
         reason = bench_rows.missing(row)
         if reason is None:
@@ -153,7 +168,7 @@ def runnable_rows(rows, files):
     return able, unable
 
 
-def lock_files(files):
+def lock_files(files: Path) -> TextIO:
     """Locks the folder of inputs. Only one run may use it at a time, because two runs disturb each other."""
     files.mkdir(parents=True, exist_ok=True)
     lock = open(files / ".lock", "a", encoding="utf-8")
@@ -164,16 +179,17 @@ def lock_files(files):
     return lock
 
 
-def list_rows(rows):
+def list_rows(rows: Sequence[Row]) -> None:
     """Prints the rows of the tables."""
-    from hakmem.bench.table import make_console, print_table
+    from hakmem.bench.table import print_table
+    from hakmem.screen import make_console
 
     print_table(make_console(), "Rows", ["name", "group", "threads", "quick", "about"],
                 [[row.name, row.group, str(row.threads), "quick" if row.quick else "", row.about] for row in rows],
                 left=(0, 1, 4))
 
 
-def open_journal(path, header, resume):
+def open_journal(path: Path, header: Record, resume: bool) -> store.Journal:
     """Opens a run's journal; without --resume, moves an unfinished one out of the way."""
     if resume:
         return store.Journal(path)
@@ -184,7 +200,7 @@ def open_journal(path, header, resume):
     return store.Journal(path, header)
 
 
-def budget_minutes(quick, full, minutes, rounds):
+def budget_minutes(quick: bool, full: bool, minutes: float | None, rounds: int | None) -> float | None:
     """Returns the minutes that a run may take; None if rounds are given and a time is not."""
     if minutes is not None:
         return minutes
@@ -193,7 +209,7 @@ def budget_minutes(quick, full, minutes, rounds):
     return QUICK_MINUTES if quick else FULL_MINUTES
 
 
-def writable_results():
+def writable_results() -> Path:
     """Returns the default folder of results: the checkout's, or one of the user's if that is not writable."""
     from hakmem.bench.keep import state_folder
 
@@ -206,7 +222,7 @@ def writable_results():
     return own
 
 
-def writable_files():
+def writable_files() -> Path:
     """Returns the folder of inputs: the build's, or one of the user's if that is not writable."""
     files = paths.build_folder() / "bench-files"
     if os.access(files if files.exists() else files.parent, os.W_OK):
@@ -214,7 +230,7 @@ def writable_files():
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hakmem/bench-files"
 
 
-def finish(result, out, name, html):
+def finish(result: Result, out: Path, name: str, html: Path | None) -> None:
     """Writes the result's files and tells where they are."""
     stem = store.free_stem(out, result["date"], name)
     written = store.write_result(result, stem)
@@ -252,8 +268,11 @@ def finish(result, out, name, html):
 @click.option("--list", "list_only", is_flag=True, help="List the rows and end.")
 @allocator_options
 @click.pass_context
-def bench(context, quick, full, minutes, rounds, patterns, scale, narrow, name, out, html, crates, resume, no_idle,
-          list_only, allocators, everything, add, setting, subject, env, warm, no_calls, as_json, as_csv):
+def bench(context: click.Context, quick: bool, full: bool, minutes: float | None, rounds: int | None,
+          patterns: tuple[str, ...], scale: float, narrow: float, name: str | None, out: Path | None,
+          html: Path | None, crates: bool, resume: bool, no_idle: bool, list_only: bool, allocators: list[str],
+          everything: bool, add: tuple[str, ...], setting: tuple[str, ...], subject: str, env: Pairs, warm: int | None,
+          no_calls: bool, as_json: bool, as_csv: bool) -> None:
     """Measure the allocators side by side on the benchmark programs and on real ones."""
     if context.invoked_subcommand is not None:
         return
@@ -270,7 +289,10 @@ def bench(context, quick, full, minutes, rounds, patterns, scale, narrow, name, 
         list_rows(rows)
         return
     name = name or ("quick" if quick else "full" if full else "crates" if crates else "run")
-    known = (lambda: (chosen_allocators.crates(), None)) if crates else chosen_allocators.known
+    known: Callable[[], Known] = chosen_allocators.known
+    if crates:
+        def known() -> Known:
+            return chosen_allocators.crates(), None
     chosen = partial(chosen_allocators.choose, allocators, add, setting, subject, everything, need_peers=full,
                      known=known)
     budget = budget_minutes(quick, full, minutes, rounds)
@@ -297,11 +319,12 @@ class Wishes:
     calls: str | None = None
     idle: bool = False
     scale: float = 1.0
-    env: tuple = ()
+    env: Pairs = ()
     warm: int | None = None
 
 
-def measure_rows(rows, choose, wishes, out, html, resume):
+def measure_rows(rows: Sequence[Row], choose: Callable[[], Known], wishes: Wishes, out: Path | None, html: Path | None,
+                 resume: bool) -> Result:
     """Measures the rows on the allocators that `choose` returns, writes the files and returns the result."""
     require_launcher()
     name, subject = wishes.name, wishes.subject
@@ -348,7 +371,8 @@ def measure_rows(rows, choose, wishes, out, html, resume):
     return result
 
 
-def measure(plan, rows, allocators, conditions, state, journal):
+def measure(plan: Plan, rows: dict[str, Row], allocators: dict[str, Allocator], conditions: Conditions, state: State,
+            journal: store.Journal) -> None:
     """Runs the session. If something ends it early, ends the command and says how to go on if a journal is kept."""
     resumable = isinstance(journal, store.Journal)
     again = f"; the same command with --resume goes on (journal {journal.path})" if resumable else ""
@@ -367,7 +391,7 @@ def measure(plan, rows, allocators, conditions, state, journal):
 @bench.command("show")
 @click.argument("file", type=click.Path(path_type=Path), metavar="RESULT")
 @click.option("--csv", "as_csv", is_flag=True, help="Print the samples as CSV.")
-def show(file, as_csv):
+def show(file: Path, as_csv: bool) -> None:
     """Print the tables of a result again: .json, .json.xz or .json.gz of a run, or of counted instructions."""
     from hakmem.bench import instructions_command
     from hakmem.bench.table import print_result

@@ -1,12 +1,16 @@
 """The command `hakmem compare`, and what `hakmem advise` has in common with it: runs of one program, side by side."""
 
+from __future__ import annotations
+
 import json
 import os
 import shlex
 import shutil
 import sys
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,32 +18,37 @@ from hakmem import effect, paths
 from hakmem.bench import allocators as chosen_allocators
 from hakmem.bench import rows as bench_rows
 from hakmem.bench import store
-from hakmem.bench.command import (INTERRUPTED, ROUNDS, ROUNDS_MOST, allocator_options, check_calls, default_warm, now,
-                                  print_as, require_launcher, say)
+from hakmem.bench.command import (
+    INTERRUPTED, ROUNDS, ROUNDS_MOST, Pairs, allocator_options, check_calls, default_warm, now, print_as,
+    require_launcher, say)
 from hakmem.bench.installed import KNOWN, how_to_get
-from hakmem.bench.keep import keep
+from hakmem.bench.keep import Keeping, keep
 from hakmem.bench.progress import for_terminal
 from hakmem.bench.runner import Conditions, RunError
 from hakmem.bench.schedule import Plan, State
 from hakmem.bench.session import make_header, make_result, run_session
 from hakmem.completion import complete_program
 
+if TYPE_CHECKING:
+    from hakmem.bench.allocators import Allocator
+    from hakmem.records import Record, Result, Sample
+
 MINUTES = 3.0
 ROW = "program"
 
 
-def find_program(word):
+def find_program(word: str) -> str:
     """Returns the path of the program; raises a click error if it cannot be run or compared."""
     path = shutil.which(word)
     if path is None:
         why = "is not a program that can be run" if "/" in word and os.path.exists(word) else "not found"
         raise click.ClickException(f"program '{word}' {why}")
-    if why := effect.obstacle(path, paths.hakmem_library()):
-        raise click.ClickException(f"nothing can be compared: {why}")
+    if obstacle := effect.obstacle(path, paths.hakmem_library()):
+        raise click.ClickException(f"nothing can be compared: {obstacle}")
     return path
 
 
-def first_failure(samples):
+def first_failure(samples: Iterable[Sample]) -> str:
     """Returns how the first failed run ended, and a hint if the program may always end like that."""
     failed = next((sample for sample in samples if sample["status"] != "ok"), None)
     if failed is None:
@@ -50,7 +59,7 @@ def first_failure(samples):
     return told
 
 
-def other_allocators(found):
+def other_allocators(found: dict[str, Allocator]) -> str:
     """Returns a sentence about how to get allocators that are missing."""
     absent = [name for name, known in KNOWN.items() if name not in found and not set(known.peers) & set(found)]
     ways = []
@@ -62,7 +71,7 @@ def other_allocators(found):
     return "; ".join(ways)
 
 
-def tell_allocators(found):
+def tell_allocators(found: dict[str, Allocator]) -> None:
     """Tells which allocators are compared and how to get more."""
     told = ", ".join(f"{name} {allocator.version.replace(name, '').strip()}".strip()
                      for name, allocator in found.items())
@@ -70,14 +79,14 @@ def tell_allocators(found):
     say(other_allocators(found))
 
 
-def program_row(command, limit):
+def program_row(command: tuple[str, ...], limit: float) -> bench_rows.Row:
     """Returns the row that runs the user's command."""
     return bench_rows.Row(name=ROW, group=ROW, threads=0, about="", command=command, figure="wall", time_limit_s=limit,
                           verbatim=True)
 
 
 @contextmanager
-def journal_of(keeping, header, resume):
+def journal_of(keeping: Keeping, header: Record, resume: bool) -> Iterator[tuple[store.Journal, Record, State]]:
     """Returns (journal, header, State) of a new or resumed run."""
     state = State()
     if resume:
@@ -99,7 +108,8 @@ def journal_of(keeping, header, resume):
         journal.close()
 
 
-def run_program(plan, row, allocators, conditions, header, keeping, resume):
+def run_program(plan: Plan, row: bench_rows.Row, allocators: dict[str, Allocator], conditions: Conditions,
+                header: Record, keeping: Keeping, resume: bool) -> tuple[Result, bool, list[Sample]]:
     """Returns (result, whether the run was completed, samples). After Ctrl-C, the finished blocks count."""
     with journal_of(keeping, header, resume) as (journal, header, state):
         again = f": {keeping.why}" if keeping.why else "; the same command with --resume goes on"
@@ -135,8 +145,10 @@ def run_program(plan, row, allocators, conditions, header, keeping, resume):
 @allocator_options
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- PROGRAM [ARGUMENTS]",
                 shell_complete=complete_program)
-def compare(rounds, minutes, input_file, show_output, limit, exit_status, resume, allocators, everything, add, setting,
-            subject, env, warm, no_calls, as_json, as_csv, command):
+def compare(rounds: int | None, minutes: float | None, input_file: str | None, show_output: bool, limit: float,
+            exit_status: int, resume: bool, allocators: list[str], everything: bool, add: tuple[str, ...],
+            setting: tuple[str, ...], subject: str, env: Pairs, warm: int | None, no_calls: bool, as_json: bool,
+            as_csv: bool, command: tuple[str, ...]) -> None:
     """Measure PROGRAM on each allocator: time, CPU time, memory, faults and system calls.
 
     The allocators are the system's, HAKMEM, those that are installed as libraries, and what hakmem peers has built. Two

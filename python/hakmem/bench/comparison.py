@@ -1,18 +1,26 @@
 """What `hakmem compare` prints: the fastest and the smallest allocator, a line for each allocator, and the verdict."""
 
-from hakmem.bench.table import (SHORT, STYLES, calls_cells, failures, memory_text, print_notes, print_table,
-                                rounds_text, seconds_text)
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from hakmem.bench.table import (
+    SHORT, STYLES, calls_cells, failures, memory_text, print_notes, print_table, rounds_text, seconds_text)
 from hakmem.bench.verdict import ROUNDS_LEAST, Comparison, listed
-from hakmem.screen import Text
+from hakmem.screen import Console, Text
+
+if TYPE_CHECKING:
+    from hakmem.records import Entry, Result
 
 
-def headline(result, row, figure, word, text):
+def headline(result: Result, row: str, figure: str, word: str, text: Callable[[float], str]) -> str | None:
     """Returns a line with the allocators of the least figure: all that cannot be told from the least."""
     compared = Comparison(result, row, figure)
     leaders = compared.leaders()
     if not leaders:
         return None
-    least = f"{leaders[0]} ({text(compared.middle(leaders[0]))})"
+    least = f"{leaders[0]} ({text(compared.middles[leaders[0]])})"
     if compared.rounds < ROUNDS_LEAST and len(compared.names) > 1:
         return f"{word}: too few rounds to tell; {least} has the least median"
     if len(leaders) > 1:
@@ -20,7 +28,7 @@ def headline(result, row, figure, word, text):
     return f"{word}: {least}"
 
 
-def ratio_cell(entry, figure):
+def ratio_cell(entry: Entry, figure: str) -> str | Text:
     """Returns the table cell of a ratio and its interval."""
     ratio = entry.get("ratios", {}).get(figure)
     if ratio is None:
@@ -29,7 +37,7 @@ def ratio_cell(entry, figure):
     return Text(f"{ratio['median']:.2f}{tie} ({ratio['low']:.2f}–{ratio['high']:.2f})", style=STYLES[ratio["verdict"]])
 
 
-def print_comparison(console, result):
+def print_comparison(console: Console, result: Result) -> None:
     """Prints the whole comparison."""
     (row,) = result["rows"]
     subject, entries = result["subject"], result["summary"]["rows"][row]
@@ -42,7 +50,7 @@ def print_comparison(console, result):
     columns = (("wall", "time_s", seconds_text), ("CPU", "cpu_s", seconds_text),
                ("peak RSS", "peak_rss_kib", memory_text), ("private", "peak_private_kib", memory_text),
                ("mean RSS", "mean_rss_kib", memory_text), ("faults", "soft_faults", lambda number: f"{number:,.0f}"))
-    lines = []
+    lines: list[list[str | Text]] = []
     for name in sorted(entries, key=lambda name: entries[name].get("time_s", float("inf"))):
         entry = entries[name]
         if entry["status"] != "ok":

@@ -3,16 +3,22 @@ back."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from hakmem.bench import allocators as chosen_allocators
 from hakmem.bench import rows as bench_rows
-from hakmem.bench.command import Wishes, allocator_options, measure_rows, print_as
+from hakmem.bench.command import Pairs, Wishes, allocator_options, measure_rows, print_as
 from hakmem.bench.table import memory_text, print_notes, print_table, seconds_text
-from hakmem.screen import Text
+from hakmem.screen import Console, Text
+
+if TYPE_CHECKING:
+    from hakmem.bench.allocators import Allocator, Known
+    from hakmem.records import Result
 
 ROUNDS = 7
 DELAYS = (0, 100, 500, 2000, 10000)
@@ -29,12 +35,12 @@ SETTINGS = {
 }
 
 
-def point_name(name, delay):
+def point_name(name: str, delay: int) -> str:
     """Returns the name of an allocator with a delay."""
     return f"{name}@{delay}"
 
 
-def with_delays(allocators, delays):
+def with_delays(allocators: dict[str, Allocator], delays: Sequence[int]) -> dict[str, Allocator]:
     """Returns {name: Allocator}: each allocator as it is, and once more for each delay if it has such a setting."""
     found = {}
     for name, allocator in allocators.items():
@@ -54,18 +60,18 @@ class Point:
     mean_rss_kib: float
 
     @property
-    def allocator(self):
+    def allocator(self) -> str:
         """The allocator's name without its delay."""
         return self.name.partition("@")[0]
 
-    def beats(self, other):
+    def beats(self, other: Point) -> bool:
         """Returns whether this point takes less time or memory than the other, and no more of either."""
         figures = [(self.time_s, other.time_s), (self.mean_rss_kib, other.mean_rss_kib)]
         return (all(own <= their for own, their in figures)
                 and any(own < their * (1 - NOISE) for own, their in figures))
 
 
-def points_of(result, row):
+def points_of(result: Result, row: str) -> list[Point]:
     """Returns the row's points, least memory first."""
     copy = chosen_allocators.again(result["subject"])
     entries = result["summary"]["rows"][row]
@@ -74,20 +80,20 @@ def points_of(result, row):
     return sorted(points, key=lambda point: (point.mean_rss_kib, point.time_s))
 
 
-def beaten_by(points, subject):
+def beaten_by(points: list[Point], subject: str) -> dict[Point, list[Point]]:
     """Returns {point of the subject: points of other allocators that beat it}."""
     return {point: [other for other in points if other.allocator != subject and other.beats(point)]
             for point in points if point.allocator == subject}
 
 
-def print_curves(console, result):
+def print_curves(console: Console, result: Result) -> None:
     """Prints a table of points for each row, and which points of the subject are beaten."""
     subject = result["subject"]
     for row in result["rows"]:
         points = points_of(result, row)
         entries = result["summary"]["rows"][row]
         beaten = beaten_by(points, subject)
-        lines = []
+        lines: list[list[str | Text]] = []
         for point in points:
             entry = entries[point.name]
             on_front = not any(other.beats(point) for other in points)
@@ -111,7 +117,7 @@ def print_curves(console, result):
     print_notes(console, result)
 
 
-def split_delays(context, parameter, value):
+def split_delays(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, ...]:
     """Parses --delays (click callback)."""
     if not value:
         return DELAYS
@@ -137,8 +143,9 @@ def split_delays(context, parameter, value):
               help="Folder of the results, as of hakmem bench.")
 @click.option("--resume", is_flag=True, help="Go on with a run of the same options that was stopped.")
 @allocator_options
-def curve(delays, patterns, rounds, scale, name, out, resume, allocators, everything, add, setting, subject, env, warm,
-          no_calls, as_json, as_csv):
+def curve(delays: tuple[int, ...], patterns: tuple[str, ...], rounds: int, scale: float, name: str, out: Path | None,
+          resume: bool, allocators: list[str], everything: bool, add: tuple[str, ...], setting: tuple[str, ...],
+          subject: str, env: Pairs, warm: int | None, no_calls: bool, as_json: bool, as_csv: bool) -> None:
     """Measure time against memory held, over the delays after which memory goes back to the system.
 
     An allocator that keeps what is freed needs no time to get it again. The tables show for each row what every
@@ -149,7 +156,7 @@ def curve(delays, patterns, rounds, scale, name, out, resume, allocators, everyt
     except ValueError as error:
         raise click.ClickException(str(error)) from error
 
-    def choose():
+    def choose() -> Known:
         chosen, trouble = chosen_allocators.choose(allocators, add, setting, subject, everything)
         return with_delays(chosen, delays), trouble
 

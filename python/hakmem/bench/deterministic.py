@@ -3,11 +3,17 @@
 The standard library is all that this module needs: tests/cost/golden counts with it, too.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from hakmem.bench.instructions import count
 from hakmem.compat import read_toml
+
+if TYPE_CHECKING:
+    from hakmem.records import Figures
 
 FILE = Path(__file__).with_name("deterministic.toml")
 FIGURES = ("program", "library", "calls", "faults")
@@ -22,14 +28,15 @@ class SmallRow:
     end. threads: including main. varies: figures that do not repeat; tests check only their bounds. why: the reason."""
 
     name: str
-    command: tuple
-    base: tuple
+    command: tuple[str, ...]
+    base: tuple[str, ...]
     threads: int = 1
-    varies: tuple = ()
+    varies: tuple[str, ...] = ()
     why: str = ""
+    quick = False
 
 
-def check(number, table):
+def check(number: int, table: dict[str, Any]) -> SmallRow:
     """Returns the SmallRow of one table of the file; raises ValueError if it is wrong."""
     where = f"{FILE.name}: row {table.get('name', number)}"
     for key in table:
@@ -52,7 +59,7 @@ def check(number, table):
     return SmallRow(**{**table, "command": tuple(table["command"]), "base": tuple(table["base"]), "varies": varies})
 
 
-def load(path=FILE):
+def load(path: Path = FILE) -> dict[str, SmallRow]:
     """Returns {name: SmallRow} for the file."""
     rows = [check(number, table) for number, table in enumerate(read_toml(path).get("row", []), 1)]
     names = [row.name for row in rows]
@@ -62,7 +69,8 @@ def load(path=FILE):
     return {row.name: row for row in rows}
 
 
-def per_operation(row, programs, preload=None, env=None):
+def per_operation(row: SmallRow, programs: str | Path, preload: str | None = None,
+                  env: dict[str, str] | None = None) -> Figures:
     """Returns {"total", "library", "ops"}: instructions per operation in the whole program and in the allocator, and
     the number of operations counted. If they cannot be counted, the figures are None and "reason" says why.
 

@@ -1,7 +1,11 @@
 """The command `hakmem bench diff`: one build of HAKMEM beside another, row by row."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -9,11 +13,15 @@ from hakmem import paths
 from hakmem.bench import allocators as chosen_allocators
 from hakmem.bench import batches as grid_of
 from hakmem.bench import rows as bench_rows
-from hakmem.bench.command import (QUICK_ROUNDS, ROUNDS, ROUNDS_MOST, Wishes, list_rows, measure_rows, print_as,
-                                  split_names)
-from hakmem.bench.table import (STYLES, interval_text, memory_text, print_notes, print_table, ratio_text, rounds_text,
-                                seconds_text)
-from hakmem.screen import Text
+from hakmem.bench.command import (
+    QUICK_ROUNDS, ROUNDS, ROUNDS_MOST, Wishes, list_rows, measure_rows, print_as, split_names)
+from hakmem.bench.table import (
+    STYLES, interval_text, memory_text, print_notes, print_table, ratio_text, rounds_text, seconds_text)
+from hakmem.screen import Console, Text
+
+if TYPE_CHECKING:
+    from hakmem.bench.allocators import Known
+    from hakmem.records import Result
 
 OLD, NEW = "old", "new"
 MINUTES = 10.0
@@ -24,7 +32,7 @@ SHOWN = (("time", "time_s", seconds_text, "time"), ("cpu", "cpu_s", seconds_text
          ("mean_rss", "mean_rss_kib", memory_text, "mean RSS"))
 
 
-def library_of(text):
+def library_of(text: str | Path) -> Path:
     """Returns the library's path, given that path, a build folder or a checkout."""
     path = Path(text)
     for place in ("lib/libhakmem.so", "build/release/lib/libhakmem.so"):
@@ -33,10 +41,10 @@ def library_of(text):
     return path
 
 
-def two_builds(old, new, peers):
+def two_builds(old: str | Path, new: str | Path, peers: Sequence[str]) -> Callable[[], Known]:
     """Returns the `choose` function for measure_rows: it returns {name: Allocator} of both builds and the peers, and
     what to tell the user."""
-    def choose():
+    def choose() -> Known:
         chosen = {OLD: chosen_allocators.from_library(OLD, library_of(old)),
                   NEW: chosen_allocators.from_library(NEW, library_of(new))}
         if chosen[OLD].sha256 == chosen[NEW].sha256:
@@ -53,7 +61,7 @@ def two_builds(old, new, peers):
     return choose
 
 
-def print_diff(console, result):
+def print_diff(console: Console, result: Result) -> None:
     """Prints a line for each row: the new build's figures and their ratios to the old build's, with the interval of
     the time. Means follow."""
     lines = []
@@ -105,8 +113,9 @@ def print_diff(console, result):
 @click.option("--list", "list_only", is_flag=True, help="List the rows and end.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print the samples as CSV.")
-def diff(old, new, patterns, batches, quick, rounds, minutes, peers, scale, warm, name, out, resume, list_only, as_json,
-         as_csv):
+def diff(old: str, new: str | None, patterns: tuple[str, ...], batches: bool, quick: bool, rounds: int | None,
+         minutes: float | None, peers: list[str], scale: float, warm: int | None, name: str, out: Path | None,
+         resume: bool, list_only: bool, as_json: bool, as_csv: bool) -> None:
     """Measure a build of HAKMEM beside an earlier one.
 
     OLD and NEW are libraries, build folders or checkouts that are built; NEW is this checkout's build if it is left

@@ -4,6 +4,8 @@ A row's `prepare` names one of the functions here. Each function makes the input
 folder of its own below FILES. It keeps what the same sources and tools made before. With a `scale` below 1 it makes
 less, for tests."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 import os
@@ -11,9 +13,14 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from hakmem.bench.workloads.generators import c_source, database, documents, history, script, text
+
+if TYPE_CHECKING:
+    from hakmem.bench.rows import Row
 
 WORKLOADS = Path(__file__).resolve().parent / "workloads"
 PYTHON = "/usr/bin/python3"
@@ -63,7 +70,7 @@ class InputError(Exception):
 # ---- What a row needs ----
 
 
-def find_program(name):
+def find_program(name: str) -> str | None:
     """Returns the path of a program; None if it is not installed. The compiler knows where cc1 or cc1plus is."""
     if name not in ("cc1", "cc1plus"):
         return shutil.which(name)
@@ -74,7 +81,7 @@ def find_program(name):
     return said if os.path.isabs(said) and os.access(said, os.X_OK) else None
 
 
-def requirements(row):
+def requirements(row: Row) -> list[str]:
     """Returns one text for each program that a row of real programs needs and that is not installed."""
     if row.group != "program":
         return []
@@ -92,7 +99,8 @@ def requirements(row):
 # ---- Making once ----
 
 
-def run(command, *, setting=None, stdin=None, cwd=None):
+def run(command: Sequence[str | Path], *, setting: dict[str, str] | None = None, stdin: bytes | None = None,
+        cwd: Path | None = None) -> bytes:
     """Returns the output of a program on the system's allocator; raises InputError if it fails."""
     env = {name: value for name, value in os.environ.items() if not PRIVATE_VARIABLE.match(name)}
     env.update({"LC_ALL": "C", "TZ": "UTC"} | (setting or {}))
@@ -107,7 +115,7 @@ def run(command, *, setting=None, stdin=None, cwd=None):
     return done.stdout
 
 
-def digest_of_sources():
+def digest_of_sources() -> str:
     """Returns a digest of all sources that decide what an input contains."""
     digest = hashlib.sha256()
     for path in [Path(__file__), *sorted(WORKLOADS.rglob("*.py"))]:
@@ -115,7 +123,8 @@ def digest_of_sources():
     return digest.hexdigest()
 
 
-def make_once(files, name, scale, make, *tools):
+def make_once(files: str | Path, name: str, scale: float, make: Callable[[Path], object],
+              *tools: Sequence[str | Path]) -> Path:
     """Calls make(folder) to fill the folder FILES/NAME, unless it already holds the same.
 
     tools: commands that print the versions on which the contents depend. A folder is never left incomplete."""
@@ -139,18 +148,18 @@ def make_once(files, name, scale, make, *tools):
     return folder
 
 
-def scaled(number, scale):
+def scaled(number: float, scale: float) -> int:
     """Returns the number times scale, at least 1."""
     return max(1, round(number * scale))
 
 
-def write_lines(path, lines):
+def write_lines(path: Path, lines: Iterable[str]) -> None:
     """Writes the lines to a file."""
     with open(path, "w", encoding="utf-8", newline="\n") as file:
         file.writelines(line + "\n" for line in lines)
 
 
-def write_answers(folder, answers):
+def write_answers(folder: Path, answers: dict[str, Any]) -> None:
     """Writes expected.json into the folder."""
     Path(folder, "expected.json").write_text(json.dumps(answers), encoding="utf-8")
 
@@ -158,10 +167,10 @@ def write_answers(folder, answers):
 # ---- The inputs ----
 
 
-def json_documents(files, scale=1.0):
+def json_documents(files: str | Path, scale: float = 1.0) -> Path:
     """Makes documents.jsonl and expected.json for json_documents.py."""
 
-    def make(folder):
+    def make(folder: Path) -> None:
         made = documents.make_documents(20261121, scaled(1000, scale))
         write_lines(folder / "documents.jsonl", map(json.dumps, made))
         write_answers(folder, documents.document_answers(made))
@@ -169,11 +178,11 @@ def json_documents(files, scale=1.0):
     return make_once(files, "json", scale, make)
 
 
-def python_files(files, scale=1.0):
+def python_files(files: str | Path, scale: float = 1.0) -> Path:
     """Copies files of the system's Python (one at a scale below 0.5) and makes expected.json for syntax_trees.py."""
     names = ("argparse", "dataclasses", "inspect", "typing") if scale >= 0.5 else ("dataclasses",)
 
-    def make(folder):
+    def make(folder: Path) -> None:
         library = run([PYTHON, "-c", "import sysconfig; print(sysconfig.get_path('stdlib'))"]).decode().strip()
         for name in names:
             shutil.copy(Path(library, f"{name}.py"), folder)
@@ -183,10 +192,10 @@ def python_files(files, scale=1.0):
     return make_once(files, "python", scale, make, [PYTHON, "-VV"])
 
 
-def script_text(files, scale=1.0):
+def script_text(files: str | Path, scale: float = 1.0) -> Path:
     """Makes script.txt and expected.json for mix.py."""
 
-    def make(folder):
+    def make(folder: Path) -> None:
         written, answers = script.make_script(20261121, scaled(3000, scale))
         Path(folder, "script.txt").write_text(written, encoding="utf-8")
         write_answers(folder, answers)
@@ -194,10 +203,10 @@ def script_text(files, scale=1.0):
     return make_once(files, "script", scale, make)
 
 
-def words(files, scale=1.0):
+def words(files: str | Path, scale: float = 1.0) -> Path:
     """Makes text.txt and expected.txt for words.lua and words.pl."""
 
-    def make(folder):
+    def make(folder: Path) -> None:
         lines_made = text.text_lines(20261121, scaled(10000, scale), words=4000, longest=20)
         write_lines(folder / "text.txt", lines_made)
         answers = text.text_answers(lines_made)
@@ -206,10 +215,10 @@ def words(files, scale=1.0):
     return make_once(files, "words", scale, make)
 
 
-def lines(files, scale=1.0):
+def lines(files: str | Path, scale: float = 1.0) -> Path:
     """Makes lines.txt, 20 MB of short lines, and expected.txt, the same lines sorted."""
 
-    def make(folder):
+    def make(folder: Path) -> None:
         made = text.text_lines(42, scaled(800_000, scale), words=40_000, longest=5)
         write_lines(folder / "lines.txt", made)
         write_lines(folder / "expected.txt", sorted(made))
@@ -217,24 +226,24 @@ def lines(files, scale=1.0):
     return make_once(files, "lines", scale, make)
 
 
-def sql_script(files, scale=1.0):
+def sql_script(files: str | Path, scale: float = 1.0) -> Path:
     """Makes script.sql for sqlite3 -bail. The script checks its own answers."""
 
-    def make(folder):
+    def make(folder: Path) -> None:
         write_lines(folder / "script.sql", database.make_script(20261121, scaled(60000, scale)))
 
     return make_once(files, "sqlite", scale, make)
 
 
-def redis_folder(files, scale=1.0):
+def redis_folder(files: str | Path, scale: float = 1.0) -> Path:
     """Makes an empty folder for the server; redis.py makes the requests."""
     return make_once(files, "redis", scale, lambda folder: None)
 
 
-def c_file(files, scale=1.0):
+def c_file(files: str | Path, scale: float = 1.0) -> Path:
     """Makes work.c, a link to cc1, and expected.s, cc1's output on the system's allocator."""
 
-    def make(folder):
+    def make(folder: Path) -> None:
         write_lines(folder / "work.c", c_source.make_c(20261121, scaled(50, scale)))
         (folder / "cc1").symlink_to(find_program("cc1") or "cc1")
         (folder / "expected.s").write_bytes(run([folder / "cc1", *CC1_ARGUMENTS, "work.c"], cwd=folder))
@@ -242,10 +251,10 @@ def c_file(files, scale=1.0):
     return make_once(files, "gcc", scale, make, ["gcc", "--version"])
 
 
-def cxx_file(files, scale=1.0):
+def cxx_file(files: str | Path, scale: float = 1.0) -> Path:
     """Makes work.ii (preprocessed), a link to cc1plus, and expected.s, its output."""
 
-    def make(folder):
+    def make(folder: Path) -> None:
         write_lines(folder / "work.cpp", c_source.make_cxx(20261121, 1))
         run(["g++", "-std=c++17", "-E", "work.cpp", "-o", "work.ii"], cwd=folder)
         (folder / "cc1plus").symlink_to(find_program("cc1plus") or "cc1plus")
@@ -254,11 +263,11 @@ def cxx_file(files, scale=1.0):
     return make_once(files, "gxx", scale, make, ["g++", "--version"])
 
 
-def repository(files, scale=1.0):
+def repository(files: str | Path, scale: float = 1.0) -> Path:
     """Makes a bare repository and the output of git log and pack-objects on the system's allocator."""
 
-    def make(folder):
-        git = ["git", "--git-dir", folder / "repository"]
+    def make(folder: Path) -> None:
+        git: list[str | Path] = ["git", "--git-dir", folder / "repository"]
         run(["git", "init", "-q", "--bare", "-b", "main", folder / "repository"], setting=GIT_SETTING)
         stream = b"".join(history.make_history(20261121, scaled(400, scale), scaled(40, scale)))
         run([*git, "fast-import", "--quiet", "--done"], setting=GIT_SETTING, stdin=stream)

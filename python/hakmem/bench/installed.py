@@ -1,9 +1,12 @@
 """Allocators that the system has installed as libraries, and how to install others."""
 
+from __future__ import annotations
+
 import os
 import re
 import shutil
 import subprocess
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,9 +22,9 @@ class Known:
     """files: names of the library, the best first. peers: names of the same allocator in `hakmem peers`. packages:
     {package tool: package name}. For apt-get the name is a pattern, because it contains a version."""
 
-    files: tuple
-    peers: tuple
-    packages: dict
+    files: tuple[str, ...]
+    peers: tuple[str, ...]
+    packages: dict[str, str]
 
 
 KNOWN = {
@@ -42,13 +45,13 @@ KNOWN = {
 }
 
 
-def folders():
+def folders() -> list[Path]:
     """Returns those of FOLDERS that exist. A folder that links reach twice counts once."""
     named = (Path(name.format(machine=os.uname().machine)) for name in FOLDERS)
     return list({folder.resolve(): folder for folder in named if folder.is_dir()}.values())
 
 
-def find_library(files):
+def find_library(files: Iterable[str]) -> Path | None:
     """Returns the first of the files that a folder has, for this machine's architecture; None if there is none."""
     own = effect.kind(effect.read_head("/proc/self/exe"))
     for name in files:
@@ -62,7 +65,7 @@ def find_library(files):
     return None
 
 
-def ask(*command):
+def ask(*command: str) -> str:
     """Returns a command's output; "" if it fails to run."""
     try:
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=20).stdout
@@ -70,7 +73,7 @@ def ask(*command):
         return ""
 
 
-def describe_file(library):
+def describe_file(library: Path) -> tuple[str, str]:
     """Returns (version, source) of a library, from its package or from its file name."""
     real = library.resolve()
     for path in (library, real):
@@ -78,21 +81,21 @@ def describe_file(library):
         if owner:
             version = ask("dpkg-query", "-W", "-f", "${Version}", owner)
             return version, f"package {owner.partition(':')[0]}"
-    owner = ask("rpm", "-qf", "--queryformat", "%{VERSION}-%{RELEASE} %{NAME}", str(real)).split()
-    if len(owner) == 2:
-        return owner[0], f"package {owner[1]}"
+    words = ask("rpm", "-qf", "--queryformat", "%{VERSION}-%{RELEASE} %{NAME}", str(real)).split()
+    if len(words) == 2:
+        return words[0], f"package {words[1]}"
     number = re.search(r"\.so\.([\d.]+)$", real.name)
     return number[1] if number else "", "the system's"
 
 
-def find_installed(taken):
+def find_installed(taken: Collection[str]) -> dict[str, Path]:
     """Returns {name: library} of installed allocators, except those that `taken` already names."""
     found = {name: find_library(known.files) for name, known in KNOWN.items()
              if name not in taken and not set(known.peers) & set(taken)}
     return {name: library for name, library in found.items() if library}
 
 
-def apt_name(pattern):
+def apt_name(pattern: str) -> str | None:
     """Returns the newest package in apt's lists that matches a pattern."""
     if re.fullmatch(r"[\w-]+", pattern):
         return pattern
@@ -100,7 +103,7 @@ def apt_name(pattern):
     return max((name for name in names if re.fullmatch(pattern, name)), default=None)
 
 
-def how_to_get(names):
+def how_to_get(names: Iterable[str]) -> str | None:
     """Returns a command that installs these allocators; None if none is known."""
     for tool in ("apt-get", "dnf", "zypper", "apk", "pacman"):
         if shutil.which(tool):

@@ -2,15 +2,22 @@
 
 Uses only the standard library, because tests/cost/golden counts with it too."""
 
+from __future__ import annotations
+
 import os
 import re
 import shutil
 import signal
 import subprocess
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hakmem.bench.runner import NOT_PRELOADED, parse_pairs
+
+if TYPE_CHECKING:
+    from hakmem.records import Figures
 
 LIMIT_S = 120.0
 TAIL = 300
@@ -32,14 +39,17 @@ COST = re.compile(r"(?:[+-]?\d+|\*) (\d+)$")
 VALGRIND_LINE = re.compile(r"^(==|--)\d+(==|--) ?")
 
 
-def read_profile(lines, libraries=frozenset()):
+def read_profile(lines: Iterable[str], libraries: frozenset[str] = frozenset()) -> tuple[int, int, bool]:
     """Reads a callgrind profile. Returns (instructions in all, instructions in the allocator, whether the allocator is
     there).
 
     The allocator's instructions are those that its libraries execute themselves. Without libraries the allocator is
     the C library, whose file holds much else: then its instructions are those of calls into it from other files,
     callees included."""
-    files, functions, here, callee, called = {}, {}, None, None, None
+    files: dict[str, str] = {}
+    functions: dict[str, str] = {}
+    here = called = ""
+    callee: str | None = None
     total = inside = 0
     inclusive = False
     for line in lines:
@@ -71,7 +81,7 @@ def read_profile(lines, libraries=frozenset()):
     return total, inside, not libraries or not libraries.isdisjoint(files.values())
 
 
-def environment(preload, env):
+def environment(preload: str | None, env: dict[str, str] | None) -> dict[str, str]:
     """Returns the run's variables. They are the same wherever it is counted, because start-up code reads them all.
     Only the given ones steer an allocator. LD_BIND_NOW binds addresses before main, so that first calls cost no more
     than others."""
@@ -81,7 +91,7 @@ def environment(preload, env):
     return kept
 
 
-def files_of(preload):
+def files_of(preload: str) -> frozenset[str]:
     """Returns an allocator's files: the libraries, and what they need that is not the system's."""
     files = set()
     for part in preload.split(":"):
@@ -94,19 +104,19 @@ def files_of(preload):
     return frozenset(files)
 
 
-def unfit(reason):
+def unfit(reason: str) -> Figures:
     """Returns a count without figures, for a run that could not be counted."""
     return {"total": None, "library": None, "ops": None, "reason": reason}
 
 
-def last_words(text):
+def last_words(text: str) -> str:
     """Returns the end of the program's standard error, or of valgrind's if the program wrote nothing."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     own = [line for line in lines if not VALGRIND_LINE.match(line)]
     return " ".join(own or [VALGRIND_LINE.sub("", line) for line in lines])[-TAIL:]
 
 
-def ended(status):
+def ended(status: int) -> str:
     """Returns an exit status or a signal as a text."""
     if status >= 0:
         return f"exit status {status}"
@@ -116,17 +126,20 @@ def ended(status):
         return f"signal {-status}"
 
 
-def count(command, preload=None, env=None, limit=LIMIT_S):
+def count(command: Iterable[str | Path], preload: str | Path | None = None, env: dict[str, str] | None = None,
+          limit: float = LIMIT_S) -> Figures:
     """Counts one run. Returns {"total", "library", "ops"}: instructions of the program and its children, instructions
     in the allocator, and the operations that a driver reports (None for other programs). If the run does not end well
     under callgrind, they are None and "reason" says why.
 
     preload: the libraries as in LD_PRELOAD; None for the system's allocator. env: variables of the run. One thread
     runs at a time, each for equally long, and addresses are the same each time."""
-    tools = {program: shutil.which(program) for program in ("valgrind", "setarch", "ldd")}
-    for program, file in tools.items():
+    tools: dict[str, str] = {}
+    for program in ("valgrind", "setarch", "ldd"):
+        file = shutil.which(program)
         if file is None:
             return unfit(f"{program} is not installed (tools/packages-bench.txt lists what is needed)")
+        tools[program] = file
     preload = str(preload) if preload else None
     libraries = files_of(preload) if preload else frozenset()
     with tempfile.TemporaryDirectory(prefix="hakmem-instructions-") as folder:

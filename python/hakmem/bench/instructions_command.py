@@ -1,31 +1,38 @@
 """The command `hakmem bench instructions`: what an operation costs on each allocator, counted under callgrind."""
 
+from __future__ import annotations
+
 import json
 import os
 import shlex
 import sys
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from hakmem import paths
 from hakmem.bench import allocators as chosen_allocators
 from hakmem.bench import deterministic, machine
+from hakmem.bench.command import split_names
 from hakmem.bench.rows import choose
 from hakmem.bench.table import print_table, slices
-from hakmem.screen import Text, make_console
+from hakmem.screen import Console, Text, make_console
+
+if TYPE_CHECKING:
+    from hakmem.bench.allocators import Allocator
+    from hakmem.bench.deterministic import SmallRow
+    from hakmem.records import Entry, Result
+
+T = TypeVar("T")
 
 FORMAT = "hakmem-instructions 1"
 STAMP_WIDTH = 28
 
 
-def split_names(context, parameter, value):
-    """Splits a comma-separated option (click callback)."""
-    return [name for name in value.split(",") if name] if value else []
-
-
-def chosen_rows(patterns):
+def chosen_rows(patterns: Sequence[str]) -> list[SmallRow]:
     """Returns the rows that the patterns find, or those of one thread, whose counts repeat anywhere."""
     rows = list(deterministic.load().values())
     rows = choose(rows, patterns, False) if patterns else [row for row in rows if row.threads == 1]
@@ -36,7 +43,7 @@ def chosen_rows(patterns):
     return rows
 
 
-def count_one(row, allocator):
+def count_one(row: SmallRow, allocator: Allocator) -> Entry:
     """Returns the entry of one row and allocator. If it cannot be counted, the entry has a `reason` and no figures."""
     counted = deterministic.per_operation(row, paths.build_folder() / "bin", allocator.library, allocator.setting)
     entry = {"row": row.name, "allocator": allocator.name}
@@ -48,7 +55,7 @@ def count_one(row, allocator):
             "library_per_op": counted["library"]}
 
 
-def with_bar(runs):
+def with_bar(runs: list[T]) -> Iterator[T]:
     """Yields the runs, with a progress bar on a terminal."""
     if not sys.stderr.isatty():
         yield from runs
@@ -57,7 +64,7 @@ def with_bar(runs):
         yield from bar
 
 
-def count_all(rows, allocators):
+def count_all(rows: Sequence[SmallRow], allocators: Sequence[Allocator]) -> list[Entry]:
     """Returns the entries, row by row. As many run at a time as there are CPUs, which changes no count."""
     pairs = [(row, allocator) for row in rows for allocator in allocators]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
@@ -69,7 +76,7 @@ def count_all(rows, allocators):
             raise
 
 
-def count_result(rows, allocators, subject):
+def count_result(rows: Sequence[SmallRow], allocators: dict[str, Allocator], subject: str) -> Result:
     """Returns the counts of the rows on {name: Allocator}, with the machine, the commit and the commands."""
     return {"format": FORMAT, "command": shlex.join(["hakmem", *sys.argv[1:]]), "commit": machine.describe_commit(),
             "machine": machine.describe_machine(), "subject": subject,
@@ -79,19 +86,19 @@ def count_result(rows, allocators, subject):
             "instructions": count_all(rows, list(allocators.values()))}
 
 
-def best_peer(figures, subject):
+def best_peer(figures: dict[str, float], subject: str) -> tuple[str, float] | None:
     """Returns (name, figure) of the peer with the least figure; None if there is none."""
     others = {name: figure for name, figure in figures.items() if name != subject}
     return min(others.items(), key=lambda pair: pair[1]) if others and subject in figures else None
 
 
-def is_below_all(figures, subject):
+def is_below_all(figures: dict[str, float], subject: str) -> bool:
     """Returns whether the subject's figure is below that of every peer that could be counted."""
     best = best_peer(figures, subject)
     return best is not None and figures[subject] < best[1]
 
 
-def verdict(figures, subject):
+def verdict(figures: dict[str, float], subject: str) -> Text:
     """Returns a colored text that compares the subject with the best peer that could be counted."""
     best = best_peer(figures, subject)
     if best is None:
@@ -102,27 +109,29 @@ def verdict(figures, subject):
     return Text(f"not below {ratio} {best[0]}", style="red")
 
 
-def figure_text(figure):
+def figure_text(figure: float) -> str:
     """Returns a figure as the tables show it."""
     return f"{figure:,.2f}" if figure < 1000 else f"{figure:,.0f}"
 
 
-def print_counts(console, entries, key, title, names, subject, marked):
+def print_counts(console: Console, entries: Iterable[Entry], key: str, title: str, names: Sequence[str], subject: str,
+                 marked: bool) -> tuple[int, int]:
     """Prints one table, with verdicts if marked. Returns (rows in which the subject is below all, rows)."""
-    rows = {}
+    rows: dict[str, dict[str, float]] = {}
     for entry in entries:
         figures = rows.setdefault(entry["row"], {})
         if entry["total"] is not None:
             figures[entry["allocator"]] = entry[key]
     width = max(10, *map(len, names))
     for part in slices(names, console, width, STAMP_WIDTH * (2 if marked else 1)):
-        lines = [[row, *(figure_text(figures[name]) if name in figures else "-" for name in part),
-                  *([verdict(figures, subject)] if marked else [])] for row, figures in rows.items()]
+        lines: list[list[str | Text]] = [
+            [row, *(figure_text(figures[name]) if name in figures else "-" for name in part),
+             *([verdict(figures, subject)] if marked else [])] for row, figures in rows.items()]
         print_table(console, title, ["", *part, *([f"{subject} by best peer"] if marked else [])], lines)
     return sum(is_below_all(figures, subject) for figures in rows.values()), len(rows)
 
 
-def print_tables(result):
+def print_tables(result: Result) -> None:
     """Prints the tables of a result and notes on how to read them."""
     console, subject, entries = make_console(), result["subject"], result["instructions"]
     names = list(result["allocators"])
@@ -130,7 +139,7 @@ def print_tables(result):
                                subject, len(names) > 1)
     print_counts(console, entries, "library_per_op", "In the allocator's own code", names, subject, False)
 
-    def say(text):
+    def say(text: str) -> None:
         console.print(Text(text), soft_wrap=True)
 
     if len(names) > 1:
@@ -140,7 +149,7 @@ def print_tables(result):
         say("glibc's own code is what its malloc, free and the like cost, with what they call.")
     if "tcmalloc" in names:
         say("tcmalloc's usual path needs restartable sequences, which valgrind lacks: it is counted on another.")
-    told = {}
+    told: dict[tuple[str, str], list[str]] = {}
     for entry in entries:
         if entry["total"] is None:
             told.setdefault((entry["allocator"], entry["reason"]), []).append(entry["row"])
@@ -161,7 +170,8 @@ def print_tables(result):
               help="The allocator that is compared with the others.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, writable=True), metavar="FILE",
               help="Write the counts to FILE, too.")
-def instructions(patterns, allocators, everything, add, setting, subject, json_file):
+def instructions(patterns: tuple[str, ...], allocators: list[str], everything: bool, add: tuple[str, ...],
+                 setting: tuple[str, ...], subject: str, json_file: str | None) -> None:
     """Count the instructions of an operation on each allocator.
 
     Runs the small rows of deterministic.toml under callgrind, and takes away what starting and ending cost."""

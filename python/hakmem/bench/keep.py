@@ -1,11 +1,14 @@
 """Where a run on a user's program keeps its state, so that a stopped run can be resumed."""
 
+from __future__ import annotations
+
 import fcntl
 import hashlib
 import json
 import os
 import shutil
 import tempfile
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,24 +24,24 @@ class Keeping:
     why: str = ""
 
     @property
-    def journal(self):
+    def journal(self) -> Path:
         """The path of the journal."""
         return self.folder / JOURNAL
 
 
-def state_folder():
+def state_folder() -> Path:
     """Returns the folder of state that outlives a run, as XDG defines it."""
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "hakmem"
 
 
-def folder_of(kind, command):
+def folder_of(kind: str, command: Iterable[str]) -> Path:
     """Returns the folder for this command in this working directory."""
     key = hashlib.sha256(json.dumps([list(command), os.getcwd()]).encode()).hexdigest()[:16]
     return state_folder() / kind / key
 
 
 @contextmanager
-def keep(kind, command):
+def keep(kind: str, command: Iterable[str]) -> Iterator[Keeping]:
     """Yields the Keeping of a run. When the run ends, only the journal of an unfinished run stays in the folder."""
     try:
         folder = folder_of(kind, command)
@@ -71,7 +74,7 @@ def keep(kind, command):
 
 
 @contextmanager
-def temporary(kind, why):
+def temporary(kind: str, why: str) -> Iterator[Keeping]:
     """Yields a Keeping that lasts only for this run."""
     with tempfile.TemporaryDirectory(prefix=f"hakmem-{kind}-") as folder:
         yield Keeping(Path(folder), why)

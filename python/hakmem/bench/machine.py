@@ -1,16 +1,20 @@
 """What a run was made on and with: the machine, the commit and the libraries."""
 
+from __future__ import annotations
+
 import hashlib
 import os
 import platform
 import re
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from hakmem import paths
 
 
-def find_in(path, pattern):
+def find_in(path: str | Path, pattern: str) -> str | None:
     """Returns what the pattern's first group matches in a file; None if the file or the line is missing."""
     try:
         match = re.search(pattern, Path(path).read_text(), re.MULTILINE)
@@ -19,7 +23,7 @@ def find_in(path, pattern):
     return match[1].strip() if match else None
 
 
-def describe_machine():
+def describe_machine() -> dict[str, Any]:
     """Describes the machine by what stays the same, because a run is resumed only on the same machine."""
     return {
         "cpu": find_in("/proc/cpuinfo", r"^model name\s*: (.*)$") or platform.machine(),
@@ -31,13 +35,13 @@ def describe_machine():
     }
 
 
-def memory_available_mib():
+def memory_available_mib() -> int | None:
     """Returns the available memory; None if the kernel does not tell."""
     kib = find_in("/proc/meminfo", r"^MemAvailable:\s*(\d+) kB$")
     return int(kib) // 1024 if kib else None
 
 
-def describe_commit():
+def describe_commit() -> str | None:
     """Returns the checkout's commit, with -dirty appended if files differ from it; None outside a checkout."""
     try:
         done = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=True,
@@ -47,7 +51,7 @@ def describe_commit():
     return done.stdout.strip()
 
 
-def digest(files):
+def digest(files: Iterable[str | Path]) -> str:
     """Returns the SHA-256 of the files' contents, joined."""
     sha = hashlib.sha256()
     for file in files:
@@ -55,6 +59,6 @@ def digest(files):
     return sha.hexdigest()
 
 
-def libc_file():
+def libc_file() -> str | None:
     """Returns the C library that this process has loaded. Every dynamically linked program loads the same."""
     return find_in("/proc/self/maps", r"(/\S*/libc\.so\.6|/\S*/libc-[\d.]+\.so)$")

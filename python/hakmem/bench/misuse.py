@@ -11,11 +11,16 @@ import shutil
 import signal
 import subprocess
 from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hakmem import paths
 from hakmem.compat import read_toml
+
+if TYPE_CHECKING:
+    from subprocess import CompletedProcess
 
 SUITE = paths.CHECKOUT / "tests/process/hardening/suite"
 ATTACKS = paths.CHECKOUT / "tests/process/hardening/attacks"
@@ -58,7 +63,7 @@ class Case:
     language: str
 
     @property
-    def name(self):
+    def name(self) -> str:
         """The case as the tables name it."""
         return f"{self.kind} {self.size} {self.thread} {self.language}"
 
@@ -70,18 +75,18 @@ class Build:
 
     name: str
     library: Path | None
-    setting: dict = field(default_factory=dict)
+    setting: dict[str, str] = field(default_factory=dict)
     by_chance: bool = False
 
 
 # ---- Cases ----
 
-def load_kinds():
+def load_kinds() -> dict[str, str]:
     """Returns {kind: what it is, in words}."""
     return {kind["name"]: kind["about"] for kind in read_toml(SUITE / "cases.toml")["kinds"]}
 
 
-def load_cases():
+def load_cases() -> list[Case]:
     """Returns all cases, in the order of cases.toml."""
     table = read_toml(SUITE / "cases.toml")
     sizes = {"": [], **table["sizes"]}
@@ -96,7 +101,7 @@ def load_cases():
 
 # ---- Running ----
 
-def compile_suite(folder):
+def compile_suite(folder: str | Path) -> dict[str, Path]:
     """Compiles the programs into the folder. Returns {language: program}."""
     programs = {}
     for language, (source, compiler, standard) in PROGRAMS.items():
@@ -106,7 +111,7 @@ def compile_suite(folder):
     return programs
 
 
-def outcome_of(status, output):
+def outcome_of(status: int, output: str) -> str:
     """Returns the outcome of a case, from the program's exit status and output."""
     words = output.split()
     if status == NO_SUCH_FUNCTION:
@@ -125,7 +130,7 @@ def outcome_of(status, output):
     return FAULT if -status in FAULTS else CALL
 
 
-def environment(build):
+def environment(build: Build) -> dict[str, str]:
     """Returns the environment for a run on the build."""
     kept = {name: value for name, value in os.environ.items()
             if not name.startswith(("HAKMEM_", "LD_", "MALLOC_", "GLIBC_TUNABLES"))}
@@ -134,9 +139,9 @@ def environment(build):
     return {**kept, **build.setting}
 
 
-def run_case(programs, case, build, env=None):
+def run_case(programs: dict[str, Path], case: Case, build: Build, env: dict[str, str] | None = None) -> str:
     """Runs one case on the build and returns the outcome."""
-    command = [programs[case.language], case.kind, str(case.size), case.thread]
+    command = [str(programs[case.language]), case.kind, str(case.size), case.thread]
     ended = subprocess.run(command, env=env or environment(build), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                            stderr=subprocess.PIPE, text=True, errors="replace", timeout=SECONDS, check=False)
     try:
@@ -145,12 +150,13 @@ def run_case(programs, case, build, env=None):
         raise SuiteError(f"{build.name}: {case.name}: {error}; it said {ended.stderr[:300]!r}") from None
 
 
-def is_as_expected(outcome, expected):
+def is_as_expected(outcome: str, expected: str) -> bool:
     """Returns whether every outcome found is among the expected ones."""
     return set(outcome.split("/")) <= set(expected.split("/"))
 
 
-def settle(build, expected, found, run_one):
+def settle(build: Build, expected: dict[str, str], found: dict[str, str],
+           run_one: Callable[[str], str]) -> dict[str, str]:
     """Returns the outcomes with chance removed. On a build that places blocks at random, an unexpected outcome may
     be rare: it counts only if most further runs are unexpected too. run_one(name) runs the case again."""
     settled = dict(found)
@@ -163,15 +169,18 @@ def settle(build, expected, found, run_one):
     return settled
 
 
-def settle_suite(programs, build, expected, found):
+def settle_suite(programs: dict[str, Path], build: Build, expected: dict[str, str],
+                 found: dict[str, str]) -> dict[str, str]:
     """Settles the outcomes of the suite."""
     cases = {case.name: case for case in load_cases()}
     return settle(build, expected, found, lambda name: run_case(programs, cases[name], build))
 
 
-def run_suite(programs, build, cases=None, rounds=1, tell=None):
+def run_suite(programs: dict[str, Path], build: Build, cases: Sequence[Case] | None = None, rounds: int = 1,
+              tell: Callable[[], object] | None = None) -> dict[str, str]:
     """Returns {case's name: outcome}. If rounds differ, the outcome is all of them, sorted and joined by "/"."""
-    env, outcomes = environment(build), {}
+    env = environment(build)
+    outcomes: dict[str, str] = {}
     for case in cases or load_cases():
         seen = {run_case(programs, case, build, env) for _ in range(rounds)}
         outcomes[case.name] = "/".join(sorted(seen))
@@ -182,7 +191,7 @@ def run_suite(programs, build, cases=None, rounds=1, tell=None):
 
 # ---- Attacks ----
 
-def compile_attacks(folder):
+def compile_attacks(folder: str | Path) -> Path:
     """Compiles the program of attacks into the folder and returns its path."""
     program = Path(folder) / "attacks"
     subprocess.run([shutil.which("cc") or "gcc", "-std=gnu17", *FLAGS, ATTACKS / "attacks.c", "-o", program],
@@ -190,13 +199,13 @@ def compile_attacks(folder):
     return program
 
 
-def start_attacks(program, build, *words):
+def start_attacks(program: Path, build: Build, *words: str) -> CompletedProcess[str]:
     """Runs the program of attacks to its end."""
     return subprocess.run([program, *words], env=environment(build), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, errors="replace", timeout=SECONDS, check=False)
 
 
-def run_attack(program, technique, build):
+def run_attack(program: Path, technique: str, build: Build) -> str:
     """Runs one technique on the build and returns the outcome."""
     ended = start_attacks(program, build, technique)
     try:
@@ -205,23 +214,23 @@ def run_attack(program, technique, build):
         raise SuiteError(f"{build.name}: {technique}: {error}") from None
 
 
-def run_attacks(program, build, rounds=1):
+def run_attacks(program: Path, build: Build, rounds: int = 1) -> dict[str, str]:
     """Returns {technique: outcome}, as run_suite does. The program lists its techniques."""
     return {technique: "/".join(sorted({run_attack(program, technique, build) for _ in range(rounds)}))
             for technique in start_attacks(program, build).stdout.split()}
 
 
-def settle_attacks(program, build, expected, found):
+def settle_attacks(program: Path, build: Build, expected: dict[str, str], found: dict[str, str]) -> dict[str, str]:
     """Settles the outcomes of the attacks."""
     return settle(build, expected, found, lambda technique: run_attack(program, technique, build))
 
 
-def read_attacks():
+def read_attacks() -> dict[str, dict[str, str]]:
     """Returns {build: {technique: outcome}} as expected."""
     return read_table(ATTACKS / "expected.txt", keys=1)
 
 
-def write_attacks(columns):
+def write_attacks(columns: dict[str, dict[str, str]]) -> None:
     """Writes the table of expected outcomes of the attacks."""
     techniques = dict.fromkeys(technique for outcomes in columns.values() for technique in outcomes)
     rows = [["technique", *columns]]
@@ -236,7 +245,7 @@ def write_attacks(columns):
 
 # ---- Tables as text: a row a case, a column a build ----
 
-def read_table(path, keys=4):
+def read_table(path: Path, keys: int = 4) -> dict[str, dict[str, str]]:
     """Returns {build: {case's name: outcome}}. The first `keys` words of a line are the name."""
     if not path.exists():
         return {}
@@ -245,7 +254,7 @@ def read_table(path, keys=4):
             for number, build in enumerate(lines[0][keys:])}
 
 
-def write_table(path, columns, comment):
+def write_table(path: Path, columns: dict[str, dict[str, str]], comment: Iterable[str]) -> None:
     """Writes a table of outcomes, one line for each case."""
     heading = [f"# {line}" for line in comment]
     heading += [f"#   {word:<9}{about}" for word, about in OUTCOMES.items()]
@@ -257,7 +266,7 @@ def write_table(path, columns, comment):
     path.write_text("\n".join([*heading, *text]) + "\n")
 
 
-def differences(expected, found):
+def differences(expected: dict[str, str], found: dict[str, str]) -> list[str]:
     """Returns a sentence for each case whose outcome is unexpected, or that only one side has."""
     told = []
     for case in dict.fromkeys([*expected, *found]):
@@ -271,30 +280,30 @@ def differences(expected, found):
 
 # ---- The summary ----
 
-def is_stopped(outcome):
+def is_stopped(outcome: str) -> bool:
     """Returns whether the allocator stopped the misuse in every round."""
     return all(each in STOPPED for each in outcome.split("/"))
 
 
-def is_kept_from_harm(outcome):
+def is_kept_from_harm(outcome: str) -> bool:
     """Returns whether the misuse did no harm in any round."""
     return all(each in (CALL, FAULT, LATER, HARMLESS) for each in outcome.split("/"))
 
 
-def totals(outcomes):
+def totals(outcomes: dict[str, str]) -> tuple[int, int, int]:
     """Returns (cases stopped, cases kept from harm, cases)."""
     known = [outcome for outcome in outcomes.values() if outcome not in (ABSENT, "-")]
     return sum(map(is_stopped, known)), sum(map(is_kept_from_harm, known)), len(known)
 
 
-def by_kind(outcomes):
+def by_kind(outcomes: dict[str, str]) -> list[tuple[str, list[str]]]:
     """Returns [(kind, its outcomes)] in the order of the cases."""
     names = [case.name for case in load_cases() if case.name in outcomes]
     return [(kind, [outcomes[name] for name in group])
             for kind, group in itertools.groupby(names, key=lambda name: name.split()[0])]
 
 
-def summarize(outcomes):
+def summarize(outcomes: dict[str, str]) -> dict[str, str]:
     """Returns {kind: `6 call, 2 later`}: how often each outcome came, best first. Outcomes that vary come last."""
     order = list(OUTCOMES)
     summary = {}
@@ -305,7 +314,7 @@ def summarize(outcomes):
     return summary
 
 
-def table_text(columns):
+def table_text(columns: dict[str, dict[str, str]]) -> str:
     """Returns one table of docs/misuse-table.md."""
     kinds, parts = load_kinds(), {name: summarize(outcomes) for name, outcomes in columns.items()}
     head = ["kind", "is", *columns]
@@ -352,7 +361,7 @@ OTHERS = """
 {others}"""
 
 
-def page():
+def page() -> str:
     """Returns the text of docs/misuse-table.md, made from expected.txt and peers.txt."""
     words = "".join(f"| `{word}` | {about} |\n" for word, about in OUTCOMES.items())
     ours = read_table(EXPECTED)
@@ -368,7 +377,7 @@ def page():
 
 # ---- Builds of ours ----
 
-def own_builds(library=None):
+def own_builds(library: str | Path | None = None) -> list[Build]:
     """Returns this tree's builds: the library, and the hardened switch, the secure library and its sweep if the
     source has them. Raises SuiteError if a library that the source has is not built."""
     library = Path(library or paths.hakmem_library())
@@ -382,6 +391,6 @@ def own_builds(library=None):
         if '"HAKMEM_SWEEP"' in options:
             builds.append(Build("sweep", secure, {"HAKMEM_SWEEP": "1"}, by_chance=True))
     for build in builds:
-        if not build.library.is_file():
+        if build.library and not build.library.is_file():
             raise SuiteError(f"{build.library} is not there: build it (./hakmem build)")
     return builds

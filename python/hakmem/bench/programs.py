@@ -4,11 +4,14 @@ HAKMEM itself needs neither a C++ compiler nor cargo, so its own build leaves th
 A row's `prepare` names rust_json, rust_crates or cxx_containers. Each puts its program below FILES, where the row's
 command finds it, and keeps a program that the same compiler made from the same sources."""
 
+from __future__ import annotations
+
 import hashlib
 import os
 import re
 import shutil
 import subprocess
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import click
@@ -35,7 +38,7 @@ class ProgramError(click.ClickException):
     """A program could not be built. The text says which one and why."""
 
 
-def find_tool(name, what):
+def find_tool(name: str, what: str) -> str:
     """Returns the path of a compiler, on PATH or where rustup puts it."""
     found = shutil.which(name) or shutil.which(name, path=Path.home() / ".cargo/bin")
     if found is None:
@@ -43,7 +46,7 @@ def find_tool(name, what):
     return found
 
 
-def run(command, what):
+def run(command: Sequence[str | Path], what: str) -> str:
     """Returns the output of a command; raises ProgramError with the end of its message if it fails."""
     env = {name: value for name, value in os.environ.items() if not PRIVATE_VARIABLE.match(name)}
     env["PATH"] = os.pathsep.join([str(Path(command[0]).parent), env.get("PATH", os.defpath)])
@@ -54,7 +57,7 @@ def run(command, what):
     return done.stdout
 
 
-def stamp_of(sources, *words):
+def stamp_of(sources: Iterable[Path], *words: str) -> str:
     """Returns a digest of the sources and the words."""
     digest = hashlib.sha256("\0".join(words).encode())
     for source in sources:
@@ -62,7 +65,7 @@ def stamp_of(sources, *words):
     return digest.hexdigest()
 
 
-def build_once(program, stamp, build):
+def build_once(program: Path, stamp: str, build: Callable[[], object]) -> Path:
     """Calls build() to make the program, unless a program with this stamp is there. The stamp is written last."""
     mark = program.with_name(f"{program.name}.stamp")
     if program.exists() and mark.exists() and mark.read_text(encoding="utf-8") == stamp:
@@ -74,14 +77,14 @@ def build_once(program, stamp, build):
     return program
 
 
-def build_rust_json(folder):
+def build_rust_json(folder: str | Path) -> Path:
     """Builds bench_rust_json (serde_json on the system's allocator) in the folder and returns its path."""
     what = "bench_rust_json"
     cargo = find_tool("cargo", what)
     program = Path(folder, what).resolve()
     target = program.parent / "target"
 
-    def build():
+    def build() -> None:
         run([cargo, "build", "--release", "--locked", "--quiet", "--manifest-path", RUST_SOURCES / "Cargo.toml",
              "--target-dir", target], what)
         shutil.copy(target / "release" / what, program)
@@ -90,7 +93,7 @@ def build_rust_json(folder):
     return build_once(program, stamp_of(sources, run([cargo, "--version"], what)), build)
 
 
-def build_rust_crates(folder):
+def build_rust_crates(folder: str | Path) -> Path:
     """Builds bench_rust_crates in the folder and returns its path: a script that runs the build which BENCH_CRATE
     names. HAKMEM's crate is this checkout's, so cargo decides each time what to rebuild."""
     what = "bench_rust_crates"
@@ -112,12 +115,12 @@ def build_rust_crates(folder):
     return program
 
 
-def build_cxx_containers(folder):
+def build_cxx_containers(folder: str | Path) -> Path:
     """Builds bench_cxx_containers in the folder and returns its path."""
     what = "bench_cxx_containers"
     compiler = find_tool("g++", what)
     program = Path(folder, what).resolve()
-    command = [compiler, *CXX_COMMAND[1:], CXX_SOURCE, "-o", program]
+    command: list[str | Path] = [compiler, *CXX_COMMAND[1:], CXX_SOURCE, "-o", program]
     version = run([compiler, "--version"], what)
     return build_once(program, stamp_of([CXX_SOURCE], version, *CXX_COMMAND), lambda: run(command, what))
 
@@ -125,19 +128,19 @@ def build_cxx_containers(folder):
 # ---- For `prepare` ----
 
 
-def rust_json(files, scale=1.0):
+def rust_json(files: str | Path, scale: float = 1.0) -> Path:
     """Builds FILES/rust_json/bench_rust_json. Ignores scale: the row's command says the amount of work."""
     del scale
     return build_rust_json(Path(files, "rust_json"))
 
 
-def rust_crates(files, scale=1.0):
+def rust_crates(files: str | Path, scale: float = 1.0) -> Path:
     """Builds FILES/rust_crates/bench_rust_crates. Ignores scale, as rust_json does."""
     del scale
     return build_rust_crates(Path(files, "rust_crates"))
 
 
-def cxx_containers(files, scale=1.0):
+def cxx_containers(files: str | Path, scale: float = 1.0) -> Path:
     """Builds FILES/cxx_containers/bench_cxx_containers. Ignores scale, as rust_json does."""
     del scale
     return build_cxx_containers(Path(files, "cxx_containers"))

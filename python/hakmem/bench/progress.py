@@ -1,10 +1,16 @@
 """What the terminal shows during a run: a bar, or a line for each block if there is no terminal."""
 
+from __future__ import annotations
+
 import time
+from typing import TYPE_CHECKING
 
 import click
 
 from hakmem.status_line import clock, draw_line, is_terminal
+
+if TYPE_CHECKING:
+    from hakmem.bench.schedule import Block
 
 WIDTH = 24
 
@@ -12,22 +18,22 @@ WIDTH = 24
 class Bar:
     """A bar of the time spent and the time left, with the row, the allocator and the round."""
 
-    def __init__(self, elapsed=0.0):
+    def __init__(self, elapsed: float = 0.0) -> None:
         self.began = time.monotonic() - elapsed
         self.left = 0.0
         self.marked = time.monotonic()
 
-    def __enter__(self):
+    def __enter__(self) -> Bar:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         draw_line("")
 
-    def block(self, block, estimated, left):
+    def block(self, block: Block, estimated: float, left: float) -> None:
         """A block begins; `left` is the estimated time of the rest of the run."""
         self.left, self.marked = left, time.monotonic()
 
-    def step(self, row, allocator, number):
+    def step(self, row: str, allocator: str, number: int | None) -> None:
         """A run of the row on the allocator begins: draws the bar. number: the round; None for system calls."""
         now = time.monotonic()
         elapsed, left = now - self.began, max(0.0, self.left - (now - self.marked))
@@ -37,7 +43,7 @@ class Bar:
         told = f" {clock(left)} left" if self.left else ""
         draw_line(f"{row} · {allocator} · {what} {bar} {share:4.0%}{told}")
 
-    def done(self, block, seconds):
+    def done(self, block: Block, seconds: float) -> None:
         """A block is over."""
         pass
 
@@ -45,25 +51,25 @@ class Bar:
 class Lines:
     """Prints a line for each block, for a log."""
 
-    def __init__(self, elapsed=0.0):
+    def __init__(self, elapsed: float = 0.0) -> None:
         self.began = time.monotonic() - elapsed
         self.left = 0.0
 
-    def __enter__(self):
+    def __enter__(self) -> Lines:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         pass
 
-    def block(self, block, estimated, left):
+    def block(self, block: Block, estimated: float, left: float) -> None:
         """A block begins; `left` is the estimated time of the rest of the run."""
         self.left = left
 
-    def step(self, row, allocator, number):
+    def step(self, row: str, allocator: str, number: int | None) -> None:
         """A run of the row on the allocator begins."""
         pass
 
-    def done(self, block, seconds):
+    def done(self, block: Block, seconds: float) -> None:
         """A block is over: prints its line."""
         what = "system calls" if block.number is None else f"round {block.number + 1}"
         left = max(0.0, self.left - seconds)
@@ -71,6 +77,6 @@ class Lines:
                    + (f", {clock(left)} left" if self.left else ""), err=True)
 
 
-def for_terminal(elapsed=0.0):
+def for_terminal(elapsed: float = 0.0) -> Bar | Lines:
     """Returns a Bar for a terminal, else Lines."""
     return Bar(elapsed) if is_terminal() else Lines(elapsed)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 import click
 
@@ -15,6 +17,20 @@ from hakmem.compat import read_toml
 FILE = Path(__file__).with_name("rows.toml")
 CRATES_FILE = FILE.with_name("crates.toml")
 WORKLOADS = Path(__file__).with_name("workloads")
+
+class Named(Protocol):
+    """A row of a table."""
+
+    @property
+    def name(self) -> str:
+        """The row's name."""
+
+    @property
+    def quick(self) -> bool:
+        """Whether a quick run has it."""
+
+
+R = TypeVar("R", bound=Named)
 
 GROUPS = ("driver", "program")
 # What a row compares as time. seconds: of the driver's timed part. rate: seconds for a million operations, for a driver
@@ -40,31 +56,31 @@ class Row:
     group: str
     threads: int
     about: str
-    command: tuple
+    command: tuple[str, ...]
     figure: str
     quick: bool = False
     scale_at: int | None = None
     time_limit_s: float = 30.0
     prepare: str | None = None
-    setting: dict = field(default_factory=dict)
+    setting: dict[str, str] = field(default_factory=dict)
     preload: str = "program"
     idle: bool = False
     counts_calls: bool = True
     verbatim: bool = False
 
-    def describe(self, scale=1.0):
+    def describe(self, scale: float = 1.0) -> dict[str, Any]:
         """Returns what a result file says about the row."""
         return {"group": self.group, "threads": self.threads, "command": " ".join(self.scaled(scale)),
                 "about": self.about}
 
-    def scaled(self, scale):
+    def scaled(self, scale: float) -> list[str]:
         """Returns the command with its amount of work, if it has one, times scale."""
         words = list(self.command)
         if self.scale_at is not None and scale != 1:
             words[self.scale_at] = str(max(1, round(int(words[self.scale_at]) * scale)))
         return words
 
-    def argv(self, files, scale=1.0):
+    def argv(self, files: str | Path, scale: float = 1.0) -> list[str]:
         """Returns the command to run."""
         if self.verbatim:
             return list(self.command)
@@ -75,7 +91,7 @@ class Row:
         return words
 
 
-def check(number, table):
+def check(number: int, table: dict[str, Any]) -> Row:
     """Returns the Row of one table of rows.toml; raises ValueError if it is wrong."""
     where = f"{FILE.name}: row {table.get('name', number)}"
     fields = Row.__dataclass_fields__
@@ -98,7 +114,7 @@ def check(number, table):
     return Row(**{**table, "command": tuple(command), "setting": setting})
 
 
-def load(path=FILE):
+def load(path: Path = FILE) -> list[Row]:
     """Returns the rows of the file; raises ValueError if it is wrong."""
     tables = read_toml(path).get("row", [])
     rows = [check(number, table) for number, table in enumerate(tables, 1)]
@@ -109,7 +125,7 @@ def load(path=FILE):
     return rows
 
 
-def choose(rows, patterns, quick):
+def choose(rows: Sequence[R], patterns: Sequence[str], quick: bool) -> list[R]:
     """Returns the rows whose name matches any of the patterns; without patterns all rows, or those of a quick run."""
     if not patterns:
         return [row for row in rows if row.quick or not quick]
@@ -125,7 +141,7 @@ def choose(rows, patterns, quick):
     return chosen
 
 
-def missing(row):
+def missing(row: Row) -> str | None:
     """Returns a sentence about what the row needs and the machine lacks; None if the row can run."""
     if row.group == "driver":
         path = paths.program(row.command[0])
@@ -141,7 +157,7 @@ def missing(row):
     return None
 
 
-def prepare(row, folder):
+def prepare(row: Row, folder: Path) -> None:
     """Makes the row's inputs in the folder, unless they are there."""
     if row.prepare is None:
         return

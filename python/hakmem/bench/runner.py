@@ -9,10 +9,17 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, TYPE_CHECKING
 
 from hakmem import paths
+
+if TYPE_CHECKING:
+    from hakmem.bench.allocators import Allocator
+    from hakmem.bench.rows import Row
+    from hakmem.records import Figures, Sample
 
 # Variables that steer an allocator or the program. A run gets only those that its row and the options set.
 PRIVATE_VARIABLE = re.compile(
@@ -23,7 +30,6 @@ IDLE_MS = 1200
 TAIL = 400
 # Figures that only some drivers report.
 OWN_KEYS = ("thread_held_bytes", "thread_later_bytes", "huge_percent", "fill_ms")
-CANNOT_RUN = 125
 
 
 class RunError(RuntimeError):
@@ -40,13 +46,13 @@ class Conditions:
 
     files: Path
     scale: float = 1.0
-    env: tuple = ()
+    env: tuple[tuple[str, str], ...] = ()
     own_environment: bool = False
     show_output: bool = False
     input: str | None = None
 
 
-def environment(row, allocator, conditions):
+def environment(row: Row, allocator: Allocator, conditions: Conditions) -> dict[str, str]:
     """Returns the environment of a run."""
     dropped = TOOL_VARIABLE if conditions.own_environment else PRIVATE_VARIABLE
     env = {name: value for name, value in os.environ.items() if not dropped.match(name)}
@@ -58,9 +64,9 @@ def environment(row, allocator, conditions):
     return env
 
 
-def parse_pairs(line):
+def parse_pairs(line: str) -> Figures:
     """Returns the key=value pairs of a line, with numbers as int or float and anything else as text."""
-    pairs = {}
+    pairs: Figures = {}
     for word in line.split():
         key, separator, value = word.partition("=")
         if separator:
@@ -68,7 +74,7 @@ def parse_pairs(line):
     return pairs
 
 
-def as_float(text):
+def as_float(text: str) -> float | str:
     """Returns the text as a float, or unchanged if it is not a number."""
     try:
         return float(text)
@@ -76,15 +82,16 @@ def as_float(text):
         return text
 
 
-def read_tail(file, length=TAIL):
+def read_tail(file: IO[bytes], length: int = TAIL) -> str:
     """Returns the end of an open file as stripped text."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - length))
     return file.read().decode(errors="replace").strip()
 
 
-def launch(words, *, env, preload="", variable="LD_PRELOAD", warm=0, limit=0.0, stdin=None, show_output=False,
-           private=False):
+def launch(words: Sequence[str], *, env: dict[str, str], preload: str | None = "", variable: str = "LD_PRELOAD",
+           warm: int = 0, limit: float = 0.0, stdin: str | None = None, show_output: bool = False,
+           private: bool = False) -> tuple[Figures, str, str, str | None]:
     """Runs a command under the launcher.
 
     Returns the launcher's pairs, standard output, the tail of standard error, and what the dynamic linker said if it
@@ -121,7 +128,7 @@ def launch(words, *, env, preload="", variable="LD_PRELOAD", warm=0, limit=0.0, 
         return parse_pairs(text), output, tail, unloaded[0].decode(errors="replace") if unloaded else None
 
 
-def signal_name(number):
+def signal_name(number: int) -> str:
     """Returns the name of a signal."""
     try:
         return signal.Signals(number).name
@@ -129,7 +136,8 @@ def signal_name(number):
         return f"signal {number}"
 
 
-def judge(row, whole, tail, unloaded, limit, expected):
+def judge(row: Row, whole: Figures, tail: str, unloaded: str | None, limit: float,
+          expected: int) -> tuple[str, str | None]:
     """Returns (status, detail) of a run. expected: the exit status of a good run."""
     if unloaded:
         return "refused", unloaded
@@ -146,7 +154,7 @@ def judge(row, whole, tail, unloaded, limit, expected):
     return "ok", None
 
 
-def whole_figures(whole):
+def whole_figures(whole: Figures) -> Figures:
     """Returns the launcher's figures, which cover the whole process tree."""
     figures = {key: whole[key] for key in ("wall_s", "user_s", "sys_s", "peak_rss_kib", "soft_faults", "hard_faults")}
     for key in ("mean_rss_kib", "end_rss_kib"):
@@ -157,7 +165,7 @@ def whole_figures(whole):
     return figures
 
 
-def own_figures(row, own):
+def own_figures(row: Row, own: Figures) -> Figures:
     """Returns the figures that a program reports about its timed part. They replace the launcher's."""
     cpu = own["user_s"] + own["sys_s"]
     figures = {key: own[key] for key in ("ops", "ns_per_op", "soft_faults", "hard_faults", *OWN_KEYS) if key in own}
@@ -178,7 +186,8 @@ def own_figures(row, own):
     return figures
 
 
-def run_once(row, allocator, conditions, *, warm, idle=False, private=False, expected=0):
+def run_once(row: Row, allocator: Allocator, conditions: Conditions, *, warm: int, idle: bool = False,
+             private: bool = False, expected: int = 0) -> Sample:
     """Returns one run as a sample, without the number of its round.
 
     idle: the program also waits after freeing everything and reports what it holds. The average over time is then
@@ -190,7 +199,7 @@ def run_once(row, allocator, conditions, *, warm, idle=False, private=False, exp
         row.argv(conditions.files, conditions.scale), env=env, preload=allocator.library,
         variable="BENCH_PRELOAD" if row.preload == "child" else "LD_PRELOAD", warm=warm, limit=row.time_limit_s,
         stdin=conditions.input, show_output=conditions.show_output, private=private)
-    sample = {"row": row.name, "allocator": allocator.name}
+    sample: Sample = {"row": row.name, "allocator": allocator.name}
     status, detail = judge(row, whole, tail, unloaded, row.time_limit_s, expected)
     figures = whole_figures(whole)
     if status == "ok" and row.figure != "wall":

@@ -1,15 +1,21 @@
 """The command `hakmem bench security`: what each allocator does with misuse."""
 
+from __future__ import annotations
+
 import fnmatch
 import json
 import subprocess
+import sys
 import tempfile
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import click
 
 from hakmem.bench import machine, misuse
 from hakmem.bench.allocators import parse_pair
+from hakmem.bench.command import split_names
 from hakmem.bench.table import print_table
 from hakmem.peers import PeersError, load_peers
 from hakmem.screen import make_console
@@ -19,7 +25,7 @@ FORMAT = "hakmem-security 1"
 PEERS = ("hardened", "mimalloc-secure", "snmalloc-checks", "scudo")
 
 
-def find_builds(add):
+def find_builds(add: Sequence[str]) -> dict[str, misuse.Build]:
     """Returns {name: Build} of all builds and allocators that are there."""
     try:
         found = {build.name: build for build in misuse.own_builds()}
@@ -39,7 +45,7 @@ def find_builds(add):
     return found
 
 
-def choose_builds(found, names, add):
+def choose_builds(found: dict[str, misuse.Build], names: Sequence[str], add: Sequence[str]) -> list[misuse.Build]:
     """Returns the named builds, or HAKMEM's, glibc and the hardened peers; tells which of those are absent."""
     if names:
         unknown = [name for name in names if name not in found]
@@ -55,7 +61,7 @@ def choose_builds(found, names, add):
     return [*(build for build in misuse.own_builds()), *(found[name] for name in others)]
 
 
-def choose_cases(patterns):
+def choose_cases(patterns: Sequence[str]) -> list[misuse.Case]:
     """Returns the cases whose kind matches a pattern; all without patterns."""
     cases = [case for case in misuse.load_cases()
              if not patterns or any(fnmatch.fnmatch(case.kind, pattern) for pattern in patterns)]
@@ -64,7 +70,7 @@ def choose_cases(patterns):
     return cases
 
 
-def measure(builds, cases, rounds):
+def measure(builds: Sequence[misuse.Build], cases: Sequence[misuse.Case], rounds: int) -> dict[str, dict[str, str]]:
     """Runs the cases. Returns {build: {case: outcome}}."""
     results = {}
     with tempfile.TemporaryDirectory(prefix="hakmem-misuse-") as folder:
@@ -73,15 +79,15 @@ def measure(builds, cases, rounds):
         except (OSError, subprocess.CalledProcessError) as error:
             raise click.ClickException(f"the suite's programs are not compiled: {error}") from error
         for build in builds:
-            with click.progressbar(cases, label=build.name, file=click.get_text_stream("stderr")) as bar:
+            with click.progressbar(cases, label=build.name, file=sys.stderr) as bar:
                 try:
-                    results[build.name] = misuse.run_suite(programs, build, cases, rounds, tell=lambda: bar.update(1))
+                    results[build.name] = misuse.run_suite(programs, build, cases, rounds, partial(bar.update, 1))
                 except (misuse.SuiteError, subprocess.TimeoutExpired) as error:
                     raise click.ClickException(str(error)) from error
     return results
 
 
-def print_results(results, by_case):
+def print_results(results: dict[str, dict[str, str]], by_case: bool) -> None:
     """Prints the tables of outcomes."""
     console, names = make_console(), list(results)
     if by_case:
@@ -101,7 +107,7 @@ def print_results(results, by_case):
         click.echo(f"{word:<9}{about}")
 
 
-def record(results, builds):
+def record(results: dict[str, dict[str, str]], builds: Sequence[misuse.Build]) -> None:
     """Writes peers.txt and the page, with the columns that are not HAKMEM's builds."""
     own = {build.name for build in misuse.own_builds()}
     peers = {name: peer.version for name, peer in load_peers().items()}
@@ -116,7 +122,7 @@ def record(results, builds):
 
 @click.command()
 @click.option("--allocators", metavar="A,B,...",
-              callback=lambda c, p, value: [each for each in (value or "").split(",") if each],
+              callback=split_names,
               help="These only: default, switch, secure, sweep (our builds), glibc, any peer.")
 @click.option("--add", multiple=True, metavar="NAME=LIBRARY", help="One more allocator: any library to preload.")
 @click.option("--kinds", "patterns", multiple=True, metavar="PATTERN", help="Kinds of errors whose name matches.")
@@ -125,7 +131,8 @@ def record(results, builds):
 @click.option("--cases", "by_case", is_flag=True, help="Print each case, not only kinds.")
 @click.option("--json", "as_json", is_flag=True, help="Print each case as JSON.")
 @click.option("--record", "write", is_flag=True, help="Write the others' columns of docs/misuse-table.md.")
-def security(allocators, add, patterns, rounds, by_case, as_json, write):
+def security(allocators: list[str], add: tuple[str, ...], patterns: tuple[str, ...], rounds: int, by_case: bool,
+             as_json: bool, write: bool) -> None:
     """Misuse memory in every way of the misuse suite, and tell what each allocator does about it."""
     if not misuse.SUITE.is_dir():
         raise click.ClickException(f"only a checkout has the misuse suite: there is no folder {misuse.SUITE}")

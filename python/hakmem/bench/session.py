@@ -1,51 +1,81 @@
 """Runs a session from its first block to its result."""
 
+from __future__ import annotations
+
 import os
 import time
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hakmem.bench import calls, machine, statistics
-from hakmem.bench.runner import run_once
-from hakmem.bench.schedule import (estimate, failed_too_often, next_block, rotated, time_left,
-                                   uncertainty, warm_mib)
+from hakmem.bench.runner import Conditions, run_once
+from hakmem.bench.schedule import (
+    Block, Plan, State, estimate, failed_too_often, next_block, rotated, time_left, uncertainty, warm_mib)
 from hakmem.bench.store import FORMAT, JOURNAL_FORMAT
+
+if TYPE_CHECKING:
+    from hakmem.bench.allocators import Allocator
+    from hakmem.bench.rows import Row
+    from hakmem.records import Entry, Record, Result, Sample
+
+
+class Display(Protocol):
+    """What shows the progress of a run."""
+
+    def block(self, block: Block, estimated: float, left: float) -> None:
+        """A block begins."""
+
+    def step(self, row: str, allocator: str, number: int | None) -> None:
+        """A run of a row on an allocator begins."""
+
+    def done(self, block: Block, seconds: float) -> None:
+        """A block is over."""
+
+
+class Writer(Protocol):
+    """What keeps the journal of a run."""
+
+    def write(self, kind: str, value: Any) -> None:
+        """Writes one entry."""
 
 
 class Quiet:
     """A progress display that shows nothing."""
 
-    def block(self, block, estimated, left):
+    def block(self, block: Block, estimated: float, left: float) -> None:
         """A block begins."""
         pass
 
-    def step(self, row, allocator, number):
+    def step(self, row: str, allocator: str, number: int | None) -> None:
         """A run of a row on an allocator begins."""
         pass
 
-    def done(self, block, seconds):
+    def done(self, block: Block, seconds: float) -> None:
         """A block is over."""
         pass
 
 
-def run_round(plan, row, allocators, conditions, state, block, journal, progress):
+def run_round(plan: Plan, row: Row, allocators: dict[str, Allocator], conditions: Conditions, state: State,
+              number: int, journal: Writer, progress: Display) -> list[Sample]:
     """Runs one round of a row and returns its samples. Leaves out an allocator that has failed too often in the row."""
-    samples = []
+    samples: list[Sample] = []
     place = plan.rows.index(row.name)
-    idle = plan.idle and block.number == 0 and row.idle
-    for name in rotated(plan.allocators, block.number, place):
+    idle = plan.idle and number == 0 and row.idle
+    for name in rotated(plan.allocators, number, place):
         so_far = state.of(row.name)
         if failed_too_often([sample for sample in so_far if sample["allocator"] == name]):
             continue
-        progress.step(row.name, name, block.number)
+        progress.step(row.name, name, number)
         so_far += samples
         sample = run_once(row, allocators[name], conditions, warm=warm_mib(plan, so_far), idle=idle,
-                          private=block.number == 0, expected=plan.exit_status)
-        sample = {"row": row.name, "allocator": name, "round": block.number, **sample}
+                          private=number == 0, expected=plan.exit_status)
+        sample = {"row": row.name, "allocator": name, "round": number, **sample}
         samples.append(sample)
         journal.write("sample", sample)
     return samples
 
 
-def run_calls(plan, row, allocators, conditions, state, journal, progress):
+def run_calls(plan: Plan, row: Row, allocators: dict[str, Allocator], conditions: Conditions, state: State,
+              journal: Writer, progress: Display) -> list[Entry]:
     """Counts a row's system calls on every allocator that completed it, except for the subject's copy."""
     entries = []
     for name in plan.allocators if row.counts_calls else ():
@@ -59,14 +89,15 @@ def run_calls(plan, row, allocators, conditions, state, journal, progress):
     return entries
 
 
-def run_session(plan, rows, allocators, conditions, state, journal, progress=None):
+def run_session(plan: Plan, rows: dict[str, Row], allocators: dict[str, Allocator], conditions: Conditions,
+                state: State, journal: Writer, progress: Display | None = None) -> None:
     """Runs wanted blocks while one fits into the time. rows: {name: Row}. Adds results to `state`."""
     progress = progress or Quiet()
     before = state.elapsed()
     began = time.monotonic()
-    known = {}
+    known: dict[tuple[str, int], float] = {}
 
-    def uncertain(row):
+    def uncertain(row: str) -> float:
         key = (row, state.rounds(row))
         if key not in known:
             known[key] = uncertainty(plan, state, row)
@@ -80,18 +111,20 @@ def run_session(plan, rows, allocators, conditions, state, journal, progress=Non
         progress.block(block, estimate(state, block), time_left(plan, state, elapsed, uncertain))
         started = time.monotonic()
         row = rows[block.row]
-        samples, entries = [], []
+        samples: list[Sample] = []
+        entries: list[Entry] = []
         if block.number is None:
             entries = run_calls(plan, row, allocators, conditions, state, journal, progress)
         else:
-            samples = run_round(plan, row, allocators, conditions, state, block, journal, progress)
+            samples = run_round(plan, row, allocators, conditions, state, block.number, journal, progress)
         seconds = time.monotonic() - started
         state.add(block, seconds, samples, entries)
         journal.write("block", {"row": block.row, "number": block.number, "seconds": seconds})
         progress.done(block, seconds)
 
 
-def make_header(plan, rows, allocators, options, conditions, command, date):
+def make_header(plan: Plan, rows: Record, allocators: dict[str, Allocator], options: Record, conditions: Record,
+                command: str, date: str) -> Record:
     """Returns what is known before the first block. A resumed run must have the same `conditions`."""
     return {
         "format": JOURNAL_FORMAT,
@@ -108,7 +141,7 @@ def make_header(plan, rows, allocators, options, conditions, command, date):
     }
 
 
-def make_result(header, plan, state):
+def make_result(header: Record, plan: Plan, state: State) -> Result:
     """Returns the content of the result file. Rows for which there was no time are only named, in not_run."""
     rows = {name: row for name, row in header["rows"].items() if state.rounds(name)}
     result = {"format": FORMAT, **{key: header[key] for key in ("date", "command", "commit")}}

@@ -1,16 +1,24 @@
 """The files of a run: a journal during the run, from which it can be resumed; then the medians as CSV and the whole
 result as compressed JSON."""
 
+from __future__ import annotations
+
 import csv
 import io
 import json
 import lzma
 import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from hakmem.bench import statistics
 from hakmem.bench.schedule import Block, State
+
+if TYPE_CHECKING:
+    from hakmem.records import Entry, Record, Result, Sample
 
 FORMAT = "hakmem-bench 1"
 RAW = ".json.xz"
@@ -25,7 +33,7 @@ MUST_AGREE = ("subject", "conditions", "machine", "rows", "allocators")
 class Journal:
     """A file that gets a line for each event at once. Samples count only after the line of their block."""
 
-    def __init__(self, path, header=None):
+    def __init__(self, path: Path, header: Record | None = None) -> None:
         """Goes on with the file; with a header, begins it anew."""
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -34,28 +42,31 @@ class Journal:
         self.file = open(path, "w" if header else "a", encoding="utf-8")
         self.write("header" if header else "resumed", header or True)
 
-    def write(self, kind, value):
+    def write(self, kind: str, value: Any) -> None:
         """Writes one entry and waits until it is on the disk."""
         self.file.write(json.dumps({kind: value}) + "\n")
         self.file.flush()
         os.fsync(self.file.fileno())
 
-    def close(self):
+    def close(self) -> None:
         """Closes the file."""
         self.file.close()
 
 
-def cut_torn_line(path):
+def cut_torn_line(path: Path) -> None:
     """Cuts off an incomplete last line, which a killed writer left."""
     with open(path, "r+b") as file:
         content = file.read()
         file.truncate(content.rfind(b"\n") + 1)
 
 
-def read_journal(path):
+def read_journal(path: Path) -> tuple[Record, State]:
     """Returns (header, State) of a journal. Leaves out the samples of an unfinished block."""
     lines = path.read_bytes().split(b"\n")[:-1]
-    header, state, samples, calls = None, State(), [], []
+    header: Record | None = None
+    state = State()
+    samples: list[Sample] = []
+    calls: list[Entry] = []
     for number, line in enumerate(lines, 1):
         try:
             ((kind, value),) = json.loads(line).items()
@@ -79,7 +90,7 @@ def read_journal(path):
     return header, state
 
 
-def check_header(path, then, now):
+def check_header(path: Path, then: Record, now: Record) -> None:
     """Raises a click error that names the first difference between a run to be resumed and this one."""
     for part in MUST_AGREE:
         for key, before, after in differences(then.get(part), now[part], part):
@@ -87,7 +98,7 @@ def check_header(path, then, now):
                                        "run without --resume, or as it was")
 
 
-def differences(before, after, key):
+def differences(before: Any, after: Any, key: str) -> Iterator[tuple[str, str, str]]:
     """Yields (key, before, after) for each value that differs, as JSON."""
     if isinstance(before, dict) and isinstance(after, dict):
         for name in dict.fromkeys([*before, *after]):
@@ -99,7 +110,7 @@ def differences(before, after, key):
 # ---- The result ----
 
 
-def free_stem(folder, date, name):
+def free_stem(folder: Path, date: str, name: str) -> Path:
     """Returns folder/DATE-NAME, with a number appended if a result of that name exists."""
     for number in range(1, 1000):
         stem = f"{date[:10]}-{name}" + (f"-{number}" if number > 1 else "")
@@ -108,17 +119,17 @@ def free_stem(folder, date, name):
     raise click.ClickException(f"{folder} holds 999 results named {date[:10]}-{name}; choose another --name")
 
 
-def beside(stem, suffix):
+def beside(stem: Path, suffix: str) -> Path:
     """Returns the stem's file with this suffix. Path.with_suffix would cut a name at its last point."""
     return stem.with_name(stem.name + suffix)
 
 
-def to_json(result):
+def to_json(result: Result) -> str:
     """Returns the result as JSON."""
     return json.dumps(result, indent=1) + "\n"
 
 
-def to_csv(samples):
+def to_csv(samples: Sequence[Sample]) -> str:
     """Returns every sample, one on each line."""
     columns = list(dict.fromkeys(["row", "allocator", "round", "status", "detail",
                                   *(key for sample in samples for key in sample)]))
@@ -129,7 +140,7 @@ def to_csv(samples):
     return text.getvalue()
 
 
-def medians_to_csv(result):
+def medians_to_csv(result: Result) -> str:
     """Returns a line for each row and allocator: medians, and the subject's ratios to it with their intervals. Lines
     that begin with # come first and say what was run where."""
     lines = [f"# {key}: {result[key]}" for key in ("format", "date", "command", "commit", "subject")]
@@ -149,12 +160,12 @@ def medians_to_csv(result):
     return "\n".join(line.replace("\n", " ") for line in lines) + "\n" + text.getvalue()
 
 
-def short(value):
+def short(value: float | None) -> str:
     """Returns a figure with six digits, which is more than the measurement supports."""
     return "" if value is None else f"{value:.6g}"
 
 
-def write_result(result, stem):
+def write_result(result: Result, stem: Path) -> list[Path]:
     """Writes stem.csv (the medians) and stem.json.xz (the whole result), each in one step. Returns both paths."""
     stem.parent.mkdir(parents=True, exist_ok=True)
     written = []

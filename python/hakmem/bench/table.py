@@ -1,8 +1,18 @@
 """Prints a result as tables, with colors if the terminal has them."""
 
-from hakmem.bench.allocators import again
-from hakmem.screen import Table, Text, make_console  # noqa: F401 - commands take make_console from here
+from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from hakmem.bench.allocators import again
+from hakmem.screen import Console, Table, Text
+
+if TYPE_CHECKING:
+    from hakmem.records import Entry, Ratio, Result
+
+# {row: {allocator: (number, text)}}
+Cells = dict[str, dict[str, tuple[float, str]]]
 STYLES = {"lower": "green", "higher": "red", "tie": "dim"}
 ROW_WIDTH = 25
 SHORT = {"crashed": "crashed", "failed": "failed", "timeout": "too long", "refused": "refused"}
@@ -13,45 +23,45 @@ MEANS = {"time": "time", "time_programs": "time, programs", "cpu": "CPU time", "
 # ---- Figures as texts ----
 
 
-def seconds_text(seconds):
+def seconds_text(seconds: float) -> str:
     """Returns seconds as a text with a unit."""
     if seconds >= 1:
         return f"{seconds:.2f} s"
     return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} µs"
 
 
-def memory_text(kib):
+def memory_text(kib: float) -> str:
     """Returns KiB as a text in MiB."""
     return f"{kib / 1024:,.0f} MiB" if kib >= 100 * 1024 else f"{kib / 1024:.3g} MiB"
 
 
-def bytes_text(number):
+def bytes_text(number: float) -> str:
     """Returns bytes as a text in KiB."""
     return f"{number / 1024:,.0f} KiB"
 
 
-def ratio_text(ratio):
+def ratio_text(ratio: Ratio) -> Text:
     """Returns a ratio as a colored text, with = for a tie."""
     text = f"{ratio['median']:.2f}" if ratio["median"] < 10 else f"{ratio['median']:.3g}"
     return Text(text + ("=" if ratio["verdict"] == "tie" else " "), style=STYLES[ratio["verdict"]])
 
 
-def interval_text(mean):
+def interval_text(mean: Ratio) -> Text:
     """Returns a mean and its interval as a colored text."""
     style = STYLES["lower"] if mean["high"] < 1 else STYLES["higher"] if mean["low"] > 1 else STYLES["tie"]
     return Text(f"{mean['median']:.3f} ({mean['low']:.2f}–{mean['high']:.2f})", style=style)
 
 
-def status_text(entry, detail):
+def status_text(entry: Entry, detail: str) -> Text:
     """Returns how an allocator failed, short enough for a cell."""
     status = SHORT[entry["status"]]
     # Only the name of a signal is short enough for a cell.
     return Text(f"{status} ({detail})" if detail and entry["status"] == "crashed" else status, style="bold red")
 
 
-def failures(result):
+def failures(result: Result) -> dict[tuple[str, str], tuple[str, str]]:
     """Returns {(row, allocator): (status, detail)} of the first failure of each."""
-    found = {}
+    found: dict[tuple[str, str], tuple[str, str]] = {}
     for sample in result["samples"]:
         if sample["status"] != "ok":
             found.setdefault((sample["row"], sample["allocator"]), (sample["status"], sample.get("detail") or ""))
@@ -61,13 +71,14 @@ def failures(result):
 # ---- Tables ----
 
 
-def slices(names, console, width, first=ROW_WIDTH):
+def slices(names: Sequence[str], console: Console, width: int, first: int = ROW_WIDTH) -> list[Sequence[str]]:
     """Splits the names into groups of as many columns as fit into the terminal."""
     most = max(1, (console.width - first) // (width + 2))
     return [names[at:at + most] for at in range(0, len(names), most)]
 
 
-def print_table(console, title, head, lines, left=(0,)):
+def print_table(console: Console, title: str, head: Sequence[str], lines: Iterable[Iterable[str | Text]],
+                left: Collection[int] = (0,)) -> None:
     """Prints a table. left: the columns of words; columns of figures are aligned at the right."""
     table = Table()
     for place, name in enumerate(head):
@@ -79,7 +90,8 @@ def print_table(console, title, head, lines, left=(0,)):
     console.print()
 
 
-def print_ratios(console, result, figure, key, title, text):
+def print_ratios(console: Console, result: Result, figure: str, key: str, title: str,
+                 text: Callable[[float], str]) -> None:
     """Prints the subject's own figure in each row, its ratio to each allocator and its ratio to the best peer."""
     subject, summary, failed = result["subject"], result["summary"], failures(result)
     others = [name for name in result["allocators"] if name != subject]
@@ -100,14 +112,14 @@ def print_ratios(console, result, figure, key, title, text):
         print_table(console, title, ["", subject, *part, "best peer"], lines)
 
 
-def status_cell(entry, failed, row, name):
+def status_cell(entry: Entry, failed: dict[tuple[str, str], tuple[str, str]], row: str, name: str) -> str | Text:
     """Returns the cell of an allocator without a ratio: its failure, or "-"."""
     if not entry or entry["status"] == "ok":
         return "-"
     return status_text(entry, failed[row, name][1])
 
 
-def print_overall(console, result):
+def print_overall(console: Console, result: Result) -> None:
     """Prints the geometric means over the rows."""
     overall = {name: means for name, means in result["summary"]["overall"].items() if means}
     if not overall:
@@ -118,7 +130,7 @@ def print_overall(console, result):
                 ["", *MEANS.values(), "rows"], lines)
 
 
-def print_figures(console, result, title, cells, least=True):
+def print_figures(console: Console, result: Result, title: str, cells: Cells, least: bool = True) -> None:
     """Prints a table of {row: {allocator: (number, text)}}, with each row's least (or most) in bold."""
     names = [name for name in result["allocators"] if any(name in row for row in cells.values())]
     if not names:
@@ -133,9 +145,9 @@ def print_figures(console, result, title, cells, least=True):
         print_table(console, title, ["", *part], lines)
 
 
-def calls_cells(result):
+def calls_cells(result: Result) -> Cells:
     """Returns the cells of the table of system calls."""
-    cells = {}
+    cells: Cells = {}
     for entry in result.get("calls") or []:
         if entry["memory_total"] is not None:
             total = entry["memory_total"]
@@ -143,9 +155,9 @@ def calls_cells(result):
     return cells
 
 
-def median_cells(result, key, text):
+def median_cells(result: Result, key: str, text: Callable[[float], str]) -> Cells:
     """Returns the cells of the table of one median."""
-    cells = {}
+    cells: Cells = {}
     for row, entries in result["summary"]["rows"].items():
         figures = {name: (entry[key], text(entry[key])) for name, entry in entries.items() if key in entry}
         if figures:
@@ -153,7 +165,7 @@ def median_cells(result, key, text):
     return cells
 
 
-def noise_line(result):
+def noise_line(result: Result) -> str | None:
     """Returns a sentence on how far two copies of one library differ. A real difference must be larger."""
     copy = again(result["subject"])
     ratios = [entries[copy]["ratios"]["time"]["median"] for entries in result["summary"]["rows"].values()
@@ -167,9 +179,9 @@ def noise_line(result):
             f"{max(ratios):.3f} in time, their geometric mean {mean['median']:.3f}.")
 
 
-def print_notes(console, result):
+def print_notes(console: Console, result: Result) -> None:
     """Prints notes on noise, ties, failures and rows that did not run."""
-    def say(text):
+    def say(text: str) -> None:
         console.print(Text(text), soft_wrap=True)
 
     noise = noise_line(result)
@@ -191,15 +203,15 @@ def print_notes(console, result):
         say(f"{row}: not run: {reason}")
 
 
-def rounds_by_row(result):
+def rounds_by_row(result: Result) -> dict[str, int]:
     """Returns {row: number of rounds}."""
-    counts = {}
+    counts: dict[str, int] = {}
     for sample in result["samples"]:
         counts[sample["row"]] = max(counts.get(sample["row"], 0), sample["round"] + 1)
     return counts
 
 
-def rounds_text(result):
+def rounds_text(result: Result) -> str:
     """Returns the number of rounds as a text."""
     counts = rounds_by_row(result).values()
     low, high = min(counts, default=0), max(counts, default=0)
@@ -208,7 +220,7 @@ def rounds_text(result):
     return "1 round" if low == 1 else f"{low} rounds"
 
 
-def print_result(console, result):
+def print_result(console: Console, result: Result) -> None:
     """Prints all tables of a result."""
     machine = result["machine"]
     console.print(Text(f"{len(result['rows'])} rows, {len(result['allocators'])} allocators, {rounds_text(result)}; "

@@ -4,11 +4,18 @@ A figure differs if the 95 % range of its median ratio lies on one side of 1 and
 two copies of one library were. The range is that of the sign test: it depends only on the order of the rounds'
 ratios, so it holds for any kind of noise. It needs six rounds."""
 
+from __future__ import annotations
+
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from hakmem.bench import statistics
 from hakmem.bench.allocators import again
+
+if TYPE_CHECKING:
+    from hakmem.records import Result, Sample
 
 ROUNDS_LEAST = 6
 CONFIDENCE = 0.95
@@ -23,7 +30,7 @@ class Range:
     high: float
 
 
-def range_of(ratios):
+def range_of(ratios: Sequence[float]) -> Range | None:
     """Returns the Range of the ratios; None if there are too few rounds."""
     count = len(ratios)
     if count < ROUNDS_LEAST:
@@ -37,12 +44,12 @@ def range_of(ratios):
     return Range(statistics.middle_of(ordered), ordered[outside - 1], ordered[count - outside])
 
 
-def noise_of(found):
+def noise_of(found: Range | None) -> float:
     """Returns how far two copies of one library differ: the larger side of their range, as a share."""
     return max(found.high, 1 / found.low) - 1 if found else 0.0
 
 
-def differs(found, noise):
+def differs(found: Range, noise: float) -> int:
     """Returns -1 for less, 1 for more, 0 if the difference may be noise."""
     if found.high < 1 and 1 / found.middle - 1 > noise:
         return -1
@@ -54,38 +61,40 @@ def differs(found, noise):
 class Comparison:
     """One figure of one row, on all allocators that completed the row."""
 
-    def __init__(self, result, row, figure):
+    def __init__(self, result: Result, row: str, figure: str) -> None:
         self.subject, self.key = result["subject"], statistics.FIGURES[figure]
-        self.runs = statistics.group_samples(result["samples"]).get(row, {})
+        self.runs: dict[str, dict[int, Sample]] = statistics.group_samples(result["samples"]).get(row, {})
         entries = result["summary"]["rows"].get(row, {})
-        self.names = [name for name in result["allocators"] if name != again(self.subject)
-                      and entries.get(name, {}).get("status") == "ok"
-                      and self.middle(name) is not None]
+        # The median of each allocator that completed the row.
+        self.middles = {name: middle for name in result["allocators"] if name != again(self.subject)
+                        and entries.get(name, {}).get("status") == "ok"
+                        and (middle := self.middle(name)) is not None}
+        self.names = list(self.middles)
         copy = again(self.subject)
         complete = entries.get(copy, {}).get("status") == "ok" and self.subject in self.names
         self.noise = noise_of(self.range(self.subject, copy)) if complete else 0.0
         self.rounds = max((len(self.runs[name]) for name in self.names), default=0)
 
-    def middle(self, name):
+    def middle(self, name: str) -> float | None:
         """Returns an allocator's median; None if it has none."""
         return statistics.middle(self.runs.get(name, {}).values(), self.key)
 
-    def range(self, name, other):
+    def range(self, name: str, other: str) -> Range | None:
         """Returns the Range of the first allocator's figure divided by the second's."""
         return range_of(statistics.ratios_by_round(self.runs[name], self.runs[other], self.key))
 
-    def leaders(self):
+    def leaders(self) -> list[str]:
         """Returns the allocator with the least median, and those that cannot be told from it."""
-        ordered = sorted(self.names, key=self.middle)
+        ordered = sorted(self.names, key=lambda name: self.middles[name])
         if not ordered:
             return []
         best, *others = ordered
-        found = {name: self.range(best, name) for name in others}
-        return [best, *(name for name in others if found[name] and differs(found[name], self.noise) == 0)]
+        return [best, *(name for name in others
+                        if (found := self.range(best, name)) and differs(found, self.noise) == 0)]
 
-    def sides(self):
+    def sides(self) -> tuple[dict[str, Range], dict[str, Range], dict[str, Range]]:
         """Returns {name: Range} three times: the subject is below, it is above, it cannot be told from them."""
-        sides = {-1: {}, 1: {}, 0: {}}
+        sides: dict[int, dict[str, Range]] = {-1: {}, 1: {}, 0: {}}
         for name in self.names:
             if name != self.subject:
                 found = self.range(self.subject, name)
@@ -94,24 +103,24 @@ class Comparison:
         return sides[-1], sides[1], sides[0]
 
 
-def percent(share):
+def percent(share: float) -> str:
     """Returns a share as a text in percent, with one decimal below 10."""
     value = abs(share) * 100
     return f"{value:.0f}" if value >= 10 else f"{value:.1f}"
 
 
-def change_text(found, word):
+def change_text(found: Range, word: str) -> str:
     """Returns a text such as `12 % (9 to 14) less`."""
     near, far = sorted((abs(found.low - 1), abs(found.high - 1)))
     return f"{percent(found.middle - 1)} % ({percent(near)} to {percent(far)}) {word}"
 
 
-def listed(words):
+def listed(words: Sequence[str]) -> str:
     """Joins words with commas and "and"."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-def sentence(compared, subject_text, nothing):
+def sentence(compared: Comparison, subject_text: str, nothing: str) -> str:
     """Returns one sentence on a figure. nothing: the words for a difference that cannot be told."""
     less, more, same = compared.sides()
     parts = []
@@ -126,7 +135,7 @@ def sentence(compared, subject_text, nothing):
     return f"{text} (noise: {percent(compared.noise)} %)."
 
 
-def verdict(result, row):
+def verdict(result: Result, row: str) -> dict[str, str]:
     """Returns {"time", "memory"}, a sentence each; {} if the subject or all others failed."""
     subject = result["subject"]
     time, memory = (Comparison(result, row, figure) for figure in ("time", "peak_rss"))

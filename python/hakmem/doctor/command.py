@@ -1,9 +1,12 @@
 """The command `hakmem doctor`."""
 
+from __future__ import annotations
+
 import json
 import os
 import resource
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -13,18 +16,20 @@ from hakmem.clean import clean
 from hakmem.doctor import DoctorError
 from hakmem.doctor.elf import read_elf
 from hakmem.doctor.findings import Finding, as_json, bytes_text, exit_status
-from hakmem.doctor.linkmap import (bindings, loaded_objects, place, place_program, preload_entries, reachable,
-                                   read_link_map)
+from hakmem.doctor.linkmap import (
+    LoadedObject, bindings, loaded_objects, place, place_program, preload_entries, reachable, read_link_map)
 from hakmem.doctor.machine_checks import check_machine
-from hakmem.doctor.process_checks import (check_cgroup, check_limits, check_mappings, check_options, check_preload,
-                                          check_process_huge_pages, check_static_tls, check_swapped)
-from hakmem.doctor.serving_checks import (check_active, check_bindings, check_environment, check_mixed,
-                                          check_privilege, check_runtime, check_static, check_word_size, is_hakmem)
-from hakmem.doctor.system import TEXT_MOST, read_process
+from hakmem.doctor.process_checks import (
+    check_cgroup, check_limits, check_mappings, check_options, check_preload, check_process_huge_pages,
+    check_static_tls, check_swapped)
+from hakmem.doctor.serving_checks import (
+    check_active, check_bindings, check_environment, check_mixed, check_privilege, check_runtime, check_static,
+    check_word_size, is_hakmem)
+from hakmem.doctor.system import TEXT_MOST, Process, read_process
 from hakmem.doctor.values import check_values
 from hakmem.foreign import open_regular
 from hakmem.library import known_options
-from hakmem.live.memory import LiveError, ProcessMemory, permission_error, sense
+from hakmem.live.memory import LiveError, Mapping, ProcessMemory, permission_error, sense
 from hakmem.processes import ProcessParameter
 
 ROOT = Path("/")
@@ -34,7 +39,7 @@ TRIAL_SECONDS = 20
 LIBRARY_MOST = 64 << 20
 
 
-def check_process(memory):
+def check_process(memory: ProcessMemory) -> list[Finding]:
     """Returns every finding on a process."""
     pid = memory.pid
     process = read_process(pid)
@@ -65,7 +70,7 @@ def check_process(memory):
     return found
 
 
-def judge_values(options):
+def judge_values(options: dict[str, str]) -> list[Finding]:
     """Returns the findings on options' values, by the library of this build. The process's own library is not run
     here, because it may be anybody's."""
     library = paths.hakmem_library()
@@ -75,7 +80,8 @@ def judge_values(options):
     return check_values({name: value for name, value in options.items() if name in known}, library)
 
 
-def check_objects(process, memory, objects, environment):
+def check_objects(process: Process, memory: ProcessMemory, objects: list[LoadedObject],
+                  environment: dict[str, str]) -> list[Finding]:
     """Returns the findings that depend on what is loaded."""
     program_path = (process.executable or "").removesuffix(" (deleted)")
     program = next((each for each in objects if each.path == program_path), None)
@@ -104,7 +110,7 @@ def check_objects(process, memory, objects, environment):
     return [*found, *check_static_tls(objects, started, environment)]
 
 
-def read_regular(path):
+def read_regular(path: Path) -> str:
     """Returns the text of a regular file inside the process's root folder; "" if there is none."""
     try:
         file = open_regular(path)
@@ -116,7 +122,7 @@ def read_regular(path):
         return file.pread(TEXT_MOST, 0).decode(errors="replace")
 
 
-def check_window(mappings, environment):
+def check_window(mappings: list[Mapping], environment: dict[str, str]) -> list[Finding]:
     """Returns a finding on the size of the mapped window, which the kernel shows by name if it supports names."""
     size = sum(mapping.size for mapping in mappings if mapping.path == "[anon:hakmem]")
     if not size:
@@ -126,7 +132,7 @@ def check_window(mappings, environment):
     return [Finding("ok", "window", f"{bytes_text(size)} are mapped for small blocks{why}")]
 
 
-def check_here():
+def check_here() -> list[Finding]:
     """Returns every finding on the machine, the environment and the library, for programs to be started."""
     environment = dict(os.environ)
     library = paths.hakmem_library()
@@ -142,7 +148,7 @@ def check_here():
     return found
 
 
-def check_library(library):
+def check_library(library: Path) -> list[Finding]:
     """Checks that the library exists and replaces malloc in a program that is run to test this."""
     if not library.is_file():
         return [Finding("problem", "library", f"{library} is not there", "./hakmem build builds it")]
@@ -170,7 +176,7 @@ def check_library(library):
     return [Finding("ok", "library", f"{library} serves a program that it is preloaded into")]
 
 
-def print_findings(found, heading):
+def print_findings(found: Iterable[Finding], heading: str) -> None:
     """Prints the findings."""
     from hakmem.screen import Table, Text, make_console
 
@@ -195,7 +201,7 @@ def print_findings(found, heading):
 @click.option("--json", "as_json_text", is_flag=True, help="Print the findings as JSON.")
 @click.argument("pid", type=ProcessParameter(served=False), required=False, metavar="[PID|NAME]")
 @click.pass_context
-def doctor(ctx, as_json_text, pid):
+def doctor(ctx: click.Context, as_json_text: bool, pid: int | None) -> None:
     """Look whether HAKMEM serves process PID as it should; without PID, whether it would on this machine.
 
     Each finding is ok, a note, a warning or a problem, with what to do. Ends with 0 without warnings and problems,

@@ -5,11 +5,16 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING, BinaryIO
 
 from elftools.common.exceptions import ELFError
+from elftools.elf.dynamic import DynamicSegment
 
 from hakmem.clean import clean
-from hakmem.heap.elf import NAMES_MOST, SYMBOLS_MOST, TAG_BYTES, TAGS_MOST, UNSOUND, bytes_at, bytes_of, sound_elf
+from hakmem.elf import NAMES_MOST, SYMBOLS_MOST, TAG_BYTES, TAGS_MOST, UNSOUND, bytes_at, bytes_of, sound_elf
+
+if TYPE_CHECKING:
+    from elftools.elf.elffile import ELFFile
 
 # The names whose binding decides which allocator a program uses. C++'s other operators call these or come from the
 # allocator itself.
@@ -36,24 +41,23 @@ class ElfFile:
     bits: int
     interpreter: str | None = None
     soname: str | None = None
-    needed: list = field(default_factory=list)
+    needed: list[str] = field(default_factory=list)
     dynamic: bool = False
     static_tls: bool = False
     symbolic: bool = False
     tls_bytes: int = 0
-    defined: dict = field(default_factory=dict)  # name -> address, of MALLOC_NAMES and MARKERS
-    slots: list = field(default_factory=list)    # (name, address of the slot), of MALLOC_NAMES
-    allocators: set = field(default_factory=set)  # keys of MARKERS, found in either symbol table
+    defined: dict[str, int] = field(default_factory=dict)  # name -> address, of MALLOC_NAMES and MARKERS
+    slots: list[tuple[str, int]] = field(default_factory=list)    # (name, address of the slot), of MALLOC_NAMES
+    allocators: set[str] = field(default_factory=set)  # keys of MARKERS, found in either symbol table
     position_independent: bool = False
-    phdr_offset: int = 0
 
     @cached_property
-    def defines_malloc(self):
+    def defines_malloc(self) -> bool:
         """Whether the file defines malloc."""
         return "malloc" in self.defined
 
 
-def read_elf(stream):
+def read_elf(stream: BinaryIO) -> ElfFile:
     """Returns the facts about an open file; raises ValueError if it is no ELF file or damaged."""
     try:
         return examine(sound_elf(stream))
@@ -61,9 +65,9 @@ def read_elf(stream):
         raise ValueError(clean(f"no readable ELF file ({error or type(error).__name__})", 200)) from error
 
 
-def examine(elf):
+def examine(elf: ELFFile) -> ElfFile:
     """Returns the facts about a sound ELF file."""
-    facts = ElfFile(elf.elfclass, position_independent=elf["e_type"] == "ET_DYN", phdr_offset=elf["e_phoff"])
+    facts = ElfFile(elf.elfclass, position_independent=elf["e_type"] == "ET_DYN")
     if elf.elfclass != 64 or not elf.little_endian:
         return facts
     for segment in elf.iter_segments():
@@ -72,7 +76,7 @@ def examine(elf):
             facts.interpreter = clean_text(bytes_at(elf, segment["p_offset"], min(segment["p_filesz"], NAME_MOST)))
         elif kind == "PT_TLS":
             facts.tls_bytes = segment["p_memsz"]
-        elif kind == "PT_DYNAMIC":
+        elif isinstance(segment, DynamicSegment):
             facts.dynamic = True
             if segment["p_filesz"] > TAGS_MOST * TAG_BYTES:
                 raise ELFError("a dynamic segment larger than any")
@@ -82,14 +86,14 @@ def examine(elf):
     return facts
 
 
-def read_dynamic(elf, segment, facts):
+def read_dynamic(elf: ELFFile, segment: DynamicSegment, facts: ElfFile) -> None:
     """Fills in the facts of the dynamic segment."""
     for tag in segment.iter_tags():
         kind = tag.entry.d_tag
         if kind == "DT_NEEDED":
-            facts.needed.append(clean(tag.needed))
+            facts.needed.append(clean(getattr(tag, "needed")))
         elif kind == "DT_SONAME":
-            facts.soname = clean(tag.soname)
+            facts.soname = clean(getattr(tag, "soname"))
         elif kind == "DT_SYMBOLIC":
             facts.symbolic = True
         elif kind == "DT_FLAGS":
@@ -100,7 +104,7 @@ def read_dynamic(elf, segment, facts):
         read_slots(elf, segment, facts, wanted)
 
 
-def read_symbols(elf, segment, facts):
+def read_symbols(elf: ELFFile, segment: DynamicSegment, facts: ElfFile) -> dict[int, str]:
     """Fills in the defined names. Returns {symbol number: name} of MALLOC_NAMES, defined or not."""
     table, _ = segment.get_table_offset("DT_SYMTAB")
     strings, _ = segment.get_table_offset("DT_STRTAB")
@@ -124,17 +128,17 @@ def read_symbols(elf, segment, facts):
     return wanted
 
 
-def whole(data, form):
+def whole(data: bytes, form: struct.Struct) -> bytes:
     """Returns the bytes of as many whole structs as there are."""
     return data[:len(data) // form.size * form.size]
 
 
-def clean_text(data):
+def clean_text(data: bytes) -> str:
     """Returns the text before the first NUL, printable."""
     return clean(data.partition(b"\0")[0].decode("utf-8", "replace"))
 
 
-def read_slots(elf, segment, facts, wanted):
+def read_slots(elf: ELFFile, segment: DynamicSegment, facts: ElfFile, wanted: dict[int, str]) -> None:
     """Fills in the slots for the wanted symbols."""
     kinds = GLOB_DAT_AND_JUMP_SLOT.get(elf["e_machine"], ())
     for table, size in (("DT_RELA", "DT_RELASZ"), ("DT_JMPREL", "DT_PLTRELSZ")):
@@ -148,7 +152,7 @@ def read_slots(elf, segment, facts, wanted):
                 facts.slots.append((wanted[info >> 32], address))
 
 
-def read_symtab(elf, facts):
+def read_symtab(elf: ELFFile, facts: ElfFile) -> None:
     """Fills in the allocators that the symbol table or HAKMEM's section shows."""
     section = elf.get_section_by_name(".symtab")
     if elf.get_section_by_name("hakmem_descriptor") is not None:

@@ -1,6 +1,11 @@
 """The doctor's findings: one on each line, with what to do about it."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+
+from hakmem.units import scaled
 
 # From nothing to do, to HAKMEM not working.
 LEVELS = ("ok", "note", "warning", "problem")
@@ -15,30 +20,27 @@ class Finding:
     seen: str
     advice: str = ""
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         assert self.level in LEVELS, self.level
 
 
-def exit_status(findings):
+def exit_status(findings: Iterable[Finding]) -> int:
     """Returns 0 if every finding is ok or a note, else 1."""
     return int(any(finding.level in ("warning", "problem") for finding in findings))
 
 
-def as_json(findings, **about):
+def as_json(findings: Iterable[Finding], **about: object) -> dict[str, object]:
     """Returns the findings as values for JSON."""
     return {**about, "findings": [asdict(finding) for finding in findings], "status": exit_status(findings),
             "counts": {level: sum(finding.level == level for finding in findings) for level in LEVELS}}
 
 
-def bytes_text(count):
+def bytes_text(count: float) -> str:
     """Returns bytes as people read them: 512 B, 1.5 MiB, 3 TiB."""
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB"):
-        if count < 1024 or unit == "PiB":
-            return f"{count:.3g} {unit}" if unit != "B" and count < 1000 else f"{count:.0f} {unit}"
-        count /= 1024
-    raise AssertionError
+    value, unit = scaled(count)
+    return f"{value:.3g} {unit}" if unit != "B" and value < 1000 else f"{value:.0f} {unit}"
 
 
-def share_text(part, whole):
+def share_text(part: float, whole: float) -> str:
     """Returns a share in percent."""
     return f"{100 * part / whole:.0f} %"

@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import re
 import struct
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from hakmem.clean import clean, clean_bytes
 from hakmem.doctor.elf import ElfFile, read_elf
-from hakmem.doctor.system import AT_PHDR, AT_PHNUM
+from hakmem.doctor.system import AT_PHDR, AT_PHNUM, Process
+
+if TYPE_CHECKING:
+    from hakmem.live.memory import MappedMemory, Mapping, Memory
 
 PT_DYNAMIC, PT_PHDR, DT_DEBUG = 2, 6, 21
 MOST_OBJECTS = 4096
@@ -24,27 +29,27 @@ class LoadedObject:
     path: str
     deleted: bool
     start: int
-    mappings: list
+    mappings: list[Mapping]
     elf: ElfFile
     base: int | None = None
     position: int | None = None  # in the link map; 0 is the program
 
     @property
-    def name(self):
+    def name(self) -> str:
         """The file's name without folders."""
         return os.path.basename(self.path)
 
-    def contains(self, address):
+    def contains(self, address: int) -> bool:
         """Returns whether the object's mappings hold the address."""
         return any(mapping.start <= address < mapping.end for mapping in self.mappings)
 
     @property
-    def is_libc(self):
+    def is_libc(self) -> bool:
         """Whether it is the C library."""
         return re.match(r"libc(\.so|-\d|\.musl)", self.elf.soname or self.name) is not None
 
     @property
-    def is_loader(self):
+    def is_loader(self) -> bool:
         """Whether it is the dynamic linker."""
         return re.match(r"(ld-|ld\.so|ld64)", self.elf.soname or self.name) is not None
 
@@ -58,13 +63,14 @@ class Binding:
     target: LoadedObject | None
 
 
-def loaded_objects(memory, mappings):
+def loaded_objects(memory: MappedMemory, mappings: list[Mapping]) -> tuple[list[LoadedObject], list[str]]:
     """Returns every ELF file that is mapped with code, and the paths of those that could not be opened."""
-    files = {}
+    files: dict[str, list[Mapping]] = {}
     for mapping in mappings:
         if mapping.inode and mapping.path.startswith("/"):
             files.setdefault(mapping.path, []).append(mapping)
-    objects, unread = [], []
+    objects: list[LoadedObject] = []
+    unread: list[str] = []
     for path, parts in islice(((path, parts) for path, parts in files.items()
                                if any("x" in mapping.flags for mapping in parts)), MOST_OBJECTS):
         path = clean(path)
@@ -82,7 +88,7 @@ def loaded_objects(memory, mappings):
     return objects, unread
 
 
-def read_string(memory, address):
+def read_string(memory: Memory, address: int) -> str:
     """Returns a text of the process, possibly empty. Reads page by page, because the next page may be unmapped."""
     text = b""
     while address and len(text) < NAME_MOST:
@@ -94,12 +100,12 @@ def read_string(memory, address):
     return clean_bytes(text)
 
 
-def read_words(memory, address, count):
+def read_words(memory: Memory, address: int, count: int) -> tuple[int, ...]:
     """Returns `count` 64-bit words at the address."""
     return struct.unpack(f"<{count}Q", memory.read(address, 8 * count))
 
 
-def find_debug(memory, auxiliary):
+def find_debug(memory: Memory, auxiliary: dict[int, int]) -> int | None:
     """Returns the address of the dynamic linker's r_debug; None if there is no dynamic linker."""
     at, count = auxiliary.get(AT_PHDR), auxiliary.get(AT_PHNUM, 0)
     if not at or not 0 < count < 1024:
@@ -109,7 +115,8 @@ def find_debug(memory, auxiliary):
     for kind, _, _, address, _, _, size, _ in headers:
         if kind != PT_DYNAMIC or size > 65536:
             continue
-        for tag, value in struct.iter_unpack("<QQ", memory.read(base + address, size - size % 16)):
+        tags: Iterator[tuple[int, int]] = struct.iter_unpack("<QQ", memory.read(base + address, size - size % 16))
+        for tag, value in tags:
             if tag == DT_DEBUG and value:
                 return value
             if tag == 0:
@@ -117,14 +124,15 @@ def find_debug(memory, auxiliary):
     return None
 
 
-def read_link_map(memory, auxiliary):
+def read_link_map(memory: Memory, auxiliary: dict[int, int]) -> tuple[list[tuple[int, str]], bool]:
     """Returns [(load base, name)] in the dynamic linker's order, and whether there are further namespaces (dlmopen)."""
     debug = find_debug(memory, auxiliary)
     if debug is None:
         return [], False
     version, entry = read_words(memory, debug, 2)
     more = (version & 0xffffffff) >= 2 and read_words(memory, debug + 40, 1)[0] != 0
-    found, seen = [], set()
+    found: list[tuple[int, str]] = []
+    seen: set[int] = set()
     while entry and entry not in seen and len(found) < MOST_OBJECTS:
         seen.add(entry)
         base, name, _, following = read_words(memory, entry, 4)
@@ -133,7 +141,7 @@ def read_link_map(memory, auxiliary):
     return found, more
 
 
-def place(objects, chain):
+def place(objects: list[LoadedObject], chain: list[tuple[int, str]]) -> None:
     """Gives the objects their bases and positions. A library's first segment lies at its base; place_program handles
     the program."""
     by_start = {each.start: each for each in objects}
@@ -142,7 +150,7 @@ def place(objects, chain):
             by_start[base].base, by_start[base].position = base, position
 
 
-def place_program(objects, process, chain):
+def place_program(objects: list[LoadedObject], process: Process, chain: list[tuple[int, str]]) -> LoadedObject | None:
     """Returns the program's object, with base and position. The link map has no name for it."""
     if not process.executable:
         return None
@@ -154,7 +162,7 @@ def place_program(objects, process, chain):
     return program
 
 
-def bindings(memory, objects):
+def bindings(memory: Memory, objects: list[LoadedObject]) -> list[Binding]:
     """Returns where the slots for malloc's names lead, for every object whose base is known."""
     found = []
     for user in objects:
@@ -172,12 +180,13 @@ def bindings(memory, objects):
     return found
 
 
-def reachable(objects, program, preloaded):
+def reachable(objects: list[LoadedObject], program: LoadedObject | None,
+              preloaded: Iterable[str]) -> list[LoadedObject]:
     """Returns the objects that were loaded at start: the program, preloaded libraries, and what these need.
 
     Libraries before the C library in the order were preloaded: the C library is loaded at start. LD_PRELOAD itself
     is no proof, because programs may write over their environment."""
-    by_name = {}
+    by_name: dict[str, LoadedObject] = {}
     for each in objects:
         by_name.setdefault(each.elf.soname or each.name, each)
         by_name.setdefault(each.name, each)
@@ -187,7 +196,7 @@ def reachable(objects, program, preloaded):
     for entry in preloaded:
         waiting += [each for each in objects
                     if os.path.realpath(entry) == os.path.realpath(each.path) or os.path.basename(entry) == each.name]
-    found = []
+    found: list[LoadedObject] = []
     while waiting:
         each = waiting.pop()
         if each in found:
@@ -197,7 +206,7 @@ def reachable(objects, program, preloaded):
     return found
 
 
-def preload_entries(environment):
+def preload_entries(environment: dict[str, str] | None) -> list[str]:
     """Returns the entries of LD_PRELOAD, which blanks or colons separate."""
     return [entry for entry in re.split(r"[ :]+", (environment or {}).get("LD_PRELOAD", "")) if entry]
 

@@ -1,5 +1,9 @@
 """Findings on the machine: whether the kernel offers what HAKMEM asks for."""
 
+from __future__ import annotations
+
+from pathlib import Path
+
 from hakmem.doctor.findings import Finding, bytes_text, share_text
 from hakmem.doctor.system import chosen, kernel_version, meminfo, read_number, read_text
 
@@ -8,13 +12,13 @@ POPULATE_SINCE = (5, 14)
 NAMES_SINCE = (5, 17)
 
 
-def check_machine(root):
+def check_machine(root: Path) -> list[Finding]:
     """Returns all findings on the machine."""
     return [*check_kernel(root), *check_huge_pages(root), *check_map_count(root), *check_overcommit(root),
             *check_swap(root), *check_ptrace(root)]
 
 
-def check_kernel(root):
+def check_kernel(root: Path) -> list[Finding]:
     """Checks the kernel's version."""
     version, text = kernel_version(root)
     if version is None:
@@ -29,7 +33,7 @@ def check_kernel(root):
     return [Finding("ok", "kernel", f"{text} has MADV_POPULATE_WRITE and names for mappings")]
 
 
-def check_huge_pages(root):
+def check_huge_pages(root: Path) -> list[Finding]:
     """Checks the setting of transparent huge pages."""
     folder = root / "sys/kernel/mm/transparent_hugepage"
     mode = chosen(read_text(folder / "enabled"))
@@ -54,7 +58,7 @@ def check_huge_pages(root):
     return found
 
 
-def check_map_count(root):
+def check_map_count(root: Path) -> list[Finding]:
     """Checks the limit of mappings."""
     most = read_number(root / "proc/sys/vm/max_map_count")
     if most is None:
@@ -66,7 +70,7 @@ def check_map_count(root):
     return [Finding("ok", "mappings", f"vm.max_map_count is {most}")]
 
 
-def check_overcommit(root):
+def check_overcommit(root: Path) -> list[Finding]:
     """Checks how the kernel grants memory."""
     mode = read_number(root / "proc/sys/vm/overcommit_memory")
     if mode is None:
@@ -86,7 +90,7 @@ def check_overcommit(root):
     return [Finding("note", "overcommit", seen, "watch Committed_AS in /proc/meminfo: beyond CommitLimit malloc fails")]
 
 
-def check_swap(root):
+def check_swap(root: Path) -> list[Finding]:
     """Checks available memory and swap."""
     memory = meminfo(root)
     total, free = memory.get("SwapTotal", 0), memory.get("SwapFree", 0)
@@ -107,7 +111,7 @@ def check_swap(root):
     return found
 
 
-def check_ptrace(root):
+def check_ptrace(root: Path) -> list[Finding]:
     """Checks who may look into processes."""
     scope = read_number(root / "proc/sys/kernel/yama/ptrace_scope")
     if scope is None or scope == 0:

@@ -1,10 +1,14 @@
 """Findings on what limits a process: resource limits, its cgroup, mappings, swap, huge pages, options."""
 
+from __future__ import annotations
+
 import difflib
 import re
+from collections.abc import Callable
+from pathlib import Path
 
 from hakmem.doctor.findings import Finding, bytes_text, share_text
-from hakmem.doctor.linkmap import preload_entries
+from hakmem.doctor.linkmap import LoadedObject, preload_entries
 from hakmem.doctor.system import cgroup_memory, read_number
 
 # Variables of the tools, which the library ignores.
@@ -13,7 +17,7 @@ NEAR = 0.9  # of a limit
 STATIC_TLS_SURPLUS = 512  # glibc's glibc.rtld.optional_static_tls, in bytes
 
 
-def check_limits(limits, status_bytes):
+def check_limits(limits: dict[str, int | None], status_bytes: Callable[[str], int | None]) -> list[Finding]:
     """Checks resource limits. limits: soft ones in bytes. status_bytes(name): bytes of a status line or None."""
     found = []
     for short, shown, used_name, why in (
@@ -38,7 +42,7 @@ def check_limits(limits, status_bytes):
     return found or [Finding("ok", "limits", "no limit on address space or data; no memory is locked")]
 
 
-def check_cgroup(root, pid, environment):
+def check_cgroup(root: Path, pid: int | str, environment: dict[str, str]) -> list[Finding]:
     """Checks the cgroup's memory limits."""
     group = cgroup_memory(root, pid)
     found = []
@@ -68,7 +72,7 @@ def check_cgroup(root, pid, environment):
     return found or [Finding("ok", "cgroup", "no memory limit")]
 
 
-def check_mappings(root, count):
+def check_mappings(root: Path, count: int) -> list[Finding]:
     """Checks the number of mappings."""
     most = read_number(root / "proc/sys/vm/max_map_count")
     if most is None:
@@ -82,7 +86,7 @@ def check_mappings(root, count):
     return [Finding("ok", "mappings", seen)]
 
 
-def check_swapped(status_bytes):
+def check_swapped(status_bytes: Callable[[str], int | None]) -> list[Finding]:
     """Checks how much is swapped out."""
     swapped, resident = status_bytes("VmSwap"), status_bytes("VmRSS") or 0
     if not swapped:
@@ -92,7 +96,7 @@ def check_swapped(status_bytes):
                     "free memory on the machine; with HAKMEM_PURGE_DELAY=0 freed memory goes before it is swapped out")]
 
 
-def check_process_huge_pages(status, environment):
+def check_process_huge_pages(status: dict[str, str], environment: dict[str, str]) -> list[Finding]:
     """Checks whether the process has turned huge pages off."""
     wanted = environment.get("HAKMEM_THP", "auto")
     if status.get("THP_enabled") == "0":
@@ -102,10 +106,11 @@ def check_process_huge_pages(status, environment):
     return []
 
 
-def check_options(environment, known, judge):
+def check_options(environment: dict[str, str], known: set[str] | None,
+                  judge: Callable[[dict[str, str]], list[Finding]]) -> list[Finding]:
     """Checks HAKMEM_* variables. known: names of options, or None if the library's file could not be read.
     judge(options): returns the findings on their values."""
-    found = []
+    found: list[Finding] = []
     given = {name: value for name, value in environment.items() if name.startswith("HAKMEM_") and name not in TOOLS}
     if known:
         for name in sorted(set(given) - known):
@@ -129,12 +134,12 @@ def check_options(environment, known, judge):
     return found
 
 
-def names_option(finding, name):
+def names_option(finding: Finding, name: str) -> bool:
     """Returns whether the finding is about this option."""
     return finding.seen.startswith(f"{name}=")
 
 
-def check_purging(options):
+def check_purging(options: dict[str, str]) -> list[Finding]:
     """Comments on the options of purging."""
     found = []
     delay, thread = options.get("HAKMEM_PURGE_DELAY"), options.get("HAKMEM_PURGE_THREAD")
@@ -152,13 +157,14 @@ def check_purging(options):
     return found
 
 
-def check_preload(environment, exists):
+def check_preload(environment: dict[str, str], exists: Callable[[str], bool]) -> list[Finding]:
     """Finds missing files in LD_PRELOAD. The dynamic linker only mentions them on standard error."""
     return [Finding("problem", "LD_PRELOAD", f"{entry} is not there", "give the path where libhakmem.so lies, absolute")
             for entry in preload_entries(environment) if "/" in entry and not exists(entry)]
 
 
-def check_static_tls(objects, started, environment):
+def check_static_tls(objects: list[LoadedObject], started: list[LoadedObject],
+                     environment: dict[str, str]) -> list[Finding]:
     """Checks static TLS: libraries that dlopen loaded share the space that glibc reserves."""
     match = re.search(r"glibc\.rtld\.optional_static_tls=(\d+)", environment.get("GLIBC_TUNABLES", ""))
     surplus = int(match[1]) if match else STATIC_TLS_SURPLUS

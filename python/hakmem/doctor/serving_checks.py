@@ -1,11 +1,13 @@
 """Findings on what serves a process's malloc: HAKMEM, another allocator, or several of them."""
 
+from __future__ import annotations
+
 import os
 import re
 
 from hakmem.doctor.findings import Finding
-from hakmem.doctor.linkmap import preload_entries
-from hakmem.doctor.system import AT_SECURE
+from hakmem.doctor.linkmap import Binding, LoadedObject, preload_entries
+from hakmem.doctor.system import AT_SECURE, Process
 
 RUN = "run it with ./hakmem run -- PROGRAM, or LD_PRELOAD=/path/to/libhakmem.so"
 LINK = "link libhakmem-override.a into it"
@@ -20,23 +22,23 @@ RUNTIMES = ((re.compile(r"(lib)?python3"), "Python's objects up to 512 bytes", "
             )
 
 
-def is_hakmem(each):
+def is_hakmem(each: LoadedObject) -> bool:
     """Returns whether the object holds HAKMEM."""
     return "hakmem" in each.elf.allocators
 
 
-def other_allocators(each):
+def other_allocators(each: LoadedObject) -> list[str]:
     """Returns which other allocators of MARKERS the object holds."""
     return sorted(each.elf.allocators - {"hakmem"})
 
 
-def names(objects):
+def names(objects: list[LoadedObject]) -> str:
     """Returns the objects' names as a text."""
     shown = ", ".join(each.name for each in objects[:SHOWN_MOST])
     return shown + (f" and {len(objects) - SHOWN_MOST} more" if len(objects) > SHOWN_MOST else "")
 
 
-def check_privilege(process):
+def check_privilege(process: Process) -> list[Finding]:
     """Checks whether the program's privilege closes the dynamic linker and HAKMEM to the environment."""
     secure = (process.auxiliary or {}).get(AT_SECURE)
     uids = process.status.get("Uid", "").split()
@@ -50,7 +52,7 @@ def check_privilege(process):
                     f"{LINK}, or name a copy in /etc/ld.so.preload; the defaults are in force then")]
 
 
-def check_static(program):
+def check_static(program: LoadedObject | None) -> list[Finding]:
     """Returns findings on a static program, in which the dynamic linker has no part; [] for other programs."""
     if program is None or program.elf.interpreter is not None or program.is_loader:
         return []
@@ -62,7 +64,7 @@ def check_static(program):
                     "into it", f"{LINK}, or link it dynamically")]
 
 
-def check_word_size(program):
+def check_word_size(program: LoadedObject | None) -> list[Finding]:
     """Checks that the program has 64 bits."""
     if program is None or program.elf.bits == 64:
         return []
@@ -70,7 +72,8 @@ def check_word_size(program):
                     "build the program for 64 bits")]
 
 
-def check_active(program, objects, started, environment):
+def check_active(program: LoadedObject | None, objects: list[LoadedObject], started: list[LoadedObject],
+                 environment: dict[str, str]) -> list[Finding]:
     """Checks whether the program's malloc is bound to HAKMEM, and how HAKMEM was loaded."""
     copies = [each for each in objects if is_hakmem(each)]
     if not copies:
@@ -114,7 +117,7 @@ def check_active(program, objects, started, environment):
     return found
 
 
-def check_environment(started, environment, system_wide):
+def check_environment(started: list[LoadedObject], environment: dict[str, str], system_wide: str) -> list[Finding]:
     """Notes if a program has written over its environment, as programs that set their own title do. Its options are
     then unknown. system_wide: the content of /etc/ld.so.preload."""
     needed = {name for each in started for name in each.elf.needed}
@@ -126,7 +129,7 @@ def check_environment(started, environment, system_wide):
                     "look at how it is started; HAKMEM_VERBOSE=1 prints what is in force")]
 
 
-def how_it_came(server, program, environment):
+def how_it_came(server: LoadedObject, program: LoadedObject | None, environment: dict[str, str]) -> str:
     """Returns in words how HAKMEM was loaded."""
     if server is program:
         return "linked into the program"
@@ -138,13 +141,14 @@ def how_it_came(server, program, environment):
     return "preloaded, or needed by a library"
 
 
-def first_definer(objects):
+def first_definer(objects: list[LoadedObject]) -> LoadedObject | None:
     """Returns the first object in the dynamic linker's order that defines malloc; None if the order is unknown."""
-    ordered = sorted((each for each in objects if each.position is not None), key=lambda each: each.position)
-    return next((each for each in ordered if each.elf.defines_malloc and not each.is_loader), None)
+    definers = [(each.position, each) for each in objects
+                if each.position is not None and each.elf.defines_malloc and not each.is_loader]
+    return min(definers, key=lambda pair: pair[0])[1] if definers else None
 
 
-def server_of(objects):
+def server_of(objects: list[LoadedObject]) -> str:
     """Returns the name of the allocator to which malloc is bound."""
     first = first_definer(objects) or next((each for each in objects if each.is_libc), None)
     if first is None:
@@ -152,7 +156,7 @@ def server_of(objects):
     return ", ".join(other_allocators(first)) or ("the C library" if first.is_libc else first.name)
 
 
-def check_mixed(objects, program):
+def check_mixed(objects: list[LoadedObject], program: LoadedObject | None) -> list[Finding]:
     """Finds other allocators in the process, whether or not anything is bound to them."""
     found = []
     for each in objects:
@@ -176,7 +180,7 @@ def check_mixed(objects, program):
     return found or [Finding("ok", "mixed allocators", "no other allocator is loaded")]
 
 
-def check_runtime(objects, environment):
+def check_runtime(objects: list[LoadedObject], environment: dict[str, str]) -> list[Finding]:
     """Finds runtimes with arenas of their own, often most of the memory and in no figure of HAKMEM's."""
     found = []
     for pattern, what, where, advice in RUNTIMES:
@@ -187,19 +191,20 @@ def check_runtime(objects, environment):
     return found
 
 
-def check_bindings(found_bindings, objects):
+def check_bindings(found_bindings: list[Binding], objects: list[LoadedObject]) -> list[Finding]:
     """Checks that every object's calls lead to the same allocator. RTLD_DEEPBIND and -Bsymbolic can divert them."""
     first = first_definer(objects)
     if first is None:
         return []
-    astray = {}
+    astray: dict[tuple[str, str], tuple[Binding, LoadedObject, list[str]]] = {}
     bound = 0
     for binding in found_bindings:
         if binding.target is None:
             continue
         bound += 1
         if binding.target is not first and binding.target.elf.defines_malloc:
-            astray.setdefault((binding.user.path, binding.target.path), (binding, []))[1].append(binding.symbol)
+            astray.setdefault((binding.user.path, binding.target.path),
+                              (binding, binding.target, []))[2].append(binding.symbol)
     # The linker has bound the calls of these objects to themselves, without a slot to examine.
     inward = [each for each in objects if each.elf.symbolic and each.elf.defines_malloc and each is not first
               and not each.is_libc and not is_hakmem(each) and (each.path, each.path) not in astray]
@@ -209,8 +214,8 @@ def check_bindings(found_bindings, objects):
     if not astray and not inward:
         return [Finding("ok", "bindings", f"all {bound} slots for malloc, free and theirs lead to {first.name}")]
     found = []
-    for binding, symbols in astray.values():
-        user, target = binding.user, binding.target
+    for binding, target, symbols in astray.values():
+        user = binding.user
         if user is target:
             why = f"it was {'linked with -Bsymbolic, or ' if user.elf.symbolic else ''}loaded with RTLD_DEEPBIND"
         else:

@@ -1,9 +1,12 @@
 """Checks the values of HAKMEM's options with the library's own parser, in a short program."""
 
+from __future__ import annotations
+
 import re
 import resource
 import subprocess
 import tempfile
+from pathlib import Path
 
 from hakmem.doctor.findings import Finding
 
@@ -18,7 +21,7 @@ REFUSED = re.compile(r"hakmem: (HAKMEM_\w+)=(.*)")
 EXPECTED = re.compile(r"(.*) is not (.*); using (.*)")
 
 
-def said_of(options, library):
+def said_of(options: dict[str, str], library: Path) -> list[str]:
     """Returns what the library says about its options when it starts in a program that does nothing."""
     with tempfile.TemporaryDirectory(prefix="hakmem-doctor-") as folder:
         given = {name: f"{folder}/file" if name in FILES and value else value for name, value in options.items()}
@@ -30,7 +33,7 @@ def said_of(options, library):
     return run.stderr.splitlines()
 
 
-def refusal(text):
+def refusal(text: str) -> Finding:
     """Returns the finding for a line such as `HAKMEM_THP=x is not auto, never or always; using auto`."""
     if found := EXPECTED.fullmatch(text):
         given, wanted, used = found.groups()
@@ -40,7 +43,7 @@ def refusal(text):
     return Finding("warning", "options", text, "docs/options.md says what it takes")
 
 
-def check_values(options, library):
+def check_values(options: dict[str, str], library: Path) -> list[Finding]:
     """Returns findings on the values of options that the library knows."""
     if not options:
         return []

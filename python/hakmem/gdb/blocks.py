@@ -1,8 +1,16 @@
 """Tells what an address is in a heap, and lists the blocks of a class. Works on any memory that hakmem.live reads."""
 
-from dataclasses import dataclass
+from __future__ import annotations
 
-from hakmem.live.model import ACTIVE, BETWEEN, DIRTY, UNTOUCHED, WARM
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hakmem.live.model import BETWEEN, DIRTY, UNTOUCHED, WARM, Slab, Snapshot
+
+if TYPE_CHECKING:
+    from hakmem.live.descriptor import Descriptor
+    from hakmem.live.memory import Memory
 
 # States of a block.
 LIVE, CACHED, FREE, REMOTE = "live", "cached", "free", "freed by another thread"
@@ -32,7 +40,7 @@ class Place:
 class SlabHeader:
     """The header of a slab in use, read on demand. free, remote: numbers of blocks, as bits."""
 
-    def __init__(self, memory, descriptor, shot, slab):
+    def __init__(self, memory: Memory, descriptor: Descriptor, shot: Snapshot, slab: Slab) -> None:
         place, size = descriptor.fields["superslab.slabs"], descriptor.types["slab"]
         address = shot.units.address[slab.row] + place.offset + slab.first * size
         picker = descriptor.picker("slab", "start", "blocks", "local", "remote")
@@ -41,7 +49,7 @@ class SlabHeader:
         self.free, self.remote = int.from_bytes(local, "little"), int.from_bytes(remote, "little")
 
 
-def locate(memory, descriptor, shot, address):
+def locate(memory: Memory, descriptor: Descriptor, shot: Snapshot, address: int) -> Place:
     """Returns the Place of an address."""
     for block in shot.huge:
         if block.address <= address < block.address + block.bytes:
@@ -68,13 +76,13 @@ def locate(memory, descriptor, shot, address):
         return Place(RESERVED, "a SuperSlab that was given back")
     if unit == 0:
         return Place(OWN, "the header of a SuperSlab")
-    state = shot.units.state[row][unit]
-    if state != ACTIVE:
-        return Place(UNIT, UNIT_WORDS[state])
-    return locate_block(shot, SlabHeader(memory, descriptor, shot, shot.units.slab_at(row, unit)), address)
+    slab = shot.units.slab_at(row, unit)
+    if slab is None:
+        return Place(UNIT, UNIT_WORDS[shot.units.state[row][unit]])
+    return locate_block(shot, SlabHeader(memory, descriptor, shot, slab), address)
 
 
-def locate_block(shot, slab, address):
+def locate_block(shot: Snapshot, slab: SlabHeader, address: int) -> Place:
     """Returns the Place of an address in a slab."""
     index = (address - slab.start) // slab.size
     common = {"class_id": slab.class_id, "slab": slab.start, "blocks": slab.blocks, "owner": slab.owner,
@@ -87,12 +95,12 @@ def locate_block(shot, slab, address):
     return Place(kind, start=start, index=index, interior=address - start, cached_by=cached_by, **common)
 
 
-def class_of(shot, size):
+def class_of(shot: Snapshot, size: int) -> int:
     """Returns the class that serves a request of so many bytes; 0 for huge ones."""
     return next((class_id for class_id, block in enumerate(shot.block_sizes) if class_id and block >= max(size, 1)), 0)
 
 
-def live_blocks(memory, descriptor, shot, class_id):
+def live_blocks(memory: Memory, descriptor: Descriptor, shot: Snapshot, class_id: int) -> Iterator[tuple[int, int]]:
     """Yields (address, owner's heap id) of each live block of a class, by address."""
     for slab in shot.units.slabs:
         if slab.class_id == class_id:

@@ -1,46 +1,54 @@
 """The commands `hakmem info`, `classes`, `heaps`, `block` and `walk` in gdb."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
 import gdb
+
 from hakmem.compat import zip_strict
 from hakmem.gdb import blocks
 from hakmem.gdb.memory import GdbMemory, find_descriptor
-from hakmem.live.heap import snapshot
+from hakmem.live.heap import snapshot_by
 from hakmem.live.memory import LiveError
+from hakmem.units import scaled
+
+if TYPE_CHECKING:
+    from hakmem.live.descriptor import Descriptor
+    from hakmem.live.model import Snapshot
 
 SHOWN_MOST = 1000
 
 
-def look():
+def look() -> tuple[GdbMemory, Descriptor, Snapshot]:
     """Returns what all commands need: (memory, descriptor, snapshot)."""
     try:
         memory = GdbMemory()
         descriptor, copies = find_descriptor(memory)
         if copies > 1:
             print(f"{copies} copies of HAKMEM are loaded; this is the one with most memory")
-        return memory, descriptor, snapshot(memory, descriptor)
+        return memory, descriptor, snapshot_by(memory, descriptor)
     except LiveError as error:
         raise gdb.GdbError(f"hakmem: {error}") from error
 
 
-def size_text(count):
+def size_text(count: float) -> str:
     """Returns bytes with a unit."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024 or unit == "GiB":
-            return f"{count} B" if unit == "B" else f"{count:,.1f} {unit}"
-        count /= 1024
-    raise AssertionError
+    value, unit = scaled(count, "GiB")
+    return f"{count} B" if unit == "B" else f"{value:,.1f} {unit}"
 
 
-def print_rows(headings, rows):
+def print_rows(headings: list[str], rows: Iterable[Iterable[object]]) -> None:
     """Prints a table: the first column aligned left, the others right."""
-    rows = [[str(cell) for cell in row] for row in rows]
-    widths = [max(len(row[column]) for row in [headings, *rows]) for column in range(len(headings))]
-    for row in [headings, *rows]:
+    lines = [headings, *([str(cell) for cell in row] for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
+    for row in lines:
         cells = [cell.rjust(width) for cell, width in zip_strict(row, widths)]
         print("  ".join([row[0].ljust(widths[0]), *cells[1:]]).rstrip())
 
 
-def heap_text(shot, number):
+def heap_text(shot: Snapshot, number: int) -> str:
     """Returns a heap as messages name it: `heap 3 (thread 1234 worker)`."""
     heap = next((heap for heap in shot.threads if heap.heap == number), None)
     if heap is None:
@@ -50,7 +58,7 @@ def heap_text(shot, number):
     return f"heap {number} ({heap.kind.replace('_', '-')}{', ' + heap.state if heap.kind == 'thread' else ''})"
 
 
-def place_text(shot, place):
+def place_text(shot: Snapshot, place: blocks.Place) -> str:
     """Returns a Place in a sentence or two."""
     if place.kind == blocks.FOREIGN:
         return "not HAKMEM's: in no SuperSlab and no huge block"
@@ -75,17 +83,17 @@ def place_text(shot, place):
 class Hakmem(gdb.Command):
     """HAKMEM's heap: hakmem info, classes, heaps, block ADDRESS, walk SIZE."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__("hakmem", gdb.COMMAND_DATA, gdb.COMPLETE_NONE, True)
 
 
 class Info(gdb.Command):
     """Where the memory is: hakmem info"""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__("hakmem info", gdb.COMMAND_DATA, gdb.COMPLETE_NONE)
 
-    def invoke(self, argument, from_tty):
+    def invoke(self, argument: str, from_tty: bool) -> None:
         """Runs the command."""
         refuse_arguments("info", argument)
         _, _, shot = look()
@@ -103,10 +111,10 @@ class Info(gdb.Command):
 class Classes(gdb.Command):
     """The size classes in use: hakmem classes"""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__("hakmem classes", gdb.COMMAND_DATA, gdb.COMPLETE_NONE)
 
-    def invoke(self, argument, from_tty):
+    def invoke(self, argument: str, from_tty: bool) -> None:
         """Runs the command."""
         refuse_arguments("classes", argument)
         _, _, shot = look()
@@ -119,10 +127,10 @@ class Classes(gdb.Command):
 class Heaps(gdb.Command):
     """The heaps and the threads they serve: hakmem heaps"""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__("hakmem heaps", gdb.COMMAND_DATA, gdb.COMPLETE_NONE)
 
-    def invoke(self, argument, from_tty):
+    def invoke(self, argument: str, from_tty: bool) -> None:
         """Runs the command."""
         refuse_arguments("heaps", argument)
         _, _, shot = look()
@@ -136,10 +144,10 @@ class Heaps(gdb.Command):
 class Block(gdb.Command):
     """What is at an address: hakmem block EXPRESSION"""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__("hakmem block", gdb.COMMAND_DATA, gdb.COMPLETE_EXPRESSION)
 
-    def invoke(self, argument, from_tty):
+    def invoke(self, argument: str, from_tty: bool) -> None:
         """Runs the command."""
         if not argument.strip():
             raise gdb.GdbError("hakmem block ADDRESS: an address, or an expression that is one")
@@ -161,14 +169,14 @@ class Walk(gdb.Command):
 SIZE is what a program asked for: the class that serves it is walked. COUNT lines are shown, 1000 if it is not said,
 all with 0."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__("hakmem walk", gdb.COMMAND_DATA, gdb.COMPLETE_NONE)
 
-    def invoke(self, argument, from_tty):
+    def invoke(self, argument: str, from_tty: bool) -> None:
         """Runs the command."""
         words, most = take_count(gdb.string_to_argv(argument))
         huge = words == ["huge"]
-        number = None if huge else walk_number(words)
+        number = 0 if huge else walk_number(words)
         memory, descriptor, shot = look()
         class_id = 0 if huge else number if words[0] == "class" else blocks.class_of(shot, number)
         if words[0] == "class" and not 0 < class_id < len(shot.block_sizes):
@@ -191,13 +199,13 @@ all with 0."""
         print(f"{heading}: {count} live blocks{hidden}")
 
 
-def refuse_arguments(name, argument):
+def refuse_arguments(name: str, argument: str) -> None:
     """Raises a GdbError if there are arguments."""
     if argument.strip():
         raise gdb.GdbError(f"hakmem {name} takes no arguments")
 
 
-def take_count(words):
+def take_count(words: list[str]) -> tuple[list[str], int]:
     """Returns the words without -n COUNT, and COUNT."""
     if "-n" not in words:
         return words, SHOWN_MOST
@@ -208,7 +216,7 @@ def take_count(words):
     return words[:at] + words[at + 2:], int(count)
 
 
-def walk_number(words):
+def walk_number(words: list[str]) -> int:
     """Returns the size or class number in the words; raises a GdbError if there is none."""
     number = words[1] if len(words) == 2 and words[0] == "class" else words[0] if len(words) == 1 else ""
     try:

@@ -4,13 +4,15 @@ gdb has a Python of its own, without the package hakmem and the packages it need
 lies: a checkout with its build/venv, or the environment in which the wheel was installed.
 """
 
+from __future__ import annotations
+
 import sys
 from pathlib import Path
 
 import gdb
 
 
-def library_folders(package):
+def library_folders(package: Path) -> list[Path]:
     """Returns where Python finds hakmem and the packages it needs."""
     parent = package.parent
     if parent.name == "python":
@@ -18,7 +20,7 @@ def library_folders(package):
     return [parent]
 
 
-def start():
+def start() -> None:
     """Makes the commands."""
     folders = library_folders(Path(__file__).resolve().parent.parent)
     sys.path += [str(folder) for folder in folders if str(folder) not in sys.path]

@@ -1,14 +1,22 @@
 """`hakmem guard`: what the reports of sampled guards say, with functions and source lines."""
 
+from __future__ import annotations
+
 import json
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from hakmem.amount import Amount
 from hakmem.compat import zip_strict
-from hakmem.heap.source import Address, Process, Source
-from hakmem.live.amount import Amount
+from hakmem.heap.source import Address, AnySource, Process, Source
+
+if TYPE_CHECKING:
+    from hakmem.guard.file import Report
+    from hakmem.guard.names import Frame
 
 WORDS = {
     "overflow": "beyond the end", "underflow": "before the start", "use-after-free": "after free",
@@ -28,7 +36,8 @@ WORDS = {
               help="With --start: mean bytes of allocation between guarded blocks.  [default: the process's "
                    "HAKMEM_GUARD_RATE, 8M]")
 @click.argument("files", nargs=-1, required=True, type=Source(), metavar="FILE|PID|NAME...")
-def guard(files, as_json, debug_folders, start, stop, rate):
+def guard(files: tuple[AnySource, ...], as_json: bool, debug_folders: tuple[Path, ...], start: bool, stop: bool,
+          rate: int | None) -> None:
     """Show the errors that sampled guards have found, with functions and source lines.
 
     FILE is what HAKMEM_GUARD_FILE named. PID or NAME is a process: whether guards are on in it, and how many errors
@@ -51,7 +60,7 @@ def guard(files, as_json, debug_folders, start, stop, rate):
     from hakmem.guard.file import read_reports
     from hakmem.guard.names import name_frames
 
-    reports = [report for path in files for report in read_reports(path)]
+    reports = [report for path in files if isinstance(path, Path) for report in read_reports(path)]
     frames, notes = name_frames(reports, debug_folders)
     for note in dict.fromkeys(notes):
         click.echo(f"hakmem guard: {note}", err=True)
@@ -62,12 +71,12 @@ def guard(files, as_json, debug_folders, start, stop, rate):
         click.echo(("\n" if number else "") + "\n".join(lines_of(report, named)))
 
 
-def bytes_of(count):
+def bytes_of(count: int) -> str:
     """Returns a number of bytes as a text."""
     return "1 byte" if count == 1 else f"{count:,} bytes"
 
 
-def place_of(report):
+def place_of(report: Report) -> str:
     """Returns where the address lies relative to the block."""
     block = f"a block of {bytes_of(report.size)}{' that is free' if report.freed else ''}"
     if report.offset < 0:
@@ -77,7 +86,7 @@ def place_of(report):
     return f"at byte {report.offset:,} of {block}"
 
 
-def lines_of(report, named):
+def lines_of(report: Report, named: dict[int, list[Frame]]) -> Iterator[str]:
     """Yields the lines of a report."""
     what = f"{report.function}({report.address:#x})" if report.function else f"{report.access} at {report.address:#x}"
     where = "" if report.block is None else f": {place_of(report)}"
@@ -93,7 +102,7 @@ def lines_of(report, named):
             yield "    no stack is known"
 
 
-def frame_line(frame):
+def frame_line(frame: Frame) -> str:
     """Returns the line of a frame."""
     if frame.function:
         source = f"{frame.file}:{frame.line}" if frame.file and frame.line else frame.file or frame.module
@@ -101,7 +110,7 @@ def frame_line(frame):
     return f"{frame.module}+{frame.offset:#x}" if frame.module else f"{frame.address:#x}"
 
 
-def as_data(report, named):
+def as_data(report: Report, named: dict[int, list[Frame]]) -> dict[str, object]:
     """Returns a report as values for JSON."""
     return {
         "error": report.error, "access": report.access or None, "function": report.function or None,
@@ -115,7 +124,7 @@ def as_data(report, named):
             for address in stack.frames for frame in named[address]]} for stack in report.stacks}}
 
 
-def show_process(pid, as_json):
+def show_process(pid: int, as_json: bool) -> None:
     """Prints a process's own figures, read from outside without changing it."""
     from hakmem.live.descriptor import find
     from hakmem.live.memory import LiveError, ProcessMemory
@@ -124,7 +133,7 @@ def show_process(pid, as_json):
         memory = ProcessMemory(pid)
         descriptor = find(memory)
         if "guard" not in descriptor.roots:
-            raise click.ClickException(f"process {pid}: its HAKMEM {printable_version(descriptor)} has no guards")
+            raise click.ClickException(f"process {pid}: its HAKMEM {descriptor.version} has no guards")
         state = descriptor.unpack("guard", memory.read(descriptor.roots["guard"], descriptor.types["guard"]))
     except LiveError as error:
         raise click.ClickException(str(error)) from error
@@ -138,7 +147,7 @@ def show_process(pid, as_json):
         click.echo(f"`hakmem guard --start {pid}` turns them on")
 
 
-def switch(pid, on, mean):
+def switch(pid: int, on: bool, mean: int | None) -> None:
     """Turns guards on or off from outside."""
     from hakmem.live.control import Control, Unanswered, start_guards, stop_guards
     from hakmem.live.memory import LiveError, ProcessMemory
@@ -159,9 +168,3 @@ def switch(pid, on, mean):
     except LiveError as error:
         raise click.ClickException(str(error)) from error
 
-
-def printable_version(descriptor):
-    """Returns the library's version as printable text."""
-    from hakmem.processes import printable
-
-    return printable(str(descriptor.version))

@@ -1,11 +1,13 @@
-"""Returns the Module of a row. Its path is kept unchanged because it names a file."""
+"""Reads the reports of guarded blocks, as HAKMEM_GUARD_FILE has them: a line of JSON each."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
@@ -21,6 +23,9 @@ ERRORS = ("overflow", "underflow", "use-after-free", "no-block", "double-free", 
           "damage-before")
 ACCESSES = ("read", "write", "execute", "access")
 STACKS = {"allocated": "allocated", "freed": "freed", "accessed": "accessed", "called": "called"}
+
+
+T = TypeVar("T")
 
 
 class GuardError(click.ClickException):
@@ -71,7 +76,7 @@ class Report:
     modules: list[Module] = field(default_factory=list)
 
 
-def read_reports(path):
+def read_reports(path: str | Path) -> list[Report]:
     """Returns the Reports of a file, in its order; raises GuardError if the file is wrong."""
     try:
         with open(path, "rb") as file:
@@ -93,7 +98,7 @@ def read_reports(path):
     return reports
 
 
-def parse(line):
+def parse(line: bytes) -> Report:
     """Returns the Report in a line."""
     if len(line) > LINE_MOST:
         raise Unsound("it is too long")
@@ -118,14 +123,14 @@ def parse(line):
         modules=[module(row) for row in typed(made.get("modules"), list, "modules")[:FRAMES_MOST]])
 
 
-def typed(value, kind, name):
+def typed(value: object, kind: type[T], name: str) -> T:
     """Returns a value if it has the type; raises Unsound otherwise."""
     if not isinstance(value, kind) or isinstance(value, bool):
         raise Unsound(f"`{name}` is missing or of another kind")
     return value
 
 
-def number(row, name, signed=False):
+def number(row: dict[str, Any], name: str, signed: bool = False) -> int:
     """Returns an integer of a row."""
     value = typed(row.get(name), int, name)
     if not (-(1 << 63) if signed else 0) <= value < 1 << 64:
@@ -133,7 +138,7 @@ def number(row, name, signed=False):
     return value
 
 
-def time_of(row):
+def time_of(row: dict[str, Any]) -> int:
     """Returns the time of a row."""
     value = typed(row.get("time_ns"), str, "time_ns")
     if not re.fullmatch(r"[0-9]{1,19}", value):
@@ -141,19 +146,20 @@ def time_of(row):
     return int(value)
 
 
-def address(value, name):
+def address(value: object, name: str) -> int:
     """Returns the address in a text."""
-    if not ADDRESS.fullmatch(typed(value, str, name)):
+    found = typed(value, str, name)
+    if not ADDRESS.fullmatch(found):
         raise Unsound(f"`{name}` is no address")
-    return int(value, 16)
+    return int(found, 16)
 
 
-def text(row, name):
+def text(row: dict[str, Any], name: str) -> str:
     """Returns a clean text of a row."""
     return clean(typed(row.get(name), str, name).encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
 
 
-def one_of(row, name, words):
+def one_of(row: dict[str, Any], name: str, words: Collection[str]) -> str:
     """Returns a text of a row that must be one of the words."""
     value = typed(row.get(name), str, name)
     if value not in words:
@@ -161,7 +167,7 @@ def one_of(row, name, words):
     return value
 
 
-def stack(row, name):
+def stack(row: dict[str, Any], name: str) -> Stack:
     """Returns the Stack of a row."""
     typed(row, dict, name)
     frames = typed(row.get("frames"), list, f"{name}.frames")
@@ -170,8 +176,8 @@ def stack(row, name):
     return Stack(STACKS[name], number(row, "thread"), [address(frame, f"{name}.frames") for frame in frames])
 
 
-def module(row):
-    """The path is kept as it is: it names a file."""
+def module(row: dict[str, Any]) -> Module:
+    """Returns the Module of a row. Its path is kept unchanged because it names a file."""
     typed(row, dict, "modules")
     build_id = typed(row.get("build_id"), str, "build_id")
     if not BUILD_ID.fullmatch(build_id):

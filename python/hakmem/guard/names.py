@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hakmem.clean import clean
 from hakmem.heap.profile_pb2 import Profile
 from hakmem.heap.symbolize import symbolize
+
+if TYPE_CHECKING:
+    from hakmem.guard.file import Module, Report
 
 
 @dataclass(frozen=True)
@@ -21,18 +27,21 @@ class Frame:
     offset: int = 0  # in the module's file
 
 
-def name_frames(reports, debug_folders=()):
+def name_frames(reports: Sequence[Report],
+                debug_folders: Iterable[Path] = ()) -> tuple[list[dict[int, list[Frame]]], list[str]]:
     """[{address: [Frame]}] of the reports, in their order, and sentences about what could not be done."""
     profile = Profile(string_table=[""])
-    strings, mappings, locations = {"": 0}, {}, {}
+    strings = {"": 0}
+    mappings: dict[Module, int] = {}
+    locations: dict[tuple[int, int], int] = {}
 
-    def place(text):
+    def place(text: str) -> int:
         if text not in strings:
             strings[text] = len(profile.string_table)
             profile.string_table.append(text)
         return strings[text]
 
-    def mapping_of(module):
+    def mapping_of(module: Module) -> int:
         if module not in mappings:
             mappings[module] = len(mappings) + 1
             path = module.path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
@@ -42,7 +51,7 @@ def name_frames(reports, debug_folders=()):
 
     found = []
     for report in reports:
-        of_report = {}
+        of_report: dict[int, tuple[Module | None, int | None]] = {}
         for address in {address for stack in report.stacks for address in stack.frames}:
             module = next((row for row in report.modules if row.start <= address < row.end), None)
             if module is None:
@@ -60,11 +69,11 @@ def name_frames(reports, debug_folders=()):
     return made, [clean(note) for note in notes]
 
 
-def frames_of(profile, address, module, location):
+def frames_of(profile: Profile, address: int, module: Module | None, location: int | None) -> list[Frame]:
     """Returns the Frames of an address."""
-    if module is None:
+    if module is None or location is None:
         return [Frame(address)]
-    functions = {function.id: function for function in profile.function} if location else {}
+    functions = {function.id: function for function in profile.function}
     path, offset = clean(module.path), address - module.start + module.offset
     lines = profile.location[location - 1].line
     texts = profile.string_table

@@ -1,15 +1,25 @@
 """The command `hakmem heap`: shows what heap profiles say."""
 
+from __future__ import annotations
+
 import json
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from hakmem.amount import Amount
 from hakmem.compat import zip_strict
-from hakmem.heap.growth import Growth
-from hakmem.heap.labels import LabelParam
-from hakmem.heap.source import FILE, Process, Source
-from hakmem.live.amount import Amount
+from hakmem.heap.growth import Growth, Most
+from hakmem.heap.labels import LabelParam, Wanted
+from hakmem.heap.source import FILE, Address, AnySource, Process, Source
+
+if TYPE_CHECKING:
+    from hakmem.heap.profile_pb2 import Profile
+    from hakmem.heap.sites import Site
+    from hakmem.heap.stacks import Heap
+    from hakmem.heap.symbolize import Note
 
 # The command ends after 900 seconds (cli.py).
 SECONDS_MOST = 600
@@ -72,18 +82,21 @@ WHY = ("above", "rounding", "held", "untouched", "idle")
               help="With --why: also what nobody changed for N seconds.")
 @click.argument("files", nargs=-1, required=True, type=Source(), metavar="FILE|PID|NAME|URL...")
 @click.pass_context
-def heap(ctx, files, timeline, every, why, part, idle, start, stop, rate, seconds, alloc, peak, objects, by, number,
-         lines, focus, ignore, by_label, wanted, hide, as_tree, lifetimes, least, base, most, summary, as_json, html,
-         symbolized, full, all_notes, debug_folders):
+def heap(ctx: click.Context, files: tuple[AnySource, ...], timeline: bool, every: float | None, why: bool, part: str,
+         idle: float | None, start: bool, stop: bool, rate: int | None, seconds: float | None, alloc: bool, peak: bool,
+         objects: bool, by: str, number: int, lines: bool, focus: str | None, ignore: str | None, by_label: str | None,
+         wanted: tuple[Wanted, ...], hide: str | None, as_tree: bool, lifetimes: bool, least: float,
+         base: AnySource | None, most: Most | None, summary: Path | None, as_json: bool, html: Path | None,
+         symbolized: Path | None, full: bool, all_notes: bool, debug_folders: tuple[Path, ...]) -> None:
     """Tell where the memory of heap profiles is: top sites, tree, comparison, flame graph.
 
     FILE is a profile in pprof's format, as HAKMEM_HEAP_PROFILE writes it; PID a process that takes one, which is read
     from outside; URL where a server has one, as hakmem serve at /debug/pprof/heap. Several are added up. --start and
     --stop write into the process, with a debugger's rights."""
     from hakmem.heap.file import ProfileError, write_profile
-    from hakmem.heap.source import read_source
     from hakmem.heap.labels import check, notes_of, rooted
-    from hakmem.heap.stacks import add_up, compare, expression, select
+    from hakmem.heap.source import read_source
+    from hakmem.heap.stacks import Expressions, add_up, compare, expression, select
     from hakmem.heap.symbolize import summary as one_line
     from hakmem.heap.symbolize import symbolize
     from hakmem.screen import make_console
@@ -100,19 +113,19 @@ def heap(ctx, files, timeline, every, why, part, idle, start, stop, rate, second
         raise click.UsageError("--every goes with --timeline")
     if (rate or seconds) and not start:
         raise click.UsageError("--rate goes with --start, --seconds with it or --timeline")
-    if (start or stop) and (start and stop or len(files) > 1 or not isinstance(files[0], Process)):
+    process = files[0] if len(files) == 1 and isinstance(files[0], Process) else None
+    if (start or stop) and (start and stop or process is None):
         raise click.UsageError("--start or --stop takes one PID or NAME of a process")
-    if stop or start and not seconds:
+    if process and (stop or start and not seconds):
         from hakmem.heap import session
 
-        session.stop(files[0]) if stop else session.start(files[0], rate)
+        session.stop(process) if stop else session.start(process, rate)
         return
     if (idle or part != WHY[0]) and not why:
         raise click.UsageError("--of and --idle go with --why")
     if part == "idle" and not idle:
         raise click.UsageError("--of idle takes --idle N")
-    if why and (start or len(files) > 1 or not isinstance(files[0], Process) or base or alloc or peak or objects or
-                lifetimes):
+    if why and (start or process is None or base or alloc or peak or objects or lifetimes):
         raise click.UsageError("--why takes one PID or NAME of a process, and not --diff, --alloc, --peak, --objects "
                                "or --lifetimes")
     if symbolized and len(files) > 1:
@@ -130,24 +143,25 @@ def heap(ctx, files, timeline, every, why, part, idle, start, stop, rate, second
     if html in (*files, base, symbolized) and html:
         raise click.UsageError(f"--html would overwrite {html}")
     try:
-        expressions = [expression(text, option) if text else None
-                       for option, text in (("--focus", focus), ("--ignore", ignore), ("--hide", hide))]
+        expressions = Expressions(*(expression(text, option) if text else None for option, text in (
+            ("--focus", focus), ("--ignore", ignore), ("--hide", hide))))
     except ProfileError as error:
         raise click.UsageError(error.message) from error
-    if start:
+    profiles: dict[AnySource, Profile]
+    if process and start and seconds:
         from hakmem.heap.session import during
 
-        profiles = {files[0]: during(files[0], rate, seconds)}
-    elif why:
+        profiles = {process: during(process, rate, seconds)}
+    elif process and why:
         from hakmem.heap.why import KINDS, look, print_why
         from hakmem.heap.why import as_data as why_data
 
-        seen, profile = look(files[0], idle)
-        profiles = {files[0]: profile}
+        seen, profile = look(process, idle)
+        profiles = {process: profile}
     else:
         profiles = {path: read_source(path) for path in files}
     before = {base: read_source(base)} if base else {}
-    notes = []
+    notes: list[Note] = []
     for source, profile in (*profiles.items(), *before.items()):
         notes += symbolize(profile, debug_folders, owners_of(source))
     found = add_up(profiles, full or as_json, full)
@@ -158,11 +172,11 @@ def heap(ctx, files, timeline, every, why, part, idle, start, stop, rate, second
     if not full:
         notes = without_interpreter(notes, [*profiles.values(), *before.values()])
     notes = list(dict.fromkeys(notes))
-    for note in dict.fromkeys(found.notes + notes_of(found) +
-                              (notes if all_notes else [one_line(notes)] if notes else [])):
+    for note in dict.fromkeys([*found.notes, *notes_of(found),
+                               *(notes if all_notes else [one_line(notes)] if notes else [])]):
         click.echo(f"hakmem heap: {note}", err=True)
     check(found, by_label, wanted)
-    whole, found = found, select(found, *expressions, wanted)
+    whole, found = found, select(found, expressions, wanted)
     if not found.stacks:
         raise click.ClickException(f"no stack is left by "
                                    f"--focus{', --ignore and --label' if wanted else ' and --ignore'}")
@@ -192,7 +206,7 @@ def heap(ctx, files, timeline, every, why, part, idle, start, stop, rate, second
         ctx.exit(verdict[0])
 
 
-def without_interpreter(notes, profiles):
+def without_interpreter(notes: list[Note], profiles: Iterable[Profile]) -> list[Note]:
     """Returns the notes, without those about an interpreter whose own frames are not shown."""
     from hakmem.heap.stacks import INTERPRETER, PYTHON
 
@@ -201,15 +215,18 @@ def without_interpreter(notes, profiles):
     return [note for note in notes if not INTERPRETER.match(note.subject)]
 
 
-def owners_of(source):
+def owners_of(source: AnySource) -> tuple[int, ...]:
     """Returns the owner of a profile's file. Maps of code made at run time are trusted if the same user owns them."""
+    if isinstance(source, (Process, Address)):
+        return ()
     try:
         return (source.stat().st_uid,)
-    except (AttributeError, OSError):
+    except OSError:
         return ()
 
 
-def show(whole, found, index, files, base, by, number, lines, what, least, by_label):
+def show(whole: Heap, found: Heap, index: int, files: tuple[AnySource, ...], base: AnySource | None, by: str,
+         number: int, lines: bool, what: str, least: float, by_label: str | None) -> None:
     """Prints what is asked for. whole: the profile, for shares. found: the stacks selected from it."""
     from hakmem.heap.labels import rooted, rows_of
     from hakmem.heap.lifetimes import lives_of
@@ -234,7 +251,8 @@ def show(whole, found, index, files, base, by, number, lines, what, least, by_la
         print_sites(found, sites, lives, index, number, whole.measure(index))
 
 
-def as_data(whole, found, files, base, lines, by_label):
+def as_data(whole: Heap, found: Heap, files: tuple[AnySource, ...], base: AnySource | None, lines: bool,
+            by_label: str | None) -> dict[str, object]:
     """Returns totals, every site and every stack by sample type, for JSON."""
     from hakmem.heap.labels import rows_of
     from hakmem.heap.lifetimes import SPANS, lives_of
@@ -244,14 +262,14 @@ def as_data(whole, found, files, base, lines, by_label):
 
     lives = lives_of(found, lines)
 
-    def lived(site):
+    def lived(site: Site) -> dict[str, object] | None:
         if site.key not in lives:
             return None
         of_site = lives[site.key]
         return {"freed": of_site.freed, "mean_ms": of_site.mean(),
                 "spans": {name: objects for (name, _), objects in zip_strict(SPANS, of_site.spans)}}
 
-    def changes(values, before):
+    def changes(values: Iterable[int], before: Iterable[int]) -> dict[str, int]:
         return {name: value - other for name, value, other in zip_strict(names, values, before)}
 
     labels = {"by_label": {value: changes(row.values, row.base)

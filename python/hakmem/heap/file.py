@@ -1,5 +1,7 @@
 """Reads, checks and writes profiles as files, and looks up their strings."""
 
+from __future__ import annotations
+
 import gzip
 import io
 import os
@@ -26,7 +28,7 @@ class ProfileError(click.ClickException):
     """What is wrong with a profile, or with what is asked of it."""
 
 
-def read_profile(path):
+def read_profile(path: str | Path) -> Profile:
     """Returns the profile in the file; raises ProfileError if it is anything else."""
     try:
         with open(path, "rb") as file:
@@ -36,7 +38,7 @@ def read_profile(path):
     return parse_profile(data, path)
 
 
-def parse_profile(data, name):
+def parse_profile(data: bytes, name: object) -> Profile:
     """Returns the profile in the bytes. name: where they come from, for messages."""
     profile = Profile()
     try:
@@ -71,7 +73,7 @@ class Bomb(Exception):
     """A file that would unpack to more than a profile can be."""
 
 
-def unpack(data):
+def unpack(data: bytes) -> bytes:
     """Returns the bytes, unpacked if gzip packed them. Raises Bomb beyond the limit of a profile's size."""
     if not data.startswith(GZIP):
         return data
@@ -83,7 +85,7 @@ def unpack(data):
     return unpacked
 
 
-def parts_of(data):
+def parts_of(data: bytes) -> int:
     """Returns about how many messages a protobuf message can hold at most: counts the tags at its top, and estimates
     nested messages by their bytes. Stops counting above PARTS_MOST. Ignores damage, which the parser reports."""
     at, end, found = 0, len(data), 0
@@ -109,7 +111,7 @@ def parts_of(data):
 NESTED, NESTED_LEAST = (2, 4), 4096
 
 
-def varint(data, at):
+def varint(data: bytes, at: int) -> tuple[int, int]:
     """Returns (number, the place behind it)."""
     value = shift = 0
     while at < len(data) and shift < 70:
@@ -121,7 +123,7 @@ def varint(data, at):
     return value, at
 
 
-def find_problem(profile):
+def find_problem(profile: Profile) -> str | None:
     """Returns what is wrong with the profile, such as a reference to nothing; None if it is sound. Needed because
     protobuf parses many other files without an error."""
     if not profile.string_table or profile.string_table[0]:
@@ -152,12 +154,12 @@ def find_problem(profile):
     return None
 
 
-def write_profile(profile, path):
+def write_profile(profile: Profile, path: str | Path) -> None:
     """Writes the profile packed by gzip. The file is never incomplete."""
     write_whole(path, gzip.compress(profile.SerializeToString(), mtime=0))
 
 
-def write_whole(path, data):
+def write_whole(path: str | Path, data: bytes) -> None:
     """Writes the bytes to a temporary file and renames it; raises ProfileError if that fails."""
     path = Path(path)
     temporary = None
@@ -175,6 +177,6 @@ def write_whole(path, data):
         raise ProfileError(f"{path}: cannot be written: {error.strerror}") from error
 
 
-def type_names(profile):
+def type_names(profile: Profile) -> list[str]:
     """Returns the names of the sample types."""
     return [clean(profile.string_table[kind.type]) for kind in profile.sample_type]

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
+
+from hakmem.amount import number_of
+from hakmem.parameters import Parameter
+
+if TYPE_CHECKING:
+    from hakmem.heap.stacks import Heap
 
 PERCENT = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)\s*%")
 
@@ -18,7 +25,7 @@ class Most:
     number: int
     text: str
 
-    def judge(self, heap, index):
+    def judge(self, heap: Heap, index: int) -> tuple[int, str]:
         """Returns (exit status, one line) for a comparison."""
         from hakmem.heap.show import title_of, value_text
 
@@ -31,17 +38,15 @@ class Most:
                    ), f"{words} is {'above' if grown > most else 'within'} the growth of {self.text} that is allowed"
 
 
-class Growth(click.ParamType):
+class Growth(Parameter[Most]):
     """A percentage such as 5%, or a number such as 10M."""
 
     name = "growth"
 
-    def convert(self, value, param, ctx):
+    def convert(self, value: str | Most, param: click.Parameter | None, ctx: click.Context | None) -> Most:
         """Parses the option."""
         if not isinstance(value, str):
             return value
-        from hakmem.budget import number_of
-
         found = PERCENT.fullmatch(value.strip())
         number = None if found else number_of(value)
         if not found and number is None:

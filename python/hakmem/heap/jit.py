@@ -14,11 +14,16 @@ import os
 import re
 import struct
 from bisect import bisect_left
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hakmem.clean import clean, clean_bytes
-from hakmem.foreign import open_regular
+from hakmem.foreign import Reader, open_regular
+
+if TYPE_CHECKING:
+    from hakmem.heap.profile_pb2 import Profile
 
 # Limits: bytes of a map and of a dump; of a line and of a name; records of a dump.
 MAP_MOST, DUMP_MOST = 256 << 20, 1 << 30
@@ -42,7 +47,7 @@ class Made:
     line: int = 0
 
 
-def made_of(text):
+def made_of(text: str) -> Made:
     """Returns the function that a name in a map describes."""
     if found := PYTHON.match(text):
         return Made(found[1], found[2])
@@ -54,7 +59,7 @@ def made_of(text):
 # ---- Files that are trusted ----
 
 
-def open_owned(path, owners):
+def open_owned(path: str, owners: Collection[int]) -> Reader | None:
     """Returns a Reader of a regular file that one of the owners has; None if there is none."""
     try:
         return open_regular(path, lambda status, _: status.st_uid in owners)
@@ -62,13 +67,13 @@ def open_owned(path, owners):
         return None
 
 
-def process_of(profile):
+def process_of(profile: Profile) -> int | None:
     """Returns the process number that a comment of the profile gives; None if there is none."""
     found = (PROCESS.fullmatch(profile.string_table[place]) for place in profile.comment)
     return next((int(match[1]) for match in found if match), None)
 
 
-def seen_by(number, time_ns):
+def seen_by(number: int, time_ns: int) -> tuple[tuple[str, ...], int | None, tuple[str, ...]]:
     """Returns (roots, owner, maps) of a process. roots: where its paths begin, as the process sees them and as we do.
     owner: its user, or None. maps: where its perf map may be.
     A process that started after the profile was taken is a different one: nothing of it is used."""
@@ -85,7 +90,7 @@ def seen_by(number, time_ns):
     return (root, ""), owner, (f"{root}/tmp/perf-{inner}.map", f"/tmp/perf-{number}.map")
 
 
-def started_ns(process):
+def started_ns(process: Path) -> int:
     """Returns about when a process started, since 1970."""
     ticks = int((process / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()[19])
     boot = next(
@@ -96,7 +101,7 @@ def started_ns(process):
 # ---- Looking names up ----
 
 
-def made_names(profile, addresses, owners=()):
+def made_names(profile: Profile, addresses: Iterable[int], owners: Iterable[int] = ()) -> dict[int, Made]:
     """Returns {address: Made} for the addresses that the process's map or dumps name."""
     wanted = sorted(set(addresses))
     if not wanted:
@@ -117,9 +122,10 @@ def made_names(profile, addresses, owners=()):
     return found
 
 
-def read_map(file, wanted):
+def read_map(file: Reader, wanted: list[int]) -> dict[int, Made]:
     """Returns {address: Made} from a perf map. Of two lines for an address the later one counts: its code is newer."""
-    found, rest, at, size = {}, b"", 0, min(file.size, MAP_MOST)
+    found: dict[int, str] = {}
+    rest, at, size = b"", 0, min(file.size, MAP_MOST)
     while at < size:
         data = file.pread(min(1 << 20, size - at), at)
         if not data:
@@ -133,7 +139,7 @@ def read_map(file, wanted):
     return {address: made_of(text) for address, text in found.items()}
 
 
-def note_line(line, wanted, found):
+def note_line(line: bytes, wanted: list[int], found: dict[int, str]) -> None:
     """Adds the wanted addresses that a line of a map covers to `found`."""
     match = LINE.fullmatch(line.rstrip(b"\r"))
     if match:
@@ -142,7 +148,7 @@ def note_line(line, wanted, found):
             found[address] = clean_bytes(match[3], NAME_MOST)
 
 
-def within(wanted, start, size):
+def within(wanted: list[int], start: int, size: int) -> list[int]:
     """Returns the wanted addresses in a range."""
     return wanted[bisect_left(wanted, start):bisect_left(wanted, start + size)]
 
@@ -158,12 +164,14 @@ LOADED, MOVED, DEBUGGED, ENTRY = (struct.Struct("<IIQQQQ"), struct.Struct("<IIQQ
 DETAIL_MOST, LOADED_MOST = 1 << 20, 1 << 20
 
 
-def read_dump(file, wanted):
+def read_dump(file: Reader, wanted: list[int]) -> dict[int, Made]:
     """Returns {address: Made} from a jitdump. A function's lines come before the function itself."""
     head = file.pread(HEAD.size, 0)
     if len(head) < HEAD.size or HEAD.unpack(head)[0] != MAGIC:
         return {}
-    found, loaded, lines = {}, {}, {}
+    found: dict[int, Made] = {}
+    loaded: dict[int, str] = {}
+    lines: dict[int, tuple[str, int]] = {}
     at, size = HEAD.unpack(head)[2], min(file.size, DUMP_MOST)
     for _ in range(RECORDS_MOST):
         record = file.pread(RECORD.size, at) if at < size else b""
@@ -186,20 +194,20 @@ def read_dump(file, wanted):
             lines = {}
         elif kind == MOVE and len(data) >= MOVED.size:
             _, _, _, old, new, room, _ = MOVED.unpack_from(data)
-            name = loaded.pop(old, None)
-            if name is not None:
-                loaded[new] = name
+            if old in loaded:
+                name = loaded[new] = loaded.pop(old)
                 found.update((address, made_of(name)) for address in within(wanted, new, room))
         at += length
     return found
 
 
-def lines_of(data, wanted):
+def lines_of(data: bytes, wanted: list[int]) -> dict[int, tuple[str, int]]:
     """Returns {address: (file, line)} for the wanted addresses that a record of lines covers."""
     if len(data) < DEBUGGED.size:
         return {}
     _, count = DEBUGGED.unpack_from(data)
-    entries, at, path = [], DEBUGGED.size, ""
+    entries: list[tuple[int, str, int]] = []
+    at, path = DEBUGGED.size, ""
     while len(entries) < min(count, LINES_MOST) and at + ENTRY.size <= len(data):
         address, line, _ = ENTRY.unpack_from(data, at)
         end = data.find(b"\0", at + ENTRY.size)

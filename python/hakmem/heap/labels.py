@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import click
 
 from hakmem.clean import clean
 from hakmem.compat import zip_strict
+from hakmem.parameters import Parameter
+
+if TYPE_CHECKING:
+    from hakmem.heap.profile_pb2 import Profile, Sample
+    from hakmem.heap.stacks import Frame, Heap, Stack
 
 # The label of lifetimes, which lifetimes.py shows.
 LIVED_FROM = ("lifetime_from", "milliseconds")
@@ -21,6 +28,12 @@ NONE = "(none)"
 VALUES_SHOWN = 3
 
 
+# (key, value) of each label.
+Labels = tuple[tuple[str, str], ...]
+# {(label, whether the site itself allocated): a figure for each sample type}.
+LabelSums = dict[tuple[tuple[str, str], bool], list[int]]
+
+
 @dataclass(frozen=True)
 class Wanted:
     """A key and the value it must have; None for any value."""
@@ -29,12 +42,12 @@ class Wanted:
     value: str | None
 
 
-class LabelParam(click.ParamType):
+class LabelParam(Parameter[Wanted]):
     """KEY=VALUE, or KEY alone."""
 
     name = "label"
 
-    def convert(self, value, param, ctx):
+    def convert(self, value: str | Wanted, param: click.Parameter | None, ctx: click.Context | None) -> Wanted:
         """Parses the option."""
         if not isinstance(value, str):
             return value
@@ -44,7 +57,7 @@ class LabelParam(click.ParamType):
         return Wanted(key, text if equals else None)
 
 
-def labels_of(profile, sample):
+def labels_of(profile: Profile, sample: Sample) -> Labels:
     """Returns ((key, value), ...) of a sample, sorted. A number's value becomes text such as "7 bytes"."""
     if not sample.label:
         return ()
@@ -58,7 +71,7 @@ def labels_of(profile, sample):
     return tuple(sorted(found))
 
 
-def matches(labels, wanted):
+def matches(labels: Labels, wanted: Sequence[Wanted]) -> bool:
     """Returns whether the labels have one of the wanted values of each key. A number needs no unit."""
     for key in {one.key for one in wanted}:
         values = [one.value for one in wanted if one.key == key]
@@ -68,16 +81,16 @@ def matches(labels, wanted):
     return True
 
 
-def keys_of(heap):
+def keys_of(heap: Heap) -> dict[str, set[str]]:
     """Returns {key: its values} over all stacks."""
-    found = defaultdict(set)
+    found: defaultdict[str, set[str]] = defaultdict(set)
     for stack in heap.stacks:
         for key, value in stack.labels:
             found[key].add(value)
     return dict(sorted(found.items()))
 
 
-def check(heap, by, wanted):
+def check(heap: Heap, by: str | None, wanted: Sequence[Wanted]) -> None:
     """Raises ProfileError for a key that no sample has."""
     from hakmem.heap.file import ProfileError
 
@@ -90,7 +103,7 @@ def check(heap, by, wanted):
                                 "hakmem/profile.h"))
 
 
-def notes_of(heap):
+def notes_of(heap: Heap) -> list[str]:
     """Returns a note if samples have lost their labels."""
     if not any(LOST in stack.labels for stack in heap.stacks):
         return []
@@ -99,16 +112,16 @@ def notes_of(heap):
             "thread 24 labels and scopes; label what has few values"]
 
 
-def rooted(heap, key):
+def rooted(heap: Heap, key: str) -> Heap:
     """Returns the heap with an outermost frame added to each stack: the value of the key."""
     from hakmem.heap.stacks import Frame
 
-    def frame(stack):
+    def frame(stack: Stack) -> Frame:
         return Frame(f"{key}={value_of(stack, key)}", "", 0, MODULE)
     return replace(heap, stacks=[replace(stack, frames=(*stack.frames, frame(stack))) for stack in heap.stacks])
 
 
-def value_of(stack, key):
+def value_of(stack: Stack, key: str) -> str:
     """Returns the stack's value of the key; several values joined."""
     return ", ".join(value for label, value in stack.labels if label == key) or NONE
 
@@ -118,25 +131,26 @@ class Row:
     """A value of a key: the sums over all stacks that have it, and sites: {name of a site: its figures}."""
 
     value: str
-    values: list
-    base: list
-    sites: dict
+    values: list[int]
+    base: list[int]
+    sites: dict[str, list[int]]
 
-    def change(self, index):
+    def change(self, index: int) -> int:
         """Returns how much a figure changed against the base."""
         return self.values[index] - self.base[index]
 
-    def most(self, index):
+    def most(self, index: int) -> str:
         """Returns the name of the site with the most of a figure."""
-        found = max(self.sites.items(), key=lambda item: (abs(item[1][index]), item[0]), default=(None, None))
-        return found[0] if found[0] is not None and found[1][index] else ""
+        name, values = max(self.sites.items(), key=lambda item: (abs(item[1][index]), item[0]), default=("", []))
+        return name if values and values[index] else ""
 
 
-def rows_of(heap, key):
+def rows_of(heap: Heap, key: str) -> dict[str, Row]:
     """Returns {value: Row}. Stacks without the key are in the row NONE."""
     from hakmem.heap.sites import NOWHERE
 
-    width, found = len(heap.types), {}
+    width = len(heap.types)
+    found: dict[str, Row] = {}
     for stack in heap.stacks:
         value = value_of(stack, key)
         row = found.setdefault(value, Row(value, [0] * width, [0] * width, {}))
@@ -148,20 +162,20 @@ def rows_of(heap, key):
     return found
 
 
-def ordered(rows, index):
+def ordered(rows: dict[str, Row], index: int) -> list[Row]:
     """Returns the rows in which the figure is not 0, most first."""
     return sorted((row for row in rows.values() if row.change(index)), key=lambda row:
                   (-abs(row.change(index)), row.value))
 
 
-def cell(sums, index):
+def cell(sums: LabelSums, index: int) -> str:
     """Returns the labels of a site with the most of a figure, most first, as tenant=a,b route=/x. sums: {((key,
     value), whether the site itself allocated): values}."""
     for own in (True, False):
         found = sorted((-abs(values[index]), key, value) for ((key, value), innermost), values in sums.items()
                        if innermost == own and values[index])
         if found:
-            by_key = {}
+            by_key: dict[str, list[str]] = {}
             for _, key, value in found:
                 by_key.setdefault(key, []).append(value)
             return " ".join(f"{key}={','.join(values[:VALUES_SHOWN])}{',...' if len(values) > VALUES_SHOWN else ''}"

@@ -4,9 +4,15 @@ HAKMEM's profiles have the sample types freed_objects and lifetime (the sum of t
 milliseconds). Lifetimes have samples of their own, one for each power of two of milliseconds, which the label
 lifetime_from names."""
 
-from dataclasses import dataclass, field
+from __future__ import annotations
 
-from hakmem.heap.sites import NOWHERE, label
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hakmem.heap.sites import NOWHERE, SiteKey, label
+
+if TYPE_CHECKING:
+    from hakmem.heap.stacks import Heap
 
 FREED, LIFETIME = ("freed_objects", "count"), ("lifetime", "milliseconds")
 # Sample types that sites are not ranked by.
@@ -22,25 +28,26 @@ class Lives:
 
     freed: int = 0
     total: int = 0
-    spans: list = field(default_factory=lambda: [0] * len(SPANS))
+    spans: list[int] = field(default_factory=lambda: [0] * len(SPANS))
 
-    def mean(self):
+    def mean(self) -> float | None:
         """Returns the mean in milliseconds; None if nothing was freed."""
         return self.total / self.freed if self.freed > 0 else None
 
 
-def lives_of(heap, lines):
+def lives_of(heap: Heap, lines: bool) -> dict[SiteKey | None, Lives]:
     """Returns {site's key: Lives}, with the sum of all sites under None; {} if the profile has no lifetimes."""
     if FREED not in heap.types or LIFETIME not in heap.types:
         return {}
     freed, lifetime = heap.types.index(FREED), heap.types.index(LIFETIME)
-    found = {None: Lives()}
+    in_all = Lives()
+    found: dict[SiteKey | None, Lives] = {None: in_all}
     for stack in heap.stacks:
         objects = stack.values[freed] - stack.base[freed]
         if objects == 0:
             continue
         key = label(stack.frames[0], lines) if stack.frames else NOWHERE
-        for lives in (found[None], found.setdefault(key, Lives())):
+        for lives in (in_all, found.setdefault(key, Lives())):
             lives.freed += objects
             lives.total += stack.values[lifetime] - stack.base[lifetime]
             if stack.lived_from is not None:
@@ -48,12 +55,12 @@ def lives_of(heap, lines):
     return found
 
 
-def span_of(milliseconds):
+def span_of(milliseconds: float) -> int:
     """Returns which of SPANS a time falls into. A time below 0, which only a damaged file has, counts as 0."""
     return max(place for place, (_, start) in enumerate(SPANS) if start <= max(0, milliseconds))
 
 
-def duration_text(milliseconds):
+def duration_text(milliseconds: float | None) -> str:
     """Returns milliseconds as a text with a unit."""
     if milliseconds is None:
         return "-"

@@ -3,6 +3,8 @@
 Arguments of templates and generics become <...>. Parameters, result types, hashes and suffixes of clones are
 removed. A name that cannot be parsed stays unchanged."""
 
+from __future__ import annotations
+
 import re
 
 FOLDED = "<...>"
@@ -24,12 +26,12 @@ class Senseless(ValueError):
     """A name whose brackets do not match."""
 
 
-def is_mangled(linker_name):
+def is_mangled(linker_name: str) -> bool:
     """Returns whether a linker's name is a mangled C++ or Rust name."""
     return linker_name.startswith(("_Z", "_R", "__Z", "___Z"))
 
 
-def shortened(name):
+def shortened(name: str) -> str:
     """Returns the short form of a name that c++filt has printed."""
     if len(name) > LENGTH_MOST:
         return name
@@ -43,9 +45,10 @@ def shortened(name):
         return name
 
 
-def folded(text):
+def folded(text: str) -> str:
     """Returns the name without parameters, result type and template arguments, but with its Rust type."""
-    parts, at = [], 0
+    parts: list[str] = []
+    at = 0
     while at < len(text):
         sign = text[at]
         operator = OPERATOR.match(text, at) if begins_word(text, at) else None
@@ -83,12 +86,12 @@ def folded(text):
     return "".join(parts)
 
 
-def begins_word(text, at):
+def begins_word(text: str, at: int) -> bool:
     """Returns whether the word "operator" may begin here."""
     return text.startswith("operator", at) and (at == 0 or not (text[at - 1].isalnum() or text[at - 1] in "_$"))
 
 
-def conversion_end(text, at):
+def conversion_end(text: str, at: int) -> int:
     """Returns the place behind a conversion operator's type, where its parameters begin."""
     end = at + len("operator ")
     while end < len(text) and text[end] != "(":
@@ -96,7 +99,7 @@ def conversion_end(text, at):
     return end
 
 
-def of_angles(inner, before):
+def of_angles(inner: str, before: str) -> str:
     """Returns what is shown of the text between < and >. A Rust name may begin with a type in angle brackets."""
     if before in ("", ":") and (" as " in inner or inner.startswith("impl ") or before == ""):
         one, word, other = inner.partition(" as ")
@@ -106,9 +109,10 @@ def of_angles(inner, before):
     return FOLDED
 
 
-def folded_type(text):
+def folded_type(text: str) -> str:
     """Returns a type with its arguments folded. Unlike a name, a type may contain spaces."""
-    parts, at = [], 0
+    parts: list[str] = []
+    at = 0
     while at < len(text):
         if text[at] == "<":
             parts.append(FOLDED)
@@ -119,9 +123,10 @@ def folded_type(text):
     return "".join(parts)
 
 
-def closing(text, at):
+def closing(text: str, at: int) -> int:
     """Returns the place of the bracket that closes the one at `at`."""
-    waiting, place = [], at
+    waiting: list[str] = []
+    place = at
     while place < len(text):
         sign = text[place]
         operator = OPERATOR.match(text, place) if begins_word(text, place) else None

@@ -2,25 +2,34 @@
 
 The profile is in pprof's format, as src/profile/pprof.c writes it, or in the text format."""
 
+from __future__ import annotations
+
 import gzip
 import io
 import time
 from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from hakmem.clean import clean
 from hakmem.compat import zip_strict
-from hakmem.heap.elf import build_id_in
+from hakmem.elf import build_id_in
 from hakmem.heap.profile_pb2 import Profile
 from hakmem.heap.symbolize import symbolize
-from hakmem.live.memory import LiveError, Mapping, Unreadable
-from hakmem.live.sites import PYTHON_MARK, HeapSites, python_frame, read_sites
+from hakmem.live.memory import LiveError, MappedMemory, Mapping, Unreadable
+from hakmem.live.sites import PYTHON_MARK, Function, HeapSites, Label, Site, python_frame, read_sites
+
+if TYPE_CHECKING:
+    from hakmem.live.descriptor import Descriptor
 
 TYPES = (("alloc_objects", "count"), ("alloc_space", "bytes"), ("inuse_objects", "count"), ("inuse_space", "bytes"),
          ("freed_objects", "count"), ("lifetime", "milliseconds"), ("peak_objects", "count"), ("peak_space", "bytes"))
 DROP_FRAMES = ("hak_.*|malloc|calloc|realloc|reallocarray|aligned_alloc|posix_memalign|memalign|valloc|pvalloc|"
                "operator new.*|_Zn[wa].*")
-NOTHING = (0,) * len(TYPES)
+# A figure for each sample type.
+Values = tuple[int, ...]
+NOTHING: Values = (0,) * len(TYPES)
 OF_SITE = -1
 # How much of a file's first mapping is read for its notes.
 IMAGE_MOST = 1 << 20
@@ -36,15 +45,15 @@ class Code:
     executable: list[Mapping]
     build_ids: list[str]
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self.starts = [mapping.start for mapping in self.executable]
 
-    def number(self, address):
+    def number(self, address: int) -> int:
         """Returns the number of the executable mapping that holds the address, counted from 1; 0 if none does."""
         found = bisect_right(self.starts, address)
         return found if found and address < self.executable[found - 1].end else 0
 
-    def put(self, profile, text):
+    def put(self, profile: Profile, text: Callable[[str], int]) -> None:
         """Adds the executable mappings to a Profile. text(value): returns the place of a string."""
         for number, (mapping, build_id) in enumerate(zip_strict(self.executable, self.build_ids), 1):
             profile.mapping.add(id=number, memory_start=mapping.start, memory_limit=mapping.end,
@@ -68,14 +77,14 @@ class Restarted(LiveError):
     """Between two looks, the profile was restarted or the program replaced."""
 
 
-def look(memory, descriptor):
+def look(memory: MappedMemory, descriptor: Descriptor) -> Look:
     """Returns a Look at the process behind `memory`."""
     heap = read_sites(memory, descriptor)
     return Look(descriptor.version, time.time_ns(), time.monotonic_ns(), heap, code_of(memory),
                 getattr(memory, "pid", 0) or 0)
 
 
-def code_of(memory):
+def code_of(memory: MappedMemory) -> Code:
     """Returns the Code of a process."""
     mappings = memory.mappings()
     executable = [mapping for mapping in mappings if "x" in mapping.flags]
@@ -87,7 +96,7 @@ def code_of(memory):
     return Code(mappings, executable, [found[mapping.path] for mapping in executable])
 
 
-def build_id_of(memory, mapping, first):
+def build_id_of(memory: MappedMemory, mapping: Mapping, first: Mapping | None) -> str:
     """Returns the build-id of a mapped file, from the file or else from its first mapping."""
     file = memory.open_mapping(mapping) if mapping.inode else None
     if file is not None:
@@ -107,7 +116,7 @@ def build_id_of(memory, mapping, first):
 # ---- As pprof's format ----
 
 
-def whole(seen, default_type="inuse_space"):
+def whole(seen: Look, default_type: str = "inuse_space") -> Profile:
     """Returns the Profile of what is in use at a Look and of all allocations before it."""
     made = Making(seen, default_type)
     for site in seen.heap.sites:
@@ -115,7 +124,7 @@ def whole(seen, default_type="inuse_space"):
     return made.finished(seen.clock_ns - seen.heap.started_ns)
 
 
-def difference(before, after, default_type="inuse_space"):
+def difference(before: Look, after: Look, default_type: str = "inuse_space") -> Profile:
     """Returns the Profile of what changed between two Looks."""
     old, new = before.heap, after.heap
     if (old.generation, old.started_ns) != (new.generation, new.started_ns) or [
@@ -134,16 +143,17 @@ def difference(before, after, default_type="inuse_space"):
     return made.finished(after.clock_ns - before.clock_ns)
 
 
-def minus(values, less):
+def minus(values: Values, less: Values) -> Values:
     """Returns the values, each less the other's."""
     return tuple(value - other for value, other in zip_strict(values, less))
 
 
-def values_of(heap, site):
+def values_of(heap: HeapSites, site: Site) -> dict[int, Values]:
     """Returns {OF_SITE or a bucket of lifetimes: a value for each of TYPES}, without entries that are all 0."""
-    def rounded(pair):
-        return tuple((part + heap.one // 2) // heap.one for part in pair)
-    found = {OF_SITE: (*rounded(site.allocated), *rounded(site.in_use), 0, 0, *rounded(site.peak))}
+    def rounded(pair: tuple[int, int]) -> tuple[int, int]:
+        count, size = pair
+        return (count + heap.one // 2) // heap.one, (size + heap.one // 2) // heap.one
+    found: dict[int, Values] = {OF_SITE: (*rounded(site.allocated), *rounded(site.in_use), 0, 0, *rounded(site.peak))}
     for bucket, ended in enumerate(site.lifetimes):
         found[bucket] = (0, 0, 0, 0, *rounded(ended), 0, 0)
     return {key: values for key, values in found.items() if values[0] or values[2] or values[4] or values[6]}
@@ -152,11 +162,12 @@ def values_of(heap, site):
 class Making:
     """Makes a Profile from a Look. types: (name, unit) of each sample type, by default the library's."""
 
-    def __init__(self, seen, default_type, types=None):
+    def __init__(self, seen: Look, default_type: str, types: Sequence[tuple[str, str]] | None = None) -> None:
         self.seen = seen
         # An older HAKMEM does not know its peak.
         self.types = types or TYPES[:len(TYPES) if seen.heap.peak_ms is not None else -2]
-        self.texts, self.known = {"": 0}, set()
+        self.texts = {"": 0}
+        self.known: set[int] = set()
         self.profile = profile = Profile(
             period=seen.heap.mean, time_nanos=seen.time_ns, drop_frames=self.text(DROP_FRAMES),
             default_sample_type=self.text(default_type))
@@ -176,7 +187,7 @@ class Making:
         seen.code.put(profile, self.text)
         self.functions = self.put_functions(len(seen.code.executable) + 1)
 
-    def put_functions(self, number):
+    def put_functions(self, number: int) -> dict[int, Function]:
         """Adds the Python functions, if any, and their mapping of this number, as src/profile/pprof.c does."""
         functions = self.seen.heap.functions
         if functions:
@@ -189,11 +200,11 @@ class Making:
                                       start_line=min(function.first_line, (1 << 31) - 1))
         return functions
 
-    def text(self, value):
+    def text(self, value: str) -> int:
         """Returns the place of a string in the string table."""
         return self.texts.setdefault(value, len(self.texts))
 
-    def add(self, frames, values, labels=()):
+    def add(self, frames: tuple[int, ...], values: dict[int, Values], labels: Iterable[Label] = ()) -> None:
         """Adds the samples of a site: one for itself and one for each bucket, all with the labels."""
         if not any(any(value) for value in values.values()):
             return
@@ -223,7 +234,7 @@ class Making:
                     sample.label.add(key=self.text("lifetime_from"), num=1 << (bucket - 1) if bucket else 0,
                                      num_unit=self.text("milliseconds"))
 
-    def sound(self, frames):
+    def sound(self, frames: tuple[int, ...]) -> tuple[int, ...]:
         """Returns the frames up to the first that is no code. A walk by frame pointers ends in such frames if it
         passes code without frame pointers."""
         if self.seen.heap.by_tables:
@@ -232,14 +243,14 @@ class Making:
         return frames[:next((place for place, frame in enumerate(frames)
                              if not frame & PYTHON_MARK and not number(frame - 1)), len(frames))]
 
-    def finished(self, duration_ns):
+    def finished(self, duration_ns: int) -> Profile:
         """Returns the Profile."""
         self.profile.duration_nanos = max(duration_ns, 0)
         self.profile.string_table.extend(self.texts)
         return self.profile
 
 
-def packed(profile):
+def packed(profile: Profile) -> bytes:
     """Returns the profile's bytes as a file has them."""
     return gzip.compress(profile.SerializeToString(), compresslevel=1, mtime=0)
 
@@ -247,7 +258,7 @@ def packed(profile):
 # ---- As text ----
 
 
-def as_text(seen):
+def as_text(seen: Look) -> str:
     """Returns a Look in pprof's older text format. Each site has blocks and bytes in use and, in brackets,
     allocated. The mappings follow."""
     rows, total = [], NOTHING
@@ -270,7 +281,7 @@ def as_text(seen):
     return "\n".join(lines) + "\n"
 
 
-def counts(values):
+def counts(values: Values) -> str:
     """Returns the figures of one line of the text format."""
     return f"{values[2]}: {values[3]} [{values[0]}: {values[1]}]"
 
@@ -278,7 +289,7 @@ def counts(values):
 # ---- Names ----
 
 
-def symbols_of(memory, addresses):
+def symbols_of(memory: MappedMemory, addresses: Iterable[int]) -> dict[int, str]:
     """Returns {address: the linker's name of the function there} for addresses that have one."""
     profile, texts, code = Profile(), {"": 0}, code_of(memory)
     code.put(profile, lambda value: texts.setdefault(value, len(texts)))

@@ -1,22 +1,22 @@
-"""Writes a heap profile as one self-contained HTML page: a flame graph to zoom and search, and a table.
+"""Writes a heap profile as one self-contained HTML page: a flame graph to zoom and search, and a table."""
 
-Text from the profile goes through the template's escaping, or into JSON without "<". A policy in the page allows
-only the page's own scripts and forbids it to fetch anything."""
+from __future__ import annotations
 
-import base64
-import hashlib
-import json
+from collections.abc import Sequence
 from pathlib import Path
-
-import jinja2
-from markupsafe import Markup
+from typing import TYPE_CHECKING
 
 from hakmem.compat import zip_strict
+from hakmem.document import embedded, read, read_script, rendered
 from hakmem.heap.file import write_whole
 from hakmem.heap.labels import cell
 from hakmem.heap.lifetimes import OF_LIVES, duration_text, lives_of
 from hakmem.heap.show import facts, title_of
-from hakmem.heap.sites import order, sites_of, tree_of
+from hakmem.heap.sites import Node, order, sites_of, tree_of
+
+if TYPE_CHECKING:
+    from hakmem.heap.source import AnySource
+    from hakmem.heap.stacks import Heap
 
 FOLDER = Path(__file__).with_name("page")
 # Release files of d3 (ISC license) and d3-flame-graph (Apache License 2.0), as published, with their licenses.
@@ -26,57 +26,41 @@ LIBRARIES = ("vendor/d3.min.js", "vendor/d3-flamegraph.umd.min.js")
 MOST_NODES = 40_000
 
 
-def write_page(path, whole, found, index, files, base, lines):
+def write_page(path: Path, whole: Heap, found: Heap, index: int, files: Sequence[AnySource], base: AnySource | None,
+               lines: bool) -> None:
     """Writes the page. whole: the profile, whose figures the head shows. found: the stacks to draw. index: the
     sample type to show first."""
-    write_whole(path, page_text(whole, found, index, [file.name for file in files], base and base.name, lines).encode())
+    write_whole(path, page_text(whole, found, index, [file.name for file in files], base.name if base else None,
+                                lines).encode())
 
 
-def page_text(whole, found, index, names, base, lines):
+def page_text(whole: Heap, found: Heap, index: int, names: Sequence[str], base: str | None, lines: bool) -> str:
     """Returns the page. names: the profiles. base: the name of the base they are compared with, or None."""
-    templates = jinja2.Environment(loader=jinja2.FileSystemLoader(FOLDER), autoescape=True,
-                                   undefined=jinja2.StrictUndefined)
-    scripts = [read(name).replace("</script", "<\\/script") for name in (*LIBRARIES, "heap.js")]
-    told = facts(whole, names, base)
-    return templates.get_template("heap.html").render(
-        title=f"Heap of {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else ""),
-        facts=told, style=Markup(read("heap.css")), kinds=kinds(found), shown=index,
+    return rendered(
+        FOLDER / "heap.html", f"Heap of {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else ""),
+        read(FOLDER / "heap.css"), [read_script(FOLDER / name) for name in (*LIBRARIES, "graph.js", "heap.js")],
+        facts=facts(whole, names, base), kinds=kinds(found), shown=index,
         lives=bool(lives_of(found, lines)), labels=any(stack.labels for stack in found.stacks),
         compared=found.compared, share="Of the base" if found.compared else "Share",
-        data=embedded(page_data(found, index, lines)), scripts=[Markup(text) for text in scripts],
-        hashes=" ".join(f"'sha256-{digest(text)}'" for text in scripts))
+        data=embedded(page_data(found, index, lines)))
 
 
-def read(name):
-    """Returns the text of a file of the page."""
-    return (FOLDER / name).read_text(encoding="utf-8")
-
-
-def digest(text):
-    """Returns the SHA-256 of a script, for the page's policy."""
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-def embedded(value):
-    """Returns a value as JSON that is safe inside HTML."""
-    return Markup(json.dumps(value, separators=(",", ":")).replace("<", "\\u003c"))
-
-
-def kinds(found):
+def kinds(found: Heap) -> list[tuple[int, str, str]]:
     """Returns (place, name, title) of each sample type that can be shown."""
     return [(place, name, title_of(name)) for place, (name, _) in enumerate(found.types) if name not in OF_LIVES]
 
 
-def page_data(found, index, lines):
+def page_data(found: Heap, index: int, lines: bool) -> dict[str, object]:
     """Returns the page's data. nodes: [parent, name, place, values, base], parents first. sites: [name, place, flat,
     cum, life, labels], with labels for each sample type. Each text occurs once. What the profile lacks is null."""
-    texts = {}
+    texts: dict[str, int] = {}
 
-    def text(value):
+    def text(value: str) -> int:
         return texts.setdefault(value, len(texts))
     root = tree_of(found, lines)
     least, left_out = least_share(root)
-    nodes, waiting = [], [(root, -1)]
+    nodes: list[list[object]] = []
+    waiting = [(root, -1)]
     while waiting:
         node, parent = waiting.pop()
         waiting += [(child, len(nodes)) for child in node.children.values() if share(child, root) >= least]
@@ -94,13 +78,13 @@ def page_data(found, index, lines):
             "sites": sites, "texts": list(texts)}
 
 
-def share(node, root):
+def share(node: Node, root: Node) -> float:
     """Returns the node's share of the root, the largest of all sample types. It is never above the caller's share."""
     return max((value / whole for values, wholes in ((node.values, root.values), (node.base, root.base))
                 for value, whole in zip_strict(values, wholes) if whole > 0), default=0)
 
 
-def least_share(root):
+def least_share(root: Node) -> tuple[float, int]:
     """Returns the least share of a drawn node, to limit their number, and how many nodes are left out."""
     shares, waiting = [], [root]
     while waiting:

@@ -1,7 +1,10 @@
 """`hakmem heap --start` and `--stop`: turn the heap profile of a running process on and off from outside."""
 
+from __future__ import annotations
+
 import time
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,11 +13,17 @@ from hakmem.live.control import PATIENCE, Control, Unanswered, start_profile, st
 from hakmem.live.memory import LiveError, ProcessMemory
 from hakmem.live.words import size
 
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from hakmem.heap.profile_pb2 import Profile
+    from hakmem.heap.source import Process
+
 # If this tool is killed, the process itself ends a profile of limited time so much later.
 GRACE_SECONDS = 10
 
 
-def start(source, mean):
+def start(source: Process, mean: int | None) -> None:
     """Turns the profile on and leaves it on."""
     with told(source):
         control = Control(ProcessMemory(source.pid))
@@ -29,7 +38,7 @@ def start(source, mean):
                    f"`hakmem heap {source.pid}` shows it, `hakmem heap --stop {source.pid}` ends it")
 
 
-def stop(source):
+def stop(source: Process) -> None:
     """Turns the profile off."""
     with told(source):
         try:
@@ -42,7 +51,7 @@ def stop(source):
             if stopped else f"process {source.pid} takes no heap profile")
 
 
-def during(source, mean, seconds):
+def during(source: Process, mean: int | None, seconds: float) -> Profile:
     """Returns the Profile of what is allocated in so many seconds. A profile that was on before stays on."""
     from hakmem.heap.outside import difference, look
 
@@ -72,12 +81,13 @@ def during(source, mean, seconds):
 class told:
     """Turns a LiveError into the command's error, in one line."""
 
-    def __init__(self, source):
+    def __init__(self, source: Process) -> None:
         self.source = source
 
-    def __enter__(self):
+    def __enter__(self) -> told:
         return self
 
-    def __exit__(self, kind, error, trace):
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
         if isinstance(error, LiveError):
             raise click.ClickException(str(error)) from error

@@ -1,11 +1,21 @@
 """Prints a heap profile in the terminal: its facts, its top sites, its tree."""
 
-from hakmem.heap.labels import cell as labels_cell
-from hakmem.heap.labels import keys_of, ordered
-from hakmem.heap.lifetimes import OF_LIVES, SPANS, duration_text, lives_of
-from hakmem.screen import Table, Text, make_console
+from __future__ import annotations
 
-UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from hakmem.heap.labels import Row, keys_of, ordered
+from hakmem.heap.labels import cell as labels_cell
+from hakmem.heap.lifetimes import OF_LIVES, SPANS, Lives, duration_text, lives_of
+from hakmem.screen import Table, Text, make_console
+from hakmem.units import scaled
+
+if TYPE_CHECKING:
+    from hakmem.heap.sites import Node, Site, SiteKey
+    from hakmem.heap.source import AnySource
+    from hakmem.heap.stacks import Heap
+
 TITLES = {"inuse_space": "Bytes in use", "inuse_objects": "Objects in use", "alloc_space": "Bytes allocated",
           "alloc_objects": "Objects allocated", "peak_space": "Bytes in use at the peak",
           "peak_objects": "Objects in use at the peak",
@@ -14,29 +24,32 @@ TITLES = {"inuse_space": "Bytes in use", "inuse_objects": "Objects in use", "all
           "idle_space": "Idle"}
 
 
-def value_text(value, unit, signed=False):
+def bytes_text(count: int) -> str:
+    """Returns bytes with a unit and at most four digits."""
+    value, unit = scaled(count, "GiB")
+    return f"{count:,} B" if unit == "B" else f"{value:,.4g} {unit}"
+
+
+def value_text(value: int, unit: str, signed: bool = False) -> str:
     """Returns a figure as a text with its unit."""
     sign = "-" if value < 0 else "+" if signed and value > 0 else ""
     value = abs(value)
     if unit == "bytes":
-        for name, size in UNITS:
-            if value >= size:
-                return f"{sign}{value / size:,.4g} {name}"
-        return f"{sign}{value:,} B"
+        return f"{sign}{bytes_text(value)}"
     return f"{sign}{value:,}" if unit in ("count", "") else f"{sign}{value:,} {unit}"
 
 
-def share_text(value, total):
+def share_text(value: int, total: int) -> str:
     """Returns a share as a text in percent."""
     return f"{100 * value / total:.1f} %" if total else "-"
 
 
-def title_of(name):
+def title_of(name: str) -> str:
     """Returns the title of a sample type."""
     return TITLES.get(name, name)
 
 
-def facts(heap, files, base):
+def facts(heap: Heap, files: Sequence[object], base: object | None) -> list[tuple[str, str]]:
     """Returns [(name, value)] about the whole profile."""
     told = [("files" if len(files) > 1 else "file", ", ".join(map(str, files)))]
     if base:
@@ -62,7 +75,7 @@ def facts(heap, files, base):
     return told
 
 
-def print_facts(heap, files, base):
+def print_facts(heap: Heap, files: Sequence[AnySource], base: AnySource | None) -> None:
     """Prints the facts about the profile."""
     table = Table(show_header=False)
     for name, value in facts(heap, files, base):
@@ -72,7 +85,8 @@ def print_facts(heap, files, base):
     console.print()
 
 
-def print_sites(heap, sites, lives, index, number, whole):
+def print_sites(heap: Heap, sites: Sequence[Site], lives: dict[SiteKey | None, Lives], index: int, number: int,
+                whole: int) -> None:
     """Prints the first sites as a table. whole: the total that shares are taken of. lives: the lifetimes of the
     sites, if the profile has them."""
     name, unit = heap.types[index]
@@ -109,7 +123,7 @@ def print_sites(heap, sites, lives, index, number, whole):
     console.print(table)
 
 
-def print_labels(heap, rows, key, index, number, whole):
+def print_labels(heap: Heap, rows: dict[str, Row], key: str, index: int, number: int, whole: int) -> None:
     """Prints the values of a label with most, and the site that has most under each value."""
     name, unit = heap.types[index]
     found = ordered(rows, index)
@@ -136,7 +150,8 @@ def print_labels(heap, rows, key, index, number, whole):
     console.print(table)
 
 
-def markdown_of(heap, index, files, base, by, number, lines, verdict):
+def markdown_of(heap: Heap, index: int, files: Sequence[AnySource], base: AnySource | None, by: str, number: int,
+                lines: bool, verdict: tuple[int, str] | None) -> list[str]:
     """Returns lines for a GitHub summary: the total, the verdict on its growth if there is one, the first sites."""
     from hakmem.heap.sites import order, sites_of
     from hakmem.markdown import cell, table
@@ -157,7 +172,7 @@ def markdown_of(heap, index, files, base, by, number, lines, verdict):
     return lines_out
 
 
-def print_lifetimes(sites, lives, number):
+def print_lifetimes(sites: Sequence[Site], lives: dict[SiteKey | None, Lives], number: int) -> None:
     """Prints how long the freed objects of the first sites had lived: the share in each span."""
     table = Table()
     for head in ("freed", "mean", *(name for name, _ in SPANS)):
@@ -176,7 +191,7 @@ def print_lifetimes(sites, lives, number):
     console.print(table)
 
 
-def print_tree(heap, root, index, least, whole):
+def print_tree(heap: Heap, root: Node, index: int, least: float, whole: int) -> None:
     """Prints the tree of calls that hold at least `least` percent. A function that is its caller's only callee
     stands at the caller's depth."""
     name, unit = heap.types[index]

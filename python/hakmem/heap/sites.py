@@ -1,12 +1,22 @@
 """Adds stacks up: by site, flat and cumulative, and as a tree that begins at the outermost function."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar, Union
 
 from hakmem.compat import zip_strict
-from hakmem.heap.stacks import PYTHON
+from hakmem.heap.stacks import PYTHON, Frame, Heap, Stack
+
+if TYPE_CHECKING:
+    from hakmem.heap.labels import LabelSums
 
 NOWHERE = "(no stack)"
 LINES_SHOWN = 3
+K = TypeVar("K")
+# A function's name, with its place or file if the name alone does not tell it.
+SiteKey = Union[str, tuple[str, str]]
 
 
 @dataclass
@@ -14,17 +24,18 @@ class Site:
     """A function, or one line of it. flat: what it allocated itself. cum: the same with its callees. Both have a
     figure for each sample type."""
 
-    key: object
+    key: SiteKey
     name: str
     place: str
-    flat: list
-    flat_base: list
-    cum: list
-    cum_base: list
-    lines: dict = field(default_factory=dict)  # {(line, whether it is the innermost function): values}
-    labels: dict = field(default_factory=dict)  # {(label, whether it is the innermost function): values}
+    flat: list[int]
+    flat_base: list[int]
+    cum: list[int]
+    cum_base: list[int]
+    # {(line, whether it is the innermost function): values}
+    lines: dict[tuple[int, bool], list[int]] = field(default_factory=dict)
+    labels: LabelSums = field(default_factory=dict)
 
-    def where(self, index):
+    def where(self, index: int) -> str:
         """Returns the site's place, with the lines that hold most of its flat figure, most first; if it has none, of
         its cumulative figure."""
         for innermost in (True, False):
@@ -35,11 +46,11 @@ class Site:
                 return f"{self.place}:{','.join(str(line) for _, line in found[:LINES_SHOWN])}{more}"
         return self.place
 
-    def flat_change(self, index):
+    def flat_change(self, index: int) -> int:
         """Returns how much a flat figure changed against the base."""
         return self.flat[index] - self.flat_base[index]
 
-    def cum_change(self, index):
+    def cum_change(self, index: int) -> int:
         """Returns how much a cumulative figure changed against the base."""
         return self.cum[index] - self.cum_base[index]
 
@@ -50,33 +61,33 @@ class Node:
 
     name: str
     place: str
-    values: list
-    base: list
-    children: dict = field(default_factory=dict)
+    values: list[int]
+    base: list[int]
+    children: dict[SiteKey, Node] = field(default_factory=dict)
 
-    def change(self, index):
+    def change(self, index: int) -> int:
         """Returns how much a figure changed against the base."""
         return self.values[index] - self.base[index]
 
 
-def label(frame, lines):
+def label(frame: Frame, lines: bool) -> SiteKey:
     """Returns the key of a frame's site. Python's functions need the file, because many files have a <module>."""
     if lines:
         return (frame.name, frame.place())
     return (frame.name, frame.file) if frame.module == PYTHON else frame.name
 
 
-def place_of(frame, lines):
+def place_of(frame: Frame, lines: bool) -> str:
     """Returns where a site's code is."""
     return frame.place() if lines else frame.file or frame.module
 
 
-def sites_of(heap, lines):
+def sites_of(heap: Heap, lines: bool) -> list[Site]:
     """Returns every site of the heap. A function counts once in its cumulative figures for each stack."""
     width = len(heap.types)
-    found = {}
+    found: dict[SiteKey, Site] = {}
 
-    def site(frame):
+    def site(frame: Frame | None) -> Site:
         key = label(frame, lines) if frame else NOWHERE
         if key not in found:
             name, place = (frame.name, place_of(frame, lines)) if frame else (NOWHERE, "")
@@ -84,7 +95,7 @@ def sites_of(heap, lines):
         return found[key]
 
     for stack in heap.stacks:
-        frames = stack.frames or (None,)
+        frames: tuple[Frame | None, ...] = stack.frames or (None,)
         leaf = site(frames[0])
         add(leaf.flat, stack.values)
         based = any(stack.base)
@@ -101,28 +112,28 @@ def sites_of(heap, lines):
     return list(found.values())
 
 
-def note_line(site, frame, innermost, stack):
+def note_line(site: Site, frame: Frame, innermost: bool, stack: Stack) -> None:
     """Adds the stack's figures to a line of the site, if the line is in the site's file."""
     if frame.line and frame.file == site.place:
         note_change(site.lines, (frame.line, innermost), stack)
 
 
-def note_change(sums, key, stack):
+def note_change(sums: dict[K, list[int]], key: K, stack: Stack) -> None:
     """Adds the stack's change to the sums of a key."""
     values = sums.setdefault(key, [0] * len(stack.values))
     for place, (value, before) in enumerate(zip_strict(stack.values, stack.base)):
         values[place] += value - before
 
 
-def add(totals, values):
+def add(totals: list[int], values: Iterable[int]) -> None:
     """Adds values to totals."""
     for place, value in enumerate(values):
         totals[place] += value
 
 
-def order(sites, index, by, compared):
+def order(sites: Iterable[Site], index: int, by: str, compared: bool) -> list[Site]:
     """Returns the sites sorted by a figure, most first. In a comparison, the size of the change counts."""
-    def figure(site):
+    def figure(site: Site) -> tuple[int, int, str, str]:
         value = site.flat_change(index) if by == "flat" else site.cum_change(index)
         other = site.cum_change(index) if by == "flat" else site.flat_change(index)
         if compared:
@@ -131,7 +142,7 @@ def order(sites, index, by, compared):
     return sorted(sites, key=figure)
 
 
-def tree_of(heap, lines):
+def tree_of(heap: Heap, lines: bool) -> Node:
     """Returns the root of the tree of all stacks."""
     width = len(heap.types)
     root = Node("all", "", [0] * width, [0] * width)

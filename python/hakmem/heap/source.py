@@ -1,18 +1,27 @@
 """Where a profile comes from: a file, a running process, or the address of a server."""
 
+from __future__ import annotations
+
 import base64
 import http.client
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Union
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import click
 
 from hakmem.clean import clean
 from hakmem.heap.file import FILE_MOST, ProfileError, parse_profile, read_profile
+from hakmem.parameters import Parameter
 from hakmem.processes import ProcessParameter, all_processes, bearers, pid_of
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from hakmem.heap.profile_pb2 import Profile
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 # How long to wait for a server, besides the seconds for which the server shall observe the process, counted twice.
@@ -26,11 +35,11 @@ class Process:
     pid: int
 
     @property
-    def name(self):
+    def name(self) -> str:
         """The process in words."""
         return f"process {self.pid}"
 
-    def __str__(self):
+    def __str__(self) -> str:
         return self.name
 
 
@@ -41,22 +50,25 @@ class Address:
     url: str
 
     @property
-    def name(self):
+    def name(self) -> str:
         """The address without its token, because a page or a note may be passed on."""
         parts = urlsplit(self.url)
         query = "&".join(part for part in parts.query.split("&") if not part.startswith("token="))
         return clean(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=query).geturl())
 
-    def __str__(self):
+    def __str__(self) -> str:
         return self.name
 
 
-class Source(click.ParamType):
+AnySource = Union[Path, Process, Address]
+
+
+class Source(Parameter[AnySource]):
     """A file's path, a PID, the name of a process, or a URL. A file takes precedence over a process of that name."""
 
     name = "source"
 
-    def convert(self, value, param, ctx):
+    def convert(self, value: str | AnySource, param: click.Parameter | None, ctx: click.Context | None) -> AnySource:
         """Parses the argument."""
         if not isinstance(value, str):
             return value
@@ -68,7 +80,7 @@ class Source(click.ParamType):
             return Process(pid_of(value, served=True))
         return FILE.convert(value, param, ctx)
 
-    def shell_complete(self, ctx, param, incomplete):
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Offers matching processes; if there are none, leaves files to the shell."""
         from click.shell_completion import CompletionItem
 
@@ -77,7 +89,7 @@ class Source(click.ParamType):
         return found or [CompletionItem(incomplete, type="file")]
 
 
-def read_source(source):
+def read_source(source: AnySource) -> Profile:
     """Returns the Profile; raises ProfileError if there is none."""
     if isinstance(source, Process):
         return of_process(source)
@@ -86,7 +98,7 @@ def read_source(source):
     return read_profile(source)
 
 
-def of_process(source):
+def of_process(source: Process) -> Profile:
     """Returns the Profile of a running process."""
     from hakmem.heap.outside import look, whole
     from hakmem.live import LiveError, ProcessMemory, find
@@ -99,7 +111,7 @@ def of_process(source):
     return parse_profile(profile.SerializeToString(), source)
 
 
-def request_of(url):
+def request_of(url: str) -> urllib.request.Request:
     """Returns the request for a URL. A user in it (http://hakmem:TOKEN@HOST/) is sent as browsers send it."""
     parts = urlsplit(url)
     who, at, host = parts.netloc.rpartition("@")
@@ -110,7 +122,7 @@ def request_of(url):
     return request
 
 
-def fetch(url):
+def fetch(url: str) -> bytes:
     """Returns what the server has at the URL."""
     try:
         seconds = float(parse_qs(urlsplit(url).query).get("seconds", ["0"])[-1])
@@ -118,7 +130,8 @@ def fetch(url):
         seconds = 0  # the server says what is wrong with it
     try:
         with urllib.request.urlopen(request_of(url), timeout=SECONDS + 2 * seconds) as answer:
-            return answer.read(FILE_MOST + 1)
+            data: bytes = answer.read(FILE_MOST + 1)
+            return data
     except urllib.error.HTTPError as error:
         text = clean(error.read(4096).decode(errors="replace").strip())
         raise ProfileError(f"{Address(url)}: {error.code} {error.reason}{f': {text}' if text else ''}") from error

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from hakmem.clean import clean
 from hakmem.compat import zip_strict
 from hakmem.heap.file import ProfileError, type_names
-from hakmem.heap.labels import LIVED_FROM, labels_of, matches
+from hakmem.heap.labels import LIVED_FROM, Labels, Wanted, labels_of, matches
 from hakmem.heap.names import is_mangled, shortened
 from hakmem.limits import TooLong, seconds_at_most
+
+if TYPE_CHECKING:
+    from hakmem.heap.profile_pb2 import Function as ProfileFunction
+    from hakmem.heap.profile_pb2 import Profile, Sample
+
+K = TypeVar("K")
 
 # A profile names the frames to drop by regular expressions. Python's matcher takes very long on some of them, so the
 # time and the lengths of expressions and names are limited.
@@ -36,13 +44,13 @@ class Frame:
     module: str
     whole: str = field(default="", compare=False)
 
-    def place(self):
+    def place(self) -> str:
         """Returns where its code is, as far as known."""
         if not self.file:
             return self.module
         return f"{self.file}:{self.line}" if self.line else self.file
 
-    def matches(self, expression):
+    def matches(self, expression: re.Pattern[str]) -> bool:
         """Returns whether an expression matches its name, file or module."""
         return any(expression.search(text) for text in (self.name, self.whole, self.file, self.module))
 
@@ -53,42 +61,42 @@ class Stack:
     lived_from: the least lifetime, in milliseconds, of what the sample counts; None if it does not say. labels:
     (key, value) of each label (labels.py)."""
 
-    frames: tuple
-    values: tuple
-    base: tuple
+    frames: tuple[Frame, ...]
+    values: tuple[int, ...]
+    base: tuple[int, ...]
     lived_from: int | None = None
-    labels: tuple = ()
+    labels: Labels = ()
 
 
 @dataclass
 class Heap:
     """types: [(name, unit)]. period: mean number of bytes between samples; 0 if files differ or do not say."""
 
-    types: list
-    stacks: list
-    times: list
+    types: list[tuple[str, str]]
+    stacks: list[Stack]
+    times: list[datetime]
     period: int
-    comments: list
+    comments: list[str]
     compared: bool = False
-    notes: list = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
-    def index(self, name):
+    def index(self, name: str) -> int:
         """Returns the place of a sample type; raises ProfileError if there is none of that name."""
         names = [kind for kind, _ in self.types]
         if name not in names:
             raise ProfileError(f"no such sample type: {name}; the profile has {', '.join(names)}")
         return names.index(name)
 
-    def total(self, index):
+    def total(self, index: int) -> int:
         """Returns the total of a figure, in a comparison the change."""
         return sum(stack.values[index] - stack.base[index] for stack in self.stacks)
 
-    def measure(self, index):
+    def measure(self, index: int) -> int:
         """Returns what shares are taken of: the total, or the base's total in a comparison."""
         return sum(stack.base[index] for stack in self.stacks) if self.compared else self.total(index)
 
 
-def add_up(profiles, whole_names=False, interpreter=False):
+def add_up(profiles: dict[K, Profile], whole_names: bool = False, interpreter: bool = False) -> Heap:
     """Returns one Heap of all the profiles {path: Profile}, whose sample types must be equal. whole_names: do not
     shorten names. interpreter: keep the interpreter's own frames."""
     (first_path, first), *_ = profiles.items()
@@ -109,7 +117,7 @@ def add_up(profiles, whole_names=False, interpreter=False):
     return heap
 
 
-def compare(heap, base):
+def compare(heap: Heap, base: Heap) -> Heap:
     """Returns the heap as changes against the base. Stacks of the same names cancel out."""
     if [name for name, _ in heap.types] != [name for name, _ in base.types]:
         raise ProfileError(f"the base's sample types ({', '.join(name for name, _ in base.types)}) are others than the "
@@ -118,12 +126,12 @@ def compare(heap, base):
     return replace(heap, stacks=heap.stacks + before, compared=True, notes=heap.notes + base.notes)
 
 
-def stacks_of(profile, path, whole_names=False, interpreter=False):
+def stacks_of(profile: Profile, path: object, whole_names: bool = False, interpreter: bool = False) -> Iterator[Stack]:
     """Yields the stacks of a profile."""
     frames = frames_of(profile, whole_names)
     drop, keep = (expression(profile.string_table[place], f"{path}: {name}") if place else None
                   for name, place in (("drop_frames", profile.drop_frames), ("keep_frames", profile.keep_frames)))
-    dropped = matching(frames, drop, keep, path) if drop else None
+    dropped = matching(frames, drop, keep, path) if drop else set()
     nothing = (0,) * len(profile.sample_type)
     for sample in profile.sample:
         chain = [frame for location in sample.location_id for frame in frames[location]]
@@ -133,14 +141,14 @@ def stacks_of(profile, path, whole_names=False, interpreter=False):
         yield Stack(tuple(chain), tuple(sample.value), nothing, lived_from(profile, sample), labels_of(profile, sample))
 
 
-def lived_from(profile, sample):
+def lived_from(profile: Profile, sample: Sample) -> int | None:
     """Returns the least lifetime that a sample's label gives; None if it has none."""
     texts = profile.string_table
     return next((one.num for one in sample.label
                  if (texts[one.key], texts[one.num_unit]) == LIVED_FROM), None)
 
 
-def frames_of(profile, whole_names):
+def frames_of(profile: Profile, whole_names: bool) -> dict[int, list[Frame]]:
     """Returns {location: frames, innermost first}. A frame without a name gets its module and offset."""
     texts = [clean(text) for text in profile.string_table]
     functions = {function.id: function for function in profile.function}
@@ -158,7 +166,7 @@ def frames_of(profile, whole_names):
             found[location.id] = [
                 Frame(names[function.id], texts[function.filename], line.line, module, whole_name(texts, function))
                 for line in location.line for function in [functions[line.function_id]]]
-        elif module:
+        elif mapping and module:
             offset = location.address - mapping.memory_start + mapping.file_offset
             found[location.id] = [Frame(f"{module}+{offset:#x}", "", 0, module)]
         else:
@@ -166,12 +174,13 @@ def frames_of(profile, whole_names):
     return found
 
 
-def whole_name(texts, function):
+def whole_name(texts: Sequence[str], function: ProfileFunction) -> str:
     """Returns a function's name, or its linker's name."""
     return texts[function.name] or texts[function.system_name] or "?"
 
 
-def matching(frames, drop, keep, path):
+def matching(frames: dict[int, list[Frame]], drop: re.Pattern[str], keep: re.Pattern[str] | None,
+             path: object) -> set[str]:
     """Returns the names that `drop` matches and `keep` does not."""
     names = {frame.whole or frame.name for chain in frames.values() for frame in chain}
     try:
@@ -183,7 +192,7 @@ def matching(frames, drop, keep, path):
                            f"{clean(drop.pattern, 100)}") from error
 
 
-def prune(chain, dropped):
+def prune(chain: list[Frame], dropped: Collection[str]) -> list[Frame]:
     """Cuts off the outermost dropped frame and everything it called. Dropped frames at the outer end do not count."""
     met = False
     for place in range(len(chain) - 1, -1, -1):
@@ -194,13 +203,13 @@ def prune(chain, dropped):
     return chain
 
 
-def without_allocator(chain):
+def without_allocator(chain: list[Frame]) -> list[Frame]:
     """Cuts off the allocator's frames at the inner end."""
     inner = next((place for place, frame in enumerate(chain) if not ALLOCATOR.match(frame.module)), 0)
     return chain[inner:]
 
 
-def without_interpreter(chain):
+def without_interpreter(chain: list[Frame]) -> list[Frame]:
     """Removes the interpreter's frames from a stack that has Python functions: those of its own file (the file of
     the frame just outside of each run of Python functions), and those that -X perf makes for the same functions."""
     python = [place for place, frame in enumerate(chain) if frame.module == PYTHON]
@@ -217,7 +226,7 @@ def without_interpreter(chain):
     return left
 
 
-def expression(text, what):
+def expression(text: str, what: str) -> re.Pattern[str]:
     """Returns the compiled regular expression; raises ProfileError if it is invalid."""
     if len(text) > EXPRESSION_MOST:
         raise ProfileError(f"{what}: a regular expression of {len(text):,} characters")
@@ -227,9 +236,18 @@ def expression(text, what):
         raise ProfileError(f"{what}: not a regular expression: {clean(str(error), 100)}: {clean(text, 100)}") from error
 
 
-def select(heap, focus, ignore, hide, labels=()):
+class Expressions(NamedTuple):
+    """The expressions by which stacks and frames are chosen."""
+
+    focus: re.Pattern[str] | None
+    ignore: re.Pattern[str] | None
+    hide: re.Pattern[str] | None
+
+
+def select(heap: Heap, expressions: Expressions, labels: Sequence[Wanted] = ()) -> Heap:
     """Returns the heap with only the stacks that have the labels, a frame that `focus` matches and none that
     `ignore` matches. Removes the frames that `hide` matches."""
+    focus, ignore, hide = expressions
     stacks = []
     for stack in heap.stacks:
         if labels and not matches(stack.labels, labels):

@@ -7,17 +7,25 @@ than a reader in Python, and names inlined C functions right, which binutils' ad
 C++ and Rust. Without llvm-symbolizer there are only function names, and a note says so. The names of code made at
 run time come from files that its maker wrote (jit.py)."""
 
+from __future__ import annotations
+
 import json
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
 
 from hakmem.clean import clean
 from hakmem.compat import zip_strict
+from hakmem.elf import DEBUG_FOLDER, ElfFile, ElfProblem, find_debug_file, read_elf
 from hakmem.foreign import open_regular
-from hakmem.heap.elf import DEBUG_FOLDER, ElfProblem, find_debug_file, read_elf
 from hakmem.heap.file import ProfileError
 from hakmem.heap.jit import DUMP_NAME, made_names
 from hakmem.limits import ToolFailed, run_tool
+
+if TYPE_CHECKING:
+    from hakmem.heap.profile_pb2 import Location, Profile
+    from hakmem.heap.profile_pb2 import Mapping as ProfileMapping
 
 DELETED = " (deleted)"
 # Limits: functions inlined into one another at an address; characters of a name for c++filt.
@@ -40,20 +48,20 @@ class SourceFrame:
 class Strings:
     """Adds strings and functions to a profile."""
 
-    def __init__(self, profile):
+    def __init__(self, profile: Profile) -> None:
         self.profile = profile
         self.places = {text: place for place, text in enumerate(profile.string_table)}
-        self.functions = {}
+        self.functions: dict[tuple[str, str, int], int] = {}
         self.next_id = max((function.id for function in profile.function), default=0) + 1
 
-    def place(self, text):
+    def place(self, text: str) -> int:
         """Returns the place of a string, which it adds if needed."""
         if text not in self.places:
             self.places[text] = len(self.profile.string_table)
             self.profile.string_table.append(text)
         return self.places[text]
 
-    def function(self, frame):
+    def function(self, frame: SourceFrame) -> int:
         """Returns the id of a frame's function, which it adds if needed."""
         key = (frame.linker_name, frame.file, frame.start)
         if key not in self.functions:
@@ -68,7 +76,10 @@ class Strings:
 class Note(str):
     """A sentence about what is missing. kind: the reason. subject: the file, without folders."""
 
-    def __new__(cls, text, kind, subject=""):
+    kind: int
+    subject: str
+
+    def __new__(cls, text: str, kind: int, subject: str = "") -> Note:
         note = super().__new__(cls, text)
         note.kind, note.subject = kind, subject
         return note
@@ -89,7 +100,7 @@ SUMMARY = (
 SUBJECTS_SHOWN = 3
 
 
-def summary(notes):
+def summary(notes: Sequence[Note]) -> str:
     """Returns the notes as one line; "" if there are none."""
     if len(notes) < 2:
         return "".join(notes)
@@ -102,14 +113,14 @@ def summary(notes):
     return f"{'; '.join(parts)}; --notes tells all"
 
 
-def symbolize(profile, debug_folders=(), owners=()):
+def symbolize(profile: Profile, debug_folders: Iterable[Path] = (), owners: Iterable[int] = ()) -> list[Note]:
     """Fills in the locations that have no lines. Returns a Note for each thing that could not be done. owners: users
     whose files are trusted to name code made at run time, besides the caller and the owner of the process."""
     strings = Strings(profile)
     texts = profile.string_table
-    by_file = {}
+    by_file: dict[tuple[str, str], list[tuple[Location, ProfileMapping]]] = {}
     mappings = {mapping.id: mapping for mapping in profile.mapping}
-    made = []
+    made: list[tuple[Location, ProfileMapping | None]] = []
     for location in profile.location:
         mapping = mappings.get(location.mapping_id)
         if location.line:
@@ -129,13 +140,14 @@ def symbolize(profile, debug_folders=(), owners=()):
     return notes
 
 
-def is_made(name):
+def is_made(name: str) -> bool:
     """Returns whether a mapping of that name may hold code made at run time: no file, or a compiler's."""
     return name in ("", "[anon]", "//anon", "[heap]") or name.startswith(
         ("/memfd:", "/dev/zero", "[anon:", "/dev/shm/")) or (bool(DUMP_NAME.fullmatch(name)))
 
 
-def symbolize_made(strings, found, owners):
+def symbolize_made(strings: Strings, found: Sequence[tuple[Location, ProfileMapping | None]],
+                   owners: Iterable[int]) -> list[Note]:
     """Adds the names of code made at run time, from the files that its makers wrote."""
     names = made_names(strings.profile, [location.address for location, _ in found], owners)
     for location, mapping in found:
@@ -152,7 +164,7 @@ def symbolize_made(strings, found, owners):
                  "-XX:+DumpPerfMapAtExit write them to /tmp/perf-PID.map", MADE, count(lost))]
 
 
-def short(name):
+def short(name: str) -> str:
     """Returns a file's name without folders."""
     return clean(PurePosixPath(name).name) or "a mapping without a file"
 
@@ -163,12 +175,13 @@ class OtherBuild(ElfProblem):
     kind = OTHER
 
 
-def count(number):
+def count(number: int) -> str:
     """Returns a number of addresses as a text."""
     return "1 address" if number == 1 else f"{number:,} addresses"
 
 
-def symbolize_file(strings, name, build_id, found, debug_folders):
+def symbolize_file(strings: Strings, name: str, build_id: str, found: Sequence[tuple[Location, ProfileMapping]],
+                   debug_folders: Iterable[Path]) -> list[Note]:
     """Adds the names of one file's locations. Returns notes; raises ElfProblem if the file is of no use."""
     if not name.startswith("/"):
         raise ElfProblem("no file")
@@ -186,7 +199,7 @@ def symbolize_file(strings, name, build_id, found, debug_folders):
         debug = find_debug_file(elf, [*debug_folders, DEBUG_FOLDER])
         if debug and (debug.has_lines or debug.has_symbol_table):
             source = debug
-    addresses = {}
+    addresses: dict[int, list[tuple[Location, ProfileMapping]]] = {}
     for location, mapping in found:
         address = elf.address_of(location.address - mapping.memory_start + mapping.file_offset)
         if address is not None:
@@ -210,10 +223,11 @@ def symbolize_file(strings, name, build_id, found, debug_folders):
     return notes
 
 
-def find_frames(source, elf, addresses, notes):
+def find_frames(source: ElfFile, elf: ElfFile, addresses: Sequence[int],
+                notes: list[Note]) -> dict[int, list[SourceFrame]]:
     """Returns {address: [SourceFrame]}, innermost first, for addresses about which anything is known."""
-    frames = {}
-    lines = {}
+    frames: dict[int, list[SourceFrame]] = {}
+    lines: dict[int, list[SourceFrame]] = {}
     if source.has_lines:
         try:
             lines = read_lines(source.path, addresses)
@@ -233,7 +247,7 @@ def find_frames(source, elf, addresses, notes):
             for address, chain in frames.items()}
 
 
-def read_lines(path, addresses):
+def read_lines(path: str | Path, addresses: Sequence[int]) -> dict[int, list[SourceFrame]]:
     """Returns {address: [SourceFrame]}, innermost first, where DWARF names every function of the chain."""
     file = open_regular(path)
     if file is None:
@@ -257,20 +271,22 @@ def read_lines(path, addresses):
     return found
 
 
-def chain_of(answer):
+def chain_of(answer: dict[str, Any]) -> tuple[list[SourceFrame], int]:
     """Returns ([SourceFrame], the address) of one answer of llvm-symbolizer."""
+    def number(symbol: dict[str, Any], name: str) -> int:
+        return min(max(int(symbol[name]), 0), LINE_MOST)
     chain = [SourceFrame(without_version(clean(symbol["FunctionName"])), clean(symbol["FileName"]),
-                         *(min(max(int(symbol[name]), 0), LINE_MOST) for name in ("Line", "Column", "StartLine")))
+                         number(symbol, "Line"), number(symbol, "Column"), number(symbol, "StartLine"))
              for symbol in answer.get("Symbol", [])[:CHAIN_MOST]]
     return chain, int(answer["Address"], 16)
 
 
-def without_version(name):
+def without_version(name: str) -> str:
     """Returns the name without @VERSION, which ELF symbol tables may append."""
     return name.partition("@")[0] if name else ""
 
 
-def demangle(names):
+def demangle(names: Collection[str]) -> dict[str, str]:
     """Returns {linker's name: name in the source}. Names other than those of C++ and Rust stay unchanged."""
     mangled = sorted(name for name in names if name.startswith(("_Z", "_R")) and name.isprintable() and " " not in name
                      and len(name) <= MANGLED_MOST)

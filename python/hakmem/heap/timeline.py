@@ -5,19 +5,28 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from hakmem.compat import zip_strict
 from hakmem.heap.file import ProfileError, parse_profile, read_profile
-from hakmem.heap.outside import OF_SITE, TYPES, Making, look, values_of
+from hakmem.heap.outside import OF_SITE, TYPES, Look, Making, Values, look, values_of
 from hakmem.heap.show import title_of, value_text
-from hakmem.heap.sites import label, place_of, tree_of
-from hakmem.heap.stacks import Heap, Stack, add_up, stacks_of
+from hakmem.heap.sites import Node, SiteKey, label, place_of, tree_of
+from hakmem.heap.stacks import Frame, Heap, Stack, add_up, stacks_of
 from hakmem.heap.symbolize import symbolize
-from hakmem.screen import Table, Text, make_console
+from hakmem.screen import Table, Text, make_console, spark
+
+if TYPE_CHECKING:
+    from hakmem.heap.source import AnySource, Process
+    from hakmem.live.descriptor import Descriptor
+    from hakmem.live.memory import ProcessMemory
+    from hakmem.live.sites import HeapSites
 
 # The sample types that a timeline shows, if the profile has them.
 KINDS = ("inuse_space", "inuse_objects", "alloc_space", "alloc_objects")
@@ -36,12 +45,12 @@ class Timeline:
     names: list[str]  # what it is of
     kinds: list[str]
     times: list[float] = field(default_factory=list)
-    rss: list[int | None] = field(default_factory=list)
-    stacks: dict[tuple, list[tuple]] = field(default_factory=dict)
+    rss: list[int] = field(default_factory=list)  # empty: it is not known
+    stacks: dict[tuple[Frame, ...], list[Values]] = field(default_factory=dict)
     period: int = 0
     notes: list[str] = field(default_factory=list)
 
-    def total(self, kind):
+    def total(self, kind: int) -> list[int]:
         """Returns the total of a kind at each moment."""
         found = [0] * len(self.times)
         for rows in self.stacks.values():
@@ -49,9 +58,9 @@ class Timeline:
                 found[moment] += values[kind]
         return found
 
-    def sites(self, kind):
+    def sites(self, kind: int) -> dict[SiteKey | None, tuple[str, str, list[int]]]:
         """Returns {site's label: (name, place, a figure for each moment)} of what functions allocate themselves."""
-        found = {}
+        found: dict[SiteKey | None, tuple[str, str, list[int]]] = {}
         for frames, rows in self.stacks.items():
             leaf = frames[0] if frames else None
             key = label(leaf, False) if leaf else None
@@ -62,7 +71,7 @@ class Timeline:
                 found[key][2][moment] += values[kind]
         return found
 
-    def bands(self, kind):
+    def bands(self, kind: int) -> list[tuple[str, str, list[int]]]:
         """Returns [(name, place, figures)] of the sites with most at any moment, most first, and of all others."""
         sites = sorted(self.sites(kind).values(), key=lambda site: (-max(site[2], default=0), site[0]))
         shown, rest = sites[:BANDS], sites[BANDS:]
@@ -74,7 +83,7 @@ class Timeline:
 # ---- Of a process ----
 
 
-def watch(source, every, seconds, full):
+def watch(source: Process, every: float, seconds: float, full: bool) -> Timeline:
     """Returns the Timeline of a process, until the time is over, the process ends or Ctrl-C is pressed."""
     from hakmem.live import LiveError, ProcessMemory, find
 
@@ -87,11 +96,14 @@ def watch(source, every, seconds, full):
     return of_looks(looks, rss, [source.name], full, note)
 
 
-def looks_at(memory, descriptor, every, seconds):
+def looks_at(memory: ProcessMemory, descriptor: Descriptor, every: float,
+             seconds: float) -> tuple[list[Look], list[int], str]:
     """Returns (Looks, the RSS at each, why it ended early or "")."""
     from hakmem.live import LiveError
 
-    looks, rss, note = [], [], ""
+    looks: list[Look] = []
+    rss: list[int] = []
+    note = ""
     begun = time.monotonic()
     try:
         while len(looks) < MOMENTS_MOST:
@@ -121,18 +133,18 @@ def looks_at(memory, descriptor, every, seconds):
     return looks, rss, note
 
 
-def follows(before, after):
+def follows(before: HeapSites, after: HeapSites) -> bool:
     """Returns whether the later look is at the same profile: it has all sites of the earlier one, and maybe more."""
     return (before.started_ns, before.generation) == (after.started_ns, after.generation) and [
         site.address for site in before.sites] == [site.address for site in after.sites[:len(before.sites)]]
 
 
-def rss_of(memory):
+def rss_of(memory: ProcessMemory) -> int:
     """Returns the RSS of a process in bytes."""
     return int(memory.proc_text("statm").split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
-def told(count, passed, seconds):
+def told(count: int, passed: float, seconds: float) -> None:
     """Shows the progress in one line, if standard error is a terminal."""
     if sys.stderr.isatty():
         text = f"\r{count:,} moments, {passed:.0f} of {seconds:g} s" if count else "\r\x1b[K"
@@ -142,11 +154,11 @@ def told(count, passed, seconds):
 class Numbered(Making):
     """A Profile in the making, whose one sample type is the number of the site."""
 
-    def __init__(self, seen):
+    def __init__(self, seen: Look) -> None:
         super().__init__(seen, "inuse_space", (("site", "count"),))
 
 
-def of_looks(looks, rss, names, full, note):
+def of_looks(looks: list[Look], rss: list[int], names: list[str], full: bool, note: str) -> Timeline:
     """Returns the Timeline of looks at a process."""
     last = looks[-1]
     made = Numbered(last)
@@ -175,7 +187,7 @@ def of_looks(looks, rss, names, full, note):
     return timeline
 
 
-def add_rows(timeline, frames, rows):
+def add_rows(timeline: Timeline, frames: tuple[Frame, ...], rows: list[Values]) -> None:
     """Adds a site's values to the stack of those frames."""
     known = timeline.stacks.get(frames)
     timeline.stacks[frames] = rows if known is None else [
@@ -185,13 +197,14 @@ def add_rows(timeline, frames, rows):
 # ---- Of files ----
 
 
-def of_files(paths, debug_folders, full):
+def of_files(paths: Sequence[Path], debug_folders: Sequence[Path], full: bool) -> Timeline:
     """Returns the Timeline of profiles that one process wrote, sorted by time."""
     if len(paths) < 2:
         raise ProfileError("a timeline takes a PID, or two files and more of one process")
     if len(paths) > MOMENTS_MOST:
         raise ProfileError(f"a timeline has {MOMENTS_MOST:,} moments at most, not {len(paths):,}")
-    heaps, notes = [], []
+    heaps: list[Heap] = []
+    notes: list[str] = []
     for path in paths:
         profile = read_profile(path)
         notes += symbolize(profile, debug_folders, (path.stat().st_uid,))
@@ -205,7 +218,7 @@ def of_files(paths, debug_folders, full):
     if not kinds or any(heap.types != heaps[0].types for heap in heaps):
         raise ProfileError(f"a timeline is of profiles with the sample types {', '.join(KINDS)}, the same in each")
     timeline = Timeline([path.name for path in paths], kinds, [heap.times[0].timestamp() for heap in heaps],
-                        [None] * len(heaps), period=heaps[0].period, notes=list(dict.fromkeys(notes)))
+                        period=heaps[0].period, notes=list(dict.fromkeys(notes)))
     nothing = (0,) * len(kinds)
     for moment, heap in enumerate(heaps):
         for stack in heap.stacks:
@@ -217,15 +230,13 @@ def of_files(paths, debug_folders, full):
 # ---- Shown ----
 
 
-def unit_of(kind):
+def unit_of(kind: str) -> str:
     """Returns the unit of a kind."""
     return "count" if kind.endswith("objects") else "bytes"
 
 
-def print_timeline(timeline, number):
+def print_timeline(timeline: Timeline, number: int) -> None:
     """Prints the sites over time, those with most at any moment first."""
-    from hakmem.top.words import spark
-
     unit = unit_of(timeline.kinds[0])
     console = make_console()
     first, last = (datetime.fromtimestamp(timeline.times[place], timezone.utc) for place in (0, -1))
@@ -240,7 +251,7 @@ def print_timeline(timeline, number):
         table.add_column(head)
     total = timeline.total(0)
     rows = [("all", "", total)]
-    if timeline.rss[0] is not None:
+    if timeline.rss:
         rows.append(("RSS", "", timeline.rss))
     sites = sorted(timeline.sites(0).values(), key=lambda site: (-max(site[2]), site[0]))
     for name, place, values in [*rows, *(site for site in sites[:number] if max(site[2]))]:
@@ -249,18 +260,18 @@ def print_timeline(timeline, number):
     console.print(table)
 
 
-def thinned(values):
+def thinned(values: Sequence[int]) -> list[int]:
     """Returns at most SPARK_WIDTH values: the maximum of each stretch."""
     count = min(len(values), SPARK_WIDTH)
     return [max(values[number * len(values) // count:(number + 1) * len(values) // count]) for number in range(count)]
 
 
-def page_data(timeline):
+def page_data(timeline: Timeline) -> dict[str, object]:
     """Returns the page's data. nodes: [parent, name, place, for each kind its changes: moment, value, moment,
     value...], parents first."""
-    texts = {}
+    texts: dict[str, int] = {}
 
-    def text(value):
+    def text(value: str) -> int:
         return texts.setdefault(value, len(texts))
     width = len(timeline.kinds) * len(timeline.times)
     # All moments of all kinds side by side, so that the tree is made once.
@@ -272,16 +283,17 @@ def page_data(timeline):
         max(root.values[kind * len(timeline.times):][:len(timeline.times)]) or 1 for kind in range(len(timeline.kinds))
     ]
 
-    def share(node):
+    def share(node: Node) -> float:
         return max(max(node.values[kind * len(timeline.times):][:len(timeline.times)]) / most[kind]
                    for kind in range(len(timeline.kinds)))
-    shares, waiting = [], [root]
-    while waiting:
-        node = waiting.pop()
+    shares, unseen = [], [root]
+    while unseen:
+        node = unseen.pop()
         shares.append(share(node))
-        waiting += node.children.values()
+        unseen += node.children.values()
     least = sorted(shares, reverse=True)[NODES_MOST] if len(shares) > NODES_MOST else -1
-    nodes, waiting = [], [(root, -1)]
+    nodes: list[list[object]] = []
+    waiting = [(root, -1)]
     while waiting:
         node, parent = waiting.pop()
         waiting += [(child, len(nodes)) for child in node.children.values() if share(child) > least]
@@ -295,15 +307,16 @@ def page_data(timeline):
             ]
         ])
     return {"kinds": [[kind, title_of(kind), unit_of(kind)] for kind in timeline.kinds], "times": timeline.times,
-            "rss": timeline.rss if timeline.rss[0] is not None else None, "nodes": nodes, "texts": list(texts),
+            "rss": timeline.rss or None, "nodes": nodes, "texts": list(texts),
             "leftOut": len(shares) - len(nodes),
             "bands": [[[name, place, values] for name, place, values in timeline.bands(kind)]
                       for kind in range(len(timeline.kinds))]}
 
 
-def changes(values):
+def changes(values: Iterable[int]) -> list[int]:
     """Returns [moment, value, moment, value...] for each moment at which the value changes."""
-    made, before = [], 0
+    made: list[int] = []
+    before = 0
     for moment, value in enumerate(values):
         if value != before:
             made += (moment, value)
@@ -311,19 +324,12 @@ def changes(values):
     return made
 
 
-def write_timeline(path, timeline):
+def write_timeline(path: Path, timeline: Timeline) -> None:
     """Writes the timeline as one self-contained page."""
-    import jinja2
-    from markupsafe import Markup
-
+    from hakmem.document import SHARED, embedded, read, read_script, rendered
     from hakmem.heap.file import write_whole
-    from hakmem.heap.page import FOLDER, LIBRARIES, digest, embedded, read
-    from hakmem.serve.page import read as read_chart
+    from hakmem.heap.page import FOLDER, LIBRARIES
 
-    templates = jinja2.Environment(loader=jinja2.FileSystemLoader(FOLDER), autoescape=True,
-                                   undefined=jinja2.StrictUndefined)
-    scripts = [text.replace("</script", "<\\/script") for text in (
-        read_chart("vendor/uPlot.iife.min.js"), *(read(name) for name in LIBRARIES), read("timeline.js"))]
     first, last = (f"{datetime.fromtimestamp(timeline.times[place], timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
                    for place in (0, -1))
     total = timeline.total(0)
@@ -334,27 +340,29 @@ def write_timeline(path, timeline):
               "every block" if timeline.period == 1 else f"every {value_text(timeline.period, 'bytes')} on average"),
              (f"{title_of(timeline.kinds[0]).lower()}, first", value_text(total[0], unit)),
              ("most", value_text(max(total), unit)), ("last", value_text(total[-1], unit))]
-    text = templates.get_template("timeline.html").render(
-        title=f"Heap of {timeline.names[0]}{more} over time", facts=facts,
-        style=Markup(read_chart("vendor/uPlot.min.css") + read("heap.css") + read("timeline.css")),
-        kinds=[(place, title_of(kind)) for place, kind in enumerate(timeline.kinds)], last=len(timeline.times) - 1,
-        data=embedded(page_data(timeline)), scripts=[Markup(script) for script in scripts],
-        hashes=" ".join(f"'sha256-{digest(script)}'" for script in scripts))
+    text = rendered(
+        FOLDER / "timeline.html", f"Heap of {timeline.names[0]}{more} over time",
+        read(SHARED / "vendor/uPlot.min.css") + read(FOLDER / "heap.css") + read(FOLDER / "timeline.css"),
+        [read_script(SHARED / "vendor/uPlot.iife.min.js"),
+         *(read_script(FOLDER / name) for name in (*LIBRARIES, "graph.js", "timeline.js"))],
+        facts=facts, kinds=[(place, title_of(kind)) for place, kind in enumerate(timeline.kinds)],
+        last=len(timeline.times) - 1, data=embedded(page_data(timeline)))
     write_whole(path, text.encode())
 
 
-def run(files, every, seconds, html, number, full, debug_folders):
+def run(files: Sequence[AnySource], every: float, seconds: float, html: Path | None, number: int, full: bool,
+        debug_folders: Sequence[Path]) -> None:
     """Runs the command."""
     from hakmem.heap.source import Address, Process
     from hakmem.heap.symbolize import Note, summary
 
-    if any(isinstance(source, Address) for source in files) or (
-            any(isinstance(source, Process) for source in files) and len(files) > 1):
-        raise click.UsageError("--timeline takes one PID or NAME of a process, or FILEs")
-    if isinstance(files[0], Process):
+    if isinstance(files[0], Process) and len(files) == 1:
         timeline = watch(files[0], every, seconds, full)
     else:
-        timeline = of_files(files, debug_folders, full)
+        paths = [source for source in files if not isinstance(source, (Address, Process))]
+        if len(paths) < len(files):
+            raise click.UsageError("--timeline takes one PID or NAME of a process, or FILEs")
+        timeline = of_files(paths, debug_folders, full)
     names = [note for note in timeline.notes if isinstance(note, Note)]
     for note in [note for note in timeline.notes if not isinstance(note, Note)] + ([summary(names)] if names else []):
         click.echo(f"hakmem heap: {note}", err=True)

@@ -2,19 +2,31 @@
 
 Each part of the difference is a sample type, so that sites, trees and flame graphs work as for any other profile."""
 
+from __future__ import annotations
+
 import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from hakmem.compat import zip_strict
 from hakmem.heap.file import ProfileError, parse_profile
 from hakmem.heap.outside import OF_SITE, Look, Making, code_of
 from hakmem.heap.show import value_text
-from hakmem.heap.sites import order, sites_of
+from hakmem.heap.sites import Site, order, sites_of
 from hakmem.live import words
 from hakmem.live.tables import new_table
-from hakmem.live.why import Share, why_of
+from hakmem.live.why import Share, Why, why_of
+
+if TYPE_CHECKING:
+    from hakmem.heap.profile_pb2 import Profile
+    from hakmem.heap.source import Process
+    from hakmem.heap.stacks import Heap
+    from hakmem.live.idle import Idle
+    from hakmem.live.memory import ProcessMemory
+    from hakmem.screen import Console
 
 # {sample type: (its unit, its figure for a Share)}
-TYPES = {
+TYPES: dict[str, tuple[str, Callable[[Share], float]]] = {
     "above_space": ("bytes", lambda share: share.rounding + share.held),
     "rounding_space": ("bytes", lambda share: share.rounding),
     "held_space": ("bytes", lambda share: share.held),
@@ -38,26 +50,26 @@ class NoSites(ProfileError):
 class WhyMaking(Making):
     """A Profile in the making, with the sample types above."""
 
-    def __init__(self, seen):
+    def __init__(self, seen: Look) -> None:
         super().__init__(seen, "above_space", [(name, unit) for name, (unit, _) in TYPES.items()])
 
 
-def look(source, idle_seconds=None):
+def look(source: Process, idle_seconds: float | None = None) -> tuple[Why, Profile]:
     """Returns (Why, Profile) of a process; raises NoSites if there is no profile that tells sites apart."""
     from hakmem.live import LiveError, ProcessMemory
 
     try:
         memory = ProcessMemory(source.pid)
         why = why_of(memory, idle_seconds, time.sleep)
-        if why.heap is None:
-            raise NoSites(why.missing)
         return why, profile_of(memory, why, source)
     except LiveError as error:
         raise ProfileError(str(error)) from error
 
 
-def profile_of(memory, why, source):
-    """Returns the Profile of a Why."""
+def profile_of(memory: ProcessMemory, why: Why, source: object) -> Profile:
+    """Returns the Profile of a Why; raises NoSites if there is no profile that tells sites apart."""
+    if why.heap is None:
+        raise NoSites(why.missing)
     seen = Look(why.version, time.time_ns(), time.monotonic_ns(), why.heap, code_of(memory), memory.pid)
     made = WhyMaking(seen)
     for site in why.heap.sites:
@@ -73,7 +85,7 @@ def profile_of(memory, why, source):
 # ---- As tables ----
 
 
-def chain_of(why):
+def chain_of(why: Why) -> list[tuple[str, int, str]]:
     """Returns [(name, bytes, meaning)] from the bytes asked for to Rss. Each row adds to the sum, except for the
     rows that are sums themselves."""
     parts = why.explanation.heap
@@ -98,12 +110,12 @@ def chain_of(why):
     return [row for row in rows if row[1] or row[0] != "change"]
 
 
-def held_of(why):
+def held_of(why: Why) -> int:
     """Returns the free bytes that stay resident because of blocks beside them."""
     return sum(why.explanation.heap[part] for part in ("fragmentation", "huge_pages"))
 
 
-def unknown_of(why):
+def unknown_of(why: Why) -> list[tuple[str, int]]:
     """Returns [(what holds it, bytes)] for held memory that no site holds."""
     rest = held_of(why) - round(why.total.held) - why.held_by_samples - why.held_by_caches
     return [(name, value) for name, value in (
@@ -111,7 +123,7 @@ def unknown_of(why):
         ("blocks in thread caches alone", why.held_by_caches)) if value > 0]
 
 
-def print_why(console, why, found, kind, by, number, lines):
+def print_why(console: Console, why: Why, found: Heap | None, kind: str, by: str, number: int, lines: bool) -> None:
     """Prints the tables. found: the profile's stacks, or those selected from it."""
     print_chain(console, why)
     if found is not None:
@@ -127,7 +139,7 @@ def print_why(console, why, found, kind, by, number, lines):
         console.print(line)
 
 
-def print_chain(console, why):
+def print_chain(console: Console, why: Why) -> None:
     """Prints the rows from the bytes asked for to Rss."""
     table = new_table("Why Rss is what it is", "<", "bytes", "", "of Rss", "<what it is")
     for name, value, meaning in chain_of(why):
@@ -136,7 +148,7 @@ def print_chain(console, why):
     console.print(table)
 
 
-def print_sites(console, why, found, kind, by, number, lines):
+def print_sites(console: Console, why: Why, found: Heap, kind: str, by: str, number: int, lines: bool) -> None:
     """Prints the first sites with their parts."""
     names = [name for name, _ in found.types]
     index = names.index(KINDS[kind])
@@ -162,13 +174,13 @@ def print_sites(console, why, found, kind, by, number, lines):
     console.print(table)
 
 
-def place_of(site, names, index):
+def place_of(site: Site, names: list[str], index: int) -> str:
     """Returns where the site is, with the lines that hold most of the figure, or else of the bytes in use."""
     place = site.where(index)
     return place if place != site.place else site.where(names.index("inuse_space"))
 
 
-def print_classes(console, why):
+def print_classes(console: Console, why: Why) -> None:
     """Prints the size classes whose slabs hold most free memory."""
     rows = [row for row in why.classes if row[-1]][:CLASSES_SHOWN]
     table = new_table("Slabs that hold free memory", "block", "slabs", "mostly empty", "live blocks", "held")
@@ -177,7 +189,7 @@ def print_classes(console, why):
     console.print(table)
 
 
-def print_caches(console, why):
+def print_caches(console: Console, why: Why) -> None:
     """Prints the threads whose caches hold most."""
     table = new_table("Thread caches", "<thread", "id", "cached")
     for name, tid, value in why.caches[:CACHES_SHOWN]:
@@ -188,7 +200,7 @@ def print_caches(console, why):
     console.print(table)
 
 
-def sentences(why):
+def sentences(why: Why) -> list[str]:
     """Returns lines about how good the figures are and what is missing."""
     lines = []
     if why.heap is None:
@@ -206,7 +218,7 @@ def sentences(why):
     return lines
 
 
-def idle_sentence(idle):
+def idle_sentence(idle: Idle) -> str:
     """Returns a sentence on memory that did not change."""
     seen = "" if idle.referenced is None else (f" The kernel saw {words.size(idle.referenced)} of "
                                                f"{words.size(idle.heap_rss)} read "
@@ -216,8 +228,8 @@ def idle_sentence(idle):
             f"{seen} {idle.note}")
 
 
-def as_data(why, found, lines):
-    """Returns everything for JSON."""
+def as_data(why: Why, found: Heap | None, lines: bool, most: int | None = None) -> dict[str, object]:
+    """Returns everything for JSON, of sites the first `most`."""
     names = list(TYPES)
     idle = why.idle and {
         "seconds": why.idle.seconds, "unchanged": why.idle.unchanged.total, "compared": why.idle.compared,
@@ -229,7 +241,7 @@ def as_data(why, found, lines):
             "sites": [] if found is None else [
                 {"name": site.name, "where": place_of(site, names, 0), "flat": dict(zip_strict(names, site.flat)),
                  "cum": dict(zip_strict(names, site.cum))}
-                for site in order(sites_of(found, lines), 0, "flat", False)],
+                for site in order(sites_of(found, lines), 0, "flat", False)[:most]],
             "classes": [dict(zip_strict(("block_size", "slabs", "mostly_empty", "live_blocks", "held"), row))
                         for row in why.classes],
             "thread_caches": [{"thread": name, "tid": tid, "bytes": value} for name, tid, value in why.caches],

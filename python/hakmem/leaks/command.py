@@ -1,8 +1,11 @@
 """`hakmem leaks`: what a program has lost at its end."""
 
+from __future__ import annotations
+
 import json
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,6 +13,9 @@ from hakmem import effect, markdown, paths
 from hakmem.completion import complete_program
 from hakmem.extras import extra
 from hakmem.run import TOOLS_OWN
+
+if TYPE_CHECKING:
+    from hakmem.supervise import Ending
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -33,7 +39,9 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True, metavar="PROGRAM [ARGUMENTS]...",
                 shell_complete=complete_program)
 @click.pass_context
-def leaks(ctx, files, reachable, children, number, output, as_json, pprof, summary, exit_code, debug_folders, command):
+def leaks(ctx: click.Context, files: tuple[Path, ...], reachable: bool, children: bool, number: int,
+          output: Path | None, as_json: Path | None, pprof: Path | None, summary: Path | None, exit_code: int,
+          debug_folders: tuple[Path, ...], command: tuple[str, ...]) -> None:
     """Run PROGRAM and tell what it has lost at its end: blocks in use that nothing points to any more.
 
     Every allocation is recorded with its stack. At PROGRAM's end, whether it returns, calls _exit or is ended by a
@@ -63,7 +71,7 @@ def leaks(ctx, files, reachable, children, number, output, as_json, pprof, summa
     environment = {**environment, "LD_PRELOAD": preload(library), "HAKMEM_RECORD_ALL": "1"}
     seen, problems = [], []
 
-    def at_end(ending):
+    def at_end(ending: Ending) -> None:
         try:
             seen.append(look(ending))
         except LiveError as error:
@@ -94,7 +102,7 @@ def leaks(ctx, files, reachable, children, number, output, as_json, pprof, summa
     ctx.exit(own or (exit_code if lost else int(failed)))
 
 
-def write(output, text):
+def write(output: Path | None, text: str) -> None:
     """Writes the report to a file or to standard error."""
     if output is None:
         click.echo(text, nl=False, err=True)

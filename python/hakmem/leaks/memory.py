@@ -7,7 +7,9 @@ a pointer to the block."""
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
@@ -16,6 +18,17 @@ from hakmem.live.heap import Reader as HeapReader
 from hakmem.live.huge import read_huge
 from hakmem.live.memory import LiveError, ProcessMemory, Unreadable, name_of, sense
 from hakmem.live.sites import Reader as SitesReader
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hakmem.live.sites import Site as SitesSite
+    from hakmem.supervise import Ending
+
+    Words = NDArray[np.uint64]
+    Indexes = NDArray[np.int64]
+    Signed = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
 
 WORD = np.dtype("<u8")
 # Memory is read in pieces of this size. Unreadable pages in a piece (a truncated file, a device) are left out.
@@ -36,20 +49,20 @@ class NotRecorded(LiveError):
 class Blocks:
     """Blocks in use, by address. site: the index in `sites` of each block's stack."""
 
-    starts: np.ndarray
-    ends: np.ndarray
-    site: np.ndarray
-    sites: list  # of live.sites.Site
+    starts: Words
+    ends: Words
+    site: Indexes
+    sites: list[SitesSite]
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.starts)
 
     @property
-    def sizes(self):
+    def sizes(self) -> Signed:
         """The bytes of each block."""
         return (self.ends - self.starts).astype(np.int64)
 
-    def find(self, words):
+    def find(self, words: Words) -> tuple[Indexes, Indexes]:
         """Returns (indexes of the words that lie in a block, the block of each)."""
         if not len(self.starts):
             return np.empty(0, np.int64), np.empty(0, np.int64)
@@ -63,11 +76,11 @@ class Blocks:
 class Graph:
     """Which blocks point to which: b to targets[first[b]:first[b + 1]]. roots: those that roots point to."""
 
-    first: np.ndarray
-    targets: np.ndarray
-    roots: np.ndarray
+    first: Indexes
+    targets: Indexes
+    roots: Indexes
 
-    def reach(self, start, known=None):
+    def reach(self, start: Indexes, known: Mask | None = None) -> Mask:
         """Returns a mask of the blocks reachable from those at `start`, together with the known ones."""
         seen = np.zeros(len(self.first) - 1, bool) if known is None else known.copy()
         front = np.unique(start[~seen[start]])
@@ -81,7 +94,7 @@ class Graph:
             seen[front] = True
         return seen
 
-    def heads(self, among):
+    def heads(self, among: Mask) -> Mask:
         """Returns, for a mask of blocks, a mask of heads from which all the others can be reached: blocks that no
         other one points to, and one block of each ring that no head leads to."""
         holders = np.repeat(np.arange(len(among)), np.diff(self.first))
@@ -97,14 +110,14 @@ class Graph:
                     front = self.walk(front, seen)
         return heads
 
-    def next_of(self, front):
+    def next_of(self, front: Indexes) -> Indexes:
         """Returns the blocks that the blocks of a front point to."""
         counts = self.first[front + 1] - self.first[front]
         total = int(counts.sum())
         places = np.repeat(self.first[front] - (np.cumsum(counts) - counts), counts) + np.arange(total)
         return self.targets[places]
 
-    def walk(self, front, seen):
+    def walk(self, front: Indexes, seen: Mask) -> Indexes:
         """Continues reach block by block while few blocks wait. Along a linked list, array operations would take one
         step for each block. Returns the front that is left."""
         waiting, first, targets = front.tolist(), self.first, self.targets
@@ -123,7 +136,7 @@ NARROW = 64
 class Process:
     """A process that is held at its end (supervise.Ending)."""
 
-    def __init__(self, ending):
+    def __init__(self, ending: Ending) -> None:
         self.ending = ending
         self.memory = ProcessMemory(ending.thread)
         self.descriptor = find(self.memory)
@@ -131,7 +144,7 @@ class Process:
 
     # ---- Blocks ----
 
-    def blocks(self):
+    def blocks(self) -> Blocks:
         """Returns the Blocks; raises NotRecorded if the library has not recorded them."""
         descriptor, memory = self.descriptor, self.memory
         if "profile_records" not in descriptor.roots:
@@ -145,7 +158,7 @@ class Process:
                 descriptor.roots["profile_records"], descriptor.types["record_table"]))
             return self.sorted_blocks(heap.sites, *self.records(table["places"], table["capacity"]))
 
-    def records(self, places, capacity):
+    def records(self, places: int, capacity: int) -> tuple[Words, Words, Words]:
         """Returns (addresses, sizes, sites' addresses) of the records in use."""
         size = self.descriptor.types["record"]
         names = ("address", "size", "site")
@@ -162,7 +175,7 @@ class Process:
         whole = np.concatenate(found)
         return whole["address"], whole["size"], whole["site"]
 
-    def sorted_blocks(self, sites, addresses, sizes, of_sites):
+    def sorted_blocks(self, sites: list[SitesSite], addresses: Words, sizes: Words, of_sites: Words) -> Blocks:
         """Returns the Blocks of these records, sorted by address."""
         order = np.argsort(addresses)
         starts, sizes, of_sites = addresses[order], sizes[order], of_sites[order]
@@ -177,13 +190,13 @@ class Process:
 
     # ---- Reading ----
 
-    def words(self, start, end):
+    def words(self, start: int, end: int) -> Iterator[tuple[int, Words]]:
         """Yields (address, words) of everything readable between two addresses."""
         start, end = -(-start // 8) * 8, end // 8 * 8
         for at in range(start, end, PIECE):
             yield from self.piece(at, min(at + PIECE, end))
 
-    def piece(self, start, end):
+    def piece(self, start: int, end: int) -> Iterator[tuple[int, Words]]:
         """Yields the same for one piece. Halves the piece if a part of it is unreadable."""
         try:
             yield start, np.frombuffer(self.memory.read(start, end - start), WORD)
@@ -195,7 +208,7 @@ class Process:
             yield from self.piece(start, middle)
             yield from self.piece(middle, end)
 
-    def touched(self, start, end):
+    def touched(self, start: int, end: int) -> list[tuple[int, int]]:
         """Returns the parts of a range whose pages were touched."""
         if end - start < SPARSE_LEAST:
             return [(start, end)]
@@ -211,7 +224,7 @@ class Process:
             return [(start, end)]
 
     @staticmethod
-    def touched_pages(file, size, first, last, start, end):
+    def touched_pages(file: BinaryIO, size: int, first: int, last: int, start: int, end: int) -> list[tuple[int, int]]:
         """Returns the touched ranges of some pages, by the open pagemap."""
         file.seek(first * PAGEMAP_ENTRY)
         there = (np.frombuffer(file.read((last - first) * PAGEMAP_ENTRY), WORD) & PAGEMAP_THERE) != 0
@@ -221,7 +234,7 @@ class Process:
 
     # ---- Roots ----
 
-    def own_ranges(self):
+    def own_ranges(self) -> list[tuple[int, int]]:
         """Returns HAKMEM's memory, which holds no roots: its part of the window, tables, huge blocks."""
         reader = HeapReader(self.memory, self.descriptor)
         with sense(self.memory):
@@ -236,7 +249,7 @@ class Process:
             huge = read_huge(self.memory, self.descriptor, {}).blocks
             return ranges + [(block.address, block.address + block.bytes) for block in huge]
 
-    def root_ranges(self):
+    def root_ranges(self) -> list[tuple[int, int]]:
         """Returns the ranges to scan for pointers: writable mappings, stacks from their stack pointers on."""
         stacks = sorted(stack for _, stack in self.ending.registers.values())
         ranges, before = [], None
@@ -253,7 +266,7 @@ class Process:
             before = mapping
         return without(ranges, self.own_ranges())
 
-    def graph(self, blocks):
+    def graph(self, blocks: Blocks) -> Graph:
         """Returns the Graph of the blocks."""
         roots = [
             blocks.find(np.array([word for words, _ in self.ending.registers.values() for word in words], WORD))[1]
@@ -278,7 +291,7 @@ class Process:
                      np.unique(np.concatenate(roots)))
 
 
-def runs_of(blocks):
+def runs_of(blocks: Blocks) -> list[tuple[int, int]]:
     """Returns the blocks' memory as few ranges. Blocks less than a page apart share a range."""
     if not len(blocks):
         return []
@@ -288,7 +301,7 @@ def runs_of(blocks):
     return list(zip(blocks.starts[firsts].tolist(), blocks.ends[lasts].tolist()))
 
 
-def without(ranges, taken):
+def without(ranges: Iterable[tuple[int, int]], taken: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Returns the ranges without the taken ones."""
     taken = sorted(taken)
     left = []

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hakmem.heap.file import ProfileError
-from hakmem.heap.outside import code_of
+from hakmem.heap.outside import Code, code_of
 from hakmem.heap.profile_pb2 import Profile
-from hakmem.heap.stacks import frames_of, without_allocator
+from hakmem.heap.stacks import Frame, frames_of, without_allocator
 from hakmem.heap.symbolize import symbolize
-from hakmem.leaks.memory import Process
-from hakmem.leaks.suppressions import Caller
+from hakmem.leaks.memory import Blocks, Graph, Process
+from hakmem.leaks.suppressions import Caller, Suppression
 from hakmem.live.memory import sense
-from hakmem.supervise import ending_text
+from hakmem.supervise import Ending, ending_text
 
+if TYPE_CHECKING:
+    from hakmem.leaks.memory import Indexes, Mask, Signed
+
+# {site's number: (frames, the same as suppressions see them)}
+Stacks = dict[int, tuple[list[Frame], tuple[Caller, ...]]]
 TYPES = (("inuse_objects", "count"), ("inuse_space", "bytes"))
 
 
@@ -27,23 +35,23 @@ class Seen:
     status: int
     command: str
     version: str
-    blocks: object
-    graph: object
-    lost: np.ndarray
-    code: object
+    blocks: Blocks
+    graph: Graph
+    lost: Mask
+    code: Code
 
 
 @dataclass
 class Site:
     """Where blocks were allocated. Pairs are (blocks, bytes). lost: nothing points to them; behind: lost blocks do."""
 
-    frames: list
-    lost: tuple = (0, 0)
-    behind: tuple = (0, 0)
-    reachable: tuple = (0, 0)
+    frames: list[Frame]
+    lost: tuple[int, int]
+    behind: tuple[int, int]
+    reachable: tuple[int, int]
 
     @property
-    def order(self):
+    def order(self) -> tuple[int, int, int]:
         """The key to sort by: most lost bytes first."""
         return (-(self.lost[1] + self.behind[1]), -self.reachable[1], -(self.lost[0] + self.behind[0]))
 
@@ -55,26 +63,26 @@ class Report:
     pid: int
     status: int
     command: str
-    sites: list
-    lost: tuple
-    behind: tuple
-    reachable: tuple
-    suppressed: list  # Suppressions that were of use
+    sites: list[Site]
+    lost: tuple[int, int]
+    behind: tuple[int, int]
+    reachable: tuple[int, int]
+    suppressed: list[Suppression]  # that were of use
     profile: Profile
-    notes: list = field(default_factory=list)
+    notes: list[str]
 
     @property
-    def leaks(self):
+    def leaks(self) -> bool:
         """Whether anything is lost."""
         return self.lost[0] + self.behind[0] > 0
 
     @property
-    def ending(self):
+    def ending(self) -> str:
         """How the process ended, in words."""
         return ending_text(self.status)
 
 
-def look(ending):
+def look(ending: Ending) -> Seen:
     """Returns what is Seen of a process that is held."""
     process = Process(ending)
     with sense(process.memory):
@@ -84,7 +92,8 @@ def look(ending):
                 ~graph.reach(graph.roots), code_of(process.memory))
 
 
-def judge(seen, suppressions, debug_folders, with_reachable):
+def judge(seen: Seen, suppressions: Sequence[Suppression], debug_folders: Iterable[Path],
+          with_reachable: bool) -> Report:
     """Returns the Report of what was seen. It looks up names after the process was let go to its end."""
     blocks, graph, lost = seen.blocks, seen.graph, seen.lost
     reachable = ~lost
@@ -104,24 +113,23 @@ def judge(seen, suppressions, debug_folders, with_reachable):
     sites = sorted((site for site in sites if site.lost[0] + site.behind[0] or with_reachable and site.reachable[0]),
                    key=lambda site: site.order)
     fill(profile, blocks, lost, sizes)
-    return Report(seen.pid, seen.status, seen.command, sites,
-                  *(total(sizes, mask) for mask in (heads, lost & ~heads, reachable)),
-                  [one for one in suppressions if one.blocks], profile, notes)
+    return Report(seen.pid, seen.status, seen.command, sites, total(sizes, heads), total(sizes, lost & ~heads),
+                  total(sizes, reachable), [one for one in suppressions if one.blocks], profile, notes)
 
 
-def total(sizes, mask):
+def total(sizes: Signed, mask: Mask) -> tuple[int, int]:
     """Returns (blocks, bytes) of the blocks in the mask."""
     return int(mask.sum()), int(sizes[mask].sum())
 
 
-def pairs(site, sizes, mask, number):
+def pairs(site: Indexes, sizes: Signed, mask: Mask, number: int) -> list[tuple[int, int]]:
     """Returns (blocks, bytes) of each site, for the blocks in the mask."""
     counts = np.bincount(site[mask], minlength=number)
     space = np.bincount(site[mask], weights=sizes[mask], minlength=number)
     return [(int(count), int(size)) for count, size in zip(counts, space)]
 
 
-def count_known(seen, known, mask):
+def count_known(seen: Seen, known: dict[int, Suppression], mask: Mask) -> None:
     """Adds suppressed blocks to their suppressions; what known leaks lead to counts for the first one."""
     first = next(iter(known.values()))
     for number in np.unique(seen.blocks.site[mask]).tolist():
@@ -132,11 +140,12 @@ def count_known(seen, known, mask):
         one.bytes += size
 
 
-def name_stacks(seen, numbers, debug_folders):
+def name_stacks(seen: Seen, numbers: Sequence[int],
+                debug_folders: Iterable[Path]) -> tuple[Stacks, Profile, list[str]]:
     """Returns ({site's number: (frames, Callers)}, the Profile that they are in, notes)."""
     profile, texts = Profile(period=1), {"": 0}
 
-    def text(value):
+    def text(value: str) -> int:
         return texts.setdefault(value, len(texts))
     for name, unit in TYPES:
         profile.sample_type.add(type=text(name), unit=text(unit))
@@ -154,8 +163,9 @@ def name_stacks(seen, numbers, debug_folders):
                 profile.location.add(id=address, address=address, mapping_id=seen.code.number(address))
         profile.sample.add(location_id=addresses, value=[0, number])
     profile.string_table.extend(texts)
+    notes: list[str]
     try:
-        notes = symbolize(profile, debug_folders)
+        notes = [*symbolize(profile, debug_folders)]
     except ProfileError as error:
         notes = [error.message]
     frames, names = frames_of(profile, False), linker_names(profile)
@@ -170,7 +180,7 @@ def name_stacks(seen, numbers, debug_folders):
     return found, profile, notes
 
 
-def linker_names(profile):
+def linker_names(profile: Profile) -> dict[int, list[tuple[str, str]]]:
     """Returns {location: (linker's name, path of the module) of each of its frames}."""
     texts = profile.string_table
     functions = {function.id: texts[function.system_name] for function in profile.function}
@@ -179,7 +189,7 @@ def linker_names(profile):
             or [("", paths.get(location.mapping_id, ""))] for location in profile.location}
 
 
-def fill(profile, blocks, lost, sizes):
+def fill(profile: Profile, blocks: Blocks, lost: Mask, sizes: Signed) -> None:
     """Fills the profile's samples with what each site lost, and removes samples of sites that lost nothing."""
     rows = pairs(blocks.site, sizes, lost, len(blocks.sites))
     for sample in profile.sample:

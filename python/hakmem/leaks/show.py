@@ -1,17 +1,24 @@
 """Shows a Report as text, as JSON and as Markdown."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from hakmem.clean import clean
+
+if TYPE_CHECKING:
+    from hakmem.leaks.report import Report, Site
 
 FRAMES_SHOWN = 16
 
 
-def amount(pair):
+def amount(pair: tuple[int, int]) -> str:
     """Returns (blocks, bytes) in words."""
     blocks, size = pair
     return f"{size:,} byte{'s' * (size != 1)} in {blocks:,} block{'s' * (blocks != 1)}"
 
 
-def summary(report):
+def summary(report: Report) -> list[str]:
     """Returns the lines that every report has."""
     lines = [f"{report.command} (process {report.pid}) {report.ending}"]
     if report.leaks:
@@ -24,14 +31,14 @@ def summary(report):
     return lines
 
 
-def kind_of(site):
+def kind_of(site: Site) -> str:
     """Returns in words how many of a site's blocks are lost, behind lost blocks, or reachable."""
     parts = [f"{amount(pair)} {word}" for pair, word in
              ((site.lost, "lost"), (site.behind, "behind lost blocks"), (site.reachable, "still reachable")) if pair[0]]
     return ", ".join(parts)
 
 
-def text_of(report, number):
+def text_of(report: Report, number: int) -> list[str]:
     """Returns the report for a terminal or a log."""
     lines = [f"hakmem leaks: {line}" for line in summary(report)]
     for site in report.sites[:number]:
@@ -45,9 +52,9 @@ def text_of(report, number):
     return lines
 
 
-def data_of(report):
+def data_of(report: Report) -> dict[str, object]:
     """Returns the report as values for JSON."""
-    def pair(one):
+    def pair(one: tuple[int, int]) -> dict[str, int]:
         return {"blocks": one[0], "bytes": one[1]}
 
     return {
@@ -63,7 +70,7 @@ def data_of(report):
     }
 
 
-def markdown_of(report, number):
+def markdown_of(report: Report, number: int) -> list[str]:
     """Returns the report for a GitHub summary."""
     from hakmem.markdown import cell, table
 

@@ -8,7 +8,10 @@ Valgrind: a block in braces with a name, `Memcheck:Leak`, and the frames from th
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import click
 
@@ -46,7 +49,7 @@ class Glob:
     """A pattern with `*`, and with `?` for one character if `one` is set. Its parts are searched one after the
     other, so a pattern takes at most one pass over the text for each part."""
 
-    def __init__(self, text, one=False, anywhere=False):
+    def __init__(self, text: str, one: bool = False, anywhere: bool = False) -> None:
         first, last = not anywhere, not anywhere
         if anywhere and text.startswith("^"):
             text, first = text[1:], True
@@ -59,7 +62,7 @@ class Glob:
         ]
         self.lengths = [len(part) for part in parts]
 
-    def matches(self, text):
+    def matches(self, text: str) -> bool:
         """Returns whether the pattern matches the text."""
         at, final = 0, len(self.parts) - 1
         for number, (part, length) in enumerate(zip(self.parts, self.lengths)):
@@ -75,22 +78,26 @@ class Glob:
 
 
 @dataclass
-class Suppression:
-    """One suppression of a file. name: how reports call it. matches(callers): whether it covers a stack."""
+class Suppression(ABC):
+    """One suppression of a file. name: how reports call it."""
 
     name: str
     place: str
-    blocks: int = 0
-    bytes: int = 0
+    blocks: int = field(default=0, init=False)
+    bytes: int = field(default=0, init=False)
+
+    @abstractmethod
+    def matches(self, callers: Sequence[Caller]) -> bool:
+        """Returns whether it covers a stack."""
 
 
 @dataclass
 class OfSanitizer(Suppression):
     """A `leak:` line."""
 
-    pattern: Glob | None = None
+    pattern: Glob
 
-    def matches(self, callers):
+    def matches(self, callers: Sequence[Caller]) -> bool:
         """Returns whether the pattern matches any frame."""
         return any(self.pattern.matches(text) for caller in callers
                    for text in (*caller.names, caller.file, caller.module) if text)
@@ -100,9 +107,9 @@ class OfSanitizer(Suppression):
 class OfValgrind(Suppression):
     """A block in braces. lines: (kind, Glob) from the innermost; None is `...`."""
 
-    lines: list = field(default_factory=list)
+    lines: list[tuple[str, Glob] | None] = field(default_factory=list)
 
-    def matches(self, callers):
+    def matches(self, callers: Sequence[Caller]) -> bool:
         """Returns whether the lines match the stack from the allocation function outwards."""
         callers = (THE_ALLOCATOR, *callers)
         # The places in the stack at which the lines so far can end.
@@ -117,7 +124,7 @@ class OfValgrind(Suppression):
         return True
 
 
-def fits(line, caller):
+def fits(line: tuple[str, Glob], caller: Caller) -> bool:
     """Returns whether a line matches a frame."""
     kind, pattern = line
     if kind == "fun":
@@ -133,12 +140,12 @@ class Wrong(click.UsageError):
     """A file is no valid list of suppressions."""
 
 
-def read_suppressions(paths):
+def read_suppressions(paths: Iterable[Path]) -> list[Suppression]:
     """Returns the Suppressions of several files, in their order; raises Wrong with the file and line of an error."""
     return [one for path in paths for one in of_text(text_of(path), clean(str(path)))]
 
 
-def text_of(path):
+def text_of(path: Path) -> str:
     """Returns the text of a file."""
     try:
         file = open_regular(path)
@@ -155,9 +162,11 @@ def text_of(path):
         raise Wrong(f"--suppress: {clean(str(path))}: {error.strerror}") from error
 
 
-def of_text(text, path):
+def of_text(text: str, path: str) -> list[Suppression]:
     """Returns the Suppressions of a file's text."""
-    found, block, begun = [], None, 0
+    found: list[Suppression] = []
+    block: list[tuple[int, str]] | None = None
+    begun = 0
     for number, line in enumerate(text.split("\n"), 1):
         line = line.strip()
         if len(line) > LINE_MOST:
@@ -181,12 +190,12 @@ def of_text(text, path):
     return found
 
 
-def wrong(path, number, what):
+def wrong(path: str, number: int, what: str) -> Wrong:
     """Returns the error for a line."""
     return Wrong(f"--suppress: {path}:{number}: {what}")
 
 
-def of_block(block, path, begun):
+def of_block(block: list[tuple[int, str]], path: str, begun: int) -> list[OfValgrind]:
     """Returns [OfValgrind] for a block; [] if it is about another tool or error."""
     if len(block) < 2 or not re.fullmatch(r"[\w,]+:\w+", block[1][1]):
         raise wrong(path, begun, "the block has no line such as `Memcheck:Leak` behind its name")

@@ -8,8 +8,9 @@ A LiveError says what cannot be read and what to do.
 """
 
 from hakmem.live.descriptor import Descriptor, find, find_all, read_descriptor
-from hakmem.live.heap import Snapshot, snapshot
+from hakmem.live.heap import snapshot
 from hakmem.live.memory import LiveError, Mapping, ProcessMemory
+from hakmem.live.model import Snapshot
 
 __all__ = ["Descriptor", "LiveError", "Mapping", "ProcessMemory", "Snapshot", "find", "find_all", "read_descriptor",
            "snapshot"]

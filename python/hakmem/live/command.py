@@ -1,7 +1,10 @@
 """The commands `hakmem stats`, `hakmem explain` and `hakmem map`."""
 
+from __future__ import annotations
+
 import json
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,7 +19,7 @@ PID = ProcessParameter()
 
 
 @contextmanager
-def plain_errors():
+def plain_errors() -> Iterator[None]:
     """Turns errors of reading into the command's error, with one line of text."""
     try:
         yield
@@ -26,7 +29,7 @@ def plain_errors():
         raise click.ClickException(f"what is in its memory makes no sense ({problem_text(error)})") from error
 
 
-def console():
+def console() -> Console:
     """Returns the console; if the output is no terminal, lines are as long as they need to be."""
     return Console(width=None if sys.stdout.isatty() else 200)
 
@@ -36,7 +39,7 @@ def console():
 @click.option("--json", "as_json", is_flag=True, help="As JSON, with every field.")
 @click.option("--prometheus", is_flag=True, help="In Prometheus' text format.")
 @click.option("--superslabs", is_flag=True, help="A line for every SuperSlab; with --json, every unit of it too.")
-def stats(pid, as_json, prometheus, superslabs):
+def stats(pid: int, as_json: bool, prometheus: bool, superslabs: bool) -> None:
     """Show where the memory of process PID is: totals, size classes, threads, SuperSlabs.
 
     The process runs HAKMEM and goes on running: it is read from outside, without a change to it.
@@ -65,7 +68,7 @@ def stats(pid, as_json, prometheus, superslabs):
 @click.option("-n", "--number", type=click.IntRange(1), default=20, show_default=True, help="Sites to show.")
 @click.option("--idle", type=click.FloatRange(0.1, 600), metavar="N",
               help="With --sites: also what nobody changed for N seconds.")
-def explain(pid, as_json, sites, number, idle):
+def explain(pid: int, as_json: bool, sites: bool, number: int, idle: float | None) -> None:
     """Say what each resident byte of process PID is for.
 
     The parts add up to the kernel's Rss; the difference is printed.
@@ -84,7 +87,7 @@ def explain(pid, as_json, sites, number, idle):
         print_explanation(console(), explanation)
 
 
-def explain_sites(pid, as_json, number, idle):
+def explain_sites(pid: int, as_json: bool, number: int, idle: float | None) -> None:
     """Runs explain --sites. A process without a heap profile gets everything but the sites."""
     import time
 
@@ -117,7 +120,7 @@ def explain_sites(pid, as_json, number, idle):
 @click.argument("pid", type=PID, metavar="PID|NAME")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path),
               help="The file to write; hakmem-map-PID.html by default.")
-def map_command(pid, output):
+def map_command(pid: int, output: Path | None) -> None:
     """Draw the heap of process PID, SuperSlab by SuperSlab, as one HTML file that needs nothing else."""
     from hakmem.live.map import map_page
     output = output or Path(f"hakmem-map-{pid}.html")

@@ -16,9 +16,10 @@ import errno
 import time
 from dataclasses import dataclass
 
-from hakmem.live.descriptor import NUMBERS, find
+from hakmem.live.descriptor import NUMBERS, Descriptor, find
 from hakmem.live.heap import Reader, untorn
-from hakmem.live.memory import LIBC, IoVec, LiveError, NoProcess, ProcessMemory, Unreadable, permission_error, sense
+from hakmem.live.memory import (
+    LIBC, IoVec, LiveError, Mapping, NoProcess, ProcessMemory, Unreadable, permission_error, sense)
 
 LIBC.process_vm_writev.restype = ctypes.c_ssize_t
 LIBC.process_vm_writev.argtypes = [ctypes.c_int, ctypes.POINTER(IoVec), ctypes.c_ulong, ctypes.POINTER(IoVec),
@@ -52,20 +53,20 @@ class State:
 class Control:
     """The switches of one process."""
 
-    def __init__(self, memory: ProcessMemory, descriptor=None):
+    def __init__(self, memory: ProcessMemory, descriptor: Descriptor | None = None) -> None:
         self.memory = memory
         self.descriptor = descriptor or find(memory)
         with sense(memory):
             self.place = self.checked()
 
     @property
-    def pid(self):
+    def pid(self) -> int:
         """The process's number."""
         return self.memory.pid
 
     # ---- What is there ----
 
-    def checked(self):
+    def checked(self) -> int:
         """Returns the struct's address; raises LiveError if the struct is not what it should be."""
         made, pid = self.descriptor, self.pid
         if "outside" not in made.roots or "OUTSIDE_ASKED" not in made.constants or "outside" not in made.types:
@@ -73,9 +74,10 @@ class Control:
                             "program with "
                             "HAKMEM_HEAP_PROFILE or HAKMEM_GUARD, or have it call hak_profile_start or hak_guard_start")
         address, size = made.roots["outside"], made.types["outside"]
-        fields = {name: made.fields.get(f"outside.{name}") for name in (*FIELDS, "magic")}
-        if (any(place is None or place.count != 1 or place.size != FIELDS.get(name, len(MAGIC))
-                for name, place in fields.items()) or made.constants["OUTSIDE_ASKED"] not in range(8)):
+        fields = {name: made.fields[f"outside.{name}"] for name in (*FIELDS, "magic")
+                  if f"outside.{name}" in made.fields}
+        if (len(fields) < len(FIELDS) + 1 or made.constants["OUTSIDE_ASKED"] not in range(8) or any(
+                place.count != 1 or place.size != FIELDS.get(name, len(MAGIC)) for name, place in fields.items())):
             raise self.refusal("its fields are others than this tool knows")
         home = self.mapping_of(made.address)
         for mapping in self.memory.mappings():
@@ -90,17 +92,17 @@ class Control:
             raise self.refusal(f"the magic is not there at {address:#x}")
         return address
 
-    def refusal(self, why):
+    def refusal(self, why: str) -> LiveError:
         """Returns the LiveError for a struct that may not be written."""
         return LiveError(f"process {self.pid}: nothing was written to it: its HAKMEM {self.descriptor.version} is told "
                          "of things in "
                          f"another way ({why}); use the tools of that HAKMEM")
 
-    def mapping_of(self, address):
+    def mapping_of(self, address: int) -> Mapping | None:
         """Returns the mapping that holds the address, or None."""
         return next((one for one in self.memory.mappings() if one.start <= address < one.end), None)
 
-    def state(self):
+    def state(self) -> State:
         """Returns the State of the process."""
         with sense(self.memory):
             profile, guard = self.root("profile"), self.root("guard")
@@ -109,31 +111,31 @@ class Control:
             return State(bool(profile["on"]), profile["mean"], bool(guard["on"]), options["heap_profile_rate"],
                          options["guard_rate"])
 
-    def root(self, name):
+    def root(self, name: str) -> dict[str, int]:
         """Returns the numbers in a struct that the descriptor names."""
         return self.descriptor.unpack(name, self.memory.read(self.descriptor.roots[name], self.descriptor.types[name]))
 
-    def field(self, name):
+    def field(self, name: str) -> tuple[int, int]:
         """Returns (address, size) of a field."""
         place = self.descriptor.fields[f"outside.{name}"]
         return self.place + place.offset, place.size
 
-    def number(self, name):
+    def number(self, name: str) -> int:
         """Returns the value of a field."""
         return int.from_bytes(self.memory.read(*self.field(name)), "little")
 
     @property
-    def asked_at(self):
+    def asked_at(self) -> int:
         """The address of the byte with the request's number."""
         return self.field("word")[0] + self.descriptor.constants["OUTSIDE_ASKED"]
 
-    def asked(self):
+    def asked(self) -> int:
         """Returns the number of the latest request."""
         return self.memory.read(self.asked_at, 1)[0]
 
     # ---- Requests ----
 
-    def request(self, profile_mean=AS_IT_IS, guard_mean=AS_IT_IS, profile_ms=0):
+    def request(self, profile_mean: int = AS_IT_IS, guard_mean: int = AS_IT_IS, profile_ms: int = 0) -> int:
         """Writes a request and returns its number. Replaces another tool's request that is not answered yet."""
         number = self.asked() % 255 + 1
         for name, value in (("profile_mean", profile_mean), ("guard_mean", guard_mean), ("profile_ms", profile_ms)):
@@ -142,7 +144,7 @@ class Control:
         self.write(self.asked_at, bytes((number,)))
         return number
 
-    def await_answer(self, number, seconds=PATIENCE):
+    def await_answer(self, number: int, seconds: float = PATIENCE) -> None:
         """Waits for the answer. Raises Unanswered, or a LiveError that says what the library failed to do."""
         begun, nudged = time.monotonic(), None
         while self.number("answered") != number:
@@ -161,7 +163,7 @@ class Control:
             name = OUT_OF_MEMORY if failed == errno.ENOMEM else errno.errorcode.get(failed, str(failed))
             raise LiveError(f"process {self.pid} could not do it: {name}")
 
-    def nudge(self):
+    def nudge(self) -> dict[int, bytes]:
         """Makes each thread's next small malloc a slow call. Returns {address of a table: its bytes before}."""
         place = self.descriptor.fields.get("thread_cache.class_of")
         if place is None or place.size != 1:
@@ -175,7 +177,7 @@ class Control:
             self.write(address, bytes(len(table)))
         return tables
 
-    def caches(self):
+    def caches(self) -> list[int]:
         """Returns the addresses of the caches of live threads."""
         reader = Reader(self.memory, self.descriptor)
         self.memory.begin_look()
@@ -188,13 +190,13 @@ class Control:
                     if heap["state"] == self.descriptor.constants["HEAP_LIVE"] and heap["cache"]
                     and not heap["cache_purged"] and reader.in_metadata(heap["cache"])]
 
-    def is_table(self, table):
+    def is_table(self, table: bytes) -> bool:
         """Returns whether the bytes are a cache's table: the class, or its run, of each multiple of 16 bytes."""
         classes = [number % self.descriptor.fields["thread_cache.bins"].count for number in table]
         return all(number and self.sizes[number] >= 16 * at
                    for at, number in enumerate(classes)) and classes == sorted(classes)
 
-    def mend(self, tables):
+    def mend(self, tables: dict[int, bytes]) -> None:
         """Repairs tables. A table that the library filled while it was being set to 0 still has zeros in it, which
         get the classes' present values."""
         fields = self.descriptor.fields
@@ -214,7 +216,7 @@ class Control:
                             (runs and fields["thread_cache.bins"].count)
                         ]))
 
-    def write(self, address, data):
+    def write(self, address: int, data: bytes) -> None:
         """Writes bytes at an address, which a method above must have checked."""
         buffer = ctypes.create_string_buffer(data, len(data))
         local, remote = IoVec(ctypes.addressof(buffer), len(data)), IoVec(address, len(data))
@@ -235,7 +237,8 @@ assert set(FIELDS.values()) <= set(NUMBERS)
 # ---- What commands and the page do ----
 
 
-def start_profile(control, mean=None, seconds=None, patience=PATIENCE):
+def start_profile(control: Control, mean: int | None = None, seconds: float | None = None,
+                  patience: float = PATIENCE) -> int:
     """Has the process take a heap profile and returns the mean. A running profile stays as it is if no mean is asked
     for. seconds: the profile turns itself off after that time."""
     state = control.state()
@@ -246,7 +249,7 @@ def start_profile(control, mean=None, seconds=None, patience=PATIENCE):
     return mean
 
 
-def stop_profile(control):
+def stop_profile(control: Control) -> bool:
     """Turns the heap profile off. Returns False if there was none."""
     if not control.state().profile_on and control.asked() == control.number("answered"):
         return False
@@ -254,7 +257,7 @@ def stop_profile(control):
     return True
 
 
-def start_guards(control, mean=None):
+def start_guards(control: Control, mean: int | None = None) -> int:
     """Turns the guards on and returns the mean."""
     state = control.state()
     mean = mean or state.default_guard_mean
@@ -262,7 +265,7 @@ def start_guards(control, mean=None):
     return mean
 
 
-def stop_guards(control):
+def stop_guards(control: Control) -> bool:
     """Turns the guards off. Returns False if they were off."""
     if not control.state().guard_on and control.asked() == control.number("answered"):
         return False

@@ -6,15 +6,27 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import itemgetter
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from elftools.elf.sections import SymbolTableSection
 
 from hakmem.clean import clean, clean_bytes
 from hakmem.compat import zip_strict
-from hakmem.heap.elf import UNSOUND as UNSOUND_ELF
-from hakmem.heap.elf import sound_elf
-from hakmem.live.memory import UNSOUND, LiveError, ProcessMemory, Unreadable, name_of, sense
+from hakmem.elf import UNSOUND as UNSOUND_ELF
+from hakmem.elf import sound_elf
+from hakmem.live.memory import (
+    UNSOUND, LiveError, MappedMemory, Mapping, Memory, ProcessMemory, Unreadable, name_of, sense)
+
+if TYPE_CHECKING:
+    from elftools.elf.elffile import ELFFile
+
+    from hakmem.foreign import Reader
+
+T = TypeVar("T")
 
 FORMAT = 2
 SYMBOL = "hak_descriptor"
@@ -94,7 +106,7 @@ class Field:
     count: int
 
     @property
-    def end(self):
+    def end(self) -> int:
         """The offset behind the field."""
         return self.offset + self.size * self.count
 
@@ -102,7 +114,7 @@ class Field:
 class Picker:
     """Picks some fields out of structs of one kind: a field as a number, an array as its bytes."""
 
-    def __init__(self, size, places):
+    def __init__(self, size: int, places: dict[str, Field]) -> None:
         """places: {name: Field}; the values come in their order."""
         self.names = tuple(places)
         layout, at = "<", 0
@@ -120,12 +132,12 @@ class Picker:
         order = [by_offset.index(name) for name in self.names]
         self.pick = itemgetter(*order) if order != sorted(order) else None
 
-    def rows(self, data):
+    def rows(self, data: bytes) -> Iterator[tuple[Any, ...]]:
         """Returns an iterator over consecutive structs: a tuple of the fields of each."""
         found = self.struct.iter_unpack(data)
         return map(self.pick, found) if self.pick else found
 
-    def columns(self, data):
+    def columns(self, data: bytes) -> dict[str, tuple[Any, ...]]:
         """Returns {name: a tuple of that field of each struct}."""
         rows = tuple(self.rows(data))
         return dict(zip_strict(self.names, zip(*rows) if rows else ((),) * len(self.names)))
@@ -141,28 +153,28 @@ class Descriptor:
     fields: dict[str, Field] = field(default_factory=dict)
     constants: dict[str, int] = field(default_factory=dict)
     roots: dict[str, int] = field(default_factory=dict)
-    pickers: dict[tuple, Picker] = field(default_factory=dict, repr=False)
+    pickers: dict[tuple[str, tuple[str, ...]], Picker] = field(default_factory=dict, repr=False)
 
-    def picker(self, name, *columns):
+    def picker(self, name: str, *columns: str) -> Picker:
         """Returns the Picker of these fields of struct `name`, or of all its numbers."""
         if (name, columns) not in self.pickers:
             places = {column: self.fields[f"{name}.{column}"] for column in columns or self.numbers_of(name)}
             self.pickers[name, columns] = Picker(self.types[name], places)
         return self.pickers[name, columns]
 
-    def numbers_of(self, name):
+    def numbers_of(self, name: str) -> list[str]:
         """Returns the fields of a struct that are numbers or pointers."""
         prefix = f"{name}."
         return [key[len(prefix):] for key, place in self.fields.items()
                 if key.startswith(prefix) and place.size in (1, 2, 4, 8)]
 
-    def unpack(self, name, data):
+    def unpack(self, name: str, data: bytes) -> dict[str, int]:
         """Returns the numbers in the bytes of struct `name`, by field."""
         picker = self.picker(name)
         return dict(zip_strict(picker.names, next(iter(picker.rows(data)))))
 
 
-def find(memory):
+def find(memory: MappedMemory) -> Descriptor:
     """Returns the Descriptor of the copy of HAKMEM that serves the process: the one with the most memory in use."""
     found = find_all(memory)
     if not found:
@@ -172,17 +184,19 @@ def find(memory):
         return max(found, key=lambda one: in_use(memory, one))
 
 
-def in_use(memory, descriptor):
+def in_use(memory: Memory, descriptor: Descriptor) -> int:
     """Returns the bytes of slabs and huge blocks."""
     pool = descriptor.unpack("shared_pool", memory.read(descriptor.roots["shared_pool"],
                                                         descriptor.types["shared_pool"]))
     return pool["units_used"] * descriptor.constants["UNIT_SIZE"] + pool["huge_bytes"]
 
 
-def find_all(memory):
+def find_all(memory: MappedMemory) -> list[Descriptor]:
     """Returns the Descriptors of all copies of HAKMEM in the process. Leaves out damaged ones, but raises the damage
     if there is no sound one. A file whose code the process does not run, such as a database's, cannot be a copy."""
-    found, problems, left = [], [], SEARCH_MOST
+    found: list[Descriptor] = []
+    problems: list[LiveError] = []
+    left = SEARCH_MOST
     for mappings in mapped_files(memory):
         if not any("x" in mapping.flags for mapping in mappings):
             continue
@@ -201,16 +215,16 @@ def find_all(memory):
     return found
 
 
-def mapped_files(memory):
+def mapped_files(memory: MappedMemory) -> Iterable[list[Mapping]]:
     """Returns the mappings of each file that the process has mapped."""
-    files = {}
+    files: dict[tuple[str, int], list[Mapping]] = {}
     for mapping in memory.mappings():
         if mapping.inode and mapping.path.startswith("/"):
             files.setdefault((mapping.device, mapping.inode), []).append(mapping)
     return files.values()
 
 
-def may_serve(memory, known):
+def may_serve(memory: MappedMemory, known: dict[tuple[str, int, str], bool]) -> bool:
     """Returns whether a file whose code the process runs has a descriptor, so that find() is worth its time. `known`
     remembers which files have one, from process to process."""
     left = SEARCH_MOST
@@ -233,7 +247,7 @@ def may_serve(memory, known):
     return False
 
 
-def runs_hakmem(pid, known):
+def runs_hakmem(pid: int, known: dict[tuple[str, int, str], bool]) -> bool:
     """Returns whether a process visibly runs on HAKMEM. False also if it may not be read or has ended."""
     try:
         return may_serve(ProcessMemory(pid), known)
@@ -241,7 +255,7 @@ def runs_hakmem(pid, known):
         return False
 
 
-def address_in_file(memory, mappings):
+def address_in_file(memory: MappedMemory, mappings: list[Mapping]) -> int | None:
     """Returns the address in the process of the descriptor of a file with these mappings; None if it has none."""
     file = memory.open_mapping(mappings[0])
     if file is None:
@@ -260,7 +274,7 @@ def address_in_file(memory, mappings):
                     "replaced?")
 
 
-def address_by_search(memory, mappings):
+def address_by_search(memory: MappedMemory, mappings: list[Mapping]) -> int | None:
     """Returns the same for a file that cannot be opened, by searching its mappings for the magic."""
     for mapping in mappings:
         if "w" not in mapping.flags:
@@ -274,7 +288,7 @@ def address_by_search(memory, mappings):
     return None
 
 
-def has_magic(memory, address):
+def has_magic(memory: Memory, address: int) -> bool:
     """Returns whether the magic lies at the address."""
     try:
         return memory.read(address, len(MAGIC)) == MAGIC
@@ -282,12 +296,12 @@ def has_magic(memory, address):
         return False
 
 
-def extent(mappings):
+def extent(mappings: list[Mapping]) -> int:
     """Returns how many bytes of a file to search: from its start to the end of its last mapping, up to FILE_MOST."""
     return min(max(mapping.offset + mapping.size for mapping in mappings), FILE_MOST)
 
 
-def offset_in_file(file, most=FILE_MOST):
+def offset_in_file(file: Reader, most: int = FILE_MOST) -> int | None:
     """Returns where in the first `most` bytes of an ELF file the descriptor lies, or None.
 
     Finds it by symbol; by section, which a stripped static program still has; or by its magic, if even the section
@@ -307,17 +321,17 @@ def offset_in_file(file, most=FILE_MOST):
         return at  # read_descriptor checks whether it is one
 
 
-def address_in_elf(elf):
+def address_in_elf(elf: ELFFile) -> int | None:
     """Returns the descriptor's address as linked, by symbol or section; None if it has neither."""
     dynamic = elf.get_section_by_name(".dynsym")
-    symbols = dynamic.get_symbol_by_name(SYMBOL) if dynamic else None
+    symbols = dynamic.get_symbol_by_name(SYMBOL) if isinstance(dynamic, SymbolTableSection) else None
     if symbols and symbols[0]["st_shndx"] != "SHN_UNDEF":
-        return symbols[0]["st_value"]
+        return int(symbols[0]["st_value"])
     section = elf.get_section_by_name(SECTION)
-    return section["sh_addr"] if section else None
+    return int(section["sh_addr"]) if section else None
 
 
-def read_descriptor(memory, address):
+def read_descriptor(memory: Memory, address: int) -> Descriptor:
     """Returns the Descriptor at an address."""
     head = memory.read(address, HEAD.size)
     magic, form, size, version, rows, row_size, rows_offset, pointer_size = HEAD.unpack(head)
@@ -337,7 +351,7 @@ def read_descriptor(memory, address):
 
 
 @lru_cache(maxsize=16)
-def parse_rows(address, version, data):
+def parse_rows(address: int, version: str, data: bytes) -> Descriptor:
     """Returns a Descriptor, given the bytes of its rows."""
     made = Descriptor(address, version)
     for name, value, size, count, kind, _ in ROW.iter_unpack(data):
@@ -361,7 +375,7 @@ def parse_rows(address, version, data):
 # ---- Whether it can be ----
 
 
-def check(made):
+def check(made: Descriptor) -> None:
     """Raises Damaged unless the table has everything a reader needs, with sizes that a heap can have."""
     for name, size in made.types.items():
         if not 0 < size <= STRUCT_MOST:
@@ -405,7 +419,7 @@ def check(made):
             raise Damaged(f"its {name} has not one part for each class")
 
 
-def check_fields(made, numbers, arrays):
+def check_fields(made: Descriptor, numbers: dict[str, str], arrays: dict[str, str]) -> None:
     """Raises Damaged unless the structs have these numbers and arrays. arrays: {field: struct of its elements, or
     None}."""
     for struct_name, names in numbers.items():
@@ -420,7 +434,7 @@ def check_fields(made, numbers, arrays):
         wanted(made.fields, name)
 
 
-def wanted(table, name):
+def wanted(table: dict[str, T], name: str) -> T:
     """Returns an entry of a table; raises Damaged if it is missing."""
     if name not in table:
         raise Damaged(f"it has no {name}")

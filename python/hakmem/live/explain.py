@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
+from typing import TYPE_CHECKING, Optional
 
 from hakmem.compat import bit_count, zip_strict
 from hakmem.live import words
-from hakmem.live.descriptor import find
+from hakmem.live.descriptor import Descriptor, find
 from hakmem.live.heap import HEADERS, snapshot
 from hakmem.live.kinds import KINDS, kind_of_areas
-from hakmem.live.model import TIERS
-from hakmem.live.moment import take_moment
-from hakmem.live.pages import PAGE, USER_END, Area, Pagemap, PagemapError, read_areas
+from hakmem.live.model import TIERS, Huge, Slab, Snapshot
+from hakmem.live.moment import Moment, take_moment
+from hakmem.live.pages import PAGE, USER_END, Area, Pagemap, PagemapError, Sweep, read_areas
 from hakmem.live.tables import new_table
-from hakmem.screen import Text
+from hakmem.screen import Console, Text
+
+if TYPE_CHECKING:
+    from hakmem.live.memory import Memory, ProcessMemory
 
 HEAP_PARTS = {
     "live": "blocks that the program holds",
@@ -26,6 +31,12 @@ HEAP_PARTS = {
     "huge_pages": "unused, but on huge pages whose other parts are used",
     "metadata": "HAKMEM's own: headers, page map, caches, the heap profile's tables",
 }
+# Disjoint (start, end, part) of memory that HAKMEM has mapped; part is None for a SuperSlab.
+Claim = tuple[int, int, Optional[str]]
+# What superslab_pages calls: note(row, slab, live, held).
+Note = Callable[[int, Optional[Slab], int, float], None]
+# What places_of tells of a page.
+PagePlace = tuple[int, int, int, int, int]
 # A process is said to move if it changes by more than this part of its Rss during the look.
 MOVING = 0.01
 
@@ -48,22 +59,22 @@ class Explanation:
     heap_drift: int = 0  # bytes by which a part of the heap changed from the first reading of it to the last, at most
 
     @property
-    def sum(self):
+    def sum(self) -> int:
         """The sum of all parts."""
         return sum(self.heap.values()) + sum(self.other.values())
 
     @property
-    def difference(self):
+    def difference(self) -> int:
         """How much the sum exceeds Rss."""
         return self.sum - self.rss
 
     @property
-    def moving(self):
+    def moving(self) -> bool:
         """Whether the sum differs from Rss before or after by more than one percent."""
         return max(abs(self.sum - self.rss_before), abs(self.sum - self.rss_after)) > self.rss * MOVING
 
 
-def explain_process(memory):
+def explain_process(memory: ProcessMemory) -> Explanation:
     """Returns the Explanation of a process."""
     descriptor = find(memory)
     try:
@@ -74,7 +85,8 @@ def explain_process(memory):
     return explanation_of(memory, descriptor, moment, claims_of(moment.shot, moment.huge))
 
 
-def explanation_of(memory, descriptor, moment, claims, note=None):
+def explanation_of(memory: ProcessMemory, descriptor: Descriptor, moment: Moment, claims: list[Claim],
+                   note: Note | None = None) -> Explanation:
     """Returns the Explanation of a Moment. note: as for superslab_pages."""
     made = explanation(memory, moment.shot, moment.areas, moment.rss)
     made.rss_before, made.rss_after, made.looks = moment.before, moment.after, moment.looks
@@ -88,7 +100,7 @@ def explanation_of(memory, descriptor, moment, claims, note=None):
     return made
 
 
-def explanation(memory, shot, areas, rss):
+def explanation(memory: ProcessMemory, shot: Snapshot, areas: list[Area], rss: int) -> Explanation:
     """Returns an Explanation without parts."""
     return Explanation(memory.pid, words.heading(shot), rss, sum(area.swap for area in areas),
                        other=dict.fromkeys(KINDS, 0), huge_pages=sum(area.huge for area in areas), rss_before=rss,
@@ -97,13 +109,13 @@ def explanation(memory, shot, areas, rss):
 
 # ---- Who has which addresses ----
 
-def claims_of(shot, huge):
+def claims_of(shot: Snapshot, huge: Iterable[Huge]) -> list[Claim]:
     """Returns disjoint (start, end, part) of all memory that HAKMEM has mapped, by address. part is None for a
     SuperSlab.
 
     Huge blocks come from several moments. If two claims overlap, the earlier one in the list counts. What was a live
     block at any of the moments counts as one; kept ranges get what is left."""
-    wanted = [(address, address + size, "metadata") for address, size in shot.head_maps]
+    wanted: list[Claim] = [(address, address + size, "metadata") for address, size in shot.head_maps]
     wanted += [(address, address + shot.superslab_size, "metadata") for address in shot.metadata_slots]
     wanted += [(address, address + size, "metadata") for address, size in shot.profile_maps]
     wanted += [(address, address + size, "live") for address, size in shot.guard_maps]
@@ -111,7 +123,8 @@ def claims_of(shot, huge):
                for row in shot.units.present]
     wanted += [(block.address, block.address + block.bytes, "live") for block in huge if block.live]
     wanted += [(block.address, block.address + block.bytes, "retained") for block in huge if not block.live]
-    starts, taken = [], []  # by address
+    starts: list[int] = []  # by address, as `taken` is
+    taken: list[Claim] = []
     for start, end, part in wanted:
         at = bisect_right(starts, start)
         if at and taken[at - 1][1] > start:
@@ -129,7 +142,7 @@ def claims_of(shot, huge):
     return taken
 
 
-def outside(moment, claims):
+def outside(moment: Moment, claims: list[Claim]) -> list[Area]:
     """Returns the mappings without the claims, as Areas with their Rss. The kernel merges adjacent mappings."""
     odd, pieces, first = {area.mapping.start: area for area in moment.areas if area.odd}, [], 0
     for mapping in moment.mappings:
@@ -153,7 +166,8 @@ def outside(moment, claims):
 
 # ---- By pages ----
 
-def by_pages(memory, descriptor, moment, claims, note=None):
+def by_pages(memory: Memory, descriptor: Descriptor, moment: Moment, claims: list[Claim],
+             note: Note | None = None) -> dict[str, int]:
     """Returns resident bytes by HEAP_PARTS. note: as for superslab_pages."""
     parts = dict.fromkeys(HEAP_PARTS, 0)
     for start, end, part in claims:
@@ -172,9 +186,10 @@ def by_pages(memory, descriptor, moment, claims, note=None):
     return parts
 
 
-def cached_by_slab(shot):
+def cached_by_slab(shot: Snapshot) -> dict[int, int]:
     """Returns {a slab's address: bits of the numbers of its blocks that lie in thread caches}."""
-    unit, found = shot.unit_size, {}
+    unit = shot.unit_size
+    found: dict[int, int] = {}
     slab_of = {(shot.units.address[slab.row] // unit) + number: slab for slab in shot.units.slabs
                for number in range(slab.first, slab.first + slab.length)}
     for block in shot.cached_blocks:
@@ -186,7 +201,8 @@ def cached_by_slab(shot):
     return found
 
 
-def superslab_pages(shot, sweep, row, headers, caches, parts, note=None):
+def superslab_pages(shot: Snapshot, sweep: Sweep, row: int, headers: list[tuple[bytes, bytes]], caches: dict[int, int],
+                    parts: dict[str, int], note: Note | None = None) -> None:
     """Adds the pages of a SuperSlab to the parts. headers: (free blocks, blocks freed by others) of its slabs, as bits.
 
     Calls note(row, slab, live, held) for each slab with memory. live: its live blocks. held: the free bytes that
@@ -226,7 +242,7 @@ def superslab_pages(shot, sweep, row, headers, caches, parts, note=None):
 
 
 @lru_cache(maxsize=256)
-def places_of(size, slab_bytes, blocks):
+def places_of(size: int, slab_bytes: int, blocks: int) -> list[PagePlace]:
     """Returns, for each page of a slab: (the first block on it, bytes of that block on it, number of whole blocks
     behind it, bytes of the last block, which continues on the next page, the size of a block)."""
     found = []
@@ -240,7 +256,7 @@ def places_of(size, slab_bytes, blocks):
     return found
 
 
-def slab_pages(places, pages, live, cached):
+def slab_pages(places: list[PagePlace], pages: int, live: int, cached: int) -> list[int]:
     """Returns the resident bytes of a slab: live, cached, free beside blocks, and on wholly free pages."""
     sums = [0, 0, 0, 0]
     for number, place in enumerate(places):
@@ -253,7 +269,7 @@ def slab_pages(places, pages, live, cached):
     return sums
 
 
-def bytes_on(place, blocks):
+def bytes_on(place: PagePlace, blocks: int) -> int:
     """Returns how many bytes of the given blocks lie on a page."""
     first, of_first, whole, of_last, size = place
     blocks >>= first
@@ -267,7 +283,7 @@ def bytes_on(place, blocks):
 
 # ---- Without pages ----
 
-def explain_by_proportion(memory, descriptor, why):
+def explain_by_proportion(memory: ProcessMemory, descriptor: Descriptor, why: str) -> Explanation:
     """Returns the Explanation by smaps, with estimates, if the kernel does not tell which pages are there."""
     shot, areas = snapshot(memory, descriptor), read_areas(memory)
     made = explanation(memory, shot, areas, sum(area.rss for area in areas))
@@ -282,7 +298,7 @@ def explain_by_proportion(memory, descriptor, why):
     return made
 
 
-def by_proportion(shot, rss):
+def by_proportion(shot: Snapshot, rss: int) -> dict[str, int]:
     """Returns estimates of the parts: blocks in use are resident first, then free memory in proportion."""
     totals, parts, left = shot.totals, dict.fromkeys(HEAP_PARTS, 0), rss
     headers = totals.metadata - sum(size for _, size in shot.head_maps)
@@ -300,12 +316,12 @@ def by_proportion(shot, rss):
 
 # ---- Showing ----
 
-def explanation_dict(made):
+def explanation_dict(made: Explanation) -> dict[str, object]:
     """Returns the Explanation for JSON."""
     return {**asdict(made), "sum": made.sum, "difference": made.difference, "moving": made.moving}
 
 
-def print_explanation(console, made):
+def print_explanation(console: Console, made: Explanation) -> None:
     """Prints the Explanation."""
     console.print(Text(made.title, style="bold"))
     table = new_table("Resident memory", "<", "bytes", "", "of Rss", "<what it is")

@@ -9,16 +9,18 @@ from __future__ import annotations
 import time
 from array import array
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import lru_cache
 from operator import add
+from typing import TypeVar
 
 from hakmem.clean import clean_bytes
 from hakmem.compat import bit_count, zip_strict
-from hakmem.live.descriptor import USER_END, Damaged, find
-from hakmem.live.huge import read_huge
+from hakmem.live.descriptor import USER_END, Damaged, Descriptor, find
+from hakmem.live.huge import HugeState, read_huge
 from hakmem.live.kinds_of_blocks import SMALL_MOST, block_pools
-from hakmem.live.memory import LiveError, Unreadable, name_of, sense
+from hakmem.live.memory import LiveError, MappedMemory, Memory, Unreadable, name_of, sense
 from hakmem.live.model import (
     ACTIVE, BETWEEN, DIRTY, TIERS, UNTOUCHED, WARM, Pool, SizeClass, Slab, Snapshot, Thread, Totals, Units)
 
@@ -42,11 +44,14 @@ EVERYWHERE = ("malloc_hits", "free_hits", "overflows", "direct", "returned_block
 SLAB = ("owner", "used", "class", "units", "state", "remote_count")
 
 
+T = TypeVar("T")
+
+
 class Torn(LiveError):
     """Something changed while it was read, so that it makes no sense."""
 
 
-def untorn(attempt):
+def untorn(attempt: Callable[[], T]) -> T:
     """Returns what attempt() returns. Tries again a few times if what it reads changes meanwhile or makes no sense."""
     for left in reversed(range(TRIES)):
         try:
@@ -57,11 +62,14 @@ def untorn(attempt):
     raise AssertionError("unreachable")
 
 
-def snapshot(memory, descriptor=None):
-    """Returns the Snapshot of the process or core behind `memory`."""
-    descriptor = descriptor or find(memory)
+def snapshot(memory: MappedMemory, descriptor: Descriptor | None = None) -> Snapshot:
+    """Returns the Snapshot of the process behind `memory`."""
+    return snapshot_by(memory, descriptor or find(memory))
 
-    def attempt():
+
+def snapshot_by(memory: Memory, descriptor: Descriptor) -> Snapshot:
+    """Returns the Snapshot of the process or core behind `memory`, whose Descriptor is known."""
+    def attempt() -> Snapshot:
         if hasattr(memory, "begin_look"):
             memory.begin_look()
         with sense(memory):
@@ -72,7 +80,7 @@ def snapshot(memory, descriptor=None):
 class Reader:
     """One attempt at a snapshot."""
 
-    def __init__(self, memory, descriptor):
+    def __init__(self, memory: Memory, descriptor: Descriptor) -> None:
         self.memory = memory
         self.descriptor = descriptor
         self.constant = descriptor.constants
@@ -81,7 +89,7 @@ class Reader:
         self.units = self.constant["SUPERSLAB_UNITS"]
         self.class_count = self.constant["CLASS_COUNT"]
 
-    def snapshot(self):
+    def snapshot(self) -> Snapshot:
         """Returns the Snapshot."""
         self.begun = time.time()
         self.read_roots()
@@ -96,7 +104,7 @@ class Reader:
 
     # ---- Reading ----
 
-    def read_roots(self):
+    def read_roots(self) -> None:
         """Reads the window, the shared pool, the registry, the size classes and the options."""
         types, roots = self.descriptor.types, self.descriptor.roots
         parts = self.memory.read_many([
@@ -115,7 +123,7 @@ class Reader:
                         for name, value in self.descriptor.unpack("options", parts[5]).items()}
         self.head_mapped = int.from_bytes(parts[6], "little") if "window_head_mapped" in roots else None
 
-    def check_classes(self):
+    def check_classes(self) -> None:
         """Raises Torn if no slab can have these size classes. Notes which kinds of bins this HAKMEM has."""
         slots = self.descriptor.fields["thread_cache.slots"].count
         self.has_deep_bins = "CACHE_SLOTS" in self.constant and {"deep_base", "deep_limit"} <= self.classes.keys()
@@ -137,7 +145,7 @@ class Reader:
                               "bytes "
                               f"in {units:,} units")
 
-    def text_at(self, address):
+    def text_at(self, address: int) -> str | None:
         """Returns the text of an option; None if it is not set. The library keeps the text until the process ends."""
         text = b""
         while address and b"\0" not in text and len(text) < TEXT_MOST:
@@ -145,7 +153,7 @@ class Reader:
             text += self.memory.read(address + len(text), PAGE - (address + len(text)) % PAGE)
         return clean_bytes(text.partition(b"\0")[0]) if address else None
 
-    def read_slots(self):
+    def read_slots(self) -> None:
         """Reads the descriptors of those slots of the window that were ever mapped."""
         self.committed = self.window_units // self.units
         if self.committed > SLOTS_MOST or self.window % self.superslab_size or not self.window < USER_END:
@@ -165,12 +173,12 @@ class Reader:
         if any(not 0 <= size <= max(self.begin, 1) * self.superslab_size for _, size in self.head_maps):
             raise Torn(f"{name_of(self.memory)}: the head of its window makes no sense")
 
-    def slots_of(self, kind):
+    def slots_of(self, kind: str) -> list[int]:
         """Returns the numbers of the slots of a kind."""
         wanted = self.constant.get(kind, -1)
         return [number for number, one in enumerate(self.slots["kind"]) if one == wanted]
 
-    def maps_of_head(self):
+    def maps_of_head(self) -> list[tuple[int, int]]:
         """Returns the mapped parts of the window's head. All of it is mapped if HAKMEM reserves its window."""
         if not self.committed:
             return []
@@ -179,16 +187,18 @@ class Reader:
         return [(self.window, self.constant["WINDOW_PAGE_MAP"] + self.head_mapped),
                 (self.pool["slots"], self.head_mapped)]
 
-    def in_metadata(self, address):
+    def in_metadata(self, address: int) -> bool:
         """Returns whether an address lies in a slot of metadata."""
         number, outside = divmod(address - self.window, self.superslab_size)
         return (0 <= number < self.committed and outside % 8 == 0
                 and self.slots["kind"][number] == self.constant["SLOT_METADATA"])
 
-    def read_heaps(self):
+    def read_heaps(self) -> None:
         """Reads all heaps. Their list only grows, at its head."""
         size, most = self.descriptor.types["heap"], min(self.registry["count"], HEAPS_MOST) + NEW_HEAPS
-        self.heaps, seen, address = [], set(), self.registry["heaps"]
+        self.heaps: list[dict[str, int]] = []
+        seen: set[int] = set()
+        address = self.registry["heaps"]
         while address:
             if address in seen or len(seen) >= most or not self.in_metadata(address):
                 raise Torn(f"the list of heaps leads to {address:#x}")
@@ -200,7 +210,7 @@ class Reader:
             address = heap["next"]
         self.read_bodies()
 
-    def read_bodies(self):
+    def read_bodies(self) -> None:
         """Reads each heap's body. A purged one counts as zeros: its counters were added to the departed."""
         size, purged = self.descriptor.types["heap_body"], self.constant["MEMORY_PURGED"]
         there = [heap for heap in self.heaps if heap["body_purged"] != purged]
@@ -208,20 +218,19 @@ class Reader:
             if not self.in_metadata(heap["body"]):
                 raise Torn(f"the body of heap {heap['id']} is at {heap['body']:#x}")
         bodies = self.memory.read_many([(heap["body"], size) for heap in there])
-        for heap in self.heaps:
-            heap["data"] = None
-        for heap, data in zip_strict(there, bodies):
-            heap["data"] = data
+        # {the heap's address: its body}
+        self.bodies = {heap["address"]: data for heap, data in zip_strict(there, bodies)}
         now = self.descriptor.unpack("registry", self.memory.read(
             self.descriptor.roots["registry"], self.descriptor.types["registry"]))
         if now["folds"] != self.registry["folds"]:
             raise Torn("heaps ended while their counters were read")
 
-    def read_headers(self):
+    def read_headers(self) -> None:
         """Reads the slabs of all SuperSlabs that have any, and the states of all units."""
         free, touched, decommitted = (self.slots[name] for name in ("free", "touched", "decommitted"))
         self.state = [unused_units(free[number], touched[number], self.units) for number in self.rows]
-        self.slabs, self.slab_of = [], {}  # slab_of: number of a unit of the address space -> its slab
+        self.slabs: list[Slab] = []
+        self.slab_of: dict[int, Slab] = {}  # number of a unit of the address space -> its slab
         wanted = [row for row, number in enumerate(self.rows) if free[number] != ALL_FREE and not decommitted[number]]
         place = self.descriptor.fields["superslab.slabs"]
         picker = self.descriptor.picker("slab", *SLAB)
@@ -233,7 +242,7 @@ class Reader:
             for row, part in zip_strict(rows, parts):
                 self.check_slabs(row, list(picker.rows(part)))
 
-    def check_slabs(self, row, headers):
+    def check_slabs(self, row: int, headers: list[tuple[int, ...]]) -> None:
         """Keeps the slabs of a SuperSlab whose headers make sense."""
         active, warm = self.constant["SLAB_ACTIVE"], self.constant["SLAB_WARM"]
         lengths, blocks = self.classes["units"], self.classes["blocks"]
@@ -258,7 +267,7 @@ class Reader:
                 unit += 1
         self.state[row] = bytes(state)
 
-    def stack_of(self, class_id, top):
+    def stack_of(self, class_id: int, top: int) -> tuple[int, int]:
         """Returns the slot below a thread cache's stack, and the most blocks of that stack. `top` is the stack's
         top, which tells the kind of bin."""
         place = "slot"
@@ -268,11 +277,11 @@ class Reader:
             place = "first"
         return self.classes[f"{place}_base"][class_id], self.classes[f"{place}_limit"][class_id]
 
-    def run_of(self, class_id):
+    def run_of(self, class_id: int) -> tuple[int, int]:
         """Returns the same for a run, the blocks that a thread takes while its calls are counted for samples."""
         return self.classes["run_base"][class_id], self.classes["run_limit"][class_id]
 
-    def read_caches(self):
+    def read_caches(self) -> None:
         """Counts the blocks in thread caches: how many of each slab, and how many bytes in each thread."""
         fields, thread = self.descriptor.fields, self.constant["HEAP_THREAD"]
         owners = [heap for heap in self.heaps if heap["kind"] == thread and not heap["cache_purged"]
@@ -308,14 +317,15 @@ class Reader:
         for slab in self.slabs:
             slab.cached = min(slab.cached, slab.used)
 
-    def read_profile(self):
+    def read_profile(self) -> None:
         """Reads the mappings of the heap profile's tables, (address, bytes). A HAKMEM that does not tell has none."""
         self.profile = []
         if "table_memory" not in self.descriptor.roots:
             return
         memory = self.descriptor.unpack("table_memory", self.memory.read(
             self.descriptor.roots["table_memory"], self.descriptor.types["table_memory"]))
-        address, seen = memory["maps"], set()
+        address = memory["maps"]
+        seen: set[int] = set()
         while address:
             if address % PAGE or address in seen or len(seen) >= PROFILE_MAPS:
                 raise Torn(f"the list of the heap profile's mappings leads to {address:#x}")
@@ -326,7 +336,7 @@ class Reader:
         if sum(size for _, size in self.profile) != memory["bytes"]:
             raise Torn("the heap profile's mappings changed")
 
-    def read_guard(self):
+    def read_guard(self) -> None:
         """Reads the range of guarded blocks, (address, bytes), and the bytes of pages in use, if there are."""
         self.guard, self.guarded, self.guarded_live = [], 0, 0
         if "guard" not in self.descriptor.roots:
@@ -341,7 +351,7 @@ class Reader:
 
     # ---- Putting together ----
 
-    def made(self, huge):
+    def made(self, huge: HugeState) -> Snapshot:
         """Returns the Snapshot of what was read."""
         ids = {heap["address"]: heap["id"] for heap in self.heaps}
         named = getattr(self.memory, "command", None)
@@ -349,7 +359,7 @@ class Reader:
             slab.owner = ids.get(slab.owner, 0)
         self.slab_counts = Counter(slab.class_id for slab in self.slabs)
 
-        def of_rows(name):
+        def of_rows(name: str) -> list[int]:
             return [self.slots[name][number] for number in self.rows]
         units = Units(
             number=self.rows, address=[self.window + number * self.superslab_size for number in self.rows],
@@ -373,7 +383,7 @@ class Reader:
             metadata_slots=[self.window + number * self.superslab_size for number in self.slots_of("SLOT_METADATA")],
             superslab_size=self.superslab_size, unit_size=self.unit_size, cached_blocks=self.cached_blocks)
 
-    def tier(self, mask):
+    def tier(self, mask: int) -> int:
         """Returns the index in TIERS of a SuperSlab with these units free."""
         free = bit_count(mask)
         if free == 0:
@@ -382,7 +392,7 @@ class Reader:
             return TIERS.index("EMPTY")
         return TIERS.index("HOT" if free < self.units - 1 - self.constant["POOL_DRAINING_USED"] else "DRAINING")
 
-    def totals(self, huge, units):
+    def totals(self, huge: HugeState, units: Units) -> Totals:
         """Returns the Totals."""
         profile = sum(size for _, size in self.profile)
         made = Totals(heap_profile=profile, mapped=profile + self.guarded, live=self.guarded_live,
@@ -413,25 +423,26 @@ class Reader:
         made.purged = unused * self.superslab_size + untouched
         return made
 
-    def class_counters(self):
+    def class_counters(self) -> dict[str, list[int]]:
         """Returns {name: a list by class} of the sums over all heaps and the departed."""
         place, departed = (self.descriptor.fields[f"{name}.classes"] for name in ("heap_body", "account"))
         picker = self.descriptor.picker("class_counters")
         sums = {name: [0] * self.class_count for name in picker.names}
-        accounts = [(heap["data"], place) for heap in self.heaps if heap["data"]] + [(self.departed, departed)]
+        accounts = [(data, place) for data in self.bodies.values()] + [(self.departed, departed)]
         for data, where in accounts:
             for name, values in picker.columns(data[where.offset:where.end]).items():
                 sums[name] = list(map(add, sums[name], values))
         return sums
 
-    def departed_counters(self):
+    def departed_counters(self) -> dict[str, int]:
         """Returns the counters of heaps that have ended."""
         place = self.descriptor.fields["account.counters"]
         return self.descriptor.unpack("heap_counters", self.departed[place.offset:place.offset + place.size])
 
-    def size_classes(self, counters):
+    def size_classes(self, counters: dict[str, list[int]]) -> list[SizeClass]:
         """Returns the SizeClasses in use."""
-        used, cached = Counter(), Counter()
+        used: Counter[int] = Counter()
+        cached: Counter[int] = Counter()
         for slab in self.slabs:
             used[slab.class_id] += slab.used
             cached[slab.class_id] += slab.cached
@@ -444,9 +455,12 @@ class Reader:
                            for name, values in counters.items()}, slabs * units[class_id] * self.unit_size))
         return found
 
-    def threads(self):
+    def threads(self) -> list[Thread]:
         """Returns a Thread for each heap."""
-        size, slabs, slab_bytes, live = self.classes["size"], Counter(), Counter(), Counter()
+        size = self.classes["size"]
+        slabs: Counter[int] = Counter()
+        slab_bytes: Counter[int] = Counter()
+        live: Counter[int] = Counter()
         for slab in self.slabs:
             slabs[slab.owner] += 1
             slab_bytes[slab.owner] += slab.length * self.unit_size
@@ -463,7 +477,7 @@ class Reader:
         for heap in reversed(self.heaps):
             kind, state, number = kinds.get(heap["kind"], "?"), states.get(heap["state"], "lost"), heap["id"]
             tid = heap["thread_id"] if (kind, state) == ("thread", "live") else None
-            data = heap["data"] or nothing
+            data = self.bodies.get(heap["address"], nothing)
             stocks = [count for count, in stock.rows(data[warm.offset:warm.end])]
             counters = self.descriptor.unpack("heap_counters", data[place.offset:place.end])
             found.append(Thread(
@@ -472,7 +486,7 @@ class Reader:
                 heap["address"]))
         return found
 
-    def pools(self, units):
+    def pools(self, units: Units) -> list[Pool]:
         """Returns a Pool for each tier."""
         found = []
         for tier, name in enumerate(TIERS):
@@ -483,20 +497,21 @@ class Reader:
 
 
 @lru_cache(maxsize=1 << 16)
-def unused_units(free, touched, units):
+def unused_units(free: int, touched: int, units: int) -> bytes:
     """Returns the states of a SuperSlab's units that belong to no slab: dirty, untouched, or between two states."""
     return bytes(
         (DIRTY if touched >> unit & 1 else UNTOUCHED) if free >> unit & 1 else BETWEEN for unit in range(units))
 
 
-def summed(threads, departed):
+def summed(threads: list[Thread], departed: dict[str, int]) -> dict[str, int]:
     """Returns the sums of the counters over all heaps and the departed."""
     return {name: before + sum(thread.counters[name] for thread in threads) for name, before in departed.items()}
 
 
-def as_dict(shot, superslabs=False):
+def as_dict(shot: Snapshot, superslabs: bool = False) -> dict[str, object]:
     """Returns a snapshot as plain values for JSON, with each unit if `superslabs` is set."""
-    made = {"time": shot.time, "pid": shot.pid, "command": shot.command, "version": shot.version,
+    made: dict[str, object] = {
+            "time": shot.time, "pid": shot.pid, "command": shot.command, "version": shot.version,
             "totals": asdict(shot.totals), "counters": shot.counters, "options": shot.options,
             "classes": [asdict(row) for row in shot.classes],
             "threads": [asdict(row) | {"address": f"{row.address:#x}"} for row in shot.threads],

@@ -7,9 +7,10 @@ process and works with every kernel, but it does not see reads. The kernel's mar
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from hakmem.live.memory import LiveError, Unreadable
+from hakmem.live.memory import LiveError, ProcessMemory, Unreadable
 from hakmem.live.pages import HEADER, PAGE, Sweep
 from hakmem.live.words import size as size_text
 
@@ -33,7 +34,7 @@ class Idle:
 class Watch:
     """Looks at ranges of a process twice."""
 
-    def __init__(self, memory, ranges, sweep):
+    def __init__(self, memory: ProcessMemory, ranges: Iterable[tuple[int, int]], sweep: Sweep) -> None:
         """ranges: (start, end) of the heap; sweep: which pages are resident."""
         self.memory, self.ranges = memory, sorted(ranges)
         self.runs = [run for start, end in self.ranges for run in resident_runs(sweep, start, end)]
@@ -45,7 +46,7 @@ class Watch:
         self.begun = time.monotonic()
         self.problem = self.clear()
 
-    def clear(self):
+    def clear(self) -> str:
         """Has the kernel forget what was read or written. Returns why that is not possible, or ""."""
         try:
             with open(f"/proc/{self.memory.pid}/clear_refs", "w", encoding="ascii") as file:
@@ -56,7 +57,7 @@ class Watch:
                     "root.")
         return ""
 
-    def end(self):
+    def end(self) -> Idle:
         """Returns the Idle of the time since the start."""
         referenced, heap_rss = (None, 0) if self.problem else self.referenced()
         seconds = time.monotonic() - self.begun
@@ -66,13 +67,13 @@ class Watch:
             "count as idle.")
         return Idle(seconds, sweep_of_pages(same), self.compared, referenced, heap_rss, note)
 
-    def contents(self):
+    def contents(self) -> Iterator[tuple[int, int]]:
         """Yields (page's number, a hash of its contents) for each page that is still there."""
         for start, end in self.runs:
             for at in range(start, end, PIECE):
                 yield from self.piece(at, min(at + PIECE, end))
 
-    def piece(self, start, end):
+    def piece(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Yields the same for one piece. Halves the piece if a part of it is gone."""
         if hasattr(self.memory, "begin_look"):
             self.memory.begin_look()
@@ -87,7 +88,7 @@ class Watch:
         for at in range(0, len(data), PAGE):
             yield (start + at) // PAGE, hash(data[at:at + PAGE])
 
-    def referenced(self):
+    def referenced(self) -> tuple[int, int]:
         """Returns (bytes read or written, resident bytes) of the mappings in which the ranges lie."""
         found = rss = 0
         inside = False
@@ -104,14 +105,15 @@ class Watch:
         return found, rss
 
 
-def resident_runs(sweep, start, end):
+def resident_runs(sweep: Sweep, start: int, end: int) -> list[tuple[int, int]]:
     """Returns the resident parts of a range."""
     return [(max(first, start), min(last, end)) for first, last in sweep.between(start, end)]
 
 
-def sweep_of_pages(pages):
+def sweep_of_pages(pages: Iterable[int]) -> Sweep:
     """Returns a Sweep of sorted page numbers."""
-    starts, ends = [], []
+    starts: list[int] = []
+    ends: list[int] = []
     for page in pages:
         if ends and ends[-1] == page * PAGE:
             ends[-1] += PAGE

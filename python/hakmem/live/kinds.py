@@ -1,9 +1,17 @@
 """Tells what each mapping of a process is for, apart from HAKMEM's own."""
 
+from __future__ import annotations
+
 import os
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hakmem.foreign import TooLarge, read_proc
+
+if TYPE_CHECKING:
+    from hakmem.live.memory import Mapping, ProcessMemory
+    from hakmem.live.pages import Area
 
 KINDS = {
     "program": "the program's file and its variables",
@@ -21,7 +29,7 @@ GUARD_MOST = 1 << 20
 SYSCALL_MOST = 4096
 
 
-def kind_of_areas(memory, areas):
+def kind_of_areas(memory: ProcessMemory, areas: Iterable[Area]) -> list[str]:
     """Returns the kind of each of the Areas, in their order."""
     program = read_link(f"/proc/{memory.pid}/exe")
     code = {area.mapping.path for area in areas if "x" in area.mapping.flags}
@@ -35,7 +43,8 @@ def kind_of_areas(memory, areas):
     return kinds
 
 
-def kind_of(mapping, before, kind_before, program, code, pointers):
+def kind_of(mapping: Mapping, before: Mapping | None, kind_before: str, program: str, code: set[str],
+            pointers: list[int]) -> str:
     """Returns the kind of a mapping that follows the mapping `before`, whose kind is kind_before."""
     path = mapping.path
     if path.startswith("[stack"):
@@ -52,20 +61,20 @@ def kind_of(mapping, before, kind_before, program, code, pointers):
         return "libraries" if path in code else "files"
     if any(mapping.start <= pointer < mapping.end for pointer in pointers) or "pthread stack" in path:
         return "stacks"
-    touching = before is not None and before.end == mapping.start
-    if touching and not path and kind_before in ("program", "libraries") and before.inode:
-        return kind_before  # its zero-initialized variables
-    if touching and is_guard(before) and not path and mapping.flags.startswith("rw"):
-        return "stacks"
+    if before is not None and before.end == mapping.start and not path:
+        if kind_before in ("program", "libraries") and before.inode:
+            return kind_before  # its zero-initialized variables
+        if is_guard(before) and mapping.flags.startswith("rw"):
+            return "stacks"
     return "other anonymous memory"
 
 
-def is_guard(mapping):
+def is_guard(mapping: Mapping) -> bool:
     """Returns whether the mapping may be a stack's guard."""
     return mapping.flags.startswith("---") and not mapping.inode and not mapping.path and mapping.size <= GUARD_MOST
 
 
-def stack_pointers(pid):
+def stack_pointers(pid: int) -> list[int]:
     """Returns the stack pointers of threads that sleep in the kernel, which does not tell those of others."""
     found = []
     for task in Path(f"/proc/{pid}/task").glob("*/syscall"):
@@ -78,7 +87,7 @@ def stack_pointers(pid):
     return found
 
 
-def read_link(path):
+def read_link(path: str) -> str:
     """Returns the target of a link, or ""."""
     try:
         return os.readlink(path)

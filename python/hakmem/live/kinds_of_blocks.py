@@ -1,12 +1,19 @@
 """The kinds of memory in which blocks lie, as in src/observe/stats.c: small, medium, spans, huge."""
 
-from hakmem.live.model import BlockPool
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hakmem.live.model import BlockPool, SizeClass
+
+if TYPE_CHECKING:
+    from hakmem.live.huge import HugeState
 
 # The largest block of a small class, if the library does not say.
 SMALL_MOST = 1024
 
 
-def block_pools(classes, huge, small_most):
+def block_pools(classes: list[SizeClass], huge: HugeState, small_most: int) -> list[BlockPool]:
     """Returns the BlockPools of the SizeClasses and of a HugeState."""
     made = {name: BlockPool(name) for name in ("small", "medium", "spans", "huge")}
     for row in classes:

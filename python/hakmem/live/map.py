@@ -1,20 +1,20 @@
-"""Draws a snapshot as one self-contained HTML page: every unit of every SuperSlab and what it holds.
+"""Draws a snapshot as one self-contained HTML page: every unit of every SuperSlab and what it holds."""
 
-A policy in the page allows only the page's own script and forbids it to fetch anything."""
+from __future__ import annotations
 
 import base64
-import hashlib
-import json
 import time
 from array import array
 from pathlib import Path
-
-import jinja2
-from markupsafe import Markup
+from typing import TYPE_CHECKING
 
 from hakmem.compat import zip_strict
+from hakmem.document import embedded, read, read_script, rendered
 from hakmem.live import words
-from hakmem.live.model import UNIT_STATES
+from hakmem.live.model import UNIT_STATES, Snapshot, Thread
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 FOLDER = Path(__file__).with_name("page")
 # The table shows so many huge blocks, the largest.
@@ -23,25 +23,21 @@ HUGE_SHOWN = 200
 TIER_WORDS = ("no unit free", "some units free", "most units free", "empty")
 
 
-def map_page(shot):
+def map_page(shot: Snapshot) -> str:
     """Returns the page's text."""
-    template = jinja2.Environment(loader=jinja2.FileSystemLoader(FOLDER), autoescape=True,
-                                  undefined=jinja2.StrictUndefined).get_template("map.html")
-    script = (FOLDER / "map.js").read_text(encoding="utf-8")
     totals = shot.totals
     parts = [(name.replace("_", " "), getattr(totals, name), words.share(getattr(totals, name), totals.mapped), meaning)
              for name, meaning in words.PARTS.items()]
     huge = sorted(shot.huge, key=lambda block: block.bytes, reverse=True)
-    return template.render(
-        title=f"The heap of {words.heading(shot)}", size=words.size, totals=totals, parts=parts, threads=shot.threads,
+    return rendered(
+        FOLDER / "map.html", f"The heap of {words.heading(shot)}", read(FOLDER / "map.css"),
+        [read_script(FOLDER / "map.js")], size=words.size, totals=totals, parts=parts, threads=shot.threads,
         huge=huge[:HUGE_SHOWN], huge_left=max(len(huge) - HUGE_SHOWN, 0), superslabs=len(shot.units.number),
         when=time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(shot.time)),
-        style=Markup((FOLDER / "map.css").read_text(encoding="utf-8")), script=Markup(script),
-        script_hash=f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'",
-        data=Markup(json.dumps(map_data(shot), separators=(",", ":")).replace("<", "\\u003c")))
+        data=embedded(map_data(shot)))
 
 
-def map_data(shot):
+def map_data(shot: Snapshot) -> dict[str, object]:
     """Returns what the script draws: arrays with a row for each SuperSlab and a column for each unit, as base64."""
     units = shot.units
     return {
@@ -59,7 +55,7 @@ def map_data(shot):
         "owner": packed(units.spread("I", lambda slab: slab.owner))}
 
 
-def firsts(shot):
+def firsts(shot: Snapshot) -> bytearray:
     """Returns, for each unit of all SuperSlabs, the first unit of its slab, or 0."""
     made = bytearray(b"".join(bytes(len(state)) for state in shot.units.state))
     for slab in shot.units.slabs:
@@ -68,7 +64,7 @@ def firsts(shot):
     return made
 
 
-def packed(numbers):
+def packed(numbers: ReadableBuffer) -> str:
     """Returns the numbers' bytes as base64. The bytes are little-endian, as on every machine that HAKMEM supports."""
     return base64.b64encode(bytes(numbers)).decode()
 
@@ -77,7 +73,7 @@ OWNERS = {"house": "the house heap", "first_class": "a first-class heap", "profi
           "shared": "a heap that threads share"}
 
 
-def owner_text(thread):
+def owner_text(thread: Thread) -> str:
     """Returns the name of a heap on the page."""
     if thread.tid:
         return f"heap {thread.heap}, thread {thread.tid} {thread.name}".strip()

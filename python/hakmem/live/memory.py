@@ -1,15 +1,19 @@
 """Reads the memory of another process with process_vm_readv, and what /proc tells about it."""
 
+from __future__ import annotations
+
 import ctypes
 import errno
 import os
 import struct
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn, Protocol
 
 from hakmem.clean import clean, clean_bytes
-from hakmem.foreign import TooLarge, open_mapped, read_proc
+from hakmem.foreign import Reader, TooLarge, open_mapped, read_proc
 
 IOV_MAX = 1024
 # Limits of bytes: for one call of read_many(); for one look at a process, which may also read a part of what is mapped.
@@ -42,8 +46,28 @@ class Excess(LiveError):
     """More would have to be read than is sensible."""
 
 
+class Memory(Protocol):
+    """What a reader of a heap needs: the memory of a process, or of what gdb debugs."""
+
+    def read(self, address: int, size: int) -> bytes:
+        """Returns the bytes at an address."""
+
+    def read_many(self, ranges: Iterable[tuple[int, int]]) -> list[bytes]:
+        """Returns the bytes at several (address, size)."""
+
+
+class MappedMemory(Memory, Protocol):
+    """Memory in which a reader can also look for HAKMEM."""
+
+    def mappings(self) -> list[Mapping]:
+        """Returns the Mappings."""
+
+    def open_mapping(self, mapping: Mapping) -> Reader | None:
+        """Opens the file behind a mapping; None if it is not available."""
+
+
 @contextmanager
-def sense(memory):
+def sense(memory: Memory) -> Iterator[None]:
     """Turns errors that a hostile or damaged process causes in a reader into a LiveError of one line."""
     try:
         yield
@@ -51,12 +75,12 @@ def sense(memory):
         raise LiveError(f"{name_of(memory)}: what is in its memory makes no sense ({problem_text(error)})") from error
 
 
-def problem_text(error):
+def problem_text(error: BaseException) -> str:
     """Returns an error's kind and text in one line."""
     return clean(f"{type(error).__name__}: {error}", 200)
 
 
-def name_of(memory):
+def name_of(memory: object) -> str:
     """Returns what messages call the process."""
     pid = getattr(memory, "pid", None)
     return f"process {pid}" if pid else "the program"
@@ -75,7 +99,7 @@ class Mapping:
     path: str
 
     @property
-    def size(self):
+    def size(self) -> int:
         """The bytes of the mapping."""
         return self.end - self.start
 
@@ -93,24 +117,24 @@ LIBC.process_vm_readv.argtypes = [ctypes.c_int, ctypes.POINTER(IoVec), ctypes.c_
 
 
 class ProcessMemory:
-    """Reads a process. Classes with the same read, read_many, mappings and open_mapping can replace it (gdb's)."""
+    """The Memory of a running process."""
 
-    def __init__(self, pid):
+    def __init__(self, pid: int) -> None:
         self.pid = pid
         self.begun = start_time(pid)
-        self.left = None  # bytes that may still be read in this look
+        self.left: int | None = None  # bytes that may still be read in this look
 
-    def begin_look(self):
+    def begin_look(self) -> None:
         """Limits how much is read until the next call, because the sizes that a process claims cannot be trusted."""
         # Pages of private writable memory.
         mapped = int(self.proc_text("statm").split()[5]) * os.sysconf("SC_PAGESIZE")
         self.left = min(LOOK_LEAST + mapped // LOOK_PART, LOOK_MOST)
 
-    def read(self, address, size):
+    def read(self, address: int, size: int) -> bytes:
         """Returns the bytes at an address."""
         return self.read_many([(address, size)])[0]
 
-    def read_many(self, ranges):
+    def read_many(self, ranges: Iterable[tuple[int, int]]) -> list[bytes]:
         """Returns the bytes at several (address, size), with few system calls."""
         ranges = list(ranges)
         if any(size < 0 for _, size in ranges):
@@ -126,7 +150,7 @@ class ProcessMemory:
             at += size
         return parts
 
-    def allow(self, size):
+    def allow(self, size: int) -> int:
         """Returns the size, if so many bytes may be read; raises Excess otherwise."""
         if self.left is not None:
             self.left -= size
@@ -136,12 +160,12 @@ class ProcessMemory:
                 "its size has; it makes no sense")
         return size
 
-    def read_batch(self, ranges, target):
+    def read_batch(self, ranges: list[tuple[int, int]], target: int) -> int:
         """Reads up to IOV_MAX ranges into our memory at `target` and returns the number of bytes."""
         wanted = sum(size for _, size in ranges)
         local = IoVec(target, wanted)
         try:
-            remote = (IoVec * len(ranges))(*ranges)
+            remote = (IoVec * len(ranges))(*(IoVec(address, size) for address, size in ranges))
         except (TypeError, OverflowError):
             raise Unreadable(f"process {self.pid}: an address beyond all memory") from None
         got = LIBC.process_vm_readv(self.pid, ctypes.byref(local), 1, remote, len(ranges), 0)
@@ -149,7 +173,7 @@ class ProcessMemory:
             self.refuse(ctypes.get_errno() if got < 0 else errno.EFAULT, ranges, max(got, 0))
         return wanted
 
-    def refuse(self, number, ranges, got):
+    def refuse(self, number: int, ranges: Iterable[tuple[int, int]], got: int) -> NoReturn:
         """Raises the error that a failed read's errno stands for."""
         if number == errno.EPERM:
             raise permission_error(self.pid)
@@ -157,14 +181,15 @@ class ProcessMemory:
             raise NoProcess(f"process {self.pid} ended while it was read")
         for address, size in ranges:
             if got < size:
-                raise Unreadable(f"process {self.pid}: nothing to read at {address:#x} ({os.strerror(number)})")
+                break
             got -= size
+        raise Unreadable(f"process {self.pid}: nothing to read at {address:#x} ({os.strerror(number)})")
 
-    def mappings(self):
+    def mappings(self) -> list[Mapping]:
         """Returns the Mappings of /proc/PID/maps."""
         return parse_mappings(self.proc_text("maps"))
 
-    def proc_text(self, name):
+    def proc_text(self, name: str) -> str:
         """Returns the text of a file of /proc/PID."""
         try:
             text = read_proc(f"/proc/{self.pid}/{name}").decode(errors="replace")
@@ -178,15 +203,15 @@ class ProcessMemory:
             raise NoProcess(f"process {self.pid} ended while it was read")
         return text
 
-    def open_mapping(self, mapping):
+    def open_mapping(self, mapping: Mapping) -> Reader | None:
         """Opens the file behind a mapping for reading (a foreign.Reader); None if it is not available."""
         return open_mapped(self.pid, mapping)
 
-    def command(self):
+    def command(self) -> str:
         """Returns the process's name."""
         return clean(self.proc_text("comm").removesuffix("\n"))
 
-    def thread_name(self, tid):
+    def thread_name(self, tid: int) -> str:
         """Returns a thread's name, or "" if the thread is gone."""
         try:
             return clean_bytes(read_proc(f"/proc/{self.pid}/task/{tid}/comm").removesuffix(b"\n"))
@@ -194,7 +219,7 @@ class ProcessMemory:
             return ""
 
 
-def parse_mapping(line):
+def parse_mapping(line: str) -> Mapping:
     """Returns the Mapping of a line. The kernel leaves a path's characters as they are, except for line ends, which
     it writes as \\012."""
     words = line.split(" ", 5)
@@ -203,13 +228,13 @@ def parse_mapping(line):
                    words[5].lstrip(" ") if len(words) > 5 else "")
 
 
-def parse_mappings(text):
+def parse_mappings(text: str) -> list[Mapping]:
     """Returns the Mappings of the text of /proc/PID/maps. Only "\\n" ends a line: paths may hold other characters that
     Python takes for line ends."""
     return [parse_mapping(line) for line in text.split("\n") if line]
 
 
-def start_time(pid, gone=False):
+def start_time(pid: int, gone: bool = False) -> int | None:
     """Returns when the process started, in the kernel's ticks. This tells it from a later process of the same number.
 
     If the process is gone or only waits to be reaped, raises NoProcess, or returns None with `gone`."""
@@ -225,7 +250,7 @@ def start_time(pid, gone=False):
     raise NoProcess(f"process {pid} has ended and waits for its parent" if fields else f"there is no process {pid}")
 
 
-def permission_error(pid):
+def permission_error(pid: int) -> LiveError:
     """Returns a NoPermission that says who owns the process and what forbids reading it."""
     text = f"no permission to read process {pid}"
     try:

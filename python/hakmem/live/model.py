@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -32,7 +33,7 @@ class Totals:
     live_threads: int = 0
 
     @property
-    def sum(self):
+    def sum(self) -> int:
         """The sum of the five parts of `mapped`."""
         return self.live + self.cached + self.free_in_slab + self.retained + self.metadata
 
@@ -52,17 +53,17 @@ class SizeClass:
     slab_bytes: int = 0
 
     @property
-    def live_bytes(self):
+    def live_bytes(self) -> int:
         """Bytes of live blocks."""
         return self.live_blocks * self.block_size
 
     @property
-    def cached_bytes(self):
+    def cached_bytes(self) -> int:
         """Bytes of blocks in thread caches."""
         return self.cached_blocks * self.block_size
 
     @property
-    def free_bytes(self):
+    def free_bytes(self) -> int:
         """Bytes of free blocks in slabs."""
         return self.free_blocks * self.block_size
 
@@ -175,23 +176,23 @@ class Units:
     slabs: list[Slab]  # by SuperSlab and unit
 
     @cached_property
-    def by_row(self):
+    def by_row(self) -> list[list[Slab]]:
         """The slabs of each SuperSlab."""
-        found = [[] for _ in self.number]
+        found: list[list[Slab]] = [[] for _ in self.number]
         for slab in self.slabs:
             found[slab.row].append(slab)
         return found
 
     @cached_property
-    def present(self):
+    def present(self) -> list[int]:
         """The rows of SuperSlabs that are not decommitted."""
         return [row for row, gone in enumerate(self.decommitted) if not gone]
 
-    def slab_at(self, row, unit):
+    def slab_at(self, row: int, unit: int) -> Slab | None:
         """Returns the Slab to which a unit belongs, or None."""
         return next((slab for slab in self.by_row[row] if slab.first <= unit < slab.first + slab.length), None)
 
-    def spread(self, kind, value):
+    def spread(self, kind: str, value: Callable[[Slab], int]) -> array[int]:
         """Returns a number for each unit of all SuperSlabs: value(slab) at a slab's first unit, else 0."""
         columns = len(self.state[0]) if self.state else 0
         made = array(kind, bytes(array(kind).itemsize * columns * len(self.number)))
@@ -234,7 +235,7 @@ class Snapshot:
     foreign_slots: list[int] = field(default_factory=list)  # numbers of slots that somebody else's mapping lies in
 
     @cached_property
-    def superslabs(self):
+    def superslabs(self) -> list[SuperSlab]:
         """The SuperSlabs as objects. They are made on demand, because a large heap has many."""
         units, made = self.units, []
         for row, number in enumerate(units.number):

@@ -4,15 +4,21 @@ A look takes a millisecond or two: huge blocks, mappings, Rss, pages, Rss, huge 
 pages add up to the Rss just before and just after. If none does, the nearest one is kept and says how much it
 misses."""
 
+from __future__ import annotations
+
 import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from hakmem.live import words
 from hakmem.live.heap import snapshot
 from hakmem.live.huge import read_huge
-from hakmem.live.memory import Unreadable
-from hakmem.live.model import Huge, Snapshot
-from hakmem.live.pages import Area, Sweep, read_areas, read_rss
+from hakmem.live.memory import Mapping, ProcessMemory, Unreadable
+from hakmem.live.model import Huge, Snapshot, Totals
+from hakmem.live.pages import Area, Pagemap, Sweep, read_areas, read_rss
+
+if TYPE_CHECKING:
+    from hakmem.live.descriptor import Descriptor
 
 # A look is good if it misses Rss by at most this part.
 GOOD = 1 / 1000
@@ -27,7 +33,7 @@ class Moment:
 
     shot: Snapshot
     areas: list[Area]  # by smaps; of the mappings that are odd, what is resident
-    mappings: list  # of the look
+    mappings: list[Mapping]  # of the look
     sweep: Sweep  # the resident pages, without odd mappings
     huge: list[Huge]  # huge blocks and kept ranges, those that were there after the pages first
     before: int  # Rss
@@ -36,31 +42,31 @@ class Moment:
     drift: int = 0  # bytes by which a part of the heap had changed afterwards, at most
 
     @property
-    def odd(self):
+    def odd(self) -> int:
         """The Rss of the mappings that the sweep leaves out."""
         return sum(area.rss for area in self.areas if area.odd)
 
     @property
-    def rss(self):
+    def rss(self) -> int:
         """The Rss before or after, whichever is nearer to the pages."""
         return min((self.after, self.before), key=lambda rss: abs(self.sweep.total + self.odd - rss))
 
     @property
-    def miss(self):
+    def miss(self) -> int:
         """How much the pages differ from the Rss just before or just after, whichever is more."""
         return max(abs(self.sweep.total + self.odd - rss) for rss in (self.before, self.after))
 
 
-def take_moment(memory, descriptor, pagemap):
+def take_moment(memory: ProcessMemory, descriptor: Descriptor, pagemap: Pagemap) -> Moment:
     """Returns the Moment of a process."""
-    begun, looks, best = time.monotonic(), 0, None
+    begun, looks = time.monotonic(), 0
+    found: list[Moment] = []
     while True:
         shot, areas = snapshot(memory, descriptor), read_areas(memory)
         for _ in range(LOOKS):
             looks += 1
-            for made in look(memory, descriptor, pagemap, shot, areas):
-                if best is None or made.miss < best.miss:
-                    best = made
+            best = min(found + look(memory, descriptor, pagemap, shot, areas), key=lambda moment: moment.miss)
+            found = [best]
             if best.miss <= best.rss * GOOD:
                 break
         if best.miss <= best.rss * GOOD or time.monotonic() - begun > SECONDS:
@@ -68,12 +74,14 @@ def take_moment(memory, descriptor, pagemap):
             return best
 
 
-def drift(earlier, later):
+def drift(earlier: Totals, later: Totals) -> int:
     """Returns by how many bytes the heap's parts differ at most."""
-    return max(abs(getattr(later, part) - getattr(earlier, part)) for part in words.PARTS)
+    most: int = max(abs(getattr(later, part) - getattr(earlier, part)) for part in words.PARTS)
+    return most
 
 
-def look(memory, descriptor, pagemap, shot, areas):
+def look(memory: ProcessMemory, descriptor: Descriptor, pagemap: Pagemap, shot: Snapshot,
+         areas: list[Area]) -> list[Moment]:
     """Returns the possible Moments of a look: two if the kernel does not tell exactly which pages count."""
     heaps = {row.address: row.heap for row in shot.threads}
     earlier = huge_blocks(memory, descriptor, heaps)
@@ -86,7 +94,7 @@ def look(memory, descriptor, pagemap, shot, areas):
     return [Moment(shot, areas, mappings, sweep.without(odd), huge, before, after) for sweep in sweeps]
 
 
-def huge_blocks(memory, descriptor, heaps):
+def huge_blocks(memory: ProcessMemory, descriptor: Descriptor, heaps: dict[int, int]) -> list[Huge]:
     """Returns the huge blocks; [] if a record went away during the read."""
     try:
         return read_huge(memory, descriptor, heaps).blocks

@@ -9,12 +9,13 @@ import mmap
 import re
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 
 from hakmem.compat import zip_strict
-from hakmem.live.memory import LiveError, Mapping, NoProcess, parse_mapping
+from hakmem.live.memory import LiveError, Mapping, NoProcess, ProcessMemory, Unreadable, parse_mapping
 
 PAGE = mmap.PAGESIZE
 # Bytes of the word that the map has for a page; bits of its last byte.
@@ -68,7 +69,7 @@ class Area:
     odd: bool = False  # what the map of pages tells of it is not what Rss counts
 
 
-def read_areas(memory):
+def read_areas(memory: ProcessMemory) -> list[Area]:
     """Returns all mappings with their figures in smaps."""
     areas, names = [], {"Rss": "rss", "Swap": "swap", "AnonHugePages": "huge"}
     for line in memory.proc_text("smaps").split("\n"):
@@ -83,15 +84,20 @@ def read_areas(memory):
     return areas
 
 
-def read_rss(memory):
+def read_rss(memory: ProcessMemory) -> int:
     """Returns the Rss of all mappings together, at one moment as nearly as the kernel can."""
     if not Path(f"/proc/{memory.pid}/smaps_rollup").exists():  # before Linux 4.14
         return sum(area.rss for area in read_areas(memory))
-    for line in memory.proc_text("smaps_rollup").splitlines():
-        name, _, value = line.partition(":")
-        if name == "Rss":
-            return int(value.split()[0]) * 1024
-    raise NoProcess(f"process {memory.pid} ended while it was read")
+    figures = read_rollup(memory)
+    if "Rss" not in figures:
+        raise NoProcess(f"process {memory.pid} ended while it was read")
+    return figures["Rss"]
+
+
+def read_rollup(memory: ProcessMemory) -> dict[str, int]:
+    """Returns {name: bytes} of the sums over all mappings, as smaps_rollup has them."""
+    lines = (line.partition(":") for line in memory.proc_text("smaps_rollup").splitlines())
+    return {name: int(value.split()[0]) * 1024 for name, _, value in lines if value.endswith(" kB")}
 
 
 @dataclass
@@ -103,39 +109,39 @@ class Sweep:
     huge: list[bool] | None  # of each range; None: the kernel does not tell
     sums: list[int] = field(init=False)  # bytes of all ranges before each, and of all
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self.sums = [0, *accumulate(end - start for start, end in zip_strict(self.start, self.end))]
 
     @property
-    def total(self):
+    def total(self) -> int:
         """The bytes of all ranges."""
         return self.sums[-1]
 
-    def below(self, address):
+    def below(self, address: int) -> int:
         """Returns the resident bytes below an address."""
         number = bisect_right(self.start, address) - 1
         if number < 0:
             return 0
         return self.sums[number] + min(address, self.end[number]) - self.start[number]
 
-    def bytes(self, start, end):
+    def bytes(self, start: int, end: int) -> int:
         """Returns the resident bytes from start to end."""
         return self.below(end) - self.below(start)
 
-    def between(self, start, end):
+    def between(self, start: int, end: int) -> list[tuple[int, int]]:
         """Returns the ranges that overlap the space between two addresses."""
         return [(self.start[number], self.end[number])
                 for number in range(bisect_right(self.end, start), bisect_left(self.start, end))]
 
-    def pages(self, start, size):
+    def pages(self, start: int, size: int) -> int:
         """Returns the resident pages of a range. Bit N is page N."""
         return self.marked(start, size, None)
 
-    def is_huge(self, start, size):
+    def is_huge(self, start: int, size: int) -> bool:
         """Returns whether a SuperSlab lies on a huge page, or is wholly resident if the kernel does not tell."""
         return self.marked(start, size, self.huge) == (1 << size // PAGE) - 1
 
-    def marked(self, start, size, chosen):
+    def marked(self, start: int, size: int, chosen: list[bool] | None) -> int:
         """Returns the pages of a range that lie in one of the chosen ranges; in any range if `chosen` is None."""
         found = 0
         for number in range(bisect_right(self.end, start), bisect_left(self.start, start + size)):
@@ -144,7 +150,7 @@ class Sweep:
                 found |= ((1 << (high - low) // PAGE) - 1) << (low - start) // PAGE
         return found
 
-    def without(self, ranges):
+    def without(self, ranges: Iterable[tuple[int, int]]) -> Sweep:
         """Returns a Sweep without some ranges of addresses."""
         kept = list(zip_strict(self.start, self.end, self.huge or [False] * len(self.start)))
         for low, high in ranges:
@@ -158,20 +164,24 @@ class Sweep:
 class Pagemap:
     """The resident pages of a process."""
 
-    def __init__(self, pid):
+    def __init__(self, pid: int) -> None:
         try:
             self.file = open(f"/proc/{pid}/pagemap", "rb", buffering=0)
         except OSError as error:
             raise PagemapError(f"/proc/{pid}/pagemap: {error.strerror}") from error
         self.regions = (Region * REGIONS)()
 
-    def __enter__(self):
+    def __enter__(self) -> Pagemap:
         return self
 
-    def __exit__(self, *ignored):
+    def __exit__(self, *ignored: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the map."""
         self.file.close()
 
-    def sweeps(self, mappings):
+    def sweeps(self, mappings: list[Mapping]) -> list[Sweep]:
         """Returns what may be the pages that Rss counts now, without the page of zeros.
 
         One Sweep; with older kernels two, because they show the page of zeros like a page that is shared after a
@@ -188,12 +198,16 @@ class Pagemap:
                  if not mapping.flags.startswith("---")]
         return [sweep_of([(start, flags.translate(kind)) for start, flags in parts]) for kind in (THERE, OWNED)]
 
-    def flags(self, start, size):
-        """Returns the last byte of the map's word for each page of a range; zeros behind the map's end."""
-        count, parts = size // PAGE, []
+    def flags(self, start: int, size: int, needed: bool = False) -> bytes:
+        """Returns the last byte of the map's word for each page of a range; zeros behind the map's end. With `needed`,
+        raises Unreadable if the map has nothing of the range."""
+        count = -(-size // PAGE)
+        parts: list[bytes] = []
         self.file.seek(start // PAGE * WORD)
         while count:
             part = self.file.read(min(count * WORD, CHUNK))
+            if not part and needed and not parts:
+                raise Unreadable("the map of its pages is empty: it has become another program")
             if not part:
                 parts.append(bytes(count))
                 break
@@ -201,7 +215,12 @@ class Pagemap:
             count -= len(part) // WORD
         return b"".join(parts)
 
-    def scan(self, end):
+    def counting(self, start: int, size: int, kind: bytes) -> bytes:
+        """Returns a byte for each page of a range: 1 if it counts, by THERE or OWNED, else 0. Raises Unreadable if the
+        map is empty."""
+        return self.flags(start, size, needed=True).translate(kind)
+
+    def scan(self, end: int) -> array[int] | None:
         """Returns the Regions of present pages up to `end`, without the page of zeros; None without PAGEMAP_SCAN."""
         parts, at = [], 0
         while at < end:
@@ -223,7 +242,7 @@ class Pagemap:
         return array("Q", b"".join(parts))
 
 
-def sweep_of(parts):
+def sweep_of(parts: Iterable[tuple[int, bytes]]) -> Sweep:
     """Returns the Sweep of sorted (address, a byte for each page from there on: 1 if it is resident)."""
     start, end = [], []
     for address, pages in parts:

@@ -1,9 +1,20 @@
 """Writes a snapshot in Prometheus' text exposition format, with Prometheus' own client library."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
+from typing import TYPE_CHECKING, Protocol
+
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from hakmem.live import words
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+
+    from hakmem.live.model import BlockPool, Pool, SizeClass, Thread, Totals
 
 NUMBERS = {
     "huge_blocks": "Live blocks above 1 MiB",
@@ -22,19 +33,31 @@ POOLS = {
 UNITS = {"used": ("active_units", "warm_units"), "dirty": ("dirty_units",), "clean": ("untouched_units",)}
 
 
+class Figures(Protocol):
+    """A Snapshot, or the parts of it that metrics need."""
+
+    pid: int | None
+    command: str
+    counters: dict[str, int]
+    totals: Totals
+    classes: list[SizeClass]
+    threads: list[Thread]
+    pools: list[Pool]
+    block_pools: list[BlockPool]
+
+
 class Snapshots:
     """A collector of snapshots, each labeled with its process."""
 
-    def __init__(self, shots):
+    def __init__(self, shots: Iterable[Figures]) -> None:
         self.shots = list(shots)
 
-    def collect(self):
+    def collect(self) -> Iterator[Metric]:
         """Yields the families of all snapshots."""
         for name, meaning in {**words.PARTS, **words.OTHER_TOTALS}.items():
-            yield self.gauge(f"hakmem_{name}_bytes", capital(meaning),
-                             lambda shot, name=name: getattr(shot.totals, name))
+            yield self.gauge(f"hakmem_{name}_bytes", capital(meaning), attrgetter(f"totals.{name}"))
         for name, meaning in NUMBERS.items():
-            yield self.gauge(f"hakmem_{name}", meaning, lambda shot, name=name: getattr(shot.totals, name))
+            yield self.gauge(f"hakmem_{name}", meaning, attrgetter(f"totals.{name}"))
         for name in sorted({name for shot in self.shots for name in shot.counters}):
             family = CounterMetricFamily(f"hakmem_{name}", f"{capital(name.replace('_', ' '))} since the start",
                                          labels=("pid", "command"))
@@ -58,7 +81,7 @@ class Snapshots:
                     family.add_metric([*labels(shot), str(row.block_size)], row.counters.get(name, 0))
             yield family
 
-    def superslab_units(self):
+    def superslab_units(self) -> GaugeMetricFamily:
         """Returns the family of units by tier and state."""
         family = GaugeMetricFamily(
             "hakmem_superslab_units", "Units of 64 KiB of the SuperSlabs of a tier: in use, free "
@@ -70,14 +93,15 @@ class Snapshots:
                                       sum(getattr(row, name) for name in names))
         return family
 
-    def gauge(self, name, meaning, value):
+    def gauge(self, name: str, meaning: str, value: Callable[[Figures], float]) -> GaugeMetricFamily:
         """Returns a family with one figure for each snapshot."""
         family = GaugeMetricFamily(name, meaning, labels=("pid", "command"))
         for shot in self.shots:
             family.add_metric(labels(shot), value(shot))
         return family
 
-    def rows(self, what, label, rows_of, columns):
+    def rows(self, what: str, label: str, rows_of: Callable[[Figures], Iterable[tuple[str, object]]],
+             columns: dict[str, str]) -> Iterator[GaugeMetricFamily]:
         """Yields a family for each column of a table, with one label more."""
         for column, meaning in columns.items():
             family = GaugeMetricFamily(f"hakmem_{what}_{column}", meaning, labels=("pid", "command", label))
@@ -87,17 +111,17 @@ class Snapshots:
             yield family
 
 
-def labels(shot):
+def labels(shot: Figures) -> list[str]:
     """Returns the values of the labels that every series has."""
     return [str(shot.pid or ""), shot.command]
 
 
-def capital(text):
+def capital(text: str) -> str:
     """Returns the text with a capital first letter."""
     return text[:1].upper() + text[1:]
 
 
-def prometheus_text(shots):
+def prometheus_text(shots: Iterable[Figures]) -> str:
     """Returns the text of snapshots of any number of processes."""
     registry = CollectorRegistry()
     registry.register(Snapshots(shots))

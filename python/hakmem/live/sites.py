@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from hakmem.clean import clean_bytes
 from hakmem.compat import zip_strict
-from hakmem.live.descriptor import Field, Picker, find
+from hakmem.live.descriptor import Descriptor, Field, Picker, find
 from hakmem.live.heap import Torn, untorn
-from hakmem.live.memory import LiveError, name_of, sense
+from hakmem.live.memory import LiveError, MappedMemory, name_of, sense
 
 # Sites lie next to each other, so many are read at once.
 BLOCK = 256 << 10
@@ -57,7 +57,7 @@ class Label:
     number: int | None = None
 
 
-def python_frame(frame):
+def python_frame(frame: int) -> tuple[int, int]:
     """Returns (the function's number, the line) of a frame with PYTHON_MARK."""
     return (frame & ~PYTHON_MARK) >> LINE_BITS, frame & (1 << LINE_BITS) - 1
 
@@ -92,14 +92,14 @@ class HeapSites:
     peak_ms: int | None = None  # when most was in use, by the monotonic clock; None: an older HAKMEM does not tell
 
 
-def read_sites(memory, descriptor=None):
+def read_sites(memory: MappedMemory, descriptor: Descriptor | None = None) -> HeapSites:
     """Returns the HeapSites of the process or core behind `memory`; raises ProfileOff if there is no profile."""
     descriptor = descriptor or find(memory)
     if not all(name in descriptor.types for name in NEEDED):
         raise LiveError(f"{name_of(memory)}: its HAKMEM {descriptor.version} does not say where its heap profile is; "
                         "it is only in the file that HAKMEM_HEAP_PROFILE names")
 
-    def attempt():
+    def attempt() -> HeapSites:
         if hasattr(memory, "begin_look"):
             memory.begin_look()
         with sense(memory):
@@ -110,7 +110,7 @@ def read_sites(memory, descriptor=None):
 class Reader:
     """One attempt at reading the sites."""
 
-    def __init__(self, memory, descriptor):
+    def __init__(self, memory: MappedMemory, descriptor: Descriptor) -> None:
         self.memory, self.descriptor = memory, descriptor
         self.size, self.most = descriptor.types["site"], descriptor.constants["STACK_MOST"]
         # Sites lie in private memory without a file.
@@ -122,7 +122,7 @@ class Reader:
         self.knows_labels = "label_sets" in descriptor.roots and "LABEL_IS_NUMBER" in descriptor.constants
         self.block, self.block_at = b"", 0
 
-    def read(self):
+    def read(self) -> HeapSites:
         """Returns the HeapSites."""
         state, places = self.root("profile", "profile"), self.root("profile_sites", "site_list")
         if not state["started_ns"]:
@@ -141,21 +141,22 @@ class Reader:
                          bool(state["by_tables"]), self.descriptor.constants["WEIGHT_ONE"], sites,
                          self.read_functions(), peak_ms)
 
-    def root(self, name, kind):
+    def root(self, name: str, kind: str) -> dict[str, int]:
         """Returns the numbers in a struct that the descriptor names."""
         return self.descriptor.unpack(kind, self.memory.read(self.descriptor.roots[name], self.descriptor.types[kind]))
 
-    def damaged(self, what):
+    def damaged(self, what: str) -> Torn:
         """Returns the error for a list that makes no sense."""
         return Torn(f"{name_of(self.memory)}: the heap profile's list of sites {what}")
 
     # ---- The list ----
 
-    def walk(self, address, count):
+    def walk(self, address: int, count: int) -> list[Site]:
         """Returns the first `count` sites of the list, which only grows."""
         if count > SITES_MOST or count * self.size > sum(end - start for start, end in self.ranges):
             raise self.damaged(f"is said to be {count:,} long, for which there is no room")
-        sites, seen = [], set()
+        sites: list[Site] = []
+        seen: set[int] = set()
         while len(sites) < count:
             if not address:
                 raise self.damaged(f"ends after {len(sites):,} of {count:,}")
@@ -171,7 +172,7 @@ class Reader:
             address = fields["next"]
         return sites
 
-    def bytes_at(self, address, size):
+    def bytes_at(self, address: int, size: int) -> bytes:
         """Returns bytes of one mapping, from the block that was read last if it holds them."""
         at = address - self.block_at
         if at < 0 or at + size > len(self.block):
@@ -184,7 +185,7 @@ class Reader:
 
     # ---- Labels ----
 
-    def read_labels(self, sites):
+    def read_labels(self, sites: list[Site]) -> None:
         """Fills in the sites' labels. Older HAKMEMs have none."""
         if not self.knows_labels or not any(site.label_set for site in sites):
             return
@@ -206,7 +207,7 @@ class Reader:
                 raise self.damaged(f"leads to labels at {site.label_set:#x}, where none are")
             site.labels = found.get(site.label_set, ())
 
-    def read_set(self, address, count, text_bytes):
+    def read_set(self, address: int, count: int, text_bytes: int) -> tuple[Label, ...]:
         """Returns the labels of a set. Their texts lie behind the items."""
         picker, size = self.descriptor.picker("label_item"), self.descriptor.types["label_item"]
         data = self.bytes_at(address, count * size + text_bytes)
@@ -224,7 +225,7 @@ class Reader:
 
     # ---- Functions of Python ----
 
-    def read_functions(self):
+    def read_functions(self) -> dict[int, Function]:
         """Returns {number: Function} of Python functions. Older HAKMEMs have none."""
         if not all(name in self.descriptor.fields
                    for name in PYTHON_NEEDED) or "python_codes" not in self.descriptor.roots:
@@ -250,7 +251,7 @@ class Reader:
 
     # ---- The sums ----
 
-    def read_with_peak(self, sites):
+    def read_with_peak(self, sites: list[Site]) -> int | None:
         """Fills in the sums and returns when the peak was, or None. Reads again while the peak rises."""
         if not self.knows_peak:
             self.read_sums(sites)
@@ -262,11 +263,11 @@ class Reader:
                 break
         return peak["at_ms"]
 
-    def read_sums(self, sites, epoch=0):
+    def read_sums(self, sites: list[Site], epoch: int = 0) -> None:
         """Fills in the sums. A site that has not changed since the peak had its present sums then (R6 in
         src/profile/table.h)."""
         numbers = self.sums_of(sites)
-        waiting = range(len(sites))
+        waiting = list(range(len(sites)))
         for _ in range(ROUNDS):
             again = self.sums_of([sites[number] for number in waiting])
             moving = []
@@ -284,10 +285,10 @@ class Reader:
             pairs = list(zip_strict(sums[::2], sums[1::2]))
             site.allocated, site.in_use, site.lifetimes = pairs[0], pairs[1], tuple(pairs[2:])
             if self.knows_peak:
-                *peak, of = row[-3:]
-                site.peak = tuple(peak) if of == epoch else site.in_use
+                blocks, size, of = row[-3:]
+                site.peak = (blocks, size) if of == epoch else site.in_use
 
-    def sums_of(self, sites):
+    def sums_of(self, sites: list[Site]) -> list[tuple[int, ...]]:
         """Returns a row for each site: blocks and bytes allocated, in use, and of each bucket of lifetimes; then
         those at the peak, and the peak's epoch."""
         fields = self.descriptor.fields
@@ -304,6 +305,6 @@ class Reader:
         return list(picker.rows(b"".join(self.memory.read_many([(site.address, self.size) for site in sites]))))
 
 
-def makes_sense(row):
+def makes_sense(row: tuple[int, ...]) -> bool:
     """Returns whether no more is in use than was allocated."""
     return row[2] <= row[0] and row[3] <= row[1]

@@ -1,14 +1,16 @@
 """Prints a snapshot as tables in the terminal."""
 
+from __future__ import annotations
+
 from hakmem.live import words
-from hakmem.live.model import ACTIVE, DIRTY, TIERS, UNTOUCHED, WARM
-from hakmem.screen import Table, Text
+from hakmem.live.model import ACTIVE, DIRTY, TIERS, UNTOUCHED, WARM, Snapshot
+from hakmem.screen import Console, Table, Text
 
 HEAP_KINDS = {"house": "house heap", "first_class": "first-class heap", "profile": "heap profile",
               "shared": "shared heap"}
 
 
-def print_snapshot(console, shot, superslabs=False):
+def print_snapshot(console: Console, shot: Snapshot, superslabs: bool = False) -> None:
     """Prints totals, pools, classes, threads, SuperSlabs by tier (or each of them) and counters."""
     console.print(Text(words.heading(shot), style="bold"))
     for table in (totals(shot), block_pools(shot), classes(shot), threads(shot), pools(shot),
@@ -18,7 +20,7 @@ def print_snapshot(console, shot, superslabs=False):
             console.print(table)
 
 
-def new_table(title, *columns):
+def new_table(title: str, *columns: str) -> Table:
     """Returns a table with these columns. A name that begins with < is a column of text."""
     table = Table(title)
     for name in columns:
@@ -27,7 +29,7 @@ def new_table(title, *columns):
     return table
 
 
-def totals(shot):
+def totals(shot: Snapshot) -> Table:
     """Returns the table of totals."""
     table, whole = new_table("Memory", "<", "bytes", "", "of mapped", "<what it is"), shot.totals.mapped
     for name, meaning in {**words.PARTS, **words.OTHER_TOTALS}.items():
@@ -37,7 +39,7 @@ def totals(shot):
     return table
 
 
-def classes(shot):
+def classes(shot: Snapshot) -> Table:
     """Returns the table of size classes."""
     table = new_table("Size classes", "block", "slabs", "live", "cached", "free", "live bytes", "cached bytes",
                       "free bytes")
@@ -48,7 +50,7 @@ def classes(shot):
     return table
 
 
-def block_pools(shot):
+def block_pools(shot: Snapshot) -> Table:
     """Returns the table of kinds of memory."""
     table = new_table("Pools", "<pool", "slabs", "their bytes", "live", "cached", "free", "live bytes", "cached bytes",
                       "free bytes")
@@ -61,7 +63,7 @@ def block_pools(shot):
     return table
 
 
-def each_superslab(shot):
+def each_superslab(shot: Snapshot) -> Table:
     """Returns a table with a row for each SuperSlab."""
     table = new_table("SuperSlabs", "number", "<address", "<tier", "units active", "warm", "free, dirty",
                       "free, untouched", "live", "cached", "classes", "<huge pages")
@@ -77,7 +79,7 @@ def each_superslab(shot):
     return table
 
 
-def threads(shot):
+def threads(shot: Snapshot) -> Table:
     """Returns the table of threads and heaps."""
     table = new_table("Threads and heaps", "heap", "<thread", "<state", "slabs", "live", "cached", "warm", "pending",
                       "refills", "flushes", "remote")
@@ -89,7 +91,7 @@ def threads(shot):
     return table
 
 
-def pools(shot):
+def pools(shot: Snapshot) -> Table:
     """Returns the table of SuperSlabs by tier."""
     table = new_table("SuperSlabs by tier", "<tier", "number", "units active", "warm", "free, dirty", "free, untouched")
     for row in shot.pools:
@@ -103,7 +105,7 @@ def pools(shot):
     return table
 
 
-def counters(shot):
+def counters(shot: Snapshot) -> Table:
     """Returns the table of counters."""
     table = new_table("Counters", "<", "since the start")
     for name, value in shot.counters.items():

@@ -14,17 +14,23 @@ profile's own heap. It counts as holding what the slab holds from which its thre
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Optional
 
 from hakmem.compat import zip_strict
-from hakmem.live.descriptor import find
+from hakmem.live.descriptor import Descriptor, find
 from hakmem.live.explain import Explanation, claims_of, explanation_of
 from hakmem.live.idle import Idle, Watch
-from hakmem.live.memory import LiveError, name_of, sense
-from hakmem.live.moment import take_moment
+from hakmem.live.memory import LiveError, ProcessMemory, name_of, sense
+from hakmem.live.moment import Moment, take_moment
 from hakmem.live.pages import PAGE, Pagemap
 from hakmem.live.sites import HeapSites, ProfileOff, Reader
+
+if TYPE_CHECKING:
+    from hakmem.live.model import Slab
 
 # A slab or SuperSlab is mostly empty if at most this part of it is in use.
 SPARSE = 1 / 8
@@ -32,6 +38,9 @@ SPARSE = 1 / 8
 RECORDS_AT_ONCE, RECORDS_MOST = 1 << 16, 1 << 28
 RECORD = ("address", "site", "size", "weight", "foreign", "slack", "beside")
 PIECE_OF_MAP = 64 << 20
+# A row of Why.classes, and of Why.caches.
+ClassRow = tuple[int, int, int, int, int]
+CacheRow = tuple[str, Optional[int], int]
 SWAPPED = 1 << 6  # in the last byte of the map's word for a page
 
 
@@ -48,7 +57,7 @@ class Share:
     untouched: float = 0
     idle: float = 0
 
-    def add(self, other):
+    def add(self, other: Share) -> None:
         """Adds another Share to this one."""
         for one in fields(self):
             setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
@@ -81,23 +90,24 @@ class Why:
     sites: dict[int, Share]  # by a site's address
     held_by_samples: int  # by the profile's own slabs, where not every block is a sample
     held_by_caches: int  # in slabs whose blocks in use are all in thread caches
-    classes: list[tuple]  # (block size, slabs, mostly empty ones, live blocks, held bytes)
-    caches: list[tuple]  # (thread's name, its id or None, bytes in its cache)
+    classes: list[ClassRow]  # (block size, slabs, mostly empty ones, live blocks, held bytes)
+    caches: list[CacheRow]  # (thread's name, its id or None, bytes in its cache)
     idle: Idle | None
     total: Share = field(default_factory=Share)
 
     @property
-    def rounding(self):
+    def rounding(self) -> int:
         """Bytes that all blocks have beyond what their calls wanted."""
         return round(self.total.rounding)
 
     @property
-    def unknown_live(self):
+    def unknown_live(self) -> int:
         """Bytes of live blocks that no sample stands for: older than the profile, or by chance."""
         return max(self.live - round(self.total.in_use), 0)
 
 
-def why_of(memory, idle_seconds=None, wait=None):
+def why_of(memory: ProcessMemory, idle_seconds: float | None = None,
+           wait: Callable[[float], object] = time.sleep) -> Why:
     """Returns the Why of a process; raises PagemapError if the kernel does not tell which pages are resident.
     wait(): lets so many seconds pass."""
     descriptor = find(memory)
@@ -112,7 +122,7 @@ def why_of(memory, idle_seconds=None, wait=None):
         return Maker(memory, descriptor, moment, pagemap, idle).made()
 
 
-def heap_ranges(moment):
+def heap_ranges(moment: Moment) -> list[tuple[int, int]]:
     """Returns (start, end) of each SuperSlab and each huge block."""
     shot = moment.shot
     found = [(shot.units.address[row], shot.units.address[row] + shot.superslab_size) for row in shot.units.present]
@@ -122,28 +132,31 @@ def heap_ranges(moment):
 class Maker:
     """Makes a Why."""
 
-    def __init__(self, memory, descriptor, moment, pagemap, idle):
+    def __init__(self, memory: ProcessMemory, descriptor: Descriptor, moment: Moment, pagemap: Pagemap,
+                 idle: Idle | None) -> None:
         self.memory, self.descriptor, self.moment, self.pagemap, self.idle = memory, descriptor, moment, pagemap, idle
         self.shot = moment.shot
-        self.holders, self.holder_at = [], {}
-        self.unused, self.in_superslab = defaultdict(float), defaultdict(float)
+        self.holders: list[Holder] = []
+        self.holder_at: dict[int, Holder] = {}
+        self.unused: defaultdict[int, float] = defaultdict(float)
+        self.in_superslab: defaultdict[int, float] = defaultdict(float)
         self.profile_heaps = {row.heap for row in self.shot.threads if row.kind == "profile"}
-        self.alone = {}  # by size of block, the Holder of a slab with one
+        self.alone: dict[int, Holder] = {}  # by size of block, the Holder of a slab with one
         self.swap = any(area.swap for area in moment.areas)
 
-    def made(self):
+    def made(self) -> Why:
         """Returns the Why."""
         shot = self.shot
         with sense(self.memory):
             explained = explanation_of(self.memory, self.descriptor, self.moment, claims_of(shot, self.moment.huge),
                                        self.note)
             self.share_superslabs()
+            heap, missing = None, ""
             try:
-                reader = Reader(self.memory, self.descriptor)
-                heap, missing = reader.read(), ""
+                heap = Reader(self.memory, self.descriptor).read()
             except ProfileOff as error:
-                heap, missing = None, str(error)
-            exact = bool(heap) and heap.mean == 1
+                missing = str(error)
+            exact = heap is not None and heap.mean == 1
             sites = self.by_site(heap, exact) if heap else {}
         total = Share()
         for share in sites.values():
@@ -165,7 +178,7 @@ class Maker:
 
     # ---- Slabs ----
 
-    def note(self, row, slab, live, free):
+    def note(self, row: int, slab: Slab | None, live: int, free: float) -> None:
         """Takes what explain.superslab_pages tells of a slab."""
         if slab is None:
             self.unused[row] += free
@@ -178,30 +191,29 @@ class Maker:
         self.holders.append(one)
         self.in_superslab[row] += live
 
-    def share_superslabs(self):
+    def share_superslabs(self) -> None:
         """Shares what is unused on a huge page among its SuperSlab's slabs, by their live blocks."""
         for one in self.holders:
             blocks = self.in_superslab[one.superslab]
             if blocks and self.unused[one.superslab]:
                 one.free += self.unused[one.superslab] * one.live / blocks
-        live_bytes = defaultdict(int)
+        live_bytes: defaultdict[int, int] = defaultdict(int)
         for one in self.holders:
             live_bytes[one.superslab] += one.live * one.block_size
         self.sparse_superslabs = {
             row for row, size in live_bytes.items() if 0 < size <= self.shot.superslab_size * SPARSE
         }
 
-    def by_class(self):
+    def by_class(self) -> list[ClassRow]:
         """Returns (block size, slabs, mostly empty ones, live blocks, held bytes) by class, most held first."""
-        rows = {}
+        rows: defaultdict[int, list[Holder]] = defaultdict(list)
         for one in self.holders:
-            row = rows.setdefault(one.block_size, [0, 0, 0, 0.0])
-            for place, value in enumerate((1, one.sparse, one.live, one.free)):
-                row[place] += value
-        return sorted(((size, slabs, sparse, live, round(free)) for size, (slabs, sparse, live, free) in rows.items()),
+            rows[one.block_size].append(one)
+        return sorted(((size, len(of_size), sum(one.sparse for one in of_size), sum(one.live for one in of_size),
+                        round(sum((one.free for one in of_size), 0.0))) for size, of_size in rows.items()),
                       key=lambda row: -row[-1])
 
-    def caches(self):
+    def caches(self) -> list[CacheRow]:
         """Returns (thread's name, its id, bytes in its cache), most first."""
         names = {"house": "house heap", "first_class": "first-class heap", "profile": "heap profile"}
         return sorted(((row.name or names.get(row.kind, row.state), row.tid, row.cached_bytes)
@@ -209,7 +221,7 @@ class Maker:
 
     # ---- Samples ----
 
-    def records(self):
+    def records(self) -> Iterator[tuple[int, ...]]:
         """Yields the records in use, each as a tuple of RECORD's fields."""
         if "profile_records" not in self.descriptor.roots or not all(
                 f"record.{name}" in self.descriptor.fields for name in RECORD):
@@ -227,13 +239,13 @@ class Maker:
                 if row[0]:
                     yield row
 
-    def by_site(self, heap, exact):
+    def by_site(self, heap: HeapSites, exact: bool) -> dict[int, Share]:
         """Returns {a site's address: its Share}."""
         if hasattr(self.memory, "begin_look"):
             self.memory.begin_look()
         known = {site.address for site in heap.sites}
-        sites, unit = {}, self.shot.unit_size
-        window = self.shot.head[0]
+        sites: dict[int, Share] = {}
+        unit, window = self.shot.unit_size, self.shot.head[0]
         for address, site, size, weight, foreign, slack, beside in self.records():
             if site not in known or size > self.shot.totals.live:
                 continue  # its site is newer than the list that was read, or it is no record
@@ -254,7 +266,7 @@ class Maker:
                 self.hold(share, stands, self.holder_like(window // unit + beside, size), 1)
         return sites
 
-    def hold(self, share, stands, holder, more):
+    def hold(self, share: Share, stands: float, holder: Holder | None, more: int) -> None:
         """Adds to a share what its blocks hold of a slab and its SuperSlab. more: how many more blocks the slab
         would have without sampling."""
         if holder is None or not holder.live + more:
@@ -265,7 +277,7 @@ class Maker:
         if holder.superslab in self.sparse_superslabs:
             share.superslabs += stands / (self.in_superslab[holder.superslab] + more)
 
-    def holder_like(self, unit, size):
+    def holder_like(self, unit: int, size: int) -> Holder:
         """Returns the slab in which a sampled block would lie. If that slab is gone, the block would be its only
         one: then returns the mean of the class's slabs with one block, or the rest of a page."""
         found = self.holder_at.get(unit)
@@ -281,7 +293,7 @@ class Maker:
             self.alone[size] = Holder(0, mean, single > 1, -1, False, size)
         return self.alone[size]
 
-    def untouched(self, address, size):
+    def untouched(self, address: int, size: int) -> int:
         """Returns the bytes of a block's whole pages that are neither resident nor swapped out."""
         start, end = -(-address // PAGE) * PAGE, (address + size) // PAGE * PAGE
         missing = max(end - start, 0) - self.moment.sweep.bytes(start, max(end, start))

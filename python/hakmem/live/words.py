@@ -1,5 +1,14 @@
 """Writes figures as people read them, and explains each part of the memory."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hakmem.units import scaled
+
+if TYPE_CHECKING:
+    from hakmem.live.model import Snapshot
+
 # The parts of Totals, which add up to `mapped`.
 PARTS = {
     "live": "blocks that the program holds, rounded up to their size class",
@@ -16,25 +25,22 @@ OTHER_TOTALS = {
     "huge_cached": "of retained: freed huge ranges",
     "footprint_peak": "the most bytes of slabs, free units with memory and huge blocks at one time",
 }
-UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
-def size(count):
+def size(count: float) -> str:
     """Returns bytes with a unit and at least three digits."""
-    value, unit = float(count), 0
-    while abs(value) >= 1024 and unit < len(UNITS) - 1:
-        value, unit = value / 1024, unit + 1
-    if unit == 0:
+    value, unit = scaled(count, "TiB")
+    if unit == "B":
         return f"{count:,} B"
     digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
-    return f"{value:,.{digits}f} {UNITS[unit]}"
+    return f"{value:,.{digits}f} {unit}"
 
 
-def share(part, whole):
+def share(part: float, whole: float) -> str:
     """Returns a part in percent."""
     return f"{100 * part / whole:.1f} %" if whole else ""
 
 
-def heading(shot):
+def heading(shot: Snapshot) -> str:
     """Returns whose heap it is."""
     return f"{shot.command or 'program'}{f' ({shot.pid})' if shot.pid else ''} on HAKMEM {shot.version}"

@@ -1,5 +1,7 @@
 """The other allocators: `hakmem peers build` builds them, and everything that measures them loads them here."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 from dataclasses import asdict, dataclass, field
@@ -28,21 +30,21 @@ class Peer:
     source: str
     sha256: str
     license: str
-    setting: dict = field(default_factory=dict)
-    serves: tuple = ()
+    setting: dict[str, str] = field(default_factory=dict)
+    serves: tuple[str, ...] = ()
 
 
-def digest_of(path):
+def digest_of(path: str | Path) -> str:
     """Returns the SHA-256 of a file."""
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
-def manifest_path(folder=None):
+def manifest_path(folder: Path | None = None) -> Path:
     """Returns the path of the manifest."""
     return Path(folder or paths.peers_folder()) / "peers.json"
 
 
-def read_manifest(folder=None):
+def read_manifest(folder: Path | None = None) -> dict[str, Peer]:
     """Returns {name: Peer} as last written, even if libraries have changed since; {} if nothing was built."""
     path = manifest_path(folder)
     if not path.exists():
@@ -58,10 +60,10 @@ def read_manifest(folder=None):
         raise PeersError(f"{path} is damaged ({error}); run ./hakmem peers build --anew") from error
 
 
-def write_manifest(peers, folder=None):
+def write_manifest(peers: dict[str, Peer], folder: Path | None = None) -> None:
     """Replaces the manifest in one step: a reader finds either the old one or the new one."""
     path = manifest_path(folder)
-    entries = {}
+    entries: dict[str, dict[str, object]] = {}
     for name, peer in peers.items():
         entries[name] = {**asdict(peer), "library": str(peer.library)}
         del entries[name]["name"]
@@ -70,7 +72,7 @@ def write_manifest(peers, folder=None):
     draft.replace(path)
 
 
-def load_peers(folder=None):
+def load_peers(folder: Path | None = None) -> dict[str, Peer]:
     """Returns {name: Peer} of the built peers; raises PeersError if a library differs from the one that was checked."""
     peers = read_manifest(folder)
     for peer in peers.values():

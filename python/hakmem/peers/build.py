@@ -1,5 +1,7 @@
 """Builds the peers: fetches with cargo, builds by the recipe, checks, writes the manifest."""
 
+from __future__ import annotations
+
 import contextlib
 import fcntl
 import hashlib
@@ -8,13 +10,15 @@ import json
 import re
 import shutil
 import subprocess
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Optional
 
 from hakmem import paths
 from hakmem.compat import read_toml
 from hakmem.peers import Peer, PeersError, digest_of, probe, read_manifest, write_manifest
-from hakmem.peers.progress import Quiet
-from hakmem.peers.recipes import HERE, RECIPES, SHARED_STEPS
+from hakmem.peers.progress import Display, Quiet
+from hakmem.peers.recipes import HERE, RECIPES, SHARED_STEPS, Recipe
 from hakmem.peers.steps import Steps
 
 # The oldest cargo that can read the manifests of all crates in the lock file.
@@ -23,22 +27,26 @@ CARGO_HINT = "install it with apt-get install cargo-web (Debian 12), or from htt
 DEBIAN_OF = {"cc": "gcc libc6-dev", "c++": "g++", "cmake": "cmake", "ninja": "ninja-build", "make": "make"}
 
 
+# {name: (version, checksum)}
+Crates = dict[str, tuple[str, Optional[str]]]
+
+
 # ---- Sources ----
 
-def locked_crates():
+def locked_crates() -> Crates:
     """{name: (version, checksum)} of bench/peers/Cargo.lock."""
     packages = read_toml(HERE / "Cargo.lock")["package"]
     return {package["name"]: (package["version"], package.get("checksum")) for package in packages}
 
 
-def describe_origin(recipe, crates):
+def describe_origin(recipe: Recipe, crates: Crates) -> str:
     """Where a peer's sources come from; of a crate's version the part before '+', which alone counts."""
     if recipe.crate:
         return f"crates.io {recipe.crate} {crates[recipe.crate][0].partition('+')[0]}"
     return f"Debian {recipe.package}"
 
 
-def require_cargo():
+def require_cargo() -> None:
     """Raises PeersError without a new enough cargo."""
     if not shutil.which("cargo"):
         raise PeersError(f"cargo, which fetches the sources, is not there; {CARGO_HINT}")
@@ -51,13 +59,13 @@ def require_cargo():
                          f"{'.'.join(map(str, OLDEST_CARGO))}; {CARGO_HINT}")
 
 
-def are_fetched(folder):
+def are_fetched(folder: Path) -> bool:
     """Whether the locked crates are in folder/crates."""
     stamp = folder / "crates/locked"
     return stamp.exists() and stamp.read_text() == digest_of(HERE / "Cargo.lock")
 
 
-def fetch_sources(folder, progress=None):
+def fetch_sources(folder: Path, progress: Display | None = None) -> Path:
     """Has cargo put the locked crates into folder/crates, checked against the lock file; nothing if they are there."""
     crates, stamp, wanted = folder / "crates", folder / "crates/locked", digest_of(HERE / "Cargo.lock")
     if are_fetched(folder):
@@ -75,21 +83,22 @@ def fetch_sources(folder, progress=None):
     return crates
 
 
-def fetch_with(steps, crates):
+def fetch_with(steps: Steps, crates: Path) -> None:
     """Has cargo fetch the crates."""
     steps.run("cargo", "vendor", "--locked", "--versioned-dirs", "--manifest-path", HERE / "Cargo.toml", crates)
 
 
-def version_of(recipe, folder):
+def version_of(recipe: Recipe, folder: Path) -> str:
     """Returns a peer's version, once its sources or its package are there."""
     if not recipe.crate:
         return describe_package(recipe)[0]
-    return recipe.version(folder / "crates" / f"{recipe.crate}-{locked_crates()[recipe.crate][0]}")
+    _, version = recipe.made_by()
+    return version(folder / "crates" / f"{recipe.crate}-{locked_crates()[recipe.crate][0]}")
 
 
-def packages_for(recipes, folder):
+def packages_for(recipes: Sequence[Recipe], folder: Path) -> list[str]:
     """Returns the Debian packages that are missing to build these peers, each once."""
-    wanted = []
+    wanted: list[str] = []
     for recipe in recipes:
         wanted += [package for command in recipe.needs if not shutil.which(command)
                    for package in DEBIAN_OF[command].split()]
@@ -103,7 +112,7 @@ def packages_for(recipes, folder):
     return list(dict.fromkeys(wanted))
 
 
-def describe_package(recipe):
+def describe_package(recipe: Recipe) -> tuple[str, Path]:
     """Returns (version, library) of a Debian package."""
     said = subprocess.run(["dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}", recipe.package],
                           capture_output=True, text=True, check=False) if shutil.which("dpkg-query") else None
@@ -121,14 +130,15 @@ def describe_package(recipe):
 
 # ---- Building ----
 
-def fingerprint(recipe, origin):
+def fingerprint(recipe: Recipe, origin: str) -> str:
     """Returns what the library is made of. While this stays the same, it need not be made again."""
     parts = [origin]
     if recipe.build:
-        variables = inspect.getclosurevars(recipe.build).nonlocals
+        build, version = recipe.made_by()
+        variables = inspect.getclosurevars(build).nonlocals
         compiler = subprocess.run(["cc", "--version"], capture_output=True, text=True, check=False).stdout
-        functions = (recipe.build, recipe.version, *SHARED_STEPS)
-        parts += [*map(inspect.getsource, functions), repr(sorted(variables.items())), compiler]
+        sources = [inspect.getsource(function) for function in (build, version, *SHARED_STEPS)]
+        parts += [*sources, repr(sorted(variables.items())), compiler]
     if recipe.recipe_files:
         for file in sorted((HERE / recipe.recipe_files).rglob("*")):
             if file.is_file():
@@ -136,7 +146,7 @@ def fingerprint(recipe, origin):
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def require_commands(recipe):
+def require_commands(recipe: Recipe) -> None:
     """Raises PeersError if a command of the recipe is missing."""
     missing = [command for command in recipe.needs if not shutil.which(command)]
     if missing:
@@ -144,23 +154,25 @@ def require_commands(recipe):
         raise PeersError(f"{recipe.name} needs {', '.join(missing)}: apt-get install {packages}")
 
 
-def check_fingerprint(recipe):
+def check_fingerprint(recipe: Recipe) -> str:
     """Returns a digest of the library's check and of what the recipe adds to the manifest."""
     parts = [probe.SOURCE.read_text(), inspect.getsource(probe), recipe.license, json.dumps(recipe.setting)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def make_library(recipe, steps, source, place):
+def make_library(recipe: Recipe, steps: Steps, source: Path, place: Path) -> Path:
     """Builds a crate's library into the peer's folder and returns its path."""
     work = place / "work"
     work.mkdir()
     library = place / f"lib{recipe.name}.so"
-    shutil.copyfile(recipe.build(steps, source, work), library)
+    build, _ = recipe.made_by()
+    shutil.copyfile(build(steps, source, work), library)
     shutil.rmtree(work)
     return library
 
 
-def build_peer(recipe, folder, known, anew, progress=None):
+def build_peer(recipe: Recipe, folder: Path, known: Peer | None, anew: bool,
+               progress: Display | None = None) -> tuple[Peer, bool]:
     """Returns the Peer and whether it had to be made. known: its entry of the manifest, or None."""
     place = folder / recipe.name
     stamp = place / "stamp"
@@ -169,41 +181,42 @@ def build_peer(recipe, folder, known, anew, progress=None):
         crates = locked_crates()
         crate_version, checksum = crates[recipe.crate]
         source = fetch_sources(folder) / f"{recipe.crate}-{crate_version}"
-        origin, version = describe_origin(recipe, crates), recipe.version(source)
+        origin, version = describe_origin(recipe, crates), recipe.made_by()[1](source)
         made_of = fingerprint(recipe, f"{origin} {checksum}")
     else:
         version, library = describe_package(recipe)
         origin = describe_origin(recipe, {})
         made_of = fingerprint(recipe, f"{origin} {version} {digest_of(library)}")
     keys = [made_of, check_fingerprint(recipe)]
-    there = known is not None and known.library.exists() and digest_of(known.library) == known.sha256 and not anew
-    stamped = stamp.read_text().split() if there and stamp.exists() else [None, None]
-    if stamped == keys:
-        return known, False
-
+    stamped = ["", ""]
+    if known and known.library.exists() and digest_of(known.library) == known.sha256 and not anew and stamp.exists():
+        stamped = stamp.read_text().split()
+        if stamped == keys:
+            return known, False
     if stamped[0] != made_of:
         shutil.rmtree(place, ignore_errors=True)
     progress = progress or Quiet()
     progress.begin(recipe.name, place / "build.log")
     try:
-        return make_peer(recipe, Steps(recipe.name, place / "build.log", progress), place, known,
-                         source if recipe.crate and stamped[0] != made_of else None,
-                         library if recipe.package else None, version, origin, keys), True
+        steps = Steps(recipe.name, place / "build.log", progress)
+        if recipe.crate:
+            # The library of a recipe whose check alone has changed is taken as it is.
+            library = known.library if known and stamped[0] == made_of else make_library(recipe, steps, source, place)
+        return make_peer(recipe, steps, place, library, version, origin, keys), True
     finally:
         progress.end()
 
 
-def make_peer(recipe, steps, place, known, source, library, version, origin, keys):
-    """Makes a peer's library from `source`, or takes the present one, and checks it."""
-    if recipe.crate:
-        library = make_library(recipe, steps, source, place) if source else known.library
+def make_peer(recipe: Recipe, steps: Steps, place: Path, library: Path, version: str, origin: str,
+              keys: Sequence[str]) -> Peer:
+    """Checks a peer's library and returns the Peer."""
     serves = probe.check_library(steps, probe.compile_probe(steps, place), library, recipe.setting)
     (place / "stamp").write_text(" ".join(keys))
     return Peer(recipe.name, library, version, origin, digest_of(library), recipe.license, recipe.setting, serves)
 
 
 @contextlib.contextmanager
-def locked(folder):
+def locked(folder: Path) -> Iterator[None]:
     """Locks the folder, so that only one build runs in it."""
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / ".lock", "w", encoding="utf-8") as file:
@@ -211,7 +224,8 @@ def locked(folder):
         yield
 
 
-def prepare(recipes, folder, progress, announce):
+def prepare(recipes: Sequence[Recipe], folder: Path, progress: Display | None,
+            announce: Callable[[Recipe, str | None], object]) -> None:
     """Fetches the sources and announces each peer's version. Ignores errors, which come again in the build."""
     try:
         if any(recipe.crate for recipe in recipes):
@@ -225,7 +239,10 @@ def prepare(recipes, folder, progress, announce):
             announce(recipe, None)
 
 
-def build_peers(recipes, anew, tell, progress=None, announce=None):
+def build_peers(recipes: Sequence[Recipe], anew: bool,
+                tell: Callable[[Recipe, Peer | None, bool, PeersError | None], object],
+                progress: Display | None = None,
+                announce: Callable[[Recipe, str | None], object] | None = None) -> list[PeersError]:
     """Builds those recipes that are not built, one after the other. Returns the errors.
 
     tell(recipe, peer, made, error): called with the peer and whether it was made now, or with the error.
@@ -254,7 +271,7 @@ def build_peers(recipes, anew, tell, progress=None, announce=None):
     return errors
 
 
-def read_manifest_or_none(folder, anew):
+def read_manifest_or_none(folder: Path, anew: bool) -> dict[str, Peer]:
     """Returns the manifest. With `anew` a damaged one counts as empty."""
     try:
         return read_manifest(folder)

@@ -1,17 +1,20 @@
 """The command `hakmem peers`."""
 
+from __future__ import annotations
+
 import os
 import shutil
 import sys
+from collections.abc import Collection
 
 import click
 
 from hakmem import effect, paths
 from hakmem.completion import complete_program
-from hakmem.peers import PeersError, load_peers, read_manifest
+from hakmem.peers import Peer, PeersError, load_peers, read_manifest
 from hakmem.peers.build import build_peers, describe_origin, locked_crates, packages_for
 from hakmem.peers.progress import Progress
-from hakmem.peers.recipes import HERE, RECIPES
+from hakmem.peers.recipes import HERE, RECIPES, Recipe
 from hakmem.run import refuse_unfit
 from hakmem.screen import Console, Table
 
@@ -19,7 +22,8 @@ from hakmem.screen import Console, Table
 WIDTH = None if sys.stdout.isatty() else 500
 
 
-def check_names(context, parameter, names):
+def check_names(context: click.Context | None, parameter: click.Parameter | None,
+                names: Collection[str]) -> Collection[str]:
     """Checks names of peers (click callback). No names mean all."""
     unknown = [name for name in names if name not in RECIPES]
     if unknown:
@@ -27,7 +31,7 @@ def check_names(context, parameter, names):
     return names
 
 
-def require_peer(name):
+def require_peer(name: str) -> Peer:
     """Returns the built Peer of a name."""
     check_names(None, None, [name])
     built = load_peers()
@@ -36,18 +40,18 @@ def require_peer(name):
     return built[name]
 
 
-def chosen(names):
+def chosen(names: tuple[str, ...]) -> list[Recipe]:
     """Returns the recipes of these names, or all."""
     return [recipe for name, recipe in RECIPES.items() if not names or name in names]
 
 
-def complete_names(context, parameter, incomplete):
+def complete_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Offers the names of peers."""
     return [name for name in RECIPES if name.startswith(incomplete)]
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-def peers():
+def peers() -> None:
     """The other allocators, as libraries to preload."""
     if not HERE.is_dir():
         raise click.ClickException(
@@ -56,7 +60,7 @@ def peers():
 
 
 @peers.command("list")
-def list_peers():
+def list_peers() -> None:
     """Tell of each peer: version, source, license, and its library if it is built."""
     built = read_manifest()
     crates = locked_crates()
@@ -80,18 +84,18 @@ def list_peers():
 @click.argument("names", nargs=-1, callback=check_names, shell_complete=complete_names)
 @click.option("--anew", is_flag=True, help="Build what is built already, too.")
 @click.option("--packages", is_flag=True, help="Print the Debian packages that a build lacks, and build nothing.")
-def build(names, anew, packages):
+def build(names: tuple[str, ...], anew: bool, packages: bool) -> None:
     """Fetch, build and check the peers NAMES, or all: those only that are not built, or whose recipe has changed.
 
     The step that goes on, its time and the end of the log are shown on standard error. All of them take some ten
     minutes, most of it TCMalloc's."""
-    def announce(recipe, version):
+    def announce(recipe: Recipe, version: str | None) -> None:
         click.echo(f"{recipe.name} {version or '(version not known yet)'}, {describe_origin(recipe, crates)}", err=True)
 
-    def tell(recipe, peer, made, error):
+    def tell(recipe: Recipe, peer: Peer | None, made: bool, error: PeersError | None) -> None:
         if error:
             click.echo(f"Error: {error.message}", err=True)
-        else:
+        elif peer:
             click.echo(f"{recipe.name} {peer.version}: {'built and checked' if made else 'is there'}: {peer.library}")
 
     recipes, crates = chosen(names), locked_crates()
@@ -108,7 +112,7 @@ def build(names, anew, packages):
 
 @peers.command("path")
 @click.argument("name", shell_complete=complete_names)
-def path(name):
+def path(name: str) -> None:
     """Print the library of the peer NAME, as LD_PRELOAD takes it."""
     click.echo(require_peer(name).library)
 
@@ -118,16 +122,16 @@ def path(name):
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED,
                 shell_complete=complete_program)
 @click.pass_context
-def run(ctx, name, command):
+def run(ctx: click.Context, name: str, command: tuple[str, ...]) -> None:
     """Run PROGRAM on the peer NAME, with the variables that the peer asks for: run NAME -- PROGRAM ARGUMENTS."""
     peer = require_peer(name)
-    command = list(command[1:] if command[0] == "--" else command)
-    if not command:
+    words = list(command[1:] if command[0] == "--" else command)
+    if not words:
         raise click.UsageError("run needs a program")
-    refuse_unfit(ctx, command[0])
-    program = shutil.which(command[0])
+    refuse_unfit(ctx, words[0])
+    program = shutil.which(words[0]) or words[0]
     if why := effect.obstacle(program, peer.library):
         click.echo(f"hakmem: no effect: {why}", err=True)
     preloaded = ":".join(filter(None, [str(peer.library), os.environ.get("LD_PRELOAD")]))
     env = {**peer.setting, **os.environ, "LD_PRELOAD": preloaded}
-    os.execve(program, command, env)
+    os.execve(program, words, env)

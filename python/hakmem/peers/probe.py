@@ -1,10 +1,16 @@
 """Checks that a library serves what it is preloaded for."""
 
+from __future__ import annotations
+
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hakmem import paths
 from hakmem.peers import PeersError
+
+if TYPE_CHECKING:
+    from hakmem.peers.steps import Steps
 
 SOURCE = paths.CHECKOUT / "bench/peers/probe.c"
 # Without one of these, blocks of one allocator would meet the free of another, or C++ would run on the system's.
@@ -14,13 +20,13 @@ PYTHON_PROGRAM = ("import json, sys; json.loads(json.dumps([{str(i): i} for i in
                   "print(any(line.split()[-1] == sys.argv[1] for line in open('/proc/self/maps')))")
 
 
-def compile_probe(steps, folder):
+def compile_probe(steps: Steps, folder: str | Path) -> Path:
     program = Path(folder) / "probe"
     steps.run("cc", "-std=c17", "-O2", "-Wall", "-Wextra", "-fno-builtin", "-pthread", SOURCE, "-o", program)
     return program
 
 
-def check_library(steps, program, library, setting):
+def check_library(steps: Steps, program: Path, library: Path, setting: dict[str, str]) -> tuple[str, ...]:
     """Runs the probe and Python on the library. Returns the names that it serves; one that is needed must be there."""
     env = {**setting, "LD_PRELOAD": str(library)}
     lines = steps.run(program, setting=env).splitlines()

@@ -1,10 +1,14 @@
 """What `hakmem peers build` shows during the build: the peer, the step, the time, and the end of the growing log."""
 
+from __future__ import annotations
+
 import os
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 import click
 
@@ -17,23 +21,36 @@ REDRAWN = 0.5
 TAIL = 400
 
 
+class Display(Protocol):
+    """What shows the progress of a build."""
+
+    def begin(self, name: str, log: str | Path) -> None:
+        """The build of a peer begins."""
+
+    def step(self, words: Sequence[str]) -> None:
+        """A command begins."""
+
+    def end(self) -> None:
+        """The build is over."""
+
+
 class Quiet:
     """A progress display that shows nothing."""
 
-    def begin(self, name, log):
+    def begin(self, name: str, log: str | Path) -> None:
         """The build of a peer begins."""
         pass
 
-    def step(self, words):
+    def step(self, words: Sequence[str]) -> None:
         """A command begins."""
         pass
 
-    def end(self):
+    def end(self) -> None:
         """The build is over."""
         pass
 
 
-def step_text(words):
+def step_text(words: Sequence[str]) -> str:
     """Returns what a command of a build is for, with its program."""
     program = os.path.basename(words[0])
     if program in ("sh", "cmake") and "--build" not in words:
@@ -43,7 +60,7 @@ def step_text(words):
     return f"{known.get(program, 'running')} ({program})"
 
 
-def last_line(log):
+def last_line(log: Path) -> str:
     """Returns the last line of a log that a step has written since it began."""
     try:
         with open(log, "rb") as file:
@@ -58,14 +75,15 @@ def last_line(log):
 class Progress:
     """Shows the progress on standard error: one line that is redrawn on a terminal, else a line from time to time."""
 
-    def __init__(self):
-        self.name, self.log, self.words = "", None, ""
+    def __init__(self) -> None:
+        self.name, self.words = "", ""
+        self.log = Path(os.devnull)
         self.is_terminal = is_terminal()
         self.began = self.step_began = self.told = time.monotonic()
         self.ended = threading.Event()
-        self.thread = None
+        self.thread: threading.Thread | None = None
 
-    def begin(self, name, log):
+    def begin(self, name: str, log: str | Path) -> None:
         """The build of a peer begins. log: the file of its output."""
         self.name, self.log, self.words = name, Path(log), "looking at what is there"
         self.began = self.step_began = self.told = time.monotonic()
@@ -74,13 +92,13 @@ class Progress:
         self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
 
-    def step(self, words):
+    def step(self, words: Sequence[str]) -> None:
         """A command of the build begins."""
         self.words, self.step_began, self.told = step_text(list(words)), time.monotonic(), time.monotonic()
         if self.thread and not self.is_terminal:
             click.echo(f"{self.name}: {clock(time.monotonic() - self.began)}  {self.words}", err=True)
 
-    def end(self):
+    def end(self) -> None:
         """The build is over."""
         if self.thread:
             self.ended.set()
@@ -89,7 +107,7 @@ class Progress:
             if self.is_terminal:
                 draw_line("")
 
-    def run(self):
+    def run(self) -> None:
         """Updates the display until the end."""
         while not self.ended.wait(REDRAWN):
             now = time.monotonic()

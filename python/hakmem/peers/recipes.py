@@ -14,8 +14,13 @@ from pathlib import Path
 
 from hakmem import paths
 from hakmem.peers import PeersError
+from hakmem.peers.steps import Steps
 
 HERE = paths.CHECKOUT / "bench/peers"
+
+
+Version = Callable[[Path], str]
+Build = Callable[[Steps, Path, Path], Path]
 
 
 @dataclass(frozen=True)
@@ -29,17 +34,23 @@ class Recipe:
 
     name: str
     license: str
-    crate: str | None = None
-    build: Callable | None = None
-    version: Callable | None = None
-    needs: tuple = ()
+    crate: str = ""
+    build: Build | None = None
+    version: Version | None = None
+    needs: tuple[str, ...] = ()
     recipe_files: str | None = None
-    package: str | None = None
-    file: str | None = None
-    setting: dict = field(default_factory=dict)
+    package: str = ""
+    file: str = ""
+    setting: dict[str, str] = field(default_factory=dict)
+
+    def made_by(self) -> tuple[Build, Version]:
+        """Returns the functions of a recipe from a crate."""
+        if self.build is None or self.version is None:
+            raise PeersError(f"{self.name} is not made from a crate")
+        return self.build, self.version
 
 
-def find_in(path, pattern, what):
+def find_in(path: str | Path, pattern: str, what: str) -> re.Match[str]:
     """The match of the pattern in a file of the sources; `what` it tells is named when there is none."""
     match = re.search(pattern, Path(path).read_text(errors="replace"), re.MULTILINE)
     if not match:
@@ -47,12 +58,12 @@ def find_in(path, pattern, what):
     return match
 
 
-def cmake(steps, source, work, *options, target=None):
+def cmake(steps: Steps, source: Path, work: Path, *options: str, target: str | None = None) -> None:
     steps.run("cmake", "-S", source, "-B", work, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", *options)
     steps.run("cmake", "--build", work, "--parallel", "2", *(["--target", target] if target else []))
 
 
-def copy_sources(source, destination, *more):
+def copy_sources(source: Path, destination: Path, *more: Path) -> Path:
     """The sources in a folder that a build may write to, with our files for it laid over them."""
     for folder in (source, *more):
         shutil.copytree(folder, destination, dirs_exist_ok=True)
@@ -64,16 +75,16 @@ def copy_sources(source, destination, *more):
 MIMALLOC_FOLDERS = {2: "c_src/mimalloc", 3: "c_src/mimalloc3"}
 
 
-def mimalloc_version(major):
-    def read(source):
+def mimalloc_version(major: int) -> Version:
+    def read(source: Path) -> str:
         header = source / f"{MIMALLOC_FOLDERS[major]}/include/mimalloc.h"
         number = find_in(header, r"#define\s+MI_MALLOC_VERSION\s+(\d)(\d\d)(\d\d)\b", "its version")
         return ".".join(str(int(part)) for part in number.groups())
     return read
 
 
-def build_mimalloc(major, *options, library="libmimalloc.so"):
-    def build(steps, source, work):
+def build_mimalloc(major: int, *options: str, library: str = "libmimalloc.so") -> Build:
+    def build(steps: Steps, source: Path, work: Path) -> Path:
         cmake(steps, source / MIMALLOC_FOLDERS[major], work / "build", "-DMI_BUILD_STATIC=OFF",
               "-DMI_BUILD_OBJECT=OFF", "-DMI_BUILD_TESTS=OFF",
               *options)
@@ -83,12 +94,12 @@ def build_mimalloc(major, *options, library="libmimalloc.so"):
 
 # ---- snmalloc: the crate is upstream's own and carries its version ----
 
-def snmalloc_version(source):
+def snmalloc_version(source: Path) -> str:
     return find_in(source / "Cargo.toml", r'^version = "([^"]+)"', "its version")[1]
 
 
-def build_snmalloc(target):
-    def build(steps, source, work):
+def build_snmalloc(target: str) -> Build:
+    def build(steps: Steps, source: Path, work: Path) -> Path:
         cmake(steps, source / "upstream", work, "-DSNMALLOC_BUILD_TESTING=OFF", target=target)
         return work / f"lib{target}.so"
     return build
@@ -96,27 +107,27 @@ def build_snmalloc(target):
 
 # ---- rpmalloc: no version in the source but the head of its change log ----
 
-def rpmalloc_version(source):
+def rpmalloc_version(source: Path) -> str:
     return find_in(source / "rpmalloc/CHANGELOG", r"\A(\d+\.\d+\.\d+)\s", "its version")[1]
 
 
-def build_rpmalloc(steps, source, work):
+def build_rpmalloc(steps: Steps, source: Path, work: Path) -> Path:
     cmake(steps, HERE / "rpmalloc", work, f"-DPEER_SOURCE={source / 'rpmalloc/rpmalloc'}")
     return work / "librpmalloc.so"
 
 
 # ---- jemalloc: the crate's own version tells the tag and the commit that its sources are of ----
 
-def jemalloc_full_version(source):
+def jemalloc_full_version(source: Path) -> str:
     pattern = r'^version = "[^"+]+\+(\d+\.\d+\.\d+-\d+-g[0-9a-f]+)"'
     return find_in(source / "Cargo.toml", pattern, "jemalloc's version")[1]
 
 
-def jemalloc_version(source):
+def jemalloc_version(source: Path) -> str:
     return jemalloc_full_version(source).split("-")[0]
 
 
-def build_jemalloc(steps, source, work):
+def build_jemalloc(steps: Steps, source: Path, work: Path) -> Path:
     sources = copy_sources(source / "jemalloc", work, source / "configure")
     steps.run("sh", "./configure", f"--with-version={jemalloc_full_version(source)}", "--disable-doc", cwd=sources)
     steps.run("make", "-j2", "build_lib_shared", cwd=sources)
@@ -125,23 +136,23 @@ def build_jemalloc(steps, source, work):
 
 # ---- Google's TCMalloc: it has no versions; the crate tells the day that it took the sources ----
 
-def tcmalloc_version(source):
+def tcmalloc_version(source: Path) -> str:
     version = find_in(source / "Cargo.toml", r'^version = "([^"]+)"', "its version")[1]
     return find_in(source / "CHANGELOG.md", rf"^## \[{re.escape(version)}\].* - (\d{{4}}-\d\d-\d\d)", "its date")[1]
 
 
-def build_tcmalloc(steps, source, work):
+def build_tcmalloc(steps: Steps, source: Path, work: Path) -> Path:
     cmake(steps, HERE / "tcmalloc", work, f"-DPEER_SOURCE={source / 'c_src'}")
     return work / "libtcmalloc.so"
 
 
 # ---- hardened_malloc: the crate is released under upstream's version ----
 
-def hardened_version(source):
+def hardened_version(source: Path) -> str:
     return find_in(source / "Cargo.toml", r'^version = "([\d.]+)"', "its version")[1]
 
 
-def build_hardened(steps, source, work):
+def build_hardened(steps: Steps, source: Path, work: Path) -> Path:
     cmake(steps, HERE / "hardened", work, f"-DPEER_SOURCE={source / 'vendor/hardened-malloc'}")
     return work / "libhardened_malloc.so"
 

@@ -1,12 +1,14 @@
 """Running the commands of a build: in a log, one after the other, out of the way of other work."""
 
+from __future__ import annotations
+
 import os
 import re
 import subprocess
 from pathlib import Path
 
 from hakmem.peers import PeersError
-from hakmem.peers.progress import Quiet
+from hakmem.peers.progress import Display, Quiet
 
 # A build takes its settings from its recipe, not from the shell that it is started from.
 FOREIGN = re.compile(r"^(CC|CXX|CPP|\w*FLAGS|LIBS|(LD|CMAKE|MALLOC|MIMALLOC)_\w+|GLIBC_TUNABLES)$")
@@ -17,31 +19,31 @@ class Steps:
     """Commands whose output goes to one log file, begun anew, as it comes. One that fails is an error with the end of
     its output."""
 
-    def __init__(self, name, log, progress=None):
+    def __init__(self, name: str, log: str | Path, progress: Display | None = None) -> None:
         self.name = name
         self.log = Path(log)
         self.progress = progress or Quiet()
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self.log.write_text("")
 
-    def run(self, *command, cwd=None, setting=None):
+    def run(self, *command: object, cwd: Path | None = None, setting: dict[str, str] | None = None) -> str:
         """Runs one command at low priority and returns what it printed on standard output."""
-        command = [str(word) for word in command]
+        words = [str(word) for word in command]
         env = {key: value for key, value in os.environ.items() if not FOREIGN.match(key)}
         env.update(setting or {}, LC_ALL="C")
-        self.progress.step(command)
+        self.progress.step(words)
         with open(self.log, "a+b", buffering=0) as log:
-            log.write(("$ " + " ".join(command) + "\n").encode())
+            log.write(("$ " + " ".join(words) + "\n").encode())
             start = log.tell()
             try:
-                process = subprocess.Popen(command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                process = subprocess.Popen(words, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                            stderr=log, preexec_fn=lambda: os.nice(10))
             except OSError as error:
-                raise PeersError(f"{self.name}: {command[0]}: {error.strerror}") from error
+                raise PeersError(f"{self.name}: {words[0]}: {error.strerror}") from error
             printed = b""
             with process:
                 try:
-                    while part := process.stdout.read1(1 << 16):
+                    while process.stdout and (part := os.read(process.stdout.fileno(), 1 << 16)):
                         printed += part
                         log.write(part)
                 except BaseException:
@@ -53,5 +55,5 @@ class Steps:
                 tail = "".join(text.rstrip("\n").splitlines(keepends=True)[-TAIL:])
                 number = process.returncode
                 status = f"signal {-number}" if number < 0 else f"status {number}"
-                raise PeersError(f"{self.name}: {command[0]} failed ({status}); the end of {self.log}:\n{tail}")
+                raise PeersError(f"{self.name}: {words[0]} failed ({status}); the end of {self.log}:\n{tail}")
         return printed.decode(errors="replace")

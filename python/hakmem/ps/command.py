@@ -1,11 +1,18 @@
 """The command `hakmem ps`."""
 
+from __future__ import annotations
+
 import json
 import shutil
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from hakmem.ps.survey import Row
 
 HEADINGS = ("PID", "NAME", "VERSION", "RSS", "LIVE", "FREE", "COMMAND")
 LEFT = ("NAME", "VERSION")
@@ -13,7 +20,7 @@ LEFT = ("NAME", "VERSION")
 
 @click.command("ps")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, in bytes.")
-def ps(as_json):
+def ps(as_json: bool) -> None:
     """List the processes that run on HAKMEM, the largest first.
 
     RSS is what the kernel counts, LIVE are the blocks that the program holds, FREE is free memory that HAKMEM keeps for
@@ -34,12 +41,12 @@ def ps(as_json):
         click.echo(f"hakmem: {what} of other users, or kept from all, could not be looked at; root sees more", err=True)
 
 
-def print_rows(rows):
+def print_rows(rows: Iterable[Row]) -> None:
     """Prints one line for each process. On a terminal the command is cut to keep it on one line."""
     from hakmem.clean import clean
     from hakmem.live import words
 
-    lines = [HEADINGS]
+    lines: list[tuple[str, ...]] = [HEADINGS]
     for row in rows:
         figures = ("?" if count is None else words.size(count) for count in (row.rss, row.live, row.reclaimable))
         lines.append((str(row.pid), clean(row.name), row.version or "?", *figures, clean(row.problem or row.command)))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from hakmem.apart import Failed, Late, in_steps
 from hakmem.live.descriptor import find, may_serve
 from hakmem.live.heap import snapshot
 from hakmem.live.memory import UNSOUND, LiveError, NoPermission, NoProcess, ProcessMemory, problem_text
-from hakmem.processes import all_processes
+from hakmem.processes import Process, all_processes
 
 PAGE = os.sysconf("SC_PAGESIZE")
 # Limits of a look at one process: seconds, and bytes of address space.
@@ -35,11 +36,11 @@ class Row:
 class Survey:
     """rows: by RSS, largest first. unseen: the number of processes that may not be read, so that it cannot be told."""
 
-    rows: list
+    rows: list[Row]
     unseen: int
 
 
-def resident(pid):
+def resident(pid: int) -> int | None:
     """Returns RSS in bytes, or None."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE
@@ -47,7 +48,7 @@ def resident(pid):
         return None
 
 
-def figures(row, memory):
+def figures(row: Row, memory: ProcessMemory) -> None:
     """Fills in the figures of the heap."""
     descriptor = find(memory)
     row.version = descriptor.version
@@ -55,7 +56,7 @@ def figures(row, memory):
     row.live, row.reclaimable = totals.live, max(0, totals.retained - totals.purged)
 
 
-def look_at(process, known):
+def look_at(process: Process, known: dict[tuple[str, int, str], bool]) -> dict[str, Any] | str | None:
     """Returns the row of a process as a dictionary; None if it does not run on HAKMEM, "unseen" if it may not be
     read."""
     row = Row(process.pid, process.name, process.command)
@@ -76,9 +77,11 @@ def look_at(process, known):
     return asdict(row)
 
 
-def survey():
+def survey() -> Survey:
     """Returns the Survey of all processes in /proc except this one."""
-    rows, unseen, known = [], 0, {}
+    rows: list[Row] = []
+    known: dict[tuple[str, int, str], bool] = {}
+    unseen = 0
     processes = [process for process in all_processes() if process.pid != os.getpid()]
     for process, found in in_steps(lambda process: look_at(process, known), processes, SECONDS, SPACE_MOST):
         if isinstance(found, (Late, Failed)):

@@ -4,13 +4,20 @@ Ratios are the subject's figure divided by another allocator's, as in the result
 each allocator's figure by the subject's, so that the best allocators lie at its lower left.
 """
 
+from __future__ import annotations
+
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Union
 
 import altair as alt
 
 from hakmem.compat import zip_strict
 from hakmem.report import figures, labels
+
+if TYPE_CHECKING:
+    from hakmem.records import Ratio, Record, Result
 
 GREY = "#868c96"
 TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.3, 1.5, 1.7, 2, 2.5, 3, 4, 5, 7,
@@ -29,41 +36,45 @@ LEAST_WIDTHS = (300, 560, 900)
 CHOSEN = "length(chosen) > 0 ? indexof(chosen, datum.allocator) >= 0 : datum.first"
 
 
+Width = Union[int, Literal["container"]]
+
+
 @dataclass
 class Chart:
     """A chart, its title, and a description for those who cannot see it."""
     name: str
     title: str
     text: str
-    sizes: list[dict]    # Vega-Lite for each class of widths of a page: narrow, middle, wide; or one for all
+    sizes: list[dict[str, Any]]  # Vega-Lite for each class of widths of a page: narrow, middle, wide; or one for all
 
 
-def names(result):
+def names(result: Result) -> list[str]:
     """Returns the allocators in the order that gives them their colors: the subject, then its peers."""
     return [result["subject"], *figures.peers(result)]
 
 
-def palette(result, colors):
+def palette(result: Result, colors: Sequence[str]) -> list[str]:
     """Returns the colors of the allocators."""
     return [colors[number % len(colors)] for number in range(len(names(result)))]
 
 
-def shapes(result):
+def shapes(result: Result) -> list[str]:
     """Returns the shapes of the allocators."""
     return [SHAPES[number % len(SHAPES)] for number in range(len(names(result)))]
 
 
-def color_scale(result):
+def color_scale(result: Result) -> alt.Scale:
     """Returns the scale of colors. config.range.category, which a dark page overrides, has the colors."""
     return alt.Scale(domain=names(result))
 
 
-def shape_scale(result):
+def shape_scale(result: Result) -> alt.Scale:
     """Returns the scale of shapes."""
     return alt.Scale(domain=names(result), range=shapes(result))
 
 
-def vega_lite(layers, data, text, width, height, **more):
+def vega_lite(layers: Sequence[alt.Chart], data: dict[str, list[Record]], text: str, width: Width, height: int,
+              **more: Any) -> dict[str, Any]:
     """Returns the layers as one Vega-Lite chart, without altair's configuration and the schema's address. The layers
     name their data, so that altair neither copies nor checks it."""
     chart = alt.layer(*layers, **more).properties(
@@ -74,14 +85,14 @@ def vega_lite(layers, data, text, width, height, **more):
     return {**spec, "datasets": {**data, "one": [{"one": 1}]}}
 
 
-def domain(values, least=1.15, spare=0.04):
+def domain(values: Iterable[float], least: float = 1.15, spare: float = 0.04) -> list[float]:
     """Returns a log axis around 1 that holds all values, extended on each side by a part of its length."""
     low, high = min([1 / least, *values]), max([least, *values])
     margin = (high / low) ** spare
     return [low / margin, high * margin]
 
 
-def ticks(limits, count=7):
+def ticks(limits: Sequence[float], count: int = 7) -> list[float]:
     """Returns round values inside the limits, at most about `count` of them. 1 is among them."""
     low, high = (math.log(limit) for limit in limits)
     step = (high - low) / count
@@ -92,36 +103,39 @@ def ticks(limits, count=7):
     return sorted(round(math.exp(tick), 4) for tick in chosen)
 
 
-def ratio_title(subject):
+def ratio_title(subject: str) -> str:
     """Returns the title of an axis of ratios."""
     return f"{subject} ÷ allocator; below 1, {subject} takes less"
 
 
-def ratio_axis(limits, title, count=7, anchor="middle"):
+def ratio_axis(limits: Sequence[float], title: str, count: int = 7,
+               anchor: Literal["middle", "end"] = "middle") -> dict[str, Any]:
     """Returns the settings of an axis of ratios."""
     return {"scale": alt.Scale(type="log", domain=limits, nice=False),
             "axis": alt.Axis(values=ticks(limits, count), format="~g", title=title, titleAnchor=anchor)}
 
 
-def interval_record(figure):
+def interval_record(figure: Ratio) -> Record:
     """Returns a ratio and its interval as a record."""
     return {"ratio": figure["median"], "low": figure["low"], "high": figure["high"],
             "interval": figures.interval_text(figure)}
 
 
-def one_rule(axis="x"):
+def one_rule(axis: str = "x") -> alt.Chart:
     """Returns the dashed line at 1."""
-    return alt.Chart(alt.NamedData("one")).mark_rule(color=GREY, strokeDash=[4, 3]).encode(**{axis: "one:Q"})
+    rule: alt.Chart = alt.Chart(alt.NamedData("one")).mark_rule(color=GREY, strokeDash=[4, 3]).encode(
+        **{axis: "one:Q"})
+    return rule
 
 
 # ---- Overall ----
 
-def overall_chart(result, measure, width="container"):
+def overall_chart(result: Result, measure: str, width: Width = "container") -> Chart | None:
     """Returns a chart with each allocator's geometric mean and its interval. A band shows the noise."""
     subject = result["subject"]
     records = [{"allocator": subject, **interval_record({"median": 1, "low": 1, "high": 1}), "interval": "the subject"}]
-    records += [{"allocator": name, **interval_record(figures.overall(result, name, measure))}
-                for name in figures.peers(result) if figures.overall(result, name, measure)]
+    records += [{"allocator": name, **interval_record(figure)} for name in figures.peers(result)
+                if (figure := figures.overall(result, name, measure))]
     if len(records) < 2:
         return None
     records.sort(key=lambda record: -record["ratio"])
@@ -160,7 +174,7 @@ def overall_chart(result, measure, width="container"):
     return Chart(f"overall-{measure}", title, told, [vega_lite(layers, data, told, width, 26 * len(records))])
 
 
-def scatter_chart(result, width="container"):
+def scatter_chart(result: Result, width: Width = "container") -> Chart | None:
     """Returns a chart of points: each allocator's time and peak memory by the subject's. Lower left is best."""
     subject, same = result["subject"], {"median": 1, "low": 1, "high": 1}
     records = [{**scatter_record(subject, same, same), "own": True}]
@@ -179,16 +193,17 @@ def scatter_chart(result, width="container"):
         draw_scatter(result, records, text, width, least, 340 if least < 400 else 420) for least in least_widths])
 
 
-def scatter_record(name, time, memory):
+def scatter_record(name: str, time: Ratio, memory: Ratio) -> Record:
     """Returns the record of a point."""
-    def turned(figure, key):
+    def turned(figure: Ratio, key: str) -> Record:
         """Returns the allocator's figure divided by the subject's: the inverse of the result's ratio."""
         return {key: 1 / figure["median"], f"{key}_low": 1 / figure["high"], f"{key}_high": 1 / figure["low"],
                 f"{key}_text": figures.ratio_text(1 / figure["median"])}
     return {"allocator": name, **turned(time, "time"), **turned(memory, "memory")}
 
 
-def draw_scatter(result, records, text, width, least_width, height):
+def draw_scatter(result: Result, records: list[Record], text: str, width: Width, least_width: int,
+                 height: int) -> dict[str, Any]:
     """Returns the chart. least_width: the least width at which it is drawn. Names that fit there fit at any width."""
     subject = result["subject"]
     x_limits = domain([record[key] for record in records for key in ("time_low", "time_high")])
@@ -196,13 +211,13 @@ def draw_scatter(result, records, text, width, least_width, height):
     across = ratio_axis(x_limits, f"time, {subject} = 1; left is faster", 5 if least_width < 400 else 8)
     upward = ratio_axis(y_limits, f"peak memory, {subject} = 1; down is less")
     inner = least_width - 60    # without the axis and the margin
-    def x_of(ratio):
+    def x_of(ratio: float) -> float:
         return labels.at(ratio, x_limits, inner)
 
-    def y_of(ratio):
+    def y_of(ratio: float) -> float:
         return height - labels.at(ratio, y_limits, height)
 
-    def placed(record, box):
+    def placed(record: Record, box: labels.Box) -> Record:
         end = box.closest(x_of(record["time"]), y_of(record["memory"]))
         return {**record, "near": box.near,
                 "label_x": labels.value(box.x, x_limits, inner),
@@ -213,9 +228,9 @@ def draw_scatter(result, records, text, width, least_width, height):
     # Names keep clear of the lines at 1 and of the intervals.
     lines = [labels.line(x_of(1), 0, x_of(1), height), labels.line(0, y_of(1), inner, y_of(1))]
     for record in records:
-        x, y = x_of(record["time"]), y_of(record["memory"])
-        lines += [labels.line(x_of(record["time_low"]), y, x_of(record["time_high"]), y),
-                  labels.line(x, y_of(record["memory_low"]), x, y_of(record["memory_high"]))]
+        place = x_of(record["time"]), y_of(record["memory"])
+        lines += [labels.line(x_of(record["time_low"]), place[1], x_of(record["time_high"]), place[1]),
+                  labels.line(place[0], y_of(record["memory_low"]), place[0], y_of(record["memory_high"]))]
     points = [(record["allocator"], x_of(record["time"]), y_of(record["memory"])) for record in records]
     records = [placed(record, box)
                for record, box in zip_strict(records, labels.place(points, lines, inner, height))]
@@ -242,7 +257,8 @@ def draw_scatter(result, records, text, width, least_width, height):
 
 # ---- Row by row ----
 
-def rows_chart(result, measure, group, width="container", legend=None):
+def rows_chart(result: Result, measure: str, group: str, width: Width = "container",
+               legend: alt.Legend | None = None) -> Chart | None:
     """Returns a chart with a line for each row: the ratio to each peer, grey for a tie. The chosen peers, or else
     the best peer of the row, have their intervals. A grey bar shows the noise of the row."""
     subject = result["subject"]
@@ -252,7 +268,7 @@ def rows_chart(result, measure, group, width="container", legend=None):
         return None
     mark_first(result, records, measure)
     first = {record["row"]: record["ratio"] for record in records if record["first"]}
-    order = sorted(first, key=first.get)
+    order = sorted(first, key=lambda row: first[row])
     noise = [{"row": row, **interval_record(figure)} for row in order
              if (figure := figures.compared(result, row, figures.again(result), measure))]
     limits = domain([record["ratio"] for record in records]
@@ -286,7 +302,7 @@ def rows_chart(result, measure, group, width="container", legend=None):
         layers, {"ratios": records, "noise": noise}, text, width, 22 * len(order), params=chosen)])
 
 
-def row_record(result, row, allocator, measure, figure):
+def row_record(result: Result, row: str, allocator: str, measure: str, figure: Ratio) -> Record:
     """Returns the record of a ratio."""
     _, key, unit = figures.MEASURES[measure]
     own, other = (figures.entry(result, row, name).get(key) for name in (result["subject"], allocator))
@@ -296,20 +312,20 @@ def row_record(result, row, allocator, measure, figure):
             "other": figures.with_unit(other, unit) if other is not None else "not measured"}
 
 
-def mark_first(result, records, measure):
+def mark_first(result: Result, records: list[Record], measure: str) -> None:
     """Marks the best peer of each row and puts it last, so that it is drawn on top. It is the peer that the result
     names, or the one with the highest ratio if the result names none."""
-    best = {}
+    best: dict[str, tuple[float, Record]] = {}
     for record in records:
         named = (result["summary"]["best"].get(record["row"], {}).get(measure) or {}).get("allocator")
-        if record["allocator"] == named or record["ratio"] > best.get(record["row"], (0,))[0]:
+        if record["allocator"] == named or record["row"] not in best or record["ratio"] > best[record["row"]][0]:
             best[record["row"]] = (math.inf if record["allocator"] == named else record["ratio"], record)
     for _, record in best.values():
         record["first"] = True
     records.sort(key=lambda record: record["first"])
 
 
-def rows_text(subject, name, records, order):
+def rows_text(subject: str, name: str, records: list[Record], order: Sequence[str]) -> str:
     """Returns the description of a chart of rows."""
     first = [record for record in records if record["first"]]
     counts = {verdict: sum(record["verdict"] == verdict for record in first) for verdict in figures.VERDICTS}

@@ -1,5 +1,7 @@
 """hakmem bench report: a result file as a page or as pictures."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import click
@@ -14,7 +16,7 @@ from hakmem.report.result import ResultError, load_result, stem_of
               help="Write the page here. Without --html and --pictures: beside the result.")
 @click.option("--pictures", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
               help="Write each chart here as PNG and SVG.")
-def report(result, html, pictures):
+def report(result: Path, html: Path | None, pictures: Path | None) -> None:
     """Make one self-contained HTML page, or pictures, of the result file RESULT."""
     try:
         content = load_result(result)
@@ -35,5 +37,5 @@ def report(result, html, pictures):
             for path in write_pictures(content, pictures, stem_of(result)):
                 click.echo(path)
     except OSError as error:
-        path = error.filename or html or pictures
-        raise click.ClickException(f"{path}: cannot be written: {error.strerror}") from error
+        where = error.filename or html or pictures
+        raise click.ClickException(f"{where}: cannot be written: {error.strerror}") from error

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from statistics import median
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hakmem.records import Entry, Ratio, Result
 
 # {ratio in the result: (its name, the key of its median, the median's unit)}
 MEASURES = {
@@ -50,62 +55,64 @@ class Table:
     lines: list[list[Cell]] = field(default_factory=list)
 
 
-def again(result):
+def again(result: Result) -> str:
     """Returns the name of the subject's copy, whose ratios show the noise."""
-    return result["subject"] + "-again"
+    return f"{result['subject']}-again"
 
 
-def peers(result):
+def peers(result: Result) -> list[str]:
     """Returns the allocators with which the subject is compared, without its own copy."""
     names = [name for name in result["allocators"] if name not in (result["subject"], again(result))]
     return sorted(names, key=lambda name: KNOWN.index(name) if name in KNOWN else len(KNOWN))
 
 
-def rows_of(result, group=None):
+def rows_of(result: Result, group: str | None = None) -> list[str]:
     """Returns the names of the rows, or of the rows of a group."""
     return [name for name, row in result["rows"].items() if group in (None, row["group"])]
 
 
-def entry(result, row, allocator):
+def entry(result: Result, row: str, allocator: str) -> Entry:
     """Returns the summary's entry of a row and allocator; {} if there is none."""
     return result["summary"]["rows"].get(row, {}).get(allocator) or {}
 
 
-def compared(result, row, allocator, measure):
+def compared(result: Result, row: str, allocator: str, measure: str) -> Ratio | None:
     """Returns the ratio with its interval; None if one of the two did not finish or it was not measured."""
-    return entry(result, row, allocator).get("ratios", {}).get(measure)
+    ratio: Ratio | None = entry(result, row, allocator).get("ratios", {}).get(measure)
+    return ratio
 
 
-def overall(result, allocator, measure):
+def overall(result: Result, allocator: str, measure: str) -> Ratio | None:
     """Returns the mean ratio of an allocator, or None."""
-    return (result["summary"]["overall"].get(allocator) or {}).get(measure)
+    ratio: Ratio | None = (result["summary"]["overall"].get(allocator) or {}).get(measure)
+    return ratio
 
 
-def measured(result, measure):
+def measured(result: Result, measure: str) -> bool:
     """Returns whether any allocator has this ratio in any row."""
     return any(compared(result, row, name, measure) for row in result["rows"] for name in result["allocators"])
 
 
 # ---- Figures in words ----
 
-def ratio_text(value):
+def ratio_text(value: float) -> str:
     """Returns a ratio as a text."""
     return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
 
 
-def interval_text(figure):
+def interval_text(figure: Ratio) -> str:
     """Returns a ratio with its interval as a text."""
     return f"{ratio_text(figure['median'])} ({ratio_text(figure['low'])} to {ratio_text(figure['high'])})"
 
 
-def number_text(value):
+def number_text(value: float) -> str:
     """Returns a number with three significant digits, separated thousands and no exponent."""
     if value >= 100 or value == int(value):
         return f"{value:,.0f}"
     return f"{value:.2f}" if value >= 10 else f"{value:.3g}"
 
 
-def with_unit(value, unit):
+def with_unit(value: float, unit: str) -> str:
     """Returns a value with its unit as a text."""
     if unit == "s":
         scale, unit = (1, "s") if value >= 1 else (1e3, "ms") if value >= 1e-3 else (1e6, "µs")
@@ -117,23 +124,23 @@ def with_unit(value, unit):
     return number_text(value)
 
 
-def capital(text):
+def capital(text: str) -> str:
     """Returns the text with a capital first letter."""
     return text[:1].upper() + text[1:]
 
 
-def plural(count, word):
+def plural(count: int, word: str) -> str:
     """Returns a count with its word."""
     return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
-def listed(words):
+def listed(words: Iterable[str]) -> str:
     """Joins words with commas and "and"."""
     words = list(words)
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-def value_text(value):
+def value_text(value: object) -> str:
     """Returns a value of the machine or the options for a reader."""
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "not known"}[value]
@@ -148,15 +155,16 @@ def value_text(value):
 
 # ---- What did not finish ----
 
-def tidy(detail, length=200):
+def tidy(detail: str | None, length: int = 200) -> str:
     """Returns the reason that a run left, on one line and not too long."""
     text = " ".join((detail or "").split())
     return text if len(text) <= length else text[:length] + "…"
 
 
-def failures(result):
+def failures(result: Result) -> dict[tuple[str, str], str]:
     """Returns {(row, allocator): a sentence} for runs that did not finish."""
-    runs, details = {}, {}
+    runs: dict[tuple[str, str], list[str]] = {}
+    details: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for sample in result["samples"]:
         key = (sample["row"], sample["allocator"])
         runs.setdefault(key, []).append(sample["status"])
@@ -176,7 +184,7 @@ def failures(result):
 
 # ---- Tables ----
 
-def row_table(result, measure):
+def row_table(result: Result, measure: str) -> Table:
     """Returns the table of all rows: the subject's median, and each other's ratio, verdict and median."""
     name, key, unit = MEASURES[measure]
     subject = result["subject"]
@@ -193,7 +201,7 @@ def row_table(result, measure):
     return table
 
 
-def figure_cell(result, row, allocator, measure, key, unit, told):
+def figure_cell(result: Result, row: str, allocator: str, measure: str, key: str, unit: str, told: str) -> Cell:
     """Returns the cell of a row and allocator."""
     figures = entry(result, row, allocator)
     if not figures:
@@ -212,7 +220,7 @@ def figure_cell(result, row, allocator, measure, key, unit, told):
                 "; ".join(part for part in (hint, told) if part), ratio["verdict"])
 
 
-def overall_table(result):
+def overall_table(result: Result) -> Table:
     """Returns a table of geometric means over the rows that both completed, fastest allocator first."""
     shown = [key for key in OVERALL if any(overall(result, name, key) for name in result["allocators"])]
     subject = result["subject"]
@@ -232,14 +240,15 @@ def overall_table(result):
     return table
 
 
-def verdict(figure):
+def verdict(figure: Ratio) -> str:
     """Returns the verdict of an interval. One without width is of a single round, which shows no spread."""
     if figure["low"] == figure["high"]:
         return "tie"
     return "lower" if figure["high"] < 1 else "higher" if figure["low"] > 1 else "tie"
 
 
-def plain_table(result, name, caption, values, unit, hints=None):
+def plain_table(result: Result, name: str, caption: str, values: dict[tuple[str, str], float], unit: str,
+                hints: dict[tuple[str, str], str] | None = None) -> Table | None:
     """Returns a table of {(row, allocator): value}: rows down, allocators across, each row's least marked."""
     allocators = [a for a in (result["subject"], *peers(result)) if any(key[1] == a for key in values)]
     table = Table(name, caption, ["Row", *allocators])
@@ -255,9 +264,9 @@ def plain_table(result, name, caption, values, unit, hints=None):
     return table if table.lines else None
 
 
-def idle_table(result):
+def idle_table(result: Result) -> Table | None:
     """Returns the table of memory that idle programs hold."""
-    values = {}
+    values: dict[tuple[str, str], list[float]] = {}
     for sample in result["samples"]:
         if sample["status"] == "ok" and sample.get("idle_rss_kib") is not None:
             values.setdefault((sample["row"], sample["allocator"]), []).append(sample["idle_rss_kib"])
@@ -265,7 +274,7 @@ def idle_table(result):
                        {key: median(found) for key, found in values.items()}, "KiB")
 
 
-def calls_table(result):
+def calls_table(result: Result) -> Table | None:
     """Returns the table of system calls."""
     found = [call for call in result.get("calls") or [] if call["memory_total"] is not None]
     hints = {(call["row"], call["allocator"]): ", ".join(
@@ -274,7 +283,7 @@ def calls_table(result):
                        {(call["row"], call["allocator"]): call["memory_total"] for call in found}, "", hints)
 
 
-def instructions_table(result):
+def instructions_table(result: Result) -> Table | None:
     """Returns the table of instructions."""
     values = {(count["row"], count["allocator"]): count["per_op"] for count in result.get("instructions") or []
               if count.get("per_op") is not None}

@@ -1,25 +1,26 @@
-"""Writes a result as one self-contained HTML page: text, tables, charts, the code that draws them, raw data.
+"""Writes a result as one self-contained HTML page: text, tables, charts, the code that draws them, raw data."""
 
-Text from the result goes through the template's escaping, or into JSON without "<". A policy in the page allows only
-its own two scripts and forbids it to fetch anything.
-"""
+from __future__ import annotations
 
 import base64
 import functools
 import gzip
-import hashlib
 import json
 import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
-
-import jinja2
-import vl_convert
-from markupsafe import Markup
+from typing import TYPE_CHECKING, TypedDict
 
 import altair
+import vl_convert
+
 from hakmem.compat import zip_strict
+from hakmem.document import embedded, read, rendered
 from hakmem.report import charts, figures, words
 from hakmem.report.result import check_result
+
+if TYPE_CHECKING:
+    from hakmem.records import Result
 
 FOLDER = Path(__file__).with_name("page")
 OVERALL_CHARTS = ("time", "time_programs", "peak_rss", "mean_rss")
@@ -32,24 +33,20 @@ PATHS = {
 }
 
 
-def write_page(result, path):
+def write_page(result: Result, path: str | Path) -> None:
     """Writes the page; raises ResultError if the result is wrong."""
     check_result(result)
     Path(path).write_bytes(page(result, Path(path).stem).encode())
 
 
-def page(result, stem):
+def page(result: Result, stem: str) -> str:
     """Returns the page."""
-    template = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(FOLDER), autoescape=True, undefined=jinja2.StrictUndefined,
-        trim_blocks=False).get_template("page.html")
     drawn = all_charts(result)
-    bundle, script = library(), (FOLDER / "page.js").read_text(encoding="utf-8")
     noise = figures.overall(result, figures.again(result), "time")
-    return template.render(
-        title=f"{result['subject']} measured, {words.date(result)}",
+    return rendered(
+        FOLDER / "page.html", f"{result['subject']} measured, {words.date(result)}",
+        read(FOLDER / "page.css") + colors(result), [library(), read(FOLDER / "page.js")], "data: blob:",
         headline=words.headline(result), lead=words.lead(result), facts=words.facts(result),
-        style=Markup((FOLDER / "page.css").read_text(encoding="utf-8") + colors(result)),
         subject=result["subject"], tiles=words.tiles(result), noise=figures.interval_text(noise) if noise else "",
         overall_charts=drawn["overall"], overall_table=figures.overall_table(result),
         scatter=drawn["scatter"], row_groups=drawn["rows"], legend=legend(result), failures=figures.failures(result),
@@ -58,16 +55,32 @@ def page(result, stem):
         machine=[(name, words.machine_text(value)) for name, value in words.listing(result["machine"])],
         about_table=about_table(result),
         allocator_table=allocator_table(result),
-        specs=embedded(specs(result, drawn)), bundle=Markup(bundle), script=Markup(script),
-        script_hashes=" ".join(f"'sha256-{digest(text)}'" for text in (bundle, script)), **raw_data(result, stem))
+        specs=embedded(specs(result, drawn)), **raw_data(result, stem))
+
+
+class Drawn(TypedDict):
+    """The charts of a page. rows: the sections, each with its id, title, text and charts."""
+
+    overall: list[charts.Chart]
+    scatter: charts.Chart | None
+    rows: list[Section]
+
+
+class Section(TypedDict):
+    """A section with charts of rows."""
+
+    id: str
+    title: str
+    text: str
+    charts: list[charts.Chart]
 
 
 # ---- Charts ----
 
-def all_charts(result):
+def all_charts(result: Result) -> Drawn:
     """Returns all charts of the page."""
     groups = list(dict.fromkeys(row["group"] for row in result["rows"].values()))
-    rows = []
+    rows: list[Section] = []
     for measure in ROW_MEASURES:
         found = [chart for group in groups if (chart := charts.rows_chart(result, measure, group))]
         if found:
@@ -78,7 +91,7 @@ def all_charts(result):
             "scatter": charts.scatter_chart(result), "rows": rows}
 
 
-def specs(result, drawn):
+def specs(result: Result, drawn: Drawn) -> dict[str, object]:
     """Returns the data of the charts for the page's script."""
     every = [*drawn["overall"], *([drawn["scatter"]] if drawn["scatter"] else []),
              *(chart for section in drawn["rows"] for chart in section["charts"])]
@@ -86,16 +99,16 @@ def specs(result, drawn):
             "specs": {chart.name: chart.sizes for chart in every}}
 
 
-def legend(result):
+def legend(result: Result) -> list[dict[str, object]]:
     """Returns the entries of the legend."""
     shapes = charts.shapes(result)
     return [{"name": name, "number": number, "path": PATHS[shapes[number]]}
             for number, name in enumerate(charts.names(result)) if number > 0]
 
 
-def colors(result):
+def colors(result: Result) -> str:
     """Returns the style sheet of the allocators' colors."""
-    def rules(palette):
+    def rules(palette: Sequence[str]) -> str:
         return " ".join(f"--c{number}: {color};" for number, color in enumerate(charts.palette(result, palette)))
     fills = " ".join(f".c{number} {{ fill: var(--c{number}); }}" for number in range(len(charts.names(result))))
     return (f":root {{ {rules(charts.LIGHT)} }}\n"
@@ -104,27 +117,19 @@ def colors(result):
 
 
 @functools.cache
-def library():
+def library() -> str:
     """Returns Vega, Vega-Lite and vega-embed as one script, in the version for which altair writes."""
     version = ".".join(altair.SCHEMA_VERSION.split(".")[:2])
-    text = vl_convert.javascript_bundle(vl_version=version).replace("\r\n", "\n")
+    # Its stub demands a snippet, which it does without.
+    bundle: Callable[..., str] = vl_convert.javascript_bundle
+    text = bundle(vl_version=version).replace("\r\n", "\n")
     # A script element may contain neither text. Inside JavaScript's strings the backslash changes nothing.
     return re.sub(r"<(?=/script|!--)", r"<\\", text, flags=re.IGNORECASE)
 
 
-def digest(text):
-    """Returns the SHA-256 of a script, for the page's policy."""
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-def embedded(value):
-    """Returns a value as JSON that is safe inside HTML."""
-    return Markup(json.dumps(value, separators=(",", ":")).replace("<", "\\u003c"))
-
-
 # ---- Tables and data ----
 
-def sections(result, drawn):
+def sections(result: Result, drawn: Drawn) -> list[tuple[str, str]]:
     """Returns (id, title) of each section that the result fills."""
     found = [("overall", "Overall")]
     if drawn["scatter"]:
@@ -135,7 +140,16 @@ def sections(result, drawn):
     return [*found, ("rows", "All rows"), ("method", "Method"), ("machine", "Machine"), ("raw", "Raw data")]
 
 
-def plain_sections(result):
+class Plain(TypedDict):
+    """A section that has only a table."""
+
+    id: str
+    title: str
+    text: str
+    table: figures.Table
+
+
+def plain_sections(result: Result) -> list[Plain]:
     """Returns the sections that have only a table."""
     made = [
         ("idle", "Idle memory",
@@ -149,7 +163,7 @@ def plain_sections(result):
             for name, title, text, table in made if table]
 
 
-def row_tables(result):
+def row_tables(result: Result) -> list[dict[str, object]]:
     """Returns the tables of all rows."""
     return [{"title": figures.capital(name), "table": figures.row_table(result, measure)}
             for measure, (name, key, _) in figures.MEASURES.items()
@@ -157,7 +171,7 @@ def row_tables(result):
             or any(entry.get(key) is not None for row in result["summary"]["rows"].values() for entry in row.values())]
 
 
-def about_table(result):
+def about_table(result: Result) -> figures.Table:
     """Returns the table of rows and their commands."""
     table = figures.Table("about", "The rows and their commands",
                           ["Row", "Group", "Threads", "What it does", "Command"])
@@ -171,7 +185,7 @@ def about_table(result):
     return table
 
 
-def allocator_table(result):
+def allocator_table(result: Result) -> figures.Table:
     """Returns the table of allocators."""
     keys = list(dict.fromkeys(key for about in result["allocators"].values() for key in about))
     table = figures.Table("allocators", "The allocators and where they come from", ["Allocator", *(
@@ -184,7 +198,7 @@ def allocator_table(result):
     return table
 
 
-def raw_data(result, stem):
+def raw_data(result: Result, stem: str) -> dict[str, str]:
     """Returns the result as a link to download."""
     packed = gzip.compress(json.dumps(result).encode(), 9, mtime=0)
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", stem) or "result"

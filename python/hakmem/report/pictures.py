@@ -1,7 +1,10 @@
 """Draws charts of a result as PNG and SVG pictures, for documents."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import altair as alt
 import vl_convert
@@ -9,12 +12,15 @@ import vl_convert
 from hakmem.report import charts, figures, words
 from hakmem.report.result import check_result
 
+if TYPE_CHECKING:
+    from hakmem.records import Result
+
 WIDTH = 760
 FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 TEXT, SOFT, LINE = "#1a1d23", "#565d69", "#dfe3e9"
 
 
-def write_pictures(result, folder, stem):
+def write_pictures(result: Result, folder: str | Path, stem: str) -> list[Path]:
     """Writes STEM-CHART.svg and .png for each chart for which the result has figures. Returns their paths."""
     check_result(result)
     folder = Path(folder)
@@ -29,7 +35,7 @@ def write_pictures(result, folder, stem):
     return paths
 
 
-def pictured(result):
+def pictured(result: Result) -> list[tuple[str, charts.Chart]]:
     """Returns (name, chart) of each picture."""
     legend = alt.Legend(orient="top", direction="horizontal", columns=6, title=None, values=figures.peers(result))
     groups = dict.fromkeys(row["group"] for row in result["rows"].values())
@@ -41,7 +47,7 @@ def pictured(result):
     return [(name, chart) for name, chart in found if chart]
 
 
-def draw(result, chart):
+def draw(result: Result, chart: charts.Chart) -> str:
     """Returns the SVG of a chart."""
     title = {"text": f"{chart.title}: {result['subject']} and its peers", "subtitle": subtitle(result)}
     spec = {**chart.sizes[0], "title": title}
@@ -49,7 +55,7 @@ def draw(result, chart):
     return vl_convert.vegalite_to_svg(json.dumps(spec), vl_version=version, config=config(result), allowed_base_urls=[])
 
 
-def subtitle(result):
+def subtitle(result: Result) -> str:
     """Returns the line below a picture's title."""
     machine = result["machine"]
     parts = [figures.plural(len(result["rows"]), "row"), words.rounds(result), words.date(result)[:10],
@@ -57,7 +63,7 @@ def subtitle(result):
     return " · ".join(part for part in parts if part)
 
 
-def config(result):
+def config(result: Result) -> dict[str, Any]:
     """Returns the picture's configuration of Vega-Lite."""
     return {
         "background": "white", "font": FONT, "padding": 16, "view": {"stroke": None},

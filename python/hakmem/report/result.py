@@ -1,12 +1,21 @@
 """Reads a result file of the bench. Refuses anything else, with the file and the key that is wrong."""
 
+from __future__ import annotations
+
 import functools
 import json
 import lzma
 import zlib
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from hakmem.extras import extra
+
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
+
+    from hakmem.records import Result
 
 # The first bytes of compressed files, and a limit of their content.
 XZ, GZIP = b"\xfd7zXZ\0", b"\x1f\x8b"
@@ -19,14 +28,14 @@ class ResultError(ValueError):
     """A result that cannot be shown. The message names the file and the key."""
 
 
-def load_result(path):
+def load_result(path: str | Path) -> Result:
     """Returns the checked result of a file, which xz or gzip may have compressed."""
-    result = read_json(path)
+    result: Result = read_json(path)
     check_result(result, path)
     return result
 
 
-def read_json(path):
+def read_json(path: str | Path) -> Any:
     """Returns the content of a file, unchecked."""
     path = Path(path)
     try:
@@ -41,14 +50,11 @@ def read_json(path):
         raise ResultError(f"{path}: not JSON: {error or 'nested too deeply'}") from error
 
 
-def unpack(content, path):
+def unpack(content: bytes, path: str | Path) -> bytes:
     """Returns the content, uncompressed."""
-    if content.startswith(XZ):
-        unpacker = lzma.LZMADecompressor()
-    elif content.startswith(GZIP):
-        unpacker = zlib.decompressobj(16 + zlib.MAX_WBITS)
-    else:
+    if not content.startswith((XZ, GZIP)):
         return content
+    unpacker = lzma.LZMADecompressor() if content.startswith(XZ) else zlib.decompressobj(16 + zlib.MAX_WBITS)
     try:
         unpacked = unpacker.decompress(content, UNPACKED_MOST)
     except (lzma.LZMAError, zlib.error) as error:
@@ -58,7 +64,7 @@ def unpack(content, path):
     return unpacked
 
 
-def stem_of(path):
+def stem_of(path: str | Path) -> str:
     """Returns the name of a result without its endings. Other points in a name are no endings."""
     name = Path(path).name
     for suffix in (".xz", ".gz", ".json"):
@@ -66,12 +72,12 @@ def stem_of(path):
     return name
 
 
-def refuse_constant(name):
+def refuse_constant(name: str) -> NoReturn:
     """Raises ValueError for constants such as NaN, which JSON lacks."""
     raise ValueError(f"{name} is not a JSON number")
 
 
-def check_result(result, source="the result"):
+def check_result(result: Any, source: object = "the result") -> None:
     """Raises ResultError unless the result has the format and its parts fit together."""
     if not isinstance(result, dict):
         raise ResultError(f"{source}: a result is an object, this is {kind(result)}")
@@ -89,35 +95,37 @@ def check_result(result, source="the result"):
 
 
 @functools.cache
-def schema():
+def schema() -> dict[str, Any]:
     """Returns the schema of results."""
-    return json.loads(SCHEMA.read_text(encoding="utf-8"))
+    found: dict[str, Any] = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    return found
 
 
-def depth(error):
+def depth(error: ValidationError) -> int:
     """Returns how deep an error lies."""
     return len(error.absolute_path)
 
 
-def explain(error):
+def explain(error: ValidationError) -> str:
     """Returns an error of the schema's check in words."""
-    place = dotted(error.absolute_path)
+    place, instance = dotted(error.absolute_path), error.instance
+    wanted = error.validator_value if isinstance(error.validator_value, list) else [error.validator_value]
+    words = [str(word) for word in wanted]
     if error.validator == "required":
-        missing = next(key for key in error.validator_value if key not in error.instance)
+        missing = next(key for key in words if not isinstance(instance, dict) or key not in instance)
         return f"{join(place, missing)}: this key is missing"
     if error.validator == "type":
-        wanted = error.validator_value if isinstance(error.validator_value, list) else [error.validator_value]
-        return f"{place}: must be {' or '.join(wanted)}, is {kind(error.instance)}"
+        return f"{place}: must be {' or '.join(words)}, is {kind(instance)}"
     if error.validator == "enum":
-        return f"{place}: must be one of {', '.join(error.validator_value)}, is {shorten(error.instance)}"
+        return f"{place}: must be one of {', '.join(words)}, is {shorten(instance)}"
     if error.validator == "exclusiveMinimum":
-        return f"{place}: must be above {error.validator_value}, is {shorten(error.instance)}"
+        return f"{place}: must be above {words[0]}, is {shorten(instance)}"
     if error.validator == "minProperties":
         return f"{place}: must not be empty"
     return f"{place}: {shorten(error.message)}"
 
 
-def dotted(path):
+def dotted(path: Iterable[str | int]) -> str:
     """Returns a path into the result as a text."""
     text = ""
     for part in path:
@@ -125,28 +133,28 @@ def dotted(path):
     return text
 
 
-def join(place, key):
+def join(place: str, key: str) -> str:
     """Returns the place of a key."""
     return f"{place}.{key}" if place else key
 
 
-def kind(value):
+def kind(value: object) -> str:
     """Returns the JSON type of a value."""
     names = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
     return names.get(type(value), "null")
 
 
-def shorten(value, length=60):
+def shorten(value: object, length: int = 60) -> str:
     """Returns a value as a short text."""
     text = value if isinstance(value, str) else repr(value)
     return repr(text) if len(text) <= length else repr(text[:length]) + "..."
 
 
-def check_names(result, source):
+def check_names(result: Result, source: object) -> None:
     """Raises ResultError if a part names a row or allocator that the result does not list."""
     rows, allocators = result["rows"], result["allocators"]
 
-    def known(place, row, allocator=None):
+    def known(place: str, row: str | None, allocator: str | None = None) -> None:
         if row is not None and row not in rows:
             raise ResultError(f"{source}: {place}: row {shorten(row)} is not in rows")
         if allocator is not None and allocator not in allocators:

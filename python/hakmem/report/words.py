@@ -1,15 +1,21 @@
 """The sentences of the page: what ran, the outcome, how it was measured."""
 
+from __future__ import annotations
+
 import datetime
 import re
+from typing import TYPE_CHECKING, Any
 
 from hakmem.report import figures
+
+if TYPE_CHECKING:
+    from hakmem.records import Ratio, Result
 
 FACTS = {"cpu": "Processor", "cpus": "Processors", "memory": "Memory", "kernel": "Kernel", "libc": "C library",
          "huge_pages": "Huge pages", "load_before": "Load before", "load_after": "Load after"}
 
 
-def headline(result):
+def headline(result: Result) -> str:
     """Returns the outcome against the closest peer, or what was compared if there is no overall figure."""
     subject = result["subject"]
     closest = closest_peer(result, "time")
@@ -25,16 +31,15 @@ def headline(result):
     return f"{subject} takes {ratio} of the time of {name}, the fastest"
 
 
-def closest_peer(result, measure):
+def closest_peer(result: Result, measure: str) -> tuple[str, Ratio] | None:
     """Returns (name, figure) of the peer with the highest ratio, which is the one that takes least."""
-    found = [(name, figures.overall(result, name, measure)) for name in figures.peers(result)]
-    found = [pair for pair in found if pair[1]]
+    found = [(name, figure) for name in figures.peers(result) if (figure := figures.overall(result, name, measure))]
     return max(found, key=lambda pair: pair[1]["median"]) if found else None
 
 
-def lead(result):
+def lead(result: Result) -> str:
     """Returns the first paragraph."""
-    groups = {}
+    groups: dict[str, int] = {}
     for row in result["rows"].values():
         groups[row["group"]] = groups.get(row["group"], 0) + 1
     rows = figures.listed(figures.plural(count, f"{name} row") for name, count in groups.items())
@@ -44,34 +49,35 @@ def lead(result):
             f"divided by the other allocator's: below 1, {subject} takes less.")
 
 
-def rounds(result):
+def rounds(result: Result) -> str:
     """Returns how many rounds the rows had."""
-    found = {}
+    found: dict[str, set[int]] = {}
     for sample in result["samples"]:
         found.setdefault(sample["row"], set()).add(sample["round"])
     counts = sorted(len(numbers) for numbers in found.values()) or [0]
     return figures.plural(counts[0], "round") if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]} rounds"
 
 
-def date(result):
+def date(result: Result) -> str:
     """Returns the date, with the time in minutes if the result has one."""
+    text: str = result["date"]
     try:
-        moment = datetime.datetime.fromisoformat(result["date"])
+        moment = datetime.datetime.fromisoformat(text)
     except ValueError:
-        return result["date"]
-    if "T" not in result["date"]:
+        return text
+    if "T" not in text:
         return f"{moment:%Y-%m-%d}"
     return f"{moment:%Y-%m-%d %H:%M} {moment.tzname() or ''}".rstrip()
 
 
-def machine_text(value):
+def machine_text(value: object) -> str:
     """Returns a value of the machine. Amounts in the form of /proc/meminfo get a readable unit."""
     text = figures.value_text(value)
     amount = re.fullmatch(r"(\d+) kB", text)
     return figures.with_unit(int(amount[1]), "KiB") if amount else text
 
 
-def facts(result):
+def facts(result: Result) -> list[tuple[str, str]]:
     """Returns (name, value) of the facts about the run."""
     machine = result["machine"]
     found = [("Date", date(result)), ("Commit", (result["commit"] or "not known")[:12])]
@@ -80,13 +86,13 @@ def facts(result):
     return [*found, ("Rounds", rounds(result))]
 
 
-def listing(values):
+def listing(values: dict[str, Any]) -> list[tuple[str, str]]:
     """Returns (name, value) of the machine's or the options' values, as texts."""
     return [(FACTS.get(key, figures.capital(key.replace("_", " "))), figures.value_text(value))
             for key, value in values.items()]
 
 
-def tiles(result):
+def tiles(result: Result) -> list[dict[str, str]]:
     """Returns the few figures to remember: {value, text, small, kind}."""
     subject, found = result["subject"], []
     for measure, text in (("time", "of the time of {}, the fastest peer"),
@@ -99,11 +105,10 @@ def tiles(result):
             found.append({"value": figures.ratio_text(figure["median"]), "text": text.format(name),
                           "small": f"{figures.ratio_text(figure['low'])} to {figures.ratio_text(figure['high'])}",
                           "kind": figures.verdict(figure)})
-    best = [(row, figure) for row, entry in result["summary"]["best"].items() if (figure := entry.get("time"))
-            and figures.compared(result, row, figure["allocator"], "time")]
-    if best:
-        verdicts = [figures.compared(result, row, figure["allocator"], "time")["verdict"] for row, figure in best]
-        found.append({"value": f"{verdicts.count('lower')} of {len(best)}",
+    verdicts = [ratio["verdict"] for row, entry in result["summary"]["best"].items() if (figure := entry.get("time"))
+                and (ratio := figures.compared(result, row, figure["allocator"], "time"))]
+    if verdicts:
+        found.append({"value": f"{verdicts.count('lower')} of {len(verdicts)}",
                       "text": f"rows on which {subject} takes less time than every peer",
                       "small": f"{figures.plural(verdicts.count('tie'), 'tie')}, "
                                f"{verdicts.count('higher')} behind the row's best",
@@ -111,7 +116,7 @@ def tiles(result):
     return found
 
 
-def row_section(result, measure):
+def row_section(result: Result, measure: str) -> str:
     """Returns the text above the charts of a measure."""
     subject = result["subject"]
     averaged = " Averaged over the run, so memory held longer weighs more." if measure == "mean_rss" else ""
@@ -121,7 +126,7 @@ def row_section(result, measure):
             f"with its 95 % interval; the legend shows other allocators. Grey points are ties.{noise}")
 
 
-def method(result):
+def method(result: Result) -> list[str]:
     """Returns how ratios are made, briefly: only what holds for every result of this format."""
     subject, copy = result["subject"], figures.again(result)
     found = [

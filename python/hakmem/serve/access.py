@@ -3,6 +3,8 @@ a Unix socket, those of its owner and root.
 
 Any user of a machine can reach its loopback addresses, and any web page can make a browser send requests to them."""
 
+from __future__ import annotations
+
 import base64
 import binascii
 import hmac
@@ -11,12 +13,17 @@ import os
 import secrets
 import socket
 import struct
+from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from aiohttp import web
 
 from hakmem.clean import clean
 from hakmem.foreign import open_regular
+
+if TYPE_CHECKING:
+    from aiohttp.typedefs import Handler, Middleware
 
 TOKEN_BYTES = 24
 # The least length of a token from a file, and how many bytes of the file are read.
@@ -30,12 +37,12 @@ class Refused(web.HTTPUnauthorized):
     """The token is missing or wrong."""
 
 
-def new_token():
+def new_token() -> str:
     """Returns a random token."""
     return secrets.token_urlsafe(TOKEN_BYTES)
 
 
-def token_of_file(path):
+def token_of_file(path: Path) -> str:
     """Returns the token in a file. Creates a missing file, readable only by its owner. Raises ValueError or OSError."""
     try:
         place = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -54,12 +61,12 @@ def token_of_file(path):
             raise ValueError(f"holds no token: {TOKEN_LEAST} or more characters without blanks are one") from None
         return token
     token = new_token()
-    with os.fdopen(place, "w", encoding="ascii") as file:
-        file.write(f"{token}\n")
+    with os.fdopen(place, "w", encoding="ascii") as made:
+        made.write(f"{token}\n")
     return token
 
 
-def is_loopback(name):
+def is_loopback(name: str) -> bool:
     """Returns whether a host's name or address is this machine's own."""
     try:
         return ipaddress.ip_address(name).is_loopback
@@ -67,7 +74,7 @@ def is_loopback(name):
         return name == "localhost" or name.endswith(".localhost")
 
 
-def host_of(request):
+def host_of(request: web.Request) -> str:
     """Returns the name by which a request addresses this server, without the port."""
     try:
         parts = urlsplit(f"//{request.headers.get('Host', '')}")
@@ -80,11 +87,11 @@ def host_of(request):
     return name
 
 
-def own_pages_only(loopback):
+def own_pages_only(loopback: bool) -> Middleware:
     """Returns a middleware that refuses requests made by other sites' pages. With `loopback` the server answers only
     as localhost, so that no name from elsewhere can be pointed at its address."""
     @web.middleware
-    async def check(request, handler):
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         name = host_of(request)
         if loopback and not is_loopback(name):
             raise web.HTTPForbidden(
@@ -96,11 +103,11 @@ def own_pages_only(loopback):
     return check
 
 
-def token_only(token):
+def token_only(token: str) -> Middleware:
     """Returns a middleware that answers only requests with the token: as a password, as a bearer token, in the
     address, or in the cookie that the page's address with the token sets."""
     @web.middleware
-    async def check(request, handler):
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         port = (request.transport.get_extra_info("sockname") or ("", 0))[1] if request.transport else 0
         cookie = f"hakmem-{port}"  # cookies are the same for all ports of a machine
         if not any(hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
@@ -117,7 +124,7 @@ def token_only(token):
     return check
 
 
-def tokens_in(request, cookie):
+def tokens_in(request: web.Request, cookie: str) -> list[str]:
     """Returns everything in a request that may be a token."""
     found = [*request.query.getall("token", ())[:1]]
     kind, _, value = request.headers.get("Authorization", "").partition(" ")
@@ -134,7 +141,7 @@ def tokens_in(request, cookie):
 
 
 @web.middleware
-async def own_user_only(request, handler):
+async def own_user_only(request: web.Request, handler: Handler) -> web.StreamResponse:
     """On a Unix socket, answers only the socket's owner and root. The kernel tells who is at the other end."""
     connection = request.transport.get_extra_info("socket") if request.transport else None
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED,

@@ -1,18 +1,28 @@
 """The command `hakmem serve`."""
 
+from __future__ import annotations
+
 import asyncio
 import itertools
 import logging
 import os
 import signal
 import socket
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from hakmem.extras import extra
 from hakmem.live.memory import LiveError
 from hakmem.processes import ProcessesParameter
+
+if TYPE_CHECKING:
+    from aiohttp import web
+    from aiohttp.typedefs import Middleware
+
+    from hakmem.serve.watch import Watch
 
 
 class ServeError(click.ClickException):
@@ -33,7 +43,8 @@ class ServeError(click.ClickException):
 @click.option("--deadline", type=click.FloatRange(min=0.5, max=3600), default=60.0, show_default=True,
               metavar="SECONDS", help="Time limit of a look.")
 @click.argument("pids", type=ProcessesParameter(), nargs=-1, required=True, metavar="PID|NAME...")
-def serve(pids, host, port, path, token_file, no_token, interval, deadline):
+def serve(pids: tuple[list[int], ...], host: str, port: int, path: Path | None, token_file: Path | None,
+          no_token: bool, interval: float, deadline: float) -> None:
     """Serve the heaps of processes: a page with live charts at /, /metrics for Prometheus, JSON at /api/snapshot/PID.
 
     A name means all processes that have it. Nothing runs in them, and nothing is written to them but where the page
@@ -48,15 +59,16 @@ def serve(pids, host, port, path, token_file, no_token, interval, deadline):
     if token_file and no_token:
         raise click.UsageError("--token-file and --no-token exclude each other")
     token = None if path or no_token else read_token(token_file)
-    pids = list(dict.fromkeys(itertools.chain(*pids)))
+    wanted = list(dict.fromkeys(itertools.chain(*pids)))
 
-    async def run():
+    async def run() -> None:
         # Made here, because a worker's lock and pipes belong to the running loop.
-        watches = [Watch(pid, deadline) for pid in pids]
+        watches = [Watch(pid, deadline) for pid in wanted]
         try:
             await first_looks(watches)
             listener = listen_at(path) if path else listen(host, port)
             loopback = not path and access.is_loopback(listener.getsockname()[0])
+            doors: list[Middleware]
             if path:
                 doors, text = [access.own_user_only], str(path)
             else:
@@ -70,16 +82,16 @@ def serve(pids, host, port, path, token_file, no_token, interval, deadline):
             if path and listened_at:
                 path.unlink(missing_ok=True)
 
-    listened_at = []
+    listened_at: list[Path] = []
 
-    def listen_at(path):
+    def listen_at(path: Path) -> socket.socket:
         made = listen_on_path(path)
         listened_at.append(path)
         return made
     asyncio.run(run())
 
 
-def warn(loopback, token, address):
+def warn(loopback: bool, token: str | None, address: str) -> None:
     """Tells who else can see the figures."""
     if not token:
         who = "every user of this machine" if loopback else f"whoever reaches {address}"
@@ -91,7 +103,7 @@ def warn(loopback, token, address):
             "them", err=True)
 
 
-def read_token(file):
+def read_token(file: Path | None) -> str:
     """Returns the token in a file, or a new one."""
     from hakmem.serve import access
 
@@ -103,7 +115,7 @@ def read_token(file):
         raise ServeError(f"--token-file {file}: {error.strerror}") from error
 
 
-async def first_looks(watches):
+async def first_looks(watches: Iterable[Watch]) -> None:
     """Looks at each process once; raises ServeError if a look fails."""
     for result in await asyncio.gather(*(watch.look() for watch in watches), return_exceptions=True):
         if isinstance(result, LiveError):
@@ -112,7 +124,7 @@ async def first_looks(watches):
             raise result
 
 
-def listen_on_path(path):
+def listen_on_path(path: Path) -> socket.socket:
     """Returns a listening Unix socket that only this user may open."""
     made = socket.socket(socket.AF_UNIX)
     before = os.umask(0o177)
@@ -127,7 +139,7 @@ def listen_on_path(path):
     return made
 
 
-def listen(host, port):
+def listen(host: str, port: int) -> socket.socket:
     """Returns a socket that listens at the address."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -141,16 +153,17 @@ def listen(host, port):
         made.listen(64)
     except OSError as error:
         made.close()
-        raise ServeError(f"cannot listen on {shown(address)}: {os.strerror(error.errno)}") from error
+        raise ServeError(
+            f"cannot listen on {shown(address)}: {os.strerror(error.errno) if error.errno else error}") from error
     return made
 
 
-def shown(address):
+def shown(address: tuple[Any, ...]) -> str:
     """Returns an address and its port as a URL writes them."""
     return f"[{address[0]}]:{address[1]}" if ":" in address[0] else f"{address[0]}:{address[1]}"
 
 
-async def answer(app, listener, text):
+async def answer(app: web.Application, listener: socket.socket, text: str) -> None:
     """Serves until a signal ends it."""
     from aiohttp import web
 

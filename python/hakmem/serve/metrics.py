@@ -1,21 +1,32 @@
 """All processes in Prometheus' text format: `hakmem stats --prometheus`, and figures that only the kernel knows."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, TypeVar
+
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from hakmem.live.prometheus import Snapshots
 
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+
+    from hakmem.serve.watch import Seen, Watch
+
 LABELS = ("pid", "command")
+M = TypeVar("M", GaugeMetricFamily, CounterMetricFamily)
 
 
 class Processes:
     """A collector of the watches' latest samples. A process that has ended has only hakmem_up."""
 
-    def __init__(self, watches):
+    def __init__(self, watches: Iterable[Watch]) -> None:
         self.watches = watches
         self.running = [watch for watch in watches if watch.state == "running"]
 
-    def collect(self):
+    def collect(self) -> Iterator[Metric]:
         """Yields the families of all processes."""
         up = GaugeMetricFamily("hakmem_up", "Whether the last look at the process succeeded", labels=LABELS)
         for watch in self.watches:
@@ -37,7 +48,7 @@ class Processes:
         yield self.family(GaugeMetricFamily, "hakmem_look_seconds", "How long the last look took",
                           lambda sample: sample.took)
 
-    def family(self, kind, name, meaning, value):
+    def family(self, kind: type[M], name: str, meaning: str, value: Callable[[Seen], float]) -> M:
         """Returns a family with one figure for each running process."""
         made = kind(name, meaning, labels=LABELS)
         for watch in self.running:
@@ -45,12 +56,12 @@ class Processes:
         return made
 
 
-def labels(watch):
+def labels(watch: Watch) -> list[str]:
     """Returns the values of the labels that every series has."""
     return [str(watch.pid), watch.sample.shot.command]
 
 
-def metrics_text(watches):
+def metrics_text(watches: Iterable[Watch]) -> str:
     """Returns the text of /metrics."""
     registry = CollectorRegistry()
     registry.register(Processes(list(watches)))

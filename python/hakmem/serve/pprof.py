@@ -2,9 +2,13 @@
 
 If several processes are served, ?pid=PID or /PID before the address names one."""
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import re
+from collections.abc import AsyncIterator, Awaitable
+from typing import TYPE_CHECKING, TypeVar
 
 from aiohttp import web
 
@@ -12,6 +16,11 @@ from hakmem.live.memory import LiveError, NoProcess
 from hakmem.serve.access import LATER_SECONDS
 from hakmem.serve.answers import PPROF, WATCHES, fresh, wanted, whole_number
 from hakmem.serve.target import Target
+
+if TYPE_CHECKING:
+    from hakmem.serve.watch import Watch
+
+T = TypeVar("T")
 
 PLACES = web.AppKey("places", asyncio.Semaphore)
 # How many profiles are made at the same time, each in a process of its own.
@@ -25,7 +34,7 @@ DEFAULTS = {"heap": "inuse_space", "allocs": "alloc_space"}
 SECONDS_MOST = 3600
 
 
-def routes():
+def routes() -> list[web.RouteDef]:
     """Returns the routes, with and without a PID."""
     return [route for before in ("", r"/{pid:\d+}") for route in (
         web.get(f"{before}{PPROF}/", show_index),
@@ -33,12 +42,12 @@ def routes():
         web.get(f"{before}{PPROF}/symbol", show_symbols), web.post(f"{before}{PPROF}/symbol", show_symbols))]
 
 
-async def show_profile(request):
+async def show_profile(request: web.Request) -> web.Response:
     """Answers with a profile."""
     watch = selected(request)
     if watch is None:
-        raise web.HTTPBadRequest(
-            text=f"which process? Add ?pid=PID; served are {', '.join(map(str, request.app[WATCHES]))}")
+        served = ", ".join(str(one.pid) for one in request.app[WATCHES].values())
+        raise web.HTTPBadRequest(text=f"which process? Add ?pid=PID; served are {served}")
     kind = DEFAULTS[request.match_info["name"]]
     seconds, debug, symbols = (whole_number(name, request.query.get(name, "0"))
                                for name in ("seconds", "debug", "symbols"))
@@ -57,7 +66,7 @@ async def show_profile(request):
         "Content-Disposition": f'attachment; filename="{request.match_info["name"]}-{watch.pid}.pb.gz"'}))
 
 
-async def show_symbols(request):
+async def show_symbols(request: web.Request) -> web.Response:
     """Answers with functions' names, for addresses joined by + in the body or after the ?, as pprof sends them."""
     watch = selected(request)
     asked = (await request.read()).decode("latin-1") if request.method == "POST" else addresses_in(request)
@@ -71,12 +80,12 @@ async def show_symbols(request):
     return text_answer("num_symbols: 1\n" + "".join(f"{address} {name}\n" for address, name in names.items()))
 
 
-def addresses_in(request):
+def addresses_in(request: web.Request) -> str:
     """Returns the query without the token and the PID, which may be in it too."""
     return "+".join(part for part in request.query_string.split("&") if not part.startswith(("token=", "pid=")))
 
 
-async def show_index(request):
+async def show_index(request: web.Request) -> web.Response:
     """Answers with a list of the processes and their profiles."""
     only = selected(request)
     watches = list(request.app[WATCHES].values()) if only is None else [only]
@@ -91,7 +100,7 @@ async def show_index(request):
 # ---- Parts ----
 
 
-def selected(request):
+def selected(request: web.Request) -> Watch | None:
     """Returns the Watch that the request names, or the only one; None if there are several and it names none."""
     text = request.match_info.get("pid", request.query.get("pid"))
     if text is not None:
@@ -100,7 +109,7 @@ def selected(request):
     return watches[0] if len(watches) == 1 else None
 
 
-async def outcome(answer):
+async def outcome(answer: Awaitable[T]) -> T:
     """Returns a worker's answer; raises an HTTP error if there is none."""
     try:
         return await answer
@@ -111,7 +120,7 @@ async def outcome(answer):
 
 
 @contextlib.asynccontextmanager
-async def place(app):
+async def place(app: web.Application) -> AsyncIterator[None]:
     """Takes one of the places for profiles in the making; answers 503 if all are taken."""
     if app[PLACES].locked():
         raise web.HTTPServiceUnavailable(text=f"{PROFILES_MOST} profiles are being made already; ask again later",
@@ -121,7 +130,7 @@ async def place(app):
 
 
 @contextlib.asynccontextmanager
-async def apart(watch):
+async def apart(watch: Watch) -> AsyncIterator[Target]:
     """Yields a separate worker, so that the looks for the charts go on meanwhile."""
     target = Target(watch.pid, watch.target.seconds, watch.target.begun)
     try:
@@ -130,14 +139,15 @@ async def apart(watch):
         await target.end()
 
 
-async def state_of(watch):
+async def state_of(watch: Watch) -> str:
     """Returns whether the process has a profile, in words."""
     try:
-        return (await watch.target.ask("state"))["state"]
+        answer: dict[str, str] = await watch.target.ask("state")
+        return answer["state"]
     except LiveError as error:
         return str(error)
 
 
-def text_answer(text):
+def text_answer(text: str) -> web.Response:
     """Returns an answer of plain text."""
     return fresh(web.Response(text=text))

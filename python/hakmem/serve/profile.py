@@ -1,5 +1,7 @@
 """The heap profile on the page: its state, turning it on and off, and a flame graph of what is in use."""
 
+from __future__ import annotations
+
 from aiohttp import web
 
 from hakmem.serve.answers import fresh, wanted, whole_number
@@ -12,21 +14,21 @@ MEAN_MOST = 1 << 40
 IDLE_MOST = 30
 
 
-def routes():
+def routes() -> list[web.RouteDef]:
     """Returns the routes."""
     return [web.get("/api/profile/{pid}", show_state), web.post("/api/profile/{pid}", switch),
             web.get("/api/flame/{pid}", show_tree), web.get("/flame/{pid}", show_page),
             web.get("/api/why/{pid}", show_why)]
 
 
-async def show_state(request):
+async def show_state(request: web.Request) -> web.Response:
     """Answers whether the profile is on."""
     watch = wanted(request, request.match_info["pid"])
     state = await outcome(watch.target.ask("switches"))
     return fresh(web.json_response({**state, "may_write": request.app[MAY_WRITE]}))
 
 
-async def switch(request):
+async def switch(request: web.Request) -> web.Response:
     """Turns the profile on or off (?on=1 or 0). rate: mean bytes between samples; the process's own by default."""
     watch = wanted(request, request.match_info["pid"])
     if not request.app[MAY_WRITE]:
@@ -40,7 +42,7 @@ async def switch(request):
         return fresh(web.json_response(await outcome(target.ask("switch", on=bool(on), mean=rate))))
 
 
-def kind_of(request):
+def kind_of(request: web.Request) -> str:
     """Returns the sample type that the request names."""
     kind = request.query.get("kind", KINDS[0])
     if kind not in KINDS:
@@ -48,14 +50,14 @@ def kind_of(request):
     return kind
 
 
-async def show_tree(request):
+async def show_tree(request: web.Request) -> web.Response:
     """Answers with the tree of calls."""
     watch, kind = wanted(request, request.match_info["pid"]), kind_of(request)
     async with place(request.app), apart(watch) as target:
         return fresh(web.json_response(await outcome(target.ask("tree", kind=kind))))
 
 
-async def show_page(request):
+async def show_page(request: web.Request) -> web.Response:
     """Answers with the flame graph as one file, which may be passed on."""
     watch, kind = wanted(request, request.match_info["pid"]), kind_of(request)
     async with place(request.app), apart(watch) as target:
@@ -63,7 +65,7 @@ async def show_page(request):
     return fresh(web.Response(body=body, content_type="text/html", charset="utf-8"))
 
 
-async def show_why(request):
+async def show_why(request: web.Request) -> web.Response:
     """Answers why memory is resident. ?idle=N: also what nobody changed for N seconds."""
     watch = wanted(request, request.match_info["pid"])
     idle = whole_number("idle", request.query.get("idle", "0"))

@@ -1,11 +1,14 @@
 """The server's end of a worker: starts the process that looks at one target, asks it, and ends it if it is late."""
 
+from __future__ import annotations
+
 import asyncio
 import json
 import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 from hakmem.apart import ended_text
 from hakmem.live.memory import LiveError, NoPermission, NoProcess
@@ -31,12 +34,13 @@ class Late(LiveError):
 class Target:
     """A process that is looked at. A worker that was ended is started again for the next question."""
 
-    def __init__(self, pid, seconds, begun=0):
+    def __init__(self, pid: int, seconds: float, begun: int = 0) -> None:
         """begun: when the process started, which tells it from a later one with its PID; 0 takes whichever is there."""
         self.pid, self.seconds, self.begun = pid, seconds, begun
-        self.process, self.turn = None, asyncio.Lock()
+        self.process: asyncio.subprocess.Process | None = None
+        self.turn = asyncio.Lock()
 
-    async def ask(self, do, **more):
+    async def ask(self, do: str, **more: object) -> Any:
         """Returns the answer, as JSON values or bytes; raises LiveError if there is none."""
         async with self.turn:
             try:
@@ -56,7 +60,7 @@ class Target:
                 await self.end()
                 raise
 
-    async def start(self):
+    async def start(self) -> None:
         """Starts the worker."""
         self.process = await asyncio.create_subprocess_exec(
             sys.executable, "-c", BOOT, PACKAGES, str(self.pid), str(os.getpid()), str(self.begun),
@@ -67,20 +71,28 @@ class Target:
             await self.end()
             raise
 
-    async def exchange(self, question):
+    async def exchange(self, question: bytes) -> Any:
         """Sends a question and returns the answer."""
-        self.process.stdin.write(question)
-        await self.process.stdin.drain()
+        to_worker, _ = self.pipes()
+        to_worker.write(question)
+        await to_worker.drain()
         return await self.answer()
 
-    async def answer(self):
+    def pipes(self) -> tuple[asyncio.StreamWriter, asyncio.StreamReader]:
+        """Returns the pipes to and from the worker."""
+        if self.process is None or self.process.stdin is None or self.process.stdout is None:
+            raise ConnectionError("the worker was ended")
+        return self.process.stdin, self.process.stdout
+
+    async def answer(self) -> Any:
         """Reads an answer."""
-        head = await self.process.stdout.readexactly(9)
+        _, from_worker = self.pipes()
+        head = await from_worker.readexactly(9)
         letter, size = head[:1], int.from_bytes(head[1:], "little")
         if size > ANSWER_MOST:
             await self.end()
             raise LiveError(f"process {self.pid}: an answer of {size:,} bytes is larger than any")
-        data = await self.process.stdout.readexactly(size)
+        data = await from_worker.readexactly(size)
         if letter == b"B":
             return data
         value = json.loads(data)
@@ -88,7 +100,7 @@ class Target:
             raise KINDS.get(value["kind"], LiveError)(value["text"])
         return value
 
-    async def end(self):
+    async def end(self) -> int:
         """Ends the worker and everything it started. Returns its exit status."""
         process, self.process = self.process, None
         if process is None:
@@ -99,7 +111,8 @@ class Target:
             pass
         # wait() returns after the pipes have ended. A full pipe ends only if it is read.
         try:
-            await asyncio.wait_for(asyncio.gather(process.stdout.read(), process.wait()), END_SECONDS)
+            rest = [process.stdout.read()] if process.stdout else []
+            await asyncio.wait_for(asyncio.gather(process.wait(), *rest), END_SECONDS)
         except asyncio.TimeoutError:
             pass  # it hangs in a call that the kernel does not end, for example of a dead network file system
         return -signal.SIGKILL if process.returncode is None else process.returncode

@@ -6,12 +6,12 @@ import asyncio
 import time
 from collections import deque
 from dataclasses import asdict, dataclass
-from types import SimpleNamespace
+from typing import Any
 
 from hakmem.live.memory import UNSOUND, LiveError, NoProcess, problem_text
 from hakmem.live.model import BlockPool, Pool, SizeClass, Thread, Totals
+from hakmem.live.sample import rates
 from hakmem.serve.target import Target
-from hakmem.top.sample import rates
 
 # How many looks are kept for the charts.
 HISTORY = 600
@@ -35,15 +35,31 @@ class Point:
     rates: dict[str, float | None] | None  # a second, since the look before; None: there was none
 
 
+@dataclass
+class Shot:
+    """The parts of a snapshot that metrics need."""
+
+    time: float
+    pid: int | None
+    command: str
+    version: str
+    counters: dict[str, int]
+    totals: Totals
+    classes: list[SizeClass]
+    threads: list[Thread]
+    pools: list[Pool]
+    block_pools: list[BlockPool]
+
+
 class Seen:
     """A look, as a worker reports it. heap: the snapshot as JSON values. shot: the parts that metrics need, as
     objects."""
 
-    def __init__(self, told):
+    def __init__(self, told: dict[str, Any]) -> None:
         self.at, self.took, self.program = told.pop("at"), told.pop("took"), told.pop("program")
         self.heap, self.rss, self.resident = told, told["rss"], told["resident"]
         self.minor_faults, self.major_faults = told["minor_faults"], told["major_faults"]
-        self.shot = SimpleNamespace(
+        self.shot = Shot(
             **{name: told[name] for name in ("time", "pid", "command", "version", "counters")},
             totals=Totals(**told["totals"]), classes=[SizeClass(**row) for row in told["classes"]],
             threads=[Thread(**row) for row in told["threads"]], pools=[Pool(**row) for row in told["pools"]],
@@ -53,16 +69,23 @@ class Seen:
 class Watch:
     """One process. `state` is running, ended, or unread (the last look failed; `problem` says why)."""
 
-    def __init__(self, pid, deadline):
+    def __init__(self, pid: int, deadline: float) -> None:
         self.pid = pid
         self.target = Target(pid, deadline)
         self.state, self.problem = "running", ""
-        self.points = deque(maxlen=HISTORY)
-        self.sample: Seen | None = None
-        self.ended_at = None
+        self.points: deque[Point] = deque(maxlen=HISTORY)
+        self.latest: Seen | None = None
+        self.ended_at: float | None = None
         self.stopping = False  # as the server ends
 
-    async def look(self):
+    @property
+    def sample(self) -> Seen:
+        """The latest look that succeeded. The server starts only after the first one."""
+        if self.latest is None:
+            raise LiveError(f"process {self.pid}: no look at it succeeded yet")
+        return self.latest
+
+    async def look(self) -> None:
         """Looks once; raises LiveError if that fails."""
         told = await self.target.ask("look")
         try:
@@ -70,24 +93,24 @@ class Watch:
         except UNSOUND as error:
             raise LiveError(f"process {self.pid}: it makes no sense ({problem_text(error)})") from error
 
-    def note(self, sample):
+    def note(self, sample: Seen) -> None:
         """Keeps a sample as the latest point."""
-        found = rates(self.sample, sample)
+        found = rates(self.latest, sample)
         number = self.points[-1].number + 1 if self.points else 1
         a_second = None if found is None else {
             **found.counters, "minor_faults": found.minor_faults, "major_faults": found.major_faults, "rss": found.rss}
         self.points.append(
             Point(number=number, time=sample.shot.time, rss=sample.rss, **sample.resident, rates=a_second))
-        self.sample = sample
+        self.latest = sample
         self.state, self.problem = "running", ""
 
-    def fail(self, error):
+    def fail(self, error: LiveError) -> None:
         """Notes that a look failed."""
         self.state, self.problem = "unread", str(error)
         if isinstance(error, NoProcess):
             self.state, self.ended_at = "ended", time.time()
 
-    async def run(self, interval):
+    async def run(self, interval: float) -> None:
         """Looks until the process ends. Notes a look that fails, and goes on.
 
         Before Python 3.12, asyncio.wait_for() drops a cancellation that arrives together with an answer. Therefore
@@ -103,12 +126,12 @@ class Watch:
             took = time.monotonic() - begun
             await asyncio.sleep(max(interval - took, took * (1 / LOOKING - 1)))
 
-    def about(self):
+    def about(self) -> dict[str, object]:
         """Returns the entry of this process in a list of processes."""
         shot = self.sample.shot
         return {"pid": self.pid, "command": shot.command, "version": shot.version, "state": self.state,
                 "problem": self.problem, "ended_at": self.ended_at}
 
-    def history(self, after):
+    def history(self, after: int) -> list[dict[str, object]]:
         """Returns the points after number `after`."""
         return [asdict(point) for point in self.points if point.number > after]

@@ -1,8 +1,12 @@
 """The addresses of the server and their answers."""
 
+from __future__ import annotations
+
 import asyncio
 import json
 import logging
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
@@ -12,14 +16,20 @@ from hakmem.serve.access import REALM, Refused
 from hakmem.serve.answers import SHOWN, WATCHES, NoSuchProcess, error_answer, fresh, wanted, whole_number
 from hakmem.serve.metrics import metrics_text
 
+if TYPE_CHECKING:
+    from aiohttp.typedefs import Handler, Middleware
+
+    from hakmem.serve.watch import Watch
+
 INTERVAL = web.AppKey("interval", float)
-TASKS = web.AppKey("tasks", list)
+TASKS: web.AppKey[list[asyncio.Task[None]]] = web.AppKey("tasks", list)
 METRICS_TYPE = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
 # The longest request: profilers ask for the names of many addresses at once.
 BODY_MOST = 16 << 20
 
 
-def application(watches, interval, doors, may_write):
+def application(watches: Iterable[Watch], interval: float, doors: Sequence[Middleware],
+                may_write: bool) -> web.Application:
     """Returns the web application. doors: the middlewares of access.py that a request must pass. may_write: whether
     requests may turn things on and off in the processes."""
     app = web.Application(client_max_size=BODY_MOST, middlewares=[errors_as_json, *doors])
@@ -35,7 +45,7 @@ def application(watches, interval, doors, may_write):
     return app
 
 
-async def looking(app):
+async def looking(app: web.Application) -> AsyncIterator[None]:
     """Looks at the processes while the application runs."""
     app[TASKS] = [asyncio.create_task(watch.run(app[INTERVAL])) for watch in app[WATCHES].values()]
     for task in app[TASKS]:
@@ -49,7 +59,7 @@ async def looking(app):
     await asyncio.gather(*(watch.target.end() for watch in app[WATCHES].values()))
 
 
-def tell_failure(task):
+def tell_failure(task: asyncio.Task[None]) -> None:
     """Logs the error of a task that failed."""
     if not task.cancelled() and task.exception():
         logging.error("looking at a process failed", exc_info=task.exception())
@@ -59,14 +69,14 @@ def tell_failure(task):
 
 
 @web.middleware
-async def errors_as_json(request, handler):
+async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
     """A middleware that turns errors into answers."""
     try:
         return await handler(request)
     except web.HTTPException as error:
         if error.status < 400:
             raise
-        text, allow = error.text, None
+        text, allow = error.text or error.reason, None
         if error.status == 404 and not isinstance(error, NoSuchProcess):
             text = f"there is nothing at {clean(request.path, SHOWN)}; there are /, /metrics, /api/processes, /api/snapshot/PID, " \
                    "/api/history/PID, /api/profile/PID, /map/PID, /flame/PID and /debug/pprof/"
@@ -86,29 +96,29 @@ async def errors_as_json(request, handler):
 # ---- Answers ----
 
 
-def as_json(value):
+def as_json(value: object) -> web.Response:
     """Returns a value as an answer of compact JSON."""
     return fresh(web.json_response(value, dumps=lambda made: json.dumps(made, separators=(",", ":"))))
 
 
-async def show_page(request):
+async def show_page(request: web.Request) -> web.Response:
     """Answers with the page."""
     text, policy = page.made()
     return fresh(web.Response(text=text, content_type="text/html", headers={"Content-Security-Policy": policy}))
 
 
-async def show_metrics(request):
+async def show_metrics(request: web.Request) -> web.Response:
     """Answers with the metrics."""
     return fresh(web.Response(body=metrics_text(request.app[WATCHES].values()).encode(), headers=METRICS_TYPE))
 
 
-async def list_processes(request):
+async def list_processes(request: web.Request) -> web.Response:
     """Answers with the list of processes."""
     return as_json({"interval": request.app[INTERVAL],
                     "processes": [watch.about() for watch in request.app[WATCHES].values()]})
 
 
-async def show_snapshot(request):
+async def show_snapshot(request: web.Request) -> web.Response:
     """Answers with the snapshot of a process."""
     watch = wanted(request, request.match_info["pid"])
     heap = await pprof.outcome(watch.target.ask("superslabs")) if request.query.get("superslabs") == "1" else (
@@ -116,14 +126,14 @@ async def show_snapshot(request):
     return as_json({**heap, "process": watch.about()})
 
 
-async def show_history(request):
+async def show_history(request: web.Request) -> web.Response:
     """Answers with the points of a process."""
     watch = wanted(request, request.match_info["pid"])
     after = whole_number("after", request.query.get("after", "0"), "the number of a look")
     return as_json({"process": watch.about(), "points": watch.history(after)})
 
 
-async def show_map(request):
+async def show_map(request: web.Request) -> web.Response:
     """Answers with the map of a heap."""
     watch = wanted(request, request.match_info["pid"])
     return fresh(

@@ -1,21 +1,27 @@
 """The screen: a head that explains the RSS, a table, and keys."""
 
+from __future__ import annotations
+
 import asyncio
 import time
 from collections import deque
+from collections.abc import Callable
+from typing import Protocol
 
 from rich.text import Text
-from textual.app import App
+from textual.app import App, ComposeResult
 from textual.binding import Binding
 from textual.containers import VerticalScroll
+from textual.coordinate import Coordinate
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Static
 
 from hakmem.apart import in_thread
 from hakmem.compat import zip_strict
 from hakmem.live.memory import LiveError, NoPermission, NoProcess
+from hakmem.live.sample import RATES, Sample, rates
+from hakmem.screen import Text as ScreenText
 from hakmem.top import tables, words
-from hakmem.top.sample import RATES, rates
 
 # Looking takes at most this share of the time, however large the heap is.
 LOOKING = 0.25
@@ -46,20 +52,27 @@ then as cached, then as free.
 """
 
 
-class Help(ModalScreen):
+class Looker(Protocol):
+    """What looks at a process: a Sampler."""
+
+    def take(self) -> Sample:
+        """Returns a Sample."""
+
+
+class Help(ModalScreen[None]):
     """Explains the figures and the keys."""
 
     BINDINGS = [("escape,h,question_mark,q,enter,space", "dismiss", "Back")]
     CSS = "Help { align: center middle; } #help { width: 90; max-width: 100%; height: auto; max-height: 100%; \
 border: round $accent; padding: 1 2; background: $surface; }"
 
-    def compose(self):
+    def compose(self) -> ComposeResult:
         """Yields the widgets."""
         with VerticalScroll(id="help"):
             yield Static(HELP, markup=False)
 
 
-def drawn(text):
+def drawn(text: ScreenText) -> Text:
     """Returns a text of the head as a textual Text."""
     return Text.assemble(*text.parts)
 
@@ -67,14 +80,14 @@ def drawn(text):
 class Bar(Static):
     """The stacked bar, as wide as the screen."""
 
-    parts = None
+    parts: dict[str, int] | None = None
 
-    def render(self):
+    def render(self) -> Text:
         """Returns the bar."""
         return drawn(words.bar(self.parts, self.size.width)) if self.parts else Text()
 
 
-class Top(App):
+class Top(App[None]):
     """The app of `hakmem top`. sampler: anything with take()."""
 
     ENABLE_COMMAND_PALETTE = False
@@ -96,25 +109,28 @@ class Top(App):
         Binding("less_than_sign,comma", "sort(-1)", "Sort <", key_display="<"),
         Binding("greater_than_sign,full_stop", "sort(1)", "Sort >", key_display=">"),
         Binding("r", "reverse", "Reverse"),
-        Binding("escape,backspace", "back", "Back"), Binding("h,question_mark", "help", "Help", key_display="h"),
+        Binding("escape,backspace", "leave_row", "Back"), Binding("h,question_mark", "help", "Help", key_display="h"),
         *(Binding(str(number), f"view('{name}')", name.capitalize(), show=False)
           for number, name in enumerate(tables.VIEWS, 1)),
     ]
 
-    def __init__(self, sampler, interval):
+    def __init__(self, sampler: Looker, interval: float) -> None:
         super().__init__()
         self.sampler = sampler
         self.interval = interval
-        self.before = self.sample = None
-        self.view, self.drilled = "classes", None  # drilled: what the key of a row of the view led to
-        self.history = deque(maxlen=LOOKS)  # (RSS, live bytes) of each look
-        self.orders = {}  # table -> (column, descending)
+        self.before: Sample | None = None
+        self.sample: Sample | None = None
+        self.view = "classes"
+        self.drilled: int | None = None  # what the key of a row of the view led to
+        self.history: deque[tuple[int, int]] = deque(maxlen=LOOKS)  # (RSS, live bytes) of each look
+        self.orders: dict[str, tuple[int, bool | None]] = {}  # table -> (column, descending)
         self.note = ""
         self.running = asyncio.Event()
         self.running.set()
-        self.shown = None  # the table that stands in the widget
+        # The table that stands in the widget: its name, heads, keys and cells.
+        self.shown: tuple[str, list[str], list[str], list[list[Text]]] | None = None
 
-    def compose(self):
+    def compose(self) -> ComposeResult:
         """Yields the widgets."""
         yield Static(id="title")
         yield Static(id="memory")
@@ -127,15 +143,15 @@ class Top(App):
         yield DataTable(cursor_type="row", zebra_stripes=True)
         yield Footer()
 
-    def on_ready(self):
+    def on_ready(self) -> None:
         """Starts looking."""
         self.title = "hakmem top"
         self.query_one(DataTable).focus()
-        self.run_worker(self.watch(), exit_on_error=True)
+        self.run_worker(self.look_on(), exit_on_error=True)
 
     # ---- Looking ----
 
-    async def watch(self):
+    async def look_on(self) -> None:
         """Looks until the process ends. Tells of a look that failed, and tries again."""
         while True:
             await self.running.wait()
@@ -157,7 +173,7 @@ class Top(App):
             took = time.monotonic() - begun
             await asyncio.sleep(max(self.interval - took, took * (1 / LOOKING - 1)))
 
-    async def taken(self):
+    async def taken(self) -> Sample:
         """Returns a Sample. If the process holds its reader up, the screen says so and keys still work."""
         begun, look = time.monotonic(), asyncio.wrap_future(in_thread(self.sampler.take))
         while not (await asyncio.wait([look], timeout=SLOW))[0]:
@@ -165,7 +181,7 @@ class Top(App):
             self.redraw()
         return look.result()
 
-    def end(self, note):
+    def end(self, note: str) -> None:
         """Stops looking, with a note that says why."""
         self.note = note
         self.running.clear()
@@ -173,7 +189,7 @@ class Top(App):
 
     # ---- Drawing ----
 
-    def redraw(self):
+    def redraw(self) -> None:
         """Draws the head and the table of the latest sample."""
         if not self.query("#title"):
             # The screen is being taken down while the last look ends.
@@ -192,9 +208,9 @@ class Top(App):
         bar = self.query_one(Bar)
         bar.parts = parts
         bar.refresh()
-        self.draw_table()
+        self.draw_table(self.sample)
 
-    def tabs(self):
+    def tabs(self) -> Text:
         """Returns the line of views."""
         text = Text()
         gap = " " if self.size.width >= 72 else ""
@@ -203,15 +219,15 @@ class Top(App):
             text.append(" ")
         return text
 
-    def table(self):
-        """Returns the table of the chosen view, from the latest sample."""
+    def table(self, sample: Sample) -> tables.Table:
+        """Returns the table of the chosen view."""
         if self.drilled is not None:
-            return tables.DRILLS[self.view](self.sample, self.drilled)
-        return tables.VIEWS[self.view](self.sample)
+            return tables.DRILLS[self.view](sample, self.drilled)
+        return tables.VIEWS[self.view](sample)
 
-    def draw_table(self):
+    def draw_table(self, sample: Sample) -> None:
         """Draws the table. Updates only changed cells if its rows and heads are the same."""
-        table = self.table()
+        table = self.table(sample)
         column, descending = self.orders.get(table.name, (table.order, None))
         rows = table.sorted(column, descending)
         cut = f": {tables.ROWS_MOST:,} of {len(rows):,}, the first by {table.columns[column].title}" if (
@@ -228,17 +244,19 @@ class Top(App):
             for number, row in enumerate(cells):
                 for place, cell in enumerate(row):
                     if cell != self.shown[3][number][place]:
-                        widget.update_cell_at((number, place), cell, update_width=True)
+                        widget.update_cell_at(Coordinate(number, place), cell, update_width=True)
         else:
             self.fill(widget, table, heads, keys, cells)
         self.shown = (table.name, heads, keys, cells)
 
-    def fill(self, widget, table, heads, keys, cells):
+    def fill(self, widget: DataTable[Text], table: tables.Table, heads: list[str], keys: list[str],
+             cells: list[list[Text]]) -> None:
         """Puts a table's rows into the widget. The cursor stays on its row and the scroll position stays."""
-        same = self.shown is not None and self.shown[0] == table.name
-        chosen = self.shown[2][widget.cursor_row] if same and widget.cursor_row < len(self.shown[2]) else None
+        name, old_heads, old_keys, _ = self.shown or ("", [], [], [])
+        same = name == table.name
+        chosen = old_keys[widget.cursor_row] if same and widget.cursor_row < len(old_keys) else None
         scrolled = widget.scroll_offset
-        if same and self.shown[1] == heads:
+        if same and old_heads == heads:
             widget.clear()
         else:
             widget.clear(columns=True)
@@ -246,48 +264,48 @@ class Top(App):
                 widget.add_column(Text(head, justify="left" if column.kind == "words" else "right"), key=str(number))
         for key, row in zip_strict(keys, cells):
             widget.add_row(*row, key=key)
-        if chosen in keys:
+        if chosen is not None and chosen in keys:
             widget.move_cursor(row=keys.index(chosen), animate=False, scroll=False)
         if same:
             widget.scroll_to(scrolled.x, scrolled.y, animate=False, force=True)
 
     @staticmethod
-    def arrow(table, column, descending):
+    def arrow(table: tables.Table, column: int, descending: bool | None) -> str:
         """Returns the arrow of a sorted column."""
         if descending is None:
             descending = table.columns[column].kind not in ("words", "address")
         return "▼" if descending else "▲"
 
     @staticmethod
-    def cell(value, kind):
+    def cell(value: tables.Cell, kind: str) -> Text:
         """Returns a value as a cell."""
         return Text(tables.value_text(value, kind), justify="left" if kind == "words" else "right")
 
     # ---- Keys ----
 
-    def go(self, view, drilled=None):
+    def go(self, view: str, drilled: int | None = None) -> None:
         """Shows a view, or the table behind one of its rows."""
         self.view, self.drilled = view, drilled
         self.redraw()
 
-    def action_view(self, name):
+    def action_view(self, name: str) -> None:
         """Shows a view."""
         self.go(name)
 
-    def action_next_view(self):
+    def action_next_view(self) -> None:
         """Shows the next view."""
         names = list(tables.VIEWS)
         self.go(names[(names.index(self.view) + 1) % len(names)])
 
-    def action_back(self):
+    def action_leave_row(self) -> None:
         """Goes back from the table behind a row."""
         self.go(self.view)
 
-    def action_help(self):
+    def action_help(self) -> None:
         """Shows the help."""
         self.push_screen(Help())
 
-    def action_pause(self):
+    def action_pause(self) -> None:
         """Pauses, or goes on."""
         if self.note.startswith("ended"):
             return
@@ -297,38 +315,39 @@ class Top(App):
             self.running.set()
         self.redraw()
 
-    def action_sort(self, step):
+    def action_sort(self, step: int) -> None:
         """Sorts by the column `step` columns further."""
         self.sort_by(lambda column, count: (column + step) % count)
 
-    def sort_by(self, choose):
+    def sort_by(self, choose: Callable[[int, int], int]) -> None:
         """Sorts by the column that choose(column, number of columns) returns."""
         if self.sample is None:
             return
-        table = self.table()
+        table = self.table(self.sample)
         column, _ = self.orders.get(table.name, (table.order, None))
         self.orders[table.name] = (choose(column, len(table.columns)), None)
         self.redraw()
 
-    def action_reverse(self):
+    def action_reverse(self) -> None:
         """Reverses the order."""
         if self.sample is None:
             return
-        table = self.table()
+        table = self.table(self.sample)
         column, descending = self.orders.get(table.name, (table.order, None))
         self.orders[table.name] = (column, self.arrow(table, column, descending) == "▲")
         self.redraw()
 
-    def on_data_table_header_selected(self, event):
+    def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
         """Sorts by the column that was clicked."""
         self.sort_by(lambda column, count: event.column_index)
 
-    def on_data_table_row_selected(self, event):
+    def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         """Shows the table behind a row."""
-        if self.drilled is None and self.view in tables.DRILLS and self.sample is not None:
-            self.go(self.view, int(event.row_key.value))
+        key = event.row_key.value
+        if self.drilled is None and self.view in tables.DRILLS and self.sample is not None and key is not None:
+            self.go(self.view, int(key))
 
-    def check_action(self, action, parameters):
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Returns whether a key works now."""
         # On the help screen, only its own keys and quit work.
         return len(self.screen_stack) == 1 or action == "quit"

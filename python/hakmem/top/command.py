@@ -1,17 +1,26 @@
 """The command `hakmem top`."""
 
+from __future__ import annotations
+
 import concurrent.futures
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from hakmem.apart import in_thread
 from hakmem.extras import extra
 from hakmem.live.memory import LiveError
+from hakmem.live.sample import Sample, Sampler, rates
 from hakmem.processes import ProcessParameter
-from hakmem.top.sample import Sampler, rates
+
+if TYPE_CHECKING:
+    from textual.pilot import Pilot
+
+    from hakmem.ps.survey import Row
 
 PICTURE = (140, 40)
 # The longest look of --once and before the screen. The screen itself goes on waiting and says so.
@@ -29,7 +38,7 @@ class TopError(click.ClickException):
 @click.option("--svg", "picture", type=click.Path(dir_okay=False, writable=True), metavar="FILE",
               help="Write one screen as a picture instead.")
 @click.argument("pid", type=ProcessParameter(), required=False, metavar="[PID|NAME]")
-def top(pid, interval, once, picture):
+def top(pid: int | None, interval: float, once: bool, picture: str | None) -> None:
     """Watch the heap of process PID: what its resident memory is, classes, threads, pools, rates.
 
     Without PID the processes on HAKMEM are listed, and one is chosen. Nothing runs in the process. Key h tells what the
@@ -53,7 +62,7 @@ def top(pid, interval, once, picture):
     watch(sampler, first, interval, picture)
 
 
-def chosen(may_ask):
+def chosen(may_ask: bool) -> int:
     """Returns the PID of the only process on HAKMEM, or of the one that the user picks."""
     from hakmem.ps.command import print_rows
     from hakmem.ps.survey import survey
@@ -69,14 +78,14 @@ def chosen(may_ask):
     return click.prompt("PID", default=str(rows[0].pid), value_proc=lambda text: pick(text, rows))
 
 
-def pick(text, rows):
+def pick(text: str, rows: Iterable[Row]) -> int:
     """Returns the PID that was typed, if it is in the list."""
     if text.strip() not in {str(row.pid) for row in rows}:
         raise click.BadParameter(f"{text!r} is no PID of the list")
     return int(text)
 
 
-def take(sampler):
+def take(sampler: Sampler) -> Sample:
     """Returns a Sample, if the look ends in time: the process's owner can hold its readers up."""
     try:
         return in_thread(sampler.take).result(SECONDS)
@@ -84,7 +93,7 @@ def take(sampler):
         raise LiveError(f"process {sampler.pid} held up who looks at it for more than {SECONDS} seconds") from None
 
 
-def print_once(first, second):
+def print_once(first: Sample, second: Sample) -> None:
     """Prints one screen as text."""
     from hakmem.screen import make_console
     from hakmem.top.plain import print_sample
@@ -92,7 +101,7 @@ def print_once(first, second):
     print_sample(make_console(), second, rates(first, second))
 
 
-def watch(sampler, first, interval, picture):
+def watch(sampler: Sampler, first: Sample, interval: float, picture: str | None) -> None:
     """Runs the screen, or writes a picture of it."""
     if picture:
         with extra("top", "a picture of the screen"):
@@ -106,7 +115,7 @@ def watch(sampler, first, interval, picture):
 
     app, drawn = Top(sampler, interval), []
     if picture:
-        async def draw(pilot):
+        async def draw(pilot: Pilot[object]) -> None:
             while app.before is None and not app.note.startswith("ended"):
                 await pilot.pause(interval / 4)
             drawn.append(app.export_screenshot())
@@ -122,7 +131,7 @@ def watch(sampler, first, interval, picture):
         click.echo(f"hakmem: {app.note}", err=True)
 
 
-def watch_plainly(sampler, first, interval):
+def watch_plainly(sampler: Sampler, first: Sample, interval: float) -> None:
     """Prints the screen of --once repeatedly, without keys, if the extra's packages are not installed."""
     from hakmem.top.plain import Frame, print_sample
 
@@ -142,7 +151,7 @@ def watch_plainly(sampler, first, interval):
         raise TopError(str(error)) from error
 
 
-def write_picture(picture, text):
+def write_picture(picture: str, text: str) -> None:
     """Writes the picture."""
     try:
         Path(picture).write_text(text, encoding="utf-8")

@@ -1,13 +1,19 @@
 """One screen as text, for pipes and logs, and for repeated printing if textual is not installed."""
 
+from __future__ import annotations
+
 import shutil
+from typing import TYPE_CHECKING
 
 import click
 
-from hakmem.compat import zip_strict
 from hakmem import screen
+from hakmem.compat import zip_strict
+from hakmem.live.sample import RATES, Rates, Sample
 from hakmem.top import tables, words
-from hakmem.top.sample import RATES
+
+if TYPE_CHECKING:
+    from hakmem.screen import Console
 
 BAR_WIDTH = 100
 # Move the cursor to the top left; clear the line behind the cursor; clear everything below.
@@ -18,22 +24,22 @@ VIEWS = ("classes", "threads", "pools")
 class Frame(screen.Console):
     """A terminal's whole screen: collects lines, as many as fit, and shows them all at once."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.height = shutil.get_terminal_size().lines
-        self.kept = []
+        self.kept: list[str] = []
 
-    def write(self, line):
+    def write(self, line: str) -> None:
         """Adds a line."""
         self.kept.append(line)
 
-    def show(self):
+    def show(self) -> None:
         """Shows the lines."""
         shown = "".join(f"{line}{CLEAR_LINE}\r\n" for line in self.kept[:self.height - 1])
         click.echo(f"{HOME}{shown}{CLEAR_BELOW}", nl=False, color=True)
 
 
-def print_sample(console, sample, found):
+def print_sample(console: Console, sample: Sample, found: Rates | None) -> None:
     """Prints the head and the tables of classes, threads and pools. found: the rates."""
     parts = sample.resident.parts()
     for line in (words.title(sample), words.memory_line(sample), words.bar(parts, min(BAR_WIDTH, console.width)),
@@ -46,7 +52,7 @@ def print_sample(console, sample, found):
         console.print(drawn(table))
 
 
-def drawn(table):
+def drawn(table: tables.Table) -> screen.Table:
     """Returns a Table as the console prints it."""
     made = screen.Table()
     for column in table.columns:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Union
 
 from hakmem.compat import zip_strict
-from hakmem.live.model import ACTIVE, DIRTY, TIERS, UNTOUCHED, WARM
+from hakmem.live.model import ACTIVE, DIRTY, TIERS, UNTOUCHED, WARM, Slab
 from hakmem.top.words import bytes_text
+
+if TYPE_CHECKING:
+    from hakmem.live.sample import Sample
 
 # A table shows at most so many rows, the first in its order.
 ROWS_MOST = 400
+
+
+Cell = Union[str, int, float, None]
+Row = tuple[Cell, ...]
 
 
 @dataclass(frozen=True)
@@ -27,17 +36,17 @@ class Table:
     name: str
     title: str
     columns: list[Column]
-    rows: list[tuple]
-    keys: list
+    rows: Sequence[Row]
+    keys: Sequence[Hashable]
     order: int = 0  # the column that it is sorted by if nobody says otherwise
 
-    def sorted(self, column=None, descending=None):
+    def sorted(self, column: int | None = None, descending: bool | None = None) -> list[tuple[Hashable, Row]]:
         """Returns [(key, row)] sorted by a column. None is the least value. Numbers descend by default."""
         column = self.order if column is None else min(column, len(self.columns) - 1)
         if descending is None:
             descending = self.columns[column].kind not in ("words", "address")
 
-        def value(pair):
+        def value(pair: tuple[Hashable, Row]) -> tuple[bool, Any]:
             return (pair[1][column] is not None, pair[1][column])
 
         try:
@@ -46,10 +55,12 @@ class Table:
             raise TypeError(f"{self.name}: column {self.columns[column].title} mixes kinds") from error
 
 
-def value_text(value, kind):
+def value_text(value: Cell, kind: str) -> str:
     """Returns a value's text in a column of a kind."""
     if value is None:
         return "-"
+    if isinstance(value, str):
+        return value
     if kind == "bytes":
         return bytes_text(value)
     if kind == "address":
@@ -59,12 +70,12 @@ def value_text(value, kind):
     return f"{value:,}" if kind == "number" else str(value)
 
 
-def share(part, whole):
+def share(part: float, whole: float) -> float | None:
     """Returns a part as a share of 1; None of nothing."""
     return part / whole if whole else None
 
 
-def classes(sample):
+def classes(sample: Sample) -> Table:
     """Returns the table of size classes."""
     columns = [Column("block size"), Column("class"), Column("slabs"), Column("live"), Column("cached"),
                Column("free"), Column("live bytes", "bytes"), Column("cached bytes", "bytes"),
@@ -76,7 +87,7 @@ def classes(sample):
     return Table("classes", "Classes", columns, rows, [row.class_id for row in sample.shot.classes], order=6)
 
 
-def threads(sample):
+def threads(sample: Sample) -> Table:
     """Returns the table of threads and heaps."""
     counters = ("refills", "flushes", "slabs_carved", "remote_blocks")
     columns = [Column("heap"), Column("thread", "words"), Column("tid", "id"), Column("state", "words"),
@@ -90,7 +101,7 @@ def threads(sample):
     return Table("threads", "Threads and heaps", columns, rows, [row.heap for row in kept], order=6)
 
 
-def pools(sample):
+def pools(sample: Sample) -> Table:
     """Returns the table of SuperSlabs by tier."""
     columns = [Column("tier", "words"), Column("SuperSlabs"), Column("active units"), Column("warm"), Column("dirty"),
                Column("untouched"), Column("memory", "bytes"), Column("used", "share")]
@@ -103,7 +114,7 @@ def pools(sample):
                  [row.tier for row in sample.shot.pools], order=1)
 
 
-def superslabs(sample):
+def superslabs(sample: Sample) -> Table:
     """Returns the table of SuperSlabs."""
     units = sample.shot.units
     columns = [Column("number"), Column("address", "address"), Column("tier", "words"), Column("huge pages", "words"),
@@ -121,7 +132,7 @@ def superslabs(sample):
     return Table("superslabs", "SuperSlabs", columns, rows, keys, order=8)
 
 
-def huge(sample):
+def huge(sample: Sample) -> Table:
     """Returns the table of huge blocks."""
     columns = [Column("address", "address"), Column("bytes", "bytes"), Column("state", "words"), Column("heap")]
     rows = [(row.address, row.bytes, "live" if row.live else "kept", row.heap) for row in sample.shot.huge]
@@ -134,18 +145,19 @@ VIEWS = {"classes": classes, "threads": threads, "pools": pools, "superslabs": s
 # ---- Drilling ----
 
 
-def slabs(sample, chosen, key):
+def slabs(sample: Sample, chosen: Callable[[Slab], bool],
+          key: Callable[[Slab], int]) -> list[tuple[int, int, int, int, int]]:
     """Returns [(key(slab), slabs, blocks, used, cached)] for the slabs that chosen(slab) accepts, by key."""
-    found = {}
+    found: dict[int, list[int]] = {}
     for slab in sample.shot.units.slabs:
         if chosen(slab):
             sums = found.setdefault(key(slab), [0, 0, 0, 0])
             for place, value in enumerate((1, sample.shot.class_blocks[slab.class_id], slab.used, slab.cached)):
                 sums[place] += value
-    return [(group, *sums) for group, sums in sorted(found.items())]
+    return [(group, count, blocks, used, cached) for group, (count, blocks, used, cached) in sorted(found.items())]
 
 
-def class_slabs(sample, class_id):
+def class_slabs(sample: Sample, class_id: int) -> Table:
     """Returns the table of one class's slabs, by owning heap."""
     size = sample.shot.block_sizes[class_id]
     heaps = {row.heap: row for row in sample.shot.threads}
@@ -162,7 +174,7 @@ def class_slabs(sample, class_id):
                  [row[0] for row in rows], order=3)
 
 
-def thread_classes(sample, heap):
+def thread_classes(sample: Sample, heap: int) -> Table:
     """Returns the table of one heap's slabs, by class."""
     columns = [Column("block size"), Column("class"), Column("slabs"), Column("live"), Column("cached"), Column("free"),
                Column("live bytes", "bytes"), Column("used", "share")]

@@ -1,46 +1,47 @@
 """Figures and the head of the screen, as texts with styles."""
 
+from __future__ import annotations
+
 import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from hakmem.screen import Text
+from hakmem.live.resident import PARTS
+from hakmem.screen import Text, spark
+from hakmem.units import scaled
 
-# {part: (its name, its color)} for the bar, its key and the page of `hakmem serve`.
-PARTS = {
-    "live": ("live", "#2f9e44"), "cached": ("cached", "#1c7ed6"), "free_in_slab": ("free in slab", "#f59f00"),
-    "retained": ("retained", "#e8590c"), "metadata": ("metadata", "#9c36b5"), "other": ("other", "#868e96"),
-}
-UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+if TYPE_CHECKING:
+    from hakmem.live.sample import Rates, Sample
 
 
-def bytes_text(count):
+
+def bytes_text(count: float) -> str:
     """Returns bytes with about three digits, such as 17.3 MiB."""
-    value, unit = float(abs(count)), 0
-    while value >= 999.5 and unit < len(UNITS) - 1:
-        value, unit = value / 1024, unit + 1
-    text = f"{value:.0f}" if unit == 0 or value >= 99.95 else f"{value:.1f}"
-    return f"{'-' if count < 0 else ''}{text} {UNITS[unit]}"
+    value, unit = scaled(abs(count), limit=999.5)
+    text = f"{value:.0f}" if unit == "B" or value >= 99.95 else f"{value:.1f}"
+    return f"{'-' if count < 0 else ''}{text} {unit}"
 
 
-def rate_text(value):
+def rate_text(value: float | None) -> str:
     """Returns events per second as a text."""
     return "-" if value is None else f"{value:,.0f}/s" if value >= 9.95 or value == 0 else f"{value:.1f}/s"
 
 
-def bar(parts, width):
+def bar(parts: dict[str, int], width: int) -> Text:
     """Returns the parts as a bar of `width` cells. A part above 0 has at least one cell."""
     total = sum(parts.values())
     text = Text()
     if total == 0 or width <= 0:
         return text
     cells = {name: max(int(size * width / total), 1) if size else 0 for name, size in parts.items()}
-    largest = max(cells, key=cells.get)
+    largest = max(cells, key=lambda name: cells[name])
     cells[largest] = max(cells[largest] + width - sum(cells.values()), 0)
     for name, count in cells.items():
         text.append("█" * count, style=PARTS[name][1])
     return text
 
 
-def key(parts):
+def key(parts: dict[str, int]) -> Text:
     """Returns the key of the bar: what the colors mean, and how much each part is."""
     text = Text()
     total = sum(parts.values()) or 1
@@ -51,7 +52,7 @@ def key(parts):
     return text
 
 
-def title(sample, note=""):
+def title(sample: Sample, note: str = "") -> Text:
     """Returns the title: which process, at what time."""
     shot = sample.shot
     text = Text(f"{shot.command} {shot.pid}", style="bold")
@@ -62,7 +63,7 @@ def title(sample, note=""):
     return text
 
 
-def memory_line(sample):
+def memory_line(sample: Sample) -> Text:
     """Returns the line of totals."""
     totals = sample.shot.totals
     text = Text("RSS ", style="bold")
@@ -73,20 +74,7 @@ def memory_line(sample):
     return text
 
 
-SPARKS = "▁▂▃▄▅▆▇█"
-
-
-def spark(values, width):
-    """Returns the last values as bars of eight heights, from least to greatest. Equal values are low bars."""
-    shown = [value for value in values if value is not None][-max(width, 0):]
-    if not shown:
-        return ""
-    low, high = min(shown), max(shown)
-    return "".join(SPARKS[int((value - low) * (len(SPARKS) - 1) / (high - low)) if high > low else 0]
-                   for value in shown)
-
-
-def history_line(history, width):
+def history_line(history: Sequence[tuple[int, int]], width: int) -> Text:
     """Returns RSS and live bytes of the looks so far. history: pairs. Takes two lines if one is too short."""
     text = Text()
     if len(history) < 2:
@@ -103,7 +91,7 @@ def history_line(history, width):
     return text
 
 
-def rates_line(found, names):
+def rates_line(found: Rates | None, names: dict[str, str]) -> Text:
     """Returns the rates as a line. names: sample.RATES."""
     if found is None:
         return Text("rates: after the next look", style="dim")

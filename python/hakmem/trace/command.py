@@ -1,5 +1,7 @@
 """`hakmem trace`: record what a program allocates, look at it, and do it again on any allocator."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 
@@ -11,7 +13,7 @@ TRACE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.group()
-def trace():
+def trace() -> None:
     """Record a program's allocations and replay them."""
 
 
@@ -22,7 +24,7 @@ def trace():
 @click.argument("program")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
-def record(ctx, output, children, program, arguments):
+def record(ctx: click.Context, output: Path | None, children: bool, program: str, arguments: tuple[str, ...]) -> None:
     """Run PROGRAM and record every call of malloc and its family, of all threads.
 
     Ends with the program's exit status. What a program did until a signal ended it is kept."""
@@ -36,7 +38,7 @@ def record(ctx, output, children, program, arguments):
 @trace.command()
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 @click.argument("file", type=TRACE)
-def info(file, as_json):
+def info(file: Path, as_json: bool) -> None:
     """Tell what a trace holds: calls, sizes, threads, lifetimes, peak."""
     with extra("trace", "hakmem trace info"):
         from hakmem.trace.info import describe
@@ -62,7 +64,8 @@ def info(file, as_json):
 @click.option("--json", "as_json", is_flag=True, help="Print samples and summary as JSON.")
 @click.argument("file", type=TRACE)
 @click.pass_context
-def replay(ctx, file, names, additions, rounds, threads_merged, no_touch, limit, as_json):
+def replay(ctx: click.Context, file: Path, names: tuple[str, ...], additions: tuple[str, ...], rounds: int,
+           threads_merged: bool, no_touch: bool, limit: float, as_json: bool) -> None:
     """Replay a trace on allocators, round by round, and compare time and memory.
 
     Ends with 1 if a replay failed on any of them."""

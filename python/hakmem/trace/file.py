@@ -1,13 +1,20 @@
 """Reads the trace file as numpy arrays. tools/trace/trace_file.h defines its form."""
 
+from __future__ import annotations
+
 import json
 import zlib
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hakmem.clean import clean
 from hakmem.trace.header import HEADER, Header, TraceError, read_header
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 SUMMED_FROM = 16
 NO_SLOT = 0xFFFFFFFF
@@ -27,13 +34,13 @@ class Trace:
     """A trace's parts."""
 
     header: Header
-    threads: np.ndarray
-    ops: np.ndarray
-    runs: np.ndarray
-    about: dict
+    threads: NDArray[np.void]
+    ops: NDArray[np.void]
+    runs: NDArray[np.void]
+    about: dict[str, Any]
 
 
-def read_trace(path):
+def read_trace(path: str | Path) -> Trace:
     """Returns the Trace of a file; raises TraceError if it is damaged."""
     header = read_header(path)
     with open(path, "rb") as file:
@@ -44,7 +51,8 @@ def read_trace(path):
         raise TraceError(f"{path} is damaged: its parts do not fill it")
     if zlib.crc32(memoryview(content)[SUMMED_FROM:]) != header.checksum:
         raise TraceError(f"{path} is damaged: its checksum is wrong")
-    arrays, at = [], HEADER.size
+    arrays: list[NDArray[Any]] = []
+    at = HEADER.size
     for fields, count in parts:
         arrays.append(np.frombuffer(content, fields, count, at))
         at += fields.itemsize * count
@@ -60,7 +68,7 @@ def read_trace(path):
     return Trace(header, threads, ops, runs, checked(about, path))
 
 
-def checked(about, path):
+def checked(about: object, path: str | Path) -> dict[str, Any]:
     """Returns what the recorder wrote about the run, with only values of the right types."""
     if not isinstance(about, dict):
         raise TraceError(f"{path} is damaged: its text tells nothing of a run")

@@ -1,8 +1,11 @@
 """Reads the header of a trace file. tools/trace/trace_file.h defines its form."""
 
+from __future__ import annotations
+
 import os
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import click
 
@@ -35,7 +38,7 @@ class Header:
     checksum: int = 0
 
 
-def read_header(path):
+def read_header(path: str | Path) -> Header:
     """Returns the header of a trace; raises TraceError if the file cannot be one."""
     try:
         size = os.path.getsize(path)
@@ -50,7 +53,7 @@ def read_header(path):
     _, version, checksum, *fields = HEADER.unpack(head)
     if version != VERSION:
         raise TraceError(f"{path} is a trace of version {version}, this is for {VERSION}; record it anew")
-    header = Header(*fields, checksum)
+    header = replace(Header(*fields), checksum=checksum)
     if size != header.file_bytes:
         state = "truncated" if size < header.file_bytes else "damaged"
         raise TraceError(f"{path} is {state}: it has {size} bytes, its header says {header.file_bytes}")

@@ -1,11 +1,23 @@
 """Computes what a trace holds, on all its operations at once, in the recorded order."""
 
+from __future__ import annotations
+
 import os
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hakmem.trace.file import FREES, KINDS, NO_SLOT, REALLOCS, THREAD, read_trace
+from hakmem.trace.file import FREES, KINDS, NO_SLOT, REALLOCS, THREAD, Trace, read_trace
+
+if TYPE_CHECKING:
+    from hakmem.records import Record
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Numbers = NDArray[np.int64]
 
 MAX_SIZE = (1 << 48) - 1
 SMALLEST_BUCKET = 16
@@ -16,11 +28,11 @@ PERCENTILES = (10, 50, 90, 99)
 class Calls:
     """The calls of all threads in the recorded order, one array for each field."""
 
-    thread: np.ndarray
-    kind: np.ndarray
-    size: np.ndarray
-    alignment: np.ndarray
-    slot: np.ndarray
+    thread: Numbers
+    kind: Numbers
+    size: Numbers
+    alignment: Numbers
+    slot: NDArray[np.uint32]
 
 
 @dataclass(frozen=True)
@@ -28,13 +40,13 @@ class Blocks:
     """What each call did to its block: change of bytes and blocks in use; and the blocks' lives.
     birth, death: indexes of calls; death is -1 for a block that was never freed."""
 
-    bytes: np.ndarray
-    count: np.ndarray
-    birth: np.ndarray
-    death: np.ndarray
+    bytes: Numbers
+    count: Numbers
+    birth: Numbers
+    death: Numbers
 
 
-def in_order(trace):
+def in_order(trace: Trace) -> Calls:
     """Returns the Calls. The file has one thread's stream after the other; the runs tell the order."""
     turns = np.repeat(trace.runs["thread"], trace.runs["count"])
     place = np.argsort(turns, kind="stable")
@@ -47,7 +59,7 @@ def in_order(trace):
                  ((packed >> np.uint64(48)) & np.uint64(0xFF)).astype(np.int64)[calls], ops["slot"][calls])
 
 
-def follow_blocks(calls):
+def follow_blocks(calls: Calls) -> Blocks:
     """Follows each slot through its calls: what it held before each call, and where a life begins and ends in it."""
     on_block = np.flatnonzero(calls.slot != NO_SLOT)
     order = on_block[np.argsort(calls.slot[on_block], kind="stable")]
@@ -73,7 +85,7 @@ def follow_blocks(calls):
     return Blocks(in_use, count, birth, death)
 
 
-def describe_sizes(calls):
+def describe_sizes(calls: Calls) -> list[Record]:
     """Returns allocating calls by size, in powers of two."""
     made = calls.size[~np.isin(calls.kind, FREES)]
     bounds = SMALLEST_BUCKET << np.arange(45, dtype=np.int64)
@@ -83,14 +95,14 @@ def describe_sizes(calls):
     return [{"up_to": int(bounds[i]), "count": int(counts[i]), "bytes": int(total[i])} for i in range(len(counts))]
 
 
-def percentiles(values):
+def percentiles(values: Numbers) -> dict[str, int] | None:
     """Returns the percentiles of the values; None without values."""
     if len(values) == 0:
         return None
     return {f"p{which}": int(value) for which, value in zip(PERCENTILES, np.percentile(values, PERCENTILES))}
 
 
-def describe_lives(calls, blocks):
+def describe_lives(calls: Calls, blocks: Blocks) -> Record:
     """Returns figures on the blocks' lives."""
     freed = blocks.death >= 0
     birth, death = blocks.birth[freed], blocks.death[freed]
@@ -104,7 +116,7 @@ def describe_lives(calls, blocks):
     }
 
 
-def peak_of(changes):
+def peak_of(changes: Numbers) -> tuple[int, int]:
     """Returns (highest sum, last sum) of changes from 0."""
     if len(changes) == 0:
         return 0, 0
@@ -112,13 +124,13 @@ def peak_of(changes):
     return int(sums.max()), int(sums[-1])
 
 
-def describe_threads(trace, calls):
+def describe_threads(trace: Trace, calls: Calls) -> list[Record]:
     """Returns an entry for each thread."""
     counts = np.bincount(calls.thread, minlength=trace.header.threads)
     return [{"calls": int(counts[i]), "ended": bool(thread["ended"])} for i, thread in enumerate(trace.threads)]
 
 
-def most_at_once(trace):
+def most_at_once(trace: Trace) -> int:
     """Returns how many threads lived at the same time at most: those created so far, less those that had ended."""
     packed = trace.ops["packed"]
     created = trace.ops[((packed >> np.uint64(56)) & np.uint64(0x3F)) == THREAD]
@@ -129,7 +141,7 @@ def most_at_once(trace):
     return int((number + 1 - exited).max())
 
 
-def describe(path):
+def describe(path: Path) -> Record:
     """Returns the trace as a dictionary, for JSON and for the tables."""
     trace = read_trace(path)
     header = trace.header

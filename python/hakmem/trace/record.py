@@ -1,5 +1,7 @@
 """Records a program under libhakmem-trace.so, and makes its raw files into traces."""
 
+from __future__ import annotations
+
 import json
 import os
 import shlex
@@ -7,8 +9,10 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -17,7 +21,7 @@ from hakmem.paths import recorder_library
 from hakmem.trace.header import MAGIC, TraceError, read_header
 
 
-def check_tools():
+def check_tools() -> None:
     """Raises a click error if the recorder is missing or cannot be preloaded."""
     for path in (recorder_library(), paths.program("hakmem-trace-finish")):
         if not path.is_file():
@@ -26,7 +30,7 @@ def check_tools():
         raise click.ClickException(f"LD_PRELOAD cannot name {recorder_library()}: there is a blank or a colon in it")
 
 
-def check_output(output):
+def check_output(output: Path) -> None:
     """Raises a usage error if the output is a file other than a trace: only a trace may be overwritten."""
     if output.is_dir():
         raise click.UsageError(f"-o {output} is a folder")
@@ -41,7 +45,7 @@ def check_output(output):
         raise click.ClickException(f"-o {output} is there already and is no trace; remove it or choose another name")
 
 
-def run_recorded(command, raw, children):
+def run_recorded(command: Sequence[str], raw: Path, children: bool) -> int:
     """Runs the program with the recorder before its allocator. Returns its exit status, negative for a signal."""
     env = {**os.environ, "HKTRACE_FILE": str(raw), "HKTRACE_CHILDREN": "1" if children else "0"}
     before = os.environ.get("LD_PRELOAD")
@@ -49,7 +53,7 @@ def run_recorded(command, raw, children):
     # The program handles an interrupt. What it recorded until then is kept.
     handlers = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGQUIT)}
 
-    def restore():
+    def restore() -> None:
         for number, handler in handlers.items():
             signal.signal(number, handler if handler is not None else signal.SIG_DFL)
 
@@ -61,7 +65,7 @@ def run_recorded(command, raw, children):
         restore()
 
 
-def finish(raw, output, text):
+def finish(raw: Path, output: Path, text: dict[str, Any]) -> None:
     """Makes the trace beside the raw file and moves it to its name."""
     made = raw.with_name(f"made-{raw.name}")
     done = subprocess.run([paths.program("hakmem-trace-finish"), raw, made, json.dumps(text)], capture_output=True,
@@ -72,7 +76,7 @@ def finish(raw, output, text):
     shutil.move(made, output)
 
 
-def say_recorded(output):
+def say_recorded(output: Path) -> None:
     """Tells what a trace holds."""
     header = read_header(output)
     line = f"hakmem trace: {output}: {header.calls:,} calls in {header.threads:,} threads"
@@ -81,12 +85,12 @@ def say_recorded(output):
     click.echo(line, err=True)
 
 
-def describe_end(status):
+def describe_end(status: int) -> dict[str, Any]:
     """Returns how the program ended, for the trace's text."""
     return {"status": status} if status >= 0 else {"signal": signal.Signals(-status).name}
 
 
-def record_program(command, output, children):
+def record_program(command: Sequence[str], output: Path | None, children: bool) -> int:
     """Records a run of the program. Returns its exit status as a shell shows it."""
     check_tools()
     output = Path(output or f"{Path(command[0]).name}.trace").absolute()

@@ -1,7 +1,11 @@
 """Replays a trace on several allocators in turn. The replay program measures itself."""
 
+from __future__ import annotations
+
 import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,14 +16,18 @@ from hakmem.bench.runner import TAIL, Conditions, environment, judge, launch, pa
 from hakmem.bench.schedule import rotated
 from hakmem.trace.header import read_header
 
+if TYPE_CHECKING:
+    from hakmem.records import Figures, Result, Sample
+
 SUBJECT = "hakmem"
 FIRST_WARM_MIB = 256
 
 
-def choose_allocators(names, additions):
+def choose_allocators(names: Sequence[str],
+                      additions: Iterable[str]) -> tuple[dict[str, allocators.Allocator], str | None]:
     """Returns {name: Allocator} of those asked for, or of all there are, and why there are no peers, if so."""
     found, trouble = allocators.known()
-    added = {}
+    added: dict[str, allocators.Allocator] = {}
     for text in additions:
         name, library = allocators.parse_pair(text, "--add", "NAME=LIBRARY")
         if name in found or name in added:
@@ -34,7 +42,7 @@ def choose_allocators(names, additions):
     return chosen, None if names else trouble
 
 
-def run_once(row, allocator, number, calls, warm):
+def run_once(row: Row, allocator: allocators.Allocator, number: int, calls: int, warm: int) -> Sample:
     """Returns one replay as a sample. Peak RSS excludes the replay's own tables."""
     env = environment(row, allocator, Conditions(files=Path()))
     whole, output, tail, unloaded = launch(list(row.command), env=env, preload=allocator.library, warm=warm,
@@ -43,7 +51,7 @@ def run_once(row, allocator, number, calls, warm):
     status, detail = judge(row, whole, tail, unloaded, row.time_limit_s, 0)
     if status != "ok":
         return {**sample, "status": status, "detail": detail, "wall_s": whole["wall_s"]}
-    pairs = {}
+    pairs: Figures = {}
     for line in re.findall(r"^(?:RESULT|REPLAY) (.*)$", output, re.MULTILINE):
         pairs.update(parse_pairs(line))
     wanted = ("ops", "seconds", "ns_per_op", "user_s", "sys_s", "soft_faults", "rss_peak_kib", "own_kib", "waits")
@@ -57,7 +65,8 @@ def run_once(row, allocator, number, calls, warm):
             **{key: pairs[key] for key in ("ops", "ns_per_op", "soft_faults", "waits")}}
 
 
-def replay_trace(path, chosen, rounds, options, limit):
+def replay_trace(path: Path, chosen: dict[str, allocators.Allocator], rounds: int, options: Sequence[str],
+                 limit: float) -> Result:
     """Replays the trace `rounds` times on each allocator. Returns a result like that of `hakmem bench`."""
     header = read_header(path)
     program = paths.program("hakmem-replay")
@@ -65,7 +74,8 @@ def replay_trace(path, chosen, rounds, options, limit):
         raise click.ClickException(paths.absent(program))
     row = Row(name=path.name, group="driver", threads=header.threads, about=f"replay of {path}", figure="seconds",
               command=(str(program), *options, str(path.absolute())), verbatim=True, time_limit_s=limit)
-    samples, warm = [], FIRST_WARM_MIB
+    samples: list[Sample] = []
+    warm = FIRST_WARM_MIB
     for number in range(rounds):
         for name in rotated(list(chosen), number, 0):
             sample = run_once(row, chosen[name], number, header.calls, warm)

@@ -1,20 +1,27 @@
 """Prints what a trace holds, as tables for the terminal."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
 from hakmem.bench.table import print_table
-from hakmem.screen import Table, Text, make_console
+from hakmem.screen import Console, Table, Text, make_console
+from hakmem.units import scaled
+
+if TYPE_CHECKING:
+    from hakmem.records import Record
 
 BAR = 30
 
 
-def size_text(count):
+def size_text(count: int) -> str:
     """Returns bytes with a unit."""
-    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if count >= size:
-            return f"{count / size:,.4g} {unit}"
-    return f"{count:,} B"
+    value, unit = scaled(count, "GiB")
+    return f"{count:,} B" if unit == "B" else f"{value:,.4g} {unit}"
 
 
-def print_pairs(console, pairs):
+def print_pairs(console: Console, pairs: Iterable[tuple[str, str]]) -> None:
     """Prints names with their values."""
     table = Table(show_header=False)
     for name, value in pairs:
@@ -23,21 +30,21 @@ def print_pairs(console, pairs):
     console.print()
 
 
-def what_is_left_out(found):
+def what_is_left_out(found: Record) -> str:
     """Returns in words which calls the trace left out."""
     told = (("failed", "calls that returned NULL"), ("foreign_frees", "frees of blocks from before the recording"),
             ("lost_frees", "blocks freed unseen"), ("in_flight", "calls that the process's end interrupted"))
     return ", ".join(f"{found[key]:,} {text}" for key, text in told if found[key])
 
 
-def end_text(found):
+def end_text(found: Record) -> str:
     """Returns how the program ended, in words."""
     if "signal" in found:
         return f"ended by {found['signal']}"
     return f"exit status {found['status']}" if "status" in found else "unknown"
 
 
-def print_info(found):
+def print_info(found: Record) -> None:
     """Prints everything about a trace."""
     console = make_console()
     lives = found["lives"]
@@ -72,7 +79,7 @@ def print_info(found):
                      for number in busiest])
 
 
-def print_sizes(console, sizes):
+def print_sizes(console: Console, sizes: list[Record]) -> None:
     """Prints the table of sizes."""
     most = max((size["count"] for size in sizes), default=0)
     table = Table("Sizes that were asked for")

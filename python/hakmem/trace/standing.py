@@ -1,19 +1,26 @@
 """Prints a replay's figures as a table for the terminal."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from hakmem.bench.comparison import ratio_cell
 from hakmem.bench.table import SHORT, memory_text, print_table, seconds_text
 from hakmem.screen import Text, make_console
 
+if TYPE_CHECKING:
+    from hakmem.records import Result
 
-def print_replay(result):
+
+def print_replay(result: Result) -> None:
     """Prints the table, fastest allocator first."""
     console = make_console()
     entries, subject = result["entries"], result["subject"]
-    failed = {}
+    failed: dict[str, str] = {}
     for sample in result["samples"]:
         if sample["status"] != "ok":
             failed.setdefault(sample["allocator"], sample["detail"] or "")
-    lines = []
+    lines: list[list[str | Text]] = []
     for name in sorted(entries, key=lambda name: entries[name].get("time_s", float("inf"))):
         entry = entries[name]
         if entry["status"] != "ok":

@@ -91,7 +91,7 @@ def test_a_script_that_was_altered_is_refused(dist, tmp_path):
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, root / path)
     make(dist, root)
-    script = root / "python/hakmem/serve/page/vendor/uPlot.iife.min.js"
+    script = root / "python/hakmem/page/vendor/uPlot.iife.min.js"
     script.write_text(script.read_text() + ";")
     with pytest.raises(Failed, match="uPlot.iife.min.js is not the file"):
         make(dist, root)

@@ -6,9 +6,12 @@ import subprocess
 import time
 
 import pytest
+from click.testing import CliRunner
 
 import blackbox
 from conftest import HERE
+from hakmem.guard.command import guard
+from hakmem.live import descriptor
 
 SOURCE = (HERE / "errors.c").read_text().splitlines()
 
@@ -108,3 +111,10 @@ def test_a_process(hakmem, library):
         finally:
             process.kill()
             process.wait()
+
+
+def test_a_hakmem_without_guards(monkeypatch):
+    """An older HAKMEM, whose descriptor names no guards."""
+    monkeypatch.setattr(descriptor, "find", lambda memory: descriptor.Descriptor(0, "0.0.1"))
+    done = CliRunner().invoke(guard, [str(os.getpid())])
+    assert done.exit_code == 1 and "its HAKMEM 0.0.1 has no guards" in done.output, done.output

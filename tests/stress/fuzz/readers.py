@@ -208,7 +208,7 @@ def read_report(path, number):
 
 
 def read_symbols(path, number):
-    from hakmem.heap.elf import ElfProblem, read_elf
+    from hakmem.elf import ElfProblem, read_elf
 
     try:
         elf = read_elf(path)

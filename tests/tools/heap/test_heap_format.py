@@ -15,10 +15,11 @@ PYTHON = blackbox.REPOSITORY / "python"
 
 def test_the_classes_are_those_of_the_description(tmp_path):
     """Debian 12's protoc makes classes for every protobuf from 3.20 on. A newer protoc's need a newer protobuf."""
-    subprocess.run(["protoc", f"--proto_path={PYTHON}", f"--python_out={tmp_path}", "hakmem/heap/profile.proto"],
-                   check=True)
-    made = (tmp_path / "hakmem/heap/profile_pb2.py").read_text()
-    assert Path(profile_pb2.__file__).read_text() == made
+    subprocess.run(["protoc", f"--proto_path={PYTHON}", f"--python_out={tmp_path}", f"--pyi_out={tmp_path}",
+                    "hakmem/heap/profile.proto"], check=True)
+    for suffix in (".py", ".pyi"):  # the classes, and their types for mypy
+        made = (tmp_path / "hakmem/heap/profile_pb2").with_suffix(suffix).read_text()
+        assert Path(profile_pb2.__file__).with_suffix(suffix).read_text() == made
 
 
 def test_numbers_are_pprofs():

@@ -8,7 +8,7 @@ import pytest
 from conftest import SOURCE, build, line_of
 from making import Making, observed, read, run
 
-from hakmem.heap.elf import read_elf
+from hakmem.elf import read_elf
 from hakmem.heap.symbolize import demangle
 
 FILL = "orchard::Basket<std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> > >::fill(int)"

@@ -129,8 +129,8 @@ def test_a_process(compiled, library, tmp_path, monkeypatch):
             assert time.monotonic() < until and watching.is_alive(), counts
             time.sleep(0.05)
 
-    with steady(compiled(SOURCE, *FLAGS), library, HAKMEM_HEAP_PROFILE="/dev/null", HAKMEM_HEAP_PROFILE_RATE="4096",
-                HAKMEM_HEAP_PROFILE_OVERHEAD="0") as process:
+    with steady(compiled(SOURCE, *FLAGS), library, HAKMEM_HEAP_PROFILE="/dev/null/none",
+                HAKMEM_HEAP_PROFILE_RATE="4096", HAKMEM_HEAP_PROFILE_OVERHEAD="0") as process:
         process.tell("keep", 5000, 400)
         watching = threading.Thread(target=lambda: found.append(timeline.watch(Process(process.pid), 0.1, 300, False)))
         watching.start()

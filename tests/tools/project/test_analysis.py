@@ -39,9 +39,16 @@ def scripts():
 
 
 def test_ruff():
-    """Names that do not exist or are unused, and code that cannot be intended."""
+    """Names that do not exist, are unused or are imported for types alone, and code that cannot be intended."""
     finds_nothing(sys.executable, "-m", "ruff", "check", "--no-cache", "--isolated", "--quiet",
-                  "--output-format=concise", "--select=F,PLE", *files(".py"))
+                  "--output-format=concise", "--select=F,PLE,TC004", *files(".py"))
+
+
+def test_mypy():
+    """Types that do not fit, in python/hakmem; python/pyproject.toml says how strictly it looks."""
+    done = subprocess.run([sys.executable, "-m", "mypy", "--cache-dir", ROOT / "build/mypy"], cwd=ROOT / "python",
+                          capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("Success"), done.stdout + done.stderr
 
 
 def long_strings(text):

@@ -33,6 +33,15 @@ GOOD_TREE = {
         "    slab_refill(&slab);\n    return 0;\n}\n"
     ),
     "src/README.md": "`pool/slab.c:slab_refill`, `src/pool/slab.h:slab`, `base/base.h:BASE_WORD`\n",
+    "python/hakmem/clean.py": "import os\n",
+    "python/hakmem/heap/file.py": (
+        "from typing import TYPE_CHECKING\nfrom hakmem.clean import clean\nfrom hakmem.heap import names\n"
+        "if TYPE_CHECKING:\n    from hakmem.top.words import Text\n"
+    ),
+    "python/hakmem/heap/names.py": "",
+    "python/hakmem/top/words.py": "from hakmem.heap.file import read\n",
+    "python/hakmem/top/command.py": "from hakmem.serve.command import serve\nfrom hakmem.top.words import spark\n",
+    "python/hakmem/serve/command.py": "",
     "README.md": "# Start\n\nSee [the source](src/README.md) and [start](#start).\n",
 }
 
@@ -105,6 +114,22 @@ def test_only_the_counters_are_a_leaf(tree):
     write(tree, "src/observe/usage.h", "")
     write(tree, "src/pool/span.c", '#include "observe/usage.h"\n')
     assert "higher layer" in the_violation(tree)
+
+
+@pytest.mark.parametrize("user, used", [("clean", "heap.file"), ("heap.file", "top.words"), ("top.words", "serve.page"),
+                                        ("heap.names", "heap.command")])
+@pytest.mark.parametrize("form", ["from hakmem.{0} import name", "def late():\n    import hakmem.{0}"])
+def test_python_imports_upward(tree, user, used, form):
+    """A lower layer, a package beside, and a command: at the start of a module and in a function."""
+    write(tree, f"python/hakmem/{used.replace('.', '/')}.py", "")
+    path = f"python/hakmem/{user.replace('.', '/')}.py"
+    write(tree, path, f"{form.format(used)}\n")
+    assert the_violation(tree) == f"{path}:{1 + form.count(chr(10))}: imports {used}, which is no lower layer"
+
+
+def test_python_module_of_no_layer(tree):
+    write(tree, "python/hakmem/util.py", "")
+    assert the_violation(tree) == "python/hakmem/util.py: is in no layer of tools/python_layers.py"
 
 
 def test_unknown_layer(tree):

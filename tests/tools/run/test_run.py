@@ -104,6 +104,8 @@ def test_signals_are_as_they_were(launch):
 @pytest.mark.parametrize("arguments, word", [
     (["--set", "purge_dely=1", "true"], "HAKMEM_PURGE_DELY"),
     (["--set", "purge_delay", "true"], "NAME=VALUE"),
+    (["--set", ".*=1", "true"], "there is no option HAKMEM_.*; docs/options.md lists them"),
+    (["--set", "purge.delay=1", "true"], "there is no option HAKMEM_PURGE.DELAY"),
     (["--stats=xml", "true"], "xml"),
     (["--heap-profile", "/nosuchfolder/x", "true"], "/nosuchfolder"),
     (["--heap-profile", "/tmp", "true"], "folder"),
@@ -117,6 +119,15 @@ def test_bad_use_is_named(launch, arguments, word):
     result = launch(*arguments)
     assert result.status == 2 and not result.stdout, result.report()
     assert word.upper() in result.stderr.upper(), result.report()
+
+
+def test_options_in_any_language(launch, tmp_path):
+    """In Turkish the capital of i is another letter."""
+    made = blackbox.run(["localedef", "-i", "tr_TR", "-f", "UTF-8", tmp_path / "tr_TR.UTF-8"])
+    assert made.status == 0, made.report()
+    turkish = {"LOCPATH": str(tmp_path), "LC_ALL": "tr_TR.UTF-8"}
+    result = launch("--set", "memory_limit=1G", "sh", "-c", 'echo "$LC_ALL $HAKMEM_MEMORY_LIMIT"', env=turkish)
+    assert result.stdout == "tr_TR.UTF-8 1G\n", result.report()
 
 
 def test_a_build_that_is_not_there(launch, tmp_path):

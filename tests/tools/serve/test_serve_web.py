@@ -12,6 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from serving import SECONDS, refused_command, serving, until
 
+from hakmem.document import SHARED
 from hakmem.serve import page
 
 
@@ -143,7 +144,7 @@ def test_what_cannot_be_served(busy, program):
 
 
 def test_vendored_files_are_those_that_are_named():
-    folder = page.FOLDER / "vendor"
+    folder = SHARED / "vendor"
     named = dict(re.findall(r"^\| `([^`]+)` .*`([0-9a-f]{64})` \|$", (folder / "README.md").read_text(), re.MULTILINE))
     assert {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in named} == named
     assert {f"vendor/{name}" for name in named} == set(page.LIBRARIES)

@@ -19,7 +19,7 @@ def running(compiled, library):
     from waiting import Waiting
 
     process = Waiting([compiled(SOURCE)], library, {
-        "HAKMEM_HEAP_PROFILE": "/dev/null", "HAKMEM_HEAP_PROFILE_RATE": "1", "HAKMEM_THP": "never"}).ready()
+        "HAKMEM_HEAP_PROFILE": "/dev/null/none", "HAKMEM_HEAP_PROFILE_RATE": "1", "HAKMEM_THP": "never"}).ready()
     yield process
     process.end()
 

@@ -5,8 +5,8 @@ import time
 from hakmem.live.memory import NoProcess
 from hakmem.live.model import (ACTIVE, DIRTY, UNTOUCHED, WARM, Huge, Pool, SizeClass, Slab, Snapshot, Thread, Totals,
                                Units)
-from hakmem.top.resident import Resident
-from hakmem.top.sample import Sample
+from hakmem.live.resident import Resident
+from hakmem.live.sample import Sample
 
 MIB = 1 << 20
 SIZES = [0, 16, 1024]

@@ -14,7 +14,7 @@ import pytest
 
 from hakmem.live.memory import LiveError, NoProcess
 from hakmem.top import tables
-from hakmem.top.sample import Sampler, memory_of, rates
+from hakmem.live.sample import Sampler, memory_of, rates
 
 PYTHON = sys.executable
 COMMAND = [PYTHON, "-m", "hakmem", "top"]

@@ -11,10 +11,11 @@ from textual.widgets._footer import FooterKey
 from textual.worker import WorkerFailed
 
 from hakmem.live.memory import Unreadable
+from hakmem.live.sample import RATES, rates
 from hakmem.ps.survey import Row, Survey
+from hakmem.screen import SPARKS, spark
 from hakmem.top import command, tables, words
 from hakmem.top.app import Top
-from hakmem.top.sample import RATES, rates
 
 
 def drive(script, sampler=None, interval=0.05, size=(150, 40)):
@@ -289,14 +290,14 @@ def test_the_history_is_drawn():
     async def script(app, pilot):
         await until(pilot, lambda: len(app.history) >= 5)
         line = text(app, "history")
-        assert line.startswith("RSS ") and "live " in line and " to " in line and set(line) & set(words.SPARKS)
+        assert line.startswith("RSS ") and "live " in line and " to " in line and set(line) & set(SPARKS)
     drive(script)
 
 
 def test_spark():
-    assert words.spark([], 10) == "" and words.spark([None, 5], 10) == "▁"
-    assert words.spark([1, 2, 3, 4, 5, 6, 7, 8], 80) == words.SPARKS
-    assert words.spark([9, 1, 8], 2) == "▁█", "the last ones, by themselves"
+    assert spark([], 10) == "" and spark([None, 5], 10) == "▁"
+    assert spark([1, 2, 3, 4, 5, 6, 7, 8], 80) == SPARKS
+    assert spark([9, 1, 8], 2) == "▁█", "the last ones, by themselves"
     assert words.history_line([(1 << 20, 1 << 10), (2 << 20, 1 << 10)], 58).plain == (
         "RSS  ▁█ 1.0 MiB to 2.0 MiB\nlive ▁▁ 1.0 KiB to 1.0 KiB")
 

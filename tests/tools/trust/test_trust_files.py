@@ -22,7 +22,7 @@ import making  # noqa: E402
 from hakmem import limits  # noqa: E402
 from hakmem.doctor.elf import read_elf as read_linking  # noqa: E402
 from hakmem.heap import stacks, symbolize  # noqa: E402
-from hakmem.heap.elf import ElfProblem, read_elf  # noqa: E402
+from hakmem.elf import ElfProblem, read_elf  # noqa: E402
 from hakmem.heap.file import ProfileError, parse_profile  # noqa: E402
 from hakmem.heap.profile_pb2 import Profile  # noqa: E402
 from hakmem.heap.source import Address, request_of  # noqa: E402

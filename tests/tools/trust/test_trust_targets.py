@@ -335,7 +335,7 @@ def test_top_draws_a_name_that_looks_like_markup(library):
     import asyncio
 
     from hakmem.top.app import Top
-    from hakmem.top.sample import Sampler
+    from hakmem.live.sample import Sampler
 
     process = running_named(library)
 

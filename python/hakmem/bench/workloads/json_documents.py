@@ -3,12 +3,15 @@
 All documents are held at once. Ends with status 1 when what it found or wrote is not what expected.json says.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import sys
+from typing import Any
 
 
-def tally(value):
+def tally(value: object) -> tuple[int, int]:
     """Returns the sum of the integers in a document, and the length of its strings."""
     integers = characters = 0
     left = [value]
@@ -26,7 +29,7 @@ def tally(value):
     return integers, characters
 
 
-def one_round(lines):
+def one_round(lines: list[str]) -> dict[str, Any]:
     """Parses, changes and writes all documents. Returns the answers."""
     documents = [json.loads(line) for line in lines]
     tallies = [tally(document) for document in documents]
@@ -43,7 +46,7 @@ def one_round(lines):
     }
 
 
-def main(folder, rounds):
+def main(folder: str, rounds: str) -> None:
     """Runs the rounds and checks their answers."""
     with open(f"{folder}/documents.jsonl", encoding="utf-8") as file:
         lines = file.readlines()

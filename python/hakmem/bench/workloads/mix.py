@@ -4,11 +4,14 @@ A simulation of many small objects, a search, floating-point numbers, a tokenize
 and comprehensions, and the building of strings. Every part knows its right answer and ends with status 1 on another.
 """
 
+from __future__ import annotations
+
 import heapq
 import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 TOKEN = re.compile(
     r'(?P<comment>#.*)|(?P<keyword>\b(?:let|call)\b)|(?P<name>[a-z]+)|(?P<number>\d+)|(?P<string>"[^"]*")'
@@ -16,7 +19,7 @@ TOKEN = re.compile(
 )
 
 
-def expect(what, found, wanted):
+def expect(what: str, found: object, wanted: object) -> None:
     """Ends the program if an answer is wrong."""
     if found != wanted:
         sys.exit(f"mix.py: {what}: wrong answer: {found}, expected {wanted}")
@@ -25,12 +28,12 @@ def expect(what, found, wanted):
 class Account:
     """An account that sends and gets money and remembers its payments."""
 
-    def __init__(self, number, balance):
+    def __init__(self, number: int, balance: int) -> None:
         self.number = number
         self.balance = balance
-        self.past = []
+        self.past: list[tuple[int, int, int]] = []
 
-    def pay(self, other, amount, at):
+    def pay(self, other: Account, amount: int, at: int) -> None:
         """Sends an amount to another account."""
         amount = min(amount, self.balance)
         self.balance -= amount
@@ -46,18 +49,18 @@ class Event:
 
     __slots__ = ("amount", "at", "serial", "source", "target")
 
-    def __init__(self, at, serial, source, target, amount):
+    def __init__(self, at: int, serial: int, source: Account, target: Account, amount: int) -> None:
         self.at, self.serial, self.source, self.target, self.amount = at, serial, source, target, amount
 
-    def __lt__(self, other):
+    def __lt__(self, other: Event) -> bool:
         return (self.at, self.serial) < (other.at, other.serial)
 
 
-def simulate(accounts, events):
+def simulate(accounts: int, events: int) -> None:
     """Moves money between accounts by events that cause further events. No money is lost."""
     state = 12345
     everyone = [Account(number, 1000) for number in range(accounts)]
-    queue = []
+    queue: list[Event] = []
     for serial in range(accounts):
         heapq.heappush(queue, Event(serial, serial, everyone[serial], everyone[-serial - 1], serial))
     done = 0
@@ -70,14 +73,15 @@ def simulate(accounts, events):
         heapq.heappush(queue, Event(event.at + 1 + state % 97, accounts + done, event.target, target, state % 250))
     expect("simulate: money", sum(account.balance for account in everyone), 1000 * accounts)
     expect("simulate: events due", len(queue), accounts)
-    balance = {}
+    balance: dict[tuple[int, int], list[int]] = {}
     for account in everyone:
         for _, amount, other in account.past:
             balance.setdefault((account.number, other), []).append(amount)
     expect("simulate: entries", sum(map(len, balance.values())), sum(len(account.past) for account in everyone))
 
 
-def place_queens(size, columns=frozenset(), rising=frozenset(), falling=frozenset(), row=0):
+def place_queens(size: int, columns: frozenset[int] = frozenset(), rising: frozenset[int] = frozenset(),
+                 falling: frozenset[int] = frozenset(), row: int = 0) -> int:
     """Returns the number of ways to place queens on a board, with new sets at every step."""
     if row == size:
         return 1
@@ -88,7 +92,7 @@ def place_queens(size, columns=frozenset(), rising=frozenset(), falling=frozense
     )
 
 
-def move_bodies(steps):
+def move_bodies(steps: int) -> None:
     """Moves bodies that attract each other. Their total momentum and their common centre stay the same."""
     bodies = [[float(place), float(place * place % 7), float(place % 3), 0.0, 0.0, 0.0, 1.0 + place]
               for place in range(5)]
@@ -108,11 +112,11 @@ def move_bodies(steps):
     expect("move_bodies: centre", [round(part, 9) + 0.0 for part in after], [round(part, 9) + 0.0 for part in before])
 
 
-def take_apart(text, expected):
+def take_apart(text: str, expected: dict[str, Any]) -> None:
     """Counts a text's tokens and names, and adds up its numbers."""
     tokens = [(found.lastgroup, found.group()) for found in TOKEN.finditer(text)]
     counts = dict.fromkeys(expected["tokens"], 0)
-    uses = {}
+    uses: dict[str, int] = {}
     for kind, token in tokens:
         if kind != "space":
             counts[kind] += 1
@@ -125,13 +129,13 @@ def take_apart(text, expected):
     expect("take_apart: text", "".join(token for _, token in tokens), text)
 
 
-def group_numbers(limit):
+def group_numbers(limit: int) -> None:
     """Lists divisors with comprehensions. The sum of their counts is that of limit // n."""
-    divisors = {number: [] for number in range(1, limit)}
+    divisors: dict[int, list[str]] = {number: [] for number in range(1, limit)}
     for divisor in range(1, limit):
         for number in range(divisor, limit, divisor):
             divisors[number].append(str(divisor))
-    by_count = {}
+    by_count: dict[int, set[int]] = {}
     for number, found in divisors.items():
         by_count.setdefault(len(found), set()).add(number)
     expect("group_numbers: divisors", sum(count * len(numbers) for count, numbers in by_count.items()),
@@ -143,7 +147,7 @@ def group_numbers(limit):
            sum(number * ((limit - 1) // number) for number in range(1, limit)))
 
 
-def build_strings(lines):
+def build_strings(lines: int) -> None:
     """Grows, cuts, replaces and joins strings."""
     text = ""
     for number in range(lines):
@@ -155,7 +159,7 @@ def build_strings(lines):
     expect("build_strings: replaced", table.count("yz"), sum(number % 40 for number in range(lines)))
 
 
-def main(folder, rounds):
+def main(folder: str, rounds: str) -> None:
     """Runs the rounds."""
     text = Path(folder, "script.txt").read_text(encoding="utf-8")
     expected = json.loads(Path(folder, "expected.json").read_text(encoding="utf-8"))

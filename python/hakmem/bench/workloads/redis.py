@@ -6,8 +6,11 @@ Ends with status 1 when the server does not keep its data, counts other requests
 when a signal ends the server, this process ends by the same.
 """
 
+from __future__ import annotations
+
 import csv
 import ctypes
+import io
 import math
 import os
 import random
@@ -19,7 +22,12 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from subprocess import Popen
 
 # Debian's redis-server is linked with jemalloc, so the C library must come first for a run on the system's malloc.
 SYSTEM = "libc.so.6"
@@ -47,12 +55,16 @@ SIGNAL_OF_PARENT_DEATH = 1
 PAGE_KIB = os.sysconf("SC_PAGE_SIZE") // 1024
 
 
-def fail(message):
+# A connection that is read and written.
+Stream = io.BufferedRWPair
+
+
+def fail(message: str) -> NoReturn:
     """Ends the program with a message."""
     raise SystemExit(f"redis.py: {message}")
 
 
-def start_server():
+def start_server() -> Popen[bytes]:
     """Starts the server in the current folder. The kernel ends it if this process ends without doing so."""
     environment = {**os.environ, "LD_PRELOAD": os.environ.get("BENCH_PRELOAD") or SYSTEM}
     prctl = ctypes.CDLL(None, use_errno=True).prctl
@@ -61,7 +73,7 @@ def start_server():
                                 preexec_fn=lambda: prctl(SIGNAL_OF_PARENT_DEATH, signal.SIGKILL, 0, 0, 0))
 
 
-def log_tail():
+def log_tail() -> str:
     """Returns the end of the server's log."""
     return Path("log").read_text(encoding="utf-8", errors="replace")[-2000:]
 
@@ -69,12 +81,12 @@ def log_tail():
 class Gone(Exception):
     """The server ended too early, or with an error."""
 
-    def __init__(self, status):
+    def __init__(self, status: int) -> None:
         super().__init__(f"redis-server ended with status {status}\n{log_tail()}")
         self.status = status
 
 
-def connect(server):
+def connect(server: Popen[bytes]) -> Stream:
     """Returns a connection as soon as the server accepts one."""
     deadline = time.monotonic() + 30
     while True:
@@ -91,7 +103,7 @@ def connect(server):
             time.sleep(0.005)
 
 
-def check_preload(server):
+def check_preload(server: Popen[bytes]) -> None:
     """Checks that the library is loaded: otherwise the dynamic linker only writes a line into the log."""
     mapped = Path(f"/proc/{server.pid}/maps").read_text(encoding="utf-8", errors="replace")
     for library in os.environ.get("BENCH_PRELOAD", "").replace(":", " ").split():
@@ -99,7 +111,7 @@ def check_preload(server):
             fail(f"redis-server runs without {library}\n{log_tail()}")
 
 
-def ask(stream, *commands):
+def ask(stream: Stream, *commands: Sequence[object]) -> list[bytes | None]:
     """Sends the commands at once and returns their replies."""
     for command in commands:
         words = [word if isinstance(word, bytes) else str(word).encode() for word in command]
@@ -108,7 +120,7 @@ def ask(stream, *commands):
     return [read_reply(stream) for _ in commands]
 
 
-def read_reply(stream):
+def read_reply(stream: Stream) -> bytes | None:
     """Reads a reply."""
     line = stream.readline()
     kind, rest = line[:1], line[1:-2]
@@ -119,13 +131,14 @@ def read_reply(stream):
     fail(f"redis-server replied {line!r}")
 
 
-def info(stream, section):
+def info(stream: Stream, section: str) -> dict[str, str]:
     """Returns a section of the server's information."""
     (text,) = ask(stream, ["INFO", section])
-    return dict(line.split(":", 1) for line in text.decode().split("\r\n") if ":" in line)
+    pairs = (line.partition(":") for line in (text or b"").decode().split("\r\n"))
+    return {name: value for name, colon, value in pairs if colon}
 
 
-def kept_pairs():
+def kept_pairs() -> list[tuple[bytes, bytes]]:
     """Returns keys that the tests do not touch, with values of up to 9000 bytes."""
     generator = random.Random(42)
     return [(b"kept:%d" % number, generator.randbytes(generator.choice((20, 200, 3000, 9000))))
@@ -135,14 +148,15 @@ def kept_pairs():
 class Sampler(threading.Thread):
     """Measures the server's resident set, averaged over time, and its private dirty memory at the peak."""
 
-    def __init__(self, pid):
+    def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
         self.path = f"/proc/{pid}/statm"
         self.ended = threading.Event()
         self.total = self.count = 0
-        self.most = self.private = self.next = 0
+        self.most = self.private = 0
+        self.next = 0.0
 
-    def run(self):
+    def run(self) -> None:
         """Reads the figures until the end."""
         while not self.ended.wait(SAMPLE_S):
             try:
@@ -154,32 +168,34 @@ class Sampler(threading.Thread):
             self.total += kib
             self.count += 1
 
-    def note_private(self, kib):
+    def note_private(self, kib: int) -> None:
         """Reads private dirty memory if memory has grown, as rarely as the launcher does (measure.c)."""
         began = time.monotonic()
         if kib <= self.most or began < self.next:
             return
         with open(self.path.replace("statm", "smaps_rollup"), encoding="ascii") as file:
             found = re.search(r"^Private_Dirty: +(\d+)", file.read(), re.MULTILINE)
+        if found is None:
+            raise IndexError("no line Private_Dirty")
         self.most, self.private = kib, max(self.private, int(found[1]))
         ended = time.monotonic()
         self.next = ended + PRIVATE_REST * (ended - began)
 
-    def mean_kib(self):
+    def mean_kib(self) -> int:
         """Stops sampling and returns the mean."""
         self.ended.set()
         self.join()
         return self.total // max(1, self.count)
 
 
-def usage(pid, stream):
+def usage(pid: int, stream: Stream) -> tuple[float, float, int, int]:
     """Returns CPU seconds and page faults of the server so far."""
     processor = info(stream, "cpu")
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (float(processor["used_cpu_user"]), float(processor["used_cpu_sys"]), int(fields[7]), int(fields[9]))
 
 
-def peak_kib(pid):
+def peak_kib(pid: int) -> int:
     """Returns the peak of resident memory."""
     for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
         if line.startswith("VmHWM:"):
@@ -187,7 +203,7 @@ def peak_kib(pid):
     fail("the kernel does not tell the peak of the server's memory")
 
 
-def run_test(server, requests, keys, command):
+def run_test(server: Popen[bytes], requests: int, keys: int, command: list[str]) -> float:
     """Returns the seconds that redis-benchmark took for one test."""
     done = subprocess.run([*CLIENT, "-n", str(requests), "-r", str(keys), *command],
                           capture_output=True, text=True, check=False)
@@ -199,19 +215,23 @@ def run_test(server, requests, keys, command):
     return requests / float(rows[0]["rps"])
 
 
-def expect(what, found, wanted):
+def expect(what: str, found: object, wanted: object) -> None:
     """Ends the program if a figure is wrong."""
     if found != wanted:
         fail(f"{what}: {found}, expected {wanted}")
 
 
-def calls_of(stream, command):
+def calls_of(stream: Stream, command: str) -> int:
     """Returns how often the server has run a command."""
     counts = info(stream, "commandstats").get(f"cmdstat_{command.lower()}", "calls=0,")
-    return int(re.match(r"calls=(\d+),", counts)[1])
+    found = re.match(r"calls=(\d+),", counts)
+    if found is None:
+        fail(f"redis-server tells no calls of {command}: {counts}")
+    return int(found[1])
 
 
-def check_data(stream, pairs, before, sent):
+def check_data(stream: Stream, pairs: list[tuple[bytes, bytes]], before: dict[str, int],
+               sent: dict[str, int]) -> None:
     """Checks that the server counted all requests, refused none, and still has its data."""
     statistics = info(stream, "stats")
     expect("errors that redis-server counts", statistics["total_error_replies"], "0")
@@ -226,7 +246,7 @@ def check_data(stream, pairs, before, sent):
     expect("keys that the tests did not write so", wrong, [])
 
 
-def plausible(stream, name, number):
+def plausible(stream: Stream, name: str, number: int) -> bool:
     """Returns whether a key of the tests holds only what the tests write."""
     key = f"{name}:{number:012d}"
     read = {"key": ["GET", key], "list": ["LINDEX", key, "0"], "hash": ["HGET", key, f"field:{number:012d}"]}
@@ -234,7 +254,7 @@ def plausible(stream, name, number):
     return found is None or found.decode("latin-1") in VALUE.values()
 
 
-def main(folder, requests):
+def main(folder: str, requests: str) -> None:
     """Runs the tests in a folder of their own."""
     # The client sends only whole pipelines.
     tests = [(math.ceil(int(requests) * share / PIPELINE) * PIPELINE, keys, command) for share, keys, command in TESTS]
@@ -249,14 +269,14 @@ def main(folder, requests):
             os.chdir("/")
 
 
-def run(server, tests):
+def run(server: Popen[bytes], tests: Sequence[tuple[int, int, list[str]]]) -> None:
     """Runs the tests on the server and prints the figures."""
     stream = connect(server)
     check_preload(server)
     pairs = kept_pairs()
     replies = ask(stream, *(["SET", key, value] for key, value in pairs))
     expect("replies to SET", set(replies), {b"OK"})
-    sent = {}
+    sent: dict[str, int] = {}
     for requests, _, command in tests:
         sent[command[0]] = sent.get(command[0], 0) + requests
     calls = {command: calls_of(stream, command) for command in sent}

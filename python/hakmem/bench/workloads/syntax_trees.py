@@ -4,21 +4,28 @@ Ends with status 1 when an unparsed file does not parse to the same tree, or the
 syntax_trees.py FOLDER answers prints the answers, which depend on the version of Python.
 """
 
+from __future__ import annotations
+
 import ast
 import hashlib
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from types import CodeType
 
 
-def count_code(code):
+def count_code(code: CodeType) -> int:
     """The code objects in a code object, itself too."""
     return 1 + sum(count_code(constant) for constant in code.co_consts if hasattr(constant, "co_code"))
 
 
-def one_round(files):
+def one_round(files: Iterable[Path]) -> dict[str, Any]:
     """Parses the files once. Returns the answers."""
-    answers = {"nodes": 0, "code": 0}
+    answers: dict[str, Any] = {"nodes": 0, "code": 0}
     digest = hashlib.sha256()
     for path in files:
         tree = ast.parse(path.read_bytes(), path.name)
@@ -32,7 +39,7 @@ def one_round(files):
     return answers
 
 
-def main(folder, rounds):
+def main(folder: str, rounds: str) -> None:
     """Runs the rounds and checks their answers."""
     files = sorted(Path(folder).glob("*.py"))
     if rounds == "answers":

@@ -12,24 +12,10 @@
     let by = "flat";
     let chart = null;
 
-    function valueText(value, signed = data.compared) {
-        const unit = data.types[kind][1];
-        const sign = value < 0 ? "-" : signed && value > 0 ? "+" : "";
-        let size = Math.abs(value);
-        if (unit === "bytes") {
-            for (const [name, bytes] of [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]]) {
-                if (size >= bytes) {
-                    return `${sign}${(size / bytes).toLocaleString("en", { maximumSignificantDigits: 4 })} ${name}`;
-                }
-            }
-            return `${sign}${size.toLocaleString("en")} B`;
-        }
-        size = size.toLocaleString("en");
-        return unit === "count" || unit === "" ? sign + size : `${sign}${size} ${unit}`;
-    }
+    const { shareText, matcher } = heapGraph;
 
-    function shareText(value, total) {
-        return total === 0 ? "-" : `${(100 * value / total).toFixed(1)} %`;
+    function valueText(value, signed = data.compared) {
+        return heapGraph.valueText(value, data.types[kind][1], signed);
     }
 
     // Returns the nodes in the graph's form, without those that hold nothing of the kind.
@@ -58,43 +44,10 @@
         return data.nodes.reduce((most, node) => Math.max(most, Math.abs(node[3][kind] - node[4][kind])), 0);
     }
 
-    // Functions of one module or file share a hue, never near that of search results. Each has its own lightness.
-    function hash(text) {
-        let sum = 7;
-        for (let i = 0; i < text.length; i++) {
-            sum = (sum * 31 + text.charCodeAt(i)) % 9973;
-        }
-        return sum;
-    }
-
-    function color(frame, largest) {
-        if (frame.highlight) {
-            return "#ff4fb0";
-        }
-        if (!data.compared) {
-            const { name, where } = frame.data;
-            if (frame.parent === null) {
-                return "#d5d9e0";
-            }
-            return `hsl(${20 + (hash(where.replace(/:\d+$/, "")) * 47) % 240} 60% ${68 + hash(name) % 15}%)`;
-        }
-        const part = largest === 0 ? 0 : Math.max(-1, Math.min(1, frame.data.change / largest));
-        return `hsl(${part < 0 ? 215 : 5} 80% ${92 - 32 * Math.sqrt(Math.abs(part))}%)`;
-    }
-
     function label(frame, total) {
         const { name, value, change, where } = frame.data;
         const changed = data.compared ? `, ${valueText(change)} against the base` : "";
         return `${name}: ${valueText(value, false)}, ${shareText(value, total)}${changed}${where ? ` (${where})` : ""}`;
-    }
-
-    // Takes the term as a regular expression, or literally if it is none.
-    function matcher(term) {
-        try {
-            return new RegExp(term, "i");
-        } catch {
-            return { test: (text) => text.toLowerCase().includes(term.toLowerCase()) };
-        }
     }
 
     function drawGraph() {
@@ -116,7 +69,7 @@
             .transitionDuration(still ? 0 : 250)
             .sort((a, b) => b.data.value - a.data.value || (a.data.name < b.data.name ? -1 : 1))
             .setLabelHandler((frame) => label(frame, tree.value))
-            .setColorMapper((frame) => color(frame, largest))
+            .setColorMapper((frame) => heapGraph.color(frame, data.compared, largest))
             .setSearchMatch((frame, term) => {
                 if (expression?.term !== term) {
                     expression = { term, matches: matcher(term) };

@@ -18,21 +18,11 @@
 
     // ---- Figures ----
 
-    function valueText(value, signed = false) {
-        const sign = value < 0 ? "-" : signed && value > 0 ? "+" : "";
-        const size = Math.abs(value);
-        if (data.kinds[kind][2] === "bytes") {
-            for (const [name, bytes] of [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]]) {
-                if (size >= bytes) {
-                    return `${sign}${(size / bytes).toLocaleString("en", { maximumSignificantDigits: 4 })} ${name}`;
-                }
-            }
-            return `${sign}${size.toLocaleString("en")} B`;
-        }
-        return sign + size.toLocaleString("en");
-    }
+    const { shareText, matcher } = heapGraph;
 
-    const shareText = (value, total) => total === 0 ? "-" : `${(100 * value / total).toFixed(1)} %`;
+    function valueText(value, signed = false) {
+        return heapGraph.valueText(value, data.kinds[kind][2], signed);
+    }
 
     const spansDays = new Date(data.times[0] * 1000).toDateString() !== new Date(data.times.at(-1) * 1000).toDateString();
 
@@ -169,35 +159,6 @@
         return made;
     }
 
-    function hash(text) {
-        let sum = 7;
-        for (let i = 0; i < text.length; i++) {
-            sum = (sum * 31 + text.charCodeAt(i)) % 9973;
-        }
-        return sum;
-    }
-
-    function color(frame, largest) {
-        if (frame.highlight) {
-            return "#ff4fb0";
-        }
-        if (base === null) {
-            const { name, where } = frame.data;
-            return frame.parent === null ? "#d5d9e0"
-                : `hsl(${20 + (hash(where.replace(/:\d+$/, "")) * 47) % 240} 60% ${68 + hash(name) % 15}%)`;
-        }
-        const part = largest === 0 ? 0 : Math.max(-1, Math.min(1, frame.data.change / largest));
-        return `hsl(${part < 0 ? 215 : 5} 80% ${92 - 32 * Math.sqrt(Math.abs(part))}%)`;
-    }
-
-    function matcher(term) {
-        try {
-            return new RegExp(term, "i");
-        } catch {
-            return { test: (text) => text.toLowerCase().includes(term.toLowerCase()) };
-        }
-    }
-
     function drawGraph(nodes) {
         const tree = nodes[0];
         const largest = nodes.reduce((most, node) => Math.max(most, Math.abs(node.change)), 0);
@@ -214,7 +175,7 @@
             .sort((a, b) => b.data.value - a.data.value || (a.data.name < b.data.name ? -1 : 1))
             .setLabelHandler(({ data: node }) => `${node.name}: ${valueText(node.value)}, ${shareText(node.value, tree.value)}`
                 + `${base === null ? "" : `, ${valueText(node.change, true)}`}${node.where ? ` (${node.where})` : ""}`)
-            .setColorMapper((frame) => color(frame, largest))
+            .setColorMapper((frame) => heapGraph.color(frame, base !== null, largest))
             .setSearchMatch((frame, term) => {
                 const expression = matcher(term);
                 return expression.test(frame.data.name) || expression.test(frame.data.where);

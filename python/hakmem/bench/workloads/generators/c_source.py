@@ -1,11 +1,14 @@
 """Source files for compilers: C functions with all kinds of statements, and C++ that instantiates many templates."""
 
+from __future__ import annotations
+
 import random
+from collections.abc import Iterator
 
 FIELDS = ("count", "weight", "left", "right", "state")
 
 
-def make_c(seed, functions):
+def make_c(seed: int, functions: int) -> Iterator[str]:
     """Yields a C file without an #include: structures, expressions, loops, switches and calls of earlier functions."""
     generator = random.Random(seed)
     yield "struct node { long count, weight, left, right, state; struct node *next; char name[16]; };"
@@ -14,7 +17,7 @@ def make_c(seed, functions):
         yield from c_function(generator, number)
 
 
-def expression(generator, depth, names):
+def expression(generator: random.Random, depth: int, names: list[str]) -> str:
     """Returns a random expression."""
     if depth == 0 or generator.random() < 0.15:
         return generator.choice([generator.choice(names), f"node->{generator.choice(FIELDS)}",
@@ -26,7 +29,7 @@ def expression(generator, depth, names):
     return f"(({left}) {kind} ({right}{' & 15' if kind == '>>' else ''}))"
 
 
-def c_function(generator, number):
+def c_function(generator: random.Random, number: int) -> Iterator[str]:
     """Yields the lines of a C function."""
     names = ["a", "b", "c", "i"]
     yield f"long work_{number}(struct node *node, long a, long b)"
@@ -57,7 +60,7 @@ def c_function(generator, number):
     yield "}"
 
 
-def make_cxx(seed, types):
+def make_cxx(seed: int, types: int) -> Iterator[str]:
     """Yields a C++ file that uses the standard containers, each with its own key and value types."""
     generator = random.Random(seed)
     yield from ("#include <map>", "#include <string>", "#include <vector>")

@@ -3,25 +3,28 @@
 Checks are rows of a table with a CHECK constraint. If one fails, sqlite3 -bail ends with status 1 and the check's name.
 """
 
+from __future__ import annotations
+
 import random
+from collections.abc import Iterable, Iterator, Sequence
 
 from hakmem.bench.workloads.generators.text import vocabulary
 
 ROWS_A_STATEMENT = 200
 
 
-def insert(table, rows):
+def insert(table: str, rows: Sequence[tuple[object, ...]]) -> Iterator[str]:
     """Yields the statements that insert rows into a table."""
     for start in range(0, len(rows), ROWS_A_STATEMENT):
         yield f"insert into {table} values " + ",".join(map(str, rows[start : start + ROWS_A_STATEMENT])) + ";"
 
 
-def check(name, query, wanted):
+def check(name: str, query: str, wanted: object) -> str:
     """Returns the statement that checks a query's answer."""
     return f"insert into answers select '{name}', ({query}), {wanted};"
 
 
-def make_script(seed, orders):
+def make_script(seed: int, orders: int) -> Iterator[str]:
     """Yields the script: customers, ten times as many orders, their items; joins, groups, updates, deletes."""
     generator = random.Random(seed)
     words = vocabulary(generator, 2000)
@@ -30,7 +33,9 @@ def make_script(seed, orders):
     placed = [(number, generator.randrange(len(customers)), generator.randint(1, 100000), generator.choice(words))
               for number in range(orders)]
     area_of = {number: area for number, _, area in customers}
-    spent, sums, of_word = {}, {}, {}
+    spent: dict[int, int] = {}
+    sums: dict[int, int] = {}
+    of_word: dict[str, int] = {}
     for _, customer, amount, word in placed:
         spent[customer] = spent.get(customer, 0) + amount
         sums[area_of[customer]] = sums.get(area_of[customer], 0) + amount
@@ -72,9 +77,9 @@ def make_script(seed, orders):
     yield "select name, found from answers;"
 
 
-def lengths(placed):
+def lengths(placed: Iterable[tuple[int, int, int, str]]) -> dict[int, int]:
     """Returns the length of the words that each customer ordered, with a comma after each word."""
-    found = {}
+    found: dict[int, int] = {}
     for _, customer, _, word in placed:
         found[customer] = found.get(customer, 0) + len(word) + 1
     return found

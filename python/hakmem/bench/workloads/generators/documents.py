@@ -1,21 +1,24 @@
 """JSON documents: orders of a shop, nested a few levels deep."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 import random
+from typing import Any
 
 from hakmem.bench.workloads.generators.text import vocabulary
 
 
-def make_documents(seed, count):
+def make_documents(seed: int, count: int) -> list[dict[str, Any]]:
     """Returns the documents as Python objects. Fractions are quarters, so that their text is exact."""
     generator = random.Random(seed)
     words = vocabulary(generator, 600) + ["naïve", "Straße", "東京", "ключ", 'quo"te', "line\nbreak", "tab\t", "🙂"]
 
-    def sentence(least, most):
+    def sentence(least: int, most: int) -> str:
         return " ".join(generator.choices(words, k=generator.randint(least, most)))
 
-    def item(depth):
+    def item(depth: int) -> dict[str, Any]:
         made = {
             "name": sentence(1, 4),
             "count": generator.randint(1, 5000),
@@ -40,7 +43,7 @@ def make_documents(seed, count):
     ]
 
 
-def tally(value):
+def tally(value: Any) -> tuple[int, int]:
     """Returns the sum of the integers in a document, and the length of its strings (keys too)."""
     if isinstance(value, str):
         return 0, len(value)
@@ -53,7 +56,7 @@ def tally(value):
     return sum(part[0] for part in below), keys + sum(part[1] for part in below)
 
 
-def document_answers(documents):
+def document_answers(documents: list[dict[str, Any]]) -> dict[str, Any]:
     """Returns what json_documents.py finds in the documents, and the digest of what it writes after its changes."""
     tallies = [tally(document) for document in documents]
     digest = hashlib.sha256()

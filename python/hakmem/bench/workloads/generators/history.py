@@ -1,18 +1,21 @@
 """The history of a source tree, as git fast-import reads it."""
 
+from __future__ import annotations
+
 import random
+from collections.abc import Callable, Iterator
 
 from hakmem.bench.workloads.generators.text import vocabulary
 
 START = 1_700_000_000
 
 
-def make_history(seed, commits, files):
+def make_history(seed: int, commits: int, files: int) -> Iterator[bytes]:
     """Yields the stream's bytes. Each commit changes lines of a few files; some commits add or rename a file."""
     generator = random.Random(seed)
     words = vocabulary(generator, 1500)
 
-    def line():
+    def line() -> str:
         return "    " * generator.randrange(4) + " ".join(generator.choices(words, k=generator.randint(1, 9)))
 
     tree = {f"src/{generator.choice(words)}/{number}.c": [line() for _ in range(generator.randint(40, 400))]
@@ -42,13 +45,13 @@ def make_history(seed, commits, files):
     yield b"done\n"
 
 
-def data(text):
+def data(text: str) -> bytes:
     """Returns a block of data for fast-import."""
     content = text.encode()
     return b"data %d\n%s\n" % (len(content), content)
 
 
-def change(generator, lines, make_line):
+def change(generator: random.Random, lines: list[str], make_line: Callable[[], str]) -> None:
     """Replaces, adds and removes runs of lines."""
     for _ in range(generator.randint(1, 5)):
         start = generator.randrange(len(lines))

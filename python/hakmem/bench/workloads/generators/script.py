@@ -1,25 +1,28 @@
 """A program text in a small language, for mix.py to tokenize, with the counts of its tokens."""
 
+from __future__ import annotations
+
 import random
+from typing import Any
 
 from hakmem.bench.workloads.generators.text import vocabulary
 
 
-def make_script(seed, lines):
+def make_script(seed: int, lines: int) -> tuple[str, dict[str, Any]]:
     """Returns the text, its tokens of each kind, the sum of its whole numbers, and its names' uses."""
     generator = random.Random(seed)
     names = [word for word in vocabulary(generator, 300) if word not in ("let", "call")]
     counts = dict.fromkeys(("keyword", "name", "number", "string", "operator", "comment"), 0)
-    uses = {}
+    uses: dict[str, int] = {}
     total = 0
 
-    def use(kind, token):
+    def use(kind: str, token: str) -> str:
         counts[kind] += 1
         if kind == "name":
             uses[token] = uses.get(token, 0) + 1
         return token
 
-    def operand():
+    def operand() -> str:
         nonlocal total
         kind = generator.choice(("name", "name", "number", "string"))
         if kind == "name":

@@ -1,5 +1,7 @@
 """Makes text whose words are distributed as in a language: a few are frequent, most are rare."""
 
+from __future__ import annotations
+
 import itertools
 import random
 
@@ -7,15 +9,15 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 MODULUS = 1_000_003
 
 
-def vocabulary(generator, count):
+def vocabulary(generator: random.Random, count: int) -> list[str]:
     """Returns that many different words of 2 to 12 letters."""
-    words = {}
+    words: dict[str, None] = {}
     while len(words) < count:
         words["".join(generator.choices(LETTERS, k=generator.randint(2, 12)))] = None
     return list(words)
 
 
-def text_lines(seed, lines, *, words, longest):
+def text_lines(seed: int, lines: int, *, words: int, longest: int) -> list[str]:
     """Returns lines of 1 to `longest` words. The word of rank r is drawn with a weight of 1 / r."""
     generator = random.Random(seed)
     known = vocabulary(generator, words)
@@ -24,13 +26,14 @@ def text_lines(seed, lines, *, words, longest):
             for _ in range(lines)]
 
 
-def text_answers(lines):
+def text_answers(lines: list[str]) -> dict[str, int]:
     """Returns what words.lua and words.pl find in the lines, computed by other means.
 
     order: the sum of rank x count over the words, sorted by falling count and rising word. places: the sum, over the
     words, of their last line x the number of lines they stand on. turned: the sum of characters after every word was
     reversed and given a capital, weighted by their place in the line."""
-    counts, places = {}, {}
+    counts: dict[str, int] = {}
+    places: dict[str, set[int]] = {}
     turned = 0
     for number, line in enumerate(lines, 1):
         words = line.split(" ")

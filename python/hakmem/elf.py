@@ -6,17 +6,23 @@ import os
 import struct
 import zlib
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from elftools.common.exceptions import ELFError
 from elftools.construct.core import ConstructError
 from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import NoteSection
+from elftools.elf.segments import NoteSegment
 
 from hakmem.clean import clean, clean_bytes
 from hakmem.foreign import open_regular
+
+if TYPE_CHECKING:
+    from elftools.elf.sections import Section
 
 DEBUG_FOLDER = Path("/usr/lib/debug")
 # Of Elf64_Sym: name, info, section, value, size.
@@ -62,10 +68,10 @@ class Symbols:
     ends: list[int]
     strings: bytes
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self.starts = [entry.value for entry in self.table]
 
-    def find(self, address):
+    def find(self, address: int) -> str | None:
         """Returns the linker's name of the function at the address; None if there is none."""
         at = bisect_right(self.starts, address) - 1
         for place in range(at, max(-1, at - NESTED), -1):
@@ -73,19 +79,19 @@ class Symbols:
                 return self.best_name(self.table[place].value, self.table[place].size)
         return None
 
-    def best_name(self, value, size):
+    def best_name(self, value: int, size: int) -> str:
         """Returns the best of several names for a function: public before local, without underscores, the shortest."""
         low, high = bisect_left(self.starts, value), bisect_right(self.starts, value)
         same = list(islice((entry for entry in self.table[low:high] if entry.size == size), SAME_MOST))
         binding = (GLOBAL, WEAK, LOCAL)
 
-        def rank(entry):
+        def rank(entry: Symbol) -> tuple[int, bool, int, str]:
             bound = entry.info >> 4
             name = self.name(entry)
             return (binding.index(bound) if bound in binding else len(binding), name.startswith("_"), len(name), name)
         return self.name(min(same, key=rank))
 
-    def name(self, entry):
+    def name(self, entry: Symbol) -> str:
         """Returns a symbol's name; "" if a damaged file has it beyond the table, which ends with a NUL."""
         start = entry.name
         end = self.strings.find(b"\0", start, start + NAME_MOST)
@@ -98,13 +104,13 @@ class ElfFile:
 
     path: Path
     build_id: str
-    segments: list
+    segments: list[tuple[int, int, int]]
     symbols: Symbols
     has_symbol_table: bool
     has_lines: bool
-    debug_link: tuple | None
+    debug_link: tuple[str, int] | None
 
-    def address_of(self, offset):
+    def address_of(self, offset: int) -> int | None:
         """Returns the link-time address of a byte of the file; None if the byte is not loaded."""
         for start, size, address in self.segments:
             if start <= offset < start + size:
@@ -112,7 +118,7 @@ class ElfFile:
         return None
 
 
-def sound_elf(file):
+def sound_elf(file: BinaryIO) -> ELFFile:
     """Returns the ELFFile of an open file, after checking that its tables are not impossibly large. Raises ELFError
     or another of UNSOUND."""
     elf = ELFFile(file)
@@ -125,7 +131,7 @@ def sound_elf(file):
     return elf
 
 
-def bytes_of(elf, section, most):
+def bytes_of(elf: ELFFile, section: Section, most: int) -> bytes:
     """Returns a section's bytes as the file has them. Raises ELFError if they are more than `most`, or compressed:
     uncompressed they could be of any size."""
     if section.compressed or section["sh_size"] > most:
@@ -133,14 +139,14 @@ def bytes_of(elf, section, most):
     return bytes_at(elf, section["sh_offset"], section["sh_size"])
 
 
-def bytes_at(elf, offset, size):
+def bytes_at(elf: ELFFile, offset: int, size: int) -> bytes:
     """Returns bytes of the file, fewer at its end."""
     end = elf.stream.seek(0, 2)
     elf.stream.seek(min(offset, end))
     return elf.stream.read(min(size, max(end - offset, 0)))
 
 
-def read_elf(path):
+def read_elf(path: str | Path) -> ElfFile:
     """Returns the ElfFile of a path; raises ElfProblem if the file is of no use."""
     try:
         file = open_regular(path)
@@ -167,7 +173,7 @@ def read_elf(path):
         raise ElfProblem(clean(f"not a sound ELF file: {error or type(error).__name__}", 200)) from error
 
 
-def build_id_in(file):
+def build_id_in(file: BinaryIO) -> str:
     """Returns the build-id of an open file; "" if it has none or is no ELF file."""
     try:
         return read_build_id(sound_elf(file))
@@ -175,28 +181,29 @@ def build_id_in(file):
         return ""
 
 
-def has_data(section):
+def has_data(section: Section) -> bool:
     """Returns whether the file holds the section's bytes."""
     return section["sh_type"] != "SHT_NOBITS" and section["sh_size"] > 0
 
 
-def read_build_id(elf):
+def read_build_id(elf: ELFFile) -> str:
     """Returns the build-id; "" if there is none."""
     for part in (*elf.iter_sections("SHT_NOTE"), *elf.iter_segments("PT_NOTE")):
-        for note in islice(part.iter_notes(), NOTES_MOST):
-            if note["n_type"] == "NT_GNU_BUILD_ID":
-                return checked_build_id(note["n_desc"])
+        if isinstance(part, (NoteSection, NoteSegment)):
+            for note in islice(part.iter_notes(), NOTES_MOST):
+                if note["n_type"] == "NT_GNU_BUILD_ID":
+                    return checked_build_id(note["n_desc"])
     return ""
 
 
-def checked_build_id(text):
+def checked_build_id(text: object) -> str:
     """Returns the build-id if it is hexadecimal; raises ELFError otherwise, because it becomes a part of a path."""
     if not isinstance(text, str) or len(text) > BUILD_ID_MOST or not HEXADECIMAL.issuperset(text):
         raise ELFError("a build-id that is none")
     return text
 
 
-def read_symbols(elf, section):
+def read_symbols(elf: ELFFile, section: Section | None) -> Symbols:
     """Returns the Symbols of a symbol table."""
     if section is None or not has_data(section):
         return Symbols([], [], b"\0")
@@ -211,7 +218,7 @@ def read_symbols(elf, section):
     return Symbols(table, ends_of(table, [end for _, end in found]), names + b"\0")
 
 
-def ends_of(table, section_ends):
+def ends_of(table: list[Symbol], section_ends: list[int]) -> list[int]:
     """Returns the first address behind each function. A function without a size, as assembly may define it, ends
     where the next one or its section ends."""
     ends, following = [0] * len(table), (1 << 64) - 1
@@ -224,7 +231,7 @@ def ends_of(table, section_ends):
     return ends
 
 
-def read_debug_link(elf):
+def read_debug_link(elf: ELFFile) -> tuple[str, int] | None:
     """Returns (name, CRC-32) of the debug file that the file names; None if it names none."""
     section = elf.get_section_by_name(".gnu_debuglink")
     if section is None:
@@ -236,7 +243,7 @@ def read_debug_link(elf):
     return name, int.from_bytes(data[-4:], "little")
 
 
-def find_debug_file(elf, folders):
+def find_debug_file(elf: ElfFile, folders: Iterable[Path]) -> ElfFile | None:
     """Returns the separate debug file, by build-id or by the name that the file gives; None if there is none."""
     for path, crc in debug_candidates(elf, folders):
         try:
@@ -251,7 +258,7 @@ def find_debug_file(elf, folders):
     return None
 
 
-def checksum(path):
+def checksum(path: Path) -> int | None:
     """Returns the CRC-32 of a file; None if it is no regular file or too large."""
     file, found = open_regular(path), 0
     if file is None:
@@ -264,7 +271,7 @@ def checksum(path):
     return found
 
 
-def debuginfod_folders():
+def debuginfod_folders() -> list[Path]:
     """Returns the folders in which debuginfod's client keeps fetched debug files."""
     own, cache, home = (os.environ.get(name) for name in ("DEBUGINFOD_CACHE_PATH", "XDG_CACHE_HOME", "HOME"))
     return [
@@ -273,7 +280,7 @@ def debuginfod_folders():
     ]
 
 
-def debug_candidates(elf, folders):
+def debug_candidates(elf: ElfFile, folders: Iterable[Path]) -> Iterator[tuple[Path, int | None]]:
     """Yields (path, expected CRC-32 or None) for each place where the debug file may be."""
     if elf.build_id:
         for folder in folders:

@@ -5,11 +5,20 @@ cached ones, and the rest to the free ones. The parts add up to the RSS; `other`
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING
 
-from hakmem.live.memory import Unreadable
-from hakmem.live.pages import OWNED, PAGE, THERE, WORD
+from hakmem.live.pages import OWNED, PAGE, THERE, Pagemap
+
+if TYPE_CHECKING:
+    from hakmem.live.model import Snapshot
+
+# {part: (its name, its color)} of Resident, for the bar of `hakmem top`, its key and the page of `hakmem serve`.
+PARTS = {
+    "live": ("live", "#2f9e44"), "cached": ("cached", "#1c7ed6"), "free_in_slab": ("free in slab", "#f59f00"),
+    "retained": ("retained", "#e8590c"), "metadata": ("metadata", "#9c36b5"), "other": ("other", "#868e96"),
+}
+
 
 @dataclass
 class Resident:
@@ -23,12 +32,12 @@ class Resident:
     other: int = 0
     superslabs: list[int] = field(default_factory=list)  # of each row of Snapshot.units
 
-    def parts(self):
+    def parts(self) -> dict[str, int]:
         """Returns {part: bytes}, which add up to the RSS."""
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "superslabs"}
 
 
-def measure(pages, shot, rss, shared):
+def measure(pages: Pagemap, shot: Snapshot, rss: int, shared: bool) -> Resident:
     """Returns the Resident of a process. pages: its open pagemap. shared: whether it shares pages with a fork.
 
     The page of zeros, behind memory that was only read, counts in no RSS. In the map it looks like a page that a
@@ -40,7 +49,7 @@ def measure(pages, shot, rss, shared):
     return made
 
 
-def counted(pages, shot, kind):
+def counted(pages: Pagemap, shot: Snapshot, kind: bytes) -> Resident:
     """Returns HAKMEM's parts. kind: which pages count, THERE or OWNED."""
     made = Resident(superslabs=[0] * len(shot.units.number))
     window(pages, shot, made, kind)
@@ -55,27 +64,18 @@ def counted(pages, shot, kind):
     return made
 
 
-def resident(pages, address, size, kind):
-    """Returns a byte for each page from an address on: 1 if it is resident, 0 if not or beyond the map's end."""
-    wanted = -(-size // PAGE)
-    data = os.pread(pages, wanted * WORD, address // PAGE * WORD)
-    if wanted and not data:
-        raise Unreadable("the map of its pages is empty: it has become another program")
-    return data[WORD - 1::WORD].translate(kind).ljust(wanted, b"\0")
-
-
-def resident_bytes(pages, address, size, kind):
+def resident_bytes(pages: Pagemap, address: int, size: int, kind: bytes) -> int:
     """Returns the resident bytes of a range."""
-    return resident(pages, address, size, kind).count(1) * PAGE
+    return pages.counting(address, size, kind).count(1) * PAGE
 
 
-def window(pages, shot, made, kind):
+def window(pages: Pagemap, shot: Snapshot, made: Resident, kind: bytes) -> None:
     """Adds the resident parts of the window's head and slots."""
     units, size, block = shot.units, shot.superslab_size, shot.block_sizes
     for address, length in shot.head_maps:
         made.metadata += resident_bytes(pages, address, length, kind)
     base, begin, per_slot = shot.head[0], shot.head[1] // size, size // PAGE
-    there = resident(pages, base + begin * size, (shot.slots_end - begin) * size, kind)
+    there = pages.counting(base + begin * size, (shot.slots_end - begin) * size, kind)
     # From here on, slots are numbered from the first one.
     rest = set(range(shot.slots_end - begin)) - {number - begin for number in shot.foreign_slots}
     rest -= {number - begin for number in units.number}

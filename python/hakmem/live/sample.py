@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
-from hakmem.live import ProcessMemory, find, snapshot
-from hakmem.live.heap import Snapshot
-from hakmem.live.memory import LiveError, NoPermission, NoProcess, Unreadable, permission_error, sense
-from hakmem.top.resident import Resident, measure
+from hakmem.live.descriptor import find
+from hakmem.live.heap import snapshot
+from hakmem.live.memory import LiveError, NoPermission, NoProcess, ProcessMemory, Unreadable, permission_error, sense
+from hakmem.live.pages import Pagemap, PagemapError, read_rollup
+from hakmem.live.resident import Resident, measure
+
+if TYPE_CHECKING:
+    from hakmem.live.descriptor import Descriptor
+    from hakmem.live.model import Snapshot
 
 # {counter whose rate is shown: its name on the screen}
 RATES = {"refills": "refills", "flushes": "flushes", "slabs_carved": "slabs carved", "remote_blocks": "remote frees"}
@@ -36,35 +41,37 @@ class Sample:
 class Sampler:
     """Looks at one process, whenever asked."""
 
-    def __init__(self, pid):
+    def __init__(self, pid: int) -> None:
         self.pid = pid
         self.memory = ProcessMemory(pid)
         self.program = 0
-        self.descriptor = self.pages = None
+        self.descriptor: Descriptor | None = None
+        self.pages: Pagemap | None = None
 
-    def close(self):
+    def close(self) -> None:
         """Forgets where the heap lies."""
         if self.pages is not None:
-            os.close(self.pages)
+            self.pages.close()
         self.descriptor = self.pages = None
 
-    def open(self):
-        """Finds the heap and opens the map of the process's present pages."""
-        if self.descriptor is None:
+    def opened(self) -> tuple[Descriptor, Pagemap]:
+        """Returns the Descriptor and the open map of the process's present pages, which it finds at first."""
+        if self.descriptor is None or self.pages is None:
             descriptor = find(self.memory)
             self.pages = pages_of(self.pid)
             self.descriptor, self.program = descriptor, self.program + 1
+        return self.descriptor, self.pages
 
-    def take(self):
+    def take(self) -> Sample:
         """Returns a Sample. Raises NoProcess if the process has ended. Any other LiveError may be temporary."""
         begun = time.monotonic()
         try:
-            self.open()
+            descriptor, pages = self.opened()
             with sense(self.memory):
-                shot = snapshot(self.memory, self.descriptor)
+                shot = snapshot(self.memory, descriptor)
                 rss, shared = memory_of(self.memory)
                 fields = self.memory.proc_text("stat").rpartition(")")[2].split()
-                resident = measure(self.pages, shot, rss, shared)
+                resident = measure(pages, shot, rss, shared)
         except (NoProcess, NoPermission):
             raise
         except LiveError:
@@ -76,27 +83,43 @@ class Sampler:
                       major_faults=int(fields[MAJOR_FAULTS]))
 
 
-def pages_of(pid):
-    """Opens /proc/PID/pagemap, which tells which pages are resident."""
+def pages_of(pid: int) -> Pagemap:
+    """Returns the map of the process's pages. A sample without it is none, so what forbids it is said as of memory."""
     try:
-        return os.open(f"/proc/{pid}/pagemap", os.O_RDONLY)
-    except PermissionError:
-        raise permission_error(pid) from None
-    except (FileNotFoundError, ProcessLookupError):
+        return Pagemap(pid)
+    except PagemapError as error:
+        if isinstance(error.__cause__, PermissionError):
+            raise permission_error(pid) from None
         raise NoProcess(f"process {pid} ended while it was read") from None
 
 
-def memory_of(memory):
+def memory_of(memory: ProcessMemory) -> tuple[int, bool]:
     """Returns (RSS in bytes as the kernel counts pages, whether anonymous pages are shared with a process)."""
-    found = {}
-    for line in memory.proc_text("smaps_rollup").splitlines():
-        name, _, value = line.partition(":")
-        if value.endswith(" kB"):
-            found[name] = int(value.split()[0]) * 1024
+    found = read_rollup(memory)
     if "Rss" not in found:
         raise Unreadable(f"/proc/{memory.pid}/smaps_rollup has no line Rss")
     # A shared page counts only in part in Pss_Anon. Without that line (older kernels), pages count as shared.
     return found["Rss"], found.get("Pss_Anon", 0) < found.get("Anonymous", 0) * NEARLY_ALL
+
+
+class HasCounters(Protocol):
+    """A snapshot, or the part of it that rates need."""
+
+    counters: dict[str, int]
+
+
+class Look(Protocol):
+    """A Sample, or the part of it that rates need."""
+
+    at: float
+    program: int
+    minor_faults: int
+    major_faults: int
+    rss: int
+
+    @property
+    def shot(self) -> HasCounters:
+        """What the heap was like."""
 
 
 @dataclass
@@ -110,11 +133,11 @@ class Rates:
     rss: float  # bytes
 
 
-def rates(before, after):
+def rates(before: Look | None, after: Look) -> Rates | None:
     """Returns the Rates between two samples; None without a first sample, or after an exec between them."""
-    seconds = after.at - before.at if before and before.program == after.program else 0
-    if seconds <= 0:
+    if before is None or before.program != after.program or after.at <= before.at:
         return None
+    seconds = after.at - before.at
     old, new = before.shot.counters, after.shot.counters
     return Rates(
         seconds=seconds,
