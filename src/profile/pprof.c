@@ -82,7 +82,7 @@ struct message {
 enum { NUMBER_MOST = 10 }; /* bytes of a number */
 
 /* Returns the end. */
-static uint8_t *number_at(uint8_t *at, uint64_t value)
+static uint8_t *varint_at(uint8_t *at, uint64_t value)
 {
     for (; value >= 128; value >>= 7)
         *at++ = (uint8_t)(value | 128);
@@ -92,12 +92,12 @@ static uint8_t *number_at(uint8_t *at, uint64_t value)
 
 static uint8_t *field_at(uint8_t *at, unsigned field, uint64_t value)
 {
-    return number_at(number_at(at, (uint64_t)field << 3), value);
+    return varint_at(varint_at(at, (uint64_t)field << 3), value);
 }
 
 static void put_number(struct message *message, uint64_t value)
 {
-    message->used = (size_t)(number_at(message->bytes + message->used, value) - message->bytes);
+    message->used = (size_t)(varint_at(message->bytes + message->used, value) - message->bytes);
 }
 
 static void put_field(struct message *message, unsigned field, uint64_t value)
@@ -116,7 +116,7 @@ static void put_bytes(struct message *message, unsigned field, const void *bytes
 
 static void write_bytes(struct sink *sink, unsigned field, const void *bytes, size_t size)
 {
-    uint8_t head[2 * NUMBER_MOST], *end = number_at(number_at(head, ((uint64_t)field << 3) | 2), size);
+    uint8_t head[2 * NUMBER_MOST], *end = varint_at(varint_at(head, ((uint64_t)field << 3) | 2), size);
 
     sink_put(sink, head, (size_t)(end - head));
     sink_put(sink, bytes, size);

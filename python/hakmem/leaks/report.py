@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hakmem.heap.file import ProfileError
+from hakmem.heap.labels import labels_of
 from hakmem.heap.outside import code_of
 from hakmem.heap.profile_pb2 import Profile
 from hakmem.heap.stacks import frames_of, without_allocator
@@ -35,12 +36,14 @@ class Seen:
 
 @dataclass
 class Site:
-    """Where blocks were allocated. Pairs are (blocks, bytes). lost: nothing points to them; behind: lost blocks do."""
+    """Where blocks were allocated, and under which labels. Pairs are (blocks, bytes). lost: nothing points to them;
+    behind: lost blocks do. labels: ((key, value), ...)."""
 
     frames: list
     lost: tuple = (0, 0)
     behind: tuple = (0, 0)
     reachable: tuple = (0, 0)
+    labels: tuple = ()
 
     @property
     def order(self):
@@ -89,7 +92,7 @@ def judge(seen, suppressions, debug_folders, with_reachable):
     blocks, graph, lost = seen.blocks, seen.graph, seen.lost
     reachable = ~lost
     wanted = np.unique(blocks.site if with_reachable else blocks.site[lost])
-    stacks, profile, notes = name_stacks(seen, wanted.tolist(), debug_folders)
+    stacks, labels, profile, notes = name_stacks(seen, wanted.tolist(), debug_folders)
     known = {number: found for number, (_, callers) in stacks.items()
              for found in [next((one for one in suppressions if one.matches(callers)), None)] if found}
     if known:
@@ -100,7 +103,7 @@ def judge(seen, suppressions, debug_folders, with_reachable):
     heads = graph.heads(lost)
     sizes, number = blocks.sizes, len(blocks.sites)
     rows = [pairs(blocks.site, sizes, mask, number) for mask in (heads, lost & ~heads, reachable)]
-    sites = [Site(stacks[one][0], *(row[one] for row in rows)) for one in wanted.tolist()]
+    sites = [Site(stacks[one][0], *(row[one] for row in rows), labels[one]) for one in wanted.tolist()]
     sites = sorted((site for site in sites if site.lost[0] + site.behind[0] or with_reachable and site.reachable[0]),
                    key=lambda site: site.order)
     fill(profile, blocks, lost, sizes)
@@ -133,7 +136,7 @@ def count_known(seen, known, mask):
 
 
 def name_stacks(seen, numbers, debug_folders):
-    """Returns ({site's number: (frames, Callers)}, the Profile that they are in, notes)."""
+    """Returns ({site's number: (frames, Callers)}, {its number: its labels}, the Profile that they are in, notes)."""
     profile, texts = Profile(period=1), {"": 0}
 
     def text(value):
@@ -152,8 +155,14 @@ def name_stacks(seen, numbers, debug_folders):
             if address not in locations:
                 locations.add(address)
                 profile.location.add(id=address, address=address, mapping_id=seen.code.number(address))
-        profile.sample.add(location_id=addresses, value=[0, number])
+        sample = profile.sample.add(location_id=addresses, value=[0, number])
+        for one in seen.blocks.sites[number].labels:
+            if one.number is None:
+                sample.label.add(key=text(one.key), str=text(one.text))
+            else:
+                sample.label.add(key=text(one.key), num=one.number, num_unit=text(one.text))
     profile.string_table.extend(texts)
+    labels = {number: labels_of(profile, sample) for number, sample in zip(numbers, profile.sample)}
     try:
         notes = symbolize(profile, debug_folders)
     except ProfileError as error:
@@ -167,7 +176,7 @@ def name_stacks(seen, numbers, debug_folders):
         chain = chain[len(chain) - len(kept):]
         found[number] = kept, tuple(Caller(tuple(dict.fromkeys((frame.name, name))), frame.file, frame.line, path)
                                     for frame, (name, path) in chain)
-    return found, profile, notes
+    return found, labels, profile, notes
 
 
 def linker_names(profile):

@@ -55,3 +55,39 @@ def test_no_file_and_no_calls_for_it(library, without, tmp_path):
     assert not RENAMES & set(made) and made["openat"] == without["openat"]
     assert {name: made[name] for name in MAPPING_CALLS} == {name: without[name] for name in MAPPING_CALLS}
     assert not list(Path(tmp_path).glob("*.gz"))
+
+
+THREADS = """
+#include <pthread.h>
+#include <stdlib.h>
+static void *work(void *none)
+{
+    for (volatile int i = 0; i < 100; i++)
+        free(malloc(65536));
+    return none;
+}
+int main(void)
+{
+    for (int i = 0; i < 40; i++) {
+        pthread_t thread;
+        pthread_create(&thread, NULL, work, NULL);
+        pthread_join(thread, NULL);
+    }
+    return 0;
+}
+"""
+
+
+def test_threads_that_live_for_a_few_samples(library, compiled, tmp_path):
+    """Each of 40 threads allocates 6 MiB, which is some 12 samples. To read the mappings for its stack would cost more
+    than all of them: the main thread does so at its own samples, and the writer for the file."""
+    source, log = tmp_path / "threads.c", tmp_path / "strace.log"
+    source.write_text(THREADS)
+    program = compiled(source, "-O2", "-pthread")
+    words = ["strace", "-f", "-qq", "-e", "trace=openat", "-e", "signal=none", "-o", log, "-E", f"LD_PRELOAD={library}",
+             "-E", f"HAKMEM_HEAP_PROFILE={tmp_path}/heap.gz", program]
+    result = subprocess.run(words, env=blackbox.environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                            timeout=120, check=False)
+    assert result.returncode == 0, result.stderr
+    assert log.read_text().count('"/proc/self/maps"') <= 2, log.read_text()
+    assert b"threads" in gzip.decompress((tmp_path / "heap.gz").read_bytes())
