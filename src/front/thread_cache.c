@@ -261,15 +261,13 @@ static void run_flush(struct thread_cache *cache, unsigned class)
 }
 
 /* The length of the class's next run, after one that served `served` calls while `back` blocks came back. If few came
- * back, the thread takes blocks that it has not touched for long in any case, and a long run costs nothing. If the bin
- * overflowed meanwhile, many came back. No call takes from the bin while a run lasts, so the bin needs room for what
- * comes back until its end. */
+ * back, the thread takes blocks that it has not touched for long in any case, and a long run costs nothing. */
 static unsigned run_next(struct thread_cache *cache, unsigned class, unsigned served, unsigned back)
 {
     unsigned length = cache_run_length(cache, class);
-    unsigned usual = (unsigned)base_min(size_classes[class].run_usual, bin_capacity(cache, class));
+    unsigned usual = size_classes[class].run_usual;
 
-    if (back * 2 <= served && cache->overflows[class] == 0)
+    if (back * 2 <= served)
         length = (unsigned)base_min(base_max(length * 2, 1), size_classes[class].run_limit);
     else if (length > usual)
         length = (unsigned)base_max(length / 2, usual);
