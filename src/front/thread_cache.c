@@ -107,7 +107,6 @@ struct heap *cache_serve_itself(struct thread_cache *cache)
     return cache->heap ? cache_change_heap(cache, cache->own) : NULL;
 }
 
-static void bin_grow(struct thread_cache *cache, unsigned class);
 static bool bin_is_deep(const struct thread_cache *cache, unsigned class) { return cache->base[class] >= CACHE_SLOTS; }
 static unsigned bin_capacity(const struct thread_cache *cache, unsigned class)
 {
@@ -307,10 +306,8 @@ void cache_begin_run(struct thread_cache *cache, unsigned class)
     length = (unsigned)base_min(length, base_max(size_classes[class].run_usual, moved));
     if (length == 0)
         return;
-    if (moved * 2 < length && count != 0) /* as a refill does, which is not to come if the bin has blocks */
-        bin_grow(cache, class);
     lock_acquire(&cache->heap->lock);
-    if (moved * 2 < length) { /* a few blocks more are not worth the search for them */
+    if ((length - moved) * 8 > length) { /* a few blocks more are not worth the search for them */
         got = (unsigned)heap_take_blocks(cache->heap, class, &cache->slots[base + 1], length - moved, &zero);
         cache->heap->classes[class].direct++; /* no call missed for this */
     }
