@@ -147,8 +147,8 @@ static bool find_mapping(uintptr_t address)
     return stack_end != 0;
 }
 
-/* A thread's first walk seldom leaves the pages next to its start. To ask for one page takes less than a microsecond. To
- * read all mappings takes tens, which a thread that lives for one sample would pay for that sample. */
+/* A thread's first walk seldom leaves the pages next to its start. To ask for one page takes less than a microsecond.
+ * To read all mappings takes tens, which a thread that lives for one sample would pay for that sample. */
 #define NEAR_PAGES 16u
 
 /* Extends the part by the pages from the walk's start, which is on the stack, to the address. */

@@ -89,8 +89,8 @@ static struct site *make_site(const void *leaf, const struct label_set *labels, 
     return table_site(addresses, length, labels);
 }
 
-/* Drops the frames below `start`, where stack_site's own frame is: they belong to the unwinder and are gone when the next
- * walk begins. Returns the number of those left. */
+/* Drops the frames below `start`, where stack_site's own frame is: they belong to the unwinder and are gone when the
+ * next walk begins. Returns the number of those left. */
 static unsigned drop_inner(const char *start, struct unwind_frame *frames, unsigned count)
 {
     unsigned first = 0;
