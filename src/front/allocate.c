@@ -126,14 +126,26 @@ static HAK_NOINLINE void *allocate_aligned(size_t size, size_t alignment, size_t
     return allocate(size, alignment, wanted, &zero);
 }
 
-/* The same where calls for the class are counted (T8). */
-static HAK_NOINLINE void *allocate_counted(size_t size, size_t alignment, size_t wanted, struct thread_cache *cache,
-                                           unsigned class)
+/* The same where calls for the class are counted (T8), and the usual case did not serve this one. */
+static HAK_NOINLINE void *allocate_unsteady(size_t size, size_t alignment, size_t wanted, struct thread_cache *cache,
+                                            unsigned class)
 {
     void *block = cache_serve_counted(cache, class);
 
     if (HAK_UNLIKELY(block == NULL))
         return allocate_aligned(size, alignment, wanted);
+    CYCLES_CALL_IS(class_is_span(class) ? CYCLES_MALLOC_LARGE : CYCLES_MALLOC_MISS);
+    counted_allocated(class_size(class));
+    return block;
+}
+
+/* malloc where calls for the class are counted. */
+static HAK_NOINLINE void *malloc_counted(size_t size, struct thread_cache *cache, unsigned class)
+{
+    void *block = cache_serve_steady(cache, class);
+
+    if (HAK_UNLIKELY(block == NULL))
+        return allocate_unsteady(size, BLOCK_ALIGN, size, cache, class);
     CYCLES_CALL_IS(class_is_span(class) ? CYCLES_MALLOC_LARGE : CYCLES_MALLOC_MISS);
     counted_allocated(class_size(class));
     return block;
@@ -145,8 +157,11 @@ HAK_NOINLINE void *front_malloc_slow(size_t size)
     struct thread_cache *cache = cache_current();
     bool zero;
 
-    if (HAK_UNLIKELY(cache_counts(cache)) && size <= FAST_MAX)
-        return allocate_counted(size, BLOCK_ALIGN, size, cache, class_of_size(size));
+    if (size <= FAST_MAX) {
+        unsigned place = cache->class_of[(size + BLOCK_ALIGN - 1) / BLOCK_ALIGN]; /* 0: T1 */
+        if (place > RUN_BINS)
+            return malloc_counted(size, cache, place - RUN_BINS);
+    }
     if (!HAK_DEBUG) /* here the call is a jump, which takes no stack */
         return allocate_aligned(size, BLOCK_ALIGN, size);
     return allocate(size, BLOCK_ALIGN, size, &zero);
@@ -166,7 +181,7 @@ void *front_malloc_medium(size_t size)
     top = cache->places[place].top;
     block = cache->slots[top];
     if (HAK_UNLIKELY(block == NULL))
-        return place > class ? allocate_counted(size, BLOCK_ALIGN, size, cache, class) : front_malloc_slow(size);
+        return place > class ? malloc_counted(size, cache, class) : front_malloc_slow(size);
     cache_move_top(cache, place, top, -1);
     counted_allocated(class_size(class));
     return block;
@@ -247,7 +262,7 @@ HAK_INLINE void *malloc_of_class(unsigned class, size_t alignment, size_t size)
     void *block = cache->slots[top];
 
     if (HAK_UNLIKELY(block == NULL)) /* T1, T2 */
-        return place > class ? allocate_counted(class_size(class), alignment, size, cache, class)
+        return place > class ? allocate_unsteady(class_size(class), alignment, size, cache, class)
                              : allocate_aligned(class_size(class), alignment, size);
     cache_move_top(cache, place, top, -1);
     counted_allocated(class_size(class));

@@ -90,7 +90,7 @@ void *sample_count(struct thread_cache *cache, unsigned class, size_t alignment,
         block = sample_call(cache, class, alignment, wanted, weight, zero);
     if (HAK_LIKELY(block == NULL))
         block = cache_count(cache, class) ? cache_pop(cache, &cache->bins[class]) : cache_refill(cache, class, zero);
-    if (cache->run_want[class])
+    if (cache_run_length(cache, class))
         cache_begin_run(cache, class);
     return block;
 }

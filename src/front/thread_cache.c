@@ -261,9 +261,10 @@ static void run_flush(struct thread_cache *cache, unsigned class)
 
 /* The length of the class's next run, after one that served `served` calls while `back` blocks came back. If few came
  * back, the thread takes blocks that it has not touched for long in any case, and a long run costs nothing. */
-HAK_INLINE unsigned run_next(struct thread_cache *cache, unsigned class, unsigned served, unsigned back)
+static unsigned run_next(struct thread_cache *cache, unsigned class, unsigned served, unsigned back)
 {
-    unsigned length = cache->run_want[class], usual = size_classes[class].run_usual;
+    unsigned length = cache_run_length(cache, class);
+    unsigned usual = size_classes[class].run_usual;
 
     if (back * 2 <= served)
         length = (unsigned)base_min(base_max(length * 2, 1), size_classes[class].run_limit);
@@ -271,7 +272,7 @@ HAK_INLINE unsigned run_next(struct thread_cache *cache, unsigned class, unsigne
         length = (unsigned)base_max(length / 2, usual);
     else
         length = (unsigned)base_min(base_max(length * 2, 4), usual);
-    cache->run_want[class] = (uint8_t)length;
+    cache->run_want[class] = (uint8_t)(length | (length == usual ? RUN_STEADY : 0));
     return length;
 }
 
@@ -291,20 +292,10 @@ bool cache_end_run(struct thread_cache *cache, unsigned class, uint64_t *weight)
     return profile_count_call(&cache->countdowns, &cache->draw, class, weight);
 }
 
-/* Moves the bin's newest `moved` blocks to a run that already has `got`: pops and pushes (T4). */
-HAK_INLINE void run_fill(struct thread_cache *cache, unsigned class, unsigned moved, unsigned got)
-{
-    unsigned base = size_classes[class].run_base, top = cache->bins[class].top - moved;
-
-    bin_set_top(&cache->bins[class], top);
-    __builtin_memcpy(&cache->slots[base + got + 1], &cache->slots[top + 1], moved * sizeof(void *));
-    cache->run_count[class] = (uint8_t)(got + moved);
-    bin_set_top(&cache->runs[class], base + got + moved);
-}
-
 void cache_begin_run(struct thread_cache *cache, unsigned class)
 {
-    unsigned count = cache_count(cache, class), length = cache->run_want[class], moved, got = 0;
+    unsigned count = cache_count(cache, class), length = cache_run_length(cache, class), moved, got = 0;
+    unsigned base = size_classes[class].run_base;
     bool zero;
 
     if (cache->run_count[class] != 0 || cache->generation != profile_generation())
@@ -316,71 +307,44 @@ void cache_begin_run(struct thread_cache *cache, unsigned class)
     if (length == 0)
         return;
     lock_acquire(&cache->heap->lock);
-    if (moved < length) {
-        got = (unsigned)heap_take_blocks(cache->heap, class, &cache->slots[size_classes[class].run_base + 1],
-                                         length - moved, &zero);
+    if ((length - moved) * 8 > length) { /* a few blocks more are not worth the search for them */
+        got = (unsigned)heap_take_blocks(cache->heap, class, &cache->slots[base + 1], length - moved, &zero);
         cache->heap->classes[class].direct++; /* no call missed for this */
     }
     bin_note_hits(cache, class, count, count - moved);
-    run_fill(cache, class, moved, got);
+    cache_fill_run(cache, class, base, moved, got);
     lock_release(&cache->heap->lock);
 }
 
 /* Whether the calls that `left` counts need only blocks: none is a sample, and no other work waits. */
-HAK_INLINE bool run_is_plain(const struct thread_cache *cache, unsigned class, int64_t left)
+static bool run_is_plain(const struct thread_cache *cache, unsigned class, int64_t left)
 {
     return left >= 0 && cache_run_left(cache, class) == 0 && cache->tick == cache_flush_number() &&
            cache->countdowns.shifts[class] == govern_shift(class);
 }
 
-/* Pops the bin's top block after a run that served `served` calls. The next run will take `length` blocks. */
-HAK_INLINE void *run_pop(struct thread_cache *cache, unsigned class, unsigned served, unsigned count, unsigned length)
+void *cache_serve_counted(struct thread_cache *cache, unsigned class)
 {
-    struct class_counters *counters = &cache->own->classes[class]; /* needs no lock; a shared heap's would (O8) */
-    unsigned seen = cache->seen[class];
+    unsigned served = cache->run_count[class] + 1u, count = cache_count(cache, class), seen = cache->seen[class];
+    unsigned back = count > seen ? count - seen : 0, length = cache_run_length(cache, class);
+    unsigned usual = size_classes[class].run_usual;
+    int64_t parts = cache->countdowns.parts[class], left = cache->countdowns.left[class] - parts * (int64_t)served;
+    void *block;
 
+    if (count == 0 || !run_is_plain(cache, class, left))
+        return NULL;
+    if (count - 1 < length / 2 && count - 1 < usual) /* the heap must fill it */
+        return NULL;
+    length = (unsigned)base_min(run_next(cache, class, served, back), count - 1);
+    cache->countdowns.left[class] = left;
+    length = countdowns_may_pass(&cache->countdowns, class, length);
     cache_note_busy(cache, class);
     cache->overflows[class] = 0;
     cache->seen[class] = (uint16_t)(count - 1 - length);
-    __atomic_store_n(&counters->malloc_hits, counters->malloc_hits + served, __ATOMIC_RELAXED);
-    if (count > seen)
-        __atomic_store_n(&counters->free_hits, counters->free_hits + (count - seen), __ATOMIC_RELAXED);
-    return cache_pop(cache, &cache->bins[class]);
-}
-
-static HAK_NOINLINE void *serve_run(struct thread_cache *cache, unsigned class)
-{
-    struct countdowns *countdowns = &cache->countdowns;
-    unsigned served = cache->run_count[class] + 1u, count = cache_count(cache, class), seen = cache->seen[class];
-    unsigned length = cache->run_want[class];
-    int64_t parts = countdowns->parts[class], left = countdowns->left[class] - parts * (int64_t)served;
-    void *block;
-
-    if (HAK_UNLIKELY(count == 0 || !run_is_plain(cache, class, left)))
-        return NULL;
-    if (HAK_UNLIKELY(count - 1 < length / 2 && count - 1 < size_classes[class].run_usual)) /* the heap must fill it */
-        return NULL;
-    length = (unsigned)base_min(run_next(cache, class, served, count > seen ? count - seen : 0), count - 1);
-    if (HAK_UNLIKELY(left < parts * length))
-        length = (unsigned)(left / parts);
-    countdowns->left[class] = left;
-    block = run_pop(cache, class, served, count, length);
-    run_fill(cache, class, length, 0);
+    cache_note_run(cache, class, served, back);
+    block = cache_pop(cache, &cache->bins[class]);
+    cache_fill_run(cache, class, size_classes[class].run_base, length, 0);
     return block;
-}
-
-void *cache_serve_counted(struct thread_cache *cache, unsigned class)
-{
-    unsigned count = cache_count(cache, class);
-    int64_t left = cache->countdowns.left[class] - cache->countdowns.parts[class];
-
-    if (cache->run_want[class] + size_classes[class].run_usual != 0)
-        return serve_run(cache, class);
-    /* Large blocks, without a run. If no block came back since the last call, cache_end_run may give the class runs. */
-    if (HAK_UNLIKELY(count <= cache->seen[class] || cache->run_count[class] || !run_is_plain(cache, class, left)))
-        return NULL;
-    cache->countdowns.left[class] = left;
-    return run_pop(cache, class, 1, count, 0);
 }
 
 /* ---- Capacities ---- */
@@ -599,6 +563,8 @@ void cache_flush_all(struct thread_cache *cache, bool close)
         bins_flush(&cache->hardened, cache->slots, cache->heap, close);
     for (unsigned class = 1; class < CLASS_COUNT; class++) {
         run_flush(cache, class);
+        if (cache_counts(cache))
+            profile_follow_shift(&cache->countdowns, class);
         bin_flush(cache, class, cache_count(cache, class));
         if ((close || narrow) && bin_capacity(cache, class))
             bin_close(cache, class);

@@ -37,6 +37,8 @@ struct bin {
 };
 
 #define RUN_BINS 64u
+/* In run_want: the length stays as it is while the bin has enough blocks and room. */
+#define RUN_STEADY 0x80u
 
 struct thread_cache {
     union {
@@ -61,7 +63,7 @@ struct thread_cache {
     /* For the heap profile. */
     uint32_t counted;               /* T8 */
     uint8_t run_count[CLASS_COUNT]; /* T8 */
-    uint8_t run_want[CLASS_COUNT];  /* the next run's length (run_next) */
+    uint8_t run_want[CLASS_COUNT];  /* the next run's length (run_next), and RUN_STEADY */
     uint32_t generation;            /* of the profile that the cache follows (Z3) */
     size_t deep_most;            /* bytes that deep bins may have; 0: DEEP_FIRST_BYTES */
     bool deep_refrain;           /* the footprint grew: no more than DEEP_FIRST_BYTES until the next tick */
@@ -174,8 +176,74 @@ HAK_INLINE void *cache_pop(struct thread_cache *cache, struct bin *bin)
     return block;
 }
 
-/* Serves a call of a counted class (T8) in the usual case: the bin has a block, and those of a new run; the call is no
- * sample; no other work waits. Else returns NULL and changes nothing. */
+/* The length of the class's next run. */
+HAK_INLINE unsigned cache_run_length(const struct thread_cache *cache, unsigned class)
+{
+    return cache->run_want[class] & ~RUN_STEADY;
+}
+
+/* Begins a run with the bin's newest `moved` blocks and the `got` ones that already lie there: pops and pushes (T4). */
+HAK_INLINE void cache_fill_run(struct thread_cache *cache, unsigned class, unsigned base, unsigned moved, unsigned got)
+{
+    unsigned top = cache->bins[class].top - moved;
+
+    bin_set_top(&cache->bins[class], top);
+    __builtin_memcpy(&cache->slots[base + got + 1], &cache->slots[top + 1], moved * sizeof(void *));
+    cache->run_count[class] = (uint8_t)(got + moved);
+    bin_set_top(&cache->runs[class], base + got + moved);
+}
+
+/* Counts the calls of a run, which served `served` with this one, and the frees that brought `back` blocks. */
+HAK_INLINE void cache_note_run(struct thread_cache *cache, unsigned class, unsigned served, unsigned back)
+{
+    struct class_counters *counters = &cache->own->classes[class]; /* needs no lock; a shared heap's would (O8) */
+
+    __atomic_store_n(&counters->malloc_hits, counters->malloc_hits + served, __ATOMIC_RELAXED);
+    __atomic_store_n(&counters->free_hits, counters->free_hits + back, __ATOMIC_RELAXED);
+}
+
+/* Serves a call of a counted class (T8) in the usual case: a run has ended, or the class has none; the bin has this
+ * call's block and most of those of the next run, which is to be as long; no call among them is a sample; no other
+ * work waits. Else returns NULL and changes nothing. It loads each value only when the tests before have passed, so
+ * that it needs few registers. A shift that has changed waits until a call is no such case, or the next flush. */
+HAK_INLINE void *cache_serve_steady(struct thread_cache *cache, unsigned class)
+{
+    unsigned length = cache->run_want[class] - RUN_STEADY, top, count, base, served;
+    int64_t parts, left;
+    int back;
+    void *block;
+
+    top = cache->bins[class].top;
+    count = top - cache->base[class];
+    if (HAK_UNLIKELY(length >= count)) {
+        if (length / 2 >= count) /* the heap must fill the run, or the length is not steady */
+            return NULL;
+        length = count - 1;
+    }
+    served = cache->run_count[class] + 1u;
+    back = (int)(count - cache->seen[class]);
+    if (HAK_UNLIKELY(back <= 0 && (back < 0 || length == 0))) /* no large block came back: the class may get runs */
+        return NULL;
+    if (HAK_UNLIKELY(cache->overflows[class] || cache->busy[class] == 0))
+        return NULL;
+    base = cache->runs[class].top;
+    if (HAK_UNLIKELY(cache->slots[base] != NULL || cache->tick != cache_flush_number()))
+        return NULL;
+    parts = cache->countdowns.parts[class];
+    left = cache->countdowns.left[class] - parts * (int64_t)served;
+    if (HAK_UNLIKELY(left < parts * length))
+        return NULL;
+    cache->countdowns.left[class] = left;
+    cache_note_run(cache, class, served, (unsigned)back);
+    cache->seen[class] = (uint16_t)(count - 1 - length);
+    block = cache->slots[top];
+    bin_set_top(&cache->bins[class], top - 1);
+    if (length)
+        cache_fill_run(cache, class, base, length, 0);
+    return block;
+}
+
+/* The same while lengths change. */
 HAK_HIDDEN void *cache_serve_counted(struct thread_cache *cache, unsigned class);
 
 /* Counts the calls that the class's run, now empty, served, and the current one. True: this one is a sample of the

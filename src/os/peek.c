@@ -2,9 +2,11 @@
 #include "os/peek.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "os/file.h"
@@ -23,27 +25,26 @@ static _Atomic uint64_t *page_place(uintptr_t page) { return &pages_read[(page *
 
 _Static_assert(PAGES_KEPT == 1 << (64 - 54), "page_place gives a place");
 
-static uint64_t page_mark(uintptr_t page)
-{
-    return (uint64_t)page << STAMP_BITS | ((os_now_coarse() >> SECOND_SHIFT) & ((1u << STAMP_BITS) - 1));
-}
+static uint64_t stamp_now(void) { return (os_now_coarse() >> SECOND_SHIFT) & ((1u << STAMP_BITS) - 1); }
 
-static bool is_known(const struct os_piece *piece)
+static uint64_t page_mark(uintptr_t page, uint64_t stamp) { return (uint64_t)page << STAMP_BITS | stamp; }
+
+static bool is_known(const struct os_piece *piece, uint64_t stamp)
 {
     uintptr_t last = (piece->address + piece->size - 1) >> PAGE_SHIFT;
 
     for (uintptr_t page = piece->address >> PAGE_SHIFT; page <= last; page++)
-        if (atomic_load_explicit(page_place(page), memory_order_relaxed) != page_mark(page))
+        if (atomic_load_explicit(page_place(page), memory_order_relaxed) != page_mark(page, stamp))
             return false;
     return piece->address + piece->size > piece->address;
 }
 
-static void note_pages(const struct os_piece *piece)
+static void note_pages(const struct os_piece *piece, uint64_t stamp)
 {
     uintptr_t last = (piece->address + piece->size - 1) >> PAGE_SHIFT;
 
     for (uintptr_t page = piece->address >> PAGE_SHIFT; page <= last; page++)
-        atomic_store_explicit(page_place(page), page_mark(page), memory_order_relaxed);
+        atomic_store_explicit(page_place(page), page_mark(page, stamp), memory_order_relaxed);
 }
 
 /* ---- Reading ---- */
@@ -94,9 +95,10 @@ bool os_peek_live(const struct os_piece *pieces, unsigned count)
 {
     struct os_piece unknown[OS_PIECES_MOST];
     unsigned unknown_count = 0;
+    uint64_t stamp = stamp_now();
 
     for (unsigned i = 0; i < count; i++) {
-        if (is_known(&pieces[i]))
+        if (is_known(&pieces[i], stamp))
             copy(&pieces[i]);
         else
             unknown[unknown_count++] = pieces[i];
@@ -104,7 +106,7 @@ bool os_peek_live(const struct os_piece *pieces, unsigned count)
     if (unknown_count && !os_peek(unknown, unknown_count))
         return false;
     for (unsigned i = 0; i < unknown_count; i++)
-        note_pages(&unknown[i]);
+        note_pages(&unknown[i], stamp);
     return true;
 }
 
@@ -113,6 +115,19 @@ bool os_peek_live_at(uintptr_t address, void *into, size_t size)
     struct os_piece piece = { address, into, size };
 
     return os_peek_live(&piece, 1);
+}
+
+/* A wait until the word changes from another value than it has ends at once, and so does one without time. */
+bool os_can_read(uintptr_t address)
+{
+    enum { SELDOM = 0x5bd1e995 };
+    static const struct timespec no_time;
+    int saved_errno = errno;
+    bool can = syscall(SYS_futex, base_align_down(address, 4), FUTEX_WAIT_PRIVATE, SELDOM, &no_time, NULL, 0) == 0 ||
+               errno != EFAULT;
+
+    errno = saved_errno;
+    return can;
 }
 
 void os_peek_prepare(void) { self_offset = (uintptr_t)pthread_self() - os_thread_token(); }

@@ -23,6 +23,9 @@ HAK_HIDDEN bool os_peek_at(uintptr_t address, void *into, size_t size);
 HAK_HIDDEN bool os_peek_live(const struct os_piece *pieces, unsigned count);
 HAK_HIDDEN bool os_peek_live_at(uintptr_t address, void *into, size_t size);
 
+/* Whether the word of 4 bytes at the address can be read now. Every sandbox allows the call, which changes nothing. */
+HAK_HIDDEN bool os_can_read(uintptr_t address);
+
 /* What pthread_self() returns in the calling thread, without calling it. os_peek_prepare() calls the C library, and
  * comes first. */
 HAK_HIDDEN void os_peek_prepare(void);

@@ -13,6 +13,8 @@
 #include <unwind.h>
 
 #include "os/maps.h"
+#include "os/os.h"
+#include "os/peek.h"
 #include "os/unwind_objects.h"
 #include "os/unwind_tables.h"
 
@@ -82,6 +84,9 @@ static struct {
 struct walk {
     struct unwind_frame *frames;
     unsigned count, capacity;
+    bool (*stop)(void *argument, unsigned count); /* or NULL */
+    void *argument;
+    bool stopped;
 };
 
 /* On x86-64 a return address lies directly below its frame's canonical address; elsewhere the slot is not known. */
@@ -107,14 +112,16 @@ static _Unwind_Reason_Code walk_step(struct _Unwind_Context *context, void *argu
     walk->frames[walk->count].address = address;
     walk->frames[walk->count].slot = slot_of(address, unwinder.get_cfa(context));
     walk->count++;
-    return _URC_NO_REASON;
+    walk->stopped = walk->stop && walk->stop(walk->argument, walk->count);
+    return walk->stopped ? _URC_END_OF_STACK : _URC_NO_REASON;
 }
 
 /* ---- By frame pointers ---- */
 
-/* The end of the mapping that each thread's stack was last found in. */
+/* The part of each thread's stack that was last found: all of a mapping, or pages from where a walk began. */
 static _Thread_local uintptr_t stack_start __attribute__((tls_model("initial-exec")));
 static _Thread_local uintptr_t stack_end __attribute__((tls_model("initial-exec")));
+static _Thread_local bool stack_is_whole __attribute__((tls_model("initial-exec")));
 
 static bool find_stack(const struct os_mapping *mapping, void *here)
 {
@@ -123,26 +130,57 @@ static bool find_stack(const struct os_mapping *mapping, void *here)
     if (mapping->readable) {
         stack_start = mapping->start;
         stack_end = mapping->end;
+        stack_is_whole = true;
     }
     return false;
+}
+
+static bool is_in_part(uintptr_t address) { return address >= stack_start && address < stack_end; }
+
+/* Finds the address's mapping. */
+static bool find_mapping(uintptr_t address)
+{
+    char buffer[OS_MAPS_SHORT];
+
+    stack_end = 0;
+    os_maps_each(find_stack, (void *)address, buffer, sizeof buffer);
+    return stack_end != 0;
+}
+
+/* A thread's first walk seldom leaves the pages next to its start. To ask for one page takes less than a microsecond.
+ * To read all mappings takes tens, which a thread that lives for one sample would pay for that sample. */
+#define NEAR_PAGES 16u
+
+/* Extends the part by the pages from the walk's start, which is on the stack, to the address. */
+static bool find_near(uintptr_t address)
+{
+    uintptr_t page = os_page_size(), here = base_align_down((uintptr_t)__builtin_frame_address(0), page);
+
+    if (address < here || address - here >= NEAR_PAGES * page || (stack_is_whole && is_in_part(here)))
+        return false;
+    if (stack_is_whole || !is_in_part(here)) {
+        stack_start = here;
+        stack_end = here + page;
+        stack_is_whole = false;
+    }
+    for (; stack_end <= address; stack_end += page)
+        if (!os_can_read(stack_end))
+            return false;
+    return true;
 }
 
 /* Whether the word is on the stack, or on another that the walk has come to. */
 static bool is_on_stack(uintptr_t address)
 {
-    if (address < stack_start || address >= stack_end) {
-        stack_end = 0;
-        char buffer[OS_MAPS_SHORT];
-        os_maps_each(find_stack, (void *)address, buffer, sizeof buffer);
-    }
-    return stack_end != 0;
+    return is_in_part(address) || find_near(address) || find_mapping(address);
 }
 
 static unsigned walk_pointers(const uintptr_t *frame, struct unwind_frame *frames, unsigned capacity)
 {
     unsigned count = 0;
 
-    (void)is_on_stack((uintptr_t)frame);
+    if (!stack_is_whole || !is_in_part((uintptr_t)frame))
+        (void)find_mapping((uintptr_t)frame);
     while (count < capacity && (uintptr_t)frame % sizeof *frame == 0 && (uintptr_t)(frame + 2) <= stack_end) {
         const uintptr_t *next = (const uintptr_t *)frame[0];
         if (frame[1] < 4096) /* no code */
@@ -171,7 +209,7 @@ static void walk_tables(struct walk *walk)
 
     if (backtrace)
         backtrace(walk_step, walk);
-    if (backtrace && !is_cut_short(walk))
+    if (backtrace && (walk->stopped || !is_cut_short(walk)))
         return;
     count = walk->count;
     walk->count = os_tables_walk(walk->frames, walk->capacity, is_on_stack);
@@ -184,7 +222,7 @@ static void walk_tables(struct walk *walk)
 /* Not to be inlined: its own frame is where the walk begins. */
 HAK_NOINLINE unsigned os_unwind(struct unwind_frame *frames, unsigned capacity)
 {
-    struct walk walk = { frames, 0, capacity };
+    struct walk walk = { .frames = frames, .capacity = capacity };
     int saved_errno = errno;
 
     if (!unwinder.tables)
@@ -194,11 +232,22 @@ HAK_NOINLINE unsigned os_unwind(struct unwind_frame *frames, unsigned capacity)
     return walk.count;
 }
 
+HAK_NOINLINE unsigned os_unwind_until(struct unwind_frame *frames, unsigned capacity,
+                                      bool (*stop)(void *argument, unsigned count), void *argument)
+{
+    struct walk walk = { .frames = frames, .capacity = capacity, .stop = stop, .argument = argument };
+    int saved_errno = errno;
+
+    walk_tables(&walk);
+    errno = saved_errno;
+    return walk.count;
+}
+
 unsigned os_unwind_fault(uintptr_t instruction, uintptr_t frame, struct unwind_frame *frames, unsigned capacity,
                          unsigned *first)
 {
     int saved_errno = errno;
-    struct walk walk = { frames, 0, capacity };
+    struct walk walk = { .frames = frames, .capacity = capacity };
 
     *first = 0;
     if (unwinder.tables) {

@@ -22,6 +22,10 @@ HAK_HIDDEN bool os_unwind_by_tables(void);
  * frames. */
 HAK_HIDDEN unsigned os_unwind(struct unwind_frame *frames, unsigned capacity);
 
+/* The same by tables, until the stack ends or `stop` says so, which is called with the number of frames after each. */
+HAK_HIDDEN unsigned os_unwind_until(struct unwind_frame *frames, unsigned capacity,
+                                    bool (*stop)(void *argument, unsigned count), void *argument);
+
 /* In the handler of a fault: the stack of the instruction that faulted. `frame` is its frame pointer register. The
  * callers' frames begin at *first. */
 HAK_HIDDEN unsigned os_unwind_fault(uintptr_t instruction, uintptr_t frame, struct unwind_frame *frames,

@@ -34,7 +34,7 @@ void dump_begin(void)
 /* ---- Files ---- */
 
 /* Replaces %p, %n and %%. In a forked child a name without %p gets the process id appended. False: too long. */
-static bool make_path(char *out, const char *pattern, bool may_add)
+static bool make_path(char *out, size_t *length, const char *pattern, uint32_t process, bool may_add)
 {
     size_t used = 0;
     bool with_process = false;
@@ -43,7 +43,7 @@ static bool make_path(char *out, const char *pattern, bool may_add)
         if (used + 24 > PATH_MOST)
             return false;
         if (at[0] == '%' && at[1] == 'p') {
-            used += base_format(out + used, 24, "%u", os_process_id());
+            used += base_format(out + used, 24, "%u", process);
             with_process = true;
             at++;
         } else if (at[0] == '%' && at[1] == 'n') {
@@ -55,24 +55,29 @@ static bool make_path(char *out, const char *pattern, bool may_add)
         }
     }
     out[used] = '\0';
-    if (may_add && !with_process && os_process_id() != started_process)
-        base_format(out + used, 24, ".%u", os_process_id());
+    if (may_add && !with_process && process != started_process)
+        used += base_format(out + used, 24, ".%u", process);
+    *length = used;
     return true;
 }
 
 /* Under profile_control. */
 static int write_file(const char *pattern, bool may_add)
 {
-    static char path[PATH_MOST + 24], temporary[PATH_MOST + 48];
+    static char path[2 * PATH_MOST + 72]; /* and behind it the other name, so that short ones touch one page */
+    uint32_t process = os_process_id();
     int file, error, closed;
+    char *temporary;
+    size_t length;
 
-    if (!make_path(path, pattern, may_add))
+    if (!make_path(path, &length, pattern, process, may_add))
         return ENAMETOOLONG;
-    base_format(temporary, sizeof temporary, "%s.%u.tmp", path, os_process_id());
+    temporary = path + length + 1;
+    base_format(temporary, sizeof path - length - 1, "%s.%u.tmp", path, process);
     file = os_file_create(temporary);
     if (file < 0)
         return -file;
-    error = pprof_write(file, profile.started_ns);
+    error = pprof_write(file, profile.started_ns, process);
     closed = os_file_close(file);
     if (error == 0)
         error = closed;
@@ -100,7 +105,7 @@ int dump_write_fd(int file)
     int error;
 
     lock_acquire(&profile_control);
-    error = pprof_write(file, profile.started_ns);
+    error = pprof_write(file, profile.started_ns, os_process_id());
     lock_release(&profile_control);
     return error;
 }

@@ -79,11 +79,25 @@ struct message {
     uint8_t bytes[(STACK_MOST + VALUES + 16 + 3 * LABEL_ENTRIES) * 11];
 };
 
-static void put_number(struct message *message, uint64_t value)
+enum { NUMBER_MOST = 10 }; /* bytes of a number */
+
+/* Returns the end. */
+static uint8_t *varint_at(uint8_t *at, uint64_t value)
 {
     for (; value >= 128; value >>= 7)
-        message->bytes[message->used++] = (uint8_t)(value | 128);
-    message->bytes[message->used++] = (uint8_t)value;
+        *at++ = (uint8_t)(value | 128);
+    *at++ = (uint8_t)value;
+    return at;
+}
+
+static uint8_t *field_at(uint8_t *at, unsigned field, uint64_t value)
+{
+    return varint_at(varint_at(at, (uint64_t)field << 3), value);
+}
+
+static void put_number(struct message *message, uint64_t value)
+{
+    message->used = (size_t)(varint_at(message->bytes + message->used, value) - message->bytes);
 }
 
 static void put_field(struct message *message, unsigned field, uint64_t value)
@@ -102,12 +116,9 @@ static void put_bytes(struct message *message, unsigned field, const void *bytes
 
 static void write_bytes(struct sink *sink, unsigned field, const void *bytes, size_t size)
 {
-    static struct message head;
+    uint8_t head[2 * NUMBER_MOST], *end = varint_at(varint_at(head, ((uint64_t)field << 3) | 2), size);
 
-    head.used = 0;
-    put_number(&head, ((uint64_t)field << 3) | 2);
-    put_number(&head, size);
-    sink_put(sink, head.bytes, head.used);
+    sink_put(sink, head, (size_t)(end - head));
     sink_put(sink, bytes, size);
 }
 
@@ -118,21 +129,16 @@ static void write_message(struct sink *sink, unsigned field, const struct messag
 
 static void write_field(struct sink *sink, unsigned field, uint64_t value)
 {
-    static struct message message;
+    uint8_t bytes[2 * NUMBER_MOST];
 
-    message.used = 0;
-    put_field(&message, field, value);
-    sink_put(sink, message.bytes, message.used);
+    sink_put(sink, bytes, (size_t)(field_at(bytes, field, value) - bytes));
 }
 
 static void write_value_type(struct sink *sink, unsigned field, unsigned type, unsigned unit)
 {
-    static struct message message;
+    uint8_t bytes[4 * NUMBER_MOST], *end = field_at(field_at(bytes, VALUE_TYPE, type), VALUE_UNIT, unit);
 
-    message.used = 0;
-    put_field(&message, VALUE_TYPE, type);
-    put_field(&message, VALUE_UNIT, unit);
-    write_message(sink, field, &message);
+    write_bytes(sink, field, bytes, (size_t)(end - bytes));
 }
 
 /* ---- What is written ---- */
@@ -386,7 +392,7 @@ static uint64_t peak_ms(uint64_t started_ns)
     return at > start ? at - start : 0;
 }
 
-static void write_head(struct writer *writer, uint64_t started_ns)
+static void write_head(struct writer *writer, uint64_t started_ns, uint32_t process)
 {
     struct sink *sink = writer->sink;
     char text[160];
@@ -406,7 +412,7 @@ static void write_head(struct writer *writer, uint64_t started_ns)
     base_format(text, sizeof text, "samples are %lu bytes apart in the mean (HAKMEM_HEAP_PROFILE_RATE); stacks by %s",
                 profile.mean, os_unwind_by_tables() ? "unwind tables" : "frame pointers");
     write_comment(writer, text);
-    base_format(text, sizeof text, "process %u", os_process_id()); /* which /tmp/perf-PID.map is named by */
+    base_format(text, sizeof text, "process %u", process); /* which /tmp/perf-PID.map is named by */
     write_comment(writer, text);
     if (table_peak.epoch) {
         base_format(text, sizeof text, "peak of what is in use: %lu ms after the start", peak_ms(started_ns));
@@ -457,14 +463,11 @@ static bool writer_prepare(struct writer *writer, const struct site_view *views,
     return writer->seen != NULL;
 }
 
-static void write_all(struct writer *writer, const struct site_view *views, size_t count, uint64_t started_ns)
+static void write_sites(struct writer *writer, const struct site_view *views, size_t count)
 {
     static _Alignas(8) char headers[OS_MODULES_BUFFER];
     static char buffer[OS_MAPS_LINE];
 
-    write_head(writer, started_ns);
-    if (count == 0) /* no site needs a mapping, and reading them would take most of a short program's time */
-        return;
     os_modules_begin(&writer->modules, headers);
     if (!os_maps_each(write_mapping, writer, buffer, sizeof buffer))
         writer->error = EIO;
@@ -477,21 +480,25 @@ static void write_all(struct writer *writer, const struct site_view *views, size
         write_site(writer, &views[i]);
 }
 
-int pprof_write(int file, uint64_t started_ns)
+int pprof_write(int file, uint64_t started_ns, uint32_t process)
 {
     struct writer writer = { .error = ENOMEM };
     size_t count;
     struct site_view *views = pprof_view(&count);
 
-    if ((views || count == 0) && writer_prepare(&writer, views, count)) {
+    /* Without a site there are no locations and no mappings: a short program would spend most of its time on them. */
+    if (count == 0 || (views && writer_prepare(&writer, views, count))) {
         writer.error = 0;
         writer.sink = sink_begin(file);
-        write_all(&writer, views, count, started_ns);
+        write_head(&writer, started_ns, process);
+        if (count)
+            write_sites(&writer, views, count);
         if (writer.error == 0)
             writer.error = sink_end(writer.sink);
         if (writer.ranges)
             os_unmap(writer.ranges, ranges_bytes(writer.range_capacity));
-        os_unmap(writer.seen, seen_bytes(writer.seen_capacity));
+        if (writer.seen)
+            os_unmap(writer.seen, seen_bytes(writer.seen_capacity));
     }
     pprof_view_end(views, count);
     return writer.error;

@@ -18,7 +18,8 @@ HAK_HIDDEN void pprof_view_end(struct site_view *views, size_t count);
 /* A sum of weights as a number of blocks or bytes. */
 HAK_INLINE uint64_t weight_round(uint64_t sum) { return (sum + WEIGHT_ONE / 2) / WEIGHT_ONE; }
 
-/* Writes the profile to an open file. Returns 0 or an errno. Under profile_control. */
-HAK_HIDDEN int pprof_write(int file, uint64_t started_ns);
+/* Writes the profile to an open file. process: the calling one's number. Returns 0 or an errno. Under
+ * profile_control. */
+HAK_HIDDEN int pprof_write(int file, uint64_t started_ns, uint32_t process);
 
 #endif

@@ -70,8 +70,10 @@ void profile_set_guards(uint64_t mean, unsigned class)
     set_means(profile.record_mean, mean);
 }
 
-static void countdowns_set_shift(struct countdowns *countdowns, unsigned class, unsigned shift)
+void profile_follow_shift(struct countdowns *countdowns, unsigned class)
 {
+    unsigned shift = govern_shift(class);
+
     countdowns->shifts[class] = (uint8_t)shift;
     countdowns->parts[class] = (int64_t)profile_parts(class_size(class), shift);
 }
@@ -86,14 +88,12 @@ static void draw_ready(struct draw *draw)
 
 bool profile_count_call(struct countdowns *countdowns, struct draw *draw, unsigned class, uint64_t *weight)
 {
-    unsigned shift = govern_shift(class);
-
     if (HAK_UNLIKELY(countdowns->left[class] < 0)) {
         draw_ready(draw);
         countdowns->left[class] = draw_countdown(draw, mean_parts());
-        countdowns_set_shift(countdowns, class, shift);
-    } else if (HAK_UNLIKELY(countdowns->shifts[class] != shift)) {
-        countdowns_set_shift(countdowns, class, shift);
+        profile_follow_shift(countdowns, class);
+    } else if (HAK_UNLIKELY(countdowns->shifts[class] != govern_shift(class))) {
+        profile_follow_shift(countdowns, class);
     }
     if (HAK_LIKELY(countdowns_may_pass(countdowns, class, 1))) {
         countdowns_pass(countdowns, class, 1);

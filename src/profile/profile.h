@@ -71,6 +71,9 @@ HAK_HIDDEN bool profile_draw_guard_call(struct draw *draw, size_t size);
 /* Counts a call for a block of the class. True: the call is a sample, and *weight is its weight. draw: the thread's. */
 HAK_HIDDEN bool profile_count_call(struct countdowns *countdowns, struct draw *draw, unsigned class, uint64_t *weight);
 
+/* Takes over the shift that the governor has for the class now. */
+HAK_HIDDEN void profile_follow_shift(struct countdowns *countdowns, unsigned class);
+
 /* Sizes and means are in parts of a byte, because a shift makes blocks as rare as ones of less than a byte. */
 enum { PARTS_SHIFT = 10 };
 _Static_assert((16u << PARTS_SHIFT) >> SHIFT_MOST >= 1, "every block has a chance");

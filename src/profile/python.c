@@ -19,6 +19,7 @@
 #define NAME_BYTES 256u
 #define FILE_BYTES 512u
 #define HASHED_BYTES 128u    /* of a file whose str has no hash */
+#define SUMS_KEPT 4u         /* such files of a stack */
 #define CODES_BYTES_MOST (8 * HAK_MIB)
 #define BUCKETS 4096u      /* of the hash table of kept functions */
 #define SEEN_SLOTS 4096u   /* places in code objects whose frames are remembered */
@@ -254,6 +255,15 @@ static size_t put_utf8(char *out, size_t used, size_t most, uint32_t character)
     return used;
 }
 
+static bool is_ascii(const char *text, size_t size)
+{
+    char all = 0;
+
+    for (size_t i = 0; i < size; i++)
+        all |= text[i];
+    return !(all & 0x80);
+}
+
 /* Copies a str as UTF-8, cut off at `most` bytes. Returns the bytes; 0: it is no str, or is empty. */
 static size_t read_text(uintptr_t text, char *out, size_t most)
 {
@@ -271,6 +281,8 @@ static size_t read_text(uintptr_t text, char *out, size_t most)
     if ((kind != 1 && kind != 2 && kind != 4) || !(state & 8) || length >= HAK_MIB)
         return 0;
     next = text + (state & 16 ? python.at.text_ascii : python.at.text_other);
+    if (state & 16 && length <= most && os_peek_live_at(next, out, length) && is_ascii(out, length))
+        return length;
     for (uint64_t left = length; left && used <= most;) {
         size_t part = base_min(left, sizeof characters / kind);
         if (!os_peek_live_at(next, characters, part * kind))
@@ -418,28 +430,50 @@ struct text_mark {
 };
 #define NO_HASH UINT64_MAX
 
-static uint64_t mix_text(uint64_t key, uintptr_t text, const struct text_mark *mark)
+/* A text without a hash, and the sum of its characters. A file's name is the text of all of its functions, so a stack
+ * has few. */
+struct text_sum {
+    uintptr_t text;
+    uint64_t length, sum;
+};
+struct text_sums {
+    struct text_sum last[SUMS_KEPT];
+    unsigned next;
+};
+
+static uint64_t sum_of(uintptr_t text, uint64_t length, struct text_sums *sums)
 {
     char characters[HASHED_BYTES];
-    size_t size = mark->hash == NO_HASH ? read_text(text, characters, sizeof characters) : 0;
+    uint64_t sum = length;
+    size_t size;
 
-    key = mix(mix(key, mark->length), mark->hash);
+    for (unsigned i = 0; i < SUMS_KEPT; i++)
+        if (sums->last[i].text == text && sums->last[i].length == length)
+            return sums->last[i].sum;
+    size = read_text(text, characters, sizeof characters);
     for (size_t i = 0; i < size; i++)
-        key = mix(key, (uint8_t)characters[i]);
-    return key;
+        sum = mix(sum, (uint8_t)characters[i]);
+    sums->last[sums->next++ % SUMS_KEPT] = (struct text_sum){ text, length, sum };
+    return sum;
+}
+
+static uint64_t mix_text(uint64_t key, uintptr_t text, const struct text_mark *mark, struct text_sums *sums)
+{
+    return mix(mix(key, mark->length), mark->hash == NO_HASH ? sum_of(text, mark->length, sums) : mark->hash);
 }
 
 /* A function may lie where another one lay, with all its parts, so the key is of more than addresses. marks: of its
  * name and its file. */
-static uintptr_t frame_of(const struct python_frame *frame, const uint8_t *code, const struct text_mark marks[2])
+static uintptr_t frame_of(const struct python_frame *frame, const uint8_t *code, const struct text_mark marks[2],
+                          struct text_sums *sums)
 {
     uint64_t key = mix(mix(frame->code, frame->place), word_at(code, python.at.code_table));
     uintptr_t known = 0;
     struct seen_place *seen;
 
     key = mix(key, number_at(code, python.at.code_first_line));
-    key = mix_text(key, word_at(code, python.at.code_name), &marks[0]);
-    key = mix_text(key, word_at(code, python.at.code_file), &marks[1]);
+    key = mix_text(key, word_at(code, python.at.code_name), &marks[0], sums);
+    key = mix_text(key, word_at(code, python.at.code_file), &marks[1], sums);
     seen = seen_place(key);
     if (seen) {
         known = atomic_load_explicit(&seen->frame, memory_order_relaxed);
@@ -463,7 +497,7 @@ static bool is_code(const uint8_t *head)
 }
 
 /* Reads the heads of up to BATCH code objects, and replaces each object's address by its frame; 0: it has none. */
-static HAK_NOINLINE void name_batch(struct python_frame *frames, unsigned count)
+static HAK_NOINLINE void name_batch(struct python_frame *frames, unsigned count, struct text_sums *sums)
 {
     uint8_t heads[BATCH][PYTHON_CODE_BYTES];
     struct text_mark marks[BATCH][2];
@@ -484,7 +518,7 @@ static HAK_NOINLINE void name_batch(struct python_frame *frames, unsigned count)
     all_texts = os_peek_live(texts, 2 * count);
     for (unsigned i = 0; i < count; i++)
         frames[i].code = frames[i].code && (all_texts || os_peek_live(&texts[2 * i], 2))
-                             ? frame_of(&frames[i], heads[i], marks[i])
+                             ? frame_of(&frames[i], heads[i], marks[i], sums)
                              : 0;
 }
 
@@ -549,13 +583,14 @@ unsigned python_merge(struct python_memory *memory, uintptr_t *frames, unsigned 
 {
     struct python_frame functions[FUNCTIONS_MOST];
     struct merging merging = { .merged = frames, .most = most, .functions = functions };
+    struct text_sums sums = { .next = 0 };
 
     HAK_ASSERT(count + FUNCTIONS_MOST <= most);
     merging.functions_count = walk_frames(first_frame(memory), functions);
     if (merging.functions_count == 0)
         return count;
     for (unsigned i = 0; i < merging.functions_count; i += BATCH)
-        name_batch(functions + i, (unsigned)base_min(BATCH, merging.functions_count - i));
+        name_batch(functions + i, (unsigned)base_min(BATCH, merging.functions_count - i), &sums);
     /* Makes room: the result grows from the start, and has room for all functions before the frames not merged yet. */
     memmove(frames + most - count, frames, count * sizeof *frames);
     merge_all(&merging, frames + most - count, count, whole);

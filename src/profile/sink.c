@@ -23,18 +23,21 @@ struct sink {
 
 static struct sink the_sink;
 
-/* CRC-32 of RFC 1952, 8: the remainders of all half bytes. */
-static const uint32_t remainders[16] = {
+/* CRC-32 of RFC 1952, 8: the remainders of all upper half bytes, and of all lower ones. */
+static const uint32_t upper_remainders[16] = {
     0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4, 0x4db26158, 0x5005713c,
     0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c, 0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c,
+};
+static const uint32_t lower_remainders[16] = {
+    0x00000000, 0x77073096, 0xee0e612c, 0x990951ba, 0x076dc419, 0x706af48f, 0xe963a535, 0x9e6495a3,
+    0x0edb8832, 0x79dcb8a4, 0xe0d5e91e, 0x97d2d988, 0x09b64c2b, 0x7eb17cbd, 0xe7b82d07, 0x90bf1d91,
 };
 
 static uint32_t check_of(uint32_t check, const uint8_t *from, size_t size)
 {
     for (const uint8_t *end = from + size; from < end; from++) {
-        check ^= *from;
-        check = remainders[check & 15] ^ (check >> 4);
-        check = remainders[check & 15] ^ (check >> 4);
+        uint32_t byte = (check ^ *from) & 255;
+        check = lower_remainders[byte & 15] ^ upper_remainders[byte >> 4] ^ (check >> 8);
     }
     return check;
 }

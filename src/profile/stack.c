@@ -89,13 +89,12 @@ static struct site *make_site(const void *leaf, const struct label_set *labels, 
     return table_site(addresses, length, labels);
 }
 
-/* The frames from stack_site's caller on; stack_site's own frame starts at `start`. *whole: they are all there are. */
-static unsigned walk_unwound(const char *start, struct unwind_frame *frames, unsigned capacity, bool *whole)
+/* Drops the frames below `start`, where stack_site's own frame is: they belong to the unwinder and are gone when the
+ * next walk begins. Returns the number of those left. */
+static unsigned drop_inner(const char *start, struct unwind_frame *frames, unsigned count)
 {
-    unsigned count = os_unwind(frames, capacity), first = 0;
+    unsigned first = 0;
 
-    *whole = count < capacity;
-    /* Frames below stack_site's belong to the unwinder and are gone when the next walk begins. */
     while (first < count && (const char *)frames[first].slot < start)
         first++;
     if (first == count)
@@ -104,18 +103,61 @@ static unsigned walk_unwound(const char *start, struct unwind_frame *frames, uns
     return count - first;
 }
 
+/* The frames from stack_site's caller on. *whole: they are all there are. */
+static unsigned walk_unwound(const char *start, struct unwind_frame *frames, unsigned capacity, bool *whole)
+{
+    unsigned count = os_unwind(frames, capacity);
+
+    *whole = count < capacity;
+    return drop_inner(start, frames, count);
+}
+
+struct joining {
+    const struct steps_stack *steps;
+    const char *start;
+    struct unwind_frame *frames;
+    unsigned capacity, count; /* count: of all frames, once they have joined */
+};
+
+/* Whether the way from the unwinder's last frame on is known. */
+static bool join(void *argument, unsigned count)
+{
+    struct joining *joining = argument;
+    struct unwind_frame *last = &joining->frames[count - 1];
+    unsigned more;
+
+    if ((const char *)last->slot < joining->start)
+        return false;
+    more = steps_follow(joining->steps, last->slot, last, joining->capacity - count + 1);
+    joining->count = more ? count - 1 + more : 0;
+    return more != 0;
+}
+
+static unsigned walk_joined(const struct steps_stack *steps, const char *start, struct unwind_frame *frames,
+                            unsigned capacity, bool *whole)
+{
+    struct joining joining = { steps, start, frames, capacity, 0 };
+    unsigned count = os_unwind_until(frames, capacity, join, &joining);
+
+    if (joining.count)
+        count = joining.count;
+    *whole = count < capacity;
+    return drop_inner(start, frames, count);
+}
+
 /* The same where every block is a sample, so that walks take most of the time. */
 static unsigned walk_learning(struct steps_stack *steps, const char *start, struct unwind_frame *frames,
                               unsigned capacity)
 {
     /* The return address lies above the saved frame pointer, at which the frame starts. */
     const uintptr_t *slot = (const uintptr_t *)start + 1;
-    unsigned count = steps_walk(steps, slot, frames, capacity);
-    bool whole;
+    bool whole, may_join;
+    unsigned count = steps_walk(steps, slot, frames, capacity, &may_join);
 
     if (count)
         return count;
-    count = walk_unwound(start, frames, capacity, &whole);
+    count = may_join ? walk_joined(steps, start, frames, capacity, &whole)
+                     : walk_unwound(start, frames, capacity, &whole);
     if (count && frames[0].slot == slot)
         steps_learn(steps, frames, count, whole);
     return count;

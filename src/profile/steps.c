@@ -50,15 +50,13 @@ static void step_set(_Atomic uint64_t *steps, uintptr_t address, uint64_t step)
                           memory_order_relaxed);
 }
 
-unsigned steps_walk(struct steps_stack *stack, const uintptr_t *slot, struct unwind_frame *frames, unsigned capacity)
+unsigned steps_follow(const struct steps_stack *stack, const uintptr_t *slot, struct unwind_frame *frames,
+                      unsigned capacity)
 {
     const _Atomic uint64_t *steps = known_steps();
-    const char *start = (const char *)slot;
     unsigned count = 0;
 
-    if (steps == NULL || start >= stack->top || start + NEAR_BYTES < stack->low || ++stack->walks % STEPS_CHECKED == 0)
-        return 0;
-    for (;;) {
+    while (steps && count < capacity && (const char *)slot <= stack->top) {
         uintptr_t address = *(const volatile uintptr_t *)slot;
         uint64_t step = step_from(steps, address);
 
@@ -68,9 +66,17 @@ unsigned steps_walk(struct steps_stack *stack, const uintptr_t *slot, struct unw
         if (step == STEP_END || count == capacity)
             return count;
         slot += step;
-        if ((const char *)slot > stack->top)
-            return 0;
     }
+    return 0;
+}
+
+unsigned steps_walk(struct steps_stack *stack, const uintptr_t *slot, struct unwind_frame *frames, unsigned capacity,
+                    bool *may_join)
+{
+    const char *start = (const char *)slot;
+
+    *may_join = start < stack->top && start + NEAR_BYTES >= stack->low && ++stack->walks % STEPS_CHECKED != 0;
+    return *may_join ? steps_follow(stack, slot, frames, capacity) : 0;
 }
 
 void steps_learn(struct steps_stack *stack, const struct unwind_frame *frames, unsigned count, bool whole)

@@ -6,6 +6,8 @@
  * - A step is used only if it leads to a word that is a known return address itself. A frame of changing size (alloca)
  *   leads elsewhere: the unwinder walks it again, and it is marked so that its step is not used.
  * - The unwinder makes every STEPS_CHECKED-th walk, and steps that differ are marked.
+ * - Where one frame is not known, the unwinder walks up to the next from which all are known: what a program calls is
+ *   new more often than what calls it.
  * - A walk reads only memory between its start and the highest slot that the unwinder found on the thread's stack.
  */
 #ifndef HAK_PROFILE_STEPS_H
@@ -22,9 +24,14 @@ struct steps_stack {
 };
 
 /* Walks the stack from the frame whose return address lies at `slot`, innermost first. Returns the number of frames. 0:
- * the caller lets the unwinder walk and passes the result to steps_learn. */
+ * the caller lets the unwinder walk and passes the result to steps_learn. *may_join: it may end that walk at the first
+ * frame from which steps_follow knows the way. */
 HAK_HIDDEN unsigned steps_walk(struct steps_stack *stack, const uintptr_t *slot, struct unwind_frame *frames,
-                               unsigned capacity);
+                               unsigned capacity, bool *may_join);
+
+/* The frames from the one whose return address lies at `slot`, a slot of the thread's stack; 0: one is not known. */
+HAK_HIDDEN unsigned steps_follow(const struct steps_stack *stack, const uintptr_t *slot, struct unwind_frame *frames,
+                                 unsigned capacity);
 
 /* Learns from a walk by the unwinder. whole: the walk reached the end of the stack. */
 HAK_HIDDEN void steps_learn(struct steps_stack *stack, const struct unwind_frame *frames, unsigned count, bool whole);

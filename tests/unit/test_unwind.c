@@ -1,6 +1,7 @@
 /* Protects the walk by unwind tables: it must match libgcc's walk of the same stack. */
 #define _GNU_SOURCE
 #include <alloca.h>
+#include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -8,6 +9,8 @@
 #include <sys/mman.h>
 #include <unwind.h>
 
+#include "os/os.h"
+#include "os/peek.h"
 #include "os/unwind.h"
 #include "os/unwind_objects.h"
 #include "os/unwind_tables.h"
@@ -515,6 +518,30 @@ static void test_tables_without_sense(void **state)
 }
 #endif
 
+/* A walk asks for each page that it comes to first. */
+static void test_pages_are_asked_for(void **state)
+{
+    size_t page = os_page_size();
+    char *pages = mmap(NULL, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint32_t its_value = 0x5bd1e995; /* a word that has the value which the call waits to change */
+
+    (void)state;
+    assert_ptr_not_equal(pages, MAP_FAILED);
+    memcpy(pages, &its_value, sizeof its_value);
+    assert_int_equal(mprotect(pages + page, page, PROT_READ), 0);
+    assert_int_equal(mprotect(pages + 2 * page, page, PROT_NONE), 0);
+    assert_int_equal(munmap(pages + 3 * page, page), 0);
+    errno = ERANGE;
+    assert_true(os_can_read((uintptr_t)pages));
+    assert_true(os_can_read((uintptr_t)pages + 4));
+    assert_true(os_can_read((uintptr_t)pages + page + 7));
+    assert_false(os_can_read((uintptr_t)pages + 2 * page));
+    assert_false(os_can_read((uintptr_t)pages + 3 * page));
+    assert_false(os_can_read(16));
+    assert_int_equal(errno, ERANGE);
+    assert_int_equal(munmap(pages, 3 * page), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -522,6 +549,7 @@ int main(void)
         cmocka_unit_test(test_through_libc),
         cmocka_unit_test(test_through_signals),
         cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_pages_are_asked_for),
         cmocka_unit_test(test_through_code_without_tables),
         cmocka_unit_test(test_tables_in_every_form),
 #if defined(__x86_64__)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hakmem.heap.file import ProfileError
+from hakmem.heap.labels import Labels, labels_of
 from hakmem.heap.outside import Code, code_of
 from hakmem.heap.profile_pb2 import Profile
 from hakmem.heap.stacks import Frame, frames_of, without_allocator
@@ -43,12 +44,14 @@ class Seen:
 
 @dataclass
 class Site:
-    """Where blocks were allocated. Pairs are (blocks, bytes). lost: nothing points to them; behind: lost blocks do."""
+    """Where blocks were allocated, and under which labels. Pairs are (blocks, bytes). lost: nothing points to them;
+    behind: lost blocks do. labels: ((key, value), ...)."""
 
     frames: list[Frame]
     lost: tuple[int, int]
     behind: tuple[int, int]
     reachable: tuple[int, int]
+    labels: Labels
 
     @property
     def order(self) -> tuple[int, int, int]:
@@ -98,7 +101,7 @@ def judge(seen: Seen, suppressions: Sequence[Suppression], debug_folders: Iterab
     blocks, graph, lost = seen.blocks, seen.graph, seen.lost
     reachable = ~lost
     wanted = np.unique(blocks.site if with_reachable else blocks.site[lost])
-    stacks, profile, notes = name_stacks(seen, wanted.tolist(), debug_folders)
+    stacks, labels, profile, notes = name_stacks(seen, wanted.tolist(), debug_folders)
     known = {number: found for number, (_, callers) in stacks.items()
              for found in [next((one for one in suppressions if one.matches(callers)), None)] if found}
     if known:
@@ -108,8 +111,8 @@ def judge(seen: Seen, suppressions: Sequence[Suppression], debug_folders: Iterab
         lost = ~after
     heads = graph.heads(lost)
     sizes, number = blocks.sizes, len(blocks.sites)
-    rows = [pairs(blocks.site, sizes, mask, number) for mask in (heads, lost & ~heads, reachable)]
-    sites = [Site(stacks[one][0], *(row[one] for row in rows)) for one in wanted.tolist()]
+    first, behind, kept = (pairs(blocks.site, sizes, mask, number) for mask in (heads, lost & ~heads, reachable))
+    sites = [Site(stacks[one][0], first[one], behind[one], kept[one], labels[one]) for one in wanted.tolist()]
     sites = sorted((site for site in sites if site.lost[0] + site.behind[0] or with_reachable and site.reachable[0]),
                    key=lambda site: site.order)
     fill(profile, blocks, lost, sizes)
@@ -141,8 +144,8 @@ def count_known(seen: Seen, known: dict[int, Suppression], mask: Mask) -> None:
 
 
 def name_stacks(seen: Seen, numbers: Sequence[int],
-                debug_folders: Iterable[Path]) -> tuple[Stacks, Profile, list[str]]:
-    """Returns ({site's number: (frames, Callers)}, the Profile that they are in, notes)."""
+                debug_folders: Iterable[Path]) -> tuple[Stacks, dict[int, Labels], Profile, list[str]]:
+    """Returns ({site's number: (frames, Callers)}, {its number: its labels}, the Profile that they are in, notes)."""
     profile, texts = Profile(period=1), {"": 0}
 
     def text(value: str) -> int:
@@ -161,8 +164,14 @@ def name_stacks(seen: Seen, numbers: Sequence[int],
             if address not in locations:
                 locations.add(address)
                 profile.location.add(id=address, address=address, mapping_id=seen.code.number(address))
-        profile.sample.add(location_id=addresses, value=[0, number])
+        sample = profile.sample.add(location_id=addresses, value=[0, number])
+        for one in seen.blocks.sites[number].labels:
+            if one.number is None:
+                sample.label.add(key=text(one.key), str=text(one.text))
+            else:
+                sample.label.add(key=text(one.key), num=one.number, num_unit=text(one.text))
     profile.string_table.extend(texts)
+    labels = {number: labels_of(profile, sample) for number, sample in zip(numbers, profile.sample)}
     notes: list[str]
     try:
         notes = [*symbolize(profile, debug_folders)]
@@ -177,7 +186,7 @@ def name_stacks(seen: Seen, numbers: Sequence[int],
         chain = chain[len(chain) - len(kept):]
         found[number] = kept, tuple(Caller(tuple(dict.fromkeys((frame.name, name))), frame.file, frame.line, path)
                                     for frame, (name, path) in chain)
-    return found, profile, notes
+    return found, labels, profile, notes
 
 
 def linker_names(profile: Profile) -> dict[int, list[tuple[str, str]]]:

@@ -42,7 +42,8 @@ def text_of(report: Report, number: int) -> list[str]:
     """Returns the report for a terminal or a log."""
     lines = [f"hakmem leaks: {line}" for line in summary(report)]
     for site in report.sites[:number]:
-        lines += ["", f"{kind_of(site)}, allocated at:"]
+        under = f" under {', '.join(f'{key}={value}' for key, value in site.labels)}" if site.labels else ""
+        lines += ["", f"{kind_of(site)}, allocated{under} at:"]
         lines += [f"    {frame.name}" + (f"  {where}" if (where := frame.place()) and where != frame.name else "")
                   for frame in site.frames[:FRAMES_SHOWN]] or ["    (no stack)"]
         if len(site.frames) > FRAMES_SHOWN:
@@ -64,6 +65,7 @@ def data_of(report: Report) -> dict[str, object]:
                        for one in report.suppressed], "notes": report.notes,
         "sites": [{
             "lost": pair(site.lost), "behind_lost": pair(site.behind), "reachable": pair(site.reachable),
+            "labels": dict(site.labels),
             "frames": [{"name": frame.name, "file": frame.file, "line": frame.line, "module": frame.module}
                        for frame in site.frames]
         } for site in report.sites]

@@ -151,6 +151,23 @@ def test_wrong_command_lines(words, status, said):
     assert result.status == status and said in result.stderr and "Traceback" not in result.stderr, result.report()
 
 
+def test_labels(compiled, tmp_path):
+    """Blocks of one place are told apart by the labels that they were allocated under (hak_profile_label)."""
+    labelled = compiled(Path(__file__).with_name("labelled.c"), f"-I{blackbox.INCLUDE_FOLDER}", "-O1", "-g")
+    file, profile = tmp_path / "leaks.json", tmp_path / "leaks.gz"
+    result = hakmem("leaks", "--json", file, "--pprof", profile, "--", labelled)
+    assert result.status == 1, result.report()
+    (report,) = json.loads(file.read_text())
+    lost = {site["labels"].get("tenant"): site for site in report["sites"]}
+    assert {tenant: site["lost"]["blocks"] for tenant, site in lost.items()} == {None: 10, "a": 20, "b": 30}
+    assert lost["b"]["labels"] == {"tenant": "b", "part": "1002 bytes"} and lost[None]["labels"] == {}
+    assert {tuple(frame["name"] for frame in site["frames"][:1]) for site in report["sites"]} == {("lose",)}
+    assert "30,720 bytes in 30 blocks lost, allocated under part=1002 bytes, tenant=b at:" in result.stderr
+    assert "10,240 bytes in 10 blocks lost, allocated at:" in result.stderr
+    shown = hakmem("heap", profile, "--by-label", "tenant", "--json")
+    assert shown.status == 0 and '"b"' in shown.stdout, shown.report()
+
+
 def test_a_static_program(compiled, tmp_path):
     source = tmp_path / "static.c"
     source.write_text("int main(void) { return 0; }\n")
