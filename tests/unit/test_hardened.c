@@ -29,6 +29,7 @@ static void begin(const char *first, const char *second)
     fake_set_environment(environment);
     assert_true(process_init());
     assert_true(harden_on());
+    assert_int_equal(harden.secret[1] & 1, 1); /* an odd factor mixes all bits of an address */
     assert_non_null(thread_cache_get());
 }
 
@@ -70,6 +71,27 @@ static void use_all_sizes(void)
 static void test_correct_use(void)
 {
     begin(NULL, NULL);
+    ASSERT_SILENT(use_all_sizes());
+}
+
+/* What the thread holds back goes to its slabs, and they to the pool, when it asks for that. */
+static void test_collect(void)
+{
+    static void *blocks[2000];
+
+    begin(NULL, NULL);
+    for (size_t i = 0; i < 2000; i++)
+        blocks[i] = front_malloc(400);
+    for (size_t i = 0; i < 2000; i++)
+        front_free(blocks[i]);
+    for (size_t i = 0; i < 20; i++)
+        blocks[i] = front_malloc(60000);
+    for (size_t i = 0; i < 20; i++)
+        front_free(blocks[i]);
+    assert_true(shared_pool.units_used > 1);
+    front_collect(true);
+    print_message("%zu units\n", (size_t)shared_pool.units_used);
+    assert_int_equal(shared_pool.units_used, 0);
     ASSERT_SILENT(use_all_sizes());
 }
 
@@ -488,6 +510,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         core_unit_test(test_correct_use),
+        core_unit_test(test_collect),
         core_unit_test(test_alignments),
         core_unit_test(test_resizing),
         core_unit_test(test_expand),
