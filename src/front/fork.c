@@ -14,8 +14,9 @@
  * back all locks and begins anew.
  *
  * The child loses what vanished threads held in registers: at most one batch of blocks a thread, and the units that
- * were being purged. Every fork waits for process_lock no longer than FORK_PATIENCE_NS, too: its holder may print, and
- * the print may wait for a reader. A child that did not get it initialises anew.
+ * were being purged. If such a thread had announced blocks of a slab and not pushed the slab yet (H4), the child also
+ * loses what it frees remotely to that slab. Every fork waits for process_lock no longer than FORK_PATIENCE_NS, too:
+ * its holder may print, and the print may wait for a reader. A child that did not get it initialises anew.
  */
 #include "front/fork.h"
 

@@ -15,7 +15,7 @@
 HAK_DATA_HERE _Thread_local uintptr_t hak_cache_offset __attribute__((tls_model("initial-exec")));
 HAK_DATA_HERE _Thread_local uintptr_t hak_operator_offset __attribute__((tls_model("initial-exec")));
 
-static _Atomic uint32_t count; /* thread_count() */
+static _Atomic uint32_t count; /* thread_count(); orders nothing else */
 
 static void thread_end(void *unused);
 

@@ -61,6 +61,7 @@ static _Atomic uint32_t *lock_word(struct lock *lock)
 /* Sets LOCK_SLEEPERS, and sleeps while the lock's state is `state`. */
 static void lock_sleep(struct lock *lock, uint64_t state, uint64_t timeout_ns)
 {
+    /* Relaxed: the kernel compares the word again before the thread sleeps. */
     if ((state & LOCK_SLEEPERS) ||
         atomic_compare_exchange_strong_explicit(&lock->state, &state, state | LOCK_SLEEPERS, memory_order_relaxed,
                                                 memory_order_relaxed))
@@ -92,6 +93,7 @@ void lock_acquire_slow(struct lock *lock)
 
 static void lock_open(struct lock *lock)
 {
+    /* Release: as in lock_release. The exchange also reads LOCK_SLEEPERS, so no sleeper is missed. */
     if (atomic_exchange_explicit(&lock->state, 0, memory_order_release) & LOCK_SLEEPERS)
         os_futex_wake(lock_word(lock), 1);
 }
@@ -174,7 +176,8 @@ void lock_reset_in_child(struct lock *lock)
     atomic_store(&lock->state, lock_is_mine(lock) && (atomic_load(&lock->state) & LOCK_OUTER) ? os_thread_token() : 0);
 }
 
-static _Atomic uint64_t forking; /* token of the thread that is in fork, or 0 */
+/* Token of the thread that is in fork, or 0. Relaxed loads: a thread looks for its own token, which only it stores. */
+static _Atomic uint64_t forking;
 
 bool lock_in_fork(void)
 {

@@ -61,6 +61,8 @@ HAK_INLINE void lock_init(struct lock *lock, enum lock_rank rank)
     lock->rank = rank;
 }
 
+/* Acquire, and release in lock_release: what the last holder did comes before what this one does. Relaxed after a
+ * failure: the caller has not got the lock. */
 HAK_INLINE void lock_acquire(struct lock *lock)
 {
     uint64_t expected = 0;

@@ -154,6 +154,7 @@ void heap_slab_freed(struct heap *heap, struct slab *slab, bool was_full, uint32
 void heap_adopt_slab(struct heap *heap, struct heap *from, struct slab *slab)
 {
     slab_list_remove(heap_list_of(from, slab), slab);
+    /* Release: a remote freer that reads the new owner finds that heap's fields set. */
     atomic_store_explicit(&slab->owner, heap, memory_order_release);
     slab_list_push(heap_list_of(heap, slab), slab);
     heap_count_slabs(from, -1);

@@ -83,6 +83,7 @@ static struct heap *registry_make(enum heap_kind kind)
     heap->kind = (uint8_t)kind;
     heap->id = ++registry.count;
     heap->next = registry.heaps;
+    /* Release: who walks the list without the lock finds the heap's fields set. */
     __atomic_store_n(&registry.heaps, heap, __ATOMIC_RELEASE);
     return heap;
 }
@@ -203,6 +204,7 @@ bool registry_add_cache(struct heap *heap, size_t size, size_t first_size)
 
 static void heap_leave(struct heap *heap)
 {
+    /* Sequentially consistent: a pusher sees this state, or the last drain sees the push (O4). */
     atomic_store(&heap->state, HEAP_ORPHAN);
     list_add(list_remove(heap), LIST_LEFT, true);
     atomic_fetch_add_explicit(&registry.orphan_count, 1, memory_order_relaxed);

@@ -7,14 +7,10 @@
 #include "pool/slab.h"
 #include "superslab/shared_pool.h"
 
-/* Here another thread may run between two steps of this one. The interleaving test puts its scheduler here. */
-#ifndef REMOTE_STEP
-#define REMOTE_STEP() ((void)0)
-#endif
-
 /* Keeps heap_signals.queues, which changes when the count passes the threshold, up or down. */
 static void remote_count_pending(struct heap *heap, int32_t more)
 {
+    /* Relaxed: the push and the drain, which come between, order the two additions for one slab (M3). */
     uint32_t old = atomic_fetch_add_explicit(&heap->pending_count, (uint32_t)more, memory_order_relaxed);
     bool was = old >= hak_options.mf2_enqueue_threshold, is = old + (uint32_t)more >= hak_options.mf2_enqueue_threshold;
 
@@ -25,6 +21,7 @@ static void remote_count_pending(struct heap *heap, int32_t more)
 /* Pushes a slab that became pending onto the owner's queue. `holding`: a heap whose lock the caller holds, or NULL. */
 static void remote_push(struct slab *slab, struct heap *holding)
 {
+    /* Acquire: the fields of a heap are set before a slab has it as its owner. */
     struct heap *owner = atomic_load_explicit(&slab->owner, memory_order_acquire);
     struct slab *head = atomic_load_explicit(&owner->pending, memory_order_relaxed);
 
@@ -34,13 +31,11 @@ static void remote_push(struct slab *slab, struct heap *holding)
         debug_count_of(COUNT_MF2_FREE_FAST, slab->class, UINT64_MAX);
     }
     remote_count_pending(owner, 1); /* M3 */
-    REMOTE_STEP();
+    /* Release: the drain reads pending_next (M2). Sequentially consistent: O4, below. */
     do {
         slab->pending_next = head;
-        REMOTE_STEP();
     } while (!atomic_compare_exchange_weak_explicit(&owner->pending, &head, slab, memory_order_seq_cst,
                                                     memory_order_relaxed));
-    REMOTE_STEP();
     shared_pool_want_purge();
     /* O4: a heap's state changes before its last drain. So that drain sees this push, or this thread sees the state. */
     if (HAK_LIKELY(atomic_load_explicit(&owner->state, memory_order_seq_cst) == HEAP_LIVE &&
@@ -159,11 +154,11 @@ static uint32_t remote_mark(struct slab *slab, struct batch *batch, uint8_t *lin
     }
     for (; words; words &= words - 1) {
         unsigned word = base_low_bit(words);
+        /* Release: the program's accesses to the blocks come before those of their next user. */
         uint64_t mask = masks[word], old = atomic_fetch_or_explicit(&slab->remote[word], mask, memory_order_release);
         marked += base_count_bits(mask & ~old);
         if (HAK_UNLIKELY(old & mask))
             report_freed(slab, word, old & mask, function);
-        REMOTE_STEP();
     }
     debug_count_of(COUNT_FREE_SS_REMOTE, slab->class, marked);
     debug_count_of(COUNT_MF2_FREE_FAST, slab->class, marked != 0); /* until it turns out to be slow */
@@ -175,8 +170,8 @@ static void remote_free_group(struct slab *slab, struct batch *batch, uint8_t *l
 {
     uint32_t marked = remote_mark(slab, batch, link, function);
 
+    /* Release: a drain that takes this count finds the marks (M1). Acquire: it has read pending_next before (M2). */
     if (marked && atomic_fetch_add_explicit(&slab->remote_count, marked, memory_order_acq_rel) == 0) {
-        REMOTE_STEP();
         remote_push(slab, NULL);
     }
 }
@@ -213,14 +208,15 @@ void remote_free_blocks(unsigned class, void *const *blocks, size_t count, const
 static void remote_collect(struct heap *heap, struct slab *slab)
 {
     bool was_full = slab->summary == 0;
+    /* Acquire: the marks of this count (M1). Release: pending_next was read (M2). */
     uint32_t counted = atomic_exchange_explicit(&slab->remote_count, 0, memory_order_acq_rel);
     unsigned words = slab_words(slab), i;
 
     for (i = 0; i < words; i++) {
         uint64_t freed, local;
-        REMOTE_STEP();
         if (atomic_load_explicit(&slab->remote[i], memory_order_relaxed) == 0)
             continue;
+        /* Acquire: the next user's accesses to the blocks come after those of the program that freed them. */
         freed = atomic_exchange_explicit(&slab->remote[i], 0, memory_order_acquire);
         local = atomic_load_explicit(&slab->local[i], memory_order_relaxed);
         if (HAK_UNLIKELY(freed & local)) {
@@ -233,7 +229,6 @@ static void remote_collect(struct heap *heap, struct slab *slab)
         slab->summary |= UINT64_C(1) << i;
         slab->scrubbed = false;
     }
-    REMOTE_STEP();
     heap->body->counters.remote_collected += counted;
     heap->classes[slab->class].returned_blocks += counted;
     heap_slab_freed(heap, slab, was_full, counted);
@@ -245,11 +240,10 @@ size_t remote_drain(struct heap *heap)
     size_t drained = 0;
 
     CYCLES_PART(CYCLES_DRAIN);
-    REMOTE_STEP();
     if (atomic_load_explicit(&heap->pending, memory_order_seq_cst) == NULL) /* O4 */
         return 0;
+    /* Acquire would do: pending_next of what was pushed. The load above orders this drain with the state (O4). */
     slab = atomic_exchange_explicit(&heap->pending, NULL, memory_order_seq_cst);
-    REMOTE_STEP();
     while (slab) {
         struct slab *next = slab->pending_next; /* M2 */
         drained++;
@@ -276,6 +270,7 @@ void remote_free_locked(void *block, const char *function)
     bool was_full;
 
     for (;;) {
+        /* Acquire: as in remote_push. Under the lock the owner stays (O2), so relaxed is enough. */
         owner = atomic_load_explicit(&slab->owner, memory_order_acquire);
         if (HAK_UNLIKELY(owner == NULL)) {
             misuse_report(function, block, MISUSE_FREED);

@@ -14,6 +14,7 @@ struct slab *slab_in_use_at(const void *address)
         ((uintptr_t)address & (SUPERSLAB_SIZE - 1)) < UNIT_SIZE)
         return NULL;
     slab = slab_of(address);
+    /* Acquire: slab_carve set the fields first. */
     return atomic_load_explicit(&slab->state, memory_order_acquire) == SLAB_ACTIVE ? slab : NULL;
 }
 
@@ -46,6 +47,7 @@ void slab_carve(struct slab *slab, unsigned class, struct heap *owner)
     slab->scrubbed = false;
     slab->kept = false;
     atomic_store_explicit(&slab->remote_count, 0, memory_order_relaxed);
+    /* Release: for readers without the lock. The owner's fields are set, and all fields before the state. */
     atomic_store_explicit(&slab->owner, owner, memory_order_release);
     atomic_store_explicit(&slab->state, SLAB_ACTIVE, memory_order_release);
 }

@@ -9,8 +9,8 @@ COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==
 OPERATORS = {"&&": "||", "||": "&&", "+": "-", "-": "+", "+=": "-=", "-=": "+=", "|=": "&=", "&=": "|=",
              "&": "|", "|": "&"}
 ORDERS = ("memory_order_acquire", "memory_order_release", "memory_order_acq_rel", "memory_order_seq_cst")
-# Calls that tests ignore by design: traces of debug builds, and steps of the model's scheduler.
-UNSEEN = ("debug_count", "debug_count_of", "CYCLES_PART", "REMOTE_STEP", "HAK_ASSERT", "touched_note",
+# Calls that tests ignore by design: traces of debug builds.
+UNSEEN = ("debug_count", "debug_count_of", "CYCLES_PART", "HAK_ASSERT", "touched_note",
           "lock_rank_push", "lock_rank_pop")
 KINDS = ("comparison", "operator", "constant", "condition", "store", "call", "order")
 # Nodes whose expressions are not executed.

@@ -1,4 +1,4 @@
-/* Tells the sanitizers about a change of stack. MF2_ASAN and MF2_TSAN say which sanitizer the build has. */
+/* Tells AddressSanitizer about a change of stack. MF2_ASAN says that the build has it. */
 #ifndef HAK_TESTS_MF2_FIBER_H
 #define HAK_TESTS_MF2_FIBER_H
 
@@ -8,10 +8,9 @@ struct fiber {
     const void *stack;
     size_t stack_bytes;
     void *fake_stack; /* AddressSanitizer's, while the fiber does not run */
-    void *handle;     /* ThreadSanitizer's */
 };
 
-#if defined(MF2_ASAN)
+#ifdef MF2_ASAN
 #include <sanitizer/common_interface_defs.h>
 static struct fiber *fiber_left;
 
@@ -26,20 +25,6 @@ static inline void fiber_arrive(struct fiber *self)
 {
     __sanitizer_finish_switch_fiber(self->fake_stack, &fiber_left->stack, &fiber_left->stack_bytes);
 }
-#elif defined(MF2_TSAN)
-#include <sanitizer/tsan_interface.h>
-
-/* What `from` did does not happen before what `to` does next, unless their own code orders it. */
-static inline void fiber_leave(struct fiber *from, struct fiber *to)
-{
-    (void)from;
-    __tsan_switch_to_fiber(to->handle, __tsan_switch_to_fiber_no_sync);
-}
-
-static inline void fiber_arrive(struct fiber *self)
-{
-    (void)self;
-}
 #else
 static inline void fiber_leave(struct fiber *from, struct fiber *to)
 {
@@ -53,38 +38,15 @@ static inline void fiber_arrive(struct fiber *self)
 }
 #endif
 
-/* What happened before fiber_post(place) happens before what follows fiber_await(place). */
-static inline void fiber_post(void *place)
-{
-    (void)place;
-#if defined(MF2_TSAN)
-    __tsan_release(place);
-#endif
-}
-
-static inline void fiber_await(void *place)
-{
-    (void)place;
-#if defined(MF2_TSAN)
-    __tsan_acquire(place);
-#endif
-}
-
 /* Takes over the fiber that runs already. */
 static inline void fiber_adopt(struct fiber *self)
 {
     *self = (struct fiber){ 0 };
-#if defined(MF2_TSAN)
-    self->handle = __tsan_get_current_fiber();
-#endif
 }
 
 static inline void fiber_create(struct fiber *self, const void *stack, size_t stack_bytes)
 {
     *self = (struct fiber){ .stack = stack, .stack_bytes = stack_bytes };
-#if defined(MF2_TSAN)
-    self->handle = __tsan_create_fiber(0);
-#endif
 }
 
 #endif

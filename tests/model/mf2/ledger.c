@@ -1,5 +1,9 @@
 #include "ledger.h"
 
+#include <stddef.h>
+#include <stdio.h>
+
+#include "memory.h"
 #include "scenarios.h"
 
 #include "pool/registry.h"
@@ -15,7 +19,7 @@ enum {
 
 struct record {
     struct slab *slab;
-    bool released;
+    bool released, carving;
     uint64_t in_use[WORDS_MOST];
     /* The owner's fields after the last step, or at the release. */
     struct heap *owner;
@@ -24,6 +28,7 @@ struct record {
     uint32_t used;
 };
 
+static int batch_blocks; /* that are being freed remotely */
 static struct record records[RECORDS_MOST];
 static unsigned record_count;
 
@@ -33,6 +38,7 @@ static unsigned record_count;
 void ledger_start(void)
 {
     record_count = 0;
+    batch_blocks = 0;
 }
 
 static struct record *record_of(const struct slab *slab)
@@ -135,6 +141,7 @@ size_t ledger_take(struct heap *heap, unsigned class, void **out, size_t want)
         if (*word & bit)
             scheduler_fail("a block in use is given to another");
         *word |= bit;
+        memory_plain(out[i], sizeof(uint64_t), true); /* the user writes to it */
     }
     scenarios_unlock(heap);
     return count;
@@ -147,6 +154,7 @@ void ledger_drop(const void *block)
     if (!(*word & bit))
         scheduler_fail("the test frees a block twice");
     *word &= ~bit;
+    memory_plain(block, sizeof(uint64_t), true); /* the user's last write */
 }
 
 /* ---- A slab's life: --wrap makes the linker send the pool's own calls through here ---- */
@@ -220,9 +228,112 @@ void __wrap_slab_carve(struct slab *slab, unsigned class, struct heap *owner)
             scheduler_fail("the ledger is too small");
         record = &records[record_count++];
     }
-    *record = (struct record){ .slab = slab };
+    *record = (struct record){ .slab = slab, .carving = true };
     __real_slab_carve(slab, class, owner);
     note_owners_part(record);
+    record->carving = false;
+}
+
+/* ---- The shared pool: the model does not look into it. Its lock orders what the heaps do before and after. ---- */
+
+size_t __real_shared_pool_acquire(unsigned units, unsigned align_units, size_t count, enum pool_use use,
+                                  struct slab **slabs);
+size_t __wrap_shared_pool_acquire(unsigned units, unsigned align_units, size_t count, enum pool_use use,
+                                  struct slab **slabs);
+size_t __real_shared_pool_acquire_touched(unsigned units, unsigned align_units, size_t count, struct slab **slabs);
+size_t __wrap_shared_pool_acquire_touched(unsigned units, unsigned align_units, size_t count, struct slab **slabs);
+void __real_shared_pool_release(struct slab *slab);
+void __wrap_shared_pool_release(struct slab *slab);
+
+static size_t note_acquired(struct slab *const *slabs, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        memory_note_store(&slabs[i]->state, sizeof slabs[i]->state);
+        memory_note_store(&slabs[i]->class, sizeof slabs[i]->class);
+    }
+    memory_leave(&shared_pool.lock);
+    return count;
+}
+
+size_t __wrap_shared_pool_acquire(unsigned units, unsigned align_units, size_t count, enum pool_use use,
+                                  struct slab **slabs)
+{
+    memory_enter(&shared_pool.lock);
+    return note_acquired(slabs, __real_shared_pool_acquire(units, align_units, count, use, slabs));
+}
+
+size_t __wrap_shared_pool_acquire_touched(unsigned units, unsigned align_units, size_t count, struct slab **slabs)
+{
+    memory_enter(&shared_pool.lock);
+    return note_acquired(slabs, __real_shared_pool_acquire_touched(units, align_units, count, slabs));
+}
+
+void __wrap_shared_pool_release(struct slab *slab)
+{
+    memory_enter(&shared_pool.lock);
+    __real_shared_pool_release(slab);
+    memory_note_store(&slab->state, sizeof slab->state);
+    memory_note_store(&slab->owner, sizeof slab->owner);
+    memory_leave(&shared_pool.lock);
+}
+
+/* ---- Names ---- */
+
+struct part {
+    size_t offset, size;
+    const char *name;
+};
+
+static bool describe_part(const char *base, const struct part *parts, size_t count, const char *what, unsigned number,
+                          const char *address, char *name, size_t size)
+{
+    for (size_t i = 0; i < count; i++)
+        if ((size_t)(address - base) - parts[i].offset < parts[i].size) {
+            snprintf(name, size, "%s %u.%s", what, number, parts[i].name);
+            return true;
+        }
+    return false;
+}
+
+#define PART(type, member) { offsetof(type, member), sizeof(((type *)0)->member), #member }
+
+void ledger_describe(const void *address, char *name, size_t size)
+{
+    static const struct part slab_parts[] = {
+        PART(struct slab, owner), PART(struct slab, next), PART(struct slab, prev), PART(struct slab, start),
+        PART(struct slab, summary), PART(struct slab, used), PART(struct slab, blocks), PART(struct slab, class),
+        PART(struct slab, state), PART(struct slab, zero), PART(struct slab, dense), PART(struct slab, kept),
+        PART(struct slab, scrubbed), PART(struct slab, local), PART(struct slab, remote_count),
+        PART(struct slab, pending_next), PART(struct slab, remote),
+    };
+    static const struct part heap_parts[] = {
+        PART(struct heap, lock), PART(struct heap, state), PART(struct heap, kind), PART(struct heap, list),
+        PART(struct heap, cache_purged), PART(struct heap, body_purged), PART(struct heap, slabs),
+        PART(struct heap, after), PART(struct heap, before), PART(struct heap, full), PART(struct heap, epoch),
+        PART(struct heap, pending), PART(struct heap, pending_count), PART(struct heap, seen_epoch),
+        PART(struct heap, seen_time),
+    };
+    static const struct part registry_parts[] = {
+        PART(struct registry, lock), PART(struct registry, lists), PART(struct registry, orphan_count),
+        PART(struct registry, live_threads), PART(struct registry, settling), PART(struct registry, trimming),
+        PART(struct registry, purging),
+    };
+
+    for (unsigned i = 0; i < record_count; i++)
+        if (describe_part((const char *)records[i].slab, slab_parts, sizeof slab_parts / sizeof *slab_parts, "slab", i,
+                          address, name, size))
+            return;
+    for (struct heap *heap = registry.heaps; heap; heap = heap->next)
+        if (describe_part((const char *)heap, heap_parts, sizeof heap_parts / sizeof *heap_parts, "heap", heap->id,
+                          address, name, size))
+            return;
+    if (describe_part((const char *)&registry, registry_parts, sizeof registry_parts / sizeof *registry_parts,
+                      "registry", 0, address, name, size))
+        return;
+    if (address == &shared_pool.lock)
+        snprintf(name, size, "pool.lock");
+    if (address == &heap_signals.queues)
+        snprintf(name, size, "heap_signals.queues");
 }
 
 /* ---- Checks ---- */
@@ -253,13 +364,26 @@ void ledger_watch(void)
             scheduler_fail("H4: slab %u is in two queues", i);
         if (queued && records[i].released)
             scheduler_fail("M1: slab %u is queued after its release", i);
-        if (!records[i].released)
+        if (!records[i].released && !records[i].carving)
             check_owners_part(&records[i]);
     }
     for (struct heap *heap = registry.heaps; heap; heap = heap->next)
         if ((int32_t)(atomic_load(&heap->pending_count) - queue_length(heap)) < 0)
             scheduler_fail("M3: heap %u counts %u slabs pending and has %u", heap->id,
                            atomic_load(&heap->pending_count), queue_length(heap));
+}
+
+/* O5, for a heap whose locks are free. */
+static void check_life(struct heap *heap)
+{
+    unsigned state = atomic_load(&heap->state), kind = atomic_load(&heap->kind), list = heap->list;
+    bool served = kind == HEAP_HOUSE || state == HEAP_LIVE;
+
+    if (list != (state == HEAP_UNUSED ? LIST_UNUSED : served ? LIST_SERVED : LIST_LEFT) &&
+        !(list == LIST_SETTLED && !served && state == HEAP_ORPHAN))
+        scheduler_fail("O5: heap %u has state %u and is in list %u", heap->id, state, list);
+    if (state == HEAP_UNUSED && (atomic_load(&heap->slabs) || atomic_load(&heap->pending)))
+        scheduler_fail("O5: heap %u is unused and owns slabs", heap->id);
 }
 
 void ledger_check_settled(void)
@@ -281,6 +405,7 @@ void ledger_check_settled(void)
     }
     for (struct heap *heap = registry.heaps; heap; heap = heap->next) {
         unsigned length = queue_length(heap);
+        check_life(heap);
         if (atomic_load(&heap->pending_count) != length)
             scheduler_fail("heap %u counts %u slabs pending and has %u", heap->id, atomic_load(&heap->pending_count),
                            length);
@@ -335,6 +460,48 @@ void ledger_check_drained(void)
         if (atomic_load(&slab->state) != SLAB_ACTIVE || !in_its_list(slab))
             scheduler_fail("H6: slab %u is not in the list where it belongs", i);
     }
+}
+
+void ledger_note_batch(int more) { batch_blocks += more; }
+
+void ledger_check_child(void)
+{
+    unsigned lost = 0;
+
+    for (struct heap *heap = registry.heaps; heap; heap = heap->next) {
+        if (atomic_load(&heap->state) == HEAP_LOST)
+            scheduler_fail("O7: heap %u is lost in the child", heap->id);
+        if (lock_is_held(&heap->lock))
+            scheduler_fail("L3: the lock of heap %u is held in the child", heap->id);
+        check_life(heap);
+        queue_length(heap);
+    }
+    for (unsigned i = 0; i < record_count; i++) {
+        struct slab *slab = records[i].slab;
+        unsigned in_use = blocks_in_use(&records[i]), free = 0;
+        if (records[i].released) {
+            check_untouched(&records[i]);
+            continue;
+        }
+        for (unsigned word = 0; word < slab_words(slab); word++) {
+            uint64_t local = local_word(slab, word);
+            free += base_count_bits(local);
+            if (local & records[i].in_use[word])
+                scheduler_fail("H2: slab %u has a used block free in the child", i);
+            if (((slab->summary >> word) & 1) != (local != 0))
+                scheduler_fail("H2: the summary of slab %u is wrong in the child", i);
+        }
+        if (slab->used + free < slab->blocks || slab->used < in_use)
+            scheduler_fail("H1: slab %u counts %u blocks in use in the child", i, slab->used);
+        if (queued_times(slab) > 1)
+            scheduler_fail("H4: slab %u is in two queues in the child", i);
+        if (!in_its_list(slab))
+            scheduler_fail("H6: slab %u is not in the list where it belongs in the child", i);
+        if (!queued_times(slab))
+            lost += slab->used - in_use;
+    }
+    if (lost > (unsigned)batch_blocks)
+        scheduler_fail("%u blocks are lost in the child, of %d that were being freed", lost, batch_blocks);
 }
 
 void ledger_free_all(void)

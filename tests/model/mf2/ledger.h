@@ -29,6 +29,16 @@ void ledger_check_settled(void);
  * (H1, H2, H6). */
 void ledger_check_drained(void);
 
+/* `more` blocks are being freed remotely, or fewer if it is negative. */
+void ledger_note_batch(int more);
+
+/* In the child of a fork: all heaps are orphans or serve; slabs are whole; no block in use is free; only blocks are
+ * lost that threads were freeing. */
+void ledger_check_child(void);
+
+/* The name of a field of a slab, a heap or the registry. Leaves `name` as it is for other addresses. */
+void ledger_describe(const void *address, char *name, size_t size);
+
 /* Gives up and frees all blocks in use, as their owners would. */
 void ledger_free_all(void);
 

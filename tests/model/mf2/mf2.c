@@ -1,27 +1,41 @@
-/* Protects the MF2 protocol (src/pool/remote.h) in every order of two threads' steps.
+/*
+ * mf2 [OPTION...] [NAME...]: runs the schedules of the named scenarios, or of all. A name is a scenario's, or its part
+ * before the first `_`. Ends at the first broken invariant with the schedule that broke it and status 1.
  *
- * mf2 [NAME...]: runs all schedules of the named scenarios, or of all. A name is a scenario's, or its part before the
- * first `_`. Ends at the first broken invariant with the schedule that broke it and status 1.
+ * --weak      explores the memory orders that the sources state; else every step sees the last store
+ * --whole     without reduction: every order of the steps
+ * --compare   with and without reduction; fails unless both end in the same states
+ * --sample N  runs N schedules at random; fails if one ends in a state that the reduced exploration does not reach
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "ledger.h"
+#include "memory.h"
 #include "os/fake.h"
 #include "pool/registry.h"
 #include "scenarios.h"
 #include "scheduler.h"
+#include "observe/counters.h"
 #include "superslab/shared_pool.h"
 
 static const struct scenario *scenario;
 static size_t units_at_start;
+static bool weak, whole, compared;
+static uint64_t samples;
 
 static void prepare(void)
 {
     ledger_start();
     scenario->prepare();
     ledger_start_watch();
+}
+
+static void run(unsigned thread)
+{
+    scenario->thread[thread]();
 }
 
 static void finish(void)
@@ -36,44 +50,17 @@ static void finish(void)
     ledger_check_drained();
     ledger_free_all();
     ledger_check_released();
-    scenarios_reset();
+    scenarios_release_warm();
     if (shared_pool.units_used != units_at_start)
         scheduler_fail("%zu units are lost", shared_pool.units_used - units_at_start);
-}
-
-/* Replaces the library's slow path, which identifies a lock's holder by the kernel thread: here there is only one. It
- * is in this file so that ThreadSanitizer sees the lock being taken. */
-void __wrap_lock_acquire_slow(struct lock *lock);
-void __wrap_lock_acquire_slow(struct lock *lock)
-{
-    for (;;) {
-        uint64_t state = 0;
-        if (atomic_compare_exchange_strong(&lock->state, &state, os_thread_token() | LOCK_SLEEPERS))
-            return;
-        atomic_store(&lock->state, state | LOCK_SLEEPERS);
-        os_futex_wait((_Atomic uint32_t *)(void *)&lock->state, (uint32_t)(state | LOCK_SLEEPERS), UINT64_MAX);
-    }
+    scenarios_reset();
 }
 
 static double seconds(void)
 {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
-static void explore(void)
-{
-    struct exploration exploration = {
-        scenario->name, prepare, { scenario->thread[0], scenario->thread[1] }, ledger_watch, finish
-    };
-    double start = seconds();
-    unsigned longest;
-    uint64_t schedules = scheduler_explore(&exploration, &longest);
-
-    printf("%-32s %9llu schedules of up to %3u steps, %6.2f s\n", scenario->name, (unsigned long long)schedules,
-           longest, seconds() - start);
-    fflush(stdout);
 }
 
 static bool is_named(const struct scenario *candidate, const char *name)
@@ -83,26 +70,109 @@ static bool is_named(const struct scenario *candidate, const char *name)
            (strchr(name, '_') == NULL && strncmp(candidate->name, name, length) == 0 && candidate->name[length] == '_');
 }
 
+enum way { REDUCED, WHOLE, RANDOM };
+
+static struct explored explore(enum way way)
+{
+    struct exploration exploration = {
+        .name = scenario->name, .whole = way == WHOLE, .random = way == RANDOM, .weak = weak,
+        .forks = is_named(scenario, "fork"), .prepare = prepare, .run = run,
+        .watch = ledger_watch, .digest = memory_digest, .finish = finish,
+    };
+    double start = seconds();
+    struct explored result;
+
+    while (exploration.threads < SCHEDULER_THREADS && scenario->thread[exploration.threads])
+        exploration.threads++;
+    result = scheduler_explore(&exploration, way == RANDOM ? samples : 0);
+    printf("%-32s %u threads %9llu schedules (%llu redundant) of up to %3u steps, %6zu final states, %6.2f s%s\n",
+           scenario->name, exploration.threads, (unsigned long long)result.schedules,
+           (unsigned long long)result.redundant, result.longest, result.states, seconds() - start,
+           way == WHOLE ? ", whole" : way == RANDOM ? ", at random" : "");
+    fflush(stdout);
+    return result;
+}
+
+/* Whether the reduced exploration reaches every state of the other one, and with all orders no other state. */
+static bool compare(enum way way)
+{
+    struct explored reduced = explore(REDUCED), other;
+    uint64_t *digests = malloc(reduced.states * sizeof *digests);
+    size_t states = reduced.states, at = 0, lost = 0;
+
+    if (!digests)
+        abort();
+    memcpy(digests, reduced.digests, states * sizeof *digests);
+    other = explore(way);
+    for (size_t i = 0; i < other.states; i++) {
+        while (at < states && digests[at] < other.digests[i])
+            at++;
+        lost += at == states || digests[at] != other.digests[i];
+    }
+    free(digests);
+    if (lost)
+        printf("mf2: %s: the reduction loses %zu final states\n", scenario->name, lost);
+    else if (way == WHOLE && other.states != states)
+        printf("mf2: %s: the reduction has final states that no schedule has\n", scenario->name);
+    return !lost && (way != WHOLE || other.states == states);
+}
+
+static char **parse(char **word)
+{
+    for (; *word && strncmp(*word, "--", 2) == 0; word++) {
+        if (strcmp(*word, "--weak") == 0)
+            weak = true;
+        else if (strcmp(*word, "--whole") == 0)
+            whole = true;
+        else if (strcmp(*word, "--compare") == 0)
+            compared = true;
+        else if (strcmp(*word, "--sample") == 0 && word[1])
+            samples = strtoull(*++word, NULL, 10);
+        else
+            return NULL;
+    }
+    return word;
+}
+
+/* What steers no step: counts for statistics, what decides how much free memory is kept, and the shared pool. */
+static void describe_memory(void)
+{
+    memory_exempt(&shared_pool, sizeof shared_pool);
+    memory_exempt(&heap_signals, offsetof(struct heap_signals, queues));
+    memory_exempt(&registry.live_threads, sizeof registry.live_threads);
+    memory_exempt(debug_counters, sizeof debug_counters);
+    memory_note_sum(&heap_signals.queues);
+    memory_note_sum(&registry.orphan_count);
+    memory_describe = ledger_describe;
+}
+
 int main(int argc, char **argv)
 {
+    char **names = argc ? parse(argv + 1) : NULL;
     unsigned explored = 0;
 
+    if (!names)
+        return 2;
     fake_reset();
     fake_set_cpu_count(1); /* no spinning before a sleep */
     if (!shared_pool_init() || !registry_init())
         return 2;
     scheduler_init();
+    describe_memory();
     scenarios_init();
     units_at_start = shared_pool.units_used;
     for (unsigned i = 0; i < scenario_count; i++) {
-        bool wanted = argc == 1;
-        for (int name = 1; name < argc; name++)
-            wanted |= is_named(&scenarios[i], argv[name]);
-        if (wanted) {
-            scenario = &scenarios[i];
-            explore();
-            explored++;
-        }
+        bool wanted = *names == NULL;
+        for (char **name = names; *name; name++)
+            wanted |= is_named(&scenarios[i], *name);
+        if (!wanted)
+            continue;
+        scenario = &scenarios[i];
+        explored++;
+        if (!compared && !samples)
+            explore(whole ? WHOLE : REDUCED);
+        else if (!compare(samples ? RANDOM : WHOLE))
+            return 1;
     }
     if (explored == 0)
         printf("mf2: no such scenario\n");

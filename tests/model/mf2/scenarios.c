@@ -1,6 +1,10 @@
 #include "scenarios.h"
 
+#include <stdlib.h>
+
+#include "front/fork.h"
 #include "ledger.h"
+#include "memory.h"
 #include "options/options.h"
 #include "pool/registry.h"
 #include "pool/remote.h"
@@ -8,7 +12,8 @@
 #include "scheduler.h"
 
 enum {
-    HEAPS = 2,
+    HEAPS = 3,
+    PARTS_MOST = 24,
     BLOCKS_MOST = 128, /* in a slab */
     ONE_WORD = CLASS_8192,   /* 8 blocks, their marks in one word */
     ANOTHER = CLASS_7168,    /* 9 blocks, one word */
@@ -17,25 +22,76 @@ enum {
 
 _Static_assert(UNIT_SIZE / 896 > 64 && UNIT_SIZE / 896 <= BLOCKS_MOST, "73 blocks");
 
-static struct heap *heaps[HEAPS], *a, *b;
-static struct heap heaps_at_start[HEAPS], house_at_start;
-static struct heap_body bodies_at_start[HEAPS];
-static struct registry registry_at_start;
+static struct heap *heaps[HEAPS], *a, *b, *c, *shared;
 static void *blocks[8];
 static void *_Atomic mailbox;
 
+/* The memory that every schedule begins with. */
+static struct part {
+    void *start;
+    size_t size;
+    char *copy;
+} parts[PARTS_MOST];
+static unsigned part_count;
+
+static void save(void *start, size_t size)
+{
+    struct part *part = &parts[part_count++];
+
+    if (part_count > PARTS_MOST)
+        scheduler_fail("more than %d parts of memory", PARTS_MOST);
+    *part = (struct part){ start, size, malloc(size) };
+    if (!part->copy)
+        abort();
+    __builtin_memcpy(part->copy, start, size);
+}
+
+/* Makes the SuperSlab that all schedules use. */
+static struct superslab *begin_superslab(void)
+{
+    struct superslab *superslab;
+    void *block;
+
+    if (ledger_take(heaps[0], ONE_WORD, &block, 1) != 1)
+        scheduler_fail("no slab");
+    superslab = superslab_of(block);
+    ledger_free_all();
+    return superslab;
+}
+
+/* Makes the heap that a schedule's first new thread or shared heap takes. */
+static void make_spare(void)
+{
+    struct heap *spare = registry_new_first_class();
+
+    registry_drop_first_class(spare);
+}
+
 void scenarios_init(void)
 {
+    struct superslab *superslab;
+
     for (unsigned i = 0; i < HEAPS; i++)
         heaps[i] = registry_take_heap();
-    for (unsigned i = 0; i < HEAPS; i++) {
-        __builtin_memcpy(&heaps_at_start[i], heaps[i], sizeof *heaps[i]);
-        __builtin_memcpy(&bodies_at_start[i], heaps[i]->body, sizeof *heaps[i]->body);
-    }
-    __builtin_memcpy(&house_at_start, registry.house, sizeof house_at_start);
-    __builtin_memcpy(&registry_at_start, &registry, sizeof registry);
     a = heaps[0];
     b = heaps[1];
+    c = heaps[2];
+    superslab = begin_superslab();
+    make_spare();
+    fork_register();
+    memory_exempt(superslab->touched, sizeof superslab->touched);
+    for (struct heap *heap = registry.heaps; heap; heap = heap->next) {
+        lock_acquire(&heap->lock);
+        heap_release_warm(heap);
+        lock_release(&heap->lock);
+        save(heap, sizeof *heap);
+        save(heap->body, sizeof *heap->body);
+    }
+    save(&registry, sizeof registry);
+    save(&heap_signals, sizeof heap_signals);
+    save(&shared_pool, sizeof shared_pool);
+    save(shared_pool.slots, shared_pool.slots_committed * sizeof *shared_pool.slots);
+    save(superslab, sizeof *superslab);
     /* The clock stands still, so a heap is idle as soon as its epoch was seen. */
     hak_options.mf2_idle_threshold_us = 0;
     hak_options.mf2_enqueue_threshold = 1;
@@ -43,18 +99,18 @@ void scenarios_init(void)
 
 void scenarios_reset(void)
 {
+    for (unsigned i = 0; i < part_count; i++)
+        __builtin_memcpy(parts[i].start, parts[i].copy, parts[i].size);
+    atomic_store(&mailbox, NULL);
+}
+
+void scenarios_release_warm(void)
+{
     for (struct heap *heap = registry.heaps; heap; heap = heap->next) {
         lock_acquire(&heap->lock);
         heap_release_warm(heap);
         lock_release(&heap->lock);
     }
-    for (unsigned i = 0; i < HEAPS; i++) {
-        __builtin_memcpy(heaps[i], &heaps_at_start[i], sizeof *heaps[i]);
-        __builtin_memcpy(heaps[i]->body, &bodies_at_start[i], sizeof *heaps[i]->body);
-    }
-    __builtin_memcpy(registry.house, &house_at_start, sizeof house_at_start);
-    __builtin_memcpy(&registry, &registry_at_start, sizeof registry);
-    atomic_store(&mailbox, NULL);
 }
 
 static void drain(struct heap *heap)
@@ -99,24 +155,63 @@ static void free_remote(unsigned first, unsigned count)
         batch[i] = blocks[first + i];
         ledger_drop(batch[i]);
     }
+    ledger_note_batch((int)count);
     remote_free_blocks(slab_of(batch[0])->class, batch, count, "mf2");
+    ledger_note_batch(-(int)count);
 }
 
 static void free_locked(unsigned index)
 {
     ledger_drop(blocks[index]);
+    ledger_note_batch(1);
     remote_free_locked(blocks[index], "mf2");
+    ledger_note_batch(-1);
 }
 
 /* Frees as the owner does: blocks that turn out to be another's take the remote way. */
 static void free_as(struct heap *heap, unsigned class, void *block)
 {
     ledger_drop(block);
+    ledger_note_batch(1);
     lock_acquire(&heap->lock);
     size_t remote = heap_return_blocks(heap, class, &block, 1, "mf2");
     lock_release(&heap->lock);
     if (remote)
         remote_free_blocks(class, &block, 1, "mf2");
+    ledger_note_batch(-1);
+}
+
+/* ---- Fork ---- */
+
+static struct {
+    void (*prepare)(void), (*parent)(void), (*child)(void);
+} forks;
+
+void __wrap_os_fork_register(void (*prepare)(void), void (*parent)(void), void (*child)(void));
+void __wrap_os_fork_register(void (*prepare)(void), void (*parent)(void), void (*child)(void))
+{
+    forks.prepare = prepare;
+    forks.parent = parent;
+    forks.child = child;
+}
+
+/* What the child of a fork finds, in which none of the other threads is left. Its heaps serve new threads. */
+static void check_child(void)
+{
+    struct heap *heap;
+    void *taken[8];
+
+    forks.child();
+    ledger_start_watch();
+    ledger_check_child();
+    scenarios_drain_all();
+    ledger_check_child();
+    heap = registry_take_heap();
+    if (ledger_take(heap, ONE_WORD, taken, 8) == 0)
+        scheduler_fail("no block in the child");
+    ledger_check_child();
+    ledger_free_all();
+    ledger_check_child();
 }
 
 /* ---- The state before the threads start ---- */
@@ -143,12 +238,19 @@ static void make_slab(struct heap *heap, unsigned class, bool full, unsigned fir
 static void one_slab(void) { make_slab(a, ONE_WORD, false, 0, 2); }
 static void one_full_slab(void) { make_slab(a, ONE_WORD, true, 0, 2); }
 static void one_slab_of_two_words(void) { make_slab(a, TWO_WORDS, false, 0, 4); }
+static void one_slab_of_four(void) { make_slab(a, ONE_WORD, false, 0, 4); }
 static void one_full_slab_of_two_words(void) { make_slab(a, TWO_WORDS, true, 0, 2); }
 
 /* One block is pending: a drain may come between the mark and the announcement of the other block. */
 static void one_pending(void)
 {
     one_slab();
+    free_remote(1, 1);
+}
+
+static void one_pending_of_four(void)
+{
+    one_slab_of_four();
     free_remote(1, 1);
 }
 
@@ -165,6 +267,19 @@ static void orphan(void)
 {
     one_slab();
     registry_abandon_heap(a);
+}
+
+static struct heap *flush_nothing(void *cache)
+{
+    (void)cache;
+    return NULL;
+}
+
+/* The tick settled the orphan. Its cache has no memory here, so nothing is flushed. */
+static void settled(void)
+{
+    orphan();
+    registry_settle(true, flush_nothing);
 }
 
 static void orphan_of_two_slabs(void)
@@ -215,6 +330,23 @@ static void entry_left_behind(void)
     move_slab(a, b, slab_of(blocks[0]));
 }
 
+/* A heap that serves the caches of threads without slabs of their own (O8), with one slab. */
+static void share(struct heap *first, struct heap *second)
+{
+    unsigned own_most = registry.own_most;
+
+    registry.own_most = 0;
+    registry.shared_count = 1;
+    shared = registry_serving(first);
+    if (shared == first || (second && registry_serving(second) != shared))
+        scheduler_fail("no shared heap");
+    registry.own_most = own_most;
+    make_slab(shared, ONE_WORD, false, 0, 2);
+}
+
+static void shared_by_one(void) { share(a, NULL); }
+static void shared_by_two(void) { share(a, b); }
+
 /* ---- Threads ---- */
 
 static void drain_a(void) { drain(a); }
@@ -223,40 +355,36 @@ static void drain_b(void) { drain(b); }
 static void drain_a_twice(void)
 {
     drain(a);
-    REMOTE_STEP();
     drain(a);
 }
 
 static void free_0(void) { free_remote(0, 1); }
 static void free_1(void) { free_remote(1, 1); }
+static void free_3(void) { free_remote(3, 1); }
 static void free_0_with_1(void) { free_remote(0, 2); }
 static void free_2_with_3(void) { free_remote(2, 2); }
 
 static void free_0_then_1(void)
 {
     free_remote(0, 1);
-    REMOTE_STEP();
     free_remote(1, 1);
 }
 
 static void free_2_then_3(void)
 {
     free_remote(2, 1);
-    REMOTE_STEP();
     free_remote(3, 1);
 }
 
 static void free_1_then_3(void)
 {
     free_remote(1, 1);
-    REMOTE_STEP();
     free_remote(3, 1);
 }
 
 static void free_1_and_drain_b(void)
 {
     free_remote(1, 1);
-    REMOTE_STEP();
     drain(b);
 }
 
@@ -272,11 +400,9 @@ static void exit_and_begin(void)
     struct heap *heap;
 
     registry_abandon_heap(a);
-    REMOTE_STEP();
     heap = registry_take_heap();
     if (heap != a)
         scheduler_fail("a new thread takes another heap than the last orphan");
-    REMOTE_STEP();
     drain(heap);
 }
 
@@ -289,11 +415,27 @@ static void take_one(struct heap *heap, unsigned class)
 
 static void take_a(void) { take_one(a, ONE_WORD); }
 static void take_b(void) { take_one(b, ONE_WORD); }
+static void take_c(void) { take_one(c, ONE_WORD); }
+
+/* The owner takes what it drained, too. */
+static void drain_a_and_take_all(void)
+{
+    void *taken[8];
+
+    drain(a);
+    ledger_take(a, ONE_WORD, taken, 8);
+}
+
+/* The owner may release its slab, and carve the same units again. */
+static void drain_a_and_take(void)
+{
+    drain(a);
+    take_a();
+}
 
 static void take_a_twice_of_two_words(void)
 {
     take_one(a, TWO_WORDS);
-    REMOTE_STEP();
     take_one(a, TWO_WORDS);
 }
 
@@ -302,10 +444,8 @@ static void take_and_return(struct heap *heap)
     void *taken[2];
     size_t count = ledger_take(heap, ONE_WORD, taken, 2);
 
-    for (size_t i = 0; i < count; i++) {
-        REMOTE_STEP();
+    for (size_t i = 0; i < count; i++)
         free_as(heap, ONE_WORD, taken[i]);
-    }
 }
 
 static void take_a_and_return(void) { take_and_return(a); }
@@ -313,7 +453,6 @@ static void take_a_and_return(void) { take_and_return(a); }
 static void take_b_and_exit(void)
 {
     take_and_return(b);
-    REMOTE_STEP();
     registry_abandon_heap(b);
 }
 
@@ -323,9 +462,7 @@ static void take_a_and_pass_on(void)
 
     if (ledger_take(a, ONE_WORD, &block, 1) != 1)
         scheduler_fail("no block");
-    REMOTE_STEP();
     atomic_store_explicit(&mailbox, block, memory_order_release);
-    REMOTE_STEP();
     drain(a);
 }
 
@@ -334,7 +471,6 @@ static void free_0_and_what_was_passed(void)
     void *block;
 
     free_remote(0, 1);
-    REMOTE_STEP();
     block = atomic_exchange_explicit(&mailbox, NULL, memory_order_acquire);
     if (block) {
         ledger_drop(block);
@@ -347,6 +483,17 @@ static void trim(void)
     size_t purged = 0;
     registry_trim_idle(true, true, &purged);
 }
+
+static void settle(void) { registry_settle(true, flush_nothing); }
+
+/* A thread begins, and takes a block. */
+static void begin_and_take(void) { take_one(registry_take_heap(), ONE_WORD); }
+
+/* A thread's cache that the heap `shared` served ends (O8). */
+static void serve_less(void) { registry_serve_less(shared); }
+static void take_shared(void) { take_one(shared, ONE_WORD); }
+
+static void fork_now(void) { scheduler_fork(forks.prepare, forks.parent, check_child); }
 
 const struct scenario scenarios[] = {
     /* A freer and the draining owner. */
@@ -376,6 +523,7 @@ const struct scenario scenarios[] = {
     { "adopt_idle_awake", idle, { take_b, take_a }, false },
     { "adopt_each_other", both_idle, { take_b, take_a }, false },
     /* A freer and an owner that allocates. */
+    { "take_early", one_pending, { drain_a_and_take_all, free_0 }, false },
     { "take", one_full_slab_of_two_words, { take_a_twice_of_two_words, free_0_with_1 }, false },
     { "take_and_return", one_full_slab, { take_a_and_return, free_0_then_1 }, false },
     { "take_and_pass_on", one_full_slab, { take_a_and_pass_on, free_0_and_what_was_passed }, false },
@@ -383,10 +531,65 @@ const struct scenario scenarios[] = {
     { "forward", entry_left_behind, { drain_a, drain_b }, false },
     { "forward_and_free", entry_left_behind, { drain_a, free_1_and_drain_b }, false },
     { "forward_and_exit", entry_left_behind, { drain_a, exit_b }, true },
-    /* The longest. */
     { "orphan_of_two_slabs", orphan_of_two_slabs, { free_0, free_1 }, false },
-    /* Too long for a test run. Run these by hand after a change of the protocol. */
-    { "long_forward_both_exit", entry_left_behind, { exit_a, exit_b }, true },
-    { "long_adopt_and_exit", orphan, { take_b_and_exit, free_0 }, true },
+    { "forward_both_exit", entry_left_behind, { exit_a, exit_b }, true },
+    { "adopt_and_exit", orphan, { take_b_and_exit, free_0 }, true },
+    /* Two freers and the owner. */
+    { "three_drain", one_slab, { drain_a_twice, free_0, free_1 }, false },
+    { "three_drain_each", one_slab_of_two_words, { drain_a_twice, free_0_then_1, free_2_then_3 }, false },
+    { "three_drain_early", one_slab_of_four, { drain_a_twice, free_0_with_1, free_2_with_3 }, false },
+    { "three_drain_queue", two_pending, { drain_a_twice, free_1, free_3 }, false },
+    { "three_release", one_slab, { drain_a_and_take, free_0, free_1 }, false },
+    { "three_reuse", one_pending_of_four, { drain_a_and_take_all, free_0, free_2_with_3 }, false },
+    { "three_take", one_full_slab, { take_a_and_return, free_0, free_1 }, false },
+    { "three_pass_on", one_full_slab, { take_a_and_pass_on, free_0_and_what_was_passed, free_1 }, false },
+    { "three_freers", one_slab_of_four, { free_0, free_1, free_2_with_3 }, false },
+    /* Freers, an owner that ends, and one that adopts. */
+    { "three_exit", one_slab, { exit_a, free_0, free_1 }, false },
+    { "three_exit_adopt", one_slab, { exit_a, take_b, free_0_with_1 }, false },
+    { "three_exit_adopt_each", one_slab, { exit_a, take_b, free_0_then_1 }, false },
+    { "three_exit_begin", one_slab, { exit_a, begin_and_take, free_0_with_1 }, false },
+    { "three_exit_locked", one_slab, { exit_a, take_b, free_0_locked }, false },
+    { "three_adopt", orphan, { take_b, free_0, free_1 }, false },
+    { "three_adopt_twice", orphan, { take_b, take_c, free_0_with_1 }, false },
+    { "three_adopt_begin", orphan, { take_b, begin_and_take, free_0_with_1 }, false },
+    { "three_adopt_locked", orphan, { take_b, free_0_locked, free_1 }, false },
+    { "three_adopt_exit", orphan, { take_b_and_exit, take_c, free_0 }, true },
+    { "three_idle", idle, { take_b, take_a, free_1 }, false },
+    { "three_idle_exit", idle, { take_b, exit_a, free_1 }, true },
+    { "three_orphan", orphan_of_two_slabs, { take_b, free_0, free_1 }, false },
+    /* The tick, and heaps that become unused. */
+    { "three_trim", one_slab, { trim, exit_a, free_0_with_1 }, false },
+    { "three_trim_adopt", orphan, { trim, take_b, free_0_with_1 }, false },
+    { "three_settle", orphan, { settle, free_0, free_1 }, false },
+    { "three_settle_adopt", orphan, { settle, take_b, free_0_with_1 }, false },
+    { "three_settle_begin", orphan, { settle, begin_and_take, free_0_with_1 }, false },
+    { "three_settle_trim", orphan, { settle, trim, free_0_with_1 }, false },
+    { "three_trim_begin", settled, { trim, begin_and_take, free_0_with_1 }, false },
+    { "three_trim_settled", settled, { trim, take_b, free_0_then_1 }, false },
+    /* A shared heap whose last cache ends. */
+    { "three_shared", shared_by_one, { serve_less, free_0, free_1 }, false },
+    { "three_shared_adopt", shared_by_one, { serve_less, take_b, free_0_with_1 }, false },
+    { "three_shared_by_two", shared_by_two, { serve_less, take_shared, free_0_with_1 }, false },
+    /* Entries left in the queue of a former owner. */
+    { "three_forward", entry_left_behind, { drain_a, drain_b, free_1 }, false },
+    { "three_forward_exit", entry_left_behind, { drain_a, exit_b, free_1 }, true },
+    { "three_forward_both_exit", entry_left_behind, { exit_a, exit_b, free_1 }, true },
+    { "three_forward_adopt", entry_left_behind, { drain_a, exit_b, take_c }, true },
+    /* A thread forks beside a freer and an owner. */
+    { "fork_free", one_slab, { fork_now, free_0_with_1 }, false },
+    { "fork_exit", one_slab, { fork_now, exit_a }, false },
+    { "fork_owner", one_slab, { fork_now, free_0, drain_a_twice }, false },
+    { "fork_take", one_full_slab, { fork_now, free_0, take_a_and_return }, false },
+    { "fork_exits", one_slab, { fork_now, free_0, exit_a }, false },
+    { "fork_adopt", orphan, { fork_now, free_0, take_b }, false },
+    { "fork_begin", orphan, { fork_now, free_0, begin_and_take }, false },
+    { "fork_settle", orphan, { fork_now, free_0, settle }, false },
+    /* Four threads. */
+    { "four_drain", one_slab_of_four, { drain_a_twice, free_0, free_1, free_2_with_3 }, false },
+    /* Minutes, when memory is weak: for runs by hand. */
+    { "deep_four_exit_adopt", one_slab, { exit_a, take_b, free_0, free_1 }, false },
+    { "deep_four_adopt", orphan, { take_b, take_c, free_0, free_1 }, false },
+    { "deep_four_settle", orphan, { settle, take_b, free_0, free_1 }, false },
 };
 const unsigned scenario_count = sizeof scenarios / sizeof scenarios[0];

@@ -3,65 +3,84 @@
 
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <ucontext.h>
 #include <unistd.h>
 
 #include "fiber.h"
+#include "memory.h"
+#include "os/lock.h"
 
 enum {
-    STEPS_MOST = 2000, /* steps of a schedule; more mean an endless loop */
+    STEPS_MOST = 1000, /* steps of a schedule; more mean an endless loop */
     STACK_BYTES = 128 * 1024,
-    LOCKS_MOST = 8, /* locks held by one thread, and locks touched by any */
+    HELD_MOST = 16, /* locks held by one thread */
+};
+
+struct step {
+    const void *place;
+    enum step_kind kind;
 };
 
 struct coroutine {
     ucontext_t context;
     struct fiber fiber;
     bool finished;
-    const _Atomic uint32_t *sleeps_on; /* futex word, or NULL */
-    const struct lock *held[LOCKS_MOST];
+    bool begins;           /* it runs to its first step */
+    struct step next;      /* where it stopped */
+    const struct lock *held[HELD_MOST];
     unsigned held_count;
 };
 
-struct step {
-    const char *file;
-    int line;
-    int thread;
+/* A step of the schedule, and the state before it. Sets of threads are bits. */
+struct node {
+    struct step next[SCHEDULER_THREADS]; /* of each thread */
+    uint8_t enabled, backtrack, done, asleep;
+    uint8_t thread;
+    uint8_t way, ways;                 /* scheduler_choose */
+    bool found_free;                   /* it takes a lock, or tries to, that is free */
+    uint16_t after[SCHEDULER_THREADS]; /* steps of each thread that are ordered before this one, and itself */
+    uint16_t number;                   /* which of its thread's steps it is, from 1 */
 };
 
 static struct coroutine threads[SCHEDULER_THREADS], driver;
 static _Alignas(64) char stacks[SCHEDULER_THREADS][STACK_BYTES];
 static const struct exploration *explored;
 static int current = -1;
+static int in_child = -1; /* in the child of a fork: the thread that forked */
+static bool restarts;
 
-/* The locks touched in this exploration, and the threads that touched them. */
-static struct {
-    const struct lock *lock;
-    unsigned touched_by; /* bits of threads */
-} locks[LOCKS_MOST];
-static unsigned lock_count;
-static bool locks_changed; /* a second thread touched a lock */
+static struct node nodes[STEPS_MOST];
+static unsigned depth, replayed; /* nodes of this run; of the last run that this one repeats */
+static unsigned last_of[SCHEDULER_THREADS]; /* 1 + the thread's last node; 0: none */
+static bool redundant;
 
-static char prepared, finished; /* places for fiber_post */
-
-/* The schedule: which of the runnable threads went on at each choice. */
-static unsigned char choices[STEPS_MOST], options[STEPS_MOST];
-static unsigned choice_count, replayed;
-static struct step trace[STEPS_MOST];
-static unsigned trace_count;
+static uint64_t *digests;
+static size_t digest_count, digest_room;
 
 /* ---- The end ---- */
 
+static const char *const kind_names[STEP_KINDS] = { "goes on", "reads", "writes", "adds to", "takes", "tries",
+                                                    "gives", "forks" };
+
 static void print_trace(void)
 {
-    printf("mf2: the schedule, by thread and the place that each step starts from:\n");
-    for (unsigned i = 0; i < trace_count; i++) {
-        const char *name = strrchr(trace[i].file, '/');
-        printf("    %*s%d  %s:%d\n", trace[i].thread * 40, "", trace[i].thread,
-               name ? name + 1 : trace[i].file, trace[i].line);
+    printf("mf2: the schedule, by thread:\n");
+    for (unsigned i = 0; i < depth; i++) {
+        const struct step *step = &nodes[i].next[nodes[i].thread];
+        char name[128] = "";
+        if (step->place)
+            snprintf(name, sizeof name, "%p", step->place);
+        if (step->place && memory_describe)
+            memory_describe(step->place, name, sizeof name);
+        printf("    %*s%d %s %s", nodes[i].thread * 30, "", nodes[i].thread, kind_names[step->kind], name);
+        if (nodes[i].ways > 1)
+            printf(" (way %u of %u)", nodes[i].way + 1u, nodes[i].ways);
+        printf("\n");
     }
     fflush(stdout);
 }
@@ -86,6 +105,238 @@ static void on_signal(int number)
     scheduler_fail("the library died of signal %d (%s)", number, strsignal(number));
 }
 
+/* ---- Reduction ---- */
+
+static bool are_dependent(const struct step *a, const struct step *b)
+{
+    if (a->kind == STEP_FORK || b->kind == STEP_FORK)
+        return a->kind != STEP_READ && b->kind != STEP_READ && a->place && b->place;
+    if (a->place != b->place || a->place == NULL)
+        return false;
+    return !(a->kind == STEP_READ && b->kind == STEP_READ) && !(a->kind == STEP_ADD && b->kind == STEP_ADD);
+}
+
+static const struct step *step_of(unsigned node)
+{
+    return &nodes[node].next[nodes[node].thread];
+}
+
+/* Whether a dependent later step could also come before the earlier one. A thread that waits for a lock could take it
+ * only before a step that found it free, or before a fork that did not hold it: `givers` released it in between. */
+static bool are_reversible(unsigned earlier, unsigned later, unsigned givers)
+{
+    if (step_of(later)->kind != STEP_TAKE)
+        return true;
+    if (step_of(earlier)->kind == STEP_FORK)
+        return !((givers >> nodes[earlier].thread) & 1);
+    return nodes[earlier].found_free;
+}
+
+static bool is_after(const uint16_t *after, unsigned node)
+{
+    return after[nodes[node].thread] >= nodes[node].number;
+}
+
+static void join(uint16_t *after, unsigned node)
+{
+    for (unsigned thread = 0; thread < SCHEDULER_THREADS; thread++)
+        after[thread] = (uint16_t)base_max(after[thread], nodes[node].after[thread]);
+}
+
+/* The last node races with an earlier one: some schedule must have them in the other order. Its first step after the
+ * state before the earlier node can be any that depends on nothing of what is not ordered after that node. */
+static void add_backtrack(unsigned earlier)
+{
+    unsigned last = depth - 1, first = 0;
+    uint16_t before[SCHEDULER_THREADS] = { 0 };
+    struct node *node = &nodes[earlier];
+    uint8_t seen = 0;
+
+    if (last_of[nodes[last].thread])
+        join(before, last_of[nodes[last].thread] - 1);
+    for (unsigned i = earlier + 1; i <= last; i++) {
+        uint8_t bit = (uint8_t)(1u << nodes[i].thread);
+        bool initial = true;
+        if (i < last && nodes[i].after[node->thread] >= node->number)
+            continue;
+        for (unsigned j = earlier + 1; j < i && initial; j++)
+            if (nodes[j].after[node->thread] < node->number)
+                initial = i < last ? !is_after(nodes[i].after, j)
+                                   : !is_after(before, j) && !are_dependent(step_of(j), step_of(i));
+        if (initial && !(seen & bit))
+            first |= bit;
+        seen |= bit;
+    }
+    if (node->backtrack & first)
+        return;
+    first &= node->enabled;
+    if (first & (1u << nodes[last].thread))
+        first = 1u << nodes[last].thread;
+    node->backtrack |= first ? (uint8_t)(first & (0u - first)) : node->enabled;
+}
+
+/* Orders the last node after those that it depends on, and finds the races. */
+static void order_last(bool is_new)
+{
+    struct node *node = &nodes[depth - 1];
+    const struct step *step = step_of(depth - 1);
+    uint16_t known[SCHEDULER_THREADS] = { 0 };
+    unsigned previous = last_of[node->thread], givers = 0;
+
+    if (previous)
+        join(known, previous - 1);
+    memcpy(node->after, known, sizeof known);
+    node->number = previous ? (uint16_t)(nodes[previous - 1].number + 1) : 1;
+    for (unsigned i = depth - 1; i-- > 0;) {
+        if (nodes[i].thread == node->thread || !are_dependent(step_of(i), step))
+            continue;
+        join(node->after, i);
+        if (step_of(i)->kind == STEP_GIVE)
+            givers |= 1u << nodes[i].thread;
+        if (!are_reversible(i, depth - 1, givers))
+            continue;
+        if (!is_after(known, i) && is_new && !explored->whole && !explored->random)
+            add_backtrack(i);
+        join(known, i);
+    }
+    node->after[node->thread] = node->number;
+    last_of[node->thread] = depth;
+}
+
+static bool finds_free(const struct step *step)
+{
+    return (step->kind == STEP_TAKE || step->kind == STEP_TRY) &&
+           atomic_load(&((struct lock *)(uintptr_t)step->place)->state) == 0;
+}
+
+static bool can_run(unsigned thread)
+{
+    const struct coroutine *at = &threads[thread];
+
+    if (at->finished)
+        return false;
+    return at->next.kind != STEP_TAKE || finds_free(&at->next);
+}
+
+/* The threads whose next step was explored from an earlier state, and equals what it would do now. */
+static uint8_t still_asleep(void)
+{
+    const struct node *before = depth ? &nodes[depth - 1] : NULL;
+    uint8_t asleep = 0;
+
+    for (unsigned thread = 0; before && thread < SCHEDULER_THREADS; thread++)
+        if (((before->asleep | before->done) >> thread) & 1 && thread != before->thread &&
+            !are_dependent(&before->next[thread], step_of(depth - 1)))
+            asleep |= (uint8_t)(1u << thread);
+    return explored->whole || explored->random ? 0 : asleep;
+}
+
+static uint64_t random_state;
+
+/* Returns a number below `count`: of splitmix64's sequence. */
+static unsigned random_below(unsigned count)
+{
+    uint64_t value = random_state += UINT64_C(0x9e3779b97f4a7c15);
+
+    value = (value ^ value >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    value = (value ^ value >> 27) * UINT64_C(0x94d049bb133111eb);
+    return (unsigned)((value ^ value >> 31) % count);
+}
+
+static unsigned random_thread(unsigned set)
+{
+    for (unsigned skip = random_below(base_count_bits(set)); skip; skip--)
+        set &= set - 1;
+    return base_low_bit(set);
+}
+
+/* Adds the next step to the schedule. Returns its thread, or -1 when all have finished. */
+static int choose_thread(void)
+{
+    unsigned enabled = 0, ready;
+    struct node *node = &nodes[depth];
+    bool is_new = depth + 1 >= replayed;
+
+    for (unsigned thread = 0; thread < explored->threads; thread++)
+        enabled |= (unsigned)can_run(thread) << thread;
+    if (!enabled) {
+        for (unsigned i = 0; i < explored->threads; i++)
+            if (!threads[i].finished)
+                scheduler_fail("deadlock: thread %u waits and nobody will end that", i);
+        return -1;
+    }
+    if (redundant)
+        return (enabled >> current) & 1 ? current : (int)base_low_bit(enabled);
+    if (depth == STEPS_MOST)
+        scheduler_fail("more than %d steps: an endless loop", STEPS_MOST);
+    if (depth < replayed) {
+        for (unsigned thread = 0; thread < explored->threads; thread++)
+            if (node->enabled != enabled || node->next[thread].place != threads[thread].next.place ||
+                node->next[thread].kind != threads[thread].next.kind)
+                scheduler_fail("the same schedule led elsewhere: the test is not repeatable");
+    } else {
+        *node = (struct node){ .enabled = (uint8_t)enabled, .asleep = still_asleep(), .ways = 1 };
+        for (unsigned thread = 0; thread < explored->threads; thread++)
+            node->next[thread] = threads[thread].next;
+        ready = enabled & ~(unsigned)node->asleep;
+        if (!ready) {
+            redundant = true;
+            return choose_thread();
+        }
+        node->thread = (uint8_t)(current >= 0 && (ready >> current) & 1 ? (unsigned)current : base_low_bit(ready));
+        if (explored->random)
+            node->thread = (uint8_t)random_thread(enabled);
+        node->backtrack = explored->whole ? node->enabled : (uint8_t)(1u << node->thread);
+    }
+    node->found_free = finds_free(&node->next[node->thread]);
+    depth++;
+    order_last(is_new);
+    return node->thread;
+}
+
+unsigned scheduler_choose(unsigned count)
+{
+    struct node *node = &nodes[depth - 1];
+
+    if (count == 1 || redundant)
+        return 0;
+    if (depth < replayed || (depth == replayed && node->ways > 1)) {
+        if (node->ways != count)
+            scheduler_fail("the same schedule led elsewhere: the test is not repeatable");
+    } else {
+        node->ways = (uint8_t)count;
+        node->way = explored->random ? (uint8_t)random_below(count) : 0;
+    }
+    return node->way;
+}
+
+/* Makes the nodes the start of the next schedule. Returns false when there is none. */
+static bool advance_schedule(void)
+{
+    if (explored->random) {
+        replayed = depth = 0;
+        return true;
+    }
+    for (; depth; depth--) {
+        struct node *node = &nodes[depth - 1];
+        unsigned left;
+        if (node->way + 1u < node->ways) {
+            node->way++;
+            break;
+        }
+        node->done |= (uint8_t)(1u << node->thread);
+        left = node->backtrack & ~(unsigned)node->done & ~(unsigned)node->asleep;
+        if (left) {
+            node->thread = (uint8_t)base_low_bit(left);
+            node->way = 0;
+            node->ways = 1;
+            break;
+        }
+    }
+    replayed = depth;
+    return depth != 0;
+}
+
 /* ---- Coroutines ---- */
 
 static void switch_to(struct coroutine *from, struct coroutine *to)
@@ -95,143 +346,83 @@ static void switch_to(struct coroutine *from, struct coroutine *to)
     fiber_arrive(&from->fiber);
 }
 
-static bool can_run(int thread)
-{
-    return !threads[thread].finished && threads[thread].sleeps_on == NULL;
-}
-
-/* Returns which of `count` ways the schedule takes next. */
-static unsigned choose(unsigned count)
-{
-    unsigned chosen = 0;
-
-    if (count == 1)
-        return 0;
-    if (replayed < choice_count) {
-        chosen = choices[replayed];
-        if (options[replayed] != count)
-            scheduler_fail("the same schedule led elsewhere: the test is not repeatable");
-    } else {
-        if (choice_count == STEPS_MOST)
-            scheduler_fail("more than %d choices: an endless loop", STEPS_MOST);
-        choices[choice_count] = 0;
-        options[choice_count++] = (unsigned char)count;
-    }
-    replayed++;
-    return chosen;
-}
-
-/* Continues with a runnable thread. The running one is the first choice, so the first schedule has least switches. */
+/* Continues with the thread that the schedule chooses. */
 static void go_on(void)
 {
-    int here = current, ready[SCHEDULER_THREADS];
-    unsigned count = 0;
+    struct coroutine *here = current < 0 ? &driver : &threads[current], *next;
 
-    for (int i = 0; i < SCHEDULER_THREADS; i++) {
-        int thread = (here + i) % SCHEDULER_THREADS;
-        if (can_run(thread))
-            ready[count++] = thread;
-    }
-    if (count == 0) {
-        for (int i = 0; i < SCHEDULER_THREADS; i++)
-            if (!threads[i].finished)
-                scheduler_fail("deadlock: thread %d sleeps and nobody will wake it", i);
-        current = -1;
-        switch_to(&threads[here], &driver);
-        return;
-    }
-    current = ready[choose(count)];
-    if (current != here)
-        switch_to(&threads[here], &threads[current]);
+    current = choose_thread();
+    next = current < 0 ? &driver : &threads[current];
+    if (next != here)
+        switch_to(here, next);
 }
 
-void scheduler_step(const char *file, int line)
+int scheduler_thread(void) { return current; }
+bool scheduler_forks(void) { return explored->forks; }
+bool scheduler_is_weak(void) { return explored->weak; }
+uintptr_t scheduler_token(void) { return ((uintptr_t)(in_child >= 0 ? in_child : current) + 2) << 8; }
+void scheduler_restart(void) { restarts = true; }
+bool scheduler_restarts(void) { return restarts; }
+
+void scheduler_watch(void)
 {
-    if (current < 0)
-        return;
-    if (trace_count == STEPS_MOST)
-        scheduler_fail("more than %d steps: an endless loop", STEPS_MOST);
-    explored->watch();
-    go_on();
-    trace[trace_count++] = (struct step){ file, line, current };
+    if (current >= 0)
+        explored->watch();
 }
 
-/* Steps at a lock that only one thread touches commute with all steps of the other thread, so their order does not
- * matter. Once a second thread touches the lock, the exploration restarts with steps there. */
-void scheduler_lock_step(const struct lock *lock, const char *file, int line)
+void scheduler_step(const void *place, enum step_kind kind)
 {
-    const unsigned all = (1u << SCHEDULER_THREADS) - 1;
-    unsigned i = 0, before;
-
-    if (current < 0)
-        return;
-    while (i < lock_count && locks[i].lock != lock)
-        i++;
-    if (i == LOCKS_MOST)
-        scheduler_fail("more than %d locks", LOCKS_MOST);
-    lock_count += i == lock_count;
-    locks[i].lock = lock;
-    before = locks[i].touched_by;
-    locks[i].touched_by |= 1u << current;
-    if (before == all) {
-        scheduler_step(file, line);
-        return;
-    }
     explored->watch();
-    locks_changed |= locks[i].touched_by == all;
+    threads[current].next = (struct step){ place, kind };
+    if (threads[current].begins) {
+        threads[current].begins = false;
+        switch_to(&threads[current], &driver);
+    } else {
+        go_on();
+    }
+}
+
+void scheduler_fork(void (*prepare)(void), void (*parent)(void), void (*child)(void))
+{
+    int status;
+    pid_t process;
+
+    prepare();
+    scheduler_step(&driver, STEP_FORK);
+    if (depth >= replayed) { /* otherwise the state was looked at before */
+        fflush(stdout);
+        process = fork();
+        if (process == 0) {
+            in_child = current;
+            current = -1;
+            child();
+            _exit(0);
+        }
+        if (process < 0 || waitpid(process, &status, 0) != process)
+            abort();
+        if (status != 0)
+            _exit(1);
+    }
+    parent();
 }
 
 static void coroutine_main(int thread)
 {
     fiber_arrive(&threads[thread].fiber);
     for (;;) {
-        fiber_await(&prepared);
-        explored->thread[thread]();
+        bool begins;
+        explored->run((unsigned)thread);
         explored->watch();
-        fiber_post(&finished);
         if (threads[thread].held_count)
             scheduler_fail("thread %d ends with a lock held", thread);
+        begins = threads[thread].begins;
+        threads[thread].begins = false;
         threads[thread].finished = true;
-        go_on();
+        if (begins)
+            switch_to(&threads[thread], &driver);
+        else
+            go_on();
     }
-}
-
-/* ---- The kernel's part, by the linker's --wrap: a thread that sleeps gives the processor to the other ---- */
-
-void __wrap_os_futex_wait(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ns);
-void __wrap_os_futex_wake(_Atomic uint32_t *word, int count);
-void __wrap_lock_rank_push(const struct lock *lock, bool tried);
-void __wrap_lock_rank_pop(const struct lock *lock);
-
-/* The library's own check of L1 in debug builds knows only kernel threads. */
-void __wrap_lock_rank_push(const struct lock *lock, bool tried)
-{
-    (void)lock;
-    (void)tried;
-}
-
-void __wrap_lock_rank_pop(const struct lock *lock)
-{
-    (void)lock;
-}
-
-void __wrap_os_futex_wait(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ns)
-{
-    if (current < 0 || timeout_ns != UINT64_MAX)
-        scheduler_fail("a wait that nothing can end, or one with a limit");
-    if (atomic_load_explicit(word, memory_order_relaxed) != expected)
-        return;
-    threads[current].sleeps_on = word;
-    go_on();
-}
-
-void __wrap_os_futex_wake(_Atomic uint32_t *word, int count)
-{
-    for (int i = 0; i < SCHEDULER_THREADS && count > 0; i++)
-        if (threads[i].sleeps_on == word) {
-            threads[i].sleeps_on = NULL;
-            count--;
-        }
 }
 
 /* ---- Locks held ---- */
@@ -264,8 +455,8 @@ void scheduler_holds_now(const struct lock *lock)
 {
     struct coroutine *self = holder();
 
-    if (self->held_count == LOCKS_MOST)
-        scheduler_fail("more than %d locks held", LOCKS_MOST);
+    if (self->held_count == HELD_MOST)
+        scheduler_fail("more than %d locks held", HELD_MOST);
     self->held[self->held_count++] = lock;
 }
 
@@ -313,48 +504,81 @@ void scheduler_init(void)
         coroutine_create(i);
 }
 
+static int compare_digests(const void *a, const void *b)
+{
+    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+
+    return (left > right) - (left < right);
+}
+
+static void digests_unite(void)
+{
+    size_t kept = 0;
+
+    if (digest_count)
+        qsort(digests, digest_count, sizeof *digests, compare_digests);
+    for (size_t i = 0; i < digest_count; i++)
+        if (i == 0 || digests[i] != digests[kept - 1])
+            digests[kept++] = digests[i];
+    digest_count = kept;
+}
+
+static void note_digest(uint64_t digest)
+{
+    if (digest_count == digest_room)
+        digests_unite();
+    if (2 * digest_count >= digest_room) {
+        digest_room = digest_room ? 2 * digest_room : 4096;
+        digests = realloc(digests, digest_room * sizeof *digests);
+        if (!digests)
+            abort();
+    }
+    digests[digest_count++] = digest;
+}
+
 static void run_schedule(void)
 {
-    replayed = trace_count = 0;
+    depth = 0;
+    redundant = false;
+    memset(last_of, 0, sizeof last_of);
     explored->prepare();
-    for (int i = 0; i < SCHEDULER_THREADS; i++)
+    memory_start();
+    for (unsigned i = 0; i < explored->threads; i++) {
         threads[i].finished = false;
-    current = (int)choose(SCHEDULER_THREADS);
-    trace[trace_count++] = (struct step){ "start", 0, current };
-    fiber_post(&prepared);
-    switch_to(&driver, &threads[current]);
-    fiber_await(&finished);
+        threads[i].next = (struct step){ NULL, STEP_BEGIN };
+        threads[i].begins = true;
+        current = (int)i;
+        switch_to(&driver, &threads[i]);
+    }
+    current = -1;
+    go_on();
+    note_digest(explored->digest());
     explored->finish();
 }
 
-/* Makes `choices` the start of the next schedule. Returns false when there is none. */
-static bool advance_schedule(void)
+struct explored scheduler_explore(const struct exploration *exploration, uint64_t most)
 {
-    while (choice_count && choices[choice_count - 1] + 1 == options[choice_count - 1])
-        choice_count--;
-    if (choice_count == 0)
-        return false;
-    choices[choice_count - 1]++;
-    return true;
-}
-
-uint64_t scheduler_explore(const struct exploration *exploration, unsigned *longest)
-{
-    uint64_t schedules = 0; /* including those before a restart */
+    struct explored result = { 0 };
 
     explored = exploration;
-    choice_count = 0;
-    *longest = 0;
-    __builtin_memset(locks, 0, sizeof locks);
-    lock_count = 0;
+    memory_forget();
+    replayed = 0;
+    digest_count = 0;
     do {
-        locks_changed = false;
+        restarts = false;
         run_schedule();
-        schedules++;
-        *longest = trace_count > *longest ? trace_count : *longest;
-        if (locks_changed)
-            choice_count = 0;
-    } while (locks_changed || advance_schedule());
+        if (restarts) {
+            replayed = depth = 0;
+            result.schedules = result.redundant = digest_count = 0;
+            continue;
+        }
+        result.schedules++;
+        result.redundant += redundant;
+        result.longest = (unsigned)base_max(result.longest, depth);
+    } while (restarts || (advance_schedule() && (most == 0 || result.schedules < most)));
+    digests_unite();
+    result.digests = digests;
+    result.states = digest_count;
     explored = NULL;
-    return schedules;
+    return result;
 }

@@ -1,27 +1,30 @@
 /*
- * Included first in the pool's sources that this test compiles itself. The other thread may run at each REMOTE_STEP of
- * pool/remote.c, and wherever a lock is taken or released.
+ * Included first in the sources that this test compiles itself. The locks become the model's, and each kernel thread's
+ * token that of a coroutine. -fsanitize=thread makes the compiler call the model at each access (memory.c).
  */
 #ifndef HAK_TESTS_MF2_STEPS_H
 #define HAK_TESTS_MF2_STEPS_H
 
+#include "os/os.h"
+
+/* The running coroutine's token. */
+uintptr_t scheduler_token(void);
+#define os_thread_token() scheduler_token()
+
 #include "os/lock.h"
 
-/* The other thread may run before the caller's next step. Does nothing outside scheduler_explore's threads. */
-void scheduler_step(const char *file, int line);
-/* The same before a step that touches only the lock. Not needed for a lock that the other thread never touches. */
-void scheduler_lock_step(const struct lock *lock, const char *file, int line);
-/* The caller will wait for a lock (checks L1); took one; releases one. */
-void scheduler_will_hold(const struct lock *lock);
-void scheduler_holds_now(const struct lock *lock);
-void scheduler_holds_no_more(const struct lock *lock);
+void model_lock_acquire(struct lock *lock);
+bool model_lock_try(struct lock *lock);
+void model_lock_release(struct lock *lock);
+bool model_lock_is_mine(const struct lock *lock);
+enum lock_taken model_lock_take_for_fork(struct lock *lock);
+void model_lock_leave_fork(struct lock *lock);
 
-#define REMOTE_STEP() scheduler_step(__FILE__, __LINE__)
-
-/* A macro is not expanded inside itself, so these end in the functions of os/lock.h. */
-#define LOCK_STEP(lock) scheduler_lock_step(lock, __FILE__, __LINE__)
-#define lock_acquire(lock) (LOCK_STEP(lock), scheduler_will_hold(lock), lock_acquire(lock), scheduler_holds_now(lock))
-#define lock_try(lock) (LOCK_STEP(lock), lock_try(lock) && (scheduler_holds_now(lock), true))
-#define lock_release(lock) (LOCK_STEP(lock), scheduler_holds_no_more(lock), lock_release(lock))
+#define lock_acquire(lock) model_lock_acquire(lock)
+#define lock_try(lock) model_lock_try(lock)
+#define lock_release(lock) model_lock_release(lock)
+#define lock_is_mine(lock) model_lock_is_mine(lock)
+#define lock_take_for_fork(lock, patience) ((void)(patience), model_lock_take_for_fork(lock))
+#define lock_leave_fork(lock) model_lock_leave_fork(lock)
 
 #endif
