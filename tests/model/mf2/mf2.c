@@ -1,4 +1,5 @@
-/*
+/* Protects remote frees and the life of heaps: no schedule of threads breaks an invariant or loses a block.
+ *
  * mf2 [OPTION...] [NAME...]: runs the schedules of the named scenarios, or of all. A name is a scenario's, or its part
  * before the first `_`. Ends at the first broken invariant with the schedule that broke it and status 1.
  *
