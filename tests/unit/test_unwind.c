@@ -1,6 +1,5 @@
 /* Protects the walk by unwind tables: it must match libgcc's walk of the same stack. */
 #define _GNU_SOURCE
-#include <alloca.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -56,7 +55,8 @@ static __attribute__((noinline)) void compare(void)
 
 static __attribute__((noinline)) void descend(unsigned depth, size_t size)
 {
-    volatile char *room = alloca(size);
+    char space[size];
+    volatile char *room = space;
 
     room[0] = 1;
     if (depth)
