@@ -8,7 +8,7 @@
 
 static const struct scenario *const scenarios[] = { &scenario_json, &scenario_mir, &scenario_mixed,
                                                     &scenario_string_builder };
-enum { SCENARIOS = sizeof scenarios / sizeof *scenarios };
+enum { SCENARIOS = sizeof scenarios / sizeof scenarios[0] };
 
 static void print_usage(int file)
 {

@@ -28,7 +28,7 @@ int main(int argc, char **argv)
         };
     bench_begin_threads(&bench, "cache_thrash", threads, cache_worker_main, workers, sizeof workers[0]);
     bench_join_threads();
-    bench_end(&bench, threads * 2 * iterations);
+    bench_end(&bench, (uint64_t)threads * 2 * iterations);
     bench_extra(&bench, "shared_lines", cache_shared_lines(workers, threads));
     bench_report(&bench);
     return 0;

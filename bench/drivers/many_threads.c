@@ -50,7 +50,8 @@ static void take_turn(struct worker *worker, void **places)
 {
     for (uint32_t i = 0; i < once; i++) {
         /* Places with an odd number are empty. */
-        void **place = &places[bench_scale((uint32_t)(bench_random(&worker->random) >> 32), (blocks + 1) / 2) * 2];
+        size_t pair = bench_scale((uint32_t)(bench_random(&worker->random) >> 32), (blocks + 1) / 2);
+        void **place = &places[2 * pair];
         free_block(worker, place);
         new_block(worker, place);
     }

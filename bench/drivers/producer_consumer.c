@@ -87,7 +87,7 @@ int main(int argc, char **argv)
     }
     for (unsigned i = 0; i < 2 * pairs; i++)
         pthread_join(threads[i], NULL);
-    bench_end(&bench, 2 * pairs * batches_each * (BATCH_BLOCKS + 1));
+    bench_end(&bench, (uint64_t)2 * pairs * batches_each * (BATCH_BLOCKS + 1));
     bench_report(&bench);
     return 0;
 }

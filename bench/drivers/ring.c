@@ -151,7 +151,7 @@ int main(int argc, char **argv)
     }
     bench_begin_threads(&bench, "ring", threads, worker_main, workers, sizeof workers[0]);
     bench_join_threads();
-    bench_end(&bench, 2 * threads * messages_each);
+    bench_end(&bench, (uint64_t)2 * threads * messages_each);
     for (unsigned i = 0; i < threads; i++)
         bytes += workers[i].bytes;
     bench_extra(&bench, "bytes", bytes);

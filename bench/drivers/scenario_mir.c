@@ -49,7 +49,7 @@ static void arena_fill(struct scenario_run *run, struct arena *arena)
     arena->used = 0;
     size_t wanted = arena->size / 4 + scenario_between(run, 0, (uint32_t)(arena->size / 2));
     while (arena->used + INSTRUCTION_MOST <= wanted) {
-        uint64_t size = scenario_between(run, INSTRUCTION_LEAST / 8, INSTRUCTION_MOST / 8) * 8;
+        uint64_t size = (uint64_t)8 * scenario_between(run, INSTRUCTION_LEAST / 8, INSTRUCTION_MOST / 8);
         uint64_t word = size | (uint64_t)arena->size << 16;
         memcpy(arena->memory + arena->used, &word, sizeof word);
         arena->used += size;

@@ -39,17 +39,18 @@ int main(int argc, char **argv)
         }
         uint32_t capacity = SHORTEST;
         uint32_t length = 0;
-        char *text = malloc(capacity);
+        char *text, *longer = malloc(capacity);
         operations++;
         for (;;) {
-            if (text == NULL)
+            if (longer == NULL)
                 bench_fail("%u bytes failed", capacity);
+            text = longer;
             for (; length < capacity; length += SHORTEST)
                 text[length] = (char)(slot + length);
             if (capacity >= wanted)
                 break;
             capacity = capacity > longest / 2 ? longest : 2 * capacity;
-            text = realloc(text, capacity);
+            longer = realloc(text, capacity);
             operations++;
         }
         slots[slot] = text;

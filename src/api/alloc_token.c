@@ -78,7 +78,7 @@ static void *data_new(size_t token, size_t alignment, size_t size, enum seal_kin
     static returns token_##name(TOKEN_UNPACK parameters, size_t token)                                               \
     {                                                                                                                \
         void *data = first;                                                                                          \
-        return data ? second : plain;                                                                                \
+        return data ? (second) : (plain);                                                                            \
     }                                                                                                                \
     API_EXPORT returns __alloc_token_##name(TOKEN_UNPACK parameters, size_t token) { return token_##name \
         TOKEN_PASS_##name(token); } \

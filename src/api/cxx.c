@@ -273,7 +273,7 @@ HAK_INLINE void *new_aligned_nothrow_block(size_t size, size_t alignment, enum l
 
 #define CXX_NEW(name, parameters, kind, level)                                             \
     CXX_MISSES(name, kind, level)                                                          \
-    CXX_WEAK void *name parameters                                                         \
+    CXX_WEAK(void *) name parameters                                                        \
     {                                                                                      \
         CYCLES_CALL(CYCLES_MALLOC_HIT,                                                     \
                     return front_malloc_from(&hak_operator_offset, size, CXX_KIND(name), name##_medium, name##_slow)); \
@@ -281,13 +281,13 @@ HAK_INLINE void *new_aligned_nothrow_block(size_t size, size_t alignment, enum l
     CXX_OWN(name)
 
 #define CXX_NEW_ALIGNED(name, parameters, expression)                                      \
-    CXX_WEAK void *name parameters                                                         \
+    CXX_WEAK(void *) name parameters                                                        \
     {                                                                                      \
         return cxx_mark(expression, CXX_KIND(name));                                       \
     }                                                                                      \
     CXX_OWN(name)
 
-#define CXX_WEAK __attribute__((weak))
+#define CXX_WEAK(type) __attribute__((weak)) type
 #define UNUSED __attribute__((unused))
 #define NOTHROW UNUSED const void *nothrow
 #define HINT UNUSED unsigned char hint
@@ -353,22 +353,22 @@ HAK_INLINE struct sized_block new_sized_aligned(size_t size, size_t alignment)
     return sized_block(cxx_mark(new_aligned_block(size, alignment, LEVEL_ONE), SEAL_NEW), size, true);
 }
 
-CXX_WEAK struct sized_block __size_returning_new(size_t size)
+CXX_WEAK(struct sized_block) __size_returning_new(size_t size)
 {
     return new_sized(size);
 }
 
-CXX_WEAK struct sized_block __size_returning_new_hot_cold(size_t size, HINT)
+CXX_WEAK(struct sized_block) __size_returning_new_hot_cold(size_t size, HINT)
 {
     return new_sized(size);
 }
 
-CXX_WEAK struct sized_block __size_returning_new_aligned(size_t size, size_t alignment)
+CXX_WEAK(struct sized_block) __size_returning_new_aligned(size_t size, size_t alignment)
 {
     return new_sized_aligned(size, alignment);
 }
 
-CXX_WEAK struct sized_block __size_returning_new_aligned_hot_cold(size_t size, size_t alignment, HINT)
+CXX_WEAK(struct sized_block) __size_returning_new_aligned_hot_cold(size_t size, size_t alignment, HINT)
 {
     return new_sized_aligned(size, alignment);
 }
@@ -393,10 +393,10 @@ static HAK_NOINLINE void delete_aligned_slow(void *block, size_t alignment, enum
 
 /* told: the size that the program passes, or SIZE_MAX. slow: the call that takes what the fast path cannot. */
 #define CXX_DELETE(name, parameters, told, slow)                                                                \
-    CXX_WEAK void name parameters                                                                         \
+    CXX_WEAK(void) name parameters                                                                        \
     {                                                                                                     \
         CYCLES_CALL(CYCLES_FREE_HIT, if (!cxx_delete_hit(block, told, CXX_KIND(name)) &&                  \
-                                         !cxx_delete(block, told, CXX_KIND(name))) slow; return);         \
+                                         !cxx_delete(block, told, CXX_KIND(name))) (slow); return);       \
     }                                                                                                     \
     CXX_OWN(name)
 

@@ -70,7 +70,7 @@ struct interposed_definition {
 #define INTERPOSED_DEFINITION(at, public_name, own_name)                                              \
     static const struct interposed_definition definition_of_##public_name                             \
         __attribute__((used, retain, section("hakmem_names"))) =                                      \
-        { at, #public_name, (void (*)(void))public_name, (void (*)(void))own_name };
+        { at, #public_name, (void (*)(void))(public_name), (void (*)(void))(own_name) };
 
 /* Another object's functions that come before ours. NULL: ours is first. */
 struct interposed {

@@ -313,7 +313,7 @@ static void HAK_PRINTF(2, 3) info_print(FILE *out, const char *format, ...)
     va_start(arguments, format);
     base_format_v(text, sizeof text, format, arguments);
     va_end(arguments);
-    fputs(text, out);
+    (void)fputs(text, out);
 }
 
 static void print_totals(FILE *out, const struct usage *usage, size_t free_blocks)

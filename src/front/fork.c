@@ -45,7 +45,7 @@ static struct lock *const outer_locks[] = { &profile_control, &registry.lock };
 static struct lock *const inner_locks[] = { &huge_lock, &metadata_lock, &shared_pool.lock, &profile_lock,
                                            &guard_report_lock, &guard_lock };
 
-enum { OUTER = sizeof outer_locks / sizeof *outer_locks, INNER = sizeof inner_locks / sizeof *inner_locks };
+enum { OUTER = sizeof outer_locks / sizeof outer_locks[0], INNER = sizeof inner_locks / sizeof inner_locks[0] };
 
 static struct heap *first_heap(void)
 {

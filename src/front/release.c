@@ -36,9 +36,8 @@ static void pooled_free(unsigned class, void *block, const char *function)
         return;
     }
     bin = &cache->bins[class];
-    if (cache_count(cache, class) && cache->slots[bin->top] == block)
-        misuse_report(function, block, MISUSE_FREED);
-    else if (bin->top == bin->limit && newest_hold(cache, class, block))
+    if ((cache_count(cache, class) && cache->slots[bin->top] == block) ||
+        (bin->top == bin->limit && newest_hold(cache, class, block)))
         misuse_report(function, block, MISUSE_FREED);
     else if (bin->top == bin->limit)
         cache_overflow(cache, class, block);
@@ -78,13 +77,12 @@ static void huge_block_free(void *block, const char *function)
 static void window_block_free(void *block, const char *function)
 {
     unsigned class = window_page_map()[window_unit(block)];
+    bool aligned = ((uintptr_t)block & (BLOCK_ALIGN - 1)) == 0;
 
     CYCLES_CALL_IS(class_is_span(class) ? CYCLES_FREE_LARGE : CYCLES_FREE_MISS);
-    if (HAK_UNLIKELY(((uintptr_t)block & (BLOCK_ALIGN - 1)) != 0))
-        misuse_report(function, block, misuse_of(block));
-    else if (HAK_LIKELY(class != CLASS_NONE))
+    if (HAK_LIKELY(aligned && class != CLASS_NONE))
         pooled_free(class, block, function);
-    else if (slab_in_use_at(block))
+    else if (aligned && slab_in_use_at(block))
         uncached_free(block, function);
     else
         misuse_report(function, block, misuse_of(block));

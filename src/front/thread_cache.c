@@ -263,17 +263,16 @@ static void run_flush(struct thread_cache *cache, unsigned class)
  * back, the thread takes blocks that it has not touched for long in any case, and a long run costs nothing. */
 static unsigned run_next(struct thread_cache *cache, unsigned class, unsigned served, unsigned back)
 {
-    unsigned length = cache_run_length(cache, class);
-    unsigned usual = size_classes[class].run_usual;
+    size_t length = cache_run_length(cache, class), usual = size_classes[class].run_usual;
 
     if (back * 2 <= served)
-        length = (unsigned)base_min(base_max(length * 2, 1), size_classes[class].run_limit);
+        length = base_min(base_max(length * 2, 1), size_classes[class].run_limit);
     else if (length > usual)
-        length = (unsigned)base_max(length / 2, usual);
+        length = base_max(length / 2, usual);
     else
-        length = (unsigned)base_min(base_max(length * 2, 4), usual);
+        length = base_min(base_max(length * 2, 4), usual);
     cache->run_want[class] = (uint8_t)(length | (length == usual ? RUN_STEADY : 0));
-    return length;
+    return (unsigned)length;
 }
 
 bool cache_end_run(struct thread_cache *cache, unsigned class, uint64_t *weight)

@@ -96,9 +96,13 @@ enum nothing_state nothing_look(const void *address)
 bool nothing_free(const void *address)
 {
     struct nothing_region *region = region_find(address);
-    size_t index = (size_t)((const char *)address - region->start) / BLOCK_ALIGN;
-    uint64_t bit = UINT64_C(1) << (index % 64);
+    size_t index;
+    uint64_t bit;
 
+    if (region == NULL)
+        return false;
+    index = (size_t)((const char *)address - region->start) / BLOCK_ALIGN;
+    bit = UINT64_C(1) << (index % 64);
     if (!(atomic_fetch_and_explicit(&region->live[index / 64], ~bit, memory_order_acq_rel) & bit))
         return false;
     atomic_fetch_sub_explicit(&region->count, 1, memory_order_relaxed);

@@ -304,7 +304,7 @@ static void sweep_note_time(uint64_t begin, uint64_t end)
     uint64_t took = end - begin, since = begin - base_min(sweep.ended, begin);
 
     if (took > since / RARE_SHARE)
-        sweep.rarer = (uint32_t)base_min(sweep.rarer * 2, RARER_MOST);
+        sweep.rarer = (uint32_t)base_min((size_t)sweep.rarer * 2, RARER_MOST);
     else if (took < since / RARE_SHARE / 4)
         sweep.rarer = (uint32_t)base_max(sweep.rarer / 2, 1);
     sweep.ended = end;

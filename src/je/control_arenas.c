@@ -257,7 +257,7 @@ int arenas_act_dss(const struct control_call *call)
 {
     const char *is = "disabled", *wanted;
     bool taken;
-    int error = control_exchange(call, &is, &wanted, sizeof is, &taken);
+    int error = control_exchange(call, &is, &wanted, sizeof(const char *), &taken);
 
     return error ? error
            : taken && strcmp(wanted, is) != 0 && strcmp(wanted, "primary") != 0 && strcmp(wanted, "secondary") != 0

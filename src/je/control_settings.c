@@ -53,7 +53,7 @@ int settings_text(const struct control_call *call)
         text = malloc_conf_said.program_text;
         break;
     }
-    return error ? error : control_give(call, &text, sizeof text);
+    return error ? error : control_give(call, &text, sizeof(const char *));
 }
 
 /* ---- The purge thread ---- */

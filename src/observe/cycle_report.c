@@ -194,7 +194,7 @@ static void print_json(struct output *output, const struct cycles_profile *profi
     output_print(output,
                  "{\"hakmem_cycles\":1,\"counter\":\"" CLOCK_NAME
                  "\",\"frequency_hz\":%lu,\"relative_error\":%lu.%06lu,",
-                 profile->frequency, (uint64_t)0, ratio(1, SHARE, 2 * CYCLES_PER_OCTAVE));
+                 profile->frequency, (uint64_t)0, ratio(1, SHARE, (uint64_t)2 * CYCLES_PER_OCTAVE));
     output_print(output,
                  "\"overhead\":{\"empty_min\":%lu,\"empty_median\":%lu,\"call_median\":%lu,\"subtracted\":false},",
                  cycles_overhead.empty_least, cycles_overhead.empty_median, cycles_overhead.call_median);

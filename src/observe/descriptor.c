@@ -11,13 +11,14 @@
 #include "profile/python.h"
 #include "superslab/shared_pool.h"
 
-#define COUNT_ROW(...) +1
-#define FIELD_OF(struct_, field) ((struct struct_ *)0)->field
+#define COUNT_ROW(...) 0,
+#define FIELD_OF(struct_, field) (((struct struct_ *)0)->field)
+#define FIELD_TYPE(struct_, field) __typeof__(FIELD_OF(struct_, field))
 
 #define TYPE_ROW(struct_) { .name = #struct_, .kind = DESCRIPTOR_TYPE, .size = sizeof(struct struct_), .count = 1 },
 #define FIELD_ROW(struct_, field)                                                                                      \
     { .name = #struct_ "." #field, .kind = DESCRIPTOR_FIELD, .value.number = offsetof(struct struct_, field),          \
-      .size = sizeof(FIELD_OF(struct_, field)), .count = 1 },
+      .size = sizeof(FIELD_TYPE(struct_, field)), .count = 1 },
 #define ARRAY_ROW(struct_, field)                                                                                      \
     { .name = #struct_ "." #field, .kind = DESCRIPTOR_FIELD, .value.number = offsetof(struct struct_, field),          \
       .size = sizeof(FIELD_OF(struct_, field)[0]),                                                                     \
@@ -27,7 +28,10 @@
     { .name = #name_, .kind = DESCRIPTOR_ROOT, .value.address = (object), .size = sizeof(void *), .count = 1 },
 #define OPTION_FIELD_ROW(field, name, kind, default_, lowest, highest, unit, doc) FIELD_ROW(options, field)
 
-enum { ROWS = 0 DESCRIPTOR_TABLE(COUNT_ROW, COUNT_ROW, COUNT_ROW, COUNT_ROW, COUNT_ROW) OPTION_TABLE(COUNT_ROW) };
+enum {
+    ROWS = sizeof((const char[]){
+        DESCRIPTOR_TABLE(COUNT_ROW, COUNT_ROW, COUNT_ROW, COUNT_ROW, COUNT_ROW) OPTION_TABLE(COUNT_ROW) })
+};
 
 struct descriptor {
     struct descriptor_head head;

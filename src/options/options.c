@@ -44,13 +44,13 @@ enum {
 };
 
 #define OPTION_NAME_FITS(field, name, kind, default_, lowest, highest, unit, doc) \
-    _Static_assert(sizeof name <= NAME_MOST, "NAME_MOST holds every name");
+    _Static_assert(sizeof(name) <= NAME_MOST, "NAME_MOST holds every name");
 OPTION_TABLE(OPTION_NAME_FITS)
 #undef OPTION_NAME_FITS
 
 HAK_DATA_UNLESS void (*options_foreign)(enum options_source source) = NULL;
 HAK_DATA_HERE struct options hak_options = {
-#define OPTION_DEFAULT(field, name, kind, default_, lowest, highest, unit, doc) .field = default_,
+#define OPTION_DEFAULT(field, name, kind, default_, lowest, highest, unit, doc) .field = (default_),
     OPTION_TABLE(OPTION_DEFAULT)
 #undef OPTION_DEFAULT
 };
@@ -74,7 +74,9 @@ static uint64_t *value_of(const struct option_row *row)
 
 static char lower(char c)
 {
-    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+    if (c >= 'A' && c <= 'Z')
+        return (char)(c - 'A' + 'a');
+    return c;
 }
 
 static bool same_word(const char *a, const char *b)

@@ -49,6 +49,7 @@
 enum {
     CPU_MASK_WORDS = 128,            /* 8192 CPUs, the most the kernel can be built for */
     THREAD_STACK = 128 * 1024,       /* of HAKMEM's own threads, which call few functions deep */
+    THREAD_STACK_LARGE = 16 * THREAD_STACK, /* where static TLS takes more than THREAD_STACK */
     NANOSECONDS_PER_SECOND = 1000000000,
 };
 
@@ -516,8 +517,8 @@ bool os_thread_start(os_thread_create *create, void (*begin)(void), void (*run)(
     pthread_attr_setstacksize(&attributes, THREAD_STACK);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     bool started = create(&thread, &attributes, thread_main, &start) == 0;
-    if (!started) { /* static TLS may need more than THREAD_STACK: try a larger stack */
-        pthread_attr_setstacksize(&attributes, 16 * THREAD_STACK);
+    if (!started) {
+        pthread_attr_setstacksize(&attributes, THREAD_STACK_LARGE);
         started = create(&thread, &attributes, thread_main, &start) == 0;
     }
     pthread_attr_destroy(&attributes);

@@ -46,13 +46,12 @@ int os_signal_take(int number, void (*handler)(int number))
 {
     int saved_errno = errno, result = 0;
     struct sigaction action = { .sa_handler = handler, .sa_flags = SA_RESTART }, before;
+    bool known = sigaction(number, NULL, &before) == 0;
 
     sigemptyset(&action.sa_mask);
-    if (sigaction(number, NULL, &before) != 0)
-        result = errno;
-    else if ((before.sa_flags & SA_SIGINFO) || before.sa_handler != SIG_DFL)
+    if (known && ((before.sa_flags & SA_SIGINFO) || before.sa_handler != SIG_DFL))
         result = EBUSY;
-    else if (sigaction(number, &action, NULL) != 0)
+    else if (!known || sigaction(number, &action, NULL) != 0)
         result = errno;
     errno = saved_errno;
     return result;

@@ -29,7 +29,7 @@ struct stop_entry {
     _Atomic uint32_t answered;       /* the stop in which the thread waits */
     uint32_t state;                  /* enum entry_state; the caller's alone */
 };
-_Static_assert(OS_STOP_BYTES >= STOPPED_MOST * sizeof(struct stop_entry) + 2 * HALF, "the table and a buffer");
+_Static_assert(OS_STOP_BYTES >= STOPPED_MOST * sizeof(struct stop_entry) + (size_t)2 * HALF, "the table and a buffer");
 
 static struct stop_entry *stop_entries;
 static _Atomic uint32_t stop_current;  /* odd: a stop is in force */

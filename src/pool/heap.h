@@ -131,7 +131,7 @@ HAK_INLINE bool heap_is_readable(const struct heap *heap)
 {
     return heap->body_purged != MEMORY_PURGED && heap->state != HEAP_LOST;
 }
-_Static_assert(sizeof(struct heap) == 2 * HAK_LINE_PAIR, "the owner's line pair and the others'");
+_Static_assert(sizeof(struct heap) == (size_t)2 * HAK_LINE_PAIR, "the owner's line pair and the others'");
 
 /* What is known of all heaps together, so that slow paths need not look at each heap. */
 struct heap_signals {

@@ -105,7 +105,7 @@ static struct heap *registry_make_served_by_all(enum heap_kind kind)
 
 bool registry_init(void)
 {
-    uint32_t cpus = os_cpu_count();
+    size_t cpus = os_cpu_count();
 
     registry.own_most = (uint32_t)base_max(OWN_LEAST, 4 * cpus);
     registry.shared_count = (uint32_t)base_min(base_max(SHARED_LEAST, 4 * cpus), SHARED_MOST);
@@ -421,6 +421,8 @@ static bool adopt_of_list(struct heap *heap, struct heap_list *list, unsigned cl
 
     for (unsigned looks = 0; looks < most && !adopted; looks++) {
         struct heap *orphan = list_turn(list, &list->adopt_hand);
+        if (orphan == NULL)
+            break;
         if (atomic_load_explicit(&orphan->slabs, memory_order_relaxed) != 0 && lock_try(&orphan->lock)) {
             adopted = adopt_from(heap, orphan, class);
             lock_release(&orphan->lock);

@@ -101,7 +101,7 @@ static bool note_mapping(const struct os_mapping *mapping, void *unused)
                                    .path = keep_path(mapping->path) };
     if (mapping->path[0] == '/')
         code->base = module ? module->start : report.image;
-    for (unsigned i = 0; module && i < module->build_id_size; i++)
+    for (size_t i = 0; module && i < module->build_id_size; i++)
         base_format(code->build_id + 2 * i, 3, "%02x", module->build_id[i]);
     report.module_count++;
     return true;

@@ -48,9 +48,9 @@ enum function_field { FUNCTION_ID = 1, FUNCTION_NAME, FUNCTION_SYSTEM_NAME, FUNC
     STRING(LIFETIME, "lifetime") STRING(COUNT, "count") STRING(BYTES, "bytes") STRING(MILLISECONDS, "milliseconds")    \
     STRING(SPACE, "space") STRING(LIFETIME_FROM, "lifetime_from") STRING(PEAK_OBJECTS, "peak_objects")                 \
     STRING(PEAK_SPACE, "peak_space")                                                      \
-    STRING(DROP, "hak_.*|"                                                                                             \
-                 "malloc|calloc|realloc|reallocarray|aligned_alloc|posix_memalign|memalign|valloc|pvalloc|"            \
-                 "operator new.*|_Zn[wa].*")
+    STRING(DROP, ("hak_.*|"                                                                                            \
+                  "malloc|calloc|realloc|reallocarray|aligned_alloc|posix_memalign|memalign|valloc|pvalloc|"           \
+                  "operator new.*|_Zn[wa].*"))
 enum string_index {
 #define STRING_INDEX(name, text) STRING_##name,
     STRING_TABLE(STRING_INDEX)
@@ -179,12 +179,14 @@ static uint64_t write_build_id(struct writer *writer, const struct os_module *mo
 {
     static const char digits[] = "0123456789abcdef";
     char text[2 * OS_BUILD_ID_MOST + 1];
+    size_t length;
 
     if (!module || module->build_id_size == 0)
         return STRING_NONE;
-    for (unsigned i = 0; i < 2 * module->build_id_size; i++)
+    length = (size_t)2 * module->build_id_size;
+    for (size_t i = 0; i < length; i++)
         text[i] = digits[module->build_id[i / 2] >> (i % 2 ? 0 : 4) & 15];
-    text[2 * module->build_id_size] = '\0';
+    text[length] = '\0';
     return write_string(writer, text);
 }
 
@@ -333,7 +335,7 @@ static void put_labels(struct message *message, const struct label_set *set)
 
     for (unsigned i = 0; set && i < set->count; i++) {
         const struct label_item *item = &set->items[i];
-        uint64_t key = set->strings + 2 * i, text = item->value_bytes ? key + 1 : STRING_NONE;
+        uint64_t key = set->strings + (uint64_t)2 * i, text = item->value_bytes ? key + 1 : STRING_NONE;
         label.used = 0;
         put_field(&label, LABEL_KEY, key);
         if (item->kind == LABEL_IS_NUMBER)

@@ -505,9 +505,9 @@ static HAK_NOINLINE void name_batch(struct python_frame *frames, unsigned count,
     bool all, all_texts;
 
     for (unsigned i = 0; i < count; i++)
-        pieces[i] = (struct os_piece){ frames[i].code, heads[i], python.code_bytes };
+        pieces[i] = (struct os_piece){ frames[i].code, &heads[i][0], python.code_bytes };
     all = os_peek_live(pieces, count);
-    for (unsigned i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++) {
         if (!(all || os_peek_live(&pieces[i], 1)) || !is_code(heads[i]))
             frames[i].code = 0;
         for (unsigned k = 0; k < 2; k++) {
@@ -516,7 +516,7 @@ static HAK_NOINLINE void name_batch(struct python_frame *frames, unsigned count,
         }
     }
     all_texts = os_peek_live(texts, 2 * count);
-    for (unsigned i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++)
         frames[i].code = frames[i].code && (all_texts || os_peek_live(&texts[2 * i], 2))
                              ? frame_of(&frames[i], heads[i], marks[i], sums)
                              : 0;

@@ -101,7 +101,7 @@ static uint32_t line_by_locations(struct line_reader *reader, uint32_t line, int
         unsigned head = line_byte(reader), code = head >> 3 & 15;
         if ((head & 128) == 0) /* a later byte of an entry */
             continue;
-        end += ((head & 7) + 1) * 2;
+        end += 2 * (int64_t)((head & 7) + 1);
         if (code == CODE_LONG || code == CODE_NO_COLUMNS)
             line += line_change(reader);
         else if (code >= CODE_ONE_LINE && code < CODE_NO_COLUMNS)

@@ -8,7 +8,7 @@
 #define STEP_END (STEP_MOST + 1)    /* the stack ends here */
 #define STEP_CHANGES (STEP_MOST + 2) /* the frame has no fixed size */
 #define TAG_SHIFT 16u
-#define NEAR_BYTES (1024 * 1024) /* how far a stack may have grown below the unwinder's last walk */
+#define NEAR_BYTES HAK_MIB /* how far a stack may have grown below the unwinder's last walk */
 
 static _Atomic(_Atomic uint64_t *) all_steps;
 

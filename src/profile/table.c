@@ -104,7 +104,7 @@ static struct site **site_place(struct site **index, size_t capacity, uint64_t h
 static bool site_index_grow(void)
 {
     size_t capacity = site_capacity ? site_capacity * 2 : FIRST_CAPACITY;
-    struct site **index = map_take(capacity * sizeof *index);
+    struct site **index = map_take(capacity * sizeof(struct site *));
 
     if (!index)
         return false;

@@ -13,7 +13,7 @@ HAK_DATA_HERE uint64_t window_secret;
 
 /* The longest window. It costs only addresses, so it is far longer than memory: freed SuperSlabs are reused long before
  * it is full. Under ThreadSanitizer all places that are tried must lie in the stretch that it allows. */
-#define WINDOW_MAX (HAK_THREAD_SANITIZER ? 64 * HAK_GIB : 8 * 1024 * HAK_GIB)
+#define WINDOW_MAX (HAK_THREAD_SANITIZER ? 64 * HAK_GIB : 8 * (1024 * HAK_GIB))
 #define WINDOW_MIN (16 * HAK_MIB)
 /* The window lies below an address that the kernel chose at random. It takes at most this share of the addresses below,
  * where the program and its brk heap may lie, and leaves a gap for libraries that are close to that address. */

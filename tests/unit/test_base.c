@@ -83,7 +83,7 @@ static void test_format_own(void **state)
 {
     (void)state;
     char text[64];
-    base_format(text, sizeof text, "%p", NULL);
+    base_format(text, sizeof text, "%p", (void *)NULL);
     assert_string_equal(text, "0x0");
     const char *volatile no_text = NULL;
     base_format(text, sizeof text, "<%s>", no_text);

@@ -112,7 +112,7 @@ static void check_locks(void)
     struct lock *const locks[] = { &process_lock,     &profile_control, &registry.lock,     &huge_lock, &metadata_lock,
                                    &shared_pool.lock, &profile_lock,    &guard_report_lock, &guard_lock };
 
-    for (size_t i = 0; i < sizeof locks / sizeof *locks; i++)
+    for (size_t i = 0; i < sizeof locks / sizeof locks[0]; i++)
         if (!lock_is_mine(locks[i]))
             fail_msg("the fork does not hold lock %zu", i);
     for (struct heap *heap = registry.heaps; heap; heap = heap->next)

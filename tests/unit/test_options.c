@@ -31,15 +31,13 @@ static int restore_defaults(void **state)
 }
 
 /* Reads an environment of these entries (ended by NULL), starting from the defaults. Returns the messages. */
-static const char *read_with(char *first, ...)
+#define read_with(...) read_entries((char *[]){ __VA_ARGS__ })
+static const char *read_entries(char *const *entries)
 {
     static char *environment[64];
     size_t count = 0;
-    va_list more;
-    va_start(more, first);
-    for (char *entry = first; entry != NULL && count < 63; entry = va_arg(more, char *))
-        environment[count++] = entry;
-    va_end(more);
+    for (; count < 63 && entries[count] != NULL; count++)
+        environment[count] = entries[count];
     environment[count] = NULL;
     hak_options = defaults;
     fake_set_environment(environment);
@@ -132,7 +130,8 @@ static void test_compiled(void **state)
     strcpy(longest + 600, ";FC_CAP=11");
     assert_has(read_compiled_and(longest, NULL), "is longer than 511 characters; ignored\n");
     assert_int_equal(hak_options.fc_cap, 11);
-    memcpy(longest, "STATS_FILE=", 11);
+    strcpy(longest, "STATS_FILE=");
+    longest[11] = 'x';
     strcpy(longest + 511, ";FC_CAP=12");
     assert_string_equal(read_compiled_and(longest, NULL), "");
     assert_int_equal(strlen(option_path(hak_options.stats_file)), 500);

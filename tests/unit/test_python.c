@@ -25,8 +25,8 @@ static void check(enum python_table kind, const uint8_t *table, size_t size, uin
         assert_int_equal(python_line(kind, (uintptr_t)table, size, first, places[i].place), places[i].line);
 }
 
-#define CHECK(kind, table, first, places) check(kind, table, sizeof table, first, places, sizeof places / sizeof \
-    places[0])
+#define CHECK(kind, table, first, places) \
+    check(kind, table, sizeof(table), first, places, sizeof(places) / sizeof((places)[0]))
 
 /*
  * def f(a):

@@ -60,7 +60,8 @@ static __attribute__((noinline)) void compare(void)
 
 static __attribute__((noinline)) void descend(unsigned depth, size_t size)
 {
-    volatile char *room = alloca(size);
+    char space[size];
+    volatile char *room = space;
 
     room[0] = 1;
     if (depth)

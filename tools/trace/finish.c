@@ -149,7 +149,7 @@ static void read_raw(struct maker *maker)
         fail("%s is damaged: %llu of %llu records are missing", maker->raw_path,
              (unsigned long long)(maker->last_ticket - maker->records), (unsigned long long)maker->last_ticket);
     maker->header.in_flight = maker->last_ticket - maker->records;
-    maker->order = blocks_new_table(maker->last_ticket + 1, sizeof *maker->order);
+    maker->order = blocks_new_table(maker->last_ticket + 1, sizeof(const struct raw_record *));
     maker->sources = blocks_new_table(maker->source_count, sizeof *maker->sources);
     for_each_record(maker, bytes, length, place_record);
 }

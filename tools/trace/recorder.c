@@ -302,10 +302,9 @@ static void give_place_back(struct handover *place)
 /* In the new thread: takes its number and returns what it shall run. */
 static struct handover begin_thread(void *argument)
 {
-    struct handover *place = argument, copy;
-    copy.routine = place->routine;
-    copy.c11_routine = place->c11_routine;
-    copy.argument = place->argument;
+    struct handover *place = argument;
+    struct handover copy = {
+        .routine = place->routine, .c11_routine = place->c11_routine, .argument = place->argument };
     record_thread.reserved = place->thread;
     give_place_back(place);
     /* The thread's end is noted even if it never allocates. */

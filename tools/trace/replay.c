@@ -225,8 +225,10 @@ int main(int argc, char **argv)
         else
             path = argv[i];
     }
-    if (path == NULL)
+    if (path == NULL) {
         bench_usage(argc, argv, -1, usage);
+        return 2; /* bench_usage ends the program, which its type does not say */
+    }
     open_trace(path);
     if (pthread_attr_init(&replay.attributes) != 0 ||
         pthread_attr_setstacksize(&replay.attributes, THREAD_STACK_BYTES) != 0 ||

@@ -10,7 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PAGE_STEP = 4096, WORD = 8, SPINS = 200 };
+enum { PAGE_STEP = 4096, SPINS = 200 };
+#define WORD sizeof(uint64_t)
 
 struct replay_slot *replay_slots;
 bool replay_touches;

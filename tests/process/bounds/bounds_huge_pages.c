@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <hakmem/hakmem.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -40,7 +41,7 @@ static size_t room_for_huge_pages(void)
 
     CHECK(file != NULL, "open /proc/self/smaps");
     while (fgets(line, sizeof line, file) != NULL) {
-        if (sscanf(line, "%zx-%zx ", &from, &to) == 2) {
+        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &from, &to) == 2) {
             start = from;
             end = to;
         } else if (strncmp(line, "VmFlags:", 8) == 0) {

@@ -452,9 +452,9 @@ static unsigned sweep(unsigned settings, uint64_t stride)
     for (int kind = 0; kind < FAKE_FALLIBLE_COUNT; kind++) {
         for (uint64_t call = 1; call <= calls[kind]; call += kind == FAKE_PURGE ? stride : 1) {
             /* All from N on: every N where memory is requested, and powers of 2 elsewhere. */
-            bool from_too = gives_memory(kind) || (call & (call - 1)) == 0;
-            for (int from = 0; from <= from_too; from++) {
-                struct failing this_case = { settings, kind, call, from == 1 };
+            int ways = gives_memory(kind) || (call & (call - 1)) == 0 ? 2 : 1;
+            for (int way = 0; way < ways; way++) {
+                struct failing this_case = { settings, kind, call, way == 1 };
                 bool passed = run_child(this_case);
 
                 cases++;

@@ -284,9 +284,8 @@ int main(int argc, char **argv)
     support_options_known(argc, argv, option_names);
     support_seed = support_option(argc, argv, "seed", 1);
     hak_free(hak_malloc(1));
+    hak_stats_get(&start, sizeof start);
     for (unsigned round = 0; round < 3; round++) {
-        if (round == 0)
-            hak_stats_get(&start, sizeof start);
         atomic_store(&running, true);
         for (uintptr_t i = 0; i < WORKERS; i++)
             workers[i] = support_thread(run_worker, (void *)(i + 10 * round));
