@@ -86,7 +86,7 @@ def test_what_package_managers_are_asked_for_is_there(components):
 
 def test_a_script_that_was_altered_is_refused(dist, tmp_path):
     root = tmp_path / "root"
-    shutil.copytree(ROOT / "python/hakmem/serve/page", root / "python/hakmem/serve/page")
+    shutil.copytree(ROOT / "python/hakmem/page", root / "python/hakmem/page")
     for path in "include/hakmem/hakmem.h", "python/pyproject.toml", "rust/Cargo.lock":
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, root / path)
