@@ -17,7 +17,7 @@ static struct {
 } kept;
 
 /* By system call, where the kernel's struct stat is the C library's: glibc exports fstat only since 2.33. */
-static bool file_status(int file, struct stat *status)
+bool base_file_status(int file, struct stat *status)
 {
 #if defined(__x86_64__) || defined(__aarch64__)
     return syscall(SYS_fstat, file, status) == 0;
@@ -31,7 +31,7 @@ static bool is_kept(int file)
 {
     struct stat status;
 
-    return file_status(file, &status) && status.st_dev == kept.device && status.st_ino == kept.inode;
+    return base_file_status(file, &status) && status.st_dev == kept.device && status.st_ino == kept.inode;
 }
 
 void base_stderr_keep(void)
@@ -41,7 +41,7 @@ void base_stderr_keep(void)
 
     for (unsigned i = 0; i < sizeof from / sizeof from[0] && file < 0; i++)
         file = (int)syscall(SYS_fcntl, STDERR_FILENO, F_DUPFD_CLOEXEC, from[i]);
-    if (file >= 0 && file_status(file, &status)) {
+    if (file >= 0 && base_file_status(file, &status)) {
         kept.device = status.st_dev;
         kept.inode = status.st_ino;
         atomic_store(&kept.file, file);

@@ -14,6 +14,10 @@ HAK_HIDDEN void base_stderr_keep(void);
  * open. */
 HAK_HIDDEN void base_stderr_drop(void);
 
+/* fstat, also with a glibc before 2.33. */
+struct stat;
+HAK_HIDDEN bool base_file_status(int file, struct stat *status);
+
 /* The number to write to: standard error's, or the kept one while standard error is closed. Any thread; errno stays. */
 HAK_HIDDEN int base_stderr(void);
 

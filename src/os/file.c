@@ -3,8 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "base/stderr.h"
 
 static int open_file(const char *path, int flags)
 {
@@ -22,6 +25,26 @@ static int open_file(const char *path, int flags)
 int os_file_create(const char *path) { return open_file(path, O_TRUNC); }
 
 int os_file_append(const char *path) { return open_file(path, O_APPEND | O_NOCTTY); }
+
+int os_file_open_special(const char *path)
+{
+    int saved_errno = errno, error;
+    /* A pipe that nobody reads would wait for its reader. */
+    int file = (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    struct stat status;
+
+    error = file < 0 ? errno : 0;
+    if (file >= 0 && (!base_file_status(file, &status) || S_ISREG(status.st_mode))) {
+        (void)syscall(SYS_close, file);
+        file = -1;
+    }
+    if (file >= 0)
+        (void)fcntl(file, F_SETFL, fcntl(file, F_GETFL) & ~O_NONBLOCK);
+    else
+        file = error == ENXIO ? -ENXIO : OS_FILE_REGULAR;
+    errno = saved_errno;
+    return file;
+}
 
 int os_file_write(int file, const void *data, size_t size)
 {

@@ -8,6 +8,11 @@
  * errno. */
 HAK_HIDDEN int os_file_create(const char *path);
 
+/* Opens for writing what has that name and is no regular file: a device, a terminal, or a pipe. Returns its descriptor;
+ * -ENXIO: a pipe that nobody reads; OS_FILE_REGULAR: a file can be made there, or replaced. */
+enum { OS_FILE_REGULAR = -4096 };
+HAK_HIDDEN int os_file_open_special(const char *path);
+
 /* Opens the file to append to it, and makes it if there is none. Returns its descriptor, or the negated errno. */
 HAK_HIDDEN int os_file_append(const char *path);
 

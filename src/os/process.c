@@ -59,11 +59,12 @@ int os_signal_take(int number, void (*handler)(int number))
 
 /* ---- Files' names ---- */
 
-int os_file_rename(const char *from, const char *to)
+int os_file_rename(const char *from, const char *to, bool replace)
 {
+    enum { NO_REPLACE = 1 };
     int saved_errno = errno, result = 0;
 
-    if (syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0) != 0)
+    if (syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, replace ? 0 : NO_REPLACE) != 0)
         result = errno;
     errno = saved_errno;
     return result;

@@ -11,8 +11,9 @@ HAK_HIDDEN int os_signal_number(const char *text);
  * signal. */
 HAK_HIDDEN int os_signal_take(int number, void (*handler)(int number));
 
-/* Renames, and replaces an existing file. Returns 0 or the errno. */
-HAK_HIDDEN int os_file_rename(const char *from, const char *to);
+/* Renames. Returns 0 or the errno. Unless it may replace an existing file: EEXIST if there is one, EINVAL if the file
+ * system does not tell. */
+HAK_HIDDEN int os_file_rename(const char *from, const char *to, bool replace);
 HAK_HIDDEN void os_file_remove(const char *path);
 
 /* Nanoseconds since 1970. */

@@ -169,8 +169,10 @@ void *huge_allocate(size_t size, size_t alignment, bool *zero, struct heap *heap
     lock_release(&huge_lock);
     if (!record)
         return NULL;
+    if (address && !huge_open(address, size))
+        address = NULL;
     if (address)
-        address = huge_open(address, size) ? huge_move(address, size, alignment) : NULL;
+        address = huge_move(address, size, alignment);
     *zero = address == NULL || ranges_are_closed();
     reuse = address != NULL;
     if (!address)

@@ -61,12 +61,21 @@ static bool make_path(char *out, size_t *length, const char *pattern, uint32_t p
     return true;
 }
 
-/* Under profile_control. */
+/* Writes to the open file and closes it. */
+static int write_to(int file, uint32_t process)
+{
+    int error = pprof_write(file, profile.started_ns, process), closed = os_file_close(file);
+
+    return error ? error : closed;
+}
+
+/* Makes the file under another name first, so that nobody reads a part of it. What is no regular file is written to: as
+ * root, a rename would replace /dev/null. Under profile_control. */
 static int write_file(const char *pattern, bool may_add)
 {
     static char path[2 * PATH_MOST + 72]; /* and behind it the other name, so that short ones touch one page */
     uint32_t process = os_process_id();
-    int file, error, closed;
+    int file, error;
     char *temporary;
     size_t length;
 
@@ -75,18 +84,19 @@ static int write_file(const char *pattern, bool may_add)
     temporary = path + length + 1;
     base_format(temporary, sizeof path - length - 1, "%s.%u.tmp", path, process);
     file = os_file_create(temporary);
-    if (file < 0)
-        return -file;
-    error = pprof_write(file, profile.started_ns, process);
-    closed = os_file_close(file);
+    error = file < 0 ? -file : write_to(file, process);
     if (error == 0)
-        error = closed;
-    if (error == 0)
-        error = os_file_rename(temporary, path);
-    if (error)
-        os_file_remove(temporary);
-    else
-        files_written++;
+        error = os_file_rename(temporary, path, false);
+    if (error) {
+        int special = file < 0 || error == EEXIST || error == EINVAL ? os_file_open_special(path) : OS_FILE_REGULAR;
+        if (special != OS_FILE_REGULAR)
+            error = special < 0 ? -special : write_to(special, process);
+        else if (error == EEXIST || error == EINVAL)
+            error = os_file_rename(temporary, path, true);
+        if (file >= 0)
+            os_file_remove(temporary); /* which is gone if it was renamed */
+    }
+    files_written += error == 0;
     return error;
 }
 

@@ -3,6 +3,7 @@
 #include "support.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -12,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/sysinfo.h>
 #include <time.h>
 #include <unistd.h>
@@ -336,6 +338,44 @@ static void test_close(void **state)
     assert_int_equal(errno, 4711);
 }
 
+/* os/file.h: os_file_open_special tells files, and what can be one, from what must not be replaced. */
+static void test_open_special(void **state)
+{
+    char folder[] = "/tmp/hakmem-unit-XXXXXX", path[64], byte = 0;
+    int file, reader;
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/one", folder);
+    errno = 4711;
+    assert_int_equal(os_file_open_special(folder), OS_FILE_REGULAR); /* replacing it fails later, and says why */
+    assert_int_equal(os_file_open_special(path), OS_FILE_REGULAR);
+    file = os_file_create(path);
+    assert_int_equal(os_file_close(file), 0);
+    assert_int_equal(os_file_open_special(path), OS_FILE_REGULAR);
+    assert_int_equal(unlink(path), 0);
+
+    assert_int_equal(mkfifo(path, 0600), 0);
+    errno = 4711;
+    assert_int_equal(os_file_open_special(path), -ENXIO);
+    reader = open(path, O_RDONLY | O_NONBLOCK);
+    file = os_file_open_special(path);
+    assert_true(file >= 0);
+    assert_int_equal(fcntl(file, F_GETFL) & O_NONBLOCK, 0);
+    assert_int_equal(os_file_write(file, "x", 1), 0);
+    assert_int_equal(read(reader, &byte, 1), 1);
+    assert_int_equal(byte, 'x');
+    close(file);
+    close(reader);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(folder), 0);
+
+    file = os_file_open_special("/dev/null");
+    assert_true(file >= 0);
+    assert_int_equal(os_file_close(file), 0);
+    assert_int_equal(errno, 4711);
+}
+
 /* os/symbols.h: none of these addresses is in this program, so no symbol is found, not even in an earlier library. */
 static void test_no_symbols_before(void **state)
 {
@@ -537,6 +577,7 @@ int main(void)
         cmocka_unit_test_setup(test_failures, set_errno),
         cmocka_unit_test_setup(test_unmap_refused, set_errno),
         cmocka_unit_test_setup(test_close, set_errno),
+        cmocka_unit_test_setup(test_open_special, set_errno),
         cmocka_unit_test(test_no_symbols_before),
         cmocka_unit_test_setup(test_name, set_errno),
         cmocka_unit_test_setup(test_limits, set_errno),

@@ -147,10 +147,12 @@ static void test_names(void **state)
     snprintf(one, sizeof one, "%s/one", folder);
     snprintf(other, sizeof other, "%s/other", folder);
     errno = 4711;
-    assert_int_equal(os_file_rename(one, other), ENOENT);
-    file = os_file_create(one);
-    assert_int_equal(os_file_close(file), 0);
-    assert_int_equal(os_file_rename(one, other), 0);
+    assert_int_equal(os_file_rename(one, other, true), ENOENT);
+    for (int round = 0; round < 3; round++) {
+        file = os_file_create(one);
+        assert_int_equal(os_file_close(file), 0);
+        assert_int_equal(os_file_rename(one, other, round == 2), round == 1 ? EEXIST : 0);
+    }
     os_file_remove(one); /* there is none */
     assert_int_equal(errno, 4711);
     assert_int_equal(access(other, F_OK), 0);

@@ -1,5 +1,6 @@
 """Protects the profile's file: pprof's format to the letter, and real programs under the profiler."""
 
+import os
 import re
 import subprocess
 import sys
@@ -154,3 +155,20 @@ def test_a_profile_that_cannot_be_written_leaves_nothing(library, tmp_path):
     result = blackbox.run(["/usr/bin/python3", "-c", UNWRITABLE, tmp_path], preload=library)
     assert (result.status, result.stdout.split()) == (0, ["EISDIR", "EFBIG"]), result.report()
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+def test_a_device_or_a_pipe_is_written_to(library, tmp_path):
+    """It is not replaced, as a file is: /dev/null would be a file from then on, if root writes a profile there."""
+    out, pipe = tmp_path / "out", tmp_path / "pipe"
+    out.symlink_to("/proc/self/fd/1")
+    os.mkfifo(pipe)
+    program = ["/usr/bin/python3", "-c", "kept = [bytes(1000) for _ in range(10000)]"]
+    setting = {"HAKMEM_HEAP_PROFILE_RATE": "4096"}
+    done = subprocess.run(program, env={**setting, "LD_PRELOAD": str(library), "HAKMEM_HEAP_PROFILE": str(out)},
+                          capture_output=True, timeout=60, check=True)
+    (tmp_path / "copy.gz").write_bytes(done.stdout)
+    check_profile(wire.read(tmp_path / "copy.gz"), 4096)
+    assert out.is_symlink() and done.stderr == b""
+    result = blackbox.run(program, preload=library, env={**setting, "HAKMEM_HEAP_PROFILE": str(pipe)})
+    assert result.status == 0 and "No such device or address" in result.stderr, result.report()
+    assert pipe.is_fifo() and len(list(tmp_path.iterdir())) == 3
