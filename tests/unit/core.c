@@ -3,6 +3,7 @@
 
 #include "superslab/guard_units.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,7 +110,10 @@ size_t core_resident(const void *start, size_t size)
 
     for (size_t at = 0; at < size; at += sizeof present * page) {
         size_t part = base_min(size - at, sizeof present * page);
-        assert_int_equal(mincore((char *)(uintptr_t)start + at, part, present), 0);
+        if (mincore((char *)(uintptr_t)start + at, part, present) != 0) {
+            assert_true(UNIT_EMULATED && errno == ENOMEM); /* qemu does not tell of memory that nobody can access */
+            continue;
+        }
         for (size_t i = 0; i < part / page; i++)
             pages += present[i] & 1;
     }

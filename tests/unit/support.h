@@ -10,6 +10,11 @@
 
 #include <cmocka.h>
 
+/* Whether an emulator runs the tests: qemu-user passes not every advice on to the kernel, and tells less of memory. */
+#ifndef UNIT_EMULATED
+#define UNIT_EMULATED 0
+#endif
+
 /* ---- What is written to stderr ---- */
 
 /* Sends file descriptor 2 into memory until capture_end, which returns the text (static, cut at 64 KiB). */

@@ -597,7 +597,7 @@ int main(void)
         cmocka_unit_test(test_new_that_returns_the_size),
         cmocka_unit_test(test_new_out_of_memory_in_c),
         cmocka_unit_test(test_new_handler),
-#ifndef UNIT_EMULATED /* the emulated /bin/true could not load the library */
+#if !UNIT_EMULATED /* the emulated /bin/true could not load the library */
         cmocka_unit_test(test_exit_report),
 #endif
     };

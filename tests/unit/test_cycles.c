@@ -102,7 +102,7 @@ static void test_threads_count(void **state)
     assert_counted(CYCLES_MALLOC_HIT, 0, 0, 0); /* the measurements of the start are no calls */
     assert_counted(CYCLES_FREE_HIT, 0, 0, 0);
     assert_true(cycles_overhead.empty_least <= cycles_overhead.empty_median);
-    assert_true(cycles_overhead.call_median > 0);
+    assert_true(UNIT_EMULATED || cycles_overhead.call_median > 0); /* an emulator's counter moves rarely */
 
     cycles_add(CYCLES_FLUSH, 100);
     cycles_add(CYCLES_FLUSH, 40);

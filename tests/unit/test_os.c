@@ -22,10 +22,6 @@
 #include "os/os.h"
 #include "os/symbols.h"
 
-#ifndef UNIT_EMULATED
-#define UNIT_EMULATED 0
-#endif
-
 static char *region; /* where the child is to fault */
 
 static int set_errno(void **state)

@@ -9,9 +9,6 @@
 #include "os/peek.h"
 #include "profile/python_lines.h"
 
-#ifndef UNIT_EMULATED
-#define UNIT_EMULATED 0
-#endif
 
 struct place {
     int64_t place;
