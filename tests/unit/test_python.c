@@ -9,7 +9,6 @@
 #include "os/peek.h"
 #include "profile/python_lines.h"
 
-
 struct place {
     int64_t place;
     uint32_t line;
