@@ -224,7 +224,8 @@ static void bins_look_before(void *const *blocks, unsigned count, unsigned class
         char words[160];
         if (HAK_LIKELY(tail == 0) || HAK_LIKELY(seal_is_tail(before, tail)))
             continue;
-        base_format(words, sizeof words, "the block before it, %p, was written at or past its end", (const void *)before);
+        base_format(words, sizeof words, "the block before it, %p, was written at or past its end",
+                    (const void *)before);
         misuse_report_words("malloc", blocks[i], words);
         return; /* one line is enough */
     }

@@ -36,12 +36,13 @@ HAK_HIDDEN bool os_decommit(void *address, size_t size);
  * stays. NULL: there is no such hole, or a limit keeps the process from finding it. */
 HAK_HIDDEN void *os_find_hole(size_t size, size_t alignment);
 
-/* Moves or resizes a mapping made by os_map or os_map_at (mremap); the result keeps the contents of the common part, and
- * pages beyond it read as zero. With may_move false it succeeds only in place. NULL: the old mapping is unchanged. */
+/* Moves or resizes a mapping made by os_map or os_map_at (mremap); the result keeps the contents of the common part,
+ * and pages beyond it read as zero. With may_move false it succeeds only in place. NULL: the old mapping is
+ * unchanged. */
 HAK_HIDDEN void *os_remap(void *address, size_t old_size, size_t new_size, bool may_move);
 
-/* Moves a mapping made by os_map or os_map_at with its contents to a place that os_map_at mapped and nobody uses. False:
- * the kernel refused, and both are unchanged. */
+/* Moves a mapping made by os_map or os_map_at with its contents to a place that os_map_at mapped and nobody uses.
+ * False: the kernel refused, and both are unchanged. */
 HAK_HIDDEN bool os_move(void *address, size_t size, void *place);
 
 /* ---- Physical memory ---- */

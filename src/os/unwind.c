@@ -118,10 +118,13 @@ static _Unwind_Reason_Code walk_step(struct _Unwind_Context *context, void *argu
 
 /* ---- By frame pointers ---- */
 
-/* The part of each thread's stack that was last found: all of a mapping, or pages from where a walk began. */
+/* The part of each thread's stack that was last found: all of a mapping, or pages from where a walk began. The start
+ * has bit 0 set in the second case: static thread-local memory is short. */
 static _Thread_local uintptr_t stack_start __attribute__((tls_model("initial-exec")));
 static _Thread_local uintptr_t stack_end __attribute__((tls_model("initial-exec")));
-static _Thread_local bool stack_is_whole __attribute__((tls_model("initial-exec")));
+
+static bool stack_is_whole(void) { return !(stack_start & 1); }
+static bool is_in_part(uintptr_t address) { return (address | 1) >= stack_start && address < stack_end; }
 
 static bool find_stack(const struct os_mapping *mapping, void *here)
 {
@@ -130,12 +133,9 @@ static bool find_stack(const struct os_mapping *mapping, void *here)
     if (mapping->readable) {
         stack_start = mapping->start;
         stack_end = mapping->end;
-        stack_is_whole = true;
     }
     return false;
 }
-
-static bool is_in_part(uintptr_t address) { return address >= stack_start && address < stack_end; }
 
 /* Finds the address's mapping. */
 static bool find_mapping(uintptr_t address)
@@ -156,12 +156,11 @@ static bool find_near(uintptr_t address)
 {
     uintptr_t page = os_page_size(), here = base_align_down((uintptr_t)__builtin_frame_address(0), page);
 
-    if (address < here || address - here >= NEAR_PAGES * page || (stack_is_whole && is_in_part(here)))
+    if (address < here || address - here >= NEAR_PAGES * page || (stack_is_whole() && is_in_part(here)))
         return false;
-    if (stack_is_whole || !is_in_part(here)) {
-        stack_start = here;
+    if (stack_is_whole() || !is_in_part(here)) {
+        stack_start = here | 1;
         stack_end = here + page;
-        stack_is_whole = false;
     }
     for (; stack_end <= address; stack_end += page)
         if (!os_can_read(stack_end))
@@ -179,7 +178,7 @@ static unsigned walk_pointers(const uintptr_t *frame, struct unwind_frame *frame
 {
     unsigned count = 0;
 
-    if (!stack_is_whole || !is_in_part((uintptr_t)frame))
+    if (!stack_is_whole() || !is_in_part((uintptr_t)frame))
         (void)find_mapping((uintptr_t)frame);
     while (count < capacity && (uintptr_t)frame % sizeof *frame == 0 && (uintptr_t)(frame + 2) <= stack_end) {
         const uintptr_t *next = (const uintptr_t *)frame[0];

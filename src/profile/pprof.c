@@ -493,7 +493,7 @@ int pprof_write(int file, uint64_t started_ns, uint32_t process)
         writer.error = 0;
         writer.sink = sink_begin(file);
         write_head(&writer, started_ns, process);
-        if (count)
+        if (views && count)
             write_sites(&writer, views, count);
         if (writer.error == 0)
             writer.error = sink_end(writer.sink);

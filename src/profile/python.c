@@ -257,10 +257,10 @@ static size_t put_utf8(char *out, size_t used, size_t most, uint32_t character)
 
 static bool is_ascii(const char *text, size_t size)
 {
-    char all = 0;
+    unsigned all = 0;
 
     for (size_t i = 0; i < size; i++)
-        all |= text[i];
+        all |= (unsigned char)text[i];
     return !(all & 0x80);
 }
 

@@ -1,5 +1,4 @@
-/* Protects the cycle profile: each value has one bucket, no wider than a 32nd of its values, and each thread counts for
- * itself. */
+/* Protects the cycle profile: each value has one bucket, no wider than a 32nd of its values, and threads count apart. */
 #include <pthread.h>
 
 #include "os/cycles.h"

@@ -1,7 +1,6 @@
-/*
- * Protects the hardened way (front/hardened.h, harden/) in the ordinary library with HAKMEM_HARDENED=1: what each call
- * says about each kind of misuse, and that correct use is never reported. tests/process/hardening shows the same to
- * programs.
+/* Protects the hardened way (front/hardened.h, harden/): what calls say of misuse, and that correct use is silent.
+ *
+ * In the ordinary library with HAKMEM_HARDENED=1. tests/process/hardening shows the same to programs.
  */
 #include "heaps.h"
 

@@ -1,5 +1,5 @@
-/*
- * Protects harden/sweep.h on the real system: a freed block is used again once no pointer to it is left, not before.
+/* Protects harden/sweep.h on the real system: a freed block is used again once no pointer to it is left, not before.
+ *
  * Each test runs in a child with the sweep on. tests/process/hardening has the same for every place of a pointer.
  */
 #define _GNU_SOURCE

@@ -1,5 +1,4 @@
-"""Protects what the heap profile costs a program that ends before its first sample: no mapping, no library, and the
-system calls that write the file."""
+"""Protects what the heap profile costs a program that ends before its first sample: system calls that write a file."""
 
 import gzip
 import re
