@@ -170,19 +170,21 @@ static void test_mappings_are_bounded(void)
 {
     enum { COUNT = 700 };
     static struct slab *slabs[COUNT * SLABS_OF_A_SUPERSLAB];
-    const struct slab *last = NULL;
+    const struct slab *last;
 
     begin_hardened();
     fake_fail_from(FAKE_GUARD, 1);
     core_acquire(1, 1, COUNT * SLABS_OF_A_SUPERSLAB, slabs);
     assert_int_equal(shared_pool.superslabs, COUNT);
     assert_true(fake_calls(FAKE_PROTECT) <= 512 * 16 + (COUNT - 512) * 2);
+    last = slabs[0];
     for (size_t i = 0; i < COUNT * SLABS_OF_A_SUPERSLAB; i++) {
         if (window_slot_of(slabs[i]) < window_slots_begin() + 512)
             check_enclosed(slabs[i]);
         if (slab_first_unit(slabs[i]) == 30)
             last = slabs[i];
     }
+    assert_int_equal(slab_first_unit(last), 30);
     assert_false(is_accessible(last->start + UNIT_SIZE)); /* the next header lies behind */
     core_check_pool();
 }

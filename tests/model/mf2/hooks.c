@@ -61,7 +61,7 @@ void *__tsan_memmove(void *to, const void *from, size_t size)
     uint##bits##_t __tsan_atomic##bits##_##name(volatile void *address, uint##bits##_t operand, int order);            \
     uint##bits##_t __tsan_atomic##bits##_##name(volatile void *address, uint##bits##_t operand, int order)             \
     {                                                                                                                  \
-        return (uint##bits##_t)memory_atomic((void *)(uintptr_t)address, bits / 8, operation, operand, NULL, order,    \
+        return (uint##bits##_t)memory_atomic((void *)(uintptr_t)address, (bits) / 8, operation, operand, NULL, order,  \
                                              order);                                                                   \
     }
 
@@ -71,7 +71,7 @@ void *__tsan_memmove(void *to, const void *from, size_t size)
     int __tsan_atomic##bits##_##name(volatile void *address, uint##bits##_t *expected, uint##bits##_t desired,         \
                                      int order, int failed_order)                                                      \
     {                                                                                                                  \
-        uint64_t wanted = *expected, read = memory_atomic((void *)(uintptr_t)address, bits / 8, MEMORY_COMPARE,        \
+        uint64_t wanted = *expected, read = memory_atomic((void *)(uintptr_t)address, (bits) / 8, MEMORY_COMPARE,      \
                                                           desired, &wanted, order, failed_order);                      \
         bool equal = read == wanted;                                                                                   \
         *expected = (uint##bits##_t)read;                                                                              \

@@ -24,15 +24,16 @@ def listed(**more):
 
 def test_processes_on_hakmem_and_no_others(waiting, library):
     on, off = waiting("hakps on", library), waiting("hakps-off")
+    listed()  # a reader may bring pages of its target into memory
     rows, _ = listed()
+    row = rows[on.pid]
+    with open(f"/proc/{on.pid}/statm", encoding="ascii") as file:
+        assert row["rss"] == int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
     assert off.pid not in rows
     stats = json.loads(hakmem("stats", on.pid, "--json").stdout)
-    row = rows[on.pid]
     assert (row["name"], row["problem"]) == ("hakps on", "")
     assert row["live"] == stats["totals"]["live"] and row["version"] == stats["version"]
     assert row["reclaimable"] == max(0, stats["totals"]["retained"] - stats["totals"]["purged"])
-    with open(f"/proc/{on.pid}/statm", encoding="ascii") as file:
-        assert row["rss"] == int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
 def test_a_program_that_is_linked_with_it(compiled, override_archive):
