@@ -1,4 +1,4 @@
-/* Protects the cycle profile: each value has one bucket, no wider than a 32nd of its values, and threads count apart. */
+/* Protects the cycle profile: each value has one bucket, no wider than a 32nd of its values; threads count apart. */
 #include <pthread.h>
 
 #include "os/cycles.h"

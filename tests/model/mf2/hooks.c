@@ -89,13 +89,13 @@ void *__tsan_memmove(void *to, const void *from, size_t size)
     uint##bits##_t __tsan_atomic##bits##_load(const volatile void *address, int order);                                \
     uint##bits##_t __tsan_atomic##bits##_load(const volatile void *address, int order)                                 \
     {                                                                                                                  \
-        return (uint##bits##_t)memory_atomic((void *)(uintptr_t)address, bits / 8, MEMORY_LOAD, 0, NULL, order,        \
+        return (uint##bits##_t)memory_atomic((void *)(uintptr_t)address, (bits) / 8, MEMORY_LOAD, 0, NULL, order,      \
                                              order);                                                                   \
     }                                                                                                                  \
     void __tsan_atomic##bits##_store(volatile void *address, uint##bits##_t value, int order);                         \
     void __tsan_atomic##bits##_store(volatile void *address, uint##bits##_t value, int order)                          \
     {                                                                                                                  \
-        memory_atomic((void *)(uintptr_t)address, bits / 8, MEMORY_STORE, value, NULL, order, order);                  \
+        memory_atomic((void *)(uintptr_t)address, (bits) / 8, MEMORY_STORE, value, NULL, order, order);                \
     }                                                                                                                  \
     uint##bits##_t __tsan_atomic##bits##_compare_exchange_val(volatile void *address, uint##bits##_t expected,         \
                                                               uint##bits##_t desired, int order, int failed_order);    \
@@ -103,7 +103,7 @@ void *__tsan_memmove(void *to, const void *from, size_t size)
                                                               uint##bits##_t desired, int order, int failed_order)     \
     {                                                                                                                  \
         uint64_t wanted = expected;                                                                                    \
-        return (uint##bits##_t)memory_atomic((void *)(uintptr_t)address, bits / 8, MEMORY_COMPARE, desired, &wanted,   \
+        return (uint##bits##_t)memory_atomic((void *)(uintptr_t)address, (bits) / 8, MEMORY_COMPARE, desired, &wanted, \
                                              order, failed_order);                                                     \
     }
 

@@ -295,7 +295,7 @@ static bool describe_part(const char *base, const struct part *parts, size_t cou
     return false;
 }
 
-#define PART(type, member) { offsetof(type, member), sizeof(((type *)0)->member), #member }
+#define PART(type, member) { offsetof(type, member), sizeof(__typeof__(((type *)0)->member)), #member }
 
 void ledger_describe(const void *address, char *name, size_t size)
 {

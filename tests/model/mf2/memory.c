@@ -384,7 +384,7 @@ static bool is_open(struct shared *object, unsigned position)
 /* Chooses one of the positions from `least` on, the last one first; with `open`, of those that are open. */
 static unsigned choose_position(struct shared *object, unsigned least, bool open)
 {
-    uint8_t ways[MESSAGES_MOST];
+    uint8_t ways[MESSAGES_MOST] = { 0 };
     unsigned count = 0;
 
     for (unsigned position = object->count; position-- > least;)
@@ -395,7 +395,7 @@ static unsigned choose_position(struct shared *object, unsigned least, bool open
 
 static uint64_t compare(struct shared *object, uint64_t desired, uint64_t *expected, int order, int failed_order)
 {
-    uint8_t ways[2 * MESSAGES_MOST];
+    uint8_t ways[2 * MESSAGES_MOST] = { 0 };
     unsigned count = 0, least = oldest(object, order), failed_least = oldest(object, failed_order), position;
     uint64_t value;
 
