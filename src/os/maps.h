@@ -13,7 +13,7 @@ struct os_mapping {
 
 /* Calls `each` for the mappings in ascending order until it returns false. False: reading failed before that. Works in
  * the buffer, of OS_MAPS_SHORT bytes at least; a line that is longer loses the middle of its path. */
-#define OS_MAPS_SHORT 512u /* holds what precedes the path */
+#define OS_MAPS_SHORT 448u /* holds what precedes the path */
 #define OS_MAPS_LINE 4608u /* holds a line with the longest path */
 HAK_HIDDEN bool os_maps_each(bool (*each)(const struct os_mapping *mapping, void *argument), void *argument,
                              char *buffer, size_t size);

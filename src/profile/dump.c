@@ -61,8 +61,8 @@ static bool make_path(char *out, size_t *length, const char *pattern, uint32_t p
     return true;
 }
 
-/* Writes to the open file and closes it. */
-static int write_to(int file, uint32_t process)
+/* Writes to the open file and closes it. In line: malloc may write a file, and has a page of stack. */
+HAK_INLINE int write_to(int file, uint32_t process)
 {
     int error = pprof_write(file, profile.started_ns, process), closed = os_file_close(file);
 

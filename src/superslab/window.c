@@ -111,8 +111,8 @@ static bool window_find_place(size_t size)
 {
     uintptr_t anchor = window_anchor();
 
-    /* A leaked address of the library must not tell where the blocks are. */
-    if (window_secret && anchor >= 2 * WINDOW_RANDOM)
+    /* A leaked address of the library must not tell where the blocks are. ThreadSanitizer allows few addresses. */
+    if (window_secret && !HAK_THREAD_SANITIZER && anchor >= 2 * WINDOW_RANDOM)
         anchor -= os_random() % WINDOW_RANDOM;
     if (anchor < WINDOW_LOW_ANCHOR) {
         if (window_take_place((char *)base_align_up(anchor + WINDOW_ABOVE, SUPERSLAB_SIZE),
