@@ -168,8 +168,8 @@ static bool find_near(uintptr_t address)
     return true;
 }
 
-/* Whether the word is on the stack, or on another that the walk has come to. In line: malloc may walk, and has a page of
- * stack. */
+/* Whether the word is on the stack, or on another that the walk has come to. In line: malloc may walk, and has a page
+ * of stack. */
 HAK_INLINE bool is_on_stack(uintptr_t address)
 {
     return is_in_part(address) || find_near(address) || find_mapping(address);
