@@ -39,7 +39,7 @@ int os_file_open_special(const char *path)
         file = -1;
     }
     if (file >= 0)
-        (void)fcntl(file, F_SETFL, fcntl(file, F_GETFL) & ~O_NONBLOCK);
+        (void)syscall(SYS_fcntl, file, F_SETFL, syscall(SYS_fcntl, file, F_GETFL) & ~O_NONBLOCK);
     else
         file = error == ENXIO ? -ENXIO : OS_FILE_REGULAR;
     errno = saved_errno;

@@ -171,7 +171,7 @@ void *huge_allocate(size_t size, size_t alignment, bool *zero, struct heap *heap
         return NULL;
     if (address && !huge_open(address, size))
         address = NULL;
-    if (address)
+    if (address && guard_units_on())
         address = huge_move(address, size, alignment);
     *zero = address == NULL || ranges_are_closed();
     reuse = address != NULL;
