@@ -18,6 +18,7 @@
 #include "pool/registry.h"
 #include "pool/remote.h"
 #include "pool/slab.h"
+#include "superslab/guard_units.h"
 
 bool hardened_settle(void)
 {
@@ -39,10 +40,12 @@ HAK_INLINE void hardened_enter(void)
 HAK_INLINE void hardened_leave(void)
 {
     if (HAK_UNLIKELY(cache_current()->heap == NULL) ||
-        HAK_UNLIKELY(cache_current()->hardened.calls % HOUSEKEEP_CALLS == 0))
+        HAK_UNLIKELY(cache_current()->hardened.calls % HOUSEKEEP_CALLS == 0)) {
+        guard_units_say_refused();
         housekeep_exit();
-    else
+    } else {
         misuse_settle();
+    }
 }
 
 /* The heap by which blocks that waited for a sweep return to their slabs. */

@@ -95,10 +95,13 @@ unsigned guard_units_choose(uint32_t mask)
 static bool guards_are_installed, guards_are_protected;
 static uint32_t slots_end; /* from here on no slot ever had guard units */
 
+/* The first unit that the kernel refused to close, until that was said: printing may wait for a reader. */
+static char *_Atomic refused;
+
 /* `edge`: a header lies beside the unit. `before`: the number of SuperSlabs before its own. */
 static void guard_close(char *unit, bool edge, uint32_t before)
 {
-    static bool said;
+    static bool noted;
 
     if (HAK_LIKELY(os_guard(unit, UNIT_SIZE, true))) {
         guards_are_installed = true;
@@ -109,11 +112,19 @@ static void guard_close(char *unit, bool edge, uint32_t before)
     guards_are_protected = true;
     if (os_purge(unit, UNIT_SIZE) && os_protect(unit, UNIT_SIZE, false))
         return;
-    if (!said)
+    if (!noted)
+        atomic_store_explicit(&refused, unit, memory_order_relaxed);
+    noted = true;
+}
+
+void guard_units_say_refused(void)
+{
+    char *unit = atomic_load_explicit(&refused, memory_order_relaxed);
+
+    if (HAK_UNLIKELY(unit != NULL) && atomic_exchange_explicit(&refused, NULL, memory_order_relaxed))
         base_message("the kernel refused to make %zu bytes at %p inaccessible: from here on some slabs have no guard "
                      "beside them; raise vm.max_map_count (docs/hardening.md)",
                      UNIT_SIZE, (void *)unit);
-    said = true;
 }
 
 static bool guards_open(char *units, size_t size)

@@ -12,8 +12,8 @@
  * V17: a SuperSlab in use with a free run is in the bucket of its runs' length. One with runs of one unit is in bucket
  *     POOL_BUCKET_SLABS plus the number of free runs, the fullest first. Others are in none, unless they are EMPTY.
  *
- * All functions but guard_units_fit are called under pool.lock. `units` is a run's length, `align_units` the number of
- * which its first unit is a multiple.
+ * Except where they say otherwise, the functions are called under pool.lock. `units` is a run's length, `align_units`
+ * the number of which its first unit is a multiple.
  */
 #ifndef HAK_SUPERSLAB_GUARD_UNITS_H
 #define HAK_SUPERSLAB_GUARD_UNITS_H
@@ -24,7 +24,7 @@
 
 HAK_INLINE bool guard_units_on(void) { return HAK_UNLIKELY(window_secret != 0); }
 
-/* Whether a SuperSlab has room for such a run. */
+/* Whether a SuperSlab has room for such a run. Any thread. */
 HAK_INLINE bool guard_units_fit(unsigned units, unsigned align_units)
 {
     return !guard_units_on() || align_units < SPAN_MAX_UNITS || units <= SPAN_MAX_UNITS / 2;
@@ -43,5 +43,8 @@ HAK_HIDDEN unsigned guard_units_choose(uint32_t mask);
 /* Closes the guard units of an EMPTY SuperSlab that is mapped and is about to get such a run. *dirty: how many of them
  * had memory, which is gone. False: the system refused to open those that it had before, so it cannot be used now. */
 HAK_HIDDEN bool guard_units_lay(uint32_t slot, unsigned units, unsigned align_units, unsigned *dirty);
+
+/* Prints one line in a process if the kernel refused to close a unit. Call now and then, holding no lock. */
+HAK_HIDDEN void guard_units_say_refused(void);
 
 #endif

@@ -64,7 +64,7 @@ static void default_signals(void)
     prctl(PR_SET_DUMPABLE, 0);
 }
 
-int signal_of(void (*run)(void))
+int status_of(void (*run)(void))
 {
     int status = 0;
     pid_t child = fork();
@@ -75,7 +75,13 @@ int signal_of(void (*run)(void))
         _exit(0);
     }
     assert_int_equal(waitpid(child, &status, 0), child);
-    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    return WIFSIGNALED(status) ? 1000 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+int signal_of(void (*run)(void))
+{
+    int status = status_of(run);
+    return status > 1000 ? status - 1000 : 0;
 }
 
 void assert_aborts(void (*run)(void), const char *message)

@@ -7,8 +7,6 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "os/fault.h"
@@ -21,29 +19,6 @@ static char *page; /* without access at first */
 static volatile struct os_fault last;
 static volatile int settled_count;
 static char order[16];
-
-static void default_signals(void)
-{
-    signal(SIGSEGV, SIG_DFL);
-    prctl(PR_SET_DUMPABLE, 0);
-    page = mmap(NULL, os_page_size(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-}
-
-/* Returns the child's exit status, or its signal + 1000. */
-static int in_child(void (*run)(void))
-{
-    int status = 0;
-    pid_t child = fork();
-
-    assert_true(child >= 0);
-    if (child == 0) {
-        default_signals();
-        run();
-        _exit(0);
-    }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    return WIFSIGNALED(status) ? 1000 + WTERMSIG(status) : WEXITSTATUS(status);
-}
 
 static void open_page(int protection) { CHECK(mprotect(page, os_page_size(), protection) == 0); }
 static void close_page(void) { open_page(PROT_NONE); }
@@ -103,7 +78,7 @@ static void settle_faults(void)
 static void test_settled(void **state)
 {
     (void)state;
-    assert_int_equal(in_child(settle_faults), 0);
+    assert_int_equal(status_of(settle_faults), 0);
 }
 
 /* ---- Passed on to the system ---- */
@@ -136,9 +111,9 @@ static void sent_to_default(void)
 static void test_defaults(void **state)
 {
     (void)state;
-    assert_int_equal(in_child(leave_to_default), 1000 + SIGSEGV);
-    assert_int_equal(in_child(leave_to_ignored), 1000 + SIGSEGV);
-    assert_int_equal(in_child(sent_to_default), 1000 + SIGSEGV);
+    assert_int_equal(status_of(leave_to_default), 1000 + SIGSEGV);
+    assert_int_equal(status_of(leave_to_ignored), 1000 + SIGSEGV);
+    assert_int_equal(status_of(sent_to_default), 1000 + SIGSEGV);
 }
 
 static void ignore_sent(void)
@@ -154,7 +129,7 @@ static void ignore_sent(void)
 static void test_ignored(void **state)
 {
     (void)state;
-    assert_int_equal(in_child(ignore_sent), 0);
+    assert_int_equal(status_of(ignore_sent), 0);
 }
 
 /* ---- Passed on to the program ---- */
@@ -213,10 +188,10 @@ static void pass_once(void) { pass_to(SA_RESETHAND); }
 static void test_handlers(void **state)
 {
     (void)state;
-    assert_int_equal(in_child(pass_plain), 0);
-    assert_int_equal(in_child(pass_info), 0);
-    assert_int_equal(in_child(pass_undeferred), 0);
-    assert_int_equal(in_child(pass_once), 1000 + SIGSEGV); /* by the second fault */
+    assert_int_equal(status_of(pass_plain), 0);
+    assert_int_equal(status_of(pass_info), 0);
+    assert_int_equal(status_of(pass_undeferred), 0);
+    assert_int_equal(status_of(pass_once), 1000 + SIGSEGV); /* by the second fault */
 }
 
 /* ---- A handler in front of ours that passes faults back ---- */
@@ -254,7 +229,7 @@ static void pass_back(void)
 static void test_passed_back(void **state)
 {
     (void)state;
-    assert_int_equal(in_child(pass_back), 0);
+    assert_int_equal(status_of(pass_back), 0);
 }
 
 int main(void)
@@ -263,5 +238,6 @@ int main(void)
         cmocka_unit_test(test_settled), cmocka_unit_test(test_defaults),    cmocka_unit_test(test_ignored),
         cmocka_unit_test(test_handlers), cmocka_unit_test(test_passed_back),
     };
+    page = mmap(NULL, os_page_size(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

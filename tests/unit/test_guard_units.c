@@ -199,6 +199,8 @@ static void test_refused(void)
     fake_fail_from(FAKE_ANY, 1);
     capture_begin();
     core_acquire(1, 1, SLABS_OF_A_SUPERSLAB, slabs);
+    guard_units_say_refused();
+    guard_units_say_refused();
     said = capture_end();
     assert_non_null(strstr(said, "from here on some slabs have no guard beside them; raise vm.max_map_count"));
     assert_null(strstr(strstr(said, "from here on") + 1, "from here on"));
