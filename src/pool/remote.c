@@ -130,8 +130,9 @@ static void batch_fill(struct batch *batch, void *const *at, void *const *end, c
         batch_add(batch, place, mask);
 }
 
-/* Takes the slab's marks out of the chain and sets their bits, one atomic OR a word. Returns how many were clear. */
-static uint32_t remote_mark(struct slab *slab, struct batch *batch, uint8_t *link, const char *function)
+/* Takes the slab's marks out of the chain and sets their bits, one atomic OR a word. Returns how many were clear. Apart
+ * from its caller, so that the masks are off the stack when a push drains a slab. */
+static HAK_NOINLINE uint32_t remote_mark(struct slab *slab, struct batch *batch, uint8_t *link, const char *function)
 {
     uint64_t masks[SLAB_MAP_WORDS], words = 0;
     uint32_t marked = 0;
