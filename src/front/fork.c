@@ -14,9 +14,9 @@
  * back all locks and begins anew.
  *
  * The child loses what vanished threads held in registers: at most one batch of blocks a thread, and the units that
- * were being purged. If such a thread had announced blocks of a slab and not pushed the slab yet (H4), the child also
- * loses what it frees remotely to that slab. Every fork waits for process_lock no longer than FORK_PATIENCE_NS, too:
- * its holder may print, and the print may wait for a reader. A child that did not get it initialises anew.
+ * were being purged. A slab that such a thread had announced and not pushed yet (H4) is pushed in the child (M4), unless
+ * the fork interrupted the allocator. Every fork waits for process_lock no longer than FORK_PATIENCE_NS, too: its holder
+ * may print, and the print may wait for a reader. A child that did not get it initialises anew.
  */
 #include "front/fork.h"
 
@@ -31,6 +31,7 @@
 #include "os/threads.h"
 #include "pool/huge.h"
 #include "pool/registry.h"
+#include "pool/remote.h"
 #include "profile/guard.h"
 #include "profile/profile.h"
 #include "superslab/metadata.h"
@@ -164,6 +165,7 @@ static void fork_child(void)
     bool whole = !lock_is_mine(&registry.lock) || !(atomic_load(&registry.lock.state) & LOCK_OUTER);
 
     lock_no_interrupted();
+    remote_reset_in_child(registry.heaps, !fork_interrupted);
     if (whole)
         registry_reset_in_child(cache_current()->own, cache_server);
     cache_reset_in_child(cache_current());

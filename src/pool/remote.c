@@ -6,6 +6,7 @@
 #include "pool/misuse.h"
 #include "pool/slab.h"
 #include "superslab/shared_pool.h"
+#include "superslab/window.h"
 
 /* Keeps heap_signals.queues, which changes when the count passes the threshold, up or down. */
 static void remote_count_pending(struct heap *heap, int32_t more)
@@ -53,6 +54,71 @@ static void remote_push(struct slab *slab, struct heap *holding)
         lock_release(&owner->lock);
     }
 }
+
+/* ---- Freers (M4) ---- */
+
+HAK_DATA_HERE struct remote_freer remote_freers[REMOTE_FREERS];
+
+/* Takes a place for the thread. NULL: other threads in the midst of remote frees have all of them. */
+static struct remote_freer *freer_begin(void)
+{
+    uintptr_t token = os_thread_token();
+    /* Thread pointers differ by the sizes of stacks: the high bits of the product depend on every bit. */
+    unsigned first = (unsigned)(token * UINT64_C(0x9e3779b97f4a7c15) >> 32);
+
+    for (unsigned i = 0; i < REMOTE_FREERS; i++) {
+        struct remote_freer *freer = &remote_freers[(first + i) % REMOTE_FREERS];
+        uintptr_t none = 0;
+        if (HAK_LIKELY(atomic_compare_exchange_strong_explicit(&freer->token, &none, token, memory_order_relaxed,
+                                                               memory_order_relaxed)))
+            return freer;
+    }
+    return NULL;
+}
+
+static void freer_end(struct remote_freer *freer)
+{
+    /* Release: a fork that copies this has copied the push. `slab` stays: the child does not trust it. */
+    atomic_store_explicit(&freer->token, 0, memory_order_release);
+}
+
+static bool slab_is_queued(const struct slab *slab, const struct heap *heaps)
+{
+    for (const struct heap *heap = heaps; heap; heap = heap->next)
+        for (const struct slab *at = heap->pending; at; at = at->pending_next)
+            if (at == slab)
+                return true;
+    return false;
+}
+
+static bool freer_has_slab(const struct slab *slab)
+{
+    for (unsigned i = 0; i < REMOTE_FREERS; i++)
+        if (remote_freers[i].token == os_thread_token() && remote_freers[i].slab == slab)
+            return true;
+    return false;
+}
+
+void remote_reset_in_child(const struct heap *heaps, bool whole)
+{
+    for (unsigned i = 0; i < REMOTE_FREERS; i++) {
+        struct remote_freer *freer = &remote_freers[i];
+        struct slab *slab = freer->slab;
+        if (freer->token == 0 || freer->token == os_thread_token())
+            continue;
+        freer_end(freer);
+        /* The freer may have been done with the slab, which may be gone since, or may not have named its slab yet. */
+        if (whole && slab && window_contains(slab) && slab->state == SLAB_ACTIVE && slab->remote_count != 0 &&
+            !freer_has_slab(slab) && !slab_is_queued(slab, heaps)) {
+            struct heap *owner = slab->owner;
+            remote_count_pending(owner, 1); /* the freer may have counted it, too: M3 allows that */
+            slab->pending_next = owner->pending;
+            owner->pending = slab;
+        }
+    }
+}
+
+/* ---- Batches ---- */
 
 /* Blocks that were next to each other in the batch, and whose bits lie in one word of a slab's map. */
 struct marks {
@@ -167,17 +233,20 @@ static HAK_NOINLINE uint32_t remote_mark(struct slab *slab, struct batch *batch,
 }
 
 /* Frees the blocks of one slab in the chain. */
-static void remote_free_group(struct slab *slab, struct batch *batch, uint8_t *link, const char *function)
+static void remote_free_group(struct remote_freer *freer, struct slab *slab, struct batch *batch, uint8_t *link,
+                              const char *function)
 {
     uint32_t marked = remote_mark(slab, batch, link, function);
 
+    /* Relaxed: the announcement releases it (M4). */
+    atomic_store_explicit(&freer->slab, slab, memory_order_relaxed);
     /* Release: a drain that takes this count finds the marks (M1). Acquire: it has read pending_next before (M2). */
     if (marked && atomic_fetch_add_explicit(&slab->remote_count, marked, memory_order_acq_rel) == 0) {
         remote_push(slab, NULL);
     }
 }
 
-static void remote_free_batch(void *const *blocks, size_t count, const char *function)
+static void remote_free_batch(struct remote_freer *freer, void *const *blocks, size_t count, const char *function)
 {
     struct batch batch;
 
@@ -187,22 +256,25 @@ static void remote_free_batch(void *const *blocks, size_t count, const char *fun
     for (; batch.used; batch.used &= batch.used - 1) {
         uint8_t *head = &batch.heads[base_low_bit(batch.used)];
         while (*head != END)
-            remote_free_group(marks_slab(&batch.marks[*head]), &batch, head, function);
+            remote_free_group(freer, marks_slab(&batch.marks[*head]), &batch, head, function);
     }
 }
 
 void remote_free_blocks(unsigned class, void *const *blocks, size_t count, const char *function)
 {
+    struct remote_freer *freer = NULL;
+
     CYCLES_PART(CYCLES_REMOTE);
-    if (class_is_span(class) || !hak_options.mf2_enable) {
+    if (class_is_span(class) || !hak_options.mf2_enable || HAK_UNLIKELY((freer = freer_begin()) == NULL)) {
         for (size_t i = 0; i < count; i++)
             remote_free_locked(blocks[i], function);
         return;
     }
     for (size_t done = 0, part; done < count; done += part) {
         part = base_min(count - done, BATCH_MOST);
-        remote_free_batch(blocks + done, part, function);
+        remote_free_batch(freer, blocks + done, part, function);
     }
+    freer_end(freer);
 }
 
 /* Moves remote bits into the local map, and takes the announced number. */

@@ -267,6 +267,74 @@ static void test_abandon_drains(void)
     heaps_check();
 }
 
+/* M4: threads that are in the midst of a remote free have all places. Others free under the owner's lock. */
+static void test_no_place_for_a_freer(void)
+{
+    struct heap *heap = heaps_begin();
+    void *blocks[2];
+
+    heaps_take_all(heap, CLASS_256, blocks, 2);
+    for (unsigned i = 0; i < REMOTE_FREERS; i++)
+        atomic_store(&remote_freers[i].token, 8);
+    remote_free_blocks(CLASS_256, &blocks[0], 1, "free");
+    assert_int_equal(heap->body->counters.locked_blocks, 1);
+    assert_int_equal(atomic_load(&heap->pending_count), 0);
+    atomic_store(&remote_freers[REMOTE_FREERS - 1].token, 0);
+    remote_free_blocks(CLASS_256, &blocks[1], 1, "free");
+    assert_int_equal(heap->body->counters.locked_blocks, 1);
+    assert_int_equal(atomic_load(&heap->pending_count), 1);
+    assert_int_equal(atomic_load(&remote_freers[REMOTE_FREERS - 1].token), 0);
+    memset(remote_freers, 0, sizeof remote_freers);
+    heaps_check();
+}
+
+static void child_finds(unsigned place, uintptr_t token, struct slab *slab)
+{
+    atomic_store(&remote_freers[place].token, token);
+    atomic_store(&remote_freers[place].slab, slab);
+}
+
+/* M4: what the child of a fork makes of the places. */
+static void test_freers_in_child(void)
+{
+    struct heap *heap = heaps_begin();
+    void *blocks[2];
+    struct slab *slab, *queued;
+    unsigned index;
+
+    heaps_take_all(heap, CLASS_256, blocks, 1);
+    heaps_take_all(heap, CLASS_512, blocks + 1, 1);
+    slab = slab_of(blocks[0]);
+    queued = slab_of(blocks[1]);
+    remote_free_blocks(CLASS_512, &blocks[1], 1, "free");
+    index = class_block_index(slab->class, (size_t)((char *)blocks[0] - slab->start));
+    atomic_store(&slab->remote[index / 64], UINT64_C(1) << (index % 64));
+    atomic_store(&slab->remote_count, 1);
+    child_finds(0, 8, queued);
+    child_finds(1, 16, NULL);                  /* it had named no slab yet */
+    child_finds(2, 24, (struct slab *)blocks); /* the SuperSlab was unmapped */
+    child_finds(3, os_thread_token(), slab);   /* the thread that forked goes on with it */
+    child_finds(4, 32, slab);
+    remote_reset_in_child(registry.heaps, true);
+    assert_int_equal(atomic_load(&heap->pending_count), 1);
+    child_finds(3, 0, NULL);
+    child_finds(5, 40, slab);
+    remote_reset_in_child(registry.heaps, false); /* a queue may be in registers */
+    assert_int_equal(atomic_load(&heap->pending_count), 1);
+    child_finds(6, 48, slab);
+    child_finds(7, 56, slab);
+    remote_reset_in_child(registry.heaps, true);
+    assert_int_equal(atomic_load(&heap->pending_count), 2);
+    assert_ptr_equal(atomic_load(&heap->pending), slab);
+    assert_ptr_equal(slab->pending_next, queued);
+    for (unsigned i = 0; i < REMOTE_FREERS; i++)
+        assert_int_equal(atomic_load(&remote_freers[i].token), 0);
+    lock_acquire(&heap->lock);
+    assert_int_equal(remote_drain(heap), 2);
+    lock_release(&heap->lock);
+    heaps_check();
+}
+
 enum { BLOCKS = 64, SLABS = 8 };
 
 /* Makes a heap in which `pending` full slabs have one remote free each. */
@@ -481,6 +549,8 @@ int main(void)
         core_unit_test(test_adopt_orphan),
         core_unit_test(test_orphan_drained),
         core_unit_test(test_abandon_drains),
+        core_unit_test(test_no_place_for_a_freer),
+        core_unit_test(test_freers_in_child),
         core_unit_test(test_adopt_idle),
         core_unit_test(test_active_not_adopted),
         core_unit_test(test_few_pending_not_adopted),

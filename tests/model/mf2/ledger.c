@@ -495,6 +495,8 @@ void ledger_check_child(void)
             scheduler_fail("H1: slab %u counts %u blocks in use in the child", i, slab->used);
         if (queued_times(slab) > 1)
             scheduler_fail("H4: slab %u is in two queues in the child", i);
+        if (atomic_load(&slab->remote_count) != 0 && !queued_times(slab))
+            scheduler_fail("H4: slab %u has frees announced and is in no queue in the child", i);
         if (!in_its_list(slab))
             scheduler_fail("H6: slab %u is not in the list where it belongs in the child", i);
         if (!queued_times(slab))

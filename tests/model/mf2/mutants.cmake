@@ -142,6 +142,32 @@ hak_mf2_mutant(fork_without_heaps front/fork.c fork_owner "O7: heap 2 is lost in
 [[heap = first_heap(); heap; heap = heap->next)]]
 [[heap = first_heap(); heap && INNER == 0; heap = heap->next)]])
 
+hak_mf2_mutant(fork_without_push front/fork.c fork_free "H4: slab 0 has frees announced and is in no queue in the child"
+[[    remote_reset_in_child(registry.heaps, !fork_interrupted);
+]]
+[[]])
+
+hak_mf2_mutant(freer_named_late pool/remote.c fork_free "H4: slab 0 has frees announced and is in no queue in the child"
+[[    atomic_store_explicit(&freer->slab, slab, memory_order_relaxed);
+]]
+[[]]
+[[        remote_push(slab, NULL);
+]]
+[[        atomic_store_explicit(&freer->slab, slab, memory_order_relaxed);
+        remote_push(slab, NULL);
+]])
+
+hak_mf2_mutant(freer_named_short pool/remote.c fork_free "H4: slab 0 has frees announced and is in no queue in the child"
+[[        remote_push(slab, NULL);
+]]
+[[        atomic_store_explicit(&freer->slab, NULL, memory_order_relaxed);
+        remote_push(slab, NULL);
+]])
+
+hak_mf2_mutant(child_pushes_queued pool/remote.c fork_free "H4: the queue of heap 2 has no end"
+[[            if (at == slab)]]
+[[            if (at == slab && heap == slab->owner->next)]])
+
 # ---- Memory orders: each becomes the next weaker one ----
 
 function(hak_mf2_order name file scenario failure at from to)

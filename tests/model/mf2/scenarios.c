@@ -89,6 +89,7 @@ void scenarios_init(void)
     }
     save(&registry, sizeof registry);
     save(&heap_signals, sizeof heap_signals);
+    save(remote_freers, sizeof remote_freers);
     save(&shared_pool, sizeof shared_pool);
     save(shared_pool.slots, shared_pool.slots_committed * sizeof *shared_pool.slots);
     save(superslab, sizeof *superslab);

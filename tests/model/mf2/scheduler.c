@@ -360,7 +360,8 @@ static void go_on(void)
 int scheduler_thread(void) { return current; }
 bool scheduler_forks(void) { return explored->forks; }
 bool scheduler_is_weak(void) { return explored->weak; }
-uintptr_t scheduler_token(void) { return ((uintptr_t)(in_child >= 0 ? in_child : current) + 2) << 8; }
+/* Each thread begins at a place of its own in remote_freers: a search for a free one would multiply the schedules. */
+uintptr_t scheduler_token(void) { return ((uintptr_t)(in_child >= 0 ? in_child : current) + 2) << 12; }
 void scheduler_restart(void) { restarts = true; }
 bool scheduler_restarts(void) { return restarts; }
 
