@@ -96,7 +96,7 @@ static bool guards_are_installed, guards_are_protected;
 static uint32_t slots_end; /* from here on no slot ever had guard units */
 
 /* The first unit that the kernel refused to close, until that was said: printing may wait for a reader. */
-static char *_Atomic refused;
+static char *_Atomic refused_unit;
 
 /* `edge`: a header lies beside the unit. `before`: the number of SuperSlabs before its own. */
 static void guard_close(char *unit, bool edge, uint32_t before)
@@ -113,15 +113,15 @@ static void guard_close(char *unit, bool edge, uint32_t before)
     if (os_purge(unit, UNIT_SIZE) && os_protect(unit, UNIT_SIZE, false))
         return;
     if (!noted)
-        atomic_store_explicit(&refused, unit, memory_order_relaxed);
+        atomic_store_explicit(&refused_unit, unit, memory_order_relaxed);
     noted = true;
 }
 
 void guard_units_say_refused(void)
 {
-    char *unit = atomic_load_explicit(&refused, memory_order_relaxed);
+    char *unit = atomic_load_explicit(&refused_unit, memory_order_relaxed);
 
-    if (HAK_UNLIKELY(unit != NULL) && atomic_exchange_explicit(&refused, NULL, memory_order_relaxed))
+    if (HAK_UNLIKELY(unit != NULL) && atomic_exchange_explicit(&refused_unit, NULL, memory_order_relaxed))
         base_message("the kernel refused to make %zu bytes at %p inaccessible: from here on some slabs have no guard "
                      "beside them; raise vm.max_map_count (docs/hardening.md)",
                      UNIT_SIZE, (void *)unit);

@@ -36,8 +36,8 @@ bool thread_sleeps(int thread);
 /* Runs the function in a forked child, which must end in SIGABRT and write `message` to stderr. */
 void assert_aborts(void (*run)(void), const char *message);
 
-/* Run the function in a forked child. status_of returns the child's exit status, or 1000 more than the signal that ended
- * it. signal_of returns that signal, or 0 if there was none. */
+/* Run the function in a forked child. status_of returns the child's exit status, or 1000 more than the signal that
+ * ended it. signal_of returns that signal, or 0 if there was none. */
 int status_of(void (*run)(void));
 int signal_of(void (*run)(void));
 
