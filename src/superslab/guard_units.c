@@ -20,54 +20,78 @@ _Static_assert(GUARD_LOW + GUARD_LOW_PLACES <= SPAN_MAX_UNITS / 2 && GUARD_HIGH 
 #define GUARD_SLOTS_WHOLE 512u
 #define GUARD_SLOTS_EDGES 8192u
 
-/* The guard units of a slot for runs of so many units (V16). */
-static uint32_t guards_of(uint32_t slot, unsigned runs)
+/* The kind for runs of so many units (V16). A SuperSlab has 15, 10, 6, 4, 3, 2 or 1 stretches of these lengths. */
+static unsigned kind_of(unsigned units, unsigned align_units)
+{
+    static const uint8_t kinds[] = { 1, 2, 4, 6, 9, 14, SPAN_MAX_UNITS };
+    unsigned i = 0;
+
+    if (align_units > 1)
+        return GUARD_KIND_ALIGNED;
+    while (kinds[i] < units)
+        i++;
+    return kinds[i];
+}
+
+/* The guard units of a slot of this kind. */
+static uint32_t guards_of(uint32_t slot, unsigned kind)
 {
     uint64_t mixed = (slot + window_secret) * UINT64_C(0x9e3779b97f4a7c15);
     unsigned count, at;
     uint32_t rest = 0;
 
     mixed = (mixed ^ mixed >> 29) * window_secret >> 32;
-    if (runs == GUARD_RUNS_ALIGNED)
+    if (kind == GUARD_KIND_ALIGNED)
         return GUARDS_BESIDE_HEADERS | UINT32_C(1) << (GUARD_LOW + mixed % GUARD_LOW_PLACES) |
                UINT32_C(1) << (GUARD_HIGH + (mixed >> 16) % GUARD_HIGH_PLACES);
-    count = (ROOM + 1) / (runs + 1);
-    at = 2 + (unsigned)(mixed % (ROOM + 2 - count * (runs + 1)));
-    for (; count > 0; count--, at += runs + 1)
-        rest |= (uint32_t)base_low_mask(runs) << at;
+    count = (ROOM + 1) / (kind + 1);
+    at = 2 + (unsigned)(mixed % (ROOM + 2 - count * (kind + 1)));
+    for (; count > 0; count--, at += kind + 1)
+        rest |= (uint32_t)base_low_mask(kind) << at;
     return POOL_ALL_UNITS & ~rest;
 }
 
-static unsigned runs_of(unsigned units, unsigned align_units) { return align_units > 1 ? GUARD_RUNS_ALIGNED : units; }
-
 static struct superslab *superslab_at(uint32_t slot) { return (struct superslab *)window_slot_address(slot); }
 
-uint32_t guard_units_rest(uint32_t slot, unsigned units, unsigned align_units)
+/* The first units of the slot's free stretches. */
+static uint32_t free_stretches(uint32_t slot, uint32_t guards, unsigned kind)
 {
-    return POOL_ALL_UNITS & ~guards_of(slot, runs_of(units, align_units));
+    return pool_run_starts(window_slots[slot].free & ~guards, kind) & guards << 1;
+}
+
+uint32_t guard_units_starts(uint32_t slot, unsigned units, unsigned align_units)
+{
+    unsigned kind = kind_of(units, align_units);
+    uint32_t guards = guards_of(slot, kind);
+
+    if (kind == GUARD_KIND_ALIGNED)
+        return pool_run_starts(window_slots[slot].free & ~guards, units) &
+               UINT32_MAX / (uint32_t)base_low_mask(align_units);
+    return free_stretches(slot, guards, kind) << (kind - units);
 }
 
 uint64_t guard_units_buckets(unsigned units, unsigned align_units)
 {
     uint64_t empty = base_low_mask(2) << POOL_BUCKET_EMPTY, slabs = ~base_low_mask(POOL_BUCKET_SLABS + 1);
-    unsigned runs = runs_of(units, align_units);
+    unsigned kind = kind_of(units, align_units);
 
-    return empty | (runs == 1 ? slabs : UINT64_C(1) << runs);
+    return empty | (kind == 1 ? slabs : UINT64_C(1) << kind);
 }
 
 unsigned guard_units_bucket(uint32_t slot)
 {
     uint32_t free = window_slots[slot].free;
-    unsigned runs;
+    const struct superslab *superslab = superslab_at(slot);
 
     /* The header is read only while it is mapped and in use (V14). */
     if (free == POOL_ALL_UNITS)
         return POOL_BUCKET_EMPTY;
-    free &= free ? ~superslab_at(slot)->guards : 0;
     if (free == 0)
         return 0;
-    runs = superslab_at(slot)->runs;
-    return runs == 1 ? POOL_BUCKET_SLABS + base_count_bits(free) : runs;
+    if (superslab->kind == GUARD_KIND_ALIGNED)
+        return free & ~superslab->guards ? GUARD_KIND_ALIGNED : 0;
+    free = free_stretches(slot, superslab->guards, superslab->kind);
+    return free == 0 ? 0 : superslab->kind == 1 ? POOL_BUCKET_SLABS + base_count_bits(free) : superslab->kind;
 }
 
 unsigned guard_units_choose(uint32_t mask)
@@ -133,12 +157,23 @@ static bool guards_open(char *units, size_t size)
            (!guards_are_protected || os_protect(units, size, true));
 }
 
+/* The guard units that the slot is known to have; 0: a header without memory does not tell. */
+static uint32_t known_guards(uint32_t slot)
+{
+    return window_slots[slot].touched & 1 ? superslab_at(slot)->guards : 0;
+}
+
+bool guard_units_are_laid(uint32_t slot, unsigned units, unsigned align_units)
+{
+    return known_guards(slot) == guards_of(slot, kind_of(units, align_units));
+}
+
 bool guard_units_lay(uint32_t number, unsigned units, unsigned align_units, unsigned *dirty)
 {
     struct slot *slot = &window_slots[number];
     struct superslab *superslab = superslab_at(number);
-    unsigned runs = runs_of(units, align_units);
-    uint32_t wanted = guards_of(number, runs), known = slot->touched & 1 ? superslab->guards : 0;
+    unsigned kind = kind_of(units, align_units);
+    uint32_t wanted = guards_of(number, kind), known = known_guards(number);
 
     *dirty = 0;
     if (known == wanted)
@@ -161,6 +196,6 @@ bool guard_units_lay(uint32_t number, unsigned units, unsigned align_units, unsi
             atomic_store_explicit(&superslab->touched[unit], 0, memory_order_relaxed);
     }
     superslab->guards = wanted;
-    superslab->runs = (uint8_t)runs;
+    superslab->kind = (uint8_t)kind;
     return true;
 }

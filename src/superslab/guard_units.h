@@ -3,14 +3,16 @@
  * between slabs, and on both sides of each SuperSlab's header, so that a write that runs on from a block faults before
  * it comes to another slab or to the allocator's own records. Slabs are taken at random places among the rest.
  *
- * V14: while units of a SuperSlab are in use, superslab.guards has a bit for each guard unit, and superslab.runs tells
- *     the length of its runs. An EMPTY SuperSlab keeps its guard units, but forgets both with its header's memory.
+ * V14: while units of a SuperSlab are in use, superslab.guards has a bit for each guard unit, and superslab.kind tells
+ *     what runs it has (V16). An EMPTY SuperSlab keeps its guard units, but forgets both with its header's memory.
  * V15: a guard unit belongs to no slab, so its `free` bit is set (P1). It has no memory, and no run contains it.
- * V16: all runs of a SuperSlab are as long as its first, with a guard unit before and behind each. Units 1 and 31 are
- *     guard units. Runs at a multiple of several units share SuperSlabs of their own (GUARD_RUNS_ALIGNED), with four
- *     guard units at places that depend on the SuperSlab's number and a secret.
- * V17: a SuperSlab in use with a free run is in the bucket of its runs' length. One with runs of one unit is in bucket
- *     POOL_BUCKET_SLABS plus the number of free runs, the fullest first. Others are in none, unless they are EMPTY.
+ * V16: the guard units of a SuperSlab leave stretches of one length, its kind. A stretch holds one run, at its end, so
+ *     that a guard unit lies directly behind the run. Runs that differ little in length share a kind, so that memory of
+ *     freed ones serves the others. Units 1 and 31 are guard units. Runs at a multiple of several units share
+ *     SuperSlabs of their own (GUARD_KIND_ALIGNED), with four guard units at places that depend on the SuperSlab's
+ *     number and a secret.
+ * V17: a SuperSlab in use with a free stretch is in the bucket of its kind. One with stretches of one unit is in bucket
+ *     POOL_BUCKET_SLABS plus the number of free ones, the fullest first. Others are in none, unless they are EMPTY.
  *
  * Except where they say otherwise, the functions are called under pool.lock. `units` is a run's length, `align_units`
  * the number of which its first unit is a multiple.
@@ -20,7 +22,7 @@
 
 #include "superslab/shared_pool.h"
 
-#define GUARD_RUNS_ALIGNED (SPAN_MAX_UNITS + 1)
+#define GUARD_KIND_ALIGNED (SPAN_MAX_UNITS + 1)
 
 HAK_INLINE bool guard_units_on(void) { return HAK_UNLIKELY(window_secret != 0); }
 
@@ -30,8 +32,11 @@ HAK_INLINE bool guard_units_fit(unsigned units, unsigned align_units)
     return !guard_units_on() || align_units < SPAN_MAX_UNITS || units <= SPAN_MAX_UNITS / 2;
 }
 
-/* The units of a slot that such a run may contain, free or not. The slot is EMPTY, or its runs are of this length. */
-HAK_HIDDEN uint32_t guard_units_rest(uint32_t slot, unsigned units, unsigned align_units);
+/* A bit for each unit of a slot at which such a run may start. The slot is EMPTY, or of the run's kind. */
+HAK_HIDDEN uint32_t guard_units_starts(uint32_t slot, unsigned units, unsigned align_units);
+
+/* Whether guard units lie in the slot as such a run needs them, so that guard_units_lay has nothing to do. */
+HAK_HIDDEN bool guard_units_are_laid(uint32_t slot, unsigned units, unsigned align_units);
 
 /* A bit for each bucket of EMPTY SuperSlabs and of those that may have such runs; the slot's bucket (V17). */
 HAK_HIDDEN uint64_t guard_units_buckets(unsigned units, unsigned align_units);

@@ -73,19 +73,8 @@ static uint32_t pool_new_superslab(void)
     return number;
 }
 
-/* The units at which a run of `units` units in the mask starts. */
-static uint32_t pool_run_starts(uint32_t mask, unsigned units)
-{
-    while (units > 1) {
-        unsigned half = units / 2;
-        mask &= mask >> half;
-        units -= half;
-    }
-    return mask;
-}
-
-/* The start of a run in the shortest stretch of the mask that holds one; 0: there is none. */
-static unsigned pool_best_run(uint32_t mask, unsigned units, unsigned align_units)
+/* The start of a run in the shortest stretch of the mask, of units of the slot, that holds one; 0: there is none. */
+static unsigned pool_best_run(uint32_t number, uint32_t mask, unsigned units, unsigned align_units)
 {
     uint32_t starts = pool_run_starts(mask, units), longer;
     unsigned best = 0, best_length = SUPERSLAB_UNITS + 1;
@@ -93,7 +82,7 @@ static unsigned pool_best_run(uint32_t mask, unsigned units, unsigned align_unit
     if (starts == 0)
         return 0;
     if (guard_units_on())
-        return guard_units_choose(starts & UINT32_MAX / (uint32_t)base_low_mask(align_units));
+        return guard_units_choose(starts & guard_units_starts(number, units, align_units));
     if (align_units == 1) {
         longer = pool_run_starts(mask, units + 1);
         starts &= ~(longer | longer << 1); /* stretches of exactly this length */
@@ -112,30 +101,32 @@ static unsigned pool_best_run(uint32_t mask, unsigned units, unsigned align_unit
     return best;
 }
 
-/* The units of the slot that such a run may contain. */
-static uint32_t pool_rest(uint32_t number, unsigned units, unsigned align_units)
-{
-    return guard_units_on() ? guard_units_rest(number, units, align_units) : POOL_ALL_UNITS;
-}
-
 /* The start of a run among the slot's free units: units that suit the use come first (P6). 0: there is none. */
 static unsigned pool_find_run(uint32_t number, unsigned units, unsigned align_units, enum pool_use use)
 {
     const struct slot *slot = &shared_pool.slots[number];
-    uint32_t free = slot->free & pool_rest(number, units, align_units), touched = free & slot->touched, dense;
+    uint32_t touched = slot->free & slot->touched, dense;
     unsigned start = 0;
 
-    if (pool_run_starts(free, units) == 0)
+    if (pool_run_starts(slot->free, units) == 0)
         return 0;
     if (touched) {
         dense = touched & ((struct superslab *)window_slot_address(number))->dense;
-        start = pool_best_run(use == POOL_DENSE ? dense : touched & ~dense, units, align_units);
+        start = pool_best_run(number, use == POOL_DENSE ? dense : touched & ~dense, units, align_units);
         if (start == 0 && use == POOL_DENSE)
-            start = pool_best_run(touched, units, align_units);
+            start = pool_best_run(number, touched, units, align_units);
         if (start == 0 && use == POOL_SPARSE)
-            start = pool_best_run(free & ~dense, units, align_units);
+            start = pool_best_run(number, slot->free & ~dense, units, align_units);
     }
-    return start ? start : pool_best_run(free, units, align_units);
+    return start ? start : pool_best_run(number, slot->free, units, align_units);
+}
+
+/* The same among free units with memory behind them. */
+static unsigned pool_find_touched(uint32_t number, unsigned units, unsigned align_units)
+{
+    const struct slot *slot = &shared_pool.slots[number];
+
+    return pool_best_run(number, slot->free & slot->touched, units, align_units);
 }
 
 /* Asks for huge pages again (P7). */
@@ -215,19 +206,38 @@ static struct slab *pool_take_run(uint32_t number, unsigned start, unsigned unit
 
 enum { TRIES = 8 }; /* slots looked at in a bucket: fragmented SuperSlabs must not make a search long */
 
-/* The buckets whose SuperSlabs may have such a run. */
-static uint64_t pool_buckets(unsigned units, unsigned align_units)
+/* The bucket with the fullest of these guarded SuperSlabs (V17). */
+static unsigned pool_first_guarded(uint64_t buckets)
 {
-    return shared_pool.bucket_mask &
-           (guard_units_on() ? guard_units_buckets(units, align_units) : ~base_low_mask(units));
+    uint64_t slabs = buckets & ~base_low_mask(POOL_BUCKET_SLABS + 1);
+
+    return base_low_bit(slabs ? slabs : buckets);
 }
 
-/* The bucket of the fullest of them, which comes first. */
-static unsigned pool_first_bucket(uint64_t buckets)
+/* The slot for the next run where SuperSlabs have guard units: those whose guard units need not move come first.
+ * `touched`: only units with memory behind them serve. 0: none has room. */
+static HAK_COLD uint32_t pool_choose_guarded(unsigned units, unsigned align_units, bool touched, unsigned *start)
 {
-    uint64_t slabs = buckets & ~base_low_mask(POOL_BUCKET_SLABS + 1); /* V17 */
+    uint32_t chosen = 0;
+    unsigned bucket;
 
-    return base_low_bit(HAK_UNLIKELY(slabs != 0) ? slabs : buckets);
+    for (uint64_t buckets = shared_pool.bucket_mask & guard_units_buckets(units, align_units); buckets && !chosen;
+         buckets &= ~(UINT64_C(1) << bucket)) {
+        uint32_t number = shared_pool.heads[bucket = pool_first_guarded(buckets)];
+        for (unsigned tries = 0; number && tries < TRIES; tries++) {
+            unsigned first = touched ? pool_find_touched(number, units, align_units)
+                                     : pool_find_run(number, units, align_units, POOL_DENSE);
+            bool laid = first && guard_units_are_laid(number, units, align_units);
+            if (first && (laid || chosen == 0)) {
+                chosen = number;
+                *start = first;
+            }
+            if (laid)
+                break;
+            number = shared_pool.slots[number].next;
+        }
+    }
+    return chosen;
 }
 
 /* The slot to take the next run from: the fullest HOT one with room, then DRAINING and EMPTY ones in the same way
@@ -236,8 +246,11 @@ static uint32_t pool_choose_slot(unsigned units, unsigned align_units, enum pool
 {
     unsigned bucket;
 
-    for (uint64_t buckets = pool_buckets(units, align_units); buckets; buckets &= ~(UINT64_C(1) << bucket)) {
-        uint32_t number = shared_pool.heads[bucket = pool_first_bucket(buckets)];
+    if (guard_units_on())
+        return pool_choose_guarded(units, align_units, false, start);
+    for (uint64_t buckets = shared_pool.bucket_mask & ~base_low_mask(units); buckets;
+         buckets &= ~(UINT64_C(1) << bucket)) {
+        uint32_t number = shared_pool.heads[bucket = base_low_bit(buckets)];
         for (unsigned tries = 0; number && tries < TRIES; tries++) {
             *start = pool_find_run(number, units, align_units, use);
             if (*start)
@@ -253,15 +266,16 @@ static uint32_t pool_choose_touched(unsigned units, unsigned align_units, unsign
 {
     unsigned bucket;
 
-    for (uint64_t buckets = pool_buckets(units, align_units); buckets; buckets &= ~(UINT64_C(1) << bucket)) {
-        uint32_t number = shared_pool.heads[bucket = pool_first_bucket(buckets)];
+    if (guard_units_on())
+        return pool_choose_guarded(units, align_units, true, start);
+    for (uint64_t buckets = shared_pool.bucket_mask & ~base_low_mask(units); buckets;
+         buckets &= ~(UINT64_C(1) << bucket)) {
+        uint32_t number = shared_pool.heads[bucket = base_low_bit(buckets)];
         for (unsigned tries = 0; number && tries < TRIES; tries++) {
-            const struct slot *slot = &shared_pool.slots[number];
-            uint32_t touched = slot->free & slot->touched & pool_rest(number, units, align_units);
-            *start = pool_best_run(touched, units, align_units);
+            *start = pool_find_touched(number, units, align_units);
             if (*start)
                 return number;
-            number = slot->next;
+            number = shared_pool.slots[number].next;
         }
     }
     return 0;

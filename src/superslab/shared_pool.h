@@ -97,6 +97,17 @@ HAK_INLINE void shared_pool_kept(int more)
     atomic_fetch_add_explicit(&shared_pool.units_kept, (size_t)more, memory_order_relaxed);
 }
 
+/* The units at which a run of `units` units in the mask starts. */
+HAK_INLINE uint32_t pool_run_starts(uint32_t mask, unsigned units)
+{
+    while (units > 1) {
+        unsigned half = units / 2;
+        mask &= mask >> half;
+        units -= half;
+    }
+    return mask;
+}
+
 HAK_INLINE uint32_t shared_pool_growths(void)
 {
     return atomic_load_explicit(&shared_pool.growths, memory_order_relaxed);

@@ -7,6 +7,7 @@
 
 #include "superslab/guard_units.h"
 #include "superslab/purge.h"
+#include "superslab/superslab.h"
 
 enum { SLABS_OF_A_SUPERSLAB = 15 };
 
@@ -33,13 +34,20 @@ static void begin_hardened(void)
     assert_true(guard_units_on());
 }
 
-/* No byte directly before or behind the slab can be accessed, and each of its own pages can. */
+/* No byte directly behind the slab can be accessed, none before it but those of units that no slab has, and each of its
+ * own pages can. */
 static void check_enclosed(const struct slab *slab)
 {
-    const char *start = slab->start, *end = start + slab->units * UNIT_SIZE;
+    const char *start = slab->start, *end = start + slab->units * UNIT_SIZE, *before = start;
+    uint32_t number = window_slot_of(slab), guards = superslab_of(slab)->guards;
 
-    assert_false(is_accessible(start - 1));
-    assert_false(is_accessible(start - UNIT_SIZE));
+    for (unsigned unit = slab_first_unit(slab) - 1; !((guards >> unit) & 1); unit--) {
+        assert_true((shared_pool.slots[number].free >> unit) & 1);
+        before -= UNIT_SIZE;
+    }
+    assert_false(is_accessible(before - 1));
+    assert_false(is_accessible(before - UNIT_SIZE));
+    assert_true(start - before < slab->units * (ptrdiff_t)UNIT_SIZE);
     assert_false(is_accessible(end));
     assert_false(is_accessible(end + UNIT_SIZE - 1));
     for (const char *page = start; page < end; page += 4096)
@@ -189,6 +197,30 @@ static void test_mappings_are_bounded(void)
     core_check_pool();
 }
 
+/* Slabs that differ little in length use the same memory: a freed one's serves the next. */
+static void test_lengths_share_memory(void)
+{
+    static const unsigned lengths[][2] = { { 4, 3 }, { 6, 5 }, { 9, 7 }, { 14, 10 }, { 16, 15 } };
+    struct slab *longer[2], *shorter;
+
+    begin_hardened();
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        size_t dirty;
+        core_acquire(lengths[i][0], 1, 2, longer); /* the second holds the SuperSlab */
+        core_touch(longer[0]);
+        core_touch(longer[1]);
+        core_release(longer[0]);
+        dirty = shared_pool.units_dirty;
+        core_acquire(lengths[i][1], 1, 1, &shorter);
+        assert_int_equal(dirty - shared_pool.units_dirty, lengths[i][1]);
+        check_enclosed(shorter);
+        core_release(shorter);
+        core_release(longer[1]);
+        purge_run(true);
+        core_check_pool();
+    }
+}
+
 /* Where the kernel refuses both, slabs are given out without guards beside them, and one line says so. */
 static void test_refused(void)
 {
@@ -251,6 +283,7 @@ int main(void)
         core_unit_test(test_emptied_and_unmapped_serves_others),
         core_unit_test(test_without_guards_of_the_kernel),
         core_unit_test(test_mappings_are_bounded),
+        core_unit_test(test_lengths_share_memory),
         core_unit_test(test_refused),
         core_unit_test(test_cannot_be_opened),
         core_unit_test(test_off),
