@@ -20,10 +20,11 @@ _Static_assert(GUARD_LOW + GUARD_LOW_PLACES <= SPAN_MAX_UNITS / 2 && GUARD_HIGH 
 #define GUARD_SLOTS_WHOLE 512u
 #define GUARD_SLOTS_EDGES 8192u
 
-/* The kind for runs of so many units (V16). A SuperSlab has 15, 10, 6, 4, 3, 2 or 1 stretches of these lengths. */
+/* The kind for runs of so many units (V16): a SuperSlab has 15, 10, 7, 6, 5, 4, 3, 2 or 1 stretches so long. Runs
+ * of up to 6 units fill their stretch, so that a guard unit lies directly before them, too. */
 static unsigned kind_of(unsigned units, unsigned align_units)
 {
-    static const uint8_t kinds[] = { 1, 2, 4, 6, 9, 14, SPAN_MAX_UNITS };
+    static const uint8_t kinds[] = { 1, 2, 3, 4, 5, 6, 9, 14, SPAN_MAX_UNITS };
     unsigned i = 0;
 
     if (align_units > 1)

@@ -200,7 +200,7 @@ static void test_mappings_are_bounded(void)
 /* Slabs that differ little in length use the same memory: a freed one's serves the next. */
 static void test_lengths_share_memory(void)
 {
-    static const unsigned lengths[][2] = { { 4, 3 }, { 6, 5 }, { 9, 7 }, { 14, 10 }, { 16, 15 } };
+    static const unsigned lengths[][2] = { { 9, 7 }, { 9, 8 }, { 14, 10 }, { 14, 13 }, { 16, 15 } };
     struct slab *longer[2], *shorter;
 
     begin_hardened();
