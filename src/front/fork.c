@@ -14,9 +14,9 @@
  * back all locks and begins anew.
  *
  * The child loses what vanished threads held in registers: at most one batch of blocks a thread, and the units that
- * were being purged. A slab that such a thread had announced and not pushed yet (H4) is pushed in the child (M4), unless
- * the fork interrupted the allocator. Every fork waits for process_lock no longer than FORK_PATIENCE_NS, too: its holder
- * may print, and the print may wait for a reader. A child that did not get it initialises anew.
+ * were being purged. A slab that such a thread had announced and not pushed yet (H4) is pushed in the child (M4),
+ * unless the fork interrupted the allocator. Every fork waits for process_lock no longer than FORK_PATIENCE_NS, too:
+ * its holder may print, and the print may wait for a reader. A child that did not get it initialises anew.
  */
 #include "front/fork.h"
 
