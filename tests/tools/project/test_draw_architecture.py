@@ -1,0 +1,108 @@
+"""Protects docs/images/architecture.svg: it shows the tree as it is, to readers who see it and to those who do not."""
+
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+import blackbox
+from chromium import chromium
+
+ROOT = blackbox.REPOSITORY
+TOOL = ROOT / "tools/draw_architecture.py"
+PICTURE = ROOT / "docs/images/architecture.svg"
+SVG = "{http://www.w3.org/2000/svg}"
+
+sys.path.insert(0, str(TOOL.parent))
+
+import draw_architecture  # noqa: E402
+
+README = "| folder | what it is |\n|---|---|\n| `base/` | bits & <sizes>; assertions |\n| `os/` | the system |\n"
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A tree of three folders: os includes base once, front includes os six times, and each the counters."""
+    for name, text in {
+        "src/README.md": README, "src/base/base.h": "", "src/os/os.h": '#include "base/base.h"\n',
+        "src/observe/counters.h": '#include "base/base.h"\n',
+        "src/front/front.c": '#include "os/os.h"\n' * 6 + '#include "observe/counters.h"\n#include <stdlib.h>\n',
+        "src/front/front.h": '# include <hakmem/hakmem.h>\n/* #include "pool/slab.h" is not at the line\'s start */\n',
+        "include/hakmem/hakmem.h": "", "docs/images/architecture.svg": "",
+    }.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path
+
+
+def run(*words):
+    return subprocess.run([sys.executable, TOOL, *words], capture_output=True, text=True, check=False)
+
+
+def test_the_picture_shows_this_tree():
+    done = run("--check")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_picture_of_another_tree_is_noticed(tree):
+    stale = run("--check", "--root", tree)
+    assert stale.returncode == 1 and "draw it again: tools/draw_architecture.py" in stale.stderr
+    assert run("--root", tree).returncode == 0 and run("--check", "--root", tree).returncode == 0
+    (tree / "src/os/os.c").write_text('#include "config/limits.h"\n')
+    assert run("--check", "--root", tree).returncode == 1
+
+
+def test_the_includes_of_a_tree(tree):
+    graph = draw_architecture.read_graph(tree)
+    assert graph.files == {"base": 1, "os": 1, "observe/counters": 1, "front": 2, "include/hakmem": 1}
+    assert graph.uses == {("os", "base"): 1, ("observe/counters", "base"): 1, ("front", "os"): 6,
+                          ("front", "observe/counters"): 1, ("front", "include/hakmem"): 1}
+
+
+def test_what_is_drawn_of_a_tree(tree):
+    root = ElementTree.fromstring(draw_architecture.draw(tree))
+    dots = {dot.find(f"{SVG}title").text: dot.get("r") for dot in root.iter(f"{SVG}circle")
+            if dot.find(f"{SVG}title") is not None}
+    assert dots == {"os includes headers of base": "3", "observe/counters includes headers of base": "3",
+                    "front includes headers of os": "5", "front includes headers of observe/counters": "3",
+                    "front includes headers of include/hakmem": "3"}
+    texts = [text.text for text in root.iter(f"{SVG}text")]
+    assert {"bits & <sizes>", "the system"} <= set(texts)
+    said = root.find(f"{SVG}desc").text
+    assert "front includes headers of os, observe/counters, include/hakmem." in said
+    assert "base includes no header of another." in said
+
+
+def test_a_reader_who_does_not_see_it_is_told():
+    root = ElementTree.parse(PICTURE).getroot()
+    assert root.get("role") == "img" and root.get("aria-labelledby") == "title desc"
+    assert [root.find(f"{SVG}{name}").get("id") for name in ("title", "desc")] == ["title", "desc"]
+    for layer in draw_architecture.LAYERS:
+        assert re.search(rf"\b{layer} includes ", root.find(f"{SVG}desc").text)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_can_be_read_in_a_browser(tmp_path, scheme):
+    """No text leaves its box or the picture, and each stands out from what is behind it."""
+    with chromium(tmp_path) as browser:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia",
+                                {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
+        browser.get(PICTURE.as_uri())
+        found = browser.execute_script("""
+            const box = node => node.getBoundingClientRect(), all = document.documentElement.getBoundingClientRect();
+            const light = text => text.match(/[0-9]+/g).slice(0, 3).reduce((sum, part) => sum + Number(part), 0) / 3;
+            const boxes = [...document.querySelectorAll("rect.layer, rect.aside")];
+            return [...document.querySelectorAll("text")].map(node => {
+                const place = box(node), behind = boxes.find(rect => box(rect).left <= place.left && box(rect).top <=
+                    place.top && place.top < box(rect).bottom && place.left < box(rect).right);
+                const ground = behind || document.querySelector(".ground"), room = behind ? box(behind) : all;
+                return [node.textContent, room.left <= place.left && place.right <= room.right &&
+                        room.top <= place.top && place.bottom <= room.bottom,
+                        Math.abs(light(getComputedStyle(node).fill) - light(getComputedStyle(ground).fill))];
+            });""")
+    assert len(found) > 50
+    assert [text for text, inside, _ in found if not inside] == []
+    assert [text for text, _, contrast in found if contrast < 100] == []
