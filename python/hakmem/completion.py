@@ -51,6 +51,8 @@ CHECKOUT_COMMANDS = {command.name: command for command in (
         *(click.Option([option]) for option in ("--soak", "--seed", "--only"))]),
     click.Command("fuzz", short_help="look for inputs that break a part of it", params=[
         click.Argument(["target"], type=click.Choice(FUZZED)), click.Option(["--minutes"])]),
+    click.Command("shell", short_help="a shell with all that a developer needs", params=[
+        click.Argument(["command"], nargs=-1, shell_complete=complete_program)]),
     folder_command("wheel", "make a Python wheel"),
     folder_command("amalgamate", "make the one-file source"),
     folder_command("crates", "make the Rust crates"),
