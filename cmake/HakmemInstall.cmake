@@ -10,7 +10,8 @@ endif()
 include(CMakePackageConfigHelpers)
 
 set(hakmem_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/hakmem)
-install(TARGETS hakmem hakmem_secure hakmem_secure_static hakmem_je hakmem_je_static hakmem_tc hakmem_static hakmem_override EXPORT hakmem-targets
+install(TARGETS hakmem hakmem_secure hakmem_secure_static hakmem_je hakmem_je_static hakmem_tc hakmem_static
+    hakmem_override EXPORT hakmem-targets
     LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES ${PROJECT_BINARY_DIR}/lib/hakmem.o DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/hakmem DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
@@ -40,11 +41,13 @@ endfunction()
 
 hakmem_install_pkgconfig(hakmem "${PROJECT_DESCRIPTION}" "-L\${libdir} -lhakmem" "")
 hakmem_install_pkgconfig(hakmem-secure "${PROJECT_DESCRIPTION}: hardened" "-L\${libdir} -lhakmem-secure" "")
-hakmem_install_pkgconfig(hakmem-secure-static "${PROJECT_DESCRIPTION}: hardened, static, in place of malloc and its family"
+hakmem_install_pkgconfig(hakmem-secure-static
+    "${PROJECT_DESCRIPTION}: hardened, static, in place of malloc and its family"
     "-Wl,--undefined=malloc \${libdir}/libhakmem-secure.a -pthread" "-DHAK_STATIC")
 hakmem_install_pkgconfig(hakmem-je "${PROJECT_DESCRIPTION}: with jemalloc's names" "-L\${libdir} -lhakmem-je"
     "-I\${includedir}/hakmem/seats")
-hakmem_install_pkgconfig(hakmem-je-static "${PROJECT_DESCRIPTION}: static, jemalloc's names beside the C library's malloc"
+hakmem_install_pkgconfig(hakmem-je-static
+    "${PROJECT_DESCRIPTION}: static, jemalloc's names beside the C library's malloc"
     "\${libdir}/libhakmem-je.a -pthread" "-DHAK_STATIC -I\${includedir}/hakmem/seats")
 hakmem_install_pkgconfig(hakmem-tc "${PROJECT_DESCRIPTION}: with gperftools' names" "-L\${libdir} -lhakmem-tc"
     "-I\${includedir}/hakmem/seats")

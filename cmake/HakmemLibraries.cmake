@@ -13,7 +13,8 @@
 #   hakmem_je         lib/libhakmem-je.so         the same with jemalloc's names: src/je
 #   hakmem_je_static  lib/libhakmem-je.a          jemalloc's names and hak_* only
 #   hakmem_tc         lib/libhakmem-tc.so         the same with gperftools' names in C: src/tc
-#   hakmem_secure     lib/libhakmem-secure.so     all of it compiled as the hardened build (HAK_SECURE, docs/hardening.md)
+#   hakmem_secure     lib/libhakmem-secure.so     all of it compiled as the hardened build (HAK_SECURE,
+#                                                 docs/hardening.md)
 #   hakmem_secure_static lib/libhakmem-secure.a   the same as an archive
 #   hakmem_static     lib/libhakmem.a             hak_* only
 #   hakmem_override   lib/libhakmem-override.a    everything; lib/hakmem.o is the same as one object
@@ -36,14 +37,18 @@ endif()
 # variables if those that every process uses lie together. First comes what processes run at their start and with few
 # blocks, last what a process without a profile, a report or a check never runs. tests/process/bounds measures this.
 set(hakmem_first_sources
-    front/thread_cache.c front/allocate.c front/release.c front/resize.c pool/take.c pool/slab.c pool/heap.c config/classes.c
-    superslab/shared_pool.c superslab/tiers.c superslab/window.c superslab/metadata.c superslab/limits.c
-    pool/registry.c pool/heap_memory.c front/thread.c front/process.c front/fork.c front/purge_thread.c front/housekeeping.c
-    options/options.c os/lock.c os/foreign.c os/threads.c os/symbols.c harden/harden.c)
+    front/thread_cache.c front/allocate.c front/release.c front/resize.c pool/take.c pool/slab.c pool/heap.c
+    config/classes.c superslab/shared_pool.c superslab/tiers.c superslab/window.c superslab/metadata.c
+    superslab/limits.c
+    pool/registry.c pool/heap_memory.c front/thread.c front/process.c front/fork.c front/purge_thread.c
+    front/housekeeping.c options/options.c os/lock.c os/foreign.c os/threads.c os/symbols.c harden/harden.c)
 list(TRANSFORM hakmem_first_sources PREPEND ${hakmem_src}/)
 set(hakmem_cold_sources ${hakmem_core_sources})
 list(FILTER hakmem_cold_sources INCLUDE REGEX
-    "/(observe|profile|harden)/|/front/(hardened|hardened_exit|guarded|heaps|pressure|sample|direct|control|unwinder|block|parking)\\.c$|/os/(fault|maps|unwind|unwind_objects|unwind_tables|file|peek|process|procfs|reader|stop)\\.c$|/pool/misuse\\.c$|/base/")
+    "/(observe|profile|harden)/|\
+/front/(hardened|hardened_exit|guarded|heaps|pressure|sample|direct|control|unwinder|block|parking)\\.c$|\
+/os/(fault|maps|unwind|unwind_objects|unwind_tables|file|peek|process|procfs|reader|stop)\\.c$|\
+/pool/misuse\\.c$|/base/")
 list(REMOVE_ITEM hakmem_core_sources ${hakmem_first_sources} ${hakmem_cold_sources})
 list(REMOVE_ITEM hakmem_cold_sources ${hakmem_first_sources})
 list(PREPEND hakmem_core_sources ${hakmem_first_sources})
@@ -106,7 +111,8 @@ function(hakmem_add_single_object output)
     # -lgcc: helpers of atomic operations, which aarch64's compiler calls. libgcc has them since gcc 10.
     add_custom_command(
         OUTPUT ${output}
-        COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${output} ${objects} $<$<STREQUAL:${CMAKE_SYSTEM_PROCESSOR},aarch64>:-lgcc>
+        COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${output} ${objects}
+            $<$<STREQUAL:${CMAKE_SYSTEM_PROCESSOR},aarch64>:-lgcc>
         COMMAND ${CMAKE_OBJCOPY} --localize-hidden --rename-section .text=hakmem_text
             --rename-section .text.unlikely=hakmem_text --rename-section .text.unlikely.=hakmem_text
             --rename-section .text.hot=hakmem_text --rename-section .text.hot.=hakmem_text
@@ -177,7 +183,8 @@ if(HAKMEM_OVERRIDES_LIBC)
             -Wl,${bound} -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete -Wl,-z,defs
             -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/hidden.map
             # For src/api/create.c and src/os/older_libc.c: saves loading libpthread.so.0.
-            -Wl,--wrap=pthread_atfork -Wl,--wrap=pthread_key_create -Wl,--wrap=pthread_setspecific -Wl,--wrap=pthread_attr_setstacksize)
+            -Wl,--wrap=pthread_atfork -Wl,--wrap=pthread_key_create -Wl,--wrap=pthread_setspecific
+            -Wl,--wrap=pthread_attr_setstacksize)
     endfunction()
 
     hakmem_add_shared(hakmem -Bsymbolic)
@@ -226,7 +233,8 @@ if(HAKMEM_OVERRIDES_LIBC)
     endforeach()
     set(hakmem_uncounted "")
     foreach(part hakmem_core hakmem_api)
-        list(APPEND hakmem_uncounted "$<FILTER:$<TARGET_OBJECTS:${part}>,EXCLUDE,/front/(allocate|release|resize|heaps|thread)[.]c[.]o$|/api/hak[.]c[.]o$>")
+        list(APPEND hakmem_uncounted "$<FILTER:$<TARGET_OBJECTS:${part}>,EXCLUDE,\
+/front/(allocate|release|resize|heaps|thread)[.]c[.]o$|/api/hak[.]c[.]o$>")
     endforeach()
     hakmem_add_shared(hakmem_je -Bsymbolic-functions ${hakmem_uncounted}
         "$<FILTER:$<TARGET_OBJECTS:hakmem_libc_api>,EXCLUDE,/api/(libc|cxx)[.]c[.]o$>")

@@ -21,7 +21,8 @@ hak_mf2_mutant(push_each_time pool/remote.c freers_of_a_word "H4: the queue of h
 [[marked, memory_order_acq_rel) == 0) {]]
 [[marked, memory_order_acq_rel) != UINT32_MAX) {]])
 
-hak_mf2_mutant(next_read_after_count pool/remote.c drain_queue "race: thread 1 writes slab 1.pending_next, and thread 0 read it"
+hak_mf2_mutant(next_read_after_count pool/remote.c drain_queue
+"race: thread 1 writes slab 1.pending_next, and thread 0 read it"
 [[        slab = next;]]
 [[        (void)next;
         slab = slab->pending_next;]])
@@ -41,7 +42,8 @@ hak_mf2_mutant(marks_counted_before_announced pool/remote.c drain_early
 [[        counted += base_count_bits(freed);
         local = atomic_load_explicit(&slab->local[i], memory_order_relaxed);]])
 
-hak_mf2_mutant(slab_touched_after_announcement pool/remote.c drain_early "race: thread 1 writes slab 0.pending_next, and thread 0 read it"
+hak_mf2_mutant(slab_touched_after_announcement pool/remote.c drain_early
+"race: thread 1 writes slab 0.pending_next, and thread 0 read it"
 [[        remote_push(slab, NULL);
     }]]
 [[        remote_push(slab, NULL);
@@ -54,7 +56,8 @@ hak_mf2_mutant(marks_read_then_cleared pool/remote.c drain_early "H5: slab 0 is 
 [[        freed = atomic_load_explicit(&slab->remote[i], memory_order_acquire);
         atomic_store_explicit(&slab->remote[i], 0, memory_order_relaxed);]])
 
-hak_mf2_mutant(orphan_not_looked_at pool/remote.c exit_last "O4: the queue of orphan 2 has 1 slabs that nobody will drain"
+hak_mf2_mutant(orphan_not_looked_at pool/remote.c exit_last
+"O4: the queue of orphan 2 has 1 slabs that nobody will drain"
 [[if (HAK_LIKELY(atomic_load_explicit(&owner->state, memory_order_seq_cst) == HEAP_LIVE &&
                    owner->kind != HEAP_FIRST_CLASS))]]
 [[if (HAK_LIKELY(owner->id))]])
@@ -79,7 +82,8 @@ hak_mf2_mutant(lock_kept pool/remote.c freers_of_an_orphan "thread 0 ends with a
 [[        remote_drain(owner);
     } else if]])
 
-hak_mf2_mutant(owner_not_looked_at_again pool/remote.c adopt_orphan_locked "H1: slab 0 is changed without its owner's lock"
+hak_mf2_mutant(owner_not_looked_at_again pool/remote.c adopt_orphan_locked
+"H1: slab 0 is changed without its owner's lock"
 [[        if (atomic_load_explicit(&slab->owner, memory_order_relaxed) == owner)
             break;]]
 [[        if (owner->id)
@@ -87,7 +91,8 @@ hak_mf2_mutant(owner_not_looked_at_again pool/remote.c adopt_orphan_locked "H1: 
 
 # ---- registry.c ----
 
-hak_mf2_mutant(orphan_after_drain pool/registry.c exit_last "O4: the queue of orphan 2 has 1 slabs that nobody will drain"
+hak_mf2_mutant(orphan_after_drain pool/registry.c exit_last
+"O4: the queue of orphan 2 has 1 slabs that nobody will drain"
 [[    heap_leave(heap);
     lock_release(&registry.lock);]]
 [[    lock_acquire(&heap->lock);
@@ -125,7 +130,8 @@ hak_mf2_mutant(ended_unseen pool/registry.c three_trim_begin "O5: heap 2 is unus
 [[if (heap->list == LIST_SETTLED && !keeps_cache(heap) &&]]
 [[if (!keeps_cache(heap) &&]])
 
-hak_mf2_mutant(shared_not_drained pool/registry.c three_shared "O4: the queue of orphan 5 has 1 slabs that nobody will drain"
+hak_mf2_mutant(shared_not_drained pool/registry.c three_shared
+"O4: the queue of orphan 5 has 1 slabs that nobody will drain"
 [[    remote_drain(shared); /* O4 */]]
 [[]])
 
@@ -142,12 +148,14 @@ hak_mf2_mutant(fork_without_heaps front/fork.c fork_owner "O7: heap 2 is lost in
 [[heap = first_heap(); heap; heap = heap->next)]]
 [[heap = first_heap(); heap && INNER == 0; heap = heap->next)]])
 
-hak_mf2_mutant(fork_without_push front/fork.c fork_free "H4: slab 0 has frees announced and is in no queue in the child"
+hak_mf2_mutant(fork_without_push front/fork.c fork_free
+"H4: slab 0 has frees announced and is in no queue in the child"
 [[    remote_reset_in_child(registry.heaps, !fork_interrupted);
 ]]
 [[]])
 
-hak_mf2_mutant(freer_named_late pool/remote.c fork_free "H4: slab 0 has frees announced and is in no queue in the child"
+hak_mf2_mutant(freer_named_late pool/remote.c fork_free
+"H4: slab 0 has frees announced and is in no queue in the child"
 [[    atomic_store_explicit(&freer->slab, slab, memory_order_relaxed);
 ]]
 [[]]
@@ -157,7 +165,8 @@ hak_mf2_mutant(freer_named_late pool/remote.c fork_free "H4: slab 0 has frees an
         remote_push(slab, NULL);
 ]])
 
-hak_mf2_mutant(freer_named_short pool/remote.c fork_free "H4: slab 0 has frees announced and is in no queue in the child"
+hak_mf2_mutant(freer_named_short pool/remote.c fork_free
+"H4: slab 0 has frees announced and is in no queue in the child"
 [[        remote_push(slab, NULL);
 ]]
 [[        atomic_store_explicit(&freer->slab, NULL, memory_order_relaxed);
@@ -176,10 +185,12 @@ function(hak_mf2_order name file scenario failure at from to)
 endfunction()
 
 set(at [[&slab->remote[word], mask, memory_order_release]])
-hak_mf2_order(mark pool/remote.c take_early "race: thread 0 writes 0x[0-9a-f]+, and thread 1 wrote it" "${at}" release relaxed)
+hak_mf2_order(mark pool/remote.c take_early
+    "race: thread 0 writes 0x[0-9a-f]+, and thread 1 wrote it" "${at}" release relaxed)
 
 set(at [[&slab->remote_count, marked, memory_order_acq_rel]])
-hak_mf2_order(announce_release pool/remote.c drain_each "race: thread 1 writes slab 0.pending_next, and thread 0 read it"
+hak_mf2_order(announce_release pool/remote.c drain_each
+    "race: thread 1 writes slab 0.pending_next, and thread 0 read it"
     "${at}" acq_rel release)
 hak_mf2_order(announce_acquire pool/remote.c three_drain_each "H5: slab 0 is released with marks not collected"
     "${at}" acq_rel acquire)

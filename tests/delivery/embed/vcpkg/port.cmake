@@ -27,7 +27,8 @@ function(vcpkg_cmake_configure)
 endfunction()
 
 function(vcpkg_cmake_install)
-    execute_process(COMMAND ${CMAKE_COMMAND} --install ${BUILD} --prefix ${CURRENT_PACKAGES_DIR} COMMAND_ERROR_IS_FATAL ANY)
+    execute_process(COMMAND ${CMAKE_COMMAND} --install ${BUILD} --prefix ${CURRENT_PACKAGES_DIR}
+        COMMAND_ERROR_IS_FATAL ANY)
     # vcpkg tells CMake that libraries go to lib/.
     file(GLOB folders "${CURRENT_PACKAGES_DIR}/lib/*-linux-*")
     if(folders)
