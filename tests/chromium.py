@@ -1,6 +1,8 @@
 """A headless Chromium for the tests of pages."""
 
+from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
@@ -10,7 +12,8 @@ ARGUMENTS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "-
 
 
 @contextmanager
-def chromium(profile, height=1000, downloads=None):
+def chromium(profile: str | Path, height: int = 1000,
+             downloads: str | Path | None = None) -> Iterator[webdriver.Chrome]:
     """A browser that keeps its files in the folder `profile`, and its downloads in the folder `downloads`."""
     options = webdriver.ChromeOptions()
     options.binary_location = "/usr/bin/chromium"

@@ -5,9 +5,12 @@ The files of src/ follow each other unchanged, lowest layer first. A header stan
 that must differ in a single translation unit checks HAK_ONE_FILE (src/base/base.h).
 """
 
+from __future__ import annotations
+
 import argparse
 import re
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -71,28 +74,29 @@ class AmalgamationError(Exception):
     """The source does not fit into one file."""
 
 
-def read(path):
+def read(path: Path) -> str:
     """Returns the text of a file."""
     return path.read_text(encoding="utf-8")
 
 
-def version_of(root):
+def version_of(root: Path) -> str:
     """Returns HAKMEM's version."""
-    (found,) = re.findall(r'#define HAK_VERSION_STRING "([^"]+)"', read(root / "include/hakmem/hakmem.h"))
-    return found
+    found: list[str] = re.findall(r'#define HAK_VERSION_STRING "([^"]+)"', read(root / "include/hakmem/hakmem.h"))
+    (version,) = found
+    return version
 
 
-def as_comment(text):
+def as_comment(text: str) -> str:
     """Returns the text as the lines of a block comment."""
     return "\n".join(f" * {line}".rstrip() for line in text.strip().splitlines())
 
 
-def is_left_out(name):
+def is_left_out(name: str) -> bool:
     """Returns whether a source is no part of the one file."""
     return name in LEFT_OUT or name.split("/")[0] in LAYERS_LEFT_OUT
 
 
-def sources(root):
+def sources(root: Path) -> Iterator[str]:
     """Yields the .c files of the one file, lowest layer first, as paths relative to src/."""
     for layer in LAYERS:
         for path in sorted((root / "src" / layer).glob("*.c")):
@@ -106,20 +110,20 @@ class Output:
     """Text that grows file by file, with each header once."""
 
     root: Path
-    text: list = field(default_factory=list)
-    included: set = field(default_factory=set)
+    text: list[str] = field(default_factory=list)
+    included: set[str] = field(default_factory=set)
 
-    def find(self, name):
+    def find(self, name: str) -> Path | None:
         """Returns the path of a file of the tree, or None."""
         for folder in ("src", "include"):
             if (self.root / folder / name).is_file():
                 return self.root / folder / name
         return None
 
-    def include(self, line, ours, system):
+    def include(self, line: str, ours: str | None, system: str | None) -> None:
         """Appends what replaces an #include line: the header's text, the line itself, or nothing the second time."""
         name = ours or system
-        if name in self.included:
+        if name is None or name in self.included:
             return
         self.included.add(name)
         if self.find(name):
@@ -129,23 +133,25 @@ class Output:
         else:
             self.text.append(line)
 
-    def add(self, name):
+    def add(self, name: str) -> None:
         """Appends a file of the tree."""
         self.text.append(f"\n/* {RULE}\n * {name}\n * {RULE} */\n")
-        for line in read(self.find(name)).splitlines():
+        path = self.find(name)
+        assert path is not None
+        for line in read(path).splitlines():
             if match := INCLUDE.match(line):
-                self.include(line, *match.groups())
+                self.include(line, match[1], match[2])
             elif line != "#define _GNU_SOURCE":
                 self.text.append(line)
 
 
-def macros_at_end(text):
+def macros_at_end(text: str) -> list[str]:
     """Returns the macros that are still defined at the end of a file."""
-    defined = dict(reversed(found) for found in MACRO.findall(text))
+    defined = {name: directive for directive, name in MACRO.findall(text)}
     return sorted(name for name, directive in defined.items() if directive == "define" and name != "_GNU_SOURCE")
 
 
-def check_macros(root, names):
+def check_macros(root: Path, names: list[str]) -> None:
     """Raises AmalgamationError if a file uses a name that another file leaves defined as a macro. Separate
     compilation hides such clashes."""
     texts = {name: blank_c(read(root / "src" / name)) for name in names}
@@ -158,7 +164,7 @@ def check_macros(root, names):
         raise AmalgamationError("\n".join(clashes))
 
 
-def outermost(text):
+def outermost(text: str) -> str:
     """Returns C text without preprocessor lines, with `{}` and `@` for contents of braces and parentheses."""
     text = re.sub(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", "", blank_c(text), flags=re.M)
     for inside, instead in ((r"\([^()]*\)", "@"), (r"\{[^{}]+\}", "{}")):
@@ -167,7 +173,7 @@ def outermost(text):
     return text
 
 
-def static_objects(text):
+def static_objects(text: str) -> Iterator[str]:
     """Yields the names of a file's own static objects, without functions."""
     text = re.sub(r"\(\s*\*[\s\w]*?(\w+)\s*\)\s*(?=\()", r"\1 = ", text)
     text = re.sub(r"\b(?:__attribute__|_Alignas|_Atomic)\s*@|=[^,;]*", "", outermost(text))
@@ -175,17 +181,17 @@ def static_objects(text):
         yield from re.findall(r"(\w+)\s*(?:\[[^]]*\]\s*)*(?:,|$)", declaration)
 
 
-def check_objects(root, names):
+def check_objects(root: Path, names: list[str]) -> None:
     """Raises AmalgamationError if two files have a static object of one name: without initializers, C would take
     both for one object."""
-    home = {}
+    home: dict[str, str] = {}
     for name in names:
         for found in static_objects(read(root / "src" / name)):
             if home.setdefault(found, name) != name:
                 raise AmalgamationError(f"{home[found]} and {name} each have a static {found}")
 
 
-def make_source(root):
+def make_source(root: Path) -> str:
     """Returns the text of hakmem.c."""
     names = list(sources(root))
     check_macros(root, names + OVERRIDE)
@@ -204,7 +210,7 @@ def make_source(root):
     return "\n".join(output.text) + "\n"
 
 
-def make_header(root):
+def make_header(root: Path) -> str:
     """Returns the text of hakmem.h."""
     output = Output(root)
     output.text.append(HEADER_HEAD.format(version=version_of(root), license=as_comment(read(root / "LICENSE"))))
@@ -214,7 +220,7 @@ def make_header(root):
     return "\n".join(output.text) + "\n"
 
 
-def write(folder, root=ROOT):
+def write(folder: Path, root: Path = ROOT) -> None:
     """Writes hakmem.c and hakmem.h into the folder, which it makes if needed."""
     made = {"hakmem.c": make_source(root), "hakmem.h": make_header(root)}
     folder.mkdir(parents=True, exist_ok=True)
@@ -222,7 +228,7 @@ def write(folder, root=ROOT):
         (folder / name).write_text(text, encoding="utf-8")
 
 
-def main():
+def main() -> int:
     """Runs the command."""
     parser = argparse.ArgumentParser(prog="hakmem amalgamate", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -3,6 +3,8 @@
 Each source of a build's compile_commands.json is compiled again without optimization, with inline functions kept as
 functions, and with the code of debug builds and of the cycle profile. So each call in the source is a call in the
 listing."""
+from __future__ import annotations
+
 import json
 import os
 import re
@@ -10,12 +12,23 @@ import shlex
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypedDict
 
 # Later arguments win. `always_inline` is defined away, so that inline functions stay functions.
 PLAIN = ["-O0", "-g1", "-w", "-Dalways_inline=", "-fkeep-inline-functions", "-fno-omit-frame-pointer",
          "-UHAKMEM_BUILD_RELEASE", "-DHAKMEM_BUILD_DEBUG=1", "-DHAKMEM_BUILD_CYCLES=1"]
 OUTSIDE = "outside src/"  # where a system header's functions are written
 SYMBOL = re.compile(r"[A-Za-z_.$][\w.$]*")
+
+
+class Entry(TypedDict, total=False):
+    """An entry of compile_commands.json."""
+
+    directory: str
+    file: str
+    command: str
+    arguments: list[str]
 
 
 @dataclass
@@ -29,26 +42,29 @@ class Symbol:
     shared: bool = False    # other units may name it
     weak: bool = False      # another unit's may take its place
     exported: bool = False  # programs may, too
-    calls: set = field(default_factory=set)  # names
-    names: set = field(default_factory=set)  # names whose address it takes
+    calls: set[str] = field(default_factory=set)  # names
+    names: set[str] = field(default_factory=set)  # names whose address it takes
     calls_by_pointer: bool = False
 
 
 class Listing:
     """The symbols of one assembly listing."""
 
-    def __init__(self, unit, text, source_root):
+    def __init__(self, unit: str, text: str, source_root: str) -> None:
         self.unit = unit
-        self.symbols = {}
+        self.symbols: dict[str, Symbol] = {}
         self.root = Symbol(unit, "")  # stands for the system, which calls constructors and destructors
         self._parse(text, source_root)
 
-    def _parse(self, text, source_root):
+    def _parse(self, text: str, source_root: str) -> None:
         functions = set(re.findall(r"^\s*\.type\s+([\w.$]+), *[@%]function", text, re.M))
         shared = self._listed("globl|weak", text)
         weak = self._listed("weak", text)
         exported = shared - self._listed("hidden|internal", text)
-        files, aliases, section, current = {}, [], ".text", None
+        files: dict[str, str] = {}
+        aliases: list[list[str]] = []
+        section = ".text"
+        current: Symbol | None = None
         for line in text.splitlines():
             label = re.match(r"([A-Za-z_.$][\w.$]*):", line)
             if label:
@@ -89,13 +105,13 @@ class Listing:
                 self.symbols[name].exported |= alias in exported
 
     @staticmethod
-    def _listed(directives, text):
+    def _listed(directives: str, text: str) -> set[str]:
         """The names that such directives list."""
         lists = re.findall(rf"^\s*\.(?:{directives})\s+([\w.$, ]+)", text, re.M)
         return {name.strip() for names in lists for name in names.split(",")}
 
     @staticmethod
-    def _note(symbol, operation, operands):
+    def _note(symbol: Symbol, operation: str, operands: str) -> None:
         call = operation in ("call", "callq", "bl")
         if (call and operands.startswith("*")) or operation == "blr":
             symbol.calls_by_pointer = True
@@ -109,40 +125,39 @@ class CallGraph:
     """The symbols of all units. A name means the unit's own symbol or else the shared one, which takes precedence
     over weak ones."""
 
-    def __init__(self, listings):
+    def __init__(self, listings: list[Listing]) -> None:
         self.listings = {listing.unit: listing for listing in listings}
-        self.shared = {}
+        self.shared: dict[str, Symbol] = {}
         for listing in listings:
             for name, symbol in listing.symbols.items():
                 if symbol.shared and (name not in self.shared or self.shared[name].weak):
                     self.shared[name] = symbol
 
-    def find(self, unit, name):
+    def find(self, unit: str, name: str) -> Symbol | None:
         """Returns the symbol that a name means in a unit. The linker's --wrap turns NAME into __wrap_NAME."""
         own = self.listings[unit].symbols.get(name)
         if own and not own.weak:
             return own
         return self.shared.get(name) or self.shared.get(f"__wrap_{name}")
 
-    def functions(self, file, name):
+    def functions(self, file: str, name: str) -> list[Symbol]:
         """Returns the file's function of that name, once for each unit that includes it."""
         found = (listing.symbols.get(name) for listing in self.listings.values())
         return [symbol for symbol in found if symbol and symbol.function and symbol.file == file]
 
-    def callees(self, symbol):
+    def callees(self, symbol: Symbol) -> list[Symbol]:
         """Returns what a function calls: directly, or by passing it to an inline function that calls its argument."""
-        called = [self.find(symbol.unit, name) for name in symbol.calls]
-        called = [callee for callee in called if callee]
+        called = [callee for name in symbol.calls if (callee := self.find(symbol.unit, name))]
         if any(callee.calls_by_pointer and callee.file.endswith(".h") for callee in called):
             handed = [self.find(symbol.unit, name) for name in symbol.names]
             called += [callee for callee in handed if callee and callee.function]
         return called
 
-    def reached(self):
+    def reached(self) -> set[tuple[str, str]]:
         """Returns all symbols that calls or addresses reach from public names and what the system calls."""
         todo = [symbol for listing in self.listings.values() for symbol in listing.symbols.values() if symbol.exported]
         todo += [listing.root for listing in self.listings.values()]
-        seen = set()
+        seen: set[tuple[str, str]] = set()
         while todo:
             symbol = todo.pop()
             if (symbol.unit, symbol.name) in seen:
@@ -152,7 +167,7 @@ class CallGraph:
         return seen
 
 
-def plain_command(entry):
+def plain_command(entry: Entry) -> list[str]:
     """Returns the command of compile_commands.json, changed to write such a listing to standard output."""
     arguments = shlex.split(entry["command"]) if "command" in entry else list(entry["arguments"])
     output = arguments.index("-o")
@@ -161,17 +176,17 @@ def plain_command(entry):
     return arguments + PLAIN + ["-S", "-o", "-"]
 
 
-def read_calls(root, build):
+def read_calls(root: Path, build: Path) -> CallGraph:
     """Returns the call graph of a build's sources under root/src."""
     source_root = os.path.realpath(root / "src")
-    entries = {}
+    entries: dict[str, Entry] = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
         path = os.path.realpath(os.path.join(entry["directory"], entry["file"]))
         unit = os.path.relpath(path, source_root)
         if path.startswith(f"{source_root}/"):
             entries[unit] = entry
 
-    def compile_entry(item):
+    def compile_entry(item: tuple[str, Entry]) -> Listing:
         unit, entry = item
         command = plain_command(entry)
         listing = subprocess.run(command, cwd=entry["directory"], check=True, stdout=subprocess.PIPE, text=True).stdout

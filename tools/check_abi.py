@@ -7,6 +7,8 @@ Debian's packages carry them. packaging/abi/libhakmem.so.0.abixml has the functi
 abidiff (abigail-tools). packaging/abi/layouts.json has the structs and enums. Names and constants may be added. So
 may fields at the end of structs, because structs are always passed with their size."""
 
+from __future__ import annotations
+
 import argparse
 import json
 import re
@@ -14,8 +16,13 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
+if TYPE_CHECKING:
+    from elftools.dwarf.die import DIE
 
 ROOT = Path(__file__).resolve().parents[1]
 SYMBOLS = ROOT / "packaging/deb/libhakmem0.symbols"
@@ -31,7 +38,7 @@ class Failed(Exception):
     """A required program failed. The text is for the user."""
 
 
-def run(*words, good: tuple[int, ...] = (0,)) -> tuple[int, str]:
+def run(*words: str | Path, good: tuple[int, ...] = (0,)) -> tuple[int, str]:
     """Runs a program. Returns (exit status, output); raises Failed for any status that is not good."""
     try:
         done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
@@ -47,6 +54,7 @@ def exported_names(library: Path) -> set[str]:
     """Returns the names that a library exports."""
     with open(library, "rb") as raw:
         table = ELFFile(raw).get_section_by_name(".dynsym")
+        assert isinstance(table, SymbolTableSection)
         return {symbol.name for symbol in table.iter_symbols()
                 if symbol["st_shndx"] != "SHN_UNDEF" and symbol["st_info"]["bind"] != "STB_LOCAL"}
 
@@ -77,13 +85,15 @@ def describe_functions(library: Path) -> Path:
     return output
 
 
-def describe_layouts(library: Path) -> dict[str, dict[str, list | int]]:
+def describe_layouts(library: Path) -> dict[str, dict[str, Any]]:
     """Returns {struct: {field: [offset, type and size]}} and {enum: {constant: value}} of the public header."""
-    found = {}
+    found: dict[str, dict[str, Any]] = {}
     with open(library, "rb") as raw:
         dwarf = ELFFile(raw).get_dwarf_info()
         for unit in dwarf.iter_CUs():
-            files = dwarf.line_program_for_CU(unit)["file_entry"]
+            program = dwarf.line_program_for_CU(unit)
+            assert program is not None
+            files = program["file_entry"]
             for entry in unit.get_top_DIE().iter_children():
                 attributes = entry.attributes
                 if "DW_AT_name" not in attributes or "DW_AT_decl_file" not in attributes:
@@ -103,7 +113,7 @@ def describe_layouts(library: Path) -> dict[str, dict[str, list | int]]:
     return found
 
 
-def field_layout(field) -> list:
+def field_layout(field: DIE) -> list[Any]:
     """Returns [offset, type, size] of a field."""
     kind = field.get_DIE_from_attribute("DW_AT_type")
     name = kind.attributes["DW_AT_name"].value.decode() if "DW_AT_name" in kind.attributes else kind.tag
@@ -173,7 +183,8 @@ def main() -> None:
     try:
         if arguments.update:
             header = (arguments.sources / "include/hakmem/hakmem.h").read_text()
-            update(arguments.library, arguments.sources, re.search(r'HAK_VERSION_STRING "(.*)"', header)[1])
+            version = re.findall(r'HAK_VERSION_STRING "(.*)"', header)[0]
+            update(arguments.library, arguments.sources, version)
             return
         found = [line for name in LIBRARIES for line in missing_names(arguments.library.with_name(f"{name}.so"), name)]
         found += changed_headers(arguments.sources)

@@ -15,14 +15,17 @@
 
 Prints one line for each violation and exits 1 when there is any.
 """
+from __future__ import annotations
+
 import argparse
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from call_graph import OUTSIDE, read_calls
+from call_graph import OUTSIDE, CallGraph, read_calls
 from python_layers import check_python
 
 # The layers of src/, lowest first.
@@ -41,6 +44,11 @@ MAX_LINES = 700
 # Targets that compile the same sources again: libhakmem-je.so (src/front/counted.h), libhakmem-secure (HAK_SECURE).
 VARIANTS = {"hakmem_counted.dir", "hakmem_counted_libc.dir", "hakmem_secure_core.dir", "hakmem_secure_shared.dir"}
 
+# {source: names that it needs}, {name: sources that define it}, {label: [(path, line) where it is stated]}
+Needs = dict[str, set[str]]
+Homes = dict[str, list[str]]
+Stated = dict[str, list[tuple[Path, int]]]
+
 
 @dataclass(frozen=True)
 class Violation:
@@ -49,11 +57,11 @@ class Violation:
     where: str
     what: str
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"{self.where}: {self.what}"
 
 
-def source_files(root):
+def source_files(root: Path) -> Iterator[Path]:
     """Yields the files of src/ and include/, as paths relative to root."""
     for folder in ("src", "include"):
         for path in sorted((root / folder).rglob("*")):
@@ -61,17 +69,17 @@ def source_files(root):
                 yield path.relative_to(root)
 
 
-def layer_of(path):
+def layer_of(path: str | Path) -> str:
     """Returns the layer of a path relative to src/, such as pool/slab.c."""
     return Path(path).parts[0]
 
 
-def is_leaf(path):
+def is_leaf(path: str | Path) -> bool:
     """Returns whether a path is observe/counters."""
     return str(Path(path).with_suffix("")) == LEAF
 
 
-def may_use(user, used):
+def may_use(user: str | Path, used: str | Path) -> bool:
     """Returns whether src file `user` may include or call src file `used`. Paths are relative to src/."""
     if is_leaf(user):
         return is_leaf(used) or layer_of(used) in LEAF_MAY_USE
@@ -81,7 +89,7 @@ def may_use(user, used):
 # ---- Includes ----
 
 
-def check_include(root, user, target):
+def check_include(root: Path, user: Path, target: str) -> str | None:
     """Returns what is wrong if src file `user` includes `target`; None if it may."""
     if target.startswith("hakmem/"):
         if not (root / "include" / target).is_file():
@@ -98,7 +106,7 @@ def check_include(root, user, target):
     return None
 
 
-def check_includes(root):
+def check_includes(root: Path) -> Iterator[Violation]:
     """Yields a violation for each forbidden include."""
     for path in source_files(root):
         if path.parts[0] != "src":
@@ -118,7 +126,7 @@ def check_includes(root):
 # ---- Symbols ----
 
 
-def find_objects(root, build):
+def find_objects(root: Path, build: Path) -> dict[str, Path]:
     """Returns {source relative to src/: its object in a CMake build tree}."""
     objects = {}
     for path in sorted(build.glob("CMakeFiles/*.dir/src/**/*.o")):
@@ -128,9 +136,10 @@ def find_objects(root, build):
     return objects
 
 
-def read_symbols(nm, path):
+def read_symbols(nm: str, path: Path) -> tuple[set[str], set[str]]:
     """Returns the global names that an object defines and those that it needs."""
-    defined, needed = set(), set()
+    defined: set[str] = set()
+    needed: set[str] = set()
     output = subprocess.run([nm, "-g", str(path)], check=True, capture_output=True, text=True).stdout
     for line in output.splitlines():
         kind, name = line.split()[-2:]
@@ -138,9 +147,10 @@ def read_symbols(nm, path):
     return defined, needed
 
 
-def read_objects(objects, nm):
+def read_objects(objects: dict[str, Path], nm: str) -> tuple[Needs, Homes]:
     """Returns {source: names that it needs} and {name: sources that define it}."""
-    needs, homes = {}, {}
+    needs: Needs = {}
+    homes: Homes = {}
     for source, path in objects.items():
         defined, needs[source] = read_symbols(nm, path)
         for name in defined:
@@ -148,7 +158,7 @@ def read_objects(objects, nm):
     return needs, homes
 
 
-def check_built(root, build, objects):
+def check_built(root: Path, build: Path, objects: dict[str, Path]) -> Iterator[Violation]:
     """Yields a violation for each source that has no object."""
     for path in source_files(root):
         source = str(Path(*path.parts[1:]))
@@ -157,7 +167,7 @@ def check_built(root, build, objects):
             yield Violation(str(path), f"has no object in {build}; build first")
 
 
-def check_symbols(needs, homes):
+def check_symbols(needs: Needs, homes: Homes) -> Iterator[Violation]:
     """Yields a violation for each use of a name of a higher layer."""
     for user in sorted(needs):
         for name in sorted(needs[user]):
@@ -169,9 +179,9 @@ def check_symbols(needs, homes):
 # ---- Circles ----
 
 
-def calls_inside(folder, needs, homes):
+def calls_inside(folder: str, needs: Needs, homes: Homes) -> dict[str, dict[str, list[str]]]:
     """Returns {source of the folder: {other source of the folder: the names that it uses of it}}."""
-    uses = {source: {} for source in needs if str(Path(source).parent) == folder}
+    uses: dict[str, dict[str, list[str]]] = {source: {} for source in needs if str(Path(source).parent) == folder}
     for user in uses:
         for name in sorted(needs[user]):
             if user not in homes.get(name, []):
@@ -181,9 +191,10 @@ def calls_inside(folder, needs, homes):
     return uses
 
 
-def reachable(uses, start):
+def reachable(uses: dict[str, dict[str, list[str]]], start: str) -> set[str]:
     """Returns the sources that `start` uses, directly or not."""
-    found, todo = set(), [start]
+    found: set[str] = set()
+    todo = [start]
     while todo:
         new = uses[todo.pop()].keys() - found
         found |= new
@@ -191,7 +202,7 @@ def reachable(uses, start):
     return found
 
 
-def check_circles(needs, homes):
+def check_circles(needs: Needs, homes: Homes) -> Iterator[Violation]:
     """Yields a violation for each cycle of a folder's files."""
     for folder in sorted({str(Path(source).parent) for source in needs}):
         uses = calls_inside(folder, needs, homes)
@@ -208,7 +219,7 @@ def check_circles(needs, homes):
 # ---- Hops ----
 
 
-def check_hops(root, graph):
+def check_hops(root: Path, graph: CallGraph) -> Iterator[Violation]:
     """Yields a violation where a function in a table of src/README.md does not call the function in the next row."""
     document = root / "src" / "README.md"
     caller = None
@@ -226,14 +237,14 @@ def check_hops(root, graph):
 # ---- One file ----
 
 
-def in_one_file(source):
+def in_one_file(source: str) -> bool:
     """Returns whether a source is a part of the one-file source."""
     return source.endswith(".c") and layer_of(source) not in NOT_IN_ONE_FILE
 
 
-def check_one_file(graph):
+def check_one_file(graph: CallGraph) -> Iterator[Violation]:
     """Yields a violation for each function name that several sources define."""
-    homes = {}
+    homes: dict[str, set[str]] = {}
     for listing in graph.listings.values():
         for symbol in listing.symbols.values():
             if symbol.function and in_one_file(symbol.file) and symbol.name.isidentifier():
@@ -249,9 +260,9 @@ def check_one_file(graph):
 # ---- Dead code ----
 
 
-def check_dead_code(graph):
+def check_dead_code(graph: CallGraph) -> Iterator[Violation]:
     """Yields a violation for each function and static object that the library does not use."""
-    used, unused = graph.reached(), {}
+    used, unused = graph.reached(), dict[tuple[str, str], bool]()
     # A use of a weak object is also a use of the object that takes its place (HAK_DATA_UNLESS), and vice versa.
     used_names = {name for _, name in used}
     for unit in sorted(graph.listings):
@@ -267,13 +278,13 @@ def check_dead_code(graph):
 # ---- Names in documents ----
 
 
-def blank_c(text):
+def blank_c(text: str) -> str:
     """Returns C text without comments and without the contents of strings."""
     pattern = r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'"
     return re.sub(pattern, lambda match: '""' if match.group()[0] in "\"'" else " ", text, flags=re.S)
 
 
-def after_parentheses(text, start):
+def after_parentheses(text: str, start: int) -> int:
     """Returns the position behind the parenthesis that closes the one at `start`."""
     depth = 0
     for position in range(start, len(text)):
@@ -283,7 +294,7 @@ def after_parentheses(text, start):
     return len(text)
 
 
-def c_defines(text, name):
+def c_defines(text: str, name: str) -> bool:
     """Returns whether C text defines `name`: a function with its body, macro, type, enumerator or file-scope object."""
     text = re.sub(r'extern\s+""\s*\{', "", blank_c(text))
     word = rf"\b{re.escape(name)}\b"
@@ -313,12 +324,12 @@ def c_defines(text, name):
     return False
 
 
-def python_defines(text, name):
+def python_defines(text: str, name: str) -> bool:
     """Returns whether Python text defines `name`."""
     return bool(re.search(rf"^\s*(?:async\s+)?(?:def|class)\s+{name}\b|^{name}\s*[:=]", text, re.M))
 
 
-def find_documents(root):
+def find_documents(root: Path) -> Iterator[Path]:
     """Yields all Markdown files of the tree except those of builds and hidden folders."""
     for path in sorted(root.rglob("*.md")):
         parts = path.relative_to(root).parts
@@ -326,12 +337,12 @@ def find_documents(root):
             yield path
 
 
-def names_code(path):
+def names_code(path: Path) -> bool:
     """Returns whether the names in a document (a path relative to the root) are checked."""
     return path.parts[0] == "docs" or str(path) in ("README.md", "src/README.md", "CONTRIBUTING.md")
 
 
-def check_name(root, file, name):
+def check_name(root: Path, file: str, name: str) -> str | None:
     """Returns what is wrong with a name of a file; None if the file defines it."""
     for path in (root / "src" / file, root / file):
         if path.is_file():
@@ -340,7 +351,7 @@ def check_name(root, file, name):
     return f"{file} does not exist"
 
 
-def check_names(root):
+def check_names(root: Path) -> Iterator[Violation]:
     """Yields a violation for each `file:name` in the documents that no file defines."""
     for document in find_documents(root):
         path = document.relative_to(root)
@@ -364,15 +375,15 @@ CITING_SUFFIXES = (".c", ".h", ".hpp", ".cpp", ".cmake", ".py")
 TABLE_ROW = re.compile(r"\|([^|]*)\|[^|]*\|([^|]*)\|")
 
 
-def cited_labels(text):
+def cited_labels(text: str) -> Iterator[str]:
     """Yields the labels that a text cites."""
     for letter, first, last in CITATION.findall(text):
         yield from (f"{letter}{digit}" for digit in range(int(first), int(last or first) + 1))
 
 
-def stated_labels(root):
+def stated_labels(root: Path) -> Stated:
     """Returns {label: [(path, line)] where it is stated}."""
-    stated = {}
+    stated: Stated = {}
     for path in sorted(path for folder in ("src", "tests") for path in (root / folder).rglob("*.h")):
         for number, line in enumerate(path.read_text().splitlines(), 1):
             if match := STATEMENT.match(line):
@@ -380,14 +391,14 @@ def stated_labels(root):
     return stated
 
 
-def files_that_cite(root):
+def files_that_cite(root: Path) -> Iterator[Path]:
     """Yields the files in which labels are checked."""
     for folder in ("src", "include", "tests", "tools", "python", "bench"):
         yield from sorted(path for path in (root / folder).rglob("*") if path.suffix in CITING_SUFFIXES)
     yield from find_documents(root)
 
 
-def check_label_table(root, stated):
+def check_label_table(root: Path, stated: Stated) -> Iterator[Violation]:
     """Yields a violation for each label of src/ that the table of docs/design.md lacks or places in a wrong file."""
     document = root / "docs" / "design.md"
     listed = {}
@@ -400,7 +411,7 @@ def check_label_table(root, stated):
             yield Violation(f"{path}:{number}", f"states {label}, which docs/design.md does not say in its table")
 
 
-def check_labels(root):
+def check_labels(root: Path) -> Iterator[Violation]:
     """Yields a violation for each label that is stated twice, or cited and never stated."""
     stated = stated_labels(root)
     for label, places in sorted(stated.items()):
@@ -417,7 +428,7 @@ def check_labels(root):
 # ---- Length ----
 
 
-def check_length(root):
+def check_length(root: Path) -> Iterator[Violation]:
     """Yields a violation for each source file that is too long."""
     for path in source_files(root):
         count = len((root / path).read_text().splitlines())
@@ -428,7 +439,7 @@ def check_length(root):
 # ---- Links ----
 
 
-def heading_anchors(text):
+def heading_anchors(text: str) -> set[str]:
     """Returns the anchors of a Markdown text's headings, as GitHub and GitLab make them."""
     text = re.sub(r"^```.*?^```", "", text, flags=re.S | re.M)
     anchors = set()
@@ -438,7 +449,7 @@ def heading_anchors(text):
     return anchors
 
 
-def check_link(document, target):
+def check_link(document: Path, target: str) -> str | None:
     """Returns what is wrong with a relative link; None if it leads somewhere."""
     file, _, anchor = target.partition("#")
     path = document.parent / file if file else document
@@ -449,7 +460,7 @@ def check_link(document, target):
     return None
 
 
-def check_links(root):
+def check_links(root: Path) -> Iterator[Violation]:
     """Yields a violation for each broken relative link."""
     for document in find_documents(root):
         fenced = False
@@ -463,7 +474,7 @@ def check_links(root):
                     yield Violation(f"{document.relative_to(root)}:{number}", problem)
 
 
-def check_all(root, build=None, nm="nm"):
+def check_all(root: Path, build: Path | None = None, nm: str = "nm") -> list[Violation]:
     """Returns all violations. Without a build tree, leaves out the checks of symbols and calls."""
     violations = [*check_includes(root), *check_names(root), *check_labels(root), *check_length(root)]
     violations += check_links(root)
@@ -477,7 +488,7 @@ def check_all(root, build=None, nm="nm"):
     return violations
 
 
-def main():
+def main() -> int:
     """Runs the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent)

@@ -9,18 +9,19 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 
-def read_results(path):
+def read_results(path: Path) -> tuple[list[str], list[str]]:
     """Returns the names of a file's tests as (passed, failed)."""
-    passed, failed = [], []
+    passed: list[str] = []
+    failed: list[str] = []
     for case in ElementTree.parse(path).getroot().iter("testcase"):
-        (passed if case.get("status") == "run" else failed).append(case.get("name"))
+        (passed if case.get("status") == "run" else failed).append(case.get("name", ""))
     return passed, failed
 
 
-def main(paths):
+def main(paths: list[str]) -> int:
     """Prints the failures and the closing line. Returns the exit status."""
     passed_count = 0
-    failures = []
+    failures: list[str] = []
     for path in map(Path, paths):
         passed, failed = read_results(path)
         passed_count += len(passed)

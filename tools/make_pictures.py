@@ -4,12 +4,15 @@
 Needs ./hakmem build, and ./hakmem build cycles for the cycle profile.
 """
 
+from __future__ import annotations
+
 import argparse
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -38,7 +41,7 @@ if len(sys.argv) == 1: time.sleep(60)
 """
 
 
-def draw(name, title, shown, printed):
+def draw(name: str, title: str, shown: str, printed: str) -> None:
     """Draws one picture: the command line and what it printed, at most LINES_MOST lines."""
     lines = printed.rstrip().split("\n")
     if len(lines) > LINES_MOST:
@@ -50,7 +53,7 @@ def draw(name, title, shown, printed):
     print(IMAGES / f"{name}.svg")
 
 
-def run(words, env=None):
+def run(words: Sequence[str | Path], env: dict[str, str] | None = None) -> str:
     """Returns the output of a command; ends this program if the command fails."""
     done = subprocess.run(words, env={**os.environ, "COLUMNS": str(COLUMNS), "FORCE_COLOR": "1", **(env or {})},
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
@@ -59,9 +62,9 @@ def run(words, env=None):
     return done.stdout
 
 
-def main():
+def main() -> None:
     """Runs the command."""
-    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
+    argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0]).parse_args()
     library = ROOT / "build/release/lib/libhakmem.so"
     hakmem = [sys.executable, "-m", "hakmem"]
     with tempfile.TemporaryDirectory() as folder:
@@ -70,6 +73,7 @@ def main():
         env = {**os.environ, "LD_PRELOAD": str(library), "PYTHONMALLOC": "malloc"}
         with subprocess.Popen(["python3", script], env=env, stdout=subprocess.PIPE, text=True) as process:
             try:
+                assert process.stdout is not None
                 process.stdout.readline()
                 time.sleep(0.2)
                 pid = str(process.pid)

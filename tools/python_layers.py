@@ -3,7 +3,10 @@
 A module imports only modules of its own package or of a lower layer; those of one layer do not import each other. An import
 for types alone (`if TYPE_CHECKING:`) is none, because it does not run. Commands stand above all else and may import each
 other."""
+from __future__ import annotations
+
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 FOLDER = Path("python/hakmem")
@@ -25,7 +28,7 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 COMMANDS = {"__init__", "__main__", "bench.compare", "cli"}
 
 
-def rank_of(module):
+def rank_of(module: str) -> int | None:
     """Returns the rank of a module such as heap.file; None if no layer names its package."""
     last = module.rpartition(".")[2]
     if module in COMMANDS or last == "command" or last.endswith("_command"):
@@ -33,20 +36,22 @@ def rank_of(module):
     return RANK.get(module.partition(".")[0])
 
 
-def may_import(user, used):
-    """Returns whether a module may import another."""
-    if rank_of(user) == len(LAYERS):
+def may_import(user: str, used: str) -> bool:
+    """Returns whether a module may import another. Both are of a layer."""
+    user_rank, used_rank = rank_of(user), rank_of(used)
+    assert user_rank is not None and used_rank is not None
+    if user_rank == len(LAYERS):
         return True
-    same = user.partition(".")[0] == used.partition(".")[0] and rank_of(used) < len(LAYERS)
-    return same or rank_of(used) < rank_of(user)
+    same = user.partition(".")[0] == used.partition(".")[0] and used_rank < len(LAYERS)
+    return same or used_rank < user_rank
 
 
-def is_for_types(node):
+def is_for_types(node: ast.AST) -> bool:
     """Returns whether a statement is `if TYPE_CHECKING:`."""
     return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
-def imports_of(node):
+def imports_of(node: ast.AST) -> Iterator[tuple[int, str, str]]:
     """Yields (line, module, name) of each import of hakmem's that runs, in functions too."""
     for child in ast.iter_child_nodes(node):
         if is_for_types(child):
@@ -55,13 +60,13 @@ def imports_of(node):
             for alias in child.names:
                 if alias.name.startswith("hakmem."):
                     yield child.lineno, alias.name.rpartition(".")[0].partition(".")[2], alias.name.rpartition(".")[2]
-        elif isinstance(child, ast.ImportFrom) and (child.module or "").partition(".")[0] == "hakmem":
+        elif isinstance(child, ast.ImportFrom) and (module := child.module or "").partition(".")[0] == "hakmem":
             for alias in child.names:
-                yield child.lineno, child.module.partition(".")[2], alias.name
+                yield child.lineno, module.partition(".")[2], alias.name
         yield from imports_of(child)
 
 
-def check_python(root):
+def check_python(root: Path) -> Iterator[tuple[str, str]]:
     """Yields (place, what is wrong) for each import that breaks the layers, and each module of no layer."""
     folder = root / FOLDER
     for path in sorted(folder.rglob("*.py")):

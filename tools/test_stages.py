@@ -12,6 +12,8 @@ A stage is one run of ctest over the tests of all its flavors, the longest first
 no processor waits at the end of a flavor. A test runs in the first stage that takes it. Exits 1 if a test failed or if
 there was none. --began is the time at which ./hakmem test started, in seconds since the epoch.
 """
+from __future__ import annotations
+
 import argparse
 import json
 import os
@@ -19,8 +21,10 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 SANITIZED = ("asan", "tsan", "ubsan", "aarch64")
 
@@ -37,7 +41,7 @@ class Stage:
     seconds_of_all: int  # the same with --all
     waits: bool = False  # its tests often wait, for servers, browsers and timers: one more runs than there are jobs
 
-    def takes(self, labels):
+    def takes(self, labels: Sequence[str]) -> bool:
         """Returns whether the stage takes tests with these labels."""
         return not self.labels or bool(set(self.labels) & set(labels))
 
@@ -56,14 +60,14 @@ STAGES = (
 )
 
 
-def stage_of(flavor, labels):
+def stage_of(flavor: str, labels: Sequence[str]) -> Stage:
     """Returns the stage that runs a test of this flavor with these labels."""
     return next(stage for stage in STAGES if flavor in stage.flavors and stage.takes(labels))
 
 
-def plan(flavors):
+def plan(flavors: list[str]) -> Iterator[tuple[Stage, list[str]]]:
     """Yields (stage, flavors that it is the first to need) for each stage in which one of the flavors takes part."""
-    built = set()
+    built: set[str] = set()
     for stage in STAGES:
         mine = [flavor for flavor in flavors if flavor in stage.flavors]
         if mine:
@@ -71,18 +75,19 @@ def plan(flavors):
             built.update(mine)
 
 
-def properties_of(test):
+def properties_of(test: dict[str, Any]) -> dict[str, Any]:
     """Returns {name: value} of a test's properties."""
     return {each["name"]: each["value"] for each in test.get("properties", ())}
 
 
-def tests_of(folder):
+def tests_of(folder: str | Path) -> list[dict[str, Any]]:
     """Returns what ctest knows about a build's tests."""
     listed = subprocess.run(["ctest", "--test-dir", folder, "--show-only=json-v1"], capture_output=True, check=True)
-    return json.loads(listed.stdout)["tests"]
+    tests: list[dict[str, Any]] = json.loads(listed.stdout)["tests"]
+    return tests
 
 
-def quoted(value):
+def quoted(value: object) -> str:
     """Returns a value as a literal argument in CMake's language."""
     if isinstance(value, list):
         value = ";".join(map(str, value))
@@ -91,9 +96,9 @@ def quoted(value):
     return f"[==[{value}]==]"
 
 
-def write_tests(stage, builds, flavors, folder, everything):
+def write_tests(stage: Stage, builds: Path, flavors: list[str], folder: Path, everything: bool) -> int:
     """Writes the stage's tests as a test file of ctest, each named FLAVOR/TEST. Returns their number."""
-    lines = []
+    lines: list[str] = []
     for flavor in flavors:
         for test in tests_of(builds / flavor):
             properties = properties_of(test)
@@ -111,7 +116,7 @@ def write_tests(stage, builds, flavors, folder, everything):
     return sum(line.startswith("add_test(") for line in lines)
 
 
-def minutes(seconds):
+def minutes(seconds: float) -> str:
     """Returns seconds as a text in minutes."""
     return f"{max(0, round(seconds / 60))} min"
 
@@ -120,32 +125,32 @@ class Times:
     """How long each stage took in this checkout's last complete run of it, with --all or without. Before the first run,
     how long it took elsewhere on two processors."""
 
-    def __init__(self, path, everything):
+    def __init__(self, path: Path, everything: bool) -> None:
         self.path = path
         self.everything = everything
-        self.known = json.loads(path.read_text()) if path.exists() else {}
+        self.known: dict[str, int] = json.loads(path.read_text()) if path.exists() else {}
 
-    def of(self, stage):
+    def of(self, stage: Stage) -> int:
         """Returns the expected seconds of a stage."""
         return self.known.get(self.key(stage), stage.seconds_of_all if self.everything else stage.seconds)
 
-    def key(self, stage):
+    def key(self, stage: Stage) -> str:
         """Returns the name under which the stage's seconds are kept."""
         return f"{stage.name} --all" if self.everything else stage.name
 
-    def note(self, stage, seconds):
+    def note(self, stage: Stage, seconds: float) -> None:
         """Keeps the seconds that a stage took."""
         self.known[self.key(stage)] = round(seconds)
         self.path.write_text(json.dumps(self.known) + "\n")
 
 
-def failed_in(result):
+def failed_in(result: Path) -> list[str]:
     """Returns the names of the failed tests of a result file."""
     cases = ElementTree.parse(result).getroot().iter("testcase")
-    return [case.get("name") for case in cases if case.get("status") != "run"]
+    return [case.get("name", "") for case in cases if case.get("status") != "run"]
 
 
-def run(stage, began, builds, flavors, jobs, everything):
+def run(stage: Stage, began: float, builds: Path, flavors: list[str], jobs: int, everything: bool) -> bool:
     """Runs the stage. Returns whether all its tests passed."""
     mine = [flavor for flavor in flavors if flavor in stage.flavors]
     stages = [each for each, _ in plan(flavors)]
@@ -171,7 +176,7 @@ def run(stage, began, builds, flavors, jobs, everything):
     return not failed
 
 
-def main():
+def main() -> int:
     """Runs the command."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--list", action="store_true")

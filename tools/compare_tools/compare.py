@@ -6,6 +6,8 @@ Run it as root with build/venv/bin/python after ./hakmem build. It installs the 
 missing, and memray into build/compare/venv. It takes ten minutes, and more on a busy machine.
 """
 
+from __future__ import annotations
+
 import argparse
 import fcntl
 import json
@@ -18,15 +20,22 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import figures
 import programs
 import screens
 import tables
 from figures import printed
-from programs import rss, wait_for
+from programs import Program, rss, wait_for
+
+if TYPE_CHECKING:
+    from selenium.webdriver import Chrome as WebDriver
+
+    from screens import Action
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -36,6 +45,7 @@ PAGE = ROOT / "docs/compare-tools.md"
 LIBRARY = ROOT / "build/release/lib/libhakmem.so"
 JEMALLOC = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2"
 INTERPRETER = "/usr/lib/heaptrack/libexec/heaptrack_interpret"
+HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 MEMRAY = "1.20.0"
 # The mean bytes between samples, of HAKMEM and jemalloc.
 RATE = 16384
@@ -50,7 +60,7 @@ HIDDEN = "^std::|^__gnu"
 COMMANDS = {"golang-go": "go", "llvm": "llvm-symbolizer"}
 
 
-def install():
+def install() -> None:
     """Installs the Debian packages that are missing, and memray."""
     wanted = [line.split()[0] for line in (HERE / "packages.txt").read_text().splitlines() if not line.startswith("#")]
     shown = subprocess.run(["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", *wanted], capture_output=True,
@@ -66,25 +76,25 @@ def install():
         subprocess.run([venv / "bin/pip", "install", "--quiet", f"memray=={MEMRAY}"], check=True)
 
 
-def versions():
+def versions() -> dict[str, Any]:
     """The machine and the versions of everything."""
     names = ["heaptrack", "libjemalloc2", "redis-server", "python3", "libc6"]
     debian = dict(line.split() for line in printed(["dpkg-query", "-W", "-f", "${Package} ${Version}\n",
                                                     *names]).splitlines())
     return {"date": time.strftime("%Y-%m-%d", time.gmtime()), "machine": platform.machine(),
             "kernel": platform.release(), "debian": Path("/etc/debian_version").read_text().strip(),
-            "huge pages": re.search(r"\[(\w+)\]", Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text())[1],
+            "huge pages": re.findall(r"\[(\w+)\]", HUGE_PAGES.read_text())[0],
             "packages": debian, "memray": MEMRAY, "go": printed(["go", "version"]).split()[2],
             "chromium": printed(["chromium", "--version"]).split()[1],
             "hakmem": printed([ROOT / "hakmem", "--version"]).strip(),
             "commit": printed(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"]).strip()}
 
 
-def hakmem_of(*words):
+def hakmem_of(*words: object) -> list[str]:
     return [sys.executable, "-m", "hakmem", *map(str, words)]
 
 
-def alone(program):
+def alone(program: Program) -> dict[str, int]:
     """The resident bytes without any tool: on the program's own allocator, jemalloc and HAKMEM."""
     found = {}
     for name, env in (("own", {}), ("jemalloc", {"LD_PRELOAD": JEMALLOC}), ("hakmem", {"LD_PRELOAD": str(LIBRARY)}),
@@ -94,7 +104,7 @@ def alone(program):
     return found
 
 
-def heaptrack(program, env, folder):
+def heaptrack(program: Program, env: dict[str, str], folder: Path) -> dict[str, Any]:
     """Records raw data, and interprets it later: else the command would open its window when the program ends."""
     raw, recording = folder / f"{program.name}-raw", folder / f"{program.name}.heaptrack.zst"
     with program.waiting(["heaptrack", "--raw", "-o", raw]):
@@ -103,13 +113,14 @@ def heaptrack(program, env, folder):
     # (444, 37) is the tab Flame Graph, (546, 37) is Consumed. (208, 81) is the box that chooses what the graph shows:
     # Memory Peak, or below it Leaked, which is what a program that frees nothing held at its end. (312, 81) turns the
     # graph upside down.
-    graph = {"frag": [(208, 81), "Down", "Return"], "leak": [(312, 81)], "redis": []}[program.name]
+    graphs: dict[str, list[Action]] = {"frag": [(208, 81), "Down", "Return"], "leak": [(312, 81)], "redis": []}
+    graph = graphs[program.name]
     screens.heaptrack_window(env, recording, IMAGES / f"{program.name}-heaptrack.png", [(444, 37), *graph])
     screens.heaptrack_window(env, recording, IMAGES / f"{program.name}-heaptrack-consumed.png", [(546, 37)])
     return figures.of_heaptrack(recording, folder)
 
 
-def memray(program, driver, folder):
+def memray(program: Program, driver: WebDriver, folder: Path) -> dict[str, Any]:
     recording, page = folder / "memray.bin", folder / "memray.html"
     command = program.command
     program.command = command[1:]
@@ -123,14 +134,14 @@ def memray(program, driver, folder):
     return figures.of_memray(WORK / "venv/bin/python", recording)
 
 
-def jemalloc(program, env, driver, folder):
+def jemalloc(program: Program, env: dict[str, str], driver: WebDriver, folder: Path) -> dict[str, Any]:
     """jemalloc writes a profile when the program asks it to. Here gdb does so in the program's place."""
     graph = folder / f"{program.name}.svg"
     options = {"LD_PRELOAD": JEMALLOC, "MALLOC_CONF": f"prof:true,lg_prof_sample:{RATE.bit_length() - 1},"
                f"prof_prefix:{folder}/{program.name}"}
     dump = 'print ((int (*)(const char *, void *, void *, void *, unsigned long)) mallctl)("prof.dump", 0, 0, 0, 0)'
     with program.waiting(env=options) as process:
-        found = {"rss": rss(process.pid)}
+        found: dict[str, Any] = {"rss": rss(process.pid)}
         printed(["gdb", "-nx", "-batch", "-p", process.pid, "-ex", dump])
     profile = next(folder.glob(f"{program.name}.{process.pid}.*.m0.heap"))
     graph.write_text(printed(["jeprof", "--svg", "--inuse_space", program.command[0], profile]))
@@ -140,16 +151,17 @@ def jemalloc(program, env, driver, folder):
 
 
 @contextmanager
-def pprof_page(profile, folder):
+def pprof_page(profile: str, folder: Path) -> Iterator[str]:
     """The address of pprof's pages of a profile."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with subprocess.Popen(["go", "tool", "pprof", "-no_browser", f"-http=127.0.0.1:{port}", profile],
                           env={**os.environ, "PPROF_TMPDIR": str(folder)}, stderr=subprocess.DEVNULL,
                           start_new_session=True) as server:
-        def answers():
+        def answers() -> bool:
             try:
-                return urllib.request.urlopen(f"http://127.0.0.1:{port}/ui/", timeout=60).status == 200
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/ui/", timeout=60) as answer:
+                    return bool(answer.status == 200)
             except OSError:
                 return False
 
@@ -161,17 +173,18 @@ def pprof_page(profile, folder):
 
 
 @contextmanager
-def served_profile(pid):
+def served_profile(pid: int) -> Iterator[str]:
     """The address at which `hakmem serve` has a process's profile, with its token as a password."""
     with subprocess.Popen(hakmem_of("serve", pid, "--port", "0"), stdout=subprocess.PIPE, text=True) as server:
         try:
+            assert server.stdout
             url, _, token = server.stdout.readline().strip().partition("?token=")
             yield url.replace("://", f"://hakmem:{token}@") + "debug/pprof/heap"
         finally:
             server.terminate()
 
 
-def hakmem(program, env, driver, folder):
+def hakmem(program: Program, env: dict[str, str], driver: WebDriver, folder: Path) -> dict[str, Any]:
     """The running process, by this project's commands and by pprof."""
     name, page, over_time = program.name, folder / f"{program.name}.html", folder / f"{program.name}.timeline.html"
     options = {"LD_PRELOAD": str(LIBRARY), "HAKMEM_HEAP_PROFILE": str(folder / f"{name}.%n.gz"),
@@ -197,7 +210,7 @@ def hakmem(program, env, driver, folder):
     return found
 
 
-def main():
+def main() -> None:
     """Runs the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=("frag", "leak", "redis"), help="only these programs")
@@ -217,10 +230,11 @@ def main():
     found = json.loads(path.read_text()) if path.exists() else {}
     found["versions"] = versions()
     with screens.screen(WORK / "home") as env, screens.browser() as driver:
-        runs = {"alone": alone, "heaptrack": lambda program: heaptrack(program, env, folder),
-                "memray": lambda program: memray(program, driver, folder),
-                "jemalloc": lambda program: jemalloc(program, env, driver, folder),
-                "hakmem": lambda program: hakmem(program, env, driver, folder)}
+        runs: dict[str, Callable[[Program], dict[str, Any]]] = {
+            "alone": alone, "heaptrack": lambda program: heaptrack(program, env, folder),
+            "memray": lambda program: memray(program, driver, folder),
+            "jemalloc": lambda program: jemalloc(program, env, driver, folder),
+            "hakmem": lambda program: hakmem(program, env, driver, folder)}
         for name, program in programs.all_of(folder).items():
             for tool, run in runs.items():
                 wanted = name in (chosen.only or [name]) and tool in (chosen.tools or [tool])

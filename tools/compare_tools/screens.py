@@ -1,13 +1,17 @@
 """Pictures: of a terminal and of heaptrack's window on an X screen of their own, and of pages in Chromium."""
 
+from __future__ import annotations
+
 import os
 import shlex
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from programs import wait_for
 
@@ -16,8 +20,12 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from chromium import chromium  # noqa: E402
 
+if TYPE_CHECKING:
+    from selenium.webdriver import Chrome as WebDriver
+
 LARGEST = 150_000
 COLORS = 64
+Action = str | tuple[int, int]  # a key, or a place to click
 # Of a picture of a page, in pixels of CSS.
 WIDTH, HEIGHT = 960, 600
 # Moves jeprof's graph, which its page shows from the top, to its end, where the functions are that allocate.
@@ -31,7 +39,7 @@ graph.setAttribute("transform",
 """
 
 
-def shrink(path, trimmed=False):
+def shrink(path: Path, trimmed: bool = False) -> None:
     """Gives the picture a palette, and refuses it if it is still too large. trimmed: cuts its empty borders off."""
     if trimmed:
         subprocess.run(["convert", path, "-trim", "-bordercolor", "white", "-border", "8", "+repage", path], check=True)
@@ -44,7 +52,7 @@ def shrink(path, trimmed=False):
 
 
 @contextmanager
-def screen(home):
+def screen(home: Path) -> Iterator[dict[str, str]]:
     """An X screen. Gives the environment of programs that draw on it. They keep their settings in the folder `home`."""
     reader, writer = os.pipe()
     with subprocess.Popen(["Xvfb", "-displayfd", str(writer), "-screen", "0", "1600x1100x24", "-nolisten", "tcp"],
@@ -60,22 +68,22 @@ def screen(home):
             server.terminate()
 
 
-def found_window(env, pattern):
+def found_window(env: dict[str, str], pattern: str) -> str | None:
     """The first window with this name that is shown, or None."""
     said = subprocess.run(["xdotool", "search", "--onlyvisible", "--name", pattern], env=env, capture_output=True,
                           text=True, check=False).stdout.split()
     return said[0] if said else None
 
 
-def take(env, window, path):
+def take(env: dict[str, str], window: str, path: Path) -> None:
     subprocess.run(["import", "-window", window, path], env=env, check=True)
 
 
-def pixels(env):
+def pixels(env: dict[str, str]) -> bytes:
     return subprocess.run(["import", "-window", "root", "ppm:-"], env=env, check=True, capture_output=True).stdout
 
 
-def settle(env):
+def settle(env: dict[str, str]) -> None:
     """Waits until the screen no longer changes."""
     before = b""
     while (now := pixels(env)) != before:
@@ -83,12 +91,12 @@ def settle(env):
         time.sleep(1)
 
 
-def act(env, action):
+def act(env: dict[str, str], action: Action) -> None:
     """Clicks at (x, y), or presses the key of a name, until that has changed the screen."""
     before = pixels(env)
     words = ["key", action] if isinstance(action, str) else ["mousemove", *map(str, action), "click", "1"]
 
-    def changed():
+    def changed() -> bool:
         subprocess.run(["xdotool", *words], env=env, check=True)
         time.sleep(4)
         return pixels(env) != before
@@ -97,7 +105,8 @@ def act(env, action):
     settle(env)
 
 
-def terminal(env, words, path, shown, columns=118, rows=56):
+def terminal(env: dict[str, str], words: Sequence[object], path: Path, shown: str, columns: int = 118,
+             rows: int = 56) -> None:
     """A picture of xterm after a command. shown: the command as the picture has it."""
     with tempfile.TemporaryDirectory() as folder:
         done, script = Path(folder, "done"), Path(folder, "script")
@@ -109,7 +118,8 @@ def terminal(env, words, path, shown, columns=118, rows=56):
                                script], env={**env, "COLUMNS": str(columns), "TERM": "xterm-256color"}) as process:
             try:
                 wait_for("the command", done.exists)
-                window = found_window(env, "^picture$")
+                window = wait_for("the window", lambda: found_window(env, "^picture$"))
+                assert window
                 settle(env)
                 take(env, window, path)
             finally:
@@ -117,12 +127,13 @@ def terminal(env, words, path, shown, columns=118, rows=56):
     shrink(path, trimmed=True)
 
 
-def heaptrack_window(env, recording, path, actions):
+def heaptrack_window(env: dict[str, str], recording: Path, path: Path, actions: Sequence[Action]) -> None:
     """A picture of heaptrack's window after clicks and keys."""
     with subprocess.Popen(["heaptrack_gui", recording], env=env, stderr=subprocess.DEVNULL,
                           stdout=subprocess.DEVNULL) as process:
         try:
             window = wait_for("heaptrack's window", lambda: found_window(env, "^Heaptrack"))
+            assert window
             # A pointer over a bar would show its tooltip.
             away = ["mousemove", "1590", "1090"]
             subprocess.run(["xdotool", *away, "windowmove", window, "0", "0", "windowsize", "--sync", window,
@@ -139,7 +150,7 @@ def heaptrack_window(env, recording, path, actions):
 
 
 @contextmanager
-def browser():
+def browser() -> Iterator[WebDriver]:
     """Chromium in light mode."""
     with tempfile.TemporaryDirectory() as profile, chromium(profile) as driver:
         driver.execute_cdp_cmd("Emulation.setEmulatedMedia",
@@ -147,7 +158,8 @@ def browser():
         yield driver
 
 
-def page(driver, address, path, script="", height=HEIGHT, trimmed=False):
+def page(driver: WebDriver, address: str, path: Path, script: str = "", height: int = HEIGHT,
+         trimmed: bool = False) -> None:
     """A picture of a page after a script. trimmed: without empty borders."""
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
                            {"width": WIDTH, "height": height, "deviceScaleFactor": 1, "mobile": False})

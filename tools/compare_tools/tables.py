@@ -1,21 +1,25 @@
 """The tables of figures in docs/compare-tools.md, from figures.json."""
 
+from __future__ import annotations
+
 import re
+from collections.abc import Iterator
+from typing import Any
 
 
-def mib(size):
+def mib(size: float) -> str:
     """Bytes in MiB, with three digits."""
     size /= 1 << 20
     return f"{size:.3g} MiB" if size < 1000 else f"{size:,.0f} MiB"
 
 
-def largest(functions, place=0):
+def largest(functions: dict[str, list[int]], place: int = 0) -> str:
     """The function that has most by itself, or with place=1 with all that it calls; and what it has."""
     name = max(functions, key=lambda each: functions[each][place])
     return f"`{name}` {mib(functions[name][place])}"
 
 
-def rows(found):
+def rows(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """[(who, what it says)] of one program."""
     alone, heaptrack, jemalloc, hakmem = (found[tool] for tool in ("alone", "heaptrack", "jemalloc", "hakmem"))
     parts, sites = hakmem["why"]["parts"], hakmem["why"]["by site"]
@@ -42,12 +46,12 @@ def rows(found):
         f"{mib(parts['metadata'])}; other memory {mib(parts['other memory'])}")
 
 
-def table(found):
+def table(found: dict[str, Any]) -> str:
     """A program's table in Markdown."""
     return "\n".join(["| tool | figures |", "|---|---|", *(f"| {who} | {what} |" for who, what in rows(found))])
 
 
-def versions(found):
+def versions(found: dict[str, Any]) -> str:
     """What ran, and where, in Markdown."""
     one = found["versions"]
     said = {name: re.sub(r"^\d+:|-[^-]*$", "", version) for name, version in one["packages"].items()}
@@ -58,13 +62,13 @@ def versions(found):
             f"Chromium {one['chromium']}.")
 
 
-def put(text, found):
+def put(text: str, found: dict[str, Any]) -> str:
     """Returns the page with what `found`, the contents of figures.json, says."""
     made = {"versions": versions(found), **{f"figures of {name}": table(found[name])
                                             for name in ("frag", "leak", "redis")}}
     for place, what in made.items():
-        text, count = re.subn(rf"(<!-- {place} -->\n\n).*?(\n\n<!-- end -->)",
-                              lambda match, what=what: match[1] + what + match[2], text, flags=re.S)
-        if count != 1:
+        parts = re.split(rf"(<!-- {place} -->\n\n).*?(\n\n<!-- end -->)", text, flags=re.S)
+        if len(parts) != 4:
             raise ValueError(f"the page has no place for {place}")
+        text = "".join([*parts[:2], what, *parts[2:]])
     return text

@@ -72,9 +72,9 @@ def check(sources: dict[str, Source]) -> bool:
     for line in wrong:
         print(f"coverage: uncovered.toml: {line}")
     for name, lines in sorted(unknown.items()):
-        for line in lines:
-            print(f"coverage: src/{name}:{line} did not run, and uncovered.toml does not say why: "
-                  f"{sources[name].text[line - 1].strip()}")
+        for number in lines:
+            print(f"coverage: src/{name}:{number} did not run, and uncovered.toml does not say why: "
+                  f"{sources[name].text[number - 1].strip()}")
     return not wrong and not unknown
 
 

@@ -16,6 +16,7 @@ import time
 import tomllib
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from builds import Build, Outcome, Test
 from candidates import KINDS, Mutant, find_candidates
@@ -66,13 +67,13 @@ def identity(told: str, text: str) -> tuple[str, str]:
     return re.sub(r":\d+ ", " ", told, count=1), text
 
 
-def rows_of(report: Path) -> dict[tuple[str, str], dict]:
+def rows_of(report: Path) -> dict[tuple[str, str], dict[str, Any]]:
     """Returns the rows of the last run's report."""
     rows = json.loads(report.read_text()) if report.is_file() else []
     return {identity(row["mutant"], row["line"]): row for row in rows}
 
 
-def row_of(mutant: Mutant, outcome: Outcome) -> dict:
+def row_of(mutant: Mutant, outcome: Outcome) -> dict[str, Any]:
     """Returns the report's row of a mutant."""
     return {
         "mutant": mutant.told(), "line": mutant.text, "was": mutant.was, "to": mutant.to, "state": outcome.state,

@@ -3,7 +3,7 @@
 import gzip
 import tarfile
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 
 def write_tar_gz(file: Path, folder: Path, name: str, epoch: int) -> None:
@@ -21,7 +21,7 @@ def write_tar(file: Path, folder: Path, epoch: int) -> None:
         write_members(raw, {path.name: path for path in sorted(folder.iterdir())}, epoch)
 
 
-def write_members(raw: BinaryIO, members: dict[str, Path], epoch: int) -> None:
+def write_members(raw: IO[bytes] | gzip.GzipFile, members: dict[str, Path], epoch: int) -> None:
     """Writes the members of an archive."""
     def entry(member: tarfile.TarInfo) -> tarfile.TarInfo:
         member.uid = member.gid = 0

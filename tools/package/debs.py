@@ -1,16 +1,22 @@
 """Packs staged trees as .deb, with dpkg-deb and the control files of packaging/deb."""
 
+from __future__ import annotations
+
 import hashlib
 import re
 import shutil
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
 
 from plan import Failed, Plan
 from staging import install, set_times
+
+if TYPE_CHECKING:
+    from system import Module
 
 # Files of packaging/deb that are no control files of a package.
 NOT_CONTROL = ("copyright", "lintian-overrides")
@@ -105,10 +111,10 @@ def write_package(plan: Plan, root: Path, architecture: str, values: dict[str, s
     plan.run("dpkg-deb", "--root-owner-group", "-Zxz", "--threads-max=1", "--build", root, file)
 
 
-def write(plan: Plan, folder: Path, architecture: str, needed: list, recommended: list) -> None:
+def write(plan: Plan, folder: Path, architecture: str, needed: list[Module], recommended: list[Module]) -> None:
     """Writes the three packages, from the trees in FOLDER that have their names."""
 
-    def field(modules: list) -> str:
+    def field(modules: list[Module]) -> str:
         return ", ".join(f"{module.debian} (>= {module.oldest})" for module in modules)
 
     (library,) = (folder / "libhakmem0/usr/lib").glob("*/libhakmem.so.0.*")

@@ -26,7 +26,7 @@ def write_zip(file: Path, folder: Path, prefix: str) -> None:
 
 def make(plan: Plan) -> None:
     """Makes the archive."""
-    module = re.match(r"module (\S+)", (plan.root / "go/go.mod").read_text())[1]
+    module: str = re.findall(r"^module (\S+)", (plan.root / "go/go.mod").read_text(), re.M)[0]
     version = f"v{plan.version}"
     contents, proxy = plan.work / "go/module", plan.work / "go/proxy"
     shutil.rmtree(plan.work / "go", ignore_errors=True)

@@ -19,7 +19,8 @@ LONGEST_SUMMARY = 120
 def load(group: click.Group) -> None:
     """Loads all subcommands, because click-man reads only loaded ones and these are loaded when called."""
     context = click.Context(group)
-    group.commands = {name: group.get_command(context, name) for name in group.list_commands(context)}
+    group.commands = {name: command for name in group.list_commands(context)
+                      if (command := group.get_command(context, name))}
     for command in group.commands.values():
         command.short_help = command.get_short_help_str(LONGEST_SUMMARY)
         if isinstance(command, click.Group):

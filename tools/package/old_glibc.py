@@ -10,6 +10,8 @@ import re
 from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
+from elftools.elf.gnuversions import GNUVerDefSection, GNUVerSymSection
+from elftools.elf.sections import SymbolTableSection
 
 from plan import Failed, Plan
 from targets import Target
@@ -32,14 +34,18 @@ def version_of(text: str) -> tuple[int, ...] | None:
 def defined_symbols(library: Path) -> dict[str, dict[tuple[int, ...], tuple[str, int]]]:
     """Returns {name: {version: (kind of symbol, size)}} for a shared library's glibc versions. Leaves out names to
     which new programs cannot be linked."""
-    symbols, linkable = {}, set()
+    symbols: dict[str, dict[tuple[int, ...], tuple[str, int]]] = {}
+    linkable: set[str] = set()
     with open(library, "rb") as file:
         elf = ELFFile(file)
         names = {}
-        for definition, auxiliaries in elf.get_section_by_name(".gnu.version_d").iter_versions():
+        definitions, indices = elf.get_section_by_name(".gnu.version_d"), elf.get_section_by_name(".gnu.version")
+        table = elf.get_section_by_name(".dynsym")
+        assert isinstance(definitions, GNUVerDefSection) and isinstance(indices, GNUVerSymSection)
+        assert isinstance(table, SymbolTableSection)
+        for definition, auxiliaries in definitions.iter_versions():
             names[definition["vd_ndx"]] = next(auxiliaries).name
-        indices = elf.get_section_by_name(".gnu.version")
-        for place, symbol in enumerate(elf.get_section_by_name(".dynsym").iter_symbols()):
+        for place, symbol in enumerate(table.iter_symbols()):
             index = indices.get_symbol(place)["ndx"]
             # The names of the versions themselves are absolute symbols.
             if symbol["st_shndx"] in ("SHN_UNDEF", "SHN_ABS") or not isinstance(index, int):
@@ -55,7 +61,7 @@ def defined_symbols(library: Path) -> dict[str, dict[tuple[int, ...], tuple[str,
 
 def old_symbols(library: Path) -> dict[tuple[int, ...], dict[str, tuple[str, int]]]:
     """Returns {version: {name: (kind, size)}} of what glibc 2.17 had in that file."""
-    found = {}
+    found: dict[tuple[int, ...], dict[str, tuple[str, int]]] = {}
     for name, versions in defined_symbols(library).items():
         old = [version for version in versions if version <= NEWEST]
         moved = any(version[0] == 2 and version[1] in MOVED for version in versions)

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 
 class Failed(Exception):
@@ -24,7 +25,8 @@ class Plan:
     def version(self) -> str:
         """HAKMEM's version, from the public header, its only home."""
         header = (self.root / "include/hakmem/hakmem.h").read_text()
-        return re.search(r'HAK_VERSION_STRING "([0-9.]+)"', header)[1]
+        found: list[str] = re.findall(r'HAK_VERSION_STRING "([0-9.]+)"', header)
+        return found[0]
 
     @functools.cached_property
     def epoch(self) -> int:
@@ -43,14 +45,14 @@ class Plan:
         """Returns the environment for programs that makers run. Nothing in it depends on the machine or the time."""
         return os.environ | {"SOURCE_DATE_EPOCH": str(self.epoch), "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 
-    def run(self, *words, **options) -> str:
+    def run(self, *words: object, **options: Any) -> str:
         """Runs a program and returns its standard output. Shows what it printed only if it fails."""
-        words = [str(word) for word in words]
+        texts = [str(word) for word in words]
         try:
-            done = subprocess.run(words, env=options.pop("env", self.environment()), capture_output=True, text=True,
+            done = subprocess.run(texts, env=options.pop("env", self.environment()), capture_output=True, text=True,
                                   check=False, umask=0o022, **options)
         except FileNotFoundError:
-            raise Failed(f"{words[0]} is not installed") from None
+            raise Failed(f"{texts[0]} is not installed") from None
         if done.returncode != 0:
-            raise Failed(f"failed ({done.returncode}): {' '.join(words)}\n{done.stdout}{done.stderr}")
-        return done.stdout
+            raise Failed(f"failed ({done.returncode}): {' '.join(texts)}\n{done.stdout}{done.stderr}")
+        return str(done.stdout)

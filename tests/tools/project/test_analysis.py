@@ -1,11 +1,14 @@
 """Protects the sources: tools that read them find nothing. Only tools that take seconds run here."""
 
 import io
+import os
 import re
 import subprocess
 import sys
 import tokenize
 from pathlib import Path
+
+import pytest
 
 import blackbox
 
@@ -50,6 +53,22 @@ def test_mypy():
     """Types that do not fit, in python/hakmem; python/pyproject.toml says how strictly it looks."""
     done = subprocess.run([sys.executable, "-m", "mypy", "--cache-dir", ROOT / "build/mypy"], cwd=ROOT / "python",
                           capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("Success"), done.stdout + done.stderr
+
+
+def folders_of_tools():
+    """tools/, and the folders in it with modules of Python. The modules of each import one another by bare names."""
+    return sorted({str(Path(name).parent) for name in files(".py") if name.startswith("tools/")})
+
+
+@pytest.mark.parametrize("folder", folders_of_tools())
+def test_mypy_of_tools(folder):
+    """Types that do not fit, in tools/; tools/mypy.ini says how strictly it looks."""
+    modules = [name for name in files(".py") if str(Path(name).parent) == folder]
+    places = [ROOT / "python", ROOT / "tests", ROOT / "tools", ROOT / "tools/coverage", ROOT / folder]
+    done = subprocess.run([sys.executable, "-m", "mypy", "--config-file", "tools/mypy.ini", "--cache-dir",
+                           ROOT / "build/mypy-tools", *modules], cwd=ROOT, capture_output=True,
+                          text=True, check=False, env={**os.environ, "MYPYPATH": ":".join(map(str, places))})
     assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("Success"), done.stdout + done.stderr
 
 

@@ -25,7 +25,7 @@ def hakmem(*words, **variables):
 
 
 def test_programs_are_found_by_their_names():
-    found = hakmem("shell", "--", "sh", "-c", "command -v hakmem python pytest gen_docs larson; echo $VIRTUAL_ENV")
+    found = hakmem("shell", "--", "bash", "-c", "command -v hakmem python pytest gen_docs larson; echo $VIRTUAL_ENV")
     assert found.status == 0, found.report()
     assert found.stdout.splitlines() == [str(ROOT / name) for name in (
         "hakmem", "build/venv/bin/python", "build/venv/bin/pytest", "build/release/bin/gen_docs",
