@@ -103,7 +103,8 @@ enum class_run_slots {
     SPAN_CLASS_TABLE(CLASS_SLOTS)
 #undef CLASS_SLOTS
     CACHE_SLOTS_RUN,
-    CACHE_SLOTS_COUNTED = CACHE_SLOTS_RUN + 2 * CLASS_COUNT + (CLASS_COUNT + 7) / 8 /* struct countdowns lies here */
+    /* struct countdowns lies here */
+    CACHE_SLOTS_COUNTED = CACHE_SLOTS_RUN + 2 * CLASS_COUNT + (3 * CLASS_COUNT + 7) / 8
 };
 
 /* Each class has a third, deep place for its stack behind all of these (T7 in front/thread_cache.h). It holds a

@@ -19,7 +19,9 @@
 
 /* ---- Allocation ---- */
 
-/* Records the block. The thread has worked on the sample since `began`. */
+static uint64_t sample_start(const struct thread_cache *cache) { return govern_start(cache ? &cache->governor : NULL); }
+
+/* Records the block. The thread has worked on the sample since `began` (govern_start). */
 static void note(struct record *record, struct thread_cache *cache, uint64_t began)
 {
     profile_note(record, cache ? &cache->stacks : NULL, cache ? labels_in_force(cache->labels) : NULL);
@@ -45,7 +47,7 @@ static void *take_block(unsigned class, bool *zero)
 
 void *sample_block(struct thread_cache *cache, unsigned class, uint64_t weight, bool *zero)
 {
-    uint64_t began = os_now();
+    uint64_t began = sample_start(cache);
     void *block = take_block(class, zero);
     struct record record = {
         .address = (uintptr_t)block, .size = class_size(class), .weight = weight, .class = CLASS_NONE
@@ -60,7 +62,7 @@ void *sample_block(struct thread_cache *cache, unsigned class, uint64_t weight, 
 static void *sample_call(struct thread_cache *cache, unsigned class, size_t alignment, size_t wanted, uint64_t weight,
                          bool *zero)
 {
-    uint64_t began = os_now();
+    uint64_t began = sample_start(cache);
     void *guarded = guarded_sample(cache, class, alignment, wanted);
     void *block = guarded ? guarded : profile_on() ? take_block(class, zero) : NULL;
     struct record record = { .address = (uintptr_t)block,
@@ -117,7 +119,7 @@ void *sample_aligned(struct thread_cache *cache, size_t alignment, size_t size)
     room = class_size(class_of_size(base_max(size, UNIT_SIZE)));
     if (draw && profile_draw_passes(draw, room, govern_shift(CLASS_NONE), 1))
         return NULL;
-    began = os_now();
+    began = sample_start(cache);
     record.weight = profile_draw_call(draw, room);
     block = record.weight ? direct_allocate(profile.heap, alignment, size, &zero) : NULL;
     if (block) {
@@ -148,7 +150,7 @@ void sample_note_foreign(void *block, size_t size, struct heap *heap)
 {
     struct thread_cache *cache = thread_cache_get();
     struct record record = { .address = (uintptr_t)block, .heap = heap, .class = CLASS_NONE, .foreign = true };
-    uint64_t began = os_now();
+    uint64_t began = sample_start(cache);
 
     record.weight = profile_draw_call(cache ? &cache->draw : NULL, size);
     if (record.weight == 0)
@@ -163,7 +165,7 @@ void sample_note_foreign(void *block, size_t size, struct heap *heap)
 void sample_free(void *block, const char *function)
 {
     struct thread_cache *cache = thread_cache_get();
-    uint64_t began = os_now();
+    uint64_t began = sample_start(cache);
     struct record record;
     bool known = profile_forget(block, &record);
 

@@ -260,17 +260,24 @@ static void run_flush(struct thread_cache *cache, unsigned class)
 }
 
 /* The length of the class's next run, after one that served `served` calls while `back` blocks came back. If few came
- * back, the thread takes blocks that it has not touched for long in any case, and a long run costs nothing. */
+ * back, the thread takes blocks that it has not touched for long in any case, and a long run costs nothing. If more
+ * came back than the bin can hold, blocks that a run takes from the heap soon return there. */
 static unsigned run_next(struct thread_cache *cache, unsigned class, unsigned served, unsigned back)
 {
     size_t length = cache_run_length(cache, class), usual = size_classes[class].run_usual;
 
-    if (back * 2 <= served)
+    if (HAK_UNLIKELY(cache->countdowns.full[class])) {
+        cache->countdowns.full[class] = false;
+        length = base_min(base_max(length / 2, 1), usual);
+    } else if (length == 0 && usual == 0 && cache_stays_runless(cache, class, back)) {
+        length = 0;
+    } else if (back * 2 <= served) {
         length = base_min(base_max(length * 2, 1), size_classes[class].run_limit);
-    else if (length > usual)
+    } else if (length > usual) {
         length = base_max(length / 2, usual);
-    else
+    } else {
         length = base_min(base_max(length * 2, 4), usual);
+    }
     cache->run_want[class] = (uint8_t)(length | (length == usual ? RUN_STEADY : 0));
     return (unsigned)length;
 }
@@ -288,7 +295,8 @@ bool cache_end_run(struct thread_cache *cache, unsigned class, uint64_t *weight)
     }
     if (cache->generation != profile_generation()) /* Z3: the next housekeeping makes the cache follow */
         return false;
-    return profile_count_call(&cache->countdowns, &cache->draw, class, weight);
+    return !profile_call_passes(&cache->countdowns, class) &&
+           profile_count_call(&cache->countdowns, &cache->draw, class, weight);
 }
 
 void cache_begin_run(struct thread_cache *cache, unsigned class)
@@ -457,6 +465,28 @@ void *cache_refill(struct thread_cache *cache, unsigned class, bool *zero)
     return single;
 }
 
+/* Makes room in a full bin by moving its newest blocks back to the run, if that has served calls. The run is then as
+ * long as it was to be at most, and begins with these blocks. */
+static bool run_take_back(struct thread_cache *cache, unsigned class)
+{
+    unsigned count = cache_count(cache, class), left = cache_run_left(cache, class), seen = cache->seen[class];
+    unsigned served = cache->run_count[class] - left, length = cache_run_length(cache, class), moved;
+    struct bin *bin = &cache->bins[class], *run = &cache->runs[class];
+
+    if (served == 0 || length <= left)
+        return false;
+    moved = (unsigned)base_min((count + 1) / 2, length - left);
+    cache_note_run(cache, class, served, count > seen ? count - seen : 0);
+    countdowns_pass(&cache->countdowns, class, served);
+    moved = countdowns_may_pass(&cache->countdowns, class, left + moved) - left;
+    cache->seen[class] = (uint16_t)(count - moved);
+    bin_set_top(bin, bin->top - moved);
+    __builtin_memcpy(&cache->slots[run->top + 1], &cache->slots[bin->top + 1], moved * sizeof(void *));
+    cache->run_count[class] = (uint8_t)(left + moved);
+    bin_set_top(run, run->top + moved);
+    return moved != 0;
+}
+
 /* A push on the slow path, which is no hit. */
 static void bin_push(struct thread_cache *cache, unsigned class, void *block)
 {
@@ -502,7 +532,10 @@ void cache_overflow(struct thread_cache *cache, unsigned class, void *block)
     if (bin->top == bin->limit && bin_capacity(cache, class) != 0) {
         unsigned count = cache_count(cache, class);
         cache->deep_refused = (uint8_t)class;
-        bin_flush(cache, class, one_way ? count : (count + 1) / 2);
+        if (HAK_UNLIKELY(cache_counts(cache)))
+            cache->countdowns.full[class] = true;
+        if (one_way || !cache_counts(cache) || !run_take_back(cache, class))
+            bin_flush(cache, class, one_way ? count : (count + 1) / 2);
     }
     if (bin->top != bin->limit) {
         bin_push(cache, class, block);

@@ -202,6 +202,18 @@ HAK_INLINE void cache_note_run(struct thread_cache *cache, unsigned class, unsig
     __atomic_store_n(&counters->free_hits, counters->free_hits + back, __ATOMIC_RELAXED);
 }
 
+/* Whether a class of large blocks needs no run yet. A run costs less than calls without one only if several calls pass
+ * before a block comes back. */
+HAK_INLINE bool cache_stays_runless(struct thread_cache *cache, unsigned class, unsigned back)
+{
+    uint8_t *alone = &cache->countdowns.alone[class];
+
+    if (back == 0 && *alone >= RUN_ALONE)
+        return false;
+    *alone = back ? 0 : (uint8_t)(*alone + 1);
+    return true;
+}
+
 /* Serves a call of a counted class (T8) in the usual case: a run has ended, or the class has none; the bin has this
  * call's block and most of those of the next run, which is to be as long; no call among them is a sample; no other
  * work waits. Else returns NULL and changes nothing. It loads each value only when the tests before have passed, so
@@ -222,7 +234,9 @@ HAK_INLINE void *cache_serve_steady(struct thread_cache *cache, unsigned class)
     }
     served = cache->run_count[class] + 1u;
     back = (int)(count - cache->seen[class]);
-    if (HAK_UNLIKELY(back <= 0 && (back < 0 || length == 0))) /* no large block came back: the class may get runs */
+    if (HAK_UNLIKELY(back < 0))
+        return NULL;
+    if (length == 0 && !cache_stays_runless(cache, class, (unsigned)back))
         return NULL;
     if (HAK_UNLIKELY(cache->overflows[class] || cache->busy[class] == 0))
         return NULL;

@@ -14,40 +14,9 @@
 #include <string.h>
 
 #include "os/unwind_objects.h"
-
-#if defined(__x86_64__)
-enum { CFI_REGISTERS = 17, CFI_STACK_REGISTER = 7, CFI_FRAME_REGISTER = 6, CFI_RETURN_REGISTER = 16, CFI_CAN_WALK = 1 };
-#elif defined(__aarch64__)
-enum {
-    CFI_REGISTERS = 33,
-    CFI_STACK_REGISTER = 31,
-    CFI_FRAME_REGISTER = 29,
-    CFI_RETURN_REGISTER = 30,
-    CFI_CAN_WALK = 1
-};
-#else
-enum { CFI_REGISTERS = 1, CFI_STACK_REGISTER = 0, CFI_FRAME_REGISTER = 0, CFI_RETURN_REGISTER = 0, CFI_CAN_WALK = 0 };
-#endif
+#include "os/unwind_rows.h"
 
 enum { CFI_SAVED_ROWS = 3, CFI_OPERANDS = 8, CFI_STEPS_MOST = 4096, CFI_OBJECTS = 6, CFI_FRAME_MOST = 16 << 10 };
-
-/* How a register of the caller is found. */
-enum cfi_rule {
-    CFI_RULE_SAME = 0,
-    CFI_RULE_UNDEFINED,
-    CFI_RULE_AT,
-    CFI_RULE_IS,
-    CFI_RULE_REGISTER,
-    CFI_RULE_AT_EXPRESSION,
-    CFI_RULE_IS_EXPRESSION
-};
-
-struct cfi_row {
-    int32_t cfa_offset;   /* or where the CFA's expression is, from the object's table on */
-    uint8_t cfa_register; /* CFI_REGISTERS: by the expression */
-    uint8_t rules[CFI_REGISTERS];
-    int32_t values[CFI_REGISTERS];
-};
 
 struct cfi_frame {
     uintptr_t registers[CFI_REGISTERS];
@@ -565,17 +534,45 @@ static bool cfi_step_pointer(const struct cfi_tables *tables, struct cfi_frame *
     return true;
 }
 
-/* From a frame to its caller's; *slot: where the return address lies. False: there is none, or it is not known. */
-static HAK_NOINLINE bool cfi_step(struct cfi_tables *tables, struct cfi_frame *frame, const uintptr_t **slot)
+/* Moves the frame to its caller, whose registers have been found. False: the stack ends here. */
+static bool cfi_arrive(struct cfi_frame *frame, uintptr_t address, const uintptr_t **slot)
 {
-    uintptr_t address = frame->address - !frame->interrupted, cfa;
-    const uint8_t *table = cfi_table_of(tables, address), *fde = table ? cfi_find_fde(table, address) : NULL;
+    frame->address = cfi_without_signature(address);
+    if (frame->address != address)
+        *slot = NULL; /* what lies there is not the address */
+    return frame->address != 0;
+}
+
+/* From a frame to its caller's by a kept row. */
+static bool cfi_step_kept(const struct cfi_tables *tables, struct cfi_frame *frame, const struct unwind_row *row,
+                          const uintptr_t **slot)
+{
+    uintptr_t cfa = frame->registers[row->cfa_register] + (uintptr_t)(intptr_t)row->cfa_offset;
+
+    if (row->below[ROW_REGISTERS - 1] == 0)
+        return false;
+    for (unsigned i = 0; i < ROW_REGISTERS; i++) {
+        uintptr_t place = cfa - row->below[i] * sizeof place;
+        if (row->below[i] && !cfi_read_word(tables, place, &frame->registers[unwind_row_registers[i]]))
+            return false;
+        *slot = (const uintptr_t *)place; /* at last the return address's */
+    }
+    frame->registers[CFI_STACK_REGISTER] = cfa;
+    frame->interrupted = false;
+    return cfi_arrive(frame, frame->registers[CFI_RETURN_REGISTER], slot);
+}
+
+/* The same by a row that is found anew. `table`: of the object that the address is in, or NULL. */
+static HAK_NOINLINE bool cfi_step_anew(const struct cfi_tables *tables, struct cfi_frame *frame, uintptr_t address,
+                                       const uint8_t *table, const uintptr_t **slot)
+{
+    const uint8_t *fde = table ? cfi_find_fde(table, address) : NULL;
     struct cfi_description made;
     struct cfi_row row = { .cfa_register = 255 }, first;
     struct cfi_frame caller;
     const uintptr_t *unused;
+    uintptr_t cfa;
 
-    *slot = NULL;
     if (fde == NULL || !cfi_read_description(fde, &made) || address - made.start >= made.size)
         return cfi_step_signal(tables, frame) || cfi_step_pointer(tables, frame, slot);
     if (made.return_register >= CFI_REGISTERS ||
@@ -584,6 +581,8 @@ static HAK_NOINLINE bool cfi_step(struct cfi_tables *tables, struct cfi_frame *f
     first = row;
     if (!cfi_run(made.own, &made, table, address, &row, &first))
         return false;
+    if (!made.is_signal_frame && made.return_register == CFI_RETURN_REGISTER)
+        unwind_row_keep(address, table, &row);
     if (row.cfa_register < CFI_REGISTERS)
         cfa = frame->registers[row.cfa_register] + (uintptr_t)(intptr_t)row.cfa_offset;
     else if (row.cfa_register != CFI_REGISTERS || !cfi_evaluate(tables, frame, table + row.cfa_offset, NULL, &cfa))
@@ -605,14 +604,21 @@ static HAK_NOINLINE bool cfi_step(struct cfi_tables *tables, struct cfi_frame *f
         return false;
     }
     caller.registers[made.return_register] = caller.address;
-    if (cfi_without_signature(caller.address) != caller.address)
-        *slot = NULL; /* what lies there is not the address */
-    caller.address = cfi_without_signature(caller.address);
     caller.interrupted = made.is_signal_frame;
-    if (caller.address == 0)
-        return false;
     *frame = caller;
-    return true;
+    return cfi_arrive(frame, caller.address, slot);
+}
+
+/* From a frame to its caller's; *slot: where the return address lies. False: there is none, or it is not known. */
+static bool cfi_step(struct cfi_tables *tables, struct cfi_frame *frame, const uintptr_t **slot)
+{
+    uintptr_t address = frame->address - !frame->interrupted;
+    const uint8_t *table = cfi_table_of(tables, address);
+    struct unwind_row row;
+
+    *slot = NULL;
+    return table && unwind_row_find(address, table, &row) ? cfi_step_kept(tables, frame, &row, slot)
+                                                          : cfi_step_anew(tables, frame, address, table, slot);
 }
 
 /* ---- The walk ---- */

@@ -8,6 +8,7 @@
 #define CREDIT_NS 2000000u
 #define EVENT_MOST_NS 20000u   /* a longer event includes time in which the thread did not run */
 #define HALVINGS_MOST 4u       /* in one step */
+#define UNSEEN_MOST 2u
 #define RELAX_MS 1000u
 #define USUAL_MEAN (512 * HAK_KIB)
 
@@ -50,18 +51,31 @@ static unsigned settle(struct governor *governor, uint64_t now, uint64_t part)
     return halvings(spent, may_spend);
 }
 
+uint64_t govern_start(const struct governor *governor)
+{
+    return governor == NULL || governor->since == 0 || governor->unseen >= UNSEEN_MOST ? os_now() : 0;
+}
+
 void govern_note(struct governor *governor, unsigned class, uint64_t began)
 {
-    uint64_t now = os_now(), part = atomic_load_explicit(&allowed, memory_order_relaxed);
-    uint8_t shift = atomic_load_explicit(&govern_shifts[class], memory_order_relaxed);
+    uint64_t now = 0, part;
+    uint8_t shift;
     unsigned more;
 
     if (governor->since == 0)
         governor->since = began;
-    governor->spent += base_min(now - began, EVENT_MOST_NS);
+    if (began) {
+        now = os_now();
+        governor->spent += base_min(now - began, EVENT_MOST_NS) * (1 + governor->unseen);
+        governor->unseen = 0;
+    } else {
+        governor->unseen++;
+    }
     if (++governor->events < WINDOW_EVENTS)
         return;
-    more = settle(governor, now, part);
+    part = atomic_load_explicit(&allowed, memory_order_relaxed);
+    shift = atomic_load_explicit(&govern_shifts[class], memory_order_relaxed);
+    more = settle(governor, now ? now : os_now(), part);
     /* If two threads raise the shift at once, one does. */
     if (part && more && shift < SHIFT_MOST)
         atomic_compare_exchange_strong(&govern_shifts[class], &shift, (uint8_t)base_min(shift + more, SHIFT_MOST));

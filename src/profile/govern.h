@@ -21,6 +21,7 @@ struct governor {
     uint64_t spent;  /* ns that samples took in the window */
     uint64_t debt;   /* ns of the thread's credit that samples have used */
     uint32_t events; /* samples taken or freed in the window */
+    uint32_t unseen; /* those since the last whose time was taken */
 };
 
 /* How often each class's chance is halved. CLASS_NONE: blocks that no thread cache holds. */
@@ -33,7 +34,13 @@ HAK_INLINE unsigned govern_shift(unsigned class)
 /* Sampling begins with the mean (bytes). may_spend: of a thread's time, in 1000, at the usual mean or above; 0: all. */
 HAK_HIDDEN void govern_begin(uint64_t mean, uint64_t may_spend);
 
-/* Accounts for a sample of the class, on which the thread has been busy since `began` (os_now). */
+/* Call when work on a sample begins. Returns the time (os_now), or 0 if this work is not timed. Only every third piece
+ * of work is, because each reading of the clock takes 50 instructions. So a thread that takes and frees samples in turn
+ * has some of both timed. governor: the thread's, or NULL. */
+HAK_HIDDEN uint64_t govern_start(const struct governor *governor);
+
+/* Accounts for a sample of the class, on which the thread has been busy since `began`, and for those before it that
+ * were not timed. 0: this one is not. */
 HAK_HIDDEN void govern_note(struct governor *governor, unsigned class, uint64_t began);
 
 /* Lowers all shifts by one if a second has passed since the last time. */

@@ -68,6 +68,17 @@ HAK_HIDDEN bool profile_draw_guard(struct draw *draw);
 /* Draws, for guards alone, for a block of `size` bytes that no thread cache holds. */
 HAK_HIDDEN bool profile_draw_guard_call(struct draw *draw, size_t size);
 
+/* Counts a call for a block of the class in the usual case: it is no sample, and the shift is as it was. Else false. */
+HAK_INLINE bool profile_call_passes(struct countdowns *countdowns, unsigned class)
+{
+    int64_t left = countdowns->left[class] - countdowns->parts[class];
+
+    if (HAK_UNLIKELY(left < 0 || countdowns->shifts[class] != govern_shift(class)))
+        return false;
+    countdowns->left[class] = left;
+    return true;
+}
+
 /* Counts a call for a block of the class. True: the call is a sample, and *weight is its weight. draw: the thread's. */
 HAK_HIDDEN bool profile_count_call(struct countdowns *countdowns, struct draw *draw, unsigned class, uint64_t *weight);
 
