@@ -69,7 +69,6 @@ static void test_records(void)
     static struct heap heaps[2];
     struct record record = { .size = 64, .weight = 3 * WEIGHT_ONE, .foreign = true }, removed;
     struct site *sites[8];
-    size_t count;
 
     core_begin();
     for (uintptr_t i = 0; i < 8; i++) {
@@ -79,8 +78,8 @@ static void test_records(void)
         assert_ptr_equal(table_site(frames, 2, NULL), sites[i]);
         assert_ptr_not_equal(table_site(frames, 1, NULL), sites[i]);
     }
-    assert_ptr_equal(table_sites(&count), sites[0]);
-    assert_int_equal(count, 16);
+    assert_ptr_equal(profile_sites.first, sites[0]);
+    assert_int_equal(profile_sites.count, 16);
     for (uintptr_t i = 1; i <= COUNT; i++) {
         record.address = i * 4096;
         record.site = sites[i % 8];
@@ -161,15 +160,83 @@ static void test_peak(void)
     assert_true(rises > 100 && live < most);
 }
 
+/* R1, R6, R8: the sums of a site's sizes are those of the blocks of each size. Sizes beyond SIZES_MOST share one. */
+static void test_sizes(void)
+{
+    enum { SIZES = 2 * SIZES_MOST, BLOCKS = 1000, STEPS = 100000 };
+    struct site_sums now[SIZES] = { { 0, 0 } }, highest[SIZES] = { { 0, 0 } }, ever[SIZES] = { { 0, 0 } };
+    struct record records[BLOCKS] = { { 0 } }, removed;
+    struct site *site, *other;
+    uint64_t live = 0, most = 0, state = 7;
+    unsigned count = 0;
+
+    core_begin();
+    site = table_site(&(uintptr_t){ 0x1000 }, 1, NULL);
+    other = table_site(&(uintptr_t){ 0x2000 }, 1, NULL);
+    for (unsigned step = 0; step < STEPS; step++) {
+        struct record *record;
+        unsigned at;
+        state = state * UINT64_C(6364136223846793005) + 1442695040888963407u;
+        record = &records[(state >> 33) % BLOCKS];
+        if (record->address) {
+            at = (unsigned)base_min(record->size / 16 - 1, SIZES_MOST - 1);
+            assert_true(table_remove((void *)record->address, 5, &removed));
+            now[at].objects -= record->weight;
+            now[at].bytes -= record->weight * record->size;
+            live -= record->weight * record->size;
+            record->address = 0;
+        } else {
+            size_t size = 16 * ((size_t)base_min(step / 100, (state >> 50) % SIZES) + 1);
+            at = (unsigned)base_min(size / 16 - 1, SIZES_MOST - 1);
+            *record = (struct record){ .address = (uintptr_t)16 * (step + 1), .site = site, .size = size,
+                                       .weight = 2 * WEIGHT_ONE };
+            assert_true(table_insert(record));
+            now[at].objects += record->weight;
+            now[at].bytes += record->weight * size;
+            ever[at].objects += record->weight;
+            ever[at].bytes += record->weight * size;
+            live += record->weight * size;
+        }
+        if (live > most) {
+            most = live;
+            __builtin_memcpy(highest, now, sizeof now);
+        }
+    }
+    for (const struct site_size *size = profile_sizes.first; size; size = size->next, count++) {
+        unsigned at = size->size == SIZE_ANY ? SIZES_MOST - 1 : (unsigned)(size->size / 16 - 1);
+        assert_ptr_equal(size->site, site);
+        assert_int_equal(size->allocated.objects, ever[at].objects);
+        assert_int_equal(size->allocated.bytes, ever[at].bytes);
+        assert_int_equal(size->in_use.objects, now[at].objects);
+        assert_int_equal(size->in_use.bytes, now[at].bytes);
+        assert_int_equal(table_at_peak(size).bytes, highest[at].bytes);
+    }
+    assert_int_equal(count, SIZES_MOST);
+    assert_int_equal(site->size_count, SIZES_MOST);
+    assert_int_equal(profile_sizes.count, SIZES_MOST);
+    assert_null(other->sizes);
+}
+
+/* Above the size classes a size stands for those up to the next quarter of a power of two. */
+static void test_sizes_of_huge_blocks(void **state)
+{
+    (void)state;
+    assert_int_equal(table_size_of(48), 48);
+    assert_int_equal(table_size_of(POOLED_MAX), POOLED_MAX);
+    assert_int_equal(table_size_of(POOLED_MAX + 4096), POOLED_MAX);
+    assert_int_equal(table_size_of(3 * HAK_MIB - 1), 5 * HAK_MIB / 2);
+    assert_int_equal(table_size_of(3 * HAK_MIB), 3 * HAK_MIB);
+    assert_int_equal(table_size_of((size_t)1 << 46), (size_t)1 << 46);
+}
+
 /* ---- Calls that caches count ---- */
 
 /* The sum over sites whose leaf is `leaf`, in blocks. */
 static struct site_sums in_use_of(const void *leaf, bool allocated)
 {
     struct site_sums sums = { 0, 0 };
-    size_t count;
 
-    for (struct site *site = table_sites(&count); count; count--, site = site->next)
+    for (struct site *site = profile_sites.first; site; site = site->next)
         if (site->frame_count && site->frames[0] == (uintptr_t)leaf + 1) {
             sums.objects += allocated ? site->allocated.objects : site->in_use.objects;
             sums.bytes += allocated ? site->allocated.bytes : site->in_use.bytes;
@@ -496,6 +563,8 @@ int main(void)
         cmocka_unit_test(test_share_of_samples),
         core_unit_test(test_records),
         core_unit_test(test_peak),
+        core_unit_test(test_sizes),
+        cmocka_unit_test(test_sizes_of_huge_blocks),
         core_unit_test(test_counts_one),
         core_unit_test(test_counts_forty),
         core_unit_test(test_counts_medium),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from hakmem.clean import clean
 from hakmem.compat import zip_strict
 from hakmem.heap.file import ProfileError, type_names
-from hakmem.heap.labels import LIVED_FROM, Labels, Wanted, labels_of, matches
+from hakmem.heap.labels import LIVED_FROM, SIZE, Labels, Wanted, labels_of, matches
 from hakmem.heap.names import is_mangled, shortened
 from hakmem.limits import TooLong, seconds_at_most
 
@@ -58,14 +58,15 @@ class Frame:
 @dataclass(frozen=True)
 class Stack:
     """frames: innermost first. values and base: a figure for each sample type; base is all 0 without --diff.
-    lived_from: the least lifetime, in milliseconds, of what the sample counts; None if it does not say. labels:
-    (key, value) of each label (labels.py)."""
+    lived_from: the least lifetime, in milliseconds, of what the sample counts; size: of its blocks; None if it does not
+    say. labels: (key, value) of each label (labels.py)."""
 
     frames: tuple[Frame, ...]
     values: tuple[int, ...]
     base: tuple[int, ...]
     lived_from: int | None = None
     labels: Labels = ()
+    size: int | None = None
 
 
 @dataclass
@@ -138,14 +139,15 @@ def stacks_of(profile: Profile, path: object, whole_names: bool = False, interpr
         chain = without_allocator(prune(chain, dropped) if drop else chain)
         if not interpreter:
             chain = without_interpreter(chain)
-        yield Stack(tuple(chain), tuple(sample.value), nothing, lived_from(profile, sample), labels_of(profile, sample))
+        yield Stack(tuple(chain), tuple(sample.value), nothing, number_of(profile, sample, LIVED_FROM),
+                    labels_of(profile, sample), number_of(profile, sample, *SIZE))
 
 
-def lived_from(profile: Profile, sample: Sample) -> int | None:
-    """Returns the least lifetime that a sample's label gives; None if it has none."""
+def number_of(profile: Profile, sample: Sample, *kinds: tuple[str, str]) -> int | None:
+    """Returns the number of a sample's last label of one of the kinds, (key, unit); None if it has none."""
     texts = profile.string_table
-    return next((one.num for one in sample.label
-                 if (texts[one.key], texts[one.num_unit]) == LIVED_FROM), None)
+    found = [one.num for one in sample.label if not one.str and (texts[one.key], texts[one.num_unit]) in kinds]
+    return found[-1] if found else None
 
 
 def frames_of(profile: Profile, whole_names: bool) -> dict[int, list[Frame]]:

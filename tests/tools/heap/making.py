@@ -58,10 +58,12 @@ class Making:
                 location.line.add(function_id=self.function(name, file), line=line)
         return location.id
 
-    def stack(self, places, *values, lived_from=None):
+    def stack(self, places, *values, lived_from=None, size=None, size_unit="bytes"):
         sample = self.profile.sample.add(location_id=[self.location(place) for place in places], value=values)
         if lived_from is not None:
             sample.label.add(key=self.text("lifetime_from"), num=lived_from, num_unit=self.text("milliseconds"))
+        if size is not None:
+            sample.label.add(key=self.text("bytes"), num=size, num_unit=self.text(size_unit))
         return self
 
     def write(self, path, packed=True):
