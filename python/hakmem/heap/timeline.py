@@ -343,7 +343,7 @@ def write_timeline(path: Path, timeline: Timeline) -> None:
     text = rendered(
         FOLDER / "timeline.html", f"Heap of {timeline.names[0]}{more} over time",
         read(SHARED / "vendor/uPlot.min.css") + read(FOLDER / "heap.css") + read(FOLDER / "timeline.css"),
-        [read_script(SHARED / "vendor/uPlot.iife.min.js"),
+        [read_script(SHARED / "vendor/uPlot.iife.min.js"), read_script(SHARED / "keys.js"),
          *(read_script(FOLDER / name) for name in (*LIBRARIES, "graph.js", "timeline.js"))],
         facts=facts, kinds=[(place, title_of(kind)) for place, kind in enumerate(timeline.kinds)],
         last=len(timeline.times) - 1, data=embedded(page_data(timeline)))
