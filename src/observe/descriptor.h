@@ -120,7 +120,7 @@ _Static_assert(sizeof(struct descriptor_head) == 56, "readers of all formats cou
     TYPE(site_list) FIELD(site_list, first) FIELD(site_list, count)                                                    \
     TYPE(site) FIELD(site, next) FIELD(site, labels) FIELD(site, frame_count) FIELD(site, allocated) FIELD(site, \
         in_use) \
-    ARRAY(site, lifetimes)                                                                                             \
+    ARRAY(site, lifetimes) ARRAY(site, own_freed)                                                                      \
     FIELD(site, peak) FIELD(site, peak_epoch)                                                                          \
     TYPE(site_size_list) FIELD(site_size_list, first) FIELD(site_size_list, count)                                     \
     TYPE(site_size) FIELD(site_size, next) FIELD(site_size, site) FIELD(site_size, size) FIELD(site_size, allocated)   \

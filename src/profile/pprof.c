@@ -47,7 +47,7 @@ enum function_field { FUNCTION_ID = 1, FUNCTION_NAME, FUNCTION_SYSTEM_NAME, FUNC
     STRING(INUSE_OBJECTS, "inuse_objects") STRING(INUSE_SPACE, "inuse_space") STRING(FREED_OBJECTS, "freed_objects")   \
     STRING(LIFETIME, "lifetime") STRING(COUNT, "count") STRING(BYTES, "bytes") STRING(MILLISECONDS, "milliseconds")    \
     STRING(SPACE, "space") STRING(LIFETIME_FROM, "lifetime_from") STRING(PEAK_OBJECTS, "peak_objects")                 \
-    STRING(PEAK_SPACE, "peak_space")                                                      \
+    STRING(PEAK_SPACE, "peak_space") STRING(OWN_FREED, "own_freed_objects") STRING(CALLS_FROM, "allocations_from")     \
     STRING(DROP, ("hak_.*|"                                                                                            \
                   "malloc|calloc|realloc|reallocarray|aligned_alloc|posix_memalign|memalign|valloc|pvalloc|"           \
                   "operator new.*|_Zn[wa].*"))
@@ -68,6 +68,7 @@ static const uint8_t sample_types[][2] = {
     { STRING_INUSE_OBJECTS, STRING_COUNT }, { STRING_INUSE_SPACE, STRING_BYTES },
     { STRING_FREED_OBJECTS, STRING_COUNT }, { STRING_LIFETIME, STRING_MILLISECONDS },
     { STRING_PEAK_OBJECTS, STRING_COUNT },  { STRING_PEAK_SPACE, STRING_BYTES },
+    { STRING_OWN_FREED, STRING_COUNT },
 };
 enum { VALUES = sizeof sample_types / sizeof sample_types[0] };
 
@@ -402,6 +403,12 @@ static void write_ends(struct writer *writer, const struct site_view *view)
         if (values[4])
             write_sample(writer, view->site, values, label);
     }
+    for (unsigned bucket = 0; bucket < OWN_BUCKETS; bucket++) {
+        uint64_t values[VALUES] = { [8] = weight_round(view->own_freed[bucket]) };
+        struct own_label label = { STRING_CALLS_FROM, STRING_COUNT, bucket_begin(bucket) };
+        if (values[8])
+            write_sample(writer, view->site, values, label);
+    }
 }
 
 /* Milliseconds from the start to the peak. */
@@ -457,6 +464,7 @@ static void view_copy(struct profile_view *view)
         view->sites[i].site = site;
         view->sites[i].in_use = site->in_use;
         memcpy(view->sites[i].lifetimes, site->lifetimes, sizeof site->lifetimes);
+        memcpy(view->sites[i].own_freed, site->own_freed, sizeof site->own_freed);
     }
     for (size_t i = 0; i < view->size_count; i++, size = size->next)
         view->sizes[i] = (struct size_view){ .size = size, .allocated = size->allocated, .in_use = size->in_use,

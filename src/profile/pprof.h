@@ -9,6 +9,7 @@ struct site_view {
     const struct site *site;
     struct site_sums in_use;
     struct site_sums lifetimes[LIFETIME_BUCKETS];
+    uint64_t own_freed[OWN_BUCKETS];
 };
 
 /* The same of one of a site's sizes. */

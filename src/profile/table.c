@@ -308,14 +308,21 @@ static void record_drop(struct record *place)
     records[hole].address = 0;
 }
 
+/* The bucket of a number: the first for 0, then one for each power of two, the last of `most` for all above. */
+static unsigned bucket_of(uint64_t number, unsigned most)
+{
+    return number ? (unsigned)base_min(base_high_bit(number) + 1, most - 1) : 0;
+}
+
 /* R1: the block is freed. */
-static void record_account_end(const struct record *record, uint64_t now_ms)
+static void record_account_end(const struct record *record, uint64_t now_ms, struct caller by)
 {
     uint64_t lived = now_ms > record->born_ms ? now_ms - record->born_ms : 0;
-    unsigned bucket = lived ? (unsigned)base_min(base_high_bit(lived) + 1, LIFETIME_BUCKETS - 1) : 0;
 
     in_use_move(record, size_of(record), false);
-    sums_move(&record->site->lifetimes[bucket], record->weight, lived, true);
+    sums_move(&record->site->lifetimes[bucket_of(lived, LIFETIME_BUCKETS)], record->weight, lived, true);
+    if (record->thread != 0 && record->thread == by.thread)
+        record->site->own_freed[bucket_of(by.calls - record->calls, OWN_BUCKETS)] += record->weight;
 }
 
 bool table_insert(const struct record *record)
@@ -351,14 +358,14 @@ static bool take_out(const void *address, struct record *taken)
     return true;
 }
 
-bool table_remove(const void *address, uint64_t now_ms, struct record *removed)
+bool table_remove(const void *address, uint64_t now_ms, struct caller by, struct record *removed)
 {
     bool found;
 
     lock_acquire(&profile_lock);
     found = take_out(address, removed);
     if (found)
-        record_account_end(removed, now_ms);
+        record_account_end(removed, now_ms, by);
     lock_release(&profile_lock);
     if (found)
         outside_freed(address);
@@ -380,14 +387,14 @@ void table_put_back(const struct record *record)
 {
     lock_acquire(&profile_lock);
     if (!record_add(record))
-        record_account_end(record, record->born_ms);
+        record_account_end(record, record->born_ms, (struct caller){ 0 });
     lock_release(&profile_lock);
 }
 
-void table_end(const struct record *record, uint64_t now_ms)
+void table_end(const struct record *record, uint64_t now_ms, struct caller by)
 {
     lock_acquire(&profile_lock);
-    record_account_end(record, now_ms);
+    record_account_end(record, now_ms, by);
     lock_release(&profile_lock);
     outside_freed((const void *)record->address);
 }
@@ -397,7 +404,7 @@ void table_remove_heap(struct heap *heap, uint64_t now_ms)
     lock_acquire(&profile_lock);
     for (size_t i = 0; i < record_capacity && heap->sampled;) {
         if (records[i].address && records[i].heap == heap) {
-            record_account_end(&records[i], now_ms);
+            record_account_end(&records[i], now_ms, (struct caller){ 0 });
             outside_freed((const void *)records[i].address);
             record_drop(&records[i]); /* may move another record to place i */
         } else {

@@ -25,6 +25,7 @@
 #define STACK_MOST 128u     /* frames of a site: return addresses, and Python functions between them (python.h) */
 #define LABELLED_SITES_MOST 16384u
 #define LIFETIME_BUCKETS 32u /* bucket 0: below 1 ms; bucket b: from 2^(b - 1) to 2^b ms; the last: all above */
+#define OWN_BUCKETS 16u      /* bucket 0: none; bucket b: from 2^(b - 1) to 2^b; the last: all above, and unknown */
 #define SIZES_MOST 32u       /* of a site */
 #define SIZE_ANY 0u          /* stands for all sizes that a site has no place for (R8) */
 
@@ -57,6 +58,8 @@ struct site {
     struct site_sums peak; /* R6 */
     uint64_t peak_epoch;
     struct site_sums lifetimes[LIFETIME_BUCKETS]; /* of freed blocks; `bytes` holds milliseconds here */
+    /* Blocks freed by the thread that allocated them, by the calls for blocks that it made in between. */
+    uint64_t own_freed[OWN_BUCKETS];
     uintptr_t frames[];                           /* return addresses and Python functions, the innermost first */
 };
 
@@ -80,6 +83,12 @@ struct table_peak {
     uint64_t at_ms; /* when it last did, by profile_now_ms */
 };
 
+/* A thread at one moment: its number, or 0 (unknown), and how many calls for blocks it has made (struct draw). */
+struct caller {
+    uint32_t calls;
+    uint16_t thread;
+};
+
 struct record {
     uintptr_t address; /* 0: an unused place */
     struct site *site;
@@ -89,8 +98,10 @@ struct record {
     uint64_t born_ms;
     uint8_t class; /* whose countdown drew the sample, or CLASS_NONE */
     bool foreign;  /* not in the profile's own heap */
+    uint16_t thread; /* the caller that allocated it, with `calls` */
     uint32_t slack;  /* bytes of the block beyond those that the call wanted; 0 if unknown */
     uint32_t beside; /* for a block of the profile's own heap: front/neighbour.h */
+    uint32_t calls;
 };
 
 /* Where the records are, for readers outside: places with address 0 are unused. Changed under profile_lock. */
@@ -140,15 +151,16 @@ HAK_HIDDEN struct site *table_site(const uintptr_t *frames, unsigned count, cons
 /* Inserts the record and adds its weight to its site's sums. False: memory is out. Takes the lock. */
 HAK_HIDDEN bool table_insert(const struct record *record);
 
-/* Removes the address's record and takes it off its site's sums at `now_ms`. False: there is none. Takes the lock. */
-HAK_HIDDEN bool table_remove(const void *address, uint64_t now_ms, struct record *removed);
+/* Removes the address's record and takes it off its site's sums at `now_ms`; `by` frees the block. False: there is
+ * none. Takes the lock. */
+HAK_HIDDEN bool table_remove(const void *address, uint64_t now_ms, struct caller by, struct record *removed);
 
 /* Take a record out and put it back, for a block that stays in use. The sums do not change. Both take the lock. */
 HAK_HIDDEN bool table_take_out(const void *address, struct record *taken);
 HAK_HIDDEN void table_put_back(const struct record *record);
 
 /* Accounts for the free of a block whose record was taken out. Takes the lock. */
-HAK_HIDDEN void table_end(const struct record *record, uint64_t now_ms);
+HAK_HIDDEN void table_end(const struct record *record, uint64_t now_ms, struct caller by);
 
 /* Removes the records of a first-class heap's blocks. Takes the lock. */
 HAK_HIDDEN void table_remove_heap(struct heap *heap, uint64_t now_ms);

@@ -63,6 +63,8 @@ static void test_share_of_samples(void **state)
 
 /* ---- Records and sites ---- */
 
+static const struct caller nobody;
+
 static void test_records(void)
 {
     enum { COUNT = 50000 };
@@ -95,8 +97,8 @@ static void test_records(void)
     assert_int_equal(heaps[1].sampled, 0);
     assert_int_equal(heaps[0].sampled, COUNT - COUNT / 3);
     for (uintptr_t i = 1; i <= COUNT; i++) {
-        assert_int_equal(table_remove((void *)(i * 4096), 1000, &removed), i % 3 != 0);
-        assert_false(table_remove((void *)(i * 4096), 1000, &removed));
+        assert_int_equal(table_remove((void *)(i * 4096), 1000, nobody, &removed), i % 3 != 0);
+        assert_false(table_remove((void *)(i * 4096), 1000, nobody, &removed));
     }
     assert_int_equal(table_records(), 0);
     for (unsigned i = 0; i < 8; i++) { /* R1 */
@@ -127,7 +129,7 @@ static void test_peak(void)
         state = state * UINT64_C(6364136223846793005) + 1442695040888963407u;
         record = &records[(state >> 33) % (BLOCKS * (1 + step / 50000) / 4)];
         if (record->address) {
-            assert_true(table_remove((void *)record->address, 5, &removed));
+            assert_true(table_remove((void *)record->address, 5, nobody, &removed));
             now[(record->address >> 4) % SITES].objects -= record->weight;
             now[(record->address >> 4) % SITES].bytes -= record->weight * record->size;
             live -= record->weight * record->size;
@@ -180,7 +182,7 @@ static void test_sizes(void)
         record = &records[(state >> 33) % BLOCKS];
         if (record->address) {
             at = (unsigned)base_min(record->size / 16 - 1, SIZES_MOST - 1);
-            assert_true(table_remove((void *)record->address, 5, &removed));
+            assert_true(table_remove((void *)record->address, 5, nobody, &removed));
             now[at].objects -= record->weight;
             now[at].bytes -= record->weight * record->size;
             live -= record->weight * record->size;
@@ -383,6 +385,84 @@ static void test_failed_calls(void)
     check_estimate("allocated", in_use_of(site_c, true), SIZE, 8 * HAK_MIB, COUNT);
 }
 
+/* ---- Calls between the allocation of a block and its free ---- */
+
+static struct site *site_of(const void *leaf)
+{
+    struct site *site = profile_sites.first;
+
+    while (site && (site->frame_count == 0 || site->frames[0] != (uintptr_t)leaf + 1))
+        site = site->next;
+    return site;
+}
+
+/* Each sample of the leaf's site was freed by its thread after `between` calls. */
+static void check_between(const void *leaf, unsigned between)
+{
+    const struct site *site = site_of(leaf);
+    unsigned bucket = 0;
+
+    while (between >> bucket)
+        bucket++;
+    assert_non_null(site);
+    assert_true(site->allocated.objects >= 50 * WEIGHT_ONE);
+    for (unsigned i = 0; i < OWN_BUCKETS; i++)
+        assert_int_equal(site->own_freed[i], i == bucket ? site->allocated.objects : 0);
+}
+
+/* The number of calls is exact: with runs of several classes under way, and with huge and aligned blocks among them. */
+static void test_calls_between(void)
+{
+    static const unsigned betweens[] = { 0, 1, 2, 3, 7, 40, 300 };
+    static const size_t others[] = { 16, 64, 64, 500, 3000, 30000, 200000, 3 * HAK_MIB };
+    static const char leaves[sizeof betweens / sizeof betweens[0]];
+
+    begin_ungoverned();
+    assert_int_equal(front_profile_set(512), 0);
+    front_collect(false);
+    for (unsigned round = 0; round < 2100; round++) {
+        unsigned which = round % (sizeof betweens / sizeof betweens[0]);
+        void *block = allocate_at(&leaves[which], 200);
+        for (unsigned i = 0; i < betweens[which]; i++)
+            front_free(i % 8 == 7 ? front_aligned_alloc(4096, 5000) : front_malloc(others[(i + round) % 8]));
+        front_free(block);
+    }
+    for (unsigned which = 0; which < sizeof betweens / sizeof betweens[0]; which++)
+        check_between(&leaves[which], betweens[which]);
+}
+
+static void *free_it(void *block)
+{
+    front_free(block);
+    thread_release();
+    return NULL;
+}
+
+/* Another thread's free counts for nobody, and a block that outlives a profile was not freed soon. */
+static void test_calls_between_are_unknown(void)
+{
+    const struct site *site;
+    pthread_t thread;
+    void *block;
+
+    begin_ungoverned();
+    assert_int_equal(front_profile_set(1), 0);
+    front_collect(false);
+    pthread_create(&thread, NULL, free_it, allocate_at(site_a, 100));
+    pthread_join(thread, NULL);
+    block = allocate_at(site_b, 100);
+    assert_int_equal(front_profile_set(0), 0);
+    front_free(front_malloc(100));
+    assert_int_equal(front_profile_set(1), 0);
+    front_collect(false);
+    front_free(block);
+    site = site_of(site_a);
+    for (unsigned i = 0; i < OWN_BUCKETS; i++)
+        assert_int_equal(site->own_freed[i], 0);
+    assert_int_equal(site->lifetimes[0].objects, WEIGHT_ONE);
+    assert_int_equal(site_of(site_b)->own_freed[OWN_BUCKETS - 1], WEIGHT_ONE);
+}
+
 /* ---- The governor ---- */
 
 /* Takes and frees blocks, 4 at a time, and keeps 1 in 20. A call takes 1.6 us of the fake clock, a sample 3.2 more. */
@@ -577,6 +657,8 @@ int main(void)
         core_unit_test(test_churn_huge),
         core_unit_test(test_every_entry),
         core_unit_test(test_failed_calls),
+        core_unit_test(test_calls_between),
+        core_unit_test(test_calls_between_are_unknown),
         core_unit_test(test_governed_pages),
         core_unit_test(test_governed_spans),
         core_unit_test(test_governed_huge),

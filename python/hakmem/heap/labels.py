@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 LIVED_FROM = ("lifetime_from", "milliseconds")
 # The label of sizes, which sizes.py shows; Go's profiles have it with this unit, other writers' without one.
 SIZE = (("bytes", "bytes"), ("bytes", ""))
+# The label of blocks that their own thread freed, which temporary.py shows.
+CALLS_FROM = ("allocations_from", "count")
 # Marks a sample whose labels did not fit (src/profile/labels.h).
 LOST = ("hakmem.labels", "lost")
 # The module of a frame that a label makes (rooted).
@@ -67,7 +69,7 @@ def labels_of(profile: Profile, sample: Sample) -> Labels:
     for one in sample.label:
         if one.str:
             found.append((clean(texts[one.key]), clean(texts[one.str])))
-        elif (texts[one.key], texts[one.num_unit]) not in (LIVED_FROM, *SIZE):
+        elif (texts[one.key], texts[one.num_unit]) not in (LIVED_FROM, CALLS_FROM, *SIZE):
             unit = clean(texts[one.num_unit])
             found.append((clean(texts[one.key]), f"{one.num} {unit}" if unit else str(one.num)))
     return tuple(sorted(found))

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from hakmem.live.descriptor import Descriptor
 
 TYPES = (("alloc_objects", "count"), ("alloc_space", "bytes"), ("inuse_objects", "count"), ("inuse_space", "bytes"),
-         ("freed_objects", "count"), ("lifetime", "milliseconds"), ("peak_objects", "count"), ("peak_space", "bytes"))
+         ("freed_objects", "count"), ("lifetime", "milliseconds"), ("peak_objects", "count"), ("peak_space", "bytes"),
+         ("own_freed_objects", "count"))
+# The number of TYPES that older HAKMEMs know: without the last, and without the peak.
+WITHOUT_OWN, WITHOUT_PEAK = 8, 6
 DROP_FRAMES = ("hak_.*|malloc|calloc|realloc|reallocarray|aligned_alloc|posix_memalign|memalign|valloc|pvalloc|"
                "operator new.*|_Zn[wa].*")
 # A figure for each sample type.
@@ -157,17 +160,20 @@ def rounded(heap: HeapSites, pair: tuple[int, int]) -> tuple[int, int]:
 
 def sums_of(heap: HeapSites, whose: Site | Size) -> Values:
     """Returns a value for each of TYPES, without lifetimes."""
-    return (*rounded(heap, whose.allocated), *rounded(heap, whose.in_use), 0, 0, *rounded(heap, whose.peak))
+    return (*rounded(heap, whose.allocated), *rounded(heap, whose.in_use), 0, 0, *rounded(heap, whose.peak), 0)
 
 
 def values_of(heap: HeapSites, site: Site) -> dict[Own, Values]:
     """Returns {what is counted: a value for each of TYPES}, without entries that are all 0: for each size what was
-    allocated, for each bucket of lifetimes what was freed."""
+    allocated, for each bucket of lifetimes and of allocations what was freed."""
     found: dict[Own, Values] = {("bytes", "bytes", size.size) if size.size else None: sums_of(heap, size)
                                 for size in site.sizes} or {None: sums_of(heap, site)}
     for bucket, ended in enumerate(site.lifetimes):
-        found["lifetime_from", "milliseconds", bucket_begin(bucket)] = (0, 0, 0, 0, *rounded(heap, ended), 0, 0)
-    return {key: values for key, values in found.items() if values[0] or values[2] or values[4] or values[6]}
+        found["lifetime_from", "milliseconds", bucket_begin(bucket)] = (0, 0, 0, 0, *rounded(heap, ended), 0, 0, 0)
+    for bucket, weight in enumerate(site.own_freed):
+        count, _ = rounded(heap, (weight, 0))
+        found["allocations_from", "count", bucket_begin(bucket)] = (0, 0, 0, 0, 0, 0, 0, 0, count)
+    return {key: values for key, values in found.items() if any(values[place] for place in (0, 2, 4, 6, 8))}
 
 
 def bucket_begin(bucket: int) -> int:
@@ -180,8 +186,8 @@ class Making:
 
     def __init__(self, seen: Look, default_type: str, types: Sequence[tuple[str, str]] | None = None) -> None:
         self.seen = seen
-        # An older HAKMEM does not know its peak.
-        self.types = types or TYPES[:len(TYPES) if seen.heap.peak_ms is not None else -2]
+        known = WITHOUT_PEAK if seen.heap.peak_ms is None else len(TYPES) if seen.heap.knows_own else WITHOUT_OWN
+        self.types = types or TYPES[:known]
         self.texts = {"": 0}
         self.known: set[int] = set()
         self.profile = profile = Profile(

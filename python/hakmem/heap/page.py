@@ -44,7 +44,8 @@ def page_text(whole: Heap, found: Heap, index: int, names: Sequence[str], base: 
         [read_script(path) for path in (*(FOLDER / name for name in LIBRARIES), SHARED / "keys.js",
                                         FOLDER / "graph.js", FOLDER / "heap.js")],
         facts=facts(whole, names, base), kinds=kinds(found), shown=index,
-        lives=bool(lives_of(found, lines)), sizes=bool(sizes_of(found, lines)), labels=any(stack.labels for stack in found.stacks),
+        lives=bool(lives_of(found, lines)), sizes=bool(sizes_of(found, lines)),
+        labels=any(stack.labels for stack in found.stacks),
         compared=found.compared, share="Of the base" if found.compared else "Share",
         data=embedded(page_data(found, index, lines)))
 

@@ -9,6 +9,7 @@ from hakmem.heap.labels import Row, keys_of, ordered
 from hakmem.heap.labels import cell as labels_cell
 from hakmem.heap.lifetimes import OF_LIVES, SPANS, Lives, duration_text, lives_of
 from hakmem.heap.sizes import spread
+from hakmem.heap.temporary import WITHIN, Temporary
 from hakmem.screen import Table, Text, make_console
 from hakmem.units import scaled
 
@@ -194,6 +195,27 @@ def print_lifetimes(sites: Sequence[Site], lives: dict[SiteKey | None, Lives], n
     console.print(table)
 
 
+def print_temporary(sites: Sequence[Site], temporary: Mapping[SiteKey, Temporary], number: int) -> None:
+    """Prints what part of each site's freed objects their thread freed before its next allocations, those with most
+    such objects first."""
+    table = Table()
+    for head in ("freed", *(f"{most:,}" for most in WITHIN), "later", "elsewhere"):
+        table.add_column(head, justify="right", no_wrap=True)
+    table.add_column("site")
+    found = sorted((site for site in sites if site.key in temporary), key=lambda site: [
+        -count for count in temporary[site.key].within])
+    for site in found[:number]:
+        row = temporary[site.key]
+        table.add_row(*(Text(cell) for cell in (
+            value_text(row.freed, "count"), *(share_text(count, row.freed) for count in row.within),
+            share_text(row.own - row.within[-1], row.freed), share_text(row.freed - row.own, row.freed), site.name)))
+    console = make_console()
+    more = f", the first {number} of {len(found)} sites" if len(found) > number else ""
+    console.print(Text(f"Of what was freed: by the allocating thread before its next N allocations, later, or elsewhere"
+                       f"{more}", style="bold"), soft_wrap=True)
+    console.print(table)
+
+
 def print_sizes(heap: Heap, sites: Sequence[Site], sizes: Mapping[SiteKey, Mapping[int, Sequence[int]]], index: int,
                 number: int, whole: int) -> None:
     """Prints how the figure of each of the first sites spreads over the sizes of its blocks. Shares in a site's own
@@ -209,9 +231,10 @@ def print_sizes(heap: Heap, sites: Sequence[Site], sizes: Mapping[SiteKey, Mappi
         table.add_column(head)
 
     def row(values: Sequence[int], measure: int, size: str, bar: str, text: str, style: str = "") -> None:
-        cells = [value_text(values[index], unit, heap.compared), share_text(values[index], measure),
-                 *([value_text(values[counted], "count", heap.compared)] if counted is not None else []), size, bar, text]
-        table.add_row(*(Text(cell, style=style) for cell in cells))
+        cells = [value_text(values[index], unit, heap.compared), share_text(values[index], measure)]
+        if counted is not None:
+            cells.append(value_text(values[counted], "count", heap.compared))
+        table.add_row(*(Text(cell, style=style) for cell in (*cells, size, bar, text)))
 
     shown = [site for site in sites if site.flat_change(index)]
     for site in shown[:number]:

@@ -27,12 +27,12 @@ OTHER = 0
 
 def sizes_of(heap: Heap, lines: bool) -> dict[SiteKey, dict[int, list[int]]]:
     """Returns {site's key: {size: the change of each figure}}; {} if the profile tells no sizes. Samples without a
-    size, such as those of lifetimes, are left out if they hold nothing of what the sizes are told of."""
+    size that count freed blocks are left out."""
     found: dict[SiteKey, dict[int, list[int]]] = {}
     if all(stack.size is None for stack in heap.stacks):
         return found
     for stack in heap.stacks:
-        if stack.size is None and stack.lived_from is not None:
+        if stack.size is None and (stack.lived_from, stack.calls_from) != (None, None):
             continue
         key = label(stack.frames[0], lines) if stack.frames else NOWHERE
         sums = found.setdefault(key, {}).setdefault(stack.size or OTHER, [0] * len(heap.types))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from hakmem.clean import clean
 from hakmem.compat import zip_strict
 from hakmem.heap.file import ProfileError, type_names
-from hakmem.heap.labels import LIVED_FROM, SIZE, Labels, Wanted, labels_of, matches
+from hakmem.heap.labels import CALLS_FROM, LIVED_FROM, SIZE, Labels, Wanted, labels_of, matches
 from hakmem.heap.names import is_mangled, shortened
 from hakmem.limits import TooLong, seconds_at_most
 
@@ -58,8 +58,8 @@ class Frame:
 @dataclass(frozen=True)
 class Stack:
     """frames: innermost first. values and base: a figure for each sample type; base is all 0 without --diff.
-    lived_from: the least lifetime, in milliseconds, of what the sample counts; size: of its blocks; None if it does not
-    say. labels: (key, value) of each label (labels.py)."""
+    lived_from: the least lifetime, in milliseconds, of what the sample counts; size: of its blocks; calls_from: the
+    least number of allocations before their free; None if it does not say. labels: (key, value) of each label (labels.py)."""
 
     frames: tuple[Frame, ...]
     values: tuple[int, ...]
@@ -67,6 +67,7 @@ class Stack:
     lived_from: int | None = None
     labels: Labels = ()
     size: int | None = None
+    calls_from: int | None = None
 
 
 @dataclass
@@ -140,7 +141,8 @@ def stacks_of(profile: Profile, path: object, whole_names: bool = False, interpr
         if not interpreter:
             chain = without_interpreter(chain)
         yield Stack(tuple(chain), tuple(sample.value), nothing, number_of(profile, sample, LIVED_FROM),
-                    labels_of(profile, sample), number_of(profile, sample, *SIZE))
+                    labels_of(profile, sample), number_of(profile, sample, *SIZE),
+                    number_of(profile, sample, CALLS_FROM))
 
 
 def number_of(profile: Profile, sample: Sample, *kinds: tuple[str, str]) -> int | None:

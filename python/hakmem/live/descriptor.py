@@ -407,6 +407,8 @@ def check(made: Descriptor) -> None:
         check_fields(made, LABEL_FIELDS, {})
     if "profile_sizes" in made.roots:
         check_fields(made, SIZE_FIELDS, SIZE_ARRAYS)
+    if "site.own_freed" in made.fields and made.fields["site.own_freed"].size != 8:
+        raise Damaged("its site.own_freed is not made of numbers")
     if "table_peak" in made.roots:
         check_fields(made, {"table_peak": "epoch at_ms", "site": "peak_epoch"}, {"site.peak": "site_sums"})
     for name in {*NUMBER_FIELDS, "class_counters", "options"}:

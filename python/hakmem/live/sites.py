@@ -89,6 +89,7 @@ class Site:
     labels: tuple[Label, ...] = ()
     label_set: int = 0  # where they are; 0: there are none
     sizes: list[Size] = field(default_factory=list)  # an older HAKMEM has none
+    own_freed: tuple[int, ...] = ()  # blocks that their own thread freed, by the allocations that it made meanwhile
 
 
 @dataclass
@@ -104,6 +105,7 @@ class HeapSites:
     sites: list[Site]
     functions: dict[int, Function] = field(default_factory=dict)  # of Python, by number
     peak_ms: int | None = None  # when most was in use, by the monotonic clock; None: an older HAKMEM does not tell
+    knows_own: bool = False  # the sites have own_freed; an older HAKMEM's have not
 
 
 def read_sites(memory: MappedMemory, descriptor: Descriptor | None = None) -> HeapSites:
@@ -133,6 +135,7 @@ class Reader:
         self.starts = [start for start, _ in self.ranges]
         self.knows_peak = "table_peak" in descriptor.roots and {"site.peak", "site.peak_epoch"
                                                                 } <= descriptor.fields.keys()
+        self.knows_own = self.knows_peak and "site.own_freed" in descriptor.fields
         self.knows_sizes = self.knows_peak and "profile_sizes" in descriptor.roots
         self.knows_labels = "label_sets" in descriptor.roots and "LABEL_IS_NUMBER" in descriptor.constants
         self.block, self.block_at = b"", 0
@@ -155,7 +158,7 @@ class Reader:
         self.read_labels(sites)
         return HeapSites(bool(state["on"]), state["generation"], state["mean"], state["started_ns"],
                          bool(state["by_tables"]), self.descriptor.constants["WEIGHT_ONE"], sites,
-                         self.read_functions(), peak_ms)
+                         self.read_functions(), peak_ms, self.knows_own)
 
     def root(self, name: str, kind: str) -> dict[str, int]:
         """Returns the numbers in a struct that the descriptor names."""
@@ -303,18 +306,26 @@ class Reader:
     def read_sums(self, sites: list[Site], epoch: int = 0) -> None:
         """Fills in the sums. A site that has not changed since the peak had its present sums then (R6 in
         src/profile/table.h)."""
-        lives = self.descriptor.fields["site.lifetimes"]
-        buckets = [lives.offset + number * lives.size for number in range(lives.count)]
-        for site, (allocated, in_use, peak, rest) in zip_strict(sites, self.settled("site", sites, buckets, epoch)):
-            site.allocated, site.in_use, site.lifetimes, site.peak = allocated, in_use, rest, peak
+        own = len(self.offsets("site.own_freed")) if self.knows_own else 0
+        more = [at + self.descriptor.fields[f"site_sums.{name}"].offset for at in self.offsets("site.lifetimes")
+                for name in ("objects", "bytes")] + (self.offsets("site.own_freed") if own else [])
+        for site, (allocated, in_use, peak, rest) in zip_strict(sites, self.settled("site", sites, more, epoch)):
+            site.allocated, site.in_use, site.peak = allocated, in_use, peak
+            lives = rest[:len(rest) - own]
+            site.lifetimes, site.own_freed = tuple(zip_strict(lives[::2], lives[1::2])), rest[len(rest) - own:]
         for size, (allocated, in_use, peak, _) in zip_strict(self.sizes,
                                                              self.settled("site_size", self.sizes, [], epoch)):
             size.allocated, size.in_use, size.peak = allocated, in_use, peak
 
+    def offsets(self, name: str) -> list[int]:
+        """Returns the offset of each element of an array."""
+        array_field = self.descriptor.fields[name]
+        return [array_field.offset + number * array_field.size for number in range(array_field.count)]
+
     def settled(self, kind: str, whose: Sequence[Site | Size], more: list[int],
-                epoch: int) -> Iterator[tuple[Pair, Pair, Pair, tuple[Pair, ...]]]:
-        """Yields for each struct of the kind the sums allocated, in use and at the peak, and those at the offsets
-        `more`. Reads again while they change."""
+                epoch: int) -> Iterator[tuple[Pair, Pair, Pair, tuple[int, ...]]]:
+        """Yields for each struct of the kind the sums allocated, in use and at the peak, and the numbers at the
+        offsets `more`. Reads again while they change."""
         numbers = self.sums_of(kind, whose, more)
         waiting = list(range(len(whose)))
         for _ in range(ROUNDS):
@@ -331,17 +342,17 @@ class Reader:
             if not makes_sense(row):
                 raise self.damaged(f"has more in use than was allocated at {one.address:#x}")
             sums = row[:-3] if self.knows_peak else row
-            allocated, in_use, *rest = zip_strict(sums[::2], sums[1::2])
+            allocated, in_use = (sums[0], sums[1]), (sums[2], sums[3])
             peak = (0, 0) if not self.knows_peak else (row[-3], row[-2]) if row[-1] == epoch else in_use
-            yield allocated, in_use, peak, tuple(rest)
+            yield allocated, in_use, peak, sums[4:]
 
     def sums_of(self, kind: str, whose: Sequence[Site | Size], more: list[int]) -> list[tuple[int, ...]]:
-        """Returns a row for each struct of the kind: blocks and bytes allocated, in use, and at the offsets `more`;
-        then those at the peak, and the peak's epoch."""
+        """Returns a row for each struct of the kind: blocks and bytes allocated, in use, then the numbers at the
+        offsets `more`, then blocks and bytes at the peak, and the peak's epoch."""
         fields, each = self.descriptor.fields, self.descriptor.types[kind]
-        starts = [fields[f"{kind}.allocated"].offset, fields[f"{kind}.in_use"].offset, *more]
+        starts = [fields[f"{kind}.{name}"].offset for name in ("allocated", "in_use")]
         places = [(f"{start} {name}", start + fields[f"site_sums.{name}"].offset)
-                  for start in starts for name in ("objects", "bytes")]
+                  for start in starts for name in ("objects", "bytes")] + [(f"more {at}", at) for at in more]
         if self.knows_peak:
             peak = fields[f"{kind}.peak"].offset
             places += [(f"peak {name}", peak + fields[f"site_sums.{name}"].offset) for name in ("objects", "bytes")]

@@ -1,9 +1,9 @@
-// The keyboard in a flame graph: Tab reaches one bar, arrows go on from it, Enter zooms to a bar and Escape out again. To a
-// screen reader the graph is a tree whose items are the bars.
+// The keyboard in a flame graph: Tab reaches one bar, arrows go on from it, Enter zooms to a bar and Escape out again.
+// To a screen reader the graph is a tree whose items are the bars.
 "use strict";
 
-// place: what holds the bars. bars: their selector. level(bar): the callers above it. zoom(bar), out(): as the names say.
-// search: the field that "/" goes to, if there is one, from which Enter goes to the first bar for which found(bar) holds.
+// place: what holds the bars. bars: their selector. level(bar): the callers above it. zoom(bar), out(): as they say.
+// search: the field that "/" goes to, if there is one; Enter goes from there to the first bar for which found(bar) holds.
 function flameKeys(place, { bars, level, zoom, out, search, found }) {
     let current = null;
     const all = () => [...place.querySelectorAll(bars)];
@@ -42,9 +42,8 @@ function flameKeys(place, { bars, level, zoom, out, search, found }) {
             return row.filter((other) => box(other).left >= own.left - 1 && box(other).right <= own.right + 1)
                 .sort((a, b) => box(b).width - box(a).width)[0];
         }
-        const beside = row.filter((other) => key === "ArrowLeft" ? box(other).left < own.left : box(other).left > own.left);
-        const distance = (other) => Math.abs(box(other).left - own.left);
-        return beside.sort((a, b) => distance(a) - distance(b))[0];
+        const distance = (other) => (key === "ArrowLeft" ? -1 : 1) * (box(other).left - own.left);
+        return row.filter((other) => distance(other) > 0).sort((a, b) => distance(a) - distance(b))[0];
     }
 
     function pressed(event) {
