@@ -306,7 +306,7 @@ struct caller cache_caller(const struct thread_cache *cache)
         return caller;
     caller.calls = cache->draw.calls;
     caller.thread = (uint16_t)cache->own->id;
-    for (unsigned class = 1; class < CLASS_COUNT; class++)
+    for (unsigned class = 1; class < CLASS_COUNT && profile.draw_mean != 1; class++) /* 1: no call passes in a run */
         if (cache->run_count[class])
             caller.calls += cache->run_count[class] - cache_run_left(cache, class);
     return caller;
