@@ -65,14 +65,24 @@ def labels_of(profile: Profile, sample: Sample) -> Labels:
     """Returns ((key, value), ...) of a sample, sorted. A number's value becomes text such as "7 bytes"."""
     if not sample.label:
         return ()
-    texts, found = profile.string_table, []
-    for one in sample.label:
+    texts, found, own = profile.string_table, [], place_of_size(profile, sample)
+    for place, one in enumerate(sample.label):
         if one.str:
             found.append((clean(texts[one.key]), clean(texts[one.str])))
-        elif (texts[one.key], texts[one.num_unit]) not in (LIVED_FROM, CALLS_FROM, *SIZE):
+        elif place != own and (texts[one.key], texts[one.num_unit]) not in (LIVED_FROM, CALLS_FROM):
             unit = clean(texts[one.num_unit])
             found.append((clean(texts[one.key]), f"{one.num} {unit}" if unit else str(one.num)))
     return tuple(sorted(found))
+
+
+def place_of_size(profile: Profile, sample: Sample) -> int | None:
+    """Returns which label of a sample is the size of its blocks: the last such one, because a label of the program may
+    look alike. None if there is none, as for a sample that counts freed blocks."""
+    texts = profile.string_table
+    kinds = [(texts[one.key], texts[one.num_unit]) if not one.str else None for one in sample.label]
+    if LIVED_FROM in kinds or CALLS_FROM in kinds:
+        return None
+    return max((place for place, kind in enumerate(kinds) if kind in SIZE), default=None)
 
 
 def matches(labels: Labels, wanted: Sequence[Wanted]) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from hakmem.clean import clean
 from hakmem.compat import zip_strict
 from hakmem.heap.file import ProfileError, type_names
-from hakmem.heap.labels import CALLS_FROM, LIVED_FROM, SIZE, Labels, Wanted, labels_of, matches
+from hakmem.heap.labels import CALLS_FROM, LIVED_FROM, Labels, Wanted, labels_of, matches, place_of_size
 from hakmem.heap.names import is_mangled, shortened
 from hakmem.limits import TooLong, seconds_at_most
 
@@ -140,16 +140,16 @@ def stacks_of(profile: Profile, path: object, whole_names: bool = False, interpr
         chain = without_allocator(prune(chain, dropped) if drop else chain)
         if not interpreter:
             chain = without_interpreter(chain)
+        size = place_of_size(profile, sample)
         yield Stack(tuple(chain), tuple(sample.value), nothing, number_of(profile, sample, LIVED_FROM),
-                    labels_of(profile, sample), number_of(profile, sample, *SIZE),
+                    labels_of(profile, sample), sample.label[size].num if size is not None else None,
                     number_of(profile, sample, CALLS_FROM))
 
 
-def number_of(profile: Profile, sample: Sample, *kinds: tuple[str, str]) -> int | None:
-    """Returns the number of a sample's last label of one of the kinds, (key, unit); None if it has none."""
+def number_of(profile: Profile, sample: Sample, kind: tuple[str, str]) -> int | None:
+    """Returns the number of a sample's label of a kind, (key, unit); None if it has none."""
     texts = profile.string_table
-    found = [one.num for one in sample.label if not one.str and (texts[one.key], texts[one.num_unit]) in kinds]
-    return found[-1] if found else None
+    return next((one.num for one in sample.label if (texts[one.key], texts[one.num_unit]) == kind), None)
 
 
 def frames_of(profile: Profile, whole_names: bool) -> dict[int, list[Frame]]:

@@ -67,6 +67,21 @@ def test_a_label_without_a_unit(tmp_path):
     assert "64 B" in run(with_sizes("").write(tmp_path / "plain"), "--sizes").stdout
 
 
+def test_a_label_of_the_program_that_looks_alike(tmp_path):
+    making = Making(TYPES_WITH_LIVES)
+    for size, lived_from in ((64, None), (None, 0)):
+        making.stack(named("fill", "main"), *((2, 128, 2, 128, 0, 0) if size else (0, 0, 0, 0, 3, 0)))
+        making.profile.sample[-1].label.add(key=making.text("bytes"), num=4096, num_unit=making.text("bytes"))
+        if size:
+            making.profile.sample[-1].label.add(key=making.text("bytes"), num=size, num_unit=making.text("bytes"))
+        else:
+            making.profile.sample[-1].label.add(key=making.text("lifetime_from"), num=lived_from,
+                                                num_unit=making.text("milliseconds"))
+    stacks = json.loads(run(making.write(tmp_path / "alike"), "--json").stdout)["stacks"]
+    assert [(stack.get("size"), stack["labels"]) for stack in stacks] == [
+        (64, {"bytes": "4096 bytes"}), (None, {"bytes": "4096 bytes"})]
+
+
 def test_sizes_above_the_classes_are_rounded_down(tmp_path):
     making = Making().stack(named("grow", "main"), 1, 3 << 20, 1, 3 << 20, size=5 << 19)
     assert "2.5 MiB+" in run(making.write(tmp_path / "huge"), "--sizes").stdout
