@@ -89,7 +89,8 @@ def heap(ctx: click.Context, files: tuple[AnySource, ...], timeline: bool, every
          idle: float | None, start: bool, stop: bool, rate: int | None, seconds: float | None, alloc: bool, peak: bool,
          objects: bool, by: str, number: int, lines: bool, focus: str | None, ignore: str | None, by_label: str | None,
          wanted: tuple[Wanted, ...], hide: str | None, as_tree: bool, lifetimes: bool, temporary: bool, sizes: bool,
-         least: float, base: AnySource | None, most: Most | None, summary: Path | None, as_json: bool, html: Path | None,
+         least: float, base: AnySource | None, most: Most | None, summary: Path | None, as_json: bool,
+         html: Path | None,
          symbolized: Path | None, full: bool, all_notes: bool, debug_folders: tuple[Path, ...]) -> None:
     """Tell where the memory of heap profiles is: top sites, tree, comparison, flame graph.
 

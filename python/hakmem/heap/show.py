@@ -208,7 +208,7 @@ def print_temporary(sites: Sequence[Site], temporary: Mapping[SiteKey, Temporary
         row = temporary[site.key]
         table.add_row(*(Text(cell) for cell in (
             value_text(row.freed, "count"), *(share_text(count, row.freed) for count in row.within),
-            share_text(row.own - row.within[-1], row.freed), share_text(row.freed - row.own, row.freed), site.name)))
+            share_text(row.own - row.within[-1], row.freed), share_text(row.elsewhere(), row.freed), site.name)))
     console = make_console()
     more = f", the first {number} of {len(found)} sites" if len(found) > number else ""
     console.print(Text(f"Of what was freed: by the allocating thread before its next N allocations, later, or elsewhere"

@@ -59,7 +59,8 @@ class Frame:
 class Stack:
     """frames: innermost first. values and base: a figure for each sample type; base is all 0 without --diff.
     lived_from: the least lifetime, in milliseconds, of what the sample counts; size: of its blocks; calls_from: the
-    least number of allocations before their free; None if it does not say. labels: (key, value) of each label (labels.py)."""
+    least number of allocations before their free; None if it does not say. labels: (key, value) of each label
+    (labels.py)."""
 
     frames: tuple[Frame, ...]
     values: tuple[int, ...]

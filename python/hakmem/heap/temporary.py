@@ -28,6 +28,10 @@ class Temporary:
     own: int = 0
     within: list[int] = field(default_factory=lambda: [0] * len(WITHIN))
 
+    def elsewhere(self) -> int:
+        """Returns how many objects another thread freed. The figures are rounded sums, so `own` may be above `freed`."""
+        return max(0, self.freed - self.own) if self.freed >= 0 else self.freed - self.own
+
 
 def temporary_of(heap: Heap, lines: bool) -> dict[SiteKey, Temporary]:
     """Returns {site's key: Temporary}; {} if the profile does not tell."""

@@ -3,7 +3,7 @@
 "use strict";
 
 // place: what holds the bars. bars: their selector. level(bar): the callers above it. zoom(bar), out(): as they say.
-// search: the field that "/" goes to, if there is one; Enter goes from there to the first bar for which found(bar) holds.
+// search: the field that "/" goes to, if there is one; Enter leads from it to the first bar for which found(bar) holds.
 function flameKeys(place, { bars, level, zoom, out, search, found }) {
     let current = null;
     const all = () => [...place.querySelectorAll(bars)];

@@ -125,7 +125,7 @@ class Top(App[None]):
         self.drilled: int | None = None  # what the key of a row of the view led to
         self.history: deque[tuple[int, int]] = deque(maxlen=LOOKS)  # (RSS, live bytes) of each look
         self.orders: dict[str, tuple[int, bool | None]] = {}  # table -> (column, descending)
-        # {table: the greatest width that each of its columns has needed}: columns do not come and go with their figures.
+        # {table: the greatest width that each of its columns has needed}, so that figures make no column come and go.
         self.widths: dict[str, list[int]] = {}
         self.note = ""
         self.running = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Protects the keyboard in flame graphs: Tab, arrows, Enter, Escape and the search reach every bar, which a reader names."""
+"""Protects the keyboard in flame graphs: Tab, arrows, Enter, Escape and the search reach bars, which a reader names."""
 
 import pytest
 from making import known

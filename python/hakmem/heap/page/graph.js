@@ -55,7 +55,7 @@ const heapGraph = (() => {
         }
     }
 
-    // The keyboard in the graph (keys.js). chart(): the flame graph drawn last, or null. Call begun(chart) for each new one.
+    // The keyboard in the graph (keys.js). chart(): the flame graph drawn last, or null. Call begun(chart) for each one.
     function keyboard(place, search, details, chart) {
         let zoomed = null;
         flameKeys(place, {
