@@ -42,7 +42,7 @@ void guarded_free(void *block, const char *function)
     struct record record;
 
     if (table_records())
-        (void)profile_forget(block, &record);
+        (void)profile_forget(block, cache_caller(cache_current()), &record);
     if (!guard_free(block, function, &origin) || cache == NULL)
         return;
     govern_note(&cache->governor, origin.class, began);

@@ -24,6 +24,10 @@ static uint64_t sample_start(const struct thread_cache *cache) { return govern_s
 /* Records the block. The thread has worked on the sample since `began` (govern_start). */
 static void note(struct record *record, struct thread_cache *cache, uint64_t began)
 {
+    struct caller caller = cache ? cache_caller(cache) : (struct caller){ 0 };
+
+    record->thread = caller.thread;
+    record->calls = caller.calls;
     profile_note(record, cache ? &cache->stacks : NULL, cache ? labels_in_force(cache->labels) : NULL);
     dump_note_bytes(record->weight * record->size / WEIGHT_ONE); /* the file is written at the call's exit (K1) */
     if (cache)
@@ -162,12 +166,19 @@ void sample_note_foreign(void *block, size_t size, struct heap *heap)
 
 /* ---- Frees ---- */
 
+void sample_forget(const void *block)
+{
+    struct record record;
+
+    (void)profile_forget(block, cache_caller(cache_current()), &record);
+}
+
 void sample_free(void *block, const char *function)
 {
     struct thread_cache *cache = thread_cache_get();
     uint64_t began = sample_start(cache);
     struct record record;
-    bool known = profile_forget(block, &record);
+    bool known = profile_forget(block, cache_caller(cache_current()), &record);
 
     remote_free_locked(block, function);
     if (!cache || !known)
@@ -193,7 +204,7 @@ void *sample_huge_resize(void *block, size_t size, bool may_move)
         return resized;
     }
     if (known)
-        table_end(&record, profile_now_ms());
+        table_end(&record, profile_now_ms(), cache_caller(cache_current()));
     sample_foreign(resized, size, heap);
     return resized;
 }

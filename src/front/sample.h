@@ -31,12 +31,11 @@ HAK_INLINE void sample_foreign(void *block, size_t size, struct heap *heap)
 HAK_HIDDEN void sample_free(void *block, const char *function);
 
 /* Call before the free of a block that may have been recorded in place. */
+HAK_HIDDEN void sample_forget(const void *block);
 HAK_INLINE void sample_forget_foreign(const void *block)
 {
-    struct record record;
-
     if (HAK_UNLIKELY(table_foreign()))
-        (void)profile_forget(block, &record);
+        sample_forget(block);
 }
 HAK_INLINE void sample_forget_heap(struct heap *heap) { profile_forget_heap(heap); }
 

@@ -28,6 +28,9 @@
 #define DEEP_SHARE 256u
 #define DEEP_FIRST_BYTES HAK_MIB
 
+/* Stands for the calls between two profiles: enough for the last bucket of blocks that lived meanwhile. */
+#define UNCOUNTED (1u << OWN_BUCKETS)
+
 /* Entries that a flush moves at a time, which bounds its array on the stack. */
 #define FLUSH_MOST 128u
 
@@ -60,6 +63,8 @@ static void cache_follow_profile(struct thread_cache *cache)
 {
     cache->generation = profile_generation();
     cache->counted = profile_drawing() && !harden_on() ? RUN_BINS : 0;
+    if (profile_drawing())
+        cache->draw.calls += UNCOUNTED; /* the calls between two profiles are in none */
     if (cache_counts(cache))
         countdowns_begin(&cache->countdowns);
     cache_fill_classes(cache);
@@ -238,6 +243,7 @@ static void run_settle(struct thread_cache *cache, unsigned class)
         return;
     cache->run_count[class] = (uint8_t)(cache->run_count[class] - served);
     cache->heap->classes[class].malloc_hits += served;
+    cache->draw.calls += served;
     countdowns_pass(&cache->countdowns, class, served);
 }
 
@@ -286,6 +292,7 @@ bool cache_end_run(struct thread_cache *cache, unsigned class, uint64_t *weight)
 {
     unsigned count = cache_count(cache, class), seen = cache->seen[class];
 
+    cache->draw.calls++;
     cache_note_busy(cache, class);
     run_next(cache, class, cache->run_count[class] + 1u, count > seen ? count - seen : 0);
     if (cache->run_count[class]) {
@@ -297,6 +304,20 @@ bool cache_end_run(struct thread_cache *cache, unsigned class, uint64_t *weight)
         return false;
     return !profile_call_passes(&cache->countdowns, class) &&
            profile_count_call(&cache->countdowns, &cache->draw, class, weight);
+}
+
+struct caller cache_caller(const struct thread_cache *cache)
+{
+    struct caller caller = { 0 };
+
+    if (cache->own == NULL || !profile_on()) /* the empty cache; calls that nobody counts */
+        return caller;
+    caller.calls = cache->draw.calls;
+    caller.thread = (uint16_t)cache->own->id;
+    for (unsigned class = 1; class < CLASS_COUNT && profile.draw_mean != 1; class++) /* 1: no call passes in a run */
+        if (cache->run_count[class])
+            caller.calls += cache->run_count[class] - cache_run_left(cache, class);
+    return caller;
 }
 
 void cache_begin_run(struct thread_cache *cache, unsigned class)

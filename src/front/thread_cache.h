@@ -198,6 +198,7 @@ HAK_INLINE void cache_note_run(struct thread_cache *cache, unsigned class, unsig
 {
     struct class_counters *counters = &cache->own->classes[class]; /* needs no lock; a shared heap's would (O8) */
 
+    cache->draw.calls += served;
     __atomic_store_n(&counters->malloc_hits, counters->malloc_hits + served, __ATOMIC_RELAXED);
     __atomic_store_n(&counters->free_hits, counters->free_hits + back, __ATOMIC_RELAXED);
 }
@@ -263,6 +264,10 @@ HAK_HIDDEN void *cache_serve_counted(struct thread_cache *cache, unsigned class)
 /* Counts the calls that the class's run, now empty, served, and the current one. True: this one is a sample of the
  * weight. */
 HAK_HIDDEN bool cache_end_run(struct thread_cache *cache, unsigned class, uint64_t *weight);
+
+/* The thread and how many calls for blocks it has made while calls are counted (T8), those of its runs included. */
+struct caller;
+HAK_HIDDEN struct caller cache_caller(const struct thread_cache *cache);
 
 /* Fills the class's run if it is empty, from its bin and then from the heap, with no more blocks than calls may pass
  * before the next sample. */

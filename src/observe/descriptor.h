@@ -56,6 +56,7 @@ _Static_assert(sizeof(struct descriptor_head) == 56, "readers of all formats cou
     ROOT(profile_sites, &profile_sites) ROOT(table_peak, &table_peak) ROOT(guard, &guard)                              \
     ROOT(outside, &hak_outside) ROOT(window_head_mapped, &window_head_mapped)                                          \
     ROOT(python_codes, &python_codes) ROOT(profile_records, &profile_records) ROOT(label_sets, &label_sets)            \
+    ROOT(profile_sizes, &profile_sizes)                                                                                \
     CONSTANT(UNIT_SIZE) CONSTANT(SUPERSLAB_SIZE) CONSTANT(SUPERSLAB_UNITS) CONSTANT(CLASS_COUNT)                       \
     CONSTANT(CLASS_SPAN_1) CONSTANT(WINDOW_PAGE_MAP) CONSTANT(WINDOW_RETIRED_CACHE) CONSTANT(WARM_STOCKS)              \
     CONSTANT(HUGE_BUCKETS) CONSTANT(HUGE_MAX_RANGES) CONSTANT(POOL_BUCKETS) CONSTANT(POOL_BUCKET_EMPTY)                \
@@ -119,8 +120,11 @@ _Static_assert(sizeof(struct descriptor_head) == 56, "readers of all formats cou
     TYPE(site_list) FIELD(site_list, first) FIELD(site_list, count)                                                    \
     TYPE(site) FIELD(site, next) FIELD(site, labels) FIELD(site, frame_count) FIELD(site, allocated) FIELD(site, \
         in_use) \
-    ARRAY(site, lifetimes)                                                                                             \
+    ARRAY(site, lifetimes) ARRAY(site, own_freed)                                                                      \
     FIELD(site, peak) FIELD(site, peak_epoch)                                                                          \
+    TYPE(site_size_list) FIELD(site_size_list, first) FIELD(site_size_list, count)                                     \
+    TYPE(site_size) FIELD(site_size, next) FIELD(site_size, site) FIELD(site_size, size) FIELD(site_size, allocated)   \
+    FIELD(site_size, in_use) FIELD(site_size, peak) FIELD(site_size, peak_epoch)                                       \
     TYPE(table_peak) FIELD(table_peak, epoch) FIELD(table_peak, at_ms)                                                 \
     TYPE(label_sets) FIELD(label_sets, first) FIELD(label_sets, count)                                                 \
     TYPE(label_set) FIELD(label_set, next) FIELD(label_set, count) FIELD(label_set, text_bytes)                        \

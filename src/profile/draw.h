@@ -18,6 +18,7 @@ struct draw {
     int64_t countdown;   /* until the next sample */
     uint64_t random;     /* xorshift's state; 0: not seeded */
     uint32_t generation; /* of the profile whose mean the countdown was drawn with */
+    uint32_t calls;      /* that the thread made for blocks, while such calls were counted; it wraps */
 };
 
 /* A thread's countdowns by class. */

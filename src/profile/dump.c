@@ -270,8 +270,9 @@ static void report_error(uint64_t bytes)
 
 static void report_leaks(void)
 {
-    size_t count, with = 0, shown;
-    struct site_view *views = pprof_view(&count);
+    struct profile_view view = pprof_view();
+    struct site_view *views = view.sites;
+    size_t count = view.count, with = 0, shown;
     uint64_t bytes = 0, blocks = 0;
 
     for (size_t i = 0; views && i < count; i++) {
@@ -297,7 +298,7 @@ static void report_leaks(void)
     }
     if (views || !count)
         report_error(weight_round(bytes));
-    pprof_view_end(views, count);
+    pprof_view_end(&view);
 }
 
 void dump_at_exit(void)

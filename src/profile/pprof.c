@@ -47,7 +47,7 @@ enum function_field { FUNCTION_ID = 1, FUNCTION_NAME, FUNCTION_SYSTEM_NAME, FUNC
     STRING(INUSE_OBJECTS, "inuse_objects") STRING(INUSE_SPACE, "inuse_space") STRING(FREED_OBJECTS, "freed_objects")   \
     STRING(LIFETIME, "lifetime") STRING(COUNT, "count") STRING(BYTES, "bytes") STRING(MILLISECONDS, "milliseconds")    \
     STRING(SPACE, "space") STRING(LIFETIME_FROM, "lifetime_from") STRING(PEAK_OBJECTS, "peak_objects")                 \
-    STRING(PEAK_SPACE, "peak_space")                                                      \
+    STRING(PEAK_SPACE, "peak_space") STRING(OWN_FREED, "own_freed_objects") STRING(CALLS_FROM, "allocations_from")     \
     STRING(DROP, ("hak_.*|"                                                                                            \
                   "malloc|calloc|realloc|reallocarray|aligned_alloc|posix_memalign|memalign|valloc|pvalloc|"           \
                   "operator new.*|_Zn[wa].*"))
@@ -68,6 +68,7 @@ static const uint8_t sample_types[][2] = {
     { STRING_INUSE_OBJECTS, STRING_COUNT }, { STRING_INUSE_SPACE, STRING_BYTES },
     { STRING_FREED_OBJECTS, STRING_COUNT }, { STRING_LIFETIME, STRING_MILLISECONDS },
     { STRING_PEAK_OBJECTS, STRING_COUNT },  { STRING_PEAK_SPACE, STRING_BYTES },
+    { STRING_OWN_FREED, STRING_COUNT },
 };
 enum { VALUES = sizeof sample_types / sizeof sample_types[0] };
 
@@ -345,8 +346,14 @@ static void put_labels(struct message *message, const struct label_set *set)
     }
 }
 
-/* Writes a sample of the site. bucket: the bucket of lifetimes that it counts, and has as a label; -1: none. */
-static void write_sample(struct writer *writer, const struct site *site, const uint64_t values[VALUES], int bucket)
+/* A label of the profile's own, a number; key STRING_NONE: none. */
+struct own_label {
+    unsigned key, unit; /* of the first strings */
+    uint64_t number;
+};
+
+static void write_sample(struct writer *writer, const struct site *site, const uint64_t values[VALUES],
+                         struct own_label label)
 {
     static struct message message, packed;
     unsigned frames = frames_to_write(writer, site);
@@ -360,29 +367,47 @@ static void write_sample(struct writer *writer, const struct site *site, const u
         put_number(&packed, values[i]);
     put_bytes(&message, SAMPLE_VALUE, packed.bytes, packed.used);
     put_labels(&message, site->labels);
-    if (bucket >= 0) {
+    if (label.key != STRING_NONE) {
         packed.used = 0;
-        put_field(&packed, LABEL_KEY, STRING_LIFETIME_FROM);
-        put_field(&packed, LABEL_NUMBER, bucket ? UINT64_C(1) << (bucket - 1) : 0);
-        put_field(&packed, LABEL_UNIT, STRING_MILLISECONDS);
+        put_field(&packed, LABEL_KEY, label.key);
+        put_field(&packed, LABEL_NUMBER, label.number);
+        put_field(&packed, LABEL_UNIT, label.unit);
         put_bytes(&message, SAMPLE_LABEL, packed.bytes, packed.used);
     }
     write_message(writer->sink, PROFILE_SAMPLE, &message);
 }
 
-static void write_site(struct writer *writer, const struct site_view *view)
+/* The least number in a bucket: bucket 0 begins at 0, and each other one at a power of two. */
+static uint64_t bucket_begin(unsigned bucket) { return bucket ? UINT64_C(1) << (bucket - 1) : 0; }
+
+/* The label `bytes` is the one that pprof, Go and jemalloc's jeprof give a sample whose blocks have one size. */
+static void write_size(struct writer *writer, const struct size_view *view)
 {
+    struct own_label label = { view->size->size == SIZE_ANY ? STRING_NONE : STRING_BYTES, STRING_BYTES,
+                               view->size->size };
     uint64_t values[VALUES] = { weight_round(view->allocated.objects), weight_round(view->allocated.bytes),
                                 weight_round(view->in_use.objects), weight_round(view->in_use.bytes),
                                 [6] = weight_round(view->peak.objects), [7] = weight_round(view->peak.bytes) };
 
     if (values[0] || values[2] || values[6])
-        write_sample(writer, view->site, values, -1);
-    for (int bucket = 0; bucket < (int)LIFETIME_BUCKETS; bucket++) {
+        write_sample(writer, view->size->site, values, label);
+}
+
+/* The blocks of a site that were freed. */
+static void write_ends(struct writer *writer, const struct site_view *view)
+{
+    for (unsigned bucket = 0; bucket < LIFETIME_BUCKETS; bucket++) {
         const struct site_sums *ended = &view->lifetimes[bucket];
-        uint64_t ends[VALUES] = { [4] = weight_round(ended->objects), [5] = weight_round(ended->bytes) };
-        if (ends[4])
-            write_sample(writer, view->site, ends, bucket);
+        uint64_t values[VALUES] = { [4] = weight_round(ended->objects), [5] = weight_round(ended->bytes) };
+        struct own_label label = { STRING_LIFETIME_FROM, STRING_MILLISECONDS, bucket_begin(bucket) };
+        if (values[4])
+            write_sample(writer, view->site, values, label);
+    }
+    for (unsigned bucket = 0; bucket < OWN_BUCKETS; bucket++) {
+        uint64_t values[VALUES] = { [8] = weight_round(view->own_freed[bucket]) };
+        struct own_label label = { STRING_CALLS_FROM, STRING_COUNT, bucket_begin(bucket) };
+        if (values[8])
+            write_sample(writer, view->site, values, label);
     }
 }
 
@@ -424,48 +449,68 @@ static void write_head(struct writer *writer, uint64_t started_ns, uint32_t proc
 
 /* ---- Views ---- */
 
-struct site_view *pprof_view(size_t *count)
+static size_t view_bytes(const struct profile_view *view)
 {
-    struct site *site = table_sites(count);
-    struct site_view *views =
-        *count ? os_map(base_align_up(*count * sizeof *views, os_page_size()), os_page_size()) : NULL;
-
-    if (!views)
-        return NULL;
-    lock_acquire(&profile_lock);
-    for (size_t i = 0; i < *count; i++, site = site->next) {
-        views[i].site = site;
-        views[i].allocated = site->allocated;
-        views[i].in_use = site->in_use;
-        views[i].peak = table_at_peak(site);
-        memcpy(views[i].lifetimes, site->lifetimes, sizeof views[i].lifetimes);
-    }
-    lock_release(&profile_lock);
-    return views;
+    return base_align_up(view->count * sizeof *view->sites + view->size_count * sizeof *view->sizes, os_page_size());
 }
 
-void pprof_view_end(struct site_view *views, size_t count)
+/* Under profile_lock. */
+static void view_copy(struct profile_view *view)
 {
-    if (views)
-        os_unmap(views, base_align_up(count * sizeof *views, os_page_size()));
+    const struct site *site = profile_sites.first;
+    const struct site_size *size = profile_sizes.first;
+
+    for (size_t i = 0; i < view->count; i++, site = site->next) {
+        view->sites[i].site = site;
+        view->sites[i].in_use = site->in_use;
+        memcpy(view->sites[i].lifetimes, site->lifetimes, sizeof site->lifetimes);
+        memcpy(view->sites[i].own_freed, site->own_freed, sizeof site->own_freed);
+    }
+    for (size_t i = 0; i < view->size_count; i++, size = size->next)
+        view->sizes[i] = (struct size_view){ .size = size, .allocated = size->allocated, .in_use = size->in_use,
+                                             .peak = table_at_peak(size) };
+}
+
+struct profile_view pprof_view(void)
+{
+    struct profile_view view = { 0 };
+
+    lock_acquire(&profile_lock);
+    view.count = profile_sites.count;
+    view.size_count = profile_sizes.count;
+    lock_release(&profile_lock);
+    view.sites = view.count ? os_map(view_bytes(&view), os_page_size()) : NULL;
+    if (!view.sites)
+        return view;
+    view.sizes = (struct size_view *)(view.sites + view.count);
+    lock_acquire(&profile_lock);
+    view_copy(&view);
+    lock_release(&profile_lock);
+    return view;
+}
+
+void pprof_view_end(const struct profile_view *view)
+{
+    if (view->sites)
+        os_unmap(view->sites, view_bytes(view));
 }
 
 /* ---- The whole ---- */
 
 static size_t seen_bytes(size_t capacity) { return base_align_up(capacity * sizeof(uintptr_t), os_page_size()); }
 
-static bool writer_prepare(struct writer *writer, const struct site_view *views, size_t count)
+static bool writer_prepare(struct writer *writer, const struct profile_view *view)
 {
     size_t frames = 1;
 
-    for (size_t i = 0; i < count; i++)
-        frames += views[i].site->frame_count;
+    for (size_t i = 0; i < view->count; i++)
+        frames += view->sites[i].site->frame_count;
     writer->seen_capacity = (size_t)2 << (base_high_bit(frames) + 1);
     writer->seen = os_map(seen_bytes(writer->seen_capacity), os_page_size());
     return writer->seen != NULL;
 }
 
-static void write_sites(struct writer *writer, const struct site_view *views, size_t count)
+static void write_sites(struct writer *writer, const struct profile_view *view)
 {
     static _Alignas(8) char headers[OS_MODULES_BUFFER];
     static char buffer[OS_MAPS_LINE];
@@ -478,23 +523,24 @@ static void write_sites(struct writer *writer, const struct site_view *views, si
     if (__atomic_load_n(&python_codes.first, __ATOMIC_ACQUIRE))
         write_python(writer, python_codes.first);
     write_label_strings(writer);
-    for (size_t i = 0; i < count; i++)
-        write_site(writer, &views[i]);
+    for (size_t i = 0; i < view->size_count; i++)
+        write_size(writer, &view->sizes[i]);
+    for (size_t i = 0; i < view->count; i++)
+        write_ends(writer, &view->sites[i]);
 }
 
 int pprof_write(int file, uint64_t started_ns, uint32_t process)
 {
     struct writer writer = { .error = ENOMEM };
-    size_t count;
-    struct site_view *views = pprof_view(&count);
+    struct profile_view view = pprof_view();
 
     /* Without a site there are no locations and no mappings: a short program would spend most of its time on them. */
-    if (count == 0 || (views && writer_prepare(&writer, views, count))) {
+    if (view.count == 0 || (view.sites && writer_prepare(&writer, &view))) {
         writer.error = 0;
         writer.sink = sink_begin(file);
         write_head(&writer, started_ns, process);
-        if (views && count)
-            write_sites(&writer, views, count);
+        if (view.sites)
+            write_sites(&writer, &view);
         if (writer.error == 0)
             writer.error = sink_end(writer.sink);
         if (writer.ranges)
@@ -502,6 +548,6 @@ int pprof_write(int file, uint64_t started_ns, uint32_t process)
         if (writer.seen)
             os_unmap(writer.seen, seen_bytes(writer.seen_capacity));
     }
-    pprof_view_end(views, count);
+    pprof_view_end(&view);
     return writer.error;
 }

@@ -7,13 +7,25 @@
 /* A site's sums at one moment. */
 struct site_view {
     const struct site *site;
-    struct site_sums allocated, in_use, peak;
+    struct site_sums in_use;
     struct site_sums lifetimes[LIFETIME_BUCKETS];
+    uint64_t own_freed[OWN_BUCKETS];
 };
 
-/* Copies all sites' sums of one moment into memory from the system. NULL: no sites, or (*count not 0) no memory. */
-HAK_HIDDEN struct site_view *pprof_view(size_t *count);
-HAK_HIDDEN void pprof_view_end(struct site_view *views, size_t count);
+/* The same of one of a site's sizes. */
+struct size_view {
+    const struct site_size *size;
+    struct site_sums allocated, in_use, peak;
+};
+
+/* All sums of one moment, in memory from the system. `sites` is NULL: there are none, or (count not 0) no memory. */
+struct profile_view {
+    struct site_view *sites;
+    struct size_view *sizes;
+    size_t count, size_count;
+};
+HAK_HIDDEN struct profile_view pprof_view(void);
+HAK_HIDDEN void pprof_view_end(const struct profile_view *view);
 
 /* A sum of weights as a number of blocks or bytes. */
 HAK_INLINE uint64_t weight_round(uint64_t sum) { return (sum + WEIGHT_ONE / 2) / WEIGHT_ONE; }

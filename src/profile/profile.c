@@ -122,6 +122,8 @@ uint64_t profile_draw_call(struct draw *draw, size_t size)
     unsigned shift = govern_shift(CLASS_NONE);
     bool drawn;
 
+    if (draw)
+        draw->calls++;
     if (!profile_on() || busy)
         return 0;
     if (draw) {
@@ -149,9 +151,9 @@ void profile_note(struct record *record, struct stack_memory **stacks, const str
     busy = false;
 }
 
-bool profile_forget(const void *block, struct record *record)
+bool profile_forget(const void *block, struct caller by, struct record *record)
 {
-    return table_remove(block, profile_now_ms(), record);
+    return table_remove(block, profile_now_ms(), by, record);
 }
 
 void profile_forget_heap(struct heap *heap)

@@ -99,6 +99,7 @@ HAK_INLINE bool profile_draw_passes(struct draw *draw, size_t size, unsigned shi
     if (HAK_UNLIKELY(draw->generation != profile_generation() || draw->countdown < parts))
         return false;
     draw->countdown -= parts;
+    draw->calls += (uint32_t)count;
     return true;
 }
 
@@ -113,8 +114,8 @@ HAK_HIDDEN void profile_set_busy(bool is_busy);
  * class, heap and foreign. stacks, labels: the thread's; stacks, *stacks and labels may be NULL. Holding no lock. */
 HAK_HIDDEN void profile_note(struct record *record, struct stack_memory **stacks, const struct label_set *labels);
 
-/* Removes the block's record. False: the block is no sample. Holding no lock. */
-HAK_HIDDEN bool profile_forget(const void *block, struct record *record);
+/* Removes the block's record; `by` says who frees it. False: the block is no sample. Holding no lock. */
+HAK_HIDDEN bool profile_forget(const void *block, struct caller by, struct record *record);
 HAK_HIDDEN void profile_forget_heap(struct heap *heap);
 
 /* Milliseconds of the clock that lifetimes are measured with. */

@@ -1,6 +1,7 @@
 #include "profile/table.h"
 
 #include "harden/harden.h"
+#include "options/options.h"
 #include "os/os.h"
 #include "os/outside.h"
 #include "profile/draw.h"
@@ -21,6 +22,7 @@ HAK_DATA_HERE _Atomic size_t table_elsewhere;
 static struct site **site_index;
 static size_t site_capacity;
 HAK_DATA_HERE struct site_list profile_sites;
+HAK_DATA_HERE struct site_size_list profile_sizes;
 HAK_DATA_HERE struct label_sets label_sets;
 HAK_DATA_HERE struct table_peak table_peak;
 static char *chunk_next, *chunk_end;
@@ -156,15 +158,53 @@ struct site *table_site(const uintptr_t *frames, unsigned count, const struct la
     return site;
 }
 
-struct site *table_sites(size_t *count)
-{
-    struct site *site;
+/* ---- Sizes of a site; under profile_lock ---- */
 
-    lock_acquire(&profile_lock);
-    site = profile_sites.first;
-    *count = profile_sites.count;
-    lock_release(&profile_lock);
-    return site;
+/* The place of blocks of the size among the site's sizes; NULL: there is none. */
+static struct site_size *size_find(const struct site *site, uint64_t size)
+{
+    struct site_size *found = site->sizes;
+
+    while (found && found->size != size)
+        found = found->other;
+    return found;
+}
+
+/* The size that a record's block counts as. Where every block is recorded, for leaks, sizes would only take time. */
+static uint64_t size_wanted(const struct record *record)
+{
+    return hak_options.record_all ? SIZE_ANY : table_size_of(record->size);
+}
+
+/* Where a record's block counts (R8); NULL: there is no place yet, which holds for no record in the table. */
+static struct site_size *size_of(const struct record *record)
+{
+    struct site_size *found = size_find(record->site, size_wanted(record));
+
+    return found ? found : size_find(record->site, SIZE_ANY);
+}
+
+/* The same, made if there is none; NULL: memory is out. */
+static struct site_size *size_make(const struct record *record)
+{
+    struct site *site = record->site;
+    struct site_size *made = size_of(record);
+
+    if (made)
+        return made;
+    made = table_store(sizeof *made);
+    if (!made)
+        return NULL;
+    made->site = site;
+    made->size = site->size_count + 1 < SIZES_MOST ? size_wanted(record) : SIZE_ANY;
+    made->other = site->sizes;
+    site->sizes = made;
+    site->size_count++;
+    /* Linked when it is whole, as a site is. */
+    __atomic_store_n(profile_sizes.last ? &profile_sizes.last->next : &profile_sizes.first, made, __ATOMIC_RELEASE);
+    profile_sizes.last = made;
+    profile_sizes.count++;
+    return made;
 }
 
 /* ---- Records; under profile_lock ---- */
@@ -206,15 +246,17 @@ static void sums_move(struct site_sums *sums, uint64_t weight, uint64_t bytes, b
     sums->bytes += add ? weight * bytes : 0 - weight * bytes;
 }
 
-/* R6: the record's block comes into use (add), or goes out of use. */
-static void in_use_move(const struct record *record, bool add)
+/* R6: the record's block, which counts at `size`, comes into use (add), or goes out of use. */
+static void in_use_move(const struct record *record, struct site_size *size, bool add)
 {
     struct site *site = record->site;
     uint64_t bytes = record->weight * record->size;
 
     site->peak = table_at_peak(site);
-    site->peak_epoch = table_peak.epoch;
+    size->peak = table_at_peak(size);
+    site->peak_epoch = size->peak_epoch = table_peak.epoch;
     sums_move(&site->in_use, record->weight, record->size, add);
+    sums_move(&size->in_use, record->weight, record->size, add);
     table_peak.live += add ? bytes : 0 - bytes;
     if (table_peak.live <= table_peak.bytes)
         return;
@@ -266,25 +308,35 @@ static void record_drop(struct record *place)
     records[hole].address = 0;
 }
 
+/* The bucket of a number: the first for 0, then one for each power of two, the last of `most` for all above. */
+static unsigned bucket_of(uint64_t number, unsigned most)
+{
+    return number ? (unsigned)base_min(base_high_bit(number) + 1, most - 1) : 0;
+}
+
 /* R1: the block is freed. */
-static void record_account_end(const struct record *record, uint64_t now_ms)
+static void record_account_end(const struct record *record, uint64_t now_ms, struct caller by)
 {
     uint64_t lived = now_ms > record->born_ms ? now_ms - record->born_ms : 0;
-    unsigned bucket = lived ? (unsigned)base_min(base_high_bit(lived) + 1, LIFETIME_BUCKETS - 1) : 0;
 
-    in_use_move(record, false);
-    sums_move(&record->site->lifetimes[bucket], record->weight, lived, true);
+    in_use_move(record, size_of(record), false);
+    sums_move(&record->site->lifetimes[bucket_of(lived, LIFETIME_BUCKETS)], record->weight, lived, true);
+    if (record->thread != 0 && record->thread == by.thread)
+        record->site->own_freed[bucket_of(by.calls - record->calls, OWN_BUCKETS)] += record->weight;
 }
 
 bool table_insert(const struct record *record)
 {
+    struct site_size *size;
     bool done;
 
     lock_acquire(&profile_lock);
-    done = record_add(record);
+    size = size_make(record);
+    done = size && record_add(record);
     if (done) {
         sums_move(&record->site->allocated, record->weight, record->size, true);
-        in_use_move(record, true);
+        sums_move(&size->allocated, record->weight, record->size, true);
+        in_use_move(record, size, true);
     }
     lock_release(&profile_lock);
     if (done)
@@ -306,14 +358,14 @@ static bool take_out(const void *address, struct record *taken)
     return true;
 }
 
-bool table_remove(const void *address, uint64_t now_ms, struct record *removed)
+bool table_remove(const void *address, uint64_t now_ms, struct caller by, struct record *removed)
 {
     bool found;
 
     lock_acquire(&profile_lock);
     found = take_out(address, removed);
     if (found)
-        record_account_end(removed, now_ms);
+        record_account_end(removed, now_ms, by);
     lock_release(&profile_lock);
     if (found)
         outside_freed(address);
@@ -335,14 +387,14 @@ void table_put_back(const struct record *record)
 {
     lock_acquire(&profile_lock);
     if (!record_add(record))
-        record_account_end(record, record->born_ms);
+        record_account_end(record, record->born_ms, (struct caller){ 0 });
     lock_release(&profile_lock);
 }
 
-void table_end(const struct record *record, uint64_t now_ms)
+void table_end(const struct record *record, uint64_t now_ms, struct caller by)
 {
     lock_acquire(&profile_lock);
-    record_account_end(record, now_ms);
+    record_account_end(record, now_ms, by);
     lock_release(&profile_lock);
     outside_freed((const void *)record->address);
 }
@@ -352,7 +404,7 @@ void table_remove_heap(struct heap *heap, uint64_t now_ms)
     lock_acquire(&profile_lock);
     for (size_t i = 0; i < record_capacity && heap->sampled;) {
         if (records[i].address && records[i].heap == heap) {
-            record_account_end(&records[i], now_ms);
+            record_account_end(&records[i], now_ms, (struct caller){ 0 });
             outside_freed((const void *)records[i].address);
             record_drop(&records[i]); /* may move another record to place i */
         } else {

@@ -152,7 +152,6 @@ static void test_bounds(void)
     uintptr_t frame = 0x1000;
     struct labels *labels;
     unsigned known = 0;
-    size_t count;
 
     core_begin();
     labels = labels_take();
@@ -176,8 +175,7 @@ static void test_bounds(void)
         assert_ptr_equal(site->labels, i < LABELLED_SITES_MOST ? labels_in_force(labels) : label_sets.lost);
         assert_ptr_equal(site, table_site(&frame, 1, labels_in_force(labels)));
     }
-    (void)table_sites(&count);
-    assert_true(count <= LABELLED_SITES_MOST + 2);
+    assert_true(profile_sites.count <= LABELLED_SITES_MOST + 2);
     frame = 0x1000;
     assert_null(table_site(&frame, 1, NULL)->labels);
 }
@@ -225,8 +223,7 @@ static void test_interrupted(void)
 static void test_samples(void)
 {
     struct thread_cache *cache;
-    struct site *site;
-    size_t count, with[3] = { 0 };
+    size_t with[3] = { 0 };
     void *blocks[30];
 
     core_begin();
@@ -239,8 +236,7 @@ static void test_samples(void)
         (void)labels_put(cache->labels, LABEL_IS_NUMBER, "n", NULL, i % 3);
         blocks[i] = front_malloc(100);
     }
-    site = table_sites(&count);
-    for (; count; count--, site = site->next)
+    for (struct site *site = profile_sites.first; site; site = site->next)
         if (site->labels && site->in_use.objects)
             with[site->labels->items[0].number] += site->in_use.objects / WEIGHT_ONE;
     for (unsigned i = 0; i < 3; i++)

@@ -63,13 +63,14 @@ static void test_share_of_samples(void **state)
 
 /* ---- Records and sites ---- */
 
+static const struct caller nobody;
+
 static void test_records(void)
 {
     enum { COUNT = 50000 };
     static struct heap heaps[2];
     struct record record = { .size = 64, .weight = 3 * WEIGHT_ONE, .foreign = true }, removed;
     struct site *sites[8];
-    size_t count;
 
     core_begin();
     for (uintptr_t i = 0; i < 8; i++) {
@@ -79,8 +80,8 @@ static void test_records(void)
         assert_ptr_equal(table_site(frames, 2, NULL), sites[i]);
         assert_ptr_not_equal(table_site(frames, 1, NULL), sites[i]);
     }
-    assert_ptr_equal(table_sites(&count), sites[0]);
-    assert_int_equal(count, 16);
+    assert_ptr_equal(profile_sites.first, sites[0]);
+    assert_int_equal(profile_sites.count, 16);
     for (uintptr_t i = 1; i <= COUNT; i++) {
         record.address = i * 4096;
         record.site = sites[i % 8];
@@ -96,8 +97,8 @@ static void test_records(void)
     assert_int_equal(heaps[1].sampled, 0);
     assert_int_equal(heaps[0].sampled, COUNT - COUNT / 3);
     for (uintptr_t i = 1; i <= COUNT; i++) {
-        assert_int_equal(table_remove((void *)(i * 4096), 1000, &removed), i % 3 != 0);
-        assert_false(table_remove((void *)(i * 4096), 1000, &removed));
+        assert_int_equal(table_remove((void *)(i * 4096), 1000, nobody, &removed), i % 3 != 0);
+        assert_false(table_remove((void *)(i * 4096), 1000, nobody, &removed));
     }
     assert_int_equal(table_records(), 0);
     for (unsigned i = 0; i < 8; i++) { /* R1 */
@@ -128,7 +129,7 @@ static void test_peak(void)
         state = state * UINT64_C(6364136223846793005) + 1442695040888963407u;
         record = &records[(state >> 33) % (BLOCKS * (1 + step / 50000) / 4)];
         if (record->address) {
-            assert_true(table_remove((void *)record->address, 5, &removed));
+            assert_true(table_remove((void *)record->address, 5, nobody, &removed));
             now[(record->address >> 4) % SITES].objects -= record->weight;
             now[(record->address >> 4) % SITES].bytes -= record->weight * record->size;
             live -= record->weight * record->size;
@@ -161,15 +162,83 @@ static void test_peak(void)
     assert_true(rises > 100 && live < most);
 }
 
+/* R1, R6, R8: the sums of a site's sizes are those of the blocks of each size. Sizes beyond SIZES_MOST share one. */
+static void test_sizes(void)
+{
+    enum { SIZES = 2 * SIZES_MOST, BLOCKS = 1000, STEPS = 100000 };
+    struct site_sums now[SIZES] = { { 0, 0 } }, highest[SIZES] = { { 0, 0 } }, ever[SIZES] = { { 0, 0 } };
+    struct record records[BLOCKS] = { { 0 } }, removed;
+    struct site *site, *other;
+    uint64_t live = 0, most = 0, state = 7;
+    unsigned count = 0;
+
+    core_begin();
+    site = table_site(&(uintptr_t){ 0x1000 }, 1, NULL);
+    other = table_site(&(uintptr_t){ 0x2000 }, 1, NULL);
+    for (unsigned step = 0; step < STEPS; step++) {
+        struct record *record;
+        unsigned at;
+        state = state * UINT64_C(6364136223846793005) + 1442695040888963407u;
+        record = &records[(state >> 33) % BLOCKS];
+        if (record->address) {
+            at = (unsigned)base_min(record->size / 16 - 1, SIZES_MOST - 1);
+            assert_true(table_remove((void *)record->address, 5, nobody, &removed));
+            now[at].objects -= record->weight;
+            now[at].bytes -= record->weight * record->size;
+            live -= record->weight * record->size;
+            record->address = 0;
+        } else {
+            size_t size = 16 * ((size_t)base_min(step / 100, (state >> 50) % SIZES) + 1);
+            at = (unsigned)base_min(size / 16 - 1, SIZES_MOST - 1);
+            *record = (struct record){ .address = (uintptr_t)16 * (step + 1), .site = site, .size = size,
+                                       .weight = 2 * WEIGHT_ONE };
+            assert_true(table_insert(record));
+            now[at].objects += record->weight;
+            now[at].bytes += record->weight * size;
+            ever[at].objects += record->weight;
+            ever[at].bytes += record->weight * size;
+            live += record->weight * size;
+        }
+        if (live > most) {
+            most = live;
+            __builtin_memcpy(highest, now, sizeof now);
+        }
+    }
+    for (const struct site_size *size = profile_sizes.first; size; size = size->next, count++) {
+        unsigned at = size->size == SIZE_ANY ? SIZES_MOST - 1 : (unsigned)(size->size / 16 - 1);
+        assert_ptr_equal(size->site, site);
+        assert_int_equal(size->allocated.objects, ever[at].objects);
+        assert_int_equal(size->allocated.bytes, ever[at].bytes);
+        assert_int_equal(size->in_use.objects, now[at].objects);
+        assert_int_equal(size->in_use.bytes, now[at].bytes);
+        assert_int_equal(table_at_peak(size).bytes, highest[at].bytes);
+    }
+    assert_int_equal(count, SIZES_MOST);
+    assert_int_equal(site->size_count, SIZES_MOST);
+    assert_int_equal(profile_sizes.count, SIZES_MOST);
+    assert_null(other->sizes);
+}
+
+/* Above the size classes a size stands for those up to the next quarter of a power of two. */
+static void test_sizes_of_huge_blocks(void **state)
+{
+    (void)state;
+    assert_int_equal(table_size_of(48), 48);
+    assert_int_equal(table_size_of(POOLED_MAX), POOLED_MAX);
+    assert_int_equal(table_size_of(POOLED_MAX + 4096), POOLED_MAX);
+    assert_int_equal(table_size_of(3 * HAK_MIB - 1), 5 * HAK_MIB / 2);
+    assert_int_equal(table_size_of(3 * HAK_MIB), 3 * HAK_MIB);
+    assert_int_equal(table_size_of((size_t)1 << 46), (size_t)1 << 46);
+}
+
 /* ---- Calls that caches count ---- */
 
 /* The sum over sites whose leaf is `leaf`, in blocks. */
 static struct site_sums in_use_of(const void *leaf, bool allocated)
 {
     struct site_sums sums = { 0, 0 };
-    size_t count;
 
-    for (struct site *site = table_sites(&count); count; count--, site = site->next)
+    for (struct site *site = profile_sites.first; site; site = site->next)
         if (site->frame_count && site->frames[0] == (uintptr_t)leaf + 1) {
             sums.objects += allocated ? site->allocated.objects : site->in_use.objects;
             sums.bytes += allocated ? site->allocated.bytes : site->in_use.bytes;
@@ -314,6 +383,84 @@ static void test_failed_calls(void)
     for (unsigned i = 0; i < COUNT; i++)
         front_free(allocate_at(site_c, SIZE));
     check_estimate("allocated", in_use_of(site_c, true), SIZE, 8 * HAK_MIB, COUNT);
+}
+
+/* ---- Calls between the allocation of a block and its free ---- */
+
+static struct site *site_of(const void *leaf)
+{
+    struct site *site = profile_sites.first;
+
+    while (site && (site->frame_count == 0 || site->frames[0] != (uintptr_t)leaf + 1))
+        site = site->next;
+    return site;
+}
+
+/* Each sample of the leaf's site was freed by its thread after `between` calls. */
+static void check_between(const void *leaf, unsigned between)
+{
+    const struct site *site = site_of(leaf);
+    unsigned bucket = 0;
+
+    while (between >> bucket)
+        bucket++;
+    assert_non_null(site);
+    assert_true(site->allocated.objects >= 50 * WEIGHT_ONE);
+    for (unsigned i = 0; i < OWN_BUCKETS; i++)
+        assert_int_equal(site->own_freed[i], i == bucket ? site->allocated.objects : 0);
+}
+
+/* The number of calls is exact: with runs of several classes under way, and with huge and aligned blocks among them. */
+static void test_calls_between(void)
+{
+    static const unsigned betweens[] = { 0, 1, 2, 3, 7, 40, 300 };
+    static const size_t others[] = { 16, 64, 64, 500, 3000, 30000, 200000, 3 * HAK_MIB };
+    static const char leaves[sizeof betweens / sizeof betweens[0]];
+
+    begin_ungoverned();
+    assert_int_equal(front_profile_set(512), 0);
+    front_collect(false);
+    for (unsigned round = 0; round < 2100; round++) {
+        unsigned which = round % (sizeof betweens / sizeof betweens[0]);
+        void *block = allocate_at(&leaves[which], 200);
+        for (unsigned i = 0; i < betweens[which]; i++)
+            front_free(i % 8 == 7 ? front_aligned_alloc(4096, 5000) : front_malloc(others[(i + round) % 8]));
+        front_free(block);
+    }
+    for (unsigned which = 0; which < sizeof betweens / sizeof betweens[0]; which++)
+        check_between(&leaves[which], betweens[which]);
+}
+
+static void *free_it(void *block)
+{
+    front_free(block);
+    thread_release();
+    return NULL;
+}
+
+/* Another thread's free counts for nobody, and a block that outlives a profile was not freed soon. */
+static void test_calls_between_are_unknown(void)
+{
+    const struct site *site;
+    pthread_t thread;
+    void *block;
+
+    begin_ungoverned();
+    assert_int_equal(front_profile_set(1), 0);
+    front_collect(false);
+    pthread_create(&thread, NULL, free_it, allocate_at(site_a, 100));
+    pthread_join(thread, NULL);
+    block = allocate_at(site_b, 100);
+    assert_int_equal(front_profile_set(0), 0);
+    front_free(front_malloc(100));
+    assert_int_equal(front_profile_set(1), 0);
+    front_collect(false);
+    front_free(block);
+    site = site_of(site_a);
+    for (unsigned i = 0; i < OWN_BUCKETS; i++)
+        assert_int_equal(site->own_freed[i], 0);
+    assert_int_equal(site->lifetimes[0].objects, WEIGHT_ONE);
+    assert_int_equal(site_of(site_b)->own_freed[OWN_BUCKETS - 1], WEIGHT_ONE);
 }
 
 /* ---- The governor ---- */
@@ -496,6 +643,8 @@ int main(void)
         cmocka_unit_test(test_share_of_samples),
         core_unit_test(test_records),
         core_unit_test(test_peak),
+        core_unit_test(test_sizes),
+        cmocka_unit_test(test_sizes_of_huge_blocks),
         core_unit_test(test_counts_one),
         core_unit_test(test_counts_forty),
         core_unit_test(test_counts_medium),
@@ -508,6 +657,8 @@ int main(void)
         core_unit_test(test_churn_huge),
         core_unit_test(test_every_entry),
         core_unit_test(test_failed_calls),
+        core_unit_test(test_calls_between),
+        core_unit_test(test_calls_between_are_unknown),
         core_unit_test(test_governed_pages),
         core_unit_test(test_governed_spans),
         core_unit_test(test_governed_huge),

@@ -46,6 +46,9 @@ WHY = ("above", "rounding", "held", "untouched", "idle")
 @click.option("--hide", metavar="REGEX", help="Leave out the frames that it matches; their callers get the figures.")
 @click.option("--tree", "as_tree", is_flag=True, help="Show the tree of callers and callees in place of the sites.")
 @click.option("--lifetimes", is_flag=True, help="Show how long what each site allocated lived until it was freed.")
+@click.option("--temporary", is_flag=True,
+              help="Show what part of each site's blocks their thread freed before its next N allocations.")
+@click.option("--sizes", is_flag=True, help="Show how large the blocks of each site are.")
 @click.option("--min", "least", type=click.FloatRange(0, 100), default=1.0, show_default=True, metavar="PERCENT",
               help="The least share that --tree shows.")
 @click.option("--diff", "base", type=Source(), metavar="BASE", help="Subtract an earlier profile.")
@@ -85,8 +88,9 @@ WHY = ("above", "rounding", "held", "untouched", "idle")
 def heap(ctx: click.Context, files: tuple[AnySource, ...], timeline: bool, every: float | None, why: bool, part: str,
          idle: float | None, start: bool, stop: bool, rate: int | None, seconds: float | None, alloc: bool, peak: bool,
          objects: bool, by: str, number: int, lines: bool, focus: str | None, ignore: str | None, by_label: str | None,
-         wanted: tuple[Wanted, ...], hide: str | None, as_tree: bool, lifetimes: bool, least: float,
-         base: AnySource | None, most: Most | None, summary: Path | None, as_json: bool, html: Path | None,
+         wanted: tuple[Wanted, ...], hide: str | None, as_tree: bool, lifetimes: bool, temporary: bool, sizes: bool,
+         least: float, base: AnySource | None, most: Most | None, summary: Path | None, as_json: bool,
+         html: Path | None,
          symbolized: Path | None, full: bool, all_notes: bool, debug_folders: tuple[Path, ...]) -> None:
     """Tell where the memory of heap profiles is: top sites, tree, comparison, flame graph.
 
@@ -104,8 +108,8 @@ def heap(ctx: click.Context, files: tuple[AnySource, ...], timeline: bool, every
     if timeline:
         from hakmem.heap.timeline import run
 
-        if any((start, stop, why, base, alloc, peak, as_json, as_tree, lifetimes, focus, ignore, hide, symbolized,
-                summary, by_label, wanted)):
+        if any((start, stop, why, base, alloc, peak, as_json, as_tree, lifetimes, temporary, sizes, focus, ignore, hide,
+                symbolized, summary, by_label, wanted)):
             raise click.UsageError("--timeline goes with --every, --seconds, --html, -n, --full and --debug-dir alone")
         run(files, every or 1.0, seconds or TIMELINE_SECONDS, html, number, full, debug_folders)
         return
@@ -125,9 +129,9 @@ def heap(ctx: click.Context, files: tuple[AnySource, ...], timeline: bool, every
         raise click.UsageError("--of and --idle go with --why")
     if part == "idle" and not idle:
         raise click.UsageError("--of idle takes --idle N")
-    if why and (start or process is None or base or alloc or peak or objects or lifetimes):
-        raise click.UsageError("--why takes one PID or NAME of a process, and not --diff, --alloc, --peak, --objects "
-                               "or --lifetimes")
+    if why and (start or process is None or base or alloc or peak or objects or lifetimes or temporary or sizes):
+        raise click.UsageError("--why takes one PID or NAME of a process, and not --diff, --alloc, --peak, --objects, "
+                               "--lifetimes, --temporary or --sizes")
     if symbolized and len(files) > 1:
         raise click.UsageError("--symbolized takes one FILE")
     if len(set(files)) < len(files):
@@ -136,10 +140,12 @@ def heap(ctx: click.Context, files: tuple[AnySource, ...], timeline: bool, every
         raise click.UsageError("--fail-above is for --diff")
     if alloc and peak:
         raise click.UsageError("--alloc and --peak are shown one at a time")
-    if by_label and lifetimes:
-        raise click.UsageError("--by-label and --lifetimes are shown one at a time")
-    if as_tree and lifetimes:
-        raise click.UsageError("--tree and --lifetimes are shown one at a time")
+    chosen = [option for option, is_set in (("--tree", as_tree), ("--lifetimes", lifetimes), ("--temporary", temporary),
+                                       ("--sizes", sizes)) if is_set]
+    if by_label and chosen not in ([], ["--tree"]):
+        raise click.UsageError(f"--by-label and {chosen[-1]} are shown one at a time")
+    if len(chosen) > 1:
+        raise click.UsageError(f"{' and '.join(chosen)} are shown one at a time")
     if html in (*files, base, symbolized) and html:
         raise click.UsageError(f"--html would overwrite {html}")
     try:
@@ -194,7 +200,7 @@ def heap(ctx: click.Context, files: tuple[AnySource, ...], timeline: bool, every
     elif why and not as_tree:
         print_why(make_console(), seen, found, part, by, number, lines)
     else:
-        what = "tree" if as_tree else "lifetimes" if lifetimes else "sites"
+        what = chosen[0][2:] if chosen else "sites"
         show(whole, found, index, files, base, by, number, lines, what, least, by_label)
     verdict = most.judge(found, index) if most else None
     if summary or most:
@@ -230,12 +236,22 @@ def show(whole: Heap, found: Heap, index: int, files: tuple[AnySource, ...], bas
     """Prints what is asked for. whole: the profile, for shares. found: the stacks selected from it."""
     from hakmem.heap.labels import rooted, rows_of
     from hakmem.heap.lifetimes import lives_of
-    from hakmem.heap.show import print_facts, print_labels, print_lifetimes, print_sites, print_tree
+    from hakmem.heap.show import (
+        print_facts, print_labels, print_lifetimes, print_sites, print_sizes, print_temporary, print_tree)
     from hakmem.heap.sites import order, sites_of, tree_of
+    from hakmem.heap.sizes import sizes_of
+    from hakmem.heap.temporary import temporary_of
 
     lives = lives_of(found, lines)
     if what == "lifetimes" and not lives:
         raise click.ClickException("the profile tells no lifetimes: it has no sample types freed_objects and lifetime")
+    temporary = temporary_of(found, lines) if what == "temporary" else {}
+    if what == "temporary" and not temporary:
+        raise click.ClickException("the profile does not tell which blocks were freed soon: it has no sample type "
+                                   "own_freed_objects, or nothing was freed")
+    of_sizes = sizes_of(found, lines) if what == "sizes" else {}
+    if what == "sizes" and not of_sizes:
+        raise click.ClickException("the profile tells no sizes: no sample has the label bytes")
     print_facts(whole, files, base)
     if what == "tree":
         print_tree(found, tree_of(rooted(found, by_label) if by_label else found, lines), index, least,
@@ -247,6 +263,10 @@ def show(whole: Heap, found: Heap, index: int, files: tuple[AnySource, ...], bas
     sites = order(sites_of(found, lines), index, by, found.compared)
     if what == "lifetimes":
         print_lifetimes(sites, lives, number)
+    elif what == "temporary":
+        print_temporary(sites, temporary, number)
+    elif what == "sizes":
+        print_sizes(found, sites, of_sizes, index, number, whole.measure(index))
     else:
         print_sites(found, sites, lives, index, number, whole.measure(index))
 
@@ -257,10 +277,11 @@ def as_data(whole: Heap, found: Heap, files: tuple[AnySource, ...], base: AnySou
     from hakmem.heap.labels import rows_of
     from hakmem.heap.lifetimes import SPANS, lives_of
     from hakmem.heap.sites import sites_of
+    from hakmem.heap.sizes import sizes_of
+    from hakmem.heap.temporary import WITHIN, temporary_of
 
     names = [name for name, _ in found.types]
-
-    lives = lives_of(found, lines)
+    lives, sizes, temporary = lives_of(found, lines), sizes_of(found, lines), temporary_of(found, lines)
 
     def lived(site: Site) -> dict[str, object] | None:
         if site.key not in lives:
@@ -268,6 +289,11 @@ def as_data(whole: Heap, found: Heap, files: tuple[AnySource, ...], base: AnySou
         of_site = lives[site.key]
         return {"freed": of_site.freed, "mean_ms": of_site.mean(),
                 "spans": {name: objects for (name, _), objects in zip_strict(SPANS, of_site.spans)}}
+
+    def freed_soon(site: Site) -> dict[str, object] | None:
+        row = temporary.get(site.key)
+        return {"freed": row.freed, "by_own_thread": row.own,
+                "within": {str(most): objects for most, objects in zip_strict(WITHIN, row.within)}} if row else None
 
     def changes(values: Iterable[int], before: Iterable[int]) -> dict[str, int]:
         return {name: value - other for name, value, other in zip_strict(names, values, before)}
@@ -280,10 +306,14 @@ def as_data(whole: Heap, found: Heap, files: tuple[AnySource, ...], base: AnySou
         "types": dict(found.types), "totals": {name: whole.total(place) for place, name in enumerate(names)},
         "selected": {name: found.total(place) for place, name in enumerate(names)}, "sites": [{
             "name": site.name, "where": site.place, "flat": changes(site.flat, site.flat_base),
-            "cum": changes(site.cum, site.cum_base), **({"lifetimes": lived(site)} if lives else {})
+            "cum": changes(site.cum, site.cum_base), **({"lifetimes": lived(site)} if lives else {}),
+            **({"temporary": freed_soon(site)} if temporary else {}),
+            **({"sizes": {str(size): dict(zip_strict(names, values))
+                          for size, values in sorted(sizes.get(site.key, {}).items())}} if sizes else {})
         } for site in sites_of(found, lines)], "stacks": [{
             "frames": [{"name": frame.name, "file": frame.file, "line": frame.line, "module": frame.module}
                        for frame in stack.frames], "values": changes(stack.values, stack.base),
-            **({"labels": dict(stack.labels)} if stack.labels else {})
+            **({"labels": dict(stack.labels)} if stack.labels else {}),
+            **({"size": stack.size} if stack.size is not None else {})
         } for stack in found.stacks]
     }

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 # The label of lifetimes, which lifetimes.py shows.
 LIVED_FROM = ("lifetime_from", "milliseconds")
+# The label of sizes, which sizes.py shows; Go's profiles have it with this unit, other writers' without one.
+SIZE = (("bytes", "bytes"), ("bytes", ""))
+# The label of blocks that their own thread freed, which temporary.py shows.
+CALLS_FROM = ("allocations_from", "count")
 # Marks a sample whose labels did not fit (src/profile/labels.h).
 LOST = ("hakmem.labels", "lost")
 # The module of a frame that a label makes (rooted).
@@ -61,14 +65,24 @@ def labels_of(profile: Profile, sample: Sample) -> Labels:
     """Returns ((key, value), ...) of a sample, sorted. A number's value becomes text such as "7 bytes"."""
     if not sample.label:
         return ()
-    texts, found = profile.string_table, []
-    for one in sample.label:
+    texts, found, own = profile.string_table, [], place_of_size(profile, sample)
+    for place, one in enumerate(sample.label):
         if one.str:
             found.append((clean(texts[one.key]), clean(texts[one.str])))
-        elif (texts[one.key], texts[one.num_unit]) != LIVED_FROM:
+        elif place != own and (texts[one.key], texts[one.num_unit]) not in (LIVED_FROM, CALLS_FROM):
             unit = clean(texts[one.num_unit])
             found.append((clean(texts[one.key]), f"{one.num} {unit}" if unit else str(one.num)))
     return tuple(sorted(found))
+
+
+def place_of_size(profile: Profile, sample: Sample) -> int | None:
+    """Returns which label of a sample is the size of its blocks: the last such one, because a label of the program may
+    look alike. None if there is none, as for a sample that counts freed blocks."""
+    texts = profile.string_table
+    kinds = [(texts[one.key], texts[one.num_unit]) if not one.str else None for one in sample.label]
+    if LIVED_FROM in kinds or CALLS_FROM in kinds:
+        return None
+    return max((place for place, kind in enumerate(kinds) if kind in SIZE), default=None)
 
 
 def matches(labels: Labels, wanted: Sequence[Wanted]) -> bool:

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from hakmem.heap.stacks import Heap
 
 FREED, LIFETIME = ("freed_objects", "count"), ("lifetime", "milliseconds")
+OWN_FREED = ("own_freed_objects", "count")  # temporary.py
 # Sample types that sites are not ranked by.
-OF_LIVES = (FREED[0], LIFETIME[0])
+OF_LIVES = (FREED[0], LIFETIME[0], OWN_FREED[0])
 # The spans that tables show: (name, start in milliseconds).
 SPANS = (("< 1 ms", 0), ("1 ms", 1), ("16 ms", 16), ("256 ms", 256), ("4.1 s", 4096), ("65.5 s", 65536),
          ("17.5 min", 1 << 20))

@@ -10,7 +10,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Optional
 
 from hakmem.clean import clean
 from hakmem.compat import zip_strict
@@ -18,19 +18,23 @@ from hakmem.elf import build_id_in
 from hakmem.heap.profile_pb2 import Profile
 from hakmem.heap.symbolize import symbolize
 from hakmem.live.memory import LiveError, MappedMemory, Mapping, Unreadable
-from hakmem.live.sites import PYTHON_MARK, Function, HeapSites, Label, Site, python_frame, read_sites
+from hakmem.live.sites import PYTHON_MARK, Function, HeapSites, Label, Site, Size, python_frame, read_sites
 
 if TYPE_CHECKING:
     from hakmem.live.descriptor import Descriptor
 
 TYPES = (("alloc_objects", "count"), ("alloc_space", "bytes"), ("inuse_objects", "count"), ("inuse_space", "bytes"),
-         ("freed_objects", "count"), ("lifetime", "milliseconds"), ("peak_objects", "count"), ("peak_space", "bytes"))
+         ("freed_objects", "count"), ("lifetime", "milliseconds"), ("peak_objects", "count"), ("peak_space", "bytes"),
+         ("own_freed_objects", "count"))
+# The number of TYPES that older HAKMEMs know: without the last, and without the peak.
+WITHOUT_OWN, WITHOUT_PEAK = 8, 6
 DROP_FRAMES = ("hak_.*|malloc|calloc|realloc|reallocarray|aligned_alloc|posix_memalign|memalign|valloc|pvalloc|"
                "operator new.*|_Zn[wa].*")
 # A figure for each sample type.
 Values = tuple[int, ...]
 NOTHING: Values = (0,) * len(TYPES)
-OF_SITE = -1
+# What a sample of a site counts, as the label with this key, unit and number; None: no label.
+Own = Optional[tuple[str, str, int]]
 # How much of a file's first mapping is read for its notes.
 IMAGE_MOST = 1 << 20
 # Places in an ELF header: e_shoff; e_shentsize, e_shnum and e_shstrndx.
@@ -138,7 +142,7 @@ def difference(before: Look, after: Look, default_type: str = "inuse_space") -> 
         if number < len(old.sites):
             earlier = values_of(old, old.sites[number])
             values = {key: minus(values.get(key, NOTHING), earlier.get(key, NOTHING))
-                      for key in sorted(values.keys() | earlier.keys())}
+                      for key in dict.fromkeys((*values, *earlier))}
         made.add(site.frames, values, site.labels)
     return made.finished(after.clock_ns - before.clock_ns)
 
@@ -148,15 +152,33 @@ def minus(values: Values, less: Values) -> Values:
     return tuple(value - other for value, other in zip_strict(values, less))
 
 
-def values_of(heap: HeapSites, site: Site) -> dict[int, Values]:
-    """Returns {OF_SITE or a bucket of lifetimes: a value for each of TYPES}, without entries that are all 0."""
-    def rounded(pair: tuple[int, int]) -> tuple[int, int]:
-        count, size = pair
-        return (count + heap.one // 2) // heap.one, (size + heap.one // 2) // heap.one
-    found: dict[int, Values] = {OF_SITE: (*rounded(site.allocated), *rounded(site.in_use), 0, 0, *rounded(site.peak))}
+def rounded(heap: HeapSites, pair: tuple[int, int]) -> tuple[int, int]:
+    """Returns a pair of sums as whole numbers."""
+    count, size = pair
+    return (count + heap.one // 2) // heap.one, (size + heap.one // 2) // heap.one
+
+
+def sums_of(heap: HeapSites, whose: Site | Size) -> Values:
+    """Returns a value for each of TYPES, without lifetimes."""
+    return (*rounded(heap, whose.allocated), *rounded(heap, whose.in_use), 0, 0, *rounded(heap, whose.peak), 0)
+
+
+def values_of(heap: HeapSites, site: Site) -> dict[Own, Values]:
+    """Returns {what is counted: a value for each of TYPES}, without entries that are all 0: for each size what was
+    allocated, for each bucket of lifetimes and of allocations what was freed."""
+    found: dict[Own, Values] = {("bytes", "bytes", size.size) if size.size else None: sums_of(heap, size)
+                                for size in site.sizes} or {None: sums_of(heap, site)}
     for bucket, ended in enumerate(site.lifetimes):
-        found[bucket] = (0, 0, 0, 0, *rounded(ended), 0, 0)
-    return {key: values for key, values in found.items() if values[0] or values[2] or values[4] or values[6]}
+        found["lifetime_from", "milliseconds", bucket_begin(bucket)] = (0, 0, 0, 0, *rounded(heap, ended), 0, 0, 0)
+    for bucket, weight in enumerate(site.own_freed):
+        count, _ = rounded(heap, (weight, 0))
+        found["allocations_from", "count", bucket_begin(bucket)] = (0, 0, 0, 0, 0, 0, 0, 0, count)
+    return {key: values for key, values in found.items() if any(values[place] for place in (0, 2, 4, 6, 8))}
+
+
+def bucket_begin(bucket: int) -> int:
+    """Returns the least number in a bucket: bucket 0 begins at 0, and each other one at a power of two."""
+    return 1 << (bucket - 1) if bucket else 0
 
 
 class Making:
@@ -164,8 +186,8 @@ class Making:
 
     def __init__(self, seen: Look, default_type: str, types: Sequence[tuple[str, str]] | None = None) -> None:
         self.seen = seen
-        # An older HAKMEM does not know its peak.
-        self.types = types or TYPES[:len(TYPES) if seen.heap.peak_ms is not None else -2]
+        known = WITHOUT_PEAK if seen.heap.peak_ms is None else len(TYPES) if seen.heap.knows_own else WITHOUT_OWN
+        self.types = types or TYPES[:known]
         self.texts = {"": 0}
         self.known: set[int] = set()
         self.profile = profile = Profile(
@@ -204,8 +226,8 @@ class Making:
         """Returns the place of a string in the string table."""
         return self.texts.setdefault(value, len(self.texts))
 
-    def add(self, frames: tuple[int, ...], values: dict[int, Values], labels: Iterable[Label] = ()) -> None:
-        """Adds the samples of a site: one for itself and one for each bucket, all with the labels."""
+    def add(self, frames: tuple[int, ...], values: dict[Own, Values], labels: Iterable[Label] = ()) -> None:
+        """Adds the samples of a site, as values_of() returns them, all with the labels."""
         if not any(any(value) for value in values.values()):
             return
         # A location is the call's last byte. The return address is the next instruction, which may be in another line.
@@ -222,7 +244,7 @@ class Making:
                     location.line.add(function_id=identity, line=line)
             else:
                 self.profile.location.add(id=address, address=address, mapping_id=self.seen.code.number(address))
-        for bucket, value in values.items():
+        for own, value in values.items():
             if any(value):
                 sample = self.profile.sample.add(location_id=stack, value=value[:len(self.types)])
                 for one in labels:
@@ -230,9 +252,9 @@ class Making:
                         sample.label.add(key=self.text(one.key), str=self.text(one.text))
                     else:
                         sample.label.add(key=self.text(one.key), num=one.number, num_unit=self.text(one.text))
-                if bucket != OF_SITE:
-                    sample.label.add(key=self.text("lifetime_from"), num=1 << (bucket - 1) if bucket else 0,
-                                     num_unit=self.text("milliseconds"))
+                if own is not None:
+                    key, unit, number = own
+                    sample.label.add(key=self.text(key), num=number, num_unit=self.text(unit))
 
     def sound(self, frames: tuple[int, ...]) -> tuple[int, ...]:
         """Returns the frames up to the first that is no code. A walk by frame pointers ends in such frames if it
@@ -263,7 +285,7 @@ def as_text(seen: Look) -> str:
     allocated. The mappings follow."""
     rows, total = [], NOTHING
     for site in seen.heap.sites:
-        values = values_of(seen.heap, site).get(OF_SITE, NOTHING)
+        values = sums_of(seen.heap, site)
         total = tuple(one + other for one, other in zip_strict(total, values))
         if any(values):
             rows.append((values, site))

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hakmem.compat import zip_strict
-from hakmem.document import embedded, read, read_script, rendered
+from hakmem.document import SHARED, embedded, read, read_script, rendered
 from hakmem.heap.file import write_whole
 from hakmem.heap.labels import cell
 from hakmem.heap.lifetimes import OF_LIVES, duration_text, lives_of
 from hakmem.heap.show import facts, title_of
 from hakmem.heap.sites import Node, order, sites_of, tree_of
+from hakmem.heap.sizes import cell as sizes_cell
+from hakmem.heap.sizes import sizes_of
 
 if TYPE_CHECKING:
     from hakmem.heap.source import AnySource
@@ -38,9 +40,12 @@ def page_text(whole: Heap, found: Heap, index: int, names: Sequence[str], base: 
     """Returns the page. names: the profiles. base: the name of the base they are compared with, or None."""
     return rendered(
         FOLDER / "heap.html", f"Heap of {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else ""),
-        read(FOLDER / "heap.css"), [read_script(FOLDER / name) for name in (*LIBRARIES, "graph.js", "heap.js")],
+        read(FOLDER / "heap.css"),
+        [read_script(path) for path in (*(FOLDER / name for name in LIBRARIES), SHARED / "keys.js",
+                                        FOLDER / "graph.js", FOLDER / "heap.js")],
         facts=facts(whole, names, base), kinds=kinds(found), shown=index,
-        lives=bool(lives_of(found, lines)), labels=any(stack.labels for stack in found.stacks),
+        lives=bool(lives_of(found, lines)), sizes=bool(sizes_of(found, lines)),
+        labels=any(stack.labels for stack in found.stacks),
         compared=found.compared, share="Of the base" if found.compared else "Share",
         data=embedded(page_data(found, index, lines)))
 
@@ -52,7 +57,8 @@ def kinds(found: Heap) -> list[tuple[int, str, str]]:
 
 def page_data(found: Heap, index: int, lines: bool) -> dict[str, object]:
     """Returns the page's data. nodes: [parent, name, place, values, base], parents first. sites: [name, place, flat,
-    cum, life, labels], with labels for each sample type. Each text occurs once. What the profile lacks is null."""
+    cum, life, labels, sizes], with labels and sizes for each sample type. Each text occurs once. What the profile lacks
+    is null."""
     texts: dict[str, int] = {}
 
     def text(value: str) -> int:
@@ -67,12 +73,13 @@ def page_data(found: Heap, index: int, lines: bool) -> dict[str, object]:
         nodes.append([parent, text(node.name), text(node.place), node.values,
                       *([node.base] if found.compared else [])])
     places = range(len(found.types))
-    lives = lives_of(found, lines)
+    lives, sizes = lives_of(found, lines), sizes_of(found, lines)
     labelled = any(stack.labels for stack in found.stacks)
     sites = [[text(site.name), text(site.where(index)), [site.flat_change(place) for place in places],
               [site.cum_change(place) for place in places],
               duration_text(lives[site.key].mean() if site.key in lives else None) if lives else None,
-              [text(cell(site.labels, place)) for place in places] if labelled else None]
+              [text(cell(site.labels, place)) for place in places] if labelled else None,
+              [text(sizes_cell(sizes.get(site.key, {}), place)) for place in places] if sizes else None]
              for site in order(sites_of(found, lines), index, "flat", found.compared)]
     return {"types": found.types, "shown": index, "compared": found.compared, "nodes": nodes, "leftOut": left_out,
             "sites": sites, "texts": list(texts)}

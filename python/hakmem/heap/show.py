@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from hakmem.heap.labels import Row, keys_of, ordered
 from hakmem.heap.labels import cell as labels_cell
 from hakmem.heap.lifetimes import OF_LIVES, SPANS, Lives, duration_text, lives_of
+from hakmem.heap.sizes import spread
+from hakmem.heap.temporary import WITHIN, Temporary
 from hakmem.screen import Table, Text, make_console
 from hakmem.units import scaled
 
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from hakmem.heap.source import AnySource
     from hakmem.heap.stacks import Heap
 
+# The longest bar of a size, in cells.
+BAR = 20
 TITLES = {"inuse_space": "Bytes in use", "inuse_objects": "Objects in use", "alloc_space": "Bytes allocated",
           "alloc_objects": "Objects allocated", "peak_space": "Bytes in use at the peak",
           "peak_objects": "Objects in use at the peak",
@@ -187,6 +191,61 @@ def print_lifetimes(sites: Sequence[Site], lives: dict[SiteKey | None, Lives], n
     console = make_console()
     more = f", the first {number} of {len(freed)} sites" if len(freed) > number else ""
     console.print(Text(f"Lifetimes of what was freed, each column from its head to the next{more}", style="bold"),
+                  soft_wrap=True)
+    console.print(table)
+
+
+def print_temporary(sites: Sequence[Site], temporary: Mapping[SiteKey, Temporary], number: int) -> None:
+    """Prints what part of each site's freed objects their thread freed before its next allocations, those with most
+    such objects first."""
+    table = Table()
+    for head in ("freed", *(f"{most:,}" for most in WITHIN), "later", "elsewhere"):
+        table.add_column(head, justify="right", no_wrap=True)
+    table.add_column("site")
+    found = sorted((site for site in sites if site.key in temporary), key=lambda site: [
+        -count for count in temporary[site.key].within])
+    for site in found[:number]:
+        row = temporary[site.key]
+        table.add_row(*(Text(cell) for cell in (
+            value_text(row.freed, "count"), *(share_text(count, row.freed) for count in row.within),
+            share_text(row.own - row.within[-1], row.freed), share_text(row.elsewhere(), row.freed), site.name)))
+    console = make_console()
+    more = f", the first {number} of {len(found)} sites" if len(found) > number else ""
+    console.print(Text(f"Of what was freed: by the allocating thread before its next N allocations, later, or elsewhere"
+                       f"{more}", style="bold"), soft_wrap=True)
+    console.print(table)
+
+
+def print_sizes(heap: Heap, sites: Sequence[Site], sizes: Mapping[SiteKey, Mapping[int, Sequence[int]]], index: int,
+                number: int, whole: int) -> None:
+    """Prints how the figure of each of the first sites spreads over the sizes of its blocks. Shares in a site's own
+    row are of the whole, those of its sizes of the site."""
+    name, unit = heap.types[index]
+    names = [kind for kind, _ in heap.types]
+    objects = name.replace("_space", "_objects")
+    counted = names.index(objects) if objects != name and objects in names else None
+    table = Table()
+    for head in ("flat", "share", *(["objects"] if counted is not None else []), "size"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for head in ("spread", "site"):
+        table.add_column(head)
+
+    def row(values: Sequence[int], measure: int, size: str, bar: str, text: str, style: str = "") -> None:
+        cells = [value_text(values[index], unit, heap.compared), share_text(values[index], measure)]
+        if counted is not None:
+            cells.append(value_text(values[counted], "count", heap.compared))
+        table.add_row(*(Text(cell, style=style) for cell in (*cells, size, bar, text)))
+
+    shown = [site for site in sites if site.flat_change(index)]
+    for site in shown[:number]:
+        found = spread(sizes.get(site.key, {}), index)
+        total = sum(abs(values[index]) for _, values in found)
+        row([site.flat_change(place) for place in range(len(names))], whole, "", "", site.name, "bold")
+        for size, values in found:
+            row(values, total, size, "█" * max(1, round(BAR * abs(values[index]) / total)), "")
+    console = make_console()
+    more = f", the first {number} of {len(shown)} sites" if len(shown) > number else ""
+    console.print(Text(f"{title_of(name)}{', change' if heap.compared else ''} by size of block{more}", style="bold"),
                   soft_wrap=True)
     console.print(table)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from hakmem.clean import clean
 from hakmem.compat import zip_strict
 from hakmem.heap.file import ProfileError, type_names
-from hakmem.heap.labels import LIVED_FROM, Labels, Wanted, labels_of, matches
+from hakmem.heap.labels import CALLS_FROM, LIVED_FROM, Labels, Wanted, labels_of, matches, place_of_size
 from hakmem.heap.names import is_mangled, shortened
 from hakmem.limits import TooLong, seconds_at_most
 
@@ -58,14 +58,17 @@ class Frame:
 @dataclass(frozen=True)
 class Stack:
     """frames: innermost first. values and base: a figure for each sample type; base is all 0 without --diff.
-    lived_from: the least lifetime, in milliseconds, of what the sample counts; None if it does not say. labels:
-    (key, value) of each label (labels.py)."""
+    lived_from: the least lifetime, in milliseconds, of what the sample counts; size: of its blocks; calls_from: the
+    least number of allocations before their free; None if it does not say. labels: (key, value) of each label
+    (labels.py)."""
 
     frames: tuple[Frame, ...]
     values: tuple[int, ...]
     base: tuple[int, ...]
     lived_from: int | None = None
     labels: Labels = ()
+    size: int | None = None
+    calls_from: int | None = None
 
 
 @dataclass
@@ -138,14 +141,16 @@ def stacks_of(profile: Profile, path: object, whole_names: bool = False, interpr
         chain = without_allocator(prune(chain, dropped) if drop else chain)
         if not interpreter:
             chain = without_interpreter(chain)
-        yield Stack(tuple(chain), tuple(sample.value), nothing, lived_from(profile, sample), labels_of(profile, sample))
+        size = place_of_size(profile, sample)
+        yield Stack(tuple(chain), tuple(sample.value), nothing, number_of(profile, sample, LIVED_FROM),
+                    labels_of(profile, sample), sample.label[size].num if size is not None else None,
+                    number_of(profile, sample, CALLS_FROM))
 
 
-def lived_from(profile: Profile, sample: Sample) -> int | None:
-    """Returns the least lifetime that a sample's label gives; None if it has none."""
+def number_of(profile: Profile, sample: Sample, kind: tuple[str, str]) -> int | None:
+    """Returns the number of a sample's label of a kind, (key, unit); None if it has none."""
     texts = profile.string_table
-    return next((one.num for one in sample.label
-                 if (texts[one.key], texts[one.num_unit]) == LIVED_FROM), None)
+    return next((one.num for one in sample.label if (texts[one.key], texts[one.num_unit]) == kind), None)
 
 
 def frames_of(profile: Profile, whole_names: bool) -> dict[int, list[Frame]]:

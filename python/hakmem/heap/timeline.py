@@ -15,7 +15,7 @@ import click
 
 from hakmem.compat import zip_strict
 from hakmem.heap.file import ProfileError, parse_profile, read_profile
-from hakmem.heap.outside import OF_SITE, TYPES, Look, Making, Values, look, values_of
+from hakmem.heap.outside import TYPES, Look, Making, Values, look, sums_of
 from hakmem.heap.show import title_of, value_text
 from hakmem.heap.sites import Node, SiteKey, label, place_of, tree_of
 from hakmem.heap.stacks import Frame, Heap, Stack, add_up, stacks_of
@@ -163,7 +163,7 @@ def of_looks(looks: list[Look], rss: list[int], names: list[str], full: bool, no
     last = looks[-1]
     made = Numbered(last)
     for number, site in enumerate(last.heap.sites, 1):
-        made.add(site.frames, {OF_SITE: (number,)})
+        made.add(site.frames, {None: (number,)})
     profile = made.finished(0)
     if not profile.sample:
         raise ProfileError(f"{names[0]}: the profile is empty: it holds no samples; they are {last.heap.mean:,} bytes "
@@ -178,7 +178,7 @@ def of_looks(looks: list[Look], rss: list[int], names: list[str], full: bool, no
     # A site's values are 0 before it existed.
     nothing = (0,) * len(types)
     by_site = [[
-        values_of(seen.heap, seen.heap.sites[number]).get(OF_SITE, nothing)
+        sums_of(seen.heap, seen.heap.sites[number])
         if number < len(seen.heap.sites) else nothing for seen in looks
     ] for number in range(len(last.heap.sites))]
     for stack in stacks_of(profile, names[0], full, full):
@@ -343,7 +343,7 @@ def write_timeline(path: Path, timeline: Timeline) -> None:
     text = rendered(
         FOLDER / "timeline.html", f"Heap of {timeline.names[0]}{more} over time",
         read(SHARED / "vendor/uPlot.min.css") + read(FOLDER / "heap.css") + read(FOLDER / "timeline.css"),
-        [read_script(SHARED / "vendor/uPlot.iife.min.js"),
+        [read_script(SHARED / "vendor/uPlot.iife.min.js"), read_script(SHARED / "keys.js"),
          *(read_script(FOLDER / name) for name in (*LIBRARIES, "graph.js", "timeline.js"))],
         facts=facts, kinds=[(place, title_of(kind)) for place, kind in enumerate(timeline.kinds)],
         last=len(timeline.times) - 1, data=embedded(page_data(timeline)))

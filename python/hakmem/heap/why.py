@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hakmem.compat import zip_strict
 from hakmem.heap.file import ProfileError, parse_profile
-from hakmem.heap.outside import OF_SITE, Look, Making, code_of
+from hakmem.heap.outside import Look, Making, code_of
 from hakmem.heap.show import value_text
 from hakmem.heap.sites import Site, order, sites_of
 from hakmem.live import words
@@ -74,7 +74,7 @@ def profile_of(memory: ProcessMemory, why: Why, source: object) -> Profile:
     made = WhyMaking(seen)
     for site in why.heap.sites:
         share = why.sites.get(site.address, Share())
-        made.add(site.frames, {OF_SITE: tuple(round(figure(share)) for _, figure in TYPES.values())}, site.labels)
+        made.add(site.frames, {None: tuple(round(figure(share)) for _, figure in TYPES.values())}, site.labels)
     profile = made.finished(seen.clock_ns - why.heap.started_ns)
     if not profile.sample:
         raise ProfileError(f"process {memory.pid}: its heap profile has no block in use; its samples are "

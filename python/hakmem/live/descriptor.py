@@ -88,6 +88,8 @@ PROFILE_FIELDS = {
     "profile": "on generation mean started_ns by_tables", "site_list": "first count", "site": "next frame_count",
     "site_sums": "objects bytes"}
 PROFILE_ARRAYS = {"site.allocated": "site_sums", "site.in_use": "site_sums", "site.lifetimes": "site_sums"}
+SIZE_FIELDS = {"site_size_list": "first count", "site_size": "next site size peak_epoch"}
+SIZE_ARRAYS = dict.fromkeys(("site_size.allocated", "site_size.in_use", "site_size.peak"), "site_sums")
 RECORD_FIELDS = {"record_table": "places capacity", "record": "address site size"}
 LABEL_FIELDS = {"label_sets": "first count", "label_set": "next count text_bytes",
                 "label_item": "number text kind key_bytes value_bytes",
@@ -403,6 +405,10 @@ def check(made: Descriptor) -> None:
         check_fields(made, RECORD_FIELDS, {})
     if "label_sets" in made.roots:
         check_fields(made, LABEL_FIELDS, {})
+    if "profile_sizes" in made.roots:
+        check_fields(made, SIZE_FIELDS, SIZE_ARRAYS)
+    if "site.own_freed" in made.fields and made.fields["site.own_freed"].size != 8:
+        raise Damaged("its site.own_freed is not made of numbers")
     if "table_peak" in made.roots:
         check_fields(made, {"table_peak": "epoch at_ms", "site": "peak_epoch"}, {"site.peak": "site_sums"})
     for name in {*NUMBER_FIELDS, "class_counters", "options"}:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from hakmem.clean import clean_bytes
@@ -19,8 +20,8 @@ from hakmem.live.memory import LiveError, MappedMemory, name_of, sense
 BLOCK = 256 << 10
 # After so many reads, a site that keeps changing counts as last read.
 ROUNDS = 8
-# The library's table holds far fewer.
-SITES_MOST = 1 << 20
+# The library's table holds far fewer sites, and of each at most 32 sizes (src/profile/table.h).
+SITES_MOST, SIZES_MOST = 1 << 20, 1 << 25
 NEEDED = ("profile", "site_list", "site", "site_sums")
 # src/profile/python.h: a frame of a Python function consists of the highest bit, the function's number and the line.
 PYTHON_MARK, LINE_BITS = 1 << 63, 24
@@ -31,6 +32,7 @@ PYTHON_NEEDED = ("python_codes.first", "python_codes.count", "python_code.next",
                  "python_code.name_bytes", "python_code.file_bytes")
 
 
+Pair = tuple[int, int]
 # Limits by src/profile/labels.h: sets of labels, labels of a set, bytes of a set's texts.
 SETS_MOST, LABELS_MOST, LABEL_TEXT_MOST = 1 << 16, 1 << 8, 1 << 16
 
@@ -63,6 +65,17 @@ def python_frame(frame: int) -> tuple[int, int]:
 
 
 @dataclass
+class Size:
+    """What blocks of one size have at a site, as Site's sums. size: 0 for any other size."""
+
+    address: int
+    size: int
+    allocated: tuple[int, int] = (0, 0)
+    in_use: tuple[int, int] = (0, 0)
+    peak: tuple[int, int] = (0, 0)
+
+
+@dataclass
 class Site:
     """frames: return addresses and Python frames, innermost first. Sums are pairs: blocks and bytes, or blocks and
     milliseconds. Their unit is a fraction: HeapSites.one stands for 1."""
@@ -75,6 +88,8 @@ class Site:
     peak: tuple[int, int] = (0, 0)  # in use when all sites together had most
     labels: tuple[Label, ...] = ()
     label_set: int = 0  # where they are; 0: there are none
+    sizes: list[Size] = field(default_factory=list)  # an older HAKMEM has none
+    own_freed: tuple[int, ...] = ()  # blocks that their own thread freed, by the allocations that it made meanwhile
 
 
 @dataclass
@@ -90,6 +105,7 @@ class HeapSites:
     sites: list[Site]
     functions: dict[int, Function] = field(default_factory=dict)  # of Python, by number
     peak_ms: int | None = None  # when most was in use, by the monotonic clock; None: an older HAKMEM does not tell
+    knows_own: bool = False  # the sites have own_freed; an older HAKMEM's have not
 
 
 def read_sites(memory: MappedMemory, descriptor: Descriptor | None = None) -> HeapSites:
@@ -119,6 +135,8 @@ class Reader:
         self.starts = [start for start, _ in self.ranges]
         self.knows_peak = "table_peak" in descriptor.roots and {"site.peak", "site.peak_epoch"
                                                                 } <= descriptor.fields.keys()
+        self.knows_own = self.knows_peak and "site.own_freed" in descriptor.fields
+        self.knows_sizes = self.knows_peak and "profile_sizes" in descriptor.roots
         self.knows_labels = "label_sets" in descriptor.roots and "LABEL_IS_NUMBER" in descriptor.constants
         self.block, self.block_at = b"", 0
 
@@ -134,12 +152,13 @@ class Reader:
         if not state["mean"]:
             raise Torn(f"{name_of(self.memory)}: its heap profile makes no sense: samples 0 bytes apart")
         sites = self.walk(places["first"], places["count"])
+        self.sizes = self.walk_sizes(sites)
         peak_ms = self.read_with_peak(sites)
         # Read after the sites, because the library stores a function or a label set before a site refers to it.
         self.read_labels(sites)
         return HeapSites(bool(state["on"]), state["generation"], state["mean"], state["started_ns"],
                          bool(state["by_tables"]), self.descriptor.constants["WEIGHT_ONE"], sites,
-                         self.read_functions(), peak_ms)
+                         self.read_functions(), peak_ms, self.knows_own)
 
     def root(self, name: str, kind: str) -> dict[str, int]:
         """Returns the numbers in a struct that the descriptor names."""
@@ -171,6 +190,27 @@ class Reader:
                 Site(address, tuple(array("Q", frames)), label_set=fields["labels"] if self.knows_labels else 0))
             address = fields["next"]
         return sites
+
+    def walk_sizes(self, sites: list[Site]) -> list[Size]:
+        """Returns the sizes of all sites, and puts each at its site. Older HAKMEMs have none."""
+        if not self.knows_sizes:
+            return []
+        by_address = {site.address: site for site in sites}
+        places, each = self.root("profile_sizes", "site_size_list"), self.descriptor.types["site_size"]
+        found: list[Size] = []
+        address = places["first"]
+        if places["count"] > SIZES_MOST or places["count"] * each > sum(end - start for start, end in self.ranges):
+            raise self.damaged(f"is said to have {places['count']:,} sizes, for which there is no room")
+        for _ in range(places["count"]):
+            if not address:
+                raise self.damaged(f"has {len(found):,} sizes, of {places['count']:,}")
+            fields = self.descriptor.unpack("site_size", self.bytes_at(address, each))
+            site = by_address.get(fields["site"])
+            if site is not None:  # else it was made after the list of sites was read
+                found.append(Size(address, fields["size"]))
+                site.sizes.append(found[-1])
+            address = fields["next"]
+        return found
 
     def bytes_at(self, address: int, size: int) -> bytes:
         """Returns bytes of one mapping, from the block that was read last if it holds them."""
@@ -266,10 +306,30 @@ class Reader:
     def read_sums(self, sites: list[Site], epoch: int = 0) -> None:
         """Fills in the sums. A site that has not changed since the peak had its present sums then (R6 in
         src/profile/table.h)."""
-        numbers = self.sums_of(sites)
-        waiting = list(range(len(sites)))
+        own = len(self.offsets("site.own_freed")) if self.knows_own else 0
+        more = [at + self.descriptor.fields[f"site_sums.{name}"].offset for at in self.offsets("site.lifetimes")
+                for name in ("objects", "bytes")] + (self.offsets("site.own_freed") if own else [])
+        for site, (allocated, in_use, peak, rest) in zip_strict(sites, self.settled("site", sites, more, epoch)):
+            site.allocated, site.in_use, site.peak = allocated, in_use, peak
+            lives = rest[:len(rest) - own]
+            site.lifetimes, site.own_freed = tuple(zip_strict(lives[::2], lives[1::2])), rest[len(rest) - own:]
+        for size, (allocated, in_use, peak, _) in zip_strict(self.sizes,
+                                                             self.settled("site_size", self.sizes, [], epoch)):
+            size.allocated, size.in_use, size.peak = allocated, in_use, peak
+
+    def offsets(self, name: str) -> list[int]:
+        """Returns the offset of each element of an array."""
+        array_field = self.descriptor.fields[name]
+        return [array_field.offset + number * array_field.size for number in range(array_field.count)]
+
+    def settled(self, kind: str, whose: Sequence[Site | Size], more: list[int],
+                epoch: int) -> Iterator[tuple[Pair, Pair, Pair, tuple[int, ...]]]:
+        """Yields for each struct of the kind the sums allocated, in use and at the peak, and the numbers at the
+        offsets `more`. Reads again while they change."""
+        numbers = self.sums_of(kind, whose, more)
+        waiting = list(range(len(whose)))
         for _ in range(ROUNDS):
-            again = self.sums_of([sites[number] for number in waiting])
+            again = self.sums_of(kind, [whose[number] for number in waiting], more)
             moving = []
             for number, row in zip_strict(waiting, again):
                 if row != numbers[number] or not makes_sense(row):
@@ -278,31 +338,27 @@ class Reader:
             waiting = moving
             if not waiting:
                 break
-        for site, row in zip_strict(sites, numbers):
+        for one, row in zip_strict(whose, numbers):
             if not makes_sense(row):
-                raise self.damaged(f"has more in use than was allocated at {site.address:#x}")
+                raise self.damaged(f"has more in use than was allocated at {one.address:#x}")
             sums = row[:-3] if self.knows_peak else row
-            pairs = list(zip_strict(sums[::2], sums[1::2]))
-            site.allocated, site.in_use, site.lifetimes = pairs[0], pairs[1], tuple(pairs[2:])
-            if self.knows_peak:
-                blocks, size, of = row[-3:]
-                site.peak = (blocks, size) if of == epoch else site.in_use
+            allocated, in_use = (sums[0], sums[1]), (sums[2], sums[3])
+            peak = (0, 0) if not self.knows_peak else (row[-3], row[-2]) if row[-1] == epoch else in_use
+            yield allocated, in_use, peak, sums[4:]
 
-    def sums_of(self, sites: list[Site]) -> list[tuple[int, ...]]:
-        """Returns a row for each site: blocks and bytes allocated, in use, and of each bucket of lifetimes; then
-        those at the peak, and the peak's epoch."""
-        fields = self.descriptor.fields
-        lives = fields["site.lifetimes"]
-        starts = [fields["site.allocated"].offset, fields["site.in_use"].offset,
-                  *(lives.offset + number * lives.size for number in range(lives.count))]
+    def sums_of(self, kind: str, whose: Sequence[Site | Size], more: list[int]) -> list[tuple[int, ...]]:
+        """Returns a row for each struct of the kind: blocks and bytes allocated, in use, then the numbers at the
+        offsets `more`, then blocks and bytes at the peak, and the peak's epoch."""
+        fields, each = self.descriptor.fields, self.descriptor.types[kind]
+        starts = [fields[f"{kind}.{name}"].offset for name in ("allocated", "in_use")]
         places = [(f"{start} {name}", start + fields[f"site_sums.{name}"].offset)
-                  for start in starts for name in ("objects", "bytes")]
+                  for start in starts for name in ("objects", "bytes")] + [(f"more {at}", at) for at in more]
         if self.knows_peak:
-            peak = fields["site.peak"].offset
+            peak = fields[f"{kind}.peak"].offset
             places += [(f"peak {name}", peak + fields[f"site_sums.{name}"].offset) for name in ("objects", "bytes")]
-            places.append(("epoch", fields["site.peak_epoch"].offset))
-        picker = Picker(self.size, {name: Field(offset, 8, 1) for name, offset in places})
-        return list(picker.rows(b"".join(self.memory.read_many([(site.address, self.size) for site in sites]))))
+            places.append(("epoch", fields[f"{kind}.peak_epoch"].offset))
+        picker = Picker(each, {name: Field(offset, 8, 1) for name, offset in places})
+        return list(picker.rows(b"".join(self.memory.read_many([(one.address, each) for one in whose]))))
 
 
 def makes_sense(row: tuple[int, ...]) -> bool:

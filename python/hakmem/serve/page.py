@@ -17,7 +17,7 @@ LIBRARIES = ("vendor/uPlot.iife.min.js", "vendor/uPlot.min.css")
 def made() -> tuple[str, str]:
     """Returns (the page, its Content-Security-Policy)."""
     chart, chart_style = (read(SHARED / name) for name in LIBRARIES)
-    scripts = [chart, read(FOLDER / "page.js")]
+    scripts = [chart, read(SHARED / "keys.js"), read(FOLDER / "page.js")]
     settings = {"parts": [{"name": name, "title": title, "color": color} for name, (title, color) in PARTS.items()],
                 "rates": RATES}
     text = rendered(FOLDER / "page.html", "hakmem serve", chart_style + read(FOLDER / "page.css"), scripts, None,

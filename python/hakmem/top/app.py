@@ -42,7 +42,8 @@ then as cached, then as free.
  other         not HAKMEM's: program, libraries, stacks, files, what a second allocator holds
 
  1 to 5        classes, threads, pools, SuperSlabs, huge blocks; tab: the next of them
- < and >       sort by the column to the left or right; a click on its title does it too
+ < and >       sort by the column to the left or right, which is then shown on a narrow screen, too;
+               a click on its title does it
  r             sort the other way round
  enter         of a class: its slabs by thread; of a thread: the classes of its slabs
  escape        back
@@ -124,11 +125,13 @@ class Top(App[None]):
         self.drilled: int | None = None  # what the key of a row of the view led to
         self.history: deque[tuple[int, int]] = deque(maxlen=LOOKS)  # (RSS, live bytes) of each look
         self.orders: dict[str, tuple[int, bool | None]] = {}  # table -> (column, descending)
+        # {table: the greatest width that each of its columns has needed}, so that figures make no column come and go.
+        self.widths: dict[str, list[int]] = {}
         self.note = ""
         self.running = asyncio.Event()
         self.running.set()
         # The table that stands in the widget: its name, heads, keys and cells.
-        self.shown: tuple[str, list[str], list[str], list[list[Text]]] | None = None
+        self.shown: tuple[str, dict[int, str], list[str], list[list[Text]]] | None = None
 
     def compose(self) -> ComposeResult:
         """Yields the widgets."""
@@ -232,14 +235,18 @@ class Top(App[None]):
         rows = table.sorted(column, descending)
         cut = f": {tables.ROWS_MOST:,} of {len(rows):,}, the first by {table.columns[column].title}" if (
             len(rows) > tables.ROWS_MOST) else "" if rows else ": none"
-        self.query_one("#subject", Static).update(Text(table.title + cut))
         rows = rows[:tables.ROWS_MOST]
         widget = self.query_one(DataTable)
         keys = [str(key) for key, _ in rows]
-        heads = [f"{each.title} {self.arrow(table, column, descending)}" if number == column else each.title
-                 for number, each in enumerate(table.columns)]
         cells = [[self.cell(value, each.kind) for value, each in zip_strict(row, table.columns)]
                  for _, row in rows]
+        places = self.fitting(widget, table, cells, column)
+        hidden = len(table.columns) - len(places)
+        self.query_one("#subject", Static).update(Text(
+            table.title + cut + (f" ({hidden} columns more: < and >)" if hidden else "")))
+        heads = {number: table.columns[number].title + (
+            f" {self.arrow(table, column, descending)}" if number == column else "") for number in places}
+        cells = [[row[number] for number in places] for row in cells]
         if self.shown is not None and self.shown[:3] == (table.name, heads, keys):
             for number, row in enumerate(cells):
                 for place, cell in enumerate(row):
@@ -249,10 +256,19 @@ class Top(App[None]):
             self.fill(widget, table, heads, keys, cells)
         self.shown = (table.name, heads, keys, cells)
 
-    def fill(self, widget: DataTable[Text], table: tables.Table, heads: list[str], keys: list[str],
+    def fitting(self, widget: DataTable[Text], table: tables.Table, cells: list[list[Text]], column: int) -> list[int]:
+        """Returns the columns that the screen has room for."""
+        widths = self.widths.setdefault(table.name, [len(each.title) + len(" ▼") for each in table.columns])
+        for row in cells:
+            for number, cell in enumerate(row):
+                widths[number] = max(widths[number], cell.cell_len)
+        room = self.size.width - widget.styles.scrollbar_size_vertical
+        return table.fitting([width + 2 * widget.cell_padding for width in widths], room, column)
+
+    def fill(self, widget: DataTable[Text], table: tables.Table, heads: dict[int, str], keys: list[str],
              cells: list[list[Text]]) -> None:
         """Puts a table's rows into the widget. The cursor stays on its row and the scroll position stays."""
-        name, old_heads, old_keys, _ = self.shown or ("", [], [], [])
+        name, old_heads, old_keys, _ = self.shown or ("", {}, [], [])
         same = name == table.name
         chosen = old_keys[widget.cursor_row] if same and widget.cursor_row < len(old_keys) else None
         scrolled = widget.scroll_offset
@@ -260,8 +276,9 @@ class Top(App[None]):
             widget.clear()
         else:
             widget.clear(columns=True)
-            for number, (head, column) in enumerate(zip_strict(heads, table.columns)):
-                widget.add_column(Text(head, justify="left" if column.kind == "words" else "right"), key=str(number))
+            for number, head in heads.items():
+                left = table.columns[number].kind == "words"
+                widget.add_column(Text(head, justify="left" if left else "right"), key=str(number))
         for key, row in zip_strict(keys, cells):
             widget.add_row(*row, key=key)
         if chosen is not None and chosen in keys:
@@ -286,6 +303,10 @@ class Top(App[None]):
     def go(self, view: str, drilled: int | None = None) -> None:
         """Shows a view, or the table behind one of its rows."""
         self.view, self.drilled = view, drilled
+        self.redraw()
+
+    def on_resize(self) -> None:
+        """Draws again: another width has room for other columns."""
         self.redraw()
 
     def action_view(self, name: str) -> None:
@@ -339,7 +360,8 @@ class Top(App[None]):
 
     def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
         """Sorts by the column that was clicked."""
-        self.sort_by(lambda column, count: event.column_index)
+        number = int(event.column_key.value or 0)
+        self.sort_by(lambda column, count: number)
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         """Shows the table behind a row."""

@@ -39,6 +39,7 @@ class Table:
     rows: Sequence[Row]
     keys: Sequence[Hashable]
     order: int = 0  # the column that it is sorted by if nobody says otherwise
+    names: tuple[int, ...] = (0,)  # the columns that tell its rows apart
 
     def sorted(self, column: int | None = None, descending: bool | None = None) -> list[tuple[Hashable, Row]]:
         """Returns [(key, row)] sorted by a column. None is the least value. Numbers descend by default."""
@@ -53,6 +54,18 @@ class Table:
             return sorted(zip_strict(self.keys, self.rows), key=value, reverse=descending)
         except TypeError as error:
             raise TypeError(f"{self.name}: column {self.columns[column].title} mixes kinds") from error
+
+
+    def fitting(self, widths: Sequence[int], room: int, column: int) -> list[int]:
+        """Returns the columns to show: the names and the column that it is sorted by, and of the others, in their
+        order, those for which there is room. widths: of all columns."""
+        shown = {*self.names, column}
+        left = room - sum(widths[place] for place in shown)
+        for place, width in enumerate(widths):
+            if place not in shown and width <= left:
+                shown.add(place)
+                left -= width
+        return sorted(shown)
 
 
 def value_text(value: Cell, kind: str) -> str:
@@ -98,7 +111,7 @@ def threads(sample: Sample) -> Table:
     rows = [(row.heap, row.name or row.kind.replace("_", "-"), row.tid, row.state, row.slabs, row.slab_bytes,
              row.live_bytes, row.cached_bytes, row.warm_slabs, row.pending_slabs,
              *(row.counters.get(name) for name in counters)) for row in kept]
-    return Table("threads", "Threads and heaps", columns, rows, [row.heap for row in kept], order=6)
+    return Table("threads", "Threads and heaps", columns, rows, [row.heap for row in kept], order=6, names=(0, 1))
 
 
 def pools(sample: Sample) -> Table:
@@ -171,7 +184,7 @@ def class_slabs(sample: Sample, class_id: int) -> Table:
         rows.append((heap or None, name, about.state if about else "-", count, used - cached, cached, blocks - used,
                      (used - cached) * size, share(used - cached, blocks)))
     return Table("class_slabs", f"Slabs of {bytes_text(size)} blocks (class {class_id}) by thread", columns, rows,
-                 [row[0] for row in rows], order=3)
+                 [row[0] for row in rows], order=3, names=(0, 1))
 
 
 def thread_classes(sample: Sample, heap: int) -> Table:

@@ -25,8 +25,9 @@ def check_profile(profile, rate):
         assert len(sample.addresses) <= 128
         assert sample.addresses or any("frame pointers" in comment for comment in profile.comments)
         values = sample.values
-        assert (values["alloc_objects"] >= values["inuse_objects"]) or sample.labels
-        assert bool(sample.labels) == (values["freed_objects"] > 0)
+        assert values["alloc_objects"] >= values["inuse_objects"]
+        assert ("lifetime_from" in sample.labels) == (values["freed_objects"] > 0)
+        assert values["alloc_objects"] > 0 or "bytes" not in sample.labels
 
 
 def build_id_of(path):
@@ -56,13 +57,32 @@ def test_own_frames_are_left_out(sites, tmp_path, library):
 def test_lifetimes(sites, tmp_path):
     """Each freed sample is in one bucket, and lived at least as long as the bucket's start."""
     _, profile = profile_run(sites, tmp_path, "threads")
-    freed = [sample for sample in profile.samples if sample.labels]
+    freed = [sample for sample in profile.samples if "lifetime_from" in sample.labels]
     assert freed
     for sample in freed:
         begins = sample.labels["lifetime_from"]
         assert sample.values["lifetime"] >= begins * (sample.values["freed_objects"] - 0.5) - 0.5  # both are rounded
         if begins:
             assert sample.values["lifetime"] <= 2 * begins * sample.values["freed_objects"] * 1.001
+
+
+def test_sizes(sites, tmp_path):
+    """A sample of blocks has their size: that of the class, or a quarter of a power of two below a huge block's."""
+    _, profile = profile_run(sites, tmp_path, "sizes")
+    sizes = {}
+    for sample in profile.samples:
+        if sample.values["alloc_objects"]:
+            assert sample.units["bytes"] == "bytes"
+            sizes.setdefault(sample.labels["bytes"], []).append(sample.values)
+    assert sizes.keys() >= {16, 112, 1024, 10240, 131072, 720896, 2621440}
+    for size, rows in sizes.items():
+        for values in rows:
+            for kind in ("alloc", "inuse", "peak"):
+                blocks, held = values[f"{kind}_objects"], values[f"{kind}_space"]
+                if size > 1 << 20:
+                    assert size * (blocks - 0.5) <= held <= 1.25 * size * (blocks + 0.5)
+                else:
+                    assert abs(held - size * blocks) <= 0.5 * size + 0.5  # both are rounded
 
 
 def test_pprof_reads_it(sites, tmp_path):

@@ -101,7 +101,9 @@ def read(path):
             for which, packed in parts:
                 if which == 3:
                     label = dict(fields(packed))
-                    assert strings[label[1]] not in labels, "a key is there twice"
+                    if strings[label[1]] in labels:  # the program has a label of this key, too
+                        assert strings[label[1]] == "bytes", "a key is there twice"
+                        continue
                     number = label.get(3, 0)
                     labels[strings[label[1]]] = strings[label[2]] if 2 in label else number - (number >> 63 << 64)
                     units[strings[label[1]]] = strings[label.get(4, 0)]

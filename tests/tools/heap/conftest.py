@@ -8,6 +8,8 @@ from pathlib import Path
 import blackbox
 import pytest
 from chromium import chromium
+from making import run
+from pages import wait_for
 
 SOURCE = Path(__file__).with_name("sites.cpp")
 
@@ -54,3 +56,22 @@ def stripped(tmp_path):
 def browser(tmp_path_factory):
     with chromium(tmp_path_factory.mktemp("browser")) as driver:
         yield driver
+
+
+@pytest.fixture
+def open_page(browser):
+    def open_it(profile, *arguments, width=1200, dark=False):
+        page = profile.with_suffix(".html")
+        done = run(profile, "--html", page, *arguments)
+        assert (done.exit_code, done.stdout) == (0, f"{page}\n"), done.output
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [
+            {"name": "prefers-color-scheme", "value": "dark" if dark else "light"},
+            {"name": "prefers-reduced-motion", "value": "reduce"}]})
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
+                                {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": False})
+        for log in ("browser", "performance"):
+            browser.get_log(log)
+        browser.get(page.as_uri())
+        wait_for(lambda: browser.execute_script("return document.documentElement.dataset.drawn === 'yes'"), "the page")
+        return browser
+    return open_it

@@ -16,6 +16,7 @@ from hakmem.heap.profile_pb2 import Profile  # noqa: E402
 TYPES = (("alloc_objects", "count"), ("alloc_space", "bytes"), ("inuse_objects", "count"), ("inuse_space", "bytes"))
 # The types that HAKMEM's own profiler writes.
 TYPES_WITH_LIVES = (*TYPES, ("freed_objects", "count"), ("lifetime", "milliseconds"))
+TYPES_WITH_OWN = (*TYPES_WITH_LIVES, ("own_freed_objects", "count"))
 TIME = 1795255201_000000000  # 2026-11-21 10:00:01 UTC
 
 
@@ -58,10 +59,14 @@ class Making:
                 location.line.add(function_id=self.function(name, file), line=line)
         return location.id
 
-    def stack(self, places, *values, lived_from=None):
+    def stack(self, places, *values, lived_from=None, size=None, size_unit="bytes", calls_from=None):
         sample = self.profile.sample.add(location_id=[self.location(place) for place in places], value=values)
         if lived_from is not None:
             sample.label.add(key=self.text("lifetime_from"), num=lived_from, num_unit=self.text("milliseconds"))
+        if size is not None:
+            sample.label.add(key=self.text("bytes"), num=size, num_unit=self.text(size_unit))
+        if calls_from is not None:
+            sample.label.add(key=self.text("allocations_from"), num=calls_from, num_unit=self.text("count"))
         return self
 
     def write(self, path, packed=True):

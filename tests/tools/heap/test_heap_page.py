@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from making import Making, known, named, run, with_lives
+from pages import frames, highlighted, shown, wait_for
 from selenium.webdriver.common.by import By
 
 import blackbox
@@ -44,50 +45,9 @@ def server_like():
     return making
 
 
-@pytest.fixture
-def open_page(browser):
-    def open_it(profile, *arguments, width=1200, dark=False):
-        page = profile.with_suffix(".html")
-        done = run(profile, "--html", page, *arguments)
-        assert (done.exit_code, done.stdout) == (0, f"{page}\n"), done.output
-        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [
-            {"name": "prefers-color-scheme", "value": "dark" if dark else "light"},
-            {"name": "prefers-reduced-motion", "value": "reduce"}]})
-        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
-                                {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": False})
-        for log in ("browser", "performance"):
-            browser.get_log(log)
-        browser.get(page.as_uri())
-        wait_for(lambda: browser.execute_script("return document.documentElement.dataset.drawn === 'yes'"), "the page")
-        return browser
-    return open_it
-
-
-def wait_for(condition, what, seconds=120):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"{what}: not there after {seconds} seconds"
-        time.sleep(0.05)
-
-
-def frames(browser):
-    """{name: widths of its bars}, for visible bars."""
-    found = {}
-    for name, width in browser.execute_script(
-            "return [...document.querySelectorAll('#graph g.frame')].map(e => "
-            "[e.getAttribute('name'), e.querySelector('rect').getBoundingClientRect().width])"):
-        if width >= 1:
-            found.setdefault(name, []).append(width)
-    return found
-
-
 def frame(browser, name):
     return next(element for element in browser.find_elements(By.CSS_SELECTOR, "#graph g.frame")
                 if element.get_attribute("name") == name)
-
-
-def shown(browser, names):
-    wait_for(lambda: set(frames(browser)) == set(names), f"{names}, not {frames(browser)}")
 
 
 def share(bars, name):
@@ -112,12 +72,6 @@ def search(browser, text):
 
 def found_text(browser):
     return browser.find_element(By.ID, "found").text
-
-
-def highlighted(browser):
-    return sorted(browser.execute_script(
-        "return [...document.querySelectorAll('#graph g.frame')].filter(e => "
-        "e.querySelector('rect').getAttribute('fill') === '#ff4fb0').map(e => e.getAttribute('name'))"))
 
 
 @pytest.fixture
@@ -256,6 +210,15 @@ def test_lifetimes_are_a_column_and_no_kind(open_page, tmp_path):
     assert [row[5] for row in table(browser)] == ["-", "1.82 s", "-"]
     press(browser, "Objects in use")
     assert table(browser)[0] == ["fill", "20", "80.0 %", "20", "80.0 %", "1.82 s", "/src/a.c:1"]
+
+
+def test_sizes_are_a_column(open_page, tmp_path):
+    making = Making().stack(named("fill", "main"), 10, 640, 10, 640, size=64)
+    making.stack(named("fill", "main"), 2, 2048, 1, 1024, size=1024)
+    browser = open_page(making.write(tmp_path / "sizes.pb"))
+    assert {row[0]: row[5] for row in table(browser)} == {"fill": "1 KiB 62 %, 64 B 38 %", "main": ""}
+    press(browser, "Objects allocated")
+    assert {row[0]: row[5] for row in table(browser)}["fill"] == "64 B 83 %, 1 KiB 17 %"
 
 
 def test_names_are_text(open_page, tmp_path):

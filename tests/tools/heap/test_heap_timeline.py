@@ -8,6 +8,7 @@ import time
 
 import pytest
 from making import TIME, Making, named, run
+from pages import shown
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -97,6 +98,20 @@ def test_files_as_a_page(files, browser, tmp_path):
         assert rows()[0][:2] in (["keep", "10"], ["cache", "10"])
     problems = [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
     assert not problems, problems
+
+
+def test_the_keyboard_in_the_graph(files, browser, tmp_path):
+    page = tmp_path / "page.html"
+    assert run("--timeline", "--html", page, *files).exit_code == 0
+    browser.get(page.as_uri())
+    shown(browser, ["all", "main", "work", "keep", "cache"])
+    browser.execute_script("document.getElementById('reset').focus()")
+    for key in (Keys.TAB, Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ARROW_RIGHT, Keys.ENTER):
+        browser.switch_to.active_element.send_keys(key)
+    assert browser.switch_to.active_element.get_attribute("name") == "cache"
+    shown(browser, ["all", "main", "work", "cache"])
+    browser.switch_to.active_element.send_keys(Keys.ESCAPE)
+    shown(browser, ["all", "main", "work", "keep", "cache"])
 
 
 def test_moments_within_a_second(browser, tmp_path):

@@ -8,6 +8,8 @@ import blackbox
 import pytest
 from browsing import looks
 from chromium import chromium
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from serving import serving, until
 
 sys.path.insert(0, str(blackbox.REPOSITORY / "tests/tools/heap"))
@@ -71,6 +73,26 @@ def test_without_a_token_nothing_is_written(running):
         assert not state["may_write"] and not state["on"]
 
 
+def check_keys(browser, script):
+    """Goes through the graph, which is zoomed, by the keyboard."""
+    def focused(attribute):
+        return script("return document.activeElement.getAttribute(arguments[0])", attribute)
+
+    def around():
+        return script("return document.querySelectorAll('#flame .around').length")
+    before = around()
+    script("document.querySelector('#flame [tabindex=\"0\"]').focus()")
+    for _ in range(before):
+        browser.switch_to.active_element.send_keys(Keys.ARROW_DOWN)
+    assert focused("aria-level") == str(before + 1) and focused("aria-label").startswith("keep_many")
+    browser.switch_to.active_element.send_keys(Keys.ESCAPE)
+    assert around() == before - 1 and focused("aria-label").startswith("keep_many")
+    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    assert around() == before and focused("aria-label").startswith("keep_many")
+    graph = browser.find_element(By.ID, "flame")
+    assert graph.aria_role == "tree" and graph.accessible_name.startswith("Flame graph")
+
+
 def test_the_page(served, running, tmp_path):
     def script(text, *values):
         return browser.execute_script(text, *values)
@@ -98,6 +120,7 @@ def test_the_page(served, running, tmp_path):
         paused = names()
         running.tell("drop")
         assert said("#flame-pause") == "Go on" and names() == paused
+        check_keys(browser, script)
         script("document.getElementById('flame-pause').click(); document.getElementById('flame-kind').value = "
                "'alloc_objects';"
                "document.getElementById('flame-kind').dispatchEvent(new Event('change'))")

@@ -188,6 +188,24 @@ def test_in_a_terminal(busy):
         run.close(force=True)
 
 
+@pytest.mark.parametrize("dimensions", [(20, 60), (24, 80)])
+def test_in_a_narrow_terminal(busy, dimensions):
+    """The column that the table is sorted by is on the screen, which is not scrolled to the side."""
+    run = pexpect.spawn(PYTHON, [*COMMAND[1:], str(busy.pid), "--interval", "0.2"],
+                        env={**environment(), "TERM": "xterm-256color"}, dimensions=dimensions,
+                        timeout=SECONDS, encoding="utf-8")
+    try:
+        run.expect("live bytes ▼")
+        run.send(">")
+        run.expect("cached bytes ▼")
+        run.send("2")
+        run.expect("live bytes ▼")
+        run.send("q")
+        run.expect(pexpect.EOF)
+    finally:
+        run.close(force=True)
+
+
 def test_in_a_terminal_the_end_is_told(busy):
     run = pexpect.spawn(PYTHON, [*COMMAND[1:], str(busy.pid), "--interval", "0.1"],
                         env={**environment(), "TERM": "xterm-256color"}, dimensions=(40, 150),

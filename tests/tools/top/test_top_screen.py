@@ -317,6 +317,47 @@ def test_sixty_columns():
     drive(script, size=(60, 24))
 
 
+@pytest.mark.parametrize("size", [(60, 20), (80, 24)])
+def test_a_narrow_screen_has_the_names_and_the_sorted_column(size):
+    """Whatever the view is sorted by, without scrolling to the side."""
+    async def script(app, pilot):
+        for number, view in enumerate(("classes", "threads", "pools", "superslabs", "huge"), 1):
+            await pilot.press(str(number))
+            table = tables.VIEWS[view](app.sample)
+            for _ in table.columns:
+                await pilot.press(">")
+                column, _ = app.orders[table.name]
+                widget = app.query_one(DataTable)
+                assert widget.virtual_size.width <= size[0], (view, titles(app))
+                wanted = [table.columns[name].title for name in table.names] + [table.columns[column].title]
+                assert set(wanted) <= {title.rstrip(" ▼▲") for title in titles(app)}
+                (arrow,) = (title for title in titles(app) if title[-1] in "▼▲")
+                assert arrow[:-2] == table.columns[column].title
+                hidden = len(table.columns) - len(titles(app))
+                assert (f"({hidden} columns more: < and >)" in text(app, "subject")) == (hidden > 0)
+    drive(script, size=size)
+
+
+def test_a_click_sorts_by_the_column_under_it_on_a_narrow_screen():
+    async def script(app, pilot):
+        await pilot.press("2")
+        last = app.query_one(DataTable).ordered_columns[-1]
+        x = sum(each.get_render_width(app.query_one(DataTable))
+                for each in app.query_one(DataTable).ordered_columns[:-1]) + 2
+        await pilot.click(DataTable, offset=(x, 0))
+        assert titles(app)[-1].startswith(str(last.label).rstrip(" ▼▲")) and titles(app)[-1][-1] in "▼▲"
+    drive(script, size=(60, 24))
+
+
+def test_a_wider_screen_has_more_columns():
+    async def script(app, pilot):
+        before = len(titles(app))
+        await pilot.resize_terminal(150, 24)
+        await until(pilot, lambda: len(titles(app)) == len(tables.VIEWS["classes"](app.sample).columns))
+        assert before < len(titles(app)) and "columns more" not in text(app, "subject")
+    drive(script, size=(60, 24))
+
+
 def test_without_a_pid_one_is_chosen(monkeypatch, capsys):
     rows = [Row(41, "one", "one --long", "9.9", 1 << 20, 1 << 19, 0), Row(42, "two", "two", "9.9", 2 << 20, 1 << 19, 0)]
     monkeypatch.setattr("hakmem.ps.survey.survey", lambda: Survey(shown, 0))

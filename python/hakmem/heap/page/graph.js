@@ -1,4 +1,4 @@
-// What the pages with a flame graph share: texts of figures, colors of frames, and the search.
+// What the pages with a flame graph share: texts of figures, colors of frames, the search, and the keyboard.
 "use strict";
 
 const heapGraph = (() => {
@@ -55,5 +55,27 @@ const heapGraph = (() => {
         }
     }
 
-    return { valueText, shareText, color, matcher };
+    // The keyboard in the graph (keys.js). chart(): the flame graph drawn last, or null. Call begun(chart) for each one.
+    function keyboard(place, search, details, chart) {
+        let zoomed = null;
+        flameKeys(place, {
+            bars: "g.frame", search, level: (bar) => bar.__data__.depth, found: (bar) => bar.__data__.highlight,
+            zoom: (bar) => chart()?.zoomTo(bar.__data__),
+            out: () => zoomed?.parent && chart()?.zoomTo(zoomed.parent),
+        });
+        place.addEventListener("focusin", (event) => {
+            details.textContent = event.target.querySelector("title")?.textContent ?? "";
+        });
+        return {
+            begun: (made) => {
+                zoomed = null;
+                made.onClick((frame) => {
+                    zoomed = frame;
+                });
+                place.querySelector("svg").setAttribute("role", "none");
+            },
+        };
+    }
+
+    return { valueText, shareText, color, matcher, keyboard };
 })();

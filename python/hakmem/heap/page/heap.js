@@ -13,6 +13,7 @@
     let chart = null;
 
     const { shareText, matcher } = heapGraph;
+    const keys = heapGraph.keyboard(place, search, document.getElementById("details"), () => chart);
 
     function valueText(value, signed = data.compared) {
         return heapGraph.valueText(value, data.types[kind][1], signed);
@@ -85,6 +86,7 @@
                 document.getElementById("details").textContent = text ?? "";
             });
         d3.select(place).datum(tree).call(chart);
+        keys.begun(chart);
         lookFor(search.value);
     }
 
@@ -111,7 +113,7 @@
         const shown = data.sites.filter((site) => site[2][kind] !== 0 || site[3][kind] !== 0);
         const sorted = shown.sort((a, b) => size(b) - size(a));
         const body = document.querySelector("#sites tbody");
-        body.replaceChildren(...sorted.slice(0, ROWS).map(([name, where, flat, cum, life, labels]) => {
+        body.replaceChildren(...sorted.slice(0, ROWS).map(([name, where, flat, cum, life, labels, sizes]) => {
             const row = document.createElement("tr");
             const button = document.createElement("button");
             button.type = "button";
@@ -128,6 +130,9 @@
             }
             if (life !== null) {
                 cell(row, "td", life);
+            }
+            if (sizes !== null) {
+                cell(row, "td", data.texts[sizes[kind]]).className = "text";
             }
             if (labels !== null) {
                 cell(row, "td", data.texts[labels[kind]]).className = "text";

@@ -19,6 +19,7 @@
     // ---- Figures ----
 
     const { shareText, matcher } = heapGraph;
+    const keys = heapGraph.keyboard(place, search, byId("details"), () => chart);
 
     function valueText(value, signed = false) {
         return heapGraph.valueText(value, data.kinds[kind][2], signed);
@@ -189,6 +190,7 @@
                 byId("details").textContent = text ?? "";
             });
         d3.select(place).datum(tree).call(chart);
+        keys.begun(chart);
         lookFor(search.value);
     }
 

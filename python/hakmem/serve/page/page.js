@@ -300,10 +300,13 @@ function beginFlame() {
         flame.zoom = JSON.parse(event.target.dataset.way);
         drawFlame();
     });
-    where.addEventListener("keydown", event => {
-        if (event.key !== "Escape") return;
-        flame.zoom = flame.zoom.slice(0, -1);
-        drawFlame();
+    flameKeys(where, {
+        bars: "button", level: bar => JSON.parse(bar.dataset.way).length,
+        zoom: bar => { bar.click(); },
+        out: () => {
+            flame.zoom = flame.zoom.slice(0, -1);
+            drawFlame();
+        },
     });
     const name = event => { if (event.target.dataset.way) byId("flame-named").textContent = event.target.title; };
     where.addEventListener("mouseover", name);

@@ -1,0 +1,79 @@
+"""How large blocks are, by the site that allocated them.
+
+HAKMEM's profiles have a sample for each size of a site's blocks, which the numeric label bytes names; so have Go's.
+Above 1 MiB, HAKMEM's size is the greatest quarter of a power of two that the block fills."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from hakmem.compat import zip_strict
+from hakmem.heap.sites import NOWHERE, SiteKey, label
+from hakmem.units import scaled
+
+if TYPE_CHECKING:
+    from hakmem.heap.stacks import Heap
+
+# A site with more sizes than this is shown by powers of two.
+SIZES_SHOWN = 12
+# Sizes in a cell of the page's table.
+CELL_SIZES = 3
+# Larger sizes than the largest size class are rounded down.
+EXACT_MOST = 1 << 20
+# The size of what has none in a profile that tells sizes.
+OTHER = 0
+
+
+def sizes_of(heap: Heap, lines: bool) -> dict[SiteKey, dict[int, list[int]]]:
+    """Returns {site's key: {size: the change of each figure}}; {} if the profile tells no sizes. Samples without a
+    size that count freed blocks are left out."""
+    found: dict[SiteKey, dict[int, list[int]]] = {}
+    if all(stack.size is None for stack in heap.stacks):
+        return found
+    for stack in heap.stacks:
+        if stack.size is None and (stack.lived_from, stack.calls_from) != (None, None):
+            continue
+        key = label(stack.frames[0], lines) if stack.frames else NOWHERE
+        sums = found.setdefault(key, {}).setdefault(stack.size or OTHER, [0] * len(heap.types))
+        for place, (value, before) in enumerate(zip_strict(stack.values, stack.base)):
+            sums[place] += value - before
+    return found
+
+
+def spread(sizes: Mapping[int, Sequence[int]], index: int) -> list[tuple[str, list[int]]]:
+    """Returns [(name of a size, figures)] of a site's sizes that have a figure, the smallest first: each size, or if
+    these are many, sizes up to each power of two."""
+    kept = {size: values for size, values in sizes.items() if values[index]}
+    if len(kept) <= SIZES_SHOWN:
+        return [(size_text(size), list(kept[size])) for size in sorted(kept, key=by_size)]
+    merged: dict[int, list[int]] = {}
+    for size, values in kept.items():
+        bound = 1 << (size - 1).bit_length() if size else OTHER
+        sums = merged.setdefault(bound, [0] * len(values))
+        for place, value in enumerate(values):
+            sums[place] += value
+    return [(f"up to {size_text(size, False)}" if size else size_text(size), merged[size])
+            for size in sorted(merged, key=by_size)]
+
+
+def by_size(size: int) -> tuple[bool, int]:
+    """Returns what sizes are sorted by: other sizes stand last."""
+    return (size == OTHER, size)
+
+
+def size_text(size: int, rounded: bool = True) -> str:
+    """Returns a size as a text. rounded: one beyond EXACT_MOST stands for blocks of this size and somewhat more."""
+    if size == OTHER:
+        return "other sizes"
+    value, unit = scaled(size, "GiB")
+    return f"{value:.4g} {unit}{'+' if rounded and size > EXACT_MOST else ''}"
+
+
+def cell(sizes: Mapping[int, Sequence[int]], index: int) -> str:
+    """Returns the sizes with the most of a figure as a text, such as "64 B 75 %, 1 KiB 25 %"."""
+    found = spread(sizes, index)
+    total = sum(abs(values[index]) for _, values in found)
+    most = sorted(found, key=lambda row: -abs(row[1][index]))
+    shown = [f"{name} {100 * abs(values[index]) / total:.0f} %" for name, values in most[:CELL_SIZES]]
+    return ", ".join([*shown, *([f"{len(most) - CELL_SIZES} more"] if len(most) > CELL_SIZES else [])])

@@ -1,0 +1,31 @@
+"""Reads the bars of a page with a flame graph in the browser."""
+
+import time
+
+
+def wait_for(condition, what, seconds=120):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"{what}: not there after {seconds} seconds"
+        time.sleep(0.05)
+
+
+def frames(browser):
+    """{name: widths of its bars}, for visible bars."""
+    found = {}
+    for name, width in browser.execute_script(
+            "return [...document.querySelectorAll('#graph g.frame')].map(e => "
+            "[e.getAttribute('name'), e.querySelector('rect').getBoundingClientRect().width])"):
+        if width >= 1:
+            found.setdefault(name, []).append(width)
+    return found
+
+
+def shown(browser, names):
+    wait_for(lambda: set(frames(browser)) == set(names), f"{names}, not {frames(browser)}")
+
+
+def highlighted(browser):
+    return sorted(browser.execute_script(
+        "return [...document.querySelectorAll('#graph g.frame')].filter(e => "
+        "e.querySelector('rect').getAttribute('fill') === '#ff4fb0').map(e => e.getAttribute('name'))"))
