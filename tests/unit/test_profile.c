@@ -63,6 +63,19 @@ static void test_share_of_samples(void **state)
 
 /* ---- Records and sites ---- */
 
+/* R4 */
+static void check_memory(void)
+{
+    size_t bytes = 0;
+
+    for (const struct table_map *map = table_memory.maps; map; map = map->next) {
+        assert_true(fake_is_mapped(map, map->bytes));
+        bytes += map->bytes;
+    }
+    assert_true(bytes > 0);
+    assert_int_equal(table_bytes(), bytes);
+}
+
 static void test_records(void)
 {
     enum { COUNT = 50000 };
@@ -81,6 +94,7 @@ static void test_records(void)
     }
     assert_ptr_equal(table_sites(&count), sites[0]);
     assert_int_equal(count, 16);
+    check_memory();
     for (uintptr_t i = 1; i <= COUNT; i++) {
         record.address = i * 4096;
         record.site = sites[i % 8];
@@ -88,6 +102,7 @@ static void test_records(void)
         assert_true(table_insert(&record));
     }
     assert_int_equal(table_foreign(), COUNT);
+    check_memory(); /* the table has grown, and its smaller ones are gone */
     assert_int_equal(sites[3]->in_use.objects, COUNT / 8 * record.weight);
     assert_int_equal(sites[3]->in_use.bytes, COUNT / 8 * record.weight * 64);
     assert_int_equal(heaps[1].sampled, COUNT / 3);
@@ -435,6 +450,40 @@ static void test_debt_is_capped(void)
     assert_int_equal(govern_shift(6), 0);
 }
 
+/* Whether the class becomes rarer: each 100 us a sample that takes `spent` ns, for as long as the credit can last. */
+static bool is_raised(uint64_t mean, uint64_t may_spend, unsigned class, uint64_t spent)
+{
+    struct governor governor = { 0 };
+    bool raised = false;
+
+    govern_begin(mean, may_spend);
+    for (unsigned i = 0; i < 16 * 130000 && !raised; i++) {
+        fake_advance(100000);
+        govern_note(&governor, class, os_now() - spent);
+        raised = govern_shift(class) > 0;
+    }
+    return raised;
+}
+
+/* A thread may spend so many of 1000 parts of its time at the usual mean or above, and more where the mean is less. */
+static void test_what_may_be_spent(void)
+{
+    static const struct {
+        uint64_t mean, times;
+    } rows[] = { { 524288, 1 }, { 524289, 1 },  { UINT64_C(1) << 40, 1 }, { 524287, 1 },
+                 { 262145, 1 }, { 262144, 2 }, { 131072, 4 },            { 52428, 10 } };
+
+    core_begin();
+    for (unsigned i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        assert_false(is_raised(rows[i].mean, 10, 5, 1000 * rows[i].times));
+        assert_true(is_raised(rows[i].mean, 10, 5, 1000 * rows[i].times + 1));
+        assert_int_equal(govern_shift(4), 0);
+    }
+    assert_false(is_raised(524288, 0, 5, 20000)); /* 0: all of its time */
+    govern_begin(1, 1); /* sampling begins anew: with all blocks' full chance */
+    assert_int_equal(highest_shift(), 0);
+}
+
 static struct thread_cache *sampled_cache;
 
 static void *take_samples(void *unused)
@@ -513,6 +562,7 @@ int main(void)
         core_unit_test(test_governed_huge),
         core_unit_test(test_shifts_fall),
         core_unit_test(test_debt_is_capped),
+        core_unit_test(test_what_may_be_spent),
         core_unit_test(test_stacks_serve_the_next),
         core_unit_test(test_off_and_on),
     };
