@@ -13,6 +13,7 @@
 #include "front/process.h"
 #include "options/options.h"
 #include "os/os.h"
+#include "os/unwind.h"
 #include "pool/misuse.h"
 #include "profile/guard.h"
 #include "profile/profile.h"
@@ -383,10 +384,38 @@ static void stacks(void)
     CHECK(!profile_busy());
 }
 
+/* Takes a block below `depth` frames. */
+static HAK_NOINLINE char *take_below(unsigned depth)
+{
+    volatile unsigned more = depth;
+    char *block = more ? take_below(more - 1) : take_dirty();
+
+    return more == depth ? block : NULL;
+}
+
+/* A stack ends with the thread's first frame, or after 24 frames. */
+static void ends_of_stacks(void)
+{
+    struct unwind_frame frames[100];
+    const struct guard_stack *stack;
+    unsigned count;
+
+    begin(true);
+    count = os_unwind(frames, 100);
+    CHECK(count > 2 && count < GUARD_FRAMES);
+    stack = &guard.slots[number_of(take_below(0))].allocated;
+    CHECK(stack->count < GUARD_FRAMES && stack->frames[stack->count - 1] == frames[count - 1].address - 1);
+    CHECK(stack->frames[stack->count - 2] == frames[count - 2].address - 1);
+    stack = &guard.slots[number_of(take_below(100))].allocated;
+    CHECK(stack->count == GUARD_FRAMES);
+    CHECK(stack->frames[GUARD_FRAMES - 1] == stack->frames[GUARD_FRAMES - 2]); /* take_below's call of itself */
+}
+
 static void test_stacks(void **state)
 {
     (void)state;
     assert_string_equal(said_by(stacks), "");
+    assert_string_equal(said_by(ends_of_stacks), "");
 }
 
 int main(void)

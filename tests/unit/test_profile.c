@@ -331,6 +331,25 @@ static void test_failed_calls(void)
     check_estimate("allocated", in_use_of(site_c, true), SIZE, 8 * HAK_MIB, COUNT);
 }
 
+/* Z4, and no call is a sample while the profile is off. */
+static void test_no_sample(void)
+{
+    struct draw draw = { 0 };
+
+    begin_ungoverned();
+    assert_int_equal(profile_draw_call(&draw, 100), 0);
+    assert_int_equal(front_profile_set(1), 0);
+    assert_int_equal(profile_draw_call(&draw, 100), WEIGHT_ONE);
+    assert_int_equal(profile_draw_call(NULL, 100), WEIGHT_ONE);
+    profile_set_busy(true);
+    assert_int_equal(profile_draw_call(&draw, 100), 0);
+    assert_int_equal(profile_draw_call(NULL, 100), 0);
+    profile_set_busy(false);
+    assert_int_equal(profile_draw_call(&draw, 100), WEIGHT_ONE);
+    assert_int_equal(front_profile_set(0), 0);
+    assert_int_equal(profile_draw_call(&draw, 100), 0);
+}
+
 /* ---- The governor ---- */
 
 /* Takes and frees blocks, 4 at a time, and keeps 1 in 20. A call takes 1.6 us of the fake clock, a sample 3.2 more. */
@@ -557,6 +576,7 @@ int main(void)
         core_unit_test(test_churn_huge),
         core_unit_test(test_every_entry),
         core_unit_test(test_failed_calls),
+        core_unit_test(test_no_sample),
         core_unit_test(test_governed_pages),
         core_unit_test(test_governed_spans),
         core_unit_test(test_governed_huge),

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "os/unwind.h"
+#include "profile/profile.h"
 #include "profile/stack.h"
 
 enum { KEPT = 16, OWN_MOST = 24 };
@@ -297,6 +298,8 @@ static void test_memory(void)
     assert_int_equal(walks, 6);
 }
 
+#if defined(__x86_64__) /* elsewhere the unwinder tells no slots, and every sample walks */
+
 /* Where every block is a sample, the steps that one walk taught serve for another leaf. */
 static HAK_NOINLINE struct site *often(const void *leaf, struct stack_memory **memory)
 {
@@ -371,13 +374,41 @@ static void test_joined_walks(void)
     }
 }
 
+/* Only a profile of every block learns steps. */
+static void test_every_block(void)
+{
+    static const char leaves[3];
+    struct record record = { .size = 16, .weight = 65536 };
+    struct stack_memory *memory = NULL;
+
+    core_begin();
+    assert_true(os_unwind_prepare(UNWIND_TABLES, true));
+    real = true;
+    for (profile.mean = 1; profile.mean <= 2; profile.mean++) {
+        walks = 0;
+        for (unsigned i = 0; i < 3; i++) {
+            record.address += 16;
+            profile_site = &leaves[i];
+            profile_note(&record, &memory, NULL);
+            assert_int_equal(record.site->frames[0], (uintptr_t)&leaves[i] + 1);
+        }
+        assert_int_equal(walks, profile.mean == 1 ? 1 : 3);
+        stack_leave(&memory);
+    }
+    assert_false(profile_busy());
+}
+
+#endif
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         core_unit_test(test_kept),    core_unit_test(test_other_places), core_unit_test(test_as_many),
         core_unit_test(test_labels),  core_unit_test(test_no_slots),     core_unit_test(test_left_out),
-        core_unit_test(test_long_stacks), core_unit_test(test_memory),   core_unit_test(test_steps),
-        core_unit_test(test_joined_walks),
+        core_unit_test(test_long_stacks), core_unit_test(test_memory),
+#if defined(__x86_64__)
+        core_unit_test(test_steps),   core_unit_test(test_joined_walks), core_unit_test(test_every_block),
+#endif
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
