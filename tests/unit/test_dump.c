@@ -367,7 +367,7 @@ static void test_no_leaks(void)
     assert_non_null(table_site(&(uintptr_t){ (uintptr_t)begin + 1 }, 1, NULL));
     assert_has(leaks(), "0 bytes in 0 blocks from 0 sites\nhakmem: no sample is in use");
     insert(table_site(&(uintptr_t){ (uintptr_t)begin + 1 }, 1, NULL), 0x1000, 1, WEIGHT_ONE / 2 - 1);
-    assert_has(leaks(), "0 bytes in 0 blocks from 1 sites:\nhakmem: 0 bytes in 0 blocks, "); /* less than half a block */
+    assert_has(leaks(), "0 bytes in 0 blocks from 1 sites:\nhakmem: 0 bytes in 0 blocks, "); /* less than half of one */
     finish(NULL);
 }
 

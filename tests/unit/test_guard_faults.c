@@ -1,5 +1,5 @@
-/* Protects profile/guard.c: what becomes of a touch of a guarded block's closed pages, what is told of it, and whose
- * stack. Each test runs in a process of its own, and each touch is a real fault. */
+/* Protects profile/guard.c: what becomes of a touch of a guarded block's closed pages, and what is told of it. Each
+ * test runs in a process of its own, and each touch is a real fault. */
 #include "support.h"
 
 #include <pthread.h>

@@ -125,6 +125,38 @@ static void test_records(void)
     }
 }
 
+/* R1: a record that finds no room when its block is put back ends. */
+static void test_no_room(void)
+{
+    enum { COUNT = 256 }; /* as many as the first table holds */
+    struct record record = { .size = 64, .weight = WEIGHT_ONE }, taken;
+    struct site *site;
+
+    core_begin();
+    record.site = site = table_site(&(uintptr_t){ 0x1000 }, 1, NULL);
+    for (uintptr_t i = 1; i <= COUNT; i++) {
+        record.address = i * 4096;
+        assert_true(table_insert(&record));
+    }
+    assert_true(table_take_out((void *)4096, &taken));
+    assert_int_equal(site->in_use.objects, COUNT * WEIGHT_ONE);
+    record.address = 4096 * (COUNT + 1);
+    assert_true(table_insert(&record));
+    fake_fail_from(FAKE_MAP, 1);
+    table_put_back(&taken);
+    assert_int_equal(table_records(), COUNT);
+    assert_int_equal(site->in_use.objects, COUNT * WEIGHT_ONE);
+    assert_int_equal(site->lifetimes[0].objects, WEIGHT_ONE);
+    assert_false(table_insert(&taken));
+    assert_int_equal(site->in_use.objects, COUNT * WEIGHT_ONE);
+    fake_fail_nothing();
+    assert_true(table_insert(&taken));
+    assert_true(table_take_out((void *)4096, &taken));
+    table_put_back(&taken);
+    assert_int_equal(table_records(), COUNT + 1);
+    assert_int_equal(site->in_use.objects, (COUNT + 1) * WEIGHT_ONE);
+}
+
 /* R6: a site's bytes at the peak are those it had when the sum over all sites was highest. */
 static void test_peak(void)
 {
@@ -563,6 +595,7 @@ int main(void)
         cmocka_unit_test(test_weights),
         cmocka_unit_test(test_share_of_samples),
         core_unit_test(test_records),
+        core_unit_test(test_no_room),
         core_unit_test(test_peak),
         core_unit_test(test_counts_one),
         core_unit_test(test_counts_forty),

@@ -43,7 +43,7 @@ static uintptr_t frame_of(const uint8_t *code, int place)
 
 /* ---- Where functions come in a stack ---- */
 
-/* Merges the stack of return addresses with the functions. The words have a letter for each frame, innermost first: l:
+/* Merges the stack of return addresses with the functions. The words have a letter for each frame, innermost first: x:
  * the loop, i: another of the interpreter's, o: another object's, f: a function, e: a function that is an entry. */
 static void check_merge(const char *addresses, const char *functions, const char *merged, bool whole)
 {
@@ -61,7 +61,7 @@ static void check_merge(const char *addresses, const char *functions, const char
     }
     set_stack(codes, entries, functions_count);
     for (unsigned i = 0; i < count; i++)
-        frames[i] = addresses[i] == 'l'   ? (uintptr_t)loop + 1 + i % 3
+        frames[i] = addresses[i] == 'x'   ? (uintptr_t)loop + 1 + i % 3
                     : addresses[i] == 'i' ? (uintptr_t)begin + i
                                           : OTHER + i;
     got = python_merge(&memory, frames, count, STACK_MOST, whole);
@@ -101,18 +101,18 @@ static void in_each_version(void (*body)(void))
 static void merges(void)
 {
     check_merge("oo", "", "oo", true);
-    check_merge("olo", "e", "oelo", true);
-    check_merge("lool", "ee", "elooel", true);
+    check_merge("oxo", "e", "oexo", true);
+    check_merge("xoox", "ee", "exooex", true);
     if (layout.entry != PYTHON_ENTRY_EACH) {
-        check_merge("oliloo", "ffefe", "offelifeloo", true);
-        check_merge("ol", "f", "ofl", false);  /* the stack is cut off, and so are the entries */
-        check_merge("oll", "ffef", "offelfl", false);
-        check_merge("oll", "ffe", "offell", false);
+        check_merge("oxixoo", "ffefe", "offexifexoo", true);
+        check_merge("ox", "f", "ofx", false);  /* the stack is cut off, and so are the entries */
+        check_merge("oxx", "ffef", "offexfx", false);
+        check_merge("oxx", "ffe", "offexx", false);
     }
     /* The loop's frames and the entries do not match: all functions come before the interpreter's first frame. */
-    check_merge("ooiol", "ee", "ooeeiol", true);
-    check_merge("oilil", "eee", "oeeeilil", true);
-    check_merge("ollo", "e", "oello", true);
+    check_merge("ooiox", "ee", "ooeeiox", true);
+    check_merge("oixix", "eee", "oeeeixix", true);
+    check_merge("oxxo", "e", "oexxo", true);
     check_merge("oio", "e", "oeio", true);
     check_merge("oo", "ee", "ooee", true); /* no frame is the interpreter's */
     check_merge("", "e", "e", true);
@@ -133,8 +133,8 @@ static void deep(void)
     memcpy(merged, functions, 64);
     functions[63] = merged[63] = 'e';
     if (layout.entry != PYTHON_ENTRY_EACH) {
-        merged[64] = 'l';
-        check_merge("l", functions, merged, true);
+        merged[64] = 'x';
+        check_merge("x", functions, merged, true);
     }
     for (unsigned i = 0; i < 200; i++)
         codes[i] = make_code(make_ascii("g", i), make_ascii("a.py", 5), i);

@@ -7,6 +7,7 @@
 #include "os/unwind.h"
 #include "profile/profile.h"
 #include "profile/stack.h"
+#include "profile/steps.h"
 
 enum { KEPT = 16, OWN_MOST = 24 };
 
@@ -298,6 +299,30 @@ static void test_memory(void)
     assert_int_equal(walks, 6);
 }
 
+/* A way of frames is followed from any of them, wherever the code lies. */
+static void test_ways(void)
+{
+    enum { COUNT = 40 };
+    struct unwind_frame frames[COUNT], found[COUNT];
+    struct steps_stack stack = { 0 };
+    uintptr_t slots[COUNT * COUNT];
+
+    core_begin();
+    for (unsigned i = 0; i < COUNT; i++) {
+        size_t slot = (size_t)i * (i + 1) / 2; /* each step is longer than the last */
+        slots[slot] = ((uintptr_t)i << 15) + 0x1234 + 16 * i;
+        frames[i] = (struct unwind_frame){ slots[slot], &slots[slot] };
+    }
+    steps_learn(&stack, frames, COUNT, true);
+    for (unsigned first = 0; first < COUNT; first++) {
+        assert_int_equal(steps_follow(&stack, frames[first].slot, found, COUNT), COUNT - first);
+        for (unsigned i = first; i < COUNT; i++) {
+            assert_int_equal(found[i - first].address, frames[i].address);
+            assert_ptr_equal(found[i - first].slot, frames[i].slot);
+        }
+    }
+}
+
 #if defined(__x86_64__) /* elsewhere the unwinder tells no slots, and every sample walks */
 
 /* Where every block is a sample, the steps that one walk taught serve for another leaf. */
@@ -405,7 +430,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         core_unit_test(test_kept),    core_unit_test(test_other_places), core_unit_test(test_as_many),
         core_unit_test(test_labels),  core_unit_test(test_no_slots),     core_unit_test(test_left_out),
-        core_unit_test(test_long_stacks), core_unit_test(test_memory),
+        core_unit_test(test_long_stacks), core_unit_test(test_memory),   core_unit_test(test_ways),
 #if defined(__x86_64__)
         core_unit_test(test_steps),   core_unit_test(test_joined_walks), core_unit_test(test_every_block),
 #endif
