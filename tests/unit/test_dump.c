@@ -336,9 +336,9 @@ static const char *leaks(void)
 static const char *place_of(uintptr_t address)
 {
     static char text[4300];
-    char line[4400], path[4200], last[4200] = "";
+    char line[4400], path[4200] = "", last[4200] = "";
     FILE *maps = fopen("/proc/self/maps", "r");
-    unsigned long start, end, offset, base = 0;
+    unsigned long start = 0, end = 0, offset, base = 0;
 
     assert_non_null(maps);
     while (fgets(line, sizeof line, maps)) {
@@ -493,7 +493,7 @@ static void test_confidence(void)
         insert(table_site(&(uintptr_t){ (uintptr_t)begin + 1 }, 1, NULL), 0x2000, rows[i].bytes, WEIGHT_ONE);
         (void)snprintf(expected, sizeof expected,
                        "the sum is right to %llu bytes, and a site that is not told has less than %llu. `hakmem leaks",
-                       (unsigned long long)rows[i].apart, (unsigned long long)(3 * rows[i].mean));
+                       (unsigned long long)rows[i].apart, 3 * (unsigned long long)rows[i].mean);
         assert_has(leaks(), expected);
         assert_true(table_remove((void *)0x2000, 5, &(struct record){ 0 }));
     }

@@ -112,9 +112,9 @@ struct place {
 /* The mapping of the address, and the first one of its file, by /proc/self/maps. */
 static void find_place(uintptr_t address, struct place *place)
 {
-    char line[4400], path[4200], last[4200] = "";
+    char line[4400], path[4200] = "", last[4200] = "";
     FILE *maps = fopen("/proc/self/maps", "r");
-    unsigned long start, end, offset, base = 0;
+    unsigned long start = 0, end = 0, offset, base = 0;
 
     assert_non_null(maps);
     while (fgets(line, sizeof line, maps)) {

@@ -429,8 +429,8 @@ static struct python_code *keep_function(uint32_t id, const char *name, const ch
     code->first_line = first_line;
     code->name_bytes = (uint32_t)strlen(name);
     code->file_bytes = (uint32_t)strlen(path);
-    memcpy(code->text, name, strlen(name));
-    memcpy(code->text + strlen(name), path, strlen(path));
+    memcpy(code->text, name, code->name_bytes);
+    memcpy(code->text + code->name_bytes, path, code->file_bytes);
     *(python_codes.last ? &python_codes.last->next : &python_codes.first) = code;
     python_codes.last = code;
     return code;

@@ -99,7 +99,8 @@ static void test_damaged_tables(void **state)
 
 /* ---- Offsets ---- */
 
-enum { WORDS = 96, ANY = UINT32_MAX - 1 };
+enum { WORDS = 96 };
+#define ANY (UINT32_MAX - 1)
 
 /* The fields' places in _Py_DebugOffsets (Include/internal/pycore_debug_offsets.h of 3.13 and 3.14), and the highest
  * offset at which a field is still read. */

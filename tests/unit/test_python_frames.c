@@ -347,10 +347,10 @@ static void reused(void)
     assert_int_equal(python_frame_id(frame_of(code, 10)), python_frame_id(first));
     assert_int_equal(frame_of(make_code(make_ascii("one", 1), make_ascii("a.py", 2), 5), 0), first);
     assert_int_equal(python_codes.count, 1);
-    memcpy(name + layout.text_ascii, "two", 3);
+    memcpy(name + layout.text_ascii, (char[]){ 't', 'w', 'o' }, 3);
     put_word(name, layout.text_length + 8, 78);
     assert_function(frame_of(code, 0), "two", "a.py", 6);
-    memcpy(file + layout.text_ascii, "b.py", 4); /* without a hash: its characters tell it apart */
+    file[layout.text_ascii] = 'b'; /* without a hash: its characters tell it apart */
     assert_function(frame_of(code, 0), "two", "b.py", 6);
     put_number(code, layout.code_first_line, 9);
     assert_function(frame_of(code, 0), "two", "b.py", 10);

@@ -34,8 +34,10 @@ struct wire wire_read(int file, unsigned *blocks)
     unsigned count = 0;
     bool last = false;
 
-    stream = realloc(stream, size + 1);
-    content = realloc(content, size + 1);
+    free(stream);
+    free(content);
+    stream = malloc(size + 1);
+    content = malloc(size + 1);
     assert_true(stream && content);
     assert_int_equal(pread(file, stream, size, 0), size);
     assert_true(size > sizeof head);
