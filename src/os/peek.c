@@ -29,10 +29,13 @@ static uint64_t stamp_now(void) { return (os_now_coarse() >> SECOND_SHIFT) & ((1
 
 static uint64_t page_mark(uintptr_t page, uint64_t stamp) { return (uint64_t)page << STAMP_BITS | stamp; }
 
+/* The first page is never known: a place that is still 0 names it, at the times whose stamp is 0. */
 static bool is_known(const struct os_piece *piece, uint64_t stamp)
 {
     uintptr_t last = (piece->address + piece->size - 1) >> PAGE_SHIFT;
 
+    if (piece->address >> PAGE_SHIFT == 0)
+        return false;
     for (uintptr_t page = piece->address >> PAGE_SHIFT; page <= last; page++)
         if (atomic_load_explicit(page_place(page), memory_order_relaxed) != page_mark(page, stamp))
             return false;

@@ -184,7 +184,8 @@ void dump_note_bytes(uint64_t bytes)
 
 struct place {
     uintptr_t address;
-    uintptr_t base; /* of the file's first mapping */
+    uintptr_t image; /* the last file's first mapping */
+    uintptr_t base;  /* of the file or memory that the address is in; 0: it is in none */
     char name[200];
 };
 
@@ -193,11 +194,10 @@ static bool find_place(const struct os_mapping *mapping, void *argument)
     struct place *place = argument;
 
     if (mapping->offset == 0 && mapping->path[0])
-        place->base = mapping->start;
+        place->image = mapping->start;
     if (place->address < mapping->start || place->address >= mapping->end)
         return true;
-    if (mapping->path[0] != '/')
-        place->base = mapping->start;
+    place->base = mapping->path[0] == '/' ? place->image : mapping->start;
     base_format(place->name, sizeof place->name, "%s", mapping->path[0] ? mapping->path : "[anon]");
     return false;
 }

@@ -338,6 +338,71 @@ static void test_words_of_the_contract(void **state)
     assert_true(others_are_default(NULL));
 }
 
+/* The letters to change, add or remove to turn one name into the other: the whole table of Wagner and Fischer. */
+static unsigned letters_apart(const char *one, const char *other)
+{
+    static unsigned apart[128][128];
+    size_t rows_count = strlen(one), columns = strlen(other);
+    for (size_t i = 0; i <= rows_count; i++)
+        for (size_t j = 0; j <= columns; j++) {
+            unsigned least = i == 0 ? (unsigned)j : j == 0 ? (unsigned)i : 200;
+            if (i && j) {
+                least = apart[i - 1][j - 1] + (one[i - 1] != other[j - 1]);
+                least = apart[i - 1][j] + 1 < least ? apart[i - 1][j] + 1 : least;
+                least = apart[i][j - 1] + 1 < least ? apart[i][j - 1] + 1 : least;
+            }
+            apart[i][j] = least;
+        }
+    return apart[rows_count][columns];
+}
+
+/* A name gets a hint at the first of the nearest names, if it differs in less than a third of its letters and in less
+ * than four. */
+static void test_hints(void **state)
+{
+    uint64_t chance = 5;
+    unsigned hints = 0, without = 0;
+    (void)state;
+    for (unsigned round = 0; round < 3000; round++) {
+        char name[80], entry[100], expected[200];
+        const struct row *nearest = NULL;
+        unsigned least, own;
+        strcpy(name, rows[round % ROWS].name);
+        for (unsigned edits = 1 + round / 7 % 5; edits; edits--) {
+            size_t length = strlen(name), place;
+            chance = chance * UINT64_C(6364136223846793005) + 1442695040888963407u;
+            place = 7 + (chance >> 33) % (length - 6);
+            if (place < length && chance >> 60 < 6 && length > 8)
+                memmove(name + place, name + place + 1, length - place);
+            else if (place < length && chance >> 60 < 11)
+                name[place] = (char)('A' + (chance >> 50) % 26);
+            else {
+                memmove(name + place + 1, name + place, length - place + 1);
+                name[place] = (char)('A' + (chance >> 50) % 26);
+            }
+        }
+        own = (unsigned)strlen(name) - 7;
+        least = own >= 9 ? 4 : own / 3 + 1;
+        for (size_t i = 0; i < ROWS && strlen(name) <= 40; i++)
+            if (letters_apart(name, rows[i].name) < least) {
+                least = letters_apart(name, rows[i].name);
+                nearest = &rows[i];
+            }
+        if (nearest && least == 0)
+            continue; /* another option's name */
+        if (nearest)
+            snprintf(expected, sizeof expected, "hakmem: unknown variable %s ignored; did you mean %s?\n", name,
+                     nearest->name);
+        else
+            snprintf(expected, sizeof expected, "hakmem: unknown variable %s ignored\n", name);
+        hints += nearest != NULL;
+        without += nearest == NULL;
+        snprintf(entry, sizeof entry, "%s=1", name);
+        assert_string_equal(read_with(entry, NULL), expected);
+    }
+    assert_true(hints > 500 && without > 500);
+}
+
 static void test_long_ones(void **state)
 {
     (void)state;
@@ -394,7 +459,7 @@ int main(void)
         OPTION_TEST(test_choice),   OPTION_TEST(test_limits),      OPTION_TEST(test_words_of_the_contract),
         OPTION_TEST(test_format),   OPTION_TEST(test_path),        OPTION_TEST(test_paths_together),
         OPTION_TEST(test_compiled), OPTION_TEST(test_long_ones),   OPTION_TEST(test_several),
-        OPTION_TEST(test_print),
+        OPTION_TEST(test_print),    OPTION_TEST(test_hints),
     };
     return cmocka_run_group_tests(tests, keep_defaults, NULL);
 }

@@ -65,6 +65,19 @@ static void test_share_of_samples(void **state)
 
 static const struct caller nobody;
 
+/* R4 */
+static void check_memory(void)
+{
+    size_t bytes = 0;
+
+    for (const struct table_map *map = table_memory.maps; map; map = map->next) {
+        assert_true(fake_is_mapped(map, map->bytes));
+        bytes += map->bytes;
+    }
+    assert_true(bytes > 0);
+    assert_int_equal(table_bytes(), bytes);
+}
+
 static void test_records(void)
 {
     enum { COUNT = 50000 };
@@ -82,6 +95,7 @@ static void test_records(void)
     }
     assert_ptr_equal(profile_sites.first, sites[0]);
     assert_int_equal(profile_sites.count, 16);
+    check_memory();
     for (uintptr_t i = 1; i <= COUNT; i++) {
         record.address = i * 4096;
         record.site = sites[i % 8];
@@ -89,6 +103,7 @@ static void test_records(void)
         assert_true(table_insert(&record));
     }
     assert_int_equal(table_foreign(), COUNT);
+    check_memory(); /* the table has grown, and its smaller ones are gone */
     assert_int_equal(sites[3]->in_use.objects, COUNT / 8 * record.weight);
     assert_int_equal(sites[3]->in_use.bytes, COUNT / 8 * record.weight * 64);
     assert_int_equal(heaps[1].sampled, COUNT / 3);
@@ -109,6 +124,38 @@ static void test_records(void)
         assert_int_equal(ended, sites[i]->allocated.objects);
         assert_int_equal(sites[i]->lifetimes[10].bytes / 1000 + sites[i]->lifetimes[3].bytes / 5, ended);
     }
+}
+
+/* R1: a record that finds no room when its block is put back ends. */
+static void test_no_room(void)
+{
+    enum { COUNT = 256 }; /* as many as the first table holds */
+    struct record record = { .size = 64, .weight = WEIGHT_ONE }, taken;
+    struct site *site;
+
+    core_begin();
+    record.site = site = table_site(&(uintptr_t){ 0x1000 }, 1, NULL);
+    for (uintptr_t i = 1; i <= COUNT; i++) {
+        record.address = i * 4096;
+        assert_true(table_insert(&record));
+    }
+    assert_true(table_take_out((void *)4096, &taken));
+    assert_int_equal(site->in_use.objects, COUNT * WEIGHT_ONE);
+    record.address = 4096 * (COUNT + 1);
+    assert_true(table_insert(&record));
+    fake_fail_from(FAKE_MAP, 1);
+    table_put_back(&taken);
+    assert_int_equal(table_records(), COUNT);
+    assert_int_equal(site->in_use.objects, COUNT * WEIGHT_ONE);
+    assert_int_equal(site->lifetimes[0].objects, WEIGHT_ONE);
+    assert_false(table_insert(&taken));
+    assert_int_equal(site->in_use.objects, COUNT * WEIGHT_ONE);
+    fake_fail_nothing();
+    assert_true(table_insert(&taken));
+    assert_true(table_take_out((void *)4096, &taken));
+    table_put_back(&taken);
+    assert_int_equal(table_records(), COUNT + 1);
+    assert_int_equal(site->in_use.objects, (COUNT + 1) * WEIGHT_ONE);
 }
 
 /* R6: a site's bytes at the peak are those it had when the sum over all sites was highest. */
@@ -463,6 +510,25 @@ static void test_calls_between_are_unknown(void)
     assert_int_equal(site_of(site_b)->own_freed[OWN_BUCKETS - 1], WEIGHT_ONE);
 }
 
+/* Z4, and no call is a sample while the profile is off. */
+static void test_no_sample(void)
+{
+    struct draw draw = { 0 };
+
+    begin_ungoverned();
+    assert_int_equal(profile_draw_call(&draw, 100), 0);
+    assert_int_equal(front_profile_set(1), 0);
+    assert_int_equal(profile_draw_call(&draw, 100), WEIGHT_ONE);
+    assert_int_equal(profile_draw_call(NULL, 100), WEIGHT_ONE);
+    profile_set_busy(true);
+    assert_int_equal(profile_draw_call(&draw, 100), 0);
+    assert_int_equal(profile_draw_call(NULL, 100), 0);
+    profile_set_busy(false);
+    assert_int_equal(profile_draw_call(&draw, 100), WEIGHT_ONE);
+    assert_int_equal(front_profile_set(0), 0);
+    assert_int_equal(profile_draw_call(&draw, 100), 0);
+}
+
 /* ---- The governor ---- */
 
 /* Takes and frees blocks, 4 at a time, and keeps 1 in 20. A call takes 1.6 us of the fake clock, a sample 3.2 more. */
@@ -582,6 +648,40 @@ static void test_debt_is_capped(void)
     assert_int_equal(govern_shift(6), 0);
 }
 
+/* Whether the class becomes rarer: each 100 us a sample that takes `spent` ns, for as long as the credit can last. */
+static bool is_raised(uint64_t mean, uint64_t may_spend, unsigned class, uint64_t spent)
+{
+    struct governor governor = { 0 };
+    bool raised = false;
+
+    govern_begin(mean, may_spend);
+    for (unsigned i = 0; i < 16 * 130000 && !raised; i++) {
+        fake_advance(100000);
+        govern_note(&governor, class, os_now() - spent);
+        raised = govern_shift(class) > 0;
+    }
+    return raised;
+}
+
+/* A thread may spend so many of 1000 parts of its time at the usual mean or above, and more where the mean is less. */
+static void test_what_may_be_spent(void)
+{
+    static const struct {
+        uint64_t mean, times;
+    } rows[] = { { 524288, 1 }, { 524289, 1 },  { UINT64_C(1) << 40, 1 }, { 524287, 1 },
+                 { 262145, 1 }, { 262144, 2 }, { 131072, 4 },            { 52428, 10 } };
+
+    core_begin();
+    for (unsigned i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        assert_false(is_raised(rows[i].mean, 10, 5, 1000 * rows[i].times));
+        assert_true(is_raised(rows[i].mean, 10, 5, 1000 * rows[i].times + 1));
+        assert_int_equal(govern_shift(4), 0);
+    }
+    assert_false(is_raised(524288, 0, 5, 20000)); /* 0: all of its time */
+    govern_begin(1, 1); /* sampling begins anew: with all blocks' full chance */
+    assert_int_equal(highest_shift(), 0);
+}
+
 static struct thread_cache *sampled_cache;
 
 static void *take_samples(void *unused)
@@ -642,6 +742,7 @@ int main(void)
         cmocka_unit_test(test_weights),
         cmocka_unit_test(test_share_of_samples),
         core_unit_test(test_records),
+        core_unit_test(test_no_room),
         core_unit_test(test_peak),
         core_unit_test(test_sizes),
         cmocka_unit_test(test_sizes_of_huge_blocks),
@@ -659,11 +760,14 @@ int main(void)
         core_unit_test(test_failed_calls),
         core_unit_test(test_calls_between),
         core_unit_test(test_calls_between_are_unknown),
+
+        core_unit_test(test_no_sample),
         core_unit_test(test_governed_pages),
         core_unit_test(test_governed_spans),
         core_unit_test(test_governed_huge),
         core_unit_test(test_shifts_fall),
         core_unit_test(test_debt_is_capped),
+        core_unit_test(test_what_may_be_spent),
         core_unit_test(test_stacks_serve_the_next),
         core_unit_test(test_off_and_on),
     };

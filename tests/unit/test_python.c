@@ -1,12 +1,14 @@
-/* Protects the decoding of line tables of CPython 3.9 to 3.11, and reads of memory that may be gone. */
+/* Protects the decoding of CPython's line tables and told offsets, and reads of memory that may be gone. */
 #define _GNU_SOURCE
 #include "support.h"
 
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "os/os.h"
 #include "os/peek.h"
+#include "profile/python_layout.h"
 #include "profile/python_lines.h"
 
 struct place {
@@ -95,6 +97,115 @@ static void test_damaged_tables(void **state)
     assert_int_equal(python_line(PYTHON_LOCATION_TABLE, (uintptr_t)bytes, SIZE_MAX, 1, 8), 0);
 }
 
+/* ---- Offsets ---- */
+
+enum { WORDS = 96 };
+#define ANY (UINT32_MAX - 1)
+
+/* The fields' places in _Py_DebugOffsets (Include/internal/pycore_debug_offsets.h of 3.13 and 3.14), and the highest
+ * offset at which a field is still read. */
+static const struct told_offset {
+    size_t field; /* offset in struct python_layout */
+    unsigned place[2];
+    uint32_t most;
+} told_offsets[] = {
+    { offsetof(struct python_layout, runtime_interpreters), { 5, 5 }, ANY },
+    { offsetof(struct python_layout, interpreter_next), { 8, 8 }, ANY },
+    { offsetof(struct python_layout, interpreter_threads), { 9, 9 }, ANY },
+    { offsetof(struct python_layout, thread_next), { 21, 24 }, PYTHON_THREAD_BYTES - 8 },
+    { offsetof(struct python_layout, thread_frame), { 23, 26 }, PYTHON_THREAD_BYTES - 8 },
+    { offsetof(struct python_layout, thread_id), { 24, 27 }, PYTHON_THREAD_BYTES - 8 },
+    { offsetof(struct python_layout, frame_previous), { 29, 32 }, PYTHON_FRAME_BYTES - 8 },
+    { offsetof(struct python_layout, frame_code), { 30, 33 }, PYTHON_FRAME_BYTES - 8 },
+    { offsetof(struct python_layout, frame_place), { 31, 34 }, PYTHON_FRAME_BYTES - 8 },
+    { offsetof(struct python_layout, frame_owner), { 33, 36 }, PYTHON_FRAME_BYTES - 8 },
+    { offsetof(struct python_layout, code_file), { 35, 40 }, PYTHON_CODE_BYTES - 8 },
+    { offsetof(struct python_layout, code_name), { 37, 42 }, PYTHON_CODE_BYTES - 8 },
+    { offsetof(struct python_layout, code_table), { 38, 43 }, PYTHON_CODE_BYTES - 8 },
+    { offsetof(struct python_layout, code_first_line), { 39, 44 }, PYTHON_CODE_BYTES - 8 },
+    { offsetof(struct python_layout, code_start), { 43, 48 }, ANY },
+    { offsetof(struct python_layout, object_type), { 45, 51 }, PYTHON_CODE_BYTES - 8 },
+    { offsetof(struct python_layout, bytes_size), { 65, 75 }, 127 },
+    { offsetof(struct python_layout, bytes_data), { 66, 76 }, ANY },
+    { offsetof(struct python_layout, text_state), { 68, 78 }, 127 },
+    { offsetof(struct python_layout, text_length), { 69, 79 }, 127 },
+    { offsetof(struct python_layout, text_ascii), { 70, 80 }, ANY },
+};
+
+static uint64_t told[WORDS];
+
+static void tell(uint32_t version, bool free_threaded)
+{
+    for (unsigned i = 3; i < WORDS; i++)
+        told[i] = i; /* each field has another offset */
+    memcpy(told, "xdebugpy", 8);
+    told[1] = version;
+    told[2] = free_threaded;
+}
+
+static uint32_t offset_in(const struct python_layout *layout, const struct told_offset *row)
+{
+    return *(const uint32_t *)((const char *)layout + row->field);
+}
+
+static void test_told_offsets(void **state)
+{
+    struct python_layout layout;
+
+    (void)state;
+    for (unsigned i = 0; i < 4; i++) {
+        unsigned minor = 13 + i % 2, which = i % 2;
+        bool free_threaded = i / 2;
+        tell(0x030000f0 | minor << 16, free_threaded);
+        assert_true(python_layout_find(&layout, (uintptr_t)told, 0));
+        assert_int_equal(layout.minor, minor);
+        assert_int_equal(layout.entry, PYTHON_ENTRY_SHIM);
+        assert_int_equal(layout.table, PYTHON_LOCATION_TABLE);
+        assert_int_equal(layout.holder_frame, PYTHON_NONE);
+        assert_int_equal(layout.text_other, layout.text_ascii + 16);
+        assert_int_equal(layout.text_kind_shift, free_threaded && minor == 14 ? 8 : 2);
+        for (size_t k = 0; k < sizeof told_offsets / sizeof told_offsets[0]; k++) {
+            const struct told_offset *row = &told_offsets[k];
+            uint64_t before = told[row->place[which]];
+            assert_int_equal(offset_in(&layout, row), before);
+            told[row->place[which]] = row->most;
+            assert_true(python_layout_find(&layout, (uintptr_t)told, 0));
+            assert_int_equal(offset_in(&layout, row), row->most);
+            told[row->place[which]] = (uint64_t)row->most + 1;
+            assert_int_equal(python_layout_find(&layout, (uintptr_t)told, 0), row->most == ANY);
+            told[row->place[which]] = UINT64_MAX;
+            assert_int_equal(python_layout_find(&layout, (uintptr_t)told, 0), row->most == ANY);
+            if (row->most == ANY) /* PYTHON_NONE would mean that there is no such field */
+                assert_int_equal(offset_in(&layout, row), ANY);
+            told[row->place[which]] = before;
+        }
+    }
+}
+
+static void test_unknown_versions(void **state)
+{
+    static const uint32_t unknown[] = { 0x030c00f0, 0x030f00f0, 0x020d00f0, 0x040d00f0, 0 };
+    struct python_layout layout;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
+        tell(unknown[i], false);
+        assert_false(python_layout_find(&layout, (uintptr_t)told, 0));
+    }
+    tell(0x030d00f0, false);
+    told[0]++;
+    assert_false(python_layout_find(&layout, (uintptr_t)told, 0));
+    assert_false(python_layout_find(&layout, 4096, 0x030d00f0));
+    for (unsigned minor = 9; minor <= 12; minor++) { /* these need not tell anything */
+        assert_true(python_layout_find(&layout, 4096, 0x030000f0 | minor << 16));
+        assert_int_equal(layout.minor, minor);
+        assert_false(python_layout_find(&layout, 4096, 0x020000f0 | minor << 16));
+    }
+    assert_false(python_layout_find(&layout, 4096, 0x030800f0));
+}
+
+/* ---- Memory ---- */
+
 static void test_memory_that_is_not_there(void **state)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -152,6 +263,8 @@ int main(void)
         cmocka_unit_test(test_location_table),
         cmocka_unit_test(test_a_long_table),
         cmocka_unit_test(test_damaged_tables),
+        cmocka_unit_test(test_told_offsets),
+        cmocka_unit_test(test_unknown_versions),
         cmocka_unit_test(test_memory_that_is_not_there),
         cmocka_unit_test(test_where_the_kernel_refuses),
         cmocka_unit_test(test_the_calling_thread),

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -11,6 +12,11 @@ from builds import Build, Test, run_bounded
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "coverage"))
 
 import figures  # noqa: E402
+
+
+def unit_source(name: str) -> str:
+    """Returns the source of a unit test. Tests of one source differ in a number, or in their processors."""
+    return f"tests/unit/{re.sub(r'_(?:[0-9]+|one_cpu)$', '', name)}.c"
 
 
 class Reach:
@@ -49,7 +55,7 @@ class Reach:
 
     def source_of(self, test: Test) -> str:
         """Returns the test's source, in which a change may make it run other lines."""
-        return test.name if test.name.startswith("tests/") else f"tests/unit/{test.name}.c"
+        return test.name if test.name.startswith("tests/") else unit_source(test.name)
 
     def lines_of(self, test: Test) -> dict[str, list[int]]:
         """Runs a test in the build that counts. Returns the lines that it runs, by file."""

@@ -86,6 +86,13 @@ def test_a_mutant_gets_the_tests_that_run_its_line():
     assert seen.of("src/base/a.c", 6, tests) == tests  # a line without code, such as a table's
 
 
+def test_sources_of_unit_tests():
+    names = ("test_lock", "test_lock_one_cpu", "test_python_frames_11")
+    assert [reach.unit_source(name) for name in names] == [
+        "tests/unit/test_lock.c", "tests/unit/test_lock.c", "tests/unit/test_python_frames.c"
+    ]
+
+
 def test_the_last_run_is_known_after_lines_have_moved():
     main = runpy.run_path(str(FOLDER / "__main__.py"))
     one, moved = made()[0], candidates.find_candidates("step.c", b"\n\n" + SOURCE)[0]
@@ -101,7 +108,7 @@ def test_a_known_mutant_names_a_test(row):
     if "test" not in row:
         return
     name, _, function = row["test"].partition("::")
-    text = (blackbox.REPOSITORY / (name if name.startswith("tests/") else f"tests/unit/{name}.c")).read_text()
+    text = (blackbox.REPOSITORY / (name if name.startswith("tests/") else reach.unit_source(name))).read_text()
     assert re.search(rf"\b{function or 'test'}", text)
 
 
