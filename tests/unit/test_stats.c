@@ -295,7 +295,7 @@ static void test_touched_pages(void)
     assert_int_equal(shoot()->touched_pages, HAK_DEBUG ? 10 : 0); /* still resident */
     size_t purged = 0;
     lock_acquire(&heap->lock);
-    assert_true(heap_scrub(heap, &purged));
+    assert_true(heap_scrub(heap, NULL, &purged));
     lock_release(&heap->lock);
     assert_true(purged >= 9 * 4096u);
     assert_int_equal(shoot()->touched_pages, HAK_DEBUG ? 1 : 0);
