@@ -46,8 +46,9 @@ def test_guard_units_are_those_that_nobody_can_access(hardened, hakmem):
         readable = [is_readable(memory, superslab["address"] + (number + 1) * UNIT_BYTES) for number in range(31)]
         assert [state != "guard" for state in states] == readable, superslab["address"]
         assert states[0] == states[30] == "guard"
-        assert [end for end in range(31) if states[end] == "active" and superslab["units"][end]["first"]
-                and states[end - 1] != "guard"] == []
+        joined = [unit["state"] == "active" and not unit["first"] for unit in superslab["units"]]
+        assert [last for last in range(30) if states[last] == "active" and not joined[last + 1]
+                and states[last + 1] != "guard"] == [], "a slab without a guard unit behind it"
         guards += states.count("guard")
     assert guards > 100
     assert sum(row["guard_units"] for row in told["pools"]) == guards
