@@ -54,7 +54,9 @@ static void leave_memory(void)
 
 static void pass(char *block, size_t size)
 {
-    *(volatile char *)(block + size + 1) ^= 0x41;
+    volatile char *byte = block + size + 1;
+
+    *byte ^= *byte == 0x41 ? 1 : 0x41; /* a zero would be left to the block's free */
     fprintf(stderr, "written: %p\n", (void *)block);
 }
 
