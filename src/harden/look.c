@@ -118,8 +118,8 @@ void look_report(const struct look *look)
     static const char found[] = "found as its slab is scrubbed";
     char words[160];
 
-    if (HAK_LIKELY(look->block == NULL))
-        return;
+    if (HAK_LIKELY(look->block == NULL) || atomic_load_explicit(&misuse_culprit, memory_order_relaxed) != 0)
+        return; /* what was reported already ends the process: one line is enough */
     if (look->before)
         base_format(words, sizeof words, "the memory before it was written; %s", found);
     else if (look->requested == SIZE_MAX)
