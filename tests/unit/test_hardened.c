@@ -377,7 +377,10 @@ static const char *said_of_a_kept_block(const char *setting)
     }
     return said;
 }
-static void test_patrol(void) { assert_has(said_of_a_kept_block(NULL), "written at or past its end; found by a patrol"); }
+static void test_patrol(void)
+{
+    assert_has(said_of_a_kept_block(NULL), "written at or past its end; found by a patrol");
+}
 static void test_without_patrol(void)
 {
     assert_string_equal(said_of_a_kept_block("HAKMEM_HARDEN_PATROL=0"), "");
