@@ -2,6 +2,7 @@
 
 #include "front/parking.h"
 #include "front/pressure.h"
+#include "harden/look.h"
 #include "options/options.h"
 #include "pool/huge.h"
 #include "pool/registry.h"
@@ -26,6 +27,16 @@ static struct heap *close_cache(void *memory)
     return cache_serve_itself(cache);
 }
 
+/* registry_trim_idle. What the looks at scrubbed slabs find is said once no lock is held. */
+static bool tick_trim(bool stale, bool all, size_t *bytes)
+{
+    struct look look = { .block = NULL };
+    bool left = registry_trim_idle(stale, all, look_begin(&look), bytes);
+
+    look_report(&look);
+    return left;
+}
+
 /* Does all that a purge delay makes due: flushes the thread's own cache, trims idle heaps, then purges what is free.
  * `stale`: what it gives up was unwanted for a delay already. */
 static size_t tick_run(uint32_t now, bool stale, bool all)
@@ -41,7 +52,7 @@ static size_t tick_run(uint32_t now, bool stale, bool all)
     if (cache->heap)
         cache_flush_all(cache, false);
     registry_settle(all, close_cache);
-    left = registry_trim_idle(stale, all, &bytes);
+    left = tick_trim(stale, all, &bytes);
     atomic_store_explicit(&shared_pool.stale, false, memory_order_relaxed);
     bytes += purge_free_units(all) + ranges_purge(all) + registry_purge_dead(all);
     if (left)
@@ -59,7 +70,7 @@ static void tick_go_on(void)
     purge_begin();
     registry_settle(false, close_cache);
     if (registry.trimming)
-        registry_trim_idle(false, false, &bytes);
+        tick_trim(false, false, &bytes);
     purge_free_units(false);
     registry_purge_dead(false);
     shared_pool_want_purge(); /* G2: whatever else wanted one */

@@ -55,6 +55,7 @@ static void work(void)
             housekeep_purge(true);
         else
             housekeep_tick();
+        misuse_settle(); /* a tick reports what it finds */
         control_poll();
     } while (thread_count() != 0 && (is_always() || has_work()) && !is_refused());
     atomic_store_explicit(&shared_pool.much_free, false, memory_order_relaxed);

@@ -165,6 +165,36 @@ static void bins_look(void *const *blocks, unsigned count, size_t size)
             report_written(blocks[i], size);
 }
 
+/* Looks at the tail words of blocks in use at a random place in the slab of `block`, which stays because the thread has
+ * that block. So a write past a block is found although neither that one nor its neighbours are freed. At most as many
+ * blocks as `moved` are looked at: one for each call. */
+static void bins_patrol(struct bins *bins, const char *block, unsigned class, unsigned moved, const char *function)
+{
+    struct slab *slab = slab_of(block);
+    unsigned most = (unsigned)base_min(harden.patrol, moved), number, first;
+    size_t size = class_size(class);
+    uint64_t used;
+
+    if (most == 0 || !seal_in_tail(class))
+        return;
+    number = bins_chance(bins, slab_words(slab));
+    first = most < 64 ? bins_chance(bins, 64) : 0;
+    used = ~(atomic_load_explicit(&slab->local[number], memory_order_relaxed) |
+             atomic_load_explicit(&slab->remote[number], memory_order_relaxed)) &
+           base_low_mask(slab->blocks - number * 64);
+    if ((used & ~base_low_mask(first)) != 0)
+        used &= ~base_low_mask(first);
+    for (; used && most; used &= used - 1, most--) {
+        const char *at = slab->start + ((size_t)number * 64 + base_low_bit(used)) * size;
+        uint64_t tail = __atomic_load_n((const uint64_t *)(const void *)(at + size - SEAL_BYTES), __ATOMIC_RELAXED);
+        if (HAK_LIKELY(tail == 0) || HAK_LIKELY(seal_is_tail(at, tail)))
+            continue;
+        if (atomic_load_explicit(&misuse_culprit, memory_order_relaxed) == 0) /* one line is enough */
+            misuse_report_words(function, at, "written at or past its end; found by a patrol");
+        return;
+    }
+}
+
 /* Takes the `part` entries that waited longest out of the ring. With the sweep on, takes the newest, which were freed,
  * or with `fresh` the oldest, which no program had since they left their slabs. */
 static void bins_leave(struct bins *bins, void **slots, struct heap *heap, unsigned class, unsigned part, bool fresh)
@@ -179,6 +209,7 @@ static void bins_leave(struct bins *bins, void **slots, struct heap *heap, unsig
     for (unsigned i = 0; i < part; i++)
         blocks[i] = *ring_entry(class, slots, from + i);
     bins_look(blocks, part, class_size(class));
+    bins_patrol(bins, blocks[0], class, part, "free");
     lock_acquire(&heap->lock);
     ring_note_hits(bins, heap, class);
     if (HAK_UNLIKELY(newest)) {
@@ -256,6 +287,8 @@ static bool bins_refill(struct bins *bins, void **slots, struct heap *heap, unsi
     lock_release(&heap->lock);
     bins_touch(blocks, got, class_size(class));
     bins_look_before(blocks, got, class);
+    if (HAK_LIKELY(got != 0))
+        bins_patrol(bins, blocks[0], class, got, "malloc");
     bins_forget(blocks, got);
     return got != 0;
 }

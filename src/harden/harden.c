@@ -29,6 +29,7 @@ static void say_what_is_off(bool sealed)
         { "HAKMEM_HARDEN_QUARANTINE", hak_options.harden_quarantine != 0 },
         { "HAKMEM_HARDEN_RANDOM", harden.random },
         { "HAKMEM_HARDEN_NEIGHBOURS", harden.neighbours },
+        { "HAKMEM_HARDEN_PATROL", harden.patrol != 0 },
         { "HAKMEM_HARDEN_NOTHING", harden.nothing },
         { "HAKMEM_HARDEN_PROTECT", harden.protect },
         { "HAKMEM_HARDEN_GUARDS", hak_options.harden_guards != 0 },
@@ -54,6 +55,7 @@ HAK_AT_START void harden_begin(void)
         harden.zero = hak_options.harden_zero != 0;
         harden.random = hak_options.harden_random != 0;
         harden.neighbours = harden.zero && hak_options.harden_neighbours != 0; /* V7: no tail word if free */
+        harden.patrol = harden.neighbours ? (uint8_t)hak_options.harden_patrol : 0;
         harden.nothing = hak_options.harden_nothing != 0;
         harden.protect = hak_options.harden_protect != 0;
         harden.protect_time = (uint8_t)hak_options.harden_protect_time;

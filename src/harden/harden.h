@@ -19,6 +19,7 @@ enum harden_state { HARDEN_UNKNOWN = 0 /* the process is not initialised */, HAR
 struct __attribute__((aligned(HAK_SEALED_PAGE))) harden {
     _Atomic uint32_t state; /* enum harden_state */
     bool canary, zero, random, neighbours, nothing, protect, operators, sweep;
+    uint8_t patrol;                  /* most blocks that a move of blocks looks at (harden/bins.c) */
     uint8_t protect_time;            /* percent of a thread's time that closing spans may take; 100: no bound */
     uint8_t keep_most[CLASS_COUNT];  /* most blocks of the quarantine (harden/bins.h) */
     uint64_t secret[2];              /* the second one is odd */

@@ -8,6 +8,7 @@
 #include "harden/sweep.h"
 #include "profile/guard.h"
 #include "profile/table.h"
+#include "superslab/guard_units.h"
 #include "superslab/shared_pool.h"
 #include "superslab/touched.h"
 
@@ -83,9 +84,15 @@ static void add_class(struct hak_stats *totals, const struct hak_stats_class *ro
 
 /* ---- SuperSlabs ---- */
 
-static enum hak_stats_tier tier_of(unsigned free)
+/* Under pool.lock. A SuperSlab whose only free units are guard units (V14) is full. */
+static enum hak_stats_tier tier_of(uint32_t number)
 {
-    if (free == 0)
+    uint32_t units = shared_pool.slots[number].free;
+    unsigned free = base_count_bits(units);
+
+    if (guard_units_on() && units != 0 && units != POOL_ALL_UNITS)
+        units &= ~((const struct superslab *)window_slot_address(number))->guards;
+    if (units == 0)
         return HAK_STATS_FULL;
     if (free == POOL_BUCKET_EMPTY)
         return HAK_STATS_EMPTY;
@@ -125,7 +132,7 @@ bool stats_superslab(struct hak_stats_superslab *row, uint32_t *number)
         found = true;
         *row = (struct hak_stats_superslab){ .number = *number,
                                              .address = (uintptr_t)window_slot_address(*number),
-                                             .tier = tier_of(free),
+                                             .tier = tier_of(*number),
                                              .used_units = SUPERSLAB_UNITS - 1 - free,
                                              .free_units = free,
                                              .dirty_units = base_count_bits(slot->free & slot->touched),
@@ -143,7 +150,7 @@ static void shoot_superslabs(struct hak_stats *totals)
     lock_acquire(&shared_pool.lock);
     for (uint32_t number = window_slots_begin(); number < shared_pool.slots_unused; number++)
         if (shared_pool.slots[number].kind == SLOT_SUPERSLAB) {
-            tiers[tier_of(base_count_bits(shared_pool.slots[number].free))]++;
+            tiers[tier_of(number)]++;
             if (HAK_DEBUG && shared_pool.slots[number].touched)
                 totals->touched_pages += touched_count((struct superslab *)window_slot_address(number));
         }

@@ -122,6 +122,9 @@
            "hardened: take a random one of the free blocks at hand, and let a random one leave the quarantine")       \
     OPTION(harden_neighbours, "HAKMEM_HARDEN_NEIGHBOURS", BOOL, 1, 0, 1, "",                                          \
            "hardened: a free looks at the ends of the blocks before and behind, too; needs `HAKMEM_HARDEN_ZERO`")      \
+    OPTION(harden_patrol, "HAKMEM_HARDEN_PATROL", COUNT, 64, 0, 64, "blocks",                                         \
+           "hardened: a move of blocks between a thread and a slab looks at the ends of so many other blocks there, " \
+           "and of no more than move; needs `HAKMEM_HARDEN_NEIGHBOURS`")                                              \
     OPTION(harden_nothing, "HAKMEM_HARDEN_NOTHING", BOOL, 1, 0, 1, "",                                                \
            "hardened: blocks of 0 bytes cannot be read or written")                                                   \
     OPTION(harden_guards, "HAKMEM_HARDEN_GUARDS", BOOL, 1, 0, 1, "",                                                  \

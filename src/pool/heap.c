@@ -227,13 +227,13 @@ size_t heap_return_blocks(struct heap *heap, unsigned class, void **blocks, size
     return remote;
 }
 
-bool heap_scrub(struct heap *heap, size_t *purged)
+bool heap_scrub(struct heap *heap, struct slab_look *look, size_t *purged)
 {
     bool done = true;
 
     for (unsigned class = 1; class < CLASS_SPAN_1; class++)
         for (struct slab *slab = heap->body->available[class].head; slab; slab = slab->next)
-            done &= slab_scrub(slab, purged);
+            done &= slab_scrub(slab, look, purged);
     return done;
 }
 

@@ -180,8 +180,10 @@ HAK_HIDDEN void heap_learn_kept(struct heap *heap, unsigned class);
 /* Gives the kept slabs and those of the warm pool back. Under heap->lock. */
 HAK_HIDDEN void heap_release_warm(struct heap *heap);
 
+struct slab_look;
+
 /* Scrubs the heap's slabs (slab_scrub). Adds the bytes to *purged. False: the system refused some. Under heap->lock. */
-HAK_HIDDEN bool heap_scrub(struct heap *heap, size_t *purged);
+HAK_HIDDEN bool heap_scrub(struct heap *heap, struct slab_look *look, size_t *purged);
 
 /* Gives back all that the heap owns, live blocks too. Under heap->lock. */
 HAK_HIDDEN void heap_release_all(struct heap *heap);

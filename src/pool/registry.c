@@ -534,7 +534,7 @@ void registry_release_kept(void)
 /* ---- The tick ---- */
 
 /* Trims one heap, whose lock is held. With `all` it need not be quiet. True: it may have more to give later. */
-static bool heap_trim(struct heap *heap, bool all, size_t *purged)
+static bool heap_trim(struct heap *heap, bool all, struct slab_look *look, size_t *purged)
 {
     uint32_t epoch = atomic_load_explicit(&heap->epoch, memory_order_relaxed);
     bool quiet = epoch == heap->tick_epoch;
@@ -546,7 +546,7 @@ static bool heap_trim(struct heap *heap, bool all, size_t *purged)
     if (!quiet && !all)
         return true;
     if (heap->scrubbed_epoch != epoch || drained) {
-        if (!heap_scrub(heap, purged))
+        if (!heap_scrub(heap, look, purged))
             return true;
         heap->scrubbed_epoch = epoch;
     }
@@ -590,7 +590,7 @@ static unsigned trim_in_turn(struct heap **heaps, bool *stale)
     return count;
 }
 
-static bool trim_step(struct heap *const *heaps, unsigned count, bool stale, size_t *purged)
+static bool trim_step(struct heap *const *heaps, unsigned count, bool stale, struct slab_look *look, size_t *purged)
 {
     uint64_t now = os_now();
     bool left = false;
@@ -599,7 +599,7 @@ static bool trim_step(struct heap *const *heaps, unsigned count, bool stale, siz
         struct heap *heap = heaps[i];
         bool idle = heap_is_idle(heap, now) || atomic_load(&heap->state) == HEAP_ORPHAN, bare;
         if ((stale || idle) && lock_try(&heap->lock)) {
-            left |= heap_trim(heap, stale, purged);
+            left |= heap_trim(heap, stale, look, purged);
             bare = heap->slabs == 0 && atomic_load(&heap->state) == HEAP_ORPHAN;
             lock_release(&heap->lock);
             if (bare)
@@ -628,7 +628,7 @@ static bool trim_note(bool *left)
     return over;
 }
 
-bool registry_trim_idle(bool stale, bool all, size_t *purged)
+bool registry_trim_idle(bool stale, bool all, struct slab_look *look, size_t *purged)
 {
     struct heap *heaps[REGISTRY_STEP]; /* half a KiB of the stack */
     bool left, over;
@@ -637,7 +637,7 @@ bool registry_trim_idle(bool stale, bool all, size_t *purged)
         atomic_store(&registry.trimming, false); /* from the beginning */
     do {
         unsigned count = trim_in_turn(heaps, &stale);
-        left = trim_step(heaps, count, stale, purged);
+        left = trim_step(heaps, count, stale, look, purged);
         over = trim_note(&left);
     } while (all && !over);
     return left;

@@ -114,9 +114,9 @@ HAK_HIDDEN void registry_settle(bool all, struct heap *(*flush)(void *cache));
 
 /* Drains idle heaps' pending queues and gives their warm slabs back. Scrubs heaps that did nothing since the last tick.
  * An orphan that owns nothing becomes unused. The calls of a round look at each heap once. If `stale` is set in its
- * first call, a round treats every heap whose lock is free as idle. Adds the bytes to *purged. True: a later round may
- * get more. */
-HAK_HIDDEN bool registry_trim_idle(bool stale, bool all, size_t *purged);
+ * first call, a round treats every heap whose lock is free as idle. `look`: as for slab_scrub. Adds the bytes to
+ * *purged. True: a later round may get more. */
+HAK_HIDDEN bool registry_trim_idle(bool stale, bool all, struct slab_look *look, size_t *purged);
 
 /* Purges dead bodies and caches: with `all` of every heap, else of at most 15 * REGISTRY_STEP. Returns the bytes. */
 HAK_HIDDEN size_t registry_purge_dead(bool all);

@@ -187,7 +187,7 @@ static void slab_mark_pages(const struct slab *slab, size_t page, uint64_t *in_u
     }
 }
 
-bool slab_scrub(struct slab *slab, size_t *purged)
+bool slab_scrub(struct slab *slab, struct slab_look *look, size_t *purged)
 {
     size_t page = os_page_size(), pages = slab_bytes(slab) / page;
     uint64_t in_use[8 * UNIT_SIZE / 4096 / 64] = { 0 };
@@ -195,6 +195,8 @@ bool slab_scrub(struct slab *slab, size_t *purged)
 
     if (slab->scrubbed || (size_t)slab->used * class_size(slab->class) > slab_bytes(slab) / 2)
         return true;
+    if (HAK_UNLIKELY(look != NULL))
+        look->at(look, slab);
     slab_mark_pages(slab, page, in_use);
     for (size_t at = 0; at < pages;) {
         size_t first = at;

@@ -119,9 +119,14 @@ HAK_INLINE bool slab_block_is_free(const struct slab *slab, unsigned index)
     return (word >> (index % 64)) & 1;
 }
 
-/* If at most half of the slab is in use, purges its pages without a block in use. Adds the bytes to *purged. False:
- * some were refused. */
-HAK_HIDDEN bool slab_scrub(struct slab *slab, size_t *purged);
+/* Looks at a slab that is about to be scrubbed (harden/look.h). It takes no lock. */
+struct slab_look {
+    void (*at)(struct slab_look *look, struct slab *slab);
+};
+
+/* If at most half of the slab is in use, purges its pages without a block in use, after a look unless that is NULL.
+ * Adds the bytes to *purged. False: some were refused. */
+HAK_HIDDEN bool slab_scrub(struct slab *slab, struct slab_look *look, size_t *purged);
 
 /* Checks H1, H2 and H5. */
 HAK_HIDDEN void slab_check(const struct slab *slab);

@@ -348,6 +348,44 @@ static void test_neighbours(void)
         ASSERT_SILENT(front_free(blocks[i]));
 }
 
+/* Returns what is said to a program that writes past a block that it keeps, between others that it keeps, and goes on
+ * to take and free blocks of the class. */
+static const char *said_of_a_kept_block(const char *setting)
+{
+    enum { BLOCKS = 4000, BATCH = 400, SIZE = 24, ROUNDS = 60 };
+    static char *blocks[BLOCKS];
+    const char *said = "";
+    char *kept;
+
+    begin(setting, NULL);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        blocks[i] = front_malloc(SIZE);
+    kept = blocks[BLOCKS / 2];
+    kept[31] ^= 0x11; /* the tail word */
+    for (unsigned round = 0; round < ROUNDS && *said == 0; round++) {
+        capture_begin();
+        for (unsigned from = 0; from < BLOCKS; from += BATCH) { /* more than a ring holds: blocks go back to slabs */
+            for (unsigned i = from; i < from + BATCH; i++)
+                if (blocks[i] < kept - 64 || blocks[i] > kept + 64) {
+                    front_free(blocks[i]);
+                    blocks[i] = NULL;
+                }
+            for (unsigned i = from; i < from + BATCH; i++)
+                blocks[i] = blocks[i] ? blocks[i] : front_malloc(SIZE);
+        }
+        said = capture_end();
+    }
+    return said;
+}
+static void test_patrol(void)
+{
+    assert_has(said_of_a_kept_block(NULL), "written at or past its end; found by a patrol");
+}
+static void test_without_patrol(void)
+{
+    assert_string_equal(said_of_a_kept_block("HAKMEM_HARDEN_PATROL=0"), "");
+}
+
 /* ---- Blocks of 0 bytes ---- */
 
 static void test_nothing(void)
@@ -520,6 +558,8 @@ int main(void)
         core_unit_test(test_written_while_free),
         core_unit_test(test_no_access),
         core_unit_test(test_neighbours),
+        core_unit_test(test_patrol),
+        core_unit_test(test_without_patrol),
         core_unit_test(test_nothing),
         core_unit_test(test_heaps),
         core_unit_test(test_memory_is_out),

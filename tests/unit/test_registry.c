@@ -439,14 +439,14 @@ static void test_trim_idle(void)
         heaps_return(heap, CLASS_1024, out + i * BLOCKS, BLOCKS - 4);
     assert_true(heap->body->warm[1].count > 0);
     /* The first look sees activity. After the threshold a look finds the heap silent, and the next one scrubs it. */
-    assert_true(registry_trim_idle(false, true, &purged));
+    assert_true(registry_trim_idle(false, true, NULL, &purged));
     fake_advance(hak_options.mf2_idle_threshold_us * 1000);
-    registry_trim_idle(false, true, &purged);
+    registry_trim_idle(false, true, NULL, &purged);
     assert_int_equal(heap->body->warm[1].count, 0);
     fake_advance(hak_options.mf2_idle_threshold_us * 1000);
-    assert_false(registry_trim_idle(false, true, &purged));
+    assert_false(registry_trim_idle(false, true, NULL, &purged));
     assert_int_equal(purged, TRIMMED * 15 * 4096);
-    assert_false(registry_trim_idle(false, true, &purged));
+    assert_false(registry_trim_idle(false, true, NULL, &purged));
     assert_int_equal(purged, TRIMMED * 15 * 4096);
     for (size_t i = 0; i < TRIMMED; i++)
         for (size_t j = BLOCKS - 4; j < BLOCKS; j++)
@@ -462,7 +462,7 @@ static size_t scrubbed_bytes(struct heap *heap)
 
     lock_acquire(&heap->lock);
     remote_drain(heap);
-    heap_scrub(heap, &purged);
+    heap_scrub(heap, NULL, &purged);
     lock_release(&heap->lock);
     return purged;
 }
@@ -491,14 +491,14 @@ static void test_trim_refused(void)
     size_t purged = 0;
 
     heaps_take_all(heap, CLASS_4096, blocks, 4);
-    registry_trim_idle(true, true, &purged);
+    registry_trim_idle(true, true, NULL, &purged);
     heaps_return(heap, CLASS_4096, blocks, 1);
     purged = 0;
     fake_fail_from(FAKE_PURGE, 1);
-    assert_true(registry_trim_idle(true, true, &purged));
+    assert_true(registry_trim_idle(true, true, NULL, &purged));
     assert_int_equal(purged, 0);
     fake_fail_nothing();
-    assert_false(registry_trim_idle(true, true, &purged));
+    assert_false(registry_trim_idle(true, true, NULL, &purged));
     assert_int_equal(purged, 13 * 4096);
 }
 

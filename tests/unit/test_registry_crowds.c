@@ -41,7 +41,7 @@ static unsigned tick_to_the_end(size_t *purged)
     for (; more; steps++) {
         assert_true(steps < 1000);
         registry_settle(false, no_blocks);
-        registry_trim_idle(false, false, purged);
+        registry_trim_idle(false, false, NULL, purged);
         *purged += registry_purge_dead(false);
         more = registry_has_more();
         heaps_check();
@@ -223,7 +223,7 @@ static void test_trim_round(void)
         atomic_fetch_add(&crowd[i]->epoch, 1); /* a new epoch, which no look has seen */
     for (unsigned step = 1; step <= (CROWD + 2 + REGISTRY_STEP - 1) / REGISTRY_STEP; step++) {
         unsigned now;
-        registry_trim_idle(false, false, &purged);
+        registry_trim_idle(false, false, NULL, &purged);
         now = seen(since);
         assert_true(now > before && now <= before + REGISTRY_STEP);
         before = now;
@@ -289,7 +289,7 @@ static void test_purge_step(void)
         heaps[i] = registry_new_first_class();
     for (unsigned i = 0; i < count; i++)
         registry_drop_first_class(heaps[i]);
-    registry_trim_idle(false, true, &purged);
+    registry_trim_idle(false, true, NULL, &purged);
     do {
         purged = registry_purge_dead(false);
         assert_true(purged > 0 && purged <= PURGED_AT_MOST * body);

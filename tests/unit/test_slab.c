@@ -22,7 +22,7 @@ static struct slab *carve(unsigned class)
 static size_t scrub(struct slab *slab)
 {
     size_t purged = 0;
-    assert_true(slab_scrub(slab, &purged));
+    assert_true(slab_scrub(slab, NULL, &purged));
     return purged;
 }
 
@@ -354,7 +354,7 @@ static void test_scrub_again(void)
     /* A refused purge is not counted. */
     put(slab, block_at(slab, 1));
     fake_fail_from(FAKE_PURGE, 1);
-    assert_false(slab_scrub(slab, &purged));
+    assert_false(slab_scrub(slab, NULL, &purged));
     assert_int_equal(purged, 0);
     /* It is tried again. */
     fake_fail_nothing();

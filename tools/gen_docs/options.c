@@ -61,7 +61,8 @@ static const struct group {
       "ordinary library, and the other options turn single ones off, for those who measure. `libhakmem-secure` is\n"
       "hardened always.\n",
       { "HARDENED", "HARDEN_CANARY", "HARDEN_ZERO", "HARDEN_QUARANTINE", "HARDEN_RANDOM", "HARDEN_NEIGHBOURS",
-        "HARDEN_NOTHING", "HARDEN_GUARDS", "HARDEN_PROTECT", "HARDEN_PROTECT_TIME", "HARDEN_OPERATORS" } },
+        "HARDEN_PATROL", "HARDEN_NOTHING", "HARDEN_GUARDS", "HARDEN_PROTECT", "HARDEN_PROTECT_TIME",
+        "HARDEN_OPERATORS" } },
     { "Sweep",
       "[sweep.md](sweep.md) says what use after free it makes impossible, what it cannot see, and what it costs.\n",
       { "SWEEP", "SWEEP_PERCENT", "SWEEP_MIN", "SWEEP_KEEP", "SWEEP_SIGNAL" } },

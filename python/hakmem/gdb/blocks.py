@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hakmem.live.model import BETWEEN, DIRTY, UNTOUCHED, WARM, Slab, Snapshot
+from hakmem.live.model import BETWEEN, DIRTY, GUARD, UNTOUCHED, WARM, Slab, Snapshot
 
 if TYPE_CHECKING:
     from hakmem.live.descriptor import Descriptor
@@ -17,7 +17,8 @@ LIVE, CACHED, FREE, REMOTE = "live", "cached", "free", "freed by another thread"
 # Kinds of other places.
 FOREIGN, OWN, RESERVED, UNIT, REST, HUGE, RANGE = "foreign", "own", "reserved", "unit", "rest", "huge", "range"
 UNIT_WORDS = {UNTOUCHED: "a free unit, without memory behind it", DIRTY: "a free unit that was in use before",
-              WARM: "a unit of a slab that a heap keeps ready", BETWEEN: "a unit on its way between two states"}
+              WARM: "a unit of a slab that a heap keeps ready", BETWEEN: "a unit on its way between two states",
+              GUARD: "a guard unit between slabs, which nobody can access"}
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from hakmem.live.huge import HugeState, read_huge
 from hakmem.live.kinds_of_blocks import SMALL_MOST, block_pools
 from hakmem.live.memory import LiveError, MappedMemory, Memory, Unreadable, name_of, sense
 from hakmem.live.model import (
-    ACTIVE, BETWEEN, DIRTY, TIERS, UNTOUCHED, WARM, Pool, SizeClass, Slab, Snapshot, Thread, Totals, Units)
+    ACTIVE, BETWEEN, DIRTY, GUARD, TIERS, UNTOUCHED, WARM, Pool, SizeClass, Slab, Snapshot, Thread, Totals, Units)
 
 TRIES = 5
 # SuperSlab headers read at once.
@@ -232,15 +232,26 @@ class Reader:
         self.slabs: list[Slab] = []
         self.slab_of: dict[int, Slab] = {}  # number of a unit of the address space -> its slab
         wanted = [row for row, number in enumerate(self.rows) if free[number] != ALL_FREE and not decommitted[number]]
-        place = self.descriptor.fields["superslab.slabs"]
+        place, guards = self.descriptor.fields["superslab.slabs"], self.descriptor.fields.get("superslab.guards")
         picker = self.descriptor.picker("slab", *SLAB)
+        # Guard units of each SuperSlab, as bits. One that is not in use may have forgotten which they are.
+        self.guards = [0] * len(self.rows)
         for first in range(0, len(wanted), HEADERS):
             rows = wanted[first:first + HEADERS]
-            parts = self.memory.read_many([
-                (self.window + self.rows[row] * self.superslab_size + place.offset, place.size * place.count)
-                for row in rows])
-            for row, part in zip_strict(rows, parts):
-                self.check_slabs(row, list(picker.rows(part)))
+            headers = self.memory.read_many([
+                (self.window + self.rows[row] * self.superslab_size, place.end) for row in rows])
+            for row, header in zip_strict(rows, headers):
+                if guards is not None:
+                    self.note_guards(row, int.from_bytes(header[guards.offset:guards.end], "little"))
+                self.check_slabs(row, list(picker.rows(header[place.offset:])))
+
+    def note_guards(self, row: int, guards: int) -> None:
+        """Notes the guard units of a SuperSlab in use. A guard unit is free and has no memory."""
+        number = self.rows[row]
+        guards &= self.slots["free"][number] & ~self.slots["touched"][number]
+        self.guards[row] = guards
+        self.state[row] = bytes(
+            GUARD if guards >> unit & 1 else state for unit, state in enumerate(self.state[row]))
 
     def check_slabs(self, row: int, headers: list[tuple[int, ...]]) -> None:
         """Keeps the slabs of a SuperSlab whose headers make sense."""
@@ -363,7 +374,7 @@ class Reader:
             return [self.slots[name][number] for number in self.rows]
         units = Units(
             number=self.rows, address=[self.window + number * self.superslab_size for number in self.rows],
-            tier=[self.tier(free) for free in of_rows("free")],
+            tier=[self.tier(free, guards) for free, guards in zip_strict(of_rows("free"), self.guards)],
             huge_pages=[kind == self.constant["PAGES_HUGE"] for kind in of_rows("huge_pages")],
             decommitted=[gone != 0 for gone in of_rows("decommitted")], state=self.state, slabs=self.slabs)
         threads = self.threads()
@@ -383,10 +394,10 @@ class Reader:
             metadata_slots=[self.window + number * self.superslab_size for number in self.slots_of("SLOT_METADATA")],
             superslab_size=self.superslab_size, unit_size=self.unit_size, cached_blocks=self.cached_blocks)
 
-    def tier(self, mask: int) -> int:
-        """Returns the index in TIERS of a SuperSlab with these units free."""
+    def tier(self, mask: int, guards: int) -> int:
+        """Returns the index in TIERS of a SuperSlab with these units free, some of which are guard units."""
         free = bit_count(mask)
-        if free == 0:
+        if mask & ~guards == 0:
             return TIERS.index("FULL")
         if free >= self.units - 1:
             return TIERS.index("EMPTY")
@@ -411,7 +422,8 @@ class Reader:
         used = sum(slab.used * size[slab.class_id] for slab in self.slabs)
         cached = sum(slab.cached * size[slab.class_id] for slab in self.slabs)
         pool_units = len(present) * (self.units - 1) * self.unit_size
-        untouched = sum(units.state[row].count(UNTOUCHED, 1) for row in present) * self.unit_size
+        untouched, guards = (sum(units.state[row].count(kind, 1) for row in present) * self.unit_size
+                             for kind in (UNTOUCHED, GUARD))
         made.superslabs = len(self.rows)
         made.huge_live, made.huge_cached, made.huge_blocks = huge.live_bytes, huge.cached_bytes, huge.live_blocks
         made.mapped += head + committed * self.superslab_size + huge.live_bytes + huge.cached_bytes
@@ -420,7 +432,7 @@ class Reader:
         made.free_in_slab = slab_bytes - used
         made.retained = unused * self.superslab_size + pool_units - slab_bytes + huge.cached_bytes
         made.metadata += head + metadata + len(present) * self.unit_size
-        made.purged = unused * self.superslab_size + untouched
+        made.purged, made.guard_units = unused * self.superslab_size + untouched + guards, guards
         return made
 
     def class_counters(self) -> dict[str, list[int]]:
@@ -491,7 +503,7 @@ class Reader:
         found = []
         for tier, name in enumerate(TIERS):
             states = [units.state[row] for row in units.present if units.tier[row] == tier]
-            counts = [sum(state.count(kind, 1) for state in states) for kind in (ACTIVE, WARM, DIRTY, UNTOUCHED)]
+            counts = [sum(state.count(kind, 1) for state in states) for kind in (ACTIVE, WARM, DIRTY, UNTOUCHED, GUARD)]
             found.append(Pool(name, len(states), *counts))
         return found
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 # A unit's state, by number in Units.state.
-UNIT_STATES = ("untouched", "dirty", "warm", "active", "between")
-UNTOUCHED, DIRTY, WARM, ACTIVE, BETWEEN = range(5)
+UNIT_STATES = ("untouched", "dirty", "warm", "active", "between", "guard")
+UNTOUCHED, DIRTY, WARM, ACTIVE, BETWEEN, GUARD = range(6)
 
 
 @dataclass
@@ -24,6 +24,7 @@ class Totals:
     metadata: int = 0
     heap_profile: int = 0  # of metadata: the heap profile's tables
     purged: int = 0
+    guard_units: int = 0  # of purged: their bytes. Nobody can access them
     huge_live: int = 0
     huge_cached: int = 0
     huge_blocks: int = 0
@@ -112,6 +113,7 @@ class Pool:
     warm_units: int
     dirty_units: int
     untouched_units: int
+    guard_units: int = 0
 
 
 @dataclass

@@ -29,8 +29,9 @@ POOLS = {
     "cached_blocks": "Blocks in thread caches", "cached_bytes": "Their bytes", "free_blocks": "Free blocks in slabs",
     "free_bytes": "Free bytes in slabs, or of freed huge ranges",
 }
-# {label `state`: the fields of Pool that it sums}. A series for each SuperSlab would be thousands.
-UNITS = {"used": ("active_units", "warm_units"), "dirty": ("dirty_units",), "clean": ("untouched_units",)}
+# {label `state`: the fields of Pool that it sums}, as in src/observe/export_prometheus.c. A series for each SuperSlab
+# would be thousands.
+UNITS = {"used": ("active_units", "warm_units"), "dirty": ("dirty_units",), "clean": ("untouched_units", "guard_units")}
 
 
 class Figures(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hakmem.live import words
-from hakmem.live.model import ACTIVE, DIRTY, TIERS, UNTOUCHED, WARM, Snapshot
+from hakmem.live.model import ACTIVE, DIRTY, GUARD, TIERS, UNTOUCHED, WARM, Snapshot
 from hakmem.screen import Console, Table, Text
 
 HEAP_KINDS = {"house": "house heap", "first_class": "first-class heap", "profile": "heap profile",
@@ -66,14 +66,14 @@ def block_pools(shot: Snapshot) -> Table:
 def each_superslab(shot: Snapshot) -> Table:
     """Returns a table with a row for each SuperSlab."""
     table = new_table("SuperSlabs", "number", "<address", "<tier", "units active", "warm", "free, dirty",
-                      "free, untouched", "live", "cached", "classes", "<huge pages")
+                      "free, untouched", "guard units", "live", "cached", "classes", "<huge pages")
     units, sizes = shot.units, shot.block_sizes
     for row, number in enumerate(units.number):
         slabs, state = units.by_row[row], units.state[row]
         live = sum((slab.used - slab.cached) * sizes[slab.class_id] for slab in slabs)
         cached = sum(slab.cached * sizes[slab.class_id] for slab in slabs)
         table.add_row(f"{number}", f"{units.address[row]:#x}", TIERS[units.tier[row]],
-                      *(str(state.count(kind, 1)) for kind in (ACTIVE, WARM, DIRTY, UNTOUCHED)),
+                      *(str(state.count(kind, 1)) for kind in (ACTIVE, WARM, DIRTY, UNTOUCHED, GUARD)),
                       words.size(live), words.size(cached), str(len({slab.class_id for slab in slabs})),
                       "yes" if units.huge_pages[row] else "no")
     return table
@@ -93,11 +93,12 @@ def threads(shot: Snapshot) -> Table:
 
 def pools(shot: Snapshot) -> Table:
     """Returns the table of SuperSlabs by tier."""
-    table = new_table("SuperSlabs by tier", "<tier", "number", "units active", "warm", "free, dirty", "free, untouched")
+    table = new_table("SuperSlabs by tier", "<tier", "number", "units active", "warm", "free, dirty", "free, untouched",
+                      "guard units")
     for row in shot.pools:
         if row.superslabs:
             table.add_row(row.tier, f"{row.superslabs:,}", f"{row.active_units:,}", f"{row.warm_units:,}",
-                          f"{row.dirty_units:,}", f"{row.untouched_units:,}")
+                          f"{row.dirty_units:,}", f"{row.untouched_units:,}", f"{row.guard_units:,}")
     live = [block for block in shot.huge if block.live]
     if shot.huge:
         table.caption = (f"{len(live)} huge blocks ({words.size(shot.totals.huge_live)}), {len(shot.huge) - len(live)} "

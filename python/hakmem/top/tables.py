@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Union
 
 from hakmem.compat import zip_strict
-from hakmem.live.model import ACTIVE, DIRTY, TIERS, UNTOUCHED, WARM, Slab
+from hakmem.live.model import ACTIVE, DIRTY, GUARD, TIERS, UNTOUCHED, WARM, Slab
 from hakmem.top.words import bytes_text
 
 if TYPE_CHECKING:
@@ -117,12 +117,12 @@ def threads(sample: Sample) -> Table:
 def pools(sample: Sample) -> Table:
     """Returns the table of SuperSlabs by tier."""
     columns = [Column("tier", "words"), Column("SuperSlabs"), Column("active units"), Column("warm"), Column("dirty"),
-               Column("untouched"), Column("memory", "bytes"), Column("used", "share")]
+               Column("untouched"), Column("guard units"), Column("memory", "bytes"), Column("used", "share")]
     unit, rows = sample.shot.unit_size, []
     for row in sample.shot.pools:
         units = row.active_units + row.warm_units + row.dirty_units + row.untouched_units
         rows.append((row.tier, row.superslabs, row.active_units, row.warm_units, row.dirty_units, row.untouched_units,
-                     units * unit, share(row.active_units, units)))
+                     row.guard_units, units * unit, share(row.active_units, units)))
     return Table("pools", "Pools: SuperSlabs by how full they are", columns, rows,
                  [row.tier for row in sample.shot.pools], order=1)
 
@@ -131,15 +131,16 @@ def superslabs(sample: Sample) -> Table:
     """Returns the table of SuperSlabs."""
     units = sample.shot.units
     columns = [Column("number"), Column("address", "address"), Column("tier", "words"), Column("huge pages", "words"),
-               Column("active units"), Column("warm"), Column("dirty"), Column("untouched"),
+               Column("active units"), Column("warm"), Column("dirty"), Column("untouched"), Column("guard units"),
                Column("resident", "bytes"), Column("used", "share")]
-    sizes, most = sample.shot.block_sizes, sample.shot.superslab_size - sample.shot.unit_size
+    sizes, unit = sample.shot.block_sizes, sample.shot.unit_size
     rows, keys = [], []
     for row in units.present:
         used = sum(slab.used * sizes[slab.class_id] for slab in units.by_row[row])
+        most = sample.shot.superslab_size - unit - units.state[row].count(GUARD, 1) * unit
         rows.append((units.number[row], units.address[row], TIERS[units.tier[row]],
                      "yes" if units.huge_pages[row] else "no",
-                     *(units.state[row].count(state, 1) for state in (ACTIVE, WARM, DIRTY, UNTOUCHED)),
+                     *(units.state[row].count(state, 1) for state in (ACTIVE, WARM, DIRTY, UNTOUCHED, GUARD)),
                      sample.resident.superslabs[row], share(used, most)))
         keys.append(units.number[row])
     return Table("superslabs", "SuperSlabs", columns, rows, keys, order=8)

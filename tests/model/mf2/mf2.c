@@ -43,7 +43,7 @@ static void finish(void)
 {
     if (scenario->forwards) {
         size_t purged = 0;
-        registry_trim_idle(true, true, &purged);
+        registry_trim_idle(true, true, NULL, &purged);
         ledger_start_watch();
     }
     ledger_check_settled();

@@ -482,7 +482,7 @@ static void free_0_and_what_was_passed(void)
 static void trim(void)
 {
     size_t purged = 0;
-    registry_trim_idle(true, true, &purged);
+    registry_trim_idle(true, true, NULL, &purged);
 }
 
 static void settle(void) { registry_settle(true, flush_nothing); }

@@ -4,15 +4,17 @@ HAKMEM_PICTURES=FOLDER keeps the picture, which is how docs/images/map.png is ma
 """
 
 import os
+import re
 from pathlib import Path
 
+import pytest
 from conftest import HERE
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 import blackbox
-from hakmem.live import ProcessMemory, snapshot
+from hakmem.live import ProcessMemory, snapshot, words
 
 
 def colors(browser):
@@ -120,3 +122,37 @@ def test_names_are_text_and_nothing_else(start, compiled, library, tmp_path, hak
     assert browser.find_element(By.TAG_NAME, "h1").text.startswith(f"The heap of {program.name} (")
     assert browser.find_elements(By.CSS_SELECTOR, "h1 b") == []
     assert browser.execute_script("return document.documentElement.dataset.drawn") == "yes"
+
+
+@pytest.mark.parametrize("way", ["secure", "switch"])
+def test_guard_units(start, compiled, library, hakmem, browser, tmp_path, way):
+    """Each guard unit is drawn, is in the legend of every view, and is named in words by pointer and keys."""
+    secure = library.parent / "libhakmem-secure.so"
+    program = start([compiled(HERE / "known.c")], *((secure, {}) if way == "secure" else
+                                                    (library, {"HAKMEM_HARDENED": "1"})))
+    program.ask("take", 700, 5000)
+    page = tmp_path / "map.html"
+    hakmem("map", program.pid, "-o", page)
+    shot = snapshot(ProcessMemory(program.pid))
+    guards = sum(pool.guard_units for pool in shot.pools)
+    assert guards >= 16 * sum(pool.superslabs for pool in shot.pools if pool.tier == "FULL") >= 16
+    browser.get(page.as_uri())
+    assert browser.execute_script("return document.documentElement.dataset.drawn") == "yes"
+    total = browser.find_element(By.XPATH, "//table[@id='totals']//tr[th='guard units']").text
+    assert words.size(guards * shot.unit_size) in total and "nobody can access them" in total
+    for view in ("class", "state", "fill", "owner"):
+        browser.find_element(By.CSS_SELECTOR, f"[data-view={view}]").click()
+        entry = browser.find_element(By.XPATH, "//div[@id='legend']/button[starts-with(., 'guard ×')]")
+        assert entry.text == f"guard × {guards}"
+    before = browser.find_element(By.ID, "map").screenshot_as_png
+    entry.click()
+    assert browser.find_element(By.ID, "map").screenshot_as_png != before
+
+    # The first unit of a SuperSlab in use is a guard unit, and the text beside its row counts no room there.
+    row, superslab = next((row, one) for row, one in enumerate(shot.superslabs) if one.tier == "FULL")
+    box = browser.find_element(By.ID, "window")
+    box.send_keys(Keys.ARROW_RIGHT, *[Keys.ARROW_DOWN] * row)
+    told = browser.find_element(By.ID, "told").text
+    assert f", unit 1 at {superslab.address + shot.unit_size:#x}; a guard unit, which nobody can access" in told
+    live = re.match(rf"SuperSlab {superslab.number} \((?:(\d+) %|FULL) live, no unit free\)", told)
+    assert live and int(live[1] or 100) > 90, told

@@ -15,7 +15,7 @@
     const first = new Uint8Array(bytes(data.first)), classOf = new Uint8Array(bytes(data.class));
     const used = new Uint16Array(bytes(data.used)), cached = new Uint16Array(bytes(data.cached));
     const owner = new Uint32Array(bytes(data.owner));
-    const UNITS = data.unitsInSuperslab, ROWS = number.length, ACTIVE = data.states.indexOf("active");
+    const UNITS = data.unitsInSuperslab, ROWS = number.length, ACTIVE = data.states.indexOf("active"), GUARD = data.states.indexOf("guard");
     const ROW = 18, GAP = 2, LABEL = 104;
     let view = "class", chosen = null, at = null, cell = 14;
 
@@ -62,6 +62,7 @@
         let live = 0, room = 0, free = false;
         for (let unit = 1; unit < UNITS; unit++) {
             const place = row * UNITS + unit, kind = classOf[place];
+            if (state[place] === GUARD) continue;
             room += data.unitSize;
             free ||= state[place] !== ACTIVE;
             if (state[place] !== ACTIVE || first[place] !== unit) continue;
@@ -109,6 +110,8 @@
         if (state[place] !== ACTIVE || view === "state") {
             pen.fillStyle = colorOf(key);
             pen.fillRect(left, y + 1, width, inner);
+            if (state[place] === GUARD)
+                cross(pen, left, y + 1, width, inner);
             return;
         }
         const blocks = data.classBlocks[classOf[begin]], live = (used[begin] - cached[begin]) / blocks * inner;
@@ -120,6 +123,16 @@
         pen.fillRect(left, y + 1 + inner - live - held, width, held);
         pen.globalAlpha = fade;
         pen.fillRect(left, y + 1 + inner - live, width, live);
+    }
+
+    /* A guard unit is crossed out, so that it is known without its colour. */
+    function cross(pen, x, y, width, height) {
+        pen.strokeStyle = color("soft");
+        pen.lineWidth = 1;
+        pen.beginPath();
+        pen.moveTo(x, y + height);
+        pen.lineTo(x + width, y);
+        pen.stroke();
     }
 
     function text(row, unit) {
@@ -134,7 +147,8 @@
             lines.push(`owner: ${data.heaps[owner[begin]] || "unknown"}`);
         } else {
             lines.push({ untouched: "free, no memory behind it", dirty: "free, with memory behind it",
-                         warm: "in a heap's warm pool, ready to carve", between: "on its way between two states" }[
+                         warm: "in a heap's warm pool, ready to carve", between: "on its way between two states",
+                         guard: "a guard unit, which nobody can access: a write that leaves a slab faults here" }[
                 data.states[state[place]]]);
         }
         return lines;

@@ -1,0 +1,94 @@
+"""Protects the guard units of a hardened process in what tools tell: a kind of their own, and no resident byte."""
+
+import json
+
+import blackbox
+import pytest
+from conftest import HERE
+
+from hakmem.gdb.blocks import UNIT, locate
+from hakmem.live import ProcessMemory, find, snapshot
+from hakmem.live.memory import Unreadable
+
+SECURE = blackbox.LIBRARY.parent / "libhakmem-secure.so"
+WAYS = {"secure": (SECURE, {}), "switch": (blackbox.LIBRARY, {"HAKMEM_HARDENED": "1"})}
+UNIT_BYTES = 65536
+
+
+@pytest.fixture(params=WAYS)
+def hardened(request, start, compiled):
+    """hardened(setting=value) starts known.c on the hardened library, with slabs of one and of more units."""
+    def run(**settings):
+        library, env = WAYS[request.param]
+        program = start([compiled(HERE / "known.c")], library, env | {"HAKMEM_PURGE_DELAY": "3600000"} | settings)
+        for size, count in ((700, 3000), (20000, 100), (100000, 30), (400000, 4)):
+            program.ask("take", size, count)
+        return program
+    return run
+
+
+def is_readable(memory, address):
+    try:
+        memory.read(address, 1)
+    except Unreadable:
+        return False
+    return True
+
+
+def test_guard_units_are_those_that_nobody_can_access(hardened, hakmem):
+    program = hardened()
+    told = json.loads(hakmem("stats", program.pid, "--json", "--superslabs"))
+    memory, guards = ProcessMemory(program.pid), 0
+    for superslab in told["superslabs"]:
+        states = [unit["state"] for unit in superslab["units"]]
+        if superslab["tier"] == "EMPTY":
+            continue
+        readable = [is_readable(memory, superslab["address"] + (number + 1) * UNIT_BYTES) for number in range(31)]
+        assert [state != "guard" for state in states] == readable, superslab["address"]
+        assert states[0] == states[30] == "guard"
+        joined = [unit["state"] == "active" and not unit["first"] for unit in superslab["units"]]
+        assert [last for last in range(30) if states[last] == "active" and not joined[last + 1]
+                and states[last + 1] != "guard"] == [], "a slab without a guard unit behind it"
+        guards += states.count("guard")
+    assert guards > 100
+    assert sum(row["guard_units"] for row in told["pools"]) == guards
+    assert told["totals"]["guard_units"] == guards * UNIT_BYTES <= told["totals"]["purged"]
+    assert all(sum(row[name] for name in row if name.endswith("_units")) == 31 * row["superslabs"]
+               for row in told["pools"])
+
+
+def test_a_superslab_without_a_unit_for_slabs_is_full(hardened):
+    """The library and its readers agree on it, although guard units are free units."""
+    program = hardened()
+    program.ask("take", 700, 3000)
+    shot = snapshot(ProcessMemory(program.pid))
+    full = [superslab for superslab in shot.superslabs if superslab.tier == "FULL"]
+    assert len(full) >= 2
+    for superslab in full:
+        assert {"guard", "active"} <= {unit.state for unit in superslab.units} <= {"guard", "active", "warm"}
+
+
+def test_explain_counts_no_guard_unit(hardened, hakmem):
+    program = hardened()
+    made = json.loads(hakmem("explain", program.pid, "--json"))
+    assert made["estimated"] == "" and made["sum"] == made["rss"] == made["rss_before"] == made["rss_after"], made
+    assert made["heap"]["live"] > 3000 * 700 + 100 * 20000 + 30 * 100000 + 4 * 400000
+
+
+def test_gdb_names_a_guard_unit(hardened):
+    program = hardened()
+    memory = ProcessMemory(program.pid)
+    descriptor = find(memory)
+    shot = snapshot(memory, descriptor)
+    superslab = next(superslab for superslab in shot.superslabs if superslab.tier != "EMPTY")
+    place = locate(memory, descriptor, shot, superslab.address + UNIT_BYTES)
+    assert place.kind == UNIT and place.text == "a guard unit between slabs, which nobody can access"
+
+
+def test_no_guard_units_without_hardening(known, hakmem):
+    program = known()
+    program.ask("take", 700, 3000)
+    told = json.loads(hakmem("stats", program.pid, "--json", "--superslabs"))
+    assert told["totals"]["guard_units"] == 0
+    assert {unit["state"] for superslab in told["superslabs"] for unit in superslab["units"]} <= {
+        "untouched", "dirty", "warm", "active"}
