@@ -63,6 +63,8 @@ static bool look_is_broken(const char *block, unsigned class, struct ledger *led
         if (seal->requested >= end || (seal->changed = look_first_wrong(block, seal->requested, end)) == end)
             return false;
     }
+    /* The word is read again after all bytes, also where processors change the order of loads. */
+    atomic_thread_fence(memory_order_acquire);
     return look_word(block, class, ledger, index) == word;
 }
 
