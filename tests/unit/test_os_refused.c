@@ -126,6 +126,23 @@ static void test_write(void **state)
     assert_int_equal(errno, 4711);
 }
 
+/* A file that cannot be opened is told at once. An open that a signal interrupts begins anew. */
+static void test_create(void **state)
+{
+    int file;
+
+    (void)state;
+    assert_int_equal(os_file_create("/no-such-folder/file"), -ENOENT);
+    assert_int_equal(os_file_append("/no-such-folder/file"), -ENOENT);
+    assert_int_equal(errno, 4711);
+    refusals[0] = (struct refusal){ SYS_openat, "/null", EINTR, 0, 2 };
+    file = os_file_create("/dev/null");
+    assert_true(file >= 0);
+    assert_int_equal(refusals[0].error, 0);
+    assert_int_equal(os_file_close(file), 0);
+    assert_int_equal(errno, 4711);
+}
+
 static void test_close(void **state)
 {
     int file = os_file_create("/dev/null");
@@ -273,6 +290,7 @@ int main(void)
         cmocka_unit_test_setup(test_populate_unknown, begin),
         cmocka_unit_test_setup(test_random_without_the_call, begin),
         cmocka_unit_test_setup(test_write, begin),
+        cmocka_unit_test_setup(test_create, begin),
         cmocka_unit_test_setup(test_close, begin),
         cmocka_unit_test_setup(test_names, begin),
         cmocka_unit_test_setup(test_error_texts, begin),
