@@ -28,16 +28,31 @@ static int begin(void **state)
 /* ---- madvise ---- */
 
 static int refused_advice[2]; /* they fail with EINVAL; 0: none */
+static unsigned advised;      /* calls */
 
 int __real_madvise(void *address, size_t size, int advice);
 int __wrap_madvise(void *address, size_t size, int advice);
 int __wrap_madvise(void *address, size_t size, int advice)
 {
+    advised++;
     if (advice != 0 && (advice == refused_advice[0] || advice == refused_advice[1])) {
         errno = EINVAL;
         return -1;
     }
     return __real_madvise(address, size, advice);
+}
+
+/* Memory that was unmapped is gone: another thread may have mapped something there, which nobody may purge. */
+static void test_unmap_purges_nothing(void **state)
+{
+    size_t page = os_page_size();
+    char *address = os_map(4 * page, page);
+
+    (void)state;
+    advised = 0;
+    os_unmap(address, 4 * page);
+    assert_int_equal(advised, 0);
+    assert_int_equal(errno, 4711);
 }
 
 #ifndef UNIT_NOTHING_IS_LOCKED
@@ -284,6 +299,7 @@ static void test_thread_with_a_larger_stack(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_unmap_purges_nothing, begin),
 #ifndef UNIT_NOTHING_IS_LOCKED
         cmocka_unit_test_setup(test_purge_locked_by_an_old_kernel, begin),
 #endif
