@@ -318,8 +318,13 @@ static void test_child(void)
     registry_abandon_heap(crowd[2]);
     crowd[3]->list = LIST_NONE; /* between two lists */
     crowd[3]->after = crowd[3]->before = crowd[5];
+    atomic_store(&registry.trimming, true); /* by a thread that the child has not */
+    mine->thread_id = 4711;                 /* the parent's */
     registry_reset_in_child(mine, serving_of);
     heaps_check();
+    assert_false(atomic_load(&registry.trimming));
+    assert_int_equal(mine->thread_id, os_thread_id());
+    assert_int_equal(atomic_load(&registry.live_threads), 1);
     assert_int_equal(mine->list, LIST_SERVED);
     assert_int_equal(first_class->list, LIST_NONE);
     assert_int_equal(atomic_load(&first_class->state), HEAP_LIVE);
