@@ -174,6 +174,33 @@ static void test_purge_refused(void)
     assert_int_equal(crowd[1]->body_purged, MEMORY_IN_USE);
 }
 
+/* The footprint counts the memory of a body and of a cache from when a thread takes them until they are purged. */
+static void test_purged_caches(void)
+{
+    enum { HEAPS = 30, CACHE = 3 * 4096, FIRST_CACHE = 20 * 4096 };
+    size_t body = base_align_up(sizeof(struct heap_body), os_page_size()), purged = 0, expected = 0, before;
+    unsigned caches = 0;
+
+    heaps_begin();
+    make_crowd(HEAPS);
+    for (unsigned i = 0; i < HEAPS; i++)
+        assert_true(registry_add_cache(crowd[i], CACHE, FIRST_CACHE));
+    before = shared_pool.metadata_touched;
+    for (unsigned i = 0; i < HEAPS; i++)
+        registry_abandon_heap(crowd[i]);
+    tick_to_the_end(&purged);
+    assert_int_equal(before - shared_pool.metadata_touched, purged);
+    for (unsigned i = 0; i < HEAPS; i++) {
+        expected += crowd[i]->body_purged == MEMORY_PURGED ? body : 0;
+        expected += crowd[i]->cache_purged == MEMORY_PURGED ? CACHE : 0;
+        caches += crowd[i]->cache_purged == MEMORY_PURGED;
+    }
+    assert_true(caches > 0);
+    assert_int_equal(purged, expected);
+    make_crowd(HEAPS); /* takes the same heaps */
+    assert_int_equal(shared_pool.metadata_touched, before);
+}
+
 /* ---- Bounds ---- */
 
 /* A tick settles at most REGISTRY_STEP orphans. */
@@ -508,6 +535,7 @@ int main(void)
         core_unit_test(test_bare_orphans),
         core_unit_test(test_departed),
         core_unit_test(test_purge_refused),
+        core_unit_test(test_purged_caches),
         core_unit_test(test_settle_step),
         core_unit_test(test_trim_round),
         core_unit_test(test_adoption_in_turn),

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -233,6 +235,61 @@ static void test_another_thread(void **state)
     in_child(another_thread);
 }
 
+/* ---- How memory is read ---- */
+
+enum { PAGE = 4096 };
+static uintptr_t watched[2]; /* pages */
+static unsigned copies[2];   /* calls that had the kernel copy them */
+
+long __real_syscall(long number, ...);
+long __wrap_syscall(long number, ...);
+long __wrap_syscall(long number, ...)
+{
+    long arguments[6];
+    va_list list;
+
+    va_start(list, number);
+    for (int i = 0; i < 6; i++)
+        arguments[i] = va_arg(list, long);
+    va_end(list);
+    for (unsigned i = 0; number == SYS_process_vm_readv && i < 2; i++) {
+        const struct iovec *remote = (const struct iovec *)arguments[3];
+        copies[i] += watched[i] - (uintptr_t)remote->iov_base < remote->iov_len;
+    }
+    return __real_syscall(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
+}
+
+/* A page of a file is copied by the kernel: a process that shortens the file would make a read in place fault. Memory of
+ * no file, which only this thread can unmap, is read in place.
+ */
+static void read_files_by_copy(void)
+{
+    int file = memfd_create("file", 0);
+    char *of_file, *of_none;
+
+    CHECK(file >= 0 && ftruncate(file, PAGE) == 0);
+    of_file = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+    of_none = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(of_file != MAP_FAILED && of_none != MAP_FAILED);
+    of_file[0] = of_none[0] = 1;
+    watched[0] = (uintptr_t)of_file;
+    watched[1] = (uintptr_t)of_none;
+    size = 200;
+    make_victim();
+    free_victim();
+    front_collect(false);
+    CHECK(sweep_make_room(thread_cache_get()->heap, 0));
+    CHECK(sweep.sweeps == 1);
+    CHECK(copies[0] == 1);
+    CHECK(copies[1] == 0);
+}
+
+static void test_read_files_by_copy(void **state)
+{
+    (void)state;
+    in_child(read_files_by_copy);
+}
+
 /* ---- Steps of a sweep ---- */
 
 static struct heap *own_heap(void) { return thread_cache_get()->heap; }
@@ -388,6 +445,7 @@ int main(void)
         cmocka_unit_test(test_huge_blocks),
         cmocka_unit_test(test_moved),
         cmocka_unit_test(test_another_thread),
+        cmocka_unit_test(test_read_files_by_copy),
         cmocka_unit_test(test_count_anew),
         cmocka_unit_test(test_make_room),
         cmocka_unit_test(test_deaf_thread),

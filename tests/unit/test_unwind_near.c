@@ -1,0 +1,72 @@
+/* Protects the walk of os/unwind.c without libgcc: it reads the stack near its start without /proc/self/maps, and what
+ * lies farther away with it.
+ */
+#define _GNU_SOURCE
+#include "support.h"
+
+#include <alloca.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "os/unwind.h"
+#include "refused.h"
+
+enum { DEPTH = 20, MOST = 100 };
+
+static struct unwind_frame frames[MOST];
+static unsigned count;
+
+/* Calls itself, and then walks. The outermost call has `room` bytes of stack between it and the others. */
+static __attribute__((noinline)) void descend(unsigned depth, size_t room)
+{
+    volatile char *memory = room ? alloca(room) : NULL;
+
+    if (memory)
+        memory[0] = memory[room - 1] = 1;
+    if (depth > 0)
+        descend(depth - 1, 0);
+    else
+        count = os_unwind(frames, MOST);
+    __asm__ volatile("" : : "r"(memory) : "memory"); /* no tail call */
+}
+
+static size_t room_in_thread;
+
+static void *descend_in_thread(void *unused)
+{
+    descend(DEPTH, room_in_thread);
+    return unused;
+}
+
+/* Frames that a new thread's walk finds. */
+static unsigned frames_with(size_t room)
+{
+    pthread_t thread;
+
+    room_in_thread = room;
+    count = 0;
+    assert_int_equal(pthread_create(&thread, NULL, descend_in_thread, NULL), 0);
+    pthread_join(thread, NULL);
+    return count;
+}
+
+static void test_near_and_far(void **state)
+{
+    unsigned near;
+
+    (void)state;
+    assert_true(os_unwind_prepare(UNWIND_TABLES, false));
+    near = frames_with(0);
+    assert_in_range(near, DEPTH + 2, MOST - 1);
+    assert_int_equal(frames_with(1 << 20), near);
+    refusals[0] = (struct refusal){ SYS_openat, "/maps", EACCES, 0, 0 };
+    assert_int_equal(frames_with(0), near);
+    assert_in_range(frames_with(1 << 20), DEPTH - 2, near - 1);
+    refuse_nothing();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_near_and_far) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
