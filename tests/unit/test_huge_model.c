@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "front/housekeeping.h"
 #include "pool/huge.h"
 #include "superslab/ranges.h"
 
@@ -162,8 +163,27 @@ static void test_taken_once(void)
     lock_release(&huge_lock);
 }
 
+/* When the window cannot grow, freed ranges go back to the system, since they may hold the addresses that it needs. */
+static void test_window_needs_room(void)
+{
+    char *place;
+    bool zero;
+
+    core_begin();
+    place = huge_allocate(2 * HAK_MIB, BLOCK_ALIGN, &zero, NULL);
+    assert_true(huge_free(place));
+    housekeep_make_room();
+    assert_int_equal(range_cache.count, 1);
+    assert_true(fake_is_mapped(place, 2 * HAK_MIB));
+    atomic_store(&shared_pool.refused, true);
+    housekeep_make_room();
+    assert_int_equal(range_cache.count, 0);
+    assert_false(fake_is_mapped(place, 2 * HAK_MIB));
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { core_unit_test(test_model), core_unit_test(test_taken_once) };
+    const struct CMUnitTest tests[] = { core_unit_test(test_model), core_unit_test(test_taken_once),
+                                        core_unit_test(test_window_needs_room) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -624,6 +624,33 @@ static void test_release(void)
     heaps_check();
 }
 
+/* A batch comes from the heap, at most 256 blocks at a time, and leaves the cache as it is. Spans come one by one. */
+static void test_batch(void)
+{
+    struct thread_cache *cache = begin();
+    unsigned class = class_of_size(100);
+    size_t before;
+
+    hold(100, 1);
+    before = cache_count(cache, class);
+    assert_int_equal(front_malloc_batch(100, 600, held + held_count), 600);
+    held_count += 600;
+    assert_int_equal(cache_count(cache, class), before);
+    assert_in_range(cache->heap->classes[class].direct, 3, 5); /* a slab may end in a batch */
+    for (size_t i = 0; i < held_count; i++)
+        assert_int_equal(slab_of(held[i])->class, class);
+    for (size_t i = 0; i < 5; i++)
+        held[held_count + i] = NULL;
+    assert_int_equal(front_malloc_batch(100000, 5, held + held_count), 5);
+    for (size_t i = 0; i < 5; i++)
+        assert_non_null(held[held_count + i]);
+    held_count += 5;
+    assert_int_equal(front_malloc_batch(100, 0, NULL), 0);
+    let_go(held_count);
+    check_cache(cache);
+    heaps_check();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -650,6 +677,7 @@ int main(void)
         core_unit_test(test_tick_of_another),
         core_unit_test(test_no_tick_for_nothing),
         core_unit_test(test_release),
+        core_unit_test(test_batch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
