@@ -9,6 +9,7 @@
 #include "front/control.h"
 #include "front/process.h"
 #include "front/thread.h"
+#include "os/unwind.h"
 #include "profile/profile.h"
 
 #define AS_IT_IS UINT64_MAX
@@ -42,8 +43,12 @@ static bool looks(uint8_t what) { return (atomic_load(&hak_outside.word.look) & 
 static void test_profile(void)
 {
     begin();
+    ask(0, 0, AS_IT_IS);
+    assert_answered(0);
+    assert_false(os_unwind_by_tables()); /* a profile that goes off needs no stacks */
     ask(4096, 0, AS_IT_IS);
     assert_answered(0);
+    assert_true(os_unwind_by_tables());
     assert_true(profile_on());
     assert_int_equal(profile.record_mean, 4096);
     assert_false(outside_asks());

@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "front/control.h"
 #include "front/guarded.h"
@@ -10,6 +11,7 @@
 #include "front/thread.h"
 #include "options/options.h"
 #include "os/os.h"
+#include "os/unwind.h"
 #include "profile/profile.h"
 
 enum { SLOTS = 32, KEPT = SLOTS / 4, LIVE_MOST = SLOTS - KEPT };
@@ -218,6 +220,23 @@ static void ask(uint64_t profile_mean, uint64_t guard_mean)
     control_poll();
 }
 
+/* The first request for guards prepares the walk of stacks. One that turns them off does not. */
+static void first_request(void)
+{
+    assert_true(process_init());
+    ask(UINT64_MAX, 0);
+    assert_false(os_unwind_by_tables());
+    ask(UINT64_MAX, 100000);
+    assert_true(os_unwind_by_tables());
+    _exit(guard_on() ? 7 : 1);
+}
+
+static void test_first_request(void **state)
+{
+    (void)state;
+    assert_int_equal(status_of(first_request), 7);
+}
+
 static void test_requests(void **state)
 {
     (void)state;
@@ -245,11 +264,11 @@ static void test_requests(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
+    const struct CMUnitTest fresh[] = { cmocka_unit_test(test_first_request) }, tests[] = {
         cmocka_unit_test(test_range),  cmocka_unit_test(test_places),  cmocka_unit_test(test_queue),
         cmocka_unit_test(test_closed), cmocka_unit_test(test_margins), cmocka_unit_test(test_wrong_calls),
         cmocka_unit_test(test_heaps),  cmocka_unit_test(test_requests),
     };
 
-    return cmocka_run_group_tests(tests, begin, NULL);
+    return cmocka_run_group_tests(fresh, NULL, NULL) | cmocka_run_group_tests(tests, begin, NULL);
 }

@@ -5,9 +5,11 @@
 #include "support.h"
 
 #include <alloca.h>
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "front/unwinder.h"
 #include "os/unwind.h"
 #include "refused.h"
 
@@ -65,8 +67,22 @@ static void test_near_and_far(void **state)
     refuse_nothing();
 }
 
+static bool has_libgcc(void) { return dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_NOLOAD) != NULL; }
+
+/* A profile of many samples loads libgcc's unwinder at the process's start. One of few samples does without. */
+static void test_at_start(void **state)
+{
+    (void)state;
+    assert_false(has_libgcc());
+    unwinder_prepare_at_start(512 * HAK_KIB);
+    assert_false(has_libgcc());
+    assert_true(os_unwind_by_tables());
+    unwinder_prepare_at_start(HAK_KIB);
+    assert_true(has_libgcc());
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_near_and_far) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_near_and_far), cmocka_unit_test(test_at_start) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
