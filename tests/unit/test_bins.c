@@ -1,4 +1,4 @@
-/* Protects harden/bins.h and harden/spans.h: how much a thread's rings hold, which block malloc takes, which spans wait.
+/* Protects harden/bins.h and harden/spans.h: what a thread's rings hold, what malloc takes of them, which spans wait.
  *
  * In the ordinary library with HAKMEM_HARDENED=1. test_hardened.c has what calls say of misuse.
  */

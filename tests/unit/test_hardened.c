@@ -151,6 +151,32 @@ static void test_resizing(void)
     ASSERT_SAYS(assert_null(front_realloc(block, 60, "realloc")), "freed already");
 }
 
+static void assert_size(const char *block, size_t size, bool is_block)
+{
+    struct heap *heap;
+    bool found = !is_block;
+
+    assert_int_equal(hardened_size(block, &found, &heap), size);
+    assert_int_equal(found, is_block);
+    assert_null(heap);
+}
+
+/* Only a live and whole block has a size. */
+static void test_sizes(void)
+{
+    begin(NULL, NULL);
+    for (size_t i = 0; i < SIZES; i++) {
+        char *block = front_malloc(sizes[i]);
+        assert_size(block, sizes[i], true);
+        assert_size(block + 1, 0, false);
+        block[sizes[i]] ^= 1;
+        assert_size(block, 0, false);
+        block[sizes[i]] ^= 1;
+        front_free(block);
+        assert_size(block, 0, false);
+    }
+}
+
 /* A block grows in place as far as its class has room, and a huge one into free addresses; its size is exact. */
 static void test_expand(void)
 {
@@ -512,6 +538,7 @@ int main(void)
         core_unit_test(test_collect),
         core_unit_test(test_alignments),
         core_unit_test(test_resizing),
+        core_unit_test(test_sizes),
         core_unit_test(test_expand),
         core_unit_test(test_past_the_end),
         core_unit_test(test_twice_and_inside),

@@ -400,8 +400,9 @@ static void test_no_symbols_before(void **state)
 /* os/symbols.h: what the first object that defines the first name defines, and where its code is. */
 static void test_symbols_defined(void **state)
 {
-    struct os_definition in_libc[] = { { .name = "qsort" }, { .name = "no_name_of_any_object" }, { .name = "bsearch" } },
-                         nowhere[] = { { .name = "no_name_of_any_object" }, { .name = "qsort" } };
+    static const char *const no_name = "no_name_of_any_object";
+    struct os_definition in_libc[] = { { .name = "qsort" }, { .name = no_name }, { .name = "bsearch" } },
+                         nowhere[] = { { .name = no_name }, { .name = "qsort" } };
     uintptr_t start = 0, end = 0;
 
     (void)state;

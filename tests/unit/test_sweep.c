@@ -259,8 +259,8 @@ long __wrap_syscall(long number, ...)
     return __real_syscall(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
 }
 
-/* A page of a file is copied by the kernel: a process that shortens the file would make a read in place fault. Memory of
- * no file, which only this thread can unmap, is read in place.
+/* The kernel copies a page of a file: a process that shortens the file would make a read in place fault. Memory of no
+ * file, which only this thread can unmap, is read in place.
  */
 static void read_files_by_copy(void)
 {

@@ -136,7 +136,7 @@ static void test_doubling(void)
     heaps_check();
 }
 
-/* A bin that overflows grows in the same way. */
+/* A bin that overflows grows in the same way. Then no block leaves it. */
 static void test_doubling_by_free(void)
 {
     struct thread_cache *cache = begin();
@@ -145,9 +145,10 @@ static void test_doubling_by_free(void)
 
     hold_foreign(other, CLASS_64, 300);
     while (held_count) {
-        unsigned before = capacity(cache, CLASS_64);
+        unsigned before = capacity(cache, CLASS_64), count = cache_count(cache, CLASS_64);
         let_go(1);
         if (capacity(cache, CLASS_64) != before) {
+            assert_int_equal(cache_count(cache, CLASS_64), count + 1);
             assert_int_equal(capacity(cache, CLASS_64), expected);
             expected = (unsigned)base_min(expected * 2, size_classes[CLASS_64].slot_limit);
         }

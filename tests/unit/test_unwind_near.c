@@ -1,6 +1,4 @@
-/* Protects the walk of os/unwind.c without libgcc: it reads the stack near its start without /proc/self/maps, and what
- * lies farther away with it.
- */
+/* Protects the walk of os/unwind.c without libgcc: it reads the stack near its start without /proc/self/maps. */
 #define _GNU_SOURCE
 #include "support.h"
 
