@@ -12,6 +12,7 @@
 #include "front/fast.h"
 #include "front/hardened.h"
 #include "front/process.h"
+#include "front/sample.h"
 #include "front/thread.h"
 
 static const size_t sizes[] = { 1, 8, 15, 16, 24, 100, 504, 1000, 1008, 1016, 1017, 5000, 40000, 57336, 57344,
@@ -445,6 +446,22 @@ static void test_heaps(void)
     ASSERT_SILENT(front_heap_destroy(heap));
 }
 
+/* ---- The heap profile ---- */
+
+/* Every block of any size is a sample once the profile records all. */
+static void test_profile(void)
+{
+    begin(NULL, NULL);
+    assert_int_equal(front_profile_set(1), 0);
+    for (size_t i = 0; i < SIZES; i++) {
+        char *block = front_malloc(sizes[i]);
+        size_t records = table_records();
+        assert_true(records > 0);
+        front_free(block);
+        assert_int_equal(table_records(), records - 1);
+    }
+}
+
 /* ---- Less than all ---- */
 
 static void test_memory_is_out(void)
@@ -549,6 +566,7 @@ int main(void)
         core_unit_test(test_neighbours),
         core_unit_test(test_nothing),
         core_unit_test(test_heaps),
+        core_unit_test(test_profile),
         core_unit_test(test_memory_is_out),
         core_unit_test(test_without_canary),
         core_unit_test(test_without_zero),

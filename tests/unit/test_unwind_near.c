@@ -65,6 +65,36 @@ static void test_near_and_far(void **state)
     refuse_nothing();
 }
 
+/* A chain of frames on the stack, each with the next one's address and a return address. It ends at an address that is
+ * no code, and where the next frame does not lie above.
+ */
+static void test_frame_pointers(void **state)
+{
+    uintptr_t chain[8] = { 0 };
+    unsigned first = 4711;
+
+    (void)state;
+    assert_true(os_unwind_prepare(UNWIND_POINTERS, false));
+    assert_false(os_unwind_by_tables());
+    chain[0] = (uintptr_t)&chain[3];
+    chain[1] = 0x401000;
+    chain[3] = (uintptr_t)&chain[5];
+    chain[4] = 0x402000;
+    chain[6] = 4095;
+    assert_int_equal(os_unwind_fault(0, (uintptr_t)chain, frames, MOST, &first), 2);
+    assert_int_equal(first, 0);
+    assert_true(frames[0].address == 0x401000 && frames[0].slot == &chain[1]);
+    assert_true(frames[1].address == 0x402000 && frames[1].slot == &chain[4]);
+    chain[6] = 4096;
+    assert_int_equal(os_unwind_fault(0, (uintptr_t)chain, frames, MOST, &first), 3);
+    assert_true(frames[2].address == 4096 && frames[2].slot == &chain[6]);
+    assert_int_equal(os_unwind_fault(0, (uintptr_t)chain, frames, 2, &first), 2);
+    chain[3] = (uintptr_t)chain;
+    assert_int_equal(os_unwind_fault(0, (uintptr_t)chain, frames, MOST, &first), 2);
+    assert_int_equal(os_unwind_fault(0, (uintptr_t)chain + 1, frames, MOST, &first), 0);
+    assert_int_equal(os_unwind_fault(0, 4096, frames, MOST, &first), 0); /* nothing is mapped there */
+}
+
 static bool has_libgcc(void) { return dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_NOLOAD) != NULL; }
 
 /* A profile of many samples loads libgcc's unwinder at the process's start. One of few samples does without. */
@@ -81,6 +111,7 @@ static void test_at_start(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_near_and_far), cmocka_unit_test(test_at_start) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_near_and_far),
+                                        cmocka_unit_test(test_frame_pointers), cmocka_unit_test(test_at_start) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
