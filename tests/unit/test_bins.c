@@ -2,11 +2,9 @@
  *
  * In the ordinary library with HAKMEM_HARDENED=1. test_hardened.c has what calls say of misuse.
  */
-#define _GNU_SOURCE
 #include "heaps.h"
 
 #include <string.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "front/fast.h"
@@ -241,12 +239,15 @@ static void test_full_blocks(void)
 
 /* ---- Spans ---- */
 
+/* Asks the kernel, which refuses to write what it cannot read. */
 static bool is_readable(const char *at)
 {
+    static int ends[2] = { -1, -1 };
     char byte;
-    struct iovec here = { &byte, 1 }, there = { (void *)(uintptr_t)at, 1 };
 
-    return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == 1;
+    if (ends[0] < 0)
+        assert_int_equal(pipe(ends), 0);
+    return write(ends[1], at, 1) == 1 && read(ends[0], &byte, 1) == 1;
 }
 
 static void check_spans(void)
