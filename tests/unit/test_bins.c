@@ -185,7 +185,7 @@ static void test_hits(void)
 
 /* Frees every second of 200 blocks to their slab, changes the last byte of the others, and takes as many again. Returns
  * how many calls reported that. */
-static unsigned refill_beside(char change)
+static unsigned refill_beside(int change)
 {
     unsigned reports;
 
@@ -194,13 +194,13 @@ static unsigned refill_beside(char change)
         front_free(blocks[i]);
     bins_flush(bins, cache->slots, cache->heap, true);
     for (unsigned i = 1; i < 200; i += 2)
-        blocks[i][31] ^= change;
+        blocks[i][31] = (char)(blocks[i][31] ^ change);
     capture_begin();
     for (unsigned i = 0; i < 200; i += 2)
         blocks[i] = front_malloc(24);
     reports = count_of(capture_end(), "was written at or past its end");
     for (unsigned i = 1; i < 200; i += 2)
-        blocks[i][31] ^= change;
+        blocks[i][31] = (char)(blocks[i][31] ^ change);
     return reports;
 }
 
