@@ -377,7 +377,8 @@ static void test_lru_tells(void)
     said = capture_end();
     assert_int_equal(count_of(said, " leaves, "), 3);
     for (unsigned i = 0; i < 3; i++) {
-        snprintf(words, sizeof words, "LRU: SuperSlab %u leaves, %u stay\n", window_slot_of(slabs[i * RUN_UNITS]), 4 - i);
+        uint32_t number = window_slot_of(slabs[i * RUN_UNITS]);
+        snprintf(words, sizeof words, "LRU: SuperSlab %u leaves, %u stay\n", number, 4 - i);
         assert_has(said, words);
     }
     assert_int_equal(shared_pool.dirty_empties, 2);
