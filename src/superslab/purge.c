@@ -89,21 +89,21 @@ static size_t purge_ranges(struct purge_range *ranges, size_t count)
 static void purge_trim_lru(uint32_t now)
 {
     size_t bytes, aged = 0;
-    uint32_t number = shared_pool.tails[POOL_BUCKET_EMPTY], excess = shared_pool_lru_excess(&bytes);
+    uint32_t number = shared_pool.tails[POOL_BUCKET_EMPTY], excess = shared_pool_lru_excess(&bytes), leaving = 0;
 
     if (excess)
         footprint_note_trimmed();
-    for (; number && excess && aged < bytes; number = shared_pool.slots[number].prev) {
+    for (; number && leaving < excess && aged < bytes; number = shared_pool.slots[number].prev) {
         struct slot *slot = &shared_pool.slots[number];
         if (slot->touched == 0)
             continue;
         slot->aged = slot->free & slot->touched;
         slot->aged_ms = now - (uint32_t)hak_options.purge_delay;
         aged += base_count_bits(slot->aged) * UNIT_SIZE;
-        excess--;
+        leaving++;
         debug_count(COUNT_LRU_EVICTED);
         if (hak_options.ss_lru_debug)
-            base_message("LRU: SuperSlab %u leaves, %u stay", number, shared_pool.dirty_empties - excess);
+            base_message("LRU: SuperSlab %u leaves, %u stay", number, shared_pool.dirty_empties - leaving);
     }
 }
 

@@ -2,6 +2,7 @@
 #include "support.h"
 
 #include "config/classes.h"
+#include "front/direct.h"
 
 enum { SPAN_STRIDE = 61 }; /* distance of the offsets tested inside a span */
 
@@ -144,11 +145,30 @@ static void test_slots(void **state)
         assert_int_equal(taken[slot], 1);
 }
 
+/* The class for blocks past the cache is the smallest that fits the size and whose blocks are all aligned. */
+static void test_direct_class(void **state)
+{
+    static const size_t sizes[] = { 1, 16, 100, 129, 1000, 5000, 57345, UNIT_SIZE, 200000, POOLED_MAX - 1, POOLED_MAX };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        for (size_t alignment = 1; alignment <= UNIT_SIZE; alignment *= 2) {
+            unsigned class = direct_class(alignment, sizes[i]);
+            assert_true(class > CLASS_NONE && class < CLASS_COUNT);
+            assert_true(class_size(class) >= sizes[i] && class_size(class) % alignment == 0);
+            for (unsigned less = class_of_size(sizes[i]); less < class; less++)
+                assert_true(class_size(less) % alignment != 0);
+        }
+    assert_int_equal(direct_class(1, POOLED_MAX + 1), CLASS_NONE);
+    assert_int_equal(direct_class(2 * UNIT_SIZE, 1), CLASS_NONE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_class_of_size), cmocka_unit_test(test_class_fits),  cmocka_unit_test(test_table),
         cmocka_unit_test(test_block_index),   cmocka_unit_test(test_alignment), cmocka_unit_test(test_slots),
+        cmocka_unit_test(test_direct_class),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

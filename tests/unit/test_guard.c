@@ -3,12 +3,15 @@
 
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "front/control.h"
 #include "front/guarded.h"
 #include "front/process.h"
 #include "front/thread.h"
 #include "options/options.h"
 #include "os/os.h"
+#include "os/unwind.h"
 #include "profile/profile.h"
 
 enum { SLOTS = 32, KEPT = SLOTS / 4, LIVE_MOST = SLOTS - KEPT };
@@ -207,13 +210,65 @@ static void test_heaps(void **state)
     assert_int_equal(guard.waiting, SLOTS);
 }
 
+/* Requests from outside turn guards on and off, and leave the heap profile as it is. test_control.c has the others. */
+static void ask(uint64_t profile_mean, uint64_t guard_mean)
+{
+    hak_outside.profile_mean = profile_mean;
+    hak_outside.profile_ms = 0;
+    hak_outside.guard_mean = guard_mean;
+    atomic_fetch_add(&hak_outside.word.asked, 1);
+    control_poll();
+}
+
+/* The first request for guards prepares the walk of stacks. One that turns them off does not. */
+static void first_request(void)
+{
+    assert_true(process_init());
+    ask(UINT64_MAX, 0);
+    assert_false(os_unwind_by_tables());
+    ask(UINT64_MAX, 100000);
+    assert_true(os_unwind_by_tables());
+    _exit(guard_on() ? 7 : 1);
+}
+
+static void test_first_request(void **state)
+{
+    (void)state;
+    assert_int_equal(status_of(first_request), 7);
+}
+
+static void test_requests(void **state)
+{
+    (void)state;
+    ask(UINT64_MAX, 0);
+    assert_false(guard_on());
+    assert_int_equal(atomic_load(&hak_outside.answered), atomic_load(&hak_outside.word.asked));
+    assert_int_equal(atomic_load(&hak_outside.error), 0);
+    ask(4096, UINT64_MAX);
+    assert_true(profile_on());
+    assert_false(guard_on());
+    ask(UINT64_MAX, 100000);
+    assert_true(guard_on());
+    assert_int_equal(profile.guard_mean, 100000);
+    assert_int_equal(profile.record_mean, 4096);
+    lock_acquire(&profile_control); /* another thread writes the profile */
+    ask(0, 0);
+    assert_true(guard_on());
+    assert_true(profile_on());
+    lock_release(&profile_control);
+    control_poll();
+    assert_false(guard_on());
+    assert_false(profile_on());
+    assert_int_equal(front_guard_set(1), 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
+    const struct CMUnitTest fresh[] = { cmocka_unit_test(test_first_request) }, tests[] = {
         cmocka_unit_test(test_range),  cmocka_unit_test(test_places),  cmocka_unit_test(test_queue),
         cmocka_unit_test(test_closed), cmocka_unit_test(test_margins), cmocka_unit_test(test_wrong_calls),
-        cmocka_unit_test(test_heaps),
+        cmocka_unit_test(test_heaps),  cmocka_unit_test(test_requests),
     };
 
-    return cmocka_run_group_tests(tests, begin, NULL);
+    return cmocka_run_group_tests(fresh, NULL, NULL) | cmocka_run_group_tests(tests, begin, NULL);
 }

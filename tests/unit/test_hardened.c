@@ -12,6 +12,7 @@
 #include "front/fast.h"
 #include "front/hardened.h"
 #include "front/process.h"
+#include "front/sample.h"
 #include "front/thread.h"
 
 static const size_t sizes[] = { 1, 8, 15, 16, 24, 100, 504, 1000, 1008, 1016, 1017, 5000, 40000, 57336, 57344,
@@ -149,6 +150,32 @@ static void test_resizing(void)
     assert_null(front_realloc(block, SIZE_MAX, "realloc"));
     front_free(block);
     ASSERT_SAYS(assert_null(front_realloc(block, 60, "realloc")), "freed already");
+}
+
+static void assert_size(const char *block, size_t size, bool is_block)
+{
+    struct heap *heap;
+    bool found = !is_block;
+
+    assert_int_equal(hardened_size(block, &found, &heap), size);
+    assert_int_equal(found, is_block);
+    assert_null(heap);
+}
+
+/* Only a live and whole block has a size. */
+static void test_sizes(void)
+{
+    begin(NULL, NULL);
+    for (size_t i = 0; i < SIZES; i++) {
+        char *block = front_malloc(sizes[i]);
+        assert_size(block, sizes[i], true);
+        assert_size(block + 1, 0, false);
+        block[sizes[i]] ^= 1;
+        assert_size(block, 0, false);
+        block[sizes[i]] ^= 1;
+        front_free(block);
+        assert_size(block, 0, false);
+    }
 }
 
 /* A block grows in place as far as its class has room, and a huge one into free addresses; its size is exact. */
@@ -457,6 +484,22 @@ static void test_heaps(void)
     ASSERT_SILENT(front_heap_destroy(heap));
 }
 
+/* ---- The heap profile ---- */
+
+/* Every block of any size is a sample once the profile records all. */
+static void test_profile(void)
+{
+    begin(NULL, NULL);
+    assert_int_equal(front_profile_set(1), 0);
+    for (size_t i = 0; i < SIZES; i++) {
+        char *block = front_malloc(sizes[i]);
+        size_t records = table_records();
+        assert_true(records > 0);
+        front_free(block);
+        assert_int_equal(table_records(), records - 1);
+    }
+}
+
 /* ---- Less than all ---- */
 
 static void test_memory_is_out(void)
@@ -550,6 +593,7 @@ int main(void)
         core_unit_test(test_collect),
         core_unit_test(test_alignments),
         core_unit_test(test_resizing),
+        core_unit_test(test_sizes),
         core_unit_test(test_expand),
         core_unit_test(test_past_the_end),
         core_unit_test(test_twice_and_inside),
@@ -562,6 +606,7 @@ int main(void)
         core_unit_test(test_without_patrol),
         core_unit_test(test_nothing),
         core_unit_test(test_heaps),
+        core_unit_test(test_profile),
         core_unit_test(test_memory_is_out),
         core_unit_test(test_without_canary),
         core_unit_test(test_without_zero),

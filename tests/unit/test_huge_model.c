@@ -3,7 +3,9 @@
 
 #include <string.h>
 
+#include "front/housekeeping.h"
 #include "pool/huge.h"
+#include "superslab/ranges.h"
 
 static size_t window_bytes; /* bytes mapped without any huge block */
 
@@ -129,8 +131,59 @@ static void test_model(void)
     check_usage(0, 0, 0);
 }
 
+/* A range that was taken is no more, whatever its place in the table holds still. */
+static void test_taken_once(void)
+{
+    enum { RANGES = 3, SIZE = 2 * HAK_MIB };
+    char *places[RANGES];
+    bool zero;
+
+    core_begin();
+    for (unsigned i = 0; i < RANGES; i++) {
+        unsigned at = i;
+        char *place = huge_allocate(SIZE, BLOCK_ALIGN, &zero, NULL);
+        assert_non_null(place);
+        assert_non_null(huge_allocate(SIZE, BLOCK_ALIGN, &zero, NULL)); /* the ranges do not touch */
+        for (; at > 0 && places[at - 1] > place; at--)
+            places[at] = places[at - 1];
+        places[at] = place;
+    }
+    for (unsigned i = 0; i < RANGES; i++)
+        assert_true(huge_free(places[i]));
+    lock_acquire(&huge_lock);
+    assert_int_equal(range_cache.count, RANGES);
+    assert_false(ranges_take_at(places[0] + UNIT_SIZE, UNIT_SIZE));
+    assert_false(ranges_take_at(places[1], SIZE + UNIT_SIZE));
+    for (unsigned i = RANGES; i-- > 0;) {
+        assert_true(ranges_take_at(places[i], SIZE));
+        for (unsigned gone = i; gone < RANGES; gone++)
+            assert_false(ranges_take_at(places[gone], SIZE));
+    }
+    assert_int_equal(range_cache.bytes, 0);
+    lock_release(&huge_lock);
+}
+
+/* When the window cannot grow, freed ranges go back to the system, since they may hold the addresses that it needs. */
+static void test_window_needs_room(void)
+{
+    char *place;
+    bool zero;
+
+    core_begin();
+    place = huge_allocate(2 * HAK_MIB, BLOCK_ALIGN, &zero, NULL);
+    assert_true(huge_free(place));
+    housekeep_make_room();
+    assert_int_equal(range_cache.count, 1);
+    assert_true(fake_is_mapped(place, 2 * HAK_MIB));
+    atomic_store(&shared_pool.refused, true);
+    housekeep_make_room();
+    assert_int_equal(range_cache.count, 0);
+    assert_false(fake_is_mapped(place, 2 * HAK_MIB));
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { core_unit_test(test_model) };
+    const struct CMUnitTest tests[] = { core_unit_test(test_model), core_unit_test(test_taken_once),
+                                        core_unit_test(test_window_needs_room) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

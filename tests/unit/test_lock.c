@@ -235,6 +235,63 @@ static void test_fork_leaves_marked(void **state)
     assert_int_equal(contended.state, 0);
 }
 
+static struct lock wanted = LOCK_INIT(LOCK_RANK_HEAP);
+static _Atomic bool has_lock, give_lock;
+
+static void *hold_wanted(void *marks)
+{
+    lock_acquire(&wanted);
+    if (marks)
+        lock_mark_outer(&wanted);
+    has_lock = true;
+    while (!give_lock)
+        usleep(1000);
+    if (marks)
+        lock_leave_fork(&wanted);
+    lock_release(&wanted);
+    return NULL;
+}
+
+static void give_wanted(void) { give_lock = true; }
+
+/* What a fork gets that waits for the lock as long as it must, while another thread holds it. */
+static enum lock_taken fork_takes(bool is_marked)
+{
+    struct lock_patience patience = { .wait_ns = UINT64_MAX, .delayed = give_wanted };
+    enum lock_taken taken;
+    pthread_t holder;
+
+    has_lock = give_lock = false;
+    assert_int_equal(pthread_create(&holder, NULL, hold_wanted, is_marked ? &wanted : NULL), 0);
+    while (!has_lock)
+        usleep(1000);
+    taken = lock_take_for_fork(&wanted, &patience);
+    if (taken == LOCK_TAKEN)
+        lock_leave_fork(&wanted);
+    give_lock = true;
+    pthread_join(holder, NULL);
+    assert_int_equal(wanted.state, 0);
+    return taken;
+}
+
+/* A fork steps back from a marked lock, and from any that it must wait for while another fork that interrupted the
+ * allocator is under way. When that one has ended, or in a child, which has no other, it waits for its turn. */
+static void test_fork_steps_back(void **state)
+{
+    (void)state;
+    alarm(120);
+    assert_int_equal(fork_takes(false), LOCK_TAKEN);
+    assert_int_equal(fork_takes(true), LOCK_STEP_BACK);
+    lock_note_interrupted(1);
+    assert_int_equal(fork_takes(false), LOCK_STEP_BACK);
+    lock_note_interrupted(-1);
+    assert_int_equal(fork_takes(false), LOCK_TAKEN);
+    lock_note_interrupted(1);
+    lock_no_interrupted();
+    assert_int_equal(fork_takes(false), LOCK_TAKEN);
+    alarm(0);
+}
+
 static void test_order_kept(void **state)
 {
     (void)state;
@@ -303,6 +360,7 @@ int main(void)
         cmocka_unit_test(test_fork_wakes_next),
         cmocka_unit_test(test_fork_passes_wake),
         cmocka_unit_test(test_fork_leaves_marked),
+        cmocka_unit_test(test_fork_steps_back),
         cmocka_unit_test(test_order_kept),
         cmocka_unit_test(HAK_DEBUG ? test_order_broken : test_order_unchecked),
     };

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "support.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -334,6 +335,18 @@ static void test_close(void **state)
     assert_int_equal(errno, 4711);
 }
 
+/* A file that gets the number 0 is told from a device, too. */
+static void open_special_as_standard_input(void)
+{
+    char path[64];
+
+    snprintf(path, sizeof path, "/proc/self/fd/%d", memfd_create("regular", 0));
+    close(STDIN_FILENO);
+    assert_int_equal(os_file_open_special(path), OS_FILE_REGULAR);
+    assert_int_equal(os_file_open_special("/dev/null"), 0);
+    _exit(7);
+}
+
 /* os/file.h: os_file_open_special tells files, and what can be one, from what must not be replaced. */
 static void test_open_special(void **state)
 {
@@ -366,6 +379,7 @@ static void test_open_special(void **state)
     assert_int_equal(unlink(path), 0);
     assert_int_equal(rmdir(folder), 0);
 
+    assert_int_equal(status_of(open_special_as_standard_input), 7);
     file = os_file_open_special("/dev/null");
     assert_true(file >= 0);
     assert_int_equal(os_file_close(file), 0);
@@ -381,6 +395,23 @@ static void test_no_symbols_before(void **state)
     assert_false(os_symbols_before(symbols, 2));
     assert_null(symbols[0].before);
     assert_null(symbols[1].before);
+}
+
+/* os/symbols.h: what the first object that defines the first name defines, and where its code is. */
+static void test_symbols_defined(void **state)
+{
+    static const char *const no_name = "no_name_of_any_object";
+    struct os_definition in_libc[] = { { .name = "qsort" }, { .name = no_name }, { .name = "bsearch" } },
+                         nowhere[] = { { .name = no_name }, { .name = "qsort" } };
+    uintptr_t start = 0, end = 0;
+
+    (void)state;
+    assert_true(os_symbols_defined(in_libc, 3, &start, &end));
+    assert_true(in_libc[0].address == (uintptr_t)dlsym(RTLD_DEFAULT, "qsort"));
+    assert_true(in_libc[2].address == (uintptr_t)dlsym(RTLD_DEFAULT, "bsearch"));
+    assert_true(in_libc[0].size > 0 && in_libc[0].address >= start && in_libc[0].address < end);
+    assert_true(in_libc[1].address == 0 && in_libc[1].size == 0);
+    assert_false(os_symbols_defined(nowhere, 2, &start, &end));
 }
 
 /* Whether /proc/self/maps contains the text. */
@@ -574,7 +605,8 @@ int main(void)
         cmocka_unit_test_setup(test_unmap_refused, set_errno),
         cmocka_unit_test_setup(test_close, set_errno),
         cmocka_unit_test_setup(test_open_special, set_errno),
-        cmocka_unit_test(test_no_symbols_before),
+        cmocka_unit_test_setup(test_no_symbols_before, set_errno),
+        cmocka_unit_test_setup(test_symbols_defined, set_errno),
         cmocka_unit_test_setup(test_name, set_errno),
         cmocka_unit_test_setup(test_limits, set_errno),
         cmocka_unit_test_setup(test_cpu_count, set_errno),

@@ -266,6 +266,51 @@ static void test_modules(void **state)
     munmap(code, page);
 }
 
+/* An object whose headers say other addresses than those where it is mapped, as of a program at a fixed place: its end
+ * and its build-id lie where its first segment says.
+ */
+static void test_object_at_a_fixed_place(void **state)
+{
+    enum { OFFSET = 0x1000, PLACE = 0x400000 + OFFSET, SIZE = 0x3000 };
+    static const ElfW(Nhdr) note = { .n_namesz = 4, .n_descsz = 8, .n_type = NT_GNU_BUILD_ID };
+    char *image = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ElfW(Ehdr) *file = (void *)image;
+    ElfW(Phdr) *header = (void *)(image + sizeof *file);
+    struct os_mapping mapping = { .start = (uintptr_t)image, .end = (uintptr_t)image + 0x1000, .path = "/object" };
+    const struct os_module *module;
+    struct os_modules modules;
+
+    (void)state;
+    assert_true(image != MAP_FAILED);
+    memcpy(file->e_ident, ELFMAG, SELFMAG);
+    file->e_phoff = sizeof *file;
+    file->e_phentsize = sizeof *header;
+    file->e_phnum = 4;
+    header[0] = (ElfW(Phdr)){ .p_type = PT_PHDR, .p_vaddr = 0x7000000, .p_memsz = 0x7000000 };
+    header[1] = (ElfW(Phdr)){ .p_type = PT_LOAD, .p_offset = OFFSET, .p_vaddr = PLACE, .p_memsz = 0x600 };
+    header[2] = (ElfW(Phdr)){ .p_type = PT_LOAD, .p_offset = 0x2000, .p_vaddr = PLACE + 0x1000, .p_memsz = 0x700 };
+    header[3] = (ElfW(Phdr)){ .p_type = PT_NOTE, .p_vaddr = PLACE + 0x1500, .p_memsz = sizeof note + 12 };
+    memcpy(image + OFFSET + 0x1500, &note, sizeof note);
+    memcpy(image + OFFSET + 0x1500 + sizeof note, "GNU\0buildid8", 12);
+    os_modules_begin(&modules, headers);
+    assert_null(os_modules_next(&modules, &mapping));
+    mapping.start += 0x1000;
+    mapping.end += 0x1000;
+    mapping.offset = OFFSET;
+    mapping.executable = true;
+    module = os_modules_next(&modules, &mapping);
+    assert_non_null(module);
+    assert_true(module->start == (uintptr_t)image);
+    assert_true(module->end == (uintptr_t)image + OFFSET + 0x1000 + 0x700);
+    assert_int_equal(module->build_id_size, 8);
+    assert_memory_equal(module->build_id, "buildid8", 8);
+    mapping.start = module->end; /* of another file, right behind it */
+    mapping.end = mapping.start + 0x1000;
+    assert_null(os_modules_next(&modules, &mapping));
+    os_modules_end(&modules);
+    munmap(image, SIZE);
+}
+
 /* The first mapping of a file that is no object, and a mapping that vanishes before it is read. */
 static void test_no_module(void **state)
 {
@@ -293,6 +338,7 @@ int main(void)
         cmocka_unit_test(test_it_stops_where_it_is_told),
         cmocka_unit_test(test_a_long_path),
         cmocka_unit_test(test_modules),
+        cmocka_unit_test(test_object_at_a_fixed_place),
         cmocka_unit_test(test_no_module),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

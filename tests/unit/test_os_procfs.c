@@ -231,7 +231,7 @@ static void test_environment(void **state)
     snprintf(path, sizeof path, "%s/environ", root);
     assert_null(procfs_own_environment(path)[0]); /* no file yet: the list is empty, and a later call reads again */
 
-    static const char start[] = "PATH=/bin\0HAKMEM_FIRST=1\0HAKMEM\0HAKMEM=no\0XHAKMEM_A=no\0HAKMEN_A=no\0\0HAKMEM_";
+    static const char start[] = "HAKMEM_FIRST=1\0PATH=/bin\0HAKMEM\0HAKMEM=no\0XHAKMEM_A=no\0HAKMEN_A=no\0\0HAKMEM_";
     memcpy(text, start, sizeof start);
     length = sizeof start;
     memset(text + length, 'y', 100000); /* a long variable of another program */

@@ -177,6 +177,27 @@ static void test_pages_of_a_file_count_once_they_are_changed(void **state)
     close(file);
 }
 
+/* Pages that were swapped out hold data, and are a run of their own: they are not there to be read in place. */
+static void test_swapped_pages(void **state)
+{
+    const uint64_t there = UINT64_C(1) << 63, swapped = UINT64_C(1) << 62, of_a_file = UINT64_C(1) << 61;
+    const uint64_t told[] = { there, there, swapped, swapped, 0, swapped, there | of_a_file, there };
+    char *memory = map(8);
+
+    (void)state;
+    open_reader();
+    os_reader_look(&reader, (uintptr_t)memory, (uintptr_t)memory + 8 * page);
+    memcpy(entries, told, sizeof told);
+    expect_run(memory, 0, 8, 0, 2, true);
+    expect_run(memory, 2, 8, 2, 4, false);
+    expect_run(memory, 4, 8, 5, 6, false);
+    expect_run(memory, 6, 8, 7, 8, true);
+    expect_no_run(memory, 4, 5);
+    expect_no_run(memory, 6, 7);
+    os_reader_end(&reader);
+    munmap(memory, 8 * page);
+}
+
 /* A run longer than one read of pagemap. */
 static void test_a_run_goes_on_behind_one_reading(void **state)
 {
@@ -293,6 +314,7 @@ int main(void)
         cmocka_unit_test_setup(test_says_when_neither_works, begin),
         cmocka_unit_test_setup(test_finds_the_pages_that_were_written, begin),
         cmocka_unit_test_setup(test_pages_of_a_file_count_once_they_are_changed, begin),
+        cmocka_unit_test_setup(test_swapped_pages, begin),
         cmocka_unit_test_setup(test_a_run_goes_on_behind_one_reading, begin),
         cmocka_unit_test_setup(test_one_look_serves_its_parts, begin),
         cmocka_unit_test_setup(test_without_pagemap_all_pages_count, begin),

@@ -28,16 +28,31 @@ static int begin(void **state)
 /* ---- madvise ---- */
 
 static int refused_advice[2]; /* they fail with EINVAL; 0: none */
+static unsigned advised;      /* calls */
 
 int __real_madvise(void *address, size_t size, int advice);
 int __wrap_madvise(void *address, size_t size, int advice);
 int __wrap_madvise(void *address, size_t size, int advice)
 {
+    advised++;
     if (advice != 0 && (advice == refused_advice[0] || advice == refused_advice[1])) {
         errno = EINVAL;
         return -1;
     }
     return __real_madvise(address, size, advice);
+}
+
+/* Memory that was unmapped is gone: another thread may have mapped something there, which nobody may purge. */
+static void test_unmap_purges_nothing(void **state)
+{
+    size_t page = os_page_size();
+    char *address = os_map(4 * page, page);
+
+    (void)state;
+    advised = 0;
+    os_unmap(address, 4 * page);
+    assert_int_equal(advised, 0);
+    assert_int_equal(errno, 4711);
 }
 
 #ifndef UNIT_NOTHING_IS_LOCKED
@@ -123,6 +138,23 @@ static void test_write(void **state)
     close(ends[0]);
     close(ends[1]);
     assert_int_equal(os_file_write(ends[1], "begun", 5), EBADF);
+    assert_int_equal(errno, 4711);
+}
+
+/* A file that cannot be opened is told at once. An open that a signal interrupts begins anew. */
+static void test_create(void **state)
+{
+    int file;
+
+    (void)state;
+    assert_int_equal(os_file_create("/no-such-folder/file"), -ENOENT);
+    assert_int_equal(os_file_append("/no-such-folder/file"), -ENOENT);
+    assert_int_equal(errno, 4711);
+    refusals[0] = (struct refusal){ SYS_openat, "/null", EINTR, 0, 2 };
+    file = os_file_create("/dev/null");
+    assert_true(file >= 0);
+    assert_int_equal(refusals[0].error, 0);
+    assert_int_equal(os_file_close(file), 0);
     assert_int_equal(errno, 4711);
 }
 
@@ -267,12 +299,14 @@ static void test_thread_with_a_larger_stack(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_unmap_purges_nothing, begin),
 #ifndef UNIT_NOTHING_IS_LOCKED
         cmocka_unit_test_setup(test_purge_locked_by_an_old_kernel, begin),
 #endif
         cmocka_unit_test_setup(test_populate_unknown, begin),
         cmocka_unit_test_setup(test_random_without_the_call, begin),
         cmocka_unit_test_setup(test_write, begin),
+        cmocka_unit_test_setup(test_create, begin),
         cmocka_unit_test_setup(test_close, begin),
         cmocka_unit_test_setup(test_names, begin),
         cmocka_unit_test_setup(test_error_texts, begin),

@@ -270,6 +270,34 @@ static void thread_of_our_own(void)
     end();
 }
 
+static void *end_after_main(void *unused)
+{
+    char path[40], state[256] = "";
+
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)getpid());
+    while (strstr(state, ") Z ") == NULL) {
+        FILE *file = fopen(path, "r");
+        CHECK(file != NULL && fgets(state, sizeof state, file) != NULL);
+        fclose(file);
+        sleep_ms(1);
+    }
+    begin_with(WANTED, 1, 0);
+    CHECK(stands_still(0));
+    end();
+    _exit(0);
+    return unused;
+}
+
+/* The main thread has ended and the process goes on: the kernel lists the thread still. Nobody waits for its answer. */
+static void main_thread_is_gone(void)
+{
+    pthread_t thread;
+
+    start(step, 1);
+    CHECK(pthread_create(&thread, NULL, end_after_main, NULL) == 0);
+    pthread_exit(NULL);
+}
+
 /* ---- The signal ---- */
 
 static atomic_int handled;
@@ -432,6 +460,7 @@ int main(void)
         CASE(thread_that_does_not_answer),
         CASE(no_signal),
         CASE(thread_of_our_own),
+        CASE(main_thread_is_gone),
         CASE(signal_of_the_program),
         CASE(no_signal_left),
         CASE(no_list_of_threads),

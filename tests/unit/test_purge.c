@@ -3,6 +3,7 @@
  * The clock stands still. */
 #include "core.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "pool/slab.h"
@@ -358,6 +359,31 @@ static void test_lru(void)
     assert_int_equal(purge_run(false), 3 * SUPERSLAB_SIZE);
 }
 
+/* HAKMEM_SS_LRU_DEBUG: one line for each SuperSlab that leaves, the oldest first, with how many stay behind it. */
+static void test_lru_tells(void)
+{
+    const char *said;
+    char words[80];
+
+    hak_options.ss_lru_size = 2;
+    hak_options.ss_lru_debug = 1;
+    core_begin();
+    take_superslabs(5);
+    for (size_t i = 0; i < 5; i++)
+        release(i * RUN_UNITS, RUN_UNITS);
+    advance(STEP);
+    capture_begin();
+    assert_int_equal(purge_run(false), 3 * SUPERSLAB_SIZE);
+    said = capture_end();
+    assert_int_equal(count_of(said, " leaves, "), 3);
+    for (unsigned i = 0; i < 3; i++) {
+        uint32_t number = window_slot_of(slabs[i * RUN_UNITS]);
+        snprintf(words, sizeof words, "LRU: SuperSlab %u leaves, %u stay\n", number, 4 - i);
+        assert_has(said, words);
+    }
+    assert_int_equal(shared_pool.dirty_empties, 2);
+}
+
 static void test_lru_of_none(void)
 {
     hak_options.ss_lru_size = 0;
@@ -488,6 +514,7 @@ int main(void)
         core_unit_test(test_split_refused),
         core_unit_test(test_split_limit),
         core_unit_test(test_lru),
+        core_unit_test(test_lru_tells),
         core_unit_test(test_lru_of_none),
         core_unit_test(test_refused),
         core_unit_test(test_tight),

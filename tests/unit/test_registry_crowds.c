@@ -174,6 +174,33 @@ static void test_purge_refused(void)
     assert_int_equal(crowd[1]->body_purged, MEMORY_IN_USE);
 }
 
+/* The footprint counts the memory of a body and of a cache from when a thread takes them until they are purged. */
+static void test_purged_caches(void)
+{
+    enum { HEAPS = 30, CACHE = 3 * 4096, FIRST_CACHE = 20 * 4096 };
+    size_t body = base_align_up(sizeof(struct heap_body), os_page_size()), purged = 0, expected = 0, before;
+    unsigned caches = 0;
+
+    heaps_begin();
+    make_crowd(HEAPS);
+    for (unsigned i = 0; i < HEAPS; i++)
+        assert_true(registry_add_cache(crowd[i], CACHE, FIRST_CACHE));
+    before = shared_pool.metadata_touched;
+    for (unsigned i = 0; i < HEAPS; i++)
+        registry_abandon_heap(crowd[i]);
+    tick_to_the_end(&purged);
+    assert_int_equal(before - shared_pool.metadata_touched, purged);
+    for (unsigned i = 0; i < HEAPS; i++) {
+        expected += crowd[i]->body_purged == MEMORY_PURGED ? body : 0;
+        expected += crowd[i]->cache_purged == MEMORY_PURGED ? CACHE : 0;
+        caches += crowd[i]->cache_purged == MEMORY_PURGED;
+    }
+    assert_true(caches > 0);
+    assert_int_equal(purged, expected);
+    make_crowd(HEAPS); /* takes the same heaps */
+    assert_int_equal(shared_pool.metadata_touched, before);
+}
+
 /* ---- Bounds ---- */
 
 /* A tick settles at most REGISTRY_STEP orphans. */
@@ -318,8 +345,13 @@ static void test_child(void)
     registry_abandon_heap(crowd[2]);
     crowd[3]->list = LIST_NONE; /* between two lists */
     crowd[3]->after = crowd[3]->before = crowd[5];
+    atomic_store(&registry.trimming, true); /* by a thread that the child has not */
+    mine->thread_id = 4711;                 /* the parent's */
     registry_reset_in_child(mine, serving_of);
     heaps_check();
+    assert_false(atomic_load(&registry.trimming));
+    assert_int_equal(mine->thread_id, os_thread_id());
+    assert_int_equal(atomic_load(&registry.live_threads), 1);
     assert_int_equal(mine->list, LIST_SERVED);
     assert_int_equal(first_class->list, LIST_NONE);
     assert_int_equal(atomic_load(&first_class->state), HEAP_LIVE);
@@ -495,6 +527,20 @@ static void test_cache_share(void)
     assert_true(heap_signals.cache_share >= HAK_MIB);
 }
 
+/* The units that all heaps may keep are shared, too; each heap may keep one. */
+static void test_kept_share(void)
+{
+    static const uint32_t threads[] = { 1, 2, 3, 1000, KEPT_TOTAL, KEPT_TOTAL + 1, 100000 };
+
+    heaps_begin();
+    for (size_t i = 0; i < sizeof threads / sizeof threads[0]; i++) {
+        atomic_store(&registry.live_threads, threads[i] - 1);
+        assert_non_null(registry_take_heap());
+        assert_int_equal(heap_signals.kept_share, base_max(KEPT_TOTAL / threads[i], 1));
+        assert_int_equal(heap_signals.several, threads[i] > 1);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -503,6 +549,7 @@ int main(void)
         core_unit_test(test_bare_orphans),
         core_unit_test(test_departed),
         core_unit_test(test_purge_refused),
+        core_unit_test(test_purged_caches),
         core_unit_test(test_settle_step),
         core_unit_test(test_trim_round),
         core_unit_test(test_adoption_in_turn),
@@ -515,6 +562,7 @@ int main(void)
         core_unit_test(test_shared_lost),
         core_unit_test(test_hits_stay),
         core_unit_test(test_cache_share),
+        core_unit_test(test_kept_share),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -548,6 +548,32 @@ static void test_huge_page_announces(void)
     assert_int_not_equal(atomic_load(&shared_pool.next_purge_ms), 0);
 }
 
+/* P8: a SuperSlab that begins with a class of few blocks, and metadata, refuse huge pages. */
+static void test_small_pages(void)
+{
+    uint64_t refused;
+    struct slab *slab;
+
+    hak_options.thp = OPTION_AUTO;
+    core_begin();
+    do
+        core_acquire(SPAN_MAX_UNITS, 1, 1, &slab); /* each needs a SuperSlab of its own */
+    while (shared_pool.slots[window_slot_of(slab)].huge_pages != PAGES_HUGE);
+    refused = fake_calls(FAKE_ADVISE_SMALL);
+    core_acquire(SPAN_MAX_UNITS, 1, 1, &slab);
+    assert_int_equal(shared_pool.slots[window_slot_of(slab)].huge_pages, PAGES_HUGE);
+    assert_int_equal(fake_calls(FAKE_ADVISE_SMALL), refused);
+    assert_int_equal(shared_pool_acquire(SPAN_MAX_UNITS, 1, 1, POOL_SPARSE, &slab), 1);
+    assert_int_equal(shared_pool.slots[window_slot_of(slab)].huge_pages, PAGES_SPLIT);
+    assert_int_equal(fake_calls(FAKE_ADVISE_SMALL), refused + 1);
+    for (unsigned i = 0; i < 3; i++) {
+        void *metadata = shared_pool_take_metadata_slot();
+        assert_non_null(metadata);
+        assert_int_equal(shared_pool.slots[window_slot_of(metadata)].huge_pages, PAGES_SMALL);
+        assert_int_equal(fake_calls(FAKE_ADVISE_SMALL), refused + 2 + i);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -562,6 +588,7 @@ int main(void)
         core_unit_test(test_model),
         core_unit_test(test_model_guard_units),
         core_unit_test(test_model_huge_pages),
+        core_unit_test(test_small_pages),
         core_unit_test(test_hard_limit),
         core_unit_test(test_hard_limit_counts_metadata),
         core_unit_test(test_soft_limit),

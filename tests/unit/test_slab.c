@@ -402,6 +402,7 @@ static void test_scrub_splits(void)
     assert_int_equal(scrub(slab), 9 * 4096);
     assert_int_equal(slot->huge_pages, PAGES_SPLIT);
     assert_int_equal(fake_calls(FAKE_ADVISE_HUGE), 2);
+    assert_int_equal(fake_calls(FAKE_ADVISE_SMALL), 1);
 }
 
 /* ---- The slab of an address ---- */

@@ -7,11 +7,14 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -232,6 +235,209 @@ static void test_another_thread(void **state)
     in_child(another_thread);
 }
 
+/* ---- How memory is read ---- */
+
+enum { PAGE = 4096 };
+static uintptr_t watched[2]; /* pages */
+static unsigned copies[2];   /* calls that had the kernel copy them */
+
+long __real_syscall(long number, ...);
+long __wrap_syscall(long number, ...);
+long __wrap_syscall(long number, ...)
+{
+    long arguments[6];
+    va_list list;
+
+    va_start(list, number);
+    for (int i = 0; i < 6; i++)
+        arguments[i] = va_arg(list, long);
+    va_end(list);
+    for (unsigned i = 0; number == SYS_process_vm_readv && i < 2; i++) {
+        const struct iovec *remote = (const struct iovec *)arguments[3];
+        copies[i] += watched[i] - (uintptr_t)remote->iov_base < remote->iov_len;
+    }
+    return __real_syscall(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
+}
+
+/* The kernel copies a page of a file: a process that shortens the file would make a read in place fault. Memory of no
+ * file, which only this thread can unmap, is read in place.
+ */
+static void read_files_by_copy(void)
+{
+    int file = memfd_create("file", 0);
+    char *of_file, *of_none;
+
+    CHECK(file >= 0 && ftruncate(file, PAGE) == 0);
+    of_file = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+    of_none = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(of_file != MAP_FAILED && of_none != MAP_FAILED);
+    of_file[0] = of_none[0] = 1;
+    watched[0] = (uintptr_t)of_file;
+    watched[1] = (uintptr_t)of_none;
+    size = 200;
+    make_victim();
+    free_victim();
+    front_collect(false);
+    CHECK(sweep_make_room(thread_cache_get()->heap, 0));
+    CHECK(sweep.sweeps == 1);
+    CHECK(copies[0] == 1);
+    CHECK(copies[1] == 0);
+}
+
+static void test_read_files_by_copy(void **state)
+{
+    (void)state;
+    in_child(read_files_by_copy);
+}
+
+/* ---- Steps of a sweep ---- */
+
+static struct heap *own_heap(void) { return thread_cache_get()->heap; }
+
+/* Frees many blocks whose addresses nothing holds, up to the place where they wait for a sweep. */
+static __attribute__((noinline)) void make_blocks_wait(void)
+{
+    static uintptr_t complements[3000];
+
+    for (unsigned i = 0; i < 3000; i++)
+        complements[i] = ~(uintptr_t)front_malloc(200);
+    for (unsigned i = 0; i < 3000; i++)
+        front_free((char *)~complements[i]);
+    for (unsigned i = 0; i < 3; i++)
+        complements[i] = ~(uintptr_t)front_malloc(100000);
+    for (unsigned i = 0; i < 3; i++)
+        front_free((char *)~complements[i]);
+    front_collect(false);
+    wipe_stack();
+}
+
+/* No sweep is due while the test counts what waits. */
+static void no_sweep_by_itself(void) { atomic_store(&sweep.trigger, SIZE_MAX); }
+
+/* The child of a fork counts what waits by the bits: a thread of the parent may have set some and not counted them. */
+static void count_anew(void)
+{
+    size_t waiting, blocks[CLASS_COUNT];
+
+    no_sweep_by_itself();
+    make_blocks_wait();
+    waiting = sweep.waiting;
+    CHECK(waiting >= 3000 * 200 + 300000);
+    for (unsigned class = 0; class < CLASS_COUNT; class++)
+        blocks[class] = atomic_exchange(&sweep.blocks[class], 7);
+    CHECK(blocks[class_of_size(208)] == 3000);
+    CHECK(blocks[class_of_size(100008)] == 3);
+    atomic_store(&sweep.waiting, 4711);
+    atomic_store(&sweep.running, true);
+    sweep_reset_in_child();
+    CHECK(sweep.waiting == waiting);
+    CHECK(!sweep.running && sweep.sweeper == 0);
+    for (unsigned class = 1; class < CLASS_COUNT; class++)
+        CHECK(sweep.blocks[class] == blocks[class]);
+}
+
+static void test_count_anew(void **state)
+{
+    (void)state;
+    in_child(count_anew);
+}
+
+/* Memory is out: the first call sweeps if anything waits, the second lets all leave, and there is no third way. */
+static void make_room(void)
+{
+    size_t sweeps;
+
+    no_sweep_by_itself();
+    sweeps = sweep.sweeps;
+    CHECK(sweep.waiting == 0);
+    CHECK(sweep_make_room(own_heap(), 0));
+    CHECK(sweep.sweeps == sweeps);
+    make_blocks_wait();
+    CHECK(sweep_make_room(own_heap(), 0));
+    CHECK(sweep.sweeps == sweeps + 1);
+    CHECK(sweep.released > 2000 && sweep.yielded == 0);
+    no_sweep_by_itself();
+    make_blocks_wait();
+    CHECK(sweep_make_room(own_heap(), 1));
+    CHECK(sweep.sweeps == sweeps + 1);
+    CHECK(sweep.yielded >= 3000 && sweep.waiting == 0);
+    CHECK(!sweep_make_room(own_heap(), 2));
+}
+
+static void test_make_room(void **state)
+{
+    (void)state;
+    in_child(make_room);
+}
+
+static void *sleep_deaf(void *unused)
+{
+    sigset_t all;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, NULL);
+    atomic_store(&told, 1);
+    while (!atomic_load(&leave))
+        usleep(1000);
+    return unused;
+}
+
+/* While a thread cannot be stopped, blocks leave only after two sweeps in a row that found no pointer. */
+static void deaf_thread(void)
+{
+    pthread_t thread;
+
+    CHECK(pthread_create(&thread, NULL, sleep_deaf, NULL) == 0);
+    while (!atomic_load(&told))
+        usleep(1000);
+    no_sweep_by_itself();
+    make_blocks_wait();
+    CHECK(sweep_make_room(own_heap(), 0));
+    CHECK(sweep.sweeps_deaf == 1 && sweep.released == 0);
+    CHECK(sweep_make_room(own_heap(), 0));
+    CHECK(sweep.sweeps_deaf == 2 && sweep.released > 2000);
+    atomic_store(&leave, 1);
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
+static void test_deaf_thread(void **state)
+{
+    (void)state;
+    in_child(deaf_thread);
+}
+
+/* A block that a thread without a quarantine freed waits alone. A long span keeps no memory, and counts less. */
+static void wait_alone(void)
+{
+    static const size_t lone_sizes[] = { 200, 100000, 900000 };
+
+    no_sweep_by_itself();
+    for (size_t i = 0; i < 3; i++) {
+        unsigned class = class_of_size(lone_sizes[i]);
+        size_t before = sweep.waiting, cost = i == 2 ? class_size(class) / 16 : class_size(class);
+        unsigned char present[256];
+        char *block = NULL;
+        bool zero;
+        lock_acquire(&own_heap()->lock);
+        CHECK(heap_take_blocks(own_heap(), class, (void **)&block, 1, &zero) == 1);
+        lock_release(&own_heap()->lock);
+        block[0] = 1;
+        CHECK(sweep_wait_alone(class, block));
+        CHECK(sweep.waiting == before + cost);
+        CHECK(sweep.blocks[class] == 1);
+        CHECK(mincore((void *)((uintptr_t)block & ~(uintptr_t)4095), 4096, present) == 0);
+        CHECK((present[0] & 1) == (i != 2));
+    }
+    CHECK(sweep_make_room(own_heap(), 1));
+    CHECK(sweep.waiting == 0);
+}
+
+static void test_wait_alone(void **state)
+{
+    (void)state;
+    in_child(wait_alone);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -239,6 +445,11 @@ int main(void)
         cmocka_unit_test(test_huge_blocks),
         cmocka_unit_test(test_moved),
         cmocka_unit_test(test_another_thread),
+        cmocka_unit_test(test_read_files_by_copy),
+        cmocka_unit_test(test_count_anew),
+        cmocka_unit_test(test_make_room),
+        cmocka_unit_test(test_deaf_thread),
+        cmocka_unit_test(test_wait_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

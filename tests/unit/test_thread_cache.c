@@ -136,7 +136,7 @@ static void test_doubling(void)
     heaps_check();
 }
 
-/* A bin that overflows grows in the same way. */
+/* A bin that overflows grows in the same way. Then no block leaves it. */
 static void test_doubling_by_free(void)
 {
     struct thread_cache *cache = begin();
@@ -145,9 +145,10 @@ static void test_doubling_by_free(void)
 
     hold_foreign(other, CLASS_64, 300);
     while (held_count) {
-        unsigned before = capacity(cache, CLASS_64);
+        unsigned before = capacity(cache, CLASS_64), count = cache_count(cache, CLASS_64);
         let_go(1);
         if (capacity(cache, CLASS_64) != before) {
+            assert_int_equal(cache_count(cache, CLASS_64), count + 1);
             assert_int_equal(capacity(cache, CLASS_64), expected);
             expected = (unsigned)base_min(expected * 2, size_classes[CLASS_64].slot_limit);
         }
@@ -624,6 +625,33 @@ static void test_release(void)
     heaps_check();
 }
 
+/* A batch comes from the heap, at most 256 blocks at a time, and leaves the cache as it is. Spans come one by one. */
+static void test_batch(void)
+{
+    struct thread_cache *cache = begin();
+    unsigned class = class_of_size(100);
+    size_t before;
+
+    hold(100, 1);
+    before = cache_count(cache, class);
+    assert_int_equal(front_malloc_batch(100, 600, held + held_count), 600);
+    held_count += 600;
+    assert_int_equal(cache_count(cache, class), before);
+    assert_in_range(cache->heap->classes[class].direct, 3, 5); /* a slab may end in a batch */
+    for (size_t i = 0; i < held_count; i++)
+        assert_int_equal(slab_of(held[i])->class, class);
+    for (size_t i = 0; i < 5; i++)
+        held[held_count + i] = NULL;
+    assert_int_equal(front_malloc_batch(100000, 5, held + held_count), 5);
+    for (size_t i = 0; i < 5; i++)
+        assert_non_null(held[held_count + i]);
+    held_count += 5;
+    assert_int_equal(front_malloc_batch(100, 0, NULL), 0);
+    let_go(held_count);
+    check_cache(cache);
+    heaps_check();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -650,6 +678,7 @@ int main(void)
         core_unit_test(test_tick_of_another),
         core_unit_test(test_no_tick_for_nothing),
         core_unit_test(test_release),
+        core_unit_test(test_batch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

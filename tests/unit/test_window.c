@@ -404,7 +404,7 @@ static void huge_pages(enum option_choice thp, bool early, bool late)
 {
     uint32_t first;
     bool huge;
-    size_t have = 2;
+    size_t have = 2, refused = !early;
 
     hak_options.thp = thp;
     assert_true(window_init());
@@ -413,9 +413,11 @@ static void huge_pages(enum option_choice thp, bool early, bool late)
         size_t count = window_grow(&first, &huge);
         assert_int_equal(huge, have < 4 ? early : late);
         have += count;
+        refused += !huge;
     }
     assert_int_equal(have, 64);
     assert_int_equal(fake_calls(FAKE_ADVISE_HUGE), 6);
+    assert_int_equal(fake_calls(FAKE_ADVISE_SMALL), refused);
 }
 
 static void test_huge_pages_auto(void) { huge_pages(OPTION_AUTO, false, true); }

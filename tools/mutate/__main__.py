@@ -22,6 +22,7 @@ from builds import Build, Outcome, Test
 from candidates import KINDS, Mutant, find_candidates
 from reach import Reach
 
+Identity = tuple[str, str, int]
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 # Folders of tests/process whose tests take seconds, and the libraries that they run.
@@ -62,22 +63,22 @@ def judge(build: Build, reach: Reach, mutant: Mutant, process: list[Test]) -> Ou
     return outcome
 
 
-def identity(told: str, text: str) -> tuple[str, str]:
+def identity(told: str, text: str, which: int) -> Identity:
     """Returns what a mutant is known by in another run, when its line may have moved."""
-    return re.sub(r":\d+ ", " ", told, count=1), text
+    return re.sub(r":\d+ ", " ", told, count=1), text, which
 
 
-def rows_of(report: Path) -> dict[tuple[str, str], dict[str, Any]]:
+def rows_of(report: Path) -> dict[Identity, dict[str, Any]]:
     """Returns the rows of the last run's report."""
     rows = json.loads(report.read_text()) if report.is_file() else []
-    return {identity(row["mutant"], row["line"]): row for row in rows}
+    return {identity(row["mutant"], row["line"], row["which"]): row for row in rows}
 
 
 def row_of(mutant: Mutant, outcome: Outcome) -> dict[str, Any]:
     """Returns the report's row of a mutant."""
     return {
-        "mutant": mutant.told(), "line": mutant.text, "was": mutant.was, "to": mutant.to, "state": outcome.state,
-        "by": outcome.by, "seconds": round(outcome.seconds, 1)
+        "mutant": mutant.told(), "line": mutant.text, "which": mutant.which, "was": mutant.was, "to": mutant.to,
+        "state": outcome.state, "by": outcome.by, "seconds": round(outcome.seconds, 1)
     }
 
 
@@ -87,7 +88,7 @@ def run_sample(build: Build, mutants: list[Mutant], report: Path, process: bool)
     reasons, rows = equivalents(), rows_of(report)
     build.find_tests()
     for mutant in mutants:  # so that --again knows the sample, whatever the sources are then
-        rows.setdefault(identity(mutant.told(), mutant.text), row_of(mutant, Outcome("waiting")))
+        rows.setdefault(identity(mutant.told(), mutant.text, mutant.which), row_of(mutant, Outcome("waiting")))
     report.write_text(json.dumps(list(rows.values()), indent=1) + "\n")
     build.measure()
     print(f"{len(build.tests)} tests, {sum(test.seconds for test in build.tests):.0f} s without a mutant", flush=True)
@@ -96,11 +97,11 @@ def run_sample(build: Build, mutants: list[Mutant], report: Path, process: bool)
     reach.prepare([*build.tests, *more])
     survived = {key for key, row in rows.items() if row["state"] == "survived"}
     mutants = sorted(mutants, key=lambda mutant: (mutant.file.endswith(".h"),
-                                                  identity(mutant.told(), mutant.text) in survived))
+                                                  identity(mutant.told(), mutant.text, mutant.which) in survived))
     for number, mutant in enumerate(mutants, 1):
         why = reasons.get(mutant.key(), "")
         outcome = Outcome("equivalent", why) if why else judge(build, reach, mutant, more)
-        rows[identity(mutant.told(), mutant.text)] = row_of(mutant, outcome)
+        rows[identity(mutant.told(), mutant.text, mutant.which)] = row_of(mutant, outcome)
         print(f"{number:3}/{len(mutants)} {outcome.state:10} "
               f"{mutant.told()}{'  by ' if outcome.by else ''}{outcome.by}", flush=True)
         report.write_text(json.dumps(list(rows.values()), indent=1) + "\n")
@@ -211,7 +212,7 @@ def main() -> int:
         total = len(mutants)
         if options.again:
             left = {key for key, row in rows_of(report).items() if row["state"] in ("waiting", "survived")}
-            mutants = [mutant for mutant in mutants if identity(mutant.told(), mutant.text) in left]
+            mutants = [mutant for mutant in mutants if identity(mutant.told(), mutant.text, mutant.which) in left]
         else:
             mutants = random.Random(options.seed).sample(mutants, min(options.number, total))
         print(f"{len(mutants)} of {total} mutants, seed {options.seed}")

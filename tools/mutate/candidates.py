@@ -1,6 +1,7 @@
 """Finds the places of a C source that mutants change, in its syntax tree."""
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 
 import tree_sitter_c
 from tree_sitter import Language, Node, Parser
@@ -32,6 +33,7 @@ class Mutant:
     was: str
     to: str
     text: str  # the line, without the blanks around it
+    which: int = 0  # among the mutants of the file that are told alike, but for the line's number
 
     def apply(self, source: bytes) -> bytes:
         """Returns the changed source, with the same number of lines, so that messages name the same ones."""
@@ -141,4 +143,9 @@ def find_candidates(file: str, source: bytes) -> list[Mutant]:
             walk(child, function)
 
     walk(tree.root_node, "")
+    alike: Counter[tuple[str, ...]] = Counter()
+    for at, mutant in enumerate(found):
+        key = (mutant.function, mutant.kind, shortened(mutant.was), mutant.to, mutant.text)
+        found[at] = replace(mutant, which=alike[key])
+        alike[key] += 1
     return found

@@ -519,7 +519,8 @@ void os_advise_huge(void *address, size_t size, bool wanted)
     fake_lock();
     check_states("os_advise_huge", address, size, usable_states, "not all of it is mapped");
     count_call(FAKE_ADVISE_HUGE);
-    (void)wanted;
+    if (!wanted)
+        count_call(FAKE_ADVISE_SMALL);
     fake_unlock();
 }
 

@@ -24,6 +24,7 @@ enum fake_kind {
     FAKE_FALLIBLE_COUNT,
     FAKE_UNMAP = FAKE_FALLIBLE_COUNT, /* from here on kinds that cannot fail */
     FAKE_ADVISE_HUGE,
+    FAKE_ADVISE_SMALL, /* of those, the calls that refuse huge pages */
     FAKE_NAME,
     FAKE_KIND_COUNT,
     FAKE_ANY = FAKE_KIND_COUNT /* every kind that can fail */

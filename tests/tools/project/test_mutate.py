@@ -95,10 +95,16 @@ def test_sources_of_unit_tests():
 
 def test_the_last_run_is_known_after_lines_have_moved():
     main = runpy.run_path(str(FOLDER / "__main__.py"))
-    one, moved = made()[0], candidates.find_candidates("step.c", b"\n\n" + SOURCE)[0]
-    assert one.told() != moved.told()
-    assert main["identity"](one.told(), one.text) == main["identity"](moved.told(), moved.text)
-    assert main["identity"](one.told(), one.text) != main["identity"](made()[1].told(), made()[1].text)
+    before, after = made(), candidates.find_candidates("step.c", b"\n\n" + SOURCE)
+    known = [[main["identity"](one.told(), one.text, one.which) for one in mutants] for mutants in (before, after)]
+    assert [one.told() for one in before] != [one.told() for one in after]
+    assert known[0] == known[1] and len(set(known[0])) == len(before)
+
+
+def test_mutants_that_are_told_alike_are_told_apart():
+    source = b"int twice(int n)\n{\n    return n / 2 + n * 2;\n}\n"
+    alike = [one for one in candidates.find_candidates("twice.c", source) if one.kind == "constant"]
+    assert alike[0].told() == alike[1].told() and [one.which for one in alike] == [0, 1]
 
 
 @pytest.mark.parametrize("row", KNOWN, ids=lambda row: row["name"])

@@ -1,0 +1,423 @@
+/* Protects harden/bins.h and harden/spans.h: what a thread's rings hold, what malloc takes of them, which spans wait.
+ *
+ * In the ordinary library with HAKMEM_HARDENED=1. test_hardened.c has what calls say of misuse.
+ */
+#include "heaps.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "front/fast.h"
+#include "front/housekeeping.h"
+#include "front/process.h"
+#include "front/thread.h"
+#include "harden/bins.h"
+
+static struct thread_cache *cache;
+static struct bins *bins;
+
+/* Starts the process with up to two more settings. */
+static void begin(const char *first, const char *second)
+{
+    static char *environment[5] = { "HAKMEM_HARDENED=1", "HAKMEM_ABORT_ON_MISUSE=0" };
+
+    environment[2] = (char *)(uintptr_t)first;
+    environment[3] = first ? (char *)(uintptr_t)second : NULL;
+    fake_set_environment(environment);
+    assert_true(process_init());
+    cache = thread_cache_get();
+    assert_non_null(cache);
+    bins = &cache->hardened;
+}
+
+/* Of blocks whose seal fits behind them: a request of the class's size less 8. */
+static unsigned class_for(size_t size) { return class_of_size(size + 8); }
+
+enum { BLOCKS = 400 };
+static char *blocks[BLOCKS];
+
+static void take_blocks(size_t size, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        assert_non_null(blocks[i] = front_malloc(size));
+}
+
+/* ---- Rings ---- */
+
+/* Half of a ring's room at most is the quarantine; bins->bytes is the sum of the rooms. */
+static void check_rings(void)
+{
+    size_t bytes = 0;
+
+    for (unsigned class = 1; class < CLASS_SPAN_1; class++) {
+        const struct ring *ring = &bins->rings[class];
+        unsigned room = bins->room[class];
+        assert_true(room <= ring_rows[class].mask + 1u);
+        assert_true(ring_count(ring) <= ring_rows[class].mask + 1u);
+        assert_int_equal(ring->limit, room);
+        assert_int_equal(ring->keep, base_min(room / 2, harden.keep_most[class]));
+        bytes += room * class_size(class);
+    }
+    assert_int_equal(bins->bytes, bytes);
+}
+
+static void use_ring(size_t size, unsigned count)
+{
+    take_blocks(size, count);
+    for (unsigned i = 0; i < count; i++) {
+        front_free(blocks[i]);
+        check_rings();
+    }
+}
+
+/* A ring doubles up to its length. A flush leaves the quarantine; one of all leaves nothing and forgets the room. */
+static void test_room(void)
+{
+    static const size_t sizes[] = { 8, 100, 248, 1016, 4000 };
+
+    begin(NULL, NULL);
+    for (size_t i = 0; i < 5; i++) {
+        unsigned class = class_for(sizes[i]), first, length = ring_rows[class].mask + 1u;
+        take_blocks(sizes[i], 1);
+        first = bins->room[class];
+        assert_in_range(first, 2, length);
+        front_free(blocks[0]);
+        use_ring(sizes[i], BLOCKS);
+        assert_int_equal(bins->room[class], length);
+        assert_in_range(ring_count(&bins->rings[class]), bins->rings[class].keep + 1, length);
+        bins_flush(bins, cache->slots, cache->heap, false);
+        assert_int_equal(ring_count(&bins->rings[class]), bins->rings[class].keep);
+        assert_int_equal(bins_count(bins, class), bins->rings[class].keep);
+        bins_flush(bins, cache->slots, cache->heap, true);
+        assert_int_equal(bins_count(bins, class), 0);
+        assert_int_equal(bins->bytes, 0);
+        assert_false(bins->used);
+        take_blocks(sizes[i], 1);
+        assert_int_equal(bins->room[class], first);
+        front_free(blocks[0]);
+        bins_flush(bins, cache->slots, cache->heap, true);
+    }
+}
+
+/* With many threads a ring grows to the thread's share and no further. */
+static void test_share(void)
+{
+    begin(NULL, NULL);
+    atomic_store(&heap_signals.kept_share, 1);
+    use_ring(248, 200);
+    assert_in_range(bins->bytes, 8 * HAK_KIB + 1, 16 * HAK_KIB);
+}
+
+/* When there are more threads, rings that hold more than twice the share shrink. */
+static void test_more_threads(void)
+{
+    size_t most;
+
+    begin(NULL, NULL);
+    use_ring(1016, 200);
+    use_ring(752, 200);
+    use_ring(504, 200);
+    assert_true(bins->bytes > 100 * HAK_KIB);
+    atomic_store(&heap_signals.kept_share, 1);
+    for (unsigned i = 0; i < 5; i++) {
+        use_ring(1016, 200);
+        use_ring(752, 200);
+        use_ring(504, 200);
+    }
+    most = base_max(16 * HAK_KIB, bins_share(cache->heap));
+    assert_in_range(bins->bytes, 1, 2 * most);
+}
+
+/* A freed block serves malloc only after as many others were freed as the quarantine holds, and then soon. */
+static void test_quarantine(void)
+{
+    unsigned keep, between = 0;
+    char *freed;
+
+    begin("HAKMEM_HARDEN_RANDOM=0", NULL);
+    use_ring(248, BLOCKS);
+    keep = bins->rings[class_for(248)].keep;
+    assert_true(keep > 8);
+    take_blocks(248, 2);
+    freed = blocks[1];
+    front_free(freed);
+    for (; between < 10000; between++) {
+        char *block = front_malloc(248);
+        if (block == freed)
+            break;
+        front_free(block);
+    }
+    assert_in_range(between, keep, 4 * keep + 128);
+}
+
+/* A tick returns what malloc may take to the slabs. The quarantine stays. */
+static void test_tick(void)
+{
+    const struct ring *ring;
+
+    begin(NULL, NULL);
+    ring = &bins->rings[class_for(248)];
+    use_ring(248, BLOCKS);
+    assert_true(ring_count(ring) > ring->keep);
+    housekeep_purge(false);
+    assert_true(ring->keep > 0);
+    assert_int_equal(ring_count(ring), ring->keep);
+    front_collect(true);
+    assert_int_equal(ring_count(ring), 0);
+}
+
+/* Calls that the fast path served are counted when the ring next goes to the slabs or comes from them. */
+static void test_hits(void)
+{
+    unsigned class = class_for(248);
+    const struct class_counters *counters;
+    uint64_t hits;
+
+    begin(NULL, NULL);
+    counters = &cache->heap->classes[class];
+    use_ring(248, BLOCKS);
+    bins_flush(bins, cache->slots, cache->heap, true);
+    hits = counters->malloc_hits + counters->free_hits;
+    assert_in_range(hits, BLOCKS, 2 * BLOCKS);
+}
+
+/* ---- Blocks before the ones that a refill takes ---- */
+
+/* Frees every second of 200 blocks to their slab, changes the last byte of the others, and takes as many again. Returns
+ * how many calls reported that. */
+static unsigned refill_beside(int change)
+{
+    unsigned reports;
+
+    take_blocks(24, 200);
+    for (unsigned i = 0; i < 200; i += 2)
+        front_free(blocks[i]);
+    bins_flush(bins, cache->slots, cache->heap, true);
+    for (unsigned i = 1; i < 200; i += 2)
+        blocks[i][31] = (char)(blocks[i][31] ^ change);
+    capture_begin();
+    for (unsigned i = 0; i < 200; i += 2)
+        blocks[i] = front_malloc(24);
+    reports = count_of(capture_end(), "was written at or past its end");
+    for (unsigned i = 1; i < 200; i += 2)
+        blocks[i][31] = (char)(blocks[i][31] ^ change);
+    return reports;
+}
+
+static void test_written_before(void)
+{
+    begin(NULL, NULL);
+    assert_true(refill_beside(0x55) > 0);
+}
+
+static void test_whole_before(void)
+{
+    begin(NULL, NULL);
+    assert_int_equal(refill_beside(0), 0);
+}
+
+static void test_written_before_unwatched(void)
+{
+    begin("HAKMEM_HARDEN_NEIGHBOURS=0", NULL);
+    assert_int_equal(refill_beside(0x55), 0);
+}
+
+/* Larger blocks have no word at their end that tells: the program's bytes there are no misuse. */
+static void test_full_blocks(void)
+{
+    begin(NULL, NULL);
+    capture_begin();
+    for (unsigned i = 0; i < 200; i++) {
+        size_t size = i % 2 ? 2040 : 5112;
+        blocks[i] = front_malloc(size);
+        memset(blocks[i], 0x77, size);
+    }
+    for (unsigned i = 0; i < 200; i++)
+        front_free(blocks[i]);
+    assert_string_equal(capture_end(), "");
+}
+
+/* ---- Spans ---- */
+
+/* Asks the kernel, which refuses to write what it cannot read. */
+static bool is_readable(const char *at)
+{
+    static int ends[2] = { -1, -1 };
+    char byte;
+
+    if (ends[0] < 0)
+        assert_int_equal(pipe(ends), 0);
+    return write(ends[1], at, 1) == 1 && read(ends[0], &byte, 1) == 1;
+}
+
+static void check_spans(void)
+{
+    const struct spans *spans = &bins->spans;
+    size_t bytes = 0;
+
+    assert_true(spans->count <= SPANS_MOST);
+    for (unsigned i = 0; i < spans->count; i++) {
+        const char *span = spans->span[i];
+        bool closed = (spans->closed >> i) & 1;
+        bytes += slab_bytes(slab_of(span));
+        assert_int_equal(is_readable(span), !closed);
+        assert_true(closed || !((spans->guarded >> i) & 1));
+    }
+    assert_int_equal(spans->bytes, bytes);
+    assert_true(spans->count == 1 || bytes <= base_max(4 * HAK_MIB, bins_share(cache->heap)));
+}
+
+/* Each span that waits counts in its class, and none after a flush. */
+static void test_spans_count(void)
+{
+    unsigned one, five;
+
+    begin(NULL, NULL);
+    take_blocks(60000, 3);
+    assert_non_null(blocks[3] = front_malloc(300000));
+    assert_non_null(blocks[4] = front_malloc(300000));
+    one = slab_of(blocks[0])->class;
+    five = slab_of(blocks[3])->class;
+    for (unsigned i = 0; i < 5; i++)
+        front_free(blocks[i]);
+    assert_int_equal(spans_count(&bins->spans, one), 3);
+    assert_int_equal(bins_count(bins, five), 2);
+    assert_int_equal(bins_count(bins, CLASS_SPAN_16), 0);
+    check_spans();
+    bins_flush(bins, cache->slots, cache->heap, true);
+    assert_int_equal(bins_count(bins, one), 0);
+    assert_int_equal(bins->spans.bytes, 0);
+}
+
+/* The newest four spans do not serve malloc. Older ones do. */
+static void test_spans_newest(void)
+{
+    begin(NULL, NULL);
+    take_blocks(60000, 6);
+    for (unsigned i = 0; i < 6; i++)
+        front_free(blocks[i]);
+    for (unsigned i = 6; i < 8; i++) {
+        blocks[i] = front_malloc(60000);
+        assert_true(blocks[i] == blocks[0] || blocks[i] == blocks[1]);
+    }
+    blocks[8] = front_malloc(60000);
+    for (unsigned i = 0; i < 6; i++)
+        assert_ptr_not_equal(blocks[8], blocks[i]);
+}
+
+/* How many of 20,000 frees could close their span. */
+static unsigned closings(void)
+{
+    unsigned closed = 0;
+
+    for (unsigned i = 0; i < 20000; i++) {
+        front_free(front_malloc(60000));
+        assert_int_equal(bins->spans.count, 1);
+        closed += bins->spans.closed & 1;
+        bins_flush(bins, cache->slots, cache->heap, true);
+        bins->used = true; /* or the next free would begin the time anew */
+    }
+    return closed;
+}
+
+/* A thread that spent its time closes as many spans again as the time allows that passes, and no more than at first. */
+static void test_spans_time(void)
+{
+    unsigned first, again;
+
+    begin("HAKMEM_HARDEN_PROTECT_TIME=10", NULL);
+    first = closings();
+    assert_in_range(first, 100, 10000);
+    assert_int_equal(closings(), 0);
+    fake_advance(50 * MILLISECOND); /* 5 ms of 10 */
+    again = closings();
+    assert_in_range(again, first / 2 - first / 50, first / 2 + first / 50);
+    fake_advance(10000 * MILLISECOND);
+    again = closings();
+    assert_in_range(again, first - first / 50, first + first / 50);
+}
+
+/* Spans of all sizes come and go, some closed and some not. calloc's bytes are zero, however much was written. A span
+ * is opened once, by the call that undoes the one that closed it.
+ */
+static void test_spans_by_chance(void)
+{
+    enum { HELD = 12 };
+    char *held[HELD] = { NULL };
+    uint64_t guarded = 0, protected = 0;
+
+    begin("HAKMEM_HARDEN_PROTECT_TIME=10", "HAKMEM_HARDEN_GUARDS=0");
+    assert_int_equal(fake_calls(FAKE_GUARD) + fake_calls(FAKE_PROTECT), 0);
+    chance_begin();
+    capture_begin();
+    for (unsigned step = 0; step < 3000; step++) {
+        size_t size = 57400 + chance_below(7) * 65000, at = chance_below(HELD);
+        if (held[at]) {
+            const struct spans *spans = &bins->spans;
+            front_free(held[at]);
+            held[at] = NULL;
+            guarded += (spans->guarded >> (spans->count - 1)) & 1;
+            protected += ((spans->closed & ~spans->guarded) >> (spans->count - 1)) & 1;
+        } else {
+            held[at] = front_calloc(1, size);
+            assert_non_null(held[at]);
+            for (size_t page = 0; page < size; page += 4096)
+                assert_int_equal(held[at][page + chance_below(base_min(4096, size - page))], 0);
+            for (size_t page = 0; page < size; page += step > 1500 && chance_below(2) ? 4096 : size)
+                held[at][page] = 1;
+        }
+        check_spans();
+        fake_advance(chance_below(100) * MILLISECOND / 100);
+    }
+    assert_string_equal(capture_end(), "");
+    bins_flush(bins, cache->slots, cache->heap, true);
+    assert_true(guarded > 0 && protected > 0);
+    assert_int_equal(fake_calls(FAKE_GUARD), 2 * guarded);
+    assert_int_equal(fake_calls(FAKE_PROTECT), 2 * protected);
+}
+
+/* Frees `count` spans of which one page in `one_in` is written. Returns how many were purged. */
+static uint64_t purges(unsigned count, size_t one_in)
+{
+    uint64_t before = fake_calls(FAKE_PURGE);
+
+    for (unsigned i = 0; i < count; i++) {
+        char *block = front_malloc(1000000);
+        for (size_t at = 0; at < 1000000; at += one_in * 4096)
+            block[at] = 1;
+        front_free(block);
+    }
+    return fake_calls(FAKE_PURGE) - before;
+}
+
+/* A span of a class whose spans have little memory is purged. Others are zeroed where they are. */
+static void test_spans_sparse(void)
+{
+    begin("HAKMEM_HARDEN_PROTECT=0", "HAKMEM_PURGE_DELAY=1000000");
+    assert_int_equal(purges(100, 1), 0);
+    assert_in_range(purges(200, 100), 50, 200);
+    (void)purges(50, 1);
+    assert_int_equal(purges(100, 1), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        core_unit_test(test_room),
+        core_unit_test(test_share),
+        core_unit_test(test_more_threads),
+        core_unit_test(test_quarantine),
+        core_unit_test(test_tick),
+        core_unit_test(test_hits),
+        core_unit_test(test_written_before),
+        core_unit_test(test_whole_before),
+        core_unit_test(test_written_before_unwatched),
+        core_unit_test(test_full_blocks),
+        core_unit_test(test_spans_count),
+        core_unit_test(test_spans_newest),
+        core_unit_test(test_spans_time),
+        core_unit_test(test_spans_by_chance),
+        core_unit_test(test_spans_sparse),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

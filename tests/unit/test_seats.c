@@ -1,0 +1,222 @@
+/* Protects front/seats.c: calls past the thread's cache, and sizes that change in place. */
+#include "heaps.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "front/counted.h"
+#include "front/fast.h"
+#include "front/process.h"
+#include "front/seats.h"
+#include "front/thread.h"
+#include "front/thread_cache.h"
+
+static struct thread_cache *cache;
+
+static void begin(char *setting)
+{
+    static char *environment[3] = { "HAKMEM_ABORT_ON_MISUSE=0" };
+
+    environment[1] = setting;
+    fake_set_environment(environment);
+    assert_true(process_init());
+    cache = thread_cache_get();
+    assert_non_null(cache);
+}
+
+static size_t cached_blocks(void)
+{
+    size_t count = 0;
+
+    for (unsigned class = 1; class < CLASS_COUNT; class++)
+        count += cache_count(cache, class);
+    return count;
+}
+
+static size_t in_place(void *block, size_t size) { return front_resize_in_place(block, size, "xallocx"); }
+
+static void assert_zero(const char *block, size_t size)
+{
+    for (size_t at = 0; at < size; at++)
+        if (block[at] != 0)
+            fail_msg("byte %zu is %d", at, block[at]);
+}
+
+/* ---- Past the cache ---- */
+
+static const size_t sizes[] = { 1, 100, 1000, 5000, 60000, 65536, 65537, 500000, 1048576, 1048577, 5000000 };
+enum { SIZES = sizeof sizes / sizeof sizes[0] };
+
+/* Neither the block that a call takes nor the one that it gives back passes through the cache. */
+static void test_past_the_cache(void)
+{
+    size_t usable;
+
+    begin(NULL);
+    for (unsigned round = 0; round < 4; round++)
+        for (size_t i = 0; i < SIZES; i++)
+            for (size_t alignment = 1; alignment <= 4 * HAK_MIB; alignment *= 8) {
+                uint64_t allocated = counted.allocated, freed = counted.freed;
+                char *block = front_uncached_alloc(alignment, sizes[i], round % 2);
+                assert_non_null(block);
+                assert_int_equal(counted.allocated - allocated, front_block_size(block));
+                assert_int_equal((uintptr_t)block % alignment, 0);
+                assert_true(front_usable_size(block, "malloc_usable_size") >= sizes[i]);
+                if (round % 2)
+                    assert_zero(block, sizes[i]);
+                memset(block, 0x5a, sizes[i]);
+                usable = front_block_size(block);
+                front_uncached_free(block, "dallocx");
+                if (window_contains(block)) /* else free's own path counts, which is compiled without counts here */
+                    assert_int_equal(counted.freed - freed, usable);
+                assert_int_equal(cached_blocks(), 0);
+            }
+}
+
+static void test_refused(void)
+{
+    begin(NULL);
+    errno = 0;
+    assert_null(front_uncached_alloc(16, SIZE_MAX, false));
+    assert_int_equal(errno, ENOMEM);
+    errno = 0;
+    assert_null(front_uncached_alloc((size_t)1 << 63, 16, false));
+    assert_int_equal(errno, ENOMEM);
+    errno = 0;
+    fake_fail_from(FAKE_ANY, 1);
+    assert_null(front_uncached_alloc(16, (size_t)1 << 30, false));
+    assert_int_equal(errno, ENOMEM);
+}
+
+/* ---- In place ---- */
+
+/* A block of a slab keeps its size, whatever is asked for. */
+static void test_pooled_in_place(void)
+{
+    char *block;
+    size_t usable;
+
+    begin(NULL);
+    block = front_malloc(100);
+    usable = front_usable_size(block, "malloc_usable_size");
+    assert_int_equal(in_place(block, 10), usable);
+    assert_int_equal(in_place(block, usable), usable);
+    assert_int_equal(in_place(block, 3 * POOLED_MAX), usable);
+    assert_int_equal(in_place(block, SIZE_MAX), usable);
+    front_free(block);
+}
+
+static void test_huge_in_place(void)
+{
+    char *block;
+    size_t whole;
+
+    begin(NULL);
+    block = front_malloc(8 * HAK_MIB);
+    memset(block, 1, 8 * HAK_MIB);
+    whole = front_usable_size(block, "malloc_usable_size");
+    assert_int_equal(in_place(block, POOLED_MAX), whole);
+    assert_int_equal(in_place(block, 0), whole);
+    assert_int_equal(in_place(block, SIZE_MAX), whole);
+    assert_int_equal(in_place(block, PTRDIFF_MAX), whole);
+    assert_int_equal(in_place(block, 4 * HAK_MIB), 4 * HAK_MIB);
+    assert_int_equal(front_usable_size(block, "malloc_usable_size"), 4 * HAK_MIB);
+    assert_int_equal(in_place(block, 8 * HAK_MIB), 8 * HAK_MIB); /* into the part that it left */
+    memset(block, 2, 8 * HAK_MIB);
+    front_free(block);
+}
+
+static void test_misused_in_place(void)
+{
+    static char no_block[64] __attribute__((aligned(16)));
+
+    begin(NULL);
+    capture_begin();
+    assert_int_equal(in_place(no_block, 3 * POOLED_MAX), 0);
+    assert_has(capture_end(), "xallocx(");
+}
+
+/* Hardened, sizes are exact: a block grows up to the room that it has, and never past it. */
+static void test_hardened_in_place(void)
+{
+    char *block;
+
+    begin("HAKMEM_HARDENED=1");
+    block = front_malloc(20);
+    assert_int_equal(in_place(block, 24), 24);
+    assert_int_equal(in_place(block, 100), 24);
+    assert_int_equal(in_place(block, 10), 24);
+    capture_begin();
+    front_free(block);
+    assert_string_equal(capture_end(), "");
+    block = front_uncached_alloc(64, 3000, true);
+    assert_int_equal((uintptr_t)block % 64, 0);
+    assert_zero(block, 3000);
+    assert_int_equal(front_usable_size(block, "malloc_usable_size"), 3000);
+    capture_begin();
+    front_uncached_free(block, "dallocx");
+    assert_string_equal(capture_end(), "");
+}
+
+/* ---- Heaps and delays ---- */
+
+/* What a heap holds in empty slabs goes to the pool. */
+static void test_collect(void)
+{
+    enum { BLOCKS = 2000 };
+    static void *blocks[BLOCKS];
+    struct heap *heap;
+    size_t before;
+
+    begin(NULL);
+    heap = front_heap_new();
+    before = shared_pool.units_used;
+    for (unsigned i = 0; i < BLOCKS; i++)
+        assert_non_null(blocks[i] = front_heap_aligned_alloc(heap, 16, 400, false));
+    for (unsigned i = 0; i < BLOCKS; i++)
+        front_free(blocks[i]);
+    front_heap_collect(heap);
+    assert_int_equal(shared_pool.units_used, before);
+    front_heap_destroy(heap);
+}
+
+static void test_purge_delay(void)
+{
+    begin(NULL);
+    front_set_purge_delay(1234);
+    assert_int_equal(front_purge_delay(), 1234);
+    assert_int_equal(hak_options.purge_delay, 1234);
+}
+
+/* A tick purges what has waited for the delay, and not what is younger. */
+static void test_decay(void)
+{
+    char *block;
+
+    begin("HAKMEM_PURGE_DELAY=1000");
+    block = front_uncached_alloc(16, 500000, false);
+    memset(block, 1, 500000);
+    front_uncached_free(block, "dallocx");
+    front_heap_collect(cache->heap);
+    front_decay();
+    assert_true(core_resident(block, 500000) >= 400000);
+    fake_advance(1001 * MILLISECOND);
+    front_decay();
+    assert_int_equal(core_resident(block, 500000), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        core_unit_test(test_past_the_cache),
+        core_unit_test(test_refused),
+        core_unit_test(test_pooled_in_place),
+        core_unit_test(test_huge_in_place),
+        core_unit_test(test_misused_in_place),
+        core_unit_test(test_hardened_in_place),
+        core_unit_test(test_collect),
+        core_unit_test(test_purge_delay),
+        core_unit_test(test_decay),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
