@@ -160,7 +160,7 @@ static void report_freed(const struct slab *slab, size_t word, uint64_t bits, co
 /* Makes marks of the blocks. Neighbours of one slab share the look at its header. */
 static void batch_fill(struct batch *batch, void *const *at, void *const *end, const char *function)
 {
-    const struct size_class *class = NULL;
+    const struct size_class *class = size_classes;
     const char *start = NULL;
     uintptr_t slab = 0, place = 0;
     size_t bytes = 0;

@@ -135,7 +135,7 @@ static void test_model(void)
 static void test_taken_once(void)
 {
     enum { RANGES = 3, SIZE = 2 * HAK_MIB };
-    char *places[RANGES];
+    char *places[RANGES] = { NULL };
     bool zero;
 
     core_begin();

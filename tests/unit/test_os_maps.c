@@ -273,6 +273,7 @@ static void test_object_at_a_fixed_place(void **state)
 {
     enum { OFFSET = 0x1000, PLACE = 0x400000 + OFFSET, SIZE = 0x3000 };
     static const ElfW(Nhdr) note = { .n_namesz = 4, .n_descsz = 8, .n_type = NT_GNU_BUILD_ID };
+    static const char words[12] = { 'G', 'N', 'U', '\0', 'b', 'u', 'i', 'l', 'd', 'i', 'd', '8' };
     char *image = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     ElfW(Ehdr) *file = (void *)image;
     ElfW(Phdr) *header = (void *)(image + sizeof *file);
@@ -289,9 +290,9 @@ static void test_object_at_a_fixed_place(void **state)
     header[0] = (ElfW(Phdr)){ .p_type = PT_PHDR, .p_vaddr = 0x7000000, .p_memsz = 0x7000000 };
     header[1] = (ElfW(Phdr)){ .p_type = PT_LOAD, .p_offset = OFFSET, .p_vaddr = PLACE, .p_memsz = 0x600 };
     header[2] = (ElfW(Phdr)){ .p_type = PT_LOAD, .p_offset = 0x2000, .p_vaddr = PLACE + 0x1000, .p_memsz = 0x700 };
-    header[3] = (ElfW(Phdr)){ .p_type = PT_NOTE, .p_vaddr = PLACE + 0x1500, .p_memsz = sizeof note + 12 };
+    header[3] = (ElfW(Phdr)){ .p_type = PT_NOTE, .p_vaddr = PLACE + 0x1500, .p_memsz = sizeof note + sizeof words };
     memcpy(image + OFFSET + 0x1500, &note, sizeof note);
-    memcpy(image + OFFSET + 0x1500 + sizeof note, "GNU\0buildid8", 12);
+    memcpy(image + OFFSET + 0x1500 + sizeof note, words, sizeof words);
     os_modules_begin(&modules, headers);
     assert_null(os_modules_next(&modules, &mapping));
     mapping.start += 0x1000;

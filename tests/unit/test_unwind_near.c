@@ -19,10 +19,9 @@ static unsigned count;
 /* Calls itself, and then walks. The outermost call has `room` bytes of stack between it and the others. */
 static __attribute__((noinline)) void descend(unsigned depth, size_t room)
 {
-    volatile char *memory = room ? alloca(room) : NULL;
+    volatile char memory[room + 1];
 
-    if (memory)
-        memory[0] = memory[room - 1] = 1;
+    memory[0] = memory[room] = 1;
     if (depth > 0)
         descend(depth - 1, 0);
     else

@@ -3,6 +3,7 @@
 import gzip
 import io
 import os
+import re
 import resource
 import shutil
 import struct
@@ -346,8 +347,7 @@ def test_modules_of_the_current_folder_are_not_imported(tmp_path, honest):
     for name in ("click", "json", "hakmem", "google", "elftools"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('taken over')\n")
     script = (blackbox.REPOSITORY / "hakmem").read_text()
-    launch = next(line for line in script.splitlines()
-                  if line.startswith("launch=")).removeprefix("launch='").removesuffix("'")
+    launch = re.search(r"^launch='([^']*)'$", script, re.M)[1]
     assert '-m hakmem "$' not in script
     done = blackbox.run([sys.executable, "-c", launch, "--version"], env=ENVIRONMENT, cwd=tmp_path)
     assert done.status == 0 and done.stdout.startswith("hakmem "), done.report()
