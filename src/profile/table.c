@@ -318,8 +318,10 @@ static unsigned bucket_of(uint64_t number, unsigned most)
 static void record_account_end(const struct record *record, uint64_t now_ms, struct caller by)
 {
     uint64_t lived = now_ms > record->born_ms ? now_ms - record->born_ms : 0;
+    struct site_size *size = size_of(record);
 
-    in_use_move(record, size_of(record), false);
+    if (HAK_LIKELY(size != NULL)) /* R8: table_insert made it */
+        in_use_move(record, size, false);
     sums_move(&record->site->lifetimes[bucket_of(lived, LIFETIME_BUCKETS)], record->weight, lived, true);
     if (record->thread != 0 && record->thread == by.thread)
         record->site->own_freed[bucket_of(by.calls - record->calls, OWN_BUCKETS)] += record->weight;

@@ -443,8 +443,8 @@ static struct site *site_of(const void *leaf)
     return site;
 }
 
-/* Each sample of the leaf's sites was freed by its thread after `between` calls. They are several sites if calls came to
- * a sample by several ways through the allocator, which is in the same object as the test. */
+/* Each sample of the leaf's sites was freed by its thread after `between` calls. They are several sites if calls came
+ * to a sample by several ways through the allocator, which is in the same object as the test. */
 static void check_between(const void *leaf, unsigned between)
 {
     uint64_t samples = 0;
