@@ -19,13 +19,19 @@ size_t shared_pool_footprint(void)
 
 void footprint_want_flush(void)
 {
-    uint32_t now = shared_pool_now_ms();
+    size_t step = base_max(base_max(shared_pool.live_peak, shared_pool.live_peak_before) / 4, FOOTPRINT_SPARE);
+    uint32_t now = shared_pool_now_ms(), since = now - shared_pool.flush_wanted_ms, wait = 0;
 
-    if (now - shared_pool.flush_wanted_ms < FOOTPRINT_FLUSH_MS)
-        return;
-    shared_pool.flush_wanted_ms = now;
+    if (shared_pool.grown < step) {
+        if (shared_pool.flush_wanted_ms - now - 1 < FOOTPRINT_FLUSH_MS)
+            return; /* a request waits for its time already */
+        wait = since < FOOTPRINT_FLUSH_MS ? FOOTPRINT_FLUSH_MS - since : 0;
+    }
+    if (wait == 0)
+        shared_pool.grown = 0;
+    shared_pool.flush_wanted_ms = now + wait;
     atomic_store_explicit(&shared_pool.flush_wanted, true, memory_order_relaxed);
-    shared_pool_schedule_purge(0);
+    shared_pool_schedule_purge(wait);
 }
 
 void footprint_wanted_again(void)

@@ -11,7 +11,9 @@
  *     that was live after the peak.
  * N4: bytes count until the system has taken them back. A thread that the hard limit refuses waits for leaving bytes.
  * N5: blocks in thread caches pin whole slabs, and kept slabs wait with their heaps (pool/heap.h, O6). So a thread that
- *     makes room requests a flush of the caches and a release of the kept slabs, at most once in FOOTPRINT_FLUSH_MS.
+ *     makes room requests a flush of the caches and a release of the kept slabs. Requests are FOOTPRINT_FLUSH_MS apart,
+ *     and one that comes too soon waits; but once the footprint has grown by a quarter of the live peak, and by
+ *     FOOTPRINT_SPARE, the next one is granted at once. Otherwise what caches pin would raise the live peak.
  * N6: empty SuperSlabs and freed ranges beyond what their options allow leave at once. When the footprint grows again
  *     within a purge delay after that, as much may wait as was live at the live peak, until the peak falls.
  */
@@ -96,9 +98,10 @@ HAK_INLINE void footprint_note_trimmed(void)
     shared_pool.trimmed_ms = shared_pool_now_ms();
 }
 HAK_HIDDEN void footprint_wanted_again(void);
-HAK_INLINE void footprint_note_growth(void)
+HAK_INLINE void footprint_note_growth(size_t bytes)
 {
     atomic_fetch_add_explicit(&shared_pool.growths, 1, memory_order_relaxed);
+    shared_pool.grown += bytes;
     if (HAK_UNLIKELY(shared_pool.trimmed))
         footprint_wanted_again();
 }

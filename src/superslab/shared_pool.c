@@ -432,7 +432,7 @@ size_t shared_pool_acquire(unsigned units, unsigned align_units, size_t count, e
             slabs[taken++] = pool_take_run(choice.number, start, units, false);
     }
     if (shared_pool.units_used + shared_pool.units_dirty > had)
-        footprint_note_growth();
+        footprint_note_growth((shared_pool.units_used + shared_pool.units_dirty - had) * UNIT_SIZE);
     footprint_note_peak();
     lock_release(&shared_pool.lock);
     return taken;
@@ -567,7 +567,7 @@ bool shared_pool_charge_huge(size_t bytes)
     while (HAK_UNLIKELY(!allowed) && footprint_wait(&waits));
     if (allowed) {
         shared_pool.huge_bytes += bytes;
-        footprint_note_growth();
+        footprint_note_growth(bytes);
     }
     lock_release(&shared_pool.lock);
     return allowed;

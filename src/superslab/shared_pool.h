@@ -78,7 +78,8 @@ struct shared_pool {
     uint64_t prewarmed;           /* SuperSlabs */
     uint64_t purged_bytes;        /* of units and headers */
     _Atomic bool flush_wanted;    /* threads are to flush their caches (N5) */
-    uint32_t flush_wanted_ms;     /* when that was last requested */
+    uint32_t flush_wanted_ms;     /* the time of the last request; in the future while it waits */
+    size_t grown;                 /* bytes by which the footprint grew since the last request that did not wait */
     _Atomic uint32_t next_purge_ms; /* when a purge is due; 0: nothing to purge */
     _Atomic bool over_soft_limit;
     _Atomic bool much_free; /* POOL_MUCH_FREE units were dirty; cleared when the purge thread has done its work */

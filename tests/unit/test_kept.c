@@ -152,7 +152,7 @@ static void test_growth(void)
 
     batches(UNIT_SIZE, 500);
     assert_true(footprint_kept() > 400);
-    footprint_note_growth();
+    footprint_note_growth(UNIT_SIZE);
     front_free(block);
     assert_int_equal(footprint_kept(), 12);
     assert_int_equal(heap->body->kept.most, 0);
