@@ -77,20 +77,35 @@ int front_guard_try(uint64_t mean)
     return lock_try(&profile_control) ? set_guards_held(mean) : EBUSY;
 }
 
+static int set_guards_prepared(uint64_t mean)
+{
+    lock_acquire(&profile_control);
+    return set_guards_held(mean);
+}
+
 int front_guard_set(uint64_t mean)
 {
     if (!process_init())
         return ENOMEM;
     if (mean)
         unwinder_prepare();
-    lock_acquire(&profile_control);
-    return set_guards_held(mean);
+    return set_guards_prepared(mean);
 }
 
 HAK_AT_START void front_guard_at_start(void)
 {
-    int error = hak_options.guard ? front_guard_set(hak_options.guard_rate) : 0;
+    uint64_t mean = hak_options.guard_rate;
+    int error;
 
+    if (!hak_options.guard)
+        return;
+    if (!process_init()) {
+        error = ENOMEM;
+    } else {
+        if (mean)
+            unwinder_prepare_at_start(mean);
+        error = set_guards_prepared(mean);
+    }
     if (error)
         base_message("HAKMEM_GUARD: no guarded blocks: %s", os_error_text(error));
 }

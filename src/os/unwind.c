@@ -15,6 +15,7 @@
 #include "os/maps.h"
 #include "os/os.h"
 #include "os/peek.h"
+#include "os/symbols.h"
 #include "os/unwind_objects.h"
 #include "os/unwind_tables.h"
 
@@ -77,6 +78,7 @@ static struct {
     bool tables;
     bool may_load; /* the program is dynamically linked: what it loads finds the one C library that there is */
     uintptr_t own_start, own_end;
+    uintptr_t program_start; /* of the program's own code */
 } unwinder;
 
 /* ---- By tables ---- */
@@ -287,6 +289,8 @@ static int look_at_object(struct dl_phdr_info *info, size_t size, void *count)
         uintptr_t start = info->dlpi_addr + header->p_vaddr;
         if (is_program && header->p_type == PT_INTERP)
             unwinder.may_load = true;
+        if (is_program && header->p_type == PT_LOAD && (header->p_flags & PF_X))
+            unwinder.program_start = start;
         if (!is_program && header->p_type == PT_LOAD && (header->p_flags & PF_X) && (uintptr_t)&os_unwind >= start &&
             (uintptr_t)&os_unwind < start + header->p_memsz) {
             unwinder.own_start = start;
@@ -308,6 +312,17 @@ static void find_own(void)
     }
 }
 
+/* Whether the program defines a malloc that is not HAKMEM's. The dynamic linker calls it as it loads a library, and
+ * before the program's main it need not be ready: that of GNU Common Lisp is not. */
+static bool malloc_is_of_program(void)
+{
+    struct os_definition definition = { .name = "malloc" };
+    uintptr_t code_start, code_end;
+
+    return os_symbols_defined(&definition, 1, &code_start, &code_end) && !os_unwind_is_own(definition.address) &&
+           unwinder.program_start >= code_start && unwinder.program_start < code_end;
+}
+
 static bool load_tables(void)
 {
     union {
@@ -319,7 +334,7 @@ static bool load_tables(void)
     } name;
     void *library;
 
-    if (!unwinder.may_load || !dlsym)
+    if (!unwinder.may_load || !dlsym || malloc_is_of_program())
         return false;
     name.address = dlsym(RTLD_DEFAULT, "dlopen");
     library = name.address ? name.open("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL) : NULL;

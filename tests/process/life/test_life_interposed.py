@@ -171,3 +171,20 @@ def test_ordinary_programs_forward_nothing(compiled, library, override_archive):
     assert names_forwarded(compiled(source, "-static", override_archive)) == "0"
     replaced = compiled(source, "-DREPLACED")
     assert int(names_forwarded(replaced, library)) != 0
+
+
+@pytest.mark.parametrize("settings", [
+    {"HAKMEM_GUARD": "1"},
+    {"HAKMEM_GUARD": "1", "HAKMEM_GUARD_RATE": "100"},
+    {"HAKMEM_HEAP_PROFILE": "profile.pb", "HAKMEM_HEAP_PROFILE_RATE": "100"},
+    {"HAKMEM_LEAK_REPORT": "1", "HAKMEM_RECORD_ALL": "1"},
+], ids=["guard", "close guards", "profile", "all"])
+def test_no_library_is_loaded_by_the_programs_malloc(tmp_path, library, settings):
+    """A program's own malloc may not be ready before main. That of GNU Common Lisp crashes if the dynamic linker calls
+    it to load a library, as libgcc's unwinder was for samples' stacks."""
+    program = blackbox.compile_program(
+        HERE / "interposed_early.c", tmp_path / "early", HERE / "interposed_allocator.c",
+        *[f"-DHAS_{name}" for name in FOUR])
+    plain = blackbox.run([program], preload=library, cwd=tmp_path)
+    set_up = blackbox.run([program], preload=library, cwd=tmp_path, env=settings)
+    assert set_up.status == 0 and set_up.stdout == plain.stdout, plain.report() + set_up.report()
