@@ -3,10 +3,9 @@
 #include "base/format.h"
 
 #include <errno.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "base/stderr.h"
+#include "base/write.h"
 
 enum { MESSAGE_CAPACITY = 1024, DIGITS_CAPACITY = 20 /* UINT64_MAX in decimal */ };
 
@@ -172,8 +171,6 @@ void base_message(const char *format, ...)
     length += base_format_v(line + length, sizeof line - length, format, arguments);
     va_end(arguments);
     line[length++] = '\n'; /* in the place of the NUL */
-    /* Not write(): it is a cancellation point, and a thread must not end inside malloc. */
-    while (syscall(SYS_write, base_stderr(), line, length) < 0 && errno == EINTR)
-        continue;
+    (void)base_write(base_stderr(), line, length);
     errno = saved_errno;
 }

@@ -12,7 +12,10 @@ static _Atomic bool begun;
 struct faults faults_now(void)
 {
     struct faults now = { .resident = os_resident_memory() };
-    os_page_faults(&now.soft, &now.hard);
+
+    /* A sandbox that closes /proc may end a process that calls getrusage. */
+    if (now.resident)
+        os_page_faults(&now.soft, &now.hard);
     return now;
 }
 

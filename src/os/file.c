@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/stderr.h"
+#include "base/write.h"
 
 static int open_file(const char *path, int flags)
 {
@@ -51,13 +52,13 @@ int os_file_write(int file, const void *data, size_t size)
     int saved_errno = errno, error = 0;
 
     for (const char *at = data; size != 0 && error == 0;) {
-        long written = syscall(SYS_write, file, at, size);
+        long written = base_write(file, at, size);
         if (written > 0) {
             at += written;
             size -= (size_t)written;
         } else if (written == 0) {
             error = EIO;
-        } else if (errno != EINTR) {
+        } else {
             error = errno;
         }
     }

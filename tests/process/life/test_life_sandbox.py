@@ -3,6 +3,7 @@
 Allocation makes only system calls for memory, time and futexes."""
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -42,3 +43,17 @@ def test_allocation_behind_a_filter_with_the_override(compiled, override_archive
     program = compiled(HERE / "sandbox.c", *flags, override_archive)
     result = blackbox.run([program, 8, 300000, 3])
     assert (result.status, result.stdout, result.stderr) == (0, "done\n", ""), result.report()
+
+
+@pytest.mark.parametrize("env", [
+    {"HAKMEM_SHOW_STATS": "1"},
+    {"HAKMEM_SHOW_STATS": "json"},
+    {"HAKMEM_HEAP_PROFILE": "profile.pb", "HAKMEM_HEAP_PROFILE_RATE": "1"},
+    {"HAKMEM_LEAK_REPORT": "1"},
+], ids=lambda env: "-".join(env.values()))
+def test_reports_at_exit_end_no_sandboxed_process(compiled, library, tmp_path, env):
+    """As in OpenSSH's server: reports that a user asked for ended the process of each connection before its login."""
+    with open(tmp_path / "stderr", "w") as stderr:
+        done = subprocess.run([compiled(HERE / "sandbox_exit.c")], stderr=stderr, cwd=tmp_path, timeout=60,
+                              env={**os.environ, **env, "LD_PRELOAD": str(library)})
+    assert done.returncode == 0, (tmp_path / "stderr").read_text()

@@ -1,5 +1,9 @@
-"""Protects reports at exit when a program closes standard error first, as GNU's tools do: they appear only there."""
+"""Protects reports on standard error, also where the program has closed it, and programs whose reports cannot be
+written."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -79,3 +83,31 @@ def test_children_hold_nothing(program):
     assert len(numbers(own)) == 4 and numbers(child) == {0, 1, 2}
     listed = run([program, "exec", "-"]).stdout.splitlines()[1:]
     assert len([name for name in listed if int(name) > 10]) == 1, "the one that ls keeps"
+
+
+UNWRITTEN = """
+import ctypes, os, resource, signal
+library = ctypes.CDLL(None)
+for number in (signal.SIGPIPE, signal.SIGXFSZ):
+    signal.signal(number, signal.SIG_DFL)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+library.free(ctypes.c_void_p(4096))
+blocked = {number.name for number in signal.pthread_sigmask(signal.SIG_BLOCK, [])}
+print(*sorted(blocked), *sorted(number.name for number in signal.sigpending()), flush=True)
+"""
+
+
+@pytest.mark.parametrize("to", ["a pipe without a reader", "a file that may not grow"])
+def test_output_that_cannot_be_written_ends_no_program(library, tmp_path, to):
+    """The system sends SIGPIPE or SIGXFSZ then, which would end the program. A later SIGPIPE of the program's own
+    comes; SIGXFSZ stays blocked, and a write past the limit fails."""
+    if "pipe" in to:
+        reader, stderr = os.pipe()
+        os.close(reader)
+    else:
+        stderr = os.open(tmp_path / "stderr", os.O_WRONLY | os.O_CREAT)
+    env = {**os.environ, "LD_PRELOAD": str(library), "HAKMEM_SHOW_STATS": "1", "HAKMEM_ABORT_ON_MISUSE": "0"}
+    done = subprocess.run([sys.executable, "-c", UNWRITTEN], stdout=subprocess.PIPE, stderr=stderr, env=env, text=True,
+                          timeout=60)
+    os.close(stderr)
+    assert (done.returncode, done.stdout.split()) == (0, [] if "pipe" in to else ["SIGXFSZ", "SIGXFSZ"])
