@@ -12,6 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "front/process.h"
+#include "front/thread.h"
 #include "pool/registry.h"
 
 /* ---- A process for each test ---- */
@@ -56,6 +58,20 @@ void core_begin(void)
 {
     assert_true(shared_pool_init());
     assert_true(registry_init());
+}
+
+struct thread_cache *core_begin_hardened(const char *first, const char *second)
+{
+    static char *environment[5] = { "HAKMEM_HARDENED=1", "HAKMEM_ABORT_ON_MISUSE=0" };
+    struct thread_cache *cache;
+
+    environment[2] = (char *)(uintptr_t)first;
+    environment[3] = first ? (char *)(uintptr_t)second : NULL;
+    fake_set_environment(environment);
+    assert_true(process_init());
+    cache = thread_cache_get();
+    assert_non_null(cache);
+    return cache;
 }
 
 /* ---- Chance ---- */

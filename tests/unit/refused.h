@@ -1,13 +1,13 @@
-/* System calls that fail on demand: --wrap=syscall sends os/'s calls of syscall() through here. Include it once. */
+/* System calls that fail on demand, of those that wrapped_syscall.h sees. Include it once. */
 #ifndef HAK_TESTS_UNIT_REFUSED_H
 #define HAK_TESTS_UNIT_REFUSED_H
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <string.h>
 #include <sys/syscall.h>
+
+#include "wrapped_syscall.h"
 
 /* Calls of `number` fail with `error`; of openat, only those whose path ends with `ending`. `let_pass` calls succeed
  * first. Then `fails` calls fail, or all of them if `fails` is 0. */
@@ -46,27 +46,18 @@ static bool is_refused(struct refusal *refusal, long number, const char *path)
     return true;
 }
 
-long __real_syscall(long number, ...);
-long __wrap_syscall(long number, ...);
-long __wrap_syscall(long number, ...)
+static bool look_at_call(long number, const long arguments[6])
 {
-    long arguments[6];
-    va_list list;
-
-    va_start(list, number);
-    for (int i = 0; i < 6; i++)
-        arguments[i] = va_arg(list, long);
-    va_end(list);
     if (number >= 0 && number < (long)(sizeof calls_of / sizeof calls_of[0]))
         atomic_fetch_add(&calls_of[number], 1);
     for (int i = 0; i < REFUSALS; i++) {
         int error = refusals[i].error;
         if (is_refused(&refusals[i], number, (const char *)arguments[1])) {
             errno = error;
-            return -1;
+            return false;
         }
     }
-    return __real_syscall(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
+    return true;
 }
 
 #endif

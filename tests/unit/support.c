@@ -55,6 +55,29 @@ unsigned count_of(const char *whole, const char *part)
     return count;
 }
 
+void find_mapping(uintptr_t address, struct mapping *mapping)
+{
+    char line[4400], path[4200] = "", last[4200] = "";
+    FILE *maps = fopen("/proc/self/maps", "r");
+    unsigned long start = 0, end = 0, offset, base = 0;
+
+    assert_non_null(maps);
+    while (fgets(line, sizeof line, maps)) {
+        path[0] = '\0';
+        assert_true(sscanf(line, "%lx-%lx %*s %lx %*s %*s %4199s", &start, &end, &offset, path) >= 3);
+        if (strcmp(path, last) != 0 || path[0] != '/')
+            base = start;
+        strcpy(last, path);
+        if (address >= start && address < end) {
+            *mapping = (struct mapping){ .start = start, .end = end, .base = base, .offset = offset };
+            strcpy(mapping->path, path);
+            fclose(maps);
+            return;
+        }
+    }
+    fail_msg("%#zx is not mapped", (size_t)address);
+}
+
 /* cmocka and sanitizers catch some signals. In a child each signal has its default effect. */
 static void default_signals(void)
 {

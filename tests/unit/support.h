@@ -31,6 +31,19 @@ unsigned count_of(const char *text, const char *part);
 /* Whether the thread with this kernel id sleeps. */
 bool thread_sleeps(int thread);
 
+/* ---- Mappings ---- */
+
+/* A row of /proc/self/maps. */
+struct mapping {
+    uintptr_t start, end;
+    uintptr_t base;  /* where the unbroken sequence of this file's rows begins; `start` without a file */
+    uint64_t offset; /* in the file */
+    char path[4200]; /* "" if it has none */
+};
+
+/* Finds the mapping of the address. The test fails if there is none. */
+void find_mapping(uintptr_t address, struct mapping *mapping);
+
 /* ---- Children ---- */
 
 /* Runs the function in a forked child, which must end in SIGABRT and write `message` to stderr. */

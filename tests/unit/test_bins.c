@@ -9,7 +9,6 @@
 
 #include "front/fast.h"
 #include "front/housekeeping.h"
-#include "front/process.h"
 #include "front/thread.h"
 #include "harden/bins.h"
 
@@ -19,14 +18,7 @@ static struct bins *bins;
 /* Starts the process with up to two more settings. */
 static void begin(const char *first, const char *second)
 {
-    static char *environment[5] = { "HAKMEM_HARDENED=1", "HAKMEM_ABORT_ON_MISUSE=0" };
-
-    environment[2] = (char *)(uintptr_t)first;
-    environment[3] = first ? (char *)(uintptr_t)second : NULL;
-    fake_set_environment(environment);
-    assert_true(process_init());
-    cache = thread_cache_get();
-    assert_non_null(cache);
+    cache = core_begin_hardened(first, second);
     bins = &cache->hardened;
 }
 

@@ -332,27 +332,15 @@ static const char *leaks(void)
     return at_exit_says();
 }
 
-/* The address as the report names it, found in /proc/self/maps by other means. */
+/* The address as the report names it, found by other means. */
 static const char *place_of(uintptr_t address)
 {
-    static char text[4300];
-    char line[4400], path[4200] = "", last[4200] = "";
-    FILE *maps = fopen("/proc/self/maps", "r");
-    unsigned long start = 0, end = 0, offset, base = 0;
+    static char text[240];
+    struct mapping place;
 
-    assert_non_null(maps);
-    while (fgets(line, sizeof line, maps)) {
-        path[0] = '\0';
-        assert_true(sscanf(line, "%lx-%lx %*s %lx %*s %*s %4199s", &start, &end, &offset, path) >= 3);
-        if (strcmp(path, last) != 0 || path[0] != '/')
-            base = start;
-        strcpy(last, path);
-        if (address >= start && address < end)
-            break;
-    }
-    assert_true(address >= start && address < end);
-    fclose(maps);
-    (void)snprintf(text, sizeof text, "    %.199s+0x%lx\n", path[0] ? path : "[anon]", address - base);
+    find_mapping(address, &place);
+    (void)snprintf(text, sizeof text, "    %.199s+0x%zx\n", place.path[0] ? place.path : "[anon]",
+                   (size_t)(address - place.base));
     return text;
 }
 

@@ -103,38 +103,8 @@ static void test_calls(void **state)
 
 /* ---- Stacks and modules ---- */
 
-struct place {
-    uintptr_t start, end, base;
-    uint64_t offset;
-    char path[4200];
-};
-
-/* The mapping of the address, and the first one of its file, by /proc/self/maps. */
-static void find_place(uintptr_t address, struct place *place)
-{
-    char line[4400], path[4200] = "", last[4200] = "";
-    FILE *maps = fopen("/proc/self/maps", "r");
-    unsigned long start = 0, end = 0, offset, base = 0;
-
-    assert_non_null(maps);
-    while (fgets(line, sizeof line, maps)) {
-        path[0] = '\0';
-        assert_true(sscanf(line, "%lx-%lx %*s %lx %*s %*s %4199s", &start, &end, &offset, path) >= 3);
-        if (strcmp(path, last) != 0)
-            base = start;
-        strcpy(last, path);
-        if (address >= start && address < end) {
-            *place = (struct place){ .start = start, .end = end, .base = base, .offset = offset };
-            strcpy(place->path, path);
-            fclose(maps);
-            return;
-        }
-    }
-    fail_msg("%#zx is not mapped", (size_t)address);
-}
-
 /* Both stacks of the block and that of the report: addresses in this program, in the C library, and in no code. */
-static struct place own, library;
+static struct mapping own, library;
 
 static void set_stacks(void)
 {
@@ -143,8 +113,8 @@ static void set_stacks(void)
     here.count = 2;
     here.frames[0] = (uintptr_t)begin + 1;
     here.frames[1] = (uintptr_t)&slot;
-    find_place((uintptr_t)begin, &own);
-    find_place((uintptr_t)abort, &library);
+    find_mapping((uintptr_t)begin, &own);
+    find_mapping((uintptr_t)abort, &library);
 }
 
 static void test_stacks(void **state)
@@ -229,7 +199,7 @@ static void assert_line(const char *line, const char *before, uint64_t since, co
     assert_string_equal(line + strlen(before) + used, behind);
 }
 
-static size_t put_module(char *out, size_t room, const struct place *place, const char *build_id)
+static size_t put_module(char *out, size_t room, const struct mapping *place, const char *build_id)
 {
     return (size_t)snprintf(
         out, room, "{\"start\":\"0x%zx\",\"end\":\"0x%zx\",\"offset\":%llu,\"build_id\":\"%s\",\"path\":\"%s\"}",
@@ -403,13 +373,13 @@ static void check_long_paths(void)
 {
     static const char *const names[] = { "a", "b", "c" };
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    struct place place;
+    struct mapping place;
     const char *said, *line;
     char *areas[3];
 
     for (unsigned i = 0; i < 3; i++)
         areas[i] = map_code(names[i], 1);
-    find_place((uintptr_t)areas[0], &place);
+    find_mapping((uintptr_t)areas[0], &place);
     assert_int_equal(strlen(place.path), LONGEST);
     here.count = 3;
     for (unsigned i = 0; i < 3; i++)

@@ -36,6 +36,18 @@ def row_of(table, column, value):
     return next(dict(zip(titles, row, strict=True)) for row in table.rows if row[place] == value)
 
 
+@contextmanager
+def screen(busy, interval, dimensions=(40, 150)):
+    """A pexpect.spawn of the screen in a terminal of so many (lines, columns)."""
+    run = pexpect.spawn(PYTHON, [*COMMAND[1:], str(busy.pid), "--interval", interval],
+                        env={**environment(), "TERM": "xterm-256color"}, dimensions=dimensions,
+                        timeout=SECONDS, encoding="utf-8")
+    try:
+        yield run
+    finally:
+        run.close(force=True)
+
+
 @pytest.fixture
 def sampler(busy):
     made = Sampler(busy.pid)
@@ -164,10 +176,7 @@ def test_a_picture(busy, tmp_path):
 
 def test_in_a_terminal(busy):
     """The screen in a real terminal: drawn, controlled by keys, and restored at the end."""
-    run = pexpect.spawn(PYTHON, [*COMMAND[1:], str(busy.pid), "--interval", "0.2"],
-                        env={**environment(), "TERM": "xterm-256color"}, dimensions=(40, 150),
-                        timeout=SECONDS, encoding="utf-8")
-    try:
+    with screen(busy, "0.2") as run:
         run.expect("Classes")
         run.expect("live bytes")
         run.send("2")
@@ -184,17 +193,12 @@ def test_in_a_terminal(busy):
         run.expect(pexpect.EOF)
         run.wait()
         assert run.exitstatus == 0
-    finally:
-        run.close(force=True)
 
 
 @pytest.mark.parametrize("dimensions", [(20, 60), (24, 80)])
 def test_in_a_narrow_terminal(busy, dimensions):
     """The column that the table is sorted by is on the screen, which is not scrolled to the side."""
-    run = pexpect.spawn(PYTHON, [*COMMAND[1:], str(busy.pid), "--interval", "0.2"],
-                        env={**environment(), "TERM": "xterm-256color"}, dimensions=dimensions,
-                        timeout=SECONDS, encoding="utf-8")
-    try:
+    with screen(busy, "0.2", dimensions) as run:
         run.expect("live bytes ▼")
         run.send(">")
         run.expect("cached bytes ▼")
@@ -202,15 +206,10 @@ def test_in_a_narrow_terminal(busy, dimensions):
         run.expect("live bytes ▼")
         run.send("q")
         run.expect(pexpect.EOF)
-    finally:
-        run.close(force=True)
 
 
 def test_in_a_terminal_the_end_is_told(busy):
-    run = pexpect.spawn(PYTHON, [*COMMAND[1:], str(busy.pid), "--interval", "0.1"],
-                        env={**environment(), "TERM": "xterm-256color"}, dimensions=(40, 150),
-                        timeout=SECONDS, encoding="utf-8")
-    try:
+    with screen(busy, "0.1") as run:
         run.expect("refills")
         busy.end()
         run.expect(f"ended: process {busy.pid}")
@@ -221,8 +220,6 @@ def test_in_a_terminal_the_end_is_told(busy):
         run.expect(pexpect.EOF)
         run.wait()
         assert run.exitstatus == 0
-    finally:
-        run.close(force=True)
 
 
 def test_what_cannot_be_looked_at(program, busy, library):
