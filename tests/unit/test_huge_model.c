@@ -1,39 +1,10 @@
 /* Protects pool/huge.h against a model: random calls in any order, compared with a list of the live blocks. */
-#include "core.h"
+#include "huge_blocks.h"
 
 #include <string.h>
 
 #include "front/housekeeping.h"
-#include "pool/huge.h"
 #include "superslab/ranges.h"
-
-static size_t window_bytes; /* bytes mapped without any huge block */
-
-static void begin(void)
-{
-    core_begin();
-    window_bytes = fake_bytes_mapped();
-}
-
-static size_t cached_bytes(void)
-{
-    struct huge_usage usage;
-    huge_usage(&usage);
-    return usage.cached_bytes;
-}
-
-/* Checks B3, and that nothing else is mapped. */
-static void check_usage(size_t blocks, size_t live, size_t cached)
-{
-    struct huge_usage usage;
-
-    huge_usage(&usage);
-    assert_int_equal(usage.live_blocks, blocks);
-    assert_int_equal(usage.live_bytes, live);
-    assert_int_equal(usage.cached_bytes, cached);
-    assert_int_equal(shared_pool.huge_bytes, live + cached);
-    assert_int_equal(fake_bytes_mapped() - window_bytes, live + cached);
-}
 
 enum { MODEL_STEPS = 4000, MODEL_MOST = 40 };
 
@@ -93,15 +64,15 @@ static void model_check(void)
         for (size_t j = 0; j < i; j++)
             assert_true(live[i].start >= live[j].start + live[j].size || live[j].start >= live[i].start + live[i].size);
     }
-    assert_true(cached_bytes() <= hak_options.huge_cache);
-    check_usage(live_count, bytes, cached_bytes());
+    assert_true(huge_cached() <= hak_options.huge_cache);
+    huge_check(live_count, bytes, huge_cached());
 }
 
 static void test_model(void)
 {
     chance_begin();
     hak_options.huge_cache = 64 * HAK_MIB;
-    begin();
+    core_begin();
     for (size_t step = 0; step < MODEL_STEPS; step++) {
         size_t size = UNIT_SIZE + chance_below(chance_below(4) ? 4 * HAK_MIB : 30 * HAK_MIB);
         size_t index = live_count ? chance_below(live_count) : 0;
@@ -128,7 +99,7 @@ static void test_model(void)
     while (live_count)
         assert_true(huge_free(live[--live_count].start));
     huge_purge(true);
-    check_usage(0, 0, 0);
+    huge_check(0, 0, 0);
 }
 
 /* A range that was taken is no more, whatever its place in the table holds still. */

@@ -1,6 +1,6 @@
 /* Protects superslab/limits.h and superslab/footprint.h: when limits are read, their values, and N1 to N3.
  *
- * N1 to N3 say what is given back before the footprint grows. test_huge.c has N2 for huge blocks. */
+ * N1 to N3 say what is given back before the footprint grows. test_huge_cache.c has N2 for huge blocks. */
 #include "core.h"
 
 #include <pthread.h>

@@ -201,8 +201,9 @@ def fails(test: Test, directory: Path, seconds: float) -> str | None:
 
 # {folder: tests that find most in it, besides tests named after the source}
 NEAR = {
-    "src/superslab": ("test_shared_pool", "test_purge", "test_limits", "test_huge"), "src/os": ("test_os",),
-    "src/base": ("test_base",), "src/pool": ("test_heap", "test_registry", "test_span"),
+    "src/superslab": ("test_shared_pool", "test_purge", "test_limits", "test_huge", "test_huge_cache",
+                      "test_huge_resize"),
+    "src/os": ("test_os",), "src/base": ("test_base",), "src/pool": ("test_heap", "test_registry", "test_span"),
     "src/front": ("test_thread_cache", "test_deep")
 }
 
