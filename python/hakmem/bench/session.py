@@ -11,6 +11,7 @@ from hakmem.bench.runner import Conditions, run_once
 from hakmem.bench.schedule import (
     Block, Plan, State, estimate, failed_too_often, next_block, rotated, time_left, uncertainty, warm_mib)
 from hakmem.bench.store import FORMAT, JOURNAL_FORMAT
+from hakmem.report.columns import round_result
 
 if TYPE_CHECKING:
     from hakmem.bench.allocators import Allocator
@@ -151,4 +152,4 @@ def make_result(header: Record, plan: Plan, state: State) -> Result:
                   instructions=[])
     result["not_run"] = {name: "there was no time" for name in header["rows"] if name not in rows}
     result["summary"] = statistics.summarize(state.samples, rows, list(header["allocators"]), plan.subject, plan.copy)
-    return result
+    return round_result(result)

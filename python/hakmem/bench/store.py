@@ -8,6 +8,7 @@ import io
 import json
 import lzma
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,11 +17,12 @@ import click
 
 from hakmem.bench import statistics
 from hakmem.bench.schedule import Block, State
+from hakmem.report import columns
 
 if TYPE_CHECKING:
     from hakmem.records import Entry, Record, Result, Sample
 
-FORMAT = "hakmem-bench 1"
+FORMAT = columns.FORMAT
 RAW = ".json.xz"
 JOURNAL_FORMAT = "hakmem-bench-journal 1"
 # Parts of the header that must be equal for a run to be resumed.
@@ -141,35 +143,43 @@ def to_csv(samples: Sequence[Sample]) -> str:
 
 
 def medians_to_csv(result: Result) -> str:
-    """Returns a line for each row and allocator: medians, and the subject's ratios to it with their intervals. Lines
-    that begin with # come first and say what was run where."""
+    """Returns a line for each row and allocator: medians, the subject's ratios to it, and the interval of that of time.
+    Lines that begin with # come first and say what was run where. A column that no line has is left out."""
     lines = [f"# {key}: {result[key]}" for key in ("format", "date", "command", "commit", "subject")]
     lines += [f"# machine: {', '.join(f'{key} {value}' for key, value in result['machine'].items())}"]
     lines += [f"# {name}: {' '.join(filter(None, (about.get('version'), about.get('source'), about.get('sha256'))))}"
               for name, about in result["allocators"].items()]
-    ratios = [f"{figure}_{part}" for figure in statistics.FIGURES for part in ("ratio", "low", "high")]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["row", "allocator", "status", "rounds", *statistics.MEDIANS, *ratios])
+    runs = Counter((sample["row"], sample["allocator"]) for sample in result["samples"])
+    table = []
     for row, entries in result["summary"]["rows"].items():
         for name, entry in entries.items():
-            runs = sum(sample["row"] == row and sample["allocator"] == name for sample in result["samples"])
-            of = [entry.get("ratios", {}).get(figure, {}) for figure in statistics.FIGURES]
-            writer.writerow([row, name, entry["status"], runs, *(short(entry.get(key)) for key in statistics.MEDIANS),
-                             *(short(ratio.get(part)) for ratio in of for part in ("median", "low", "high"))])
+            line = {"row": row, "allocator": name, "status": entry["status"], "rounds": runs[row, name]}
+            line |= {key: short(entry[key]) for key in statistics.MEDIANS if entry.get(key) is not None}
+            for figure, ratio in entry.get("ratios", {}).items():
+                line[f"{figure}_ratio"] = short(ratio["median"])
+                if figure == "time":
+                    line |= {"time_low": short(ratio["low"]), "time_high": short(ratio["high"])}
+            table.append(line)
+    order = ["row", "allocator", "status", "rounds", *statistics.MEDIANS, "time_ratio", "time_low", "time_high",
+             *(f"{figure}_ratio" for figure in statistics.FIGURES if figure != "time")]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, [key for key in order if any(key in line for line in table)], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(table)
     return "\n".join(line.replace("\n", " ") for line in lines) + "\n" + text.getvalue()
 
 
-def short(value: float | None) -> str:
-    """Returns a figure with six digits, which is more than the measurement supports."""
-    return "" if value is None else f"{value:.6g}"
+def short(value: float) -> str:
+    """Returns a figure with four digits, or as the whole number that it is. The measurement supports no more."""
+    return str(int(value)) if value == int(value) else f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
 
 
 def write_result(result: Result, stem: Path) -> list[Path]:
     """Writes stem.csv (the medians) and stem.json.xz (the whole result), each in one step. Returns both paths."""
     stem.parent.mkdir(parents=True, exist_ok=True)
+    packed = json.dumps(columns.pack(result), separators=(",", ":")) + "\n"
     written = []
-    for suffix, content in ((RAW, lzma.compress(to_json(result).encode(), preset=9)),
+    for suffix, content in ((RAW, lzma.compress(packed.encode(), preset=9)),
                             (".csv", medians_to_csv(result).encode())):
         draft = beside(stem, f"{suffix}.new")
         draft.write_bytes(content)

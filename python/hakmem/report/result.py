@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hakmem.extras import extra
+from hakmem.report import columns
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError
@@ -36,7 +37,7 @@ def load_result(path: str | Path) -> Result:
 
 
 def read_json(path: str | Path) -> Any:
-    """Returns the content of a file, unchecked."""
+    """Returns the content of a file, unchecked. A packed result is unpacked (hakmem.report.columns)."""
     path = Path(path)
     try:
         text = unpack(path.read_bytes(), path).decode("utf-8")
@@ -45,9 +46,13 @@ def read_json(path: str | Path) -> Any:
     except OSError as error:
         raise ResultError(f"{path}: cannot be read: {error.strerror}") from error
     try:
-        return json.loads(text, parse_constant=refuse_constant)
+        content = json.loads(text, parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
         raise ResultError(f"{path}: not JSON: {error or 'nested too deeply'}") from error
+    try:
+        return columns.unpack(content)
+    except columns.PackedError as error:
+        raise ResultError(f"{path}: {error}") from error
 
 
 def unpack(content: bytes, path: str | Path) -> bytes:
@@ -85,7 +90,8 @@ def check_result(result: Any, source: object = "the result") -> None:
         raise ResultError(f"{source}: format: this key is missing, so this is no result of the bench")
     expected = schema()["properties"]["format"]["const"]
     if result["format"] != expected:
-        raise ResultError(f"{source}: format: {shorten(result['format'])} cannot be shown, only {expected!r} can")
+        raise ResultError(f"{source}: format: {shorten(result['format'])} cannot be shown, only {expected!r} "
+                          f"and {columns.PACKED_FORMAT!r} can")
     with extra("report", "reading a result"):
         import jsonschema
     errors = sorted(jsonschema.Draft202012Validator(schema()).iter_errors(result), key=depth)

@@ -34,7 +34,7 @@ def measured(old, tmp_path_factory):
                     folder)
     assert done.status == 0, done.report()
     (file,) = folder.glob("*-diff.json.xz")
-    return done.stdout, json.loads(lzma.decompress(file.read_bytes())), file
+    return done.stdout, tool.only_result(folder), file
 
 
 def test_old_and_new_are_measured_in_turns(measured, old, library):

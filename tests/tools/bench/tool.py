@@ -1,7 +1,5 @@
 """Runs the tools for the tests: on this build, with only the peers that a test adds, and with small rows."""
 
-import json
-import lzma
 import os
 import signal
 import subprocess
@@ -47,8 +45,10 @@ def bench(folder, *arguments):
 
 
 def only_result(folder):
+    from hakmem.report.result import read_json
+
     (path,) = folder.glob("*.json.xz")
-    return json.loads(lzma.decompress(path.read_bytes()))
+    return read_json(path)
 
 
 def measure(tmp_path, *command, options=(), preload="", warm=0):

@@ -73,7 +73,8 @@ def change(path, value):
     ('{"format": NaN}', "not JSON: NaN is not a JSON number"),
     ("[]", "a result is an object, this is array"),
     ("{}", "format: this key is missing, so this is no result of the bench"),
-    ('{"format": "hakmem-bench 2"}', "format: 'hakmem-bench 2' cannot be shown, only 'hakmem-bench 1' can"),
+    ('{"format": "hakmem-bench 3"}', "format: 'hakmem-bench 3' cannot be shown, only 'hakmem-bench 1' and "
+     "'hakmem-bench 2' can"),
     ('{"format": 7}', "format: '7' cannot be shown"),
     (change(["summary"], None), "summary: this key is missing"),
     (change(["samples", 3, "row"], None), "samples[3].row: this key is missing"),
