@@ -1,7 +1,7 @@
-# make [TARGET] [BUILD_FLAVOR=release|debug|asan|ubsan|tsan] [EXTRA_CFLAGS=...]: builds a CMake target, or all of them, in
-# build/$(BUILD_FLAVOR). `make bench_random_mixed_hakmem BUILD_FLAVOR=release` gives
-# build/release/bin/bench_random_mixed_hakmem. EXTRA_CFLAGS are more options for the C compiler; the next make without them
-# builds without them.
+# make [TARGET] [BUILD_FLAVOR=release|debug|asan|ubsan|tsan] [EXTRA_CFLAGS=...]: builds a CMake target, or all of them,
+# in build/$(BUILD_FLAVOR). `make bench_random_mixed_hakmem BUILD_FLAVOR=release` gives
+# build/release/bin/bench_random_mixed_hakmem. EXTRA_CFLAGS are more options for the C compiler; the next make without
+# them builds without them.
 
 BUILD_FLAVOR ?= release
 BUILD_DIR := build/$(BUILD_FLAVOR)

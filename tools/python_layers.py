@@ -1,8 +1,8 @@
 """The layers of python/hakmem, and the imports that break them.
 
-A module imports only modules of its own package or of a lower layer; those of one layer do not import each other. An import
-for types alone (`if TYPE_CHECKING:`) is none, because it does not run. Commands stand above all else and may import each
-other."""
+A module imports only modules of its own package or of a lower layer; those of one layer do not import each other. An
+import for types alone (`if TYPE_CHECKING:`) is none, because it does not run. Commands stand above all else and may
+import each other."""
 from __future__ import annotations
 
 import ast

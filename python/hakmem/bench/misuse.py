@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import subprocess
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -334,18 +335,19 @@ COLUMNS = {
 }
 PAGE = """# What each build does with each misuse
 
-`tests/process/hardening/suite` misuses memory in {cases} ways: {kinds} kinds of errors, blocks of 16 bytes to 40 MB, in the thread that
-allocated and in another, by C's functions and C++'s operators. Each program then looks for harm as an attacker would: before the
-allocator has time to notice. The numbers count cases.
+`tests/process/hardening/suite` misuses memory in {cases} ways: {kinds} kinds of errors, blocks of 16 bytes to 40 MB,
+in the thread that allocated and in another, by C's functions and C++'s operators. Each program then looks for harm as
+an attacker would: before the allocator has time to notice. The numbers count cases.
 
 | word | the misuse was |
 |---|---|
 {words}
-"Stopped" is `call`, `fault`, `later` and `late`; "kept from harm" is `call`, `fault`, `later` and `harmless`. Two words with `/`
-between: chance decides.
+"Stopped" is `call`, `fault`, `later` and `late`; "kept from harm" is `call`, `fault`, `later` and `harmless`. Two
+words with `/` between: chance decides.
 
 `tests/process/hardening` asserts each case of the builds of HAKMEM, those that are not caught too;
-[expected.txt](../tests/process/hardening/suite/expected.txt) has them one by one. [misuse.md](misuse.md) says what is behind it.
+[expected.txt](../tests/process/hardening/suite/expected.txt) has them one by one. [misuse.md](misuse.md) says what is
+behind it.
 
 ## HAKMEM
 
@@ -356,7 +358,8 @@ between: chance decides.
 OTHERS = """
 ## Others
 
-`hakmem bench security` ran the same programs on others ({machine}). [peers.txt](../tests/process/hardening/suite/peers.txt) has each case.
+{ran}
+[peers.txt](../tests/process/hardening/suite/peers.txt) has each case.
 
 {others}"""
 
@@ -371,7 +374,9 @@ def page() -> str:
     peers = read_table(PEERS)
     if peers:
         first = PEERS.read_text().splitlines()[0].removeprefix("# ")
-        text += OTHERS.format(machine=first, others=table_text(peers))
+        ran = textwrap.fill(f"`hakmem bench security` ran the same programs on others ({first}).", 120,
+                            break_on_hyphens=False)
+        text += OTHERS.format(ran=ran, others=table_text(peers))
     return text
 
 

@@ -1,6 +1,6 @@
-//! What Rust programs do much of: JSON (serde_json), messages between tasks (tokio), a parallel sort (rayon). The allocator
-//! is a crate, chosen when the program is built. Each load prints a checksum, which no allocator changes, and fails when it
-//! is not the one that is expected.
+//! What Rust programs do much of: JSON (serde_json), messages between tasks (tokio), a parallel sort (rayon). The
+//! allocator is a crate, chosen when the program is built. Each load prints a checksum, which no allocator changes, and
+//! fails when it is not the one that is expected.
 
 use std::env;
 use std::process::exit;
