@@ -65,6 +65,20 @@ static void test_out_of_memory(void)
     heaps_check();
 }
 
+/* Taking blocks from a heap and returning them tells that a thread is active, which the purge thread waits for. */
+static void test_tells_activity(void)
+{
+    struct heap *heap = heaps_begin();
+    uint32_t before = registry_activity();
+    void *block;
+
+    assert_int_equal(heaps_take(heap, CLASS_1024, &block, 1), 1);
+    assert_int_equal(registry_activity(), before + 1);
+    assert_int_equal(registry_activity(), before + 1);
+    heaps_return(heap, CLASS_1024, &block, 1);
+    assert_int_equal(registry_activity(), before + 2);
+}
+
 /* ---- The warm pool ---- */
 
 /* Gives the heap enough slabs for the one-unit stock's largest budget. */
@@ -374,6 +388,7 @@ int main(void)
         core_unit_test(test_take_order),
         core_unit_test(test_partial_first),
         core_unit_test(test_out_of_memory),
+        core_unit_test(test_tells_activity),
         core_unit_test(test_warm_budget),
         core_unit_test(test_warm_share),
         core_unit_test(test_sparse_and_dense),

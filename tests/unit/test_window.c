@@ -424,12 +424,29 @@ static void test_huge_pages_auto(void) { huge_pages(OPTION_AUTO, false, true); }
 static void test_huge_pages_never(void) { huge_pages(OPTION_NEVER, false, false); }
 static void test_huge_pages_always(void) { huge_pages(OPTION_ALWAYS, true, true); }
 
+/* The unit of a block, by which free finds its class. An address that is no multiple of 16 is beyond the window. */
+static void test_block_unit(void)
+{
+    const char *window;
+
+    assert_true(window_init());
+    window = window_base();
+    for (size_t unit = 0; unit < 4 * SUPERSLAB_UNITS; unit++)
+        for (size_t at = 0; at < UNIT_SIZE; at += UNIT_SIZE / 2 - BLOCK_ALIGN) {
+            const char *block = window + unit * UNIT_SIZE + at;
+            assert_int_equal(window_block_unit(window, block), unit);
+            for (size_t off = 1; off < BLOCK_ALIGN; off++)
+                assert_true(window_block_unit(window, block + off) >= (size_t)1 << 40); /* no window has so many */
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         core_unit_test(test_before_init),
         core_unit_test(test_init),
         core_unit_test(test_large),
+        core_unit_test(test_block_unit),
         core_unit_test(test_large_pages),
         core_unit_test(test_arena_size),
         core_unit_test(test_arena_rounded),

@@ -87,7 +87,16 @@ class Reach:
         return lines
 
     def of(self, file: str, line: int, tests: list[Test]) -> list[Test]:
-        """Returns the tests that run the line; all of them if it is no line that llvm counts."""
+        """Returns the tests that run the line; all of them if it is no line that llvm counts. A test that includes a
+        header may run its lines in code of its own, which is not counted."""
         if line not in self.code.get(file, []):
             return tests
-        return [test for test in tests if line in self.rows[test.name].get(file, [])]
+        return [test for test in tests if line in self.rows[test.name].get(file, []) or self.includes(test, file)]
+
+    def includes(self, test: Test, file: str) -> bool:
+        """Returns whether the test's source includes the header."""
+        if not file.endswith(".h"):
+            return False
+        source = self.build.tree / self.source_of(test)
+        wanted = f'#include "{file.removeprefix("src/")}"'
+        return source.suffix == ".c" and source.is_file() and wanted in source.read_text()

@@ -86,6 +86,18 @@ def test_a_mutant_gets_the_tests_that_run_its_line():
     assert seen.of("src/base/a.c", 6, tests) == tests  # a line without code, such as a table's
 
 
+def test_a_mutant_of_a_header_gets_the_tests_that_include_it(tmp_path):
+    (tmp_path / "tests/unit").mkdir(parents=True)
+    (tmp_path / "tests/unit/test_one.c").write_text('#include "core.h"\n#include "base/a.h"\n')
+    (tmp_path / "tests/unit/test_two.c").write_text('#include "base/ab.h"\n')
+    tests = [builds.Test(name, [], []) for name in ("test_one", "test_two", "mf2_drain")]
+    seen = reach.Reach.__new__(reach.Reach)
+    seen.build = builds.Build(tmp_path, tmp_path, "release", 1)
+    seen.build.tree = tmp_path
+    seen.code, seen.rows = {"src/base/a.h": [3]}, {"test_one": {}, "test_two": {}, "mf2_drain": {"src/base/a.h": [3]}}
+    assert [test.name for test in seen.of("src/base/a.h", 3, tests)] == ["test_one", "mf2_drain"]
+
+
 def test_sources_of_unit_tests():
     names = ("test_lock", "test_lock_one_cpu", "test_python_frames_11")
     assert [reach.unit_source(name) for name in names] == [
