@@ -315,8 +315,8 @@ size_t remote_drain(struct heap *heap)
     CYCLES_PART(CYCLES_DRAIN);
     if (atomic_load_explicit(&heap->pending, memory_order_seq_cst) == NULL) /* O4 */
         return 0;
-    /* Acquire would do: pending_next of what was pushed. The load above orders this drain with the state (O4). */
-    slab = atomic_exchange_explicit(&heap->pending, NULL, memory_order_seq_cst);
+    /* Acquire: pending_next of what was pushed (M2). The load above orders this drain with the state (O4). */
+    slab = atomic_exchange_explicit(&heap->pending, NULL, memory_order_acquire);
     while (slab) {
         struct slab *next = slab->pending_next; /* M2 */
         drained++;

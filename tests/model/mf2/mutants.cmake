@@ -220,9 +220,9 @@ set(at [[atomic_load_explicit(&heap->pending, memory_order_seq_cst)]])
 hak_mf2_order(look pool/remote.c exit_last "O4: the queue of orphan 2 has 1 slabs that nobody will drain"
     "${at}" seq_cst acquire)
 
-set(at [[&heap->pending, NULL, memory_order_seq_cst]])
+set(at [[&heap->pending, NULL, memory_order_acquire]])
 hak_mf2_order(unlink pool/remote.c take_and_pass_on "race: thread 0 reads slab 1.pending_next, and thread 1 wrote it"
-    "${at}" seq_cst relaxed)
+    "${at}" acquire relaxed)
 
 hak_mf2_mutant(order_leave pool/registry.c exit_last "O4: the queue of orphan 2 has 1 slabs that nobody will drain"
 [[    atomic_store(&heap->state, HEAP_ORPHAN);
