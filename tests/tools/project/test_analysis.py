@@ -82,17 +82,22 @@ def long_strings(text):
 
 
 def markdown_rows(text):
-    """The lines of Markdown that cannot be broken: a table's row, and a line with an address."""
-    return {number for number, line in enumerate(text.splitlines(), 1)
-            if line.startswith("|") or re.search(r"https?://\S", line)}
+    """The lines of Markdown that cannot be broken: a table's row, an image, a line with an address, and what stands in a
+    block of code, which is what a program prints or a reader types."""
+    found, in_code = set(), False
+    for number, line in enumerate(text.splitlines(), 1):
+        in_code ^= line.lstrip().startswith("```")
+        if in_code or line.lstrip().startswith(("|", "![", "[![")) or re.search(r"https?://\S", line):
+            found.add(number)
+    return found
 
 
 def test_columns():
-    """Code of C, Python, CMake and ./hakmem, and the first page, have lines of 120 columns at most."""
+    """Code of C, Python, CMake and ./hakmem, the Makefile and all pages have lines of 120 columns at most."""
     excuses = {".py": long_strings, ".md": markdown_rows}
     found = []
-    for name in [*files(".c", ".h", ".cpp", ".hpp", ".py", "CMakeLists.txt", ".cmake", ".cmake.in"), "hakmem",
-                 "README.md"]:
+    for name in [*files(".c", ".h", ".cpp", ".hpp", ".py", "CMakeLists.txt", ".cmake", ".cmake.in", ".md"), "hakmem",
+                 "Makefile"]:
         text = (ROOT / name).read_text()
         if "/vendor/" in name or "/corpus/" in name or all(len(line) <= COLUMNS for line in text.splitlines()):
             continue
