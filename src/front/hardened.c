@@ -5,6 +5,7 @@
 #include "base/format.h"
 #include "front/block.h"
 #include "front/direct.h"
+#include "front/hardened_take.h"
 #include "front/housekeeping.h"
 #include "front/process.h"
 #include "front/quick.h"
@@ -154,25 +155,6 @@ static struct heap *place_heap(const struct held *place)
 
 /* ---- Allocating ---- */
 
-/* A free block of the class. */
-static char *hardened_take(struct thread_cache *cache, struct heap *heap, size_t alignment, unsigned class,
-                           size_t bytes, bool *zero)
-{
-    void *block;
-
-    *zero = false;
-    if (HAK_LIKELY(cache && heap == NULL && class != CLASS_NONE)) {
-        if (HAK_LIKELY(!class_is_span(class)))
-            return bins_take(&cache->hardened, cache->slots, cache->heap, class);
-        block = bins_take_span(&cache->hardened, class, zero);
-        if (block)
-            return block;
-    }
-    if (heap == NULL)
-        heap = cache ? cache->heap : registry.house;
-    return direct_allocate(heap, alignment, bytes, zero);
-}
-
 HAK_COLD void hardened_report_freed(const char *block, size_t at, const char *function, const char *found)
 {
     char words[160];
@@ -219,8 +201,9 @@ static void *hardened_hand_out(char *block, size_t size, bool zeroed, bool zero)
     place.index = class_block_index(place.class, (size_t)(block - slab->start));
     if (HAK_LIKELY(hardened_checks(zero))) {
         /* The rest of a span is checked when it is given out. */
-        size_t room =
-            class_is_span(place.class) ? base_align_up(seal_bytes_for(size), BLOCK_ALIGN) : class_size(place.class);
+        size_t room = class_size(place.class);
+        if (class_is_span(place.class))
+            room = base_min(base_align_up(seal_bytes_for(size), BLOCK_ALIGN), room);
         size_t at = seal_first_written(block, room);
         if (HAK_UNLIKELY(at != room))
             hardened_report_written(block, at, place.class);
@@ -236,8 +219,7 @@ static void *hardened_hand_out(char *block, size_t size, bool zeroed, bool zero)
 static void *hardened_pooled(struct heap *heap, size_t alignment, size_t size, bool zeroed)
 {
     struct thread_cache *cache = thread_cache_get();
-    size_t bytes = seal_bytes_for(size);
-    unsigned class = direct_class(alignment, bytes);
+    unsigned class = direct_class(alignment, seal_bytes_for(size));
     char *block;
     bool zero;
 
@@ -251,19 +233,19 @@ static void *hardened_pooled(struct heap *heap, size_t alignment, size_t size, b
     }
     if (!cache && !process_init())
         return NULL;
-    block = hardened_take(cache, heap, alignment, class, bytes, &zero);
+    block = hardened_take(cache, heap, alignment, size, &zero);
     if (HAK_UNLIKELY(block == NULL)) {
         if (cache)
             cache_flush_all(cache, true);
         housekeep_make_room();
-        block = hardened_take(cache, heap, alignment, class, bytes, &zero);
+        block = hardened_take(cache, heap, alignment, size, &zero);
     }
     for (unsigned tries = 0; HAK_UNLIKELY(block == NULL) && sweep_make_room(hardened_heap(), tries); tries++)
-        block = hardened_take(cache, heap, alignment, class, bytes, &zero);
+        block = hardened_take(cache, heap, alignment, size, &zero);
     if (HAK_UNLIKELY(block == NULL))
         return large_allocate(heap, alignment, size);
     if (cache && !zero && class_is_span(slab_of(block)->class))
-        zero = bins_span_is_zero(&cache->hardened, block, bytes);
+        zero = bins_span_is_zero(&cache->hardened, block, seal_bytes_for(size));
     block = hardened_hand_out(block, size, zeroed, zero);
     sample_foreign(block, class_size(slab_of(block)->class), heap);
     return block;
@@ -298,7 +280,8 @@ void *hardened_allocate(struct heap *heap, size_t alignment, size_t size, bool z
         block = nothing_allocate();
     if (HAK_UNLIKELY(block != NULL))
         ;
-    else if (HAK_LIKELY(seal_bytes_for(size) <= POOLED_MAX && alignment < POOLED_MAX))
+    else if (HAK_LIKELY((seal_bytes_for(size) <= POOLED_MAX || hardened_may_be_exact(alignment, size)) &&
+                        alignment < POOLED_MAX))
         block = hardened_pooled(heap, base_max(alignment, BLOCK_ALIGN), size, zeroed);
     else
         block = hardened_large(heap, base_max(alignment, BLOCK_ALIGN), size);
@@ -541,7 +524,7 @@ static void *hardened_realloc_pooled(struct heap *heap, const struct held *place
     }
     if (size > REQUEST_MAX)
         return out_of_memory();
-    if (block_may_stay(class_size(place->class), seal_bytes_for(size))) {
+    if (block_may_stay(class_size(place->class), hardened_bytes_in(place->slab, size))) {
         hardened_reseal(place, &seal, size);
         return place->block;
     }
@@ -614,7 +597,7 @@ size_t hardened_expand(void *block, size_t size, const char *function)
         }
         if (size <= seal.requested)
             return seal.requested;
-        if (size > POOLED_MAX || seal_bytes_for(size) > class_size(place.class))
+        if (size > POOLED_MAX || hardened_bytes_in(place.slab, size) > class_size(place.class))
             return 0;
         hardened_reseal(&place, &seal, size);
         return size;

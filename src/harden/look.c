@@ -38,10 +38,10 @@ static size_t look_first_wrong(const char *block, size_t from, size_t to)
 /* Whether the program may have closed the block's pages, and did: a block below a page has neighbours on its page. */
 static bool look_may_read(const char *block, unsigned class, size_t requested)
 {
-    uintptr_t at = (uintptr_t)block + requested;
+    uintptr_t at = (uintptr_t)block + requested, last = at + seal_canary_bytes(class, requested) - 1;
 
     return class_size(class) < os_page_size() ||
-           (os_can_read(at & ~(uintptr_t)3) && os_can_read((at + SEAL_BYTES - 1) & ~(uintptr_t)3));
+           (os_can_read(at & ~(uintptr_t)3) && os_can_read(last & ~(uintptr_t)3));
 }
 
 /* Whether a write broke the seal. *seal tells where. */
@@ -59,7 +59,8 @@ static bool look_is_broken(const char *block, unsigned class, struct ledger *led
     if (HAK_LIKELY(seal_read(block, class, ledger, index, seal) != SEAL_BROKEN))
         return false;
     if (!broken) {
-        size_t end = in_tail ? class_size(class) - SEAL_BYTES : seal->requested + SEAL_BYTES;
+        size_t end = in_tail ? class_size(class) - SEAL_BYTES
+                             : seal->requested + seal_canary_bytes(class, seal->requested);
         if (seal->requested >= end || (seal->changed = look_first_wrong(block, seal->requested, end)) == end)
             return false;
     }

@@ -67,6 +67,7 @@ enum seal_state seal_read(const char *block, unsigned class, const struct ledger
 {
     uint64_t canary, found;
     uint32_t word;
+    size_t count;
 
     if (seal_in_tail(class))
         return seal_read_tail(block, class, seal);
@@ -76,10 +77,15 @@ enum seal_state seal_read(const char *block, unsigned class, const struct ledger
     seal->requested = (word & SEAL_LEDGER_SIZE_MASK) - 1;
     seal->kind = (enum seal_kind)(word >> SEAL_LEDGER_KIND_SHIFT);
     canary = seal_canary(block);
-    found = seal_load(block + seal->requested);
+    count = seal_canary_bytes(class, seal->requested);
+    found = canary;
+    if (HAK_LIKELY(count == SEAL_BYTES))
+        found = seal_load(block + seal->requested);
+    else
+        memcpy(&found, block + seal->requested, count);
     if (HAK_LIKELY(found == canary) || !harden.canary)
         return SEAL_WHOLE;
-    seal->changed = seal->requested + seal_first_changed(found, canary, SEAL_BYTES);
+    seal->changed = seal->requested + seal_first_changed(found, canary, count);
     return SEAL_BROKEN;
 }
 

@@ -3,12 +3,16 @@
  *
  *   blocks below 1 KiB     | requested bytes | canary | zeros | tail word |    the tail word may cover the canary's end
  *   larger ones            | requested bytes | canary | zeros              |    the size is in the ledger (V6)
+ *   exact spans            | requested bytes | part of the canary |              V20
  *
  * The canary is made from the block's address and the process's secret, so no address inside a block has a seal. Its
  * first byte is zero, so a string that lacks its end ends there. The tail word is the canary XOR a code for the room
  * between the requested size and the block's end. The code is in it twice: in its last two bytes, and in its third and
  * fourth. So a write that begins behind the requested size changes the canary, the tail word or the zeros, and one that
  * ends directly before the next block changes a code.
+ *
+ * V20: a span has all bytes of the canary, or as many as lie before its end. It has fewer than SEAL_BYTES only if a
+ *     unit that nobody can access lies directly behind it (V19), so that a write past its end faults.
  */
 #ifndef HAK_HARDEN_SEAL_H
 #define HAK_HARDEN_SEAL_H
@@ -47,6 +51,12 @@ HAK_INLINE bool seal_in_tail(unsigned class) { return class < CLASS_1024; }
 
 /* Bytes of a block that a request needs. */
 HAK_INLINE size_t seal_bytes_for(size_t size) { return size + SEAL_BYTES; }
+
+/* Bytes of the canary of a block with its size in the ledger (V20). */
+HAK_INLINE size_t seal_canary_bytes(unsigned class, size_t requested)
+{
+    return base_min(SEAL_BYTES, class_size(class) - requested);
+}
 
 HAK_INLINE uint64_t seal_canary(const void *block)
 {
@@ -121,7 +131,12 @@ HAK_INLINE void seal_put(char *block, unsigned class, struct ledger *ledger, uns
     if (seal_in_tail(class)) {
         seal_put_small(block, class_size(class), requested, kind);
     } else {
-        seal_store(block + requested, seal_canary(block));
+        uint64_t canary = seal_canary(block);
+        size_t count = seal_canary_bytes(class, requested);
+        if (HAK_LIKELY(count == SEAL_BYTES))
+            seal_store(block + requested, canary);
+        else
+            __builtin_memcpy(block + requested, &canary, count);
         __atomic_store_n(&ledger->sizes[index], (uint32_t)requested + 1 + ((uint32_t)kind << SEAL_LEDGER_KIND_SHIFT),
                          __ATOMIC_RELAXED);
     }

@@ -6,6 +6,7 @@
 #include "os/os.h"
 #include "pool/remote.h"
 #include "pool/slab.h"
+#include "superslab/guard_units.h"
 
 /* Waiting spans have at most so many bytes, or the thread's share if more. A random one of the older half leaves. The
  * newest ones, so many, are not given out. */
@@ -121,7 +122,7 @@ void bins_erase_span(struct bins *bins, char *block, unsigned class, size_t requ
         return;
     }
     bins_begin(bins);
-    memset(block + requested, 0, SEAL_BYTES); /* the seal is not the program's */
+    memset(block + requested, 0, seal_canary_bytes(class, requested)); /* the seal is not the program's */
     if (HAK_UNLIKELY(spans->frees++ % LOOK_FREES == 0 || (!sparse && spans->sparse[class - CLASS_SPAN_1]))) {
         span_look(spans, block, class, bytes);
         sparse = span_is_sparse(spans, class) && sparse;
@@ -142,7 +143,7 @@ bool bins_span_is_zero(const struct bins *bins, const char *block, size_t bytes)
     unsigned char pages[SPAN_PAGES];
     size_t page = os_page_size();
 
-    bytes = base_align_up(bytes, BLOCK_ALIGN);
+    bytes = base_min(base_align_up(bytes, BLOCK_ALIGN), slab_bytes(slab_of(block)));
     if (!span_is_sparse(&bins->spans, slab_of(block)->class))
         return false;
     span_ask(block, base_align_up(bytes, page), pages);
@@ -216,7 +217,7 @@ static void spans_leave_at(struct spans *spans, struct heap *heap, unsigned inde
     span_leave(heap, block, access);
 }
 
-void *bins_take_span(struct bins *bins, unsigned class, bool *zero)
+void *bins_take_span(struct bins *bins, unsigned class, bool exact, bool *zero)
 {
     struct spans *spans = &bins->spans;
     unsigned count = spans->count, from;
@@ -227,7 +228,8 @@ void *bins_take_span(struct bins *bins, unsigned class, bool *zero)
     from = bins_chance(bins, count);
     for (unsigned i = 0; i < count; i++) {
         unsigned index = (from + i) % count;
-        if (slab_of(spans->span[index])->class == class) {
+        const struct slab *slab = slab_of(spans->span[index]);
+        if (slab->class == class && (!exact || guard_units_lie_behind(slab))) {
             enum span_access access;
             void *block = span_remove(spans, index, &access);
             *zero = access != SPAN_OPEN;

@@ -118,28 +118,36 @@ unsigned guard_units_choose(uint32_t mask)
 
 /* Whether a guard unit was ever closed by os_guard, and by os_protect. */
 static bool guards_are_installed, guards_are_protected;
+static _Atomic bool guards_lack; /* a guard unit was not closed */
 static uint32_t slots_end; /* from here on no slot ever had guard units */
 
 /* The first unit that the kernel refused to close, until that was said: printing may wait for a reader. */
 static char *_Atomic refused_unit;
 
-/* `edge`: a header lies beside the unit. `before`: the number of SuperSlabs before its own. */
-static void guard_close(char *unit, bool edge, uint32_t before)
+bool guard_units_are_whole(void)
+{
+    return guard_units_on() && !atomic_load_explicit(&guards_lack, memory_order_relaxed);
+}
+
+/* `edge`: a header lies beside the unit. `before`: the number of SuperSlabs before its own. False: it stays open. */
+static bool guard_close(char *unit, bool edge, uint32_t before)
 {
     static bool noted;
 
     if (HAK_LIKELY(os_guard(unit, UNIT_SIZE, true))) {
         guards_are_installed = true;
-        return;
+        return true;
     }
-    if (before >= (edge ? GUARD_SLOTS_EDGES : GUARD_SLOTS_WHOLE))
-        return;
-    guards_are_protected = true;
-    if (os_purge(unit, UNIT_SIZE) && os_protect(unit, UNIT_SIZE, false))
-        return;
-    if (!noted)
-        atomic_store_explicit(&refused_unit, unit, memory_order_relaxed);
-    noted = true;
+    if (before < (edge ? GUARD_SLOTS_EDGES : GUARD_SLOTS_WHOLE)) {
+        guards_are_protected = true;
+        if (os_purge(unit, UNIT_SIZE) && os_protect(unit, UNIT_SIZE, false))
+            return true;
+        if (!noted)
+            atomic_store_explicit(&refused_unit, unit, memory_order_relaxed);
+        noted = true;
+    }
+    atomic_store_explicit(&guards_lack, true, memory_order_relaxed);
+    return false;
 }
 
 void guard_units_say_refused(void)
@@ -186,10 +194,12 @@ bool guard_units_lay(uint32_t number, unsigned units, unsigned align_units, unsi
         return false;
     *dirty = base_count_bits(slot->touched & wanted);
     slot->touched &= ~wanted;
+    superslab->closed = 0;
     for (uint32_t rest = wanted; rest; rest &= rest - 1) {
         unsigned unit = base_low_bit(rest);
-        guard_close((char *)superslab + unit * UNIT_SIZE, unit == 1 || unit == SUPERSLAB_UNITS - 1,
-                    number - window_slots_begin());
+        if (guard_close((char *)superslab + unit * UNIT_SIZE, unit == 1 || unit == SUPERSLAB_UNITS - 1,
+                        number - window_slots_begin()))
+            superslab->closed |= UINT32_C(1) << unit;
         /* No address in it is taken for one of a slab that lay there. */
         superslab->first_unit[unit] = (uint8_t)unit;
         atomic_store_explicit(&superslab->slabs[unit].state, SLAB_FREE, memory_order_relaxed);

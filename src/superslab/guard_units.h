@@ -14,6 +14,9 @@
  * V17: a SuperSlab in use with a free stretch is in the bucket of its kind. One with stretches of one unit is in bucket
  *     POOL_BUCKET_SLABS plus the number of free ones, the fullest first. Others are in none, unless they are EMPTY.
  *
+ * V19: superslab.closed has a bit for each guard unit that nobody can access. It lacks those that the kernel refused to
+ *     close or that cost too many mappings, and does not change while units of the SuperSlab are in use.
+ *
  * Except where they say otherwise, the functions are called under pool.lock. `units` is a run's length, `align_units`
  * the number of which its first unit is a multiple.
  */
@@ -25,6 +28,18 @@
 #define GUARD_KIND_ALIGNED (SPAN_MAX_UNITS + 1)
 
 HAK_INLINE bool guard_units_on(void) { return HAK_UNLIKELY(window_secret != 0); }
+
+/* Whether the kernel has closed all guard units so far. Any thread. */
+HAK_HIDDEN bool guard_units_are_whole(void);
+
+/* Whether the byte directly behind the slab belongs to a unit that nobody can access (V19). For whoever has the slab,
+ * or a block of it. */
+HAK_INLINE bool guard_units_lie_behind(const struct slab *slab)
+{
+    unsigned end = slab_first_unit(slab) + slab->units;
+
+    return end < SUPERSLAB_UNITS && (superslab_of(slab)->closed >> end) & 1;
+}
 
 /* Whether a SuperSlab has room for such a run. Any thread. */
 HAK_INLINE bool guard_units_fit(unsigned units, unsigned align_units)

@@ -55,6 +55,7 @@ struct superslab {
     uint8_t first_unit[SUPERSLAB_UNITS]; /* [u]: first unit of unit u's slab; valid unless that is SLAB_FREE */
     uint32_t dense;                      /* P6 */
     uint32_t guards;                     /* V14 (superslab/guard_units.h) */
+    uint32_t closed;                     /* V19 */
     uint8_t kind;                        /* V14 */
     struct slab slabs[SUPERSLAB_UNITS];  /* [0] is unused: unit 0 holds this header */
     _Atomic uint16_t touched[SUPERSLAB_UNITS]; /* debug builds: a bit for each page of a unit (E1) */
