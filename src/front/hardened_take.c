@@ -27,8 +27,8 @@ size_t hardened_bytes_in(const struct slab *slab, size_t size)
 }
 
 /* A free block of `bytes` bytes. `exact`: a span, if a closed guard unit lies directly behind it. */
-static char *take_block(struct thread_cache *cache, struct heap *heap, size_t alignment, size_t bytes, bool exact,
-                        bool *zero)
+static char *take_free_block(struct thread_cache *cache, struct heap *heap, size_t alignment, size_t bytes, bool exact,
+                             bool *zero)
 {
     unsigned class = direct_class(alignment, bytes);
     struct heap *from = heap ? heap : cache ? cache->heap : registry.house;
@@ -55,9 +55,9 @@ char *hardened_take(struct thread_cache *cache, struct heap *heap, size_t alignm
     size_t bytes = seal_bytes_for(size);
 
     if (hardened_may_be_exact(alignment, size)) {
-        char *block = take_block(cache, heap, alignment, size, true, zero);
+        char *block = take_free_block(cache, heap, alignment, size, true, zero);
         if (block)
             return block;
     }
-    return bytes <= POOLED_MAX ? take_block(cache, heap, alignment, bytes, false, zero) : NULL;
+    return bytes <= POOLED_MAX ? take_free_block(cache, heap, alignment, bytes, false, zero) : NULL;
 }

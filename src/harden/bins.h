@@ -143,7 +143,8 @@ HAK_HIDDEN void bins_put_span(struct bins *bins, struct heap *heap, void *block)
  * (V20). NULL: none waits, or too few spans do. *zero: nobody could write to it meanwhile. */
 HAK_HIDDEN void *bins_take_span(struct bins *bins, unsigned class, bool exact, bool *zero);
 
-/* Whether the first bytes of a free span, or all if it has fewer, are zero. Looks only in classes whose spans have little memory; else false. */
+/* Whether the first bytes of a free span, or all if it has fewer, are zero. Looks only in classes whose spans have
+ * little memory; else false. */
 HAK_HIDDEN bool bins_span_is_zero(const struct bins *bins, const char *block, size_t bytes);
 
 /* Blocks of the class. For another thread's bins: as of some moment, under its heap's lock. */

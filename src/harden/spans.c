@@ -6,7 +6,7 @@
 #include "os/os.h"
 #include "pool/remote.h"
 #include "pool/slab.h"
-#include "superslab/guard_units.h"
+#include "superslab/closed_units.h"
 
 /* Waiting spans have at most so many bytes, or the thread's share if more. A random one of the older half leaves. The
  * newest ones, so many, are not given out. */
@@ -117,11 +117,11 @@ void bins_erase_span(struct bins *bins, char *block, unsigned class, size_t requ
     size_t bytes = base_min(base_align_up(seal_bytes_for(requested), os_page_size()), class_size(class));
     bool sparse = span_is_sparse(spans, class);
 
+    bins_begin(bins);
     if (!harden.zero) {
         seal_erase(block, class, requested, false);
         return;
     }
-    bins_begin(bins);
     memset(block + requested, 0, seal_canary_bytes(class, requested)); /* the seal is not the program's */
     if (HAK_UNLIKELY(spans->frees++ % LOOK_FREES == 0 || (!sparse && spans->sparse[class - CLASS_SPAN_1]))) {
         span_look(spans, block, class, bytes);
@@ -156,7 +156,7 @@ bool bins_span_is_zero(const struct bins *bins, const char *block, size_t bytes)
 /* ---- Waiting ---- */
 
 /* Whether a waiting span is accessible, and which call closed it. */
-enum span_access { SPAN_OPEN, SPAN_CLOSED, SPAN_GUARDED };
+enum span_access { SPAN_OPEN, SPAN_CLOSED = CLOSED_BY_PROTECT, SPAN_GUARDED = CLOSED_BY_GUARD };
 
 /* Opens a span. One that cannot be opened stays as it is, and is lost. */
 static bool span_open(void *block, enum span_access access)
@@ -194,14 +194,16 @@ static void *span_remove(struct spans *spans, unsigned index, enum span_access *
 /* V10 */
 static void span_leave(struct heap *heap, void *block, enum span_access access)
 {
-    unsigned class;
+    struct slab *slab = slab_of(block);
+    unsigned class = slab->class;
     size_t remote;
 
     if (HAK_UNLIKELY(harden.sweep) && sweep_wait_span(block, access != SPAN_OPEN)) /* none is guarded */
         return;
-    if (!span_open(block, access))
+    if (access != SPAN_OPEN && harden.zero && closed_units_may_stay(slab, access))
+        slab->closed = (uint8_t)access;
+    else if (!span_open(block, access))
         return;
-    class = slab_of(block)->class;
     lock_acquire(&heap->lock);
     remote = heap_return_blocks(heap, class, &block, 1, "free");
     lock_release(&heap->lock);
@@ -251,7 +253,10 @@ static enum span_access span_close(struct spans *spans, void *block, size_t byte
         return SPAN_GUARDED;
     if (purge)
         span_purge(block, bytes);
-    return may && harden_close(block, bytes) ? SPAN_CLOSED : SPAN_OPEN;
+    if (!may)
+        return SPAN_OPEN;
+    closed_units_fence(slab_of(block));
+    return harden_close(block, bytes) ? SPAN_CLOSED : SPAN_OPEN;
 }
 
 void bins_put_span(struct bins *bins, struct heap *heap, void *block)

@@ -1,7 +1,8 @@
 /*
  * The spans of all classes that a thread freed and that wait. To close a span is work for the kernel, and so is
  * bounded: a thread spends a share of its time on it (HAKMEM_HARDEN_PROTECT_TIME), by an estimate. Further spans wait
- * open, and are checked when they are used again, like smaller blocks.
+ * open, and are checked when they are used again, like smaller blocks. A span that leaves stays closed until its units
+ * are used again (superslab/closed_units.h).
  */
 #ifndef HAK_HARDEN_SPANS_H
 #define HAK_HARDEN_SPANS_H

@@ -131,8 +131,8 @@
            "hardened: units that cannot be read or written between slabs and around the allocator's records; slabs " \
            "lie at random places") \
     OPTION(harden_protect, "HAKMEM_HARDEN_PROTECT", BOOL, 1, 0, 1, "",                                                \
-           "hardened: freed blocks above 57344 bytes cannot be read or written while they wait; those above 1 MiB " \
-           "end in such pages") \
+           "hardened: freed blocks above 57344 bytes cannot be read or written until they are used again; those " \
+           "above 1 MiB end in such pages") \
     OPTION(harden_protect_time, "HAKMEM_HARDEN_PROTECT_TIME", COUNT, 100, 1, 100, "percent of a thread's time", \
            "hardened: what taking the access of freed blocks up to 1 MiB may cost; those freed beyond are zeroed and " \
            "checked; 100: no bound") \

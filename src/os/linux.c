@@ -286,6 +286,9 @@ bool os_protect(void *address, size_t size, bool accessible)
     return done;
 }
 
+/* Right and flags of a mapping decide whether it is joined with its neighbours, which are PROT_NONE or writable. */
+bool os_fence(void *address, size_t size) { return os_seal(address, size); }
+
 bool os_seal(void *address, size_t size)
 {
     int saved_errno = errno;

@@ -5,7 +5,7 @@
 #include "pool/registry.h"
 #include "pool/remote.h"
 #include "pool/slab.h"
-#include "superslab/guard_units.h"
+#include "superslab/closed_units.h"
 
 /* A class that has filled POPULATE_PROOF slabs will likely fill the next ones. One call faults in their memory, for at
  * most one slab for each POPULATE_SHARE in use. */
@@ -147,6 +147,13 @@ static bool heap_get_slab(struct heap *heap, unsigned class)
     return true;
 }
 
+/* Opens a kept span (V21). *zero, if `alone`: it reads as zero. False: the kernel refused. */
+static HAK_COLD bool heap_open_kept(struct slab *slab, bool alone, bool *zero)
+{
+    *zero = alone;
+    return closed_units_open(slab);
+}
+
 static void heap_count_taken(struct heap *heap, unsigned class, size_t blocks)
 {
     struct class_counters *counters = &heap->classes[class];
@@ -178,9 +185,12 @@ size_t heap_take_blocks(struct heap *heap, unsigned class, void **out, size_t wa
             slab = available->head;
             *zero = slab->zero && class_is_span(class);
         }
-        position = slab_take(slab, out, position);
-        if (slab->kept)
+        if (slab->kept) {
+            if (guard_units_on() && slab->closed != 0 && !heap_open_kept(slab, want == 1, zero))
+                break;
             heap_unkeep(heap, slab);
+        }
+        position = slab_take(slab, out, position);
         if (slab->summary == 0) {
             slab_list_remove(available, slab);
             slab_list_push(&heap->full, slab);

@@ -1,6 +1,7 @@
 #include "superslab/guard_units.h"
 
 #include "base/format.h"
+#include "superslab/closed_units.h"
 
 #define GUARDS_BESIDE_HEADERS (UINT32_C(1) << 1 | UINT32_C(1) << (SUPERSLAB_UNITS - 1))
 #define ROOM (SUPERSLAB_UNITS - 3) /* units between these */
@@ -129,15 +130,12 @@ bool guard_units_are_whole(void)
     return guard_units_on() && !atomic_load_explicit(&guards_lack, memory_order_relaxed);
 }
 
-/* `edge`: a header lies beside the unit. `before`: the number of SuperSlabs before its own. False: it stays open. */
-static bool guard_close(char *unit, bool edge, uint32_t before)
+/* Closes a guard unit where os_guard cannot. `edge`: a header lies beside the unit. `before`: the number of SuperSlabs
+ * before its own. False: it stays open. */
+static bool guard_protect(char *unit, bool edge, uint32_t before)
 {
     static bool noted;
 
-    if (HAK_LIKELY(os_guard(unit, UNIT_SIZE, true))) {
-        guards_are_installed = true;
-        return true;
-    }
     if (before < (edge ? GUARD_SLOTS_EDGES : GUARD_SLOTS_WHOLE)) {
         guards_are_protected = true;
         if (os_purge(unit, UNIT_SIZE) && os_protect(unit, UNIT_SIZE, false))
@@ -160,10 +158,25 @@ void guard_units_say_refused(void)
                      UNIT_SIZE, (void *)unit);
 }
 
-static bool guards_open(char *units, size_t size)
+/* Closes a guard unit if that can be (V19). `before`: as for guard_protect. */
+static void guard_close(struct superslab *superslab, unsigned unit, uint32_t before)
 {
-    return (!guards_are_installed || os_guard(units, size, false)) &&
-           (!guards_are_protected || os_protect(units, size, true));
+    char *address = (char *)superslab + unit * UNIT_SIZE;
+    bool installed = os_guard(address, UNIT_SIZE, true);
+
+    if (HAK_LIKELY(installed)) {
+        guards_are_installed = true;
+        superslab->installed |= UINT32_C(1) << unit;
+    }
+    if (installed || guard_protect(address, unit == 1 || unit == SUPERSLAB_UNITS - 1, before))
+        superslab->closed |= UINT32_C(1) << unit;
+}
+
+/* Opens all units of a SuperSlab, which has only free ones (V21). */
+static bool units_open(char *units, size_t size)
+{
+    return (!(guards_are_protected || closed_units_any(CLOSED_BY_PROTECT)) || os_protect(units, size, true)) &&
+           (!(guards_are_installed || closed_units_any(CLOSED_BY_GUARD)) || os_guard(units, size, false));
 }
 
 /* The guard units that the slot is known to have; 0: a header without memory does not tell. */
@@ -190,16 +203,15 @@ bool guard_units_lay(uint32_t number, unsigned units, unsigned align_units, unsi
     if (number >= slots_end)
         slots_end = number + 1;
     else if ((known || !(slot->touched & 1)) &&
-             !guards_open((char *)superslab + UNIT_SIZE, SUPERSLAB_SIZE - UNIT_SIZE))
+             !units_open((char *)superslab + UNIT_SIZE, SUPERSLAB_SIZE - UNIT_SIZE))
         return false;
     *dirty = base_count_bits(slot->touched & wanted);
     slot->touched &= ~wanted;
-    superslab->closed = 0;
+    superslab->closed = superslab->installed = 0;
+    closed_units_forget(superslab);
     for (uint32_t rest = wanted; rest; rest &= rest - 1) {
         unsigned unit = base_low_bit(rest);
-        if (guard_close((char *)superslab + unit * UNIT_SIZE, unit == 1 || unit == SUPERSLAB_UNITS - 1,
-                        number - window_slots_begin()))
-            superslab->closed |= UINT32_C(1) << unit;
+        guard_close(superslab, unit, number - window_slots_begin());
         /* No address in it is taken for one of a slab that lay there. */
         superslab->first_unit[unit] = (uint8_t)unit;
         atomic_store_explicit(&superslab->slabs[unit].state, SLAB_FREE, memory_order_relaxed);

@@ -14,8 +14,9 @@
  * V17: a SuperSlab in use with a free stretch is in the bucket of its kind. One with stretches of one unit is in bucket
  *     POOL_BUCKET_SLABS plus the number of free ones, the fullest first. Others are in none, unless they are EMPTY.
  *
- * V19: superslab.closed has a bit for each guard unit that nobody can access. It lacks those that the kernel refused to
- *     close or that cost too many mappings, and does not change while units of the SuperSlab are in use.
+ * V19: superslab.closed has a bit for each guard unit that nobody can access, superslab.installed for each of those
+ *     that os_guard closed. `closed` lacks those that the kernel refused to close or that cost too many mappings. No
+ *     bit changes while units of the SuperSlab are in use.
  *
  * Except where they say otherwise, the functions are called under pool.lock. `units` is a run's length, `align_units`
  * the number of which its first unit is a multiple.

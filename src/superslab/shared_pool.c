@@ -4,9 +4,10 @@
 #include "observe/counters.h"
 #include "options/options.h"
 #include "superslab/footprint.h"
-#include "superslab/guard_units.h"
+#include "superslab/closed_units.h"
 #include "superslab/limits.h"
 #include "superslab/purge.h"
+#include "superslab/touched.h"
 
 bool shared_pool_init(void)
 {
@@ -165,7 +166,7 @@ static struct slab *pool_take_run(uint32_t number, unsigned start, unsigned unit
     struct slot *slot = &shared_pool.slots[number];
     struct superslab *superslab = (struct superslab *)window_slot_address(number);
     struct slab *slab = &superslab->slabs[start];
-    uint32_t mask = (uint32_t)base_low_mask(units) << start;
+    uint32_t mask = (uint32_t)base_low_mask(units) << start, closed;
     unsigned unit;
 
     HAK_ASSERT((slot->free & mask) == mask);
@@ -173,8 +174,9 @@ static struct slab *pool_take_run(uint32_t number, unsigned start, unsigned unit
     HAK_ASSERT(slot->huge_pages != PAGES_HUGE || (slot->touched | 1) == 1 || (slot->touched | 1) == UINT32_MAX);
     if (slot->touched == 0)
         pool_begin_slot(number, small_pages);
-    slab->zero = (slot->touched & mask) == 0;
-    slab->populated = false;
+    closed = guard_units_on() ? closed_units_leave(superslab, mask, &slab->closed) : 0;
+    slab->zero = (slot->touched & mask & ~closed) == 0;
+    slab->populated = slab->zero && (slot->touched & mask) != 0;
     slab->dense = (superslab->dense & slot->touched & mask) != 0;
     shared_pool.units_dirty -= (slot->touched & mask) == mask ? units : base_count_bits(slot->touched & mask);
     shared_pool.units_used += units;
@@ -407,6 +409,22 @@ static struct choice pool_choose(unsigned units, unsigned align_units, enum pool
     }
 }
 
+/* Opens the slabs' units (V21). Gives back those that the kernel refuses to open, and returns how many are left. */
+static size_t pool_open(struct slab **slabs, size_t count)
+{
+    size_t open = 0;
+
+    if (!guard_units_on())
+        return count;
+    for (size_t i = 0; i < count; i++) {
+        if (HAK_LIKELY(closed_units_open(slabs[i])))
+            slabs[open++] = slabs[i];
+        else
+            shared_pool_release(slabs[i]);
+    }
+    return open;
+}
+
 size_t shared_pool_acquire(unsigned units, unsigned align_units, size_t count, enum pool_use use, struct slab **slabs)
 {
     size_t taken = 0, had;
@@ -435,7 +453,7 @@ size_t shared_pool_acquire(unsigned units, unsigned align_units, size_t count, e
         footprint_note_growth((shared_pool.units_used + shared_pool.units_dirty - had) * UNIT_SIZE);
     footprint_note_peak();
     lock_release(&shared_pool.lock);
-    return taken;
+    return pool_open(slabs, taken);
 }
 
 size_t shared_pool_acquire_touched(unsigned units, unsigned align_units, size_t count, struct slab **slabs)
@@ -451,7 +469,7 @@ size_t shared_pool_acquire_touched(unsigned units, unsigned align_units, size_t 
         slabs[taken] = pool_take_run(number, start, units, false);
     footprint_note_peak();
     lock_release(&shared_pool.lock);
-    return taken;
+    return pool_open(slabs, taken);
 }
 
 void shared_pool_release(struct slab *slab)
@@ -460,6 +478,7 @@ void shared_pool_release(struct slab *slab)
     struct slot *slot = &shared_pool.slots[number];
     struct superslab *superslab = superslab_of(slab);
     size_t excess;
+    bool bare; /* it has no memory (V21) */
 
     lock_acquire(&shared_pool.lock);
     superslab->dense = slab->dense ? superslab->dense | mask : superslab->dense & ~mask;
@@ -467,8 +486,11 @@ void shared_pool_release(struct slab *slab)
     HAK_ASSERT(slab->used == 0 && atomic_load(&slab->remote_count) == 0); /* H5 */
     atomic_store_explicit(&slab->state, SLAB_FREE, memory_order_relaxed);
     atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
+    bare = guard_units_on() && closed_units_enter(slab);
+    if (HAK_DEBUG && bare)
+        touched_note(slab->start, slab->units * UNIT_SIZE, false);
     /* A slab that was taken and never carved is as the system gave it. */
-    if (slab->zero && !slab->populated && slot->huge_pages != PAGES_HUGE)
+    if (bare || (slab->zero && !slab->populated && slot->huge_pages != PAGES_HUGE))
         slot->touched &= ~mask;
     else
         shared_pool.units_dirty += slab->units;

@@ -127,8 +127,26 @@ def test_spans_and_huge_blocks_lose_their_access(misused, way):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_write_to_a_span_that_left_the_quarantine_is_named(misused, way):
-    expect_message(misused(way, "write_after_leaving", 100000), "malloc", r"written while it was free, at byte 50000")
+def test_a_span_stays_closed_until_it_is_used_again(misused, way):
+    for size in (60000, 65536, 100000, 1048576):
+        result = misused(way, "write_after_leaving", size)
+        assert result.status == -signal.SIGSEGV, result.report()
+
+
+def test_a_write_to_an_open_span_is_named(misused):
+    result = misused("switch", "write_after_leaving", 100000, {"HAKMEM_HARDEN_PROTECT": "0"})
+    assert re.fullmatch(r"hakmem: hardened without HAKMEM_HARDEN_PROTECT.*\nhakmem: malloc\(0x[0-9a-f]+\): "
+                        r"written while it was free, at byte 50000.*\n", result.stderr), result.report()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_write_past_an_exact_span_faults(misused, way):
+    """A size that leaves no room for a canary: a unit that nobody can access lies behind."""
+    for units in (1, 2, 7, 16):
+        assert misused(way, "overflow_1", units * 65536).status == -signal.SIGSEGV
+        expect_message(misused(way, "overflow_second_byte", units * 65536 - 7), *CAUGHT["overflow_second_byte"])
+    without = misused("switch", "overflow_second_byte", 65536, {"HAKMEM_HARDEN_GUARDS": "0"})
+    assert re.search(PAST_END, without.stderr), without.report()
 
 
 def test_spans_beyond_the_time_for_closing_are_zeroed_and_checked(misused):

@@ -44,7 +44,7 @@ enum {
 
 static const char *const option_names[] = { "kind", "call", "from", "settings", "stride", "seed", NULL };
 static const char *const kind_names[] = { "map", "map_at", "hole", "remap", "purge", "populate", "thread", "guard",
-                                         "protect" };
+                                         "protect", "fence" };
 
 static char *const settings_default[] = { NULL };
 static char *const settings_eager[] = { "HAKMEM_SS_PREWARM=3", "HAKMEM_PURGE_THREAD=1", NULL };

@@ -510,6 +510,16 @@ bool os_guard(void *address, size_t size, bool on)
            mprotect(address, size, on ? PROT_NONE : PROT_READ | PROT_WRITE) == 0;
 }
 
+/* os_guard closed it by mprotect, so that its protection must stay. */
+bool os_fence(void *address, size_t size)
+{
+    fake_lock();
+    check_states("os_fence", address, size, usable_states, "not all of it is mapped");
+    bool fails = count_call(FAKE_FENCE);
+    fake_unlock();
+    return !fails;
+}
+
 bool os_resident(const void *address, size_t size, unsigned char *pages)
 {
     return mincore((void *)(uintptr_t)address, size, pages) == 0;

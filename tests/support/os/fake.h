@@ -21,6 +21,7 @@ enum fake_kind {
     FAKE_THREAD, /* os_thread_start */
     FAKE_GUARD,   /* os_guard */
     FAKE_PROTECT, /* os_protect */
+    FAKE_FENCE,   /* os_fence */
     FAKE_FALLIBLE_COUNT,
     FAKE_UNMAP = FAKE_FALLIBLE_COUNT, /* from here on kinds that cannot fail */
     FAKE_ADVISE_HUGE,

@@ -1,0 +1,48 @@
+/*
+ * Spans that stay closed after they were freed, until their units are used again. Only where SuperSlabs have guard
+ * units, and while freed memory is zeroed: a closed unit reads as zero once it is open.
+ *
+ * V21: slab.closed tells how the units of an empty slab were closed. While they belong to no slab, superslab.protected
+ *     and superslab.guarded have their bits. Whoever takes such units opens them first. The bits are lost with the
+ *     header's memory; the SuperSlab is then EMPTY, and guard_units_lay opens all of it. A guarded unit has no memory.
+ * V22: superslab.fences has a bit for each guard unit that has mappings of its own. Closing and opening a span between
+ *     two such units splits and joins no mapping. Only the first CLOSED_SLOTS SuperSlabs have any, and only they keep
+ *     spans closed by os_protect, so that both take a bounded number of mappings.
+ */
+#ifndef HAK_SUPERSLAB_CLOSED_UNITS_H
+#define HAK_SUPERSLAB_CLOSED_UNITS_H
+
+#include "superslab/guard_units.h"
+
+/* Each has at most 32 mappings, so all have a quarter of the 65,530 that a process has by default. */
+#define CLOSED_SLOTS 512u
+
+/* How a slab's units are closed: bits of slab.closed. */
+enum { CLOSED_BY_PROTECT = 1, CLOSED_BY_GUARD = 2 };
+
+/* Whether the span, which was closed in that way and holds zeros, may stay closed when it goes back to its heap. For
+ * whoever holds the span. */
+HAK_HIDDEN bool closed_units_may_stay(const struct slab *slab, unsigned closed);
+
+/* Opens the slab's units. False: the kernel refused, and they stay as they are. For whoever has the slab, under any
+ * lock. */
+HAK_HIDDEN bool closed_units_open(struct slab *slab);
+
+/* Call before a span is closed by os_protect: gives the guard units beside it mappings of their own if spans are often
+ * closed there. For whoever holds the span, under any lock. */
+HAK_HIDDEN void closed_units_fence(const struct slab *slab);
+
+/* Notes the closed units of a slab that goes back to the pool; under pool.lock. Returns whether all of them have no
+ * memory. */
+HAK_HIDDEN bool closed_units_enter(const struct slab *slab);
+
+/* The mask's units that are closed, of the slot that they are taken from; *closed: in which ways. Under pool.lock. */
+HAK_HIDDEN uint32_t closed_units_leave(struct superslab *superslab, uint32_t mask, uint8_t *closed);
+
+/* Forgets all closed units and fences, which are open now. Under pool.lock. */
+HAK_HIDDEN void closed_units_forget(struct superslab *superslab);
+
+/* Whether any unit of any SuperSlab was ever closed by os_guard, and by os_protect. Under pool.lock. */
+HAK_HIDDEN bool closed_units_any(unsigned closed);
+
+#endif
