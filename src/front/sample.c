@@ -39,20 +39,25 @@ static uint32_t slack_of(size_t size, size_t wanted)
     return size > wanted ? (uint32_t)base_min(size - wanted, UINT32_MAX) : 0;
 }
 
-static void *take_block(unsigned class, bool *zero)
+/* cache may be NULL. If the footprint grows for the sample, deep bins stay open: the program wants no more memory than
+ * before, other blocks of it are samples (T7). */
+static void *take_block(struct thread_cache *cache, unsigned class, bool *zero)
 {
+    uint32_t growths = shared_pool_growths();
     void *block = NULL;
 
     lock_acquire(&profile.heap->lock);
     heap_take_blocks(profile.heap, class, &block, 1, zero);
     lock_release(&profile.heap->lock);
+    if (cache && cache->growths == growths)
+        cache->growths = shared_pool_growths();
     return block;
 }
 
 void *sample_block(struct thread_cache *cache, unsigned class, uint64_t weight, bool *zero)
 {
     uint64_t began = sample_start(cache);
-    void *block = take_block(class, zero);
+    void *block = take_block(cache, class, zero);
     struct record record = {
         .address = (uintptr_t)block, .size = class_size(class), .weight = weight, .class = CLASS_NONE
     };
@@ -68,7 +73,7 @@ static void *sample_call(struct thread_cache *cache, unsigned class, size_t alig
 {
     uint64_t began = sample_start(cache);
     void *guarded = guarded_sample(cache, class, alignment, wanted);
-    void *block = guarded ? guarded : profile_on() ? take_block(class, zero) : NULL;
+    void *block = guarded ? guarded : profile_on() ? take_block(cache, class, zero) : NULL;
     struct record record = { .address = (uintptr_t)block,
                              .size = class_size(class),
                              .weight = weight,

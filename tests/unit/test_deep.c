@@ -309,6 +309,28 @@ static void test_profile(void)
     check_cache(cache);
 }
 
+/* Samples take other memory than the cache's blocks, and in some rounds more than ever before. The footprint grows for
+ * them, which closes no deep bin. */
+static void test_samples_grow(void)
+{
+    enum { EACH = 1000, SIZES = 5, ROUNDS = 60 };
+    struct thread_cache *cache = begin();
+    uint64_t before = 0;
+
+    hak_options.heap_profile_overhead = 0;
+    assert_int_equal(front_profile_set(512 * HAK_KIB), 0);
+    for (size_t round = 0; round < 2 * ROUNDS; round++) {
+        before = round == ROUNDS ? refills_of(cache) : before;
+        for (size_t i = 0; i < SIZES * EACH; i++)
+            assert_non_null(held[i] = front_malloc((size_t)2048 << i / EACH));
+        for (size_t i = 0; i < SIZES * EACH; i++)
+            front_free(held[i]);
+    }
+    assert_in_range(refills_of(cache) - before, 0, ROUNDS * SIZES * EACH / 50); /* 98 % are hits */
+    check_cache(cache);
+    assert_int_equal(front_profile_set(0), 0);
+}
+
 /* Runs in a second thread, which has no deep bins. */
 static void *has_none(void *until)
 {
@@ -418,6 +440,7 @@ int main(void)
         core_unit_test(test_hand),
         core_unit_test(test_hard_limit),
         core_unit_test(test_profile),
+        core_unit_test(test_samples_grow),
         core_unit_test(test_thread_made),
         core_unit_test(test_thread_found),
         core_unit_test(test_fork),
