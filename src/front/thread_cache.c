@@ -306,6 +306,24 @@ bool cache_end_run(struct thread_cache *cache, unsigned class, uint64_t *weight)
            profile_count_call(&cache->countdowns, &cache->draw, class, weight);
 }
 
+/* The calls that runs under way have served. Most classes have none, so it looks at as many as fit a word at once. */
+static unsigned runs_served(const struct thread_cache *cache)
+{
+    unsigned served = 0;
+
+    _Static_assert(CLASS_COUNT % sizeof(uint64_t) == 0, "words hold all classes");
+    for (unsigned first = 0; first < CLASS_COUNT; first += sizeof(uint64_t)) {
+        uint64_t counts;
+        __builtin_memcpy(&counts, &cache->run_count[first], sizeof counts);
+        if (HAK_LIKELY(counts == 0))
+            continue;
+        for (unsigned class = first; class < first + sizeof(uint64_t); class++)
+            if (cache->run_count[class])
+                served += cache->run_count[class] - cache_run_left(cache, class);
+    }
+    return served;
+}
+
 struct caller cache_caller(const struct thread_cache *cache)
 {
     struct caller caller = { 0 };
@@ -314,9 +332,8 @@ struct caller cache_caller(const struct thread_cache *cache)
         return caller;
     caller.calls = cache->draw.calls;
     caller.thread = (uint16_t)cache->own->id;
-    for (unsigned class = 1; class < CLASS_COUNT && profile.draw_mean != 1; class++) /* 1: no call passes in a run */
-        if (cache->run_count[class])
-            caller.calls += cache->run_count[class] - cache_run_left(cache, class);
+    if (profile.draw_mean != 1) /* 1: no call passes in a run */
+        caller.calls += runs_served(cache);
     return caller;
 }
 
@@ -406,10 +423,12 @@ static void cache_shrink_next(struct thread_cache *cache)
     }
 }
 
-/* The bytes that bins may have, without deep ones. */
-static size_t cache_budget(void)
+/* The bytes that bins may have, without deep ones. While calls are counted a bin needs room for the blocks that came
+ * back since its run began, besides those that it holds in any case. */
+static size_t cache_budget(const struct thread_cache *cache)
 {
-    return base_min(hak_options.cache_bytes, atomic_load_explicit(&heap_signals.cache_share, memory_order_relaxed));
+    return base_min(hak_options.cache_bytes, atomic_load_explicit(&heap_signals.cache_share, memory_order_relaxed)) *
+           (cache_counts(cache) ? 2 : 1);
 }
 
 static unsigned bin_first_capacity(const struct thread_cache *cache, unsigned class)
@@ -431,7 +450,7 @@ static void bin_grow(struct thread_cache *cache, unsigned class)
         wanted = bin_first_capacity(cache, class);
     wanted = (unsigned)base_min(wanted, hak_options.fc_cap < FC_CAP_MOST ? hak_options.fc_cap : DEEP_BLOCKS);
     if (base != row->deep_base && capacity < row->slot_limit) {
-        size_t budget = cache_budget(), spare = budget > cache->capacity_bytes ? budget - cache->capacity_bytes : 0;
+        size_t budget = cache_budget(cache), spare = budget > cache->capacity_bytes ? budget - cache->capacity_bytes : 0;
         most = (unsigned)base_min(base_min(wanted, row->slot_limit), capacity + spare / row->size);
     }
     if (most > capacity) {
@@ -607,7 +626,8 @@ bool cache_is_empty(const struct thread_cache *cache)
 
 void cache_flush_all(struct thread_cache *cache, bool close)
 {
-    bool narrow = cache->capacity_bytes > cache_budget(); /* there are more threads than when it grew */
+    /* There are more threads than when it grew, or calls are no longer counted. */
+    bool narrow = cache->capacity_bytes > cache_budget(cache) || cache->generation != profile_generation();
 
     cache->tick = cache_flush_number();
     if (HAK_UNLIKELY(profile_drawing()))

@@ -8,6 +8,7 @@
 #include "front/fast.h"
 #include "front/housekeeping.h"
 #include "front/purge_thread.h"
+#include "front/sample.h"
 #include "front/thread.h"
 
 /* Constants of thread_cache.c. */
@@ -225,6 +226,36 @@ static void test_bounds_bytes(void)
     fake_set_environment(few_bytes);
     bounded();
     assert_int_equal(hak_options.cache_bytes, 16 * HAK_KIB);
+}
+
+/* Frees many blocks of each class in turn, several times, and tells how many bytes the bins then have at most. */
+static size_t most_bytes(struct thread_cache *cache)
+{
+    size_t most = 0;
+
+    for (unsigned round = 0; round < 20; round++) {
+        for (unsigned i = 0; i < 64; i++)
+            for (size_t size = 1024; size <= 16384; size += 1024)
+                hold(size, 1);
+        let_go(held_count);
+        most = base_max(most, cache->capacity_bytes);
+    }
+    return most;
+}
+
+/* While calls are counted for the heap profile, bins have room for the blocks that come back while a run lasts, too. */
+static void test_bounds_bytes_while_counted(void)
+{
+    struct thread_cache *cache = begin();
+    size_t bytes = hak_options.cache_bytes;
+
+    assert_in_range(most_bytes(cache), bytes / 2, bytes);
+    assert_int_equal(front_profile_set(512 * HAK_KIB), 0);
+    assert_in_range(most_bytes(cache), bytes + bytes / 2, 2 * bytes);
+    assert_int_equal(front_profile_set(0), 0);
+    assert_in_range(cache->capacity_bytes, 0, bytes);
+    assert_in_range(most_bytes(cache), bytes / 2, bytes);
+    heaps_check();
 }
 
 static void test_large_spans_not_cached(void)
@@ -661,6 +692,7 @@ int main(void)
         core_unit_test(test_bounds),
         core_unit_test(test_bounds_cap),
         core_unit_test(test_bounds_bytes),
+        core_unit_test(test_bounds_bytes_while_counted),
         core_unit_test(test_large_spans_not_cached),
         core_unit_test(test_counted_as_used),
         core_unit_test(test_order),
