@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/format.h"
 #include "base/stderr.h"
 #include "base/write.h"
 
@@ -15,7 +16,7 @@ static int open_file(const char *path, int flags)
     int saved_errno = errno, file;
 
     do
-        file = (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0644);
+        file = (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CLOEXEC | flags, 0644);
     while (file < 0 && errno == EINTR);
     if (file < 0)
         file = -errno;
@@ -23,9 +24,25 @@ static int open_file(const char *path, int flags)
     return file;
 }
 
-int os_file_create(const char *path) { return open_file(path, O_TRUNC); }
+int os_file_create(const char *path) { return open_file(path, O_CREAT | O_TRUNC); }
 
-int os_file_append(const char *path) { return open_file(path, O_APPEND | O_NOCTTY); }
+int os_file_append(const char *path) { return open_file(path, O_CREAT | O_APPEND | O_NOCTTY); }
+
+int os_file_create_nameless(const char *folder) { return open_file(folder, O_TMPFILE); }
+
+int os_file_name(int file, const char *path)
+{
+    int saved_errno = errno, result = 0;
+    char self[32];
+
+    /* Before Linux 6.10 the first way needs a privilege; the second one needs /proc, and costs the system more. */
+    base_format(self, sizeof self, "/proc/self/fd/%d", file);
+    if (syscall(SYS_linkat, file, "", AT_FDCWD, path, AT_EMPTY_PATH) != 0 &&
+        (errno != ENOENT || syscall(SYS_linkat, AT_FDCWD, self, AT_FDCWD, path, AT_SYMLINK_FOLLOW) != 0))
+        result = errno;
+    errno = saved_errno;
+    return result;
+}
 
 int os_file_open_special(const char *path)
 {

@@ -8,6 +8,14 @@
  * errno. */
 HAK_HIDDEN int os_file_create(const char *path);
 
+/* Makes a file without a name in the folder, for writing, with the same mode. Costs a file system less than a name that
+ * is changed later, and a process that is killed leaves nothing. Returns its descriptor, or the negated errno: not every
+ * file system has such files. */
+HAK_HIDDEN int os_file_create_nameless(const char *folder);
+
+/* Gives it a name. Returns 0, or the errno; EEXIST: something has that name. */
+HAK_HIDDEN int os_file_name(int file, const char *path);
+
 /* Opens for writing what has that name and is no regular file: a device, a terminal, or a pipe. Returns its descriptor;
  * -ENXIO: a pipe that nobody reads; OS_FILE_REGULAR: a file can be made there, or replaced. */
 enum { OS_FILE_REGULAR = -4096 };

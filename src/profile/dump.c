@@ -69,31 +69,58 @@ HAK_INLINE int write_to(int file, uint32_t process)
     return error ? error : closed;
 }
 
-/* Makes the file under another name first, so that nobody reads a part of it. What is no regular file is written to: as
+/* Makes a file that is whole when it gets the name `path`, or `temporary` if something has the name. Returns 0 or
+ * EEXIST for these, and another errno if that cannot be done here. */
+static int write_nameless(const char *path, char *temporary, size_t room, uint32_t process)
+{
+    const char *slash = strrchr(path, '/');
+    int file, error;
+
+    base_format(temporary, room, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+    file = os_file_create_nameless(temporary);
+    base_format(temporary, room, "%s.%u.tmp", path, process);
+    if (file < 0)
+        return -file;
+    error = pprof_write(file, profile.started_ns, process);
+    error = error ? error : os_file_name(file, path);
+    if (error == EEXIST && os_file_name(file, temporary) != 0)
+        error = EIO;
+    return os_file_close(file) ? EIO : error;
+}
+
+/* The same where files have names from the start. */
+static int write_named(const char *path, const char *temporary, uint32_t process, bool *made)
+{
+    int file = os_file_create(temporary), error = file < 0 ? -file : write_to(file, process);
+
+    *made = file >= 0;
+    return error ? error : os_file_rename(temporary, path, false);
+}
+
+/* Makes the file without this name first, so that nobody reads a part of it. What is no regular file is written to: as
  * root, a rename would replace /dev/null. Under profile_control. */
 static int write_file(const char *pattern, bool may_add)
 {
     static char path[2 * PATH_MOST + 72]; /* and behind it the other name, so that short ones touch one page */
     uint32_t process = os_process_id();
-    int file, error;
     char *temporary;
+    bool made = true;
     size_t length;
+    int error;
 
     if (!make_path(path, &length, pattern, process, may_add))
         return ENAMETOOLONG;
     temporary = path + length + 1;
-    base_format(temporary, sizeof path - length - 1, "%s.%u.tmp", path, process);
-    file = os_file_create(temporary);
-    error = file < 0 ? -file : write_to(file, process);
-    if (error == 0)
-        error = os_file_rename(temporary, path, false);
+    error = write_nameless(path, temporary, sizeof path - length - 1, process);
+    if (error && error != EEXIST)
+        error = write_named(path, temporary, process, &made);
     if (error) {
-        int special = file < 0 || error == EEXIST || error == EINVAL ? os_file_open_special(path) : OS_FILE_REGULAR;
+        int special = !made || error == EEXIST || error == EINVAL ? os_file_open_special(path) : OS_FILE_REGULAR;
         if (special != OS_FILE_REGULAR)
             error = special < 0 ? -special : write_to(special, process);
         else if (error == EEXIST || error == EINVAL)
             error = os_file_rename(temporary, path, true);
-        if (file >= 0)
+        if (made)
             os_file_remove(temporary); /* which is gone if it was renamed */
     }
     files_written += error == 0;

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "os/file.h"
 #include "os/outside.h"
 #include "profile/dump.h"
 #include "profile/python.h"
@@ -194,6 +195,44 @@ static void test_replaces(void)
     assert_int_equal(lseek(old, 0, SEEK_END), 5);
     close(old);
     finish("file");
+}
+
+static int refused_nameless, refused_name; /* errnos; 0: not refused */
+
+int __real_os_file_create_nameless(const char *folder);
+int __wrap_os_file_create_nameless(const char *folder);
+int __wrap_os_file_create_nameless(const char *folder)
+{
+    return refused_nameless ? -refused_nameless : __real_os_file_create_nameless(folder);
+}
+
+int __real_os_file_name(int file, const char *path);
+int __wrap_os_file_name(int file, const char *path);
+int __wrap_os_file_name(int file, const char *path)
+{
+    return refused_name ? refused_name : __real_os_file_name(file, path);
+}
+
+/* Where a file has a name from the start, or gets none later, a file is made under another name and renamed. */
+static void test_no_nameless_files(void)
+{
+    static const int rows[][2] = { { EOPNOTSUPP, 0 }, { 0, ENOENT }, { 0, EEXIST }, { 0, 0 } };
+
+    begin(1);
+    insert_one();
+    assert_int_equal(mkdir("folder", 0700), 0);
+    for (unsigned row = 0; row < sizeof rows / sizeof rows[0]; row++) {
+        refused_nameless = rows[row][0];
+        refused_name = rows[row][1];
+        for (unsigned time = 0; time < 2; time++) { /* the second file replaces the first */
+            assert_int_equal(dump_write("file"), 0);
+            assert_profile("file", 1);
+        }
+        assert_int_equal(remove("file"), 0);
+        assert_int_equal(dump_write("folder"), EISDIR);
+        assert_int_equal(dump_write("folder/none/file"), ENOENT);
+    }
+    finish("folder");
 }
 
 /* A device or pipe is written to, and stays. */
@@ -505,7 +544,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         core_unit_test(test_names),         core_unit_test(test_long_names), core_unit_test(test_child_of_a_fork),
-        core_unit_test(test_replaces),      core_unit_test(test_special_files), core_unit_test(test_refused),
+        core_unit_test(test_replaces),
+        core_unit_test(test_no_nameless_files),      core_unit_test(test_special_files), core_unit_test(test_refused),
         core_unit_test(test_signals),       core_unit_test(test_interval),   core_unit_test(test_wanted),
         core_unit_test(test_no_leaks),      core_unit_test(test_frames),     core_unit_test(test_long_stacks),
         core_unit_test(test_labels),        core_unit_test(test_order),      core_unit_test(test_confidence),

@@ -195,6 +195,37 @@ static void test_names(void **state)
     assert_int_equal(rmdir(folder), 0);
 }
 
+/* A file gets its name by its descriptor, or through /proc where the kernel wants a privilege for that. Without both it
+ * gets none. */
+static void test_nameless(void **state)
+{
+    char folder[] = "/tmp/hakmem-unit-XXXXXX", name[64];
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(name, sizeof name, "%s/name", folder);
+    errno = 4711;
+    for (int refused = 0; refused < 3; refused++) {
+        int file = os_file_create_nameless(folder);
+        if (file == -EOPNOTSUPP)
+            skip(); /* the file system has no such files */
+        assert_true(file >= 0);
+        assert_int_equal(os_file_write(file, "bytes", 5), 0);
+        refusals[0] = (struct refusal){ .number = SYS_linkat, .error = refused ? ENOENT : 0, .fails = refused };
+        assert_int_equal(os_file_name(file, name), refused < 2 ? 0 : ENOENT);
+        assert_int_equal(access(name, F_OK), refused < 2 ? 0 : -1);
+        assert_int_equal(os_file_name(file, folder), EEXIST);
+        assert_int_equal(os_file_close(file), 0);
+        os_file_remove(name);
+        errno = 4711;
+    }
+    assert_true(os_file_create_nameless("/no-such-folder") == -ENOENT);
+    refusals[0] = (struct refusal){ SYS_openat, folder, EINTR, 0, 2 };
+    assert_int_equal(os_file_close(os_file_create_nameless(folder)), 0);
+    assert_int_equal(errno, 4711);
+    assert_int_equal(rmdir(folder), 0);
+}
+
 static void test_error_texts(void **state)
 {
     (void)state;
@@ -309,6 +340,7 @@ int main(void)
         cmocka_unit_test_setup(test_create, begin),
         cmocka_unit_test_setup(test_close, begin),
         cmocka_unit_test_setup(test_names, begin),
+        cmocka_unit_test_setup(test_nameless, begin),
         cmocka_unit_test_setup(test_error_texts, begin),
         cmocka_unit_test_setup(test_signal_names, begin),
         cmocka_unit_test_setup(test_signal_take, begin),
