@@ -89,8 +89,8 @@ enum class_slots {
 #define RUN_SPANS(cached) ((cached) ? 16 : 0)
 /* How long a run is while blocks come back as fast as they go. The thread touches all blocks of a run in turn; without
  * a run it would touch the same few. Large blocks have no run: each call for one takes the slow path. */
-#define RUN_BYTES 32768
-#define RUN_USUAL(size, limit) (RUN_BYTES / (size) < 4 ? 0 : RUN_BYTES / (size) < (limit) ? RUN_BYTES / (size) : \
+#define RUN_BYTES 65536
+#define RUN_USUAL(size, limit) (RUN_BYTES / (size) < 2 ? 0 : RUN_BYTES / (size) < (limit) ? RUN_BYTES / (size) : \
     (limit))
 enum class_run_slots {
     RUN_SLOT_BEFORE = CACHE_SLOTS - 1,
