@@ -427,8 +427,8 @@ static void cache_shrink_next(struct thread_cache *cache)
  * back since its run began, besides those that it holds in any case. */
 static size_t cache_budget(const struct thread_cache *cache)
 {
-    return base_min(hak_options.cache_bytes, atomic_load_explicit(&heap_signals.cache_share, memory_order_relaxed)) *
-           (cache_counts(cache) ? 2 : 1);
+    return base_min(hak_options.cache_bytes, atomic_load_explicit(&heap_signals.cache_share, memory_order_relaxed))
+           << cache->counted / RUN_BINS;
 }
 
 static unsigned bin_first_capacity(const struct thread_cache *cache, unsigned class)
