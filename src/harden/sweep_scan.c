@@ -211,6 +211,7 @@ static bool scan_mapping(const struct os_mapping *mapping, void *unused)
     bool still = marks.scan.alone && marks.keys_open && (mapping->path[0] == '\0' || mapping->path[0] == '[');
 
     (void)unused;
+    marks.reader.anonymous = mapping->path[0] == '\0' || mapping->path[0] == '[';
     /* Read-only memory may hold pointers from before. [vvar] and the like are the kernel's. */
     if (!mapping->readable || mapping->shared || (mapping->path[0] == '[' && mapping->path[1] == 'v'))
         return true;

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -13,6 +14,19 @@
 #define ENTRY_PRESENT (UINT64_C(1) << 63)
 #define ENTRY_SWAPPED (UINT64_C(1) << 62)
 #define ENTRY_FILE (UINT64_C(1) << 61) /* of a file, or of shared memory */
+
+/* What ioctl(PAGEMAP_SCAN) takes and gives (linux/fs.h). */
+struct scan_call {
+    uint64_t size, flags, start, end, walk_end, regions, regions_most, pages_most;
+    uint64_t inverted, all_of, any_of, told; /* sets of categories */
+};
+struct scan_region {
+    uint64_t start, end, categories;
+};
+#define SCAN_CALL _IOWR('f', 16, struct scan_call)
+#define SCAN_FILE (UINT64_C(1) << 2)
+#define SCAN_PRESENT (UINT64_C(1) << 3)
+#define SCAN_SWAPPED (UINT64_C(1) << 4)
 
 static int reader_open(const char *path) { return (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0); }
 
@@ -33,6 +47,7 @@ bool os_reader_begin(struct os_reader *reader, uint64_t *entries)
         .process = (int)syscall(SYS_getpid), .memory = -1, .entries = entries, .page = os_page_size()
     };
     reader->pagemap = reader_open("/proc/self/pagemap");
+    reader->regions = reader->pagemap >= 0;
     reads = reader_tries(reader);
     if (!reads) {
         reader->memory = reader_open("/proc/self/mem");
@@ -64,20 +79,54 @@ size_t os_reader_copy(const struct os_reader *reader, uintptr_t from, void *into
     return got > 0 ? (size_t)got : 0;
 }
 
-/* Reads what pagemap says of the pages from `from` on. False: nothing. */
-static bool reader_fill(struct os_reader *reader, uintptr_t from, uintptr_t to)
+/* Asks for the regions of [from, to) that hold something. False: the kernel does not know the call. */
+static bool reader_fill_regions(struct os_reader *reader, uintptr_t from, uintptr_t to)
 {
-    int saved_errno = errno;
+    uint64_t file = reader->anonymous ? 0 : SCAN_FILE; /* the kernel looks at each page for that */
+    struct scan_call call = { .size = sizeof call,
+                              .start = from,
+                              .end = to,
+                              .regions = (uint64_t)(uintptr_t)reader->entries,
+                              .regions_most = OS_READER_ENTRIES * sizeof *reader->entries / sizeof(struct scan_region),
+                              .inverted = file,
+                              .all_of = file,
+                              .any_of = SCAN_PRESENT | SCAN_SWAPPED,
+                              .told = SCAN_PRESENT };
+    long got = syscall(SYS_ioctl, reader->pagemap, SCAN_CALL, &call);
+
+    if (got < 0 || call.walk_end <= from || call.walk_end > to)
+        return false;
+    reader->count = (size_t)got;
+    reader->at = 0;
+    reader->first = from;
+    reader->end = call.walk_end;
+    return true;
+}
+
+/* Reads what pagemap says of the pages from `from` on. False: nothing. */
+static bool reader_fill_entries(struct os_reader *reader, uintptr_t from, uintptr_t to)
+{
     size_t count = base_min((to - from) / reader->page, OS_READER_ENTRIES);
     long got = syscall(SYS_pread64, reader->pagemap, reader->entries, count * sizeof *reader->entries,
                        from / reader->page * sizeof *reader->entries);
 
-    errno = saved_errno;
     if (got < (long)sizeof *reader->entries)
         return false;
     reader->first = from;
     reader->end = from + (size_t)got / sizeof *reader->entries * reader->page;
     return true;
+}
+
+static bool reader_fill(struct os_reader *reader, uintptr_t from, uintptr_t to)
+{
+    int saved_errno = errno;
+    bool filled;
+
+    if (reader->regions && !reader_fill_regions(reader, from, to))
+        reader->regions = false;
+    filled = reader->regions || reader_fill_entries(reader, from, to);
+    errno = saved_errno;
+    return filled;
 }
 
 void os_reader_look(struct os_reader *reader, uintptr_t from, uintptr_t to)
@@ -86,11 +135,47 @@ void os_reader_look(struct os_reader *reader, uintptr_t from, uintptr_t to)
         (void)reader_fill(reader, from, to);
 }
 
+/* The first region that ends behind `from`; NULL: no region before reader->end does. */
+static const struct scan_region *reader_find_region(struct os_reader *reader, uintptr_t from)
+{
+    const struct scan_region *regions = (const struct scan_region *)(const void *)reader->entries;
+
+    if (reader->at && regions[reader->at - 1].end > from)
+        reader->at = 0;
+    while (reader->at < reader->count && regions[reader->at].end <= from)
+        reader->at++;
+    return reader->at < reader->count ? &regions[reader->at] : NULL;
+}
+
+/* As os_reader_next, by regions. If the kernel refuses them, *from tells where to go on without. */
+static bool reader_next_region(struct os_reader *reader, uintptr_t *from, uintptr_t to, uintptr_t *run,
+                               uintptr_t *run_end, bool *present)
+{
+    while (*from < to) {
+        const struct scan_region *region;
+        if ((*from < reader->first || *from >= reader->end) && !reader_fill(reader, *from, to))
+            break;
+        if (!reader->regions)
+            break;
+        region = reader_find_region(reader, *from);
+        if (region && region->start < to) {
+            *run = base_max(region->start, *from);
+            *run_end = base_min(region->end, to);
+            *present = (region->categories & SCAN_PRESENT) != 0;
+            return true;
+        }
+        *from = region ? to : reader->end;
+    }
+    return false;
+}
+
 bool os_reader_next(struct os_reader *reader, uintptr_t from, uintptr_t to, uintptr_t *run, uintptr_t *run_end,
                     bool *present)
 {
     bool found = false;
 
+    if (reader->regions && reader_next_region(reader, &from, to, run, run_end, present))
+        return true;
     *run = from;
     *present = false;
     for (; reader->pagemap >= 0 && from < to; from += reader->page) {

@@ -31,6 +31,9 @@ static char *map(size_t pages)
     return memory;
 }
 
+/* Lets the reader ask for pagemap's entries, as on a kernel without PAGEMAP_SCAN. */
+static void refuse_regions(void) { refusals[REFUSALS - 1] = (struct refusal){ SYS_ioctl, NULL, ENOTTY, 0, 0 }; }
+
 static void open_reader(void)
 {
     errno = 4711;
@@ -136,11 +139,10 @@ static void test_says_when_neither_works(void **state)
 
 /* ---- Pages ---- */
 
-static void test_finds_the_pages_that_were_written(void **state)
+static void expect_written_pages(void)
 {
     char *memory = map(10);
 
-    (void)state;
     open_reader();
     expect_no_run(memory, 0, 10);
     memory[2 * page] = memory[3 * page + 1] = memory[5 * page] = memory[9 * page] = 1;
@@ -155,13 +157,21 @@ static void test_finds_the_pages_that_were_written(void **state)
     munmap(memory, 10 * page);
 }
 
-static void test_pages_of_a_file_count_once_they_are_changed(void **state)
+static void test_finds_the_pages_that_were_written(void **state)
+{
+    (void)state;
+    expect_written_pages();
+    refuse_regions();
+    expect_written_pages();
+    assert_false(reader.regions);
+}
+
+static void expect_changed_pages(void)
 {
     char path[] = "/tmp/hakmem-reader-XXXXXX", *memory;
     int file = mkstemp(path);
     volatile char read;
 
-    (void)state;
     assert_true(file >= 0 && unlink(path) == 0 && ftruncate(file, (off_t)(4 * page)) == 0);
     memory = mmap(NULL, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
     assert_true(memory != MAP_FAILED);
@@ -177,6 +187,57 @@ static void test_pages_of_a_file_count_once_they_are_changed(void **state)
     close(file);
 }
 
+static void test_pages_of_a_file_count_once_they_are_changed(void **state)
+{
+    (void)state;
+    expect_changed_pages();
+    refuse_regions();
+    expect_changed_pages();
+}
+
+/* The kernel looks at a page itself only to tell whether it is a file's. */
+static void test_anonymous_pages_are_told_by_regions(void **state)
+{
+    char *memory = map(10);
+    int calls;
+
+    (void)state;
+    memory[2 * page] = memory[3 * page] = memory[7 * page] = 1;
+    open_reader();
+    reader.anonymous = true;
+    calls = atomic_load(&calls_of[SYS_pread64]);
+    expect_run(memory, 0, 10, 2, 4, true);
+    expect_run(memory, 4, 10, 7, 8, true);
+    expect_no_run(memory, 8, 10);
+    expect_run(memory, 3, 10, 3, 4, true); /* back to what was passed */
+    expect_run(memory, 0, 3, 2, 3, true);
+    if (reader.regions) /* the kernel knows the call */
+        assert_int_equal(atomic_load(&calls_of[SYS_pread64]), calls);
+    os_reader_end(&reader);
+    munmap(memory, 10 * page);
+}
+
+/* More regions than one call tells, and a call that is refused in between. */
+static void test_many_regions(void **state)
+{
+    size_t pages = 2 * OS_READER_ENTRIES + 8;
+    char *memory = map(pages);
+
+    (void)state;
+    for (size_t i = 1; i < pages; i += 2)
+        memory[i * page] = 1;
+    for (int fails = 0; fails < 2; fails++) {
+        open_reader();
+        if (fails)
+            refusals[0] = (struct refusal){ SYS_ioctl, NULL, ENOTTY, 1, 0 };
+        for (size_t i = 1; i < pages; i += 2)
+            expect_run(memory, i - 1, pages, i, i + 1, true);
+        expect_no_run(memory, pages, pages);
+        os_reader_end(&reader);
+    }
+    munmap(memory, pages * page);
+}
+
 /* Pages that were swapped out hold data, and are a run of their own: they are not there to be read in place. */
 static void test_swapped_pages(void **state)
 {
@@ -185,6 +246,7 @@ static void test_swapped_pages(void **state)
     char *memory = map(8);
 
     (void)state;
+    refuse_regions();
     open_reader();
     os_reader_look(&reader, (uintptr_t)memory, (uintptr_t)memory + 8 * page);
     memcpy(entries, told, sizeof told);
@@ -222,6 +284,7 @@ static void test_one_look_serves_its_parts(void **state)
 
     (void)state;
     memory[10 * page] = memory[20 * page] = 1;
+    refuse_regions();
     open_reader();
     os_reader_look(&reader, (uintptr_t)memory, (uintptr_t)memory + 64 * page);
     reads = atomic_load(&calls_of[SYS_pread64]);
@@ -259,6 +322,7 @@ static void test_pages_count_from_where_pagemap_fails(void **state)
 
     (void)state;
     memory[7 * page] = 1;
+    refuse_regions();
     open_reader();
     refusals[0] = (struct refusal){ SYS_pread64, NULL, EIO, 1, 0 };
     expect_run(memory, 0, pages, 7, 8, true);
@@ -314,6 +378,8 @@ int main(void)
         cmocka_unit_test_setup(test_says_when_neither_works, begin),
         cmocka_unit_test_setup(test_finds_the_pages_that_were_written, begin),
         cmocka_unit_test_setup(test_pages_of_a_file_count_once_they_are_changed, begin),
+        cmocka_unit_test_setup(test_anonymous_pages_are_told_by_regions, begin),
+        cmocka_unit_test_setup(test_many_regions, begin),
         cmocka_unit_test_setup(test_swapped_pages, begin),
         cmocka_unit_test_setup(test_a_run_goes_on_behind_one_reading, begin),
         cmocka_unit_test_setup(test_one_look_serves_its_parts, begin),
