@@ -44,12 +44,22 @@ HAK_INLINE struct sweep_slot *sweep_find_slot(uint32_t slot)
 /* What so many bytes without memory count in sweep.waiting. */
 HAK_INLINE size_t sweep_cost_of_addresses(size_t bytes) { return bytes / 16; }
 
+/* What a scan needs to find the block at an address, for a unit of the window. */
+struct sweep_unit {
+    uintptr_t number;         /* the address / UNIT_SIZE; 0: none */
+    uintptr_t start;          /* of the slab */
+    struct sweep_word *words; /* the slab's; NULL: it has no candidates */
+    uint64_t reciprocal;      /* of its class */
+};
+#define SWEEP_UNITS 1024u
+
 /* The sweeping thread's memory: metadata, which is no root. */
 struct sweep_scratch {
     _Alignas(16) char stop[OS_STOP_BYTES];
     uint64_t entries[OS_READER_ENTRIES];
     _Alignas(16) char maps[16 * HAK_KIB];
     _Alignas(16) uint64_t copy[8192];
+    struct sweep_unit units[SWEEP_UNITS]; /* by number modulo SWEEP_UNITS, for one scan */
 };
 
 /* ---- sweep_scan.c ---- */

@@ -23,37 +23,89 @@ static struct sweep_marks {
 
 /* ---- Marking ---- */
 
-/* Call for an address in the window that a root holds: the block that it lies in is no candidate any more. */
-static void mark_block(uintptr_t address)
+/* Fills the unit's place in the table. */
+static __attribute__((noinline)) const struct sweep_unit *mark_look(struct sweep_unit *place, uintptr_t address)
 {
     struct sweep_slot *slot = sweep_find_slot(window_slot_of((const void *)address));
-    const struct superslab *superslab;
-    const struct slab *slab;
-    unsigned unit = (unsigned)(address >> UNIT_SHIFT) & (SUPERSLAB_UNITS - 1), first, index;
+    unsigned unit = (unsigned)(address >> UNIT_SHIFT) & (SUPERSLAB_UNITS - 1);
 
-    if (slot == NULL || !((slot->units >> unit) & 1))
+    *place = (struct sweep_unit){ .number = address >> UNIT_SHIFT };
+    if (slot && ((slot->units >> unit) & 1)) {
+        const struct superslab *superslab = superslab_of((const void *)address);
+        unsigned first = superslab->first_unit[unit];
+        place->start = (uintptr_t)superslab->slabs[first].start;
+        place->words = slot->words[first];
+        place->reciprocal = size_classes[superslab->slabs[first].class].reciprocal;
+    }
+    return place;
+}
+
+/* Call for an address in the window that a root holds: the block that it lies in is no candidate any more. A slab with
+ * candidates stays as it is during the scan, because they count as used. */
+HAK_INLINE void mark_block(struct sweep_unit *units, uintptr_t address)
+{
+    const struct sweep_unit *unit = &units[(address >> UNIT_SHIFT) % SWEEP_UNITS];
+    size_t index;
+
+    if (HAK_UNLIKELY(unit->number != address >> UNIT_SHIFT))
+        unit = mark_look(&units[(address >> UNIT_SHIFT) % SWEEP_UNITS], address);
+    if (unit->words == NULL)
         return;
-    superslab = superslab_of((const void *)address);
-    first = superslab->first_unit[unit];
-    slab = &superslab->slabs[first];
-    index = class_block_index(slab->class, address - (uintptr_t)slab->start);
+    index = ((address - unit->start) * unit->reciprocal) >> 40;
     if (HAK_LIKELY(index < SLAB_MAX_BLOCKS))
-        slot->words[first][index / 64].candidate &= ~(UINT64_C(1) << (index % 64));
+        unit->words[index / 64].candidate &= ~(UINT64_C(1) << (index % 64));
+}
+
+static void mark_each(const uint64_t *at, size_t count)
+{
+    for (const uint64_t *end = at + count; at < end; at++) {
+        uintptr_t address = *at & ADDRESS_BITS;
+        if (address - marks.window < marks.window_span)
+            mark_block(marks.scan.scratch->units, address);
+        else if (HAK_UNLIKELY(address - marks.large < marks.large_span))
+            sweep_large_mark(address);
+    }
+}
+
+/* The bits of an address that tell whether it may lie in a range of `span` bytes: they are 0 in its distance from the
+ * range's begin if it does. With an empty range, all bits. */
+static uint64_t mark_far_bits(uintptr_t span)
+{
+    return ADDRESS_BITS & ~(span ? UINT64_MAX >> __builtin_clzll(span) : 0);
+}
+
+/* Looks at so many words at once: most of them are no addresses in the ranges. */
+#define MARK_WORDS 8u
+typedef uint64_t mark_pair __attribute__((vector_size(16), may_alias));
+HAK_INLINE mark_pair mark_twice(uint64_t word) { return (mark_pair){ word, word }; }
+
+/* The uppermost bit is set where one of two words may be an address in the range. */
+HAK_INLINE mark_pair mark_near(mark_pair words, uintptr_t begin, uint64_t far_bits)
+{
+    return ((words - mark_twice(begin)) & mark_twice(far_bits)) - mark_twice(1);
 }
 
 static void mark_words(const uint64_t *at, size_t count)
 {
-    const uint64_t *end = at + count;
-    uintptr_t window = marks.window, window_span = marks.window_span, large = marks.large,
-              large_span = marks.large_span;
+    uintptr_t window = marks.window, large = marks.large;
+    uint64_t window_far = mark_far_bits(marks.window_span), large_far = mark_far_bits(marks.large_span);
+    bool any_large = marks.large_span != 0;
 
-    for (; at < end; at++) {
-        uintptr_t address = *at & ADDRESS_BITS;
-        if (HAK_UNLIKELY(address - window < window_span))
-            mark_block(address);
-        else if (HAK_UNLIKELY(address - large < large_span))
-            sweep_large_mark(address);
+    if ((uintptr_t)at % sizeof(mark_pair) != 0 && count) {
+        mark_each(at++, 1);
+        count--;
     }
+    for (; count >= MARK_WORDS; at += MARK_WORDS, count -= MARK_WORDS) {
+        const mark_pair *pairs = (const mark_pair *)(const void *)at;
+        mark_pair near = (mark_near(pairs[0], window, window_far) | mark_near(pairs[1], window, window_far)) |
+                         (mark_near(pairs[2], window, window_far) | mark_near(pairs[3], window, window_far));
+        if (any_large)
+            near |= (mark_near(pairs[0], large, large_far) | mark_near(pairs[1], large, large_far)) |
+                    (mark_near(pairs[2], large, large_far) | mark_near(pairs[3], large, large_far));
+        if ((near[0] | near[1]) >> 63)
+            mark_each(at, MARK_WORDS);
+    }
+    mark_each(at, count);
 }
 
 /* ---- Reading ---- */
@@ -240,6 +292,7 @@ bool sweep_scan_roots(const struct sweep_scan *scan, size_t *bytes)
     sweep_large_bounds(&marks.large, &marks.large_span);
     marks.scan = *scan;
     marks.bytes = 0;
+    memset(scan->scratch->units, 0, sizeof scan->scratch->units);
     marks.keys_open = os_reader_open_keys(&keys);
     read = os_reader_begin(&marks.reader, scan->scratch->entries) &&
            os_maps_each(scan_mapping, NULL, scan->scratch->maps, sizeof scan->scratch->maps);
