@@ -11,7 +11,7 @@
 #include "superslab/metadata.h"
 #include "superslab/window.h"
 
-/* So many blocks are given back together. */
+/* So many blocks are given back together: those of a word, at least. */
 #define RELEASE_BATCH 128u
 /* Blocks that pointers keep may always have so many bytes, and so many more for each thread that a sweep stops. */
 #define KEEP_MIN (16 * HAK_MIB)
@@ -85,10 +85,9 @@ static void sweep_count_more(unsigned class, size_t count)
 }
 
 /* False: the block waits already, or is free. */
-static bool sweep_wait_one(unsigned class, char *block)
+static bool sweep_wait_one(unsigned class, char *block, struct sweep_slot *slot)
 {
     struct slab *slab = slab_of(block);
-    struct sweep_slot *slot = sweep_slot_of(block);
     unsigned first = slab_first_unit(slab), index;
     uint64_t bit;
 
@@ -106,13 +105,22 @@ static bool sweep_wait_one(unsigned class, char *block)
 
 bool sweep_wait(unsigned class, void **blocks, size_t count)
 {
+    uint32_t known = UINT32_MAX; /* the number of `slot` */
+    struct sweep_slot *slot = NULL;
     size_t twice = 0;
 
-    for (size_t i = 0; i < count; i++)
-        if (sweep_slot_of(blocks[i]) == NULL)
-            return false;
     for (size_t i = 0; i < count; i++) {
-        if (HAK_LIKELY(sweep_wait_one(class, blocks[i])))
+        uint32_t number = window_slot_of(blocks[i]);
+        if (number != known && (slot = sweep_slot_of(blocks[i])) == NULL)
+            return false;
+        known = number;
+    }
+    for (size_t i = 0; i < count; i++) {
+        uint32_t number = window_slot_of(blocks[i]);
+        if (number != known)
+            slot = sweep_find_slot(number);
+        known = number;
+        if (HAK_LIKELY(sweep_wait_one(class, blocks[i], slot)))
             continue;
         misuse_report("free", blocks[i], MISUSE_FREED);
         twice++;
@@ -188,6 +196,12 @@ struct leaving_blocks {
     unsigned first;
     size_t count, gone; /* gone: given back already */
     void *blocks[RELEASE_BATCH];
+    /* The bits of the blocks, by their words' numbers. */
+    size_t words;
+    struct leaving_word {
+        unsigned number;
+        uint64_t bits;
+    } word[RELEASE_BATCH];
 };
 
 /* Opens the slab if it is a closed span. One that cannot be opened goes on waiting. */
@@ -207,9 +221,10 @@ static bool leave_open(struct leaving_blocks *leaving)
 static void leave_batch(struct leaving_blocks *leaving)
 {
     unsigned class = leaving->slab->class;
-    size_t count = leaving->count, remote;
+    size_t count = leaving->count, words = leaving->words, remote;
 
     leaving->count = 0;
+    leaving->words = 0;
     if (count == 0)
         return;
     if (!leave_open(leaving)) {
@@ -217,11 +232,9 @@ static void leave_batch(struct leaving_blocks *leaving)
         return;
     }
     lock_acquire(&leaving->heap->lock);
-    for (size_t i = 0; i < count; i++) {
-        unsigned index = class_block_index(class, (size_t)((char *)leaving->blocks[i] - leaving->slab->start));
-        atomic_fetch_and_explicit(&leaving->slot->words[leaving->first][index / 64].waiting,
-                                  ~(UINT64_C(1) << (index % 64)), memory_order_relaxed);
-    }
+    for (size_t i = 0; i < words; i++)
+        atomic_fetch_and_explicit(&leaving->slot->words[leaving->first][leaving->word[i].number].waiting,
+                                  ~leaving->word[i].bits, memory_order_relaxed);
     atomic_fetch_sub_explicit(&sweep.blocks[class], count, memory_order_relaxed);
     atomic_fetch_sub_explicit(&sweep.waiting, sweep_cost(class) * count, memory_order_relaxed);
     leaving->gone += count;
@@ -248,11 +261,13 @@ static void leave_slab(struct leaving_blocks *leaving, bool deaf)
         word->passed = deaf ? unseen & ~free : 0;
         sweep.unseen += base_count_bits(unseen) * cost;
         stay |= (atomic_load(&word->waiting) & ~free) != 0;
-        for (; free; free &= free - 1) {
-            if (leaving->count == RELEASE_BATCH)
-                leave_batch(leaving);
+        if (free == 0)
+            continue;
+        if (leaving->count + base_count_bits(free) > RELEASE_BATCH)
+            leave_batch(leaving);
+        leaving->word[leaving->words++] = (struct leaving_word){ i, free };
+        for (; free; free &= free - 1)
             leaving->blocks[leaving->count++] = start + ((size_t)i * 64 + base_low_bit(free)) * size;
-        }
     }
     if (stay)
         atomic_fetch_or(&leaving->slot->firsts, UINT32_C(1) << leaving->first);
