@@ -436,6 +436,21 @@ void hardened_free(void *block, struct hardened_claim claim, const char *functio
         sweep_run(hardened_heap());
 }
 
+void hardened_free_checked(struct thread_cache *cache, char *block, unsigned class, enum seal_kind kind)
+{
+    static const char *const functions[] = {
+        [SEAL_MALLOC] = "free", [SEAL_NEW] = "operator delete", [SEAL_NEW_ARRAY] = "operator delete[]"
+    };
+
+    if (HAK_LIKELY(harden.sweep) && HAK_LIKELY(bins_have_room_for_sweep(&cache->hardened, class))) {
+        seal_set_tail(block, class_size(class), 0);
+        seal_zero(block, class_size(class));
+        bins_add_for_sweep(&cache->hardened, cache->slots, class, block);
+        return;
+    }
+    hardened_free(block, (struct hardened_claim){ SIZE_MAX, 1, HARDENED_ANY_KIND }, functions[kind]);
+}
+
 /* ---- Sizes ---- */
 
 size_t hardened_size(const void *address, bool *found, struct heap **heap)

@@ -86,8 +86,10 @@ HAK_INLINE bool quick_free(const uintptr_t *offset, char *block, size_t told, en
         return false;
     cache = (struct thread_cache *)(window + *offset);
     ring = &cache->hardened.rings[class];
-    if (HAK_UNLIKELY(ring_is_full(ring)))
-        return false;
+    if (HAK_UNLIKELY(ring_is_full(ring))) {
+        hardened_free_checked(cache, block, (unsigned)class, kind);
+        return true;
+    }
     seal_set_tail(block, size, 0);
     seal_zero(block, size);
     ring_put(&cache->hardened, ring, row, cache->slots, block);

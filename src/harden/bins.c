@@ -36,8 +36,8 @@ static void **ring_entry(unsigned class, void **slots, unsigned number)
     return &slots[ring_rows[class].first + (number & ring_rows[class].mask)];
 }
 
-/* The quarantine is at most half of the ring, and at most what the option says. With the sweep on, no free takes the
- * fast path, and `keep` is the number of freed blocks (V8). */
+/* The quarantine is at most half of the ring, and at most what the option says. With the sweep on, `keep` is the
+ * number of freed blocks, and changes with each (V8). */
 static void ring_set_room(struct bins *bins, unsigned class, unsigned room)
 {
     struct ring *ring = &bins->rings[class];
@@ -319,8 +319,7 @@ static HAK_COLD void bins_put_for_sweep(struct bins *bins, void **slots, struct 
     ring_begin(bins, heap, class);
     if (ring->keep >= base_max(bins->room[class] / 2, 1) && !ring_grow(bins, heap, class))
         bins_leave(bins, slots, heap, class, ring->keep, false);
-    ring->keep++; /* first, so that it covers the entry whenever `head` does */
-    ring_put(bins, ring, &ring_rows[class], slots, block);
+    bins_add_for_sweep(bins, slots, class, block);
 }
 
 void bins_put(struct bins *bins, void **slots, struct heap *heap, unsigned class, void *block)

@@ -8,7 +8,7 @@
  *     the place of its number modulo the ring's length. They count as used in their slabs and have no seal. The last
  *     `keep` are the quarantine: malloc takes none unless memory is out. With the sweep on (harden/sweep.h), they are
  *     all freed blocks, and those before them are fresh: no program had them since they left their slabs. `limit` is 0
- *     then, so that no free takes the fast path.
+ *     then, so that the fast path of free puts no block: hardened_free_checked puts it, and `keep` grows with it.
  * V9: an entry is written before `head` covers it, and `tail` leaves an entry before another takes its place. So a fork
  *     at any moment loses at most one block to the child. Batches change under the heap's lock.
  * V10: a freed block goes back to its slab only by bins_leave or span_leave (spans.c). With the sweep on, bins_let_go
@@ -122,6 +122,20 @@ HAK_INLINE void bins_begin(struct bins *bins)
         bins->chance = harden.random ? os_random() | 1 : 0;
         spans_begin(&bins->spans);
     }
+}
+
+/* With the sweep on, freed blocks lie behind the fresh ones, and may take half of the ring's room (V8). */
+HAK_INLINE bool bins_have_room_for_sweep(const struct bins *bins, unsigned class)
+{
+    return bins->rings[class].keep < bins->room[class] / 2u;
+}
+
+HAK_INLINE void bins_add_for_sweep(struct bins *bins, void **slots, unsigned class, void *block)
+{
+    struct ring *ring = &bins->rings[class];
+
+    ring->keep++; /* first, so that it covers the entry whenever `head` does */
+    ring_put(bins, ring, &ring_rows[class], slots, block);
 }
 
 /* A free block of a class of slabs; refills the ring if it must. The block is zero if zeroing is on. NULL when memory
