@@ -436,11 +436,13 @@ void hardened_free(void *block, struct hardened_claim claim, const char *functio
         sweep_run(hardened_heap());
 }
 
-void hardened_free_checked(struct thread_cache *cache, char *block, unsigned class, enum seal_kind kind)
+void hardened_free_checked(char *block, enum seal_kind kind)
 {
     static const char *const functions[] = {
         [SEAL_MALLOC] = "free", [SEAL_NEW] = "operator delete", [SEAL_NEW_ARRAY] = "operator delete[]"
     };
+    struct thread_cache *cache = cache_current(); /* the empty one has no room */
+    unsigned class = window_page_map()[window_unit(block)];
 
     if (HAK_LIKELY(harden.sweep) && HAK_LIKELY(bins_have_room_for_sweep(&cache->hardened, class))) {
         seal_set_tail(block, class_size(class), 0);

@@ -8,7 +8,6 @@
 #include "harden/seal.h"
 
 struct heap;
-struct thread_cache;
 
 /* Initialises the process, and returns whether hardening is on. */
 HAK_HIDDEN HAK_COLD bool hardened_settle(void);
@@ -34,8 +33,8 @@ struct hardened_claim {
 /* heap: first-class, or NULL for the thread's. Returns NULL with ENOMEM when memory is out. */
 HAK_HIDDEN void *hardened_allocate(struct heap *heap, size_t alignment, size_t size, bool zeroed);
 HAK_HIDDEN void hardened_free(void *block, struct hardened_claim claim, const char *function);
-/* For quick_free, which has checked all of a small block, and whose ring has no room. `cache` may be the empty one. */
-HAK_HIDDEN void hardened_free_checked(struct thread_cache *cache, char *block, unsigned class, enum seal_kind kind);
+/* For quick_free, which has checked all of a small block, and whose ring has no room. */
+HAK_HIDDEN void hardened_free_checked(char *block, enum seal_kind kind);
 /* Notes that an operator new gave the live block. Ignores NULL. */
 HAK_HIDDEN void hardened_mark(void *block, enum seal_kind kind);
 /* As front_realloc. heap NULL: the block's own. */

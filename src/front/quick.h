@@ -87,7 +87,7 @@ HAK_INLINE bool quick_free(const uintptr_t *offset, char *block, size_t told, en
     cache = (struct thread_cache *)(window + *offset);
     ring = &cache->hardened.rings[class];
     if (HAK_UNLIKELY(ring_is_full(ring))) {
-        hardened_free_checked(cache, block, (unsigned)class, kind);
+        hardened_free_checked(block, kind); /* few arguments: each would take a register of all frees */
         return true;
     }
     seal_set_tail(block, size, 0);
