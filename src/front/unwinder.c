@@ -25,6 +25,21 @@ static enum unwind_kind unwind_kind(void)
  * reads /proc/self/maps once for each thread's stack. */
 #define RARE_MEAN (64 * HAK_KIB)
 
+static _Atomic bool in_child;
+
+void unwinder_reset_in_child(void) { atomic_store(&in_child, true); }
+
+/* Each start looks for an interpreter anew, but not in a child: a gone thread may hold the linker's lock. */
+static void look_for_python(void)
+{
+    static _Atomic bool looking;
+
+    if (atomic_load(&in_child) || atomic_exchange(&looking, true))
+        return;
+    python_prepare();
+    atomic_store(&looking, false);
+}
+
 /* What was prepared: what the program has, or also what could be loaded. */
 enum { NOT_PREPARED, PREPARED_INSIDE, PREPARED };
 static _Atomic uint32_t prepared;
@@ -35,6 +50,7 @@ void unwinder_prepare_inside(void)
 
     if (atomic_compare_exchange_strong(&prepared, &none, PREPARED_INSIDE))
         (void)os_unwind_prepare(unwind_kind(), false);
+    look_for_python();
 }
 
 void unwinder_prepare_at_start(uint64_t mean)
@@ -43,21 +59,15 @@ void unwinder_prepare_at_start(uint64_t mean)
 
     if (mean >= RARE_MEAN && os_unwind_prepare(kind, false) && (kind != UNWIND_AUTO || os_unwind_by_tables())) {
         atomic_store(&prepared, PREPARED_INSIDE);
-        python_prepare();
+        look_for_python();
     } else {
         unwinder_prepare();
     }
 }
 
-static _Atomic bool in_child;
-
-void unwinder_reset_in_child(void) { atomic_store(&in_child, true); }
-
 void unwinder_prepare(void)
 {
     if (atomic_exchange(&prepared, PREPARED) != PREPARED && !os_unwind_prepare(unwind_kind(), true))
         base_message("HAKMEM_HEAP_PROFILE_UNWIND=eh: libgcc_s.so.1 is not to be had; using frame pointers");
-    /* Each start looks for an interpreter anew, but not in a child: a gone thread may hold the linker's lock. */
-    if (!atomic_load(&in_child))
-        python_prepare();
+    look_for_python();
 }

@@ -11,7 +11,8 @@ HAK_HIDDEN void unwinder_prepare(void);
  * cost a short program more than all else that it does. */
 HAK_HIDDEN void unwinder_prepare_at_start(uint64_t mean);
 
-/* The same within malloc or free, where no library may be loaded: takes the unwinder that the program has. */
+/* The same within malloc or free, where no library may be loaded: takes the unwinder that the program has. Hold no
+ * lock: the search for a Python interpreter takes one of the loader's, under which a program may call malloc. */
 HAK_HIDDEN void unwinder_prepare_inside(void);
 
 /* In the child of a fork: stops looking for a Python interpreter. One that the parent found stays known. */

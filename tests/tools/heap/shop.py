@@ -1,5 +1,6 @@
 # -*- coding: utf-8 -*-
-"""Allocates known amounts at lines that tests find by their marks. With "wait" as an argument it waits at its end."""
+"""Allocates known amounts at lines that tests find by their marks. With "started" as an
+argument it waits for a line before it does so, with "wait" it waits at its end."""
 
 import ctypes
 import sys
@@ -222,4 +223,7 @@ def main():
         sys.stdin.read()
 
 
+if "started" in sys.argv:
+    print("started", flush=True)
+    sys.stdin.readline()
 main()

@@ -10,6 +10,9 @@ import blackbox
 import pytest
 from making import read, run
 
+from hakmem.live.control import Control
+from hakmem.live.memory import ProcessMemory
+
 HERE = Path(__file__).parent
 SHOP, HOSTILE = HERE / "shop.py", HERE / "hostile_python.c"
 # A sample each 4 KiB, at least 10,000: 5 standard deviations of the smallest site's 500 samples are 22 %.
@@ -135,6 +138,28 @@ def test_from_outside(library, tmp_path):
     stacks = json.loads(done.stdout)["stacks"]
     for name, mark, size in SITES:
         assert allocated(stacks, name, line_of(mark)) > size * (1 - NEAR)
+
+
+def test_a_profile_that_is_started_from_outside(library):
+    """hakmem heap --start, hakmem serve and tracers turn it on in this way."""
+    with subprocess.Popen([sys.executable, SHOP, "started", "wait"], env=blackbox.environment({}, preload=library),
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        try:
+            assert process.stdout.readline() == b"started\n"
+            control = Control(ProcessMemory(process.pid))
+            number = control.request(profile_mean=int(RATE))
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == b"ready\n"
+            control.await_answer(number)
+            done, tree = run(process.pid, "--json"), run(process.pid, "--tree", "--min", "0")
+        finally:
+            process.kill()
+    stacks = json.loads(done.stdout)["stacks"]
+    # The governor, which a start from outside cannot turn off, may make the samples rarer.
+    for name, mark, _ in SITES:
+        assert allocated(stacks, name, line_of(mark)) > 0, name
+    assert "Shop.fill" in tree.stdout and "_PyEval" not in tree.stdout and "libc_start" not in tree.stdout
 
 
 def test_off_by_an_option(library, tmp_path):
