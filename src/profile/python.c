@@ -148,45 +148,56 @@ static bool is_still_mine(const struct python_memory *memory, uint8_t *state)
     return os_peek(pieces, 2) && linked == memory->thread && word_at(state, python.at.thread_id) == os_thread_self();
 }
 
-static bool search_thread(struct python_memory *memory, uint8_t *state)
+/* The innermost frame of a thread's state, or 0. */
+static uintptr_t innermost_frame(const uint8_t *state)
 {
-    uintptr_t interpreter = peek_word(python.runtime + python.at.runtime_interpreters);
+    uintptr_t frame = word_at(state, python.at.thread_frame);
 
-    for (unsigned i = 0; interpreter && i < INTERPRETERS_MOST; i++) {
+    if (frame && python.at.holder_frame != PYTHON_NONE &&
+        !os_peek_live_at(frame + python.at.holder_frame, &frame, sizeof frame))
+        return 0;
+    return frame;
+}
+
+/* The state of a thread that is about to start names the thread that made it, and has no frame. So a state with a frame
+ * comes first. */
+static uintptr_t search_thread(struct python_memory *memory)
+{
+    uintptr_t interpreter = peek_word(python.runtime + python.at.runtime_interpreters), frame = 0;
+    uint8_t state[PYTHON_THREAD_BYTES];
+
+    memory->thread = 0;
+    for (unsigned i = 0; interpreter && !frame && i < INTERPRETERS_MOST; i++) {
         uintptr_t link = interpreter + python.at.interpreter_threads, thread = peek_word(link);
-        for (unsigned k = 0; thread && k < THREADS_MOST; k++) {
+        for (unsigned k = 0; thread && !frame && k < THREADS_MOST; k++) {
             if (is_mine(thread, state)) {
+                frame = innermost_frame(state);
                 memory->thread = thread;
                 memory->link = link;
-                return true;
             }
             link = thread + python.at.thread_next;
             thread = peek_word(link);
         }
         interpreter = peek_word(interpreter + python.at.interpreter_next);
     }
-    memory->thread = 0;
-    memory->skip = SKIP_AFTER_MISS;
-    return false;
+    if (!memory->thread)
+        memory->skip = SKIP_AFTER_MISS;
+    return frame;
 }
 
 /* The innermost frame of the calling thread, or 0. */
 static HAK_NOINLINE uintptr_t first_frame(struct python_memory *memory)
 {
     uint8_t state[PYTHON_THREAD_BYTES];
-    uintptr_t frame;
+    uintptr_t frame = 0;
 
     if (memory->skip) {
         memory->skip--;
         return 0;
     }
-    if (!(memory->thread && is_still_mine(memory, state)) && !search_thread(memory, state))
-        return 0;
-    frame = word_at(state, python.at.thread_frame);
-    if (frame && python.at.holder_frame != PYTHON_NONE &&
-        !os_peek_live_at(frame + python.at.holder_frame, &frame, sizeof frame))
-        return 0;
-    return frame;
+    if (memory->thread && is_still_mine(memory, state))
+        frame = innermost_frame(state);
+    return frame ? frame : search_thread(memory);
 }
 
 /* ---- Frames ---- */

@@ -231,6 +231,26 @@ static void threads(void)
 
 static void test_threads(void) { in_each_version(threads); }
 
+/* Until a new thread begins, its state names the thread that made it, stands first in the list, and has no frame. */
+static void a_thread_that_is_made(void)
+{
+    uint8_t *made = make_state((uintptr_t)pthread_self()), *code = make_code(make_ascii("f", 1), make_ascii("a", 5), 1);
+
+    set_frame(make_frame(code, 0));
+    assert_int_equal(merged_count(), 2);
+    put_word(made, layout.thread_next, (uintptr_t)thread_state);
+    put_word(interpreter, layout.interpreter_threads, (uintptr_t)made);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(merged_count(), 2);
+    /* While no function runs, the thread is found again for each sample. */
+    set_frame(NULL);
+    assert_int_equal(merged_count(), 1);
+    set_frame(make_frame(code, 0));
+    assert_int_equal(merged_count(), 2);
+}
+
+static void test_a_thread_that_is_made(void) { in_each_version(a_thread_that_is_made); }
+
 /* At most 16 interpreters with 256 threads each are looked at: the lists may change while they are read. */
 static void long_lists(void)
 {
@@ -565,6 +585,7 @@ int main(void)
         core_unit_test(test_deep),
         core_unit_test(test_wrong_frames),
         core_unit_test(test_threads),
+        core_unit_test(test_a_thread_that_is_made),
         core_unit_test(test_long_lists),
         core_unit_test(test_wrong_codes),
         core_unit_test(test_lines),
