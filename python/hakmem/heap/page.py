@@ -14,7 +14,8 @@ from hakmem.heap.lifetimes import OF_LIVES, duration_text, lives_of
 from hakmem.heap.show import facts, title_of
 from hakmem.heap.sites import Node, order, sites_of, tree_of
 from hakmem.heap.sizes import cell as sizes_cell
-from hakmem.heap.sizes import sizes_of
+from hakmem.heap.sizes import rows_of, sizes_of
+from hakmem.heap.temporary import HEADS, ranked, temporary_of
 
 if TYPE_CHECKING:
     from hakmem.heap.source import AnySource
@@ -26,6 +27,8 @@ LIBRARIES = ("vendor/d3.min.js", "vendor/d3-flamegraph.umd.min.js")
 
 # So many nodes a browser draws without a delay.
 MOST_NODES = 40_000
+# The sites whose sizes the page shows.
+SIZES_SITES = 100
 
 
 def write_page(path: Path, whole: Heap, found: Heap, index: int, files: Sequence[AnySource], base: AnySource | None,
@@ -42,9 +45,10 @@ def page_text(whole: Heap, found: Heap, index: int, names: Sequence[str], base: 
         FOLDER / "heap.html", f"Heap of {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else ""),
         read(FOLDER / "heap.css"),
         [read_script(path) for path in (*(FOLDER / name for name in LIBRARIES), SHARED / "keys.js",
-                                        FOLDER / "graph.js", FOLDER / "heap.js")],
+                                        FOLDER / "graph.js", FOLDER / "tables.js", FOLDER / "heap.js")],
         facts=facts(whole, names, base), kinds=kinds(found), shown=index,
         lives=bool(lives_of(found, lines)), sizes=bool(sizes_of(found, lines)),
+        temporary=HEADS if temporary_of(found, lines) else (),
         labels=any(stack.labels for stack in found.stacks),
         compared=found.compared, share="Of the base" if found.compared else "Share",
         data=embedded(page_data(found, index, lines)))
@@ -57,8 +61,10 @@ def kinds(found: Heap) -> list[tuple[int, str, str]]:
 
 def page_data(found: Heap, index: int, lines: bool) -> dict[str, object]:
     """Returns the page's data. nodes: [parent, name, place, values, base], parents first. sites: [name, place, flat,
-    cum, life, labels, sizes], with labels and sizes for each sample type. Each text occurs once. What the profile lacks
-    is null."""
+    cum, life, labels, sizes], with labels and sizes for each sample type. temporary: [name, freed objects, a number for
+    each of HEADS]. spreads: {sample type: [[name, figure, [[size, figure, objects]]]]}, with sites and sizes in the
+    order of tables; objects: null if they are not counted. Each text occurs once. What the profile lacks is null or
+    empty."""
     texts: dict[str, int] = {}
 
     def text(value: str) -> int:
@@ -75,14 +81,20 @@ def page_data(found: Heap, index: int, lines: bool) -> dict[str, object]:
     places = range(len(found.types))
     lives, sizes = lives_of(found, lines), sizes_of(found, lines)
     labelled = any(stack.labels for stack in found.stacks)
+    every = order(sites_of(found, lines), index, "flat", found.compared)
     sites = [[text(site.name), text(site.where(index)), [site.flat_change(place) for place in places],
               [site.cum_change(place) for place in places],
               duration_text(lives[site.key].mean() if site.key in lives else None) if lives else None,
               [text(cell(site.labels, place)) for place in places] if labelled else None,
               [text(sizes_cell(sizes.get(site.key, {}), place)) for place in places] if sizes else None]
-             for site in order(sites_of(found, lines), index, "flat", found.compared)]
+             for site in every]
+    soon = [[text(site.name), row.freed, row.counts()] for site, row in ranked(every, temporary_of(found, lines))]
+    spreads = {kind: [[text(site.name), site.flat_change(kind),
+                       [[text(size), value, objects] for size, value, objects in rows]]
+                      for site, rows in rows_of(found, every, sizes, kind, SIZES_SITES)]
+               for kind, _, _ in kinds(found)} if sizes else {}
     return {"types": found.types, "shown": index, "compared": found.compared, "nodes": nodes, "leftOut": left_out,
-            "sites": sites, "texts": list(texts)}
+            "sites": sites, "temporary": soon, "spreads": spreads, "texts": list(texts)}
 
 
 def share(node: Node, root: Node) -> float:

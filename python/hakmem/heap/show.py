@@ -9,7 +9,7 @@ from hakmem.heap.labels import Row, keys_of, ordered
 from hakmem.heap.labels import cell as labels_cell
 from hakmem.heap.lifetimes import OF_LIVES, SPANS, Lives, duration_text, lives_of
 from hakmem.heap.sizes import spread
-from hakmem.heap.temporary import WITHIN, Temporary
+from hakmem.heap.temporary import HEADS, Temporary, ranked
 from hakmem.screen import Table, Text, make_console
 from hakmem.units import scaled
 
@@ -199,16 +199,13 @@ def print_temporary(sites: Sequence[Site], temporary: Mapping[SiteKey, Temporary
     """Prints what part of each site's freed objects their thread freed before its next allocations, those with most
     such objects first."""
     table = Table()
-    for head in ("freed", *(f"{most:,}" for most in WITHIN), "later", "elsewhere"):
+    for head in ("freed", *HEADS):
         table.add_column(head, justify="right", no_wrap=True)
     table.add_column("site")
-    found = sorted((site for site in sites if site.key in temporary), key=lambda site: [
-        -count for count in temporary[site.key].within])
-    for site in found[:number]:
-        row = temporary[site.key]
+    found = ranked(sites, temporary)
+    for site, row in found[:number]:
         table.add_row(*(Text(cell) for cell in (
-            value_text(row.freed, "count"), *(share_text(count, row.freed) for count in row.within),
-            share_text(row.own - row.within[-1], row.freed), share_text(row.elsewhere(), row.freed), site.name)))
+            value_text(row.freed, "count"), *(share_text(count, row.freed) for count in row.counts()), site.name)))
     console = make_console()
     more = f", the first {number} of {len(found)} sites" if len(found) > number else ""
     console.print(Text(f"Of what was freed: by the allocating thread before its next N allocations, later, or elsewhere"

@@ -5,11 +5,11 @@ Above 1 MiB, HAKMEM's size is the greatest quarter of a power of two that the bl
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from hakmem.compat import zip_strict
-from hakmem.heap.sites import NOWHERE, SiteKey, label
+from hakmem.heap.sites import NOWHERE, Site, SiteKey, label, order
 from hakmem.units import scaled
 
 if TYPE_CHECKING:
@@ -77,3 +77,15 @@ def cell(sizes: Mapping[int, Sequence[int]], index: int) -> str:
     most = sorted(found, key=lambda row: -abs(row[1][index]))
     shown = [f"{name} {100 * abs(values[index]) / total:.0f} %" for name, values in most[:CELL_SIZES]]
     return ", ".join([*shown, *([f"{len(most) - CELL_SIZES} more"] if len(most) > CELL_SIZES else [])])
+
+
+def rows_of(heap: Heap, sites: Iterable[Site], sizes: Mapping[SiteKey, Mapping[int, Sequence[int]]], index: int,
+            most: int) -> list[tuple[Site, list[tuple[str, int, int | None]]]]:
+    """Returns (site, [(name of a size, figure, objects)]) of the sites with most of a figure, as spread() says; at most
+    `most` sites. objects is None if the profile does not count them."""
+    names = [name for name, _ in heap.types]
+    objects = names[index].replace("_space", "_objects")
+    counted = names.index(objects) if objects != names[index] and objects in names else None
+    shown = [site for site in order(sites, index, "flat", heap.compared) if site.flat_change(index)]
+    return [(site, [(size, values[index], None if counted is None else values[counted])
+                    for size, values in spread(sizes.get(site.key, {}), index)]) for site in shown[:most]]

@@ -6,17 +6,20 @@ allocations_from names it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hakmem.heap.lifetimes import FREED, OWN_FREED
-from hakmem.heap.sites import NOWHERE, SiteKey, label
+from hakmem.heap.sites import NOWHERE, Site, SiteKey, label
 
 if TYPE_CHECKING:
     from hakmem.heap.stacks import Heap
 
 # A block is temporary if it is freed before its thread's next N allocations: the powers of two that tables show.
 WITHIN = (1, 2, 16, 256, 4096)
+# The heads of a table's columns: before the next N allocations, later, and by another thread.
+HEADS = (*(f"{most:,}" for most in WITHIN), "later", "elsewhere")
 
 
 @dataclass
@@ -29,8 +32,12 @@ class Temporary:
     within: list[int] = field(default_factory=lambda: [0] * len(WITHIN))
 
     def elsewhere(self) -> int:
-        """Returns how many objects another thread freed. The figures are rounded sums, so `own` may be above `freed`."""
+        """Returns how many objects another thread freed. The sums are rounded, so `own` may be above `freed`."""
         return max(0, self.freed - self.own) if self.freed >= 0 else self.freed - self.own
+
+    def counts(self) -> list[int]:
+        """Returns the number of objects for each of HEADS."""
+        return [*self.within, self.own - self.within[-1], self.elsewhere()]
 
 
 def temporary_of(heap: Heap, lines: bool) -> dict[SiteKey, Temporary]:
@@ -52,3 +59,9 @@ def temporary_of(heap: Heap, lines: bool) -> dict[SiteKey, Temporary]:
         for place, most in enumerate(WITHIN):
             row.within[place] += by_own if stack.calls_from < most else 0
     return found
+
+
+def ranked(sites: Iterable[Site], temporary: Mapping[SiteKey, Temporary]) -> list[tuple[Site, Temporary]]:
+    """Returns the sites that freed objects, those with most temporary ones first."""
+    found = [(site, temporary[site.key]) for site in sites if site.key in temporary]
+    return sorted(found, key=lambda row: [-count for count in row[1].within])

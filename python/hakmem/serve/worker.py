@@ -16,10 +16,12 @@ from typing import Any, Union
 from hakmem.apart import bound
 from hakmem.heap.file import ProfileError, parse_profile
 from hakmem.heap.outside import Look, as_text, difference, look, packed, symbols_of, whole
-from hakmem.heap.sites import Node, tree_of
+from hakmem.heap.sites import Node, sites_of, tree_of
+from hakmem.heap.sizes import rows_of, sizes_of
 from hakmem.heap.source import Process
 from hakmem.heap.stacks import Heap, add_up
 from hakmem.heap.symbolize import Strings, symbolize
+from hakmem.heap.temporary import HEADS, ranked, temporary_of
 from hakmem.live.control import Control, Unanswered, start_profile, stop_profile
 from hakmem.live.descriptor import Descriptor, find
 from hakmem.live.heap import as_dict
@@ -32,7 +34,7 @@ from hakmem.live.sites import ProfileOff, read_sites
 SPACE_MOST = 8 << 30
 # Limits of the tree that the page draws: nodes, the least share of a node, depth.
 NODES_MOST, LEAST_SHARE, DEPTH_MOST = 4000, 0.002, 128
-# Sites of /api/why.
+# Sites of /api/why and of /api/flame's tables.
 SITES_MOST = 200
 
 
@@ -143,7 +145,7 @@ class Worker:
         return source, add_up({source: parse_profile(profile.SerializeToString(), source)})
 
     def do_tree(self, kind: str) -> dict[str, object]:
-        """Returns the tree of calls by a sample type, most first."""
+        """Returns the tree of calls by a sample type, most first, and by site the sizes and the temporary blocks."""
         _, found = self.stacks()
         index = found.index(kind)
         root, count = tree_of(found, False), 0
@@ -156,7 +158,15 @@ class Worker:
                            key=lambda child: -child.values[index]) if depth < DEPTH_MOST else []
             return [node.name, node.place, node.values[index],
                     [made(child, depth + 1) for child in large if count < NODES_MOST]]
-        return {"kind": kind, "root": made(root, 0)}
+        sites, temporary, sizes = sites_of(found, False), temporary_of(found, False), sizes_of(found, False)
+        return {"kind": kind, "root": made(root, 0),
+                "sizes": [{"name": site.name, "value": site.flat_change(index),
+                           "sizes": [{"size": size, "value": value, "objects": objects}
+                                     for size, value, objects in rows]}
+                          for site, rows in rows_of(found, sites, sizes, index, SITES_MOST)],
+                "temporary": {"heads": HEADS, "sites": [
+                    {"name": site.name, "freed": row.freed, "counts": row.counts()}
+                    for site, row in ranked(sites, temporary)[:SITES_MOST]]}}
 
     def do_why(self, idle: float) -> dict[str, object]:
         """Returns why more is resident than was asked for. idle: seconds to watch for unchanged memory."""

@@ -4,6 +4,8 @@ import json
 
 import pytest
 from making import TYPES_WITH_LIVES, Making, known, named, run
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 
 
 def with_sizes(unit="bytes"):
@@ -93,3 +95,47 @@ def test_a_profile_without_them(tmp_path):
     assert done.exit_code == 1 and "the profile tells no sizes: no sample has the label bytes" in done.stderr
     assert "sizes" not in json.loads(run(path, "--json").stdout)["sites"][0]
     assert run(path, "--sizes", "--tree").exit_code == 2
+
+
+def spreads(browser):
+    """[[texts of the cells, width of the bar as a share of its cell or None]] of the page's table."""
+    return browser.execute_script("""
+        return [...document.querySelectorAll("#spreads tbody tr")].map(row => {
+            const bar = row.querySelector(".bar");
+            return [[...row.cells].map(cell => cell.textContent).slice(0, 5),
+                    bar && bar.getBoundingClientRect().width / (bar.parentElement.clientWidth - 24)];
+        });""")
+
+
+def test_the_page_has_them(open_page, profile):
+    browser = open_page(profile)
+    rows = spreads(browser)
+    assert [row for row, _ in rows[:2]] == [["wide", "", "12.81 KiB", "67.2 %", "40"],
+                                            ["", "up to 16 B", "16 B", "0.1 %", "1"]]
+    at = [row for row, _ in rows].index(["fill", "", "6.25 KiB", "32.8 %", "25"])
+    (small, few), (large, most) = rows[at + 1:at + 3]
+    assert (small, large) == (["", "64 B", "1.25 KiB", "20.0 %", "20"], ["", "1 KiB", "5 KiB", "80.0 %", "5"])
+    assert few == pytest.approx(0.2, abs=0.02) and most == pytest.approx(0.8, abs=0.02)
+    kinds = browser.find_elements(By.CSS_SELECTOR, "[data-kind]")
+    next(button for button in kinds if button.text == "Objects allocated").click()
+    assert [row for row, _ in spreads(browser) if row[0] == "fill"] == [["fill", "", "35", "46.7 %", ""]]
+    # Tab reaches the table, and from it a site's name, which searches in the graph.
+    region = browser.find_element(By.CSS_SELECTOR, "[aria-label='Table of sizes']")
+    browser.execute_script("arguments[0].focus()", region)
+    browser.switch_to.active_element.send_keys(Keys.TAB)
+    name = browser.switch_to.active_element.text
+    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    assert name == "wide" and browser.find_element(By.ID, "search").get_attribute("value") == "^wide$"
+    assert browser.get_log("browser") == []
+
+
+def test_the_page_of_a_difference(open_page, profile, tmp_path):
+    later = with_sizes()
+    later.profile.sample[0].value[:] = [40, 2560, 30, 1920, 0, 0]
+    later.profile.sample[1].value[:] = [5, 5120, 1, 1024, 0, 0]
+    browser = open_page(later.write(tmp_path / "later.pb"), "--diff", profile)
+    rows = spreads(browser)
+    assert [row for row, _ in rows] == [["fill", "", "-3.375 KiB", "-17.7 %", "+6"],
+                                        ["", "64 B", "+640 B", "13.5 %", "+10"],
+                                        ["", "1 KiB", "-4 KiB", "-86.5 %", "-4"]]
+    assert [len(browser.find_elements(By.CSS_SELECTOR, f"#spreads {kind}")) for kind in (".bar", ".less")] == [2, 1]

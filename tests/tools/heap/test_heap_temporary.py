@@ -1,9 +1,12 @@
 """Protects temporary blocks: what part of a site's blocks their thread freed before its next N allocations."""
 
 import json
+import re
 
 import pytest
 from making import TYPES_WITH_OWN, Making, named, run, with_lives
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from steady import FLAGS
 
 import blackbox
@@ -87,3 +90,47 @@ def test_a_program(library, tmp_path, rate):
     assert late["freed"] > 300 and late["freed"] == pytest.approx(late["by_own_thread"], abs=16)
     assert late["within"]["2"] == 0 and late["by_own_thread"] == late["within"]["16"]
     assert away["freed"] >= 40 and away["by_own_thread"] == 0
+
+
+def rows(browser):
+    return browser.execute_script("return [...document.querySelectorAll('#temporary tbody tr')]"
+                                  ".map(row => [...row.cells].map(cell => cell.textContent))")
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_page_has_them(open_page, tmp_path, dark):
+    making = made()
+    making.stack(named("late", "main"), 0, 0, 0, 0, 900, 0, 0, lived_from=0)
+    making.stack(named("late", "main"), 0, 0, 0, 0, 0, 0, 900, calls_from=64)
+    browser = open_page(making.write(tmp_path / "own.pb"), dark=dark)
+    heads = browser.find_elements(By.CSS_SELECTOR, "#temporary thead th")
+    assert [head.text for head in heads] == ["Site", "Freed", "1", "2", "16", "256", "4,096", "later", "elsewhere"]
+    fill = ["fill", "110", "50.0 %", "50.0 %", "60.0 %", "60.0 %", "60.0 %", "20.0 %", "20.0 %"]
+    late = ["late", "900", "0.0 %", "0.0 %", "0.0 %", "100.0 %", "100.0 %", "0.0 %", "0.0 %"]
+    assert rows(browser) == [fill, late]
+    # Tab reaches the table and its heads; Enter sorts.
+    region = browser.find_element(By.CSS_SELECTOR, "[aria-label='Table of temporary blocks']")
+    browser.execute_script("arguments[0].focus()", region)
+    browser.switch_to.active_element.send_keys(Keys.TAB)
+    assert browser.switch_to.active_element.text == "Freed"
+    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    assert rows(browser) == [late, fill]
+    sorts = {head.text: head.get_attribute("aria-sort") for head in heads}
+    assert sorts["Freed"] == "descending" and sorts["1"] == "none"
+    # A site's name searches it in the graph.
+    browser.find_element(By.CSS_SELECTOR, "#temporary tbody button").click()
+    assert browser.find_element(By.ID, "search").get_attribute("value") == "^late$"
+    color, back = (browser.find_element(By.CSS_SELECTOR, place).value_of_css_property(name) for place, name in (
+        ("#temporary tbody td", "color"), ("section", "background-color")))
+    assert (brightness(color) > 200 > 100 > brightness(back)) if dark else (brightness(color) < 80 < 200 <
+                                                                            brightness(back))
+    assert browser.get_log("browser") == []
+
+
+def brightness(color):
+    return sum(map(int, re.findall(r"\d+", color)[:3])) / 3
+
+
+def test_a_page_without_them(open_page, tmp_path):
+    browser = open_page(with_lives().write(tmp_path / "lives.pb"))
+    assert browser.find_elements(By.ID, "temporary") == []

@@ -41,11 +41,16 @@ def test_on_and_off(served, running):
     status, state = posted(served, f"api/profile/{running.pid}?on=1&rate=8192")
     assert status == 200 and state["on"] and state["mean"] == 8192, state
     running.tell("keep", 2000, 5000)
-    root = served.json(f"api/flame/{running.pid}")["root"]
+    answer = served.json(f"api/flame/{running.pid}")
+    root = answer["root"]
 
     def find(node, name):
         return node if node[0] == name else next((found for child in node[3] if (found := find(child, name))), None)
     assert 8e6 < find(root, "keep_many")[2] < 13e6 and find(find(root, "main"), "keep_hay")
+    (kept,) = (site for site in answer["sizes"] if site["name"] == "keep_hay")
+    assert 8e6 < kept["value"] < 13e6 and kept["sizes"][0]["value"] == kept["value"], "blocks of one size"
+    assert answer["temporary"]["heads"][0] == "1" and all(
+        len(site["counts"]) == len(answer["temporary"]["heads"]) for site in answer["temporary"]["sites"])
     status, headers, page = served.get(f"flame/{running.pid}")
     assert status == 200 and headers.get_content_type() == "text/html" and b"keep_hay" in page
     status, state = posted(served, f"api/profile/{running.pid}?on=0")
@@ -71,6 +76,11 @@ def test_without_a_token_nothing_is_written(running):
         assert status == 403 and "without a token writes into no process" in answer["error"]
         state = server.json(f"api/profile/{running.pid}")
         assert not state["may_write"] and not state["on"]
+
+
+def cells(browser, table):
+    return browser.execute_script("return [...document.querySelectorAll(`#${arguments[0]} tbody tr`)]"
+                                  ".map(row => [...row.cells].map(cell => cell.textContent))", table)
 
 
 def check_keys(browser, script):
@@ -112,6 +122,11 @@ def test_the_page(served, running, tmp_path):
         until(lambda: said("#profile-state").startswith("being taken, a sample every 4.0 KiB"), "the profile")
         running.tell("keep", 2000, 5000)
         until(lambda: "keep_hay" in names(), "the flame graph")
+        sizes = cells(browser, "sizes")
+        kept = [row[0] for row in sizes].index("keep_hay")
+        assert sizes[kept + 1][1] == "2 KiB" and sizes[kept + 1][3] == "100.0 %", sizes
+        region = browser.find_element(By.CSS_SELECTOR, "[aria-label='Temporary blocks']")
+        assert region.aria_role == "region" and region.get_attribute("tabindex") == "0"
         script("[...document.querySelectorAll('#flame button')].find(cell => cell.textContent === 'keep_many').click()")
         assert names().index("keep_many") > 0 and script("return document.querySelectorAll('#flame "
                                                          ".around').length") >= 2
@@ -124,7 +139,13 @@ def test_the_page(served, running, tmp_path):
         script("document.getElementById('flame-pause').click(); document.getElementById('flame-kind').value = "
                "'alloc_objects';"
                "document.getElementById('flame-kind').dispatchEvent(new Event('change'))")
-        until(lambda: "blocks" in script("return document.querySelector('#flame button').title"), "other figures")
+        # "drop" freed 5,000 blocks from the last one on, and before that 5,000 that were in use after a profile's end.
+
+        def temporary():
+            row = next(row for row in cells(browser, "temporary") if row[0] == "keep_hay")
+            return [float(text.split()[0]) for text in row[6:]]
+        until(lambda: temporary()[0] > 35, "the temporary blocks")
+        assert sum(temporary()) == pytest.approx(100, abs=1)
         assert script("return document.querySelector('#flame-file').getAttribute('href')"
                       ) == f"flame/{running.pid}?kind=alloc_objects"
         script("document.getElementById('profile-switch').click()")

@@ -99,11 +99,19 @@
         }
     }
 
-    function cell(row, kindOf, content) {
-        const made = document.createElement(kindOf);
-        made.append(content);
-        row.append(made);
-        return made;
+    const cell = heapTables.cell;
+
+    // A button with a site's name that searches it in the graph.
+    function siteButton(name) {
+        const button = document.createElement("button");
+        button.type = "button";
+        button.textContent = name;
+        button.addEventListener("click", () => {
+            search.value = `^${name.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&")}$`;
+            lookFor(search.value);
+            place.scrollIntoView({ block: "center" });
+        });
+        return button;
     }
 
     function drawTable() {
@@ -115,15 +123,7 @@
         const body = document.querySelector("#sites tbody");
         body.replaceChildren(...sorted.slice(0, ROWS).map(([name, where, flat, cum, life, labels, sizes]) => {
             const row = document.createElement("tr");
-            const button = document.createElement("button");
-            button.type = "button";
-            button.textContent = data.texts[name];
-            button.addEventListener("click", () => {
-                search.value = `^${data.texts[name].replace(/[\\^$.*+?()[\]{}|]/g, "\\$&")}$`;
-                lookFor(search.value);
-                place.scrollIntoView({ block: "center" });
-            });
-            cell(row, "th", button).scope = "row";
+            cell(row, "th", siteButton(data.texts[name])).scope = "row";
             for (const values of [flat, cum]) {
                 cell(row, "td", valueText(values[kind]));
                 cell(row, "td", shareText(values[kind], total));
@@ -154,6 +154,7 @@
         }
         drawGraph();
         drawTable();
+        heapTables.sizes(data, kind, siteButton, valueText);
     }
 
     for (const button of document.querySelectorAll("[data-kind]")) {
@@ -185,5 +186,6 @@
             `The graph leaves out the ${data.leftOut.toLocaleString("en")} smallest bars; the table counts all.`;
     }
     show(kind);
+    heapTables.temporary(data, siteButton);
     document.documentElement.dataset.drawn = "yes";
 })();

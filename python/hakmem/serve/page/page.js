@@ -111,7 +111,12 @@ function table(id, columns, rows) {
     for (const [title, , kind] of columns) head.append(element("th", title, kind));
     const made = rows.map(row => {
         const line = element("tr");
-        for (const [, value, kind] of columns) line.append(element("td", value(row), kind));
+        for (const [, value, kind] of columns) {
+            const made = value(row), isNode = made instanceof Node;
+            const cell = element("td", isNode ? undefined : made, kind);
+            if (isNode) cell.append(made);
+            line.append(cell);
+        }
         return line;
     });
     const top = element("thead"), body = element("tbody");
@@ -250,6 +255,30 @@ function drawFlame() {
     if (!focused) byId("flame-named").textContent = flameText(way[way.length - 1]);
 }
 
+/* The tables by site below the graph, of the same answer. */
+function drawSites(found) {
+    byId("of-sites").hidden = !found?.root[2] && !found?.temporary.sites.length;
+    if (!found) return;
+    const share = (value, whole) => whole ? `${(100 * value / whole).toFixed(1)} %` : "-";
+    const bar = (value, whole) => {
+        const made = element("span", undefined, "bar");
+        made.style.width = share(value, whole);
+        return made;
+    };
+    const rows = found.sizes.flatMap(site => [{ name: site.name, value: site.value, whole: found.root[2] },
+        ...site.sizes.map(row => ({ ...row, whole: site.value }))]);
+    table("sizes", [
+        ["site", row => row.name ?? "", "words name"], ["size", row => row.size ?? ""],
+        [flame.kind.endsWith("space") ? "bytes" : "blocks", row => flameFigure(row.value)],
+        ["share", row => share(row.value, row.whole)],
+        ["", row => row.name === undefined ? bar(row.value, row.whole) : "", "spread"],
+    ], rows);
+    table("temporary", [
+        ["site", row => row.name, "words name"], ["freed", row => number(row.freed)],
+        ...found.temporary.heads.map((head, place) => [head, row => share(row.counts[place], row.freed)]),
+    ], found.temporary.sites);
+}
+
 function drawSwitch(profile) {
     const where = byId("profile-state"), button = byId("profile-switch");
     const rate = profile.mean ? `, a sample every ${bytes(profile.mean)} in the mean` : "";
@@ -282,10 +311,11 @@ async function lookAtProfile() {
     try {
         const profile = await ask(`api/profile/${pid}`);
         if (pid === state.pid) drawSwitch(profile);
-        const tree = profile.sites ? (await ask(`api/flame/${pid}?kind=${kind}`)).root : null;
+        const found = profile.sites ? await ask(`api/flame/${pid}?kind=${kind}`) : null;
         if (pid === state.pid && kind === flame.kind && !flame.paused) {
-            flame.root = tree;
+            flame.root = found && found.root;
             drawFlame();
+            drawSites(found);
         }
     } catch (error) {
         byId("profile-state").textContent = error.message;
@@ -387,6 +417,7 @@ function choose(pid) {
     location.hash = pid;
     Object.assign(flame, { root: null, zoom: [], asked: 0 });
     drawFlame();
+    drawSites(null);
     forgetWhy();
 }
 
