@@ -121,12 +121,35 @@ def add_up(profiles: dict[K, Profile], whole_names: bool = False, interpreter: b
 
 
 def compare(heap: Heap, base: Heap) -> Heap:
-    """Returns the heap as changes against the base. Stacks of the same names cancel out."""
-    if [name for name, _ in heap.types] != [name for name, _ in base.types]:
+    """Returns the heap as changes against the base, in the sample types that both have: an older HAKMEM writes fewer.
+    Stacks of the same names cancel out."""
+    common = [kind for kind in heap.types if kind in base.types]
+    if not common:
         raise ProfileError(f"the base's sample types ({', '.join(name for name, _ in base.types)}) are others than the "
                            f"profile's ({', '.join(name for name, _ in heap.types)})")
-    before = [replace(stack, values=stack.base, base=stack.values) for stack in base.stacks]
-    return replace(heap, stacks=heap.stacks + before, compared=True, notes=heap.notes + base.notes)
+    only = {whose: [name for name, unit in each.types if (name, unit) not in common]
+            for whose, each in (("the profile", heap), ("the base", base))}
+    sized = {whose: any(stack.size is not None for stack in each.stacks)
+             for whose, each in (("the profile", heap), ("the base", base))}
+    both = all(sized.values())
+    if any(sized.values()) and not both:
+        only["the profile" if sized["the profile"] else "the base"].append("sizes of blocks")
+    missing = [f"{', '.join(names)}, which only {whose} has" for whose, names in only.items() if names]
+    notes = [*heap.notes, *base.notes, *([f"not compared: {'; '.join(missing)}"] if missing else [])]
+    before = [replace(stack, values=stack.base, base=stack.values) for stack in stacks_in(base, common, both)]
+    return replace(heap, types=common, stacks=[*stacks_in(heap, common, both), *before], compared=True, notes=notes)
+
+
+def stacks_in(heap: Heap, types: Sequence[tuple[str, str]], sized: bool) -> list[Stack]:
+    """Returns the stacks with figures for these sample types alone, and without sizes if they are not `sized`."""
+    places = [heap.types.index(kind) for kind in types]
+    if len(places) < len(heap.types):
+        nothing = (0,) * len(places)
+        taken = [(stack, tuple(stack.values[place] for place in places)) for stack in heap.stacks]
+        stacks = [replace(stack, values=values, base=nothing) for stack, values in taken if any(values)]
+    else:
+        stacks = [replace(stack, values=tuple(stack.values[place] for place in places)) for stack in heap.stacks]
+    return stacks if sized else [replace(stack, size=None) for stack in stacks]
 
 
 def stacks_of(profile: Profile, path: object, whole_names: bool = False, interpreter: bool = False) -> Iterator[Stack]:

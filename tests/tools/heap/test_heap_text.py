@@ -4,7 +4,7 @@ import json
 
 import blackbox
 import pytest
-from making import TYPES, Making, known, named, run
+from making import TYPES, TYPES_WITH_LIVES, Making, known, named, run
 
 
 def test_what_was_in_use_at_the_peak(tmp_path):
@@ -118,6 +118,36 @@ def test_a_difference(profile, tmp_path):
     assert set(json.loads(same.stdout)["totals"].values()) == {0}
     tree = run(after, "--diff", profile, "--tree").stdout
     assert "-8 KiB" in tree and "+4 KiB" in tree
+
+
+@pytest.fixture
+def from_an_older_build(tmp_path):
+    """A profile of a HAKMEM that knew fewer sample types, and a later one of a HAKMEM that knows more."""
+    older, newer = Making(), Making((*TYPES_WITH_LIVES, ("peak_objects", "count"), ("own_freed_objects", "count")))
+    older.stack(named("fill", "main"), 100, 1000, 20, 200)
+    older.stack(named("keep", "main"), 5, 500, 5, 500)
+    newer.stack(named("fill", "main"), 130, 1300, 30, 300, 0, 0, 31, 0, size=10)
+    newer.stack(named("gone", "main"), 0, 0, 0, 0, 70, 5000, 0, 0, lived_from=64)
+    newer.stack(named("keep", "main"), 5, 500, 5, 500, 0, 0, 5, 0, size=100)
+    return older.write(tmp_path / "older"), newer.write(tmp_path / "newer")
+
+
+def test_a_difference_to_an_older_build(from_an_older_build):
+    older, newer = from_an_older_build
+    said = "freed_objects, lifetime, peak_objects, own_freed_objects, sizes of blocks, which only"
+    for after, base, sign, whose in ((newer, older, 1, "the profile"), (older, newer, -1, "the base")):
+        done = run(after, "--diff", base)
+        assert done.exit_code == 0, done.output
+        assert done.stderr == f"hakmem heap: not compared: {said} {whose} has\n"
+        change, share = ("+100 B", "14.3 %") if sign > 0 else ("-100 B", "-12.5 %")
+        assert told(done.stdout)[0] == f"{change} {share} {change} {share} {10 * sign:+} fill /src/a.c:1"
+        data = json.loads(run(after, "--diff", base, "--json").stdout)
+        assert data["types"] == dict(TYPES)
+        assert data["totals"] == {"alloc_objects": 30 * sign, "alloc_space": 300 * sign, "inuse_objects": 10 * sign,
+                                  "inuse_space": 100 * sign}
+        assert "gone" not in {site["name"] for site in data["sites"]}
+    done = run(newer, "--diff", older, "--peak", "--objects")
+    assert done.exit_code == 1 and "no such sample type: peak_objects; the profile has alloc_objects" in done.stderr
 
 
 def test_json(profile):
