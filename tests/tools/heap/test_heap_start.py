@@ -4,11 +4,12 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
+from types import SimpleNamespace
 
 import blackbox
 import pytest
+from making import run
 from steady import FLAGS, SOURCE, steady
 
 sys.path.insert(0, str(blackbox.REPOSITORY / "python"))
@@ -64,27 +65,32 @@ def test_start_and_stop(running):
     assert f"process {running.pid} takes no heap profile\n" == hakmem("heap", "--stop", running.pid).stdout
 
 
-def test_seconds(running):
-    running.tell("pulse")
+def test_seconds(steady_program, library, monkeypatch):
+    """The program allocates while the command waits. The test does so in place of the wait, so that a loaded machine
+    cannot put it elsewhere. Without the governor's bound, which is one of time, the figure is that of the samples."""
+    with steady(steady_program, library, HAKMEM_HEAP_PROFILE_OVERHEAD="0") as running:
+        waits = []
 
-    def work():
-        time.sleep(1)
-        running.tell("keep", 3000, 5000)
-    thread = threading.Thread(target=work)
-    thread.start()
-    done = hakmem("heap", "--start", "--seconds", "1.6", "--rate", "4096", running.pid, "--json")
-    thread.join()
-    assert done.status == 0, done.report()
-    assert f"process {running.pid} takes a heap profile for 1.6 s, a sample every 4.00 KiB" in done.stderr
-    (flat,) = (site["flat"] for site in json.loads(done.stdout)["sites"] if site["name"] == "keep_hay")
-    assert 13e6 < flat["inuse_space"] < 18e6
-    state = Control(ProcessMemory(running.pid)).state()
-    assert not state.profile_on
+        def wait(seconds):
+            waits.append((seconds, Control(ProcessMemory(running.pid)).state().profile_on))
+            running.tell("keep", 3000, 5000)
+        running.tell("keep", 3000, 5000)  # before: not shown
+        running.tell("pulse")
+        monkeypatch.setattr("hakmem.heap.session.time", SimpleNamespace(sleep=wait))
+        done = run("--start", "--seconds", "1.6", "--rate", "4096", running.pid, "--json")
+        assert done.exit_code == 0 and waits == [(1.6, True)], done.output
+        assert f"process {running.pid} takes a heap profile for 1.6 s, a sample every 4.00 KiB" in done.stderr
+        (flat,) = (site["flat"] for site in json.loads(done.stdout)["sites"] if site["name"] == "keep_hay")
+        # 5,000 blocks of 3,072 bytes, each a sample with a chance of 0.53: more than five standard deviations.
+        assert 13e6 < flat["inuse_space"] < 18e6
+        assert not Control(ProcessMemory(running.pid)).state().profile_on
 
 
 def test_seconds_without_a_sample(running):
     running.tell("pulse")
+    begun = time.monotonic()
     done = hakmem("heap", "--start", "--seconds", "0.2", "--rate", "1G", running.pid)
+    assert time.monotonic() - begun > 0.2, "the command waits"
     assert done.status == 1 and (f"process {running.pid} allocated nothing in 0.2 s that became a sample, which are "
                                  "1.00 GiB apart"
                                  in done.stderr), done.report()
