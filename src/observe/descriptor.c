@@ -2,6 +2,8 @@
 
 #include "base/version.h"
 #include "front/thread_cache.h"
+#include "harden/bins.h"
+#include "harden/sweep.h"
 #include "options/options.h"
 #include "os/outside.h"
 #include "pool/huge.h"

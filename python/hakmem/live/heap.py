@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from array import array
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import lru_cache
-from operator import add
+from operator import add, mul
 from typing import TypeVar
 
 from hakmem.clean import clean_bytes
@@ -39,6 +39,8 @@ HEAPS_MOST, SLOTS_MOST = 1 << 20, 1 << 22
 # Limit of a slab's blocks, and of counts in the 16-bit arrays of a page.
 BLOCKS_MOST = (1 << 16) - 1
 ALL_FREE = 0xFFFFFFFE
+# Numbers of a ring's entries are modulo 2^16.
+RING_NUMBERS = (1 << 16) - 1
 # Counters that only classes have: no heap has their sum.
 EVERYWHERE = ("malloc_hits", "free_hits", "overflows", "direct", "returned_blocks")
 SLAB = ("owner", "used", "class", "units", "state", "remote_count")
@@ -314,19 +316,65 @@ class Reader:
                     wanted.append((heap["cache"] + slots.offset + (base + 1) * slots.size, count * slots.size))
                     whose.append((heap, class_id))
         self.cached_by = dict.fromkeys((heap["address"] for heap in owners), 0)
-        self.cached_blocks = {}
-        for (heap, class_id), data in zip_strict(whose, self.memory.read_many(wanted)):
-            held = 0
-            for block in array("Q", data):
+        self.cached_blocks: dict[int, int] = {}
+        found = [(heap, class_id, array("Q", data))
+                 for (heap, class_id), data in zip_strict(whose, self.memory.read_many(wanted))]
+        for heap, its_class, blocks in (*found, *self.quarantined(owners)):
+            for block in blocks:
                 slab = self.slab_of.get(block // self.unit_size)
                 # Any other block was caught in the middle of a change.
-                if slab is not None and slab.class_id == class_id:
-                    slab.cached += 1
-                    held += 1
-                    self.cached_blocks[block] = heap["id"]
-            self.cached_by[heap["address"]] += held * size[class_id]
+                if slab is None or its_class not in (slab.class_id, None) or block in self.cached_blocks:
+                    continue
+                slab.cached += 1
+                self.cached_blocks[block] = heap["id"]
+                self.cached_by[heap["address"]] += size[slab.class_id]
         for slab in self.slabs:
             slab.cached = min(slab.cached, slab.used)
+        self.read_sweep()
+
+    def quarantined(self, owners: list[dict[str, int]]) -> Iterator[tuple[dict[str, int], int | None, array[int]]]:
+        """Yields (heap, class or None, blocks) for what hardened threads keep in the place of bins: a ring for each
+        class, and spans of any class (src/harden/bins.h). They are free blocks, most of them in the quarantine."""
+        fields, types = self.descriptor.fields, self.descriptor.types
+        if "thread_cache.hardened" not in fields:
+            return
+        place, used = fields["thread_cache.hardened"].offset, fields["bins.used"].offset
+        flags = self.memory.read_many([(heap["cache"] + place + used, 1) for heap in owners])
+        hardened = [heap for heap, flag in zip_strict(owners, flags) if flag != b"\0"]
+        if not hardened:
+            return
+        constants = list(self.descriptor.picker("ring_row", "first", "mask").rows(
+            self.memory.read(self.descriptor.roots["ring_rows"], self.class_count * types["ring_row"])))
+        slots, rings, spans = (fields[name] for name in ("thread_cache.slots", "bins.rings", "bins.spans"))
+        count, span = fields["spans.count"], fields["spans.span"]
+        wanted, whose = [], []
+        for heap, data in zip_strict(hardened, self.memory.read_many([
+                (heap["cache"] + place, types["bins"]) for heap in hardened])):
+            ends = self.descriptor.picker("ring", "head", "tail").rows(data[rings.offset:rings.end])
+            for class_id, ((head, tail), (first, mask)) in enumerate(zip_strict(ends, constants)):
+                held = (head - tail) & RING_NUMBERS
+                if 0 < held <= mask + 1 and first + mask < slots.count:
+                    wanted.append((heap["cache"] + slots.offset + first * slots.size, (mask + 1) * slots.size))
+                    whose.append((heap, class_id, tail, held))
+            number = int.from_bytes(data[spans.offset + count.offset:spans.offset + count.end], "little")
+            if number <= span.count:
+                waiting = data[spans.offset + span.offset:spans.offset + span.offset + number * span.size]
+                yield heap, None, array("Q", waiting)
+        for (heap, class_id, tail, held), data in zip_strict(whose, self.memory.read_many(wanted)):
+            ring = array("Q", data)
+            yield heap, class_id, array("Q", [ring[(tail + number) % len(ring)] for number in range(held)])
+
+    def read_sweep(self) -> None:
+        """Reads how many freed blocks of each class wait for a sweep. Nothing tells whose slabs they are of."""
+        self.swept = [0] * self.class_count
+        if "sweep" in self.descriptor.roots:
+            blocks = self.descriptor.fields["sweep.blocks"]
+            data = self.memory.read(self.descriptor.roots["sweep"] + blocks.offset, blocks.size * blocks.count)
+            self.swept = list(array("Q", data))
+        left = [0] * self.class_count
+        for slab in self.slabs:
+            left[slab.class_id] += slab.used - slab.cached
+        self.swept = [min(waiting, most) for waiting, most in zip_strict(self.swept, left)]
 
     def read_profile(self) -> None:
         """Reads the mappings of the heap profile's tables, (address, bytes). A HAKMEM that does not tell has none."""
@@ -420,7 +468,7 @@ class Reader:
         present, size = units.present, self.classes["size"]
         slab_bytes = sum(slab.length for slab in self.slabs) * self.unit_size
         used = sum(slab.used * size[slab.class_id] for slab in self.slabs)
-        cached = sum(slab.cached * size[slab.class_id] for slab in self.slabs)
+        cached = sum(slab.cached * size[slab.class_id] for slab in self.slabs) + sum(map(mul, self.swept, size))
         pool_units = len(present) * (self.units - 1) * self.unit_size
         untouched, guards = (sum(units.state[row].count(kind, 1) for row in present) * self.unit_size
                              for kind in (UNTOUCHED, GUARD))
@@ -458,6 +506,7 @@ class Reader:
         for slab in self.slabs:
             used[slab.class_id] += slab.used
             cached[slab.class_id] += slab.cached
+        cached.update(dict(enumerate(self.swept)))
         found, size, blocks, units = [], *(self.classes[name] for name in ("size", "blocks", "units"))
         for class_id, slabs in sorted(self.slab_counts.items()):
             found.append(

@@ -1,0 +1,53 @@
+"""Protects the quarantine of a hardened process in what tools tell: its blocks are free, and none of them is live."""
+
+import json
+
+import blackbox
+import pytest
+from conftest import HERE
+
+from hakmem.live import ProcessMemory, snapshot
+
+SECURE = blackbox.LIBRARY.parent / "libhakmem-secure.so"
+WAYS = {"secure": (SECURE, {}), "switch": (blackbox.LIBRARY, {"HAKMEM_HARDENED": "1"}),
+        "sweep": (SECURE, {"HAKMEM_SWEEP": "1"})}
+# (requested size, block size of its class, number). The last is a span.
+SIZES = [(700, 768, 3000), (3000, 3072, 2000), (20000, 20480, 40), (200000, 262144, 9)]
+
+
+@pytest.fixture(params=WAYS)
+def hardened(request, start, compiled, tmp_path):
+    """known.c on a hardened HAKMEM, whose heap profile has every block."""
+    library, env = WAYS[request.param]
+    return start([compiled(HERE / "known.c")], library, env | {
+        "HAKMEM_PURGE_DELAY": "3600000", "HAKMEM_HEAP_PROFILE": str(tmp_path / "heap"),
+        "HAKMEM_HEAP_PROFILE_RATE": "1"})
+
+
+def row_of(shot, block):
+    return next((row for row in shot.classes if row.block_size == block), None)
+
+
+def test_freed_blocks_are_not_live(hardened):
+    taken = {}
+    for size, _, count in SIZES:
+        taken[size] = int(hardened.ask("take", size, count)[1])
+    for size, _, count in SIZES:
+        freed = int(hardened.ask("drop", size, 2)[0])
+        shot = snapshot(ProcessMemory(hardened.pid))
+        row = row_of(shot, next(row.block_size for row in shot.classes if row.block_size >= taken[size]))
+        # The program's own blocks of the class: stdio's and those above.
+        assert row.live_blocks - (count - freed) <= 2, (size, row)
+        assert row.cached_blocks + row.free_blocks >= freed
+        assert shot.totals.mapped == shot.totals.sum
+
+
+def test_commands_tell_them(hardened, hakmem):
+    hardened.ask("take", 700, 3000)
+    hardened.ask("drop", 700, 1)
+    totals = json.loads(hakmem("stats", hardened.pid, "--json"))["totals"]
+    assert totals["cached"] > 10 * 768 and totals["live"] < 20 * 768, totals
+    profile = json.loads(hakmem("heap", hardened.pid, "--json"))["totals"]
+    assert profile["alloc_objects"] >= 3000 and profile["inuse_objects"] < 20, profile
+    parts = json.loads(hakmem("explain", hardened.pid, "--json"))
+    assert parts["heap"]["cached"] > 0, parts
