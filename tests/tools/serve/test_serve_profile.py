@@ -125,6 +125,9 @@ def test_the_page(served, running, tmp_path):
         sizes = cells(browser, "sizes")
         kept = [row[0] for row in sizes].index("keep_hay")
         assert sizes[kept + 1][1] == "2 KiB" and sizes[kept + 1][3] == "100.0 %", sizes
+        bars = script("return [...document.querySelectorAll('#sizes .bar')].map(bar => "
+                      "[bar.style.width, bar.closest('tr').cells[3].textContent])")
+        assert bars and all(f"{float(width.rstrip('%') or -1):.1f} %" == share for width, share in bars), bars
         region = browser.find_element(By.CSS_SELECTOR, "[aria-label='Temporary blocks']")
         assert region.aria_role == "region" and region.get_attribute("tabindex") == "0"
         script("[...document.querySelectorAll('#flame button')].find(cell => cell.textContent === 'keep_many').click()")
@@ -142,8 +145,8 @@ def test_the_page(served, running, tmp_path):
         # "drop" freed 5,000 blocks from the last one on, and before that 5,000 that were in use after a profile's end.
 
         def temporary():
-            row = next(row for row in cells(browser, "temporary") if row[0] == "keep_hay")
-            return [float(text.split()[0]) for text in row[6:]]
+            row = next((row for row in cells(browser, "temporary") if row[0] == "keep_hay"), None)
+            return [float(text.split()[0]) for text in row[6:]] if row else [0]
         until(lambda: temporary()[0] > 35, "the temporary blocks")
         assert sum(temporary()) == pytest.approx(100, abs=1)
         assert script("return document.querySelector('#flame-file').getAttribute('href')"

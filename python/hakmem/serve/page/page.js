@@ -262,7 +262,7 @@ function drawSites(found) {
     const share = (value, whole) => whole ? `${(100 * value / whole).toFixed(1)} %` : "-";
     const bar = (value, whole) => {
         const made = element("span", undefined, "bar");
-        made.style.width = share(value, whole);
+        made.style.width = `${whole ? 100 * value / whole : 0}%`;
         return made;
     };
     const rows = found.sizes.flatMap(site => [{ name: site.name, value: site.value, whole: found.root[2] },
