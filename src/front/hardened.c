@@ -112,10 +112,8 @@ HAK_INLINE bool place_read(const struct held *place, struct seal *seal, const ch
 HAK_INLINE bool neighbour_is_whole(const struct held *place, unsigned index)
 {
     const char *block = place->slab->start + (size_t)index * class_size(place->class);
-    uint64_t tail = __atomic_load_n((const uint64_t *)(const void *)(block + class_size(place->class) - SEAL_BYTES),
-                                    __ATOMIC_RELAXED);
 
-    return tail == 0 || seal_is_tail(block, tail);
+    return seal_neighbour_wrong(block, seal_tail_word(block, class_size(place->class))) == 0;
 }
 
 static HAK_COLD void hardened_report_neighbour(const struct held *place, unsigned index, const char *function)
@@ -579,9 +577,35 @@ static void *hardened_realloc_large(struct heap *heap, void *block, size_t size,
     return hardened_move(heap ? heap : own, block, request.size, size, function);
 }
 
+/* For blocks and sizes of the fast paths. NULL: nothing changed. */
+HAK_INLINE void *hardened_realloc_quick(void *block, size_t size, const char *function)
+{
+    char *window = window_base();
+    struct quick_block found;
+    size_t old_size;
+    void *fresh;
+
+    if (!HAK_SECURE || size - 1 >= QUICK_MOST || !quick_look(window, block, SIZE_MAX, SEAL_MALLOC, &found))
+        return NULL;
+    old_size = found.row->size - found.room;
+    if (block_may_stay(found.row->size, seal_bytes_for(size))) {
+        hardened_reseal(&(struct held){ .block = block, .class = (unsigned)found.class },
+                        &(struct seal){ .requested = old_size, .kind = SEAL_MALLOC }, size);
+        return block;
+    }
+    fresh = quick_malloc(&hak_cache_offset, size, SEAL_MALLOC);
+    if (HAK_UNLIKELY(fresh == NULL))
+        return NULL;
+    memcpy(fresh, block, base_min(old_size, size));
+    if (!quick_put((struct thread_cache *)(window + hak_cache_offset), block, &found))
+        hardened_free(block, HARDENED_NO_CLAIM, function);
+    return fresh;
+}
+
 void *hardened_realloc(struct heap *heap, void *block, size_t size, const char *function)
 {
     struct held place;
+    void *resized;
     bool live;
 
     if (block == NULL)
@@ -590,6 +614,9 @@ void *hardened_realloc(struct heap *heap, void *block, size_t size, const char *
         hardened_free(block, HARDENED_NO_CLAIM, function);
         return NULL;
     }
+    resized = heap == NULL ? hardened_realloc_quick(block, size, function) : NULL;
+    if (HAK_LIKELY(resized != NULL))
+        return resized;
     if (HAK_LIKELY(place_find(block, &place)))
         return hardened_realloc_pooled(heap, &place, size, function);
     if (!hardened_is_nothing(block, &live, function))

@@ -1,6 +1,6 @@
 /*
- * malloc and free of small blocks in the hardened library, as nearly every call runs them: all checks, and nothing
- * unusual. If something is unusual or wrong, they change nothing, and hardened.c finds it again and reports it.
+ * malloc, free and realloc of small blocks in the hardened library, as nearly every call runs them: all checks, and
+ * nothing unusual. If something is unusual or wrong, they change nothing, and hardened.c finds it again and reports it.
  *
  * A block's class comes from the page map. Its slab does not matter: a seal is made from the block's address, so only
  * the start of a block that the program holds has one (V6).
@@ -43,56 +43,64 @@ HAK_INLINE void *quick_malloc(const uintptr_t *offset, size_t size, enum seal_ki
     return block;
 }
 
-/* Whether the block before is whole, by its tail word alone. Each block has one before it (slab_blocks_withheld). */
-HAK_INLINE bool quick_before_is_whole(const char *block, size_t size)
-{
-    uint64_t tail = seal_load(block - SEAL_BYTES);
-    unsigned live = seal_is_tail(block - size, tail);
-
-    __asm__("" : "+r"(live)); /* live or free at random, so a branch on it would be guessed wrong */
-    return HAK_LIKELY((live | (tail == 0)) != 0);
-}
+/* A whole block that the program holds. */
+struct quick_block {
+    const struct ring_row *row;
+    size_t class, room; /* between the requested size and the block's end */
+};
 
 /* False: take the slow path. `told`: the size that the caller gives, or SIZE_MAX. */
-HAK_INLINE bool quick_free(const uintptr_t *offset, char *block, size_t told, enum seal_kind kind)
+HAK_INLINE bool quick_look(char *window, char *block, size_t told, enum seal_kind kind, struct quick_block *found)
 {
-    char *window = window_base();
     size_t unit = window_block_unit(window, block), class, size, room;
-    const struct ring_row *row;
-    struct thread_cache *cache;
-    uint64_t tail, canary, code;
-    struct ring *ring;
+    uint64_t tail, canary, wrong;
 
     if (HAK_UNLIKELY(window_is_beyond(unit)))
         return false;
     class = __atomic_load_n((uint8_t *)window + WINDOW_PAGE_MAP + unit, __ATOMIC_RELAXED);
     if (HAK_UNLIKELY(class - 1 >= CLASS_1024 - 1) || quick_is_off())
         return false;
-    row = &ring_rows[class];
-    size = row->size;
+    size = ring_rows[class].size;
     /* The block lies in its slab and is not the slab's first. */
-    if (HAK_UNLIKELY(((uintptr_t)block & (UNIT_SIZE - 1)) - 1 > UNIT_SIZE - size - 1))
+    if (HAK_UNLIKELY(((uintptr_t)block & (UNIT_SIZE - 1)) - size > ring_rows[class].places))
         return false;
-    /* This test comes first because the later ones need all that it needs. */
-    if (HAK_UNLIKELY(!quick_before_is_whole(block, size)))
-        return false;
+    /* The block before, which each block has (slab_blocks_withheld). */
+    wrong = seal_neighbour_wrong(block - size, seal_load(block - SEAL_BYTES));
     tail = seal_load(block + size - SEAL_BYTES);
     canary = seal_canary(block);
-    code = (tail ^ canary) >> SEAL_TAIL_SHIFT;
-    room = code - ((uint64_t)kind << SEAL_KIND_SHIFT);
-    if (HAK_UNLIKELY(tail != seal_tail(canary, code)) || HAK_UNLIKELY(room - SEAL_BYTES > size - SEAL_BYTES) ||
-        HAK_UNLIKELY(told != SIZE_MAX && told != size - room) ||
-        HAK_UNLIKELY(!seal_gap_is_whole(block, size, room, canary, tail)))
+    wrong |= seal_tail_wrong(tail ^ canary);
+    room = ((tail ^ canary) >> SEAL_TAIL_SHIFT) - ((uint64_t)kind << SEAL_KIND_SHIFT);
+    if (HAK_UNLIKELY(room - SEAL_BYTES > size - SEAL_BYTES) || HAK_UNLIKELY(told != SIZE_MAX && told != size - room) ||
+        HAK_UNLIKELY((wrong | seal_gap_wrong(block, size, room, canary, tail)) != 0))
         return false;
-    cache = (struct thread_cache *)(window + *offset);
-    ring = &cache->hardened.rings[class];
-    if (HAK_UNLIKELY(ring_is_full(ring))) {
+    *found = (struct quick_block){ &ring_rows[class], class, room };
+    return true;
+}
+
+/* Frees a block that quick_look found. False: nothing changed, because the ring has no room. */
+HAK_INLINE bool quick_put(struct thread_cache *cache, char *block, const struct quick_block *found)
+{
+    struct ring *ring = &cache->hardened.rings[found->class];
+    size_t head = ring->head, count = (uint16_t)(head - ring->tail);
+
+    if (HAK_UNLIKELY(count >= ring->limit))
+        return false;
+    seal_set_tail(block, found->row->size, 0);
+    seal_zero(block, found->row->size);
+    ring_put_at(&cache->hardened, ring, found->row, cache->slots, block, head, count);
+    return true;
+}
+
+/* False: take the slow path. */
+HAK_INLINE bool quick_free(const uintptr_t *offset, char *block, size_t told, enum seal_kind kind)
+{
+    char *window = window_base();
+    struct quick_block found;
+
+    if (!quick_look(window, block, told, kind, &found))
+        return false;
+    if (HAK_UNLIKELY(!quick_put((struct thread_cache *)(window + *offset), block, &found)))
         hardened_free_checked(block, kind); /* few arguments: each would take a register of all frees */
-        return true;
-    }
-    seal_set_tail(block, size, 0);
-    seal_zero(block, size);
-    ring_put(&cache->hardened, ring, row, cache->slots, block);
     return true;
 }
 

@@ -24,7 +24,7 @@
 
 HAK_DATA_HERE const struct ring_row ring_rows[CLASS_COUNT] = {
 #define RING_ROW(size_, units, cached) [CLASS_##size_] = { HAK_SECURE ? (int)CLASS_##size_##_RING : \
-    (int)CLASS_##size_##_BASE + 1, RING_LENGTH(cached) - 1, (size_) },
+    (int)CLASS_##size_##_BASE + 1, RING_LENGTH(cached) - 1, (size_), (uint16_t)(UNIT_SIZE - 2 * (size_)) },
     SLAB_CLASS_TABLE(RING_ROW)
 #undef RING_ROW
 };
@@ -186,8 +186,7 @@ static void bins_patrol(struct bins *bins, const char *block, unsigned class, un
         used &= ~base_low_mask(first);
     for (; used && most; used &= used - 1, most--) {
         const char *at = slab->start + ((size_t)number * 64 + base_low_bit(used)) * size;
-        uint64_t tail = __atomic_load_n((const uint64_t *)(const void *)(at + size - SEAL_BYTES), __ATOMIC_RELAXED);
-        if (HAK_LIKELY(tail == 0) || HAK_LIKELY(seal_is_tail(at, tail)))
+        if (HAK_LIKELY(seal_neighbour_wrong(at, seal_tail_word(at, size)) == 0))
             continue;
         if (atomic_load_explicit(&misuse_culprit, memory_order_relaxed) == 0) /* one line is enough */
             misuse_report_words(function, at, "written at or past its end; found by a patrol");
@@ -202,12 +201,14 @@ static void bins_leave(struct bins *bins, void **slots, struct heap *heap, unsig
     struct ring *ring = &bins->rings[class];
     bool newest = HAK_UNLIKELY(harden.sweep) && !fresh;
     unsigned from = newest ? ring->head - part : ring->tail;
+    void *const *entries = slots + ring_rows[class].first;
+    size_t mask = ring_rows[class].mask;
     void *blocks[RING_MOST];
 
     if (part == 0)
         return;
     for (unsigned i = 0; i < part; i++)
-        blocks[i] = *ring_entry(class, slots, from + i);
+        blocks[i] = entries[(from + i) & mask];
     bins_look(blocks, part, class_size(class));
     bins_patrol(bins, blocks[0], class, part, "free");
     lock_acquire(&heap->lock);
@@ -251,9 +252,8 @@ static void bins_look_before(void *const *blocks, unsigned count, unsigned class
         return;
     for (unsigned i = 0; i < count; i++) {
         const char *before = (const char *)blocks[i] - size;
-        uint64_t tail = seal_load(before + size - SEAL_BYTES);
         char words[160];
-        if (HAK_LIKELY(tail == 0) || HAK_LIKELY(seal_is_tail(before, tail)))
+        if (HAK_LIKELY(seal_neighbour_wrong(before, seal_tail_word(before, size)) == 0))
             continue;
         base_format(words, sizeof words, "the block before it, %p, was written at or past its end",
                     (const void *)before);
@@ -262,7 +262,21 @@ static void bins_look_before(void *const *blocks, unsigned count, unsigned class
     }
 }
 
-/* Puts free blocks from slabs, in random order, before those that wait. */
+/* Writes blocks in random order to the places before the ring's first entry. */
+static void ring_shuffle_in(struct bins *bins, const struct ring *ring, const struct ring_row *row, void **slots,
+                            void *const *blocks, unsigned count)
+{
+    void **entries = slots + row->first;
+    size_t mask = row->mask, last = (size_t)ring->tail - 1;
+
+    for (unsigned i = 0; i < count; i++) {
+        void **place = &entries[(last - bins_chance(bins, i + 1)) & mask];
+        entries[(last - i) & mask] = *place;
+        *place = blocks[i];
+    }
+}
+
+/* Puts free blocks from slabs before those that wait. */
 static bool bins_refill(struct bins *bins, void **slots, struct heap *heap, unsigned class)
 {
     struct ring *ring = &bins->rings[class];
@@ -275,13 +289,7 @@ static bool bins_refill(struct bins *bins, void **slots, struct heap *heap, unsi
     lock_acquire(&heap->lock);
     ring_note_hits(bins, heap, class);
     got = (unsigned)heap_take_blocks(heap, class, blocks, want, &zero);
-    for (unsigned i = 0; i < got; i++) {
-        unsigned other = bins_chance(bins, i + 1);
-        void **entry = ring_entry(class, slots, ring->tail - i - 1u),
-             **place = ring_entry(class, slots, ring->tail - other - 1u);
-        *entry = *place;
-        *place = blocks[i];
-    }
+    ring_shuffle_in(bins, ring, &ring_rows[class], slots, blocks, got);
     __atomic_store_n(&ring->tail, (uint16_t)(ring->tail - got), __ATOMIC_RELEASE);
     bins->seen[class] = (uint16_t)(ring_quick_count(ring) - (got != 0)); /* the first serves this call: no hit */
     lock_release(&heap->lock);

@@ -63,7 +63,8 @@ _Static_assert((int)RING_SLOTS_END <= (int)CACHE_SLOTS_DEEP, "a cache's slots ho
 /* The constants of a class's ring, in one word, which one load fetches. */
 struct ring_row {
     uint16_t first, mask; /* the first slot; the length less one */
-    uint32_t size;        /* of a block */
+    uint16_t size;        /* of a block */
+    uint16_t places;      /* of a class of small blocks: a block may start so many bytes behind its slab's second one */
 };
 HAK_DATA const struct ring_row ring_rows[CLASS_COUNT];
 
@@ -81,13 +82,15 @@ HAK_INLINE unsigned bins_chance(struct bins *bins, unsigned most)
 /* The block that is taken next. It stays in the ring until ring_taken. NULL: refill. `slots` are the thread cache's. */
 HAK_INLINE char *ring_first(const struct ring *ring, const struct ring_row *row, void *const *slots)
 {
-    return HAK_LIKELY(ring_count(ring) > ring->keep) ? slots[row->first + (ring->tail & row->mask)] : NULL;
+    size_t tail = ring->tail;
+
+    return HAK_LIKELY((uint16_t)(ring->head - tail) > ring->keep) ? slots[row->first + (tail & row->mask)] : NULL;
 }
 
 /* For the entry behind the first, which is taken next: it waited so long that it left the processor's first cache. */
 HAK_INLINE void ring_prefetch(const struct ring *ring, const struct ring_row *row, void *const *slots)
 {
-    __builtin_prefetch(slots[row->first + ((ring->tail + 1u) & row->mask)], 1);
+    __builtin_prefetch(slots[row->first + ((ring->tail + 1u) & (size_t)row->mask)], 1);
 }
 
 HAK_INLINE void ring_taken(struct ring *ring)
@@ -97,17 +100,23 @@ HAK_INLINE void ring_taken(struct ring *ring)
 
 HAK_INLINE bool ring_is_full(const struct ring *ring) { return ring_count(ring) >= ring->limit; }
 
-/* Puts a freed block into the ring, which is not full. */
-HAK_INLINE void ring_put(struct bins *bins, struct ring *ring, const struct ring_row *row, void **slots, void *block)
+/* Puts a freed block into the ring, which is not full and holds `count` entries up to `head`. */
+HAK_INLINE void ring_put_at(struct bins *bins, struct ring *ring, const struct ring_row *row, void **slots, void *block,
+                            size_t head, size_t count)
 {
-    unsigned head = ring->head, back = bins_chance(bins, ring->keep / 2u + 1);
+    size_t back = bins_chance(bins, ring->keep / 2u + 1), mask = row->mask;
     void **entries = slots + row->first, **place;
 
-    back = back <= ring_count(ring) ? back : 0;
-    place = &entries[(head - back) & row->mask];
-    entries[head & row->mask] = *place;
+    back = back <= count ? back : 0;
+    place = &entries[(head - back) & mask];
+    entries[head & mask] = *place;
     *place = block;
     __atomic_store_n(&ring->head, (uint16_t)(head + 1), __ATOMIC_RELEASE);
+}
+
+HAK_INLINE void ring_put(struct bins *bins, struct ring *ring, const struct ring_row *row, void **slots, void *block)
+{
+    ring_put_at(bins, ring, row, slots, block, ring->head, ring_count(ring));
 }
 
 HAK_INLINE size_t bins_share(const struct heap *heap)

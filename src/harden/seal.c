@@ -52,7 +52,7 @@ static enum seal_state seal_read_tail(const char *block, unsigned class, struct 
             seal->requested = SIZE_MAX;
         return SEAL_BROKEN;
     }
-    if (HAK_LIKELY(seal_gap_is_whole(block, size, room, canary, tail)) || !harden.canary)
+    if (HAK_LIKELY(seal_gap_wrong(block, size, room, canary, tail) == 0) || !harden.canary)
         return SEAL_WHOLE;
     count = base_min(room - SEAL_BYTES, SEAL_BYTES);
     changed = seal_first_changed(seal_load(block + seal->requested), canary, count);
@@ -102,8 +102,9 @@ size_t seal_first_written(const char *memory, size_t size)
     const seal_words *at = (const seal_words *)(const void *)memory;
     size_t count = size / sizeof *at, i = 0;
 
-    for (; i + 4 <= count; i += 4) {
-        seal_words any = (at[i] | at[i + 1]) | (at[i + 2] | at[i + 3]);
+    for (; i + 8 <= count; i += 8) {
+        seal_words any = ((at[i] | at[i + 1]) | (at[i + 2] | at[i + 3])) |
+                         ((at[i + 4] | at[i + 5]) | (at[i + 6] | at[i + 7]));
         if (HAK_UNLIKELY((any[0] | any[1]) != 0))
             break;
     }

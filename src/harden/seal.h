@@ -106,11 +106,26 @@ HAK_INLINE uint64_t seal_word(uint64_t canary, uint64_t tail, size_t gap)
     return (canary & (from - 1)) | tail * from;
 }
 
+/* A tail word XOR its canary has the code in the upper half of both its halves, and 0 in the rest. 0: so has `mixed`. */
+HAK_INLINE uint64_t seal_tail_wrong(uint64_t mixed) { return (mixed ^ (mixed << 32 | mixed >> 32)) | (uint16_t)mixed; }
+
 /* Whether the word may be the tail word of the block. */
 HAK_INLINE bool seal_is_tail(const char *block, uint64_t tail)
 {
-    uint64_t canary = seal_canary(block);
-    return tail == seal_tail(canary, (tail ^ canary) >> SEAL_TAIL_SHIFT);
+    return seal_tail_wrong(tail ^ seal_canary(block)) == 0;
+}
+
+/* The tail word of a block below 1 KiB that any thread may have. */
+HAK_INLINE uint64_t seal_tail_word(const char *block, size_t size)
+{
+    return __atomic_load_n((const uint64_t *)(const void *)(block + size - SEAL_BYTES), __ATOMIC_RELAXED);
+}
+
+/* 0: it may be the tail word of a live or a free block. Of neighbours some are live and some free, at random. The
+ * processor would guess a branch on that wrong, and not read the next neighbour before this one has come. */
+HAK_INLINE uint64_t seal_neighbour_wrong(const char *block, uint64_t tail)
+{
+    return seal_tail_wrong(tail ^ seal_canary(block)) & -(uint64_t)(tail != 0);
 }
 
 /* Writes the seal of a block below 1 KiB whose bytes from `requested` on are zero. */
@@ -142,19 +157,19 @@ HAK_INLINE void seal_put(char *block, unsigned class, struct ledger *ledger, uns
     }
 }
 
-/* Whether the bytes between the requested size of a block below 1 KiB and its tail word are whole. */
-HAK_INLINE bool seal_gap_is_whole(const char *block, size_t size, size_t room, uint64_t canary, uint64_t tail)
+/* 0: the bytes between the requested size of a block below 1 KiB and its tail word are whole. */
+HAK_INLINE uint64_t seal_gap_wrong(const char *block, size_t size, size_t room, uint64_t canary, uint64_t tail)
 {
     size_t gap = room - SEAL_BYTES;
     const char *at = block + size - room, *last = block + size - 2 * SEAL_BYTES;
     uint64_t changed;
 
     if (HAK_LIKELY(gap < SEAL_GAPS) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
-        return ((seal_load(at) ^ seal_word(canary, tail, gap)) | (seal_load(last) & seal_gaps[gap].zeros)) == 0;
+        return (seal_load(at) ^ seal_word(canary, tail, gap)) | (seal_load(last) & seal_gaps[gap].zeros);
     changed = seal_load(at) ^ seal_word(canary, tail, gap);
     while ((at += SEAL_BYTES) < last)
         changed |= seal_load(at);
-    return (changed | (gap >= 2 * SEAL_BYTES ? seal_load(last) : 0)) == 0;
+    return changed | (gap >= 2 * SEAL_BYTES ? seal_load(last) : 0);
 }
 
 /* Reads and checks the seal. */
