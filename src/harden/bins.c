@@ -252,8 +252,9 @@ static void bins_look_before(void *const *blocks, unsigned count, unsigned class
         return;
     for (unsigned i = 0; i < count; i++) {
         const char *before = (const char *)blocks[i] - size;
+        uint64_t tail = seal_load(before + size - SEAL_BYTES);
         char words[160];
-        if (HAK_LIKELY(seal_neighbour_wrong(before, seal_tail_word(before, size)) == 0))
+        if (HAK_LIKELY(tail == 0) || HAK_LIKELY(seal_is_tail(before, tail)))
             continue;
         base_format(words, sizeof words, "the block before it, %p, was written at or past its end",
                     (const void *)before);
