@@ -24,7 +24,7 @@
 
 HAK_DATA_HERE const struct ring_row ring_rows[CLASS_COUNT] = {
 #define RING_ROW(size_, units, cached) [CLASS_##size_] = { HAK_SECURE ? (int)CLASS_##size_##_RING : \
-    (int)CLASS_##size_##_BASE + 1, RING_LENGTH(cached) - 1, (size_), (uint16_t)(UNIT_SIZE - 2 * (size_)) },
+    (int)CLASS_##size_##_BASE + 1, RING_LENGTH(cached) - 1, (size_), (uint16_t)(UNIT_SIZE - (size_) - (size_)) },
     SLAB_CLASS_TABLE(RING_ROW)
 #undef RING_ROW
 };
