@@ -450,7 +450,8 @@ static void bin_grow(struct thread_cache *cache, unsigned class)
         wanted = bin_first_capacity(cache, class);
     wanted = (unsigned)base_min(wanted, hak_options.fc_cap < FC_CAP_MOST ? hak_options.fc_cap : DEEP_BLOCKS);
     if (base != row->deep_base && capacity < row->slot_limit) {
-        size_t budget = cache_budget(cache), spare = budget > cache->capacity_bytes ? budget - cache->capacity_bytes : 0;
+        size_t budget = cache_budget(cache);
+        size_t spare = budget > cache->capacity_bytes ? budget - cache->capacity_bytes : 0;
         most = (unsigned)base_min(base_min(wanted, row->slot_limit), capacity + spare / row->size);
     }
     if (most > capacity) {

@@ -106,7 +106,8 @@ HAK_INLINE uint64_t seal_word(uint64_t canary, uint64_t tail, size_t gap)
     return (canary & (from - 1)) | tail * from;
 }
 
-/* A tail word XOR its canary has the code in the upper half of both its halves, and 0 in the rest. 0: so has `mixed`. */
+/* A tail word XOR its canary has the code in the upper half of both its halves, and 0 in the rest. Returns 0 if `mixed`
+ * does. */
 HAK_INLINE uint64_t seal_tail_wrong(uint64_t mixed) { return (mixed ^ (mixed << 32 | mixed >> 32)) | (uint16_t)mixed; }
 
 /* Whether the word may be the tail word of the block. */

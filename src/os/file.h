@@ -9,8 +9,8 @@
 HAK_HIDDEN int os_file_create(const char *path);
 
 /* Makes a file without a name in the folder, for writing, with the same mode. Costs a file system less than a name that
- * is changed later, and a process that is killed leaves nothing. Returns its descriptor, or the negated errno: not every
- * file system has such files. */
+ * is changed later, and a process that is killed leaves nothing. Returns its descriptor, or the negated errno: not
+ * every file system has such files. */
 HAK_HIDDEN int os_file_create_nameless(const char *folder);
 
 /* Gives it a name. Returns 0, or the errno; EEXIST: something has that name. */

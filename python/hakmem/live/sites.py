@@ -129,16 +129,19 @@ class Reader:
     def __init__(self, memory: MappedMemory, descriptor: Descriptor) -> None:
         self.memory, self.descriptor = memory, descriptor
         self.size, self.most = descriptor.types["site"], descriptor.constants["STACK_MOST"]
-        # Sites lie in private memory without a file.
-        self.ranges = sorted((mapping.start, mapping.end) for mapping in memory.mappings()
-                             if mapping.flags.startswith("rw-p") and not mapping.inode)
-        self.starts = [start for start, _ in self.ranges]
+        self.read_ranges()
         self.knows_peak = "table_peak" in descriptor.roots and {"site.peak", "site.peak_epoch"
                                                                 } <= descriptor.fields.keys()
         self.knows_own = self.knows_peak and "site.own_freed" in descriptor.fields
         self.knows_sizes = self.knows_peak and "profile_sizes" in descriptor.roots
         self.knows_labels = "label_sets" in descriptor.roots and "LABEL_IS_NUMBER" in descriptor.constants
         self.block, self.block_at = b"", 0
+
+    def read_ranges(self) -> None:
+        """Reads where sites may lie: in private memory without a file."""
+        self.ranges = sorted((mapping.start, mapping.end) for mapping in self.memory.mappings()
+                             if mapping.flags.startswith("rw-p") and not mapping.inode)
+        self.starts = [start for start, _ in self.ranges]
 
     def read(self) -> HeapSites:
         """Returns the HeapSites."""
@@ -216,12 +219,20 @@ class Reader:
         """Returns bytes of one mapping, from the block that was read last if it holds them."""
         at = address - self.block_at
         if at < 0 or at + size > len(self.block):
-            number = bisect_right(self.starts, address) - 1
-            if number < 0 or address % 8 or address + size > self.ranges[number][1]:
+            end = self.range_end(address)
+            if address + size > end and not address % 8:
+                self.read_ranges()  # the tables may have grown since
+                end = self.range_end(address)
+            if address % 8 or address + size > end:
                 raise self.damaged(f"leads to {address:#x}, where no site can be")
-            self.block = self.memory.read(address, max(size, min(BLOCK, self.ranges[number][1] - address)))
+            self.block = self.memory.read(address, max(size, min(BLOCK, end - address)))
             self.block_at, at = address, 0
         return self.block[at:at + size]
+
+    def range_end(self, address: int) -> int:
+        """Returns the end of the range that holds the address, or 0."""
+        number = bisect_right(self.starts, address) - 1
+        return self.ranges[number][1] if number >= 0 else 0
 
     # ---- Labels ----
 

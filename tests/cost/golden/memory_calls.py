@@ -25,9 +25,9 @@ class Scenario:
     env: tuple = ()
 
 
-# On a loaded machine threads outlast the usual purge delay, and wait for a processor so long that the purge thread takes
-# the process for an idle one and gives back all that is free. Calls caused by time are not caused by threads: the delay
-# is an hour, and there is no purge thread.
+# On a loaded machine threads outlast the usual purge delay. They also wait for a processor so long that the purge
+# thread takes the process for an idle one and gives back all that is free. Calls caused by time are not caused by
+# threads: the delay is an hour, and there is no purge thread.
 UNHURRIED = ("HAKMEM_PURGE_DELAY=3600000", "HAKMEM_PURGE_THREAD=never")
 # 25 phases of 8 threads: at most a call for each of the 200 threads. Short-lived threads: no calls that
 # grow with their number; busy size classes may be populated by whole slabs.

@@ -1,5 +1,4 @@
-"""Protects reports on standard error, also where the program has closed it, and programs whose reports cannot be
-written."""
+"""Protects reports on standard error, also where the program closes it, and programs whose reports have no reader."""
 
 import os
 import subprocess
