@@ -6,8 +6,6 @@
 
 #include "front/fast.h"
 #include "front/hardened.h"
-#include "front/process.h"
-#include "front/thread.h"
 #include "os/peek.h"
 #include "superslab/guard_units.h"
 
@@ -17,12 +15,7 @@
 /* Hardened, with one more setting. Misuse is reported and the call returns. */
 static void begin(const char *setting)
 {
-    static char *environment[4] = { "HAKMEM_HARDENED=1", "HAKMEM_ABORT_ON_MISUSE=0" };
-
-    environment[2] = (char *)(uintptr_t)setting;
-    fake_set_environment(environment);
-    assert_true(process_init());
-    assert_non_null(thread_cache_get());
+    core_begin_hardened(setting, NULL);
 }
 
 /* Units of the span with the block; 0: it is a huge block. */

@@ -8,7 +8,6 @@
 #include "front/hardened.h"
 #include "front/housekeeping.h"
 #include "front/process.h"
-#include "front/thread.h"
 #include "harden/look.h"
 
 #define SAID(call) (capture_begin(), (void)(call), capture_end())
@@ -17,13 +16,8 @@
 /* Hardened, with one more setting. Misuse is reported and the call returns. */
 static void begin(const char *setting)
 {
-    static char *environment[4] = { "HAKMEM_HARDENED=1", "HAKMEM_ABORT_ON_MISUSE=0" };
-
-    environment[2] = (char *)(uintptr_t)setting;
-    fake_set_environment(environment);
-    assert_true(process_init());
+    core_begin_hardened(setting, NULL);
     assert_true(harden_on());
-    assert_non_null(thread_cache_get());
 }
 
 /* A block of `size` bytes in a slab that is hardly in use, and so is scrubbed by the next purge. */
