@@ -23,30 +23,31 @@
 
 extern char **environ;
 
-enum { LINE = 50000 };
+enum { LINE = 50000, LINE_UNBUFFERED = 2000 }; /* the latter is read byte by byte */
 
 static char path[] = "streams-XXXXXX"; /* in the working folder */
 static atomic_bool done;
+static ssize_t line_length = LINE;
 static atomic_uint rounds; /* of all threads, while main forks */
 
-static void *read_lines(void *unused)
+static void *read_lines(void *unbuffered)
 {
     FILE *file = fopen(path, "r");
 
-    if (!file)
+    if (!file || (unbuffered && setvbuf(file, NULL, _IONBF, 0)))
         fail("fopen");
     while (!atomic_load(&done)) {
         char *line = NULL;
         size_t size = 0;
         rewind(file);
-        if (getline(&line, &size, file) != LINE + 1)
+        if (getline(&line, &size, file) != line_length + 1)
             fail("getline");
         free(line);
         atomic_fetch_add(&rounds, 1);
         usleep(20); /* otherwise no other thread would get the stream's lock */
     }
     fclose(file);
-    return unused;
+    return NULL;
 }
 
 static void *flush(void *unused)
@@ -222,7 +223,8 @@ static void end_in_the_midst(unsigned number)
     freed_at_exit = malloc(1000);
     begin_thread(fork_for_ever, NULL);
     begin_thread(fork_for_ever, NULL);
-    begin_thread(read_lines, NULL);
+    /* glibc's exit takes the buffer of a stream that a thread reads, without its lock if need be: reads fail or crash. */
+    begin_thread(read_lines, path);
     for (int i = 0; i < 50; i++)
         fputs("pending", open_cookie());
     while (atomic_load(&rounds) < 5 + number % 7)
@@ -236,8 +238,8 @@ static void write_file(void)
     int file = mkstemp(path);
 
     memset(line, 'x', LINE);
-    line[LINE] = '\n';
-    if (file < 0 || write(file, line, LINE + 1) != LINE + 1 || close(file))
+    line[line_length] = '\n';
+    if (file < 0 || write(file, line, (size_t)line_length + 1) != line_length + 1 || close(file))
         fail("mkstemp");
 }
 
@@ -265,8 +267,11 @@ int main(int argc, char **argv)
 
     if (argc != 3)
         return 2;
+    bool ends = strcmp(argv[1], "exit") == 0;
+    if (ends)
+        line_length = LINE_UNBUFFERED;
     write_file();
-    if (strcmp(argv[1], "exit") == 0) {
+    if (ends) {
         for (unsigned i = 0; i < (unsigned)atoi(argv[2]); i++) {
             pid_t pid = fork();
             if (pid == 0)
