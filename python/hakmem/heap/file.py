@@ -160,10 +160,14 @@ def write_profile(profile: Profile, path: str | Path) -> None:
 
 
 def write_whole(path: str | Path, data: bytes) -> None:
-    """Writes the bytes to a temporary file and renames it; raises ProfileError if that fails."""
-    path = Path(path)
+    """Writes the bytes to a temporary file and renames it; raises ProfileError if that fails. A device, a pipe or a
+    socket is written to, because root's rename would replace it."""
+    path = Path(os.path.realpath(path))
     temporary = None
     try:
+        if path.exists() and not path.is_file():
+            path.write_bytes(data)
+            return
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
             temporary = file.name
             file.write(data)

@@ -2,9 +2,12 @@
 
 import gzip
 import os
+import stat
 
 import pytest
 from making import Making, known, named, run
+
+GZIP = b"\x1f\x8b"
 
 
 def refused(done, message, status=1):
@@ -53,6 +56,23 @@ def test_files_that_cannot_be_read_or_written(tmp_path):
     refused(run(path, "--symbolized", tmp_path / "no/a"), "no/a: cannot be written: No such file or directory")
     refused(run(path, "--debug-dir", tmp_path / "no"), "does not exist", status=2)
     assert os.listdir(tmp_path) == ["a"]
+
+
+def test_special_files_and_links_stay(tmp_path):
+    """A rename as root would replace a device such as /dev/null, and any rename a symbolic link."""
+    profile = known().write(tmp_path / "a")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("linked")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert run(profile, "--symbolized", tmp_path / "pipe").exit_code == 0
+        assert os.read(reader, 2) == GZIP
+    finally:
+        os.close(reader)
+    assert run(profile, "--symbolized", tmp_path / "link").exit_code == 0
+    assert stat.S_ISFIFO(os.stat(tmp_path / "pipe").st_mode)
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "linked").read_bytes().startswith(GZIP)
+    assert sorted(os.listdir(tmp_path)) == ["a", "link", "linked", "pipe"]
 
 
 def test_sample_types_that_are_not_there(tmp_path):
