@@ -10,6 +10,7 @@
   names      every `file.c:name` in the documents is a file that defines that name
   labels     every label of an invariant has one statement, and the table of docs/design.md names its file
   length     no source file is longer than it should be
+  orders     every atomic object says how threads access it, and every access keeps to that (memory_orders.py)
   python     a module of python/hakmem imports only its own package or a lower layer (python_layers.py)
   links      every relative link in the documents leads somewhere
 
@@ -26,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from call_graph import OUTSIDE, CallGraph, read_calls
+from memory_orders import check_orders
 from python_layers import check_python
 
 # The layers of src/, lowest first.
@@ -478,7 +480,7 @@ def check_all(root: Path, build: Path | None = None, nm: str = "nm") -> list[Vio
     """Returns all violations. Without a build tree, leaves out the checks of symbols and calls."""
     violations = [*check_includes(root), *check_names(root), *check_labels(root), *check_length(root)]
     violations += check_links(root)
-    violations += [Violation(where, what) for where, what in check_python(root)]
+    violations += [Violation(where, what) for check in (check_orders, check_python) for where, what in check(root)]
     if build:
         objects = find_objects(root, build)
         needs, homes = read_objects(objects, nm)

@@ -32,7 +32,7 @@ void *pvalloc(size_t size);
 /* The heap of blocks without pointers; NULL: memory is out. */
 static struct heap *data_heap(void)
 {
-    static struct heap *_Atomic heap;
+    static struct heap *_Atomic heap; /* Order: release by its maker, acquire: the heap's fields */
     struct heap *found = atomic_load_explicit(&heap, memory_order_acquire), *fresh;
 
     if (HAK_LIKELY(found != NULL))

@@ -43,7 +43,7 @@ static void *next_symbol(const char *name)
 
 static os_thread_create *libc_pthread_create(void)
 {
-    static os_thread_create *_Atomic found;
+    static os_thread_create *_Atomic found; /* Order: any; every thread finds the same */
     union {
         void *symbol;
         os_thread_create *function;
@@ -72,7 +72,7 @@ API_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attribute
 
 API_EXPORT int thrd_create(thrd_t *thread, thrd_start_t run, void *argument)
 {
-    static thrd_create_function *_Atomic libc_create;
+    static thrd_create_function *_Atomic libc_create; /* Order: any; every thread finds the same */
     union {
         void *symbol;
         thrd_create_function *function;
@@ -96,7 +96,7 @@ API_EXPORT int thrd_create(thrd_t *thread, thrd_start_t run, void *argument)
 /* NULL on musl, where programs call the C library's pthread_atfork. */
 static register_atfork_function *libc_register_atfork(void)
 {
-    static register_atfork_function *_Atomic found;
+    static register_atfork_function *_Atomic found; /* Order: any; every thread finds the same */
     union {
         void *symbol;
         register_atfork_function *function;

@@ -29,7 +29,7 @@ struct route {
     unsigned long mode;
 };
 
-static _Atomic(void *) next_dlopen, next_dlmopen;
+static _Atomic(void *) next_dlopen, next_dlmopen; /* Order: any; every thread finds the same code */
 
 /* Called if no library defines the function. */
 static void *absent(void)

@@ -38,7 +38,7 @@ static const struct {
     { AT_delete_aligned_array, &interposed.delete_aligned_array },
 };
 
-static _Atomic bool known;
+static _Atomic bool known; /* Order: release behind look_once, acquire: `interposed` */
 
 static uint32_t names_of(const struct os_symbol *symbols)
 {

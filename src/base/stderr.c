@@ -11,7 +11,7 @@
 static const int from[] = { 1000, 200, 20 };
 
 static struct {
-    _Atomic int file; /* 0: none; set last, because other threads may already run when the library is loaded */
+    _Atomic int file; /* 0: none. Order: release as it is set last, acquire by threads that may run before */
     dev_t device;
     ino_t inode;
 } kept;

@@ -12,7 +12,7 @@
 #define AS_IT_IS UINT64_MAX
 #define MS_IN_NS UINT64_C(1000000)
 
-static _Atomic bool serving;
+static _Atomic bool serving; /* Order: acquire and release, as a lock */
 static uint64_t end_ns; /* when to turn the profile off (os_now_coarse); 0: never. Only the serving thread uses it */
 
 /* EBUSY: a later call must try again. */

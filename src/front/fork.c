@@ -117,7 +117,7 @@ static bool fork_interrupted;
 
 static void fork_prepare(void)
 {
-    static _Atomic uint32_t never;
+    static _Atomic uint32_t never; /* to sleep on. Order: any; nobody stores it */
     bool interrupted = false;
     struct patience patience;
 
@@ -185,7 +185,7 @@ static void fork_child(void)
 
 void fork_register(void)
 {
-    static _Atomic bool registered;
+    static _Atomic bool registered; /* Order: any; one thread registers */
 
     if (!atomic_exchange(&registered, true))
         os_fork_register(fork_prepare, fork_parent, fork_child);

@@ -14,8 +14,8 @@
 /* A tick that stopped at a bound goes on after this time. */
 #define STEP_MS 1u
 
-static _Atomic bool ticking;
-static _Atomic uint32_t last_tick_ms; /* 0: none yet */
+static _Atomic bool ticking; /* Order: acquire and release, as a lock */
+static _Atomic uint32_t last_tick_ms; /* 0: none yet. Order: relaxed, under `ticking` */
 
 /* Returns the blocks in the cache of a thread that is gone, and the heap that served it. */
 static struct heap *close_cache(void *memory)

@@ -2,7 +2,7 @@
 
 #include "os/os.h"
 
-/* enum parking. Sequentially consistent, like thread_count(): the purge thread stores it and then reads the count; a
+/* enum parking. Order: seq_cst, like thread_count(): the purge thread stores it and then reads the count; a
  * thread that ends changes the count and then reads it. So one of them sees the other's store. A wake for much_free,
  * which is relaxed, may be missed: the next slow path that finds memory due repeats it. */
 static _Atomic uint32_t word;

@@ -6,8 +6,8 @@
 #include "os/foreign.h"
 #include "os/os.h"
 
-static _Atomic(pressure_handler) current;
-static _Atomic uintptr_t caller; /* os_thread_token() of the thread that is in the handler; 0: none */
+static _Atomic(pressure_handler) current; /* Order: release by who sets it, acquire: what the program did before */
+static _Atomic uintptr_t caller; /* os_thread_token() of the thread that is in it; 0: none. Order: acquire, release */
 
 pressure_handler pressure_set_handler(pressure_handler handler)
 {

@@ -11,7 +11,7 @@
 
 HAK_DATA_HERE struct lock process_lock = LOCK_INIT(LOCK_RANK_INIT);
 
-static _Atomic bool initialised;
+static _Atomic bool initialised; /* Order: release in begin, acquire in process_init: all that begin did */
 
 static bool begin(void)
 {

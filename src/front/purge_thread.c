@@ -16,7 +16,7 @@
 #define ALONE_MS 1000u
 #define NANOSECONDS_PER_MS UINT64_C(1000000)
 
-static _Atomic bool started;
+static _Atomic bool started; /* Order: any; chooses the thread that starts it, and no memory is handed over */
 
 static uint64_t choice(void) { return __atomic_load_n(&hak_options.purge_thread, __ATOMIC_RELAXED); }
 

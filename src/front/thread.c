@@ -15,7 +15,7 @@
 HAK_DATA_HERE _Thread_local uintptr_t hak_cache_offset __attribute__((tls_model("initial-exec")));
 HAK_DATA_HERE _Thread_local uintptr_t hak_operator_offset __attribute__((tls_model("initial-exec")));
 
-static _Atomic uint32_t count; /* thread_count(); orders nothing else */
+static _Atomic uint32_t count; /* thread_count(). Order: seq_cst, with the word in parking.c */
 
 static void thread_end(void *unused);
 
@@ -26,7 +26,7 @@ void thread_reset_in_child(void) { atomic_store(&count, os_thread_exit_is_armed(
 /* A thread whose end HAKMEM does not learn of keeps its heap for ever. */
 void thread_note(void)
 {
-    static _Atomic bool said;
+    static _Atomic bool said; /* Order: relaxed; one thread says it */
 
     if (os_thread_exit_is_armed())
         return;

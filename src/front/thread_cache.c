@@ -37,7 +37,7 @@
 /* ---- Flushes that others want ---- */
 
 HAK_DATA_HERE _Atomic uint32_t cache_flushes;
-static _Atomic uint32_t flush_wanted_ms;
+static _Atomic uint32_t flush_wanted_ms; /* Order: relaxed; cache_flushes publishes it */
 
 void cache_want_flush(void)
 {
@@ -137,7 +137,7 @@ static void bin_set_capacity(struct thread_cache *cache, unsigned class, unsigne
 
 /* ---- Deep bins (T7) ---- */
 
-static _Atomic bool deep_open; /* there may be deep bins */
+static _Atomic bool deep_open; /* there may be deep bins. Order: relaxed; a hint */
 
 void cache_want_no_deep(void)
 {

@@ -10,7 +10,7 @@
 static enum unwind_kind unwind_kind(void)
 {
     static const char *const kinds[] = { [UNWIND_AUTO] = "auto", [UNWIND_TABLES] = "eh", [UNWIND_POINTERS] = "fp" };
-    static _Atomic bool said;
+    static _Atomic bool said; /* Order: any; one thread says it */
     const char *text = option_path(hak_options.heap_profile_unwind);
 
     for (unsigned kind = 0; text && kind < sizeof kinds / sizeof kinds[0]; kind++)
@@ -25,14 +25,14 @@ static enum unwind_kind unwind_kind(void)
  * reads /proc/self/maps once for each thread's stack. */
 #define RARE_MEAN (64 * HAK_KIB)
 
-static _Atomic bool in_child;
+static _Atomic bool in_child; /* Order: any; set before a thread is made */
 
 void unwinder_reset_in_child(void) { atomic_store(&in_child, true); }
 
 /* Each start looks for an interpreter anew, but not in a child: a gone thread may hold the linker's lock. */
 static void look_for_python(void)
 {
-    static _Atomic bool looking;
+    static _Atomic bool looking; /* Order: acquire and release, as a lock */
 
     if (atomic_load(&in_child) || atomic_exchange(&looking, true))
         return;
@@ -42,7 +42,7 @@ static void look_for_python(void)
 
 /* What was prepared: what the program has, or also what could be loaded. */
 enum { NOT_PREPARED, PREPARED_INSIDE, PREPARED };
-static _Atomic uint32_t prepared;
+static _Atomic uint32_t prepared; /* Order: any; chooses one thread. os/unwind.c publishes what it finds */
 
 void unwinder_prepare_inside(void)
 {

@@ -24,7 +24,7 @@
 #define BINS_SHARE 8u
 
 struct ring {
-    uint16_t head, tail; /* modulo 2^16 */
+    uint16_t head, tail; /* modulo 2^16. Order: release, for a fork, whose child has what came before (V9) */
     uint16_t keep;       /* entries of the quarantine */
     uint16_t limit;      /* most entries; 0: the class has no ring yet, or the sweep is on */
 };

@@ -82,7 +82,7 @@ HAK_AT_START void harden_begin(void)
 
 bool harden_close(void *address, size_t size)
 {
-    static _Atomic bool said;
+    static _Atomic bool said; /* Order: relaxed; one thread says it */
 
     if (HAK_LIKELY(os_protect(address, size, false)))
         return true;

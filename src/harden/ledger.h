@@ -17,7 +17,7 @@
 #define LEDGER_SIZES 64u
 
 struct ledger {
-    uint32_t sizes[LEDGER_SIZES];
+    uint32_t sizes[LEDGER_SIZES]; /* Order: release and acquire by seal_take; acquire by look.c; else relaxed */
 };
 
 enum { LEDGER_OFFSET = (sizeof(struct superslab) + HAK_CACHE_LINE - 1) / HAK_CACHE_LINE * HAK_CACHE_LINE };

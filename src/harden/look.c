@@ -15,7 +15,7 @@ static uint64_t look_word(const char *block, unsigned class, struct ledger *ledg
 {
     if (seal_in_tail(class))
         return __atomic_load_n((const uint64_t *)(const void *)(block + class_size(class) - SEAL_BYTES),
-                               __ATOMIC_ACQUIRE);
+                               __ATOMIC_ACQUIRE); /* Acquire: the bytes are read after it. */
     return __atomic_load_n(&ledger->sizes[index], __ATOMIC_ACQUIRE);
 }
 
@@ -64,7 +64,7 @@ static bool look_is_broken(const char *block, unsigned class, struct ledger *led
         if (seal->requested >= end || (seal->changed = look_first_wrong(block, seal->requested, end)) == end)
             return false;
     }
-    /* The word is read again after all bytes, also where processors change the order of loads. */
+    /* Acquire: the word is read again after all bytes, also where processors change the order of loads. */
     atomic_thread_fence(memory_order_acquire);
     return look_word(block, class, ledger, index) == word;
 }

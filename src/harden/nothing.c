@@ -11,11 +11,11 @@
 
 struct nothing_region {
     char *start;
-    _Atomic uint32_t hand, count;
-    _Atomic uint64_t live[REGION_BLOCKS / 64];
+    _Atomic uint32_t hand, count; /* Order: relaxed; hints */
+    _Atomic uint64_t live[REGION_BLOCKS / 64]; /* Order: release by a free, acquire by the next use (C17 7.22.3) */
 };
 
-/* Filled from the front. A region stays for ever. */
+/* Filled from the front. A region stays for ever. Order: release in region_new, acquire: `start`. */
 static struct nothing_region *_Atomic regions[REGION_MOST];
 
 /* The next free address from the hand on. */

@@ -180,7 +180,7 @@ HAK_HIDDEN enum seal_state seal_read(const char *block, unsigned class, const st
 /* Takes the seal off. False: another thread did since it was read. */
 HAK_INLINE bool seal_take(char *block, unsigned class, struct ledger *ledger, unsigned index)
 {
-    if (seal_in_tail(class))
+    if (seal_in_tail(class)) /* Release: the checks came before. Acquire: the erasing comes after. */
         return __atomic_exchange_n((uint64_t *)(void *)(block + class_size(class) - SEAL_BYTES), 0, __ATOMIC_ACQ_REL) !=
                0;
     return __atomic_exchange_n(&ledger->sizes[index], 0, __ATOMIC_ACQ_REL) != 0;

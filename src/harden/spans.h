@@ -13,7 +13,7 @@
 #define SPANS_MOST 16u
 
 struct spans {
-    uint8_t count;
+    uint8_t count; /* Order: release, for a fork and for figures, which read it with acquire (V9) */
     uint8_t frees;     /* one free of LOOK_FREES looks how much was written */
     uint16_t closed;   /* a bit for each waiting span: it is inaccessible */
     uint16_t guarded;  /* a bit for each: os_guard closed it */

@@ -328,7 +328,7 @@ static void sweep_note_time(uint64_t begin, uint64_t end)
 /* Lets blocks leave, from the lowest slots on, until no more than `until` waits. */
 static void sweep_yield(struct heap *heap, size_t until, const char *why)
 {
-    static _Atomic bool said;
+    static _Atomic bool said; /* Order: any; one thread says it */
     size_t before = atomic_load(&sweep.waiting), gone;
 
     sweep_choose();
@@ -382,7 +382,7 @@ static __attribute__((noinline)) bool sweep_scan_all(bool *deaf)
 
 static void sweep_once(struct heap *heap)
 {
-    static _Atomic bool said;
+    static _Atomic bool said; /* Order: any; one thread says it */
     bool deaf, read;
 
     sweep_choose();

@@ -16,8 +16,9 @@
 struct heap;
 
 struct sweep {
+    /* Order: any; hints and sums. */
     _Atomic bool due;       /* a thread should sweep */
-    _Atomic bool running;   /* a thread sweeps */
+    _Atomic bool running;   /* a thread sweeps. Order: acquire and release, as a lock */
     _Atomic uintptr_t sweeper; /* its os_thread_token() */
     _Atomic uint32_t turns; /* turns that ended: other threads sleep until the next end */
     _Atomic size_t waiting; /* bytes that wait; blocks without memory count a sixteenth of theirs */

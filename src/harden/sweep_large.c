@@ -17,7 +17,7 @@ struct large {
 };
 
 /* The waiting huge blocks, in no order, under huge_lock. Any thread adds entries; only a sweep removes them. */
-static struct large *large_table;
+static struct large *large_table; /* Order: release as it is made, acquire without the lock: large_candidates */
 static unsigned large_count;
 
 /* The sweep's candidates, by address. For the sweeping thread alone. */

@@ -9,13 +9,13 @@
 
 /* For 64 blocks. */
 struct sweep_word {
-    _Atomic uint64_t waiting;
+    _Atomic uint64_t waiting; /* Order: seq_cst, then `firsts`; acquire in sweep_choose: the block is erased */
     /* For the sweeping thread alone. candidate: blocks that waited when the sweep began and to which it found no
      * pointer. passed: those to which the sweep before, a deaf one, found none. */
     uint64_t candidate, passed;
 };
 
-/* For a SuperSlab's blocks, by their slab's first unit. Never given back. */
+/* For a SuperSlab's blocks, by their slab's first unit. Never given back. Order: seq_cst; `closed` before `waiting`. */
 struct sweep_slot {
     _Atomic uint32_t firsts; /* first units of slabs with waiting blocks */
     _Atomic uint32_t closed; /* first units of waiting spans that are inaccessible */
@@ -23,13 +23,13 @@ struct sweep_slot {
     struct sweep_word words[SUPERSLAB_UNITS][SLAB_MAP_WORDS];
 };
 
-/* A table of two levels, by the number of the window's slot. */
+/* A table of two levels, by the number of the window's slot. Order: release in sweep_make_slot, acquire: the zeros. */
 #define SWEEP_LEAF_SHIFT 10
 #define SWEEP_LEAVES 4096u
 struct sweep_leaf {
     struct sweep_slot *_Atomic slots[1u << SWEEP_LEAF_SHIFT];
 };
-HAK_DATA struct sweep_leaf *_Atomic sweep_leaves[SWEEP_LEAVES];
+HAK_DATA struct sweep_leaf *_Atomic sweep_leaves[SWEEP_LEAVES]; /* Order: release, acquire, as of `slots` */
 
 /* NULL: no block of the slot has waited yet. */
 HAK_INLINE struct sweep_slot *sweep_find_slot(uint32_t slot)

@@ -11,7 +11,7 @@
 HAK_DATA_HERE struct lock control_lock = LOCK_INIT(LOCK_RANK_CONTROL);
 
 static struct arena arenas[ARENAS_MOST];
-static _Atomic uint32_t arenas_given = 1;
+static _Atomic uint32_t arenas_given = 1; /* Order: release in arenas_create, acquire: the new arena */
 static _Thread_local uint32_t bound __attribute__((tls_model("initial-exec")));
 
 /* ---- Fork: the child finds a consistent table ---- */

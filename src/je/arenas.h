@@ -16,8 +16,8 @@ struct heap;
 #define ARENA_NAME_MOST 32u
 
 struct arena {
-    struct heap *_Atomic heap;      /* NULL: number 0, or no arena */
-    _Atomic uint32_t threads;       /* bound to it; not counted for number 0 */
+    struct heap *_Atomic heap;      /* NULL: number 0, or no arena. Order: release, acquire: its fields */
+    _Atomic uint32_t threads;       /* bound to it; not counted for number 0. Order: any; binds under control_lock */
     char name[ARENA_NAME_MOST];     /* under control_lock */
 };
 

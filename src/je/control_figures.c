@@ -160,8 +160,8 @@ int figures_utilization_batch(const struct control_call *call)
 #define HINT_NS UINT64_C(100000000) /* how long the average of a class is used */
 
 static struct {
-    _Atomic uint64_t time;            /* of the last look; 0: never */
-    _Atomic size_t slabs, used;       /* slabs that are neither full nor empty, and their blocks in use */
+    _Atomic uint64_t time;            /* of the last look; 0: never. Order: any; a hint */
+    _Atomic size_t slabs, used;       /* slabs that are neither full nor empty, and their blocks in use. Order: any */
 } hints[CLASS_COUNT];
 
 static void look_at_class(unsigned class, uint64_t now)

@@ -73,7 +73,7 @@ struct debug_counter_name {
 };
 HAK_DATA const struct debug_counter_name debug_counter_names[DEBUG_COUNTERS];
 
-/* By counter and class. Class 0 counts events without a class. In release builds one word that nobody touches. */
+/* By counter and class. Class 0: events without a class. In release builds one word that nobody touches. Order: any. */
 HAK_DATA _Atomic uint64_t debug_counters[HAK_DEBUG ? DEBUG_COUNTERS : 1][HAK_DEBUG ? CLASS_COUNT : 1];
 
 HAK_INLINE void debug_count_of(enum debug_counter which, unsigned class, uint64_t by)

@@ -4,10 +4,10 @@
 
 /* Each report writes them for the next one. Two reports at one time may mix their figures, which does no harm. */
 struct faults_words {
-    _Atomic uint64_t soft, hard, resident;
+    _Atomic uint64_t soft, hard, resident; /* Order: relaxed; statistics */
 };
 static struct faults_words first, reported;
-static _Atomic bool begun;
+static _Atomic bool begun; /* Order: relaxed; one thread begins */
 
 struct faults faults_now(void)
 {

@@ -11,7 +11,7 @@ enum {
 
 struct cycles_record {
     struct cycles_record *next;
-    _Atomic bool taken; /* a thread counts here */
+    _Atomic bool taken; /* a thread counts here. Order: acquire by the next thread, release by the last */
     struct cycles_histogram kinds[CYCLES_KINDS];
 };
 
@@ -25,7 +25,7 @@ HAK_DATA_HERE _Thread_local uint8_t cycles_call __attribute__((tls_model("initia
 HAK_DATA_HERE struct cycles_overhead cycles_overhead;
 
 static _Thread_local struct cycles_record *mine __attribute__((tls_model("initial-exec")));
-static struct cycles_record *_Atomic cycles_records; /* a list that only grows */
+static struct cycles_record *_Atomic cycles_records; /* only grows. Order: release in record_new, acquire: `next` */
 static struct cycles_record shared;           /* Y1: of threads without one; not in the list */
 static struct moment started_at;
 
@@ -189,7 +189,7 @@ void cycles_start(void)
 {
     measure_overhead();
     started_at = moment_now();
-    __atomic_store_n(&cycles_on, true, __ATOMIC_RELEASE);
+    __atomic_store_n(&cycles_on, true, __ATOMIC_RELEASE); /* Release: a plain read finds nothing before it undone */
 }
 
 /* ---- Reading ---- */

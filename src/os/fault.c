@@ -126,9 +126,9 @@ static struct {
 enum { NOTES = 256 };
 
 static struct note {
-    _Atomic uint32_t thread;
-    const void *_Atomic info;
-    _Atomic uintptr_t frame;
+    _Atomic uint32_t thread;  /* Order: relaxed, like the others; a thread relies on its own notes alone */
+    const void *_Atomic info; /* Order: relaxed, as above */
+    _Atomic uintptr_t frame;  /* Order: relaxed, as above */
 } notes[NOTES];
 
 static bool note_matches(struct note *note, uint32_t thread, const void *info, uintptr_t frame)

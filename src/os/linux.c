@@ -55,7 +55,7 @@ enum {
 
 size_t os_page_size(void)
 {
-    static _Atomic size_t page_size;
+    static _Atomic size_t page_size; /* Order: relaxed; every thread finds the same */
     size_t size = atomic_load_explicit(&page_size, memory_order_relaxed);
     if (HAK_UNLIKELY(size == 0)) {
         int saved_errno = errno;
@@ -161,7 +161,7 @@ bool os_move(void *address, size_t size, void *place)
 
 /* ---- Physical memory ---- */
 
-static _Atomic bool memory_is_locked;
+static _Atomic bool memory_is_locked; /* Order: relaxed; what the kernel answered once */
 
 /* Purges locked memory before Linux 5.18: unlocks it, purges it and locks it again. MLOCK_ONFAULT locks only pages that
  * are touched later. */
@@ -176,7 +176,7 @@ static bool purge_unlocked(void *address, size_t size)
 
 bool os_purge(void *address, size_t size)
 {
-    static _Atomic int advice = MADV_DONTNEED;
+    static _Atomic int advice = MADV_DONTNEED; /* Order: relaxed; who misses a change asks the kernel again */
     int saved_errno = errno;
     bool done = madvise(address, size, atomic_load_explicit(&advice, memory_order_relaxed)) == 0;
     if (HAK_UNLIKELY(!done && errno == EINVAL)) { /* locked memory */
@@ -204,7 +204,7 @@ bool os_memory_is_locked(void)
 
 bool os_populate(void *address, size_t size)
 {
-    static _Atomic bool unknown_to_kernel;
+    static _Atomic bool unknown_to_kernel; /* Order: relaxed; as `advice` */
     if (atomic_load_explicit(&unknown_to_kernel, memory_order_relaxed))
         return false;
     int saved_errno = errno;
@@ -222,7 +222,7 @@ enum {
     MEMORY_TELLS = 4 /* mincore is true */
 };
 
-static _Atomic bool resident_is_over;
+static _Atomic bool resident_is_over; /* Order: relaxed; set before the process enters a sandbox */
 
 static unsigned memory_probe(void)
 {
@@ -247,7 +247,7 @@ static unsigned memory_probe(void)
 
 static bool memory_has(unsigned feature)
 {
-    static _Atomic unsigned known;
+    static _Atomic unsigned known; /* Order: relaxed; every thread finds the same */
     unsigned found = atomic_load_explicit(&known, memory_order_relaxed);
 
     if (HAK_UNLIKELY(found == 0))
@@ -304,7 +304,7 @@ void os_advise_huge(void *address, size_t size, bool wanted)
     errno = saved_errno;
 }
 
-static _Atomic bool names_are_over; /* the kernel has no names, or the process's start is over */
+static _Atomic bool names_are_over; /* the kernel has no names, or the start is over. Order: relaxed; a hint */
 
 void os_name_no_more(void)
 {
@@ -398,7 +398,7 @@ uint64_t os_now_coarse(void)
 
 uint64_t os_random(void)
 {
-    static _Atomic uint64_t calls;
+    static _Atomic uint64_t calls; /* Order: relaxed; only makes words differ */
     int saved_errno = errno;
     uint64_t word = 0;
     enum { RANDOM_NONBLOCK = 1 };
@@ -453,7 +453,7 @@ static uint32_t thread_id_of_library(void)
 
 uint32_t os_thread_id(void)
 {
-    static _Atomic bool trusted;
+    static _Atomic bool trusted; /* Order: relaxed; every thread may ask the kernel */
     int saved_errno = errno;
     uint32_t id = thread_id_of_library();
     /* The kernel is asked until it has confirmed the library once. That is at the process's start, before any
@@ -488,7 +488,7 @@ void os_futex_wake(_Atomic uint32_t *word, int count)
 struct thread_start {
     void (*begin)(void), (*run)(void);
     const char *name;
-    _Atomic uint32_t begun;
+    _Atomic uint32_t begun; /* Order: release by the new thread, acquire by the starting one: what begin() did */
 };
 
 static void *thread_main(void *argument)

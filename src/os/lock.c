@@ -11,9 +11,9 @@ enum {
     LOCK_HELD_MOST = 6,   /* locks that one thread may hold: those of the deepest call, and one more */
 };
 
-/* About twice the number of looks that threads needed lately. A race on it loses an update and nothing else. */
+/* About twice the number of looks that threads needed lately. Order: relaxed; a race loses an update. */
 static _Atomic uint32_t spin_estimate = 10;
-static _Atomic bool one_cpu;
+static _Atomic bool one_cpu; /* Order: relaxed; a hint */
 
 HAK_INLINE void cpu_relax(void)
 {
@@ -117,7 +117,7 @@ void lock_mark_outer(struct lock *lock)
  * the other's lock, and neither gives back its marked locks before it has forked. */
 #define OUTER_PATIENCE_NS UINT64_C(5000000)
 
-static _Atomic uint32_t interrupted_forks;
+static _Atomic uint32_t interrupted_forks; /* Order: any; waiting forks look again every LOOK_AGAIN_NS */
 
 void lock_note_interrupted(int more) { atomic_fetch_add(&interrupted_forks, (uint32_t)more); }
 
@@ -176,7 +176,7 @@ void lock_reset_in_child(struct lock *lock)
     atomic_store(&lock->state, lock_is_mine(lock) && (atomic_load(&lock->state) & LOCK_OUTER) ? os_thread_token() : 0);
 }
 
-/* Token of the thread that is in fork, or 0. Relaxed loads: a thread looks for its own token, which only it stores. */
+/* Token of the thread that is in fork, or 0. Order: any; a thread looks for its own token, which only it stores. */
 static _Atomic uint64_t forking;
 
 bool lock_in_fork(void)

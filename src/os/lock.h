@@ -31,7 +31,9 @@ enum lock_rank {
 };
 
 struct lock {
-    _Atomic uint64_t state; /* 0: free; else the holder's os_thread_token() and enum lock_flag */
+    /* 0: free; else the holder's os_thread_token() and enum lock_flag. Order: acquire by the taker, release by the last
+     * holder, and any for a fork. Relaxed after a failure, as the caller has not got the lock. */
+    _Atomic uint64_t state;
     uint32_t rank;          /* enum lock_rank */
 };
 
@@ -61,8 +63,6 @@ HAK_INLINE void lock_init(struct lock *lock, enum lock_rank rank)
     lock->rank = rank;
 }
 
-/* Acquire, and release in lock_release: what the last holder did comes before what this one does. Relaxed after a
- * failure: the caller has not got the lock. */
 HAK_INLINE void lock_acquire(struct lock *lock)
 {
     uint64_t expected = 0;

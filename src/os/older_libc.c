@@ -32,7 +32,7 @@ static struct {
     pthread_key_t *keys[KEYS_MOST];
     void (*at_exit[KEYS_MOST])(void *);
     unsigned count;
-    setspecific_function *_Atomic setspecific;
+    setspecific_function *_Atomic setspecific; /* Order: any; set before the first thread is made */
 } late;
 
 static void *symbol_of_libpthread(const char *name)

@@ -4,7 +4,7 @@
  *
  * Everything that asks for something lies in one word, so that a slow call needs one comparison. Writers write each
  * part separately. The number of a request is one byte, so nobody sees it half written, and the writer stores the
- * request's values before the number.
+ * request's values before the number: it is read with acquire.
  */
 #ifndef HAK_OS_OUTSIDE_H
 #define HAK_OS_OUTSIDE_H
@@ -19,12 +19,12 @@ enum { OUTSIDE_LOOK_FILE = 1, OUTSIDE_LOOK_END = 2 };
 
 union outside_word {
     struct {
-        _Atomic uint16_t alloc_readers, free_readers; /* tracers of otel_memory:alloc and :free */
-        _Atomic uint8_t asked;                        /* the number of the last request */
-        _Atomic uint8_t look;                         /* OUTSIDE_LOOK_ */
-        _Atomic uint16_t unused;
+        _Atomic uint16_t alloc_readers, free_readers; /* tracers of otel_memory:alloc and :free. Order: any; a count */
+        _Atomic uint8_t asked;                        /* the number of the last request. Order: acquire, of `whole` */
+        _Atomic uint8_t look;                         /* OUTSIDE_LOOK_. Order: any; the request is in other memory */
+        _Atomic uint16_t unused;                      /* Order: any; nobody sets it */
     };
-    _Atomic uint64_t whole;
+    _Atomic uint64_t whole; /* Order: acquire in control_serve, for the request; a look for one is relaxed */
 };
 
 struct outside {
@@ -34,8 +34,8 @@ struct outside {
     /* A request: bytes between samples, 0: off, UINT64_MAX: as it is; milliseconds after which a profile that is turned
      * on is turned off again, 0: never. */
     uint64_t profile_mean, profile_ms, guard_mean;
-    _Atomic uint32_t error;   /* the errno of the last answer */
-    _Atomic uint8_t answered; /* its number */
+    _Atomic uint32_t error;   /* the errno of the last answer. Order: release by `answered`, for the writer */
+    _Atomic uint8_t answered; /* its number. Order: release, for the writer, who reads it first */
 };
 
 enum { OUTSIDE_ASKED = offsetof(struct outside, word.asked) };

@@ -19,7 +19,7 @@ static uintptr_t self_offset; /* from os_thread_token(); the same in every threa
 enum { PAGE_SHIFT = 12, PAGES_KEPT = 1024, SECOND_SHIFT = 30, STAMP_BITS = 12 };
 
 /* By their numbers: a page's number above the stamp of the time when it was read. Pages are of 4 KiB at least. */
-static _Atomic uint64_t pages_read[PAGES_KEPT];
+static _Atomic uint64_t pages_read[PAGES_KEPT]; /* Order: relaxed; a word is whole by itself */
 
 static _Atomic uint64_t *page_place(uintptr_t page) { return &pages_read[(page * UINT64_C(0x9e3779b97f4a7c15)) >> 54]; }
 

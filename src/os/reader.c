@@ -222,7 +222,7 @@ static void write_keys(uint32_t keys)
 /* Whether the system lets programs use them; asked once, since the instruction takes long in a virtual machine. */
 static bool have_keys(void)
 {
-    static _Atomic int known;
+    static _Atomic int known; /* Order: relaxed; every thread finds the same */
     int have = atomic_load_explicit(&known, memory_order_relaxed);
 
     if (have == 0) {

@@ -25,18 +25,18 @@ enum entry_state { ENTRY_UNUSED = 0, ENTRY_SIGNALLED, ENTRY_DEAF, ENTRY_GONE };
 
 /* Of a thread, found by its id: open addressing. An entry belongs to the stop of its number alone. */
 struct stop_entry {
-    _Atomic uint32_t thread, number; /* number: of the stop */
-    _Atomic uint32_t answered;       /* the stop in which the thread waits */
+    _Atomic uint32_t thread, number; /* number: of the stop. Order: release as it is stored last, acquire, read first */
+    _Atomic uint32_t answered; /* the stop in which the thread waits. Order: release by it, acquire: its writes */
     uint32_t state;                  /* enum entry_state; the caller's alone */
 };
 _Static_assert(OS_STOP_BYTES >= STOPPED_MOST * sizeof(struct stop_entry) + (size_t)2 * HALF, "the table and a buffer");
 
 static struct stop_entry *stop_entries;
-static _Atomic uint32_t stop_current;  /* odd: a stop is in force */
-static _Atomic uint32_t stop_answers;  /* for the caller to sleep on */
-static _Atomic int stop_process;       /* os_stop_prepare */
-static _Atomic uint32_t stop_own_thread; /* os_stop_pass_over_me; 0: none */
-static _Atomic int stop_signal;         /* the signal; 0: none yet */
+static _Atomic uint32_t stop_current; /* odd: a stop is in force. Order: release, acquire in on_stop: `stop_entries` */
+static _Atomic uint32_t stop_answers; /* for the caller to sleep on. Order: release after `answered`, acquire */
+static _Atomic int stop_process; /* os_stop_prepare. Order: any; set before the first sweep */
+static _Atomic uint32_t stop_own_thread; /* os_stop_pass_over_me; 0: none. Order: any; a hint */
+static _Atomic int stop_signal; /* the signal; 0: none yet. Order: any; for the sweeping thread, one at a time */
 
 /* ---- The stopped thread ---- */
 
@@ -259,7 +259,7 @@ static void await_answers(const struct stop_pass *pass, uint64_t deadline)
     }
 }
 
-static _Atomic uint32_t stop_never; /* to sleep on */
+static _Atomic uint32_t stop_never; /* to sleep on. Order: any; nobody stores it */
 
 /* Of the threads that were taken for deaf, one may hear by now: threads begin with all signals blocked. Returns whether
  * a thread was asked, whose answer must be awaited. */

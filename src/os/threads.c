@@ -12,7 +12,7 @@ extern void *__dso_handle __attribute__((weak, visibility("hidden")));
 
 static pthread_key_t exit_key;
 static bool exit_key_made;
-static void (*_Atomic exit_function)(void *);
+static void (*_Atomic exit_function)(void *); /* Order: any; a thread stores it before it arms its own end */
 static _Thread_local bool armed;
 
 static void run_exit_function(void *value)

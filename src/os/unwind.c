@@ -206,7 +206,7 @@ static bool is_cut_short(const struct walk *walk)
 
 static void walk_tables(struct walk *walk)
 {
-    backtrace_function backtrace = __atomic_load_n(&unwinder.backtrace, __ATOMIC_ACQUIRE);
+    backtrace_function backtrace = __atomic_load_n(&unwinder.backtrace, __ATOMIC_ACQUIRE); /* Acquire: load_tables */
     unsigned count;
 
     if (backtrace)
@@ -347,7 +347,7 @@ static bool load_tables(void)
     name.address = dlsym(library, "_Unwind_Backtrace");
     if (!name.address || !unwinder.get_ip || !unwinder.get_cfa)
         return false;
-    /* Last: other threads may be walking by themselves meanwhile. */
+    /* Release, and last: threads that walk by themselves meanwhile find get_ip and get_cfa set (walk_tables). */
     __atomic_store_n(&unwinder.backtrace, name.backtrace, __ATOMIC_RELEASE);
     return true;
 }

@@ -6,7 +6,7 @@ enum { ROW_PLACES = 512, ROW_WORDS = 3 };
 
 /* The first word is the key, changed by the words of the row. Threads write places without a lock: a place whose words
  * come from two rows, or from another row than the one that is looked for, does not give the key back. */
-static _Atomic uint64_t row_places[ROW_PLACES][1 + ROW_WORDS];
+static _Atomic uint64_t row_places[ROW_PLACES][1 + ROW_WORDS]; /* Order: relaxed; the key tells */
 
 #if defined(__x86_64__)
 HAK_DATA_HERE const uint8_t unwind_row_registers[ROW_REGISTERS] = { 3, 6, 12, 13, 14, 15, 16 };

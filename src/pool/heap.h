@@ -96,29 +96,29 @@ struct heap {
     struct lock lock;
     uint32_t id;            /* from 1, for messages */
     uint32_t thread_id;     /* the kernel's id of the thread that the heap serves or served */
-    _Atomic uint8_t state;  /* enum heap_state */
-    _Atomic uint8_t kind;   /* enum heap_kind */
+    _Atomic uint8_t state;  /* enum heap_state. Order: seq_cst (O4) */
+    _Atomic uint8_t kind;   /* enum heap_kind. Order: any; `state` is set after it and read before it */
     uint8_t list;           /* enum registry_list; under registry.lock */
-    _Atomic uint8_t cache_purged; /* enum heap_memory_state; a cache that is not MEMORY_IN_USE holds nothing */
-    _Atomic uint8_t body_purged;  /* enum heap_memory_state */
-    _Atomic uint32_t slabs; /* in the body's lists and in `full`; changed under the lock */
+    _Atomic uint8_t cache_purged; /* enum heap_memory_state; empty unless MEMORY_IN_USE. Order: any; locks order it */
+    _Atomic uint8_t body_purged;  /* enum heap_memory_state. Order: any; locks order it */
+    _Atomic uint32_t slabs; /* in the body's lists and in `full`. Order: any; changed under the lock, else a hint */
     struct heap_body *body;
     struct class_counters *classes; /* of the body */
-    void *cache;            /* struct thread_cache of a HEAP_THREAD, kept with the heap for its next thread */
+    void *cache; /* struct thread_cache, kept for the next thread. Order: release as it is made, acquire by figures */
     struct heap *next;      /* in the list of all heaps */
     struct heap *after, *before; /* in `list` */
     struct slab_list full;
-    _Atomic uint32_t epoch;  /* bumped on each slow path; threads that look for idle heaps read it */
+    _Atomic uint32_t epoch;  /* bumped on each slow path. Order: relaxed; a hint, like seen_epoch and seen_time below */
     uint32_t tick_epoch;     /* `epoch` at the last tick; under heap.lock */
     uint32_t scrubbed_epoch; /* `epoch` when the heap was last scrubbed; under heap.lock */
     uint32_t huge_blocks;    /* of a first-class heap; under huge_lock */
-    _Atomic uint32_t sampled; /* the heap's blocks that the heap profile knows; changed under profile_lock */
+    _Atomic uint32_t sampled; /* blocks that the profile knows. Order: any; a block's sample comes before its free */
     /* Other threads' lines. `pending`: a stack of slabs with remote frees, linked by slab.pending_next (M3). */
-    _Alignas(HAK_LINE_PAIR) struct slab *_Atomic pending;
-    _Atomic uint32_t pending_count;
+    _Alignas(HAK_LINE_PAIR) struct slab *_Atomic pending; /* Order: seq_cst (O4), or acquire by a drain (M2) */
+    _Atomic uint32_t pending_count; /* Order: relaxed; a hint (M3) */
     uint32_t caches;             /* O8; under registry.lock */
-    _Atomic uint32_t seen_epoch; /* `epoch` as registry.c:heap_is_idle last saw it */
-    _Atomic uint64_t seen_time;  /* os_now() when heap_is_idle saw that value first */
+    _Atomic uint32_t seen_epoch; /* `epoch` as heap_is_idle last saw it. Order: relaxed; a hint */
+    _Atomic uint64_t seen_time;  /* os_now() when it saw that value first. Order: relaxed; a hint */
 };
 
 HAK_INLINE bool heap_serves_threads(const struct heap *heap)
@@ -133,7 +133,7 @@ HAK_INLINE bool heap_is_readable(const struct heap *heap)
 }
 _Static_assert(sizeof(struct heap) == (size_t)2 * HAK_LINE_PAIR, "the owner's line pair and the others'");
 
-/* What is known of all heaps together, so that slow paths need not look at each heap. */
+/* What is known of all heaps together, so that slow paths need not look at each heap. Order: any; hints. */
 struct heap_signals {
     _Alignas(HAK_LINE_PAIR) _Atomic bool active; /* a thread was on a slow path; registry_activity clears it */
     _Atomic bool several;      /* more than one thread has a heap, or will soon */

@@ -16,7 +16,7 @@ enum misuse {
 HAK_HIDDEN HAK_COLD void misuse_report(const char *function, const void *pointer, enum misuse misuse);
 
 /* The os_thread_token() of the thread whose reported misuse ends the process; 0: none. */
-HAK_DATA _Atomic uintptr_t misuse_culprit;
+HAK_DATA _Atomic uintptr_t misuse_culprit; /* Order: relaxed; a thread looks for its own token */
 
 HAK_HIDDEN HAK_COLD void misuse_end(void);
 

@@ -83,7 +83,6 @@ static struct heap *registry_make(enum heap_kind kind)
     heap->kind = (uint8_t)kind;
     heap->id = ++registry.count;
     heap->next = registry.heaps;
-    /* Release: who walks the list without the lock finds the heap's fields set. */
     __atomic_store_n(&registry.heaps, heap, __ATOMIC_RELEASE);
     return heap;
 }
@@ -666,7 +665,7 @@ bool registry_has_more(void)
 
 uint32_t registry_activity(void)
 {
-    static _Atomic uint32_t number;
+    static _Atomic uint32_t number; /* Order: any; for one caller */
 
     if (atomic_exchange(&heap_signals.active, false))
         atomic_fetch_add(&number, 1);

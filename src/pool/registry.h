@@ -24,7 +24,7 @@ enum registry_list {
 struct heap_list {
     struct heap *first, *last;
     struct heap *trim_hand, *adopt_hand, *kept_hand; /* the next heap to look at; NULL: the first */
-    _Atomic uint32_t count;
+    _Atomic uint32_t count; /* Order: any; changes under registry.lock, else a hint */
 };
 
 /* The counters of heaps whose bodies were purged. Under registry.lock. */
@@ -41,7 +41,7 @@ struct account {
 
 struct registry {
     struct lock lock;
-    struct heap *heaps;            /* all heaps, linked by heap.next, the newest first; never shortened */
+    struct heap *heaps; /* all, linked by heap.next, the newest first. Order: release by registry_make, acquire: them */
     struct heap_list lists[LIST_COUNT];
     uint32_t count;                /* heaps made */
     uint32_t kept;                 /* settled heaps that kept their cache's memory for the next threads */
@@ -51,10 +51,10 @@ struct registry {
     struct heap *house;            /* serves threads past their end; state HEAP_ORPHAN for ever (O4) */
     struct account departed;
     uint32_t folds;                /* bodies whose counters went into `departed`: for readers outside the process */
-    _Atomic uint32_t orphan_count;
-    _Atomic uint32_t live_threads; /* threads that have a heap */
+    _Atomic uint32_t orphan_count; /* Order: any; a hint */
+    _Atomic uint32_t live_threads; /* threads that have a heap. Order: any; a hint */
     /* Orphans remain to be settled; a round of trimming is not over; dead memory is due for a purge. */
-    _Atomic bool settling, trimming, purging;
+    _Atomic bool settling, trimming, purging; /* Order: any; hints */
     struct heap *shared[SHARED_MOST]; /* O8; NULL: no heap serves a cache here */
     uint32_t shared_count;            /* entries of `shared` in use, by the number of CPUs; 0 until registry_init */
     uint32_t own_most;                /* a thread beyond this number shares a heap (O8) */

@@ -26,7 +26,7 @@
 
 #include "pool/heap.h"
 
-/* A thread in the midst of remote_free_blocks. */
+/* A thread in the midst of remote_free_blocks. Order: release as `token` becomes 0, for the copy of a fork. */
 struct remote_freer {
     _Alignas(HAK_CACHE_LINE) _Atomic uintptr_t token; /* 0: the place is free; else the thread's os_thread_token() */
     struct slab *_Atomic slab;

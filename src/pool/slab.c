@@ -14,7 +14,6 @@ struct slab *slab_in_use_at(const void *address)
         ((uintptr_t)address & (SUPERSLAB_SIZE - 1)) < UNIT_SIZE)
         return NULL;
     slab = slab_of(address);
-    /* Acquire: slab_carve set the fields first. */
     return atomic_load_explicit(&slab->state, memory_order_acquire) == SLAB_ACTIVE ? slab : NULL;
 }
 
@@ -47,7 +46,6 @@ void slab_carve(struct slab *slab, unsigned class, struct heap *owner)
     slab->scrubbed = false;
     slab->kept = false;
     atomic_store_explicit(&slab->remote_count, 0, memory_order_relaxed);
-    /* Release: for readers without the lock. The owner's fields are set, and all fields before the state. */
     atomic_store_explicit(&slab->owner, owner, memory_order_release);
     atomic_store_explicit(&slab->state, SLAB_ACTIVE, memory_order_release);
 }
@@ -61,7 +59,7 @@ static bool slab_takes_by_chance(void) { return HAK_SECURE && hak_options.harden
 /* Quick, not cryptographic. Threads may get the same numbers: each takes from slabs of its own. */
 static unsigned slab_chance(unsigned most)
 {
-    static _Atomic uint64_t chance;
+    static _Atomic uint64_t chance; /* Order: relaxed; a race repeats a number */
     uint64_t state = atomic_load_explicit(&chance, memory_order_relaxed);
 
     state = (state ? state : os_random() | 1) * UINT64_C(0xd1342543de82ef95) + 1;

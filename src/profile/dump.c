@@ -20,7 +20,7 @@
 
 static uint32_t started_process; /* under profile_control, as the next */
 static uint32_t files_written;
-static _Atomic uint64_t interval_bytes;
+static _Atomic uint64_t interval_bytes; /* Order: relaxed; a sum */
 
 void dump_begin(void)
 {

@@ -14,8 +14,8 @@
 
 HAK_DATA_HERE _Atomic uint8_t govern_shifts[CLASS_COUNT];
 
-static _Atomic uint64_t relaxed_ms;
-static _Atomic uint64_t allowed; /* of a thread's time, in 1000; 0: all */
+static _Atomic uint64_t relaxed_ms; /* Order: any; chooses one thread */
+static _Atomic uint64_t allowed; /* of a thread's time, in 1000; 0: all. Order: any; a hint */
 
 void govern_begin(uint64_t mean, uint64_t may_spend)
 {

@@ -24,7 +24,7 @@ struct governor {
     uint32_t unseen; /* those since the last whose time was taken */
 };
 
-/* How often each class's chance is halved. CLASS_NONE: blocks that no thread cache holds. */
+/* How often each class's chance is halved. CLASS_NONE: blocks that no thread cache holds. Order: any; a hint. */
 HAK_DATA _Atomic uint8_t govern_shifts[CLASS_COUNT];
 HAK_INLINE unsigned govern_shift(unsigned class)
 {

@@ -47,9 +47,9 @@ struct guard_slot {
 };
 
 struct guard {
-    _Atomic uintptr_t start; /* of the range */
-    _Atomic size_t bytes;    /* its length; 0: there is none yet */
-    _Atomic bool on;         /* samples become guarded blocks */
+    _Atomic uintptr_t start; /* of the range. Order: release and acquire by `bytes` */
+    _Atomic size_t bytes;    /* its length; 0: none yet. Order: release in guard_begin, acquire in guard_covers */
+    _Atomic bool on;         /* samples become guarded blocks. Order: any; a hint */
     size_t page;
     uint32_t count;          /* slots */
     uint32_t keep;           /* slots that stay in the queue at least (Z7) */
@@ -58,8 +58,8 @@ struct guard {
     uint16_t *queue;         /* slots not in use: `waiting` from `head` on, in a circle of `count` places */
     uint32_t head, waiting;
     uint64_t random;
-    _Atomic uint64_t live, allocated, reports; /* blocks now, blocks in all, reports in all */
-    _Atomic uint64_t live_bytes;               /* of the blocks in use */
+    _Atomic uint64_t live, allocated, reports; /* blocks now, blocks in all, reports. Order: any; statistics */
+    _Atomic uint64_t live_bytes;               /* of the blocks in use. Order: any; a statistic */
 };
 HAK_DATA struct guard guard;
 HAK_DATA struct lock guard_lock;        /* the slots and the queue */

@@ -86,14 +86,14 @@ static bool change_begin(struct labels *labels)
     if (labels->changing)
         return false;
     labels->changing = true;
-    atomic_signal_fence(memory_order_seq_cst);
+    atomic_signal_fence(memory_order_seq_cst); /* Release: this thread's signal handlers see the change */
     return true;
 }
 
 static void change_end(struct labels *labels)
 {
     labels->version++;
-    atomic_signal_fence(memory_order_seq_cst);
+    atomic_signal_fence(memory_order_seq_cst); /* Release: as in change_begin */
     labels->changing = false;
 }
 
@@ -311,7 +311,7 @@ static struct label_set *set_make(const struct label *stack, const uint8_t *orde
     }
     set->same = chains[hash % LABEL_CHAINS];
     chains[hash % LABEL_CHAINS] = set;
-    /* R7: linked when it is whole. */
+    /* Release, for pprof.c, which takes no lock: linked when it is whole (R7). */
     __atomic_store_n(label_sets.last ? &label_sets.last->next : &label_sets.first, set, __ATOMIC_RELEASE);
     label_sets.last = set;
     label_sets.count++;

@@ -263,7 +263,7 @@ static void write_python(struct writer *writer, const struct python_code *code)
 /* Writes the strings of all label sets: for each item the key, then the text or unit. */
 static void write_label_strings(struct writer *writer)
 {
-    struct label_set *set = __atomic_load_n(&label_sets.first, __ATOMIC_ACQUIRE);
+    struct label_set *set = __atomic_load_n(&label_sets.first, __ATOMIC_ACQUIRE); /* Acquire: its link (labels.c) */
 
     for (; set; set = __atomic_load_n(&set->next, __ATOMIC_ACQUIRE)) {
         set->strings = writer->strings;
@@ -520,7 +520,7 @@ static void write_sites(struct writer *writer, const struct profile_view *view)
         writer->error = EIO;
     os_modules_end(&writer->modules);
     /* A function kept after this is in no site of the view. */
-    if (__atomic_load_n(&python_codes.first, __ATOMIC_ACQUIRE))
+    if (__atomic_load_n(&python_codes.first, __ATOMIC_ACQUIRE)) /* Acquire: its link (python.c) */
         write_python(writer, python_codes.first);
     write_label_strings(writer);
     for (size_t i = 0; i < view->size_count; i++)

@@ -27,7 +27,7 @@
 HAK_DATA_HERE struct python_codes python_codes;
 
 static struct {
-    _Atomic bool found;
+    _Atomic bool found; /* Order: release in python_prepare, acquire in python_found: all below */
     struct python_layout at;
     size_t frame_bytes, code_bytes, thread_bytes; /* bytes that hold all fields */
     uintptr_t runtime, code_type;
@@ -37,9 +37,9 @@ static struct {
 
 /* The frame made of a place in a code object. sum: key + frame, so that a half-overwritten pair matches no key. */
 struct seen_place {
-    _Atomic uint64_t sum, frame;
+    _Atomic uint64_t sum, frame; /* Order: relaxed; the sum tells */
 };
-static _Atomic(struct seen_place *) seen_places;
+static _Atomic(struct seen_place *) seen_places; /* Order: release under profile_lock, acquire: the zeros in it */
 static struct python_code **code_buckets; /* under profile_lock */
 
 bool python_found(void) { return atomic_load_explicit(&python.found, memory_order_acquire); }
@@ -337,7 +337,7 @@ static struct python_code *code_make(uint64_t hash, uint32_t first_line, const s
     memcpy(code->text, text->bytes, bytes);
     code->same = code_buckets[hash % BUCKETS];
     code_buckets[hash % BUCKETS] = code;
-    /* Linked when it is whole: readers in other processes take no lock (R5). */
+    /* Release: linked when it is whole, as readers in other processes take no lock (R5). */
     __atomic_store_n(python_codes.last ? &python_codes.last->next : &python_codes.first, code, __ATOMIC_RELEASE);
     python_codes.last = code;
     python_codes.bytes += sizeof *code + bytes;

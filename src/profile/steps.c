@@ -10,7 +10,7 @@
 #define TAG_SHIFT 16u
 #define NEAR_BYTES HAK_MIB /* how far a stack may have grown below the unwinder's last walk */
 
-static _Atomic(_Atomic uint64_t *) all_steps;
+static _Atomic(_Atomic uint64_t *) all_steps; /* Order: release as it is made, acquire; relaxed for words */
 
 static _Atomic uint64_t *known_steps(void)
 {

@@ -128,7 +128,7 @@ static struct site *site_make(uint64_t hash, const uintptr_t *frames, unsigned c
     site->labels = labels;
     site->frame_count = count;
     __builtin_memcpy(site->frames, frames, count * sizeof *frames);
-    /* Linked when it is whole: readers in other processes take no lock. */
+    /* Release: linked when it is whole, as readers in other processes take no lock. */
     __atomic_store_n(profile_sites.last ? &profile_sites.last->next : &profile_sites.first, site, __ATOMIC_RELEASE);
     profile_sites.last = site;
     profile_sites.count++;
@@ -200,7 +200,7 @@ static struct site_size *size_make(const struct record *record)
     made->other = site->sizes;
     site->sizes = made;
     site->size_count++;
-    /* Linked when it is whole, as a site is. */
+    /* Release: as for a site. */
     __atomic_store_n(profile_sizes.last ? &profile_sizes.last->next : &profile_sizes.first, made, __ATOMIC_RELEASE);
     profile_sizes.last = made;
     profile_sizes.count++;

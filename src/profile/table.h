@@ -137,7 +137,7 @@ struct table_map {
 /* R4: `bytes` is the sum over `maps`. Both change under profile_lock; `bytes` may be read without it. */
 struct table_memory {
     struct table_map *maps;
-    _Atomic size_t bytes;
+    _Atomic size_t bytes; /* Order: relaxed; a statistic */
 };
 HAK_DATA struct table_memory table_memory;
 
@@ -166,7 +166,7 @@ HAK_HIDDEN void table_end(const struct record *record, uint64_t now_ms, struct c
 HAK_HIDDEN void table_remove_heap(struct heap *heap, uint64_t now_ms);
 
 /* The number of records with `foreign` set. While it is 0, frees of other heaps' blocks look up no record. */
-HAK_DATA _Atomic size_t table_elsewhere;
+HAK_DATA _Atomic size_t table_elsewhere; /* Order: relaxed; the free of a block comes after its record was made */
 HAK_INLINE size_t table_foreign(void) { return atomic_load_explicit(&table_elsewhere, memory_order_relaxed); }
 HAK_HIDDEN size_t table_records(void);
 

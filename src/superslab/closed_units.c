@@ -5,7 +5,7 @@
 /* From so many closings of the span at one place on, its guard units get fences: these cost a call each. */
 #define FENCE_CLOSINGS 4u
 
-/* The bits of CLOSED_BY_ values that were ever used. */
+/* The bits of CLOSED_BY_ values that were ever used. Order: relaxed; the slab's lock brings them with its `closed`. */
 static _Atomic unsigned ways_used;
 
 static void note_way(unsigned closed)

@@ -119,11 +119,11 @@ unsigned guard_units_choose(uint32_t mask)
 
 /* Whether a guard unit was ever closed by os_guard, and by os_protect. */
 static bool guards_are_installed, guards_are_protected;
-static _Atomic bool guards_lack; /* a guard unit was not closed */
+static _Atomic bool guards_lack; /* a guard unit was not closed. Order: relaxed; a statistic */
 static uint32_t slots_end; /* from here on no slot ever had guard units */
 
 /* The first unit that the kernel refused to close, until that was said: printing may wait for a reader. */
-static char *_Atomic refused_unit;
+static char *_Atomic refused_unit; /* Order: relaxed; only the address is printed */
 
 bool guard_units_are_whole(void)
 {

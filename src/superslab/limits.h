@@ -23,10 +23,10 @@
 #define LIMITS_STALL_PERCENT 10u
 
 struct limits {
-    _Atomic size_t cgroup_max, cgroup_high; /* bytes; SIZE_MAX: none, or never read */
-    _Atomic bool pressed;                   /* memory is short: LIMITS_STALL_PERCENT */
-    _Atomic uint32_t read_ms;               /* when the limits were read last; 0: never */
-    _Atomic uint32_t reading;               /* since when a thread reads them, in ms; 0: none does (X1) */
+    _Atomic size_t cgroup_max, cgroup_high; /* bytes; SIZE_MAX: none, or never read. Order: relaxed; a hint */
+    _Atomic bool pressed;                   /* memory is short: LIMITS_STALL_PERCENT. Order: relaxed; a hint */
+    _Atomic uint32_t read_ms;               /* when the limits were read last; 0: never. Order: relaxed; a hint */
+    _Atomic uint32_t reading; /* since when a thread reads, in ms; 0: none (X1). Order: acquire, release, as a lock */
 };
 HAK_DATA struct limits limits;
 

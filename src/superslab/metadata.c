@@ -6,7 +6,7 @@
 HAK_DATA_HERE struct lock metadata_lock = LOCK_INIT(LOCK_RANK_META);
 
 static char *metadata_next, *metadata_end;
-static _Atomic size_t metadata_slots; /* read without the lock */
+static _Atomic size_t metadata_slots; /* Order: relaxed; a statistic */
 
 void *metadata_allocate(size_t size, size_t alignment)
 {

@@ -46,6 +46,7 @@
 #define POOL_MUCH_FREE ((size_t)16 * HAK_MIB / UNIT_SIZE)
 
 struct shared_pool {
+    /* Order of the atomic fields: relaxed; sums and hints, which threads without the lock may see late. */
     struct lock lock;
     struct slot *slots;       /* indexed by slot number */
     uint32_t slots_unused;    /* the next mapped slot that was never used */
@@ -80,9 +81,9 @@ struct shared_pool {
     _Atomic bool flush_wanted;    /* threads are to flush their caches (N5) */
     uint32_t flush_wanted_ms;     /* the time of the last request; in the future while it waits */
     size_t grown;                 /* bytes by which the footprint grew since the last request that did not wait */
-    _Atomic uint32_t next_purge_ms; /* when a purge is due; 0: nothing to purge */
+    _Atomic uint32_t next_purge_ms; /* when a purge is due; 0: nothing to purge. Order: release, seq_cst (G2) */
     _Atomic bool over_soft_limit;
-    _Atomic bool much_free; /* POOL_MUCH_FREE units were dirty; cleared when the purge thread has done its work */
+    _Atomic bool much_free; /* POOL_MUCH_FREE units were dirty; the purge thread clears it. Order: any; a hint */
     _Atomic bool tight; /* the last attempt to map more slots failed (P5) */
     _Atomic uint32_t growths; /* times that units or huge blocks made the footprint grow */
     _Atomic bool refused; /* tight, and the window is not full: the system had no memory or address space to give */

@@ -31,7 +31,7 @@ struct slot {
     uint8_t bucket;      /* 0: in none */
     uint8_t kind;        /* enum slot_kind; also read without the lock */
     uint8_t huge_pages;  /* enum slot_pages */
-    bool decommitted;    /* EMPTY, and not mapped (P5); also read without the lock */
+    bool decommitted;    /* EMPTY, and not mapped (P5). Order: release before the unmap; else a hint */
 };
 _Static_assert(sizeof(struct slot) == 32, "32 units have as many bytes of page map: both grow in the same steps");
 

@@ -29,7 +29,7 @@ enum slab_state {
 
 struct slab {
     /* The owner's line (H1). Remote freers also read `owner`. */
-    _Alignas(HAK_CACHE_LINE) struct heap *_Atomic owner;
+    _Alignas(HAK_CACHE_LINE) struct heap *_Atomic owner; /* Order: release by carving, adoption; acquire: its fields */
     struct slab *next, *prev; /* neighbours in one of the owner's lists */
     char *start;              /* the first block */
     uint64_t summary;
@@ -37,19 +37,19 @@ struct slab {
     uint16_t blocks;
     uint8_t class;
     uint8_t units;
-    _Atomic uint8_t state; /* enum slab_state */
+    _Atomic uint8_t state; /* enum slab_state. Order: release in slab_carve, acquire without the lock: all fields */
     bool zero;             /* no byte of the units was written since the system gave them */
     bool populated;        /* zero, but perhaps with memory behind it: it was faulted in and not carved yet */
     bool dense;            /* there is probably memory behind most of it */
     bool kept;             /* empty, and kept by its heap (O6) */
     uint8_t closed;        /* how its units are closed, while no block is in use (V21) */
     bool scrubbed;         /* the pages without a block in use were purged, and no block was taken or freed since */
-    /* The first word lies in the owner's line. Classes of 1 KiB and more use no other word. */
+    /* The first word lies in the owner's line. Classes of 1 KiB and more use no other word. Order: relaxed (H1). */
     _Atomic uint64_t local[SLAB_MAP_WORDS];
     /* Any thread changes these. From 192 bytes on all words lie in the count's line: a freer writes one line. */
-    _Alignas(HAK_CACHE_LINE) _Atomic uint32_t remote_count; /* frees announced and not drained */
+    _Alignas(HAK_CACHE_LINE) _Atomic uint32_t remote_count; /* frees announced, not drained. Order: release, acquire */
     struct slab *pending_next;                             /* the next slab in the owner's pending queue */
-    _Atomic uint64_t remote[SLAB_MAP_WORDS];
+    _Atomic uint64_t remote[SLAB_MAP_WORDS]; /* Order: release by a freer, acquire by a drain: accesses to the blocks */
 };
 
 struct superslab {
@@ -62,7 +62,7 @@ struct superslab {
     uint8_t kind;                        /* V14 */
     struct slab slabs[SUPERSLAB_UNITS];  /* [0] is unused: unit 0 holds this header */
     uint8_t closings[SUPERSLAB_UNITS];   /* [u]: of the span that starts at unit u, since it last got fences (V22) */
-    _Atomic uint16_t touched[SUPERSLAB_UNITS]; /* debug builds: a bit for each page of a unit (E1) */
+    _Atomic uint16_t touched[SUPERSLAB_UNITS]; /* debug builds: a bit for each page of a unit. Order: relaxed (E1) */
 };
 
 _Static_assert(sizeof(struct superslab) <= UNIT_SIZE, "the header fits unit 0");

@@ -32,8 +32,8 @@
 #define WINDOW_RETIRED_CACHE UNIT_SIZE
 #define WINDOW_PAGE_MAP (2 * UNIT_SIZE)
 
-HAK_DATA char *hak_window;
-HAK_DATA size_t hak_units;
+HAK_DATA char *hak_window; /* Order: release in window_take_place; relaxed, as hak_units is set behind it */
+HAK_DATA size_t hak_units; /* Order: release, acquire: the descriptors. Relaxed for a block, which came later */
 /* By slot number. Those before window_slots_begin() stand for the head, and are all zeros. */
 HAK_DATA struct slot *window_slots;
 /* How many bytes of the page map are mapped, and as many of the descriptors. */

@@ -71,8 +71,8 @@ API_EXPORT void MallocExtension_ReleaseToSystem(size_t bytes)
 }
 
 static struct {
-    _Atomic bool set;
-    _Atomic uint64_t start_delay; /* milliseconds */
+    _Atomic bool set; /* Order: any; one thread keeps the delay */
+    _Atomic uint64_t start_delay; /* milliseconds. Order: any */
     double rate;
 } release = { .rate = 1 };
 
