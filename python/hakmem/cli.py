@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
+from hakmem import streams
 from hakmem.clean import clean_lines
 from hakmem.version import NAME, version
 
@@ -64,6 +67,17 @@ class LazyGroup(click.Group):
         module, _, function = COMMANDS[cmd_name].partition(":")
         command: click.Command = getattr(importlib.import_module(module), function)
         return command
+
+    def main(self, *args: Any, **others: Any) -> Any:
+        """Runs the command line. Standard output that cannot be written is an error like others."""
+        streams.prepare()
+        try:
+            return super().main(*args, **others)
+        except OSError as error:
+            if not streams.output_failed(error):
+                raise
+            click.echo(f"Error: the output cannot be written: {error.strerror}", err=True)
+            sys.exit(1)
 
     def invoke(self, ctx: click.Context) -> object:
         """Runs the command. Cleans the text of an error."""

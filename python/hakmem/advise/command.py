@@ -17,6 +17,7 @@ from hakmem import paths
 from hakmem.clean import clean
 from hakmem.completion import complete_program
 from hakmem.library import known_options
+from hakmem.parameters import Range
 from hakmem.processes import ProcessParameter, read_one
 
 if TYPE_CHECKING:
@@ -47,19 +48,19 @@ def complete_words(ctx: click.Context, parameter: click.Parameter, incomplete: s
 
 
 @click.command(cls=AdviseCommand, context_settings={"allow_interspersed_args": False})
-@click.option("--time", "minutes", type=click.FloatRange(0, min_open=True), default=MINUTES, show_default=True,
+@click.option("--time", "minutes", type=Range(0, min_open=True), default=MINUTES, show_default=True,
               metavar="MINUTES", help="For a program: the time that its runs may take.")
 @click.option("--try", "tried", multiple=True, metavar="NAME=VALUE",
               help="For a program: try this option of the library, and none but those named so.")
 @click.option("--input", "input_file", type=click.Path(exists=True, dir_okay=False, readable=True), metavar="FILE",
               help="For a program: its standard input. Default: /dev/null.")
-@click.option("--limit", type=click.FloatRange(0, min_open=True), default=600.0, show_default=True, metavar="SECONDS",
+@click.option("--limit", type=Range(0, min_open=True), default=600.0, show_default=True, metavar="SECONDS",
               help="For a program: the time after which a run is ended.")
 @click.option("--status", type=click.IntRange(0, 255), default=0, show_default=True, metavar="N",
               help="For a program: the exit status that it ends with when all is well.")
 @click.option("--warm", type=click.IntRange(0, 1 << 20), metavar="MIB",
               help="For a program: memory to touch before a run, at most. Default: 1024, or a quarter of what is free.")
-@click.option("--seconds", type=click.FloatRange(0, 3600), default=SECONDS, show_default=True,
+@click.option("--seconds", type=Range(0, 3600), default=SECONDS, show_default=True,
               help="For a process on HAKMEM: how long it is watched.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, with every figure.")
 @click.argument("words", nargs=-1, required=True, metavar="PID|NAME | -- PROGRAM [ARGUMENTS]",

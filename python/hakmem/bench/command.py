@@ -25,6 +25,7 @@ from hakmem.bench.runner import Conditions, RunError
 from hakmem.bench.schedule import Plan, State
 from hakmem.bench.session import make_header, make_result, run_session
 from hakmem.extras import extra
+from hakmem.parameters import Range
 
 if TYPE_CHECKING:
     from hakmem.bench.allocators import Allocator, Known
@@ -247,13 +248,13 @@ def finish(result: Result, out: Path, name: str, html: Path | None) -> None:
 @click.option("--quick", is_flag=True, help="Few rows, 3 minutes.")
 @click.option("--full", is_flag=True,
               help="Every row on every peer, 45 minutes: as by default, but missing peers are an error.")
-@click.option("--time", "minutes", type=click.FloatRange(0, min_open=True), metavar="MINUTES",
+@click.option("--time", "minutes", type=Range(0, min_open=True), metavar="MINUTES",
               help="Time that the run may take.")
 @click.option("--rounds", type=click.IntRange(1), metavar="N", help="Exactly so many rounds.")
 @click.option("--rows", "patterns", multiple=True, metavar="PATTERN", help="Rows whose name matches.")
-@click.option("--scale", type=click.FloatRange(0, min_open=True), default=1.0, metavar="FACTOR",
+@click.option("--scale", type=Range(0, min_open=True), default=1.0, metavar="FACTOR",
               help="Multiply the work of the rows that name an amount.")
-@click.option("--narrow", type=click.FloatRange(0), default=3.0, show_default=True, metavar="PERCENT",
+@click.option("--narrow", type=Range(0), default=3.0, show_default=True, metavar="PERCENT",
               help="Run more rounds of a row until half the interval of its time against its best peer is below this.")
 @click.option("--name", help="Name of the result files.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",

@@ -28,6 +28,7 @@ from hakmem.bench.runner import Conditions, RunError
 from hakmem.bench.schedule import Plan, State
 from hakmem.bench.session import make_header, make_result, run_session
 from hakmem.completion import complete_program
+from hakmem.parameters import Range
 
 if TYPE_CHECKING:
     from hakmem.bench.allocators import Allocator
@@ -132,12 +133,12 @@ def run_program(plan: Plan, row: bench_rows.Row, allocators: dict[str, Allocator
 @click.command("compare", context_settings={"help_option_names": ["-h", "--help"], "allow_interspersed_args": False})
 @click.option("--rounds", type=click.IntRange(1), metavar="N",
               help="Exactly so many rounds. Default: 7 within 3 minutes.")
-@click.option("--time", "minutes", type=click.FloatRange(0, min_open=True), metavar="MINUTES",
+@click.option("--time", "minutes", type=Range(0, min_open=True), metavar="MINUTES",
               help="As many rounds as fit into this time.")
 @click.option("--input", "input_file", type=click.Path(exists=True, dir_okay=False, readable=True), metavar="FILE",
               help="Standard input of the program. Default: /dev/null.")
 @click.option("--show-output", is_flag=True, help="Let the program's output through.")
-@click.option("--limit", type=click.FloatRange(0, min_open=True), default=600.0, show_default=True, metavar="SECONDS",
+@click.option("--limit", type=Range(0, min_open=True), default=600.0, show_default=True, metavar="SECONDS",
               help="Time after which a run is ended.")
 @click.option("--status", "exit_status", type=click.IntRange(0, 255), default=0, show_default=True, metavar="N",
               help="The exit status of a good run of PROGRAM.")

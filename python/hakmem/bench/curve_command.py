@@ -14,6 +14,7 @@ from hakmem.bench import allocators as chosen_allocators
 from hakmem.bench import rows as bench_rows
 from hakmem.bench.command import Pairs, Wishes, allocator_options, measure_rows, print_as
 from hakmem.bench.table import memory_text, print_notes, print_table, seconds_text
+from hakmem.parameters import Range
 from hakmem.screen import Console, Text
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def split_delays(context: click.Context, parameter: click.Parameter, value: str 
               help=f"Rows whose name matches. Default: {', '.join(ROWS)}.")
 @click.option("--rounds", type=click.IntRange(1), default=ROUNDS, show_default=True, metavar="N",
               help="Rounds of each point.")
-@click.option("--scale", type=click.FloatRange(0, min_open=True), default=1.0, metavar="FACTOR",
+@click.option("--scale", type=Range(0, min_open=True), default=1.0, metavar="FACTOR",
               help="Multiply the work of the rows that name an amount.")
 @click.option("--name", default="curve", show_default=True, help="Name of the result files.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",

@@ -17,6 +17,7 @@ from hakmem.bench.command import (
     QUICK_ROUNDS, ROUNDS, ROUNDS_MOST, Wishes, list_rows, measure_rows, print_as, split_names)
 from hakmem.bench.table import (
     STYLES, interval_text, memory_text, print_notes, print_table, ratio_text, rounds_text, seconds_text)
+from hakmem.parameters import Range
 from hakmem.screen import Console, Text
 
 if TYPE_CHECKING:
@@ -100,10 +101,10 @@ def print_diff(console: Console, result: Result) -> None:
 @click.option("--batches", is_flag=True, help="The rows are the cells of the grid of batches (hakmem bench batches).")
 @click.option("--quick", is_flag=True, help="Few rows, three rounds.")
 @click.option("--rounds", type=click.IntRange(1), metavar="N", help="Exactly so many rounds.")
-@click.option("--time", "minutes", type=click.FloatRange(0, min_open=True), metavar="MINUTES",
+@click.option("--time", "minutes", type=Range(0, min_open=True), metavar="MINUTES",
               help=f"Time that the run may take. Default without --rounds: {MINUTES:g}.")
 @click.option("--peers", callback=split_names, metavar="A,B,...", help="Measure these allocators beside them.")
-@click.option("--scale", type=click.FloatRange(0, min_open=True), default=1.0, metavar="FACTOR",
+@click.option("--scale", type=Range(0, min_open=True), default=1.0, metavar="FACTOR",
               help="Multiply the work of the rows that name an amount.")
 @click.option("--warm", type=click.IntRange(0, 1 << 20), metavar="MIB", help="Memory to touch before a run, at most.")
 @click.option("--name", default="diff", show_default=True, help="Name of the result files.")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from hakmem import paths
+from hakmem import paths, writing
 from hakmem.bench import allocators as chosen_allocators
 from hakmem.bench import deterministic, machine
 from hakmem.bench.command import split_names
@@ -182,8 +182,11 @@ def instructions(patterns: tuple[str, ...], allocators: list[str], everything: b
     if json_file and not Path(json_file).absolute().parent.is_dir():
         raise click.UsageError(f"--json {json_file}: there is no such folder")
     result = count_result(rows, chosen, subject)
-    if json_file:
-        Path(json_file).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print_tables(result)
+    if json_file:
+        try:
+            writing.write_whole(json_file, f"{json.dumps(result, indent=1)}\n".encode())
+        except OSError as error:
+            raise click.ClickException(f"--json {json_file}: {error.strerror}") from error
     if all(entry["total"] is None for entry in result["instructions"]):
         raise click.ClickException("no run could be counted")

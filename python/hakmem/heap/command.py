@@ -14,6 +14,7 @@ from hakmem.compat import zip_strict
 from hakmem.heap.growth import Growth, Most
 from hakmem.heap.labels import LabelParam, Wanted
 from hakmem.heap.source import FILE, Address, AnySource, Process, Source
+from hakmem.parameters import Range
 
 if TYPE_CHECKING:
     from hakmem.heap.profile_pb2 import Profile
@@ -49,7 +50,7 @@ WHY = ("above", "rounding", "held", "untouched", "idle")
 @click.option("--temporary", is_flag=True,
               help="Show what part of each site's blocks their thread freed before its next N allocations.")
 @click.option("--sizes", is_flag=True, help="Show how large the blocks of each site are.")
-@click.option("--min", "least", type=click.FloatRange(0, 100), default=1.0, show_default=True, metavar="PERCENT",
+@click.option("--min", "least", type=Range(0, 100), default=1.0, show_default=True, metavar="PERCENT",
               help="The least share that --tree shows.")
 @click.option("--diff", "base", type=Source(), metavar="BASE", help="Subtract an earlier profile.")
 @click.option("--fail-above", "most", type=Growth(), metavar="MOST",
@@ -71,17 +72,17 @@ WHY = ("above", "rounding", "held", "untouched", "idle")
 @click.option("--rate", type=Amount(1, 1 << 40), metavar="BYTES",
               help="With --start: mean bytes between samples, as 64K.  [default: the process's "
                    "HAKMEM_HEAP_PROFILE_RATE, 512K]")
-@click.option("--seconds", type=click.FloatRange(0.1, SECONDS_MOST), metavar="N",
+@click.option("--seconds", type=Range(0.1, SECONDS_MOST), metavar="N",
               help="With --start: stop after N seconds, and show what was allocated in them; with --timeline: look for "
                    "so long.")
 @click.option("--timeline", is_flag=True,
               help="Tell what sites held over time: of a PID that is looked at --every so often, or of FILEs.")
-@click.option("--every", type=click.FloatRange(0.1, SECONDS_MOST), metavar="N",
+@click.option("--every", type=Range(0.1, SECONDS_MOST), metavar="N",
               help="With --timeline: seconds from one look to the next.  [default: 1]")
 @click.option("--why", is_flag=True, help="For a PID: tell why more is resident than the program asked for.")
 @click.option("--of", "part", type=click.Choice(WHY), default=WHY[0], show_default=True,
               help="With --why: what sites are ordered by, and --tree and --html show.")
-@click.option("--idle", type=click.FloatRange(0.1, SECONDS_MOST), metavar="N",
+@click.option("--idle", type=Range(0.1, SECONDS_MOST), metavar="N",
               help="With --why: also what nobody changed for N seconds.")
 @click.argument("files", nargs=-1, required=True, type=Source(), metavar="FILE|PID|NAME|URL...")
 @click.pass_context

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
-import tempfile
 import zlib
 from pathlib import Path
 
 import click
 from google.protobuf.message import DecodeError
 
+from hakmem import writing
 from hakmem.clean import clean
 from hakmem.heap.profile_pb2 import Profile
 
@@ -160,24 +159,10 @@ def write_profile(profile: Profile, path: str | Path) -> None:
 
 
 def write_whole(path: str | Path, data: bytes) -> None:
-    """Writes the bytes to a temporary file and renames it; raises ProfileError if that fails. A device, a pipe or a
-    socket is written to, because root's rename would replace it."""
-    path = Path(os.path.realpath(path))
-    temporary = None
+    """Writes the bytes as hakmem.writing.write_whole does; raises ProfileError if that fails."""
     try:
-        if path.exists() and not path.is_file():
-            path.write_bytes(data)
-            return
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-            temporary = file.name
-            file.write(data)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, path)
+        writing.write_whole(path, data)
     except OSError as error:
-        if temporary:
-            Path(temporary).unlink(missing_ok=True)
         raise ProfileError(f"{path}: cannot be written: {error.strerror}") from error
 
 

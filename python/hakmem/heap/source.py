@@ -52,7 +52,10 @@ class Address:
     @property
     def name(self) -> str:
         """The address without its token, because a page or a note may be passed on."""
-        parts = urlsplit(self.url)
+        try:
+            parts = urlsplit(self.url)
+        except ValueError:  # such as a bracket without its partner
+            return clean(self.url.rpartition("@")[2].partition("?")[0])
         query = "&".join(part for part in parts.query.split("&") if not part.startswith("token="))
         return clean(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=query).geturl())
 

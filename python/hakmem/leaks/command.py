@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hakmem import effect, markdown, paths
+from hakmem import effect, markdown, paths, writing
 from hakmem.completion import complete_program
 from hakmem.extras import extra
 from hakmem.run import TOOLS_OWN
@@ -90,7 +90,7 @@ def leaks(ctx: click.Context, files: tuple[Path, ...], reachable: bool, children
     ]
     write(output, "\n".join(lines) + "\n")
     if as_json:
-        as_json.write_text(json.dumps([data_of(report) for report in reports], indent=1) + "\n", encoding="utf-8")
+        write(as_json, json.dumps([data_of(report) for report in reports], indent=1) + "\n")
     if pprof:
         from hakmem.heap.file import write_profile
         for report in reports:
@@ -108,6 +108,6 @@ def write(output: Path | None, text: str) -> None:
         click.echo(text, nl=False, err=True)
         return
     try:
-        output.write_text(text, encoding="utf-8")
+        writing.write_whole(output, text.encode())
     except OSError as error:
         raise click.ClickException(f"{output}: cannot be written: {error.strerror}") from error

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import click
 
+from hakmem import writing
 from hakmem.live.heap import as_dict, snapshot
 from hakmem.live.memory import UNSOUND, LiveError, ProcessMemory, problem_text
+from hakmem.parameters import Range
 from hakmem.processes import ProcessParameter
 from hakmem.screen import Console
 
@@ -66,7 +68,7 @@ def stats(pid: int, as_json: bool, prometheus: bool, superslabs: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 @click.option("--sites", is_flag=True, help="Also tell, by allocation site, why Rss is above what was asked for.")
 @click.option("-n", "--number", type=click.IntRange(1), default=20, show_default=True, help="Sites to show.")
-@click.option("--idle", type=click.FloatRange(0.1, 600), metavar="N",
+@click.option("--idle", type=Range(0.1, 600), metavar="N",
               help="With --sites: also what nobody changed for N seconds.")
 def explain(pid: int, as_json: bool, sites: bool, number: int, idle: float | None) -> None:
     """Say what each resident byte of process PID is for.
@@ -127,7 +129,7 @@ def map_command(pid: int, output: Path | None) -> None:
     with plain_errors():
         text = map_page(snapshot(ProcessMemory(pid)))
     try:
-        output.write_text(text, encoding="utf-8")
+        writing.write_whole(output, text.encode())
     except OSError as error:
         raise click.ClickException(f"-o {output}: {error.strerror}") from error
     click.echo(f"{output}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Iterable
@@ -38,7 +39,11 @@ def ps(as_json: bool) -> None:
         click.echo("No process that can be looked at runs on HAKMEM; hakmem run -- PROGRAM starts one.")
     if found.unseen:
         what = "1 process" if found.unseen == 1 else f"{found.unseen} processes"
-        click.echo(f"hakmem: {what} of other users, or kept from all, could not be looked at; root sees more", err=True)
+        if os.geteuid() == 0:
+            why = "could not be looked at: kept from all, or this root lacks CAP_SYS_PTRACE"
+        else:
+            why = "of other users, or kept from all, could not be looked at; root sees more"
+        click.echo(f"hakmem: {what} {why}", err=True)
 
 
 def print_rows(rows: Iterable[Row]) -> None:

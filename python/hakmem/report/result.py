@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 # The first bytes of compressed files, and a limit of their content.
 XZ, GZIP = b"\xfd7zXZ\0", b"\x1f\x8b"
 UNPACKED_MOST = 1 << 30
+# Most bytes of a file. A device such as /dev/zero has no end.
+FILE_MOST = 256 << 20
 
 SCHEMA = Path(__file__).with_name("result.schema.json")
 
@@ -40,7 +42,11 @@ def read_json(path: str | Path) -> Any:
     """Returns the content of a file, unchecked. A packed result is unpacked (hakmem.report.columns)."""
     path = Path(path)
     try:
-        text = unpack(path.read_bytes(), path).decode("utf-8")
+        with open(path, "rb") as file:
+            packed = file.read(FILE_MOST + 1)
+        if len(packed) > FILE_MOST:
+            raise ResultError(f"{path}: is larger than {FILE_MOST >> 20} MiB")
+        text = unpack(packed, path).decode("utf-8")
     except UnicodeDecodeError as error:
         raise ResultError(f"{path}: not a text file: byte {error.start} is not UTF-8") from error
     except OSError as error:

@@ -16,6 +16,7 @@ import click
 
 from hakmem.extras import extra
 from hakmem.live.memory import LiveError
+from hakmem.parameters import Range
 from hakmem.processes import ProcessesParameter
 
 if TYPE_CHECKING:
@@ -38,9 +39,9 @@ class ServeError(click.ClickException):
 @click.option("--token-file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
               help="Take the token from FILE, made if it is not there; else each start has one of its own.")
 @click.option("--no-token", is_flag=True, help="Answer whoever reaches the port.")
-@click.option("--interval", type=click.FloatRange(min=0.05, max=3600), default=1.0, show_default=True,
+@click.option("--interval", type=Range(min=0.05, max=3600), default=1.0, show_default=True,
               metavar="SECONDS", help="Time between two looks; more for a large heap.")
-@click.option("--deadline", type=click.FloatRange(min=0.5, max=3600), default=60.0, show_default=True,
+@click.option("--deadline", type=Range(min=0.5, max=3600), default=60.0, show_default=True,
               metavar="SECONDS", help="Time limit of a look.")
 @click.argument("pids", type=ProcessesParameter(), nargs=-1, required=True, metavar="PID|NAME...")
 def serve(pids: tuple[list[int], ...], host: str, port: int, path: Path | None, token_file: Path | None,

@@ -6,15 +6,16 @@ import concurrent.futures
 import sys
 import time
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from hakmem import writing
 from hakmem.apart import in_thread
 from hakmem.extras import extra
 from hakmem.live.memory import LiveError
 from hakmem.live.sample import Sample, Sampler, rates
+from hakmem.parameters import Range
 from hakmem.processes import ProcessParameter
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class TopError(click.ClickException):
 
 
 @click.command()
-@click.option("--interval", type=click.FloatRange(min=0.05, max=3600), default=1.0, show_default=True,
+@click.option("--interval", type=Range(min=0.05, max=3600), default=1.0, show_default=True,
               metavar="SECONDS", help="Time between two looks; more for a large heap.")
 @click.option("--once", is_flag=True, help="Print one screen as text, after one interval, which rates need.")
 @click.option("--svg", "picture", type=click.Path(dir_okay=False, writable=True), metavar="FILE",
@@ -154,6 +155,6 @@ def watch_plainly(sampler: Sampler, first: Sample, interval: float) -> None:
 def write_picture(picture: str, text: str) -> None:
     """Writes the picture."""
     try:
-        Path(picture).write_text(text, encoding="utf-8")
+        writing.write_whole(picture, text.encode())
     except OSError as error:
         raise TopError(f"{picture}: {error.strerror}") from error

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from hakmem.extras import extra
+from hakmem.parameters import Range
 
 TRACE = click.Path(path_type=Path, dir_okay=False)
 
@@ -59,7 +60,7 @@ def info(file: Path, as_json: bool) -> None:
 @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Runs on each allocator.")
 @click.option("--threads-merged", is_flag=True, help="All operations in one thread, in the recorded order.")
 @click.option("--no-touch", is_flag=True, help="Do not write into the blocks, and check nothing.")
-@click.option("--limit", type=click.FloatRange(1), default=600.0, show_default=True, metavar="SECONDS",
+@click.option("--limit", type=Range(1), default=600.0, show_default=True, metavar="SECONDS",
               help="Time limit of a run.")
 @click.option("--json", "as_json", is_flag=True, help="Print samples and summary as JSON.")
 @click.argument("file", type=TRACE)

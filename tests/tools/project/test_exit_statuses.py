@@ -51,9 +51,24 @@ def test_a_program_that_cannot_be_run(command, program, status):
     "arguments", [["peers", "path", "nonesuch"], ["peers", "build", "nonesuch"],
                   ["trace", "replay", "--rounds", "0", "x"], ["bench", "--rows", "nonesuch"], ["bench", "--rows", "("],
                   ["bench", "--name", "a/b"], ["compare", "--add", "x", "true"], ["completion", "csh"],
-                  ["advise", "--try", "x", "--", "true"], ["advise", "--time", "0", "--", "true"],])
+                  ["advise", "--try", "x", "--", "true"], ["advise", "--time", "0", "--", "true"],
+                  ["advise", "--seconds", "nan", "1"], ["advise", "--time", "nan", "--", "true"],
+                  ["advise", "--limit", "inf", "--", "true"], ["bench", "--time", "nan"], ["bench", "--scale", "inf"],
+                  ["bench", "diff", "--time", "nan", "x"], ["bench", "curve", "--scale", "nan"],
+                  ["compare", "--time", "nan", "--", "true"], ["explain", "--sites", "--idle", "nan", "1"],
+                  ["heap", "--min", "nan", "1"], ["heap", "--seconds", "nan", "--start", "1"],
+                  ["heap", "--timeline", "--every", "nan", "1"], ["serve", "--interval", "nan", "1"],
+                  ["serve", "--deadline", "nan", "1"], ["top", "--interval", "nan", "--once", "1"],
+                  ["trace", "replay", "--limit", "nan", "x"],])
 def test_a_value_that_does_not_fit_is_2(arguments):
     assert status_of(*arguments) == 2
+
+
+@pytest.mark.parametrize("address", ["https://[::1", "http://user:secret@[x?token=secret", "http://", "http://a b/"])
+def test_an_address_that_is_none_is_1(address):
+    done = click.testing.CliRunner().invoke(main, ["heap", address])
+    assert done.exit_code == 1 and isinstance(done.exception, SystemExit), done.exception
+    assert "cannot be fetched" in done.output and "secret" not in done.output
 
 
 def test_a_step_that_fails_ends_the_script_with_1(tmp_path):

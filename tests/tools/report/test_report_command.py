@@ -113,3 +113,9 @@ def test_files_that_cannot_be_read_or_written(tmp_path):
     done = run(tmp_path / "r.json", "--html", tmp_path / "no/such/folder.html")
     assert done.exit_code == 1
     assert f"{tmp_path}/no/such/folder.html: cannot be written: No such file or directory" in done.output
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/full"])
+def test_a_file_without_an_end_is_refused(device):
+    done = run(device)
+    assert (done.exit_code, done.output) == (1, f"Error: {device}: is larger than 256 MiB\n")
