@@ -15,7 +15,7 @@ static bool change_mask(int how, const signal_set *set, signal_set *before)
     return syscall(SYS_rt_sigprocmask, how, set, before, sizeof *set) == 0;
 }
 
-/* Takes the SIGPIPE that waits for this thread. */
+/* Removes the SIGPIPE that is pending for this thread. */
 static void take_sigpipe(void)
 {
     static const signal_set set = SIGNAL_BIT(SIGPIPE);
@@ -40,7 +40,7 @@ long base_write(int file, const void *data, size_t size)
     if (masked) {
         if (written < 0 && error == EPIPE && !(before & SIGNAL_BIT(SIGPIPE)))
             take_sigpipe();
-        /* SIGXFSZ stays blocked: sandboxes set the limit to 0, and end a process that calls rt_sigtimedwait. */
+        /* SIGXFSZ stays blocked: sandboxes set RLIMIT_FSIZE to 0, and end a process that calls rt_sigtimedwait. */
         if (written < 0 && error == EFBIG)
             before |= SIGNAL_BIT(SIGXFSZ);
         change_mask(SIG_SETMASK, &before, NULL);

@@ -39,8 +39,8 @@ static uint32_t slack_of(size_t size, size_t wanted)
     return size > wanted ? (uint32_t)base_min(size - wanted, UINT32_MAX) : 0;
 }
 
-/* cache may be NULL. If the footprint grows for the sample, deep bins stay open: the program wants no more memory than
- * before, other blocks of it are samples (T7). */
+/* cache may be NULL. Deep bins stay open even if the footprint grows for the sample (T7): the program does not want
+ * more memory than before, only other blocks of it are samples. */
 static void *take_block(struct thread_cache *cache, unsigned class, bool *zero)
 {
     uint32_t growths = shared_pool_growths();

@@ -306,7 +306,8 @@ bool cache_end_run(struct thread_cache *cache, unsigned class, uint64_t *weight)
            profile_count_call(&cache->countdowns, &cache->draw, class, weight);
 }
 
-/* The calls that runs under way have served. Most classes have none, so it looks at as many as fit a word at once. */
+/* Returns how many calls the runs in progress have served. Most classes have no run, so it tests a word of classes at a
+ * time. */
 static unsigned runs_served(const struct thread_cache *cache)
 {
     unsigned served = 0;
@@ -332,7 +333,7 @@ struct caller cache_caller(const struct thread_cache *cache)
         return caller;
     caller.calls = cache->draw.calls;
     caller.thread = (uint16_t)cache->own->id;
-    if (profile.draw_mean != 1) /* 1: no call passes in a run */
+    if (profile.draw_mean != 1) /* with 1 every call is a sample, so a run serves none */
         caller.calls += runs_served(cache);
     return caller;
 }
@@ -423,8 +424,8 @@ static void cache_shrink_next(struct thread_cache *cache)
     }
 }
 
-/* The bytes that bins may have, without deep ones. While calls are counted a bin needs room for the blocks that came
- * back since its run began, besides those that it holds in any case. */
+/* Returns how many bytes the bins may hold, without deep ones. While calls are counted, a bin also needs room for the
+ * blocks that were freed since its run began. */
 static size_t cache_budget(const struct thread_cache *cache)
 {
     return base_min(hak_options.cache_bytes, atomic_load_explicit(&heap_signals.cache_share, memory_order_relaxed))
@@ -627,7 +628,7 @@ bool cache_is_empty(const struct thread_cache *cache)
 
 void cache_flush_all(struct thread_cache *cache, bool close)
 {
-    /* There are more threads than when it grew, or calls are no longer counted. */
+    /* The cache is above its budget: more threads share the memory than when it grew, or calls are not counted. */
     bool narrow = cache->capacity_bytes > cache_budget(cache) || cache->generation != profile_generation();
 
     cache->tick = cache_flush_number();

@@ -13,7 +13,7 @@ struct faults faults_now(void)
 {
     struct faults now = { .resident = os_resident_memory() };
 
-    /* A sandbox that closes /proc may end a process that calls getrusage. */
+    /* A sandbox in which /proc is closed may also end a process that calls getrusage. */
     if (now.resident)
         os_page_faults(&now.soft, &now.hard);
     return now;

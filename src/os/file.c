@@ -35,7 +35,7 @@ int os_file_name(int file, const char *path)
     int saved_errno = errno, result = 0;
     char self[32];
 
-    /* Before Linux 6.10 the first way needs a privilege; the second one needs /proc, and costs the system more. */
+    /* linkat by descriptor needs a privilege before Linux 6.10. linkat through /proc costs the system more. */
     base_format(self, sizeof self, "/proc/self/fd/%d", file);
     if (syscall(SYS_linkat, file, "", AT_FDCWD, path, AT_EMPTY_PATH) != 0 &&
         (errno != ENOENT || syscall(SYS_linkat, AT_FDCWD, self, AT_FDCWD, path, AT_SYMLINK_FOLLOW) != 0))

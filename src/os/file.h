@@ -8,12 +8,12 @@
  * errno. */
 HAK_HIDDEN int os_file_create(const char *path);
 
-/* Makes a file without a name in the folder, for writing, with the same mode. Costs a file system less than a name that
- * is changed later, and a process that is killed leaves nothing. Returns its descriptor, or the negated errno: not
- * every file system has such files. */
+/* Makes a file without a name in the folder, for writing, with the same mode. This costs a file system less than to
+ * rename a file later, and a process that is killed leaves no file behind. Returns the descriptor or the negated errno:
+ * some file systems have no such files. */
 HAK_HIDDEN int os_file_create_nameless(const char *folder);
 
-/* Gives it a name. Returns 0, or the errno; EEXIST: something has that name. */
+/* Gives a file of os_file_create_nameless a name. Returns 0 or the errno; EEXIST: something has that name. */
 HAK_HIDDEN int os_file_name(int file, const char *path);
 
 /* Opens for writing what has that name and is no regular file: a device, a terminal, or a pipe. Returns its descriptor;

@@ -286,7 +286,8 @@ bool os_protect(void *address, size_t size, bool accessible)
     return done;
 }
 
-/* Right and flags of a mapping decide whether it is joined with its neighbours, which are PROT_NONE or writable. */
+/* The kernel joins neighbouring mappings of equal rights and flags. The neighbours are PROT_NONE or writable, so
+ * PROT_READ keeps this one apart. */
 bool os_fence(void *address, size_t size) { return os_seal(address, size); }
 
 bool os_seal(void *address, size_t size)

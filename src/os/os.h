@@ -67,9 +67,9 @@ HAK_HIDDEN bool os_protect(void *address, size_t size, bool accessible);
  * range may be accessed as before, and some of its pages may be gone. */
 HAK_HIDDEN bool os_guard(void *address, size_t size, bool on);
 
-/* Gives a range that os_guard closed a mapping of its own, which takes up to two. Then os_protect of the ranges beside
- * it splits and joins none. It stays closed. os_protect(range, true) lets it join its neighbours again. False: the
- * kernel refused. */
+/* Gives a range that os_guard closed a mapping of its own, so that os_protect of the ranges beside it splits and joins
+ * no mapping. The range stays closed. This takes up to two of the process's mappings; os_protect(range, true) gives
+ * them back. False: the kernel refused. */
 HAK_HIDDEN bool os_fence(void *address, size_t size);
 
 /* Tells of each page of the range whether it has memory: bit 0 of a byte. A page in swap space has none. False: the

@@ -79,10 +79,10 @@ size_t os_reader_copy(const struct os_reader *reader, uintptr_t from, void *into
     return got > 0 ? (size_t)got : 0;
 }
 
-/* Asks for the regions of [from, to) that hold something. False: the kernel does not know the call. */
+/* Asks the kernel for the regions of [from, to) that hold something. False: the kernel does not know the call. */
 static bool reader_fill_regions(struct os_reader *reader, uintptr_t from, uintptr_t to)
 {
-    uint64_t file = reader->anonymous ? 0 : SCAN_FILE; /* the kernel looks at each page for that */
+    uint64_t file = reader->anonymous ? 0 : SCAN_FILE; /* SCAN_FILE has the kernel look at each page */
     struct scan_call call = { .size = sizeof call,
                               .start = from,
                               .end = to,
@@ -135,7 +135,7 @@ void os_reader_look(struct os_reader *reader, uintptr_t from, uintptr_t to)
         (void)reader_fill(reader, from, to);
 }
 
-/* The first region that ends behind `from`; NULL: no region before reader->end does. */
+/* Returns the first region that ends behind `from`; NULL if none before reader->end does. */
 static const struct scan_region *reader_find_region(struct os_reader *reader, uintptr_t from)
 {
     const struct scan_region *regions = (const struct scan_region *)(const void *)reader->entries;
@@ -147,7 +147,7 @@ static const struct scan_region *reader_find_region(struct os_reader *reader, ui
     return reader->at < reader->count ? &regions[reader->at] : NULL;
 }
 
-/* As os_reader_next, by regions. If the kernel refuses them, *from tells where to go on without. */
+/* As os_reader_next, by regions. If the kernel refuses regions, *from is where the caller goes on by pagemap. */
 static bool reader_next_region(struct os_reader *reader, uintptr_t *from, uintptr_t to, uintptr_t *run,
                                uintptr_t *run_end, bool *present)
 {

@@ -16,9 +16,9 @@ struct os_reader {
     int pagemap;       /* /proc/self/pagemap; negative: every page counts as one that holds something */
     uint64_t *entries; /* OS_READER_ENTRIES of pagemap, or regions */
     uintptr_t first, end; /* addresses that `entries` tell of */
-    bool regions;         /* `entries` are what PAGEMAP_SCAN (Linux 6.7) tells: fewer words, sooner */
-    bool anonymous;       /* the caller sets it while no page that it asks for can be an unchanged one of a file */
-    size_t count, at;     /* of the regions; the one that was found last */
+    bool regions;         /* `entries` come from PAGEMAP_SCAN (Linux 6.7), which is faster than pagemap */
+    bool anonymous;       /* set by the caller: none of the pages is an unchanged page of a file */
+    size_t count, at;     /* how many regions there are, and the one that was found last */
     size_t page;
 };
 

@@ -147,7 +147,8 @@ static bool heap_get_slab(struct heap *heap, unsigned class)
     return true;
 }
 
-/* Opens a kept span (V21). *zero, if `alone`: it reads as zero. False: the kernel refused. */
+/* Opens a kept span (V21), whose memory then reads as zero. *zero says so if the caller takes no other block (`alone`).
+ * False: the kernel refused. */
 static HAK_COLD bool heap_open_kept(struct slab *slab, bool alone, bool *zero)
 {
     *zero = alone;

@@ -69,8 +69,8 @@ HAK_INLINE int write_to(int file, uint32_t process)
     return error ? error : closed;
 }
 
-/* Makes a file that is whole when it gets the name `path`, or `temporary` if something has the name. Returns 0 or
- * EEXIST for these, and another errno if that cannot be done here. */
+/* Writes a file without a name, and then gives it the name `path`. If something has that name, the file gets the name
+ * `temporary`, and the result is EEXIST. Returns 0 on success, and another errno if that is not possible here. */
 static int write_nameless(const char *path, char *temporary, size_t room, uint32_t process)
 {
     const char *slash = strrchr(path, '/');
@@ -88,7 +88,7 @@ static int write_nameless(const char *path, char *temporary, size_t room, uint32
     return os_file_close(file) ? EIO : error;
 }
 
-/* The same where files have names from the start. */
+/* Writes a file that has the name `temporary` until it is whole. *made: such a file exists. */
 static int write_named(const char *path, const char *temporary, uint32_t process, bool *made)
 {
     int file = os_file_create(temporary), error = file < 0 ? -file : write_to(file, process);
@@ -97,8 +97,8 @@ static int write_named(const char *path, const char *temporary, uint32_t process
     return error ? error : os_file_rename(temporary, path, false);
 }
 
-/* Makes the file without this name first, so that nobody reads a part of it. What is no regular file is written to: as
- * root, a rename would replace /dev/null. Under profile_control. */
+/* Writes the profile. The file gets its name last, so that nobody reads a part of it. A target that is no regular file
+ * is written to directly: as root, a rename would replace /dev/null. Under profile_control. */
 static int write_file(const char *pattern, bool may_add)
 {
     static char path[2 * PATH_MOST + 72]; /* and behind it the other name, so that short ones touch one page */

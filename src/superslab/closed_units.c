@@ -2,10 +2,10 @@
 
 #include "os/os.h"
 
-/* From so many closings of the span at one place on, its guard units get fences: these cost a call each. */
+/* After this many closings of a span at one place, the guard units beside it get fences, at one system call each. */
 #define FENCE_CLOSINGS 4u
 
-/* The bits of CLOSED_BY_ values that were ever used. Order: relaxed; the slab's lock brings them with its `closed`. */
+/* The CLOSED_BY_ values that were used at least once. Order: relaxed; the slab's lock brings them with `closed`. */
 static _Atomic unsigned ways_used;
 
 static void note_way(unsigned closed)

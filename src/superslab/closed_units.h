@@ -14,29 +14,29 @@
 
 #include "superslab/guard_units.h"
 
-/* Each has at most 32 mappings, so all have a quarter of the 65,530 that a process has by default. */
+/* Each of these SuperSlabs takes at most 32 mappings: all take a quarter of the 65,530 that a process may have. */
 #define CLOSED_SLOTS 512u
 
 /* How a slab's units are closed: bits of slab.closed. */
 enum { CLOSED_BY_PROTECT = 1, CLOSED_BY_GUARD = 2 };
 
-/* Whether the span, which was closed in that way and holds zeros, may stay closed when it goes back to its heap. For
- * whoever holds the span. */
+/* Whether a span that was closed in that way, and holds zeros, may stay closed when it goes back to its heap. The
+ * caller holds the span. */
 HAK_HIDDEN bool closed_units_may_stay(const struct slab *slab, unsigned closed);
 
-/* Opens the slab's units. False: the kernel refused, and they stay as they are. For whoever has the slab, under any
- * lock. */
+/* Opens the slab's units. False: the kernel refused, and they stay as they are. The caller holds the slab. Any lock may
+ * be held. */
 HAK_HIDDEN bool closed_units_open(struct slab *slab);
 
-/* Call before a span is closed by os_protect: gives the guard units beside it mappings of their own if spans are often
- * closed there. For whoever holds the span, under any lock. */
+/* Call before os_protect closes a span: gives the guard units beside it mappings of their own if spans are often closed
+ * at this place. The caller holds the span. Any lock may be held. */
 HAK_HIDDEN void closed_units_fence(const struct slab *slab);
 
 /* Notes the closed units of a slab that goes back to the pool; under pool.lock. Returns whether all of them have no
  * memory. */
 HAK_HIDDEN bool closed_units_enter(const struct slab *slab);
 
-/* The mask's units that are closed, of the slot that they are taken from; *closed: in which ways. Under pool.lock. */
+/* Returns which of the slot's units in `mask` are closed, and sets *closed to the ways. Under pool.lock. */
 HAK_HIDDEN uint32_t closed_units_leave(struct superslab *superslab, uint32_t mask, uint8_t *closed);
 
 /* Forgets all closed units and fences, which are open now. Under pool.lock. */

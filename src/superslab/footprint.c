@@ -24,7 +24,7 @@ void footprint_want_flush(void)
 
     if (shared_pool.grown < step) {
         if (shared_pool.flush_wanted_ms - now - 1 < FOOTPRINT_FLUSH_MS)
-            return; /* a request waits for its time already */
+            return; /* an earlier request is still waiting */
         wait = since < FOOTPRINT_FLUSH_MS ? FOOTPRINT_FLUSH_MS - since : 0;
     }
     if (wait == 0)

@@ -12,8 +12,8 @@
  * N4: bytes count until the system has taken them back. A thread that the hard limit refuses waits for leaving bytes.
  * N5: blocks in thread caches pin whole slabs, and kept slabs wait with their heaps (pool/heap.h, O6). So a thread that
  *     makes room requests a flush of the caches and a release of the kept slabs. Requests are FOOTPRINT_FLUSH_MS apart,
- *     and one that comes too soon waits; but once the footprint has grown by a quarter of the live peak, and by
- *     FOOTPRINT_SPARE, the next one is granted at once. Otherwise what caches pin would raise the live peak.
+ *     and one that comes too soon waits. Once the footprint has grown by a quarter of the live peak, and by
+ *     FOOTPRINT_SPARE, the next request is granted at once. Otherwise blocks that caches pin would raise the live peak.
  * N6: empty SuperSlabs and freed ranges beyond what their options allow leave at once. When the footprint grows again
  *     within a purge delay after that, as much may wait as was live at the live peak, until the peak falls.
  */

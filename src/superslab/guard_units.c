@@ -130,8 +130,8 @@ bool guard_units_are_whole(void)
     return guard_units_on() && !atomic_load_explicit(&guards_lack, memory_order_relaxed);
 }
 
-/* Closes a guard unit where os_guard cannot. `edge`: a header lies beside the unit. `before`: the number of SuperSlabs
- * before its own. False: it stays open. */
+/* Closes a guard unit by os_protect, where os_guard cannot. `edge`: a header lies beside the unit. `before`: how many
+ * SuperSlabs were made before the unit's own. False: the unit stays open. */
 static bool guard_protect(char *unit, bool edge, uint32_t before)
 {
     static bool noted;
@@ -158,7 +158,7 @@ void guard_units_say_refused(void)
                      UNIT_SIZE, (void *)unit);
 }
 
-/* Closes a guard unit if that can be (V19). `before`: as for guard_protect. */
+/* Closes a guard unit if the kernel allows it (V19). `before`: as for guard_protect. */
 static void guard_close(struct superslab *superslab, unsigned unit, uint32_t before)
 {
     char *address = (char *)superslab + unit * UNIT_SIZE;
@@ -172,7 +172,7 @@ static void guard_close(struct superslab *superslab, unsigned unit, uint32_t bef
         superslab->closed |= UINT32_C(1) << unit;
 }
 
-/* Opens all units of a SuperSlab, which has only free ones (V21). */
+/* Opens all units of a SuperSlab. All of them must be free (V21). */
 static bool units_open(char *units, size_t size)
 {
     return (!(guards_are_protected || closed_units_any(CLOSED_BY_PROTECT)) || os_protect(units, size, true)) &&

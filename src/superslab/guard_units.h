@@ -30,10 +30,10 @@
 
 HAK_INLINE bool guard_units_on(void) { return HAK_UNLIKELY(window_secret != 0); }
 
-/* Whether the kernel has closed all guard units so far. Any thread. */
+/* Whether every guard unit so far is closed. Any thread. */
 HAK_HIDDEN bool guard_units_are_whole(void);
 
-/* Whether the byte directly behind the slab belongs to a unit that nobody can access (V19). For whoever has the slab,
+/* Whether the byte directly behind the slab belongs to a unit that nobody can access (V19). The caller holds the slab,
  * or a block of it. */
 HAK_INLINE bool guard_units_lie_behind(const struct slab *slab)
 {

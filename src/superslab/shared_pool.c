@@ -409,7 +409,7 @@ static struct choice pool_choose(unsigned units, unsigned align_units, enum pool
     }
 }
 
-/* Opens the slabs' units (V21). Gives back those that the kernel refuses to open, and returns how many are left. */
+/* Opens the slabs' units (V21). Gives slabs back that the kernel refuses to open, and returns how many remain. */
 static size_t pool_open(struct slab **slabs, size_t count)
 {
     size_t open = 0;

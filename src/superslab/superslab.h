@@ -61,7 +61,7 @@ struct superslab {
     uint32_t fences;                     /* V22 */
     uint8_t kind;                        /* V14 */
     struct slab slabs[SUPERSLAB_UNITS];  /* [0] is unused: unit 0 holds this header */
-    uint8_t closings[SUPERSLAB_UNITS];   /* [u]: of the span that starts at unit u, since it last got fences (V22) */
+    uint8_t closings[SUPERSLAB_UNITS];   /* [u]: closings of the span at unit u since it got fences (V22) */
     _Atomic uint16_t touched[SUPERSLAB_UNITS]; /* debug builds: a bit for each page of a unit. Order: relaxed (E1) */
 };
 
