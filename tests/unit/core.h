@@ -13,6 +13,11 @@
 
 #define MILLISECOND UINT64_C(1000000)
 
+/* Tests of chances repeat so many times less under ThreadSanitizer and in an emulator, where each repetition takes 30
+ * times as long. There they look for races and for other code of the processor's. The other builds judge the chances
+ * with all repetitions. */
+enum { UNIT_FEWER = HAK_THREAD_SANITIZER || UNIT_EMULATED ? 10 : 1 };
+
 struct core_test {
     void (*body)(void);
 };

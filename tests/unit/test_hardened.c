@@ -34,6 +34,9 @@ static void begin(const char *first, const char *second)
 
 static void assert_zero_from(const char *block, size_t from, size_t to)
 {
+    /* One call of the C library compares all bytes: a sanitizer takes long for each access of the loop. */
+    if (from >= to || (block[from] == 0 && memcmp(block + from, block + from + 1, to - from - 1) == 0))
+        return;
     for (; from < to; from++)
         if (block[from] != 0)
             fail_msg("byte %zu is %d", from, block[from]);
