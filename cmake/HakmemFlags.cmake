@@ -34,7 +34,8 @@ separate_arguments(hakmem_extra_cflags UNIX_COMMAND "${HAKMEM_EXTRA_CFLAGS}")
 target_compile_options(hakmem_flags INTERFACE ${hakmem_extra_cflags})
 
 if(HAKMEM_SANITIZE)
-    add_compile_options(-fsanitize=${HAKMEM_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    # -g1: a report names functions and lines, and nobody reads variables. It saves a fifth of the compiler's time.
+    add_compile_options(-fsanitize=${HAKMEM_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
     add_link_options(-fsanitize=${HAKMEM_SANITIZE})
 endif()
 

@@ -138,25 +138,19 @@ def find_objects(root: Path, build: Path) -> dict[str, Path]:
     return objects
 
 
-def read_symbols(nm: str, path: Path) -> tuple[set[str], set[str]]:
-    """Returns the global names that an object defines and those that it needs."""
-    defined: set[str] = set()
-    needed: set[str] = set()
-    output = subprocess.run([nm, "-g", str(path)], check=True, capture_output=True, text=True).stdout
-    for line in output.splitlines():
-        kind, name = line.split()[-2:]
-        (needed if kind in "Uwv" else defined).add(name)
-    return defined, needed
-
-
 def read_objects(objects: dict[str, Path], nm: str) -> tuple[Needs, Homes]:
-    """Returns {source: names that it needs} and {name: sources that define it}."""
-    needs: Needs = {}
+    """Returns {source: global names that its object needs} and {name: sources that define it}."""
+    needs: Needs = {source: set() for source in objects}
     homes: Homes = {}
-    for source, path in objects.items():
-        defined, needs[source] = read_symbols(nm, path)
-        for name in defined:
-            homes.setdefault(name, []).append(source)
+    if not objects:
+        return needs, homes
+    sources = {str(path): source for source, path in objects.items()}
+    output = subprocess.run([nm, "-g", "-A", *sources], check=True, capture_output=True, text=True).stdout
+    for path, kind, name in re.findall(r"^(.*):(?:[0-9a-f]+| +) (\w) (\S+)$", output, re.M):
+        if kind in "Uwv":
+            needs[sources[path]].add(name)
+        else:
+            homes.setdefault(name, []).append(sources[path])
     return needs, homes
 
 
