@@ -26,17 +26,20 @@ static enum unwind_kind unwind_kind(void)
 #define RARE_MEAN (64 * HAK_KIB)
 
 static _Atomic bool in_child; /* Order: any; set before a thread is made */
+static _Atomic bool looking;  /* a thread looks for an interpreter. Order: acquire and release, as a lock */
 
-void unwinder_reset_in_child(void) { atomic_store(&in_child, true); }
+void unwinder_reset_in_child(void)
+{
+    atomic_store(&in_child, true);
+    atomic_store(&looking, false);
+}
 
-/* Each start looks for an interpreter anew, but not in a child: a gone thread may hold the linker's lock. */
+/* Each start looks for an interpreter anew. */
 static void look_for_python(void)
 {
-    static _Atomic bool looking; /* Order: acquire and release, as a lock */
-
-    if (atomic_load(&in_child) || atomic_exchange(&looking, true))
+    if (atomic_exchange(&looking, true))
         return;
-    python_prepare();
+    python_prepare(atomic_load(&in_child));
     atomic_store(&looking, false);
 }
 
@@ -49,7 +52,7 @@ void unwinder_prepare_inside(void)
     uint32_t none = NOT_PREPARED;
 
     if (atomic_compare_exchange_strong(&prepared, &none, PREPARED_INSIDE))
-        (void)os_unwind_prepare(unwind_kind(), false);
+        (void)os_unwind_prepare(unwind_kind(), atomic_load(&in_child) ? UNWIND_NO_LOCK : UNWIND_NO_LOAD);
     look_for_python();
 }
 
@@ -57,7 +60,7 @@ void unwinder_prepare_at_start(uint64_t mean)
 {
     enum unwind_kind kind = unwind_kind();
 
-    if (mean >= RARE_MEAN && os_unwind_prepare(kind, false) && (kind != UNWIND_AUTO || os_unwind_by_tables())) {
+    if (mean >= RARE_MEAN && os_unwind_prepare(kind, UNWIND_NO_LOAD) && (kind != UNWIND_AUTO || os_unwind_by_tables())) {
         atomic_store(&prepared, PREPARED_INSIDE);
         look_for_python();
     } else {
@@ -67,7 +70,7 @@ void unwinder_prepare_at_start(uint64_t mean)
 
 void unwinder_prepare(void)
 {
-    if (atomic_exchange(&prepared, PREPARED) != PREPARED && !os_unwind_prepare(unwind_kind(), true))
+    if (atomic_exchange(&prepared, PREPARED) != PREPARED && !os_unwind_prepare(unwind_kind(), UNWIND_MAY_LOAD))
         base_message("HAKMEM_HEAP_PROFILE_UNWIND=eh: libgcc_s.so.1 is not to be had; using frame pointers");
     look_for_python();
 }

@@ -12,10 +12,11 @@ HAK_HIDDEN void unwinder_prepare(void);
 HAK_HIDDEN void unwinder_prepare_at_start(uint64_t mean);
 
 /* The same within malloc or free, where no library may be loaded: takes the unwinder that the program has. Hold no
- * lock: the search for a Python interpreter takes one of the loader's, under which a program may call malloc. */
+ * lock: the search for a Python interpreter takes one of the loader's, under which a program may call malloc. In the
+ * child of a fork it takes none, because the thread that held it may be gone. */
 HAK_HIDDEN void unwinder_prepare_inside(void);
 
-/* In the child of a fork: stops looking for a Python interpreter. One that the parent found stays known. */
+/* In the child of a fork: what the parent found stays known, and the rest is looked for without a lock. */
 HAK_HIDDEN void unwinder_reset_in_child(void);
 
 #endif

@@ -42,4 +42,15 @@ struct os_definition {
 HAK_HIDDEN bool os_symbols_defined(struct os_definition *definitions, size_t count, uintptr_t *code_start,
                                    uintptr_t *code_end);
 
+/* ---- The same without a lock (symbols_peek.c) ---- */
+
+/* For the child of a fork: a thread that is gone may hold the dynamic linker's lock. Reads by system calls (os/peek.h),
+ * because another thread may unload an object meanwhile: a hundred or so for each object. Knows only objects with a GNU
+ * hash table. The code is the mapping around definitions[code]. */
+HAK_HIDDEN bool os_symbols_peek(struct os_definition *definitions, size_t count, unsigned code, uintptr_t *code_start,
+                                uintptr_t *code_end);
+
+/* Where the mapping of the address is. False: there is none. */
+HAK_HIDDEN bool os_mapping_around(uintptr_t address, uintptr_t *start, uintptr_t *end);
+
 #endif

@@ -300,11 +300,13 @@ static int look_at_object(struct dl_phdr_info *info, size_t size, void *count)
     return 0;
 }
 
-static void find_own(void)
+static void find_own(enum unwind_effort effort)
 {
     unsigned objects = 0;
 
-    if (dl_iterate_phdr)
+    if (effort == UNWIND_NO_LOCK)
+        (void)os_mapping_around((uintptr_t)&os_unwind, &unwinder.own_start, &unwinder.own_end);
+    else if (dl_iterate_phdr)
         dl_iterate_phdr(look_at_object, &objects);
     if (__start_hakmem_text) {
         unwinder.own_start = (uintptr_t)__start_hakmem_text;
@@ -352,23 +354,23 @@ static bool load_tables(void)
     return true;
 }
 
-static bool find_tables(bool may_load)
+static bool find_tables(enum unwind_effort effort)
 {
     if (!_Unwind_Backtrace || !_Unwind_GetIP || !_Unwind_GetCFA)
-        return (may_load && load_tables()) || os_tables_can();
+        return (effort == UNWIND_MAY_LOAD && load_tables()) || os_tables_can();
     unwinder.backtrace = _Unwind_Backtrace;
     unwinder.get_ip = _Unwind_GetIP;
     unwinder.get_cfa = _Unwind_GetCFA;
     return true;
 }
 
-bool os_unwind_prepare(enum unwind_kind kind, bool may_load)
+bool os_unwind_prepare(enum unwind_kind kind, enum unwind_effort effort)
 {
     int saved_errno = errno;
     bool tables;
 
-    find_own();
-    tables = kind != UNWIND_POINTERS && find_tables(may_load);
+    find_own(effort);
+    tables = kind != UNWIND_POINTERS && find_tables(effort);
     unwinder.tables = tables;
     errno = saved_errno;
     return tables || kind != UNWIND_TABLES;

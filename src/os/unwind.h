@@ -12,10 +12,13 @@ struct unwind_frame {
 
 enum unwind_kind { UNWIND_AUTO = 0, UNWIND_TABLES, UNWIND_POINTERS };
 
+/* NO_LOCK: waits for no thread, as the child of a fork must, in which the holder of the linker's lock may be gone.
+ * MAY_LOAD: may load a library, which allocates; hold no lock. */
+enum unwind_effort { UNWIND_NO_LOCK, UNWIND_NO_LOAD, UNWIND_MAY_LOAD };
+
 /* Finds the way to unwind: libgcc_s's unwinder for tables (.eh_frame), or frame pointers. `auto` takes frame pointers
- * if there is no unwinder. With `may_load` it may allocate; hold no lock. False: the caller asked for tables, but only
- * frame pointers are available. */
-HAK_HIDDEN bool os_unwind_prepare(enum unwind_kind kind, bool may_load);
+ * if there is no unwinder. False: the caller asked for tables, but only frame pointers are available. */
+HAK_HIDDEN bool os_unwind_prepare(enum unwind_kind kind, enum unwind_effort effort);
 HAK_HIDDEN bool os_unwind_by_tables(void);
 
 /* The stack from the caller's caller outwards, beginning with the return address into the caller. Returns the number of

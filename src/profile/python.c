@@ -96,7 +96,7 @@ static void note_sizes(const struct python_layout *at)
     python.thread_bytes = bytes_to(in_thread, sizeof in_thread / sizeof in_thread[0]);
 }
 
-void python_prepare(void)
+void python_prepare(bool in_child)
 {
     enum { RUNTIME, LOOP, CODE_TYPE, TYPE_TYPE, VERSION, SINCE_3_10, SINCE_3_9, DEFINITIONS };
     struct os_definition defined[DEFINITIONS] = {
@@ -107,10 +107,13 @@ void python_prepare(void)
     };
     uint32_t version = 0;
     uintptr_t type;
+    bool defines;
 
-    if (python_found() || !hak_options.heap_profile_python ||
-        !os_symbols_defined(defined, DEFINITIONS, &python.own_start, &python.own_end) || !defined[LOOP].address ||
-        !defined[CODE_TYPE].address)
+    if (python_found() || !hak_options.heap_profile_python)
+        return;
+    defines = in_child ? os_symbols_peek(defined, DEFINITIONS, LOOP, &python.own_start, &python.own_end)
+                       : os_symbols_defined(defined, DEFINITIONS, &python.own_start, &python.own_end);
+    if (!defines || !defined[LOOP].address || !defined[CODE_TYPE].address)
         return;
     os_peek_prepare();
     if (defined[VERSION].address)

@@ -49,8 +49,9 @@ HAK_INLINE bool python_is_frame(uintptr_t frame) { return (frame & PYTHON_MARK) 
 HAK_INLINE uint32_t python_frame_id(uintptr_t frame) { return (uint32_t)((frame & ~PYTHON_MARK) >> PYTHON_LINE_BITS); }
 HAK_INLINE uint32_t python_frame_line(uintptr_t frame) { return (uint32_t)(frame & PYTHON_LINE_MOST); }
 
-/* Looks for an interpreter in the process. Holding no lock. Waits for a thread that loads a library. */
-HAK_HIDDEN void python_prepare(void);
+/* Looks for an interpreter in the process. Holding no lock. Waits for a thread that loads a library, but not in the
+ * child of a fork, where that thread may be gone. */
+HAK_HIDDEN void python_prepare(bool in_child);
 HAK_HIDDEN bool python_found(void);
 
 /* Inserts the calling thread's Python functions into the `count` return addresses of its stack, innermost first: those

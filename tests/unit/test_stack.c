@@ -341,7 +341,7 @@ static void test_steps(void)
     struct site *sites[5];
 
     core_begin();
-    assert_true(os_unwind_prepare(UNWIND_TABLES, true));
+    assert_true(os_unwind_prepare(UNWIND_TABLES, UNWIND_MAY_LOAD));
     real = true;
     for (unsigned round = 0; round < 2; round++)
         for (unsigned i = 0; i < 5; i++) {
@@ -382,7 +382,7 @@ static void test_joined_walks(void)
     const struct site *first, *site;
 
     core_begin();
-    assert_true(os_unwind_prepare(UNWIND_TABLES, true));
+    assert_true(os_unwind_prepare(UNWIND_TABLES, UNWIND_MAY_LOAD));
     real = true;
     first = below(200, often, &leaves[0], &memory);
     assert_int_equal(first->frame_count, NATIVE_MOST);
@@ -407,7 +407,7 @@ static void test_every_block(void)
     struct stack_memory *memory = NULL;
 
     core_begin();
-    assert_true(os_unwind_prepare(UNWIND_TABLES, true));
+    assert_true(os_unwind_prepare(UNWIND_TABLES, UNWIND_MAY_LOAD));
     real = true;
     for (profile.mean = 1; profile.mean <= 2; profile.mean++) {
         walks = 0;

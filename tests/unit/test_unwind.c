@@ -172,7 +172,7 @@ static void test_through_code_without_tables(void **state)
     void (*code)(void (*)(void)) = make_code();
 
     (void)state;
-    assert_true(os_unwind_prepare(UNWIND_TABLES, false));
+    assert_true(os_unwind_prepare(UNWIND_TABLES, UNWIND_NO_LOAD));
     for (unsigned i = 0; i < 2; i++) {
         struct unwind_frame direct[MOST];
         unsigned count, behind = 0;

@@ -54,7 +54,7 @@ static void test_near_and_far(void **state)
     unsigned near;
 
     (void)state;
-    assert_true(os_unwind_prepare(UNWIND_TABLES, false));
+    assert_true(os_unwind_prepare(UNWIND_TABLES, UNWIND_NO_LOAD));
     near = frames_with(0);
     assert_in_range(near, DEPTH + 2, MOST - 1);
     assert_int_equal(frames_with(1 << 20), near);
@@ -73,7 +73,7 @@ static void test_frame_pointers(void **state)
     unsigned first = 4711;
 
     (void)state;
-    assert_true(os_unwind_prepare(UNWIND_POINTERS, false));
+    assert_true(os_unwind_prepare(UNWIND_POINTERS, UNWIND_NO_LOAD));
     assert_false(os_unwind_by_tables());
     chain[0] = (uintptr_t)&chain[3];
     chain[1] = 0x401000;

@@ -162,6 +162,57 @@ def test_a_profile_that_is_started_from_outside(library):
     assert "Shop.fill" in tree.stdout and "_PyEval" not in tree.stdout and "libc_start" not in tree.stdout
 
 
+# A thread holds the dynamic linker's lock when the process forks. The child has no such thread.
+FORKS = """
+import ctypes, os, sys, threading, time
+held = threading.Event()
+@ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+def hold(*_):
+    held.set()
+    time.sleep(600)
+def fill(count):
+    return [bytearray(5000) for _ in range(count)]
+threading.Thread(target=ctypes.CDLL(None).dl_iterate_phdr, args=(hold, None), daemon=True).start()
+held.wait()
+child = os.fork()
+if child:
+    print(child, flush=True)
+    os.waitpid(child, 0)
+    os._exit(0)
+sys.stdin.readline()
+kept = fill(1000)
+time.sleep(0.05)
+kept += fill(20000)
+print("filled", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_child_of_fork_that_is_started_from_outside(library):
+    """It finds the interpreter and its own code without a lock that nobody will release."""
+    with subprocess.Popen([sys.executable, "-c", FORKS], env=blackbox.environment({}, preload=library),
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                          start_new_session=True) as process:
+        try:
+            child = int(process.stdout.readline())
+            control = Control(ProcessMemory(child))
+            number = control.request(profile_mean=int(RATE))
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+            control.await_answer(number, seconds=60)
+            assert process.stdout.readline() == b"filled\n"
+            done = run(child, "--json")
+        finally:
+            blackbox.stop_session(process)
+    stacks = json.loads(done.stdout)["stacks"]
+    assert allocated_by(stacks, "fill") > 2000 * 5120
+    assert not any("libhakmem" in frame["module"] for stack in stacks for frame in stack["frames"])
+
+
+def allocated_by(stacks, name):
+    return sum(stack["values"]["alloc_space"] for stack in stacks if name in names_of(stack)[:1])
+
+
 def test_off_by_an_option(library, tmp_path):
     done = blackbox.run([sys.executable, "-c", "x = [bytearray(5000) for _ in range(1000)]"], preload=library,
                         env=environment(tmp_path / "a", HAKMEM_HEAP_PROFILE_PYTHON="0"))
