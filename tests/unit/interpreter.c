@@ -165,7 +165,7 @@ void begin_unprepared(unsigned minor)
 void begin(unsigned minor)
 {
     begin_unprepared(minor);
-    python_prepare();
+    python_prepare(false);
     assert_true(python_found());
 }
 

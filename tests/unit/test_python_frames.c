@@ -546,10 +546,10 @@ static void test_option_off(void)
 {
     begin_unprepared(minors[0]);
     hak_options.heap_profile_python = 0;
-    python_prepare();
+    python_prepare(false);
     assert_false(python_found());
     hak_options.heap_profile_python = 1;
-    python_prepare();
+    python_prepare(false);
     assert_true(python_found());
 }
 
@@ -558,10 +558,10 @@ static void test_type_elsewhere(void)
 {
     begin_unprepared(minors[0]);
     code_type[layout.object_type / 8] = (uintptr_t)code_type;
-    python_prepare();
+    python_prepare(false);
     assert_false(python_found());
     code_type[layout.object_type / 8] = 0;
-    python_prepare();
+    python_prepare(false);
     assert_true(python_found());
 }
 
@@ -570,11 +570,11 @@ static void test_unknown_version(void)
     begin_unprepared(minors[0]);
     set_version(8);
     runtime[1] = 0x030800f0;
-    python_prepare();
+    python_prepare(false);
     assert_int_equal(python_found(), UNIT_PYTHON < 11);
     set_version(15);
     runtime[1] = 0x030f00f0;
-    python_prepare();
+    python_prepare(false);
     assert_int_equal(python_found(), UNIT_PYTHON < 11);
 }
 
