@@ -51,6 +51,7 @@ static void set_means(uint64_t record_mean, uint64_t guard_mean)
         harden_detour(true);
     atomic_store(&profile.on, record_mean != 0);
     atomic_store(&profile.drawing, record_mean || guard_mean);
+    atomic_fetch_add(&profile.generation, 1); /* again: a cache may have followed before samples were drawn (Z3) */
 }
 
 bool profile_set(uint64_t mean)

@@ -32,7 +32,7 @@ struct profile {
     _Atomic bool drawing;         /* samples are drawn for the heap profile, for guards (guard.h), or for both */
     _Atomic uint8_t guard_class;  /* the largest class whose blocks fit a guarded page; CLASS_NONE: guards are off */
     _Atomic bool wanted;          /* a file was requested: the next slow call writes it (outside_want) */
-    _Atomic uint32_t generation;  /* of starts and stops. Order: release by set_means, acquire: the means */
+    _Atomic uint32_t generation;  /* rises with starts and stops. Order: release by set_means, acquire: the means */
     uint64_t mean;                /* bytes; a stop keeps it for the samples already taken */
     uint64_t record_mean, guard_mean; /* as requested for the heap profile and for guards; 0: off */
     uint64_t draw_mean;           /* the lesser of these two, or the one that is on */

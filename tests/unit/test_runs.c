@@ -1,9 +1,13 @@
-/* Protects the runs by which caches count calls (T8): one of steady length begins without the heap and its lock. */
+/* Protects the runs by which caches count calls (T8): their begin without the heap's lock, and which caches count. */
 #include "heaps.h"
+
+#include <pthread.h>
+#include <signal.h>
 
 #include "front/fast.h"
 #include "front/sample.h"
 #include "front/thread.h"
+#include "profile/profile.h"
 
 enum { DEPTH = 8, SIZE = 64 };
 
@@ -53,8 +57,80 @@ static void test_steady(void)
     assert_int_equal(cache->tick, cache_flush_number());
 }
 
+/* ---- A flush in the midst of a start ---- */
+
+static struct {
+    struct thread_cache *cache; /* of a thread that waits */
+    pthread_barrier_t begun, over;
+    uint32_t generation; /* before the start */
+    unsigned flushes;
+} other;
+
+static void *wait_with_a_cache(void *unused)
+{
+    (void)unused;
+    other.cache = thread_cache_get();
+    pthread_barrier_wait(&other.begun);
+    pthread_barrier_wait(&other.over);
+    return NULL;
+}
+
+/* Runs after each instruction: flushes the other cache where the generation has changed and no samples are drawn. */
+static void on_step(int unused)
+{
+    (void)unused;
+    if (profile_generation() == other.generation || profile_drawing())
+        return;
+    other.flushes++;
+    cache_flush_all(other.cache, false);
+}
+
+/* ThreadSanitizer delays signals. */
+#if defined(__x86_64__)
+#define STEPS (!HAK_THREAD_SANITIZER)
+#else
+#define STEPS false
+#endif
+
+static void step(bool on)
+{
+#if defined(__x86_64__)
+    const unsigned long long trap = 0x100;
+    unsigned long long flags = __builtin_ia32_readeflags_u64();
+    __builtin_ia32_writeeflags_u64(on && STEPS ? flags | trap : flags & ~trap);
+#else
+    (void)on;
+#endif
+}
+
+/* A cache that is flushed while a profile starts counts calls after its next flush (Z3). */
+static void test_flush_during_a_start(void)
+{
+    struct sigaction action = { .sa_handler = on_step };
+    pthread_t thread;
+
+    begin();
+    pthread_barrier_init(&other.begun, NULL, 2);
+    pthread_barrier_init(&other.over, NULL, 2);
+    assert_int_equal(pthread_create(&thread, NULL, wait_with_a_cache, NULL), 0);
+    pthread_barrier_wait(&other.begun);
+    assert_int_equal(front_profile_set(0), 0);
+    cache_flush_all(other.cache, false);
+    assert_false(cache_counts(other.cache));
+    other.generation = profile_generation();
+    assert_int_equal(sigaction(SIGTRAP, &action, NULL), 0);
+    step(true);
+    assert_int_equal(front_profile_set(UINT64_C(1) << 40), 0);
+    step(false);
+    assert_true(other.flushes != 0 || !STEPS);
+    cache_flush_all(other.cache, false);
+    assert_true(cache_counts(other.cache));
+    pthread_barrier_wait(&other.over);
+    pthread_join(thread, NULL);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { core_unit_test(test_steady) };
+    const struct CMUnitTest tests[] = { core_unit_test(test_steady), core_unit_test(test_flush_during_a_start) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

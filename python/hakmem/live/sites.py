@@ -97,7 +97,7 @@ class HeapSites:
     """What the profile knows at about one moment."""
 
     on: bool  # samples are taken now
-    generation: int  # number of starts and stops
+    generation: int  # rises with each start and stop
     mean: int  # bytes between samples
     started_ns: int  # of the monotonic clock
     by_tables: bool  # stacks are found by unwind tables, not by frame pointers

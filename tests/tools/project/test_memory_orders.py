@@ -56,7 +56,7 @@ def test_an_object_without_an_order(found, declaration, names):
     "static _Atomic uint32_t hits; /* Order: relaxed; a sum */",
     "/* How often. Order:\n * relaxed; a sum. */\nstatic _Atomic uint32_t hits;\nstatic _Atomic uint32_t misses;",
     "/* Order: any; hints. */\nstruct a {\n    int plain; /* of the thread */\n    _Atomic int x, y;\n};",
-    "struct a {\n    /* Order of words: relaxed; hints. */\n    _Atomic int x;\n    struct {\n        int z;\n    };\n};",
+    "struct a {\n    /* Order of x: any; hints. */\n    _Atomic int x;\n    struct {\n        int z;\n    };\n};",
     "HAK_DATA_HERE _Atomic size_t sum;",  # the header has the comment
     "void wait(_Atomic uint32_t *word, uint32_t expected);",
     "static _Atomic uint8_t *state_of(struct heap *heap);",
