@@ -166,12 +166,12 @@ HAK_HIDDEN void shared_pool_schedule_purge(uint64_t delay_ms);
 /* Call before a part of `address`'s slot is purged: refuses huge pages for it (P7). Any thread; takes pool.lock. */
 HAK_HIDDEN void shared_pool_split_at(const void *address);
 
-/* Makes sure that a purge scans what waits in warm pools, pending queues and dead threads' caches. Any thread, no
- * lock. */
+/* Makes sure that a purge scans what waits in warm pools, pending queues and dead threads' caches. Takes no lock. */
 HAK_HIDDEN void shared_pool_want_purge_slow(void);
 HAK_INLINE void shared_pool_want_purge(void)
 {
-    if (atomic_load_explicit(&shared_pool.next_purge_ms, memory_order_relaxed) == 0)
+    /* Sequentially consistent: it sees that a purge took the request, or the purge sees the slab just pushed (G2). */
+    if (atomic_load_explicit(&shared_pool.next_purge_ms, memory_order_seq_cst) == 0)
         shared_pool_want_purge_slow();
 }
 

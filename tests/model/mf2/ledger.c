@@ -332,6 +332,8 @@ void ledger_describe(const void *address, char *name, size_t size)
         return;
     if (address == &shared_pool.lock)
         snprintf(name, size, "pool.lock");
+    if (address == &shared_pool.next_purge_ms)
+        snprintf(name, size, "shared_pool.next_purge_ms");
     if (address == &heap_signals.queues)
         snprintf(name, size, "heap_signals.queues");
 }
@@ -409,6 +411,8 @@ void ledger_check_settled(void)
         if (atomic_load(&heap->pending_count) != length)
             scheduler_fail("heap %u counts %u slabs pending and has %u", heap->id, atomic_load(&heap->pending_count),
                            length);
+        if (length && atomic_load(&shared_pool.next_purge_ms) == 0)
+            scheduler_fail("G2: heap %u has %u slabs pending, and no purge is requested", heap->id, length);
         if (length && atomic_load(&heap->state) != HEAP_LIVE)
             scheduler_fail("O4: the queue of orphan %u has %u slabs that nobody will drain", heap->id, length);
         if (lock_is_held(&heap->lock))

@@ -135,10 +135,14 @@ static char **parse(char **word)
     return word;
 }
 
-/* What steers no step: counts for statistics, what decides how much free memory is kept, and the shared pool. */
+/* What steers no step: counts for statistics, what decides how much free memory is kept, and the shared pool but for
+ * the request for a purge. */
 static void describe_memory(void)
 {
-    memory_exempt(&shared_pool, sizeof shared_pool);
+    size_t request = offsetof(struct shared_pool, next_purge_ms), after = request + sizeof shared_pool.next_purge_ms;
+
+    memory_exempt(&shared_pool, request);
+    memory_exempt((char *)&shared_pool + after, sizeof shared_pool - after);
     memory_exempt(&heap_signals, offsetof(struct heap_signals, queues));
     memory_exempt(&registry.live_threads, sizeof registry.live_threads);
     memory_exempt(debug_counters, sizeof debug_counters);

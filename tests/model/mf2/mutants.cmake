@@ -114,6 +114,12 @@ hak_mf2_mutant(count_after_push pool/remote.c drain_each "M3: heap 2 counts 0 sl
 [[    shared_pool_want_purge();]]
 [[    remote_count_pending(owner, 1);]])
 
+hak_mf2_mutant(request_read_relaxed pool/remote.c drain_tick
+"G2: heap 2 has 1 slabs pending, and no purge is requested"
+[[    shared_pool_want_purge();]]
+[[    if (atomic_load_explicit(&shared_pool.next_purge_ms, memory_order_relaxed) == 0)
+        shared_pool_want_purge_slow();]])
+
 # The thread that ends changes the state when the next thread may have the heap.
 hak_mf2_mutant(left_after_listed pool/registry.c three_exit_begin "O5: heap 2 has state 2 and is in list 1"
 [[    atomic_store(&heap->state, HEAP_ORPHAN);

@@ -90,6 +90,7 @@ void scenarios_init(void)
     save(&registry, sizeof registry);
     save(&heap_signals, sizeof heap_signals);
     save(remote_freers, sizeof remote_freers);
+    atomic_store(&shared_pool.next_purge_ms, 1);
     save(&shared_pool, sizeof shared_pool);
     save(shared_pool.slots, shared_pool.slots_committed * sizeof *shared_pool.slots);
     save(superslab, sizeof *superslab);
@@ -485,6 +486,20 @@ static void trim(void)
     registry_trim_idle(true, true, NULL, &purged);
 }
 
+/* As a tick: takes the request for a purge, then looks for all that may have made one (G2). */
+static void tick(void)
+{
+    atomic_exchange(&shared_pool.next_purge_ms, 0);
+    trim();
+}
+
+/* Takes the function's place, which is compiled without the model. */
+void __wrap_shared_pool_want_purge_slow(void);
+void __wrap_shared_pool_want_purge_slow(void)
+{
+    atomic_store_explicit(&shared_pool.next_purge_ms, 1, memory_order_release);
+}
+
 static void settle(void) { registry_settle(true, flush_nothing); }
 
 /* A thread begins, and takes a block. */
@@ -505,6 +520,7 @@ const struct scenario scenarios[] = {
     { "drain_queue", two_pending, { drain_a, free_1_then_3 }, false },
     { "drain_early", one_pending, { drain_a_twice, free_0 }, false },
     { "drain_trim", one_slab, { trim, free_0_with_1 }, false },
+    { "drain_tick", one_slab, { tick, free_0 }, false },
     /* Two freers. */
     { "freers_of_a_word", one_slab, { free_0, free_1 }, false },
     { "freers_of_two_words", one_slab_of_two_words, { free_0_with_1, free_2_with_3 }, false },
