@@ -70,11 +70,11 @@ def advise(ctx: click.Context, minutes: float, tried: tuple[str, ...], input_fil
            status: int, warm: int | None, seconds: float, as_json: bool, words: tuple[str, ...]) -> None:
     """Tell what HAKMEM saves or would save, and which options to set, with the figures behind it.
 
-    For a PROGRAM, it is run: on the system's malloc, on HAKMEM, and on HAKMEM with one option at a time, in turns. What
-    seems to help is measured again. It has to end by itself; for a server, look at its process under load.
+    A PROGRAM runs in turns on the system's malloc, on HAKMEM, and on HAKMEM with one option at a time. Options that
+    seem to help are measured again. PROGRAM must end by itself; for a server, give the PID of a process under load.
 
-    For a process on HAKMEM, its memory is looked at from outside. For one on another malloc, what can be known of it is
-    told, and how to try HAKMEM. Nothing is changed in it."""
+    A process is read from outside and stays as it is. If it runs on another malloc, the command tells what can be known
+    of its memory, and how to try HAKMEM."""
     if "--" in words:
         raise click.UsageError(f"what is {words[0]} before --? A program stands behind it, a process without it")
     if ctx.meta["program"]:

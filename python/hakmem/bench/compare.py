@@ -152,11 +152,11 @@ def compare(rounds: int | None, minutes: float | None, input_file: str | None, s
             as_csv: bool, command: tuple[str, ...]) -> None:
     """Measure PROGRAM on each allocator: time, CPU time, memory, faults and system calls.
 
-    The allocators are the system's, HAKMEM, those that are installed as libraries, and what hakmem peers has built. Two
-    sentences at the end say what the figures allow. Ctrl-C ends it with what it has, and --resume goes on.
+    The allocators are the system's, HAKMEM, those that are installed as libraries, and those that hakmem peers has
+    built. The last two sentences are the verdict. Ctrl-C prints what the rounds so far allow, and --resume goes on.
 
-    An allocator on which a run of PROGRAM fails has its status in the table and no figures. It is an error when none is
-    left."""
+    If a run of PROGRAM fails on an allocator, the table shows the status in place of figures. If it fails on all, the
+    command ends with 1."""
     require_launcher()
     find_program(command[0])
     chosen, trouble = chosen_allocators.choose(allocators, add, setting, subject, everything,

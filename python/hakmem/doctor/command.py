@@ -202,10 +202,10 @@ def print_findings(found: Iterable[Finding], heading: str) -> None:
 @click.argument("pid", type=ProcessParameter(served=False), required=False, metavar="[PID|NAME]")
 @click.pass_context
 def doctor(ctx: click.Context, as_json_text: bool, pid: int | None) -> None:
-    """Look whether HAKMEM serves process PID as it should; without PID, whether it would on this machine.
+    """Look whether HAKMEM serves process PID as it should, or without PID, whether it would on this machine.
 
-    Each finding is ok, a note, a warning or a problem, with what to do. Ends with 0 without warnings and problems,
-    with 1 otherwise, and where it cannot look."""
+    Each finding is ok, a note, a warning or a problem, and says what to do. The command ends with 1 if there is a
+    warning or a problem, or if it cannot look; otherwise with 0."""
     try:
         if pid:
             memory = ProcessMemory(pid)

@@ -95,9 +95,9 @@ def heap(ctx: click.Context, files: tuple[AnySource, ...], timeline: bool, every
          symbolized: Path | None, full: bool, all_notes: bool, debug_folders: tuple[Path, ...]) -> None:
     """Tell where the memory of heap profiles is: top sites, tree, comparison, flame graph.
 
-    FILE is a profile in pprof's format, as HAKMEM_HEAP_PROFILE writes it; PID a process that takes one, which is read
-    from outside; URL where a server has one, as hakmem serve at /debug/pprof/heap. Several are added up. --start and
-    --stop write into the process, with a debugger's rights."""
+    FILE is a profile in pprof's format, as HAKMEM_HEAP_PROFILE writes it. PID is a process that takes a profile; it is
+    read from outside. URL is a server's profile, such as that of hakmem serve at /debug/pprof/heap. Several are added
+    up. --start and --stop write to the process, with a debugger's rights."""
     from hakmem.heap.file import ProfileError, write_profile
     from hakmem.heap.labels import check, notes_of, rooted
     from hakmem.heap.source import read_source

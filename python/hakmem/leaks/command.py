@@ -42,11 +42,11 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 def leaks(ctx: click.Context, files: tuple[Path, ...], reachable: bool, children: bool, number: int,
           output: Path | None, as_json: Path | None, pprof: Path | None, summary: Path | None, exit_code: int,
           debug_folders: tuple[Path, ...], command: tuple[str, ...]) -> None:
-    """Run PROGRAM and tell what it has lost at its end: blocks in use that nothing points to any more.
+    """Run PROGRAM and tell which blocks are lost at its end: in use, with nothing pointing to them.
 
-    Every allocation is recorded with its stack. At PROGRAM's end, whether it returns, calls _exit or is ended by a
-    signal, its threads are held and its memory is searched for pointers. Exit status: PROGRAM's own if that is not 0; 1
-    if something is lost; else 0."""
+    The command records every allocation with its stack. At PROGRAM's end, by return, _exit or a signal, it holds the
+    threads and searches the memory for pointers. Exit status: PROGRAM's own if that is not 0; 1 if something is lost;
+    else 0."""
     environment = {name: value for name, value in os.environ.items() if name not in TOOLS_OWN}
     # numpy's matrix library is not used here. Its threads would take time to start, and a fork does not copy them.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

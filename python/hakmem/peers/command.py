@@ -85,10 +85,10 @@ def list_peers() -> None:
 @click.option("--anew", is_flag=True, help="Build what is built already, too.")
 @click.option("--packages", is_flag=True, help="Print the Debian packages that a build lacks, and build nothing.")
 def build(names: tuple[str, ...], anew: bool, packages: bool) -> None:
-    """Fetch, build and check the peers NAMES, or all: those only that are not built, or whose recipe has changed.
+    """Fetch, build and check the peers NAMES, or all that are not built or whose recipe has changed.
 
-    The step that goes on, its time and the end of the log are shown on standard error. All of them take some ten
-    minutes, most of it TCMalloc's."""
+    Standard error shows the current step, its time, and the end of the log. All peers take some fifteen minutes on two
+    processors, most of it for TCMalloc."""
     def announce(recipe: Recipe, version: str | None) -> None:
         click.echo(f"{recipe.name} {version or '(version not known yet)'}, {describe_origin(recipe, crates)}", err=True)
 

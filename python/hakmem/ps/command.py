@@ -24,9 +24,8 @@ LEFT = ("NAME", "VERSION")
 def ps(as_json: bool) -> None:
     """List the processes that run on HAKMEM, the largest first.
 
-    RSS is what the kernel counts, LIVE are the blocks that the program holds, FREE is free memory that HAKMEM keeps for
-    reuse and could give back. Needs no rights for one's own processes; says how many of others could not be looked
-    at."""
+    RSS is what the kernel counts. LIVE is the blocks that the program holds. FREE is free memory that HAKMEM keeps for
+    reuse and could give back. Your own processes need no rights. A last line says how many others could not be read."""
     from hakmem.ps.survey import survey
 
     found = survey()

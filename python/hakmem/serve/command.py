@@ -48,9 +48,9 @@ def serve(pids: tuple[list[int], ...], host: str, port: int, path: Path | None, 
           no_token: bool, interval: float, deadline: float) -> None:
     """Serve the heaps of processes: a page with live charts at /, /metrics for Prometheus, JSON at /api/snapshot/PID.
 
-    A name means all processes that have it. Nothing runs in them, and nothing is written to them but where the page
-    turns a heap profile on or off. Who asks needs the token in the address that is
-    printed. SIGINT or SIGTERM ends it."""
+    A name stands for all processes that have it. The server runs no code in them. It writes to a process only if the
+    page turns a heap profile on or off. A request needs the token in the address that is printed. SIGINT or SIGTERM
+    ends the server."""
     with extra("serve", "hakmem serve"):
         from hakmem.serve import access
         from hakmem.serve.watch import Watch

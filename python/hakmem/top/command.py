@@ -42,8 +42,8 @@ class TopError(click.ClickException):
 def top(pid: int | None, interval: float, once: bool, picture: str | None) -> None:
     """Watch the heap of process PID: what its resident memory is, classes, threads, pools, rates.
 
-    Without PID the processes on HAKMEM are listed, and one is chosen. Nothing runs in the process. Key h tells what the
-    figures mean and the keys do."""
+    Without PID, the command lists the processes on HAKMEM and asks which one to watch. It runs no code in the process.
+    Key h explains the figures and the keys."""
     if once and picture:
         raise click.UsageError("--once prints a screen, --svg writes one: take one of them")
     if not (once or picture or sys.stdout.isatty() and sys.stdin.isatty()):

@@ -28,7 +28,7 @@ def trace() -> None:
 def record(ctx: click.Context, output: Path | None, children: bool, program: str, arguments: tuple[str, ...]) -> None:
     """Run PROGRAM and record every call of malloc and its family, of all threads.
 
-    Ends with the program's exit status. What a program did until a signal ended it is kept."""
+    Ends with PROGRAM's exit status. If a signal ends PROGRAM, the trace has its calls up to then."""
     from hakmem.run import refuse_unfit
     from hakmem.trace.record import record_program
 
