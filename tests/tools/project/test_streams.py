@@ -83,3 +83,11 @@ def test_a_pipe_stays_a_pipe(tmp_path):
     writing.write_whole(path, b"through")
     reader.join()
     assert stat.S_ISFIFO(path.stat().st_mode) and got == [b"through"]
+
+
+def test_the_standard_output_is_a_target():
+    """/dev/stdout is a link to what has no name of its own: a pipe here."""
+    code = "from hakmem import writing; writing.write_whole('/dev/stdout', b'through')"
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True,
+                          env={**os.environ, "PYTHONPATH": str(blackbox.REPOSITORY / "python")})
+    assert done.stdout == b"through"
