@@ -14,7 +14,6 @@ import pytest
 
 import blackbox
 
-HERE = Path(__file__).parent
 BUILD = Path(os.environ.get("HAKMEM_BUILD_DIR", blackbox.REPOSITORY / "build/release")).resolve()
 SCRIPT = blackbox.REPOSITORY / "hakmem"
 BUILD_SECONDS = 500
@@ -29,11 +28,6 @@ def launch(request):
                             env={"HAKMEM_BUILD_DIR": str(BUILD), "COLUMNS": "300", **(env or {})}, **more)
 
     return launch
-
-
-@pytest.fixture(scope="session")
-def counts(compiled):
-    return compiled(HERE / "counts.c")
 
 
 # ---- --profile, on the flavor that is built for it ----
@@ -55,17 +49,6 @@ def test_profile_builds_what_it_takes(counts):
     assert calls == sum(rows[f"malloc_{kind}"] for kind in ("hit", "miss", "large", "huge"))
     library = blackbox.REPOSITORY / "build/cycles/lib/libhakmem.so"
     assert "observe_cycles" in subprocess.run(["nm", library], check=True, capture_output=True, text=True).stdout
-
-
-def test_build_cycles(counts):
-    result = blackbox.run([SCRIPT, "build", "cycles"], timeout=BUILD_SECONDS)
-    assert result.status == 0 and "built in build/cycles/lib and build/cycles/bin" in result.stderr, result.report()
-    folder = blackbox.REPOSITORY / "build/cycles"
-    assert (folder / "bin/bench_random_mixed").exists()
-    result = blackbox.run([sys.executable, "-m", "hakmem", "run", "--profile", "--", counts, 20000],
-                          env={"HAKMEM_BUILD_DIR": str(folder)})
-    assert result.status == 0, result.report()
-    assert 20000 < cycles_of(result.stderr)[0] < 20100
 
 
 @pytest.mark.parametrize("option", ["--stats", "--profile"])

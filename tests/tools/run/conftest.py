@@ -1,0 +1,11 @@
+"""Fixtures of the tests of `hakmem run`."""
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def counts(compiled):
+    """A program that makes so many calls of malloc."""
+    return compiled(Path(__file__).parent / "counts.c")
