@@ -1,5 +1,6 @@
-"""Protects HAKMEM's deterministic costs: they equal the golden files (see check.py). test_golden_instructions.py has the
-instructions of the programs, which take longest."""
+"""Protects HAKMEM's deterministic costs: they equal the golden files (see check.py).
+
+test_golden_instructions.py has the instructions of the programs, which take longest."""
 
 import check
 import pytest
