@@ -3,7 +3,7 @@
 #include "base/version.h"
 #include "front/thread_cache.h"
 #include "harden/bins.h"
-#include "harden/sweep.h"
+#include "harden/sweep_map.h"
 #include "options/options.h"
 #include "os/outside.h"
 #include "pool/huge.h"

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 # States of a block.
 LIVE, CACHED, FREE, REMOTE = "live", "cached", "free", "freed by another thread"
+WAITING = "waiting for a sweep"
 # Kinds of other places.
 FOREIGN, OWN, RESERVED, UNIT, REST, HUGE, RANGE = "foreign", "own", "reserved", "unit", "rest", "huge", "range"
 UNIT_WORDS = {UNTOUCHED: "a free unit, without memory behind it", DIRTY: "a free unit that was in use before",
@@ -23,7 +24,7 @@ UNIT_WORDS = {UNTOUCHED: "a free unit, without memory behind it", DIRTY: "a free
 
 @dataclass(frozen=True)
 class Place:
-    """What is at an address. kind: one of the words above. LIVE, CACHED, FREE and REMOTE are blocks of a class."""
+    """What is at an address. kind: one of the words above. LIVE to WAITING are blocks of a class."""
 
     kind: str
     text: str = ""             # of OWN, RESERVED, UNIT: what it is
@@ -92,7 +93,9 @@ def locate_block(shot: Snapshot, slab: SlabHeader, address: int) -> Place:
         return Place(REST, **common)
     start = slab.start + index * slab.size
     cached_by = shot.cached_blocks.get(start, 0)
-    kind = FREE if slab.free >> index & 1 else REMOTE if slab.remote >> index & 1 else CACHED if cached_by else LIVE
+    waits = shot.waiting.get(slab.start, 0) >> index & 1
+    kind = (FREE if slab.free >> index & 1 else REMOTE if slab.remote >> index & 1 else CACHED if cached_by
+            else WAITING if waits else LIVE)
     return Place(kind, start=start, index=index, interior=address - start, cached_by=cached_by, **common)
 
 
@@ -106,7 +109,7 @@ def live_blocks(memory: Memory, descriptor: Descriptor, shot: Snapshot, class_id
     for slab in shot.units.slabs:
         if slab.class_id == class_id:
             header = SlabHeader(memory, descriptor, shot, slab)
-            taken = header.free | header.remote
+            taken = header.free | header.remote | shot.waiting.get(header.start, 0)
             for index in range(header.blocks):
                 address = header.start + index * header.size
                 if not taken >> index & 1 and address not in shot.cached_blocks:

@@ -23,6 +23,7 @@ from hakmem.live.kinds_of_blocks import SMALL_MOST, block_pools
 from hakmem.live.memory import LiveError, MappedMemory, Memory, Unreadable, name_of, sense
 from hakmem.live.model import (
     ACTIVE, BETWEEN, DIRTY, GUARD, TIERS, UNTOUCHED, WARM, Pool, SizeClass, Slab, Snapshot, Thread, Totals, Units)
+from hakmem.live.waiting import waiting_bits
 
 TRIES = 5
 # SuperSlab headers read at once.
@@ -365,12 +366,24 @@ class Reader:
             yield heap, class_id, array("Q", [ring[(tail + number) % len(ring)] for number in range(held)])
 
     def read_sweep(self) -> None:
-        """Reads how many freed blocks of each class wait for a sweep. Nothing tells whose slabs they are of."""
+        """Reads which freed blocks wait for a sweep; swept: blocks by class of whose slabs nothing tells. They count as
+        cached."""
+        slabs = {(self.rows[slab.row], slab.first): slab for slab in self.slabs}
+        found = [0] * self.class_count
+        self.waiting: dict[int, int] = {}
+        for place, bits in waiting_bits(self.memory, self.descriptor, self.rows, self.in_metadata).items():
+            slab = slabs.get(place)
+            bits &= (1 << self.classes["blocks"][slab.class_id]) - 1 if slab else 0
+            if slab is None or not bits:
+                continue  # the slab has changed meanwhile
+            self.waiting[self.window + place[0] * self.superslab_size + slab.first * self.unit_size] = bits
+            found[slab.class_id] += bit_count(bits)
+            slab.cached = min(slab.cached + bit_count(bits), slab.used)
         self.swept = [0] * self.class_count
         if "sweep" in self.descriptor.roots:
             blocks = self.descriptor.fields["sweep.blocks"]
             data = self.memory.read(self.descriptor.roots["sweep"] + blocks.offset, blocks.size * blocks.count)
-            self.swept = list(array("Q", data))
+            self.swept = [max(blocks - known, 0) for blocks, known in zip_strict(array("Q", data), found)]
         left = [0] * self.class_count
         for slab in self.slabs:
             left[slab.class_id] += slab.used - slab.cached
@@ -440,7 +453,8 @@ class Reader:
             foreign_slots=self.foreign,
             block_pools=block_pools(classes, huge, self.constant.get("FAST_MAX", SMALL_MOST)),
             metadata_slots=[self.window + number * self.superslab_size for number in self.slots_of("SLOT_METADATA")],
-            superslab_size=self.superslab_size, unit_size=self.unit_size, cached_blocks=self.cached_blocks)
+            superslab_size=self.superslab_size, unit_size=self.unit_size, cached_blocks=self.cached_blocks,
+            waiting=self.waiting)
 
     def tier(self, mask: int, guards: int) -> int:
         """Returns the index in TIERS of a SuperSlab with these units free, some of which are guard units."""
