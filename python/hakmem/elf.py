@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import struct
 import zlib
@@ -43,6 +44,9 @@ CHECKED_MOST = 4 << 30
 HEXADECIMAL = frozenset("0123456789abcdef")
 # Limits: bytes of a function's name, and names of one address that are compared.
 NAME_MOST, SAME_MOST = 1 << 16, 64
+# Limits of .gnu_debugdata: its bytes, those of the file packed in it, and of the memory to unpack it. Fedora's are made
+# by xz -9, whose memory is 65 MiB; firefox's has 20 MiB.
+PACKED_MOST, UNPACKED_MOST, UNPACK_MEMORY = 32 << 20, 128 << 20, 80 << 20
 # How many symbols before an address may begin later than the one that holds it.
 NESTED = 16
 
@@ -157,11 +161,14 @@ def read_elf(path: str | Path) -> ElfFile:
             if elf.elfclass != 64 or not elf.little_endian:
                 raise ElfProblem("not a 64-bit little-endian ELF file")
             table = elf.get_section_by_name(".symtab") or elf.get_section_by_name(".dynsym")
+            symbols = read_symbols(elf, table)
+            if table is None or table.name != ".symtab":
+                symbols = joined(symbols, packed_symbols(elf))
             return ElfFile(
                 Path(path), read_build_id(elf),
                 [(segment["p_offset"], segment["p_filesz"], segment["p_vaddr"])
                  for segment in elf.iter_segments("PT_LOAD")],
-                read_symbols(elf, table), table is not None and table.name == ".symtab" and has_data(table),
+                symbols, table is not None and table.name == ".symtab" and has_data(table),
                 any((section := elf.get_section_by_name(name)) and has_data(section)
                     for name in (".debug_line", ".zdebug_line")),
                 read_debug_link(elf))
@@ -216,6 +223,40 @@ def read_symbols(elf: ELFFile, section: Section | None) -> Symbols:
     table = [symbol for symbol, _ in found]
     names = bytes_of(elf, elf.get_section(section["sh_link"]), NAMES_MOST)
     return Symbols(table, ends_of(table, [end for _, end in found]), names + b"\0")
+
+
+def packed_symbols(elf: ELFFile) -> Symbols:
+    """Returns the Symbols of .gnu_debugdata, an ELF file packed by xz with the functions that a stripped file's
+    dynamic symbols lack. There are none if the section is damaged or too large, or if this Python has no lzma."""
+    none = Symbols([], [], b"\0")
+    section = elf.get_section_by_name(".gnu_debugdata")
+    if section is None or not has_data(section):
+        return none
+    try:
+        import lzma  # not a part of every Python
+    except ImportError:
+        return none
+    try:
+        data = bytes_of(elf, section, PACKED_MOST)
+        reader = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=UNPACK_MEMORY)
+        plain = reader.decompress(data, UNPACKED_MOST)
+        if not reader.eof:
+            return none
+        packed = sound_elf(io.BytesIO(plain))
+        return read_symbols(packed, packed.get_section_by_name(".symtab"))
+    except (lzma.LZMAError, EOFError, *UNSOUND):
+        return none
+
+
+def joined(one: Symbols, other: Symbols) -> Symbols:
+    """Returns the Symbols of two tables of one program."""
+    if not other.table:
+        return one
+    shift = len(one.strings)
+    found = sorted([*zip(one.table, one.ends), *zip((entry._replace(name=entry.name + shift) for entry in other.table),
+                                                    other.ends)], key=lambda pair: pair[0].value)
+    table = [symbol for symbol, _ in found]
+    return Symbols(table, ends_of(table, [end for _, end in found]), one.strings + other.strings)
 
 
 def ends_of(table: list[Symbol], section_ends: list[int]) -> list[int]:

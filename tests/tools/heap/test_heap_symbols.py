@@ -1,6 +1,7 @@
 """Protects names, lines and inlined functions for a real program's addresses."""
 
 import json
+import lzma
 import shutil
 import subprocess
 
@@ -57,6 +58,45 @@ def test_stripped_without_its_debug_file(stripped, tmp_path):
     assert basket[0]["name"].startswith("sites+0x")
     assert f"{stripped.path}: no symbol for " in said
     assert "it is stripped, and no debug file of it was found" in said
+
+
+def pack(stripped, folder, change=lambda data: data):
+    """Gives the program the section in which Fedora's packages have the names of functions."""
+    small, packed, kept = folder / "small", folder / "packed", folder / "kept"
+    kept.write_text("\n".join(functions_of(stripped.debug)))
+    subprocess.run(["objcopy", "-S", "--remove-section=.comment", f"--keep-symbols={kept}", stripped.debug, small],
+                   check=True)
+    packed.write_bytes(change(lzma.compress(small.read_bytes(), preset=6)))
+    subprocess.run(["objcopy", f"--add-section=.gnu_debugdata={packed}", stripped.path], check=True)
+
+
+def functions_of(path):
+    lines = subprocess.run(["nm", path], capture_output=True, text=True, check=True).stdout.splitlines()
+    return [words[2] for line in lines if len(words := line.split()) == 3 and words[1] in "tTwW"]
+
+
+def test_names_packed_in_a_stripped_file(stripped, tmp_path):
+    path = observed(stripped.path, stripped.build_id).write(tmp_path / "a")
+    pack(stripped, tmp_path)
+    (basket, hidden), said = stacks_of(path)
+    # Functions that were inlined have no symbol.
+    assert [frame["name"] for frame in basket] == [FILL, "plain_c", "main"]
+    assert hidden[0]["name"] == HIDDEN and hidden[0]["line"] == 0
+    assert "stripped" not in said
+
+
+BOMB = lzma.compress(bytes(200 << 20), preset=0)
+DAMAGES = {"cut": lambda data: data[:len(data) // 2], "changed": lambda data: data[:200] + b"\0" * 50 + data[250:],
+           "other": lambda data: b"no xz" * 20, "empty": lambda data: lzma.compress(b""),
+           "no ELF": lambda data: lzma.compress(b"\x7fELF" + bytes(500)), "bomb": lambda data: BOMB}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_packed_names_are_none(stripped, tmp_path, damage):
+    path = observed(stripped.path, stripped.build_id).write(tmp_path / "a")
+    pack(stripped, tmp_path, DAMAGES[damage])
+    (basket, _), said = stacks_of(path)
+    assert basket[0]["name"].startswith("sites+0x") and "it is stripped, and no debug file of it was found" in said
 
 
 def test_debug_file_by_build_id(stripped, tmp_path):
