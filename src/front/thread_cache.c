@@ -316,11 +316,11 @@ static unsigned runs_served(const struct thread_cache *cache)
     for (unsigned first = 0; first < CLASS_COUNT; first += sizeof(uint64_t)) {
         uint64_t counts;
         __builtin_memcpy(&counts, &cache->run_count[first], sizeof counts);
-        if (HAK_LIKELY(counts == 0))
-            continue;
-        for (unsigned class = first; class < first + sizeof(uint64_t); class++)
-            if (cache->run_count[class])
-                served += cache->run_count[class] - cache_run_left(cache, class);
+        while (HAK_UNLIKELY(counts != 0)) { /* a byte for each class, the first the lowest on all our machines */
+            unsigned byte = base_low_bit(counts) / CHAR_BIT, class = first + byte;
+            served += cache->run_count[class] - cache_run_left(cache, class);
+            counts &= ~(UINT64_C(0xff) << byte * CHAR_BIT);
+        }
     }
     return served;
 }
