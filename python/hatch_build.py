@@ -8,6 +8,7 @@ from pathlib import Path
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 CHECKOUT = Path(__file__).resolve().parent.parent
+STATIC = {"hakmem/bin/bench_measure"}
 
 
 def built_files():
@@ -19,7 +20,7 @@ def built_files():
         raise FileNotFoundError(f"{library} is not there: build it with ./hakmem build, or make the wheel with "
                                 f"./hakmem wheel")
     found = {"hakmem/lib/libhakmem.so": library}
-    more = {"hakmem/bin/bench_measure": build / "bin/bench_measure"}
+    more = {f"hakmem/bin/{name}": build / "bin" / name for name in ("bench_measure", "hakmem-run")}
     if not chosen:
         more["hakmem/lib/cycles/libhakmem.so"] = CHECKOUT / "build/cycles/lib/libhakmem.so"
     return found | {name: file for name, file in more.items() if file.is_file()}
@@ -46,4 +47,4 @@ class LibraryHook(BuildHookInterface):
         if not build_data["tag"]:
             files = built_files()
             build_data["force_include"].update({str(file.resolve()): name for name, file in files.items()})
-            build_data["tag"] = glibc_tag(file for name, file in files.items() if name.endswith(".so"))
+            build_data["tag"] = glibc_tag(file for name, file in files.items() if name not in STATIC)

@@ -14,7 +14,7 @@ FOLDER = Path("python/hakmem")
 LAYERS = [
     ["clean", "compat", "records", "streams", "writing", "paths", "extras", "library", "markdown", "parameters"],
     ["foreign", "apart", "status_line", "screen", "amount", "units", "version", "document"],
-    ["limits", "elf", "effect", "completion"],
+    ["limits", "elf", "starter", "completion"],
     ["live"],
     ["processes", "supervise"],
     ["heap"],

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import click
 
 from hakmem.amount import number_of
-from hakmem.parameters import Parameter
 
 if TYPE_CHECKING:
     from hakmem.supervise import Ending
@@ -50,28 +49,25 @@ class Bound:
         return f"{self.figure.name} {value_text(value, self.figure.unit)} is {kept} its budget of {value_text(self.most, self.figure.unit)}"
 
 
-class Budget(Parameter[tuple[Bound, ...]]):
-    """Limits as FIGURE=MOST,..."""
+def parse_bounds(text: str) -> tuple[Bound, ...]:
+    """Returns the limits of FIGURE=MOST,..."""
+    bounds: dict[str, Bound] = {}
+    for part in text.split(","):
+        name, equals, most = part.partition("=")
+        figure, number = FIGURES.get(name.strip().replace("-", "")), number_of(most)
+        if figure is None or not equals:
+            raise wrong(f"{part!r}: FIGURE=MOST is wanted, and the figures are {', '.join(FIGURES)}")
+        if number is None:
+            raise wrong(f"{part!r}: {most!r} is no number such as 0, 1e6, 200M or 1.5G")
+        if figure.name in bounds:
+            raise wrong(f"{figure.name} is given twice")
+        bounds[figure.name] = Bound(figure, number)
+    return tuple(bounds.values())
 
-    name = "budget"
 
-    def convert(self, value: str | tuple[Bound, ...], param: click.Parameter | None,
-                ctx: click.Context | None) -> tuple[Bound, ...]:
-        """Parses the option."""
-        if not isinstance(value, str):
-            return value
-        bounds: dict[str, Bound] = {}
-        for part in value.split(","):
-            name, equals, most = part.partition("=")
-            figure, number = FIGURES.get(name.strip().replace("-", "")), number_of(most)
-            if figure is None or not equals:
-                self.fail(f"{part!r}: FIGURE=MOST is wanted, and the figures are {', '.join(FIGURES)}", param, ctx)
-            if number is None:
-                self.fail(f"{part!r}: {most!r} is no number such as 0, 1e6, 200M or 1.5G", param, ctx)
-            if figure.name in bounds:
-                self.fail(f"{figure.name} is given twice", param, ctx)
-            bounds[figure.name] = Bound(figure, number)
-        return tuple(bounds.values())
+def wrong(text: str) -> click.BadParameter:
+    """Returns the error for limits that do not fit."""
+    return click.BadParameter(text, param_hint="--budget")
 
 
 def is_exact(bounds: Sequence[Bound]) -> bool:

@@ -11,7 +11,6 @@ CHECKOUT = PACKAGE.parent.parent
 
 # The library and the programs that a wheel contains. A checkout has none.
 BUNDLED = PACKAGE / "lib/libhakmem.so"
-BUNDLED_CYCLES = PACKAGE / "lib/cycles/libhakmem.so"
 BUNDLED_PROGRAMS = PACKAGE / "bin"
 
 
@@ -30,21 +29,17 @@ def hakmem_library() -> Path:
     return BUNDLED if is_bundled() else build_folder() / "lib/libhakmem.so"
 
 
-def secure_library() -> Path:
-    """Returns the hardened library, which lies beside the ordinary one."""
-    return hakmem_library().with_name("libhakmem-secure.so")
-
-
-def cycles_library() -> Path:
-    """Returns the library with the cycle profile, found as the library is."""
-    if os.environ.get("HAKMEM_BUILD_DIR"):
-        return hakmem_library()
-    return BUNDLED_CYCLES if BUNDLED.exists() else CHECKOUT / "build/cycles/lib/libhakmem.so"
-
-
 def program(name: str) -> Path:
     """Returns a program of the build or the wheel: a driver, the launcher, the replayer."""
     return (BUNDLED_PROGRAMS if is_bundled() else build_folder() / "bin") / name
+
+
+def starter() -> Path:
+    """Returns the program that runs others on HAKMEM. A build that HAKMEM_BUILD_DIR names may lack it: then the one of
+    the wheel, or of the checkout, uses that build's library."""
+    name = "hakmem-run"
+    own = BUNDLED_PROGRAMS if BUNDLED.exists() else CHECKOUT / "build/release/bin"
+    return found if (found := program(name)).is_file() else own / name
 
 
 def recorder_library() -> Path:
@@ -52,11 +47,11 @@ def recorder_library() -> Path:
     return (BUNDLED.parent if is_bundled() else build_folder() / "lib") / "libhakmem-trace.so"
 
 
-def absent(file: Path | str, flavor: str = "") -> str:
+def absent(file: Path | str) -> str:
     """Returns a message about a missing file of a build."""
     if is_bundled():
-        return f"{file} is not there: this installation has no such file; ./hakmem build {flavor}in a checkout builds it"
-    return f"{file} is not there; ./hakmem build {flavor}builds it"
+        return f"{file} is not there: this installation has no such file; ./hakmem build in a checkout builds it"
+    return f"{file} is not there; ./hakmem build builds it"
 
 
 def peers_folder() -> Path:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -22,6 +21,7 @@ from hakmem.supervise import Ending, Forbidden, Supervisor, end_as, shell_status
 
 if TYPE_CHECKING:
     from hakmem.budget import Bound
+    from hakmem.starter import Plan
 
 
 class Profile:
@@ -71,15 +71,15 @@ class Profile:
                 click.echo(f"hakmem: {path} could not be written: {error}", err=True)
 
 
-def run(ctx: click.Context, command: tuple[str, ...], environment: dict[str, str], bounds: Sequence[Bound],
-        summary: Path | None) -> None:
-    """Runs the program and ends as it did, or with 1 if it exceeds its budget. Without a budget it returns, and this
-    process becomes the program."""
-    profile = Profile(environment) if environment.get("HAKMEM_HEAP_PROFILE") else None
+def run(ctx: click.Context, name: str, plan: Plan, bounds: Sequence[Bound]) -> None:
+    """Runs the program NAME and ends as it did, or with 1 if it exceeds its budget. Without a budget it returns, and
+    this process becomes the program."""
+    variables = {**plan.environment, **plan.settings}
+    profile = Profile(variables) if variables.get("HAKMEM_HEAP_PROFILE") else None
     if not bounds:
         # If watching is forbidden, the library writes the profile, unless the program ends by _exit or a signal.
         if profile:
-            Supervisor(command, environment, profile.at_end).beside()
+            Supervisor(plan.command, plan.environment, profile.at_end).beside()
         return
     figures: dict[str, int] = {}
     problems: list[str] = []
@@ -98,18 +98,18 @@ def run(ctx: click.Context, command: tuple[str, ...], environment: dict[str, str
             problems.append(str(error))
 
     try:
-        status = Supervisor(command, environment, at_end).run()
+        status = Supervisor(plan.command, plan.environment, at_end).run()
     except Forbidden as error:
         raise click.ClickException(f"--budget: {error}") from error
     own = shell_status(status)
     if not figures:
-        click.echo(f"hakmem: the budget could not be looked at: {'; '.join(problems) or command[0] + ' did not start'}",
+        click.echo(f"hakmem: the budget could not be looked at: {'; '.join(problems) or name + ' did not start'}",
                    err=True)
         ctx.exit(own or 1)
     above = [bound for bound in bounds if figures[bound.figure.name] > bound.most]
     for bound in above or bounds:
-        click.echo(f"hakmem: {command[0]}: {bound.text(figures[bound.figure.name])}", err=True)
-    markdown.put(summary, budget.markdown_of(command[0], bounds, figures))
+        click.echo(f"hakmem: {name}: {bound.text(figures[bound.figure.name])}", err=True)
+    markdown.put(plan.markdown, budget.markdown_of(name, bounds, figures))
     if own or not above:
         end_as(status)
     ctx.exit(1)

@@ -1,5 +1,5 @@
 """hakmem-VERSION-py3-none-PLATFORM.whl for each target: the tools, the target's libraries (for glibc also the one with
-the cycle profile), and the program that measures.
+the cycle profile), and the programs that run others: the one that measures, and the one of `hakmem run`.
 
 plan.work/wheel/TARGET/hakmem keeps the wheel's contents, for other makers.
 
@@ -30,7 +30,12 @@ TAGS = {
     "x86_64-linux-musl": "musllinux_1_2_x86_64",
     "aarch64-linux-musl": "musllinux_1_2_aarch64",
 }
-# The flags of cmake/HakmemFlags.cmake that a program of one file needs.
+# {program: its sources}. Both start programs, and are static so that nothing is preloaded into them.
+PROGRAMS = {
+    "bench_measure": ("bench/measure.c",),
+    "hakmem-run": ("tools/run/run.c", "tools/run/words.c", "tools/run/effect.c"),
+}
+# The flags of cmake/HakmemFlags.cmake that these programs need.
 FLAGS = "-std=c17 -O2 -DNDEBUG -D_DEFAULT_SOURCE -DHAKMEM_BUILD_RELEASE=1 -Wall -Wextra -Werror -s".split()
 
 
@@ -41,12 +46,12 @@ def make(plan: Plan) -> None:
     programs = {}
     for target in targets.TARGETS:
         if target.libc == "musl":
-            programs[target.processor] = measuring_program(plan, target)
+            programs[target.processor] = [static_program(plan, target, *one) for one in PROGRAMS.items()]
     for target in targets.TARGETS:
         make_wheel(plan, target, programs[target.processor])
 
 
-def make_wheel(plan: Plan, target: Target, program: Path) -> None:
+def make_wheel(plan: Plan, target: Target, programs: list[Path]) -> None:
     """Makes the wheel of one target."""
     folder = plan.work / "wheel" / target.name
     shutil.rmtree(folder, ignore_errors=True)
@@ -59,7 +64,8 @@ def make_wheel(plan: Plan, target: Target, program: Path) -> None:
     else:
         for name in ("libhakmem.so", "libhakmem-secure.so"):
             rename_libc(plan, target, folder / "hakmem/lib" / name)
-    place(program, folder / "hakmem/bin/bench_measure")
+    for program in programs:
+        place(program, folder / "hakmem/bin" / program.name)
     out = folder / "out"
     plan.run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", out, cwd=folder,
              env=plan.environment() | {"HAKMEM_WHEEL_TAG": f"py3-none-{TAGS[target.name]}"})
@@ -125,21 +131,21 @@ def cycles_library(plan: Plan, target: Target) -> Path:
     return folder / "build/lib/libhakmem.so"
 
 
-def measuring_program(plan: Plan, target: Target) -> Path:
-    """Builds bench_measure, which starts the runs of `hakmem compare`: static, so that nothing is preloaded into it."""
+def static_program(plan: Plan, target: Target, name: str, sources: tuple[str, ...]) -> Path:
+    """Builds one of PROGRAMS."""
     import libraries
 
-    folder = plan.work / "wheel-build" / f"{target.processor}-static"
+    folder = plan.work / "wheel-build" / f"{target.processor}-{name}"
     shutil.rmtree(folder, ignore_errors=True)
     settings = libraries.musl_settings(plan, target, folder)
     compiler = f"{target.tools}gcc"
     begin, end = (libraries.compiler_file(plan, target, name) for name in ("crtbeginT.o", "crtend.o"))
     # crti.o comes first among the settings' files for shared libraries.
     start = Path(settings["CMAKE_SHARED_LINKER_FLAGS"].split()[1]).parent
-    program = folder / "bench_measure"
+    program = folder / name
     plan.run(compiler, *FLAGS, *settings["CMAKE_C_FLAGS"].split(), f"-ffile-prefix-map={plan.root}=.",
              f"-I{plan.root}/src", f"-I{plan.root}/include", "-static", "-nostdlib", "-Wl,--build-id=none",
-             start / "crt1.o", start / "crti.o", begin, plan.root / "bench/measure.c",
+             start / "crt1.o", start / "crti.o", begin, *(plan.root / source for source in sources),
              f"-L{start}", "-Wl,--start-group", "-lgcc", "-lc", "-Wl,--end-group", end, start / "crtn.o",
              "-o", program)
     return program

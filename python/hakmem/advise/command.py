@@ -139,14 +139,14 @@ def of_program(ctx: click.Context, minutes: float, tried: Sequence[str], input_f
     from hakmem.bench.compare import find_program, program_row
     from hakmem.bench.progress import for_terminal
     from hakmem.bench.runner import Conditions, RunError
-    from hakmem.run import parse_setting
     from hakmem.screen import make_console
+    from hakmem.starter import ask
 
     require_launcher()
     find_program(command[0])
     library = paths.hakmem_library()
     known = known_options(library.read_bytes())
-    candidates = ["=".join(parse_setting(setting, known, "--try")) for setting in tried] or [
+    candidates = [ask("setting", "--try:", library, setting) for setting in tried] or [
         setting for setting in program.CANDIDATES if setting.partition("=")[0] in known]
     hakmem = from_library(program.SUBJECT, library)
     system = replace(glibc(), name=program.SYSTEM)

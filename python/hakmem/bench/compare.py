@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hakmem import effect, paths
+from hakmem import paths, starter
 from hakmem.bench import allocators as chosen_allocators
 from hakmem.bench import rows as bench_rows
 from hakmem.bench import store
@@ -44,7 +44,7 @@ def find_program(word: str) -> str:
     if path is None:
         why = "is not a program that can be run" if "/" in word and os.path.exists(word) else "not found"
         raise click.ClickException(f"program '{word}' {why}")
-    if obstacle := effect.obstacle(path, paths.hakmem_library()):
+    if obstacle := starter.obstacle(path, paths.hakmem_library()):
         raise click.ClickException(f"nothing can be compared: {obstacle}")
     return path
 

@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hakmem import effect
 
 # Where distributions put libraries, Debian's folder by architecture first.
 FOLDERS = ("/usr/lib/{machine}-linux-gnu", "/lib/{machine}-linux-gnu", "/usr/lib64", "/lib64", "/usr/lib", "/lib",
@@ -53,16 +52,23 @@ def folders() -> list[Path]:
 
 def find_library(files: Iterable[str]) -> Path | None:
     """Returns the first of the files that a folder has, for this machine's architecture; None if there is none."""
-    own = effect.kind(effect.read_head("/proc/self/exe"))
+    own = architecture_of("/proc/self/exe")
     for name in files:
         for folder in folders():
             try:
-                head = effect.read_head(folder / name)
+                if architecture_of(folder / name) == own:
+                    return folder / name
             except OSError:
                 continue
-            if head.startswith(effect.ELF) and effect.kind(head) == own:
-                return folder / name
     return None
+
+
+def architecture_of(path: str | Path) -> tuple[bytes, bytes]:
+    """Returns the parts of an ELF header that a program and its libraries share: magic number, class and byte order;
+    machine."""
+    with open(path, "rb") as file:
+        head = file.read(20)
+    return head[:6], head[18:]
 
 
 def ask(*command: str) -> str:

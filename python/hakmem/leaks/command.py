@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hakmem import effect, markdown, paths, writing
+from hakmem import markdown, starter, writing
 from hakmem.completion import complete_program
 from hakmem.extras import extra
-from hakmem.run import TOOLS_OWN
 
 if TYPE_CHECKING:
     from hakmem.supervise import Ending
@@ -47,7 +46,7 @@ def leaks(ctx: click.Context, files: tuple[Path, ...], reachable: bool, children
     The command records every allocation with its stack. At PROGRAM's end, by return, _exit or a signal, it holds the
     threads and searches the memory for pointers. Exit status: PROGRAM's own if that is not 0; 1 if something is lost;
     else 0."""
-    environment = {name: value for name, value in os.environ.items() if name not in TOOLS_OWN}
+    environment = {**os.environ, "HAKMEM_RECORD_ALL": "1"}
     # numpy's matrix library is not used here. Its threads would take time to start, and a fork does not copy them.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with extra("leaks", "hakmem leaks"):
@@ -55,20 +54,16 @@ def leaks(ctx: click.Context, files: tuple[Path, ...], reachable: bool, children
     from hakmem.leaks.show import data_of, markdown_of, text_of
     from hakmem.leaks.suppressions import read_suppressions
     from hakmem.live.memory import LiveError
-    from hakmem.run import preload, refuse_unfit, refuse_unwritable
+    from hakmem.run import refuse_unwritable
     from hakmem.supervise import Forbidden, Supervisor, shell_status
 
     suppressions = read_suppressions(files)
     for option, path in (("--output", output), ("--json", as_json), ("--pprof", pprof), ("--markdown", summary)):
         if path:
             refuse_unwritable(path, option)
-    library = paths.hakmem_library()
-    if not library.is_file():
-        raise click.ClickException(paths.absent(library, ""))
-    refuse_unfit(ctx, command[0])
-    if why := effect.obstacle(command[0], library):
-        raise click.ClickException(f"hakmem leaks sees nothing of this program: {why}")
-    environment = {**environment, "LD_PRELOAD": preload(library), "HAKMEM_RECORD_ALL": "1"}
+    plan = starter.plan(["--", *command])
+    if plan.why:
+        raise click.ClickException(f"hakmem leaks sees nothing of this program: {plan.why}")
     seen, problems = [], []
 
     def at_end(ending: Ending) -> None:
@@ -77,7 +72,7 @@ def leaks(ctx: click.Context, files: tuple[Path, ...], reachable: bool, children
         except LiveError as error:
             problems.append(f"{command[0]}: {error}" if ending.pid == supervisor.root else str(error))
 
-    supervisor = Supervisor(command, environment, at_end, children)
+    supervisor = Supervisor(plan.command, environment, at_end, children)
     try:
         status = supervisor.run()
     except Forbidden as error:

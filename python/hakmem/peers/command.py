@@ -9,13 +9,12 @@ from collections.abc import Collection
 
 import click
 
-from hakmem import effect, paths
+from hakmem import paths, starter
 from hakmem.completion import complete_program
 from hakmem.peers import Peer, PeersError, load_peers, read_manifest
 from hakmem.peers.build import build_peers, describe_origin, locked_crates, packages_for
 from hakmem.peers.progress import Progress
 from hakmem.peers.recipes import HERE, RECIPES, Recipe
-from hakmem.run import refuse_unfit
 from hakmem.screen import Console, Table
 
 # If the output is no terminal, a line is as long as it needs to be.
@@ -121,16 +120,14 @@ def path(name: str) -> None:
 @click.argument("name", shell_complete=complete_names)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED,
                 shell_complete=complete_program)
-@click.pass_context
-def run(ctx: click.Context, name: str, command: tuple[str, ...]) -> None:
+def run(name: str, command: tuple[str, ...]) -> None:
     """Run PROGRAM on the peer NAME, with the variables that the peer asks for: run NAME -- PROGRAM ARGUMENTS."""
     peer = require_peer(name)
     words = list(command[1:] if command[0] == "--" else command)
     if not words:
         raise click.UsageError("run needs a program")
-    refuse_unfit(ctx, words[0])
     program = shutil.which(words[0]) or words[0]
-    if why := effect.obstacle(program, peer.library):
+    if why := starter.obstacle(program, peer.library):
         click.echo(f"hakmem: no effect: {why}", err=True)
     preloaded = ":".join(filter(None, [str(peer.library), os.environ.get("LD_PRELOAD")]))
     env = {**peer.setting, **os.environ, "LD_PRELOAD": preloaded}

@@ -29,10 +29,10 @@ def record(ctx: click.Context, output: Path | None, children: bool, program: str
     """Run PROGRAM and record every call of malloc and its family, of all threads.
 
     Ends with PROGRAM's exit status. If a signal ends PROGRAM, the trace has its calls up to then."""
-    from hakmem.run import refuse_unfit
+    from hakmem import paths, starter
     from hakmem.trace.record import record_program
 
-    refuse_unfit(ctx, program)
+    starter.obstacle(program, paths.recorder_library())
     ctx.exit(record_program([program, *arguments], output, children))
 
 

@@ -91,11 +91,12 @@ def test_the_files_of_each(plan, wheels, target):
         names = set(file.namelist())
         modes = {info.filename: stat.S_IMODE(info.external_attr >> 16) for info in file.infolist()}
     programs = {name for name in names if name.startswith(("hakmem/lib/", "hakmem/bin/"))}
-    assert programs == {"hakmem/lib/libhakmem.so", "hakmem/lib/libhakmem-secure.so", "hakmem/bin/bench_measure"} | (
+    started = {"hakmem/bin/bench_measure", "hakmem/bin/hakmem-run"}
+    assert programs == {"hakmem/lib/libhakmem.so", "hakmem/lib/libhakmem-secure.so"} | started | (
         {"hakmem/lib/cycles/libhakmem.so"} if target in GLIBC else set())
     assert all(modes[name] == 0o755 for name in programs)
     assert all(elf_of(wheels[target.name], name)["e_machine"] == target.machine for name in programs)
-    assert needed(elf_of(wheels[target.name], "hakmem/bin/bench_measure")) is None, "it is static"
+    assert not any(needed(elf_of(wheels[target.name], name)) for name in started), "they are static"
     library = elf_of(wheels[target.name], "hakmem/lib/libhakmem.so")
     if target in GLIBC:
         tree = plan.work / "lib" / target.name / "lib/libhakmem.so"
@@ -123,7 +124,8 @@ def test_the_same_sources_make_the_same_bytes(plan, wheels):
     """Tests the fastest to make. The others are built in the same way."""
     target = next(target for target in TARGETS if target.name == "x86_64-linux-musl")
     first = wheels[target.name].read_bytes()
-    maker.make_wheel(plan, target, maker.measuring_program(plan, target))
+    programs = [maker.static_program(plan, target, *one) for one in maker.PROGRAMS.items()]
+    maker.make_wheel(plan, target, programs)
     assert wheels[target.name].read_bytes() == first
 
 

@@ -175,6 +175,8 @@ def test_a_build_of_another_user_is_used_as_it_is(open_folder):
     library = script.parent / "build/release/lib/libhakmem.so"
     library.parent.mkdir(parents=True)
     shutil.copyfile(blackbox.LIBRARY, library)
+    shutil.copytree(blackbox.LIBRARY.parent.parent / "bin", library.parent.parent / "bin",
+                    ignore=lambda _, names: set(names) - {"hakmem-run"})
     run = [script, "run", "printenv", "LD_PRELOAD"]
     env = checkout.environment(XDG_CACHE_HOME=str(open_folder))
     result = blackbox.run(run, user="nobody", env=env)

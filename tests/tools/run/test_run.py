@@ -1,7 +1,6 @@
 """Protects `hakmem run`, the script's and the package's: what reaches the program, and what is refused."""
 
 import os
-import re
 import signal
 import sys
 from pathlib import Path
@@ -120,14 +119,6 @@ def test_bad_use_is_named(launch, arguments, word):
     result = launch(*arguments)
     assert result.status == 2 and not result.stdout, result.report()
     assert word.upper() in result.stderr.upper(), result.report()
-
-
-def test_both_take_the_same_options():
-    """The script needs no Python, and the package no bash, which Alpine lacks. So there are two, tested alike."""
-    pages = [blackbox.run([*command, "run", "--help"], env={"COLUMNS": "300"}).stdout
-             for command in ([blackbox.REPOSITORY / "hakmem"], [sys.executable, "-m", "hakmem"])]
-    script, package = (set(re.findall(r"^  .*?(--[a-z-]+)", page, re.M)) for page in pages)
-    assert script == package - {"--help"} and len(script) >= 7
 
 
 def test_options_in_any_language(launch, tmp_path):
