@@ -47,7 +47,8 @@ set(hakmem_cold_sources ${hakmem_core_sources})
 list(FILTER hakmem_cold_sources INCLUDE REGEX
     "/(observe|profile|harden)/|\
 /front/(hardened|hardened_exit|hardened_take|guarded|heaps|pressure|sample|direct|control|unwinder|block|parking)\\.c$|\
-/os/(fault|maps|unwind|unwind_objects|unwind_rows|unwind_tables|file|peek|symbols_peek|process|procfs|reader|stop)\\.c$|\
+/os/(fault|maps|unwind|unwind_objects|unwind_rows|unwind_tables)\\.c$|\
+/os/(file|peek|symbols_peek|process|procfs|reader|stop)\\.c$|\
 /pool/misuse\\.c$|/base/")
 list(REMOVE_ITEM hakmem_core_sources ${hakmem_first_sources} ${hakmem_cold_sources})
 list(REMOVE_ITEM hakmem_cold_sources ${hakmem_first_sources})

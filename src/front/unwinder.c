@@ -60,7 +60,8 @@ void unwinder_prepare_at_start(uint64_t mean)
 {
     enum unwind_kind kind = unwind_kind();
 
-    if (mean >= RARE_MEAN && os_unwind_prepare(kind, UNWIND_NO_LOAD) && (kind != UNWIND_AUTO || os_unwind_by_tables())) {
+    if (mean >= RARE_MEAN && os_unwind_prepare(kind, UNWIND_NO_LOAD) &&
+        (kind != UNWIND_AUTO || os_unwind_by_tables())) {
         atomic_store(&prepared, PREPARED_INSIDE);
         look_for_python();
     } else {

@@ -13,7 +13,7 @@ extern struct r_debug _r_debug __attribute__((weak));
 extern struct r_debug *_dl_debug_addr __attribute__((weak));
 
 /* Bounds of what may have been overwritten as it was read. */
-enum { OBJECTS_MOST = 4096, ENTRIES_MOST = 256, CHAIN_MOST = 65536, NAME_MOST = 64 };
+enum { OBJECTS_MOST = 4096, DYNAMIC_MOST = 256, CHAIN_MOST = 65536, SYMBOL_NAME_MOST = 64 };
 
 struct peeked {
     uintptr_t base, symbols, strings, hash; /* hash: header, filter, buckets, chains (symbols.c:find_gnu) */
@@ -31,7 +31,7 @@ static bool peek_object(struct peeked *object, const struct link_map *map)
     ElfW(Dyn) entry = { .d_tag = DT_DEBUG };
 
     *object = (struct peeked){ .base = map->l_addr };
-    for (unsigned i = 0; i < ENTRIES_MOST && entry.d_tag != DT_NULL; i++) {
+    for (unsigned i = 0; i < DYNAMIC_MOST && entry.d_tag != DT_NULL; i++) {
         if (!os_peek_at((uintptr_t)&map->l_ld[i], &entry, sizeof entry))
             return false;
         if (entry.d_tag == DT_SYMTAB)
@@ -53,7 +53,7 @@ static bool peek_object(struct peeked *object, const struct link_map *map)
 static bool is_definition(const struct peeked *object, uint32_t index, struct os_definition *wanted)
 {
     size_t size = strlen(wanted->name) + 1;
-    char name[NAME_MOST];
+    char name[SYMBOL_NAME_MOST];
     ElfW(Sym) symbol;
 
     if (size > sizeof name || !os_peek_at(object->symbols + index * sizeof symbol, &symbol, sizeof symbol) ||
