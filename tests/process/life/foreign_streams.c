@@ -223,7 +223,7 @@ static void end_in_the_midst(unsigned number)
     freed_at_exit = malloc(1000);
     begin_thread(fork_for_ever, NULL);
     begin_thread(fork_for_ever, NULL);
-    /* Unbuffered: glibc's exit takes a stream's buffer, without its lock if another thread keeps it, and getline fails. */
+    /* Unbuffered: glibc's exit takes a stream's buffer, without its lock if a thread keeps it, and getline fails. */
     begin_thread(read_lines, path);
     for (int i = 0; i < 50; i++)
         fputs("pending", open_cookie());
