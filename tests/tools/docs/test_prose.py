@@ -40,7 +40,7 @@ def other_names():
     """Names in the code that begin with HAKMEM_: variables of tools and tests, macros, build settings."""
     files = [path for folder in ("bench", "cmake", "include", "python", "rust", "src", "tests", "tools")
              for path in (blackbox.REPOSITORY / folder).rglob("*")
-             if path.suffix in (".c", ".h", ".hpp", ".cmake", ".py", ".rs", ".toml", ".txt")]
+             if path.suffix in (".c", ".h", ".hpp", ".cmake", ".py", ".rs", ".sh", ".toml", ".txt")]
     files += [blackbox.REPOSITORY / "hakmem", blackbox.REPOSITORY / "CMakeLists.txt"]
     return {name for path in files for name in VARIABLE.findall(path.read_text(errors="replace"))}
 

@@ -49,6 +49,7 @@ def make(folder):
     (folder / "tools").mkdir(parents=True)
     (folder / "python/hakmem").mkdir(parents=True)
     shutil.copy(blackbox.REPOSITORY / "hakmem", folder / "hakmem")
+    shutil.copytree(blackbox.REPOSITORY / "tools/command", folder / "tools/command")
     for kind, package in (("-base", "wanted"), ("-serve", "served"), ("", "tested")):
         wheel = folder / f"tools/{package}-1-py3-none-any.whl"
         tiny_wheel(wheel)

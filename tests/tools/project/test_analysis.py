@@ -93,11 +93,11 @@ def markdown_rows(text):
 
 
 def test_columns():
-    """Code of C, Python, CMake and ./hakmem, the Makefile and all pages have lines of 120 columns at most."""
+    """Code of C, Python, CMake and ./hakmem with its parts, the Makefile and all pages have lines of 120 columns at most."""
     excuses = {".py": long_strings, ".md": markdown_rows}
     found = []
-    for name in [*files(".c", ".h", ".cpp", ".hpp", ".py", "CMakeLists.txt", ".cmake", ".cmake.in", ".md"), "hakmem",
-                 "Makefile"]:
+    for name in [*files(".c", ".h", ".cpp", ".hpp", ".py", ".sh", "CMakeLists.txt", ".cmake", ".cmake.in", ".md"),
+                 "hakmem", "Makefile"]:
         text = (ROOT / name).read_text()
         if "/vendor/" in name or "/corpus/" in name or all(len(line) <= COLUMNS for line in text.splitlines()):
             continue
@@ -109,7 +109,8 @@ def test_columns():
 
 def test_shellcheck():
     assert {"hakmem", ".ci/run"} < set(scripts())
-    finds_nothing("shellcheck", *scripts())
+    # With the files that a script sources, and what is wrong in them.
+    finds_nothing("shellcheck", "--external-sources", "--check-sourced", *scripts())
 
 
 def test_codespell():

@@ -79,7 +79,7 @@ def test_the_checkouts_own_commands(waiting, library):
                                              "COMP_CWORD": str(line.count(" "))})
         return [word.removeprefix("plain,") for word in result.stdout.split()]
 
-    text = script.read_text()
+    text = "".join(path.read_text() for path in (blackbox.REPOSITORY / "tools/command").glob("*.sh"))
     assert answer("hakmem bu") == ["build"]
     assert answer("hakmem ex") == ["explain"]
     flavors = text.split("check_flavor()")[1].split("case $1 in\n")[1].split(")")[0]
@@ -93,7 +93,7 @@ def test_the_checkouts_own_commands(waiting, library):
 def test_without_the_tools_the_commands_are_known(tmp_path):
     """A tab must not install anything."""
     shutil.copy(blackbox.REPOSITORY / "hakmem", tmp_path / "hakmem")
-    (tmp_path / "tools").mkdir()
+    shutil.copytree(blackbox.REPOSITORY / "tools/command", tmp_path / "tools/command")
     (tmp_path / "tools/requirements.txt").write_text("wanted\n")
     result = blackbox.run([tmp_path / "hakmem"], env={"_HAKMEM_COMPLETE": "bash_complete", "COMP_WORDS": "hakmem p",
                                                       "COMP_CWORD": "1", "XDG_CACHE_HOME": str(tmp_path / "cache")})

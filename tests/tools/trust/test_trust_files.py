@@ -346,7 +346,7 @@ def test_modules_of_the_current_folder_are_not_imported(tmp_path, honest):
     """Neither by ./hakmem nor by serve's workers."""
     for name in ("click", "json", "hakmem", "google", "elftools"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('taken over')\n")
-    script = (blackbox.REPOSITORY / "hakmem").read_text()
+    script = "".join(path.read_text() for path in (blackbox.REPOSITORY / "tools/command").glob("*.sh"))
     launch = re.search(r"^launch='([^']*)'$", script, re.M)[1]
     assert '-m hakmem "$' not in script
     done = blackbox.run([sys.executable, "-c", launch, "--version"], env=ENVIRONMENT, cwd=tmp_path)

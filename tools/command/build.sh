@@ -1,0 +1,94 @@
+# Building the flavors, and the commands `build` and `shell`.
+
+# Runs a command and shows its output only if it fails. The status is then always 1: the failure is this script's.
+quietly()
+{
+    local log status=0
+    log=$(mktemp)
+    "$@" >"$log" 2>&1 || status=$?
+    if ((status != 0)); then
+        cat "$log" >&2
+        say "failed ($status): $*"
+    fi
+    rm -f "$log"
+    ((status == 0))
+}
+
+check_flavor()
+{
+    case $1 in
+    release | debug | asan | ubsan | tsan | cycles | aarch64) ;;
+    *) refuse "unknown flavor '$1': release, debug, asan, ubsan, tsan, cycles or aarch64" ;;
+    esac
+}
+
+# Only one configuration or build at a time in a checkout.
+lock_build()
+{
+    enter_out
+    exec 9>"$out/.lock"
+    flock 9
+}
+unlock_build() { exec 9>&-; }
+
+# configure FLAVOR ON|OFF [OPTION...]: with or without the tests, and with OPTIONs of cmake. OFF leaves an existing
+# configuration unchanged.
+configure()
+{
+    local build=$out/$1
+    if [[ $2 == ON ]] || [[ ! -f $build/build.ninja ]]; then
+        (cd "$root" && quietly cmake --preset "$1" -B "$build" -DHAKMEM_TESTS="$2" "${@:3}")
+    fi
+}
+
+# build_flavor FLAVOR [TARGET...]
+build_flavor()
+{
+    local flavor=$1
+    shift
+    quietly cmake --build "$out/$flavor" --parallel "$jobs" ${1:+--target "$@"}
+}
+
+command_build()
+{
+    local flavor=${1:-release}
+    (($# <= 1)) || refuse "build takes one flavor"
+    check_flavor "$flavor"
+    require_build_tools
+    if [[ $flavor == aarch64 ]]; then
+        install_packages "a build for aarch64" "${cross_packages[@]}"
+    fi
+    lock_build
+    configure "$flavor" OFF
+    build_flavor "$flavor"
+    unlock_build
+    local built=${out#"$root/"}/$flavor
+    say "built in $built/lib and $built/bin"
+}
+
+# Starts a shell, or a program, with the checkout's programs on the PATH. Names what cannot be installed and goes on.
+command_shell()
+{
+    local packages
+    if [[ ${1:-} == -- ]]; then
+        shift
+        (($# > 0)) || refuse "shell -- needs a program"
+    elif (($# > 0)); then
+        refuse "unknown option '$1' of shell: a program comes after --"
+    fi
+    require_own_out "hakmem shell"
+    list_all_packages
+    offer_packages "'hakmem shell'" "${packages[@]}" || say "what needs them will not work"
+    require_build_tools
+    make_venv all
+    lock_build
+    configure release OFF
+    build_flavor release
+    unlock_build
+    # The checkout comes first: build/venv/bin has a hakmem, too, which does not build.
+    export VIRTUAL_ENV=$venv PATH=$root:$venv/bin:$root/build/release/bin:$PATH
+    if (($# > 0)); then
+        exec env -- "$@"
+    fi
+    exec bash --rcfile "$root/tools/shell.bashrc"
+}
