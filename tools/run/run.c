@@ -300,7 +300,12 @@ int main(int count, char **list)
         return 0;
     for (size_t i = 0; i < sizeof TOOLS_OWN / sizeof TOOLS_OWN[0]; i++)
         unsetenv(TOOLS_OWN[i]);
-    execvp(words.program[0], words.program);
-    words_say("cannot run %s: %s", words.program[0], strerror(errno));
+    execv(path, words.program);
+    int error = errno;
+    struct mapped_file file;
+    /* As shells do: execvp hands what the kernel does not know to sh, but sh is of no use for a damaged ELF file. */
+    if (error == ENOEXEC && !(effect_map_file(path, &file) && file.bytes[0] == '\x7f'))
+        execvp(path, words.program);
+    words_say("cannot run %s: %s", words.program[0], strerror(error));
     return NOT_EXECUTABLE;
 }
