@@ -17,6 +17,7 @@ static struct sweep_marks {
     uintptr_t large, large_span;
     struct os_reader reader;
     struct sweep_scan scan;
+    const struct superslab *last; /* the SuperSlab that was scanned last */
     size_t bytes;
     bool keys_open; /* no protection key closes memory to this thread */
 } marks;
@@ -239,14 +240,22 @@ static void scan_superslab(struct superslab *superslab)
     }
 }
 
-/* Scans the part of a mapping that lies in the window. Metadata is no root, a foreign mapping is. */
+static void scan_superslab_once(struct superslab *superslab)
+{
+    if (superslab != marks.last)
+        scan_superslab(superslab);
+    marks.last = superslab;
+}
+
+/* Scans the part of a mapping that lies in the window. Metadata is no root, a foreign mapping is. A SuperSlab with
+ * closed units has several mappings, which follow each other: the first that can be read scans all of it. */
 static void scan_window(uintptr_t from, uintptr_t to)
 {
     while (from < to) {
         uintptr_t end = base_min(base_align_down(from, SUPERSLAB_SIZE) + SUPERSLAB_SIZE, to);
         const struct slot *slot = window_find_slot((const void *)from);
         if (slot && slot_is_mapped(slot) && slot_kind(slot) == SLOT_SUPERSLAB)
-            scan_superslab(superslab_of((const void *)from));
+            scan_superslab_once(superslab_of((const void *)from));
         else if (slot && slot_kind(slot) != SLOT_METADATA && window_slot_of((const void *)from) >= window_slots_begin())
             scan_range(from, end, false);
         from = end;
@@ -292,6 +301,7 @@ bool sweep_scan_roots(const struct sweep_scan *scan, size_t *bytes)
     sweep_large_bounds(&marks.large, &marks.large_span);
     marks.scan = *scan;
     marks.bytes = 0;
+    marks.last = NULL;
     memset(scan->scratch->units, 0, sizeof scan->scratch->units);
     marks.keys_open = os_reader_open_keys(&keys);
     read = os_reader_begin(&marks.reader, scan->scratch->entries) &&

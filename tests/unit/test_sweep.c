@@ -334,6 +334,49 @@ static void test_count_anew(void **state)
     in_child(count_anew);
 }
 
+/* Bytes that a sweep reads, with something to sweep. */
+static uint64_t bytes_of_a_sweep(void)
+{
+    uint64_t before = sweep.scanned;
+
+    make_blocks_wait();
+    CHECK(sweep_make_room(own_heap(), 0));
+    return sweep.scanned - before;
+}
+
+/* A program that closes parts of its blocks to writes splits the SuperSlab's mapping. A sweep reads all of it once. */
+static void scan_once(void)
+{
+    enum { SPANS = 24, SPAN = 200000 };
+    static char *spans[SPANS];
+    size_t page = os_page_size();
+    uint64_t whole, split;
+
+    no_sweep_by_itself();
+    for (unsigned i = 0; i < SPANS; i++) {
+        spans[i] = front_malloc(SPAN);
+        CHECK(spans[i] != NULL);
+        memset(spans[i], 1, SPAN);
+    }
+    (void)bytes_of_a_sweep();
+    whole = bytes_of_a_sweep();
+    CHECK(whole > (uint64_t)SPANS * SPAN);
+    for (unsigned i = 0; i < SPANS; i++)
+        CHECK(mprotect(spans[i] + page, page, PROT_READ) == 0); /* spans begin at a unit */
+    split = bytes_of_a_sweep();
+    CHECK(split < whole + whole / 4);
+    for (unsigned i = 0; i < SPANS; i++) {
+        CHECK(mprotect(spans[i] + page, page, PROT_READ | PROT_WRITE) == 0);
+        front_free(spans[i]);
+    }
+}
+
+static void test_scan_once(void **state)
+{
+    (void)state;
+    in_child(scan_once);
+}
+
 /* Memory is out: the first call sweeps if anything waits, the second lets all leave, and there is no third way. */
 static void make_room(void)
 {
@@ -439,6 +482,7 @@ int main(void)
         cmocka_unit_test(test_another_thread),
         cmocka_unit_test(test_read_files_by_copy),
         cmocka_unit_test(test_count_anew),
+        cmocka_unit_test(test_scan_once),
         cmocka_unit_test(test_make_room),
         cmocka_unit_test(test_deaf_thread),
         cmocka_unit_test(test_wait_alone),
