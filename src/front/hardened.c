@@ -519,7 +519,7 @@ static void *hardened_move(struct heap *heap, void *old, size_t old_size, size_t
     if (fresh == NULL)
         return NULL;
     memcpy(fresh, old, base_min(old_size, size));
-    if (!quick_free(&hak_cache_offset, old, SIZE_MAX, SEAL_MALLOC))
+    if (!quick_free(&hak_cache_offset, old, SIZE_MAX, SEAL_MALLOC, true))
         hardened_free(old, HARDENED_NO_CLAIM, function);
     return fresh;
 }

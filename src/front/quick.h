@@ -91,16 +91,20 @@ HAK_INLINE bool quick_put(struct thread_cache *cache, char *block, const struct 
     return true;
 }
 
-/* False: take the slow path. */
-HAK_INLINE bool quick_free(const uintptr_t *offset, char *block, size_t told, enum seal_kind kind)
+/* False: take the slow path. Where the ring has no room, hardened_free_checked frees the block, and can name free or
+ * delete only; so functions with another name set `named`, and take the slow path then, too. It is a constant. */
+HAK_INLINE bool quick_free(const uintptr_t *offset, char *block, size_t told, enum seal_kind kind, bool named)
 {
     char *window = window_base();
     struct quick_block found;
 
     if (!quick_look(window, block, told, kind, &found))
         return false;
-    if (HAK_UNLIKELY(!quick_put((struct thread_cache *)(window + *offset), block, &found)))
-        hardened_free_checked(block, kind); /* few arguments: each would take a register of all frees */
+    if (HAK_LIKELY(quick_put((struct thread_cache *)(window + *offset), block, &found)))
+        return true;
+    if (named)
+        return false;
+    hardened_free_checked(block, kind); /* few arguments: each would take a register of all frees */
     return true;
 }
 

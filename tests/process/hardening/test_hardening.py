@@ -104,6 +104,14 @@ def test_a_write_before_a_small_block_is_seen_at_its_free(misused, way):
 
 
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind, function", [("full_realloc", "realloc"), ("full_sized", "free_sized")])
+def test_a_full_ring_names_the_function(misused, way, kind, function):
+    """A call that finds its ring full looks at the block behind. The line names that call."""
+    for size in (24, 100, 500):
+        expect_message(misused(way, kind, size), function, r"the block behind it, 0x[0-9a-f]+, was written past its end")
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_a_write_past_a_small_block_is_seen_when_the_next_is_taken(misused, way):
     """Before the block that was written is freed, or any beside it."""
     for size in (24, 100, 500):
