@@ -46,7 +46,8 @@ list(TRANSFORM hakmem_first_sources PREPEND ${hakmem_src}/)
 set(hakmem_cold_sources ${hakmem_core_sources})
 list(FILTER hakmem_cold_sources INCLUDE REGEX
     "/(observe|profile|harden)/|\
-/front/(hardened|hardened_exit|hardened_take|guarded|heaps|pressure|sample|direct|control|unwinder|block|parking)\\.c$|\
+/front/(hardened|hardened_exit|hardened_heap|hardened_take)\\.c$|\
+/front/(guarded|heaps|pressure|sample|direct|control|unwinder|block|parking)\\.c$|\
 /os/(fault|maps|unwind|unwind_objects|unwind_rows|unwind_tables)\\.c$|\
 /os/(file|peek|symbols_peek|process|procfs|reader|stop)\\.c$|\
 /pool/misuse\\.c$|/base/")

@@ -7,8 +7,8 @@
 #include "front/direct.h"
 #include "front/hardened_take.h"
 #include "front/housekeeping.h"
+#include "front/medium.h"
 #include "front/process.h"
-#include "front/quick.h"
 #include "front/sample.h"
 #include "front/thread.h"
 #include "harden/large.h"
@@ -266,7 +266,7 @@ static void *hardened_large(struct heap *heap, size_t alignment, size_t size)
     return block;
 }
 
-void *hardened_allocate(struct heap *heap, size_t alignment, size_t size, bool zeroed)
+static HAK_NOINLINE void *allocate_slow(struct heap *heap, size_t alignment, size_t size, bool zeroed)
 {
     void *block;
 
@@ -285,6 +285,13 @@ void *hardened_allocate(struct heap *heap, size_t alignment, size_t size, bool z
         block = hardened_large(heap, base_max(alignment, BLOCK_ALIGN), size);
     hardened_leave();
     return HAK_LIKELY(block != NULL) ? block : out_of_memory();
+}
+
+void *hardened_allocate(struct heap *heap, size_t alignment, size_t size, bool zeroed)
+{
+    void *block = HAK_SECURE && heap == NULL && alignment <= BLOCK_ALIGN ? medium_malloc(size) : NULL; /* zero (V7) */
+
+    return HAK_LIKELY(block != NULL) ? block : allocate_slow(heap, alignment, size, zeroed);
 }
 
 /* ---- Freeing ---- */
@@ -415,7 +422,7 @@ static void hardened_free_large(void *block, struct hardened_claim claim, const 
         misuse_report(function, block, MISUSE_FREED);
 }
 
-void hardened_free(void *block, struct hardened_claim claim, const char *function)
+static HAK_NOINLINE void free_slow(void *block, struct hardened_claim claim, const char *function)
 {
     struct held place;
     bool live;
@@ -432,6 +439,12 @@ void hardened_free(void *block, struct hardened_claim claim, const char *functio
     hardened_leave();
     if (sweep_is_due())
         sweep_run(hardened_heap());
+}
+
+void hardened_free(void *block, struct hardened_claim claim, const char *function)
+{
+    if (!HAK_SECURE || HAK_UNLIKELY(!medium_free(block, claim)))
+        free_slow(block, claim, function);
 }
 
 void hardened_free_checked(char *block, enum seal_kind kind)
@@ -675,25 +688,4 @@ void hardened_mark(void *block, enum seal_kind kind)
         request.kind = (uint8_t)kind;
         huge_set_request(block, &request);
     }
-}
-
-/* ---- First-class heaps ---- */
-
-static void hardened_clear_list(struct slab_list *list)
-{
-    for (struct slab *slab = list->head; slab; slab = slab->next) {
-        if (slab->used == 0)
-            continue;
-        /* Seals of small blocks lie in this memory. */
-        if (!os_purge(slab->start, slab_bytes(slab)))
-            memset(slab->start, 0, slab_bytes(slab));
-        ledger_clear(ledger_of(slab));
-    }
-}
-
-void hardened_clear_heap(struct heap *heap)
-{
-    hardened_clear_list(&heap->full);
-    for (unsigned class = 1; class < CLASS_COUNT; class++)
-        hardened_clear_list(&heap->body->available[class]);
 }
