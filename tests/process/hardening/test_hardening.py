@@ -108,7 +108,8 @@ def test_a_write_before_a_small_block_is_seen_at_its_free(misused, way):
 def test_a_full_ring_names_the_function(misused, way, kind, function):
     """A call that finds its ring full looks at the block behind. The line names that call."""
     for size in (24, 100, 500):
-        expect_message(misused(way, kind, size), function, r"the block behind it, 0x[0-9a-f]+, was written past its end")
+        expect_message(misused(way, kind, size), function,
+                       r"the block behind it, 0x[0-9a-f]+, was written past its end")
 
 
 @pytest.mark.parametrize("way", WAYS)

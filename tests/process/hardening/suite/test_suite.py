@@ -13,7 +13,7 @@ sys.path.insert(0, str(blackbox.REPOSITORY / "python"))
 from hakmem.bench import misuse  # noqa: E402
 
 UPDATE = "if the change is meant: build/venv/bin/python tests/process/hardening/suite/expect.py --update, and commit what it writes"
-SIZES = {16, 100, 1000, 5000, 60 << 10, 300 << 10, 2 << 20, 40 << 20}
+SIZES = {16, 100, 1000, 5000, 60 << 10, 64 << 10, 300 << 10, 2 << 20, 40 << 20}
 # Seconds of one core for one build: CI needs the sum over the builds to be small.
 CPU_SECONDS = 20
 BUILDS = misuse.own_builds(blackbox.LIBRARY)
