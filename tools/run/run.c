@@ -174,10 +174,12 @@ static void find_library(const struct words *words, char library[PATH_MAX])
     }
     join(library, build, words->secure ? "/lib/libhakmem-secure.so" : "/lib/libhakmem.so");
     if (words->profile && !chosen) {
-        join(library, build, "/lib/cycles/libhakmem.so"); /* a wheel's */
-        if (access(library, F_OK) != 0) {
+        join(library, build, "/CMakeCache.txt"); /* a build has it, a wheel does not */
+        if (access(library, F_OK) == 0) {
             *strrchr(build, '/') = '\0';
             join(library, build, "/cycles/lib/libhakmem.so");
+        } else {
+            join(library, build, "/lib/cycles/libhakmem.so");
         }
     }
     if (access(library, F_OK) != 0)

@@ -118,6 +118,10 @@ ACTIVE = PROCESS.replace("time.sleep(60)", """for i in range(6000):
 STARTED = """
 started() { while readlink /proc/$!/exe | grep -qE '/(python[0-9.]*|dash|bash|env)$'; do sleep 0.05; done; }
 """
+# A folder whose path is short: hakmem heap breaks longer ones into two lines.
+SHORT = """
+folder=$(mktemp -d /tmp/XXXXXX); cd "$folder"; trap 'rm -r "$folder"' EXIT
+"""
 PRELUDES: dict[str, str] = {
     "README.md": PROCESS + "./hakmem amalgamate .; echo 'int main(void) { return 0; }' >program.c",
     "docs/attach.md": ACTIVE,
@@ -127,6 +131,7 @@ PRELUDES: dict[str, str] = {
     "docs/live.md": PROCESS,
     "docs/profile.md": f"LD={blackbox.LIBRARY}",
     "docs/start/leak.md": STARTED,
+    "docs/start/python.md": SHORT,
     "docs/start/redis.md": STARTED,
     "docs/top.md": PROCESS,
     "docs/why.md": PROCESS,
