@@ -120,15 +120,17 @@ function(hakmem_add_single_object output)
             --rename-section .text.hot=hakmem_text --rename-section .text.hot.=hakmem_text
             --rename-section .text.startup=hakmem_text --rename-section .text.startup.=hakmem_text
             --rename-section .text.exit=hakmem_text --rename-section .text.exit.=hakmem_text ${output}
-        # The linker keeps one base for all probes in a program (os/outside.c): a local one would lead nowhere.
-        COMMAND ${CMAKE_OBJCOPY} --globalize-symbol=_.stapsdt.base ${output}
+        # The linker keeps one base for all probes in a program (os/outside.c): a local one would lead nowhere. clang's
+        # run-time finds where the counters are mapped, and the name of their file, by two names (HAKMEM_COVERAGE).
+        COMMAND ${CMAKE_OBJCOPY} --globalize-symbol=_.stapsdt.base --globalize-symbol=__llvm_profile_counter_bias
+            --globalize-symbol=__llvm_profile_filename ${output}
         DEPENDS ${targets} ${objects}
         COMMAND_EXPAND_LISTS VERBATIM)
     set_source_files_properties(${output} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
 endfunction()
 
 function(hakmem_add_static name output_object)
-    if(HAKMEM_SANITIZE OR HAKMEM_COVERAGE)
+    if(HAKMEM_SANITIZE)
         # The run-times need the tables of each object. These builds stay in this tree.
         set(contents "")
         foreach(part IN LISTS ARGN)

@@ -5,7 +5,10 @@
 
 #include "api/contracts.h"
 #include "config/limits.h"
+#include "front/fork.h"
 #include "front/front.h"
+#include "front/process.h"
+#include "harden/harden.h"
 #include "os/symbols.h"
 
 HAK_DATA_HERE struct interposed interposed;
@@ -71,10 +74,22 @@ static uint32_t names_of(const struct os_symbol *symbols)
     return names;
 }
 
+/* Whether a library behind this one defines operators: one with the C++ run-time inside, such as rustc's libLLVM. Such
+ * a library is often linked to call its own operators, while its callers' calls come to ours. A block of one is then
+ * freed by the other, which is no misuse where all of them are built on malloc. A C++ run-time alone calls no operator
+ * of its own without the linker's lookup. */
+static bool operators_are_behind(const struct os_symbol *symbol)
+{
+    static const char *const run_times[] = { "libstdc++.so", "libc++.so", "libc++abi.so", "libcxxrt.so", NULL };
+
+    return symbol->own != NULL && os_symbol_is_behind(symbol->name, symbol->own, run_times);
+}
+
 static void look_once(void)
 {
     struct os_symbol symbols[AT_COUNT] = { 0 };
     const struct interposed_definition *definition;
+    uint32_t names;
 
     for (definition = __start_hakmem_names; definition != __stop_hakmem_names; definition++)
         symbols[definition->at] =
@@ -87,7 +102,10 @@ static void look_once(void)
     /* ISO C cannot convert a pointer to an object to one to a function. POSIX gives both one representation. */
     for (size_t i = 0; i < sizeof kept_places / sizeof kept_places[0]; i++)
         __builtin_memcpy(kept_places[i].place, &symbols[kept_places[i].at].before, sizeof(void *));
-    atomic_store_explicit(&interposed_names, names_of(symbols), memory_order_release);
+    names = names_of(symbols);
+    if (process_init() && harden_on() && operators_are_behind(&symbols[AT_new_one]))
+        names |= INTERPOSED_OPERATORS;
+    atomic_store_explicit(&interposed_names, names, memory_order_release);
 }
 
 /* Threads that look at the same time find the same. None waits for another, which fork or a signal may have stopped. */
@@ -100,9 +118,11 @@ bool interposed_look(enum interposed_name name)
     return (atomic_load_explicit(&interposed_names, memory_order_relaxed) & name) != 0;
 }
 
-/* At the start, while nobody can change the dynamic linker's list. */
+/* At the start, while nobody can change the dynamic linker's list. It may run before at_start and initialises the
+ * process, so it registers the handlers of fork first: a fork waits for a thread that initialises the process. */
 __attribute__((constructor(101))) static void look_at_start(void)
 {
+    fork_register();
     (void)interposed_look(INTERPOSED_OPERATORS);
 }
 

@@ -78,15 +78,16 @@ static void *allocate_hardened(size_t alignment, size_t size, bool zeroed)
     return block;
 }
 
-/* Makes room when memory is short. Blocks of the class of `size` have the alignment; the call wants `wanted` bytes. In
- * line, because in nearly all calls `wanted` is `size`. */
-HAK_INLINE void *allocate(size_t size, size_t alignment, size_t wanted, bool *zero)
+/* Makes room when memory is short. Blocks of the class of `size` have the alignment; the call wants `wanted` bytes.
+ * `zeroed`: the call wants zeros; the caller writes them unless *zero says that they are there. In line, because in
+ * nearly all calls `wanted` is `size`. */
+HAK_INLINE void *allocate(size_t size, size_t alignment, size_t wanted, bool zeroed, bool *zero)
 {
     void *block;
 
     if (hardened()) {
-        *zero = false;
-        return allocate_hardened(alignment, wanted, false);
+        *zero = zeroed;
+        return allocate_hardened(alignment, wanted, zeroed);
     }
     CYCLES_CALL_IS(size > POOLED_MAX                    ? CYCLES_MALLOC_HUGE
                    : class_is_span(class_of_size(size)) ? CYCLES_MALLOC_LARGE
@@ -123,7 +124,7 @@ HAK_INLINE void *allocate(size_t size, size_t alignment, size_t wanted, bool *ze
 static HAK_NOINLINE void *allocate_aligned(size_t size, size_t alignment, size_t wanted)
 {
     bool zero;
-    return allocate(size, alignment, wanted, &zero);
+    return allocate(size, alignment, wanted, false, &zero);
 }
 
 /* The same where calls for the class are counted (T8), and the usual case did not serve this one. */
@@ -164,7 +165,7 @@ HAK_NOINLINE void *front_malloc_slow(size_t size)
     }
     if (!HAK_DEBUG) /* here the call is a jump, which takes no stack */
         return allocate_aligned(size, BLOCK_ALIGN, size);
-    return allocate(size, BLOCK_ALIGN, size, &zero);
+    return allocate(size, BLOCK_ALIGN, size, false, &zero);
 }
 
 void *front_malloc_medium(size_t size)
@@ -228,7 +229,7 @@ void *front_calloc(size_t count, size_t size)
         return block ? memset(block, 0, bytes) : NULL;
     }
     hit = HAK_CYCLES && is_cached(bytes);
-    block = allocate(bytes, BLOCK_ALIGN, bytes, &zero);
+    block = allocate(bytes, BLOCK_ALIGN, bytes, true, &zero);
     if (hit)
         CYCLES_CALL_IS(CYCLES_MALLOC_HIT);
     if (block && !zero)

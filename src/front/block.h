@@ -11,7 +11,7 @@ struct block {
     size_t size;       /* usable bytes; 0: no block. Hardened: the requested bytes, or 1 if those are 0 */
     struct slab *slab; /* NULL: huge. A guarded block has an empty stand-in */
     struct heap *heap; /* its first-class heap, or NULL */
-    bool guarded;      /* alone between guard pages (profile/guard.h); `size` is the requested size */
+    bool guarded;      /* a guarded block (profile/guard.h); `size` is the requested size */
 };
 
 /* The live block that starts at the address, or one of size 0. */

@@ -26,7 +26,7 @@ bool hardened_settle(void)
     return process_init() && atomic_load_explicit(&harden.state, memory_order_relaxed) == HARDEN_ON;
 }
 
-/* One hardened call in so many does housekeeping: all are slow calls, and each would look at the clock. */
+/* One hardened call in so many does housekeeping, which reads the clock. */
 #define HOUSEKEEP_CALLS 32u
 
 HAK_INLINE void hardened_enter(void)
@@ -107,8 +107,8 @@ HAK_INLINE bool place_read(const struct held *place, struct seal *seal, const ch
     return false;
 }
 
-/* Whether the neighbour's tail word is that of a live or a free block; no more is known of the neighbour. It changes in
- * one store, so a neighbour whose thread is at work on it raises no alarm. */
+/* Whether the neighbour's tail word is that of a live or a free block. The word changes in one store, so a thread that
+ * works on the neighbour at this moment causes no false report. */
 HAK_INLINE bool neighbour_is_whole(const struct held *place, unsigned index)
 {
     const char *block = place->slab->start + (size_t)index * class_size(place->class);
@@ -127,7 +127,8 @@ static HAK_COLD void hardened_report_neighbour(const struct held *place, unsigne
     misuse_report_words(function, place->block, words);
 }
 
-/* A write before this block changes the tail word before it. A write past the next block changes that block's. */
+/* A write before this block changes the tail word of the block before it. A write past the end of the next block
+ * changes that block's tail word. */
 HAK_INLINE bool neighbours_are_whole(const struct held *place, const char *function)
 {
     if (!harden.neighbours || !seal_in_tail(place->class))

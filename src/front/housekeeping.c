@@ -88,8 +88,8 @@ void housekeep_make_room(void)
         ranges_purge(true); /* the window could not grow: freed huge blocks may hold the addresses it needs */
 }
 
-/* Flushes the cache, because a flush was wanted since the thread's last slow call. If that was a purge delay ago,
- * nobody wanted what the cache holds for so long, and a tick gives it back at once. */
+/* Flushes the cache, because a flush was requested since the thread's last slow call. If the request is a purge delay
+ * old, the cache's blocks were unused for so long, and a tick gives them back at once. */
 void housekeep_follow(void)
 {
     struct thread_cache *cache = cache_current();
@@ -115,8 +115,9 @@ bool housekeep_tick(void)
 
     if (!purge_is_due(now) || lock_in_fork() || atomic_exchange_explicit(&ticking, true, memory_order_acquire))
         return false;
-    /* Half a delay late: no thread was on a slow path, so what caches and warm pools hold is stale. Less than a delay
-     * after the last tick: only the shared pool asks, because it holds too much. */
+    /* If the tick comes half a delay late, no thread was on a slow path, so the contents of caches and warm pools are
+     * stale. If it comes less than a delay after the last tick, the shared pool asked for it, because it holds too
+     * much. */
     last = atomic_load_explicit(&last_tick_ms, memory_order_relaxed);
     if (last == 0 || now - last >= hak_options.purge_delay) {
         tick_run(now, now - due >= hak_options.purge_delay / 2, false);

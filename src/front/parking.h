@@ -4,7 +4,7 @@
 
 #include "base/base.h"
 
-/* How deep the thread sleeps: between two looks at its work, while one other thread is left, without a limit. */
+/* How deep the thread sleeps: until it next looks for work; while one other thread is left; without a limit. */
 enum parking { PARKING_AWAKE = 0, PARKING_WORK, PARKING_ALONE, PARKING_LONG };
 
 /* For the purge thread: parking_enter, a look for work, parking_sleep. A wake in between ends the sleep at once. */

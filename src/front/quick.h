@@ -64,7 +64,7 @@ HAK_INLINE bool quick_look(char *window, char *block, size_t told, enum seal_kin
     /* The block lies in its slab and is not the slab's first. */
     if (HAK_UNLIKELY(((uintptr_t)block & (UNIT_SIZE - 1)) - size > ring_rows[class].places))
         return false;
-    /* The block before, which each block has (slab_blocks_withheld). */
+    /* There is a block before each block (slab_blocks_withheld). */
     wrong = seal_neighbour_wrong(block - size, seal_load(block - SEAL_BYTES));
     tail = seal_load(block + size - SEAL_BYTES);
     canary = seal_canary(block);
@@ -91,8 +91,8 @@ HAK_INLINE bool quick_put(struct thread_cache *cache, char *block, const struct 
     return true;
 }
 
-/* False: take the slow path. Where the ring has no room, hardened_free_checked frees the block, and can name free or
- * delete only; so functions with another name set `named`, and take the slow path then, too. It is a constant. */
+/* False: take the slow path. If the ring has no room, hardened_free_checked frees the block. Its reports can name free
+ * and delete only, so functions with another name set `named` (a constant) and take the slow path in that case. */
 HAK_INLINE bool quick_free(const uintptr_t *offset, char *block, size_t told, enum seal_kind kind, bool named)
 {
     char *window = window_base();

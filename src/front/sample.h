@@ -39,13 +39,14 @@ HAK_INLINE void sample_forget_foreign(const void *block)
 }
 HAK_INLINE void sample_forget_heap(struct heap *heap) { profile_forget_heap(heap); }
 
-/* huge_resize. If the block's size changes, the profile sees a free and a new allocation. */
+/* As huge_resize. If the block's size changes, the profile counts a free and a new allocation. */
 HAK_HIDDEN void *sample_huge_resize(void *block, size_t size, bool may_move);
 
 /* Turns the profile on with the mean (bytes), or off (0). Returns 0 or ENOMEM. */
 HAK_HIDDEN int front_profile_set(uint64_t mean);
 
-/* The same at the exit of a slow call: waits for and loads nothing. EBUSY: another thread starts, stops or writes. */
+/* As front_profile_set, at the exit of a slow call: waits for no thread and loads no library. EBUSY: another thread
+ * starts, stops or writes a profile. */
 HAK_HIDDEN int front_profile_try(uint64_t mean);
 
 /* Do what the options ask for when the process starts and ends. */

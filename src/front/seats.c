@@ -20,7 +20,7 @@
 
 /* ---- Past the cache ---- */
 
-/* The slab of each class that the thread fills, only to compare with (pool/dense.h). */
+/* The slab of each class that the thread fills. The pointer is only compared (pool/dense.h). */
 static _Thread_local const struct slab *chosen[CLASS_COUNT] __attribute__((tls_model("initial-exec")));
 
 static struct heap *heap_of_thread(struct thread_cache **cache)

@@ -28,7 +28,8 @@
 #define DEEP_SHARE 256u
 #define DEEP_FIRST_BYTES HAK_MIB
 
-/* Stands for the calls between two profiles: enough for the last bucket of blocks that lived meanwhile. */
+/* Added to a thread's number of calls between two profiles, so that blocks that lived meanwhile come into the last
+ * bucket. */
 #define UNCOUNTED (1u << OWN_BUCKETS)
 
 /* Entries that a flush moves at a time, which bounds its array on the stack. */
@@ -628,7 +629,8 @@ bool cache_is_empty(const struct thread_cache *cache)
 
 void cache_flush_all(struct thread_cache *cache, bool close)
 {
-    /* The cache is above its budget: more threads share the memory than when it grew, or calls are not counted. */
+    /* The cache is above its budget: more threads share the memory than when the cache grew, or calls are no longer
+     * counted. */
     bool narrow = cache->capacity_bytes > cache_budget(cache) || cache->generation != profile_generation();
 
     cache->tick = cache_flush_number();

@@ -71,6 +71,10 @@ void unwinder_prepare_at_start(uint64_t mean)
 
 void unwinder_prepare(void)
 {
+    if (atomic_load(&in_child)) {
+        unwinder_prepare_inside();
+        return;
+    }
     if (atomic_exchange(&prepared, PREPARED) != PREPARED && !os_unwind_prepare(unwind_kind(), UNWIND_MAY_LOAD))
         base_message("HAKMEM_HEAP_PROFILE_UNWIND=eh: libgcc_s.so.1 is not to be had; using frame pointers");
     look_for_python();

@@ -4,7 +4,8 @@
 
 #include "base/base.h"
 
-/* Finds the unwinder, once. Its allocations are served as usual. Holding no lock, and never within malloc or free. */
+/* Finds the unwinder, once. Its allocations are served as usual. Holding no lock, and never within malloc or free. In
+ * the child of a fork it loads nothing, as loading takes the linker's lock, whose holder may be gone. */
 HAK_HIDDEN void unwinder_prepare(void);
 
 /* The same as the process starts, for samples of that mean. Loads nothing if HAKMEM's own walk serves: loading would

@@ -26,6 +26,10 @@
 #define SPARSE_SHARE 16u
 #define DENSE_SHARE 4u
 
+/* From this size on, os_guard costs more than to purge a span and to close it by os_protect between fences: it visits
+ * each page twice. */
+#define FENCED_BYTES (256 * HAK_KIB)
+
 /* ---- Time ---- */
 
 void spans_begin(struct spans *spans)
@@ -61,44 +65,28 @@ static bool spans_spend(struct spans *spans, size_t us)
 
 #define SPAN_PAGES (POOLED_MAX / 4096)
 
-/* Finds the pages of a span that may not be zero: those that have memory. */
+/* Finds the pages of a span that have memory. Pages in swap space, which are not zero either, are not among them. */
 static void span_ask(const char *block, size_t bytes, unsigned char pages[SPAN_PAGES])
 {
     if (!os_resident(block, bytes, pages))
         memset(pages, 1, SPAN_PAGES);
 }
 
-/* Zeroes the pages that are not zero. Returns how many. */
-static size_t span_zero_written(char *block, size_t bytes, size_t page)
+/* How many pages of the span, as far as they have memory, are not zero. */
+static size_t span_count_written(const char *block, size_t bytes, size_t page)
 {
     unsigned char pages[SPAN_PAGES];
     size_t written = 0;
 
     span_ask(block, bytes, pages);
-    for (size_t at = 0; at < bytes; at += page) {
-        if (!(pages[at / page] & 1) || seal_is_zero(block + at, page))
-            continue;
-        memset(block + at, 0, page);
-        written++;
-    }
+    for (size_t at = 0; at < bytes; at += page)
+        written += (pages[at / page] & 1) && !seal_is_zero(block + at, page);
     return written;
 }
 
 static bool span_is_sparse(const struct spans *spans, unsigned class)
 {
     return spans->sparse[class - CLASS_SPAN_1] >= LOOKS_SPARSE;
-}
-
-/* Zeroes the span, and learns whether the program writes little to spans of its class. */
-static void span_look(struct spans *spans, char *block, unsigned class, size_t bytes)
-{
-    uint8_t *looks = &spans->sparse[class - CLASS_SPAN_1];
-    size_t page = os_page_size(), written = span_zero_written(block, bytes, page);
-
-    if (written * SPARSE_SHARE <= bytes / page)
-        *looks = (uint8_t)base_min(*looks + 1u, LOOKS_SPARSE);
-    else if (*looks < LOOKS_SPARSE || written * DENSE_SHARE >= bytes / page)
-        *looks = 0;
 }
 
 /* Purges a span with little memory: that, and to have as much again, costs less than to zero all of it. */
@@ -108,6 +96,20 @@ static void span_purge(char *block, size_t bytes)
         memset(block, 0, bytes);
 }
 
+/* Learns whether the program writes little to spans of its class. Returns whether this span is to be purged: zeroing
+ * the pages that have memory would leave those in swap space. */
+static bool span_look(struct spans *spans, const char *block, unsigned class, size_t bytes)
+{
+    uint8_t *looks = &spans->sparse[class - CLASS_SPAN_1];
+    size_t page = os_page_size(), written = span_count_written(block, bytes, page);
+
+    if (written * SPARSE_SHARE <= bytes / page)
+        *looks = (uint8_t)base_min(*looks + 1u, LOOKS_SPARSE);
+    else if (*looks < LOOKS_SPARSE || written * DENSE_SHARE >= bytes / page)
+        *looks = 0;
+    return *looks != 0;
+}
+
 /* Whether the spans that the thread frees wait, and are closed while they do. */
 static bool spans_are_closed(void) { return harden.protect && harden.keep_most[CLASS_SPAN_1] != 0; }
 
@@ -115,7 +117,7 @@ void bins_erase_span(struct bins *bins, char *block, unsigned class, size_t requ
 {
     struct spans *spans = &bins->spans;
     size_t bytes = base_min(base_align_up(seal_bytes_for(requested), os_page_size()), class_size(class));
-    bool sparse = span_is_sparse(spans, class);
+    bool purge = span_is_sparse(spans, class);
 
     bins_begin(bins);
     if (!harden.zero) {
@@ -123,12 +125,9 @@ void bins_erase_span(struct bins *bins, char *block, unsigned class, size_t requ
         return;
     }
     memset(block + requested, 0, seal_canary_bytes(class, requested)); /* the seal is not the program's */
-    if (HAK_UNLIKELY(spans->frees++ % LOOK_FREES == 0 || (!sparse && spans->sparse[class - CLASS_SPAN_1]))) {
-        span_look(spans, block, class, bytes);
-        sparse = span_is_sparse(spans, class) && sparse;
-        if (!sparse)
-            return;
-    } else if (!sparse) {
+    if (HAK_UNLIKELY(spans->frees++ % LOOK_FREES == 0 || (!purge && spans->sparse[class - CLASS_SPAN_1])))
+        purge = span_look(spans, block, class, bytes);
+    if (!purge) {
         memset(block, 0, bytes);
         return;
     }
@@ -204,6 +203,9 @@ static void span_leave(struct heap *heap, void *block, enum span_access access)
         slab->closed = (uint8_t)access;
     else if (!span_open(block, access))
         return;
+    else if (access == SPAN_CLOSED && harden.zero && closed_units_may_stay(slab, CLOSED_BY_GUARD) &&
+             os_guard(block, slab_bytes(slab), true)) /* takes no mapping */
+        slab->closed = CLOSED_BY_GUARD;
     lock_acquire(&heap->lock);
     remote = heap_return_blocks(heap, class, &block, 1, "free");
     lock_release(&heap->lock);
@@ -244,19 +246,17 @@ void *bins_take_span(struct bins *bins, unsigned class, bool exact, bool *zero)
 /* Makes the span inaccessible if the thread may spend the time. */
 static enum span_access span_close(struct spans *spans, void *block, size_t bytes)
 {
-    bool purge = spans->unpurged == block, may = spans_are_closed();
+    bool purge = spans->unpurged == block, may = spans_are_closed(), fenced;
     size_t memory = span_is_sparse(spans, slab_of(block)->class) ? 0 : bytes;
 
     spans->unpurged = NULL;
     may = may && spans_spend(spans, CLOSING_US + (memory >> CLOSING_US_SHIFT));
-    if (may && purge && os_guard(block, bytes, true))
+    fenced = may && (!purge || bytes >= FENCED_BYTES) && closed_units_fence(slab_of(block));
+    if (may && purge && !fenced && os_guard(block, bytes, true))
         return SPAN_GUARDED;
     if (purge)
         span_purge(block, bytes);
-    if (!may)
-        return SPAN_OPEN;
-    closed_units_fence(slab_of(block));
-    return harden_close(block, bytes) ? SPAN_CLOSED : SPAN_OPEN;
+    return may && harden_close(block, bytes) ? SPAN_CLOSED : SPAN_OPEN;
 }
 
 void bins_put_span(struct bins *bins, struct heap *heap, void *block)

@@ -40,8 +40,8 @@ struct sweep {
 HAK_DATA struct sweep sweep;
 
 /* Makes blocks of a slab class wait that leave the quarantine. False: there is no memory for that, and none waits.
- * Reports one that waits already, or whose slab is gone: two threads freed it at once (V5). Clears `blocks`, which a
- * sweep would take for pointers. Any thread that holds neither metadata_lock nor a lock behind it. */
+ * Reports a block that waits already, or whose slab is gone: a write after its free had restored its seal. Clears
+ * `blocks`, which a sweep would take for pointers. Any thread that holds neither metadata_lock nor a lock behind it. */
 HAK_HIDDEN bool sweep_wait(unsigned class, void **blocks, size_t count);
 
 /* Call for a span that was just freed and zeroed, before it is closed: purges the longest ones. */

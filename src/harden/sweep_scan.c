@@ -305,7 +305,7 @@ bool sweep_scan_roots(const struct sweep_scan *scan, size_t *bytes)
     memset(scan->scratch->units, 0, sizeof scan->scratch->units);
     marks.keys_open = os_reader_open_keys(&keys);
     read = os_reader_begin(&marks.reader, scan->scratch->entries) &&
-           os_maps_each(scan_mapping, NULL, scan->scratch->maps, sizeof scan->scratch->maps);
+           os_maps_each(scan_mapping, NULL, scan->scratch->maps, sizeof scan->scratch->maps) && !marks.reader.failed;
     os_reader_end(&marks.reader);
     os_reader_close_keys(keys);
     *bytes = marks.bytes;

@@ -55,7 +55,7 @@ static void add_own(struct cycles_histogram *histogram, uint64_t ticks)
         __atomic_store_n(&histogram->most, ticks, __ATOMIC_RELAXED);
 }
 
-/* The counter of a processor may lag behind another's by a few ticks: a thread that moved between them took none. */
+/* The counters of two processors may differ by a few ticks. A duration that comes out negative counts as 0. */
 void cycles_add(enum cycles_kind kind, uint64_t ticks)
 {
     if (HAK_UNLIKELY((int64_t)ticks < 0))
@@ -109,7 +109,7 @@ static void record_clear(struct cycles_record *record)
 {
     struct cycles_histogram *histogram;
 
-    /* What was never counted in has no memory, and needs none. */
+    /* A histogram that nothing was counted in has no memory. Writing zeros to it would give it some. */
     for (histogram = record->kinds; histogram < record->kinds + CYCLES_KINDS; histogram++)
         if (histogram->most != 0 || histogram->buckets[0] != 0)
             memset(histogram, 0, sizeof *histogram);
@@ -159,7 +159,7 @@ uint64_t cycles_frequency(void)
 #endif
 }
 
-/* Into the shared record, as if it were this thread's own, and then cleared: nobody counts yet. */
+/* Counts into the shared record, as if it were this thread's own, and clears it afterwards: no thread counts yet. */
 static void measure_overhead(void)
 {
     struct cycles_histogram *empty = &shared.kinds[CYCLES_MALLOC_HIT], *cost = &shared.kinds[CYCLES_FREE_HIT];
@@ -189,7 +189,7 @@ void cycles_start(void)
 {
     measure_overhead();
     started_at = moment_now();
-    __atomic_store_n(&cycles_on, true, __ATOMIC_RELEASE); /* Release: a plain read finds nothing before it undone */
+    __atomic_store_n(&cycles_on, true, __ATOMIC_RELEASE); /* Release: what this function stored before */
 }
 
 /* ---- Reading ---- */

@@ -68,7 +68,7 @@ enum {
     DATA_WRITE = 1 << 6
 };
 
-/* The exception's syndrome is one of the records behind the registers; each begins with its magic and its size. */
+/* The exception's syndrome is one of the records behind the registers. Each begins with its magic and its size. */
 static uint64_t find_syndrome(const ucontext_t *context)
 {
     const char *at = (const char *)context->uc_mcontext.__reserved, *end = at + sizeof context->uc_mcontext.__reserved;
@@ -111,18 +111,18 @@ static void read_registers(struct os_fault *fault, const ucontext_t *context)
 
 /* ---- The chain ---- */
 
-/* Written before the handler is in force; a program may make it so again. */
+/* Written before the handler is in force. A program may put the handler in force again. */
 static struct {
     os_fault_settle *settle;
-    struct sigaction first;  /* what was in force when the handler was put there for the first time */
-    struct sigaction latest; /* the same of the last time */
+    struct sigaction first;  /* the action that the handler replaced the first time */
+    struct sigaction latest; /* the action that the handler replaced the last time */
 } chain;
 
-/* A fault that is being passed on. A handler that was put in front of ours, and has ours put in front of it again,
- * passes the same fault back: it goes to the first handler then. A handler may leave by longjmp, so that a fault is
- * noted is not enough: the same fault comes back from deeper in the stack. Notes lie in a table, because static TLS is
- * scarce for libraries that dlopen loads; a thread whose note another thread overwrites passes its fault to the latest
- * handler. */
+/* A fault that a thread is passing on. If our handler was put in front of a handler that already passes faults to ours,
+ * that handler passes the fault back, and ours then gives it to the first handler. A fault that comes back has the same
+ * address of its siginfo_t, and a frame deeper in the stack. The frame is compared because a handler may leave by
+ * longjmp, so that its note stays. Notes lie in a table, because static TLS is scarce for libraries that dlopen loads.
+ * A thread whose note another thread overwrites passes its fault to the latest handler. */
 enum { NOTES = 256 };
 
 static struct note {
@@ -151,7 +151,7 @@ static void take_default(int number, siginfo_t *info)
 
     sigemptyset(&action.sa_mask);
     (void)sigaction(number, &action, NULL);
-    if (info->si_code <= 0) /* sent by somebody: no instruction runs into it again */
+    if (info->si_code <= 0) /* another process or thread sent it: no instruction will cause it again */
         (void)syscall(SYS_rt_tgsigqueueinfo, syscall(SYS_getpid), syscall(SYS_gettid), number, info);
 }
 

@@ -48,7 +48,7 @@
 
 enum {
     CPU_MASK_WORDS = 128,            /* 8192 CPUs, the most the kernel can be built for */
-    THREAD_STACK = 128 * 1024,       /* of HAKMEM's own threads, which call few functions deep */
+    THREAD_STACK = 128 * 1024,       /* for HAKMEM's own threads, whose calls are not deep */
     THREAD_STACK_LARGE = 16 * THREAD_STACK, /* where static TLS takes more than THREAD_STACK */
     NANOSECONDS_PER_SECOND = 1000000000,
 };
@@ -176,7 +176,7 @@ static bool purge_unlocked(void *address, size_t size)
 
 bool os_purge(void *address, size_t size)
 {
-    static _Atomic int advice = MADV_DONTNEED; /* Order: relaxed; who misses a change asks the kernel again */
+    static _Atomic int advice = MADV_DONTNEED; /* Order: relaxed; a thread that misses a change asks the kernel again */
     int saved_errno = errno;
     bool done = madvise(address, size, atomic_load_explicit(&advice, memory_order_relaxed)) == 0;
     if (HAK_UNLIKELY(!done && errno == EINVAL)) { /* locked memory */
@@ -351,7 +351,9 @@ void os_memory_bounds(struct os_memory_bounds *bounds, bool pressure)
 
 size_t os_resident_memory(void)
 {
-    return procfs_resident_pages("/proc/self/statm") * os_page_size();
+    size_t pages = procfs_resident_pages("/proc/self/statm");
+
+    return (pages ? pages : procfs_resident_pages("/proc/thread-self/statm")) * os_page_size(); /* procfs_open_own */
 }
 
 void os_page_faults(uint64_t *soft, uint64_t *hard)

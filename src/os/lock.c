@@ -109,7 +109,7 @@ void lock_release_slow(struct lock *lock)
 void lock_mark_outer(struct lock *lock)
 {
     if (atomic_fetch_or(&lock->state, LOCK_FORK | LOCK_OUTER) & LOCK_SLEEPERS)
-        os_futex_wake(lock_word(lock), INT_MAX); /* another fork may be among them, which then steps back */
+        os_futex_wake(lock_word(lock), INT_MAX); /* a sleeper may be a fork, which then steps back */
 }
 
 #define LOOK_AGAIN_NS UINT64_C(1000000)
@@ -155,7 +155,7 @@ enum lock_taken lock_take_for_fork(struct lock *lock, struct lock_patience *pati
         sleepers = LOCK_SLEEPERS; /* another thread may sleep, too */
     }
     if (sleepers)
-        lock_pass_on(lock); /* the release that woke this thread was meant for a thread that takes the lock */
+        lock_pass_on(lock); /* a release may have woken this thread, which does not take the lock */
     return without;
 }
 
@@ -184,7 +184,8 @@ bool lock_in_fork(void)
     return HAK_UNLIKELY(atomic_load_explicit(&forking, memory_order_relaxed) == os_thread_token());
 }
 
-/* Of two threads the first, when a fork interrupted the allocator and did not get all locks. */
+/* Two threads may be in fork when one of the forks interrupted the allocator and did not get all locks. Then the first
+ * of them is noted. */
 void lock_set_in_fork(bool in_fork)
 {
     uint64_t before = in_fork ? 0 : os_thread_token();

@@ -4,9 +4,8 @@
  *
  * L1 (rank order): a thread takes locks in ascending rank only; debug builds check it at every lock_acquire.
  * L2 (no calls out): code that is not HAKMEM's runs under no lock; os/foreign.h marks each place where it may run.
- * L3 (fork): between lock_take_for_fork and lock_leave_fork the forking thread holds every lock, and may take and
- * release each of
- *     them again without effect. So it can allocate and free there.
+ * L3 (fork): between lock_take_for_fork and lock_leave_fork the forking thread holds every lock. To take and release
+ *     one of them again has no effect there, so the thread can allocate and free.
  */
 #ifndef HAK_OS_LOCK_H
 #define HAK_OS_LOCK_H

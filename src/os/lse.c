@@ -1,10 +1,10 @@
 /*
- * Atomic instructions of the processor at hand, on aarch64: gcc's and clang's -moutline-atomics calls a helper of
- * libgcc's for each atomic operation, which takes the ARMv8.1 instruction (LSE) or a loop, as this variable says.
- * libgcc would set it by a function that musl before 1.2.4 lacks; the variable defined here keeps that part of libgcc
- * out.
+ * Atomic instructions on aarch64. With -moutline-atomics, gcc and clang call a helper of libgcc for each atomic
+ * operation. The variable below tells the helper whether the processor has the ARMv8.1 instructions (LSE). If not, the
+ * helper runs a loop. libgcc would set the variable by a function that musl before 1.2.4 lacks. Because this file
+ * defines the variable, the linker leaves that part of libgcc out.
  *
- * The two ways may meet on one word, so it does not matter that calls before the constructor loop.
+ * Calls before the constructor use the loop. That is safe: instruction and loop may work on the same word.
  */
 #if defined(__aarch64__) && defined(__linux__)
 

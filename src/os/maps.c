@@ -3,13 +3,13 @@
 
 #include <elf.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <link.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "os/os.h"
+#include "os/procfs.h"
 
 /* ---- /proc/self/maps: "start-end rwxp offset dev inode   path" ---- */
 
@@ -60,7 +60,7 @@ static struct os_mapping parse_line(const char *line)
 bool os_maps_each(bool (*each)(const struct os_mapping *mapping, void *argument), void *argument, char *buffer,
                   size_t size)
 {
-    int saved_errno = errno, file = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    int saved_errno = errno, file = procfs_open_own("maps");
     size_t held = 0; /* of a line that is not whole yet */
     bool more = true;
     long got = -1;
@@ -114,8 +114,7 @@ static void find_build_id(struct os_module *module, const char *notes, size_t si
 
 /* ---- Objects ---- */
 
-/* Bytes that are looked at, less than a page: of headers, 35 segments; of a segment of notes, where a build-id stands
- * early. */
+/* Bytes to read: of headers, which is 35 segments; of a segment of notes, which has the build-id near its start. */
 enum { HEADERS_MOST = 2048, NOTES_MOST = OS_MODULES_BUFFER - HEADERS_MOST };
 
 static bool read_memory(int memory, uintptr_t address, void *into, size_t size)
@@ -163,7 +162,7 @@ void os_modules_begin(struct os_modules *modules, char *buffer)
     int saved_errno = errno;
 
     *modules = (struct os_modules){ .buffer = buffer };
-    modules->memory = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/mem", O_RDONLY | O_CLOEXEC);
+    modules->memory = procfs_open_own("mem");
     errno = saved_errno;
 }
 

@@ -27,7 +27,7 @@ HAK_HIDDEN int __wrap_pthread_attr_setstacksize(pthread_attr_t *attributes, size
 /* HAKMEM makes one key, and libhakmem-je.so one more. */
 #define KEYS_MOST 2u
 
-/* What the process wanted when it was without the library, and is given when it makes its first thread. */
+/* The keys that were asked for while the process lacked the library. They are made when it makes its first thread. */
 static struct {
     pthread_key_t *keys[KEYS_MOST];
     void (*at_exit[KEYS_MOST])(void *);
@@ -62,7 +62,7 @@ int __wrap_pthread_setspecific(pthread_key_t key, const void *value)
     return setspecific != NULL ? setspecific(key, value) : 0;
 }
 
-/* Without it threads get the default stack, which is larger. */
+/* Without the library threads get the default stack, which is larger. */
 int __wrap_pthread_attr_setstacksize(pthread_attr_t *attributes, size_t size)
 {
     return __real_pthread_attr_setstacksize != NULL ? __real_pthread_attr_setstacksize(attributes, size) : 0;

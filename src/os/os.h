@@ -62,9 +62,9 @@ HAK_HIDDEN bool os_populate(void *address, size_t size);
  * nothing changed. */
 HAK_HIDDEN bool os_protect(void *address, size_t size, bool accessible);
 
-/* Takes the right to read and write the range from everybody and its pages back, in one call that splits no mapping; or
- * gives the right back, and the range reads as zero. False: the kernel cannot (before 6.13, or locked memory); the
- * range may be accessed as before, and some of its pages may be gone. */
+/* Makes the range inaccessible and gives its pages back, in one call that splits no mapping. With `on` false makes it
+ * accessible again, and it reads as zero. False: the kernel cannot (before 6.13, or locked memory). The range may then
+ * be accessed as before, and some of its pages may be gone. */
 HAK_HIDDEN bool os_guard(void *address, size_t size, bool on);
 
 /* Gives a range that os_guard closed a mapping of its own, so that os_protect of the ranges beside it splits and joins
@@ -72,12 +72,12 @@ HAK_HIDDEN bool os_guard(void *address, size_t size, bool on);
  * them back. False: the kernel refused. */
 HAK_HIDDEN bool os_fence(void *address, size_t size);
 
-/* Tells of each page of the range whether it has memory: bit 0 of a byte. A page in swap space has none. False: the
- * kernel does not say. */
+/* Sets bit 0 of pages[i] iff page i of the range has memory; a page in swap space has none. False: the kernel does not
+ * say. */
 HAK_HIDDEN bool os_resident(const void *address, size_t size, unsigned char *pages);
 
-/* The process is about to enter a sandbox, whose filter may end it at a call that few programs make: os_resident tells
- * no more. */
+/* Call before the process enters a sandbox: os_resident fails from here on. The sandbox's filter may end the process at
+ * the system call, which few programs make. */
 HAK_HIDDEN void os_resident_no_more(void);
 
 /* Makes the range read-only for good. False: the kernel refused. */
@@ -88,8 +88,8 @@ HAK_HIDDEN void os_advise_huge(void *address, size_t size, bool wanted);
 
 /* Names the range in /proc/PID/maps where the kernel can (PR_SET_VMA_ANON_NAME). `name` is a literal. */
 HAK_HIDDEN void os_name(void *address, size_t size, const char *name);
-/* The process's start is over: os_name does nothing from here on, because the program may forbid the system call
- * (seccomp). */
+/* Call at the end of the process's start: os_name does nothing from here on, because the program may forbid the system
+ * call (seccomp). */
 HAK_HIDDEN void os_name_no_more(void);
 
 /* ---- Limits and measures (bytes; SIZE_MAX = unlimited) ---- */

@@ -9,7 +9,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "os/file.h"
 #include "os/os.h"
 
 static uintptr_t self_offset; /* from os_thread_token(); the same in every thread */
@@ -18,7 +17,8 @@ static uintptr_t self_offset; /* from os_thread_token(); the same in every threa
 
 enum { PAGE_SHIFT = 12, PAGES_KEPT = 1024, SECOND_SHIFT = 30, STAMP_BITS = 12 };
 
-/* By their numbers: a page's number above the stamp of the time when it was read. Pages are of 4 KiB at least. */
+/* Each word has a page's number, and below it the stamp of the time when the page was read. Pages have at
+ * least 4 KiB. */
 static _Atomic uint64_t pages_read[PAGES_KEPT]; /* Order: relaxed; a word is whole by itself */
 
 static _Atomic uint64_t *page_place(uintptr_t page) { return &pages_read[(page * UINT64_C(0x9e3779b97f4a7c15)) >> 54]; }
@@ -29,7 +29,7 @@ static uint64_t stamp_now(void) { return (os_now_coarse() >> SECOND_SHIFT) & ((1
 
 static uint64_t page_mark(uintptr_t page, uint64_t stamp) { return (uint64_t)page << STAMP_BITS | stamp; }
 
-/* The first page is never known: a place that is still 0 names it, at the times whose stamp is 0. */
+/* The first page never counts as known: a place that is still 0 would name it whenever the stamp is 0. */
 static bool is_known(const struct os_piece *piece, uint64_t stamp)
 {
     uintptr_t last = (piece->address + piece->size - 1) >> PAGE_SHIFT;
@@ -81,7 +81,8 @@ bool os_peek(const struct os_piece *pieces, unsigned count)
         remote[i] = (struct iovec){ (void *)pieces[i].address, pieces[i].size };
         wanted += pieces[i].size;
     }
-    got = syscall(SYS_process_vm_readv, (long)os_process_id(), local, (unsigned long)count, remote,
+    /* By the thread: the first one, which the process's number names, may have ended. */
+    got = syscall(SYS_process_vm_readv, syscall(SYS_gettid), local, (unsigned long)count, remote,
                   (unsigned long)count, 0L);
     errno = saved_errno;
     return got >= 0 && (size_t)got == wanted;
@@ -120,7 +121,8 @@ bool os_peek_live_at(uintptr_t address, void *into, size_t size)
     return os_peek_live(&piece, 1);
 }
 
-/* A wait until the word changes from another value than it has ends at once, and so does one without time. */
+/* FUTEX_WAIT reads the word, and fails with EFAULT if it cannot. It does not sleep: the timeout is 0, and the word
+ * seldom has the expected value. */
 bool os_can_read(uintptr_t address)
 {
     enum { SELDOM = 0x5bd1e995 };

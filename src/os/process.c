@@ -17,7 +17,7 @@ struct signal_name {
     int number;
 };
 
-/* Those whose default a process can do without; the real-time ones go by number. */
+/* The signals that a process can do without. Real-time signals are given by number. */
 static const struct signal_name signal_names[] = {
     { "HUP", SIGHUP },     { "INT", SIGINT },   { "QUIT", SIGQUIT }, { "USR1", SIGUSR1 },     { "USR2", SIGUSR2 },
     { "ALRM", SIGALRM },   { "TERM", SIGTERM }, { "CHLD", SIGCHLD }, { "CONT", SIGCONT },     { "TSTP", SIGTSTP },

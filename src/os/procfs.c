@@ -8,10 +8,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/format.h"
+
 enum {
     FILE_CAPACITY = 4096, /* of /proc/self/cgroup: a dozen lines at most */
     PATH_CAPACITY = 1024, /* cgroup paths that are longer are passed over */
     NUMBER_CAPACITY = 64,
+    PATH_OWN = 64, /* of a file in the process's folder */
     ENVIRONMENT_BYTES = 16384, /* of all HAKMEM_* variables together */
     ENVIRONMENT_ENTRIES = 128,
 };
@@ -136,9 +139,9 @@ static bool list_has(const char *names, size_t length, const char *name)
     return false;
 }
 
-/* The cgroup of a line "ID:controllers:path"; v2's is "0::path". Where v2 stands beside v1 it is below
- * mount/unified. Unless it is told already, reads what a file of the cgroup tells of its own memory pressure; true if
- * it is told now. */
+/* Reads the limits of the cgroup that a line "ID:controllers:path" names; v2's line is "0::path". If v2 stands beside
+ * v1, it is below mount/unified. Unless `told`, also reads the cgroup's own memory pressure. Returns whether the
+ * pressure is known now. */
 static bool cgroup_read_line(const char *mount, const char *line, const char *end, bool told,
                              struct os_memory_bounds *bounds)
 {
@@ -210,6 +213,21 @@ size_t procfs_anonymous_pages(const char *statm)
     return all - base_min(all, statm_pages(statm, 2));
 }
 
+/* Whether /proc/self tells of memory: whether the first thread lives. An emulator, such as QEMU's for user processes,
+ * may know no other folder. */
+static bool first_thread_lives(void)
+{
+    return procfs_resident_pages("/proc/self/statm") != 0;
+}
+
+int procfs_open_own(const char *name)
+{
+    char path[PATH_OWN];
+
+    base_format(path, sizeof path, "/proc/%s/%s", first_thread_lives() ? "self" : "thread-self", name);
+    return file_open(path);
+}
+
 char *const *procfs_own_environment(const char *file)
 {
     static const char prefix[] = "HAKMEM_";
@@ -223,8 +241,8 @@ char *const *procfs_own_environment(const char *file)
     }
     known = true;
 
-    /* The file may be megabytes; each entry is kept at `start` as it comes, and given up at the first letter that is
-     * not the prefix's, or where it does not fit. */
+    /* The file may have megabytes. Each entry is stored at `start` as it comes, and dropped at the first letter that
+     * differs from the prefix, or when it does not fit. */
     char chunk[NUMBER_CAPACITY * 8];
     size_t start = 0, length = 0, count = 0, got;
     bool wanted = true;

@@ -12,7 +12,12 @@
 HAK_HIDDEN void procfs_memory_bounds(const char *membership, const char *mount, const char *pressure,
                                      struct os_memory_bounds *bounds);
 
-/* The second number of /proc/self/statm; 0 if unknown. */
+/* Opens a file of the process's folder in /proc for reading. Returns its descriptor; negative: it cannot be opened.
+ * /proc/self is the first thread's. Once that thread has ended, before the others, it shows no memory and no
+ * descriptors; /proc/thread-self (Linux 3.17) does. */
+HAK_HIDDEN int procfs_open_own(const char *name);
+
+/* The second number of a file of the form of /proc/self/statm; 0 if unknown. */
 HAK_HIDDEN size_t procfs_resident_pages(const char *statm);
 /* The second number minus the third: pages of no file. */
 HAK_HIDDEN size_t procfs_anonymous_pages(const char *statm);

@@ -2,13 +2,13 @@
 #include "os/reader.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "os/os.h"
+#include "os/procfs.h"
 
 /* An entry of /proc/self/pagemap. */
 #define ENTRY_PRESENT (UINT64_C(1) << 63)
@@ -28,10 +28,8 @@ struct scan_region {
 #define SCAN_PRESENT (UINT64_C(1) << 3)
 #define SCAN_SWAPPED (UINT64_C(1) << 4)
 
-static int reader_open(const char *path) { return (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0); }
-
 /* Whether the kernel copies a word of our own by process_vm_readv. */
-static bool reader_tries(const struct os_reader *reader)
+static bool reader_tries(struct os_reader *reader)
 {
     uint64_t word = UINT64_C(0x7c41d02e9b6a53f8), copy = 0;
 
@@ -44,15 +42,16 @@ bool os_reader_begin(struct os_reader *reader, uint64_t *entries)
     bool reads;
 
     *reader = (struct os_reader){
-        .process = (int)syscall(SYS_getpid), .memory = -1, .entries = entries, .page = os_page_size()
+        .thread = (int)syscall(SYS_gettid), .memory = -1, .entries = entries, .page = os_page_size()
     };
-    reader->pagemap = reader_open("/proc/self/pagemap");
+    reader->pagemap = procfs_open_own("pagemap");
     reader->regions = reader->pagemap >= 0;
     reads = reader_tries(reader);
     if (!reads) {
-        reader->memory = reader_open("/proc/self/mem");
+        reader->memory = procfs_open_own("mem");
         reads = reader->memory >= 0 && reader_tries(reader);
     }
+    reader->failed = false;
     errno = saved_errno;
     return reads;
 }
@@ -68,13 +67,16 @@ void os_reader_end(struct os_reader *reader)
     errno = saved_errno;
 }
 
-size_t os_reader_copy(const struct os_reader *reader, uintptr_t from, void *into, size_t size)
+size_t os_reader_copy(struct os_reader *reader, uintptr_t from, void *into, size_t size)
 {
     int saved_errno = errno;
     struct iovec local = { into, size }, remote = { (void *)from, size };
+    /* The last argument goes over the stack, where an int's upper half would be undefined. */
     long got = reader->memory >= 0 ? syscall(SYS_pread64, reader->memory, into, size, from)
-                                   : syscall(SYS_process_vm_readv, reader->process, &local, 1, &remote, 1, 0);
+                                   : syscall(SYS_process_vm_readv, reader->thread, &local, 1UL, &remote, 1UL, 0UL);
 
+    if (got < 0 && errno != EFAULT && errno != EIO) /* what the call and the file return for unreadable pages */
+        reader->failed = true;
     errno = saved_errno;
     return got > 0 ? (size_t)got : 0;
 }
@@ -182,7 +184,7 @@ bool os_reader_next(struct os_reader *reader, uintptr_t from, uintptr_t to, uint
         uint64_t entry;
         bool holds;
         if ((from < reader->first || from >= reader->end) && !reader_fill(reader, from, to))
-            break; /* what is left is taken for pages that hold something */
+            break; /* the rest counts as pages that hold something */
         entry = reader->entries[(from - reader->first) / reader->page];
         holds = (entry & (ENTRY_PRESENT | ENTRY_SWAPPED)) && !(entry & ENTRY_FILE);
         if (found && (!holds || *present != ((entry & ENTRY_PRESENT) != 0)))

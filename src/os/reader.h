@@ -11,12 +11,13 @@
 #define OS_READER_ENTRIES 4096u
 
 struct os_reader {
-    int process;
+    int thread; /* the caller of os_reader_begin, by which the kernel finds the memory: the first thread may be gone */
     int memory;        /* /proc/self/mem, where process_vm_readv is refused; else negative */
     int pagemap;       /* /proc/self/pagemap; negative: every page counts as one that holds something */
     uint64_t *entries; /* OS_READER_ENTRIES of pagemap, or regions */
     uintptr_t first, end; /* addresses that `entries` tell of */
     bool regions;         /* `entries` come from PAGEMAP_SCAN (Linux 6.7), which is faster than pagemap */
+    bool failed;          /* a copy failed though its pages may be readable; whoever relies on all of them must not */
     bool anonymous;       /* set by the caller: none of the pages is an unchanged page of a file */
     size_t count, at;     /* how many regions there are, and the one that was found last */
     size_t page;
@@ -28,7 +29,7 @@ HAK_HIDDEN bool os_reader_begin(struct os_reader *reader, uint64_t *entries);
 HAK_HIDDEN void os_reader_end(struct os_reader *reader);
 
 /* Copies [from, from + size) up to the first page that cannot be read. Returns the bytes copied. */
-HAK_HIDDEN size_t os_reader_copy(const struct os_reader *reader, uintptr_t from, void *into, size_t size);
+HAK_HIDDEN size_t os_reader_copy(struct os_reader *reader, uintptr_t from, void *into, size_t size);
 
 /* The next run of pages in [from, to) that the process has written: it skips untouched pages, and unchanged pages of a
  * file. Both bounds are multiples of the page size. False: there is none. *present: the pages are in memory; else they

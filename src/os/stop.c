@@ -10,8 +10,8 @@
 
 #include "os/os.h"
 
-/* Where the signal that is asked for is taken, real-time signals from the highest but one down: the last ones are used
- * by tools. */
+/* If the program uses the signal that the caller names, real-time signals between these two serve, the highest first.
+ * Tools use those above. */
 #define SIGNAL_HIGH 62
 #define SIGNAL_LOW 40
 #define STOPPED_MOST 8192u /* in the table; further ones are deaf */
@@ -23,7 +23,7 @@
 
 enum entry_state { ENTRY_UNUSED = 0, ENTRY_SIGNALLED, ENTRY_DEAF, ENTRY_GONE };
 
-/* Of a thread, found by its id: open addressing. An entry belongs to the stop of its number alone. */
+/* A thread's entry, in a hash table by its id with open addressing. It counts only in the stop of its number. */
 struct stop_entry {
     _Atomic uint32_t thread, number; /* number: of the stop. Order: release as it is stored last, acquire, read first */
     _Atomic uint32_t answered; /* the stop in which the thread waits. Order: release by it, acquire: its writes */

@@ -22,8 +22,8 @@ struct os_stop {
     uint8_t mask[8];  /* the caller's signal mask before */
 };
 
-/* Notes the process's id. It tells a child of vfork, which shares this memory, that it cannot see the threads that
- * run. */
+/* Notes the process's id, by which a child of vfork, which shares this memory, finds that it cannot see the running
+ * threads. */
 HAK_HIDDEN void os_stop_prepare(void);
 
 /* Blocks the caller's signals and stops the other threads by the signal of that number, or by another signal if the

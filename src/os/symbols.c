@@ -6,7 +6,7 @@
 #include <link.h>
 #include <string.h>
 
-/* Weak: static programs have none, and are not to get them for this. glibc has the first, musl the second. */
+/* Weak: static programs lack these, and the linker must not add them. glibc has _r_debug, musl _dl_debug_addr. */
 extern struct r_debug _r_debug __attribute__((weak));
 extern struct r_debug *_dl_debug_addr __attribute__((weak));
 #pragma weak dl_iterate_phdr
@@ -175,6 +175,31 @@ bool os_symbols_before(struct os_symbol *symbols, size_t count)
                 symbols[i].before = find(&table, symbols[i].name, symbols[i].hash);
     }
     forget(symbols, count);
+    return false;
+}
+
+static bool begins_with_one_of(const char *path, const char *const *beginnings)
+{
+    const char *slash = strrchr(path, '/'), *file = slash == NULL ? path : slash + 1;
+
+    for (; *beginnings != NULL; beginnings++)
+        if (strncmp(file, *beginnings, strlen(*beginnings)) == 0)
+            return true;
+    return false;
+}
+
+bool os_symbol_is_behind(const char *name, const void *own, const char *const *exceptions)
+{
+    uint32_t hash = gnu_hash_of(name);
+    bool behind = false;
+    struct table table;
+
+    for (const struct link_map *map = first_object(); map != NULL; map = map->l_next) {
+        void *address = table_of(&table, map->l_addr, map->l_ld) ? find(&table, name, hash) : NULL;
+        if (behind && address != NULL && !begins_with_one_of(map->l_name, exceptions))
+            return true;
+        behind |= address == own;
+    }
     return false;
 }
 

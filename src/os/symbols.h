@@ -24,6 +24,11 @@ struct os_symbol {
  */
 HAK_HIDDEN bool os_symbols_before(struct os_symbol *symbols, size_t count);
 
+/* Whether an object behind this one defines the name, other than those whose file's name begins with one of
+ * `exceptions` (which end with NULL). `own` is the address of this object's definition. Reads the list as
+ * os_symbols_before does. */
+HAK_HIDDEN bool os_symbol_is_behind(const char *name, const void *own, const char *const *exceptions);
+
 /* The symbol's address in the first loaded library whose file has one of the names (the list ends with NULL), or
  * NULL. dlsym would need a handle, and there is none for a library that another one needs. Waits for a thread that
  * loads or unloads a library. */

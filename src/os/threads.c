@@ -5,8 +5,8 @@
 
 /* ---- The end of a thread ---- */
 
-/* What C++ thread_locals are destroyed by (glibc, musl has none): the function is called with the object as the thread
- * ends. Not limited in number, as keys are. */
+/* Registers a function that the C library calls with the object when the thread ends: C++ thread_locals are destroyed
+ * this way. Unlike keys, such registrations are not limited in number. musl has no such function. */
 extern int __cxa_thread_atexit_impl(void (*function)(void *), void *object, void *dso) __attribute__((weak));
 extern void *__dso_handle __attribute__((weak, visibility("hidden")));
 

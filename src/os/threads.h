@@ -14,7 +14,7 @@ HAK_HIDDEN void os_thread_exit_prepare(void);
  * allocate. Any thread. */
 HAK_HIDDEN bool os_thread_exit_arm(void (*at_exit)(void *));
 
-/* Whether the calling thread will call it. */
+/* Whether os_thread_exit_arm has armed the calling thread. */
 HAK_HIDDEN bool os_thread_exit_is_armed(void);
 
 /* Registers the functions that run before fork in the parent, and after it in parent and child. May allocate. */

@@ -19,16 +19,16 @@
 #include "os/unwind_objects.h"
 #include "os/unwind_tables.h"
 
-/* A static program need not have them, and is not to get them for this. dlopen is looked up: ld warns of a static
- * program that names it. */
+/* Weak: a static program may lack these, and the linker must not add them. dlopen is found by dlsym, because ld warns
+ * of a static program that names it. */
 #pragma weak dlsym
 #pragma weak dl_iterate_phdr
 #pragma weak _Unwind_Backtrace
 #pragma weak _Unwind_GetIP
 #pragma weak _Unwind_GetCFA
 
-/* The section that all of HAKMEM's code is in where it is linked into a program; there is none in the shared library,
- * and none of the one-file source. */
+/* The section of all of HAKMEM's code in a program that links the static library. The shared library and the one-file
+ * source have no such section. */
 extern const char __start_hakmem_text[] __attribute__((weak));
 extern const char __stop_hakmem_text[] __attribute__((weak));
 
@@ -277,8 +277,8 @@ bool os_unwind_is_own(uintptr_t address)
     return false;
 }
 
-/* The first object is the program. What it is in itself is HAKMEM's own by section, what is in another by its
- * executable segment. */
+/* The first object is the program: there only the section is HAKMEM's own. In another object it is the executable
+ * segment. */
 static int look_at_object(struct dl_phdr_info *info, size_t size, void *count)
 {
     bool is_program = (*(unsigned *)count)++ == 0;
@@ -349,7 +349,7 @@ static bool load_tables(void)
     name.address = dlsym(library, "_Unwind_Backtrace");
     if (!name.address || !unwinder.get_ip || !unwinder.get_cfa)
         return false;
-    /* Release, and last: threads that walk by themselves meanwhile find get_ip and get_cfa set (walk_tables). */
+    /* Release, and stored last: a thread that finds `backtrace` in walk_tables also finds get_ip and get_cfa. */
     __atomic_store_n(&unwinder.backtrace, name.backtrace, __ATOMIC_RELEASE);
     return true;
 }

@@ -1,5 +1,5 @@
-/* The calling thread's stack as return addresses. Only os_unwind_prepare may allocate. Only it may take a lock, but for
- * a walk by HAKMEM's own tables before glibc 2.35, or on musl (os/unwind_objects.h). */
+/* The calling thread's stack as return addresses. Only os_unwind_prepare may allocate. It may take locks. Of the walks
+ * only one by HAKMEM's own tables takes a lock, with musl and with glibc before 2.35 (os/unwind_objects.h). */
 #ifndef HAK_OS_UNWIND_H
 #define HAK_OS_UNWIND_H
 
@@ -25,7 +25,8 @@ HAK_HIDDEN bool os_unwind_by_tables(void);
  * frames. */
 HAK_HIDDEN unsigned os_unwind(struct unwind_frame *frames, unsigned capacity);
 
-/* The same by tables, until the stack ends or `stop` says so, which is called with the number of frames after each. */
+/* As os_unwind, by tables. Calls `stop` after each frame with the number of frames so far, and ends when it returns
+ * true. */
 HAK_HIDDEN unsigned os_unwind_until(struct unwind_frame *frames, unsigned capacity,
                                     bool (*stop)(void *argument, unsigned count), void *argument);
 

@@ -9,8 +9,8 @@ struct unwind_object {
     const uint8_t *table; /* .eh_frame_hdr; NULL: there is none */
 };
 
-/* Whether unwind_object_of finds anything, and whether it does without a lock: only since glibc 2.35. Else it takes one
- * of the loader's. */
+/* Whether unwind_object_of finds anything; whether it takes no lock, as with glibc since 2.35. Otherwise it takes a
+ * lock of the loader. */
 HAK_HIDDEN bool unwind_objects_can(void);
 HAK_HIDDEN bool unwind_objects_unlocked(void);
 

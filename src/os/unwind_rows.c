@@ -4,8 +4,8 @@
 
 enum { ROW_PLACES = 512, ROW_WORDS = 3 };
 
-/* The first word is the key, changed by the words of the row. Threads write places without a lock: a place whose words
- * come from two rows, or from another row than the one that is looked for, does not give the key back. */
+/* The first word is the key XOR the words of the row. Threads write places without a lock. If the words of a place come
+ * from two rows, or from another row, the XOR does not give the key. */
 static _Atomic uint64_t row_places[ROW_PLACES][1 + ROW_WORDS]; /* Order: relaxed; the key tells */
 
 #if defined(__x86_64__)
@@ -52,7 +52,8 @@ bool unwind_row_find(uintptr_t address, const uint8_t *table, struct unwind_row 
     return true;
 }
 
-/* The words below the CFA at which the register lies; 0: it has no word there. False: it has another rule. */
+/* *below: how many words below the CFA the register lies; 0: it was not saved. False: the row has another
+ * rule for it. */
 static bool row_words_below(const struct cfi_row *row, unsigned number, uint8_t *below)
 {
     int32_t value = row->values[number], word = (int32_t)sizeof(uintptr_t);

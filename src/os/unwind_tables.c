@@ -21,7 +21,7 @@ enum { CFI_SAVED_ROWS = 3, CFI_OPERANDS = 8, CFI_STEPS_MOST = 4096, CFI_OBJECTS 
 struct cfi_frame {
     uintptr_t registers[CFI_REGISTERS];
     uintptr_t address;   /* at which it is */
-    bool interrupted;    /* that is an instruction which is yet to run, not one behind a call */
+    bool interrupted;    /* `address` is an instruction that has not run yet, not the one behind a call */
 };
 
 struct cfi_tables {
@@ -162,7 +162,7 @@ struct cfi_description {
     bool is_signal_frame;
 };
 
-/* Its length's bytes from there on; and whether they begin with the offset of the CIE, as an FDE's do. */
+/* The contents of the entry that starts at `at`, without its length. */
 static struct cfi_bytes cfi_entry_at(const uint8_t *at)
 {
     struct cfi_bytes head = { at, at + 4, false };
@@ -210,7 +210,7 @@ static bool cfi_read_common(const uint8_t *at, struct cfi_description *made, uns
             return false;
         bytes.at = more.end;
     } else {
-        return false; /* nobody's but a compiler's of before .eh_frame_hdr */
+        return false; /* only compilers older than .eh_frame_hdr made such augmentations */
     }
     made->common = bytes;
     return !bytes.bad;
@@ -246,7 +246,7 @@ static void cfi_set_rule(struct cfi_row *row, uint64_t number, enum cfi_rule rul
     }
 }
 
-/* Where an expression of the tables is, by which a rule knows it; it passes over it. */
+/* Returns the place of an expression relative to the tables, which a rule keeps as its value. Skips the expression. */
 static int64_t cfi_take_expression(struct cfi_bytes *bytes, const uint8_t *table)
 {
     int64_t place = bytes->at - table;

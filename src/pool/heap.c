@@ -8,7 +8,8 @@
 
 /* The most slabs that a stock keeps when they become empty: the shared pool has more use for the rest. */
 #define WARM_KEPT 2u
-/* Slabs of blocks from this size on are kept. Slabs of smaller blocks serve so many that a new one costs little. */
+/* Slabs of blocks from this size on are kept. A slab of smaller blocks serves so many blocks that a new one costs
+ * little for each. */
 #define KEPT_MIN 9216u
 
 HAK_DATA_HERE struct heap_signals heap_signals = { .kept_share = KEPT_TOTAL, .cache_share = UINT32_MAX };

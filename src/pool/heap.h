@@ -49,7 +49,7 @@ struct warm_stock {
  * it needs a new slab after it could not keep one. When the footprint grows, it keeps few again. */
 struct kept_slabs {
     uint64_t classes; /* a bit for each class that may have some */
-    uint32_t units;   /* of them all; also read without the lock */
+    uint32_t units;   /* of all kept slabs; also read without the lock */
     uint32_t most;    /* units that the heap has learnt to keep; 0: KEPT_FIRST */
     uint32_t growths; /* shared_pool_growths() when a slab was last kept */
     bool refused;     /* the last slab that became empty was one too many */
@@ -63,9 +63,9 @@ struct kept_slabs {
 struct class_counters {
     uint64_t refills, refilled_blocks; /* times that blocks were taken from the heap's slabs, and the blocks */
     uint64_t flushes, flushed_blocks;  /* batches that the heap's thread gave back, to slabs of any owner */
-    uint64_t returned_blocks;          /* that any thread gave back to the heap's slabs */
+    uint64_t returned_blocks;          /* blocks that any thread gave back to the heap's slabs */
     uint64_t carved, released;         /* slabs */
-    uint64_t direct;                   /* of the refills: not by a malloc that found its thread's stack empty */
+    uint64_t direct;                   /* refills by other calls than a malloc that found its thread's stack empty */
     uint64_t overflows;                /* frees that found the stack full; written without the lock, atomically */
     uint64_t malloc_hits, free_hits;   /* lower bounds of the hits between slow calls (bin_note_hits) */
 };
@@ -73,7 +73,7 @@ struct heap_counters {
     uint64_t refills, refilled_blocks, flushes, flushed_blocks; /* sums over the classes */
     uint64_t warm_hits, warm_misses, warm_prefilled;
     uint64_t slabs_carved, slabs_adopted, slabs_released;
-    uint64_t remote_blocks;    /* that the heap's thread freed and other heaps own */
+    uint64_t remote_blocks;    /* blocks that the heap's thread freed and other heaps own */
     uint64_t remote_collected; /* this heap's blocks that were collected from remote maps */
     uint64_t locked_blocks;    /* this heap's blocks that others freed under its lock: spans, first-class heaps */
     uint64_t pending_drained, pending_requeued;

@@ -17,7 +17,8 @@ HAK_HIDDEN bool heap_memory_add_cache(struct heap *heap, size_t size, size_t fir
 /* Whether the heap's cache was the first. Any thread, no lock. */
 HAK_HIDDEN bool heap_memory_is_first(const struct heap *heap);
 
-/* Purges what the first cache has more than others, while nobody uses that part. Its thread, without a lock. */
+/* Purges the part by which the first cache is larger than others, while nobody uses that part. Only for the cache's
+ * thread, without a lock. */
 HAK_HIDDEN void heap_memory_purge_rest(struct heap *heap);
 
 /* The heap's body is in use from now on, with `cache` also its cache. */

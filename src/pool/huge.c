@@ -6,7 +6,8 @@
 #include "superslab/purge.h"
 #include "superslab/shared_pool.h"
 
-/* Under `auto`, blocks from this size on get huge pages once this much else is mapped: one too many is little then. */
+/* Under `auto`, blocks from this size on get huge pages once this much else is mapped. A huge page that is not needed
+ * adds little then. */
 #define HUGE_PAGES_MIN (2 * HAK_MIB)
 #define HUGE_PAGES_FOOTPRINT (16 * HAK_MIB)
 
@@ -76,8 +77,8 @@ static void huge_drop_record(struct huge *record)
     unused_records = record;
 }
 
-/* While hardening is on, a block lies at a random place of so many bytes below the window, or of this share of all
- * addresses there: no other mapping is near. It is tried so often. */
+/* While hardening is on, a block lies at a random place in so many bytes below the window, or in this share of all
+ * addresses there, so that no other mapping is near. The third number is how many places are tried. */
 #define HUGE_RANDOM (4096 * HAK_GIB)
 #define HUGE_RANDOM_SHARE 4u
 #define HUGE_RANDOM_TRIES 4u

@@ -31,7 +31,7 @@ HAK_INLINE void misuse_settle(void)
         misuse_end();
 }
 
-/* For callers that know no better: what seems to be wrong with an address that is not the start of a block. */
+/* What seems to be wrong with an address that is not the start of a block, for callers that know nothing more. */
 HAK_HIDDEN HAK_COLD enum misuse misuse_of(const void *pointer);
 
 #endif

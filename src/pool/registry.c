@@ -133,10 +133,12 @@ static struct heap *take_orphan(void)
     return heap;
 }
 
-static void note_threads(void)
+/* Sets the number of threads that have a heap, and the share of each. Under registry.lock, so the shares always belong
+ * to the present number. */
+static void set_live_threads(uint32_t threads)
 {
-    uint32_t threads = (uint32_t)base_max(atomic_load_explicit(&registry.live_threads, memory_order_relaxed), 1);
-
+    atomic_store_explicit(&registry.live_threads, threads, memory_order_relaxed);
+    threads = (uint32_t)base_max(threads, 1);
     atomic_store_explicit(&heap_signals.several, threads > 1, memory_order_relaxed);
     atomic_store_explicit(&heap_signals.kept_share, (uint32_t)base_max(KEPT_TOTAL / threads, 1), memory_order_relaxed);
     atomic_store_explicit(&heap_signals.cache_share,
@@ -154,13 +156,11 @@ struct heap *registry_take_heap(void)
         heap = list_take_first(LIST_UNUSED);
     if (!heap)
         heap = registry_make(HEAP_THREAD);
-    if (heap)
-        heap_begin(heap, HEAP_THREAD);
-    lock_release(&registry.lock);
     if (heap) {
-        atomic_fetch_add_explicit(&registry.live_threads, 1, memory_order_relaxed);
-        note_threads();
+        heap_begin(heap, HEAP_THREAD);
+        set_live_threads(atomic_load_explicit(&registry.live_threads, memory_order_relaxed) + 1);
     }
+    lock_release(&registry.lock);
     return heap;
 }
 
@@ -237,14 +237,13 @@ void registry_abandon_heap(struct heap *heap)
 {
     lock_acquire(&registry.lock);
     heap_leave(heap);
+    set_live_threads(atomic_load_explicit(&registry.live_threads, memory_order_relaxed) - 1);
     lock_release(&registry.lock);
     /* The last drain comes after the state changed (O4). The next thread may have the heap by now. */
     lock_acquire(&heap->lock);
     remote_drain(heap);
     heap_release_warm(heap);
     lock_release(&heap->lock);
-    atomic_fetch_sub_explicit(&registry.live_threads, 1, memory_order_relaxed);
-    note_threads();
 }
 
 /* Whether a signal handler forked and did not get the heap's lock (O7). A first-class heap stays the program's. */
@@ -294,8 +293,7 @@ void registry_reset_in_child(struct heap *mine, struct heap *(*serving)(const vo
             list_add(heap, list, false);
     }
     atomic_store(&registry.orphan_count, list_length(LIST_LEFT));
-    atomic_store(&registry.live_threads, mine != NULL);
-    note_threads();
+    set_live_threads(mine != NULL);
     atomic_store(&registry.trimming, false);
     if (mine)
         mine->thread_id = os_thread_id();

@@ -52,7 +52,7 @@ struct registry {
     struct account departed;
     uint32_t folds;                /* bodies whose counters went into `departed`: for readers outside the process */
     _Atomic uint32_t orphan_count; /* Order: any; a hint */
-    _Atomic uint32_t live_threads; /* threads that have a heap. Order: any; a hint */
+    _Atomic uint32_t live_threads; /* threads that have a heap. Order: relaxed; a hint */
     /* Orphans remain to be settled; a round of trimming is not over; dead memory is due for a purge. */
     _Atomic bool settling, trimming, purging; /* Order: any; hints */
     struct heap *shared[SHARED_MOST]; /* O8; NULL: no heap serves a cache here */

@@ -107,7 +107,7 @@ void remote_reset_in_child(const struct heap *heaps, bool whole)
         if (freer->token == 0 || freer->token == os_thread_token())
             continue;
         freer_end(freer);
-        /* The freer may have been done with the slab, which may be gone since, or may not have named its slab yet. */
+        /* The freer may have finished with the slab, which may be gone by now, or may not have named its slab yet. */
         if (whole && slab && window_contains(slab) && slab->state == SLAB_ACTIVE && slab->remote_count != 0 &&
             !freer_has_slab(slab) && !slab_is_queued(slab, heaps)) {
             struct heap *owner = slab->owner;

@@ -11,8 +11,8 @@
  * most one slab for each POPULATE_SHARE in use. */
 #define POPULATE_PROOF 8u
 #define POPULATE_SHARE 8u
-/* The shortest run of warm slabs, in units, that is worth the call. Where guard units lie between slabs, there is no
- * longer one. */
+/* The shortest run of warm slabs, in units, that is worth the call. Guard units between slabs keep runs shorter than
+ * that: then every run gets the call. */
 #define POPULATE_MIN_UNITS 4u
 /* Slabs of blocks up to this size are mostly empty at first. Slabs of larger blocks soon have memory behind most. */
 #define SPARSE_MAX 4096u

@@ -43,23 +43,27 @@ bool closed_units_open(struct slab *slab)
     return true;
 }
 
-void closed_units_fence(const struct slab *slab)
+bool closed_units_fence(const struct slab *slab)
 {
     struct superslab *superslab = superslab_of(slab);
     unsigned first = slab_first_unit(slab);
     uint32_t beside = UINT32_C(1) << (first - 1) | UINT32_C(1) << (first + slab->units - 1) << 1;
 
-    beside &= superslab->installed & ~__atomic_load_n(&superslab->fences, __ATOMIC_RELAXED);
-    if (HAK_LIKELY(beside == 0) || !is_among_first(slab) || ++superslab->closings[first] < FENCE_CLOSINGS)
-        return;
+    beside &= superslab->installed;
+    if (HAK_LIKELY((beside & ~__atomic_load_n(&superslab->fences, __ATOMIC_RELAXED)) == 0))
+        return beside != 0;
+    if (!is_among_first(slab) || ++superslab->closings[first] < FENCE_CLOSINGS)
+        return false;
     superslab->closings[first] = 0;
+    beside &= ~__atomic_load_n(&superslab->fences, __ATOMIC_RELAXED);
     for (; beside; beside &= beside - 1) {
         unsigned unit = base_low_bit(beside);
         note_way(CLOSED_BY_PROTECT); /* the unit is not writable until os_protect makes it so */
         if (!os_fence((char *)superslab + unit * UNIT_SIZE, UNIT_SIZE))
-            return;
+            return false;
         __atomic_fetch_or(&superslab->fences, UINT32_C(1) << unit, __ATOMIC_RELAXED);
     }
+    return true;
 }
 
 bool closed_units_enter(const struct slab *slab)

@@ -7,7 +7,8 @@
  *     header's memory; the SuperSlab is then EMPTY, and guard_units_lay opens all of it. A guarded unit has no memory.
  * V22: superslab.fences has a bit for each guard unit that has mappings of its own. Closing and opening a span between
  *     two such units splits and joins no mapping. Only the first CLOSED_SLOTS SuperSlabs have any, and only they keep
- *     spans closed by os_protect, so that both take a bounded number of mappings.
+ *     spans closed by os_protect, so that both take a bounded number of mappings. In the others a span that leaves its
+ *     quarantine is closed by os_guard instead, where the kernel can.
  */
 #ifndef HAK_SUPERSLAB_CLOSED_UNITS_H
 #define HAK_SUPERSLAB_CLOSED_UNITS_H
@@ -28,9 +29,10 @@ HAK_HIDDEN bool closed_units_may_stay(const struct slab *slab, unsigned closed);
  * be held. */
 HAK_HIDDEN bool closed_units_open(struct slab *slab);
 
-/* Call before os_protect closes a span: gives the guard units beside it mappings of their own if spans are often closed
- * at this place. The caller holds the span. Any lock may be held. */
-HAK_HIDDEN void closed_units_fence(const struct slab *slab);
+/* Call before a span is closed by os_protect, or might be: gives the guard units beside it mappings of their own if
+ * spans are often closed at this place. Returns whether they have them. The caller holds the span. Any lock may be
+ * held. */
+HAK_HIDDEN bool closed_units_fence(const struct slab *slab);
 
 /* Notes the closed units of a slab that goes back to the pool; under pool.lock. Returns whether all of them have no
  * memory. */

@@ -109,7 +109,7 @@ HAK_INLINE void footprint_note_growth(size_t bytes)
 /* Begins a new period of the live peak and low if the current one is a purge delay old (N3). */
 HAK_HIDDEN void footprint_decay(uint32_t now_ms);
 
-/* What happens to `bytes` of freed ranges, which huge_bytes counts already. Any thread; takes pool.lock. */
+/* Changes of `bytes` that huge_bytes counts. Any thread; takes pool.lock. */
 HAK_HIDDEN void footprint_huge_waits(size_t bytes);  /* a huge block became a range */
 HAK_HIDDEN void footprint_huge_taken(size_t bytes);  /* a block reuses a range */
 HAK_HIDDEN void footprint_huge_leaves(size_t bytes); /* a range is about to be unmapped */
@@ -118,7 +118,8 @@ HAK_HIDDEN void footprint_huge_left(size_t bytes);   /* it is unmapped */
 HAK_HIDDEN void footprint_huge_trimmed(void);         /* ranges leave because too much waits (N6) */
 HAK_HIDDEN size_t footprint_may_wait(void);           /* bytes (N6) */
 
-/* Bytes that the account counts nowhere else are about to be given back, or the system was asked to take them (N4). */
+/* Call the first before bytes that no other field counts are given back, the second when the system has been asked to
+ * take them (N4). */
 HAK_HIDDEN void footprint_leaves(size_t bytes);
 HAK_HIDDEN void footprint_left(size_t bytes);
 

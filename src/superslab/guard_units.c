@@ -6,8 +6,9 @@
 #define GUARDS_BESIDE_HEADERS (UINT32_C(1) << 1 | UINT32_C(1) << (SUPERSLAB_UNITS - 1))
 #define ROOM (SUPERSLAB_UNITS - 3) /* units between these */
 
-/* Where runs are aligned, the two other guard units are at one of so many units from here on. Runs of 16 units fit
- * between them at a multiple of 8. */
+/* In a SuperSlab for aligned runs, the two guard units that are not beside headers lie at a random one of
+ * GUARD_..._PLACES units from GUARD_LOW and from GUARD_HIGH on. Runs of 16 units fit between them at a multiple of
+ * 8. */
 #define GUARD_LOW 3u
 #define GUARD_LOW_PLACES 5u
 #define GUARD_HIGH 24u
@@ -15,9 +16,9 @@
 _Static_assert(GUARD_LOW + GUARD_LOW_PLACES <= SPAN_MAX_UNITS / 2 && GUARD_HIGH >= SPAN_MAX_UNITS * 3 / 2,
                "16 units are free between them, from the 8th on");
 
-/* Where the kernel has no guards that split no mapping (os_guard), each unit that is closed costs up to two mappings of
- * the 65,530 that a process has by default. So many SuperSlabs get all their guard units, and so many more those beside
- * headers only. */
+/* Where the kernel lacks os_guard, each closed unit costs up to two of the 65,530 mappings that a process has by
+ * default. Then the first GUARD_SLOTS_WHOLE SuperSlabs get all their guard units, and those up to GUARD_SLOTS_EDGES
+ * only the guard units beside headers. */
 #define GUARD_SLOTS_WHOLE 512u
 #define GUARD_SLOTS_EDGES 8192u
 
@@ -122,7 +123,8 @@ static bool guards_are_installed, guards_are_protected;
 static _Atomic bool guards_lack; /* a guard unit was not closed. Order: relaxed; a statistic */
 static uint32_t slots_end; /* from here on no slot ever had guard units */
 
-/* The first unit that the kernel refused to close, until that was said: printing may wait for a reader. */
+/* The first unit that the kernel refused to close, until a line has told it. The line is printed later, under no lock,
+ * because printing may wait for a reader. */
 static char *_Atomic refused_unit; /* Order: relaxed; only the address is printed */
 
 bool guard_units_are_whole(void)
@@ -212,7 +214,7 @@ bool guard_units_lay(uint32_t number, unsigned units, unsigned align_units, unsi
     for (uint32_t rest = wanted; rest; rest &= rest - 1) {
         unsigned unit = base_low_bit(rest);
         guard_close(superslab, unit, number - window_slots_begin());
-        /* No address in it is taken for one of a slab that lay there. */
+        /* From here on no address in the unit counts as one of a slab that lay there. */
         superslab->first_unit[unit] = (uint8_t)unit;
         atomic_store_explicit(&superslab->slabs[unit].state, SLAB_FREE, memory_order_relaxed);
         if (HAK_DEBUG)

@@ -122,7 +122,8 @@ static void purge_note_untouched(uint32_t number, uint32_t units)
         touched_note(window_slot_address(number) + base_low_bit(units) * UNIT_SIZE, UNIT_SIZE, false);
 }
 
-/* Gives back what mlockall may have put behind untouched addresses (P2): slots mapped ahead, and clean units. */
+/* Gives back the memory that mlockall may have put behind untouched addresses (P2): slots mapped ahead, and clean
+ * units. */
 static size_t purge_populated(void)
 {
     size_t bytes = shared_pool_unmap_unused();

@@ -4,7 +4,7 @@
 #include "superslab/footprint.h"
 
 #define LEAVING_BATCH 16u
-/* Pages of a hardened range to look at before it is zeroed. */
+/* At most so many pages of a hardened range are looked at before it is zeroed, and one. */
 #define RANGE_PROBES 16u
 
 HAK_DATA_HERE struct lock huge_lock = LOCK_INIT(LOCK_RANK_HUGE);
@@ -191,27 +191,46 @@ bool ranges_are_closed(void) { return hak_options.hardened != 0 && hak_options.h
 
 bool ranges_open(char *start, size_t size) { return !ranges_are_closed() || os_protect(start, size, true); }
 
-/* Whether most pages of the range were written, to judge by the first bytes of some. */
-static bool range_is_written(const char *start, size_t size)
+/* Whether a page has memory. A page in swap space counts as one without: it is purged then, not zeroed. */
+static bool page_has_memory(const char *page)
 {
-    size_t page = os_page_size(), step = base_align_up(size / RANGE_PROBES, page);
-    unsigned written = 0, looked = 0;
+    unsigned char resident;
 
-    for (const char *at = start; at < start + size; at += step, looked++) {
-        const uint64_t *words = (const uint64_t *)(const void *)at;
-        uint64_t any = 0;
-        for (unsigned i = 0; i < HAK_CACHE_LINE / sizeof *words; i++)
-            any |= words[i];
-        written += any != 0;
-    }
-    return written * 4 >= looked * 3;
+    return !os_resident(page, os_page_size(), &resident) || (resident & 1) != 0;
 }
 
-/* Zeroes the range. A mostly written one keeps its memory, because each page that came back would cost a fault. */
+static bool page_is_written(const char *page)
+{
+    const uint64_t *words = (const uint64_t *)(const void *)page;
+    uint64_t any = 0;
+
+    for (unsigned i = 0; i < HAK_CACHE_LINE / sizeof *words; i++)
+        any |= words[i];
+    return any != 0;
+}
+
+/* Whether three quarters of the range's pages are such, to judge by some of them. */
+static bool range_mostly(const char *start, size_t size, bool (*is)(const char *page))
+{
+    size_t step = base_align_up(size / RANGE_PROBES, os_page_size()), looks = (size + step - 1) / step, others = 0;
+
+    for (const char *at = start; at < start + size; at += step) {
+        others += !is(at);
+        if (others * 4 > looks)
+            return false;
+    }
+    return true;
+}
+
+/* Zeroes the range. A mostly written one keeps its memory, because each page that came back would cost a fault. To read
+ * a page without memory costs a fault, too, so the kernel is asked first. */
 static bool range_erase(char *start, size_t size)
 {
+    /* A sweep closes blocks that wait for it, and os_purge writes to the first page of locked memory. */
+    if (!hak_options.sweep && !range_mostly(start, size, page_has_memory))
+        return os_purge(start, size);
     /* A block ends in inaccessible pages (harden/large.c). */
-    if (!os_protect(start, size, true) || !range_is_written(start, size))
+    if (!os_protect(start, size, true) || !range_mostly(start, size, page_is_written))
         return os_purge(start, size);
     __builtin_memset(start, 0, size);
     return true;

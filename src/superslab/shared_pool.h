@@ -39,8 +39,8 @@
 #define POOL_BUCKET_SLABS 32u
 /* 1 to 31 by number of free units, and 32 (P3). The others are for guard units (V17 in superslab/guard_units.h). */
 #define POOL_BUCKETS 48u
-/* The most SuperSlabs that refuse huge pages, and that are unmapped. Of the 65,530 mappings that a process has by
- * default, one that refuses may cost two more among others, and one that is unmapped costs one more. */
+/* The most SuperSlabs that refuse huge pages, and the most that are unmapped. A process has 65,530 mappings by default.
+ * A SuperSlab that refuses huge pages may cost two of them, an unmapped one costs one. */
 #define POOL_SPLIT_MAX 8192u
 #define POOL_UNMAPPED_MAX 8192u
 #define POOL_MUCH_FREE ((size_t)16 * HAK_MIB / UNIT_SIZE)
@@ -86,8 +86,8 @@ struct shared_pool {
     _Atomic bool much_free; /* POOL_MUCH_FREE units were dirty; the purge thread clears it. Order: any; a hint */
     _Atomic bool tight; /* the last attempt to map more slots failed (P5) */
     _Atomic uint32_t growths; /* times that units or huge blocks made the footprint grow */
-    _Atomic bool refused; /* tight, and the window is not full: the system had no memory or address space to give */
-    /* Memory released now was unwanted for a purge delay already, in caches and warm pools: it waits no more. */
+    _Atomic bool refused; /* tight, although the window is not full: the system refused memory or address space */
+    /* Memory that is released now has waited for a purge delay in caches and warm pools, so it leaves at once. */
     _Atomic bool stale;
 };
 
@@ -170,7 +170,8 @@ HAK_HIDDEN void shared_pool_split_at(const void *address);
 HAK_HIDDEN void shared_pool_want_purge_slow(void);
 HAK_INLINE void shared_pool_want_purge(void)
 {
-    /* Sequentially consistent: it sees that a purge took the request, or the purge sees the slab just pushed (G2). */
+    /* Sequentially consistent: this load sees that a purge took the request, or the purge sees the slab just pushed
+     * (G2). */
     if (atomic_load_explicit(&shared_pool.next_purge_ms, memory_order_seq_cst) == 0)
         shared_pool_want_purge_slow();
 }

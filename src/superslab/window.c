@@ -2,7 +2,8 @@
 
 #include "options/options.h"
 
-/* What malloc and free read before window_init (W3). All that they read of an empty cache lies in its first page. */
+/* The zeros that malloc and free read before window_init (W3). All that they read of an empty cache lies in its first
+ * page. */
 static _Alignas(4096) const char window_before_init[4096];
 
 HAK_DATA_HERE char *hak_window = (char *)(uintptr_t)window_before_init;
@@ -21,13 +22,13 @@ HAK_DATA_HERE uint64_t window_secret;
 #define WINDOW_GAP (4 * HAK_GIB)
 /* While hardening is on, the window lies up to this far below that place. */
 #define WINDOW_RANDOM (1024 * HAK_GIB)
-/* Where that address is below WINDOW_LOW_ANCHOR (under valgrind, whose programs have 64 GiB), there is no room below
- * it: the window lies WINDOW_ABOVE above it. */
+/* If that address is below WINDOW_LOW_ANCHOR, there is no room below it, and the window lies WINDOW_ABOVE above it.
+ * This happens under valgrind, whose programs have 64 GiB. */
 #define WINDOW_LOW_ANCHOR (16 * HAK_GIB)
 #define WINDOW_ABOVE (16 * HAK_GIB)
 #define WINDOW_ABOVE_MAX (32 * HAK_GIB)
 /* The number of places tried below the address, each a window's length from the next; and the largest hole to ask the
- * kernel for when none is free, which sanitizers allow. */
+ * kernel for when no place is free. Sanitizers allow a hole of this size. */
 #define WINDOW_PLACES 3u
 #define WINDOW_HOLE (512 * HAK_GIB)
 /* Slots mapped at the first step, and at most: steps double, so that small programs stay small and large ones make few

@@ -32,8 +32,11 @@
 #define WINDOW_RETIRED_CACHE UNIT_SIZE
 #define WINDOW_PAGE_MAP (2 * UNIT_SIZE)
 
-HAK_DATA char *hak_window; /* Order: release in window_take_place; relaxed, as hak_units is set behind it */
-HAK_DATA size_t hak_units; /* Order: release, acquire: the descriptors. Relaxed for a block, which came later */
+/* Order: release in window_take_place. Relaxed: hak_units was read before, or the address is a block's, which a
+ * thread gets after both were set. */
+HAK_DATA char *hak_window;
+/* Order: release; acquire: hak_window and the descriptors. Relaxed for a block. */
+HAK_DATA size_t hak_units;
 /* By slot number. Those before window_slots_begin() stand for the head, and are all zeros. */
 HAK_DATA struct slot *window_slots;
 /* How many bytes of the page map are mapped, and as many of the descriptors. */
@@ -105,8 +108,10 @@ HAK_INLINE uint32_t window_slot_of(const void *address)
 /* The descriptor of the address's slot; NULL if no slot was ever mapped there. For slow paths. */
 HAK_INLINE const struct slot *window_find_slot(const void *address)
 {
-    size_t unit = window_unit(address);
-    return unit < __atomic_load_n(&hak_units, __ATOMIC_ACQUIRE) ? &window_slots[unit / SUPERSLAB_UNITS] : NULL;
+    /* Acquire, and before hak_window is read: while another thread calls window_init, the units of the new window must
+     * not be counted from the old place (W3). */
+    size_t units = __atomic_load_n(&hak_units, __ATOMIC_ACQUIRE), unit = window_unit(address);
+    return unit < units ? &window_slots[unit / SUPERSLAB_UNITS] : NULL;
 }
 
 /* Whether the address lies in a slot that is mapped, and in use for blocks or metadata (W4). */

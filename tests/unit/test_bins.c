@@ -392,6 +392,27 @@ static void test_spans_sparse(void)
     assert_int_equal(purges(100, 1), 0);
 }
 
+/* The pages that have memory are not all that may be written: others are in swap space. A span is zero nevertheless
+ * when malloc returns it (V7), and so are calloc's bytes in libhakmem-secure. */
+static void test_spans_swapped(void)
+{
+    enum { SIZE = 100000, HELD = 16 };
+
+    begin(NULL, NULL);
+    for (unsigned round = 0; round < 20; round++) {
+        for (unsigned i = 0; i < HELD; i++) {
+            assert_non_null(blocks[i] = front_malloc(SIZE));
+            for (size_t at = 0; at < SIZE; at += 4096)
+                assert_int_equal(blocks[i][at], 0);
+            memset(blocks[i], 1, round % 3 ? SIZE : 1);
+        }
+        fake_set_memory_swapped(true);
+        for (unsigned i = 0; i < HELD; i++)
+            front_free(blocks[i]);
+        fake_set_memory_swapped(false);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -410,6 +431,7 @@ int main(void)
         core_unit_test(test_spans_time),
         core_unit_test(test_spans_by_chance),
         core_unit_test(test_spans_sparse),
+        core_unit_test(test_spans_swapped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

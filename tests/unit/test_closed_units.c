@@ -183,6 +183,17 @@ static void test_refused(void)
     core_check_pool();
 }
 
+/* Takes spans, and writes a page of each. */
+static void take_little(size_t size)
+{
+    for (unsigned i = 0; i < COUNT; i++) {
+        assert_non_null(blocks[i] = front_malloc(size));
+        for (size_t at = 0; at < size; at += 4096)
+            assert_int_equal(blocks[i][at], 0);
+        blocks[i][4096 * i] = 1;
+    }
+}
+
 /* Spans that programs hardly write to are closed by guards: they have no memory, and count as untouched. */
 static void test_guarded(void)
 {
@@ -191,11 +202,7 @@ static void test_guarded(void)
     begin(NULL);
     bins = &cache->hardened;
     for (unsigned round = 0; round < 20; round++) {
-        for (unsigned i = 0; i < COUNT; i++) {
-            assert_non_null(blocks[i] = front_malloc(8 * UNIT_SIZE - 100));
-            assert_int_equal(blocks[i][4096 * i], 0);
-            blocks[i][4096 * i] = 1;
-        }
+        take_little(3 * UNIT_SIZE - 100);
         for (unsigned i = 0; i < COUNT; i++)
             front_free(blocks[i]);
     }
@@ -206,9 +213,32 @@ static void test_guarded(void)
     heap_release_warm(cache->heap);
     lock_release(&cache->heap->lock);
     for (unsigned i = 0; i < COUNT; i++)
-        assert_int_equal(core_resident(blocks[i], 8 * UNIT_SIZE), 0);
+        assert_int_equal(core_resident(blocks[i], 3 * UNIT_SIZE), 0);
     core_check_pool();
     core_check_untouched();
+}
+
+/* Longer ones are purged and closed by os_protect, once there are fences beside them: a guard would cost more. */
+static void test_little_between_fences(void)
+{
+    uint64_t guards = 0, purges = 0;
+
+    begin(NULL);
+    for (unsigned round = 0; round < 60; round++) {
+        take_little(14 * UNIT_SIZE - 100);
+        if (round == 50) {
+            guards = fake_calls(FAKE_GUARD);
+            purges = fake_calls(FAKE_PURGE);
+        }
+        free_all();
+        assert_int_equal(count_readable(), 0);
+        core_check_pool();
+    }
+    for (unsigned i = 0; i < COUNT; i++)
+        assert_int_equal(core_resident(blocks[i], 14 * UNIT_SIZE), 0);
+    assert_true(fake_calls(FAKE_FENCE) > 0);
+    assert_true(fake_calls(FAKE_PURGE) - purges >= 10 * COUNT);
+    assert_true(fake_calls(FAKE_GUARD) - guards <= COUNT);
 }
 
 /* Fences are made for places where spans are closed often, once each. */
@@ -251,6 +281,41 @@ static void test_mappings_are_bounded(void)
     assert_true(fences <= 16 * 512);
 }
 
+/* Behind the first SuperSlabs a guard, which takes no mapping, replaces os_protect as a span leaves. Kernels without
+ * guards open the span. */
+static void behind_the_first(bool guards)
+{
+    enum { SLABS = 15 * 513 };
+    static struct slab *slabs[SLABS];
+    uint64_t protects;
+
+    begin(NULL);
+    core_acquire(1, 1, SLABS, slabs);
+    take_all(4 * UNIT_SIZE - 100);
+    for (unsigned i = 0; i < COUNT; i++)
+        assert_true(window_slot_of(blocks[i]) - window_slots_begin() >= 512);
+    if (!guards)
+        fake_fail_from(FAKE_GUARD, 1);
+    protects = fake_calls(FAKE_PROTECT);
+    free_all();
+    assert_int_equal(fake_calls(FAKE_PROTECT) - protects, 2 * COUNT);
+    assert_int_equal(count_readable(), guards ? 0 : COUNT);
+    fake_fail_nothing();
+    core_check_pool();
+    take_all(4 * UNIT_SIZE - 100);
+    for (unsigned i = 0; i < COUNT; i++)
+        front_free(blocks[i]);
+    for (unsigned i = 0; i < COUNT; i++) {
+        assert_non_null(blocks[i] = front_malloc(4 * UNIT_SIZE - 100));
+        for (size_t at = 0; at < 4 * UNIT_SIZE - 100; at += 16)
+            assert_int_equal(blocks[i][at], 0);
+    }
+    core_check_pool();
+}
+
+static void test_behind_the_first(void) { behind_the_first(true); }
+static void test_behind_the_first_without_guards(void) { behind_the_first(false); }
+
 /* Where freed memory is not zeroed, or no guard unit lies between slabs, spans are opened as they leave. */
 static void test_off(void)
 {
@@ -287,7 +352,10 @@ int main(void)
         core_unit_test(test_until_used_again),     core_unit_test(test_other_use),
         core_unit_test(test_emptied),              core_unit_test(test_emptied_and_purged),
         core_unit_test(test_refused),              core_unit_test(test_guarded),
+        core_unit_test(test_little_between_fences),
         core_unit_test(test_fences),               core_unit_test(test_mappings_are_bounded),
+        core_unit_test(test_behind_the_first),
+        core_unit_test(test_behind_the_first_without_guards),
         core_unit_test(test_without_zeroing),      core_unit_test(test_without_guard_units),
         core_unit_test(test_sweeping),
     };

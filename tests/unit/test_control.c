@@ -5,6 +5,7 @@
 #include "heaps.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "front/control.h"
 #include "front/process.h"
@@ -241,6 +242,22 @@ static void test_inside_the_profiler(void)
     assert_false(profile_on());
 }
 
+/* A client writes zeros over a cache's table of classes, so that the thread's next malloc misses (T8). If the request
+ * changes nothing, the next flush fills the table again. */
+static void test_table_is_filled_again(void)
+{
+    struct thread_cache *cache;
+    uint8_t before[sizeof cache->class_of];
+
+    begin();
+    cache = thread_cache_get();
+    memcpy(before, cache->class_of, sizeof before);
+    assert_int_not_equal(before[1], 0);
+    memset(cache->class_of, 0, sizeof cache->class_of);
+    cache_flush_all(cache, false);
+    assert_memory_equal(cache->class_of, before, sizeof before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -256,6 +273,7 @@ int main(void)
         core_unit_test(test_tracers_of_frees),
         core_unit_test(test_file),
         core_unit_test(test_inside_the_profiler),
+        core_unit_test(test_table_is_filled_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -271,6 +271,51 @@ static void test_hardened_reuse_refused(void)
     huge_check(1, 4 * HAK_MIB, 0);
 }
 
+/* Frees a block of 4 MiB of which one page in `one_in` is written, and checks how often the range was opened or closed
+ * and purged. */
+static void check_freeing(size_t one_in, unsigned protects, unsigned purges)
+{
+    uint64_t protected, purged, before, after, hard;
+    bool zero;
+    char *block = huge_allocate(4 * HAK_MIB, 16, &zero, NULL);
+
+    assert_true(zero);
+    for (size_t at = 0; at < 4 * HAK_MIB; at += one_in * 4096)
+        block[at] = 1;
+    protected = fake_calls(FAKE_PROTECT);
+    purged = fake_calls(FAKE_PURGE);
+    os_page_faults(&before, &hard);
+    huge_free(block);
+    os_page_faults(&after, &hard);
+    assert_int_equal(fake_calls(FAKE_PROTECT) - protected, protects);
+    assert_int_equal(fake_calls(FAKE_PURGE) - purged, purges);
+    /* A look at 16 pages would take 15 faults, or none if all have memory. Emulators and ThreadSanitizer add more. */
+    assert_true(after - before <= 8 || purges == 0 || UNIT_EMULATED || HAK_THREAD_SANITIZER);
+    huge_check(0, 0, 4 * HAK_MIB);
+}
+
+/* A freed block with little memory is purged without a look at its pages, each of which would cost a fault. One with
+ * much keeps it. */
+static void test_hardened_little_memory(void)
+{
+    hak_options.hardened = 1;
+    core_begin();
+    check_freeing(1000, 1, 1);
+    check_freeing(3, 1, 1);
+    check_freeing(1, 2, 0);
+    huge_take_at(4 * HAK_MIB, 16);
+}
+
+/* What is in swap space seems to have no memory. It is purged, so that the next block is zero. */
+static void test_hardened_swapped(void)
+{
+    hak_options.hardened = 1;
+    core_begin();
+    fake_set_memory_swapped(true);
+    check_freeing(1, 1, 1);
+    huge_take_at(4 * HAK_MIB, 16);
+}
+
 /* Blocks lie far from each other, so that a write past or before one meets nothing. */
 static void test_hardened_places(void)
 {
@@ -307,6 +352,8 @@ int main(void)
         core_unit_test(test_heaps),
         core_unit_test(test_hardened_reuse),
         core_unit_test(test_hardened_reuse_refused),
+        core_unit_test(test_hardened_little_memory),
+        core_unit_test(test_hardened_swapped),
         core_unit_test(test_hardened_places),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -414,6 +414,26 @@ static void test_symbols_defined(void **state)
     assert_false(os_symbols_defined(nowhere, 2, &start, &end));
 }
 
+/* The same without a lock. No object defines the names of the same hashes as those of qsort and bsearch. */
+static void test_symbols_peek(void **state)
+{
+    static const char *const same_hash = "qspQt", *const same_hash_too = "bseasBh";
+    struct os_definition in_libc[] = { { .name = "bsearch" }, { .name = same_hash }, { .name = "qsort" } },
+                         nowhere[] = { { .name = same_hash_too }, { .name = "qsort" } };
+    uintptr_t start = 0, end = 0;
+
+    (void)state;
+    if (UNIT_EMULATED) /* qemu-user lacks process_vm_readv */
+        return;
+    assert_true(os_symbols_peek(in_libc, 3, 0, &start, &end));
+    assert_true(in_libc[0].address == (uintptr_t)dlsym(RTLD_DEFAULT, "bsearch"));
+    assert_true(in_libc[2].address == (uintptr_t)dlsym(RTLD_DEFAULT, "qsort"));
+    assert_true(in_libc[0].size > 0 && in_libc[0].address >= start && in_libc[0].address < end);
+    assert_true(in_libc[1].address == 0 && in_libc[1].size == 0);
+    assert_false(os_symbols_peek(nowhere, 2, 0, &start, &end));
+    assert_false(os_mapping_around(1, &start, &end));
+}
+
 /* Whether /proc/self/maps contains the text. */
 static bool maps_have(const char *part)
 {
@@ -607,6 +627,7 @@ int main(void)
         cmocka_unit_test_setup(test_open_special, set_errno),
         cmocka_unit_test_setup(test_no_symbols_before, set_errno),
         cmocka_unit_test_setup(test_symbols_defined, set_errno),
+        cmocka_unit_test_setup(test_symbols_peek, set_errno),
         cmocka_unit_test_setup(test_name, set_errno),
         cmocka_unit_test_setup(test_limits, set_errno),
         cmocka_unit_test_setup(test_cpu_count, set_errno),

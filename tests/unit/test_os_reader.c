@@ -117,6 +117,21 @@ static void test_copies_by_the_file_where_the_call_is_refused(void **state)
     assert_int_equal(fcntl(reader.pagemap, F_GETFD), -1);
 }
 
+/* A copy that fails for another reason than unreadable pages. */
+static void test_a_failed_copy_is_known(void **state)
+{
+    uint64_t word = 1, copy = 0;
+
+    (void)state;
+    open_reader();
+    assert_int_equal(os_reader_copy(&reader, page, &copy, sizeof copy), 0);
+    assert_false(reader.failed);
+    refusals[0] = (struct refusal){ SYS_process_vm_readv, NULL, ENOMEM, 0, 0 };
+    assert_int_equal(os_reader_copy(&reader, (uintptr_t)&word, &copy, sizeof copy), 0);
+    assert_true(reader.failed);
+    os_reader_end(&reader);
+}
+
 static void expect_no_reader(void)
 {
     errno = 4711;
@@ -375,6 +390,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_copies_what_is_there, begin),
         cmocka_unit_test_setup(test_copies_by_the_file_where_the_call_is_refused, begin),
+        cmocka_unit_test_setup(test_a_failed_copy_is_known, begin),
         cmocka_unit_test_setup(test_says_when_neither_works, begin),
         cmocka_unit_test_setup(test_finds_the_pages_that_were_written, begin),
         cmocka_unit_test_setup(test_pages_of_a_file_count_once_they_are_changed, begin),

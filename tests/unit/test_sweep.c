@@ -65,22 +65,22 @@ static __attribute__((noinline)) void free_victim(void) { front_free(victim()); 
 /* Clears what earlier calls left on the stack below. */
 static __attribute__((noinline)) void wipe_stack(void)
 {
-    volatile char wiped[16384];
-    memset((void *)wiped, 0, sizeof wiped);
+    char wiped[16384];
+    memset(wiped, 0, sizeof wiped);
+    __asm__ volatile("" ::"r"(wiped) : "memory"); /* keeps the compiler from dropping it */
 }
 
 /* Whether blocks that are allocated and freed, as many as a few sweeps take, get memory of the victim's. */
 static __attribute__((noinline)) bool is_reused(void)
 {
-    uintptr_t mine = hidden;
-
     for (size_t done = 0; done < (size >= 65536 ? 400 * size : (size_t)48 << 20); done += size) {
         char *block = front_malloc(size);
         uintptr_t complement = ~(uintptr_t)block;
         CHECK(block != NULL);
         block[0] = 1;
         front_free(block);
-        if (complement - mine + size - 1 < 2 * size - 1)
+        /* Read anew: a compiler may keep the victim's address instead. */
+        if (complement - *(volatile uintptr_t *)&hidden + size - 1 < 2 * size - 1)
             return true;
     }
     return false;

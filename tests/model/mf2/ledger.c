@@ -318,6 +318,10 @@ void ledger_describe(const void *address, char *name, size_t size)
         PART(struct registry, live_threads), PART(struct registry, settling), PART(struct registry, trimming),
         PART(struct registry, purging),
     };
+    static const struct part signal_parts[] = {
+        PART(struct heap_signals, several), PART(struct heap_signals, kept_share),
+        PART(struct heap_signals, cache_share), PART(struct heap_signals, queues),
+    };
 
     for (unsigned i = 0; i < record_count; i++)
         if (describe_part((const char *)records[i].slab, slab_parts, sizeof slab_parts / sizeof *slab_parts, "slab", i,
@@ -330,12 +334,16 @@ void ledger_describe(const void *address, char *name, size_t size)
     if (describe_part((const char *)&registry, registry_parts, sizeof registry_parts / sizeof *registry_parts,
                       "registry", 0, address, name, size))
         return;
+    if (address == &hak_window)
+        snprintf(name, size, "hak_window");
+    if (address == &hak_units)
+        snprintf(name, size, "hak_units");
     if (address == &shared_pool.lock)
         snprintf(name, size, "pool.lock");
     if (address == &shared_pool.next_purge_ms)
         snprintf(name, size, "shared_pool.next_purge_ms");
-    if (address == &heap_signals.queues)
-        snprintf(name, size, "heap_signals.queues");
+    describe_part((const char *)&heap_signals, signal_parts, sizeof signal_parts / sizeof *signal_parts,
+                  "heap_signals", 0, address, name, size);
 }
 
 /* ---- Checks ---- */

@@ -27,6 +27,12 @@ static size_t units_at_start;
 static bool weak, whole, compared;
 static uint64_t samples;
 
+/* The flavor coverage counts lines in this section. clang's run-time maps a file, this far from it, which has the
+ * counts from then on. The other flavors lack the names. */
+extern uintptr_t __llvm_profile_counter_bias __attribute__((weak, visibility("hidden")));
+extern char __start___llvm_prf_cnts[] __attribute__((weak, visibility("hidden")));
+extern char __stop___llvm_prf_cnts[] __attribute__((weak, visibility("hidden")));
+
 static void prepare(void)
 {
     ledger_start();
@@ -39,8 +45,18 @@ static void run(unsigned thread)
     scenario->thread[thread]();
 }
 
+/* The shares of the thread that began or ended last stay. */
+static void check_shares(void)
+{
+    uint32_t threads = atomic_load(&registry.live_threads), share = atomic_load(&heap_signals.kept_share);
+
+    if (share != base_max(KEPT_TOTAL / base_max(threads, 1), 1) || heap_signals.several != (threads > 1))
+        scheduler_fail("%u threads have heaps, and each may keep %u units", threads, share);
+}
+
 static void finish(void)
 {
+    check_shares();
     if (scenario->forwards) {
         size_t purged = 0;
         registry_trim_idle(true, true, NULL, &purged);
@@ -135,17 +151,21 @@ static char **parse(char **word)
     return word;
 }
 
-/* What steers no step: counts for statistics, what decides how much free memory is kept, and the shared pool but for
- * the request for a purge. */
+/* What steers no step: counts for statistics or of lines, what decides how much free memory is kept, and the shared
+ * pool but for the request for a purge. */
 static void describe_memory(void)
 {
     size_t request = offsetof(struct shared_pool, next_purge_ms), after = request + sizeof shared_pool.next_purge_ms;
 
     memory_exempt(&shared_pool, request);
     memory_exempt((char *)&shared_pool + after, sizeof shared_pool - after);
-    memory_exempt(&heap_signals, offsetof(struct heap_signals, queues));
-    memory_exempt(&registry.live_threads, sizeof registry.live_threads);
+    memory_exempt(&heap_signals.active, sizeof heap_signals.active);
     memory_exempt(debug_counters, sizeof debug_counters);
+    if (&__llvm_profile_counter_bias != NULL) {
+        memory_exempt((char *)((uintptr_t)__start___llvm_prf_cnts + __llvm_profile_counter_bias),
+                      (size_t)((uintptr_t)__stop___llvm_prf_cnts - (uintptr_t)__start___llvm_prf_cnts));
+        memory_exempt(&__llvm_profile_counter_bias, sizeof __llvm_profile_counter_bias);
+    }
     memory_note_sum(&heap_signals.queues);
     memory_note_sum(&registry.orphan_count);
     memory_describe = ledger_describe;

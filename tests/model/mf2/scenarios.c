@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "front/fork.h"
+#include "harden/seal.h"
 #include "ledger.h"
 #include "memory.h"
 #include "options/options.h"
@@ -408,6 +409,8 @@ static void exit_and_begin(void)
     drain(heap);
 }
 
+static void begin(void) { registry_take_heap(); }
+
 static void take_one(struct heap *heap, unsigned class)
 {
     void *block;
@@ -500,6 +503,62 @@ void __wrap_shared_pool_want_purge_slow(void)
     atomic_store_explicit(&shared_pool.next_purge_ms, 1, memory_order_release);
 }
 
+/* Frees of a sealed block at the same moment. */
+static _Alignas(64) char sealed[2048];
+static struct ledger seal_ledger;
+static atomic_bool seal_taken;
+
+static void seal_block(unsigned class)
+{
+    __builtin_memset(sealed, 0, sizeof sealed);
+    seal_put(sealed, class, &seal_ledger, 0, 20, SEAL_MALLOC);
+    atomic_store(&seal_taken, false);
+}
+
+static void take_seal_of(unsigned class)
+{
+    if (seal_take(sealed, class, &seal_ledger, 0) && atomic_exchange(&seal_taken, true))
+        scheduler_fail("V5: two frees take one seal");
+}
+
+static void seal_in_block(void) { seal_block(CLASS_64); }
+static void seal_in_ledger(void) { seal_block(CLASS_2048); }
+static void take_seal_in_block(void) { take_seal_of(CLASS_64); }
+static void take_seal_in_ledger(void) { take_seal_of(CLASS_2048); }
+
+/* The window is not there yet. A foreign block lies as far behind the place that hak_window points at (W3) as blocks[0]
+ * lies behind the window. */
+static char *window, before_window[1];
+static size_t window_end;
+
+static void window_to_come(void)
+{
+    one_slab();
+    window = hak_window;
+    window_end = hak_units;
+    hak_window = before_window;
+    hak_units = 0;
+}
+
+/* As window_init does at its end. */
+static void publish_window(void)
+{
+    __atomic_store_n(&hak_window, window, __ATOMIC_RELEASE);
+    __atomic_store_n(&hak_units, window_end, __ATOMIC_RELEASE);
+}
+
+static void find_foreign(void)
+{
+    if (window_in_superslab((void *)((uintptr_t)before_window + ((uintptr_t)blocks[0] - (uintptr_t)window))))
+        scheduler_fail("W3: a foreign block is taken for one in a SuperSlab");
+}
+
+static void find_own(void)
+{
+    if (window_find_slot(blocks[0]) && !window_in_superslab(blocks[0]))
+        scheduler_fail("W1: the slot of a block has no descriptor");
+}
+
 static void settle(void) { registry_settle(true, flush_nothing); }
 
 /* A thread begins, and takes a block. */
@@ -532,6 +591,9 @@ const struct scenario scenarios[] = {
     { "exit_last", one_slab, { exit_a, free_0_with_1 }, false },
     { "exit_each", one_slab, { exit_a, free_0_then_1 }, false },
     { "exit_and_begin", one_slab, { exit_and_begin, free_0 }, false },
+    /* Threads that begin and end. */
+    { "exit_begin", one_slab, { exit_a, begin }, false },
+    { "exit_both", one_slab, { exit_a, exit_b }, false },
     /* A freer and a refill that adopts. */
     { "adopt_orphan", orphan, { take_b, free_0_with_1 }, false },
     { "adopt_orphan_twice", orphan, { take_b, free_0_then_1 }, false },
@@ -551,6 +613,12 @@ const struct scenario scenarios[] = {
     { "orphan_of_two_slabs", orphan_of_two_slabs, { free_0, free_1 }, false },
     { "forward_both_exit", entry_left_behind, { exit_a, exit_b }, true },
     { "adopt_and_exit", orphan, { take_b_and_exit, free_0 }, true },
+    /* The first allocation, and calls that look up an address meanwhile. */
+    { "window_foreign", window_to_come, { publish_window, find_foreign }, false },
+    { "window_own", window_to_come, { publish_window, find_own }, false },
+    /* Two frees of a block in a hardened process. */
+    { "seal_in_block", seal_in_block, { take_seal_in_block, take_seal_in_block }, false },
+    { "seal_in_ledger", seal_in_ledger, { take_seal_in_ledger, take_seal_in_ledger }, false },
     /* Two freers and the owner. */
     { "three_drain", one_slab, { drain_a_twice, free_0, free_1 }, false },
     { "three_drain_each", one_slab_of_two_words, { drain_a_twice, free_0_then_1, free_2_then_3 }, false },

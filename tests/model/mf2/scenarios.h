@@ -1,4 +1,5 @@
-/* What threads do to each other's slabs: every combination of the parts of the protocol in pool/remote.h. */
+/* What threads do to each other's slabs: every combination of the parts of the protocol in pool/remote.h. Short
+ * scenarios for other steps without a lock: the window's first moment, and seals. */
 #ifndef HAK_TESTS_MF2_SCENARIOS_H
 #define HAK_TESTS_MF2_SCENARIOS_H
 
