@@ -46,9 +46,12 @@ def draw(name: str, title: str, shown: str, printed: str) -> None:
     lines = printed.rstrip().split("\n")
     if len(lines) > LINES_MOST:
         lines = [*lines[:LINES_MOST], f"... {len(lines) - LINES_MOST} more lines"]
-    console = Console(record=True, width=COLUMNS, file=open(os.devnull, "w", encoding="utf-8"), force_terminal=True)
+    text = Text.from_ansi("\n".join(lines))
+    # A command that writes to a pipe does not fold its tables, so the picture has the width of the longest line.
+    width = max(COLUMNS, *(line.cell_len for line in text.split()))
+    console = Console(record=True, width=width, file=open(os.devnull, "w", encoding="utf-8"), force_terminal=True)
     console.print(Text(f"$ {shown}", style="bold"))
-    console.print(Text.from_ansi("\n".join(lines)), soft_wrap=False)
+    console.print(text, soft_wrap=False)
     console.save_svg(str(IMAGES / f"{name}.svg"), title=title)
     print(IMAGES / f"{name}.svg")
 

@@ -19,7 +19,7 @@ NUMBER_MOST = 1 << 60
 
 
 def number_of(text: str) -> int | None:
-    """Returns the number in a text such as 200M or 1e6; None if it is none."""
+    """Returns the number in a text such as 200M or 1e6; None if the text is no number."""
     found = NUMBER.fullmatch(text.strip())
     if not found:
         return None

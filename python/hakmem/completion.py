@@ -14,7 +14,7 @@ from hakmem.version import NAME
 
 VARIABLE = "_HAKMEM_COMPLETE"
 SHELLS: dict[str, type[ShellComplete]] = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
-FLAVORS = ("release", "debug", "asan", "ubsan", "tsan", "cycles", "aarch64")
+FLAVORS = ("release", "debug", "asan", "ubsan", "tsan", "cycles", "clang", "aarch64")
 FUZZED = ("calls", "maps", "options", "procfs", "recording", "trace", "heap", "image", "info", "jit",
           "linking", "report",
           "symbols")
@@ -43,7 +43,7 @@ def flavor_option() -> click.Option:
 # ./hakmem's own commands, as far as a shell completes them. It sets HAKMEM_CHECKOUT when a shell asks.
 CHECKOUT_COMMANDS = {command.name: command for command in (
     click.Command("build", short_help="build the library and its programs",
-                  params=[click.Argument(["flavor"], type=click.Choice(FLAVORS))]),
+                  params=[click.Argument(["flavor"], type=click.Choice((*FLAVORS, "coverage")))]),
     click.Command("test", short_help="build and test", params=[
         flavor_option(),
         *(click.Option([option], is_flag=True)

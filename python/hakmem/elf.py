@@ -261,14 +261,16 @@ def joined(one: Symbols, other: Symbols) -> Symbols:
 
 def ends_of(table: list[Symbol], section_ends: list[int]) -> list[int]:
     """Returns the first address behind each function. A function without a size, as assembly may define it, ends
-    where the next one or its section ends."""
+    where the next one or its section ends. A table without local functions is a stripped one: the next function that
+    it lists may be far behind the end of such a function, so there only its first byte counts as the function's."""
     ends, following = [0] * len(table), (1 << 64) - 1
+    lists_all = any(entry.info >> 4 == LOCAL for entry in table)
     for place in reversed(range(len(table))):
         value, size = table[place].value, table[place].size
         # Functions at one address have the same one behind them.
         if place + 1 < len(table) and table[place + 1].value != value:
             following = table[place + 1].value
-        ends[place] = value + size if size else min(following, section_ends[place])
+        ends[place] = value + (size or 1) if size or not lists_all else min(following, section_ends[place])
     return ends
 
 

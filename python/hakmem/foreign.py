@@ -27,6 +27,7 @@ OWN_DEVICES = (0x794C7630, 0x9123683E)  # overlayfs, btrfs
 # A limit above every file of /proc/PID: 65,530 mappings take 8 MiB in maps and 50 MiB in smaps.
 TEXT_MOST = 256 << 20
 CHUNK = 1 << 20
+PROC_CHUNK = 1 << 16  # the kernel gives a few pages a call at most
 
 
 class TooLarge(Exception):
@@ -146,7 +147,7 @@ def read_proc(path: str | os.PathLike[str], most: int = TEXT_MOST) -> bytes:
     descriptor = os.open(path, FLAGS)
     try:
         parts, left = [], most + 1
-        while left > 0 and (part := os.read(descriptor, min(CHUNK, left))):
+        while left > 0 and (part := os.read(descriptor, min(PROC_CHUNK, left))):
             parts.append(part)
             left -= len(part)
     finally:

@@ -14,11 +14,13 @@ quietly()
     ((status == 0))
 }
 
+# A flavor that the stages of 'hakmem test' know.
 check_flavor()
 {
     case $1 in
-    release | debug | asan | ubsan | tsan | cycles | aarch64) ;;
-    *) refuse "unknown flavor '$1': release, debug, asan, ubsan, tsan, cycles or aarch64" ;;
+    release | debug | asan | ubsan | tsan | cycles | clang | aarch64) ;;
+    coverage) refuse "the flavor coverage has a run of its own: hakmem test --coverage" ;;
+    *) refuse "unknown flavor '$1': release, debug, asan, ubsan, tsan, cycles, clang or aarch64" ;;
     esac
 }
 
@@ -53,10 +55,14 @@ command_build()
 {
     local flavor=${1:-release}
     (($# <= 1)) || refuse "build takes one flavor"
-    check_flavor "$flavor"
+    [[ $flavor == coverage ]] || check_flavor "$flavor"
     require_build_tools
     if [[ $flavor == aarch64 ]]; then
         install_packages "a build for aarch64" "${cross_packages[@]}"
+    elif [[ $flavor == coverage ]]; then
+        install_packages "a build that counts what runs" "${clang_packages[@]}"
+    elif [[ $flavor == clang ]]; then
+        install_packages "a build by clang" clang
     fi
     lock_build
     configure "$flavor" OFF

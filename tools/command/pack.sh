@@ -1,10 +1,20 @@
 # What is made for users: the commands `wheel`, `amalgamate`, `crates` and `package`.
 
+# require_folder COMMAND FOLDER: makes FOLDER, into which COMMAND writes, where it is missing.
+require_folder()
+{
+    [[ $2 != -* ]] || refuse "unknown option '$2' of $1"
+    [[ ! -e $2 || -d $2 ]] || refuse "$1 takes a folder, which $2 is not"
+    quietly mkdir -p "$2" || exit 1
+    [[ -w $2 ]] || die "$2 cannot be written to by $(id -un)"
+}
+
 # Makes a wheel for this machine, in a minute. ./hakmem package makes the wheels for all machines.
 command_wheel()
 {
     local folder=${1:-$root/build/wheel} flavor
     (($# <= 1)) || refuse "wheel takes one folder"
+    require_folder wheel "$folder"
     require_own_out "hakmem wheel"
     require_build_tools
     lock_build
@@ -25,7 +35,7 @@ command_amalgamate()
 {
     local folder=${1:-$root/build/onefile}
     (($# <= 1)) || refuse "amalgamate takes one folder"
-    [[ $folder != -* ]] || refuse "unknown option '$folder' of amalgamate"
+    require_folder amalgamate "$folder"
     command -v python3 >/dev/null || install_packages "'hakmem amalgamate'" python3
     PYTHONDONTWRITEBYTECODE=1 exec python3 "$root/tools/amalgamate.py" "$folder"
 }
@@ -35,9 +45,8 @@ command_crates()
 {
     local folder=${1:-$root/build/crates} path
     (($# <= 1)) || refuse "crates takes one folder"
-    [[ $folder != -* ]] || refuse "unknown option '$folder' of crates"
+    require_folder crates "$folder"
     command -v python3 >/dev/null || install_packages "'hakmem crates'" python3
-    mkdir -p "$folder"
     for path in Cargo.toml Cargo.lock hakmem hakmem-sys; do
         rm -rf "${folder:?}/$path"
         cp -R "$root/rust/$path" "$folder/$path"

@@ -3,7 +3,7 @@
 build_packages=(cmake ninja-build gcc libc6-dev)
 test_packages=(g++ make clang binutils pkg-config python3 python3-venv libcmocka-dev)
 venv_packages=(python3 python3-venv)
-fuzz_packages=(clang libclang-rt-14-dev)
+clang_packages=(clang libclang-rt-14-dev)
 cross_packages=(gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static)
 
 # Prints the packages that are not installed, one on each line.

@@ -1,5 +1,18 @@
 # The pages that `hakmem help` prints.
 
+# print_text FUNCTION: prints what the function prints. If that fails, says why and ends with 1, as the tools in python/
+# do. Where the reader of a pipe is gone, it ends by the signal.
+print_text()
+{
+    local text reason status=0
+    text=$("$1")
+    { reason=$(printf '%s\n' "$text" 2>&1 >&3) || status=$?; } 3>&1
+    if ((status == 1)); then
+        die "the output cannot be written: ${reason##*: }"
+    fi
+    ((status == 0)) || exit "$status"
+}
+
 usage()
 {
     cat <<'END'
@@ -51,7 +64,7 @@ Build into build/FLAVOR: the libraries in lib/, the programs in bin/. Of a check
 or whose path has a blank or a colon, the build goes to ~/.cache/hakmem, or where XDG_CACHE_HOME says, and this is said.
 
   FLAVOR                     release (the default), debug, asan (with ubsan), ubsan alone, tsan, cycles (with the cycle
-                             profile), aarch64
+                             profile), clang, aarch64, coverage (counts what runs: see 'hakmem test --coverage')
 END
 }
 
@@ -199,7 +212,7 @@ asks_for_page()
 print_page()
 {
     case $1 in
-    amalgamate | build | crates | fuzz | help | package | run | shell | test | wheel) "usage_$1" ;;
+    amalgamate | build | crates | fuzz | help | package | run | shell | test | wheel) print_text "usage_$1" ;;
     advise | bench | compare | completion | doctor | explain | guard | heap | leaks | map) look_with base "$@" --help ;;
     peers | ps | serve | stats | top | trace) look_with base "$@" --help ;;
     *) refuse "unknown command '$1'" ;;

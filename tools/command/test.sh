@@ -35,11 +35,12 @@ command_test()
         if [[ $quick == yes ]]; then
             flavors=(release)
         elif [[ $all == yes ]] || ((${#arguments[@]} > 0)); then
-            flavors=(release debug asan tsan cycles aarch64)
+            flavors=(release debug asan tsan cycles clang aarch64)
         fi
     fi
 
     require_own_out "hakmem test"
+    check_ctest_arguments ${arguments[@]+"${arguments[@]}"}
     require_test_tools
     # Some tests abort on purpose, and nobody reads their cores.
     ulimit -S -c 0
@@ -52,6 +53,24 @@ command_test()
     else
         test_stages
     fi
+}
+
+# Refuses what ctest does not know. ctest itself ignores such a word, and runs every test.
+check_ctest_arguments()
+{
+    local word before="" known
+    (($# > 0)) || return 0
+    command -v ctest >/dev/null || install_packages "'hakmem test'" "${build_packages[@]}"
+    known=$(ctest --help | grep '^  -' | grep -oE '(^ *|, ?)--?[A-Za-z-]+' | tr -d ' ,')
+    for word in "$@"; do
+        if [[ $word == -* ]]; then
+            [[ $word =~ ^-j[0-9]+$ || $'\n'$known$'\n' == *$'\n'"${word%%=*}"$'\n'* ]] ||
+                refuse "unknown option '$word' of test, and of ctest"
+        elif [[ $before != -* ]]; then
+            refuse "test takes options only, not '$word'"
+        fi
+        before=$word
+    done
 }
 
 # build_for_tests FLAVOR...: for command_test, whose `all` and `arguments` say which tests will run.
@@ -92,17 +111,16 @@ test_flavors()
     "$venv/bin/python" "$root/tools/count_tests.py" "${results[@]}"
 }
 
-# Runs the tests of the flavor coverage, with the caller's `arguments` for ctest, and tells what ran. A test that fails
-# fails here only by what it did not run: the other flavors judge it.
+# Runs the tests of the flavor coverage, with the caller's `arguments` for ctest, and tells what ran.
 test_coverage()
 {
-    local result=$root/build/coverage/ctest.xml
+    local result=$root/build/coverage/ctest.xml failed=no
     build_for_tests coverage
     rm -rf "$root/build/coverage/counters" "$result"
     say "testing coverage"
     ctest --test-dir "$root/build/coverage" --parallel "$jobs" --output-junit "$result" "${arguments[@]}" || true
-    "$venv/bin/python" "$root/tools/count_tests.py" "$result" || true
-    "$venv/bin/python" "$root/tools/coverage" --html
+    "$venv/bin/python" "$root/tools/count_tests.py" "$result" || failed=yes
+    "$venv/bin/python" "$root/tools/coverage" --html && [[ $failed == no ]]
 }
 
 # Runs the stages of tools/test_stages.py. A flavor is built before the first stage that needs it.
@@ -175,7 +193,7 @@ command_fuzz()
         shift "$taken"
     done
     require_own_out "hakmem fuzz"
-    install_packages "'hakmem fuzz'" "${build_packages[@]}" "${fuzz_packages[@]}"
+    install_packages "'hakmem fuzz'" "${build_packages[@]}" "${clang_packages[@]}"
     local build=$root/build/fuzz corpus=$root/build/fuzz/corpus/$target
     lock_build
     make_venv all

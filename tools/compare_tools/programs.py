@@ -95,7 +95,8 @@ class Fragmented(Program):
 
 
 class Leaking(Program):
-    """The web application in Python. Its command begins with the interpreter, in whose place memray stands."""
+    """The web application in Python. Its command begins with the interpreter. memray takes the
+    interpreter's place."""
 
     def prepare(self) -> None:
         shutil.copy(HERE / "leak.py", self.folder)

@@ -28,8 +28,11 @@ def write_sums(folder: Path) -> None:
 def main(folder: Path, only: tuple[str, ...], work: Path) -> None:
     """Make what users install into FOLDER (dist/), with SHA256SUMS."""
     plan = Plan(ROOT, work.resolve(), folder.resolve())
-    plan.work.mkdir(parents=True, exist_ok=True)
-    plan.dist.mkdir(parents=True, exist_ok=True)
+    for each in plan.work, plan.dist:
+        try:
+            each.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise click.ClickException(f"cannot make {each}: {error.strerror}") from error
     for kind in with_needs(list(only) or [kind.name for kind in KINDS]):
         click.echo(f"hakmem: making {kind.name}: {kind.what}", err=True)
         try:

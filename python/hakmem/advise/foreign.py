@@ -21,7 +21,7 @@ class Foreign:
     """A process on another malloc. heaps: glibc's, as far as they can be seen."""
 
     pid: int
-    server: str  # whose malloc it is
+    server: str  # the library or program that defines malloc
     rss: int
     private_dirty: int  # memory of its own that it has written: blocks, stacks, variables
     threads: int

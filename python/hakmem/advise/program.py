@@ -81,8 +81,8 @@ class Outcome:
 
     first: Part
     second: Part | None = None
-    chosen: dict[str, str] = field(default_factory=dict)  # setting: figure for which
-    holds: dict[str, Range] = field(default_factory=dict)  # by figure, of those that the second part confirmed
+    chosen: dict[str, str] = field(default_factory=dict)  # setting: the figure that it was chosen for
+    holds: dict[str, Range] = field(default_factory=dict)  # by figure; only figures that the second part confirmed
     left_out: list[str] = field(default_factory=list)  # candidates for which there was no time
 
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 from hakmem.clean import clean, clean_bytes
 from hakmem.doctor import DoctorError
 from hakmem.foreign import TooLarge, read_proc
-from hakmem.live.memory import Mapping, parse_mappings
+from hakmem.live.memory import Mapping, living_thread, parse_mappings
 
 T = TypeVar("T")
 
@@ -101,7 +101,8 @@ def read_process(pid: int, root: Path = Path("/")) -> Process:
     }
     if status.get("State", "").startswith(("Z", "X")):
         raise DoctorError(f"process {pid} has ended; its parent has not taken notice yet")
-    if int(status.get("Tgid", pid)) != pid:
+    process = int(status.get("Tgid", pid))
+    if process != pid and living_thread(process) != pid:
         raise DoctorError(f"{pid} is a thread of process {status['Tgid']}; ask for that")
     denied: list[str] = []
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hakmem.live.model import BETWEEN, DIRTY, GUARD, UNTOUCHED, WARM, Slab, Snapshot
+from hakmem.live.model import ACTIVE, BETWEEN, DIRTY, GUARD, UNTOUCHED, WARM, Slab, Snapshot
 
 if TYPE_CHECKING:
     from hakmem.live.descriptor import Descriptor
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 # States of a block.
 LIVE, CACHED, FREE, REMOTE = "live", "cached", "free", "freed by another thread"
 WAITING = "waiting for a sweep"
+WITHHELD = "withheld"
 # Kinds of other places.
 FOREIGN, OWN, RESERVED, UNIT, REST, HUGE, RANGE = "foreign", "own", "reserved", "unit", "rest", "huge", "range"
 UNIT_WORDS = {UNTOUCHED: "a free unit, without memory behind it", DIRTY: "a free unit that was in use before",
@@ -24,7 +25,7 @@ UNIT_WORDS = {UNTOUCHED: "a free unit, without memory behind it", DIRTY: "a free
 
 @dataclass(frozen=True)
 class Place:
-    """What is at an address. kind: one of the words above. LIVE to WAITING are blocks of a class."""
+    """What is at an address. kind: one of the words above. LIVE to WITHHELD are blocks of a class."""
 
     kind: str
     text: str = ""             # of OWN, RESERVED, UNIT: what it is
@@ -94,9 +95,16 @@ def locate_block(shot: Snapshot, slab: SlabHeader, address: int) -> Place:
     start = slab.start + index * slab.size
     cached_by = shot.cached_blocks.get(start, 0)
     waits = shot.waiting.get(slab.start, 0) >> index & 1
-    kind = (FREE if slab.free >> index & 1 else REMOTE if slab.remote >> index & 1 else CACHED if cached_by
-            else WAITING if waits else LIVE)
+    withheld = shot.withheld(slab.class_id) >> index & 1
+    kind = (WITHHELD if withheld else FREE if slab.free >> index & 1 else REMOTE if slab.remote >> index & 1
+            else CACHED if cached_by else WAITING if waits else LIVE)
     return Place(kind, start=start, index=index, interior=address - start, cached_by=cached_by, **common)
+
+
+def without_records(shot: Snapshot) -> int:
+    """Returns the number of SuperSlabs that have units in use and no slab, as with a header that reads as zeros."""
+    return sum(1 for states in shot.units.state
+               if BETWEEN in states[1:] and ACTIVE not in states and WARM not in states)
 
 
 def class_of(shot: Snapshot, size: int) -> int:
@@ -109,7 +117,7 @@ def live_blocks(memory: Memory, descriptor: Descriptor, shot: Snapshot, class_id
     for slab in shot.units.slabs:
         if slab.class_id == class_id:
             header = SlabHeader(memory, descriptor, shot, slab)
-            taken = header.free | header.remote | shot.waiting.get(header.start, 0)
+            taken = header.free | header.remote | shot.waiting.get(header.start, 0) | shot.withheld(class_id)
             for index in range(header.blocks):
                 address = header.start + index * header.size
                 if not taken >> index & 1 and address not in shot.cached_blocks:

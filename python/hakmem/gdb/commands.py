@@ -28,7 +28,11 @@ def look() -> tuple[GdbMemory, Descriptor, Snapshot]:
         descriptor, copies = find_descriptor(memory)
         if copies > 1:
             print(f"{copies} copies of HAKMEM are loaded; this is the one with most memory")
-        return memory, descriptor, snapshot_by(memory, descriptor)
+        shot = snapshot_by(memory, descriptor)
+        if lost := blocks.without_records(shot):
+            print(f"the records of {lost} SuperSlabs read as zeros, so their blocks are not known. gcore writes "
+                  "zeros for a MiB that has inaccessible pages, as hardened processes have them; the kernel's cores are whole")
+        return memory, descriptor, shot
     except LiveError as error:
         raise gdb.GdbError(f"hakmem: {error}") from error
 
@@ -75,7 +79,8 @@ def place_text(shot: Snapshot, place: blocks.Place) -> str:
         return f"no block: behind the last one of {slab}, class {place.class_id} of {place.size} bytes"
     where = f" in the thread cache of {heap_text(shot, place.cached_by)}" if place.kind == blocks.CACHED else ""
     words = {blocks.CACHED: "a free block", blocks.REMOTE: "a block freed by another thread and not collected yet",
-             blocks.WAITING: "a freed block that waits for a sweep"}
+             blocks.WAITING: "a freed block that waits for a sweep",
+             blocks.WITHHELD: "a block that nobody gets, as hardening withholds a slab's first one,"}
     return (f"{words.get(place.kind, f'a {place.kind} block')}{where} of {place.size} bytes at "
             f"{place.start:#x}{inside}: class "
             f"{place.class_id}, number {place.index} in {slab}")

@@ -54,7 +54,7 @@ class Explanation:
     estimated: str = ""  # why the heap's parts are estimates, if they are
     huge_pages: int = 0  # anonymous huge pages, in use or not
     rss_before: int = 0  # just before the pages were looked at
-    rss_after: int = 0  # just after; rss is the one of both that the sum comes nearer to
+    rss_after: int = 0  # just after; rss is rss_before or rss_after, whichever is nearer to the sum
     looks: int = 1
     heap_drift: int = 0  # bytes by which a part of the heap changed from the first reading of it to the last, at most
 
@@ -223,7 +223,8 @@ def superslab_pages(shot: Snapshot, sweep: Sweep, row: int, headers: list[tuple[
         local, remote = headers[slab.first]
         cached = caches.get(address + slab.first * unit_size, 0)
         blocks = (1 << shot.class_blocks[slab.class_id]) - 1
-        live = blocks & ~(int.from_bytes(local, "little") | int.from_bytes(remote, "little")) & ~cached
+        free_bits = int.from_bytes(local, "little") | int.from_bytes(remote, "little")
+        live = blocks & ~free_bits & ~cached & ~shot.withheld(slab.class_id)
         found = slab_pages(places_of(shot.block_sizes[slab.class_id], slab.length * unit_size, blocks.bit_length()),
                            pages, live, cached)
         for part, size in zip_strict(("live", "cached", "fragmentation"), found[:3]):

@@ -366,8 +366,8 @@ class Reader:
             yield heap, class_id, array("Q", [ring[(tail + number) % len(ring)] for number in range(held)])
 
     def read_sweep(self) -> None:
-        """Reads which freed blocks wait for a sweep; swept: blocks by class of whose slabs nothing tells. They count as
-        cached."""
+        """Reads which freed blocks wait for a sweep. They count as cached. swept: numbers of waiting blocks by class,
+        of slabs in which none was found."""
         slabs = {(self.rows[slab.row], slab.first): slab for slab in self.slabs}
         found = [0] * self.class_count
         self.waiting: dict[int, int] = {}

@@ -28,7 +28,7 @@ class Idle:
     compared: int  # bytes
     referenced: int | None  # of the mappings that hold the heap: bytes read or written; None: the kernel was not asked
     heap_rss: int  # of those mappings
-    note: str  # what is not seen of reads, and what it takes
+    note: str  # which reads are not seen, and what is needed to see them
 
 
 class Watch:

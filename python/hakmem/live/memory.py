@@ -120,8 +120,9 @@ class ProcessMemory:
     """The Memory of a running process."""
 
     def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self.begun = start_time(pid)
+        start_time(pid)  # raises if there is no such process
+        self.pid = living_thread(pid) or pid  # for the kernel either names the process
+        self.begun = start_time(self.pid)
         self.left: int | None = None  # bytes that may still be read in this look
 
     def begin_look(self) -> None:
@@ -234,16 +235,33 @@ def parse_mappings(text: str) -> list[Mapping]:
     return [parse_mapping(line) for line in text.split("\n") if line]
 
 
+def stat_fields(path: str) -> list[str]:
+    """Returns the fields of a file of the form of /proc/PID/stat, from the state on; none if it is gone."""
+    try:
+        text = read_proc(path).decode(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return text.rpartition(")")[2].split()
+
+
+def living_thread(pid: int) -> int | None:
+    """Returns the thread whose folder in /proc shows the process's memory; None if all have ended.
+
+    This is the first thread, whose number the process has, unless it has ended before the others."""
+    try:
+        threads = sorted((int(name) for name in os.listdir(f"/proc/{pid}/task")), key=lambda thread: thread != pid)
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return next((thread for thread in threads
+                 if (fields := stat_fields(f"/proc/{pid}/task/{thread}/stat")) and fields[0] not in "ZX"), None)
+
+
 def start_time(pid: int, gone: bool = False) -> int | None:
     """Returns when the process started, in the kernel's ticks. This tells it from a later process of the same number.
 
     If the process is gone or only waits to be reaped, raises NoProcess, or returns None with `gone`."""
-    try:
-        text = read_proc(f"/proc/{pid}/stat").decode(errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        text = ""
-    fields = text.rpartition(")")[2].split()
-    if len(fields) > 19 and fields[0] not in "ZX":
+    fields = stat_fields(f"/proc/{pid}/stat")
+    if len(fields) > 19 and (fields[0] not in "ZX" or living_thread(pid)):
         return int(fields[19])
     if gone:
         return None

@@ -133,9 +133,9 @@ class Unit:
     state: str
     class_id: int  # 0: none
     block_size: int
-    blocks: int  # of the slab that it belongs to
-    used: int  # of those: live or cached
-    cached: int  # of those: in some thread's cache
+    blocks: int  # all blocks of the unit's slab
+    used: int  # the slab's blocks that are live or cached
+    cached: int  # the slab's blocks that are in some thread's cache
     owner: int | None  # the owning heap's id
     first: bool  # the slab begins here
 
@@ -236,6 +236,11 @@ class Snapshot:
     head_maps: list[tuple[int, int]] = field(default_factory=list)  # what is mapped of the head: address, bytes
     slots_end: int = 0  # the number behind the last slot that is mapped
     foreign_slots: list[int] = field(default_factory=list)  # numbers of slots that somebody else's mapping lies in
+
+    def withheld(self, class_id: int) -> int:
+        """Returns the blocks of each slab of the class that are never handed out, as bits: a hardened process withholds
+        the first one of small blocks (pool/slab.h:slab_blocks_withheld)."""
+        return int(bool(self.options.get("hardened")) and self.block_sizes[class_id] < 1024)
 
     @cached_property
     def superslabs(self) -> list[SuperSlab]:

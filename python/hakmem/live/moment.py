@@ -29,13 +29,13 @@ SECONDS = 3.0
 
 @dataclass
 class Moment:
-    """The look that is kept."""
+    """The kept one of several looks at a process."""
 
     shot: Snapshot
-    areas: list[Area]  # by smaps; of the mappings that are odd, what is resident
+    areas: list[Area]  # of smaps; for odd mappings only the resident part
     mappings: list[Mapping]  # of the look
     sweep: Sweep  # the resident pages, without odd mappings
-    huge: list[Huge]  # huge blocks and kept ranges, those that were there after the pages first
+    huge: list[Huge]  # huge blocks and kept ranges; first those that were still there after the pages were read
     before: int  # Rss
     after: int
     looks: int = 0

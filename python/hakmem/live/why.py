@@ -88,7 +88,7 @@ class Why:
     missing: str
     exact: bool  # every block is a sample
     sites: dict[int, Share]  # by a site's address
-    held_by_samples: int  # by the profile's own slabs, where not every block is a sample
+    held_by_samples: int  # by the profile's own slabs, if not every block is a sample
     held_by_caches: int  # in slabs whose blocks in use are all in thread caches
     classes: list[ClassRow]  # (block size, slabs, mostly empty ones, live blocks, held bytes)
     caches: list[CacheRow]  # (thread's name, its id or None, bytes in its cache)

@@ -64,7 +64,7 @@ def look_at(process: Process, known: dict[tuple[str, int, str], bool]) -> dict[s
         memory = ProcessMemory(process.pid)
         if not may_serve(memory, known):
             return None
-        row.rss = resident(process.pid)
+        row.rss = resident(memory.pid)
         figures(row, memory)
     except NoPermission:
         return "unseen"

@@ -73,7 +73,7 @@ async def show_symbols(request: web.Request) -> web.Response:
     words = [word for word in asked.split("+", ADDRESSES_MOST) if word]
     if len(words) > ADDRESSES_MOST or not all(ADDRESS.fullmatch(word) for word in words):
         raise web.HTTPBadRequest(text=f"addresses are wanted as 0x1234+0x5678, {ADDRESSES_MOST:,} at most")
-    if watch is None:  # nobody says whose addresses they are
+    if watch is None:  # the request names no process
         return text_answer("num_symbols: 0\n")
     async with place(request.app), apart(watch) as target:
         names = await outcome(target.ask("symbols", addresses=[int(word, 16) for word in words]))

@@ -43,14 +43,14 @@ static __attribute__((noinline)) void free_circle(void)
 /* Clears what earlier calls left on the stack below. */
 static __attribute__((noinline)) void wipe_stack(void)
 {
-    volatile char wiped[16384];
-    memset((void *)wiped, 0, sizeof wiped);
+    char wiped[16384];
+    memset(wiped, 0, sizeof wiped);
+    __asm__ volatile("" ::"r"(wiped) : "memory"); /* keeps the compiler from dropping it */
 }
 
 /* Whether allocations of `bytes` in total get memory of the victim's. */
 static __attribute__((noinline)) int is_reused(size_t bytes)
 {
-    uintptr_t mine = hidden;
     for (size_t done = 0; done < bytes; done += size) {
         char *block = malloc(size);
         uintptr_t complement;
@@ -59,7 +59,8 @@ static __attribute__((noinline)) int is_reused(size_t bytes)
         block[0] = 1;
         complement = ~(uintptr_t)block;
         free(block);
-        if (complement - mine + size - 1 < 2 * size - 1)
+        /* Read anew: a compiler may keep the victim's address instead. */
+        if (complement - *(volatile uintptr_t *)&hidden + size - 1 < 2 * size - 1)
             return 1;
     }
     return 0;

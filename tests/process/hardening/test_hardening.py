@@ -400,3 +400,24 @@ def test_switches_turn_single_mechanisms_off(misused):
     result = misused("switch", "double_between", 100, {name: "0" for name in names})
     assert result.stderr.startswith(off(*names)) and result.stderr.count("\n") == len(names) + 1, result.report()
     assert re.search(rf"free\(.*{FREED}", result.stderr) and result.status == -signal.SIGABRT, result.report()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_calloc_of_a_huge_block_touches_no_page_of_it(compiled, way):
+    """Only the page with the canary behind the program's bytes, if the program's last page is whole."""
+    preload, environment = WAYS[way]
+    result = blackbox.run([compiled(HERE / "untouched.c", "-O1")], preload=preload, env=environment)
+    assert result.status == 0 and result.stderr == "", result.report()
+    counts = [int(word) for word in result.stdout.split()]
+    assert len(counts) == 9 and max(counts) <= 1, counts
+
+
+@pytest.mark.parametrize("way", [None, *WAYS])
+def test_a_library_that_calls_its_own_operators(compiled, way):
+    """rustc's libLLVM is one. rust-lld's inline functions free its blocks by the operator that the linker finds first."""
+    source = HERE / "run_time_inside.cpp"
+    library = compiled(source, "-O1", "-fPIC", "-shared", "-DLIBRARY", "-Wl,-Bsymbolic")
+    program = compiled(source, "-O1", "-w", library, f"-Wl,-rpath,{library.parent}")
+    preload, environment = WAYS[way] if way else (None, {})
+    result = blackbox.run([program], preload=preload, env=environment)
+    assert (result.status, result.stdout, result.stderr) == (0, "done\n", ""), result.report()

@@ -22,17 +22,14 @@ static struct {
     bool interrupts, opened;
 } kernel;
 
-/* The three system calls of os_maps_each. */
+/* The system calls of os_maps_each, but for the one that opens the file. */
 static long fuzz_syscall(long number, ...)
 {
     va_list arguments;
     long result = 0;
 
     va_start(arguments, number);
-    if (number == SYS_openat) {
-        kernel.opened = true;
-        result = 1000;
-    } else if (number == SYS_close) {
+    if (number == SYS_close) {
         kernel.opened = false;
     } else {
         (void)va_arg(arguments, int);
@@ -56,6 +53,13 @@ static long fuzz_syscall(long number, ...)
 #define syscall fuzz_syscall
 #include "os/maps.c"
 #undef syscall
+
+int procfs_open_own(const char *name)
+{
+    FUZZ_CHECK(strcmp(name, "maps") == 0, "the file %s", name);
+    kernel.opened = true;
+    return 1000;
+}
 
 struct judge {
     struct fuzz_input text; /* from the next line on */

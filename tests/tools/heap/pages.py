@@ -21,8 +21,14 @@ def frames(browser):
     return found
 
 
+def moving(browser):
+    """Whether bars still change their width: d3 marks an element while a transition of it is due or runs."""
+    return browser.execute_script("return [...document.querySelectorAll('#graph *')].some(e => e.__transition)")
+
+
 def shown(browser, names):
-    wait_for(lambda: set(frames(browser)) == set(names), f"{names}, not {frames(browser)}")
+    """Waits until the graph has these bars, and each has its width."""
+    wait_for(lambda: set(frames(browser)) == set(names) and not moving(browser), f"{names}, not {frames(browser)}")
 
 
 def highlighted(browser):

@@ -2,6 +2,7 @@
 
 import json
 import re
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -174,11 +175,14 @@ def fill(count):
     return [bytearray(5000) for _ in range(count)]
 threading.Thread(target=ctypes.CDLL(None).dl_iterate_phdr, args=(hold, None), daemon=True).start()
 held.wait()
+means, start = list(map(int, sys.argv[1:])), ctypes.CDLL(None).hak_profile_start
 child = os.fork()
 if child:
     print(child, flush=True)
     os.waitpid(child, 0)
     os._exit(0)
+for mean in means:
+    start(mean)
 sys.stdin.readline()
 kept = fill(1000)
 time.sleep(0.05)
@@ -188,18 +192,23 @@ sys.stdin.read()
 """
 
 
-def test_a_child_of_fork_that_is_started_from_outside(library):
+@pytest.mark.parametrize("who", ["outside", "itself"])
+def test_a_profile_that_begins_in_a_child_of_fork(who, library):
     """It finds the interpreter and its own code without a lock that nobody will release."""
-    with subprocess.Popen([sys.executable, "-c", FORKS], env=blackbox.environment({}, preload=library),
+    words = [RATE] if who == "itself" else []
+    with subprocess.Popen([sys.executable, "-c", FORKS, *words], env=blackbox.environment({}, preload=library),
                           stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                           start_new_session=True) as process:
         try:
             child = int(process.stdout.readline())
-            control = Control(ProcessMemory(child))
-            number = control.request(profile_mean=int(RATE))
+            if who == "outside":
+                control = Control(ProcessMemory(child))
+                number = control.request(profile_mean=int(RATE))
             process.stdin.write(b"\n")
             process.stdin.flush()
-            control.await_answer(number, seconds=60)
+            if who == "outside":
+                control.await_answer(number, seconds=60)
+            assert select.select([process.stdout], [], [], 60)[0], "the child hangs"
             assert process.stdout.readline() == b"filled\n"
             done = run(child, "--json")
         finally:

@@ -5,6 +5,7 @@ import lzma
 import shutil
 import subprocess
 
+import blackbox
 import pytest
 from conftest import SOURCE, build, line_of
 from making import Making, observed, read, run
@@ -169,6 +170,30 @@ def test_an_address_behind_a_function_has_no_name(program):
     assert elf.symbols.find(start) == elf.symbols.find(start + size - 1) == "plain_c"
     assert elf.symbols.find(start + size) != "plain_c"
     assert elf.symbols.find(0) is None and elf.symbols.find(1 << 60) is None
+
+
+# Assembly may leave out .size. Behind `bare` lies a function that only an unstripped file lists.
+BARE = """
+__asm__(".globl bare\\n.type bare, @function\\nbare: nop\\nnop\\nret");
+__attribute__((noinline, used)) static int hidden(int n) { return n + 1; }
+int seen(int n) { return hidden(n); }
+"""
+
+
+@pytest.mark.parametrize("strip", [(), ("-x",), ("-s",)])
+def test_a_stripped_file_names_no_hidden_function_after_the_one_before_it(strip, tmp_path):
+    source, library = tmp_path / "bare.c", tmp_path / "libbare.so"
+    source.write_text(BARE)
+    blackbox.compile_program(source, library, "-shared", "-fPIC", "-fno-toplevel-reorder")
+    names = subprocess.run(["nm", library], capture_output=True, text=True, check=True).stdout
+    places = {line.split()[2]: int(line.split()[0], 16) for line in names.splitlines() if len(line.split()) == 3}
+    assert places["bare"] < places["hidden"] < places["seen"]
+    if strip:
+        subprocess.run(["strip", *strip, library], check=True)
+    symbols = read_elf(library).symbols
+    assert symbols.find(places["bare"]) == "bare" and symbols.find(places["seen"] + 1) == "seen"
+    assert symbols.find(places["hidden"] + 1) == (None if strip else "hidden")
+    assert symbols.find(places["bare"] + 2) == (None if strip else "bare")
 
 
 def test_what_is_no_elf_file_is_said(tmp_path):

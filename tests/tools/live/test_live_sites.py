@@ -12,9 +12,6 @@ from hakmem.heap.outside import Restarted, as_text, difference, look, packed, sy
 from hakmem.live import LiveError, ProcessMemory, find
 from hakmem.live.sites import ProfileOff, read_sites
 
-# What may differ in two profiles of one moment.
-MOMENT = ("time_nanos", "duration_nanos")
-
 
 @pytest.fixture
 def program(compiled):

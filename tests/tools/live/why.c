@@ -37,12 +37,16 @@ static char in_buffer[256], out_buffer[4096];
 /* Keeps one block of pin()'s in each unit: the one in its middle. */
 static void pin_units(size_t size, size_t count)
 {
-    size_t slabs = 0, bytes = 0, per_unit = UNIT / size;
+    size_t slabs = 0, bytes = 0, per_unit = UNIT / size, odd;
 
+    /* Others may hold blocks of the size. pin() takes the odd places all the same, and so the middle one. */
+    held[0] = fill(size, size);
+    odd = (uintptr_t)held[0] % UNIT / size % 2;
+    free(held[0]);
     for (size_t i = 0; i < count; i++)
-        held[i] = i % 2 ? pin(size, size) : fill(size, size);
+        held[i] = (i + odd) % 2 ? pin(size, size) : fill(size, size);
     for (size_t i = 0; i < count; i++)
-        if (i % 2 == 0 || (uintptr_t)held[i] % UNIT / size != (per_unit / 2 | 1)) {
+        if ((i + odd) % 2 == 0 || (uintptr_t)held[i] % UNIT / size != (per_unit / 2 | 1)) {
             free(held[i]);
             held[i] = NULL;
         }

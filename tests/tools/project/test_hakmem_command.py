@@ -47,6 +47,23 @@ def test_each_command_has_a_page(name, words):
     assert pages[0].stdout.lower().startswith(f"usage: hakmem {name}"), pages[0].stdout
 
 
+@pytest.mark.parametrize("words", ["--version", "--help", "help test"])
+@pytest.mark.parametrize("redirection, status, message", [
+    (">/dev/full", 1, "hakmem: the output cannot be written: No space left on device\n"),
+    (">&-", 0, ""), ("<&- >&- 2>&-", 0, "")])
+def test_a_full_or_closed_output(words, redirection, status, message):
+    """As the tools in Python do it (test_streams.py)."""
+    result = blackbox.run(["bash", "-c", f"{COMMAND} {words} {redirection}"], env={})
+    assert (result.status, result.stderr) == (status, message), result.report()
+
+
+@pytest.mark.parametrize("word", [["-R", "no_such_test"], ["-N", "-j2"], ["--label-regex", "none", "-V"]])
+def test_what_ctest_knows_goes_to_ctest(word):
+    script = f'source {COMMAND} --version >/dev/null; check_ctest_arguments "$@"'
+    result = blackbox.run(["bash", "-c", script, COMMAND, *word], env={})
+    assert result.status == 0, result.report()
+
+
 def test_a_programs_own_help_is_the_programs():
     result = hakmem("run", "sh", "-c", 'echo "$@"', "sh", "--help")
     assert (result.returncode, result.stdout) == (0, "--help\n")
@@ -61,9 +78,17 @@ def test_a_programs_own_help_is_the_programs():
         (["build", "fast"], 2, "unknown flavor 'fast'"),
         (["build", "release", "debug"], 2, "build takes one flavor"),
         (["test", "--flavor", "fast"], 2, "unknown flavor 'fast'"),
+        (["test", "--flavor", "coverage"], 2, "hakmem test --coverage"),
         (["test", "--flavor"], 2, "--flavor needs a name"),
         (["test", "--soak"], 2, "--soak needs a value"),
         (["test", "--soak", "long"], 2, "--soak needs a number, not 'long'"),
+        (["test", "--nope"], 2, "unknown option '--nope' of test, and of ctest"),
+        (["test", "test_lock"], 2, "test takes options only, not 'test_lock'"),
+        (["wheel", "--nope"], 2, "unknown option '--nope' of wheel"),
+        (["wheel", "/dev/null"], 2, "wheel takes a folder, which /dev/null is not"),
+        (["crates", "/dev/null"], 2, "crates takes a folder, which /dev/null is not"),
+        (["amalgamate", "/dev/null"], 2, "amalgamate takes a folder, which /dev/null is not"),
+        (["package", "/dev/null", "--only", "libraries"], 1, "Error: cannot make /dev/null: File exists"),
         (["fuzz"], 2, "fuzz needs a target"),
         (["fuzz", "nothing"], 2, "fuzz needs a target"),
         (["fuzz", "calls", "--minutes", "0"], 2, "--minutes needs a number, not '0'"),

@@ -119,6 +119,12 @@ def test_mutants_that_are_told_alike_are_told_apart():
     assert alike[0].told() == alike[1].told() and [one.which for one in alike] == [0, 1]
 
 
+@pytest.mark.parametrize("row", [row for row in KNOWN if "why" not in row], ids=lambda row: row["name"])
+def test_a_known_mutant_applies(row):
+    """The source still has the text that the mutant replaces."""
+    assert (blackbox.REPOSITORY / row["file"]).read_text().count(row["was"]) == 1
+
+
 @pytest.mark.parametrize("row", KNOWN, ids=lambda row: row["name"])
 def test_a_known_mutant_names_a_test(row):
     assert (blackbox.REPOSITORY / row["file"]).is_file() and row["was"] != row["to"] and ("test" in row) != ("why"

@@ -45,7 +45,7 @@ def test_flavors_are_built_before_the_stage_that_needs_them():
 
 def test_all_tests_are_in_one_stage(builds):
     """Tests of every flavor, with all labels. A test that is left over would be an error."""
-    for flavor in ("release", "debug", "cycles", "asan", "ubsan", "tsan", "aarch64"):
+    for flavor in ("release", "debug", "cycles", "clang", "asan", "ubsan", "tsan", "aarch64"):
         for label in ("unit", "stress", "blackbox"):
             assert test_stages.stage_of(flavor, [label]).name
     assert test_stages.stage_of("release", ["bounds", "cost"]).name == "cost"

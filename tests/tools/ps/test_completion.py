@@ -83,7 +83,7 @@ def test_the_checkouts_own_commands(waiting, library):
     assert answer("hakmem bu") == ["build"]
     assert answer("hakmem ex") == ["explain"]
     flavors = text.split("check_flavor()")[1].split("case $1 in\n")[1].split(")")[0]
-    assert answer("hakmem build ") == [word.strip() for word in flavors.split("|")]
+    assert answer("hakmem build ") == [*(word.strip() for word in flavors.split("|")), "coverage"]
     targets = text.split("command_fuzz()")[1].split("case $target in\n")[1].split(")")[0]
     assert answer("hakmem fuzz ") == [word.strip(" \\\n") for word in targets.split("|")]
     assert answer("hakmem sh") == ["shell"]

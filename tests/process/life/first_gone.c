@@ -1,0 +1,40 @@
+/* first_gone [wait]: the first thread ends by pthread_exit. Another one then allocates and frees 8 MB in small blocks,
+ * prints "ready", and ends the process, with `wait` once its input ends. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCKS = 80000, KEPT = 4000 };
+
+static void *kept[KEPT];
+static pthread_t first;
+
+static __attribute__((noinline)) void allocate_in_second_thread(void)
+{
+    for (int i = 0; i < BLOCKS; i++) {
+        void *block = memset(malloc(100), 1, 100);
+        free(kept[i % KEPT]);
+        kept[i % KEPT] = block;
+    }
+}
+
+static void *run(void *wait)
+{
+    pthread_join(first, NULL);
+    allocate_in_second_thread();
+    puts("ready");
+    fflush(stdout);
+    while (wait && getchar() != EOF)
+        ;
+    exit(0);
+}
+
+int main(int argc, char **argv)
+{
+    pthread_t thread;
+
+    first = pthread_self();
+    pthread_create(&thread, NULL, run, argc > 1 ? argv[1] : NULL);
+    pthread_exit(NULL);
+}

@@ -1,0 +1,42 @@
+"""Protects the tools that look at a process whose first thread has ended: other threads go on, and hold its memory."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+import blackbox
+from hakmem.doctor.system import read_process
+from hakmem.live import ProcessMemory
+from hakmem.live.memory import NoProcess, living_thread
+
+PROGRAM = blackbox.REPOSITORY / "tests" / "process" / "life" / "first_gone.c"
+
+
+@pytest.fixture
+def program(start, compiled, library):
+    return start([compiled(PROGRAM, "-O1", "-g", "-pthread"), "wait"], library)
+
+
+@pytest.mark.parametrize("command", ["explain", "stats"])
+def test_its_memory_is_read(program, hakmem, command):
+    assert Path(f"/proc/{program.pid}/maps").read_text() == "", "the kernel shows it: the test has no object"
+    told = json.loads(hakmem(command, program.pid, "--json"))
+    assert living_thread(program.pid) == told["pid"] != program.pid
+
+
+def test_doctor_reads_it(program):
+    found = read_process(ProcessMemory(program.pid).pid)
+    assert any("libhakmem" in mapping.path for mapping in found.mappings)
+
+
+def test_a_process_whose_threads_have_all_ended_is_none(program):
+    os.kill(program.pid, signal.SIGKILL)
+    while living_thread(program.pid):
+        time.sleep(0.01)
+    assert os.path.exists(f"/proc/{program.pid}")
+    with pytest.raises(NoProcess, match="has ended and waits for its parent"):
+        ProcessMemory(program.pid)
