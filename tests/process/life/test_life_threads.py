@@ -38,7 +38,10 @@ def run_without_growth(program, count, timeout=60, emulated=None, env=None):
 @pytest.mark.parametrize("options", OPTIONS)
 def test_fork_storm(compiled, options):
     """Eight threads each fork in the middle of their calls. No child may find a lock held forever. Under qemu 7.2 glibc
-    alone hangs in 18 of 20 runs (6 children each; HAKMEM in 17 of 20), so there one thread forks beside the first."""
+    alone hung in 18 of 20 runs on one machine (6 children each; HAKMEM in 17 of 20), so there one thread forks beside
+    the first, and no purge thread runs beside them."""
+    if blackbox.EMULATOR and options == "purge thread":
+        pytest.skip("with a third thread, a forked copy of qemu 7.2 can wait forever for its own call_rcu thread")
     children = 25 if options == "defaults" else 6
     threads = 1 if blackbox.EMULATOR else 8
     result = blackbox.run_both([compiled(HERE / "fork_storm.c"), threads, children], env=OPTIONS[options], timeout=90)
