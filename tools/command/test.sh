@@ -48,11 +48,20 @@ command_test()
         test_coverage
         return
     fi
+    use_compile_cache
     if ((${#arguments[@]} > 0)); then
         test_flavors
     else
         test_stages
     fi
+}
+
+# Makes builds of sources that were compiled before quick, in other checkouts and inside tests, too. CMake reads the
+# variables when it first configures a folder. Coverage does without: it needs the sources' absolute paths.
+use_compile_cache()
+{
+    command -v ccache >/dev/null || return 0
+    export CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=$root
 }
 
 # Refuses what ctest does not know. ctest itself ignores such a word, and runs every test.
