@@ -167,8 +167,8 @@ struct class_bounds {
 };
 HAK_DATA const struct class_bounds class_bounds;
 
-/* Whether a block of the class at the address may be the result of a request of that size and alignment. Alignment
- * 1: any. An aligned block may be of a larger class than its size alone needs. */
+/* Whether a block of the class at the address may be the result of a request of that size and alignment. An alignment
+ * of 1 means any. An aligned block may be of a larger class than its size alone needs. */
 HAK_INLINE bool class_fits(size_t class, const void *address, size_t size, size_t alignment)
 {
     return size <= class_bounds.size[class] &&

@@ -23,8 +23,8 @@ HAK_HIDDEN size_t os_page_size(void);
 HAK_HIDDEN void *os_map(size_t size, size_t alignment);
 HAK_HIDDEN void os_unmap(void *address, size_t size);
 
-/* As os_map, at a fixed place that must be wholly free (MAP_FIXED_NOREPLACE). TAKEN: something is mapped in it, or
- * the kernel does not let a process have that place. REFUSED: no memory, or a limit forbids it. */
+/* As os_map, at a fixed place that must be wholly free (MAP_FIXED_NOREPLACE). TAKEN: something is mapped in it, or the
+ * kernel does not let a process have that place. REFUSED: no memory, or a limit forbids it. */
 enum os_place { OS_PLACE_REFUSED = 0, OS_PLACE_TAKEN, OS_PLACE_MAPPED };
 HAK_HIDDEN enum os_place os_map_at(void *address, size_t size);
 

@@ -55,9 +55,9 @@ static bool table_of(struct table *table, uintptr_t base, const ElfW(Dyn) *dynam
     return table->symbols != NULL && table->strings != NULL;
 }
 
-/* The symbol's address if it defines the name for other objects. An entry without a section is a reference, even if
- * it has an address: a program at a fixed place has stubs, at which it calls functions whose address it takes. An
- * indirect function's value is not its address. */
+/* The symbol's address if it defines the name for other objects. An entry without a section is a reference, even if it
+ * has an address: a program at a fixed place has stubs, at which it calls functions whose address it takes. An indirect
+ * function's value is not its address. */
 static void *definition(struct table *table, uint32_t index, const char *name)
 {
     const ElfW(Sym) *symbol = &table->symbols[index];

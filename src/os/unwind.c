@@ -170,8 +170,8 @@ static bool find_near(uintptr_t address)
     return true;
 }
 
-/* Whether the word is on the stack, or on another stack that the walk has come to. Inlined, because malloc may walk
- * the stack, and may have only a page of it. */
+/* Whether the word is on the stack, or on another stack that the walk has come to. Inlined, because malloc may walk the
+ * stack, and may have only a page of it. */
 HAK_INLINE bool is_on_stack(uintptr_t address)
 {
     return is_in_part(address) || find_near(address) || find_mapping(address);

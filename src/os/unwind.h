@@ -1,5 +1,5 @@
-/* The calling thread's stack as return addresses. Only os_unwind_prepare may allocate. It may take locks. Of the
- * walks, only those that read tables with HAKMEM's own code take a lock, with musl and with glibc before 2.35
+/* The calling thread's stack as return addresses. Only os_unwind_prepare may allocate. It may take locks. Of the walks,
+ * only those that read tables with HAKMEM's own code take a lock, with musl and with glibc before 2.35
  * (os/unwind_objects.h). */
 #ifndef HAK_OS_UNWIND_H
 #define HAK_OS_UNWIND_H

@@ -16,8 +16,8 @@ HAK_DATA_HERE const uint8_t unwind_row_registers[ROW_REGISTERS] = { 19, 20, 21, 
 HAK_DATA_HERE const uint8_t unwind_row_registers[ROW_REGISTERS] = { 0 };
 #endif
 
-/* Bytes 4 to 11 of the head are the distance to the object's frame descriptions and their number. The key is never
- * 0: that is an unused place. */
+/* Bytes 4 to 11 of the head are the distance to the object's frame descriptions and their number. The key is never 0:
+ * that is an unused place. */
 static uint64_t row_key(uintptr_t address, const uint8_t *table)
 {
     uint64_t object;

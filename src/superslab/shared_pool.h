@@ -11,7 +11,7 @@
  * P2: a unit's `touched` bit is clear only if every byte of it reads as zero and it has no memory behind it, unless
  *     mlockall put some there. (Bit 0 is the header's.)
  * P3: a SuperSlab with k > 0 free units is in bucket k only, unless it is EMPTY and would begin with a whole huge page:
- *     then it is in the last bucket. While it is EMPTY and in a bucket, `touched` changes neither to 0 nor from 0.
+ *     then it is in bucket 32. While it is EMPTY and in a bucket, `touched` changes neither to 0 nor from 0.
  * P4: slots are read and changed under pool.lock only; `kind` and `decommitted` are read without it (superslab/slot.h).
  * P5: once the system has refused to map more, free memory and address space are wanted elsewhere. EMPTY SuperSlabs are
  *     then unmapped without delay, up to POOL_UNMAPPED_MAX, and mapped again when needed. Nobody reads the header of
@@ -139,7 +139,7 @@ HAK_HIDDEN void *shared_pool_take_metadata_slot(void);
 /* Makes `count` EMPTY SuperSlabs with memory behind them (HAKMEM_SS_PREWARM). Returns how many it made. */
 HAK_HIDDEN size_t shared_pool_prewarm(size_t count);
 
-/* Whether N2 asks for room before a huge block of `bytes` is mapped. Any thread; takes pool.lock. */
+/* Whether N2 calls for room before a huge block of `bytes` is mapped. Any thread; takes pool.lock. */
 HAK_HIDDEN bool shared_pool_wants_room(size_t bytes);
 
 /* Makes room for a huge block (N2), then counts the bytes that are about to be mapped for it. False: the hard limit

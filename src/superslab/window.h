@@ -39,11 +39,11 @@ HAK_DATA char *hak_window;
 HAK_DATA size_t hak_units;
 /* By slot number. Those before window_slots_begin() stand for the head, and are all zeros. */
 HAK_DATA struct slot *window_slots;
-/* How many bytes of the page map are mapped, and as many of the descriptors. */
+/* How many bytes of the page map are mapped. As many bytes of the descriptors are mapped. */
 HAK_DATA size_t window_head_mapped;
 
-/* 0, or with hardening on a secret from which random places are made: then SuperSlabs have guard units
- * (superslab/guard_units.h) and no huge pages. */
+/* With hardening on, a secret from which random places are made: SuperSlabs then have guard units
+ * (superslab/guard_units.h) and no huge pages. Else 0. */
 HAK_DATA uint64_t window_secret;
 
 /* Finds a place, and maps the head and the first slots; idempotent. False: no address space or memory. Under the init
