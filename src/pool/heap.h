@@ -51,7 +51,7 @@ struct kept_slabs {
     uint64_t classes; /* a bit for each class that may have some */
     uint32_t units;   /* of all kept slabs; also read without the lock */
     uint32_t most;    /* units that the heap has learnt to keep; 0: KEPT_FIRST */
-    uint32_t growths; /* shared_pool_growths() when a slab was last kept */
+    uint32_t growths; /* shared_pool_growths() when a slab was last to be kept */
     bool refused;     /* the last slab that became empty was one too many */
 };
 #define KEPT_FIRST 16u
@@ -61,7 +61,7 @@ struct kept_slabs {
  * C1: the sum of refilled_blocks - returned_blocks over all heaps is the number of the class's blocks that are live, in
  *     caches, or freed by other threads and not collected: the sum of slab.used. */
 struct class_counters {
-    uint64_t refills, refilled_blocks; /* times that blocks were taken from the heap's slabs, and the blocks */
+    uint64_t refills, refilled_blocks; /* how often blocks were taken from the heap's slabs, and how many */
     uint64_t flushes, flushed_blocks;  /* batches that the heap's thread gave back, to slabs of any owner */
     uint64_t returned_blocks;          /* blocks that any thread gave back to the heap's slabs */
     uint64_t carved, released;         /* slabs */
@@ -99,7 +99,7 @@ struct heap {
     _Atomic uint8_t state;  /* enum heap_state. Order: seq_cst (O4) */
     _Atomic uint8_t kind;   /* enum heap_kind. Order: any; `state` is set after it and read before it */
     uint8_t list;           /* enum registry_list; under registry.lock */
-    _Atomic uint8_t cache_purged; /* enum heap_memory_state; empty unless MEMORY_IN_USE. Order: any; locks order it */
+    _Atomic uint8_t cache_purged; /* enum heap_memory_state. Order: any; locks order it */
     _Atomic uint8_t body_purged;  /* enum heap_memory_state. Order: any; locks order it */
     _Atomic uint32_t slabs; /* in the body's lists and in `full`. Order: any; changed under the lock, else a hint */
     struct heap_body *body;
@@ -162,7 +162,7 @@ HAK_HIDDEN void *heap_take_aligned_span(struct heap *heap, unsigned class, unsig
 HAK_HIDDEN size_t heap_return_blocks(struct heap *heap, unsigned class, void **blocks, size_t count,
                                      const char *function);
 
-/* Whether a heap may hold free memory for itself that it has not shown to need. Any thread. */
+/* Whether a heap may hold free memory for which it has not yet shown a need. Any thread. */
 HAK_INLINE bool heap_may_keep(void)
 {
     return !footprint_is_short();

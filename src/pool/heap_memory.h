@@ -27,7 +27,7 @@ HAK_HIDDEN void heap_memory_use(struct heap *heap, bool cache);
 /* Call when the heap's body or cache became MEMORY_DEAD: the next heap_memory_ripen makes it due for a purge. */
 HAK_HIDDEN void heap_memory_bury(struct heap *heap);
 
-/* Makes due for a purge what was buried until now, and what the system refused to take before. */
+/* Makes memory due for a purge that was buried until now, or that the system refused to take before. */
 HAK_HIDDEN void heap_memory_ripen(void);
 
 /* Purges what is due in up to `groups` groups. Calls `begin` for a heap before its body goes. Returns the bytes. */
