@@ -422,8 +422,8 @@ static bool sweep_take_turn(void)
     return sweep_memory != NULL;
 }
 
-/* Threads that free while another sweeps wait for it once twice the trigger waits, or they would outrun it. They hold
- * no lock, and the sweeping thread waits for them only to answer its signal. */
+/* While another thread sweeps, a thread that frees waits for it once the waiting bytes are twice the trigger; else
+ * frees would outrun sweeps. It holds no lock, and the sweeping thread waits for it only to answer its signal. */
 static void sweep_await_turn(void)
 {
     for (unsigned waits = 0; waits < AWAIT_MOST && atomic_load(&sweep.waiting) / 2 >= atomic_load(&sweep.trigger);
@@ -437,7 +437,7 @@ static void sweep_await_turn(void)
 
 static void sweep_end_turn(void)
 {
-    /* Without what began to wait meanwhile: else the next sweep would be the later, the faster others free. */
+    /* Leaves out blocks that began to wait meanwhile: the faster others free, the later the next sweep would be. */
     atomic_store_explicit(&sweep.kept, sweep.chosen - sweep.left + sweep_large_waiting(), memory_order_relaxed);
     sweep_set_trigger();
     sweep_leave_turn();
