@@ -438,7 +438,7 @@ static HAK_NOINLINE uintptr_t make_frame(const struct python_frame *frame, const
     return PYTHON_MARK | (uint64_t)number << PYTHON_LINE_BITS | base_min(line_of(frame, code), PYTHON_LINE_MOST);
 }
 
-/* Tells strs apart: by length and hash, which names have, or else by length and characters. */
+/* Tells strs apart: by length and hash if the str has a hash, as names do; else by length and characters. */
 struct text_mark {
     uint64_t length, hash; /* as they lie in the interpreter's memory */
 };

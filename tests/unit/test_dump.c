@@ -520,7 +520,8 @@ static void test_confidence(void)
         profile.mean = rows[i].mean;
         insert(table_site(&(uintptr_t){ (uintptr_t)begin + 1 }, 1, NULL), 0x2000, rows[i].bytes, WEIGHT_ONE);
         (void)snprintf(expected, sizeof expected,
-                       "the sum is right to %llu bytes, and a site that is not told has less than %llu. `hakmem leaks",
+                       "the sum is right to %llu bytes, and a site that is not listed has less than %llu. "
+                       "`hakmem leaks",
                        (unsigned long long)rows[i].apart, 3 * (unsigned long long)rows[i].mean);
         assert_has(leaks(), expected);
         assert_true(table_remove((void *)0x2000, 5, (struct caller){ 0 }, &(struct record){ 0 }));
