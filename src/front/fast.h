@@ -1,8 +1,8 @@
 /*
  * malloc and free as nearly every call runs them. Anything unusual ends in a tail call.
  *
- * free takes a block's class from the page map alone, and caches blocks of any owner; a flush asks the slab whose they
- * are. free's last test compares with the block freed last: this catches a second free directly after the first. Its
+ * free takes a block's class from the page map alone, and caches blocks of any owner; a flush reads the owner from the
+ * slab. free's last test compares with the block freed last: this catches a second free directly after the first. Its
  * first test catches an address that is no multiple of BLOCK_ALIGN: the unit is beyond the window (window_block_unit).
  */
 #ifndef HAK_FRONT_FAST_H

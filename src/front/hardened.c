@@ -199,7 +199,7 @@ static void *hardened_hand_out(char *block, size_t size, bool zeroed, bool zero)
 
     place.index = class_block_index(place.class, (size_t)(block - slab->start));
     if (HAK_LIKELY(hardened_checks(zero))) {
-        /* The rest of a span is checked when it is given out. */
+        /* The rest of a span is checked when a later request takes it. */
         size_t room = class_size(place.class);
         if (class_is_span(place.class))
             room = base_min(base_align_up(seal_bytes_for(size), BLOCK_ALIGN), room);

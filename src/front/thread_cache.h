@@ -216,9 +216,9 @@ HAK_INLINE bool cache_stays_runless(struct thread_cache *cache, unsigned class, 
 }
 
 /* Serves a call of a counted class (T8) in the usual case: a run has ended, or the class has none; the bin has this
- * call's block and most of those of the next run, which is to be as long; no call among them is a sample; no other
- * work waits. Else returns NULL and changes nothing. It loads each value only when the tests before have passed, so
- * that it needs few registers. A shift that has changed waits until a call is no such case, or the next flush. */
+ * call's block and most of those of the next run, which is to be as long; no call among them is a sample; no other work
+ * waits. Else returns NULL and changes nothing. It loads each value only when the tests before have passed, so that it
+ * needs few registers. A changed shift takes effect at the first other call, or the next flush. */
 HAK_INLINE void *cache_serve_steady(struct thread_cache *cache, unsigned class)
 {
     unsigned length = cache->run_want[class] - RUN_STEADY, top, count, base, served;
