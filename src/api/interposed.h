@@ -92,7 +92,7 @@ struct interposed {
 };
 HAK_DATA struct interposed interposed; /* valid once interposed_look returned */
 
-/* Bits of interposed_name; all are set until the first look. Order: any; who finds a bit asks interposed_look. */
+/* Bits of interposed_name; all are set until the first look. Order: any; if a bit is set, ask interposed_look. */
 HAK_DATA _Atomic uint32_t interposed_names;
 HAK_HIDDEN bool interposed_look(enum interposed_name name);
 
