@@ -305,7 +305,7 @@ int main(int count, char **list)
     execv(path, words.program);
     int error = errno;
     struct mapped_file file;
-    /* As shells do: execvp hands what the kernel does not know to sh, but sh is of no use for a damaged ELF file. */
+    /* As shells do: execvp hands unknown files to sh, but sh is of no use for a damaged ELF file. */
     if (error == ENOEXEC && !(effect_map_file(path, &file) && file.bytes[0] == '\x7f'))
         execvp(path, words.program);
     words_say("cannot run %s: %s", words.program[0], strerror(error));
