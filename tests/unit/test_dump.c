@@ -176,7 +176,7 @@ static void test_child_of_a_fork(void)
     finish("asked");
 }
 
-/* ---- What is there already ---- */
+/* ---- Files that exist already ---- */
 
 static void test_replaces(void)
 {
@@ -191,7 +191,7 @@ static void test_replaces(void)
     assert_int_equal(dump_write("file"), 0);
     assert_profile("file", 1);
     assert_int_equal(stat("file", &after), 0);
-    assert_int_not_equal(after.st_ino, before.st_ino); /* who has the old file open sees it whole */
+    assert_int_not_equal(after.st_ino, before.st_ino); /* a program that has the old file open sees it whole */
     assert_int_equal(lseek(old, 0, SEEK_END), 5);
     close(old);
     finish("file");
@@ -529,7 +529,7 @@ static void test_confidence(void)
     finish(NULL);
 }
 
-/* Without memory for the report, that is said; the process's end goes on. */
+/* Without memory for the report, a message says so, and the process ends as usual. */
 static void test_no_memory(void)
 {
     begin(1);

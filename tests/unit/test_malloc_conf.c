@@ -1,4 +1,5 @@
-/* Protects options/malloc_conf.c: what jemalloc's settings do to HAKMEM's options, and what is said of wrong ones. */
+/* Protects options/malloc_conf.c: the effect of jemalloc's settings on HAKMEM's options, and messages for wrong
+ * ones. */
 #include "core.h"
 
 #include <stdio.h>
@@ -9,7 +10,7 @@
 static char variable[1024];
 static char *environment[3] = { variable };
 
-/* Reads the settings. Returns what is said. */
+/* Reads the settings. Returns the messages. */
 static const char *read_conf(const char *text)
 {
     snprintf(variable, sizeof variable, "MALLOC_CONF=%s", text);
@@ -142,7 +143,7 @@ static void test_no_pairs(void)
     memset(longer, 'n', sizeof longer);
     memcpy(longer + 63, ":1", 3); /* the longest name that there is room for */
     assert_has(read_conf(longer), "jemalloc has no such name");
-    /* A longer one is told as far as there is room for it, and nothing of the pair before it. */
+    /* The message has as much of a longer name as there is room for, and nothing of the pair before it. */
     memset(longer, 'n', sizeof longer);
     memset(longer, 'v', 300);
     memcpy(longer, "prof_prefix:", 12);
@@ -173,7 +174,7 @@ static void test_abort(void)
     assert_aborts(read_wrong, "MALLOC_CONF: abort_conf:true ends the program");
 }
 
-/* The program's variable counts less than MALLOC_CONF, and its names without a meaning are told only if asked. */
+/* The program's variable counts less than MALLOC_CONF, and HAKMEM_VERBOSE reports its names without a meaning. */
 static void test_variable_of_the_program(void)
 {
     static char *none[] = { NULL };

@@ -303,10 +303,10 @@ static __attribute__((noinline)) void make_blocks_wait(void)
     wipe_stack();
 }
 
-/* No sweep is due while the test counts what waits. */
+/* No sweep is due while the test counts waiting bytes. */
 static void no_sweep_by_itself(void) { atomic_store(&sweep.trigger, SIZE_MAX); }
 
-/* The child of a fork counts what waits by the bits: a thread of the parent may have set some and not counted them. */
+/* The child of a fork counts waiting blocks by bits: a thread of the parent may have set some and not counted them. */
 static void count_anew(void)
 {
     size_t waiting, blocks[CLASS_COUNT];
