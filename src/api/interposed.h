@@ -111,7 +111,7 @@ HAK_INLINE bool interposed_is(enum interposed_name name)
 /* An aligned block from the other object, if it has a function for that, else from us. alignment: a power of two. */
 HAK_HIDDEN void *interposed_aligned(size_t alignment, size_t size);
 
-/* The same for the function `name`, which forwards or not. */
+/* As interposed_aligned, for the function `name`, which may forward. */
 HAK_HIDDEN void *interposed_aligned_by(enum interposed_name name, size_t alignment, size_t size);
 
 /* Frees a block of the other object's. An `aligned` block may be ours (interposed_aligned). */

@@ -37,10 +37,10 @@
 /* not a weak declaration: gold does not make a hidden one's address NULL */
 #define HAK_DATA_UNLESS __attribute__((weak))
 #endif
-/* The same for names that assembly uses or defines: they are global in every build. */
+/* As HAK_HIDDEN, for names that assembly uses or defines: they are global in every build. */
 #define HAK_IN_ASSEMBLY extern __attribute__((visibility("hidden")))
 
-/* A cache line. Words that two threads write lie HAK_LINE_PAIR bytes apart, as processors fetch lines in pairs. */
+/* Alignments that keep two threads' words on two lines. HAK_LINE_PAIR: also where lines are fetched in pairs. */
 #define HAK_CACHE_LINE 64
 #define HAK_LINE_PAIR 128
 

@@ -383,7 +383,7 @@ static bool hardened_read_large(const void *block, struct huge_request *request,
     return false;
 }
 
-/* Whether the address is among blocks of 0 bytes. *live: somebody has the block; else misuse is reported. */
+/* Whether the address is among blocks of 0 bytes. *live: the program holds the block; else misuse is reported. */
 static bool hardened_is_nothing(const void *block, bool *live, const char *function)
 {
     enum nothing_state state = harden.nothing ? nothing_look(block) : NOTHING_ELSEWHERE;

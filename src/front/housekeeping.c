@@ -37,7 +37,7 @@ static bool tick_trim(bool stale, bool all, size_t *bytes)
     return left;
 }
 
-/* Does all that a purge delay makes due: flushes the thread's own cache, trims idle heaps, then purges what is free.
+/* Does all that a purge delay makes due: flushes the thread's own cache, trims idle heaps, then purges free memory.
  * `stale`: the free memory was unwanted for a delay already. */
 static size_t tick_run(uint32_t now, bool stale, bool all)
 {
@@ -62,7 +62,7 @@ static size_t tick_run(uint32_t now, bool stale, bool all)
     return bytes;
 }
 
-/* Goes on with what the last tick left at its bounds, without what a tick asks of live threads. */
+/* Goes on where the last tick stopped at its bounds. Asks live threads for no flush. */
 static void tick_go_on(void)
 {
     size_t bytes = 0;

@@ -167,8 +167,8 @@ static void bins_look(void *const *blocks, unsigned count, size_t size)
 }
 
 /* Looks at the tail words of blocks in use at a random place in the slab of `block`. The slab stays because the thread
- * has that block. So a write past a block is found before that block or a neighbour is freed. Looks at no more than
- * `moved` blocks: one for each call. */
+ * has that block. So a write past a block is found even if neither the block nor a neighbour is freed. Looks at no more
+ * than `moved` blocks: one for each call. */
 static void bins_patrol(struct bins *bins, const char *block, unsigned class, unsigned moved, const char *function)
 {
     struct slab *slab = slab_of(block);

@@ -11,8 +11,9 @@
  *     so that the fast path of free puts no block: hardened_free_checked puts it, and `keep` grows with it.
  * V9: an entry is written before `head` covers it, and `tail` leaves an entry before another takes its place. So a fork
  *     at any moment loses at most one block to the child. Batches change under the heap's lock.
- * V10: a freed block goes back to its slab only by bins_leave or span_leave (spans.c). With the sweep on, bins_let_go
- *     and span_leave make it wait for that first, and bins_take and bins_take_span give out no freed block.
+ * V10: a freed block leaves a ring or the waiting spans for its slab only by bins_leave or span_leave (spans.c). With
+ *     the sweep on, bins_let_go and span_leave make it wait for that first, and bins_take and bins_take_span give out
+ *     no freed block.
  */
 #ifndef HAK_HARDEN_BINS_H
 #define HAK_HARDEN_BINS_H
@@ -20,7 +21,7 @@
 #include "harden/spans.h"
 #include "os/os.h"
 
-/* A thread's rings may hold an eighth of what its heap's slabs hold, and so may its waiting spans. */
+/* A thread's rings may hold an eighth of the bytes of its heap's slabs, and so may its waiting spans. */
 #define BINS_SHARE 8u
 
 struct ring {

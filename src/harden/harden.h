@@ -36,7 +36,7 @@ HAK_INLINE void harden_detour(bool begins)
         atomic_fetch_add_explicit(&harden_detours, begins ? 1 : (size_t)-1, memory_order_relaxed);
 }
 
-/* Reads the switches; after options_read, under the init lock. */
+/* Reads the switches; after options_read, under process_lock. */
 HAK_HIDDEN void harden_begin(void);
 
 /* Makes memory inaccessible. False: the kernel refused, which is said once in a process. */

@@ -140,7 +140,7 @@ HAK_INLINE void seal_put_small(char *block, size_t size, size_t requested, enum 
     seal_store(block + requested, seal_word(canary, tail, room - SEAL_BYTES));
 }
 
-/* The same for any block. */
+/* As seal_put_small, for any block. */
 HAK_INLINE void seal_put(char *block, unsigned class, struct ledger *ledger, unsigned index, size_t requested,
                          enum seal_kind kind)
 {

@@ -13,7 +13,7 @@
 #define SPANS_BYTES (4 * HAK_MIB)
 #define SPANS_KEEP 4u
 
-/* What the kernel's work costs, in us, as measured: to close and reopen a span, and for each 16 KiB that has memory. */
+/* The measured cost of the kernel's work in us: to close and reopen a span, and for each 16 KiB that has memory. */
 #define CLOSING_US 5u
 #define CLOSING_US_SHIFT 14
 /* The most that a thread may spend at once. */

@@ -82,7 +82,7 @@ bool sweep_free_huge(void *block)
 
     if (size == 0)
         return false;
-    /* The footprint counts nothing of what waits: it is no memory. */
+    /* The footprint does not count waiting addresses: they have no memory. */
     footprint_huge_waits(size);
     footprint_huge_leaves(size);
     waits = large_have_table() && os_purge(block, size) && os_protect(block, size, false) && large_wait(block, size);

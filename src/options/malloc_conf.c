@@ -99,7 +99,7 @@ static const char *const unused[] = {
 };
 
 struct reading {
-    const char *source; /* what the messages call it */
+    const char *source; /* its name in messages */
     bool told;          /* the user typed it: also report names without a meaning */
     bool wrong;
     char names[NAMED_MOST]; /* without a meaning, separated by blanks */

@@ -144,7 +144,7 @@
     OPTION(sweep_percent, "HAKMEM_SWEEP_PERCENT", COUNT, 25, 1, 1000, "percent of what is in use",                    \
            "a sweep is due when this much more waits than the last sweep left")                                       \
     OPTION(sweep_min, "HAKMEM_SWEEP_MIN", SIZE, 4194304, 65536, 1099511627776, "bytes", \
-           "but only when at least this much more waits") \
+           "a sweep is due only when at least this much more waits") \
     OPTION(sweep_keep, "HAKMEM_SWEEP_KEEP", COUNT, 100, 0, 10000, "percent of what is in use",                        \
            "the most that may wait after a sweep because pointers refer to it, but at least 16 MiB; 0: no bound")     \
     OPTION(sweep_signal, "HAKMEM_SWEEP_SIGNAL", COUNT, 16, 0, 64, "signal's number",                                  \

@@ -127,7 +127,7 @@ HAK_HIDDEN enum lock_taken lock_take_for_fork(struct lock *lock, struct lock_pat
  * it. */
 HAK_HIDDEN void lock_pass_on(struct lock *lock);
 
-/* In the parent: gives back what lock_take_for_fork took. */
+/* In the parent: gives back a lock that lock_take_for_fork took. */
 HAK_HIDDEN void lock_leave_fork(struct lock *lock);
 
 /* In the child: frees the lock, unless the interrupted operation of the only thread left holds it. */

@@ -1,7 +1,6 @@
 /*
- * The contract between HAKMEM and the kernel. os/ is the only folder with platform code: linux.c implements this
- * header, and tests/support/os/fake.c implements it again for tests, with a clock that stands still and calls that fail
- * on demand.
+ * The contract between HAKMEM and the kernel. linux.c implements it. tests/support/os/fake.c implements it again for
+ * tests, with a clock that stands still and calls that fail on demand.
  *
  * Common to all, unless a comment says otherwise: addresses and sizes are multiples of the page size; any thread may
  * call; no function allocates, waits for a lock or changes errno. `false` and NULL mean that the kernel refused and
@@ -28,7 +27,7 @@ HAK_HIDDEN void os_unmap(void *address, size_t size);
 enum os_place { OS_PLACE_REFUSED = 0, OS_PLACE_TAKEN, OS_PLACE_MAPPED };
 HAK_HIDDEN enum os_place os_map_at(void *address, size_t size);
 
-/* Unmaps a part of what os_map_at mapped. False: the kernel refused, because the process would have one mapping too
+/* Unmaps a part of a mapping of os_map_at. False: the kernel refused, because the process would have one mapping too
  * many (vm.max_map_count). */
 HAK_HIDDEN bool os_decommit(void *address, size_t size);
 

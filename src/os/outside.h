@@ -35,7 +35,7 @@ struct outside {
      * on is turned off again, 0: never. */
     uint64_t profile_mean, profile_ms, guard_mean;
     _Atomic uint32_t error;   /* the errno of the last answer. Order: release by `answered`, for the writer */
-    _Atomic uint8_t answered; /* request answered last. Order: release, for the writer, which reads it first */
+    _Atomic uint8_t answered; /* number of the request. Order: release, for the writer, which reads it first */
 };
 
 enum { OUTSIDE_ASKED = offsetof(struct outside, word.asked) };

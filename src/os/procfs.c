@@ -213,8 +213,8 @@ size_t procfs_anonymous_pages(const char *statm)
     return all - base_min(all, statm_pages(statm, 2));
 }
 
-/* Whether /proc/self tells of memory: whether the first thread lives. An emulator, such as QEMU's for user processes,
- * may know no other folder. */
+/* Whether /proc/self shows memory, as it does while the first thread lives. An emulator, such as QEMU's for user
+ * processes, may know no other folder. */
 static bool first_thread_lives(void)
 {
     return procfs_resident_pages("/proc/self/statm") != 0;

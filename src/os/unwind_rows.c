@@ -6,7 +6,7 @@ enum { ROW_PLACES = 512, ROW_WORDS = 3 };
 
 /* The first word is the key XOR the words of the row. Threads write places without a lock. If the words of a place come
  * from two rows, or from another row, the XOR does not give the key. */
-static _Atomic uint64_t row_places[ROW_PLACES][1 + ROW_WORDS]; /* Order: relaxed; the key tells */
+static _Atomic uint64_t row_places[ROW_PLACES][1 + ROW_WORDS]; /* Order: relaxed; the key shows a mixed place */
 
 #if defined(__x86_64__)
 HAK_DATA_HERE const uint8_t unwind_row_registers[ROW_REGISTERS] = { 3, 6, 12, 13, 14, 15, 16 };

@@ -43,8 +43,7 @@ struct cfi_row {
     int32_t values[CFI_REGISTERS];
 };
 
-/* A row in which each register is unchanged or lies in one of the words below the CFA. Nearly all of compilers' rows
- * are so. */
+/* A row in which each register is unchanged or lies in one of the words below the CFA, as in nearly all rows. */
 struct unwind_row {
     uint32_t cfa_register;
     int32_t cfa_offset;

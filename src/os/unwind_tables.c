@@ -287,7 +287,7 @@ static bool cfi_run(struct cfi_bytes bytes, const struct cfi_description *made, 
         }
         switch (code) {
         case 0x00: /* nop */
-        case 0x2d: /* AARCH64_negate_ra_state: what is signed is known by its bits */
+        case 0x2d: /* AARCH64_negate_ra_state: signed addresses are known by their bits */
             break;
         case 0x01: /* set_loc: compilers for these processors do not use it */
             return false;
@@ -561,7 +561,7 @@ static bool cfi_step_kept(const struct cfi_tables *tables, struct cfi_frame *fra
     return cfi_arrive(frame, frame->registers[CFI_RETURN_REGISTER], slot);
 }
 
-/* The same by a row that is found anew. `table`: of the object that the address is in, or NULL. */
+/* As cfi_step_kept, by a row that is found anew. `table`: of the object that the address is in, or NULL. */
 static HAK_NOINLINE bool cfi_step_anew(const struct cfi_tables *tables, struct cfi_frame *frame, uintptr_t address,
                                        const uint8_t *table, const uintptr_t **slot)
 {

@@ -62,7 +62,7 @@ struct registry {
 
 HAK_DATA struct registry registry;
 
-/* Makes the house heap. False: memory is out. Called under the init lock. */
+/* Makes the house heap. False: memory is out. Under process_lock. */
 HAK_HIDDEN bool registry_init(void);
 
 /* A heap for the calling thread: the last orphan with all it owns, an unused heap, or a new one. NULL: no memory. */

@@ -108,7 +108,7 @@ HAK_INLINE bool slab_row_at(const struct size_class *class, size_t offset, void 
 }
 
 /* Puts back the blocks from *at up to `end`, or to the first outside the slab. Stops at an address that is no block in
- * use; *result tells what it is. Returns where it stopped. Blocks in one word of the map share its change. */
+ * use, and sets *result. Returns where it stopped. Blocks in one word of the map share its change. */
 HAK_HIDDEN void **slab_put_run(struct slab *slab, void **at, void *const *end, enum slab_put_result *result);
 
 /* Whether block `index` is free in the slab's maps. A block in a thread's cache is not. Any thread, no lock. */

@@ -112,8 +112,7 @@ static void heap_carve(struct heap *heap, struct slab *slab, unsigned class)
     debug_count_of(COUNT_MF2_NEW_PAGE, class, 1);
 }
 
-/* Gets the heap a slab of the class with free blocks: from an orphan or an idle heap, else a warm one; a span: a new
- * one. */
+/* Gets the heap a slab of the class with free blocks: an orphan's or an idle heap's, else a warm one; or a new span. */
 static bool heap_get_slab(struct heap *heap, unsigned class)
 {
     struct slab *slab;

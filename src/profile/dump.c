@@ -284,9 +284,8 @@ static void report_error(uint64_t bytes)
     if (mean == 1)
         return; /* every block is a sample */
     if (bytes == 0)
-        base_message("no sample is in use, which says little: with 95 %% confidence less than %zu bytes are. `hakmem "
-                     "leaks -- PROGRAM` counts "
-                     "every block; HAKMEM_HEAP_PROFILE_RATE=1 makes each a sample",
+        base_message("no sample is in use: with 95 %% confidence less than %zu bytes are in use. `hakmem leaks -- "
+                     "PROGRAM` counts every block; HAKMEM_HEAP_PROFILE_RATE=1 makes each a sample",
                      (size_t)(3 * mean));
     else
         base_message("each figure is an estimate: with 95 %% confidence the sum is right to %zu bytes, and a site that "

@@ -37,7 +37,7 @@ static struct {
 
 /* The frame made of a place in a code object. sum: key + frame, so that a half-overwritten pair matches no key. */
 struct seen_place {
-    _Atomic uint64_t sum, frame; /* Order: relaxed; the sum tells */
+    _Atomic uint64_t sum, frame; /* Order: relaxed; the sum shows a mixed place */
 };
 static _Atomic(struct seen_place *) seen_places; /* Order: release under profile_lock, acquire: the zeros in it */
 static struct python_code **code_buckets; /* under profile_lock */

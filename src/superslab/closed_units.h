@@ -3,12 +3,12 @@
  * units, and while freed memory is zeroed: a closed unit reads as zero once it is open.
  *
  * V21: slab.closed tells how the units of an empty slab were closed. While they belong to no slab, superslab.protected
- *     and superslab.guarded have their bits. Whoever takes such units opens them first. The bits are lost with the
- *     header's memory; the SuperSlab is then EMPTY, and guard_units_lay opens all of it. A guarded unit has no memory.
+ *     and superslab.guarded have their bits. They are opened as they are taken. The bits are lost with the header's
+ *     memory; the SuperSlab is then EMPTY, and guard_units_lay opens all of it. A guarded unit has no memory.
  * V22: superslab.fences has a bit for each guard unit that has mappings of its own. Closing and opening a span between
  *     two such units splits and joins no mapping. Only the first CLOSED_SLOTS SuperSlabs have any, and only they keep
- *     spans closed by os_protect, so that both take a bounded number of mappings. In the others a span that leaves its
- *     quarantine is closed by os_guard instead, where the kernel can.
+ *     spans closed by os_protect: the number of mappings is bounded. In the others a span that leaves its quarantine is
+ *     closed by os_guard instead, where the kernel can.
  */
 #ifndef HAK_SUPERSLAB_CLOSED_UNITS_H
 #define HAK_SUPERSLAB_CLOSED_UNITS_H

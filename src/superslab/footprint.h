@@ -14,8 +14,8 @@
  *     makes room requests a flush of the caches and a release of the kept slabs. Requests are FOOTPRINT_FLUSH_MS apart,
  *     and one that comes too soon waits. Once the footprint has grown by a quarter of the live peak, and by
  *     FOOTPRINT_SPARE, the next request is granted at once. Otherwise blocks that caches pin would raise the live peak.
- * N6: empty SuperSlabs and freed ranges beyond what their options allow leave at once. When the footprint grows again
- *     within a purge delay after that, as much may wait as was live at the live peak, until the peak falls.
+ * N6: empty SuperSlabs and freed ranges beyond the options' bounds leave at once. When the footprint grows again within
+ *     a purge delay after that, as much may wait as was live at the live peak, until the peak falls.
  */
 #ifndef HAK_SUPERSLAB_FOOTPRINT_H
 #define HAK_SUPERSLAB_FOOTPRINT_H

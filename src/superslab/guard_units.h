@@ -4,7 +4,7 @@
  * it comes to another slab or to the allocator's own records. Slabs are taken at random places among the rest.
  *
  * V14: while units of a SuperSlab are in use, superslab.guards has a bit for each guard unit, and superslab.kind tells
- *     what runs it has (V16). An EMPTY SuperSlab keeps its guard units, but forgets both with its header's memory.
+ *     what runs it has (V16). An EMPTY SuperSlab keeps its guard units, but loses `guards` and `kind` with its header.
  * V15: a guard unit belongs to no slab, so its `free` bit is set (P1). It has no memory, and no run contains it.
  * V16: the guard units of a SuperSlab leave stretches of one length, its kind. A stretch holds one run, at its end, so
  *     that a guard unit lies directly behind the run. Runs that differ little in length share a kind, so that memory of

@@ -122,7 +122,7 @@ static unsigned pool_find_run(uint32_t number, unsigned units, unsigned align_un
     return start ? start : pool_best_run(number, slot->free, units, align_units);
 }
 
-/* The same among free units with memory behind them. */
+/* As pool_find_run, among free units with memory behind them. */
 static unsigned pool_find_touched(uint32_t number, unsigned units, unsigned align_units)
 {
     const struct slot *slot = &shared_pool.slots[number];
@@ -263,7 +263,7 @@ static uint32_t pool_choose_slot(unsigned units, unsigned align_units, enum pool
     return 0;
 }
 
-/* The same among units with memory behind them, which add nothing to the footprint when taken. */
+/* As pool_choose_slot, among units with memory behind them: these add nothing to the footprint. */
 static uint32_t pool_choose_touched(unsigned units, unsigned align_units, unsigned *start)
 {
     unsigned bucket;

@@ -115,10 +115,10 @@ HAK_INLINE uint32_t shared_pool_growths(void)
     return atomic_load_explicit(&shared_pool.growths, memory_order_relaxed);
 }
 
-/* Makes the window, and the pool of its first slots; idempotent. False: memory is out. Under the init lock. */
+/* Makes the window, and the pool of its first slots; idempotent. False: memory is out. Under process_lock. */
 HAK_HIDDEN bool shared_pool_init(void);
 
-/* What a slab will be used for (P6). */
+/* The use of a slab (P6). */
 enum pool_use { POOL_DENSE, POOL_SPARSE };
 
 /* Takes up to `count` runs of `units` units, at multiples of `align_units`, neighbours if possible. Makes room first
@@ -127,7 +127,7 @@ enum pool_use { POOL_DENSE, POOL_SPARSE };
 HAK_HIDDEN size_t shared_pool_acquire(unsigned units, unsigned align_units, size_t count, enum pool_use use,
                                       struct slab **slabs);
 
-/* The same, but only of units that have memory behind them, so that the footprint does not grow. */
+/* As shared_pool_acquire, but only of units with memory behind them, so that the footprint does not grow. */
 HAK_HIDDEN size_t shared_pool_acquire_touched(unsigned units, unsigned align_units, size_t count, struct slab **slabs);
 
 /* Gives back a slab without blocks in use. Any thread; takes pool.lock. */
@@ -166,7 +166,7 @@ HAK_HIDDEN void shared_pool_schedule_purge(uint64_t delay_ms);
 /* Call before a part of `address`'s slot is purged: refuses huge pages for it (P7). Any thread; takes pool.lock. */
 HAK_HIDDEN void shared_pool_split_at(const void *address);
 
-/* Makes sure that a purge scans what waits in warm pools, pending queues and dead threads' caches. Takes no lock. */
+/* Makes sure that a purge scans warm pools, pending queues and dead threads' caches. Takes no lock. */
 HAK_HIDDEN void shared_pool_want_purge_slow(void);
 HAK_INLINE void shared_pool_want_purge(void)
 {
