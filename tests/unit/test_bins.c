@@ -140,7 +140,7 @@ static void test_quarantine(void)
     assert_in_range(between, keep, 4 * keep + 128);
 }
 
-/* A tick returns what malloc may take to the slabs. The quarantine stays. */
+/* A tick returns the blocks before the quarantine to their slabs. The quarantine stays. */
 static void test_tick(void)
 {
     const struct ring *ring;
@@ -173,8 +173,8 @@ static void test_hits(void)
 
 /* ---- Blocks before the ones that a refill takes ---- */
 
-/* Frees every second of 200 blocks to their slab, changes the last byte of the others, and takes as many again. Returns
- * how many calls reported that. */
+/* Frees every second of 200 blocks to their slab, changes the last byte of the others, and takes as many blocks again.
+ * Returns how many calls reported the change. */
 static unsigned refill_beside(int change)
 {
     unsigned reports;
@@ -229,7 +229,7 @@ static void test_full_blocks(void)
 
 /* ---- Spans ---- */
 
-/* Asks the kernel, which refuses to write what it cannot read. */
+/* Asks the kernel, which refuses to write from memory that cannot be read. */
 static bool is_readable(const char *at)
 {
     static int ends[2] = { -1, -1 };

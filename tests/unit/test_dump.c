@@ -389,8 +389,8 @@ static void test_no_leaks(void)
     assert_string_equal(leaks(),
                         "hakmem: in use at exit, by samples 1 bytes apart: 0 bytes in 0 blocks from 0 sites\n");
     profile.mean = 4096;
-    assert_has(leaks(), "from 0 sites\nhakmem: no sample is in use, which says little: with 95 % confidence less than "
-                        "12288 bytes are.");
+    assert_has(leaks(), "from 0 sites\nhakmem: no sample is in use: with 95 % confidence less than 12288 bytes are in "
+                        "use.");
     assert_non_null(table_site(&(uintptr_t){ (uintptr_t)begin + 1 }, 1, NULL));
     assert_has(leaks(), "0 bytes in 0 blocks from 0 sites\nhakmem: no sample is in use");
     insert(table_site(&(uintptr_t){ (uintptr_t)begin + 1 }, 1, NULL), 0x1000, 1, WEIGHT_ONE / 2 - 1);
@@ -433,7 +433,7 @@ static void test_frames(void)
     finish(NULL);
 }
 
-/* Of a long stack 12 frames are told, and how many more there are. */
+/* The report has 12 frames of a long stack, and the number of further ones. */
 static void test_long_stacks(void)
 {
     uintptr_t frames[64];
@@ -501,7 +501,7 @@ static void test_order(void)
     finish(NULL);
 }
 
-/* With 95 % confidence: 3 means for what is not seen, and 2 sqrt(bytes * mean) for the sum. */
+/* The bounds of 95 % confidence: 3 means for a site without a sample, and 2 sqrt(bytes * mean) for the sum. */
 static void test_confidence(void)
 {
     static const struct {

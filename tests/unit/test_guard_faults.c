@@ -80,7 +80,7 @@ static const char *said_by(void (*body)(void))
     return said;
 }
 
-/* The same for a body that a fault ends. */
+/* As said_by, for a body that a fault ends. */
 static const char *said_before_end(void (*body)(void))
 {
     capture_begin();

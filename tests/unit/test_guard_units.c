@@ -222,7 +222,7 @@ static void test_lengths_share_memory(void)
     }
 }
 
-/* Where the kernel refuses both, slabs are given out without guards beside them, and one line says so. */
+/* If the kernel refuses os_guard and os_protect, slabs lie without guards beside them, and one line says so. */
 static void test_refused(void)
 {
     struct slab *slabs[SLABS_OF_A_SUPERSLAB];

@@ -157,7 +157,7 @@ static void assert_values(struct wire sample, const uint64_t expected[VALUES])
         assert_int_equal(values[i], expected[i]);
 }
 
-/* What is allocated, in use and freed, how long it lived, and what was in use at the peak. */
+/* Blocks and bytes: allocated, in use, freed with their lifetimes, and in use at the peak. */
 static void test_values(void)
 {
     struct site *kept, *churned, *small;

@@ -62,7 +62,7 @@ static __attribute__((noinline)) void make_victim(void) { hidden = ~(uintptr_t)f
 static __attribute__((noinline)) void hold_victim(size_t offset) { held = victim() + offset; }
 static __attribute__((noinline)) void free_victim(void) { front_free(victim()); }
 
-/* Clears what earlier calls left on the stack below. */
+/* Clears the stack below, where earlier calls left words. */
 static __attribute__((noinline)) void wipe_stack(void)
 {
     char wiped[16384];

@@ -204,7 +204,7 @@ struct made_bytes {
 };
 #define BYTES(...) { sizeof((uint8_t[]){ __VA_ARGS__ }), { __VA_ARGS__ } }
 
-/* What differs from a compiler's table. */
+/* The differences from a compiler's table. */
 struct made_table {
     const char *name;
     struct made_bytes head;   /* of .eh_frame_hdr */

@@ -24,7 +24,7 @@ static void test_wanted_again(void)
             for (unsigned i = 0; i < rows[row].count; i++)
                 front_free(held[i]);
             fake_advance(1000000);
-            front_free(front_malloc(UNIT_SIZE)); /* a slow call, which does what is due */
+            front_free(front_malloc(UNIT_SIZE)); /* a slow call, which does due work */
             least = shared_pool_footprint();
             if (round == 0)
                 assert_in_range(least, 0, rows[row].size * rows[row].count - 8 * HAK_MIB);

@@ -254,7 +254,7 @@ def test_a_leak_report_says_what_it_can_have_missed(sites):
                         r"a site that is not listed "
                         r"has less than 12288\. `hakmem leaks -- PROGRAM` counts every block", said("4096"))
     assert said("1T") == (
-        "hakmem: no sample is in use, which says little: with 95 % confidence less than 3298534883328 bytes are. "
+        "hakmem: no sample is in use: with 95 % confidence less than 3298534883328 bytes are in use. "
         "`hakmem leaks -- "
         "PROGRAM` counts every block; HAKMEM_HEAP_PROFILE_RATE=1 makes each a sample")
     assert "confidence" not in said("1")
