@@ -91,7 +91,7 @@ HAK_INLINE void footprint_note_low(void)
         shared_pool.live_low = live;
 }
 
-/* N6: call footprint_note_trimmed when memory leaves because too much waits, footprint_note_growth on growth. */
+/* Call footprint_note_trimmed when memory leaves because too much waits, footprint_note_growth on growth (N6). */
 HAK_INLINE void footprint_note_trimmed(void)
 {
     shared_pool.trimmed = true;
