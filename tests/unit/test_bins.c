@@ -1,5 +1,5 @@
-/* Protects harden/bins.h and harden/spans.h: the blocks of a thread's rings, those that malloc takes, and the spans
- * that wait. In the ordinary library with HAKMEM_HARDENED=1. test_hardened.c tests the reports of misuse. */
+/* Protects harden/bins.h and harden/spans.h: a thread's rings, the blocks that malloc takes, and the spans that wait.
+ * In the ordinary library with HAKMEM_HARDENED=1. test_hardened.c tests the reports of misuse. */
 #include "heaps.h"
 
 #include <string.h>

@@ -1,5 +1,4 @@
-/* Protects superslab/guard_units.h: a write that runs on from a slab reaches no other, with and without cheap
- * guards. */
+/* Protects superslab/guard_units.h: a write that leaves its slab faults, on kernels with and without cheap guards. */
 #include "core.h"
 
 #include <errno.h>

@@ -519,7 +519,7 @@ static void run_without(const char *setting, const char *name)
     char words[100];
     const char *said;
 
-    snprintf(words, sizeof words, "hardened without %s,", name);
+    snprintf(words, sizeof words, "hardened without %s:", name);
     capture_begin();
     begin(setting, NULL);
     said = capture_end();

@@ -1,5 +1,4 @@
-/* Protects options/malloc_conf.c: the effect of jemalloc's settings on HAKMEM's options, and messages for wrong
- * ones. */
+/* Protects options/malloc_conf.c: jemalloc's settings change HAKMEM's options, and wrong ones get messages. */
 #include "core.h"
 
 #include <stdio.h>
