@@ -1,7 +1,7 @@
 /*
  * Fork: a process with a heap of MIB MiB forks CHILDREN children, one after another. A child replaces CHANGES of the
  * blocks that it inherited, frees some, checks some, and exits. Meanwhile the parent replaces as many of its own. The
- * figures cover fork itself and the faults of copying pages, whose number for CHANGES blocks is the allocator's part.
+ * figures cover fork itself and the faults that copy pages. The number of these pages depends on the allocator.
  *
  * CPU time and page faults are those of parent and children together. child_us and child_faults are for each child.
  */

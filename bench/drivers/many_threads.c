@@ -63,7 +63,7 @@ static void *worker_main(void *argument)
     void **places = &table[(size_t)(worker - workers) * blocks];
 
     pthread_barrier_wait(&gate); /* all have started */
-    pthread_barrier_wait(&gate); /* what stood then is known */
+    pthread_barrier_wait(&gate); /* the main thread has read RSS */
     for (uint32_t i = 0; i < blocks; i++)
         new_block(worker, &places[i]);
     for (uint32_t i = 1; i < blocks; i += 2)
@@ -72,7 +72,7 @@ static void *worker_main(void *argument)
         take_turn(worker, places);
         pthread_barrier_wait(&gate);
     }
-    pthread_barrier_wait(&gate); /* what is held now is known */
+    pthread_barrier_wait(&gate); /* the main thread has read RSS */
     for (uint32_t i = 0; i < blocks; i++)
         free_block(worker, &places[i]);
     return NULL;

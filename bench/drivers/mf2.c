@@ -2,7 +2,7 @@
  * test_mf2: pages whose blocks are freed by other threads than their owner. There are THREADS lines of GENERATIONS
  * threads, one after another. Each thread allocates blocks of 2 to 32 KiB, and one in four of 64 to 2048 B.
  *
- * Of eight blocks, four go into another thread's mailbox. The receiver frees them, or another sender who finds the
+ * Of eight blocks, four go into another thread's mailbox. The receiver frees them, or another sender that finds the
  * place taken. The thread keeps three and frees them after a while. The line keeps one. A thread ends without freeing
  * what it keeps, so its pages have live blocks and no owner. Its successor frees those blocks while it allocates its
  * own, and other lines still free blocks in these pages. In each generation one line is silent between its two halves

@@ -1,5 +1,5 @@
 /* Producers and consumers: producer threads allocate batches of blocks and queue them; consumer threads check and free
- * them. So another thread frees every block than the one that allocated it. The same holds for a batch's own table. */
+ * them. So no thread frees a block that it allocated. The same holds for a batch's own table. */
 #define _GNU_SOURCE
 #include <pthread.h>
 

@@ -1,5 +1,5 @@
-/* mixed: blocks of 16 B to 1 MiB, all octaves equally likely. Of eight blocks, five live until 16 others have come, two
- * until their place among 128 is taken, and one until its place among 192 is taken, which only such blocks use. */
+/* mixed: blocks of 16 B to 1 MiB, all octaves equally likely. Of eight blocks, five live until 16 or more others have
+ * come; two take one of 128 places, and one takes one of 192, until another block takes it. */
 #include "scenario.h"
 
 enum { SIZE_LEAST = 16, SIZE_OCTAVES = 16, SHORT_SLOTS = 16, MIDDLE_SLOTS = 128, LONG_SLOTS = 192 };

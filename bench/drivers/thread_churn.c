@@ -37,7 +37,7 @@ static void *worker_main(void *argument)
 int main(int argc, char **argv)
 {
     bench_usage(argc, argv, 4,
-                "[THREADS] [BLOCKS] [AT_ONCE] [SEED]\n  threads that live shortly (default 20000 100 4 42)");
+                "[THREADS] [BLOCKS] [AT_ONCE] [SEED]\n  short-lived threads (default 20000 100 4 42)");
     uint64_t threads = bench_argument(argc, argv, 1, "THREADS", 20000, 0, UINT64_C(1) << 40);
     blocks_each = (uint32_t)bench_argument(argc, argv, 2, "BLOCKS", 100, 0, BLOCKS_MOST);
     unsigned at_once = (unsigned)bench_argument(argc, argv, 3, "AT_ONCE", 4, 1, AT_ONCE_MOST);

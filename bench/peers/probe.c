@@ -1,8 +1,8 @@
 // Tells which shared object serves each allocation function of a process, and uses them.
 //
-// Prints "NAME OBJECT" for every function, OBJECT being "-" where the process has none of that name, and then "ok" when
-// blocks have kept their contents, alignment and zeros on four threads that free each other's blocks. Run it with a
-// library preloaded: what it prints is what any program would get.
+// Prints "NAME OBJECT" for every function; OBJECT is "-" if the process has no function of that name. Then prints "ok"
+// if blocks keep their contents, alignment and zeros on four threads that free each other's blocks. Run it with a
+// library preloaded: any program gets the same functions.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -19,14 +19,15 @@ extern "C" {
 
 #define kMallocExtensionHistogramSize 64
 
-/* Checks HAKMEM's records, not the blocks' contents. Returns 1, or ends the program with a report. */
+/* Counts all blocks, and returns 1. HAKMEM reports damage when a call meets it. */
 HAKMEM_TC int MallocExtension_VerifyAllMemory(void);
 /* Whether the address is a live block. */
 HAKMEM_TC int MallocExtension_VerifyNewMemory(const void *p);
 HAKMEM_TC int MallocExtension_VerifyArrayNewMemory(const void *p);
 HAKMEM_TC int MallocExtension_VerifyMallocMemory(const void *p);
 
-/* Live blocks: their number, their bytes, and in histogram[i] the number of those of 2^i to 2^(i+1) - 1 bytes. */
+/* Live blocks: their number, their bytes, and in histogram[i] the number of those of 2^i to 2^(i+1) - 1 bytes. Huge
+ * blocks count with their mean size. */
 HAKMEM_TC int MallocExtension_MallocMemoryStats(int *blocks, size_t *total,
                                                 int histogram[kMallocExtensionHistogramSize]);
 
@@ -41,7 +42,7 @@ HAKMEM_TC void MallocExtension_MarkThreadIdle(void);
 HAKMEM_TC void MallocExtension_MarkThreadBusy(void);
 HAKMEM_TC void MallocExtension_MarkThreadTemporarilyIdle(void);
 
-/* Give all free memory back to the system, also if `num_bytes` is less. */
+/* Give all free memory back to the system, if `num_bytes` is not 0. */
 HAKMEM_TC void MallocExtension_ReleaseToSystem(size_t num_bytes);
 HAKMEM_TC void MallocExtension_ReleaseFreeMemory(void);
 

@@ -87,8 +87,8 @@ HAK_API void hak_free_aligned_sized(void *block, size_t alignment, size_t size) 
  * return address. Only a sampled call records it; others pay nothing. */
 HAK_API HAK_ALLOCATES void *hak_alloc_at(size_t size, const void *site) HAK_NOEXCEPT;
 
-/* Grows or shrinks without moving. Returns the new usable size when it is at least `size`, else 0 with the
- * block unchanged. */
+/* Grows without moving, and never shrinks. Returns the usable size when it is at least `size`, else 0 with the block
+ * unchanged. */
 HAK_API size_t hak_expand(void *block, size_t size) HAK_NOEXCEPT;
 
 /* Fills blocks[0..count) with blocks of `size` bytes. Returns how many it got; if fewer, errno is ENOMEM. */
@@ -107,9 +107,9 @@ HAK_API size_t hak_collect(bool purge) HAK_NOEXCEPT;
  * thread may allocate again at any time. */
 HAK_API void hak_thread_idle(void) HAK_NOEXCEPT;
 
-/* HAKMEM calls the handler when the soft memory limit (HAKMEM_MEMORY_LIMIT_SOFT) is exceeded and a purge did not
- * help: in the allocating thread, without a lock. The handler may free, and must not wait for another thread. A
- * process has one handler; NULL removes it. Returns the previous one. */
+/* HAKMEM calls the handler when a purge leaves the soft memory limit (HAKMEM_MEMORY_LIMIT_SOFT) exceeded, or with
+ * `auto` the system short of memory: in any thread that calls HAKMEM, without a lock. The handler may free, and must
+ * not wait for another thread. A process has one handler; NULL removes it. Returns the previous one. */
 typedef void (*hak_pressure_handler)(size_t bytes_mapped, size_t bytes_limit);
 HAK_API hak_pressure_handler hak_set_pressure_handler(hak_pressure_handler handler) HAK_NOEXCEPT;
 

@@ -67,7 +67,7 @@ HAK_API HAK_PROFILE_LINK int hak_profile_write_fd(int fd) HAK_NOEXCEPT;
  * After EILSEQ or ENAMETOOLONG of a text, E2BIG and ENOMEM the key has no label: no sample carries an old text. */
 HAK_API HAK_PROFILE_LINK int hak_profile_label(const char *key, const char *text) HAK_NOEXCEPT;
 
-/* The same for a number. unit: such as "bytes", or NULL. */
+/* As hak_profile_label, for a number. unit: such as "bytes", or NULL. */
 HAK_API HAK_PROFILE_LINK int hak_profile_label_number(const char *key, int64_t number, const char *unit) HAK_NOEXCEPT;
 
 /* Removes all labels until the scope ends. Returns 0, E2BIG or EAGAIN. */

@@ -60,7 +60,7 @@ static void *data_allocate(size_t token, size_t alignment, size_t size, bool zer
     return block;
 }
 
-/* The same for an operator. NULL also where the program's own operators come first. */
+/* As data_allocate, for an operator. NULL also where the program's own operators come first. */
 static void *data_new(size_t token, size_t alignment, size_t size, enum seal_kind kind)
 {
     void *block = interposed_is(INTERPOSED_OPERATORS) ? NULL : data_allocate(token, alignment, size, false);

@@ -211,8 +211,8 @@ HAK_INLINE bool cxx_delete_hit(void *block, size_t size, enum seal_kind kind)
 
 /* ---- new ---- */
 
-/* Serves what the fast path cannot. The fast path of HAKMEM's own operators is malloc's, so malloc's slow functions
- * continue from there. A thread whose hak_operator_offset is 0 goes through `first`. */
+/* Serves calls that the fast path cannot. The fast path of HAKMEM's own operators is malloc's, so malloc's slow
+ * functions continue from there. A thread whose hak_operator_offset is 0 goes through NAME_first. */
 #define NEW_SLOW(name, after_failure)                                                  \
     static HAK_COLD void *name##_first(size_t size, enum level level)                  \
     {                                                                                  \
@@ -391,7 +391,7 @@ static HAK_NOINLINE void delete_aligned_slow(void *block, size_t alignment, enum
         front_free_named(block, "operator delete");
 }
 
-/* told: the size that the program passes, or SIZE_MAX. slow: the call that takes what the fast path cannot. */
+/* told: the size that the program passes, or SIZE_MAX. slow: the call for blocks that the fast path cannot take. */
 #define CXX_DELETE(name, parameters, told, slow)                                                                \
     CXX_WEAK(void) name parameters                                                                        \
     {                                                                                                     \

@@ -74,10 +74,10 @@ static uint32_t names_of(const struct os_symbol *symbols)
     return names;
 }
 
-/* Whether a library behind this one defines operators: one with the C++ run-time inside, such as rustc's libLLVM. Such
- * a library is often linked to call its own operators, while its callers' calls come to ours. A block of one is then
- * freed by the other, which is no misuse where all of them are built on malloc. A C++ run-time alone calls no operator
- * of its own without the linker's lookup. */
+/* Whether a library behind this one defines operators because it contains the C++ run-time, such as rustc's libLLVM.
+ * Such a library is often linked to call its own operators, while its callers call ours. Then ours may free its blocks,
+ * and the reverse; that is no misuse where all operators are built on malloc. A C++ run-time by itself calls its
+ * operators only through the linker's lookup. */
 static bool operators_are_behind(const struct os_symbol *symbol)
 {
     static const char *const run_times[] = { "libstdc++.so", "libc++.so", "libc++abi.so", "libcxxrt.so", NULL };

@@ -92,7 +92,7 @@ struct interposed {
 };
 HAK_DATA struct interposed interposed; /* valid once interposed_look returned */
 
-/* Bits of interposed_name; all are set until the first look. Order: any; who finds a bit asks interposed_look. */
+/* Bits of interposed_name; all are set until the first look. Order: any; if a bit is set, ask interposed_look. */
 HAK_DATA _Atomic uint32_t interposed_names;
 HAK_HIDDEN bool interposed_look(enum interposed_name name);
 
@@ -111,7 +111,7 @@ HAK_INLINE bool interposed_is(enum interposed_name name)
 /* An aligned block from the other object, if it has a function for that, else from us. alignment: a power of two. */
 HAK_HIDDEN void *interposed_aligned(size_t alignment, size_t size);
 
-/* The same for the function `name`, which forwards or not. */
+/* As interposed_aligned, for the function `name`, which may forward. */
 HAK_HIDDEN void *interposed_aligned_by(enum interposed_name name, size_t alignment, size_t size);
 
 /* Frees a block of the other object's. An `aligned` block may be ours (interposed_aligned). */

@@ -24,7 +24,7 @@ extern void __cxa_end_catch(void) __attribute__((weak, visibility("default")));
 #pragma weak _Unwind_SetIP
 extern __typeof__(dlsym) dlsym __attribute__((weak));
 
-/* ISO C cannot convert what dlsym returns to a pointer to a function. */
+/* ISO C cannot convert dlsym's result to a pointer to a function. */
 union symbol {
     void *address;
     void (*throw_bad_alloc)(void);

@@ -37,10 +37,10 @@
 /* not a weak declaration: gold does not make a hidden one's address NULL */
 #define HAK_DATA_UNLESS __attribute__((weak))
 #endif
-/* The same for names that assembly uses or defines: they are global in every build. */
+/* As HAK_HIDDEN, for names that assembly uses or defines: they are global in every build. */
 #define HAK_IN_ASSEMBLY extern __attribute__((visibility("hidden")))
 
-/* Alignment that keeps two threads' words on two lines; 128 because adjacent lines are fetched in pairs. */
+/* Alignments that keep two threads' words on two lines. HAK_LINE_PAIR: also where lines are fetched in pairs. */
 #define HAK_CACHE_LINE 64
 #define HAK_LINE_PAIR 128
 
@@ -87,7 +87,7 @@ enum { HAK_THREAD_SANITIZER = 0 };
 /* Reports a broken invariant of HAKMEM and aborts. Never allocates. Any thread. */
 HAK_HIDDEN _Noreturn void base_assert_fail(const char *expression, const char *file, int line);
 
-/* Checked in every build, where going on would corrupt the program's memory. */
+/* Every build checks this. For conditions whose failure would corrupt the program's memory. */
 #define HAK_CHECK(expression) \
     (HAK_LIKELY(expression) ? (void)0 : base_assert_fail(#expression, __FILE__, __LINE__))
 /* Checked in debug builds. */

@@ -7,9 +7,9 @@
 
 #include "base/base.h"
 
-/* Formats into buffer[0..capacity), always NUL-terminated, and cuts what is too long. Understands %s %c %d %i %u %x %p
- * %%, with the lengths l, ll and z, 0-padding, '-', width (also '*'), and for %s a precision (also '*'). %p always
- * prints 0x and the digits. Returns the characters written, without the NUL. */
+/* Formats into buffer[0..capacity), always NUL-terminated, and cuts longer text. Understands %s %c %d %i %u %x %p %%,
+ * with the lengths l, ll and z, 0-padding, '-', width (also '*'), and for %s a precision (also '*'). %p always prints
+ * 0x and the digits. Returns the characters written, without the NUL. */
 HAK_HIDDEN size_t base_format(char *buffer, size_t capacity, const char *format, ...) HAK_PRINTF(3, 4);
 HAK_HIDDEN size_t base_format_v(char *buffer, size_t capacity, const char *format, va_list arguments);
 

@@ -1,5 +1,5 @@
 /*
- * The size classes, in one table. Everything about a class is derived from its row; classes.c asserts S1 and S3.
+ * The size classes, in one table. Everything about a class is derived from its row; classes.c asserts S3.
  *
  * Sizes step by 16 bytes to 128, then by four classes a doubling up to 32 KiB. From 1 to 16 KiB a fifth class serves a
  * power of two with a header before it. Three classes fill the gap to 64 KiB; spans above that have whole units. Class
@@ -46,7 +46,7 @@ enum class_id {
     CLASS_COUNT
 };
 
-/* The capacity that a thread cache's stack begins with: this many bytes of blocks, within these numbers. */
+/* The first capacity of a thread cache's stack: CLASS_FIRST_BYTES of blocks, but from 1 to CLASS_FIRST_MOST blocks. */
 #define CLASS_FIRST_BYTES 4096
 #define CLASS_FIRST_MOST 16
 #define CLASS_FIRST_BLOCKS(size)                                                                                       \
@@ -70,7 +70,7 @@ enum class_first_slots {
     CACHE_SLOTS_FIRST
 };
 
-/* Where it lies when it has grown: in the same way, from BASE to END. */
+/* Where each class's stack lies after it has grown. Index BASE holds NULL; the blocks lie at BASE + 1 to END. */
 enum class_slots {
     CLASS_SLOT_BEFORE = CACHE_SLOTS_FIRST - 1,
 #define CLASS_SLOTS(size, units, cached) CLASS_##size##_BASE, CLASS_##size##_END = CLASS_##size##_BASE + (cached),
@@ -107,8 +107,8 @@ enum class_run_slots {
     CACHE_SLOTS_COUNTED = CACHE_SLOTS_RUN + 2 * CLASS_COUNT + (3 * CLASS_COUNT + 7) / 8
 };
 
-/* Each class has a third, deep place for its stack behind all of these (T7 in front/thread_cache.h). It holds a
- * thousand blocks and what a refill adds to them, or fewer of the largest. */
+/* Each class has a third, deep place for its stack, behind all of these (T7 in front/thread_cache.h). It holds a
+ * thousand blocks and one refill; for the largest classes, fewer. */
 #define DEEP_BLOCKS 1065
 #define DEEP_SPANS(units) ((units) <= 4 ? DEEP_BLOCKS : 400)
 enum class_deep_slots {
@@ -167,8 +167,8 @@ struct class_bounds {
 };
 HAK_DATA const struct class_bounds class_bounds;
 
-/* Whether a request of that size and alignment can have returned a block of the class at the address. An alignment of 1
- * means none. An aligned block may be of a larger class than its size alone needs. */
+/* Whether a block of the class at the address may be the result of a request of that size and alignment. An alignment
+ * of 1 means any. An aligned block may be of a larger class than its size alone needs. */
 HAK_INLINE bool class_fits(size_t class, const void *address, size_t size, size_t alignment)
 {
     return size <= class_bounds.size[class] &&

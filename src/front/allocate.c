@@ -127,7 +127,7 @@ static HAK_NOINLINE void *allocate_aligned(size_t size, size_t alignment, size_t
     return allocate(size, alignment, wanted, false, &zero);
 }
 
-/* The same where calls for the class are counted (T8), and the usual case did not serve this one. */
+/* As allocate_aligned, where calls for the class are counted (T8) and the usual case did not serve this one. */
 static HAK_NOINLINE void *allocate_unsteady(size_t size, size_t alignment, size_t wanted, struct thread_cache *cache,
                                             unsigned class)
 {

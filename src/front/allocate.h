@@ -1,4 +1,4 @@
-/* What other files of front/ use of allocate.c. */
+/* Functions of allocate.c for other files of front/. */
 #ifndef HAK_FRONT_ALLOCATE_H
 #define HAK_FRONT_ALLOCATE_H
 

@@ -1,7 +1,7 @@
 /*
- * Requests from outside: to turn the heap profile and guards on or off (os/outside.h), from `hakmem heap --start` or a
- * tracer of the probes, whose semaphore the kernel counts up; and to write the heap profile's file, from a signal. Any
- * slow call serves them, at its exit (K1).
+ * Requests from outside. `hakmem heap --start`, or a tracer of the probes, whose semaphore the kernel counts up, turns
+ * the heap profile and guards on or off (os/outside.h). A signal requests the heap profile's file. Any slow call serves
+ * them, at its exit (K1).
  */
 #ifndef HAK_FRONT_CONTROL_H
 #define HAK_FRONT_CONTROL_H

@@ -1,8 +1,8 @@
 /*
  * malloc and free as nearly every call runs them. Anything unusual ends in a tail call.
  *
- * free takes a block's class from the page map alone, and caches blocks of any owner; a flush asks the slab whose they
- * are. free's last test compares with the block freed last: this catches a second free directly after the first. Its
+ * free takes a block's class from the page map alone, and caches blocks of any owner; a flush reads the owner from the
+ * slab. free's last test compares with the block freed last: this catches a second free directly after the first. Its
  * first test catches an address that is no multiple of BLOCK_ALIGN: the unit is beyond the window (window_block_unit).
  */
 #ifndef HAK_FRONT_FAST_H
@@ -20,7 +20,7 @@ enum { CHECK_EVERY_FREE = 0 };
 HAK_HIDDEN void *front_malloc_medium(size_t size);
 
 /* Adds `by` to the top of a bin or run, whose value is `top`, in two instructions where the compiler takes three.
- * Adding to memory would load the top again, and loads are what a hit waits for. */
+ * Adding to memory would load the top again, and a hit waits for its loads. */
 HAK_INLINE void cache_move_top(struct thread_cache *cache, size_t place, size_t top, int by)
 {
 #if defined(__x86_64__) && defined(__OPTIMIZE__)
@@ -30,8 +30,8 @@ HAK_INLINE void cache_move_top(struct thread_cache *cache, size_t place, size_t 
 #endif
 }
 
-/* All arguments but `size` are constants. `offset` says where the cache is, `kind` what allocates (for the hardened
- * library). An entry point that fails in another way than malloc passes its own `medium` and `slow`. */
+/* All arguments but `size` are constants. `offset` leads to the cache. `kind` is the allocating function's (for the
+ * hardened library). An entry point that fails in another way than malloc passes its own `medium` and `slow`. */
 HAK_INLINE void *front_malloc_from(const uintptr_t *offset, size_t size, enum seal_kind kind, void *(*medium)(size_t),
                                    void *(*slow)(size_t))
 {
@@ -90,8 +90,8 @@ HAK_INLINE bool front_free_hit(const uintptr_t *offset, void *block)
     return true;
 }
 
-/* The same for a block whose size and alignment the caller gives; an alignment of 1 is none. Also false if they do not
- * fit the block's class: then front_free_sized looks closer. */
+/* As front_free_hit, for a block whose size and alignment the caller gives; an alignment of 1 is none. Also false if
+ * they do not fit the block's class: then front_free_sized looks closer. */
 HAK_INLINE bool front_free_sized_hit(void *block, size_t size, size_t alignment)
 {
     size_t unit, class, top;
@@ -115,7 +115,7 @@ HAK_INLINE bool front_free_sized_hit(void *block, size_t size, size_t alignment)
     return true;
 }
 
-/* `slow` frees what the fast path cannot, under the name that the user called. */
+/* `slow` frees blocks that the fast path cannot, under the name that the user called. */
 HAK_INLINE void front_free_or(void *block, void (*slow)(void *))
 {
     if (!front_free_hit(&hak_cache_offset, block))

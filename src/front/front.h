@@ -21,7 +21,7 @@ HAK_HIDDEN void *front_aligned_alloc(size_t alignment, size_t size);
 /* block NULL: malloc. size 0 with a block: frees it, returns NULL. */
 HAK_HIDDEN void *front_realloc(void *block, size_t size, const char *function);
 HAK_HIDDEN size_t front_usable_size(const void *block, const char *function);
-/* The same for any address: 0 if no live block of HAKMEM starts there. */
+/* As front_usable_size, for any address: 0 if no live block of HAKMEM starts there. */
 HAK_HIDDEN size_t front_block_size(const void *address);
 HAK_HIDDEN size_t front_good_size(size_t size);
 HAK_HIDDEN size_t front_expand(void *block, size_t size);

@@ -199,7 +199,7 @@ static void *hardened_hand_out(char *block, size_t size, bool zeroed, bool zero)
 
     place.index = class_block_index(place.class, (size_t)(block - slab->start));
     if (HAK_LIKELY(hardened_checks(zero))) {
-        /* The rest of a span is checked when it is given out. */
+        /* The rest of a span is checked when a later request takes it. */
         size_t room = class_size(place.class);
         if (class_is_span(place.class))
             room = base_min(base_align_up(seal_bytes_for(size), BLOCK_ALIGN), room);
@@ -383,7 +383,7 @@ static bool hardened_read_large(const void *block, struct huge_request *request,
     return false;
 }
 
-/* Whether the address is among blocks of 0 bytes. *live: somebody has the block; else misuse is reported. */
+/* Whether the address is among blocks of 0 bytes. *live: the program holds the block; else misuse is reported. */
 static bool hardened_is_nothing(const void *block, bool *live, const char *function)
 {
     enum nothing_state state = harden.nothing ? nothing_look(block) : NOTHING_ELSEWHERE;

@@ -90,7 +90,7 @@ struct heap *front_heap_of(const void *block)
         return NULL;
     if (!hardened())
         return block_find(block, "hak_heap_of").heap;
-    (void)hardened_usable_size(block, "hak_heap_of"); /* reports what is no block */
+    (void)hardened_usable_size(block, "hak_heap_of"); /* reports an address that is no block */
     (void)hardened_size(block, NULL, &heap);
     return heap;
 }

@@ -27,7 +27,7 @@ static struct heap *close_cache(void *memory)
     return cache_serve_itself(cache);
 }
 
-/* registry_trim_idle. What the looks at scrubbed slabs find is said once no lock is held. */
+/* Trims idle heaps. Then, under no lock, reports what was found in scrubbed slabs. */
 static bool tick_trim(bool stale, bool all, size_t *bytes)
 {
     struct look look = { .block = NULL };
@@ -37,8 +37,8 @@ static bool tick_trim(bool stale, bool all, size_t *bytes)
     return left;
 }
 
-/* Does all that a purge delay makes due: flushes the thread's own cache, trims idle heaps, then purges what is free.
- * `stale`: what it gives up was unwanted for a delay already. */
+/* Does all that a purge delay makes due: flushes the thread's own cache, trims idle heaps, then purges free memory.
+ * `stale`: the free memory was unwanted for a delay already. */
 static size_t tick_run(uint32_t now, bool stale, bool all)
 {
     struct thread_cache *cache = cache_current();
@@ -62,7 +62,7 @@ static size_t tick_run(uint32_t now, bool stale, bool all)
     return bytes;
 }
 
-/* Goes on with what the last tick left at its bounds, without what a tick asks of live threads. */
+/* Goes on where the last tick stopped at its bounds. Asks live threads for no flush. */
 static void tick_go_on(void)
 {
     size_t bytes = 0;
@@ -73,7 +73,7 @@ static void tick_go_on(void)
         tick_trim(false, false, &bytes);
     purge_free_units(false);
     registry_purge_dead(false);
-    shared_pool_want_purge(); /* G2: whatever else wanted one */
+    shared_pool_want_purge(); /* G2: purge_begin cleared all requests */
     if (registry_has_more())
         shared_pool_schedule_purge(STEP_MS);
 }

@@ -52,7 +52,7 @@ HAK_HIDDEN bool housekeep_tick(void);
  * Any thread that holds no lock and relies on nothing that it read of its cache. */
 HAK_HIDDEN size_t housekeep_purge(bool all);
 
-/* Call when an allocation found no memory, then try again: gives back what may help. Threads as for housekeep_purge. */
+/* Call when an allocation found no memory, then try again: gives memory back. Threads as for housekeep_purge. */
 HAK_HIDDEN void housekeep_make_room(void);
 
 /* In the child of a fork: the thread that ticked is gone. */

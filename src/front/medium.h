@@ -1,7 +1,7 @@
 /*
- * malloc and free of blocks of 1 to 56 KiB in the hardened library, as nearly every call runs them: what quick.h does
- * for smaller ones. All checks of the slow path are here. If something is unusual or wrong, the functions change
- * nothing, and hardened.c finds it again and reports it.
+ * malloc and free of blocks of 1 to 56 KiB in the hardened library, as nearly every call runs them; quick.h has smaller
+ * ones. All checks of the slow path are here. If something is unusual or wrong, the functions change nothing, and
+ * hardened.c finds it again and reports it.
  *
  * A block's size lies in its slab's ledger, out of the program's reach. The slab's own line, which the owner's calls
  * write, is not read: the class comes from the page map, and a slab begins at its first unit (S2).

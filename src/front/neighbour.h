@@ -1,6 +1,6 @@
 /*
  * Where a sampled block would lie without the profile, to tell whose blocks keep a slab in use. The sampled block
- * itself lies in a slab of the profile's heap, which does not tell.
+ * itself lies in a slab of the profile's heap, which does not show that.
  */
 #ifndef HAK_FRONT_NEIGHBOUR_H
 #define HAK_FRONT_NEIGHBOUR_H

@@ -6,7 +6,7 @@
 #include "os/foreign.h"
 #include "os/os.h"
 
-static _Atomic(pressure_handler) current; /* Order: release by who sets it, acquire: what the program did before */
+static _Atomic(pressure_handler) current; /* Order: release as it is set, acquire: what the program did before */
 static _Atomic uintptr_t caller; /* os_thread_token() of the thread that is in it; 0: none. Order: acquire, release */
 
 pressure_handler pressure_set_handler(pressure_handler handler)

@@ -16,8 +16,8 @@
 #include "pool/slab.h"
 #include "superslab/shared_pool.h"
 
-/* Whether the block is one of the two entries below the top, so that it is freed again after one or two other blocks.
- * The caller has compared the top. Only for full stacks: a stack of large blocks is full after so few. */
+/* Whether the block is one of the two entries below the top: it was freed already, before one or two other blocks. The
+ * caller has compared the top. Only for full stacks: few large blocks fill one. */
 static bool newest_hold(const struct thread_cache *cache, unsigned class, const void *block)
 {
     unsigned count = cache_count(cache, class);

@@ -23,10 +23,10 @@ HAK_HIDDEN void front_set_thread_cached(bool cached);
 /* Collects the heap's remote frees and gives back its warm slabs. The memory leaves with the next purge. */
 HAK_HIDDEN void front_heap_collect(struct heap *heap);
 
-/* Purges what has waited out its delay. */
+/* Purges memory that has waited out its delay. */
 HAK_HIDDEN void front_decay(void);
 
-/* HAKMEM_PURGE_DELAY in milliseconds. A change counts for what is freed from then on. */
+/* HAKMEM_PURGE_DELAY in milliseconds. A change takes effect at the next purge, whose time stays. */
 HAK_HIDDEN uint64_t front_purge_delay(void);
 HAK_HIDDEN void front_set_purge_delay(uint64_t milliseconds);
 

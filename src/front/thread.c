@@ -34,8 +34,8 @@ void thread_note(void)
     if (os_thread_exit_arm(thread_end))
         atomic_fetch_add(&count, 1);
     else if (!os_thread_exit_is_armed() && !atomic_exchange_explicit(&said, true, memory_order_relaxed))
-        base_message("no thread-specific key is left: what threads hold in their caches when they end is lost; "
-                     "load HAKMEM before the program takes its keys, or call hak_thread_idle() at their end");
+        base_message("no thread-specific key is left: the blocks in a thread's cache are lost when the thread ends; "
+                     "load HAKMEM before the program takes its keys, or call hak_thread_idle() at a thread's end");
 }
 
 struct thread_cache *thread_cache_get(void)

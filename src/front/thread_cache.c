@@ -14,9 +14,9 @@
 #define BIN_FIRST_SHARED 1024u
 /* Slow calls between two calls of cache_shrink_next. */
 #define SHRINK_INTERVAL 8u
-/* How often the hand passes an unused bin before it closes it. Deep bins get more passes once deep_most has grown: a
- * program that holds a thousand blocks of one class, then of the next, returns to the first after some hundred slow
- * calls. */
+/* How often the hand passes an unused bin before cache_shrink_next closes it. Deep bins get more passes once deep_most
+ * has grown: a program that holds a thousand blocks of each class in turn returns to the first class after some hundred
+ * slow calls. */
 #define HAND_PASSES 1u
 #define HAND_PASSES_DEEP 32u
 /* A bin that overflows so often without a refill only passes blocks on: it is flushed whole, and stops growing here. */
@@ -508,8 +508,8 @@ void *cache_refill(struct thread_cache *cache, unsigned class, bool *zero)
     return single;
 }
 
-/* Makes room in a full bin by moving its newest blocks back to the run, if that has served calls. The run is then as
- * long as it was to be at most, and begins with these blocks. */
+/* Makes room in a full bin by moving its newest blocks back to the run, if the run has served calls. The run then
+ * begins with these blocks, and is at most as long as the class's next run would be. */
 static bool run_take_back(struct thread_cache *cache, unsigned class)
 {
     unsigned count = cache_count(cache, class), left = cache_run_left(cache, class), seen = cache->seen[class];

@@ -51,7 +51,7 @@ struct thread_cache {
     uint8_t class_of[FAST_MAX / BLOCK_ALIGN + 1]; /* by (size + 15) / 16 */
     struct heap *heap;                          /* serves the cache: own or shared (O8); NULL: empty or retired cache */
     size_t capacity_bytes;                      /* capacity * block size, summed over the bins that are not deep */
-    size_t deep_bytes;                          /* the same of the deep bins */
+    size_t deep_bytes;                          /* capacity * block size, summed over the deep bins */
     uint32_t slow_calls;
     uint32_t tick;              /* cache_flush_number() when the cache was last flushed */
     uint32_t hand;              /* cache_shrink_next looks at the first open bin from this class on */
@@ -216,9 +216,9 @@ HAK_INLINE bool cache_stays_runless(struct thread_cache *cache, unsigned class, 
 }
 
 /* Serves a call of a counted class (T8) in the usual case: a run has ended, or the class has none; the bin has this
- * call's block and most of those of the next run, which is to be as long; no call among them is a sample; no other
- * work waits. Else returns NULL and changes nothing. It loads each value only when the tests before have passed, so
- * that it needs few registers. A shift that has changed waits until a call is no such case, or the next flush. */
+ * call's block and most of those of the next run, which is to be as long; no call among them is a sample; no other work
+ * waits. Else returns NULL and changes nothing. It loads each value only when the tests before have passed, so that it
+ * needs few registers. A changed shift takes effect at the first other call, or the next flush. */
 HAK_INLINE void *cache_serve_steady(struct thread_cache *cache, unsigned class)
 {
     unsigned length = cache->run_want[class] - RUN_STEADY, top, count, base, served;
@@ -258,7 +258,7 @@ HAK_INLINE void *cache_serve_steady(struct thread_cache *cache, unsigned class)
     return block;
 }
 
-/* The same while lengths change. */
+/* As cache_serve_steady, while lengths change. */
 HAK_HIDDEN void *cache_serve_counted(struct thread_cache *cache, unsigned class);
 
 /* Counts the calls that the class's run, now empty, served, and the current one. True: this one is a sample of the
@@ -292,7 +292,7 @@ HAK_HIDDEN void cache_want_no_deep(void);
 /* Returns the blocks in deep bins, and closes these (T7). Only for the cache's thread, without its heap's lock. */
 HAK_HIDDEN void cache_close_deep(struct thread_cache *cache);
 
-/* The same if the footprint has grown since the last look and deep bins hold more than HAKMEM_CACHE_BYTES. */
+/* As cache_close_deep, if the footprint has grown since the last look and deep bins exceed HAKMEM_CACHE_BYTES. */
 HAK_HIDDEN void cache_note_growth(struct thread_cache *cache);
 HAK_INLINE void cache_follow_growth(struct thread_cache *cache)
 {

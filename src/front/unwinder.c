@@ -21,8 +21,8 @@ static enum unwind_kind unwind_kind(void)
     return UNWIND_AUTO;
 }
 
-/* If samples are nearer than this, libgcc's unwinder is loaded at the start. HAKMEM's own walk finds each as fast, but
- * reads /proc/self/maps once for each thread's stack. */
+/* If the samples' mean distance is below this, libgcc's unwinder is loaded at the start. HAKMEM's own walk is as fast,
+ * but reads /proc/self/maps once for each thread's stack. */
 #define RARE_MEAN (64 * HAK_KIB)
 
 static _Atomic bool in_child; /* Order: any; set before a thread is made */
@@ -43,7 +43,7 @@ static void look_for_python(void)
     atomic_store(&looking, false);
 }
 
-/* What was prepared: what the program has, or also what could be loaded. */
+/* PREPARED_INSIDE: only the unwinder that the program has was looked for. PREPARED: also one to load. */
 enum { NOT_PREPARED, PREPARED_INSIDE, PREPARED };
 static _Atomic uint32_t prepared; /* Order: any; chooses one thread. os/unwind.c publishes what it finds */
 
@@ -76,6 +76,6 @@ void unwinder_prepare(void)
         return;
     }
     if (atomic_exchange(&prepared, PREPARED) != PREPARED && !os_unwind_prepare(unwind_kind(), UNWIND_MAY_LOAD))
-        base_message("HAKMEM_HEAP_PROFILE_UNWIND=eh: libgcc_s.so.1 is not to be had; using frame pointers");
+        base_message("HAKMEM_HEAP_PROFILE_UNWIND=eh: libgcc_s.so.1 is missing; using frame pointers");
     look_for_python();
 }

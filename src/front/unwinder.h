@@ -8,16 +8,16 @@
  * the child of a fork it loads nothing, as loading takes the linker's lock, whose holder may be gone. */
 HAK_HIDDEN void unwinder_prepare(void);
 
-/* The same as the process starts, for samples of that mean. Loads nothing if HAKMEM's own walk serves: loading would
- * cost a short program more than all else that it does. */
+/* As unwinder_prepare, when the process starts, for samples of that mean. Loads nothing if HAKMEM's own walk serves:
+ * loading would cost a short program more than all else that it does. */
 HAK_HIDDEN void unwinder_prepare_at_start(uint64_t mean);
 
-/* The same within malloc or free, where no library may be loaded: takes the unwinder that the program has. Hold no
+/* As unwinder_prepare, within malloc or free, where no library may be loaded: takes the program's unwinder. Hold no
  * lock: the search for a Python interpreter takes one of the loader's, under which a program may call malloc. In the
  * child of a fork it takes none, because the thread that held it may be gone. */
 HAK_HIDDEN void unwinder_prepare_inside(void);
 
-/* In the child of a fork: what the parent found stays known, and the rest is looked for without a lock. */
+/* In the child of a fork: keeps what the parent found, and lets the rest be looked for without a lock. */
 HAK_HIDDEN void unwinder_reset_in_child(void);
 
 #endif

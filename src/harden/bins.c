@@ -10,7 +10,8 @@
 #include "pool/remote.h"
 #include "pool/slab.h"
 
-/* A ring begins with room for so many bytes, at most so many blocks, and at most this share of all rings' bytes. */
+/* A ring begins with room for RING_FIRST_BYTES, but for at most RING_FIRST_MOST blocks, and at most this share of the
+ * bytes of all the thread's rings. */
 #define RING_FIRST_BYTES 16384u
 #define RING_FIRST_MOST 64u
 #define RING_FIRST_SHARE 16u
@@ -50,8 +51,8 @@ static void ring_set_room(struct bins *bins, unsigned class, unsigned room)
     ring->keep = (uint16_t)base_min(room / 2, harden.keep_most[class]);
 }
 
-/* What a full ring gives back, and what one without a block for malloc gets: half of what lies before its quarantine.
- * So as many mallocs as frees may follow until it is full or out of blocks again. */
+/* How many blocks a full ring gives back, and how many a ring gets that has none for malloc: half of the entries before
+ * its quarantine. Then it is as far from being full as from having none. */
 static unsigned ring_part(const struct bins *bins, unsigned class)
 {
     unsigned room = bins->room[class];
@@ -79,8 +80,8 @@ static void ring_begin(struct bins *bins, const struct heap *heap, unsigned clas
     ring_set_room(bins, class, (unsigned)base_max(base_min(bytes / class_size(class), most), 2));
 }
 
-/* Doubles the ring's room if the thread's bounds allow it. Halves it if the thread has twice its share, because there
- * are more threads now. False: it did not grow. */
+/* Doubles the ring's room if the thread's bounds allow it. Halves it if the thread has more than twice its share,
+ * because there are more threads now. False: it did not grow. */
 static bool ring_grow(struct bins *bins, const struct heap *heap, unsigned class)
 {
     unsigned room = bins->room[class];
@@ -165,9 +166,9 @@ static void bins_look(void *const *blocks, unsigned count, size_t size)
             report_written(blocks[i], size);
 }
 
-/* Looks at the tail words of blocks in use at a random place in the slab of `block`, which stays because the thread has
- * that block. So a write past a block is found although neither that one nor its neighbours are freed. At most as many
- * blocks as `moved` are looked at: one for each call. */
+/* Looks at the tail words of blocks in use at a random place in the slab of `block`. The slab stays because the thread
+ * has that block. So a write past a block is found even if neither the block nor a neighbour is freed. Looks at no more
+ * than `moved` blocks: one for each call. */
 static void bins_patrol(struct bins *bins, const char *block, unsigned class, unsigned moved, const char *function)
 {
     struct slab *slab = slab_of(block);
@@ -195,7 +196,7 @@ static void bins_patrol(struct bins *bins, const char *block, unsigned class, un
 }
 
 /* Takes the `part` entries that waited longest out of the ring. With the sweep on, takes the newest, which were freed,
- * or with `fresh` the oldest, which no program had since they left their slabs. */
+ * or with `fresh` the oldest, which were not given out since they left their slabs. */
 static void bins_leave(struct bins *bins, void **slots, struct heap *heap, unsigned class, unsigned part, bool fresh)
 {
     struct ring *ring = &bins->rings[class];

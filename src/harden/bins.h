@@ -7,12 +7,13 @@
  *     libhakmem-secure behind all other slots (enum ring_slots). Its entries are numbers `tail` to `head` - 1, each in
  *     the place of its number modulo the ring's length. They count as used in their slabs and have no seal. The last
  *     `keep` are the quarantine: malloc takes none unless memory is out. With the sweep on (harden/sweep.h), they are
- *     all freed blocks, and those before them are fresh: no program had them since they left their slabs. `limit` is 0
- *     then, so that the fast path of free puts no block: hardened_free_checked puts it, and `keep` grows with it.
+ *     all freed blocks, and those before them are fresh: not given out since they left their slabs. `limit` is 0 then,
+ *     so that the fast path of free puts no block: hardened_free_checked puts it, and `keep` grows with it.
  * V9: an entry is written before `head` covers it, and `tail` leaves an entry before another takes its place. So a fork
  *     at any moment loses at most one block to the child. Batches change under the heap's lock.
- * V10: a freed block goes back to its slab only by bins_leave or span_leave (spans.c). With the sweep on, bins_let_go
- *     and span_leave make it wait for that first, and bins_take and bins_take_span give out no freed block.
+ * V10: a freed block leaves a ring or the waiting spans for its slab only by bins_leave or span_leave (spans.c). With
+ *     the sweep on, bins_let_go and span_leave make it wait for that first, and bins_take and bins_take_span give out
+ *     no freed block.
  */
 #ifndef HAK_HARDEN_BINS_H
 #define HAK_HARDEN_BINS_H
@@ -20,7 +21,7 @@
 #include "harden/spans.h"
 #include "os/os.h"
 
-/* A thread's rings may hold an eighth of what its heap's slabs hold, and so may its waiting spans. */
+/* A thread's rings may hold an eighth of the bytes of its heap's slabs, and so may its waiting spans. */
 #define BINS_SHARE 8u
 
 struct ring {
@@ -87,7 +88,7 @@ HAK_INLINE char *ring_first(const struct ring *ring, const struct ring_row *row,
     return HAK_LIKELY((uint16_t)(ring->head - tail) > ring->keep) ? slots[row->first + (tail & row->mask)] : NULL;
 }
 
-/* For the entry behind the first, which is taken next: it waited so long that it left the processor's first cache. */
+/* Fetches the block that is taken after the first: it waited so long that it left the processor's first cache. */
 HAK_INLINE void ring_prefetch(const struct ring *ring, const struct ring_row *row, void *const *slots)
 {
     __builtin_prefetch(slots[row->first + ((ring->tail + 1u) & (size_t)row->mask)], 1);

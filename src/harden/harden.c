@@ -38,7 +38,7 @@ static void say_what_is_off(bool sealed)
 
     for (size_t i = 0; i < sizeof mechanisms / sizeof mechanisms[0]; i++)
         if (!mechanisms[i].on)
-            base_message("hardened without %s, which is off or needs one that is", mechanisms[i].name);
+            base_message("hardened without %s: it is off, or another one that it needs", mechanisms[i].name);
     if (hak_options.sweep && !harden.sweep)
         base_message("HAKMEM_SWEEP needs HAKMEM_HARDEN_ZERO: freed blocks do not wait for a sweep");
     if (!sealed)
@@ -54,13 +54,13 @@ HAK_AT_START void harden_begin(void)
         harden.canary = hak_options.harden_canary != 0;
         harden.zero = hak_options.harden_zero != 0;
         harden.random = hak_options.harden_random != 0;
-        harden.neighbours = harden.zero && hak_options.harden_neighbours != 0; /* V7: no tail word if free */
+        harden.neighbours = harden.zero && hak_options.harden_neighbours != 0; /* V7: free blocks have no tail word */
         harden.patrol = harden.neighbours ? (uint8_t)hak_options.harden_patrol : 0;
         harden.nothing = hak_options.harden_nothing != 0;
         harden.protect = hak_options.harden_protect != 0;
         harden.protect_time = (uint8_t)hak_options.harden_protect_time;
         harden.operators = hak_options.harden_operators != 0;
-        harden.sweep = harden.zero && hak_options.sweep != 0; /* V7: what waits is no root */
+        harden.sweep = harden.zero && hak_options.sweep != 0; /* V7: waiting blocks are no roots */
         if (!harden.canary || !harden.zero || !harden.operators)
             harden_detour(true);
         harden.secret[0] = os_random();

@@ -19,15 +19,15 @@ enum harden_state { HARDEN_UNKNOWN = 0 /* the process is not initialised */, HAR
 struct __attribute__((aligned(HAK_SEALED_PAGE))) harden {
     _Atomic uint32_t state; /* enum harden_state. Order: any; threads come after process_init, which publishes it */
     bool canary, zero, random, neighbours, nothing, protect, operators, sweep;
-    uint8_t patrol;                  /* most blocks that a move of blocks looks at (harden/bins.c) */
+    uint8_t patrol;                  /* most blocks that bins_patrol looks at when blocks move (harden/bins.c) */
     uint8_t protect_time;            /* percent of a thread's time that closing spans may take; 100: no bound */
     uint8_t keep_most[CLASS_COUNT];  /* most blocks of the quarantine (harden/bins.h) */
     uint64_t secret[2];              /* the second one is odd */
 };
 HAK_DATA struct harden harden;
 
-/* In libhakmem-secure: how many reasons there are to leave front/quick.h's fast paths at once. One is that a mechanism
- * of theirs is off, one the heap profile, one each sample among ordinary blocks. A write here turns no check off. */
+/* In libhakmem-secure: how many reasons there are to leave front/quick.h's fast paths at once. Reasons: a mechanism of
+ * these paths is off; the heap profile is on; each sample among ordinary blocks. A write here turns no check off. */
 HAK_DATA _Atomic size_t harden_detours; /* Order: relaxed; the free of a sample comes after its count */
 
 HAK_INLINE void harden_detour(bool begins)
@@ -36,7 +36,7 @@ HAK_INLINE void harden_detour(bool begins)
         atomic_fetch_add_explicit(&harden_detours, begins ? 1 : (size_t)-1, memory_order_relaxed);
 }
 
-/* Reads the switches; after options_read, under the init lock. */
+/* Reads the switches; after options_read, under process_lock. */
 HAK_HIDDEN void harden_begin(void);
 
 /* Makes memory inaccessible. False: the kernel refused, which is said once in a process. */

@@ -2,8 +2,8 @@
  * The sizes of the larger blocks that a program holds, out of reach of its writes: a ledger for each slab, behind
  * struct superslab in the SuperSlab's header unit.
  *
- * V5: the free that takes off a block's seal counts. seal_take is one atomic exchange, so of several frees at the same
- *     moment only one takes the seal, and the others are reported. A free that comes when the program has the block
+ * V5: a free is valid only if it takes off the block's seal. seal_take is one atomic exchange, so of several frees at
+ *     the same moment one takes the seal, and the others are reported. A free that comes when the program has the block
  *     again takes the new seal.
  * V6: a block has a seal (harden/seal.h) from before the program gets it until its free, and at no other time. Blocks
  *     of 1 KiB and more have their sizes in `sizes`, 0 for no seal; smaller ones have them in their own last 8 bytes.

@@ -6,8 +6,8 @@
 #include "os/peek.h"
 #include "pool/misuse.h"
 
-/* A finding must stand in so many reads, with a system call before each: that takes longer than a store takes to
- * arrive, and a thread would have to free and take the block again, of the same size, within each of them. */
+/* A finding must stand in so many reads, with a system call between two: that takes longer than a store takes to
+ * arrive. A false one would need a thread that frees the block and takes it again, with the same size, in each read. */
 #define LOOK_READS 4u
 
 /* The block's seal as one word; 0: it has none. */
@@ -35,7 +35,7 @@ static size_t look_first_wrong(const char *block, size_t from, size_t to)
     return to;
 }
 
-/* Whether the program may have closed the block's pages, and did: a block below a page has neighbours on its page. */
+/* Whether the seal's bytes can be read. The program may have closed the pages of a block of a page or more. */
 static bool look_may_read(const char *block, unsigned class, size_t requested)
 {
     uintptr_t at = (uintptr_t)block + requested, last = at + seal_canary_bytes(class, requested) - 1;

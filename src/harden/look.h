@@ -2,8 +2,8 @@
  * A look at the seals of blocks in use as their slab is scrubbed, while threads may be at work on those blocks. It
  * finds a write past the end of a block that is not freed for long.
  *
- * V18: while zeroing is on, whoever changes a seal leaves only zeros and bytes of the canary in the canary's place. So
- *     if another byte is there, and the block had the same seal before and after it was read, the program wrote it.
+ * V18: while zeroing is on, a change of a seal leaves only zeros and bytes of the canary in the canary's place. So if
+ *     another byte is there, and the block had the same seal before and after it was read, the program wrote it.
  */
 #ifndef HAK_HARDEN_LOOK_H
 #define HAK_HARDEN_LOOK_H
@@ -16,7 +16,7 @@ struct look {
     const char *block; /* NULL: none */
     size_t requested;  /* SIZE_MAX: not known */
     size_t changed;    /* offset of the first byte in the block that changed, as far as can be told */
-    bool before;       /* no block in use: the place before the first block of its slab, which is `block` */
+    bool before;       /* the place before `block`, the first of its slab, was written */
 };
 
 /* For registry_trim_idle. NULL: hardening or one of the mechanisms that this needs is off. */

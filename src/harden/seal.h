@@ -122,8 +122,8 @@ HAK_INLINE uint64_t seal_tail_word(const char *block, size_t size)
     return __atomic_load_n((const uint64_t *)(const void *)(block + size - SEAL_BYTES), __ATOMIC_RELAXED);
 }
 
-/* 0: it may be the tail word of a live or a free block. Of neighbours some are live and some free, at random. The
- * processor would guess a branch on that wrong, and not read the next neighbour before this one has come. */
+/* 0: it may be the tail word of a live or a free block. Which neighbours are live is random, so the processor would
+ * often mispredict a branch on that, and wait for this neighbour before it reads the next. */
 HAK_INLINE uint64_t seal_neighbour_wrong(const char *block, uint64_t tail)
 {
     return seal_tail_wrong(tail ^ seal_canary(block)) & -(uint64_t)(tail != 0);
@@ -140,7 +140,7 @@ HAK_INLINE void seal_put_small(char *block, size_t size, size_t requested, enum 
     seal_store(block + requested, seal_word(canary, tail, room - SEAL_BYTES));
 }
 
-/* The same for any block. */
+/* As seal_put_small, for any block. */
 HAK_INLINE void seal_put(char *block, unsigned class, struct ledger *ledger, unsigned index, size_t requested,
                          enum seal_kind kind)
 {

@@ -8,19 +8,19 @@
 #include "pool/slab.h"
 #include "superslab/closed_units.h"
 
-/* Waiting spans have at most so many bytes, or the thread's share if more. A random one of the older half leaves. The
- * newest ones, so many, are not given out. */
+/* Waiting spans have at most SPANS_BYTES, or the thread's share if that is more. A random one of the older half leaves.
+ * The newest SPANS_KEEP are not given out. */
 #define SPANS_BYTES (4 * HAK_MIB)
 #define SPANS_KEEP 4u
 
-/* What the kernel's work costs, in us, as measured: to close and reopen a span, and for each 16 KiB that has memory. */
+/* The measured cost of the kernel's work in us: to close and reopen a span, and for each 16 KiB that has memory. */
 #define CLOSING_US 5u
 #define CLOSING_US_SHIFT 14
 /* The most that a thread may spend at once. */
 #define BURST_US 10000u
 
-/* One free of LOOK_FREES looks how much was written. A class is sparse after LOOKS_SPARSE looks in a row that found a
- * sixteenth of the pages or less, until one finds a quarter: a change of mind costs a fault a page. */
+/* Every LOOK_FREES-th free looks how much was written, and each free of a class after a look that found little. A class
+ * is sparse after LOOKS_SPARSE such looks in a row (a sixteenth of the pages or less) until one finds a quarter. */
 #define LOOK_FREES 16u
 #define LOOKS_SPARSE 4u
 #define SPARSE_SHARE 16u
@@ -89,7 +89,7 @@ static bool span_is_sparse(const struct spans *spans, unsigned class)
     return spans->sparse[class - CLASS_SPAN_1] >= LOOKS_SPARSE;
 }
 
-/* Purges a span with little memory: that, and to have as much again, costs less than to zero all of it. */
+/* Purges a span with little memory. To purge it and to fault in as much again costs less than to zero all of it. */
 static void span_purge(char *block, size_t bytes)
 {
     if (!os_purge(block, bytes))

@@ -14,7 +14,7 @@
 
 struct spans {
     uint8_t count; /* Order: release, for a fork and for figures, which read it with acquire (V9) */
-    uint8_t frees;     /* one free of LOOK_FREES looks how much was written */
+    uint8_t frees;     /* counts to LOOK_FREES (spans.c) */
     uint16_t closed;   /* a bit for each waiting span: it is inaccessible */
     uint16_t guarded;  /* a bit for each: os_guard closed it */
     uint8_t sparse[CLASS_COUNT - CLASS_SPAN_1]; /* by class: looks in a row that found little written */

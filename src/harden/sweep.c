@@ -32,7 +32,7 @@ static size_t percent_of(size_t bytes, uint64_t percent) { return bytes / 100 * 
 
 static size_t sweep_least_kept(void) { return KEEP_MIN + sweep.threads * KEEP_THREAD; }
 
-/* What may wait after a sweep. */
+/* The most bytes that may wait after a sweep. */
 static size_t sweep_most_kept(void)
 {
     return hak_options.sweep_keep ? base_max(percent_of(sweep.live, hak_options.sweep_keep), sweep_least_kept())
@@ -97,7 +97,7 @@ static bool sweep_wait_one(unsigned class, char *block, struct sweep_slot *slot)
     bit = UINT64_C(1) << (index % 64);
     if (HAK_UNLIKELY(atomic_fetch_or(&slot->words[first][index / 64].waiting, bit) & bit))
         return false;
-    /* After `waiting`: leave_slab clears the bit in `firsts` first, and then looks who waits. */
+    /* After `waiting`: leave_slab clears the bit in `firsts` first, and then looks for waiting blocks. */
     if (!((atomic_load(&slot->firsts) >> first) & 1))
         atomic_fetch_or(&slot->firsts, UINT32_C(1) << first);
     return true;
@@ -274,7 +274,7 @@ static void leave_slab(struct leaving_blocks *leaving, bool deaf)
     leave_batch(leaving);
 }
 
-/* Gives back what the sweep or a bound lets go, until no more than `until` waits. Returns how many blocks. */
+/* Gives back blocks that the sweep or a bound lets go, until at most `until` bytes wait. Returns their number. */
 static size_t sweep_leave(struct heap *heap, bool deaf, size_t until)
 {
     struct leaving_blocks leaving = { .heap = heap };
@@ -325,7 +325,7 @@ static void sweep_note_time(uint64_t begin, uint64_t end)
     sweep.ended = end;
 }
 
-/* Lets blocks leave, from the lowest slots on, until no more than `until` waits. */
+/* Lets blocks leave, from the lowest slots on, until at most `until` bytes wait. */
 static void sweep_yield(struct heap *heap, size_t until, const char *why)
 {
     static _Atomic bool said; /* Order: any; one thread says it */
@@ -422,8 +422,8 @@ static bool sweep_take_turn(void)
     return sweep_memory != NULL;
 }
 
-/* Threads that free while another sweeps wait for it once twice the trigger waits, or they would outrun it. They hold
- * no lock, and the sweeping thread waits for them only to answer its signal. */
+/* While another thread sweeps, a thread that frees waits for it once the waiting bytes are twice the trigger; else
+ * frees would outrun sweeps. It holds no lock, and the sweeping thread waits for it only to answer its signal. */
 static void sweep_await_turn(void)
 {
     for (unsigned waits = 0; waits < AWAIT_MOST && atomic_load(&sweep.waiting) / 2 >= atomic_load(&sweep.trigger);
@@ -437,7 +437,7 @@ static void sweep_await_turn(void)
 
 static void sweep_end_turn(void)
 {
-    /* Without what began to wait meanwhile: else the next sweep would be the later, the faster others free. */
+    /* Leaves out blocks that began to wait meanwhile: the faster others free, the later the next sweep would be. */
     atomic_store_explicit(&sweep.kept, sweep.chosen - sweep.left + sweep_large_waiting(), memory_order_relaxed);
     sweep_set_trigger();
     sweep_leave_turn();

@@ -39,9 +39,9 @@ struct sweep {
 };
 HAK_DATA struct sweep sweep;
 
-/* Makes blocks of a slab class wait that leave the quarantine. False: there is no memory for that, and none waits.
- * Reports a block that waits already, or whose slab is gone: a write after its free had restored its seal. Clears
- * `blocks`, which a sweep would take for pointers. Any thread that holds neither metadata_lock nor a lock behind it. */
+/* Makes blocks that leave the quarantine wait; they are of one slab class. False: there is no memory for that, and none
+ * waits. Reports a block that waits already, or whose slab is gone: a write after its free had restored its seal.
+ * Clears `blocks`, which a sweep would take for pointers. Any thread that may take metadata_lock. */
 HAK_HIDDEN bool sweep_wait(unsigned class, void **blocks, size_t count);
 
 /* Call for a span that was just freed and zeroed, before it is closed: purges the longest ones. */
@@ -62,8 +62,8 @@ HAK_HIDDEN void sweep_hold_addresses(void *address, size_t bytes);
 /* Sweeps if a sweep is still due. Blocks leave by `heap`, the thread's or the house heap. Any thread without a lock. */
 HAK_HIDDEN HAK_COLD void sweep_run(struct heap *heap);
 
-/* Call when an allocation failed, after `tries` calls of this: the first sweeps, whatever waits; the second lets all
- * leave. False: there is no more to do, or the sweep is off. */
+/* Call when an allocation failed, with the number of calls before. The first sweeps, whatever waits; the second lets
+ * all leave. False: there is no more to do, or the sweep is off. */
 HAK_HIDDEN HAK_COLD bool sweep_make_room(struct heap *heap, unsigned tries);
 
 HAK_INLINE bool sweep_is_due(void) { return HAK_UNLIKELY(atomic_load_explicit(&sweep.due, memory_order_relaxed)); }

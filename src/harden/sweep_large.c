@@ -7,7 +7,7 @@
 #include "superslab/footprint.h"
 #include "superslab/metadata.h"
 
-/* Each is a mapping, or a part of one. So many take at most an eighth of vm.max_map_count at its default. */
+/* Each takes up to two mappings: all take at most an eighth of vm.max_map_count at its default. */
 #define LARGE_MOST 4096u
 
 struct large {
@@ -82,7 +82,7 @@ bool sweep_free_huge(void *block)
 
     if (size == 0)
         return false;
-    /* The footprint counts nothing of what waits: it is no memory. */
+    /* The footprint does not count waiting addresses: they have no memory. */
     footprint_huge_waits(size);
     footprint_huge_leaves(size);
     waits = large_have_table() && os_purge(block, size) && os_protect(block, size, false) && large_wait(block, size);
@@ -165,7 +165,7 @@ size_t sweep_large_end(bool deaf, bool all)
     size_t released = 0;
     unsigned kept = 0;
 
-    /* Entries behind large_candidate_count came later. Size 0 marks those that leave here, and candidates that stay. */
+    /* Entries behind large_candidate_count came later. Size 0 marks entries that leave, and candidates that stay. */
     lock_acquire(&huge_lock);
     for (unsigned i = 0; i < large_candidate_count; i++) {
         struct large *large = &large_table[large_candidates[i].place];

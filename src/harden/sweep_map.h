@@ -41,7 +41,7 @@ HAK_INLINE struct sweep_slot *sweep_find_slot(uint32_t slot)
                 : NULL;
 }
 
-/* What so many bytes without memory count in sweep.waiting. */
+/* How much so many bytes without memory count in sweep.waiting. */
 HAK_INLINE size_t sweep_cost_of_addresses(size_t bytes) { return bytes / 16; }
 
 /* What a scan needs to find the block at an address, for a unit of the window. */
@@ -71,15 +71,15 @@ struct sweep_scan {
     uintptr_t boundary; /* the stack below is the sweep's own */
 };
 
-/* Clears the bits of candidates that a root points to. *bytes: how many were read. False: the system does not tell what
- * there is to read. Takes no lock (V13), and is called under none. */
+/* Clears the bits of candidates that a root points to. *bytes: how many were read. False: the system does not list the
+ * process's memory. Takes no lock (V13), and is called under none. */
 HAK_HIDDEN bool sweep_scan_roots(const struct sweep_scan *scan, size_t *bytes);
 
 /* ---- sweep_large.c: huge blocks that wait ---- */
 
 /* So many wait that a sweep is due. */
 HAK_HIDDEN bool sweep_large_is_full(void);
-/* What waiting huge blocks count in sweep.waiting. Any thread that may take huge_lock. */
+/* How much waiting huge blocks count in sweep.waiting. Any thread that may take huge_lock. */
 HAK_HIDDEN size_t sweep_large_waiting(void);
 /* Makes the waiting huge blocks the candidates of a sweep. */
 HAK_HIDDEN void sweep_large_begin(void);

@@ -71,7 +71,7 @@ int settings_background_thread(const struct control_call *call)
 /* There is at most one purge thread, however many a program allows. */
 int settings_max_background_threads(const struct control_call *call)
 {
-    static _Atomic size_t most = 1; /* Order: any; only kept and told */
+    static _Atomic size_t most = 1; /* Order: any; only kept for readers */
     size_t is = most, wanted;
     bool taken;
     int error = control_exchange(call, &is, &wanted, sizeof is, &taken);

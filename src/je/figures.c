@@ -123,7 +123,8 @@ static void count_huge(void)
     lock_release(&huge_lock);
 }
 
-/* Fills the rows, and `all` with the count of all heaps. one: room. Under registry.lock `departed` does not change. */
+/* Fills the rows, and `all` with the count of all heaps. `one`: room for a count. Under registry.lock `departed` does
+ * not change. */
 static void count_heaps(struct usage_count *all, struct usage_count *one)
 {
     memset(all, 0, sizeof *all);

@@ -8,7 +8,7 @@
 
 #include "config/classes.h"
 
-#define FIGURES_BINS ((unsigned)CLASS_16384)               /* classes of slabs with at least four blocks */
+#define FIGURES_BINS ((unsigned)CLASS_16384)               /* classes up to 16 KiB: at least four blocks a slab */
 #define FIGURES_LEXTENTS ((unsigned)CLASS_COUNT - FIGURES_BINS) /* the other classes, and all larger blocks */
 
 /* Of one size: a bin or a lextent of jemalloc's. */

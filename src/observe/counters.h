@@ -53,7 +53,7 @@
     COUNTER(MF2_PENDING_REQUEUED, "mf2_pending_requeued", "of those: passed on to a new owner")                        \
     COUNTER(MF2_ADOPTED_ORPHAN, "mf2_adopted_orphan", "slabs adopted from a heap whose thread ended")                  \
     COUNTER(MF2_ADOPTED_IDLE, "mf2_adopted_idle", "slabs adopted from an idle heap")                                   \
-    COUNTER(MF2_ORPHAN_DRAINED, "mf2_orphan_drained", "queues of orphans drained by who pushed there")                 \
+    COUNTER(MF2_ORPHAN_DRAINED, "mf2_orphan_drained", "orphans' queues drained by the pushing thread")                 \
     /* The LRU of empty SuperSlabs */                                                                                  \
     COUNTER(LRU_ENTERED, "lru_entered", "SuperSlabs that became empty")                                                \
     COUNTER(LRU_REUSED, "lru_reused", "empty SuperSlabs taken again")                                                  \

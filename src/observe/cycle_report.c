@@ -132,7 +132,7 @@ static void print_table(struct output *output, const struct cycles_profile *prof
                 "mean ns", "p50 ns", "p99 ns", "max ns");
     for (unsigned kind = 0; kind < CYCLES_KINDS; kind++) {
         if (kind == CYCLES_REFILL)
-            output_line(output, "parts of calls, or of what else the allocator does:");
+            output_line(output, "parts of calls, or of the allocator's other work:");
         table_row(output, profile, (enum cycles_kind)kind);
     }
 }

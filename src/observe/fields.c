@@ -16,7 +16,7 @@ static const struct field memory_fields[] = {
     FIELD(hak_stats, cached, BYTES, "Bytes of free blocks in threads' caches")
     FIELD(hak_stats, free_in_slab, BYTES, "Bytes of free blocks and tails in slabs in use")
     FIELD(hak_stats, retained, BYTES, "Bytes of free units, spans and huge ranges that are kept")
-    FIELD(hak_stats, metadata, BYTES, "Bytes of HAKMEM's own")
+    FIELD(hak_stats, metadata, BYTES, "Bytes of HAKMEM's own records")
     FIELD(hak_stats, purged, BYTES, "Of mapped: bytes given back to the system and not touched since")
     FIELD(hak_stats, footprint_peak, BYTES, "Most bytes of slabs, free units with memory and huge blocks at one time")
     FIELD(hak_stats, limit, BYTES, "HAKMEM_MEMORY_LIMIT in bytes; 0: none")
@@ -31,7 +31,7 @@ static const struct field memory_fields[] = {
 };
 
 static const struct field counters_fields[] = {
-    FIELD(hak_stats, refills, COUNTER, "Takings of blocks out of slabs")
+    FIELD(hak_stats, refills, COUNTER, "Batches of blocks taken out of slabs")
     FIELD(hak_stats, refilled_blocks, COUNTER, "Blocks taken out of slabs")
     FIELD(hak_stats, flushes, COUNTER, "Batches of blocks given back by threads")
     FIELD(hak_stats, flushed_blocks, COUNTER, "Blocks given back by threads")
@@ -87,7 +87,7 @@ static const struct field profile_fields[] = {
     FIELD(hak_stats, guard_reports, COUNTER, "Errors at guarded blocks that were reported")
     FIELD(hak_stats, sweeps, COUNTER, "Sweeps for pointers to freed blocks")
     FIELD(hak_stats, sweeps_running, COUNTER, "Sweeps during which other threads ran")
-    FIELD(hak_stats, sweep_waiting, GAUGE, "Freed blocks that wait for a sweep, but huge ones")
+    FIELD(hak_stats, sweep_waiting, GAUGE, "Freed blocks that wait for a sweep, without huge ones")
     FIELD(hak_stats, sweep_scanned, COUNTER, "Bytes that sweeps have read")
     FIELD(hak_stats, sweep_released, COUNTER, "Freed blocks to which a sweep found no pointer")
     FIELD(hak_stats, sweep_yielded, COUNTER, "Freed blocks that a bound let go, whether pointers refer to them or not")
@@ -110,7 +110,7 @@ static const struct field class_fields[] = {
     FIELD(hak_stats_class, live_blocks, GAUGE, "Blocks that the program holds")
     FIELD(hak_stats_class, cached_blocks, GAUGE, "Blocks in threads' caches")
     FIELD(hak_stats_class, free_blocks, GAUGE, "Free blocks in slabs")
-    FIELD(hak_stats_class, refills, COUNTER, "Takings of blocks out of slabs")
+    FIELD(hak_stats_class, refills, COUNTER, "Batches of blocks taken out of slabs")
     FIELD(hak_stats_class, refilled_blocks, COUNTER, "Blocks taken out of slabs")
     FIELD(hak_stats_class, flushes, COUNTER, "Batches of blocks given back by threads")
     FIELD(hak_stats_class, flushed_blocks, COUNTER, "Blocks given back by threads")
@@ -135,7 +135,7 @@ static const struct field heap_fields[] = {
                 FIELD(hak_stats_heap, warm_slabs, GAUGE, "Empty slabs ready to carve") FIELD(
                     hak_stats_heap, used_bytes, GAUGE, "Bytes of blocks out of its slabs")
                     FIELD(hak_stats_heap, cached_bytes, GAUGE, "Bytes of blocks in its thread's cache") FIELD(
-                        hak_stats_heap, refills, COUNTER, "Takings of blocks out of slabs")
+                        hak_stats_heap, refills, COUNTER, "Batches of blocks taken out of slabs")
                         FIELD(hak_stats_heap, refilled_blocks, COUNTER, "Blocks taken out of slabs") FIELD(
                             hak_stats_heap, flushes, COUNTER,
                             "Batches of blocks given back by threads") FIELD(hak_stats_heap, flushed_blocks, COUNTER,

@@ -19,15 +19,15 @@ struct output {
 /* `write` NULL: standard error. */
 HAK_HIDDEN void output_begin(struct output *output, hak_stats_write write, void *argument, const char *prefix);
 
-/* Writes a piece of at most 511 characters, and cuts what is longer. */
+/* Writes a piece, cut at 511 characters. */
 HAK_HIDDEN void output_print(struct output *output, const char *format, ...) HAK_PRINTF(2, 3);
-/* The same as a line with the prefix. */
+/* As output_print, as a line with the prefix. */
 HAK_HIDDEN void output_line(struct output *output, const char *format, ...) HAK_PRINTF(2, 3);
 
 /* Ends the output with an error of HAKMEM itself. */
 HAK_HIDDEN void output_fail(struct output *output, int error);
 
-/* Writes what waits. Returns output->error. */
+/* Writes the text that waits. Returns output->error. */
 HAK_HIDDEN int output_end(struct output *output);
 
 /* A write function for files; argument: an int, the descriptor. Returns 0 or the errno. */

@@ -78,7 +78,8 @@ static void print_to_file(enum hak_stats_format format, const char *pattern)
     int file, error, late;
 
     if (!output_path(path, sizeof path, pattern)) {
-        base_message("HAKMEM_STATS_FILE: the path of %s is longer than %zu characters", "%p", sizeof path - 1);
+        base_message("HAKMEM_STATS_FILE: with %s replaced, the path is longer than %zu characters", "%p",
+                     sizeof path - 1);
         return;
     }
     file = os_file_create(path);

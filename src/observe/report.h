@@ -14,7 +14,7 @@ HAK_HIDDEN void observe_report(void);
  * returned. */
 HAK_HIDDEN int observe_print(enum hak_stats_format format, hak_stats_write write, void *argument);
 
-/* What the options ask for: the first call comes before the program's constructors, the second at exit. */
+/* Do what the options ask for: observe_start before the program's constructors, the next function at exit. */
 HAK_HIDDEN void observe_start(void);
 HAK_HIDDEN void observe_exit_report(void);
 

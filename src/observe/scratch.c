@@ -7,7 +7,7 @@
 /* The first caller gets it. If another thread held it during a fork, it stays taken in the child, and mappings serve
  * instead. */
 static _Alignas(HAK_CACHE_LINE) char first_room[SCRATCH_BYTES];
-static _Atomic bool first_taken; /* Order: acquire by who takes it, release by who had it */
+static _Atomic bool first_taken; /* Order: acquire as it is taken, release as it is given back */
 
 static size_t mapping_size(void)
 {

@@ -44,7 +44,7 @@ static bool usage_count_cache(struct usage_count *count, const struct thread_cac
     return true;
 }
 
-/* The same where it may be served by a shared heap (O8). */
+/* As usage_count_cache, for a cache that a shared heap may serve (O8). */
 static void usage_count_shared(struct usage_count *count, const struct thread_cache *cache)
 {
     struct heap *heap;

@@ -20,8 +20,8 @@ struct usage {
     size_t huge_blocks;  /* their number */
     struct huge_usage huge; /* all of them, of the same moment */
     size_t footprint_peak; /* the most bytes of slabs, dirty free units and huge blocks at one time */
-    size_t superslabs;   /* number in use */
-    size_t heaps;        /* number of threads' heaps in use */
+    size_t superslabs;   /* number made */
+    size_t heaps;        /* number of live heaps, first-class ones too */
     size_t limit_hard;   /* 0: none */
 };
 
@@ -33,7 +33,7 @@ struct usage_count {
     size_t heaps, orphans, first_class; /* heaps in use */
     size_t slab_bytes, warm_slabs, pending;
     /* By class. `remote`: blocks that other threads freed and announced. `used`: blocks out of the slabs, without
-     * those. `cached`: blocks in the caches of the heaps' threads. */
+     * those. `cached`: blocks in the heaps' caches, and blocks that wait for a sweep. */
     size_t slabs[CLASS_COUNT], used[CLASS_COUNT], cached[CLASS_COUNT], remote[CLASS_COUNT];
     struct class_counters classes[CLASS_COUNT];
     struct heap_counters counters;

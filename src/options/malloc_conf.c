@@ -6,7 +6,7 @@
 #include "base/format.h"
 #include "os/os.h"
 
-/* The library's own, which a program's definition replaces: they are read through the dynamic linker's table. */
+/* The library's definitions. A program's own replace them, so they are read through the dynamic linker's table. */
 __attribute__((weak, visibility("default"))) const char *malloc_conf;
 __attribute__((weak, visibility("default"))) const char *je_malloc_conf;
 
@@ -21,14 +21,14 @@ enum {
     DELAY_MOST = 3600000,
 };
 
-/* What a name's value is, and does to the option of its row. */
+/* The form of a name's value, and its effect on the row's option. */
 enum conf_kind {
     CONF_UNUSED,  /* a name of jemalloc's without a meaning here */
     CONF_DELAY,   /* milliseconds; -1: the longest delay */
     CONF_THREAD,  /* true: always; false: never */
     CONF_SWITCH,  /* true or false */
-    CONF_FLAG,    /* the same, of struct malloc_conf */
-    CONF_LG,      /* of a size; -1: 0 */
+    CONF_FLAG,    /* true or false, in struct malloc_conf */
+    CONF_LG,      /* logarithm of a size; -1: size 0 */
     CONF_THP,
     CONF_PRINT,   /* true: text */
     CONF_PRINT_HOW, /* J: JSON */
@@ -99,8 +99,8 @@ static const char *const unused[] = {
 };
 
 struct reading {
-    const char *source; /* what the messages call it */
-    bool told;          /* the user typed it: names without a meaning are told in any case */
+    const char *source; /* its name in messages */
+    bool told;          /* the user typed it: also report names without a meaning */
     bool wrong;
     char names[NAMED_MOST]; /* without a meaning, separated by blanks */
     size_t length;
@@ -157,7 +157,7 @@ static bool conf_truth(const struct conf_row *row, const char *value)
         return true;
     }
     if (row->kind == CONF_PRINT && truth && hak_options.show_stats != OPTION_NONE)
-        return true; /* stats_print_opts said more */
+        return true; /* stats_print_opts has set more */
     return options_set(row->option, row->kind == CONF_THREAD ? (truth ? "always" : "never") : truth ? "1" : "0");
 }
 
@@ -167,7 +167,7 @@ static bool conf_text(const struct conf_row *row, const char *value)
         memcpy(malloc_conf_said.prof_prefix, value, strlen(value) + 1);
         return true;
     }
-    if (row->kind == CONF_PRINT_HOW) /* what it leaves out is printed all the same */
+    if (row->kind == CONF_PRINT_HOW) /* HAKMEM prints also what the value leaves out */
         return strchr(value, 'J') == NULL || options_set(row->option, "json");
     return options_set(row->option, strcmp(value, "default") == 0 ? "auto" : value);
 }
@@ -220,12 +220,12 @@ static void conf_pair(struct reading *reading, const char *name, const char *val
         base_message("%s: %s:%s: jemalloc has no such name; ignored", reading->source, name, value);
         reading->wrong = true;
     } else if (!conf_apply(row, value)) {
-        base_message("%s: %s:%s: the value is none of that name's; ignored", reading->source, name, value);
+        base_message("%s: %s:%s: not a value of that name; ignored", reading->source, name, value);
         reading->wrong = true;
     }
 }
 
-/* Copies up to a separator; false if it does not fit, with as much as does. */
+/* Copies the text up to a separator. False: the text does not fit, and its beginning was copied. */
 static bool copy_until(char *out, size_t capacity, const char **text, char separator)
 {
     size_t length = 0;
@@ -243,7 +243,7 @@ static void conf_read(const char *text, const char *source, bool told)
 
     while (*text) {
         if (!copy_until(name, sizeof name, &text, ':') || *text != ':') {
-            base_message("%s: %s: a name, a colon and a value are wanted; the rest is ignored", source,
+            base_message("%s: %s: expected a name, a colon and a value; the rest is ignored", source,
                          name[0] ? name : text);
             reading.wrong = true;
             break;
@@ -278,7 +278,7 @@ static const char *variable(const char *name)
     return NULL;
 }
 
-/* jemalloc's profile is written where prof_final or lg_prof_interval ask for it; HAKMEM's where there is a path. */
+/* jemalloc writes its profile if prof_final or lg_prof_interval asks for it; HAKMEM writes it if a path is set. */
 static void conf_profile(void)
 {
     char path[MALLOC_CONF_PREFIX_MOST + 16];
@@ -293,7 +293,7 @@ static void conf_profile(void)
     }
 }
 
-/* Without MALLOC_CONF, what hakmem_options says of the profile counts more than what malloc_conf says. */
+/* Without MALLOC_CONF, conf_profile runs before hakmem_options is read, whose settings of the profile then win. */
 static void conf_read_from(enum options_source source)
 {
     const char *own = malloc_conf ? malloc_conf : je_malloc_conf, *typed = variable("MALLOC_CONF");

@@ -289,7 +289,7 @@ static unsigned name_distance(const char *a, size_t a_length, const char *b, siz
 static void say_unknown(const char *name, size_t length)
 {
     const struct option_row *nearest = NULL;
-    /* A name that differs in a third of its letters, or in four, is another word. */
+    /* A name that differs in more than a third of its letters, or in four, is another word. */
     size_t own_length = length - (sizeof prefix - 1);
     unsigned least = own_length >= 9 ? 4 : (unsigned)own_length / 3 + 1;
     for (size_t i = 0; i < ROW_COUNT && length <= NAME_MOST; i++) {

@@ -14,12 +14,11 @@
 
 #include "base/base.h"
 
-/* Values of a LIMIT beyond numbers of bytes: what superslab/limits.h finds. LIMIT_DEFAULT is LIMIT_AUTO where no
- * variable is set. */
+/* Values of a LIMIT that are not numbers of bytes: superslab/limits.h finds the limit. LIMIT_DEFAULT: it is not set. */
 #define LIMIT_AUTO UINT64_MAX
 #define LIMIT_DEFAULT (UINT64_MAX - 1)
 
-/* Bounds that give way to N6 (superslab/footprint.h) while they are these. */
+/* N6 (superslab/footprint.h) replaces these two bounds while the options have their default values. */
 #define SS_LRU_SIZE_DEFAULT 128
 #define HUGE_CACHE_DEFAULT 536870912
 
@@ -67,7 +66,7 @@
            "of a thread's time that samples may take before they become rarer; more where the rate is finer; 0: no " \
            "bound") \
     OPTION(heap_profile_interval, "HAKMEM_HEAP_PROFILE_INTERVAL", SIZE, 0, 0, 1125899906842624, "bytes",              \
-           "write the heap profile whenever so much more was allocated; 0: only at exit")                             \
+           "write the heap profile whenever this much more was allocated; 0: only at exit")                           \
     OPTION(heap_profile_signal, "HAKMEM_HEAP_PROFILE_SIGNAL", PATH, 0, 0, 0, "signal's name or number",               \
            "a signal on which the heap profile is written; one that the program handles is not taken") \
     OPTION(heap_profile_unwind, "HAKMEM_HEAP_PROFILE_UNWIND", PATH, 0, 0, 0, "word: auto, eh, fp",                    \
@@ -80,7 +79,7 @@
     OPTION(guard_rate, "HAKMEM_GUARD_RATE", SIZE, 8388608, 1, 1099511627776, "bytes",                                 \
            "mean bytes of allocation between guarded blocks")                                                         \
     OPTION(guard_slots, "HAKMEM_GUARD_SLOTS", COUNT, 256, 16, 2048, "blocks",                                         \
-           "places for guarded blocks; freed blocks stay untouchable in those that are not in use")                  \
+           "places for guarded blocks; a freed block stays untouchable until its place is used again")                \
     OPTION(guard_file, "HAKMEM_GUARD_FILE", PATH, 0, 0, 0, "",                                                        \
            "append each report of a guarded block there as a line of JSON; `%p` becomes the process's number")       \
     OPTION(guard_continue, "HAKMEM_GUARD_CONTINUE", BOOL, 0, 0, 1, "",                                                \
@@ -123,8 +122,8 @@
     OPTION(harden_neighbours, "HAKMEM_HARDEN_NEIGHBOURS", BOOL, 1, 0, 1, "",                                          \
            "hardened: a free looks at the ends of the blocks before and behind, too; needs `HAKMEM_HARDEN_ZERO`")      \
     OPTION(harden_patrol, "HAKMEM_HARDEN_PATROL", COUNT, 64, 0, 64, "blocks",                                         \
-           "hardened: a move of blocks between a thread and a slab looks at the ends of so many other blocks there, " \
-           "and of no more than move; needs `HAKMEM_HARDEN_NEIGHBOURS`")                                              \
+           "hardened: when blocks move between a thread and a slab, check the ends of up to this many other blocks " \
+           "of the slab, and of no more than move; needs `HAKMEM_HARDEN_NEIGHBOURS`")                                 \
     OPTION(harden_nothing, "HAKMEM_HARDEN_NOTHING", BOOL, 1, 0, 1, "",                                                \
            "hardened: blocks of 0 bytes cannot be read or written")                                                   \
     OPTION(harden_guards, "HAKMEM_HARDEN_GUARDS", BOOL, 1, 0, 1, "",                                                  \
@@ -134,22 +133,23 @@
            "hardened: freed blocks above 57344 bytes cannot be read or written until they are used again; those " \
            "above 1 MiB end in such pages") \
     OPTION(harden_protect_time, "HAKMEM_HARDEN_PROTECT_TIME", COUNT, 100, 1, 100, "percent of a thread's time", \
-           "hardened: what taking the access of freed blocks up to 1 MiB may cost; those freed beyond are zeroed and " \
-           "checked; 100: no bound") \
+           "hardened: the time that closing freed blocks up to 1 MiB may take; blocks that are freed beyond it are " \
+           "zeroed and checked instead; 100: no bound") \
     OPTION(harden_operators, "HAKMEM_HARDEN_OPERATORS", BOOL, 1, 0, 1, "",                                   \
-           "hardened: what new, new[] and malloc gave ends by delete, delete[] and free, and a sized delete tells " \
-           "the size") \
+           "hardened: check that delete gets a block of new, delete[] one of new[] and free one of malloc, and that " \
+           "a sized delete gives the block's size") \
     OPTION(sweep, "HAKMEM_SWEEP", BOOL, 0, 0, 1, "",                                                                   \
            "hardened: what is freed is used again only after a sweep over the process's memory found no pointer to " \
            "it") \
     OPTION(sweep_percent, "HAKMEM_SWEEP_PERCENT", COUNT, 25, 1, 1000, "percent of what is in use",                    \
-           "a sweep is due when so much more waits than the last one left")                                            \
-    OPTION(sweep_min, "HAKMEM_SWEEP_MIN", SIZE, 4194304, 65536, 1099511627776, "bytes", "and at least so much")        \
+           "a sweep is due when this much more waits than the last sweep left")                                       \
+    OPTION(sweep_min, "HAKMEM_SWEEP_MIN", SIZE, 4194304, 65536, 1099511627776, "bytes", \
+           "a sweep is due only when at least this much more waits") \
     OPTION(sweep_keep, "HAKMEM_SWEEP_KEEP", COUNT, 100, 0, 10000, "percent of what is in use",                        \
-           "what may wait after a sweep because pointers refer to it, and 16 MiB at least; 0: no bound")               \
+           "the most that may wait after a sweep because pointers refer to it, but at least 16 MiB; 0: no bound")     \
     OPTION(sweep_signal, "HAKMEM_SWEEP_SIGNAL", COUNT, 16, 0, 64, "signal's number",                                  \
-           "by which a sweep stops the other threads; another one where the program handles it; 0: they are not " \
-           "stopped") \
+           "stops the other threads for a sweep; if the program handles it, another signal does; 0: the threads " \
+           "are not stopped") \
     OPTION(verbose, "HAKMEM_VERBOSE", BOOL, 0, 0, 1, "", "print version and settings at start")                       \
     OPTION(abort_on_misuse, "HAKMEM_ABORT_ON_MISUSE", BOOL, 1, 0, 1, "",                                              \
            "0: report misuse and go on without the call, instead of aborting")

@@ -42,7 +42,7 @@ enum cycles_kind {
     CYCLES_REFILL,
     CYCLES_FLUSH,
     CYCLES_REMOTE, /* a batch of blocks sent to slabs of other heaps */
-    CYCLES_DRAIN,  /* what others sent is collected */
+    CYCLES_DRAIN,  /* other threads' frees are collected */
     CYCLES_KINDS
 };
 

@@ -16,8 +16,8 @@ HAK_HIDDEN int os_file_create_nameless(const char *folder);
 /* Gives a file of os_file_create_nameless a name. Returns 0 or the errno; EEXIST: something has that name. */
 HAK_HIDDEN int os_file_name(int file, const char *path);
 
-/* Opens for writing what has that name and is no regular file: a device, a terminal, or a pipe. Returns its descriptor;
- * -ENXIO: a pipe that nobody reads; OS_FILE_REGULAR: a file can be made there, or replaced. */
+/* Opens a device, a terminal or a pipe of that name for writing. Returns its descriptor; -ENXIO: a pipe that nobody
+ * reads; OS_FILE_REGULAR: a file can be made there, or replaced. */
 enum { OS_FILE_REGULAR = -4096 };
 HAK_HIDDEN int os_file_open_special(const char *path);
 

@@ -11,7 +11,7 @@ enum {
     LOCK_HELD_MOST = 6,   /* locks that one thread may hold: those of the deepest call, and one more */
 };
 
-/* About twice the number of looks that threads needed lately. Order: relaxed; a race loses an update. */
+/* The average number of looks that threads needed lately. Order: relaxed; a race loses an update. */
 static _Atomic uint32_t spin_estimate = 10;
 static _Atomic bool one_cpu; /* Order: relaxed; a hint */
 

@@ -40,7 +40,7 @@ struct lock {
 enum lock_flag {
     LOCK_SLEEPERS = 1, /* a thread may sleep until the lock is released */
     LOCK_FORK = 2,     /* held for a fork (L3) */
-    LOCK_OUTER = 4,    /* and before that by the operation that a signal handler, which forks, interrupted */
+    LOCK_OUTER = 4,    /* held, too, by an operation that a signal handler interrupted; the handler forks */
     LOCK_FLAGS = 7
 };
 
@@ -106,8 +106,8 @@ HAK_INLINE bool lock_is_mine(const struct lock *lock)
  * lock. */
 HAK_HIDDEN void lock_mark_outer(struct lock *lock);
 
-/* Adds `more` (negative: when they are over) to the forks under way that interrupted the allocator. Other forks step
- * back for them: a lock that such a fork waits for may be held by a thread that waits for a marked one. In the child
+/* Adds `more` to the number of forks under way that interrupted the allocator (negative: forks that are over). Other
+ * forks step back for them: the holder of a lock that such a fork waits for may wait for a marked lock. In the child
  * there are none. */
 HAK_HIDDEN void lock_note_interrupted(int more);
 HAK_HIDDEN void lock_no_interrupted(void);
@@ -127,7 +127,7 @@ HAK_HIDDEN enum lock_taken lock_take_for_fork(struct lock *lock, struct lock_pat
  * it. */
 HAK_HIDDEN void lock_pass_on(struct lock *lock);
 
-/* In the parent: gives back what lock_take_for_fork took. */
+/* In the parent: gives back a lock that lock_take_for_fork took. */
 HAK_HIDDEN void lock_leave_fork(struct lock *lock);
 
 /* In the child: frees the lock, unless the interrupted operation of the only thread left holds it. */

@@ -1,11 +1,10 @@
 /*
- * The contract between HAKMEM and the kernel. os/ is the only folder with platform code: linux.c implements this
- * header, and tests/support/os/fake.c implements it again for tests, with a clock that stands still and calls that fail
- * on demand.
+ * The contract between HAKMEM and the kernel. linux.c implements it. tests/support/os/fake.c implements it again for
+ * tests, with a clock that stands still and calls that fail on demand.
  *
- * Common to all: addresses and sizes are multiples of the page size; no function allocates, blocks on a lock of
- * HAKMEM's, or changes errno; every function is thread-safe. A `false` or NULL means that the kernel said no and
- * that nothing changed.
+ * Common to all, unless a comment says otherwise: addresses and sizes are multiples of the page size; any thread may
+ * call; no function allocates, waits for a lock or changes errno. `false` and NULL mean that the kernel refused and
+ * nothing changed.
  */
 #ifndef HAK_OS_OS_H
 #define HAK_OS_OS_H
@@ -23,12 +22,12 @@ HAK_HIDDEN size_t os_page_size(void);
 HAK_HIDDEN void *os_map(size_t size, size_t alignment);
 HAK_HIDDEN void os_unmap(void *address, size_t size);
 
-/* The same at a fixed place, only if it is wholly free there (MAP_FIXED_NOREPLACE). TAKEN: something else is mapped in
- * it, or the kernel does not let a process have that place. REFUSED: no memory, or a limit forbids it. */
+/* As os_map, at a fixed place that must be wholly free (MAP_FIXED_NOREPLACE). TAKEN: something is mapped in it, or the
+ * kernel does not let a process have that place. REFUSED: no memory, or a limit forbids it. */
 enum os_place { OS_PLACE_REFUSED = 0, OS_PLACE_TAKEN, OS_PLACE_MAPPED };
 HAK_HIDDEN enum os_place os_map_at(void *address, size_t size);
 
-/* Unmaps a part of what os_map_at mapped. False: the kernel refused, because the process would have one mapping too
+/* Unmaps a part of a mapping of os_map_at. False: the kernel refused, because the process would have one mapping too
  * many (vm.max_map_count). */
 HAK_HIDDEN bool os_decommit(void *address, size_t size);
 

@@ -11,7 +11,7 @@
 
 #include "base/base.h"
 
-/* 15 bytes and a 0: a writer looks for it first; its last byte is the form */
+/* 15 bytes and a 0. A writer looks for it first; its last byte is the version of the form. */
 #define OUTSIDE_MAGIC "HAKMEM\x01" "control\x01"
 
 /* The values of `look`, which this process sets itself. */
@@ -35,7 +35,7 @@ struct outside {
      * on is turned off again, 0: never. */
     uint64_t profile_mean, profile_ms, guard_mean;
     _Atomic uint32_t error;   /* the errno of the last answer. Order: release by `answered`, for the writer */
-    _Atomic uint8_t answered; /* its number. Order: release, for the writer, who reads it first */
+    _Atomic uint8_t answered; /* number of the request. Order: release, for the writer, which reads it first */
 };
 
 enum { OUTSIDE_ASKED = offsetof(struct outside, word.asked) };

@@ -17,9 +17,9 @@ struct os_piece {
 HAK_HIDDEN bool os_peek(const struct os_piece *pieces, unsigned count);
 HAK_HIDDEN bool os_peek_at(uintptr_t address, void *into, size_t size);
 
-/* The same for memory that is mapped if its address is right: nobody unmaps it during the call. The system call costs
- * microseconds, so the call reads pages directly that it could read within the last second. A wrong address can at
- * worst name a page that was unmapped within that second. */
+/* As os_peek, for memory that is mapped if its address is right: nobody unmaps it during the call. The system call
+ * costs microseconds, so the call reads pages directly if a call could read them within the last second. A wrong
+ * address can at worst name a page that was unmapped within that second. */
 HAK_HIDDEN bool os_peek_live(const struct os_piece *pieces, unsigned count);
 HAK_HIDDEN bool os_peek_live_at(uintptr_t address, void *into, size_t size);
 

@@ -19,7 +19,7 @@ enum {
     ENVIRONMENT_ENTRIES = 128,
 };
 
-/* v1 says "none" with LONG_MAX rounded down to a page; no machine has a quarter of that. */
+/* v1 says "none" with LONG_MAX rounded down to a page; no machine has half of that. */
 static const uint64_t cgroup_v1_unlimited = UINT64_C(1) << 62;
 
 /* ---- Files ---- */
@@ -43,8 +43,8 @@ static size_t file_read_some(int fd, char *buffer, size_t capacity)
     return got > 0 ? (size_t)got : 0;
 }
 
-/* The file's beginning, NUL-terminated; 0 when it cannot be read. A file that the kernel makes whole for each read
- * ends with the first read that does not fill the buffer; `in_parts`: it may come in several. */
+/* Reads the file's beginning and ends it with NUL. Returns its length; 0: it cannot be read. One read is enough for
+ * most of the kernel's files; `in_parts`: reads until the end. */
 static size_t file_read(const char *path, char *buffer, size_t capacity, bool in_parts)
 {
     size_t length = 0, got;
@@ -213,8 +213,8 @@ size_t procfs_anonymous_pages(const char *statm)
     return all - base_min(all, statm_pages(statm, 2));
 }
 
-/* Whether /proc/self tells of memory: whether the first thread lives. An emulator, such as QEMU's for user processes,
- * may know no other folder. */
+/* Whether /proc/self shows memory, as it does while the first thread lives. An emulator, such as QEMU's for user
+ * processes, may know no other folder. */
 static bool first_thread_lives(void)
 {
     return procfs_resident_pages("/proc/self/statm") != 0;

@@ -28,7 +28,7 @@ struct scan_region {
 #define SCAN_PRESENT (UINT64_C(1) << 3)
 #define SCAN_SWAPPED (UINT64_C(1) << 4)
 
-/* Whether the kernel copies a word of our own by process_vm_readv. */
+/* Whether the kernel copies a word of our own, by process_vm_readv or from /proc/self/mem. */
 static bool reader_tries(struct os_reader *reader)
 {
     uint64_t word = UINT64_C(0x7c41d02e9b6a53f8), copy = 0;

@@ -15,9 +15,9 @@ struct os_reader {
     int memory;        /* /proc/self/mem, where process_vm_readv is refused; else negative */
     int pagemap;       /* /proc/self/pagemap; negative: every page counts as one that holds something */
     uint64_t *entries; /* OS_READER_ENTRIES of pagemap, or regions */
-    uintptr_t first, end; /* addresses that `entries` tell of */
+    uintptr_t first, end; /* addresses that `entries` cover */
     bool regions;         /* `entries` come from PAGEMAP_SCAN (Linux 6.7), which is faster than pagemap */
-    bool failed;          /* a copy failed though its pages may be readable; whoever relies on all of them must not */
+    bool failed;          /* a copy failed though its pages may be readable: what was read is incomplete */
     bool anonymous;       /* set by the caller: none of the pages is an unchanged page of a file */
     size_t count, at;     /* how many regions there are, and the one that was found last */
     size_t page;

@@ -10,13 +10,13 @@
 
 #include "os/os.h"
 
-/* If the program uses the signal that the caller names, real-time signals between these two serve, the highest first.
- * Tools use those above. */
+/* If the program uses the signal that the caller names, a real-time signal between these two serves, the highest
+ * first. Tools use higher ones. */
 #define SIGNAL_HIGH 62
 #define SIGNAL_LOW 40
 #define STOPPED_MOST 8192u /* in the table; further ones are deaf */
 #define PASSES_MOST 32u
-/* Passes behind which deaf threads are asked again. */
+/* After so many passes, deaf threads are asked again. */
 #define ASK_AGAIN 2u
 #define HALF 2048u
 #define WAIT_NS UINT64_C(1000000)
@@ -161,7 +161,7 @@ static enum stop_hearing ask_thread(const struct stop_pass *pass, const struct s
     return (blocked >> (pass->signal - 1)) & 1 ? HEARS_NOT : HEARS;
 }
 
-/* The place for a thread that the stop does not know yet; NULL: it does, or the table is full. */
+/* The place for a thread that is new to the stop. NULL: the thread is not new, or the table is full. */
 static struct stop_entry *new_entry(uint32_t thread, uint32_t number, bool *full)
 {
     uint32_t index = thread * UINT32_C(2654435761) % STOPPED_MOST;
@@ -261,8 +261,8 @@ static void await_answers(const struct stop_pass *pass, uint64_t deadline)
 
 static _Atomic uint32_t stop_never; /* to sleep on. Order: any; nobody stores it */
 
-/* Of the threads that were taken for deaf, one may hear by now: threads begin with all signals blocked. Returns whether
- * a thread was asked, whose answer must be awaited. */
+/* A thread that was taken for deaf may hear by now: threads begin with all signals blocked. Returns whether a thread
+ * was asked; the caller awaits its answer. */
 static bool ask_again(struct stop_pass *pass)
 {
     bool asked = false;
@@ -297,7 +297,7 @@ static void stop_all(struct os_stop *stop, struct stop_pass *pass)
 
     for (unsigned passes = 0; passes < PASSES_MOST; passes++) {
         complete = meet_threads(pass);
-        if (!complete || (pass->fresh == 0 && !asked)) /* nobody runs who could make another thread */
+        if (!complete || (pass->fresh == 0 && !asked)) /* no thread runs that could make another one */
             break;
         await_answers(pass, deadline);
         asked = passes < ASK_AGAIN && ask_again(pass);
@@ -337,7 +337,7 @@ void os_stop_end(const struct os_stop *stop)
     int saved_errno = errno;
 
     atomic_fetch_add(&stop_current, 1);
-    if (stop->stopped || stop->deaf) /* one that came too late waits, too */
+    if (stop->stopped || stop->deaf) /* a thread that answered too late waits, too */
         os_futex_wake(&stop_current, INT32_MAX);
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, stop->mask, NULL, sizeof stop->mask);
     errno = saved_errno;

@@ -22,7 +22,7 @@ struct os_stop {
     uint8_t mask[8];  /* the caller's signal mask before */
 };
 
-/* Notes the process's id, by which a child of vfork, which shares this memory, finds that it cannot see the running
+/* Notes the process's id. A child of vfork shares this memory, and finds by the id that it cannot see the running
  * threads. */
 HAK_HIDDEN void os_stop_prepare(void);
 

@@ -11,7 +11,7 @@ extern struct r_debug _r_debug __attribute__((weak));
 extern struct r_debug *_dl_debug_addr __attribute__((weak));
 #pragma weak dl_iterate_phdr
 
-/* Which object is the C library. */
+/* The C library is recognised by these names: it defines both. */
 static const char *const libc_names[] = { "dl_iterate_phdr", "__libc_start_main" };
 
 struct table {
@@ -24,8 +24,8 @@ struct table {
     const ElfW(Sym) *found; /* the last definition */
 };
 
-/* glibc's linker stores addresses where the file has offsets; musl's, and glibc's for what it cannot write to, leaves
- * the offsets. */
+/* The file has offsets here. glibc's linker replaces them by addresses, except in memory that it cannot write to.
+ * musl's leaves the offsets. */
 static const void *dynamic_pointer(uintptr_t base, const ElfW(Dyn) *entry)
 {
     uintptr_t value = entry->d_un.d_ptr;
@@ -55,9 +55,9 @@ static bool table_of(struct table *table, uintptr_t base, const ElfW(Dyn) *dynam
     return table->symbols != NULL && table->strings != NULL;
 }
 
-/* The symbol's address if it defines the name for other objects. An entry without a section is a reference, though it
- * may have an address: that of a stub through which a program at a fixed place calls a function whose address it
- * takes. An indirect function's value is not its address. */
+/* The symbol's address if it defines the name for other objects. An entry without a section is a reference, even if it
+ * has an address: a program at a fixed place has stubs, at which it calls functions whose address it takes. An indirect
+ * function's value is not its address. */
 static void *definition(struct table *table, uint32_t index, const char *name)
 {
     const ElfW(Sym) *symbol = &table->symbols[index];
@@ -89,8 +89,8 @@ static uint32_t sysv_hash_of(const char *name)
     return hash;
 }
 
-/* Header: buckets, index of the first symbol, words of the Bloom filter, its shift. Then filter, buckets, and the
- * symbols' hashes, whose lowest bit marks the end of a chain. */
+/* Header: number of buckets, index of the first symbol, words of the Bloom filter, its shift. Then the filter, the
+ * buckets, and the symbols' hashes; the lowest bit of a hash marks the end of a chain. */
 static void *find_gnu(struct table *table, const char *name, uint32_t hash)
 {
     enum { FILTER_BITS = sizeof(ElfW(Addr)) * CHAR_BIT };
@@ -114,7 +114,7 @@ static void *find_gnu(struct table *table, const char *name, uint32_t hash)
     }
 }
 
-/* Header: buckets, chains. Then both; 0 ends a chain. */
+/* Header: number of buckets, number of chains. Then the buckets and the chains; 0 ends a chain. */
 static void *find_sysv(struct table *table, const char *name)
 {
     const Elf32_Word *header = table->hash, *bucket = header + 2, *chain = bucket + header[0];

@@ -47,7 +47,7 @@ struct os_definition {
 HAK_HIDDEN bool os_symbols_defined(struct os_definition *definitions, size_t count, uintptr_t *code_start,
                                    uintptr_t *code_end);
 
-/* ---- The same without a lock (symbols_peek.c) ---- */
+/* ---- os_symbols_defined without a lock (symbols_peek.c) ---- */
 
 /* For the child of a fork: a thread that is gone may hold the dynamic linker's lock. Reads by system calls (os/peek.h),
  * because another thread may unload an object meanwhile: a hundred or so for each object. Knows only objects with a GNU

@@ -69,7 +69,7 @@ extern void _IO_list_unlock(void) __attribute__((weak));
 extern void _IO_list_resetlock(void) __attribute__((weak));
 extern char __libc_single_threaded __attribute__((weak));
 
-static bool streams_locked; /* under every lock of HAKMEM's */
+static bool streams_locked; /* changed under the streams' lock */
 
 void os_streams_lock(void)
 {

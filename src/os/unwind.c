@@ -1,8 +1,8 @@
 /*
  * Two ways up a stack. By tables: the unwinder of libgcc, which every C++ program has, or of libgcc_s.so.1, found at
  * run time so that the library needs libc alone; HAKMEM's own (os/unwind_tables.h) where there is none, or where a
- * stack has code without tables. By frame pointers: each frame's saved one leads to the next, inside the mapping that
- * the stack is in.
+ * stack has code without tables. By frame pointers: each frame holds the next frame's address. The walk stays inside
+ * the stack's mapping.
  */
 #define _GNU_SOURCE
 #include "os/unwind.h"
@@ -76,7 +76,7 @@ static struct {
     get_ip_function get_ip;
     get_cfa_function get_cfa;
     bool tables;
-    bool may_load; /* the program is dynamically linked: what it loads finds the one C library that there is */
+    bool may_load; /* the program is dynamically linked: a loaded library finds the C library that is there */
     uintptr_t own_start, own_end;
     uintptr_t program_start; /* of the program's own code */
 } unwinder;
@@ -170,8 +170,8 @@ static bool find_near(uintptr_t address)
     return true;
 }
 
-/* Whether the word is on the stack, or on another that the walk has come to. In line: malloc may walk, and has a page
- * of stack. */
+/* Whether the word is on the stack, or on another stack that the walk has come to. Inlined, because malloc may walk the
+ * stack, and may have only a page of it. */
 HAK_INLINE bool is_on_stack(uintptr_t address)
 {
     return is_in_part(address) || find_near(address) || find_mapping(address);
@@ -195,9 +195,9 @@ static unsigned walk_pointers(const uintptr_t *frame, struct unwind_frame *frame
     return count;
 }
 
-/* ---- Both ---- */
+/* ---- By tables or by frame pointers ---- */
 
-/* Whether libgcc's unwinder stopped at code without tables, which HAKMEM's own passes. */
+/* Whether libgcc's unwinder stopped at code without tables. HAKMEM's own walk passes such code. */
 static bool is_cut_short(const struct walk *walk)
 {
     return unwind_objects_unlocked() && walk->count != 0 && walk->count < walk->capacity &&
@@ -221,7 +221,7 @@ static void walk_tables(struct walk *walk)
     }
 }
 
-/* Not to be inlined: its own frame is where the walk begins. */
+/* Not inlined, because the walk begins at this function's frame. */
 HAK_NOINLINE unsigned os_unwind(struct unwind_frame *frames, unsigned capacity)
 {
     struct walk walk = { .frames = frames, .capacity = capacity };
@@ -277,8 +277,8 @@ bool os_unwind_is_own(uintptr_t address)
     return false;
 }
 
-/* The first object is the program: there only the section is HAKMEM's own. In another object it is the executable
- * segment. */
+/* The first object is the program. HAKMEM's own code is a section of it, or the executable segment of another
+ * object. */
 static int look_at_object(struct dl_phdr_info *info, size_t size, void *count)
 {
     bool is_program = (*(unsigned *)count)++ == 0;

@@ -1,5 +1,6 @@
-/* The calling thread's stack as return addresses. Only os_unwind_prepare may allocate. It may take locks. Of the walks
- * only one by HAKMEM's own tables takes a lock, with musl and with glibc before 2.35 (os/unwind_objects.h). */
+/* The calling thread's stack as return addresses. Only os_unwind_prepare may allocate. It may take locks. Of the walks,
+ * only those that read tables with HAKMEM's own code take a lock, with musl and with glibc before 2.35
+ * (os/unwind_objects.h). */
 #ifndef HAK_OS_UNWIND_H
 #define HAK_OS_UNWIND_H
 
@@ -12,8 +13,8 @@ struct unwind_frame {
 
 enum unwind_kind { UNWIND_AUTO = 0, UNWIND_TABLES, UNWIND_POINTERS };
 
-/* NO_LOCK: waits for no thread, as the child of a fork must, in which the holder of the linker's lock may be gone.
- * MAY_LOAD: may load a library, which allocates; hold no lock. */
+/* NO_LOCK: waits for no thread. In the child of a fork the holder of the linker's lock may be gone. MAY_LOAD: may
+ * load a library, which allocates; hold no lock. */
 enum unwind_effort { UNWIND_NO_LOCK, UNWIND_NO_LOAD, UNWIND_MAY_LOAD };
 
 /* Finds the way to unwind: libgcc_s's unwinder for tables (.eh_frame), or frame pointers. `auto` takes frame pointers

@@ -6,7 +6,7 @@ enum { ROW_PLACES = 512, ROW_WORDS = 3 };
 
 /* The first word is the key XOR the words of the row. Threads write places without a lock. If the words of a place come
  * from two rows, or from another row, the XOR does not give the key. */
-static _Atomic uint64_t row_places[ROW_PLACES][1 + ROW_WORDS]; /* Order: relaxed; the key tells */
+static _Atomic uint64_t row_places[ROW_PLACES][1 + ROW_WORDS]; /* Order: relaxed; the key shows a mixed place */
 
 #if defined(__x86_64__)
 HAK_DATA_HERE const uint8_t unwind_row_registers[ROW_REGISTERS] = { 3, 6, 12, 13, 14, 15, 16 };
@@ -16,8 +16,8 @@ HAK_DATA_HERE const uint8_t unwind_row_registers[ROW_REGISTERS] = { 19, 20, 21, 
 HAK_DATA_HERE const uint8_t unwind_row_registers[ROW_REGISTERS] = { 0 };
 #endif
 
-/* The head's bytes 4 to 11 are the distance to the object's frame descriptions and their number. Never 0, which an
- * unused place has. */
+/* Bytes 4 to 11 of the head are the distance to the object's frame descriptions and their number. The key is never 0:
+ * that is an unused place. */
 static uint64_t row_key(uintptr_t address, const uint8_t *table)
 {
     uint64_t object;

@@ -43,12 +43,12 @@ struct cfi_row {
     int32_t values[CFI_REGISTERS];
 };
 
-/* A row in which each register is as it was or lies in one of the words below the CFA, as compilers make nearly all. */
+/* A row in which each register is unchanged or lies in one of the words below the CFA, as in nearly all rows. */
 struct unwind_row {
     uint32_t cfa_register;
     int32_t cfa_offset;
-    /* By place in unwind_row_registers: the words from the register's to the CFA. 0: it is as it was; of the return
-     * address, which is the last: there is no caller. */
+    /* By place in unwind_row_registers: how many words below the CFA the register lies. 0: unchanged. The return
+     * address is the last; 0: there is no caller. */
     uint8_t below[16];
 };
 _Static_assert(sizeof(struct unwind_row) == 3 * sizeof(uint64_t), "three words are kept of a row");

@@ -5,8 +5,7 @@
  * is in their common one (CIE). DWARF 5, section 6.4, and the Linux Standard Base's chapter on .eh_frame and
  * .eh_frame_hdr.
  *
- * Tables that make no sense end the walk: nothing is read beyond an FDE's own length, and no word that is not on the
- * stack.
+ * Tables that make no sense end the walk. It reads nothing beyond an FDE's own length, and no word outside the stack.
  */
 #define _GNU_SOURCE
 #include "os/unwind_tables.h"
@@ -81,7 +80,7 @@ enum {
     CFI_FROM_HERE = 0x10
 };
 
-/* An address in one of the forms DW_EH_PE_; sets `bad` for one that no linker of these processors makes. */
+/* An address in one of the forms DW_EH_PE_. Sets `bad` for a form that linkers for these processors do not make. */
 static uintptr_t cfi_take_address(struct cfi_bytes *bytes, unsigned form)
 {
     const uint8_t *here = bytes->at;
@@ -288,9 +287,9 @@ static bool cfi_run(struct cfi_bytes bytes, const struct cfi_description *made, 
         }
         switch (code) {
         case 0x00: /* nop */
-        case 0x2d: /* AARCH64_negate_ra_state: what is signed is known by its bits */
+        case 0x2d: /* AARCH64_negate_ra_state: signed addresses are known by their bits */
             break;
-        case 0x01: /* set_loc: no compiler's for these processors */
+        case 0x01: /* set_loc: compilers for these processors do not use it */
             return false;
         case 0x02: /* advance_loc1, 2, 4 */
         case 0x03:
@@ -384,7 +383,7 @@ static bool cfi_read_word(const struct cfi_tables *tables, uintptr_t address, ui
     return true;
 }
 
-/* The value of an expression; the operations that linkers' and C libraries' tables have. */
+/* The value of an expression. Knows the operations that the tables of linkers and C libraries use. */
 static bool cfi_evaluate(const struct cfi_tables *tables, const struct cfi_frame *frame, const uint8_t *at,
                          const uintptr_t *first, uintptr_t *value)
 {
@@ -539,7 +538,7 @@ static bool cfi_arrive(struct cfi_frame *frame, uintptr_t address, const uintptr
 {
     frame->address = cfi_without_signature(address);
     if (frame->address != address)
-        *slot = NULL; /* what lies there is not the address */
+        *slot = NULL; /* the slot holds a signed address */
     return frame->address != 0;
 }
 
@@ -562,7 +561,7 @@ static bool cfi_step_kept(const struct cfi_tables *tables, struct cfi_frame *fra
     return cfi_arrive(frame, frame->registers[CFI_RETURN_REGISTER], slot);
 }
 
-/* The same by a row that is found anew. `table`: of the object that the address is in, or NULL. */
+/* As cfi_step_kept, by a row that is found anew. `table`: of the object that the address is in, or NULL. */
 static HAK_NOINLINE bool cfi_step_anew(const struct cfi_tables *tables, struct cfi_frame *frame, uintptr_t address,
                                        const uint8_t *table, const uintptr_t **slot)
 {

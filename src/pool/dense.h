@@ -1,4 +1,4 @@
-/* Taking blocks from the fullest slabs, to move blocks together (MALLOCX_TCACHE_NONE). In libhakmem-je.so alone. */
+/* Takes blocks from the fullest slabs, to move blocks together (MALLOCX_TCACHE_NONE). In libhakmem-je.so alone. */
 #ifndef HAK_POOL_DENSE_H
 #define HAK_POOL_DENSE_H
 

@@ -2,8 +2,8 @@
  * A heap owns slabs. Each thread has a heap, or shares one where threads are many. A thread that exits leaves its whole
  * heap, an orphan, to the next thread. The house heap serves threads past their end. Programs make first-class heaps.
  *
- * O1: everything in a heap but `state`, `pending`, `pending_count` and the observers' words is read and changed under
- *     heap.lock only. A thread takes its own heap's lock on slow paths alone, once for a batch of blocks.
+ * O1: a heap's fields are read and changed under heap.lock only, unless their comments say otherwise. A thread takes
+ *     its own heap's lock on slow paths alone, once for a batch of blocks.
  * O2: a slab's owner changes with the locks of the old and the new owner held.
  * O3: the memory of a struct heap always stays a heap, of any kind, so a remote freer may touch an owner that is out of
  *     date. A purge may take the memory of the body and the cache while no thread and no program uses the heap.
@@ -51,7 +51,7 @@ struct kept_slabs {
     uint64_t classes; /* a bit for each class that may have some */
     uint32_t units;   /* of all kept slabs; also read without the lock */
     uint32_t most;    /* units that the heap has learnt to keep; 0: KEPT_FIRST */
-    uint32_t growths; /* shared_pool_growths() when a slab was last kept */
+    uint32_t growths; /* shared_pool_growths() when heap_keeps last looked */
     bool refused;     /* the last slab that became empty was one too many */
 };
 #define KEPT_FIRST 16u
@@ -61,7 +61,7 @@ struct kept_slabs {
  * C1: the sum of refilled_blocks - returned_blocks over all heaps is the number of the class's blocks that are live, in
  *     caches, or freed by other threads and not collected: the sum of slab.used. */
 struct class_counters {
-    uint64_t refills, refilled_blocks; /* times that blocks were taken from the heap's slabs, and the blocks */
+    uint64_t refills, refilled_blocks; /* how often blocks were taken from the heap's slabs, and how many */
     uint64_t flushes, flushed_blocks;  /* batches that the heap's thread gave back, to slabs of any owner */
     uint64_t returned_blocks;          /* blocks that any thread gave back to the heap's slabs */
     uint64_t carved, released;         /* slabs */
@@ -99,7 +99,7 @@ struct heap {
     _Atomic uint8_t state;  /* enum heap_state. Order: seq_cst (O4) */
     _Atomic uint8_t kind;   /* enum heap_kind. Order: any; `state` is set after it and read before it */
     uint8_t list;           /* enum registry_list; under registry.lock */
-    _Atomic uint8_t cache_purged; /* enum heap_memory_state; empty unless MEMORY_IN_USE. Order: any; locks order it */
+    _Atomic uint8_t cache_purged; /* heap_memory_state. The cache is empty unless in use. Order: any; locks order it */
     _Atomic uint8_t body_purged;  /* enum heap_memory_state. Order: any; locks order it */
     _Atomic uint32_t slabs; /* in the body's lists and in `full`. Order: any; changed under the lock, else a hint */
     struct heap_body *body;
@@ -126,14 +126,14 @@ HAK_INLINE bool heap_serves_threads(const struct heap *heap)
     return heap->kind == HEAP_THREAD || heap->kind == HEAP_SHARED;
 }
 
-/* Whether what heap.lock guards may be read (O3, O7). */
+/* Whether the fields under heap.lock may be read (O3, O7). */
 HAK_INLINE bool heap_is_readable(const struct heap *heap)
 {
     return heap->body_purged != MEMORY_PURGED && heap->state != HEAP_LOST;
 }
 _Static_assert(sizeof(struct heap) == (size_t)2 * HAK_LINE_PAIR, "the owner's line pair and the others'");
 
-/* What is known of all heaps together, so that slow paths need not look at each heap. Order: any; hints. */
+/* Facts about all heaps together, so that slow paths need not look at each heap. Order: any; hints. */
 struct heap_signals {
     _Alignas(HAK_LINE_PAIR) _Atomic bool active; /* a thread was on a slow path; registry_activity clears it */
     _Atomic bool several;      /* more than one thread has a heap, or will soon */
@@ -158,11 +158,11 @@ HAK_HIDDEN void *heap_take_aligned_span(struct heap *heap, unsigned class, unsig
 /* ---- All else: pool/heap.c ---- */
 
 /* Puts the heap's own blocks back into their slabs. Moves the others to the front of blocks[] and returns their number:
- * give them to remote_free_blocks after the lock. Drops and reports what is no block of `class`. Under heap->lock. */
+ * give them to remote_free_blocks after the lock. Drops and reports addresses that are no block. Under heap->lock. */
 HAK_HIDDEN size_t heap_return_blocks(struct heap *heap, unsigned class, void **blocks, size_t count,
                                      const char *function);
 
-/* Whether a heap may hold free memory for itself that it has not shown to need. Any thread. */
+/* Whether a heap may hold free memory for which it has not yet shown a need. Any thread. */
 HAK_INLINE bool heap_may_keep(void)
 {
     return !footprint_is_short();

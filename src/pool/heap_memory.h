@@ -27,13 +27,13 @@ HAK_HIDDEN void heap_memory_use(struct heap *heap, bool cache);
 /* Call when the heap's body or cache became MEMORY_DEAD: the next heap_memory_ripen makes it due for a purge. */
 HAK_HIDDEN void heap_memory_bury(struct heap *heap);
 
-/* Makes due for a purge what was buried until now, and what the system refused to take before. */
+/* Makes memory due for a purge that was buried until now, or that the system refused to take before. */
 HAK_HIDDEN void heap_memory_ripen(void);
 
-/* Purges what is due in up to `groups` groups. Calls `begin` for a heap before its body goes. Returns the bytes. */
+/* Purges due memory of up to `groups` groups. Calls `begin` for a heap before its body goes. Returns the bytes. */
 HAK_HIDDEN size_t heap_memory_purge(unsigned groups, void (*begin)(struct heap *heap));
 
-/* In the child of a fork: buries anew what is MEMORY_DEAD of all heaps, a list linked by heap.next. */
+/* In the child of a fork: buries anew all memory that is MEMORY_DEAD. `heaps`: the list of all heaps. */
 HAK_HIDDEN void heap_memory_reset_in_child(struct heap *heaps);
 
 /* Whether heap_memory_purge has something to do. */

@@ -77,8 +77,8 @@ static void huge_drop_record(struct huge *record)
     unused_records = record;
 }
 
-/* While hardening is on, a block lies at a random place in so many bytes below the window, or in this share of all
- * addresses there, so that no other mapping is near. The third number is how many places are tried. */
+/* While hardening is on, a block lies at a random place below the window, within HUGE_RANDOM bytes and within this
+ * share of the addresses there. So no other mapping is near. HUGE_RANDOM_TRIES places are tried. */
 #define HUGE_RANDOM (4096 * HAK_GIB)
 #define HUGE_RANDOM_SHARE 4u
 #define HUGE_RANDOM_TRIES 4u

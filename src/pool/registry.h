@@ -53,7 +53,7 @@ struct registry {
     uint32_t folds;                /* bodies whose counters went into `departed`: for readers outside the process */
     _Atomic uint32_t orphan_count; /* Order: any; a hint */
     _Atomic uint32_t live_threads; /* threads that have a heap. Order: relaxed; a hint */
-    /* Orphans remain to be settled; a round of trimming is not over; dead memory is due for a purge. */
+    /* settling: orphans remain to be settled. trimming: a round is not over. purging: dead memory is due. */
     _Atomic bool settling, trimming, purging; /* Order: any; hints */
     struct heap *shared[SHARED_MOST]; /* O8; NULL: no heap serves a cache here */
     uint32_t shared_count;            /* entries of `shared` in use, by the number of CPUs; 0 until registry_init */
@@ -62,7 +62,7 @@ struct registry {
 
 HAK_DATA struct registry registry;
 
-/* Makes the house heap. False: memory is out. Called under the init lock. */
+/* Makes the house heap. False: memory is out. Under process_lock. */
 HAK_HIDDEN bool registry_init(void);
 
 /* A heap for the calling thread: the last orphan with all it owns, an unused heap, or a new one. NULL: no memory. */
@@ -121,7 +121,7 @@ HAK_HIDDEN bool registry_trim_idle(bool stale, bool all, struct slab_look *look,
 /* Purges dead bodies and caches: with `all` of every heap, else of at most 15 * REGISTRY_STEP. Returns the bytes. */
 HAK_HIDDEN size_t registry_purge_dead(bool all);
 
-/* Whether one of these three stopped at its bound, so that the tick should go on soon. */
+/* Whether settling, trimming or purging stopped at its bound, so that the tick should go on soon. */
 HAK_HIDDEN bool registry_has_more(void);
 
 /* A number that changes if a thread was on a slow path since the last call. For one caller. */

@@ -18,8 +18,8 @@
  * M2: a drain reads an entry's pending_next before it takes the entry's count: from then on it may be pushed anew.
  * M3: pending_count is never less than the number of slabs in the queue: a push counts and then links, a drain unlinks
  *     and then counts.
- * M4: from before a freer announces frees of a slab until it has pushed the slab, if it must, remote_freers names both.
- *     So the child of a fork, in which the freer is gone, finds the slab and pushes it.
+ * M4: from before a freer announces frees of a slab until it has pushed the slab, if it must, remote_freers names the
+ *     freer and the slab. So the child of a fork, in which the freer is gone, finds the slab and pushes it.
  */
 #ifndef HAK_POOL_REMOTE_H
 #define HAK_POOL_REMOTE_H

@@ -28,10 +28,11 @@ HAK_HIDDEN void slab_carve(struct slab *slab, unsigned class, struct heap *owner
 /* Sets the page map's bytes for the carved slab's units; for a span, that of the first unit (W2). */
 HAK_HIDDEN void slab_set_page_map(const struct slab *slab, unsigned class);
 
-/* Takes free blocks, the lowest first, into out[position - 1] downwards; returns the new position. */
+/* Takes free blocks, the lowest first (libhakmem-secure: random ones), into out[position - 1] downwards. Returns the
+ * new position. */
 HAK_HIDDEN size_t slab_take(struct slab *slab, void **out, size_t position);
 
-/* *index is that of the block that starts at `block`. False: none does. */
+/* Sets *index to the number of the block that starts at `block`. False: none starts there. */
 HAK_INLINE bool slab_block_index(const struct slab *slab, const void *block, unsigned *index)
 {
     size_t offset = (size_t)((const char *)block - slab->start);
@@ -106,8 +107,8 @@ HAK_INLINE bool slab_row_at(const struct size_class *class, size_t offset, void 
     return true;
 }
 
-/* Puts back the blocks from *at on, up to the first outside the slab, or `end`. Stops at an address that is no block in
- * use; *result tells what it is. Returns where it stopped. Blocks in one word of the map share its change. */
+/* Puts back the blocks from *at up to `end`, or to the first outside the slab. Stops at an address that is no block in
+ * use, and sets *result. Returns where it stopped. Blocks in one word of the map share its change. */
 HAK_HIDDEN void **slab_put_run(struct slab *slab, void **at, void *const *end, enum slab_put_result *result);
 
 /* Whether block `index` is free in the slab's maps. A block in a thread's cache is not. Any thread, no lock. */

@@ -112,7 +112,7 @@ static void heap_carve(struct heap *heap, struct slab *slab, unsigned class)
     debug_count_of(COUNT_MF2_NEW_PAGE, class, 1);
 }
 
-/* Gets the heap a slab with free blocks of the class: from an orphan or an idle heap, else a warm one. */
+/* Gets the heap a slab of the class with free blocks: an orphan's or an idle heap's, else a warm one; or a new span. */
 static bool heap_get_slab(struct heap *heap, unsigned class)
 {
     struct slab *slab;
@@ -147,7 +147,7 @@ static bool heap_get_slab(struct heap *heap, unsigned class)
     return true;
 }
 
-/* Opens a kept span (V21), whose memory then reads as zero. *zero says so if the caller takes no other block (`alone`).
+/* Opens a kept span (V21), whose memory then reads as zero. Sets *zero if the caller takes no other block (`alone`).
  * False: the kernel refused. */
 static HAK_COLD bool heap_open_kept(struct slab *slab, bool alone, bool *zero)
 {

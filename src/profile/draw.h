@@ -26,7 +26,7 @@ struct countdowns {
     int64_t left[CLASS_COUNT];   /* until the class's next sample; below 0: not drawn yet */
     int64_t parts[CLASS_COUNT];  /* that a call subtracts */
     uint8_t shifts[CLASS_COUNT]; /* the governor's shift that `parts` are for (govern.h) */
-    uint8_t alone[CLASS_COUNT];  /* the latest calls without a run before which no block came back, up to RUN_ALONE */
+    uint8_t alone[CLASS_COUNT];  /* calls in a row, without a run, before which no block came back; up to RUN_ALONE */
     bool full[CLASS_COUNT];      /* more blocks came back while the run lasted than the bin can hold */
 };
 /* After so many such calls in a row a class of large blocks begins a run. */

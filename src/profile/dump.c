@@ -61,7 +61,7 @@ static bool make_path(char *out, size_t *length, const char *pattern, uint32_t p
     return true;
 }
 
-/* Writes to the open file and closes it. In line: malloc may write a file, and has a page of stack. */
+/* Writes to the open file and closes it. Inlined: malloc may write a file, and may have only a page of stack. */
 HAK_INLINE int write_to(int file, uint32_t process)
 {
     int error = pprof_write(file, profile.started_ns, process), closed = os_file_close(file);
@@ -284,14 +284,12 @@ static void report_error(uint64_t bytes)
     if (mean == 1)
         return; /* every block is a sample */
     if (bytes == 0)
-        base_message("no sample is in use, which says little: with 95 %% confidence less than %zu bytes are. `hakmem "
-                     "leaks -- PROGRAM` counts "
-                     "every block; HAKMEM_HEAP_PROFILE_RATE=1 makes each a sample",
+        base_message("no sample is in use: with 95 %% confidence less than %zu bytes are in use. `hakmem leaks -- "
+                     "PROGRAM` counts every block; HAKMEM_HEAP_PROFILE_RATE=1 makes each a sample",
                      (size_t)(3 * mean));
     else
         base_message("each figure is an estimate: with 95 %% confidence the sum is right to %zu bytes, and a site that "
-                     "is not told has less "
-                     "than %zu. `hakmem leaks -- PROGRAM` counts every block",
+                     "is not listed has less than %zu. `hakmem leaks -- PROGRAM` counts every block",
                      (size_t)(2 * square_root((double)bytes * (double)mean)), (size_t)(3 * mean));
 }
 

@@ -35,8 +35,8 @@ HAK_INLINE unsigned govern_shift(unsigned class)
 HAK_HIDDEN void govern_begin(uint64_t mean, uint64_t may_spend);
 
 /* Call when work on a sample begins. Returns the time (os_now), or 0 if this work is not timed. Only every third piece
- * of work is, because each reading of the clock takes 50 instructions. So a thread that takes and frees samples in turn
- * has some of both timed. governor: the thread's, or NULL. */
+ * of work is, because each reading of the clock takes 50 instructions. So if a thread takes and frees samples in turn,
+ * some of each are timed. governor: the thread's, or NULL. */
 HAK_HIDDEN uint64_t govern_start(const struct governor *governor);
 
 /* Accounts for a sample of the class, on which the thread has been busy since `began`, and for those before it that

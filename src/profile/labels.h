@@ -70,7 +70,7 @@ struct label_sets {
     struct label_set *first, *last;
     const struct label_set *lost; /* carried by samples whose own set found no room; the first made, or NULL */
     size_t count, bytes;
-    _Atomic bool full; /* Order: relaxed; who asks then takes profile_lock */
+    _Atomic bool full; /* Order: relaxed; a reader that finds it set takes profile_lock */
 };
 HAK_DATA struct label_sets label_sets;
 

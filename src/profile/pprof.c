@@ -74,7 +74,7 @@ enum { VALUES = sizeof sample_types / sizeof sample_types[0] };
 
 /* ---- Messages ---- */
 
-/* Built before it is written, because its length stands before it. Its bytes are many, so nothing clears them. */
+/* A message is built before it is written, as its length comes first. Its bytes are many: nothing clears them. */
 struct message {
     size_t used;
     uint8_t bytes[(STACK_MOST + VALUES + 16 + 3 * LABEL_ENTRIES) * 11];
@@ -153,7 +153,7 @@ struct writer {
     int error;
     uint64_t strings; /* in the table so far */
     struct os_modules modules;
-    struct range *ranges; /* of mappings; a mapping's id is its place + 1; a mapping of its own */
+    struct range *ranges; /* of the mappings, each with its place + 1 as id; mapped apart */
     size_t range_count, range_capacity;
     uintptr_t *seen; /* addresses that have a location: a hash set */
     size_t seen_capacity;
@@ -319,7 +319,7 @@ static uint64_t write_location(struct writer *writer, uintptr_t return_address)
     return address;
 }
 
-/* A walk by frame pointers that came through code without them ends in addresses outside code, or begins in one. */
+/* The frames up to the first outside code: walks by frame pointers go astray in code that keeps none. */
 static unsigned frames_to_write(const struct writer *writer, const struct site *site)
 {
     unsigned count = site->frame_count, i;

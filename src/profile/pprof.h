@@ -12,7 +12,7 @@ struct site_view {
     uint64_t own_freed[OWN_BUCKETS];
 };
 
-/* The same of one of a site's sizes. */
+/* The sums of one of a site's sizes. */
 struct size_view {
     const struct site_size *size;
     struct site_sums allocated, in_use, peak;

@@ -115,7 +115,7 @@ HAK_HIDDEN void profile_set_busy(bool is_busy);
  * class, heap and foreign. stacks, labels: the thread's; stacks, *stacks and labels may be NULL. Holding no lock. */
 HAK_HIDDEN void profile_note(struct record *record, struct stack_memory **stacks, const struct label_set *labels);
 
-/* Removes the block's record; `by` says who frees it. False: the block is no sample. Holding no lock. */
+/* Removes the block's record; `by` is the freeing thread. False: the block is no sample. Holding no lock. */
 HAK_HIDDEN bool profile_forget(const void *block, struct caller by, struct record *record);
 HAK_HIDDEN void profile_forget_heap(struct heap *heap);
 

@@ -37,7 +37,7 @@ static struct {
 
 /* The frame made of a place in a code object. sum: key + frame, so that a half-overwritten pair matches no key. */
 struct seen_place {
-    _Atomic uint64_t sum, frame; /* Order: relaxed; the sum tells */
+    _Atomic uint64_t sum, frame; /* Order: relaxed; the sum shows a mixed place */
 };
 static _Atomic(struct seen_place *) seen_places; /* Order: release under profile_lock, acquire: the zeros in it */
 static struct python_code **code_buckets; /* under profile_lock */
@@ -438,7 +438,7 @@ static HAK_NOINLINE uintptr_t make_frame(const struct python_frame *frame, const
     return PYTHON_MARK | (uint64_t)number << PYTHON_LINE_BITS | base_min(line_of(frame, code), PYTHON_LINE_MOST);
 }
 
-/* Tells strs apart: by length and hash, which names have, or else by length and characters. */
+/* Tells strs apart: by length and hash if the str has a hash, as names do; else by length and characters. */
 struct text_mark {
     uint64_t length, hash; /* as they lie in the interpreter's memory */
 };

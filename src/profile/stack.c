@@ -98,7 +98,7 @@ static unsigned drop_inner(const char *start, struct unwind_frame *frames, unsig
     while (first < count && (const char *)frames[first].slot < start)
         first++;
     if (first == count)
-        first = 0; /* the unwinder tells no slots */
+        first = 0; /* the unwinder returns no slots */
     __builtin_memmove(frames, frames + first, (count - first) * sizeof *frames);
     return count - first;
 }
@@ -145,7 +145,7 @@ static unsigned walk_joined(const struct steps_stack *steps, const char *start, 
     return drop_inner(start, frames, count);
 }
 
-/* The same where every block is a sample, so that walks take most of the time. */
+/* As walk_unwound, where every block is a sample, so that walks take most of the time. */
 static unsigned walk_learning(struct steps_stack *steps, const char *start, struct unwind_frame *frames,
                               unsigned capacity)
 {

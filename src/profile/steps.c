@@ -2,7 +2,7 @@
 
 #include "superslab/metadata.h"
 
-/* A direct-mapped table. A word holds a return address's bits that its place does not tell, and its step. */
+/* A direct-mapped table. A word holds the bits of a return address that its place does not imply, and its step. */
 #define PLACE_BITS 15u
 #define STEP_MOST 8192u /* words; a larger frame is left to the unwinder */
 #define STEP_END (STEP_MOST + 1)    /* the stack ends here */

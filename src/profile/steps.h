@@ -6,8 +6,8 @@
  * - A step is used only if it leads to a word that is a known return address itself. A frame of changing size (alloca)
  *   leads elsewhere: the unwinder walks it again, and it is marked so that its step is not used.
  * - The unwinder makes every STEPS_CHECKED-th walk, and steps that differ are marked.
- * - Where one frame is not known, the unwinder walks up to the next from which all are known: what a program calls is
- *   new more often than what calls it.
+ * - If a frame is not known, the unwinder walks up to the next frame from which all are known: inner calls are new more
+ *   often than outer ones.
  * - A walk reads only memory between its start and the highest slot that the unwinder found on the thread's stack.
  */
 #ifndef HAK_PROFILE_STEPS_H

@@ -184,7 +184,7 @@ static struct site_size *size_of(const struct record *record)
     return found ? found : size_find(record->site, SIZE_ANY);
 }
 
-/* The same, made if there is none; NULL: memory is out. */
+/* As size_of, but makes the place if there is none. NULL: memory is out. */
 static struct site_size *size_make(const struct record *record)
 {
     struct site *site = record->site;

@@ -36,7 +36,7 @@ struct site_sums {
     uint64_t objects, bytes;
 };
 
-/* What blocks of one size have at a site. */
+/* The sums of one size's blocks at a site. */
 struct site_size {
     struct site_size *next;  /* the one made after this one, of any site */
     struct site_size *other; /* of the same site */

@@ -3,12 +3,12 @@
  * units, and while freed memory is zeroed: a closed unit reads as zero once it is open.
  *
  * V21: slab.closed tells how the units of an empty slab were closed. While they belong to no slab, superslab.protected
- *     and superslab.guarded have their bits. Whoever takes such units opens them first. The bits are lost with the
- *     header's memory; the SuperSlab is then EMPTY, and guard_units_lay opens all of it. A guarded unit has no memory.
+ *     and superslab.guarded have their bits. They are opened as they are taken. The bits are lost with the header's
+ *     memory; the SuperSlab is then EMPTY, and guard_units_lay opens all of it. A guarded unit has no memory.
  * V22: superslab.fences has a bit for each guard unit that has mappings of its own. Closing and opening a span between
  *     two such units splits and joins no mapping. Only the first CLOSED_SLOTS SuperSlabs have any, and only they keep
- *     spans closed by os_protect, so that both take a bounded number of mappings. In the others a span that leaves its
- *     quarantine is closed by os_guard instead, where the kernel can.
+ *     spans closed by os_protect: the number of mappings is bounded. In the others a span that leaves its quarantine is
+ *     closed by os_guard instead, where the kernel can.
  */
 #ifndef HAK_SUPERSLAB_CLOSED_UNITS_H
 #define HAK_SUPERSLAB_CLOSED_UNITS_H
@@ -29,9 +29,9 @@ HAK_HIDDEN bool closed_units_may_stay(const struct slab *slab, unsigned closed);
  * be held. */
 HAK_HIDDEN bool closed_units_open(struct slab *slab);
 
-/* Call before a span is closed by os_protect, or might be: gives the guard units beside it mappings of their own if
- * spans are often closed at this place. Returns whether they have them. The caller holds the span. Any lock may be
- * held. */
+/* Call before a span may be closed by os_protect. If spans are often closed at this place, gives the guard units
+ * beside it mappings of their own. Returns whether they have such mappings. The caller holds the span. Any lock may
+ * be held. */
 HAK_HIDDEN bool closed_units_fence(const struct slab *slab);
 
 /* Notes the closed units of a slab that goes back to the pool; under pool.lock. Returns whether all of them have no
@@ -41,7 +41,7 @@ HAK_HIDDEN bool closed_units_enter(const struct slab *slab);
 /* Returns which of the slot's units in `mask` are closed, and sets *closed to the ways. Under pool.lock. */
 HAK_HIDDEN uint32_t closed_units_leave(struct superslab *superslab, uint32_t mask, uint8_t *closed);
 
-/* Forgets all closed units and fences, which are open now. Under pool.lock. */
+/* Forgets all closed units and fences: the units are open now. Under pool.lock. */
 HAK_HIDDEN void closed_units_forget(struct superslab *superslab);
 
 /* Whether any unit of any SuperSlab was ever closed by os_guard, and by os_protect. Under pool.lock. */

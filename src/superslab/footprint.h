@@ -14,8 +14,8 @@
  *     makes room requests a flush of the caches and a release of the kept slabs. Requests are FOOTPRINT_FLUSH_MS apart,
  *     and one that comes too soon waits. Once the footprint has grown by a quarter of the live peak, and by
  *     FOOTPRINT_SPARE, the next request is granted at once. Otherwise blocks that caches pin would raise the live peak.
- * N6: empty SuperSlabs and freed ranges beyond what their options allow leave at once. When the footprint grows again
- *     within a purge delay after that, as much may wait as was live at the live peak, until the peak falls.
+ * N6: empty SuperSlabs and freed ranges beyond the options' bounds leave at once. When the footprint grows again within
+ *     a purge delay after that, as much may wait as was live at the live peak, until the peak falls.
  */
 #ifndef HAK_SUPERSLAB_FOOTPRINT_H
 #define HAK_SUPERSLAB_FOOTPRINT_H
@@ -60,8 +60,8 @@ HAK_INLINE size_t footprint_excess(size_t growth)
 /* Whether the hard limit allows `growth` more bytes. Past the soft limit, requests a tick and the pressure handler. */
 HAK_HIDDEN bool footprint_allows(size_t growth);
 
-/* Whether heaps should give up free memory: it was unwanted for a purge delay, the system refuses more memory, a limit
- * is hard or passed, or the system is short of memory. Any thread that does not hold pool.lock. */
+/* Whether heaps should give up free memory: it was unwanted for a purge delay, the system refuses more or is short of
+ * memory, there is a hard limit, or the soft limit is passed. Any thread that does not hold pool.lock. */
 HAK_HIDDEN bool footprint_is_limited(void);
 HAK_INLINE bool footprint_is_short(void)
 {
@@ -91,7 +91,7 @@ HAK_INLINE void footprint_note_low(void)
         shared_pool.live_low = live;
 }
 
-/* N6 needs these: call the first when memory leaves because too much waits, the second when the footprint grew. */
+/* Call footprint_note_trimmed when memory leaves because too much waits, footprint_note_growth on growth (N6). */
 HAK_INLINE void footprint_note_trimmed(void)
 {
     shared_pool.trimmed = true;
@@ -118,8 +118,8 @@ HAK_HIDDEN void footprint_huge_left(size_t bytes);   /* it is unmapped */
 HAK_HIDDEN void footprint_huge_trimmed(void);         /* ranges leave because too much waits (N6) */
 HAK_HIDDEN size_t footprint_may_wait(void);           /* bytes (N6) */
 
-/* Call the first before bytes that no other field counts are given back, the second when the system has been asked to
- * take them (N4). */
+/* Call footprint_leaves before bytes that no other field counts are given back, and footprint_left when the system
+ * has been asked to take them (N4). */
 HAK_HIDDEN void footprint_leaves(size_t bytes);
 HAK_HIDDEN void footprint_left(size_t bytes);
 

@@ -123,7 +123,7 @@ static bool guards_are_installed, guards_are_protected;
 static _Atomic bool guards_lack; /* a guard unit was not closed. Order: relaxed; a statistic */
 static uint32_t slots_end; /* from here on no slot ever had guard units */
 
-/* The first unit that the kernel refused to close, until a line has told it. The line is printed later, under no lock,
+/* The first unit that the kernel refused to close, until a line has named it. The line is printed later, under no lock,
  * because printing may wait for a reader. */
 static char *_Atomic refused_unit; /* Order: relaxed; only the address is printed */
 
@@ -181,7 +181,7 @@ static bool units_open(char *units, size_t size)
            (!(guards_are_installed || closed_units_any(CLOSED_BY_GUARD)) || os_guard(units, size, false));
 }
 
-/* The guard units that the slot is known to have; 0: a header without memory does not tell. */
+/* The guard units that the slot is known to have; 0 if its header has no memory. */
 static uint32_t known_guards(uint32_t slot)
 {
     return window_slots[slot].touched & 1 ? superslab_at(slot)->guards : 0;

@@ -4,7 +4,7 @@
  * it comes to another slab or to the allocator's own records. Slabs are taken at random places among the rest.
  *
  * V14: while units of a SuperSlab are in use, superslab.guards has a bit for each guard unit, and superslab.kind tells
- *     what runs it has (V16). An EMPTY SuperSlab keeps its guard units, but forgets both with its header's memory.
+ *     what runs it has (V16). An EMPTY SuperSlab keeps its guard units, but loses `guards` and `kind` with its header.
  * V15: a guard unit belongs to no slab, so its `free` bit is set (P1). It has no memory, and no run contains it.
  * V16: the guard units of a SuperSlab leave stretches of one length, its kind. A stretch holds one run, at its end, so
  *     that a guard unit lies directly behind the run. Runs that differ little in length share a kind, so that memory of
@@ -51,10 +51,10 @@ HAK_INLINE bool guard_units_fit(unsigned units, unsigned align_units)
 /* A bit for each unit of a slot at which such a run may start. The slot is EMPTY, or of the run's kind. */
 HAK_HIDDEN uint32_t guard_units_starts(uint32_t slot, unsigned units, unsigned align_units);
 
-/* Whether guard units lie in the slot as such a run needs them, so that guard_units_lay has nothing to do. */
+/* Whether the slot has the guard units that such a run needs, so that guard_units_lay has nothing to do. */
 HAK_HIDDEN bool guard_units_are_laid(uint32_t slot, unsigned units, unsigned align_units);
 
-/* A bit for each bucket of EMPTY SuperSlabs and of those that may have such runs; the slot's bucket (V17). */
+/* A bit for each bucket of SuperSlabs that are EMPTY or may have such runs; and the slot's bucket (V17). */
 HAK_HIDDEN uint64_t guard_units_buckets(unsigned units, unsigned align_units);
 HAK_HIDDEN unsigned guard_units_bucket(uint32_t slot);
 
@@ -62,7 +62,7 @@ HAK_HIDDEN unsigned guard_units_bucket(uint32_t slot);
 HAK_HIDDEN unsigned guard_units_choose(uint32_t mask);
 
 /* Closes the guard units of an EMPTY SuperSlab that is mapped and is about to get such a run. *dirty: how many of them
- * had memory, which is gone. False: the system refused to open those that it had before, so it cannot be used now. */
+ * had memory, which is gone. False: the system refused to open earlier ones, so the SuperSlab cannot be used now. */
 HAK_HIDDEN bool guard_units_lay(uint32_t slot, unsigned units, unsigned align_units, unsigned *dirty);
 
 /* Prints one line in a process if the kernel refused to close a unit. Call now and then, holding no lock. */

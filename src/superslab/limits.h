@@ -1,8 +1,8 @@
 /*
- * The memory limits in force: each a number that an option gives, or with `auto` the limit of the process's cgroup.
+ * The memory limits in force. Each is a number that an option gives, or with `auto` the limit of the process's cgroup.
  *
- * With LIMIT_AUTO, the files of the cgroup and of memory pressure are read about once a second. With LIMIT_DEFAULT, the
- * soft limit where no option is set, those of the cgroup are read once: when HAKMEM holds more than LIMITS_LATE_BYTES
+ * With LIMIT_AUTO, the files of the cgroup and of memory pressure are read about once a second. With LIMIT_DEFAULT (no
+ * option sets the soft limit), the files of the cgroup are read once: when HAKMEM holds more than LIMITS_LATE_BYTES
  * (most processes stay smaller, and the files would cost them more than their start), or before the process enters a
  * sandbox (api/sandbox.c), which may forbid opening files.
  *

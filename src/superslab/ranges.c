@@ -4,7 +4,7 @@
 #include "superslab/footprint.h"
 
 #define LEAVING_BATCH 16u
-/* At most so many pages of a hardened range are looked at before it is zeroed, and one. */
+/* At most so many pages of a hardened range are looked at before it is zeroed. */
 #define RANGE_PROBES 16u
 
 HAK_DATA_HERE struct lock huge_lock = LOCK_INIT(LOCK_RANK_HUGE);
@@ -209,7 +209,7 @@ static bool page_is_written(const char *page)
     return any != 0;
 }
 
-/* Whether three quarters of the range's pages are such, to judge by some of them. */
+/* Whether `is` holds for three quarters of the range's pages; looks at up to RANGE_PROBES of them. */
 static bool range_mostly(const char *start, size_t size, bool (*is)(const char *page))
 {
     size_t step = base_align_up(size / RANGE_PROBES, os_page_size()), looks = (size + step - 1) / step, others = 0;
@@ -222,11 +222,11 @@ static bool range_mostly(const char *start, size_t size, bool (*is)(const char *
     return true;
 }
 
-/* Zeroes the range. A mostly written one keeps its memory, because each page that came back would cost a fault. To read
- * a page without memory costs a fault, too, so the kernel is asked first. */
+/* Zeroes the range. A mostly written range keeps its memory, because each page that came back would cost a fault.
+ * Reading a page without memory costs a fault, too, so the kernel is asked first. */
 static bool range_erase(char *start, size_t size)
 {
-    /* A sweep closes blocks that wait for it, and os_purge writes to the first page of locked memory. */
+    /* After a sweep the range may still be closed, and os_purge writes to the first page of locked memory. */
     if (!hak_options.sweep && !range_mostly(start, size, page_has_memory))
         return os_purge(start, size);
     /* A block ends in inaccessible pages (harden/large.c). */

@@ -1,6 +1,6 @@
 /*
- * The cache of freed ranges: what huge blocks leave when they are freed. A range stays mapped, outside the window, for
- * a purge delay, and serves new huge blocks.
+ * The cache of freed ranges: the mappings of freed huge blocks. A range stays mapped, outside the window, for a purge
+ * delay, and serves new huge blocks.
  *
  * J1: ranges do not touch each other: neighbours are joined. They are sorted by address.
  * J2: ranges and their number change under huge_lock only.
@@ -37,8 +37,8 @@ HAK_HIDDEN char *ranges_take(size_t size, size_t alignment);
 /* Takes the first `size` bytes of the range that starts at `start`. False: there are not so many. Under huge_lock. */
 HAK_HIDDEN bool ranges_take_at(char *start, size_t size);
 
-/* Puts the mapping of a freed block into the cache, and unmaps what has no room there. Any thread that holds no lock of
- * rank LOCK_RANK_HUGE or above, like all functions below. */
+/* Puts the mapping of a freed block into the cache, and unmaps ranges that have no room there. Any thread that holds no
+ * lock of rank LOCK_RANK_HUGE or above, like all functions below. */
 HAK_HIDDEN void ranges_put(char *start, size_t size);
 
 /* While hardening is on, freed ranges read as zero and cannot be accessed. Open a range that was taken before you use

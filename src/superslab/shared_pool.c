@@ -74,7 +74,7 @@ static uint32_t pool_new_superslab(void)
     return number;
 }
 
-/* The start of a run in the shortest stretch of the mask, of units of the slot, that holds one; 0: there is none. */
+/* The start of a run in the shortest stretch of `mask` (units of the slot) that holds one; 0: there is none. */
 static unsigned pool_best_run(uint32_t number, uint32_t mask, unsigned units, unsigned align_units)
 {
     uint32_t starts = pool_run_starts(mask, units), longer;
@@ -122,7 +122,7 @@ static unsigned pool_find_run(uint32_t number, unsigned units, unsigned align_un
     return start ? start : pool_best_run(number, slot->free, units, align_units);
 }
 
-/* The same among free units with memory behind them. */
+/* As pool_find_run, among free units with memory behind them. */
 static unsigned pool_find_touched(uint32_t number, unsigned units, unsigned align_units)
 {
     const struct slot *slot = &shared_pool.slots[number];
@@ -216,7 +216,7 @@ static unsigned pool_first_guarded(uint64_t buckets)
     return base_low_bit(slabs ? slabs : buckets);
 }
 
-/* The slot for the next run where SuperSlabs have guard units: those whose guard units need not move come first.
+/* The slot for the next run where SuperSlabs have guard units: slots whose guard units need not move come first.
  * `touched`: only units with memory behind them serve. 0: none has room. */
 static HAK_COLD uint32_t pool_choose_guarded(unsigned units, unsigned align_units, bool touched, unsigned *start)
 {
@@ -263,7 +263,7 @@ static uint32_t pool_choose_slot(unsigned units, unsigned align_units, enum pool
     return 0;
 }
 
-/* The same among units with memory behind them, which add nothing to the footprint when taken. */
+/* As pool_choose_slot, among units with memory behind them: these add nothing to the footprint. */
 static uint32_t pool_choose_touched(unsigned units, unsigned align_units, unsigned *start)
 {
     unsigned bucket;
@@ -356,7 +356,7 @@ static bool pool_make_writable(uint32_t number, unsigned units, unsigned align_u
 struct choice {
     uint32_t number; /* the slot; 0: there is no run */
     unsigned start;
-    bool small_pages; /* it begins with small pages, because the hard limit does not allow a huge one */
+    bool small_pages; /* the SuperSlab begins with small pages: the hard limit allows no huge page */
 };
 
 /* Lets a SuperSlab begin with small pages if the limits allow these, but no huge page. */

@@ -11,7 +11,7 @@
  * P2: a unit's `touched` bit is clear only if every byte of it reads as zero and it has no memory behind it, unless
  *     mlockall put some there. (Bit 0 is the header's.)
  * P3: a SuperSlab with k > 0 free units is in bucket k only, unless it is EMPTY and would begin with a whole huge page:
- *     then it is in the last bucket. While it is EMPTY and in a bucket, `touched` changes neither to 0 nor from 0.
+ *     then it is in bucket 32. While it is EMPTY and in a bucket, `touched` changes neither to 0 nor from 0.
  * P4: slots are read and changed under pool.lock only; `kind` and `decommitted` are read without it (superslab/slot.h).
  * P5: once the system has refused to map more, free memory and address space are wanted elsewhere. EMPTY SuperSlabs are
  *     then unmapped without delay, up to POOL_UNMAPPED_MAX, and mapped again when needed. Nobody reads the header of
@@ -115,10 +115,10 @@ HAK_INLINE uint32_t shared_pool_growths(void)
     return atomic_load_explicit(&shared_pool.growths, memory_order_relaxed);
 }
 
-/* Makes the window, and the pool of its first slots; idempotent. False: memory is out. Under the init lock. */
+/* Makes the window, and the pool of its first slots; idempotent. False: memory is out. Under process_lock. */
 HAK_HIDDEN bool shared_pool_init(void);
 
-/* What a slab will be used for (P6). */
+/* The use of a slab (P6). */
 enum pool_use { POOL_DENSE, POOL_SPARSE };
 
 /* Takes up to `count` runs of `units` units, at multiples of `align_units`, neighbours if possible. Makes room first
@@ -127,7 +127,7 @@ enum pool_use { POOL_DENSE, POOL_SPARSE };
 HAK_HIDDEN size_t shared_pool_acquire(unsigned units, unsigned align_units, size_t count, enum pool_use use,
                                       struct slab **slabs);
 
-/* The same, but only of units that have memory behind them, so that the footprint does not grow. */
+/* As shared_pool_acquire, but only of units with memory behind them, so that the footprint does not grow. */
 HAK_HIDDEN size_t shared_pool_acquire_touched(unsigned units, unsigned align_units, size_t count, struct slab **slabs);
 
 /* Gives back a slab without blocks in use. Any thread; takes pool.lock. */
@@ -139,7 +139,7 @@ HAK_HIDDEN void *shared_pool_take_metadata_slot(void);
 /* Makes `count` EMPTY SuperSlabs with memory behind them (HAKMEM_SS_PREWARM). Returns how many it made. */
 HAK_HIDDEN size_t shared_pool_prewarm(size_t count);
 
-/* Whether N2 asks for room before a huge block of `bytes` is mapped. Any thread; takes pool.lock. */
+/* Whether N2 calls for room before a huge block of `bytes` is mapped. Any thread; takes pool.lock. */
 HAK_HIDDEN bool shared_pool_wants_room(size_t bytes);
 
 /* Makes room for a huge block (N2), then counts the bytes that are about to be mapped for it. False: the hard limit
@@ -166,7 +166,7 @@ HAK_HIDDEN void shared_pool_schedule_purge(uint64_t delay_ms);
 /* Call before a part of `address`'s slot is purged: refuses huge pages for it (P7). Any thread; takes pool.lock. */
 HAK_HIDDEN void shared_pool_split_at(const void *address);
 
-/* Makes sure that a purge scans what waits in warm pools, pending queues and dead threads' caches. Takes no lock. */
+/* Makes sure that a purge scans warm pools, pending queues and dead threads' caches. Takes no lock. */
 HAK_HIDDEN void shared_pool_want_purge_slow(void);
 HAK_INLINE void shared_pool_want_purge(void)
 {

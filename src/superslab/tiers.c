@@ -67,8 +67,8 @@ void shared_pool_move_bucket(uint32_t number)
     shared_pool.dirty_empties += bucket == POOL_BUCKET_EMPTY && slot->touched != 0;
 }
 
-/* No SuperSlab may wait when the system is out of memory (P5). If the option is not set, may_wait bytes may wait
- * (N6). */
+/* No SuperSlab may wait when the system is out of memory (P5). While the option has its default value, may_wait bytes
+ * may wait (N6). */
 uint32_t shared_pool_lru_excess(size_t *bytes)
 {
     size_t most = atomic_load_explicit(&shared_pool.tight, memory_order_relaxed) ? 0 : (size_t)hak_options.ss_lru_size;

@@ -35,7 +35,7 @@ HAK_DATA_HERE uint64_t window_secret;
  * system calls. */
 #define WINDOW_FIRST_SLOTS 2u
 #define WINDOW_MAX_STEP 32u
-/* The most mmap calls of one window_grow, which halves a step until it fits, then leaves out ever longer stretches. */
+/* The most tries of one window_grow. It halves a step until it fits, then leaves out ever longer stretches. */
 #define WINDOW_GROW_TRIES 32u
 /* The first SuperSlabs, which get no huge pages under `auto`: in a small process one huge page matters. */
 #define WINDOW_SMALL_SLOTS 4u

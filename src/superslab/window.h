@@ -1,5 +1,5 @@
 /*
- * The window: one stretch of addresses for all SuperSlabs, and the page map, which tells what each 64 KiB unit is.
+ * The window: one stretch of addresses for all SuperSlabs, and the page map, which has a byte for each 64 KiB unit.
  *
  *   hak_window                                                             (aligned to a SuperSlab)
  *   +0          the empty cache: zeros, for threads without a cache            (front/thread_cache.h, T1)
@@ -9,7 +9,7 @@
  *   +head       slots of 2 MiB: SuperSlabs and metadata
  *
  * Nothing is reserved. window_init chooses a place with a large hole above it. As the window grows, the page map, the
- * descriptors and the slots are each mapped in steps, at their next address. So only what is used is mapped, and counts
+ * descriptors and the slots are each mapped in steps, at their next address. So only used memory is mapped, and counts
  * for RLIMIT_AS, RLIMIT_DATA, RLIMIT_MEMLOCK and strict overcommit.
  *
  * W1: hak_units is 0, or the number of units from hak_window to the end of the slots that were ever mapped. It only
@@ -39,15 +39,15 @@ HAK_DATA char *hak_window;
 HAK_DATA size_t hak_units;
 /* By slot number. Those before window_slots_begin() stand for the head, and are all zeros. */
 HAK_DATA struct slot *window_slots;
-/* How many bytes of the page map are mapped, and as many of the descriptors. */
+/* How many bytes of the page map are mapped. As many bytes of the descriptors are mapped. */
 HAK_DATA size_t window_head_mapped;
 
-/* 0, or with hardening on a secret from which random places are made: then SuperSlabs have guard units
- * (superslab/guard_units.h) and no huge pages. */
+/* With hardening on, a secret from which random places are made: SuperSlabs then have guard units
+ * (superslab/guard_units.h) and no huge pages. Else 0. */
 HAK_DATA uint64_t window_secret;
 
-/* Finds a place, and maps the head and the first slots; idempotent. False: no address space or memory. Under the init
- * lock. */
+/* Finds a place, and maps the head and the first slots; idempotent. False: no address space or memory. Under
+ * process_lock. */
 HAK_HIDDEN bool window_init(void);
 
 /* Maps the next slots, fewer where a limit refuses more. Returns their number; 0: memory or address space is out.

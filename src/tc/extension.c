@@ -14,7 +14,7 @@
 
 /* ---- Blocks ---- */
 
-/* The count of the figures looks at every slab. HAKMEM reports damage when it meets it. */
+/* Only counts all blocks: HAKMEM reports damage when a call meets it. */
 API_EXPORT int MallocExtension_VerifyAllMemory(void)
 {
     struct usage usage;

@@ -1,5 +1,5 @@
 /*
- * What the tests of the core's layers share. The library's state is global, so each test runs in a process of its own,
+ * Shared by the tests of the core's layers. The library's state is global, so each test runs in a process of its own,
  * on a fresh fake OS. core_check_pool and core_check_untouched check the shared pool's invariants from outside.
  */
 #ifndef HAK_TESTS_UNIT_CORE_H

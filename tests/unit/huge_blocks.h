@@ -6,7 +6,7 @@
 
 #include "pool/huge.h"
 
-/* Take a block, and check B1, its alignment, and that it is zero if it is said to be. */
+/* Take a block, and check B1, its alignment, and that it is zero if huge_allocate says so. */
 char *huge_take_at(size_t size, size_t alignment);
 char *huge_take(size_t size);
 

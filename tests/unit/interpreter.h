@@ -15,7 +15,7 @@ void begin_unprepared(unsigned minor);
 void begin(unsigned minor);
 void set_version(unsigned minor);
 
-/* Where the version's fields are, and what the interpreter consists of. */
+/* The places of the version's fields, and the interpreter's parts. */
 extern struct python_layout layout;
 extern uint64_t runtime[160] __asm__("_PyRuntime");
 extern uintptr_t type_type[64] __asm__("PyType_Type"), code_type[64] __asm__("PyCode_Type");

@@ -1,4 +1,4 @@
-/* System calls that fail on demand, of those that wrapped_syscall.h sees. Include it once. */
+/* Makes system calls that wrapped_syscall.h sees fail on demand. Include it once. */
 #ifndef HAK_TESTS_UNIT_REFUSED_H
 #define HAK_TESTS_UNIT_REFUSED_H
 

@@ -1,7 +1,5 @@
-/* Protects harden/bins.h and harden/spans.h: what a thread's rings hold, what malloc takes of them, which spans wait.
- *
- * In the ordinary library with HAKMEM_HARDENED=1. test_hardened.c has what calls say of misuse.
- */
+/* Protects harden/bins.h and harden/spans.h: a thread's rings, the blocks that malloc takes, and the spans that wait.
+ * In the ordinary library with HAKMEM_HARDENED=1. test_hardened.c tests the reports of misuse. */
 #include "heaps.h"
 
 #include <string.h>
@@ -142,7 +140,7 @@ static void test_quarantine(void)
     assert_in_range(between, keep, 4 * keep + 128);
 }
 
-/* A tick returns what malloc may take to the slabs. The quarantine stays. */
+/* A tick returns the blocks before the quarantine to their slabs. The quarantine stays. */
 static void test_tick(void)
 {
     const struct ring *ring;
@@ -175,8 +173,8 @@ static void test_hits(void)
 
 /* ---- Blocks before the ones that a refill takes ---- */
 
-/* Frees every second of 200 blocks to their slab, changes the last byte of the others, and takes as many again. Returns
- * how many calls reported that. */
+/* Frees every second of 200 blocks to their slab, changes the last byte of the others, and takes as many blocks again.
+ * Returns how many calls reported the change. */
 static unsigned refill_beside(int change)
 {
     unsigned reports;
@@ -214,7 +212,7 @@ static void test_written_before_unwatched(void)
     assert_int_equal(refill_beside(0x55), 0);
 }
 
-/* Larger blocks have no word at their end that tells: the program's bytes there are no misuse. */
+/* Larger blocks have no tail word: the program's bytes at their end are no misuse. */
 static void test_full_blocks(void)
 {
     begin(NULL, NULL);
@@ -231,7 +229,7 @@ static void test_full_blocks(void)
 
 /* ---- Spans ---- */
 
-/* Asks the kernel, which refuses to write what it cannot read. */
+/* Asks the kernel, which refuses to write from memory that cannot be read. */
 static bool is_readable(const char *at)
 {
     static int ends[2] = { -1, -1 };
@@ -312,7 +310,8 @@ static unsigned closings(void)
     return closed;
 }
 
-/* A thread that spent its time closes as many spans again as the time allows that passes, and no more than at first. */
+/* A thread that has spent its time closes as many more spans as the time since then allows, but no more than at
+ * first. */
 static void test_spans_time(void)
 {
     unsigned first, again;
@@ -392,8 +391,8 @@ static void test_spans_sparse(void)
     assert_int_equal(purges(100, 1), 0);
 }
 
-/* The pages that have memory are not all that may be written: others are in swap space. A span is zero nevertheless
- * when malloc returns it (V7), and so are calloc's bytes in libhakmem-secure. */
+/* Written pages may be in swap space and seem to have no memory. A span is zero nevertheless when malloc returns it
+ * (V7), and so are calloc's bytes in libhakmem-secure. */
 static void test_spans_swapped(void)
 {
     enum { SIZE = 100000, HELD = 16 };

@@ -89,7 +89,7 @@ static void count_in_a_thread(uint64_t ticks)
     assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
-/* A thread without a record counts for all, and what threads counted stays when they end. */
+/* A thread without a record counts into the shared one, and counts stay when their threads end. */
 static void test_threads_count(void **state)
 {
     (void)state;

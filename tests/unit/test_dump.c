@@ -176,7 +176,7 @@ static void test_child_of_a_fork(void)
     finish("asked");
 }
 
-/* ---- What is there already ---- */
+/* ---- Files that exist already ---- */
 
 static void test_replaces(void)
 {
@@ -191,7 +191,7 @@ static void test_replaces(void)
     assert_int_equal(dump_write("file"), 0);
     assert_profile("file", 1);
     assert_int_equal(stat("file", &after), 0);
-    assert_int_not_equal(after.st_ino, before.st_ino); /* who has the old file open sees it whole */
+    assert_int_not_equal(after.st_ino, before.st_ino); /* a program that has the old file open sees it whole */
     assert_int_equal(lseek(old, 0, SEEK_END), 5);
     close(old);
     finish("file");
@@ -389,8 +389,8 @@ static void test_no_leaks(void)
     assert_string_equal(leaks(),
                         "hakmem: in use at exit, by samples 1 bytes apart: 0 bytes in 0 blocks from 0 sites\n");
     profile.mean = 4096;
-    assert_has(leaks(), "from 0 sites\nhakmem: no sample is in use, which says little: with 95 % confidence less than "
-                        "12288 bytes are.");
+    assert_has(leaks(), "from 0 sites\nhakmem: no sample is in use: with 95 % confidence less than 12288 bytes are in "
+                        "use.");
     assert_non_null(table_site(&(uintptr_t){ (uintptr_t)begin + 1 }, 1, NULL));
     assert_has(leaks(), "0 bytes in 0 blocks from 0 sites\nhakmem: no sample is in use");
     insert(table_site(&(uintptr_t){ (uintptr_t)begin + 1 }, 1, NULL), 0x1000, 1, WEIGHT_ONE / 2 - 1);
@@ -433,7 +433,7 @@ static void test_frames(void)
     finish(NULL);
 }
 
-/* Of a long stack 12 frames are told, and how many more there are. */
+/* The report has 12 frames of a long stack, and the number of further ones. */
 static void test_long_stacks(void)
 {
     uintptr_t frames[64];
@@ -501,7 +501,7 @@ static void test_order(void)
     finish(NULL);
 }
 
-/* With 95 % confidence: 3 means for what is not seen, and 2 sqrt(bytes * mean) for the sum. */
+/* The bounds of 95 % confidence: 3 means for a site without a sample, and 2 sqrt(bytes * mean) for the sum. */
 static void test_confidence(void)
 {
     static const struct {
@@ -520,7 +520,8 @@ static void test_confidence(void)
         profile.mean = rows[i].mean;
         insert(table_site(&(uintptr_t){ (uintptr_t)begin + 1 }, 1, NULL), 0x2000, rows[i].bytes, WEIGHT_ONE);
         (void)snprintf(expected, sizeof expected,
-                       "the sum is right to %llu bytes, and a site that is not told has less than %llu. `hakmem leaks",
+                       "the sum is right to %llu bytes, and a site that is not listed has less than %llu. "
+                       "`hakmem leaks",
                        (unsigned long long)rows[i].apart, 3 * (unsigned long long)rows[i].mean);
         assert_has(leaks(), expected);
         assert_true(table_remove((void *)0x2000, 5, (struct caller){ 0 }, &(struct record){ 0 }));
@@ -528,7 +529,7 @@ static void test_confidence(void)
     finish(NULL);
 }
 
-/* Without memory for the report, that is said; the process's end goes on. */
+/* Without memory for the report, a message says so, and the process ends as usual. */
 static void test_no_memory(void)
 {
     begin(1);

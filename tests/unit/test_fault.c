@@ -1,5 +1,5 @@
-/* Protects os/fault.h: which faults are settled, and which handler of the program gets the others. Each test runs in a
- * child, whose exit status tells what happened, or whose end is the signal's. */
+/* Protects os/fault.h: which faults are settled, and which handler of the program gets other faults. Each test runs in
+ * a child, which ends with a status, or by the signal. */
 #define _GNU_SOURCE
 #include "support.h"
 

@@ -210,7 +210,7 @@ static void test_heaps(void **state)
     assert_int_equal(guard.waiting, SLOTS);
 }
 
-/* Requests from outside turn guards on and off, and leave the heap profile as it is. test_control.c has the others. */
+/* Requests from outside turn guards on and off, and leave the heap profile as it is. See test_control.c, too. */
 static void ask(uint64_t profile_mean, uint64_t guard_mean)
 {
     hak_outside.profile_mean = profile_mean;

@@ -1,5 +1,5 @@
-/* Protects profile/guard.c: what becomes of a touch of a guarded block's closed pages, and what is told of it. Each
- * test runs in a process of its own, and each touch is a real fault. */
+/* Protects profile/guard.c: a touch of a guarded block's closed pages is reported, and the program goes on or ends.
+ * Each test runs in a process of its own, and each touch is a real fault. */
 #include "support.h"
 
 #include <pthread.h>
@@ -67,7 +67,7 @@ static void begin(bool goes_on)
     CHECK(front_guard_set(1) == 0);
 }
 
-/* Runs the body in a child, which must end well. Returns what it said. */
+/* Runs the body in a child, which must end with status 0. Returns its messages. */
 static const char *said_by(void (*body)(void))
 {
     int status;
@@ -80,7 +80,7 @@ static const char *said_by(void (*body)(void))
     return said;
 }
 
-/* The same for one that a fault ends. */
+/* As said_by, for a body that a fault ends. */
 static const char *said_before_end(void (*body)(void))
 {
     capture_begin();
@@ -92,7 +92,7 @@ static const char *said_before_end(void (*body)(void))
 
 /* ---- The program goes on ---- */
 
-/* An error is told once for each block, and the page stays open until its slot is used again. */
+/* An error is reported once for each block, and the page stays open until its slot is used again. */
 static void overflow(void)
 {
     begin(true);
@@ -152,7 +152,7 @@ static void test_after_free(void **state)
     assert_int_equal(count_of(said, "hakmem: guard: freed by thread "), 1);
 }
 
-/* A touch near no block is told once in a process. */
+/* A touch that is near no block is reported once in a process. */
 static void near_no_block(void)
 {
     begin(true);
@@ -160,7 +160,7 @@ static void near_no_block(void)
     CHECK(guard.reports == 1);
     CHECK(read_at((char *)guard.start + 2 * 5 * guard.page) == 0);
     CHECK(guard.reports == 1);
-    write_at(take(guard.page) + guard.page); /* a block's error is told all the same */
+    write_at(take(guard.page) + guard.page); /* a block's error is reported all the same */
     CHECK(guard.reports == 2);
 }
 
@@ -182,7 +182,7 @@ static void *open_soon(void *unused)
     return unused;
 }
 
-/* The slot was taken again after the fault: the access is repeated, and nothing is told. */
+/* The slot was taken again after the fault: the access is repeated, and nothing is reported. */
 static void inside(void)
 {
     begin(false);
@@ -269,9 +269,9 @@ static void test_ends(void **state)
     assert_string_equal(said_before_end(under_the_report_lock), "");
 }
 
-/* ---- Which block is meant ---- */
+/* ---- Which block a touch counts for ---- */
 
-/* A touch of the page between two blocks is of the nearer one; of a block whose other neighbour was never used, of the
+/* A touch of the page between two blocks counts for the nearer one; if only one of the two slots was ever used, for its
  * block. */
 static void between(void)
 {
@@ -288,7 +288,7 @@ static void between(void)
     CHECK(mprotect(page, guard.page, PROT_NONE) == 0);
     write_at(page + guard.page / 2 + 1);
     CHECK(guard.reports == 2 && guard.slots[number_of(blocks[1])].reported);
-    write_at(blocks[0] - 1); /* told already */
+    write_at(blocks[0] - 1); /* reported already */
     CHECK(guard.reports == 2);
     write_at((char *)guard.start + guard.bytes - 1); /* the last page: its block was never used */
     CHECK(guard.reports == 3);
@@ -306,7 +306,7 @@ static void test_between(void **state)
 
 /* ---- Calls ---- */
 
-/* The process ends after a wrong call, unless it is to go on. A call that is in error in a report is not told. */
+/* The process ends after a wrong call, unless it is to go on. A wrong call within a report is not reported. */
 static void condemned(void)
 {
     begin(false);
@@ -337,7 +337,7 @@ static void test_condemned(void **state)
 
 /* ---- Stacks ---- */
 
-/* Fills the stack below with ones, so that what is not set there is seen. */
+/* Fills the stack below with ones, so that a word that is not set there is seen. */
 static HAK_NOINLINE void dirty_stack(void)
 {
     volatile char bytes[16384];

@@ -18,7 +18,7 @@
 
 enum { BLOCK = 0x500000 };
 
-#define BUILD_ID "00112233445566778899aabbccddeeff10203040" /* the linker was told so (CMakeLists.txt) */
+#define BUILD_ID "00112233445566778899aabbccddeeff10203040" /* CMakeLists.txt passes it to the linker */
 
 static struct guard_slot slot;
 static struct guard_stack here;
@@ -149,7 +149,7 @@ static void test_stacks(void **state)
 
 static char folder[] = "/tmp/hakmem-test-XXXXXX", pattern[5000];
 
-/* Returns what the file holds, and removes it. */
+/* Returns the file's contents, and removes it. */
 static const char *taken(const char *name)
 {
     static char text[200000];
@@ -345,7 +345,7 @@ static char *map_code(const char *name, unsigned pages)
     return area;
 }
 
-/* At most 48 modules are told, and the line stays whole. */
+/* The line has at most 48 modules, and stays whole. */
 static void test_many_modules(void **state)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);

@@ -1,4 +1,4 @@
-/* Protects superslab/guard_units.h: who cannot be reached from a slab, on kernels with and without cheap guards. */
+/* Protects superslab/guard_units.h: a write that leaves its slab faults, on kernels with and without cheap guards. */
 #include "core.h"
 
 #include <errno.h>
@@ -34,8 +34,8 @@ static void begin_hardened(void)
     assert_true(guard_units_on());
 }
 
-/* No byte directly behind the slab can be accessed, none before it but those of units that no slab has, and each of its
- * own pages can. */
+/* The bytes directly behind the slab cannot be accessed, nor those before it unless no slab has their unit. Each of its
+ * own pages can be. */
 static void check_enclosed(const struct slab *slab)
 {
     const char *start = slab->start, *end = start + slab->units * UNIT_SIZE, *before = start;
@@ -173,7 +173,7 @@ static void test_without_guards_of_the_kernel(void)
     emptied_serves_others(true, false);
 }
 
-/* So the first SuperSlabs have all guard units, and later ones those beside headers. */
+/* Without os_guard, the first SuperSlabs have all guard units, and later ones those beside headers. */
 static void test_mappings_are_bounded(void)
 {
     enum { COUNT = 700 };
@@ -221,7 +221,7 @@ static void test_lengths_share_memory(void)
     }
 }
 
-/* Where the kernel refuses both, slabs are given out without guards beside them, and one line says so. */
+/* If the kernel refuses os_guard and os_protect, slabs lie without guards beside them, and one line says so. */
 static void test_refused(void)
 {
     struct slab *slabs[SLABS_OF_A_SUPERSLAB];

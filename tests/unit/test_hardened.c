@@ -1,7 +1,6 @@
-/* Protects the hardened way (front/hardened.h, harden/): what calls say of misuse, and that correct use is silent.
+/* Protects the hardened path (front/hardened.h, harden/): calls report misuse, and correct use is silent.
  *
- * In the ordinary library with HAKMEM_HARDENED=1. tests/process/hardening shows the same to programs.
- */
+ * In the ordinary library with HAKMEM_HARDENED=1. tests/process/hardening shows the same to programs. */
 #include "heaps.h"
 
 #include <errno.h>
@@ -27,7 +26,7 @@ static void begin(const char *first, const char *second)
     assert_int_equal(harden.secret[1] & 1, 1); /* an odd factor mixes all bits of an address */
 }
 
-/* What a call says. */
+/* The messages of a call. */
 #define SAID(call) (capture_begin(), (void)(call), capture_end())
 #define ASSERT_SAYS(call, words) assert_has(SAID(call), words)
 #define ASSERT_SILENT(call) assert_string_equal(SAID(call), "")
@@ -71,7 +70,7 @@ static void test_correct_use(void)
     ASSERT_SILENT(use_all_sizes());
 }
 
-/* What the thread holds back goes to its slabs, and they to the pool, when it asks for that. */
+/* When the thread asks for it, held-back blocks go to their slabs, and these to the pool. */
 static void test_collect(void)
 {
     static void *blocks[2000];
@@ -234,7 +233,7 @@ static void test_past_the_end(void)
             snprintf(words, sizeof words, "free(%p): written past its end: ", (void *)block);
             assert_has(said, words);
             snprintf(words, sizeof words, "byte %zu changed", at);
-            if (at + SEAL_BYTES < end || sizes[i] >= 1016) /* the last word tells the size, too, if it is whole */
+            if (at + SEAL_BYTES < end || sizes[i] >= 1016) /* if the tail word is whole, it holds the size, too */
                 assert_has(said, words);
             block[at] ^= 0x41;
         }
@@ -372,8 +371,8 @@ static void test_neighbours(void)
         ASSERT_SILENT(front_free(blocks[i]));
 }
 
-/* Returns what is said to a program that writes past a block that it keeps, between others that it keeps, and goes on
- * to take and free blocks of the class. */
+/* Writes past a block that stays in use between others in use, then takes and frees blocks of the class. Returns the
+ * messages. */
 static const char *said_of_a_kept_block(const char *setting)
 {
     enum { BLOCKS = 4000, BATCH = 400, SIZE = 24, ROUNDS = 60 };
@@ -474,7 +473,7 @@ static void test_heaps(void)
     blocks[1][sizes[1]] ^= 1;
     ASSERT_SAYS(front_free(blocks[1]), "written past its end");
     ASSERT_SILENT(front_heap_reset(heap));
-    for (size_t i = 3; i < 12; i++) { /* what is given back is zero, as every free block is */
+    for (size_t i = 3; i < 12; i++) { /* memory that is given back is zero, as every free block is */
         char *block = front_heap_aligned_alloc(heap, 16, sizes[i], true);
         assert_zero_from(block, 0, sizes[i]);
     }
@@ -520,7 +519,7 @@ static void run_without(const char *setting, const char *name)
     char words[100];
     const char *said;
 
-    snprintf(words, sizeof words, "hardened without %s,", name);
+    snprintf(words, sizeof words, "hardened without %s:", name);
     capture_begin();
     begin(setting, NULL);
     said = capture_end();

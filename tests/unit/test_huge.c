@@ -306,7 +306,7 @@ static void test_hardened_little_memory(void)
     huge_take_at(4 * HAK_MIB, 16);
 }
 
-/* What is in swap space seems to have no memory. It is purged, so that the next block is zero. */
+/* A page in swap space seems to have no memory. It is purged, so that the next block is zero. */
 static void test_hardened_swapped(void)
 {
     hak_options.hardened = 1;

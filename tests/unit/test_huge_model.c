@@ -102,7 +102,7 @@ static void test_model(void)
     huge_check(0, 0, 0);
 }
 
-/* A range that was taken is no more, whatever its place in the table holds still. */
+/* A range that was taken is not found again, although the table still holds its bytes. */
 static void test_taken_once(void)
 {
     enum { RANGES = 3, SIZE = 2 * HAK_MIB };

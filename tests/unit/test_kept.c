@@ -273,7 +273,7 @@ static void test_soft_limit(void)
     assert_in_range(kept_bytes(), 0, 8 * HAK_MIB);
 }
 
-/* The heap profile does not change what is kept. */
+/* The heap profile does not change which slabs are kept. */
 static void test_profile(void)
 {
     begin();

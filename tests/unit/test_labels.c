@@ -146,7 +146,7 @@ static void test_no_entry_left(void)
     assert_string_equal(in_force(labels), "tenant=a");
 }
 
-/* Sets and sites have a bound. What exceeds it is marked as lost, and known sets keep their labels. */
+/* Sets and sites have a bound. Sets beyond it are marked as lost, and known sets keep their labels. */
 static void test_bounds(void)
 {
     uintptr_t frame = 0x1000;

@@ -1,6 +1,6 @@
 /* Protects superslab/limits.h and superslab/footprint.h: when limits are read, their values, and N1 to N3.
  *
- * N1 to N3 say what is given back before the footprint grows. test_huge_cache.c has N2 for huge blocks. */
+ * N1 to N3 say which memory is given back before the footprint grows. test_huge_cache.c has N2 for huge blocks. */
 #include "core.h"
 
 #include <pthread.h>
@@ -260,7 +260,7 @@ static void test_refused_waits(void)
     assert_int_equal(pthread_create(&other, NULL, leave_later, NULL), 0);
     assert_true(shared_pool_charge_huge(2 * HAK_MIB));
     pthread_join(other, NULL);
-    /* In the child of a fork nobody gives back what another thread of the parent was giving back. */
+    /* The child of a fork forgets the bytes that another thread of the parent was giving back. */
     footprint_leaves(4 * HAK_MIB);
     assert_false(shared_pool_charge_huge(HAK_MIB));
     footprint_reset_after_fork();
@@ -310,7 +310,7 @@ static void test_growth_gives_back(void)
     core_check_untouched();
 }
 
-/* The same after nearly all was freed: whole SuperSlabs leave, several in one call. */
+/* After nearly all was freed, whole SuperSlabs leave, several in one call. */
 static void test_change_gives_back(void)
 {
     static struct slab *slabs[MANY];

@@ -254,7 +254,7 @@ static void *hold_wanted(void *marks)
 
 static void give_wanted(void) { give_lock = true; }
 
-/* What a fork gets that waits for the lock as long as it must, while another thread holds it. */
+/* Waits without a bound, as a fork does, for a lock that another thread holds. Returns the result. */
 static enum lock_taken fork_takes(bool is_marked)
 {
     struct lock_patience patience = { .wait_ns = UINT64_MAX, .delayed = give_wanted };
@@ -274,8 +274,8 @@ static enum lock_taken fork_takes(bool is_marked)
     return taken;
 }
 
-/* A fork steps back from a marked lock, and from any that it must wait for while another fork that interrupted the
- * allocator is under way. When that one has ended, or in a child, which has no other, it waits for its turn. */
+/* A fork steps back from a marked lock. It steps back from any lock that it must wait for while another fork is under
+ * way that interrupted the allocator. When that fork has ended, or in a child, it waits for its turn. */
 static void test_fork_steps_back(void **state)
 {
     (void)state;

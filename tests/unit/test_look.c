@@ -38,7 +38,7 @@ static char *begin_lonely(size_t size)
     return kept;
 }
 
-/* A block is taken and freed in the slab, which so gets a scrub again. */
+/* Takes and frees a block in the slab, so that it is scrubbed again. */
 static const char *purge_again(size_t size)
 {
     front_free(front_malloc(size));
@@ -47,7 +47,7 @@ static const char *purge_again(size_t size)
 
 static const size_t sizes[] = { 8, 16, 24, 100, 500, 880, 888, 1000, 1016, 1017, 3000, 5000, 20000 };
 
-/* Every byte of the seal that no zero and no byte of the canary replaces. */
+/* Changes each byte of the seal to one that is neither zero nor the canary's. */
 static void test_each_byte_past_the_end(void)
 {
     begin(NULL);

@@ -1,4 +1,4 @@
-/* Protects options/malloc_conf.c: what jemalloc's settings do to HAKMEM's options, and what is said of wrong ones. */
+/* Protects options/malloc_conf.c: jemalloc's settings change HAKMEM's options, and wrong ones get messages. */
 #include "core.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 static char variable[1024];
 static char *environment[3] = { variable };
 
-/* Reads the settings. Returns what is said. */
+/* Reads the settings. Returns the messages. */
 static const char *read_conf(const char *text)
 {
     snprintf(variable, sizeof variable, "MALLOC_CONF=%s", text);
@@ -35,7 +35,7 @@ static void test_delay(void)
         static const char *const wrong[] = { "x", "1x", "-", "", "-2", "99999999999999999999999" };
         char text[100];
         snprintf(text, sizeof text, "dirty_decay_ms:%s", wrong[i]);
-        assert_has(read_conf(text), "the value is none of that name's; ignored");
+        assert_has(read_conf(text), "not a value of that name; ignored");
     }
 }
 
@@ -49,7 +49,7 @@ static void test_switches(void)
     assert_int_equal(hak_options.verbose, 1);
     assert_accepted("confirm_conf:false");
     assert_int_equal(hak_options.verbose, 0);
-    assert_has(read_conf("confirm_conf:yes"), "MALLOC_CONF: confirm_conf:yes: the value is none of that name's");
+    assert_has(read_conf("confirm_conf:yes"), "MALLOC_CONF: confirm_conf:yes: not a value of that name");
     assert_accepted("prof_active:false");
     assert_false(malloc_conf_said.prof_active);
     assert_accepted("prof_active:true");
@@ -66,8 +66,8 @@ static void test_powers_of_two(void)
     assert_int_equal(hak_options.heap_profile_interval, 1 << 30);
     assert_accepted("lg_prof_interval:-1");
     assert_int_equal(hak_options.heap_profile_interval, 0);
-    assert_has(read_conf("lg_prof_interval:41"), "the value is none of that name's");
-    assert_has(read_conf("lg_prof_interval:64"), "the value is none of that name's");
+    assert_has(read_conf("lg_prof_interval:41"), "not a value of that name");
+    assert_has(read_conf("lg_prof_interval:64"), "not a value of that name");
 }
 
 static void test_words(void)
@@ -78,7 +78,7 @@ static void test_words(void)
     assert_int_equal(hak_options.thp, OPTION_NEVER);
     assert_accepted("thp:default");
     assert_int_equal(hak_options.thp, OPTION_AUTO);
-    assert_has(read_conf("thp:sometimes"), "the value is none of that name's");
+    assert_has(read_conf("thp:sometimes"), "not a value of that name");
 }
 
 static void test_statistics(void)
@@ -136,13 +136,13 @@ static void test_no_pairs(void)
     const char *said;
 
     for (size_t i = 0; i < 4; i++)
-        assert_has(read_conf(wrong[i]), "a name, a colon and a value are wanted; the rest is ignored");
+        assert_has(read_conf(wrong[i]), "expected a name, a colon and a value; the rest is ignored");
     assert_int_not_equal(hak_options.purge_delay, 9);
 
     memset(longer, 'n', sizeof longer);
     memcpy(longer + 63, ":1", 3); /* the longest name that there is room for */
     assert_has(read_conf(longer), "jemalloc has no such name");
-    /* A longer one is told as far as there is room for it, and nothing of the pair before it. */
+    /* The message has as much of a longer name as there is room for, and nothing of the pair before it. */
     memset(longer, 'n', sizeof longer);
     memset(longer, 'v', 300);
     memcpy(longer, "prof_prefix:", 12);
@@ -150,7 +150,7 @@ static void test_no_pairs(void)
     memcpy(longer + 241 + 64, ":1", 3);
     memset(longer + 241, 'n', 64);
     said = read_conf(longer);
-    assert_has(said, "nnn: a name, a colon and a value are wanted; the rest is ignored");
+    assert_has(said, "nnn: expected a name, a colon and a value; the rest is ignored");
     assert_has_not(said, "vvv");
 
     memset(longer, 'v', sizeof longer);
@@ -173,7 +173,7 @@ static void test_abort(void)
     assert_aborts(read_wrong, "MALLOC_CONF: abort_conf:true ends the program");
 }
 
-/* The program's variable counts less than MALLOC_CONF, and its names without a meaning are told only if asked. */
+/* The program's variable counts less than MALLOC_CONF, and HAKMEM_VERBOSE reports its names without a meaning. */
 static void test_variable_of_the_program(void)
 {
     static char *none[] = { NULL };

@@ -1,4 +1,4 @@
-/* Protects front/medium.h: what the fast paths of blocks of 1 to 56 KiB take and give, and what they refuse. */
+/* Protects front/medium.h: the blocks of 1 to 56 KiB that its fast paths take and give, and those that they refuse. */
 #include "core.h"
 
 #include <string.h>

@@ -1,8 +1,7 @@
 /* Protects os/older_libc.c: keys that HAKMEM makes without libpthread are made when the library is there.
  *
- * This program has no __real_ functions, as a process without libpthread has none. __wrap_os_symbol_of is what the
- * process has loaded meanwhile.
- */
+ * This program has no __real_ functions, as a process without libpthread has none. __wrap_os_symbol_of stands for the
+ * library that the process loads later. */
 #include "core.h"
 
 #include <errno.h>

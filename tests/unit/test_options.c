@@ -356,8 +356,8 @@ static unsigned letters_apart(const char *one, const char *other)
     return apart[rows_count][columns];
 }
 
-/* A name gets a hint at the first of the nearest names, if it differs in less than a third of its letters and in less
- * than four. */
+/* A name gets a hint at the first of the nearest names, if at most a third of its letters differ, and less than
+ * four. */
 static void test_hints(void **state)
 {
     uint64_t chance = 5;

@@ -335,7 +335,7 @@ static void test_close(void **state)
     assert_int_equal(errno, 4711);
 }
 
-/* A file that gets the number 0 is told from a device, too. */
+/* A device is recognised also if its file gets the number 0. */
 static void open_special_as_standard_input(void)
 {
     char path[64];
@@ -347,7 +347,7 @@ static void open_special_as_standard_input(void)
     _exit(7);
 }
 
-/* os/file.h: os_file_open_special tells files, and what can be one, from what must not be replaced. */
+/* os/file.h: os_file_open_special opens devices and pipes, and leaves other names to be made or replaced. */
 static void test_open_special(void **state)
 {
     char folder[] = "/tmp/hakmem-unit-XXXXXX", path[64], byte = 0;
@@ -397,7 +397,7 @@ static void test_no_symbols_before(void **state)
     assert_null(symbols[1].before);
 }
 
-/* os/symbols.h: what the first object that defines the first name defines, and where its code is. */
+/* os/symbols.h: os_symbols_defined finds the first object that defines the first name, its definitions and its code. */
 static void test_symbols_defined(void **state)
 {
     static const char *const no_name = "no_name_of_any_object";
@@ -414,7 +414,8 @@ static void test_symbols_defined(void **state)
     assert_false(os_symbols_defined(nowhere, 2, &start, &end));
 }
 
-/* The same without a lock. No object defines the names of the same hashes as those of qsort and bsearch. */
+/* As test_symbols_defined, without a lock. No object defines the names of the same hashes as those of qsort and
+ * bsearch. */
 static void test_symbols_peek(void **state)
 {
     static const char *const same_hash = "qspQt", *const same_hash_too = "bseasBh";

@@ -161,7 +161,7 @@ static void expect_written_pages(void)
     open_reader();
     expect_no_run(memory, 0, 10);
     memory[2 * page] = memory[3 * page + 1] = memory[5 * page] = memory[9 * page] = 1;
-    reader.end = 0; /* drops what the reader knows */
+    reader.end = 0; /* drops the reader's entries */
     expect_run(memory, 0, 10, 2, 4, true);
     expect_run(memory, 4, 10, 5, 6, true);
     expect_run(memory, 6, 10, 9, 10, true);
@@ -224,7 +224,7 @@ static void test_anonymous_pages_are_told_by_regions(void **state)
     expect_run(memory, 0, 10, 2, 4, true);
     expect_run(memory, 4, 10, 7, 8, true);
     expect_no_run(memory, 8, 10);
-    expect_run(memory, 3, 10, 3, 4, true); /* back to what was passed */
+    expect_run(memory, 3, 10, 3, 4, true); /* back to pages that were passed */
     expect_run(memory, 0, 3, 2, 3, true);
     if (reader.regions) /* the kernel knows the call */
         assert_int_equal(atomic_load(&calls_of[SYS_pread64]), calls);

@@ -1,4 +1,4 @@
-/* Protects what os/ does when the system refuses a call or answers half of it, and what its small calls return. */
+/* Protects os/ when the system refuses a call or answers half of it, and the results of its small calls. */
 #define _GNU_SOURCE
 #include "support.h"
 
@@ -141,7 +141,7 @@ static void test_write(void **state)
     assert_int_equal(errno, 4711);
 }
 
-/* A file that cannot be opened is told at once. An open that a signal interrupts begins anew. */
+/* A file that cannot be opened is reported at once. An open that a signal interrupts begins anew. */
 static void test_create(void **state)
 {
     int file;

@@ -199,7 +199,7 @@ static void threads_that_begin(void)
     }
 }
 
-/* ---- Those that run on ---- */
+/* ---- Threads that run on ---- */
 
 static void deaf_thread(void)
 {
@@ -232,7 +232,7 @@ static void *wait_in_vfork(void *unused)
     return unused;
 }
 
-/* A parent in vfork takes no signal. The one that comes when it goes on finds no stop. */
+/* A parent in vfork takes no signal. When it goes on, the late signal finds no stop. */
 static void thread_that_does_not_answer(void)
 {
     CHECK(pipe(pipe_ends) == 0);

@@ -157,7 +157,7 @@ static void assert_values(struct wire sample, const uint64_t expected[VALUES])
         assert_int_equal(values[i], expected[i]);
 }
 
-/* What is allocated, in use and freed, how long it lived, and what was in use at the peak. */
+/* Blocks and bytes: allocated, in use, freed with their lifetimes, and in use at the peak. */
 static void test_values(void)
 {
     struct site *kept, *churned, *small;
@@ -552,7 +552,7 @@ static void test_stream_lengths(void)
         }
 }
 
-/* Without memory nothing is left mapped, and what was written tells the error. */
+/* Without memory nothing stays mapped, and the written file says so. */
 static void test_no_memory(void)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), mapped;
@@ -575,7 +575,7 @@ static void test_no_memory(void)
     assert_int_equal(fake_bytes_mapped(), mapped);
 }
 
-/* The first error is told, and nothing is written after it. */
+/* The first error is returned, and nothing is written after it. */
 static void test_write_errors(void)
 {
     int full = open("/dev/full", O_WRONLY), ends[2];

@@ -1,4 +1,4 @@
-/* Protects front/process.h: what the first call of a process does, once. */
+/* Protects front/process.h: the first call initialises the process, once. */
 #include "core.h"
 
 #include "front/process.h"

@@ -1,4 +1,4 @@
-/* Protects superslab/purge.h: what is purged, when, in how many calls, and the state after a refused purge.
+/* Protects superslab/purge.h: which memory is purged, when, in how many calls, and the state after a refused purge.
  *
  * The clock stands still. */
 #include "core.h"
@@ -144,13 +144,13 @@ static void test_stale(void)
     core_begin();
     take_superslabs(1);
     advance(2 * delay());
-    atomic_store(&shared_pool.stale, true); /* what is released now counts as a delay old */
+    atomic_store(&shared_pool.stale, true); /* memory released now counts as a delay old */
     release(0, 7);
     atomic_store(&shared_pool.stale, false);
     assert_int_equal(purge_run(false), 7 * UNIT_SIZE);
 }
 
-/* ---- What ---- */
+/* ---- Which memory ---- */
 
 static void test_neighbours_keep_contents(void)
 {
@@ -439,7 +439,7 @@ static void test_tight(void)
     assert_true(purge_due());
     purge_run(false);
     assert_false(fake_is_mapped(start, SUPERSLAB_SIZE));
-    /* A stale pointer into the slot is told apart from a pointer that never was HAKMEM's. */
+    /* A stale pointer into the slot is distinguished from a pointer that never was HAKMEM's. */
     assert_true(window_in_superslab(start + UNIT_SIZE) && !window_contains(start + UNIT_SIZE));
     core_check_pool();
     /* The slot cannot be taken until it is mapped again. */
@@ -472,7 +472,7 @@ static void test_tight_refused(void)
 
 /* ---- mlockall ---- */
 
-/* mlockall puts memory behind everything mapped, so purging everything also purges what nobody touched. */
+/* mlockall puts memory behind everything mapped, so purging everything also purges pages that nobody touched. */
 static void test_locked(void)
 {
     static char *starts[4 * RUN_UNITS];

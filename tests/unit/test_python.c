@@ -1,4 +1,4 @@
-/* Protects the decoding of CPython's line tables and told offsets, and reads of memory that may be gone. */
+/* Protects the decoding of CPython's line tables and of its table of offsets, and reads of memory that may be gone. */
 #define _GNU_SOURCE
 #include "support.h"
 

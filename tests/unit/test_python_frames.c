@@ -291,7 +291,7 @@ static void test_long_lists(void) { in_each_version(long_lists); }
 
 /* ---- Functions ---- */
 
-/* What is no code object, or is being freed, has no frame. The functions around it have theirs. */
+/* A word that is no code object, or one that is being freed, has no frame. The functions around it have theirs. */
 static void wrong_codes(void)
 {
     enum { COUNT = 11 };
@@ -489,7 +489,7 @@ static void texts(void)
     }
     check_text(faces, 64, 4 | COMPACT, expected);
     check_text(faces, 65, 4 | COMPACT, expected);
-    /* What is no str has no frame: not compact, of a wrong kind, or too long. */
+    /* A function whose name is no valid str has no frame: not compact, of a wrong kind, or too long. */
     wrong[0] = make_str("plain", 5, 1 | ASCII, 1);
     wrong[1] = make_str("plain", 1, 3 | COMPACT, 2);
     wrong[2] = make_str("plain", 1, COMPACT, 3);

@@ -1,4 +1,4 @@
-/* Protects pool/remote.h and pool/registry.h: remote frees, orphans, adoption, and what ticks take from heaps. */
+/* Protects pool/remote.h and pool/registry.h: remote frees, orphans, adoption, and ticks that trim heaps. */
 #include "heaps.h"
 
 #include <pthread.h>
@@ -294,7 +294,7 @@ static void child_finds(unsigned place, uintptr_t token, struct slab *slab)
     atomic_store(&remote_freers[place].slab, slab);
 }
 
-/* M4: what the child of a fork makes of the places. */
+/* M4: the child of a fork pushes the slabs that the places name. */
 static void test_freers_in_child(void)
 {
     struct heap *heap = heaps_begin();

@@ -1,6 +1,5 @@
-/* Protects pool/registry.h with many heaps: calls look at few, each has its turn, and ended ones leave little.
- *
- * Ended heaps leave only their structs and their counts. */
+/* Protects pool/registry.h with many heaps: a call looks at few heaps, and each heap has its turn. Ended heaps leave
+ * only their structs and their counts. */
 #include "heaps.h"
 
 #include <string.h>
@@ -345,7 +344,7 @@ static void test_child(void)
     registry_abandon_heap(crowd[2]);
     crowd[3]->list = LIST_NONE; /* between two lists */
     crowd[3]->after = crowd[3]->before = crowd[5];
-    atomic_store(&registry.trimming, true); /* by a thread that the child has not */
+    atomic_store(&registry.trimming, true); /* by a thread that is not in the child */
     mine->thread_id = 4711;                 /* the parent's */
     registry_reset_in_child(mine, serving_of);
     heaps_check();

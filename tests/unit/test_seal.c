@@ -52,8 +52,8 @@ static void test_is_zero(void)
     }
 }
 
-/* In a block of each class, for each size: what was put is read, no byte behind the size changes unseen, and the seal
- * is taken once. */
+/* In a block of each class, for each size: the seal that was put is read, no byte behind the size changes unseen, and
+ * the seal is taken once. */
 static void check_seals(unsigned class, size_t step)
 {
     static struct ledger ledger;
@@ -73,7 +73,7 @@ static void check_seals(unsigned class, size_t step)
         for (size_t at = requested; at < (in_tail ? size : requested + SEAL_BYTES); at++) {
             block[at] ^= 0x10;
             assert_int_equal(seal_read(block, class, &ledger, 5, &seal), SEAL_BROKEN);
-            if (!in_tail || at + SEAL_BYTES < size) { /* else the size may be what changed */
+            if (!in_tail || at + SEAL_BYTES < size) { /* else the size may have changed */
                 assert_int_equal(seal.changed, at);
                 assert_int_equal(seal.requested, requested);
             }

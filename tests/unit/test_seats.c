@@ -90,7 +90,7 @@ static void test_refused(void)
 
 /* ---- In place ---- */
 
-/* A block of a slab keeps its size, whatever is asked for. */
+/* A block of a slab keeps its size, whatever size is requested. */
 static void test_pooled_in_place(void)
 {
     char *block;
@@ -160,7 +160,7 @@ static void test_hardened_in_place(void)
 
 /* ---- Heaps and delays ---- */
 
-/* What a heap holds in empty slabs goes to the pool. */
+/* A heap's empty slabs go to the pool. */
 static void test_collect(void)
 {
     enum { BLOCKS = 2000 };
@@ -188,7 +188,7 @@ static void test_purge_delay(void)
     assert_int_equal(hak_options.purge_delay, 1234);
 }
 
-/* A tick purges what has waited for the delay, and not what is younger. */
+/* A tick purges memory that has waited for the delay, and no younger memory. */
 static void test_decay(void)
 {
     char *block;

@@ -300,7 +300,7 @@ static void run_model(void)
 
 static void test_model(void) { run_model(); }
 
-/* The same with guard units, which core_check_pool checks. */
+/* The model with guard units, which core_check_pool checks. */
 static void test_model_guard_units(void)
 {
     hak_options.hardened = 1;

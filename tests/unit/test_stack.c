@@ -11,7 +11,7 @@
 
 enum { KEPT = 16, OWN_MOST = 24 };
 
-/* What os_unwind tells, from which the first `own` are HAKMEM's. real: it tells the truth. */
+/* The frames that os_unwind returns; the first `own` are HAKMEM's. real: it walks the real stack. */
 static struct unwind_frame told[200];
 static unsigned told_count, own, walks;
 static bool real;

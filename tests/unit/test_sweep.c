@@ -62,7 +62,7 @@ static __attribute__((noinline)) void make_victim(void) { hidden = ~(uintptr_t)f
 static __attribute__((noinline)) void hold_victim(size_t offset) { held = victim() + offset; }
 static __attribute__((noinline)) void free_victim(void) { front_free(victim()); }
 
-/* Clears what earlier calls left on the stack below. */
+/* Clears the stack below, where earlier calls left words. */
 static __attribute__((noinline)) void wipe_stack(void)
 {
     char wiped[16384];
@@ -303,10 +303,10 @@ static __attribute__((noinline)) void make_blocks_wait(void)
     wipe_stack();
 }
 
-/* No sweep is due while the test counts what waits. */
+/* No sweep is due while the test counts waiting bytes. */
 static void no_sweep_by_itself(void) { atomic_store(&sweep.trigger, SIZE_MAX); }
 
-/* The child of a fork counts what waits by the bits: a thread of the parent may have set some and not counted them. */
+/* The child of a fork counts waiting blocks by bits: a thread of the parent may have set some and not counted them. */
 static void count_anew(void)
 {
     size_t waiting, blocks[CLASS_COUNT];

@@ -550,7 +550,7 @@ static void test_no_wish_is_lost(void)
     begin();
     housekeep_purge(true);
     run_thread(&left);
-    assert_int_not_equal(atomic_load(&shared_pool.next_purge_ms), 0); /* for what the thread's cache holds */
+    assert_int_not_equal(atomic_load(&shared_pool.next_purge_ms), 0); /* for the blocks in the thread's cache */
     shared_pool_schedule_purge(1);
     fake_advance(4 * MILLISECOND);
     housekeep();

@@ -165,7 +165,7 @@ static unsigned through_count;
 static __attribute__((noinline)) void walk_own(void) { through_count = os_tables_walk(through, MOST, anywhere); }
 static __attribute__((noinline)) void walk_any(void) { through_count = os_unwind(through, MOST); }
 
-/* Both the code and the frames behind it are found, by HAKMEM's walk and by the one that begins with libgcc's. */
+/* HAKMEM's walk, and the walk that begins with libgcc's, find the code and the frames behind it. */
 static void test_through_code_without_tables(void **state)
 {
     void (*const walks[])(void) = { walk_own, walk_any };
@@ -204,7 +204,7 @@ struct made_bytes {
 };
 #define BYTES(...) { sizeof((uint8_t[]){ __VA_ARGS__ }), { __VA_ARGS__ } }
 
-/* What differs from a compiler's table. */
+/* The differences from a compiler's table. */
 struct made_table {
     const char *name;
     struct made_bytes head;   /* of .eh_frame_hdr */

@@ -1,4 +1,4 @@
-/* Protects N5 and N6: what thread caches pin, and how much free memory may wait for its purge delay. */
+/* Protects N5 and N6: slabs that thread caches pin, and how much free memory may wait for its purge delay. */
 #include "heaps.h"
 
 #include "front/fast.h"
@@ -24,7 +24,7 @@ static void test_wanted_again(void)
             for (unsigned i = 0; i < rows[row].count; i++)
                 front_free(held[i]);
             fake_advance(1000000);
-            front_free(front_malloc(UNIT_SIZE)); /* a slow call, which does what is due */
+            front_free(front_malloc(UNIT_SIZE)); /* a slow call, which does due work */
             least = shared_pool_footprint();
             if (round == 0)
                 assert_in_range(least, 0, rows[row].size * rows[row].count - 8 * HAK_MIB);
@@ -59,8 +59,8 @@ static void test_bound_that_was_set(void)
     }
 }
 
-/* Thread caches pin slabs of the last sizes, and a flush was requested just before. It is made up for in time: what the
- * caches pin is not live memory, and does not raise the bound of what may wait (N2). */
+/* Thread caches pin slabs of the last sizes, and a flush was requested just before. The next flush comes in time:
+ * memory that the caches pin is not live, and does not raise the bound of N2. */
 static void test_flush_waits_for_its_time(void)
 {
     enum { BLOCKS = 40000, HUGE = 50 };

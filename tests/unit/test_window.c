@@ -25,7 +25,7 @@ static void test_before_init(void)
     assert_false(window_contains(&local) || window_contains(NULL) || window_contains(zeros));
     for (size_t i = 0; i < 4096; i++)
         assert_int_equal(zeros[i], 0);
-    /* What malloc and free read (W3, T1). */
+    /* The words that malloc and free read (W3, T1). */
     assert_null(cache_current()->heap);
     for (size_t i = 0; i < sizeof cache_current()->class_of; i++)
         assert_int_equal(cache_current()->class_of[i], CLASS_NONE);
@@ -250,7 +250,7 @@ static void block_place(char *address, size_t size)
     assert_true(mmap(address, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == address);
 }
 
-/* Another mapping where the page map would grow ends the window there. What the window has stays. */
+/* Another mapping where the page map would grow ends the window there. The slots that the window has stay. */
 static void test_head_blocked(void)
 {
     uint32_t first, end;

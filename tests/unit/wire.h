@@ -14,8 +14,8 @@ struct wire_field {
     struct wire bytes; /* of a message or text; at is NULL for a number */
 };
 
-/* Checks the gzip stream in the file from its beginning: heads, lengths and checksum. Returns what it holds, until the
- * next call. *blocks (may be NULL): its deflate blocks. */
+/* Checks the gzip stream in the file from its beginning: heads, lengths and checksum. Returns its contents, valid until
+ * the next call. *blocks (may be NULL): its deflate blocks. */
 struct wire wire_read(int file, unsigned *blocks);
 
 /* The next field of the message. False: there is none. */

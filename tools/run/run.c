@@ -4,11 +4,10 @@
  * The rules of `hakmem run`. ./hakmem and the Python command both start this program, which takes the user's words as
  * they are. MODE:
  *
- *   run    becomes PROGRAM, with HAKMEM preloaded
- *   needs  prints "FLAVOR LIBRARY END": the build and the library that the words ask for, and what looks at PROGRAM's
- *          end (budget, profile, or nothing). Checks all that needs no library
- *   plan   checks all that `run` checks, and prints KEY=VALUE, a zero byte after each: set (a variable of PROGRAM),
- *          program, budget, markdown, profile (the options' values), why (what `run` says if HAKMEM cannot take effect)
+ *   run becomes PROGRAM, with HAKMEM preloaded needs prints "FLAVOR LIBRARY END": the build and the library that the
+ *   words ask for, and the report at PROGRAM's end (budget, profile, or nothing). Checks all that needs no library plan
+ *   checks all that `run` checks, and prints KEY=VALUE, a zero byte after each: set (a variable of PROGRAM), program,
+ *   budget, markdown, profile (the options' values), why (what `run` says if HAKMEM cannot take effect)
  *
  * hakmem-run why LIBRARY PROGRAM prints why LIBRARY cannot take effect in PROGRAM; nothing if it can.
  *
@@ -92,7 +91,7 @@ static bool find_program(const char *name, char path[PATH_MAX])
     }
 }
 
-/* The same. Ends the process as a shell does if there is none. */
+/* As find_program. Ends the process as a shell does if there is none. */
 static void require_program(const char *name, char path[PATH_MAX])
 {
     if (find_program(name, path))
@@ -305,7 +304,7 @@ int main(int count, char **list)
     execv(path, words.program);
     int error = errno;
     struct mapped_file file;
-    /* As shells do: execvp hands what the kernel does not know to sh, but sh is of no use for a damaged ELF file. */
+    /* As shells do: execvp hands unknown files to sh, but sh is of no use for a damaged ELF file. */
     if (error == ENOEXEC && !(effect_map_file(path, &file) && file.bytes[0] == '\x7f'))
         execvp(path, words.program);
     words_say("cannot run %s: %s", words.program[0], strerror(error));

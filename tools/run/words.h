@@ -29,7 +29,7 @@ void words_check_setting(const char *option, const char *value);
 
 /* Prints "hakmem: " and a text to standard error, as one line. */
 void words_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* The same, and ends the process: with WRONG, after a hint; or with FAILED. */
+/* As words_say, and end the process: with WRONG, after a hint; or with FAILED. */
 _Noreturn void words_refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 _Noreturn void words_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -38,8 +38,8 @@ struct slot_time {
 
 /* A slot that a thread freed goes to that thread's next block, so that reuse makes no thread wait for another. Surplus
  * slots of a thread go through a queue. Another thread uses one only if it was freed a while ago, so the replay seldom
- * waits for it. If it does wait, that keeps a thread from running far ahead of those that free its blocks, and so keeps
- * the memory in use about as recorded. */
+ * waits for it. When it waits, a thread cannot run far ahead of those that free its blocks, so the memory in use stays
+ * about as recorded. */
 struct slot_state {
     uint64_t last_op; /* index of the slot's last operation */
     struct slot_time freed_at;

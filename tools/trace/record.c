@@ -26,7 +26,7 @@ static struct record_process undecided;
 struct record_process *record_process = &undecided;
 _Thread_local struct record_thread record_thread __attribute__((tls_model("initial-exec")));
 
-/* Not wiped by fork: a child must differ from its parent and know the name of its file. */
+/* Not zeroed by fork: a child must differ from its parent and know its file's name. */
 static uint64_t last_epoch = RECORD_IDLE;
 static char base_path[4096];
 static char path[4096 + 32];

@@ -133,7 +133,7 @@ static size_t product(size_t count, size_t size)
 
 /* ---- malloc and its family ---- */
 
-/* `inside` is raised around functions that some allocators build from malloc and free, which may be the ones below. */
+/* `inside` is raised around functions that some allocators build from malloc and free, perhaps those below. */
 
 PUBLIC void *malloc(size_t size)
 {
@@ -275,7 +275,7 @@ PUBLIC size_t malloc_usable_size(void *block)
 
 /* ---- Threads ---- */
 
-/* Hands a new thread its number and what it shall run. */
+/* Hands a new thread its number and the function to run. */
 struct handover {
     _Atomic bool taken;
     uint32_t thread;
@@ -299,7 +299,7 @@ static void give_place_back(struct handover *place)
     atomic_store_explicit(&place->taken, false, memory_order_release);
 }
 
-/* In the new thread: takes its number and returns what it shall run. */
+/* In the new thread: takes its number and returns the function to run. */
 static struct handover begin_thread(void *argument)
 {
     struct handover *place = argument;

@@ -2,8 +2,8 @@
  * The finished trace. Little-endian; header, thread table, operations, runs, text, one after the other.
  *
  * Each thread has a stream of operations. Blocks are in slots, which are reused after their block is freed. Every
- * operation on a slot increments the slot's version and carries the version it waits for. Threads must keep no other
- * order than that. The runs give one order of all operations that keeps it, the recorded one.
+ * operation on a slot increments the slot's version and carries the version it waits for. Threads need keep no other
+ * order. The runs give one order of all operations that keeps it: the recorded one.
  */
 #ifndef TRACE_TRACE_FILE_H
 #define TRACE_TRACE_FILE_H

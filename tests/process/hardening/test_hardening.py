@@ -63,7 +63,7 @@ def operators(compiled):
 
 def off(*names):
     """The messages at start about mechanisms that are off."""
-    return "".join(f"hakmem: hardened without {name}, which is off or needs one that is\n" for name in names)
+    return "".join(f"hakmem: hardened without {name}: it is off, or another one that it needs\n" for name in names)
 
 
 def expect_message(result, function, words):

@@ -144,8 +144,8 @@ def test_malloc_conf_names_what_it_cannot_do(linked):
     _, errors = settings(program, env={"MALLOC_CONF": "narenas:4,dirty_decay_ms:9,lg_tcache_max:13,hpa:true"})
     assert errors == "hakmem: MALLOC_CONF: these have no meaning in HAKMEM: narenas lg_tcache_max hpa (docs/jemalloc.md)\n"
     _, errors = settings(program, env={"MALLOC_CONF": "no_such:1,dirty_decay_ms:many,prof"})
-    assert "no_such:1: jemalloc has no such name" in errors and "dirty_decay_ms:many: the value" in errors
-    assert "prof: a name, a colon and a value" in errors and len(errors.splitlines()) == 3
+    assert "no_such:1: jemalloc has no such name" in errors and "dirty_decay_ms:many: not a value" in errors
+    assert "prof: expected a name, a colon and a value" in errors and len(errors.splitlines()) == 3
     result = blackbox.run([program], env={"MALLOC_CONF": "abort_conf:true,no_such:1"})
     assert result.status < 0 and "abort_conf:true ends the program" in result.stderr
 

@@ -251,10 +251,10 @@ def test_a_leak_report_says_what_it_can_have_missed(sites):
         assert result.status == 0, result.report()
         return result.stderr.splitlines()[-1]
     assert re.fullmatch(r"hakmem: each figure is an estimate: with 95 % confidence the sum is right to \d+ bytes, and "
-                        r"a site that is not told "
+                        r"a site that is not listed "
                         r"has less than 12288\. `hakmem leaks -- PROGRAM` counts every block", said("4096"))
     assert said("1T") == (
-        "hakmem: no sample is in use, which says little: with 95 % confidence less than 3298534883328 bytes are. "
+        "hakmem: no sample is in use: with 95 % confidence less than 3298534883328 bytes are in use. "
         "`hakmem leaks -- "
         "PROGRAM` counts every block; HAKMEM_HEAP_PROFILE_RATE=1 makes each a sample")
     assert "confidence" not in said("1")

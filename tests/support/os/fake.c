@@ -299,8 +299,8 @@ size_t os_page_size(void)
     return fake.page_size != 0 ? fake.page_size : machine_page_size();
 }
 
-/* Always with room to trim, so that the place does not depend on the kernel's mood. Huge pages are refused: they would
- * make fake_bytes_resident count pages that nobody touched. */
+/* Always maps more and trims it, so that the place does not depend on where the kernel maps. Huge pages are refused:
+ * they would make fake_bytes_resident count pages that nobody touched. */
 static void *map_aligned(size_t size, size_t alignment, int protection)
 {
     size_t room = base_max(alignment, os_page_size());
@@ -370,7 +370,7 @@ void *os_find_hole(size_t size, size_t alignment)
     fake_lock();
     check_alignment("os_find_hole", size, alignment);
     if (!count_call(FAKE_HOLE) && fits_address_space(size) && size <= SIZE_MAX - alignment) {
-        /* Behind a sanitizer's back, which would make and clear shadow memory for hundreds of GiB. */
+        /* By a system call, because a sanitizer would make and clear shadow memory for hundreds of GiB. */
         long found =
             syscall(SYS_mmap, NULL, size + alignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (found != -1) {
@@ -651,7 +651,7 @@ void os_futex_wake(_Atomic uint32_t *word, int count)
 
 enum { THREADS_BEGINNING = 64 };
 
-/* Of the last threads that were started: one that has not begun after so many more is none that a test makes. */
+/* Of the last threads that were started: no test starts so many more before a thread has begun. */
 static struct thread_start {
     void (*begin)(void), (*run)(void);
 } thread_starts[THREADS_BEGINNING];

@@ -1,8 +1,7 @@
 /*
- * Steering and questions for fake.c, the os.h of tests. Memory is real, so that tests can use it, but every call is
- * counted, can be made to fail, and must meet the contract: a call with an address or a size that os.h does not allow
- * (purge or unmap of what is not mapped, a size of 0 or of half a
- * page) ends in abort() with a line that says which. Time stands still until it is advanced.
+ * Controls fake.c, the os.h of tests, and reads its state. Memory is real, so that tests can use it, but every call is
+ * counted and can be made to fail. A call that breaks os.h's contract (purge or unmap of memory that is not mapped, a
+ * size of 0 or of half a page) aborts with a line that says which. Time stands still until it is advanced.
  *
  * Every function may be called from any thread. fake_reset and the setters belong before the code under test runs.
  */
@@ -76,7 +75,7 @@ HAK_HIDDEN void fake_set_environment(char *const *environment);
 
 /* Moves both clocks. */
 HAK_HIDDEN void fake_advance(uint64_t nanoseconds);
-/* Lets each os_now move them, for what lies between two of them to have taken so long. */
+/* Each os_now moves both clocks by so much, as if the code between two calls took that long. */
 HAK_HIDDEN void fake_advance_reading(uint64_t nanoseconds);
 
 #endif
