@@ -157,7 +157,8 @@ HAK_HIDDEN void bins_put(struct bins *bins, void **slots, struct heap *heap, uns
 /* ---- Spans: spans.c ---- */
 
 /* Erases what the program wrote to a span that was just freed: it reads as zero up to `requested` bytes and the seal.
- * `waits`: bins_put_span comes next, and may do the erasing. */
+ * `waits`: bins_put_span comes next, and may do the erasing. With the sweep on, longer spans than HARDEN_ERASE_MOST
+ * give their memory back. */
 HAK_HIDDEN void bins_erase_span(struct bins *bins, char *block, unsigned class, size_t requested, bool waits);
 
 HAK_HIDDEN void bins_put_span(struct bins *bins, struct heap *heap, void *block);
@@ -166,8 +167,8 @@ HAK_HIDDEN void bins_put_span(struct bins *bins, struct heap *heap, void *block)
  * (V20). NULL: none waits, or too few spans do. *zero: nobody could write to it meanwhile. */
 HAK_HIDDEN void *bins_take_span(struct bins *bins, unsigned class, bool exact, bool *zero);
 
-/* Whether the first bytes of a free span, or all if it has fewer, are zero. Looks only in classes whose spans have
- * little memory; else false. */
+/* Whether the first bytes of a free span, or all if it has fewer, are zero. Reads no page without memory. Looks only in
+ * classes whose spans may have little, and with the sweep on; else false. */
 HAK_HIDDEN bool bins_span_is_zero(const struct bins *bins, const char *block, size_t bytes);
 
 /* Blocks of the class. For another thread's bins: as of some moment, under its heap's lock. */

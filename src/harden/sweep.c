@@ -8,6 +8,7 @@
 #include "pool/misuse.h"
 #include "pool/remote.h"
 #include "pool/slab.h"
+#include "superslab/closed_units.h"
 #include "superslab/metadata.h"
 #include "superslab/window.h"
 
@@ -70,7 +71,7 @@ static struct sweep_slot *sweep_slot_of(const void *block)
 
 static size_t sweep_cost(unsigned class)
 {
-    /* sweep_begin_span purged the longest spans. */
+    /* The longest spans were purged: bins_erase_span, sweep_wait_alone. */
     return class_size(class) > HARDEN_ERASE_MOST ? sweep_cost_of_addresses(class_size(class)) : class_size(class);
 }
 
@@ -130,14 +131,6 @@ bool sweep_wait(unsigned class, void **blocks, size_t count)
     return true;
 }
 
-void sweep_begin_span(void *block)
-{
-    struct slab *slab = slab_of(block);
-
-    if (class_size(slab->class) > HARDEN_ERASE_MOST)
-        (void)os_purge(block, slab_bytes(slab));
-}
-
 bool sweep_wait_span(void *block, bool closed)
 {
     struct slab *slab = slab_of(block);
@@ -154,7 +147,8 @@ bool sweep_wait_alone(unsigned class, void *block)
 {
     if (!class_is_span(class))
         return sweep_wait(class, &block, 1);
-    sweep_begin_span(block);
+    if (class_size(class) > HARDEN_ERASE_MOST)
+        (void)os_purge(block, class_size(class));
     return sweep_wait_span(block, false);
 }
 
@@ -204,14 +198,17 @@ struct leaving_blocks {
     } word[RELEASE_BATCH];
 };
 
-/* Opens the slab if it is a closed span. One that cannot be opened goes on waiting. */
+/* Opens the slab if it is a closed span, unless its heap keeps it closed (V21): then its next owner need not look
+ * whether it is zero. One that cannot be opened goes on waiting. */
 static bool leave_open(struct leaving_blocks *leaving)
 {
     uint32_t bit = UINT32_C(1) << leaving->first;
 
     if (!class_is_span(leaving->slab->class) || !(atomic_load(&leaving->slot->closed) & bit))
         return true;
-    if (!os_protect(leaving->slab->start, slab_bytes(leaving->slab), true))
+    if (closed_units_may_stay(leaving->slab, CLOSED_BY_PROTECT))
+        leaving->slab->closed = CLOSED_BY_PROTECT;
+    else if (!os_protect(leaving->slab->start, slab_bytes(leaving->slab), true))
         return false;
     atomic_fetch_and(&leaving->slot->closed, ~bit);
     return true;
