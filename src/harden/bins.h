@@ -139,12 +139,16 @@ HAK_INLINE bool bins_have_room_for_sweep(const struct bins *bins, unsigned class
     return bins->rings[class].keep < bins->room[class] / 2u;
 }
 
+/* Their order does not matter: they leave together, and none is given out. */
 HAK_INLINE void bins_add_for_sweep(struct bins *bins, void **slots, unsigned class, void *block)
 {
+    const struct ring_row *row = &ring_rows[class];
     struct ring *ring = &bins->rings[class];
+    size_t head = ring->head;
 
     ring->keep++; /* first, so that it covers the entry whenever `head` does */
-    ring_put(bins, ring, &ring_rows[class], slots, block);
+    slots[row->first + (head & row->mask)] = block;
+    __atomic_store_n(&ring->head, (uint16_t)(head + 1), __ATOMIC_RELEASE);
 }
 
 /* A free block of a class of slabs; refills the ring if it must. The block is zero if zeroing is on. NULL when memory

@@ -85,48 +85,62 @@ static void sweep_count_more(unsigned class, size_t count)
         atomic_store_explicit(&sweep.due, true, memory_order_relaxed);
 }
 
-/* False: the block waits already, or is free. */
-static bool sweep_wait_one(unsigned class, char *block, struct sweep_slot *slot)
-{
-    struct slab *slab = slab_of(block);
-    unsigned first = slab_first_unit(slab), index;
-    uint64_t bit;
+/* Where a block's bit is. */
+struct waiting_bit {
+    struct sweep_slot *slot; /* NULL: the block is free, or its slab is gone */
+    _Atomic uint64_t *word;
+    unsigned bit, first;
+};
 
-    if (HAK_UNLIKELY(slab->class != class || atomic_load_explicit(&slab->state, memory_order_relaxed) != SLAB_ACTIVE))
+/* False: there is no memory for the slot's table. */
+static bool waiting_bit_find(struct waiting_bit *found, unsigned class, const char *block)
+{
+    struct sweep_slot *slot = sweep_slot_of(block);
+    const struct slab *slab = slab_of(block);
+    unsigned index;
+
+    *found = (struct waiting_bit){ .slot = NULL };
+    if (HAK_UNLIKELY(slot == NULL))
         return false;
+    if (HAK_UNLIKELY(slab->class != class || atomic_load_explicit(&slab->state, memory_order_relaxed) != SLAB_ACTIVE))
+        return true;
     index = class_block_index(class, (size_t)(block - slab->start));
-    bit = UINT64_C(1) << (index % 64);
-    if (HAK_UNLIKELY(atomic_fetch_or(&slot->words[first][index / 64].waiting, bit) & bit))
+    found->slot = slot;
+    found->first = slab_first_unit(slab);
+    found->word = &slot->waiting[found->first][index / 64];
+    found->bit = index % 64;
+    __builtin_prefetch((const void *)found->word, 1); /* an atomic operation waits for its cache line alone */
+    return true;
+}
+
+/* False: the block waits already, or is free. */
+static bool waiting_bit_set(const struct waiting_bit *found)
+{
+    uint64_t bit = UINT64_C(1) << found->bit;
+
+    if (HAK_UNLIKELY(found->slot == NULL) || HAK_UNLIKELY(atomic_fetch_or(found->word, bit) & bit))
         return false;
     /* After `waiting`: leave_slab clears the bit in `firsts` first, and then looks who waits. */
-    if (!((atomic_load(&slot->firsts) >> first) & 1))
-        atomic_fetch_or(&slot->firsts, UINT32_C(1) << first);
+    if (!((atomic_load(&found->slot->firsts) >> found->first) & 1))
+        atomic_fetch_or(&found->slot->firsts, UINT32_C(1) << found->first);
     return true;
 }
 
 bool sweep_wait(unsigned class, void **blocks, size_t count)
 {
-    uint32_t known = UINT32_MAX; /* the number of `slot` */
-    struct sweep_slot *slot = NULL;
-    size_t twice = 0;
+    struct waiting_bit found[SWEEP_WAIT_MOST];
+    size_t waiting = 0;
 
-    for (size_t i = 0; i < count; i++) {
-        uint32_t number = window_slot_of(blocks[i]);
-        if (number != known && (slot = sweep_slot_of(blocks[i])) == NULL)
+    for (size_t i = 0; i < count; i++)
+        if (HAK_UNLIKELY(!waiting_bit_find(&found[i], class, blocks[i])))
             return false;
-        known = number;
-    }
     for (size_t i = 0; i < count; i++) {
-        uint32_t number = window_slot_of(blocks[i]);
-        if (number != known)
-            slot = sweep_find_slot(number);
-        known = number;
-        if (HAK_LIKELY(sweep_wait_one(class, blocks[i], slot)))
-            continue;
-        misuse_report("free", blocks[i], MISUSE_FREED);
-        twice++;
+        if (HAK_LIKELY(waiting_bit_set(&found[i])))
+            waiting++;
+        else
+            misuse_report("free", blocks[i], MISUSE_FREED);
     }
-    sweep_count_more(class, count - twice);
+    sweep_count_more(class, waiting);
     __builtin_memset(blocks, 0, count * sizeof *blocks);
     return true;
 }
@@ -169,8 +183,8 @@ static void sweep_choose(void)
             const struct slab *slab = &superslab_of(window_slot_address(number))->slabs[first];
             size_t count = 0;
             for (unsigned i = 0; i < SLAB_MAP_WORDS && i < slab_words(slab); i++) {
-                uint64_t waiting = atomic_load_explicit(&slot->words[first][i].waiting, memory_order_acquire);
-                slot->words[first][i].candidate = waiting;
+                uint64_t waiting = atomic_load_explicit(&slot->waiting[first][i], memory_order_acquire);
+                slot->candidate[first][i] = waiting;
                 count += base_count_bits(waiting);
             }
             sweep.chosen += count * sweep_cost(slab->class);
@@ -230,7 +244,7 @@ static void leave_batch(struct leaving_blocks *leaving)
     }
     lock_acquire(&leaving->heap->lock);
     for (size_t i = 0; i < words; i++)
-        atomic_fetch_and_explicit(&leaving->slot->words[leaving->first][leaving->word[i].number].waiting,
+        atomic_fetch_and_explicit(&leaving->slot->waiting[leaving->first][leaving->word[i].number],
                                   ~leaving->word[i].bits, memory_order_relaxed);
     atomic_fetch_sub_explicit(&sweep.blocks[class], count, memory_order_relaxed);
     atomic_fetch_sub_explicit(&sweep.waiting, sweep_cost(class) * count, memory_order_relaxed);
@@ -247,17 +261,18 @@ static void leave_slab(struct leaving_blocks *leaving, bool deaf)
 {
     unsigned words = slab_words(leaving->slab);
     size_t size = class_size(leaving->slab->class), cost = sweep_cost(leaving->slab->class);
+    uint64_t *candidate = leaving->slot->candidate[leaving->first], *passed = leaving->slot->passed[leaving->first];
     char *start = leaving->slab->start;
     bool stay = false;
 
     atomic_fetch_and(&leaving->slot->firsts, ~(UINT32_C(1) << leaving->first));
     for (unsigned i = 0; i < words; i++) {
-        struct sweep_word *word = &leaving->slot->words[leaving->first][i];
-        uint64_t unseen = word->candidate, free = deaf ? unseen & word->passed : unseen;
-        word->candidate = 0;
-        word->passed = deaf ? unseen & ~free : 0;
+        uint64_t unseen = candidate[i], free = deaf ? unseen & passed[i] : unseen, passes = deaf ? unseen & ~free : 0;
+        candidate[i] = 0;
+        if (passed[i] != passes) /* else the first write would give the array memory */
+            passed[i] = passes;
         sweep.unseen += base_count_bits(unseen) * cost;
-        stay |= (atomic_load(&word->waiting) & ~free) != 0;
+        stay |= (atomic_load(&leaving->slot->waiting[leaving->first][i]) & ~free) != 0;
         if (free == 0)
             continue;
         if (leaving->count + base_count_bits(free) > RELEASE_BATCH)
@@ -491,7 +506,7 @@ static void sweep_count_anew(void)
             const struct slab *slab = &superslab_of(window_slot_address(number))->slabs[first];
             size_t count = 0;
             for (unsigned i = 0; i < SLAB_MAP_WORDS && i < slab_words(slab); i++)
-                count += base_count_bits(atomic_load(&slot->words[first][i].waiting));
+                count += base_count_bits(atomic_load(&slot->waiting[first][i]));
             atomic_fetch_add(&sweep.blocks[slab->class], count);
             waiting += count * sweep_cost(slab->class);
         }
