@@ -349,6 +349,23 @@ static void scan_window(uintptr_t from, uintptr_t to)
 
 /* ---- Roots ---- */
 
+/* A program has many small mappings. One question about a mapping that is not longer than LOOK_SMALL also covers what
+ * follows it, up to LOOK_FAR. */
+#define LOOK_SMALL HAK_MIB
+#define LOOK_FAR (32 * HAK_MIB)
+
+/* Only where nobody can change pages behind the mapping meanwhile. */
+static void scan_look_ahead(uintptr_t from, uintptr_t to)
+{
+    bool anonymous = marks.reader.anonymous;
+
+    if (!marks.scan.alone || to - from > LOOK_SMALL)
+        return;
+    marks.reader.anonymous = false; /* it asks about mappings of files, too */
+    os_reader_look(&marks.reader, from, to, from + LOOK_FAR);
+    marks.reader.anonymous = anonymous;
+}
+
 static bool scan_mapping(const struct os_mapping *mapping, void *unused)
 {
     uintptr_t from = mapping->start, to = mapping->end;
@@ -363,6 +380,8 @@ static bool scan_mapping(const struct os_mapping *mapping, void *unused)
         return true;
     if (strcmp(mapping->path, "[stack]") == 0 && marks.scan.boundary >= from && marks.scan.boundary < to)
         from = base_align_down(marks.scan.boundary, marks.reader.page); /* the rest of the page is hidden, or unused */
+    if (to <= window || from >= window_end)
+        scan_look_ahead(from, to);
     if (from < window) {
         scan_range(from, base_min(to, window), still);
         from = base_min(to, window);
