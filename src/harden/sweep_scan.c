@@ -17,7 +17,6 @@ static struct sweep_marks {
     uintptr_t large, large_span;
     struct os_reader reader;
     struct sweep_scan scan;
-    const struct superslab *last; /* the SuperSlab that was scanned last */
     size_t bytes;
     bool keys_open; /* no protection key closes memory to this thread */
 } marks;
@@ -212,8 +211,9 @@ static void scan_range(uintptr_t from, uintptr_t to, bool still)
 /* Gaps between live blocks that are shorter are read, too: they hold zeros, and a gap takes time of its own. */
 #define GAP_BYTES 256u
 
-/* Scans memory of live blocks, as far as its pages hold something. Nobody unmaps it meanwhile. */
-static void scan_held(uintptr_t from, uintptr_t to)
+/* Scans memory of live blocks of at least a page's size, as far as its pages hold something: the program may have given
+ * some back to the system, or made them guard pages. */
+static void scan_pages(uintptr_t from, uintptr_t to)
 {
     size_t page = marks.reader.page;
     uintptr_t run, run_end;
@@ -237,12 +237,21 @@ static void scan_held(uintptr_t from, uintptr_t to)
 struct scan_run {
     uintptr_t start; /* of the slab */
     size_t size, first, end;
+    uintptr_t low, high; /* the part of the SuperSlab that can be read */
+    bool in_pages;       /* the blocks have pages of their own */
 };
 
 static void scan_run_flush(struct scan_run *run)
 {
-    if (run->end > run->first)
-        scan_held(run->start + run->first * run->size, run->start + run->end * run->size);
+    uintptr_t from = base_max(run->start + run->first * run->size, run->low);
+    uintptr_t to = base_min(run->start + run->end * run->size, run->high);
+
+    if (from < to && run->in_pages) {
+        scan_pages(from, to);
+    } else if (from < to) {
+        mark_here(from, to);
+        marks.bytes += to - from;
+    }
     run->first = run->end = 0;
 }
 
@@ -280,67 +289,74 @@ static uint64_t fill_gaps(uint64_t bits, size_t gap)
     return above & below;
 }
 
-/* Scans live blocks only: the others are zero (V7), and may be inaccessible. */
-static void scan_slab(struct slab *slab, const struct sweep_slot *slot)
+static void scan_small_blocks(struct slab *slab, const struct sweep_slot *slot, struct scan_run *run)
 {
-    size_t size = class_size(slab->class), gap = GAP_BYTES / size;
-    struct scan_run run = { (uintptr_t)slab->start, size, 0, 0 };
-    unsigned words = slab_words(slab);
+    size_t gap = GAP_BYTES / run->size;
 
-    if (!seal_in_tail(slab->class)) { /* few blocks */
-        const struct ledger *ledger = ledger_of(slab);
-        for (unsigned i = 0; i < slab->blocks; i++)
-            if (__atomic_load_n(&ledger->sizes[i], __ATOMIC_RELAXED))
-                scan_run_add(&run, i, 1);
-    } else {
-        for (unsigned i = 0; i < words; i++) {
-            uint64_t bits = fill_gaps(blocks_in_use(slab, slot, i), gap);
-            while (bits) {
-                unsigned first = base_low_bit(bits);
-                uint64_t behind = ~(bits >> first);
-                unsigned count = behind ? base_low_bit(behind) : 64;
-                scan_run_add(&run, i * (size_t)64 + first, count);
-                bits &= ~(base_low_mask(count) << first);
-            }
+    for (unsigned i = 0; i < slab_words(slab); i++) {
+        uint64_t bits = fill_gaps(blocks_in_use(slab, slot, i), gap);
+        while (bits) {
+            unsigned first = base_low_bit(bits);
+            uint64_t behind = ~(bits >> first);
+            unsigned count = behind ? base_low_bit(behind) : 64;
+            scan_run_add(run, i * (size_t)64 + first, count);
+            bits &= ~(base_low_mask(count) << first);
         }
     }
-    scan_run_flush(&run);
+    scan_run_flush(run);
 }
 
-static void scan_superslab(struct superslab *superslab)
+static void scan_large_blocks(const struct slab *slab, struct scan_run *run)
+{
+    const struct ledger *ledger = ledger_of(slab);
+    size_t page = marks.reader.page;
+
+    run->in_pages = true;
+    os_reader_look(&marks.reader, base_align_down(base_max(run->start, run->low), page),
+                   base_align_up(base_min(run->start + slab_bytes(slab), run->high), page), 0);
+    for (unsigned i = 0; i < slab->blocks; i++)
+        if (__atomic_load_n(&ledger->sizes[i], __ATOMIC_RELAXED))
+            scan_run_add(run, i, 1);
+    scan_run_flush(run);
+}
+
+/* Scans live blocks only: the others are zero (V7), and may be inaccessible. Small blocks are read in place: they share
+ * their pages with others, so the program left the pages as they are. */
+static void scan_superslab(struct superslab *superslab, uintptr_t from, uintptr_t to)
 {
     const struct sweep_slot *slot = sweep_find_slot(window_slot_of(superslab));
+    unsigned unit = (unsigned)base_max((from - (uintptr_t)superslab) >> UNIT_SHIFT, 1);
+    unsigned last = (unsigned)((to - 1 - (uintptr_t)superslab) >> UNIT_SHIFT), before = 0;
 
     if (!marks.scan.still) { /* its slabs may change */
-        scan_range((uintptr_t)superslab + UNIT_SIZE, (uintptr_t)superslab + SUPERSLAB_SIZE, false);
+        scan_range(base_max(from, (uintptr_t)superslab + UNIT_SIZE), to, false);
         return;
     }
-    os_reader_look(&marks.reader, (uintptr_t)superslab, (uintptr_t)superslab + SUPERSLAB_SIZE,
-                   (uintptr_t)window_slot_address(window_slots_end()));
-    for (unsigned unit = 1; unit < SUPERSLAB_UNITS; unit++) {
-        struct slab *slab = &superslab->slabs[unit];
-        if (superslab->first_unit[unit] == unit &&
-            atomic_load_explicit(&slab->state, memory_order_relaxed) == SLAB_ACTIVE)
-            scan_slab(slab, slot);
+    for (; unit <= last; unit++) {
+        unsigned first = superslab->first_unit[unit];
+        struct slab *slab = &superslab->slabs[first];
+        struct scan_run run = { (uintptr_t)slab->start, 0, 0, 0, from, to, false };
+        if (first == before || atomic_load_explicit(&slab->state, memory_order_relaxed) != SLAB_ACTIVE ||
+            unit - first >= slab->units) /* the unit is free, and was the slab's before */
+            continue;
+        before = first;
+        run.size = class_size(slab->class);
+        if (seal_in_tail(slab->class))
+            scan_small_blocks(slab, slot, &run);
+        else
+            scan_large_blocks(slab, &run);
     }
 }
 
-static void scan_superslab_once(struct superslab *superslab)
-{
-    if (superslab != marks.last)
-        scan_superslab(superslab);
-    marks.last = superslab;
-}
-
-/* Scans the part of a mapping that lies in the window. Metadata is no root, a foreign mapping is. A SuperSlab with
- * closed units has several mappings, which follow each other: the first that can be read scans all of it. */
+/* Scans the part of a mapping that lies in the window. Metadata is no root, a foreign mapping is. A SuperSlab has several
+ * mappings if units are closed, or the program has closed pages of its blocks. */
 static void scan_window(uintptr_t from, uintptr_t to)
 {
     while (from < to) {
         uintptr_t end = base_min(base_align_down(from, SUPERSLAB_SIZE) + SUPERSLAB_SIZE, to);
         const struct slot *slot = window_find_slot((const void *)from);
         if (slot && slot_is_mapped(slot) && slot_kind(slot) == SLOT_SUPERSLAB)
-            scan_superslab_once(superslab_of((const void *)from));
+            scan_superslab(superslab_of((const void *)from), from, end);
         else if (slot && slot_kind(slot) != SLOT_METADATA && window_slot_of((const void *)from) >= window_slots_begin())
             scan_range(from, end, false);
         from = end;
@@ -405,7 +421,6 @@ bool sweep_scan_roots(const struct sweep_scan *scan, size_t *bytes)
     sweep_large_bounds(&marks.large, &marks.large_span);
     marks.scan = *scan;
     marks.bytes = 0;
-    marks.last = NULL;
     memset(scan->scratch->units, 0, sizeof scan->scratch->units);
     marks.keys_open = os_reader_open_keys(&keys);
     read = os_reader_begin(&marks.reader, scan->scratch->entries) &&
