@@ -21,7 +21,6 @@
 #define RINGS_LEAST (RINGS_BYTES / 16)
 /* Entries that move at a time: at least half of the longest ring. */
 #define RING_MOST 128u
-_Static_assert(RING_MOST <= SWEEP_WAIT_MOST, "a batch may wait");
 
 HAK_DATA_HERE const struct ring_row ring_rows[CLASS_COUNT] = {
 #define RING_ROW(size_, units, cached) [CLASS_##size_] = { HAK_SECURE ? (int)CLASS_##size_##_RING : \

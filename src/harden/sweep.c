@@ -85,62 +85,94 @@ static void sweep_count_more(unsigned class, size_t count)
         atomic_store_explicit(&sweep.due, true, memory_order_relaxed);
 }
 
-/* Where a block's bit is. */
-struct waiting_bit {
-    struct sweep_slot *slot; /* NULL: the block is free, or its slab is gone */
-    _Atomic uint64_t *word;
-    unsigned bit, first;
+/* Bits to set in a word of `waiting`. An atomic operation takes longer than all else here, and blocks that are freed
+ * together often share words, because they left their slab together. */
+struct waiting_bits {
+    struct sweep_slot *slot; /* of the word */
+    _Atomic uint64_t *word;  /* NULL: none */
+    uint64_t bits;
+    unsigned first;          /* the slab's first unit */
 };
+#define WAITING_WORDS 16u
 
-/* False: there is no memory for the slot's table. */
-static bool waiting_bit_find(struct waiting_bit *found, unsigned class, const char *block)
+/* Finds the block's word and bit. word NULL: the block is free, or its slab is gone. False: there is no memory for the
+ * slot's table. */
+static bool waiting_find(struct waiting_bits *found, unsigned class, const char *block)
 {
-    struct sweep_slot *slot = sweep_slot_of(block);
     const struct slab *slab = slab_of(block);
     unsigned index;
 
-    *found = (struct waiting_bit){ .slot = NULL };
-    if (HAK_UNLIKELY(slot == NULL))
+    found->slot = sweep_slot_of(block);
+    found->word = NULL;
+    if (HAK_UNLIKELY(found->slot == NULL))
         return false;
     if (HAK_UNLIKELY(slab->class != class || atomic_load_explicit(&slab->state, memory_order_relaxed) != SLAB_ACTIVE))
         return true;
     index = class_block_index(class, (size_t)(block - slab->start));
-    found->slot = slot;
     found->first = slab_first_unit(slab);
-    found->word = &slot->waiting[found->first][index / 64];
-    found->bit = index % 64;
-    __builtin_prefetch((const void *)found->word, 1); /* an atomic operation waits for its cache line alone */
+    found->word = &found->slot->waiting[found->first][index / 64];
+    found->bits = UINT64_C(1) << (index % 64);
     return true;
 }
 
-/* False: the block waits already, or is free. */
-static bool waiting_bit_set(const struct waiting_bit *found)
+/* Sets the bits. Returns those that were set already. */
+static uint64_t waiting_set(const struct waiting_bits *set)
 {
-    uint64_t bit = UINT64_C(1) << found->bit;
+    uint64_t before = atomic_fetch_or(set->word, set->bits);
 
-    if (HAK_UNLIKELY(found->slot == NULL) || HAK_UNLIKELY(atomic_fetch_or(found->word, bit) & bit))
-        return false;
     /* After `waiting`: leave_slab clears the bit in `firsts` first, and then looks who waits. */
-    if (!((atomic_load(&found->slot->firsts) >> found->first) & 1))
-        atomic_fetch_or(&found->slot->firsts, UINT32_C(1) << found->first);
-    return true;
+    if (!((atomic_load(&set->slot->firsts) >> set->first) & 1))
+        atomic_fetch_or(&set->slot->firsts, UINT32_C(1) << set->first);
+    return before & set->bits;
+}
+
+/* Reports those of the blocks whose bits `twice` are in the word. */
+static HAK_COLD size_t waiting_report(unsigned class, void *const *blocks, size_t count, const void *word,
+                                      uint64_t twice)
+{
+    size_t reported = base_count_bits(twice);
+
+    for (size_t i = 0; i < count && twice; i++) {
+        struct waiting_bits found;
+        if (waiting_find(&found, class, blocks[i]) && found.word == word && (found.bits & twice)) {
+            misuse_report("free", blocks[i], MISUSE_FREED);
+            twice &= ~found.bits;
+        }
+    }
+    return reported;
 }
 
 bool sweep_wait(unsigned class, void **blocks, size_t count)
 {
-    struct waiting_bit found[SWEEP_WAIT_MOST];
-    size_t waiting = 0;
+    struct waiting_bits sets[WAITING_WORDS] = { { .word = NULL } }, found;
+    size_t refused = 0;
+    uint64_t twice;
 
     for (size_t i = 0; i < count; i++)
-        if (HAK_UNLIKELY(!waiting_bit_find(&found[i], class, blocks[i])))
+        if (HAK_UNLIKELY(sweep_slot_of(blocks[i]) == NULL))
             return false;
     for (size_t i = 0; i < count; i++) {
-        if (HAK_LIKELY(waiting_bit_set(&found[i])))
-            waiting++;
-        else
+        struct waiting_bits *set;
+        (void)waiting_find(&found, class, blocks[i]);
+        set = &sets[(uintptr_t)found.word / sizeof(uint64_t) % WAITING_WORDS];
+        if (HAK_LIKELY(found.word == set->word) && HAK_LIKELY(found.word != NULL) &&
+            HAK_LIKELY(!(set->bits & found.bits))) {
+            set->bits |= found.bits;
+            continue;
+        }
+        if (HAK_UNLIKELY(found.word == NULL) || HAK_UNLIKELY(found.word == set->word)) {
             misuse_report("free", blocks[i], MISUSE_FREED);
+            refused++;
+            continue;
+        }
+        if (set->word && HAK_UNLIKELY((twice = waiting_set(set)) != 0))
+            refused += waiting_report(class, blocks, count, (const void *)set->word, twice);
+        *set = found;
     }
-    sweep_count_more(class, waiting);
+    for (size_t i = 0; i < WAITING_WORDS; i++)
+        if (sets[i].word && HAK_UNLIKELY((twice = waiting_set(&sets[i])) != 0))
+            refused += waiting_report(class, blocks, count, (const void *)sets[i].word, twice);
+    sweep_count_more(class, count - refused);
     __builtin_memset(blocks, 0, count * sizeof *blocks);
     return true;
 }

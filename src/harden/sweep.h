@@ -39,10 +39,7 @@ struct sweep {
 };
 HAK_DATA struct sweep sweep;
 
-/* Blocks that begin to wait together. */
-#define SWEEP_WAIT_MOST 128u
-
-/* Makes blocks of a slab class wait that leave the quarantine, SWEEP_WAIT_MOST at most. False: there is no memory for that, and none waits.
+/* Makes blocks of a slab class wait that leave the quarantine. False: there is no memory for that, and none waits.
  * Reports a block that waits already, or whose slab is gone: a write after its free had restored its seal. Clears
  * `blocks`, which a sweep would take for pointers. Any thread that holds neither metadata_lock nor a lock behind it. */
 HAK_HIDDEN bool sweep_wait(unsigned class, void **blocks, size_t count);
