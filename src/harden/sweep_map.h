@@ -10,8 +10,8 @@
 /* One bit for each block of a slab. */
 typedef uint64_t sweep_bits[SLAB_MAP_WORDS];
 
-/* For a SuperSlab's blocks, by their slab's first unit. Never given back. Order of `firsts`, `closed`: seq_cst; `closed`
- * before `waiting`. */
+/* For a SuperSlab's blocks, by their slab's first unit. Never given back. Order of `firsts` and `closed`: seq_cst;
+ * `closed` before `waiting`. */
 struct sweep_slot {
     _Atomic uint32_t firsts; /* first units of slabs with waiting blocks */
     _Atomic uint32_t closed; /* first units of waiting spans that are inaccessible */

@@ -105,8 +105,12 @@ HAK_INLINE unsigned mark_signs(mark_pair words)
 /* The bits of MARK_WORDS words that may be addresses in the range. */
 HAK_INLINE unsigned mark_near_bits(const mark_pair *pairs, uintptr_t begin, uint64_t far_bits)
 {
-    return mark_signs(mark_near(pairs[0], begin, far_bits)) | mark_signs(mark_near(pairs[1], begin, far_bits)) << 2 |
-           mark_signs(mark_near(pairs[2], begin, far_bits)) << 4 | mark_signs(mark_near(pairs[3], begin, far_bits)) << 6;
+    unsigned low = mark_signs(mark_near(pairs[0], begin, far_bits)) |
+                   mark_signs(mark_near(pairs[1], begin, far_bits)) << 2;
+    unsigned high = mark_signs(mark_near(pairs[2], begin, far_bits)) |
+                    mark_signs(mark_near(pairs[3], begin, far_bits)) << 2;
+
+    return low | high << 4;
 }
 
 static void mark_words(const uint64_t *at, size_t count)
@@ -348,8 +352,8 @@ static void scan_superslab(struct superslab *superslab, uintptr_t from, uintptr_
     }
 }
 
-/* Scans the part of a mapping that lies in the window. Metadata is no root, a foreign mapping is. A SuperSlab has several
- * mappings if units are closed, or the program has closed pages of its blocks. */
+/* Scans the part of a mapping that lies in the window. Metadata is no root, a foreign mapping is. A SuperSlab has
+ * several mappings if units are closed, or the program has closed pages of its blocks. */
 static void scan_window(uintptr_t from, uintptr_t to)
 {
     while (from < to) {
