@@ -140,12 +140,16 @@ HAK_INLINE bool bins_have_room_for_sweep(const struct bins *bins, unsigned class
     return bins->rings[class].keep < bins->room[class] / 2u;
 }
 
+/* Their order does not matter: they leave together, and none is given out. */
 HAK_INLINE void bins_add_for_sweep(struct bins *bins, void **slots, unsigned class, void *block)
 {
+    const struct ring_row *row = &ring_rows[class];
     struct ring *ring = &bins->rings[class];
+    size_t head = ring->head;
 
     ring->keep++; /* first, so that it covers the entry whenever `head` does */
-    ring_put(bins, ring, &ring_rows[class], slots, block);
+    slots[row->first + (head & row->mask)] = block;
+    __atomic_store_n(&ring->head, (uint16_t)(head + 1), __ATOMIC_RELEASE);
 }
 
 /* A free block of a class of slabs; refills the ring if it must. The block is zero if zeroing is on. NULL when memory
@@ -158,7 +162,8 @@ HAK_HIDDEN void bins_put(struct bins *bins, void **slots, struct heap *heap, uns
 /* ---- Spans: spans.c ---- */
 
 /* Erases what the program wrote to a span that was just freed: it reads as zero up to `requested` bytes and the seal.
- * `waits`: bins_put_span comes next, and may do the erasing. */
+ * `waits`: bins_put_span comes next, and may do the erasing. With the sweep on, longer spans than HARDEN_ERASE_MOST
+ * give their memory back. */
 HAK_HIDDEN void bins_erase_span(struct bins *bins, char *block, unsigned class, size_t requested, bool waits);
 
 HAK_HIDDEN void bins_put_span(struct bins *bins, struct heap *heap, void *block);
@@ -167,8 +172,8 @@ HAK_HIDDEN void bins_put_span(struct bins *bins, struct heap *heap, void *block)
  * (V20). NULL: none waits, or too few spans do. *zero: nobody could write to it meanwhile. */
 HAK_HIDDEN void *bins_take_span(struct bins *bins, unsigned class, bool exact, bool *zero);
 
-/* Whether the first bytes of a free span, or all if it has fewer, are zero. Looks only in classes whose spans have
- * little memory; else false. */
+/* Whether the first bytes of a free span, or all if it has fewer, are zero. Reads no page without memory. Looks only in
+ * classes whose spans may have little, and with the sweep on; else false. */
 HAK_HIDDEN bool bins_span_is_zero(const struct bins *bins, const char *block, size_t bytes);
 
 /* Blocks of the class. For another thread's bins: as of some moment, under its heap's lock. */

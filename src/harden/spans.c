@@ -124,6 +124,10 @@ void bins_erase_span(struct bins *bins, char *block, unsigned class, size_t requ
         seal_erase(block, class, requested, false);
         return;
     }
+    if (HAK_UNLIKELY(harden.sweep) && waits && class_size(class) > HARDEN_ERASE_MOST) {
+        span_purge(block, class_size(class)); /* it waits without memory */
+        return;
+    }
     memset(block + requested, 0, seal_canary_bytes(class, requested)); /* the seal is not the program's */
     if (HAK_UNLIKELY(spans->frees++ % LOOK_FREES == 0 || (!purge && spans->sparse[class - CLASS_SPAN_1])))
         purge = span_look(spans, block, class, bytes);
@@ -143,7 +147,7 @@ bool bins_span_is_zero(const struct bins *bins, const char *block, size_t bytes)
     size_t page = os_page_size();
 
     bytes = base_min(base_align_up(bytes, BLOCK_ALIGN), slab_bytes(slab_of(block)));
-    if (!span_is_sparse(&bins->spans, slab_of(block)->class))
+    if (bins->spans.sparse[slab_of(block)->class - CLASS_SPAN_1] == 0 && !harden.sweep)
         return false;
     span_ask(block, base_align_up(bytes, page), pages);
     for (size_t at = 0; at < bytes; at += page)
@@ -265,8 +269,6 @@ void bins_put_span(struct bins *bins, struct heap *heap, void *block)
     size_t bytes = slab_bytes(slab_of(block));
     enum span_access access;
 
-    if (HAK_UNLIKELY(harden.sweep))
-        sweep_begin_span(block);
     if (harden.keep_most[CLASS_SPAN_1] == 0) {
         span_leave(heap, block, SPAN_OPEN);
         return;

@@ -8,6 +8,7 @@
 #include "pool/misuse.h"
 #include "pool/remote.h"
 #include "pool/slab.h"
+#include "superslab/closed_units.h"
 #include "superslab/metadata.h"
 #include "superslab/window.h"
 
@@ -70,7 +71,7 @@ static struct sweep_slot *sweep_slot_of(const void *block)
 
 static size_t sweep_cost(unsigned class)
 {
-    /* sweep_begin_span purged the longest spans. */
+    /* The longest spans were purged: bins_erase_span, sweep_wait_alone. */
     return class_size(class) > HARDEN_ERASE_MOST ? sweep_cost_of_addresses(class_size(class)) : class_size(class);
 }
 
@@ -84,58 +85,96 @@ static void sweep_count_more(unsigned class, size_t count)
         atomic_store_explicit(&sweep.due, true, memory_order_relaxed);
 }
 
-/* False: the block waits already, or is free. */
-static bool sweep_wait_one(unsigned class, char *block, struct sweep_slot *slot)
-{
-    struct slab *slab = slab_of(block);
-    unsigned first = slab_first_unit(slab), index;
-    uint64_t bit;
+/* Bits to set in a word of `waiting`. An atomic operation takes longer than all else here, and blocks that are freed
+ * together often share words, because they left their slab together. */
+struct waiting_bits {
+    struct sweep_slot *slot; /* of the word */
+    _Atomic uint64_t *word;  /* NULL: none */
+    uint64_t bits;
+    unsigned first;          /* the slab's first unit */
+};
+#define WAITING_WORDS 16u
 
+/* Finds the block's word and bit. word NULL: the block is free, or its slab is gone. False: there is no memory for the
+ * slot's table. */
+static bool waiting_find(struct waiting_bits *found, unsigned class, const char *block)
+{
+    const struct slab *slab = slab_of(block);
+    unsigned index;
+
+    found->slot = sweep_slot_of(block);
+    found->word = NULL;
+    if (HAK_UNLIKELY(found->slot == NULL))
+        return false;
     if (HAK_UNLIKELY(slab->class != class || atomic_load_explicit(&slab->state, memory_order_relaxed) != SLAB_ACTIVE))
-        return false;
+        return true;
     index = class_block_index(class, (size_t)(block - slab->start));
-    bit = UINT64_C(1) << (index % 64);
-    if (HAK_UNLIKELY(atomic_fetch_or(&slot->words[first][index / 64].waiting, bit) & bit))
-        return false;
-    /* After `waiting`: leave_slab clears the bit in `firsts` first, and then looks for waiting blocks. */
-    if (!((atomic_load(&slot->firsts) >> first) & 1))
-        atomic_fetch_or(&slot->firsts, UINT32_C(1) << first);
+    found->first = slab_first_unit(slab);
+    found->word = &found->slot->waiting[found->first][index / 64];
+    found->bits = UINT64_C(1) << (index % 64);
     return true;
+}
+
+/* Sets the bits. Returns those that were set already. */
+static uint64_t waiting_set(const struct waiting_bits *set)
+{
+    uint64_t before = atomic_fetch_or(set->word, set->bits);
+
+    /* After `waiting`: leave_slab clears the bit in `firsts` first, and then looks for waiting blocks. */
+    if (!((atomic_load(&set->slot->firsts) >> set->first) & 1))
+        atomic_fetch_or(&set->slot->firsts, UINT32_C(1) << set->first);
+    return before & set->bits;
+}
+
+/* Reports those of the blocks whose bits `twice` are in the word. */
+static HAK_COLD size_t waiting_report(unsigned class, void *const *blocks, size_t count, const void *word,
+                                      uint64_t twice)
+{
+    size_t reported = base_count_bits(twice);
+
+    for (size_t i = 0; i < count && twice; i++) {
+        struct waiting_bits found;
+        if (waiting_find(&found, class, blocks[i]) && found.word == word && (found.bits & twice)) {
+            misuse_report("free", blocks[i], MISUSE_FREED);
+            twice &= ~found.bits;
+        }
+    }
+    return reported;
 }
 
 bool sweep_wait(unsigned class, void **blocks, size_t count)
 {
-    uint32_t known = UINT32_MAX; /* the number of `slot` */
-    struct sweep_slot *slot = NULL;
-    size_t twice = 0;
+    struct waiting_bits sets[WAITING_WORDS] = { { .word = NULL } }, found;
+    size_t refused = 0;
+    uint64_t twice;
 
-    for (size_t i = 0; i < count; i++) {
-        uint32_t number = window_slot_of(blocks[i]);
-        if (number != known && (slot = sweep_slot_of(blocks[i])) == NULL)
+    for (size_t i = 0; i < count; i++)
+        if (HAK_UNLIKELY(sweep_slot_of(blocks[i]) == NULL))
             return false;
-        known = number;
-    }
     for (size_t i = 0; i < count; i++) {
-        uint32_t number = window_slot_of(blocks[i]);
-        if (number != known)
-            slot = sweep_find_slot(number);
-        known = number;
-        if (HAK_LIKELY(sweep_wait_one(class, blocks[i], slot)))
+        struct waiting_bits *set;
+        (void)waiting_find(&found, class, blocks[i]);
+        set = &sets[(uintptr_t)found.word / sizeof(uint64_t) % WAITING_WORDS];
+        if (HAK_LIKELY(found.word == set->word) && HAK_LIKELY(found.word != NULL) &&
+            HAK_LIKELY(!(set->bits & found.bits))) {
+            set->bits |= found.bits;
             continue;
-        misuse_report("free", blocks[i], MISUSE_FREED);
-        twice++;
+        }
+        if (HAK_UNLIKELY(found.word == NULL) || HAK_UNLIKELY(found.word == set->word)) {
+            misuse_report("free", blocks[i], MISUSE_FREED);
+            refused++;
+            continue;
+        }
+        if (set->word && HAK_UNLIKELY((twice = waiting_set(set)) != 0))
+            refused += waiting_report(class, blocks, count, (const void *)set->word, twice);
+        *set = found;
     }
-    sweep_count_more(class, count - twice);
+    for (size_t i = 0; i < WAITING_WORDS; i++)
+        if (sets[i].word && HAK_UNLIKELY((twice = waiting_set(&sets[i])) != 0))
+            refused += waiting_report(class, blocks, count, (const void *)sets[i].word, twice);
+    sweep_count_more(class, count - refused);
     __builtin_memset(blocks, 0, count * sizeof *blocks);
     return true;
-}
-
-void sweep_begin_span(void *block)
-{
-    struct slab *slab = slab_of(block);
-
-    if (class_size(slab->class) > HARDEN_ERASE_MOST)
-        (void)os_purge(block, slab_bytes(slab));
 }
 
 bool sweep_wait_span(void *block, bool closed)
@@ -154,7 +193,8 @@ bool sweep_wait_alone(unsigned class, void *block)
 {
     if (!class_is_span(class))
         return sweep_wait(class, &block, 1);
-    sweep_begin_span(block);
+    if (class_size(class) > HARDEN_ERASE_MOST)
+        (void)os_purge(block, class_size(class));
     return sweep_wait_span(block, false);
 }
 
@@ -175,8 +215,8 @@ static void sweep_choose(void)
             const struct slab *slab = &superslab_of(window_slot_address(number))->slabs[first];
             size_t count = 0;
             for (unsigned i = 0; i < SLAB_MAP_WORDS && i < slab_words(slab); i++) {
-                uint64_t waiting = atomic_load_explicit(&slot->words[first][i].waiting, memory_order_acquire);
-                slot->words[first][i].candidate = waiting;
+                uint64_t waiting = atomic_load_explicit(&slot->waiting[first][i], memory_order_acquire);
+                slot->candidate[first][i] = waiting;
                 count += base_count_bits(waiting);
             }
             sweep.chosen += count * sweep_cost(slab->class);
@@ -204,14 +244,17 @@ struct leaving_blocks {
     } word[RELEASE_BATCH];
 };
 
-/* Opens the slab if it is a closed span. One that cannot be opened goes on waiting. */
+/* Opens the slab if it is a closed span, unless its heap keeps it closed (V21): then its next owner need not look
+ * whether it is zero. One that cannot be opened goes on waiting. */
 static bool leave_open(struct leaving_blocks *leaving)
 {
     uint32_t bit = UINT32_C(1) << leaving->first;
 
     if (!class_is_span(leaving->slab->class) || !(atomic_load(&leaving->slot->closed) & bit))
         return true;
-    if (!os_protect(leaving->slab->start, slab_bytes(leaving->slab), true))
+    if (closed_units_may_stay(leaving->slab, CLOSED_BY_PROTECT))
+        leaving->slab->closed = CLOSED_BY_PROTECT;
+    else if (!os_protect(leaving->slab->start, slab_bytes(leaving->slab), true))
         return false;
     atomic_fetch_and(&leaving->slot->closed, ~bit);
     return true;
@@ -233,7 +276,7 @@ static void leave_batch(struct leaving_blocks *leaving)
     }
     lock_acquire(&leaving->heap->lock);
     for (size_t i = 0; i < words; i++)
-        atomic_fetch_and_explicit(&leaving->slot->words[leaving->first][leaving->word[i].number].waiting,
+        atomic_fetch_and_explicit(&leaving->slot->waiting[leaving->first][leaving->word[i].number],
                                   ~leaving->word[i].bits, memory_order_relaxed);
     atomic_fetch_sub_explicit(&sweep.blocks[class], count, memory_order_relaxed);
     atomic_fetch_sub_explicit(&sweep.waiting, sweep_cost(class) * count, memory_order_relaxed);
@@ -250,17 +293,18 @@ static void leave_slab(struct leaving_blocks *leaving, bool deaf)
 {
     unsigned words = slab_words(leaving->slab);
     size_t size = class_size(leaving->slab->class), cost = sweep_cost(leaving->slab->class);
+    uint64_t *candidate = leaving->slot->candidate[leaving->first], *passed = leaving->slot->passed[leaving->first];
     char *start = leaving->slab->start;
     bool stay = false;
 
     atomic_fetch_and(&leaving->slot->firsts, ~(UINT32_C(1) << leaving->first));
     for (unsigned i = 0; i < words; i++) {
-        struct sweep_word *word = &leaving->slot->words[leaving->first][i];
-        uint64_t unseen = word->candidate, free = deaf ? unseen & word->passed : unseen;
-        word->candidate = 0;
-        word->passed = deaf ? unseen & ~free : 0;
+        uint64_t unseen = candidate[i], free = deaf ? unseen & passed[i] : unseen, passes = deaf ? unseen & ~free : 0;
+        candidate[i] = 0;
+        if (passed[i] != passes) /* else the first write would give the array memory */
+            passed[i] = passes;
         sweep.unseen += base_count_bits(unseen) * cost;
-        stay |= (atomic_load(&word->waiting) & ~free) != 0;
+        stay |= (atomic_load(&leaving->slot->waiting[leaving->first][i]) & ~free) != 0;
         if (free == 0)
             continue;
         if (leaving->count + base_count_bits(free) > RELEASE_BATCH)
@@ -494,7 +538,7 @@ static void sweep_count_anew(void)
             const struct slab *slab = &superslab_of(window_slot_address(number))->slabs[first];
             size_t count = 0;
             for (unsigned i = 0; i < SLAB_MAP_WORDS && i < slab_words(slab); i++)
-                count += base_count_bits(atomic_load(&slot->words[first][i].waiting));
+                count += base_count_bits(atomic_load(&slot->waiting[first][i]));
             atomic_fetch_add(&sweep.blocks[slab->class], count);
             waiting += count * sweep_cost(slab->class);
         }

@@ -44,10 +44,7 @@ HAK_DATA struct sweep sweep;
  * Clears `blocks`, which a sweep would take for pointers. Any thread that may take metadata_lock. */
 HAK_HIDDEN bool sweep_wait(unsigned class, void **blocks, size_t count);
 
-/* Call for a span that was just freed and zeroed, before it is closed: purges the longest ones. */
-HAK_HIDDEN void sweep_begin_span(void *block);
-
-/* sweep_wait for a span. closed: it is inaccessible. */
+/* sweep_wait for a span. Those above HARDEN_ERASE_MOST are purged. closed: it is inaccessible. */
 HAK_HIDDEN bool sweep_wait_span(void *block, bool closed);
 
 /* sweep_wait for any block of a slab that a thread without a quarantine has freed. */

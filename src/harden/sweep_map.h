@@ -7,20 +7,20 @@
 #include "os/stop.h"
 #include "superslab/superslab.h"
 
-/* For 64 blocks. */
-struct sweep_word {
-    _Atomic uint64_t waiting; /* Order: seq_cst, then `firsts`; acquire in sweep_choose: the block is erased */
-    /* For the sweeping thread alone. candidate: blocks that waited when the sweep began and to which it found no
-     * pointer. passed: those to which the sweep before, a deaf one, found none. */
-    uint64_t candidate, passed;
-};
+/* One bit for each block of a slab. */
+typedef uint64_t sweep_bits[SLAB_MAP_WORDS];
 
-/* For a SuperSlab's blocks, by their slab's first unit. Never given back. Order: seq_cst; `closed` before `waiting`. */
+/* For a SuperSlab's blocks, by their slab's first unit. Never given back. Order of `firsts` and `closed`: seq_cst;
+ * `closed` before `waiting`. */
 struct sweep_slot {
     _Atomic uint32_t firsts; /* first units of slabs with waiting blocks */
     _Atomic uint32_t closed; /* first units of waiting spans that are inaccessible */
     uint32_t units;          /* all units of slabs with candidates; for the sweeping thread */
-    struct sweep_word words[SUPERSLAB_UNITS][SLAB_MAP_WORDS];
+    _Atomic uint64_t waiting[SUPERSLAB_UNITS][SLAB_MAP_WORDS]; /* Order: seq_cst, then `firsts`; acquire in
+                                                                  sweep_choose: the block is erased */
+    /* For the sweeping thread alone. candidate: blocks that waited when the sweep began and to which it found no
+     * pointer. passed: those to which the sweep before, a deaf one, found none. */
+    sweep_bits candidate[SUPERSLAB_UNITS], passed[SUPERSLAB_UNITS];
 };
 
 /* A table of two levels, by the number of the window's slot. Order: release in sweep_make_slot, acquire: the zeros. */
@@ -46,10 +46,10 @@ HAK_INLINE size_t sweep_cost_of_addresses(size_t bytes) { return bytes / 16; }
 
 /* What a scan needs to find the block at an address, for a unit of the window. */
 struct sweep_unit {
-    uintptr_t number;         /* the address / UNIT_SIZE; 0: none */
-    uintptr_t start;          /* of the slab */
-    struct sweep_word *words; /* the slab's; NULL: it has no candidates */
-    uint64_t reciprocal;      /* of its class */
+    uintptr_t number;     /* the address / UNIT_SIZE; 0: none */
+    uintptr_t start;      /* of the slab */
+    uint64_t *candidate;  /* the slab's; NULL: it has none */
+    uint64_t reciprocal;  /* of its class */
 };
 #define SWEEP_UNITS 1024u
 

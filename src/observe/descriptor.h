@@ -106,7 +106,7 @@ _Static_assert(sizeof(struct descriptor_head) == 56, "readers of all formats cou
     TYPE(ring_row) FIELD(ring_row, first) FIELD(ring_row, mask)                                                        \
     TYPE(spans) FIELD(spans, count) ARRAY(spans, span)                                                                 \
     TYPE(sweep) ARRAY(sweep, blocks) TYPE(sweep_leaf) ARRAY(sweep_leaf, slots)                                         \
-    TYPE(sweep_slot) FIELD(sweep_slot, firsts) ARRAY(sweep_slot, words) TYPE(sweep_word) FIELD(sweep_word, waiting)    \
+    TYPE(sweep_slot) FIELD(sweep_slot, firsts) ARRAY(sweep_slot, waiting)                                              \
     TYPE(bin) FIELD(bin, top) FIELD(bin, limit)                                                                        \
     TYPE(size_class) FIELD(size_class, size) FIELD(size_class, blocks) FIELD(size_class, units)                        \
     FIELD(size_class, first_base) FIELD(size_class, first_limit) FIELD(size_class, slot_base) FIELD(size_class, \

@@ -131,10 +131,10 @@ static bool reader_fill(struct os_reader *reader, uintptr_t from, uintptr_t to)
     return filled;
 }
 
-void os_reader_look(struct os_reader *reader, uintptr_t from, uintptr_t to)
+void os_reader_look(struct os_reader *reader, uintptr_t from, uintptr_t to, uintptr_t far)
 {
-    if (reader->pagemap >= 0)
-        (void)reader_fill(reader, from, to);
+    if (reader->pagemap >= 0 && (from < reader->first || to > reader->end))
+        (void)reader_fill(reader, from, base_max(to, far));
 }
 
 /* Returns the first region that ends behind `from`; NULL if none before reader->end does. */

@@ -37,8 +37,9 @@ HAK_HIDDEN size_t os_reader_copy(struct os_reader *reader, uintptr_t from, void 
 HAK_HIDDEN bool os_reader_next(struct os_reader *reader, uintptr_t from, uintptr_t to, uintptr_t *run,
                                uintptr_t *run_end, bool *present);
 
-/* Asks the kernel about all of [from, to) at once, before a caller looks for runs in parts of it. */
-HAK_HIDDEN void os_reader_look(struct os_reader *reader, uintptr_t from, uintptr_t to);
+/* Call before looking for runs in parts of [from, to): asks the kernel about all of it at once, and about what follows
+ * up to `far`, unless an earlier call did. */
+HAK_HIDDEN void os_reader_look(struct os_reader *reader, uintptr_t from, uintptr_t to, uintptr_t far);
 
 /* Opens memory that protection keys close to the calling thread. os_reader_close_keys takes the result, and closes it
  * again. Between the two calls only HAKMEM's code may run in the thread. False: the processor may have keys that this

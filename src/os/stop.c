@@ -14,6 +14,8 @@
  * first. Tools use higher ones. */
 #define SIGNAL_HIGH 62
 #define SIGNAL_LOW 40
+/* glibc keeps this signal for pthread_cancel, and lets no program block it. Threads that block the other one get it. */
+#define SIGNAL_OPEN 32
 #define STOPPED_MOST 8192u /* in the table; further ones are deaf */
 #define PASSES_MOST 32u
 /* After so many passes, deaf threads are asked again. */
@@ -92,6 +94,21 @@ static bool take_signal(int number)
            (!(before.sa_flags & SA_SIGINFO) && before.sa_handler == SIG_DFL && sigaction(number, &action, NULL) == 0);
 }
 
+/* Puts the handler there for SIGNAL_OPEN too, unless the program has called pthread_cancel. glibc's sigaction refuses
+ * the number. So the kernel's own words for `number`, whose handler take_signal has set, serve for both. */
+static bool take_open_signal(int number)
+{
+    uint64_t before[8] = { 0 }, ours[8] = { 0 }; /* the first word is the handler; four in all */
+
+    if (number == 0 || syscall(SYS_rt_sigaction, SIGNAL_OPEN, NULL, before, sizeof(uint64_t)) != 0)
+        return false;
+    if (before[0] == (uintptr_t)on_stop)
+        return true;
+    return before[0] == (uintptr_t)SIG_DFL &&
+           syscall(SYS_rt_sigaction, number, NULL, ours, sizeof(uint64_t)) == 0 && ours[0] == (uintptr_t)on_stop &&
+           syscall(SYS_rt_sigaction, SIGNAL_OPEN, ours, NULL, sizeof(uint64_t)) == 0;
+}
+
 /* The signal to send; 0: none can be had. */
 static int settle_signal(int wanted)
 {
@@ -123,16 +140,15 @@ static bool stop_read_whole(const char *path, char *buffer, size_t size)
     return held != 0 && got >= 0;
 }
 
-enum stop_hearing { HEARS, HEARS_NOT, IS_GONE };
+enum stop_hearing { HEARS, HEARS_OPEN /* SIGNAL_OPEN alone */, HEARS_NOT, IS_GONE };
 
 struct stop_pass {
     uint32_t number, self;
     int process, signal;
     char *buffer; /* a half for names, and one for a status */
-    bool full, own;
+    bool full, own, open; /* open: SIGNAL_OPEN is ours */
     unsigned fresh; /* threads that this pass found */
 };
-
 
 /* What /proc/self/task/ID/status says of the thread. */
 static enum stop_hearing ask_thread(const struct stop_pass *pass, const struct stop_entry *entry)
@@ -158,7 +174,24 @@ static enum stop_hearing ask_thread(const struct stop_pass *pass, const struct s
         return HEARS_NOT;
     for (found += 9; (*found >= '0' && *found <= '9') || (*found >= 'a' && *found <= 'f'); found++)
         blocked = blocked << 4 | (uint64_t)(*found <= '9' ? *found - '0' : *found - 'a' + 10);
-    return (blocked >> (pass->signal - 1)) & 1 ? HEARS_NOT : HEARS;
+    if (!((blocked >> (pass->signal - 1)) & 1))
+        return HEARS;
+    return pass->open && !((blocked >> (SIGNAL_OPEN - 1)) & 1) ? HEARS_OPEN : HEARS_NOT;
+}
+
+/* Sends the signal that the thread hears. False: errno tells why not. SI_QUEUE: the program may call pthread_cancel
+ * before the signal arrives, and glibc's handler ignores all signals that tgkill has not sent. */
+static bool send_signal(const struct stop_pass *pass, uint32_t thread, enum stop_hearing hearing)
+{
+    siginfo_t told;
+
+    if (hearing == HEARS)
+        return syscall(SYS_tgkill, pass->process, thread, pass->signal) == 0;
+    memset(&told, 0, sizeof told);
+    told.si_signo = SIGNAL_OPEN;
+    told.si_code = SI_QUEUE;
+    told.si_pid = pass->process;
+    return syscall(SYS_rt_tgsigqueueinfo, pass->process, thread, SIGNAL_OPEN, &told) == 0;
 }
 
 /* The place for a thread that is new to the stop. NULL: the thread is not new, or the table is full. */
@@ -201,9 +234,9 @@ static void meet_thread(struct stop_pass *pass, uint32_t thread)
         return;
     pass->fresh++;
     hearing = pass->signal ? ask_thread(pass, entry) : HEARS_NOT;
-    if (hearing == HEARS) {
+    if (hearing == HEARS || hearing == HEARS_OPEN) {
         entry->state = ENTRY_SIGNALLED;
-        if (syscall(SYS_tgkill, pass->process, thread, pass->signal) != 0)
+        if (!send_signal(pass, thread, hearing))
             entry->state = errno == ESRCH ? ENTRY_GONE : ENTRY_DEAF;
     } else {
         entry->state = hearing == IS_GONE ? ENTRY_GONE : ENTRY_DEAF;
@@ -272,13 +305,15 @@ static bool ask_again(struct stop_pass *pass)
         if (atomic_load(&entry->number) != pass->number || entry->state != ENTRY_DEAF)
             continue;
         os_futex_wait(&stop_never, 0, WAIT_NS);
-        switch (ask_thread(pass, entry)) {
+        enum stop_hearing hearing = ask_thread(pass, entry);
+        switch (hearing) {
         case IS_GONE:
             entry->state = ENTRY_GONE;
             break;
         case HEARS:
+        case HEARS_OPEN:
             if (atomic_load(&entry->answered) == pass->number ||
-                syscall(SYS_tgkill, pass->process, atomic_load(&entry->thread), pass->signal) == 0) {
+                send_signal(pass, atomic_load(&entry->thread), hearing)) {
                 entry->state = ENTRY_SIGNALLED;
                 asked = true;
             }
@@ -326,6 +361,7 @@ void os_stop_begin(struct os_stop *stop, int number, void *memory)
     stop_entries = memory;
     pass.buffer = (char *)memory + STOPPED_MOST * sizeof(struct stop_entry);
     pass.signal = settle_signal(number);
+    pass.open = take_open_signal(pass.signal);
     pass.number = atomic_fetch_add(&stop_current, 1) + 1;
     stop_all(stop, &pass);
     stop->deaf += pass.process != atomic_load_explicit(&stop_process, memory_order_relaxed);

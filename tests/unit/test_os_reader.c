@@ -263,7 +263,7 @@ static void test_swapped_pages(void **state)
     (void)state;
     refuse_regions();
     open_reader();
-    os_reader_look(&reader, (uintptr_t)memory, (uintptr_t)memory + 8 * page);
+    os_reader_look(&reader, (uintptr_t)memory, (uintptr_t)memory + 8 * page, 0);
     memcpy(entries, told, sizeof told);
     expect_run(memory, 0, 8, 0, 2, true);
     expect_run(memory, 2, 8, 2, 4, false);
@@ -301,7 +301,7 @@ static void test_one_look_serves_its_parts(void **state)
     memory[10 * page] = memory[20 * page] = 1;
     refuse_regions();
     open_reader();
-    os_reader_look(&reader, (uintptr_t)memory, (uintptr_t)memory + 64 * page);
+    os_reader_look(&reader, (uintptr_t)memory, (uintptr_t)memory + 64 * page, 0);
     reads = atomic_load(&calls_of[SYS_pread64]);
     for (size_t i = 0; i < 64; i++) {
         if (i == 10 || i == 20)
@@ -314,6 +314,34 @@ static void test_one_look_serves_its_parts(void **state)
     munmap(memory, 64 * page);
 }
 
+/* It tells of what follows, too, and a later look at that asks no more. */
+static void test_a_look_may_reach_far(void **state)
+{
+    char *memory = map(64);
+    int asked;
+
+    (void)state;
+    memory[10 * page] = memory[40 * page] = 1;
+    for (int regions = 0; regions < 2; regions++) {
+        if (!regions)
+            refuse_regions();
+        open_reader();
+        refuse_nothing();
+        if (!regions)
+            refuse_regions();
+        os_reader_look(&reader, (uintptr_t)memory, (uintptr_t)memory + 4 * page, (uintptr_t)memory + 64 * page);
+        asked = atomic_load(&calls_of[SYS_pread64]) + atomic_load(&calls_of[SYS_ioctl]);
+        os_reader_look(&reader, (uintptr_t)memory + 30 * page, (uintptr_t)memory + 64 * page, 0);
+        expect_run(memory, 30, 64, 40, 41, true);
+        expect_no_run(memory, 0, 10);
+        assert_int_equal(atomic_load(&calls_of[SYS_pread64]) + atomic_load(&calls_of[SYS_ioctl]), asked);
+        os_reader_look(&reader, (uintptr_t)memory + 63 * page, (uintptr_t)memory + 64 * page + page, 0);
+        assert_int_equal(atomic_load(&calls_of[SYS_pread64]) + atomic_load(&calls_of[SYS_ioctl]), asked + 1);
+        os_reader_end(&reader);
+    }
+    munmap(memory, 64 * page);
+}
+
 /* Without pagemap every page counts as written. The kernel's calls decide whether it is readable. */
 static void test_without_pagemap_all_pages_count(void **state)
 {
@@ -323,7 +351,7 @@ static void test_without_pagemap_all_pages_count(void **state)
     refusals[0] = (struct refusal){ SYS_openat, "/pagemap", EACCES, 0, 0 };
     open_reader();
     assert_true(reader.pagemap < 0);
-    os_reader_look(&reader, (uintptr_t)memory, (uintptr_t)memory + 8 * page);
+    os_reader_look(&reader, (uintptr_t)memory, (uintptr_t)memory + 8 * page, 0);
     expect_run(memory, 0, 8, 0, 8, false);
     expect_no_run(memory, 8, 8);
     os_reader_end(&reader);
@@ -399,6 +427,7 @@ int main(void)
         cmocka_unit_test_setup(test_swapped_pages, begin),
         cmocka_unit_test_setup(test_a_run_goes_on_behind_one_reading, begin),
         cmocka_unit_test_setup(test_one_look_serves_its_parts, begin),
+        cmocka_unit_test_setup(test_a_look_may_reach_far, begin),
         cmocka_unit_test_setup(test_without_pagemap_all_pages_count, begin),
         cmocka_unit_test_setup(test_pages_count_from_where_pagemap_fails, begin),
         cmocka_unit_test_setup(test_keys_are_opened_and_closed_again, begin),

@@ -41,12 +41,21 @@ static void *step(void *argument)
     return NULL;
 }
 
-static void *step_blocked(void *argument)
+/* As a program blocks all signals: glibc leaves two out. */
+static void *step_masked(void *argument)
 {
     sigset_t all;
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, NULL);
+    return step(argument);
+}
+
+static void *step_blocked(void *argument)
+{
+    uint64_t all = UINT64_MAX;
+
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, NULL, sizeof all);
     return step(argument);
 }
 
@@ -215,6 +224,58 @@ static void deaf_thread(void)
     CHECK(stands_still(0) && stands_still(1) && runs_on(2));
     end();
     expect_running();
+}
+
+/* A thread that blocks all signals gets the one that glibc does not let it block. */
+static void thread_with_a_mask(void)
+{
+    start(step_masked, THREADS);
+    for (int turn = 0; turn < 5; turn++) {
+        begin_with(WANTED, THREADS, 0);
+        for (unsigned i = 0; i < THREADS; i++)
+            CHECK(stands_still(i));
+        end();
+        expect_running();
+    }
+}
+
+static void *wait_to_be_cancelled(void *unused)
+{
+    for (;;)
+        pause();
+    return unused;
+}
+
+static void cancel_a_thread(void)
+{
+    pthread_t thread;
+    void *result;
+
+    CHECK(pthread_create(&thread, NULL, wait_to_be_cancelled, NULL) == 0 && pthread_cancel(thread) == 0);
+    CHECK(pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED);
+}
+
+/* The program cancels threads, so the signal is glibc's. The other threads run on, and none is cancelled, nor by a
+ * signal that was sent before. */
+static void program_that_cancels(void)
+{
+    start(step_masked, THREADS);
+    begin_with(WANTED, THREADS, 0);
+    end();
+    expect_running();
+    cancel_a_thread();
+    begin_with(WANTED, 0, THREADS);
+    end();
+    expect_running();
+    {
+        siginfo_t late;
+        memset(&late, 0, sizeof late);
+        late.si_signo = 32;
+        late.si_code = SI_QUEUE;
+        late.si_pid = getpid();
+        CHECK(syscall(SYS_rt_tgsigqueueinfo, getpid(), getpid(), 32, &late) == 0);
+    }
+    cancel_a_thread();
 }
 
 static void *wait_in_vfork(void *unused)
@@ -457,6 +518,8 @@ int main(void)
         CASE(sleeping_thread),
         CASE(threads_that_begin),
         CASE(deaf_thread),
+        CASE(thread_with_a_mask),
+        CASE(program_that_cancels),
         CASE(thread_that_does_not_answer),
         CASE(no_signal),
         CASE(thread_of_our_own),

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -23,6 +24,7 @@
 #include "front/process.h"
 #include "front/thread.h"
 #include "harden/sweep.h"
+#include "pool/misuse.h"
 #include "wrapped_syscall.h"
 
 #define CHECK(condition) ((condition) ? (void)0 : failed(__LINE__, #condition))
@@ -339,6 +341,7 @@ static uint64_t bytes_of_a_sweep(void)
 {
     uint64_t before = sweep.scanned;
 
+    no_sweep_by_itself(); /* the sweep before has set when the next is due */
     make_blocks_wait();
     CHECK(sweep_make_room(own_heap(), 0));
     return sweep.scanned - before;
@@ -377,6 +380,128 @@ static void test_scan_once(void **state)
     in_child(scan_once);
 }
 
+/* A program may make pages of its blocks inaccessible, as guard pages. The sweep reads the others. */
+static void closed_pages(void)
+{
+    enum { PAGES = 4 };
+    size_t page = os_page_size();
+    uintptr_t *blocks[3]; /* of a slab, and of spans */
+    uint64_t before = 0;
+
+    no_sweep_by_itself();
+    for (unsigned i = 0; i < 3; i++) {
+        blocks[i] = front_aligned_alloc(page, PAGES * page << (2 * i));
+        CHECK(blocks[i] != NULL);
+        memset(blocks[i], 1, PAGES * page << (2 * i));
+        CHECK(mprotect((char *)blocks[i] + page, page, PROT_NONE) == 0);
+    }
+    (void)bytes_of_a_sweep();
+    before = bytes_of_a_sweep();
+    for (unsigned i = 0; i < 3; i++)
+        CHECK(mprotect((char *)blocks[i] + page, page, PROT_READ | PROT_WRITE) == 0);
+    CHECK(bytes_of_a_sweep() >= before + 3 * page);
+    for (unsigned i = 0; i < 3; i++)
+        front_free(blocks[i]);
+}
+
+static void test_closed_pages(void **state)
+{
+    (void)state;
+    in_child(closed_pages);
+}
+
+/* Of a slab with few live blocks, a sweep reads little more than these. */
+static void live_blocks_alone(void)
+{
+    enum { BLOCKS = 12800, SIZE = 200, KEPT = 64 };
+    static void *blocks[BLOCKS];
+    uint64_t many, few;
+
+    no_sweep_by_itself();
+    for (unsigned i = 0; i < BLOCKS; i++)
+        CHECK((blocks[i] = front_malloc(SIZE)) != NULL);
+    (void)bytes_of_a_sweep();
+    many = bytes_of_a_sweep();
+    no_sweep_by_itself();
+    for (unsigned i = 0; i < BLOCKS; i++)
+        if (i % KEPT)
+            front_free(blocks[i]);
+    few = bytes_of_a_sweep();
+    CHECK(many > few && many - few > (uint64_t)BLOCKS * SIZE * 9 / 10);
+}
+
+static void test_live_blocks_alone(void **state)
+{
+    (void)state;
+    in_child(live_blocks_alone);
+}
+
+static long faults(void)
+{
+    struct rusage usage;
+
+    CHECK(getrusage(RUSAGE_SELF, &usage) == 0);
+    return usage.ru_minflt;
+}
+
+/* A long span has no memory while it waits. Neither its free nor its next malloc reads or writes all of its pages. The
+ * program writes so many that zeroing a span that keeps its memory would be the faster way. */
+static void long_spans(void)
+{
+    enum { SPAN = 600000, WRITTEN = 300000, TURNS = 40, MOST = 16 /* of 147 pages */ };
+    long before, freeing = 0, taking = 0;
+
+    no_sweep_by_itself();
+    for (int turn = 0; turn < TURNS; turn++) {
+        char *span;
+        before = faults();
+        span = front_malloc(SPAN);
+        CHECK(span != NULL);
+        taking += faults() - before;
+        memset(span, 1, WRITTEN);
+        before = faults();
+        front_free(span);
+        freeing += faults() - before;
+        span = NULL;
+        if (turn % 10 == 9)
+            CHECK(sweep_make_room(own_heap(), 0));
+    }
+    CHECK(freeing < (long)TURNS * MOST && taking < (long)TURNS * MOST);
+}
+
+static void test_long_spans(void **state)
+{
+    (void)state;
+    in_child(long_spans);
+}
+
+/* Blocks that wait already are reported, also if they come twice in one batch. */
+static void twice_in_one_batch(void)
+{
+    unsigned class = class_of_size(64);
+    void *taken[8], *blocks[4];
+    bool zero;
+
+    no_sweep_by_itself();
+    CHECK(heap_take_blocks(own_heap(), class, taken, 8, &zero) == 8);
+    blocks[0] = taken[0];
+    blocks[1] = taken[1];
+    CHECK(sweep_wait(class, blocks, 2) && sweep.blocks[class] == 2);
+    CHECK(atomic_load(&misuse_culprit) == 0);
+    blocks[0] = taken[2];
+    blocks[1] = taken[0];
+    blocks[2] = taken[3];
+    blocks[3] = taken[3];
+    CHECK(sweep_wait(class, blocks, 4) && sweep.blocks[class] == 4);
+    CHECK(atomic_load(&misuse_culprit) != 0);
+}
+
+static void test_twice_in_one_batch(void **state)
+{
+    (void)state;
+    in_child(twice_in_one_batch);
+}
+
 /* Memory is out: the first call sweeps if anything waits, the second lets all leave, and there is no third way. */
 static void make_room(void)
 {
@@ -407,10 +532,9 @@ static void test_make_room(void **state)
 
 static void *sleep_deaf(void *unused)
 {
-    sigset_t all;
+    uint64_t all = UINT64_MAX; /* glibc's sigfillset leaves two signals out */
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, NULL);
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, NULL, sizeof all);
     atomic_store(&told, 1);
     while (!atomic_load(&leave))
         usleep(1000);
@@ -483,6 +607,10 @@ int main(void)
         cmocka_unit_test(test_read_files_by_copy),
         cmocka_unit_test(test_count_anew),
         cmocka_unit_test(test_scan_once),
+        cmocka_unit_test(test_closed_pages),
+        cmocka_unit_test(test_live_blocks_alone),
+        cmocka_unit_test(test_long_spans),
+        cmocka_unit_test(test_twice_in_one_batch),
         cmocka_unit_test(test_make_room),
         cmocka_unit_test(test_deaf_thread),
         cmocka_unit_test(test_wait_alone),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ if TYPE_CHECKING:
     from hakmem.live.descriptor import Descriptor
     from hakmem.live.memory import Memory
 
-NEEDED = ("sweep_leaf.slots", "sweep_slot.firsts", "sweep_slot.words", "sweep_word.waiting")
+NEEDED = ("sweep_leaf.slots", "sweep_slot.firsts", "sweep_slot.waiting")
 POINTER = 8
 
 
@@ -25,7 +24,7 @@ def waiting_bits(memory: Memory, descriptor: Descriptor, numbers: Sequence[int],
     fields = descriptor.fields
     if "sweep_leaves" not in descriptor.roots or any(name not in fields for name in NEEDED):
         return {}
-    slots, firsts, words = (fields[name] for name in NEEDED[:3])
+    slots, firsts, waiting = (fields[name] for name in NEEDED)
     rows = [number for number in numbers if number // slots.count < descriptor.constants.get("SWEEP_LEAVES", 0)]
     leaves = sorted({number // slots.count for number in rows})
     root = descriptor.roots["sweep_leaves"]
@@ -33,12 +32,11 @@ def waiting_bits(memory: Memory, descriptor: Descriptor, numbers: Sequence[int],
     slot_at = pointed(memory, [(number, leaf_at[number // slots.count] + slots.offset + number % slots.count * POINTER)
                                for number in rows if number // slots.count in leaf_at], is_sound)
     masks = memory.read_many([(address + firsts.offset, firsts.size) for address in slot_at.values()])
-    wanted = [(number, first, address + words.offset + first * words.size)
+    wanted = [(number, first, address + waiting.offset + first * waiting.size)
               for (number, address), mask in zip_strict(slot_at.items(), masks)
-              for first in range(min(words.count, firsts.size * 8)) if int.from_bytes(mask, "little") >> first & 1]
-    found = memory.read_many([(address, words.size) for _, _, address in wanted])
-    stride, place = descriptor.types["sweep_word"] // POINTER, fields["sweep_word.waiting"].offset // POINTER
-    return {(number, first): int.from_bytes(array("Q", data)[place::stride].tobytes(), "little")
+              for first in range(min(waiting.count, firsts.size * 8)) if int.from_bytes(mask, "little") >> first & 1]
+    found = memory.read_many([(address, waiting.size) for _, _, address in wanted])
+    return {(number, first): int.from_bytes(data, "little")
             for (number, first, _), data in zip_strict(wanted, found)}
 
 

@@ -130,13 +130,21 @@ static void *hold_in_vector(void *unused)
     return NULL;
 }
 
-static void *block_signals(void *unused)
+/* As programs do it: glibc leaves two signals out. */
+static void *mask_and_hold(void *unused)
 {
     sigset_t all;
-    char *volatile held = victim();
-    (void)unused;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, NULL);
+    return hold_in_register(unused);
+}
+
+static void *block_signals(void *unused)
+{
+    unsigned long long all = ~0ull;
+    char *volatile held = victim();
+    (void)unused;
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, NULL, sizeof all);
     told = 1;
     while (!leave)
         usleep(1000);
@@ -294,6 +302,8 @@ int main(int argc, char **argv)
         say(churn());
     } else if (strcmp(kind, "deaf") == 0) {
         with_thread(block_signals, NULL);
+    } else if (strcmp(kind, "masked") == 0) {
+        with_thread(mask_and_hold, NULL);
     } else if (strcmp(kind, "hidden") == 0) {
         make_victim();
         global = (char *)((uintptr_t)victim() ^ 0x5555555555555555u);

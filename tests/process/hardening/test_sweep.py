@@ -69,6 +69,11 @@ def test_a_thread_that_cannot_be_stopped(swept):
     assert words(result)[0] == "kept"
 
 
+def test_a_thread_that_blocks_all_signals(swept):
+    """It is stopped by a signal that glibc lets no program block, so the sweep sees its registers."""
+    assert words(swept("masked"))[0] == "kept"
+
+
 def test_without_stopping_threads(swept):
     assert words(swept("stack", env={"HAKMEM_SWEEP_SIGNAL": "0"}))[0] == "kept"
 
