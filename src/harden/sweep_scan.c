@@ -227,11 +227,6 @@ static void scan_superslab(struct superslab *superslab)
 {
     const struct sweep_slot *slot = sweep_find_slot(window_slot_of(superslab));
 
-    if (!marks.scan.still) { /* its slabs may change */
-        scan_range((uintptr_t)superslab + UNIT_SIZE, (uintptr_t)superslab + SUPERSLAB_SIZE, false);
-        return;
-    }
-    os_reader_look(&marks.reader, (uintptr_t)superslab, (uintptr_t)superslab + SUPERSLAB_SIZE);
     for (unsigned unit = 1; unit < SUPERSLAB_UNITS; unit++) {
         struct slab *slab = &superslab->slabs[unit];
         if (superslab->first_unit[unit] == unit &&
@@ -240,22 +235,28 @@ static void scan_superslab(struct superslab *superslab)
     }
 }
 
-static void scan_superslab_once(struct superslab *superslab)
+/* Scans the part [from, to) of a SuperSlab, which one mapping covers. A SuperSlab with closed units has several
+ * mappings, which follow each other. If threads stand still, the first that can be read scans all of it. Else its slabs
+ * may change, and each mapping is read for itself: reading a closed one would fail page by page. */
+static void scan_superslab_part(struct superslab *superslab, uintptr_t from, uintptr_t to)
 {
     if (superslab != marks.last)
+        os_reader_look(&marks.reader, (uintptr_t)superslab, (uintptr_t)superslab + SUPERSLAB_SIZE);
+    if (!marks.scan.still)
+        scan_range(base_max(from, (uintptr_t)superslab + UNIT_SIZE), to, false);
+    else if (superslab != marks.last)
         scan_superslab(superslab);
     marks.last = superslab;
 }
 
-/* Scans the part of a mapping that lies in the window. Metadata is no root, a foreign mapping is. A SuperSlab with
- * closed units has several mappings, which follow each other: the first that can be read scans all of it. */
+/* Scans the part of a mapping that lies in the window. Metadata is no root, a foreign mapping is. */
 static void scan_window(uintptr_t from, uintptr_t to)
 {
     while (from < to) {
         uintptr_t end = base_min(base_align_down(from, SUPERSLAB_SIZE) + SUPERSLAB_SIZE, to);
         const struct slot *slot = window_find_slot((const void *)from);
         if (slot && slot_is_mapped(slot) && slot_kind(slot) == SLOT_SUPERSLAB)
-            scan_superslab_once(superslab_of((const void *)from));
+            scan_superslab_part(superslab_of((const void *)from), from, end);
         else if (slot && slot_kind(slot) != SLOT_METADATA && window_slot_of((const void *)from) >= window_slots_begin())
             scan_range(from, end, false);
         from = end;

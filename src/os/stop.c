@@ -133,22 +133,43 @@ struct stop_pass {
     unsigned fresh; /* threads that this pass found */
 };
 
+/* Reads /proc/self/task/ID/NAME into the half of the buffer for a status. `name` begins with the slash. */
+static bool read_of_thread(const struct stop_pass *pass, uint32_t thread, const char *name)
+{
+    char path[48] = "/proc/self/task/", digits[12];
+    size_t at = sizeof "/proc/self/task/" - 1, count = 0;
+
+    for (uint32_t rest = thread; rest || count == 0; rest /= 10)
+        digits[count++] = (char)('0' + rest % 10);
+    while (count)
+        path[at++] = digits[--count];
+    memcpy(path + at, name, strlen(name) + 1);
+    return stop_read_whole(path, pass->buffer + HALF, HALF);
+}
+
+/* Whether the thread is in a call of sigwait() or the like. Such a call takes the signal, so that no handler runs.
+ * Meanwhile the signals that it waits for do not count as blocked in the thread's status. False: also if the system
+ * does not tell. */
+static bool waits_for_signals(const struct stop_pass *pass, uint32_t thread)
+{
+    const char *digit = pass->buffer + HALF;
+    long call = 0;
+
+    if (!read_of_thread(pass, thread, "/syscall") || *digit < '0' || *digit > '9')
+        return false;
+    for (; *digit >= '0' && *digit <= '9'; digit++)
+        call = call * 10 + (*digit - '0');
+    return call == SYS_rt_sigtimedwait;
+}
 
 /* What /proc/self/task/ID/status says of the thread. */
 static enum stop_hearing ask_thread(const struct stop_pass *pass, const struct stop_entry *entry)
 {
-    char *buffer = pass->buffer + HALF;
-    char path[48] = "/proc/self/task/", digits[12];
-    size_t at = sizeof "/proc/self/task/" - 1, count = 0;
-    const char *found;
+    uint32_t thread = atomic_load(&((struct stop_entry *)(uintptr_t)entry)->thread);
+    const char *found, *buffer = pass->buffer + HALF;
     uint64_t blocked = 0;
 
-    for (uint32_t rest = atomic_load(&((struct stop_entry *)(uintptr_t)entry)->thread); rest || count == 0; rest /= 10)
-        digits[count++] = (char)('0' + rest % 10);
-    while (count)
-        path[at++] = digits[--count];
-    memcpy(path + at, "/status", sizeof "/status");
-    if (!stop_read_whole(path, buffer, HALF))
+    if (!read_of_thread(pass, thread, "/status"))
         return errno == ENOENT || errno == ESRCH ? IS_GONE : HEARS_NOT;
     found = strstr(buffer, "\nState:\t");
     if (found && (found[8] == 'Z' || found[8] == 'X'))
@@ -158,7 +179,9 @@ static enum stop_hearing ask_thread(const struct stop_pass *pass, const struct s
         return HEARS_NOT;
     for (found += 9; (*found >= '0' && *found <= '9') || (*found >= 'a' && *found <= 'f'); found++)
         blocked = blocked << 4 | (uint64_t)(*found <= '9' ? *found - '0' : *found - 'a' + 10);
-    return (blocked >> (pass->signal - 1)) & 1 ? HEARS_NOT : HEARS;
+    if ((blocked >> (pass->signal - 1)) & 1)
+        return HEARS_NOT;
+    return waits_for_signals(pass, thread) ? HEARS_NOT : HEARS;
 }
 
 /* The place for a thread that the stop does not know yet; NULL: it does, or the table is full. */
