@@ -18,6 +18,7 @@ static struct sweep_marks {
     struct os_reader reader;
     struct sweep_scan scan;
     const struct superslab *last; /* the SuperSlab that was scanned last */
+    uintptr_t from, to; /* of it, what one mapping covers */
     size_t bytes;
     bool keys_open; /* no protection key closes memory to this thread */
 } marks;
@@ -175,13 +176,16 @@ static void scan_range(uintptr_t from, uintptr_t to, bool still)
 
 /* ---- The allocator's own blocks ---- */
 
-/* Scans the pages of a slab's blocks [first, end). */
+/* Scans the pages of a slab's blocks [first, end), as far as the mapping reaches. */
 static void scan_blocks(const struct slab *slab, size_t first, size_t end)
 {
     size_t size = class_size(slab->class), page = marks.reader.page;
     uintptr_t start = (uintptr_t)slab->start;
+    uintptr_t from = base_max(base_align_down(start + first * size, page), marks.from);
+    uintptr_t to = base_min(base_align_up(start + end * size, page), marks.to);
 
-    scan_range(base_align_down(start + first * size, page), base_align_up(start + end * size, page), true);
+    if (from < to)
+        scan_range(from, to, marks.reader.anonymous);
 }
 
 /* Whether the program may hold any of 64 blocks in a slab of small blocks, whose seals lie in them. */
@@ -223,30 +227,39 @@ static void scan_slab(struct slab *slab, const struct sweep_slot *slot)
     }
 }
 
-static void scan_superslab(struct superslab *superslab)
+/* Whether a slab has blocks in what the mapping covers. */
+static bool slab_is_covered(const struct slab *slab)
+{
+    uintptr_t start = (uintptr_t)slab->start;
+
+    return start < marks.to && start + slab->blocks * class_size(slab->class) > marks.from;
+}
+
+static void scan_slabs(struct superslab *superslab)
 {
     const struct sweep_slot *slot = sweep_find_slot(window_slot_of(superslab));
 
     for (unsigned unit = 1; unit < SUPERSLAB_UNITS; unit++) {
         struct slab *slab = &superslab->slabs[unit];
         if (superslab->first_unit[unit] == unit &&
-            atomic_load_explicit(&slab->state, memory_order_relaxed) == SLAB_ACTIVE)
+            atomic_load_explicit(&slab->state, memory_order_relaxed) == SLAB_ACTIVE && slab_is_covered(slab))
             scan_slab(slab, slot);
     }
 }
 
-/* Scans the part [from, to) of a SuperSlab, which one mapping covers. A SuperSlab with closed units has several
- * mappings, which follow each other. If threads stand still, the first that can be read scans all of it. Else its slabs
- * may change, and each mapping is read for itself: reading a closed one would fail page by page. */
-static void scan_superslab_part(struct superslab *superslab, uintptr_t from, uintptr_t to)
+/* Scans the part [from, to) of a SuperSlab, which one mapping covers. Closed units, and pages of blocks that the program
+ * closed itself, split a SuperSlab into several mappings, which follow each other. */
+static void scan_superslab(struct superslab *superslab, uintptr_t from, uintptr_t to)
 {
     if (superslab != marks.last)
         os_reader_look(&marks.reader, (uintptr_t)superslab, (uintptr_t)superslab + SUPERSLAB_SIZE);
-    if (!marks.scan.still)
-        scan_range(base_max(from, (uintptr_t)superslab + UNIT_SIZE), to, false);
-    else if (superslab != marks.last)
-        scan_superslab(superslab);
     marks.last = superslab;
+    marks.from = base_max(from, (uintptr_t)superslab + UNIT_SIZE);
+    marks.to = to;
+    if (marks.scan.still)
+        scan_slabs(superslab);
+    else /* its slabs may change */
+        scan_range(marks.from, to, false);
 }
 
 /* Scans the part of a mapping that lies in the window. Metadata is no root, a foreign mapping is. */
@@ -256,7 +269,7 @@ static void scan_window(uintptr_t from, uintptr_t to)
         uintptr_t end = base_min(base_align_down(from, SUPERSLAB_SIZE) + SUPERSLAB_SIZE, to);
         const struct slot *slot = window_find_slot((const void *)from);
         if (slot && slot_is_mapped(slot) && slot_kind(slot) == SLOT_SUPERSLAB)
-            scan_superslab_part(superslab_of((const void *)from), from, end);
+            scan_superslab(superslab_of((const void *)from), from, end);
         else if (slot && slot_kind(slot) != SLOT_METADATA && window_slot_of((const void *)from) >= window_slots_begin())
             scan_range(from, end, false);
         from = end;

@@ -371,6 +371,33 @@ static void scan_once(void)
     }
 }
 
+/* A sweep leaves out pages of blocks that the program closed to reads, and finds a pointer in the page behind them. */
+static void closed_by_the_program(void)
+{
+    enum { SPAN = 200000 };
+    size_t page = os_page_size();
+    char *span = front_malloc(SPAN);
+
+    CHECK(span != NULL);
+    memset(span, 1, SPAN);
+    CHECK(mprotect(span + page, page, PROT_NONE) == 0); /* spans begin at a unit */
+    size = 3000;
+    make_victim();
+    *(char **)(void *)(span + 2 * page) = victim();
+    free_victim();
+    wipe_stack();
+    CHECK(!is_reused());
+    CHECK(sweep.sweeps > 1);
+    CHECK(mprotect(span + page, page, PROT_READ | PROT_WRITE) == 0);
+    front_free(span);
+}
+
+static void test_closed_by_the_program(void **state)
+{
+    (void)state;
+    in_child(closed_by_the_program);
+}
+
 static void test_scan_once(void **state)
 {
     (void)state;
@@ -522,6 +549,7 @@ int main(void)
         cmocka_unit_test(test_read_files_by_copy),
         cmocka_unit_test(test_count_anew),
         cmocka_unit_test(test_scan_once),
+        cmocka_unit_test(test_closed_by_the_program),
         cmocka_unit_test(test_make_room),
         cmocka_unit_test(test_deaf_thread),
         cmocka_unit_test(test_no_copies_of_closed_pages),
