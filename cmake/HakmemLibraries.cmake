@@ -185,7 +185,8 @@ if(HAKMEM_OVERRIDES_LIBC)
             # A second copy in the process uses its own functions. No lazy binding inside malloc. Threads may hold
             # blocks after dlclose. No symbol is left undefined.
             -Wl,${bound} -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete -Wl,-z,defs
-            -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/hidden.map
+            # Not by -Wl, which takes a comma in the path for an end.
+            -Xlinker --version-script=${PROJECT_SOURCE_DIR}/cmake/hidden.map
             # For src/api/create.c and src/os/older_libc.c: saves loading libpthread.so.0.
             -Wl,--wrap=pthread_atfork -Wl,--wrap=pthread_key_create -Wl,--wrap=pthread_setspecific
             -Wl,--wrap=pthread_attr_setstacksize)

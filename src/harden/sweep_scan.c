@@ -332,7 +332,8 @@ static void scan_superslab(struct superslab *superslab, uintptr_t from, uintptr_
     unsigned unit = (unsigned)base_max((from - (uintptr_t)superslab) >> UNIT_SHIFT, 1);
     unsigned last = (unsigned)((to - 1 - (uintptr_t)superslab) >> UNIT_SHIFT), before = 0;
 
-    if (!marks.scan.still) { /* its slabs may change */
+    /* Its slabs may change, or the program has mapped a file there, which somebody may truncate. */
+    if (!marks.scan.still || !marks.reader.anonymous) {
         scan_range(base_max(from, (uintptr_t)superslab + UNIT_SIZE), to, false);
         return;
     }

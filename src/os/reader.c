@@ -13,7 +13,8 @@
 /* An entry of /proc/self/pagemap. */
 #define ENTRY_PRESENT (UINT64_C(1) << 63)
 #define ENTRY_SWAPPED (UINT64_C(1) << 62)
-#define ENTRY_FILE (UINT64_C(1) << 61) /* of a file, or of shared memory */
+#define ENTRY_FILE (UINT64_C(1) << 61)    /* of a file, or of shared memory */
+#define ENTRY_GUARDED (UINT64_C(1) << 58) /* by MADV_GUARD_INSTALL, from Linux 6.14 on; swapped, too */
 
 /* What ioctl(PAGEMAP_SCAN) takes and gives (linux/fs.h). */
 struct scan_call {
@@ -23,10 +24,12 @@ struct scan_call {
 struct scan_region {
     uint64_t start, end, categories;
 };
+#define REGIONS_MOST (OS_READER_ENTRIES * sizeof(uint64_t) / sizeof(struct scan_region))
 #define SCAN_CALL _IOWR('f', 16, struct scan_call)
 #define SCAN_FILE (UINT64_C(1) << 2)
 #define SCAN_PRESENT (UINT64_C(1) << 3)
 #define SCAN_SWAPPED (UINT64_C(1) << 4)
+#define SCAN_GUARDED (UINT64_C(1) << 8) /* later than the call itself, which refuses what it does not know */
 
 /* Whether the kernel copies a word of our own, by process_vm_readv or from /proc/self/mem. */
 static bool reader_tries(struct os_reader *reader)
@@ -45,7 +48,7 @@ bool os_reader_begin(struct os_reader *reader, uint64_t *entries)
         .thread = (int)syscall(SYS_gettid), .memory = -1, .entries = entries, .page = os_page_size()
     };
     reader->pagemap = procfs_open_own("pagemap");
-    reader->regions = reader->pagemap >= 0;
+    reader->regions = reader->guards = reader->pagemap >= 0;
     reads = reader_tries(reader);
     if (!reads) {
         reader->memory = procfs_open_own("mem");
@@ -81,21 +84,34 @@ size_t os_reader_copy(struct os_reader *reader, uintptr_t from, void *into, size
     return got > 0 ? (size_t)got : 0;
 }
 
+/* Makes the call for the regions of [from, to) that hold something. Returns how many it told; negative: refused. */
+static long reader_ask_regions(const struct os_reader *reader, struct scan_call *call, uintptr_t from, uintptr_t to)
+{
+    uint64_t file = reader->anonymous ? 0 : SCAN_FILE; /* SCAN_FILE has the kernel look at each page */
+    uint64_t without = file | (reader->guards ? SCAN_GUARDED : 0);
+
+    *call = (struct scan_call){ .size = sizeof *call,
+                                .start = from,
+                                .end = to,
+                                .regions = (uint64_t)(uintptr_t)reader->entries,
+                                .regions_most = REGIONS_MOST,
+                                .inverted = without,
+                                .all_of = without,
+                                .any_of = SCAN_PRESENT | SCAN_SWAPPED,
+                                .told = SCAN_PRESENT };
+    return syscall(SYS_ioctl, reader->pagemap, SCAN_CALL, call);
+}
+
 /* Asks the kernel for the regions of [from, to) that hold something. False: the kernel does not know the call. */
 static bool reader_fill_regions(struct os_reader *reader, uintptr_t from, uintptr_t to)
 {
-    uint64_t file = reader->anonymous ? 0 : SCAN_FILE; /* SCAN_FILE has the kernel look at each page */
-    struct scan_call call = { .size = sizeof call,
-                              .start = from,
-                              .end = to,
-                              .regions = (uint64_t)(uintptr_t)reader->entries,
-                              .regions_most = OS_READER_ENTRIES * sizeof *reader->entries / sizeof(struct scan_region),
-                              .inverted = file,
-                              .all_of = file,
-                              .any_of = SCAN_PRESENT | SCAN_SWAPPED,
-                              .told = SCAN_PRESENT };
-    long got = syscall(SYS_ioctl, reader->pagemap, SCAN_CALL, &call);
+    struct scan_call call;
+    long got = reader_ask_regions(reader, &call, from, to);
 
+    if (got < 0 && errno == EINVAL && reader->guards) {
+        reader->guards = false;
+        got = reader_ask_regions(reader, &call, from, to);
+    }
     if (got < 0 || call.walk_end <= from || call.walk_end > to)
         return false;
     reader->count = (size_t)got;
@@ -186,7 +202,7 @@ bool os_reader_next(struct os_reader *reader, uintptr_t from, uintptr_t to, uint
         if ((from < reader->first || from >= reader->end) && !reader_fill(reader, from, to))
             break; /* the rest counts as pages that hold something */
         entry = reader->entries[(from - reader->first) / reader->page];
-        holds = (entry & (ENTRY_PRESENT | ENTRY_SWAPPED)) && !(entry & ENTRY_FILE);
+        holds = (entry & (ENTRY_PRESENT | ENTRY_SWAPPED)) && !(entry & (ENTRY_FILE | ENTRY_GUARDED));
         if (found && (!holds || *present != ((entry & ENTRY_PRESENT) != 0)))
             break;
         if (holds && !found) {

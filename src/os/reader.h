@@ -17,6 +17,7 @@ struct os_reader {
     uint64_t *entries; /* OS_READER_ENTRIES of pagemap, or regions */
     uintptr_t first, end; /* addresses that `entries` cover */
     bool regions;         /* `entries` come from PAGEMAP_SCAN (Linux 6.7), which is faster than pagemap */
+    bool guards;          /* PAGEMAP_SCAN knows guarded pages */
     bool failed;          /* a copy failed though its pages may be readable: what was read is incomplete */
     bool anonymous;       /* set by the caller: none of the pages is an unchanged page of a file */
     size_t count, at;     /* how many regions there are, and the one that was found last */
@@ -32,8 +33,9 @@ HAK_HIDDEN void os_reader_end(struct os_reader *reader);
 HAK_HIDDEN size_t os_reader_copy(struct os_reader *reader, uintptr_t from, void *into, size_t size);
 
 /* The next run of pages in [from, to) that the process has written: it skips untouched pages, and unchanged pages of a
- * file. Both bounds are multiples of the page size. False: there is none. *present: the pages are in memory; else they
- * are swapped out, guarded in a way that mappings do not show, or unknown. */
+ * file, and guarded pages where the kernel tells of them. Both bounds are multiples of the page size. False: there is
+ * none. *present: the pages are in memory; else they are swapped out, guarded in a way that mappings do not show, or
+ * unknown. */
 HAK_HIDDEN bool os_reader_next(struct os_reader *reader, uintptr_t from, uintptr_t to, uintptr_t *run,
                                uintptr_t *run_end, bool *present);
 

@@ -94,19 +94,28 @@ static bool take_signal(int number)
            (!(before.sa_flags & SA_SIGINFO) && before.sa_handler == SIG_DFL && sigaction(number, &action, NULL) == 0);
 }
 
+static bool kernel_action(int number, const uint64_t *action, uint64_t *before)
+{
+    return syscall(SYS_rt_sigaction, number, action, before, sizeof(uint64_t)) == 0;
+}
+
 /* Puts the handler there for SIGNAL_OPEN too, unless the program has called pthread_cancel. glibc's sigaction refuses
  * the number. So the kernel's own words for `number`, whose handler take_signal has set, serve for both. */
 static bool take_open_signal(int number)
 {
     uint64_t before[8] = { 0 }, ours[8] = { 0 }; /* the first word is the handler; four in all */
 
-    if (number == 0 || syscall(SYS_rt_sigaction, SIGNAL_OPEN, NULL, before, sizeof(uint64_t)) != 0)
+    if (number == 0 || !kernel_action(SIGNAL_OPEN, NULL, before))
         return false;
     if (before[0] == (uintptr_t)on_stop)
         return true;
-    return before[0] == (uintptr_t)SIG_DFL &&
-           syscall(SYS_rt_sigaction, number, NULL, ours, sizeof(uint64_t)) == 0 && ours[0] == (uintptr_t)on_stop &&
-           syscall(SYS_rt_sigaction, SIGNAL_OPEN, ours, NULL, sizeof(uint64_t)) == 0;
+    if (before[0] != (uintptr_t)SIG_DFL || !kernel_action(number, NULL, ours) || ours[0] != (uintptr_t)on_stop ||
+        !kernel_action(SIGNAL_OPEN, ours, before))
+        return false;
+    if (before[0] == (uintptr_t)SIG_DFL)
+        return true;
+    (void)kernel_action(SIGNAL_OPEN, before, NULL); /* a first pthread_cancel in another thread came between */
+    return false;
 }
 
 /* The signal to send; 0: none can be had. */
@@ -150,21 +159,43 @@ struct stop_pass {
     unsigned fresh; /* threads that this pass found */
 };
 
-/* What /proc/self/task/ID/status says of the thread. */
-static enum stop_hearing ask_thread(const struct stop_pass *pass, const struct stop_entry *entry)
+/* Reads /proc/self/task/ID/NAME into the half of the buffer for a status. `name` begins with the slash. */
+static bool read_of_thread(const struct stop_pass *pass, uint32_t thread, const char *name)
 {
-    char *buffer = pass->buffer + HALF;
     char path[48] = "/proc/self/task/", digits[12];
     size_t at = sizeof "/proc/self/task/" - 1, count = 0;
-    const char *found;
-    uint64_t blocked = 0;
 
-    for (uint32_t rest = atomic_load(&((struct stop_entry *)(uintptr_t)entry)->thread); rest || count == 0; rest /= 10)
+    for (uint32_t rest = thread; rest || count == 0; rest /= 10)
         digits[count++] = (char)('0' + rest % 10);
     while (count)
         path[at++] = digits[--count];
-    memcpy(path + at, "/status", sizeof "/status");
-    if (!stop_read_whole(path, buffer, HALF))
+    memcpy(path + at, name, strlen(name) + 1);
+    return stop_read_whole(path, pass->buffer + HALF, HALF);
+}
+
+/* Whether the thread is in a call of sigwait() or the like. Such a call takes the signal, so that no handler runs.
+ * Meanwhile the signals that it waits for do not count as blocked in the thread's status. False: also if the system
+ * does not tell. */
+static bool waits_for_signals(const struct stop_pass *pass, uint32_t thread)
+{
+    const char *digit = pass->buffer + HALF;
+    long call = 0;
+
+    if (!read_of_thread(pass, thread, "/syscall") || *digit < '0' || *digit > '9')
+        return false;
+    for (; *digit >= '0' && *digit <= '9'; digit++)
+        call = call * 10 + (*digit - '0');
+    return call == SYS_rt_sigtimedwait;
+}
+
+/* What /proc/self/task/ID/status says of the thread. */
+static enum stop_hearing ask_thread(const struct stop_pass *pass, const struct stop_entry *entry)
+{
+    uint32_t thread = atomic_load(&((struct stop_entry *)(uintptr_t)entry)->thread);
+    const char *found, *buffer = pass->buffer + HALF;
+    uint64_t blocked = 0;
+
+    if (!read_of_thread(pass, thread, "/status"))
         return errno == ENOENT || errno == ESRCH ? IS_GONE : HEARS_NOT;
     found = strstr(buffer, "\nState:\t");
     if (found && (found[8] == 'Z' || found[8] == 'X'))
@@ -174,7 +205,7 @@ static enum stop_hearing ask_thread(const struct stop_pass *pass, const struct s
         return HEARS_NOT;
     for (found += 9; (*found >= '0' && *found <= '9') || (*found >= 'a' && *found <= 'f'); found++)
         blocked = blocked << 4 | (uint64_t)(*found <= '9' ? *found - '0' : *found - 'a' + 10);
-    if (!((blocked >> (pass->signal - 1)) & 1))
+    if (!((blocked >> (pass->signal - 1)) & 1) && !waits_for_signals(pass, thread))
         return HEARS;
     return pass->open && !((blocked >> (SIGNAL_OPEN - 1)) & 1) ? HEARS_OPEN : HEARS_NOT;
 }

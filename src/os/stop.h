@@ -3,9 +3,9 @@
  * sends each thread a signal, and the thread waits in the handler. The kernel saves the thread's registers in the
  * signal's frame, on its stack.
  *
- * A thread that blocks the signal, or does not answer within OS_STOP_PATIENCE_NS, runs on: it is deaf. The signal
- * interrupts a system call. The kernel restarts the call, except those that SA_RESTART does not cover (poll, select,
- * epoll_wait, sleeps, sockets with a timeout): they fail with EINTR, as POSIX allows.
+ * A thread that blocks the signal, waits in sigwait(), or does not answer within OS_STOP_PATIENCE_NS, runs on: it is
+ * deaf. The signal interrupts a system call. The kernel restarts the call, except those that SA_RESTART does not cover
+ * (poll, select, epoll_wait, sleeps, sockets with a timeout): they fail with EINTR, as POSIX allows.
  */
 #ifndef HAK_OS_STOP_H
 #define HAK_OS_STOP_H

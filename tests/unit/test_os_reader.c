@@ -253,11 +253,39 @@ static void test_many_regions(void **state)
     munmap(memory, pages * page);
 }
 
-/* Pages that were swapped out hold data, and are a run of their own: they are not there to be read in place. */
+/* Where the kernel knows guarded pages (MADV_GUARD_INSTALL), they count as pages that hold nothing. */
+static void test_guarded_pages(void **state)
+{
+    char *memory = map(10);
+    bool guards = madvise(memory + 4 * page, 2 * page, 102) == 0;
+
+    (void)state;
+    memory[2 * page] = memory[7 * page] = 1;
+    open_reader();
+    reader.anonymous = true;
+    expect_run(memory, 0, 4, 2, 3, true);
+    if (guards && reader.guards && reader.regions)
+        expect_run(memory, 3, 10, 7, 8, true);
+    os_reader_end(&reader);
+    /* An older kernel refuses the call with what it does not know, and takes it without. */
+    open_reader();
+    reader.anonymous = true;
+    refusals[0] = (struct refusal){ SYS_ioctl, NULL, EINVAL, 0, 1 };
+    expect_run(memory, 0, 4, 2, 3, true);
+    assert_false(reader.guards);
+    if (guards && reader.regions)
+        expect_run(memory, 3, 7, 4, 6, false);
+    os_reader_end(&reader);
+    munmap(memory, 10 * page);
+}
+
+/* Pages that were swapped out hold data, and are a run of their own: they are not there to be read in place. Guarded
+ * pages hold nothing. */
 static void test_swapped_pages(void **state)
 {
     const uint64_t there = UINT64_C(1) << 63, swapped = UINT64_C(1) << 62, of_a_file = UINT64_C(1) << 61;
-    const uint64_t told[] = { there, there, swapped, swapped, 0, swapped, there | of_a_file, there };
+    const uint64_t guarded = UINT64_C(1) << 58;
+    const uint64_t told[] = { there, there, swapped, swapped, swapped | guarded, swapped, there | of_a_file, there };
     char *memory = map(8);
 
     (void)state;
@@ -424,6 +452,7 @@ int main(void)
         cmocka_unit_test_setup(test_pages_of_a_file_count_once_they_are_changed, begin),
         cmocka_unit_test_setup(test_anonymous_pages_are_told_by_regions, begin),
         cmocka_unit_test_setup(test_many_regions, begin),
+        cmocka_unit_test_setup(test_guarded_pages, begin),
         cmocka_unit_test_setup(test_swapped_pages, begin),
         cmocka_unit_test_setup(test_a_run_goes_on_behind_one_reading, begin),
         cmocka_unit_test_setup(test_one_look_serves_its_parts, begin),

@@ -278,6 +278,53 @@ static void program_that_cancels(void)
     cancel_a_thread();
 }
 
+static atomic_int waiter; /* its id */
+
+static void *wait_for_signals(void *unused)
+{
+    sigset_t all;
+    int number = 0;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, NULL);
+    atomic_store(&waiter, gettid());
+    atomic_fetch_add(&ready, 1);
+    CHECK(sigwait(&all, &number) == 0);
+    atomic_store(&got, number);
+    return unused;
+}
+
+/* Whether the calling process's thread of that id is in the system call. */
+static bool is_in_call(pid_t thread, long number)
+{
+    char path[64];
+    long call = -1;
+    FILE *file;
+
+    snprintf(path, sizeof path, "/proc/self/task/%d/syscall", (int)thread);
+    file = fopen(path, "r");
+    CHECK(file != NULL);
+    if (fscanf(file, "%ld", &call) != 1)
+        call = -1; /* "running" */
+    fclose(file);
+    return call == number;
+}
+
+/* sigwait() takes each signal that it waits for, and the program must not see one of ours. So the thread gets the one
+ * that it cannot wait for. */
+static void thread_that_waits_for_signals(void)
+{
+    start(wait_for_signals, 1);
+    while (!is_in_call(atomic_load(&waiter), SYS_rt_sigtimedwait))
+        sleep_ms(1);
+    begin_with(WANTED, 1, 0);
+    end();
+    CHECK(syscall(SYS_tgkill, getpid(), atomic_load(&waiter), SIGUSR1) == 0);
+    for (int tries = 0; tries < 60000 && atomic_load(&got) == 0; tries++)
+        sleep_ms(1);
+    CHECK(atomic_load(&got) == SIGUSR1);
+}
+
 static void *wait_in_vfork(void *unused)
 {
     pid_t child = vfork();
@@ -520,6 +567,7 @@ int main(void)
         CASE(deaf_thread),
         CASE(thread_with_a_mask),
         CASE(program_that_cancels),
+        CASE(thread_that_waits_for_signals),
         CASE(thread_that_does_not_answer),
         CASE(no_signal),
         CASE(thread_of_our_own),

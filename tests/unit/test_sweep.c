@@ -374,6 +374,33 @@ static void scan_once(void)
     }
 }
 
+/* A sweep leaves out pages of blocks that the program closed to reads, and finds a pointer in the page behind them. */
+static void closed_by_the_program(void)
+{
+    enum { SPAN = 200000 };
+    size_t page = os_page_size();
+    char *span = front_malloc(SPAN);
+
+    CHECK(span != NULL);
+    memset(span, 1, SPAN);
+    CHECK(mprotect(span + page, page, PROT_NONE) == 0); /* spans begin at a unit */
+    size = 3000;
+    make_victim();
+    *(char **)(void *)(span + 2 * page) = victim();
+    free_victim();
+    wipe_stack();
+    CHECK(!is_reused());
+    CHECK(sweep.sweeps > 1);
+    CHECK(mprotect(span + page, page, PROT_READ | PROT_WRITE) == 0);
+    front_free(span);
+}
+
+static void test_closed_by_the_program(void **state)
+{
+    (void)state;
+    in_child(closed_by_the_program);
+}
+
 static void test_scan_once(void **state)
 {
     (void)state;
@@ -541,14 +568,21 @@ static void *sleep_deaf(void *unused)
     return unused;
 }
 
-/* While a thread cannot be stopped, blocks leave only after two sweeps in a row that found no pointer. */
-static void deaf_thread(void)
+static pthread_t start_deaf_thread(void)
 {
     pthread_t thread;
 
     CHECK(pthread_create(&thread, NULL, sleep_deaf, NULL) == 0);
     while (!atomic_load(&told))
         usleep(1000);
+    return thread;
+}
+
+/* While a thread cannot be stopped, blocks leave only after two sweeps in a row that found no pointer. */
+static void deaf_thread(void)
+{
+    pthread_t thread = start_deaf_thread();
+
     no_sweep_by_itself();
     make_blocks_wait();
     CHECK(sweep_make_room(own_heap(), 0));
@@ -563,6 +597,38 @@ static void test_deaf_thread(void **state)
 {
     (void)state;
     in_child(deaf_thread);
+}
+
+/* While a thread runs on, the kernel copies blocks. It is not asked for pages that cannot be read: it would refuse one
+ * page after the other. */
+static void no_copies_of_closed_pages(void)
+{
+    enum { SPAN = 200000 };
+    pthread_t thread = start_deaf_thread();
+    size_t page = os_page_size();
+    char *span = front_malloc(SPAN);
+
+    CHECK(span != NULL);
+    memset(span, 1, SPAN);
+    CHECK(mprotect(span + page, page, PROT_NONE) == 0); /* spans begin at a unit */
+    no_sweep_by_itself();
+    make_blocks_wait();
+    watched[0] = (uintptr_t)span + page;
+    watched[1] = (uintptr_t)span;
+    CHECK(sweep_make_room(own_heap(), 0));
+    CHECK(sweep.sweeps_deaf == 1);
+    CHECK(copies[0] == 0);
+    CHECK(copies[1] == 1);
+    CHECK(mprotect(span + page, page, PROT_READ | PROT_WRITE) == 0);
+    front_free(span);
+    atomic_store(&leave, 1);
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
+static void test_no_copies_of_closed_pages(void **state)
+{
+    (void)state;
+    in_child(no_copies_of_closed_pages);
 }
 
 /* A block that a thread without a quarantine freed waits alone. A long span keeps no memory, and counts less. */
@@ -611,8 +677,10 @@ int main(void)
         cmocka_unit_test(test_live_blocks_alone),
         cmocka_unit_test(test_long_spans),
         cmocka_unit_test(test_twice_in_one_batch),
+        cmocka_unit_test(test_closed_by_the_program),
         cmocka_unit_test(test_make_room),
         cmocka_unit_test(test_deaf_thread),
+        cmocka_unit_test(test_no_copies_of_closed_pages),
         cmocka_unit_test(test_wait_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

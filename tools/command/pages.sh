@@ -61,7 +61,8 @@ usage_build()
 usage: hakmem build [FLAVOR]
 
 Build into build/FLAVOR: the libraries in lib/, the programs in bin/. Of a checkout whose build/ cannot be written to,
-or whose path has a blank or a colon, the build goes to ~/.cache/hakmem, or where XDG_CACHE_HOME says, and this is said.
+or whose path has a blank, a colon or a #, the build goes to ~/.cache/hakmem, or where XDG_CACHE_HOME says. A message
+says so.
 
   FLAVOR                     release (the default), debug, asan (with ubsan), ubsan alone, tsan, cycles (with the cycle
                              profile), clang, aarch64, coverage (counts what runs: see 'hakmem test --coverage')

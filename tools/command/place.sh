@@ -30,6 +30,8 @@ choose_out()
     blocked=$(unwritable)
     if [[ $root == *[[:space:]:]* ]]; then
         out_reason="LD_PRELOAD cannot name a path with a blank or a colon, such as $own_out"
+    elif [[ $root == *'#'* ]]; then
+        out_reason="CMake cannot build in a path with a #, such as $own_out"
     elif [[ -n $blocked ]]; then
         out_reason="$blocked cannot be written to by $(id -un)"
     else
@@ -37,7 +39,7 @@ choose_out()
     fi
     # The folder's name contains the checksum of the checkout's path, so that two checkouts have two folders.
     out=${XDG_CACHE_HOME:-${HOME:-}/.cache}/hakmem/$(cksum <<<"$root" | cut -d ' ' -f 1)
-    if [[ $out == *[[:space:]:]* ]]; then
+    if [[ $out == *[[:space:]:#]* ]]; then
         die "$out_reason, nor one such as $out; set XDG_CACHE_HOME to a folder without, or move the checkout"
     fi
     if ! mkdir -p "$out" 2>/dev/null || [[ ! -w $out ]]; then
@@ -70,6 +72,9 @@ require_own_out()
 # Call before writing anything.
 enter_out()
 {
+    if [[ $root == *[\;\$\"\\]* ]]; then
+        die "CMake cannot build sources whose path has one of ; \$ \" \\, such as $root; move the checkout"
+    fi
     choose_out
     if [[ $out != "$own_out" && -n $out_reason ]]; then
         say "$out_reason; $out is used"

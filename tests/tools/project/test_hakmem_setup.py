@@ -154,8 +154,9 @@ def whole_checkout(folder):
 
 
 def test_a_checkout_of_another_user_whose_path_has_a_blank(open_folder):
-    """Both at once: the build goes to the user's cache, a message says so, and it is used again."""
-    script = whole_checkout(open_folder / "my code")
+    """Both at once: the build goes to the user's cache, a message says so, and it is used again. A comma in the path
+    does not disturb the linker's options."""
+    script = whole_checkout(open_folder / "my, code")
     cache = open_folder / "cache"
     cache.mkdir()
     os.chmod(cache, 0o777)
@@ -201,6 +202,23 @@ def test_what_builds_in_the_checkout_only_says_so(open_script, tmp_path):
         os.chmod(cache, 0o777)
         result = blackbox.run([open_script, "test"], user="nobody", env=checkout.environment(XDG_CACHE_HOME=cache))
     assert result.status == 1 and "hakmem test builds there only: take a checkout of your own" in result.stderr
+
+
+def test_a_checkout_whose_path_has_a_number_sign(tmp_path):
+    """CMake refuses to make files there."""
+    script = checkout.make(tmp_path / "code#2")
+    result = blackbox.run([script, "build"], env=checkout.environment(XDG_CACHE_HOME=str(tmp_path / "c#")))
+    assert result.status == 1 and result.stderr.startswith("hakmem: CMake cannot build in a path with a #, such as ")
+    assert "set XDG_CACHE_HOME to a folder without, or move the checkout" in result.stderr
+
+
+@pytest.mark.parametrize("mark", [";", "$", '"', "\\"])
+def test_sources_that_cmake_cannot_build(tmp_path, mark):
+    script = checkout.make(tmp_path / f"my{mark}code")
+    result = blackbox.run([script, "build"])
+    assert (result.status, result.stdout) == (1, ""), result.report()
+    assert result.stderr == ('hakmem: CMake cannot build sources whose path has one of ; $ " \\, such as '
+                             f"{script.parent}; move the checkout\n")
 
 
 def test_no_folder_without_a_blank(tmp_path):
