@@ -51,7 +51,7 @@ def complete_words(ctx: click.Context, parameter: click.Parameter, incomplete: s
 @click.option("--time", "minutes", type=Range(0, min_open=True), default=MINUTES, show_default=True,
               metavar="MINUTES", help="For a program: the time that its runs may take.")
 @click.option("--try", "tried", multiple=True, metavar="NAME=VALUE",
-              help="For a program: try this option of the library, and none but those named so.")
+              help="For a program: try this option; others only if --try names them, too.")
 @click.option("--input", "input_file", type=click.Path(exists=True, dir_okay=False, readable=True), metavar="FILE",
               help="For a program: its standard input. Default: /dev/null.")
 @click.option("--limit", type=Range(0, min_open=True), default=600.0, show_default=True, metavar="SECONDS",

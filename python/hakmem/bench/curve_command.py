@@ -142,7 +142,7 @@ def split_delays(context: click.Context, parameter: click.Parameter, value: str 
 @click.option("--name", default="curve", show_default=True, help="Name of the result files.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
               help="Folder of the results, as of hakmem bench.")
-@click.option("--resume", is_flag=True, help="Go on with a run of the same options that was stopped.")
+@click.option("--resume", is_flag=True, help="Continue a stopped run that had the same options.")
 @allocator_options
 def curve(delays: tuple[int, ...], patterns: tuple[str, ...], rounds: int, scale: float, name: str, out: Path | None,
           resume: bool, allocators: list[str], everything: bool, add: tuple[str, ...], setting: tuple[str, ...],

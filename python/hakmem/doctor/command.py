@@ -202,7 +202,7 @@ def print_findings(found: Iterable[Finding], heading: str) -> None:
 @click.argument("pid", type=ProcessParameter(served=False), required=False, metavar="[PID|NAME]")
 @click.pass_context
 def doctor(ctx: click.Context, as_json_text: bool, pid: int | None) -> None:
-    """Look whether HAKMEM serves process PID as it should, or without PID, whether it would on this machine.
+    """Check whether HAKMEM serves process PID, or without PID, whether it can serve programs on this machine.
 
     Each finding is ok, a note, a warning or a problem, and says what to do. The command ends with 1 if there is a
     warning or a problem, or if it cannot look; otherwise with 0."""

@@ -30,7 +30,7 @@ WORDS = {
 @click.option("--debug-dir", "debug_folders", multiple=True, metavar="FOLDER",
               type=click.Path(path_type=Path, file_okay=False, exists=True),
               help="Where separate debug files are, besides /usr/lib/debug.")
-@click.option("--start", is_flag=True, help="Turn guards on in a running process. It needs no option for that.")
+@click.option("--start", is_flag=True, help="Turn guards on in a process that runs without them.")
 @click.option("--stop", is_flag=True, help="Turn guards off. Guarded blocks stay guarded until they are freed.")
 @click.option("--rate", type=Amount(1, 1 << 40), metavar="BYTES",
               help="With --start: mean bytes of allocation between guarded blocks.  [default: the process's "
