@@ -76,7 +76,7 @@ def advise(ctx: click.Context, minutes: float, tried: tuple[str, ...], input_fil
     A process is read from outside and stays as it is. If it runs on another malloc, the command tells what can be known
     of its memory, and how to try HAKMEM."""
     if "--" in words:
-        raise click.UsageError(f"what is {words[0]} before --? A program stands behind it, a process without it")
+        raise click.UsageError(f"{words[0]} stands before --: give a program behind --, or a PID or name without --")
     if ctx.meta["program"]:
         of_program(ctx, minutes, tried, input_file, limit, status, warm, as_json, words)
         return
@@ -99,8 +99,8 @@ def of_process(pid: int, seconds: float, as_json: bool) -> None:
     from hakmem.screen import make_console
 
     watched(seconds + LOOK_SECONDS,
-            f"no end after {seconds + LOOK_SECONDS:g} seconds: process {pid} holds its readers up, or is "
-            "very large")
+            f"no end after {seconds + LOOK_SECONDS:g} seconds: process {pid} keeps its readers "
+            "waiting, or is very large")
     try:
         memory = ProcessMemory(pid)
         process = read_one(pid)

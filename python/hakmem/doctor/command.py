@@ -47,8 +47,8 @@ def check_process(memory: ProcessMemory) -> list[Finding]:
         raise permission_error(pid)
     environment = process.environment or {}
     objects, unread = loaded_objects(memory, process.mappings)
-    found = [Finding("note", "files", f"{path} could not be read: nothing is said of it", "run this as root, or where "
-                     "that file is")
+    found = [Finding("note", "files", f"{path} could not be read, and is left out", "run this as root, or where that "
+                     "file is")
              for path in unread]
     found += check_objects(process, memory, objects, environment)
     library = next((each for each in objects if is_hakmem(each)), None)

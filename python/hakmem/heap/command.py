@@ -14,7 +14,7 @@ from hakmem.compat import zip_strict
 from hakmem.heap.growth import Growth, Most
 from hakmem.heap.labels import LabelParam, Wanted
 from hakmem.heap.source import FILE, Address, AnySource, Process, Source
-from hakmem.parameters import Range
+from hakmem.parameters import Range, debug_dir_option
 
 if TYPE_CHECKING:
     from hakmem.heap.profile_pb2 import Profile
@@ -64,9 +64,7 @@ WHY = ("above", "rounding", "held", "untouched", "idle")
 @click.option("--full", is_flag=True,
               help="Show names as they are: with templates, parameters and hashes, and an interpreter's own frames.")
 @click.option("--notes", "all_notes", is_flag=True, help="Print for each file what is missing, not one line for all.")
-@click.option("--debug-dir", "debug_folders", multiple=True, metavar="FOLDER",
-              type=click.Path(path_type=Path, file_okay=False, exists=True),
-              help="Where separate debug files are, besides /usr/lib/debug.")
+@debug_dir_option
 @click.option("--start", is_flag=True, help="Turn the profile on in a process that runs without one.")
 @click.option("--stop", is_flag=True, help="Turn the profile off.")
 @click.option("--rate", type=Amount(1, 1 << 40), metavar="BYTES",
@@ -96,7 +94,7 @@ def heap(ctx: click.Context, files: tuple[AnySource, ...], timeline: bool, every
     """Tell where the memory of heap profiles is: top sites, tree, comparison, flame graph.
 
     FILE is a profile in pprof's format, as HAKMEM_HEAP_PROFILE writes it. PID is a process that takes a profile; it is
-    read from outside. URL is a server's profile, such as that of hakmem serve at /debug/pprof/heap. Several profiles are
+    read from outside. URL is a server's profile, such as that of hakmem serve at /debug/pprof/heap. Several are
     added up. --start and --stop write to the process, with a debugger's rights."""
     from hakmem.heap.file import ProfileError, write_profile
     from hakmem.heap.labels import check, notes_of, rooted

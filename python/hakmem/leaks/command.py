@@ -12,6 +12,7 @@ import click
 from hakmem import markdown, starter, writing
 from hakmem.completion import complete_program
 from hakmem.extras import extra
+from hakmem.parameters import debug_dir_option
 
 if TYPE_CHECKING:
     from hakmem.supervise import Ending
@@ -32,9 +33,7 @@ FILE = click.Path(path_type=Path, dir_okay=False)
               help="Append a summary to FILE. Default: the file that GITHUB_STEP_SUMMARY names.")
 @click.option("--exit-code", type=click.IntRange(0, 125), default=1, show_default=True, metavar="STATUS",
               help="Exit status if something is lost and PROGRAM ended with 0.")
-@click.option("--debug-dir", "debug_folders", multiple=True, metavar="FOLDER",
-              type=click.Path(path_type=Path, file_okay=False, exists=True),
-              help="Where separate debug files are, besides /usr/lib/debug.")
+@debug_dir_option
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True, metavar="PROGRAM [ARGUMENTS]...",
                 shell_complete=complete_program)
 @click.pass_context
