@@ -58,7 +58,7 @@ def parts_of(explained: Explanation) -> dict[str, int]:
 
 
 def look(memory: ProcessMemory, seconds: float) -> Findings:
-    """Returns the Findings after so many seconds."""
+    """Watches the process for some seconds and returns the Findings."""
     descriptor = find(memory)
     before = snapshot(memory, descriptor)
     started = time.monotonic()

@@ -27,7 +27,7 @@ ROWS = ("^big-", "^vector-", "^burst-idle", "^large-", "^phases-large")
 # Smaller differences are noise. A point beats another if one figure is better by more than this and the other no worse.
 NOISE = 0.02
 
-# Variables that make an allocator give free memory back after so many milliseconds. Other allocators are one point.
+# Variables that set after how many milliseconds an allocator gives free memory back. Other allocators are one point.
 SETTINGS = {
     "hakmem": lambda delay: {"HAKMEM_PURGE_DELAY": str(delay)},
     "mimalloc2": lambda delay: {"MIMALLOC_PURGE_DELAY": str(delay)},

@@ -63,7 +63,7 @@ def print_info(found: Record) -> None:
                  sorted(found["kinds"].items(), key=lambda pair: -pair[1])])
     print_sizes(console, found["sizes"])
     if lives["calls"]:
-        print_table(console, "Lives of the freed blocks: so many of 100 are shorter", ["", *lives["calls"]],
+        print_table(console, "Lives of the freed blocks, by percentile", ["", *lives["calls"]],
                     [["in calls", *(f"{value:,}" for value in lives["calls"].values())],
                      ["in bytes requested", *(bytes_text(value) for value in lives["bytes"].values())]])
     if len(threads) > 1:
