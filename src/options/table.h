@@ -151,8 +151,8 @@
     OPTION(sweep_keep, "HAKMEM_SWEEP_KEEP", COUNT, 100, 0, 10000, "percent of what the last sweep read",              \
            "how much may wait after a sweep because pointers refer to it, and at least 16 MiB; 0: no bound")          \
     OPTION(sweep_signal, "HAKMEM_SWEEP_SIGNAL", COUNT, 16, 0, 64, "signal's number",                                  \
-           "signal by which a sweep stops the other threads; if the program uses it, a free one is taken; 0: threads" \
-           " are not stopped")                                                                                        \
+           "signal by which a sweep stops the other threads; if the program uses it, a free one is taken; 0: threads "\
+           "are not stopped")                                                                                         \
     OPTION(verbose, "HAKMEM_VERBOSE", BOOL, 0, 0, 1, "", "print the version and the settings at start")               \
     OPTION(abort_on_misuse, "HAKMEM_ABORT_ON_MISUSE", BOOL, 1, 0, 1, "", \
            "1: report misuse and abort; 0: report it, ignore the call and go on")
