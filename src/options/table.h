@@ -58,11 +58,10 @@
     OPTION(show_stats, "HAKMEM_SHOW_STATS", FORMAT, 0, 0, 3, "",                                                      \
            "print statistics at exit: as text (also 1), as JSON or for Prometheus")                                   \
     OPTION(stats_file, "HAKMEM_STATS_FILE", PATH, 0, 0, 0, "",                                                        \
-           "file for the statistics of `HAKMEM_SHOW_STATS`, in place of standard error; `%p` becomes the process's " \
-           "number")                                                                                                  \
+           "file for the statistics of `HAKMEM_SHOW_STATS`, in place of standard error")                              \
     OPTION(heap_profile, "HAKMEM_HEAP_PROFILE", PATH, 0, 0, 0, "",                                                    \
-           "sample allocations from the start, and write a heap profile to this file at exit; `%p` becomes the "      \
-           "process's number, `%n` the file's")                                                                       \
+           "sample allocations from the start, and write a heap profile to this file at exit; `%n` becomes the "      \
+           "file's number")                                                                                           \
     OPTION(heap_profile_rate, "HAKMEM_HEAP_PROFILE_RATE", SIZE, 524288, 1, 1099511627776, "bytes",                    \
            "mean bytes of allocation between samples of the heap profile")                                            \
     OPTION(heap_profile_overhead, "HAKMEM_HEAP_PROFILE_OVERHEAD", COUNT, 5, 0, 1000, "per mille",                     \
@@ -84,8 +83,7 @@
     OPTION(guard_slots, "HAKMEM_GUARD_SLOTS", COUNT, 256, 16, 2048, "blocks",                                         \
            "places for guarded blocks; places that are not in use keep freed blocks untouchable")                     \
     OPTION(guard_file, "HAKMEM_GUARD_FILE", PATH, 0, 0, 0, "",                                                        \
-           "file to which each report of a guarded block is appended as a line of JSON; `%p` becomes the process's " \
-           "number")                                                                                                  \
+           "file to which each report of a guarded block is appended as a line of JSON")                              \
     OPTION(guard_continue, "HAKMEM_GUARD_CONTINUE", BOOL, 0, 0, 1, "",                                                \
            "go on after a report of a guarded block: HAKMEM opens the page that was touched, and misuse does not "    \
            "abort")                                                                                                   \
