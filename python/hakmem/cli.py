@@ -37,7 +37,7 @@ COMMANDS = {
 }
 
 
-# {command that looks at a process once: its time limit in seconds}. The process's owner can hold its readers up.
+# {command that looks at a process once: its time limit in seconds}. The process's owner can keep its readers waiting.
 WATCHED = {"stats": 120, "explain": 120, "map": 120, "doctor": 120, "heap": 900}
 # Limit of their address space in bytes. `doctor` has none, because it starts programs.
 SPACE_MOST = 8 << 30
@@ -103,7 +103,7 @@ def watch(words: Sequence[str]) -> None:
     if not any("://" in word for word in words):
         seconds = WATCHED[words[0]]
         apart.watched(seconds,
-                      f"no end after {seconds} seconds: what is looked at holds its readers up, or is very large")
+                      f"no end after {seconds} seconds: the process keeps its readers waiting, or is very large")
         if words[0] in BOUND:
             apart.bound_space(SPACE_MOST)
 
@@ -118,14 +118,14 @@ def print_version(ctx: click.Context, parameter: click.Parameter, wanted: bool) 
 @click.command("help", add_help_option=False)
 @click.argument("words", nargs=-1, metavar="[COMMAND [SUBCOMMAND]]")
 def help_command(words: tuple[str, ...]) -> None:
-    """Print what the commands are, or the page of one."""
+    """List the commands, or print the page of one."""
     main([*words, "--help"], prog_name=NAME)
 
 
 @click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]}, epilog="""\b
 Exit status: 0 done; 1 failed; 2 the command line is wrong. run, leaks, trace
-record and peers run end as PROGRAM does, or with 126 where it cannot be run,
-127 where it is not there.""")
+record and peers run end as PROGRAM does, or with 126 if it cannot be run, 127
+if it does not exist.""")
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=print_version,
               help="Print HAKMEM's version.")
 def main() -> None:

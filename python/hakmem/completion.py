@@ -49,7 +49,7 @@ CHECKOUT_COMMANDS = {command.name: command for command in (
         *(click.Option([option], is_flag=True)
           for option in ("--all", "--quick", "--keep-going", "--coverage", "--yes")),
         *(click.Option([option]) for option in ("--soak", "--seed", "--only"))]),
-    click.Command("fuzz", short_help="look for inputs that break a part of it", params=[
+    click.Command("fuzz", short_help="look for inputs that break a part of HAKMEM", params=[
         click.Argument(["target"], type=click.Choice(FUZZED)), click.Option(["--minutes"])]),
     click.Command("shell", short_help="a shell with all that a developer needs", params=[
         click.Argument(["command"], nargs=-1, shell_complete=complete_program)]),

@@ -1,10 +1,12 @@
-"""The base of our kinds of parameters: click.ParamType, with the type of its values in brackets.
+"""What the commands' parameters share.
 
-click before 8.4 does not take brackets at run time."""
+Parameter is the base of our kinds of parameters: click.ParamType, with the type of its values in brackets. click before
+8.4 does not take brackets at run time."""
 
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,7 +20,11 @@ else:
         def __class_getitem__(cls, kind):
             return cls
 
-__all__ = ["Parameter", "Range"]
+__all__ = ["Parameter", "Range", "debug_dir_option"]
+
+debug_dir_option = click.option("--debug-dir", "debug_folders", multiple=True, metavar="FOLDER",
+                                type=click.Path(path_type=Path, file_okay=False, exists=True),
+                                help="Where separate debug files are, besides /usr/lib/debug.")
 
 
 class Range(click.FloatRange):

@@ -14,11 +14,9 @@ from typing import Any
 import pytest
 
 MARKS = (
-    "limit_hakmem(most): fail the test when it has more memory resident at once than that, beyond what was at its "
-    "start",
-    "limit_hakmem_leaks(most, warmups=0): fail the test when more of what it allocated is in use at its end; it is "
-    "called so often "
-    "before it counts")
+    "limit_hakmem(most): fail the test if its resident memory rises by more than `most` above that at its start",
+    "limit_hakmem_leaks(most, warmups=0): fail the test if more than `most` of what it allocated is in use at its end; "
+    "it is called `warmups` times before it counts")
 ABSENT = "hakmem_absent"
 SITES = 5
 CLEAR_REFS, RESET_PEAK = Path("/proc/self/clear_refs"), "5"
@@ -26,8 +24,8 @@ CLEAR_REFS, RESET_PEAK = Path("/proc/self/clear_refs"), "5"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Adds the plugin's setting."""
-    parser.addini(ABSENT, "what becomes of tests with a limit where Python does not run on HAKMEM: fail or "
-                          "skip", default="fail")
+    parser.addini(ABSENT, "what to do with tests that have a limit if Python does not run on HAKMEM: fail or skip",
+                  default="fail")
 
 
 def pytest_configure(config: pytest.Config) -> None:

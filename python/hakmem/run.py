@@ -46,25 +46,25 @@ class RunCommand(click.Command):
 
 
 @click.command(cls=RunCommand, context_settings={"allow_interspersed_args": False})
-@click.option("--stats", type=click.Choice(["text", "json"]), help="Print statistics at the end; text if not said.")
+@click.option("--stats", type=click.Choice(["text", "json"]), help="Print statistics at the end. Default: as text.")
 @click.option("--profile", is_flag=True, help="Print a cycle profile at the end.")
 @click.option("--secure", is_flag=True, help="Use the hardened library, libhakmem-secure.so.")
 @click.option("--heap-profile", metavar="FILE", help="Write a heap profile at the end, for pprof and `hakmem heap`.")
 @click.option("--budget", metavar="FIGURE=MOST,...",
-              help="Fail where PROGRAM takes more: peak, heap, allocations, allocated, inuse, leaked.")
+              help="Fail if PROGRAM takes more: peak, heap, allocations, allocated, inuse, leaked.")
 @click.option("--markdown", type=click.Path(dir_okay=False), metavar="FILE",
-              help="Append the budget's figures to FILE; without it, to the summary of a job of GitHub Actions.")
+              help="Append the budget's figures to FILE. Default: the file that GITHUB_STEP_SUMMARY names.")
 @click.option("--set", multiple=True, metavar="NAME=VALUE",
-              help="Any option of the library, with or without HAKMEM_ before it.")
+              help="Set an option of the library, with or without HAKMEM_ before its name.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True, metavar="PROGRAM [ARGUMENTS]...",
                 shell_complete=complete_program)
 @click.pass_context
 def run(ctx: click.Context, words: list[str]) -> None:
-    """Run PROGRAM with HAKMEM in place of its malloc. Its exit status is kept; where that is 0 and a budget is not, it
-    is 1.
+    """Run PROGRAM with HAKMEM in place of its malloc. The exit status is PROGRAM's, or 1 if that is 0 and PROGRAM is
+    above its budget.
 
-    Where HAKMEM cannot take effect (a static or set-user-id program, one for another machine), a line on standard error
-    says so, and the program runs without it."""
+    If HAKMEM cannot take effect (in a static or set-user-id program, or one for another machine), a line on standard
+    error says so, and PROGRAM runs without it."""
     plan = starter.plan(words)
     bounds = parse_bounds(plan.budget) if plan.budget else ()
     if plan.markdown:

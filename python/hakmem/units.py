@@ -1,4 +1,4 @@
-"""Bytes in the unit that people read them in. Each kind of output has its own number of digits."""
+"""Bytes in the unit that people read them in. Other modules choose their own number of digits by scaled()."""
 
 from __future__ import annotations
 
@@ -13,3 +13,9 @@ def scaled(count: float, last: str = "PiB", limit: float = 1024) -> tuple[float,
             break
         value /= 1024
     return value, unit
+
+
+def bytes_text(count: int) -> str:
+    """Returns bytes with a unit and at most four digits, such as 17.32 MiB; below 1 KiB the whole number."""
+    value, unit = scaled(count, "GiB")
+    return f"{count:,} B" if unit == "B" else f"{value:,.4g} {unit}"

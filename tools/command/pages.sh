@@ -23,35 +23,35 @@ usage: hakmem [--yes] COMMAND [ARGUMENTS]
                              run PROGRAM with HAKMEM in place of its malloc
   test [OPTIONS] [CTEST ARGUMENTS]
                              build and test: ten minutes, or everything with --all
-  test --soak MINUTES        run everything in rotation with settings and seeds by chance
-  fuzz TARGET                look for inputs that break a part of it
-  shell [-- PROGRAM]         a shell, or PROGRAM, with all that a developer needs installed and on the PATH
+  test --soak MINUTES        run stress programs and servers in rotation, with random settings and seeds
+  fuzz TARGET                look for inputs that break a part of HAKMEM
+  shell [-- PROGRAM]         start a shell, or PROGRAM, with all that a developer needs on the PATH
   wheel [FOLDER]             make a Python wheel of the tools with the library inside
   bench, compare, peers, trace
-                             measure allocators side by side, record and replay allocations
+                             measure allocators side by side; record and replay allocations
   stats PID, explain PID, map PID
-                             where a running process's memory is: figures, every resident byte, a drawing
-  top PID                    watch it on a terminal, or print one screen (--once)
-  serve PID... [--port N]    watch them in a browser, from Prometheus, as JSON
+                             show where a process's memory is: figures, every resident byte, a drawing
+  top PID                    watch a process's memory on a terminal, or print one screen (--once)
+  serve PID... [--port N]    serve the figures of processes to browsers and Prometheus
   ps                         list the processes that run on HAKMEM
   advise PID, advise -- PROGRAM
-                             what HAKMEM saves there or would save, and which options to set, measured
-  leaks -- PROGRAM           run PROGRAM and tell which of its memory nothing points to at its end
-  heap FILE...               what a heap profile says: top sites, tree, comparison, flame graph
-  guard FILE...              what errors guarded blocks have found, with functions and source lines
-  doctor [PID]               whether HAKMEM serves a process, or would here, and what to do where not
+                             measure what HAKMEM saves or would save, and advise which options to set
+  leaks -- PROGRAM           run PROGRAM and show which blocks nothing points to at its end
+  heap FILE...               show a heap profile: top sites, tree, comparison, flame graph
+  guard FILE...              show the errors that guarded blocks found, with functions and source lines
+  doctor [PID]               check whether HAKMEM serves a process, or can serve programs on this machine
   amalgamate [FOLDER]        make the one-file source, hakmem.c and hakmem.h
   crates [FOLDER]            make the Rust crates hakmem and hakmem-sys
   package [FOLDER]           make everything that users install, with checksums
   completion SHELL           make bash, zsh or fish complete commands, PIDs and names
-  help [COMMAND]             print this, or the page of COMMAND (so does 'hakmem COMMAND --help')
+  help [COMMAND]             print this, or the page of COMMAND, as 'hakmem COMMAND --help' does
   --version                  print HAKMEM's version
 
-PID is a process's number or its name. Debian packages that a command lacks are named. Root installs them: on a terminal
-after a question, which --yes answers.
+PID is a process's number or its name. A command names the Debian packages that it lacks. If root runs it, it installs
+them; on a terminal it asks first, and --yes answers the question.
 
 Exit status: 0 done; 1 failed; 2 the command line is wrong. 'run', 'shell', 'leaks', 'trace record' and 'peers run' end
-as PROGRAM does, or with 126 where it cannot be run, 127 where it is not there.
+as PROGRAM does, or with 126 if PROGRAM cannot be run, 127 if it does not exist.
 END
 }
 
@@ -60,9 +60,8 @@ usage_build()
     cat <<'END'
 usage: hakmem build [FLAVOR]
 
-Build into build/FLAVOR: the libraries in lib/, the programs in bin/. Of a checkout whose build/ cannot be written to,
-or whose path has a blank, a colon or a #, the build goes to ~/.cache/hakmem, or where XDG_CACHE_HOME says. A message
-says so.
+Build into build/FLAVOR: the libraries in lib/, the programs in bin/. If build/ cannot be written to, or the checkout's
+path has a blank, a colon or a #, the build goes to ~/.cache/hakmem (XDG_CACHE_HOME), and a message says so.
 
   FLAVOR                     release (the default), debug, asan (with ubsan), ubsan alone, tsan, cycles (with the cycle
                              profile), clang, aarch64, coverage (counts what runs: see 'hakmem test --coverage')
@@ -74,16 +73,16 @@ usage_run()
     cat <<'END'
 usage: hakmem run [OPTIONS] [--] PROGRAM [ARGUMENTS]
 
-Build the library, where it is not built, and run PROGRAM with HAKMEM in place of its malloc. Its exit status is kept.
-Where HAKMEM cannot take effect (a static or set-user-id program, one for another machine), a line on standard error
-says so, and the program runs without it.
+Build the library if needed, and run PROGRAM with HAKMEM in place of its malloc. The exit status is PROGRAM's. If HAKMEM
+cannot take effect (in a static or set-user-id program, or one for another machine), a line on standard error says so,
+and PROGRAM runs without it.
 
   --stats[=text|json]        print statistics at its end
   --profile                  print a cycle profile at its end (builds the flavor that carries it)
   --secure                   use the hardened library, libhakmem-secure.so (docs/hardening.md)
   --heap-profile FILE        write a heap profile at its end, as pprof and 'hakmem heap' read it
-  --budget FIGURE=MOST,...   end with 1 where it takes more: peak, heap, allocations, allocated, inuse, leaked
-  --markdown FILE            append the budget's figures to FILE; without it, to the summary of a job of GitHub Actions
+  --budget FIGURE=MOST,...   end with 1 if PROGRAM takes more: peak, heap, allocations, allocated, inuse, leaked
+  --markdown FILE            append the budget's figures to FILE (default: the file that GITHUB_STEP_SUMMARY names)
   --set NAME=VALUE           any option of docs/options.md, with or without HAKMEM_ before it
 END
 }
@@ -95,20 +94,21 @@ usage: hakmem test [--all] [--keep-going] [--flavor FLAVOR]... [--yes] [CTEST AR
        hakmem test --coverage [--yes] [CTEST ARGUMENTS]
        hakmem test [--flavor FLAVOR]... --soak MINUTES [--seed N] [--only KIND]
 
-Build and test, in stages: unit, behaviour, sanitizers, cost, tools. The first stage that fails is the last. Without
---all this takes about ten minutes on two processors: the flavors release, asan (which is ubsan, too) and tsan, without
-the tests that take long. CTEST ARGUMENTS, such as -R REGEX or -L LABEL, go to ctest, which chooses among all tests of
-all flavors, or of those named; then there are no stages.
+Build and test in stages: unit, behaviour, sanitizers, cost, tools. The run stops after the first stage that fails.
+Without --all it takes about ten minutes on two processors: it tests the flavors release, asan (with ubsan) and tsan,
+without the tests that take long. CTEST ARGUMENTS, such as -R REGEX or -L LABEL, go to ctest: then there are no stages,
+and ctest chooses among all tests of all flavors, or of those that --flavor names.
 
-  --all                      every test of every flavor, about half an hour: what continuous integration runs
-  --quick                    as without --all, of release only
+  --all                      run every test of every flavor, about half an hour, as continuous integration does
+  --quick                    test the flavor release only
   --keep-going               run the other stages, too, when one has failed
   --coverage                 build the flavor coverage, run its tests, print which lines and branches of src/ ran, write
-                             them to build/coverage/html, and fail if a line did not run that is not known
-  --flavor FLAVOR            this flavor in place of those (see 'hakmem build --help'); several times for several
+                             build/coverage/html, and fail if a line did not run that docs/coverage.md does not list
+  --flavor FLAVOR            test this flavor in place of those (see 'hakmem build --help'); may be repeated
   --yes                      install missing Debian packages without asking
-  --soak MINUTES             run everything in rotation with settings and seeds by chance, memory and hangs watched
-  --seed N, --only KIND      that run of the soak again
+  --soak MINUTES             run stress programs and servers in rotation, with random settings and seeds; watch their
+                             memory, and end those that hang
+  --seed N, --only KIND      repeat one run of the soak
 END
 }
 
@@ -117,10 +117,10 @@ usage_fuzz()
     cat <<'END'
 usage: hakmem fuzz TARGET [--minutes N] [ARGUMENTS]
 
-Look for inputs that break TARGET for N minutes (10). What is found stays in build/fuzz/found.
+Look for inputs that break TARGET for N minutes (10). build/fuzz/found keeps those that it finds.
 
   calls, maps, options, procfs, recording, trace
-                             targets of libFuzzer, which gets ARGUMENTS; a file is tried alone
+                             targets of libFuzzer, which gets ARGUMENTS; with a file it runs only that input
   heap, image, info, jit, linking, report, symbols
                              the Python readers; ARGUMENTS are --seed N and --number N, or files
 END
@@ -131,9 +131,9 @@ usage_shell()
     cat <<'END'
 usage: hakmem shell [-- PROGRAM [ARGUMENTS]]
 
-Install what building, testing and measuring need, build the flavor release, and start a shell. Its PATH begins with
-this checkout, build/venv/bin and build/release/bin, so that hakmem, python, pytest and the built programs are found by
-their names. Its prompt begins with (hakmem), and it completes hakmem's commands. It ends with exit.
+Install what building, testing and measuring need, build the flavor release, and start a shell. The shell's PATH begins
+with this checkout, build/venv/bin and build/release/bin: it finds hakmem, python, pytest and the built programs. Its
+prompt begins with (hakmem), and it completes hakmem's commands. Type exit to leave it.
 
   -- PROGRAM [ARGUMENTS]     run PROGRAM in place of the shell, and end as it does
 END
@@ -180,7 +180,7 @@ usage: hakmem package [--only KIND]... [FOLDER]
 
 Make everything that users install, with SHA256SUMS beside it. The same commit gives the same bytes.
 
-  --only KIND                this kind and what it needs; several times for several:
+  --only KIND                make only this kind and what it needs; may be repeated:
                              $(sed -n 's/^    Kind("\([a-z]*\)".*/\1/p' "$root/tools/package/kinds.py" | paste -sd ' ')
   FOLDER                     where it goes (dist)
 END
@@ -191,7 +191,7 @@ usage_help()
     cat <<'END'
 usage: hakmem help [COMMAND [SUBCOMMAND]]
 
-Print what the commands are, or the page of one.
+List the commands, or print the page of one.
 END
 }
 

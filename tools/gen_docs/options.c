@@ -28,17 +28,17 @@ static const struct group {
     const char *names[GROUP_MOST];
 } groups[] = {
     { "Set most often",
-      "[tune.md](tune.md) says which to set for which goal.\n",
+      "[tune.md](tune.md) says which options to set for a goal.\n",
       { "VERBOSE", "SHOW_STATS", "STATS_FILE", "THP", "CACHE_BYTES" } },
     { "Limits of memory",
-      "A limit counts what HAKMEM holds of the system's memory: blocks, free memory that waits, metadata.\n"
+      "A limit counts the memory that HAKMEM holds: blocks, free memory that waits, metadata.\n"
       "\n"
-      "- `auto` comes from the process's cgroup (v1 or v2) and all above it: the hard limit is `memory.max`, the\n"
-      "  soft one 90 % of the lesser of `memory.max` and `memory.high`; none where there is none. They are read\n"
-      "  again about once a second. The soft `auto` gives back all that is free, too, while the kernel's\n"
-      "  `memory.pressure` says that some task waited for memory for 10 % of the last 10 seconds.\n"
-      "- Without the variable the soft limit is `auto`, read once, before HAKMEM holds more than 8 MiB, and without\n"
-      "  heeding `memory.pressure`. 0 reads no file.\n",
+      "- `auto` takes the limit of the process's cgroup (v1 or v2) or of one above it, whichever is lowest: for the\n"
+      "  hard limit `memory.max`, for the soft limit 90 % of the lower of `memory.max` and `memory.high`. HAKMEM\n"
+      "  reads them again about once a second. With the soft `auto` it also gives back all free memory while the\n"
+      "  kernel's `memory.pressure` says that some task waited for memory for 10 % of the last 10 seconds.\n"
+      "- If the variable is not set, the soft limit is `auto`, but HAKMEM reads it only once, before it holds more\n"
+      "  than 8 MiB, and does not read `memory.pressure`. With 0 it reads no file.\n",
       { "MEMORY_LIMIT", "MEMORY_LIMIT_SOFT", "ARENA_SIZE" } },
     { "When free memory goes back",
       "[design.md](design.md#purge-and-the-tick) says how memory is purged.\n",
@@ -48,26 +48,26 @@ static const struct group {
       { "HEAP_PROFILE", "HEAP_PROFILE_RATE", "HEAP_PROFILE_OVERHEAD", "HEAP_PROFILE_INTERVAL", "HEAP_PROFILE_SIGNAL",
         "HEAP_PROFILE_UNWIND", "HEAP_PROFILE_PYTHON", "LEAK_REPORT", "RECORD_ALL", "TINY_PROFILE" } },
     { "Guarded blocks",
-      "[guard.md](guard.md) says what is found, and what it costs.\n",
+      "[guard.md](guard.md) says what errors guarded blocks find, and what they cost.\n",
       { "GUARD", "GUARD_RATE", "GUARD_SLOTS", "GUARD_FILE", "GUARD_CONTINUE" } },
     { "When something is wrong",
-      "[misuse.md](misuse.md) says what misuse is caught, [interposition.md](interposition.md) what\n"
-      "`RTLD_DEEPBIND` does. The others print what parts of the allocator did ([statistics.md](statistics.md)).\n",
+      "[misuse.md](misuse.md) says what misuse is caught, [interposition.md](interposition.md) what `RTLD_DEEPBIND`\n"
+      "does. The other options print figures of parts of the allocator ([statistics.md](statistics.md)).\n",
       { "ABORT_ON_MISUSE", "DEEPBIND", "DEBUG_COUNTERS", "FRONT_STATS", "WARM_POOL_STATS", "SS_LRU_DEBUG",
         "SS_PREWARM_DEBUG" } },
     { "Hardening",
-      "[hardening.md](hardening.md) says what each mechanism stops and costs. `HAKMEM_HARDENED=1` turns them on in "
-      "the\n"
-      "ordinary library, and the other options turn single ones off, for those who measure. `libhakmem-secure` is\n"
-      "hardened always.\n",
+      "[hardening.md](hardening.md) says what each mechanism stops and costs. `HAKMEM_HARDENED=1` turns all of them\n"
+      "on in the ordinary library; `libhakmem-secure` is always hardened. The other options turn single mechanisms\n"
+      "off, to measure what they cost. \"hardened:\" means that the option has an effect in hardened processes only.\n",
       { "HARDENED", "HARDEN_CANARY", "HARDEN_ZERO", "HARDEN_QUARANTINE", "HARDEN_RANDOM", "HARDEN_NEIGHBOURS",
         "HARDEN_PATROL", "HARDEN_NOTHING", "HARDEN_GUARDS", "HARDEN_PROTECT", "HARDEN_PROTECT_TIME",
         "HARDEN_OPERATORS" } },
     { "Sweep",
-      "[sweep.md](sweep.md) says what use after free it makes impossible, what it cannot see, and what it costs.\n",
+      "[sweep.md](sweep.md) says what a sweep guarantees, what it cannot see, and what it costs.\n",
       { "SWEEP", "SWEEP_PERCENT", "SWEEP_MIN", "SWEEP_KEEP", "SWEEP_SIGNAL" } },
     { "Inside the allocator",
-      "These adapt by themselves, and are here for experiments. [design.md](design.md) explains their words.\n",
+      "What these options bound adapts by itself; they are for experiments. [glossary.md](glossary.md) explains the\n"
+      "words.\n",
       { "FC_CAP", "FC_REFILL", "WARM_POOL", "POPULATE", "SS_PREWARM", "MF2_ENABLE", "MF2_MAX_QUEUES",
         "MF2_IDLE_THRESHOLD_US", "MF2_ENQUEUE_THRESHOLD" } },
 };
@@ -162,22 +162,23 @@ void gen_docs_options(FILE *out)
         out,
         "# Options\n"
         "\n"
-        "Made by `gen_docs options` from `src/options/table.h`; change the table, not this file.\n"
+        "This page lists every option. `gen_docs options` makes it from `src/options/table.h`; change the table, not\n"
+        "this file.\n"
         "\n"
-        "HAKMEM needs no settings. It reads these environment variables once, at the first call into it, and not at\n"
-        "all in a privileged program (set-user-id, file capabilities). A variable that begins with `HAKMEM_` and is\n"
-        "not in the table, or whose value does not fit, is named on standard error and ignored.\n"
+        "HAKMEM needs no settings. It reads these environment variables once, at the first call into it. It reads\n"
+        "none in a privileged program (set-user-id, file capabilities). If HAKMEM does not know a variable that\n"
+        "begins with `HAKMEM_`, or the value does not fit, it says so on standard error and ignores the variable.\n"
         "`HAKMEM_VERBOSE=1` prints the version and every setting in force.\n"
         "\n"
-        "- A size is a number of bytes, or of units of 1024: `64K`, `64KiB` and `65536` are the same. The larger\n"
-        "  units are `M`, `G` and `T`.\n"
+        "- A size is a number of bytes, or of units of 1024: `64K`, `64KiB` and `65536` are the same. `M`, `G`, `T`\n"
+        "  work alike.\n"
         "- A switch takes `1`, `on`, `yes`, `true` or `0`, `off`, `no`, `false`.\n"
         "- In a path `%%p` becomes the number of the process.\n"
         "\n"
-        "A program may bring settings of its own. A variable in the environment overrides the setting of that name.\n"
-        "Names are those below, with or without `HAKMEM_`. A program into which HAKMEM is linked, or which is linked\n"
-        "to the shared library, needs only the definition; one that has the library preloaded must export it\n"
-        "(`-rdynamic`). A privileged program's own settings count, too:\n"
+        "A program may bring settings of its own. A variable of the environment replaces the program's setting of\n"
+        "the same name. Names are those below, with or without `HAKMEM_`. The settings count if HAKMEM is linked\n"
+        "into the program, or if the program is linked to the shared library. With the library preloaded, the\n"
+        "program must export the name (`-rdynamic`). The settings count in a privileged program, too:\n"
         "\n"
         "```c\n"
         "#include <hakmem/hakmem.h>\n"

@@ -23,7 +23,7 @@ def write_sums(folder: Path) -> None:
 @click.command(context_settings={"help_option_names": ["--help", "-h"]})
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default=ROOT / "dist")
 @click.option("--only", multiple=True, type=click.Choice([kind.name for kind in KINDS]), metavar="KIND",
-              help="This kind and what it needs; several times for several.")
+              help="Make only this kind and what it needs; may be repeated.")
 @click.option("--work", type=click.Path(file_okay=False, path_type=Path), default=ROOT / "build/package", hidden=True)
 def main(folder: Path, only: tuple[str, ...], work: Path) -> None:
     """Make what users install into FOLDER (dist/), with SHA256SUMS."""

@@ -51,7 +51,7 @@ def complete_words(ctx: click.Context, parameter: click.Parameter, incomplete: s
 @click.option("--time", "minutes", type=Range(0, min_open=True), default=MINUTES, show_default=True,
               metavar="MINUTES", help="For a program: the time that its runs may take.")
 @click.option("--try", "tried", multiple=True, metavar="NAME=VALUE",
-              help="For a program: try this option of the library, and none but those named so.")
+              help="For a program: try this option; others only if --try names them, too.")
 @click.option("--input", "input_file", type=click.Path(exists=True, dir_okay=False, readable=True), metavar="FILE",
               help="For a program: its standard input. Default: /dev/null.")
 @click.option("--limit", type=Range(0, min_open=True), default=600.0, show_default=True, metavar="SECONDS",
@@ -76,7 +76,7 @@ def advise(ctx: click.Context, minutes: float, tried: tuple[str, ...], input_fil
     A process is read from outside and stays as it is. If it runs on another malloc, the command tells what can be known
     of its memory, and how to try HAKMEM."""
     if "--" in words:
-        raise click.UsageError(f"what is {words[0]} before --? A program stands behind it, a process without it")
+        raise click.UsageError(f"{words[0]} stands before --: give a program behind --, or a PID or name without --")
     if ctx.meta["program"]:
         of_program(ctx, minutes, tried, input_file, limit, status, warm, as_json, words)
         return
@@ -99,8 +99,8 @@ def of_process(pid: int, seconds: float, as_json: bool) -> None:
     from hakmem.screen import make_console
 
     watched(seconds + LOOK_SECONDS,
-            f"no end after {seconds + LOOK_SECONDS:g} seconds: process {pid} holds its readers up, or is "
-            "very large")
+            f"no end after {seconds + LOOK_SECONDS:g} seconds: process {pid} keeps its readers "
+            "waiting, or is very large")
     try:
         memory = ProcessMemory(pid)
         process = read_one(pid)

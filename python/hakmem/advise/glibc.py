@@ -26,7 +26,7 @@ FIRST_BLOCK = range(0x20, 0x1000, GRANULE)
 # Limits: a longer heap, or one of more blocks, would take too long to walk.
 READ_MOST = 1 << 30
 BLOCKS_MOST = 4_000_000
-# A running process changes its heap while it is read, so a walk is tried so often.
+# How often a walk is tried: a running process changes its heap while it is read.
 TRIES = 3
 PRESENT = 1 << 63
 

@@ -58,7 +58,7 @@ def parts_of(explained: Explanation) -> dict[str, int]:
 
 
 def look(memory: ProcessMemory, seconds: float) -> Findings:
-    """Returns the Findings after so many seconds."""
+    """Watches the process for some seconds and returns the Findings."""
     descriptor = find(memory)
     before = snapshot(memory, descriptor)
     started = time.monotonic()
@@ -84,11 +84,11 @@ def advice_on(found: Findings, shot: Snapshot) -> Iterator[Advice]:
         if found.idle and thread != "always" and found.seconds * 1000 > delay:
             yield Advice("HAKMEM_PURGE_THREAD=always",
                          f"{size(parts['free'])} were free and still resident after {found.seconds:.1f} s in which the "
-                         "process asked for no memory, and nothing but a thread of HAKMEM's gives them back then",
+                         "process asked for no memory; then only the purge thread can give them back",
                          parts["free"])
         elif delay > SHORT_DELAY:
             yield Advice(f"HAKMEM_PURGE_DELAY={SHORT_DELAY}",
-                         f"{size(parts['free'])} are free and wait out the delay of {delay} ms", parts["free"])
+                         f"{size(parts['free'])} are free and go back after the delay of {delay} ms", parts["free"])
     if worth(parts["cached"], rss):
         threads = max(1, shot.totals.live_threads)
         now = options.get("cache_bytes", 1 << 20)

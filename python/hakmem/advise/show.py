@@ -197,7 +197,7 @@ def foreign_text(found: Foreign) -> list[str]:
         lines.append("How much of that is free cannot be seen from outside.")
     lines += [f"{note}." for note in found.notes]
     lines.append(f"HAKMEM cannot be preloaded into it: {found.obstacle}." if found.obstacle else
-                 "What HAKMEM would take there, only a run shows.")
+                 "Only a run shows what HAKMEM would take.")
     return lines
 
 

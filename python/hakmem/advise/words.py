@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 # A saving below either of these is not worth an option.
 LEAST_BYTES, LEAST_SHARE = 4 << 20, 0.05
-# At most so many options are advised at a time.
+# The most options that are advised at a time.
 OPTIONS_MOST = 2
 
 

@@ -66,7 +66,7 @@ class Cell:
                 f"{'a byte of each written' if self.touch else 'not touched'}")
 
     def command(self, rounds: int, milliseconds: int = 0) -> tuple[str, ...]:
-        """Returns the command for so many rounds, or for so many milliseconds if that is shorter."""
+        """Returns the command for the rounds, or for the milliseconds if these are over earlier."""
         return (PROGRAM, str(rounds), self.order, str(self.number), "1", str(SEED), str(self.size),
                 str(int(self.touch)), str(milliseconds))
 

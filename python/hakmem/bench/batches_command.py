@@ -228,7 +228,7 @@ def number_of(text: str) -> int:
 @click.option("--name", default="batches", show_default=True, help="Name of the result files.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
               help="Folder of the results, as of hakmem bench.")
-@click.option("--resume", is_flag=True, help="Go on with a run of the same options that was stopped.")
+@click.option("--resume", is_flag=True, help="Continue a stopped run that had the same options.")
 @allocator_options
 def batches(sizes: tuple[int, ...] | None, numbers: tuple[int, ...] | None, orders: tuple[str, ...] | None, touch: str,
             most: int, rounds: int, milliseconds: int, instructions: bool, name: str, out: Path | None, resume: bool,

@@ -78,7 +78,7 @@ def check_pairs(context: click.Context, parameter: click.Parameter, values: Iter
 ALLOCATOR_OPTIONS = [
     click.option("--allocators", callback=split_names, metavar="A,B,...", help="These allocators only."),
     click.option("--all", "everything", is_flag=True,
-                 help="Also the peers that are left out unless chosen: the hardened ones."),
+                 help="Also the hardened peers, which are left out by default."),
     click.option("--add", multiple=True, metavar="NAME=LIBRARY", help="One more allocator: any library to preload."),
     click.option("--setting", multiple=True, metavar="ALLOCATOR:NAME=VALUE", help="A variable for one allocator."),
     click.option("--subject", default="hakmem", show_default=True, metavar="NAME",
@@ -247,10 +247,10 @@ def finish(result: Result, out: Path, name: str, html: Path | None) -> None:
              context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--quick", is_flag=True, help="Few rows, 3 minutes.")
 @click.option("--full", is_flag=True,
-              help="Every row on every peer, 45 minutes: as by default, but missing peers are an error.")
+              help="Every row on every peer, 45 minutes. As without an option, but a missing peer is an error.")
 @click.option("--time", "minutes", type=Range(0, min_open=True), metavar="MINUTES",
               help="Time that the run may take.")
-@click.option("--rounds", type=click.IntRange(1), metavar="N", help="Exactly so many rounds.")
+@click.option("--rounds", type=click.IntRange(1), metavar="N", help="Run exactly N rounds.")
 @click.option("--rows", "patterns", multiple=True, metavar="PATTERN", help="Rows whose name matches.")
 @click.option("--scale", type=Range(0, min_open=True), default=1.0, metavar="FACTOR",
               help="Multiply the work of the rows that name an amount.")
@@ -261,10 +261,10 @@ def finish(result: Result, out: Path, name: str, html: Path | None) -> None:
               help="Folder of the results. Default: the checkout's bench/results, or one of the user's where that "
                    "cannot be "
                    "written to.")
-@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write the page here.")
+@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write the page to FILE.")
 @click.option("--crates", is_flag=True,
               help="Rust programs, built with HAKMEM's crate and with those of other allocators.")
-@click.option("--resume", is_flag=True, help="Go on with a run of the same options that was stopped.")
+@click.option("--resume", is_flag=True, help="Continue a stopped run that had the same options.")
 @click.option("--no-idle", is_flag=True, help="Don't measure the memory of idle programs.")
 @click.option("--list", "list_only", is_flag=True, help="List the rows and end.")
 @allocator_options

@@ -132,7 +132,7 @@ def run_program(plan: Plan, row: bench_rows.Row, allocators: dict[str, Allocator
 
 @click.command("compare", context_settings={"help_option_names": ["-h", "--help"], "allow_interspersed_args": False})
 @click.option("--rounds", type=click.IntRange(1), metavar="N",
-              help="Exactly so many rounds. Default: 7 within 3 minutes.")
+              help="Run exactly N rounds. Default: 7 within 3 minutes.")
 @click.option("--time", "minutes", type=Range(0, min_open=True), metavar="MINUTES",
               help="As many rounds as fit into this time.")
 @click.option("--input", "input_file", type=click.Path(exists=True, dir_okay=False, readable=True), metavar="FILE",
@@ -142,7 +142,7 @@ def run_program(plan: Plan, row: bench_rows.Row, allocators: dict[str, Allocator
               help="Time after which a run is ended.")
 @click.option("--status", "exit_status", type=click.IntRange(0, 255), default=0, show_default=True, metavar="N",
               help="The exit status of a good run of PROGRAM.")
-@click.option("--resume", is_flag=True, help="Go on with a comparison of the same command that was stopped.")
+@click.option("--resume", is_flag=True, help="Continue a stopped comparison of the same command.")
 @allocator_options
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- PROGRAM [ARGUMENTS]",
                 shell_complete=complete_program)

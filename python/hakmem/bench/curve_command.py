@@ -27,7 +27,7 @@ ROWS = ("^big-", "^vector-", "^burst-idle", "^large-", "^phases-large")
 # Smaller differences are noise. A point beats another if one figure is better by more than this and the other no worse.
 NOISE = 0.02
 
-# Variables that make an allocator give free memory back after so many milliseconds. Other allocators are one point.
+# Variables that set after how many milliseconds an allocator gives free memory back. Other allocators are one point.
 SETTINGS = {
     "hakmem": lambda delay: {"HAKMEM_PURGE_DELAY": str(delay)},
     "mimalloc2": lambda delay: {"MIMALLOC_PURGE_DELAY": str(delay)},
@@ -142,7 +142,7 @@ def split_delays(context: click.Context, parameter: click.Parameter, value: str 
 @click.option("--name", default="curve", show_default=True, help="Name of the result files.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
               help="Folder of the results, as of hakmem bench.")
-@click.option("--resume", is_flag=True, help="Go on with a run of the same options that was stopped.")
+@click.option("--resume", is_flag=True, help="Continue a stopped run that had the same options.")
 @allocator_options
 def curve(delays: tuple[int, ...], patterns: tuple[str, ...], rounds: int, scale: float, name: str, out: Path | None,
           resume: bool, allocators: list[str], everything: bool, add: tuple[str, ...], setting: tuple[str, ...],

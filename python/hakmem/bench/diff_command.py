@@ -100,7 +100,7 @@ def print_diff(console: Console, result: Result) -> None:
 @click.option("--rows", "patterns", multiple=True, metavar="PATTERN", help="Rows whose name matches.")
 @click.option("--batches", is_flag=True, help="The rows are the cells of the grid of batches (hakmem bench batches).")
 @click.option("--quick", is_flag=True, help="Few rows, three rounds.")
-@click.option("--rounds", type=click.IntRange(1), metavar="N", help="Exactly so many rounds.")
+@click.option("--rounds", type=click.IntRange(1), metavar="N", help="Run exactly N rounds.")
 @click.option("--time", "minutes", type=Range(0, min_open=True), metavar="MINUTES",
               help=f"Time that the run may take. Default without --rounds: {MINUTES:g}.")
 @click.option("--peers", callback=split_names, metavar="A,B,...", help="Measure these allocators beside them.")
@@ -110,7 +110,7 @@ def print_diff(console: Console, result: Result) -> None:
 @click.option("--name", default="diff", show_default=True, help="Name of the result files.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
               help="Folder of the results.")
-@click.option("--resume", is_flag=True, help="Go on with a run of the same options that was stopped.")
+@click.option("--resume", is_flag=True, help="Continue a stopped run that had the same options.")
 @click.option("--list", "list_only", is_flag=True, help="List the rows and end.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print the samples as CSV.")

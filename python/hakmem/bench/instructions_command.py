@@ -163,7 +163,7 @@ def print_tables(result: Result) -> None:
               help="Rows whose name the pattern finds; may be given again. Default: those of one thread.")
 @click.option("--allocators", callback=split_names, metavar="A,B,...", help="These allocators only.")
 @click.option("--all", "everything", is_flag=True,
-              help="Also the peers that are left out unless chosen: the hardened ones.")
+              help="Also the hardened peers, which are left out by default.")
 @click.option("--add", multiple=True, metavar="NAME=LIBRARY", help="One more allocator: any library to preload.")
 @click.option("--setting", multiple=True, metavar="ALLOCATOR:NAME=VALUE", help="A variable for one allocator.")
 @click.option("--subject", default="hakmem", show_default=True, metavar="NAME",

@@ -335,19 +335,21 @@ COLUMNS = {
 }
 PAGE = """# What each build does with each misuse
 
+This page shows what HAKMEM's builds and other allocators do with each kind of misuse. `hakmem bench security` measures
+it. [misuse.md](misuse.md) explains the results of the default build, [hardening.md](hardening.md) those of the others.
+
 `tests/process/hardening/suite` misuses memory in {cases} ways: {kinds} kinds of errors, blocks of 16 bytes to 40 MB,
 in the thread that allocated and in another, by C's functions and C++'s operators. Each program then looks for harm as
-an attacker would: before the allocator has time to notice. The numbers count cases.
+an attacker would, before the allocator has time to notice. The numbers count cases.
 
 | word | the misuse was |
 |---|---|
 {words}
-"Stopped" is `call`, `fault`, `later` and `late`; "kept from harm" is `call`, `fault`, `later` and `harmless`. Two
-words with `/` between: chance decides.
+"Stopped" is `call`, `fault`, `later` and `late`; "kept from harm" is `call`, `fault`, `later` and `harmless`. If
+chance decides, the table has all outcomes, with `/` between them.
 
-`tests/process/hardening` asserts each case of the builds of HAKMEM, those that are not caught too;
-[expected.txt](../tests/process/hardening/suite/expected.txt) has them one by one. [misuse.md](misuse.md) says what is
-behind it.
+`tests/process/hardening` checks the outcome of each case on each build of HAKMEM, also of cases that are not caught.
+[expected.txt](../tests/process/hardening/suite/expected.txt) lists the cases.
 
 ## HAKMEM
 

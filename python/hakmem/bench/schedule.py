@@ -92,7 +92,7 @@ def rotated(names: Sequence[str], number: int, place: int) -> list[str]:
 
 
 def failed_too_often(samples: Sequence[Sample]) -> bool:
-    """Returns whether so many samples failed that the allocator is not run again."""
+    """Returns whether the allocator failed too often to be run again."""
     return [sample["status"] != "ok" for sample in samples].count(True) >= FAILURES_MOST
 
 

@@ -47,8 +47,8 @@ def check_process(memory: ProcessMemory) -> list[Finding]:
         raise permission_error(pid)
     environment = process.environment or {}
     objects, unread = loaded_objects(memory, process.mappings)
-    found = [Finding("note", "files", f"{path} could not be read: nothing is said of it", "run this as root, or where "
-                     "that file is")
+    found = [Finding("note", "files", f"{path} could not be read, and is left out", "run this as root, or where that "
+                     "file is")
              for path in unread]
     found += check_objects(process, memory, objects, environment)
     library = next((each for each in objects if is_hakmem(each)), None)
@@ -202,7 +202,7 @@ def print_findings(found: Iterable[Finding], heading: str) -> None:
 @click.argument("pid", type=ProcessParameter(served=False), required=False, metavar="[PID|NAME]")
 @click.pass_context
 def doctor(ctx: click.Context, as_json_text: bool, pid: int | None) -> None:
-    """Look whether HAKMEM serves process PID as it should, or without PID, whether it would on this machine.
+    """Check whether HAKMEM serves process PID, or without PID, whether it can serve programs on this machine.
 
     Each finding is ok, a note, a warning or a problem, and says what to do. The command ends with 1 if there is a
     warning or a problem, or if it cannot look; otherwise with 0."""

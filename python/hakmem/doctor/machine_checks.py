@@ -50,7 +50,7 @@ def check_huge_pages(root: Path) -> list[Finding]:
                          "own mappings may take more than they use; HAKMEM keeps its small heaps out of it",
                          "as root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled")]
     else:
-        found = [Finding("ok", "huge pages", f"transparent huge pages are given to who asks ({mode})")]
+        found = [Finding("ok", "huge pages", f"the kernel gives transparent huge pages to programs that ask ({mode})")]
     if mode not in (None, "never") and defrag == "always":
         found.append(Finding("warning", "huge pages", "defrag is 'always': any page fault may wait until memory is "
                              "compacted",

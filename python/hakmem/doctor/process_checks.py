@@ -30,15 +30,15 @@ def check_limits(limits: dict[str, int | None], status_bytes: Callable[[str], in
         seen = f"{shown} is {bytes_text(limit)}; {taken}{why}"
         near = used is not None and limit and used > NEAR * limit
         found.append(Finding("warning" if near else "note", "limits", seen,
-                             f"raise it (ulimit -{'v' if short == 'as' else 'd'}) where malloc fails too early; to "
-                             "bound what a process uses, HAKMEM_MEMORY_LIMIT counts what it has"))
+                             f"raise it (ulimit -{'v' if short == 'as' else 'd'}) if malloc fails too early; "
+                             "HAKMEM_MEMORY_LIMIT bounds memory instead of addresses"))
     locked = status_bytes("VmLck")
     if locked:
         limit = limits.get("memlock")
         seen = f"{bytes_text(locked)} are locked in memory" + (f", of {bytes_text(limit)}" if limit is not None else "")
         found.append(Finding("warning" if limit and locked > NEAR * limit else "note", "limits", seen +
-                             "; locked memory is there as soon as it is mapped",
-                             "raise RLIMIT_MEMLOCK (ulimit -l), or lock what must not be swapped and no more"))
+                             "; locked memory is resident as soon as it is mapped",
+                             "raise RLIMIT_MEMLOCK (ulimit -l), or lock only what must not be swapped"))
     return found or [Finding("ok", "limits", "no limit on address space or data; no memory is locked")]
 
 
@@ -64,10 +64,10 @@ def check_cgroup(root: Path, pid: int | str, environment: dict[str, str]) -> lis
         found.append(Finding("warning" if above else "note", "cgroup", f"memory.high is {bytes_text(group.high)}: " +
                              ("the processes of the group are slowed down now" if above else "above it processes are "
                               "slowed down"),
-                             "HAKMEM_MEMORY_LIMIT_SOFT below it has freed memory given back before that"))
+                             "a HAKMEM_MEMORY_LIMIT_SOFT below it makes HAKMEM give freed memory back before that"))
     if group.kills:
-        found.append(Finding("warning", "cgroup", f"the kernel has killed {group.kills} times for want of memory in "
-                             "the group",
+        found.append(Finding("warning", "cgroup", f"the kernel has killed {group.kills} times in the group because "
+                             "memory ran out",
                              "raise the limit, or set HAKMEM_MEMORY_LIMIT=auto in its processes"))
     return found or [Finding("ok", "cgroup", "no memory limit")]
 
@@ -100,9 +100,8 @@ def check_process_huge_pages(status: dict[str, str], environment: dict[str, str]
     """Checks whether the process has turned huge pages off."""
     wanted = environment.get("HAKMEM_THP", "auto")
     if status.get("THP_enabled") == "0":
-        return [Finding("warning" if wanted == "always" else "note", "huge pages", "the process, or who started it, "
-                        "has turned "
-                        "them off for itself (PR_SET_THP_DISABLE)", "leave that prctl out where they are wanted")]
+        return [Finding("warning" if wanted == "always" else "note", "huge pages", "the process, or the one that "
+                        "started it, has turned them off (PR_SET_THP_DISABLE)", "remove that prctl to have them")]
     return []
 
 
@@ -149,7 +148,7 @@ def check_purging(options: dict[str, str]) -> list[Finding]:
     elif delay and re.fullmatch(r"\d+", delay) and int(delay) > 60000:
         found.append(Finding("note", "purging", f"freed memory is kept for {int(delay) / 1000:.0f} s before it goes "
                              f"back",
-                             "less of it is held with a shorter HAKMEM_PURGE_DELAY"))
+                             "a shorter HAKMEM_PURGE_DELAY keeps less"))
     if thread == "never":
         found.append(Finding("note", "purging", "no purge thread: a process that is wholly idle keeps what it freed "
                              "last",

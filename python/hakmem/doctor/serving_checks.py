@@ -85,9 +85,8 @@ def check_active(program: LoadedObject | None, objects: list[LoadedObject], star
         return [Finding("problem", "HAKMEM", f"not in this process; {server_of(objects)} serves it", RUN)]
     found = []
     if len(copies) > 1:
-        found.append(Finding("warning", "copies", f"HAKMEM is there {len(copies)} times "
-                             f"({', '.join(each.path for each in copies)}): each has "
-                             "a heap of its own, and none knows the blocks of another",
+        found.append(Finding("warning", "copies", f"{len(copies)} copies of HAKMEM are loaded "
+                             f"({', '.join(each.path for each in copies)}): none knows the blocks of another",
                              "keep one: preload it or link it, not both"))
     with_malloc = [each for each in copies if each.elf.defines_malloc]
     if not with_malloc:
@@ -212,7 +211,7 @@ def check_bindings(found_bindings: list[Binding], objects: list[LoadedObject]) -
         return [Finding("note", "bindings", "none of the slots for malloc and free is bound yet", "ask again when the "
                         "program has run")]
     if not astray and not inward:
-        return [Finding("ok", "bindings", f"all {bound} slots for malloc, free and theirs lead to {first.name}")]
+        return [Finding("ok", "bindings", f"all {bound} slots for malloc, free and their family lead to {first.name}")]
     found = []
     for binding, target, symbols in astray.values():
         user = binding.user

@@ -108,7 +108,7 @@ def without_records(shot: Snapshot) -> int:
 
 
 def class_of(shot: Snapshot, size: int) -> int:
-    """Returns the class that serves a request of so many bytes; 0 for huge ones."""
+    """Returns the class that serves a request of `size` bytes; 0 for huge ones."""
     return next((class_id for class_id, block in enumerate(shot.block_sizes) if class_id and block >= max(size, 1)), 0)
 
 

@@ -13,6 +13,7 @@ import click
 from hakmem.amount import Amount
 from hakmem.compat import zip_strict
 from hakmem.heap.source import Address, AnySource, Process, Source
+from hakmem.parameters import debug_dir_option
 
 if TYPE_CHECKING:
     from hakmem.guard.file import Report
@@ -27,10 +28,8 @@ WORDS = {
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
-@click.option("--debug-dir", "debug_folders", multiple=True, metavar="FOLDER",
-              type=click.Path(path_type=Path, file_okay=False, exists=True),
-              help="Where separate debug files are, besides /usr/lib/debug.")
-@click.option("--start", is_flag=True, help="Turn guards on in a running process. It needs no option for that.")
+@debug_dir_option
+@click.option("--start", is_flag=True, help="Turn guards on in a process that runs without them.")
 @click.option("--stop", is_flag=True, help="Turn guards off. Guarded blocks stay guarded until they are freed.")
 @click.option("--rate", type=Amount(1, 1 << 40), metavar="BYTES",
               help="With --start: mean bytes of allocation between guarded blocks.  [default: the process's "

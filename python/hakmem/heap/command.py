@@ -14,7 +14,7 @@ from hakmem.compat import zip_strict
 from hakmem.heap.growth import Growth, Most
 from hakmem.heap.labels import LabelParam, Wanted
 from hakmem.heap.source import FILE, Address, AnySource, Process, Source
-from hakmem.parameters import Range
+from hakmem.parameters import Range, debug_dir_option
 
 if TYPE_CHECKING:
     from hakmem.heap.profile_pb2 import Profile
@@ -35,39 +35,37 @@ WHY = ("above", "rounding", "held", "untouched", "idle")
 @click.option("--peak", is_flag=True, help="Show what was in use at the peak.")
 @click.option("--objects", is_flag=True, help="Show numbers of objects, not bytes.")
 @click.option("--sort", "by", type=click.Choice(["flat", "cum"]), default="flat", show_default=True,
-              help="By what a function allocates itself, or with all that it calls.")
+              help="Sort by what a function allocates itself, or together with all that it calls.")
 @click.option("-n", "--number", type=click.IntRange(1), default=20, show_default=True, help="Sites to show.")
 @click.option("--lines", is_flag=True, help="Tell a function's lines apart.")
-@click.option("--focus", metavar="REGEX", help="Only stacks with a function, source file or library that it matches.")
-@click.option("--ignore", metavar="REGEX", help="Leave out stacks with one that it matches.")
+@click.option("--focus", metavar="REGEX", help="Take only stacks with a function, source file or library that matches.")
+@click.option("--ignore", metavar="REGEX", help="Leave such stacks out.")
 @click.option("--by-label", metavar="KEY",
               help="Show what each value of a label has; with --tree and --html, stacks below the values.")
 @click.option("--label", "wanted", type=LabelParam(), multiple=True, metavar="KEY[=VALUE]",
-              help="Only what was allocated under a label. Values of one key: under any; several keys: under all.")
-@click.option("--hide", metavar="REGEX", help="Leave out the frames that it matches; their callers get the figures.")
+              help="Take only what was allocated under a label: under any of the given values of each given key.")
+@click.option("--hide", metavar="REGEX", help="Leave out frames that match; their callers get the figures.")
 @click.option("--tree", "as_tree", is_flag=True, help="Show the tree of callers and callees in place of the sites.")
-@click.option("--lifetimes", is_flag=True, help="Show how long what each site allocated lived until it was freed.")
+@click.option("--lifetimes", is_flag=True, help="Show how long each site's blocks lived until they were freed.")
 @click.option("--temporary", is_flag=True,
               help="Show what part of each site's blocks their thread freed before its next N allocations.")
 @click.option("--sizes", is_flag=True, help="Show how large the blocks of each site are.")
 @click.option("--min", "least", type=Range(0, 100), default=1.0, show_default=True, metavar="PERCENT",
               help="The least share that --tree shows.")
-@click.option("--diff", "base", type=Source(), metavar="BASE", help="Subtract an earlier profile.")
+@click.option("--diff", "base", type=Source(), metavar="BASE", help="Subtract the earlier profile BASE.")
 @click.option("--fail-above", "most", type=Growth(), metavar="MOST",
               help="With --diff: end with 1 if the figure has grown by more than MOST, as 5% of the base or 10M.")
 @click.option("--markdown", "summary", type=FILE, metavar="FILE",
-              help="Append a summary to FILE; with --fail-above and without it, to that of a job of GitHub Actions.")
+              help="Append a summary to FILE. Default with --fail-above: the file that GITHUB_STEP_SUMMARY names.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.option("--html", type=FILE, metavar="PAGE", help="Write a page with an interactive flame graph.")
 @click.option("--symbolized", type=FILE, metavar="OUTPUT",
               help="Write the profile with names in it, so that pprof needs no binaries; of one FILE only.")
 @click.option("--full", is_flag=True,
               help="Show names as they are: with templates, parameters and hashes, and an interpreter's own frames.")
-@click.option("--notes", "all_notes", is_flag=True, help="Tell for each file what is missing, not in one line for all.")
-@click.option("--debug-dir", "debug_folders", multiple=True, metavar="FOLDER",
-              type=click.Path(path_type=Path, file_okay=False, exists=True),
-              help="Where separate debug files are, besides /usr/lib/debug.")
-@click.option("--start", is_flag=True, help="Turn the profile of a running process on. It needs no option for that.")
+@click.option("--notes", "all_notes", is_flag=True, help="Print for each file what is missing, not one line for all.")
+@debug_dir_option
+@click.option("--start", is_flag=True, help="Turn the profile on in a process that runs without one.")
 @click.option("--stop", is_flag=True, help="Turn the profile off.")
 @click.option("--rate", type=Amount(1, 1 << 40), metavar="BYTES",
               help="With --start: mean bytes between samples, as 64K.  [default: the process's "
@@ -76,14 +74,14 @@ WHY = ("above", "rounding", "held", "untouched", "idle")
               help="With --start: stop after N seconds, and show what was allocated in them; with --timeline: look for "
                    "so long.")
 @click.option("--timeline", is_flag=True,
-              help="Tell what sites held over time: of a PID that is looked at --every so often, or of FILEs.")
+              help="Show what sites held over time: read from a PID every N seconds (--every), or from FILEs.")
 @click.option("--every", type=Range(0.1, SECONDS_MOST), metavar="N",
               help="With --timeline: seconds from one look to the next.  [default: 1]")
 @click.option("--why", is_flag=True, help="For a PID: tell why more is resident than the program asked for.")
 @click.option("--of", "part", type=click.Choice(WHY), default=WHY[0], show_default=True,
-              help="With --why: what sites are ordered by, and --tree and --html show.")
+              help="With --why: the kind of bytes that sites are sorted by, and that --tree and --html show.")
 @click.option("--idle", type=Range(0.1, SECONDS_MOST), metavar="N",
-              help="With --why: also what nobody changed for N seconds.")
+              help="With --why: also show memory that did not change for N seconds.")
 @click.argument("files", nargs=-1, required=True, type=Source(), metavar="FILE|PID|NAME|URL...")
 @click.pass_context
 def heap(ctx: click.Context, files: tuple[AnySource, ...], timeline: bool, every: float | None, why: bool, part: str,
@@ -96,8 +94,8 @@ def heap(ctx: click.Context, files: tuple[AnySource, ...], timeline: bool, every
     """Tell where the memory of heap profiles is: top sites, tree, comparison, flame graph.
 
     FILE is a profile in pprof's format, as HAKMEM_HEAP_PROFILE writes it. PID is a process that takes a profile; it is
-    read from outside. URL is a server's profile, such as that of hakmem serve at /debug/pprof/heap. Several are added
-    up. --start and --stop write to the process, with a debugger's rights."""
+    read from outside. URL is a server's profile, such as that of hakmem serve at /debug/pprof/heap. Several are
+    added up. --start and --stop write to the process, with a debugger's rights."""
     from hakmem.heap.file import ProfileError, write_profile
     from hakmem.heap.labels import check, notes_of, rooted
     from hakmem.heap.source import read_source

@@ -52,7 +52,7 @@ def stop(source: Process) -> None:
 
 
 def during(source: Process, mean: int | None, seconds: float) -> Profile:
-    """Returns the Profile of what is allocated in so many seconds. A profile that was on before stays on."""
+    """Returns the Profile of what is allocated within the seconds. A profile that was on before stays on."""
     from hakmem.heap.outside import difference, look
 
     try:

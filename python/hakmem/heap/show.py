@@ -11,7 +11,7 @@ from hakmem.heap.lifetimes import OF_LIVES, SPANS, Lives, duration_text, lives_o
 from hakmem.heap.sizes import spread
 from hakmem.heap.temporary import HEADS, Temporary, ranked
 from hakmem.screen import Table, Text, make_console
-from hakmem.units import scaled
+from hakmem.units import bytes_text
 
 if TYPE_CHECKING:
     from hakmem.heap.sites import Node, Site, SiteKey
@@ -26,12 +26,6 @@ TITLES = {"inuse_space": "Bytes in use", "inuse_objects": "Objects in use", "all
           "above_space": "Above what was asked for", "rounding_space": "Rounding", "held_space": "Held",
           "held_slabs": "Slabs held", "held_superslabs": "SuperSlabs held", "untouched_space": "Untouched",
           "idle_space": "Idle"}
-
-
-def bytes_text(count: int) -> str:
-    """Returns bytes with a unit and at most four digits."""
-    value, unit = scaled(count, "GiB")
-    return f"{count:,} B" if unit == "B" else f"{value:,.4g} {unit}"
 
 
 def value_text(value: int, unit: str, signed: bool = False) -> str:

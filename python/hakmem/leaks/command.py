@@ -12,6 +12,7 @@ import click
 from hakmem import markdown, starter, writing
 from hakmem.completion import complete_program
 from hakmem.extras import extra
+from hakmem.parameters import debug_dir_option
 
 if TYPE_CHECKING:
     from hakmem.supervise import Ending
@@ -21,20 +22,18 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.option("--suppress", "files", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
-              help="Leaks that are known, in the format of LeakSanitizer or of valgrind.")
-@click.option("--reachable", is_flag=True, help="Tell the sites of what is still reachable, too.")
+              help="Known leaks, in the format of LeakSanitizer or of valgrind.")
+@click.option("--reachable", is_flag=True, help="Show the sites of blocks that are still reachable, too.")
 @click.option("--children", is_flag=True, help="Look at the processes that PROGRAM starts, too.")
 @click.option("-n", "--number", type=click.IntRange(1), default=20, show_default=True, help="Sites to show.")
-@click.option("--output", type=FILE, metavar="FILE", help="Write the report there, not to standard error.")
-@click.option("--json", "as_json", type=FILE, metavar="FILE", help="Write all of it there as JSON.")
-@click.option("--pprof", type=FILE, metavar="FILE", help="Write what was lost there, for pprof and `hakmem heap`.")
+@click.option("--output", type=FILE, metavar="FILE", help="Write the report to FILE, not to standard error.")
+@click.option("--json", "as_json", type=FILE, metavar="FILE", help="Write the whole report to FILE as JSON.")
+@click.option("--pprof", type=FILE, metavar="FILE", help="Write the lost blocks as a profile, for `hakmem heap`.")
 @click.option("--markdown", "summary", type=FILE, metavar="FILE",
-              help="Append a summary to FILE; without it, to that of a job of GitHub Actions.")
+              help="Append a summary to FILE. Default: the file that GITHUB_STEP_SUMMARY names.")
 @click.option("--exit-code", type=click.IntRange(0, 125), default=1, show_default=True, metavar="STATUS",
               help="Exit status if something is lost and PROGRAM ended with 0.")
-@click.option("--debug-dir", "debug_folders", multiple=True, metavar="FOLDER",
-              type=click.Path(path_type=Path, file_okay=False, exists=True),
-              help="Where separate debug files are, besides /usr/lib/debug.")
+@debug_dir_option
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True, metavar="PROGRAM [ARGUMENTS]...",
                 shell_complete=complete_program)
 @click.pass_context

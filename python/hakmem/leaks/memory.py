@@ -37,7 +37,7 @@ PIECE, PAGE = 16 << 20, 4096
 # of an entry of /proc/PID/pagemap tell whether its page is in memory or swapped out.
 SPARSE_LEAST, PAGEMAP_ENTRY, PAGEMAP_THERE = 16 << 20, 8, np.uint64(3 << 62)
 PAGES_AT_ONCE = 1 << 21
-# A function may keep so many bytes below the stack pointer (the red zone of x86-64).
+# Bytes below the stack pointer that a function may use (the red zone of x86-64).
 RED_ZONE = 128
 
 

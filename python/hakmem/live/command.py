@@ -44,7 +44,7 @@ def console() -> Console:
 def stats(pid: int, as_json: bool, prometheus: bool, superslabs: bool) -> None:
     """Show where the memory of process PID is: totals, size classes, threads, SuperSlabs.
 
-    The process runs HAKMEM and goes on running: it is read from outside, without a change to it.
+    The process must run on HAKMEM. It is read from outside, and nothing in it changes.
     """
     if as_json and prometheus:
         raise click.UsageError("--json and --prometheus exclude each other")
@@ -69,7 +69,7 @@ def stats(pid: int, as_json: bool, prometheus: bool, superslabs: bool) -> None:
 @click.option("--sites", is_flag=True, help="Also tell, by allocation site, why Rss is above what was asked for.")
 @click.option("-n", "--number", type=click.IntRange(1), default=20, show_default=True, help="Sites to show.")
 @click.option("--idle", type=Range(0.1, 600), metavar="N",
-              help="With --sites: also what nobody changed for N seconds.")
+              help="With --sites: also show memory that did not change for N seconds.")
 def explain(pid: int, as_json: bool, sites: bool, number: int, idle: float | None) -> None:
     """Say what each resident byte of process PID is for.
 

@@ -70,9 +70,9 @@ class Control:
         """Returns the struct's address; raises LiveError if the struct is not what it should be."""
         made, pid = self.descriptor, self.pid
         if "outside" not in made.roots or "OUTSIDE_ASKED" not in made.constants or "outside" not in made.types:
-            raise LiveError(f"process {pid}: its HAKMEM {made.version} cannot be told anything from outside; start the "
-                            "program with "
-                            "HAKMEM_HEAP_PROFILE or HAKMEM_GUARD, or have it call hak_profile_start or hak_guard_start")
+            raise LiveError(f"process {pid}: its HAKMEM {made.version} takes no requests from outside; start the "
+                            "program with HAKMEM_HEAP_PROFILE or HAKMEM_GUARD, or have it call hak_profile_start or "
+                            "hak_guard_start")
         address, size = made.roots["outside"], made.types["outside"]
         fields = {name: made.fields[f"outside.{name}"] for name in (*FIELDS, "magic")
                   if f"outside.{name}" in made.fields}
@@ -149,14 +149,13 @@ class Control:
         begun, nudged = time.monotonic(), None
         while self.number("answered") != number:
             if self.asked() != number:
-                raise LiveError(f"process {self.pid}: another tool has told it another thing meanwhile")
+                raise LiveError(f"process {self.pid}: another tool has made another request meanwhile")
             waited = time.monotonic() - begun
             if nudged is None and waited > NUDGE:
                 nudged = self.nudge()
             if waited > seconds:
-                raise Unanswered(f"process {self.pid} has called neither malloc nor free in {seconds:g} s, as far as "
-                                 "these can be "
-                                 "seen: it follows with its next call that its caches do not serve")
+                raise Unanswered(f"process {self.pid} has made no call of malloc or free in {seconds:g} s that its "
+                                 "caches do not serve; it follows with the next such call")
             time.sleep(LOOK)
         self.mend(nudged or {})
         if failed := self.number("error"):

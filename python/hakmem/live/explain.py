@@ -341,14 +341,14 @@ def print_explanation(console: Console, made: Explanation) -> None:
     if made.estimated:
         console.print(f"HAKMEM's parts are estimates: {made.estimated}.")
     if made.rss_before != made.rss_after or made.moving:
-        console.print(f"It changes: Rss was {words.size(made.rss_before)} just before its pages were read and "
+        console.print(f"The process changes: Rss was {words.size(made.rss_before)} just before its pages were read and "
                       f"{words.size(made.rss_after)} just after, in the stillest of {made.looks} looks.")
     if made.heap_drift:
         console.print(f"Parts of its heap changed by up to {words.size(made.heap_drift)} meanwhile.")
     if made.moving:
         console.print(
-            "That is more than one percent: it moves too fast to be caught at one moment. Look again, or stop "
-            "it meanwhile (kill -STOP).")
+            "That is more than one percent: the process changes too fast. Look again, or stop it meanwhile "
+            "(kill -STOP).")
     if made.swap:
         console.print(f"Swapped out, and not in the above: {words.size(made.swap)}.")
     console.print(f"Of all, {words.size(made.huge_pages)} lie on anonymous huge pages.")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 FOLDER = Path(__file__).with_name("page")
-# The table shows so many huge blocks, the largest.
+# The huge blocks that the table shows: the largest.
 HUGE_SHOWN = 200
 # TIERS in words. The page says FULL only if no block is free either.
 TIER_WORDS = ("no unit free", "some units free", "most units free", "empty")

@@ -152,7 +152,7 @@ class ProcessMemory:
         return parts
 
     def allow(self, size: int) -> int:
-        """Returns the size, if so many bytes may be read; raises Excess otherwise."""
+        """Returns the size if that many bytes may be read; raises Excess otherwise."""
         if self.left is not None:
             self.left -= size
         if size > READ_MOST or self.left is not None and self.left < 0:

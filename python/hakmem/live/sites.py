@@ -16,9 +16,9 @@ from hakmem.live.descriptor import Descriptor, Field, Picker, find
 from hakmem.live.heap import Torn, untorn
 from hakmem.live.memory import LiveError, MappedMemory, name_of, sense
 
-# Sites lie next to each other, so many are read at once.
+# Sites that are read at once: they lie next to each other.
 BLOCK = 256 << 10
-# After so many reads, a site that keeps changing counts as last read.
+# The most reads of a site that keeps changing; then it counts as last read.
 ROUNDS = 8
 # The library's table holds far fewer sites, and of each at most 32 sizes (src/profile/table.h).
 SITES_MOST, SIZES_MOST = 1 << 20, 1 << 25

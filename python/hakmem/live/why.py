@@ -109,7 +109,7 @@ class Why:
 def why_of(memory: ProcessMemory, idle_seconds: float | None = None,
            wait: Callable[[float], object] = time.sleep) -> Why:
     """Returns the Why of a process; raises PagemapError if the kernel does not tell which pages are resident.
-    wait(): lets so many seconds pass."""
+    wait(): sleeps for the given seconds."""
     descriptor = find(memory)
     with Pagemap(memory.pid) as pagemap:
         idle = None

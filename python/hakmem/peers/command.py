@@ -51,7 +51,7 @@ def complete_names(context: click.Context, parameter: click.Parameter, incomplet
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def peers() -> None:
-    """The other allocators, as libraries to preload."""
+    """Build and run the other allocators, which are libraries to preload."""
     if not HERE.is_dir():
         raise click.ClickException(
             "only a checkout has what builds the other allocators; hakmem compare takes those that "

@@ -14,7 +14,7 @@ import click
 
 from hakmem.status_line import clock, draw_line, is_terminal
 
-# Without a terminal: prints a line when a step begins, and again after so many seconds.
+# Without a terminal: seconds after which a step's line is printed again.
 SECONDS = 30
 # On a terminal: seconds after which the line is redrawn.
 REDRAWN = 0.5

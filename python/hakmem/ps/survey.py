@@ -85,8 +85,8 @@ def survey() -> Survey:
     processes = [process for process in all_processes() if process.pid != os.getpid()]
     for process, found in in_steps(lambda process: look_at(process, known), processes, SECONDS, SPACE_MOST):
         if isinstance(found, (Late, Failed)):
-            problem = f"held up who looks at it for more than {SECONDS} seconds" if isinstance(found,
-                                                                                               Late) else str(found)
+            late = f"kept its reader waiting for more than {SECONDS} seconds"
+            problem = late if isinstance(found, Late) else str(found)
             rows.append(Row(process.pid, process.name, process.command, problem=f"process {process.pid}: {problem}"))
         elif found == "unseen":
             unseen += 1

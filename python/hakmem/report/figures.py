@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING
 
+from hakmem.units import scaled
+
 if TYPE_CHECKING:
     from hakmem.records import Entry, Ratio, Result
 
@@ -119,8 +121,8 @@ def with_unit(value: float, unit: str) -> str:
         value *= scale
         return f"{value:,.{2 if value < 9.995 else 1 if value < 99.95 else 0}f} {unit}"
     if unit == "KiB":
-        scale, unit = (1024 * 1024, "GiB") if value >= 1024 * 1024 else (1024, "MiB") if value >= 1024 else (1, "KiB")
-        return f"{value / scale:.1f} {unit}" if unit != "KiB" else f"{value:.0f} KiB"
+        value, unit = scaled(value * 1024, "GiB") if value >= 1024 else (value, unit)
+        return f"{value:.{0 if unit == 'KiB' else 1}f} {unit}"
     return number_text(value)
 
 

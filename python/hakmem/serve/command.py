@@ -33,12 +33,12 @@ class ServeError(click.ClickException):
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address or name to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8427, show_default=True,
-              help="0 takes one that is free.")
+              help="The port to listen on; 0 takes a free one.")
 @click.option("--socket", "path", type=click.Path(path_type=Path), metavar="PATH",
-              help="Listen on a Unix socket instead, for the own user and root alone.")
+              help="Listen on a Unix socket instead, for your own user and root only.")
 @click.option("--token-file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-              help="Take the token from FILE, made if it is not there; else each start has one of its own.")
-@click.option("--no-token", is_flag=True, help="Answer whoever reaches the port.")
+              help="Take the token from FILE, which is made if missing. Default: a new one at each start.")
+@click.option("--no-token", is_flag=True, help="Answer every request that reaches the port, without a token.")
 @click.option("--interval", type=Range(min=0.05, max=3600), default=1.0, show_default=True,
               metavar="SECONDS", help="Time between two looks; more for a large heap.")
 @click.option("--deadline", type=Range(min=0.5, max=3600), default=60.0, show_default=True,

@@ -50,8 +50,8 @@ class Target:
                 return await asyncio.wait_for(self.exchange(question), self.seconds)
             except asyncio.TimeoutError:
                 await self.end()
-                raise Late(
-                    f"process {self.pid} held up who looks at it for more than {self.seconds:g} seconds") from None
+                raise Late(f"process {self.pid} kept its reader waiting for more than {self.seconds:g} "
+                           "seconds") from None
             except (asyncio.IncompleteReadError, ConnectionError):
                 status = await self.end()
                 raise LiveError(f"process {self.pid}: what looks at it failed: {ended_text(status)}") from None

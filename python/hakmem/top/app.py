@@ -27,7 +27,7 @@ from hakmem.top import tables, words
 LOOKING = 0.25
 # Seconds until the screen tells that a look takes long.
 SLOW = 5
-# The history keeps so many looks, more than a screen is wide.
+# The looks that the history keeps: more than a screen is wide.
 LOOKS = 400
 TABS = {"classes": "classes", "threads": "threads", "pools": "pools", "superslabs": "SuperSlabs", "huge": "huge blocks"}
 HELP = """\

@@ -87,11 +87,11 @@ def pick(text: str, rows: Iterable[Row]) -> int:
 
 
 def take(sampler: Sampler) -> Sample:
-    """Returns a Sample, if the look ends in time: the process's owner can hold its readers up."""
+    """Returns a Sample, if the look ends in time: the process's owner can keep its readers waiting."""
     try:
         return in_thread(sampler.take).result(SECONDS)
     except concurrent.futures.TimeoutError:
-        raise LiveError(f"process {sampler.pid} held up who looks at it for more than {SECONDS} seconds") from None
+        raise LiveError(f"process {sampler.pid} kept its reader waiting for more than {SECONDS} seconds") from None
 
 
 def print_once(first: Sample, second: Sample) -> None:

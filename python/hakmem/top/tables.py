@@ -13,7 +13,7 @@ from hakmem.top.words import bytes_text
 if TYPE_CHECKING:
     from hakmem.live.sample import Sample
 
-# A table shows at most so many rows, the first in its order.
+# The most rows of a table: the first in its order.
 ROWS_MOST = 400
 
 

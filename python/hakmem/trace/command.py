@@ -55,7 +55,7 @@ def info(file: Path, as_json: bool) -> None:
 
 @trace.command()
 @click.option("--allocator", "names", multiple=True, metavar="NAME",
-              help="An allocator to replay on (glibc, hakmem, a peer); several times for several. All if not given.")
+              help="An allocator to replay on (glibc, hakmem, a peer); may be repeated. Default: all.")
 @click.option("--add", "additions", multiple=True, metavar="NAME=LIBRARY", help="Any other library, too.")
 @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Runs on each allocator.")
 @click.option("--threads-merged", is_flag=True, help="All operations in one thread, in the recorded order.")

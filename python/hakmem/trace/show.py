@@ -7,18 +7,12 @@ from typing import TYPE_CHECKING
 
 from hakmem.bench.table import print_table
 from hakmem.screen import Console, Table, Text, make_console
-from hakmem.units import scaled
+from hakmem.units import bytes_text
 
 if TYPE_CHECKING:
     from hakmem.records import Record
 
 BAR = 30
-
-
-def size_text(count: int) -> str:
-    """Returns bytes with a unit."""
-    value, unit = scaled(count, "GiB")
-    return f"{count:,} B" if unit == "B" else f"{value:,.4g} {unit}"
 
 
 def print_pairs(console: Console, pairs: Iterable[tuple[str, str]]) -> None:
@@ -49,16 +43,16 @@ def print_info(found: Record) -> None:
     console = make_console()
     lives = found["lives"]
     threads = found["threads"]
-    pairs = [("file", f"{found['file']}, {size_text(found['file_bytes'])}"),
+    pairs = [("file", f"{found['file']}, {bytes_text(found['file_bytes'])}"),
              ("command", found.get("command", "unknown")), ("recorded", found.get("date", "unknown")),
              ("end", f"child process {found['child']}" if "child" in found else end_text(found))]
     if found["truncated"]:
         pairs.append(("truncated", f"recording stopped early: {found['truncated']}"))
     pairs += [
-        ("calls", f"{found['calls']:,}, {size_text(found['bytes_requested'])} requested"),
+        ("calls", f"{found['calls']:,}, {bytes_text(found['bytes_requested'])} requested"),
         ("threads", f"{len(threads):,}, at most {found['threads_at_once']:,} at once"),
-        ("peak in use", f"{size_text(found['peak_live_bytes'])}; {found['peak_live_blocks']:,} blocks at most"),
-        ("in use at the end", f"{size_text(found['live_at_end_bytes'])} in {found['live_at_end_blocks']:,} blocks"),
+        ("peak in use", f"{bytes_text(found['peak_live_bytes'])}; {found['peak_live_blocks']:,} blocks at most"),
+        ("in use at the end", f"{bytes_text(found['live_at_end_bytes'])} in {found['live_at_end_blocks']:,} blocks"),
         ("blocks", f"{lives['freed']:,} freed, {lives['freed_by_other_thread']:,} of them by another thread; "
                    f"{lives['never_freed']:,} not freed")]
     if what_is_left_out(found):
@@ -69,9 +63,9 @@ def print_info(found: Record) -> None:
                  sorted(found["kinds"].items(), key=lambda pair: -pair[1])])
     print_sizes(console, found["sizes"])
     if lives["calls"]:
-        print_table(console, "Lives of the freed blocks: so many of 100 are shorter", ["", *lives["calls"]],
+        print_table(console, "Lives of the freed blocks, by percentile", ["", *lives["calls"]],
                     [["in calls", *(f"{value:,}" for value in lives["calls"].values())],
-                     ["in bytes requested", *(size_text(value) for value in lives["bytes"].values())]])
+                     ["in bytes requested", *(bytes_text(value) for value in lives["bytes"].values())]])
     if len(threads) > 1:
         busiest = sorted(range(len(threads)), key=lambda number: -threads[number]["calls"])[:10]
         print_table(console, "Threads with the most calls", ["thread", "calls", ""],
@@ -90,7 +84,7 @@ def print_sizes(console: Console, sizes: list[Record]) -> None:
     for size in sizes:
         if size["count"]:
             bar = Text("█" * max(1, round(BAR * size["count"] / most)), style="cyan")
-            table.add_row(f"to {size_text(size['up_to'])}", f"{size['count']:,}", size_text(size["bytes"]), bar)
+            table.add_row(f"to {bytes_text(size['up_to'])}", f"{size['count']:,}", bytes_text(size["bytes"]), bar)
     if most:
         console.print(table)
         console.print()

@@ -22,9 +22,9 @@ SMALL_PAGES = {"HAKMEM_THP": "never"}
 # Allowed beside 1 %. A fault in a mapped file brings up to 16 pages with it, as many as the page cache holds together,
 # so the start of a program takes more or fewer on each machine: spawn-true 267 to 283.
 FAULTS_SLACK = 24
-# For a program with threads the least of so many runs counts: in one of fifty, threads collide badly.
+# Runs of a program with threads, of which the least counts: in one of fifty, threads collide badly.
 LEAST_OF = 3
-# The bound of a varying figure: the highest of so many runs, times 1.6, because the scheduler varies.
+# Runs for the bound of a varying figure: their highest, times 1.6, because the scheduler varies.
 REPEATS = 5
 MARGIN = 1.6
 

@@ -47,7 +47,7 @@ def test_an_option_that_helps_is_found():
     ([], 2, "Missing argument"),
     (["./program"], 2, "for a program: hakmem advise -- ./program"),
     (["one", "two"], 2, "one PID or name is wanted; for a program: hakmem advise -- one two"),
-    (["one", "--", "two"], 2, "what is one before --?"),
+    (["one", "--", "two"], 2, "one stands before --"),
 ])
 def test_mistakes_are_named(words, status, message):
     arguments = ["advise", "--warm", "1", *map(str, words)]

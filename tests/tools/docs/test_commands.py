@@ -99,18 +99,19 @@ REPLACED: dict[str, dict[str, str]] = {
     "docs/tune.md": {"--rounds 3": "--rounds 1 --warm 0", **PROGRAM},
 }
 
-# What a document assumes: a process on HAKMEM with a heap profile, and a tool that may find a fault here.
+# What a document assumes: a process on HAKMEM with a heap profile, and a tool that may find a fault here. The process
+# lives longer than a session may take, and the session ends it.
 PROCESS = """
 ends_0_or_1() { "$@" || test $? -eq 1; }
 hakmem run --heap-profile given.pb.gz -- python3 -c 'import time
 kept = [bytes(100000 + i) for i in range(300)]
 print("ready", flush=True)
-time.sleep(60)' >given.txt &
+time.sleep(600)' >given.txt &
 PID=$!
 until grep -qs ready given.txt; do sleep 0.05; done
 """
 # The same, while it allocates.
-ACTIVE = PROCESS.replace("time.sleep(60)", """for i in range(6000):
+ACTIVE = PROCESS.replace("time.sleep(600)", """for i in range(60000):
     kept[i % 300] = bytes(100000 + i)
     time.sleep(0.01)""")
 # `sleep 1` is long enough for a reader, but not beside other tests: this waits until the started process is the program

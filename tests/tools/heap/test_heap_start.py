@@ -130,10 +130,10 @@ def test_a_thread_whose_calls_all_hit(running):
 def test_an_idle_process_follows_with_its_next_call(running, monkeypatch):
     begun = hakmem("heap", "--start", running.pid)
     assert begun.status == 0 and begun.stdout == "" and (
-        f"process {running.pid} has called neither malloc nor free in 3 s" in begun.stderr), begun.report()
+        f"process {running.pid} has made no call of malloc or free in 3 s" in begun.stderr), begun.report()
     control = Control(ProcessMemory(running.pid))
     number = control.request(profile_mean=4096)
-    with pytest.raises(Unanswered, match=rf"process {running.pid} has called neither malloc nor free in 0.5 s"):
+    with pytest.raises(Unanswered, match=rf"process {running.pid} has made no call of malloc or free in 0.5 s"):
         control.await_answer(number, seconds=0.5)
     assert not control.state().profile_on
     running.tell("keep", 64, 1)
@@ -212,7 +212,7 @@ def test_nothing_is_written_where_it_may_do_harm(running, monkeypatch):
             Control(ProcessMemory(running.pid), made)
     without = changed()
     del without.roots["outside"]
-    with pytest.raises(LiveError, match="cannot be told anything from outside"):
+    with pytest.raises(LiveError, match="takes no requests from outside"):
         Control(ProcessMemory(running.pid), without)
 
 

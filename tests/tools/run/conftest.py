@@ -7,5 +7,5 @@ import pytest
 
 @pytest.fixture(scope="session")
 def counts(compiled):
-    """A program that makes so many calls of malloc."""
+    """A program that makes as many calls of malloc as its argument says."""
     return compiled(Path(__file__).parent / "counts.c")

@@ -38,7 +38,7 @@ def row_of(table, column, value):
 
 @contextmanager
 def screen(busy, interval, dimensions=(40, 150)):
-    """A pexpect.spawn of the screen in a terminal of so many (lines, columns)."""
+    """A pexpect.spawn of the screen in a terminal of (lines, columns)."""
     run = pexpect.spawn(PYTHON, [*COMMAND[1:], str(busy.pid), "--interval", interval],
                         env={**environment(), "TERM": "xterm-256color"}, dimensions=dimensions,
                         timeout=SECONDS, encoding="utf-8")

@@ -203,7 +203,7 @@ def test_a_target_that_holds_it_up(program, honest, honest_rows):
                 return {row["pid"]: row for row in server.json("api/processes")["processes"]}
             assert about()[target.pid]["state"] == "running"
             target.tell("hold", registry, 4096)
-            until(lambda: "held up who looks at it for more than 4 seconds" in about()[target.pid]["problem"],
+            until(lambda: "kept its reader waiting for more than 4 seconds" in about()[target.pid]["problem"],
                   "the deadline")
             number = server.json(f"api/history/{honest}")["points"][-1]["number"]
             until(lambda: server.json(f"api/history/{honest}")["points"][-1]["number"] > number + 3,

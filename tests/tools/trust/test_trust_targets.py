@@ -261,14 +261,14 @@ def test_ps_passes_over_who_holds_it_up(target, rows, honest):
     result = blackbox.run([sys.executable, "-c", script, "ps", "--json"], env=ENVIRONMENT, timeout=120)
     assert result.status == 0, result.report()
     found = {row["pid"]: row for row in json.loads(result.stdout)["processes"]}
-    assert "held up who looks at it" in found[target.pid]["problem"] and found[honest]["live"] > 0
+    assert "kept its reader waiting" in found[target.pid]["problem"] and found[honest]["live"] > 0
 
 
 def test_top_says_that_it_is_held_up(target, rows):
     held(target, rows)
     script = "import hakmem.top.command as top; top.SECONDS = 1; import hakmem.cli as cli; cli.main()"
     result = blackbox.run([sys.executable, "-c", script, "top", "--once", target.pid], env=ENVIRONMENT)
-    assert "held up who looks at it for more than 1 seconds" in one_line(result)
+    assert "kept its reader waiting for more than 1 seconds" in one_line(result)
 
 
 def steps(number):

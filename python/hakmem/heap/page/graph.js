@@ -1,4 +1,4 @@
-// What the pages with a flame graph share: texts of figures, colors of frames, the search, and the keyboard.
+// What the pages with a flame graph share: texts of figures, and the graph with its colors, search and keyboard.
 "use strict";
 
 const heapGraph = (() => {
@@ -77,5 +77,66 @@ const heapGraph = (() => {
         };
     }
 
-    return { valueText, shareText, color, matcher, keyboard };
+    // The page's flame graph, in #graph, with its search. draw(tree, ...) draws one in place of the last: milliseconds that
+    // a zoom takes, label(frame) and paint(frame) for a bar's text and color, sumText(sum) for what a search finds.
+    function begin() {
+        const byId = (id) => document.getElementById(id);
+        const [place, search, found, details] = ["graph", "search", "found", "details"].map(byId);
+        let chart = null;
+        const keys = keyboard(place, search, details, () => chart);
+
+        // Shows a text if there is nothing to draw.
+        function say(words) {
+            const text = document.createElement("p");
+            text.textContent = words;
+            place.replaceChildren();
+            place.dataset.width = place.clientWidth;
+            place.append(text);
+            chart = null;
+        }
+
+        function draw(tree, milliseconds, label, paint, sumText) {
+            let expression = null;
+            place.replaceChildren();
+            place.dataset.width = place.clientWidth;
+            chart = flamegraph.default()
+                .width(place.clientWidth).cellHeight(20).inverted(true).minFrameSize(0.4)
+                .transitionDuration(milliseconds)
+                .sort((a, b) => b.data.value - a.data.value || (a.data.name < b.data.name ? -1 : 1))
+                .setLabelHandler(label)
+                .setColorMapper(paint)
+                .setSearchMatch((frame, term) => {
+                    if (expression?.term !== term) {
+                        expression = { term, matches: matcher(term) };
+                    }
+                    return expression.matches.test(frame.data.name) || expression.matches.test(frame.data.where);
+                })
+                .setSearchHandler((frames, sum) => {
+                    const bars = `${frames.length.toLocaleString("en")} ${frames.length === 1 ? "bar" : "bars"}`;
+                    found.textContent = `${bars} found, with ${sumText(sum)}, ${shareText(sum, tree.value)}`;
+                })
+                .setDetailsElement(details)
+                .setDetailsHandler((text) => {
+                    details.textContent = text ?? "";
+                });
+            d3.select(place).datum(tree).call(chart);
+            keys.begun(chart);
+            lookFor(search.value);
+        }
+
+        function lookFor(term) {
+            if (chart && term !== "") {
+                chart.search(term);
+            } else {
+                found.textContent = "";
+                chart?.clear();
+            }
+        }
+
+        search.addEventListener("input", () => lookFor(search.value));
+        byId("reset").addEventListener("click", () => chart?.resetZoom());
+        return { say, draw, lookFor };
+    }
+
+    return { valueText, shareText, color, begin };
 })();

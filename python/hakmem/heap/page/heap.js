@@ -5,15 +5,12 @@
     const data = JSON.parse(document.getElementById("data").textContent);
     const place = document.getElementById("graph");
     const search = document.getElementById("search");
-    const found = document.getElementById("found");
-    const CELL = 20;
     const ROWS = 500;
     let kind = data.shown;
     let by = "flat";
-    let chart = null;
 
-    const { shareText, matcher } = heapGraph;
-    const keys = heapGraph.keyboard(place, search, document.getElementById("details"), () => chart);
+    const { shareText } = heapGraph;
+    const graph = heapGraph.begin();
 
     function valueText(value, signed = data.compared) {
         return heapGraph.valueText(value, data.types[kind][1], signed);
@@ -54,49 +51,13 @@
     function drawGraph() {
         const tree = treeOf();
         const largest = largestChange();
-        place.replaceChildren();
-        place.dataset.width = place.clientWidth;
         if (tree.value === 0) {
-            const text = document.createElement("p");
-            text.textContent = "Nothing of this kind is in the profile.";
-            place.append(text);
-            chart = null;
+            graph.say("Nothing of this kind is in the profile.");
             return;
         }
         const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
-        let expression = null;
-        chart = flamegraph.default()
-            .width(place.clientWidth).cellHeight(CELL).inverted(true).minFrameSize(0.4)
-            .transitionDuration(still ? 0 : 250)
-            .sort((a, b) => b.data.value - a.data.value || (a.data.name < b.data.name ? -1 : 1))
-            .setLabelHandler((frame) => label(frame, tree.value))
-            .setColorMapper((frame) => heapGraph.color(frame, data.compared, largest))
-            .setSearchMatch((frame, term) => {
-                if (expression?.term !== term) {
-                    expression = { term, matches: matcher(term) };
-                }
-                return expression.matches.test(frame.data.name) || expression.matches.test(frame.data.where);
-            })
-            .setSearchHandler((frames, sum) => {
-                const bars = `${frames.length.toLocaleString("en")} ${frames.length === 1 ? "bar" : "bars"}`;
-                found.textContent = `${bars} found, with ${valueText(sum, false)}, ${shareText(sum, tree.value)}`;
-            })
-            .setDetailsElement(document.getElementById("details"))
-            .setDetailsHandler((text) => {
-                document.getElementById("details").textContent = text ?? "";
-            });
-        d3.select(place).datum(tree).call(chart);
-        keys.begun(chart);
-        lookFor(search.value);
-    }
-
-    function lookFor(term) {
-        if (chart && term !== "") {
-            chart.search(term);
-        } else {
-            found.textContent = "";
-            chart?.clear();
-        }
+        graph.draw(tree, still ? 0 : 250, (frame) => label(frame, tree.value),
+            (frame) => heapGraph.color(frame, data.compared, largest), (sum) => valueText(sum, false));
     }
 
     const cell = heapTables.cell;
@@ -108,7 +69,7 @@
         button.textContent = name;
         button.addEventListener("click", () => {
             search.value = `^${name.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&")}$`;
-            lookFor(search.value);
+            graph.lookFor(search.value);
             place.scrollIntoView({ block: "center" });
         });
         return button;
@@ -170,8 +131,6 @@
         });
         head.append(button);
     }
-    search.addEventListener("input", () => lookFor(search.value));
-    document.getElementById("reset").addEventListener("click", () => chart?.resetZoom());
     let waiting;
     addEventListener("resize", () => {
         clearTimeout(waiting);

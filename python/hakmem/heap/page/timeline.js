@@ -4,9 +4,6 @@
 (() => {
     const data = JSON.parse(document.getElementById("data").textContent);
     const byId = (id) => document.getElementById(id);
-    const place = byId("graph");
-    const search = byId("search");
-    const CELL = 20;
     const HEIGHT = 320;
     // Distinguishable with red-green blindness, on light and on dark. The last color is for all other sites.
     const COLORS = ["#4477aa", "#ee7733", "#009988", "#cc3311", "#aa3377", "#ddaa33", "#33bbee", "#882255", "#66aa55", "#7766cc", "#8a8f98"];
@@ -14,12 +11,11 @@
     let moment = data.times.length - 1;
     let base = null;
     let plot = null;
-    let chart = null;
 
     // ---- Figures ----
 
-    const { shareText, matcher } = heapGraph;
-    const keys = heapGraph.keyboard(place, search, byId("details"), () => chart);
+    const { shareText } = heapGraph;
+    const graph = heapGraph.begin();
 
     function valueText(value, signed = false) {
         return heapGraph.valueText(value, data.kinds[kind][2], signed);
@@ -163,44 +159,13 @@
     function drawGraph(nodes) {
         const tree = nodes[0];
         const largest = nodes.reduce((most, node) => Math.max(most, Math.abs(node.change)), 0);
-        place.replaceChildren();
-        chart = null;
         if (tree.value === 0) {
-            const text = document.createElement("p");
-            text.textContent = "Nothing of this kind was there at this moment.";
-            place.append(text);
+            graph.say("Nothing of this kind was there at this moment.");
             return;
         }
-        chart = flamegraph.default()
-            .width(place.clientWidth).cellHeight(CELL).inverted(true).minFrameSize(0.4).transitionDuration(0)
-            .sort((a, b) => b.data.value - a.data.value || (a.data.name < b.data.name ? -1 : 1))
-            .setLabelHandler(({ data: node }) => `${node.name}: ${valueText(node.value)}, ${shareText(node.value, tree.value)}`
-                + `${base === null ? "" : `, ${valueText(node.change, true)}`}${node.where ? ` (${node.where})` : ""}`)
-            .setColorMapper((frame) => heapGraph.color(frame, base !== null, largest))
-            .setSearchMatch((frame, term) => {
-                const expression = matcher(term);
-                return expression.test(frame.data.name) || expression.test(frame.data.where);
-            })
-            .setSearchHandler((frames, sum) => {
-                byId("found").textContent = `${frames.length.toLocaleString("en")} ${frames.length === 1 ? "bar" : "bars"} found, with `
-                    + `${valueText(sum)}, ${shareText(sum, tree.value)}`;
-            })
-            .setDetailsElement(byId("details"))
-            .setDetailsHandler((text) => {
-                byId("details").textContent = text ?? "";
-            });
-        d3.select(place).datum(tree).call(chart);
-        keys.begun(chart);
-        lookFor(search.value);
-    }
-
-    function lookFor(term) {
-        if (chart && term !== "") {
-            chart.search(term);
-        } else {
-            byId("found").textContent = "";
-            chart?.clear();
-        }
+        graph.draw(tree, 0, ({ data: node }) => `${node.name}: ${valueText(node.value)}, ${shareText(node.value, tree.value)}`
+            + `${base === null ? "" : `, ${valueText(node.change, true)}`}${node.where ? ` (${node.where})` : ""}`,
+            (frame) => heapGraph.color(frame, base !== null, largest), valueText);
     }
 
     // ---- The table ----
@@ -290,8 +255,6 @@
     byId("moment").addEventListener("input", (event) => choose(Number(event.target.value), base));
     byId("base").addEventListener("input", (event) => choose(moment, Number(event.target.value)));
     byId("comparing").addEventListener("change", (event) => choose(moment, event.target.checked ? Number(byId("base").value) : null));
-    search.addEventListener("input", () => lookFor(search.value));
-    byId("reset").addEventListener("click", () => chart?.resetZoom());
     let waiting;
     addEventListener("resize", () => {
         clearTimeout(waiting);
