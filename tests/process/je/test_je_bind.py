@@ -1,4 +1,5 @@
-"""Protects Debian's BIND, which uses jemalloc's mallocx, rallocx and sdallocx: libhakmem-je.so serves the same zone."""
+"""Protects Debian's BIND, which uses jemalloc's mallocx, rallocx and sdallocx: it serves the same zone on libhakmem-je,
+and on the libraries that have sdallocx and not mallocx."""
 
 import re
 import socket
@@ -6,6 +7,7 @@ import subprocess
 import time
 
 import blackbox
+import pytest
 
 NAMES = 20000
 
@@ -73,3 +75,13 @@ def test_its_tool_reads_the_zone(je_library, tmp_path):
                    for preload in (None, je_library))
     assert ours.status == plain.status == 0 and ours.stdout == plain.stdout and ours.stdout.count(
         "TXT") == NAMES, ours.report()
+
+
+@pytest.mark.parametrize("name", ["libhakmem.so", "libhakmem-secure.so", "libhakmem-tc.so"])
+def test_blocks_of_another_mallocx_go_back_there(name, tmp_path):
+    """BIND's own jemalloc gives the blocks by mallocx. The preloaded sdallocx passes them on."""
+    write_zone(tmp_path)
+    plain, ours = (blackbox.run(["named-checkzone", "-D", "example", tmp_path / "zone"], preload=preload)
+                   for preload in (None, blackbox.LIBRARY.with_name(name)))
+    assert ours.status == plain.status == 0 and ours.stdout == plain.stdout, ours.report()
+    assert ours.stderr == plain.stderr, ours.report()
