@@ -1,59 +1,66 @@
 /* The two jemalloc names that programs look for in any allocator. libhakmem-je.so has those of je/blocks.c instead.
  *
  * A program that is linked to jemalloc, such as BIND, gets mallocx from there and sdallocx from here. A block that is
- * not HAKMEM's goes on to the next sdallocx, and nallocx promises what both allocators keep.
+ * not HAKMEM's goes on to jemalloc's sdallocx, and nallocx promises what both allocators keep.
  */
-#define _GNU_SOURCE
 #include "api/sized.h"
 
-#include <dlfcn.h>
 #include <stdatomic.h>
 #include <stddef.h>
 
 #include "api/names.h"
+#include "os/symbols.h"
 
-/* Before glibc 2.34 a process may lack the library that defines dlsym. */
-extern __typeof__(dlsym) dlsym __attribute__((weak));
-
-/* ISO C cannot convert what dlsym returns to a pointer to a function. */
+/* ISO C cannot convert a found address to a pointer to a function. */
 union sized_symbol {
     void *address;
     void (*sdallocx)(void *block, size_t size, int flags);
     size_t (*nallocx)(size_t size, int flags);
 };
 
-/* The next definition of the name after HAKMEM's; NULL: none. The first call looks, and keeps what it finds. */
-static union sized_symbol sized_next(const char *name, _Atomic uintptr_t *kept)
+/* Not by dlsym: where it finds nothing, it keeps a text for the program's next dlerror. */
+static union sized_symbol sized_of_jemalloc(const char *name)
 {
-    enum { UNKNOWN, NONE }; /* else the address. Order: any; every thread finds the same */
-    uintptr_t found = atomic_load_explicit(kept, memory_order_relaxed);
+    static const char *const libraries[] = { "libjemalloc.so.2", "libjemalloc.so.1", NULL };
 
-    if (found == UNKNOWN) {
-        void *address = dlsym != NULL ? dlsym(RTLD_NEXT, name) : NULL;
-        found = address != NULL ? (uintptr_t)address : NONE;
-        atomic_store_explicit(kept, found, memory_order_relaxed);
-    }
-    return (union sized_symbol){ .address = found == NONE ? NULL : (void *)found };
+    return (union sized_symbol){ .address = os_symbol_of(libraries, name) };
+}
+
+/* Looks at each block that is not ours, so that a jemalloc that is loaded later is found, too. */
+static __attribute__((noinline)) bool sized_free_foreign(void *block, size_t size, int flags)
+{
+    union sized_symbol next = sized_of_jemalloc("sdallocx");
+
+    if (next.address != NULL)
+        next.sdallocx(block, size, flags);
+    return next.address != NULL;
 }
 
 API_EXPORT void sdallocx(void *block, size_t size, int flags)
 {
-    static _Atomic uintptr_t kept; /* Order: relaxed, see sized_next */
-    union sized_symbol next = sized_next("sdallocx", &kept);
-
-    if (next.address != NULL && block != NULL && front_block_size(block) == 0)
-        next.sdallocx(block, size, flags);
-    else
-        sized_free(INTERPOSED_SDALLOCX, block, size, sized_flags_alignment(flags), "sdallocx");
+    if (block != NULL && front_block_size(block) == 0 && !interposed_is(INTERPOSED_SDALLOCX) &&
+        sized_free_foreign(block, size, flags))
+        return;
+    sized_free(INTERPOSED_SDALLOCX, block, size, sized_flags_alignment(flags), "sdallocx");
 }
 
 API_EXPORT size_t nallocx(size_t size, int flags)
 {
-    static _Atomic uintptr_t kept; /* Order: relaxed, see sized_next */
-    union sized_symbol next = sized_next("nallocx", &kept);
+    enum { UNKNOWN, NONE }; /* else the address */
+    static _Atomic uintptr_t kept; /* Order: relaxed; every thread finds the same */
+    union sized_symbol next = { NULL };
+    uintptr_t found = atomic_load_explicit(&kept, memory_order_relaxed);
     size_t own = sized_with_flags(size, flags);
 
-    return next.address != NULL ? base_min(own, next.nallocx(size, flags)) : own;
+    if (HAK_UNLIKELY(found == UNKNOWN)) {
+        next = sized_of_jemalloc("nallocx");
+        found = next.address != NULL ? (uintptr_t)next.address : NONE;
+        atomic_store_explicit(&kept, found, memory_order_relaxed);
+    }
+    if (HAK_LIKELY(found == NONE))
+        return own;
+    next.address = (void *)found;
+    return base_min(own, next.nallocx(size, flags));
 }
 
 INTERPOSED_DEFINITION(AT_sdallocx, sdallocx, sdallocx)
