@@ -27,9 +27,10 @@ struct os_stop {
 HAK_HIDDEN void os_stop_prepare(void);
 
 /* Blocks the caller's signals and stops the other threads by the signal of that number, or by another signal if the
- * program handles that one; 0: all other threads are deaf. A thread that blocks it gets signal 32, unless the program has
- * called pthread_cancel. `memory` is OS_STOP_BYTES, zeroed at first, aligned to 16, and the same in all calls, because a
- * signal may arrive late. One caller at a time. Between the two calls the caller takes no lock and does not allocate. */
+ * program handles that one; 0: all other threads are deaf. A thread that blocks it gets signal 32, unless the program
+ * has called pthread_cancel. `memory` is OS_STOP_BYTES, zeroed at first, aligned to 16, and the same in all calls,
+ * because a signal may arrive late. One caller at a time. Between the two calls the caller takes no lock and does not
+ * allocate. */
 HAK_HIDDEN void os_stop_begin(struct os_stop *stop, int number, void *memory);
 HAK_HIDDEN void os_stop_end(const struct os_stop *stop);
 
