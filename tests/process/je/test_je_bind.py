@@ -1,5 +1,6 @@
-"""Protects Debian's BIND, which uses jemalloc's mallocx, rallocx and sdallocx: it serves the same zone on libhakmem-je,
-and on the libraries that have sdallocx and not mallocx."""
+"""Protects Debian's BIND, which uses jemalloc's mallocx, rallocx and sdallocx.
+
+It serves the same zone on libhakmem-je, and on the libraries that have sdallocx and not mallocx."""
 
 import re
 import socket
