@@ -69,10 +69,12 @@ enum class_first_slots {
 #undef CLASS_SLOTS
     CACHE_SLOTS_FIRST
 };
+/* Behind them, in the same page as the last of them, lies what the heap profile counts down (struct countdowns). */
+#define COUNTDOWN_SLOTS (2 * CLASS_COUNT + (4 * CLASS_COUNT + 7) / 8)
 
 /* Where each class's stack lies after it has grown. Index BASE holds NULL; the blocks lie at BASE + 1 to END. */
 enum class_slots {
-    CLASS_SLOT_BEFORE = CACHE_SLOTS_FIRST - 1,
+    CLASS_SLOT_BEFORE = CACHE_SLOTS_FIRST + COUNTDOWN_SLOTS - 1,
 #define CLASS_SLOTS(size, units, cached) CLASS_##size##_BASE, CLASS_##size##_END = CLASS_##size##_BASE + (cached),
     SLAB_CLASS_TABLE(CLASS_SLOTS)
 #undef CLASS_SLOTS
@@ -102,9 +104,7 @@ enum class_run_slots {
     RUN_SPANS(cached),
     SPAN_CLASS_TABLE(CLASS_SLOTS)
 #undef CLASS_SLOTS
-    CACHE_SLOTS_RUN,
-    /* struct countdowns lies here */
-    CACHE_SLOTS_COUNTED = CACHE_SLOTS_RUN + 2 * CLASS_COUNT + (3 * CLASS_COUNT + 7) / 8
+    CACHE_SLOTS_COUNTED
 };
 
 /* Each class has a third, deep place for its stack, behind all of these (T7 in front/thread_cache.h). It holds a

@@ -131,7 +131,7 @@ static HAK_NOINLINE void *allocate_aligned(size_t size, size_t alignment, size_t
 static HAK_NOINLINE void *allocate_unsteady(size_t size, size_t alignment, size_t wanted, struct thread_cache *cache,
                                             unsigned class)
 {
-    void *block = cache_serve_counted(cache, class);
+    void *block = cache_count(cache, class) ? cache_serve_counted(cache, class) : NULL;
 
     if (HAK_UNLIKELY(block == NULL))
         return allocate_aligned(size, alignment, wanted);
@@ -143,7 +143,8 @@ static HAK_NOINLINE void *allocate_unsteady(size_t size, size_t alignment, size_
 /* malloc where calls for the class are counted. */
 static HAK_NOINLINE void *malloc_counted(size_t size, struct thread_cache *cache, unsigned class)
 {
-    void *block = cache_serve_steady(cache, class);
+    void *block = cache->run_want[class] == RUN_STEADY ? cache_serve_runless(cache, class)
+                                                       : cache_serve_steady(cache, class);
 
     if (HAK_UNLIKELY(block == NULL))
         return allocate_unsteady(size, BLOCK_ALIGN, size, cache, class);

@@ -61,6 +61,17 @@ static void uncached_free(void *block, const char *function)
     remote_free_locked(block, function);
 }
 
+/* The class of a span that was a sample until now (Z9), or CLASS_NONE. The page map has 0 for the block's unit. */
+static HAK_NOINLINE unsigned sampled_span_class(const void *block)
+{
+    const struct slab *slab = slab_in_use_at(block);
+    const struct heap *owner = slab ? atomic_load_explicit(&slab->owner, memory_order_relaxed) : NULL;
+
+    return owner && class_is_span(slab->class) && owner->kind != HEAP_PROFILE && owner->kind != HEAP_FIRST_CLASS
+               ? sample_end_span(block)
+               : CLASS_NONE;
+}
+
 static void huge_block_free(void *block, const char *function)
 {
     if (guard_covers(block)) {
@@ -80,6 +91,8 @@ static void window_block_free(void *block, const char *function)
     bool aligned = ((uintptr_t)block & (BLOCK_ALIGN - 1)) == 0;
 
     CYCLES_CALL_IS(class_is_span(class) ? CYCLES_FREE_LARGE : CYCLES_FREE_MISS);
+    if (HAK_UNLIKELY(class == CLASS_NONE && table_foreign()) && aligned)
+        class = sampled_span_class(block);
     if (HAK_LIKELY(aligned && class != CLASS_NONE))
         pooled_free(class, block, function);
     else if (aligned && slab_in_use_at(block))

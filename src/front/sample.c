@@ -14,6 +14,7 @@
 #include "os/os.h"
 #include "pool/huge.h"
 #include "pool/remote.h"
+#include "pool/slab.h"
 #include "profile/dump.h"
 #include "superslab/window.h"
 
@@ -21,17 +22,19 @@
 
 static uint64_t sample_start(const struct thread_cache *cache) { return govern_start(cache ? &cache->governor : NULL); }
 
-/* Records the block. The thread has worked on the sample since `began` (govern_start). */
-static void note(struct record *record, struct thread_cache *cache, uint64_t began)
+/* Records the block. The thread has worked on the sample since `began` (govern_start). False: memory is out. */
+static bool note(struct record *record, struct thread_cache *cache, uint64_t began)
 {
     struct caller caller = cache ? cache_caller(cache) : (struct caller){ 0 };
+    bool noted;
 
     record->thread = caller.thread;
     record->calls = caller.calls;
-    profile_note(record, cache ? &cache->stacks : NULL, cache ? labels_in_force(cache->labels) : NULL);
+    noted = profile_note(record, cache ? &cache->stacks : NULL, cache ? labels_in_force(cache->labels) : NULL);
     dump_note_bytes(record->weight * record->size / WEIGHT_ONE); /* the file is written at the call's exit (K1) */
     if (cache)
         govern_note(&cache->governor, record->class, began);
+    return noted;
 }
 
 static uint32_t slack_of(size_t size, size_t wanted)
@@ -67,6 +70,29 @@ void *sample_block(struct thread_cache *cache, unsigned class, uint64_t weight, 
     return block;
 }
 
+/* A block for a call that is no sample. */
+static void *plain_block(struct thread_cache *cache, unsigned class, bool *zero)
+{
+    return cache_count(cache, class) ? cache_pop(cache, &cache->bins[class]) : cache_refill(cache, class, zero);
+}
+
+/* A span that is a sample is the one that the call would have got anyway (Z9). */
+static void *sample_span(struct thread_cache *cache, unsigned class, size_t wanted, uint64_t weight, bool *zero)
+{
+    uint64_t began = sample_start(cache);
+    void *block = plain_block(cache, class, zero);
+    struct record record = { .address = (uintptr_t)block,
+                             .size = class_size(class),
+                             .weight = weight,
+                             .class = (uint8_t)class,
+                             .foreign = true,
+                             .slack = slack_of(class_size(class), wanted) };
+
+    if (block && note(&record, cache, began))
+        slab_set_page_map(slab_of(block), CLASS_NONE);
+    return block;
+}
+
 /* Serves a call that is a sample of the weight: a guarded block, a sampled one, or NULL. */
 static void *sample_call(struct thread_cache *cache, unsigned class, size_t alignment, size_t wanted, uint64_t weight,
                          bool *zero)
@@ -98,9 +124,10 @@ void *sample_count(struct thread_cache *cache, unsigned class, size_t alignment,
     if (cache_run_left(cache, class)) /* an operator's first miss, with blocks left (T1) */
         return cache_pop(cache, &cache->runs[class]);
     if (HAK_UNLIKELY(cache_end_run(cache, class, &weight)))
-        block = sample_call(cache, class, alignment, wanted, weight, zero);
+        block = class_is_span(class) && profile_on() ? sample_span(cache, class, wanted, weight, zero)
+                                                     : sample_call(cache, class, alignment, wanted, weight, zero);
     if (HAK_LIKELY(block == NULL))
-        block = cache_count(cache, class) ? cache_pop(cache, &cache->bins[class]) : cache_refill(cache, class, zero);
+        block = plain_block(cache, class, zero);
     if (cache_run_length(cache, class))
         cache_begin_run(cache, class);
     return block;
@@ -171,11 +198,25 @@ void sample_note_foreign(void *block, size_t size, struct heap *heap)
 
 /* ---- Frees ---- */
 
-void sample_forget(const void *block)
+bool sample_forget(const void *block)
 {
     struct record record;
 
-    (void)profile_forget(block, cache_caller(cache_current()), &record);
+    return profile_forget(block, cache_caller(cache_current()), &record);
+}
+
+unsigned sample_end_span(const void *block)
+{
+    struct thread_cache *cache = thread_cache_get();
+    struct slab *slab = slab_of(block);
+    uint64_t began = sample_start(cache);
+
+    if (!sample_forget(block))
+        return CLASS_NONE;
+    slab_set_page_map(slab, slab->class);
+    if (cache)
+        govern_note(&cache->governor, slab->class, began);
+    return slab->class;
 }
 
 void sample_free(void *block, const char *function)

@@ -30,13 +30,18 @@ HAK_INLINE void sample_foreign(void *block, size_t size, struct heap *heap)
 /* Frees a block of the profile's heap; `function` is for reports. */
 HAK_HIDDEN void sample_free(void *block, const char *function);
 
-/* Call before the free of a block that may have been recorded in place. */
-HAK_HIDDEN void sample_forget(const void *block);
+/* Call before the free of a block that may have been recorded in place. sample_forget: true if there was a record. */
+HAK_HIDDEN bool sample_forget(const void *block);
 HAK_INLINE void sample_forget_foreign(const void *block)
 {
     if (HAK_UNLIKELY(table_foreign()))
-        sample_forget(block);
+        (void)sample_forget(block);
 }
+
+/* The same for a span of a thread's heap at whose unit the page map has 0. If it was a sample (Z9), it is an ordinary
+ * block from now on: returns its class, and the caller frees it. Else CLASS_NONE. */
+HAK_HIDDEN unsigned sample_end_span(const void *block);
+
 HAK_INLINE void sample_forget_heap(struct heap *heap) { profile_forget_heap(heap); }
 
 /* As huge_resize. If the block's size changes, the profile counts a free and a new allocation. */

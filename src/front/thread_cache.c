@@ -28,6 +28,10 @@
 #define DEEP_SHARE 256u
 #define DEEP_FIRST_BYTES HAK_MIB
 
+/* A slow call for a run is taken to cost as much as so many bytes that the thread did not use before. Most of them are
+ * in the processor's caches; the first touch of a page costs much more. */
+#define RUN_CALL_BYTES 1024u
+
 /* Added to a thread's number of calls between two profiles, so that blocks that lived meanwhile come into the last
  * bucket. */
 #define UNCOUNTED (1u << OWN_BUCKETS)
@@ -266,18 +270,42 @@ static void run_flush(struct thread_cache *cache, unsigned class)
         remote_free_blocks(class, &cache->slots[base + 1], remote, "free");
 }
 
+/* Whether a run that lacks `missing` blocks is to get them from the heap. They are memory that the program would not
+ * touch without the profile. So where blocks come back, the heap waits until short runs have cost as much. */
+static bool run_is_due(const struct thread_cache *cache, unsigned class, size_t missing)
+{
+    unsigned owed = cache->countdowns.owed[class];
+
+    return owed == RUN_BUILDS || (size_t)owed * RUN_CALL_BYTES >= missing * class_size(class);
+}
+
+/* Counts a run that served `served` calls while `back` blocks came back, for run_is_due. */
+static void run_owe(struct thread_cache *cache, unsigned class, unsigned served, unsigned back)
+{
+    uint8_t *owed = &cache->countdowns.owed[class];
+
+    if (back * 4 <= served)
+        *owed = RUN_BUILDS;
+    else if (*owed < RUN_BUILDS - 1)
+        ++*owed;
+}
+
 /* The length of the class's next run, after one that served `served` calls while `back` blocks came back. If few came
  * back, the thread takes blocks that it has not touched for long in any case, and a long run costs nothing. If more
- * came back than the bin can hold, blocks that a run takes from the heap soon return there. */
+ * came back than the bin can hold, blocks that a run takes from the heap soon return there. A run that was
+ * much shorter than it was to be is no reason for a longer one. */
 static unsigned run_next(struct thread_cache *cache, unsigned class, unsigned served, unsigned back)
 {
     size_t length = cache_run_length(cache, class), usual = size_classes[class].run_usual;
 
+    run_owe(cache, class, served, back);
     if (HAK_UNLIKELY(cache->countdowns.full[class])) {
         cache->countdowns.full[class] = false;
         length = base_min(base_max(length / 2, 1), usual);
     } else if (length == 0 && usual == 0 && cache_stays_runless(cache, class, back)) {
         length = 0;
+    } else if (served <= length / 2) {
+        length = back * 2 <= served ? length : base_min(length, base_max(length / 2, usual));
     } else if (back * 2 <= served) {
         length = base_min(base_max(length * 2, 1), size_classes[class].run_limit);
     } else if (length > usual) {
@@ -354,7 +382,9 @@ void cache_begin_run(struct thread_cache *cache, unsigned class)
     if (length == 0)
         return;
     lock_acquire(&cache->heap->lock);
-    if ((length - moved) * 8 > length) { /* a few blocks more are not worth the search for them */
+    /* A few blocks more are not worth the search for them. */
+    if ((length - moved) * 8 > length && (moved == 0 || run_is_due(cache, class, length - moved))) {
+        cache->countdowns.owed[class] = 0;
         got = (unsigned)heap_take_blocks(cache->heap, class, &cache->slots[base + 1], length - moved, &zero);
         cache->heap->classes[class].direct++; /* no call missed for this */
     }
@@ -378,10 +408,10 @@ void *cache_serve_counted(struct thread_cache *cache, unsigned class)
     int64_t parts = cache->countdowns.parts[class], left = cache->countdowns.left[class] - parts * (int64_t)served;
     void *block;
 
-    if (count == 0 || !run_is_plain(cache, class, left))
+    if (!run_is_plain(cache, class, left))
         return NULL;
-    if (count - 1 < length / 2 && count - 1 < usual) /* the heap must fill it */
-        return NULL;
+    if (count - 1 < length / 2 && count - 1 < usual && (count == 1 || run_is_due(cache, class, length - (count - 1))))
+        return NULL; /* the heap must fill it */
     length = (unsigned)base_min(run_next(cache, class, served, back), count - 1);
     cache->countdowns.left[class] = left;
     length = countdowns_may_pass(&cache->countdowns, class, length);

@@ -81,8 +81,8 @@ struct thread_cache {
     union {
         void *slots[CACHE_SLOTS_DEEP]; /* T7: most caches end at CACHE_BYTES */
         struct {
-            void *before[CACHE_SLOTS_RUN];
-            struct countdowns countdowns; /* behind the runs, where no memory is touched without a profile */
+            void *before[CACHE_SLOTS_FIRST];
+            struct countdowns countdowns;
         };
     };
 };
@@ -93,7 +93,7 @@ struct thread_cache {
 
 _Static_assert(offsetof(struct thread_cache, slots) + sizeof(void *) <= 4096,
                "W3: the empty cache is read in its first page");
-_Static_assert(sizeof(struct countdowns) <= (CACHE_SLOTS_COUNTED - CACHE_SLOTS_RUN) * sizeof(void *),
+_Static_assert(sizeof(struct countdowns) <= COUNTDOWN_SLOTS * sizeof(void *),
                "countdowns have their slots");
 _Static_assert(CLASS_COUNT <= RUN_BINS, "every class has a bin");
 
@@ -215,10 +215,34 @@ HAK_INLINE bool cache_stays_runless(struct thread_cache *cache, unsigned class, 
     return true;
 }
 
-/* Serves a call of a counted class (T8) in the usual case: a run has ended, or the class has none; the bin has this
- * call's block and most of those of the next run, which is to be as long; no call among them is a sample; no other work
- * waits. Else returns NULL and changes nothing. It loads each value only when the tests before have passed, so that it
- * needs few registers. A changed shift takes effect at the first other call, or the next flush. */
+/* As cache_serve_steady, for a class that has no run. */
+HAK_INLINE void *cache_serve_runless(struct thread_cache *cache, unsigned class)
+{
+    unsigned top = cache->bins[class].top, count = top - cache->base[class];
+    void *block = cache->slots[top];
+    int back = (int)(count - cache->seen[class]);
+    int64_t left;
+
+    if (HAK_UNLIKELY(block == NULL || back < 0 || cache->run_count[class] != 0))
+        return NULL;
+    if (!cache_stays_runless(cache, class, (unsigned)back))
+        return NULL;
+    if (HAK_UNLIKELY(cache->overflows[class] || cache->busy[class] == 0 || cache->tick != cache_flush_number()))
+        return NULL;
+    left = cache->countdowns.left[class] - cache->countdowns.parts[class];
+    if (HAK_UNLIKELY(left < 0))
+        return NULL;
+    cache->countdowns.left[class] = left;
+    cache_note_run(cache, class, 1, (unsigned)back);
+    cache->seen[class] = (uint16_t)(count - 1);
+    bin_set_top(&cache->bins[class], top - 1);
+    return block;
+}
+
+/* Serves a call of a counted class (T8) in the usual case: a run has ended; the bin has this call's block and most of
+ * those of the next run, which is to be as long; no call among them is a sample; no other work waits. Else returns NULL
+ * and changes nothing. It loads each value only when the tests before have passed, so that it needs few registers. A
+ * changed shift takes effect at the first other call, or the next flush. */
 HAK_INLINE void *cache_serve_steady(struct thread_cache *cache, unsigned class)
 {
     unsigned length = cache->run_want[class] - RUN_STEADY, top, count, base, served;
@@ -237,8 +261,6 @@ HAK_INLINE void *cache_serve_steady(struct thread_cache *cache, unsigned class)
     back = (int)(count - cache->seen[class]);
     if (HAK_UNLIKELY(back < 0))
         return NULL;
-    if (length == 0 && !cache_stays_runless(cache, class, (unsigned)back))
-        return NULL;
     if (HAK_UNLIKELY(cache->overflows[class] || cache->busy[class] == 0))
         return NULL;
     base = cache->runs[class].top;
@@ -253,8 +275,7 @@ HAK_INLINE void *cache_serve_steady(struct thread_cache *cache, unsigned class)
     cache->seen[class] = (uint16_t)(count - 1 - length);
     block = cache->slots[top];
     bin_set_top(&cache->bins[class], top - 1);
-    if (length)
-        cache_fill_run(cache, class, base, length, 0);
+    cache_fill_run(cache, class, base, length, 0);
     return block;
 }
 

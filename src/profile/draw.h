@@ -28,7 +28,10 @@ struct countdowns {
     uint8_t shifts[CLASS_COUNT]; /* the governor's shift that `parts` are for (govern.h) */
     uint8_t alone[CLASS_COUNT];  /* calls in a row, without a run, before which no block came back; up to RUN_ALONE */
     bool full[CLASS_COUNT];      /* more blocks came back while the run lasted than the bin can hold */
+    uint8_t owed[CLASS_COUNT];   /* runs since the heap last filled one, up to RUN_BUILDS - 1; or RUN_BUILDS */
 };
+/* owed: hardly a block came back while the last run lasted, so the program needs the heap's blocks. */
+enum { RUN_BUILDS = 255 };
 /* After so many such calls in a row a class of large blocks begins a run. */
 enum { RUN_ALONE = 3 };
 

@@ -142,14 +142,16 @@ uint64_t profile_draw_call(struct draw *draw, size_t size)
     return draw_weight(mean_parts(), profile_parts(size, shift));
 }
 
-void profile_note(struct record *record, struct stack_memory **stacks, const struct label_set *labels)
+bool profile_note(struct record *record, struct stack_memory **stacks, const struct label_set *labels)
 {
+    bool noted;
+
     record->born_ms = profile_now_ms();
     busy = true;
     record->site = stack_site(profile_site, labels, stacks, profile.mean == 1);
-    if (record->site)
-        table_insert(record);
+    noted = record->site && table_insert(record);
     busy = false;
+    return noted;
 }
 
 bool profile_forget(const void *block, struct caller by, struct record *record)

@@ -13,6 +13,9 @@
  * Z3: a call is counted with the mean of the profile that its thread's cache follows, and is a sample of that profile
  *     only: a start or stop makes every cache flush first.
  * Z4: a thread inside the profiler draws no samples: the unwinder's allocations are served as without a profile.
+ * Z9: a span that is a sample lies where it would lie without the profile, because no other block shares its page-map
+ *     byte. The byte is 0 until the block's free, so that the free takes the slow path. Its record is foreign and has
+ *     the span's class.
  */
 #ifndef HAK_PROFILE_PROFILE_H
 #define HAK_PROFILE_PROFILE_H
@@ -112,8 +115,9 @@ HAK_HIDDEN bool profile_busy(void);
 HAK_HIDDEN void profile_set_busy(bool is_busy);
 
 /* Records a block as a sample with the calling thread's stack. The caller has set the record's address, size, weight,
- * class, heap and foreign. stacks, labels: the thread's; stacks, *stacks and labels may be NULL. Holding no lock. */
-HAK_HIDDEN void profile_note(struct record *record, struct stack_memory **stacks, const struct label_set *labels);
+ * class, heap and foreign. stacks, labels: the thread's; stacks, *stacks and labels may be NULL. False: memory is out,
+ * and there is no record. Holding no lock. */
+HAK_HIDDEN bool profile_note(struct record *record, struct stack_memory **stacks, const struct label_set *labels);
 
 /* Removes the block's record; `by` is the freeing thread. False: the block is no sample. Holding no lock. */
 HAK_HIDDEN bool profile_forget(const void *block, struct caller by, struct record *record);

@@ -9,7 +9,6 @@
 #define OWN_MOST 24u  /* HAKMEM's own frames between here and the program, at most */
 
 struct kept {
-    const char *start; /* where the walk began: the frame of stack_site */
     const void *leaf;
     struct site *site;
     unsigned count;
@@ -21,7 +20,8 @@ struct stack_memory {
     struct steps_stack steps;
     unsigned hand;             /* the place whose stack is replaced next */
     struct python_memory python;
-    struct kept kept[KEPT];
+    const char *starts[KEPT];  /* where each walk began: the frame of stack_site; NULL: the place has no stack */
+    struct kept kept[KEPT];    /* most threads touch the memory of few */
 };
 
 static struct stack_memory *unused; /* under profile_lock */
@@ -50,7 +50,7 @@ void stack_leave(struct stack_memory **memory)
     *memory = NULL;
     mine->python = (struct python_memory){ 0 };
     for (unsigned i = 0; i < KEPT; i++)
-        mine->kept[i].start = NULL; /* the next thread's stack may lie where this one's did */
+        mine->starts[i] = NULL; /* the next thread's stack may lie where this one's did */
     mine->steps = (struct steps_stack){ 0 };
     lock_acquire(&profile_lock);
     mine->next = unused;
@@ -59,9 +59,9 @@ void stack_leave(struct stack_memory **memory)
 }
 
 /* Reads the slots from the innermost out. While the values agree, the next slot lies on the stack and can be read. */
-static bool is_same(const struct kept *kept, const char *start, const void *leaf)
+static bool is_same(const struct kept *kept, const void *leaf)
 {
-    if (kept->start != start || kept->leaf != leaf)
+    if (kept->leaf != leaf)
         return false;
     for (unsigned i = 0; i < kept->count; i++)
         if (*(volatile uintptr_t *)kept->frames[i].slot != kept->frames[i].address)
@@ -171,16 +171,19 @@ HAK_NOINLINE struct site *stack_site(const void *leaf, const struct label_set *l
     struct unwind_frame local[NATIVE_MOST], *frames = local;
     unsigned capacity = NATIVE_MOST, count;
     struct kept *place = NULL;
+    unsigned number = 0;
     bool keep = true, whole;
 
     if (kept) {
         for (unsigned i = 0; i < KEPT; i++)
-            if (is_same(&kept->kept[i], start, leaf)) /* one frame of Python's loop serves changing functions */
+            if (kept->starts[i] == start && is_same(&kept->kept[i], leaf))
+                /* One frame of Python's loop serves changing functions. */
                 return python_found() || kept->kept[i].site->labels != labels
                            ? make_site(leaf, labels, kept->kept[i].frames, kept->kept[i].count, kept)
                            : kept->kept[i].site;
-        place = &kept->kept[kept->hand++ % KEPT];
-        place->start = NULL;
+        number = kept->hand++ % KEPT;
+        place = &kept->kept[number];
+        kept->starts[number] = NULL;
         frames = place->frames;
         capacity = NATIVE_MOST + OWN_MOST;
     }
@@ -193,6 +196,6 @@ HAK_NOINLINE struct site *stack_site(const void *leaf, const struct label_set *l
         keep &= frames[i].slot != NULL;
     place->leaf = leaf;
     place->count = count;
-    place->start = keep && place->site ? start : NULL;
+    kept->starts[number] = keep && place->site ? start : NULL;
     return place->site;
 }

@@ -422,6 +422,76 @@ static void test_what_may_be_spent(void)
     assert_int_equal(highest_shift(), 0);
 }
 
+/* ---- Spans that are samples (Z9) ---- */
+
+static void *free_span(void *block)
+{
+    front_free(block);
+    return NULL;
+}
+
+static unsigned page_map_class(const void *block) { return window_page_map()[window_unit(block)]; }
+
+/* A span that is a sample is the thread's own, and again an ordinary one after its free: by the same thread, by
+ * another, by realloc, and after the profile has ended. */
+static void test_sampled_spans_stay(void)
+{
+    const size_t size = 120000;
+    unsigned class = class_of_size(size);
+    pthread_t thread;
+    void *plain, *block;
+
+    begin_ungoverned();
+    plain = front_malloc(size);
+    front_free(plain);
+    assert_int_equal(front_profile_set(1), 0);
+    front_collect(false);
+    for (unsigned way = 0; way < 4; way++) {
+        block = allocate_at(site_a, size);
+        assert_ptr_equal(atomic_load(&slab_of(block)->owner), cache_current()->heap);
+        assert_int_equal(page_map_class(block), CLASS_NONE);
+        assert_int_equal(table_records(), 1);
+        assert_int_equal(front_usable_size(block, "malloc_usable_size"), class_size(class));
+        if (way == 1) {
+            pthread_create(&thread, NULL, free_span, block);
+            pthread_join(thread, NULL);
+        } else if (way == 2) {
+            void *moved = front_realloc(block, 4 * size, "realloc");
+            assert_int_equal(table_records(), 1);
+            front_free(moved);
+        } else {
+            if (way == 3)
+                assert_int_equal(front_profile_set(0), 0);
+            front_free(block);
+        }
+        assert_int_equal(table_records(), 0);
+        assert_int_equal(table_foreign(), 0);
+        if (way == 0)
+            assert_int_equal(page_map_class(block), class);
+    }
+    block = front_malloc(size);
+    assert_int_equal(page_map_class(block), class);
+    front_free(block);
+}
+
+/* The sites' sums count such spans exactly if every block is a sample. */
+static void test_sampled_spans_are_counted(void)
+{
+    enum { COUNT = 50 };
+    void *held[COUNT];
+
+    begin_ungoverned();
+    assert_int_equal(front_profile_set(1), 0);
+    front_collect(false);
+    for (unsigned i = 0; i < COUNT; i++)
+        held[i] = allocate_at(site_b, 70000 + 20000 * (size_t)i);
+    assert_int_equal(in_use_of(site_b, false).objects, COUNT * WEIGHT_ONE);
+    for (unsigned i = 0; i < COUNT; i++)
+        front_free(held[i]);
+    assert_int_equal(in_use_of(site_b, false).objects, 0);
+    assert_int_equal(in_use_of(site_b, true).objects, COUNT * WEIGHT_ONE);
+}
+
 static struct thread_cache *sampled_cache;
 
 static void *take_samples(void *unused)
@@ -500,6 +570,8 @@ int main(void)
         core_unit_test(test_shifts_fall),
         core_unit_test(test_debt_is_capped),
         core_unit_test(test_what_may_be_spent),
+        core_unit_test(test_sampled_spans_stay),
+        core_unit_test(test_sampled_spans_are_counted),
         core_unit_test(test_stacks_serve_the_next),
         core_unit_test(test_off_and_on),
     };

@@ -57,6 +57,49 @@ static void test_steady(void)
     assert_int_equal(cache->tick, cache_flush_number());
 }
 
+/* Takes and frees a block `calls` times. Returns how many different blocks that were, of those that `seen` has not. */
+static unsigned different_blocks(unsigned calls, void **seen, unsigned most)
+{
+    unsigned count = 0, at;
+
+    for (unsigned i = 0; i < calls; i++) {
+        void *block = front_malloc(512);
+        for (at = 0; at < count && seen[at] != block; at++)
+            ;
+        if (at == count && count < most)
+            seen[count++] = block;
+        front_free(block);
+    }
+    return count;
+}
+
+/* Where blocks come back, runs get more blocks from the heap only after many calls: a thread that makes few calls
+ * touches few blocks. */
+static void test_runs_grow_late(void)
+{
+    void *seen[256];
+
+    begin();
+    assert_true(different_blocks(100, seen, 256) <= 16);
+    assert_true(different_blocks(40000, seen, 256) >= 32);
+}
+
+/* A thread that only takes blocks gets long runs soon. */
+static void test_runs_of_what_is_built(void)
+{
+    struct thread_cache *cache = begin();
+    unsigned longest = 0;
+    void *held[1000];
+
+    for (unsigned i = 0; i < 1000; i++) {
+        held[i] = front_malloc(512);
+        longest = (unsigned)base_max(longest, cache->run_count[CLASS_512]);
+    }
+    assert_true(longest >= size_classes[CLASS_512].run_limit - 4u);
+    for (unsigned i = 0; i < 1000; i++)
+        front_free(held[i]);
+}
+
 /* ---- A flush in the midst of a start ---- */
 
 static struct {
@@ -131,6 +174,11 @@ static void test_flush_during_a_start(void)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { core_unit_test(test_steady), core_unit_test(test_flush_during_a_start) };
+    const struct CMUnitTest tests[] = {
+        core_unit_test(test_steady),
+        core_unit_test(test_runs_grow_late),
+        core_unit_test(test_runs_of_what_is_built),
+        core_unit_test(test_flush_during_a_start),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
