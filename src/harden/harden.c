@@ -88,8 +88,8 @@ bool harden_close(void *address, size_t size)
         return true;
     if (!atomic_exchange_explicit(&said, true, memory_order_relaxed))
         base_message("the kernel refused to make %zu bytes at %p inaccessible: freed blocks and the ends of huge ones "
-                     "stay readable and "
-                     "writable from here on; raise vm.max_map_count (docs/hardening.md)",
+                     "stay readable and writable from here on; raise vm.max_map_count, or let the sandbox allow "
+                     "mprotect (docs/hardening.md)",
                      size, address);
     return false;
 }

@@ -270,7 +270,7 @@ static struct guard_slot *nearest_slot(uintptr_t address, unsigned number)
 /* What is wrong with an access to the address. Under guard_lock. */
 static enum guard_error judge_access(uintptr_t address, struct guard_slot **found)
 {
-    unsigned number;
+    unsigned number = 0;
     struct guard_slot *slot = guard_slot_of(address, &number);
 
     *found = slot = slot ? slot : nearest_slot(address, number);

@@ -156,7 +156,7 @@ void guard_units_say_refused(void)
 
     if (HAK_UNLIKELY(unit != NULL) && atomic_exchange_explicit(&refused_unit, NULL, memory_order_relaxed))
         base_message("the kernel refused to make %zu bytes at %p inaccessible: from here on some slabs have no guard "
-                     "beside them; raise vm.max_map_count (docs/hardening.md)",
+                     "beside them; raise vm.max_map_count, or let the sandbox allow mprotect (docs/hardening.md)",
                      UNIT_SIZE, (void *)unit);
 }
 
