@@ -4,9 +4,8 @@
 
 #define WINDOW_EVENTS 16u
 /* A thread may exceed its share of time by this. Its first samples are the dearest, and those of long-lived blocks. Its
- * first GiB shall have 2,000 at the usual mean, however fast it allocates (docs/profile.md, "What the figures are"):
- * 0.5 us for each. */
-#define CREDIT_NS 1000000u
+ * first GiB shall have 2,000 at the usual mean, however fast it allocates (docs/profile.md, "What the figures are"). */
+#define CREDIT_NS 2000000u
 #define EVENT_MOST_NS 20000u   /* a longer event includes time in which the thread did not run */
 #define HALVINGS_MOST 4u       /* in one step */
 #define UNSEEN_MOST 2u

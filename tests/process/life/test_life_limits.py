@@ -74,8 +74,8 @@ def strict_overcommit():
             try:
                 if blackbox.EMULATOR:
                     raise PermissionError("emulated")
-                # All of RAM may be committed, so that other programs on the machine are not refused.
-                OVERCOMMIT_RATIO.write_text("100\n")
+                # Ten times the RAM may be committed, so that other programs on the machine are not refused.
+                OVERCOMMIT_RATIO.write_text("1000\n")
                 OVERCOMMIT.write_text("2\n")
             except OSError:
                 arguments["limits"] = {resource.RLIMIT_DATA: 800 * MIB}

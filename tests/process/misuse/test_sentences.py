@@ -53,7 +53,7 @@ SENTENCES = {
     "Until then a block that was freed twice": [SUITE],
     "Such a program overwrites": [SUITE],
     "For example, a block up to 1 MiB": ["test_usual_build_catches_it_at_the_flush"],
-    "That is caught when the block leaves": ["test_usual_build_catches_it_at_the_flush"],
+    "HAKMEM catches that when the block leaves": ["test_usual_build_catches_it_at_the_flush"],
     "To catch it at the call": ["test_checking_build_catches_it_at_the_call"],
     "If the constant `CHECK_EVERY_FREE`": ["test_checking_build_catches_it_at_the_call",
                                            "test_checking_build_runs_programs"],
