@@ -57,7 +57,7 @@ static void test_steady(void)
     assert_int_equal(cache->tick, cache_flush_number());
 }
 
-/* Takes and frees a block `calls` times. Returns how many different blocks that were, of those that `seen` has not. */
+/* Takes and frees a block `calls` times. Returns how many different blocks it got. `seen` has room for `most`. */
 static unsigned different_blocks(unsigned calls, void **seen, unsigned most)
 {
     unsigned count = 0, at;
@@ -77,7 +77,7 @@ static unsigned different_blocks(unsigned calls, void **seen, unsigned most)
  * touches few blocks. */
 static void test_runs_grow_late(void)
 {
-    void *seen[256];
+    void *seen[256] = { NULL };
 
     begin();
     assert_true(different_blocks(100, seen, 256) <= 16);

@@ -2,7 +2,7 @@
 
 command_test()
 {
-    local all=no quick=no keep_going=no coverage=no flavors=() arguments=() soak=() value taken
+    local all=no quick=no keep_going=no coverage=no flavors=() arguments=() soak=() cache_options=() value taken
     while (($# > 0)); do
         case $1 in
         --all) all=yes ;;
@@ -56,12 +56,13 @@ command_test()
     fi
 }
 
-# Makes builds of sources that were compiled before quick, in other checkouts and inside tests, too. CMake reads the
-# variables when it first configures a folder. Coverage does without: it needs the sources' absolute paths.
+# Makes the flavors' builds quick if their sources were compiled before, in another checkout too. It changes the names
+# of sources in messages, so builds inside tests, such as those of packages, do without.
 use_compile_cache()
 {
     command -v ccache >/dev/null || return 0
-    export CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=$root
+    export CCACHE_BASEDIR=$root
+    cache_options=(-DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
 }
 
 # Refuses what ctest does not know. ctest itself ignores such a word, and runs every test.
@@ -82,7 +83,8 @@ check_ctest_arguments()
     done
 }
 
-# build_for_tests FLAVOR...: for command_test, whose `all` and `arguments` say which tests will run.
+# build_for_tests FLAVOR...: for command_test, whose `all` and `arguments` say which tests will run. `cache_options` are
+# for cmake.
 build_for_tests()
 {
     local flavor cross=aarch64 long=OFF
@@ -97,7 +99,7 @@ build_for_tests()
             require_cross_tools
         fi
         say "building $flavor"
-        configure "$flavor" ON -DHAKMEM_LONG_TESTS="$long"
+        configure "$flavor" ON -DHAKMEM_LONG_TESTS="$long" ${cache_options[@]+"${cache_options[@]}"}
         build_flavor "$flavor"
     done
     unlock_build
