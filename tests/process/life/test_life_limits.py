@@ -69,7 +69,8 @@ def strict_overcommit():
     arguments = {}
     with OVERCOMMIT.open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        before = {path: path.read_text() for path in (OVERCOMMIT_RATIO, OVERCOMMIT)}
+        # The mode is put back first: the former ratio would refuse other programs while the strict mode lasts.
+        before = {path: path.read_text() for path in (OVERCOMMIT, OVERCOMMIT_RATIO)}
         try:
             try:
                 if blackbox.EMULATOR:
