@@ -143,9 +143,10 @@ static void alone(void)
     CHECK(!sigismember(&after, SIGTERM) && sigismember(&after, SIGUSR1));
 }
 
-static void running_threads(void)
+/* Threads that run `what` stand still in each of five stops, and run behind each. */
+static void expect_stops(void *(*what)(void *))
 {
-    start(step, THREADS);
+    start(what, THREADS);
     for (int turn = 0; turn < 5; turn++) {
         begin_with(WANTED, THREADS, 0);
         for (unsigned i = 0; i < THREADS; i++)
@@ -154,6 +155,8 @@ static void running_threads(void)
         expect_running();
     }
 }
+
+static void running_threads(void) { expect_stops(step); }
 
 static int pipe_ends[2];
 static atomic_int got;
@@ -227,17 +230,7 @@ static void deaf_thread(void)
 }
 
 /* A thread that blocks all signals gets the one that glibc does not let it block. */
-static void thread_with_a_mask(void)
-{
-    start(step_masked, THREADS);
-    for (int turn = 0; turn < 5; turn++) {
-        begin_with(WANTED, THREADS, 0);
-        for (unsigned i = 0; i < THREADS; i++)
-            CHECK(stands_still(i));
-        end();
-        expect_running();
-    }
-}
+static void thread_with_a_mask(void) { expect_stops(step_masked); }
 
 static void *wait_to_be_cancelled(void *unused)
 {
