@@ -156,10 +156,10 @@ def check_macros(root: Path, names: list[str]) -> None:
     compilation hides such clashes."""
     texts = {name: blank_c(read(root / "src" / name)) for name in names}
     headers = {path: blank_c(read(path)) for path in (root / "src").rglob("*.h")}
+    words = {other: set(re.findall(r"\w+", text)) for other, text in [*texts.items(), *headers.items()]}
     clashes = [f"{name} defines the macro {macro}, a name that {other} uses"
                for name, text in texts.items() for macro in macros_at_end(text)
-               for other, other_text in [*texts.items(), *headers.items()]
-               if other != name and re.search(rf"\b{macro}\b", other_text)]
+               for other, used in words.items() if other != name and macro in used]
     if clashes:
         raise AmalgamationError("\n".join(clashes))
 
