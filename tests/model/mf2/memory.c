@@ -64,6 +64,8 @@ static struct shared shared[SHARED_MOST];
 static unsigned shared_count, run;
 static struct view views[SCHEDULER_THREADS];
 static struct granule granules[GRANULES_MOST];
+static const struct granule *touched[GRANULES_MOST]; /* those of this run */
+static unsigned touched_count;
 
 static struct {
     uintptr_t start, end;
@@ -113,6 +115,7 @@ void memory_forget(void)
 void memory_start(void)
 {
     run++;
+    touched_count = 0;
     memset(views, 0, sizeof views);
     for (unsigned thread = 0; thread < SCHEDULER_THREADS; thread++)
         views[thread].of[thread] = 1;
@@ -218,6 +221,7 @@ static struct granule *granule_at(uintptr_t number)
         granules[at].number = number;
         granules[at].run = run;
         granules[at].cells = 0;
+        touched[touched_count++] = &granules[at];
     }
     return &granules[at];
 }
@@ -586,12 +590,13 @@ uint64_t memory_digest(void)
 {
     uint64_t digest = 0;
 
-    for (size_t i = 0; i < GRANULES_MOST; i++)
-        for (unsigned cell = 0; granules[i].run == run && cell < granules[i].cells; cell++) {
-            uintptr_t address = granules[i].number * 8 + granules[i].cell[cell].offset;
+    for (size_t i = 0; i < touched_count; i++)
+        for (unsigned number = 0; number < touched[i]->cells; number++) {
+            const struct cell *cell = &touched[i]->cell[number];
+            uintptr_t address = touched[i]->number * 8 + cell->offset;
             uint64_t value = 0;
-            memcpy(&value, (const void *)address, granules[i].cell[cell].size);
-            digest += mix(mix(0, address * 16 + granules[i].cell[cell].size), value); /* in any order */
+            memcpy(&value, (const void *)address, cell->size);
+            digest += mix(mix(0, address * 16 + cell->size), value); /* in any order */
         }
     return digest;
 }
