@@ -57,11 +57,11 @@ enum { HAK_DEBUG = 0 };
 #endif
 
 /* The hardened library, libhakmem-secure, has the same sources. Every call takes the checked way there
- * (front/hardened.h). */
+ * (front/hardened.h). A macro: ccache then compiles a source that does not use it once for both libraries. */
 #if defined(HAKMEM_BUILD_SECURE) && HAKMEM_BUILD_SECURE
-enum { HAK_SECURE = 1 };
+#define HAK_SECURE 1
 #else
-enum { HAK_SECURE = 0 };
+#define HAK_SECURE 0
 #endif
 
 /* For data that the hardened build makes read-only: it fills whole pages of the system. */
