@@ -279,13 +279,6 @@ def test_many_rows_are_cut_and_it_is_said():
     drive(script, sampler)
 
 
-@pytest.mark.parametrize(("size", "expected"), [(0, "0 B"), (999, "999 B"), (1023, "1.0 KiB"), (1 << 20, "1.0 MiB"),
-                                                (150 << 20, "150 MiB"), (999.6 * 2 ** 30, "1.0 TiB"),
-                                                (-2048, "-2.0 KiB")])
-def test_bytes(size, expected):
-    assert words.bytes_text(size) == expected
-
-
 def test_the_history_is_drawn():
     async def script(app, pilot):
         await until(pilot, lambda: len(app.history) >= 5)

@@ -2,16 +2,20 @@
 "use strict";
 
 const heapGraph = (() => {
+    const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+
+    // Bytes are as bytes_text() of python/hakmem/units.py has them.
     function valueText(value, unit, signed) {
         const sign = value < 0 ? "-" : signed && value > 0 ? "+" : "";
         let size = Math.abs(value);
         if (unit === "bytes") {
-            for (const [name, bytes] of [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]]) {
-                if (size >= bytes) {
-                    return `${sign}${(size / bytes).toLocaleString("en", { maximumSignificantDigits: 4 })} ${name}`;
-                }
+            let place = 0;
+            while (size >= 1024 && place < UNITS.length - 1) {
+                size /= 1024;
+                place++;
             }
-            return `${sign}${size.toLocaleString("en")} B`;
+            const digits = size.toLocaleString("en", { maximumSignificantDigits: 4, useGrouping: false });
+            return `${sign}${digits} ${UNITS[place]}`;
         }
         size = size.toLocaleString("en");
         return unit === "count" || unit === "" ? sign + size : `${sign}${size} ${unit}`;
@@ -106,7 +110,8 @@ const heapGraph = (() => {
             const way = chart && zoomed ? wayOf(zoomed) : null;
             const kept = keys.keep();
             const told = () => {
-                details.textContent = document.activeElement?.closest("#graph g.frame")?.querySelector("title").textContent
+                const bar = document.activeElement?.closest("#graph g.frame");
+                details.textContent = bar?.querySelector("title").textContent
                     ?? label(zoomed ?? d3.select(place).datum());
             };
             const width = place.clientWidth;

@@ -6,12 +6,13 @@ const state = { pid: null, points: [], interval: 1, charts: null };
 
 // ---- Figures as texts ----
 
+/* As bytes_column() of python/hakmem/units.py. */
 function bytes(count) {
     if (count === null || count === undefined) return "-";
-    const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let value = Math.abs(count), unit = 0;
-    while (value >= 999.5 && unit < units.length - 1) { value /= 1024; unit++; }
-    const digits = unit === 0 || value >= 99.95 ? 0 : 1;
+    while (value >= (unit ? 1000 : 1024) && unit < units.length - 1) { value /= 1024; unit++; }
+    const digits = unit === 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
     return (count < 0 ? "-" : "") + value.toFixed(digits) + " " + units[unit];
 }
 
