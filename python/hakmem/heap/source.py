@@ -75,6 +75,8 @@ class Source(Parameter[AnySource]):
         """Parses the argument."""
         if not isinstance(value, str):
             return value
+        if not value.strip():
+            self.fail("a file, a PID, the name of a process or a URL is wanted", param, ctx)
         if value.startswith(("http://", "https://")):
             return Address(value)
         if value.isascii() and value.isdigit() and not Path(value).exists():
