@@ -154,7 +154,7 @@ def test_the_page(served, running, tmp_path):
         keys = script("return [...document.querySelectorAll('#chart-memory .u-value')].map(value => value.textContent)")
         assert len(keys) == 7 and all(key not in ("-", "--", "") for key in keys), keys
         script("document.getElementById('profile-switch').click()")
-        until(lambda: said("#profile-state").startswith("being taken, a sample every 4.0 KiB"), "the profile")
+        until(lambda: said("#profile-state").startswith("being taken, a sample every 4.00 KiB"), "the profile")
         running.tell("keep", 2000, 5000)
         until(lambda: "keep_hay" in names(), "the flame graph")
         sizes = cells(browser, "sizes")
