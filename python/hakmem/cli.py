@@ -39,7 +39,7 @@ COMMANDS = {
 
 # {command that looks at a process once: its time limit in seconds}. The process's owner can keep its readers waiting.
 WATCHED = {"stats": 120, "explain": 120, "map": 120, "doctor": 120, "heap": 900}
-# Limit of their address space in bytes. `doctor` has none, because it starts programs.
+# Limit of their address space in bytes. `doctor` and `heap` have none, because they start programs.
 SPACE_MOST = 8 << 30
 BOUND = ("stats", "explain", "map")
 

@@ -49,7 +49,8 @@ def serve(pids: tuple[list[int], ...], host: str, port: int, path: Path | None, 
     """Serve the heaps of processes: a page with live charts at /, /metrics for Prometheus, JSON at /api/snapshot/PID.
 
     A name stands for all processes that have it. The server runs no code in them. It writes to a process only if the
-    page turns a heap profile on or off. A request needs the token in the address that is printed. SIGINT or SIGTERM
+    page turns a heap profile on or off. It clears the kernel's marks of read pages only if the page asks what memory
+    nobody changes. A request needs the token in the address that is printed. SIGINT or SIGTERM
     ends the server."""
     with extra("serve", "hakmem serve"):
         from hakmem.serve import access
