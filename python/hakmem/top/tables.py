@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Union
 
 from hakmem.compat import zip_strict
 from hakmem.live.model import ACTIVE, DIRTY, GUARD, TIERS, UNTOUCHED, WARM, Slab
-from hakmem.units import bytes_column
+from hakmem.units import bytes_column, bytes_text
 
 if TYPE_CHECKING:
     from hakmem.live.sample import Sample
@@ -184,7 +184,7 @@ def class_slabs(sample: Sample, class_id: int) -> Table:
         name = about.name or about.kind.replace("_", "-") if about else "nobody"
         rows.append((heap or None, name, about.state if about else "-", count, used - cached, cached, blocks - used,
                      (used - cached) * size, share(used - cached, blocks)))
-    return Table("class_slabs", f"Slabs of {bytes_column(size)} blocks (class {class_id}) by thread", columns, rows,
+    return Table("class_slabs", f"Slabs of {bytes_text(size)} blocks (class {class_id}) by thread", columns, rows,
                  [row[0] for row in rows], order=3, names=(0, 1))
 
 
