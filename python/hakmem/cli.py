@@ -68,6 +68,19 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(importlib.import_module(module), function)
         return command
 
+    def resolve_command(
+            self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Finds the subcommand of a command line. The error for a wrong one names those that are spelled alike."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            import difflib
+
+            alike = difflib.get_close_matches(args[0], self.list_commands(ctx))
+            if not alike or "Did you mean" in error.message:
+                raise
+            raise click.UsageError(f"{error.message} Did you mean {' or '.join(alike)}?", ctx) from error
+
     def main(self, *args: Any, **others: Any) -> Any:
         """Runs the command line. Standard output that cannot be written is an error like others."""
         streams.prepare()

@@ -12,9 +12,9 @@ import click
 from hakmem.compat import zip_strict
 from hakmem.heap.growth import Growth, Most
 from hakmem.heap.labels import LabelParam, Wanted
-from hakmem.heap.source import FILE, Address, AnySource, Process, Source
+from hakmem.heap.source import Address, AnySource, Process, Source
 from hakmem.heap.switch import process_to_switch, switch_options
-from hakmem.parameters import Range, debug_dir_option
+from hakmem.parameters import FILE, Range, debug_dir_option
 
 if TYPE_CHECKING:
     from hakmem.heap.profile_pb2 import Profile
