@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from hakmem.supervise import Ending
 
 
-
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.option("--suppress", "files", multiple=True, type=File(path_type=Path), metavar="FILE",
               help="Known leaks, in the format of LeakSanitizer or of valgrind.")

@@ -11,7 +11,6 @@ from hakmem.extras import extra
 from hakmem.parameters import FILE, File, Range
 
 
-
 @click.group()
 def trace() -> None:
     """Record a program's allocations and replay them."""

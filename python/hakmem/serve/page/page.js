@@ -31,24 +31,11 @@ function element(name, text, className) {
 
 // ---- Charts ----
 
-function color(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); }
-
 const clock = seconds => seconds === null ? "-" : new Date(seconds * 1000).toLocaleTimeString("en-GB");
 
 function axes(values) {
-    const line = color("--line");
-    const common = { stroke: color("--soft"), grid: { stroke: line, width: 1 }, ticks: { stroke: line } };
-    return [{ ...common, space: 90, values: (_, ticks) => ticks.map(clock) },
-        { ...common, size: 70, values: (_, ticks) => ticks.map(values) }];
-}
-
-/* Ticks of memory are multiples of a power of two. */
-function byteSplits(_, __, low, high) {
-    let step = 1;
-    while ((high - low) / step > 6) step *= 2;
-    const found = [];
-    for (let at = Math.ceil(low / step) * step; at <= high; at += step) found.push(at);
-    return found;
+    return [{ ...timeChart.axis(), space: 90, values: (_, ticks) => ticks.map(clock) },
+        { ...timeChart.axis(), size: 70, values: (_, ticks) => ticks.map(values) }];
 }
 
 function chart(id, series, values, splits) {
@@ -77,7 +64,7 @@ function makeCharts() {
         memory: chart("chart-memory", stacked.map(part => ({
             label: part.title, fill: part.color, stroke: part.color, width: 1, points: { show: false },
             value: (plot, _, series, index) => index === null ? "-" : bytes(state.points[index]?.[part.name]) })),
-            bytes, byteSplits),
+            bytes, timeChart.byteSplits),
         rates: chart("chart-rates", Object.values(rates).map((title, index) => line(title, PALETTE[index])), short),
         faults: chart("chart-faults", [line("soft", PALETTE[1]), line("hard", PALETTE[3])], short),
     };
