@@ -69,6 +69,15 @@ def wait_until(condition, seconds=60):
     return condition()
 
 
+def wait_for(condition, what, seconds=120):
+    """Waits until the condition holds and returns its value. Fails if it does not in time."""
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, f"{what}: not there after {seconds} seconds"
+        time.sleep(0.05)
+    return found
+
+
 def run(argv, *, preload=None, env=None, cwd=None, stdin=None, timeout=60, user=None, limits=None):
     """Runs a program to its end. limits: {resource.RLIMIT_*: bytes}, set in the child only. A hang fails the test."""
 

@@ -8,9 +8,8 @@ import click
 
 from hakmem.parameters import Parameter
 
-UNITS = {"": 0, "K": 10, "M": 20, "G": 30}
-AMOUNT = re.compile(r"(\d{1,13}(?:\.\d{1,6})?)\s*([KMG]?)(?:i?B)?", re.I)
-
+# The most bytes from one sample or guarded block to the next, in the mean, that the tools ask for.
+MEAN_MOST = 1 << 40
 
 # Units of a number of anything, with a part behind the point or an exponent.
 FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -28,7 +27,7 @@ def number_of(text: str) -> int | None:
 
 
 class Amount(Parameter[int]):
-    """A number of bytes. K, M or G after it each mean 1024 of the unit before, as in HAKMEM_* variables."""
+    """A number of bytes. K, M, G or T after it each mean 1024 of the unit before, as in HAKMEM_* variables."""
 
     name = "bytes"
 
@@ -39,10 +38,9 @@ class Amount(Parameter[int]):
         """Parses the option."""
         if isinstance(value, int):
             return value
-        found = AMOUNT.fullmatch(value.strip())
-        if not found:
+        amount = number_of(value)
+        if amount is None:
             self.fail(f"{value!r} is no number of bytes, as 4096, 64K or 1M", param, ctx)
-        amount = int(float(found[1]) * (1 << UNITS[found[2].upper()]))
         if not self.least <= amount <= self.most:
             self.fail(f"{value!r} is not from {self.least:,} to {self.most:,} bytes", param, ctx)
         return amount

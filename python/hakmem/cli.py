@@ -39,7 +39,7 @@ COMMANDS = {
 
 # {command that looks at a process once: its time limit in seconds}. The process's owner can keep its readers waiting.
 WATCHED = {"stats": 120, "explain": 120, "map": 120, "doctor": 120, "heap": 900}
-# Limit of their address space in bytes. `doctor` has none, because it starts programs.
+# Limit of their address space in bytes. `doctor` and `heap` have none, because they start programs.
 SPACE_MOST = 8 << 30
 BOUND = ("stats", "explain", "map")
 
@@ -67,6 +67,19 @@ class LazyGroup(click.Group):
         module, _, function = COMMANDS[cmd_name].partition(":")
         command: click.Command = getattr(importlib.import_module(module), function)
         return command
+
+    def resolve_command(
+            self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Finds the subcommand of a command line. The error for a wrong one names those that are spelled alike."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            import difflib
+
+            alike = difflib.get_close_matches(args[0], self.list_commands(ctx))
+            if not alike or "Did you mean" in error.message:
+                raise
+            raise click.UsageError(f"{error.message} Did you mean {' or '.join(alike)}?", ctx) from error
 
     def main(self, *args: Any, **others: Any) -> Any:
         """Runs the command line. Standard output that cannot be written is an error like others."""

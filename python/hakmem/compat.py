@@ -41,7 +41,7 @@ if sys.version_info >= (3, 10):
     bit_count = int.bit_count  # novm
 else:
     def bit_count(number: int) -> int:
-        """How many bits of a number are set."""
+        """Returns how many bits of a number are set."""
         return bin(number).count("1")
 
 

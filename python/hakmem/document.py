@@ -14,8 +14,11 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
-# What several pages share: the frame, and libraries as published, with their licenses.
+# What several pages share: the frame, parts of templates, scripts, and libraries as published, with their licenses.
 SHARED = Path(__file__).with_name("page")
+# Of pages with a chart over time.
+CHART_SCRIPTS = (SHARED / "vendor/uPlot.iife.min.js", SHARED / "chart.js")
+CHART_STYLE = SHARED / "vendor/uPlot.min.css"
 
 
 def read(file: Path) -> str:

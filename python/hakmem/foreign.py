@@ -1,4 +1,4 @@
-"""Opens files of other processes. No other code does.
+"""Opens files whose paths or contents other processes chose. No other code does.
 
 The owner of a process decides what lies at the paths of its mappings: a FIFO, a device, a file that shrinks while it is
 read, another file than the mapped one. So a path is first examined without opening it (O_PATH): it must be a regular

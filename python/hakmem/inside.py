@@ -76,7 +76,7 @@ def base_of(process: ctypes.CDLL, name: str) -> int | None:
 
 
 def is_active() -> bool:
-    """Whether this process runs on HAKMEM."""
+    """Returns whether this process runs on HAKMEM."""
     try:
         library()
     except NotActive:

@@ -20,7 +20,21 @@ else:
         def __class_getitem__(cls, kind):
             return cls
 
-__all__ = ["Parameter", "Range", "debug_dir_option"]
+__all__ = ["FILE", "File", "Parameter", "Range", "debug_dir_option"]
+
+
+class File(click.Path):
+    """The path of a file. An empty word, as a shell makes of a variable that is not set, is none: it would mean the
+    present folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Returns the path, of the type that path_type names."""
+        if value == "":
+            self.fail("the name of a file is wanted", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+FILE = File(path_type=Path, dir_okay=False)
 
 debug_dir_option = click.option("--debug-dir", "debug_folders", multiple=True, metavar="FOLDER",
                                 type=click.Path(path_type=Path, file_okay=False, exists=True),

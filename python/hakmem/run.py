@@ -12,6 +12,7 @@ from hakmem import starter
 from hakmem.budget import is_exact, parse_bounds
 from hakmem.completion import complete_program
 from hakmem.limits import in_own_terms
+from hakmem.parameters import File
 
 
 def refuse_unwritable(file: str | Path, option: str) -> None:
@@ -52,7 +53,7 @@ class RunCommand(click.Command):
 @click.option("--heap-profile", metavar="FILE", help="Write a heap profile at the end, for pprof and `hakmem heap`.")
 @click.option("--budget", metavar="FIGURE=MOST,...",
               help="Fail if PROGRAM takes more: peak, heap, allocations, allocated, inuse, leaked.")
-@click.option("--markdown", type=click.Path(dir_okay=False), metavar="FILE",
+@click.option("--markdown", type=File(dir_okay=False), metavar="FILE",
               help="Append the budget's figures to FILE. Default: the file that GITHUB_STEP_SUMMARY names.")
 @click.option("--set", multiple=True, metavar="NAME=VALUE",
               help="Set an option of the library, with or without HAKMEM_ before its name.")

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hakmem.advise.words import OPTIONS_MOST, Advice, worth
-from hakmem.live import words
 from hakmem.live.descriptor import find
 from hakmem.live.explain import Explanation, explain_process
 from hakmem.live.heap import snapshot
+from hakmem.units import bytes_column
 
 if TYPE_CHECKING:
     from hakmem.live.memory import ProcessMemory
@@ -77,7 +77,7 @@ def advice_on(found: Findings, shot: Snapshot) -> Iterator[Advice]:
     """Yields every Advice that the figures support."""
     parts, rss = found.parts, found.rss
     options = {name: value for name, value in found.options.items() if isinstance(value, int)}
-    size = words.size
+    size = bytes_column
     if worth(parts["free"], rss):
         thread = PURGE_THREAD[options.get("purge_thread", 0)]
         delay = options.get("purge_delay", 0)

@@ -153,7 +153,7 @@ def costs(part: Part, name: str, figures: Iterable[str]) -> bool:
 def choose(part: Part, settings: Iterable[str]) -> dict[str, str]:
     """Returns {setting: figure}: the one that saves most memory without much time, and the one vice versa."""
     def gain(setting: str, figures: Iterable[str]) -> tuple[float, str] | None:
-        """(how much of the figures is left, the figure that falls most), of those that fall beyond the noise."""
+        """Returns (what is left of a figure, its name) for the figure that falls most; None if all is noise."""
         falls = [(found.middle, figure) for figure in figures for found, side in [part.range(figure, setting)]
                  if found and side < 0]
         return min(falls, default=None)

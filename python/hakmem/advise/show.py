@@ -12,8 +12,10 @@ import click
 from hakmem.advise.process import WHAT, Findings
 from hakmem.advise.program import CHOSEN, SUBJECT, SYSTEM, Outcome, Part
 from hakmem.bench.allocators import again
-from hakmem.bench.verdict import ROUNDS_LEAST, change_text, listed, percent
+from hakmem.bench.verdict import ROUNDS_LEAST, change_text, percent
 from hakmem.live import words
+from hakmem.report.figures import listed
+from hakmem.units import bytes_column
 
 if TYPE_CHECKING:
     from hakmem.advise.foreign import Foreign
@@ -132,11 +134,11 @@ def program_dict(outcome: Outcome, command: Sequence[str]) -> dict[str, object]:
 def process_text(found: Findings) -> list[str]:
     """Returns the sentences on a process on HAKMEM."""
     live, rss = found.parts["live"], found.rss
-    lines = [f"{words.share(live, rss) or '0 %'} of its {words.size(rss)} resident are blocks that the program holds, "
-             f"{words.share(found.parts['free'], rss) or '0 %'} are free memory that HAKMEM could give back."]
+    lines = [f"{words.share(live, rss) or '0 %'} of its {bytes_column(rss)} resident are blocks that the program "
+             f"holds, {words.share(found.parts['free'], rss) or '0 %'} are free memory that HAKMEM could give back."]
     for number, advice in enumerate(found.advice):
         lines.append(f"{'Set' if number == 0 else 'And'} {advice.setting}: {advice.why}. It would save up to "
-                     f"{words.size(advice.saves)}.")
+                     f"{bytes_column(advice.saves)}.")
     if not found.advice:
         lines.append("Set nothing: no part that an option bounds is worth it (4 MiB and 5 % of RSS).")
     return lines
@@ -147,7 +149,7 @@ def print_process(console: Console, found: Findings, process: Process | None) ->
     from hakmem.bench.table import print_table
 
     print_table(console, found.title, ["", "bytes", "", "of RSS", "what it is"], [
-        [name.replace("_", " "), f"{found.parts[name]:,}", words.size(found.parts[name]),
+        [name.replace("_", " "), f"{found.parts[name]:,}", bytes_column(found.parts[name]),
          words.share(found.parts[name], found.rss), what] for name, what in WHAT.items()], left=(0, 4))
     doing = "it asked for no memory" if found.idle else ", ".join(
         f"{rate:,.0f} {name.replace('_', ' ')}" for name, rate in found.rates.items() if rate) + " a second"
@@ -173,11 +175,11 @@ def process_dict(found: Findings) -> dict[str, object]:
 
 def foreign_text(found: Foreign) -> list[str]:
     """Returns the sentences on a process on another malloc."""
-    lines = [f"Process {found.pid} runs on {found.server}: {words.size(found.rss)} resident, of which "
-             f"{words.size(found.private_dirty)} are its own and written to, by {found.threads} "
+    lines = [f"Process {found.pid} runs on {found.server}: {bytes_column(found.rss)} resident, of which "
+             f"{bytes_column(found.private_dirty)} are its own and written to, by {found.threads} "
              f"thread{'s' if found.threads > 1 else ''}."]
     if found.server == "glibc":
-        heaps = f"the program break ({words.size(found.brk_dirty)})"
+        heaps = f"the program break ({bytes_column(found.brk_dirty)})"
         if found.arenas:
             heaps += f" and {found.arenas} heap{'s' if found.arenas > 1 else ''} of threads' arenas"
         lines.append(f"glibc cuts blocks from {heaps}.")
@@ -188,7 +190,7 @@ def foreign_text(found: Foreign) -> list[str]:
             more = f"; {unknown} heaps could not be read to their end" if unknown else ""
             asleep = ", in a process that then sleeps with HAKMEM_PURGE_THREAD=always" if found.threads == 1 else ""
             lines.append(
-                f"{words.size(found.free_resident)} of that are whole free pages which glibc keeps "
+                f"{bytes_column(found.free_resident)} of that are whole free pages which glibc keeps "
                 f"({words.share(found.free_resident, found.rss) or '0 %'} of RSS){more}. HAKMEM gives such pages "
                 f"back half a second after they were last wanted{asleep}.")
         else:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from hakmem.amount import number_of
 from hakmem.bench.deterministic import SmallRow
 from hakmem.bench.rows import Row
+from hakmem.units import bytes_exact
 
 KIB, MIB = 1 << 10, 1 << 20
 SIZES = (16, 64, 256, KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB)
@@ -15,29 +16,22 @@ NUMBERS = (10, 100, 1000, 10000, 100000)
 ORDERS = ("fifo", "lifo", "shuffled")
 # Cells of more memory than this are left out.
 MOST_MIB = 2048
+# The largest block.
+SIZE_MOST = 1 << 30
 SEED = 42
 PROGRAM = "bench_batches"
 # A pair is one malloc and its free.
 OPERATIONS_A_PAIR = 2
 # Under callgrind: pairs to run until an allocator has settled, and pairs to count. Both are whole rounds, at least one.
 SETTLING_PAIRS, COUNTED_PAIRS = 2000, 10000
-UNITS = {"": 1, "B": 1, "K": KIB, "KIB": KIB, "M": MIB, "MIB": MIB}
 
 
 def parse_size(text: str) -> int:
     """Returns the bytes of a text such as 64, 4K or 1MiB; raises ValueError if it is not a size."""
-    match = re.fullmatch(r"(\d+)\s*([A-Za-z]*)", text)
-    if not match or match[2].upper() not in UNITS or not 1 <= int(match[1]) * UNITS[match[2].upper()] <= 1 << 30:
+    size = number_of(text)
+    if size is None or not 1 <= size <= SIZE_MOST:
         raise ValueError(f"'{text}' is no size from 1 to 1024M, such as 64, 4K or 1M")
-    return int(match[1]) * UNITS[match[2].upper()]
-
-
-def size_text(size: int) -> str:
-    """Returns the size as a text such as 4 KiB."""
-    for unit, name in ((MIB, "MiB"), (KIB, "KiB")):
-        if size >= unit and size % unit == 0:
-            return f"{size // unit} {name}"
-    return f"{size} B"
+    return size
 
 
 @dataclass(frozen=True)
@@ -52,17 +46,18 @@ class Cell:
     @property
     def name(self) -> str:
         """The name of the cell's row."""
-        return f"{size_text(self.size).replace(' ', '')}-{self.number}-{self.order}{'' if self.touch else '-untouched'}"
+        size = bytes_exact(self.size).replace(" ", "")
+        return f"{size}-{self.number}-{self.order}{'' if self.touch else '-untouched'}"
 
     @property
     def label(self) -> str:
         """The cell's size and number, for tables."""
-        return f"{size_text(self.size)} x {self.number:,}"
+        return f"{bytes_exact(self.size)} x {self.number:,}"
 
     @property
     def about(self) -> str:
         """What the cell measures, in words."""
-        return (f"batches of {self.number:,} blocks of {size_text(self.size)}, freed {self.order}, "
+        return (f"batches of {self.number:,} blocks of {bytes_exact(self.size)}, freed {self.order}, "
                 f"{'a byte of each written' if self.touch else 'not touched'}")
 
     def command(self, rounds: int, milliseconds: int = 0) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from hakmem.bench.command import Pairs, Wishes, allocator_options, measure_rows,
 from hakmem.bench.instructions_command import count_result
 from hakmem.bench.table import print_notes, print_overall, print_table, slices
 from hakmem.screen import Console, Text
+from hakmem.units import bytes_exact
 
 if TYPE_CHECKING:
     from hakmem.records import Result
@@ -113,7 +114,7 @@ def print_matrix(console: Console, found: Found, title: str,
     numbers = list(dict.fromkeys(cell.number for cell in found))
     lines = []
     for size in sizes:
-        line: list[str | Text] = [grid_of.size_text(size)]
+        line: list[str | Text] = [bytes_exact(size)]
         for number in numbers:
             values = [
                 value_of(figures) for cell, figures in found.items() if (cell.size, cell.number) == (size, number)

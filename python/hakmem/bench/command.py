@@ -25,7 +25,7 @@ from hakmem.bench.runner import Conditions, RunError
 from hakmem.bench.schedule import Plan, State
 from hakmem.bench.session import make_header, make_result, run_session
 from hakmem.extras import extra
-from hakmem.parameters import Range
+from hakmem.parameters import FILE, File, Range
 
 if TYPE_CHECKING:
     from hakmem.bench.allocators import Allocator, Known
@@ -261,7 +261,7 @@ def finish(result: Result, out: Path, name: str, html: Path | None) -> None:
               help="Folder of the results. Default: the checkout's bench/results, or one of the user's where that "
                    "cannot be "
                    "written to.")
-@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write the page to FILE.")
+@click.option("--html", type=FILE, metavar="FILE", help="Write the page to FILE.")
 @click.option("--crates", is_flag=True,
               help="Rust programs, built with HAKMEM's crate and with those of other allocators.")
 @click.option("--resume", is_flag=True, help="Continue a stopped run that had the same options.")
@@ -390,7 +390,7 @@ def measure(plan: Plan, rows: dict[str, Row], allocators: dict[str, Allocator], 
 
 
 @bench.command("show")
-@click.argument("file", type=click.Path(path_type=Path), metavar="RESULT")
+@click.argument("file", type=File(path_type=Path), metavar="RESULT")
 @click.option("--csv", "as_csv", is_flag=True, help="Print the samples as CSV.")
 def show(file: Path, as_csv: bool) -> None:
     """Print the tables of a result again: .json, .json.xz or .json.gz of a run, or of counted instructions."""

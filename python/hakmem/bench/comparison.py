@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from hakmem.bench.table import (
     SHORT, STYLES, calls_cells, failures, memory_text, print_notes, print_table, rounds_text, seconds_text)
-from hakmem.bench.verdict import ROUNDS_LEAST, Comparison, listed
+from hakmem.bench.verdict import ROUNDS_LEAST, Comparison
+from hakmem.report.figures import listed
 from hakmem.screen import Console, Text
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ def memory_text(kib: float) -> str:
     return f"{kib / 1024:,.0f} MiB" if kib >= 100 * 1024 else f"{kib / 1024:.3g} MiB"
 
 
-def bytes_text(number: float) -> str:
+def kib_text(number: float) -> str:
     """Returns bytes as a text in KiB."""
     return f"{number / 1024:,.0f} KiB"
 
@@ -240,9 +240,9 @@ def print_result(console: Console, result: Result) -> None:
                   median_cells(result, "idle_rss_kib", memory_text))
     print_figures(console, result, "Private dirty memory then", median_cells(result, "idle_private_kib", memory_text))
     print_figures(console, result, "RSS that a thread holds, with its live blocks",
-                  median_cells(result, "thread_held_bytes", bytes_text))
+                  median_cells(result, "thread_held_bytes", kib_text))
     print_figures(console, result, "The same, when all threads have slept",
-                  median_cells(result, "thread_later_bytes", bytes_text))
+                  median_cells(result, "thread_later_bytes", kib_text))
     print_figures(console, result, "Part of RSS on huge pages",
                   median_cells(result, "huge_percent", lambda percent: f"{percent:.0f} %"), least=False)
     print_figures(console, result, "System calls for memory", calls_cells(result))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from hakmem.bench import statistics
 from hakmem.bench.allocators import again
+from hakmem.report.figures import listed
 
 if TYPE_CHECKING:
     from hakmem.records import Result, Sample
@@ -113,11 +114,6 @@ def change_text(found: Range, word: str) -> str:
     """Returns a text such as `12 % (9 to 14) less`."""
     near, far = sorted((abs(found.low - 1), abs(found.high - 1)))
     return f"{percent(found.middle - 1)} % ({percent(near)} to {percent(far)}) {word}"
-
-
-def listed(words: Sequence[str]) -> str:
-    """Joins words with commas and "and"."""
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def sentence(compared: Comparison, subject_text: str, nothing: str) -> str:

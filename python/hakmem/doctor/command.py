@@ -15,22 +15,46 @@ from hakmem import paths
 from hakmem.clean import clean
 from hakmem.doctor import DoctorError
 from hakmem.doctor.elf import read_elf
-from hakmem.doctor.findings import Finding, as_json, bytes_text, exit_status
+from hakmem.doctor.findings import Finding, as_json, exit_status
 from hakmem.doctor.linkmap import (
-    LoadedObject, bindings, loaded_objects, place, place_program, preload_entries, reachable, read_link_map)
+    LoadedObject,
+    bindings,
+    loaded_objects,
+    place,
+    place_program,
+    preload_entries,
+    reachable,
+    read_link_map,
+)
 from hakmem.doctor.machine_checks import check_machine
 from hakmem.doctor.process_checks import (
-    check_cgroup, check_limits, check_mappings, check_options, check_preload, check_process_huge_pages,
-    check_static_tls, check_swapped)
+    check_cgroup,
+    check_limits,
+    check_mappings,
+    check_options,
+    check_preload,
+    check_process_huge_pages,
+    check_static_tls,
+    check_swapped,
+)
 from hakmem.doctor.serving_checks import (
-    check_active, check_bindings, check_environment, check_mixed, check_privilege, check_runtime, check_static,
-    check_word_size, is_hakmem)
+    check_active,
+    check_bindings,
+    check_environment,
+    check_mixed,
+    check_privilege,
+    check_runtime,
+    check_static,
+    check_word_size,
+    is_hakmem,
+)
 from hakmem.doctor.system import TEXT_MOST, Process, read_process
 from hakmem.doctor.values import check_values
 from hakmem.foreign import open_regular
 from hakmem.library import known_options
 from hakmem.live.memory import LiveError, Mapping, ProcessMemory, permission_error, sense
 from hakmem.processes import ProcessParameter
+from hakmem.units import bytes_text
 
 ROOT = Path("/")
 STYLES = {"ok": "green", "note": "cyan", "warning": "yellow", "problem": "bold red"}

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
-from hakmem.units import scaled
-
 # From nothing to do, to HAKMEM not working.
 LEVELS = ("ok", "note", "warning", "problem")
 
@@ -33,12 +31,6 @@ def as_json(findings: Iterable[Finding], **about: object) -> dict[str, object]:
     """Returns the findings as values for JSON."""
     return {**about, "findings": [asdict(finding) for finding in findings], "status": exit_status(findings),
             "counts": {level: sum(finding.level == level for finding in findings) for level in LEVELS}}
-
-
-def bytes_text(count: float) -> str:
-    """Returns bytes as people read them: 512 B, 1.5 MiB, 3 TiB."""
-    value, unit = scaled(count)
-    return f"{value:.3g} {unit}" if unit != "B" and value < 1000 else f"{value:.0f} {unit}"
 
 
 def share_text(part: float, whole: float) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hakmem.doctor.findings import Finding, bytes_text, share_text
+from hakmem.doctor.findings import Finding, share_text
 from hakmem.doctor.system import chosen, kernel_version, meminfo, read_number, read_text
+from hakmem.units import bytes_text
 
 DEFAULT_MAP_COUNT = 65530
 POPULATE_SINCE = (5, 14)

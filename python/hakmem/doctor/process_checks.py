@@ -7,9 +7,10 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from hakmem.doctor.findings import Finding, bytes_text, share_text
+from hakmem.doctor.findings import Finding, share_text
 from hakmem.doctor.linkmap import LoadedObject, preload_entries
 from hakmem.doctor.system import cgroup_memory, read_number
+from hakmem.units import bytes_text
 
 # Variables of the tools, which the library ignores.
 TOOLS = {"HAKMEM_BUILD_DIR", "HAKMEM_PEERS_DIR", "HAKMEM_LIB"}

@@ -6,13 +6,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import gdb
-
 from hakmem.compat import zip_strict
 from hakmem.gdb import blocks
 from hakmem.gdb.memory import GdbMemory, find_descriptor
 from hakmem.live.heap import snapshot_by
 from hakmem.live.memory import LiveError
-from hakmem.units import scaled
+from hakmem.units import bytes_column
 
 if TYPE_CHECKING:
     from hakmem.live.descriptor import Descriptor
@@ -35,12 +34,6 @@ def look() -> tuple[GdbMemory, Descriptor, Snapshot]:
         return memory, descriptor, shot
     except LiveError as error:
         raise gdb.GdbError(f"hakmem: {error}") from error
-
-
-def size_text(count: float) -> str:
-    """Returns bytes with a unit."""
-    value, unit = scaled(count, "GiB")
-    return f"{count} B" if unit == "B" else f"{value:,.1f} {unit}"
 
 
 def print_rows(headings: list[str], rows: Iterable[Iterable[object]]) -> None:
@@ -108,10 +101,10 @@ class Info(gdb.Command):
               f"{shot.head[0]:#x} on, "
               f"{totals.heaps} live heaps")
         names = ("live", "cached", "free_in_slab", "retained", "metadata")
-        rows = [[name.replace("_", " "), getattr(totals, name), size_text(getattr(totals, name))] for name in names]
-        print_rows(["", "bytes", ""], [*rows, ["mapped", totals.mapped, size_text(totals.mapped)]])
-        print(f"of live, {totals.huge_blocks} huge blocks of {size_text(totals.huge_live)}; "
-              f"of retained, {size_text(totals.huge_cached)} of freed huge blocks")
+        rows = [[name.replace("_", " "), getattr(totals, name), bytes_column(getattr(totals, name))] for name in names]
+        print_rows(["", "bytes", ""], [*rows, ["mapped", totals.mapped, bytes_column(totals.mapped)]])
+        print(f"of live, {totals.huge_blocks} huge blocks of {bytes_column(totals.huge_live)}; "
+              f"of retained, {bytes_column(totals.huge_cached)} of freed huge blocks")
 
 
 class Classes(gdb.Command):

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hakmem.amount import Amount
 from hakmem.compat import zip_strict
 from hakmem.heap.source import Address, AnySource, Process, Source
+from hakmem.heap.switch import control_of, process_to_switch, switch_options
 from hakmem.parameters import debug_dir_option
+from hakmem.units import bytes_text
 
 if TYPE_CHECKING:
     from hakmem.guard.file import Report
@@ -29,11 +30,10 @@ WORDS = {
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @debug_dir_option
-@click.option("--start", is_flag=True, help="Turn guards on in a process that runs without them.")
-@click.option("--stop", is_flag=True, help="Turn guards off. Guarded blocks stay guarded until they are freed.")
-@click.option("--rate", type=Amount(1, 1 << 40), metavar="BYTES",
-              help="With --start: mean bytes of allocation between guarded blocks.  [default: the process's "
-                   "HAKMEM_GUARD_RATE, 8M]")
+@switch_options(start="Turn guards on in a process that runs without them.",
+                stop="Turn guards off. Guarded blocks stay guarded until they are freed.",
+                rate="With --start: mean bytes of allocation between guarded blocks.  [default: the process's "
+                     "HAKMEM_GUARD_RATE, 8M]")
 @click.argument("files", nargs=-1, required=True, type=Source(), metavar="FILE|PID|NAME...")
 def guard(files: tuple[AnySource, ...], as_json: bool, debug_folders: tuple[Path, ...], start: bool, stop: bool,
           rate: int | None) -> None:
@@ -46,12 +46,8 @@ def guard(files: tuple[AnySource, ...], as_json: bool, debug_folders: tuple[Path
         raise click.UsageError("reports are in a file, not at an address")
     if processes and len(files) > 1:
         raise click.UsageError("a process stands alone")
-    if rate and not start:
-        raise click.UsageError("--rate goes with --start")
-    if (start or stop) and (start and stop or not processes):
-        raise click.UsageError("--start or --stop takes one PID or NAME of a process")
-    if start or stop:
-        switch(processes[0].pid, start, rate)
+    if switched := process_to_switch(files, start, stop, rate):
+        switch(switched, start, rate)
     elif processes:
         show_process(processes[0].pid, as_json)
     if processes:
@@ -146,24 +142,15 @@ def show_process(pid: int, as_json: bool) -> None:
         click.echo(f"`hakmem guard --start {pid}` turns them on")
 
 
-def switch(pid: int, on: bool, mean: int | None) -> None:
+def switch(process: Process, on: bool, mean: int | None) -> None:
     """Turns guards on or off from outside."""
-    from hakmem.live.control import Control, Unanswered, start_guards, stop_guards
-    from hakmem.live.memory import LiveError, ProcessMemory
-    from hakmem.live.words import size
+    from hakmem.live.control import start_guards, stop_guards
 
-    try:
-        control = Control(ProcessMemory(pid))
+    with control_of(process, "guard", on) as control:
         if on:
             mean = start_guards(control, mean)
-            click.echo(
-                f"process {pid} guards a block every {size(mean)} of allocation in the mean; it reports to its stderr, "
-                "and to HAKMEM_GUARD_FILE if it was started with it")
+            click.echo(f"process {process.pid} guards a block every {bytes_text(mean)} of allocation in the mean; it "
+                       "reports to its stderr, and to HAKMEM_GUARD_FILE if it was started with it")
         else:
             stopped = stop_guards(control)
-            click.echo(f"process {pid} guards no {'more ' if stopped else ''}blocks")
-    except Unanswered as error:
-        click.echo(f"hakmem guard: {error}", err=True)
-    except LiveError as error:
-        raise click.ClickException(str(error)) from error
-
+            click.echo(f"process {process.pid} guards no {'more ' if stopped else ''}blocks")

@@ -29,7 +29,7 @@ class Frame:
 
 def name_frames(reports: Sequence[Report],
                 debug_folders: Iterable[Path] = ()) -> tuple[list[dict[int, list[Frame]]], list[str]]:
-    """[{address: [Frame]}] of the reports, in their order, and sentences about what could not be done."""
+    """Returns [{address: [Frame]}] of the reports, in their order, and sentences about what could not be done."""
     profile = Profile(string_table=[""])
     strings = {"": 0}
     mappings: dict[Module, int] = {}

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hakmem.amount import Amount
 from hakmem.compat import zip_strict
 from hakmem.heap.growth import Growth, Most
 from hakmem.heap.labels import LabelParam, Wanted
-from hakmem.heap.source import FILE, Address, AnySource, Process, Source
-from hakmem.parameters import Range, debug_dir_option
+from hakmem.heap.source import Address, AnySource, Process, Source
+from hakmem.heap.switch import process_to_switch, switch_options
+from hakmem.parameters import FILE, Range, debug_dir_option
 
 if TYPE_CHECKING:
     from hakmem.heap.profile_pb2 import Profile
@@ -65,11 +65,9 @@ WHY = ("above", "rounding", "held", "untouched", "idle")
               help="Show names as they are: with templates, parameters and hashes, and an interpreter's own frames.")
 @click.option("--notes", "all_notes", is_flag=True, help="Print for each file what is missing, not one line for all.")
 @debug_dir_option
-@click.option("--start", is_flag=True, help="Turn the profile on in a process that runs without one.")
-@click.option("--stop", is_flag=True, help="Turn the profile off.")
-@click.option("--rate", type=Amount(1, 1 << 40), metavar="BYTES",
-              help="With --start: mean bytes between samples, as 64K.  [default: the process's "
-                   "HAKMEM_HEAP_PROFILE_RATE, 512K]")
+@switch_options(start="Turn the profile on in a process that runs without one.", stop="Turn the profile off.",
+                rate="With --start: mean bytes between samples, as 64K.  [default: the process's "
+                     "HAKMEM_HEAP_PROFILE_RATE, 512K]")
 @click.option("--seconds", type=Range(0.1, SECONDS_MOST), metavar="N",
               help="With --start: stop after N seconds, and show what was allocated in them; with --timeline: look for "
                    "so long.")
@@ -114,16 +112,15 @@ def heap(ctx: click.Context, files: tuple[AnySource, ...], timeline: bool, every
         return
     if every:
         raise click.UsageError("--every goes with --timeline")
-    if (rate or seconds) and not start:
-        raise click.UsageError("--rate goes with --start, --seconds with it or --timeline")
-    process = files[0] if len(files) == 1 and isinstance(files[0], Process) else None
-    if (start or stop) and (start and stop or process is None):
-        raise click.UsageError("--start or --stop takes one PID or NAME of a process")
-    if process and (stop or start and not seconds):
+    if seconds and not start:
+        raise click.UsageError("--seconds goes with --start or --timeline")
+    switched = process_to_switch(files, start, stop, rate)
+    if switched and (stop or not seconds):
         from hakmem.heap import session
 
-        session.stop(process) if stop else session.start(process, rate)
+        session.stop(switched) if stop else session.start(switched, rate)
         return
+    process = files[0] if len(files) == 1 and isinstance(files[0], Process) else None
     if (idle or part != WHY[0]) and not why:
         raise click.UsageError("--of and --idle go with --why")
     if part == "idle" and not idle:

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hakmem.compat import zip_strict
-from hakmem.document import SHARED, embedded, read, read_script, rendered
+from hakmem.document import embedded, read, read_script, rendered
 from hakmem.heap.file import write_whole
+from hakmem.heap.graph import FOLDER, graph_scripts, graph_style
 from hakmem.heap.labels import cell
 from hakmem.heap.lifetimes import OF_LIVES, duration_text, lives_of
 from hakmem.heap.show import facts, title_of
@@ -20,10 +21,6 @@ from hakmem.heap.temporary import HEADS, ranked, temporary_of
 if TYPE_CHECKING:
     from hakmem.heap.source import AnySource
     from hakmem.heap.stacks import Heap
-
-FOLDER = Path(__file__).with_name("page")
-# Release files of d3 (ISC license) and d3-flame-graph (Apache License 2.0), as published, with their licenses.
-LIBRARIES = ("vendor/d3.min.js", "vendor/d3-flamegraph.umd.min.js")
 
 # So many nodes a browser draws without a delay.
 MOST_NODES = 40_000
@@ -43,9 +40,8 @@ def page_text(whole: Heap, found: Heap, index: int, names: Sequence[str], base: 
     """Returns the page. names: the profiles. base: the name of the base they are compared with, or None."""
     return rendered(
         FOLDER / "heap.html", f"Heap of {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else ""),
-        read(FOLDER / "heap.css"),
-        [read_script(path) for path in (*(FOLDER / name for name in LIBRARIES), SHARED / "keys.js",
-                                        FOLDER / "graph.js", FOLDER / "tables.js", FOLDER / "heap.js")],
+        read(FOLDER / "heap.css") + graph_style(),
+        [*graph_scripts(), *(read_script(FOLDER / name) for name in ("tables.js", "heap.js"))],
         facts=facts(whole, names, base), kinds=kinds(found), shown=index,
         lives=bool(lives_of(found, lines)), sizes=bool(sizes_of(found, lines)),
         temporary=HEADS if temporary_of(found, lines) else (),

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from hakmem.heap.file import ProfileError, parse_profile
-from hakmem.live.control import PATIENCE, Control, Unanswered, start_profile, stop_profile
+from hakmem.heap.switch import control_of
+from hakmem.live.control import PATIENCE, Control, start_profile, stop_profile
 from hakmem.live.memory import LiveError, ProcessMemory
-from hakmem.live.words import size
+from hakmem.units import bytes_text
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from hakmem.heap.profile_pb2 import Profile
     from hakmem.heap.source import Process
 
@@ -23,32 +22,21 @@ if TYPE_CHECKING:
 GRACE_SECONDS = 10
 
 
-def start(source: Process, mean: int | None) -> None:
+def start(process: Process, mean: int | None) -> None:
     """Turns the profile on and leaves it on."""
-    with told(source):
-        control = Control(ProcessMemory(source.pid))
+    with control_of(process, "heap", True) as control:
         was_on = control.state().profile_on
-        try:
-            taken = start_profile(control, mean)
-        except Unanswered as error:
-            click.echo(f"hakmem heap: {error}; `hakmem heap --stop {source.pid}` takes it back", err=True)
-            return
+        taken = start_profile(control, mean)
         what = "takes a heap profile already" if was_on and not mean else "takes a heap profile now"
-        click.echo(f"process {source.pid} {what}, a sample every {size(taken)} in the mean\n"
-                   f"`hakmem heap {source.pid}` shows it, `hakmem heap --stop {source.pid}` ends it")
+        click.echo(f"process {process.pid} {what}, a sample every {bytes_text(taken)} in the mean\n"
+                   f"`hakmem heap {process.pid}` shows it, `hakmem heap --stop {process.pid}` ends it")
 
 
-def stop(source: Process) -> None:
+def stop(process: Process) -> None:
     """Turns the profile off."""
-    with told(source):
-        try:
-            stopped = stop_profile(Control(ProcessMemory(source.pid)))
-        except Unanswered as error:
-            click.echo(f"hakmem heap: {error}", err=True)
-            return
-        click.echo(
-            f"process {source.pid} takes no heap profile any more; `hakmem heap {source.pid}` still shows what it knows"
-            if stopped else f"process {source.pid} takes no heap profile")
+    with control_of(process, "heap", False) as control:
+        click.echo(f"process {process.pid} takes no heap profile any more; `hakmem heap {process.pid}` still shows "
+                   "what it knows" if stop_profile(control) else f"process {process.pid} takes no heap profile")
 
 
 def during(source: Process, mean: int | None, seconds: float) -> Profile:
@@ -63,7 +51,7 @@ def during(source: Process, mean: int | None, seconds: float) -> Profile:
             start_profile(control, mean, None if was_on else seconds + GRACE_SECONDS, max(seconds, PATIENCE))
             before = look(memory, control.descriptor)
             click.echo(f"hakmem heap: process {source.pid} takes a heap profile for {seconds:g} s, a sample every "
-                       f"{size(before.heap.mean)} in the mean", err=True)
+                       f"{bytes_text(before.heap.mean)} in the mean", err=True)
             time.sleep(seconds)
             profile = difference(before, look(memory, control.descriptor))
         finally:
@@ -74,20 +62,5 @@ def during(source: Process, mean: int | None, seconds: float) -> Profile:
         raise ProfileError(str(error)) from error
     if not profile.sample:
         raise ProfileError(f"process {source.pid} allocated nothing in {seconds:g} s that became a sample, which are "
-                           f"{size(before.heap.mean)} apart in the mean; a smaller --rate sees more")
+                           f"{bytes_text(before.heap.mean)} apart in the mean; a smaller --rate sees more")
     return parse_profile(profile.SerializeToString(), source)
-
-
-class told:
-    """Turns a LiveError into the command's error, in one line."""
-
-    def __init__(self, source: Process) -> None:
-        self.source = source
-
-    def __enter__(self) -> told:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
-        if isinstance(error, LiveError):
-            raise click.ClickException(str(error)) from error

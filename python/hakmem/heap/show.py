@@ -242,8 +242,8 @@ def print_sizes(heap: Heap, sites: Sequence[Site], sizes: Mapping[SiteKey, Mappi
 
 
 def print_tree(heap: Heap, root: Node, index: int, least: float, whole: int) -> None:
-    """Prints the tree of calls that hold at least `least` percent. A function that is its caller's only callee
-    stands at the caller's depth."""
+    """Prints the tree of calls that hold at least `least` percent. A callee that has all of its caller's figure stands
+    at the caller's depth."""
     name, unit = heap.types[index]
     console = make_console()
     console.print(Text(f"{title_of(name)}{', change' if heap.compared else ''}, from the outermost function in",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hakmem.compat import zip_strict
 from hakmem.heap.sites import NOWHERE, Site, SiteKey, label, order
-from hakmem.units import scaled
+from hakmem.units import bytes_text
 
 if TYPE_CHECKING:
     from hakmem.heap.stacks import Heap
@@ -66,8 +66,7 @@ def size_text(size: int, rounded: bool = True) -> str:
     """Returns a size as a text. rounded: one beyond EXACT_MOST stands for blocks of this size and somewhat more."""
     if size == OTHER:
         return "other sizes"
-    value, unit = scaled(size, "GiB")
-    return f"{value:.4g} {unit}{'+' if rounded and size > EXACT_MOST else ''}"
+    return f"{bytes_text(size)}{'+' if rounded and size > EXACT_MOST else ''}"
 
 
 def cell(sizes: Mapping[int, Sequence[int]], index: int) -> str:

@@ -15,7 +15,7 @@ import click
 
 from hakmem.clean import clean
 from hakmem.heap.file import FILE_MOST, ProfileError, parse_profile, read_profile
-from hakmem.parameters import Parameter
+from hakmem.parameters import FILE, Parameter
 from hakmem.processes import ProcessParameter, all_processes, bearers, pid_of
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from hakmem.heap.profile_pb2 import Profile
 
-FILE = click.Path(path_type=Path, dir_okay=False)
 # How long to wait for a server, besides the seconds for which the server shall observe the process, counted twice.
 SECONDS = 60
 
@@ -75,13 +74,16 @@ class Source(Parameter[AnySource]):
         """Parses the argument."""
         if not isinstance(value, str):
             return value
+        if not value.strip():
+            self.fail("a file, a PID, the name of a process or a URL is wanted", param, ctx)
         if value.startswith(("http://", "https://")):
             return Address(value)
         if value.isascii() and value.isdigit() and not Path(value).exists():
             return Process(int(value))
         if value and "/" not in value and not Path(value).exists() and bearers(value, all_processes()):
             return Process(pid_of(value, served=True))
-        return FILE.convert(value, param, ctx)
+        path: Path = FILE.convert(value, param, ctx)
+        return path
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Offers matching processes; if there are none, leaves files to the shell."""

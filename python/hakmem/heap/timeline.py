@@ -326,9 +326,9 @@ def changes(values: Iterable[int]) -> list[int]:
 
 def write_timeline(path: Path, timeline: Timeline) -> None:
     """Writes the timeline as one self-contained page."""
-    from hakmem.document import SHARED, embedded, read, read_script, rendered
+    from hakmem.document import CHART_SCRIPTS, CHART_STYLE, embedded, read, read_script, rendered
     from hakmem.heap.file import write_whole
-    from hakmem.heap.page import FOLDER, LIBRARIES
+    from hakmem.heap.graph import FOLDER, graph_scripts, graph_style
 
     first, last = (f"{datetime.fromtimestamp(timeline.times[place], timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
                    for place in (0, -1))
@@ -342,10 +342,10 @@ def write_timeline(path: Path, timeline: Timeline) -> None:
              ("most", value_text(max(total), unit)), ("last", value_text(total[-1], unit))]
     text = rendered(
         FOLDER / "timeline.html", f"Heap of {timeline.names[0]}{more} over time",
-        read(SHARED / "vendor/uPlot.min.css") + read(FOLDER / "heap.css") + read(FOLDER / "timeline.css"),
-        [read_script(SHARED / "vendor/uPlot.iife.min.js"), read_script(SHARED / "keys.js"),
-         *(read_script(FOLDER / name) for name in (*LIBRARIES, "graph.js", "timeline.js"))],
-        facts=facts, kinds=[(place, title_of(kind)) for place, kind in enumerate(timeline.kinds)],
+        read(CHART_STYLE) + read(FOLDER / "heap.css") + graph_style()
+        + read(FOLDER / "timeline.css"),
+        [*map(read_script, CHART_SCRIPTS), *graph_scripts(), read_script(FOLDER / "timeline.js")],
+        facts=facts, kinds=[(place, kind, title_of(kind)) for place, kind in enumerate(timeline.kinds)],
         last=len(timeline.times) - 1, data=embedded(page_data(timeline)))
     write_whole(path, text.encode())
 

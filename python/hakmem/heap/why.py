@@ -16,6 +16,7 @@ from hakmem.heap.sites import Site, order, sites_of
 from hakmem.live import words
 from hakmem.live.tables import new_table
 from hakmem.live.why import Share, Why, why_of
+from hakmem.units import bytes_column
 
 if TYPE_CHECKING:
     from hakmem.heap.profile_pb2 import Profile
@@ -143,7 +144,7 @@ def print_chain(console: Console, why: Why) -> None:
     """Prints the rows from the bytes asked for to Rss."""
     table = new_table("Why Rss is what it is", "<", "bytes", "", "of Rss", "<what it is")
     for name, value, meaning in chain_of(why):
-        table.add_row(name, f"{value:,}", words.size(value), words.share(value, why.explanation.rss), meaning,
+        table.add_row(name, f"{value:,}", bytes_column(value), words.share(value, why.explanation.rss), meaning,
                       end_section=name.startswith("="))
     console.print(table)
 
@@ -185,7 +186,7 @@ def print_classes(console: Console, why: Why) -> None:
     rows = [row for row in why.classes if row[-1]][:CLASSES_SHOWN]
     table = new_table("Slabs that hold free memory", "block", "slabs", "mostly empty", "live blocks", "held")
     for size, slabs, sparse, live, held in rows:
-        table.add_row(f"{size:,}", f"{slabs:,}", f"{sparse:,}", f"{live:,}", words.size(held))
+        table.add_row(f"{size:,}", f"{slabs:,}", f"{sparse:,}", f"{live:,}", bytes_column(held))
     console.print(table)
 
 
@@ -193,10 +194,10 @@ def print_caches(console: Console, why: Why) -> None:
     """Prints the threads whose caches hold most."""
     table = new_table("Thread caches", "<thread", "id", "cached")
     for name, tid, value in why.caches[:CACHES_SHOWN]:
-        table.add_row(name, str(tid or "-"), words.size(value))
+        table.add_row(name, str(tid or "-"), bytes_column(value))
     if len(why.caches) > CACHES_SHOWN:
         rest = why.caches[CACHES_SHOWN:]
-        table.add_row(f"{len(rest):,} more", "", words.size(sum(value for _, _, value in rest)))
+        table.add_row(f"{len(rest):,} more", "", bytes_column(sum(value for _, _, value in rest)))
     console.print(table)
 
 
@@ -208,9 +209,9 @@ def sentences(why: Why) -> list[str]:
     elif why.exact:
         lines.append("Exact: every block is a sample.")
     else:
-        lines.append(f"Sites are estimates: a sample stands for {words.size(why.heap.mean)} of blocks in the mean."
-                     + (f" No sample stands for {words.size(why.unknown_live)} of what is live: it is from before the "
-                        "profile, or too little." if why.unknown_live > why.live / 10 else ""))
+        lines.append(f"Sites are estimates: a sample stands for {bytes_column(why.heap.mean)} of blocks in the mean."
+                     + (f" No sample stands for {bytes_column(why.unknown_live)} of what is live: it is from before "
+                        "the profile, or too little." if why.unknown_live > why.live / 10 else ""))
     if why.idle:
         lines.append(idle_sentence(why.idle))
     if why.explanation.moving:
@@ -220,11 +221,10 @@ def sentences(why: Why) -> list[str]:
 
 def idle_sentence(idle: Idle) -> str:
     """Returns a sentence on memory that did not change."""
-    seen = "" if idle.referenced is None else (f" The kernel saw {words.size(idle.referenced)} of "
-                                               f"{words.size(idle.heap_rss)} read "
-                                                "or written.")
-    return (f"In {idle.seconds:.1f} s, {words.size(idle.unchanged.total)} of the heap's {words.size(idle.compared)} "
-            "did not change."
+    seen = "" if idle.referenced is None else (f" The kernel saw {bytes_column(idle.referenced)} of "
+                                               f"{bytes_column(idle.heap_rss)} read or written.")
+    return (f"In {idle.seconds:.1f} s, {bytes_column(idle.unchanged.total)} of the heap's "
+            f"{bytes_column(idle.compared)} did not change."
             f"{seen} {idle.note}")
 
 

@@ -12,16 +12,14 @@ import click
 from hakmem import markdown, starter, writing
 from hakmem.completion import complete_program
 from hakmem.extras import extra
-from hakmem.parameters import debug_dir_option
+from hakmem.parameters import FILE, File, debug_dir_option
 
 if TYPE_CHECKING:
     from hakmem.supervise import Ending
 
-FILE = click.Path(path_type=Path, dir_okay=False)
-
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@click.option("--suppress", "files", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
+@click.option("--suppress", "files", multiple=True, type=File(path_type=Path), metavar="FILE",
               help="Known leaks, in the format of LeakSanitizer or of valgrind.")
 @click.option("--reachable", is_flag=True, help="Show the sites of blocks that are still reachable, too.")
 @click.option("--children", is_flag=True, help="Look at the processes that PROGRAM starts, too.")

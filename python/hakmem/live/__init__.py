@@ -1,4 +1,4 @@
-"""Reads the heap of a running process from outside: nothing runs in the process, nothing is written to it.
+"""Reads the heap of a running process from outside: nothing runs in the process. Only control.py writes to it.
 
     memory = ProcessMemory(pid)
     shot = snapshot(memory)

@@ -13,7 +13,7 @@ import click
 from hakmem import writing
 from hakmem.live.heap import as_dict, snapshot
 from hakmem.live.memory import UNSOUND, LiveError, ProcessMemory, problem_text
-from hakmem.parameters import Range
+from hakmem.parameters import FILE, Range
 from hakmem.processes import ProcessParameter
 from hakmem.screen import Console
 
@@ -120,7 +120,7 @@ def explain_sites(pid: int, as_json: bool, number: int, idle: float | None) -> N
 
 @click.command("map")
 @click.argument("pid", type=PID, metavar="PID|NAME")
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path),
+@click.option("-o", "--output", type=FILE,
               help="The file to write; hakmem-map-PID.html by default.")
 def map_command(pid: int, output: Path | None) -> None:
     """Draw the heap of process PID, SuperSlab by SuperSlab, as one HTML file that needs nothing else."""

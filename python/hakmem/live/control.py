@@ -29,7 +29,6 @@ LIBC.process_vm_writev.argtypes = [ctypes.c_int, ctypes.POINTER(IoVec), ctypes.c
 MAGIC = b"HAKMEM\x01control\x01\0"
 FIELDS = {"word": 8, "settled": 8, "profile_mean": 8, "profile_ms": 8, "guard_mean": 8, "error": 4, "answered": 1}
 AS_IT_IS, OFF = (1 << 64) - 1, 0
-MEAN_MOST = 1 << 40
 # Seconds between two looks at the answer, until threads are made to miss, and until giving up.
 LOOK, NUDGE, PATIENCE = 0.01, 0.3, 3
 OUT_OF_MEMORY = "out of memory for it"

@@ -18,6 +18,7 @@ from hakmem.live.moment import Moment, take_moment
 from hakmem.live.pages import PAGE, USER_END, Area, Pagemap, PagemapError, Sweep, read_areas
 from hakmem.live.tables import new_table
 from hakmem.screen import Console, Text
+from hakmem.units import bytes_column
 
 if TYPE_CHECKING:
     from hakmem.live.memory import Memory, ProcessMemory
@@ -329,10 +330,10 @@ def print_explanation(console: Console, made: Explanation) -> None:
     meanings = {**HEAP_PARTS, **KINDS}
     for rows in (made.heap, made.other):
         for number, (name, value) in enumerate(rows.items()):
-            table.add_row(name.replace("_", " "), f"{value:,}", words.size(value), words.share(value, made.rss),
+            table.add_row(name.replace("_", " "), f"{value:,}", bytes_column(value), words.share(value, made.rss),
                           meanings[name], end_section=number == len(rows) - 1)
-    table.add_row("sum", f"{made.sum:,}", words.size(made.sum), words.share(made.sum, made.rss), "")
-    table.add_row("Rss", f"{made.rss:,}", words.size(made.rss), "", "what the kernel counts, by smaps")
+    table.add_row("sum", f"{made.sum:,}", bytes_column(made.sum), words.share(made.sum, made.rss), "")
+    table.add_row("Rss", f"{made.rss:,}", bytes_column(made.rss), "", "what the kernel counts, by smaps")
     table.add_row("difference", f"{made.difference:+,}", "", words.share(made.difference, made.rss),
                   "what changed while it was read")
     console.print()
@@ -341,14 +342,14 @@ def print_explanation(console: Console, made: Explanation) -> None:
     if made.estimated:
         console.print(f"HAKMEM's parts are estimates: {made.estimated}.")
     if made.rss_before != made.rss_after or made.moving:
-        console.print(f"The process changes: Rss was {words.size(made.rss_before)} just before its pages were read and "
-                      f"{words.size(made.rss_after)} just after, in the stillest of {made.looks} looks.")
+        console.print(f"The process changes: Rss was {bytes_column(made.rss_before)} just before its pages were read "
+                      f"and {bytes_column(made.rss_after)} just after, in the stillest of {made.looks} looks.")
     if made.heap_drift:
-        console.print(f"Parts of its heap changed by up to {words.size(made.heap_drift)} meanwhile.")
+        console.print(f"Parts of its heap changed by up to {bytes_column(made.heap_drift)} meanwhile.")
     if made.moving:
         console.print(
             "That is more than one percent: the process changes too fast. Look again, or stop it meanwhile "
             "(kill -STOP).")
     if made.swap:
-        console.print(f"Swapped out, and not in the above: {words.size(made.swap)}.")
-    console.print(f"Of all, {words.size(made.huge_pages)} lie on anonymous huge pages.")
+        console.print(f"Swapped out, and not in the above: {bytes_column(made.swap)}.")
+    console.print(f"Of all, {bytes_column(made.huge_pages)} lie on anonymous huge pages.")

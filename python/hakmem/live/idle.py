@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from hakmem.live.memory import LiveError, ProcessMemory, Unreadable
 from hakmem.live.pages import HEADER, PAGE, Sweep
-from hakmem.live.words import size as size_text
+from hakmem.units import bytes_text
 
 # Bytes read at once, and the most that are compared. A GiB takes about two seconds, once before and once after.
 PIECE, COMPARED_MOST = 16 << 20, 8 << 30
@@ -40,8 +40,8 @@ class Watch:
         self.runs = [run for start, end in self.ranges for run in resident_runs(sweep, start, end)]
         self.compared = sum(end - start for start, end in self.runs)
         if self.compared > COMPARED_MOST:
-            raise LiveError(f"process {memory.pid}: its heap has {size_text(self.compared)} in memory; up to "
-                            f"{size_text(COMPARED_MOST)} are compared for --idle")
+            raise LiveError(f"process {memory.pid}: its heap has {bytes_text(self.compared)} in memory; up to "
+                            f"{bytes_text(COMPARED_MOST)} are compared for --idle")
         self.before = dict(self.contents())
         self.begun = time.monotonic()
         self.problem = self.clear()

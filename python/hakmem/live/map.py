@@ -12,6 +12,7 @@ from hakmem.compat import zip_strict
 from hakmem.document import embedded, read, read_script, rendered
 from hakmem.live import words
 from hakmem.live.model import UNIT_STATES, Snapshot, Thread
+from hakmem.units import bytes_column
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -31,7 +32,7 @@ def map_page(shot: Snapshot) -> str:
     huge = sorted(shot.huge, key=lambda block: block.bytes, reverse=True)
     return rendered(
         FOLDER / "map.html", f"The heap of {words.heading(shot)}", read(FOLDER / "map.css"),
-        [read_script(FOLDER / "map.js")], size=words.size, totals=totals, parts=parts, threads=shot.threads,
+        [read_script(FOLDER / "map.js")], size=bytes_column, totals=totals, parts=parts, threads=shot.threads,
         huge=huge[:HUGE_SHOWN], huge_left=max(len(huge) - HUGE_SHOWN, 0), superslabs=len(shot.units.number),
         when=time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(shot.time)),
         data=embedded(map_data(shot)))

@@ -74,7 +74,7 @@ class Thread:
     """One heap, and the thread it serves."""
 
     heap: int  # the heap's id
-    kind: str  # thread, house, first_class, profile
+    kind: str  # thread, house, first_class, profile, shared
     state: str  # live, orphan, unused
     tid: int | None  # of a live thread's heap
     name: str  # of the thread

@@ -1,8 +1,8 @@
 """Looks at a running process at one moment, as nearly as possible: its heap, its resident pages and the kernel's Rss.
 
 A look takes a millisecond or two: huge blocks, mappings, Rss, pages, Rss, huge blocks. Looks are repeated until the
-pages add up to the Rss just before and just after. If none does, the nearest one is kept and says how much it
-misses."""
+pages miss the Rss just before and just after by at most a thousandth. If none does in time, the nearest one is kept and
+says how much it misses."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hakmem.live import words
 from hakmem.live.model import ACTIVE, DIRTY, GUARD, TIERS, UNTOUCHED, WARM, Snapshot
 from hakmem.screen import Console, Table, Text
+from hakmem.units import bytes_column
 
 HEAP_KINDS = {"house": "house heap", "first_class": "first-class heap", "profile": "heap profile",
               "shared": "shared heap"}
@@ -34,7 +35,7 @@ def totals(shot: Snapshot) -> Table:
     table, whole = new_table("Memory", "<", "bytes", "", "of mapped", "<what it is"), shot.totals.mapped
     for name, meaning in {**words.PARTS, **words.OTHER_TOTALS}.items():
         value = getattr(shot.totals, name)
-        table.add_row(name.replace("_", " "), f"{value:,}", words.size(value), words.share(value, whole), meaning,
+        table.add_row(name.replace("_", " "), f"{value:,}", bytes_column(value), words.share(value, whole), meaning,
                       end_section=name == "metadata")
     return table
 
@@ -45,8 +46,8 @@ def classes(shot: Snapshot) -> Table:
                       "free bytes")
     for row in shot.classes:
         table.add_row(f"{row.block_size:,}", f"{row.slabs:,}", f"{row.live_blocks:,}", f"{row.cached_blocks:,}",
-                      f"{row.free_blocks:,}", words.size(row.live_bytes), words.size(row.cached_bytes),
-                      words.size(row.free_bytes))
+                      f"{row.free_blocks:,}", bytes_column(row.live_bytes), bytes_column(row.cached_bytes),
+                      bytes_column(row.free_bytes))
     return table
 
 
@@ -56,10 +57,10 @@ def block_pools(shot: Snapshot) -> Table:
                       "free bytes")
     for row in shot.block_pools:
         if row.slab_bytes:
-            table.add_row(row.name, f"{row.slabs:,}", words.size(row.slab_bytes), f"{row.live_blocks:,}",
-                          f"{row.cached_blocks:,}", f"{row.free_blocks:,}", words.size(row.live_bytes),
-                          words.size(row.cached_bytes),
-                          words.size(row.free_bytes))
+            table.add_row(row.name, f"{row.slabs:,}", bytes_column(row.slab_bytes), f"{row.live_blocks:,}",
+                          f"{row.cached_blocks:,}", f"{row.free_blocks:,}", bytes_column(row.live_bytes),
+                          bytes_column(row.cached_bytes),
+                          bytes_column(row.free_bytes))
     return table
 
 
@@ -74,7 +75,7 @@ def each_superslab(shot: Snapshot) -> Table:
         cached = sum(slab.cached * sizes[slab.class_id] for slab in slabs)
         table.add_row(f"{number}", f"{units.address[row]:#x}", TIERS[units.tier[row]],
                       *(str(state.count(kind, 1)) for kind in (ACTIVE, WARM, DIRTY, UNTOUCHED, GUARD)),
-                      words.size(live), words.size(cached), str(len({slab.class_id for slab in slabs})),
+                      bytes_column(live), bytes_column(cached), str(len({slab.class_id for slab in slabs})),
                       "yes" if units.huge_pages[row] else "no")
     return table
 
@@ -85,8 +86,8 @@ def threads(shot: Snapshot) -> Table:
                       "refills", "flushes", "remote")
     for row in shot.threads:
         who = f"{row.tid} {row.name}" if row.tid else HEAP_KINDS.get(row.kind, "no thread")
-        table.add_row(str(row.heap), who, row.state, f"{row.slabs:,}", words.size(row.live_bytes),
-                      words.size(row.cached_bytes), str(row.warm_slabs), str(row.pending_slabs),
+        table.add_row(str(row.heap), who, row.state, f"{row.slabs:,}", bytes_column(row.live_bytes),
+                      bytes_column(row.cached_bytes), str(row.warm_slabs), str(row.pending_slabs),
                       *(f"{row.counters[name]:,}" for name in ("refills", "flushes", "remote_blocks")))
     return table
 
@@ -101,8 +102,8 @@ def pools(shot: Snapshot) -> Table:
                           f"{row.dirty_units:,}", f"{row.untouched_units:,}", f"{row.guard_units:,}")
     live = [block for block in shot.huge if block.live]
     if shot.huge:
-        table.caption = (f"{len(live)} huge blocks ({words.size(shot.totals.huge_live)}), {len(shot.huge) - len(live)} "
-                         f"freed ranges kept ({words.size(shot.totals.huge_cached)})")
+        table.caption = (f"{len(live)} huge blocks ({bytes_column(shot.totals.huge_live)}), "
+                         f"{len(shot.huge) - len(live)} freed ranges kept ({bytes_column(shot.totals.huge_cached)})")
     return table
 
 

@@ -1,10 +1,8 @@
-"""Writes figures as people read them, and explains each part of the memory."""
+"""Explains each part of the memory, and writes shares and headings."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-
-from hakmem.units import scaled
 
 if TYPE_CHECKING:
     from hakmem.live.model import Snapshot
@@ -26,15 +24,6 @@ OTHER_TOTALS = {
     "huge_cached": "of retained: freed huge ranges",
     "footprint_peak": "the most bytes of slabs, free units with memory and huge blocks at one time",
 }
-
-
-def size(count: float) -> str:
-    """Returns bytes with a unit and at least three digits."""
-    value, unit = scaled(count, "TiB")
-    if unit == "B":
-        return f"{count:,} B"
-    digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
-    return f"{value:,.{digits}f} {unit}"
 
 
 def share(part: float, whole: float) -> str:

@@ -34,13 +34,13 @@ Crates = dict[str, tuple[str, Optional[str]]]
 # ---- Sources ----
 
 def locked_crates() -> Crates:
-    """{name: (version, checksum)} of bench/peers/Cargo.lock."""
+    """Returns {name: (version, checksum)} of bench/peers/Cargo.lock."""
     packages = read_toml(HERE / "Cargo.lock")["package"]
     return {package["name"]: (package["version"], package.get("checksum")) for package in packages}
 
 
 def describe_origin(recipe: Recipe, crates: Crates) -> str:
-    """Where a peer's sources come from; of a crate's version the part before '+', which alone counts."""
+    """Returns where a peer's sources come from; of a crate's version the part before '+', which alone counts."""
     if recipe.crate:
         return f"crates.io {recipe.crate} {crates[recipe.crate][0].partition('+')[0]}"
     return f"Debian {recipe.package}"
@@ -60,7 +60,7 @@ def require_cargo() -> None:
 
 
 def are_fetched(folder: Path) -> bool:
-    """Whether the locked crates are in folder/crates."""
+    """Returns whether the locked crates are in folder/crates."""
     stamp = folder / "crates/locked"
     return stamp.exists() and stamp.read_text() == digest_of(HERE / "Cargo.lock")
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hakmem.units import bytes_column
+
 if TYPE_CHECKING:
     from hakmem.ps.survey import Row
 
@@ -48,11 +50,10 @@ def ps(as_json: bool) -> None:
 def print_rows(rows: Iterable[Row]) -> None:
     """Prints one line for each process. On a terminal the command is cut to keep it on one line."""
     from hakmem.clean import clean
-    from hakmem.live import words
 
     lines: list[tuple[str, ...]] = [HEADINGS]
     for row in rows:
-        figures = ("?" if count is None else words.size(count) for count in (row.rss, row.live, row.reclaimable))
+        figures = ("?" if count is None else bytes_column(count) for count in (row.rss, row.live, row.reclaimable))
         lines.append((str(row.pid), clean(row.name), row.version or "?", *figures, clean(row.problem or row.command)))
     widths = [max(len(line[place]) for line in lines) for place in range(len(HEADINGS) - 1)]
     most = shutil.get_terminal_size().columns if sys.stdout.isatty() else None

@@ -7,12 +7,13 @@ from pathlib import Path
 import click
 
 from hakmem.extras import extra
+from hakmem.parameters import FILE, File
 from hakmem.report.result import ResultError, load_result, stem_of
 
 
 @click.command()
-@click.argument("result", type=click.Path(path_type=Path))
-@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+@click.argument("result", type=File(path_type=Path))
+@click.option("--html", type=FILE, metavar="FILE",
               help="Write the page here. Without --html and --pictures: beside the result.")
 @click.option("--pictures", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
               help="Write each chart here as PNG and SVG.")

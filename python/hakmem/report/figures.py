@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING
 
-from hakmem.units import scaled
+from hakmem.units import bytes_column
 
 if TYPE_CHECKING:
     from hakmem.records import Entry, Ratio, Result
@@ -121,8 +121,7 @@ def with_unit(value: float, unit: str) -> str:
         value *= scale
         return f"{value:,.{2 if value < 9.995 else 1 if value < 99.95 else 0}f} {unit}"
     if unit == "KiB":
-        value, unit = scaled(value * 1024, "GiB") if value >= 1024 else (value, unit)
-        return f"{value:.{0 if unit == 'KiB' else 1}f} {unit}"
+        return bytes_column(value * 1024)
     return number_text(value)
 
 

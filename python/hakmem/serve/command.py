@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
 import logging
 import os
@@ -16,7 +17,7 @@ import click
 
 from hakmem.extras import extra
 from hakmem.live.memory import LiveError
-from hakmem.parameters import Range
+from hakmem.parameters import FILE, File, Range
 from hakmem.processes import ProcessesParameter
 
 if TYPE_CHECKING:
@@ -34,9 +35,9 @@ class ServeError(click.ClickException):
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address or name to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8427, show_default=True,
               help="The port to listen on; 0 takes a free one.")
-@click.option("--socket", "path", type=click.Path(path_type=Path), metavar="PATH",
+@click.option("--socket", "path", type=File(path_type=Path), metavar="PATH",
               help="Listen on a Unix socket instead, for your own user and root only.")
-@click.option("--token-file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+@click.option("--token-file", type=FILE, metavar="FILE",
               help="Take the token from FILE, which is made if missing. Default: a new one at each start.")
 @click.option("--no-token", is_flag=True, help="Answer every request that reaches the port, without a token.")
 @click.option("--interval", type=Range(min=0.05, max=3600), default=1.0, show_default=True,
@@ -49,7 +50,8 @@ def serve(pids: tuple[list[int], ...], host: str, port: int, path: Path | None, 
     """Serve the heaps of processes: a page with live charts at /, /metrics for Prometheus, JSON at /api/snapshot/PID.
 
     A name stands for all processes that have it. The server runs no code in them. It writes to a process only if the
-    page turns a heap profile on or off. A request needs the token in the address that is printed. SIGINT or SIGTERM
+    page turns a heap profile on or off. It clears the kernel's marks of read pages only if the page asks what memory
+    nobody changes. A request needs the token in the address that is printed. SIGINT or SIGTERM
     ends the server."""
     with extra("serve", "hakmem serve"):
         from hakmem.serve import access
@@ -134,7 +136,11 @@ def listen_on_path(path: Path) -> socket.socket:
         made.listen(64)
     except OSError as error:
         made.close()
-        raise ServeError(f"--socket {path}: {os.strerror(error.errno) if error.errno else error}") from error
+        what = os.strerror(error.errno) if error.errno else str(error)
+        if error.errno == errno.EADDRINUSE:
+            what = ("a socket is there already: if no server uses it, remove it" if path.is_socket() else
+                    "something else is there already")
+        raise ServeError(f"--socket {path}: {what}") from error
     finally:
         os.umask(before)
     return made

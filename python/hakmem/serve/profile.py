@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from hakmem.amount import MEAN_MOST
 from hakmem.serve.answers import fresh, wanted, whole_number
 from hakmem.serve.pprof import apart, outcome, place
 
 MAY_WRITE = web.AppKey("may_write", bool)
 KINDS = ("inuse_space", "inuse_objects", "alloc_space", "alloc_objects")
-MEAN_MOST = 1 << 40
 # The longest watch for unchanged memory, in seconds: shorter than a worker's time limit.
 IDLE_MOST = 30
 

@@ -15,7 +15,7 @@ from hakmem.apart import in_thread
 from hakmem.extras import extra
 from hakmem.live.memory import LiveError
 from hakmem.live.sample import Sample, Sampler, rates
-from hakmem.parameters import Range
+from hakmem.parameters import File, Range
 from hakmem.processes import ProcessParameter
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class TopError(click.ClickException):
 @click.option("--interval", type=Range(min=0.05, max=3600), default=1.0, show_default=True,
               metavar="SECONDS", help="Time between two looks; more for a large heap.")
 @click.option("--once", is_flag=True, help="Print one screen as text, after one interval, which rates need.")
-@click.option("--svg", "picture", type=click.Path(dir_okay=False, writable=True), metavar="FILE",
+@click.option("--svg", "picture", type=File(dir_okay=False, writable=True), metavar="FILE",
               help="Write one screen as a picture instead.")
 @click.argument("pid", type=ProcessParameter(), required=False, metavar="[PID|NAME]")
 def top(pid: int | None, interval: float, once: bool, picture: str | None) -> None:

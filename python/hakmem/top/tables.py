@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Union
 
 from hakmem.compat import zip_strict
 from hakmem.live.model import ACTIVE, DIRTY, GUARD, TIERS, UNTOUCHED, WARM, Slab
-from hakmem.top.words import bytes_text
+from hakmem.units import bytes_column, bytes_text
 
 if TYPE_CHECKING:
     from hakmem.live.sample import Sample
@@ -75,7 +75,7 @@ def value_text(value: Cell, kind: str) -> str:
     if isinstance(value, str):
         return value
     if kind == "bytes":
-        return bytes_text(value)
+        return bytes_column(value)
     if kind == "address":
         return f"{value:#x}"
     if kind == "share":

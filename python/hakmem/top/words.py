@@ -8,18 +8,10 @@ from typing import TYPE_CHECKING
 
 from hakmem.live.resident import PARTS
 from hakmem.screen import Text, spark
-from hakmem.units import scaled
+from hakmem.units import bytes_column
 
 if TYPE_CHECKING:
     from hakmem.live.sample import Rates, Sample
-
-
-
-def bytes_text(count: float) -> str:
-    """Returns bytes with about three digits, such as 17.3 MiB."""
-    value, unit = scaled(abs(count), limit=999.5)
-    text = f"{value:.0f}" if unit == "B" or value >= 99.95 else f"{value:.1f}"
-    return f"{'-' if count < 0 else ''}{text} {unit}"
 
 
 def rate_text(value: float | None) -> str:
@@ -47,7 +39,7 @@ def key(parts: dict[str, int]) -> Text:
     total = sum(parts.values()) or 1
     for name, size in parts.items():
         text.append("■ ", style=PARTS[name][1])
-        text.append(f"{PARTS[name][0]} {bytes_text(size)} {size / total:.0%}  ")
+        text.append(f"{PARTS[name][0]} {bytes_column(size)} {size / total:.0%}  ")
     text.rstrip()
     return text
 
@@ -67,9 +59,9 @@ def memory_line(sample: Sample) -> Text:
     """Returns the line of totals."""
     totals = sample.shot.totals
     text = Text("RSS ", style="bold")
-    text.append(bytes_text(sample.rss))
-    text.append(f"  mapped by HAKMEM {bytes_text(totals.mapped)}, purged of it {bytes_text(totals.purged)}, "
-                f"footprint's peak {bytes_text(totals.footprint_peak)}, {totals.superslabs:,} SuperSlabs, "
+    text.append(bytes_column(sample.rss))
+    text.append(f"  mapped by HAKMEM {bytes_column(totals.mapped)}, purged of it {bytes_column(totals.purged)}, "
+                f"footprint's peak {bytes_column(totals.footprint_peak)}, {totals.superslabs:,} SuperSlabs, "
                 f"{totals.live_threads:,} threads", style="")
     return text
 
@@ -87,7 +79,7 @@ def history_line(history: Sequence[tuple[int, int]], width: int) -> Text:
         text.append(("   " if one_line else "\n") if place else "", style="")
         text.append(f"{name} ", style="bold")
         text.append(spark(values, max(room, 8)), style=color)
-        text.append(f" {bytes_text(min(shown))} to {bytes_text(max(shown))}", style="")
+        text.append(f" {bytes_column(min(shown))} to {bytes_column(max(shown))}", style="")
     return text
 
 
@@ -99,5 +91,5 @@ def rates_line(found: Rates | None, names: dict[str, str]) -> Text:
     for name, called in names.items():
         text.append(f"{called} {rate_text(found.counters[name])}   ")
     text.append(f"faults {rate_text(found.minor_faults)} soft, {rate_text(found.major_faults)} hard   ")
-    text.append(f"RSS {'+' if found.rss >= 0 else ''}{bytes_text(found.rss)}/s")
+    text.append(f"RSS {'+' if found.rss >= 0 else ''}{bytes_column(found.rss)}/s")
     return text

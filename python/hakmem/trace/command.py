@@ -8,9 +8,7 @@ from pathlib import Path
 import click
 
 from hakmem.extras import extra
-from hakmem.parameters import Range
-
-TRACE = click.Path(path_type=Path, dir_okay=False)
+from hakmem.parameters import FILE, File, Range
 
 
 @click.group()
@@ -19,7 +17,7 @@ def trace() -> None:
 
 
 @trace.command(context_settings={"allow_interspersed_args": False})  # what follows PROGRAM is the program's
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE",
+@click.option("-o", "--output", type=File(path_type=Path), metavar="FILE",
               help="Where the trace goes; PROGRAM.trace in this folder if not given.")
 @click.option("--children", is_flag=True, help="Record child processes too, each into FILE.PID.")
 @click.argument("program")
@@ -38,7 +36,7 @@ def record(ctx: click.Context, output: Path | None, children: bool, program: str
 
 @trace.command()
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
-@click.argument("file", type=TRACE)
+@click.argument("file", type=FILE)
 def info(file: Path, as_json: bool) -> None:
     """Tell what a trace holds: calls, sizes, threads, lifetimes, peak."""
     with extra("trace", "hakmem trace info"):
@@ -63,7 +61,7 @@ def info(file: Path, as_json: bool) -> None:
 @click.option("--limit", type=Range(1), default=600.0, show_default=True, metavar="SECONDS",
               help="Time limit of a run.")
 @click.option("--json", "as_json", is_flag=True, help="Print samples and summary as JSON.")
-@click.argument("file", type=TRACE)
+@click.argument("file", type=FILE)
 @click.pass_context
 def replay(ctx: click.Context, file: Path, names: tuple[str, ...], additions: tuple[str, ...], rounds: int,
            threads_merged: bool, no_touch: bool, limit: float, as_json: bool) -> None:

@@ -101,7 +101,7 @@ def record_program(command: Sequence[str], output: Path | None, children: bool) 
         raise click.ClickException(f"cannot write {output}: {error.strerror}") from error
     about = {"command": shlex.join(command), "date": datetime.now().astimezone().isoformat(timespec="seconds")}
     status = run_recorded(command, folder / "raw", children)
-    keep = False
+    failed = keep = False
     for raw in sorted(folder.glob("raw*")):
         suffix = raw.name.removeprefix("raw")
         end = describe_end(status) if not suffix else {"child": int(suffix[1:].partition("-")[0])}
@@ -110,15 +110,17 @@ def record_program(command: Sequence[str], output: Path | None, children: bool) 
             finish(raw, target, {**about, **end})
             say_recorded(target)
         except (TraceError, OSError) as error:
-            keep = True
-            click.echo(f"hakmem trace: no trace {target}: {error}; what was recorded is kept in {raw}", err=True)
+            failed = True
+            kept = f"; what was recorded is kept in {raw}" if raw.stat().st_size else ""
+            keep = keep or bool(kept)
+            click.echo(f"hakmem trace: no trace {target}: {error}{kept}", err=True)
     recorded = (folder / "raw").exists()
     if not keep:
         shutil.rmtree(folder)
     if not recorded:
         raise click.ClickException(f"{command[0]} was not recorded: a program that is linked statically or runs with "
                                    "other rights than its caller's loads no LD_PRELOAD (or see above)")
-    if keep:
+    if failed:
         return 1
     if status < 0:
         click.echo(f"hakmem trace: {command[0]} was ended by {signal.Signals(-status).name}", err=True)

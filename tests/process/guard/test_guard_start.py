@@ -48,10 +48,21 @@ def test_stop(running, hakmem):
     running.tell("overrun", 1000)
 
 
+def test_an_idle_process_follows_later(compiled, library, hakmem):
+    with steady(compiled(SOURCE, *FLAGS), library) as idle:
+        begun = hakmem("guard", "--start", idle.pid)
+        assert begun.status == 0 and begun.stdout == "", begun.report()
+        assert begun.stderr.startswith(f"hakmem guard: process {idle.pid} has made no call of malloc or free in 3 s")
+        assert begun.stderr.endswith(f"; `hakmem guard --stop {idle.pid}` takes it back\n"), begun.report()
+        idle.tell("pulse")
+        assert "guards are on" in hakmem("guard", idle.pid).stdout
+
+
 @pytest.mark.parametrize("arguments,said", [
     (["--start", "--stop", "1"], "--start or --stop takes one PID"),
     (["--rate", "4K", "1"], "--rate goes with --start"),
     (["--start", "/etc/hostname"], "--start or --stop takes one PID"),
+    (["--start", "--rate", "many", "1"], "'many' is no number of bytes"),
 ])
 def test_wrong_use(hakmem, arguments, said):
     done = hakmem("guard", *arguments)

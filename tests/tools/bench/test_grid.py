@@ -6,6 +6,7 @@ import pytest
 import tool
 
 from hakmem.bench import batches
+from hakmem.units import bytes_exact
 
 FEW = ("--sizes", "64,32K", "--numbers", "100", "--orders", "shuffled", "--ms", "1")
 
@@ -28,7 +29,7 @@ def test_the_whole_grid():
 @pytest.mark.parametrize("text, size", [("16", 16), ("4K", 4096), ("4KiB", 4096), ("1m", 1 << 20), ("24B", 24)])
 def test_sizes(text, size):
     assert batches.parse_size(text) == size
-    assert batches.parse_size(batches.size_text(size)) == size
+    assert batches.parse_size(bytes_exact(size)) == size
 
 
 def test_tables_show_the_medians(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 
 from hakmem.doctor import process_checks, system
 from hakmem.doctor.elf import ElfFile
-from hakmem.doctor.findings import Finding, as_json, bytes_text, exit_status
+from hakmem.doctor.findings import Finding, as_json, exit_status
 from hakmem.doctor.linkmap import LoadedObject
 from hakmem.doctor.machine_checks import check_machine
 from hakmem.doctor.serving_checks import check_word_size
@@ -163,11 +163,6 @@ def test_a_limits_file():
 
 def test_of_a_variable_that_is_there_twice_the_first_counts():
     assert system.parse_environment(b"A=1\0B=2=3\0A=4\0odd\0") == {"A": "1", "B": "2=3"}
-
-
-def test_sizes_are_readable():
-    texts = [bytes_text(count) for count in (0, 1023, 1024, 1536, 1 << 30, 5 << 40)]
-    assert texts == ["0 B", "1023 B", "1 KiB", "1.5 KiB", "1 GiB", "5 TiB"]
 
 
 def test_json_counts():

@@ -125,6 +125,11 @@ def run(*arguments):
     return click.testing.CliRunner().invoke(heap, [str(argument) for argument in arguments])
 
 
+def words(output):
+    """The lines of an output, with one blank between words."""
+    return [" ".join(line.split()) for line in output.splitlines()]
+
+
 def read(path):
     profile = Profile()
     profile.ParseFromString(gzip.decompress(path.read_bytes()))

@@ -1,13 +1,6 @@
 """Reads the bars of a page with a flame graph in the browser."""
 
-import time
-
-
-def wait_for(condition, what, seconds=120):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"{what}: not there after {seconds} seconds"
-        time.sleep(0.05)
+from blackbox import wait_for
 
 
 def frames(browser):

@@ -106,3 +106,9 @@ def test_drop_frames_that_is_no_expression(tmp_path):
     making = known()
     making.profile.drop_frames = making.text("*")
     refused(run(making.write(tmp_path / "a")), "drop_frames: not a regular expression")
+
+
+def test_an_empty_word_is_no_source():
+    """As from a shell's variable that is not set: `hakmem heap "$pid"`."""
+    for word in ("", " "):
+        refused(run(word), "a file, a PID, the name of a process or a URL is wanted", status=2)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import blackbox
 
-from hakmem.heap import page, profile_pb2
+from hakmem.heap import graph, profile_pb2
 
 PYTHON = blackbox.REPOSITORY / "python"
 
@@ -32,9 +32,9 @@ def test_numbers_are_pprofs():
 
 
 def test_vendored_files_are_those_that_are_named():
-    folder = page.FOLDER / "vendor"
+    folder = graph.FOLDER / "vendor"
     named = dict(re.findall(r"^\| `([^`]+)` .*`([0-9a-f]{64})` \|$", (folder / "README.md").read_text(), re.MULTILINE))
     assert {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in named} == named
-    assert {f"vendor/{name}" for name in named} == set(page.LIBRARIES)
+    assert {f"vendor/{name}" for name in named} == set(graph.LIBRARIES)
     assert {path.name for path in folder.glob("LICENSE.*")} == {"LICENSE.d3", "LICENSE.d3-flame-graph"}
     assert importlib.resources.files("hakmem.heap").joinpath("page/heap.html").is_file()

@@ -94,3 +94,22 @@ def test_the_focus_is_seen(page):
         "return [...document.querySelectorAll('#graph g.frame')].map(bar => [bar.getAttribute('name'), "
         "getComputedStyle(bar.querySelector('rect')).outlineStyle])")
     assert [name for name, style in outlines if style == "solid"] == ["main"]
+
+
+def test_a_zoomed_graph_is_whole_again_after_the_window_changed(page):
+    def height():
+        return page.execute_script("return document.querySelector('#graph svg').getBoundingClientRect().height")
+    whole = height()
+    into_graph(page)
+    press(page, Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ARROW_RIGHT, Keys.ENTER)
+    shown(page, ["all", "main", "work", "fill"])
+    assert height() < whole, "no room for rows that are not there"
+    page.execute_script("document.querySelector('#graph svg').dataset.old = 'yes'")
+    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
+                         {"width": 700, "height": 1000, "deviceScaleFactor": 1, "mobile": False})
+    wait_for(lambda: page.execute_script("return !document.querySelector('#graph svg').dataset.old"), "another graph")
+    shown(page, ["all", "main", "work", "fill"])
+    assert focused(page) == "work"
+    page.find_element(By.ID, "reset").click()
+    shown(page, ALL)
+    assert height() == whole

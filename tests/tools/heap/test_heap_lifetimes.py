@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from making import known, run, with_lives
+from making import known, run, with_lives, words
 
 from hakmem.heap.lifetimes import duration_text
 
@@ -11,10 +11,6 @@ from hakmem.heap.lifetimes import duration_text
 @pytest.fixture
 def profile(tmp_path):
     return with_lives().write(tmp_path / "lives")
-
-
-def words(output):
-    return [" ".join(line.split()) for line in output.splitlines()]
 
 
 def test_the_table_has_the_mean(profile):

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from making import TYPES_WITH_LIVES, Making, known, named, run
+from making import TYPES_WITH_LIVES, Making, known, named, run, words
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
@@ -22,10 +22,6 @@ def with_sizes(unit="bytes"):
 @pytest.fixture
 def profile(tmp_path):
     return with_sizes().write(tmp_path / "sizes")
-
-
-def words(output):
-    return [" ".join(line.split()) for line in output.splitlines()]
 
 
 def test_each_size_of_a_site(profile):

@@ -46,7 +46,7 @@ def test_start_and_stop(running):
     running.tell("keep", 1000, 2000)  # before the start: in no profile
     running.tell("pulse")
     begun = hakmem("heap", "--start", running.pid, "--rate", "4K")
-    assert begun.status == 0 and f"process {running.pid} takes a heap profile now, a sample every 4.00 KiB" in begun.stdout, begun.report(
+    assert begun.status == 0 and f"process {running.pid} takes a heap profile now, a sample every 4 KiB" in begun.stdout, begun.report(
     )
     running.tell("keep", 1000, 20000)
     found = sites(running.pid)
@@ -55,7 +55,7 @@ def test_start_and_stop(running):
     # The whole stack, although no unwinder was loaded: nothing may be loaded within malloc.
     assert {"keep_many", "main"} <= found.keys() and "libgcc_s" not in running.maps()
     again = hakmem("heap", "--start", running.pid)
-    assert again.status == 0 and "takes a heap profile already, a sample every 4.00 KiB" in again.stdout, again.report()
+    assert again.status == 0 and "takes a heap profile already, a sample every 4 KiB" in again.stdout, again.report()
     ended = hakmem("heap", "--stop", running.pid)
     assert ended.status == 0 and "takes no heap profile any more" in ended.stdout, ended.report()
     running.tell("keep", 1000, 20000)
@@ -79,7 +79,7 @@ def test_seconds(steady_program, library, monkeypatch):
         monkeypatch.setattr("hakmem.heap.session.time", SimpleNamespace(sleep=wait))
         done = run("--start", "--seconds", "1.6", "--rate", "4096", running.pid, "--json")
         assert done.exit_code == 0 and waits == [(1.6, True)], done.output
-        assert f"process {running.pid} takes a heap profile for 1.6 s, a sample every 4.00 KiB" in done.stderr
+        assert f"process {running.pid} takes a heap profile for 1.6 s, a sample every 4 KiB" in done.stderr
         (flat,) = (site["flat"] for site in json.loads(done.stdout)["sites"] if site["name"] == "keep_hay")
         # 5,000 blocks of 3,072 bytes, each a sample with a chance of 0.53: more than five standard deviations.
         assert 13e6 < flat["inuse_space"] < 18e6
@@ -92,7 +92,7 @@ def test_seconds_without_a_sample(running):
     done = hakmem("heap", "--start", "--seconds", "0.2", "--rate", "1G", running.pid)
     assert time.monotonic() - begun > 0.2, "the command waits"
     assert done.status == 1 and (f"process {running.pid} allocated nothing in 0.2 s that became a sample, which are "
-                                 "1.00 GiB apart"
+                                 "1 GiB apart"
                                  in done.stderr), done.report()
     assert not Control(ProcessMemory(running.pid)).state().profile_on
 
@@ -131,6 +131,7 @@ def test_an_idle_process_follows_with_its_next_call(running, monkeypatch):
     begun = hakmem("heap", "--start", running.pid)
     assert begun.status == 0 and begun.stdout == "" and (
         f"process {running.pid} has made no call of malloc or free in 3 s" in begun.stderr), begun.report()
+    assert begun.stderr.endswith(f"; `hakmem heap --stop {running.pid}` takes it back\n")
     control = Control(ProcessMemory(running.pid))
     number = control.request(profile_mean=4096)
     with pytest.raises(Unanswered, match=rf"process {running.pid} has made no call of malloc or free in 0.5 s"):
@@ -238,6 +239,9 @@ def test_whose_process_it_is_not(running, library):
     (["--start", "--stop", "1"], "--start or --stop takes one PID"),
     (["--rate", "4K", "1"], "--rate goes with --start"),
     (["--start", "--rate", "many", "1"], "'many' is no number of bytes"),
+    (["--start", "--rate", "2T", "1"], "'2T' is not from 1 to 1,099,511,627,776 bytes"),
+    (["--seconds", "5", "1"], "--seconds goes with --start or --timeline"),
+    (["--start", "1", "2"], "--start or --stop takes one PID"),
     (["--start", "--seconds", "9999", "1"], "--seconds"),
 ])
 def test_wrong_use(arguments, said):

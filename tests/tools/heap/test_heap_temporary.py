@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from making import TYPES_WITH_OWN, Making, named, run, with_lives
+from making import TYPES_WITH_OWN, Making, named, run, with_lives, words
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from steady import FLAGS
@@ -46,10 +46,6 @@ def made():
     making.stack(named("fill", "main"), 0, 0, 0, 0, 0, 0, 22, calls_from=16384)
     making.stack(named("keep", "main"), 5, 500, 5, 500, 0, 0, 0)
     return making
-
-
-def words(output):
-    return [" ".join(line.split()) for line in output.splitlines()]
 
 
 def test_the_shares_of_a_site(tmp_path):

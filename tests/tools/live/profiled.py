@@ -1,37 +1,22 @@
 """Runs profiled.c for the tests that read a heap profile from outside."""
 
-import subprocess
 from contextlib import contextmanager
 from pathlib import Path
 
-import blackbox
+from commanded import Commanded, commanded
 
 SOURCE = Path(__file__).with_name("profiled.c")
 FLAGS = ("-fno-omit-frame-pointer", "-Wl,--build-id")
 
 
-class Profiled:
+class Profiled(Commanded):
     """The program and its commands."""
 
-    def __init__(self, process):
-        self.process = process
-        self.pid = process.pid
-
-    def tell(self, *words):
-        self.process.stdin.write(" ".join(map(str, words)) + "\n")
-        self.process.stdin.flush()
-        answer = self.process.stdout.readline()
-        assert answer == "0\n", (words, answer)
+    ANSWER = "0"
 
     def exec(self):
         """Makes it restart itself without a profile."""
-        self.process.stdin.write("again\n")
-        self.process.stdin.flush()
-        assert self.process.stdout.readline() == "ready\n"
-
-    def end(self):
-        self.process.kill()
-        self.process.wait()
+        self.tell("again", answer="ready")
 
 
 @contextmanager
@@ -40,13 +25,5 @@ def profiled(program, library, mean=4096, **variables):
     if mean is not None:
         variables = {"HAKMEM_HEAP_PROFILE": "/dev/null/none", "HAKMEM_HEAP_PROFILE_RATE": str(mean),
                      "HAKMEM_HEAP_PROFILE_OVERHEAD": "0", **variables}
-    process = subprocess.Popen([str(program)], env=blackbox.environment(variables, preload=library),
-                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout.readline() == "ready\n"
-        yield Profiled(process)
-    finally:
-        process.kill()
-        process.wait()
-        process.stdin.close()
-        process.stdout.close()
+    with commanded(Profiled, program, library, variables) as running:
+        yield running

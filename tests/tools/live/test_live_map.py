@@ -14,7 +14,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 import blackbox
-from hakmem.live import ProcessMemory, snapshot, words
+from hakmem.live import ProcessMemory, snapshot
+from hakmem.units import bytes_column
 
 
 def colors(browser):
@@ -139,7 +140,7 @@ def test_guard_units(start, compiled, library, hakmem, browser, tmp_path, way):
     browser.get(page.as_uri())
     assert browser.execute_script("return document.documentElement.dataset.drawn") == "yes"
     total = browser.find_element(By.XPATH, "//table[@id='totals']//tr[th='guard units']").text
-    assert words.size(guards * shot.unit_size) in total and "nobody can access them" in total
+    assert bytes_column(guards * shot.unit_size) in total and "nobody can access them" in total
     for view in ("class", "state", "fill", "owner"):
         browser.find_element(By.CSS_SELECTOR, f"[data-view={view}]").click()
         entry = browser.find_element(By.XPATH, "//div[@id='legend']/button[starts-with(., 'guard ×')]")

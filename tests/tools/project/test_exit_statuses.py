@@ -80,3 +80,20 @@ def test_a_step_that_fails_ends_the_script_with_1(tmp_path):
     cmake.chmod(0o755)
     result = blackbox.run([script, "build"], env=checkout.environment(PATH=f"{cmake.parent}:{os.environ['PATH']}"))
     assert result.status == 1 and "broken\nhakmem: failed (7): cmake " in result.stderr, result.report()
+
+
+@pytest.mark.parametrize("words", [
+    ["heap", "--html", "", "x"], ["heap", "--symbolized", "", "x"], ["map", "-o", "", "1"], ["top", "--svg", "", "1"],
+    ["serve", "--token-file", "", "1"], ["serve", "--socket", "", "1"], ["leaks", "--json", "", "--", "true"],
+    ["trace", "info", ""], ["trace", "record", "-o", "", "--", "true"], ["bench", "show", ""], ["bench", "report", ""]])
+def test_an_empty_word_names_no_file(words):
+    """As from a shell's variable that is not set. A path of "" would be the present folder."""
+    done = click.testing.CliRunner().invoke(main, words)
+    assert done.exit_code == 2 and "the name of a file is wanted" in done.output, done.output
+
+
+def test_a_command_that_is_spelled_wrong():
+    for word, told in (("doktor", "No such command 'doktor'. Did you mean doctor?"),
+                       ("xyzzy", "No such command 'xyzzy'.")):
+        done = click.testing.CliRunner().invoke(main, [word, "1"])
+        assert done.exit_code == 2 and done.output.rstrip().endswith(told), done.output

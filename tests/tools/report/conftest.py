@@ -1,10 +1,10 @@
 """Fixtures: a page of a full synthetic result, in a real browser without a network."""
 
 import sys
-import time
 
 import blackbox
 import pytest
+from blackbox import wait_for
 from chromium import chromium
 
 sys.path.insert(0, str(blackbox.REPOSITORY / "python"))
@@ -53,11 +53,3 @@ def open_page(browser):
         return browser
     yield open_it
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
-
-
-def wait_for(condition, what, seconds=120):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"{what}: not there after {seconds} seconds"
-        time.sleep(0.05)
-

@@ -9,7 +9,7 @@ import zlib
 
 import pytest
 import synthetic
-from conftest import wait_for
+from blackbox import wait_for
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.color import Color
 

@@ -1,30 +1,16 @@
 """Protects `hakmem run`, the script's and the package's: what reaches the program, and what is refused."""
 
-import os
 import signal
-import sys
-from pathlib import Path
 
 import pytest
+from conftest import BUILD
 
 import blackbox
 
-BUILD = Path(os.environ.get("HAKMEM_BUILD_DIR", blackbox.REPOSITORY / "build/release")).resolve()
 # The program prints its environment, one variable a line.
 TELL = ["sh", "-c", 'printf "%s\n" "$LD_PRELOAD" "$HAKMEM_SHOW_STATS" "$HAKMEM_TINY_PROFILE" "$HAKMEM_HEAP_PROFILE" '
         '"$HAKMEM_PURGE_DELAY" "$HAKMEM_BUILD_DIR"']
 NAMES = ("preload", "stats", "profile", "heap_profile", "purge_delay", "build")
-
-
-@pytest.fixture(params=["script", "package"])
-def launch(request):
-    command = [blackbox.REPOSITORY / "hakmem"] if request.param == "script" else [sys.executable, "-m", "hakmem"]
-
-    def launch(*arguments, env=None, **more):
-        return blackbox.run([*command, "run", *arguments],
-                            env={"HAKMEM_BUILD_DIR": str(BUILD), "COLUMNS": "300", **(env or {})}, **more)
-
-    return launch
 
 
 def told(result):

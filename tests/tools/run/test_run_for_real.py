@@ -14,20 +14,8 @@ import pytest
 
 import blackbox
 
-BUILD = Path(os.environ.get("HAKMEM_BUILD_DIR", blackbox.REPOSITORY / "build/release")).resolve()
 SCRIPT = blackbox.REPOSITORY / "hakmem"
 BUILD_SECONDS = 500
-
-
-@pytest.fixture(params=["script", "package"])
-def launch(request):
-    command = [SCRIPT] if request.param == "script" else [sys.executable, "-m", "hakmem"]
-
-    def launch(*arguments, env=None, **more):
-        return blackbox.run([*command, "run", *arguments],
-                            env={"HAKMEM_BUILD_DIR": str(BUILD), "COLUMNS": "300", **(env or {})}, **more)
-
-    return launch
 
 
 # ---- --profile, on the flavor that is built for it ----

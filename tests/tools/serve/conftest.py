@@ -8,19 +8,10 @@ import pytest
 
 sys.path[:0] = [str(blackbox.REPOSITORY / folder) for folder in ("python", "tests/tools/top", "tests/tools/live")]
 
-import busy as programs  # noqa: E402
+from busy_fixtures import busy, program  # noqa: E402
 from serving import serving  # noqa: E402
 
-
-@pytest.fixture(scope="session")
-def program(compiled):
-    return compiled(programs.SOURCE, "-pthread", "-O1")
-
-
-@pytest.fixture
-def busy(program, library):
-    with programs.busy(program, library) as running:
-        yield running
+__all__ = ["busy", "program", "server"]
 
 
 @pytest.fixture

@@ -36,7 +36,8 @@ def main():
         with serving(process.pid, "--interval", "0.5") as server, tempfile.TemporaryDirectory() as profile, \
                 chromium(profile, height=1900) as browser:
             browser.get(server.page)
-            until(lambda: looks(browser) >= 3, "the page")
+            until(lambda: browser.execute_script("return document.getElementById('profile-switch').textContent"),
+                  "the switch")
             browser.execute_script("document.getElementById('profile-switch').click()")
             until(lambda: looks(browser) >= LOOKS, f"{LOOKS} looks", 300)
             browser.save_screenshot(str(PICTURE))

@@ -3,16 +3,18 @@
 import json
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from contextlib import contextmanager
 
 import blackbox
+from blackbox import wait_for as until
 
 COMMAND = [sys.executable, "-m", "hakmem", "serve"]
 ENVIRONMENT = {"PYTHONPATH": str(blackbox.REPOSITORY / "python"), "PYTHONDONTWRITEBYTECODE": "1"}
 SECONDS = 120
+
+__all__ = ["COMMAND", "ENVIRONMENT", "Server", "refused_command", "serving", "until"]
 
 
 class Server:
@@ -75,12 +77,3 @@ def refused_command(*arguments, status=1, **more):
     result = blackbox.run([*COMMAND, *map(str, arguments)], env=ENVIRONMENT, **more)
     assert result.status == status and not result.stdout and "Traceback" not in result.stderr, result.report()
     return result.stderr
-
-
-def until(condition, what, seconds=SECONDS):
-    """Waits for a condition, and returns its value."""
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end, f"{what}: not there after {seconds} seconds"
-        time.sleep(0.05)
-    return found

@@ -2,18 +2,21 @@
 
 import json
 import os
+import re
 import sys
 
 import blackbox
 import pytest
 from browsing import looks
 from chromium import chromium
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from serving import serving, until
 
 sys.path.insert(0, str(blackbox.REPOSITORY / "tests/tools/heap"))
 
+from pages import highlighted  # noqa: E402
 from steady import FLAGS, SOURCE, steady  # noqa: E402
 
 
@@ -83,24 +86,60 @@ def cells(browser, table):
                                   ".map(row => [...row.cells].map(cell => cell.textContent))", table)
 
 
-def check_keys(browser, script):
-    """Goes through the graph, which is zoomed, by the keyboard."""
-    def focused(attribute):
-        return script("return document.activeElement.getAttribute(arguments[0])", attribute)
+def path(browser):
+    """The names of the bars above which the graph shows no siblings: the way to the bar it is zoomed to."""
+    return browser.execute_script("return [...document.querySelectorAll('#graph g.fade')]"
+                                  ".map(bar => bar.getAttribute('name'))")
 
-    def around():
-        return script("return document.querySelectorAll('#flame .around').length")
-    before = around()
-    script("document.querySelector('#flame [tabindex=\"0\"]').focus()")
-    for _ in range(before):
-        browser.switch_to.active_element.send_keys(Keys.ARROW_DOWN)
-    assert focused("aria-level") == str(before + 1) and focused("aria-label").startswith("keep_many")
-    browser.switch_to.active_element.send_keys(Keys.ESCAPE)
-    assert around() == before - 1 and focused("aria-label").startswith("keep_many")
-    browser.switch_to.active_element.send_keys(Keys.ENTER)
-    assert around() == before and focused("aria-label").startswith("keep_many")
-    graph = browser.find_element(By.ID, "flame")
+
+def focused(browser):
+    """(name, number of callers) of the bar that has the focus."""
+    return browser.execute_script("const bar = document.activeElement;"
+                                  "return [bar.getAttribute('name'), Number(bar.getAttribute('aria-level')) - 1]")
+
+
+def drawn_again(browser):
+    """Waits until the page has drawn another graph in place of the present one."""
+    browser.execute_script("document.querySelector('#graph svg').dataset.old = 'yes'")
+    until(lambda: browser.execute_script("return !document.querySelector('#graph svg').dataset.old"), "another graph")
+
+
+def press(browser, *keys):
+    """Presses keys in whatever has the focus: the graph may be drawn anew at any time."""
+    for key in keys:
+        ActionChains(browser).send_keys(key).perform()
+
+
+def check_keys(browser):
+    """Goes through the graph, which is zoomed to keep_many, by the keyboard. Zoom and focus outlive a new graph."""
+    above = path(browser)
+    browser.execute_script("document.querySelector('#graph [tabindex=\"0\"]').focus()")
+    press(browser, Keys.HOME, *[Keys.ARROW_DOWN] * len(above))
+    assert focused(browser) == ["keep_many", len(above)]
+    drawn_again(browser)
+    assert path(browser) == above and focused(browser) == ["keep_many", len(above)]
+    assert browser.find_element(By.ID, "details").text.startswith("keep_many: ")
+    press(browser, Keys.ESCAPE)
+    assert path(browser) == above[:-1] and focused(browser) == ["keep_many", len(above)]
+    press(browser, Keys.ENTER)
+    assert path(browser) == above
+    graph = browser.find_element(By.ID, "graph")
     assert graph.aria_role == "tree" and graph.accessible_name.startswith("Flame graph")
+    assert browser.execute_script("return document.activeElement.getAttribute('role')") == "treeitem"
+
+
+def check_search(browser):
+    """Searches the graph. The next graph has the same bars found."""
+    press(browser, "/")
+    field = browser.switch_to.active_element
+    assert field.get_attribute("id") == "search"
+    field.send_keys("keep_h.y")
+    for _ in range(2):
+        assert set(highlighted(browser)) == {"keep_hay"}
+        assert re.fullmatch(r"\d+ bars? found, with .* MiB, .* %", browser.find_element(By.ID, "found").text)
+        drawn_again(browser)
+    field.clear()
+    until(lambda: not highlighted(browser), "nothing is searched")
 
 
 def test_the_page(served, running, tmp_path):
@@ -108,7 +147,7 @@ def test_the_page(served, running, tmp_path):
         return browser.execute_script(text, *values)
 
     def names():
-        return script("return [...document.querySelectorAll('#flame button')].map(cell => cell.textContent)")
+        return script("return [...document.querySelectorAll('#graph g.frame')].map(bar => bar.getAttribute('name'))")
 
     def said(selector):
         return script("return document.querySelector(arguments[0]).textContent", selector)
@@ -119,7 +158,7 @@ def test_the_page(served, running, tmp_path):
         keys = script("return [...document.querySelectorAll('#chart-memory .u-value')].map(value => value.textContent)")
         assert len(keys) == 7 and all(key not in ("-", "--", "") for key in keys), keys
         script("document.getElementById('profile-switch').click()")
-        until(lambda: said("#profile-state").startswith("being taken, a sample every 4.0 KiB"), "the profile")
+        until(lambda: said("#profile-state").startswith("being taken, a sample every 4.00 KiB"), "the profile")
         running.tell("keep", 2000, 5000)
         until(lambda: "keep_hay" in names(), "the flame graph")
         sizes = cells(browser, "sizes")
@@ -130,15 +169,15 @@ def test_the_page(served, running, tmp_path):
         assert bars and all(f"{float(width.rstrip('%') or -1):.1f} %" == share for width, share in bars), bars
         region = browser.find_element(By.CSS_SELECTOR, "[aria-label='Temporary blocks']")
         assert region.aria_role == "region" and region.get_attribute("tabindex") == "0"
-        script("[...document.querySelectorAll('#flame button')].find(cell => cell.textContent === 'keep_many').click()")
-        assert names().index("keep_many") > 0 and script("return document.querySelectorAll('#flame "
-                                                         ".around').length") >= 2
-        assert said("#flame-named").startswith("keep_many")
+        script("document.querySelector('#graph g[name=keep_many]').dispatchEvent(new MouseEvent('click', "
+               "{bubbles: true}))")
+        assert len(path(browser)) >= 2 and set(path(browser)) < set(names())
+        check_keys(browser)
+        check_search(browser)
         script("document.getElementById('flame-pause').click()")
         paused = names()
         running.tell("drop")
         assert said("#flame-pause") == "Go on" and names() == paused
-        check_keys(browser, script)
         script("document.getElementById('flame-pause').click(); document.getElementById('flame-kind').value = "
                "'alloc_objects';"
                "document.getElementById('flame-kind').dispatchEvent(new Event('change'))")

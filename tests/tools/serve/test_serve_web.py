@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from serving import SECONDS, refused_command, serving, until
 
-from hakmem.document import SHARED
+from hakmem.document import CHART_SCRIPTS, CHART_STYLE, SHARED
 from hakmem.serve import page
 
 
@@ -147,6 +147,6 @@ def test_vendored_files_are_those_that_are_named():
     folder = SHARED / "vendor"
     named = dict(re.findall(r"^\| `([^`]+)` .*`([0-9a-f]{64})` \|$", (folder / "README.md").read_text(), re.MULTILINE))
     assert {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in named} == named
-    assert {f"vendor/{name}" for name in named} == set(page.LIBRARIES)
+    assert set(named) == {path.name for path in (*CHART_SCRIPTS, CHART_STYLE) if path.parent == folder}
     assert importlib.resources.files("hakmem.serve").joinpath("page/page.html").is_file()
     assert blackbox.REPOSITORY in page.FOLDER.parents

@@ -3,19 +3,9 @@
 import sys
 
 import blackbox
-import pytest
 
 sys.path.insert(0, str(blackbox.REPOSITORY / "python"))
 
-import busy as programs  # noqa: E402
+from busy_fixtures import busy, program  # noqa: E402
 
-
-@pytest.fixture(scope="session")
-def program(compiled):
-    return compiled(programs.SOURCE, "-pthread", "-O1")
-
-
-@pytest.fixture
-def busy(program, library):
-    with programs.busy(program, library) as running:
-        yield running
+__all__ = ["busy", "program"]

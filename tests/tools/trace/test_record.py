@@ -5,7 +5,9 @@ from collections import Counter
 
 import blackbox
 import pytest
-from tracing import SOURCES, info, record, trace
+from tracing import BUILD, SOURCES, info, record, trace
+
+from hakmem.trace import record as recording
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 
@@ -181,6 +183,20 @@ def test_a_program_that_cannot_be_recorded(compiled, tmp_path):
     static = compiled(SOURCES / "known.c", "-static")
     result = record(tmp_path / "trace", static, "empty", status=1)
     assert "was not recorded: a program that is linked statically" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_recording_leaves_nothing(tmp_path, monkeypatch, capsys):
+    """As on a full disk, where the recorder makes its file and cannot write to it."""
+    monkeypatch.setenv("HAKMEM_BUILD_DIR", str(BUILD))
+
+    def run(command, raw, children):
+        raw.touch()
+        return 0
+    monkeypatch.setattr(recording, "run_recorded", run)
+    assert recording.record_program(["true"], tmp_path / "trace", False) == 1
+    said = capsys.readouterr().err
+    assert "is no recording: it has 0 bytes" in said and "is kept" not in said, said
     assert list(tmp_path.iterdir()) == []
 
 

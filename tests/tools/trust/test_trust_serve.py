@@ -137,8 +137,12 @@ print(made.recv(1 << 16).decode())"""], **more)
         process.stdout.close()
     assert not path.exists()
     (tmp_path / "there").write_text("")
-    assert "Address already in use" in refused_command(honest, "--socket", tmp_path / "there")
+    assert "something else is there already" in refused_command(honest, "--socket", tmp_path / "there")
     assert (tmp_path / "there").exists()
+    with socket.socket(socket.AF_UNIX) as left:  # as of a server that was killed
+        left.bind(str(tmp_path / "left"))
+    assert "a socket is there already: if no server uses it, remove it" in refused_command(
+        honest, "--socket", tmp_path / "left")
 
 
 # ---- What is asked ----

@@ -2,16 +2,20 @@
 "use strict";
 
 const heapGraph = (() => {
+    const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+
+    // Bytes are as bytes_text() of python/hakmem/units.py has them.
     function valueText(value, unit, signed) {
         const sign = value < 0 ? "-" : signed && value > 0 ? "+" : "";
         let size = Math.abs(value);
         if (unit === "bytes") {
-            for (const [name, bytes] of [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]]) {
-                if (size >= bytes) {
-                    return `${sign}${(size / bytes).toLocaleString("en", { maximumSignificantDigits: 4 })} ${name}`;
-                }
+            let place = 0;
+            while (size >= 1024 && place < UNITS.length - 1) {
+                size /= 1024;
+                place++;
             }
-            return `${sign}${size.toLocaleString("en")} B`;
+            const digits = size.toLocaleString("en", { maximumSignificantDigits: 4, useGrouping: false });
+            return `${sign}${digits} ${UNITS[place]}`;
         }
         size = size.toLocaleString("en");
         return unit === "count" || unit === "" ? sign + size : `${sign}${size} ${unit}`;
@@ -55,53 +59,68 @@ const heapGraph = (() => {
         }
     }
 
-    // The keyboard in the graph (keys.js). chart(): the flame graph drawn last, or null. Call begun(chart) for each one.
-    function keyboard(place, search, details, chart) {
-        let zoomed = null;
-        flameKeys(place, {
+    // The names on the way from the root to a frame. The same function has the same way in the next tree.
+    const wayOf = (frame) => frame.ancestors().map(({ data }) => `${data.name}\0${data.where}`).reverse();
+
+    // The frame to which a way leads in another tree; the last one on the way if the tree lacks the rest.
+    function frameAt(root, way) {
+        let frame = root;
+        for (const name of way.slice(1)) {
+            const next = frame.children?.find(({ data }) => `${data.name}\0${data.where}` === name);
+            if (next === undefined) {
+                break;
+            }
+            frame = next;
+        }
+        return frame;
+    }
+
+    // The page's flame graph, in #graph, with its search, its details and its keyboard (keys.js).
+    function begin() {
+        const byId = (id) => document.getElementById(id);
+        const [place, search, found, details] = ["graph", "search", "found", "details"].map(byId);
+        let chart = null; // the graph drawn last, if there is one
+        let zoomed = null; // the frame to which that graph is zoomed; null: its root
+        let again = null; // draws that graph anew
+        const keys = flameKeys(place, {
             bars: "g.frame", search, level: (bar) => bar.__data__.depth, found: (bar) => bar.__data__.highlight,
-            zoom: (bar) => chart()?.zoomTo(bar.__data__),
-            out: () => zoomed?.parent && chart()?.zoomTo(zoomed.parent),
+            way: (bar) => wayOf(bar.__data__).map((name) => `${name}\n`).join(""),
+            zoom: (bar) => chart?.zoomTo(bar.__data__),
+            out: () => zoomed?.parent && chart?.zoomTo(zoomed.parent),
         });
         place.addEventListener("focusin", (event) => {
             details.textContent = event.target.querySelector("title")?.textContent ?? "";
         });
-        return {
-            begun: (made) => {
-                zoomed = null;
-                made.onClick((frame) => {
-                    zoomed = frame;
-                });
-                place.querySelector("svg").setAttribute("role", "none");
-            },
-        };
-    }
 
-    // The page's flame graph, in #graph, with its search. draw(tree, ...) draws one in place of the last: milliseconds that
-    // a zoom takes, label(frame) and paint(frame) for a bar's text and color, sumText(sum) for what a search finds.
-    function begin() {
-        const byId = (id) => document.getElementById(id);
-        const [place, search, found, details] = ["graph", "search", "found", "details"].map(byId);
-        let chart = null;
-        const keys = keyboard(place, search, details, () => chart);
-
-        // Shows a text if there is nothing to draw.
+        // Shows a text, or nothing, in place of a graph.
         function say(words) {
             const text = document.createElement("p");
             text.textContent = words;
-            place.replaceChildren();
             place.dataset.width = place.clientWidth;
-            place.append(text);
+            place.replaceChildren(...(words ? [text] : []));
+            details.textContent = found.textContent = "";
             chart = null;
         }
 
+        // Draws a graph in place of the last one, whose zoom and focus it keeps. milliseconds: how long a zoom takes.
+        // label(frame), paint(frame): the text and the color of a bar. sumText(sum): what a search found.
         function draw(tree, milliseconds, label, paint, sumText) {
+            again = () => draw(tree, milliseconds, label, paint, sumText);
             let expression = null;
+            const way = chart && zoomed ? wayOf(zoomed) : null;
+            const kept = keys.keep();
+            const told = () => {
+                const bar = document.activeElement?.closest("#graph g.frame");
+                details.textContent = bar?.querySelector("title").textContent
+                    ?? label(zoomed ?? d3.select(place).datum());
+            };
+            const width = place.clientWidth;
+            place.dataset.width = width;
             place.replaceChildren();
-            place.dataset.width = place.clientWidth;
+            zoomed = null;
             chart = flamegraph.default()
-                .width(place.clientWidth).cellHeight(20).inverted(true).minFrameSize(0.4)
-                .transitionDuration(milliseconds)
+                .width(width).cellHeight(20).inverted(true).minFrameSize(0.4).resetHeightOnZoom(true)
+                .transitionDuration(0)
                 .sort((a, b) => b.data.value - a.data.value || (a.data.name < b.data.name ? -1 : 1))
                 .setLabelHandler(label)
                 .setColorMapper(paint)
@@ -116,12 +135,27 @@ const heapGraph = (() => {
                     found.textContent = `${bars} found, with ${sumText(sum)}, ${shareText(sum, tree.value)}`;
                 })
                 .setDetailsElement(details)
-                .setDetailsHandler((text) => {
-                    details.textContent = text ?? "";
+                .setDetailsHandler((text) => { // the bar under the pointer, unless the keyboard is on another
+                    if (text && !place.querySelector("g.frame:focus-visible")) {
+                        details.textContent = text;
+                    } else {
+                        told();
+                    }
+                })
+                .onClick((frame) => {
+                    zoomed = frame;
+                    told();
                 });
             d3.select(place).datum(tree).call(chart);
-            keys.begun(chart);
+            place.querySelector("svg").setAttribute("role", "none");
+            if (way) {
+                chart.zoomTo(frameAt(d3.select(place).datum(), way));
+            }
             lookFor(search.value);
+            d3.timerFlush(); // bars and labels are complete before the page is painted
+            chart.transitionDuration(milliseconds);
+            kept.restore();
+            told();
         }
 
         function lookFor(term) {
@@ -133,6 +167,15 @@ const heapGraph = (() => {
             }
         }
 
+        let waiting;
+        addEventListener("resize", () => {
+            clearTimeout(waiting);
+            waiting = setTimeout(() => {
+                if (chart && place.dataset.width !== String(place.clientWidth)) {
+                    again();
+                }
+            }, 200);
+        });
         search.addEventListener("input", () => lookFor(search.value));
         byId("reset").addEventListener("click", () => chart?.resetZoom());
         return { say, draw, lookFor };

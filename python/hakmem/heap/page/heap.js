@@ -131,15 +131,6 @@
         });
         head.append(button);
     }
-    let waiting;
-    addEventListener("resize", () => {
-        clearTimeout(waiting);
-        waiting = setTimeout(() => {
-            if (place.dataset.width !== String(place.clientWidth)) {
-                drawGraph();
-            }
-        }, 200);
-    });
     if (data.leftOut > 0) {
         document.getElementById("left").textContent =
             `The graph leaves out the ${data.leftOut.toLocaleString("en")} smallest bars; the table counts all.`;

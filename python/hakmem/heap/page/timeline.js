@@ -54,19 +54,7 @@
 
     // ---- The chart ----
 
-    const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-
-    function byteSplits(_, __, low, high) {
-        let step = 1;
-        while ((high - low) / step > 6) {
-            step *= 2;
-        }
-        const found = [];
-        for (let value = Math.ceil(low / step) * step; value <= high; value += step) {
-            found.push(value);
-        }
-        return found;
-    }
+    const style = timeChart.color;
 
     function bands() {
         return data.bands[kind].map(([name, where, values], number) => ({
@@ -90,8 +78,7 @@
     function drawChart() {
         const where = byId("chart");
         const shown = bands().reverse();
-        const line = style("--line");
-        const axis = { stroke: style("--soft"), grid: { stroke: line, width: 1 }, ticks: { stroke: line } };
+        const axis = timeChart.axis();
         const bytes = data.kinds[kind][2] === "bytes";
         // Each band is filled down to 0, and the bands below are drawn over it.
         const sums = shown.map((_, index) => data.times.map(
@@ -101,7 +88,7 @@
         plot = new uPlot({
             width: where.clientWidth, height: HEIGHT, legend: { show: false }, cursor: { points: { show: false } },
             axes: [{ ...axis, space: 90, values: (_, ticks, __, ___, apart) => ticks.map((tick) => clockText(tick, apart)) },
-                { ...axis, size: 90, values: (_, ticks) => ticks.map((tick) => valueText(tick)), ...(bytes ? { splits: byteSplits } : {}) }],
+                { ...axis, size: 90, values: (_, ticks) => ticks.map((tick) => valueText(tick)), ...(bytes ? { splits: timeChart.byteSplits } : {}) }],
             scales: { y: { range: (_, low, high) => [0, Math.max(high ?? 1, 1) * 1.05] } },
             series: [{}, ...(rss ? [{ label: "RSS", stroke: style("--text"), width: 2, dash: [6, 4], points: { show: false } }] : []),
                 ...shown.map((band) => ({ label: band.name, fill: band.color, stroke: band.color, width: 1, points: { show: false } }))],

@@ -6,12 +6,13 @@ const state = { pid: null, points: [], interval: 1, charts: null };
 
 // ---- Figures as texts ----
 
+/* As bytes_column() of python/hakmem/units.py. */
 function bytes(count) {
     if (count === null || count === undefined) return "-";
-    const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let value = Math.abs(count), unit = 0;
-    while (value >= 999.5 && unit < units.length - 1) { value /= 1024; unit++; }
-    const digits = unit === 0 || value >= 99.95 ? 0 : 1;
+    while (value >= (unit ? 1000 : 1024) && unit < units.length - 1) { value /= 1024; unit++; }
+    const digits = unit === 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
     return (count < 0 ? "-" : "") + value.toFixed(digits) + " " + units[unit];
 }
 
@@ -30,24 +31,11 @@ function element(name, text, className) {
 
 // ---- Charts ----
 
-function color(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); }
-
 const clock = seconds => seconds === null ? "-" : new Date(seconds * 1000).toLocaleTimeString("en-GB");
 
 function axes(values) {
-    const line = color("--line");
-    const common = { stroke: color("--soft"), grid: { stroke: line, width: 1 }, ticks: { stroke: line } };
-    return [{ ...common, space: 90, values: (_, ticks) => ticks.map(clock) },
-        { ...common, size: 70, values: (_, ticks) => ticks.map(values) }];
-}
-
-/* Ticks of memory are multiples of a power of two. */
-function byteSplits(_, __, low, high) {
-    let step = 1;
-    while ((high - low) / step > 6) step *= 2;
-    const found = [];
-    for (let at = Math.ceil(low / step) * step; at <= high; at += step) found.push(at);
-    return found;
+    return [{ ...timeChart.axis(), space: 90, values: (_, ticks) => ticks.map(clock) },
+        { ...timeChart.axis(), size: 70, values: (_, ticks) => ticks.map(values) }];
 }
 
 function chart(id, series, values, splits) {
@@ -76,7 +64,7 @@ function makeCharts() {
         memory: chart("chart-memory", stacked.map(part => ({
             label: part.title, fill: part.color, stroke: part.color, width: 1, points: { show: false },
             value: (plot, _, series, index) => index === null ? "-" : bytes(state.points[index]?.[part.name]) })),
-            bytes, byteSplits),
+            bytes, timeChart.byteSplits),
         rates: chart("chart-rates", Object.values(rates).map((title, index) => line(title, PALETTE[index])), short),
         faults: chart("chart-faults", [line("soft", PALETTE[1]), line("hard", PALETTE[3])], short),
     };
@@ -186,73 +174,27 @@ function drawProcesses(processes) {
 
 // ---- The heap profile ----
 
-const flame = { root: null, zoom: [], paused: false, kind: "inuse_space", asked: 0, busy: false };
-/* The flame graph: milliseconds between two of them, and pixels of a row. */
-const FLAME_EVERY = 5000, ROW = 21;
+const flame = { paused: false, kind: "inuse_space", asked: 0, busy: false };
+/* Milliseconds between two flame graphs. */
+const FLAME_EVERY = 5000;
 const byId = id => document.getElementById(id);
+const graph = heapGraph.begin();
 
-function flameColor(name) {
-    let hash = 0;
-    for (const letter of name) hash = (hash * 31 + letter.codePointAt(0)) % 997;
-    return `hsl(${20 + hash % 35} ${65 + hash % 25}% ${64 + hash % 14}%)`;
-}
+const flameFigure = value => flame.kind.endsWith("space")
+    ? heapGraph.valueText(value, "bytes") : `${number(value)} ${value === 1 ? "block" : "blocks"}`;
 
-const flameFigure = value => flame.kind.endsWith("space") ? bytes(value) : `${number(value)} blocks`;
+/* The tree that the server sends, in the graph's form. */
+const treeOf = ([name, where, value, children]) => ({ name, where, value, children: children.map(treeOf) });
 
-function flameText([name, place, value]) {
-    const whole = flame.root[2] || 1;
-    return `${name}${place ? ` (${place})` : ""}: ${flameFigure(value)}, ${(100 * value / whole).toFixed(1)} %`;
-}
-
-/* The names of the nodes on the way to the zoomed one: each look makes a new tree. */
-function zoomed() {
-    const way = [flame.root];
-    for (const name of flame.zoom) {
-        const next = way[way.length - 1][3].find(child => child[0] === name);
-        if (!next) break;
-        way.push(next);
-    }
-    flame.zoom = way.slice(1).map(node => node[0]);
-    return way;
-}
-
-function drawFlame() {
-    const where = byId("flame"), cells = [];
-    const focused = document.activeElement?.parentElement === where ? document.activeElement.dataset.way : null;
-    if (!flame.root || !flame.root[2]) {
-        where.replaceChildren();
-        where.style.height = "0";
-        byId("flame-named").textContent = flame.root ? "no samples yet" : "";
+function drawFlame(root) {
+    if (!root || !root[2]) {
+        graph.say(root ? "No samples yet." : "");
         return;
     }
-    let rows = 0;
-    const put = (node, way, depth, left, width, around) => {
-        if (width < 0.1) return;
-        const cell = element("button", node[0], around ? "around" : undefined);
-        cell.type = "button";
-        cell.dataset.way = JSON.stringify(way);
-        cell.title = flameText(node);
-        cell.setAttribute("aria-label", cell.title);
-        cell.style.cssText = `left:${left}%;width:${width}%;top:${depth * ROW}px;background:${flameColor(node[0])}`;
-        cells.push(cell);
-        rows = Math.max(rows, depth + 1);
-    };
-    const below = (node, way, depth, left, width) => {
-        put(node, way, depth, left, width, false);
-        let at = left;
-        for (const child of node[3]) {
-            const part = width * child[2] / node[2];
-            if (part >= 0.1) below(child, [...way, child[0]], depth + 1, at, part);
-            at += part;
-        }
-    };
-    const way = zoomed();
-    way.slice(0, -1).forEach((node, depth) => put(node, flame.zoom.slice(0, depth), depth, 0, 100, true));
-    below(way[way.length - 1], flame.zoom, way.length - 1, 0, 100);
-    where.replaceChildren(...cells);
-    where.style.height = `${rows * ROW}px`;
-    if (focused) cells.find(cell => cell.dataset.way === focused)?.focus();
-    if (!focused) byId("flame-named").textContent = flameText(way[way.length - 1]);
+    const tree = treeOf(root);
+    graph.draw(tree, 0, ({ data: node }) => `${node.name}: ${flameFigure(node.value)}, `
+        + heapGraph.shareText(node.value, tree.value) + (node.where ? ` (${node.where})` : ""),
+        frame => heapGraph.color(frame, false, 0), flameFigure);
 }
 
 /* The tables by site below the graph, of the same answer. */
@@ -313,8 +255,7 @@ async function lookAtProfile() {
         if (pid === state.pid) drawSwitch(profile);
         const found = profile.sites ? await ask(`api/flame/${pid}?kind=${kind}`) : null;
         if (pid === state.pid && kind === flame.kind && !flame.paused) {
-            flame.root = found && found.root;
-            drawFlame();
+            drawFlame(found && found.root);
             drawSites(found);
         }
     } catch (error) {
@@ -324,23 +265,6 @@ async function lookAtProfile() {
 }
 
 function beginFlame() {
-    const where = byId("flame");
-    where.addEventListener("click", event => {
-        if (!event.target.dataset.way) return;
-        flame.zoom = JSON.parse(event.target.dataset.way);
-        drawFlame();
-    });
-    flameKeys(where, {
-        bars: "button", level: bar => JSON.parse(bar.dataset.way).length,
-        zoom: bar => { bar.click(); },
-        out: () => {
-            flame.zoom = flame.zoom.slice(0, -1);
-            drawFlame();
-        },
-    });
-    const name = event => { if (event.target.dataset.way) byId("flame-named").textContent = event.target.title; };
-    where.addEventListener("mouseover", name);
-    where.addEventListener("focusin", name);
     byId("profile-switch").addEventListener("click", switchProfile);
     byId("flame-pause").addEventListener("click", event => {
         flame.paused = !flame.paused;
@@ -415,8 +339,8 @@ function choose(pid) {
     state.pid = pid;
     state.points = [];
     location.hash = pid;
-    Object.assign(flame, { root: null, zoom: [], asked: 0 });
-    drawFlame();
+    flame.asked = 0;
+    drawFlame(null);
     drawSites(null);
     forgetWhy();
 }

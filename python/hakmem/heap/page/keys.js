@@ -2,9 +2,12 @@
 // To a screen reader the graph is a tree whose items are the bars.
 "use strict";
 
-// place: what holds the bars. bars: their selector. level(bar): the callers above it. zoom(bar), out(): as they say.
-// search: the field that "/" goes to, if there is one; Enter leads from it to the first bar for which found(bar) holds.
-function flameKeys(place, { bars, level, zoom, out, search, found }) {
+// place: what holds the bars. bars: their selector. level(bar): how many callers are above it. zoom(bar), out(): zoom to
+// the bar, and out by one caller. search: the field to which "/" leads; Enter leads from it to the first bar for which
+// found(bar) holds. way(bar): a text that names the bar in the next graph too, and begins with the text of each caller.
+// keep() remembers which bar is in the order of Tab and has the focus. Call it before the next graph is drawn, and
+// restore() of what it returns afterwards.
+function flameKeys(place, { bars, level, way, zoom, out, search, found }) {
     let current = null;
     const all = () => [...place.querySelectorAll(bars)];
     const box = (bar) => bar.getBoundingClientRect();
@@ -69,6 +72,20 @@ function flameKeys(place, { bars, level, zoom, out, search, found }) {
         }
     }
 
+    function keep() {
+        const focused = current !== null && current === document.activeElement;
+        const wanted = current?.isConnected ? way(current) : "";
+        return {
+            restore: () => { // the same bar, or if it is gone its nearest caller
+                current = all().filter((bar) => wanted.startsWith(way(bar))).sort((a, b) => level(b) - level(a))[0] ?? null;
+                refresh();
+                if (focused) {
+                    current?.focus({ preventScroll: true });
+                }
+            },
+        };
+    }
+
     place.setAttribute("role", "tree");
     place.addEventListener("keydown", pressed);
     place.addEventListener("focusin", (event) => {
@@ -88,4 +105,5 @@ function flameKeys(place, { bars, level, zoom, out, search, found }) {
         }
     });
     refresh();
+    return { keep };
 }
