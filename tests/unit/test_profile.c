@@ -474,6 +474,33 @@ static void test_sampled_spans_stay(void)
     front_free(block);
 }
 
+/* A free of an address inside such a span is misuse, and the span stays a sample. So is a second free. */
+static void test_sampled_spans_inside(void)
+{
+    const char *said;
+    char *block;
+
+    begin_ungoverned();
+    hak_options.abort_on_misuse = 0;
+    assert_int_equal(front_profile_set(1), 0);
+    front_collect(false);
+    block = allocate_at(site_a, 120000);
+    capture_begin();
+    front_free(block + BLOCK_ALIGN);
+    front_free(block + UNIT_SIZE);
+    said = capture_end();
+    assert_int_equal(count_of(said, "not the start of a block"), 2);
+    assert_int_equal(page_map_class(block), CLASS_NONE);
+    assert_int_equal(table_records(), 1);
+    front_free(block);
+    assert_int_equal(table_records(), 0);
+    front_collect(false); /* else the second free is that of the block freed last, which the fast path sees */
+    capture_begin();
+    front_free(block);
+    said = capture_end();
+    assert_int_equal(count_of(said, "freed already"), 1);
+}
+
 /* The sites' sums count such spans exactly if every block is a sample. */
 static void test_sampled_spans_are_counted(void)
 {
@@ -571,6 +598,7 @@ int main(void)
         core_unit_test(test_debt_is_capped),
         core_unit_test(test_what_may_be_spent),
         core_unit_test(test_sampled_spans_stay),
+        core_unit_test(test_sampled_spans_inside),
         core_unit_test(test_sampled_spans_are_counted),
         core_unit_test(test_stacks_serve_the_next),
         core_unit_test(test_off_and_on),
