@@ -15,8 +15,13 @@ API_EXPORT void cfree(void *block);
 API_EXPORT size_t malloc_good_size(size_t size);
 API_EXPORT void free_sized(void *block, size_t size);
 API_EXPORT void free_aligned_sized(void *block, size_t alignment, size_t size);
-API_EXPORT void sdallocx(void *block, size_t size, int flags);
+API_EXPORT void *mallocx(size_t size, int flags);
+API_EXPORT void *rallocx(void *block, size_t size, int flags);
+API_EXPORT size_t xallocx(void *block, size_t size, size_t extra, int flags);
+API_EXPORT size_t sallocx(const void *block, int flags);
 API_EXPORT size_t nallocx(size_t size, int flags);
+API_EXPORT void dallocx(void *block, int flags);
+API_EXPORT void sdallocx(void *block, size_t size, int flags);
 
 /* ---- C++: the operators by their mangled names; `nothrow` is a std::nothrow_t ---- */
 

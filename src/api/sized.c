@@ -1,66 +1,105 @@
-/* The two jemalloc names that programs look for in any allocator. libhakmem-je.so has those of je/blocks.c instead.
+/* jemalloc's functions of blocks. libhakmem-je.so has those of je/blocks.c instead.
  *
- * A program that is linked to jemalloc, such as BIND, gets mallocx from there and sdallocx from here. A block that is
- * not HAKMEM's goes on to jemalloc's sdallocx, and nallocx promises what both allocators keep.
+ * Programs look for nallocx and sdallocx in any allocator. A program that is linked to jemalloc, such as BIND or Redis,
+ * also frees by free what mallocx gave it, and the reverse. With malloc from here and mallocx from jemalloc, each would
+ * meet the other's blocks. So all functions of blocks are here. mallctl is not: a program that asks for it to find out
+ * whether jemalloc serves malloc shall not find it here.
  */
 #include "api/sized.h"
 
-#include <stdatomic.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "api/names.h"
-#include "os/symbols.h"
+#include "front/block.h"
+#include "front/fast.h"
 
-/* ISO C cannot convert a found address to a pointer to a function. */
-union sized_symbol {
-    void *address;
-    void (*sdallocx)(void *block, size_t size, int flags);
-    size_t (*nallocx)(size_t size, int flags);
-};
+/* MALLOCX_ZERO. Flags above it name an arena or a thread cache, which a program got from jemalloc's mallctl: the calling
+ * thread's own serve instead. */
+#define FLAG_ZERO 0x40
 
-/* Not by dlsym: where it finds nothing, it keeps a text for the program's next dlerror. */
-static union sized_symbol sized_of_jemalloc(const char *name)
+/* Zeroes the usable bytes from `old` on. */
+static void zero_from(void *block, size_t old)
 {
-    static const char *const libraries[] = { "libjemalloc.so.2", "libjemalloc.so.1", NULL };
+    size_t size = front_block_size(block);
 
-    return (union sized_symbol){ .address = os_symbol_of(libraries, name) };
+    if (size > old)
+        memset((char *)block + old, 0, size - old);
 }
 
-/* Looks at each block that is not ours, so that a jemalloc that is loaded later is found, too. */
-static __attribute__((noinline)) bool sized_free_foreign(void *block, size_t size, int flags)
+API_EXPORT void *mallocx(size_t size, int flags)
 {
-    union sized_symbol next = sized_of_jemalloc("sdallocx");
+    size_t alignment = sized_flags_alignment(flags);
+    bool zero = flags & FLAG_ZERO;
+    void *block = zero && alignment <= BLOCK_ALIGN ? front_calloc(1, size) : front_aligned_alloc(alignment, size);
 
-    if (next.address != NULL)
-        next.sdallocx(block, size, flags);
-    return next.address != NULL;
+    if (zero && block != NULL) /* all usable bytes, because rallocx does not know how many were requested */
+        zero_from(block, alignment <= BLOCK_ALIGN ? size : 0);
+    return block;
+}
+
+static void *move(void *old, size_t old_size, size_t size, int flags)
+{
+    void *fresh = mallocx(size, flags & ~FLAG_ZERO);
+
+    if (fresh != NULL) {
+        memcpy(fresh, old, base_min(old_size, size));
+        front_free_named(old, "rallocx");
+    }
+    return fresh;
+}
+
+API_EXPORT void *rallocx(void *address, size_t size, int flags)
+{
+    size_t alignment = sized_flags_alignment(flags), old = front_usable_size(address, "rallocx");
+    void *block;
+
+    if (old == 0 || size == 0 || size > REQUEST_MAX)
+        return out_of_memory();
+    if (alignment <= BLOCK_ALIGN)
+        block = front_realloc(address, size, "rallocx");
+    else if (((uintptr_t)address & (alignment - 1)) == 0 && block_may_stay(old, size))
+        block = address;
+    else
+        block = move(address, old, size, flags);
+    if (block != NULL && (flags & FLAG_ZERO))
+        zero_from(block, base_min(old, size));
+    return block;
+}
+
+/* Grows the block in place if it can, to between `size` and size + extra bytes. It does not shrink. */
+API_EXPORT size_t xallocx(void *address, size_t size, size_t extra, int flags)
+{
+    size_t old = front_usable_size(address, "xallocx"), got;
+    size_t most = size > REQUEST_MAX - base_min(extra, REQUEST_MAX) ? REQUEST_MAX : size + extra;
+
+    if (old == 0 || most <= old || ((uintptr_t)address & (sized_flags_alignment(flags) - 1)) != 0)
+        return old;
+    got = front_expand(address, most);
+    if (got == 0 && extra && size > old)
+        got = front_expand(address, size);
+    if (got && (flags & FLAG_ZERO))
+        zero_from(address, old);
+    return got ? got : old;
+}
+
+API_EXPORT size_t sallocx(const void *block, int flags)
+{
+    (void)flags;
+    return front_usable_size(block, "sallocx");
+}
+
+API_EXPORT size_t nallocx(size_t size, int flags) { return sized_with_flags(size, flags); }
+
+API_EXPORT void dallocx(void *block, int flags)
+{
+    (void)flags;
+    front_free(block);
 }
 
 API_EXPORT void sdallocx(void *block, size_t size, int flags)
 {
-    if (block != NULL && front_block_size(block) == 0 && !interposed_is(INTERPOSED_SDALLOCX) &&
-        sized_free_foreign(block, size, flags))
-        return;
     sized_free(INTERPOSED_SDALLOCX, block, size, sized_flags_alignment(flags), "sdallocx");
-}
-
-API_EXPORT size_t nallocx(size_t size, int flags)
-{
-    enum { UNKNOWN, NONE }; /* else the address */
-    static _Atomic uintptr_t kept; /* Order: relaxed; every thread finds the same */
-    union sized_symbol next = { NULL };
-    uintptr_t found = atomic_load_explicit(&kept, memory_order_relaxed);
-    size_t own = sized_with_flags(size, flags);
-
-    if (HAK_UNLIKELY(found == UNKNOWN)) {
-        next = sized_of_jemalloc("nallocx");
-        found = next.address != NULL ? (uintptr_t)next.address : NONE;
-        atomic_store_explicit(&kept, found, memory_order_relaxed);
-    }
-    if (HAK_LIKELY(found == NONE))
-        return own;
-    next.address = (void *)found;
-    return base_min(own, next.nallocx(size, flags));
 }
 
 INTERPOSED_DEFINITION(AT_sdallocx, sdallocx, sdallocx)
