@@ -120,6 +120,54 @@ static void test_blocks(void **state)
     in_child(keep_and_reuse);
 }
 
+/* Of the blocks of full slabs, a sweep keeps those that a pointer leads into, and no others. */
+enum { MANY = 3000, POINTED = MANY / 3, SMALL = 48 };
+static uintptr_t hidden_many[MANY];
+static volatile uintptr_t pointers[POINTED];
+
+static __attribute__((noinline)) void free_many(void)
+{
+    for (unsigned i = 0; i < MANY; i++)
+        hidden_many[i] = ~(uintptr_t)front_malloc(SMALL);
+    for (unsigned i = 0; i < POINTED; i++)
+        pointers[i] = ~hidden_many[3 * i] + i % SMALL;
+    for (unsigned i = 0; i < MANY; i++)
+        front_free((void *)~hidden_many[i]);
+}
+
+/* The place in hidden_many of a block, or MANY. */
+static unsigned place_of(uintptr_t complement)
+{
+    unsigned i = 0;
+
+    while (i < MANY && hidden_many[i] != complement)
+        i++;
+    return i;
+}
+
+static void keep_each_of_many(void)
+{
+    unsigned again = 0;
+
+    atomic_store(&sweep.trigger, SIZE_MAX); /* no sweep comes by itself */
+    free_many();
+    front_collect(false);
+    wipe_stack();
+    CHECK(sweep_make_room(thread_cache_get()->heap, 0));
+    for (unsigned i = 0; i < 2 * MANY; i++) {
+        unsigned place = place_of(~(uintptr_t)front_malloc(SMALL));
+        CHECK(place == MANY || place % 3 != 0);
+        again += place != MANY;
+    }
+    CHECK(again > MANY / 2);
+}
+
+static void test_each_of_many(void **state)
+{
+    (void)state;
+    in_child(keep_each_of_many);
+}
+
 /* ---- Huge blocks ---- */
 
 enum { OTHERS = 40 }; /* more than the first table of huge blocks has room for */
@@ -667,6 +715,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_blocks),
+        cmocka_unit_test(test_each_of_many),
         cmocka_unit_test(test_huge_blocks),
         cmocka_unit_test(test_moved),
         cmocka_unit_test(test_another_thread),

@@ -85,7 +85,7 @@ CHECKS = {
         "Instructions per operation of the rows of python/hakmem/bench/deterministic.toml, without those of the run "
         "that does nothing; in the whole program, and in the library's own code. May differ by 1 %. <=: does not "
         "repeat, and only the bound is held.",
-        tuple(small_rows.ROWS), small_rows.measure_instructions, tolerance=0.01, freeze=small_rows.freeze, attempts=3,
+        tuple(small_rows.ROWS), small_rows.measure_instructions, tolerance=0.01, freeze=small_rows.freeze, attempts=8,
         repeated=tuple(small_rows.varying(INSTRUCTION_COLUMNS)), notes=tuple(small_rows.notes(INSTRUCTION_COLUMNS))),
     "kernel": Check(
         f"kernel.{platform.machine()}.txt",
@@ -94,7 +94,7 @@ CHECKS = {
         f"differ by 1 %, faults by {small_rows.FAULTS_SLACK} in any case. <=: does not repeat, and only the bound is "
         "held.",
         tuple(small_rows.ROWS), small_rows.measure_kernel, tolerance=0.01,
-        slack=(("faults", small_rows.FAULTS_SLACK),), freeze=small_rows.freeze, attempts=3,
+        slack=(("faults", small_rows.FAULTS_SLACK),), freeze=small_rows.freeze, attempts=8,
         repeated=tuple(small_rows.varying(KERNEL_COLUMNS)), notes=tuple(small_rows.notes(KERNEL_COLUMNS))),
     "syscalls": Check(
         "syscalls.txt",
