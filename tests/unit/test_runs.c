@@ -23,6 +23,22 @@ static struct thread_cache *begin(void)
     return cache;
 }
 
+/* Begins a run of steady length if the call for a block can. It leaves a call that is the first after the hand passed,
+ * or after an overflow, to the slower way, which notes them. */
+static void *serve_steady(struct thread_cache *cache)
+{
+    uint8_t busy = cache->busy[CLASS_64], overflows = cache->overflows[CLASS_64];
+
+    cache->busy[CLASS_64] = 0;
+    assert_null(cache_serve_steady(cache, CLASS_64));
+    cache->busy[CLASS_64] = 1;
+    cache->overflows[CLASS_64] = 1;
+    assert_null(cache_serve_steady(cache, CLASS_64));
+    cache->busy[CLASS_64] = busy;
+    cache->overflows[CLASS_64] = overflows;
+    return cache_serve_steady(cache, CLASS_64);
+}
+
 /* Takes and frees DEPTH blocks. Returns how many of them began a run of steady length. */
 static unsigned take_and_free(struct thread_cache *cache)
 {
@@ -30,7 +46,7 @@ static unsigned take_and_free(struct thread_cache *cache)
     unsigned steady = 0;
 
     for (unsigned i = 0; i < DEPTH; i++) {
-        held[i] = cache_run_left(cache, CLASS_64) == 0 ? cache_serve_steady(cache, CLASS_64) : NULL;
+        held[i] = cache_run_left(cache, CLASS_64) == 0 ? serve_steady(cache) : NULL;
         steady += held[i] != NULL;
         if (held[i] == NULL)
             held[i] = front_malloc(SIZE);
