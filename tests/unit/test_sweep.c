@@ -168,6 +168,33 @@ static void test_each_of_many(void **state)
     in_child(keep_each_of_many);
 }
 
+/* If pointers keep more than HAKMEM_SWEEP_KEEP allows, the sweep lets blocks go until no more than that waits. */
+static uintptr_t *volatile pointed[MANY];
+
+static void keep_no_more_than_allowed(void)
+{
+    enum { LARGE = 20000 };
+
+    hak_options.sweep_keep = 1;
+    atomic_store(&sweep.trigger, SIZE_MAX);
+    for (unsigned i = 0; i < MANY; i++)
+        CHECK((pointed[i] = front_malloc(LARGE)) != NULL);
+    for (unsigned i = 0; i < MANY; i++)
+        front_free(pointed[i]);
+    front_collect(false);
+    CHECK(sweep.waiting >= (size_t)MANY * LARGE);
+    atomic_store(&sweep.trigger, 1);
+    sweep_run(thread_cache_get()->heap);
+    CHECK(sweep.yielded != 0 && sweep.waiting <= (size_t)MANY * LARGE / 2);
+    CHECK(sweep.waiting != 0); /* those that it may keep */
+}
+
+static void test_keep_no_more(void **state)
+{
+    (void)state;
+    in_child(keep_no_more_than_allowed);
+}
+
 /* ---- Huge blocks ---- */
 
 enum { OTHERS = 40 }; /* more than the first table of huge blocks has room for */
@@ -716,6 +743,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_blocks),
         cmocka_unit_test(test_each_of_many),
+        cmocka_unit_test(test_keep_no_more),
         cmocka_unit_test(test_huge_blocks),
         cmocka_unit_test(test_moved),
         cmocka_unit_test(test_another_thread),
