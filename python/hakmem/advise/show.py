@@ -14,6 +14,7 @@ from hakmem.advise.program import CHOSEN, SUBJECT, SYSTEM, Outcome, Part
 from hakmem.bench.allocators import again
 from hakmem.bench.verdict import ROUNDS_LEAST, change_text, percent
 from hakmem.live import words
+from hakmem.phrases import plural
 from hakmem.report.figures import listed
 from hakmem.units import bytes_column
 
@@ -96,7 +97,7 @@ def print_program(console: Console, outcome: Outcome, command: Sequence[str]) ->
     for part, title in ((outcome.first, "One option at a time"), (outcome.second, "What is advised, measured again")):
         if part is None or not part.rounds:
             continue
-        rounds = "1 round" if part.rounds == 1 else f"{part.rounds} rounds"
+        rounds = plural(part.rounds, "round")
         lines = []
         for name in part.result["allocators"]:
             if name == again(SUBJECT):
