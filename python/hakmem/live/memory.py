@@ -277,8 +277,8 @@ def check_proc() -> None:
     except OSError:
         own = ""  # /proc does not show this process
     if own != str(os.getpid()):
-        raise LiveError("/proc is of another PID namespace than this command, so PIDs mean other processes there; mount "
-                        "the namespace's own /proc (mount -t proc proc /proc), or run the command outside")
+        raise LiveError("/proc is of another PID namespace than this command, so PIDs mean other processes there; "
+                        "mount the namespace's own /proc (mount -t proc proc /proc), or run the command outside")
 
 
 def permission_error(pid: int) -> LiveError:
