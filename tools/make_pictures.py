@@ -22,6 +22,10 @@ ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs/images"
 COLUMNS = 132
 LINES_MOST = 46
+# The interpreter itself. "python3" may be a script that starts it, and then the script's own processes would print
+# their statistics too.
+PYTHON = subprocess.run(["python3", "-c", "import os, sys; print(os.path.realpath(sys.executable))"],
+                        stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
 # Allocates something of every size in a few threads, and frees a part of it.
 PROGRAM = """
@@ -74,7 +78,7 @@ def main() -> None:
         script, profile = Path(folder, "server.py"), Path(folder, "heap.gz")
         script.write_text(PROGRAM)
         env = {**os.environ, "LD_PRELOAD": str(library), "PYTHONMALLOC": "malloc"}
-        with subprocess.Popen(["python3", script], env=env, stdout=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen([PYTHON, script], env=env, stdout=subprocess.PIPE, text=True) as process:
             try:
                 assert process.stdout is not None
                 process.stdout.readline()
@@ -91,15 +95,15 @@ def main() -> None:
                      if "HAKMEM" in text else text)
             finally:
                 process.kill()
-        run(["python3", script, "once"], {"LD_PRELOAD": str(library), "PYTHONMALLOC": "malloc",
+        run([PYTHON, script, "once"], {"LD_PRELOAD": str(library), "PYTHONMALLOC": "malloc",
                                           "HAKMEM_HEAP_PROFILE": str(profile), "HAKMEM_HEAP_PROFILE_RATE": "65536"})
         draw("heap", "hakmem heap", "hakmem heap heap.gz", run([*hakmem, "heap", profile]))
-        text = run(["python3", script, "once"], {"LD_PRELOAD": str(library), "PYTHONMALLOC": "malloc",
+        text = run([PYTHON, script, "once"], {"LD_PRELOAD": str(library), "PYTHONMALLOC": "malloc",
                                                  "HAKMEM_SHOW_STATS": "1"})
         draw("statistics", "HAKMEM_SHOW_STATS=1", "./hakmem run --stats -- python3 server.py", text)
         cycles = ROOT / "build/cycles/lib/libhakmem.so"
         if cycles.exists():
-            text = run(["python3", script, "once"], {"LD_PRELOAD": str(cycles), "PYTHONMALLOC": "malloc",
+            text = run([PYTHON, script, "once"], {"LD_PRELOAD": str(cycles), "PYTHONMALLOC": "malloc",
                                                      "HAKMEM_TINY_PROFILE": "1"})
             draw("cycles", "HAKMEM_TINY_PROFILE=1", "./hakmem run --profile -- python3 server.py", text)
         else:

@@ -8,10 +8,10 @@ import click
 
 from hakmem.parameters import Parameter
 
-# The most bytes from one sample or guarded block to the next, in the mean, that the tools ask for.
+# The greatest mean distance, in bytes, between samples or guarded blocks that the tools ask for.
 MEAN_MOST = 1 << 40
 
-# Units of a number of anything, with a part behind the point or an exponent.
+# A number may have a fraction or an exponent, and one of these units behind it.
 FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 NUMBER = re.compile(r"(\d+(?:\.\d+)?(?:e\d{1,2})?)\s*(?:([kmgt])i?b?|b)?", re.IGNORECASE)
 NUMBER_MOST = 1 << 60
@@ -40,7 +40,7 @@ class Amount(Parameter[int]):
             return value
         amount = number_of(value)
         if amount is None:
-            self.fail(f"{value!r} is no number of bytes, as 4096, 64K or 1M", param, ctx)
+            self.fail(f"{value!r} is no number of bytes, such as 4096, 64K or 1M", param, ctx)
         if not self.least <= amount <= self.most:
             self.fail(f"{value!r} is not from {self.least:,} to {self.most:,} bytes", param, ctx)
         return amount

@@ -1,7 +1,8 @@
-"""Does work that others can delay in a separate process, which can be ended if it is late or takes too much memory.
+"""Does work in a separate process if others can delay it. That process has limits on its time and its memory.
 
-A read of another process's memory can wait in the kernel for as long as that process's owner likes. Nothing in the
-reader can end it then, not even Ctrl-C while Python handles signals. Another process can.
+A read of another process's memory can wait in the kernel for as long as that process's owner likes. The reader cannot
+end it then, not even at Ctrl-C: Python handles a signal only after the call has returned. Another process can kill the
+reader.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PR_SET_PDEATHSIG = 1
-# Seconds after Ctrl-C until work is ended that does not end by itself.
+# Work that has not ended this many seconds after Ctrl-C is killed.
 GRACE = 2
 
 
@@ -116,7 +117,7 @@ def fork_steps(function: Callable[[T], object], items: Sequence[T], space: int) 
 
 
 def read_steps(answers: int, seconds: float) -> Iterator[list[Any] | None]:
-    """Yields the lists in the lines as they come, and None after `seconds` without a line or at the end."""
+    """Yields the list of each line when it comes. Yields None at the end, or after `seconds` without a line."""
     text, end = b"", time.monotonic() + seconds
     while True:
         if not select.select([answers], [], [], max(end - time.monotonic(), 0))[0]:
@@ -147,9 +148,9 @@ def in_thread(function: Callable[[], T]) -> Future[T]:
 
 
 def watched(seconds: float, what: str) -> None:
-    """Goes on in a child process. The caller's own process waits for the child and ends as it does. After `seconds`
-    it ends the child and prints `what`. Does nothing if standard output is replaced, as in tests: the child's output
-    would be lost."""
+    """Returns in a child process. The caller's own process does not return: it waits for the child and ends as the
+    child does. After `seconds` it kills the child and prints `what`. Does nothing if standard output is replaced, as
+    in tests: the child's output would be lost."""
     if sys.stdout is not sys.__stdout__:
         return
     flush()

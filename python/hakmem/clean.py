@@ -8,7 +8,7 @@ passes clean_lines() on its way out. Text for a page is cleaned too; templates a
 from __future__ import annotations
 
 REPLACED = "\N{REPLACEMENT CHARACTER}"
-# So many characters of a text are kept: a symbol of a C++ template can have thousands.
+# The most characters of a text that are kept: a symbol of a C++ template can have thousands.
 MOST = 1 << 16
 
 

@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 # What several pages share: the frame, parts of templates, scripts, and libraries as published, with their licenses.
 SHARED = Path(__file__).with_name("page")
-# Of pages with a chart over time.
+# The scripts and the style of pages with a chart over time.
 CHART_SCRIPTS = (SHARED / "vendor/uPlot.iife.min.js", SHARED / "chart.js")
 CHART_STYLE = SHARED / "vendor/uPlot.min.css"
 
@@ -48,8 +48,8 @@ def embedded(value: object) -> Markup:
 
 def rendered(template: Path, title: str, style: str, scripts: Sequence[str], images: str | None = "data:",
              **values: object) -> str:
-    """Returns the page that a template makes of the values. images: from where the page may take pictures; None: the
-    page has no policy in it, because its server sends one."""
+    """Returns the page that a template makes of the values. images: from where the page may take pictures. With None
+    the page carries no policy, because its server sends one."""
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader([template.parent, SHARED]), autoescape=True,
                                      undefined=jinja2.StrictUndefined)
     policy = Markup(f"default-src 'none'; {allowed(scripts)}; style-src 'unsafe-inline'; img-src {images}")

@@ -47,7 +47,7 @@ NAME_MOST, SAME_MOST = 1 << 16, 64
 # Limits of .gnu_debugdata: its bytes, those of the file packed in it, and of the memory to unpack it. Fedora's are made
 # by xz -9, whose memory is 65 MiB; firefox's has 20 MiB.
 PACKED_MOST, UNPACKED_MOST, UNPACK_MEMORY = 32 << 20, 128 << 20, 80 << 20
-# How many symbols before an address may begin later than the one that holds it.
+# Symbols may nest, so the last one that begins before an address need not hold it. find() looks at this many.
 NESTED = 16
 
 
@@ -294,7 +294,7 @@ def find_debug_file(elf: ElfFile, folders: Iterable[Path]) -> ElfFile | None:
                 continue
             found = read_elf(path)
             same = found.build_id == elf.build_id if elf.build_id else checksum(path) == crc
-        except (ElfProblem, OSError, ValueError):  # a place where none is; the next is looked at
+        except (ElfProblem, OSError, ValueError):  # no debug file is here; the next place may have it
             continue
         if same:
             return found

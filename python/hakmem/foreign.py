@@ -26,6 +26,7 @@ FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 OWN_DEVICES = (0x794C7630, 0x9123683E)  # overlayfs, btrfs
 # A limit above every file of /proc/PID: 65,530 mappings take 8 MiB in maps and 50 MiB in smaps.
 TEXT_MOST = 256 << 20
+# Bytes of one step of find().
 CHUNK = 1 << 20
 PROC_CHUNK = 1 << 16  # the kernel gives a few pages a call at most
 
@@ -64,7 +65,7 @@ class Reader(io.FileIO):
         return len(data)
 
     def read(self, size: int | None = -1) -> bytes:
-        """Reads no more than there is, even if a damaged file asks for exabytes."""
+        """Returns at most `size` bytes, and no more than the file has: a damaged file can ask for exabytes."""
         if size is None or size < 0:
             size = self.size
         data = self.pread(size, self.at)
@@ -128,7 +129,8 @@ def open_mapped(pid: int, mapping: Mapping) -> Reader | None:
 
 
 def same_device(number: int, text: str, place: int) -> bool:
-    """Returns whether a device's number is the one that maps shows as text."""
+    """Returns whether a device's number is the one that /proc/PID/maps shows as text. On OWN_DEVICES' file systems the
+    two cannot be compared, so a device without a major number passes there."""
     if f"{os.major(number):02x}:{os.minor(number):02x}" == text:
         return True
     return os.major(number) == 0 and file_system(place) in OWN_DEVICES

@@ -51,13 +51,13 @@ class StatsHead(ctypes.Structure):
 def library() -> ctypes.CDLL:
     """Returns the HAKMEM that is this process's malloc; raises NotActive if another malloc is."""
     process = ctypes.CDLL(None, use_errno=True)
-    # A program may have an address of its own for a function that it calls. Every allocator defines pvalloc beside
-    # malloc, and no interpreter calls it, so its address is the allocator's.
+    # A program that calls malloc may give it an address of its own (a PLT entry), so malloc's address does not tell
+    # who serves it. HAKMEM and glibc define pvalloc beside malloc, and no interpreter calls it: its address lies in the
+    # first library that defines it.
     if not hasattr(process, "hak_stats_get") or base_of(process, "pvalloc") != base_of(process, "hak_stats_get"):
         preload = paths.hakmem_library()
-        raise NotActive("this process does not run on HAKMEM: its malloc is another's, and is chosen at the start. "
-                        "Start it with "
-                        f"`hakmem run -- python ...`, or with LD_PRELOAD={preload}")
+        raise NotActive("this process does not run on HAKMEM: another malloc serves it, and a process gets its malloc "
+                        f"when it starts. Start it with `hakmem run -- python ...`, or with LD_PRELOAD={preload}")
     process.hak_stats_get.argtypes, process.hak_stats_get.restype = [ctypes.POINTER(StatsHead),
                                                                      ctypes.c_size_t], ctypes.c_size_t
     process.hak_profile_start.argtypes, process.hak_profile_start.restype = [ctypes.c_size_t], ctypes.c_int
@@ -112,7 +112,7 @@ def state() -> tuple[bool, int]:
 
 @lru_cache(maxsize=1)
 def own_descriptor() -> Descriptor:
-    """Returns the Descriptor of this process's HAKMEM, which never moves."""
+    """Returns the Descriptor of this process's HAKMEM. It never moves, so one read is enough."""
     from hakmem.live import ProcessMemory, read_descriptor
 
     return read_descriptor(ProcessMemory(os.getpid()),
@@ -134,9 +134,8 @@ def heap_snapshot() -> Heap:
     library()
     on, _ = state()
     if not on:
-        raise RuntimeError("no heap profile is taken: `with hakmem.profile():` takes one, and so does `hakmem run "
-                           "--heap-profile FILE`, "
-                           "from the start")
+        raise RuntimeError("no heap profile is taken: `with hakmem.profile():` takes one, and `hakmem run "
+                           "--heap-profile FILE` takes one from the start")
     return Heap(write())
 
 
@@ -230,7 +229,7 @@ class Heap:
     def _taken(self) -> bytes:
         """Returns the profile as the bytes of a file."""
         if self.data is None:
-            raise RuntimeError("the profile is being taken: look at it behind the `with`")
+            raise RuntimeError("the profile is still being taken: look at it after the `with` block")
         return self.data
 
     @cached_property

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 TOOL_SECONDS, TOOL_SPACE, TOOL_OUTPUT = 120, 8 << 30, 256 << 20
 # The variables that a tool gets. The owner of its file could read others, or they could change what the tool does.
 KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR")
-# So many characters of a tool's error message are kept.
+# The most characters of a tool's error message that are shown.
 SAID_MOST = 300
 
 
@@ -98,7 +98,8 @@ def run_tool(command: Sequence[str], text: str, pass_fds: Sequence[int] = (),
 
 
 def in_own_terms() -> None:
-    """Restores signals before an exec: Python ignores these, and a program would inherit that."""
+    """Restores the default action of signals that Python ignores. Call it before an exec: the program would inherit
+    that they are ignored."""
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
 

@@ -1,11 +1,10 @@
-"""Names for JSON objects of the benchmark, whose keys are chosen when they are read.
-report/result.schema.json says what a result holds."""
+"""Names of types for the benchmark's JSON objects. report/result.schema.json says which keys a result has."""
 
 from __future__ import annotations
 
 from typing import Any
 
-# A whole result, a sample of it (one run), the summary's entry of a row and allocator, a ratio with its interval.
+# A whole result. A sample: one run. An entry: the summary of one row on one allocator. A ratio with its interval.
 Result = dict[str, Any]
 Sample = dict[str, Any]
 Entry = dict[str, Any]

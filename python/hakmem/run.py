@@ -1,5 +1,5 @@
-"""`hakmem run`: runs a program on HAKMEM. ./hakmem run is the same and builds the library first. hakmem-run, which both
-start, has the rules; here is what examines a program at its end."""
+"""`hakmem run`: runs a program on HAKMEM. ./hakmem run does the same, after it has built the library. Both start
+hakmem-run, which has the rules. This module adds what examines a program at its end (watched.py)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def refuse_unwritable(file: str | Path, option: str) -> None:
     try:
         there = file.parent.is_dir()
     except PermissionError:
-        there = True  # it cannot be told
+        there = True  # a folder that may not be looked into; the check below says so
     if not there:
         raise click.BadParameter(f"{file}: there is no folder {file.parent}", param_hint=option)
     if not os.access(file.parent, os.X_OK):

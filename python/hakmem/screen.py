@@ -20,6 +20,8 @@ from hakmem.clean import clean_lines
 GAP = "  "
 # The least width to which a column of words is narrowed.
 NARROWEST = 12
+# A column of words is not narrowed further than this as long as the table has columns to leave out.
+READABLE = 16
 COLORS = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
 # The levels of red, green and blue in a palette of 256 colors.
 CUBE = (0, 95, 135, 175, 215, 255)
@@ -105,17 +107,20 @@ def folded(line: str, width: int) -> list[tuple[int, int]]:
 
 
 class Table:
-    """A table: words are aligned left, figures right. A narrow screen folds columns that may be folded."""
+    """A table: words are aligned left, figures right. A narrow screen folds columns that may be folded. A narrow
+    terminal also leaves columns out, and the caption names them."""
 
     def __init__(self, title: str = "", show_header: bool = True) -> None:
         self.title, self.show_header, self.caption = title, show_header, ""
         self.columns: list[tuple[Text, str, bool]] = []
+        self.spares: list[int] = []
         self.rows: list[list[Text]] = []
         self.breaks: set[int] = set()
 
-    def add_column(self, name: str | Text = "", justify: str = "left", no_wrap: bool = False) -> None:
-        """Adds a column."""
+    def add_column(self, name: str | Text = "", justify: str = "left", no_wrap: bool = False, spare: int = 0) -> None:
+        """Adds a column. spare: a narrow terminal leaves out the columns with the greatest number first; 0: never."""
         self.columns.append((as_text(name, "bold"), justify, no_wrap))
+        self.spares.append(spare)
 
     def add_row(self, *cells: str | Text, end_section: bool = False) -> None:
         """Adds a row. end_section: an empty line follows."""
@@ -130,15 +135,38 @@ class Table:
         """The number of rows."""
         return len(self.rows)
 
-    def widths(self, most: int) -> list[int]:
-        """Returns the width of each column, for a terminal with that many columns."""
+    def fitting(self, most: int) -> Table:
+        """Returns the table without the columns for which a terminal of that width has no room."""
+        least = [width if no_wrap else min(width, READABLE)
+                 for width, (_, _, no_wrap) in zip(self.needed(), self.columns)]
+        kept = list(range(len(self.columns)))
+        while sum(least[place] + len(GAP) for place in kept) - len(GAP) > most:
+            first = max((self.spares[place] for place in kept), default=0)
+            if not first:
+                break
+            kept = [place for place in kept if self.spares[place] != first]
+        made = Table(self.title, self.show_header)
+        for place in kept:
+            made.add_column(*self.columns[place])
+        made.rows, made.breaks = [[row[place] for place in kept if place < len(row)] for row in self.rows], self.breaks
+        gone = [name.plain for place, (name, _, _) in enumerate(self.columns) if place not in kept and name.plain]
+        left_out = f"A wider terminal also shows: {'; '.join(dict.fromkeys(gone))}" if gone else ""
+        made.caption = "\n".join(line.plain for text in (self.caption, left_out) if text
+                                 for line in Text(text).lines(most))
+        return made
+
+    def needed(self) -> list[int]:
+        """Returns the width that each column needs to be shown without folds."""
         cells = [[name] for name, _, _ in self.columns] if self.show_header else [[] for _ in self.columns]
         for row in self.rows:
             for place, cell in enumerate(row):
                 cells[place].append(cell)
-        found = [
-            max((width_of(line.plain) for cell in column for line in cell.lines(None)), default=0) for column in cells
-        ]
+        return [max((width_of(line.plain) for cell in column for line in cell.lines(None)), default=0)
+                for column in cells]
+
+    def widths(self, most: int) -> list[int]:
+        """Returns the width of each column, for a terminal with that many columns."""
+        found = self.needed()
         over = sum(found) + len(GAP) * (len(found) - 1) - most
         while over > 0:
             widest = max((place for place, (_, _, no_wrap) in enumerate(self.columns) if not no_wrap),
@@ -161,7 +189,7 @@ class Table:
                 made.append(self.line([cell[line] if line < len(cell) else Text() for cell in cells], widths))
             if number in self.breaks and number < len(self.rows):
                 made.append(Text())
-        return made + ([Text(self.caption, "dim")] if self.caption else [])
+        return made + ([Text(line, "dim") for line in self.caption.split("\n")] if self.caption else [])
 
     def line(self, cells: list[Text], widths: list[int]) -> Text:
         """Returns one line of cells."""
@@ -189,11 +217,15 @@ class Console:
         self.file = file or (sys.stderr if stderr else sys.stdout)
         self.is_terminal = self.file.isatty() and os.environ.get("TERM") != "dumb"
         self.width = width or shutil.get_terminal_size().columns
+        # Whether Tables leave out columns that do not fit. A file keeps all.
+        self.leaves_out = self.file.isatty()
 
     def print(self, item: str | Text | Table = "", soft_wrap: bool = False) -> None:
         """Prints a text or a Table. soft_wrap leaves it to the terminal to fold long lines."""
-        lines = item.lines(self.width) if isinstance(item,
-                                                     Table) else as_text(item).lines(None if soft_wrap else self.width)
+        if isinstance(item, Table):
+            lines = (item.fitting(self.width) if self.leaves_out else item).lines(self.width)
+        else:
+            lines = as_text(item).lines(None if soft_wrap else self.width)
         for line in lines:
             self.write(self.styled(line) if self.is_terminal else line.plain)
 

@@ -1,5 +1,5 @@
-"""Asks hakmem-run (tools/run/run.c), which has the rules of `hakmem run`: what its words mean, what is refused, what
-the program's environment is."""
+"""Asks hakmem-run (tools/run/run.c). It has the rules of `hakmem run`: what its words mean, which words it refuses, and
+which environment the program gets."""
 
 from __future__ import annotations
 

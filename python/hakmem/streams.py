@@ -1,4 +1,4 @@
-"""Standard streams that a caller has closed, that are full, or whose encoding lacks a character."""
+"""Handles standard streams that the caller has closed, that cannot be written, or whose encoding lacks a character."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def prepare() -> None:
-    """Opens the streams that are closed on /dev/null, so that no other file gets their numbers. Has the others print
-    "?" for characters that their encoding lacks."""
+    """Opens /dev/null in place of each closed stream, so that no other file gets the stream's number. Makes the open
+    output streams print "?" for characters that their encoding lacks."""
     for number, name, mode in STREAMS:
         stream = getattr(sys, name)
         if stream is None:
@@ -26,7 +26,7 @@ def prepare() -> None:
 
 
 def drop(number: int) -> None:
-    """Makes a number, which programs inherit, one of /dev/null."""
+    """Points a descriptor at /dev/null. Programs that are started inherit it."""
     null = os.open(os.devnull, os.O_RDWR)
     if null == number:
         os.set_inheritable(number, True)
@@ -36,7 +36,7 @@ def drop(number: int) -> None:
 
 
 def output_failed(error: OSError) -> bool:
-    """Returns whether an error is one of writing to standard output, and then drops what that still holds."""
+    """Returns whether an error comes from writing to standard output. If so, drops what its buffer still holds."""
     if error.filename is not None or error.errno not in NO_ROOM:
         return False
     try:

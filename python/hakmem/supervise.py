@@ -37,7 +37,7 @@ STOPS = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 # {machine: (places in the registers of the system call's number and of the stack pointer, number of exit())}.
 REGISTERS = {"x86_64": (15, 19, 60), "aarch64": (8, 31, 93)}
-# A thread that sleeps in the kernel may end late. After this time the others are examined without it.
+# A thread that sleeps in the kernel may end late. After this time the process is examined without that thread.
 LATE_SECONDS = 5
 POLL_SECONDS = 0.002
 NOT_EXECUTABLE = 126
@@ -59,12 +59,12 @@ class Group:
     """A traced process and what is known of its threads."""
 
     pid: int
-    is_program: bool = True  # not a copy of another's memory that waits for its exec
+    is_program: bool = True  # False until an adopted process, or a child of vfork(), has called exec
     threads: set[int] = field(default_factory=set)  # those that are watched and not known to be gone
     held: Registers = field(default_factory=dict)  # threads that are stopped at their end, with their registers
-    since: float = 0.0  # when the first of them was
-    status: int = 0  # that it ends with, as waitpid has it
-    told: bool = False
+    since: float = 0.0  # when the first thread was held
+    status: int = 0  # with which the process ends, as waitpid has it
+    told: bool = False  # at_end() has been called, or was not wanted
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class Supervisor:
     # ---- Start and end ----
 
     def run(self) -> int:
-        """Returns the program's status as waitpid gives it; raises Forbidden if it could not be run."""
+        """Returns the program's status as waitpid gives it; raises Forbidden if the program may not be traced."""
         self.start()
         before = {number: signal.signal(number, self.forward) for number in FORWARDED}
         # A terminal sends these to the program too, so they are ignored here.
@@ -162,8 +162,8 @@ class Supervisor:
         return self.root_status
 
     def beside(self) -> bool:
-        """Has another process watch this one, which is about to become the program. Its number, parent, terminal and
-        status stay its own. Returns False if watching is forbidden."""
+        """Starts a process that watches this one, which is about to become the program. This process keeps its PID,
+        its parent, its terminal and its exit status. Returns False if watching is forbidden."""
         LIBC.prctl(PR_SET_PTRACER, ctypes.c_ulong(ANY_TRACER), 0, 0, 0)
         reader, writer = os.pipe()
         target = os.getpid()

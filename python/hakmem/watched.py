@@ -84,8 +84,8 @@ def run(ctx: click.Context, name: str, plan: Plan, bounds: Sequence[Bound]) -> N
     figures: dict[str, int] = {}
     problems: list[str] = []
     if any(bound.figure.name == "leaked" for bound in bounds):
-        os.environ.setdefault("OPENBLAS_NUM_THREADS",
-                              "1")  # as in leaks/command.py; the program has its own environment
+        # As in leaks/command.py. The program gets its own environment, which this does not change.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         with extra("leaks", "a budget of leaked bytes"):
             import hakmem.leaks.report  # noqa: F401 (before the program runs)
 

@@ -87,8 +87,6 @@ def advise(ctx: click.Context, minutes: float, tried: tuple[str, ...], input_fil
     of_process(ProcessParameter(served=False).convert(words[0], None, ctx), seconds, as_json)
 
 
-
-
 def of_process(pid: int, seconds: float, as_json: bool) -> None:
     """Advises on a process."""
     from hakmem.advise import foreign, show

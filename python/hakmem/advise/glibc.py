@@ -20,8 +20,8 @@ IN_USE, FLAGS = 1, 7
 # Heaps of threads' arenas have this size and lie at multiples of it.
 ARENA_HEAP = 64 << 20
 HEAP_INFO = struct.Struct("<4Q")  # arena, the heap before, bytes in use, bytes made writable
-# Where the first block of an arena's first heap may begin, behind the arena's own data; of its later heaps, near the
-# start.
+# Where the first block of an arena's heap may begin. In the arena's first heap, it lies behind the arena's own data; in
+# later heaps, near the start.
 FIRST_BLOCK = range(0x20, 0x1000, GRANULE)
 # Limits: a longer heap, or one of more blocks, would take too long to walk.
 READ_MOST = 1 << 30
@@ -127,7 +127,7 @@ def heaps_of(memory: ProcessMemory) -> list[Heap]:
     found = []
     for mapping in mappings:
         if mapping.path == "[heap]":
-            # The program break may begin in the middle of a granule's page; the first block is at its start or just
-            # behind.
+            # The first block lies at the start of the mapping, or close behind it: the program break need not begin
+            # at a multiple of glibc's granule.
             found.append(fill(memory, Heap("main", mapping.start, mapping.end), range(0, PAGE, GRANULE)))
     return found + [fill(memory, heap, FIRST_BLOCK) for _, heap in arena_heaps(memory, mappings)]

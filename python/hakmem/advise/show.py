@@ -14,6 +14,7 @@ from hakmem.advise.program import CHOSEN, SUBJECT, SYSTEM, Outcome, Part
 from hakmem.bench.allocators import again
 from hakmem.bench.verdict import ROUNDS_LEAST, change_text, percent
 from hakmem.live import words
+from hakmem.phrases import plural
 from hakmem.report.figures import listed
 from hakmem.units import bytes_column
 
@@ -39,8 +40,7 @@ def system_text(part: Part, settings: str = SUBJECT) -> str:
     """Returns how HAKMEM compares with the system's malloc, as far as the figures tell."""
     if part.rounds < ROUNDS_LEAST:
         return (f"{part.rounds} {'round is' if part.rounds == 1 else 'rounds are'} too few to tell a difference from "
-                "the "
-                f"noise: {ROUNDS_LEAST} are enough (--time MINUTES).")
+                f"the noise: {ROUNDS_LEAST} are enough (--time MINUTES).")
     told, same = [], []
     for figure in ("time", "peak_rss", "mean_rss", "end_rss"):
         found, side = part.range(figure, settings, SYSTEM)
@@ -96,7 +96,7 @@ def print_program(console: Console, outcome: Outcome, command: Sequence[str]) ->
     for part, title in ((outcome.first, "One option at a time"), (outcome.second, "What is advised, measured again")):
         if part is None or not part.rounds:
             continue
-        rounds = "1 round" if part.rounds == 1 else f"{part.rounds} rounds"
+        rounds = plural(part.rounds, "round")
         lines = []
         for name in part.result["allocators"]:
             if name == again(SUBJECT):
@@ -140,7 +140,7 @@ def process_text(found: Findings) -> list[str]:
         lines.append(f"{'Set' if number == 0 else 'And'} {advice.setting}: {advice.why}. It would save up to "
                      f"{bytes_column(advice.saves)}.")
     if not found.advice:
-        lines.append("Set nothing: no part that an option bounds is worth it (4 MiB and 5 % of RSS).")
+        lines.append("Set nothing: no option would save at least 4 MiB and 5 % of RSS.")
     return lines
 
 
@@ -153,7 +153,7 @@ def print_process(console: Console, found: Findings, process: Process | None) ->
          words.share(found.parts[name], found.rss), what] for name, what in WHAT.items()], left=(0, 4))
     doing = "it asked for no memory" if found.idle else ", ".join(
         f"{rate:,.0f} {name.replace('_', ' ')}" for name, rate in found.rates.items() if rate) + " a second"
-    click.echo(f"Meanwhile, {found.seconds:.1f} s: {doing}.")
+    click.echo(f"In the {found.seconds:.1f} s in which it was watched: {doing}.")
     for line in process_text(found):
         click.echo(click.style(line, bold=True))
     from hakmem.advise.words import command_text
@@ -175,24 +175,24 @@ def process_dict(found: Findings) -> dict[str, object]:
 
 def foreign_text(found: Foreign) -> list[str]:
     """Returns the sentences on a process on another malloc."""
-    lines = [f"Process {found.pid} runs on {found.server}: {bytes_column(found.rss)} resident, of which "
-             f"{bytes_column(found.private_dirty)} are its own and written to, by {found.threads} "
-             f"thread{'s' if found.threads > 1 else ''}."]
+    lines = [f"Process {found.pid} runs on {found.server}: {bytes_column(found.rss)} resident, of which it "
+             f"shares {bytes_column(found.private_dirty)} with nobody and has written to. It has "
+             f"{plural(found.threads, 'thread')}."]
     if found.server == "glibc":
         heaps = f"the program break ({bytes_column(found.brk_dirty)})"
         if found.arenas:
-            heaps += f" and {found.arenas} heap{'s' if found.arenas > 1 else ''} of threads' arenas"
+            heaps += f" and {plural(found.arenas, 'heap')} of threads' arenas"
         lines.append(f"glibc cuts blocks from {heaps}.")
         if found.free_resident == 0:
             lines.append("No whole page of that is free.")
         elif found.free_resident is not None:
             unknown = len(found.heaps) - len(found.walked)
-            more = f"; {unknown} heaps could not be read to their end" if unknown else ""
-            asleep = ", in a process that then sleeps with HAKMEM_PURGE_THREAD=always" if found.threads == 1 else ""
+            more = f"; {plural(unknown, 'heap')} could not be read to the end" if unknown else ""
+            asleep = " (if the process sleeps then, with HAKMEM_PURGE_THREAD=always)" if found.threads == 1 else ""
             lines.append(
                 f"{bytes_column(found.free_resident)} of that are whole free pages which glibc keeps "
                 f"({words.share(found.free_resident, found.rss) or '0 %'} of RSS){more}. HAKMEM gives such pages "
-                f"back half a second after they were last wanted{asleep}.")
+                f"back half a second after their last use{asleep}.")
         else:
             lines.append("How much of that is free could not be read.")
     else:

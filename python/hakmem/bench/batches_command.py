@@ -132,7 +132,7 @@ def print_means(console: Console, found: Found, subject: str, peers: Sequence[st
         if ratios:
             lines.append([name, f"{mean_of(ratios):.3f}", f"{min(ratios):.2f}", f"{max(ratios):.2f}",
                           str(sum(value > LIMIT for value in ratios)), str(len(ratios))])
-    print_table(console, f"{subject} by each: geometric mean over the cells",
+    print_table(console, f"{subject} divided by each: geometric mean over the cells",
                 ["", "mean", "least", "most", f"above {LIMIT:.2f}", "cells"], lines)
 
 
@@ -159,11 +159,11 @@ def print_found(console: Console, found: Found, result: Result, unit: str, left_
     peers = [name for name in names if name != subject]
     print_cells(console, found, unit, subject, [subject, *peers], peers)
     if YARDSTICK in peers:
-        print_matrix(console, found, f"{subject} by {YARDSTICK}, mean of the orders, touched and not",
+        print_matrix(console, found, f"{subject} divided by {YARDSTICK}, mean of the orders, touched and not",
                      lambda figures: ratio(figures, subject, YARDSTICK))
     if peers:
         print_matrix(
-            console, found, f"{subject} by the best of the others in each cell, mean of the same",
+            console, found, f"{subject} divided by the best of the others in each cell, mean of the same",
             lambda figures: ratio(figures, subject, best) if (best := best_of(figures, peers)) else None)
         print_means(console, found, subject, peers)
     mimallocs = [name for name in MIMALLOCS if name in peers]
@@ -224,8 +224,9 @@ def number_of(text: str) -> int:
 @click.option("--rounds", type=click.IntRange(1), default=ROUNDS, show_default=True, metavar="N",
               help="Rounds of each cell.")
 @click.option("--ms", "milliseconds", type=click.IntRange(1, 100000), default=MILLISECONDS, show_default=True,
-              metavar="MILLISECONDS", help="How long a run lasts; it then ends with its batch.")
-@click.option("--instructions", is_flag=True, help="Count instructions a pair under callgrind, instead of time.")
+              metavar="MILLISECONDS", help="How long a run lasts. The batch in progress is finished.")
+@click.option("--instructions", is_flag=True,
+              help="Count the instructions of each pair under callgrind, in place of time.")
 @click.option("--name", default="batches", show_default=True, help="Name of the result files.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
               help="Folder of the results, as of hakmem bench.")

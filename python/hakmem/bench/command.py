@@ -176,7 +176,8 @@ def lock_files(files: Path) -> TextIO:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        raise click.ClickException(f"another run is measuring with {files}; two at once disturb each other") from error
+        raise click.ClickException(
+            f"another run is measuring with {files}; two at once would disturb each other") from error
     return lock
 
 

@@ -29,6 +29,7 @@ from hakmem.bench.schedule import Plan, State
 from hakmem.bench.session import make_header, make_result, run_session
 from hakmem.completion import complete_program
 from hakmem.parameters import Range
+from hakmem.phrases import plural
 
 if TYPE_CHECKING:
     from hakmem.bench.allocators import Allocator
@@ -120,8 +121,7 @@ def run_program(plan: Plan, row: bench_rows.Row, allocators: dict[str, Allocator
                 run_session(plan, {row.name: row}, allocators, conditions, state, journal, progress)
         except KeyboardInterrupt:
             whole = False
-            done = state.rounds(row.name)
-            say(f"stopped after {'1 whole round' if done == 1 else f'{done} whole rounds'}"
+            say(f"stopped after {plural(state.rounds(row.name), 'whole round')}"
                 + (f", and cannot be resumed{again}" if keeping.why else again))
         except RunError as error:
             raise click.ClickException(f"{error}{'' if keeping.why else again}") from error

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def headline(result: Result, row: str, figure: str, word: str, text: Callable[[float], str]) -> str | None:
-    """Returns a line with the allocators of the least figure: all that cannot be told from the least."""
+    """Returns a line with the allocator of the least figure, and those that cannot be told from it."""
     compared = Comparison(result, row, figure)
     leaders = compared.leaders()
     if not leaders:

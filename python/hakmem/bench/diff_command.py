@@ -82,9 +82,8 @@ def print_diff(console: Console, result: Result) -> None:
                 line.append(ratio_text(ratio))
         lines.append(line)
     head = ["", *(title for _, _, _, name in SHOWN for title in (name, "by old"))]
-    print_table(console,
-                f"The new build, and its figures by the old one's; below 1 it takes less ({rounds_text(result)})", head,
-                lines)
+    print_table(console, "The new build, and its figures divided by the old one's; below 1 it takes less "
+                f"({rounds_text(result)})", head, lines)
     names = [name for name in result["allocators"] if name != NEW]
     shown = [(name, result["summary"]["overall"].get(name, {})) for name in names]
     print_table(console, "Geometric means over the rows, with 95 % intervals: the new build by", ["", *(

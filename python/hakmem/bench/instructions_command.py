@@ -143,12 +143,12 @@ def print_tables(result: Result) -> None:
         console.print(Text(text), soft_wrap=True)
 
     if len(names) > 1:
-        say(f"{subject} is below every peer that could be counted in {below} of {rows} rows, in the whole program: "
-            "that is fair to one that has the C library fill or copy.")
+        say(f"{subject} is below every peer that could be counted in {below} of {rows} rows. This counts the "
+            "whole program, because some allocators let the C library fill and copy for them.")
     if "glibc" in names:
-        say("glibc's own code is what its malloc, free and the like cost, with what they call.")
+        say("The own code of glibc is malloc, free and the like, with what they call.")
     if "tcmalloc" in names:
-        say("tcmalloc's usual path needs restartable sequences, which valgrind lacks: it is counted on another.")
+        say("tcmalloc's usual path needs restartable sequences, which valgrind lacks: another path is counted.")
     told: dict[tuple[str, str], list[str]] = {}
     for entry in entries:
         if entry["total"] is None:

@@ -55,7 +55,7 @@ def keep(kind: str, command: Iterable[str]) -> Iterator[Keeping]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            with temporary(kind, "another run of the same command goes on; the two disturb each other") as kept:
+            with temporary(kind, "another run of the same command is going on; the two disturb each other") as kept:
                 yield kept
             return
         if any(character.isspace() or character == ":" for character in str(folder)):

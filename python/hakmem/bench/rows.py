@@ -44,9 +44,9 @@ class Row:
     """One line of the tables.
 
     command: the first word of a driver's command is a program of the build. {files} in any word is the folder of
-    inputs, {workloads} that of the scripts. scale_at: which word of it is the amount of work. prepare: the function
-    of inputs.py that makes the inputs, or of programs.py that builds the program. setting: variables for this row.
-    preload: `child` if the program is a script that preloads the allocator, named by BENCH_PRELOAD, only into its
+    inputs, {workloads} that of the scripts. scale_at: which word of the command is the amount of work. prepare: the
+    function of inputs.py that makes the inputs, or of programs.py that builds the program. setting: variables for this
+    row. preload: `child` if the program is a script that preloads the allocator, named by BENCH_PRELOAD, only into its
     child and reports the child's figures. idle: in the first round the driver also waits after freeing everything,
     and reports how much memory is held then. counts_calls: whether one more run counts the system calls. strace stops
     thousands of threads one by one, which takes minutes for each allocator. verbatim: a user's command, whose braces

@@ -122,7 +122,7 @@ def estimate(state: State, block: Block) -> float:
 
 
 def uncertainty(plan: Plan, state: State, row: str) -> float:
-    """Returns half the interval of the row's time against its best peer by the median; 0 without a peer."""
+    """Returns half_width() of the row's time against the peer with the least median; 0 without a peer."""
     runs = statistics.group_samples(state.of(row))[row]
     times = {name: time for name in plan.peers
              if runs.get(name) and not any(s["status"] != "ok" for s in state.of(row, name))

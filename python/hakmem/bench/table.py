@@ -126,8 +126,8 @@ def print_overall(console: Console, result: Result) -> None:
         return
     lines = [[name, *(interval_text(means[mean]) if means.get(mean) else "-" for mean in MEANS),
               str(means["time"]["rows"]) if means.get("time") else "-"] for name, means in overall.items()]
-    print_table(console, f"{result['subject']} by the others: geometric means over the rows; below 1 it takes less",
-                ["", *MEANS.values(), "rows"], lines)
+    print_table(console, f"{result['subject']} divided by the others: geometric means over the rows; below 1 it takes "
+                "less", ["", *MEANS.values(), "rows"], lines)
 
 
 def print_figures(console: Console, result: Result, title: str, cells: Cells, least: bool = True) -> None:
@@ -174,8 +174,8 @@ def noise_line(result: Result) -> str | None:
     if not ratios or not mean:
         return None
     if len(ratios) == 1:
-        return f"Noise: {result['subject']} by its own copy, {copy}: {ratios[0]:.3f} in time."
-    return (f"Noise: {result['subject']} by its own copy, {copy}: single rows from {min(ratios):.3f} to "
+        return f"Noise: {result['subject']} divided by its own copy, {copy}: {ratios[0]:.3f} in time."
+    return (f"Noise: {result['subject']} divided by its own copy, {copy}: single rows from {min(ratios):.3f} to "
             f"{max(ratios):.3f} in time, their geometric mean {mean['median']:.3f}.")
 
 
@@ -187,7 +187,7 @@ def print_notes(console: Console, result: Result) -> None:
     noise = noise_line(result)
     if noise:
         say(noise)
-    say("A ratio is the median of those of the rounds. =: its 95 % interval holds 1, a tie.")
+    say("A ratio is the median of the rounds' ratios. = marks a tie: the 95 % interval of the ratio contains 1.")
     if any(number == 1 for number in rounds_by_row(result).values()):
         say("A single round shows nothing of the spread: its rows count as ties, and intervals of means are too narrow."
             )
@@ -228,14 +228,15 @@ def print_result(console: Console, result: Result) -> None:
                        f"{machine.get('cpu')}, {machine.get('cpus')} CPUs, {machine.get('libc')}"), soft_wrap=True)
     console.print()
     subject = result["subject"]
-    print_ratios(console, result, "time", "time_s", f"Time of {subject}, and by that of the others; below 1 is less",
-                 seconds_text)
-    print_ratios(console, result, "peak_rss", "peak_rss_kib", f"Peak RSS of {subject}, and by that of the others",
-                 memory_text)
+    print_ratios(console, result, "time", "time_s",
+                 f"Time of {subject}, and divided by that of the others; below 1 is less", seconds_text)
+    print_ratios(console, result, "peak_rss", "peak_rss_kib",
+                 f"Peak RSS of {subject}, and divided by that of the others", memory_text)
     print_ratios(console, result, "private", "peak_private_kib",
-                 f"Private dirty memory of {subject} at the peak, and by that of the others (first round)", memory_text)
+                 f"Private dirty memory of {subject} at the peak, and divided by that of the others (first round)",
+                 memory_text)
     print_ratios(console, result, "mean_rss", "mean_rss_kib",
-                 f"RSS of {subject}, averaged over time, and by that of the others", memory_text)
+                 f"RSS of {subject}, averaged over time, and divided by that of the others", memory_text)
     print_figures(console, result, "RSS when all is freed and the program has idled",
                   median_cells(result, "idle_rss_kib", memory_text))
     print_figures(console, result, "Private dirty memory then", median_cells(result, "idle_private_kib", memory_text))

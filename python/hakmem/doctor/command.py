@@ -182,8 +182,8 @@ def check_library(library: Path) -> list[Finding]:
         except ValueError as error:
             return [Finding("problem", "library", f"{library}: {error}", "./hakmem build builds it anew")]
     if not elf.defines_malloc:
-        return [Finding("problem", "library", f"{library} defines no malloc", "a build for a sanitizer; ./hakmem build "
-                        "builds the other")]
+        return [Finding("problem", "library", f"{library} defines no malloc", "it is a build for a sanitizer; "
+                        "./hakmem build builds the one that replaces malloc")]
     env = {name: value for name, value in os.environ.items() if not name.startswith(("HAKMEM_", "LD_"))}
     try:
         run = subprocess.run(["/bin/sh", "-c", ":"], env={**env, "LD_PRELOAD": str(library), "HAKMEM_VERBOSE": "1"},

@@ -172,9 +172,10 @@ def bindings(memory: Memory, objects: list[LoadedObject]) -> list[Binding]:
             value = read_words(memory, user.base + slot, 1)[0]
             target = next((each for each in objects if each.contains(value)), None)
             if target is user and user.base + user.elf.defined.get(symbol, -1) != value:
-                target = None  # until the first call, a lazy slot leads to the object's own linkage table
+                target = None  # before the first call, a lazy slot leads to the object's own linkage table
             if target is not None and target is not user and symbol not in target.elf.defined:
-                # the address of a program's linkage table, used as the function's address, or of a nameless wrapper
+                # The slot leads to code that the target does not define by this name: an entry of the program's
+                # linkage table, which then is the function's address for all, or a wrapper without a name.
                 target = None
             found.append(Binding(user, symbol, target))
     return found

@@ -99,8 +99,8 @@ def check_swap(root: Path) -> list[Finding]:
     found = []
     if available is not None and physical and available < 0.05 * physical:
         found.append(Finding("warning", "memory", f"{bytes_text(available)} of {bytes_text(physical)} are available",
-                             "less memory for others: HAKMEM_MEMORY_LIMIT bounds a process, HAKMEM_PURGE_DELAY=0 gives "
-                             "back at once"))
+                             "HAKMEM_MEMORY_LIMIT bounds a process on HAKMEM; with HAKMEM_PURGE_DELAY=0 it gives freed "
+                             "memory back at once"))
     if total and free < 0.5 * total:
         found.append(Finding("warning", "swap", f"{share_text(total - free, total)} of {bytes_text(total)} are in use: "
                              "what was swapped out comes back page by page",

@@ -10,6 +10,7 @@ from pathlib import Path
 from hakmem.doctor.findings import Finding, share_text
 from hakmem.doctor.linkmap import LoadedObject, preload_entries
 from hakmem.doctor.system import cgroup_memory, read_number
+from hakmem.phrases import plural
 from hakmem.units import bytes_text
 
 # Variables of the tools, which the library ignores.
@@ -67,8 +68,8 @@ def check_cgroup(root: Path, pid: int | str, environment: dict[str, str]) -> lis
                               "slowed down"),
                              "a HAKMEM_MEMORY_LIMIT_SOFT below it makes HAKMEM give freed memory back before that"))
     if group.kills:
-        found.append(Finding("warning", "cgroup", f"the kernel has killed {group.kills} times in the group because "
-                             "memory ran out",
+        found.append(Finding("warning", "cgroup", f"the kernel has killed a process of the group because its "
+                             f"memory ran out, {plural(group.kills, 'time')} so far",
                              "raise the limit, or set HAKMEM_MEMORY_LIMIT=auto in its processes"))
     return found or [Finding("ok", "cgroup", "no memory limit")]
 
@@ -140,7 +141,7 @@ def names_option(finding: Finding, name: str) -> bool:
 
 
 def check_purging(options: dict[str, str]) -> list[Finding]:
-    """Comments on the options of purging."""
+    """Returns notes on the options that say when freed memory goes back to the system."""
     found = []
     delay, thread = options.get("HAKMEM_PURGE_DELAY"), options.get("HAKMEM_PURGE_THREAD")
     if delay == "0":
@@ -148,8 +149,7 @@ def check_purging(options: dict[str, str]) -> list[Finding]:
                              "a delay of some 100 ms spares most of the system calls"))
     elif delay and re.fullmatch(r"\d+", delay) and int(delay) > 60000:
         found.append(Finding("note", "purging", f"freed memory is kept for {int(delay) / 1000:.0f} s before it goes "
-                             f"back",
-                             "a shorter HAKMEM_PURGE_DELAY keeps less"))
+                             "back", "a shorter HAKMEM_PURGE_DELAY keeps less"))
     if thread == "never":
         found.append(Finding("note", "purging", "no purge thread: a process that is wholly idle keeps what it freed "
                              "last",

@@ -39,7 +39,8 @@ def names(objects: list[LoadedObject]) -> str:
 
 
 def check_privilege(process: Process) -> list[Finding]:
-    """Checks whether the program's privilege closes the dynamic linker and HAKMEM to the environment."""
+    """Checks whether the program has other rights than its caller. If so, the dynamic linker and HAKMEM ignore what the
+    environment says."""
     secure = (process.auxiliary or {}).get(AT_SECURE)
     uids = process.status.get("Uid", "").split()
     if secure is None and len(set(uids[:2])) == 2:
@@ -174,13 +175,14 @@ def check_mixed(objects: list[LoadedObject], program: LoadedObject | None) -> li
                                  "--disable-jemalloc)"))
         elif kinds:
             found.append(Finding("note", "mixed allocators", f"{each.name} has {', '.join(kinds)} inside, under names "
-                                 f"of its own",
+                                 "of its own",
                                  "its memory is not in HAKMEM's figures; nothing to do unless it is much"))
     return found or [Finding("ok", "mixed allocators", "no other allocator is loaded")]
 
 
 def check_runtime(objects: list[LoadedObject], environment: dict[str, str]) -> list[Finding]:
-    """Finds runtimes with arenas of their own, often most of the memory and in no figure of HAKMEM's."""
+    """Finds runtimes with arenas of their own. These often hold most of the memory, and no figure of HAKMEM's
+    has them."""
     found = []
     for pattern, what, where, advice in RUNTIMES:
         of_it = [each for each in objects if pattern.match(each.name)]

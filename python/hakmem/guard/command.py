@@ -14,6 +14,7 @@ from hakmem.compat import zip_strict
 from hakmem.heap.source import Address, AnySource, Process, Source
 from hakmem.heap.switch import control_of, process_to_switch, switch_options
 from hakmem.parameters import debug_dir_option
+from hakmem.phrases import plural
 from hakmem.units import bytes_text
 
 if TYPE_CHECKING:
@@ -66,18 +67,13 @@ def guard(files: tuple[AnySource, ...], as_json: bool, debug_folders: tuple[Path
         click.echo(("\n" if number else "") + "\n".join(lines_of(report, named)))
 
 
-def bytes_of(count: int) -> str:
-    """Returns a number of bytes as a text."""
-    return "1 byte" if count == 1 else f"{count:,} bytes"
-
-
 def place_of(report: Report) -> str:
     """Returns where the address lies relative to the block."""
-    block = f"a block of {bytes_of(report.size)}{' that is free' if report.freed else ''}"
+    block = f"a block of {plural(report.size, 'byte')}{' that is free' if report.freed else ''}"
     if report.offset < 0:
-        return f"{bytes_of(-report.offset)} before the start of {block}"
+        return f"{plural(-report.offset, 'byte')} before the start of {block}"
     if report.offset >= report.size:
-        return f"{bytes_of(report.offset - report.size)} behind the end of {block}"
+        return f"{plural(report.offset - report.size, 'byte')} behind the end of {block}"
     return f"at byte {report.offset:,} of {block}"
 
 

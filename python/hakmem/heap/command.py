@@ -264,7 +264,7 @@ def show(whole: Heap, found: Heap, index: int, files: tuple[AnySource, ...], bas
     elif what == "sizes":
         print_sizes(found, sites, of_sizes, index, number, whole.measure(index))
     else:
-        print_sites(found, sites, lives, index, number, whole.measure(index))
+        print_sites(found, sites, lives, index, by, number, whole.measure(index))
 
 
 def as_data(whole: Heap, found: Heap, files: tuple[AnySource, ...], base: AnySource | None, lines: bool,

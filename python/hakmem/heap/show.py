@@ -10,7 +10,7 @@ from hakmem.heap.labels import cell as labels_cell
 from hakmem.heap.lifetimes import OF_LIVES, SPANS, Lives, duration_text, lives_of
 from hakmem.heap.sizes import spread
 from hakmem.heap.temporary import HEADS, Temporary, ranked
-from hakmem.screen import Table, Text, make_console
+from hakmem.screen import Console, Table, Text, make_console
 from hakmem.units import bytes_text
 
 if TYPE_CHECKING:
@@ -73,6 +73,11 @@ def facts(heap: Heap, files: Sequence[object], base: object | None) -> list[tupl
     return told
 
 
+def print_title(console: Console, title: str) -> None:
+    """Prints a table's title. A file gets it as one line."""
+    console.print(Text(title, style="bold"), soft_wrap=not console.leaves_out)
+
+
 def print_facts(heap: Heap, files: Sequence[AnySource], base: AnySource | None) -> None:
     """Prints the facts about the profile."""
     table = Table(show_header=False)
@@ -83,8 +88,8 @@ def print_facts(heap: Heap, files: Sequence[AnySource], base: AnySource | None) 
     console.print()
 
 
-def print_sites(heap: Heap, sites: Sequence[Site], lives: dict[SiteKey | None, Lives], index: int, number: int,
-                whole: int) -> None:
+def print_sites(heap: Heap, sites: Sequence[Site], lives: dict[SiteKey | None, Lives], index: int, by: str,
+                number: int, whole: int) -> None:
     """Prints the first sites as a table. whole: the total that shares are taken of. lives: the lifetimes of the
     sites, if the profile has them."""
     name, unit = heap.types[index]
@@ -97,13 +102,19 @@ def print_sites(heap: Heap, sites: Sequence[Site], lives: dict[SiteKey | None, L
     counted = names.index(objects) if objects != name and objects in names else None
     table = Table()
     share = "of base" if heap.compared else "share"
-    for head in ("flat", share, "cum", share, *(["objects"] if counted is not None else [])):
-        table.add_column(head, justify="right", no_wrap=True)
+    for figure in ("flat", "cum"):
+        # The figure that sorts the sites stays, and its share goes last.
+        table.add_column(figure, justify="right", no_wrap=True, spare=0 if figure == by else 3)
+        table.add_column(share, justify="right", no_wrap=True, spare=1 if figure == by else 3)
+    if counted is not None:
+        table.add_column("objects", justify="right", no_wrap=True, spare=5)
     if lives:
-        table.add_column("mean life", justify="right", no_wrap=True)
+        table.add_column("mean life", justify="right", no_wrap=True, spare=4)
     labelled = any(site.labels for site in sites[:number])
-    for head in ("site", *(["labels"] if labelled else []), "where"):
-        table.add_column(head)
+    table.add_column("site")
+    if labelled:
+        table.add_column("labels", spare=2)
+    table.add_column("where")
     for site in sites[:number]:
         cells = []
         for value in (site.flat_change(index), site.cum_change(index)):
@@ -117,7 +128,7 @@ def print_sites(heap: Heap, sites: Sequence[Site], lives: dict[SiteKey | None, L
                                      site.where(index))))
     console = make_console()
     more = f", the first {number} of {len(sites)} sites" if len(sites) > number else ""
-    console.print(Text(f"{title_of(name)}{', change' if heap.compared else ''}{more}", style="bold"), soft_wrap=True)
+    print_title(console, f"{title_of(name)}{', change' if heap.compared else ''}{more}")
     console.print(table)
 
 
@@ -134,8 +145,9 @@ def print_labels(heap: Heap, rows: dict[str, Row], key: str, index: int, number:
     objects = name.replace("_space", "_objects")
     counted = names.index(objects) if objects != name and objects in names else None
     table = Table()
-    for head in ("flat", "of base" if heap.compared else "share", *(["objects"] if counted is not None else [])):
-        table.add_column(head, justify="right", no_wrap=True)
+    for head, spare in (("flat", 0), ("of base" if heap.compared else "share", 1),
+                        *([("objects", 2)] if counted is not None else [])):
+        table.add_column(head, justify="right", no_wrap=True, spare=spare)
     for head in (key, "most at"):
         table.add_column(head)
     for row in found[:number]:
@@ -144,7 +156,7 @@ def print_labels(heap: Heap, rows: dict[str, Row], key: str, index: int, number:
             cells.append(value_text(row.change(counted), "count", heap.compared))
         table.add_row(*(Text(text) for text in (*cells, row.value, row.most(index))))
     more = f", the first {number} of {len(found)} values" if len(found) > number else ""
-    console.print(Text(f"{title_of(name)}{change} by {key}{more}", style="bold"), soft_wrap=True)
+    print_title(console, f"{title_of(name)}{change} by {key}{more}")
     console.print(table)
 
 
@@ -170,13 +182,22 @@ def markdown_of(heap: Heap, index: int, files: Sequence[AnySource], base: AnySou
     return lines_out
 
 
+def least_first(rows: Sequence[Sequence[int]], columns: int) -> list[int]:
+    """Returns for each column the order in which a narrow terminal leaves it out (Table.add_column's `spare`): first
+    the columns that hold least."""
+    sums = [sum(row[place] for row in rows) for place in range(columns)]
+    order = sorted(range(columns), key=lambda place: -sums[place])
+    return [order.index(place) + 1 for place in range(columns)]
+
+
 def print_lifetimes(sites: Sequence[Site], lives: dict[SiteKey | None, Lives], number: int) -> None:
     """Prints how long the freed objects of the first sites had lived: the share in each span."""
-    table = Table()
-    for head in ("freed", "mean", *(name for name, _ in SPANS)):
-        table.add_column(head, justify="right", no_wrap=True)
-    table.add_column("site")
     freed = [site for site in sites if site.key in lives]
+    spares = least_first([lives[site.key].spans for site in freed[:number]], len(SPANS))
+    table = Table()
+    for head, spare in (("freed", 0), ("mean", 0), *zip((name for name, _ in SPANS), spares)):
+        table.add_column(head, justify="right", no_wrap=True, spare=spare)
+    table.add_column("site")
     for site in freed[:number]:
         of_site = lives[site.key]
         table.add_row(*(Text(cell) for cell in (
@@ -184,26 +205,26 @@ def print_lifetimes(sites: Sequence[Site], lives: dict[SiteKey | None, Lives], n
             *(share_text(objects, of_site.freed) if objects else "" for objects in of_site.spans), site.name)))
     console = make_console()
     more = f", the first {number} of {len(freed)} sites" if len(freed) > number else ""
-    console.print(Text(f"Lifetimes of what was freed, each column from its head to the next{more}", style="bold"),
-                  soft_wrap=True)
+    print_title(console, f"Lifetimes of what was freed, each column from its head to the next{more}")
     console.print(table)
 
 
 def print_temporary(sites: Sequence[Site], temporary: Mapping[SiteKey, Temporary], number: int) -> None:
     """Prints what part of each site's freed objects their thread freed before its next allocations, those with most
     such objects first."""
-    table = Table()
-    for head in ("freed", *HEADS):
-        table.add_column(head, justify="right", no_wrap=True)
-    table.add_column("site")
     found = ranked(sites, temporary)
+    spares = least_first([row.counts() for _, row in found[:number]], len(HEADS))
+    table = Table()
+    for head, spare in (("freed", 0), *zip(HEADS, spares)):
+        table.add_column(head, justify="right", no_wrap=True, spare=spare)
+    table.add_column("site")
     for site, row in found[:number]:
         table.add_row(*(Text(cell) for cell in (
             value_text(row.freed, "count"), *(share_text(count, row.freed) for count in row.counts()), site.name)))
     console = make_console()
     more = f", the first {number} of {len(found)} sites" if len(found) > number else ""
-    console.print(Text(f"Of what was freed: by the allocating thread before its next N allocations, later, or elsewhere"
-                       f"{more}", style="bold"), soft_wrap=True)
+    print_title(console, "Of what was freed: by the allocating thread before its next N allocations, later, or "
+                         f"elsewhere{more}")
     console.print(table)
 
 
@@ -216,10 +237,10 @@ def print_sizes(heap: Heap, sites: Sequence[Site], sizes: Mapping[SiteKey, Mappi
     objects = name.replace("_space", "_objects")
     counted = names.index(objects) if objects != name and objects in names else None
     table = Table()
-    for head in ("flat", "share", *(["objects"] if counted is not None else []), "size"):
-        table.add_column(head, justify="right", no_wrap=True)
-    for head in ("spread", "site"):
-        table.add_column(head)
+    for head, spare in (("flat", 0), ("share", 1), *([("objects", 2)] if counted is not None else []), ("size", 0)):
+        table.add_column(head, justify="right", no_wrap=True, spare=spare)
+    table.add_column("spread", no_wrap=True)
+    table.add_column("site")
 
     def row(values: Sequence[int], measure: int, size: str, bar: str, text: str, style: str = "") -> None:
         cells = [value_text(values[index], unit, heap.compared), share_text(values[index], measure)]
@@ -236,8 +257,7 @@ def print_sizes(heap: Heap, sites: Sequence[Site], sizes: Mapping[SiteKey, Mappi
             row(values, total, size, "█" * max(1, round(BAR * abs(values[index]) / total)), "")
     console = make_console()
     more = f", the first {number} of {len(shown)} sites" if len(shown) > number else ""
-    console.print(Text(f"{title_of(name)}{', change' if heap.compared else ''} by size of block{more}", style="bold"),
-                  soft_wrap=True)
+    print_title(console, f"{title_of(name)}{', change' if heap.compared else ''} by size of block{more}")
     console.print(table)
 
 
@@ -246,8 +266,7 @@ def print_tree(heap: Heap, root: Node, index: int, least: float, whole: int) -> 
     at the caller's depth."""
     name, unit = heap.types[index]
     console = make_console()
-    console.print(Text(f"{title_of(name)}{', change' if heap.compared else ''}, from the outermost function in",
-                       style="bold"), soft_wrap=True)
+    print_title(console, f"{title_of(name)}{', change' if heap.compared else ''}, from the outermost function in")
     left_out = 0
     waiting = [(root, 0)]
     while waiting:

@@ -16,11 +16,11 @@ import click
 from hakmem.compat import zip_strict
 from hakmem.heap.file import ProfileError, parse_profile, read_profile
 from hakmem.heap.outside import TYPES, Look, Making, Values, look, sums_of
-from hakmem.heap.show import title_of, value_text
+from hakmem.heap.show import print_title, title_of, value_text
 from hakmem.heap.sites import Node, SiteKey, label, place_of, tree_of
 from hakmem.heap.stacks import Frame, Heap, Stack, add_up, stacks_of
 from hakmem.heap.symbolize import symbolize
-from hakmem.screen import Table, Text, make_console, spark
+from hakmem.screen import Table, make_console, spark
 
 if TYPE_CHECKING:
     from hakmem.heap.source import AnySource, Process
@@ -36,6 +36,8 @@ OTHERS = "all others"
 # The pause after a look lasts at least this many times the look, so that looking takes at most half of the time.
 REST = 1.0
 SPARK_WIDTH = 40
+# A narrow terminal gets fewer bars.
+NARROW, NARROW_SPARK_WIDTH = 100, 12
 
 
 @dataclass
@@ -240,15 +242,15 @@ def print_timeline(timeline: Timeline, number: int) -> None:
     unit = unit_of(timeline.kinds[0])
     console = make_console()
     first, last = (datetime.fromtimestamp(timeline.times[place], timezone.utc) for place in (0, -1))
-    console.print(Text(f"{title_of(timeline.kinds[0])} at {len(timeline.times):,} moments, {first:%Y-%m-%d %H:%M:%S} "
-                       "to "
-                       f"{last:%H:%M:%S} UTC", style="bold"), soft_wrap=True)
+    print_title(console, f"{title_of(timeline.kinds[0])} at {len(timeline.times):,} moments, "
+                         f"{first:%Y-%m-%d %H:%M:%S} to {last:%H:%M:%S} UTC")
     table = Table()
-    for head in ("first", "most", "last"):
-        table.add_column(head, justify="right", no_wrap=True)
+    for head, spare in (("first", 2), ("most", 0), ("last", 1)):
+        table.add_column(head, justify="right", no_wrap=True, spare=spare)
     table.add_column("over time", no_wrap=True)
     for head in ("site", "where"):
         table.add_column(head)
+    bars = NARROW_SPARK_WIDTH if console.leaves_out and console.width < NARROW else SPARK_WIDTH
     total = timeline.total(0)
     rows = [("all", "", total)]
     if timeline.rss:
@@ -256,13 +258,13 @@ def print_timeline(timeline: Timeline, number: int) -> None:
     sites = sorted(timeline.sites(0).values(), key=lambda site: (-max(site[2]), site[0]))
     for name, place, values in [*rows, *(site for site in sites[:number] if max(site[2]))]:
         table.add_row(*(value_text(value, unit) for value in (values[0], max(values), values[-1])),
-                      spark(thinned(values), SPARK_WIDTH), name, place)
+                      spark(thinned(values, bars), bars), name, place)
     console.print(table)
 
 
-def thinned(values: Sequence[int]) -> list[int]:
-    """Returns at most SPARK_WIDTH values: the maximum of each stretch."""
-    count = min(len(values), SPARK_WIDTH)
+def thinned(values: Sequence[int], most: int) -> list[int]:
+    """Returns at most that many values: the maximum of each stretch."""
+    count = min(len(values), most)
     return [max(values[number * len(values) // count:(number + 1) * len(values) // count]) for number in range(count)]
 
 

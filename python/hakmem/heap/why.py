@@ -142,7 +142,7 @@ def print_why(console: Console, why: Why, found: Heap | None, kind: str, by: str
 
 def print_chain(console: Console, why: Why) -> None:
     """Prints the rows from the bytes asked for to Rss."""
-    table = new_table("Why Rss is what it is", "<", "bytes", "", "of Rss", "<what it is")
+    table = new_table("Why Rss is what it is", "<", "bytes", "", "of Rss", "<what it is", spare=("", "of Rss"))
     for name, value, meaning in chain_of(why):
         table.add_row(name, f"{value:,}", bytes_column(value), words.share(value, why.explanation.rss), meaning,
                       end_section=name.startswith("="))
@@ -160,7 +160,9 @@ def print_sites(console: Console, why: Why, found: Heap, kind: str, by: str, num
     heads = {"above_space": "above", "rounding_space": "rounding", "held_space": "held", "held_slabs": "slabs",
              "untouched_space": "untouched", "idle_space": "idle", "inuse_space": "in use"}
     more = f", the first {number} of {len(rows)} sites" if len(rows) > number else ""
-    table = new_table(f"By site{more}", *(heads[name] for name in shown), "<site", "<where")
+    table = new_table(f"By site{more}", *(heads[name] for name in shown), "<site", "<where",
+                      spare=[head for head in ("slabs", "in use", "untouched", "rounding", "idle", "held")
+                             if head != heads[KINDS[kind]]])
     for site in rows[:number]:
         figures = site.flat if by == "flat" else site.cum
         cells = [

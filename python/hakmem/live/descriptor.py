@@ -181,6 +181,9 @@ def find(memory: MappedMemory) -> Descriptor:
     """Returns the Descriptor of the copy of HAKMEM that serves the process: the one with the most memory in use."""
     found = find_all(memory)
     if not found:
+        if not memory.mappings():
+            raise NotHakmem(f"{name_of(memory)} has no memory of its own: it is a thread of the kernel, or is about to "
+                            "end")
         raise NotHakmem(f"{name_of(memory)} does not run on HAKMEM: no mapped file has its descriptor; start it with "
                         "./hakmem run -- PROGRAM, or look with ./hakmem doctor")
     with sense(memory):

@@ -120,6 +120,7 @@ class ProcessMemory:
     """The Memory of a running process."""
 
     def __init__(self, pid: int) -> None:
+        check_proc()
         start_time(pid)  # raises if there is no such process
         self.pid = living_thread(pid) or pid  # for the kernel either names the process
         self.begun = start_time(self.pid)
@@ -268,20 +269,31 @@ def start_time(pid: int, gone: bool = False) -> int | None:
     raise NoProcess(f"process {pid} has ended and waits for its parent" if fields else f"there is no process {pid}")
 
 
+def check_proc() -> None:
+    """Raises LiveError if /proc is of another PID namespace than this process. A PID would mean one process in /proc,
+    and another one in the system calls that read memory."""
+    try:
+        own = os.readlink("/proc/self")
+    except OSError:
+        own = ""  # /proc does not show this process
+    if own != str(os.getpid()):
+        raise LiveError("/proc is of another PID namespace than this command, so PIDs mean other processes there; "
+                        "mount the namespace's own /proc (mount -t proc proc /proc), or run the command outside")
+
+
 def permission_error(pid: int) -> LiveError:
     """Returns a NoPermission that says who owns the process and what forbids reading it."""
-    text = f"no permission to read process {pid}"
     try:
         owner = os.stat(f"/proc/{pid}").st_uid
     except OSError:
         return NoProcess(f"process {pid} ended while it was read")
-    text += f" of uid {owner} as uid {os.geteuid()}"
-    scope = YAMA.read_text().strip() if YAMA.exists() else "absent"
-    text += f" (kernel.yama.ptrace_scope is {scope}"
-    if scope not in ("0", "absent") and owner == os.geteuid():
-        text += ": only a parent or root may read; set it to 0 or run this as root)"
-    elif os.geteuid() == 0:
-        text += "): this root lacks CAP_SYS_PTRACE, or the process is kept from all"
+    scope = YAMA.read_text().strip() if YAMA.exists() else "0"
+    if os.geteuid() == 0:
+        why = "this root lacks CAP_SYS_PTRACE, or the process is kept from all"
+    elif owner != os.geteuid():
+        why = "run this as that user or as root"
+    elif scope != "0":
+        why = f"kernel.yama.ptrace_scope is {scope}: only a parent or root may read; set it to 0 or run this as root"
     else:
-        text += "); run this as that user or as root"
-    return NoPermission(text)
+        why = "it is kept from its own user, as a program is that changed its user; run this as root"
+    return NoPermission(f"no permission to read process {pid} of uid {owner} as uid {os.geteuid()}: {why}")

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from hakmem.live import words
+from hakmem.phrases import capital
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -115,11 +116,6 @@ class Snapshots:
 def labels(shot: Figures) -> list[str]:
     """Returns the values of the labels that every series has."""
     return [str(shot.pid or ""), shot.command]
-
-
-def capital(text: str) -> str:
-    """Returns the text with a capital first letter."""
-    return text[:1].upper() + text[1:]
 
 
 def prometheus_text(shots: Iterable[Figures]) -> str:

@@ -40,7 +40,7 @@ def locked_crates() -> Crates:
 
 
 def describe_origin(recipe: Recipe, crates: Crates) -> str:
-    """Returns where a peer's sources come from; of a crate's version the part before '+', which alone counts."""
+    """Returns where a peer's sources come from. A crate's version ends at '+': cargo ignores what is behind it."""
     if recipe.crate:
         return f"crates.io {recipe.crate} {crates[recipe.crate][0].partition('+')[0]}"
     return f"Debian {recipe.package}"
@@ -66,7 +66,8 @@ def are_fetched(folder: Path) -> bool:
 
 
 def fetch_sources(folder: Path, progress: Display | None = None) -> Path:
-    """Has cargo put the locked crates into folder/crates, checked against the lock file; nothing if they are there."""
+    """Has cargo put the locked crates into folder/crates, checked against the lock file. Does nothing if they are
+    there."""
     crates, stamp, wanted = folder / "crates", folder / "crates/locked", digest_of(HERE / "Cargo.lock")
     if are_fetched(folder):
         return crates
@@ -226,7 +227,8 @@ def locked(folder: Path) -> Iterator[None]:
 
 def prepare(recipes: Sequence[Recipe], folder: Path, progress: Display | None,
             announce: Callable[[Recipe, str | None], object]) -> None:
-    """Fetches the sources and announces each peer's version. Ignores errors, which come again in the build."""
+    """Fetches the sources and announces each peer's version. Ignores errors: the build meets them again, and
+    reports them."""
     try:
         if any(recipe.crate for recipe in recipes):
             fetch_sources(folder, progress)

@@ -51,7 +51,8 @@ class Recipe:
 
 
 def find_in(path: str | Path, pattern: str, what: str) -> re.Match[str]:
-    """The match of the pattern in a file of the sources; `what` it tells is named when there is none."""
+    """Returns the match of the pattern in a file of the sources. If there is none, raises PeersError: the file does not
+    tell `what`."""
     match = re.search(pattern, Path(path).read_text(errors="replace"), re.MULTILINE)
     if not match:
         raise PeersError(f"{path} does not tell {what}")
@@ -59,12 +60,13 @@ def find_in(path: str | Path, pattern: str, what: str) -> re.Match[str]:
 
 
 def cmake(steps: Steps, source: Path, work: Path, *options: str, target: str | None = None) -> None:
+    """Configures and builds a release by CMake, in the folder `work`."""
     steps.run("cmake", "-S", source, "-B", work, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", *options)
     steps.run("cmake", "--build", work, "--parallel", "2", *(["--target", target] if target else []))
 
 
 def copy_sources(source: Path, destination: Path, *more: Path) -> Path:
-    """The sources in a folder that a build may write to, with our files for it laid over them."""
+    """Copies the sources, and then the folders `more` over them, to a folder that a build may write to. Returns it."""
     for folder in (source, *more):
         shutil.copytree(folder, destination, dirs_exist_ok=True)
     return destination
@@ -157,7 +159,7 @@ def build_hardened(steps: Steps, source: Path, work: Path) -> Path:
     return work / "libhardened_malloc.so"
 
 
-# What is part of more than one build.
+# Functions that several builds call.
 SHARED_STEPS = (cmake, copy_sources)
 
 CMAKE = ("cc", "cmake", "ninja")

@@ -1,4 +1,4 @@
-"""Running the commands of a build: in a log, one after the other, out of the way of other work."""
+"""Runs the commands of a build: one after the other, at low priority, with their output in a log."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ TAIL = 25
 
 
 class Steps:
-    """Commands whose output goes to one log file, begun anew, as it comes. One that fails is an error with the end of
-    its output."""
+    """Runs commands and writes their output to a log file as it comes. The log begins anew. If a command fails, the
+    PeersError has the end of its output."""
 
     def __init__(self, name: str, log: str | Path, progress: Display | None = None) -> None:
         self.name = name

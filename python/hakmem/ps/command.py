@@ -28,8 +28,13 @@ def ps(as_json: bool) -> None:
 
     RSS is what the kernel counts. LIVE is the blocks that the program holds. FREE is free memory that HAKMEM keeps for
     reuse and could give back. Your own processes need no rights. A last line says how many others could not be read."""
+    from hakmem.live.memory import LiveError, check_proc
     from hakmem.ps.survey import survey
 
+    try:
+        check_proc()
+    except LiveError as error:
+        raise click.ClickException(str(error)) from error
     found = survey()
     if as_json:
         click.echo(json.dumps({"processes": [asdict(row) for row in found.rows], "unseen": found.unseen}, indent=2))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Union
 import altair as alt
 
 from hakmem.compat import zip_strict
+from hakmem.phrases import capital, plural
 from hakmem.report import figures, labels
 
 if TYPE_CHECKING:
@@ -298,7 +299,7 @@ def rows_chart(result: Result, measure: str, group: str, width: Width = "contain
             tooltip=[alt.Tooltip("row:N"), alt.Tooltip("interval:N", title="noise (A/A)")]))
     text = rows_text(subject, name, records, order)
     chosen = [alt.VariableParameter(name="chosen", value=[])]
-    return Chart(f"rows-{measure}-{group}", f"{figures.capital(name)}, {group}s", text, [vega_lite(
+    return Chart(f"rows-{measure}-{group}", f"{capital(name)}, {group}s", text, [vega_lite(
         layers, {"ratios": records, "noise": noise}, text, width, 22 * len(order), params=chosen)])
 
 
@@ -329,8 +330,8 @@ def rows_text(subject: str, name: str, records: list[Record], order: Sequence[st
     """Returns the description of a chart of rows."""
     first = [record for record in records if record["first"]]
     counts = {verdict: sum(record["verdict"] == verdict for record in first) for verdict in figures.VERDICTS}
-    rows = figures.plural(len(order), "row")
-    return (f"{figures.capital(name)} of {subject} divided by that of each peer, in {rows}. Against the best peer of "
+    rows = plural(len(order), "row")
+    return (f"{capital(name)} of {subject} divided by that of each peer, in {rows}. Against the best peer of "
             f"the row {subject} takes less in {counts['lower']}, more in {counts['higher']}, and "
             f"{counts['tie']} are ties. The rows from the lowest ratio to the highest: {', '.join(order)}. "
             "The table of all rows holds the figures.")

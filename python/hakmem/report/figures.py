@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING
 
+from hakmem.phrases import capital, plural
 from hakmem.units import bytes_column
 
 if TYPE_CHECKING:
@@ -123,16 +124,6 @@ def with_unit(value: float, unit: str) -> str:
     if unit == "KiB":
         return bytes_column(value * 1024)
     return number_text(value)
-
-
-def capital(text: str) -> str:
-    """Returns the text with a capital first letter."""
-    return text[:1].upper() + text[1:]
-
-
-def plural(count: int, word: str) -> str:
-    """Returns a count with its word."""
-    return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
 def listed(words: Iterable[str]) -> str:

@@ -16,6 +16,7 @@ import vl_convert
 
 from hakmem.compat import zip_strict
 from hakmem.document import embedded, read, rendered
+from hakmem.phrases import capital
 from hakmem.report import charts, figures, words
 from hakmem.report.result import check_result
 
@@ -85,7 +86,7 @@ def all_charts(result: Result) -> Drawn:
         found = [chart for group in groups if (chart := charts.rows_chart(result, measure, group))]
         if found:
             name = figures.MEASURES[measure][0]
-            rows.append({"id": measure, "title": f"{figures.capital(name)}, row by row", "charts": found,
+            rows.append({"id": measure, "title": f"{capital(name)}, row by row", "charts": found,
                          "text": words.row_section(result, measure)})
     return {"overall": [chart for measure in OVERALL_CHARTS if (chart := charts.overall_chart(result, measure))],
             "scatter": charts.scatter_chart(result), "rows": rows}
@@ -165,7 +166,7 @@ def plain_sections(result: Result) -> list[Plain]:
 
 def row_tables(result: Result) -> list[dict[str, object]]:
     """Returns the tables of all rows."""
-    return [{"title": figures.capital(name), "table": figures.row_table(result, measure)}
+    return [{"title": capital(name), "table": figures.row_table(result, measure)}
             for measure, (name, key, _) in figures.MEASURES.items()
             if measure == "time" or figures.measured(result, measure)
             or any(entry.get(key) is not None for row in result["summary"]["rows"].values() for entry in row.values())]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import altair as alt
 import vl_convert
 
+from hakmem.phrases import plural
 from hakmem.report import charts, figures, words
 from hakmem.report.result import check_result
 
@@ -58,7 +59,7 @@ def draw(result: Result, chart: charts.Chart) -> str:
 def subtitle(result: Result) -> str:
     """Returns the line below a picture's title."""
     machine = result["machine"]
-    parts = [figures.plural(len(result["rows"]), "row"), words.rounds(result), words.date(result)[:10],
+    parts = [plural(len(result["rows"]), "row"), words.rounds(result), words.date(result)[:10],
              figures.value_text(machine["cpu"]) if "cpu" in machine else ""]
     return " · ".join(part for part in parts if part)
 

@@ -6,6 +6,7 @@ import datetime
 import re
 from typing import TYPE_CHECKING, Any
 
+from hakmem.phrases import capital, plural
 from hakmem.report import figures
 
 if TYPE_CHECKING:
@@ -42,8 +43,8 @@ def lead(result: Result) -> str:
     groups: dict[str, int] = {}
     for row in result["rows"].values():
         groups[row["group"]] = groups.get(row["group"], 0) + 1
-    rows = figures.listed(figures.plural(count, f"{name} row") for name, count in groups.items())
-    allocators = figures.plural(len(figures.peers(result)) + 1, "allocator")
+    rows = figures.listed(plural(count, f"{name} row") for name, count in groups.items())
+    allocators = plural(len(figures.peers(result)) + 1, "allocator")
     subject = result["subject"]
     return (f"{rows}, {allocators}, {rounds(result)}, in turn on one machine. Every ratio is {subject}'s figure "
             f"divided by the other allocator's: below 1, {subject} takes less.")
@@ -55,7 +56,7 @@ def rounds(result: Result) -> str:
     for sample in result["samples"]:
         found.setdefault(sample["row"], set()).add(sample["round"])
     counts = sorted(len(numbers) for numbers in found.values()) or [0]
-    return figures.plural(counts[0], "round") if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]} rounds"
+    return plural(counts[0], "round") if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]} rounds"
 
 
 def date(result: Result) -> str:
@@ -88,7 +89,7 @@ def facts(result: Result) -> list[tuple[str, str]]:
 
 def listing(values: dict[str, Any]) -> list[tuple[str, str]]:
     """Returns (name, value) of the machine's or the options' values, as texts."""
-    return [(FACTS.get(key, figures.capital(key.replace("_", " "))), figures.value_text(value))
+    return [(FACTS.get(key, capital(key.replace("_", " "))), figures.value_text(value))
             for key, value in values.items()]
 
 
@@ -110,7 +111,7 @@ def tiles(result: Result) -> list[dict[str, str]]:
     if verdicts:
         found.append({"value": f"{verdicts.count('lower')} of {len(verdicts)}",
                       "text": f"rows on which {subject} takes less time than every peer",
-                      "small": f"{figures.plural(verdicts.count('tie'), 'tie')}, "
+                      "small": f"{plural(verdicts.count('tie'), 'tie')}, "
                                f"{verdicts.count('higher')} behind the row's best",
                       "kind": "count"})
     return found

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from hakmem.bench.comparison import ratio_cell
 from hakmem.bench.table import SHORT, memory_text, print_table, seconds_text
+from hakmem.phrases import plural
 from hakmem.screen import Text, make_console
 
 if TYPE_CHECKING:
@@ -29,9 +30,8 @@ def print_replay(result: Result) -> None:
         lines.append([name, seconds_text(entry["time_s"]), f"{entry['ns_per_op']:.1f} ns", seconds_text(entry["cpu_s"]),
                       memory_text(entry["peak_rss_kib"]), f"{entry['soft_faults']:,.0f}", ratio_cell(entry, "time"),
                       ratio_cell(entry, "peak_rss")])
-    rounds = "1 round" if result["rounds"] == 1 else f"{result['rounds']} rounds"
     print_table(console, f"{result['file']}: {result['calls']:,} calls in {result['threads']:,} threads, medians of "
-                f"{rounds}; at the right {subject}'s by this one's",
+                f"{plural(result['rounds'], 'round')}; at the right {subject}'s by this one's",
                 ["", "time", "a call", "CPU", "peak RSS", "faults", f"time of {subject}", f"peak RSS of {subject}"],
                 lines)
     for name, detail in failed.items():

@@ -56,7 +56,7 @@ def test_results_are_written(tmp_path):
         assert "fill_ms" not in line, "no line has one"
     assert len(list(tmp_path.glob("*-small.html"))) == 1
     assert list((tmp_path / ".running").iterdir()) == []
-    assert "Time of hakmem" in done.stdout and "Noise: hakmem by its own copy" in done.stdout
+    assert "Time of hakmem" in done.stdout and "Noise: hakmem divided by its own copy" in done.stdout
     assert ANSI not in done.stdout + done.stderr
 
 

@@ -194,7 +194,7 @@ def test_two_at_once(tmp_path):
     first = tool.start(tmp_path, "compare", "--warm", 1, "--no-calls", *tool.TWO, "--rounds", 500, "--", "sleep", "0.1")
     assert "round 1" in first.stderr.readline()
     status, _, err = stopped(tmp_path, "--rounds", 500, "--", "sleep", "0.1")
-    assert status == 130 and "cannot be resumed: another run of the same command goes on" in err
+    assert status == 130 and "cannot be resumed: another run of the same command is going on" in err
     os.kill(first.pid, signal.SIGINT)
     _, err = first.communicate(timeout=100)
     assert first.returncode == 130 and "the same command with --resume goes on" in err

@@ -49,13 +49,13 @@ def test_old_and_new_are_measured_in_turns(measured, old, library):
     mean = result["summary"]["overall"]["old"]["time"]
     means = printed.split("Geometric means")[1]
     assert f"{mean['median']:.3f} ({mean['low']:.2f}\N{EN DASH}{mean['high']:.2f})" in means
-    assert "Noise: new by its own copy, new-again" in printed
+    assert "Noise: new divided by its own copy, new-again" in printed
 
 
 def test_a_compressed_result_is_shown(measured, tmp_path):
     _, result, file = measured
     shown = tool.run(tmp_path, "bench", "show", file)
-    assert shown.status == 0 and "Time of new, and by that of the others" in shown.stdout, shown.report()
+    assert shown.status == 0 and "Time of new, and divided by that of the others" in shown.stdout, shown.report()
     for name, content in (("r.json.gz", gzip.compress(
             json.dumps(result).encode())), ("r.json", json.dumps(result).encode())):
         (tmp_path / name).write_bytes(content)

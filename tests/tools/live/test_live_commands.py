@@ -6,9 +6,11 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
+import blackbox
 import pytest
 from conftest import HERE, command
 from prometheus_client.parser import text_string_to_metric_families
@@ -17,6 +19,7 @@ from hakmem.screen import Console
 from hakmem.live import LiveError, ProcessMemory, explain, find, moment, pages, snapshot
 from hakmem.live import memory as live_memory
 from hakmem.live.memory import NoProcess
+from hakmem.processes import KERNEL_THREAD
 
 MIB = 1 << 20
 COMMANDS = ("stats", "explain", "map")
@@ -287,6 +290,15 @@ def test_explain_without_a_pagemap(known, monkeypatch):
 
 # ---- What cannot be read ----
 
+@pytest.fixture
+def kernel_thread():
+    """The PID of a thread of the kernel."""
+    found = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()
+             and int((entry / "stat").read_text().rpartition(")")[2].split()[6]) & KERNEL_THREAD]
+    assert found, "no thread of the kernel is in /proc"
+    return min(found)
+
+
 def refused(*arguments, status=1, **options):
     result = command(*arguments, **options)
     assert (result.status, result.stdout) == (status, ""), result.report()
@@ -317,15 +329,38 @@ def test_another_users_process(known, name, tmp_path):
     program = known()
     text = refused(name, program.pid, user="nobody", cwd="/")
     assert f"no permission to read process {program.pid} of uid 0 as uid 65534" in text
-    assert "kernel.yama.ptrace_scope" in text and "as that user or as root" in text
+    # Yama forbids looks at processes of one's own only.
+    assert "yama" not in text and text.endswith(": run this as that user or as root\n") and text.count("\n") == 1
 
 
-def test_yama_is_named(tmp_path, monkeypatch):
-    scope = tmp_path / "ptrace_scope"
-    scope.write_text("1\n")
-    monkeypatch.setattr(live_memory, "YAMA", scope)
-    text = str(live_memory.permission_error(os.getpid()))
-    assert "kernel.yama.ptrace_scope is 1: only a parent or root may read" in text
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_thread_of_the_kernel(kernel_thread, name):
+    assert refused(name, kernel_thread) == (f"Error: process {kernel_thread} has no memory of its own: it is a thread "
+                                            "of the kernel, or is about to end\n")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_proc_of_another_pid_namespace(known, name):
+    """There a PID means one process in /proc, and another one, or none, to process_vm_readv."""
+    program = known()
+    result = blackbox.run(["unshare", "--pid", "--fork", sys.executable, "-m", "hakmem", name, program.pid],
+                          env={"PYTHONPATH": str(blackbox.REPOSITORY / "python"), "PYTHONDONTWRITEBYTECODE": "1"})
+    assert (result.status, result.stdout) == (1, "") and result.stderr.count("\n") == 1, result.report()
+    assert result.stderr.startswith("Error: /proc is of another PID namespace than this command")
+
+
+def test_ones_own_process(tmp_path, monkeypatch):
+    """The error names Yama where Yama forbids the look."""
+    monkeypatch.setattr(live_memory, "YAMA", tmp_path / "ptrace_scope")
+    with subprocess.Popen(["sleep", "600"], user="nobody") as process:
+        monkeypatch.setattr(os, "geteuid", lambda: os.stat(f"/proc/{process.pid}").st_uid)
+        try:
+            assert "kept from its own user" in str(live_memory.permission_error(process.pid))
+            (tmp_path / "ptrace_scope").write_text("1\n")
+            assert "kernel.yama.ptrace_scope is 1: only a parent or root may read" in str(
+                live_memory.permission_error(process.pid))
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize("name", COMMANDS)

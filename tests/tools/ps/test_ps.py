@@ -67,6 +67,13 @@ def test_another_users_process_is_counted_and_not_shown(waiting, library):
     assert told.status == 0 and "could not be looked at; root sees more" in told.stderr, told.report()
 
 
+def test_the_proc_of_another_pid_namespace():
+    """There a PID means one process in /proc, and another one, or none, to process_vm_readv."""
+    result = blackbox.run(["unshare", "--pid", "--fork", sys.executable, "-m", "hakmem", "ps"], env=ENVIRONMENT)
+    assert (result.status, result.stdout) == (1, "") and result.stderr.count("\n") == 1, result.report()
+    assert result.stderr.startswith("Error: /proc is of another PID namespace than this command")
+
+
 def test_a_process_that_ends_meanwhile(waiting, library, monkeypatch):
     process = waiting("hakps-ends", library)
     seen = read_one(process.pid)
