@@ -57,8 +57,10 @@ def stop_session(process):
         pass
 
 
+# Seconds after which a test may take a program for hung: far more than any program needs, however busy the machine is.
+HANG = 1200
 # Tests state seconds for an idle machine. Here other builds and tests run besides.
-SLOWER = 4
+SLOWER = 20
 
 
 def wait_until(condition, seconds=60):
@@ -132,7 +134,7 @@ def stacks_of(pid):
     found = subprocess.run(
         ["gdb", "-p", pid, "-batch", "-ex", "thread apply all backtrace 12"],
         capture_output=True,
-        timeout=30,
+        timeout=HANG,
         env=environment(),
         check=False,
     )

@@ -2,8 +2,10 @@
 
 import time
 
+import blackbox
 
-def wait_for(condition, what, seconds=120):
+
+def wait_for(condition, what, seconds=blackbox.HANG):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"{what}: not there after {seconds} seconds"

@@ -35,7 +35,7 @@ def entries(folders):
 
 def problems_of(words, folder=ROOT):
     """What the command says, if it fails or says anything on its standard output."""
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=blackbox.HANG, check=False)
     return done.stdout + done.stderr if done.returncode != 0 or done.stdout else ""
 
 

@@ -55,7 +55,7 @@ def open_page(browser):
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
-def wait_for(condition, what, seconds=120):
+def wait_for(condition, what, seconds=blackbox.HANG):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"{what}: not there after {seconds} seconds"

@@ -12,7 +12,7 @@ import blackbox
 
 COMMAND = [sys.executable, "-m", "hakmem", "serve"]
 ENVIRONMENT = {"PYTHONPATH": str(blackbox.REPOSITORY / "python"), "PYTHONDONTWRITEBYTECODE": "1"}
-SECONDS = 120
+SECONDS = blackbox.HANG
 
 
 class Server:
