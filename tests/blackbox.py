@@ -24,6 +24,9 @@ COMPILERS = {".c": os.environ.get("HAKMEM_TEST_CC", "gcc"), ".cpp": os.environ.g
 EMULATOR = os.environ.get("HAKMEM_TEST_EMULATOR", "").split()
 EMULATORS_WORD = re.compile(r"^qemu: uncaught target signal .*\n", re.MULTILINE)
 
+# Debian's ccache has links here with the compilers' names.
+CCACHE_COMPILERS = Path("/usr/lib/ccache")
+
 PRIVATE_VARIABLE = re.compile(r"^(HAKMEM_|QEMU_|LD_|MALLOC_|GLIBC_TUNABLES|PYTHON|GIT_|NODE_|GO|CARGO_|RUST)")
 
 
@@ -47,6 +50,14 @@ def environment(extra=None, preload=None):
         env["LD_PRELOAD"] = ":".join(str(path) for path in ([preload] if isinstance(preload, (str, Path)) else preload))
     env.update(extra or {})
     return env
+
+
+def compile_cache(folder):
+    """Variables for a build in the folder: ccache answers where the same was compiled before, in another folder too. A
+    build whose bytes are compared does without, because a cached object may name the folder of another build."""
+    if not CCACHE_COMPILERS.is_dir():
+        return {}
+    return {"PATH": f"{CCACHE_COMPILERS}:{os.environ['PATH']}", "CCACHE_BASEDIR": str(folder), "CCACHE_NOHASHDIR": "1"}
 
 
 def stop_session(process):

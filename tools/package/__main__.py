@@ -25,9 +25,10 @@ def write_sums(folder: Path) -> None:
 @click.option("--only", multiple=True, type=click.Choice([kind.name for kind in KINDS]), metavar="KIND",
               help="Make only this kind and what it needs; may be repeated.")
 @click.option("--work", type=click.Path(file_okay=False, path_type=Path), default=ROOT / "build/package", hidden=True)
-def main(folder: Path, only: tuple[str, ...], work: Path) -> None:
+@click.option("--cached", is_flag=True, hidden=True)
+def main(folder: Path, only: tuple[str, ...], work: Path, cached: bool) -> None:
     """Make what users install into FOLDER (dist/), with SHA256SUMS."""
-    plan = Plan(ROOT, work.resolve(), folder.resolve())
+    plan = Plan(ROOT, work.resolve(), folder.resolve(), cached)
     for each in plan.work, plan.dist:
         try:
             each.mkdir(parents=True, exist_ok=True)

@@ -91,7 +91,7 @@ def settings_of(plan: Plan, target: Target, folder: Path) -> dict[str, str]:
     settings["CMAKE_C_FLAGS"] += " " + words(f"-ffile-prefix-map={folder}=build", f"-ffile-prefix-map={plan.root}=.")
     # Files of the C library that are linked in may have debugging data of their own.
     settings["CMAKE_SHARED_LINKER_FLAGS"] += " -Wl,--strip-debug"
-    return settings | {
+    return settings | plan.compiler_settings() | {
         "CMAKE_BUILD_TYPE": "Release", "CMAKE_SYSTEM_NAME": "Linux", "CMAKE_SYSTEM_PROCESSOR": target.processor,
         "CMAKE_C_COMPILER": f"{target.tools}gcc", "CMAKE_TRY_COMPILE_TARGET_TYPE": "STATIC_LIBRARY",
         "CMAKE_INSTALL_LIBDIR": "lib", "HAKMEM_TESTS": "OFF", "HAKMEM_BENCH": "OFF", "HAKMEM_WERROR": "ON",

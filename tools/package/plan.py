@@ -2,8 +2,10 @@
 
 import dataclasses
 import functools
+import hashlib
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ class Plan:
     root: Path  # the checkout
     work: Path  # what makers leave for each other and for the next run: build/package
     dist: Path  # what users get
+    cached: bool = False  # compile through ccache: for tests, which make the same again and again
 
     @functools.cached_property
     def version(self) -> str:
@@ -43,7 +46,20 @@ class Plan:
 
     def environment(self) -> dict[str, str]:
         """Returns the environment for programs that makers run. Nothing in it depends on the machine or the time."""
-        return os.environ | {"SOURCE_DATE_EPOCH": str(self.epoch), "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+        return os.environ | {"SOURCE_DATE_EPOCH": str(self.epoch), "LC_ALL": "C.UTF-8", "TZ": "UTC"} | self.cache()
+
+    def cache(self) -> dict[str, str]:
+        """Returns the variables for ccache. An object contains names that -ffile-prefix-map made, and ccache does not
+        look at that option. So only builds with the same folders share objects. Without the preprocessor, an object
+        that is not there takes no longer than without ccache."""
+        if not self.cached:
+            return {}
+        folders = hashlib.sha256(f"{self.root}\0{self.work}".encode()).hexdigest()
+        return {"CCACHE_NAMESPACE": f"hakmem-package-{folders}", "CCACHE_DEPEND": "1", "CCACHE_BASEDIR": ""}
+
+    def compiler_settings(self) -> dict[str, str]:
+        """Returns CMake's settings that make a build go through ccache, if it shall."""
+        return {"CMAKE_C_COMPILER_LAUNCHER": "ccache"} if self.cached and shutil.which("ccache") else {}
 
     def run(self, *words: object, **options: Any) -> str:
         """Runs a program and returns its standard output. Shows what it printed only if it fails."""

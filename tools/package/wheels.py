@@ -120,7 +120,7 @@ def cycles_library(plan: Plan, target: Target) -> Path:
     settings = libraries.glibc_settings(plan, target, folder)
     settings["CMAKE_C_FLAGS"] += f" -ffile-prefix-map={folder}=build -ffile-prefix-map={plan.root}=."
     settings["CMAKE_SHARED_LINKER_FLAGS"] += " -Wl,--strip-all"
-    settings |= {
+    settings |= plan.compiler_settings() | {
         "CMAKE_BUILD_TYPE": "Release", "CMAKE_SYSTEM_NAME": "Linux", "CMAKE_SYSTEM_PROCESSOR": target.processor,
         "CMAKE_C_COMPILER": f"{target.tools}gcc", "CMAKE_TRY_COMPILE_TARGET_TYPE": "STATIC_LIBRARY",
         "HAKMEM_TESTS": "OFF", "HAKMEM_BENCH": "OFF", "HAKMEM_WERROR": "ON", "HAKMEM_CYCLES": "ON",

@@ -38,7 +38,7 @@ def system_dist(tmp_path_factory, system_work):
     from kinds import with_needs
     from plan import Plan
 
-    plan = Plan(ROOT, system_work, tmp_path_factory.mktemp("system-dist"))
+    plan = Plan(ROOT, system_work, tmp_path_factory.mktemp("system-dist"), cached=True)
     plan.work.mkdir(parents=True, exist_ok=True)
     wheel = plan.work / "wheel/x86_64-linux-gnu"
     for kind in with_needs(["system", "container"]):

@@ -41,7 +41,7 @@ TLS_MOST = 64
 def plan(tmp_path_factory):
     """One work folder for a build, so that an unchanged tree is not made again."""
     build = Path(os.environ.get("HAKMEM_BUILD_DIR", ROOT / "build/release"))
-    return Plan(ROOT, build / "package", tmp_path_factory.mktemp("dist"))
+    return Plan(ROOT, build / "package", tmp_path_factory.mktemp("dist"), cached=True)
 
 
 @pytest.fixture(scope="session")
@@ -328,7 +328,7 @@ def test_what_the_archive_says_works(plan, trees, tmp_path):
 
 
 def test_another_folder_gives_the_same_bytes(trees, tmp_path):
-    """One target, from a copy of the sources in a folder whose name has another length."""
+    """One target, from a copy of the sources in a folder whose name has another length, compiled without a cache."""
     root = tmp_path / "elsewhere/with a blank"
     for folder in "cmake", "include", "src", "tools", "packaging":
         shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))

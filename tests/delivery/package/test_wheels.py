@@ -44,14 +44,15 @@ int main(void) { char *block = malloc(100); block = realloc(block, 100000); puts
 @pytest.fixture(scope="session")
 def plan(tmp_path_factory):
     # The other tests' folder of libraries, so that they are built once.
-    return Plan(ROOT, BUILD / "package", tmp_path_factory.mktemp("wheels"))
+    return Plan(ROOT, BUILD / "package", tmp_path_factory.mktemp("wheels"), cached=True)
 
 
 @pytest.fixture(scope="session")
 def wheels(plan):
     """{target's name: its wheel}."""
     done = blackbox.run(
-        [sys.executable, "-B", ROOT / "tools/package", "--only", "wheels", "--work", plan.work, plan.dist], timeout=500)
+        [sys.executable, "-B", ROOT / "tools/package", "--cached", "--only", "wheels", "--work", plan.work, plan.dist],
+        timeout=500)
     assert done.status == 0, done.report()
     found = {name: list(plan.dist.glob(f"*-{tag}.whl")) for name, tag in maker.TAGS.items()}
     assert all(len(files) == 1 for files in found.values()) and len(list(plan.dist.glob("*.whl"))) == len(found), found

@@ -19,9 +19,10 @@ def cargo(*arguments, folder, **env):
     """Runs cargo without variables that change the build. Crates come from cargo's own store once they are there."""
     tool = shutil.which("cargo") or Path.home() / ".cargo/bin/cargo"
     assert Path(tool).exists(), "cargo is not installed"
-    path = os.pathsep.join([str(Path(tool).parent), os.environ["PATH"]])
+    cache = blackbox.compile_cache(folder.parent)
+    path = os.pathsep.join([str(Path(tool).parent), cache.pop("PATH", os.environ["PATH"])])
     return blackbox.run([tool, *arguments], cwd=folder, timeout=240,
-                        env={"PATH": path, "CARGO_TERM_COLOR": "never", **env})
+                        env={"PATH": path, "CARGO_TERM_COLOR": "never", **cache, **env})
 
 
 def good(result):
