@@ -24,6 +24,9 @@ COMPILERS = {".c": os.environ.get("HAKMEM_TEST_CC", "gcc"), ".cpp": os.environ.g
 EMULATOR = os.environ.get("HAKMEM_TEST_EMULATOR", "").split()
 EMULATORS_WORD = re.compile(r"^qemu: uncaught target signal .*\n", re.MULTILINE)
 
+# Debian's ccache has links here with the compilers' names.
+CCACHE_COMPILERS = Path("/usr/lib/ccache")
+
 PRIVATE_VARIABLE = re.compile(r"^(HAKMEM_|QEMU_|LD_|MALLOC_|GLIBC_TUNABLES|PYTHON|GIT_|NODE_|GO|CARGO_|RUST)")
 
 
@@ -49,6 +52,14 @@ def environment(extra=None, preload=None):
     return env
 
 
+def compile_cache(folder):
+    """Variables for a build in the folder: ccache answers where the same was compiled before, in another folder too. A
+    build whose bytes are compared does without, because a cached object may name the folder of another build."""
+    if not CCACHE_COMPILERS.is_dir():
+        return {}
+    return {"PATH": f"{CCACHE_COMPILERS}:{os.environ['PATH']}", "CCACHE_BASEDIR": str(folder), "CCACHE_NOHASHDIR": "1"}
+
+
 def stop_session(process):
     """Ends the process and all that it started."""
     try:
@@ -57,8 +68,10 @@ def stop_session(process):
         pass
 
 
+# Seconds after which a test may take a program for hung: far more than any program needs, however busy the machine is.
+HANG = 1200
 # Tests state seconds for an idle machine. Here other builds and tests run besides.
-SLOWER = 4
+SLOWER = 20
 
 
 def wait_until(condition, seconds=60):
@@ -69,7 +82,7 @@ def wait_until(condition, seconds=60):
     return condition()
 
 
-def wait_for(condition, what, seconds=120):
+def wait_for(condition, what, seconds=HANG):
     """Waits until the condition holds and returns its value. Fails if it does not in time."""
     end = time.monotonic() + seconds
     while not (found := condition()):
@@ -141,7 +154,7 @@ def stacks_of(pid):
     found = subprocess.run(
         ["gdb", "-p", pid, "-batch", "-ex", "thread apply all backtrace 12"],
         capture_output=True,
-        timeout=30,
+        timeout=HANG,
         env=environment(),
         check=False,
     )

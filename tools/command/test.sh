@@ -56,8 +56,8 @@ command_test()
     fi
 }
 
-# Makes the flavors' builds quick if their sources were compiled before, in another checkout too. It changes the names
-# of sources in messages, so builds inside tests, such as those of packages, do without.
+# Makes the flavors' builds quick if their sources were compiled before, in another checkout too. Builds inside tests
+# have their own settings: tests/blackbox.py (compile_cache), tools/package/plan.py.
 use_compile_cache()
 {
     command -v ccache >/dev/null || return 0
@@ -182,7 +182,7 @@ soak()
 # Keeps its findings in build/fuzz: inputs that reach new code in corpus/TARGET, inputs that fail in found/.
 command_fuzz()
 {
-    local target=${1:-} minutes=10 value taken arguments=() folders=()
+    local target=${1:-} minutes=10 value taken arguments=() folders=() cache_options=()
     case $target in
     calls | maps | options | procfs | recording | trace | heap | image | info | jit | linking | report | \
         symbols) shift ;;
@@ -206,9 +206,10 @@ command_fuzz()
     require_own_out "hakmem fuzz"
     install_packages "'hakmem fuzz'" "${build_packages[@]}" "${clang_packages[@]}"
     local build=$root/build/fuzz corpus=$root/build/fuzz/corpus/$target
+    use_compile_cache
     lock_build
     make_venv all
-    configure fuzz OFF
+    configure fuzz OFF ${cache_options[@]+"${cache_options[@]}"}
     build_flavor fuzz fuzz_targets
     unlock_build
     ulimit -S -c 0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[2]
-RUN_SECONDS = 120
+RUN_SECONDS = 1200
 
 PRIVATE_VARIABLE = re.compile(r"^(HAKMEM_|BENCH_|LD_|MALLOC_|GLIBC_TUNABLES|VALGRIND)")
 

@@ -21,7 +21,7 @@ def run(folder, *arguments):
            "HAKMEM_PEERS_DIR": str(folder / "peers"), "PYTHONPATH": str(blackbox.REPOSITORY / "python"),
            "PYTHONDONTWRITEBYTECODE": "1"}
     words = [sys.executable, "-m", "hakmem", "bench", "instructions", *map(str, arguments)]
-    return subprocess.run(words, env=env, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(words, env=env, capture_output=True, text=True, timeout=blackbox.HANG, check=False)
 
 
 def test_the_table_and_the_file(tmp_path):
@@ -69,6 +69,6 @@ def test_nothing_counted_is_an_error(tmp_path):
         [sys.executable, "-m", "hakmem", "bench", "instructions", "--rows", ROW, "--allocators", "hakmem"],
         env={"PATH": str(tmp_path), "PYTHONPATH": str(blackbox.REPOSITORY / "python"),
              "HAKMEM_PEERS_DIR": str(tmp_path), "HAKMEM_BUILD_DIR": str(check.default_subject().programs.parent)},
-        capture_output=True, text=True, timeout=100, check=False)
+        capture_output=True, text=True, timeout=blackbox.HANG, check=False)
     assert done.returncode == 1
     assert "valgrind is not installed" in done.stdout and "no run could be counted" in done.stderr

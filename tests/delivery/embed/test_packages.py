@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import blackbox
 from conftest import ROOT, VERSION, call
 
 HERE = Path(__file__).resolve().parent
@@ -27,7 +28,8 @@ def go(proxy, tmp_path_factory):
 
     def run(*words, cwd):
         return call("go", *words, cwd=cwd, timeout=300, GOPROXY=f"file://{proxy}", GONOSUMDB="hakmem.internal",
-                    GOMODCACHE=str(modules), GOFLAGS="-modcacherw -mod=mod", GOTOOLCHAIN="local")
+                    GOMODCACHE=str(modules), GOFLAGS="-modcacherw -mod=mod", GOTOOLCHAIN="local",
+                    **blackbox.compile_cache(modules.parent))
     return run
 
 

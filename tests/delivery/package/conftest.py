@@ -6,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 
+import blackbox
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -91,7 +92,7 @@ class Machine:
 
     def run(self, *argv: str, status: int = 0) -> subprocess.CompletedProcess:
         done = subprocess.run(self.words(*map(str, argv)), stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              check=False, timeout=120)
+                              check=False, timeout=blackbox.HANG)
         assert done.returncode == status, f"{argv}: {done.returncode}\n{done.stdout}{done.stderr}"
         return done
 
@@ -100,7 +101,7 @@ class Machine:
 
     def close(self) -> None:
         self.holder.stdin.close()
-        self.holder.wait(timeout=30)
+        self.holder.wait(timeout=blackbox.HANG)
         self.holder.stdout.close()
 
 

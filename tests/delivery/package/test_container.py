@@ -13,6 +13,8 @@ import pytest
 
 from elftools.elf.elffile import ELFFile
 
+import blackbox
+
 ROOT = Path(__file__).resolve().parents[3]
 VERSION = re.search(r'HAK_VERSION_STRING "(.*)"', (ROOT / "include/hakmem/hakmem.h").read_text())[1]
 MACHINES = {"amd64": "EM_X86_64", "arm64": "EM_AARCH64"}
@@ -93,7 +95,8 @@ def test_another_image_copies_from_it(archive, tmp_path, architecture):
 
     def buildah(*words) -> str:
         storage = ["--root", tmp_path / "root", "--runroot", tmp_path / "run", "--storage-driver", "vfs"]
-        done = subprocess.run(["buildah", *storage, *words], capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(["buildah", *storage, *words], capture_output=True, text=True, check=False,
+                              timeout=blackbox.HANG)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 

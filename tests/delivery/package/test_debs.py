@@ -10,6 +10,8 @@ import pytest
 
 from elftools.elf.elffile import ELFFile
 
+import blackbox
+
 ROOT = Path(__file__).resolve().parents[3]
 VERSION = re.search(r'HAK_VERSION_STRING "(.*)"', (ROOT / "include/hakmem/hakmem.h").read_text())[1]
 PRELOAD = "LD_PRELOAD=/usr/lib/hakmem/libhakmem.so"
@@ -22,7 +24,8 @@ def deb(dist: Path, package: str, architecture: str) -> Path:
 
 
 def call(*argv) -> str:
-    done = subprocess.run([str(word) for word in argv], capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run([str(word) for word in argv], capture_output=True, text=True, check=False,
+                          timeout=blackbox.HANG)
     assert done.returncode == 0, f"{argv}\n{done.stdout}{done.stderr}"
     return done.stdout
 
@@ -137,7 +140,7 @@ def served(installed):
                                stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "ready\n"
     yield process.pid
-    process.communicate("\n", timeout=30)
+    process.communicate("\n", timeout=blackbox.HANG)
 
 
 def test_tools_look_at_a_process(installed, served):
@@ -203,7 +206,7 @@ def test_completion_in_fish(installed):
 
 def test_completion_in_zsh(installed):
     words = installed.words("zsh", "-f", "-i")
-    shell = pexpect.spawn(words[0], words[1:], encoding="utf-8", timeout=30)
+    shell = pexpect.spawn(words[0], words[1:], encoding="utf-8", timeout=blackbox.HANG)
     shell.sendline("autoload -U compinit && compinit -u -D && unsetopt zle_bracketed_paste; PROMPT='ready''>'")
     shell.expect("ready>")
     # The second time click's function is used alone.

@@ -328,7 +328,7 @@ def test_what_the_archive_says_works(plan, trees, tmp_path):
 
 
 def test_another_folder_gives_the_same_bytes(trees, tmp_path):
-    """One target, from a copy of the sources in a folder whose name has another length."""
+    """One target, from a copy of the sources in a folder whose name has another length, compiled without a cache."""
     root = tmp_path / "elsewhere/with a blank"
     for folder in "cmake", "include", "src", "tools", "packaging":
         shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))

@@ -4,13 +4,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import blackbox
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
 def make(folder: Path, work: Path, *words: str) -> str:
     done = subprocess.run(
         [sys.executable, ROOT / "tools/package", "--work", work, *words, folder], text=True, capture_output=True,
-        check=False, timeout=500)
+        check=False, timeout=blackbox.HANG)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import blackbox
+
 ROOT = Path(__file__).resolve().parents[3]
 VERSION = subprocess.run([ROOT / "hakmem", "--version"], check=True, capture_output=True, text=True).stdout.split()[1]
 NAMES = {f"hakmem-{VERSION}.crate", f"hakmem-sys-{VERSION}.crate", f"hakmem-go-{VERSION}.tar.gz",
@@ -28,7 +30,7 @@ def made(tmp_path_factory):
         done = subprocess.run([
             sys.executable, ROOT / "tools/package", "--work", work, "--only", "crates", "--only", "go", "--only", "zig",
             folder
-        ], capture_output=True, text=True, check=False, timeout=300)
+        ], capture_output=True, text=True, check=False, timeout=blackbox.HANG)
         assert done.returncode == 0, done.stderr
         folders.append(folder)
     return folders

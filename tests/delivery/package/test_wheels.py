@@ -32,7 +32,7 @@ GLIBC = [target for target in TARGETS if target.libc == "glibc"]
 BASE = {"click", "hakmem", "jinja2", "markupsafe", "prometheus-client", "protobuf", "pyelftools"}
 MOST_BYTES = 20_000_000
 # Runs until it is ended, with blocks that a heap profile samples.
-WAITS = "import time; kept = [bytes(1000) for _ in range(20000)]; print('ready', flush=True); time.sleep(100)"
+WAITS = "import time; kept = [bytes(1000) for _ in range(20000)]; print('ready', flush=True); time.sleep(100000)"
 # A program for musl. musl's loader preloads the library.
 MUSL_PROGRAM = """
 #include <stdio.h>
@@ -51,7 +51,8 @@ def plan(tmp_path_factory):
 def wheels(plan):
     """{target's name: its wheel}."""
     done = blackbox.run(
-        [sys.executable, "-B", ROOT / "tools/package", "--only", "wheels", "--work", plan.work, plan.dist], timeout=500)
+        [sys.executable, "-B", ROOT / "tools/package", "--only", "wheels", "--work", plan.work, plan.dist],
+        timeout=500)
     assert done.status == 0, done.report()
     found = {name: list(plan.dist.glob(f"*-{tag}.whl")) for name, tag in maker.TAGS.items()}
     assert all(len(files) == 1 for files in found.values()) and len(list(plan.dist.glob("*.whl"))) == len(found), found
@@ -302,8 +303,8 @@ def test_what_is_missing_is_said_in_a_line(hakmem, running, words, name, package
 
 def test_top_without_its_extra_is_a_screen_without_keys(installed, running):
     screen = pexpect.spawn(str(installed[0] / "hakmem"),
-                           ["top", "--interval", "0.2", str(running)], cwd="/", timeout=30, dimensions=(50, 150),
-                           encoding="utf-8", env=blackbox.environment({"TERM": "xterm"}))
+                           ["top", "--interval", "0.2", str(running)], cwd="/", timeout=blackbox.HANG,
+                           dimensions=(50, 150), encoding="utf-8", env=blackbox.environment({"TERM": "xterm"}))
     screen.expect_exact("pip install 'hakmem[top]'")
     screen.expect_exact("live bytes")
     screen.expect("refills [0-9.,]+/s")  # of the second reading

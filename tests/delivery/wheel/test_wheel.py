@@ -13,7 +13,7 @@ import pytest
 import blackbox
 
 BUILD = Path(os.environ.get("HAKMEM_BUILD_DIR", blackbox.REPOSITORY / "build/release")).resolve()
-WAITS = "import time; kept = [bytes(1000) for _ in range(20000)]; print('ready', flush=True); time.sleep(100)"
+WAITS = "import time; kept = [bytes(1000) for _ in range(20000)]; print('ready', flush=True); time.sleep(100000)"
 
 
 def built_wheel(folder, **env):

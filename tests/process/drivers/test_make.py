@@ -17,7 +17,7 @@ def test_extra_cflags(tmp_path):
 
     def options_after(*arguments):
         done = subprocess.run(["make", "-C", copy, "bench_common", *arguments], env=env, capture_output=True, text=True,
-                              timeout=240, check=False)
+                              timeout=blackbox.HANG, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         commands = json.loads((copy / "build/release/compile_commands.json").read_text())
         return next(entry["command"] for entry in commands if entry["file"].endswith("drivers/common.c"))
@@ -26,5 +26,5 @@ def test_extra_cflags(tmp_path):
     assert " -DFIRST_X=1 -DSECOND_X=two " in options and " -O2 " in options
     assert "_X" not in options_after()
     done = subprocess.run(["make", "-C", copy, "bench_common", "EXTRA_CFLAGS=-fno-such-option"], env=env,
-                          capture_output=True, text=True, timeout=240, check=False)
+                          capture_output=True, text=True, timeout=blackbox.HANG, check=False)
     assert done.returncode != 0 and "-fno-such-option" in done.stdout + done.stderr

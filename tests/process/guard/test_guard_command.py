@@ -99,7 +99,7 @@ def test_command_lines(errors, hakmem, tmp_path):
 def test_a_process(hakmem, library):
     """Its figures, and how to turn guards on."""
     for env, word in (({"HAKMEM_GUARD": "1"}, "on"), ({}, "off")):
-        process = subprocess.Popen(["sleep", "60"], env=blackbox.environment(env, library))
+        process = subprocess.Popen(["sleep", "100000"], env=blackbox.environment(env, library))
         try:
             for _ in range(50):
                 done = hakmem("guard", process.pid)

@@ -4,6 +4,7 @@ import re
 import signal
 import sys
 
+import blackbox
 import pytest
 
 from conftest import HERE
@@ -28,7 +29,7 @@ def test_an_error_is_found(running, hakmem):
     )
     assert "guards are on" in hakmem("guard", running.pid).stdout
     running.send("overrun", 100000)
-    status, said = running.process.wait(30), running.process.stderr.read()
+    status, said = running.process.wait(blackbox.HANG), running.process.stderr.read()
     # A guarded block lies at the right end of its pages, where the write faults, or at the left, where free finds it.
     found = {
         -signal.SIGSEGV: r"write at 0x[0-9a-f]+,",

@@ -40,7 +40,7 @@ def served(folder, preload):
         server = subprocess.Popen(["named", "-g", "-c", folder / "conf", "-n", "2"], env=env, cwd=folder,
                                   stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + blackbox.HANG
         while "all zones loaded" not in (folder / "log").read_text(errors="replace"):
             assert server.poll() is None and time.monotonic() < deadline, (folder / "log").read_text(errors="replace")
             time.sleep(0.05)
@@ -48,9 +48,9 @@ def served(folder, preload):
         asking = [
             subprocess.Popen(ask, env=blackbox.environment(), stdout=subprocess.PIPE, text=True) for _ in range(5)
         ]
-        answers = {re.sub(r"[ \t]+", " ", one.communicate(timeout=60)[0]) for one in asking}
+        answers = {re.sub(r"[ \t]+", " ", one.communicate(timeout=blackbox.HANG)[0]) for one in asking}
         server.terminate()
-        assert server.wait(timeout=60) == 0
+        assert server.wait(timeout=blackbox.HANG) == 0
     finally:
         blackbox.stop_session(server)
         server.wait()

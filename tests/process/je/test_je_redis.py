@@ -23,7 +23,7 @@ class Server:
             ], env=blackbox.environment({}, preload), stdin=subprocess.DEVNULL, stdout=output, stderr=output,
                                             start_new_session=True,
                                             )
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + blackbox.HANG
         while self.command("PING") != "PONG":
             assert time.monotonic() < deadline and self.process.poll() is None, (self.folder / "output").read_text()
             time.sleep(0.05)

@@ -54,6 +54,6 @@ def test_allocation_behind_a_filter_with_the_override(compiled, override_archive
 def test_reports_at_exit_end_no_sandboxed_process(compiled, library, tmp_path, env):
     """As in OpenSSH's server: reports that a user asked for ended the process of each connection before its login."""
     with open(tmp_path / "stderr", "w") as stderr:
-        done = subprocess.run([compiled(HERE / "sandbox_exit.c")], stderr=stderr, cwd=tmp_path, timeout=60,
+        done = subprocess.run([compiled(HERE / "sandbox_exit.c")], stderr=stderr, cwd=tmp_path, timeout=blackbox.HANG,
                               env={**os.environ, **env, "LD_PRELOAD": str(library)})
     assert done.returncode == 0, (tmp_path / "stderr").read_text()

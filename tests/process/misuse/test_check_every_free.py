@@ -37,7 +37,8 @@ def checking_library(tmp_path_factory):
     sources = [str(path) for path in paths
                if path.parts[1] not in LAYERS_LEFT_OUT and "/".join(path.parts[1:]) not in LEFT_OUT]
     output = tree / "libhakmem-checking.so"
-    subprocess.run(["gcc", *FLAGS, "-o", str(output), *sources, "-lpthread", "-ldl"], cwd=tree, check=True, timeout=600)
+    subprocess.run(["gcc", *FLAGS, "-o", str(output), *sources, "-lpthread", "-ldl"], cwd=tree, check=True,
+                   timeout=blackbox.HANG)
     return output
 
 

@@ -185,7 +185,7 @@ def test_a_device_or_a_pipe_is_written_to(library, tmp_path):
     program = ["/usr/bin/python3", "-c", "kept = [bytes(1000) for _ in range(10000)]"]
     setting = {"HAKMEM_HEAP_PROFILE_RATE": "4096"}
     done = subprocess.run(program, env={**setting, "LD_PRELOAD": str(library), "HAKMEM_HEAP_PROFILE": str(out)},
-                          capture_output=True, timeout=60, check=True)
+                          capture_output=True, timeout=blackbox.HANG, check=True)
     (tmp_path / "copy.gz").write_bytes(done.stdout)
     check_profile(wire.read(tmp_path / "copy.gz"), 4096)
     assert out.is_symlink() and done.stderr == b""

@@ -163,7 +163,7 @@ def test_seen_from_outside_and_in_the_report_of_leaks(program, library, tmp_path
         done = run(str(process.pid), "--by-label", "tenant", "--json")
         assert done.exit_code == 0, done.output
         outside = json.loads(done.stdout)
-        _, told = process.communicate("\n", timeout=60)
+        _, told = process.communicate("\n", timeout=blackbox.HANG)
     inside = json.loads(run(path, "--by-label", "tenant", "--json").stdout)
     for data in (inside, outside):
         assert data["by_label"]["b"]["inuse_objects"] == 100

@@ -27,7 +27,7 @@ def calls(library, folder, settings):
     # strace itself must not run on the library
     result = subprocess.run(["strace", "-qq", "-e", "signal=none", "-o", log, "-E", f"LD_PRELOAD={library}", *words,
                              "true"], env=blackbox.environment(), stdin=subprocess.DEVNULL, capture_output=True,
-                            text=True, timeout=120, check=False)
+                            text=True, timeout=blackbox.HANG, check=False)
     assert result.returncode == 0, result.stderr
     rows = re.findall(r"^(\w+)\((.*)\)\s+= ", log.read_text(), re.MULTILINE)
     return Counter(OLD_NAMES.get(name, name) for name, _ in rows), [f"{name} {arguments}" for name, arguments in rows]
@@ -88,7 +88,7 @@ def test_threads_that_live_for_a_few_samples(library, compiled, tmp_path):
     words = ["strace", "-f", "-qq", "-e", "trace=openat", "-e", "signal=none", "-o", log, "-E", f"LD_PRELOAD={library}",
              "-E", f"HAKMEM_HEAP_PROFILE={tmp_path}/heap.gz", program]
     result = subprocess.run(words, env=blackbox.environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                            timeout=120, check=False)
+                            timeout=blackbox.HANG, check=False)
     assert result.returncode == 0, result.stderr
     assert log.read_text().count('"/proc/self/maps"') <= 2, log.read_text()
     assert b"threads" in gzip.decompress((tmp_path / "heap.gz").read_bytes())

@@ -21,7 +21,7 @@ import blackbox
 MEASURED = []
 
 SAMPLE_SECONDS = 0.2
-END_SECONDS = 120
+END_SECONDS = blackbox.HANG
 
 
 def is_root():

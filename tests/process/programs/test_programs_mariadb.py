@@ -5,6 +5,7 @@ import random
 import re
 from pathlib import Path
 
+import blackbox
 import servers
 
 HERE = Path(__file__).resolve().parent
@@ -53,7 +54,7 @@ def use(place):
             texts[-1].write_text(transactions(i, number))
         clients = [place.start([*client, "work"], stdin=text) for text in texts]
         for one in clients:
-            assert one.wait(240) == 0, one.report()
+            assert one.wait(blackbox.HANG) == 0, one.report()
             said.append(one.output())
         said.append(place.run([*client, "work"], stdin=(HERE / "mariadb.sql").read_text(), timeout=120).stdout)
         said.append(sysbench(place, path, number))

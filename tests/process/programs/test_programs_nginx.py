@@ -9,6 +9,7 @@ import ssl
 import time
 from pathlib import Path
 
+import blackbox
 import servers
 
 RELOADS = 4
@@ -150,7 +151,7 @@ def load_with_reloads(place, server, url, number):
         server.process.send_signal(signal.SIGHUP)
         server.until(lambda before=before: len(workers(server) - before) >= 2)
         time.sleep(0.05)
-    assert ab.wait(240) == 0, ab.report()
+    assert ab.wait(blackbox.HANG) == 0, ab.report()
     # A worker that is about to exit may close a connection that a later load keeps open.
     server.until(lambda: len(workers(server)) == 2)
     return counts(ab)

@@ -61,7 +61,7 @@ class Server:
                 stderr=output,
                 start_new_session=True,
             )
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + blackbox.HANG
         while self.command("PING") != "PONG":
             assert time.monotonic() < deadline and self.process.poll() is None, self.output()
             time.sleep(0.05)
@@ -124,7 +124,7 @@ def contents(tmp_path_factory, library):
             memory = dict(line.split(":", 1) for line in server.command("INFO", "memory").split() if ":" in line)
             purge = server.command("MEMORY", "PURGE")
             server.command("SHUTDOWN", "NOSAVE")
-            status = server.process.wait(timeout=30)
+            status = server.process.wait(timeout=blackbox.HANG)
             answers[f"{name} facts"] = {
                 "memory": memory,
                 "purge": purge,

@@ -107,6 +107,6 @@ def test_output_that_cannot_be_written_ends_no_program(library, tmp_path, to):
         stderr = os.open(tmp_path / "stderr", os.O_WRONLY | os.O_CREAT)
     env = {**os.environ, "LD_PRELOAD": str(library), "HAKMEM_SHOW_STATS": "1", "HAKMEM_ABORT_ON_MISUSE": "0"}
     done = subprocess.run([sys.executable, "-c", UNWRITTEN], stdout=subprocess.PIPE, stderr=stderr, env=env, text=True,
-                          timeout=60)
+                          timeout=blackbox.HANG)
     os.close(stderr)
     assert (done.returncode, done.stdout.split()) == (0, [] if "pipe" in to else ["SIGXFSZ", "SIGXFSZ"])

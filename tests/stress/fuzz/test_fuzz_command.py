@@ -11,9 +11,10 @@ CORPUS = blackbox.REPOSITORY / "tests/stress/fuzz/corpus"
 
 
 def fuzz(*arguments):
-    """The first build takes a minute."""
+    """The first call builds the flavor fuzz."""
     command = [blackbox.REPOSITORY / "hakmem", "fuzz", *map(str, arguments)]
-    return subprocess.run(command, env=blackbox.environment(), capture_output=True, text=True, timeout=800, check=False)
+    return subprocess.run(command, env=blackbox.environment(), capture_output=True, text=True,
+                          timeout=2 * blackbox.HANG, check=False)
 
 
 def test_libfuzzer_runs_from_the_corpus():

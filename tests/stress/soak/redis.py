@@ -8,7 +8,7 @@ import running
 import settings
 from running import MIB, Failure, blackbox
 
-ROUNDS, BOUND_MIB, BACK_SECONDS = 2, 64, 120
+ROUNDS, BOUND_MIB, BACK_SECONDS = 2, 64, blackbox.HANG
 TESTS = "set,incr,lpush,rpush,sadd,hset,zadd,mset"
 
 
@@ -22,7 +22,7 @@ class Server:
                 env=blackbox.environment(drawn, blackbox.LIBRARY), stdin=subprocess.DEVNULL, stdout=output,
                 stderr=output, start_new_session=True)
         self.peak = 0
-        end = time.monotonic() + 120
+        end = time.monotonic() + blackbox.HANG
         while self.command("PING") != "PONG":
             if time.monotonic() > end or self.process.poll() is not None:
                 raise Failure(f"redis-server does not begin: status {self.process.poll()}")
@@ -70,7 +70,7 @@ def run(soak, chance):
             for _ in range(ROUNDS):
                 one_round(server, chance, base)
             server.command("SHUTDOWN", "NOSAVE")
-            if server.process.wait(timeout=120) != 0:
+            if server.process.wait(timeout=blackbox.HANG) != 0:
                 raise Failure(f"redis-server ends with {server.process.returncode}")
         except (AssertionError, subprocess.TimeoutExpired) as error:
             raise Failure(f"redis-server hangs: {error}\n{blackbox.thread_stacks(server.process.pid)}") from error

@@ -23,7 +23,8 @@ def soak(tmp_path, script, *arguments):
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     command = [sys.executable, HERE / "soak.py", "--builds", f"release={tmp_path}", "--minutes", "1", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=600, env=blackbox.environment(), check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=blackbox.HANG,
+                          env=blackbox.environment(), check=False)
 
 
 def test_settings_are_what_the_library_takes(tmp_path):

@@ -41,7 +41,7 @@ def test_what_is_advised_for_an_idle_process_saves_what_is_said(holding, library
     assert first["setting"] == "HAKMEM_PURGE_THREAD=always" and first["saves"] > 40 * MIB
     name, _, value = first["setting"].partition("=")
     followed = holding(*words, preload=library, env={name: value})
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + blackbox.HANG
     while rss(process.pid) - rss(followed.pid) < first["saves"] * 0.9 and time.monotonic() < deadline:
         time.sleep(0.1)
     assert rss(process.pid) - rss(followed.pid) >= first["saves"] * 0.9

@@ -65,7 +65,7 @@ def test_an_interrupt_leaves_what_there_is():
     assert "round 1 in" in line
     time.sleep(0.1)
     os.kill(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=100)
+    out, err = process.communicate(timeout=blackbox.HANG)
     assert process.returncode == 130 and "Traceback" not in err, err
     # One round, or more on a busy machine.
     assert re.search(r"One option at a time: medians of [1-5] rounds?\n", out), out

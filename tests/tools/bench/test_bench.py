@@ -134,7 +134,7 @@ def test_a_run_that_takes_too_long_is_ended(compiled, tmp_path):
     row = Row("r", "program", 1, "", ("true",), "wall", time_limit_s=0.3)
     began = time.monotonic()
     sample = runner.run_once(row, allocators.from_library("slow", slow), runner.Conditions(files=tmp_path), warm=0)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < blackbox.HANG
     assert (sample["status"], sample["detail"]) == ("timeout", "no end after 0.3 s")
 
 
@@ -153,7 +153,7 @@ def test_private_variables_are_cleared(monkeypatch, tmp_path):
 
 
 def wait_for_samples(path, number, process):
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + blackbox.HANG
     while not (path.exists() and path.read_text().count('{"sample"') >= number):
         assert process.poll() is None and time.monotonic() < deadline, process.communicate()
         time.sleep(0.01)
@@ -171,7 +171,7 @@ def test_a_stopped_run_is_resumed(tmp_path, how):
     process = tool.start(tmp_path, *RESUMED, "--out", tmp_path)
     wait_for_samples(journal, 14, process)
     os.kill(process.pid, how)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=blackbox.HANG)
     if how == signal.SIGINT:
         assert process.returncode == 130
         assert "--resume" in err and str(journal) in err

@@ -7,6 +7,7 @@ import signal
 import time
 from pathlib import Path
 
+import blackbox
 import pytest
 import tool
 
@@ -151,7 +152,7 @@ def stopped(folder, *arguments, rounds=1):
         assert f"round {number} in" in line, line + process.stderr.read()
     time.sleep(0.1)
     os.kill(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=100)
+    out, err = process.communicate(timeout=blackbox.HANG)
     return process.returncode, out, err
 
 
@@ -179,13 +180,13 @@ def test_what_differs_is_not_resumed(tmp_path):
 
 
 def test_an_interrupt_before_anything_is_known(tmp_path):
-    process = tool.start(tmp_path, "compare", "--warm", 1, "--no-calls", *tool.TWO, "--", "sleep", "30")
-    deadline = time.monotonic() + 60
+    process = tool.start(tmp_path, "compare", "--warm", 1, "--no-calls", *tool.TWO, "--", "sleep", "600")
+    deadline = time.monotonic() + blackbox.HANG
     while not list((tmp_path / "state").rglob("*.jsonl")) and time.monotonic() < deadline:
         time.sleep(0.05)
     time.sleep(0.3)
     os.kill(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=blackbox.HANG)
     assert (process.returncode, out) == (130, "") and "stopped after 0 whole rounds" in err, err
 
 
@@ -196,7 +197,7 @@ def test_two_at_once(tmp_path):
     status, _, err = stopped(tmp_path, "--rounds", 500, "--", "sleep", "0.1")
     assert status == 130 and "cannot be resumed: another run of the same command is going on" in err
     os.kill(first.pid, signal.SIGINT)
-    _, err = first.communicate(timeout=100)
+    _, err = first.communicate(timeout=blackbox.HANG)
     assert first.returncode == 130 and "the same command with --resume goes on" in err
 
 

@@ -8,6 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import blackbox
 import pytest
 import tool
 
@@ -112,7 +113,7 @@ def test_the_limit_ends_all(tmp_path):
     for _ in range(3):
         before = time.monotonic()
         _, figures = tool.measure(tmp_path, "sh", "-c", f"setsid sleep {marker} & sleep {marker}", options=("-t", 0.4))
-        assert time.monotonic() - before < 5
+        assert time.monotonic() - before < blackbox.HANG
         assert figures["timed_out"] == 1
         assert alive(marker) == []
         walls.append(figures["wall_s"])
@@ -141,7 +142,7 @@ def test_all_ends_with_the_launcher_or_its_parent(tmp_path, victim):
 
 
 def wait_until(condition):
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + blackbox.HANG
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -29,7 +29,7 @@ def start(folder, *arguments):
                             start_new_session=True)
 
 
-def run(folder, *arguments, timeout=100):
+def run(folder, *arguments, timeout=blackbox.HANG):
     process = start(folder, *arguments)
     try:
         out, err = process.communicate(timeout=timeout)
@@ -55,6 +55,7 @@ def measure(tmp_path, *command, options=(), preload="", warm=0):
     """(status, {key: number}) of the launcher."""
     output = tmp_path / "measured"
     done = subprocess.run([LAUNCHER, *map(str, options), output, str(warm), str(preload), *map(str, command)],
-                          env=blackbox.environment(), capture_output=True, text=True, timeout=60, check=False)
+                          env=blackbox.environment(), capture_output=True, text=True, timeout=blackbox.HANG,
+                          check=False)
     pairs = dict(pair.split("=") for pair in output.read_text().split()) if output.exists() else {}
     return done, {key: float(value) for key, value in pairs.items()}

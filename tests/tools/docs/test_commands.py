@@ -106,12 +106,12 @@ ends_0_or_1() { "$@" || test $? -eq 1; }
 hakmem run --heap-profile given.pb.gz -- python3 -c 'import time
 kept = [bytes(100000 + i) for i in range(300)]
 print("ready", flush=True)
-time.sleep(600)' >given.txt &
+time.sleep(100000)' >given.txt &
 PID=$!
 until grep -qs ready given.txt; do sleep 0.05; done
 """
 # The same, while it allocates.
-ACTIVE = PROCESS.replace("time.sleep(600)", """for i in range(60000):
+ACTIVE = PROCESS.replace("time.sleep(100000)", """for i in range(10_000_000):
     kept[i % 300] = bytes(100000 + i)
     time.sleep(0.01)""")
 # `sleep 1` is long enough for a reader, but not beside other tests: this waits until the started process is the program

@@ -60,7 +60,7 @@ def waiting(*command, preload=None, env=None, **more):
     finally:
         process.stdin.close()
         try:
-            process.wait(20)
+            process.wait(blackbox.HANG)
         finally:
             blackbox.stop_session(process)
             process.wait()

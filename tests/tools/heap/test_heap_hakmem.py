@@ -72,10 +72,10 @@ def test_gdb_attaches_once_the_process_beside_is_ended(tmp_path):
         refused = blackbox.run(attach, timeout=120)
         assert "ptrace" in refused.stderr and tracer_of(process.pid) > 0, refused.report()
         os.kill(tracer_of(process.pid), signal.SIGTERM)
-        until = time.monotonic() + 20
+        until = time.monotonic() + blackbox.HANG
         while tracer_of(process.pid) and time.monotonic() < until:
             time.sleep(0.02)
         attached = blackbox.run(attach, timeout=120)
         assert "$1 = 42" in attached.stdout and "not permitted" not in attached.stderr, attached.report()
-        process.communicate("\n", timeout=60)
+        process.communicate("\n", timeout=blackbox.HANG)
     assert process.returncode == 0 and run(path).exit_code == 0

@@ -192,7 +192,7 @@ def test_arguments_by_a_debugger(running, library):
          str(path)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         control = Control(ProcessMemory(running.pid))
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + blackbox.HANG
         while control.memory.read(control.field("word")[0], 4) == bytes(4) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert control.memory.read(control.field("word")[0], 4) == b"\1\0\1\0"
@@ -200,7 +200,7 @@ def test_arguments_by_a_debugger(running, library):
         running.tell("drop")
     finally:
         running.process.kill()
-        told = debugger.communicate(timeout=30)[0]
+        told = debugger.communicate(timeout=blackbox.HANG)[0]
         path.unlink()
     allocated = re.findall(r"^alloc (0x[0-9a-f]+) (\d+) (\d+)$", told, re.M)
     freed = re.findall(r"^free (0x[0-9a-f]+)$", told, re.M)

@@ -107,15 +107,14 @@ def test_a_thread_whose_calls_all_hit(running):
         return [control.memory.read(address + place.offset, place.count) for address in control.caches()]
     before = tables()
     assert len(before) >= 2
-    begun = time.monotonic()
     assert start_profile(control) == 512 << 10
-    assert control.state().profile_on and time.monotonic() - begun < 5
+    assert control.state().profile_on
     counted = [
         bytes(number + control.descriptor.fields["thread_cache.bins"].count for number in table) for table in before
     ]
 
     def follow(wanted):
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + blackbox.HANG
         while tables() != wanted and time.monotonic() < deadline:
             running.tell("keep", 64, 10)  # the other thread makes calls, too
             time.sleep(0.05)

@@ -6,6 +6,7 @@ import re
 import threading
 import time
 
+import blackbox
 import pytest
 from making import TIME, Making, named, run
 from pages import shown
@@ -139,7 +140,7 @@ def test_a_process(compiled, library, tmp_path, monkeypatch):
     monkeypatch.setattr(timeline, "told", lambda count, *_: counts.append(count))
 
     def wait():
-        wanted, until = max(counts) + 2, time.monotonic() + 120
+        wanted, until = max(counts) + 2, time.monotonic() + blackbox.HANG
         while max(counts) < wanted:
             assert time.monotonic() < until and watching.is_alive(), counts
             time.sleep(0.05)
@@ -147,14 +148,15 @@ def test_a_process(compiled, library, tmp_path, monkeypatch):
     with steady(compiled(SOURCE, *FLAGS), library, HAKMEM_HEAP_PROFILE="/dev/null/none",
                 HAKMEM_HEAP_PROFILE_RATE="4096", HAKMEM_HEAP_PROFILE_OVERHEAD="0") as process:
         process.tell("keep", 5000, 400)
-        watching = threading.Thread(target=lambda: found.append(timeline.watch(Process(process.pid), 0.1, 300, False)))
+        watching = threading.Thread(
+            target=lambda: found.append(timeline.watch(Process(process.pid), 0.1, blackbox.HANG, False)))
         watching.start()
         wait()
         for order in (("keep", 5000, 1600), ("drop",)):
             process.tell(*order)
             wait()
         os.kill(process.pid, 9)
-        watching.join(120)
+        watching.join(blackbox.HANG)
     made, = found
     assert any("ended" in note for note in made.notes), made.notes
     held = {name: values for name, _, values in made.bands(0)}["keep_hay"]

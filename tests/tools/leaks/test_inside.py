@@ -1,7 +1,6 @@
 """Protects `import hakmem` in a process with and without HAKMEM, the pytest plugin, and the display in a notebook."""
 
 import sys
-import time
 from html.parser import HTMLParser
 
 import pytest
@@ -115,11 +114,7 @@ def test_a_notebook_draws_it(asked, tmp_path):
     with chromium(tmp_path) as driver:
         driver.get(f"file://{asked}/cell.html")
         driver.switch_to.frame(0)
-        for _ in range(100):
-            if driver.find_elements("css selector", "#graph svg rect"):
-                break
-            time.sleep(0.1)
-        assert len(driver.find_elements("css selector", "#graph svg rect")) > 3
+        assert blackbox.wait_until(lambda: len(driver.find_elements("css selector", "#graph svg rect")) > 3)
         assert driver.execute_script("try { return String(parent.document.title) } catch (error) { return 'refused' "
                                      "}") == "refused"
 

@@ -186,13 +186,13 @@ def test_a_file_that_is_no_program(tmp_path):
 
 def test_signals_reach_the_program(program):
     """A signal sent to the command ends the program, and the report is still written."""
-    code = "import time, sys; print('ready', flush=True); time.sleep(60)"
+    code = "import time, sys; print('ready', flush=True); time.sleep(100000)"
     process = subprocess.Popen([*HAKMEM, "leaks", "--", "/usr/bin/python3", "-c", code], stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True,
                                env=blackbox.environment({"HAKMEM_BUILD_DIR": str(blackbox.LIBRARY_FOLDER.parent)}))
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=blackbox.HANG)
     assert process.returncode == 128 + signal.SIGTERM and "was ended by SIGTERM" in said, said
 
 

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import time
 
+import blackbox
 import pytest
 from conftest import HERE
 
@@ -183,7 +184,7 @@ def test_while_threads_run(churn):
     """No snapshot fails or contradicts itself, and the program goes on."""
     memory = ProcessMemory(churn.pid)
     descriptor = find(memory)
-    refills, end = 0, time.monotonic() + 240
+    refills, end = 0, time.monotonic() + blackbox.HANG
     for _ in range(200):
         shot = snapshot(memory, descriptor)
         totals = shot.totals

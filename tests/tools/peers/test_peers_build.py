@@ -6,6 +6,7 @@ import stat
 import threading
 import time
 
+import blackbox
 import pytest
 
 from hakmem import paths, peers
@@ -192,7 +193,7 @@ def test_a_log_grows_while_a_step_runs(tmp_path):
     thread = threading.Thread(target=lambda: said.append(Steps("x", log).run("sh", "-c", script, "sh", gate)))
     thread.start()
     with open(gate, "w", encoding="ascii") as opened:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + blackbox.HANG
         while not {"to out", "to err"} <= set(log.read_text().splitlines()) and time.monotonic() < deadline:
             time.sleep(0.02)
         assert {"to out", "to err"} <= set(log.read_text().splitlines())

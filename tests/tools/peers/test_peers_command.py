@@ -24,7 +24,7 @@ def folder(tmp_path, library):
 def hakmem_peers(folder, *arguments, **more):
     env = {**os.environ, "HAKMEM_PEERS_DIR": str(folder), **more}
     command = [sys.executable, "-m", "hakmem", "peers", *arguments]
-    return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=blackbox.HANG)
 
 
 def test_list_tells_of_every_peer(folder, library):
@@ -80,8 +80,9 @@ def test_the_script_asks_for_no_more_than_is_lacking(folder):
         (only / name).symlink_to(shutil.which(name))
     script = [blackbox.REPOSITORY / "hakmem", "peers", "build"]
     env = {**os.environ, "HAKMEM_PEERS_DIR": str(folder), "PATH": str(only)}
-    said = subprocess.run([*script, "gperftools"], env=env, capture_output=True, text=True, check=False, timeout=100)
+    said = subprocess.run([*script, "gperftools"], env=env, capture_output=True, text=True, check=False,
+                          timeout=blackbox.HANG)
     assert said.returncode == 0 and "1 peer is set up in" in said.stdout, said.stderr
     said = subprocess.run([*script, "rpmalloc", "--packages"], env=env, capture_output=True, text=True, check=False,
-                          timeout=100)
+                          timeout=blackbox.HANG)
     assert said.returncode == 0 and set(said.stdout.split()) == {"cmake", "ninja-build", "cargo-web"}, said.stderr

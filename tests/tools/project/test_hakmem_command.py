@@ -13,7 +13,7 @@ LIBRARY = blackbox.REPOSITORY / "build/release/lib/libhakmem.so"
 def hakmem(*arguments, command=COMMAND, cwd=None, **variables):
     environment = blackbox.environment(variables)
     return subprocess.run(
-        [str(command), *arguments], cwd=cwd, env=environment, capture_output=True, text=True, timeout=240
+        [str(command), *arguments], cwd=cwd, env=environment, capture_output=True, text=True, timeout=blackbox.HANG
     )
 
 
@@ -133,7 +133,7 @@ def test_run_comes_before_what_is_preloaded_already(compiled, tmp_path):
 def test_makefile_builds_a_target():
     result = subprocess.run(
         ["make", "-C", str(blackbox.REPOSITORY), "hakmem", "BUILD_FLAVOR=release"],
-        env=blackbox.environment(), capture_output=True, text=True, timeout=240,
+        env=blackbox.environment(), capture_output=True, text=True, timeout=blackbox.HANG,
     )
     assert result.returncode == 0, result.stderr
     assert LIBRARY.is_file()
@@ -142,7 +142,7 @@ def test_makefile_builds_a_target():
 def test_makefile_refuses_an_unknown_flavor():
     result = subprocess.run(
         ["make", "-C", str(blackbox.REPOSITORY), "hakmem", "BUILD_FLAVOR=fast"],
-        env=blackbox.environment(), capture_output=True, text=True, timeout=60,
+        env=blackbox.environment(), capture_output=True, text=True, timeout=blackbox.HANG,
     )
     assert result.returncode != 0
     assert "fast" in result.stderr

@@ -32,7 +32,7 @@ def start(script, *arguments, **variables):
                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-def wait_for(path, seconds=60):
+def wait_for(path, seconds=blackbox.HANG):
     end = time.monotonic() + seconds
     while not path.exists():
         assert time.monotonic() < end, f"{path} has not come"
@@ -44,7 +44,7 @@ def test_two_first_uses_at_once(script):
     first = start(script, "stats", "1")
     wait_for(script.parent / "build/venv/pyvenv.cfg")
     second = start(script, "explain", "2")
-    said = [(process.communicate(timeout=120), process.returncode) for process in (first, second)]
+    said = [(process.communicate(timeout=blackbox.HANG), process.returncode) for process in (first, second)]
     assert [(out, status) for (out, _), status in said] == [("tool stats 1\n", 0), ("tool explain 2\n", 0)], said
     (_, first_told), (_, second_told) = (told for told, _ in said)
     assert first_told == "hakmem: making build/venv\n"
@@ -107,7 +107,7 @@ LIST = "hakmem-no-such-package  # shows that it is asked for\nbash\n"
 def test_root_is_asked_on_a_terminal(script):
     """It prints what it will install and why, and asks. Nothing happens after a no."""
     (script.parent / "tools/packages-test.txt").write_text(LIST)
-    run = pexpect.spawn(str(script), ["test"], env=checkout.environment(), timeout=60, encoding="utf-8",
+    run = pexpect.spawn(str(script), ["test"], env=checkout.environment(), timeout=blackbox.HANG, encoding="utf-8",
                         dimensions=(40, 400))
     run.expect(r"hakmem: 'hakmem test' needs Debian packages that are not installed: .*hakmem-no-such-package\r\n")
     run.expect(r"  hakmem-no-such-package: shows that it is asked for\r\n")

@@ -56,7 +56,7 @@ def test_on_a_terminal(tmp_path):
     """The user's own prompt with the word before it, the PATH although ~/.bashrc sets another, and completion."""
     (tmp_path / ".bashrc").write_text(BASHRC)
     shell = pexpect.spawn(str(COMMAND), ["shell"], env=checkout.environment(HOME=str(tmp_path), TERM="dumb"),
-                          encoding="utf-8", timeout=300, dimensions=(50, 200), cwd=tmp_path)
+                          encoding="utf-8", timeout=blackbox.HANG, dimensions=(50, 200), cwd=tmp_path)
     shell.expect_exact("(hakmem) mine> ")
     shell.sendline("pwd; command -v hakmem larson")
     shell.expect_exact(f"{tmp_path}\r\n{COMMAND}\r\n{ROOT}/build/release/bin/larson\r\n(hakmem) mine> ")

@@ -30,7 +30,7 @@ def typed(shell, command, prepare, line, wanted):
     """Types a line and a tab into a shell, and waits for the completion."""
     # Without the shell's own settings and history.
     child = pexpect.spawn(shutil.which(shell), ["--norc"] if shell == "bash" else ["-f"], env=environment(command),
-                          encoding="utf-8", timeout=60, dimensions=(50, 200))
+                          encoding="utf-8", timeout=blackbox.HANG, dimensions=(50, 200))
     try:
         child.sendline("PS1='>'")
         for each in [*prepare, "echo rea''dy"]:

@@ -12,7 +12,7 @@ from blackbox import wait_for as until
 
 COMMAND = [sys.executable, "-m", "hakmem", "serve"]
 ENVIRONMENT = {"PYTHONPATH": str(blackbox.REPOSITORY / "python"), "PYTHONDONTWRITEBYTECODE": "1"}
-SECONDS = 120
+SECONDS = blackbox.HANG
 
 __all__ = ["COMMAND", "ENVIRONMENT", "Server", "refused_command", "serving", "until"]
 

@@ -7,6 +7,7 @@ import subprocess
 import urllib.parse
 import urllib.request
 
+import blackbox
 import busy as programs
 from serving import until
 
@@ -40,7 +41,7 @@ def test_prometheus_scrapes_it(server, busy, tmp_path):
             """[(labels, value)] of an instant query. Empty while Prometheus does not answer yet."""
             try:
                 query = f"http://{address}/api/v1/query?query={urllib.parse.quote(question)}"
-                with urllib.request.urlopen(query, timeout=5) as answer:
+                with urllib.request.urlopen(query, timeout=blackbox.HANG) as answer:
                     made = json.load(answer)
             except OSError:
                 assert process.poll() is None, (tmp_path / "log").read_text()

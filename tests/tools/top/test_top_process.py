@@ -18,7 +18,7 @@ from hakmem.live.sample import Sampler, memory_of, rates
 
 PYTHON = sys.executable
 COMMAND = [PYTHON, "-m", "hakmem", "top"]
-SECONDS = 120
+SECONDS = blackbox.HANG
 
 
 def environment():
@@ -244,7 +244,7 @@ def test_what_cannot_be_looked_at(program, busy, library):
 def becoming(library, variable):
     """A Python on HAKMEM, and a function that makes it exec /bin/sleep with LD_PRELOAD=variable."""
     script = "import os, sys; print('ready', flush=True); sys.stdin.readline(); " \
-             "os.environ['LD_PRELOAD'] = sys.argv[1]; os.execv('/bin/sleep', ['sleep', '60'])"
+             "os.environ['LD_PRELOAD'] = sys.argv[1]; os.execv('/bin/sleep', ['sleep', '100000'])"
     process = subprocess.Popen(["/usr/bin/python3", "-c", script, str(variable)], stdin=subprocess.PIPE,
                                stdout=subprocess.PIPE, text=True, env=blackbox.environment(preload=library))
 

@@ -58,7 +58,7 @@ def test_an_expression_that_never_ends(tmp_path, monkeypatch, text):
     done = making.run(path)
     assert done.exit_code == 1 and done.stderr.startswith(
         "Error: ") and "heap.pb.gz: drop_frames" in done.stderr, done.output
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - begun < blackbox.HANG
 
 
 def test_gzip_that_becomes_much(tmp_path):
@@ -179,7 +179,7 @@ def test_tables_of_any_number_of_parts(binary, place, value, size):
         read_linking(io.BytesIO(bytes(data)))
     except ValueError as problem:
         assert str(problem).isprintable()
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < blackbox.HANG
 
 
 def test_a_packed_symbol_table_is_not_unpacked(binary):
@@ -248,7 +248,7 @@ def test_a_symbolizer_ends_with_us(binary, tool, tmp_path):
             names_of(binary)
         finally:
             os._exit(0)
-    end = time.monotonic() + 60
+    end = time.monotonic() + blackbox.HANG
     while not (tmp_path / "pid").exists() or not (pid := (tmp_path / "pid").read_text()):
         assert time.monotonic() < end
         time.sleep(0.02)
