@@ -39,8 +39,9 @@ static void free_uncached(void *block, size_t size) { (void)size, dallocx(block,
 static void free_of_arena(void *block, size_t size) { (void)size, dallocx(block, of_an_arena); }
 static void free_resized(void *block, size_t size) { free(realloc(block, size * 2)); }
 static void free_moved(void *block, size_t size) { free(rallocx(block, size * 3, PAGE_LG)); }
-static void (*const freed[])(void *block, size_t size) = { free_sized_by_flags, free_plainly, free_by_flags, free_uncached,
-                                                           free_of_arena, free_resized, free_moved };
+static void (*const freed[])(void *block, size_t size) = {
+    free_sized_by_flags, free_plainly, free_by_flags, free_uncached, free_of_arena, free_resized, free_moved
+};
 
 static const size_t sizes[] = { 1, 24, 600, 5000, 40000, 200000, 3 << 20 };
 
