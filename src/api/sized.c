@@ -14,7 +14,7 @@
 #include "front/block.h"
 #include "front/fast.h"
 
-/* MALLOCX_ZERO. Flags above it name an arena or a thread cache, which a program got from jemalloc's mallctl: the calling
+/* MALLOCX_ZERO. Higher flags name an arena or a thread cache, which a program got from jemalloc's mallctl: the calling
  * thread's own serve instead. */
 #define FLAG_ZERO 0x40
 

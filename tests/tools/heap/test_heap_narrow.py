@@ -15,7 +15,8 @@ NAMES = ("cache::Table::insert_or_assign_all", "server::Connection::accept_and_r
 def on_terminal(columns, *words):
     """The lines that a command prints on a terminal that understands no codes."""
     told = pexpect.spawn(sys.executable, ["-m", "hakmem", "heap", *map(str, words)], dimensions=(40, columns),
-                         env={**blackbox.environment(ENVIRONMENT), "TERM": "dumb"}, timeout=blackbox.HANG, encoding="utf-8")
+                         env={**blackbox.environment(ENVIRONMENT), "TERM": "dumb"}, encoding="utf-8",
+                         timeout=blackbox.HANG)
     text = told.read()
     told.close()
     assert told.exitstatus == 0, text

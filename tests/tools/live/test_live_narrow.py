@@ -12,8 +12,9 @@ ENVIRONMENT = {"PYTHONPATH": str(blackbox.REPOSITORY / "python"), "PYTHONDONTWRI
 
 def on_terminal(columns, *words):
     """The lines that a command prints on a terminal that understands no codes."""
-    told = pexpect.spawn(sys.executable, ["-m", "hakmem", *map(str, words)], dimensions=(40, columns), timeout=60,
-                         env={**blackbox.environment(ENVIRONMENT), "TERM": "dumb"}, encoding="utf-8")
+    told = pexpect.spawn(sys.executable, ["-m", "hakmem", *map(str, words)], dimensions=(40, columns),
+                         env={**blackbox.environment(ENVIRONMENT), "TERM": "dumb"}, encoding="utf-8",
+                         timeout=blackbox.HANG)
     text = told.read()
     told.close()
     assert told.exitstatus == 0, text
