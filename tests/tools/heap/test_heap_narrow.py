@@ -1,5 +1,6 @@
-"""Protects the tables of `hakmem heap` on narrow terminals: no line is wider than the terminal, the figure that sorts
-the sites stays, and what is left out is named. A file gets every column."""
+"""Protects the tables of `hakmem heap` on narrow terminals: what does not fit is left out and named.
+
+The figure that sorts the sites stays. A file gets every column."""
 
 import sys
 

@@ -1,5 +1,6 @@
-"""Protects the tables of `hakmem stats` and `hakmem explain --sites` on narrow terminals: no line is wider than the
-terminal, and what is left out is named. A file gets every column."""
+"""Protects the tables of stats and explain on narrow terminals: what does not fit is left out and named.
+
+A file gets every column."""
 
 import sys
 
