@@ -2,26 +2,11 @@
 
 The figure that sorts the sites stays. A file gets every column."""
 
-import sys
-
-import blackbox
-import pexpect
 import pytest
 from making import TYPES_WITH_OWN, Making, named, run
+from terminal import on_terminal
 
-ENVIRONMENT = {"PYTHONPATH": str(blackbox.REPOSITORY / "python"), "PYTHONDONTWRITEBYTECODE": "1"}
 NAMES = ("cache::Table::insert_or_assign_all", "server::Connection::accept_and_read", "json::Value::append")
-
-
-def on_terminal(columns, *words):
-    """The lines that a command prints on a terminal that understands no codes."""
-    told = pexpect.spawn(sys.executable, ["-m", "hakmem", "heap", *map(str, words)], dimensions=(40, columns),
-                         env={**blackbox.environment(ENVIRONMENT), "TERM": "dumb"}, encoding="utf-8",
-                         timeout=blackbox.HANG)
-    text = told.read()
-    told.close()
-    assert told.exitstatus == 0, text
-    return text.replace("\r", "").split("\n")
 
 
 @pytest.fixture
@@ -41,7 +26,7 @@ def profile(tmp_path):
 @pytest.mark.parametrize("options", [[], ["--sort", "cum"], ["--lifetimes"], ["--temporary"], ["--sizes"],
                                      ["--timeline"]], ids=" ".join)
 def test_no_line_is_too_wide(profile, options, columns):
-    lines = on_terminal(columns, *options, *([profile] if "--timeline" in options else []), profile)
+    lines = on_terminal(columns, "heap", *options, *([profile] if "--timeline" in options else []), profile)
     assert max(map(len, lines)) <= columns, "\n".join(lines)
     assert columns > 60 or any(line.startswith("A wider terminal also shows: ") for line in lines), "\n".join(lines)
     assert "A wider terminal" not in run(*options, profile).stdout
@@ -49,7 +34,7 @@ def test_no_line_is_too_wide(profile, options, columns):
 
 @pytest.mark.parametrize("by, other", [("flat", "cum"), ("cum", "flat")])
 def test_the_figure_that_sorts_stays(profile, by, other):
-    lines = on_terminal(60, "--sort", by, profile)
+    lines = on_terminal(60, "heap", "--sort", by, profile)
     head = next(number for number, line in enumerate(lines) if line.split()[-1:] == ["where"])
     assert lines[head].split() == [by, "share", "site", "where"]
     left_out = "".join(lines[head:]).partition("A wider terminal also shows: ")[2]
@@ -58,6 +43,6 @@ def test_the_figure_that_sorts_stays(profile, by, other):
 
 
 def test_lifetimes_leave_out_what_holds_least(profile):
-    lines = on_terminal(60, "--lifetimes", profile)
+    lines = on_terminal(60, "heap", "--lifetimes", profile)
     head = next(line for line in lines if line.endswith("site"))
     assert "17.5 min" in head and "65.5 s" in head and "< 1 ms" not in head

@@ -2,24 +2,8 @@
 
 A file gets every column."""
 
-import sys
-
-import blackbox
-import pexpect
 import pytest
-
-ENVIRONMENT = {"PYTHONPATH": str(blackbox.REPOSITORY / "python"), "PYTHONDONTWRITEBYTECODE": "1"}
-
-
-def on_terminal(columns, *words):
-    """The lines that a command prints on a terminal that understands no codes."""
-    told = pexpect.spawn(sys.executable, ["-m", "hakmem", *map(str, words)], dimensions=(40, columns),
-                         env={**blackbox.environment(ENVIRONMENT), "TERM": "dumb"}, encoding="utf-8",
-                         timeout=blackbox.HANG)
-    text = told.read()
-    told.close()
-    assert told.exitstatus == 0, text
-    return text.replace("\r", "").split("\n")
+from terminal import on_terminal
 
 
 @pytest.mark.parametrize("columns", [60, 80])
