@@ -14,6 +14,31 @@ quietly()
     ((status == 0))
 }
 
+# progressing COMMAND...: as quietly, for a command that may take long. Shows every 15 seconds what the command printed
+# last.
+progressing()
+{
+    local log status=0 reporter began=$SECONDS
+    log=$(mktemp)
+    (
+        exec 7>&- 8>&- 9>&- {never}<> <(:)
+        # A builtin waits here: a child would outlive this shell and hold the caller's streams open.
+        while ! read -r -t 15 -u "$never"; do
+            say "  $((SECONDS - began)) s: $(tail -c 400 "$log" | tr '\r' '\n' | grep -v '^ *$' | tail -n 1 | cut -c -100)"
+        done
+    ) &
+    reporter=$!
+    "$@" >"$log" 2>&1 || status=$?
+    kill "$reporter" 2>/dev/null
+    wait "$reporter" 2>/dev/null || true
+    if ((status != 0)); then
+        cat "$log" >&2
+        say "failed ($status): $*"
+    fi
+    rm -f "$log"
+    ((status == 0))
+}
+
 # A flavor that the stages of 'hakmem test' know.
 check_flavor()
 {
@@ -48,19 +73,20 @@ build_flavor()
 {
     local flavor=$1
     shift
-    quietly cmake --build "$out/$flavor" --parallel "$jobs" ${1:+--target "$@"}
+    progressing cmake --build "$out/$flavor" --parallel "$jobs" ${1:+--target "$@"}
 }
 
 command_build()
 {
-    local flavor=${1:-release}
+    local flavor=${1:-release} packages
     (($# <= 1)) || refuse "build takes one flavor"
     [[ $flavor == coverage ]] || check_flavor "$flavor"
     require_build_tools
     if [[ $flavor == aarch64 ]]; then
         install_packages "a build for aarch64" "${cross_packages[@]}"
     elif [[ $flavor == coverage ]]; then
-        install_packages "a build that counts what runs" "${clang_packages[@]}"
+        mapfile -t packages < <(read_list fuzz)
+        install_packages "a build that counts what runs" "${packages[@]}"
     elif [[ $flavor == clang ]]; then
         install_packages "a build by clang" clang
     fi
@@ -72,7 +98,8 @@ command_build()
     say "built in $built/lib and $built/bin"
 }
 
-# Starts a shell, or a program, with the checkout's programs on the PATH. Names what cannot be installed and goes on.
+# Starts a shell, or a program, with the checkout's programs on the PATH. Installs what building and ./hakmem test need;
+# names what cannot be installed and goes on.
 command_shell()
 {
     local packages
@@ -83,10 +110,10 @@ command_shell()
         refuse "unknown option '$1' of shell: a program comes after --"
     fi
     require_own_out "hakmem shell"
-    list_all_packages
+    mapfile -t packages < <(read_list build test)
     offer_packages "'hakmem shell'" "${packages[@]}" || say "what needs them will not work"
     require_build_tools
-    make_venv all
+    make_venv test
     lock_build
     configure release OFF
     build_flavor release

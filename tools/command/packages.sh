@@ -1,30 +1,98 @@
-# Debian's packages: the command or file that proves one is there, and how it is installed.
+# Debian packages. The lists in tools/packages name them, an entry a line: alternatives apart by "|", then "#" and what
+# the package is for. A reason that contains "unless the command NAME is there" leaves the entry out where NAME exists,
+# wherever it comes from. {clang} stands for the version of Debian's clang, as {python3} for Python's.
 
-build_packages=(cmake ninja-build gcc libc6-dev)
-test_packages=(g++ make clang binutils pkg-config python3 python3-venv libcmocka-dev)
 venv_packages=(python3 python3-venv)
-clang_packages=(clang libclang-rt-14-dev)
 cross_packages=(gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static)
 
-# Prints the packages that are not installed, one on each line.
-list_missing_packages()
+# read_list NAME...: prints the entries of the lists in tools/packages, without the reasons, each once.
+read_list()
 {
-    local package installed
-    # One call: a hundred take seconds on a loaded machine. It fails if it does not know one of them.
-    installed=$(dpkg-query -W -f '${db:Status-Abbrev} ${Package}\n' "$@" 2>/dev/null | sed -n 's/^.i. *//p' || true)
-    for package in "$@"; do
-        if [[ $'\n'$installed$'\n' != *$'\n'"$package"$'\n'* ]]; then
-            echo "$package"
-        fi
+    local name line
+    for name in "$@"; do
+        while read -r line; do
+            if [[ $line =~ 'unless the command '([^ ]+)' is there' ]] && command -v "${BASH_REMATCH[1]}" >/dev/null; then
+                continue
+            fi
+            line=${line%%#*}
+            if [[ -n ${line//[[:space:]]/} ]]; then
+                echo "${line%%[[:space:]]*}"
+            fi
+        done <"$root/tools/packages/$name.txt"
+    done | awk '!seen[$0]++'
+}
+
+# Prints what the lists say about each entry, after its name.
+print_reasons()
+{
+    local entry
+    for entry in "$@"; do
+        awk -v entry="$entry" '$1 == entry && $2 == "#" { sub(/^[^#]*# */, ""); print "  " entry ": " $0; exit }' \
+            "$root"/tools/packages/*.txt
     done
 }
 
-# Prints what the lists in tools/ say about a package, after its name.
-print_reasons()
+# version_of PACKAGE: prints the version in the name of the package that PACKAGE stands for, such as 14 for clang.
+version_of()
 {
-    local package
-    for package in "$@"; do
-        sed -n "s/^$package  *# \(.*\)$/  $package: \1/p" "$root"/tools/packages-*.txt | sort -u | head -1
+    apt-cache depends "$1" 2>/dev/null | sed -n "s/^ *Depends: $1-\{0,1\}\([0-9][0-9.]*\)$/\1/p" | head -1
+}
+
+# alternatives_of ENTRY: prints the names that an entry stands for, the preferred one first.
+alternatives_of()
+{
+    local name package
+    for name in ${1//|/ }; do
+        if [[ $name =~ \{([a-z0-9]+)\} ]]; then
+            package=${BASH_REMATCH[1]}
+            name=${name/"{$package}"/$(version_of "$package")}
+        fi
+        echo "$name"
+    done
+}
+
+# list_missing_packages ENTRY...: prints the entries of which no alternative is installed, one on each line.
+list_missing_packages()
+{
+    local entry name installed names=()
+    for entry in "$@"; do
+        if [[ $entry == *[\|{]* ]]; then
+            mapfile -t -O "${#names[@]}" names < <(alternatives_of "$entry")
+        else
+            names+=("$entry")
+        fi
+    done
+    # One call: a hundred take seconds on a loaded machine. It fails if it does not know one of them.
+    installed=$(dpkg-query -W -f '${db:Status-Abbrev} ${Package}\n' "${names[@]}" 2>/dev/null | sed -n 's/^.i. *//p') ||
+        true
+    for entry in "$@"; do
+        for name in $([[ $entry == *[\|{]* ]] && alternatives_of "$entry" || echo "$entry"); do
+            if [[ $'\n'$installed$'\n' == *$'\n'"$name"$'\n'* ]]; then
+                continue 2
+            fi
+        done
+        echo "$entry"
+    done
+}
+
+# choose_packages ENTRY...: sets `chosen` to the packages that this system's lists have, and `unknown` to the entries
+# of which they have none.
+choose_packages()
+{
+    local entry name found
+    chosen=() unknown=()
+    for entry in "$@"; do
+        found=""
+        for name in $(alternatives_of "$entry"); do
+            if [[ -z $found ]] && apt-cache show --no-all-versions "$name" >/dev/null 2>&1; then
+                found=$name
+            fi
+        done
+        if [[ -n $found ]]; then
+            chosen+=("$found")
+        else
+            unknown+=("$entry")
+        fi
     done
 }
 
@@ -39,13 +107,36 @@ confirm()
     [[ -z $answer || $answer == [yY]* ]]
 }
 
-# offer_packages WHAT PACKAGE...: installs the packages that WHAT lacks, as root. If some stay missing, says so and
-# fails.
+# Runs apt-get, which waits for another process that installs. No service starts on this machine: policy-rc.d refuses
+# it while the packages are set up.
+apt_install()
+{
+    local policy=/usr/sbin/policy-rc.d status=0
+    export DEBIAN_FRONTEND=noninteractive
+    if [[ ! -e $policy ]]; then
+        printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod +x "$policy"
+        # shellcheck disable=SC2064 # the path is known now
+        trap "rm -f $policy" EXIT
+    else
+        policy=""
+    fi
+    progressing apt-get -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "$@" ||
+        status=1
+    if [[ -n $policy ]]; then
+        rm -f "$policy"
+        trap - EXIT
+    fi
+    return "$status"
+}
+
+apt_updated=no
+
+# offer_packages WHAT ENTRY...: installs the packages that WHAT lacks, as root. If some stay missing, says so and fails.
 offer_packages()
 {
-    local what=$1 missing
+    local what=$1 missing chosen unknown status=0
     shift
-    if ! command -v dpkg-query >/dev/null; then
+    if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
         say "$what needs what Debian calls $*; this is not Debian, so nothing is installed here"
         return 1
     fi
@@ -63,74 +154,58 @@ offer_packages()
         say "nothing was installed"
         return 1
     fi
-    lock_setup
-    say "installing ${missing[*]}"
-    export DEBIAN_FRONTEND=noninteractive
-    local status=0
-    quietly apt-get -o Acquire::Retries=3 update &&
-        quietly apt-get -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 \
-            install -y --no-install-recommends "${missing[@]}" || status=1
-    unlock_setup
+    lock_system
+    if [[ $apt_updated == no ]]; then
+        progressing apt-get -o Acquire::Retries=3 update && apt_updated=yes
+    fi
+    # Another hakmem may have installed some while this one waited.
+    mapfile -t missing < <(list_missing_packages "${missing[@]}")
+    choose_packages ${missing[@]+"${missing[@]}"}
+    if ((${#chosen[@]} > 0)); then
+        say "installing ${chosen[*]}"
+        apt_install "${chosen[@]}" || status=1
+    fi
+    unlock_system
+    if ((${#unknown[@]} > 0)); then
+        say "this system's package lists have no ${unknown[*]}"
+        status=1
+    fi
     return "$status"
 }
 
-# install_packages WHAT PACKAGE...: the same for packages that WHAT requires.
+# Only one hakmem installs at a time on this machine. The lock is root's own.
+lock_system()
+{
+    exec 7>/run/hakmem-install.lock
+    if ! flock -n 7; then
+        say "another hakmem installs packages; waiting for it"
+        flock 7
+    fi
+}
+unlock_system() { exec 7>&-; }
+
+# install_packages WHAT ENTRY...: the same for packages that WHAT requires.
 install_packages() { offer_packages "$@" || exit 1; }
 
 # A build needs these commands, wherever they come from.
 require_build_tools()
 {
-    local tool
+    local tool packages
     for tool in cmake ninja gcc; do
         if ! command -v "$tool" >/dev/null; then
-            install_packages "a build" "${build_packages[@]}"
+            mapfile -t packages < <(read_list build)
+            install_packages "a build" "${packages[@]}"
             return
         fi
     done
-}
-
-# Prints the packages that a file lists, one on each line. The text after "#" says what for. If it contains "unless the
-# command NAME is there", the package is left out if NAME exists, wherever it comes from.
-read_list()
-{
-    local line
-    while read -r line; do
-        if [[ $line =~ 'unless the command '([^ ]+)' is there' ]] && command -v "${BASH_REMATCH[1]}" >/dev/null; then
-            continue
-        fi
-        line=${line%%#*}
-        if [[ -n ${line//[[:space:]]/} ]]; then
-            echo "${line%%[[:space:]]*}"
-        fi
-    done <"$1"
 }
 
 # Installs programs to measure and what builds the peers. All are optional: the tools leave out what is missing.
 offer_bench_tools()
 {
     local packages
-    mapfile -t packages < <(read_list "$root/tools/packages-bench.txt")
+    mapfile -t packages < <(read_list bench)
     offer_packages "$1" "${packages[@]}" || say "what needs them is left out"
-}
-
-# list_all_packages: sets `packages` to what building, testing, measuring and packing need.
-list_all_packages()
-{
-    local list
-    packages=("${build_packages[@]}" "${test_packages[@]}")
-    for list in test bench package; do
-        list=$root/tools/packages-$list.txt
-        [[ -f $list ]] || die "$list is missing"
-        mapfile -t -O "${#packages[@]}" packages < <(read_list "$list")
-    done
-}
-
-require_test_tools()
-{
-    local packages
-    list_all_packages
-    install_packages "'hakmem test'" "${packages[@]}"
-    make_venv all
 }
 
 # Downloads the target's cmocka and musl with a separate apt state and unpacks them into build/, so that the system gets
@@ -150,11 +225,11 @@ require_cross_tools()
     local apt=(apt-get -o APT::Architecture=arm64 -o APT::Architectures::=arm64 -o "Dir::State=$work/state"
         -o "Dir::State::lists=$work/lists" -o "Dir::Cache=$work/cache" -o "Dir::State::status=$work/status"
         -o APT::Sandbox::User=root -o Acquire::Retries=3)
-    quietly "${apt[@]}" update
-    (cd "$work/packages" && quietly "${apt[@]}" download libcmocka-dev libcmocka0 musl musl-dev)
+    progressing "${apt[@]}" update || exit 1
+    (cd "$work/packages" && progressing "${apt[@]}" download libcmocka-dev libcmocka0 musl musl-dev) || exit 1
     local package
     for package in "$work"/packages/*.deb; do
-        dpkg-deb -x "$package" "$target"
+        dpkg-deb -x "$package" "$target" || exit 1
     done
     rm -rf "$work"
 }
@@ -163,6 +238,6 @@ require_cross_tools()
 require_packers()
 {
     local packages
-    mapfile -t packages < <(read_list "$root/tools/packages-package.txt")
+    mapfile -t packages < <(read_list package)
     install_packages "'hakmem package'" "${packages[@]}"
 }

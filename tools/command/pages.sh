@@ -22,7 +22,7 @@ usage: hakmem [--yes] COMMAND [ARGUMENTS]
   run [OPTIONS] [--] PROGRAM [ARGUMENTS]
                              run PROGRAM with HAKMEM in place of its malloc
   test [OPTIONS] [CTEST ARGUMENTS]
-                             build and test: ten minutes, or everything with --all
+                             build and test: less than ten minutes, or everything with --all
   test --soak MINUTES        run stress programs and servers in rotation, with random settings and seeds
   fuzz TARGET                look for inputs that break a part of HAKMEM
   shell [-- PROGRAM]         start a shell, or PROGRAM, with all that a developer needs on the PATH
@@ -90,18 +90,21 @@ END
 usage_test()
 {
     cat <<'END'
-usage: hakmem test [--all] [--keep-going] [--flavor FLAVOR]... [--yes] [CTEST ARGUMENTS]
-       hakmem test --coverage [--yes] [CTEST ARGUMENTS]
+usage: hakmem test [--all [--fresh] | --again | --changed [--base COMMIT]] [--yes]
+       hakmem test [--flavor FLAVOR]... [--coverage] [--yes] CTEST ARGUMENTS
        hakmem test [--flavor FLAVOR]... --soak MINUTES [--seed N] [--only KIND]
 
-Build and test in stages: unit, behaviour, sanitizers, cost, tools. The run stops after the first stage that fails.
-Without --all it takes about ten minutes on two processors: it tests the flavors release, asan (with ubsan) and tsan,
-without the tests that take long. CTEST ARGUMENTS, such as -R REGEX or -L LABEL, go to ctest: then there are no stages,
-and ctest chooses among all tests of all flavors, or of those that --flavor names.
+Build and test in stages. A stage that fails does not keep the others from running. At the end each failed test is
+named, and each skipped one with what this machine cannot do; then comes the number of each.
+Without --all it takes less than ten minutes on two processors and needs what a build needs, Python and cmocka: it tests
+the flavors release, asan (with ubsan) and tsan. CTEST ARGUMENTS, such as -R REGEX or -L LABEL, go to ctest: then there
+are no stages, and ctest chooses among all tests of all flavors, or of those that --flavor names.
 
-  --all                      run every test of every flavor, about half an hour, as continuous integration does
-  --quick                    test the flavor release only
-  --keep-going               run the other stages, too, when one has failed
+  --all                      run every test of every flavor, as continuous integration does; each stage first installs
+                             what it needs
+  --fresh                    analyse all sources anew, not only those that changed
+  --again                    run what failed in the last run
+  --changed                  run the tests that concern what changed since origin/main, or since --base COMMIT
   --coverage                 build the flavor coverage, run its tests, print which lines and branches of src/ ran, write
                              build/coverage/html, and fail if a line did not run that docs/coverage.md does not list
   --flavor FLAVOR            test this flavor in place of those (see 'hakmem build --help'); may be repeated

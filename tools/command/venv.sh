@@ -60,7 +60,7 @@ make_venv()
             site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
             echo "$root/python" >"$site/hakmem.pth"
         fi
-        quietly "$venv/bin/python" -m pip install --disable-pip-version-check -q -r "$requirements"
+        progressing "$venv/bin/python" -m pip install --disable-pip-version-check -r "$requirements"
         if [[ $kind == all ]]; then
             quietly "$venv/bin/python" -m pip install --disable-pip-version-check -q --no-deps -e "$root/python"
         fi

@@ -138,7 +138,7 @@ def count(command: Iterable[str | Path], preload: str | Path | None = None, env:
     for program in ("valgrind", "setarch", "ldd"):
         file = shutil.which(program)
         if file is None:
-            return unfit(f"{program} is not installed (tools/packages-bench.txt lists what is needed)")
+            return unfit(f"{program} is not installed (tools/packages/bench.txt lists what is needed)")
         tools[program] = file
     preload = str(preload) if preload else None
     libraries = files_of(preload) if preload else frozenset()
