@@ -47,7 +47,7 @@ CHECKOUT_COMMANDS = {command.name: command for command in (
     click.Command("test", short_help="build and test", params=[
         flavor_option(),
         *(click.Option([option], is_flag=True)
-          for option in ("--all", "--quick", "--keep-going", "--coverage", "--yes")),
+          for option in ("--all", "--again", "--changed", "--coverage", "--fresh", "--yes")),
         *(click.Option([option]) for option in ("--soak", "--seed", "--only"))]),
     click.Command("fuzz", short_help="look for inputs that break a part of HAKMEM", params=[
         click.Argument(["target"], type=click.Choice(FUZZED)), click.Option(["--minutes"])]),

@@ -68,6 +68,7 @@ command_test()
 require_test_tools()
 {
     local packages tool lists=(build test)
+    choose_out
     if [[ $all == yes ]]; then
         lists+=(ccache)
     fi

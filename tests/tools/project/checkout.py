@@ -50,18 +50,31 @@ def make(folder):
     (folder / "python/hakmem").mkdir(parents=True)
     shutil.copy(blackbox.REPOSITORY / "hakmem", folder / "hakmem")
     shutil.copytree(blackbox.REPOSITORY / "tools/command", folder / "tools/command")
-    for kind, package in (("-base", "wanted"), ("-serve", "served"), ("", "tested")):
+    for kind, package in (("-base", "wanted"), ("-serve", "served"), ("-test", "pytested"), ("", "tested")):
         wheel = folder / f"tools/{package}-1-py3-none-any.whl"
         tiny_wheel(wheel)
         needs = "-r requirements-base.txt\n" if kind != "-base" else ""
         (folder / f"tools/requirements{kind}.txt").write_text(f"{needs}{package} @ {wheel.as_uri()}\n")
-    for name in ("bench", "package", "test"):
-        (folder / f"tools/packages-{name}.txt").write_text("# Debian packages, none of which is wanted here.\n")
+    (folder / "tools/packages").mkdir()
+    for path in (blackbox.REPOSITORY / "tools/packages").iterdir():
+        (folder / "tools/packages" / path.name).write_text("# Debian packages, none of which is wanted here.\n")
+    for name in ("test_stages.py", "count_tests.py"):
+        shutil.copy(blackbox.REPOSITORY / "tools" / name, folder / "tools" / name)
     (folder / "python/pyproject.toml").write_text(PROJECT)
     (folder / "python/backend.py").write_text(BACKEND)
     (folder / "python/hakmem/__init__.py").write_text("")
     (folder / "python/hakmem/__main__.py").write_text(MAIN)
     return folder / "hakmem"
+
+
+def programs(folder, **texts):
+    """Makes shell scripts with these names, and returns a PATH on which they come first. An underscore is a minus."""
+    folder.mkdir()
+    for name, text in texts.items():
+        path = folder / name.replace("_", "-")
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+    return f"{folder}:{os.environ['PATH']}"
 
 
 def environment(**variables):

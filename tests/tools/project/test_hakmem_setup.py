@@ -1,6 +1,7 @@
-"""Protects the set-up that ./hakmem makes: build/venv, also when two start at once."""
+"""Protects the set-up that ./hakmem makes: build/venv, Debian packages, and where it builds."""
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -47,29 +48,29 @@ def test_two_first_uses_at_once(script):
     said = [(process.communicate(timeout=blackbox.HANG), process.returncode) for process in (first, second)]
     assert [(out, status) for (out, _), status in said] == [("tool stats 1\n", 0), ("tool explain 2\n", 0)], said
     (_, first_told), (_, second_told) = (told for told, _ in said)
-    assert first_told == "hakmem: making build/venv\n"
-    assert second_told == "hakmem: another hakmem sets this checkout up; waiting for it\n"
+    assert first_told.startswith("hakmem: ") and "build/venv" in first_told
+    assert second_told.startswith("hakmem: ") and second_told.count("\n") == 1
 
 
 def test_the_environment_grows_by_what_a_command_takes(script):
     """Commands that only read install little. A complete environment serves all, and other pins make a new one."""
-    packages = {"wanted", "served", "tested"}
+    packages = {"wanted", "served", "pytested", "tested"}
 
     def run(*words):
         result = blackbox.run([script, *words], env=checkout.environment(), timeout=120)
         assert result.status == 0 and result.stdout == f"tool {' '.join(words)}\n", result.report()
         (site,) = (script.parent / "build/venv").glob("lib/python3.*/site-packages")
-        return result.stderr, {name for name in packages if (site / f"{name}.py").exists()}
+        return result.stderr.count("build/venv"), {name for name in packages if (site / f"{name}.py").exists()}
 
-    assert run("stats", "1") == ("hakmem: making build/venv\n", {"wanted"})
-    assert run("heap", "1") == ("", {"wanted"})
-    assert run("serve", "1") == ("hakmem: adding to build/venv what this command needs\n", {"wanted", "served"})
-    assert run("explain", "1") == run("serve", "1") == ("", {"wanted", "served"})
-    assert run("bench", "show") == ("hakmem: adding to build/venv what this command needs\n", packages)
-    assert run("serve", "1") == run("stats", "1") == ("", packages)
+    assert run("stats", "1") == (1, {"wanted"})
+    assert run("heap", "1") == (0, {"wanted"})
+    assert run("serve", "1") == (1, {"wanted", "served"})
+    assert run("explain", "1") == run("serve", "1") == (0, {"wanted", "served"})
+    assert run("bench", "show") == (1, packages - {"pytested"})
+    assert run("serve", "1") == run("stats", "1") == (0, packages - {"pytested"})
     with (script.parent / "tools/requirements-serve.txt").open("a") as file:
         file.write("# another pin\n")
-    assert run("stats", "1") == ("hakmem: making build/venv\n", {"wanted"})
+    assert run("stats", "1") == (1, {"wanted"})
 
 
 # ---- Debian's packages ----
@@ -106,26 +107,79 @@ LIST = "hakmem-no-such-package  # shows that it is asked for\nbash\n"
 
 def test_root_is_asked_on_a_terminal(script):
     """It prints what it will install and why, and asks. Nothing happens after a no."""
-    (script.parent / "tools/packages-test.txt").write_text(LIST)
-    run = pexpect.spawn(str(script), ["test"], env=checkout.environment(), timeout=blackbox.HANG, encoding="utf-8",
+    (script.parent / "tools/packages/package.txt").write_text(LIST)
+    run = pexpect.spawn(str(script), ["package"], env=checkout.environment(), timeout=blackbox.HANG, encoding="utf-8",
                         dimensions=(40, 400))
-    run.expect(r"hakmem: 'hakmem test' needs Debian packages that are not installed: .*hakmem-no-such-package\r\n")
-    run.expect(r"  hakmem-no-such-package: shows that it is asked for\r\n")
-    run.expect(r"Install them\? \[Y/n\] ")
+    run.expect(r"hakmem-no-such-package\r\n *hakmem-no-such-package: shows that it is asked for\r\n")
+    run.expect(r"\[Y/n\] ")
     run.sendline("n")
-    run.expect("hakmem: nothing was installed\r\n")
     run.expect(pexpect.EOF)
     run.wait()
     assert run.exitstatus == 1 and "installing" not in run.before
 
 
 def test_who_may_not_install_is_told_how(open_script):
-    (open_script.parent / "tools/packages-test.txt").write_text(LIST)
+    (open_script.parent / "tools/packages/package.txt").write_text(LIST)
     for path in (open_script.parent, *open_script.parent.rglob("*")):
         os.chown(path, NOBODY, NOBODY)
-    result = blackbox.run([open_script, "test"], env=checkout.environment(), user="nobody")
+    result = blackbox.run([open_script, "package"], env=checkout.environment(), user="nobody")
     assert result.status == 1, result.report()
-    assert "install them as root: apt-get install " in result.stderr and "hakmem-no-such-package" in result.stderr
+    assert "apt-get install hakmem-no-such-package\n" in result.stderr
+
+
+# What stands for Debian's tools: two packages are in its lists, one of them is installed, and apt-get notes its words.
+# While it installs, no service may start (policy-rc.d).
+TOOLS = {"dpkg_query": 'for each; do case $each in there|bash) echo "ii  $each"; esac; done',
+         "apt_cache": """case "$1 $*" in
+depends*) echo "  Depends: clang-14" ;;
+show*newer-15|show*libclang-rt-14-dev) ;;
+*) exit 100 ;;
+esac""",
+         "apt_get": """case "$*" in *install*)
+echo "$*" | sed 's/.*--no-install-recommends //' >>"$SAID"; /usr/sbin/policy-rc.d; echo "policy $?" >>"$SAID"; esac"""}
+
+
+@pytest.mark.parametrize("entries, installed, status, unknown", [
+    ("bash", None, 0, None), ("nonesuch|there", None, 0, None), ("nonesuch|newer-15|newer-14", "newer-15", 0, None),
+    ("libclang-rt-{clang}-dev", "libclang-rt-14-dev", 0, None), ("newer-15\nnonesuch", "newer-15", 1, "nonesuch")])
+def test_what_a_list_names_is_looked_up(script, tmp_path, entries, installed, status, unknown):
+    """Alternatives, and versions of this system. What it lacks is named once, and the rest is installed."""
+    said = tmp_path / "said"
+    (script.parent / "tools/packages/package.txt").write_text(entries.replace("\n", "  # is for this test\n") + "\n")
+    ask = f'source {script} help >/dev/null; offer_packages this $(read_list package package)'
+    path = checkout.programs(tmp_path / "programs", **TOOLS)
+    result = blackbox.run(["bash", "-c", ask, script], env=checkout.environment(PATH=path, SAID=str(said)))
+    assert result.status == status, result.report()
+    assert (said.read_text() if said.exists() else None) == (installed and f"{installed}\npolicy 101\n")
+    assert not unknown or re.search(rf"hakmem: .*lists.* {unknown}$", result.stderr, re.MULTILINE), result.report()
+    assert result.stderr.count(f"needs Debian packages that are not installed: {entries.split()[0]}") <= 1
+
+
+def test_a_stage_whose_packages_are_missing_is_lost_and_the_others_run(script, tmp_path):
+    """The run fails, because --all promises every test; its last line counts them, and --again runs the lost stage."""
+    (script.parent / "tools/packages/tools.txt").write_text("nonesuch  # is for this test\n")
+    tests = "".join(f'add_test({label} true)\nset_tests_properties({label} PROPERTIES LABELS {label})\n'
+                    for label in ("unit", "stress", "bounds", "cost", "programs", "tools", "delivery", "project"))
+    # Configures a flavor: release has a test of each kind, each other flavor one.
+    cmake = f"""case "$*" in *"-B "*)
+folder=$(echo "$*" | sed 's/.*-B \\([^ ]*\\).*/\\1/'); mkdir -p "$folder"; touch "$folder/build.ninja"
+case $folder in */release) echo "$TESTS" ;; *) echo "add_test(one true)"
+echo "set_tests_properties(one PROPERTIES LABELS stress)" ;; esac >"$folder/CTestTestfile.cmake"; esac"""
+    tools = {**TOOLS, "cmake": cmake}
+    root = script.parent / "build/aarch64-root"
+    for name in ("usr/include/cmocka.h", "usr/lib/aarch64-linux-gnu/libcmocka.so", "lib/aarch64-linux-musl/libc.so",
+                 "usr/include/aarch64-linux-musl/none"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("")
+    tools["dpkg_query"] = 'for each; do case $each in nonesuch) ;; *) echo "ii  $each"; esac; done'
+    env = checkout.environment(PATH=checkout.programs(tmp_path / "programs", **tools), TESTS=tests)
+    result = blackbox.run([script, "test", "--all"], env=env, timeout=blackbox.HANG)
+    last = result.stdout.splitlines()[-1] if result.stdout else result.stderr
+    assert result.status == 1 and re.fullmatch(r"\d+ passed, 1 failed, 0 skipped", last), result.report()
+    assert "project" in result.stdout and re.search(r"^failed: stage tools", result.stdout, re.MULTILINE)
+    (script.parent / "tools/packages/tools.txt").write_text("bash\n")
+    again = blackbox.run([script, "test", "--again"], env=env, timeout=blackbox.HANG)
+    assert again.status == 0 and again.stdout.endswith("\n") and again.stdout.splitlines()[-1] == "1 passed, 0 failed, 0 skipped", again.report()
 
 
 # ---- A checkout that cannot be built in ----
@@ -165,8 +219,8 @@ def test_a_checkout_of_another_user_whose_path_has_a_blank(open_folder):
                               env=checkout.environment(XDG_CACHE_HOME=str(cache)), user="nobody", timeout=300)
         (made,) = (cache / "hakmem").iterdir()
         assert (result.status, result.stdout) == (4, f"{made}/release/lib/libhakmem.so\n"), result.report()
-        assert result.stderr == (f"hakmem: LD_PRELOAD cannot name a path with a blank or a colon, such as "
-                                 f"{script.parent}/build; {made} is used\n"), (again, result.report())
+        first = result.stderr.splitlines()[0]
+        assert f"{script.parent}/build" in first and f"{made} " in first, (again, result.report())
     assert not (script.parent / "build").exists()
 
 
@@ -200,8 +254,9 @@ def test_a_folder_that_cannot_be_written_is_named(open_script, command):
 def test_what_builds_in_the_checkout_only_says_so(open_script, tmp_path):
     with tempfile.TemporaryDirectory(prefix="hakmem-cache-") as cache:
         os.chmod(cache, 0o777)
-        result = blackbox.run([open_script, "test"], user="nobody", env=checkout.environment(XDG_CACHE_HOME=cache))
-    assert result.status == 1 and "hakmem test builds there only: take a checkout of your own" in result.stderr
+        result = blackbox.run([open_script, "test", "--all"], user="nobody",
+                              env=checkout.environment(XDG_CACHE_HOME=cache))
+        assert result.status == 1 and str(open_script.parent) in result.stderr, result.report()
 
 
 def test_a_checkout_whose_path_has_a_number_sign(tmp_path):
