@@ -40,7 +40,7 @@ INCLUDED = ("git", "ca-certificates")
 TOOLS = ("cmake", "ninja-build", "gcc", "g++", "libc6-dev", "libcmocka-dev", "python3", "python3-venv")
 USER = "stranger"
 # Settings of this machine by which programs reach the network. A room has no others of its variables.
-NETWORK = re.compile(r"(?i)^(https?|ftp|no)_proxy$|^PIP_(INDEX_URL|EXTRA_INDEX_URL|DEFAULT_TIMEOUT|PROXY|TRUSTED_HOST)$")
+NETWORK = re.compile(r"(?i)^((https?|ftp|no)_proxy|pip_((extra_)?index_url|default_timeout|proxy|trusted_host))$")
 APT = re.compile(r'^Acquire::(Check-Valid-Until|Check-Date|https?::Proxy) ".+";$', re.MULTILINE)
 COUNTED = re.compile(r"^(?:hakmem: )?(\d+) passed, (\d+) failed(?:, (\d+) skipped)?", re.MULTILINE)
 # As a container has them: the files of /dev, and what of /proc and /sys is read-only or hidden.
@@ -79,9 +79,9 @@ def mirror_of(suite: str) -> str:
 
 def copy_network(tree: Path) -> None:
     """Makes the network of this machine reachable from the tree."""
-    for file in ("etc/resolv.conf", "etc/hosts", "etc/pip.conf"):
-        if Path("/", file).exists():
-            shutil.copyfile(Path("/", file), tree / file)
+    for name in ("etc/resolv.conf", "etc/hosts", "etc/pip.conf"):
+        if Path("/", name).exists():
+            shutil.copyfile(Path("/", name), tree / name)
     certificates = sorted(Path("/usr/local/share/ca-certificates").glob("*.crt"))
     for file in certificates:
         shutil.copy(file, tree / "usr/local/share/ca-certificates")
@@ -98,7 +98,8 @@ def make_tree(suite: str, tools: bool, fresh: bool) -> Path:
     with tempfile.TemporaryDirectory(dir=CACHE) as folder:
         tree = Path(folder, "tree")
         if tools:
-            call("tar", "-C", make_folder(tree), "-xpf", make_tree(suite, False, False))
+            empty = make_tree(suite, tools=False, fresh=False)
+            call("tar", "-C", make_folder(tree), "-xpf", empty)
             call("chroot", tree, "apt-get", "-q", "update", env=variables("/root", "root"))
             call("chroot", tree, "apt-get", "-qy", "--no-install-recommends", "install", *TOOLS,
                  env={**variables("/root", "root"), "DEBIAN_FRONTEND": "noninteractive"})
@@ -157,8 +158,8 @@ def mount_all(tree: Path, confine: bool) -> None:
         mount("--bind", path, path)
         mount("-o", "remount,bind,ro", path)
     mounted = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
-    for path in [each for each in mounted if each.startswith(f"{tree}/sys")]:
-        mount("-o", "remount,bind,ro", path)
+    for goal in [each for each in mounted if each.startswith(f"{tree}/sys")]:
+        mount("-o", "remount,bind,ro", goal)
     for path in (tree / name for name in HIDDEN):
         if path.is_dir():
             mount("-t", "tmpfs", "-o", "ro", "tmpfs", path)
@@ -240,7 +241,8 @@ def run_room(given: argparse.Namespace) -> int:
         told = ", ".join(f"{number or 0} {word}" for number, word in
                          zip(counts.groups() if counts else (), ("passed", "failed", "skipped"), strict=False))
         print(f"room {name}: {seconds:.0f} s, system + {size(tree, home) - before[0]} MB, "
-              f"home + {size(home) - before[1]} MB, {told or 'nothing counted'}, status {running.returncode}", flush=True)
+              f"home + {size(home) - before[1]} MB, {told or 'nothing counted'}, status {running.returncode}",
+              flush=True)
         return running.returncode
 
 

@@ -11,7 +11,7 @@ import platform
 import struct
 
 # Docker's default set: CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, SETPCAP, NET_BIND_SERVICE, NET_RAW,
-# SYS_CHROOT, MKNOD, AUDIT_WRITE, SETFCAP. Without SYS_ADMIN, SYS_PTRACE, SYS_NICE, SYS_RESOURCE, NET_ADMIN and the like.
+# SYS_CHROOT, MKNOD, AUDIT_WRITE, SETFCAP. SYS_ADMIN, SYS_PTRACE, SYS_NICE, SYS_RESOURCE and NET_ADMIN are not in it.
 KEPT = sum(1 << each for each in (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31))
 
 # System calls of x86-64 that fail with EPERM.
