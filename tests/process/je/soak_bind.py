@@ -1,93 +1,87 @@
-"""Protects Debian's redis-server, which is linked with jemalloc: its memory figures are true on libhakmem-je.so."""
+"""Protects Debian's BIND, which uses jemalloc's mallocx, rallocx and sdallocx.
 
-import shutil
+It serves the same zone on libhakmem-je, and its tools run on the other libraries."""
+
+import re
+import socket
 import subprocess
-import tempfile
 import time
-from pathlib import Path
-
-import pytest
 
 import blackbox
+import pytest
 
-MIB = 1 << 20
+NAMES = 20000
 
 
-class Server:
-    def __init__(self, preload):
-        self.folder = Path(tempfile.mkdtemp(prefix="hakmem-je-"))
-        with open(self.folder / "output", "wb") as output:
-            self.process = subprocess.Popen([
-                "redis-server", "--port", "0", "--unixsocket", self.folder / "socket", "--save", "", "--dir",
-                self.folder, "--enable-debug-command", "yes"
-            ], env=blackbox.environment({}, preload), stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                                            start_new_session=True,
-                                            )
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def write_zone(folder):
+    """Names of many lengths, each with its own text."""
+    lines = ["$TTL 60", "@ IN SOA here. me.here. 1 60 60 60 60", "@ IN NS here."]
+    lines += [f"n{i}{'x' * (i % 40)} IN TXT \"{'y' * (i * 7 % 200)}{i}\"" for i in range(NAMES)]
+    (folder / "zone").write_text("\n".join(lines) + "\n")
+
+
+def served(folder, preload):
+    """The answers to five simultaneous requests for the whole zone, and the server's output."""
+    port = free_port()
+    (folder / "conf").write_text(f'''
+        options {{ directory "{folder}"; pid-file none; listen-on port {port} {{ 127.0.0.1; }}; listen-on-v6 {{ none; }}; recursion no;
+                   allow-transfer {{ any; }}; notify no; session-keyfile "{folder}/session"; }};
+        controls {{ }};
+        zone "example" {{ type primary; file "{folder}/zone"; }};
+    ''')
+    env = blackbox.environment({"HAKMEM_VERBOSE": "1"}, preload)
+    with open(folder / "log", "wb") as log:
+        server = subprocess.Popen(["named", "-g", "-c", folder / "conf", "-n", "2"], env=env, cwd=folder,
+                                  stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+    try:
         deadline = time.monotonic() + blackbox.HANG
-        while self.command("PING") != "PONG":
-            assert time.monotonic() < deadline and self.process.poll() is None, (self.folder / "output").read_text()
+        while "all zones loaded" not in (folder / "log").read_text(errors="replace"):
+            assert server.poll() is None and time.monotonic() < deadline, (folder / "log").read_text(errors="replace")
             time.sleep(0.05)
-
-    def command(self, *words):
-        return blackbox.run(["redis-cli", "-s", self.folder / "socket", *words]).stdout.strip()
-
-    def memory(self):
-        time.sleep(0.25)  # the server updates its figures ten times a second
-        pairs = (line.split(":", 1) for line in self.command("INFO", "memory").splitlines() if ":" in line)
-        return {name: value.strip() for name, value in pairs}
-
-    def anonymous(self):
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(next(line for line in status.splitlines() if line.startswith("RssAnon:")).split()[1]) * 1024
-
-    def stop(self):
-        blackbox.stop_session(self.process)
-        self.process.wait()
-        shutil.rmtree(self.folder)
+        ask = ["dig", "@127.0.0.1", "-p", str(port), "+tcp", "+onesoa", "+nocmd", "+nostats", "example", "AXFR"]
+        asking = [
+            subprocess.Popen(ask, env=blackbox.environment(), stdout=subprocess.PIPE, text=True) for _ in range(5)
+        ]
+        answers = {re.sub(r"[ \t]+", " ", one.communicate(timeout=blackbox.HANG)[0]) for one in asking}
+        server.terminate()
+        assert server.wait(timeout=blackbox.HANG) == 0
+    finally:
+        blackbox.stop_session(server)
+        server.wait()
+    return answers, (folder / "log").read_text(errors="replace")
 
 
-@pytest.fixture(scope="module")
-def server(je_library):
-    server = Server(je_library)
-    yield server
-    server.stop()
+def test_named_serves_a_zone(je_library, tmp_path):
+    needed = subprocess.run(["ldd", "/usr/sbin/named"], capture_output=True, text=True, check=True).stdout
+    (libisc,) = re.findall(r"=> (\S*/libisc-\S+)", needed)
+    asked = subprocess.run(["nm", "-D", "--undefined-only", libisc], capture_output=True, text=True, check=True).stdout
+    assert {"mallocx", "rallocx", "sdallocx", "sallocx"} <= set(asked.split()), "the server takes jemalloc's interface"
+    write_zone(tmp_path)
+    answers, log = served(tmp_path, je_library)
+    assert "hakmem: version" in log
+    assert len(answers) == 1 and next(
+        iter(answers)).count(" IN TXT ") == NAMES, "five that ask get one answer, and all of it"
+    assert served(tmp_path, None)[0] == answers
 
 
-def test_figures(server):
-    before = {name: int(value) for name, value in server.memory().items() if value.isdigit()}
-    server.command("DEBUG", "POPULATE", "100000", "key", "200")
-    info = server.memory()
-    figures = {name: int(value) for name, value in info.items() if value.isdigit()}
-    allocated, active, resident = (figures[f"allocator_{name}"] for name in ("allocated", "active", "resident"))
-    assert allocated <= active <= resident
-    used = figures["used_memory"] - before["used_memory"]
-    assert abs(allocated - before["allocator_allocated"] - used) < MIB / 4, "what the server counts itself"
-    # Pages from which no block was taken yet are active and not resident. The rest of the process is small.
-    assert server.anonymous() - MIB <= resident <= server.anonymous() + 2 * MIB
-    assert 1.0 <= float(info["allocator_frag_ratio"]) < 1.15 and 1.0 <= float(info["allocator_rss_ratio"]) < 1.3
+def test_its_tool_reads_the_zone(je_library, tmp_path):
+    write_zone(tmp_path)
+    plain, ours = (blackbox.run(["named-checkzone", "-D", "example", tmp_path / "zone"], preload=preload)
+                   for preload in (None, je_library))
+    assert ours.status == plain.status == 0 and ours.stdout == plain.stdout and ours.stdout.count(
+        "TXT") == NAMES, ours.report()
 
 
-def test_fragmentation_is_seen_and_leaves(server):
-    server.command("EVAL", "for i = 0, 99999 do if i % 4 ~= 0 then redis.call('DEL', 'key:' .. i) end end", "0")
-    sparse = server.memory()
-    assert float(sparse["allocator_frag_ratio"]) > 1.5
-    server.command("FLUSHALL")
-    assert server.command("MEMORY", "PURGE") == "OK"
-    empty = server.memory()
-    assert int(empty["allocator_active"]) < int(sparse["allocator_active"]) / 2
-    assert int(empty["allocator_resident"]) < int(sparse["allocator_resident"]) / 2
-    assert server.anonymous() < int(empty["allocator_resident"]) + 2 * MIB
-
-
-def test_commands_of_memory(server):
-    words = server.command("MEMORY", "STATS").split()
-    stats = dict(zip(words[::2], words[1::2]))
-    assert 0 < int(stats["allocator.allocated"]) <= int(stats["allocator.active"]) <= int(stats["allocator.resident"])
-    assert server.command("MEMORY", "DOCTOR").startswith(("Sam", "Hi Sam"))
-    assert "live" in server.command("MEMORY", "MALLOC-STATS")
-    assert "HAKMEM" in server.command("DEBUG", "MALLCTL-STR", "version")
-    assert int(server.command("DEBUG", "MALLCTL", "stats.allocated")) > 0
-    assert server.command("CONFIG", "SET", "jemalloc-bg-thread", "no") == "OK"
-    assert server.command("CONFIG", "SET", "jemalloc-bg-thread", "yes") == "OK"
-    # Debian's build has no active defragmentation, and the server says so.
-    assert "cannot be enabled" in server.command("CONFIG", "SET", "activedefrag", "yes")
+@pytest.mark.parametrize("name", ["libhakmem.so", "libhakmem-secure.so", "libhakmem-tc.so"])
+def test_its_tool_reads_the_zone_on_every_library(name, tmp_path):
+    write_zone(tmp_path)
+    plain, ours = (blackbox.run(["named-checkzone", "-D", "example", tmp_path / "zone"], preload=preload)
+                   for preload in (None, blackbox.LIBRARY.with_name(name)))
+    assert ours.status == plain.status == 0 and ours.stdout == plain.stdout, ours.report()
+    assert ours.stderr == plain.stderr, ours.report()
