@@ -136,6 +136,7 @@ def drivers(soak, chance):
 
 # kind: (the programs that it needs, the file)
 REAL = {
+    "crowds": ((), "process/drivers/soak_crowds.py"),
     "bind": (("named", "dig"), "process/je/soak_bind.py"),
     "ffmpeg": (("ffmpeg",), "process/programs/soak_media.py"),
     "java-ruby": (("ruby", "java", "javac"), "process/programs/soak_runtimes.py"),
@@ -144,6 +145,7 @@ REAL = {
     "nginx": (("nginx", "ab", "openssl"), "process/programs/test_programs_nginx.py"),
     "php": (("php", "nginx"), "process/programs/soak_php.py"),
     "postgres": (("psql",), "process/programs/soak_postgres.py"),
+    "python": (("/usr/bin/python3",), "process/programs/soak_python.py"),
     "redis-contents": (("redis-server", "redis-benchmark", "redis-cli"), "process/programs/test_programs_redis.py"),
     "rust-go-node": (("cargo", "go", "node"), "process/programs/soak_languages.py"),
     "stress-ng": (("stress-ng",), "process/programs/soak_stress_ng.py"),
