@@ -15,6 +15,9 @@
 #define UNIT_EMULATED 0
 #endif
 
+/* Seconds after which a test may take itself for hung: far more than it needs, however busy the machine is. */
+enum { UNIT_HANG = 1200 };
+
 /* ---- What is written to stderr ---- */
 
 /* Sends file descriptor 2 into memory until capture_end, which returns the text (static, cut at 64 KiB). */

@@ -85,7 +85,7 @@ static void test_woken_thread_forks(void)
     second = (struct waiter){ .outer = &registry_take_heap()->lock };
     fork_register();
     sigaction(SIGUSR1, &action, NULL);
-    alarm(60);
+    alarm(UNIT_HANG);
     assert_int_equal(sched_getaffinity(0, sizeof one, &one), 0);
     for (int cpu = 0, found = 0; cpu < CPU_SETSIZE; cpu++)
         if (CPU_ISSET(cpu, &one) && found++ > 0)

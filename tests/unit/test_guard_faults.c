@@ -245,7 +245,7 @@ static void under_the_lock(void)
     begin(true);
     char *block = take(guard.page);
     lock_acquire(&guard_lock);
-    alarm(20);
+    alarm(UNIT_HANG);
     write_at(block + guard.page);
 }
 
@@ -254,7 +254,7 @@ static void under_the_report_lock(void)
     begin(true);
     char *block = take(guard.page);
     lock_acquire(&guard_report_lock);
-    alarm(20);
+    alarm(UNIT_HANG);
     write_at(block + guard.page);
 }
 

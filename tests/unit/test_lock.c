@@ -140,7 +140,7 @@ static void test_fork_wakes_next(void **state)
     pthread_t first, next;
 
     (void)state;
-    alarm(120);
+    alarm(UNIT_HANG);
     lock_acquire(&contended);
     first = start_sleeper(fork_waits);
     next = start_sleeper(acquire_waits);
@@ -178,7 +178,7 @@ static void test_fork_passes_wake(void **state)
     pthread_t first, second;
 
     (void)state;
-    alarm(120);
+    alarm(UNIT_HANG);
     sigaction(SIGUSR1, &action, NULL);
     lock_acquire(&contended);
     first = start_sleeper(acquire_waits);
@@ -219,7 +219,7 @@ static void test_fork_leaves_marked(void **state)
     pthread_t holder;
 
     (void)state;
-    alarm(120);
+    alarm(UNIT_HANG);
     if (UNIT_ONE_CPU)
         fake_advance_reading(1000000);
     assert_int_equal(pthread_create(&holder, NULL, hold_marked, NULL), 0);
@@ -279,7 +279,7 @@ static enum lock_taken fork_takes(bool is_marked)
 static void test_fork_steps_back(void **state)
 {
     (void)state;
-    alarm(120);
+    alarm(UNIT_HANG);
     assert_int_equal(fork_takes(false), LOCK_TAKEN);
     assert_int_equal(fork_takes(true), LOCK_STEP_BACK);
     lock_note_interrupted(1);

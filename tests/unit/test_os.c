@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "machine.h"
 #include "os/file.h"
 #include "os/os.h"
 #include "os/symbols.h"
@@ -424,8 +425,7 @@ static void test_symbols_peek(void **state)
     uintptr_t start = 0, end = 0;
 
     (void)state;
-    if (UNIT_EMULATED) /* qemu-user lacks process_vm_readv */
-        return;
+    MACHINE_NEEDS(process_vm_readv);
     assert_true(os_symbols_peek(in_libc, 3, 0, &start, &end));
     assert_true(in_libc[0].address == (uintptr_t)dlsym(RTLD_DEFAULT, "bsearch"));
     assert_true(in_libc[2].address == (uintptr_t)dlsym(RTLD_DEFAULT, "qsort"));

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "machine.h"
 #include "os/reader.h"
 #include "refused.h"
 
@@ -99,6 +100,7 @@ static void expect_copies_up_to_the_hole(void)
 static void test_copies_what_is_there(void **state)
 {
     (void)state;
+    MACHINE_NEEDS(process_vm_readv);
     open_reader();
     assert_true(reader.memory < 0);
     expect_copies_up_to_the_hole();
@@ -123,6 +125,7 @@ static void test_a_failed_copy_is_known(void **state)
     uint64_t word = 1, copy = 0;
 
     (void)state;
+    MACHINE_NEEDS(process_vm_readv);
     open_reader();
     assert_int_equal(os_reader_copy(&reader, page, &copy, sizeof copy), 0);
     assert_false(reader.failed);

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "machine.h"
 #include "profile/python.h"
 #include "profile/table.h"
 
@@ -600,5 +601,7 @@ int main(void)
         core_unit_test(test_unknown_version),
     };
 
+    if (!machine_has("test_python_frames", machine_lacks_process_vm_readv()))
+        return MACHINE_SKIPPED;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

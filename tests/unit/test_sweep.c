@@ -24,6 +24,7 @@
 #include "front/process.h"
 #include "front/thread.h"
 #include "harden/sweep.h"
+#include "machine.h"
 #include "pool/misuse.h"
 #include "wrapped_syscall.h"
 
@@ -356,6 +357,7 @@ static void read_files_by_copy(void)
 static void test_read_files_by_copy(void **state)
 {
     (void)state;
+    MACHINE_NEEDS(process_vm_readv);
     in_child(read_files_by_copy);
 }
 
@@ -703,6 +705,7 @@ static void no_copies_of_closed_pages(void)
 static void test_no_copies_of_closed_pages(void **state)
 {
     (void)state;
+    MACHINE_NEEDS(process_vm_readv);
     in_child(no_copies_of_closed_pages);
 }
 

@@ -262,7 +262,7 @@ if(NOT CMAKE_BUILD_TYPE STREQUAL Debug) # where assertions read what two threads
 endif()
 foreach(name IN LISTS need_three)
     add_test(NAME mf2_two_${name} COMMAND mf2_mutant_${name} --weak ${of_two_threads})
-    set_tests_properties(mf2_two_${name} PROPERTIES LABELS "${further}" TIMEOUT ${HAK_HANG_SECONDS})
+    set_tests_properties(mf2_two_${name} PROPERTIES LABELS stress TIMEOUT ${HAK_HANG_SECONDS})
 endforeach()
 
 # ---- The model's own reduction ----

@@ -22,9 +22,9 @@ static const struct {
     const char *setting; /* NAME=value for this case's process, or NULL */
 } cases[] = {
     { "only_frees_window", case_only_frees_window, NULL },
-    { "only_frees_window_shifting", case_only_frees_window_shifting, NULL },
+    { "only_frees_window_shifting", case_only_frees_window_shifting, "HAKMEM_THP=never" },
     { "only_frees_rounds", case_only_frees_rounds, NULL },
-    { "only_frees_rounds_shifting", case_only_frees_rounds_shifting, NULL },
+    { "only_frees_rounds_shifting", case_only_frees_rounds_shifting, "HAKMEM_THP=never" },
     { "threads_die", case_threads_die, NULL },
     { "threads_die_remote", case_threads_die_remote, NULL },
     { "gigabyte", case_gigabyte, NULL },

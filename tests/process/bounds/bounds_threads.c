@@ -59,9 +59,9 @@ static void hand_end(pthread_t freer)
     support_join(freer);
 }
 
-/* One mix of sizes: 1.2 x the live peak and the freer's cache. Shifting sizes: 1.25 x, both threads' caches, and four
- * huge pages that may be partly used: a size's long slabs do not fit the short gaps that earlier sizes leave before a
- * purge delay has passed. */
+/* One mix of sizes: 1.2 x the live peak and the freer's cache. Shifting sizes: what the footprint's rule (N2) lets wait,
+ * as in bounds_change.c, and both threads' caches. They run without huge pages, with which the peak moves by whole huge
+ * pages from run to run. */
 static void judge_peak(bool shifting, size_t start, size_t live_peak, size_t asked_peak)
 {
     size_t aim = live_peak + live_peak / 5 + CACHE_BYTES;
@@ -70,7 +70,7 @@ static void judge_peak(bool shifting, size_t start, size_t live_peak, size_t ask
     bounds_note("live peak, usable bytes", live_peak);
     bounds_note("1.2 x live peak and the freer's cache", aim);
     bounds_figure("peak above the start", bounds_above(bounds_peak(), start),
-                  shifting ? live_peak + live_peak / 4 + 2 * CACHE_BYTES + 8 * MIB : aim);
+                  shifting ? live_peak + live_peak * 27 / 100 + 10 * MIB + 2 * CACHE_BYTES : aim);
 }
 
 /* The size range of a turn. The last range holds all sizes that are not spans. */
@@ -240,7 +240,7 @@ void case_threads_die_remote(void)
 
 enum {
     SLEEPERS = 8,
-    PURGE_LOOKS = 60, /* half a second apart: a purge thread that has done nothing by then never will */
+    PURGE_LOOKS = 2400, /* half a second apart: a purge thread that has done nothing by then never will */
 };
 #define SLEEPER_BYTES (32 * MIB)
 
@@ -275,7 +275,6 @@ struct night {
     bool frees_itself; /* otherwise main frees all blocks */
     bool says_idle;
     bool main_is_active;
-    bool soon; /* measures before a purge delay has passed */
     size_t bound;
 };
 
@@ -302,11 +301,8 @@ static void sleep_through(struct night night)
             chains_free(&sleepers[i].chains);
     }
     bounds_note("held when all blocks are freed", bounds_above(support_rss(), start));
-    if (night.soon) {
-        support_sleep_ms(PURGE_DELAY_MS * 3 / 5);
-        bounds_figure("held by 8 sleepers when nobody was active for 0.3 s", bounds_above(support_rss(), start),
-                      night.bound);
-    } else if (bounds_idle(), night.main_is_active) {
+    if (night.main_is_active) {
+        bounds_idle();
         bounds_handful();
         bounds_figure("held by 8 sleepers when another thread is active", bounds_above(support_rss(), start),
                       night.bound);
@@ -314,7 +310,7 @@ static void sleep_through(struct night night)
         size_t held;
         unsigned looks = 0;
 
-        do /* One period of the purge thread. On a loaded machine it may run later. */
+        do /* The purge thread comes without a call. On a loaded machine it may run later. */
             support_sleep_ms(PURGE_DELAY_MS);
         while ((held = bounds_above(support_rss(), start)) > night.bound && ++looks < PURGE_LOOKS);
         bounds_figure("held by 8 sleepers when nobody is active", held, night.bound);
@@ -346,7 +342,7 @@ void case_sleepers_idle(void)
 /* By default, without any call: the purge thread comes and goes by itself. */
 void case_quiet(void)
 {
-    sleep_through((struct night){ .frees_itself = true, .soon = true, .bound = SLEEPERS_BOUND });
+    sleep_through((struct night){ .frees_itself = true, .main_is_active = false, .bound = SLEEPERS_BOUND });
 }
 
 void case_purge_thread(void)

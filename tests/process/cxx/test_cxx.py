@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 import blackbox
+from messages import SIZE, aborted
 
 HERE = Path(__file__).resolve().parent
 PAGE = blackbox.REPOSITORY / "docs/cxx.md"
 # Any warning about the headers is an error. -O0 takes half the time.
+WARNINGS = ["-Wall", "-Wextra", "-Werror"]
 STRICT = ["-Wpedantic", "-Wshadow", "-O0", "-g0"]
 
 
@@ -21,17 +23,22 @@ def static_library():
 
 @pytest.fixture(scope="module")
 def build(tmp_path_factory, static_library):
-    """build(source, *flags, compiler=) links to the static library, beside the system's malloc."""
+    """build(source, *flags, compiler=) links to the static library, beside the system's malloc. ccache has objects that
+    were compiled before."""
     folder = tmp_path_factory.mktemp("cxx")
     built = {}
+
+    def run(compiler, *words):
+        command = [compiler, "-std=c++17", *WARNINGS, *STRICT, "-DHAK_STATIC", f"-I{blackbox.INCLUDE_FOLDER}", *words]
+        blackbox.call(*command, **blackbox.compile_cache(blackbox.REPOSITORY))
 
     def make(source, *flags, compiler="g++"):
         key = (source, flags, compiler)
         if key not in built:
             output = folder / f"program{len(built)}"
-            built[key] = blackbox.compile_program(
-                HERE / source, output, *STRICT, *flags, "-DHAK_STATIC", static_library, compiler=compiler
-            )
+            run(compiler, *flags, "-c", HERE / source, "-o", f"{output}.o")
+            run(compiler, *flags, f"{output}.o", static_library, "-pthread", "-o", output)
+            built[key] = output
         return built[key]
 
     return make
@@ -41,40 +48,35 @@ def good(result, output):
     assert (result.status, result.stdout, result.stderr) == (0, output, ""), result.report()
 
 
-@pytest.mark.parametrize("standard", ["c++17", "c++20", "c++23"])
-@pytest.mark.parametrize("compiler", ["g++", "clang++"])
-@pytest.mark.parametrize("source, output", [("allocator.cpp", "done\n"), ("memory_resource.cpp", "done\nlate\n")])
-def test_header(build, source, output, compiler, standard):
-    # clang 14 knows C++23 by its older name. Checked sizes show that each container passes its block's own size.
-    name = "c++2b" if (compiler, standard) == ("clang++", "c++23") else standard
-    checked = standard == "c++20"
-    program = build(source, f"-std={name}", f"-DHAK_CHECK_SIZES={checked:d}", compiler=compiler)
-    good(blackbox.run([program]), output)
-
-
-@pytest.mark.parametrize(
-    "source, output",
-    [("allocator.cpp", "allocate_at_least by the library\ndone\n"), ("memory_resource.cpp", "done\nlate\n")],
-)
-def test_header_on_libcxx(build, source, output):
-    """libc++'s containers request whole blocks in C++23."""
-    program = build(source, "-std=c++2b", "-stdlib=libc++", "-DHAK_CHECK_SIZES=1", compiler="clang++")
-    good(blackbox.run([program]), output)
+# Checked sizes show that each container passes its block's own size. In C++23 libc++'s containers request whole blocks,
+# and clang 14 knows it by its older name.
+@pytest.mark.parametrize("compiler, standard, flags", [
+    ("g++", "c++17", []),
+    ("g++", "c++23", ["-DHAK_CHECK_SIZES=1"]),
+    ("clang++", "c++20", []),
+    ("clang++", "c++2b", ["-DHAK_CHECK_SIZES=1", "-stdlib=libc++"]),
+], ids=str)
+def test_header(build, compiler, standard, flags):
+    libcxx = "-stdlib=libc++" in flags
+    for source, output in (("allocator.cpp", "allocate_at_least by the library\ndone\n" if libcxx else "done\n"),
+                           ("memory_resource.cpp", "done\nlate\n")):
+        good(blackbox.run([build(source, f"-std={standard}", *flags, compiler=compiler)]), output)
 
 
 HEAPS = ["heap_allocator", "aligned_heap_allocator", "heap_resource", "borrowed_heap_resource"]
 PROCESS = ["allocator", "aligned_allocator", "process_resource"]
 
 
-@pytest.mark.parametrize("case", [*HEAPS, *PROCESS])
-def test_wrong_size(build, case):
-    checked = blackbox.run([build("wrong_size.cpp", "-DHAK_CHECK_SIZES=1"), case])
-    assert checked.status == -signal.SIGABRT and "_sized(" in checked.stderr, checked.report()
-    unchecked = blackbox.run([build("wrong_size.cpp"), case])
-    if case in HEAPS:
-        assert unchecked.status == -signal.SIGABRT and unchecked.stderr.count("\n") == 1, unchecked.report()
-    else:
-        good(unchecked, "not seen\n")
+def test_wrong_size(build):
+    for case in (*HEAPS, *PROCESS):
+        checked = blackbox.run([build("wrong_size.cpp", "-DHAK_CHECK_SIZES=1"), case])
+        said = aborted(checked)
+        assert said.function.endswith("_sized") and said.kind == SIZE, checked.report()
+        unchecked = blackbox.run([build("wrong_size.cpp"), case])
+        if case in HEAPS:
+            assert unchecked.status == -signal.SIGABRT and unchecked.stderr.count("\n") == 1, unchecked.report()
+        else:
+            good(unchecked, "not seen\n")
 
 
 @pytest.mark.parametrize("compiler", ["g++", "clang++"])
@@ -88,7 +90,7 @@ def test_without_exceptions_and_rtti(build, compiler):
 def test_older_standard_is_refused(tmp_path):
     source = tmp_path / "old.cpp"
     source.write_text("#include <hakmem/allocator.hpp>\nint main() {}\n")
-    with pytest.raises(AssertionError, match="need C\\+\\+17 or newer"):
+    with pytest.raises(AssertionError, match="#error"):
         blackbox.compile_program(source, tmp_path / "old", "-std=c++14")
 
 
@@ -110,7 +112,7 @@ EXAMPLES = re.findall(r"^```cpp\n(.*?)^```\n\n^```text\n(.*?)^```\n", PAGE.read_
 
 
 def test_every_example_has_its_output():
-    assert len(EXAMPLES) == PAGE.read_text().count("```cpp") == 4
+    assert len(EXAMPLES) == PAGE.read_text().count("```cpp") > 0
 
 
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))

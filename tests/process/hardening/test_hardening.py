@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import blackbox
+from messages import FOREIGN, FREED, NO_BLOCK, SIZE, aborted, misuse_in, numbers, pointers
 
 HERE = Path(__file__).resolve().parent
 BUILD = Path(os.environ["HAKMEM_BUILD_DIR"])
@@ -16,26 +17,25 @@ SECURE = BUILD / "lib" / "libhakmem-secure.so"
 # preload, environment
 WAYS = {"secure": (SECURE, {}), "switch": (blackbox.LIBRARY, {"HAKMEM_HARDENED": "1"})}
 
-FREED = r"freed already"
-NO_BLOCK = r"not the start of a block"
-PAST_END = r"written past its end: .*byte \d+"
 SIZES = [16, 24, 100, 1000, 5000, 60000, 300000, 2000000]
-# How each kind ends, at any size: the function and the words of the message.
+# A write past a block's end, which only a hardened library finds.
+PAST_END = (None,)
+# How each kind ends, at any size: the function and what the message says.
 CAUGHT = {
     "overflow_1": ("free", PAST_END),
     "overflow_second_byte": ("free", PAST_END),
     "overflow_32": ("free", PAST_END),
     "overflow_realloc": ("realloc", PAST_END),
-    "double": ("free", FREED),
-    "double_between": ("free", FREED),
-    "double_other_thread": ("free", FREED),
-    "double_after_other_thread": ("free", FREED),
-    "double_after_trim": ("free", FREED + r"|not allocated by HAKMEM"),
-    "interior": ("free", NO_BLOCK),
-    "unaligned": ("free", NO_BLOCK),
-    "realloc_freed": ("realloc", FREED),
-    "usable_freed": ("malloc_usable_size", FREED),
-    "wrong_size": ("free_sized", r"not of that size"),
+    "double": ("free", [FREED]),
+    "double_between": ("free", [FREED]),
+    "double_other_thread": ("free", [FREED]),
+    "double_after_other_thread": ("free", [FREED]),
+    "double_after_trim": ("free", [FREED, FOREIGN]),
+    "interior": ("free", [NO_BLOCK]),
+    "unaligned": ("free", [NO_BLOCK]),
+    "realloc_freed": ("realloc", [FREED]),
+    "usable_freed": ("malloc_usable_size", [FREED]),
+    "wrong_size": ("free_sized", [SIZE]),
 }
 
 
@@ -61,179 +61,158 @@ def operators(compiled):
     return run
 
 
-def off(*names):
-    """The messages at start about mechanisms that are off."""
-    return "".join(f"hakmem: hardened without {name}: it is off, or another one that it needs\n" for name in names)
+def options_off(result):
+    """The options in the lines at the start that name mechanisms that are off."""
+    return re.findall(r"^hakmem: [^(\n]*\b(HAKMEM_HARDEN_\w+)", result.stderr, re.MULTILINE)
 
 
-def expect_message(result, function, words):
-    assert result.status == -signal.SIGABRT, result.report()
-    assert re.fullmatch(rf"hakmem: {re.escape(function)}\(0x[0-9a-f]+\): .*({words}).*\n",
-                        result.stderr), result.report()
+def expect(result, function):
+    """The message of a run that ends in this function."""
+    said = aborted(result)
+    assert said.function == function, result.report()
+    return said
 
 
-@pytest.mark.parametrize("way", WAYS)
+def expect_neighbour(result, function, before):
+    """The message names the block that was written, which lies before or behind the one that the call was about."""
+    said = expect(result, function)
+    (written,) = said.numbers
+    assert (written < int(said.pointer, 0)) == before and written != int(said.pointer, 0), result.report()
+
+
 @pytest.mark.parametrize("kind", CAUGHT)
-def test_caught_at_the_call(misused, way, kind):
-    function, words = CAUGHT[kind]
-    for size in SIZES:
-        result = misused(way, kind, size)
-        expect_message(result, function, words)
-        if not kind.startswith(("interior", "unaligned", "overflow_realloc")) and size < 1 << 20:
-            assert result.stdout.splitlines()[0] in result.stderr, result.report()
-            assert re.search(r"size class \d+, owner heap \d+ of thread \d+|gone with its slab, no owner",
-                             result.stderr), result.report()
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_an_overflow_is_named_by_its_byte(misused, way):
-    for size in (24, 100, 1000, 5000, 60000, 2000000):
-        result = misused(way, "overflow_second_byte", size)
-        assert f"written past its end: {size} bytes were asked for, byte {size + 1} changed" in result.stderr, result.report(
-        )
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_write_before_a_small_block_is_seen_at_its_free(misused, way):
-    for kind in ("underflow_1", "underflow_8"):
-        for size in (16, 24, 100, 500):
+def test_caught_at_the_call(misused, kind):
+    function, misuses = CAUGHT[kind]
+    for way, sizes in (("secure", SIZES), ("switch", SIZES[2:3])):
+        for size in sizes:
             result = misused(way, kind, size)
-            # No block lies before the slab's first block.
-            if not result.stdout.splitlines()[0].endswith("0000"):
-                expect_message(result, "free", r"the block before it, 0x[0-9a-f]+, was written at or past its end")
+            said = expect(result, function)
+            assert said.kind in misuses, result.report()
+            if misuses == PAST_END:
+                assert said.numbers[-1] >= size, result.report()
+            if not kind.startswith(("interior", "unaligned", "overflow_realloc")) and size < 1 << 20:
+                assert said.pointer == pointers(result)[0] and len(said.owner) in (3, 0), result.report()
 
 
-@pytest.mark.parametrize("way", WAYS)
+def test_an_overflow_is_named_by_its_byte(misused):
+    for size in (24, 100, 5000, 60000, 2000000):
+        result = misused("secure", "overflow_second_byte", size)
+        assert aborted(result).numbers == (size, size + 1), result.report()
+
+
+def test_a_write_before_a_small_block_is_seen_at_its_free(misused):
+    for kind, size in (("underflow_1", 16), ("underflow_1", 500), ("underflow_8", 24), ("underflow_8", 100)):
+        result = misused("secure", kind, size)
+        # No block lies before the slab's first block.
+        if not pointers(result)[0].endswith("0000"):
+            expect_neighbour(result, "free", before=True)
+
+
 @pytest.mark.parametrize("kind, function", [("full_realloc", "realloc"), ("full_sized", "free_sized")])
-def test_a_full_ring_names_the_function(misused, way, kind, function):
+def test_a_full_ring_names_the_function(misused, kind, function):
     """A call that finds its ring full looks at the block behind. The line names that call."""
-    for size in (24, 100, 500):
-        expect_message(misused(way, kind, size), function,
-                       r"the block behind it, 0x[0-9a-f]+, was written past its end")
+    for size in (24, 500):
+        expect_neighbour(misused("secure", kind, size), function, before=False)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_write_past_a_small_block_is_seen_when_the_next_is_taken(misused, way):
+def test_a_write_past_a_small_block_is_seen_when_the_next_is_taken(misused):
     """Before the block that was written is freed, or any beside it."""
-    for size in (24, 100, 500):
-        expect_message(misused(way, "overflow_taken", size), "malloc",
-                       r"the block before it, 0x[0-9a-f]+, was written at or past its end")
+    for size in (24, 500):
+        expect_neighbour(misused("secure", "overflow_taken", size), "malloc", before=True)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_write_after_free_is_seen_when_the_block_is_used_again(misused, way):
-    for size in (16, 24, 100, 1000, 5000, 30000):
-        result = misused(way, "write_after_free", size)
-        expect_message(result, "malloc", rf"written while it was free, at byte {size // 2} \(now 0x41\)")
-        assert re.search(r"size class \d+, owner heap", result.stderr), result.report()
+def test_a_write_after_free_is_seen_when_the_block_is_used_again(misused):
+    for size in (16, 24, 1000, 30000):
+        result = misused("secure", "write_after_free", size)
+        said = expect(result, "malloc")
+        assert said.numbers[:2] == (size // 2, 0x41) and len(said.owner) == 3, result.report()
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_spans_and_huge_blocks_lose_their_access(misused, way):
+def test_spans_and_huge_blocks_lose_their_access(misused):
     for kind in ("write_after_free", "read_after_free"):
-        for size in (60000, 300000, 2000000):
-            assert misused(way, kind, size).status == -signal.SIGSEGV
+        for size in (60000, 2000000):
+            assert misused("secure", kind, size).status == -signal.SIGSEGV
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_span_stays_closed_until_it_is_used_again(misused, way):
-    for size in (60000, 65536, 100000, 1048576):
-        result = misused(way, "write_after_leaving", size)
+def test_a_span_stays_closed_until_it_is_used_again(misused):
+    for size in (60000, 65536, 1048576):
+        result = misused("secure", "write_after_leaving", size)
         assert result.status == -signal.SIGSEGV, result.report()
 
 
 def test_a_write_to_an_open_span_is_named(misused):
     result = misused("switch", "write_after_leaving", 100000, {"HAKMEM_HARDEN_PROTECT": "0"})
-    assert re.fullmatch(r"hakmem: hardened without HAKMEM_HARDEN_PROTECT.*\nhakmem: malloc\(0x[0-9a-f]+\): "
-                        r"written while it was free, at byte 50000.*\n", result.stderr), result.report()
+    (said,) = misuse_in(result.stderr)
+    assert (said.function, said.numbers[0]) == ("malloc", 50000), result.report()
+    assert options_off(result) == ["HAKMEM_HARDEN_PROTECT"], result.report()
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_write_past_an_exact_span_faults(misused, way):
+def test_a_write_past_an_exact_span_faults(misused):
     """A size that leaves no room for a canary: a unit that nobody can access lies behind."""
-    for units in (1, 2, 7, 16):
-        assert misused(way, "overflow_1", units * 65536).status == -signal.SIGSEGV
-        expect_message(misused(way, "overflow_second_byte", units * 65536 - 7), *CAUGHT["overflow_second_byte"])
+    for units in (1, 16):
+        assert misused("secure", "overflow_1", units * 65536).status == -signal.SIGSEGV
+        size = units * 65536 - 7
+        assert expect(misused("secure", "overflow_second_byte", size), "free").numbers == (size, size + 1)
     without = misused("switch", "overflow_second_byte", 65536, {"HAKMEM_HARDEN_GUARDS": "0"})
-    assert re.search(PAST_END, without.stderr), without.report()
+    assert misuse_in(without.stderr)[0].numbers[-1] == 65537, without.report()
 
 
-def test_spans_beyond_the_time_for_closing_are_zeroed_and_checked(misused):
-    def beyond(kind):
-        """A run in which the span was not protected. On a busy machine a thread that waited may protect some more."""
-        for _ in range(5):
-            result = misused("switch", kind, 100000, {"HAKMEM_HARDEN_PROTECT_TIME": "1"})
-            if result.status != -signal.SIGSEGV:
-                break
-        return result
-
-    assert misused("switch", "read_after_many", 100000, {"HAKMEM_HARDEN_PROTECT_TIME": "100"}).status == -signal.SIGSEGV
-    result = beyond("read_after_many")
-    assert (result.status, result.stdout.splitlines()[1:], result.stderr) == (0, ["went on"], ""), result.report()
-    written = r"written while it was free, at byte 50000"
-    expect_message(beyond("write_after_many"), "malloc", written)
-    # Spans that were mostly unwritten give their memory back.
-    expect_message(beyond("write_after_many_sparse"), "malloc", written)
-    result = misused("secure", "read_after_free", 100, {"HAKMEM_HARDEN_PROTECT_TIME": "1"})
-    assert "hakmem: HAKMEM_HARDEN_PROTECT_TIME=1 ignored" in result.stderr, result.report()
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_freed_memory_is_zero(misused, way):
+def test_freed_memory_is_zero(misused):
     for size in SIZES:
         for kind in ("read_after_free", "calloc_after_free"):
             if kind == "calloc_after_free" or size < 50000:
-                result = misused(way, kind, size)
+                result = misused("secure", kind, size)
                 assert (result.status, result.stdout.splitlines()[1:], result.stderr) == (0, ["went on"],
                                                                                           ""), result.report()
 
 
 def test_a_process_that_is_told_not_to_abort_goes_on(misused):
     env = {"HAKMEM_ABORT_ON_MISUSE": "0"}
-    for kind, (function, words) in CAUGHT.items():
-        for size in (24, 5000):
-            result = misused("switch", kind, size, env)
-            assert result.status == 0 and result.stdout.endswith("went on\n"), result.report()
-            assert re.match(rf"hakmem: {function}\(.*({words})", result.stderr), result.report()
+    for kind, (function, misuses) in CAUGHT.items():
+        result = misused("switch", kind, 5000, env)
+        assert result.status == 0 and result.stdout.endswith("went on\n"), result.report()
+        said = misuse_in(result.stderr)[0]
+        assert said.function == function and said.kind in misuses, result.report()
 
 
 # ---- Operators, and blocks of no bytes ----
 
+# What is called, and the functions that the message names: the one that allocated, and the one that freed.
 MIXED = {
-    "malloc_delete": ("operator delete", "allocated by malloc, freed by operator delete"),
-    "new_free": ("free", "allocated by operator new, freed by free"),
-    "new_realloc": ("realloc", "allocated by operator new, freed by free"),
-    "array_delete": ("operator delete", r"allocated by operator new\[\], freed by operator delete"),
-    "new_delete_array": ("operator delete[]", r"allocated by operator new, freed by operator delete\[\]"),
-    "huge_array_delete": ("operator delete", r"allocated by operator new\[\], freed by operator delete"),
-    "wrong_size": ("operator delete", "not of that size"),
+    "malloc_delete": ("operator delete", ["malloc", "operator delete"]),
+    "new_free": ("free", ["operator new", "free"]),
+    "new_realloc": ("realloc", ["operator new", "free"]),
+    "array_delete": ("operator delete", ["operator new[]", "operator delete"]),
+    "new_delete_array": ("operator delete[]", ["operator new", "operator delete[]"]),
+    "huge_array_delete": ("operator delete", ["operator new[]", "operator delete"]),
 }
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_mixed_operators_are_told(operators, way):
-    for kind, (function, words) in MIXED.items():
-        expect_message(operators(way, kind), function, words)
+    for kind, (function, allocators) in MIXED.items():
+        result = operators(way, kind)
+        assert expect(result, function).allocators == allocators, result.report()
+    assert expect(operators(way, "wrong_size"), "operator delete").kind == SIZE
 
 
 def test_operators_may_be_mixed_where_their_switch_is_off(operators):
     for kind in MIXED:
         result = operators("switch", kind, {"HAKMEM_HARDEN_OPERATORS": "0"})
-        assert (result.status, result.stderr) == (0, off("HAKMEM_HARDEN_OPERATORS")), result.report()
+        assert (result.status, options_off(result)) == (0, ["HAKMEM_HARDEN_OPERATORS"]), result.report()
+        assert misuse_in(result.stderr) == [], result.report()
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_operators_that_are_not_mixed_go_on(operators, way):
-    result = operators(way, "ok")
+def test_operators_that_are_not_mixed_go_on(operators):
+    result = operators("secure", "ok")
     assert (result.status, result.stdout, result.stderr) == (0, "went on\n", ""), result.report()
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_blocks_of_no_bytes(operators, way):
-    assert operators(way, "nothing_write").status == -signal.SIGSEGV
-    assert operators(way, "nothing_read").status == -signal.SIGSEGV
-    expect_message(operators(way, "nothing_double"), "free", FREED)
-    expect_message(operators(way, "nothing_interior"), "free", NO_BLOCK)
+def test_blocks_of_no_bytes(operators):
+    assert operators("secure", "nothing_write").status == -signal.SIGSEGV
+    assert operators("secure", "nothing_read").status == -signal.SIGSEGV
+    expect(operators("secure", "nothing_double"), "free")
+    expect(operators("secure", "nothing_interior"), "free")
 
 
 # ---- Types apart ----
@@ -251,9 +230,9 @@ def test_blocks_with_pointers_and_without_share_no_slab(tokens):
 
 
 def test_blocks_with_tokens_are_checked_like_others(tokens):
-    expect_message(tokens("double"), "free", FREED)
-    expect_message(tokens("overflow"), "free", PAST_END)
-    expect_message(tokens("mixed"), "free", "allocated by operator new, freed by free")
+    assert expect(tokens("double"), "free").kind == FREED
+    assert expect(tokens("overflow"), "free").numbers
+    assert expect(tokens("mixed"), "free").allocators == ["operator new", "free"]
 
 
 # ---- What the kernel refuses, and the end ----
@@ -280,26 +259,22 @@ print("went on")
 """.replace("{mprotect}", {"x86_64": "10", "aarch64": "226"}[os.uname().machine])
     result = blackbox.run([sys.executable, "-c", code], preload=SECURE)
     assert (result.status, result.stdout) == (0, "went on\n"), result.report()
-    assert re.fullmatch(r"hakmem: the kernel refused to make \d+ bytes at 0x[0-9a-f]+ inaccessible: "
-                        r".*vm\.max_map_count.*\n", result.stderr), result.report()
+    (line,) = result.stderr.splitlines()
+    assert len(numbers(line)) == 2 and "vm.max_map_count" in line, result.report()
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_write_to_a_block_that_stays_free_is_seen_at_the_end(misused, way):
-    for size in (16, 100, 1000, 5000):
-        result = misused(way, "write_at_end", size)
-        assert result.status == -signal.SIGABRT, result.report()
-        assert re.search(r"^hakmem: exit\(0x[0-9a-f]+\): written while it was free, at byte \d+ .*found at the "
-                         r"process's end", result.stderr), result.report()
+def test_a_write_to_a_block_that_stays_free_is_seen_at_the_end(misused):
+    for size in (16, 1000, 5000):
+        result = misused("secure", "write_at_end", size)
+        byte, now = expect(result, "exit").numbers
+        assert byte < size and now < 256, result.report()
 
 
 # ---- The whole allocator, and real programs ----
 
 STRESS = {
     "differential": ["differential", "--calls", "30000"],
-    "churn": ["stress", "churn", "--seconds", "1"],
     "orphans": ["stress", "orphans", "--seconds", "1"],
-    "producers": ["stress", "producers", "--seconds", "1"],
     "heaps": ["stress", "heaps", "--seconds", "1"],
 }
 
@@ -328,8 +303,8 @@ LUA = """local t = {} for i = 1, 100000 do t[i] = ("x"):rep(i % 50) .. i end
 table.sort(t) local n = 0 for i = 1, #t do n = (n * 31 + #t[i] * i) % 1000003 end print(n, t[1], t[#t])"""
 REDIS = """redis-server --port 0 --unixsocket "$1/redis.sock" --save '' --appendonly no >/dev/null & server=$!
 for i in $(seq 100); do [ -S "$1/redis.sock" ] && break; sleep 0.05; done
-seq 20000 | awk '{ printf "SET key:%d %s\\nLPUSH list:%d %d\\n", $1, $1 * $1, $1 % 100, $1 }' | redis-cli -s "$1/redis.sock" | sort | uniq -c | wc -l
-redis-cli -s "$1/redis.sock" eval "local n = 0 for i = 1, 20000 do n = n + redis.call('GET', 'key:' .. i) end return n" 0
+seq 5000 | awk '{ printf "SET key:%d %s\\nLPUSH list:%d %d\\n", $1, $1 * $1, $1 % 100, $1 }' | redis-cli -s "$1/redis.sock" | sort | uniq -c | wc -l
+redis-cli -s "$1/redis.sock" eval "local n = 0 for i = 1, 5000 do n = n + redis.call('GET', 'key:' .. i) end return n" 0
 redis-cli -s "$1/redis.sock" shutdown nosave; wait $server"""
 PROGRAMS = {
     "lua": ["lua", "-e", LUA],
@@ -342,12 +317,10 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_real_programs_print_the_same(way, program):
-    preload, environment = WAYS[way]
+def test_real_programs_print_the_same(program):
     plain = blackbox.run(PROGRAMS[program], cwd=HERE)
-    hardened = blackbox.run(PROGRAMS[program], preload=preload, env=environment, cwd=HERE)
+    hardened = blackbox.run(PROGRAMS[program], preload=SECURE, cwd=HERE)
     assert (hardened.status, hardened.stdout, hardened.stderr) == (plain.status, plain.stdout, plain.stderr)
 
 
@@ -358,7 +331,7 @@ def test_redis_answers_the_same(tmp_path):
         result = blackbox.run(["sh", "-c", REDIS, "sh", tmp_path / name], preload=preload)
         assert result.status == 0 and "hakmem" not in result.stderr, result.report()
         said.append(result.stdout)
-    assert said[0] == said[1] and "2666866670000" in said[0]
+    assert said[0] == said[1] and "41679167500" in said[0]
 
 
 @pytest.mark.parametrize("name", ["CANARY", "ZERO", "QUARANTINE", "RANDOM", "PROTECT", "NOTHING"])
@@ -377,12 +350,11 @@ WEAKER = ["HAKMEM_HARDENED", "HAKMEM_HARDEN_CANARY", "HAKMEM_HARDEN_ZERO", "HAKM
 
 
 def test_the_environment_does_not_weaken_the_secure_library(misused):
-    for name in WEAKER:
-        result = misused("secure", "overflow_1", 100, {name: "0"})
+    for name, value in {**dict.fromkeys(WEAKER, "0"), "HAKMEM_HARDEN_PROTECT_TIME": "1"}.items():
+        result = misused("secure", "overflow_1", 100, {name: value})
         refusal, message = result.stderr.splitlines()
-        assert refusal == f"hakmem: {name}=0 ignored: libhakmem-secure cannot be weakened by the environment", result.report(
-        )
-        assert re.search(PAST_END, message) and result.status == -signal.SIGABRT, result.report()
+        assert refusal.startswith(f"hakmem: {name}={value} ") and result.status == -signal.SIGABRT, result.report()
+        assert [said.numbers for said in misuse_in(message)] == [(100, 100)], result.report()
 
 
 def test_the_environment_may_strengthen_it(misused):
@@ -398,21 +370,20 @@ def test_switches_turn_single_mechanisms_off(misused):
     # A switch turns off only its own mechanism: the second free is caught without them. What is off is said first.
     names = WEAKER[1:-1]
     result = misused("switch", "double_between", 100, {name: "0" for name in names})
-    assert result.stderr.startswith(off(*names)) and result.stderr.count("\n") == len(names) + 1, result.report()
-    assert re.search(rf"free\(.*{FREED}", result.stderr) and result.status == -signal.SIGABRT, result.report()
+    assert options_off(result) == names and result.stderr.count("\n") == len(names) + 1, result.report()
+    assert [(said.function, said.kind) for said in misuse_in(result.stderr)] == [("free", FREED)], result.report()
+    assert result.status == -signal.SIGABRT, result.report()
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_calloc_of_a_huge_block_touches_no_page_of_it(compiled, way):
+def test_calloc_of_a_huge_block_touches_no_page_of_it(compiled):
     """Only the page with the canary behind the program's bytes, if the program's last page is whole."""
-    preload, environment = WAYS[way]
-    result = blackbox.run([compiled(HERE / "untouched.c", "-O1")], preload=preload, env=environment)
+    result = blackbox.run([compiled(HERE / "untouched.c", "-O1")], preload=SECURE)
     assert result.status == 0 and result.stderr == "", result.report()
     counts = [int(word) for word in result.stdout.split()]
     assert len(counts) == 9 and max(counts) <= 1, counts
 
 
-@pytest.mark.parametrize("way", [None, *WAYS])
+@pytest.mark.parametrize("way", [None, "secure"])
 def test_a_library_that_calls_its_own_operators(compiled, way):
     """rustc's libLLVM is one. rust-lld's inline functions free its blocks by the operator that the linker finds first."""
     source = HERE / "run_time_inside.cpp"

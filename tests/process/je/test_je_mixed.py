@@ -11,7 +11,6 @@ from conftest import FOLDER
 WAYS = {
     "alone": (None, {}),
     "ordinary": ("libhakmem.so", {}),
-    "switched": ("libhakmem.so", {"HAKMEM_HARDENED": "1"}),
     "profiled": ("libhakmem.so", {"HAKMEM_HEAP_PROFILE": "profile.gz", "HAKMEM_HEAP_PROFILE_RATE": "1000"}),
     "secure": ("libhakmem-secure.so", {}),
     "sweeping": ("libhakmem-secure.so", {"HAKMEM_SWEEP": "1"}),

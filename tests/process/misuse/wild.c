@@ -1,4 +1,4 @@
-/* wild FUNCTION WHERE: passes a function an address that no allocator has given out. */
+/* wild FUNCTION WHERE...: passes a function addresses that no allocator has given out. */
 #define _GNU_SOURCE
 #include <malloc.h>
 #include <pthread.h>
@@ -34,10 +34,11 @@ int main(int argc, char **argv)
 {
     long on_stack[16] = { 0 };
 
-    if (argc != 3)
+    if (argc < 3)
         return 2;
     void *live = memset(malloc(100), 1, 100);
-    use(argv[1], announce(address(argv[2], on_stack)));
+    for (int i = 2; i < argc; i++)
+        use(argv[1], announce(address(argv[i], on_stack)));
     check_the_allocator_works();
     free(live);
     return 0;

@@ -1,9 +1,10 @@
-"""Protects the heap profile's figures for programs with known sites: true within 5 standard deviations."""
+"""Protects the heap profile's figures for programs with known sites, within the bounds of chance.py."""
 
 import bisect
 import errno
 import functools
 import math
+import os
 import re
 import signal
 import subprocess
@@ -11,11 +12,12 @@ from pathlib import Path
 
 import pytest
 import wire
+from chance import bound, weight
 
 import blackbox
+from messages import FREED, aborted, numbers
 
 HERE = Path(__file__).resolve().parent
-SIGMAS = 5
 
 
 @functools.cache
@@ -57,10 +59,10 @@ def truths(stdout):
 
 
 def check_estimate(name, estimate, blocks, size, rate):
-    weight = -1 / math.expm1(-size / rate)
-    sigma = math.sqrt(blocks * (weight - 1))
-    print(f"{name}: {blocks} blocks of {size}, estimated {estimate}, {(estimate - blocks) / (sigma or 1):+.2f} sigma")
-    assert abs(estimate - blocks) <= SIGMAS * sigma + 1 + 1e-4 * blocks, name
+    one = weight(size, rate)
+    most = bound(math.sqrt(blocks * (one - 1)), one)
+    print(f"{name}: {blocks} blocks of {size}, estimated {estimate}, bound {most:.0f}")
+    assert abs(estimate - blocks) <= most + 1 + 1e-4 * blocks, name
 
 
 def check_in_use(sums, truth, rate):
@@ -80,10 +82,11 @@ def profile_run(sites, folder, mode, rate=16384, status=0, **env):
     return result, (wire.read(path) if path.exists() else None)
 
 
-@pytest.mark.parametrize("unwind", ["eh", "fp"])
-@pytest.mark.parametrize("mode, rate", [("sizes", 16384), ("sizes", 524288), ("sizes", 4096), ("churn", 16384),
-                                        ("churn", 65536), ("families", 16384), ("threads", 16384), ("threads", 1)])
+@pytest.mark.parametrize("mode, rate, unwind", [("sizes", 4096, "eh"), ("sizes", 524288, "fp"), ("churn", 16384, "eh"),
+                                                ("families", 1024, "eh"), ("families", 1024, "fp"),
+                                                ("threads", 16384, "eh"), ("threads", 1, "fp")])
 def test_in_use(sites, tmp_path, mode, rate, unwind):
+    """In mode churn, one site makes 100 pairs of malloc and free for each block that another keeps, in one class."""
     result, profile = profile_run(sites, tmp_path, mode, rate, HAKMEM_HEAP_PROFILE_UNWIND=unwind)
     assert result.stderr == ""
     truth = truths(result.stdout)
@@ -95,15 +98,7 @@ def test_in_use(sites, tmp_path, mode, rate, unwind):
     check_in_use(Sums(profile, sites), truth, rate)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_churn_beside_keeping(sites, tmp_path, seed):
-    """One site does 100 pairs of malloc and free for each block that another keeps, in one class. Each seed draws
-    anew."""
-    result, profile = profile_run(sites, tmp_path, "churn", 32768)
-    check_in_use(Sums(profile, sites), truths(result.stdout), 32768)
-
-
-@pytest.mark.parametrize("rate", [1, 512, 16384, 524288])
+@pytest.mark.parametrize("rate", [1, 524288])
 def test_nothing_is_in_use_when_all_is_freed(sites, tmp_path, rate):
     _, profile = profile_run(sites, tmp_path, "all_freed", rate)
     sums = Sums(profile, sites)
@@ -131,7 +126,7 @@ def test_peak(sites, tmp_path):
     assert sums("site_churn", "inuse_objects") == sums("site_keep", "peak_objects") == sums(
         "site_other", "peak_objects") == 0
     check_in_use(sums, {site: truth[site] for site in ("site_keep", "site_other")}, 16384)
-    assert any(re.fullmatch(r"peak of what is in use: \d+ ms after the start", text) for text in profile.comments)
+    assert any(text.startswith("peak") and numbers(text) for text in profile.comments)
 
 
 def test_huge_blocks_that_grow(sites, tmp_path):
@@ -191,23 +186,20 @@ def test_signal_that_is_ignored_stays_so(sites, tmp_path):
     command = ["bash", "-c", f"trap '' USR2; exec {sites} handled"]
     result = blackbox.run(command, env={"HAKMEM_HEAP_PROFILE": f"{tmp_path}/x.gz", "HAKMEM_HEAP_PROFILE_SIGNAL": "12"})
     assert result.status == 0 and "not ended" in result.stdout
-    assert "the process handles or ignores that signal already" in result.stderr
+    assert "HAKMEM_HEAP_PROFILE_SIGNAL" in result.stderr
 
 
-@pytest.mark.parametrize("name, value, words", [
-    ("HAKMEM_HEAP_PROFILE_SIGNAL", "KILL", "is no signal that a process can handle"),
-    ("HAKMEM_HEAP_PROFILE_SIGNAL", "NOSUCH", "is no signal that a process can handle"),
-    ("HAKMEM_HEAP_PROFILE_UNWIND", "dwarf", "is not auto, eh or fp"),
-    ("HAKMEM_HEAP_PROFILE_RATE", "0", "is not a size from 1 to"),
-])
-def test_bad_options_are_named(sites, tmp_path, name, value, words):
-    result, _ = profile_run(sites, tmp_path, "all_freed", **{name: value})
-    assert f"{name}={value}" in result.stderr and words in result.stderr
+def test_bad_options_are_named(sites, tmp_path):
+    bad = {"HAKMEM_HEAP_PROFILE_SIGNAL": "KILL", "HAKMEM_HEAP_PROFILE_UNWIND": "dwarf", "HAKMEM_HEAP_PROFILE_RATE": "0"}
+    result, _ = profile_run(sites, tmp_path, "huge", **bad)
+    assert all(f"{name}={value}" in result.stderr for name, value in bad.items()), result.report()
+    result, _ = profile_run(sites, tmp_path, "huge", HAKMEM_HEAP_PROFILE_SIGNAL="NOSUCH")
+    assert "HAKMEM_HEAP_PROFILE_SIGNAL=NOSUCH" in result.stderr, result.report()
 
 
 def test_file_that_cannot_be_written_is_named(sites):
-    result = blackbox.run([sites, "all_freed"], env={"HAKMEM_HEAP_PROFILE": "/nonexistent/x.gz"})
-    assert result.status == 0 and "/nonexistent/x.gz could not be written: No such file or directory\n" in result.stderr
+    result = blackbox.run([sites, "huge"], env={"HAKMEM_HEAP_PROFILE": "/nonexistent/x.gz"})
+    assert result.status == 0 and "/nonexistent/x.gz" in result.stderr and os.strerror(errno.ENOENT) in result.stderr
 
 
 def test_interval_writes_files(sites, tmp_path):
@@ -216,7 +208,8 @@ def test_interval_writes_files(sites, tmp_path):
     result = blackbox.run([sites, "sizes"], env=variables)
     assert result.status == 0, result.report()
     files = sorted(tmp_path.iterdir(), key=lambda path: int(path.stem))
-    assert 8 <= len(files) <= 12, files  # 196 MiB, and the file at exit
+    # 196 MiB, and the file at exit. An estimate of so much is wrong by 2 MiB with a chance below 1e-12.
+    assert 10 <= len(files) <= 11, files
     spaces = [wire.read(path).total("alloc_space") for path in files]
     assert spaces == sorted(spaces)
 
@@ -226,35 +219,29 @@ def test_leak_report(sites):
                                                  "HAKMEM_HEAP_PROFILE_OVERHEAD": "0"})
     assert result.status == 0, result.report()
     lines = result.stderr.splitlines()
-    assert lines[0].startswith("hakmem: in use at exit, by samples 4096 bytes apart:")
-    found = re.match(r"hakmem: (\d+) bytes in (\d+) blocks, allocated at:", lines[1])
-    check_estimate("report", int(found.group(2)), 50000, 224, 4096)
+    assert numbers(lines[0])[0] == 4096
+    space, blocks = numbers(lines[1])
+    check_estimate("report", blocks, 50000, 224, 4096)
+    assert abs(space - 224 * blocks) <= 224
     module, offset = re.match(r"hakmem:     (\S+)\+0x([0-9a-f]+)$", lines[2]).groups()
     starts, names = functions_of(sites)
     assert module == str(sites) and names[bisect.bisect_right(starts, int(offset, 16)) - 1] == "site_keep"
 
 
-@pytest.mark.parametrize("rate", [1, 4])
-def test_double_free_of_a_sample(sites, tmp_path, rate):
-    """At these rates every block of 100 bytes is a sample."""
-    result, _ = profile_run(sites, tmp_path, "double_free", rate, status=-signal.SIGABRT)
-    assert re.search(r"hakmem: free\(0x[0-9a-f]+\): freed already", result.stderr), result.report()
-    assert "not ended" not in result.stdout
+def test_double_free_of_a_sample(sites, tmp_path):
+    """At this rate every block of 100 bytes is a sample."""
+    result, _ = profile_run(sites, tmp_path, "double_free", 1, status=-signal.SIGABRT)
+    said = aborted(result)
+    assert (said.function, said.kind) == ("free", FREED) and "not ended" not in result.stdout, result.report()
 
 
 def test_a_leak_report_says_what_it_can_have_missed(sites):
-    """It misses nothing when every block is a sample."""
+    """With 95 % confidence less than three times the rate in a site or in all. It misses nothing when every block is a
+    sample."""
     def said(rate):
-        result = blackbox.run([sites, "churn"], env={
+        result = blackbox.run([sites, "huge"], env={
             "HAKMEM_LEAK_REPORT": "1", "HAKMEM_HEAP_PROFILE_RATE": rate, "HAKMEM_HEAP_PROFILE_OVERHEAD": "0"
         })
         assert result.status == 0, result.report()
-        return result.stderr.splitlines()[-1]
-    assert re.fullmatch(r"hakmem: each figure is an estimate: with 95 % confidence the sum is right to \d+ bytes, and "
-                        r"a site that is not listed "
-                        r"has less than 12288\. `hakmem leaks -- PROGRAM` counts every block", said("4096"))
-    assert said("1T") == (
-        "hakmem: no sample is in use: with 95 % confidence less than 3298534883328 bytes are in use. "
-        "`hakmem leaks -- "
-        "PROGRAM` counts every block; HAKMEM_HEAP_PROFILE_RATE=1 makes each a sample")
-    assert "confidence" not in said("1")
+        return numbers(result.stderr.splitlines()[-1])
+    assert {95, 3 * 4096} <= set(said("4096")) and {95, 3 << 40} <= set(said("1T")) and 95 not in said("1")

@@ -1,5 +1,6 @@
 """Protects the profile's file: pprof's format to the letter, and real programs under the profiler."""
 
+import errno
 import os
 import re
 import subprocess
@@ -112,8 +113,7 @@ print("done")
 """
 
 
-@pytest.mark.parametrize("rate", [4096, 1])
-@pytest.mark.parametrize("unwind", ["eh", "fp"])
+@pytest.mark.parametrize("rate, unwind", [(1, "eh"), (4096, "fp")])
 def test_python(library, tmp_path, rate, unwind):
     env = {"HAKMEM_HEAP_PROFILE": f"{tmp_path}/%p.gz", "HAKMEM_HEAP_PROFILE_RATE": str(rate),
            "HAKMEM_HEAP_PROFILE_OVERHEAD": "0", "HAKMEM_HEAP_PROFILE_UNWIND": unwind}
@@ -123,8 +123,7 @@ def test_python(library, tmp_path, rate, unwind):
     check_profile(wire.read(path), rate)
 
 
-@pytest.mark.parametrize("rate", [4096, 1])
-def test_compiler(library, tmp_path, rate):
+def test_compiler(library, tmp_path, rate=4096):
     """g++ and the programs that it starts print the same as without the profile."""
     source = tmp_path / "hello.cpp"
     source.write_text("#include <map>\n#include <string>\nint main() { return std::map<int, std::string>{{1, "
@@ -190,5 +189,5 @@ def test_a_device_or_a_pipe_is_written_to(library, tmp_path):
     check_profile(wire.read(tmp_path / "copy.gz"), 4096)
     assert out.is_symlink() and done.stderr == b""
     result = blackbox.run(program, preload=library, env={**setting, "HAKMEM_HEAP_PROFILE": str(pipe)})
-    assert result.status == 0 and "No such device or address" in result.stderr, result.report()
+    assert result.status == 0 and os.strerror(errno.ENXIO) in result.stderr, result.report()
     assert pipe.is_fifo() and len(list(tmp_path.iterdir())) == 3

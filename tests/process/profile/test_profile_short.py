@@ -36,23 +36,26 @@ def calls(library, folder, settings):
 @pytest.fixture(scope="module")
 def without(library, tmp_path_factory):
     """Something else is set, so that the environments have as many variables."""
-    return calls(library, tmp_path_factory.mktemp("without"), {"HAKMEM_CACHE_BYTES": "1048576"})[0]
+    return calls(library, tmp_path_factory.mktemp("without"), {"HAKMEM_CACHE_BYTES": "1048576",
+                                                               "HAKMEM_FC_CAP": "256"})[0]
 
 
 def test_a_program_without_samples(library, without, tmp_path):
-    made, lines = calls(library, tmp_path, {"HAKMEM_HEAP_PROFILE": tmp_path / "heap.gz"})
+    """At this rate a program that allocates a few KB has a sample with a chance below 1e-8."""
+    made, lines = calls(library, tmp_path, {"HAKMEM_HEAP_PROFILE": tmp_path / "heap.gz",
+                                            "HAKMEM_HEAP_PROFILE_RATE": "1T"})
     assert made.pop("linkat", 0) in LINKS and not RENAMES & set(made), made
     more = made - without
     assert more == WRITES and without - made == Counter(), (more, without - made)
     assert {name: made[name] for name in MAPPING_CALLS} == {name: without[name] for name in MAPPING_CALLS}
     assert not any("libgcc" in line or "/proc/" in line for line in lines), lines
     text = gzip.decompress((tmp_path / "heap.gz").read_bytes())
-    assert b"alloc_space" in text and b"samples are 524288 bytes apart" in text
+    assert b"alloc_space" in text and str(1 << 40).encode() in text
 
 
 def test_no_file_and_no_calls_for_it(library, without, tmp_path):
     """A profile that only a report of leaks wants: what it says is one call."""
-    made, _ = calls(library, tmp_path, {"HAKMEM_LEAK_REPORT": "1"})
+    made, _ = calls(library, tmp_path, {"HAKMEM_LEAK_REPORT": "1", "HAKMEM_HEAP_PROFILE_RATE": "1T"})
     assert not {"linkat", *RENAMES} & set(made) and made["openat"] == without["openat"]
     assert {name: made[name] for name in MAPPING_CALLS} == {name: without[name] for name in MAPPING_CALLS}
     assert not list(Path(tmp_path).glob("*.gz"))
@@ -81,7 +84,8 @@ int main(void)
 
 def test_threads_that_live_for_a_few_samples(library, compiled, tmp_path):
     """Each of 40 threads allocates 6 MiB, which is some 12 samples. To read the mappings for its stack would cost more
-    than all of them: the main thread does so at its own samples, and the writer for the file."""
+    than all of them: the main thread does so at its own samples, and the writer for the file. The main thread allocates
+    less than 32 KiB, so it has more than eight samples with a chance below 1e-15."""
     source, log = tmp_path / "threads.c", tmp_path / "strace.log"
     source.write_text(THREADS)
     program = compiled(source, "-O2", "-pthread")
@@ -90,5 +94,5 @@ def test_threads_that_live_for_a_few_samples(library, compiled, tmp_path):
     result = subprocess.run(words, env=blackbox.environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True,
                             timeout=blackbox.HANG, check=False)
     assert result.returncode == 0, result.stderr
-    assert log.read_text().count('"/proc/self/maps"') <= 2, log.read_text()
+    assert log.read_text().count('"/proc/self/maps"') < 10, log.read_text()
     assert b"threads" in gzip.decompress((tmp_path / "heap.gz").read_bytes())

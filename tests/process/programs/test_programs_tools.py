@@ -1,4 +1,4 @@
-"""Protects databases, compilers, interpreters and text tools: the output under HAKMEM is the system allocator's."""
+"""Protects a database, compilers, interpreters and text tools: the output is the same on either allocator."""
 
 import hashlib
 import random
@@ -83,15 +83,14 @@ def large_cpp(instances):
     return "\n".join(lines) + "\n"
 
 
-@pytest.mark.parametrize("compiler,instances", [("g++", 9), ("clang++", 3)])
-def test_compiler_makes_the_same_object(tmp_path, compiler, instances):
+def test_compiler_makes_the_same_object(tmp_path):
     """The driver passes LD_PRELOAD on to the compiler proper and the assembler."""
     source = tmp_path / "large.cpp"
-    source.write_text(large_cpp(instances))
+    source.write_text(large_cpp(3))
 
     def build(folder, runner):
         result = runner(
-            [compiler, "-std=c++17", "-O1", "-g", "-c", source, "-o", folder / "large.o"], cwd=tmp_path, timeout=150
+            ["g++", "-std=c++17", "-O1", "-c", source, "-o", folder / "large.o"], cwd=tmp_path, timeout=150
         )
         assert result.status == 0, result.report()
         return result.stdout, result.stderr, digest(folder / "large.o")
@@ -151,13 +150,10 @@ GIT = {
 
 GIT_COMMANDS = [
     "log --stat -p --all",
-    "log --graph --oneline --topo-order",
     "blame --line-porcelain folder1/file1.txt",
     "diff -M --word-diff HEAD~200 HEAD",
-    "shortlog -sn HEAD",
     "grep -n changed",
     "-c pack.threads=1 repack -a -d -f -q --depth=60 --window=60",
-    "-c pack.threads=2 gc --quiet --prune=now",
     "fsck --full --strict --no-progress",
     "count-objects -v",
     "rev-list --objects --all",
@@ -182,27 +178,8 @@ def test_git(repository, tmp_path):
     assert ours == plain
 
 
-def test_git_packs_byte_for_byte(repository, tmp_path):
-    """One packing thread makes the same pack from the same objects every time."""
-
-    def pack(folder, runner):
-        copy = folder / "repository"
-        shutil.copytree(repository, copy, symlinks=True)
-        result = runner(["git", "-C", copy, "-c", "pack.threads=1", "repack", "-a", "-d", "-f", "-q"], env=GIT)
-        assert result.status == 0, result.report()
-        return sorted((path.name, digest(path)) for path in (copy / ".git/objects/pack").glob("*.pack"))
-
-    plain, ours = both_folders(tmp_path, pack)
-    assert len(ours) == 1
-    assert ours == plain
-
-
 def test_perl():
     blackbox.run_both(["perl", HERE / "work.pl"], env={"PERL_HASH_SEED": "1", "PERL_PERTURB_KEYS": "0"}, timeout=60)
-
-
-def test_node():
-    blackbox.run_both(["node", HERE / "work.js"], timeout=90)
 
 
 def test_lua():
@@ -224,9 +201,9 @@ def text_file(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("arguments", [["-n"], ["-k2,2", "-k1,1nr"], ["--parallel=2", "-S", "200K"], ["-u", "-k2,2"]])
-def test_sort(text_file, arguments):
-    blackbox.run_both(["sort", *arguments, text_file])
+def test_sort(text_file):
+    for arguments in (["-k2,2", "-k1,1nr"], ["--parallel=2", "-S", "200K"]):
+        blackbox.run_both(["sort", *arguments, text_file])
 
 
 def test_gawk(text_file):
@@ -243,29 +220,9 @@ def test_shell_pipeline(text_file):
         [
             "bash",
             "-c",
-            'for i in $(seq 40); do grep -c "$i" "$0"; done; sed "s/a/bb/g" "$0" | tr b c | md5sum; '
+            'for i in $(seq 8); do grep -c "$i" "$0"; done; sed "s/a/bb/g" "$0" | tr b c | md5sum; '
             'xz -T2 -1 < "$0" | xz -d | sha256sum; tar cf - -C "$(dirname "$0")" --mtime=@0 text | sha256sum',
             text_file,
         ],
         timeout=120,
     )
-
-
-STRESSORS = {
-    "malloc": ["--malloc", "2", "--malloc-ops", "150000", "--malloc-touch"],
-    "malloc of threads": ["--malloc", "1", "--malloc-ops", "30000", "--malloc-pthreads", "3", "--malloc-bytes", "200K"],
-    "malloc with zeroing": ["--malloc", "1", "--malloc-ops", "50000", "--malloc-zerofree", "--malloc-thresh", "64K"],
-    "bigheap": ["--bigheap", "1", "--bigheap-ops", "2000", "--bigheap-growth", "64K"],
-    "tree": ["--tree", "1", "--tree-ops", "2", "--tree-size", "20000"],
-    "list": ["--list", "1", "--list-ops", "20", "--list-size", "1000"],
-    "memthrash": ["--memthrash", "1", "--memthrash-ops", "20"],
-}
-
-
-@pytest.mark.parametrize("name", STRESSORS)
-def test_stress_ng(name, tmp_path):
-    """The output is about times. That the stressor completes and verifies needs no comparison run."""
-    argv = ["stress-ng", "--verify", "--oomable", "--timeout", "20", "--temp-path", tmp_path, *STRESSORS[name]]
-    result = blackbox.run_with_proof(argv, timeout=90)
-    assert result.status == 0 and "successful run completed" in result.stdout + result.stderr, result.report()
-    assert not re.search(r"fail|error", (result.stdout + result.stderr).replace("failed: 0", "")), result.report()

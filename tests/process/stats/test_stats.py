@@ -1,5 +1,6 @@
 """Protects HAKMEM's statistics: each figure against an independent measure, each format by an independent parser."""
 
+import errno
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import blackbox
+from messages import numbers
 
 HERE = Path(__file__).parent
 
@@ -154,7 +156,7 @@ def test_formats_agree(shadow):
 @pytest.mark.parametrize("word", ["1", "text", "on", "TEXT"])
 def test_show_text(word):
     said = show(word)
-    assert said.startswith("hakmem: memory in bytes")
+    assert re.search(r"^hakmem: mapped +\d+ ", said, re.M)
     assert all(line.startswith("hakmem: ") for line in said.splitlines())
 
 
@@ -168,7 +170,8 @@ def test_show_nothing():
 
 
 def test_show_unknown_word():
-    assert show("xml") == "hakmem: HAKMEM_SHOW_STATS=xml is not 0, 1, text, json or prometheus; using 0\n"
+    (line,) = show("xml").splitlines()
+    assert line.startswith("hakmem: HAKMEM_SHOW_STATS=xml ")
 
 
 def test_file_for_each_process(tmp_path):
@@ -186,21 +189,14 @@ def test_file_is_replaced(tmp_path):
     path = tmp_path / "stats"
     path.write_text("x" * 100000)
     assert show("text", {"HAKMEM_STATS_FILE": str(path)}) == ""
-    assert path.read_text().startswith("memory in bytes") and "x" * 10 not in path.read_text()
+    assert re.search(r"^mapped +\d+ ", path.read_text(), re.M) and "x" * 10 not in path.read_text()
 
 
-@pytest.mark.parametrize(("path", "reason"), [
-    ("/no/such/directory/stats", "no such directory (errno 2)"),
-    ("/proc", "it is a directory (errno 21)"),
-    ("/dev/null/stats", "a part of the path is no directory (errno 20)"),
-])
-def test_file_that_cannot_be_made(path, reason):
-    assert show("json", {"HAKMEM_STATS_FILE": path}) == f"hakmem: HAKMEM_STATS_FILE: cannot make {path}: {reason}\n"
-
-
-def test_file_that_cannot_be_written():
-    assert show("json", {"HAKMEM_STATS_FILE": "/dev/full"}) == \
-        "hakmem: HAKMEM_STATS_FILE: cannot write /dev/full: no space is left (errno 28)\n"
+def test_file_that_cannot_be_made_or_written():
+    for path, error in (("/no/such/directory/stats", errno.ENOENT), ("/proc", errno.EISDIR),
+                        ("/dev/null/stats", errno.ENOTDIR), ("/dev/full", errno.ENOSPC)):
+        (line,) = show("json", {"HAKMEM_STATS_FILE": path}).splitlines()
+        assert "HAKMEM_STATS_FILE" in line and path in line and numbers(line) == (error,), line
 
 
 def test_file_without_statistics(tmp_path):
@@ -208,18 +204,7 @@ def test_file_without_statistics(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-# ---- Switches of single tables ----
-
-
-@pytest.mark.parametrize(("switch", "start"), [
-    ("HAKMEM_FRONT_STATS", "hakmem: thread caches: "),
-    ("HAKMEM_WARM_POOL_STATS", "hakmem: warm pool: "),
-    ("HAKMEM_SS_LRU_DEBUG", "hakmem: LRU of empty SuperSlabs: "),
-    ("HAKMEM_SS_PREWARM_DEBUG", "hakmem: LRU of empty SuperSlabs: "),
-    ("HAKMEM_DEBUG_COUNTERS", "hakmem: HAKMEM_DEBUG_COUNTERS: this build carries no debug counters"),
-])
-def test_switches(switch, start):
-    assert show("0", {switch: "1"}).startswith(start)
+# ---- Tables ----
 
 
 def shares(batch, rounds):
@@ -259,8 +244,9 @@ def test_front_table_sums():
 
 def test_prewarm_is_counted():
     said = show("0", {"HAKMEM_SS_PREWARM": "3", "HAKMEM_SS_PREWARM_DEBUG": "1"})
-    assert "prewarm: 3 of 3 SuperSlabs made ready" in said
-    assert "3 entered (3 of them prewarmed)" in said
+    (ready,) = (line for line in said.splitlines() if "prewarm:" in line)
+    (lru,) = (line for line in said.splitlines() if "prewarmed" in line)
+    assert numbers(ready)[:2] == numbers(lru)[:2] == (3, 3), said
 
 
 def test_malloc_info_and_stats(compiled):
@@ -279,10 +265,9 @@ def test_glibcs_figures_while_threads_run(compiled, env, tmp_path):
     """malloc_info and mallinfo2 are consistent at any moment, and malloc_stats prints whole reports."""
     if env.get("HAKMEM_HEAP_PROFILE_RATE"):
         env = {**env, "HAKMEM_HEAP_PROFILE": str(tmp_path / "heap.gz")}
-    result = blackbox.run([compiled(HERE / "beside.c"), "1"], preload=blackbox.LIBRARY, env=env)
-    assert result.status == 0, result.report()
-    asked = int(re.fullmatch(r"asked (\d+) times\n", result.stdout)[1])
-    assert asked > 20
+    asked = 500
+    result = blackbox.run([compiled(HERE / "beside.c"), asked], preload=blackbox.LIBRARY, env=env)
+    assert (result.status, result.stdout) == (0, ""), result.report()
     mapped, *parts = ([int(value) for value in re.findall(rf"^hakmem: {name} +(\d+) ", result.stderr, re.MULTILINE)]
                       for name in ("mapped", "live", "cached", "free in slabs", "retained", "metadata"))
     assert len(mapped) == asked and mapped == [sum(row) for row in zip(*parts, strict=True)]

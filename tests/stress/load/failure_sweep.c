@@ -38,7 +38,7 @@ enum {
     CROWD = 20,
     BULK = 5000, /* of one class, so that its memory is populated */
     BLOCKS = SMALL + MEDIUM + SPANS + HUGE_BLOCKS + THREAD_BLOCKS + ZEROED + BATCH + BULK + 8,
-    CHILD_SECONDS = 120
+    CHILD_SECONDS = 1200 /* only ends a hang */
 };
 #define RESIDENT_MOST (640 * KIB)
 #define SECOND UINT64_C(1000000000)

@@ -1,6 +1,6 @@
 """The kinds of the soak's runs. A kind's function draws parameters from `chance`, runs it, and returns its peak RSS.
 
-To add a kind: a function here and a row in KINDS. For a real server a row in SERVERS is enough.
+To add a kind: a function here and a row in KINDS. For a real program, a row in REAL is enough.
 """
 
 import os
@@ -96,7 +96,7 @@ def waves(soak, chance):
     # Memory that a setting keeps on purpose is no leak.
     bound = 48 + 4 * int(drawn.get("HAKMEM_SS_PREWARM", 0)) + (16 if "HAKMEM_HEAP_PROFILE" in drawn else 0)
     drawn.pop("HAKMEM_THP", None)
-    return running.run(Job([soak.compiled("soak/waves.c"), chance.randrange(2, 8), chance.randrange(1, 65),
+    return running.run(Job([soak.compiled("stress/soak/waves.c"), chance.randrange(2, 8), chance.randrange(1, 65),
                             chance.randrange(20, 2000), seed(chance), bound], 60, 4096, preload=True,
                            settings=drawn, wanted="waves"))
 
@@ -131,32 +131,40 @@ def drivers(soak, chance):
                            settings=settings.draw(chance, soak.folder)))
 
 
-# ---- Real servers: pytest files that compare contents, if everything that they need is installed ----
+# ---- Real programs: pytest files that compare what they do with what they do on the system's allocator. CI runs the
+# files test_*.py as well, and no file soak_*.py. ----
 
-SERVERS = {
-    "redis": (("redis-server", "redis-benchmark", "redis-cli"), "process/programs/test_programs_redis.py"),
-    "memcached": (("memcached",), "process/programs/test_programs_memcached.py"),
-    "nginx": (("nginx",), "process/programs/test_programs_nginx.py"),
-    "postgres": (("psql",), "process/programs/test_programs_postgres.py"),
-    "mariadb": (("mariadbd",), "process/programs/test_programs_mariadb.py"),
-    "php, ruby and java": (("php", "ruby", "java"), "process/programs/test_programs_runtimes.py"),
+# kind: (the programs that it needs, the file)
+REAL = {
+    "crowds": ((), "process/drivers/soak_crowds.py"),
+    "bind": (("named", "dig"), "process/je/soak_bind.py"),
+    "ffmpeg": (("ffmpeg",), "process/programs/soak_media.py"),
+    "java-ruby": (("ruby", "java", "javac"), "process/programs/soak_runtimes.py"),
+    "mariadb": (("mariadbd", "sysbench"), "process/programs/soak_mariadb.py"),
+    "memcached": (("memcached",), "process/programs/soak_memcached.py"),
+    "nginx": (("nginx", "ab", "openssl"), "process/programs/test_programs_nginx.py"),
+    "php": (("php", "nginx"), "process/programs/soak_php.py"),
+    "postgres": (("psql",), "process/programs/soak_postgres.py"),
+    "python": (("/usr/bin/python3",), "process/programs/soak_python.py"),
+    "redis-contents": (("redis-server", "redis-benchmark", "redis-cli"), "process/programs/test_programs_redis.py"),
+    "rust-go-node": (("cargo", "go", "node"), "process/programs/soak_languages.py"),
+    "stress-ng": (("stress-ng",), "process/programs/soak_stress_ng.py"),
 }
 
 
-def servers_here():
-    return [name for name, (programs, file) in SERVERS.items()
-            if all(shutil.which(program) for program in programs) and (REPOSITORY_TESTS / file).exists()]
+def real(name):
+    """The kind's row in KINDS."""
+    programs, file = REAL[name]
 
+    def run(soak, _):
+        environment = {"HAKMEM_LIB": str(blackbox.LIBRARY), "HAKMEM_BUILD_DIR": str(soak.flavors["release"]),
+                       "PYTHONDONTWRITEBYTECODE": "1"}
+        with tempfile.TemporaryDirectory(dir=soak.folder) as folder:
+            command = [soak.python, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--basetemp",
+                       f"{folder}/pytest", REPOSITORY_TESTS / file]
+            return running.run(Job(command, 600, settings=environment, folder=os.fspath(REPOSITORY_TESTS)))
 
-def servers(soak, chance):
-    _, file = SERVERS[chance.choice(servers_here())]
-    environment = {"HAKMEM_LIB": str(blackbox.LIBRARY), "HAKMEM_BUILD_DIR": str(soak.flavors["release"]),
-                   "PYTHONDONTWRITEBYTECODE": "1"}
-    with tempfile.TemporaryDirectory(dir=soak.folder) as folder:
-        # Tests of memory figures may need a quiet machine, so only a bad end counts here.
-        command = [soak.python, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--basetemp", f"{folder}/pytest",
-                   REPOSITORY_TESTS / file]
-        return running.run(Job(command, 600, settings=environment, folder=os.fspath(REPOSITORY_TESTS)))
+    return 1, run, lambda: all(shutil.which(program) for program in programs)
 
 
 def redis_memory(soak, chance):
@@ -173,5 +181,5 @@ KINDS = {
     "waves": (4, waves, lambda: True),
     "drivers": (5, drivers, lambda: True),
     "redis": (1, redis_memory, lambda: shutil.which("redis-server") and shutil.which("redis-benchmark")),
-    "servers": (1, servers, servers_here),
+    **{name: real(name) for name in REAL},
 }

@@ -68,8 +68,8 @@ def main():
             return 0 if one(soak, options.only, options.seed, began) else 1
         here = [kind for kind, (_, _, can) in kinds.KINDS.items() if can()]
         skipped = [kind for kind in kinds.KINDS if kind not in here]
-        servers = ", ".join(kinds.servers_here()) or "none"
-        print(f"soak: {options.minutes:g} minutes, seed {master}; servers: {servers}", flush=True)
+        print(f"soak: {options.minutes:g} minutes, seed {master}; not installed: {', '.join(skipped) or 'nothing'}",
+              flush=True)
         chance = random.Random(master)
         turns = []
         while time.monotonic() < began + 60 * options.minutes:

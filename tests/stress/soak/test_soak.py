@@ -14,6 +14,7 @@ sys.path.insert(0, str(HERE))
 import kinds  # noqa: E402
 import running  # noqa: E402
 import settings  # noqa: E402
+from running import REPOSITORY_TESTS  # noqa: E402
 
 
 def soak(tmp_path, script, *arguments):
@@ -69,8 +70,10 @@ def test_waves_see_contents_and_memory(compiled):
 
 
 def test_the_tables_name_what_there_is():
-    for name in kinds.LIFE:
-        assert (running.REPOSITORY_TESTS / "process/life" / name).exists(), name
+    sources = ["stress/soak/waves.c", *(f"process/life/{name}" for name in kinds.LIFE)]
+    assert all((REPOSITORY_TESTS / source).exists() for source in sources), sources
     for name in kinds.DRIVERS:
         assert (Path(blackbox.LIBRARY_FOLDER).parent / "bin" / name).exists(), name
-    assert kinds.servers_here()
+    files = {REPOSITORY_TESTS / file for _, file in kinds.REAL.values()}
+    assert all(file.exists() for file in files)
+    assert set(REPOSITORY_TESTS.glob("process/*/soak_*.py")) <= files, "a file that neither CI nor the soak runs"

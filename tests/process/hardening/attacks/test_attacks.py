@@ -20,11 +20,16 @@ def program(tmp_path_factory):
     return misuse.compile_attacks(tmp_path_factory.mktemp("attacks"))
 
 
-@pytest.mark.parametrize("build", misuse.own_builds(blackbox.LIBRARY), ids=lambda build: build.name)
+BUILDS = [build for build in misuse.own_builds(blackbox.LIBRARY) if build.name != "switch"]
+
+
+@pytest.mark.parametrize("build", BUILDS, ids=lambda build: build.name)
 def test_each_attack(program, build):
     expected = misuse.read_attacks()
     assert build.name in expected, f"expected.txt has no column for {build.name}; {UPDATE}"
-    found = misuse.settle_attacks(program, build, expected[build.name], misuse.run_attacks(program, build))
+    found = misuse.run_attacks(program, build)
+    for _ in range(3):  # as SETTLINGS in suite/test_suite.py
+        found = misuse.settle_attacks(program, build, expected[build.name], found)
     assert len(found) >= 20
     told = misuse.differences(expected[build.name], found)
     assert not told, "\n".join([f"{build.name}: {UPDATE}", *told])

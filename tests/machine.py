@@ -1,0 +1,102 @@
+"""Says what this machine lets a test do. Each ability is tried once, by the calls that the tests make.
+
+    @machine.needs("ptrace", "program:gdb")     a test, or a parameter: pytest.param(..., marks=machine.needs(...))
+    machine.require("unshare:mount")            inside a test or a fixture
+
+A test is skipped only for what the machine cannot do, with the system call and its error as the reason. In
+`./hakmem test --all`, which installs all programs (HAKMEM_TEST_COMPLETE), a missing program is a failure instead.
+"""
+
+import ctypes
+import errno
+import functools
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+PTRACE_TRACEME = 0
+MADV_HUGEPAGE, MADV_GUARD_INSTALL = 14, 102
+UNSHARE_OPTIONS = {"mount": "--mount", "time": "--time"}
+LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC.mmap.restype = ctypes.c_void_p
+LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+LIBC.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
+
+def error(call):
+    """The reason that a C function's failure gives, from its errno."""
+    return f"{call}: {errno.errorcode.get(ctypes.get_errno(), ctypes.get_errno())}"
+
+
+def lacks_root():
+    return None if os.geteuid() == 0 else f"geteuid: {os.geteuid()}, not 0"
+
+
+def lacks_ptrace():
+    """A child asks to be traced, because this process may have a tracer."""
+    tried = ("import ctypes, sys\n"
+             "libc = ctypes.CDLL(None, use_errno=True)\n"
+             f"sys.exit(ctypes.get_errno() if libc.ptrace({PTRACE_TRACEME}, 0, 0, 0) else 0)")
+    number = subprocess.run([sys.executable, "-c", tried], check=False).returncode
+    return f"ptrace(PTRACE_TRACEME): {errno.errorcode.get(number, number)}" if number else None
+
+
+def lacks_unshare(kind):
+    """In a user namespace of its own, as the tests do it. A mount is tried too: a container may refuse that alone."""
+    words = ["unshare", "--map-root-user", UNSHARE_OPTIONS[kind], "--fork"]
+    inner = ["mount", "-t", "tmpfs", "tmpfs", "/tmp"] if kind == "mount" else ["true"]
+    tried = subprocess.run([*words, *inner], capture_output=True, text=True, check=False,
+                           env={**os.environ, "LC_ALL": "C"})
+    return None if tried.returncode == 0 else (tried.stderr.strip() or f"unshare: status {tried.returncode}")
+
+
+def lacks_advice(advice, name):
+    """MADV_GUARD_INSTALL is not in Linux before 6.13, huge pages may be compiled out; a container may refuse both."""
+    size = 4 << 20
+    memory = LIBC.mmap(None, size, 3, 0x22, -1, 0)
+    reason = error(f"madvise({name})") if LIBC.madvise(memory, size, advice) else None
+    LIBC.munmap(ctypes.c_void_p(memory), ctypes.c_size_t(size))
+    return reason
+
+
+def lacks_program(name):
+    return None if shutil.which(name) else f"{name} is not installed"
+
+
+PROBES = {
+    "root": lacks_root,
+    "ptrace": lacks_ptrace,
+    "unshare": lacks_unshare,
+    "guards": lambda: lacks_advice(MADV_GUARD_INSTALL, "MADV_GUARD_INSTALL"),
+    "huge pages": lambda: lacks_advice(MADV_HUGEPAGE, "MADV_HUGEPAGE"),
+    "program": lacks_program,
+}
+
+
+@functools.cache
+def lacks(ability):
+    """Why the machine has not this ability: `root`, `unshare:KIND`, `program:NAME` etc. None if it has it."""
+    kind, _, word = ability.partition(":")
+    return PROBES[kind](word) if word else PROBES[kind]()
+
+
+def lacking(abilities):
+    """The reasons of all abilities that the machine has not, and that a test may be skipped for."""
+    complete = "HAKMEM_TEST_COMPLETE" in os.environ
+    reasons = [lacks(each) for each in abilities if not (complete and each.startswith("program:"))]
+    return "; ".join(reason for reason in reasons if reason)
+
+
+def needs(*abilities):
+    """A mark for a test that needs all of these."""
+    reason = lacking(abilities)
+    return pytest.mark.skipif(bool(reason), reason=reason or "nothing is lacking")
+
+
+def require(*abilities):
+    """Skips the running test if the machine has not all of these."""
+    if reason := lacking(abilities):
+        pytest.skip(reason)
