@@ -32,6 +32,8 @@ target_compile_options(hakmem_flags INTERFACE
 # Last, so that they override the flags above.
 separate_arguments(hakmem_extra_cflags UNIX_COMMAND "${HAKMEM_EXTRA_CFLAGS}")
 target_compile_options(hakmem_flags INTERFACE ${hakmem_extra_cflags})
+# clang's linker reads the objects of -flto only if it has that option, too.
+target_link_options(hakmem_flags INTERFACE ${hakmem_extra_cflags})
 
 if(HAKMEM_SANITIZE)
     # -g1: a report names functions and lines, and nobody reads variables. It saves a fifth of the compiler's time.

@@ -10,8 +10,12 @@ endif()
 include(CMakePackageConfigHelpers)
 
 set(hakmem_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/hakmem)
-install(TARGETS hakmem hakmem_secure hakmem_secure_static hakmem_je hakmem_je_static hakmem_tc hakmem_static
-    hakmem_override EXPORT hakmem-targets
+# A project that embeds HAKMEM installs what it builds in any case (cmake/HakmemLibraries.cmake).
+set(hakmem_installed hakmem hakmem_static hakmem_override)
+if(PROJECT_IS_TOP_LEVEL)
+    list(APPEND hakmem_installed hakmem_secure hakmem_secure_static hakmem_je hakmem_je_static hakmem_tc)
+endif()
+install(TARGETS ${hakmem_installed} EXPORT hakmem-targets
     LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES ${PROJECT_BINARY_DIR}/lib/hakmem.o DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/hakmem DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
@@ -39,19 +43,23 @@ function(hakmem_install_pkgconfig name description libs cflags)
     install(FILES ${PROJECT_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endfunction()
 
+# nodelete: for a plugin that contains the archive (src/api/pin.c). A program may have it, too.
 hakmem_install_pkgconfig(hakmem "${PROJECT_DESCRIPTION}" "-L\${libdir} -lhakmem" "")
+hakmem_install_pkgconfig(hakmem-static "${PROJECT_DESCRIPTION}: static, hak_* names only"
+    "-Wl,-z,nodelete \${libdir}/libhakmem.a -pthread" "-DHAK_STATIC")
+hakmem_install_pkgconfig(hakmem-override "${PROJECT_DESCRIPTION}: static, in place of malloc and its family"
+    "-Wl,-z,nodelete -Wl,--undefined=malloc \${libdir}/libhakmem-override.a -pthread" "-DHAK_STATIC")
+if(NOT PROJECT_IS_TOP_LEVEL)
+    return()
+endif()
 hakmem_install_pkgconfig(hakmem-secure "${PROJECT_DESCRIPTION}: hardened" "-L\${libdir} -lhakmem-secure" "")
 hakmem_install_pkgconfig(hakmem-secure-static
     "${PROJECT_DESCRIPTION}: hardened, static, in place of malloc and its family"
-    "-Wl,--undefined=malloc \${libdir}/libhakmem-secure.a -pthread" "-DHAK_STATIC")
+    "-Wl,-z,nodelete -Wl,--undefined=malloc \${libdir}/libhakmem-secure.a -pthread" "-DHAK_STATIC")
 hakmem_install_pkgconfig(hakmem-je "${PROJECT_DESCRIPTION}: with jemalloc's names" "-L\${libdir} -lhakmem-je"
     "-I\${includedir}/hakmem/seats")
 hakmem_install_pkgconfig(hakmem-je-static
     "${PROJECT_DESCRIPTION}: static, jemalloc's names beside the C library's malloc"
-    "\${libdir}/libhakmem-je.a -pthread" "-DHAK_STATIC -I\${includedir}/hakmem/seats")
+    "-Wl,-z,nodelete \${libdir}/libhakmem-je.a -pthread" "-DHAK_STATIC -I\${includedir}/hakmem/seats")
 hakmem_install_pkgconfig(hakmem-tc "${PROJECT_DESCRIPTION}: with gperftools' names" "-L\${libdir} -lhakmem-tc"
     "-I\${includedir}/hakmem/seats")
-hakmem_install_pkgconfig(hakmem-static "${PROJECT_DESCRIPTION}: static, hak_* names only"
-    "\${libdir}/libhakmem.a -pthread" "-DHAK_STATIC")
-hakmem_install_pkgconfig(hakmem-override "${PROJECT_DESCRIPTION}: static, in place of malloc and its family"
-    "-Wl,--undefined=malloc \${libdir}/libhakmem-override.a -pthread" "-DHAK_STATIC")

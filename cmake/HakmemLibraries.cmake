@@ -6,6 +6,7 @@
 #   hakmem_libc_api   malloc and its family, the C++ operators
 #   hakmem_shared_api functions that only lib/libhakmem.so can replace: dlopen, pthread_create, prctl; and substitutes
 #                     for functions that older C libraries keep in libpthread.so.0
+#   hakmem_static_api what only the archives need: a plugin that contains HAKMEM stays in memory
 #
 #   hakmem_counted    parts of src/front and src/api, compiled to count each thread's bytes (front/counted.h)
 #
@@ -61,17 +62,29 @@ set(hakmem_libc_api_sources ${hakmem_src}/api/libc.c ${hakmem_src}/api/cxx.c ${h
 set(hakmem_sized_sources ${hakmem_src}/api/sized.c)
 set(hakmem_shared_api_sources ${hakmem_src}/api/dlopen.c ${hakmem_src}/api/create.c
     ${hakmem_src}/api/sandbox.c ${hakmem_src}/os/older_libc.c ${hakmem_src}/superslab/limits_shared.c)
+# Only in the archives.
+set(hakmem_static_api_sources ${hakmem_src}/api/pin.c)
 # Only in libhakmem-secure.
 set(hakmem_secure_api_sources ${hakmem_src}/api/alloc_token.c)
 list(REMOVE_ITEM hakmem_api_sources ${hakmem_libc_api_sources} ${hakmem_sized_sources} ${hakmem_shared_api_sources}
-    ${hakmem_secure_api_sources})
+    ${hakmem_static_api_sources} ${hakmem_secure_api_sources})
+
+# The last flags, after those of CMAKE_C_FLAGS and hakmem_flags: an object of the library holds machine code. objcopy can
+# rename neither symbols nor sections of an object of -flto, and only the compiler that made such an object can link it.
+# gcc could make the code when it links the parts (-flinker-output=nolto-rel). clang has no such option, and the order of
+# the parts (hakmem_first_sources) would be lost. -ffunction-sections would give functions sections of other names than
+# hakmem_add_single_object renames.
+add_library(hakmem_machine_code INTERFACE)
+target_compile_options(hakmem_machine_code INTERFACE -fno-lto -fno-function-sections)
 
 # Compiles sources as parts of the library: relocatable, hidden unless declared HAK_API, with thread-local storage at a
-# fixed offset. The compiler may neither add nor remove calls of malloc.
+# fixed offset. The compiler may neither add nor remove calls of malloc, and makes machine code whatever the project's
+# other targets have (CMAKE_INTERPROCEDURAL_OPTIMIZATION, -flto).
 function(hakmem_add_objects name)
     add_library(${name} OBJECT ${ARGN})
-    target_link_libraries(${name} PRIVATE hakmem_flags)
-    set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden)
+    target_link_libraries(${name} PRIVATE hakmem_flags hakmem_machine_code)
+    set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden
+        INTERPROCEDURAL_OPTIMIZATION OFF)
     target_compile_options(${name} PRIVATE
         -ftls-model=initial-exec -fno-semantic-interposition
         -fno-builtin-malloc -fno-builtin-calloc -fno-builtin-realloc -fno-builtin-free
@@ -84,8 +97,8 @@ set(hakmem_names_options $<$<C_COMPILER_ID:GNU>:-fno-merge-constants>)
 set_source_files_properties(${hakmem_src}/os/symbols.c ${hakmem_src}/api/libc.c ${hakmem_src}/api/interposed.c
     PROPERTIES COMPILE_OPTIONS "${hakmem_names_options}")
 hakmem_add_objects(hakmem_core ${hakmem_core_sources})
-if(NOT HAKMEM_CYCLES)
-    # Part of no library, but the compiler checks it in every build.
+if(NOT HAKMEM_CYCLES AND PROJECT_IS_TOP_LEVEL)
+    # Part of no library, but the compiler checks it in every build of HAKMEM itself.
     hakmem_add_objects(hakmem_cycles_unused ${hakmem_cycles_sources})
 endif()
 # A walk by frame pointers (os/unwind.c) passes through the frames of these files to reach the program's.
@@ -96,6 +109,7 @@ set_source_files_properties(${hakmem_framed_sources} PROPERTIES
     COMPILE_OPTIONS "-fno-omit-frame-pointer;-momit-leaf-frame-pointer")
 hakmem_add_objects(hakmem_os_linux ${hakmem_src}/os/linux.c)
 hakmem_add_objects(hakmem_api ${hakmem_api_sources})
+hakmem_add_objects(hakmem_static_api ${hakmem_static_api_sources})
 
 # One relocatable object with only the public names global. So HAKMEM's internal names cannot clash with a program's,
 # and linking any part brings in all of it, constructors too. Its code has a section of its own, which tells HAKMEM's
@@ -130,6 +144,7 @@ function(hakmem_add_single_object output)
 endfunction()
 
 function(hakmem_add_static name output_object)
+    list(APPEND ARGN hakmem_static_api)
     if(HAKMEM_SANITIZE)
         # The run-times need the tables of each object. These builds stay in this tree.
         set(contents "")
@@ -144,8 +159,11 @@ function(hakmem_add_static name output_object)
         hakmem_add_single_object(${contents} ${ARGN})
     endif()
     add_library(${name} STATIC ${contents})
-    set_target_properties(${name} PROPERTIES LINKER_LANGUAGE C)
+    set_target_properties(${name} PROPERTIES LINKER_LANGUAGE C INTERPROCEDURAL_OPTIMIZATION OFF)
     target_link_libraries(${name} INTERFACE Threads::Threads)
+    # As src/api/pin.c, where the C library cannot be asked: a plugin that contains HAKMEM stays in memory.
+    target_link_options(${name} INTERFACE
+        $<$<NOT:$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>>:-Wl,-z,nodelete>)
     target_include_directories(${name} INTERFACE
         $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
     target_compile_definitions(${name} INTERFACE HAK_STATIC)
@@ -178,7 +196,8 @@ if(HAKMEM_OVERRIDES_LIBC)
         target_include_directories(${name} INTERFACE
             $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
         set_target_properties(${name} PROPERTIES
-            VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} LINKER_LANGUAGE C)
+            VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} LINKER_LANGUAGE C
+            INTERPROCEDURAL_OPTIMIZATION OFF)
         target_link_options(${name} PRIVATE
             # No _fini: it is empty, but as the library's last code it would make the kernel map the pages around it.
             -Wl,-fini=hakmem_has_no_fini
@@ -264,4 +283,12 @@ if(HAKMEM_OVERRIDES_LIBC)
             $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/hakmem/seats>)
         add_library(hakmem::${seat} ALIAS hakmem_${seat})
     endforeach()
+
+    if(NOT PROJECT_IS_TOP_LEVEL)
+        # A project that embeds HAKMEM builds hakmem::hakmem, hakmem::static and hakmem::override, and of the rest only
+        # what it links.
+        set_target_properties(hakmem_secure hakmem_secure_static hakmem_je hakmem_je_static hakmem_tc
+            hakmem_secure_core hakmem_secure_api hakmem_secure_shared hakmem_tc_api
+            hakmem_counted hakmem_counted_libc hakmem_je_api hakmem_je_shared_api PROPERTIES EXCLUDE_FROM_ALL ON)
+    endif()
 endif()

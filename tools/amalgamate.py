@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Makes HAKMEM's one-file source: hakmem.c, which compiles without any option, and hakmem.h.
 
-The files of src/ follow each other unchanged, lowest layer first. A header stands where it is first included. A file
-that must differ in a single translation unit checks HAK_ONE_FILE (src/base/base.h).
+The files of src/ follow each other, lowest layer first. A header stands where it is first included. HAK_CODE stands
+before each function. A file that must differ in a single translation unit checks HAK_ONE_FILE (src/base/base.h).
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ OVERRIDE = ["api/libc.c", "api/sized.c", "api/cxx.c", "api/runtime.c", "api/inte
 PUBLIC_HEADERS = ["hakmem/hakmem.h", "hakmem/stats.h", "hakmem/profile.h", "hakmem/guard.h"]
 
 INCLUDE = re.compile(r'#include (?:"([^"]+)"|<([^>]+)>)')
+# Where the first line of a function's definition begins. Its parameters may go on in further lines.
+FUNCTION = re.compile(r"^(?=[A-Za-z_][^\n;={}#]*\([^;={}#]*\)[ \n]*\{)", re.M)
 MACRO = re.compile(r"^#(define|undef) (\w+)", re.M)
 
 RULE = "=" * 100
@@ -49,11 +51,10 @@ SOURCE_HEAD = """\
  *   -DHAKMEM_BUILD_CYCLES=1 HAKMEM_TINY_PROFILE=1 prints what calls took, at exit.
  *   -DHAKMEM_BUILD_DEBUG=1  HAKMEM checks its own invariants, which takes time.
  *
- * Four of the compiler's options matter where they are used at all:
+ * Three of the compiler's options matter where they are used at all:
  *   -fno-omit-frame-pointer  lets the heap profile walk stacks by frame pointers (HAKMEM_HEAP_PROFILE_UNWIND=fp). The
  *                         usual way, by unwind tables, needs nothing.
  *   -fno-asynchronous-unwind-tables  takes those tables away; -fexceptions brings back what a new-handler's exception needs.
- *   -ffunction-sections   makes HAKMEM's own functions part of each stack of the heap profile, above the program's.
  *   -Wl,-Bsymbolic        is for a shared library that the object with HAKMEM_OVERRIDE is part of.
  *
 {license}
@@ -105,6 +106,11 @@ def sources(root: Path) -> Iterator[str]:
                 yield name
 
 
+def with_sections(text: str) -> str:
+    """Returns C text with HAK_CODE (src/base/base.h) before each function that it defines."""
+    return FUNCTION.sub("HAK_CODE ", text)
+
+
 @dataclass
 class Output:
     """Text that grows file by file, with each header once."""
@@ -138,7 +144,7 @@ class Output:
         self.text.append(f"\n/* {RULE}\n * {name}\n * {RULE} */\n")
         path = self.find(name)
         assert path is not None
-        for line in read(path).splitlines():
+        for line in with_sections(read(path)).splitlines():
             if match := INCLUDE.match(line):
                 self.include(line, match[1], match[2])
             elif line != "#define _GNU_SOURCE":

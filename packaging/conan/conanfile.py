@@ -91,6 +91,8 @@ class HakmemConan(ConanFile):
         self.cpp_info.system_libs = ["pthread"]
         if self._target != "hakmem":
             self.cpp_info.defines = ["HAK_STATIC"]
+            # A plugin that contains the archive stays in memory (src/api/pin.c).
+            self.cpp_info.sharedlinkflags = ["-Wl,-z,nodelete"]
         if self._target == "override":
             # Linked even if only the program's shared libraries call malloc.
             self.cpp_info.exelinkflags = ["-Wl,--undefined=malloc"]

@@ -37,17 +37,25 @@ fn main() {
     let target = env::var("CARGO_CFG_TARGET_OS").unwrap();
     assert!(target == "linux", "HAKMEM runs on Linux, not on {target}");
     let mut build = cc::Build::new();
-    build
-        .file(source_folder().join("hakmem.c"))
-        // An allocator without optimisation would slow down the program's debug build.
-        .opt_level(2)
-        // The heap profile recognizes HAKMEM's code by its sections.
-        .flag("-fno-function-sections");
+    // An allocator without optimisation would slow down the program's debug build.
+    build.opt_level(2);
     if env::var_os("CARGO_FEATURE_OVERRIDE").is_some() {
         // Perhaps only C code refers to the archive, too late for the linker to search it again.
         build
             .define("HAKMEM_OVERRIDE", "1")
             .link_lib_modifier("+whole-archive");
     }
-    build.compile("hakmem");
+    // With a command of its own, because cc puts CFLAGS last: rustc finds no symbols in an object of -flto, and only the
+    // linker of the same compiler can read it.
+    let object = Path::new(&env::var_os("OUT_DIR").unwrap()).join("hakmem.o");
+    let status = build
+        .get_compiler()
+        .to_command()
+        .args(["-fno-lto", "-c", "-o"])
+        .arg(&object)
+        .arg(source_folder().join("hakmem.c"))
+        .status()
+        .expect("a C compiler compiles hakmem.c");
+    assert!(status.success(), "the C compiler failed");
+    build.object(&object).compile("hakmem");
 }

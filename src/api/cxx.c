@@ -214,7 +214,7 @@ HAK_INLINE bool cxx_delete_hit(void *block, size_t size, enum seal_kind kind)
 /* Serves calls that the fast path cannot. The fast path of HAKMEM's own operators is malloc's, so malloc's slow
  * functions continue from there. A thread whose hak_operator_offset is 0 goes through NAME_first. */
 #define NEW_SLOW(name, after_failure)                                                  \
-    static HAK_COLD void *name##_first(size_t size, enum level level)                  \
+    HAK_CODE static HAK_COLD void *name##_first(size_t size, enum level level)         \
     {                                                                                  \
         void *block;                                                                   \
         if (!find_whether_own())                                                               \
@@ -262,11 +262,11 @@ HAK_INLINE void *new_aligned_nothrow_block(size_t size, size_t alignment, enum l
 
 /* Each operator has its own slow functions, so that its fast path has no frame and its slow path knows the operator. */
 #define CXX_MISSES(name, kind, level)                                                      \
-    static HAK_NOINLINE void *name##_slow(size_t size)                                     \
+    HAK_CODE static HAK_NOINLINE void *name##_slow(size_t size)                            \
     {                                                                                      \
         return cxx_mark(kind##_after_miss(size, level, front_malloc_slow), CXX_KIND(name)); \
     }                                                                                      \
-    static HAK_NOINLINE void *name##_medium(size_t size)                                   \
+    HAK_CODE static HAK_NOINLINE void *name##_medium(size_t size)                          \
     {                                                                                      \
         return cxx_mark(kind##_after_miss(size, level, front_malloc_medium), CXX_KIND(name)); \
     }
@@ -287,7 +287,7 @@ HAK_INLINE void *new_aligned_nothrow_block(size_t size, size_t alignment, enum l
     }                                                                                      \
     CXX_OWN(name)
 
-#define CXX_WEAK(type) __attribute__((weak)) type
+#define CXX_WEAK(type) HAK_CODE __attribute__((weak)) type
 #define UNUSED __attribute__((unused))
 #define NOTHROW UNUSED const void *nothrow
 #define HINT UNUSED unsigned char hint

@@ -64,14 +64,14 @@ static int mode_for(const char *file, int mode)
     return mode & ~RTLD_DEEPBIND;
 }
 
-HAK_HIDDEN struct route hak_dlopen_route(const char *file, int mode);
+HAK_FOR_ASSEMBLY struct route hak_dlopen_route(const char *file, int mode);
 struct route hak_dlopen_route(const char *file, int mode)
 {
     return (struct route){ find_next(&next_dlopen, "dlopen"), (unsigned)mode_for(file, mode) };
 }
 
 /* Another name space has a C library of its own, and no HAKMEM. */
-HAK_HIDDEN struct route hak_dlmopen_route(Lmid_t space, const char *file, int mode);
+HAK_FOR_ASSEMBLY struct route hak_dlmopen_route(Lmid_t space, const char *file, int mode);
 struct route hak_dlmopen_route(Lmid_t space, const char *file, int mode)
 {
     if (space == LM_ID_BASE)

@@ -95,10 +95,10 @@ HAK_IN_ASSEMBLY const char hak_runtime_landing[]; /* in hak_runtime_call */
 
 /* The unwinder calls it for hak_runtime_call's frame: first to ask whether the exception ends there, then to go
  * there. */
-HAK_IN_ASSEMBLY _Unwind_Reason_Code hak_runtime_personality(int version, _Unwind_Action actions,
-                                                       _Unwind_Exception_Class kind,
-                                                       struct _Unwind_Exception *exception,
-                                                       struct _Unwind_Context *context);
+HAK_FOR_ASSEMBLY _Unwind_Reason_Code hak_runtime_personality(int version, _Unwind_Action actions,
+                                                        _Unwind_Exception_Class kind,
+                                                        struct _Unwind_Exception *exception,
+                                                        struct _Unwind_Context *context);
 _Unwind_Reason_Code hak_runtime_personality(int version, _Unwind_Action actions, _Unwind_Exception_Class kind,
                                             struct _Unwind_Exception *exception, struct _Unwind_Context *context)
 {
@@ -117,7 +117,7 @@ _Unwind_Reason_Code hak_runtime_personality(int version, _Unwind_Action actions,
 }
 
 /* Called by hak_runtime_call when its function threw. Its result is the result of hak_runtime_call. */
-HAK_IN_ASSEMBLY void *hak_runtime_caught(void *exception);
+HAK_FOR_ASSEMBLY void *hak_runtime_caught(void *exception);
 void *hak_runtime_caught(void *exception)
 {
     struct catcher catcher;
@@ -132,7 +132,7 @@ void *hak_runtime_caught(void *exception)
 /* A call with the personality routine above. 0x1b: the routine's address is relative to its own place, in 4 bytes. */
 HAK_IN_ASSEMBLY void *hak_runtime_call(void *(*function)(size_t, size_t), size_t first, size_t second);
 #if defined(__x86_64__)
-__asm__(".pushsection .text, \"ax\", @progbits\n"
+__asm__(".pushsection " HAK_CODE_SECTION ", \"ax\", @progbits\n"
         ".hidden hak_runtime_call, hak_runtime_landing, hak_runtime_personality, hak_runtime_caught\n"
         ".globl hak_runtime_call, hak_runtime_landing\n"
         ".type hak_runtime_call, @function\n"
@@ -159,7 +159,7 @@ __asm__(".pushsection .text, \"ax\", @progbits\n"
         ".size hak_runtime_call, . - hak_runtime_call\n"
         ".popsection\n");
 #else
-__asm__(".pushsection .text, \"ax\", %progbits\n"
+__asm__(".pushsection " HAK_CODE_SECTION ", \"ax\", %progbits\n"
         ".hidden hak_runtime_call\n"
         ".hidden hak_runtime_landing\n"
         ".hidden hak_runtime_personality\n"

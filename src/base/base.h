@@ -12,9 +12,22 @@
 #define HAK_LIKELY(x) __builtin_expect(!!(x), 1)
 #define HAK_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define HAK_NOINLINE __attribute__((noinline))
-/* Code that every process runs at its start. The linker puts it with other such code, so that the rest of its file need
- * not be mapped. */
+/* HAK_AT_START: code that every process runs at its start. The linker puts it with other such code, so that the rest of
+ * its file need not be mapped.
+ *
+ * HAK_CODE: tools/amalgamate.py puts it before each function of the one-file source. A macro that defines a function
+ * has it already. HAK_CODE_SECTION: for functions in assembly. So all of HAKMEM's code is in one section, however the
+ * compiler moves functions (-flto, -ffunction-sections), and HAKMEM tells its frames from the program's by it
+ * (os/unwind.c). In the archives, objcopy renames the compiler's sections (cmake/HakmemLibraries.cmake). */
+#if defined(HAK_ONE_FILE)
+#define HAK_CODE_SECTION "hakmem_text"
+#define HAK_CODE __attribute__((section(HAK_CODE_SECTION)))
+#define HAK_AT_START
+#else
+#define HAK_CODE_SECTION ".text"
+#define HAK_CODE
 #define HAK_AT_START __attribute__((section(".text.startup")))
+#endif
 #define HAK_COLD __attribute__((cold, noinline))
 #define HAK_PRINTF(string, first) __attribute__((format(printf, string, first)))
 
@@ -37,8 +50,10 @@
 /* not a weak declaration: gold does not make a hidden one's address NULL */
 #define HAK_DATA_UNLESS __attribute__((weak))
 #endif
-/* As HAK_HIDDEN, for names that assembly uses or defines: they are global in every build. */
+/* As HAK_HIDDEN, for names that assembly uses or defines: they are global in every build. HAK_FOR_ASSEMBLY: a function
+ * that only assembly calls. Without `used` the optimiser drops it at link time (-flto), where it sees no caller. */
 #define HAK_IN_ASSEMBLY extern __attribute__((visibility("hidden")))
+#define HAK_FOR_ASSEMBLY HAK_IN_ASSEMBLY __attribute__((used))
 
 /* Alignments that keep two threads' words on two lines. HAK_LINE_PAIR: also where lines are fetched in pairs. */
 #define HAK_CACHE_LINE 64

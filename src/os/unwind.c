@@ -27,45 +27,10 @@
 #pragma weak _Unwind_GetIP
 #pragma weak _Unwind_GetCFA
 
-/* The section of all of HAKMEM's code in a program that links the static library. The shared library and the one-file
- * source have no such section. */
+/* The section of all of HAKMEM's code in a program that links the static library or contains the one-file source. The
+ * shared library has no such section. */
 extern const char __start_hakmem_text[] __attribute__((weak));
 extern const char __stop_hakmem_text[] __attribute__((weak));
-
-/* The one-file source leaves its code in the compilers' sections, and marks the start and the end of its part of each:
- * the linker keeps a part together, and the assembler puts subsection 8000 behind the code, which is in subsection
- * 0. */
-#if defined(HAK_ONE_FILE)
-#define CODE_MARK(place, kind, name)                                      \
-    ".pushsection " place ", \"ax\", %progbits\n"                         \
-    ".globl hak_" kind "_" name "\n.hidden hak_" kind "_" name "\n"       \
-    "hak_" kind "_" name ":\n"                                            \
-    ".popsection\n"
-#define CODE_PART(name, section)                                          \
-    __asm__(CODE_MARK(section ", 0", "start", #name)                      \
-            CODE_MARK(section ", 8000", "end", #name));                   \
-    HAK_IN_ASSEMBLY const char hak_start_##name[], hak_end_##name[];
-CODE_PART(text, ".text")
-CODE_PART(unlikely, ".text.unlikely")
-CODE_PART(unlikely_, ".text.unlikely.")
-CODE_PART(startup, ".text.startup")
-CODE_PART(exit, ".text.exit")
-enum { CODE_IS_MARKED = 1 };
-static const struct code_part {
-    const char *start, *end;
-} code_parts[] = {
-    { hak_start_text, hak_end_text },
-    { hak_start_unlikely, hak_end_unlikely },
-    { hak_start_unlikely_, hak_end_unlikely_ },
-    { hak_start_startup, hak_end_startup },
-    { hak_start_exit, hak_end_exit },
-};
-#else
-enum { CODE_IS_MARKED = 0 };
-static const struct code_part {
-    const char *start, *end;
-} code_parts[] = { { NULL, NULL } };
-#endif
 
 typedef _Unwind_Reason_Code (*backtrace_function)(_Unwind_Trace_Fn, void *);
 typedef _Unwind_Ptr (*get_ip_function)(struct _Unwind_Context *);
@@ -269,12 +234,7 @@ bool os_unwind_by_tables(void) { return unwinder.tables; }
 
 bool os_unwind_is_own(uintptr_t address)
 {
-    if (!CODE_IS_MARKED)
-        return address >= unwinder.own_start && address < unwinder.own_end;
-    for (size_t i = 0; i < sizeof code_parts / sizeof code_parts[0]; i++)
-        if (address >= (uintptr_t)code_parts[i].start && address < (uintptr_t)code_parts[i].end)
-            return true;
-    return false;
+    return address >= unwinder.own_start && address < unwinder.own_end;
 }
 
 /* The first object is the program. HAKMEM's own code is a section of it, or the executable segment of another

@@ -1,5 +1,6 @@
 """Protects `cmake --install`: a program finds the installed files by CMake or by pkg-config."""
 
+import re
 import shutil
 import signal
 import subprocess
@@ -69,25 +70,70 @@ def repository(folder):
     return folder
 
 
+def objects(build, target):
+    """HAKMEM's sources that a build of the target compiles, one row for each object."""
+    told = blackbox.call("ninja", "-C", build, "-n", target)
+    return re.findall(r"Building C object \S*/src/(\S+)\.o$", told, re.M)
+
+
 def test_fetch_content(tmp_path):
-    """FetchContent uses add_subdirectory."""
+    """FetchContent uses add_subdirectory. The project optimises its programs as a whole, which HAKMEM's objects do not
+    allow (cmake/HakmemLibraries.cmake)."""
     (tmp_path / "repository").mkdir()
     listing = (CONSUMER / "CMakeLists.txt").read_text()
-    package = "find_package(hakmem CONFIG REQUIRED)"
-    assert package in listing
+    package, libraries = "find_package(hakmem CONFIG REQUIRED)", "hakmem static override secure secure_static"
+    assert package in listing and libraries in listing
     listing = listing.replace(package, FETCH.format(repository(tmp_path / "repository")))
-    (tmp_path / "CMakeLists.txt").write_text(listing)
-    for source in ("consumer.c", "consumer.cpp"):
+    (tmp_path / "CMakeLists.txt").write_text(listing.replace(libraries, "hakmem static override") + """
+add_executable(with_secure EXCLUDE_FROM_ALL consumer.c)
+target_link_libraries(with_secure PRIVATE hakmem::secure)
+""")
+    for source in ("consumer.c", "consumer.cpp", "plugin.c"):
         shutil.copy(CONSUMER / source, tmp_path)
-    blackbox.call("cmake", "-S", tmp_path, "-B", tmp_path / "build", "-G", "Ninja")
-    cache = (tmp_path / "build/CMakeCache.txt").read_text()
-    assert "CMAKE_BUILD_TYPE:STRING=\n" in cache, "the project chooses for itself"
-    assert "HAKMEM_TESTS:BOOL=OFF" in cache and "HAKMEM_TOOLS:BOOL=OFF" in cache
-    blackbox.call("cmake", "--build", tmp_path / "build", "--parallel", "2")
-    check_program(tmp_path / "build" / "with_hakmem", malloc_is_hakmems=True)
-    check_program(tmp_path / "build" / "with_static", malloc_is_hakmems=False)
-    check_program(tmp_path / "build" / "with_override", malloc_is_hakmems=True)
-    assert blackbox.call(tmp_path / "build" / "cxx_with_hakmem") == f"{VERSION}\n"
+    build, cache = tmp_path / "build", blackbox.compile_cache(tmp_path)
+    blackbox.call("cmake", "-S", tmp_path, "-B", build, "-G", "Ninja", "-DCMAKE_INTERPROCEDURAL_OPTIMIZATION=ON",
+                  "-DHAKMEM_EXTRA_CFLAGS=-O1 -flto", **cache)
+    cached = (build / "CMakeCache.txt").read_text()
+    assert "CMAKE_BUILD_TYPE:STRING=\n" in cached, "the project chooses for itself"
+    assert "HAKMEM_TESTS:BOOL=OFF" in cached and "HAKMEM_TOOLS:BOOL=OFF" in cached
+    built = objects(build, "all")
+    assert built and len(built) == len(set(built)), "each source is compiled once: for the three libraries"
+    assert not [source for source in built if source.startswith(("je/", "tc/"))]
+    assert len(objects(build, "with_secure")) > 100, "the hardened library, only for a target that links it"
+    blackbox.call("cmake", "--build", build, "--parallel", "2", **cache)
+    check_program(build / "with_hakmem", malloc_is_hakmems=True)
+    check_program(build / "with_static", malloc_is_hakmems=False)
+    check_program(build / "with_override", malloc_is_hakmems=True)
+    assert blackbox.call(build / "cxx_with_hakmem") == f"{VERSION}\n"
+    blackbox.call("cmake", "--install", build, "--prefix", tmp_path / "installed")
+    assert list(tmp_path.glob("installed/lib/**/libhakmem-override.a"))
+
+
+# ---- Plugins ----
+
+
+@pytest.fixture(scope="module")
+def plugin_host(tmp_path_factory):
+    return blackbox.compile_program(CONSUMER.parent / "plugin_host.c", tmp_path_factory.mktemp("host") / "host")
+
+
+@pytest.mark.parametrize("env", [{}, {"HAKMEM_PURGE_THREAD": "always", "HAKMEM_PURGE_DELAY": "10"}], ids=str)
+def test_a_thread_outlives_a_plugin(plugin_host, library_folder, tmp_path, env):
+    """A thread that used the plugin ends after dlclose, and so does the purge thread. No option of the linker keeps
+    this plugin in memory."""
+    plugin = blackbox.compile_program(CONSUMER / "plugin.c", tmp_path / "plugin.so", "-DHAK_STATIC",
+                                      library_folder / "libhakmem.a", shared=True)
+    assert "NODELETE" not in blackbox.call("readelf", "-d", plugin)
+    result = blackbox.run([plugin_host, plugin], env=env)
+    assert (result.status, result.stdout, result.stderr) == (0, "done\n", ""), result.report()
+
+
+def test_the_linker_keeps_a_plugin(cmake_programs, library_folder, tmp_path):
+    plugin = pkg_config_program("hakmem-static", library_folder, tmp_path / "plugin.so", "gcc", "-shared", "-fPIC",
+                                CONSUMER / "plugin.c")
+    for built in (cmake_programs / "libplugin.so", plugin):
+        assert "NODELETE" in blackbox.call("readelf", "-d", built)
+    assert "NODELETE" not in blackbox.call("readelf", "-d", cmake_programs / "with_static")
 
 
 @pytest.mark.parametrize(

@@ -196,13 +196,44 @@ def test_exceptions_pass_through_operator_new(compiled_object, compiler, flags, 
     assert call(program) == "done\n"
 
 
+def sites(profile):
+    """The names of the functions that called for the profile's blocks."""
+    shown = json.loads(call(sys.executable, "-m", "hakmem", "heap", profile, "--json"))
+    return [site["name"] for site in shown["sites"] if site["flat"]["inuse_space"] > 0]
+
+
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_heap_profile_has_the_programs_stacks_only(compiled_object, folder, compiler, tmp_path):
     program = link((compiler, "override", compiled_object(compiler, "override")), folder, HERE / "keeps.c")
     call(program, tmp_path / "heap.pb.gz", HAKMEM_HEAP_PROFILE=str(tmp_path / "exit.pb.gz"))
-    shown = json.loads(call(sys.executable, "-m", "hakmem", "heap", tmp_path / "heap.pb.gz", "--json"))
-    (site,) = [site for site in shown["sites"] if site["flat"]["inuse_space"] > 0]
-    assert site["name"] == "only_site", shown["sites"]
+    assert sites(tmp_path / "heap.pb.gz") == ["only_site"]
+
+
+def test_all_code_is_in_hakmems_section(build):
+    """By the section the profile tells HAKMEM's code from the program's: the optimiser of a program mixes others."""
+    rows = re.findall(r"^\s+\d+ (\S+)\s+(\w+) .*\n\s+(.*)$", call("objdump", "-h", build[2]), re.M)
+    assert [name for name, size, flags in rows if "CODE" in flags.split(", ") and int(size, 16)] == ["hakmem_text"]
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_a_plugin_stays_in_memory(compiled_object, folder, compiler, tmp_path):
+    """A thread that used it ends after dlclose."""
+    install = TESTS / "delivery/install"
+    host = blackbox.compile_program(install / "plugin_host.c", tmp_path / "host")
+    plugin = blackbox.compile_program(install / "consumer/plugin.c", tmp_path / "plugin.so",
+                                      compiled_object(compiler, "names"), compiler=compiler, shared=True)
+    assert call(host, plugin) == "done\n"
+
+
+@pytest.mark.parametrize("compilers, option", [(("gcc", "g++"), "-flto=auto"), (("clang", "clang++"), "-flto=thin")])
+def test_one_optimiser_for_the_whole_program(folder, tmp_path, compilers, option):
+    """The optimiser drops what no code seems to use, and puts HAKMEM's functions beside the program's."""
+    flags = ["-O1", "-g", "-w", "-pthread", option]
+    call(compilers[0], *flags, *KINDS["override"], "-c", folder / "hakmem.c", "-o", tmp_path / "hakmem.o")
+    call(compilers[1], *flags, f"-I{folder}", HERE / "whole.cpp", tmp_path / "hakmem.o", "-o", tmp_path / "program")
+    assert call(tmp_path / "program", tmp_path / "heap.pb.gz",
+                HAKMEM_HEAP_PROFILE=str(tmp_path / "exit.pb.gz")) == "done\n"
+    assert sites(tmp_path / "heap.pb.gz") == ["only_site"]
 
 
 def test_fast_path_is_the_librarys(compiled_object, tmp_path):

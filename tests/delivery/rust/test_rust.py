@@ -49,7 +49,9 @@ def crates(tmp_path_factory):
     (["--all-features"], {"global": 6, "heap": 4, "options": 1}),
 ], ids=" ".join)
 def test_their_own_tests(crates, features, tests):
-    said = good(cargo("test", "--offline", "--locked", *features, folder=crates, RUSTFLAGS="-D warnings"))
+    """Also where the C code of all crates is compiled for an optimiser of the whole program."""
+    said = good(cargo("test", "--offline", "--locked", *features, folder=crates, RUSTFLAGS="-D warnings",
+                      CFLAGS="-flto"))
     ran = numbers(said)
     assert {name: ran[name] for name in tests} == tests, said
     assert ran["Doc-tests hakmem"] >= 6
