@@ -53,7 +53,9 @@ int main(void)
 """
 
 
-making = Making()
+def server_like():
+    """A small server's profile, deep and wide enough for a picture."""
+    making = Making()
     top = ("main:210", "event_loop:88")
     request = ("handle_request:131", "connection_ready:57", *reversed(top))
     source = "/src/server/server.cc"

@@ -198,7 +198,8 @@ def check_size(browser):
     browser.execute_script("document.querySelector('#graph svg').dataset.old = 'yes'")
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
                             {"width": 400, "height": 1000, "deviceScaleFactor": 1, "mobile": False})
-    wait_for(lambda: browser.execute_script("return !document.querySelector('#graph svg').dataset.old"), "another graph")
+    wait_for(lambda: browser.execute_script("return !document.querySelector('#graph svg').dataset.old"),
+             "another graph")
     shown(browser, BELOW_WORK)
     assert focused(browser) == "work"
     assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")

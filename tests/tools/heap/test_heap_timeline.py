@@ -77,7 +77,8 @@ def test_what_is_refused(tmp_path):
     file = at_moments(tmp_path)[0]
     for arguments, status, names in ((["--every", "1", "1"], 2, ["--every", "--timeline"]),
                                      (["--timeline", "--tree", "1"], 2, ["--timeline"]),
-                                     (["--timeline", "1", "2"], 2, ["PID"]), (["--timeline", "4194305"], 1, ["4194305"]),
+                                     (["--timeline", "1", "2"], 2, ["PID"]),
+                                     (["--timeline", "4194305"], 1, ["4194305"]),
                                      (["--timeline", file], 1, [])):
         done = run(*arguments)
         assert done.exit_code == status and not done.stdout and done.stderr, done.output
