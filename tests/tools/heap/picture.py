@@ -81,15 +81,6 @@ def server_like():
     return making
 
 
-def frame(browser, name):
-    return next(element for element in browser.find_elements(By.CSS_SELECTOR, "#graph g.frame")
-                if element.get_attribute("name") == name)
-
-
-def share(bars, name):
-    return bars[name][0] / bars["all"][0] if name in bars and "all" in bars else None
-
-
 def make_flame():
     """A flame graph in which a name is searched."""
     with tempfile.TemporaryDirectory() as folder, chromium(Path(folder, "browser")) as browser:
