@@ -1,6 +1,6 @@
-"""Protects the tables of all commands on narrow terminals: what does not fit is left out and named, and a file gets all.
+"""Protects the tables of all commands on narrow terminals: columns that do not fit are left out and named.
 
-The figure that sorts the sites stays."""
+The figure that sorts the sites stays. A file gets all columns."""
 
 import sys
 

@@ -2,7 +2,6 @@
 
 import json
 import time
-from types import SimpleNamespace
 
 import pytest
 from conftest import HERE, command
@@ -43,7 +42,7 @@ def test_every_kind_to_the_byte(program, monkeypatch):
         begun = int(process.ask("rounds", 0, 0)[0])
         while int(process.ask("rounds", 0, 0)[0]) < begun + 2:
             time.sleep(0.02)
-    monkeypatch.setattr("hakmem.heap.why.time", SimpleNamespace(sleep=wait))
+    monkeypatch.setattr("hakmem.heap.why.why_of", lambda memory, idle, _: why_of(memory, idle, wait))
     slabs, held = map(int, process.ask("pin", 64, 100000))
     rounding, = map(int, process.ask("round", 1030, 1000))
     untouched, = map(int, process.ask("half", 8 * MIB, 4))
