@@ -1,19 +1,23 @@
-"""Runs `hakmem` on a terminal of a given width."""
+"""Runs `hakmem` as on a terminal of a given width."""
 
-import sys
+import contextlib
+import io
+import os
+from unittest import mock
 
-import pexpect
+from hakmem.cli import main
 
-import blackbox
 
-ENVIRONMENT = {"PYTHONPATH": str(blackbox.REPOSITORY / "python"), "PYTHONDONTWRITEBYTECODE": "1", "TERM": "dumb"}
+class Terminal(io.StringIO):
+    """A standard output that is a terminal."""
+
+    def isatty(self):
+        return True
 
 
 def on_terminal(columns, *words):
     """The lines that `hakmem WORDS` prints on a terminal that understands no codes."""
-    told = pexpect.spawn(sys.executable, ["-m", "hakmem", *map(str, words)], dimensions=(40, columns),
-                         env=blackbox.environment(ENVIRONMENT), encoding="utf-8", timeout=blackbox.HANG)
-    text = told.read()
-    told.close()
-    assert told.exitstatus == 0, text
-    return text.replace("\r", "").split("\n")
+    terminal = Terminal()
+    with mock.patch.dict(os.environ, {"COLUMNS": str(columns), "TERM": "dumb"}), contextlib.redirect_stdout(terminal):
+        main([str(word) for word in words], standalone_mode=False)
+    return terminal.getvalue().split("\n")

@@ -101,6 +101,45 @@ def with_lives():
     return making
 
 
+def with_sizes(unit="bytes"):
+    """fill has blocks of 64 and of 1024 bytes, and freed some. wide has blocks of 40 sizes."""
+    making = Making(TYPES_WITH_LIVES)
+    making.stack(named("fill:7", "main"), 30, 1920, 20, 1280, 0, 0, size=64, size_unit=unit)
+    making.stack(named("fill:8", "main"), 5, 5120, 5, 5120, 0, 0, size=1024, size_unit=unit)
+    making.stack(named("fill:7", "main"), 0, 0, 0, 0, 10, 0, lived_from=0)
+    for number in range(1, 41):
+        making.stack(named("wide", "main"), 1, 16 * number, 1, 16 * number, 0, 0, size=16 * number, size_unit=unit)
+    return making
+
+
+def with_own_frees():
+    """Of fill's 110 freed objects its thread freed 88: 55 at once, 11 after 8 allocations, 22 later."""
+    making = Making(TYPES_WITH_OWN)
+    making.stack(named("fill", "main"), 130, 1300, 20, 200, 0, 0, 0)
+    making.stack(named("fill", "main"), 0, 0, 0, 0, 110, 0, 0, lived_from=0)
+    making.stack(named("fill", "main"), 0, 0, 0, 0, 0, 0, 55, calls_from=0)
+    making.stack(named("fill", "main"), 0, 0, 0, 0, 0, 0, 11, calls_from=8)
+    making.stack(named("fill", "main"), 0, 0, 0, 0, 0, 0, 22, calls_from=16384)
+    making.stack(named("keep", "main"), 5, 500, 5, 500, 0, 0, 0)
+    return making
+
+
+HELD = {"keep": (40, 60, 100), "cache": (50, 5, 30)}  # KiB at three moments, a minute apart
+
+
+def at_moments(folder):
+    """Three profiles of one process. The order of their names is not the order of their times."""
+    made = []
+    for moment, name in enumerate(("c", "a", "b")):
+        making = Making()
+        making.profile.time_nanos = TIME + moment * 60 * 10**9
+        for function, amounts in HELD.items():
+            inuse = amounts[moment] * 1024
+            making.stack(named(f"{function}:7", "work:20", "main:3", file="/src/work.c"), 100, 10**6 + inuse, 10, inuse)
+        made.append(making.write(folder / f"{name}.pb.gz"))
+    return made
+
+
 def observed(program, build_id):
     """A profile of the stacks that sites.cpp's program prints: {name: its values} as (objects, bytes), in its order."""
     done = subprocess.run([program], capture_output=True, text=True, check=True, env=blackbox.environment())

@@ -112,7 +112,7 @@ def test_a_profile_of_a_process_that_left_a_map(perf_map, tmp_path):
     if os.geteuid() == 0:
         os.chown(path, 12345, 12345)  # a map of another user is ignored
         done = run(profile)
-        assert "work" not in done.stdout and "python -X perf" in done.stderr
+        assert "work" not in done.stdout and done.stderr
         os.chown(profile, 12345, 12345)  # unless the profile is that user's, too
         assert "work" in run(profile).stdout
     os.unlink(path)
@@ -176,6 +176,6 @@ def test_one_line_says_what_is_missing():
     notes = [Note(f"/lib/{name}: long", STRIPPED, name) for name in ("a.so", "b.so", "c.so", "d.so")]
     notes += [Note("x", OTHER, "app"), Note("y", MADE, "3 addresses")]
     line = summary(notes)
-    assert "a.so, b.so, c.so and 1 more, stripped" in line and "app changed since" in line and "3 addresses" in line
-    assert "\n" not in line and line.endswith("--notes tells all") and len(line) < 400
+    assert all(word in line for word in ("a.so", "b.so", "c.so", "1 more", "app", "3 addresses", "--notes"))
+    assert "\n" not in line and "d.so" not in line and len(line) < 400
     assert summary(notes[:1]) == "/lib/a.so: long" and summary([]) == ""

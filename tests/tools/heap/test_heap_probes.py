@@ -6,7 +6,6 @@ import re
 import struct
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -43,7 +42,8 @@ def steady_program(compiled):
 
 @pytest.fixture
 def running(steady_program, library):
-    with steady(steady_program, library, HAKMEM_HEAP_PROFILE_RATE="4K") as process:
+    with steady(steady_program, library, HAKMEM_HEAP_PROFILE_RATE="4K",
+                HAKMEM_HEAP_PROFILE_OVERHEAD="0") as process:
         yield process
 
 
@@ -150,7 +150,8 @@ def test_a_tracer_turns_samples_on(running, library):
         running.tell("drop")
         if hits:
             found = hits()
-            # 20,000 blocks of 1,008 bytes, each a sample with a chance of 0.218.
+            # 20,000 blocks of 1,008 bytes, each a sample with a chance of 0.218: 4,364 with a standard deviation of 58.
+            # The bounds are eight of them away, which is exceeded once in 10^15 runs.
             assert 3900 < found["alloc"] < 4900 and 0 <= found["alloc"] - found["free"] < 50, found
     if hits is None:
         set_semaphore(control, 0)
@@ -176,39 +177,3 @@ def test_a_profile_that_was_on_stays(running):
     set_semaphore(control, 0)
     running.tell("keep", 1000, 500)
     assert not control.state().profile_on
-
-
-def test_arguments_by_a_debugger(running, library):
-    """gdb finds the probes by their notes, increments the semaphore, and stops at the nop."""
-    script = ["set pagination off", "set breakpoint pending on", "handle SIGINT nostop noprint pass",
-              "break -probe-stap otel_memory:alloc", "break -probe-stap otel_memory:free",
-              "commands 1\nsilent\nprintf \"alloc %#lx %lu %lu\\n\", $_probe_arg0, $_probe_arg1, "
-              "$_probe_arg2\ncontinue\nend",
-              "commands 2\nsilent\nprintf \"free %#lx\\n\", $_probe_arg0\ncontinue\nend", "continue"]
-    path = Path(os.environ.get("TMPDIR", "/tmp")) / f"hakmem-probes-{running.pid}.gdb"
-    path.write_text("\n".join(script) + "\n")
-    debugger = subprocess.Popen(
-        ["gdb", "-nx", "-q", "-batch", "-p", str(running.pid), "-x",
-         str(path)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    try:
-        control = Control(ProcessMemory(running.pid))
-        deadline = time.monotonic() + blackbox.HANG
-        while control.memory.read(control.field("word")[0], 4) == bytes(4) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert control.memory.read(control.field("word")[0], 4) == b"\1\0\1\0"
-        running.tell("keep", 5000, 60)
-        running.tell("drop")
-    finally:
-        running.process.kill()
-        told = debugger.communicate(timeout=blackbox.HANG)[0]
-        path.unlink()
-    allocated = re.findall(r"^alloc (0x[0-9a-f]+) (\d+) (\d+)$", told, re.M)
-    freed = re.findall(r"^free (0x[0-9a-f]+)$", told, re.M)
-    assert len(allocated) > 20, told
-    assert {(size, weighted) for _, size, weighted in allocated if size == "5120"}, told
-    for address, size, weighted in allocated:
-        chance = 1 - 2.718281828459045 ** (-int(size) / 4096)
-        assert int(weighted) == pytest.approx(int(size) / chance, rel=0.001)
-        assert int(address, 16) % 16 == 0
-    assert set(freed) <= {address for address, _, _ in allocated}
-    assert len(freed) > len(allocated) / 2

@@ -16,8 +16,8 @@ from hakmem.live.memory import ProcessMemory
 
 HERE = Path(__file__).parent
 SHOP, HOSTILE = HERE / "shop.py", HERE / "hostile_python.c"
-# A sample each 4 KiB, at least 10,000: 5 standard deviations of the smallest site's 500 samples are 22 %.
-RATE, NEAR = "4096", 0.25
+# Every block is a sample, so that the amounts are exact.
+RATE = "1"
 # (function, mark of its line, bytes that it takes there). Blocks have their class's size: 5000 become 5120, 3000 3072.
 SITES = (("grow", "grow", 2300 * 5120), ("Shop.fill", "inner", 2000 * 4096), ("each", "each", 2000 * 4096),
          ("by_key", "key", 2000 * 6144), ("größe", "wide", 1000 * 3072), ("far", "far", 500 * 8192))
@@ -57,11 +57,11 @@ def allocated(stacks, name, line):
                and stack["frames"][0]["file"] == str(SHOP))
 
 
-@pytest.mark.parametrize("name, mark, size", SITES)
-def test_amounts_of_lines(made, name, mark, size):
-    found = allocated(made[1]["stacks"], name, line_of(mark))
-    # The lists that hold the blocks, and the heads of bytearrays, are added.
-    assert size * (1 - NEAR) < found < size * (1 + NEAR) + (200 << 10)
+def test_amounts_of_lines(made):
+    for name, mark, size in SITES:
+        found = allocated(made[1]["stacks"], name, line_of(mark))
+        # The lists that hold the blocks, and the heads of bytearrays, are added.
+        assert size <= found < size + (200 << 10), name
 
 
 def test_stacks_from_the_module_in(made):
@@ -86,7 +86,7 @@ def test_a_function_that_is_gone(made):
     stacks = [
         stack for stack in made[1]["stacks"] if stack["frames"] and stack["frames"][0]["file"] == "<made \U0001f389>"
     ]
-    assert sum(stack["values"]["alloc_space"] for stack in stacks) == pytest.approx(1000 * 7168, rel=NEAR)
+    assert 1000 * 7168 <= sum(stack["values"]["alloc_space"] for stack in stacks) < 1000 * 7168 + (200 << 10)
     assert {names_of(stack)[0]
             for stack in stacks} <= {"made"} and 2 in {stack["frames"][0]["line"] for stack in stacks}
 
@@ -126,41 +126,33 @@ def test_the_report_of_leaks_names_them(made):
     assert f"main ({SHOP}:{line_of('leak')})" in made[2]
 
 
-def test_from_outside(library, tmp_path):
-    env = blackbox.environment(environment(tmp_path / "a"), preload=library)
-    with subprocess.Popen([sys.executable, SHOP, "wait"], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                          stderr=subprocess.DEVNULL) as process:
+@pytest.mark.parametrize("begun", ["at its start", "from outside"])
+def test_read_from_outside(begun, library, tmp_path):
+    """A running process's profile: one from its start, and one that hakmem heap --start, hakmem serve or a tracer turns
+    on. A governor that may make the samples of the latter rarer is off here."""
+    variables = environment(tmp_path / "a") if begun == "at its start" else {"HAKMEM_HEAP_PROFILE_OVERHEAD": "0"}
+    with subprocess.Popen([sys.executable, SHOP, "started", "wait"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          env=blackbox.environment(variables, preload=library), stderr=subprocess.DEVNULL) as process:
         try:
+            assert process.stdout.readline() == b"started\n"
+            control = Control(ProcessMemory(process.pid))
+            number = control.request(profile_mean=int(RATE)) if begun == "from outside" else None
+            process.stdin.write(b"\n")
+            process.stdin.flush()
             assert process.stdout.readline() == b"ready\n"
-            done = run(process.pid, "--json")
+            if number is not None:
+                control.await_answer(number)
+            done, tree = run(process.pid, "--json"), run(process.pid, "--tree", "--min", "0")
         finally:
             process.kill()
     assert done.exit_code == 0, done.output
     stacks = json.loads(done.stdout)["stacks"]
     for name, mark, size in SITES:
-        assert allocated(stacks, name, line_of(mark)) > size * (1 - NEAR)
-
-
-def test_a_profile_that_is_started_from_outside(library):
-    """hakmem heap --start, hakmem serve and tracers turn it on in this way."""
-    with subprocess.Popen([sys.executable, SHOP, "started", "wait"], env=blackbox.environment({}, preload=library),
-                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        try:
-            assert process.stdout.readline() == b"started\n"
-            control = Control(ProcessMemory(process.pid))
-            number = control.request(profile_mean=int(RATE))
-            process.stdin.write(b"\n")
-            process.stdin.flush()
-            assert process.stdout.readline() == b"ready\n"
-            control.await_answer(number)
-            done, tree = run(process.pid, "--json"), run(process.pid, "--tree", "--min", "0")
-        finally:
-            process.kill()
-    stacks = json.loads(done.stdout)["stacks"]
-    # The governor, which a start from outside cannot turn off, may make the samples rarer.
-    for name, mark, _ in SITES:
-        assert allocated(stacks, name, line_of(mark)) > 0, name
-    assert "Shop.fill" in tree.stdout and "_PyEval" not in tree.stdout and "libc_start" not in tree.stdout
+        # After a start from outside, the first samples find the interpreter.
+        assert allocated(stacks, name, line_of(mark)) >= size * (1 if number is None else 0.5), name
+    assert "Shop.fill" in tree.stdout
+    if number is not None:  # otherwise the interpreter's own start is in the tree
+        assert "_PyEval" not in tree.stdout and "libc_start" not in tree.stdout
 
 
 # A thread holds the dynamic linker's lock when the process forks. The child has no such thread.
@@ -185,8 +177,7 @@ for mean in means:
     start(mean)
 sys.stdin.readline()
 kept = fill(1000)
-time.sleep(0.05)
-kept += fill(20000)
+kept += fill(2000)
 print("filled", flush=True)
 sys.stdin.read()
 """
@@ -196,9 +187,9 @@ sys.stdin.read()
 def test_a_profile_that_begins_in_a_child_of_fork(who, library):
     """It finds the interpreter and its own code without a lock that nobody will release."""
     words = [RATE] if who == "itself" else []
-    with subprocess.Popen([sys.executable, "-c", FORKS, *words], env=blackbox.environment({}, preload=library),
-                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                          start_new_session=True) as process:
+    with subprocess.Popen([sys.executable, "-c", FORKS, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          env=blackbox.environment({"HAKMEM_HEAP_PROFILE_OVERHEAD": "0"}, preload=library),
+                          stderr=subprocess.DEVNULL, start_new_session=True) as process:
         try:
             child = int(process.stdout.readline())
             if who == "outside":
@@ -207,14 +198,14 @@ def test_a_profile_that_begins_in_a_child_of_fork(who, library):
             process.stdin.write(b"\n")
             process.stdin.flush()
             if who == "outside":
-                control.await_answer(number, seconds=60)
-            assert select.select([process.stdout], [], [], 60)[0], "the child hangs"
+                control.await_answer(number, seconds=blackbox.HANG)
+            assert select.select([process.stdout], [], [], blackbox.HANG)[0], "the child hangs"
             assert process.stdout.readline() == b"filled\n"
             done = run(child, "--json")
         finally:
             blackbox.stop_session(process)
     stacks = json.loads(done.stdout)["stacks"]
-    assert allocated_by(stacks, "fill") > 2000 * 5120
+    assert allocated_by(stacks, "fill") >= 2000 * 5120
     assert not any("libhakmem" in frame["module"] for stack in stacks for frame in stack["frames"])
 
 
@@ -243,20 +234,20 @@ for number in range(14000):
 def test_the_table_of_functions_is_bounded(library, tmp_path):
     """14,000 functions have 10 MiB of names. 8 MiB are kept, and the other names are left out of the stacks."""
     done = blackbox.run([sys.executable, "-c", MANY], preload=library,
-                        env=environment(tmp_path / "a", HAKMEM_HEAP_PROFILE_RATE="1024"))
+                        env=environment(tmp_path / "a", HAKMEM_HEAP_PROFILE_RATE="1"))
     assert done.status == 0, done.report()
     profile = read(tmp_path / "a")
+    # Of some 14,000 samples. Names of 230 and 900 characters are cut: the rest of 8 MiB is their records.
     known = [function for function in profile.function if profile.string_table[function.name].startswith("nnn")]
     assert 8000 < len(known) < 13000
     assert sum(len(profile.string_table[function.name]) + len(profile.string_table[function.filename])
                for function in known) < 8 << 20
 
 
-@pytest.mark.parametrize("version", ["03090000", "030a0000", "030b02f0", "030c00f0", "030d00f0", "030e00f0",
-                                     "030f00f0"])
-def test_structures_that_make_no_sense(compiled, library, tmp_path, version):
+def test_structures_that_make_no_sense(compiled, library, tmp_path):
     program = compiled(HOSTILE, "-rdynamic", "-O1")
-    done = blackbox.run([program, version, 20000], preload=library, env=environment(tmp_path / "a",
-                                                                                    HAKMEM_HEAP_PROFILE_RATE="20000"))
-    assert done.status == 0 and done.stdout.startswith("done"), done.report()
-    assert run(tmp_path / "a", "--alloc", "--json").exit_code == 0
+    for version in ("03090000", "030a0000", "030b02f0", "030c00f0", "030d00f0", "030e00f0", "030f00f0"):
+        done = blackbox.run([program, version, 20000], preload=library,
+                            env=environment(tmp_path / version, HAKMEM_HEAP_PROFILE_RATE="20000"))
+        assert done.status == 0 and done.stdout.startswith("done"), done.report()
+        assert run(tmp_path / version, "--alloc", "--json").exit_code == 0

@@ -2,70 +2,44 @@
 
 import json
 
-import pytest
-from making import TYPES_WITH_LIVES, Making, known, named, run, words
-from selenium.webdriver.common.by import By
-from selenium.webdriver.common.keys import Keys
+from making import TYPES_WITH_LIVES, Making, known, named, run, with_sizes, words
 
 
-def with_sizes(unit="bytes"):
-    """fill has blocks of 64 and of 1024 bytes, and freed some. wide has blocks of 40 sizes."""
-    making = Making(TYPES_WITH_LIVES)
-    making.stack(named("fill:7", "main"), 30, 1920, 20, 1280, 0, 0, size=64, size_unit=unit)
-    making.stack(named("fill:8", "main"), 5, 5120, 5, 5120, 0, 0, size=1024, size_unit=unit)
-    making.stack(named("fill:7", "main"), 0, 0, 0, 0, 10, 0, lived_from=0)
-    for number in range(1, 41):
-        making.stack(named("wide", "main"), 1, 16 * number, 1, 16 * number, 0, 0, size=16 * number, size_unit=unit)
-    return making
+def sizes_of(site, *arguments):
+    done = run(*arguments, "--json")
+    assert done.exit_code == 0, done.output
+    (found,) = (one for one in json.loads(done.stdout)["sites"] if one["name"] == site)
+    return found.get("sizes")
 
 
-@pytest.fixture
-def profile(tmp_path):
-    return with_sizes().write(tmp_path / "sizes")
-
-
-def test_each_size_of_a_site(profile):
+def test_each_size_of_a_site(tmp_path):
+    profile = with_sizes().write(tmp_path / "sizes")
+    fill = sizes_of("fill", profile)
+    assert {size: (row["inuse_objects"], row["inuse_space"], row["alloc_objects"]) for size, row in fill.items()} == {
+        "64": (20, 1280, 30), "1024": (5, 5120, 5)}
+    assert len(sizes_of("wide", profile)) == 40
+    # The table: a line a size, with its share of the site's bytes as a bar. Many sizes become powers of two.
     lines = words(run(profile, "--sizes").stdout)
     at = lines.index("6.25 KiB 32.8 % 25 fill")
     assert lines[at + 1:at + 3] == ["1.25 KiB 20.0 % 20 64 B ████", "5 KiB 80.0 % 5 1 KiB ████████████████"]
-    assert "labels" not in " ".join(lines), "the size is no label of the program's"
-
-
-def test_many_sizes_by_powers_of_two(profile):
-    lines = words(run(profile, "--sizes").stdout)
     at = lines.index("12.81 KiB 67.2 % 40 wide")
-    assert [line.rstrip(" █") for line in lines[at + 1:at + 8]] == [
-        "16 B 0.1 % 1 up to 16 B", "32 B 0.2 % 1 up to 32 B", "112 B 0.9 % 2 up to 64 B", "416 B 3.2 % 4 up to 128 B",
-        "1.562 KiB 12.2 % 8 up to 256 B", "6.125 KiB 47.8 % 16 up to 512 B", "4.562 KiB 35.6 % 8 up to 1 KiB"]
-
-
-def test_objects_and_a_filter(profile):
+    assert [(int(line.split(" % ")[1].split()[0]), line.rstrip(" █").rpartition(" to ")[2])
+            for line in lines[at + 1:at + 8]] == [(1, "16 B"), (1, "32 B"), (2, "64 B"), (4, "128 B"), (8, "256 B"),
+                                                  (16, "512 B"), (8, "1 KiB")]
     lines = words(run(profile, "--sizes", "--alloc", "--objects", "--focus", "fill").stdout)
-    at = lines.index("35 46.7 % fill")
-    assert lines[at + 1] == "30 85.7 % 64 B █████████████████"
+    assert lines[lines.index("35 46.7 % fill") + 1].startswith("30 85.7 % 64 B ")
 
 
-def test_json_has_them(profile):
-    data = json.loads(run(profile, "--json").stdout)
-    (fill,) = (site["sizes"] for site in data["sites"] if site["name"] == "fill")
-    assert fill.keys() == {"64", "1024"}
-    assert (fill["64"]["inuse_objects"], fill["1024"]["alloc_space"]) == (20, 5120)
-    assert sorted(stack["size"] for stack in data["stacks"] if "size" in stack)[-1] == 1024
-
-
-def test_a_difference(profile, tmp_path):
-    later = with_sizes()
+def test_a_difference(tmp_path):
+    profile, later = with_sizes().write(tmp_path / "sizes"), with_sizes()
     later.profile.sample[0].value[:] = [40, 2560, 30, 1920, 0, 0]
-    lines = words(run(later.write(tmp_path / "later"), "--sizes", "--diff", profile).stdout)
-    at = lines.index("+640 B 3.3 % +10 fill")
-    assert lines[at + 1:] == ["+640 B 100.0 % +10 64 B ████████████████████"]
+    fill = sizes_of("fill", later.write(tmp_path / "later"), "--diff", profile)
+    assert {size: row["inuse_space"] for size, row in fill.items() if row["inuse_space"]} == {"64": 640}
 
 
-def test_a_label_without_a_unit(tmp_path):
-    assert "64 B" in run(with_sizes("").write(tmp_path / "plain"), "--sizes").stdout
-
-
-def test_a_label_of_the_program_that_looks_alike(tmp_path):
+def test_labels_that_look_alike(tmp_path):
+    """A label without a unit is the size. A label of the program may have the same name."""
+    assert set(sizes_of("fill", with_sizes("").write(tmp_path / "plain"))) == {"64", "1024"}
     making = Making(TYPES_WITH_LIVES)
     for size, lived_from in ((64, None), (None, 0)):
         making.stack(named("fill", "main"), *((2, 128, 2, 128, 0, 0) if size else (0, 0, 0, 0, 3, 0)))
@@ -88,50 +62,6 @@ def test_sizes_above_the_classes_are_rounded_down(tmp_path):
 def test_a_profile_without_them(tmp_path):
     path = known().write(tmp_path / "known")
     done = run(path, "--sizes")
-    assert done.exit_code == 1 and "the profile tells no sizes: no sample has the label bytes" in done.stderr
-    assert "sizes" not in json.loads(run(path, "--json").stdout)["sites"][0]
+    assert done.exit_code == 1 and not done.stdout and "bytes" in done.stderr
+    assert sizes_of("grow", path) is None
     assert run(path, "--sizes", "--tree").exit_code == 2
-
-
-def spreads(browser):
-    """[[texts of the cells, width of the bar as a share of its cell or None]] of the page's table."""
-    return browser.execute_script("""
-        return [...document.querySelectorAll("#spreads tbody tr")].map(row => {
-            const bar = row.querySelector(".bar");
-            return [[...row.cells].map(cell => cell.textContent).slice(0, 5),
-                    bar && bar.getBoundingClientRect().width / (bar.parentElement.clientWidth - 24)];
-        });""")
-
-
-def test_the_page_has_them(open_page, profile):
-    browser = open_page(profile)
-    rows = spreads(browser)
-    assert [row for row, _ in rows[:2]] == [["wide", "", "12.81 KiB", "67.2 %", "40"],
-                                            ["", "up to 16 B", "16 B", "0.1 %", "1"]]
-    at = [row for row, _ in rows].index(["fill", "", "6.25 KiB", "32.8 %", "25"])
-    (small, few), (large, most) = rows[at + 1:at + 3]
-    assert (small, large) == (["", "64 B", "1.25 KiB", "20.0 %", "20"], ["", "1 KiB", "5 KiB", "80.0 %", "5"])
-    assert few == pytest.approx(0.2, abs=0.02) and most == pytest.approx(0.8, abs=0.02)
-    kinds = browser.find_elements(By.CSS_SELECTOR, "[data-kind]")
-    next(button for button in kinds if button.text == "Objects allocated").click()
-    assert [row for row, _ in spreads(browser) if row[0] == "fill"] == [["fill", "", "35", "46.7 %", ""]]
-    # Tab reaches the table, and from it a site's name, which searches in the graph.
-    region = browser.find_element(By.CSS_SELECTOR, "[aria-label='Table of sizes']")
-    browser.execute_script("arguments[0].focus()", region)
-    browser.switch_to.active_element.send_keys(Keys.TAB)
-    name = browser.switch_to.active_element.text
-    browser.switch_to.active_element.send_keys(Keys.ENTER)
-    assert name == "wide" and browser.find_element(By.ID, "search").get_attribute("value") == "^wide$"
-    assert browser.get_log("browser") == []
-
-
-def test_the_page_of_a_difference(open_page, profile, tmp_path):
-    later = with_sizes()
-    later.profile.sample[0].value[:] = [40, 2560, 30, 1920, 0, 0]
-    later.profile.sample[1].value[:] = [5, 5120, 1, 1024, 0, 0]
-    browser = open_page(later.write(tmp_path / "later.pb"), "--diff", profile)
-    rows = spreads(browser)
-    assert [row for row, _ in rows] == [["fill", "", "-3.375 KiB", "-17.7 %", "+6"],
-                                        ["", "64 B", "+640 B", "13.5 %", "+10"],
-                                        ["", "1 KiB", "-4 KiB", "-86.5 %", "-4"]]
-    assert [len(browser.find_elements(By.CSS_SELECTOR, f"#spreads {kind}")) for kind in (".bar", ".less")] == [2, 1]

@@ -1,27 +1,20 @@
 """Protects `hakmem heap --start` and `--stop`: the heap profile of a process that was started without any option."""
 
 import json
-import os
 import subprocess
-import sys
 import time
 from types import SimpleNamespace
 
 import blackbox
 import pytest
+from inprocess import hakmem
 from making import run
 from steady import FLAGS, SOURCE, steady
 
-sys.path.insert(0, str(blackbox.REPOSITORY / "python"))
+from hakmem.live.control import AS_IT_IS, MAGIC, OFF, Control, Unanswered, start_profile, stop_profile
+from hakmem.live.memory import LiveError, ProcessMemory
 
-from hakmem.live.control import AS_IT_IS, MAGIC, OFF, Control, Unanswered, start_profile, stop_profile  # noqa: E402
-from hakmem.live.memory import LiveError, ProcessMemory  # noqa: E402
-
-ENVIRONMENT = {"PYTHONPATH": str(blackbox.REPOSITORY / "python"), "PATH": os.environ["PATH"]}
-
-
-def hakmem(*arguments, **options):
-    return blackbox.run([sys.executable, "-m", "hakmem", *map(str, arguments)], env=ENVIRONMENT, **options)
+BLOCK = 1024  # bytes of the class in which 1000 bytes are
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +24,8 @@ def steady_program(compiled):
 
 @pytest.fixture
 def running(steady_program, library):
-    with steady(steady_program, library) as process:
+    """Without the governor, which would make samples rarer by the time that they take."""
+    with steady(steady_program, library, HAKMEM_HEAP_PROFILE_OVERHEAD="0") as process:
         yield process
 
 
@@ -43,58 +37,47 @@ def sites(pid):
 
 
 def test_start_and_stop(running):
+    """Every block is a sample, so that the figures are exact."""
+    def told(*words):
+        done = hakmem("heap", *words, running.pid)
+        assert done.status == 0 and not done.stderr and str(running.pid) in done.stdout, done.report()
+        return done.stdout
     running.tell("keep", 1000, 2000)  # before the start: in no profile
     running.tell("pulse")
-    begun = hakmem("heap", "--start", running.pid, "--rate", "4K")
-    assert begun.status == 0 and f"process {running.pid} takes a heap profile now, a sample every 4 KiB" in begun.stdout, begun.report(
-    )
+    begun = told("--start", "--rate", "1")
     running.tell("keep", 1000, 20000)
     found = sites(running.pid)
-    # 20,000 blocks of 1,008 bytes, each a sample with a chance of 0.22: within five standard deviations.
-    assert 18e6 < found["keep_hay"] < 22.5e6, found
+    assert found["keep_hay"] in (20000 * BLOCK, 20000 * BLOCK + 64), "a block of the thread may be in use"
     # The whole stack, although no unwinder was loaded: nothing may be loaded within malloc.
     assert {"keep_many", "main"} <= found.keys() and "libgcc_s" not in running.maps()
-    again = hakmem("heap", "--start", running.pid)
-    assert again.status == 0 and "takes a heap profile already, a sample every 4 KiB" in again.stdout, again.report()
-    ended = hakmem("heap", "--stop", running.pid)
-    assert ended.status == 0 and "takes no heap profile any more" in ended.stdout, ended.report()
+    assert told("--start") != begun, "it is on already"
+    ended = told("--stop")
     running.tell("keep", 1000, 20000)
-    assert sites(running.pid)["keep_hay"] == found["keep_hay"]
+    assert sites(running.pid)["keep_hay"] - found["keep_hay"] in (-64, 0)
     running.tell("drop")
-    assert sites(running.pid).get("keep_hay", 0) == 0
-    assert f"process {running.pid} takes no heap profile\n" == hakmem("heap", "--stop", running.pid).stdout
+    assert sites(running.pid).get("keep_hay", 0) in (0, 64)
+    assert told("--stop") != ended, "it is off already"
 
 
-def test_seconds(steady_program, library, monkeypatch):
+def test_seconds(running, monkeypatch):
     """The program allocates while the command waits. The test does so in place of the wait, so that a loaded machine
-    cannot put it elsewhere. Without the governor's bound, which is one of time, the figure is that of the samples."""
-    with steady(steady_program, library, HAKMEM_HEAP_PROFILE_OVERHEAD="0") as running:
-        waits = []
+    cannot put it elsewhere. A profile without a sample is an error: 64 bytes become one of 1 TiB in 10^10 runs once."""
+    waits = []
 
-        def wait(seconds):
-            waits.append((seconds, Control(ProcessMemory(running.pid)).state().profile_on))
-            running.tell("keep", 3000, 5000)
-        running.tell("keep", 3000, 5000)  # before: not shown
-        running.tell("pulse")
-        monkeypatch.setattr("hakmem.heap.session.time", SimpleNamespace(sleep=wait))
-        done = run("--start", "--seconds", "1.6", "--rate", "4096", running.pid, "--json")
-        assert done.exit_code == 0 and waits == [(1.6, True)], done.output
-        assert f"process {running.pid} takes a heap profile for 1.6 s, a sample every 4 KiB" in done.stderr
-        (flat,) = (site["flat"] for site in json.loads(done.stdout)["sites"] if site["name"] == "keep_hay")
-        # 5,000 blocks of 3,072 bytes, each a sample with a chance of 0.53: more than five standard deviations.
-        assert 13e6 < flat["inuse_space"] < 18e6
-        assert not Control(ProcessMemory(running.pid)).state().profile_on
-
-
-def test_seconds_without_a_sample(running):
+    def wait(seconds):
+        waits.append((seconds, Control(ProcessMemory(running.pid)).state().profile_on))
+        running.tell("keep", *(waits[1:] and (64, 1) or (3000, 5000)))
+    running.tell("keep", 3000, 5000)  # before: not shown
     running.tell("pulse")
-    begun = time.monotonic()
-    done = hakmem("heap", "--start", "--seconds", "0.2", "--rate", "1G", running.pid)
-    assert time.monotonic() - begun > 0.2, "the command waits"
-    assert done.status == 1 and (f"process {running.pid} allocated nothing in 0.2 s that became a sample, which are "
-                                 "1 GiB apart"
-                                 in done.stderr), done.report()
+    monkeypatch.setattr("hakmem.heap.session.time", SimpleNamespace(sleep=wait))
+    done = run("--start", "--seconds", "1.6", "--rate", "1", running.pid, "--json")
+    assert done.exit_code == 0 and waits == [(1.6, True)] and str(running.pid) in done.stderr, done.output
+    (flat,) = (site["flat"] for site in json.loads(done.stdout)["sites"] if site["name"] == "keep_hay")
+    assert flat["inuse_space"] in (5000 * 3072, 5000 * 3072 + 64)
     assert not Control(ProcessMemory(running.pid)).state().profile_on
+    done = run("--start", "--seconds", "0.2", "--rate", "1T", running.pid)
+    assert done.exit_code == 1 and str(running.pid) in done.stderr and "0.2 s" in done.stderr, done.output
+    assert len(waits) == 2 and not Control(ProcessMemory(running.pid)).state().profile_on
 
 
 def test_a_thread_whose_calls_all_hit(running):
@@ -126,14 +109,13 @@ def test_a_thread_whose_calls_all_hit(running):
     assert b"\0" not in before[0]
 
 
-def test_an_idle_process_follows_with_its_next_call(running, monkeypatch):
+def test_an_idle_process_follows_with_its_next_call(running):
     begun = hakmem("heap", "--start", running.pid)
-    assert begun.status == 0 and begun.stdout == "" and (
-        f"process {running.pid} has made no call of malloc or free in 3 s" in begun.stderr), begun.report()
-    assert begun.stderr.endswith(f"; `hakmem heap --stop {running.pid}` takes it back\n")
+    assert (begun.status, begun.stdout) == (0, ""), begun.report()
+    assert f"hakmem heap --stop {running.pid}" in begun.stderr
     control = Control(ProcessMemory(running.pid))
     number = control.request(profile_mean=4096)
-    with pytest.raises(Unanswered, match=rf"process {running.pid} has made no call of malloc or free in 0.5 s"):
+    with pytest.raises(Unanswered, match=rf"{running.pid} .*0.5 s"):
         control.await_answer(number, seconds=0.5)
     assert not control.state().profile_on
     running.tell("keep", 64, 1)
@@ -142,15 +124,15 @@ def test_an_idle_process_follows_with_its_next_call(running, monkeypatch):
 
 
 def test_it_ends_by_itself(running):
-    """The profile ends by itself if the tool that would have ended it was killed."""
+    """The profile ends by itself if the tool that would have ended it was killed. It has ended at the first call after
+    its time; that it was on is seen by its samples."""
     control = Control(ProcessMemory(running.pid))
-    number = control.request(profile_mean=4096, profile_ms=300)
+    number = control.request(profile_mean=1, profile_ms=300)
     running.tell("keep", 5000, 100)
     control.await_answer(number)
-    assert control.state().profile_on
     time.sleep(0.4)
     running.tell("keep", 5000, 100)
-    assert not control.state().profile_on
+    assert not control.state().profile_on and 0 < sites(running.pid)["keep_hay"] <= 100 * 5120
 
 
 def test_a_child_goes_on_with_it(compiled, library, tmp_path):
@@ -192,7 +174,7 @@ class Altered(ProcessMemory):
 
 def test_nothing_is_written_where_it_may_do_harm(running, monkeypatch):
     monkeypatch.setattr(Control, "write", lambda *_: pytest.fail("something was written"))
-    with pytest.raises(LiveError, match=r"nothing was written to it: .*the magic is not there"):
+    with pytest.raises(LiveError, match=str(running.pid)):
         Control(Altered(running.pid))
     sound = Control(ProcessMemory(running.pid)).descriptor
 
@@ -203,16 +185,14 @@ def test_nothing_is_written_where_it_may_do_harm(running, monkeypatch):
             getattr(made, name).update(value)
         return made
 
-    for made, why in ((changed(roots={"outside": sound.roots["hak_window"]}),
-                       "is not in the library's own data|the magic is not there"), (changed(roots={"outside": 0x1000}),
-                                                                                    "nothing is mapped at 0x1000"),
-                      (changed(constants={"OUTSIDE_ASKED": 9}), "its fields are others"),
-                      (changed(fields={"outside.answered": sound.fields["outside.error"]}), "its fields are others")):
-        with pytest.raises(LiveError, match=why):
+    for made in (changed(roots={"outside": sound.roots["hak_window"]}), changed(roots={"outside": 0x1000}),
+                 changed(constants={"OUTSIDE_ASKED": 9}),
+                 changed(fields={"outside.answered": sound.fields["outside.error"]})):
+        with pytest.raises(LiveError, match=str(running.pid)):
             Control(ProcessMemory(running.pid), made)
     without = changed()
     del without.roots["outside"]
-    with pytest.raises(LiveError, match="takes no requests from outside"):
+    with pytest.raises(LiveError, match=str(running.pid)):
         Control(ProcessMemory(running.pid), without)
 
 
@@ -227,27 +207,11 @@ def test_values_out_of_range_do_no_harm(running):
     running.tell("drop")
 
 
-def test_whose_process_it_is_not(running, library):
-    script = (f"import os, sys; os.setgid(65534); os.setuid(65534); sys.path.insert(0, {ENVIRONMENT['PYTHONPATH']!r})\n"
-              f"from hakmem.live.control import *\nProcessMemory({running.pid}).read(4096, 8)")
-    done = blackbox.run([sys.executable, "-c", script])
-    assert done.status == 1 and f"no permission to read process {running.pid}" in done.stderr, done.report()
-
-
-@pytest.mark.parametrize("arguments,said", [
-    (["--start", "--stop", "1"], "--start or --stop takes one PID"),
-    (["--rate", "4K", "1"], "--rate goes with --start"),
-    (["--start", "--rate", "many", "1"], "'many' is no number of bytes"),
-    (["--start", "--rate", "2T", "1"], "'2T' is not from 1 to 1,099,511,627,776 bytes"),
-    (["--seconds", "5", "1"], "--seconds goes with --start or --timeline"),
-    (["--start", "1", "2"], "--start or --stop takes one PID"),
-    (["--start", "--seconds", "9999", "1"], "--seconds"),
-])
-def test_wrong_use(arguments, said):
-    done = hakmem("heap", *arguments)
-    assert done.status == 2 and said in done.stderr, done.report()
-
-
-def test_no_process():
-    done = hakmem("heap", "--start", "999999999")
-    assert done.status == 1 and "there is no process 999999999" in done.stderr, done.report()
+def test_wrong_use():
+    for arguments, names in ((("--start", "--stop", "1"), ("--start", "--stop")), (("--rate", "4K", "1"), ("--rate",)),
+                             (("--start", "--rate", "many", "1"), ("--rate", "many")),
+                             (("--start", "--rate", "2T", "1"), ("--rate", "2T")),
+                             (("--seconds", "5", "1"), ("--seconds", "--start")), (("--start", "1", "2"), ("PID",)),
+                             (("--start", "--seconds", "9999", "1"), ("--seconds",))):
+        hakmem("heap", *arguments).says(2, *names)
+    hakmem("heap", "--start", "999999999").says(1, "999999999")

@@ -38,27 +38,24 @@ def wanted(stack):
 
 
 def test_names_lines_and_inlined_functions(program, tmp_path):
+    """The same without the profile's build-ids, which a note tells."""
     path = observed(program.path, program.build_id).write(tmp_path / "a")
     (basket, hidden), said = stacks_of(path)
     assert shown(basket) == wanted(BASKET_STACK)
     assert shown(hidden)[:3] == wanted([(HIDDEN, "hidden"), (HIDDEN, "recursion"), (HIDDEN, "recursion")])
     assert all(frame["file"] == str(SOURCE) and frame["module"] == "sites" for frame in basket)
     assert str(program.path) not in said
-
-
-def test_a_table_tells_lines(program, tmp_path):
-    path = observed(program.path, program.build_id).write(tmp_path / "a")
     output = " ".join(run(path, "--lines").stdout.split())
-    assert f"pick_inlined {SOURCE}:{line_of('inlined')}" in output
-    assert "10 B 33.3 % 10 B 33.3 % 1 pick_inlined" in output
+    assert f"10 B 33.3 % 10 B 33.3 % 1 pick_inlined {SOURCE}:{line_of('inlined')}" in output
+    (basket, _), said = stacks_of(observed(program.path, "").write(tmp_path / "b"))
+    assert shown(basket) == wanted(BASKET_STACK) and str(program.path) in said
 
 
 def test_stripped_without_its_debug_file(stripped, tmp_path):
     path = observed(stripped.path, stripped.build_id).write(tmp_path / "a")
     (basket, _), said = stacks_of(path)
     assert basket[0]["name"].startswith("sites+0x")
-    assert f"{stripped.path}: no symbol for " in said
-    assert "it is stripped, and no debug file of it was found" in said
+    assert str(stripped.path) in said
 
 
 def pack(stripped, folder, change=lambda data: data):
@@ -83,21 +80,23 @@ def test_names_packed_in_a_stripped_file(stripped, tmp_path):
     # Functions that were inlined have no symbol.
     assert [frame["name"] for frame in basket] == [FILL, "plain_c", "main"]
     assert hidden[0]["name"] == HIDDEN and hidden[0]["line"] == 0
-    assert "stripped" not in said
+    assert str(stripped.path) not in said
 
 
-BOMB = lzma.compress(bytes(200 << 20), preset=0)
 DAMAGES = {"cut": lambda data: data[:len(data) // 2], "changed": lambda data: data[:200] + b"\0" * 50 + data[250:],
            "other": lambda data: b"no xz" * 20, "empty": lambda data: lzma.compress(b""),
-           "no ELF": lambda data: lzma.compress(b"\x7fELF" + bytes(500)), "bomb": lambda data: BOMB}
+           "no ELF": lambda data: lzma.compress(b"\x7fELF" + bytes(500)),
+           "a bomb": lambda data: lzma.compress(bytes(200 << 20), preset=0)}
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_damaged_packed_names_are_none(stripped, tmp_path, damage):
+def test_damaged_packed_names_are_none(stripped, tmp_path):
     path = observed(stripped.path, stripped.build_id).write(tmp_path / "a")
-    pack(stripped, tmp_path, DAMAGES[damage])
-    (basket, _), said = stacks_of(path)
-    assert basket[0]["name"].startswith("sites+0x") and "it is stripped, and no debug file of it was found" in said
+    whole = stripped.path.read_bytes()
+    for name, damage in DAMAGES.items():
+        stripped.path.write_bytes(whole)
+        pack(stripped, tmp_path, damage)
+        (basket, _), said = stacks_of(path)
+        assert basket[0]["name"].startswith("sites+0x") and str(stripped.path) in said, name
 
 
 def test_debug_file_by_build_id(stripped, tmp_path):
@@ -128,21 +127,14 @@ def test_a_debug_file_of_another_build_is_not_used(stripped, tmp_path):
     folder.mkdir(parents=True)
     shutil.copy(other.path, folder / f"{stripped.build_id[2:]}.debug")
     (basket, _), said = stacks_of(path, "--debug-dir", tmp_path / "debug")
-    assert basket[0]["name"].startswith("sites+0x") and "no debug file of it was found" in said
+    assert basket[0]["name"].startswith("sites+0x") and str(stripped.path) in said
 
 
 def test_a_file_of_another_build_is_not_used(program, tmp_path):
     path = observed(program.path, "00" * 20).write(tmp_path / "a")
     (basket, _), said = stacks_of(path)
     assert basket[0]["name"].startswith("sites+0x")
-    assert (f"{program.path}: is another build now: its build-id is {program.build_id}, the profile's {'00' * 20}; "
-            in said)
-
-
-def test_a_profile_without_build_ids_says_so(program, tmp_path):
-    (basket, _), said = stacks_of(observed(program.path, "").write(tmp_path / "a"))
-    assert shown(basket) == wanted(BASKET_STACK)
-    assert f"{program.path}: the profile has no build-id of it" in said
+    assert all(word in said for word in (str(program.path), program.build_id, "00" * 20))
 
 
 def test_names_alone_without_llvm_symbolizer(program, tmp_path, monkeypatch):
@@ -152,7 +144,7 @@ def test_names_alone_without_llvm_symbolizer(program, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     (basket, _), said = stacks_of(path)
     assert shown(basket) == [(FILL, 0), ("plain_c", 0), ("main", 0)]
-    assert "no lines and no inlined functions: llvm-symbolizer is not there; it is in Debian's package llvm" in said
+    assert "llvm-symbolizer" in said
 
 
 def test_without_debug_information_there_are_names(tmp_path):
@@ -180,20 +172,20 @@ int seen(int n) { return hidden(n); }
 """
 
 
-@pytest.mark.parametrize("strip", [(), ("-x",), ("-s",)])
-def test_a_stripped_file_names_no_hidden_function_after_the_one_before_it(strip, tmp_path):
+def test_a_stripped_file_names_no_hidden_function_after_the_one_before_it(tmp_path):
     source, library = tmp_path / "bare.c", tmp_path / "libbare.so"
     source.write_text(BARE)
     blackbox.compile_program(source, library, "-shared", "-fPIC", "-fno-toplevel-reorder")
     names = subprocess.run(["nm", library], capture_output=True, text=True, check=True).stdout
     places = {line.split()[2]: int(line.split()[0], 16) for line in names.splitlines() if len(line.split()) == 3}
     assert places["bare"] < places["hidden"] < places["seen"]
-    if strip:
-        subprocess.run(["strip", *strip, library], check=True)
-    symbols = read_elf(library).symbols
-    assert symbols.find(places["bare"]) == "bare" and symbols.find(places["seen"] + 1) == "seen"
-    assert symbols.find(places["hidden"] + 1) == (None if strip else "hidden")
-    assert symbols.find(places["bare"] + 2) == (None if strip else "bare")
+    for strip in ((), ("-x",), ("-s",)):
+        if strip:
+            subprocess.run(["strip", *strip, library], check=True)
+        symbols = read_elf(library).symbols
+        assert symbols.find(places["bare"]) == "bare" and symbols.find(places["seen"] + 1) == "seen"
+        assert symbols.find(places["hidden"] + 1) == (None if strip else "hidden")
+        assert symbols.find(places["bare"] + 2) == (None if strip else "bare")
 
 
 def test_what_is_no_elf_file_is_said(tmp_path):
@@ -202,8 +194,7 @@ def test_what_is_no_elf_file_is_said(tmp_path):
     making.mapping(0x1000, 0x2000, 0, str(tmp_path / "script"))
     making.mapping(0x3000, 0x4000, 0, "[vdso]")
     done = run(making.stack([0x1100, 0x3100], 1, 1, 1, 1).write(tmp_path / "a"), "--notes")
-    assert f"{tmp_path}/script: not a sound ELF file" in done.stderr
-    assert "[vdso]: no file; 1 address without names" in done.stderr
+    assert f"{tmp_path}/script" in done.stderr and "[vdso]" in done.stderr
 
 
 def test_demangling():

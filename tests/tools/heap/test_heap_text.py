@@ -1,10 +1,61 @@
-"""Protects the text printed for profiles with known numbers."""
+"""Protects the figures of profiles with known numbers: as JSON, and the same in the printed tables."""
 
 import json
+import os
 
 import blackbox
-import pytest
-from making import TYPES, TYPES_WITH_LIVES, Making, known, named, run
+from making import TYPES, TYPES_WITH_LIVES, Making, known, named, run, words
+
+from hakmem.units import bytes_text
+
+
+def told(*arguments):
+    """The data of `hakmem heap --json`."""
+    done = run(*arguments, "--json")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def flat(data, kind="inuse_space"):
+    """{site: its own figure}, without those that have none."""
+    return {site["name"]: site["flat"][kind] for site in data["sites"] if site["flat"][kind]}
+
+
+def check_table(kind, *arguments):
+    """Checks that the printed table has the sites of the JSON with the same figures, largest first."""
+    data, lines = told(*arguments), words(run(*arguments).stdout)
+    head = next(number for number, line in enumerate(lines) if line.startswith("flat "))
+    show = bytes_text if kind.endswith("space") else "{:,}".format
+    total = data["totals"][kind]
+    expected = [f"{show(site['flat'][kind])} {100 * site['flat'][kind] / total:.1f} % {show(site['cum'][kind])} "
+                f"{100 * site['cum'][kind] / total:.1f} %" for site in data["sites"] if site["cum"][kind]]
+    rows = [line for line in lines[head + 1:] if "%" in line]
+    assert sorted(row[:row.rindex("%") + 1] for row in rows) == sorted(expected)
+    sizes = [site["flat"][kind] for row in rows for site in data["sites"] if f" {site['name']} " in row]
+    assert sizes == sorted(sizes, reverse=True) and len(sizes) == len(rows)
+    for name in data["types"]:
+        value = data["totals"][name]
+        assert any(line.endswith(f" {bytes_text(value) if name.endswith('space') else format(value, ',')}")
+                   for line in lines[:head]), name
+
+
+def test_every_kind(tmp_path):
+    profile = known().write(tmp_path / "known.pb.gz")
+    data = told(profile)
+    assert data["totals"] == {"alloc_objects": 1013, "alloc_space": (1 << 20) + 14336, "inuse_objects": 7,
+                              "inuse_space": 11264}
+    assert flat(data) == {"grow": 8192, "fill": 3072}
+    assert {site["name"]: site["cum"]["inuse_space"] for site in data["sites"]} == {
+        "grow": 8192, "fill": 3072, "main": 11264, "work": 3072, "pour": 0}, "recursion counts once"
+    assert data["times"] == ["2026-11-21T10:00:01+00:00"] and data["period"] == 512 * 1024
+    assert data["types"]["alloc_space"] == "bytes"
+    for options, kind in (((), "inuse_space"), (("--alloc",), "alloc_space"), (("--objects",), "inuse_objects"),
+                          (("--alloc", "--objects"), "alloc_objects")):
+        check_table(kind, profile, *options)
+    assert [line.split()[-2] for line in words(run(profile, "--sort", "cum").stdout)[-4:]] == [
+        "main", "grow", "fill", "work"]
+    assert "2026-11-21 10:00:01 UTC" in run(profile).stdout
+    assert len(words(run(profile, "-n", 1).stdout)) == len(words(run(profile).stdout)) - 3
 
 
 def test_what_was_in_use_at_the_peak(tmp_path):
@@ -13,160 +64,96 @@ def test_what_was_in_use_at_the_peak(tmp_path):
     making.stack(named("fill", "main"), 10, 4096, 4, 1024, 8, 3072)
     making.stack(named("grow", "main"), 1, 8192, 1, 8192, 0, 0)
     path = making.write(tmp_path / "peak.pb.gz")
-    assert told(run(path, "--peak", "-n", 1).stdout) == ["3 KiB 100.0 % 3 KiB 100.0 % 8 fill /src/a.c:1"]
-    assert told(run(path, "--peak", "--objects", "-n", 1).stdout) == ["8 100.0 % 8 100.0 % fill /src/a.c:1"]
-    assert "Bytes in use at the peak, the first 1 of " in run(path, "--peak", "-n", 1).stdout
-    none = run(known().write(tmp_path / "none.pb.gz"), "--peak")
-    assert none.exit_code == 1 and "no such sample type: peak_space" in none.output
-    both = run(path, "--peak", "--alloc")
-    assert both.exit_code == 2 and "--alloc and --peak are shown one at a time" in both.output
+    assert words(run(path, "--peak", "-n", 1).stdout)[-1] == "3 KiB 100.0 % 3 KiB 100.0 % 8 fill /src/a.c:1"
+    assert words(run(path, "--peak", "--objects", "-n", 1).stdout)[-1] == "8 100.0 % 8 100.0 % fill /src/a.c:1"
+    none, both = run(known().write(tmp_path / "none.pb.gz"), "--peak"), run(path, "--peak", "--alloc")
+    assert none.exit_code == 1 and "peak_space" in none.stderr
+    assert both.exit_code == 2 and "--alloc" in both.stderr and "--peak" in both.stderr
 
 
-@pytest.fixture
-def profile(tmp_path):
-    return known().write(tmp_path / "known.pb.gz")
+def test_lines_and_stacks(tmp_path):
+    profile = known().write(tmp_path / "known.pb.gz")
+    lines = {(site["name"], site["where"]): site["flat"]["inuse_space"] for site in told(profile, "--lines")["sites"]}
+    assert lines["fill", "/src/a.c:8"] == 2048 and lines["fill", "/src/a.c:7"] == 1024
+    assert lines["grow", "/src/a.c:3"] == 8192 and lines["grow", "/src/a.c:4"] == 0
+    data = told(profile, "--focus", "grow", "--lines")
+    assert data["selected"]["inuse_space"] == 8192 and data["totals"]["inuse_space"] == 11264
+    assert [(frame["name"], frame["line"]) for frame in data["stacks"][0]["frames"]] == [
+        ("grow", 3), ("grow", 4), ("grow", 4), ("main", 31)]
 
 
-def rows(output, head="flat "):
-    """The lines of the table of sites, as lists of cells."""
-    lines = output.splitlines()
-    start = next(number for number, line in enumerate(lines) if line.lstrip().startswith(head))
-    return [[cell for cell in line.replace(" B ", "_B ").replace("iB ", "iB  ").split("  ") if cell.strip()]
-            for line in lines[start + 1:] if line.strip()]
+def test_focus_ignore_and_hide(tmp_path):
+    profile = known().write(tmp_path / "known.pb.gz")
 
-
-def told(output):
-    """(flat, cum, site) of each row."""
-    found = []
-    for cells in rows(output):
-        words = " ".join(cell.strip() for cell in cells).replace("_", " ").split()
-        found.append(words)
-    return [" ".join(words) for words in found]
-
-
-def test_what_is_in_use(profile):
-    done = run(profile)
-    assert done.exit_code == 0, done.output
-    assert told(done.stdout) == [
-        "8 KiB 72.7 % 8 KiB 72.7 % 1 grow /src/a.c:3", "3 KiB 27.3 % 3 KiB 27.3 % 6 fill /src/a.c:8,7",
-        "0 B 0.0 % 11 KiB 100.0 % 0 main /src/a.c:31,30", "0 B 0.0 % 3 KiB 27.3 % 0 work /src/a.c:20"]
-    head = " ".join(done.stdout.partition("Bytes in use\n")[0].split())
-    for text in ("taken 2026-11-21 10:00:01 UTC", "sampled every 512 KiB on average", "objects allocated 1,013",
-                 "bytes allocated 1.014 MiB", "objects in use 7", "bytes in use 11 KiB", "stacks 4"):
-        assert text in head
-
-
-def test_what_was_allocated_and_objects(profile):
-    assert told(run(profile, "--alloc", "-n", 1).stdout) == ["1 MiB 98.7 % 1 MiB 98.7 % 1,000 pour /src/a.c:9"]
-    assert told(run(profile, "--objects", "-n", 2).stdout) == [
-        "6 85.7 % 6 85.7 % fill /src/a.c:7,8", "1 14.3 % 1 14.3 % grow /src/a.c:3"]
-    assert told(run(profile, "--alloc", "--objects", "-n", 1).stdout) == ["1,000 98.7 % 1,000 98.7 % pour /src/a.c:9"]
-
-
-def test_cumulative_order_counts_recursion_once(profile):
-    assert [line.split()[-2] for line in told(run(profile, "--sort", "cum").stdout)] == [
-        "main", "grow", "fill", "work"]
-
-
-def test_lines(profile):
-    found = told(run(profile, "--lines").stdout)
-    assert "2 KiB 18.2 % 2 KiB 18.2 % 2 fill /src/a.c:8" in found
-    assert "1 KiB 9.1 % 1 KiB 9.1 % 4 fill /src/a.c:7" in found
-    assert "0 B 0.0 % 8 KiB 72.7 % 0 grow /src/a.c:4" in found
-
-
-def test_focus_ignore_and_hide(profile):
     def names(*arguments):
-        return [line.split()[-2] for line in told(run(profile, *arguments).stdout)]
-    assert names("--focus", "^work$") == ["fill", "main", "work"]
-    assert names("--alloc", "--focus", "^work$") == ["pour", "fill", "main", "work"]
-    assert names("--alloc", "--focus", "^work$", "--ignore", "pour") == ["fill", "main", "work"]
-    assert told(run(profile, "--hide", "^grow$").stdout)[0] == "8 KiB 72.7 % 11 KiB 100.0 % 1 main /src/a.c:31"
-    assert told(run(profile, "--focus", "/src/a.c", "-n", 1).stdout) == ["8 KiB 72.7 % 8 KiB 72.7 % 1 grow /src/a.c:3"]
+        return {site["name"] for site in told(profile, *arguments)["sites"]}
+    assert names("--focus", "^work$") == {"fill", "pour", "main", "work"}
+    assert names("--focus", "^work$", "--ignore", "pour") == {"fill", "main", "work"}
+    assert flat(told(profile, "--hide", "^grow$")) == {"main": 8192, "fill": 3072}
+    assert flat(told(profile, "--focus", "/src/a.c")) == {"grow": 8192, "fill": 3072}
 
 
-def test_tree(profile):
-    lines = run(profile, "--tree", "--alloc", "--min", 0.5).stdout.partition("function in\n")[2].splitlines()
-    assert [line.split() for line in lines] == [
-        ["1.014", "MiB", "100.0", "%", "all"], ["1.014", "MiB", "100.0", "%", "main"],
-        ["1.006", "MiB", "99.2", "%", "work"], ["1", "MiB", "98.7", "%", "pour"], ["6", "KiB", "0.6", "%", "fill"],
-        ["8", "KiB", "0.8", "%", "grow"], ["8", "KiB", "0.8", "%", "grow"], ["8", "KiB", "0.8", "%", "grow"]]
+def test_tree(tmp_path):
+    profile = known().write(tmp_path / "known.pb.gz")
+    lines = [line for line in run(profile, "--tree", "--alloc", "--min", 0.5).stdout.splitlines()
+             if line.split()[3:4] == ["%"]]
+    assert [" ".join(line.split()) for line in lines] == [
+        "1.014 MiB 100.0 % all", "1.014 MiB 100.0 % main", "1.006 MiB 99.2 % work", "1 MiB 98.7 % pour",
+        "6 KiB 0.6 % fill", *["8 KiB 0.8 % grow"] * 3]
     depth = {line.split()[-1]: line.index(line.split()[-1]) for line in lines}
     assert depth["all"] < depth["main"] < depth["work"] < depth["pour"] == depth["fill"]
     assert depth["grow"] == depth["work"]
     few = run(profile, "--tree", "--alloc").stdout
-    assert "fill" not in few and "Left out: 2 branches below 1 % of the total" in few
+    assert "fill" not in few and "grow" not in few and "pour" in few
 
 
-def test_several_files_are_added_up(profile, tmp_path):
+def test_several_files_are_added_up(tmp_path):
+    profile = known().write(tmp_path / "known.pb.gz")
     other = Making().stack(named("fill:7", "work:20", "main:30"), 1, 100, 1, 1024).write(tmp_path / "b", packed=False)
-    done = run(profile, other, "--focus", "fill")
-    assert "4 KiB 33.3 % 4 KiB 33.3 % 7 fill /src/a.c:7,8" in told(done.stdout)
+    assert flat(told(profile, other)) == {"grow": 8192, "fill": 4096}
 
 
-def test_a_difference(profile, tmp_path):
-    later = known()
+def test_a_difference(tmp_path):
+    profile, later = known().write(tmp_path / "known.pb.gz"), known()
     later.profile.sample[0].value[:] = [20, 8192, 14, 5120]
     del later.profile.sample[3]
     after = later.write(tmp_path / "after.pb.gz")
-    done = run(after, "--diff", profile)
-    assert done.exit_code == 0, done.output
-    assert told(done.stdout)[:2] == ["-8 KiB -72.7 % -8 KiB -72.7 % -1 grow /src/a.c:3",
-                                     "+4 KiB 36.4 % +4 KiB 36.4 % +10 fill /src/a.c:7"]
-    assert "bytes in use -4 KiB" in " ".join(done.stdout.split())
-    same = run(profile, "--diff", profile, "--json")
-    assert set(json.loads(same.stdout)["totals"].values()) == {0}
+    data = told(after, "--diff", profile)
+    assert flat(data) == {"grow": -8192, "fill": 4096} and data["totals"]["inuse_space"] == -4096
+    assert words(run(after, "--diff", profile, "-n", 2).stdout)[-2:] == [
+        "-8 KiB -72.7 % -8 KiB -72.7 % -1 grow /src/a.c:3", "+4 KiB 36.4 % +4 KiB 36.4 % +10 fill /src/a.c:7"]
+    assert set(told(profile, "--diff", profile)["totals"].values()) == {0}
     tree = run(after, "--diff", profile, "--tree").stdout
     assert "-8 KiB" in tree and "+4 KiB" in tree
 
 
-@pytest.fixture
-def from_an_older_build(tmp_path):
+def test_a_difference_to_an_older_build(tmp_path):
     """A profile of a HAKMEM that knew fewer sample types, and a later one of a HAKMEM that knows more."""
-    older, newer = Making(), Making((*TYPES_WITH_LIVES, ("peak_objects", "count"), ("own_freed_objects", "count")))
-    older.stack(named("fill", "main"), 100, 1000, 20, 200)
-    older.stack(named("keep", "main"), 5, 500, 5, 500)
-    newer.stack(named("fill", "main"), 130, 1300, 30, 300, 0, 0, 31, 0, size=10)
-    newer.stack(named("gone", "main"), 0, 0, 0, 0, 70, 5000, 0, 0, lived_from=64)
-    newer.stack(named("keep", "main"), 5, 500, 5, 500, 0, 0, 5, 0, size=100)
-    return older.write(tmp_path / "older"), newer.write(tmp_path / "newer")
-
-
-def test_a_difference_to_an_older_build(from_an_older_build):
-    older, newer = from_an_older_build
-    said = "freed_objects, lifetime, peak_objects, own_freed_objects, sizes of blocks, which only"
-    for after, base, sign, whose in ((newer, older, 1, "the profile"), (older, newer, -1, "the base")):
+    making, later = Making(), Making((*TYPES_WITH_LIVES, ("peak_objects", "count"), ("own_freed_objects", "count")))
+    making.stack(named("fill", "main"), 100, 1000, 20, 200)
+    making.stack(named("keep", "main"), 5, 500, 5, 500)
+    later.stack(named("fill", "main"), 130, 1300, 30, 300, 0, 0, 31, 0, size=10)
+    later.stack(named("gone", "main"), 0, 0, 0, 0, 70, 5000, 0, 0, lived_from=64)
+    later.stack(named("keep", "main"), 5, 500, 5, 500, 0, 0, 5, 0, size=100)
+    older, newer = making.write(tmp_path / "older"), later.write(tmp_path / "newer")
+    for after, base, sign in ((newer, older, 1), (older, newer, -1)):
         done = run(after, "--diff", base)
-        assert done.exit_code == 0, done.output
-        assert done.stderr == f"hakmem heap: not compared: {said} {whose} has\n"
-        change, share = ("+100 B", "14.3 %") if sign > 0 else ("-100 B", "-12.5 %")
-        assert told(done.stdout)[0] == f"{change} {share} {change} {share} {10 * sign:+} fill /src/a.c:1"
-        data = json.loads(run(after, "--diff", base, "--json").stdout)
+        assert done.exit_code == 0 and all(name in done.stderr for name in (
+            "freed_objects", "lifetime", "peak_objects", "own_freed_objects")), done.output
+        data = told(after, "--diff", base)
         assert data["types"] == dict(TYPES)
         assert data["totals"] == {"alloc_objects": 30 * sign, "alloc_space": 300 * sign, "inuse_objects": 10 * sign,
                                   "inuse_space": 100 * sign}
-        assert "gone" not in {site["name"] for site in data["sites"]}
+        assert flat(data) == {"fill": 100 * sign} and "gone" not in {site["name"] for site in data["sites"]}
     done = run(newer, "--diff", older, "--peak", "--objects")
-    assert done.exit_code == 1 and "no such sample type: peak_objects; the profile has alloc_objects" in done.stderr
-
-
-def test_json(profile):
-    data = json.loads(run(profile, "--json", "--focus", "grow", "--lines").stdout)
-    assert data["totals"] == {"alloc_objects": 1013, "alloc_space": (1 << 20) + 14336, "inuse_objects": 7,
-                              "inuse_space": 11264}
-    assert data["selected"]["inuse_space"] == 8192 and data["types"]["alloc_space"] == "bytes"
-    assert data["times"] == ["2026-11-21T10:00:01+00:00"] and data["period"] == 512 * 1024
-    assert [(frame["name"], frame["line"]) for frame in data["stacks"][0]["frames"]] == [
-        ("grow", 3), ("grow", 4), ("grow", 4), ("main", 31)]
-    (leaf,) = (site for site in data["sites"] if site["flat"]["inuse_space"])
-    assert (leaf["name"], leaf["where"], leaf["cum"]["inuse_space"]) == ("grow", "/src/a.c:3", 8192)
+    assert done.exit_code == 1 and "peak_objects" in done.stderr
 
 
 def test_frames_that_the_profile_drops(tmp_path):
     making = Making().stack(named("pool_take", "wrap_alloc", "user", "main"), 1, 1, 1, 64)
     making.stack(named("wrap_alloc"), 1, 1, 1, 32)
     making.profile.drop_frames = making.text("wrap_.*|pool_.*")
-    data = json.loads(run(making.write(tmp_path / "a"), "--json").stdout)
+    data = told(making.write(tmp_path / "a"))
     assert [[frame["name"] for frame in stack["frames"]] for stack in data["stacks"]] == [
         ["user", "main"], ["wrap_alloc"]]
 
@@ -179,31 +166,21 @@ def test_the_allocators_own_frames_are_no_site(tmp_path):
     done = run(making.write(tmp_path / "a"), "--json", "--notes")
     (stack,) = json.loads(done.stdout)["stacks"]
     assert [frame["name"] for frame in stack["frames"]] == ["app+0x510", "libhakmem.so.0+0x300", "0x9999"]
-    assert "/gone/app: no such file; 1 address without names" in done.stderr
-    assert "/opt/libhakmem.so.0: no such file; 3 addresses without names" in done.stderr
+    assert "/gone/app" in done.stderr and "/opt/libhakmem.so.0" in done.stderr
 
 
-def test_nothing_in_use_is_said(tmp_path):
-    path = Making().stack(named("a", "main"), 5, 50, 0, 0).write(tmp_path / "freed")
-    assert run(path).stdout.endswith("\nBytes in use: none\n")
-    assert "Bytes in use, change: none" in run(path, "--diff", path).stdout
+def test_odd_profiles(tmp_path):
+    """Nothing in use, stacks without frames, and a sample type that HAKMEM does not know."""
+    freed = Making().stack(named("a", "main"), 5, 50, 0, 0).write(tmp_path / "freed")
+    assert run(freed).exit_code == run(freed, "--diff", freed).exit_code == 0 and flat(told(freed)) == {}
+    assert flat(told(Making().stack([], 1, 10, 1, 10).write(tmp_path / "a"))) == {"(no stack)": 10}
+    other = Making((*TYPES, ("contentions", ""))).stack(named("a"), 1, 2, 3, 4, 5).write(tmp_path / "b")
+    assert told(other)["totals"]["contentions"] == 5 and "contentions 5" in words(run(other).stdout)
 
 
-def test_stacks_without_frames_are_counted(tmp_path):
-    path = Making().stack([], 1, 10, 1, 10).write(tmp_path / "a")
-    assert told(run(path).stdout)[0].startswith("10 B 100.0 % 10 B 100.0 % 1 (no stack)")
-
-
-def test_other_types_can_be_there_too(tmp_path):
-    making = Making((*TYPES, ("contentions", "")))
-    path = making.stack(named("a"), 1, 2, 3, 4, 5).write(tmp_path / "a")
-    assert "contentions 5" in " ".join(run(path).stdout.split())
-
-
-def test_the_checkouts_command(profile, tmp_path):
+def test_the_checkouts_command(tmp_path):
+    profile = known().write(tmp_path / "known.pb.gz")
     done = blackbox.run([blackbox.REPOSITORY / "hakmem", "heap", profile, "--json"], timeout=300)
-    assert done.status == 0, done.report()
-    assert json.loads(done.stdout) == json.loads(run(profile, "--json").stdout)
+    assert done.status == 0 and json.loads(done.stdout) == told(profile), done.report()
     done = blackbox.run([blackbox.REPOSITORY / "hakmem", "heap", tmp_path / "none"])
-    assert (done.status, done.stdout) == (1, "")
-    assert done.stderr == f"Error: {tmp_path}/none: cannot be read: No such file or directory\n"
+    assert (done.status, done.stdout) == (1, "") and f"{tmp_path}/none" in done.stderr and os.strerror(2) in done.stderr

@@ -12,7 +12,10 @@ sys.path.insert(0, str(blackbox.REPOSITORY / "python"))
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
+from inprocess import hakmem as command  # noqa: E402
 from waiting import Waiting  # noqa: E402
+
+__all__ = ["command"]
 
 
 @pytest.fixture
@@ -46,13 +49,6 @@ def stir(start, compiled, library):
     return lambda env=None: start([compiled(HERE / "stir.c"), 4], library, env)
 
 
-def command(*arguments, **options):
-    """Runs `hakmem ARGUMENTS`."""
-    return blackbox.run([sys.executable, "-m", "hakmem", *arguments],
-                        env={"PYTHONPATH": str(blackbox.REPOSITORY / "python"), "PYTHONDONTWRITEBYTECODE": "1",
-                             **options.pop("env", {})}, **options)
-
-
 @pytest.fixture(name="hakmem")
 def hakmem_command():
     """hakmem(...) runs the command, which must succeed, and returns its output."""
@@ -67,4 +63,3 @@ def hakmem_command():
 def browser(tmp_path_factory):
     with chromium(tmp_path_factory.mktemp("browser")) as driver:
         yield driver
-

@@ -6,9 +6,9 @@ import signal
 import time
 from pathlib import Path
 
+import blackbox
 import pytest
 
-import blackbox
 from hakmem.doctor.system import read_process
 from hakmem.live import ProcessMemory
 from hakmem.live.memory import NoProcess, living_thread
@@ -21,14 +21,11 @@ def program(start, compiled, library):
     return start([compiled(PROGRAM, "-O1", "-g", "-pthread"), "wait"], library)
 
 
-@pytest.mark.parametrize("command", ["explain", "stats"])
-def test_its_memory_is_read(program, hakmem, command):
+def test_its_memory_is_read(program, hakmem):
     assert Path(f"/proc/{program.pid}/maps").read_text() == "", "the kernel shows it: the test has no object"
-    told = json.loads(hakmem(command, program.pid, "--json"))
-    assert living_thread(program.pid) == told["pid"] != program.pid
-
-
-def test_doctor_reads_it(program):
+    for command in ("explain", "stats"):
+        told = json.loads(hakmem(command, program.pid, "--json"))
+        assert living_thread(program.pid) == told["pid"] != program.pid
     found = read_process(ProcessMemory(program.pid).pid)
     assert any("libhakmem" in mapping.path for mapping in found.mappings)
 
@@ -38,5 +35,5 @@ def test_a_process_whose_threads_have_all_ended_is_none(program):
     while living_thread(program.pid):
         time.sleep(0.01)
     assert os.path.exists(f"/proc/{program.pid}")
-    with pytest.raises(NoProcess, match="has ended and waits for its parent"):
+    with pytest.raises(NoProcess, match=str(program.pid)):
         ProcessMemory(program.pid)

@@ -13,18 +13,20 @@ from hakmem.live.memory import Unreadable
 SECURE = blackbox.LIBRARY.parent / "libhakmem-secure.so"
 WAYS = {"secure": (SECURE, {}), "switch": (blackbox.LIBRARY, {"HAKMEM_HARDENED": "1"})}
 UNIT_BYTES = 65536
+# Slabs of one and of more units. The blocks of 700 bytes alone fill four SuperSlabs, and HAKMEM takes another one only
+# when no unit is free: so at least two are full, whichever order they were filled in.
+TAKEN = ((700, 6000), (20000, 100), (100000, 30), (400000, 4))
 
 
 @pytest.fixture(params=WAYS)
 def hardened(request, start, compiled):
-    """hardened(setting=value) starts known.c on the hardened library, with slabs of one and of more units."""
-    def run(**settings):
-        library, env = WAYS[request.param]
-        program = start([compiled(HERE / "known.c")], library, env | {"HAKMEM_PURGE_DELAY": "3600000"} | settings)
-        for size, count in ((700, 3000), (20000, 100), (100000, 30), (400000, 4)):
-            program.ask("take", size, count)
-        return program
-    return run
+    """known.c on the hardened library. Only small pages, so that Rss stays while the process waits."""
+    library, env = WAYS[request.param]
+    program = start([compiled(HERE / "known.c")], library, env | {"HAKMEM_PURGE_DELAY": "3600000",
+                                                                  "HAKMEM_THP": "never"})
+    for size, count in TAKEN:
+        program.ask("take", size, count)
+    return program
 
 
 def is_readable(memory, address):
@@ -36,9 +38,8 @@ def is_readable(memory, address):
 
 
 def test_guard_units_are_those_that_nobody_can_access(hardened, hakmem):
-    program = hardened()
-    told = json.loads(hakmem("stats", program.pid, "--json", "--superslabs"))
-    memory, guards = ProcessMemory(program.pid), 0
+    told = json.loads(hakmem("stats", hardened.pid, "--json", "--superslabs"))
+    memory, guards = ProcessMemory(hardened.pid), 0
     for superslab in told["superslabs"]:
         states = [unit["state"] for unit in superslab["units"]]
         if superslab["tier"] == "EMPTY":
@@ -55,34 +56,20 @@ def test_guard_units_are_those_that_nobody_can_access(hardened, hakmem):
     assert told["totals"]["guard_units"] == guards * UNIT_BYTES <= told["totals"]["purged"]
     assert all(sum(row[name] for name in row if name.endswith("_units")) == 31 * row["superslabs"]
                for row in told["pools"])
-
-
-def test_a_superslab_without_a_unit_for_slabs_is_full(hardened):
-    """The library and its readers agree on it, although guard units are free units."""
-    program = hardened()
-    program.ask("take", 700, 3000)
-    shot = snapshot(ProcessMemory(program.pid))
+    # The library and its readers agree that a SuperSlab whose free units are guard units is full.
+    descriptor = find(memory)
+    shot = snapshot(memory, descriptor)
     full = [superslab for superslab in shot.superslabs if superslab.tier == "FULL"]
     assert len(full) >= 2
     for superslab in full:
         assert {"guard", "active"} <= {unit.state for unit in superslab.units} <= {"guard", "active", "warm"}
-
-
-def test_explain_counts_no_guard_unit(hardened, hakmem):
-    program = hardened()
-    made = json.loads(hakmem("explain", program.pid, "--json"))
+    # gdb names it.
+    place = locate(memory, descriptor, shot, full[0].address + UNIT_BYTES)
+    assert place.kind == UNIT and "guard unit" in place.text
+    # explain counts none.
+    made = json.loads(hakmem("explain", hardened.pid, "--json"))
     assert made["estimated"] == "" and made["sum"] == made["rss"] == made["rss_before"] == made["rss_after"], made
-    assert made["heap"]["live"] > 3000 * 700 + 100 * 20000 + 30 * 100000 + 4 * 400000
-
-
-def test_gdb_names_a_guard_unit(hardened):
-    program = hardened()
-    memory = ProcessMemory(program.pid)
-    descriptor = find(memory)
-    shot = snapshot(memory, descriptor)
-    superslab = next(superslab for superslab in shot.superslabs if superslab.tier != "EMPTY")
-    place = locate(memory, descriptor, shot, superslab.address + UNIT_BYTES)
-    assert place.kind == UNIT and place.text == "a guard unit between slabs, which nobody can access"
+    assert made["heap"]["live"] > sum(size * count for size, count in TAKEN)
 
 
 def test_no_guard_units_without_hardening(known, hakmem):

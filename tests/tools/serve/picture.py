@@ -8,9 +8,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import blackbox  # noqa: E402
-from browsing import looks  # noqa: E402
 from chromium import chromium  # noqa: E402
-from serving import serving, until  # noqa: E402
+from serving import looks, serving, until  # noqa: E402
 
 PICTURE = blackbox.REPOSITORY / "docs/images/serve.png"
 LOOKS = 60

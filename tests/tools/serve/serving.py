@@ -9,12 +9,13 @@ from contextlib import contextmanager
 
 import blackbox
 from blackbox import wait_for as until
+from inprocess import hakmem
 
 COMMAND = [sys.executable, "-m", "hakmem", "serve"]
 ENVIRONMENT = {"PYTHONPATH": str(blackbox.REPOSITORY / "python"), "PYTHONDONTWRITEBYTECODE": "1"}
 SECONDS = blackbox.HANG
 
-__all__ = ["COMMAND", "ENVIRONMENT", "Server", "refused_command", "serving", "until"]
+__all__ = ["COMMAND", "ENVIRONMENT", "Server", "looks", "refused_command", "serving", "until"]
 
 
 class Server:
@@ -59,9 +60,9 @@ class Server:
 
 
 @contextmanager
-def serving(*arguments):
+def serving(*arguments, command=COMMAND):
     """Runs `hakmem serve` on a free port."""
-    process = subprocess.Popen([*COMMAND, *map(str, arguments), "--port", "0"], env=blackbox.environment(ENVIRONMENT),
+    process = subprocess.Popen([*command, *map(str, arguments), "--port", "0"], env=blackbox.environment(ENVIRONMENT),
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
     try:
         url, _, token = process.stdout.readline().strip().partition("?token=")
@@ -72,8 +73,13 @@ def serving(*arguments):
         process.communicate()
 
 
-def refused_command(*arguments, status=1, **more):
-    """The command's message when it cannot serve. Status 2 means wrong use."""
-    result = blackbox.run([*COMMAND, *map(str, arguments)], env=ENVIRONMENT, **more)
-    assert result.status == status and not result.stdout and "Traceback" not in result.stderr, result.report()
-    return result.stderr
+def looks(browser):
+    """The number of the last reading that the page has drawn."""
+    return int(browser.execute_script("return document.documentElement.dataset.looks || 0"))
+
+
+def refused_command(*words, status=1):
+    """Checks that the command cannot serve. Returns its message. Status 2 means wrong use."""
+    done = hakmem("serve", *words)
+    done.says(status)
+    return done.stderr
