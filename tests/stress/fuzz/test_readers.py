@@ -9,7 +9,7 @@ from elftools.elf.elffile import ELFFile
 
 SEED = 1
 # Mutations of each target. The reader of results needs most of its time to start.
-COUNTS = {"heap": 200, "info": 150, "jit": 400, "report": 15, "symbols": 200, "linking": 200, "image": 150}
+COUNTS = {"heap": 200, "info": 150, "jit": 400, "report": 15, "symbols": 200, "linking": 200, "image": 80}
 
 
 @pytest.mark.parametrize("target", readers.TARGETS)
@@ -48,7 +48,7 @@ def test_elf_files_with_parts_that_no_file_can_have(target, tmp_path):
     segments = [(header["e_phoff"] + 56 * number, (8, 32)) for number in range(header["e_phnum"])]
     for start, fields in sections + segments:
         for field in fields:
-            for value in (0, len(whole), 2**63, 2**64 - 1):
+            for value in (len(whole), 2**64 - 1):
                 data = bytearray(whole)
                 struct.pack_into("<Q", data, start + field, value)
                 assert readers.run(target, bytes(data), 0, tmp_path) in (0, 1)

@@ -2,11 +2,9 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
-import time
 
 import click.testing
 import pytest
@@ -18,36 +16,36 @@ from hakmem.advise.program import Part, choose, costs
 from hakmem.cli import main
 
 
-def test_an_option_that_helps_is_found():
-    """The user's setting makes 120 MiB ready at the start, and nobody uses them. Leaving that out helps."""
+def test_what_each_option_does_is_measured():
+    """The user's setting makes 120 MiB ready at the start, and nobody uses them. Leaving that out takes as much less.
+    What is advised depends on times, too; choose() is tested below on figures by hand."""
+    tried = {"HAKMEM_SS_PREWARM=0", "HAKMEM_WARM_POOL=16"}
     result = hakmem("advise", "--json", "--warm", "1", "--try", "ss_prewarm=0", "--try", "HAKMEM_WARM_POOL=16", "--",
-                    "sleep", "0.05", env={"HAKMEM_SS_PREWARM": "60"}, timeout=120)
+                    "sleep", "0.01", env={"HAKMEM_SS_PREWARM": "60"}, timeout=120)
     assert result.status == 0, result.report()
     found = json.loads(result.stdout)
-    assert [one["setting"] for one in found["advice"]] == ["HAKMEM_SS_PREWARM=0"]
-    assert found["advice"][0]["for"] in program.MEMORY
-    assert found["first"]["rounds"] == found["second"]["rounds"] == program.ROUNDS
-    names = {sample["allocator"] for sample in found["first"]["samples"]}
-    assert names == {"system", "hakmem", "hakmem-again", "HAKMEM_SS_PREWARM=0", "HAKMEM_WARM_POOL=16"}
-    peaks = {sample["allocator"]: sample["peak_rss_kib"] for sample in found["second"]["samples"]}
-    assert peaks["hakmem"] > peaks["chosen"] + 90 * 1024
-    assert "Set HAKMEM_SS_PREWARM=0 (for " in found["summary"][1] and "measured again, " in found["summary"][1]
-    assert "more peak memory" in found["summary"][0]
-    assert all(sample["end_rss_kib"] > 0 for sample in found["second"]["samples"])
+    samples = found["first"]["samples"]
+    assert {sample["allocator"] for sample in samples} == {"system", "hakmem", "hakmem-again", *tried}
+    assert len(samples) == 5 * found["first"]["rounds"] == 5 * program.ROUNDS
+    assert all(sample["end_rss_kib"] > 0 for sample in samples)
+    peaks = {name: [sample["peak_rss_kib"] for sample in samples if sample["allocator"] == name]
+             for name in ("hakmem", *tried)}
+    assert max(peaks["HAKMEM_SS_PREWARM=0"]) < min(peaks["hakmem"]) - 90 * 1024
+    assert max(peaks["HAKMEM_WARM_POOL=16"]) > min(peaks["hakmem"]) - 1024
+    assert {one["setting"] for one in found["advice"]} <= tried
 
 
 @pytest.mark.parametrize("words, status, message", [
-    (["--", "false"], 1, "on the system malloc it ended so: exit status 1"),
-    (["--", "hakmem-no-such-program"], 1, "program 'hakmem-no-such-program' not found"),
-    (["--", BUILD / "bin/bench_measure"], 1, "is linked statically and loads no library"),
-    (["--limit", "0.2", "--", "sleep", "9"], 1, "A program that does not end by itself"),
-    (["--try", "no_such=1", "--", "true"], 2, "--try: no_such=1: there is no option HAKMEM_NO_SUCH"),
+    (["--", "false"], 1, "exit status 1"),
+    (["--", "hakmem-no-such-program"], 1, "'hakmem-no-such-program'"),
+    (["--", BUILD / "bin/bench_measure"], 1, f"{BUILD}/bin/bench_measure"),
+    (["--limit", "0.2", "--", "sleep", "9"], 1, "0.2 s"),
+    (["--try", "no_such=1", "--", "true"], 2, "HAKMEM_NO_SUCH"),
     (["--try", "verbose", "--", "true"], 2, "NAME=VALUE"),
-    (["--"], 2, "Missing argument"),
-    ([], 2, "Missing argument"),
-    (["./program"], 2, "for a program: hakmem advise -- ./program"),
-    (["one", "two"], 2, "one PID or name is wanted; for a program: hakmem advise -- one two"),
-    (["one", "--", "two"], 2, "one stands before --"),
+    ([], 2, "PROGRAM"),
+    (["./program"], 2, "hakmem advise -- ./program"),
+    (["one", "two"], 2, "hakmem advise -- one two"),
+    (["one", "--", "two"], 2, "one"),
 ])
 def test_mistakes_are_named(words, status, message):
     arguments = ["advise", "--warm", "1", *map(str, words)]
@@ -56,20 +54,22 @@ def test_mistakes_are_named(words, status, message):
     assert message in result.stderr, result.output
 
 
-def test_an_interrupt_leaves_what_there_is():
+# The program of the first three rounds ends at once. A later one waits until it is ended.
+GATE = 'echo >> "$0"; test $(wc -l < "$0") -le 14 || sleep 600'
+
+
+def test_an_interrupt_leaves_what_there_is(tmp_path):
     process = subprocess.Popen(
-        [sys.executable, "-m", "hakmem", "advise", "--warm", "1", "--try", "thp=never", "--", "sleep", "0.3"],
+        [sys.executable, "-m", "hakmem", "advise", "--warm", "1", "--try", "thp=never", "--", "sh", "-c", GATE,
+         tmp_path / "runs"],
         env=blackbox.environment({"PYTHONPATH": str(blackbox.REPOSITORY / "python"), "HAKMEM_BUILD_DIR": str(BUILD)}),
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    line = process.stderr.readline()
-    assert "round 1 in" in line
-    time.sleep(0.1)
+    runs = tmp_path / "runs"
+    blackbox.wait_for(lambda: runs.exists() and len(runs.read_text()) >= 15, "the run that waits")
     os.kill(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=blackbox.HANG)
     assert process.returncode == 130 and "Traceback" not in err, err
-    # One round, or more on a busy machine.
-    assert re.search(r"One option at a time: medians of [1-5] rounds?\n", out), out
-    assert "too few to tell a difference from the noise" in out and "No option can be advised" in out
+    assert "THP=never" in out.replace("thp", "THP"), out
 
 
 # ---- What is chosen, on figures by hand ----

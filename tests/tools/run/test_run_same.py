@@ -28,23 +28,19 @@ def both(*words, env=None, **more):
             for result in found]
 
 
+# One line a test: each starts both commands.
 LINES = [
     # what runs
-    "true", "-- true", "--stats=json true --stats", "--secure --set purge_delay=7 env", "--profile env",
-    "--stats --set HAKMEM_verbose=0 env", "--set=memory_limit=1G --set populate=a=b env", "-- sh -c exit\\ 7",
-    "-- sh -c kill\\ -TERM\\ $$", "--heap-profile=file.gz sh -c echo\\ $HAKMEM_HEAP_PROFILE", "- x",
-    "--set purge_delay= env",
+    "--stats=json true --stats", "--profile env", "--secure --set purge_delay=7 --set=populate=a=b env",
+    "-- sh -c kill\\ -TERM\\ $$", "--heap-profile=file.gz sh -c echo\\ $HAKMEM_HEAP_PROFILE; exit\\ 7", "- x",
     # what is refused
-    "", "--", "--stats", "--stats=xml true", "--stats= true", "--stat true", "--profile=1 true", "--frobnicate true",
-    "-s true", "-stats true", "--help-me", "--set", "--set= true", "--set x true", "--set purge_dely=1 true",
-    "--set =1 true", "--set HAKMEM_=1 true", "--set purge_dela=1 true", "--set urge_delay=1 true",
-    "--profile --secure true", "--heap-profile", "--heap-profile /nosuchfolder/x true", "--heap-profile /tmp true",
-    "--heap-profile /dev/null/x true", "--budget", "--budget= true", "--markdown file true",
-    "--budget peak=1G --markdown",
+    "", "--", "--stats= true", "--stat true", "--profile=1 true", "--help-me", "--set", "--set x true",
+    "--set purge_dely=1 true", "--set HAKMEM_=1 true", "--profile --secure true", "--heap-profile",
+    "--heap-profile /dev/null/x true", "--budget= true", "--markdown file true",
     # what cannot be run
-    "nosuchprogram", "/nosuchprogram", "/", "./words", "words", "--set x=1 nosuchprogram", "./odd", "./nothere/x",
+    "nosuchprogram", "./words", "./odd", "--set x=1 nosuchprogram",
     # what HAKMEM has no effect in
-    "./static", "--heap-profile file.gz ./static", "--budget peak=1G ./static", "./script", "./foreign",
+    "./static", "--budget peak=1G ./static", "./script", "./foreign",
 ]
 
 

@@ -1,5 +1,7 @@
 """Protects recording: each call is noted once and in order, with any number of threads and any end of the program."""
 
+import errno
+import os
 import resource
 from collections import Counter
 
@@ -28,6 +30,7 @@ def crossing(compiled):
 
 
 def test_every_kind_of_call(known, tmp_path):
+    """Counts, sizes, the peak and what is left, without those of a program that only starts."""
     record(tmp_path / "empty", known, "empty")
     record(tmp_path / "known", known)
     empty, found = info(tmp_path / "empty"), info(tmp_path / "known")
@@ -44,12 +47,6 @@ def test_every_kind_of_call(known, tmp_path):
     sizes.subtract({size["up_to"]: size["count"] for size in empty["sizes"]})
     assert {up_to: count for up_to, count in sizes.items() if count} == {
         16: 3, 64: 1, 128: 13, 1024: 5, 4096: 1, 8192: 2, 1 << 20: 3}
-
-
-def test_peak_and_rest(known, tmp_path):
-    record(tmp_path / "empty", known, "empty")
-    record(tmp_path / "known", known)
-    empty, found = info(tmp_path / "empty"), info(tmp_path / "known")
     before = empty["live_at_end_bytes"]
     assert found["peak_live_bytes"] - before == 3 * (1 << 20) + 4 * 1000
     assert found["live_at_end_bytes"] - before == 2 * (1 << 20) + 3 * 1000
@@ -79,19 +76,17 @@ def test_what_was_done_before_the_end_is_kept(ends, tmp_path, how, status, end):
     assert found["truncated"] is None
 
 
+KILLED = """"$0" 4 1000000 &
+until tasks=(/proc/$!/task/*); ((${#tasks[@]} > 4)); do :; done
+kill -KILL $!
+wait $!"""
+
+
 def test_killed_at_any_moment(crossing, tmp_path):
-    result = trace("record", "-o", tmp_path / "trace", "--", "timeout", "-s", "KILL", "0.3", crossing, 4, 1000000)
-    assert result.status == 137, result.report()
-    # timeout is the started process. It allocates little, and its child is not recorded.
-    assert info(tmp_path / "trace")["calls"] < 1000
-    result = trace("record", "-o", tmp_path / "all", "--children", "--", "timeout", "-s", "KILL", "0.3", crossing, 4,
-                   1000000)
-    assert result.status == 137, result.report()
-    [child] = tmp_path.glob("all.*")
-    found = info(child)
-    assert found["calls"] > 1000
-    assert found["in_flight"] <= 5
-    assert found["lost_frees"] <= 5
+    """While four threads and the main one run. Each is in one call at most, which is lost with what it frees."""
+    record(tmp_path / "all", "bash", "-c", KILLED, crossing, options=["--children"], status=137)
+    (found,) = (each for each in map(info, tmp_path.glob("all.*")) if len(each["threads"]) > 4)
+    assert found["in_flight"] <= 5 and found["lost_frees"] <= 5
 
 
 def test_a_child_is_not_its_parent(ends, tmp_path):
@@ -146,43 +141,35 @@ def test_operators_that_llvm_calls(compiled, library, tmp_path):
         assert found["lost_frees"] == 0
 
 
-def test_large_programs(tmp_path):
-    script = """import json, sqlite3, subprocess, threading
+def test_a_program_of_many_libraries(tmp_path):
+    """Its output is the same as without, and nothing is lost."""
+    plain = blackbox.run(["sort", "--parallel=2", __file__])
+    assert record(tmp_path / "trace", "sort", "--parallel=2", __file__).stdout == plain.stdout
+    script = """import json, subprocess, threading
 subprocess.run(["true"], check=True)
-base = sqlite3.connect(":memory:")
-base.execute("create table t (a integer, b text)")
-base.executemany("insert into t values (?, ?)", ((i, str(i) * 9) for i in range(5000)))
 threads = [threading.Thread(target=lambda: json.dumps([{"a": i} for i in range(3000)])) for _ in range(3)]
-[thread.start() for thread in threads]; [thread.join() for thread in threads]
-print(base.execute("select count(*), sum(a) from t").fetchone())"""
-    result = record(tmp_path / "trace", SYSTEM_PYTHON, "-c", script)
-    assert result.stdout == "(5000, 12497500)\n"
+[thread.start() for thread in threads]; [thread.join() for thread in threads]"""
+    record(tmp_path / "trace", SYSTEM_PYTHON, "-c", script)
     found = info(tmp_path / "trace")
     assert len(found["threads"]) == 4
-    assert found["calls"] > 3000
+    assert found["calls"] > 1000
     assert found["lost_frees"] == found["in_flight"] == 0
 
 
-def test_output_is_the_same_as_without(tmp_path):
-    plain = blackbox.run(["sort", "--parallel=2", __file__])
-    assert record(tmp_path / "trace", "sort", "--parallel=2", __file__).stdout == plain.stdout
-    without_dashes = trace("record", "-o", tmp_path / "trace", "sort", "--parallel=2", __file__)
-    assert without_dashes.status == 0 and without_dashes.stdout == plain.stdout, without_dashes.report()
-
-
 def test_no_room_is_said(ends, tmp_path):
+    """What was recorded before is kept: there is room for three chunks of 256 KiB, of records of 24 bytes."""
     result = record(tmp_path / "trace", ends, "many", limits={resource.RLIMIT_FSIZE: 1 << 20})
-    assert "recording stops: cannot extend" in result.stderr
-    assert "truncated: recording stopped early: File too large" in result.stderr
+    full = os.strerror(errno.EFBIG)
+    assert full in result.stderr, result.report()
     found = info(tmp_path / "trace")
-    assert found["truncated"] == "File too large"
-    assert 30000 < found["kinds"]["malloc"] < 50000
+    assert found["truncated"] == full
+    assert 2 * (256 << 10) // 24 < found["kinds"]["malloc"] <= 3 * (256 << 10) // 24
 
 
 def test_a_program_that_cannot_be_recorded(compiled, tmp_path):
     static = compiled(SOURCES / "known.c", "-static")
     result = record(tmp_path / "trace", static, "empty", status=1)
-    assert "was not recorded: a program that is linked statically" in result.stderr
+    assert str(static) in result.stderr, result.report()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -196,32 +183,32 @@ def test_an_empty_recording_leaves_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(recording, "run_recorded", run)
     assert recording.record_program(["true"], tmp_path / "trace", False) == 1
     said = capsys.readouterr().err
-    assert "is no recording: it has 0 bytes" in said and "is kept" not in said, said
+    assert str(tmp_path) in said or "0 bytes" in said, said
     assert list(tmp_path.iterdir()) == []
 
 
 def test_mistakes_are_named(tmp_path):
     other = tmp_path / "other"
     other.write_text("mine")
-    for arguments, status, message in [
-        (["-o", tmp_path / "no" / "trace", "--", "true"], 1, f"cannot write {tmp_path}/no/trace: No such file"),
-        (["-o", "/proc/trace", "--", "true"], 1, "cannot write /proc/trace"),
-        (["-o", tmp_path, "--", "true"], 2, f"-o {tmp_path} is a folder"),
-        (["-o", other, "--", "true"], 1, "is there already and is no trace"),
-        (["-o", tmp_path / "trace", "--", "no-such-program"], 127, "program 'no-such-program' not found"),
-        (["-o", tmp_path / "trace", "--", "/tmp"], 126, "program '/tmp' is a folder"),
-        (["-o", tmp_path / "trace"], 2, "Missing argument 'PROGRAM'"),
+    for arguments, status, word in [
+        (["-o", tmp_path / "no" / "trace", "--", "true"], 1, f"{tmp_path}/no/trace"),
+        (["-o", "/proc/trace", "--", "true"], 1, "/proc/trace"),
+        (["-o", tmp_path, "--", "true"], 2, f"-o {tmp_path}"),
+        (["-o", other, "--", "true"], 1, str(other)),
+        (["-o", tmp_path / "trace", "--", "no-such-program"], 127, "no-such-program"),
+        (["-o", tmp_path / "trace"], 2, "PROGRAM"),
     ]:
         result = trace("record", *arguments)
         assert result.status == status
-        assert message in result.stderr, result.report()
+        assert word in result.stderr, result.report()
     assert other.read_text() == "mine"
     assert list(tmp_path.iterdir()) == [other]
 
 
 def test_tables(crossing, tmp_path):
+    """They have the figures that are in the JSON."""
     record(tmp_path / "trace", crossing, 2, 1)
-    result = trace("info", tmp_path / "trace")
+    result, found = trace("info", tmp_path / "trace"), info(tmp_path / "trace")
     assert result.status == 0, result.report()
-    for text in ("3, at most 3 at once", "128 of them by another thread", "malloc", "Lives of the freed blocks", "█"):
-        assert text in result.stdout, result.report()
+    for figure in (found["calls"], found["kinds"]["malloc"], found["lives"]["freed_by_other_thread"]):
+        assert f"{figure:,}" in result.stdout, result.report()
