@@ -1,7 +1,9 @@
 """Runs the marked commands of a document: all blocks in order, in one shell, in a folder of its own."""
 
+import os
 import re
 import shlex
+import socket
 import sys
 from pathlib import Path
 
@@ -37,6 +39,19 @@ def install_commands(folder: Path) -> None:
         script.chmod(0o755)
 
 
+def free_port() -> int:
+    """For the server that docs/start/redis.md starts. Another checkout runs the same test at once, from another number;
+    no port is one that the kernel hands out by itself."""
+    for port in range(20000 + os.getpid() % 10000, 32000):
+        with socket.socket() as taken:
+            try:
+                taken.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
+    raise AssertionError("no port is free")
+
+
 def script_of(document: Document) -> str:
     parts, started = [], set()
     for block in document.blocks:
@@ -51,7 +66,7 @@ def script_of(document: Document) -> str:
             parts += [f"mkdir -p \"$(dirname {name})\"", f"cat >{name} <<'END OF THE FILE'", block.text,
                       "END OF THE FILE"]
     script = "\n".join(parts) + "\n"
-    for old, new in {**PATHS, **WORDS}.items():
+    for old, new in {**PATHS, **WORDS, "7399": free_port()}.items():
         # A reader replaces a word in capitals. In LD_PRELOAD it is part of a name.
         script = re.sub(rf"(?<![\w$]){re.escape(old)}(?!\w)", lambda _, new=new: str(new), script)
     return "\n".join(["exec 2>&1", "set -e", "trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT",

@@ -39,3 +39,10 @@ sleep()
     done
     command sleep "$@"
 }
+
+# A second is not enough for a server to listen, either.
+redis-cli()
+{
+    until command redis-cli "$1" "$2" ping >/dev/null 2>&1; do command sleep 0.05; done
+    command redis-cli "$@"
+}
