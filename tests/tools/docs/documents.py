@@ -1,23 +1,29 @@
-"""The Markdown documents as tests see them: the commands and files that they give a reader, and their prose."""
+"""The Markdown documents as tests see them: their blocks of code, and how a block's fence marks it.
+
+    ```sh run            the commands run, and each ends with status 0
+    ```sh run=process    the same, beside the process of that name (set_ups.sh), whose PID replaces the word PID
+    ```text output       what the last block that ran prints, as far as `fields` tells
+    ```c file=leak.c     the text of a file that the commands find
+
+A block without such an attribute is only shown.
+"""
 
 import re
 from dataclasses import dataclass
 
 import blackbox
 
-FENCE = re.compile(r"^```(\w*)$")
-# The paragraph before a block of another language may name the block's file.
-FILE_NAME = re.compile(r"^`([\w./-]+)`:$")
+FENCE = re.compile(r"^ *```(\w*)(?: (.*))?$")
 
 
 @dataclass
 class Block:
-    """A fenced block. file: its name in the paragraph before it, or None. line: the line of the opening fence."""
+    """A fenced block. marks: the fence's attributes, {name: value or ""}. line: the line of the opening fence."""
 
     language: str
+    marks: dict[str, str]
     text: str
     line: int
-    file: str | None
 
 
 @dataclass
@@ -27,21 +33,20 @@ class Document:
 
     @property
     def blocks(self) -> list[Block]:
-        found, inside, rows, before = [], None, [], ""
+        found, inside, rows = [], None, []
         for number, line in enumerate(self.text.splitlines(), 1):
             fence = FENCE.match(line)
-            if inside is not None:
-                if fence:
-                    inside.text = "\n".join(rows)
-                    found.append(inside)
-                    inside, before = None, ""
-                else:
-                    rows.append(line)
-            elif fence:
-                name = FILE_NAME.match(before)
-                inside, rows = Block(fence[1], "", number, name[1] if name else None), []
-            elif line.strip():
-                before = line.strip()
+            if inside is None and fence:
+                marks = dict(word.partition("=")[::2] for word in (fence[2] or "").split())
+                inside, rows = Block(fence[1], marks, "", number), []
+                known = {"sh": {"run"}, "text": {"output", "file"}}.get(inside.language, {"file"})
+                assert set(marks) <= known, f"{self.name}:{number}: {line} has a mark that its language does not know"
+            elif inside is not None and line.strip() == "```":
+                inside.text = "\n".join(rows)
+                found.append(inside)
+                inside = None
+            elif inside is not None:
+                rows.append(line)
         assert inside is None, f"{self.name}:{inside.line}: the block has no end"
         return found
 
@@ -50,7 +55,7 @@ class Document:
         """(number, line) of all lines outside fenced blocks."""
         lines, fenced = [], False
         for number, line in enumerate(self.text.splitlines(), 1):
-            if line.startswith("```"):
+            if line.lstrip().startswith("```"):
                 fenced = not fenced
             elif not fenced:
                 lines.append((number, line))
@@ -75,38 +80,24 @@ def options() -> set[str]:
 
 # ---- The output that a document shows ----
 
-NUMBER = re.compile(r"[+-]?\d[\d.,]*")
-UNITS = {"B", "KiB", "MiB", "GiB", "bytes"}
-TIMES = {"us", "ms", "s", "min"}
+FIELD = re.compile(r"""
+    ^hakmem:                        # a message
+  | \bHAKMEM_[A-Z_]*[A-Z]\b         # an option
+  | \blib[\w-]+\.so\b               # a library
+  | \w+(?=[ ]{2,}\S*/[\w.]+:\d+$)   # a function, and the file and line beside it
+  | [\w.]+\.\w+:\d+$
+""", re.VERBOSE)
 
 
-def pattern_of(line: str) -> str:
-    """A regular expression for a line of output. Its numbers, units and absolute paths may differ. Of a path that ends
-    with a line number, the file and that number stay."""
-    words = []
-    for word in line.split():
-        if word == "...":
-            words.append(".*")
-        elif word == "<":
-            words.append("<?")
-        elif word in UNITS:
-            words.append("(?:" + "|".join(UNITS) + ")")
-        elif word in TIMES:
-            words.append("(?:" + "|".join(TIMES) + ")")
-        elif word.startswith("/"):
-            words.append(r"\S*" + re.escape(word[word.rindex("/"):]) if re.search(r":\d+$", word) else r"\S+")
-        else:
-            words.append(r"[+-]?\d[\d.,]*".join(re.escape(part) for part in NUMBER.split(word)))
-    return r"\s*".join(words)
+def fields(line: str) -> list[str]:
+    """What a line of output names. Its words and figures may be others."""
+    return FIELD.findall(line)
 
 
 def unseen(wanted: str, output: str) -> str | None:
-    """The first line of the text that is missing in the output after the previous line. A line `...` stands for any."""
+    """The first line of the text whose fields no line of the output has, behind those of the lines before it."""
     rows = iter(output.splitlines())
     for line in wanted.splitlines():
-        if line.strip() in ("", "..."):
-            continue
-        pattern = re.compile(pattern_of(line))
-        if not any(pattern.match(row.strip()) for row in rows):
+        if fields(line) and not any(set(fields(line)) <= set(fields(row)) for row in rows):
             return line
     return None

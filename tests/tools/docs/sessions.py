@@ -1,8 +1,9 @@
-"""Runs the commands that a document gives its reader: all blocks in order, in one shell, in a folder of its own."""
+"""Runs the marked commands of a document: all blocks in order, in one shell, in a folder of its own."""
 
 import os
 import re
 import shlex
+import socket
 import sys
 from pathlib import Path
 
@@ -10,55 +11,78 @@ import blackbox
 from documents import Block, Document
 
 MARK = "@@ block at line "
-# Paths that a reader replaces, or programs that a reader has installed.
+# Paths that a reader replaces.
 PATHS = {
     "/path/to/libhakmem.so": blackbox.LIBRARY,
+    "/path/to/libhakmem-secure.so": blackbox.LIBRARY_FOLDER / "libhakmem-secure.so",
     "/usr/lib/hakmem/libhakmem.so": blackbox.LIBRARY,
     "/path/to/hakmem/build/release": blackbox.LIBRARY_FOLDER.parent,
     "/path/to/hakmem": blackbox.REPOSITORY,
 }
+# Words that a reader replaces. The program allocates enough for samples of the heap profile, which are 512 KiB apart.
+TAKES = "python3 -c 'kept = [bytes(200000) for _ in range(200)]'"
+WORDS = {"PROGRAM ARGUMENTS": TAKES, "PROGRAM": TAKES, "PID": "$PID", "FILE": "file"}
+SET_UPS = Path(__file__).with_name("set_ups.sh")
 
 
-def without_comment(line: str) -> str:
-    return re.sub(r"\s+#\s.*", "", line).strip()
+def install_commands(folder: Path) -> None:
+    """A reader's `./hakmem` and `hakmem`. Both are the tools of this build: the checkout's script would build another.
 
-
-def commands(folder: Path) -> None:
-    """A reader's commands: `./hakmem`, the checkout's script, in the folder, and `hakmem`, as installed, on PATH.
-
-    Both use this build. The script would build another one, the installed command would look for its own.
+    A doctor who found something ends with 1, and what he finds depends on the machine.
     """
     (folder / "path").mkdir()
     build, repository = (shlex.quote(str(path)) for path in (blackbox.LIBRARY_FOLDER.parent, blackbox.REPOSITORY))
-    for script, words in ((folder / "hakmem", f"{repository}/hakmem"),
-                          (folder / "path/hakmem", f"{shlex.quote(sys.executable)} -m hakmem")):
-        script.write_text(f"#!/bin/sh\nHAKMEM_BUILD_DIR={build} PYTHONPATH={repository}/python exec {words} \"$@\"\n")
+    tool = f"{shlex.quote(sys.executable)} -m hakmem \"$@\""
+    for script in folder / "hakmem", folder / "path/hakmem":
+        script.write_text(f"#!/bin/sh\nexport HAKMEM_BUILD_DIR={build} PYTHONPATH={repository}/python\n"
+                          f"test \"$1\" != doctor || {{ {tool} || test $? -eq 1; exit; }}\nexec {tool}\n")
         script.chmod(0o755)
 
 
-def script_of(document: Document, left_out: set[str], replaced: dict[str, str], prelude: str) -> str:
-    parts = []
+def free_port() -> int:
+    """For the server that docs/start/redis.md starts. Another checkout runs the same test at once, from another number;
+    no port is one that the kernel hands out by itself."""
+    for port in range(20000 + os.getpid() % 10000, 32000):
+        with socket.socket() as taken:
+            try:
+                taken.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
+    raise AssertionError("no port is free")
+
+
+def script_of(document: Document) -> str:
+    parts, started = [], set()
     for block in document.blocks:
-        if block.language == "sh":
-            lines = [line for line in block.text.splitlines() if without_comment(line) not in left_out]
-            parts += [f"echo; echo {shlex.quote(MARK + str(block.line))}", *lines]
-        elif block.file is not None:
-            parts += [f"mkdir -p {shlex.quote(os.path.dirname(block.file) or '.')}",
-                      f"cat >{shlex.quote(block.file)} <<'END OF THE FILE'", block.text, "END OF THE FILE"]
+        if "run" in block.marks:
+            set_up = block.marks["run"]
+            if set_up and set_up not in started:
+                started.add(set_up)
+                parts.append(set_up)
+            parts += [f"echo; echo {shlex.quote(MARK + str(block.line))}", block.text]
+        elif "file" in block.marks:
+            name = shlex.quote(block.marks["file"])
+            parts += [f"mkdir -p \"$(dirname {name})\"", f"cat >{name} <<'END OF THE FILE'", block.text,
+                      "END OF THE FILE"]
     script = "\n".join(parts) + "\n"
-    for old, new in {**PATHS, **replaced}.items():
+    for old, new in {**PATHS, **WORDS, "7399": free_port()}.items():
         # A reader replaces a word in capitals. In LD_PRELOAD it is part of a name.
-        script = re.sub(rf"(?<!\w){re.escape(old)}(?!\w)", lambda _, new=new: str(new), script)
-    return "\n".join(["exec 2>&1", "set -e", "trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT", prelude, script])
+        script = re.sub(rf"(?<![\w$]){re.escape(old)}(?!\w)", lambda _, new=new: str(new), script)
+    return "\n".join(["exec 2>&1", "set -e", "trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT",
+                      SET_UPS.read_text(), script])
 
 
-def run(document: Document, folder: Path, left_out: set[str], replaced: dict[str, str], prelude: str) -> dict[int, str]:
+def run(document: Document, folder: Path) -> dict[int, str]:
     """{line of a block: its output}. A command that fails fails the test."""
-    commands(folder)
-    cargo = Path.home() / ".cargo/bin"
-    env = {"PATH": f"{folder / 'path'}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:{cargo}", "TMPDIR": str(folder)}
+    install_commands(folder)
+    path = f"/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:{Path.home() / '.cargo/bin'}"
+    # The optimiser takes seconds of a crate's build, and changes nothing that is looked at here.
+    env = blackbox.compile_cache(folder) | {"TMPDIR": str(folder), "CFLAGS": "-O0"}
+    compilers = env["PATH"].partition(":")[0] + ":" if "PATH" in env else ""
+    env["PATH"] = f"{folder / 'path'}:{compilers}{path}"
     script = folder / "path" / "session.sh"
-    script.write_text(script_of(document, left_out, replaced, prelude))
+    script.write_text(script_of(document))
     result = blackbox.run(["bash", script], cwd=folder, env=env, timeout=60)
     printed, line = {}, 0
     for row in result.stdout.splitlines():
@@ -69,12 +93,13 @@ def run(document: Document, folder: Path, left_out: set[str], replaced: dict[str
     return printed
 
 
-def expectations(document: Document, left_out: set[str]) -> list[tuple[Block, str]]:
-    """Each sh block with the next text block, without blocks of which nothing is run."""
+def expectations(document: Document) -> list[tuple[Block, str]]:
+    """(a block that ran, the output that the document shows of it)."""
     pairs, last = [], None
     for block in document.blocks:
-        if block.language == "text" and last is not None:
+        if "output" in block.marks:
+            assert last is not None, f"{document.name}:{block.line}: no block before this one runs"
             pairs.append((last, block.text))
-        runs = block.language == "sh" and {without_comment(line) for line in block.text.splitlines()} - left_out
-        last = block if runs else None
+        if block.language == "sh":
+            last = block if "run" in block.marks else None
     return pairs

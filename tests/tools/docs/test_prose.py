@@ -1,9 +1,9 @@
-"""Protects all documents: links lead somewhere, names are the code's, lines and words follow the rules."""
+"""Protects all documents: links lead somewhere, and the options and commands that they name exist."""
 
 import re
-import subprocess
 import sys
 
+import click
 import pytest
 
 import blackbox
@@ -13,111 +13,21 @@ sys.path.insert(0, str(blackbox.REPOSITORY / "tools"))
 
 import check_architecture  # noqa: E402
 
-# For a line of prose in pages for newcomers. Rows of tables, link targets and lines with a long word may be longer.
-COLUMNS = 128
-ARRIVING = ("README.md", "docs/README.md", "docs/faq.md", "docs/features.md", "docs/migrate.md", "docs/tune.md",
-            "docs/start/")
+from hakmem import completion  # noqa: E402
+from hakmem.cli import main  # noqa: E402
 
 
 def test_relative_links_lead_somewhere():
     assert [str(one) for one in check_architecture.check_links(blackbox.REPOSITORY)] == []
 
 
-@pytest.mark.parametrize("name", documents.all_names())
-def test_reference_links_have_their_targets(name):
-    text = "\n".join(line for _, line in documents.read(name).prose)
-    text = re.sub(r"`[^`]*`", "", text)
-    used = set(re.findall(r"\]\[([\w-]+)\]", text))
-    known = re.findall(r"^\[([\w-]+)\]: https://\S+$", text, re.M)
-    assert used == set(known) and len(known) == len(set(known))
-
-
-VARIABLE = re.compile(r"\bHAKMEM_[A-Z0-9_]*[A-Z0-9]\b(?!_?\*)")
-
-
-@pytest.fixture(scope="module")
-def other_names():
-    """Names in the code that begin with HAKMEM_: variables of tools and tests, macros, build settings."""
-    files = [path for folder in ("bench", "cmake", "include", "python", "rust", "src", "tests", "tools")
-             for path in (blackbox.REPOSITORY / folder).rglob("*")
-             if path.suffix in (".c", ".h", ".hpp", ".cmake", ".py", ".rs", ".sh", ".toml", ".txt")]
-    files += [blackbox.REPOSITORY / "hakmem", blackbox.REPOSITORY / "CMakeLists.txt"]
-    return {name for path in files for name in VARIABLE.findall(path.read_text(errors="replace"))}
-
-
-@pytest.mark.parametrize("name", documents.all_names())
-def test_variables_are_those_of_the_code(name, other_names):
-    assert set(VARIABLE.findall(documents.read(name).text)) - documents.options() - other_names == set()
-
-
-def commands() -> set[str]:
-    """The commands in `./hakmem help`."""
-    said = subprocess.run([blackbox.REPOSITORY / "hakmem", "help"], capture_output=True, text=True, check=True).stdout
-    rows = re.findall(r"^  (\S.*?)(?:  |$)", said, re.M)
-    return {word for row in rows for word in re.findall(r"(?<!\S)[a-z]+(?=[\s,]|$)", row)}
-
-
-def test_commands_are_those_of_the_help():
-    known = commands()
-    assert {"run", "heap", "explain", "compare", "trace"} <= known
-    wrong = []
+def test_reference_links_have_their_targets():
     for name in documents.all_names():
-        text = documents.read(name).text
-        told = re.findall(r"`(?:\./)?hakmem ([a-z]+)\b", text)
-        typed = [word for block in documents.read(name).blocks if block.language == "sh"
-                 for word in re.findall(r"^(?:\./)?hakmem ([a-z]+)\b", block.text, re.M)]
-        # In gdb `hakmem` is a command with its own subcommands.
-        wrong += [f"{name}: hakmem {word}" for word in told + typed if word not in known and name != "docs/gdb.md"]
-    assert [line for line in wrong if line != "docs/observability.md: hakmem block"] == []
-
-
-def short_names(name: str) -> set[str]:
-    """The options in the tables of a document that omits HAKMEM_."""
-    words = re.findall(r"`([A-Z][A-Z0-9_]+)(?:=[^`]*)?`", documents.read(name).text)
-    return {word for word in words if f"HAKMEM_{word}" in documents.options()}
-
-
-def test_migration_names_most_options_that_users_set():
-    """The short names exist: a page without any would pass the test above."""
-    wanted = {"PURGE_DELAY", "PURGE_THREAD", "THP", "MEMORY_LIMIT", "CACHE_BYTES", "HEAP_PROFILE"}
-    assert wanted <= short_names("docs/migrate.md")
-
-
-@pytest.mark.parametrize("name", ["docs/migrate.md", "docs/tune.md"])
-def test_short_names_are_options(name):
-    """The last column of a table names HAKMEM's options. A word in it that looks like an option must be one."""
-    column = 2 if name == "docs/migrate.md" else 1
-    allowed = {"ENOMEM", "MADV_DONTNEED", "MADV_FREE", "NULL", "PYTHONMALLOC"}
-    wrong = []
-    for number, line in documents.read(name).prose:
-        cells = re.split(r"(?<!\\)\|", line)
-        if len(cells) > column + 1 and not set(line) <= set("|-"):
-            words = re.findall(r"`([A-Z][A-Z0-9_]{2,})(?:=[^`]*)?`", cells[column])
-            wrong += [f"{number}: {word}" for word in words
-                      if word not in allowed and f"HAKMEM_{word.removeprefix('HAKMEM_')}" not in documents.options()]
-    assert wrong == []
-
-
-@pytest.mark.parametrize("name", documents.all_names())
-def test_lines_and_words(name):
-    wrong = []
-    for number, line in documents.read(name).prose:
-        text = re.sub(r"`[^`]*`", "", line)
-        if re.search(r"\b[Ww]e\b", text):
-            wrong.append(f"{number}: says 'we'")
-        may_be_long = line.startswith(("|", "[")) or max(map(len, line.split()), default=0) >= 60
-        if name.startswith(ARRIVING) and len(line) > COLUMNS and not may_be_long:
-            wrong.append(f"{number}: {len(line)} columns")
-        if line != line.rstrip():
-            wrong.append(f"{number}: blanks at its end")
-    assert wrong == []
-
-
-@pytest.mark.parametrize("name", documents.all_names())
-def test_one_title_and_headings_in_order(name):
-    levels = [len(match[1]) for _, line in documents.read(name).prose if (match := re.match(r"(#+) ", line))]
-    assert levels[0] == 1 and levels.count(1) == 1
-    assert all(deeper <= level + 1 for level, deeper in zip(levels, levels[1:]))
+        text = "\n".join(line for _, line in documents.read(name).prose)
+        text = re.sub(r"`[^`]*`", "", text)
+        used = set(re.findall(r"\]\[([\w-]+)\]", text))
+        known = re.findall(r"^\[([\w-]+)\]: https://\S+$", text, re.M)
+        assert used == set(known) and len(known) == len(set(known)), name
 
 
 def test_every_document_is_in_the_index():
@@ -128,3 +38,90 @@ def test_every_document_is_in_the_index():
         listed |= {(blackbox.REPOSITORY / folder / name).resolve() for name in names}
     pages = {page.resolve() for page in (blackbox.REPOSITORY / "docs").rglob("*.md") if page.name != "README.md"}
     assert {str(page) for page in pages - listed} == set()
+
+
+# ---- The library's options ----
+
+VARIABLE = re.compile(r"\bHAKMEM_[A-Z0-9_]*[A-Z0-9]\b(?!_?\*)")
+
+
+def other_names():
+    """Names in the code that begin with HAKMEM_: variables of tools and tests, macros, build settings."""
+    files = [path for folder in ("bench", "cmake", "include", "python", "rust", "src", "tests", "tools")
+             for path in (blackbox.REPOSITORY / folder).rglob("*")
+             if path.suffix in (".c", ".h", ".hpp", ".cmake", ".py", ".rs", ".sh", ".toml", ".txt")]
+    files += [blackbox.REPOSITORY / "hakmem", blackbox.REPOSITORY / "CMakeLists.txt"]
+    return {name for path in files for name in VARIABLE.findall(path.read_text(errors="replace"))}
+
+
+def test_variables_are_those_of_the_code():
+    known = documents.options() | other_names()
+    wrong = {(name, variable) for name in documents.all_names()
+             for variable in VARIABLE.findall(documents.read(name).text) if variable not in known}
+    assert wrong == set()
+
+
+@pytest.mark.parametrize("name", ["docs/migrate.md", "docs/tune.md"])
+def test_short_names_are_options(name):
+    """The last column of a table names HAKMEM's options. A word in it that looks like an option must be one."""
+    column = 2 if name == "docs/migrate.md" else 1
+    allowed = {"ENOMEM", "MADV_DONTNEED", "MADV_FREE", "NULL", "PYTHONMALLOC"}
+    wrong, seen = [], 0
+    for number, line in documents.read(name).prose:
+        cells = re.split(r"(?<!\\)\|", line)
+        if len(cells) > column + 1 and not set(line) <= set("|-"):
+            words = set(re.findall(r"`([A-Z][A-Z0-9_]{2,})(?:=[^`]*)?`", cells[column])) - allowed
+            seen += len(words)
+            wrong += [f"{number}: {word}" for word in words
+                      if f"HAKMEM_{word.removeprefix('HAKMEM_')}" not in documents.options()]
+    assert wrong == [] and seen
+
+
+# ---- The commands, and their options ----
+
+# A command at the start of a line, behind variables, or in another command.
+TYPED = re.compile(r"(?:^|\$\(|; )(?:[A-Z_]+=\S+ )*(?:\./)?hakmem +([a-z].*)")
+
+
+def command_lines(document: documents.Document) -> list[str]:
+    """What follows `hakmem` in the commands of a document, in blocks and in code spans: up to a comment, another
+    command or a program's own words."""
+    lines = [line for block in document.blocks if block.language == "sh" for line in block.text.splitlines()]
+    lines += re.findall(r"`([^`]+)`", " ".join(line for _, line in document.prose))
+    ends = re.compile(r"\s#\s|\s--(?:\s|$)|[|;&<>]|\$\(")
+    return [ends.split(found[1])[0] for line in lines if (found := TYPED.search(line))]
+
+
+def unknown_in(line: str) -> str | None:
+    """The first word of a command line that is no command or option."""
+    words = line.split()
+    if words[0] in completion.CHECKOUT_COMMANDS:
+        return None  # the script reads the rest
+    command, words = main.get_command(click.Context(main), words[0]), words[1:]
+    if command is None:
+        return line.split()[0]
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        inner = command.get_command(click.Context(command), words[0])
+        if inner is None:
+            break
+        command, words = inner, words[1:]
+    known = {option for each in command.params for option in [*each.opts, *each.secondary_opts]} | {"--help", "-h"}
+    named = (word for word in words if re.match(r"--?[a-zA-Z]", word))
+    return next((word for word in named if word.partition("=")[0] not in known), None)
+
+
+def test_commands_and_their_options_exist():
+    commands = (blackbox.REPOSITORY / "python/hakmem/gdb/commands.py").read_text()
+    in_gdb = set(re.findall(r'__init__\("hakmem (\w+)"', commands))
+    wrong, seen = [], 0
+    for name in documents.all_names():
+        for line in command_lines(documents.read(name)):
+            seen += 1
+            if (word := unknown_in(line)) and word not in in_gdb:
+                wrong.append(f"{name}: hakmem {line}: {word}")
+    assert wrong == [] and seen > 100
+
+
+def test_what_does_not_exist_is_found():
+    assert unknown_in("heap --start PID --rat 64K") == "--rat" and unknown_in("fly PID") == "fly"
+    assert unknown_in("trace replay --allocator glibc app.trace") is None

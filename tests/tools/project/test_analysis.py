@@ -16,9 +16,9 @@ ROOT = blackbox.REPOSITORY
 COLUMNS = 120
 GENERATED = {"python/hakmem/heap/profile_pb2.py"}  # protoc's
 TEXTS = (".c", ".h", ".cpp", ".hpp", ".py", ".md", ".txt", ".toml", ".cmake", ".rs", ".go", ".sh")
-# Words of other languages and interfaces, in codespell's form: Cargo's, jemalloc's, ffmpeg's, x86's, an old spelling
-# that the Markdown tests look for, beginnings of words to complete, and names of parameters.
-WORDS = "crate,allocatedp,alls,tje,enviroment,nenviroment,bu,indicat,upto,fro"
+# Words of other languages and interfaces, in codespell's form: Cargo's, jemalloc's, ffmpeg's, x86's, beginnings of
+# words to complete, and names of parameters.
+WORDS = "crate,allocatedp,alls,tje,bu,indicat,upto,fro"
 
 
 def files(*endings):

@@ -1,19 +1,32 @@
-"""Protects the C sources: three analysers that compile them as the build does find nothing, and find what is wrong."""
+"""Protects the C sources: three analysers that compile them as the build does find nothing, and find what is wrong.
 
+A file that was analysed without a finding is not analysed again while it, its headers, its commands and the analyser
+are the same; ~/.cache/hakmem/analysis (tests/kept.py) keeps digests of them. Without digests, clang-tidy and cppcheck
+read all of src, which is where they have found faults, and each analyser what this branch has changed. HAKMEM_FRESH=1:
+all three read all that they are for.
+"""
+
+import dataclasses
+import functools
+import hashlib
 import json
 import os
+import re
 import shlex
 import subprocess
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import blackbox
+import kept
 
 ROOT = blackbox.REPOSITORY
 BUILD = Path(os.environ.get("HAKMEM_BUILD_DIR", ROOT / "build/release"))
-LIBRARY, PROGRAMS = ("src",), ("bench", "tools", "tests")
+KEPT = 20_000  # digests: a whole analysis has 700
+FRESH = os.environ.get("HAKMEM_FRESH") == "1"
 BATCH = 8  # files that one clang-tidy reads
 # For gcc's flags that clang does not know.
 TIDY = ["clang-tidy", "--quiet", "--extra-arg=-Wno-ignored-optimization-argument"]
@@ -21,6 +34,8 @@ TIDY = ["clang-tidy", "--quiet", "--extra-arg=-Wno-ignored-optimization-argument
 CPPCHECK = ["cppcheck", "--quiet", "--enable=warning,performance,portability", "--error-exitcode=1", "-j2",
             "-D_Noreturn=__attribute__((noreturn))"]
 
+
+# ---- What the build compiles ----
 
 def all_entries(folders):
     """compile_commands.json's entries of files in these folders of the checkout."""
@@ -30,10 +45,10 @@ def all_entries(folders):
     return found
 
 
-def entries(folders):
+def first_of_each(chosen):
     """The first entry of each file."""
     found = {}
-    for entry in all_entries(folders):
+    for entry in chosen:
         found.setdefault(entry["file"], entry)
     return list(found.values())
 
@@ -76,17 +91,21 @@ def in_parallel(function, items):
         return list(pool.map(function, items))
 
 
-def tidy(chosen, folder):
+def tidy(entries, folder):
     """clang-tidy's problems for entries of compile_commands.json. It takes every entry that compiles a file."""
+    chosen = different(entries)
     (folder / "compile_commands.json").write_text(json.dumps(chosen))
     files = sorted({entry["file"] for entry in chosen})
     batches = [files[at:at + BATCH] for at in range(0, len(files), BATCH)]
     return "\n".join(filter(None, in_parallel(lambda batch: problems_of([*TIDY, "-p", str(folder), *batch]), batches)))
 
 
-def gcc_analyzer(entry):
-    """The problems that gcc's analyzer finds for an entry of compile_commands.json."""
-    return problems_of(["gcc", *words_of(entry)[1:], "-o", os.devnull, "-fanalyzer", "-Werror"], entry["directory"])
+def gcc_analyzer(entries, _):
+    """The problems that gcc's analyser finds for entries of compile_commands.json."""
+    def problems(entry):
+        return problems_of(["gcc", *words_of(entry)[1:], "-o", os.devnull, "-fanalyzer", "-Werror"], entry["directory"])
+
+    return "".join(in_parallel(problems, entries))
 
 
 def cppcheck(chosen, folder):
@@ -96,19 +115,126 @@ def cppcheck(chosen, folder):
     return problems_of([*CPPCHECK, f"--project={project}"])
 
 
-@pytest.mark.parametrize("folders", [LIBRARY, PROGRAMS], ids=["library", "programs"])
-def test_clang_tidy(folders, tmp_path):
-    """Also clang's warnings, with gcc's flags."""
-    assert tidy(different(all_entries(folders)), tmp_path) == ""
+# ---- What need not be read ----
+
+@functools.cache
+def headers_of_objects():
+    """{object: the files that the build's compiler read for it}."""
+    said = subprocess.run(["ninja", "-C", BUILD, "-t", "deps"], capture_output=True, text=True, check=True).stdout
+    found = re.findall(r"^(\S.*): #deps .*\n((?: +\S.*\n)+)", said, re.M)
+    return {name: [row.strip() for row in rows.splitlines()] for name, rows in found}
 
 
-def test_gcc_analyzer():
-    """Not of the drivers and tests: they hand blocks to other threads, which the analyzer takes for leaks."""
-    assert "".join(in_parallel(gcc_analyzer, entries((*LIBRARY, "tools")))) == ""
+def headers_of(entry):
+    """The file of an entry, and all that it includes."""
+    words = shlex.split(entry["command"])
+    found = headers_of_objects().get(words[words.index("-o") + 1])
+    if found is None:
+        rule = subprocess.run([*(word for word in words_of(entry) if word != "-c"), "-M"], cwd=entry["directory"],
+                              capture_output=True, text=True, check=True).stdout
+        words = re.split(r"(?<!\\)\s+", rule.replace("\\\n", " ").partition(": ")[2].strip())
+        found = [word.replace("\\ ", " ") for word in words]
+    return sorted({os.path.normpath(os.path.join(entry["directory"], name)) for name in [entry["file"], *found]})
 
 
-def test_cppcheck(tmp_path):
-    assert cppcheck(entries(LIBRARY + PROGRAMS), tmp_path) == ""
+@functools.cache
+def digest_of(file):
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+
+
+@functools.cache
+def version_of(program):
+    return subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+
+
+def key_of(tool, entry, headers):
+    """A digest of all that decides what the tool finds. The same in each checkout."""
+    version = version_of(tool.command[0])
+    settings = [digest_of(str(file)) for file in tool.settings]
+    told = [[os.path.relpath(file, ROOT) if ROOT in Path(file).parents else file, digest_of(file)] for file in headers]
+    words = [word.replace(str(ROOT), ".") for word in words_of(entry)]
+    return hashlib.sha256(json.dumps([tool.command, version, settings, words, told]).encode()).hexdigest()
+
+
+def changed():
+    """The files that differ from those of origin/main at which this branch began."""
+    def git(*words):
+        done = subprocess.run(["git", "-c", f"safe.directory={ROOT}", *words], cwd=ROOT, capture_output=True, text=True,
+                              check=False)
+        return done.stdout.split("\n") if done.returncode == 0 else []
+
+    begun = git("merge-base", "HEAD", "origin/main")[:1] or ["HEAD"]
+    names = [*git("diff", "--name-only", *begun), *git("ls-files", "--others", "--exclude-standard")]
+    return {str(ROOT / name) for name in names if name}
+
+
+@dataclasses.dataclass(frozen=True)
+class Tool:
+    """An analyser. find: returns what it finds in some entries. reads: all folders that it is for; always: those that
+    it reads on a machine that keeps no digests. every: whether it reads each command of a file, or the first."""
+
+    command: tuple[str, ...]
+    find: Callable[[list, Path], str]
+    reads: tuple[str, ...]
+    always: tuple[str, ...] = ()
+    every: bool = False
+    settings: tuple[Path, ...] = ()
+
+
+def unread(tool):
+    """{key: an entry that the tool is to read}."""
+    found, mine, clean = {}, changed(), kept.folder("analysis")
+    entries = all_entries(tool.reads)
+    for entry in entries if tool.every else first_of_each(entries):
+        headers = headers_of(entry)
+        always = Path(entry["file"]).relative_to(ROOT).parts[0] in tool.always
+        if FRESH or always or not mine.isdisjoint(headers):
+            key = key_of(tool, entry, headers)
+            if FRESH or not (clean / key).exists():
+                found[key] = entry
+    return found
+
+
+def note(keys):
+    """Keeps the keys of entries in which nothing was found. The oldest of too many go."""
+    clean = kept.folder("analysis")
+    for key in keys:
+        (clean / key).touch()
+    for path in sorted(clean.iterdir(), key=lambda path: path.stat().st_mtime)[:-KEPT]:
+        path.unlink(missing_ok=True)
+
+
+TOOLS = {
+    "clang-tidy": Tool(tuple(TIDY), tidy, ("src", "bench", "tools", "tests"), ("src",), True,
+                       (ROOT / ".clang-tidy", ROOT / "src/.clang-tidy", ROOT / "tests/.clang-tidy")),
+    # Not for the drivers and tests: they hand blocks to other threads, which the analyser takes for leaks.
+    "gcc": Tool(("gcc", "-fanalyzer", "-Werror"), gcc_analyzer, ("src", "tools")),
+    "cppcheck": Tool(tuple(CPPCHECK), cppcheck, ("src", "bench", "tools", "tests"), ("src",)),
+}
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_nothing_is_found(name, tmp_path):
+    """clang-tidy tells clang's warnings, too, with gcc's flags."""
+    entries = unread(TOOLS[name])
+    print(f"{len(entries)} entries to read")
+    if entries:
+        assert TOOLS[name].find(list(entries.values()), tmp_path) == ""
+        note(entries)
+
+
+def test_another_header_or_command_is_read_again(tmp_path):
+    source, header = tmp_path / "one.c", tmp_path / "one.h"
+    source.write_text('#include "one.h"\n')
+    keys = set()
+    for text in "int a;\n", "int b;\n":
+        header.write_text(text)
+        digest_of.cache_clear()
+        for flag in "-O1", "-O2":
+            entry = {"directory": str(tmp_path), "file": str(source), "command": f"gcc {flag} -o no.o -c {source}"}
+            assert str(header) in headers_of(entry)
+            keys.add(key_of(TOOLS["gcc"], entry, headers_of(entry)))
+    assert len(keys) == 4
 
 
 WRONG = """\
@@ -135,15 +261,4 @@ def test_each_finds(tmp_path):
     entry = {"directory": str(tmp_path), "file": str(source), "command": f"gcc -O2 -o wrong.o -c {source}"}
     assert "nullPointer" in cppcheck([entry], tmp_path)
     assert "implicit-widening" in tidy([entry], tmp_path)
-    assert "null-dereference" in gcc_analyzer(entry)
-
-
-def test_a_file_is_looked_at_once_for_each_text(tmp_path):
-    """Two commands whose macros make the same text of the file are one. Another macro, or another file, is not."""
-    used, unused = tmp_path / "used.c", tmp_path / "unused.c"
-    used.write_text("int value = NUMBER;\n")
-    unused.write_text("int value = 1;\n")
-    chosen = [{"directory": str(tmp_path), "file": str(file), "command": f"gcc -DNUMBER={number} -o {name}.o -c {file}"}
-              for file in (used, unused) for name, number in (("a", 1), ("b", 2), ("c", 1))]
-    found = [chosen.index(entry) for entry in different(chosen)]
-    assert found[:2] == [0, 1] and len(found) == 3 and found[2] in (3, 4)
+    assert "null-dereference" in gcc_analyzer([entry], tmp_path)
