@@ -2,7 +2,8 @@
 """Names the tests that concern a change, and what must be built for them, for ./hakmem test --changed.
 
     which_tests.py --build build/release [--base REV] [--explain]
-        prints a line `test NAME` for each test of ctest, and `target NAME` for each file that ninja has to make
+        prints a line `test NAME` for each test of ctest, `target NAME` for each file that ninja has to make, and `list
+        NAME` for each list of tools/packages that the tests need beyond ./hakmem test
 
 The change is what differs from the merge base with origin/main (or from REV), committed or not. The build folder has to
 be configured with Ninja. It needs not be built: for what was never compiled, the sources are searched for #include.
@@ -33,6 +34,7 @@ from functools import cache
 from pathlib import Path
 
 from python_layers import imports_of
+from test_stages import stage_of
 
 ROOT = Path(__file__).resolve().parents[1]
 # Run after each change of the library: its public interface, and what it does when a program misuses it.
@@ -510,6 +512,8 @@ def lines(choice: Choice, explain: bool) -> Iterator[str]:
         yield f"test {name}" + (f": {'; '.join(dict.fromkeys(why))}" if explain else "")
     for target in choice.targets():
         yield f"target {target}"
+    for each in sorted({each for name in choice.why for each in stage_of("release", choice.tests[name].labels).packages}):
+        yield f"list {each}"
 
 
 def read_choice(root: Path, build: Path) -> Choice:

@@ -198,7 +198,7 @@ prepare_everything()
 # Runs the tests that concern what changed (tools/which_tests.py).
 test_changed()
 {
-    local line targets=() tests=() result
+    local line targets=() tests=() lists=() packages result
     lock_build
     configure release ON -DHAKMEM_LONG_TESTS=ON -DHAKMEM_PYTHON="$venv/bin/python" \
         ${cache_options[@]+"${cache_options[@]}"} "${build_options[@]}"
@@ -206,12 +206,18 @@ test_changed()
         case $line in
         "target "*) targets+=("${line#target }") ;;
         "test "*) tests+=("${line#test }") ;;
+        "list "*) lists+=("${line#list }") ;;
         esac
     done < <("$venv/bin/python" "$root/tools/which_tests.py" --build "$out/release" ${base[@]+"${base[@]}"})
     if ((${#tests[@]} == 0)); then
         say "no test concerns what changed"
         unlock_build
         return
+    fi
+    if ((${#lists[@]} > 0)); then
+        mapfile -t packages < <(read_list "${lists[@]}")
+        offer_packages "'hakmem test --changed'" "${packages[@]}" || say "tests that need them will fail"
+        make_venv all
     fi
     say "building what ${#tests[@]} tests need"
     build_flavor release ${targets[@]+"${targets[@]}"}
