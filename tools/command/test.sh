@@ -6,7 +6,10 @@ command_test()
     local base=() value taken
     while (($# > 0)); do
         case $1 in
-        --all) all=yes ;;
+        --all)
+            all=yes
+            export HAKMEM_TEST_COMPLETE=1 # tests/machine.py
+            ;;
         --again) again=yes ;;
         --changed) changed=yes ;;
         --base | --base=*)
