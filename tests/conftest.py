@@ -1,4 +1,5 @@
-"""Fixtures of the black-box tests: a compiler for their small programs, and the libraries under test."""
+"""Fixtures of the black-box tests: a compiler for their small programs, and the libraries under test. Programs of other
+packages that are not installed."""
 
 import hashlib
 import os
@@ -7,6 +8,27 @@ import shutil
 import pytest
 
 import blackbox
+import machine
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup():
+    """Skips a test whose fixture starts a program that is not installed, with the program's name."""
+    try:
+        return (yield)
+    except FileNotFoundError as failure:
+        machine.require_program(failure)
+        raise
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call():
+    """The same for what the test itself starts."""
+    try:
+        return (yield)
+    except FileNotFoundError as failure:
+        machine.require_program(failure)
+        raise
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
     @machine.needs("ptrace", "program:gdb")     a test, or a parameter: pytest.param(..., marks=machine.needs(...))
     machine.require("unshare:mount")            inside a test or a fixture
 
+A test that starts a program of another package by its name needs no mark: conftest.py skips it if the start fails.
 A test is skipped only for what the machine cannot do, with the system call and its error as the reason. In
 `./hakmem test --all`, which installs all programs (HAKMEM_TEST_COMPLETE), a missing program is a failure instead.
 """
@@ -100,3 +101,10 @@ def require(*abilities):
     """Skips the running test if the machine has not all of these."""
     if reason := lacking(abilities):
         pytest.skip(reason)
+
+
+def require_program(failure):
+    """Skips the running test if a FileNotFoundError of subprocess names a program that is not installed."""
+    name = str(failure.filename)
+    if "/" not in name:
+        require(f"program:{name}")
