@@ -4,6 +4,8 @@ packages that are not installed."""
 import hashlib
 import os
 import shutil
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -69,6 +71,15 @@ def installed_tree(tmp_path_factory):
     folder = tmp_path_factory.mktemp("install")
     blackbox.call("cmake", "--install", os.environ["HAKMEM_BUILD_DIR"], "--prefix", folder / "first")
     return shutil.move(folder / "first", folder / "moved")
+
+
+@pytest.fixture
+def open_folder():
+    """A folder that another user can reach, which pytest's own and a checkout in /root are not."""
+    made = Path(tempfile.mkdtemp(prefix="hakmem-test-", dir="/var/tmp"))
+    made.chmod(0o755)
+    yield made
+    shutil.rmtree(made)
 
 
 @pytest.fixture
