@@ -183,6 +183,13 @@ def bound_to_library(folder, pid=None):
     return any(wanted.search(log.read_text(errors="replace")) for log in logs)
 
 
+def run_done(argv, **arguments):
+    """Runs under HAKMEM a program that checks what it does. It must print "done" alone. Returns the result."""
+    result = run_with_proof(argv, **arguments)
+    assert (result.status, result.stdout, result.stderr) == (0, "done\n", ""), result.report()
+    return result
+
+
 def run_both(argv, *, normalize=None, expect_status=0, **arguments):
     """Runs under the system's allocator, then under HAKMEM. Both must end with expect_status and print the same.
 

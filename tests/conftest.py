@@ -1,12 +1,36 @@
-"""Fixtures of the black-box tests: a compiler for their small programs, and the libraries under test."""
+"""Fixtures of the black-box tests: a compiler for their small programs, and the libraries under test. Programs of other
+packages that are not installed."""
 
 import hashlib
 import os
 import shutil
+import tempfile
+from pathlib import Path
 
 import pytest
 
 import blackbox
+import machine
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup():
+    """Skips a test whose fixture starts a program that is not installed, with the program's name."""
+    try:
+        return (yield)
+    except FileNotFoundError as failure:
+        machine.require_program(failure)
+        raise
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call():
+    """The same for what the test itself starts."""
+    try:
+        return (yield)
+    except FileNotFoundError as failure:
+        machine.require_program(failure)
+        raise
 
 
 @pytest.fixture(scope="session")
@@ -47,6 +71,15 @@ def installed_tree(tmp_path_factory):
     folder = tmp_path_factory.mktemp("install")
     blackbox.call("cmake", "--install", os.environ["HAKMEM_BUILD_DIR"], "--prefix", folder / "first")
     return shutil.move(folder / "first", folder / "moved")
+
+
+@pytest.fixture
+def open_folder():
+    """A folder that another user can reach, which pytest's own and a checkout in /root are not."""
+    made = Path(tempfile.mkdtemp(prefix="hakmem-test-", dir="/var/tmp"))
+    made.chmod(0o755)
+    yield made
+    shutil.rmtree(made)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
     @machine.needs("ptrace", "program:gdb")     a test, or a parameter: pytest.param(..., marks=machine.needs(...))
     machine.require("unshare:mount")            inside a test or a fixture
 
+A test that starts a program of another package by its name needs no mark: conftest.py skips it if the start fails.
 A test is skipped only for what the machine cannot do, with the system call and its error as the reason. In
 `./hakmem test --all`, which installs all programs (HAKMEM_TEST_COMPLETE), a missing program is a failure instead.
 """
@@ -18,12 +19,15 @@ import sys
 import pytest
 
 PTRACE_TRACEME = 0
-MADV_HUGEPAGE, MADV_GUARD_INSTALL = 14, 102
+MADV_GUARD_INSTALL = 102
+MLOCK_ONFAULT = 1
+PR_GET_NO_NEW_PRIVS = 39
 UNSHARE_OPTIONS = {"mount": "--mount", "time": "--time"}
 LIBC = ctypes.CDLL(None, use_errno=True)
 LIBC.mmap.restype = ctypes.c_void_p
 LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
-LIBC.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+LIBC.madvise.argtypes = LIBC.mlock2.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
 def error(call):
@@ -53,13 +57,29 @@ def lacks_unshare(kind):
     return None if tried.returncode == 0 else (tried.stderr.strip() or f"unshare: status {tried.returncode}")
 
 
-def lacks_advice(advice, name):
-    """MADV_GUARD_INSTALL is not in Linux before 6.13, huge pages may be compiled out; a container may refuse both."""
-    size = 4 << 20
-    memory = LIBC.mmap(None, size, 3, 0x22, -1, 0)
-    reason = error(f"madvise({name})") if LIBC.madvise(memory, size, advice) else None
-    LIBC.munmap(ctypes.c_void_p(memory), ctypes.c_size_t(size))
+def lacks_on_memory(name, mib, call):
+    """The reason if the call, which gets fresh memory and its size, fails."""
+    memory = LIBC.mmap(None, mib << 20, 3, 0x22, -1, 0)
+    reason = error(name) if call(memory, mib << 20) else None
+    LIBC.munmap(memory, mib << 20)
     return reason
+
+
+def lacks_guards():
+    """Linux before 6.13 has no such advice, and a container may refuse it."""
+    return lacks_on_memory("madvise(MADV_GUARD_INSTALL)", 1, lambda *memory: LIBC.madvise(*memory, MADV_GUARD_INSTALL))
+
+
+def lacks_lock():
+    """Without CAP_IPC_LOCK, RLIMIT_MEMLOCK counts what mlockall would lock. Tests lock about 200 MiB."""
+    return lacks_on_memory("mlock2 of 512 MiB", 512, lambda *memory: LIBC.mlock2(*memory, MLOCK_ONFAULT))
+
+
+def lacks_setuid():
+    """Whether a setuid program in /var/tmp gets the rights of its owner, who is this user."""
+    if os.statvfs("/var/tmp").f_flag & os.ST_NOSUID:
+        return "/var/tmp is mounted nosuid"
+    return "prctl(PR_GET_NO_NEW_PRIVS): 1" if LIBC.prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) else None
 
 
 def lacks_program(name):
@@ -70,8 +90,9 @@ PROBES = {
     "root": lacks_root,
     "ptrace": lacks_ptrace,
     "unshare": lacks_unshare,
-    "guards": lambda: lacks_advice(MADV_GUARD_INSTALL, "MADV_GUARD_INSTALL"),
-    "huge pages": lambda: lacks_advice(MADV_HUGEPAGE, "MADV_HUGEPAGE"),
+    "guards": lacks_guards,
+    "lock": lacks_lock,
+    "setuid": lacks_setuid,
     "program": lacks_program,
 }
 
@@ -100,3 +121,10 @@ def require(*abilities):
     """Skips the running test if the machine has not all of these."""
     if reason := lacking(abilities):
         pytest.skip(reason)
+
+
+def require_program(failure):
+    """Skips the running test if a FileNotFoundError of subprocess names a program that is not installed."""
+    name = str(failure.filename)
+    if "/" not in name:
+        require(f"program:{name}")

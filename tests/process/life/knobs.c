@@ -15,7 +15,7 @@ static void *ask(void *argument)
 
     if (!file)
         fail("fopen");
-    for (int i = 0; i < 60; i++) {
+    for (int i = 0; i < 25; i++) {
         work_steps(blocks, 100, 300, &state);
         struct mallinfo2 now = mallinfo2();
         if (now.uordblks + now.hblkhd == 0 || now.uordblks > (size_t)1 << 40)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import blackbox
+import machine
 
 HERE = Path(__file__).resolve().parent
 MB = 1000 * 1000
@@ -68,6 +69,7 @@ def memory_calls(command, uptime):
             if line.split()[-1:] in (["madvise"], ["mmap"], ["munmap"])}
 
 
+@machine.needs("unshare:time", "ptrace", "program:strace")
 def test_the_same_however_long_the_machine_is_up():
     """A time that was never stored is not a time at the machine's start."""
     command = [blackbox.LIBRARY_FOLDER.parent / "bin/bench_documents", "mir", 100, 0, 1]
@@ -126,6 +128,7 @@ class Group:
     def command(self, argv):
         if self.real:
             return ["sh", "-c", 'echo $$ > "$0" && exec "$@"', self.folder / "cgroup.procs", *argv]
+        machine.require("unshare:mount")
         return in_fake_group(self.place, {"memory.max": self.limit}, argv)
 
 
@@ -151,6 +154,7 @@ def test_lives_in_a_cgroup(compiled, tmp_path, live, env):
     assert live * MB * 3 // 4 < peak(result) <= 110 * MIB, result.report()
 
 
+@machine.needs("unshare:mount")
 def test_auto_follows_the_cgroup(compiled, tmp_path):
     """The limit and the pressure are read again while the program runs."""
     limit, pressure = "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.pressure"
@@ -164,6 +168,7 @@ def test_auto_follows_the_cgroup(compiled, tmp_path):
     assert (result.status, result.stderr) == (0, ""), result.report()
 
 
+@machine.needs("unshare:mount")
 @pytest.mark.parametrize("version", ["v1", "v2", "high"])
 def test_soft_limit_of_a_cgroup_by_default(compiled, tmp_path, version):
     """Without an option nine tenths of the least limit above the process are a soft limit. 0 turns it off."""

@@ -13,7 +13,7 @@ HUNG = 25  # times blackbox.SLOWER: more than the 60 s after which a program kil
 @pytest.mark.parametrize("how", ["join", "stacks", "key"])
 def test_free_under_the_lock_of_the_stack_cache(compiled, how):
     """A free that glibc makes under the lock of its stack cache starts no thread and waits for none."""
-    blackbox.run_both([compiled(HERE / "foreign_join.c"), how], timeout=HUNG)
+    blackbox.run_done([compiled(HERE / "foreign_join.c"), how], timeout=HUNG)
 
 
 @pytest.fixture(scope="module")
@@ -46,13 +46,13 @@ def test_fork_handlers_registered_before_ours(compiled, library, override_archiv
 @pytest.mark.parametrize("kind,forks", [("flush", 600), ("cookie", 25), ("exit", 25)])
 def test_fork_beside_streams(compiled, tmp_path, kind, forks):
     """fork waits for libc's lock of all streams, whose holder waits for memory (glibc bug 19431)."""
-    blackbox.run_both([compiled(HERE / "foreign_streams.c"), kind, forks], cwd=tmp_path, timeout=HUNG)
+    blackbox.run_done([compiled(HERE / "foreign_streams.c"), kind, forks], cwd=tmp_path, timeout=HUNG)
 
 
 @pytest.mark.parametrize("child", ["exit", "exec", "return"])
 def test_fork_in_a_signal_handler(compiled, child):
     """A signal handler that interrupted malloc or free may fork, in a program of one thread."""
-    blackbox.run_both([compiled(HERE / "foreign_signal.c"), child, 700], timeout=HUNG)
+    blackbox.run_done([compiled(HERE / "foreign_signal.c"), child, 700], timeout=HUNG)
 
 
 @pytest.mark.parametrize("child", ["exit", "exec", "return"])
@@ -121,12 +121,11 @@ def test_fork_beside_the_initialisation(compiled, library):
     assert (result.status, result.stdout) == (0, "done\n"), result.report()
 
 
-@pytest.mark.parametrize("threads", [3, 8])
 @pytest.mark.parametrize("child", ["exit", "exec", "return"])
-def test_forks_in_signal_handlers_of_all_threads(compiled, library, child, threads):
+def test_forks_in_signal_handlers_of_all_threads(compiled, library, child):
     """Several threads fork at once, some in a signal handler that interrupted malloc or free. A fork elsewhere may wait
     for a thread that only allocates, which waits for an interrupted one."""
-    result = blackbox.run([compiled(HERE / "foreign_signal.c"), child, 250, threads, "all"], preload=library,
+    result = blackbox.run([compiled(HERE / "foreign_signal.c"), child, 250, 8, "all"], preload=library,
                           timeout=HUNG)
     assert (result.status, result.stdout, result.stderr) == (0, "done\n", ""), result.report()
 

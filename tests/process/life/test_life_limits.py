@@ -17,8 +17,7 @@ OVERCOMMIT = Path("/proc/sys/vm/overcommit_memory")
 OVERCOMMIT_RATIO = Path("/proc/sys/vm/overcommit_ratio")
 
 
-@pytest.mark.parametrize("size", [200, 3000, 50000, 700000])
-@pytest.mark.parametrize("limit", [200000, 500000, 2000000])
+@pytest.mark.parametrize("limit,size", [*((200000, size) for size in (200, 3000, 50000, 700000)), (2000000, 50000)])
 def test_address_space_limit(compiled, limit, size):
     """ulimit -v: blocks get at least a third of the limit, the end is ENOMEM, and freed memory serves again."""
     wanted = limit * KIB // MIB // 3
@@ -30,7 +29,6 @@ def test_address_space_limit(compiled, limit, size):
     assert result.stderr == ""
 
 
-@pytest.mark.parametrize("limit", [200000, 500000, 2000000])
 @pytest.mark.parametrize(
     "argv",
     [
@@ -43,13 +41,13 @@ def test_address_space_limit(compiled, limit, size):
             "[t.start() for t in ts]; [t.join() for t in ts]",
         ],
         ["perl", "-e", "my @a = map { 'x' x ($_ % 300) } 1 .. 50000; print scalar(@a), \"\\n\""],
-        ["sort", "--parallel=2", "-S", "10M", "/etc/services", "/etc/passwd"],
+        ["sort", "--parallel=2", "-S", "10M", blackbox.LIBRARY, "/etc/passwd"],
         ["bash", "-c", "for i in $(seq 2000); do a[i]=$i$i; done; echo ${#a[@]}"],
     ],
     ids=["python", "perl", "sort", "bash"],
 )
-def test_programs_under_address_space_limit(argv, limit):
-    blackbox.run_both(argv, limits={resource.RLIMIT_AS: limit * KIB})
+def test_programs_under_address_space_limit(argv):
+    blackbox.run_both(argv, limits={resource.RLIMIT_AS: 200000 * KIB})
 
 
 @pytest.mark.parametrize("size", [200, 3000, 50000, 700000, 5000000])
@@ -127,8 +125,14 @@ def test_soft_memory_limit_calls_back(compiled):
     assert result.stdout == f"limit {64 * MIB}, mapped above\n"
 
 
+def run_all(argv, env):
+    """The program ends with the blocks that it wanted, although a soft limit, or none, is in its way."""
+    result = blackbox.run_with_proof(argv, env=env)
+    assert result.status == 0 and result.stdout.endswith("\ndone\n"), result.report()
+
+
 def test_soft_memory_limit_alone_changes_nothing(compiled):
-    blackbox.run_both([compiled(HERE / "limits.c"), 3000, 100, 150], env={"HAKMEM_MEMORY_LIMIT_SOFT": "20M"})
+    run_all([compiled(HERE / "limits.c"), 3000, 100, 150], {"HAKMEM_MEMORY_LIMIT_SOFT": "20M"})
 
 
 # ---- Settings ----
@@ -196,5 +200,6 @@ def test_wrong_setting_is_named_and_ignored(library, name, value, what):
 )
 def test_every_setting_works(compiled, env):
     """A mixed load runs under each option at an end of its range."""
-    blackbox.run_both([compiled(HERE / "fork_storm.c"), 3, 2], env=env, timeout=60)
-    blackbox.run_both([compiled(HERE / "limits.c"), 3000, 50, 60], env=env, timeout=60)
+    result = blackbox.run_with_proof([compiled(HERE / "fork_storm.c"), 3, 2], env=env)
+    assert (result.status, result.stdout) == (0, "6 children\n"), result.report()
+    run_all([compiled(HERE / "limits.c"), 3000, 50, 60], env)

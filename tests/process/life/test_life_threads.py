@@ -26,7 +26,7 @@ def run_without_growth(program, count, timeout=60, emulated=None, env=None):
     """The process must not grow with the number of threads. qemu 7.2 keeps some 280 KiB of each ended thread, so with
     `emulated` threads the growth is compared with glibc's."""
     if not blackbox.EMULATOR:
-        blackbox.run_both([program, count], env=env, timeout=timeout)
+        blackbox.run_done([program, count], env=env, timeout=timeout)
         return
     plain, ours = (run([program, emulated, "tell"], env=env, timeout=timeout)
                    for run in (blackbox.run, blackbox.run_with_proof))
@@ -44,19 +44,19 @@ def test_fork_storm(compiled, options):
         pytest.skip("with a third thread, a forked copy of qemu 7.2 can wait forever for its own call_rcu thread")
     children = 25 if options == "defaults" else 6
     threads = 1 if blackbox.EMULATOR else 8
-    result = blackbox.run_both([compiled(HERE / "fork_storm.c"), threads, children], env=OPTIONS[options], timeout=90)
-    assert result.stdout.splitlines()[-1] == f"{threads * children} children"
+    result = blackbox.run_with_proof([compiled(HERE / "fork_storm.c"), threads, children], env=OPTIONS[options])
+    assert (result.status, result.stdout) == (0, f"{threads * children} children\n"), result.report()
 
 
 @pytest.mark.skipif(bool(blackbox.EMULATOR), reason="a fork storm hangs under qemu 7.2")
 def test_fork_storm_of_a_crowd(compiled):
     """The same with so many threads that most share heaps: a child's thread inherits one, with its orphans' caches."""
-    result = blackbox.run_both([compiled(HERE / "fork_storm.c"), 100, 1], timeout=90)
-    assert result.stdout.splitlines()[-1] == "100 children"
+    result = blackbox.run_with_proof([compiled(HERE / "fork_storm.c"), 100, 1])
+    assert (result.status, result.stdout) == (0, "100 children\n"), result.report()
 
 
 def test_programs_started_from_threads(compiled):
-    blackbox.run_both([compiled(HERE / "spawn.c"), 12], timeout=90)
+    blackbox.run_done([compiled(HERE / "spawn.c"), 12], timeout=90)
 
 
 def test_destructors_that_allocate(compiled):
@@ -64,7 +64,7 @@ def test_destructors_that_allocate(compiled):
 
 
 def test_cpp_thread_local_objects(compiled):
-    blackbox.run_both([compiled(HERE / "thread_local.cpp")], timeout=60)
+    blackbox.run_done([compiled(HERE / "thread_local.cpp")], timeout=60)
 
 
 @pytest.mark.parametrize("options", ["defaults", "smallest caches", "purge thread"])
@@ -73,8 +73,8 @@ def test_ten_thousand_threads(compiled, options):
 
 
 def test_smallest_stack(compiled):
-    blackbox.run_both([compiled(HERE / "tiny_stack.c")], timeout=60)
+    blackbox.run_done([compiled(HERE / "tiny_stack.c")], timeout=60)
 
 
 def test_cancelled_threads(compiled):
-    blackbox.run_both([compiled(HERE / "cancel.c")], timeout=60)
+    blackbox.run_done([compiled(HERE / "cancel.c")], timeout=60)
