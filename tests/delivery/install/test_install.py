@@ -72,8 +72,8 @@ def repository(folder):
 
 def objects(build, target):
     """HAKMEM's sources that a build of the target compiles, one row for each object."""
-    told = blackbox.call("ninja", "-C", build, "-n", target)
-    return re.findall(r"Building C object \S*/src/(\S+)\.o$", told, re.M)
+    return re.findall(r" -c \S+/hakmem-src/src/(\S+)$", blackbox.call("ninja", "-C", build, "-t", "commands", target),
+                      re.M)
 
 
 def test_fetch_content(tmp_path):

@@ -9,7 +9,7 @@
 
 static void *kept[2000];
 
-__attribute__((noinline)) void *only_site(size_t size)
+extern "C" __attribute__((noinline)) void *only_site(size_t size)
 {
     void *block = std::malloc(size);
 
