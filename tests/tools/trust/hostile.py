@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import blackbox
+import pytest
 
 sys.path.insert(0, str(blackbox.REPOSITORY / "python"))
 
@@ -30,6 +31,13 @@ class Hostile:
         self.process.stdin.flush()
         answer = self.process.stdout.readline()
         assert answer == "0\n", (words[:2], answer)
+
+    def hold(self, address, size):
+        """Makes readers of these pages wait for ever, where the kernel lets a process do so."""
+        self.process.stdin.write(f"hold {address} {size}\n")
+        self.process.stdin.flush()
+        if self.process.stdout.readline() != "0\n":
+            pytest.skip("userfaultfd is not permitted here")
 
     def poke(self, address, data):
         for start in range(0, len(data), 1 << 16):
