@@ -27,7 +27,6 @@ def test_what_each_option_does_is_measured():
     samples = found["first"]["samples"]
     assert {sample["allocator"] for sample in samples} == {"system", "hakmem", "hakmem-again", *tried}
     assert len(samples) == 5 * found["first"]["rounds"] == 5 * program.ROUNDS
-    assert all(sample["end_rss_kib"] > 0 for sample in samples)
     peaks = {name: [sample["peak_rss_kib"] for sample in samples if sample["allocator"] == name]
              for name in ("hakmem", *tried)}
     assert max(peaks["HAKMEM_SS_PREWARM=0"]) < min(peaks["hakmem"]) - 90 * 1024

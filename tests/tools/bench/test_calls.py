@@ -50,5 +50,5 @@ def test_the_library_is_in_the_program_alone(compiled, library):
 def test_a_program_that_fails_is_said(compiled):
     entry = count("false")
     assert entry["memory_total"] is None
-    assert entry["detail"].startswith("failed: exit status 1")
-    assert count("sleep", "60", time_limit_s=0.1)["detail"] == "timeout: no end after 0.4 s"
+    assert "exit status 1" in entry["detail"]
+    assert "0.4 s" in count("sleep", "60", time_limit_s=0.1)["detail"]

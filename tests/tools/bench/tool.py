@@ -1,5 +1,6 @@
 """Runs the tools for the tests: on this build, with only the peers that a test adds, and with small rows."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -7,6 +8,7 @@ import sys
 from pathlib import Path
 
 import blackbox
+import click.testing
 
 BUILD = Path(os.environ.get("HAKMEM_BUILD_DIR", blackbox.REPOSITORY / "build/release")).resolve()
 LAUNCHER = BUILD / "bin/bench_measure"
@@ -18,7 +20,14 @@ TWO = ("--allocators", "glibc,hakmem")
 
 
 def environment(folder):
-    return {**blackbox.environment(), "HAKMEM_BUILD_DIR": str(BUILD), "HAKMEM_PEERS_DIR": str(folder / "peers"),
+    """The variables of a run. Its build folder has this build's programs, and inputs of its own: only one run may use
+    them at a time."""
+    own = folder / "build"
+    own.mkdir(exist_ok=True)
+    for name in ("bin", "lib"):
+        if not (own / name).exists():
+            (own / name).symlink_to(BUILD / name)
+    return {**blackbox.environment(), "HAKMEM_BUILD_DIR": str(own), "HAKMEM_PEERS_DIR": str(folder / "peers"),
             "XDG_STATE_HOME": str(folder / "state"), "PYTHONPATH": str(PACKAGE), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
@@ -37,6 +46,19 @@ def run(folder, *arguments, timeout=blackbox.HANG):
         os.killpg(process.pid, signal.SIGKILL)
         raise
     return blackbox.Result(process.returncode, out, err)
+
+
+def refused(folder, *arguments):
+    """Runs a command that is refused before it measures, in this process. Returns its status and message."""
+    from hakmem.cli import main
+
+    changed = {name: value for name, value in environment(folder).items() if os.environ.get(name) != value}
+    done = click.testing.CliRunner().invoke(main, [*map(str, arguments)], env={**changed, "COLUMNS": "300"})
+    assert done.exit_code != 0 and isinstance(done.exception, SystemExit), done.output
+    status, said = done.exit_code, done.stderr
+    del done
+    gc.collect()  # the exception holds the run's lock
+    return status, said
 
 
 def bench(folder, *arguments):
