@@ -49,7 +49,7 @@ class Stage:
     labels: tuple[str, ...]  # none: every test
     seconds: int  # on two processors, with the builds before it; 0: the stage runs with --all only
     seconds_of_all: int  # the same with --all
-    packages: tuple[str, ...] = ()  # lists in tools/packages beyond those of ./hakmem test
+    packages: tuple[str, ...] = ()  # lists in tools/packages that --all installs first; without it, tests skip
     waits: bool = False  # its tests often wait, for servers, browsers and timers: one more runs than there are jobs
 
     def takes(self, labels: Sequence[str]) -> bool:
@@ -64,7 +64,7 @@ LONG = "long"
 STAGES = (
     Stage("unit", "the modules on their own", ("release",), ("unit",), 60, 60),
     Stage("behaviour", "the allocator under load, in programs and misused", ("release", "debug", "cycles"),
-          ("unit", "stress", "blackbox"), 200, 400, waits=True),
+          ("unit", "stress", "blackbox"), 200, 400, ("behaviour", "programs", "cost"), waits=True),
     Stage("memory", "how much memory is held", ("release",), ("bounds",), 20, 20),
     Stage("sanitizers", "the same with every access checked", SANITIZED, (), 150, 200),
     Stage("cost", "instructions and system calls", ("release",), ("cost",), 0, 70, ("cost",)),
@@ -235,7 +235,8 @@ def main() -> int:
     given = parser.parse_args()
     if given.list:
         for stage, new in stages_of(given):
-            print(stage.name, ",".join(stage.packages) or "-", *new)
+            needed = stage.packages if given.all or given.again else ()
+            print(stage.name, ",".join(needed) or "-", *new)
         return 0
     if given.lost:
         count_tests.note_lost(given.builds / "tests" / given.lost, given.reason)

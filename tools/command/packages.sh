@@ -120,7 +120,7 @@ apt_install()
     else
         policy=""
     fi
-    progressing apt-get -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "$@" ||
+    progressing apt-get -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 install -y --no-install-recommends -o APT::Keep-Downloaded-Packages=false "$@" ||
         status=1
     if [[ -n $policy ]]; then
         rm -f "$policy"
