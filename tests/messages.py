@@ -1,4 +1,4 @@
-"""The fields of HAKMEM's messages about misuse. Tests assert these, so that anyone may improve the words around them."""
+"""The fields of HAKMEM's messages about misuse, which tests assert, so that anyone may improve the words."""
 
 import re
 import signal

@@ -37,9 +37,9 @@ def test_the_table_and_the_file(tmp_path):
     assert counts["hakmem"]["library"] == pytest.approx(counts["same"]["library"], rel=1e-4)
     assert counts["hakmem"]["library_per_op"] < counts["hakmem"]["per_op"] < counts["glibc"]["per_op"]
     assert counts["hakmem"]["per_op"] == pytest.approx(counts["hakmem"]["total"] / counts["hakmem"]["ops"], rel=1e-6)
-    assert counts["gone"]["total"] is None and "cannot be preloaded" in counts["gone"]["reason"]
+    assert counts["gone"]["total"] is None and __file__ in counts["gone"]["reason"]
     assert re.search(rf"^{ROW} +[\d.]+ +{counts['hakmem']['per_op']:.2f} ", done.stdout, re.MULTILINE)
-    assert "gone: not counted in every row: ERROR: ld.so" in done.stdout
+    assert re.search(r"^gone: ", done.stdout, re.MULTILINE)
 
 
 def test_a_row_below_every_peer_is_marked():
@@ -54,9 +54,9 @@ def test_a_row_below_every_peer_is_marked():
 
 
 @pytest.mark.parametrize("arguments, told", [
-    (("--rows", "nosuch"), "no row matches nosuch; there are random-mixed-256"),
-    (("--allocators", "hakmem,nosuch"), "no such allocator: nosuch"),
-    (("--json", "/nosuch/file"), "--json /nosuch/file: there is no such folder"),
+    (("--rows", "nosuch"), "nosuch"),
+    (("--allocators", "hakmem,nosuch"), "nosuch"),
+    (("--json", "/nosuch/file"), "/nosuch/file"),
 ])
 def test_a_mistake_is_named(tmp_path, arguments, told):
     done = run(tmp_path, *arguments)
@@ -70,5 +70,4 @@ def test_nothing_counted_is_an_error(tmp_path):
         env={"PATH": str(tmp_path), "PYTHONPATH": str(blackbox.REPOSITORY / "python"),
              "HAKMEM_PEERS_DIR": str(tmp_path), "HAKMEM_BUILD_DIR": str(check.default_subject().programs.parent)},
         capture_output=True, text=True, timeout=blackbox.HANG, check=False)
-    assert done.returncode == 1
-    assert "valgrind is not installed" in done.stdout and "no run could be counted" in done.stderr
+    assert done.returncode == 1 and "valgrind" in done.stdout and "Traceback" not in done.stderr

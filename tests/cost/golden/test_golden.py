@@ -7,14 +7,13 @@ import pytest
 
 
 def verify(name):
-    """The check's figures, each of them as in its golden file."""
-    failure = None
+    """The check's figures, each of them as in its golden file, if that is of the same compiler and C library."""
     try:
-        check.verify(name, check.default_subject())
+        apart = check.verify(name, check.default_subject())
     except check.CheckError as error:
-        failure = str(error)
-    if failure:
-        pytest.fail(failure, pytrace=False)
+        pytest.fail(str(error), pytrace=False)
+    if apart:
+        pytest.skip(apart)
 
 
 @pytest.mark.parametrize("name", sorted(set(check.CHECKS) - {"instructions"}))

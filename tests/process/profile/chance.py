@@ -1,7 +1,8 @@
 """How far a profile's estimate may lie from the truth.
 
-Each block is a sample with the chance 1 - exp(-size / rate), independently of others, and a sample stands for its block
-divided by that chance. So an estimate is a sum of independent terms, and Bernstein's inequality bounds its deviation."""
+Each block is a sample with the chance 1 - exp(-size / rate), independently of others, and a sample stands for its
+block divided by that chance. So an estimate is a sum of independent terms, and Bernstein's inequality bounds its
+deviation."""
 
 import math
 

@@ -51,8 +51,8 @@ def test_sums(sums_program, tmp_path, pattern):
     for kind in ("alloc_space", "alloc_objects"):
         rows = {site: kinds[kind] for site, kinds in truths.items()}
         estimates = {site: sums(site, kind) for site in rows}
-        rows["all"] = (sum(truth for truth, _, _ in rows.values()),
-                       math.sqrt(sum(sigma**2 for _, sigma, _ in rows.values())), max(one for _, _, one in rows.values()))
+        truths_of_all, sigmas, ones = zip(*rows.values(), strict=True)
+        rows["all"] = (sum(truths_of_all), math.hypot(*sigmas), max(ones))
         estimates["all"] = sum(estimates.values())
         for site, (truth, sigma, one) in rows.items():
             print(f"{pattern}, {site}: {kind} {truth}, estimated {estimates[site]}, bound {bound(sigma, one):.0f}")

@@ -93,7 +93,7 @@ def contents(tmp_path_factory, library):
                     "-s",
                     server.socket,
                     "-n",
-                    "15000",
+                    "3000",
                     "-c",
                     "20",
                     "-P",

@@ -53,7 +53,7 @@ def test_a_failed_run_is_told_with_its_seed(tmp_path):
 
 def test_a_hang_and_too_much_memory_are_failures(monkeypatch):
     with pytest.raises(running.Failure, match="its RSS was"):
-        large = "import time; x = b'1' * (200 << 20); time.sleep(2)"
+        large = "import time; x = b'1' * (200 << 20); time.sleep(5)"
         running.run(running.Job([sys.executable, "-c", large], most_mib=100))
     monkeypatch.setattr(running, "patience", lambda seconds: 1)
     with pytest.raises(running.Failure, match="hangs"):
