@@ -25,6 +25,7 @@ PR_GET_NO_NEW_PRIVS = 39
 UNSHARE_OPTIONS = {"mount": "--mount", "time": "--time"}
 LIBC = ctypes.CDLL(None, use_errno=True)
 LIBC.mmap.restype = ctypes.c_void_p
+LIBC.process_vm_readv.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_void_p, *[ctypes.c_ulong] * 2]
 LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
 LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 LIBC.madvise.argtypes = LIBC.mlock2.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
@@ -46,6 +47,23 @@ def lacks_ptrace():
              f"sys.exit(ctypes.get_errno() if libc.ptrace({PTRACE_TRACEME}, 0, 0, 0) else 0)")
     number = subprocess.run([sys.executable, "-c", tried], check=False).returncode
     return f"ptrace(PTRACE_TRACEME): {errno.errorcode.get(number, number)}" if number else None
+
+
+def lacks_process_vm_readv():
+    """A child of fork, whose buffer lies where it lies here, stands for the process that a command reads."""
+    here, there, waits = ctypes.create_string_buffer(b"1"), ctypes.create_string_buffer(1), os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(waits[1])
+        os.read(waits[0], 1)
+        os._exit(0)
+    pieces = [(ctypes.c_size_t * 2)(ctypes.addressof(each), 1) for each in (there, here)]
+    done = LIBC.process_vm_readv(child, pieces[0], 1, pieces[1], 1, 0)
+    reason = None if done == 1 else error("process_vm_readv")
+    for each in waits:
+        os.close(each)
+    os.waitpid(child, 0)
+    return reason
 
 
 def lacks_unshare(kind):
@@ -89,6 +107,7 @@ def lacks_program(name):
 PROBES = {
     "root": lacks_root,
     "ptrace": lacks_ptrace,
+    "process_vm_readv": lacks_process_vm_readv,
     "unshare": lacks_unshare,
     "guards": lacks_guards,
     "lock": lacks_lock,

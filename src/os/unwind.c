@@ -26,6 +26,10 @@
 #pragma weak _Unwind_Backtrace
 #pragma weak _Unwind_GetIP
 #pragma weak _Unwind_GetCFA
+#pragma weak _Unwind_Find_FDE
+
+/* libgcc's: the description of the function at the address, or NULL. unwind.h does not declare it. */
+extern const void *_Unwind_Find_FDE(void *address, void *bases);
 
 /* The section of all of HAKMEM's code in a program that links the static library or contains the one-file source. The
  * shared library has no such section. */
@@ -42,6 +46,7 @@ static struct {
     get_cfa_function get_cfa;
     bool tables;
     bool may_load; /* the program is dynamically linked: a loaded library finds the C library that is there */
+    bool registered; /* relaxed: libgcc has the tables of a static program, which are_registered found once */
     uintptr_t own_start, own_end;
     uintptr_t program_start; /* of the program's own code */
 } unwinder;
@@ -169,11 +174,30 @@ static bool is_cut_short(const struct walk *walk)
            !os_tables_have(walk->frames[walk->count - 1].address);
 }
 
+/*
+ * Whether libgcc's walk can begin. The start-up code of a static program registers the program's tables, and libgcc
+ * allocates for that since version 13. Until the tables are registered, libgcc's walk does not find its own code, and
+ * aborts the process.
+ */
+static bool are_registered(void)
+{
+    const void *bases[3];
+
+    if (unwinder.may_load || !_Unwind_Find_FDE || __atomic_load_n(&unwinder.registered, __ATOMIC_RELAXED))
+        return true;
+    if (!_Unwind_Find_FDE((char *)(uintptr_t)&are_registered + 1, bases))
+        return false;
+    __atomic_store_n(&unwinder.registered, true, __ATOMIC_RELAXED);
+    return true;
+}
+
 static void walk_tables(struct walk *walk)
 {
     backtrace_function backtrace = __atomic_load_n(&unwinder.backtrace, __ATOMIC_ACQUIRE); /* Acquire: load_tables */
     unsigned count;
 
+    if (backtrace && !are_registered())
+        return;
     if (backtrace)
         backtrace(walk_step, walk);
     if (backtrace && (walk->stopped || !is_cut_short(walk)))

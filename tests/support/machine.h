@@ -1,5 +1,5 @@
 /*
- * What this machine lets a test do, for unit tests and programs of stress tests; tests/machine.py is the same in Python.
+ * What this machine lets a test do, for unit tests and programs of stress tests. tests/machine.py is for Python.
  * An ability is tried by the call that the test makes. A test is skipped only for what the machine cannot do. The line
  * that says so names the system call and its error.
  */

@@ -19,6 +19,7 @@ the trees in /var/cache/hakmem-rooms, which --fresh makes anew.
 
 import argparse
 import contextlib
+import ctypes
 import os
 import re
 import shutil
@@ -47,7 +48,9 @@ COUNTED = re.compile(r"^(?:hakmem: )?(\d+) passed, (\d+) failed(?:, (\d+) skippe
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 READ_ONLY = ("proc/sys", "proc/sysrq-trigger", "proc/irq", "proc/bus")
 HIDDEN = ("proc/kcore", "proc/keys", "proc/timer_list", "proc/sched_debug", "sys/firmware", "proc/acpi", "proc/scsi")
-LOOP = "while True: pass"
+LOOP = "while :; do :; done"
+LIBC = ctypes.CDLL(None, use_errno=True)
+PIVOT_ROOT, MNT_DETACH = 155, 2  # x86-64
 
 
 def call(*words: object, **more: Any) -> None:
@@ -138,6 +141,7 @@ def mount_all(tree: Path, confine: bool) -> None:
     def mount(*words: object) -> None:
         call("mount", *words)
 
+    mount("--bind", tree, tree)
     mount("-t", "proc", "-o", "nosuid,nodev,noexec", "proc", tree / "proc")
     mount("-t", "sysfs", "-o", "nosuid,nodev,noexec", "sysfs", tree / "sys")
     mount("--rbind", "/sys/fs/cgroup", tree / "sys/fs/cgroup")
@@ -167,10 +171,17 @@ def mount_all(tree: Path, confine: bool) -> None:
             mount("--bind", tree / "dev/null", path)
 
 
-def enter(tree: Path, folder: str, user: str, confine: bool) -> None:
+def turn_root(tree: Path) -> None:
+    """Makes the tree the root of this namespace. Under chroot alone, the kernel refuses user namespaces."""
+    os.chdir(tree)
+    if LIBC.syscall(PIVOT_ROOT, b".", b".") != 0 or LIBC.umount2(b".", MNT_DETACH) != 0:
+        raise OSError(ctypes.get_errno(), "pivot_root")
+    os.chdir("/")
+
+
+def enter(folder: str, user: str, confine: bool) -> None:
     """Turns this process into the user's, in the folder of the room."""
-    who = next(line.split(":") for line in (tree / "etc/passwd").read_text().split("\n") if line.startswith(f"{user}:"))
-    os.chroot(tree)
+    who = next(line.split(":") for line in Path("/etc/passwd").read_text().split("\n") if line.startswith(f"{user}:"))
     os.chdir(folder)
     if confine:
         confined.enter()
@@ -182,13 +193,14 @@ def enter(tree: Path, folder: str, user: str, confine: bool) -> None:
 def run_inside(tree: Path, given: argparse.Namespace) -> int:
     """The part that runs in namespaces of its own: mounts, loads the machine, runs the command. Returns its status."""
     mount_all(tree, given.confined)
+    turn_root(tree)
     home = f"/home/{USER}" if given.user else "/root"
     user = USER if given.user else "root"
     for _ in range(2 * given.beside_load):
-        subprocess.Popen([sys.executable, "-c", LOOP], stdin=subprocess.DEVNULL)
+        subprocess.Popen(["sh", "-c", LOOP], stdin=subprocess.DEVNULL)
     return subprocess.run(given.command, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT, check=False,
                           env=variables(home, user),
-                          preexec_fn=lambda: enter(tree, home + given.checkout, user, given.confined)).returncode
+                          preexec_fn=lambda: enter(home + given.checkout, user, given.confined)).returncode
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ import subprocess
 from click.testing import CliRunner
 
 import blackbox
+import machine
 from conftest import HERE
 from hakmem.guard.command import guard
 from hakmem.live import descriptor
@@ -20,6 +21,7 @@ def line_with(text):
     return found
 
 
+@machine.needs("program:llvm-symbolizer")
 def test_source_lines(errors, hakmem):
     done = hakmem("guard", errors("threads").path)
     assert done.status == 0, done.report()
@@ -36,6 +38,7 @@ def test_source_lines(errors, hakmem):
     at("freed", "free_here", "static void free_here(void *block)")
 
 
+@machine.needs("program:llvm-symbolizer")
 def test_json(errors, hakmem):
     done = hakmem("guard", "--json", errors("behind").path, errors("double-free").path)
     first, second = json.loads(done.stdout)
@@ -95,6 +98,7 @@ def test_command_lines(errors, hakmem, tmp_path):
     assert hakmem("guard", str(os.getpid()), errors("behind").path).status == 2
 
 
+@machine.needs("process_vm_readv")
 def test_a_process(hakmem, library):
     """Its figures, and how to turn guards on."""
     for env in ({"HAKMEM_GUARD": "1"}, {}):

@@ -5,6 +5,7 @@ import signal
 import sys
 
 import blackbox
+import machine
 import pytest
 
 from conftest import HERE
@@ -17,6 +18,7 @@ from steady import FLAGS, SOURCE, steady  # noqa: E402
 
 @pytest.fixture
 def running(compiled, library):
+    machine.require("process_vm_readv")
     with steady(compiled(SOURCE, *FLAGS), library) as process:
         process.tell("pulse")
         yield process
@@ -47,6 +49,7 @@ def test_stop(running, hakmem):
     running.tell("overrun", 1000)
 
 
+@machine.needs("process_vm_readv")
 def test_an_idle_process_follows_later(compiled, library, hakmem):
     with steady(compiled(SOURCE, *FLAGS), library) as idle:
         begun = hakmem("guard", "--start", idle.pid)

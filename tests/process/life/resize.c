@@ -106,8 +106,8 @@ static void zero_again(void)
 static void edges(void)
 {
     void *volatile none = NULL;
-    volatile size_t too_many = SIZE_MAX / 4;
-    unsigned char *block = realloc(none, 100), *first = malloc(0), *second = calloc(0, 5), *third = calloc(5, 0);
+    volatile size_t too_many = SIZE_MAX / 4, no = 0;
+    unsigned char *block = realloc(none, 100), *first = malloc(no), *second = calloc(no, 5), *third = calloc(5, no);
 
     if (!block || !first || !second || !third || first == second || second == third || first == third)
         fail("blocks of no size");

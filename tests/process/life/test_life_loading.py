@@ -90,8 +90,8 @@ def resident_of(library):
 
 
 def test_a_small_program_maps_little_of_the_library(library):
-    """What every process runs, reads and writes lies together (cmake/HakmemLibraries.cmake): 120, 28 and 16 KiB. A touch
-    maps the window of pages around it. So many windows can hold a part of it, wherever the library lies."""
+    """What every process runs, reads and writes lies together (cmake/HakmemLibraries.cmake): 120, 28 and 16 KiB. A
+    touch maps the window of pages around it. So many windows can hold a part of it, wherever the library lies."""
     resident = resident_of(library)
     assert 0 < resident["code"] <= windows(120), resident
     assert resident["constants"] <= windows(28), resident

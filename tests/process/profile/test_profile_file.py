@@ -12,6 +12,7 @@ import wire
 from test_profile import profile_run
 
 import blackbox
+import machine
 
 
 def check_profile(profile, rate):
@@ -113,6 +114,7 @@ print("done")
 """
 
 
+@machine.needs("process_vm_readv")
 @pytest.mark.parametrize("rate, unwind", [(1, "eh"), (4096, "fp")])
 def test_python(library, tmp_path, rate, unwind):
     env = {"HAKMEM_HEAP_PROFILE": f"{tmp_path}/%p.gz", "HAKMEM_HEAP_PROFILE_RATE": str(rate),

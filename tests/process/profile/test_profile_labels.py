@@ -11,6 +11,7 @@ import pytest
 import wire
 
 import blackbox
+import machine
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1] / "tools/heap"))
@@ -153,6 +154,7 @@ def test_pprof_has_them_as_tags(program, library, tmp_path):
     assert re.search(r"Showing nodes accounting for 100,", only), only
 
 
+@machine.needs("process_vm_readv")
 def test_seen_from_outside_and_in_the_report_of_leaks(program, library, tmp_path):
     """hakmem heap PID reports the labels as the file does, and HAKMEM_LEAK_REPORT names them."""
     path = tmp_path / "p.gz"
