@@ -17,8 +17,9 @@ test_mmap test_pickle test_marshal test_copy test_zlib test_hashlib test_csv tes
 test_long test_int test_float test_collections test_heapq test_itertools test_functools test_sort test_datetime
 test_codecs test_tracemalloc test_atexit
 """.split()
-# The first takes long. The second fails where a caller ignores SIGINT, as a shell does for what it starts with "&".
-IGNORED = ["*test_weakref.MappingTestCase*", "*SignalAndYieldFromTest*"]
+IGNORED = ["*test_weakref.MappingTestCase*"]
+# A shell makes what it starts with "&" ignore SIGINT, and some tests send it to themselves.
+SIGNALS = ["env", "--default-signal=INT"]
 
 
 def suite_verdicts(folder, preload, modules, ignored, only=()):
@@ -29,6 +30,7 @@ def suite_verdicts(folder, preload, modules, ignored, only=()):
     names.write_text("".join(f"{pattern(name)}\n" for name in only))
     result = blackbox.run(
         [
+            *SIGNALS,
             PYTHON,
             "-m",
             "test",

@@ -257,14 +257,13 @@ def test_redis_reports_the_server(files, library):
 def test_missing_programs_are_named_with_their_packages(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     wanted = {
-        "redis": ["missing: redis-server (Debian package redis-server)",
-                  "missing: redis-benchmark (Debian package redis-tools)"],
-        "lua": ["missing: lua5.4 (Debian package lua5.4)"],
-        "gxx": ["missing: sh (Debian package dash)", "missing: g++ (Debian package g++)",
-                "missing: cc1plus (Debian package g++)", "missing: cmp (Debian package diffutils)"],
+        "redis": [("redis-server", "redis-server"), ("redis-benchmark", "redis-tools")],
+        "lua": [("lua5.4", "lua5.4")],
+        "gxx": [("sh", "dash"), ("g++", "g++"), ("cc1plus", "g++"), ("cmp", "diffutils")],
     }
-    for name, messages in wanted.items():
-        assert inputs.requirements(ROWS[name]) == messages
+    for name, needed in wanted.items():
+        for message, (program, package) in zip(inputs.requirements(ROWS[name]), needed, strict=True):
+            assert f" {program} " in message and f" {package})" in message, message
     assert inputs.requirements(replace(ROWS["lua"], group="driver", command=("bench_none",))) == []
 
 

@@ -79,8 +79,8 @@ def test_differences():
     expected = {"a": "call", "b": "call/later", "c": "on"}
     assert misuse.differences(expected, {"a": "call", "b": "later", "c": "on"}) == []
     told = misuse.differences(expected, {"a": "later", "b": "call", "d": "on"})
-    assert told == ["a: expected 'call', found 'later'", "c: expected 'on', and there is no such case any more",
-                    "d: expected '-', found 'on'"]
+    assert [line.partition(":")[0] for line in told] == ["a", "c", "d"]
+    assert "'call'" in told[0] and "'later'" in told[0] and "'on'" in told[1] and "'on'" in told[2]
 
 
 @pytest.mark.parametrize("chance,again,settled", [
