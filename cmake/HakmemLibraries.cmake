@@ -69,11 +69,11 @@ set(hakmem_secure_api_sources ${hakmem_src}/api/alloc_token.c)
 list(REMOVE_ITEM hakmem_api_sources ${hakmem_libc_api_sources} ${hakmem_sized_sources} ${hakmem_shared_api_sources}
     ${hakmem_static_api_sources} ${hakmem_secure_api_sources})
 
-# The last flags, after those of CMAKE_C_FLAGS and hakmem_flags: an object of the library holds machine code. objcopy can
-# rename neither symbols nor sections of an object of -flto, and only the compiler that made such an object can link it.
-# gcc could make the code when it links the parts (-flinker-output=nolto-rel). clang has no such option, and the order of
-# the parts (hakmem_first_sources) would be lost. -ffunction-sections would give functions sections of other names than
-# hakmem_add_single_object renames.
+# The last flags, after those of CMAKE_C_FLAGS and hakmem_flags: an object of the library holds machine code. objcopy
+# can rename neither symbols nor sections of an object of -flto, and only the compiler that made such an object can link
+# it. gcc could make the code when it links the parts (-flinker-output=nolto-rel). clang has no such option, and the
+# order of the parts (hakmem_first_sources) would be lost. -ffunction-sections would give functions sections of other
+# names than hakmem_add_single_object renames.
 add_library(hakmem_machine_code INTERFACE)
 target_compile_options(hakmem_machine_code INTERFACE -fno-lto -fno-function-sections)
 

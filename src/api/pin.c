@@ -15,9 +15,10 @@
 #include "base/format.h"
 
 /* Weak: a static program has none of them. dlopen is found by dlsym, because ld warns of a static program that names
- * it. musl has no dladdr1, and its dlclose unmaps nothing. */
+ * it. musl has no dladdr1, neither function nor declaration, and its dlclose unmaps nothing. */
 extern __typeof__(dlsym) dlsym __attribute__((weak));
-extern __typeof__(dladdr1) dladdr1 __attribute__((weak));
+extern int dladdr1(const void *address, Dl_info *info, void **more, int which) __attribute__((weak));
+enum { LINK_MAP = 2 /* RTLD_DL_LINKMAP */ };
 
 /* NULL: HAKMEM is part of the program itself, or the system does not tell. */
 static const char *file_to_pin(void)
@@ -29,7 +30,7 @@ static const char *file_to_pin(void)
     } found = { NULL };
     Dl_info unused;
 
-    if (dlsym == NULL || dladdr1 == NULL || dladdr1(&here, &unused, &found.unknown, RTLD_DL_LINKMAP) == 0)
+    if (dlsym == NULL || dladdr1 == NULL || dladdr1(&here, &unused, &found.unknown, LINK_MAP) == 0)
         return NULL;
     return found.object == NULL || found.object->l_name[0] == '\0' ? NULL : found.object->l_name;
 }

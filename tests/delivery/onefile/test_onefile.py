@@ -27,8 +27,8 @@ KINDS = {"names": [], "override": ["-DHAKMEM_OVERRIDE=1"]}
 ARCHIVES = {"names": "libhakmem.a", "override": "libhakmem-override.a"}
 
 
-def call(*argv, **variables):
-    result = blackbox.run(argv, env=variables, timeout=120)
+def call(*argv, cwd=None, **variables):
+    result = blackbox.run(argv, cwd=cwd, env=variables, timeout=120)
     assert result.status == 0 and result.stderr == "", f"{argv}\n{result.report()}"
     return result.stdout
 
@@ -42,6 +42,12 @@ def folder(tmp_path_factory):
     return folder
 
 
+def compile_source(folder, output, compiler, *flags):
+    """Compiles hakmem.c. Names without a folder let ccache answer in the next run, whose folder has another name."""
+    call(compiler, *flags, "-c", "hakmem.c", "-o", output, cwd=folder, **blackbox.compile_cache(folder))
+    return folder / output
+
+
 @pytest.fixture(scope="session")
 def compiled_object(folder):
     """compiled_object(compiler, kind): hakmem.c as an object, compiled once."""
@@ -49,9 +55,8 @@ def compiled_object(folder):
 
     def build(compiler, kind):
         if (compiler, kind) not in built:
-            output = folder / f"{compiler}-{kind}.o"
-            call(compiler, "-std=c17", "-O2", "-fPIC", *STRICT, *KINDS[kind], "-c", folder / "hakmem.c", "-o", output)
-            built[compiler, kind] = output
+            built[compiler, kind] = compile_source(folder, f"{compiler}-{kind}.o", compiler, "-std=c17", "-O2", "-fPIC",
+                                                   *STRICT, *KINDS[kind])
         return built[compiler, kind]
 
     return build
@@ -229,8 +234,8 @@ def test_a_plugin_stays_in_memory(compiled_object, folder, compiler, tmp_path):
 def test_one_optimiser_for_the_whole_program(folder, tmp_path, compilers, option):
     """The optimiser drops what no code seems to use, and puts HAKMEM's functions beside the program's."""
     flags = ["-O1", "-g", "-w", "-pthread", option]
-    call(compilers[0], *flags, *KINDS["override"], "-c", folder / "hakmem.c", "-o", tmp_path / "hakmem.o")
-    call(compilers[1], *flags, f"-I{folder}", HERE / "whole.cpp", tmp_path / "hakmem.o", "-o", tmp_path / "program")
+    whole = compile_source(folder, f"{compilers[0]}-whole.o", compilers[0], *flags, *KINDS["override"])
+    call(compilers[1], *flags, f"-I{folder}", HERE / "whole.cpp", whole, "-o", tmp_path / "program")
     assert call(tmp_path / "program", tmp_path / "heap.pb.gz",
                 HAKMEM_HEAP_PROFILE=str(tmp_path / "exit.pb.gz")) == "done\n"
     assert sites(tmp_path / "heap.pb.gz") == ["only_site"]
