@@ -40,4 +40,4 @@ def hakmem(*words, **variables):
 
 def figures(text):
     """The numbers of a text, with their units, without the blanks and words around them: "8 KiB", "72.7 %", "1,000"."""
-    return re.findall(r"[-+]?\d[\d,.]*(?: (?:[KMGTPE]i)?B\b| %| ms\b| s\b| min\b| h\b)?", text)
+    return re.findall(r"[-+]?\d(?:[\d,.]*\d)?(?: (?:[KMGTPE]i)?B\b| %| ms\b| s\b| min\b| h\b)?", text)

@@ -128,7 +128,8 @@ def test_files(program, tmp_path):
 
 def test_python_objects_as_blocks(tmp_path):
     """An interpreter keeps what its variables name. With PYTHONMALLOC=malloc each object is a block."""
-    code = "import ctypes; ctypes.CDLL(None).malloc(777777); kept = [bytes(3000) for _ in range(1000)]; import os; os._exit(0)"
+    code = ("import ctypes, os; ctypes.CDLL(None).malloc(777777); kept = [bytes(3000) for _ in range(1000)]; "
+            "os._exit(0)")
     file = tmp_path / "leaks.json"
     result = hakmem("leaks", "--json", file, "--", "/usr/bin/python3", "-c", code, env={"PYTHONMALLOC": "malloc"})
     assert result.status == 1, result.report()

@@ -16,7 +16,8 @@ ENVIRONMENT = {"PYTHONPATH": str(blackbox.REPOSITORY / "python"), "PYTHONDONTWRI
                "HAKMEM_BUILD_DIR": str(BUILD), "COLUMNS": "300"}
 
 
-def hakmem(*arguments, **more):
+def apart(*arguments, **more):
+    """Runs `hakmem ARGUMENTS` in a process of its own."""
     return blackbox.run([sys.executable, "-m", "hakmem", *arguments],
                         env={**ENVIRONMENT, **more.pop("env", {})}, **more)
 
