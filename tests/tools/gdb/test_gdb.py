@@ -179,10 +179,12 @@ def test_addresses_are_what_the_program_says(scene):
         assert (" live " in lines[0]) is live, lines[0]
 
 
-def test_walks_find_what_is_live_and_nothing_else(scene):
-    (answer, live, huge, by_class, few), _ = scene.gdb("hakmem walk 200", "hakmem walk 100", "hakmem walk huge",
-                                                       "hakmem walk class 11",
-                                                       "hakmem walk 200 -n 3")
+def test_walks_and_totals_agree(scene):
+    """Walks find the live blocks of a class and nothing else. The totals are the sums of the classes."""
+    (answer, live, huge, by_class, few, info, classes, heaps, *refused), errors = scene.gdb(
+        "hakmem walk 200", "hakmem walk 100", "hakmem walk huge", "hakmem walk class 11", "hakmem walk 200 -n 3",
+        "hakmem info", "hakmem classes", "hakmem heaps", "hakmem walk class 0", "hakmem walk class 99")
+    assert refused == ["", ""] and "Traceback" not in errors, errors
     kept = [address for address, _ in scene.said["kept"]]
     assert [int(line.split()[0], 16) for line in answer.splitlines()[:-1]] == sorted(kept)
     assert re.findall(r"\d+", answer.splitlines()[-1]) == ["11", "224", "20"]
@@ -190,23 +192,15 @@ def test_walks_find_what_is_live_and_nothing_else(scene):
     assert huge.splitlines()[0].split()[:2] == [f"{scene.one('huge'):#x}", "3145728"] and len(huge.splitlines()) == 2
     assert by_class == answer
     assert len(few.splitlines()) == 4 and {"20", "17"} <= set(re.findall(r"\d+", few.splitlines()[-1]))
-
-
-def test_totals_classes_and_heaps_agree(scene):
-    (info, classes, heaps), errors = scene.gdb("hakmem info", "hakmem classes", "hakmem heaps")
     figures = {name: int(value) for name, value in re.findall(r"^(\w[a-z ]*?) +(\d+)  ", info, re.MULTILINE)}
     parts = ("live", "cached", "free in slab", "retained", "metadata")
     assert sum(figures[part] for part in parts) == figures["mapped"], f"{info}\n{errors}"
     rows = [list(map(int, line.split())) for line in classes.splitlines() if line[:1].isdigit()]
-    huge = 3 << 20
-    assert sum(row[-1] for row in rows) + huge == figures["live"]
+    assert sum(row[-1] for row in rows) + (3 << 20) == figures["live"]
     assert sum(row[1] * row[4] for row in rows) == figures["cached"]
-    (kept,) = (row for row in rows if row[1] == 224)
-    assert kept[3] == 20
+    assert [row[3] for row in rows if row[1] == 224] == [20]
     assert re.search(rf"^2 +thread +live +{scene.one('main')}\b", heaps, re.MULTILINE), heaps
     assert re.search(rf"^3 +thread +live +{scene.one('thread')}\b", heaps, re.MULTILINE), heaps
-    errors = refusals(scene, "hakmem walk class 0", "hakmem walk class 99")
-    assert len(errors.strip().splitlines()) >= 2 and "Traceback" not in errors, errors
 
 
 @pytest.fixture(scope="session")
