@@ -1,6 +1,7 @@
 """Runs the command `hakmem` inside the test's own process. A new interpreter for each command would cost most of the
 tests' time. blackbox.run() is for commands that need a process: another user, a limit, a terminal, a signal."""
 
+import json
 import os
 import re
 import resource
@@ -13,6 +14,9 @@ import blackbox
 sys.path.insert(0, str(blackbox.REPOSITORY / "python"))
 
 from hakmem.cli import main  # noqa: E402  (stands on the path)
+
+
+NOBODY = 65534
 
 
 class Ended(blackbox.Result):
@@ -38,6 +42,30 @@ def hakmem(*words, **variables):
     return Ended(done.exit_code, done.stdout, done.stderr)
 
 
+def as_nobody(*words):
+    """Runs `hakmem WORDS` as the user nobody, who may be unable to read the checkout. Root has run the command before,
+    so that no module is left to be read."""
+    here, there = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.close(here)
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            done = hakmem(*words)
+            with open(there, "w", encoding="utf-8") as pipe:
+                json.dump([done.status, done.stdout, done.stderr], pipe)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    os.close(there)
+    with open(here, encoding="utf-8") as pipe:
+        text = pipe.read()
+    assert os.waitpid(child, 0)[1] == 0, "the command failed in a way that it does not foresee"
+    return Ended(*json.loads(text))
+
+
 def figures(text):
     """The numbers of a text, with their units, without the blanks and words around them: "8 KiB", "72.7 %", "1,000"."""
-    return re.findall(r"[-+]?\d[\d,.]*(?: (?:[KMGTPE]i)?B\b| %| ms\b| s\b| min\b| h\b)?", text)
+    return re.findall(r"[-+]?\d(?:[\d,.]*\d)?(?: (?:[KMGTPE]i)?B\b| %| ms\b| s\b| min\b| h\b)?", text)

@@ -5,7 +5,7 @@ import io
 import os
 from unittest import mock
 
-from hakmem.cli import main
+from inprocess import main
 
 
 class Terminal(io.StringIO):

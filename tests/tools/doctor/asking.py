@@ -3,12 +3,12 @@
 import json
 import os
 import subprocess
-import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import blackbox
+from inprocess import hakmem
 
 SOURCES = Path(__file__).parent
 BUILD = Path(os.environ.get("HAKMEM_BUILD_DIR", blackbox.REPOSITORY / "build/release")).resolve()
@@ -23,7 +23,7 @@ class Answer:
         return [finding for finding in self.findings if finding["subject"] == subject]
 
     def one(self, level, subject, *words):
-        """The only finding of this level and subject. It must contain the words."""
+        """The only finding of this level and subject that names these files, variables, functions or numbers."""
         found = [finding for finding in self.of(subject) if finding["level"] == level
                  and all(word in finding["seen"] + finding["advice"] for word in words)]
         assert len(found) == 1, f"{level} {subject} {words}: {json.dumps(self.findings, indent=1)}"
@@ -33,9 +33,8 @@ class Answer:
         return {finding["subject"] for finding in self.findings if finding["level"] in ("warning", "problem")}
 
 
-def doctor(*arguments, env=None, **more):
-    return blackbox.run([sys.executable, "-m", "hakmem", "doctor", *arguments],
-                        env={"HAKMEM_BUILD_DIR": str(BUILD), "COLUMNS": "200", **(env or {})}, **more)
+def doctor(*arguments, env=None):
+    return hakmem("doctor", *arguments, **{"HAKMEM_BUILD_DIR": str(BUILD), "COLUMNS": "200", **(env or {})})
 
 
 def ask(*arguments, **more):

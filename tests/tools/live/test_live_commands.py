@@ -12,6 +12,7 @@ from pathlib import Path
 import blackbox
 import pytest
 from conftest import HERE, command
+from inprocess import as_nobody
 from prometheus_client.parser import text_string_to_metric_families
 
 from hakmem.live import LiveError, ProcessMemory, explain, find, moment, pages, snapshot
@@ -212,7 +213,7 @@ def test_kinds_of_mappings(known, hakmem):
     program.ask("thread", 3000, 10)
     after = explained(hakmem, program)
     assert after["other"]["stacks"] > before["other"]["stacks"] > 0
-    assert after["other"]["libraries"] > 500000
+    assert after["other"]["libraries"] > 0
     assert 0 < after["other"]["program"] < MIB
     assert after["heap"]["metadata"] > 0
     text = hakmem("explain", program.pid)
@@ -281,11 +282,11 @@ def test_what_is_no_process():
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user, which needs root")
 def test_another_users_process(known):
     program = known()
-    result = blackbox.run([sys.executable, "-c", "from hakmem.cli import main; main()", "stats", program.pid],
-                          env=ENVIRONMENT, user="nobody", cwd="/")
-    assert (result.status, result.stdout) == (1, "") and result.stderr.count("\n") == 1, result.report()
+    assert command("stats", program.pid).status == 0
+    done = as_nobody("stats", program.pid)
+    done.says(1, f"process {program.pid} of uid 0 as uid 65534")
     # Yama forbids looks at processes of one's own only.
-    assert f"process {program.pid} of uid 0 as uid 65534" in result.stderr and "yama" not in result.stderr
+    assert "yama" not in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_a_thread_of_the_kernel():
@@ -300,10 +301,10 @@ def test_the_proc_of_another_pid_namespace(known):
     """There a PID means one process in /proc, and another one, or none, to process_vm_readv."""
     if blackbox.run(["unshare", "--pid", "--fork", "true"]).status != 0:
         pytest.skip("unshare --pid is not permitted here")
-    result = blackbox.run(["unshare", "--pid", "--fork", sys.executable, "-m", "hakmem", "stats", known().pid],
-                          env=ENVIRONMENT)
-    assert (result.status, result.stdout) == (1, "") and result.stderr.count("\n") == 1, result.report()
-    assert "/proc" in result.stderr and "PID namespace" in result.stderr
+    for words in (["stats", known().pid], ["ps"]):
+        result = blackbox.run(["unshare", "--pid", "--fork", sys.executable, "-m", "hakmem", *words], env=ENVIRONMENT)
+        assert (result.status, result.stdout) == (1, "") and result.stderr.count("\n") == 1, result.report()
+        assert "/proc" in result.stderr and "PID namespace" in result.stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="starts a process of another user, which needs root")

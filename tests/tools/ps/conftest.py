@@ -16,11 +16,6 @@ ENVIRONMENT = {"PYTHONPATH": str(blackbox.REPOSITORY / "python"), "PYTHONDONTWRI
                "HAKMEM_BUILD_DIR": str(BUILD), "COLUMNS": "300"}
 
 
-def hakmem(*arguments, **more):
-    return blackbox.run([sys.executable, "-m", "hakmem", *arguments],
-                        env={**ENVIRONMENT, **more.pop("env", {})}, **more)
-
-
 @pytest.fixture
 def waiting(compiled, ready, tmp_path):
     """waiting(name, preload=...) runs a program of that file name until the test ends, and returns the ready

@@ -178,8 +178,8 @@ def test_the_profile_on_and_off(profiled):
         assert "kind" in server.refused(f"api/flame/{pid}?kind=none", 400)
         assert not server.json(f"api/profile/{pid}")["on"]
         # Every block is a sample, so that the figures are exact.
-        assert posted(server, f"api/profile/{pid}?on=1&rate=1")[0] == 200
-        until(lambda: server.json(f"api/profile/{pid}")["on"], "the profile")
+        # The program follows with its next call, for which the server waits three seconds.
+        until(lambda: posted(server, f"api/profile/{pid}?on=1&rate=1")[0] == 200, "the profile")
         assert server.json(f"api/profile/{pid}")["mean"] == 1
         profiled.tell("keep", 2000, 5000)
         answer = server.json(f"api/flame/{pid}")
@@ -193,8 +193,8 @@ def test_the_profile_on_and_off(profiled):
         assert all(len(site["counts"]) == len(answer["temporary"]["heads"]) for site in answer["temporary"]["sites"])
         status, headers, page = server.get(f"flame/{pid}")
         assert status == 200 and headers.get_content_type() == "text/html" and b"keep_hay" in page
-        assert posted(server, f"api/profile/{pid}?on=0")[0] == 200
-        until(lambda: not server.json(f"api/profile/{pid}")["on"], "the end of the profile")
+        until(lambda: posted(server, f"api/profile/{pid}?on=0")[0] == 200, "the end of the profile")
+        assert not server.json(f"api/profile/{pid}")["on"]
     with serving(pid, "--no-token") as server:
         assert posted(server, f"api/profile/{pid}?on=1")[0] == 403, "without a token nothing is written"
         state = server.json(f"api/profile/{pid}")

@@ -275,7 +275,7 @@ def test_many_rows_are_cut_and_it_is_said():
     async def script(app, pilot):
         await pilot.press("5")
         await pilot.pause()
-        assert figures(text(app, "subject")) == [str(tables.ROWS_MOST), "1,000,"]
+        assert figures(text(app, "subject"))[-2:] == [str(tables.ROWS_MOST), "1,000"]
         assert column(app, 1)[0] == "999 MiB" and len(column(app, 0)) == tables.ROWS_MOST
     sample = made()
     huge = sample.shot.huge[0]
