@@ -372,6 +372,8 @@ class Choice:
         ranked = sorted(far, key=rank)
         for name in ranked[:MOST_PYTHON]:
             self.take([self.tests[name]], far[name][1])
+        if not ranked:
+            self.notes.append(f"no test concerns {', '.join(changed)}")
         if len(ranked) > MOST_PYTHON:
             self.notes.append(
                 f"{len(ranked) - MOST_PYTHON} more Python tests use what changed: ./hakmem test runs them")

@@ -39,25 +39,19 @@ def test_the_folder_is_the_variable_s(tmp_path, peer, monkeypatch):
     assert list(peers.load_peers()) == ["one"]
 
 
-@pytest.mark.parametrize("change, message", [
-    (lambda library: library.unlink(), "is not there; run ./hakmem peers build one"),
-    (lambda library: library.write_bytes(b"another"), "has changed since it was checked; run ./hakmem peers build one"),
-])
-def test_a_library_that_is_not_what_was_built(tmp_path, peer, change, message):
+@pytest.mark.parametrize("change", [
+    lambda library: library.unlink(), lambda library: library.write_bytes(b"another")])
+def test_a_library_that_is_not_what_was_built(tmp_path, peer, change):
     peers.write_manifest({"one": peer}, tmp_path)
     change(peer.library)
-    with pytest.raises(peers.PeersError, match=message):
+    with pytest.raises(peers.PeersError, match=f"{peer.library}.*hakmem peers build one"):
         peers.load_peers(tmp_path)
 
 
-@pytest.mark.parametrize("text, message", [
-    ("{", "damaged"),
-    ("[]", "damaged"),
-    ('{"format": "hakmem-peers 1"}', "damaged"),
-    ('{"format": "hakmem-peers 1", "peers": {"one": {"library": "x"}}}', "damaged"),
-    ('{"format": "hakmem-peers 99", "peers": {}}', "of the format 'hakmem-peers 99'"),
-])
-def test_a_manifest_that_cannot_be_read(tmp_path, text, message):
+@pytest.mark.parametrize("text", [
+    "{", "[]", '{"format": "hakmem-peers 1"}', '{"format": "hakmem-peers 1", "peers": {"one": {"library": "x"}}}',
+    '{"format": "hakmem-peers 99", "peers": {}}'])
+def test_a_manifest_that_cannot_be_read(tmp_path, text):
     (tmp_path / "peers.json").write_text(text)
-    with pytest.raises(peers.PeersError, match=message):
+    with pytest.raises(peers.PeersError, match="peers.json"):
         peers.load_peers(tmp_path)

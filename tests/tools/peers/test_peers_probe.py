@@ -83,12 +83,12 @@ def test_what_a_library_leaves_to_others_is_not_what_it_serves(program, make, tm
 
 
 @pytest.mark.parametrize("flag, message", [
-    ("-DNO_FREE", r"does not serve free: it comes from .*libc\.so"),
-    ("-DNO_OPERATORS", "does not serve _Znwm: nothing does"),
-    ("-DLEAVES_A_BYTE", "calloc does not clear a block of"),
-    ("-DMISALIGNED", "aligned_alloc misaligns a block of"),
-    ("-DLOSES_BLOCKS", "realloc loses the contents of a block of"),
-    ("-DCRASHES", r"failed \(signal 4\)"),
+    ("-DNO_FREE", r"\bfree\b.*libc\.so"),
+    ("-DNO_OPERATORS", r"\b_Znwm\b"),
+    ("-DLEAVES_A_BYTE", r"\bcalloc\b"),
+    ("-DMISALIGNED", r"\baligned_alloc\b"),
+    ("-DLOSES_BLOCKS", r"\brealloc\b"),
+    ("-DCRASHES", "signal 4"),
 ])
 def test_a_fault_is_found(program, make, tmp_path, flag, message):
     with pytest.raises(PeersError, match=message):
@@ -98,5 +98,5 @@ def test_a_fault_is_found(program, make, tmp_path, flag, message):
 def test_a_library_that_cannot_be_loaded(program, tmp_path):
     library = tmp_path / "libnone.so"
     library.write_text("not ELF")
-    with pytest.raises(PeersError, match="does not serve malloc: it comes from .*libc"):
+    with pytest.raises(PeersError, match=r"\bmalloc\b.*libc"):
         check(program, library, tmp_path)

@@ -10,12 +10,6 @@ from hakmem.peers import PeersError, build, recipes
 CRATES = {recipe.crate for recipe in recipes.RECIPES.values() if recipe.crate}
 
 
-def test_the_peers_are_the_twelve():
-    assert list(recipes.RECIPES) == [
-        "mimalloc3", "mimalloc2", "snmalloc", "rpmalloc", "jemalloc", "tcmalloc", "gperftools", "tbb", "hardened",
-        "mimalloc-secure", "snmalloc-checks", "scudo"]
-
-
 def test_every_crate_is_pinned_and_locked():
     pinned = tomllib.loads((recipes.HERE / "Cargo.toml").read_text())["dependencies"]
     locked = build.locked_crates()
@@ -54,7 +48,7 @@ def test_a_version_is_read_from_the_sources(tmp_path, name, file, text, version)
     path.write_text(text)
     assert recipes.RECIPES[name].version(tmp_path) == version
     path.write_text("nothing of the kind\n")
-    with pytest.raises(PeersError, match=f"{path.name} does not tell"):
+    with pytest.raises(PeersError, match=path.name):
         recipes.RECIPES[name].version(tmp_path)
 
 

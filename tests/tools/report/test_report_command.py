@@ -21,22 +21,18 @@ def run(*arguments):
 
 
 def test_the_page_stands_beside_the_result(tmp_path):
+    """And pictures where the user wants them, without a page."""
     path = tmp_path / "2026-11-21-small.json"
     path.write_text(json.dumps(synthetic.small()))
+    done = run(path, "--pictures", tmp_path / "new/folder")
+    assert done.exit_code == 0, done.output
+    assert done.output.split() == [str(tmp_path / f"new/folder/2026-11-21-small-{name}{suffix}")
+                                   for name in PICTURES for suffix in (".svg", ".png")]
+    assert not path.with_suffix(".html").exists()
     done = run(path)
     assert (done.exit_code, done.output) == (0, f"{path.with_suffix('.html')}\n")
     text = path.with_suffix(".html").read_text()
     assert text.startswith("<!DOCTYPE html>") and "2026-11-21-small.json.gz" in text
-
-
-def test_pictures_alone(tmp_path):
-    path = tmp_path / "r.json"
-    path.write_text(json.dumps(synthetic.small()))
-    done = run(path, "--pictures", tmp_path / "new/folder")
-    assert done.exit_code == 0, done.output
-    assert done.output.split() == [
-        str(tmp_path / f"new/folder/r-{name}{suffix}") for name in PICTURES for suffix in (".svg", ".png")]
-    assert not path.with_suffix(".html").exists()
 
 
 def test_pictures_show_something(result, tmp_path):
@@ -66,56 +62,46 @@ def change(path, value):
     return content
 
 
-@pytest.mark.parametrize("content, message", [
-    ("", "not JSON: Expecting value"),
-    ("{", "not JSON: Expecting property name"),
+@pytest.mark.parametrize("content, place", [
+    ("", "not JSON"),
     ("[" * 100000, "not JSON"),
-    ('{"format": NaN}', "not JSON: NaN is not a JSON number"),
-    ("[]", "a result is an object, this is array"),
-    ("{}", "format: this key is missing, so this is no result of the bench"),
-    ('{"format": "hakmem-bench 3"}', "format: 'hakmem-bench 3' cannot be shown, only 'hakmem-bench 1' and "
-     "'hakmem-bench 2' can"),
-    ('{"format": 7}', "format: '7' cannot be shown"),
-    (change(["summary"], None), "summary: this key is missing"),
-    (change(["samples", 3, "row"], None), "samples[3].row: this key is missing"),
-    (change(["samples", 3, "status"], "fine"),
-     "samples[3].status: must be one of ok, crashed, failed, timeout, refused, is 'fine'"),
-    (change(["samples"], {}), "samples: must be array, is object"),
-    (change(["rows"], {}), "rows: must not be empty"),
-    (change(["rows", "python-json", "command"], ["a"]), "rows.python-json.command: must be string, is array"),
+    ('{"format": NaN}', "not JSON"),
+    ("[]", "array"),
+    ("{}", "format"),
+    ('{"format": "hakmem-bench 3"}', "format: 'hakmem-bench 3'"),
+    (change(["summary"], None), "summary"),
+    (change(["samples", 3, "row"], None), "samples[3].row"),
+    (change(["samples", 3, "status"], "fine"), "samples[3].status"),
+    (change(["samples"], {}), "samples"),
+    (change(["rows"], {}), "rows"),
     (change(["summary", "rows", "python-json", "other", "ratios", "time", "low"], 0),
-     "summary.rows.python-json.other.ratios.time.low: must be above 0, is '0'"),
-    (change(["summary", "rows", "python-json", "other", "time_s"], "1"),
-     "summary.rows.python-json.other.time_s: must be number or null, is string"),
-    (change(["summary", "overall", "other", "time", "high"], None),
-     "summary.overall.other.time.high: this key is missing"),
-    (change(["subject"], "nobody"), "subject: allocator 'nobody' is not in allocators"),
-    (change(["samples", 0, "row"], "nowhere"), "samples[0]: row 'nowhere' is not in rows"),
-    (change(["summary", "overall", "ghost"], {}), "summary.overall: allocator 'ghost' is not in allocators"),
+     "summary.rows.python-json.other.ratios.time.low"),
+    (change(["summary", "rows", "python-json", "other", "time_s"], "1"), "summary.rows.python-json.other.time_s"),
+    (change(["subject"], "nobody"), "subject: allocator 'nobody'"),
+    (change(["samples", 0, "row"], "nowhere"), "samples[0]: row 'nowhere'"),
+    (change(["summary", "overall", "ghost"], {}), "summary.overall: allocator 'ghost'"),
 ])
-def test_what_is_no_result_is_refused(tmp_path, content, message):
+def test_what_is_no_result_is_refused(tmp_path, content, place):
     path = tmp_path / "bad.json"
     path.write_text(content if isinstance(content, str) else json.dumps(content))
     done = run(path)
     assert done.exit_code == 1
-    assert f"Error: {path}: {message}" in done.output and "Traceback" not in done.output
+    assert f"{path}: " in done.output and place in done.output and "Traceback" not in done.output
     assert isinstance(done.exception, SystemExit)
     assert os.listdir(tmp_path) == ["bad.json"]
 
 
 def test_files_that_cannot_be_read_or_written(tmp_path):
-    done = run(tmp_path / "none.json")
-    assert done.exit_code == 1 and f"{tmp_path}/none.json: cannot be read: No such file or directory" in done.output
     (tmp_path / "bytes.json").write_bytes(struct.pack(">I", 0xFF00FF00))
-    done = run(tmp_path / "bytes.json")
-    assert done.exit_code == 1 and "not a text file: byte 0 is not UTF-8" in done.output
     (tmp_path / "r.json").write_text(json.dumps(synthetic.small()))
-    done = run(tmp_path / "r.json", "--html", tmp_path / "no/such/folder.html")
-    assert done.exit_code == 1
-    assert f"{tmp_path}/no/such/folder.html: cannot be written: No such file or directory" in done.output
+    for words, path in ((["none.json"], "none.json"), (["bytes.json"], "bytes.json"),
+                        (["r.json", "--html", tmp_path / "no/such/folder.html"], "no/such/folder.html")):
+        done = run(tmp_path / words[0], *words[1:])
+        assert done.exit_code == 1 and f"{tmp_path}/{path}: " in done.output, done.output
+        assert isinstance(done.exception, SystemExit)
 
 
 @pytest.mark.parametrize("device", ["/dev/zero", "/dev/full"])
 def test_a_file_without_an_end_is_refused(device):
     done = run(device)
-    assert (done.exit_code, done.output) == (1, f"Error: {device}: is larger than 256 MiB\n")
+    assert done.exit_code == 1 and device in done.output and "256 MiB" in done.output
