@@ -25,19 +25,35 @@ import libraries
 import system
 import wheels
 from plan import Plan
+from targets import TARGETS
 
 KEPT = 3  # entries of a group
 
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """Artifacts that one maker makes. sources: files and folders of the checkout; tools: commands that tell
-    versions."""
+    """Artifacts that one maker makes. sources: files and folders of the checkout; tools: commands that tell versions;
+    checkout: the name of the folder that has the sources; ccache: whether objects may come from there."""
 
     make: Callable[[Plan], None]
     sources: tuple[str, ...]
     tools: tuple[str, ...]
     needs: tuple[str, ...] = ()
+    checkout: str = "checkout"
+    ccache: bool = True
+
+
+def compile_again(plan: Plan) -> None:
+    """One of the libraries."""
+    folder = plan.work / "again"
+    settings = libraries.settings_of(plan, TARGETS[0], folder)
+    shutil.copy(libraries.compile_in(plan, folder, settings, ("hakmem",)) / "lib/libhakmem.so", plan.dist)
+
+
+def ask_lintian(plan: Plan) -> None:
+    """What it says of the packages of this processor."""
+    said = plan.run("lintian", "--allow-root", "--fail-on", "error,warning", *sorted(plan.dist.glob("*_amd64.deb")))
+    (plan.dist / "lintian.txt").write_text(said)
 
 
 GROUPS = {
@@ -51,6 +67,9 @@ GROUPS = {
     "system": Group(system.make, ("CHANGELOG.md", "docs/options.md", "packaging"),
                     ("dpkg-deb --version", "rpmbuild --version", "strip --version",
                      "dpkg-query -W liblzma5 lowdown"), ("libraries", "wheels")),
+    # Two checks, whose outcome is the same as long as the artifacts are.
+    "again": Group(compile_again, (), (), ("libraries",), checkout="with a blank", ccache=False),
+    "lintian": Group(ask_lintian, (), ("lintian --version",), ("system",)),
     "container": Group(container.make, ("packaging/container",), ("buildah --version", "strip --version"),
                        ("libraries",)),
 }
@@ -110,7 +129,7 @@ class FixedPlan(Plan):
 
 
 class CompilingPlan(FixedPlan):
-    """Objects come from ccache, if it is there. test_libraries.py compares with objects that do not."""
+    """Objects come from ccache, if it is there. The group `again` has one that does not."""
 
     def environment(self) -> dict[str, str]:
         variables = super().environment()
@@ -153,12 +172,13 @@ def make(root: Path, name: str, own: Path) -> Path:
     """Makes a group, in the same folder for each checkout, of copies of its sources: ccache knows the paths, and a
     source that the key leaves out is missing. Returns a folder with what is new."""
     shutil.rmtree(own, ignore_errors=True)
+    copy = own / GROUPS[name].checkout
     for source in sources_of(name):
         for path in files(root, source) if not source.startswith("build/") else ():
-            (own / "checkout" / path.relative_to(root)).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(path, own / "checkout" / path.relative_to(root))
-    (own / "checkout/build").symlink_to(root / "build")
-    plan = plan_in(own / "checkout", own, CompilingPlan)
+            (copy / path.relative_to(root)).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, copy / path.relative_to(root))
+    (copy / "build").symlink_to(root / "build")
+    plan = plan_in(copy, own, CompilingPlan if GROUPS[name].ccache else FixedPlan)
     for need in GROUPS[name].needs:
         get(root, need, own)
     before = set(plan.work.iterdir()) | set(plan.dist.iterdir())

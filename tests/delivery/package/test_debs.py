@@ -74,11 +74,11 @@ def test_the_library_is_for_its_architecture_and_asks_for_a_libc_that_suffices(s
     assert call("dpkg-deb", "-f", file, "Depends").strip() == f"libc6 (>= 2.{max(minors)})"
 
 
-def test_lintian_finds_nothing(system_dist):
-    files = [
-        deb(system_dist, *one) for one in (("libhakmem0", "amd64"), ("libhakmem-dev", "amd64"), ("hakmem", "amd64"))
-    ]
-    said = call("lintian", "--allow-root", "--fail-on", "error,warning", *files)
+def test_lintian_finds_nothing(system_dist, made):
+    if "HAKMEM_DIST" in os.environ:
+        said = call("lintian", "--allow-root", "--fail-on", "error,warning", *system_dist.glob("*_amd64.deb"))
+    else:
+        said = (made("lintian").dist / "lintian.txt").read_text()
     assert said == ""
 
 
@@ -240,7 +240,7 @@ def test_cmake_leads_to_programs(installed):
 def test_removed_it_leaves_nothing(installed):
     """The last test on this machine."""
     installed.run("dpkg", "--purge", "hakmem", "libhakmem-dev", "libhakmem0")
-    assert installed.shell("find /usr /etc /var -xdev -name '*hakmem*' -not -path '/usr/src/*'") == ""
+    assert installed.shell("find /usr /etc /var/lib -xdev -name '*hakmem*' -not -path '/usr/src/*'") == ""
     assert "libhakmem" not in installed.shell("ldconfig -p")
 
 
