@@ -94,7 +94,8 @@ def settings_of(plan: Plan, target: Target, folder: Path) -> dict[str, str]:
     return settings | {
         "CMAKE_BUILD_TYPE": "Release", "CMAKE_SYSTEM_NAME": "Linux", "CMAKE_SYSTEM_PROCESSOR": target.processor,
         "CMAKE_C_COMPILER": f"{target.tools}gcc", "CMAKE_TRY_COMPILE_TARGET_TYPE": "STATIC_LIBRARY",
-        "CMAKE_INSTALL_LIBDIR": "lib", "HAKMEM_TESTS": "OFF", "HAKMEM_BENCH": "OFF", "HAKMEM_WERROR": "ON",
+        "CMAKE_INSTALL_LIBDIR": "lib", "HAKMEM_TESTS": "OFF", "HAKMEM_BENCH": "OFF", "HAKMEM_TOOLS": "OFF",
+        "HAKMEM_WERROR": "ON",
     }
 
 
@@ -117,6 +118,15 @@ def stamp_of(plan: Plan, target: Target, settings: dict[str, str]) -> str:
     return digest.hexdigest()
 
 
+def compile_in(plan: Plan, folder: Path, settings: dict[str, str], names: tuple[str, ...]) -> Path:
+    """Compiles those of LIBRARIES, with settings of the same folder. Returns the build's folder, with the files in
+    lib/."""
+    plan.run("cmake", "-S", plan.root, "-B", folder / "build", "-G", "Ninja",
+             *(f"-D{name}={value}" for name, value in settings.items()))
+    plan.run("cmake", "--build", folder / "build", "--target", *names)
+    return folder / "build"
+
+
 def build(plan: Plan, target: Target) -> None:
     """Builds the target's tree. Keeps a tree with the same stamp, because tests and single makers run this often.
     Never resumes an unfinished build."""
@@ -128,10 +138,7 @@ def build(plan: Plan, target: Target) -> None:
         return
     made.unlink(missing_ok=True)
     shutil.rmtree(tree(plan, target), ignore_errors=True)
-    plan.run("cmake", "-S", plan.root, "-B", folder / "build", "-G", "Ninja",
-             *(f"-D{name}={value}" for name, value in settings.items()))
-    plan.run("cmake", "--build", folder / "build", "--target", *LIBRARIES)
-    plan.run("cmake", "--install", folder / "build", "--prefix", tree(plan, target))
+    plan.run("cmake", "--install", compile_in(plan, folder, settings, LIBRARIES), "--prefix", tree(plan, target))
     made.write_text(stamp)
 
 

@@ -117,18 +117,9 @@ def cycles_library(plan: Plan, target: Target) -> Path:
 
     folder = plan.work / "wheel-build" / target.name
     shutil.rmtree(folder, ignore_errors=True)
-    settings = libraries.glibc_settings(plan, target, folder)
-    settings["CMAKE_C_FLAGS"] += f" -ffile-prefix-map={folder}=build -ffile-prefix-map={plan.root}=."
+    settings = libraries.settings_of(plan, target, folder) | {"HAKMEM_CYCLES": "ON"}
     settings["CMAKE_SHARED_LINKER_FLAGS"] += " -Wl,--strip-all"
-    settings |= {
-        "CMAKE_BUILD_TYPE": "Release", "CMAKE_SYSTEM_NAME": "Linux", "CMAKE_SYSTEM_PROCESSOR": target.processor,
-        "CMAKE_C_COMPILER": f"{target.tools}gcc", "CMAKE_TRY_COMPILE_TARGET_TYPE": "STATIC_LIBRARY",
-        "HAKMEM_TESTS": "OFF", "HAKMEM_BENCH": "OFF", "HAKMEM_WERROR": "ON", "HAKMEM_CYCLES": "ON",
-    }
-    plan.run("cmake", "-S", plan.root, "-B", folder / "build", "-G", "Ninja",
-             *(f"-D{name}={value}" for name, value in settings.items()))
-    plan.run("cmake", "--build", folder / "build", "--target", "hakmem")
-    return folder / "build/lib/libhakmem.so"
+    return libraries.compile_in(plan, folder, settings, ("hakmem",)) / "lib/libhakmem.so"
 
 
 def static_program(plan: Plan, target: Target, name: str, sources: tuple[str, ...]) -> Path:

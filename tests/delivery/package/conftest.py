@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import blackbox
@@ -12,39 +11,35 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tools/package"))
 
+import cached  # noqa: E402
 
 # A folder of finished artifacts to test in place of new ones, before a release.
 FINISHED = os.environ.get("HAKMEM_DIST")
-BUILD = Path(os.environ.get("HAKMEM_BUILD_DIR", ROOT / "build/release")).resolve()
-START = time.time()
-
-
-def pytest_collection_modifyitems(items):
-    """The wheels' tests make what the other tests pack."""
-    items.sort(key=lambda item: item.path.name != "test_wheels.py")
 
 
 @pytest.fixture(scope="session")
-def system_work():
-    """The folder that all tests here share, because the libraries are made once."""
-    return ROOT / "build/package" if FINISHED else BUILD / "package"
+def made(tmp_path_factory):
+    """made(GROUP): a plan whose folders have the group's artifacts (cached.py)."""
+    base, got = tmp_path_factory.mktemp("artifacts"), set()
+
+    def get(name):
+        if name not in got:
+            cached.get(ROOT, name, base)
+            got.add(name)
+        return cached.plan_in(ROOT, base)
+
+    return get
 
 
 @pytest.fixture(scope="session")
-def system_dist(tmp_path_factory, system_work):
-    """`./hakmem package` of the kinds that are tested here."""
-    if FINISHED:
-        return Path(FINISHED).resolve()
-    from kinds import with_needs
-    from plan import Plan
+def dist_of(made):
+    """dist_of(GROUP): the folder with what users get of the group."""
+    return lambda name: Path(FINISHED).resolve() if FINISHED else made(name).dist
 
-    plan = Plan(ROOT, system_work, tmp_path_factory.mktemp("system-dist"))
-    plan.work.mkdir(parents=True, exist_ok=True)
-    wheel = plan.work / "wheel/x86_64-linux-gnu"
-    for kind in with_needs(["system", "container"]):
-        if kind.name != "wheels" or not wheel.is_dir() or wheel.stat().st_mtime < START:
-            kind.make(plan)
-    return plan.dist
+
+@pytest.fixture(scope="session")
+def system_dist(dist_of):
+    return dist_of("system")
 
 
 class Machine:

