@@ -5,9 +5,12 @@ import re
 from pathlib import Path
 
 import blackbox
+import machine
 import pytest
 
 from hakmem.bench import programs
+
+pytestmark = machine.needs("program:cargo")
 
 BUILD = Path(os.environ.get("HAKMEM_BUILD_DIR", blackbox.REPOSITORY / "build/release"))
 # Small runs: DOCUMENTS, then LIVE or RECORDS, then SEED.
