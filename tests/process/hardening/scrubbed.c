@@ -119,7 +119,7 @@ int main(int argc, char **argv)
 
     if (number == 0)
         return 2;
-    alarm(60);
+    alarm(1200); /* ends a hang */
     if (!strcmp(argv[1], "work")) {
         work_for((double)number);
     } else if (!strcmp(argv[1], "closed")) {
@@ -141,7 +141,7 @@ int main(int argc, char **argv)
             other = malloc(number);
             free((void *)other); /* the slab changes, so it is scrubbed again */
             leave_memory();
-            sleep(50);
+            sleep(1100);
         }
     }
     puts("on");

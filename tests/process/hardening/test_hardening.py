@@ -305,7 +305,7 @@ PERL = 'my %h; $h{$_} = "x" x ($_ % 100) for 1..50000; print scalar(keys %h), " 
 LUA = """local t = {} for i = 1, 100000 do t[i] = ("x"):rep(i % 50) .. i end
 table.sort(t) local n = 0 for i = 1, #t do n = (n * 31 + #t[i] * i) % 1000003 end print(n, t[1], t[#t])"""
 REDIS = """redis-server --port 0 --unixsocket "$1/redis.sock" --save '' --appendonly no >/dev/null & server=$!
-for i in $(seq 100); do [ -S "$1/redis.sock" ] && break; sleep 0.05; done
+for i in $(seq 24000); do [ -S "$1/redis.sock" ] && break; sleep 0.05; done
 seq 5000 | awk '{ printf "SET key:%d %s\\nLPUSH list:%d %d\\n", $1, $1 * $1, $1 % 100, $1 }' | redis-cli -s "$1/redis.sock" | sort | uniq -c | wc -l
 redis-cli -s "$1/redis.sock" eval "local n = 0 for i = 1, 5000 do n = n + redis.call('GET', 'key:' .. i) end return n" 0
 redis-cli -s "$1/redis.sock" shutdown nosave; wait $server"""

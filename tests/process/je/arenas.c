@@ -181,7 +181,7 @@ static void forks(void)
     for (int i = 0; i < 100; i++) {
         pid_t child = fork();
         if (child == 0) {
-            alarm(20);
+            alarm(600); /* ends a hang */
             unsigned number = create();
             void *block = mallocx(100, MALLOCX_ARENA(number));
             _exit(arena_of(block) == number && get("stats.arenas.%u.small.allocated", number) == sallocx(block, 0) ? 0

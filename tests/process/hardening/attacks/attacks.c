@@ -463,7 +463,7 @@ int main(int argc, char **argv)
 {
     size_t count = sizeof TECHNIQUES / sizeof TECHNIQUES[0];
 
-    alarm(20);
+    alarm(50); /* ends a hang */
     if (argc == 1)
         for (size_t i = 0; i < count; i++)
             say(TECHNIQUES[i].name);

@@ -481,7 +481,7 @@ int main(int argc, char **argv)
 
     if (!kind)
         return 2;
-    alarm(20);
+    alarm(50); /* ends a hang */
     size = (size_t)strtoull(argv[2], NULL, 10);
     set_scene();
     if (!strcmp(argv[3], "same")) {
