@@ -16,6 +16,11 @@ ENVIRONMENT = {"PYTHONPATH": str(blackbox.REPOSITORY / "python"), "PYTHONDONTWRI
                "HAKMEM_BUILD_DIR": str(BUILD), "COLUMNS": "300"}
 
 
+def own(name):
+    """A name that no process of another run of these tests has."""
+    return f"h{os.getpid()}{name}"
+
+
 @pytest.fixture
 def waiting(compiled, ready, tmp_path):
     """waiting(name, preload=...) runs a program of that file name until the test ends, and returns the ready

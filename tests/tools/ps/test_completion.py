@@ -6,7 +6,7 @@ import sys
 import blackbox
 import pexpect
 import pytest
-from conftest import ENVIRONMENT
+from conftest import ENVIRONMENT, own
 from inprocess import hakmem
 
 
@@ -48,9 +48,9 @@ ZSH = ["autoload -U compinit; compinit -u -D", 'eval "$(hakmem completion zsh)"'
 
 @pytest.mark.parametrize("shell, prepare", [("bash", BASH), ("zsh", ZSH)])
 def test_a_command_and_a_name(shell, prepare, command, waiting, library):
-    waiting("haktabbed", library)
+    waiting(own("tab"), library)
     typed(shell, command, prepare, "hakmem expl", "explain ")
-    typed(shell, command, prepare, "hakmem stats hakta", "haktabbed ")
+    typed(shell, command, prepare, f"hakmem stats {own('ta')}", f"{own('tab')} ")
 
 
 def fish(command, line):
@@ -60,9 +60,9 @@ def fish(command, line):
 
 
 def test_in_fish(command, waiting, library):
-    process = waiting("hakfished", library)
+    process = waiting(own("fish"), library)
     assert fish(command, "hakmem expl") == ["explain"]
-    assert fish(command, "hakmem stats hakfi") == ["hakfished"]
+    assert fish(command, f"hakmem stats {own('fi')}") == [own("fish")]
     assert str(process.pid) in fish(command, "hakmem stats ")
     assert fish(command, "hakmem doctor --js") == ["--json"]
     assert "/etc/passwd" in fish(command, "hakmem run -- cat /etc/passw")

@@ -5,6 +5,7 @@ import os
 import subprocess
 
 import blackbox
+from conftest import own
 from inprocess import hakmem
 
 from hakmem.processes import Process, all_processes, bearers, matches
@@ -17,47 +18,47 @@ def pid_of(*arguments):
 
 
 def test_the_name_of_a_program(waiting, library):
-    for name in ("haknamed", "hak named", "hak-a-name-longer-than-15", "hak\u00e4-named-longer-than-15"):
+    for name in map(own, ("named", " named", "-a-name-longer-than-15", "\u00e4-named-longer-than-15")):
         process = waiting(name, library)
         assert pid_of(name) == process.pid
 
 
 def test_the_name_that_a_process_has_by_its_first_word(waiting, library):
-    process = waiting("hakfile", library, argv0="/opt/haktitle: worker process")
-    assert pid_of("haktitle") == pid_of("hakfile") == process.pid
+    process = waiting(own("file"), library, argv0=f"/opt/{own('title')}: worker process")
+    assert pid_of(own("title")) == pid_of(own("file")) == process.pid
 
 
 def test_a_part_of_the_command_line(waiting, library):
-    process = waiting("hakpart", library, ["--port=61379"])
-    result = hakmem("stats", "port=61379")
+    process = waiting(own("part"), library, [f"--port={own('61379')}"])
+    result = hakmem("stats", f"port={own('61379')}")
     assert result.status == 0 and str(process.pid) in result.stdout, result.report()
-    assert "'port=61379'" in result.stderr and str(process.pid) in result.stderr
+    assert f"'port={own('61379')}'" in result.stderr and str(process.pid) in result.stderr
 
 
 def test_a_script_by_its_own_name(tmp_path, library):
-    script = tmp_path / "hakscript.py"
+    script = tmp_path / own("script.py")
     script.write_text("print('ready', flush=True)\ninput()\n")
     process = subprocess.Popen(["python3", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                env=blackbox.environment(None, library))
     try:
         assert process.stdout.readline() == "ready\n"
-        assert pid_of("hakscript.py") == process.pid
+        assert pid_of(own("script.py")) == process.pid
     finally:
         process.communicate("\n")
 
 
 def test_several_are_a_list_and_2(waiting, library):
-    first, second = waiting("hakmany", library), waiting("hakmany", library)
+    first, second = waiting(own("many"), library), waiting(own("many"), library)
     for command in ("stats", "explain", "map", "doctor", "advise"):
-        hakmem(command, "hakmany").says(2, "'hakmany'", first.pid, second.pid)
+        hakmem(command, own("many")).says(2, own("many"), first.pid, second.pid)
 
 
 def test_the_one_on_hakmem_is_meant(waiting, library):
     """For a command about processes on HAKMEM. doctor accepts any process."""
-    waiting("hakone")
-    process = waiting("hakone", library)
-    assert pid_of("hakone") == process.pid
-    assert hakmem("doctor", "hakone").status == 2
+    waiting(own("one"))
+    process = waiting(own("one"), library)
+    assert pid_of(own("one")) == process.pid
+    assert hakmem("doctor", own("one")).status == 2
 
 
 def test_no_such_name_is_1():
@@ -68,23 +69,23 @@ def test_no_such_name_is_1():
 
 
 def test_every_command_takes_a_name(waiting, library, tmp_path):
-    process = waiting("hakevery", library)
+    process = waiting(own("every"), library)
     for command, statuses in (("explain", (0,)), ("top --once --interval 0.1", (0,)), ("doctor", (0, 1)),
                               ("heap", (1,))):
-        result = hakmem(*command.split(), "hakevery")
+        result = hakmem(*command.split(), own("every"))
         assert result.status in statuses, result.report()
         assert str(process.pid) in result.stdout + result.stderr
-    drawn = hakmem("map", "hakevery", "-o", tmp_path / "map.html")
+    drawn = hakmem("map", own("every"), "-o", tmp_path / "map.html")
     assert drawn.status == 0 and str(process.pid) in (tmp_path / "map.html").read_text()
 
 
 def test_a_file_comes_before_a_process(waiting, library, tmp_path, monkeypatch):
-    process = waiting("hakheap", library)
+    process = waiting(own("heap"), library)
     (tmp_path / "there").mkdir()
-    (tmp_path / "there/hakheap").touch()
+    (tmp_path / "there" / own("heap")).touch()
     monkeypatch.chdir(tmp_path / "there")
-    result = hakmem("heap", "hakheap")
-    result.says(1, "hakheap")
+    result = hakmem("heap", own("heap"))
+    result.says(1, own("heap"))
     assert str(process.pid) not in result.stderr
 
 

@@ -9,7 +9,7 @@ import time
 
 import blackbox
 import pytest
-from conftest import ENVIRONMENT, WAITS
+from conftest import ENVIRONMENT, WAITS, own
 from inprocess import as_nobody, hakmem
 
 from hakmem.processes import all_processes, read_one
@@ -91,12 +91,12 @@ def test_a_process_that_ends_while_its_heap_is_read(waiting, library, monkeypatc
 
 
 def test_a_zombie_is_no_process(waiting, library):
-    process = waiting("hakps-zombie", library)
+    process = waiting(own("zombie"), library)
     os.kill(process.pid, signal.SIGKILL)
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert process.pid not in {each.pid for each in all_processes()}
     assert process.pid not in listed()[0]
-    hakmem("stats", "hakps-zombie").says(1, "hakps-zombie")
+    hakmem("stats", own("zombie")).says(1, own("zombie"))
 
 
 def test_a_process_in_a_namespace_of_its_own(compiled, tmp_path, library):
