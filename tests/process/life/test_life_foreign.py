@@ -21,8 +21,11 @@ def handler_library(compiled):
     return compiled(HERE / "fork_handlers.c", shared=True)
 
 
-@pytest.mark.parametrize("handlers", ["prepare", "parent", "child", "prepare,parent,child"])
-@pytest.mark.parametrize("how", ["preloaded", "linked", "static", "library"])
+HANDLERS = [*(("preloaded", handler) for handler in ("prepare", "parent", "child")),
+            *((how, "prepare,parent,child") for how in ("preloaded", "linked", "static", "library"))]
+
+
+@pytest.mark.parametrize("how,handlers", HANDLERS)
 def test_fork_handlers_registered_before_ours(compiled, library, override_archive, handler_library, how, handlers):
     """Fork handlers that run between the allocator's own, under its locks, may allocate and free."""
     env, source, preload = {"FORK_HANDLERS": handlers, "OWN_HANDLERS": "1"}, HERE / "foreign_fork.c", library
@@ -58,7 +61,7 @@ def test_fork_in_a_signal_handler(compiled, child):
 @pytest.mark.parametrize("child", ["exit", "exec", "return"])
 def test_fork_in_a_signal_handler_beside_threads(compiled, library, child):
     """The same beside threads that allocate. glibc hangs there."""
-    result = blackbox.run([compiled(HERE / "foreign_signal.c"), child, 250, 4], preload=library, timeout=HUNG)
+    result = blackbox.run([compiled(HERE / "foreign_signal.c"), child, 100, 4], preload=library, timeout=HUNG)
     assert (result.status, result.stdout, result.stderr) == (0, "done\n", ""), result.report()
 
 
@@ -125,7 +128,7 @@ def test_fork_beside_the_initialisation(compiled, library):
 def test_forks_in_signal_handlers_of_all_threads(compiled, library, child):
     """Several threads fork at once, some in a signal handler that interrupted malloc or free. A fork elsewhere may wait
     for a thread that only allocates, which waits for an interrupted one."""
-    result = blackbox.run([compiled(HERE / "foreign_signal.c"), child, 250, 8, "all"], preload=library,
+    result = blackbox.run([compiled(HERE / "foreign_signal.c"), child, 150, 8, "all"], preload=library,
                           timeout=HUNG)
     assert (result.status, result.stdout, result.stderr) == (0, "done\n", ""), result.report()
 
