@@ -5,7 +5,7 @@
 
 A test that starts a program of another package by its name needs no mark: conftest.py skips it if the start fails.
 A test is skipped only for what the machine cannot do, with the system call and its error as the reason. In
-`./hakmem test --all`, which installs all programs (HAKMEM_TEST_COMPLETE), a missing program is a failure instead.
+`./hakmem test --all`, which installs all programs (TEST_COMPLETE), a missing program is a failure instead.
 """
 
 import ctypes
@@ -125,7 +125,7 @@ def lacks(ability):
 
 def lacking(abilities):
     """The reasons of all abilities that the machine has not, and that a test may be skipped for."""
-    complete = "HAKMEM_TEST_COMPLETE" in os.environ
+    complete = "TEST_COMPLETE" in os.environ
     reasons = [lacks(each) for each in abilities if not (complete and each.startswith("program:"))]
     return "; ".join(reason for reason in reasons if reason)
 

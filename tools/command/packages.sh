@@ -32,10 +32,11 @@ print_reasons()
     done
 }
 
-# version_of PACKAGE: prints the version in the name of the package that PACKAGE stands for, such as 14 for clang.
+# version_of PACKAGE: prints the version in the name of the package that PACKAGE stands for: 14 for clang, 3.11 for
+# python3.
 version_of()
 {
-    apt-cache depends "$1" 2>/dev/null | sed -n "s/^ *Depends: $1-\{0,1\}\([0-9][0-9.]*\)$/\1/p" | head -1
+    apt-cache depends "$1" 2>/dev/null | sed -n 's/^ *Depends: [a-z]*-\{0,1\}\([0-9][0-9.]*\)$/\1/p' | head -1
 }
 
 # alternatives_of ENTRY: prints the names that an entry stands for, the preferred one first.

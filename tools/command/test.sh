@@ -8,7 +8,7 @@ command_test()
         case $1 in
         --all)
             all=yes
-            export HAKMEM_TEST_COMPLETE=1 # tests/machine.py
+            export TEST_COMPLETE=1 # tests/machine.py
             ;;
         --again) again=yes ;;
         --changed) changed=yes ;;
@@ -18,7 +18,7 @@ command_test()
             shift "$((taken - 1))"
             ;;
         --coverage) coverage=yes ;;
-        --fresh) export HAKMEM_FRESH=1 ;;
+        --fresh) export TEST_FRESH=1 ;;
         --yes) assume_yes=yes ;;
         --soak | --soak=*)
             take_value --soak "$@"

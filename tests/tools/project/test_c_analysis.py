@@ -2,7 +2,7 @@
 
 A file that was analysed without a finding is not analysed again while it, its headers, its commands and the analyser
 are the same; ~/.cache/hakmem/analysis (tests/kept.py) keeps digests of them. Without digests, clang-tidy and cppcheck
-read all of src, which is where they have found faults, and each analyser what this branch has changed. HAKMEM_FRESH=1:
+read all of src, which is where they have found faults, and each analyser what this branch has changed. TEST_FRESH=1:
 all three read all that they are for.
 """
 
@@ -26,7 +26,7 @@ import kept
 ROOT = blackbox.REPOSITORY
 BUILD = Path(os.environ.get("HAKMEM_BUILD_DIR", ROOT / "build/release"))
 KEPT = 20_000  # digests: a whole analysis has 700
-FRESH = os.environ.get("HAKMEM_FRESH") == "1"
+FRESH = os.environ.get("TEST_FRESH") == "1"
 BATCH = 8  # files that one clang-tidy reads
 # For gcc's flags that clang does not know.
 TIDY = ["clang-tidy", "--quiet", "--extra-arg=-Wno-ignored-optimization-argument"]

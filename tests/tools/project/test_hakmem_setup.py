@@ -131,8 +131,8 @@ def test_who_may_not_install_is_told_how(open_script):
 # While it installs, no service may start (policy-rc.d).
 TOOLS = {"dpkg_query": 'for each; do case $each in there|bash) echo "ii  $each"; esac; done',
          "apt_cache": """case "$1 $*" in
-depends*) echo "  Depends: clang-14" ;;
-show*newer-15|show*libclang-rt-14-dev) ;;
+depends*) echo "  PreDepends: python3-minimal"; echo "  Depends: $2-14" | sed s/python3-14/python3.11/ ;;
+show*newer-15|show*libclang-rt-14-dev|show*libpython3.11-testsuite) ;;
 *) exit 100 ;;
 esac""",
          "apt_get": """case "$*" in *install*)
@@ -141,7 +141,8 @@ echo "$*" | sed 's/.*--no-install-recommends //' >>"$SAID"; /usr/sbin/policy-rc.
 
 @pytest.mark.parametrize("entries, installed, status, unknown", [
     ("bash", None, 0, None), ("nonesuch|there", None, 0, None), ("nonesuch|newer-15|newer-14", "newer-15", 0, None),
-    ("libclang-rt-{clang}-dev", "libclang-rt-14-dev", 0, None), ("newer-15\nnonesuch", "newer-15", 1, "nonesuch")])
+    ("libclang-rt-{clang}-dev", "libclang-rt-14-dev", 0, None),
+    ("libpython{python3}-testsuite", "libpython3.11-testsuite", 0, None), ("newer-15\nnonesuch", "newer-15", 1, "nonesuch")])
 def test_what_a_list_names_is_looked_up(script, tmp_path, entries, installed, status, unknown):
     """Alternatives, and versions of this system. What it lacks is named once, and the rest is installed."""
     said = tmp_path / "said"
