@@ -83,7 +83,7 @@ def no_dpkg(tmp_path_factory):
         for command in Path(place).iterdir() if Path(place).is_dir() else ():
             if not command.name.startswith(("dpkg", "apt", "cargo")):
                 (folder / command.name).unlink(missing_ok=True)
-                (folder / command.name).symlink_to(command.resolve())
+                (folder / command.name).symlink_to(os.path.realpath(command))
     return str(folder)
 
 
