@@ -53,7 +53,8 @@ def failed_in(folder: Path) -> list[str]:
     result = folder / RESULT
     if not result.exists():
         return []
-    return [case.get("name", "") for case in ElementTree.parse(result).getroot().iter("testcase") if not succeeded(case)]
+    cases = ElementTree.parse(result).getroot().iter("testcase")
+    return [case.get("name", "") for case in cases if not succeeded(case)]
 
 
 def succeeded(case: ElementTree.Element) -> bool:

@@ -514,7 +514,8 @@ def lines(choice: Choice, explain: bool) -> Iterator[str]:
         yield f"test {name}" + (f": {'; '.join(dict.fromkeys(why))}" if explain else "")
     for target in choice.targets():
         yield f"target {target}"
-    for each in sorted({each for name in choice.why for each in stage_of("release", choice.tests[name].labels).packages}):
+    stages = {stage_of("release", choice.tests[name].labels) for name in choice.why}
+    for each in sorted({each for stage in stages for each in stage.packages}):
         yield f"list {each}"
 
 

@@ -24,7 +24,8 @@ progressing()
         exec 7>&- 8>&- 9>&- {never}<> <(:)
         # A builtin waits here: a child would outlive this shell and hold the caller's streams open.
         while ! read -r -t 15 -u "$never"; do
-            say "  $((SECONDS - began)) s: $(tail -c 400 "$log" | tr '\r' '\n' | grep -v '^ *$' | tail -n 1 | cut -c -100)"
+            say "  $((SECONDS - began)) s: $(tail -c 400 "$log" | tr '\r' '\n' | grep -v '^ *$' | tail -n 1 |
+                cut -c -100)"
         done
     ) &
     reporter=$!

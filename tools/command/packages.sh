@@ -11,7 +11,8 @@ read_list()
     local name line
     for name in "$@"; do
         while read -r line; do
-            if [[ $line =~ 'unless the command '([^ ]+)' is there' ]] && command -v "${BASH_REMATCH[1]}" >/dev/null; then
+            if [[ $line =~ 'unless the command '([^ ]+)' is there' ]] &&
+                command -v "${BASH_REMATCH[1]}" >/dev/null; then
                 continue
             fi
             line=${line%%#*}

@@ -47,7 +47,7 @@ def run(argv, extra=None):
     try:
         done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
     except FileNotFoundError:
-        raise CheckError(f"{argv[0]} is not installed (tools/packages-bench.txt lists what is needed)") from None
+        raise CheckError(f"{argv[0]} is not installed (tools/packages/bench.txt lists what is needed)") from None
     except subprocess.TimeoutExpired:
         raise CheckError(f"{' '.join(argv)}: no end after {RUN_SECONDS} s") from None
     if done.returncode != 0:

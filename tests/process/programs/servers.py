@@ -31,7 +31,7 @@ def is_root():
 def daemon(name):
     """The path of a server's program, which may be outside of the user's PATH."""
     found = shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin:/usr/local/sbin")
-    assert found, f"{name} is not installed; tools/packages-test.txt names what is needed"
+    assert found, f"{name} is not installed; tools/packages/programs.txt names what is needed"
     return found
 
 

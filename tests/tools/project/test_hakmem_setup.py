@@ -142,7 +142,8 @@ echo "$*" | sed 's/.*--no-install-recommends //' >>"$SAID"; /usr/sbin/policy-rc.
 @pytest.mark.parametrize("entries, installed, status, unknown", [
     ("bash", None, 0, None), ("nonesuch|there", None, 0, None), ("nonesuch|newer-15|newer-14", "newer-15", 0, None),
     ("libclang-rt-{clang}-dev", "libclang-rt-14-dev", 0, None),
-    ("libpython{python3}-testsuite", "libpython3.11-testsuite", 0, None), ("newer-15\nnonesuch", "newer-15", 1, "nonesuch")])
+    ("libpython{python3}-testsuite", "libpython3.11-testsuite", 0, None),
+    ("newer-15\nnonesuch", "newer-15", 1, "nonesuch")])
 def test_what_a_list_names_is_looked_up(script, tmp_path, entries, installed, status, unknown):
     """Alternatives, and versions of this system. What it lacks is named once, and the rest is installed."""
     said = tmp_path / "said"
@@ -162,8 +163,8 @@ def test_a_stage_whose_packages_are_missing_is_lost_and_the_others_run(script, t
     tests = "".join(f'add_test({label} true)\nset_tests_properties({label} PROPERTIES LABELS {label})\n'
                     for label in ("unit", "stress", "bounds", "cost", "programs", "tools", "delivery", "project"))
     # Configures a flavor: release has a test of each kind, each other flavor one.
-    cmake = f"""case "$*" in *"-B "*)
-folder=$(echo "$*" | sed 's/.*-B \\([^ ]*\\).*/\\1/'); mkdir -p "$folder"; touch "$folder/build.ninja"
+    cmake = r"""case "$*" in *"-B "*)
+folder=$(echo "$*" | sed 's/.*-B \([^ ]*\).*/\1/'); mkdir -p "$folder"; touch "$folder/build.ninja"
 case $folder in */release) echo "$TESTS" ;; *) echo "add_test(one true)"
 echo "set_tests_properties(one PROPERTIES LABELS stress)" ;; esac >"$folder/CTestTestfile.cmake"; esac"""
     tools = {**TOOLS, "cmake": cmake}
@@ -180,7 +181,8 @@ echo "set_tests_properties(one PROPERTIES LABELS stress)" ;; esac >"$folder/CTes
     assert "project" in result.stdout and re.search(r"^failed: stage tools", result.stdout, re.MULTILINE)
     (script.parent / "tools/packages/tools.txt").write_text("bash\n")
     again = blackbox.run([script, "test", "--again"], env=env, timeout=blackbox.HANG)
-    assert again.status == 0 and again.stdout.endswith("\n") and again.stdout.splitlines()[-1] == "1 passed, 0 failed, 0 skipped", again.report()
+    assert again.status == 0, again.report()
+    assert again.stdout.splitlines()[-1] == "1 passed, 0 failed, 0 skipped", again.report()
 
 
 # ---- A checkout that cannot be built in ----

@@ -157,6 +157,6 @@ def test_the_command(tmp_path):
     done = subprocess.run([sys.executable, SCRIPT, "--build", BUILD, "--base", "HEAD", "--explain"],
                           capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert all(line.startswith(("test ", "target ")) for line in done.stdout.splitlines())
+    assert all(line.startswith(("test ", "target ", "list ")) for line in done.stdout.splitlines())
     done = subprocess.run([sys.executable, SCRIPT, "--build", tmp_path], capture_output=True, text=True, check=False)
     assert done.returncode == 1 and str(tmp_path) in done.stderr
