@@ -60,8 +60,8 @@ static void hand_end(pthread_t freer)
 }
 
 /* One mix of sizes: 1.2 x the live peak and the freer's cache. Shifting sizes: what the footprint's rule (N2) lets
- * wait, as in bounds_change.c, and both threads' caches. They run without huge pages, with which the peak moves by whole
- * huge pages from run to run. */
+ * wait, as in bounds_change.c, and both threads' caches. They run without huge pages, with which the peak moves by
+ * whole huge pages from run to run. */
 static void judge_peak(bool shifting, size_t start, size_t live_peak, size_t asked_peak)
 {
     size_t aim = live_peak + live_peak / 5 + CACHE_BYTES;
