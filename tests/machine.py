@@ -104,6 +104,12 @@ def lacks_program(name):
     return None if shutil.which(name) else f"{name} is not installed"
 
 
+def lacks_library(name):
+    """Whether a program can be linked to the file."""
+    tried = subprocess.run(["gcc", "-shared", f"-l:{name}", "-o", os.devnull], capture_output=True, check=False)
+    return f"{name} is not installed" if tried.returncode else None
+
+
 PROBES = {
     "root": lacks_root,
     "ptrace": lacks_ptrace,
@@ -113,6 +119,7 @@ PROBES = {
     "lock": lacks_lock,
     "setuid": lacks_setuid,
     "program": lacks_program,
+    "library": lacks_library,
 }
 
 
@@ -126,7 +133,7 @@ def lacks(ability):
 def lacking(abilities):
     """The reasons of all abilities that the machine has not, and that a test may be skipped for."""
     complete = "TEST_COMPLETE" in os.environ
-    reasons = [lacks(each) for each in abilities if not (complete and each.startswith("program:"))]
+    reasons = [lacks(each) for each in abilities if not (complete and each.startswith(("program:", "library:")))]
     return "; ".join(reason for reason in reasons if reason)
 
 

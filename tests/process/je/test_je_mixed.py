@@ -5,6 +5,7 @@ import subprocess
 import pytest
 
 import blackbox
+import machine
 from conftest import FOLDER
 
 # {name: library, variables}
@@ -24,6 +25,7 @@ def program(compiled):
     return compiled(FOLDER / "mixed.c", "-fno-builtin", "-l:libjemalloc.so.2")
 
 
+@machine.needs("library:libjemalloc.so.2")
 @pytest.mark.parametrize("way", WAYS)
 def test_blocks_of_any_function_meet_any_other(way, program, tmp_path):
     name, variables = WAYS[way]
