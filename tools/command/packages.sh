@@ -3,6 +3,8 @@
 # wherever it comes from. {clang} stands for the version of Debian's clang, as {python3} for Python's.
 
 venv_packages=(python3 python3-venv)
+# For apt: without its own cache, which takes 90 MB of a fresh system.
+no_apt_cache=(-o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache=)
 cross_packages=(gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static)
 
 # read_list NAME...: prints the entries of the lists in tools/packages, without the reasons, each once.
@@ -38,7 +40,7 @@ print_reasons()
 version_of()
 {
     # What is installed is asked first, because apt-cache takes half a second.
-    { dpkg-query -W -f '${Depends}\n' "$1" 2>/dev/null | grep . || apt-cache depends "$1" 2>/dev/null; } |
+    { dpkg-query -W -f '${Depends}\n' "$1" 2>/dev/null | grep . || apt-cache "${no_apt_cache[@]}" depends "$1" 2>/dev/null; } |
         grep -oE '(^|[ ,])[a-z]+-?[0-9][0-9.]*([ ,]|$)' | grep -oE '[0-9][0-9.]*' | head -1
 }
 
@@ -83,20 +85,22 @@ list_missing_packages()
 # of which they have none.
 choose_packages()
 {
-    local entry name found
+    local entry name names=() known
     chosen=() unknown=()
     for entry in "$@"; do
-        found=""
+        mapfile -t -O "${#names[@]}" names < <(alternatives_of "$entry")
+    done
+    # One call, because each reads all lists. It fails if it does not know one of the names.
+    known=$(apt-cache "${no_apt_cache[@]}" show --no-all-versions ${names[@]+"${names[@]}"} 2>/dev/null |
+        sed -n 's/^Package: //p') || true
+    for entry in "$@"; do
         for name in $(alternatives_of "$entry"); do
-            if [[ -z $found ]] && apt-cache show --no-all-versions "$name" >/dev/null 2>&1; then
-                found=$name
+            if [[ $'\n'$known$'\n' == *$'\n'"$name"$'\n'* ]]; then
+                chosen+=("$name")
+                continue 2
             fi
         done
-        if [[ -n $found ]]; then
-            chosen+=("$found")
-        else
-            unknown+=("$entry")
-        fi
+        unknown+=("$entry")
     done
 }
 
@@ -124,8 +128,8 @@ apt_install()
     else
         policy=""
     fi
-    progressing apt-get -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 -o APT::Keep-Downloaded-Packages=false \
-        install -y --no-install-recommends "$@" ||
+    progressing apt-get "${no_apt_cache[@]}" -o APT::Keep-Downloaded-Packages=false -o Acquire::Retries=3 \
+        -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "$@" ||
         status=1
     if [[ -n $policy ]]; then
         rm -f "$policy"
@@ -161,7 +165,7 @@ offer_packages()
     fi
     lock_system
     if [[ $apt_updated == no ]]; then
-        progressing apt-get -o Acquire::Retries=3 update && apt_updated=yes
+        progressing apt-get "${no_apt_cache[@]}" -o Acquire::Retries=3 update && apt_updated=yes
     fi
     # Another hakmem may have installed some while this one waited.
     mapfile -t missing < <(list_missing_packages "${missing[@]}")

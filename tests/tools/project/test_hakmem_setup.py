@@ -130,10 +130,11 @@ def test_who_may_not_install_is_told_how(open_script):
 # What stands for Debian's tools: two packages are in its lists, one of them is installed, and apt-get notes its words.
 # While it installs, no service may start (policy-rc.d).
 TOOLS = {"dpkg_query": 'for each; do case $each in there|bash) echo "ii  $each"; esac; done',
-         "apt_cache": """case "$1 $*" in
-depends*) echo "  PreDepends: python3-minimal"; echo "  Depends: $2-14" | sed s/python3-14/python3.11/ ;;
-show*newer-15|show*libclang-rt-14-dev|show*libpython3.11-testsuite) ;;
-*) exit 100 ;;
+         "apt_cache": """shift 4
+case $1 in
+depends) echo "  PreDepends: python3-minimal"; echo "  Depends: $2-14" | sed s/python3-14/python3.11/ ;;
+show) for each; do case $each in newer-15|libclang-rt-14-dev|libpython3.11-testsuite) echo "Package: $each" ;; esac; done
+exit 100
 esac""",
          "apt_get": """case "$*" in *install*)
 echo "$*" | sed 's/.*--no-install-recommends //' >>"$SAID"; /usr/sbin/policy-rc.d; echo "policy $?" >>"$SAID"; esac"""}
