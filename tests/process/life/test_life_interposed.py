@@ -24,7 +24,9 @@ SUBSETS = {
     "the four and all aligned": ("", [*FOUR, *ALIGNED], [*C, *CPP, "mixed", "aligned"], ["sized", "usable_size"]),
     "the four and memalign": ("", [*FOUR, "memalign"], [*C, "cpp", "mixed"], BETTER),
     "the four and posix_memalign": ("", [*FOUR, "posix_memalign"], [*C, "cpp", "mixed"], BETTER),
-    "the four and aligned_alloc": ("", [*FOUR, "aligned_alloc"], [*C, *CPP], ["mixed", "aligned", "sized"]),
+    # By which function libstdc++ gets an aligned block depends on its version.
+    "the four and aligned_alloc": ("", [*FOUR, "aligned_alloc"], [*C, "cpp"],
+                                   ["cpp_aligned", "mixed", "aligned", "sized"]),
     "the four and usable size": ("", [*FOUR, "malloc_usable_size"], [*C, "cpp", "mixed", "usable_size"], ["sized"]),
     "the four and reallocarray": ("", [*FOUR, "reallocarray"], [*C, "cpp", "mixed"], ["sized", "usable_size"]),
     "the four, aligned C++": ("", FOUR, [*C, "cpp"], ["cpp_aligned"]),
