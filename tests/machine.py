@@ -16,8 +16,6 @@ import shutil
 import subprocess
 import sys
 
-import pytest
-
 PTRACE_TRACEME = 0
 MADV_GUARD_INSTALL = 102
 MLOCK_ONFAULT = 1
@@ -140,12 +138,16 @@ def lacking(abilities):
 def needs(*abilities):
     """A mark for a test that needs all of these."""
     reason = lacking(abilities)
+    import pytest
+
     return pytest.mark.skipif(bool(reason), reason=reason or "nothing is lacking")
 
 
 def require(*abilities):
     """Skips the running test if the machine has not all of these."""
     if reason := lacking(abilities):
+        import pytest
+
         pytest.skip(reason)
 
 

@@ -44,7 +44,7 @@ def note_lost(folder: Path, reason: str) -> None:
 
 
 def note_left_out(folder: Path, reason: str) -> None:
-    """Notes why none of a stage's tests can run here."""
+    """Notes what a stage leaves out here, and why."""
     (folder / LEFT_OUT).write_text(reason + "\n")
 
 

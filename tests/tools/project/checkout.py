@@ -60,6 +60,8 @@ def make(folder):
         (folder / "tools/packages" / path.name).write_text("# Debian packages, none of which is wanted here.\n")
     for name in ("test_stages.py", "count_tests.py"):
         shutil.copy(blackbox.REPOSITORY / "tools" / name, folder / "tools" / name)
+    (folder / "tests").mkdir()
+    shutil.copy(blackbox.REPOSITORY / "tests/machine.py", folder / "tests/machine.py")
     (folder / "python/pyproject.toml").write_text(PROJECT)
     (folder / "python/backend.py").write_text(BACKEND)
     (folder / "python/hakmem/__init__.py").write_text("")
