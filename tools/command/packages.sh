@@ -40,7 +40,10 @@ print_reasons()
 version_of()
 {
     # What is installed is asked first, because apt-cache takes half a second.
-    { dpkg-query -W -f '${Depends}\n' "$1" 2>/dev/null | grep . || apt-cache "${no_apt_cache[@]}" depends "$1" 2>/dev/null; } |
+    {
+        dpkg-query -W -f '${Depends}\n' "$1" 2>/dev/null | grep . ||
+            apt-cache "${no_apt_cache[@]}" depends "$1" 2>/dev/null
+    } |
         grep -oE '(^|[ ,])[a-z]+-?[0-9][0-9.]*([ ,]|$)' | grep -oE '[0-9][0-9.]*' | head -1
 }
 

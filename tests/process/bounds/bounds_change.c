@@ -53,8 +53,8 @@ void case_change_sizes_limited(void)
     bounds_figure("peak above the start (80 MiB)", bounds_above(bounds_peak(), start), 80 * MIB);
 }
 
-/* Half stays live and half changes: a quarter of the peak and 8 MiB may wait, and a thread's cache pins slabs. Where the
- * last block of a turn is large, more is live than in the first turn. */
+/* Half stays live and half changes: a quarter of the peak and 8 MiB may wait, and a thread's cache pins slabs. Where
+ * the last block of a turn is large, more is live than in the first turn. */
 void case_change_half(void)
 {
     static const size_t sizes[] = { 48, 3 * MIB, 1000, 1200 * KIB, 20 * KIB, 5 * MIB, 64 };

@@ -133,7 +133,10 @@ TOOLS = {"dpkg_query": 'for each; do case $each in there|bash) echo "ii  $each";
          "apt_cache": """shift 4
 case $1 in
 depends) echo "  PreDepends: python3-minimal"; echo "  Depends: $2-14" | sed s/python3-14/python3.11/ ;;
-show) for each; do case $each in newer-15|libclang-rt-14-dev|libpython3.11-testsuite) echo "Package: $each" ;; esac; done
+show)
+for each; do
+case $each in newer-15|libclang-rt-14-dev|libpython3.11-testsuite) echo "Package: $each" ;; esac
+done
 exit 100
 esac""",
          "apt_get": """case "$*" in *install*)
