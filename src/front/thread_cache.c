@@ -75,7 +75,8 @@ static void cache_follow_profile(struct thread_cache *cache)
     cache_fill_classes(cache);
 }
 
-void cache_init(struct thread_cache *cache, struct heap *heap)
+/* Makes a zeroed record an empty cache. */
+static void cache_init(struct thread_cache *cache)
 {
     for (unsigned class = 1; class < CLASS_COUNT; class++) {
         cache->base[class] = size_classes[class].first_base;
@@ -86,7 +87,6 @@ void cache_init(struct thread_cache *cache, struct heap *heap)
     cache_follow_profile(cache);
     cache->hand = 1;
     cache->tick = cache_flush_number();
-    cache->heap = heap;
 }
 
 /* Returns the heap that served the cache before; NULL: none. */
@@ -96,8 +96,8 @@ static struct heap *cache_change_heap(struct thread_cache *cache, struct heap *h
 
     lock_acquire(&(before ? before : heap)->lock);
     if (before == NULL)
-        cache_init(cache, heap);
-    __atomic_store_n(&cache->heap, heap, __ATOMIC_RELAXED);
+        cache_init(cache);
+    __atomic_store_n(&cache->heap, heap, __ATOMIC_RELAXED); /* observers read it before they have the lock */
     lock_release(&(before ? before : heap)->lock);
     return before;
 }

@@ -152,9 +152,6 @@ HAK_DATA _Atomic uint32_t cache_flushes; /* Order: release in cache_want_flush, 
 HAK_INLINE uint32_t cache_flush_number(void) { return atomic_load_explicit(&cache_flushes, memory_order_acquire); }
 HAK_HIDDEN uint32_t cache_flush_wanted_ms(void);
 
-/* Makes a zeroed record an empty cache of the heap. */
-HAK_HIDDEN void cache_init(struct thread_cache *cache, struct heap *heap);
-
 /* Makes `heap` serve the cache of a new thread with the heap `own`: zeroed, or as another thread left it. */
 HAK_HIDDEN void cache_serve_from(struct thread_cache *cache, struct heap *own, struct heap *heap);
 
