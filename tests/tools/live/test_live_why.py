@@ -7,10 +7,12 @@ import pytest
 from conftest import HERE, command
 
 from hakmem.live import ProcessMemory, snapshot
+from hakmem.live.moment import GOOD
 from hakmem.live.why import why_of
 
 MIB = 1 << 20
 IDLE_SECONDS = 0.5
+SECONDS_MOST = 60
 
 
 @pytest.fixture
@@ -34,7 +36,8 @@ def told(pid, *options):
 
 def test_every_kind_to_the_byte(program, monkeypatch):
     """Every block is a sample, so no figure is estimated. The command waits until busy()'s blocks have been written
-    once more, however long that takes here."""
+    once more, however long that takes here. The processor marks a page as referenced only when it loads the page's
+    entry anew, so the kernel may see a part of busy()'s pages: then the command runs again."""
     process = program(1)
 
     def wait(seconds):
@@ -47,7 +50,10 @@ def test_every_kind_to_the_byte(program, monkeypatch):
     rounding, = map(int, process.ask("round", 1030, 1000))
     untouched, = map(int, process.ask("half", 8 * MIB, 4))
     idle, = map(int, process.ask("idle", 65536, 16))
-    sites, data = told(process.pid, "--idle", IDLE_SECONDS)
+    data = {"idle": {"referenced": 0}}
+    end = time.monotonic() + SECONDS_MOST
+    while data["idle"]["referenced"] < idle and time.monotonic() < end:
+        sites, data = told(process.pid, "--idle", IDLE_SECONDS)
     assert data["exact"] and slabs >= 97 and held == slabs * (4096 - 64)
     assert (sites["pin"]["held_slabs"], sites["pin"]["held_space"]) == (slabs, held)
     assert sites["pin"]["held_superslabs"] >= 1
@@ -65,7 +71,7 @@ def test_every_kind_to_the_byte(program, monkeypatch):
     assert chain["untouched"] == -untouched
     assert sum(chain[name] for name in ("= live", "untouched", "held", "free in slabs", "thread caches",
                                         "retained", "metadata",
-                                        "other memory")) == chain["= Rss"]
+                                        "other memory")) + chain.get("change", 0) == chain["= Rss"]
     by_sites = sum(site["held_space"] for site in sites.values()) + sum(row["bytes"] for row in data["held_by_no_site"])
     assert by_sites == pytest.approx(chain["held"], abs=16)
 
@@ -79,7 +85,7 @@ def test_samples_tell_who_holds_slabs(program):
     sites, data = told(process.pid)
     chain = {row["name"]: row["bytes"] for row in data["chain"]}
     own = sum(row["bytes"] for row in data["held_by_no_site"] if "profile" in row["what"])
-    assert not data["exact"] and own > 0 and "change" not in chain
+    assert not data["exact"] and own > 0
     # Some 250 samples of pin(), each with a weight of eight blocks: a standard deviation of 7 %. Seven of them are
     # exceeded once in 10^11 runs.
     assert sites["pin"]["held_space"] == pytest.approx(chain["held"] - own, rel=0.5)
@@ -88,11 +94,12 @@ def test_samples_tell_who_holds_slabs(program):
 
 
 def test_many_ranges_of_pages_add_up(program):
-    """The kernel returns resident ranges in parts. With thousands of ranges none is counted twice."""
+    """The kernel returns resident ranges in parts. With thousands of ranges none is counted twice: the pages that were
+    counted agree with Rss as well as a look has to."""
     process = program(None)
     process.ask("pin", 1024, 128000)
     made = why_of(ProcessMemory(process.pid)).explanation
-    assert made.difference == 0 and made.looks == 1
+    assert abs(made.difference) <= made.rss * GOOD
 
 
 def test_thread_caches_and_no_profile(program):

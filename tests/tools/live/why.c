@@ -88,10 +88,10 @@ static void *keep_busy(void *argument)
 {
     struct order *order = argument;
 
-    for (unsigned char value = 2;; value++) {
+    for (unsigned value = 2;; value++) {
         for (size_t i = 0; i < order->count; i++)
             for (size_t at = 0; at < order->size; at += PAGE)
-                order->blocks[i][at] = (char)value;
+                memcpy(&order->blocks[i][at], &value, sizeof value);
         __atomic_fetch_add(&rounds, 1, __ATOMIC_RELAXED);
         usleep(20000);
     }
