@@ -138,6 +138,7 @@ def drivers(soak, chance):
 REAL = {
     "crowds": ((), "process/drivers/soak_crowds.py"),
     "bind": (("named", "dig"), "process/je/soak_bind.py"),
+    "change-of-sizes": ((), "process/life/soak_footprint.py"),
     "ffmpeg": (("ffmpeg",), "process/programs/soak_media.py"),
     "java-ruby": (("ruby", "java", "javac"), "process/programs/soak_runtimes.py"),
     "mariadb": (("mariadbd", "sysbench"), "process/programs/soak_mariadb.py"),
