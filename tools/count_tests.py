@@ -19,12 +19,14 @@ from pathlib import Path
 RESULT = "ctest.xml"
 LOST = "lost"
 LEFT_OUT = "left-out"
+# How much is repeated at the end of what a failed test printed: lines, and characters of each.
+REPEATED, WIDTH = 12, 200
 SKIPPED = re.compile(r"^skipped: (.+)$", re.MULTILINE)
 
 
 @dataclass
 class Counts:
-    """What tests did. Who failed and who was skipped is said by name, with the reason."""
+    """What tests did. Tests that failed or were skipped are listed by name, with the reason."""
 
     passed: int = 0
     failed: list[str] = field(default_factory=list)
@@ -68,14 +70,20 @@ def is_skipped(case: ElementTree.Element) -> bool:
     return skipped is not None and "SKIP" in skipped.get("message", "")
 
 
+def with_reason(name: str, printed: list[str]) -> str:
+    """Returns a failed test's name and the lines that say why, so that the end of a long run tells it."""
+    return "\n    ".join([name, *(line[:WIDTH] for line in printed)])
+
+
 def add_cases(counts: Counts, path: Path, name: str) -> bool:
     """Adds the cases of a Python test. Returns whether one failed."""
     failed = False
     for case in ElementTree.parse(path).getroot().iter("testcase"):
         words = f"{name}: {case.get('classname', '').replace('.', '/')}::{case.get('name')}"
         skipped = case.find("skipped")
-        if case.find("failure") is not None or case.find("error") is not None:
-            counts.failed.append(words)
+        wrong = next((each for each in case if each.tag in ("failure", "error")), None)
+        if wrong is not None:
+            counts.failed.append(with_reason(words, (wrong.get("message") or "").splitlines()[:REPEATED]))
             failed = True
         elif skipped is not None:
             counts.skipped.append(f"{words}: {skipped.get('message')}")
@@ -88,20 +96,21 @@ def add_result(counts: Counts, result: Path) -> None:
     """Adds a result of ctest."""
     for case in ElementTree.parse(result).getroot().iter("testcase"):
         name = case.get("name", "")
+        printed = case.findtext("system-out") or ""
         cases = cases_of(result.parent, name)
         if cases.exists():
             # A process that crashed after its last case has failed, too.
             if not add_cases(counts, cases, name) and not succeeded(case):
-                counts.failed.append(name)
+                counts.failed.append(with_reason(name, printed.splitlines()[-REPEATED:]))
             continue
-        said = SKIPPED.findall(case.findtext("system-out") or "")
+        said = SKIPPED.findall(printed)
         counts.skipped += [f"{name}: {each}" for each in said]
         if is_skipped(case):
             counts.skipped += [] if said else [f"{name}: it does not say why"]
         elif case.get("status") == "run":
             counts.passed += 1
         else:
-            counts.failed.append(name)
+            counts.failed.append(with_reason(name, printed.splitlines()[-REPEATED:]))
 
 
 def count(paths: list[Path]) -> Counts:

@@ -42,8 +42,9 @@ def test_programs(stage):
 
 @pytest.mark.parametrize("status", ["fail", "disabled"])
 def test_what_failed_is_named(stage, status):
-    code, closing, said = count(stage({"release/a": ("run", ""), "release/b": (status, "")}))
+    code, closing, said = count(stage({"release/a": ("run", ""), "release/b": (status, "begin\n" + "x\n" * 99 + "the end")}))
     assert (code, closing) == (1, "1 passed, 1 failed, 0 skipped") and "release/b" in said
+    assert "the end" in said and "begin" not in said
     assert "./hakmem test --again" in said
 
 
@@ -56,13 +57,13 @@ def test_each_case_of_a_python_test_counts(stage):
     folder = stage({"release/pytest.x": ("fail", ""), "release/pytest.y": ("fail", "")})
     (folder / "cases/release.pytest.x.xml").write_text(
         '<testsuites><testsuite><testcase classname="tests.x" name="one"/>'
-        '<testcase classname="tests.x" name="two"><failure message="no"/></testcase>'
+        '<testcase classname="tests.x" name="two"><failure message="assert 1 == 2"/></testcase>'
         '<testcase classname="tests.x" name="three"><skipped message="no unshare"/></testcase></testsuite></testsuites>')
     # Its process crashed after the last case.
     (folder / "cases/release.pytest.y.xml").write_text('<testsuite><testcase classname="tests.y" name="one"/></testsuite>')
     status, closing, said = count(folder)
     assert (status, closing) == (1, "2 passed, 2 failed, 1 skipped")
-    assert "tests/x::two" in said and "no unshare" in said and "release/pytest.y" in said
+    assert "tests/x::two" in said and "assert 1 == 2" in said and "no unshare" in said and "release/pytest.y" in said
 
 
 def test_a_stage_that_could_not_run_is_a_failure(stage, tmp_path):
