@@ -192,9 +192,13 @@ def check_search(browser):
 
 
 def switched(browser, on):
-    """Whether the button says that the profile is on, or off. If it says the opposite, presses it."""
-    done = script(browser, "return document.getElementById('profile-switch').dataset.on") == ("0" if on else "1")
-    return done or click(browser, "profile-switch")
+    """Whether the button says that the profile is on, or off. If it says the opposite, presses it, in one step: an answer
+    to an earlier press cannot come in between."""
+    return script(browser, """
+        const button = document.getElementById("profile-switch");
+        if (button.dataset.on === arguments[0]) return true;
+        button.click();
+        return false;""", "0" if on else "1")
 
 
 def test_the_heap_profile(browser, compiled, library):
