@@ -71,26 +71,13 @@ static pthread_t start_waiter(struct waiter *waiter)
     return thread;
 }
 
-/* The release of the pool's lock wakes a thread that forks in a signal handler before it takes the lock. The fork waits
- * for a heap's lock, and that lock's holder sleeps on the pool's lock. No thread may hang. */
-static void test_woken_thread_forks(void)
+/* One release of the pool's lock, and a signal to the thread that it wakes, which may end before the signal comes. */
+static void release_and_signal(struct lock *heap_lock)
 {
-    struct sigaction action = { .sa_handler = fork_on_signal };
-    struct waiter first = { 0 }, second;
+    struct waiter first = { 0 }, second = { .outer = heap_lock };
     pthread_t threads[2];
-    cpu_set_t one;
     void *ended;
 
-    heaps_begin();
-    second = (struct waiter){ .outer = &registry_take_heap()->lock };
-    fork_register();
-    sigaction(SIGUSR1, &action, NULL);
-    alarm(UNIT_HANG);
-    assert_int_equal(sched_getaffinity(0, sizeof one, &one), 0);
-    for (int cpu = 0, found = 0; cpu < CPU_SETSIZE; cpu++)
-        if (CPU_ISSET(cpu, &one) && found++ > 0)
-            CPU_CLR(cpu, &one);
-    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
     lock_acquire(&shared_pool.lock);
     threads[0] = start_waiter(&first);
     threads[1] = start_waiter(&second);
@@ -100,7 +87,28 @@ static void test_woken_thread_forks(void)
         assert_int_equal(pthread_join(threads[i], &ended), 0);
         assert_null(ended);
     }
-    assert_int_equal(atomic_load(&children), 1);
+}
+
+/* The release of the pool's lock wakes a thread that forks in a signal handler before it takes the lock. The fork waits
+ * for a heap's lock, and that lock's holder sleeps on the pool's lock. No thread may hang. */
+static void test_woken_thread_forks(void)
+{
+    struct sigaction action = { .sa_handler = fork_on_signal };
+    struct lock *heap_lock;
+    cpu_set_t one;
+
+    heaps_begin();
+    heap_lock = &registry_take_heap()->lock;
+    fork_register();
+    sigaction(SIGUSR1, &action, NULL);
+    alarm(UNIT_HANG);
+    assert_int_equal(sched_getaffinity(0, sizeof one, &one), 0);
+    for (int cpu = 0, found = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &one) && found++ > 0)
+            CPU_CLR(cpu, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    while (atomic_load(&children) == 0)
+        release_and_signal(heap_lock);
     assert_int_equal(atomic_load(&shared_pool.lock.state), 0);
 }
 

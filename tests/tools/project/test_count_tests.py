@@ -42,7 +42,8 @@ def test_programs(stage):
 
 @pytest.mark.parametrize("status", ["fail", "disabled"])
 def test_what_failed_is_named(stage, status):
-    code, closing, said = count(stage({"release/a": ("run", ""), "release/b": (status, "begin\n" + "x\n" * 99 + "the end")}))
+    printed = "begin\n" + "x\n" * 99 + "the end"
+    code, closing, said = count(stage({"release/a": ("run", ""), "release/b": (status, printed)}))
     assert (code, closing) == (1, "1 passed, 1 failed, 0 skipped") and "release/b" in said
     assert "the end" in said and "begin" not in said
     assert "./hakmem test --again" in said
