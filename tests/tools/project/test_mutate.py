@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from types import SimpleNamespace
 
 import blackbox
 
@@ -66,6 +67,14 @@ def test_a_mutant_gets_the_tests_that_run_its_line():
         ["one"], ["one", "two"], []
     ]
     assert seen.of("src/base/a.c", 6, tests) == tests  # a line without code, such as a table's
+
+
+def test_a_test_may_run_no_line(tmp_path):
+    """As one that is skipped here."""
+    seen = reach.Reach.__new__(reach.Reach)
+    seen.build = SimpleNamespace(must=lambda command: None, jobs=1, out=tmp_path, tree=tmp_path, root=tmp_path)
+    seen.out = tmp_path
+    assert seen.lines_of(builds.Test("one", ["true"], [])) == {}
 
 
 def test_known_mutants_apply_and_name_their_tests():
