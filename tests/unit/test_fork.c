@@ -20,7 +20,7 @@
 #include "superslab/metadata.h"
 #include "superslab/ranges.h"
 
-static _Atomic int children;
+static _Atomic int signals, children; /* that came, and that ended well */
 
 static const struct sched_param no_priority;
 
@@ -30,6 +30,7 @@ static void fork_on_signal(int number)
     pid_t child;
 
     (void)number;
+    atomic_fetch_add(&signals, 1);
     sched_setscheduler(0, SCHED_OTHER, &no_priority);
     child = fork();
     if (child == 0)
@@ -107,8 +108,9 @@ static void test_woken_thread_forks(void)
         if (CPU_ISSET(cpu, &one) && found++ > 0)
             CPU_CLR(cpu, &one);
     assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
-    while (atomic_load(&children) == 0)
+    while (atomic_load(&signals) == 0)
         release_and_signal(heap_lock);
+    assert_int_equal(atomic_load(&children), 1);
     assert_int_equal(atomic_load(&shared_pool.lock.state), 0);
 }
 
