@@ -79,13 +79,6 @@ struct hak_stats {
     /* Of guarded blocks (hakmem/guard.h). Those in use are in `live`, the rest of their pages in `metadata`. */
     uint64_t guard_live, guard_allocated; /* blocks in use, and in all */
     uint64_t guard_reports;               /* errors that were reported */
-
-    /* Of the sweep (HAKMEM_SWEEP). Blocks that wait for it are in `cached`, except huge ones, which have no memory. */
-    uint64_t sweeps, sweeps_running; /* in all, and those during which other threads ran */
-    uint64_t sweep_waiting;          /* blocks that wait, without huge ones */
-    uint64_t sweep_scanned;          /* bytes that sweeps have read */
-    uint64_t sweep_released;         /* blocks that sweeps have released */
-    uint64_t sweep_yielded;          /* blocks that a bound released, whether pointers refer to them or not */
 };
 
 struct hak_stats_class {

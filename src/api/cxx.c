@@ -205,7 +205,7 @@ HAK_INLINE bool cxx_delete(void *block, size_t size, enum seal_kind kind)
 /* The fast path of delete. In the hardened library it checks the kind and the size. */
 HAK_INLINE bool cxx_delete_hit(void *block, size_t size, enum seal_kind kind)
 {
-    return HAK_SECURE ? quick_free(&hak_operator_offset, block, size, kind, false)
+    return HAK_SECURE ? quick_free(&hak_operator_offset, block, size, kind)
                       : front_free_hit(&hak_operator_offset, block);
 }
 

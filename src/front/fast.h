@@ -74,7 +74,7 @@ HAK_INLINE bool front_free_hit(const uintptr_t *offset, void *block)
     char *window;
 
     if (HAK_SECURE)
-        return quick_free(offset, block, SIZE_MAX, SEAL_MALLOC, false);
+        return quick_free(offset, block, SIZE_MAX, SEAL_MALLOC);
     window = window_base();
     unit = window_block_unit(window, block);
     if (HAK_UNLIKELY(CHECK_EVERY_FREE || window_is_beyond(unit)))
@@ -99,7 +99,7 @@ HAK_INLINE bool front_free_sized_hit(void *block, size_t size, size_t alignment)
     char *window;
 
     if (HAK_SECURE)
-        return alignment == 1 && quick_free(&hak_cache_offset, block, size, SEAL_MALLOC, true);
+        return alignment == 1 && quick_free(&hak_cache_offset, block, size, SEAL_MALLOC);
     window = window_base();
     unit = window_block_unit(window, block);
     if (HAK_UNLIKELY(CHECK_EVERY_FREE || window_is_beyond(unit)))

@@ -26,7 +26,6 @@
 #include "front/purge_thread.h"
 #include "front/thread.h"
 #include "front/unwinder.h"
-#include "harden/sweep.h"
 #include "os/cycles.h"
 #include "os/threads.h"
 #include "pool/huge.h"
@@ -173,7 +172,6 @@ static void fork_child(void)
     thread_reset_in_child();
     housekeep_reset_in_child();
     control_reset_in_child();
-    sweep_reset_in_child();
     purge_thread_reset_in_child();
     base_stderr_drop();
     if (HAK_CYCLES)

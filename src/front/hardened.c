@@ -13,10 +13,8 @@
 #include "front/thread.h"
 #include "harden/large.h"
 #include "harden/nothing.h"
-#include "harden/sweep.h"
 #include "options/options.h"
 #include "pool/huge.h"
-#include "pool/registry.h"
 #include "pool/remote.h"
 #include "pool/slab.h"
 #include "superslab/guard_units.h"
@@ -48,9 +46,6 @@ HAK_INLINE void hardened_leave(void)
         misuse_settle();
     }
 }
-
-/* The heap by which blocks that waited for a sweep return to their slabs. */
-static struct heap *hardened_heap(void) { return cache_current()->heap ? cache_current()->heap : registry.house; }
 
 /* ---- Finding ---- */
 
@@ -239,8 +234,6 @@ static void *hardened_pooled(struct heap *heap, size_t alignment, size_t size, b
         housekeep_make_room();
         block = hardened_take(cache, heap, alignment, size, &zero);
     }
-    for (unsigned tries = 0; HAK_UNLIKELY(block == NULL) && sweep_make_room(hardened_heap(), tries); tries++)
-        block = hardened_take(cache, heap, alignment, size, &zero);
     if (HAK_UNLIKELY(block == NULL))
         return large_allocate(heap, alignment, size);
     if (cache && !zero && class_is_span(slab_of(block)->class))
@@ -260,8 +253,6 @@ static void *hardened_large(struct heap *heap, size_t alignment, size_t size)
         housekeep_make_room();
         block = large_allocate(heap, alignment, size);
     }
-    for (unsigned tries = 0; HAK_UNLIKELY(block == NULL) && sweep_make_room(hardened_heap(), tries); tries++)
-        block = large_allocate(heap, alignment, size);
     if (block)
         sample_foreign(block, size, heap);
     return block;
@@ -299,7 +290,7 @@ void *hardened_allocate(struct heap *heap, size_t alignment, size_t size, bool z
 
 static bool kind_holds(struct hardened_claim claim, unsigned kind)
 {
-    return claim.kind == kind || claim.kind == HARDENED_ANY_KIND || !harden.operators;
+    return claim.kind == kind || !harden.operators;
 }
 
 static HAK_COLD void hardened_report_kind(const void *block, unsigned claimed, unsigned kind, const char *function)
@@ -353,9 +344,7 @@ static void hardened_free_pooled(const struct held *place, struct hardened_claim
         remote_free_locked(place->block, function);
         return;
     }
-    if (HAK_UNLIKELY(cache == NULL) && harden.sweep && sweep_wait_alone(place->class, place->block))
-        ;
-    else if (HAK_UNLIKELY(cache == NULL))
+    if (HAK_UNLIKELY(cache == NULL))
         direct_house_free(place->class, place->block, function);
     else if (HAK_UNLIKELY(class_is_span(place->class)))
         bins_put_span(&cache->hardened, cache->heap, place->block);
@@ -419,7 +408,7 @@ static void hardened_free_large(void *block, struct hardened_claim claim, const 
         return;
     }
     sample_forget_foreign(block);
-    if (!(harden.sweep ? sweep_free_huge(block) : huge_free(block)))
+    if (!huge_free(block))
         misuse_report(function, block, MISUSE_FREED);
 }
 
@@ -438,31 +427,12 @@ static HAK_NOINLINE void free_slow(void *block, struct hardened_claim claim, con
     else
         hardened_free_large(block, claim, function);
     hardened_leave();
-    if (sweep_is_due())
-        sweep_run(hardened_heap());
 }
 
 void hardened_free(void *block, struct hardened_claim claim, const char *function)
 {
     if (!HAK_SECURE || HAK_UNLIKELY(!medium_free(block, claim)))
         free_slow(block, claim, function);
-}
-
-void hardened_free_checked(char *block, enum seal_kind kind)
-{
-    static const char *const functions[] = {
-        [SEAL_MALLOC] = "free", [SEAL_NEW] = "operator delete", [SEAL_NEW_ARRAY] = "operator delete[]"
-    };
-    struct thread_cache *cache = cache_current(); /* the empty one has no room */
-    unsigned class = window_page_map()[window_unit(block)];
-
-    if (HAK_LIKELY(harden.sweep) && HAK_LIKELY(bins_have_room_for_sweep(&cache->hardened, class))) {
-        seal_set_tail(block, class_size(class), 0);
-        seal_zero(block, class_size(class));
-        bins_add_for_sweep(&cache->hardened, cache->slots, class, block);
-        return;
-    }
-    hardened_free(block, (struct hardened_claim){ SIZE_MAX, 1, HARDENED_ANY_KIND }, functions[kind]);
 }
 
 /* ---- Sizes ---- */
@@ -533,7 +503,7 @@ static void *hardened_move(struct heap *heap, void *old, size_t old_size, size_t
     if (fresh == NULL)
         return NULL;
     memcpy(fresh, old, base_min(old_size, size));
-    if (!quick_free(&hak_cache_offset, old, SIZE_MAX, SEAL_MALLOC, true))
+    if (!quick_free(&hak_cache_offset, old, SIZE_MAX, SEAL_MALLOC))
         hardened_free(old, HARDENED_NO_CLAIM, function);
     return fresh;
 }
@@ -564,7 +534,6 @@ static void *hardened_realloc_large(struct heap *heap, void *block, size_t size,
 {
     struct huge_request request;
     struct heap *own;
-    size_t bytes;
     void *resized;
 
     if (!hardened_read_large(block, &request, function)) {
@@ -578,13 +547,11 @@ static void *hardened_realloc_large(struct heap *heap, void *block, size_t size,
     }
     if (size > REQUEST_MAX)
         return out_of_memory();
-    bytes = huge_size(block, &own);
+    (void)huge_size(block, &own);
     if (seal_bytes_for(size) > POOLED_MAX && (heap == NULL || heap == own)) {
         if (size > request.size)
             housekeep_before_huge(size - request.size);
         resized = large_resize(block, &request, size, true, sample_huge_resize);
-        if (resized && resized != block && harden.sweep)
-            sweep_hold_addresses(block, bytes);
         if (resized)
             return resized;
     }

@@ -25,16 +25,13 @@ HAK_INLINE bool hardened(void)
 struct hardened_claim {
     size_t size;      /* SIZE_MAX: nothing */
     size_t alignment; /* 1: nothing */
-    unsigned kind;    /* enum seal_kind that the function frees, or HARDENED_ANY_KIND */
+    unsigned kind;    /* enum seal_kind that the function frees */
 };
-#define HARDENED_ANY_KIND 3u
 #define HARDENED_NO_CLAIM ((struct hardened_claim){ SIZE_MAX, 1, SEAL_MALLOC })
 
 /* heap: first-class, or NULL for the thread's. Returns NULL with ENOMEM when memory is out. */
 HAK_HIDDEN void *hardened_allocate(struct heap *heap, size_t alignment, size_t size, bool zeroed);
 HAK_HIDDEN void hardened_free(void *block, struct hardened_claim claim, const char *function);
-/* For quick_free, which has checked all of a small block, and whose ring has no room. */
-HAK_HIDDEN void hardened_free_checked(char *block, enum seal_kind kind);
 /* Notes that an operator new gave the live block. Ignores NULL. */
 HAK_HIDDEN void hardened_mark(void *block, enum seal_kind kind);
 /* As front_realloc. heap NULL: the block's own. */

@@ -15,13 +15,12 @@ static unsigned exact_class(size_t size)
 
 bool hardened_may_be_exact(size_t alignment, size_t size)
 {
-    return HAK_UNLIKELY(exact_class(size) != CLASS_NONE) && alignment <= UNIT_SIZE && !harden.sweep &&
-           guard_units_are_whole();
+    return HAK_UNLIKELY(exact_class(size) != CLASS_NONE) && alignment <= UNIT_SIZE && guard_units_are_whole();
 }
 
 size_t hardened_bytes_in(const struct slab *slab, size_t size)
 {
-    bool exact = slab->class == exact_class(size) && !harden.sweep && guard_units_lie_behind(slab);
+    bool exact = slab->class == exact_class(size) && guard_units_lie_behind(slab);
 
     return exact ? size : seal_bytes_for(size);
 }

@@ -5,7 +5,7 @@
 #include "front/thread_cache.h"
 
 /* Whether a span may serve the request whose canary has no room in it (V20). Such sizes are a span class's size, or up
- * to 7 bytes less. While sweeps are on the canary has room: a pointer one past the end is one to the block. */
+ * to 7 bytes less. */
 HAK_HIDDEN bool hardened_may_be_exact(size_t alignment, size_t size);
 
 /* Bytes that the request takes in a block of the slab, which is more than the block has if it does not fit. */

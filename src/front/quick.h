@@ -91,21 +91,14 @@ HAK_INLINE bool quick_put(struct thread_cache *cache, char *block, const struct 
     return true;
 }
 
-/* False: take the slow path. If the ring has no room, hardened_free_checked frees the block. Its reports can name free
- * and delete only, so functions with another name set `named` (a constant) and take the slow path in that case. */
-HAK_INLINE bool quick_free(const uintptr_t *offset, char *block, size_t told, enum seal_kind kind, bool named)
+/* False: take the slow path. */
+HAK_INLINE bool quick_free(const uintptr_t *offset, char *block, size_t told, enum seal_kind kind)
 {
     char *window = window_base();
     struct quick_block found;
 
-    if (!quick_look(window, block, told, kind, &found))
-        return false;
-    if (HAK_LIKELY(quick_put((struct thread_cache *)(window + *offset), block, &found)))
-        return true;
-    if (named)
-        return false;
-    hardened_free_checked(block, kind); /* few arguments: each would take a register of all frees */
-    return true;
+    return quick_look(window, block, told, kind, &found) &&
+           quick_put((struct thread_cache *)(window + *offset), block, &found);
 }
 
 #endif

@@ -4,7 +4,6 @@
 
 #include "base/format.h"
 #include "harden/seal.h"
-#include "harden/sweep.h"
 #include "os/os.h"
 #include "pool/misuse.h"
 #include "pool/remote.h"
@@ -37,28 +36,19 @@ static void **ring_entry(unsigned class, void **slots, unsigned number)
     return &slots[ring_rows[class].first + (number & ring_rows[class].mask)];
 }
 
-/* The quarantine is at most half of the ring, and at most what the option says. With the sweep on, `keep` is the
- * number of freed blocks, and changes with each (V8). */
-static void ring_set_room(struct bins *bins, unsigned class, unsigned room)
+/* The quarantine is at most half of the ring, and at most what the option says. */
+static void ring_set_limit(struct bins *bins, unsigned class, unsigned limit)
 {
     struct ring *ring = &bins->rings[class];
 
-    bins->bytes += ((size_t)room - bins->room[class]) * class_size(class);
-    bins->room[class] = (uint16_t)room;
-    if (HAK_UNLIKELY(harden.sweep))
-        return;
-    ring->limit = (uint16_t)room;
-    ring->keep = (uint16_t)base_min(room / 2, harden.keep_most[class]);
+    bins->bytes += ((size_t)limit - ring->limit) * class_size(class);
+    ring->limit = (uint16_t)limit;
+    ring->keep = (uint16_t)base_min(limit / 2, harden.keep_most[class]);
 }
 
 /* How many blocks a full ring gives back, and how many a ring gets that has none for malloc: half of the entries before
  * its quarantine. Then it is as far from being full as from having none. */
-static unsigned ring_part(const struct bins *bins, unsigned class)
-{
-    unsigned room = bins->room[class];
-
-    return (unsigned)base_max((room - base_min(room / 2, harden.keep_most[class])) / 2, 1);
-}
+static unsigned ring_part(const struct ring *ring) { return (unsigned)base_max((ring->limit - ring->keep) / 2u, 1); }
 
 /* Bytes that the rings of a thread may have: its share among all threads. */
 static size_t rings_most(const struct heap *heap)
@@ -74,38 +64,32 @@ static void ring_begin(struct bins *bins, const struct heap *heap, unsigned clas
     size_t bytes;
 
     bins_begin(bins);
-    if (bins->room[class] != 0)
+    if (bins->rings[class].limit != 0)
         return;
     bytes = base_min(RING_FIRST_BYTES, rings_most(heap) / RING_FIRST_SHARE);
-    ring_set_room(bins, class, (unsigned)base_max(base_min(bytes / class_size(class), most), 2));
+    ring_set_limit(bins, class, (unsigned)base_max(base_min(bytes / class_size(class), most), 2));
 }
 
-/* Doubles the ring's room if the thread's bounds allow it. Halves it if the thread has more than twice its share,
+/* Doubles the ring's limit if the thread's bounds allow it. Halves it if the thread has more than twice its share,
  * because there are more threads now. False: it did not grow. */
 static bool ring_grow(struct bins *bins, const struct heap *heap, unsigned class)
 {
-    unsigned room = bins->room[class];
+    unsigned limit = bins->rings[class].limit;
     size_t most = rings_most(heap);
 
-    if (HAK_UNLIKELY(bins->bytes > 2 * most) && room > 2)
-        ring_set_room(bins, class, room / 2);
-    if (2 * room > ring_length(class) || bins->bytes + (size_t)room * class_size(class) > most)
+    if (HAK_UNLIKELY(bins->bytes > 2 * most) && limit > 2)
+        ring_set_limit(bins, class, limit / 2);
+    if (2 * limit > ring_length(class) || bins->bytes + (size_t)limit * class_size(class) > most)
         return false;
-    ring_set_room(bins, class, 2 * room);
+    ring_set_limit(bins, class, 2 * limit);
     return true;
-}
-
-/* The entries that fast paths take and put. With the sweep on, they only take. */
-static unsigned ring_quick_count(const struct ring *ring)
-{
-    return ring_count(ring) - (HAK_UNLIKELY(harden.sweep) ? ring->keep : 0u);
 }
 
 /* Counts hits. The fast paths leave no trace but the ring's ends, so they took or put at least the difference since the
  * ring's last slow call. Under the heap's lock. */
 static void ring_note_hits(struct bins *bins, struct heap *heap, unsigned class)
 {
-    unsigned count = ring_quick_count(&bins->rings[class]), seen = bins->seen[class];
+    unsigned count = ring_count(&bins->rings[class]), seen = bins->seen[class];
 
     if (count <= seen)
         heap->classes[class].malloc_hits += seen - count;
@@ -114,37 +98,6 @@ static void ring_note_hits(struct bins *bins, struct heap *heap, unsigned class)
 }
 
 /* ---- Leaving ---- */
-
-/* V10. Returns blocks that left the ring to their slabs. Under the heap's lock, which it releases. */
-static void bins_give_back(struct heap *heap, unsigned class, void **blocks, size_t count)
-{
-    size_t remote = heap_return_blocks(heap, class, blocks, count, "free");
-
-    lock_release(&heap->lock);
-    if (remote)
-        remote_free_blocks(class, blocks, remote, "free");
-}
-
-/* V10. The same for blocks that the program had: with the sweep on, they wait for it first. */
-static void bins_let_go(struct heap *heap, unsigned class, void **blocks, size_t count)
-{
-    if (HAK_UNLIKELY(harden.sweep)) {
-        lock_release(&heap->lock);
-        if (sweep_wait(class, blocks, count))
-            return;
-        lock_acquire(&heap->lock);
-    }
-    bins_give_back(heap, class, blocks, count);
-}
-
-/* A sweep would take addresses on the stack for the program's pointers. */
-static void bins_forget(void **blocks, size_t count)
-{
-    if (HAK_UNLIKELY(harden.sweep)) {
-        memset(blocks, 0, count * sizeof *blocks);
-        __asm__ volatile("" : : "r"(blocks) : "memory"); /* or the compiler would leave the stores out */
-    }
-}
 
 static HAK_COLD void report_written(char *block, size_t size)
 {
@@ -195,37 +148,28 @@ static void bins_patrol(struct bins *bins, const char *block, unsigned class, un
     }
 }
 
-/* Takes the `part` entries that waited longest out of the ring. With the sweep on, takes the newest, which were freed,
- * or with `fresh` the oldest, which were not given out since they left their slabs. */
-static void bins_leave(struct bins *bins, void **slots, struct heap *heap, unsigned class, unsigned part, bool fresh)
+/* V10. Returns the `part` entries (at least one) that waited longest to their slabs. */
+static void bins_leave(struct bins *bins, void **slots, struct heap *heap, unsigned class, unsigned part)
 {
     struct ring *ring = &bins->rings[class];
-    bool newest = HAK_UNLIKELY(harden.sweep) && !fresh;
-    unsigned from = newest ? ring->head - part : ring->tail;
+    unsigned tail = ring->tail, i = 0;
     void *const *entries = slots + ring_rows[class].first;
-    size_t mask = ring_rows[class].mask;
+    size_t mask = ring_rows[class].mask, remote;
     void *blocks[RING_MOST];
 
-    if (part == 0)
-        return;
-    for (unsigned i = 0; i < part; i++)
-        blocks[i] = entries[(from + i) & mask];
+    do
+        blocks[i] = entries[(tail + i) & mask];
+    while (++i < part);
     bins_look(blocks, part, class_size(class));
     bins_patrol(bins, blocks[0], class, part, "free");
     lock_acquire(&heap->lock);
     ring_note_hits(bins, heap, class);
-    if (HAK_UNLIKELY(newest)) {
-        __atomic_store_n(&ring->head, (uint16_t)from, __ATOMIC_RELEASE);
-        ring->keep = (uint16_t)(ring->keep - part);
-    } else {
-        __atomic_store_n(&ring->tail, (uint16_t)(from + part), __ATOMIC_RELEASE);
-    }
-    bins->seen[class] = (uint16_t)ring_quick_count(ring);
-    if (HAK_UNLIKELY(fresh))
-        bins_give_back(heap, class, blocks, part);
-    else
-        bins_let_go(heap, class, blocks, part);
-    bins_forget(blocks, part);
+    __atomic_store_n(&ring->tail, (uint16_t)(tail + part), __ATOMIC_RELEASE);
+    bins->seen[class] = (uint16_t)ring_count(ring);
+    remote = heap_return_blocks(heap, class, blocks, part, "free");
+    lock_release(&heap->lock);
+    if (remote)
+        remote_free_blocks(class, blocks, remote, "free");
 }
 
 /* ---- Taking ---- */
@@ -287,19 +231,18 @@ static bool bins_refill(struct bins *bins, void **slots, struct heap *heap, unsi
     bool zero;
 
     ring_begin(bins, heap, class);
-    want = (unsigned)base_min(ring_part(bins, class), ring_length(class) - ring_count(ring));
+    want = (unsigned)base_min(ring_part(ring), ring_length(class) - ring_count(ring));
     lock_acquire(&heap->lock);
     ring_note_hits(bins, heap, class);
     got = (unsigned)heap_take_blocks(heap, class, blocks, want, &zero);
     ring_shuffle_in(bins, ring, &ring_rows[class], slots, blocks, got);
     __atomic_store_n(&ring->tail, (uint16_t)(ring->tail - got), __ATOMIC_RELEASE);
-    bins->seen[class] = (uint16_t)(ring_quick_count(ring) - (got != 0)); /* the first serves this call: no hit */
+    bins->seen[class] = (uint16_t)(ring_count(ring) - (got != 0)); /* the first serves this call: no hit */
     lock_release(&heap->lock);
     bins_touch(blocks, got, class_size(class));
     bins_look_before(blocks, got, class);
     if (HAK_LIKELY(got != 0))
         bins_patrol(bins, blocks[0], class, got, "malloc");
-    bins_forget(blocks, got);
     return got != 0;
 }
 
@@ -309,8 +252,8 @@ void *bins_take(struct bins *bins, void **slots, struct heap *heap, unsigned cla
     void *block = ring_first(ring, &ring_rows[class], slots);
 
     if (HAK_UNLIKELY(block == NULL)) {
-        /* A block of the quarantine is better than none, unless pointers to it may be left. */
-        if (!bins_refill(bins, slots, heap, class) && (ring_count(ring) == 0 || harden.sweep))
+        /* A block of the quarantine is better than none. */
+        if (!bins_refill(bins, slots, heap, class) && ring_count(ring) == 0)
             return NULL;
         block = *ring_entry(class, slots, ring->tail);
     }
@@ -321,29 +264,14 @@ void *bins_take(struct bins *bins, void **slots, struct heap *heap, unsigned cla
 
 /* ---- Putting ---- */
 
-/* With the sweep on, freed blocks lie behind the fresh ones. All leave when they fill half of the ring's room (V8). */
-static HAK_COLD void bins_put_for_sweep(struct bins *bins, void **slots, struct heap *heap, unsigned class, void *block)
-{
-    struct ring *ring = &bins->rings[class];
-
-    ring_begin(bins, heap, class);
-    if (ring->keep >= base_max(bins->room[class] / 2, 1) && !ring_grow(bins, heap, class))
-        bins_leave(bins, slots, heap, class, ring->keep, false);
-    bins_add_for_sweep(bins, slots, class, block);
-}
-
 void bins_put(struct bins *bins, void **slots, struct heap *heap, unsigned class, void *block)
 {
     struct ring *ring = &bins->rings[class];
 
     if (HAK_UNLIKELY(ring_is_full(ring))) {
-        if (HAK_UNLIKELY(harden.sweep)) {
-            bins_put_for_sweep(bins, slots, heap, class, block);
-            return;
-        }
         ring_begin(bins, heap, class);
         if (ring_is_full(ring) && !ring_grow(bins, heap, class))
-            bins_leave(bins, slots, heap, class, (unsigned)base_min(ring_count(ring), ring_part(bins, class)), false);
+            bins_leave(bins, slots, heap, class, (unsigned)base_min(ring_count(ring), ring_part(ring)));
     }
     ring_put(bins, ring, &ring_rows[class], slots, block);
 }
@@ -376,15 +304,13 @@ void bins_flush(struct bins *bins, void **slots, struct heap *heap, bool all)
     if (!bins->used)
         return;
     for (unsigned class = 1; class < CLASS_SPAN_1; class++) {
-        struct ring *ring = &bins->rings[class];
-        if (all && HAK_UNLIKELY(harden.sweep))
-            bins_leave(bins, slots, heap, class, ring->keep, false);
+        const struct ring *ring = &bins->rings[class];
         unsigned count = ring_count(ring);
         count -= all ? 0 : (unsigned)base_min(count, ring->keep);
         for (unsigned part; count; count -= part)
-            bins_leave(bins, slots, heap, class, part = (unsigned)base_min(count, RING_MOST), harden.sweep);
+            bins_leave(bins, slots, heap, class, part = (unsigned)base_min(count, RING_MOST));
         if (all)
-            ring_set_room(bins, class, 0);
+            ring_set_limit(bins, class, 0);
     }
     if (all) {
         spans_flush(&bins->spans, heap);

@@ -6,14 +6,10 @@
  * V8: a class's ring lies in its part of the thread cache's slots, which holds nothing else (V4), or in
  *     libhakmem-secure behind all other slots (enum ring_slots). Its entries are numbers `tail` to `head` - 1, each in
  *     the place of its number modulo the ring's length. They count as used in their slabs and have no seal. The last
- *     `keep` are the quarantine: malloc takes none unless memory is out. With the sweep on (harden/sweep.h), they are
- *     all freed blocks, and those before them are fresh: not given out since they left their slabs. `limit` is 0 then,
- *     so that the fast path of free puts no block: hardened_free_checked puts it, and `keep` grows with it.
+ *     `keep` are the quarantine: malloc takes none unless memory is out.
  * V9: an entry is written before `head` covers it, and `tail` leaves an entry before another takes its place. So a fork
  *     at any moment loses at most one block to the child. Batches change under the heap's lock.
- * V10: a freed block leaves a ring or the waiting spans for its slab only by bins_leave or span_leave (spans.c). With
- *     the sweep on, bins_let_go and span_leave make it wait for that first, and bins_take and bins_take_span give out
- *     no freed block.
+ * V10: a freed block leaves a ring or the waiting spans for its slab only by bins_leave or span_leave (spans.c).
  */
 #ifndef HAK_HARDEN_BINS_H
 #define HAK_HARDEN_BINS_H
@@ -27,7 +23,7 @@
 struct ring {
     uint16_t head, tail; /* modulo 2^16. Order: release, for a fork, whose child has what came before (V9) */
     uint16_t keep;       /* entries of the quarantine */
-    uint16_t limit;      /* most entries; 0: the class has no ring yet, or the sweep is on */
+    uint16_t limit;      /* most entries; 0: the class has no ring yet */
 };
 
 struct bins {
@@ -36,9 +32,8 @@ struct bins {
     bool used;                  /* a ring may hold a block */
     uint32_t calls; /* of the thread, for housekeeping (front/hardened.c) */
     uint64_t chance; /* the generator's state: odd, or 0 while chance is off */
-    size_t bytes;      /* room * block size, summed over the rings */
+    size_t bytes;      /* limit * block size, summed over the rings */
     struct spans spans;
-    uint16_t room[CLASS_COUNT]; /* entries that the ring may have; 0: none yet */
 };
 
 /* A ring's length is a power of two. A batch to or from slabs moves up to half of a ring; batches take an eighth of the
@@ -134,24 +129,6 @@ HAK_INLINE void bins_begin(struct bins *bins)
     }
 }
 
-/* With the sweep on, freed blocks lie behind the fresh ones, and may take half of the ring's room (V8). */
-HAK_INLINE bool bins_have_room_for_sweep(const struct bins *bins, unsigned class)
-{
-    return bins->rings[class].keep < bins->room[class] / 2u;
-}
-
-/* Their order does not matter: they leave together, and none is given out. */
-HAK_INLINE void bins_add_for_sweep(struct bins *bins, void **slots, unsigned class, void *block)
-{
-    const struct ring_row *row = &ring_rows[class];
-    struct ring *ring = &bins->rings[class];
-    size_t head = ring->head;
-
-    ring->keep++; /* first, so that it covers the entry whenever `head` does */
-    slots[row->first + (head & row->mask)] = block;
-    __atomic_store_n(&ring->head, (uint16_t)(head + 1), __ATOMIC_RELEASE);
-}
-
 /* A free block of a class of slabs; refills the ring if it must. The block is zero if zeroing is on. NULL when memory
  * is out. For the heap's thread, holding no lock, as the next functions are. */
 HAK_HIDDEN void *bins_take(struct bins *bins, void **slots, struct heap *heap, unsigned class);
@@ -162,8 +139,7 @@ HAK_HIDDEN void bins_put(struct bins *bins, void **slots, struct heap *heap, uns
 /* ---- Spans: spans.c ---- */
 
 /* Erases what the program wrote to a span that was just freed: it reads as zero up to `requested` bytes and the seal.
- * `waits`: bins_put_span comes next, and may do the erasing. With the sweep on, longer spans than HARDEN_ERASE_MOST
- * give their memory back. */
+ * `waits`: bins_put_span comes next, and may do the erasing. */
 HAK_HIDDEN void bins_erase_span(struct bins *bins, char *block, unsigned class, size_t requested, bool waits);
 
 HAK_HIDDEN void bins_put_span(struct bins *bins, struct heap *heap, void *block);
@@ -173,7 +149,7 @@ HAK_HIDDEN void bins_put_span(struct bins *bins, struct heap *heap, void *block)
 HAK_HIDDEN void *bins_take_span(struct bins *bins, unsigned class, bool exact, bool *zero);
 
 /* Whether the first bytes of a free span, or all if it has fewer, are zero. Reads no page without memory. Looks only in
- * classes whose spans may have little, and with the sweep on; else false. */
+ * classes whose spans may have little; else false. */
 HAK_HIDDEN bool bins_span_is_zero(const struct bins *bins, const char *block, size_t bytes);
 
 /* Blocks of the class. For another thread's bins: as of some moment, under its heap's lock. */

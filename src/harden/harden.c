@@ -4,7 +4,6 @@
 #include "harden/bins.h"
 #include "options/options.h"
 #include "os/os.h"
-#include "os/stop.h"
 
 HAK_DATA_HERE struct harden harden;
 HAK_DATA_HERE _Atomic size_t harden_detours;
@@ -39,8 +38,6 @@ static void say_what_is_off(bool sealed)
     for (size_t i = 0; i < sizeof mechanisms / sizeof mechanisms[0]; i++)
         if (!mechanisms[i].on)
             base_message("hardened without %s: it is off, or another one that it needs", mechanisms[i].name);
-    if (hak_options.sweep && !harden.sweep)
-        base_message("HAKMEM_SWEEP needs HAKMEM_HARDEN_ZERO: freed blocks do not wait for a sweep");
     if (!sealed)
         base_message("hardened, but the settings stay writable: the system refused to make them read only");
 }
@@ -60,22 +57,16 @@ HAK_AT_START void harden_begin(void)
         harden.protect = hak_options.harden_protect != 0;
         harden.protect_time = (uint8_t)hak_options.harden_protect_time;
         harden.operators = hak_options.harden_operators != 0;
-        harden.sweep = harden.zero && hak_options.sweep != 0; /* V7: waiting blocks are no roots */
         if (!harden.canary || !harden.zero || !harden.operators)
             harden_detour(true);
         harden.secret[0] = os_random();
         harden.secret[1] = os_random() | 1;
         for (unsigned class = 1; class < CLASS_COUNT; class++)
             share_quarantine(class);
-        if (harden.sweep)
-            os_stop_prepare();
     }
     atomic_store_explicit(&harden.state, state, memory_order_release);
-    if (state != HARDEN_ON) {
-        if (hak_options.sweep)
-            base_message("HAKMEM_SWEEP needs HAKMEM_HARDENED or libhakmem-secure: there is no sweep");
+    if (state != HARDEN_ON)
         return;
-    }
     sealed = os_page_size() <= HAK_SEALED_PAGE && os_seal(&harden, sizeof harden) && options_seal(); /* V3 */
     say_what_is_off(sealed);
 }

@@ -11,14 +11,11 @@
 
 #include "config/classes.h"
 
-/* It costs less to zero a span of up to this size than to purge its pages and have them again. */
-#define HARDEN_ERASE_MOST (256 * HAK_KIB)
-
 enum harden_state { HARDEN_UNKNOWN = 0 /* the process is not initialised */, HARDEN_OFF, HARDEN_ON };
 
 struct __attribute__((aligned(HAK_SEALED_PAGE))) harden {
     _Atomic uint32_t state; /* enum harden_state. Order: any; threads come after process_init, which publishes it */
-    bool canary, zero, random, neighbours, nothing, protect, operators, sweep;
+    bool canary, zero, random, neighbours, nothing, protect, operators;
     uint8_t patrol;                  /* most blocks that bins_patrol looks at when blocks move (harden/bins.c) */
     uint8_t protect_time;            /* percent of a thread's time that closing spans may take; 100: no bound */
     uint8_t keep_most[CLASS_COUNT];  /* most blocks of the quarantine (harden/bins.h) */

@@ -2,7 +2,6 @@
 
 #include "harden/bins.h"
 #include "harden/seal.h"
-#include "harden/sweep.h"
 #include "os/os.h"
 #include "pool/remote.h"
 #include "pool/slab.h"
@@ -124,10 +123,6 @@ void bins_erase_span(struct bins *bins, char *block, unsigned class, size_t requ
         seal_erase(block, class, requested, false);
         return;
     }
-    if (HAK_UNLIKELY(harden.sweep) && waits && class_size(class) > HARDEN_ERASE_MOST) {
-        span_purge(block, class_size(class)); /* it waits without memory */
-        return;
-    }
     memset(block + requested, 0, seal_canary_bytes(class, requested)); /* the seal is not the program's */
     if (HAK_UNLIKELY(spans->frees++ % LOOK_FREES == 0 || (!purge && spans->sparse[class - CLASS_SPAN_1])))
         purge = span_look(spans, block, class, bytes);
@@ -135,7 +130,7 @@ void bins_erase_span(struct bins *bins, char *block, unsigned class, size_t requ
         memset(block, 0, bytes);
         return;
     }
-    if (waits && spans_are_closed() && !harden.sweep)
+    if (waits && spans_are_closed())
         spans->unpurged = block;
     else
         span_purge(block, bytes);
@@ -147,7 +142,7 @@ bool bins_span_is_zero(const struct bins *bins, const char *block, size_t bytes)
     size_t page = os_page_size();
 
     bytes = base_min(base_align_up(bytes, BLOCK_ALIGN), slab_bytes(slab_of(block)));
-    if (bins->spans.sparse[slab_of(block)->class - CLASS_SPAN_1] == 0 && !harden.sweep)
+    if (bins->spans.sparse[slab_of(block)->class - CLASS_SPAN_1] == 0)
         return false;
     span_ask(block, base_align_up(bytes, page), pages);
     for (size_t at = 0; at < bytes; at += page)
@@ -201,8 +196,6 @@ static void span_leave(struct heap *heap, void *block, enum span_access access)
     unsigned class = slab->class;
     size_t remote;
 
-    if (HAK_UNLIKELY(harden.sweep) && sweep_wait_span(block, access != SPAN_OPEN)) /* none is guarded */
-        return;
     if (access != SPAN_OPEN && harden.zero && closed_units_may_stay(slab, access))
         slab->closed = (uint8_t)access;
     else if (!span_open(block, access))
@@ -230,7 +223,7 @@ void *bins_take_span(struct bins *bins, unsigned class, bool exact, bool *zero)
     struct spans *spans = &bins->spans;
     unsigned count = spans->count, from;
 
-    if (count <= SPANS_KEEP || !harden.protect || !harden.zero || harden.sweep)
+    if (count <= SPANS_KEEP || !harden.protect || !harden.zero)
         return NULL;
     count -= SPANS_KEEP;
     from = bins_chance(bins, count);

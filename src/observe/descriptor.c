@@ -3,7 +3,6 @@
 #include "base/version.h"
 #include "front/thread_cache.h"
 #include "harden/bins.h"
-#include "harden/sweep_map.h"
 #include "options/options.h"
 #include "os/outside.h"
 #include "pool/huge.h"

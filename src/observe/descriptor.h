@@ -55,7 +55,7 @@ _Static_assert(sizeof(struct descriptor_head) == 56, "readers of all formats cou
     ROOT(hak_options, &hak_options) ROOT(table_memory, &table_memory) ROOT(profile, &profile)                          \
     ROOT(profile_sites, &profile_sites) ROOT(table_peak, &table_peak) ROOT(guard, &guard)                              \
     ROOT(outside, &hak_outside) ROOT(window_head_mapped, &window_head_mapped)                                          \
-    ROOT(ring_rows, ring_rows) ROOT(sweep, &sweep) ROOT(sweep_leaves, sweep_leaves)                                    \
+    ROOT(ring_rows, ring_rows)                                                                                         \
     ROOT(python_codes, &python_codes) ROOT(profile_records, &profile_records) ROOT(label_sets, &label_sets)            \
     ROOT(profile_sizes, &profile_sizes)                                                                                \
     CONSTANT(UNIT_SIZE) CONSTANT(SUPERSLAB_SIZE) CONSTANT(SUPERSLAB_UNITS) CONSTANT(CLASS_COUNT)                       \
@@ -64,7 +64,7 @@ _Static_assert(sizeof(struct descriptor_head) == 56, "readers of all formats cou
     CONSTANT(POOL_DRAINING_USED) CONSTANT(POOLED_MAX) CONSTANT(CACHE_SLOTS) CONSTANT(CACHE_SLOTS_FIRST) \
         CONSTANT(FAST_MAX) \
     CONSTANT(SLOT_UNUSED) CONSTANT(SLOT_SUPERSLAB) CONSTANT(SLOT_METADATA) CONSTANT(SLOT_FOREIGN)                      \
-    CONSTANT(PAGES_HUGE) CONSTANT(SWEEP_LEAVES)                                                                        \
+    CONSTANT(PAGES_HUGE)                                                                                               \
     CONSTANT(SLAB_FREE) CONSTANT(SLAB_WARM) CONSTANT(SLAB_ACTIVE)                                                      \
     CONSTANT(HEAP_UNUSED) CONSTANT(HEAP_LIVE) CONSTANT(HEAP_ORPHAN)                                                    \
     CONSTANT(HEAP_THREAD) CONSTANT(HEAP_HOUSE) CONSTANT(HEAP_FIRST_CLASS) CONSTANT(HEAP_PROFILE) CONSTANT(HEAP_SHARED) \
@@ -105,8 +105,6 @@ _Static_assert(sizeof(struct descriptor_head) == 56, "readers of all formats cou
     TYPE(ring) FIELD(ring, head) FIELD(ring, tail)                                                                     \
     TYPE(ring_row) FIELD(ring_row, first) FIELD(ring_row, mask)                                                        \
     TYPE(spans) FIELD(spans, count) ARRAY(spans, span)                                                                 \
-    TYPE(sweep) ARRAY(sweep, blocks) TYPE(sweep_leaf) ARRAY(sweep_leaf, slots)                                         \
-    TYPE(sweep_slot) FIELD(sweep_slot, firsts) ARRAY(sweep_slot, waiting)                                              \
     TYPE(bin) FIELD(bin, top) FIELD(bin, limit)                                                                        \
     TYPE(size_class) FIELD(size_class, size) FIELD(size_class, blocks) FIELD(size_class, units)                        \
     FIELD(size_class, first_base) FIELD(size_class, first_limit) FIELD(size_class, slot_base) FIELD(size_class, \

@@ -85,12 +85,6 @@ static const struct field profile_fields[] = {
     FIELD(hak_stats, guard_live, GAUGE, "Guarded blocks in use")
     FIELD(hak_stats, guard_allocated, COUNTER, "Guarded blocks that were allocated")
     FIELD(hak_stats, guard_reports, COUNTER, "Errors at guarded blocks that were reported")
-    FIELD(hak_stats, sweeps, COUNTER, "Sweeps for pointers to freed blocks")
-    FIELD(hak_stats, sweeps_running, COUNTER, "Sweeps during which other threads ran")
-    FIELD(hak_stats, sweep_waiting, GAUGE, "Freed blocks that wait for a sweep, without huge ones")
-    FIELD(hak_stats, sweep_scanned, COUNTER, "Bytes that sweeps have read")
-    FIELD(hak_stats, sweep_released, COUNTER, "Freed blocks to which a sweep found no pointer")
-    FIELD(hak_stats, sweep_yielded, COUNTER, "Freed blocks that a bound let go, whether pointers refer to them or not")
 };
 
 static const struct field pool_fields[] = {
@@ -179,7 +173,7 @@ static const struct field superslab_fields[] = {
 LIST(memory, hak_stats, mapped, heaps_first_class)
 LIST(counters, hak_stats, refills, free_coverage_min)
 LIST(faults, hak_stats, faults_soft, touched_pages)
-LIST(profile, hak_stats, heap_profile, sweep_yielded)
+LIST(profile, hak_stats, heap_profile, guard_reports)
 LIST(pool, hak_stats_pool, slabs, free_bytes)
 LIST(class, hak_stats_class, block_size, remote_blocks)
 LIST(heap, hak_stats_heap, number, slabs_adopted)

@@ -5,7 +5,6 @@
 #include "options/options.h"
 #include "pool/huge.h"
 #include "pool/registry.h"
-#include "harden/sweep.h"
 #include "profile/guard.h"
 #include "profile/table.h"
 #include "superslab/guard_units.h"
@@ -181,17 +180,6 @@ static void shoot_huge(struct hak_stats *totals, const struct huge_usage *huge)
     totals->huge_reused = huge->reused;
 }
 
-static void shoot_sweep(struct hak_stats *totals)
-{
-    totals->sweeps = atomic_load_explicit(&sweep.sweeps, memory_order_relaxed);
-    totals->sweeps_running = atomic_load_explicit(&sweep.sweeps_deaf, memory_order_relaxed);
-    totals->sweep_scanned = atomic_load_explicit(&sweep.scanned, memory_order_relaxed);
-    totals->sweep_released = atomic_load_explicit(&sweep.released, memory_order_relaxed);
-    totals->sweep_yielded = atomic_load_explicit(&sweep.yielded, memory_order_relaxed);
-    for (unsigned class = 1; class < CLASS_COUNT; class++)
-        totals->sweep_waiting += atomic_load_explicit(&sweep.blocks[class], memory_order_relaxed);
-}
-
 static void shoot_memory(struct hak_stats *totals, const struct usage_count *count)
 {
     struct usage usage;
@@ -209,7 +197,6 @@ static void shoot_memory(struct hak_stats *totals, const struct usage_count *cou
     totals->guard_live = atomic_load_explicit(&guard.live, memory_order_relaxed);
     totals->guard_allocated = atomic_load_explicit(&guard.allocated, memory_order_relaxed);
     totals->guard_reports = atomic_load_explicit(&guard.reports, memory_order_relaxed);
-    shoot_sweep(totals);
     totals->purged = usage.purged;
     totals->footprint_peak = usage.footprint_peak;
     totals->limit = usage.limit_hard;

@@ -1,7 +1,6 @@
 #include "observe/usage.h"
 
 #include "front/thread_cache.h"
-#include "harden/sweep.h"
 #include "observe/scratch.h"
 #include "options/options.h"
 #include "pool/huge.h"
@@ -96,8 +95,6 @@ void observe_count_all(struct usage_count *count)
     for (struct heap *heap = registry.heaps; heap; heap = heap->next)
         observe_count_heap(count, heap);
     lock_release(&registry.lock);
-    for (unsigned class = 1; class < CLASS_COUNT; class++)
-        count->cached[class] += atomic_load_explicit(&sweep.blocks[class], memory_order_relaxed);
 }
 
 _Static_assert(sizeof(struct usage_count) <= SCRATCH_BYTES, "a count fits into the scratch memory");

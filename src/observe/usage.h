@@ -33,7 +33,7 @@ struct usage_count {
     size_t heaps, orphans, first_class; /* heaps in use */
     size_t slab_bytes, warm_slabs, pending;
     /* By class. `remote`: blocks that other threads freed and announced. `used`: blocks out of the slabs, without
-     * those. `cached`: blocks in the heaps' caches, and blocks that wait for a sweep. */
+     * those. `cached`: blocks in the heaps' caches. */
     size_t slabs[CLASS_COUNT], used[CLASS_COUNT], cached[CLASS_COUNT], remote[CLASS_COUNT];
     struct class_counters classes[CLASS_COUNT];
     struct heap_counters counters;

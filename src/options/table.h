@@ -139,17 +139,6 @@
     OPTION(harden_operators, "HAKMEM_HARDEN_OPERATORS", BOOL, 1, 0, 1, "",                                            \
            "hardened: report a block of new, new[] or malloc that is not freed by delete, delete[] or free, and a "   \
            "sized delete with a wrong size")                                                                          \
-    OPTION(sweep, "HAKMEM_SWEEP", BOOL, 0, 0, 1, "",                                                                  \
-           "hardened: use freed memory again only after a sweep over the process's memory has found no pointer to it")\
-    OPTION(sweep_percent, "HAKMEM_SWEEP_PERCENT", COUNT, 25, 1, 1000, "percent of what the last sweep read",          \
-           "a sweep is due when the waiting memory has grown by so much since the last one")                          \
-    OPTION(sweep_min, "HAKMEM_SWEEP_MIN", SIZE, 4194304, 65536, 1099511627776, "bytes",                               \
-           "a sweep is due when the waiting memory has also grown by at least so many bytes")                         \
-    OPTION(sweep_keep, "HAKMEM_SWEEP_KEEP", COUNT, 100, 0, 10000, "percent of what the last sweep read",              \
-           "how much may wait after a sweep because pointers refer to it, and at least 16 MiB; 0: no bound")          \
-    OPTION(sweep_signal, "HAKMEM_SWEEP_SIGNAL", COUNT, 16, 0, 64, "signal's number",                                  \
-           "signal by which a sweep stops the other threads; if the program uses it, a free one is taken; 0: threads "\
-           "are not stopped")                                                                                         \
     OPTION(verbose, "HAKMEM_VERBOSE", BOOL, 0, 0, 1, "", "print the version and the settings at start")               \
     OPTION(abort_on_misuse, "HAKMEM_ABORT_ON_MISUSE", BOOL, 1, 0, 1, "", \
            "1: report misuse and abort; 0: report it, ignore the call and go on")

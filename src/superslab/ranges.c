@@ -226,8 +226,7 @@ static bool range_mostly(const char *start, size_t size, bool (*is)(const char *
  * Reading a page without memory costs a fault, too, so the kernel is asked first. */
 static bool range_erase(char *start, size_t size)
 {
-    /* After a sweep the range may still be closed, and os_purge writes to the first page of locked memory. */
-    if (!hak_options.sweep && !range_mostly(start, size, page_has_memory))
+    if (!range_mostly(start, size, page_has_memory))
         return os_purge(start, size);
     /* A block ends in inaccessible pages (harden/large.c). */
     if (!os_protect(start, size, true) || !range_mostly(start, size, page_is_written))

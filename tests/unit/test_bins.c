@@ -34,19 +34,18 @@ static void take_blocks(size_t size, unsigned count)
 
 /* ---- Rings ---- */
 
-/* Half of a ring's room at most is the quarantine; bins->bytes is the sum of the rooms. */
+/* Half of a ring's limit at most is the quarantine; bins->bytes is the sum over the limits. */
 static void check_rings(void)
 {
     size_t bytes = 0;
 
     for (unsigned class = 1; class < CLASS_SPAN_1; class++) {
         const struct ring *ring = &bins->rings[class];
-        unsigned room = bins->room[class];
-        assert_true(room <= ring_rows[class].mask + 1u);
+        unsigned limit = ring->limit;
+        assert_true(limit <= ring_rows[class].mask + 1u);
         assert_true(ring_count(ring) <= ring_rows[class].mask + 1u);
-        assert_int_equal(ring->limit, room);
-        assert_int_equal(ring->keep, base_min(room / 2, harden.keep_most[class]));
-        bytes += room * class_size(class);
+        assert_int_equal(ring->keep, base_min(limit / 2, harden.keep_most[class]));
+        bytes += limit * class_size(class);
     }
     assert_int_equal(bins->bytes, bytes);
 }
@@ -60,8 +59,8 @@ static void use_ring(size_t size, unsigned count)
     }
 }
 
-/* A ring doubles up to its length. A flush leaves the quarantine; one of all leaves nothing and forgets the room. */
-static void test_room(void)
+/* A ring doubles up to its length. A flush leaves the quarantine; one of all leaves nothing and forgets the limit. */
+static void test_limit(void)
 {
     static const size_t sizes[] = { 8, 100, 248, 1016, 4000 };
 
@@ -69,11 +68,11 @@ static void test_room(void)
     for (size_t i = 0; i < 5; i++) {
         unsigned class = class_for(sizes[i]), first, length = ring_rows[class].mask + 1u;
         take_blocks(sizes[i], 1);
-        first = bins->room[class];
+        first = bins->rings[class].limit;
         assert_in_range(first, 2, length);
         front_free(blocks[0]);
         use_ring(sizes[i], BLOCKS);
-        assert_int_equal(bins->room[class], length);
+        assert_int_equal(bins->rings[class].limit, length);
         assert_in_range(ring_count(&bins->rings[class]), bins->rings[class].keep + 1, length);
         bins_flush(bins, cache->slots, cache->heap, false);
         assert_int_equal(ring_count(&bins->rings[class]), bins->rings[class].keep);
@@ -83,7 +82,7 @@ static void test_room(void)
         assert_int_equal(bins->bytes, 0);
         assert_false(bins->used);
         take_blocks(sizes[i], 1);
-        assert_int_equal(bins->room[class], first);
+        assert_int_equal(bins->rings[class].limit, first);
         front_free(blocks[0]);
         bins_flush(bins, cache->slots, cache->heap, true);
     }
@@ -415,7 +414,7 @@ static void test_spans_swapped(void)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        core_unit_test(test_room),
+        core_unit_test(test_limit),
         core_unit_test(test_share),
         core_unit_test(test_more_threads),
         core_unit_test(test_quarantine),

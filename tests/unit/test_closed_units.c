@@ -338,14 +338,6 @@ static void test_without_guard_units(void)
     test_off();
 }
 
-static void test_sweeping(void)
-{
-    begin("HAKMEM_SWEEP=1");
-    take_all(UNIT_SIZE - 100);
-    free_all();
-    core_check_pool();
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -357,7 +349,6 @@ int main(void)
         core_unit_test(test_behind_the_first),
         core_unit_test(test_behind_the_first_without_guards),
         core_unit_test(test_without_zeroing),      core_unit_test(test_without_guard_units),
-        core_unit_test(test_sweeping),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

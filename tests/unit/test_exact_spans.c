@@ -142,12 +142,6 @@ static void test_without_guard_units(void)
     check_next_class();
 }
 
-static void test_sweeping(void)
-{
-    begin("HAKMEM_SWEEP=1");
-    check_next_class();
-}
-
 /* The kernel refuses each guard unit. The first request finds that out. */
 static void test_guards_refused(void)
 {
@@ -212,7 +206,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         core_unit_test(test_each_size),       core_unit_test(test_canary),
         core_unit_test(test_resizing),        core_unit_test(test_heap_and_alignment),
-        core_unit_test(test_without_guard_units), core_unit_test(test_sweeping),
+        core_unit_test(test_without_guard_units),
         core_unit_test(test_guards_refused),  core_unit_test(test_some_lack_guards),
         core_unit_test(test_aligned_neighbours),
     };

@@ -62,9 +62,6 @@ static const struct group {
       { "HARDENED", "HARDEN_CANARY", "HARDEN_ZERO", "HARDEN_QUARANTINE", "HARDEN_RANDOM", "HARDEN_NEIGHBOURS",
         "HARDEN_PATROL", "HARDEN_NOTHING", "HARDEN_GUARDS", "HARDEN_PROTECT", "HARDEN_PROTECT_TIME",
         "HARDEN_OPERATORS" } },
-    { "Sweep",
-      "[sweep.md](sweep.md) says what a sweep guarantees, what it cannot see, and what it costs.\n",
-      { "SWEEP", "SWEEP_PERCENT", "SWEEP_MIN", "SWEEP_KEEP", "SWEEP_SIGNAL" } },
     { "Inside the allocator",
       "What these options bound adapts by itself; they are for experiments. [glossary.md](glossary.md) explains the\n"
       "words.\n",

@@ -331,7 +331,6 @@ COLUMNS = {
     "default": "`libhakmem.so`",
     "switch": "`libhakmem.so` with `HAKMEM_HARDENED=1`",
     "secure": "`libhakmem-secure.so`",
-    "sweep": "`libhakmem-secure.so` with `HAKMEM_SWEEP=1`",
 }
 PAGE = """# What each build does with each misuse
 
@@ -385,8 +384,8 @@ def page() -> str:
 # ---- Builds of ours ----
 
 def own_builds(library: str | Path | None = None) -> list[Build]:
-    """Returns this tree's builds: the library, and the hardened switch, the secure library and its sweep if the
-    source has them. Raises SuiteError if a library that the source has is not built."""
+    """Returns this tree's builds: the library, and the hardened switch and the secure library if the source has them.
+    Raises SuiteError if a library that the source has is not built."""
     library = Path(library or paths.hakmem_library())
     options = (paths.CHECKOUT / "src/options/table.h").read_text()
     secure = library.with_name("libhakmem-secure.so")
@@ -395,8 +394,6 @@ def own_builds(library: str | Path | None = None) -> list[Build]:
         builds.append(Build("switch", library, {"HAKMEM_HARDENED": "1"}, by_chance=True))
     if "hakmem-secure" in (paths.CHECKOUT / "cmake/HakmemLibraries.cmake").read_text():
         builds.append(Build("secure", secure, by_chance=True))
-        if '"HAKMEM_SWEEP"' in options:
-            builds.append(Build("sweep", secure, {"HAKMEM_SWEEP": "1"}, by_chance=True))
     for build in builds:
         if build.library and not build.library.is_file():
             raise SuiteError(f"{build.library} is not there: build it (./hakmem build)")

@@ -123,7 +123,7 @@ def record(results: dict[str, dict[str, str]], builds: Sequence[misuse.Build]) -
 @click.command()
 @click.option("--allocators", metavar="A,B,...",
               callback=split_names,
-              help="These only: default, switch, secure, sweep (our builds), glibc, any peer.")
+              help="These only: default, switch, secure (our builds), glibc, any peer.")
 @click.option("--add", multiple=True, metavar="NAME=LIBRARY", help="One more allocator: any library to preload.")
 @click.option("--kinds", "patterns", multiple=True, metavar="PATTERN", help="Kinds of errors whose name matches.")
 @click.option("--rounds", type=click.IntRange(1), default=1, show_default=True, metavar="N",

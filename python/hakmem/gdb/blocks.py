@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 # States of a block.
 LIVE, CACHED, FREE, REMOTE = "live", "cached", "free", "freed by another thread"
-WAITING = "waiting for a sweep"
 WITHHELD = "withheld"
 # Kinds of other places.
 FOREIGN, OWN, RESERVED, UNIT, REST, HUGE, RANGE = "foreign", "own", "reserved", "unit", "rest", "huge", "range"
@@ -94,10 +93,9 @@ def locate_block(shot: Snapshot, slab: SlabHeader, address: int) -> Place:
         return Place(REST, **common)
     start = slab.start + index * slab.size
     cached_by = shot.cached_blocks.get(start, 0)
-    waits = shot.waiting.get(slab.start, 0) >> index & 1
     withheld = shot.withheld(slab.class_id) >> index & 1
     kind = (WITHHELD if withheld else FREE if slab.free >> index & 1 else REMOTE if slab.remote >> index & 1
-            else CACHED if cached_by else WAITING if waits else LIVE)
+            else CACHED if cached_by else LIVE)
     return Place(kind, start=start, index=index, interior=address - start, cached_by=cached_by, **common)
 
 
@@ -117,7 +115,7 @@ def live_blocks(memory: Memory, descriptor: Descriptor, shot: Snapshot, class_id
     for slab in shot.units.slabs:
         if slab.class_id == class_id:
             header = SlabHeader(memory, descriptor, shot, slab)
-            taken = header.free | header.remote | shot.waiting.get(header.start, 0) | shot.withheld(class_id)
+            taken = header.free | header.remote | shot.withheld(class_id)
             for index in range(header.blocks):
                 address = header.start + index * header.size
                 if not taken >> index & 1 and address not in shot.cached_blocks:

@@ -72,7 +72,6 @@ def place_text(shot: Snapshot, place: blocks.Place) -> str:
         return f"no block: behind the last one of {slab}, class {place.class_id} of {place.size} bytes"
     where = f" in the thread cache of {heap_text(shot, place.cached_by)}" if place.kind == blocks.CACHED else ""
     words = {blocks.CACHED: "a free block", blocks.REMOTE: "a block freed by another thread and not collected yet",
-             blocks.WAITING: "a freed block that waits for a sweep",
              blocks.WITHHELD: "a block that nobody gets, as hardening withholds a slab's first one,"}
     return (f"{words.get(place.kind, f'a {place.kind} block')}{where} of {place.size} bytes at "
             f"{place.start:#x}{inside}: class "

@@ -188,9 +188,9 @@ def by_pages(memory: Memory, descriptor: Descriptor, moment: Moment, claims: lis
 
 
 def cached_by_slab(shot: Snapshot) -> dict[int, int]:
-    """Returns {a slab's address: bits of the numbers of its blocks that lie in thread caches or wait for a sweep}."""
+    """Returns {a slab's address: bits of the numbers of its blocks that lie in thread caches}."""
     unit = shot.unit_size
-    found = dict(shot.waiting)
+    found: dict[int, int] = {}
     slab_of = {(shot.units.address[slab.row] // unit) + number: slab for slab in shot.units.slabs
                for number in range(slab.first, slab.first + slab.length)}
     for block in shot.cached_blocks:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import lru_cache
-from operator import add, mul
+from operator import add
 from typing import TypeVar
 
 from hakmem.clean import clean_bytes
@@ -23,7 +23,6 @@ from hakmem.live.kinds_of_blocks import SMALL_MOST, block_pools
 from hakmem.live.memory import LiveError, MappedMemory, Memory, Unreadable, name_of, sense
 from hakmem.live.model import (
     ACTIVE, BETWEEN, DIRTY, GUARD, TIERS, UNTOUCHED, WARM, Pool, SizeClass, Slab, Snapshot, Thread, Totals, Units)
-from hakmem.live.waiting import waiting_bits
 
 TRIES = 5
 # SuperSlab headers read at once.
@@ -331,7 +330,6 @@ class Reader:
                 self.cached_by[heap["address"]] += size[slab.class_id]
         for slab in self.slabs:
             slab.cached = min(slab.cached, slab.used)
-        self.read_sweep()
 
     def quarantined(self, owners: list[dict[str, int]]) -> Iterator[tuple[dict[str, int], int | None, array[int]]]:
         """Yields (heap, class or None, blocks) for what hardened threads keep in the place of bins: a ring for each
@@ -364,30 +362,6 @@ class Reader:
         for (heap, class_id, tail, held), data in zip_strict(whose, self.memory.read_many(wanted)):
             ring = array("Q", data)
             yield heap, class_id, array("Q", [ring[(tail + number) % len(ring)] for number in range(held)])
-
-    def read_sweep(self) -> None:
-        """Reads which freed blocks wait for a sweep. They count as cached. swept: numbers of waiting blocks by class,
-        of slabs in which none was found."""
-        slabs = {(self.rows[slab.row], slab.first): slab for slab in self.slabs}
-        found = [0] * self.class_count
-        self.waiting: dict[int, int] = {}
-        for place, bits in waiting_bits(self.memory, self.descriptor, self.rows, self.in_metadata).items():
-            slab = slabs.get(place)
-            bits &= (1 << self.classes["blocks"][slab.class_id]) - 1 if slab else 0
-            if slab is None or not bits:
-                continue  # the slab has changed meanwhile
-            self.waiting[self.window + place[0] * self.superslab_size + slab.first * self.unit_size] = bits
-            found[slab.class_id] += bit_count(bits)
-            slab.cached = min(slab.cached + bit_count(bits), slab.used)
-        self.swept = [0] * self.class_count
-        if "sweep" in self.descriptor.roots:
-            blocks = self.descriptor.fields["sweep.blocks"]
-            data = self.memory.read(self.descriptor.roots["sweep"] + blocks.offset, blocks.size * blocks.count)
-            self.swept = [max(blocks - known, 0) for blocks, known in zip_strict(array("Q", data), found)]
-        left = [0] * self.class_count
-        for slab in self.slabs:
-            left[slab.class_id] += slab.used - slab.cached
-        self.swept = [min(waiting, most) for waiting, most in zip_strict(self.swept, left)]
 
     def read_profile(self) -> None:
         """Reads the mappings of the heap profile's tables, (address, bytes). A HAKMEM that does not tell has none."""
@@ -453,8 +427,7 @@ class Reader:
             foreign_slots=self.foreign,
             block_pools=block_pools(classes, huge, self.constant.get("FAST_MAX", SMALL_MOST)),
             metadata_slots=[self.window + number * self.superslab_size for number in self.slots_of("SLOT_METADATA")],
-            superslab_size=self.superslab_size, unit_size=self.unit_size, cached_blocks=self.cached_blocks,
-            waiting=self.waiting)
+            superslab_size=self.superslab_size, unit_size=self.unit_size, cached_blocks=self.cached_blocks)
 
     def tier(self, mask: int, guards: int) -> int:
         """Returns the index in TIERS of a SuperSlab with these units free, some of which are guard units."""
@@ -482,7 +455,7 @@ class Reader:
         present, size = units.present, self.classes["size"]
         slab_bytes = sum(slab.length for slab in self.slabs) * self.unit_size
         used = sum(slab.used * size[slab.class_id] for slab in self.slabs)
-        cached = sum(slab.cached * size[slab.class_id] for slab in self.slabs) + sum(map(mul, self.swept, size))
+        cached = sum(slab.cached * size[slab.class_id] for slab in self.slabs)
         pool_units = len(present) * (self.units - 1) * self.unit_size
         untouched, guards = (sum(units.state[row].count(kind, 1) for row in present) * self.unit_size
                              for kind in (UNTOUCHED, GUARD))
@@ -520,7 +493,6 @@ class Reader:
         for slab in self.slabs:
             used[slab.class_id] += slab.used
             cached[slab.class_id] += slab.cached
-        cached.update(dict(enumerate(self.swept)))
         found, size, blocks, units = [], *(self.classes[name] for name in ("size", "blocks", "units"))
         for class_id, slabs in sorted(self.slab_counts.items()):
             found.append(

@@ -162,7 +162,7 @@ class Slab:
     class_id: int
     used: int  # blocks, live or cached
     owner: int  # the heap's id, 0: unknown
-    cached: int = 0  # of used: in some thread's cache, or waiting for a sweep
+    cached: int = 0  # of used: in some thread's cache
 
 
 @dataclass
@@ -229,7 +229,6 @@ class Snapshot:
     superslab_size: int
     unit_size: int
     cached_blocks: dict[int, int]  # address of each block in a thread cache -> id of the heap whose thread has it
-    waiting: dict[int, int] = field(default_factory=dict)  # a slab's address -> bits of blocks that wait for a sweep
     profile_maps: list[tuple[int, int]] = field(default_factory=list)  # of the heap profile's tables: address, bytes
     guard_maps: list[tuple[int, int]] = field(default_factory=list)  # of guarded blocks: address, bytes
     block_pools: list[BlockPool] = field(default_factory=list)

@@ -158,12 +158,6 @@ pub struct hak_stats {
     pub guard_live: u64,
     pub guard_allocated: u64,
     pub guard_reports: u64,
-    pub sweeps: u64,
-    pub sweeps_running: u64,
-    pub sweep_waiting: u64,
-    pub sweep_scanned: u64,
-    pub sweep_released: u64,
-    pub sweep_yielded: u64,
 }
 
 /// `struct hak_stats_class` of hakmem.h, which explains the members.

@@ -14,7 +14,6 @@ WAYS = {
     "ordinary": ("libhakmem.so", {}),
     "profiled": ("libhakmem.so", {"HAKMEM_HEAP_PROFILE": "profile.gz", "HAKMEM_HEAP_PROFILE_RATE": "1000"}),
     "secure": ("libhakmem-secure.so", {}),
-    "sweeping": ("libhakmem-secure.so", {"HAKMEM_SWEEP": "1"}),
     "gperftools": ("libhakmem-tc.so", {}),
     "jemalloc": ("libhakmem-je.so", {}),
 }

@@ -236,48 +236,45 @@ def test_samples_huge_blocks_and_first_class_heaps_in_one_core(profiled):
 
 
 @pytest.mark.parametrize("way", ["live", "gcore"])
-def test_blocks_that_wait_for_a_sweep(way, compiled, tmp_path):
-    """Nobody has them, so a walk leaves them out. The totals count them as cached. A core by gcore may lack the slabs'
-    records: gdb 13 reads a MiB at a time, and a MiB with an inaccessible page cannot be read."""
-    program = compiled(SOURCE.parent / "waits.c")
-    env = {"HAKMEM_SWEEP": "1", "LD_PRELOAD": str(SECURE)}
+def test_a_hardened_process(way, compiled, tmp_path):
+    """Nobody has its freed blocks, nor the first one of a slab, so a walk leaves them out. A core by gcore may lack the
+    slabs' records: gdb 13 reads a MiB at a time, and a MiB with an inaccessible page cannot be read."""
+    program = compiled(SOURCE.parent / "hardened.c")
+    env = {"LD_PRELOAD": str(SECURE)}
     if way == "gcore":
         scene = gcore_scene(program, tmp_path, **env)
         (info, block, records), errors = scene.gdb("hakmem info", f"hakmem block {scene.one('kept'):#x}",
                                                    f"x/1gx {scene.one('kept') + 8:#x}")
         if "\t0x0000000000000000" not in records:
-            check_waiting(scene)
+            check_hardened(scene)
         else:
             assert "zeros" in info and "zeros" in block, f"{info}\n{errors}"
         return
     process = begin(program, **env)
     try:
-        check_waiting(Scene(["-p", str(process.pid)], listen(process)))
+        check_hardened(Scene(["-p", str(process.pid)], listen(process)))
     finally:
         blackbox.stop_session(process)
         process.wait()
 
 
-def check_waiting(scene):
+def check_hardened(scene):
     freed, kept = ([address for address, _ in scene.said[what]] for what in ("freed", "kept"))
     asked = [*freed, *kept, scene.one("span")]
     (walk, info, classes, *answers), errors = scene.gdb("hakmem walk 760", "hakmem info", "hakmem classes",
                                                         *(f"hakmem block {address + 5:#x}" for address in asked))
     told = dict(zip(asked, answers, strict=True))
-    waits = [address for address in freed if "sweep" in told[address]]
-    others = [told[address] for address in freed if address not in waits]
-    # The thread cache has room for fewer of the 900.
-    assert len(waits) > 50, f"{others}\n{errors}"
     assert not any(" live " in told[address] for address in freed), f"{told}\n{errors}"
-    for words, addresses in ((("768 bytes", "5 bytes"), waits), ((" live ", "768 bytes"), kept)):
-        assert all(word in told[address] for address in addresses for word in (*words, f"{address:#x}")), told
+    assert all(word in told[address] for address in kept for word in (" live ", "768 bytes", f"{address:#x}")), told
+    # Slabs of which the program has no block may be gone.
+    assert sum("768 bytes" in told[address] and "5 bytes" in told[address] for address in freed) > 30, told
     slabs = {re.search(r"in slab (0x[0-9a-f]+)", told[address])[1] for address in kept}
     withheld, _ = scene.gdb(*(f"hakmem block {slab}" for slab in slabs))
     assert not any(" live " in answer for answer in (*withheld, told[scene.one("span")])), withheld
     assert sorted(kept) == [int(line.split()[0], 16) for line in walk.splitlines()[:-1]], walk
     figures = {name: int(value) for name, value in re.findall(r"^(\w[a-z ]*?) +(\d+)  ", info, re.MULTILINE)}
     rows = [list(map(int, line.split())) for line in classes.splitlines() if line[:1].isdigit()]
-    assert sum(row[1] * row[4] for row in rows) == figures["cached"] > 900 * 768
+    assert sum(row[1] * row[4] for row in rows) == figures["cached"] > 0
     assert sum(row[-1] for row in rows) == figures["live"] < 100 << 10
 
 

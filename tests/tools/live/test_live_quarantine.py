@@ -9,8 +9,7 @@ from conftest import HERE
 from hakmem.live import ProcessMemory, snapshot
 
 SECURE = blackbox.LIBRARY.parent / "libhakmem-secure.so"
-WAYS = {"secure": (SECURE, {}), "switch": (blackbox.LIBRARY, {"HAKMEM_HARDENED": "1"}),
-        "sweep": (SECURE, {"HAKMEM_SWEEP": "1"})}
+WAYS = {"secure": (SECURE, {}), "switch": (blackbox.LIBRARY, {"HAKMEM_HARDENED": "1"})}
 # (requested size, block size of its class, number). The last is a span.
 SIZES = [(700, 768, 3000), (3000, 3072, 2000), (20000, 20480, 40), (200000, 262144, 9)]
 
@@ -48,19 +47,3 @@ def test_freed_blocks_are_not_live(hardened, hakmem):
     assert profile["alloc_objects"] >= sum(count for _, _, count in SIZES)
     assert kept <= profile["inuse_objects"] < kept + 20, profile
     assert json.loads(hakmem("explain", hardened.pid, "--json"))["heap"]["cached"] > 0
-
-
-def test_blocks_that_wait_for_a_sweep_are_not_live_in_their_slabs(start, compiled, hakmem):
-    """The totals and the classes know their number. The map, explain and gdb ask each slab."""
-    process = start([compiled(HERE / "known.c")], SECURE, {"HAKMEM_SWEEP": "1", "HAKMEM_PURGE_DELAY": "3600000"})
-    # Too few bytes for a sweep.
-    for size, count in ((700, 1000), (3000, 200), (100000, 3)):
-        process.ask("take", size, count)
-        process.ask("drop", size, 1)
-    shot = snapshot(ProcessMemory(process.pid))
-    assert sum(bits.bit_count() for bits in shot.waiting.values()) > 500
-    for row in shot.classes:
-        of_slabs = sum(slab.used - slab.cached for slab in shot.units.slabs if slab.class_id == row.class_id)
-        assert of_slabs == row.live_blocks <= 30, row
-    heap = json.loads(hakmem("explain", process.pid, "--json"))["heap"]
-    assert heap["live"] < 100 << 10 and heap["cached"] > 512 << 10, heap

@@ -1,4 +1,4 @@
-/* Blocks that wait for a sweep, and one in use among them. Prints what each address is, a line each, and "ready". */
+/* Freed blocks, and a few in use among them. Prints what each address is, a line each, and "ready". */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,9 @@ static void say(const char *what, const void *address, size_t size) { printf("%s
 int main(void)
 {
     static char *many[MANY], *span;
+    static char buffer[BUFSIZ]; /* stdio would allocate one where freed blocks were */
 
-    setvbuf(stdout, NULL, _IOLBF, 0);
+    setvbuf(stdout, buffer, _IOLBF, sizeof buffer);
     for (int i = 0; i < MANY; i++)
         memset(many[i] = malloc(700), i, 700);
     memset(span = malloc(100000), 1, 100000);
