@@ -7,7 +7,6 @@
 #include "front/process.h"
 #include "front/thread.h"
 #include "options/options.h"
-#include "os/stop.h"
 #include "pool/registry.h"
 
 /* The process is idle if no thread was on a slow path for so long, or for a purge delay if that is shorter. */
@@ -85,7 +84,7 @@ static void run(void)
 
 static void start(os_thread_create *create)
 {
-    if (atomic_exchange(&started, true) || os_thread_start(create, os_stop_pass_over_me, run, "hakmem-purge"))
+    if (atomic_exchange(&started, true) || os_thread_start(create, run, "hakmem-purge"))
         return;
     atomic_store(&started, false);
     if (is_always())

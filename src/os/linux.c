@@ -489,9 +489,9 @@ void os_futex_wake(_Atomic uint32_t *word, int count)
 
 /* The starting thread keeps it on its stack for the new one. */
 struct thread_start {
-    void (*begin)(void), (*run)(void);
+    void (*run)(void);
     const char *name;
-    _Atomic uint32_t begun; /* Order: release by the new thread, acquire by the starting one: what begin() did */
+    _Atomic uint32_t begun; /* Order: release by the new thread, acquire by the starting one: it has read the rest */
 };
 
 static void *thread_main(void *argument)
@@ -500,17 +500,16 @@ static void *thread_main(void *argument)
     void (*run)(void) = start->run;
 
     (void)syscall(SYS_prctl, PR_SET_NAME, start->name, 0, 0, 0);
-    start->begin();
     atomic_store_explicit(&start->begun, 1, memory_order_release);
     os_futex_wake(&start->begun, 1);
     run();
     return NULL;
 }
 
-bool os_thread_start(os_thread_create *create, void (*begin)(void), void (*run)(void), const char *name)
+bool os_thread_start(os_thread_create *create, void (*run)(void), const char *name)
 {
     int saved_errno = errno, cancel_state;
-    struct thread_start start = { .begin = begin, .run = run, .name = name };
+    struct thread_start start = { .run = run, .name = name };
     sigset_t all, before;
     pthread_t thread;
     pthread_attr_t attributes;

@@ -42,7 +42,6 @@ static struct os_mapping parse_line(const char *line)
         return mapping;
     mapping.readable = line[1] == 'r';
     mapping.executable = line[3] == 'x';
-    mapping.shared = line[4] == 's';
     line += 6;
     mapping.offset = read_hex(&line);
     for (unsigned fields = 0; *line && fields < 3; fields++) { /* to the device, the inode and the path */

@@ -7,7 +7,7 @@
 struct os_mapping {
     uintptr_t start, end;
     uint64_t offset;  /* in the file */
-    bool readable, executable, shared;
+    bool readable, executable;
     const char *path; /* "" for memory without a name; valid during the call */
 };
 

@@ -146,10 +146,10 @@ HAK_HIDDEN void os_futex_wait(_Atomic uint32_t *word, uint32_t expected, uint64_
 HAK_HIDDEN void os_futex_wake(_Atomic uint32_t *word, int count);
 
 /* Starts a detached thread with all signals blocked, named `name` (at most 15 characters). `create` is pthread_create
- * or an interposed one. The call returns after the thread has called `begin`, because a sandbox that the program enters
- * next may forbid what `begin` does; then the thread calls `run`. The call may take locks of the C library and
+ * or an interposed one. The call returns when the thread has its name and is about to call `run`, because a sandbox
+ * that the program enters next may forbid what a thread does as it begins. The call may take locks of the C library and
  * allocate: never use it within malloc or free. */
 typedef int os_thread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
-HAK_HIDDEN bool os_thread_start(os_thread_create *create, void (*begin)(void), void (*run)(void), const char *name);
+HAK_HIDDEN bool os_thread_start(os_thread_create *create, void (*run)(void), const char *name);
 
 #endif

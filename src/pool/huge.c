@@ -240,7 +240,7 @@ void huge_set_request(const void *block, const struct huge_request *request)
     lock_release(&huge_lock);
 }
 
-size_t huge_take_out(void *block)
+bool huge_free(void *block)
 {
     struct huge **link;
     size_t size = 0;
@@ -254,13 +254,6 @@ size_t huge_take_out(void *block)
         huge_drop_record(record);
     }
     lock_release(&huge_lock);
-    return size;
-}
-
-bool huge_free(void *block)
-{
-    size_t size = huge_take_out(block);
-
     if (size == 0)
         return false;
     ranges_put(block, size);

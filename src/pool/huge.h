@@ -33,9 +33,6 @@ HAK_HIDDEN void huge_set_request(const void *block, const struct huge_request *r
 /* Frees the block. False: no huge block starts there. */
 HAK_HIDDEN bool huge_free(void *block);
 
-/* As huge_free, but the caller gets the mapping, which still counts as live. Returns its bytes; 0: no such block. */
-HAK_HIDDEN size_t huge_take_out(void *block);
-
 /* Resizes the huge block, and moves it only if may_move. NULL: it is unchanged. */
 HAK_HIDDEN void *huge_resize(void *block, size_t size, bool may_move);
 

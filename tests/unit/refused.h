@@ -1,13 +1,13 @@
-/* Makes system calls that wrapped_syscall.h sees fail on demand. Include it once. */
+/* Makes os/'s calls of syscall() fail on demand: --wrap=syscall sends them through here. Include it once. */
 #ifndef HAK_TESTS_UNIT_REFUSED_H
 #define HAK_TESTS_UNIT_REFUSED_H
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/syscall.h>
-
-#include "wrapped_syscall.h"
 
 /* Calls of `number` fail with `error`; of openat, only those whose path ends with `ending`. `let_pass` calls succeed
  * first. Then `fails` calls fail, or all of them if `fails` is 0. */
@@ -46,6 +46,7 @@ static bool is_refused(struct refusal *refusal, long number, const char *path)
     return true;
 }
 
+/* Counts the call. False: it is refused, and errno says why. */
 static bool look_at_call(long number, const long arguments[6])
 {
     if (number >= 0 && number < (long)(sizeof calls_of / sizeof calls_of[0]))
@@ -58,6 +59,22 @@ static bool look_at_call(long number, const long arguments[6])
         }
     }
     return true;
+}
+
+long __real_syscall(long number, ...);
+long __wrap_syscall(long number, ...);
+long __wrap_syscall(long number, ...)
+{
+    long arguments[6];
+    va_list list;
+
+    va_start(list, number);
+    for (int i = 0; i < 6; i++)
+        arguments[i] = va_arg(list, long);
+    va_end(list);
+    if (!look_at_call(number, arguments))
+        return -1;
+    return __real_syscall(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
 }
 
 #endif

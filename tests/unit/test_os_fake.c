@@ -174,7 +174,7 @@ static void test_fail_from(void **state)
     assert_false(os_decommit(arena, page));
     assert_false(os_populate(block, page));
     assert_null(os_remap(block, 4 * page, page, true));
-    assert_false(os_thread_start(pthread_create, nothing, nothing, "none"));
+    assert_false(os_thread_start(pthread_create, nothing, "none"));
     os_advise_huge(block, page, true); /* cannot fail */
     os_name(block, page, "name");
     os_unmap(block + 3 * page, page);
@@ -239,10 +239,6 @@ static void test_time_and_settings(void **state)
 
 static _Atomic uint32_t ran;
 
-static bool begun;
-
-static void note_begin(void) { begun = true; }
-
 static void run(void)
 {
     atomic_store(&ran, 1);
@@ -252,7 +248,7 @@ static void run(void)
 static void test_thread(void **state)
 {
     (void)state;
-    assert_true(os_thread_start(pthread_create, note_begin, run, "hak-unit"));
+    assert_true(os_thread_start(pthread_create, run, "hak-unit"));
     while (atomic_load(&ran) == 0)
         os_futex_wait(&ran, 0, UINT64_MAX);
     os_futex_wait(&ran, 1, UINT64_C(3600000000000)); /* an hour on a clock that stands still: it wakes soon anyway */
@@ -276,7 +272,7 @@ static void move_to_unmapped(void) { os_move(place + page, page, place + 3 * pag
 static void hole_odd(void) { (void)os_find_hole(page, 3 * page); }
 static void map_small_alignment(void) { (void)os_map(page, 64); }
 static void map_nothing(void) { (void)os_map(0, page); }
-static void long_name(void) { os_thread_start(pthread_create, note_begin, run, "sixteen letters."); }
+static void long_name(void) { os_thread_start(pthread_create, run, "sixteen letters."); }
 
 static void test_contract(void **state)
 {

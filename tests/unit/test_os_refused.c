@@ -307,7 +307,6 @@ static int start(pthread_t *thread, const pthread_attr_t *attributes, void *(*fu
     return pthread_create(thread, attributes, function, argument);
 }
 
-static void nothing(void) { }
 static void run_thread(void) { ran = 1; }
 
 /* A library's static thread-local storage may need more than the usual stack; then a larger one serves. */
@@ -316,13 +315,13 @@ static void test_thread_with_a_larger_stack(void **state)
     size_t usual;
 
     (void)state;
-    assert_true(os_thread_start(start, nothing, run_thread, "unit"));
+    assert_true(os_thread_start(start, run_thread, "unit"));
     usual = stack_of_start;
     refused_starts = 1;
-    assert_true(os_thread_start(start, nothing, run_thread, "unit"));
+    assert_true(os_thread_start(start, run_thread, "unit"));
     assert_int_equal(stack_of_start, 16 * usual);
     refused_starts = 2;
-    assert_false(os_thread_start(start, nothing, run_thread, "unit"));
+    assert_false(os_thread_start(start, run_thread, "unit"));
     assert_int_equal(refused_starts, 0);
     assert_int_equal(errno, 4711);
 }

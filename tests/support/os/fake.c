@@ -653,19 +653,18 @@ enum { THREADS_BEGINNING = 64 };
 
 /* Of the last threads that were started: no test starts so many more before a thread has begun. */
 static struct thread_start {
-    void (*begin)(void), (*run)(void);
+    void (*run)(void);
 } thread_starts[THREADS_BEGINNING];
 static unsigned threads_started;
 
 static void *thread_main(void *argument)
 {
     struct thread_start start = *(struct thread_start *)argument;
-    start.begin();
     start.run();
     return NULL;
 }
 
-bool os_thread_start(os_thread_create *create, void (*begin)(void), void (*run)(void), const char *name)
+bool os_thread_start(os_thread_create *create, void (*run)(void), const char *name)
 {
     struct thread_start *start;
     pthread_t thread;
@@ -674,7 +673,7 @@ bool os_thread_start(os_thread_create *create, void (*begin)(void), void (*run)(
         broken_contract("os_thread_start", NULL, 0, "no name, or one of more than 15 characters");
     bool fails = count_call(FAKE_THREAD);
     start = &thread_starts[threads_started++ % THREADS_BEGINNING];
-    *start = (struct thread_start){ .begin = begin, .run = run };
+    *start = (struct thread_start){ .run = run };
     fake_unlock();
     if (fails || create(&thread, NULL, thread_main, start) != 0)
         return false;
