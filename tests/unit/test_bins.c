@@ -139,6 +139,26 @@ static void test_quarantine(void)
     assert_in_range(between, keep, 4 * keep + 128);
 }
 
+/* When memory is out, malloc takes freed blocks out of the quarantine, and fails when there are none. */
+static void test_memory_is_out(void)
+{
+    unsigned taken = 0;
+
+    begin(NULL, NULL);
+    take_blocks(248, 8);
+    fake_fail_from(FAKE_ANY, 1);
+    for (; front_malloc(248) != NULL; taken++)
+        assert_true(taken < 1000000);
+    for (unsigned i = 0; i < 8; i++)
+        front_free(blocks[i]);
+    for (unsigned i = 0; i < 8; i++)
+        assert_non_null(front_malloc(248));
+    assert_int_equal(ring_count(&bins->rings[class_for(248)]), 0);
+    assert_null(front_malloc(248));
+    fake_fail_nothing();
+    assert_non_null(front_malloc(248));
+}
+
 /* A tick returns the blocks before the quarantine to their slabs. The quarantine stays. */
 static void test_tick(void)
 {
@@ -418,6 +438,7 @@ int main(void)
         core_unit_test(test_share),
         core_unit_test(test_more_threads),
         core_unit_test(test_quarantine),
+        core_unit_test(test_memory_is_out),
         core_unit_test(test_tick),
         core_unit_test(test_hits),
         core_unit_test(test_written_before),
