@@ -132,7 +132,7 @@ def start(argv, *, env=None, preload=None, **more):
                             text=True, start_new_session=True, **more)
 
 
-def call(*argv, timeout=240, **variables):
+def call(*argv, timeout=HANG, **variables):
     """Runs a tool with variables in its environment. It must succeed. Returns its output."""
     result = subprocess.run([str(word) for word in argv], env=environment(variables), capture_output=True, text=True,
                             timeout=timeout, check=False)

@@ -1,6 +1,7 @@
 """Reads llvm's counters: which lines and branches of src/ have run."""
 
 import json
+import os
 import re
 import subprocess
 from dataclasses import dataclass, field
@@ -122,6 +123,12 @@ def text_at(source: Source, place: list[int]) -> str:
     return " ".join(lines)
 
 
+def name_below(root: Path, build: Path, path: str) -> str | None:
+    """Returns the source's name below src/; None for other files. ccache makes paths relative to the build."""
+    full = Path(os.path.normpath(build / path))
+    return str(full.relative_to(root / "src")) if full.is_relative_to(root / "src") else None
+
+
 def read(root: Path, build: Path, profile: Path) -> dict[str, Source]:
     """Returns the sources of src/ by their name below it."""
     sources: dict[str, Source] = {}
@@ -130,10 +137,9 @@ def read(root: Path, build: Path, profile: Path) -> dict[str, Source]:
     for row in output_of("llvm-cov", "export", "-format=lcov", *arguments(build, profile)).splitlines():
         kind, _, value = row.partition(":")
         if kind == "SF":
-            path = Path(value)
-            source = None
-            if path.is_relative_to(root / "src"):
-                name, code = str(path.relative_to(root / "src")), path.read_bytes()
+            name, source = name_below(root, build, value), None
+            if name is not None:
+                code = (root / "src" / name).read_bytes()
                 source = sources.setdefault(name, Source(name, code.decode().splitlines()))
                 absent[name] = structure(source, code)
         elif kind == "DA" and source is not None:
@@ -143,9 +149,10 @@ def read(root: Path, build: Path, profile: Path) -> dict[str, Source]:
                 source.lines[line] = source.lines.get(line, 0) + count
     told = json.loads(output_of("llvm-cov", "export", "-skip-functions", *arguments(build, profile)))
     for file in told["data"][0]["files"]:
-        if not Path(file["filename"]).is_relative_to(root / "src"):
+        name = name_below(root, build, file["filename"])
+        if name is None:
             continue
-        source = sources[str(Path(file["filename"]).relative_to(root / "src"))]
+        source = sources[name]
         rows = list(file["branches"])
         for expansion in file["expansions"]:
             place = expansion["source_region"]

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import blackbox
 
@@ -88,3 +89,13 @@ def test_each_entry_has_a_reason_and_its_lines():
 def test_the_page_has_the_table():
     table = subprocess.run([sys.executable, FOLDER, "--table"], capture_output=True, text=True, check=True).stdout
     assert table in (blackbox.REPOSITORY / "docs/coverage.md").read_text()
+
+
+def test_names_of_sources():
+    """llvm tells full paths, and paths from the build where ccache made them relative."""
+    root = Path("/home/me/hakmem")
+    for path in ("/home/me/hakmem/src/os/file.c", "../../src/os/file.c",
+                 "/home/me/hakmem/build/coverage/../../src/os/file.c"):
+        assert figures.name_below(root, root / "build/coverage", path) == "os/file.c"
+    for path in ("/usr/include/stdio.h", "../../tests/unit/test_os.c"):
+        assert figures.name_below(root, root / "build/coverage", path) is None
