@@ -1,6 +1,8 @@
 # The libraries, made of object libraries, which tests may link separately:
 #
 #   hakmem_core       all of src/ except the following
+#   hakmem_secure_core the same and src/harden, compiled as the hardened library (HAK_SECURE); no other library has
+#                     these sources
 #   hakmem_os_linux   src/os/linux.c, the real system
 #   hakmem_api        the hak_* names and process life
 #   hakmem_libc_api   malloc and its family, the C++ operators
@@ -14,8 +16,7 @@
 #   hakmem_je         lib/libhakmem-je.so         the same with jemalloc's names: src/je
 #   hakmem_je_static  lib/libhakmem-je.a          jemalloc's names and hak_* only
 #   hakmem_tc         lib/libhakmem-tc.so         the same with gperftools' names in C: src/tc
-#   hakmem_secure     lib/libhakmem-secure.so     all of it compiled as the hardened build (HAK_SECURE,
-#                                                 docs/hardening.md)
+#   hakmem_secure     lib/libhakmem-secure.so     everything, hardened (docs/hardening.md)
 #   hakmem_secure_static lib/libhakmem-secure.a   the same as an archive
 #   hakmem_static     lib/libhakmem.a             hak_* only
 #   hakmem_override   lib/libhakmem-override.a    everything; lib/hakmem.o is the same as one object
@@ -23,9 +24,13 @@
 set(hakmem_src ${PROJECT_SOURCE_DIR}/src)
 file(GLOB hakmem_core_sources CONFIGURE_DEPENDS
     ${hakmem_src}/base/*.c ${hakmem_src}/config/*.c ${hakmem_src}/os/*.c ${hakmem_src}/options/*.c
-    ${hakmem_src}/superslab/*.c ${hakmem_src}/pool/*.c ${hakmem_src}/harden/*.c ${hakmem_src}/profile/*.c
+    ${hakmem_src}/superslab/*.c ${hakmem_src}/pool/*.c ${hakmem_src}/profile/*.c
     ${hakmem_src}/front/*.c ${hakmem_src}/observe/*.c)
 list(FILTER hakmem_core_sources EXCLUDE REGEX "/os/(linux|older_libc)\\.c$|/superslab/limits_shared\\.c$")
+# Only in libhakmem-secure.
+file(GLOB hakmem_secure_sources CONFIGURE_DEPENDS ${hakmem_src}/harden/*.c ${hakmem_src}/front/hardened*.c)
+list(APPEND hakmem_secure_sources ${hakmem_src}/superslab/guard_units.c ${hakmem_src}/superslab/closed_units.c)
+list(REMOVE_ITEM hakmem_core_sources ${hakmem_secure_sources})
 # Only in libhakmem-je.so.
 set(hakmem_seat_sources ${hakmem_src}/front/seats.c ${hakmem_src}/front/counted.c ${hakmem_src}/pool/dense.c
     ${hakmem_src}/options/malloc_conf.c)
@@ -42,15 +47,14 @@ set(hakmem_first_sources
     config/classes.c superslab/shared_pool.c superslab/tiers.c superslab/window.c superslab/metadata.c
     superslab/limits.c
     pool/registry.c pool/heap_memory.c front/thread.c front/process.c front/fork.c front/purge_thread.c
-    front/housekeeping.c options/options.c os/lock.c os/foreign.c os/threads.c os/symbols.c harden/harden.c)
+    front/housekeeping.c options/options.c os/lock.c os/foreign.c os/threads.c os/symbols.c)
 list(TRANSFORM hakmem_first_sources PREPEND ${hakmem_src}/)
 set(hakmem_cold_sources ${hakmem_core_sources})
 list(FILTER hakmem_cold_sources INCLUDE REGEX
-    "/(observe|profile|harden)/|\
-/front/(hardened|hardened_exit|hardened_heap|hardened_take)\\.c$|\
+    "/(observe|profile)/|\
 /front/(guarded|heaps|pressure|sample|direct|control|unwinder|block|parking)\\.c$|\
 /os/(fault|maps|unwind|unwind_objects|unwind_rows|unwind_tables)\\.c$|\
-/os/(file|peek|symbols_peek|process|procfs|reader|stop)\\.c$|\
+/os/(file|peek|symbols_peek|process|procfs)\\.c$|\
 /pool/misuse\\.c$|/base/")
 list(REMOVE_ITEM hakmem_core_sources ${hakmem_first_sources} ${hakmem_cold_sources})
 list(REMOVE_ITEM hakmem_cold_sources ${hakmem_first_sources})
@@ -97,6 +101,9 @@ set(hakmem_names_options $<$<C_COMPILER_ID:GNU>:-fno-merge-constants>)
 set_source_files_properties(${hakmem_src}/os/symbols.c ${hakmem_src}/api/libc.c ${hakmem_src}/api/interposed.c
     PROPERTIES COMPILE_OPTIONS "${hakmem_names_options}")
 hakmem_add_objects(hakmem_core ${hakmem_core_sources})
+hakmem_add_objects(hakmem_secure_core ${hakmem_core_sources} ${hakmem_secure_sources})
+target_compile_definitions(hakmem_secure_core PRIVATE HAKMEM_BUILD_SECURE=1)
+set_target_properties(hakmem_secure_core PROPERTIES EXCLUDE_FROM_ALL ON)
 if(NOT HAKMEM_CYCLES AND PROJECT_IS_TOP_LEVEL)
     # Part of no library, but the compiler checks it in every build of HAKMEM itself.
     hakmem_add_objects(hakmem_cycles_unused ${hakmem_cycles_sources})
@@ -215,20 +222,20 @@ if(HAKMEM_OVERRIDES_LIBC)
     target_link_libraries(hakmem PRIVATE hakmem_shared_api ${hakmem_all_parts})
     add_library(hakmem::hakmem ALIAS hakmem)
 
-    # The hardened library: the same sources, compiled with one constant.
-    hakmem_add_objects(hakmem_secure_core ${hakmem_core_sources} ${hakmem_src}/os/linux.c ${hakmem_api_sources}
-        ${hakmem_libc_api_sources} ${hakmem_sized_sources})
-    hakmem_add_objects(hakmem_secure_api ${hakmem_secure_api_sources})
+    # The hardened library.
+    hakmem_add_objects(hakmem_secure_api ${hakmem_api_sources} ${hakmem_libc_api_sources} ${hakmem_sized_sources}
+        ${hakmem_secure_api_sources})
     hakmem_add_objects(hakmem_secure_shared ${hakmem_shared_api_sources})
-    foreach(part hakmem_secure_core hakmem_secure_api hakmem_secure_shared)
-        target_compile_definitions(${part} PRIVATE HAKMEM_BUILD_SECURE=1
-            $<$<BOOL:${HAKMEM_SECURE_SWITCHES}>:HAKMEM_BUILD_SECURE_SWITCHES=1>)
+    foreach(part hakmem_secure_api hakmem_secure_shared)
+        target_compile_definitions(${part} PRIVATE HAKMEM_BUILD_SECURE=1)
     endforeach()
     hakmem_add_shared(hakmem_secure -Bsymbolic)
-    target_link_libraries(hakmem_secure PRIVATE hakmem_secure_core hakmem_secure_api hakmem_secure_shared)
+    target_link_libraries(hakmem_secure PRIVATE hakmem_secure_core hakmem_os_linux hakmem_secure_api
+        hakmem_secure_shared)
     set_target_properties(hakmem_secure PROPERTIES OUTPUT_NAME hakmem-secure EXPORT_NAME secure)
     add_library(hakmem::secure ALIAS hakmem_secure)
-    hakmem_add_static(hakmem_secure_static ${PROJECT_BINARY_DIR}/hakmem-secure.o hakmem_secure_core hakmem_secure_api)
+    hakmem_add_static(hakmem_secure_static ${PROJECT_BINARY_DIR}/hakmem-secure.o hakmem_secure_core hakmem_os_linux
+        hakmem_secure_api)
     target_link_options(hakmem_secure_static INTERFACE -Wl,--undefined=malloc)
     set_target_properties(hakmem_secure_static PROPERTIES OUTPUT_NAME hakmem-secure EXPORT_NAME secure_static)
     add_library(hakmem::secure_static ALIAS hakmem_secure_static)
@@ -288,7 +295,7 @@ if(HAKMEM_OVERRIDES_LIBC)
         # A project that embeds HAKMEM builds hakmem::hakmem, hakmem::static and hakmem::override, and of the rest only
         # what it links.
         set_target_properties(hakmem_secure hakmem_secure_static hakmem_je hakmem_je_static hakmem_tc
-            hakmem_secure_core hakmem_secure_api hakmem_secure_shared hakmem_tc_api
+            hakmem_secure_api hakmem_secure_shared hakmem_tc_api
             hakmem_counted hakmem_counted_libc hakmem_je_api hakmem_je_shared_api PROPERTIES EXCLUDE_FROM_ALL ON)
     endif()
 endif()

@@ -13,6 +13,7 @@
 #include "api/names.h"
 #include "front/front.h"
 #include "front/hardened.h"
+#include "front/process.h"
 #include "os/os.h"
 
 /* The plain functions. */
@@ -45,17 +46,17 @@ static struct heap *data_heap(void)
 }
 
 /* A block for a type without pointers. NULL: the plain function serves the call. */
-static void *data_allocate(size_t token, size_t alignment, size_t size, bool zeroed)
+static void *data_allocate(size_t token, size_t alignment, size_t size)
 {
     struct heap *heap;
     int before = errno;
     void *block;
 
     if (token == 0 || token > SIZE_MAX / 2 || size == 0 || size > REQUEST_MAX || !base_is_pow2(alignment) ||
-        !hardened())
+        !process_init())
         return NULL;
     heap = data_heap();
-    block = heap ? hardened_allocate(heap, base_max(alignment, BLOCK_ALIGN), size, zeroed) : NULL;
+    block = heap ? hardened_allocate(heap, base_max(alignment, BLOCK_ALIGN), size) : NULL;
     errno = before;
     return block;
 }
@@ -63,7 +64,7 @@ static void *data_allocate(size_t token, size_t alignment, size_t size, bool zer
 /* As data_allocate, for an operator. NULL also where the program's own operators come first. */
 static void *data_new(size_t token, size_t alignment, size_t size, enum seal_kind kind)
 {
-    void *block = interposed_is(INTERPOSED_OPERATORS) ? NULL : data_allocate(token, alignment, size, false);
+    void *block = interposed_is(INTERPOSED_OPERATORS) ? NULL : data_allocate(token, alignment, size);
 
     hardened_mark(block, kind);
     return block;
@@ -103,26 +104,25 @@ static size_t product(size_t count, size_t size)
     return __builtin_mul_overflow(count, size, &bytes) ? 0 : bytes;
 }
 
-TOKEN_FUNCTION(malloc, void *, (size_t size), data_allocate(token, 1, size, false), data, malloc(size))
-TOKEN_FUNCTION(calloc, void *, (size_t count, size_t size), data_allocate(token, 1, product(count, size), true), data,
+TOKEN_FUNCTION(malloc, void *, (size_t size), data_allocate(token, 1, size), data, malloc(size))
+TOKEN_FUNCTION(calloc, void *, (size_t count, size_t size), data_allocate(token, 1, product(count, size)), data,
                calloc(count, size))
 /* A block stays in its heap. */
-TOKEN_FUNCTION(realloc, void *, (void *block, size_t size), block ? NULL : data_allocate(token, 1, size, false), data,
+TOKEN_FUNCTION(realloc, void *, (void *block, size_t size), block ? NULL : data_allocate(token, 1, size), data,
                realloc(block, size))
 TOKEN_FUNCTION(reallocarray, void *, (void *block, size_t count, size_t size),
-               block ? NULL : data_allocate(token, 1, product(count, size), false), data,
+               block ? NULL : data_allocate(token, 1, product(count, size)), data,
                reallocarray(block, count, size))
-TOKEN_FUNCTION(aligned_alloc, void *, (size_t alignment, size_t size), data_allocate(token, alignment, size, false),
+TOKEN_FUNCTION(aligned_alloc, void *, (size_t alignment, size_t size), data_allocate(token, alignment, size),
                data, aligned_alloc(alignment, size))
-TOKEN_FUNCTION(memalign, void *, (size_t alignment, size_t size), data_allocate(token, alignment, size, false), data,
+TOKEN_FUNCTION(memalign, void *, (size_t alignment, size_t size), data_allocate(token, alignment, size), data,
                memalign(alignment, size))
 TOKEN_FUNCTION(posix_memalign, int, (void **block, size_t alignment, size_t size),
-               alignment % sizeof(void *) ? NULL : data_allocate(token, alignment, size, false), (*block = data, 0),
+               alignment % sizeof(void *) ? NULL : data_allocate(token, alignment, size), (*block = data, 0),
                posix_memalign(block, alignment, size))
-TOKEN_FUNCTION(valloc, void *, (size_t size), data_allocate(token, os_page_size(), size, false), data, valloc(size))
+TOKEN_FUNCTION(valloc, void *, (size_t size), data_allocate(token, os_page_size(), size), data, valloc(size))
 TOKEN_FUNCTION(pvalloc, void *, (size_t size),
-               data_allocate(token, os_page_size(), size > REQUEST_MAX ? 0 : base_align_up(size, os_page_size()),
-                             false),
+               data_allocate(token, os_page_size(), size > REQUEST_MAX ? 0 : base_align_up(size, os_page_size())),
                data, pvalloc(size))
 
 /* ---- The operators (api/cxx.c) ---- */

@@ -14,7 +14,7 @@
  * archive.
  *
  * Sized delete ignores the size: programs that delete through a base class pass a wrong one and work with other
- * allocators. The hardened build checks the size and the operator that gave the block (HAKMEM_HARDEN_OPERATORS).
+ * allocators. The hardened build checks the size and the operator that gave the block.
  *
  * LLVM calls two further families in place of operator new, which no standard names. A MemProf build passes a
  * __hot_cold_t, a guess how often the block is used. HAKMEM ignores it, and keeps no hot blocks apart. The
@@ -173,7 +173,7 @@ static HAK_COLD void delete_aligned_elsewhere(void *block, size_t alignment, enu
         interposed_free(block, true, "operator delete");
 }
 
-/* ---- Which operator gave a block, and which frees it (HAKMEM_HARDEN_OPERATORS) ---- */
+/* ---- Which operator gave a block, and which frees it ---- */
 
 /* The kind of an operator by its mangled name: _Zna and _Zda are those of arrays. */
 #define CXX_KIND(name) ((#name)[3] == 'a' ? SEAL_NEW_ARRAY : SEAL_NEW)
@@ -181,7 +181,7 @@ static HAK_COLD void delete_aligned_elsewhere(void *block, size_t alignment, enu
 /* Marks the block, unless another object's operators may have given it or may take it. */
 HAK_INLINE void *cxx_mark(void *block, enum seal_kind kind)
 {
-    if (harden_on() && is_own())
+    if (HAK_SECURE && is_own())
         hardened_mark(block, kind);
     return block;
 }
@@ -191,7 +191,7 @@ static HAK_COLD bool cxx_delete_hardened(void *block, size_t size, enum seal_kin
     if (!is_own())
         return false;
     counted_freed_block(block);
-    hardened_free(block, (struct hardened_claim){ harden.operators ? size : SIZE_MAX, 1, kind },
+    hardened_free(block, (struct hardened_claim){ size, 1, kind },
                   kind == SEAL_NEW ? "operator delete" : "operator delete[]");
     return true;
 }
@@ -199,7 +199,7 @@ static HAK_COLD bool cxx_delete_hardened(void *block, size_t size, enum seal_kin
 /* True: the block is freed. */
 HAK_INLINE bool cxx_delete(void *block, size_t size, enum seal_kind kind)
 {
-    return harden_on() && cxx_delete_hardened(block, size, kind);
+    return HAK_SECURE && cxx_delete_hardened(block, size, kind);
 }
 
 /* The fast path of delete. In the hardened library it checks the kind and the size. */

@@ -8,7 +8,6 @@
 #include "front/process.h"
 #include "front/purge_thread.h"
 #include "front/sample.h"
-#include "harden/harden.h"
 #include "observe/report.h"
 #include "os/os.h"
 
@@ -29,6 +28,6 @@ HAK_AT_START __attribute__((destructor(101))) static void at_exit(void)
 {
     observe_exit_report();
     front_profile_at_exit();
-    if (harden_on())
+    if (HAK_SECURE)
         hardened_look_at_exit();
 }

@@ -8,7 +8,6 @@
 #include "front/fork.h"
 #include "front/front.h"
 #include "front/process.h"
-#include "harden/harden.h"
 #include "os/symbols.h"
 
 HAK_DATA_HERE struct interposed interposed;
@@ -103,7 +102,7 @@ static void look_once(void)
     for (size_t i = 0; i < sizeof kept_places / sizeof kept_places[0]; i++)
         __builtin_memcpy(kept_places[i].place, &symbols[kept_places[i].at].before, sizeof(void *));
     names = names_of(symbols);
-    if (process_init() && harden_on() && operators_are_behind(&symbols[AT_new_one]))
+    if (HAK_SECURE && process_init() && operators_are_behind(&symbols[AT_new_one]))
         names |= INTERPOSED_OPERATORS;
     atomic_store_explicit(&interposed_names, names, memory_order_release);
 }

@@ -70,24 +70,23 @@ void *allocate_direct(struct heap *heap, size_t alignment, size_t size, bool *ze
     return block ? block : direct_map(heap, alignment, size, zero);
 }
 
-static void *allocate_hardened(size_t alignment, size_t size, bool zeroed)
+static void *allocate_hardened(size_t alignment, size_t size)
 {
-    void *block = hardened_allocate(counted_bound_or(NULL), alignment, size, zeroed);
+    void *block = hardened_allocate(counted_bound_or(NULL), alignment, size);
 
     counted_allocated_block(block);
     return block;
 }
 
 /* Makes room when memory is short. Blocks of the class of `size` have the alignment; the call wants `wanted` bytes.
- * `zeroed`: the call wants zeros; the caller writes them unless *zero says that they are there. In line, because in
- * nearly all calls `wanted` is `size`. */
-HAK_INLINE void *allocate(size_t size, size_t alignment, size_t wanted, bool zeroed, bool *zero)
+ * *zero: it reads as zero. In line, because in nearly all calls `wanted` is `size`. */
+HAK_INLINE void *allocate(size_t size, size_t alignment, size_t wanted, bool *zero)
 {
     void *block;
 
-    if (hardened()) {
-        *zero = zeroed;
-        return allocate_hardened(alignment, wanted, zeroed);
+    if (HAK_SECURE && process_init()) {
+        *zero = true;
+        return allocate_hardened(alignment, wanted);
     }
     CYCLES_CALL_IS(size > POOLED_MAX                    ? CYCLES_MALLOC_HUGE
                    : class_is_span(class_of_size(size)) ? CYCLES_MALLOC_LARGE
@@ -124,7 +123,7 @@ HAK_INLINE void *allocate(size_t size, size_t alignment, size_t wanted, bool zer
 static HAK_NOINLINE void *allocate_aligned(size_t size, size_t alignment, size_t wanted)
 {
     bool zero;
-    return allocate(size, alignment, wanted, false, &zero);
+    return allocate(size, alignment, wanted, &zero);
 }
 
 /* As allocate_aligned, where calls for the class are counted (T8) and the usual case did not serve this one. */
@@ -166,7 +165,7 @@ HAK_NOINLINE void *front_malloc_slow(size_t size)
     }
     if (!HAK_DEBUG) /* here the call is a jump, which takes no stack */
         return allocate_aligned(size, BLOCK_ALIGN, size);
-    return allocate(size, BLOCK_ALIGN, size, false, &zero);
+    return allocate(size, BLOCK_ALIGN, size, &zero);
 }
 
 void *front_malloc_medium(size_t size)
@@ -222,15 +221,15 @@ void *front_calloc(size_t count, size_t size)
         block = quick_malloc(&hak_cache_offset, bytes, SEAL_MALLOC); /* free blocks are zero (V7) */
         if (HAK_LIKELY(block != NULL))
             return block;
-        if (hardened())
-            return allocate_hardened(BLOCK_ALIGN, bytes, true);
+        if (process_init())
+            return allocate_hardened(BLOCK_ALIGN, bytes);
     }
     if (HAK_LIKELY(bytes <= FAST_MAX)) {
         block = front_malloc(bytes);
         return block ? memset(block, 0, bytes) : NULL;
     }
     hit = HAK_CYCLES && is_cached(bytes);
-    block = allocate(bytes, BLOCK_ALIGN, bytes, true, &zero);
+    block = allocate(bytes, BLOCK_ALIGN, bytes, &zero);
     if (hit)
         CYCLES_CALL_IS(CYCLES_MALLOC_HIT);
     if (block && !zero)
@@ -282,8 +281,8 @@ void *front_aligned_alloc(size_t alignment, size_t size)
         CYCLES_CALL_IS(CYCLES_MALLOC_HUGE);
         return out_of_memory();
     }
-    if (hardened())
-        return allocate_hardened(alignment, size, false);
+    if (HAK_SECURE && process_init())
+        return allocate_hardened(alignment, size);
     class = direct_class(alignment, size);
     if (class != CLASS_NONE)
         return malloc_of_class(class, alignment, size);
@@ -319,7 +318,7 @@ size_t front_malloc_batch(size_t size, size_t count, void **blocks)
 {
     size_t got = 0;
 
-    if (count && size <= POOLED_MAX && !hardened() && !class_is_span(class_of_size(size))) {
+    if (count && size <= POOLED_MAX && !HAK_SECURE && !class_is_span(class_of_size(size))) {
         struct thread_cache *cache;
         housekeep();
         cache = thread_cache_get();

@@ -20,7 +20,7 @@ struct block block_look(const void *address)
         block.size = guard_size(address, &block.heap);
         block.slab = &none;
         block.guarded = true;
-    } else if (harden_on()) {
+    } else if (HAK_SECURE) {
         bool found;
         size_t size = hardened_size(address, &found, &block.heap);
         block.size = found ? base_max(size, 1) : 0;

@@ -19,11 +19,6 @@
 #include "pool/slab.h"
 #include "superslab/guard_units.h"
 
-bool hardened_settle(void)
-{
-    return process_init() && atomic_load_explicit(&harden.state, memory_order_relaxed) == HARDEN_ON;
-}
-
 /* One hardened call in so many does housekeeping, which reads the clock. */
 #define HOUSEKEEP_CALLS 32u
 
@@ -102,42 +97,19 @@ HAK_INLINE bool place_read(const struct held *place, struct seal *seal, const ch
     return false;
 }
 
-/* Whether the neighbour's tail word is that of a live or a free block. The word changes in one store, so a thread that
- * works on the neighbour at this moment causes no false report. */
-HAK_INLINE bool neighbour_is_whole(const struct held *place, unsigned index)
+/* A write before this block changes the tail word of the block before it: that of a live or a free block. The word
+ * changes in one store, so a thread that works on that block at this moment causes no false report. */
+HAK_INLINE bool neighbour_is_whole(const struct held *place, const char *function)
 {
-    const char *block = place->slab->start + (size_t)index * class_size(place->class);
-
-    return seal_neighbour_wrong(block, seal_tail_word(block, class_size(place->class))) == 0;
-}
-
-static HAK_COLD void hardened_report_neighbour(const struct held *place, unsigned index, const char *function)
-{
+    const char *before = place->block - class_size(place->class);
     char words[160];
 
-    base_format(words, sizeof words, "the block %s it, %p, was written %s its end",
-                index < place->index ? "before" : "behind",
-                (void *)(place->slab->start + (size_t)index * class_size(place->class)),
-                index < place->index ? "at or past" : "past");
-    misuse_report_words(function, place->block, words);
-}
-
-/* A write before this block changes the tail word of the block before it. A write past the end of the next block
- * changes that block's tail word. */
-HAK_INLINE bool neighbours_are_whole(const struct held *place, const char *function)
-{
-    if (!harden.neighbours || !seal_in_tail(place->class))
+    if (!seal_in_tail(place->class) || HAK_UNLIKELY(place->index == 0) ||
+        HAK_LIKELY(seal_neighbour_wrong(before, seal_tail_word(before, class_size(place->class))) == 0))
         return true;
-    if (HAK_LIKELY(place->index > 0) && HAK_UNLIKELY(!neighbour_is_whole(place, place->index - 1))) {
-        hardened_report_neighbour(place, place->index - 1, function);
-        return false;
-    }
-    if (HAK_LIKELY(place->index + 1 < place->slab->blocks) &&
-        HAK_UNLIKELY(!neighbour_is_whole(place, place->index + 1))) {
-        hardened_report_neighbour(place, place->index + 1, function);
-        return false;
-    }
-    return true;
+    base_format(words, sizeof words, "the block before it, %p, was written at or past its end", (const void *)before);
+    misuse_report_words(function, place->block, words);
+    return false;
 }
 
 static struct heap *place_heap(const struct held *place)
@@ -164,36 +136,25 @@ static HAK_COLD void hardened_report_written(char *block, size_t at, unsigned cl
     memset(block, 0, class_size(class));
 }
 
-/* Whether a free block is checked when it is used again. `zero`: its memory is known to be zero. */
-HAK_INLINE bool hardened_checks(bool zero)
-{
-    return harden.zero && !zero;
-}
-
 /* Makes a block below 1 KiB the program's: all that this needs lies in the block. */
-HAK_INLINE void *hardened_hand_out_small(char *block, unsigned class, size_t size, bool zeroed)
+HAK_INLINE void *hardened_hand_out_small(char *block, unsigned class, size_t size)
 {
-    size_t room = class_size(class);
+    size_t room = class_size(class), at = seal_first_written(block, room);
 
-    if (HAK_LIKELY(harden.zero)) {
-        size_t at = seal_first_written(block, room);
-        if (HAK_UNLIKELY(at != room))
-            hardened_report_written(block, at, class);
-    } else {
-        memset(block + (zeroed ? 0 : size), 0, room - (zeroed ? 0 : size));
-    }
+    if (HAK_UNLIKELY(at != room))
+        hardened_report_written(block, at, class);
     seal_put_small(block, room, size, SEAL_MALLOC);
     return block;
 }
 
 /* Makes a block that left its slab the program's. `zero`: its memory is known to be zero. */
-static void *hardened_hand_out(char *block, size_t size, bool zeroed, bool zero)
+static void *hardened_hand_out(char *block, size_t size, bool zero)
 {
     struct slab *slab = slab_of(block);
     struct held place = { block, slab, ledger_of(slab), slab->class, 0 };
 
     place.index = class_block_index(place.class, (size_t)(block - slab->start));
-    if (HAK_LIKELY(hardened_checks(zero))) {
+    if (HAK_LIKELY(!zero)) {
         /* The rest of a span is checked when a later request takes it. */
         size_t room = class_size(place.class);
         if (class_is_span(place.class))
@@ -201,16 +162,13 @@ static void *hardened_hand_out(char *block, size_t size, bool zeroed, bool zero)
         size_t at = seal_first_written(block, room);
         if (HAK_UNLIKELY(at != room))
             hardened_report_written(block, at, place.class);
-    } else if (!harden.zero) {
-        /* Bytes behind the seal must be zero (seal.h), and the program's bytes if it asks for that. */
-        memset(block + (zeroed ? 0 : size), 0, class_size(place.class) - (zeroed ? 0 : size));
     }
     seal_put(block, place.class, place.ledger, place.index, size, SEAL_MALLOC);
     return block;
 }
 
 /* Makes room when memory is short. */
-static void *hardened_pooled(struct heap *heap, size_t alignment, size_t size, bool zeroed)
+static void *hardened_pooled(struct heap *heap, size_t alignment, size_t size)
 {
     struct thread_cache *cache = thread_cache_get();
     unsigned class = direct_class(alignment, seal_bytes_for(size));
@@ -220,7 +178,7 @@ static void *hardened_pooled(struct heap *heap, size_t alignment, size_t size, b
     if (HAK_LIKELY(cache && heap == NULL && class != CLASS_NONE && seal_in_tail(class))) {
         block = bins_take(&cache->hardened, cache->slots, cache->heap, class);
         if (HAK_LIKELY(block != NULL)) {
-            hardened_hand_out_small(block, class, size, zeroed);
+            hardened_hand_out_small(block, class, size);
             sample_foreign(block, class_size(class), NULL);
             return block;
         }
@@ -238,7 +196,7 @@ static void *hardened_pooled(struct heap *heap, size_t alignment, size_t size, b
         return large_allocate(heap, alignment, size);
     if (cache && !zero && class_is_span(slab_of(block)->class))
         zero = bins_span_is_zero(&cache->hardened, block, seal_bytes_for(size));
-    block = hardened_hand_out(block, size, zeroed, zero);
+    block = hardened_hand_out(block, size, zero);
     sample_foreign(block, class_size(slab_of(block)->class), heap);
     return block;
 }
@@ -258,7 +216,7 @@ static void *hardened_large(struct heap *heap, size_t alignment, size_t size)
     return block;
 }
 
-static HAK_NOINLINE void *allocate_slow(struct heap *heap, size_t alignment, size_t size, bool zeroed)
+static HAK_NOINLINE void *allocate_slow(struct heap *heap, size_t alignment, size_t size)
 {
     void *block;
 
@@ -266,32 +224,27 @@ static HAK_NOINLINE void *allocate_slow(struct heap *heap, size_t alignment, siz
         return out_of_memory();
     hardened_enter();
     block = NULL;
-    if (HAK_UNLIKELY(size == 0) && harden.nothing && heap == NULL && alignment <= BLOCK_ALIGN)
+    if (HAK_UNLIKELY(size == 0) && heap == NULL && alignment <= BLOCK_ALIGN)
         block = nothing_allocate();
     if (HAK_UNLIKELY(block != NULL))
         ;
     else if (HAK_LIKELY((seal_bytes_for(size) <= POOLED_MAX || hardened_may_be_exact(alignment, size)) &&
                         alignment < POOLED_MAX))
-        block = hardened_pooled(heap, base_max(alignment, BLOCK_ALIGN), size, zeroed);
+        block = hardened_pooled(heap, base_max(alignment, BLOCK_ALIGN), size);
     else
         block = hardened_large(heap, base_max(alignment, BLOCK_ALIGN), size);
     hardened_leave();
     return HAK_LIKELY(block != NULL) ? block : out_of_memory();
 }
 
-void *hardened_allocate(struct heap *heap, size_t alignment, size_t size, bool zeroed)
+void *hardened_allocate(struct heap *heap, size_t alignment, size_t size)
 {
-    void *block = HAK_SECURE && heap == NULL && alignment <= BLOCK_ALIGN ? medium_malloc(size) : NULL; /* zero (V7) */
+    void *block = heap == NULL && alignment <= BLOCK_ALIGN ? medium_malloc(size) : NULL; /* zero (V7) */
 
-    return HAK_LIKELY(block != NULL) ? block : allocate_slow(heap, alignment, size, zeroed);
+    return HAK_LIKELY(block != NULL) ? block : allocate_slow(heap, alignment, size);
 }
 
 /* ---- Freeing ---- */
-
-static bool kind_holds(struct hardened_claim claim, unsigned kind)
-{
-    return claim.kind == kind || !harden.operators;
-}
 
 static HAK_COLD void hardened_report_kind(const void *block, unsigned claimed, unsigned kind, const char *function)
 {
@@ -320,9 +273,9 @@ static void hardened_free_pooled(const struct held *place, struct hardened_claim
     struct thread_cache *cache;
     struct seal seal;
 
-    if (HAK_UNLIKELY(!place_read(place, &seal, function) || !neighbours_are_whole(place, function)))
+    if (HAK_UNLIKELY(!place_read(place, &seal, function) || !neighbour_is_whole(place, function)))
         return;
-    if (HAK_UNLIKELY(!kind_holds(claim, seal.kind))) {
+    if (HAK_UNLIKELY(claim.kind != seal.kind)) {
         hardened_report_kind(place->block, claim.kind, seal.kind, function);
         return;
     }
@@ -339,7 +292,7 @@ static void hardened_free_pooled(const struct held *place, struct hardened_claim
     if (HAK_UNLIKELY(class_is_span(place->class)) && cache)
         bins_erase_span(&cache->hardened, place->block, place->class, seal.requested, place_heap(place) == NULL);
     else
-        seal_erase(place->block, place->class, seal.requested, harden.zero);
+        seal_erase(place->block, place->class, seal.requested, true);
     if (HAK_UNLIKELY(place_heap(place) != NULL)) {
         remote_free_locked(place->block, function);
         return;
@@ -375,7 +328,7 @@ static bool hardened_read_large(const void *block, struct huge_request *request,
 /* Whether the address is among blocks of 0 bytes. *live: the program holds the block; else misuse is reported. */
 static bool hardened_is_nothing(const void *block, bool *live, const char *function)
 {
-    enum nothing_state state = harden.nothing ? nothing_look(block) : NOTHING_ELSEWHERE;
+    enum nothing_state state = nothing_look(block);
 
     *live = state == NOTHING_LIVE;
     if (state == NOTHING_FREE)
@@ -399,7 +352,7 @@ static void hardened_free_large(void *block, struct hardened_claim claim, const 
 
     if (!hardened_read_large(block, &request, function))
         return;
-    if (!kind_holds(claim, request.kind)) {
+    if (claim.kind != request.kind) {
         hardened_report_kind(block, claim.kind, request.kind, function);
         return;
     }
@@ -431,7 +384,7 @@ static HAK_NOINLINE void free_slow(void *block, struct hardened_claim claim, con
 
 void hardened_free(void *block, struct hardened_claim claim, const char *function)
 {
-    if (!HAK_SECURE || HAK_UNLIKELY(!medium_free(block, claim)))
+    if (HAK_UNLIKELY(!medium_free(block, claim)))
         free_slow(block, claim, function);
 }
 
@@ -450,7 +403,7 @@ size_t hardened_size(const void *address, bool *found, struct heap **heap)
         live = seal_read(place.block, place.class, place.ledger, place.index, &seal) == SEAL_WHOLE;
         size = live ? seal.requested : 0;
         *heap = live ? place_heap(&place) : NULL;
-    } else if (harden.nothing && nothing_look(address) != NOTHING_ELSEWHERE) {
+    } else if (nothing_look(address) != NOTHING_ELSEWHERE) {
         live = nothing_look(address) == NOTHING_LIVE;
     } else {
         live = large_read(address, &request, &changed) == SEAL_WHOLE;
@@ -499,7 +452,7 @@ static void *hardened_move(struct heap *heap, void *old, size_t old_size, size_t
     void *fresh = heap == NULL ? quick_malloc(&hak_cache_offset, size, SEAL_MALLOC) : NULL;
 
     if (fresh == NULL)
-        fresh = hardened_allocate(heap, BLOCK_ALIGN, size, false);
+        fresh = hardened_allocate(heap, BLOCK_ALIGN, size);
     if (fresh == NULL)
         return NULL;
     memcpy(fresh, old, base_min(old_size, size));
@@ -513,7 +466,7 @@ static void *hardened_realloc_pooled(struct heap *heap, const struct held *place
     struct seal seal;
     bool whole = place_read(place, &seal, function);
 
-    if (whole && !kind_holds(HARDENED_NO_CLAIM, seal.kind)) {
+    if (whole && seal.kind != SEAL_MALLOC) {
         hardened_report_kind(place->block, SEAL_MALLOC, seal.kind, function);
         whole = false;
     }
@@ -540,7 +493,7 @@ static void *hardened_realloc_large(struct heap *heap, void *block, size_t size,
         misuse_settle();
         return NULL;
     }
-    if (!kind_holds(HARDENED_NO_CLAIM, request.kind)) {
+    if (request.kind != SEAL_MALLOC) {
         hardened_report_kind(block, SEAL_MALLOC, request.kind, function);
         misuse_settle();
         return NULL;
@@ -566,7 +519,7 @@ HAK_INLINE void *hardened_realloc_quick(void *block, size_t size, const char *fu
     size_t old_size;
     void *fresh;
 
-    if (!HAK_SECURE || size - 1 >= QUICK_MOST || !quick_look(window, block, SIZE_MAX, SEAL_MALLOC, &found))
+    if (size - 1 >= QUICK_MOST || !quick_look(window, block, SIZE_MAX, SEAL_MALLOC, &found))
         return NULL;
     old_size = found.row->size - found.room;
     if (block_may_stay(found.row->size, seal_bytes_for(size))) {
@@ -590,7 +543,7 @@ void *hardened_realloc(struct heap *heap, void *block, size_t size, const char *
     bool live;
 
     if (block == NULL)
-        return hardened_allocate(heap, BLOCK_ALIGN, size, false);
+        return hardened_allocate(heap, BLOCK_ALIGN, size);
     if (size == 0) {
         hardened_free(block, HARDENED_NO_CLAIM, function);
         return NULL;
@@ -647,7 +600,7 @@ void hardened_mark(void *block, enum seal_kind kind)
     struct seal seal;
     size_t changed;
 
-    if (block == NULL || !harden.operators)
+    if (block == NULL)
         return;
     if (HAK_LIKELY(place_find(block, &place))) {
         if (seal_read(place.block, place.class, place.ledger, place.index, &seal) == SEAL_WHOLE)

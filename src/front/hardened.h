@@ -1,5 +1,5 @@
 /*
- * The operations of front.h while hardening is on (harden/harden.h): each call checks the block that it takes, and the
+ * The operations of front.h in libhakmem-secure (harden/harden.h): each call checks the block that it takes, and the
  * block that it gives.
  */
 #ifndef HAK_FRONT_HARDENED_H
@@ -9,18 +9,6 @@
 
 struct heap;
 
-/* Initialises the process, and returns whether hardening is on. */
-HAK_HIDDEN HAK_COLD bool hardened_settle(void);
-
-/* Whether the call takes the hardened path. Any thread, at the entry of a slow call. */
-HAK_INLINE bool hardened(void)
-{
-    uint32_t state = atomic_load_explicit(&harden.state, memory_order_relaxed);
-
-    return HAK_SECURE ? HAK_LIKELY(state == HARDEN_ON) || hardened_settle()
-                      : HAK_UNLIKELY(state != HARDEN_OFF) && (state == HARDEN_ON || hardened_settle());
-}
-
 /* What a caller of free knows of the block. */
 struct hardened_claim {
     size_t size;      /* SIZE_MAX: nothing */
@@ -29,8 +17,9 @@ struct hardened_claim {
 };
 #define HARDENED_NO_CLAIM ((struct hardened_claim){ SIZE_MAX, 1, SEAL_MALLOC })
 
-/* heap: first-class, or NULL for the thread's. Returns NULL with ENOMEM when memory is out. */
-HAK_HIDDEN void *hardened_allocate(struct heap *heap, size_t alignment, size_t size, bool zeroed);
+/* heap: first-class, or NULL for the thread's. The block is zero. Returns NULL with ENOMEM when memory is
+ * out. */
+HAK_HIDDEN void *hardened_allocate(struct heap *heap, size_t alignment, size_t size);
 HAK_HIDDEN void hardened_free(void *block, struct hardened_claim claim, const char *function);
 /* Notes that an operator new gave the live block. Ignores NULL. */
 HAK_HIDDEN void hardened_mark(void *block, enum seal_kind kind);

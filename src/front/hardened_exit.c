@@ -41,7 +41,7 @@ void hardened_look_at_exit(void)
     struct thread_cache *cache = cache_current();
     const char *written = NULL;
 
-    if (!harden_on() || !harden.zero || cache->heap == NULL || lock_in_fork())
+    if (cache->heap == NULL || lock_in_fork())
         return;
     for (unsigned class = 1; class < CLASS_SPAN_1 && written == NULL; class++)
         written = bins_find_written(&cache->hardened, cache->slots, class);

@@ -60,8 +60,8 @@ void *front_heap_aligned_alloc(struct heap *heap, size_t alignment, size_t size,
     bool zero = false;
     void *block;
 
-    if (hardened()) {
-        block = hardened_allocate(heap, alignment, size, zeroed);
+    if (HAK_SECURE && process_init()) {
+        block = hardened_allocate(heap, alignment, size);
         counted_allocated_block(block);
         return block;
     }
@@ -88,7 +88,7 @@ struct heap *front_heap_of(const void *block)
 
     if (block == NULL)
         return NULL;
-    if (!hardened())
+    if (!HAK_SECURE)
         return block_find(block, "hak_heap_of").heap;
     (void)hardened_usable_size(block, "hak_heap_of"); /* reports an address that is no block */
     (void)hardened_size(block, NULL, &heap);
@@ -101,7 +101,7 @@ void front_heap_reset(struct heap *heap)
     huge_free_heap(heap);
     guard_free_heap(heap);
     lock_acquire(&heap->lock);
-    if (harden_on())
+    if (HAK_SECURE)
         hardened_clear_heap(heap);
     heap_release_all(heap);
     lock_release(&heap->lock);

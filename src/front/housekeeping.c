@@ -31,9 +31,10 @@ static struct heap *close_cache(void *memory)
 static bool tick_trim(bool stale, bool all, size_t *bytes)
 {
     struct look look = { .block = NULL };
-    bool left = registry_trim_idle(stale, all, look_begin(&look), bytes);
+    bool left = registry_trim_idle(stale, all, HAK_SECURE ? look_begin(&look) : NULL, bytes);
 
-    look_report(&look);
+    if (HAK_SECURE)
+        look_report(&look);
     return left;
 }
 

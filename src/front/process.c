@@ -17,7 +17,8 @@ static bool begin(void)
 {
     lock_begin();
     options_read();
-    harden_begin();
+    if (HAK_SECURE)
+        harden_begin();
     if (!shared_pool_init() || !registry_init())
         return false;
     os_thread_exit_prepare();

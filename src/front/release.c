@@ -5,6 +5,7 @@
 #include "front/guarded.h"
 #include "front/hardened.h"
 #include "front/housekeeping.h"
+#include "front/process.h"
 #include "front/sample.h"
 #include "front/thread.h"
 #include "observe/counters.h"
@@ -108,7 +109,7 @@ void front_free_named(void *block, const char *function)
         debug_count(COUNT_EARLY_FREE_NULL);
         return;
     }
-    if (hardened()) {
+    if (HAK_SECURE && process_init()) {
         counted_freed_block(block);
         hardened_free(block, HARDENED_NO_CLAIM, function);
         return;
@@ -128,7 +129,7 @@ void front_free_sized(void *address, size_t size, size_t alignment, const char *
 {
     struct block block;
 
-    if (hardened()) {
+    if (HAK_SECURE && process_init()) {
         counted_freed_block(address);
         hardened_free(address, (struct hardened_claim){ size, alignment, SEAL_MALLOC }, function);
         return;

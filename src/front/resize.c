@@ -5,6 +5,7 @@
 #include "front/fast.h"
 #include "front/hardened.h"
 #include "front/housekeeping.h"
+#include "front/process.h"
 #include "front/sample.h"
 #include "pool/huge.h"
 #include "pool/slab.h"
@@ -14,7 +15,7 @@ enum { COPY_MOST = 8 << 20 }; /* copying more takes longer than the page faults 
 
 size_t front_usable_size(const void *block, const char *function)
 {
-    if (hardened())
+    if (HAK_SECURE && process_init())
         return hardened_usable_size(block, function);
     return block ? block_find(block, function).size : 0;
 }
@@ -26,7 +27,7 @@ size_t front_block_size(const void *address)
 
 size_t front_good_size(size_t size)
 {
-    if (hardened())
+    if (HAK_SECURE && process_init())
         return size;
     if (size <= POOLED_MAX)
         return class_size(class_of_size(size));
@@ -39,7 +40,7 @@ size_t front_expand(void *address, size_t size)
 
     if (address == NULL)
         return 0;
-    if (hardened())
+    if (HAK_SECURE && process_init())
         return hardened_expand(address, size, "hak_expand");
     block = block_find(address, "hak_expand");
     if (size <= block.size)
@@ -111,7 +112,7 @@ static void *realloc_hardened(struct heap *heap, void *block, size_t size, const
 
 static void *realloc_slow(void *block, size_t size, const char *function)
 {
-    if (hardened())
+    if (HAK_SECURE && process_init())
         return realloc_hardened(block ? NULL : counted_bound_or(NULL), block, size, function);
     if (block == NULL)
         return front_malloc(size);
@@ -146,7 +147,7 @@ void *front_realloc(void *block, size_t size, const char *function)
 
 void *front_heap_realloc(struct heap *heap, void *block, size_t size)
 {
-    if (hardened())
+    if (HAK_SECURE && process_init())
         return realloc_hardened(heap, block, size, "hak_heap_realloc");
     if (size == 0) {
         front_free(block);

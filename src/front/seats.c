@@ -41,11 +41,6 @@ void *front_uncached_alloc(size_t alignment, size_t size, bool zeroed)
 
     if (size > REQUEST_MAX || alignment > REQUEST_MAX / 2)
         return out_of_memory();
-    if (hardened()) {
-        block = hardened_allocate(counted_bound_or(NULL), alignment, size, zeroed);
-        counted_allocated_block(block);
-        return block;
-    }
     alignment = base_max(alignment, BLOCK_ALIGN);
     housekeep();
     heap = heap_of_thread(&cache);
@@ -96,7 +91,7 @@ void front_uncached_free(void *block, const char *function)
 {
     unsigned class = CLASS_NONE;
 
-    if (!hardened() && window_contains(block))
+    if (window_contains(block))
         class = __atomic_load_n(window_page_map() + window_unit(block), __ATOMIC_RELAXED);
     if (class == CLASS_NONE) {
         front_free_named(block, function);
@@ -114,10 +109,6 @@ size_t front_resize_in_place(void *address, size_t size, const char *function)
 {
     struct block block;
 
-    if (hardened()) {
-        size_t old = hardened_usable_size(address, function), grown = hardened_expand(address, size, function);
-        return grown ? grown : old;
-    }
     block = block_find(address, function);
     if (block.slab || size <= POOLED_MAX || size > REQUEST_MAX || block.size == 0 ||
         !sample_huge_resize(address, size, false))

@@ -67,7 +67,7 @@ static void cache_fill_classes(struct thread_cache *cache)
 static void cache_follow_profile(struct thread_cache *cache)
 {
     cache->generation = profile_generation();
-    cache->counted = profile_drawing() && !harden_on() ? RUN_BINS : 0;
+    cache->counted = profile_drawing() && !HAK_SECURE ? RUN_BINS : 0;
     if (profile_drawing())
         cache->draw.calls += UNCOUNTED; /* the calls between two profiles are in none */
     if (cache_counts(cache))
@@ -666,7 +666,7 @@ void cache_flush_all(struct thread_cache *cache, bool close)
     cache->tick = cache_flush_number();
     if (HAK_UNLIKELY(profile_drawing()))
         govern_relax_due(profile_now_ms());
-    if (harden_on())
+    if (HAK_SECURE)
         bins_flush(&cache->hardened, cache->slots, cache->heap, close);
     for (unsigned class = 1; class < CLASS_COUNT; class++) {
         run_flush(cache, class);

@@ -76,7 +76,7 @@ struct thread_cache {
     struct stack_memory *stacks;
     struct heap *own;               /* the thread's heap, which holds the cache's memory */
     struct labels *labels;
-    struct bins hardened; /* V8: uses `slots` while hardening is on */
+    struct bins hardened; /* V8: uses `slots` in libhakmem-secure */
     /* The slots come last, the smallest classes' first, so that a thread with a few small blocks touches one page. */
     union {
         void *slots[CACHE_SLOTS_DEEP]; /* T7: most caches end at CACHE_BYTES */
@@ -137,7 +137,7 @@ HAK_INLINE unsigned cache_run_left(const struct thread_cache *cache, unsigned cl
 /* All blocks of the class in the cache. For another thread's cache: under its heap's lock. */
 HAK_INLINE unsigned cache_blocks(const struct thread_cache *cache, unsigned class)
 {
-    if (harden_on())
+    if (HAK_SECURE)
         return bins_count(&cache->hardened, class);
     return cache_count(cache, class) + cache_run_left(cache, class);
 }

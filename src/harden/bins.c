@@ -43,7 +43,7 @@ static void ring_set_limit(struct bins *bins, unsigned class, unsigned limit)
 
     bins->bytes += ((size_t)limit - ring->limit) * class_size(class);
     ring->limit = (uint16_t)limit;
-    ring->keep = (uint16_t)base_min(limit / 2, harden.keep_most[class]);
+    ring->keep = (uint16_t)base_min(limit / 2, harden_keep_most(class));
 }
 
 /* How many blocks a full ring gives back, and how many a ring gets that has none for malloc: half of the entries before
@@ -114,7 +114,7 @@ static HAK_COLD void report_written(char *block, size_t size)
 /* Checks blocks that leave: the next check may be late, or never come if their slab is given back. */
 static void bins_look(void *const *blocks, unsigned count, size_t size)
 {
-    for (unsigned i = 0; harden.zero && i < count; i++)
+    for (unsigned i = 0; i < count; i++)
         if (HAK_UNLIKELY(!seal_is_zero(blocks[i], size)))
             report_written(blocks[i], size);
 }
@@ -125,7 +125,7 @@ static void bins_look(void *const *blocks, unsigned count, size_t size)
 static void bins_patrol(struct bins *bins, const char *block, unsigned class, unsigned moved, const char *function)
 {
     struct slab *slab = slab_of(block);
-    unsigned most = (unsigned)base_min(harden.patrol, moved), number, first;
+    unsigned most = (unsigned)base_min(HARDEN_PATROL, moved), number, first;
     size_t size = class_size(class);
     uint64_t used;
 
@@ -193,7 +193,7 @@ static void bins_look_before(void *const *blocks, unsigned count, unsigned class
 {
     size_t size = class_size(class);
 
-    if (!harden.neighbours || !seal_in_tail(class))
+    if (!seal_in_tail(class))
         return;
     for (unsigned i = 0; i < count; i++) {
         const char *before = (const char *)blocks[i] - size;

@@ -31,7 +31,7 @@ struct bins {
     uint16_t seen[CLASS_COUNT]; /* entries of the ring after its last slow call, for the counters of hits */
     bool used;                  /* a ring may hold a block */
     uint32_t calls; /* of the thread, for housekeeping (front/hardened.c) */
-    uint64_t chance; /* the generator's state: odd, or 0 while chance is off */
+    uint64_t chance; /* the generator's state: odd */
     size_t bytes;      /* limit * block size, summed over the rings */
     struct spans spans;
 };
@@ -124,8 +124,7 @@ HAK_INLINE void bins_begin(struct bins *bins)
 {
     if (HAK_UNLIKELY(!bins->used)) {
         bins->used = true;
-        bins->chance = harden.random ? os_random() | 1 : 0;
-        spans_begin(&bins->spans);
+        bins->chance = os_random() | 1;
     }
 }
 

@@ -19,7 +19,7 @@ static void large_seal(char *block, struct huge_request *request, size_t mapping
     uint64_t canary = seal_canary(block);
     size_t guard = base_align_up(base_max(request->size, 1), os_page_size());
 
-    request->guard = harden.protect && harden_close(block + guard, mapping - guard) ? guard : 0;
+    request->guard = harden_close(block + guard, mapping - guard) ? guard : 0;
     memcpy(block + request->size, &canary, large_canary_bytes(request));
     huge_set_request(block, request);
 }
@@ -56,8 +56,6 @@ enum seal_state large_read(const void *block, struct huge_request *request, size
 
     if (!huge_get_request(block, request, &mapping))
         return SEAL_NONE;
-    if (!harden.canary)
-        return SEAL_WHOLE;
     for (size_t i = 0; i < large_canary_bytes(request); i++) {
         if (((const char *)block)[request->size + i] != ((const char *)&canary)[i]) {
             *changed = request->size + i;

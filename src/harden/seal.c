@@ -52,7 +52,7 @@ static enum seal_state seal_read_tail(const char *block, unsigned class, struct 
             seal->requested = SIZE_MAX;
         return SEAL_BROKEN;
     }
-    if (HAK_LIKELY(seal_gap_wrong(block, size, room, canary, tail) == 0) || !harden.canary)
+    if (HAK_LIKELY(seal_gap_wrong(block, size, room, canary, tail) == 0))
         return SEAL_WHOLE;
     count = base_min(room - SEAL_BYTES, SEAL_BYTES);
     changed = seal_first_changed(seal_load(block + seal->requested), canary, count);
@@ -83,7 +83,7 @@ enum seal_state seal_read(const char *block, unsigned class, const struct ledger
         found = seal_load(block + seal->requested);
     else
         memcpy(&found, block + seal->requested, count);
-    if (HAK_LIKELY(found == canary) || !harden.canary)
+    if (HAK_LIKELY(found == canary))
         return SEAL_WHOLE;
     seal->changed = seal->requested + seal_first_changed(found, canary, count);
     return SEAL_BROKEN;

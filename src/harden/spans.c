@@ -12,12 +12,6 @@
 #define SPANS_BYTES (4 * HAK_MIB)
 #define SPANS_KEEP 4u
 
-/* The measured cost of the kernel's work in us: to close and reopen a span, and for each 16 KiB that has memory. */
-#define CLOSING_US 5u
-#define CLOSING_US_SHIFT 14
-/* The most that a thread may spend at once. */
-#define BURST_US 10000u
-
 /* Every LOOK_FREES-th free looks how much was written, and each free of a class after a look that found little. A class
  * is sparse after LOOKS_SPARSE such looks in a row (a sixteenth of the pages or less) until one finds a quarter. */
 #define LOOK_FREES 16u
@@ -28,37 +22,6 @@
 /* From this size on, os_guard costs more than to purge a span and to close it by os_protect between fences: it visits
  * each page twice. */
 #define FENCED_BYTES (256 * HAK_KIB)
-
-/* ---- Time ---- */
-
-void spans_begin(struct spans *spans)
-{
-    spans->allowance = BURST_US;
-    spans->allowed_ns = os_now_coarse();
-}
-
-static void spans_allow(struct spans *spans)
-{
-    uint64_t now = os_now_coarse(), us = (now - spans->allowed_ns) / 1000 * harden.protect_time / 100;
-
-    if (us == 0)
-        return;
-    spans->allowed_ns = now;
-    spans->allowance = (uint32_t)base_min(spans->allowance + us, BURST_US);
-}
-
-/* Spends so much if the thread may, and returns whether it did. */
-static bool spans_spend(struct spans *spans, size_t us)
-{
-    if (harden.protect_time == 100)
-        return true;
-    if (HAK_UNLIKELY(spans->allowance < us))
-        spans_allow(spans);
-    if (spans->allowance < us)
-        return false;
-    spans->allowance -= (uint32_t)us;
-    return true;
-}
 
 /* ---- Erasing ---- */
 
@@ -109,9 +72,6 @@ static bool span_look(struct spans *spans, const char *block, unsigned class, si
     return *looks != 0;
 }
 
-/* Whether the spans that the thread frees wait, and are closed while they do. */
-static bool spans_are_closed(void) { return harden.protect && harden.keep_most[CLASS_SPAN_1] != 0; }
-
 void bins_erase_span(struct bins *bins, char *block, unsigned class, size_t requested, bool waits)
 {
     struct spans *spans = &bins->spans;
@@ -119,10 +79,6 @@ void bins_erase_span(struct bins *bins, char *block, unsigned class, size_t requ
     bool purge = span_is_sparse(spans, class);
 
     bins_begin(bins);
-    if (!harden.zero) {
-        seal_erase(block, class, requested, false);
-        return;
-    }
     memset(block + requested, 0, seal_canary_bytes(class, requested)); /* the seal is not the program's */
     if (HAK_UNLIKELY(spans->frees++ % LOOK_FREES == 0 || (!purge && spans->sparse[class - CLASS_SPAN_1])))
         purge = span_look(spans, block, class, bytes);
@@ -130,7 +86,7 @@ void bins_erase_span(struct bins *bins, char *block, unsigned class, size_t requ
         memset(block, 0, bytes);
         return;
     }
-    if (waits && spans_are_closed())
+    if (waits)
         spans->unpurged = block;
     else
         span_purge(block, bytes);
@@ -196,11 +152,11 @@ static void span_leave(struct heap *heap, void *block, enum span_access access)
     unsigned class = slab->class;
     size_t remote;
 
-    if (access != SPAN_OPEN && harden.zero && closed_units_may_stay(slab, access))
+    if (access != SPAN_OPEN && closed_units_may_stay(slab, access))
         slab->closed = (uint8_t)access;
     else if (!span_open(block, access))
         return;
-    else if (access == SPAN_CLOSED && harden.zero && closed_units_may_stay(slab, CLOSED_BY_GUARD) &&
+    else if (access == SPAN_CLOSED && closed_units_may_stay(slab, CLOSED_BY_GUARD) &&
              os_guard(block, slab_bytes(slab), true)) /* takes no mapping */
         slab->closed = CLOSED_BY_GUARD;
     lock_acquire(&heap->lock);
@@ -223,7 +179,7 @@ void *bins_take_span(struct bins *bins, unsigned class, bool exact, bool *zero)
     struct spans *spans = &bins->spans;
     unsigned count = spans->count, from;
 
-    if (count <= SPANS_KEEP || !harden.protect || !harden.zero)
+    if (count <= SPANS_KEEP)
         return NULL;
     count -= SPANS_KEEP;
     from = bins_chance(bins, count);
@@ -240,20 +196,18 @@ void *bins_take_span(struct bins *bins, unsigned class, bool exact, bool *zero)
     return NULL;
 }
 
-/* Makes the span inaccessible if the thread may spend the time. */
+/* Makes the span inaccessible. */
 static enum span_access span_close(struct spans *spans, void *block, size_t bytes)
 {
-    bool purge = spans->unpurged == block, may = spans_are_closed(), fenced;
-    size_t memory = span_is_sparse(spans, slab_of(block)->class) ? 0 : bytes;
+    bool purge = spans->unpurged == block, fenced;
 
     spans->unpurged = NULL;
-    may = may && spans_spend(spans, CLOSING_US + (memory >> CLOSING_US_SHIFT));
-    fenced = may && (!purge || bytes >= FENCED_BYTES) && closed_units_fence(slab_of(block));
-    if (may && purge && !fenced && os_guard(block, bytes, true))
+    fenced = (!purge || bytes >= FENCED_BYTES) && closed_units_fence(slab_of(block));
+    if (purge && !fenced && os_guard(block, bytes, true))
         return SPAN_GUARDED;
     if (purge)
         span_purge(block, bytes);
-    return may && harden_close(block, bytes) ? SPAN_CLOSED : SPAN_OPEN;
+    return harden_close(block, bytes) ? SPAN_CLOSED : SPAN_OPEN;
 }
 
 void bins_put_span(struct bins *bins, struct heap *heap, void *block)
@@ -262,10 +216,6 @@ void bins_put_span(struct bins *bins, struct heap *heap, void *block)
     size_t bytes = slab_bytes(slab_of(block));
     enum span_access access;
 
-    if (harden.keep_most[CLASS_SPAN_1] == 0) {
-        span_leave(heap, block, SPAN_OPEN);
-        return;
-    }
     access = span_close(spans, block, bytes);
     while (spans->count == SPANS_MOST ||
            (spans->count && spans->bytes + bytes > base_max(SPANS_BYTES, bins_share(heap))))

@@ -1,8 +1,7 @@
 /*
- * The spans of all classes that a thread freed and that wait. To close a span is work for the kernel, and so is
- * bounded: a thread spends a share of its time on it (HAKMEM_HARDEN_PROTECT_TIME), by an estimate. Further spans wait
- * open, and are checked when they are used again, like smaller blocks. A span that leaves stays closed until its units
- * are used again (superslab/closed_units.h).
+ * The spans of all classes that a thread freed and that wait. Nobody can access them, unless the kernel refuses that.
+ * Such a span is checked when it is used again, like smaller blocks. A span that leaves stays closed until its units are
+ * used again (superslab/closed_units.h).
  */
 #ifndef HAK_HARDEN_SPANS_H
 #define HAK_HARDEN_SPANS_H
@@ -18,15 +17,12 @@ struct spans {
     uint16_t closed;   /* a bit for each waiting span: it is inaccessible */
     uint16_t guarded;  /* a bit for each: os_guard closed it */
     uint8_t sparse[CLASS_COUNT - CLASS_SPAN_1]; /* by class: looks in a row that found little written */
-    uint32_t allowance;   /* us of the kernel's work that the thread may spend */
-    uint64_t allowed_ns;  /* the time up to which it was granted */
     void *unpurged;       /* the span that was just freed: its memory is purged as it is closed */
     size_t bytes;         /* of the waiting spans */
     void *span[SPANS_MOST]; /* the oldest first */
 };
 _Static_assert(SPANS_MOST <= 16, "each has a bit");
 
-HAK_HIDDEN void spans_begin(struct spans *spans);
 /* For another thread's spans: as of some moment, under its heap's lock. */
 HAK_HIDDEN unsigned spans_count(const struct spans *spans, unsigned class);
 /* Returns all spans to their slabs. For the heap's thread. */

@@ -48,14 +48,15 @@ _Static_assert(sizeof(struct descriptor_row) == 64, "readers of all formats coun
 _Static_assert(sizeof(struct descriptor_head) == 56, "readers of all formats count on it");
 
 /* TYPE(struct) FIELD(struct, field) ARRAY(struct, field) CONSTANT(name) ROOT(name, object). Roots come first: the
- * dynamic linker writes their addresses, and so to one page of the table. */
+ * dynamic linker writes their addresses, and so to one page of the table. Each is an address that can be read: only
+ * hardened caches have rings. */
 #define DESCRIPTOR_TABLE(TYPE, FIELD, ARRAY, CONSTANT, ROOT)                                                           \
     ROOT(hak_window, &hak_window) ROOT(hak_units, &hak_units) ROOT(shared_pool, &shared_pool)                          \
     ROOT(registry, &registry) ROOT(size_classes, size_classes) ROOT(huge_inside, &huge_inside)                         \
     ROOT(hak_options, &hak_options) ROOT(table_memory, &table_memory) ROOT(profile, &profile)                          \
     ROOT(profile_sites, &profile_sites) ROOT(table_peak, &table_peak) ROOT(guard, &guard)                              \
     ROOT(outside, &hak_outside) ROOT(window_head_mapped, &window_head_mapped)                                          \
-    ROOT(ring_rows, ring_rows)                                                                                         \
+    ROOT(ring_rows, HAK_SECURE ? (const void *)ring_rows : size_classes)                                               \
     ROOT(python_codes, &python_codes) ROOT(profile_records, &profile_records) ROOT(label_sets, &label_sets)            \
     ROOT(profile_sizes, &profile_sizes)                                                                                \
     CONSTANT(UNIT_SIZE) CONSTANT(SUPERSLAB_SIZE) CONSTANT(SUPERSLAB_UNITS) CONSTANT(CLASS_COUNT)                       \
@@ -68,7 +69,7 @@ _Static_assert(sizeof(struct descriptor_head) == 56, "readers of all formats cou
     CONSTANT(SLAB_FREE) CONSTANT(SLAB_WARM) CONSTANT(SLAB_ACTIVE)                                                      \
     CONSTANT(HEAP_UNUSED) CONSTANT(HEAP_LIVE) CONSTANT(HEAP_ORPHAN)                                                    \
     CONSTANT(HEAP_THREAD) CONSTANT(HEAP_HOUSE) CONSTANT(HEAP_FIRST_CLASS) CONSTANT(HEAP_PROFILE) CONSTANT(HEAP_SHARED) \
-    CONSTANT(HAK_DEBUG)                                                                                                \
+    CONSTANT(HAK_DEBUG) CONSTANT(HAK_SECURE)                                                                           \
     TYPE(slot) FIELD(slot, free) FIELD(slot, touched) FIELD(slot, aged) FIELD(slot, aged_ms) FIELD(slot, freed_ms)     \
     FIELD(slot, bucket) FIELD(slot, kind) FIELD(slot, huge_pages) FIELD(slot, decommitted)                             \
     TYPE(shared_pool) FIELD(shared_pool, slots) FIELD(shared_pool, slots_unused) FIELD(shared_pool, slots_committed)   \

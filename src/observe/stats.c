@@ -89,7 +89,7 @@ static enum hak_stats_tier tier_of(uint32_t number)
     uint32_t units = shared_pool.slots[number].free;
     unsigned free = base_count_bits(units);
 
-    if (guard_units_on() && units != 0 && units != POOL_ALL_UNITS)
+    if (HAK_SECURE && units != 0 && units != POOL_ALL_UNITS)
         units &= ~((const struct superslab *)window_slot_address(number))->guards;
     if (units == 0)
         return HAK_STATS_FULL;

@@ -316,29 +316,34 @@ static const struct option_row *find_row(const char *name, size_t length)
     return NULL;
 }
 
-/* In this build the environment may turn off mechanisms of libhakmem-secure, to measure what each costs. */
-#if defined(HAKMEM_BUILD_SECURE_SWITCHES) && HAKMEM_BUILD_SECURE_SWITCHES
-enum { SECURE_SWITCHES = 1 };
-#else
-enum { SECURE_SWITCHES = 0 };
-#endif
-
-/* Whether the value would turn off a protection that the hardened build has by default. */
+/* Whether the value would let a hardened process go on after misuse. */
 static bool weakens(const struct option_row *row, uint64_t value)
 {
-    static const char hardening[] = "HAKMEM_HARDEN", abort_name[] = "HAKMEM_ABORT_ON_MISUSE";
+    return HAK_SECURE && value < row->default_value && strcmp(row->name, "HAKMEM_ABORT_ON_MISUSE") == 0;
+}
 
-    return HAK_SECURE && !SECURE_SWITCHES && value < row->default_value &&
-           (strncmp(row->name, hardening, sizeof hardening - 1) == 0 || strcmp(row->name, abort_name) == 0);
+/* HAKMEM_HARDENED asks for another library, not for a setting of this one. */
+static void say_hardened(const char *text)
+{
+    bool wanted = strcmp(text, "0") != 0;
+
+    if (HAK_SECURE && !wanted)
+        base_message("HAKMEM_HARDENED=0 ignored: libhakmem-secure is always hardened; load libhakmem.so in its place");
+    else if (!HAK_SECURE && wanted)
+        base_message("HAKMEM_HARDENED=%.*s ignored: this library is not hardened; load libhakmem-secure.so in its "
+                     "place", SHOWN_MOST, text);
 }
 
 /* Reads one setting. If a source names an option twice, the first setting counts, as for getenv. */
 static void read_setting(const char *name, size_t length, const char *text, bool *seen, bool from_environment)
 {
+    static const char hardened_name[] = "HAKMEM_HARDENED";
     const struct option_row *row = find_row(name, length);
     uint64_t value;
 
-    if (row == NULL) {
+    if (row == NULL && length == sizeof hardened_name - 1 && memcmp(name, hardened_name, length) == 0) {
+        say_hardened(text);
+    } else if (row == NULL) {
         say_unknown(name, length);
     } else if (!seen[row - rows]) {
         seen[row - rows] = true;

@@ -109,36 +109,6 @@
            "most address space for blocks up to 1 MiB, at least 16M; 0: 8 TiB") \
     OPTION(deepbind, "HAKMEM_DEEPBIND", BOOL, 0, 0, 1, "",                                                            \
            "1: leave RTLD_DEEPBIND in calls of dlopen; 0: remove it, so that the library uses the process's malloc") \
-    OPTION(hardened, "HAKMEM_HARDENED", BOOL, HAK_SECURE, 0, 1, "",                                                   \
-           "check every call, put a canary behind every block, zero freed blocks and hold them back; "                \
-           "libhakmem-secure always does")                                                                            \
-    OPTION(harden_canary, "HAKMEM_HARDEN_CANARY", BOOL, 1, 0, 1, "",                                                  \
-           "hardened: check the canary behind each block when it is freed or resized")                                \
-    OPTION(harden_zero, "HAKMEM_HARDEN_ZERO", BOOL, 1, 0, 1, "",                                                      \
-           "hardened: zero freed memory, and check that it is still zero when it is used again")                      \
-    OPTION(harden_quarantine, "HAKMEM_HARDEN_QUARANTINE", SIZE, 65536, 0, 1048576, "bytes",                           \
-           "hardened: most bytes of freed blocks of one size class that a thread holds back; 0: none")                \
-    OPTION(harden_random, "HAKMEM_HARDEN_RANDOM", BOOL, 1, 0, 1, "",                                                  \
-           "hardened: choose at random which free block is taken, and which one leaves the quarantine")               \
-    OPTION(harden_neighbours, "HAKMEM_HARDEN_NEIGHBOURS", BOOL, 1, 0, 1, "",                                          \
-           "hardened: a free also checks the ends of the blocks before and behind; needs `HAKMEM_HARDEN_ZERO`")       \
-    OPTION(harden_patrol, "HAKMEM_HARDEN_PATROL", COUNT, 64, 0, 64, "blocks",                                         \
-           "hardened: when blocks move between a thread and a slab, check the ends of so many other blocks of the "   \
-           "slab, at most as many as move; needs `HAKMEM_HARDEN_NEIGHBOURS`")                                         \
-    OPTION(harden_nothing, "HAKMEM_HARDEN_NOTHING", BOOL, 1, 0, 1, "",                                                \
-           "hardened: blocks of 0 bytes cannot be read or written")                                                   \
-    OPTION(harden_guards, "HAKMEM_HARDEN_GUARDS", BOOL, 1, 0, 1, "",                                                  \
-           "hardened: place units that cannot be read or written between slabs and around the allocator's records, " \
-           "and slabs at random places")                                                                              \
-    OPTION(harden_protect, "HAKMEM_HARDEN_PROTECT", BOOL, 1, 0, 1, "",                                                \
-           "hardened: freed blocks above 57344 bytes cannot be read or written until they are used again; blocks "    \
-           "above 1 MiB end in pages that cannot")                                                                    \
-    OPTION(harden_protect_time, "HAKMEM_HARDEN_PROTECT_TIME", COUNT, 100, 1, 100, "percent of a thread's time",       \
-           "hardened: time for closing freed blocks up to 1 MiB; blocks beyond it stay open, and are zeroed and "     \
-           "checked; 100: no bound")                                                                                  \
-    OPTION(harden_operators, "HAKMEM_HARDEN_OPERATORS", BOOL, 1, 0, 1, "",                                            \
-           "hardened: report a block of new, new[] or malloc that is not freed by delete, delete[] or free, and a "   \
-           "sized delete with a wrong size")                                                                          \
     OPTION(verbose, "HAKMEM_VERBOSE", BOOL, 0, 0, 1, "", "print the version and the settings at start")               \
     OPTION(abort_on_misuse, "HAKMEM_ABORT_ON_MISUSE", BOOL, 1, 0, 1, "", \
            "1: report misuse and abort; 0: report it, ignore the call and go on")

@@ -214,7 +214,7 @@ size_t heap_return_blocks(struct heap *heap, unsigned class, void **blocks, size
         } else {
             bool was_full = slab->summary == 0;
             void **first = at;
-            if (HAK_SECURE && hak_options.harden_random) {
+            if (HAK_SECURE) {
                 at = slab_put_scattered(slab, row, at, end, &result);
             } else if (at + 1 != end && lies_in(slab, row, at[1])) {
                 at = slab_put_run(slab, at, end, &result);

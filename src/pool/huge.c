@@ -89,7 +89,7 @@ static char *huge_map_at_random(size_t size, size_t alignment)
     size_t room = base_min(HUGE_RANDOM, base_align_down(window / HUGE_RANDOM_SHARE, SUPERSLAB_SIZE));
 
     /* ThreadSanitizer allows few addresses. */
-    if (!guard_units_on() || HAK_THREAD_SANITIZER || alignment > SUPERSLAB_SIZE)
+    if (!HAK_SECURE || HAK_THREAD_SANITIZER || alignment > SUPERSLAB_SIZE)
         return NULL;
     for (unsigned tries = 0; size < room && tries < HUGE_RANDOM_TRIES; tries++) {
         size_t below = os_random() % (room - size) + size;
@@ -172,9 +172,9 @@ void *huge_allocate(size_t size, size_t alignment, bool *zero, struct heap *heap
         return NULL;
     if (address && !huge_open(address, size))
         address = NULL;
-    if (address && guard_units_on())
+    if (address && HAK_SECURE)
         address = huge_move(address, size, alignment);
-    *zero = address == NULL || ranges_are_closed();
+    *zero = address == NULL || HAK_SECURE;
     reuse = address != NULL;
     if (!address)
         address = huge_map(size, alignment);

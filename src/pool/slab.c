@@ -54,8 +54,6 @@ void slab_carve(struct slab *slab, unsigned class, struct heap *owner)
  * ones. A choice among all would soon touch each page of a slab. */
 #define CHANCE_WORDS 4u
 
-static bool slab_takes_by_chance(void) { return HAK_SECURE && hak_options.harden_random; }
-
 /* Quick, not cryptographic. Threads may get the same numbers: each takes from slabs of its own. */
 static unsigned slab_chance(unsigned most)
 {
@@ -70,7 +68,7 @@ static unsigned slab_chance(unsigned most)
 /* The number of the word to take from next. */
 static unsigned slab_next_word(uint64_t summary)
 {
-    if (slab_takes_by_chance())
+    if (HAK_SECURE)
         for (unsigned skip = slab_chance(CHANCE_WORDS); skip-- && (summary & (summary - 1));)
             summary &= summary - 1;
     return base_low_bit(summary);
@@ -102,7 +100,7 @@ size_t slab_take(struct slab *slab, void **out, size_t position)
             for (unsigned i = 0; i < 64; i++, base += size)
                 out[--position] = base;
             word = 0;
-        } else if (slab_takes_by_chance()) {
+        } else if (HAK_SECURE) {
             word = slab_take_by_chance(word, base, size, out, &position);
         } else {
             do {

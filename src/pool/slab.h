@@ -14,7 +14,7 @@ enum slab_put_result {
 
 /* While hardening is on, the first block of a slab of small blocks is never handed out. Only an overflow from the units
  * before it, or a write before the second block, changes it (harden/seal.h). */
-HAK_INLINE unsigned slab_blocks_withheld(unsigned class) { return hak_options.hardened != 0 && class < CLASS_1024; }
+HAK_INLINE unsigned slab_blocks_withheld(unsigned class) { return HAK_SECURE && class < CLASS_1024; }
 
 HAK_INLINE unsigned slab_words(const struct slab *slab) { return ((unsigned)slab->blocks + 63) / 64; }
 HAK_INLINE size_t slab_bytes(const struct slab *slab) { return (size_t)slab->units * UNIT_SIZE; }

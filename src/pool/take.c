@@ -31,7 +31,7 @@ static void warm_populate(struct slab *const *slabs, size_t count)
             end += slab_bytes(slabs[i]);
         if (i == first) {
             i++;
-        } else if ((size_t)(end - start) >= POPULATE_MIN_UNITS * UNIT_SIZE || guard_units_on()) {
+        } else if ((size_t)(end - start) >= POPULATE_MIN_UNITS * UNIT_SIZE || HAK_SECURE) {
             /* A failed call may have faulted in a part. */
             os_populate(start, (size_t)(end - start));
             for (; first < i; first++)
@@ -91,13 +91,10 @@ static bool warm_refill(struct heap *heap, unsigned class, unsigned number)
 
 /* ---- Taking ---- */
 
-/* The page map's byte for slabs of the class: 0 if their blocks never enter a thread cache (W2), and in the ordinary
- * library while hardening is on, so that free's fast path misses. The hardened library's free asks the page map. */
+/* The page map's byte for slabs of the class: 0 if their blocks never enter a thread cache (W2). */
 static unsigned heap_page_map_class(const struct heap *heap, unsigned class)
 {
-    return heap->kind == HEAP_FIRST_CLASS || heap->kind == HEAP_PROFILE || (!HAK_SECURE && hak_options.hardened)
-               ? CLASS_NONE
-               : class;
+    return heap->kind == HEAP_FIRST_CLASS || heap->kind == HEAP_PROFILE ? CLASS_NONE : class;
 }
 
 static void heap_carve(struct heap *heap, struct slab *slab, unsigned class)
@@ -187,7 +184,7 @@ size_t heap_take_blocks(struct heap *heap, unsigned class, void **out, size_t wa
             *zero = slab->zero && class_is_span(class);
         }
         if (slab->kept) {
-            if (guard_units_on() && slab->closed != 0 && !heap_open_kept(slab, want == 1, zero))
+            if (HAK_SECURE && slab->closed != 0 && !heap_open_kept(slab, want == 1, zero))
                 break;
             heap_unkeep(heap, slab);
         }

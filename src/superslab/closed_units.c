@@ -26,7 +26,7 @@ static bool is_among_first(const struct slab *slab)
 
 bool closed_units_may_stay(const struct slab *slab, unsigned closed)
 {
-    return guard_units_on() && (closed == CLOSED_BY_GUARD || is_among_first(slab));
+    return HAK_SECURE && (closed == CLOSED_BY_GUARD || is_among_first(slab));
 }
 
 bool closed_units_open(struct slab *slab)

@@ -129,7 +129,7 @@ static char *_Atomic refused_unit; /* Order: relaxed; only the address is printe
 
 bool guard_units_are_whole(void)
 {
-    return guard_units_on() && !atomic_load_explicit(&guards_lack, memory_order_relaxed);
+    return HAK_SECURE && !atomic_load_explicit(&guards_lack, memory_order_relaxed);
 }
 
 /* Closes a guard unit by os_protect, where os_guard cannot. `edge`: a header lies beside the unit. `before`: how many

@@ -1,5 +1,5 @@
 /*
- * Guard units: units of a SuperSlab that nobody can access, while hardening is on (HAKMEM_HARDEN_GUARDS). They lie
+ * Guard units: units of a SuperSlab that nobody can access, in libhakmem-secure. They lie
  * between slabs, and on both sides of each SuperSlab's header, so that a write that runs on from a block faults before
  * it comes to another slab or to the allocator's own records. Slabs are taken at random places among the rest.
  *
@@ -28,8 +28,6 @@
 
 #define GUARD_KIND_ALIGNED (SPAN_MAX_UNITS + 1)
 
-HAK_INLINE bool guard_units_on(void) { return HAK_UNLIKELY(window_secret != 0); }
-
 /* Whether every guard unit so far is closed. Any thread. */
 HAK_HIDDEN bool guard_units_are_whole(void);
 
@@ -45,7 +43,7 @@ HAK_INLINE bool guard_units_lie_behind(const struct slab *slab)
 /* Whether a SuperSlab has room for such a run. Any thread. */
 HAK_INLINE bool guard_units_fit(unsigned units, unsigned align_units)
 {
-    return !guard_units_on() || align_units < SPAN_MAX_UNITS || units <= SPAN_MAX_UNITS / 2;
+    return !HAK_SECURE || align_units < SPAN_MAX_UNITS || units <= SPAN_MAX_UNITS / 2;
 }
 
 /* A bit for each unit of a slot at which such a run may start. The slot is EMPTY, or of the run's kind. */

@@ -296,7 +296,7 @@ static size_t purge_emptiest(size_t wanted)
     /* The bucket behind that of EMPTY ones has no memory in it (P3). */
     for (unsigned bucket = shared_pool.dirty_empties ? POOL_BUCKET_EMPTY : POOL_BUCKET_EMPTY - 1; bucket > 0; bucket--)
         emptiest_take(&emptiest, bucket);
-    if (guard_units_on()) /* V17 */
+    if (HAK_SECURE) /* V17 */
         for (unsigned bucket = POOL_BUCKETS - 1; bucket > POOL_BUCKET_SLABS; bucket--)
             emptiest_take(&emptiest, bucket);
     if (emptiest.count)

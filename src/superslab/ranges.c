@@ -187,9 +187,7 @@ static size_t leaving_unmap(const struct leaving *leaving)
     return leaving->bytes;
 }
 
-bool ranges_are_closed(void) { return hak_options.hardened != 0 && hak_options.harden_protect != 0; }
-
-bool ranges_open(char *start, size_t size) { return !ranges_are_closed() || os_protect(start, size, true); }
+bool ranges_open(char *start, size_t size) { return !HAK_SECURE || os_protect(start, size, true); }
 
 /* Whether a page has memory. A page in swap space counts as one without: it is purged then, not zeroed. */
 static bool page_has_memory(const char *page)
@@ -247,7 +245,7 @@ void ranges_put(char *start, size_t size)
     struct leaving leaving;
 
     if (size > hak_options.huge_cache / 2 || hak_options.purge_delay == 0 ||
-        (ranges_are_closed() && !range_close(start, size))) {
+        (HAK_SECURE && !range_close(start, size))) {
         footprint_huge_waits(size); /* N3 */
         footprint_huge_leaves(size);
         os_unmap(start, size);

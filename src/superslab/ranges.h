@@ -41,9 +41,8 @@ HAK_HIDDEN bool ranges_take_at(char *start, size_t size);
  * lock of rank LOCK_RANK_HUGE or above, like all functions below. */
 HAK_HIDDEN void ranges_put(char *start, size_t size);
 
-/* While hardening is on, freed ranges read as zero and cannot be accessed. Open a range that was taken before you use
- * it; false: the kernel refused. */
-HAK_HIDDEN bool ranges_are_closed(void);
+/* In libhakmem-secure freed ranges read as zero and cannot be accessed. Open a range that was taken before you use it;
+ * false: the kernel refused. */
 HAK_HIDDEN bool ranges_open(char *start, size_t size);
 
 /* Unmaps ranges that have waited out the purge delay, or all. Returns the bytes. */

@@ -20,7 +20,7 @@ bool shared_pool_init(void)
     shared_pool.slots_committed = window_slots_mapped();
     for (uint32_t number = shared_pool.slots_unused; number < shared_pool.slots_committed; number++)
         shared_pool.slots[number].huge_pages =
-            hak_options.thp == OPTION_ALWAYS && !guard_units_on() ? PAGES_HUGE : PAGES_SMALL;
+            hak_options.thp == OPTION_ALWAYS && !HAK_SECURE ? PAGES_HUGE : PAGES_SMALL;
     return true;
 }
 
@@ -82,7 +82,7 @@ static unsigned pool_best_run(uint32_t number, uint32_t mask, unsigned units, un
 
     if (starts == 0)
         return 0;
-    if (guard_units_on())
+    if (HAK_SECURE)
         return guard_units_choose(starts & guard_units_starts(number, units, align_units));
     if (align_units == 1) {
         longer = pool_run_starts(mask, units + 1);
@@ -174,7 +174,7 @@ static struct slab *pool_take_run(uint32_t number, unsigned start, unsigned unit
     HAK_ASSERT(slot->huge_pages != PAGES_HUGE || (slot->touched | 1) == 1 || (slot->touched | 1) == UINT32_MAX);
     if (slot->touched == 0)
         pool_begin_slot(number, small_pages);
-    closed = guard_units_on() ? closed_units_leave(superslab, mask, &slab->closed) : 0;
+    closed = HAK_SECURE ? closed_units_leave(superslab, mask, &slab->closed) : 0;
     slab->zero = (slot->touched & mask & ~closed) == 0;
     slab->populated = slab->zero && (slot->touched & mask) != 0;
     slab->dense = (superslab->dense & slot->touched & mask) != 0;
@@ -248,7 +248,7 @@ static uint32_t pool_choose_slot(unsigned units, unsigned align_units, enum pool
 {
     unsigned bucket;
 
-    if (guard_units_on())
+    if (HAK_SECURE)
         return pool_choose_guarded(units, align_units, false, start);
     for (uint64_t buckets = shared_pool.bucket_mask & ~base_low_mask(units); buckets;
          buckets &= ~(UINT64_C(1) << bucket)) {
@@ -268,7 +268,7 @@ static uint32_t pool_choose_touched(unsigned units, unsigned align_units, unsign
 {
     unsigned bucket;
 
-    if (guard_units_on())
+    if (HAK_SECURE)
         return pool_choose_guarded(units, align_units, true, start);
     for (uint64_t buckets = shared_pool.bucket_mask & ~base_low_mask(units); buckets;
          buckets &= ~(UINT64_C(1) << bucket)) {
@@ -319,7 +319,7 @@ static bool pool_lay_guards(uint32_t number, unsigned units, unsigned align_unit
     unsigned dirty;
     bool laid;
 
-    if (!guard_units_on() || shared_pool.slots[number].free != POOL_ALL_UNITS)
+    if (!HAK_SECURE || shared_pool.slots[number].free != POOL_ALL_UNITS)
         return true;
     laid = guard_units_lay(number, units, align_units, &dirty);
     shared_pool.units_dirty -= dirty;
@@ -414,7 +414,7 @@ static size_t pool_open(struct slab **slabs, size_t count)
 {
     size_t open = 0;
 
-    if (!guard_units_on())
+    if (!HAK_SECURE)
         return count;
     for (size_t i = 0; i < count; i++) {
         if (HAK_LIKELY(closed_units_open(slabs[i])))
@@ -486,7 +486,7 @@ void shared_pool_release(struct slab *slab)
     HAK_ASSERT(slab->used == 0 && atomic_load(&slab->remote_count) == 0); /* H5 */
     atomic_store_explicit(&slab->state, SLAB_FREE, memory_order_relaxed);
     atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
-    bare = guard_units_on() && closed_units_enter(slab);
+    bare = HAK_SECURE && closed_units_enter(slab);
     if (HAK_DEBUG && bare)
         touched_note(slab->start, slab->units * UNIT_SIZE, false);
     /* A slab that was taken and never carved is as the system gave it. */

@@ -26,7 +26,7 @@ void shared_pool_move_bucket(uint32_t number)
     unsigned bucket = base_count_bits(slot->free), old = slot->bucket;
 
     bucket += bucket == POOL_BUCKET_EMPTY && slot->touched == 0 && slot->huge_pages != PAGES_SMALL;
-    if (guard_units_on())
+    if (HAK_SECURE)
         bucket = guard_units_bucket(number);
     if (bucket == old)
         return;

@@ -139,7 +139,7 @@ bool window_init(void)
 
     if (slots_mapped != 0)
         return true;
-    if (hak_options.hardened && hak_options.harden_guards)
+    if (HAK_SECURE)
         window_secret = os_random() | 1;
     if (!window_find_place(base_align_down(base_min(base_max(size, WINDOW_MIN), WINDOW_MAX), SUPERSLAB_SIZE)))
         return false;

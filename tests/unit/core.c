@@ -60,14 +60,11 @@ void core_begin(void)
     assert_true(registry_init());
 }
 
-struct thread_cache *core_begin_hardened(const char *first, const char *second)
+struct thread_cache *core_begin_thread(void)
 {
-    static char *environment[5] = { "HAKMEM_HARDENED=1", "HAKMEM_ABORT_ON_MISUSE=0" };
     struct thread_cache *cache;
 
-    environment[2] = (char *)(uintptr_t)first;
-    environment[3] = first ? (char *)(uintptr_t)second : NULL;
-    fake_set_environment(environment);
+    hak_options.abort_on_misuse = 0;
     assert_true(process_init());
     cache = thread_cache_get();
     assert_non_null(cache);
@@ -224,7 +221,7 @@ void core_check_pool(void)
         if (slot->huge_pages == PAGES_HUGE) /* P7 */
             assert_true((slot->touched | 1) == 1 || (slot->touched | 1) == UINT32_MAX);
         assert_int_equal(slot->free & 1, 0);
-        if (guard_units_on())
+        if (HAK_SECURE)
             check_guards(number);
         else
             assert_int_equal(slot->bucket, free + (free == POOL_BUCKET_EMPTY && slot->touched == 0 &&

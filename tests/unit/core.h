@@ -31,9 +31,8 @@ void core_run(void **state);
 /* Starts the window and the registry. Call it after the settings (hak_options, fake_set_*). */
 void core_begin(void);
 
-/* Starts the process with HAKMEM_HARDENED=1 and up to two more settings (NULL: none), and returns the thread's cache.
- * Misuse is reported and the call returns. */
-struct thread_cache *core_begin_hardened(const char *first, const char *second);
+/* Starts the process, and returns the thread's cache. Misuse is reported and the call returns. */
+struct thread_cache *core_begin_thread(void);
 
 /* A sequence of random numbers from UNIT_SEED, or from a fixed seed. chance_begin prints the seed. */
 void chance_begin(void);

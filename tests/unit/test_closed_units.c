@@ -14,15 +14,11 @@
 
 static struct thread_cache *cache;
 
-/* Hardened, with one more setting. Nothing is purged but by the test. */
-static void begin(const char *setting)
+/* Nothing is purged but by the test. */
+static void begin(void)
 {
-    static char *environment[5] = { "HAKMEM_HARDENED=1", "HAKMEM_ABORT_ON_MISUSE=0", "HAKMEM_PURGE_DELAY=1000000" };
-
-    environment[3] = (char *)(uintptr_t)setting;
-    fake_set_environment(environment);
-    assert_true(process_init());
-    assert_non_null(cache = thread_cache_get());
+    hak_options.purge_delay = 1000000;
+    cache = core_begin_thread();
 }
 
 static bool can_read(const char *byte) { return os_can_read((uintptr_t)byte); }
@@ -62,7 +58,7 @@ static void test_until_used_again(void)
 {
     uint64_t calls;
 
-    begin(NULL);
+    begin();
     for (unsigned units = 1; units <= SPAN_MAX_UNITS; units += 5) {
         size_t size = units * UNIT_SIZE - 100;
         take_all(size);
@@ -93,7 +89,7 @@ static void test_other_use(void)
                                     9 * UNIT_SIZE, 16 * UNIT_SIZE };
     enum { SIZES = sizeof sizes / sizeof sizes[0] };
 
-    begin(NULL);
+    begin();
     chance_begin();
     for (unsigned round = 0; round < 30; round++) {
         take_all(sizes[chance_below(SIZES)]);
@@ -138,7 +134,7 @@ static void emptied(bool purged)
     size_t count = 0;
     uint32_t number;
 
-    begin(NULL);
+    begin();
     number = close_and_empty();
     assert_int_equal(shared_pool.slots[number].free, POOL_ALL_UNITS);
     assert_int_equal(count_readable(), 0);
@@ -165,7 +161,7 @@ static void test_refused(void)
 {
     char *block;
 
-    begin(NULL);
+    begin();
     take_all(5 * UNIT_SIZE - 100);
     free_all();
     fake_fail_from(FAKE_PROTECT, 1);
@@ -199,7 +195,7 @@ static void test_guarded(void)
 {
     struct bins *bins;
 
-    begin(NULL);
+    begin();
     bins = &cache->hardened;
     for (unsigned round = 0; round < 20; round++) {
         take_little(3 * UNIT_SIZE - 100);
@@ -223,7 +219,7 @@ static void test_little_between_fences(void)
 {
     uint64_t guards = 0, purges = 0;
 
-    begin(NULL);
+    begin();
     for (unsigned round = 0; round < 60; round++) {
         take_little(14 * UNIT_SIZE - 100);
         if (round == 50) {
@@ -246,7 +242,7 @@ static void test_fences(void)
 {
     uint64_t fences;
 
-    begin(NULL);
+    begin();
     (void)close_and_empty();
     fences = fake_calls(FAKE_FENCE);
     assert_true(fences <= 2 * COUNT);
@@ -265,7 +261,7 @@ static void test_mappings_are_bounded(void)
     static struct slab *slabs[SLABS];
     uint64_t fences = 0;
 
-    begin(NULL);
+    begin();
     core_acquire(1, 1, SLABS, slabs);
     for (unsigned i = 0; i < SLABS; i++) {
         bool first = window_slot_of(slabs[i]) - window_slots_begin() < 512;
@@ -289,7 +285,7 @@ static void behind_the_first(bool guards)
     static struct slab *slabs[SLABS];
     uint64_t protects;
 
-    begin(NULL);
+    begin();
     core_acquire(1, 1, SLABS, slabs);
     take_all(4 * UNIT_SIZE - 100);
     for (unsigned i = 0; i < COUNT; i++)
@@ -317,27 +313,6 @@ static void test_behind_the_first(void) { behind_the_first(true); }
 static void test_behind_the_first_without_guards(void) { behind_the_first(false); }
 
 /* Where freed memory is not zeroed, or no guard unit lies between slabs, spans are opened as they leave. */
-static void test_off(void)
-{
-    take_all(UNIT_SIZE - 100);
-    free_all();
-    assert_int_equal(count_readable(), COUNT);
-    assert_int_equal(fake_calls(FAKE_FENCE), 0);
-    core_check_pool();
-}
-
-static void test_without_zeroing(void)
-{
-    begin("HAKMEM_HARDEN_ZERO=0");
-    test_off();
-}
-
-static void test_without_guard_units(void)
-{
-    begin("HAKMEM_HARDEN_GUARDS=0");
-    test_off();
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -348,7 +323,6 @@ int main(void)
         core_unit_test(test_fences),               core_unit_test(test_mappings_are_bounded),
         core_unit_test(test_behind_the_first),
         core_unit_test(test_behind_the_first_without_guards),
-        core_unit_test(test_without_zeroing),      core_unit_test(test_without_guard_units),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

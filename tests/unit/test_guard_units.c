@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "observe/stats.h"
 #include "superslab/guard_units.h"
 #include "superslab/purge.h"
 #include "superslab/superslab.h"
@@ -25,13 +26,6 @@ static bool is_accessible(const char *byte)
     }
     assert_int_equal(read(ends[0], &drop, 1), 1);
     return true;
-}
-
-static void begin_hardened(void)
-{
-    hak_options.hardened = 1;
-    core_begin();
-    assert_true(guard_units_on());
 }
 
 /* The bytes directly behind the slab cannot be accessed, nor those before it unless no slab has their unit. Each of its
@@ -59,7 +53,7 @@ static void test_slabs_are_enclosed(void)
 {
     struct slab *slabs[3];
 
-    begin_hardened();
+    core_begin();
     for (unsigned units = 1; units <= SPAN_MAX_UNITS; units++) {
         core_acquire(units, 1, 3, slabs);
         for (size_t i = 0; i < 3; i++)
@@ -74,7 +68,7 @@ static void test_headers_are_enclosed(void)
 {
     struct slab *slabs[4 * SLABS_OF_A_SUPERSLAB];
 
-    begin_hardened();
+    core_begin();
     core_acquire(1, 1, sizeof slabs / sizeof slabs[0], slabs);
     assert_int_equal(shared_pool.superslabs, 4);
     for (uint32_t i = 0; i < 4; i++) {
@@ -89,7 +83,7 @@ static void test_headers_are_enclosed(void)
 /* Every run that guard_units_fit allows finds a place in a SuperSlab, and no other is looked for. */
 static void test_aligned_runs(void)
 {
-    begin_hardened();
+    core_begin();
     for (unsigned align_units = 1; align_units <= SPAN_MAX_UNITS; align_units *= 2) {
         for (unsigned units = 1; units <= SPAN_MAX_UNITS; units++) {
             struct slab *slab;
@@ -114,7 +108,7 @@ static void test_places_are_random(void)
     size_t first[SUPERSLAB_UNITS] = { 0 }, spans = 0;
     struct slab *slab;
 
-    begin_hardened();
+    core_begin();
     for (size_t i = 0; i < TRIES; i++) {
         core_acquire(1, 1, 1, &slab);
         first[slab_first_unit(slab)]++;
@@ -138,7 +132,7 @@ static void emptied_serves_others(bool purged, bool unmapped)
 {
     struct slab *slabs[SLABS_OF_A_SUPERSLAB], *span;
 
-    begin_hardened();
+    core_begin();
     for (unsigned round = 0; round < 4; round++) {
         core_acquire(1, 1, SLABS_OF_A_SUPERSLAB, slabs);
         assert_int_equal(shared_pool.superslabs, 1);
@@ -180,7 +174,7 @@ static void test_mappings_are_bounded(void)
     static struct slab *slabs[COUNT * SLABS_OF_A_SUPERSLAB];
     const struct slab *last;
 
-    begin_hardened();
+    core_begin();
     fake_fail_from(FAKE_GUARD, 1);
     core_acquire(1, 1, COUNT * SLABS_OF_A_SUPERSLAB, slabs);
     assert_int_equal(shared_pool.superslabs, COUNT);
@@ -203,7 +197,7 @@ static void test_lengths_share_memory(void)
     static const unsigned lengths[][2] = { { 9, 7 }, { 9, 8 }, { 14, 10 }, { 14, 13 }, { 16, 15 } };
     struct slab *longer[2], *shorter;
 
-    begin_hardened();
+    core_begin();
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
         size_t dirty;
         core_acquire(lengths[i][0], 1, 2, longer); /* the second holds the SuperSlab */
@@ -227,7 +221,7 @@ static void test_refused(void)
     struct slab *slabs[SLABS_OF_A_SUPERSLAB];
     const char *said;
 
-    begin_hardened();
+    core_begin();
     fake_fail_from(FAKE_ANY, 1);
     capture_begin();
     core_acquire(1, 1, SLABS_OF_A_SUPERSLAB, slabs);
@@ -246,7 +240,7 @@ static void test_cannot_be_opened(void)
 {
     struct slab *slab;
 
-    begin_hardened();
+    core_begin();
     core_acquire(1, 1, 1, &slab);
     core_touch(slab);
     core_release(slab);
@@ -258,17 +252,32 @@ static void test_cannot_be_opened(void)
     core_check_pool();
 }
 
-/* Without hardening, and without the option, there are none. */
-static void test_off(void)
+static size_t superslabs_full(void)
 {
-    struct slab *slabs[2];
+    static struct stats_shot shot;
 
-    hak_options.hardened = 1;
-    hak_options.harden_guards = 0;
+    stats_shoot(&shot);
+    return shot.totals.superslabs_full;
+}
+
+/* A SuperSlab has 15 slabs of one unit between guard units. With all of them in use it is full, although 16 units are
+ * free. */
+static void test_guard_units_are_no_room(void)
+{
+    enum { SLABS = 15 };
+    struct hak_stats_superslab row;
+    struct slab *slabs[SLABS];
+    uint32_t number = 0;
+
     core_begin();
-    core_acquire(1, 1, 2, slabs);
-    assert_ptr_equal(slabs[1]->start, slabs[0]->start + UNIT_SIZE);
-    assert_int_equal(fake_calls(FAKE_GUARD) + fake_calls(FAKE_PROTECT), 0);
+    core_acquire(1, 1, SLABS, slabs);
+    assert_true(stats_superslab(&row, &number));
+    assert_int_equal(row.tier, HAK_STATS_FULL);
+    assert_int_equal(row.used_units, SLABS);
+    assert_int_equal(row.used_units + row.free_units, SUPERSLAB_UNITS - 1);
+    assert_int_equal(superslabs_full(), 1);
+    core_release(slabs[0]);
+    assert_int_equal(superslabs_full(), 0);
 }
 
 int main(void)
@@ -286,7 +295,7 @@ int main(void)
         core_unit_test(test_lengths_share_memory),
         core_unit_test(test_refused),
         core_unit_test(test_cannot_be_opened),
-        core_unit_test(test_off),
+        core_unit_test(test_guard_units_are_no_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

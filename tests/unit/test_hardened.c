@@ -1,6 +1,6 @@
 /* Protects the hardened path (front/hardened.h, harden/): calls report misuse, and correct use is silent.
  *
- * In the ordinary library with HAKMEM_HARDENED=1. tests/process/hardening shows the same to programs. */
+ * tests/process/hardening shows the same to programs. */
 #include "heaps.h"
 
 #include <errno.h>
@@ -18,11 +18,9 @@ static const size_t sizes[] = { 1, 8, 15, 16, 24, 100, 504, 1000, 1008, 1016, 10
                                 60000, 300000, 1048560, 1048568, 1048569, 3000000 };
 #define SIZES (sizeof sizes / sizeof sizes[0])
 
-/* Starts the process with one more setting, or with NULL. */
-static void begin(const char *setting)
+static void begin(void)
 {
-    (void)core_begin_hardened(setting, NULL);
-    assert_true(harden_on());
+    (void)core_begin_thread();
     assert_int_equal(harden.secret[1] & 1, 1); /* an odd factor mixes all bits of an address */
 }
 
@@ -66,7 +64,7 @@ static void use_all_sizes(void)
 
 static void test_correct_use(void)
 {
-    begin(NULL);
+    begin();
     ASSERT_SILENT(use_all_sizes());
 }
 
@@ -75,7 +73,7 @@ static void test_collect(void)
 {
     static void *blocks[2000];
 
-    begin(NULL);
+    begin();
     for (size_t i = 0; i < 2000; i++)
         blocks[i] = front_malloc(400);
     for (size_t i = 0; i < 2000; i++)
@@ -106,7 +104,7 @@ static void use_alignments(void)
 
 static void test_alignments(void)
 {
-    begin(NULL);
+    begin();
     ASSERT_SILENT(use_alignments());
     assert_null(front_aligned_alloc((size_t)1 << 62, 1));
     assert_int_equal(errno, ENOMEM);
@@ -134,7 +132,7 @@ static void test_resizing(void)
 {
     char *block;
 
-    begin(NULL);
+    begin();
     ASSERT_SILENT(resize_all());
     block = front_realloc(NULL, 50, "realloc");
     assert_non_null(block);
@@ -161,7 +159,7 @@ static void assert_size(const char *block, size_t size, bool is_block)
 /* Only a live and whole block has a size. */
 static void test_sizes(void)
 {
-    begin(NULL);
+    begin();
     for (size_t i = 0; i < SIZES; i++) {
         char *block = front_malloc(sizes[i]);
         assert_size(block, sizes[i], true);
@@ -179,7 +177,7 @@ static void test_expand(void)
 {
     char *block;
 
-    begin(NULL);
+    begin();
     block = front_malloc(20);
     assert_int_equal(front_expand(block, 10), 20);
     assert_int_equal(front_expand(block, 24), 24);
@@ -221,7 +219,7 @@ static size_t watched_end(const char *block, size_t size)
 /* The next free finds the write, tells its place, and keeps the block. */
 static void test_past_the_end(void)
 {
-    begin(NULL);
+    begin();
     for (size_t i = 0; i < SIZES; i++) {
         char *block = front_malloc(sizes[i]);
         size_t end = watched_end(block, sizes[i]);
@@ -248,7 +246,7 @@ static void test_past_the_end(void)
 
 static void test_twice_and_inside(void)
 {
-    begin(NULL);
+    begin();
     for (size_t i = 0; i < SIZES; i++) {
         char *block = front_malloc(sizes[i]);
         if (sizes[i] > 16)
@@ -259,13 +257,15 @@ static void test_twice_and_inside(void)
         ASSERT_SAYS(front_free_sized(block, sizes[i], 1, "free_sized"), "freed already");
         ASSERT_SAYS(assert_int_equal(front_usable_size(block, "malloc_usable_size"), 0), "malloc_usable_size(");
     }
-    ASSERT_SAYS(front_free((void *)(uintptr_t)"no block"), "not allocated by HAKMEM");
+    static char no_block[64];
+    char *volatile address = no_block; /* the compiler would warn of a free of what is no block */
+    ASSERT_SAYS(front_free(address), "not allocated by HAKMEM");
 }
 
 static void test_other_size_or_kind(void)
 {
     static const char *const names[] = { "free", "operator delete", "operator delete[]" };
-    begin(NULL);
+    begin();
     for (size_t i = 0; i < SIZES; i++) {
         char *block = front_malloc(sizes[i]);
         ASSERT_SAYS(front_free_sized(block, sizes[i] + 1, 1, "free_sized"), "free_sized(");
@@ -293,7 +293,7 @@ static void test_other_size_or_kind(void)
 /* No block is no misuse. */
 static void test_null(void)
 {
-    begin(NULL);
+    begin();
     ASSERT_SILENT(hardened_free(NULL, HARDENED_NO_CLAIM, "free"));
     ASSERT_SILENT(assert_int_equal(hardened_usable_size(NULL, "malloc_usable_size"), 0));
     ASSERT_SILENT(assert_int_equal(hardened_expand(NULL, 10, "hak_expand"), 0));
@@ -303,7 +303,7 @@ static void test_null(void)
 /* A write to a freed block is found when the block is used again or leaves the quarantine, and reported once. */
 static void test_written_while_free(void)
 {
-    begin(NULL);
+    begin();
     for (size_t i = 0; i < SIZES && sizes[i] <= 40000; i++) {
         char *block = front_malloc(sizes[i]);
         const char *said;
@@ -331,7 +331,7 @@ static void touch(void) { *(volatile char *)touched = 1; }
 /* Freed blocks above 56 KiB cannot be touched while they wait; nor can blocks of 0 bytes. */
 static void test_no_access(void)
 {
-    begin(NULL);
+    begin();
     for (size_t i = 0; i < SIZES; i++) {
         if (sizes[i] <= 57344)
             continue;
@@ -351,7 +351,7 @@ static void test_neighbours(void)
     static char *blocks[BLOCKS];
     char *left = NULL, *right = NULL;
 
-    begin(NULL);
+    begin();
     for (unsigned i = 0; i < BLOCKS; i++)
         blocks[i] = front_malloc(SIZE);
     for (unsigned i = 0; i < BLOCKS && !right; i++)
@@ -364,23 +364,20 @@ static void test_neighbours(void)
     left[31] ^= 0x11; /* the tail word */
     ASSERT_SAYS(front_free(right), "the block before it, ");
     left[31] ^= 0x11;
-    right[31] ^= 0x11;
-    ASSERT_SAYS(front_free(left), "the block behind it, ");
-    right[31] ^= 0x11;
     for (unsigned i = 0; i < BLOCKS; i++)
         ASSERT_SILENT(front_free(blocks[i]));
 }
 
 /* Writes past a block that stays in use between others in use, then takes and frees blocks of the class. Returns the
  * messages. */
-static const char *said_of_a_kept_block(const char *setting)
+static const char *said_of_a_kept_block(void)
 {
     enum { BLOCKS = 4000, BATCH = 400, SIZE = 24, ROUNDS = 60 };
     static char *blocks[BLOCKS];
     const char *said = "";
     char *kept;
 
-    begin(setting);
+    begin();
     for (unsigned i = 0; i < BLOCKS; i++)
         blocks[i] = front_malloc(SIZE);
     kept = blocks[BLOCKS / 2];
@@ -402,11 +399,7 @@ static const char *said_of_a_kept_block(const char *setting)
 }
 static void test_patrol(void)
 {
-    assert_has(said_of_a_kept_block(NULL), "written at or past its end; found by a patrol");
-}
-static void test_without_patrol(void)
-{
-    assert_string_equal(said_of_a_kept_block("HAKMEM_HARDEN_PATROL=0"), "");
+    assert_has(said_of_a_kept_block(), "written at or past its end; found by a patrol");
 }
 
 /* ---- Blocks of 0 bytes ---- */
@@ -418,7 +411,7 @@ static void test_nothing(void)
     struct heap *heap;
     bool found;
 
-    begin(NULL);
+    begin();
     for (unsigned i = 0; i < BLOCKS; i++) {
         blocks[i] = front_malloc(0);
         assert_non_null(blocks[i]);
@@ -453,7 +446,7 @@ static void test_heaps(void)
     struct heap *heap;
     char *blocks[SIZES];
 
-    begin(NULL);
+    begin();
     heap = front_heap_new();
     assert_non_null(heap);
     for (size_t i = 0; i < SIZES; i++) {
@@ -485,7 +478,7 @@ static void test_heaps(void)
 /* Every block of any size is a sample once the profile records all. */
 static void test_profile(void)
 {
-    begin(NULL);
+    begin();
     assert_int_equal(front_profile_set(1), 0);
     for (size_t i = 0; i < SIZES; i++) {
         char *block = front_malloc(sizes[i]);
@@ -500,7 +493,7 @@ static void test_profile(void)
 
 static void test_memory_is_out(void)
 {
-    begin(NULL);
+    begin();
     front_free(front_malloc(100));
     fake_fail_from(FAKE_ANY, 1);
     errno = 0;
@@ -512,50 +505,6 @@ static void test_memory_is_out(void)
     fake_fail_nothing();
     assert_non_null(front_malloc(3000000));
     assert_non_null(front_malloc(900000));
-}
-
-static void run_without(const char *setting, const char *name)
-{
-    char words[100];
-    const char *said;
-
-    snprintf(words, sizeof words, "hardened without %s:", name);
-    capture_begin();
-    begin(setting);
-    said = capture_end();
-    assert_has(said, words);
-    ASSERT_SILENT(use_all_sizes());
-}
-
-static void test_without_canary(void)
-{
-    char *block;
-
-    run_without("HAKMEM_HARDEN_CANARY=0", "HAKMEM_HARDEN_CANARY");
-    block = front_malloc(20);
-    block[20] = 1;
-    ASSERT_SILENT(front_free(block));
-}
-static void test_without_zero(void) { run_without("HAKMEM_HARDEN_ZERO=0", "HAKMEM_HARDEN_ZERO"); }
-static void test_without_quarantine(void) { run_without("HAKMEM_HARDEN_QUARANTINE=0", "HAKMEM_HARDEN_QUARANTINE"); }
-static void test_without_random(void) { run_without("HAKMEM_HARDEN_RANDOM=0", "HAKMEM_HARDEN_RANDOM"); }
-static void test_without_neighbours(void) { run_without("HAKMEM_HARDEN_NEIGHBOURS=0", "HAKMEM_HARDEN_NEIGHBOURS"); }
-static void test_without_protect(void) { run_without("HAKMEM_HARDEN_PROTECT=0", "HAKMEM_HARDEN_PROTECT"); }
-static void test_without_nothing(void)
-{
-    run_without("HAKMEM_HARDEN_NOTHING=0", "HAKMEM_HARDEN_NOTHING");
-    touched = front_malloc(0);
-    assert_non_null(touched);
-    ASSERT_SAYS((*touched = 1, front_free(touched)), "written past its end: 0 bytes were asked for");
-}
-static void test_without_operators(void)
-{
-    void *block;
-
-    run_without("HAKMEM_HARDEN_OPERATORS=0", "HAKMEM_HARDEN_OPERATORS");
-    block = front_malloc(20);
-    hardened_mark(block, SEAL_NEW);
-    ASSERT_SILENT(front_free(block));
 }
 
 int main(void)
@@ -575,19 +524,10 @@ int main(void)
         core_unit_test(test_no_access),
         core_unit_test(test_neighbours),
         core_unit_test(test_patrol),
-        core_unit_test(test_without_patrol),
         core_unit_test(test_nothing),
         core_unit_test(test_heaps),
         core_unit_test(test_profile),
         core_unit_test(test_memory_is_out),
-        core_unit_test(test_without_canary),
-        core_unit_test(test_without_zero),
-        core_unit_test(test_without_quarantine),
-        core_unit_test(test_without_random),
-        core_unit_test(test_without_neighbours),
-        core_unit_test(test_without_protect),
-        core_unit_test(test_without_nothing),
-        core_unit_test(test_without_operators),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

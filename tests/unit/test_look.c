@@ -13,12 +13,7 @@
 #define SAID(call) (capture_begin(), (void)(call), capture_end())
 #define ASSERT_SILENT(call) assert_string_equal(SAID(call), "")
 
-/* Hardened, with one more setting. Misuse is reported and the call returns. */
-static void begin(const char *setting)
-{
-    core_begin_hardened(setting, NULL);
-    assert_true(harden_on());
-}
+static void begin(void) { core_begin_thread(); }
 
 /* A block of `size` bytes in a slab that is hardly in use, and so is scrubbed by the next purge. */
 static char *begin_lonely(size_t size)
@@ -50,7 +45,7 @@ static const size_t sizes[] = { 8, 16, 24, 100, 500, 880, 888, 1000, 1016, 1017,
 /* Changes each byte of the seal to one that is neither zero nor the canary's. */
 static void test_each_byte_past_the_end(void)
 {
-    begin(NULL);
+    begin();
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         char *block = begin_lonely(sizes[i]);
         size_t room = class_size(slab_of(block)->class),
@@ -79,7 +74,7 @@ static void test_each_byte_past_the_end(void)
 /* A block whose thread is between two stores of a seal looks like this. Zeros are found when it is freed. */
 static void test_what_a_change_of_a_seal_leaves(void)
 {
-    begin(NULL);
+    begin();
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         char *block = begin_lonely(sizes[i]), was[SEAL_BYTES];
         size_t room = class_size(slab_of(block)->class) - (seal_in_tail(slab_of(block)->class) ? SEAL_BYTES : 0),
@@ -102,7 +97,7 @@ static void test_before_the_first_block(void)
     char words[120];
     const char *said;
 
-    begin(NULL);
+    begin();
     slab = slab_of(begin_lonely(SIZE));
     assert_string_equal(purge_again(SIZE), "");
     slab->start[class_size(slab->class) - 1] = 7;
@@ -120,7 +115,7 @@ static void test_free_blocks(void)
     enum { SIZE = 100, ROOM = 112 };
     char *kept, *beside;
 
-    begin(NULL);
+    begin();
     kept = begin_lonely(SIZE);
     assert_int_equal(class_size(slab_of(kept)->class), ROOM);
     assert_string_equal(purge_again(SIZE), "");
@@ -131,38 +126,11 @@ static void test_free_blocks(void)
     ASSERT_SILENT(front_free(kept));
 }
 
-static void look_at_nothing(const char *setting)
-{
-    struct look look;
-    char *block;
-
-    begin(setting);
-    assert_null(look_begin(&look));
-    block = begin_lonely(1000);
-    block[1001] ^= 0x41;
-    assert_string_equal(purge_again(1000), "");
-    block[1001] ^= 0x41;
-}
-static void test_without_canary(void) { look_at_nothing("HAKMEM_HARDEN_CANARY=0"); }
-static void test_without_zero(void) { look_at_nothing("HAKMEM_HARDEN_ZERO=0"); }
-
-/* Without hardening nothing is looked at, and scrubbing works as ever. */
-static void test_without_hardening(void)
-{
-    struct look look;
-
-    assert_true(process_init());
-    assert_null(look_begin(&look));
-    ASSERT_SILENT(housekeep_purge(true));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         core_unit_test(test_each_byte_past_the_end), core_unit_test(test_what_a_change_of_a_seal_leaves),
         core_unit_test(test_before_the_first_block), core_unit_test(test_free_blocks),
-        core_unit_test(test_without_canary),         core_unit_test(test_without_zero),
-        core_unit_test(test_without_hardening),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@ _Static_assert(HAK_SECURE, "only libhakmem-secure has these paths");
 
 static struct thread_cache *cache;
 
-static void begin(void) { cache = core_begin_hardened(NULL, NULL); }
+static void begin(void) { cache = core_begin_thread(); }
 
 static struct ring *ring_of(unsigned class) { return &cache->hardened.rings[class]; }
 

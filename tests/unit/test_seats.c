@@ -136,28 +136,6 @@ static void test_misused_in_place(void)
     assert_has(capture_end(), "xallocx(");
 }
 
-/* Hardened, sizes are exact: a block grows up to the room that it has, and never past it. */
-static void test_hardened_in_place(void)
-{
-    char *block;
-
-    begin("HAKMEM_HARDENED=1");
-    block = front_malloc(20);
-    assert_int_equal(in_place(block, 24), 24);
-    assert_int_equal(in_place(block, 100), 24);
-    assert_int_equal(in_place(block, 10), 24);
-    capture_begin();
-    front_free(block);
-    assert_string_equal(capture_end(), "");
-    block = front_uncached_alloc(64, 3000, true);
-    assert_int_equal((uintptr_t)block % 64, 0);
-    assert_zero(block, 3000);
-    assert_int_equal(front_usable_size(block, "malloc_usable_size"), 3000);
-    capture_begin();
-    front_uncached_free(block, "dallocx");
-    assert_string_equal(capture_end(), "");
-}
-
 /* ---- Heaps and delays ---- */
 
 /* A heap's empty slabs go to the pool. */
@@ -213,7 +191,6 @@ int main(void)
         core_unit_test(test_pooled_in_place),
         core_unit_test(test_huge_in_place),
         core_unit_test(test_misused_in_place),
-        core_unit_test(test_hardened_in_place),
         core_unit_test(test_collect),
         core_unit_test(test_purge_delay),
         core_unit_test(test_decay),

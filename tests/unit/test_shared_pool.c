@@ -1,7 +1,6 @@
 /* Protects superslab/shared_pool.h: the choice of SuperSlab and run, P1 to P3 (a model), limits, prewarm, metadata. */
 #include "core.h"
 
-#include "superslab/guard_units.h"
 #include "superslab/metadata.h"
 #include "superslab/purge.h"
 
@@ -267,7 +266,7 @@ static void model_check(void)
     }
 }
 
-static void run_model(void)
+static void test_model(void)
 {
     chance_begin();
     hak_options.ss_lru_size = 8;
@@ -296,16 +295,6 @@ static void run_model(void)
     core_check_untouched();
     assert_int_equal(shared_pool.units_dirty, 0);
     assert_int_equal(shared_pool.units_used, 0);
-}
-
-static void test_model(void) { run_model(); }
-
-/* The model with guard units, which core_check_pool checks. */
-static void test_model_guard_units(void)
-{
-    hak_options.hardened = 1;
-    run_model();
-    assert_true(guard_units_on());
 }
 
 /* With huge pages the first touch of a SuperSlab touches all of it. */
@@ -576,6 +565,8 @@ static void test_small_pages(void)
 
 int main(void)
 {
+    /* libhakmem-secure has guard units, which core_check_pool checks. */
+    const struct CMUnitTest guarded[] = { core_unit_test(test_model) };
     const struct CMUnitTest tests[] = {
         core_unit_test(test_tiers),
         core_unit_test(test_huge_page_announces),
@@ -586,7 +577,6 @@ int main(void)
         core_unit_test(test_batch_contiguous),
         core_unit_test(test_header),
         core_unit_test(test_model),
-        core_unit_test(test_model_guard_units),
         core_unit_test(test_model_huge_pages),
         core_unit_test(test_small_pages),
         core_unit_test(test_hard_limit),
@@ -599,5 +589,5 @@ int main(void)
         core_unit_test(test_metadata),
         core_unit_test(test_metadata_refused),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return HAK_SECURE ? cmocka_run_group_tests(guarded, NULL, NULL) : cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,30 +43,6 @@ static void test_nothing_yet(void)
     assert_false(stats_superslab(&row, &number));
 }
 
-/* ---- Guard units ---- */
-
-/* A SuperSlab has 15 slabs of one unit between guard units. With all of them in use it is full, although 16 units are
- * free. */
-static void test_guard_units_are_no_room(void)
-{
-    enum { SLABS = 15 };
-    struct hak_stats_superslab row;
-    struct slab *slabs[SLABS];
-    uint32_t number = 0;
-
-    hak_options.hardened = 1;
-    core_begin();
-    core_acquire(1, 1, SLABS, slabs);
-    assert_true(stats_superslab(&row, &number));
-    assert_int_equal(row.tier, HAK_STATS_FULL);
-    assert_int_equal(row.used_units, SLABS);
-    assert_int_equal(row.used_units + row.free_units, SUPERSLAB_UNITS - 1);
-    assert_int_equal(shoot()->superslabs_full, 1);
-    core_release(slabs[0]);
-    assert_int_equal(shoot()->superslabs_full, 0);
-    assert_int_equal(shot.totals.superslabs_hot, 1);
-}
-
 /* ---- The LRU: entered - reused - purged are in it ---- */
 
 static void assert_lru(uint64_t entered, uint64_t reused, uint64_t purged)
@@ -359,7 +335,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         core_unit_test(test_nothing_yet),       core_unit_test(test_share),
-        core_unit_test(test_guard_units_are_no_room),
         core_unit_test(test_tiers),             core_unit_test(test_recent_faults),
         core_unit_test(test_lru),               core_unit_test(test_prewarm),
         core_unit_test(test_refills_and_frees), core_unit_test(test_adoption), core_unit_test(test_requeued),

@@ -55,13 +55,6 @@ static const struct group {
       "does. The other options print figures of parts of the allocator ([statistics.md](statistics.md)).\n",
       { "ABORT_ON_MISUSE", "DEEPBIND", "DEBUG_COUNTERS", "FRONT_STATS", "WARM_POOL_STATS", "SS_LRU_DEBUG",
         "SS_PREWARM_DEBUG" } },
-    { "Hardening",
-      "[hardening.md](hardening.md) says what each mechanism stops and costs. `HAKMEM_HARDENED=1` turns all of them\n"
-      "on in the ordinary library; `libhakmem-secure` is always hardened. The other options turn single mechanisms\n"
-      "off, to measure what they cost. \"hardened:\" means that the option has an effect in hardened processes only.\n",
-      { "HARDENED", "HARDEN_CANARY", "HARDEN_ZERO", "HARDEN_QUARANTINE", "HARDEN_RANDOM", "HARDEN_NEIGHBOURS",
-        "HARDEN_PATROL", "HARDEN_NOTHING", "HARDEN_GUARDS", "HARDEN_PROTECT", "HARDEN_PROTECT_TIME",
-        "HARDEN_OPERATORS" } },
     { "Inside the allocator",
       "What these options bound adapts by itself; they are for experiments. [glossary.md](glossary.md) explains the\n"
       "words.\n",

@@ -329,7 +329,6 @@ def table_text(columns: dict[str, dict[str, str]]) -> str:
 
 COLUMNS = {
     "default": "`libhakmem.so`",
-    "switch": "`libhakmem.so` with `HAKMEM_HARDENED=1`",
     "secure": "`libhakmem-secure.so`",
 }
 PAGE = """# What each build does with each misuse
@@ -384,14 +383,11 @@ def page() -> str:
 # ---- Builds of ours ----
 
 def own_builds(library: str | Path | None = None) -> list[Build]:
-    """Returns this tree's builds: the library, and the hardened switch and the secure library if the source has them.
-    Raises SuiteError if a library that the source has is not built."""
+    """Returns this tree's builds: the library, and the secure one if the source has it. Raises SuiteError if a library
+    that the source has is not built."""
     library = Path(library or paths.hakmem_library())
-    options = (paths.CHECKOUT / "src/options/table.h").read_text()
     secure = library.with_name("libhakmem-secure.so")
     builds = [Build("default", library)]
-    if '"HAKMEM_HARDENED"' in options:
-        builds.append(Build("switch", library, {"HAKMEM_HARDENED": "1"}, by_chance=True))
     if "hakmem-secure" in (paths.CHECKOUT / "cmake/HakmemLibraries.cmake").read_text():
         builds.append(Build("secure", secure, by_chance=True))
     for build in builds:

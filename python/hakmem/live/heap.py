@@ -421,6 +421,7 @@ class Reader:
             threads=threads, pools=self.pools(units), huge=huge.blocks,
             counters=summed(threads, self.departed_counters()) | {
                 name: sum(values) for name, values in counters.items() if name in EVERYWHERE}, options=self.options,
+            hardened=bool(self.descriptor.constants.get("HAK_SECURE") or self.options.get("hardened")),
             block_sizes=list(self.classes["size"]), class_blocks=list(self.classes["blocks"]), units=units,
             head=(self.window, self.begin * self.superslab_size if self.committed else 0),
             profile_maps=self.profile, guard_maps=self.guard, head_maps=self.head_maps, slots_end=self.end,

@@ -235,11 +235,12 @@ class Snapshot:
     head_maps: list[tuple[int, int]] = field(default_factory=list)  # what is mapped of the head: address, bytes
     slots_end: int = 0  # the number behind the last slot that is mapped
     foreign_slots: list[int] = field(default_factory=list)  # numbers of slots that somebody else's mapping lies in
+    hardened: bool = False  # by libhakmem-secure, or by a setting that earlier versions had
 
     def withheld(self, class_id: int) -> int:
         """Returns the blocks of each slab of the class that are never handed out, as bits: a hardened process withholds
         the first one of small blocks (pool/slab.h:slab_blocks_withheld)."""
-        return int(bool(self.options.get("hardened")) and self.block_sizes[class_id] < 1024)
+        return int(self.hardened and self.block_sizes[class_id] < 1024)
 
     @cached_property
     def superslabs(self) -> list[SuperSlab]:

@@ -1,4 +1,4 @@
-"""Protects libhakmem-secure and HAKMEM_HARDENED=1: how each kind of misuse ends, and that correct programs go on."""
+"""Protects libhakmem-secure: how each kind of misuse ends, and that correct programs go on."""
 
 import os
 import re
@@ -15,8 +15,6 @@ from messages import FOREIGN, FREED, NO_BLOCK, SIZE, aborted, misuse_in, numbers
 HERE = Path(__file__).resolve().parent
 BUILD = Path(os.environ["HAKMEM_BUILD_DIR"])
 SECURE = BUILD / "lib" / "libhakmem-secure.so"
-# preload, environment
-WAYS = {"secure": (SECURE, {}), "switch": (blackbox.LIBRARY, {"HAKMEM_HARDENED": "1"})}
 
 SIZES = [16, 24, 100, 1000, 5000, 60000, 300000, 2000000]
 # A write past a block's end, which only a hardened library finds.
@@ -44,27 +42,14 @@ CAUGHT = {
 def misused(compiled):
     program = compiled(HERE / "misused.c", "-O0", "-Wno-use-after-free", "-pthread", "-ldl")
 
-    def run(way, kind, size, env=None):
-        preload, environment = WAYS[way]
-        return blackbox.run([program, kind, str(size)], preload=preload, env={**environment, **(env or {})})
-
-    return run
+    return lambda kind, size, env=None: blackbox.run([program, kind, str(size)], preload=SECURE, env=env)
 
 
 @pytest.fixture(scope="module")
 def operators(compiled):
     program = compiled(HERE / "operators.cpp", "-O0", "-w")
 
-    def run(way, kind, env=None):
-        preload, environment = WAYS[way]
-        return blackbox.run([program, kind], preload=preload, env={**environment, **(env or {})})
-
-    return run
-
-
-def options_off(result):
-    """The options in the lines at the start that name mechanisms that are off."""
-    return re.findall(r"^hakmem: [^(\n]*\b(HAKMEM_HARDEN_\w+)", result.stderr, re.MULTILINE)
+    return lambda kind: blackbox.run([program, kind], preload=SECURE)
 
 
 def expect(result, function):
@@ -84,47 +69,39 @@ def expect_neighbour(result, function, before):
 @pytest.mark.parametrize("kind", CAUGHT)
 def test_caught_at_the_call(misused, kind):
     function, misuses = CAUGHT[kind]
-    for way, sizes in (("secure", SIZES), ("switch", SIZES[2:3])):
-        for size in sizes:
-            result = misused(way, kind, size)
-            said = expect(result, function)
-            assert said.kind in misuses, result.report()
-            if misuses == PAST_END:
-                assert said.numbers[-1] >= size, result.report()
-            if not kind.startswith(("interior", "unaligned", "overflow_realloc")) and size < 1 << 20:
-                assert said.pointer == pointers(result)[0] and len(said.owner) in (3, 0), result.report()
+    for size in SIZES:
+        result = misused(kind, size)
+        said = expect(result, function)
+        assert said.kind in misuses, result.report()
+        if misuses == PAST_END:
+            assert said.numbers[-1] >= size, result.report()
+        if not kind.startswith(("interior", "unaligned", "overflow_realloc")) and size < 1 << 20:
+            assert said.pointer == pointers(result)[0] and len(said.owner) in (3, 0), result.report()
 
 
 def test_an_overflow_is_named_by_its_byte(misused):
     for size in (24, 100, 5000, 60000, 2000000):
-        result = misused("secure", "overflow_second_byte", size)
+        result = misused("overflow_second_byte", size)
         assert aborted(result).numbers == (size, size + 1), result.report()
 
 
 def test_a_write_before_a_small_block_is_seen_at_its_free(misused):
     for kind, size in (("underflow_1", 16), ("underflow_1", 500), ("underflow_8", 24), ("underflow_8", 100)):
-        result = misused("secure", kind, size)
+        result = misused(kind, size)
         # No block lies before the slab's first block.
         if not pointers(result)[0].endswith("0000"):
             expect_neighbour(result, "free", before=True)
 
 
-@pytest.mark.parametrize("kind, function", [("full_realloc", "realloc"), ("full_sized", "free_sized")])
-def test_a_full_ring_names_the_function(misused, kind, function):
-    """A call that finds its ring full looks at the block behind. The line names that call."""
-    for size in (24, 500):
-        expect_neighbour(misused("secure", kind, size), function, before=False)
-
-
 def test_a_write_past_a_small_block_is_seen_when_the_next_is_taken(misused):
     """Before the block that was written is freed, or any beside it."""
     for size in (24, 500):
-        expect_neighbour(misused("secure", "overflow_taken", size), "malloc", before=True)
+        expect_neighbour(misused("overflow_taken", size), "malloc", before=True)
 
 
 def test_a_write_after_free_is_seen_when_the_block_is_used_again(misused):
     for size in (16, 24, 1000, 30000):
-        result = misused("secure", "write_after_free", size)
+        result = misused("write_after_free", size)
         said = expect(result, "malloc")
         assert said.numbers[:2] == (size // 2, 0x41) and len(said.owner) == 3, result.report()
 
@@ -132,45 +109,37 @@ def test_a_write_after_free_is_seen_when_the_block_is_used_again(misused):
 def test_spans_and_huge_blocks_lose_their_access(misused):
     for kind in ("write_after_free", "read_after_free"):
         for size in (60000, 2000000):
-            assert misused("secure", kind, size).status == -signal.SIGSEGV
+            assert misused(kind, size).status == -signal.SIGSEGV
 
 
 def test_a_span_stays_closed_until_it_is_used_again(misused):
     for size in (60000, 65536, 1048576):
-        result = misused("secure", "write_after_leaving", size)
+        result = misused("write_after_leaving", size)
         assert result.status == -signal.SIGSEGV, result.report()
-
-
-def test_a_write_to_an_open_span_is_named(misused):
-    result = misused("switch", "write_after_leaving", 100000, {"HAKMEM_HARDEN_PROTECT": "0"})
-    (said,) = misuse_in(result.stderr)
-    assert (said.function, said.numbers[0]) == ("malloc", 50000), result.report()
-    assert options_off(result) == ["HAKMEM_HARDEN_PROTECT"], result.report()
 
 
 def test_a_write_past_an_exact_span_faults(misused):
     """A size that leaves no room for a canary: a unit that nobody can access lies behind."""
     for units in (1, 16):
-        assert misused("secure", "overflow_1", units * 65536).status == -signal.SIGSEGV
+        assert misused("overflow_1", units * 65536).status == -signal.SIGSEGV
         size = units * 65536 - 7
-        assert expect(misused("secure", "overflow_second_byte", size), "free").numbers == (size, size + 1)
-    without = misused("switch", "overflow_second_byte", 65536, {"HAKMEM_HARDEN_GUARDS": "0"})
-    assert misuse_in(without.stderr)[0].numbers[-1] == 65537, without.report()
+        assert expect(misused("overflow_second_byte", size), "free").numbers == (size, size + 1)
 
 
 def test_freed_memory_is_zero(misused):
     for size in SIZES:
         for kind in ("read_after_free", "calloc_after_free"):
             if kind == "calloc_after_free" or size < 50000:
-                result = misused("secure", kind, size)
+                result = misused(kind, size)
                 assert (result.status, result.stdout.splitlines()[1:], result.stderr) == (0, ["went on"],
                                                                                           ""), result.report()
 
 
-def test_a_process_that_is_told_not_to_abort_goes_on(misused):
-    env = {"HAKMEM_ABORT_ON_MISUSE": "0"}
+def test_a_process_that_tells_itself_not_to_abort_goes_on(compiled):
+    """By its own hakmem_options: the environment cannot."""
+    program = compiled(HERE / "misused.c", "-O0", "-Wno-use-after-free", "-pthread", "-ldl", "-rdynamic", "-DGO_ON")
     for kind, (function, misuses) in CAUGHT.items():
-        result = misused("switch", kind, 5000, env)
+        result = blackbox.run([program, kind, "5000"], preload=SECURE)
         assert result.status == 0 and result.stdout.endswith("went on\n"), result.report()
         said = misuse_in(result.stderr)[0]
         assert said.function == function and said.kind in misuses, result.report()
@@ -189,31 +158,23 @@ MIXED = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_mixed_operators_are_told(operators, way):
+def test_mixed_operators_are_told(operators):
     for kind, (function, allocators) in MIXED.items():
-        result = operators(way, kind)
+        result = operators(kind)
         assert expect(result, function).allocators == allocators, result.report()
-    assert expect(operators(way, "wrong_size"), "operator delete").kind == SIZE
-
-
-def test_operators_may_be_mixed_where_their_switch_is_off(operators):
-    for kind in MIXED:
-        result = operators("switch", kind, {"HAKMEM_HARDEN_OPERATORS": "0"})
-        assert (result.status, options_off(result)) == (0, ["HAKMEM_HARDEN_OPERATORS"]), result.report()
-        assert misuse_in(result.stderr) == [], result.report()
+    assert expect(operators("wrong_size"), "operator delete").kind == SIZE
 
 
 def test_operators_that_are_not_mixed_go_on(operators):
-    result = operators("secure", "ok")
+    result = operators("ok")
     assert (result.status, result.stdout, result.stderr) == (0, "went on\n", ""), result.report()
 
 
 def test_blocks_of_no_bytes(operators):
-    assert operators("secure", "nothing_write").status == -signal.SIGSEGV
-    assert operators("secure", "nothing_read").status == -signal.SIGSEGV
-    expect(operators("secure", "nothing_double"), "free")
-    expect(operators("secure", "nothing_interior"), "free")
+    assert operators("nothing_write").status == -signal.SIGSEGV
+    assert operators("nothing_read").status == -signal.SIGSEGV
+    expect(operators("nothing_double"), "free")
+    expect(operators("nothing_interior"), "free")
 
 
 # ---- Types apart ----
@@ -268,7 +229,7 @@ print("went on")
 
 def test_a_write_to_a_block_that_stays_free_is_seen_at_the_end(misused):
     for size in (16, 1000, 5000):
-        result = misused("secure", "write_at_end", size)
+        result = misused("write_at_end", size)
         byte, now = expect(result, "exit").numbers
         assert byte < size and now < 256, result.report()
 
@@ -276,16 +237,16 @@ def test_a_write_to_a_block_that_stays_free_is_seen_at_the_end(misused):
 # ---- The whole allocator, and real programs ----
 
 STRESS = {
-    "differential": ["differential", "--calls", "30000"],
-    "orphans": ["stress", "orphans", "--seconds", "1"],
-    "heaps": ["stress", "heaps", "--seconds", "1"],
+    "differential": ["differential_secure", "--calls", "30000"],
+    "orphans": ["stress_secure", "orphans", "--seconds", "1"],
+    "heaps": ["stress_secure", "heaps", "--seconds", "1"],
 }
 
 
 @pytest.mark.parametrize("scenario", STRESS)
 def test_stress_with_contents_verified(scenario):
     program, *arguments = STRESS[scenario]
-    result = blackbox.run([BUILD / "bin" / program, *arguments], env={"HAKMEM_HARDENED": "1"})
+    result = blackbox.run([BUILD / "bin" / program, *arguments])
     assert result.status == 0, result.report()
 
 
@@ -338,45 +299,22 @@ def test_redis_answers_the_same(tmp_path):
     assert said[0] == said[1] and "41679167500" in said[0]
 
 
-@pytest.mark.parametrize("name", ["CANARY", "ZERO", "QUARANTINE", "RANDOM", "PROTECT", "NOTHING"])
-def test_stress_without_one_mechanism(name):
-    result = blackbox.run([BUILD / "bin" / "differential", "--calls", "10000"],
-                          env={"HAKMEM_HARDENED": "1", f"HAKMEM_HARDEN_{name}": "0"})
-    assert result.status == 0 and f"HAKMEM_HARDEN_{name}" in result.stderr, result.report()
-
-
 # ---- Settings ----
 
-WEAKER = ["HAKMEM_HARDENED", "HAKMEM_HARDEN_CANARY", "HAKMEM_HARDEN_ZERO", "HAKMEM_HARDEN_QUARANTINE",
-          "HAKMEM_HARDEN_RANDOM",
-          "HAKMEM_HARDEN_NEIGHBOURS", "HAKMEM_HARDEN_PATROL", "HAKMEM_HARDEN_NOTHING", "HAKMEM_HARDEN_PROTECT",
-          "HAKMEM_HARDEN_OPERATORS", "HAKMEM_ABORT_ON_MISUSE"]
-
-
 def test_the_environment_does_not_weaken_the_secure_library(misused):
-    for name, value in {**dict.fromkeys(WEAKER, "0"), "HAKMEM_HARDEN_PROTECT_TIME": "1"}.items():
-        result = misused("secure", "overflow_1", 100, {name: value})
+    for name in ("HAKMEM_HARDENED", "HAKMEM_ABORT_ON_MISUSE"):
+        result = misused("overflow_1", 100, {name: "0"})
         refusal, message = result.stderr.splitlines()
-        assert refusal.startswith(f"hakmem: {name}={value} ") and result.status == -signal.SIGABRT, result.report()
+        assert refusal.startswith(f"hakmem: {name}=0 ") and result.status == -signal.SIGABRT, result.report()
         assert [said.numbers for said in misuse_in(message)] == [(100, 100)], result.report()
 
 
-def test_the_environment_may_strengthen_it(misused):
-    result = misused("secure", "read_after_free", 100, {"HAKMEM_HARDEN_QUARANTINE": "256K"})
-    assert (result.status, result.stderr) == (0, ""), result.report()
-
-
-def test_switches_turn_single_mechanisms_off(misused):
-    assert misused("switch", "overflow_1", 100, {"HAKMEM_HARDEN_CANARY": "0"}).status == 0
-    assert misused("switch", "write_after_free", 1000, {"HAKMEM_HARDEN_ZERO": "0"}).status == 0
-    assert "secret" in misused("switch", "read_after_free", 1000, {"HAKMEM_HARDEN_ZERO": "0"}).stdout
-    assert misused("switch", "read_after_free", 2000000, {"HAKMEM_HARDEN_PROTECT": "0"}).status == 0
-    # A switch turns off only its own mechanism: the second free is caught without them. What is off is said first.
-    names = WEAKER[1:-1]
-    result = misused("switch", "double_between", 100, {name: "0" for name in names})
-    assert options_off(result) == names and result.stderr.count("\n") == len(names) + 1, result.report()
-    assert [(said.function, said.kind) for said in misuse_in(result.stderr)] == [("free", FREED)], result.report()
-    assert result.status == -signal.SIGABRT, result.report()
+def test_the_ordinary_library_names_the_hardened_one():
+    """It is no setting: whoever asks for it by HAKMEM_HARDENED=1 is told what to load, once, and the program goes on."""
+    for library, said in ((blackbox.LIBRARY, ["libhakmem-secure.so"]), (SECURE, [])):
+        result = blackbox.run(["true"], preload=library, env={"HAKMEM_HARDENED": "1"})
+        assert result.status == 0 and re.findall(r"libhakmem-secure\.so", result.stderr) == said, result.report()
+        assert len(result.stderr.splitlines()) == len(said), result.report()
 
 
 def test_calloc_of_a_huge_block_touches_no_page_of_it(compiled):
@@ -393,6 +331,5 @@ def test_a_library_that_calls_its_own_operators(compiled, way):
     source = HERE / "run_time_inside.cpp"
     library = compiled(source, "-O1", "-fPIC", "-shared", "-DLIBRARY", "-Wl,-Bsymbolic")
     program = compiled(source, "-O1", "-w", library, f"-Wl,-rpath,{library.parent}")
-    preload, environment = WAYS[way] if way else (None, {})
-    result = blackbox.run([program], preload=preload, env=environment)
+    result = blackbox.run([program], preload=SECURE if way else None)
     assert (result.status, result.stdout, result.stderr) == (0, "done\n", ""), result.report()

@@ -11,19 +11,16 @@ from hakmem.live import ProcessMemory, find, snapshot
 from hakmem.live.memory import Unreadable
 
 SECURE = blackbox.LIBRARY.parent / "libhakmem-secure.so"
-WAYS = {"secure": (SECURE, {}), "switch": (blackbox.LIBRARY, {"HAKMEM_HARDENED": "1"})}
 UNIT_BYTES = 65536
 # Slabs of one and of more units. The blocks of 700 bytes alone fill four SuperSlabs, and HAKMEM takes another one only
 # when no unit is free: so at least two are full, whichever order they were filled in.
 TAKEN = ((700, 6000), (20000, 100), (100000, 30), (400000, 4))
 
 
-@pytest.fixture(params=WAYS)
-def hardened(request, start, compiled):
+@pytest.fixture
+def hardened(start, compiled):
     """known.c on the hardened library. Only small pages, so that Rss stays while the process waits."""
-    library, env = WAYS[request.param]
-    program = start([compiled(HERE / "known.c")], library, env | {"HAKMEM_PURGE_DELAY": "3600000",
-                                                                  "HAKMEM_THP": "never"})
+    program = start([compiled(HERE / "known.c")], SECURE, {"HAKMEM_PURGE_DELAY": "3600000", "HAKMEM_THP": "never"})
     for size, count in TAKEN:
         program.ask("take", size, count)
     return program

@@ -114,7 +114,7 @@ def test_map(start, compiled, library, hakmem, browser, tmp_path):
 
 def test_guard_units(start, compiled, library, hakmem, browser, tmp_path):
     """Each guard unit is drawn, is in the legend of every view, and is named in words by keys."""
-    program = start([compiled(HERE / "known.c")], library, {"HAKMEM_HARDENED": "1"})
+    program = start([compiled(HERE / "known.c")], library.with_name("libhakmem-secure.so"), {})
     program.ask("take", 700, 5000)  # fills three SuperSlabs
     shot = open_map(browser, hakmem, program, tmp_path / "map.html")
     guards = sum(pool.guard_units for pool in shot.pools)

@@ -9,16 +9,14 @@ from conftest import HERE
 from hakmem.live import ProcessMemory, snapshot
 
 SECURE = blackbox.LIBRARY.parent / "libhakmem-secure.so"
-WAYS = {"secure": (SECURE, {}), "switch": (blackbox.LIBRARY, {"HAKMEM_HARDENED": "1"})}
 # (requested size, block size of its class, number). The last is a span.
 SIZES = [(700, 768, 3000), (3000, 3072, 2000), (20000, 20480, 40), (200000, 262144, 9)]
 
 
-@pytest.fixture(params=WAYS)
-def hardened(request, start, compiled, tmp_path):
+@pytest.fixture
+def hardened(start, compiled, tmp_path):
     """known.c on a hardened HAKMEM, whose heap profile has every block."""
-    library, env = WAYS[request.param]
-    return start([compiled(HERE / "known.c")], library, env | {
+    return start([compiled(HERE / "known.c")], SECURE, {
         "HAKMEM_PURGE_DELAY": "3600000", "HAKMEM_HEAP_PROFILE": str(tmp_path / "heap"),
         "HAKMEM_HEAP_PROFILE_RATE": "1"})
 

@@ -20,7 +20,7 @@ def program(tmp_path_factory):
     return misuse.compile_attacks(tmp_path_factory.mktemp("attacks"))
 
 
-BUILDS = [build for build in misuse.own_builds(blackbox.LIBRARY) if build.name != "switch"]
+BUILDS = misuse.own_builds(blackbox.LIBRARY)
 
 
 @pytest.mark.parametrize("build", BUILDS, ids=lambda build: build.name)

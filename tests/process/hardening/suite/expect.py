@@ -3,7 +3,7 @@
 
   expect.py                     tells what differs; exit status 1 if anything does
   expect.py --update            writes what was found, and docs/misuse-table.md
-  expect.py --build default     this build only (default, switch, secure)
+  expect.py --build default     this build only (default, secure)
 
 A change of behaviour, to the better too, is a change of expected.txt in the same commit.
 """

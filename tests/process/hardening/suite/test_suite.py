@@ -13,8 +13,7 @@ from hakmem.bench import misuse  # noqa: E402
 
 UPDATE = "if the change is meant: build/venv/bin/python tests/process/hardening/suite/expect.py --update, and commit what it writes"
 SIZES = {16, 100, 1000, 5000, 60 << 10, 64 << 10, 300 << 10, 2 << 20, 40 << 20}
-# The switch is the secure library's code, and the suite on it repeats the secure library's. expect.py tells of it, too.
-BUILDS = [build for build in misuse.own_builds(blackbox.LIBRARY) if build.name != "switch"]
+BUILDS = misuse.own_builds(blackbox.LIBRARY)
 # How often an unexpected outcome is settled anew. Where blocks lie at random, an outcome that expected.txt does not
 # have came in none of the 40 runs behind it. If its chance is 1 %, then all of these and the first run agree on it
 # with a chance below 1e-21: each of them takes four of seven runs.
