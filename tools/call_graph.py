@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 import subprocess
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -176,21 +177,32 @@ def plain_command(entry: Entry) -> list[str]:
     return arguments + PLAIN + ["-S", "-o", "-"]
 
 
-def read_calls(root: Path, build: Path) -> CallGraph:
-    """Returns the call graph of a build's sources under root/src."""
+def target_of(entry: Entry) -> str:
+    """Returns the name of the CMake target for which the entry compiles its source."""
+    found = re.search(r"CMakeFiles/([\w-]+)\.dir/", entry.get("command") or " ".join(entry["arguments"]))
+    return found[1] if found else ""
+
+
+def read_calls(root: Path, build: Path, variants: Mapping[str, tuple[str, ...]]) -> dict[str, CallGraph]:
+    """Returns the call graph of each variant of a build's sources under root/src. {variant: patterns of its targets};
+    of two targets with one source, the one counts whose pattern comes last."""
     source_root = os.path.realpath(root / "src")
-    entries: dict[str, Entry] = {}
+    entries: dict[str, dict[str, tuple[int, Entry]]] = {variant: {} for variant in variants}
     for entry in json.loads((build / "compile_commands.json").read_text()):
         path = os.path.realpath(os.path.join(entry["directory"], entry["file"]))
-        unit = os.path.relpath(path, source_root)
-        if path.startswith(f"{source_root}/"):
-            entries[unit] = entry
+        unit, target = os.path.relpath(path, source_root), target_of(entry)
+        for variant, patterns in variants.items() if path.startswith(f"{source_root}/") else ():
+            rank = max((i for i, pattern in enumerate(patterns) if re.fullmatch(pattern, target)), default=-1)
+            if rank >= 0 and rank >= entries[variant].get(unit, (0, entry))[0]:
+                entries[variant][unit] = (rank, entry)
 
-    def compile_entry(item: tuple[str, Entry]) -> Listing:
-        unit, entry = item
-        command = plain_command(entry)
-        listing = subprocess.run(command, cwd=entry["directory"], check=True, stdout=subprocess.PIPE, text=True).stdout
-        return Listing(unit, listing, source_root)
+    def compile_entry(item: tuple[str, Entry]) -> str:
+        return subprocess.run(plain_command(item[1]), cwd=item[1]["directory"], check=True, stdout=subprocess.PIPE,
+                              text=True).stdout
 
+    chosen = {(unit, target_of(entry)): entry for rows in entries.values() for unit, (_, entry) in rows.items()}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return CallGraph(list(pool.map(compile_entry, sorted(entries.items()))))
+        texts = dict(zip(chosen, pool.map(compile_entry, ((unit, entry) for (unit, _), entry in chosen.items())),
+                         strict=True))
+    return {variant: CallGraph([Listing(unit, texts[unit, target_of(entry)], source_root)
+                                for unit, (_, entry) in sorted(rows.items())]) for variant, rows in entries.items()}

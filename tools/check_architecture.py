@@ -4,6 +4,7 @@
   includes   a file under src/ includes its own folder or a lower one; the public header only from the top
   symbols    no object calls upward, so that folders form no cycle (from the objects' symbols, by nm)
   circles    the files of one folder form no cycle either (from the same symbols)
+             both in the objects of each library that is compiled in its own way
   hops       in src/README.md's tables each function calls the one in the next row (from the call graph, call_graph.py)
   one file   no two sources have a function of one name, because the one-file source joins them (from the call graph)
   dead code  the library itself uses every function and every object of static storage (from the call graph)
@@ -22,7 +23,7 @@ import argparse
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,8 +44,14 @@ PUBLIC_USERS = {"front", "observe", "api", "je", "tc"}
 NOT_IN_ONE_FILE = {"je", "tc"}
 MAX_LINES = 700
 
-# Targets that compile the same sources again: libhakmem-je.so (src/front/counted.h), libhakmem-secure (HAK_SECURE).
-VARIANTS = {"hakmem_counted.dir", "hakmem_counted_libc.dir", "hakmem_secure_core.dir", "hakmem_secure_shared.dir"}
+# The libraries that are compiled in their own way, with patterns of their CMake targets. A source that two targets
+# compile is the later pattern's: libhakmem-je counts (src/front/counted.h), libhakmem-secure checks (HAK_SECURE).
+COMMON = "hakmem_(core|os_linux|api|libc_api|sized_api|shared_api|static_api|cycles_unused)"
+VARIANTS = {
+    "ordinary": (COMMON, "hakmem_tc_api"),
+    "je": (COMMON, "hakmem_(counted|counted_libc|je_api|je_shared_api)"),
+    "secure": ("hakmem_(os_linux|static_api|cycles_unused)", "hakmem_secure_(core|api|shared)"),
+}
 
 # {source: names that it needs}, {name: sources that define it}, {label: [(path, line) where it is stated]}
 Needs = dict[str, set[str]]
@@ -128,13 +135,15 @@ def check_includes(root: Path) -> Iterator[Violation]:
 # ---- Symbols ----
 
 
-def find_objects(root: Path, build: Path) -> dict[str, Path]:
-    """Returns {source relative to src/: its object in a CMake build tree}."""
+def find_objects(root: Path, build: Path, patterns: tuple[str, ...]) -> dict[str, Path]:
+    """Returns {source relative to src/: its object in a CMake build tree} of a variant's targets."""
     objects = {}
-    for path in sorted(build.glob("CMakeFiles/*.dir/src/**/*.o")):
-        source = Path(*path.parts[path.parts.index("src", len(build.parts)) + 1:]).with_suffix("")
-        if (root / "src" / source).is_file() and not VARIANTS.intersection(path.parts):
-            objects[str(source)] = path
+    for pattern in patterns:
+        for path in sorted(build.glob("CMakeFiles/*.dir/src/**/*.o")):
+            parts = path.parts[len(build.parts):]
+            source = Path(*parts[parts.index("src") + 1:]).with_suffix("")
+            if (root / "src" / source).is_file() and re.fullmatch(pattern, parts[1].removesuffix(".dir")):
+                objects[str(source)] = path
     return objects
 
 
@@ -154,7 +163,7 @@ def read_objects(objects: dict[str, Path], nm: str) -> tuple[Needs, Homes]:
     return needs, homes
 
 
-def check_built(root: Path, build: Path, objects: dict[str, Path]) -> Iterator[Violation]:
+def check_built(root: Path, build: Path, objects: set[str]) -> Iterator[Violation]:
     """Yields a violation for each source that has no object."""
     for path in source_files(root):
         source = str(Path(*path.parts[1:]))
@@ -215,16 +224,18 @@ def check_circles(needs: Needs, homes: Homes) -> Iterator[Violation]:
 # ---- Hops ----
 
 
-def check_hops(root: Path, graph: CallGraph) -> Iterator[Violation]:
-    """Yields a violation where a function in a table of src/README.md does not call the function in the next row."""
+def check_hops(root: Path, graphs: Iterable[CallGraph]) -> Iterator[Violation]:
+    """Yields a violation where a function in a table of src/README.md calls the function in the next row in no variant.
+    """
     document = root / "src" / "README.md"
     caller = None
     for number, line in enumerate(document.read_text().splitlines() if document.exists() else [], 1):
         row = re.match(r"\|\s*`([\w./-]+):(\w+)`\s*\|", line)
-        if row and not graph.functions(*row.groups()):
+        if row and not any(graph.functions(*row.groups()) for graph in graphs):
             yield Violation(f"src/README.md:{number}", f"{row[1]} has no function {row[2]}")
         elif row and caller:
-            callees = [callee for symbol in graph.functions(*caller) for callee in graph.callees(symbol)]
+            callees = [callee for graph in graphs for symbol in graph.functions(*caller)
+                       for callee in graph.callees(symbol)]
             if not any((callee.file, callee.name) == row.groups() for callee in callees):
                 yield Violation(f"src/README.md:{number}", f"{':'.join(caller)} does not call {row[1]}:{row[2]}")
         caller = row and row.groups()
@@ -238,10 +249,10 @@ def in_one_file(source: str) -> bool:
     return source.endswith(".c") and layer_of(source) not in NOT_IN_ONE_FILE
 
 
-def check_one_file(graph: CallGraph) -> Iterator[Violation]:
+def check_one_file(graphs: Iterable[CallGraph]) -> Iterator[Violation]:
     """Yields a violation for each function name that several sources define."""
     homes: dict[str, set[str]] = {}
-    for listing in graph.listings.values():
+    for listing in (listing for graph in graphs for listing in graph.listings.values()):
         for symbol in listing.symbols.values():
             if symbol.function and in_one_file(symbol.file) and symbol.name.isidentifier():
                 homes.setdefault(symbol.name, set()).add(symbol.file)
@@ -256,17 +267,19 @@ def check_one_file(graph: CallGraph) -> Iterator[Violation]:
 # ---- Dead code ----
 
 
-def check_dead_code(graph: CallGraph) -> Iterator[Violation]:
-    """Yields a violation for each function and static object that the library does not use."""
-    used, unused = graph.reached(), dict[tuple[str, str], bool]()
-    # A use of a weak object is also a use of the object that takes its place (HAK_DATA_UNLESS), and vice versa.
-    used_names = {name for _, name in used}
-    for unit in sorted(graph.listings):
-        for symbol in graph.listings[unit].symbols.values():
-            place = symbol.file if symbol.function else unit
-            if place != OUTSIDE and symbol.name.isidentifier() and (symbol.function or symbol.shared):
-                is_used = (unit, symbol.name) in used or (not symbol.function and symbol.name in used_names)
-                unused[place, symbol.name] = unused.get((place, symbol.name), True) and not is_used
+def check_dead_code(graphs: Iterable[CallGraph]) -> Iterator[Violation]:
+    """Yields a violation for each function and static object that no variant uses."""
+    unused = dict[tuple[str, str], bool]()
+    for graph in graphs:
+        used = graph.reached()
+        # A use of a weak object is also a use of the object that takes its place (HAK_DATA_UNLESS), and vice versa.
+        used_names = {name for _, name in used}
+        for unit in sorted(graph.listings):
+            for symbol in graph.listings[unit].symbols.values():
+                place = symbol.file if symbol.function else unit
+                if place != OUTSIDE and symbol.name.isidentifier() and (symbol.function or symbol.shared):
+                    is_used = (unit, symbol.name) in used or (not symbol.function and symbol.name in used_names)
+                    unused[place, symbol.name] = unused.get((place, symbol.name), True) and not is_used
     for place, name in sorted(key for key in unused if unused[key]):
         yield Violation(f"src/{place}", f"nothing in src/ uses {name}")
 
@@ -476,11 +489,16 @@ def check_all(root: Path, build: Path | None = None, nm: str = "nm") -> list[Vio
     violations += check_links(root)
     violations += [Violation(where, what) for check in (check_orders, check_python) for where, what in check(root)]
     if build:
-        objects = find_objects(root, build)
-        needs, homes = read_objects(objects, nm)
-        violations += [*check_built(root, build, objects), *check_symbols(needs, homes), *check_circles(needs, homes)]
-        graph = read_calls(root, build)
-        violations += [*check_hops(root, graph), *check_one_file(graph), *check_dead_code(graph)]
+        built: set[str] = set()
+        found: dict[Violation, None] = {}  # each once, though several variants may have it
+        for patterns in VARIANTS.values():
+            objects = find_objects(root, build, patterns)
+            needs, homes = read_objects(objects, nm)
+            built |= objects.keys()
+            found.update(dict.fromkeys([*check_symbols(needs, homes), *check_circles(needs, homes)]))
+        graphs = read_calls(root, build, VARIANTS).values()
+        violations += [*check_built(root, build, built), *found, *check_hops(root, graphs), *check_one_file(graphs),
+                       *check_dead_code(graphs)]
     return violations
 
 

@@ -1,5 +1,6 @@
 #include "front/block.h"
 
+#include "front/front.h"
 #include "front/hardened.h"
 #include "pool/huge.h"
 #include "pool/slab.h"
@@ -38,6 +39,11 @@ struct block block_look(const void *address)
         block.size = huge_size(address, &block.heap);
     }
     return block;
+}
+
+size_t front_block_size(const void *address)
+{
+    return block_look(address).size;
 }
 
 struct block block_find(const void *address, const char *function)

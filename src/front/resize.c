@@ -20,11 +20,6 @@ size_t front_usable_size(const void *block, const char *function)
     return block ? block_find(block, function).size : 0;
 }
 
-size_t front_block_size(const void *address)
-{
-    return block_look(address).size;
-}
-
 size_t front_good_size(size_t size)
 {
     if (HAK_SECURE && process_init())

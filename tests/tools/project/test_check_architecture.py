@@ -98,15 +98,17 @@ def write(root, name, text):
 
 
 def compile_tree(root):
-    """Objects where CMake would put them, and the commands that made them."""
+    """Objects where CMake would put them, and the commands that made them, of two libraries."""
     build = root / "build" / "release"
     commands = []
-    for source in sorted((root / "src").rglob("*.c")):
-        path = build / "CMakeFiles" / "core.dir" / "src" / (str(source.relative_to(root / "src")) + ".o")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        command = ["gcc", "-O2", f"-I{root}/src", f"-I{root}/include", "-w", "-o", str(path), "-c", str(source)]
-        subprocess.run(command, check=True)
-        commands.append({"directory": str(build), "file": str(source), "command": shlex.join(command)})
+    for target, words in (("hakmem_core", []), ("hakmem_secure_core", ["-DSECURE"])):
+        for source in sorted((root / "src").rglob("*.c")):
+            path = build / "CMakeFiles" / f"{target}.dir" / "src" / (str(source.relative_to(root / "src")) + ".o")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            command = ["gcc", "-O2", *words, f"-I{root}/src", f"-I{root}/include", "-w", "-o", str(path), "-c",
+                       str(source)]
+            subprocess.run(command, check=True)
+            commands.append({"directory": str(build), "file": str(source), "command": shlex.join(command)})
     (build / "compile_commands.json").write_text(json.dumps(commands))
     return build
 
@@ -145,6 +147,18 @@ def test_faults_that_objects_show(tree):
     found = violations(tree, compile_tree(tree))
     assert_found(found, FAULTS_OF_CODE)
     assert any("one.c" in what and "other.c" in what for what in found["src/os"]), found
+
+
+def test_faults_of_one_library_alone(tree):
+    """A circle that only the secure one has. A function that only the secure one uses is no dead code."""
+    write(tree, "src/os/one.c", "#ifdef SECURE\nint other(void);\nint one(void)\n{\n    return other();\n}\n#endif\n")
+    write(tree, "src/os/other.c", "int one(void);\nint other(void)\n{\n"
+                                  "#ifdef SECURE\n    return one();\n#endif\n    return 0;\n}\n")
+    write(tree, "src/base/used.c", f"{HIDDEN} int base_used(void)\n{{\n    return 1;\n}}\n")
+    write(tree, "src/base/user.c", "int base_used(void);\nint user(void)\n{\n"
+                                   "#ifdef SECURE\n    return base_used();\n#endif\n    return 0;\n}\n")
+    (fault,) = violations(tree, compile_tree(tree)).items()
+    assert fault[0] == "src/os" and "one.c" in fault[1][0] and "other.c" in fault[1][0], fault
 
 
 def test_hops_that_are_no_calls(tree):
