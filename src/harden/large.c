@@ -37,14 +37,12 @@ void *large_allocate(struct heap *heap, size_t alignment, size_t size)
 {
     struct huge_request request = { .size = size };
     size_t mapping;
-    bool zero;
+    bool zero; /* always: freed ranges are zero (superslab/ranges.h) */
     void *block = huge_allocate(large_mapping(size), alignment, &zero, heap);
 
     if (block == NULL)
         return NULL;
     mapping = huge_size(block, NULL);
-    if (!zero)
-        memset(block, 0, mapping);
     large_seal(block, &request, mapping);
     return block;
 }

@@ -19,7 +19,7 @@ struct look {
     bool before;       /* the place before `block`, the first of its slab, was written */
 };
 
-/* For registry_trim_idle. NULL: hardening or one of the mechanisms that this needs is off. */
+/* For registry_trim_idle. */
 HAK_HIDDEN struct slab_look *look_begin(struct look *look);
 
 /* Reports the finding as misuse, if there is one. Holding no lock. */

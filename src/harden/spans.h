@@ -1,7 +1,7 @@
 /*
- * The spans of all classes that a thread freed and that wait. Nobody can access them, unless the kernel refuses that.
- * Such a span is checked when it is used again, like smaller blocks. A span that leaves stays closed until its units are
- * used again (superslab/closed_units.h).
+ * The spans of all classes that a thread freed and that wait. Nobody can access them, unless the kernel refuses that:
+ * such a span is checked when it is used again, like smaller blocks. A span that leaves stays closed until its units
+ * are used again (superslab/closed_units.h).
  */
 #ifndef HAK_HARDEN_SPANS_H
 #define HAK_HARDEN_SPANS_H

@@ -310,7 +310,7 @@ def test_the_environment_does_not_weaken_the_secure_library(misused):
 
 
 def test_the_ordinary_library_names_the_hardened_one():
-    """It is no setting: whoever asks for it by HAKMEM_HARDENED=1 is told what to load, once, and the program goes on."""
+    """HAKMEM_HARDENED=1 is no setting: whoever sets it is told once what to load, and the program goes on."""
     for library, said in ((blackbox.LIBRARY, ["libhakmem-secure.so"]), (SECURE, [])):
         result = blackbox.run(["true"], preload=library, env={"HAKMEM_HARDENED": "1"})
         assert result.status == 0 and re.findall(r"libhakmem-secure\.so", result.stderr) == said, result.report()
