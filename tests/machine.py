@@ -98,12 +98,6 @@ def lacks_setuid():
     return "prctl(PR_GET_NO_NEW_PRIVS): 1" if LIBC.prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) else None
 
 
-def lacks_fixed_addresses():
-    """A container may forbid programs to have the same addresses in each run."""
-    tried = subprocess.run(["setarch", "--addr-no-randomize", "true"], capture_output=True, text=True, check=False)
-    return tried.stderr.strip() if tried.returncode else None
-
-
 def lacks_program(name):
     return None if shutil.which(name) else f"{name} is not installed"
 
@@ -122,7 +116,6 @@ PROBES = {
     "guards": lacks_guards,
     "lock": lacks_lock,
     "setuid": lacks_setuid,
-    "fixed-addresses": lacks_fixed_addresses,
     "program": lacks_program,
     "library": lacks_library,
 }

@@ -1,5 +1,4 @@
-/* Protects pool/huge.h in libhakmem-secure: freed memory cannot be accessed, is zero when it is used again, and lies at
- * another place. */
+/* Protects pool/huge.h in libhakmem-secure: nobody can access freed memory, which then is zero and lies elsewhere. */
 #include "huge_blocks.h"
 
 #include <stdlib.h>

@@ -354,12 +354,7 @@ command_fuzz()
     if [[ -f $root/tests/stress/fuzz/$target.dict ]]; then
         arguments=(-dict="$root/tests/stress/fuzz/$target.dict" "${arguments[@]}")
     fi
-    # clang 14's AddressSanitizer has no room at some of the places that the kernel chooses.
-    local fixed=()
-    if setarch --addr-no-randomize true 2>/dev/null; then
-        fixed=(setarch --addr-no-randomize)
-    fi
-    exec "${fixed[@]}" "$build/bin/fuzz/fuzz_$target" -error_exitcode=1 -timeout_exitcode=1 \
+    exec "$build/bin/fuzz/fuzz_$target" -error_exitcode=1 -timeout_exitcode=1 \
         -max_total_time=$((minutes * 60)) -timeout=120 -artifact_prefix="$build/found/$target-" "${arguments[@]}" \
         "${folders[@]}"
 }
