@@ -115,6 +115,13 @@ def test_caught_before_the_call_returns(misuse, case, kind, sizes):
         assert at_the_call(result), result.report()
 
 
+def test_free_inside_a_block_by_a_thread_without_a_bin(misuse):
+    for size in (64, 1000, 5000, 24000, 57000, 100000, 512 * 1024):
+        result = misuse("late", "elsewhere", size, "exit")
+        expect_abort(result, "free", NO_BLOCK, size)
+        assert at_the_call(result), result.report()
+
+
 @pytest.mark.parametrize("function", ["realloc", "malloc_usable_size", "free_sized"])
 def test_unaligned_to_every_function(misuse, function):
     for case in ("unaligned", "first-class unaligned"):
