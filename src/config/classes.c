@@ -50,7 +50,7 @@ HAK_DATA_HERE const struct class_starts class_starts[CLASS_COUNT] = {
 #undef SPAN_STARTS
 };
 
-/* The first and the last entry of class_of_grains that is the class's. The first follows the last of the class before. */
+/* The first and the last entry of class_of_grains for each class. The first follows the last of the class before. */
 enum class_grains {
 #define CLASS_GRAINS(size, units, cached)                                                                              \
     CLASS_##size##_GRAIN, CLASS_##size##_GRAIN_LAST = (size) <= FAST_MAX ? (size) / BLOCK_ALIGN                        \

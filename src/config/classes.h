@@ -167,9 +167,9 @@ HAK_INLINE unsigned class_of_size(size_t size)
 /* Where blocks of a class start in a unit: at each offset whose product with `factor`, modulo 2^32, is below `limit`.
  *
  * The factor is 2^32 / size, rounded up. The product of block i's offset is i * excess, where factor * size is
- * 2^32 + excess. An offset that is no multiple of the size has a product of at least `factor`. classes.c asserts that no
- * block's product is as large, so the limit is one above the last block's. A span starts where a unit does. In a slab
- * of several small blocks and several units, the place in a unit does not tell; the limit is 0 there. */
+ * 2^32 + excess. An offset that is no multiple of the size has a product of at least `factor`. classes.c asserts that
+ * no block's product is as large, so the limit is one above the last block's. A span starts where a unit does. In a
+ * slab of several small blocks and several units, the place in a unit does not tell; the limit is 0 there. */
 struct class_starts {
     uint32_t factor, limit;
 };

@@ -89,8 +89,8 @@ static bool read_number(const char **text, uint32_t *number)
     return *text != start && value <= UINT32_MAX;
 }
 
-/* Whether the first `most` parts of the text, or all if it has fewer, are the first parts of the row's name. Sets *parts
- * to their count, and fills in their numbers. A text with more parts than the name is not one of it. */
+/* Whether the first `most` parts of the text, or all if it has fewer, are the first parts of the row's name. Sets
+ * *parts to their count, and fills in their numbers. False for a text with more parts than the name. */
 static bool name_begins(const char *name, const char *text, size_t most, uint32_t numbers[2], size_t *parts)
 {
     unsigned found = 0;

@@ -17,8 +17,8 @@ static void pair(size_t size, unsigned lg, int more)
     CHECK(block && ((uintptr_t)block & (((uintptr_t)1 << lg) - 1)) == 0);
     got = sallocx(block, flags);
     if (got != good || good < size)
-        fprintf(stderr, "size %zu, alignment 2^%u, flags %#x: nallocx %zu, sallocx %zu\n", size, lg, (unsigned)more, good,
-                got);
+        fprintf(stderr, "size %zu, alignment 2^%u, flags %#x: nallocx %zu, sallocx %zu\n", size, lg, (unsigned)more,
+                good, got);
     CHECK(got == good && good >= size);
     CHECK(nallocx(good, flags) == good);
     sdallocx(block, size, flags);

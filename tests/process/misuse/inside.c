@@ -1,6 +1,6 @@
 /*
- * inside FUNCTION FIRST LAST [trim]: frees addresses inside blocks of each size class for FIRST (above 16) to LAST bytes,
- * and prints them. After each it takes as many blocks as could come from there, with FUNCTION: malloc, calloc,
+ * inside FUNCTION FIRST LAST [trim]: frees addresses inside blocks of each size class for FIRST (above 16) to LAST
+ * bytes, and prints them. After each it takes as many blocks as could come from there, with FUNCTION: malloc, calloc,
  * aligned_alloc, posix_memalign, realloc, mallocx. No two blocks may overlap. Every other time it frees the block
  * itself, too. trim: it returns what the thread cached (malloc_trim) before it takes blocks.
  */

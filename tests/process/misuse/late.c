@@ -1,7 +1,7 @@
 /*
  * late KIND SIZE END: a misuse that may pass at the call, and is caught when the block leaves the thread's cache.
- * Prints "passed" when the call passes. KIND: interior, unaligned (an address inside a block), elsewhere (inside a block
- * of the main thread, as the first call of the thread of "exit"), repeated (free a, b, a).
+ * Prints "passed" when the call passes. KIND: interior, unaligned (an address inside a block), elsewhere (inside a
+ * block of the main thread, as the first call of the thread of "exit"), repeated (free a, b, a).
  * END: what flushes the cache: trim (malloc_trim), exit (malloc_trim after the thread's end), work (ordinary calls).
  * "at once": nothing does, and the process ends.
  */
