@@ -64,7 +64,8 @@ HAK_API HAK_ALLOCATES void *hak_calloc(size_t count, size_t size) HAK_NOEXCEPT;
 HAK_API void *hak_realloc(void *block, size_t size) HAK_NOEXCEPT;
 HAK_API void *hak_reallocarray(void *block, size_t count, size_t size) HAK_NOEXCEPT;
 
-/* EINVAL when the alignment is not a power of two. The size need not be a multiple of it. */
+/* NULL with EINVAL when the alignment is 0 or another number that is no power of two (C17 7.22.3.1). The size need not
+ * be a multiple of it. The C library's aligned_alloc does the same. */
 HAK_API HAK_ALLOCATES void *hak_aligned_alloc(size_t alignment, size_t size) HAK_NOEXCEPT;
 
 /* Returns 0, EINVAL (not a power of two, or no multiple of sizeof(void *)) or ENOMEM; leaves *block alone and

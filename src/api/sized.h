@@ -31,10 +31,8 @@ HAK_INLINE size_t sized_flags_alignment(int flags)
 /* The usable size of a block of the size and alignment; 0: there can be no such block. */
 HAK_INLINE size_t sized_with_flags(size_t size, int flags)
 {
-    size_t alignment = sized_flags_alignment(flags);
-    if (size > PTRDIFF_MAX || alignment > PTRDIFF_MAX - size)
-        return 0;
-    return sized_good(base_align_up(size, alignment));
+    size_t own = front_aligned_size(sized_flags_alignment(flags), size);
+    return own != 0 && interposed_is(INTERPOSED_SIZES) ? size : own;
 }
 
 #endif

@@ -142,22 +142,45 @@ struct size_class {
 
 HAK_DATA const struct size_class size_classes[CLASS_COUNT];
 
+/* The classes of requests up to UNIT_SIZE: one entry for each BLOCK_ALIGN bytes up to FAST_MAX, then one for each
+ * CLASS_GRAIN bytes. */
+#define CLASS_GRAIN ((size_t)128)
+#define GRAINS_BELOW_MEDIUM (FAST_MAX / BLOCK_ALIGN - FAST_MAX / CLASS_GRAIN)
+HAK_DATA const uint8_t class_of_grains[GRAINS_BELOW_MEDIUM + UNIT_SIZE / CLASS_GRAIN + 1];
+
+/* The class of a request above FAST_MAX and up to UNIT_SIZE. */
+HAK_INLINE unsigned class_of_medium(size_t size)
+{
+    return class_of_grains[GRAINS_BELOW_MEDIUM + (size + CLASS_GRAIN - 1) / CLASS_GRAIN];
+}
+
 /* The class of a request of size bytes, size <= POOLED_MAX. */
 HAK_INLINE unsigned class_of_size(size_t size)
 {
-    if (size <= 128)
-        return (unsigned)((size + (size == 0) + 15) >> 4);
-    if (size <= 32768) {
-        unsigned high = base_high_bit(size - 1), eighth = (unsigned)((size - 1) >> (high - 3)) & 7;
-        if (high < 10)
-            return CLASS_128 + 1 + (high - 7) * 4 + eighth / 2;
-        if (high < 14)
-            return CLASS_1024 + 1 + (high - 10) * 5 + (eighth != 0) + eighth / 2;
-        return CLASS_16384 + 1 + eighth / 2;
-    }
+    if (size <= FAST_MAX)
+        return class_of_grains[(size + BLOCK_ALIGN - 1) / BLOCK_ALIGN];
     if (size <= UNIT_SIZE)
-        return CLASS_32768 + (unsigned)((size - 32768 + 8191) >> 13);
+        return class_of_medium(size);
     return CLASS_SPAN_1 - 1 + (unsigned)((size + UNIT_SIZE - 1) >> UNIT_SHIFT);
+}
+
+/* Where blocks of a class start in a unit: at each offset whose product with `factor`, modulo 2^32, is below `limit`.
+ *
+ * The factor is 2^32 / size, rounded up. The product of block i's offset is i * excess, where factor * size is
+ * 2^32 + excess. An offset that is no multiple of the size has a product of at least `factor`. classes.c asserts that
+ * no block's product is as large, so the limit is one above the last block's. A span starts where a unit does. In a
+ * slab of several small blocks and several units, the place in a unit does not tell; the limit is 0 there. */
+struct class_starts {
+    uint32_t factor, limit;
+};
+HAK_DATA const struct class_starts class_starts[CLASS_COUNT];
+
+/* Whether a block of the class can start at the address, which lies in a slab of the class. False also says "perhaps"
+ * where the limit is 0. */
+HAK_INLINE bool class_starts_at(size_t class, const void *address)
+{
+    const struct class_starts *starts = &class_starts[class];
+    return (uint32_t)((uintptr_t)address & (UNIT_SIZE - 1)) * starts->factor < starts->limit;
 }
 
 /* A class serves requests above `below` and up to `size` bytes. For class 0 both are 0. */

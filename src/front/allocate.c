@@ -4,6 +4,7 @@
 #include "front/allocate.h"
 #include "front/block.h"
 #include "front/direct.h"
+#include "front/entries.h"
 #include "front/fast.h"
 #include "front/hardened.h"
 #include "front/housekeeping.h"
@@ -44,16 +45,18 @@ static void *house_allocate(unsigned class, bool *zero)
 static HAK_NOINLINE void *pooled_allocate(unsigned class, size_t alignment, size_t wanted, bool *zero)
 {
     struct thread_cache *cache = thread_cache_get();
+    void *block;
 
     if (HAK_UNLIKELY(cache == NULL))
         return house_allocate(class, zero);
     *zero = false;
     if (HAK_UNLIKELY(cache_counts(cache)))
         return sample_count(cache, class, alignment, wanted, zero);
-    if (cache_count(cache, class) == 0)
+    block = cache_pop_block(cache, &cache->bins[class], class);
+    if (block == NULL)
         return cache_refill(cache, class, zero);
     debug_count_of(COUNT_EARLY_MALLOC_CACHED, class, 1);
-    return cache_pop(cache, &cache->bins[class]);
+    return block;
 }
 
 void *allocate_direct(struct heap *heap, size_t alignment, size_t size, bool *zero)
@@ -126,6 +129,13 @@ static HAK_NOINLINE void *allocate_aligned(size_t size, size_t alignment, size_t
     return allocate(size, alignment, wanted, &zero);
 }
 
+/* As allocate_aligned. Reports an entry of the cache that is no block. */
+static HAK_COLD void *allocate_past(const void *entry, size_t size, size_t alignment, size_t wanted)
+{
+    misuse_report("free", entry, misuse_of(entry));
+    return allocate_aligned(size, alignment, wanted);
+}
+
 /* As allocate_aligned, where calls for the class are counted (T8) and the usual case did not serve this one. */
 static HAK_NOINLINE void *allocate_unsteady(size_t size, size_t alignment, size_t wanted, struct thread_cache *cache,
                                             unsigned class)
@@ -134,6 +144,8 @@ static HAK_NOINLINE void *allocate_unsteady(size_t size, size_t alignment, size_
 
     if (HAK_UNLIKELY(block == NULL))
         return allocate_aligned(size, alignment, wanted);
+    if (HAK_UNLIKELY(!cache_entry_is_block(class, block)))
+        return allocate_past(block, size, alignment, wanted);
     CYCLES_CALL_IS(class_is_span(class) ? CYCLES_MALLOC_LARGE : CYCLES_MALLOC_MISS);
     counted_allocated(class_size(class));
     return block;
@@ -147,6 +159,8 @@ static HAK_NOINLINE void *malloc_counted(size_t size, struct thread_cache *cache
 
     if (HAK_UNLIKELY(block == NULL))
         return allocate_unsteady(size, BLOCK_ALIGN, size, cache, class);
+    if (HAK_UNLIKELY(!cache_entry_is_block(class, block)))
+        return allocate_past(block, size, BLOCK_ALIGN, size);
     CYCLES_CALL_IS(class_is_span(class) ? CYCLES_MALLOC_LARGE : CYCLES_MALLOC_MISS);
     counted_allocated(class_size(class));
     return block;
@@ -168,21 +182,40 @@ HAK_NOINLINE void *front_malloc_slow(size_t size)
     return allocate(size, BLOCK_ALIGN, size, &zero);
 }
 
+/* front_malloc_medium jumps here if class_starts_at does not tell that the stack's top entry is a block. */
+static HAK_NOINLINE void *malloc_looked_at(size_t size, struct thread_cache *cache, size_t place)
+{
+    size_t top = cache->places[place].top;
+    void *block = cache->slots[top];
+
+    if (HAK_UNLIKELY(!cache_entry_is_block((unsigned)(place % RUN_BINS), block)))
+        return front_malloc_slow(size);
+    cache_move_top(cache, place, top, -1);
+    counted_allocated(class_size((unsigned)(place % RUN_BINS)));
+    return block;
+}
+
+/* Hands out only what starts a block of the class: front_free may have pushed an address inside one. */
 void *front_malloc_medium(size_t size)
 {
-    struct thread_cache *cache = cache_current();
-    unsigned class;
-    size_t place, top;
+    struct thread_cache *cache;
+    size_t class, place, top;
     void *block;
 
-    if (HAK_UNLIKELY(size > POOLED_MAX))
+    if (size <= UNIT_SIZE)
+        class = class_of_medium(size);
+    else if (HAK_LIKELY(size <= POOLED_MAX))
+        class = class_of_size(size);
+    else
         return front_malloc_slow(size);
-    class = class_of_size(size);
+    cache = cache_current();
     place = class + cache->counted;
     top = cache->places[place].top;
     block = cache->slots[top];
     if (HAK_UNLIKELY(block == NULL))
-        return place > class ? malloc_counted(size, cache, class) : front_malloc_slow(size);
+        return place > class ? malloc_counted(size, cache, (unsigned)class) : front_malloc_slow(size);
+    if (HAK_UNLIKELY(!class_starts_at(class, block)))
+        return malloc_looked_at(size, cache, place);
     cache_move_top(cache, place, top, -1);
     counted_allocated(class_size(class));
     return block;
@@ -193,7 +226,7 @@ void *front_malloc_at(size_t size, const void *site)
     void *block;
 
     profile_site = site;
-    block = front_malloc_medium(size);
+    block = size <= FAST_MAX ? front_malloc_slow(size) : front_malloc_medium(size);
     profile_site = NULL;
     return block;
 }
@@ -265,6 +298,8 @@ HAK_INLINE void *malloc_of_class(unsigned class, size_t alignment, size_t size)
     if (HAK_UNLIKELY(block == NULL)) /* T1, T2 */
         return place > class ? allocate_unsteady(class_size(class), alignment, size, cache, class)
                              : allocate_aligned(class_size(class), alignment, size);
+    if (HAK_UNLIKELY(!cache_entry_is_block(class, block)))
+        return allocate_aligned(class_size(class), alignment, size);
     cache_move_top(cache, place, top, -1);
     counted_allocated(class_size(class));
     return block;

@@ -20,6 +20,23 @@ unsigned direct_class(size_t alignment, size_t size)
     return class;
 }
 
+/* Whether the block is huge. */
+static bool is_huge(size_t alignment, size_t size) { return size > POOLED_MAX || alignment > POOLED_MAX; }
+
+/* The class of the span that is placed for an alignment above UNIT_SIZE. */
+static unsigned placed_class(size_t size) { return class_of_size(base_max(size, UNIT_SIZE)); }
+
+size_t direct_size(size_t alignment, size_t size)
+{
+    unsigned class = direct_class(alignment, size);
+
+    if (alignment > REQUEST_MAX / 2)
+        return 0;
+    if (is_huge(alignment, size))
+        return huge_size_for(size);
+    return class_size(class != CLASS_NONE ? class : placed_class(size));
+}
+
 static struct heap *first_class_or_null(struct heap *heap) { return heap->kind == HEAP_FIRST_CLASS ? heap : NULL; }
 
 void *direct_allocate(struct heap *heap, size_t alignment, size_t size, bool *zero)
@@ -27,7 +44,7 @@ void *direct_allocate(struct heap *heap, size_t alignment, size_t size, bool *ze
     unsigned class;
     void *block = NULL;
 
-    if (size > POOLED_MAX || alignment > POOLED_MAX)
+    if (is_huge(alignment, size))
         return huge_allocate(size, alignment, zero, first_class_or_null(heap));
     class = direct_class(alignment, size);
     lock_acquire(&heap->lock);
@@ -35,8 +52,7 @@ void *direct_allocate(struct heap *heap, size_t alignment, size_t size, bool *ze
         heap_take_blocks(heap, class, &block, 1, zero);
         heap->classes[class].direct++;
     } else {
-        block = heap_take_aligned_span(heap, class_of_size(base_max(size, UNIT_SIZE)),
-                                       (unsigned)(alignment >> UNIT_SHIFT), zero);
+        block = heap_take_aligned_span(heap, placed_class(size), (unsigned)(alignment >> UNIT_SHIFT), zero);
     }
     lock_release(&heap->lock);
     return block;

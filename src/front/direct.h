@@ -7,6 +7,10 @@
 /* The class whose blocks have the alignment and hold `size` bytes (S2). CLASS_NONE: a placed span or a mapping can. */
 HAK_HIDDEN unsigned direct_class(size_t alignment, size_t size);
 
+/* Usable bytes of a block of that size and alignment (1: none), from a thread's cache or past it. 0: there can be no
+ * such block. Guarded blocks have fewer, and blocks that were mapped because memory was short may have more. */
+HAK_HIDDEN size_t direct_size(size_t alignment, size_t size);
+
 /* A block of the heap: for first-class heaps, alignments that no class has, and samples. *zero: it reads as zero. NULL
  * when memory is out. Any thread that holds no lock, as for the next four. */
 HAK_HIDDEN void *direct_allocate(struct heap *heap, size_t alignment, size_t size, bool *zero);

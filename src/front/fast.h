@@ -16,7 +16,7 @@
 /* If this is 1, every free checks that its block is live (docs/misuse.md). */
 enum { CHECK_EVERY_FREE = 0 };
 
-/* Requests above FAST_MAX. */
+/* Requests above FAST_MAX. They get no address inside a block, whatever the program has freed. */
 HAK_HIDDEN void *front_malloc_medium(size_t size);
 
 /* Adds `by` to the top of a bin or run, whose value is `top`, in two instructions where the compiler takes three.

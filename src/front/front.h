@@ -23,7 +23,10 @@ HAK_HIDDEN void *front_realloc(void *block, size_t size, const char *function);
 HAK_HIDDEN size_t front_usable_size(const void *block, const char *function);
 /* As front_usable_size, for any address: 0 if no live block of HAKMEM starts there. */
 HAK_HIDDEN size_t front_block_size(const void *address);
+/* Usable bytes of a block for a request of the size; the size itself if there can be no such block. */
 HAK_HIDDEN size_t front_good_size(size_t size);
+/* As front_good_size, for a block of that alignment; 0 if there can be none. */
+HAK_HIDDEN size_t front_aligned_size(size_t alignment, size_t size);
 HAK_HIDDEN size_t front_expand(void *block, size_t size);
 /* Checks that the block can be of that size (and alignment; 1 if none is known), then frees it. */
 HAK_HIDDEN void front_free_sized(void *block, size_t size, size_t alignment, const char *function);

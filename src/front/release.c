@@ -1,6 +1,7 @@
 /* Frees beyond the fast path. */
 #include "front/block.h"
 #include "front/direct.h"
+#include "front/entries.h"
 #include "front/fast.h"
 #include "front/guarded.h"
 #include "front/hardened.h"
@@ -37,8 +38,10 @@ static void pooled_free(unsigned class, void *block, const char *function)
         return;
     }
     bin = &cache->bins[class];
-    if ((cache_count(cache, class) && cache->slots[bin->top] == block) ||
-        (bin->top == bin->limit && newest_hold(cache, class, block)))
+    if (HAK_UNLIKELY(!cache_entry_is_block(class, block)))
+        misuse_report(function, block, misuse_of(block));
+    else if ((cache_count(cache, class) && cache->slots[bin->top] == block) ||
+             (bin->top == bin->limit && newest_hold(cache, class, block)))
         misuse_report(function, block, MISUSE_FREED);
     else if (bin->top == bin->limit)
         cache_overflow(cache, class, block);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "front/block.h"
+#include "front/direct.h"
 #include "front/fast.h"
 #include "front/hardened.h"
 #include "front/housekeeping.h"
@@ -24,9 +25,14 @@ size_t front_good_size(size_t size)
 {
     if (HAK_SECURE && process_init())
         return size;
-    if (size <= POOLED_MAX)
-        return class_size(class_of_size(size));
-    return size > REQUEST_MAX - UNIT_SIZE ? size : base_align_up(size, UNIT_SIZE);
+    return base_max(direct_size(1, size), size);
+}
+
+size_t front_aligned_size(size_t alignment, size_t size)
+{
+    if (HAK_SECURE && process_init())
+        return size > REQUEST_MAX || alignment > REQUEST_MAX / 2 ? 0 : size;
+    return direct_size(alignment, size);
 }
 
 size_t front_expand(void *address, size_t size)

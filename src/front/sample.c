@@ -4,6 +4,7 @@
 
 #include "base/format.h"
 #include "front/direct.h"
+#include "front/entries.h"
 #include "front/guarded.h"
 #include "front/housekeeping.h"
 #include "front/neighbour.h"
@@ -73,7 +74,9 @@ void *sample_block(struct thread_cache *cache, unsigned class, uint64_t weight, 
 /* A block for a call that is no sample. */
 static void *plain_block(struct thread_cache *cache, unsigned class, bool *zero)
 {
-    return cache_count(cache, class) ? cache_pop(cache, &cache->bins[class]) : cache_refill(cache, class, zero);
+    void *block = cache_pop_block(cache, &cache->bins[class], class);
+
+    return block ? block : cache_refill(cache, class, zero);
 }
 
 /* A span that is a sample is the one that the call would have got anyway (Z9). */
@@ -118,11 +121,12 @@ static void *sample_call(struct thread_cache *cache, unsigned class, size_t alig
 
 void *sample_count(struct thread_cache *cache, unsigned class, size_t alignment, size_t wanted, bool *zero)
 {
-    void *block = NULL;
+    /* The run has blocks left if this is an operator's first miss (T1), or if its top is no block. */
+    void *block = cache_pop_block(cache, &cache->runs[class], class);
     uint64_t weight;
 
-    if (cache_run_left(cache, class)) /* an operator's first miss, with blocks left (T1) */
-        return cache_pop(cache, &cache->runs[class]);
+    if (HAK_UNLIKELY(block != NULL))
+        return block;
     if (HAK_UNLIKELY(cache_end_run(cache, class, &weight)))
         block = class_is_span(class) && profile_on() ? sample_span(cache, class, wanted, weight, zero)
                                                      : sample_call(cache, class, alignment, wanted, weight, zero);

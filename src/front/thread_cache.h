@@ -9,8 +9,9 @@
  *     a real cache. So a call that a fast path cannot serve fails a test that the path makes anyway.
  * T2: slots[0] and the slot at each class's base, in each of its places, are NULL: popping an empty stack yields NULL.
  * T3: base <= top <= limit <= base + the place's limit for each bin. slots[base + 1 .. top] are its entries: distinct
- *     cached blocks of the class, counted as used in their slabs. A stack begins in the class's first place, in one
- *     page with the first places of all classes. When it grows, it moves to the second place for good.
+ *     cached blocks of the class, counted as used in their slabs, unless the program freed what it must not. A stack
+ *     begins in the class's first place, in one page with the first places of all classes. When it grows, it moves to
+ *     the second place for good.
  * T4: a cache changes only under its heap's lock, but for pops and pushes of blocks: of one, or of many from a bin to
  *     its run. So fork finds it whole. The child loses blocks that are on their way from a bin to its run.
  * T7: a bin is deep iff its base is CACHE_SLOTS or more: its stack is in the class's third place, of up to deep_limit
@@ -164,7 +165,7 @@ HAK_HIDDEN void *cache_refill(struct thread_cache *cache, unsigned class, bool *
 /* Takes back a block whose stack is full: grows or flushes the stack. */
 HAK_HIDDEN void cache_overflow(struct thread_cache *cache, unsigned class, void *block);
 
-/* Pops the top block of a stack that is not empty. */
+/* Pops the top entry of a stack that is not empty. */
 HAK_INLINE void *cache_pop(struct thread_cache *cache, struct bin *bin)
 {
     void *block = cache->slots[bin->top];

@@ -152,11 +152,7 @@ API_EXPORT size_t sallocx(const void *block, int flags)
 /* 0: there can be no such block. */
 API_EXPORT size_t nallocx(size_t size, int flags)
 {
-    size_t alignment = flags_alignment(flags);
-
-    if (size > REQUEST_MAX || alignment > REQUEST_MAX - size)
-        return 0;
-    return front_good_size(base_align_up(size, alignment));
+    return front_aligned_size(flags_alignment(flags), size);
 }
 
 /* ---- Frees ---- */

@@ -10,9 +10,6 @@
 #include "je/figures.h"
 #include "je/names.h"
 
-/* The first number of a MIB is the row's. The name's own numbers stand at their places in the name. */
-enum { MIB_MOST = 8 };
-
 static const uint8_t control_bytes[] = {
     [CONTROL_BOOL] = sizeof(bool), [CONTROL_U32] = 4, [CONTROL_U64] = 8, [CONTROL_TEXT] = sizeof(char *)
 };
@@ -92,28 +89,37 @@ static bool read_number(const char **text, uint32_t *number)
     return *text != start && value <= UINT32_MAX;
 }
 
-/* Whether the text is the row's name. Fills in its numbers. */
-static bool name_is(const char *name, const char *text, uint32_t numbers[2])
+/* Whether the first `most` parts of the text, or all if it has fewer, are the first parts of the row's name. Sets
+ * *parts to their count, and fills in their numbers. False for a text with more parts than the name. */
+static bool name_begins(const char *name, const char *text, size_t most, uint32_t numbers[2], size_t *parts)
 {
     unsigned found = 0;
 
-    for (; *name; name++) {
+    for (*parts = 1;; ++*parts) {
         if (*name == '#') {
+            name++;
             if (!read_number(&text, &numbers[found++]))
                 return false;
-        } else if (*name != *text++) {
-            return false;
         }
+        for (; *name && *name != '.'; name++)
+            if (*name != *text++)
+                return false;
+        if (*name++ == '\0' || *text == '\0')
+            return *text == '\0';
+        if (*text++ != '.')
+            return false;
+        if (*parts == most)
+            return true;
     }
-    return *text == '\0';
 }
 
-static const struct control_row *find(const char *name, uint32_t numbers[2])
+static size_t name_parts(const char *name)
 {
-    for (const struct control_row *row = control_rows; row->name; row++)
-        if (name_is(row->name, name, numbers))
-            return row;
-    return NULL;
+    size_t parts = 1;
+
+    for (; *name; name++)
+        parts += *name == '.';
+    return parts;
 }
 
 /* The words before a number in the name set its limit. For an arena it is the count of numbers given so far. */
@@ -130,16 +136,58 @@ static bool number_is_good(const struct control_row *row, unsigned which, uint32
     return every || number == MALLCTL_ARENAS_DESTROYED || number < arenas_count();
 }
 
-static int numbers_are_good(const struct control_row *row, const uint32_t numbers[2])
+/* Looks at the numbers among the name's first `parts` parts. */
+static bool numbers_are_good(const struct control_row *row, const uint32_t numbers[2], size_t parts)
 {
     unsigned which = 0;
 
-    for (const char *at = row->name; *at; at++)
+    for (const char *at = row->name; *at && parts; at++) {
         if (*at == '#' && !number_is_good(row, which, numbers[which]))
-            return ENOENT;
-        else
-            which += *at == '#';
-    return 0;
+            return false;
+        which += *at == '#';
+        parts -= *at == '.';
+    }
+    return true;
+}
+
+/* The first row whose name begins with the first `most` parts of the text. NULL: there is none. *parts: their count. */
+static const struct control_row *find(const char *text, size_t most, uint32_t numbers[2], size_t *parts)
+{
+    for (const struct control_row *row = control_rows; row->name; row++)
+        if (name_begins(row->name, text, most, numbers, parts))
+            return numbers_are_good(row, numbers, *parts) ? row : NULL;
+    return NULL;
+}
+
+/* ---- MIBs ----
+ *
+ * A MIB has a number for each part of a name. A number in the name is itself. A word's is the number of the first row
+ * whose name begins with the same parts up to that word. So names that begin alike have MIBs that begin alike, and a
+ * name's last word, which no other name has, leads to its row. */
+
+/* The length of the row's name up to the end of part `part`. */
+static size_t part_end(const char *name, size_t part)
+{
+    const char *at = name;
+
+    for (; *at && (*at != '.' || part); at++)
+        part -= *at == '.';
+    return (size_t)(at - name);
+}
+
+/* Whether the names begin with the same `length` bytes, which end a part. */
+static bool begins_alike(const char *name, const char *other, size_t length)
+{
+    return strncmp(name, other, length) == 0 && (other[length] == '.' || other[length] == '\0');
+}
+
+static size_t first_row(const char *name, size_t length)
+{
+    size_t number = 0;
+
+    while (!begins_alike(name, control_rows[number].name, length))
+        number++;
+    return number;
 }
 
 /* ---- The functions ---- */
@@ -147,31 +195,32 @@ static int numbers_are_good(const struct control_row *row, const uint32_t number
 API_EXPORT int mallctl(const char *name, void *old, size_t *old_length, void *new, size_t new_length)
 {
     uint32_t numbers[2] = { 0, 0 };
-    const struct control_row *row = find(name, numbers);
+    size_t parts;
+    const struct control_row *row = find(name, SIZE_MAX, numbers, &parts);
 
-    if (row == NULL || numbers_are_good(row, numbers))
+    if (row == NULL || parts != name_parts(row->name))
         return ENOENT;
     return do_call(&(struct control_call){ row, { numbers[0], numbers[1] }, old, old_length, new, new_length });
 }
 
+/* As in jemalloc, gives the MIB of the first parts of a name if *length has room for no more, or if `name` is only the
+ * beginning of a name. Parts behind these are not looked at. */
 API_EXPORT int mallctlnametomib(const char *name, size_t *mib, size_t *length)
 {
     uint32_t numbers[2] = { 0, 0 };
-    const struct control_row *row = find(name, numbers);
-    size_t parts = 1, which = 0, full[MIB_MOST] = { 0 };
+    const struct control_row *row;
+    size_t parts, which = 0;
 
-    if (row == NULL || numbers_are_good(row, numbers))
+    if (*length == 0)
+        return *name == '\0' ? ENOENT : 0;
+    row = find(name, *length, numbers, &parts);
+    if (row == NULL)
         return ENOENT;
-    full[0] = (size_t)(row - control_rows);
-    for (const char *at = row->name; *at; at++) {
-        if (*at == '#')
-            full[parts - 1] = numbers[which++];
-        parts += *at == '.';
-    }
-    if (parts > *length)
-        return ENOENT;
-    memcpy(mib, full, parts * sizeof *mib);
     *length = parts;
+    for (size_t part = 0; part < parts; part++) {
+        size_t end = part_end(row->name, part);
+        mib[part] = row->name[end - 1] == '#' ? numbers[which++] : first_row(row->name, end);
+    }
     return 0;
 }
 
@@ -189,20 +238,23 @@ API_EXPORT int mallctlbymib(const size_t *mib, size_t length, void *old, size_t 
 {
     const struct control_row *row;
     uint32_t numbers[2] = { 0, 0 };
-    size_t part = 0, which = 0;
+    size_t rows = row_count(), which = 0;
 
-    if (length == 0 || length > MIB_MOST || mib[0] >= row_count())
+    if (length == 0 || mib[length - 1] >= rows)
         return ENOENT;
-    row = &control_rows[mib[0]];
-    for (const char *at = row->name; *at; at++) {
-        if (*at == '#') {
-            if (part >= length || mib[part] > UINT32_MAX)
-                return ENOENT;
+    row = &control_rows[mib[length - 1]];
+    if (name_parts(row->name) != length)
+        return ENOENT;
+    for (size_t part = 0; part < length; part++) {
+        size_t end = part_end(row->name, part);
+        bool number = row->name[end - 1] == '#';
+        if (mib[part] > (number ? UINT32_MAX : rows - 1) ||
+            (!number && !begins_alike(row->name, control_rows[mib[part]].name, end)))
+            return ENOENT;
+        if (number)
             numbers[which++] = (uint32_t)mib[part];
-        }
-        part += *at == '.';
     }
-    if (part + 1 != length || numbers_are_good(row, numbers))
+    if (!numbers_are_good(row, numbers, length))
         return ENOENT;
     return do_call(&(struct control_call){ row, { numbers[0], numbers[1] }, old, old_length, new, new_length });
 }

@@ -161,9 +161,9 @@ void *huge_allocate(size_t size, size_t alignment, bool *zero, struct heap *heap
     char *address;
     bool reuse;
 
-    if (size > REQUEST_MAX - UNIT_SIZE || alignment > REQUEST_MAX / 2)
+    size = huge_size_for(size);
+    if (size == 0 || alignment > REQUEST_MAX / 2)
         return NULL;
-    size = base_align_up(base_max(size, 1), UNIT_SIZE);
     lock_acquire(&huge_lock);
     record = huge_new_record();
     address = record ? ranges_take(size, alignment) : NULL;

@@ -30,6 +30,12 @@ struct huge_request {
 HAK_HIDDEN bool huge_get_request(const void *block, struct huge_request *request, size_t *size);
 HAK_HIDDEN void huge_set_request(const void *block, const struct huge_request *request);
 
+/* Usable bytes of a huge block for a request of `size` bytes. 0: there can be none. */
+HAK_INLINE size_t huge_size_for(size_t size)
+{
+    return size > REQUEST_MAX - UNIT_SIZE ? 0 : base_align_up(base_max(size, 1), UNIT_SIZE);
+}
+
 /* Frees the block. False: no huge block starts there. */
 HAK_HIDDEN bool huge_free(void *block);
 

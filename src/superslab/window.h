@@ -17,7 +17,7 @@
  * W2: a page-map byte is a class id c > 0 only while the unit belongs to a slab of class c whose blocks thread caches
  *     may hold, and a block may start there (in a span: the first unit). It stays while any block of the unit is live
  *     or in a thread cache, except while a span is a sample (Z9). All other bytes are 0, so that free takes no address
- *     inside a span for a block.
+ *     behind a span's first unit for a block.
  * W3: before window_init, hak_window points at a page of zeros and hak_units is 0, so that malloc and free reach their
  *     slow paths without an extra check.
  * W4: an address below hak_units may belong to another mapping: one that was there before the window reached it

@@ -100,6 +100,28 @@ static void test_block_index(void **state)
     }
 }
 
+static void check_start(unsigned class, size_t offset)
+{
+    const struct size_class *row = &size_classes[class];
+    const void *address = (const void *)(uintptr_t)(7 * UNIT_SIZE + offset);
+    bool starts = offset % row->size == 0 && offset / row->size < row->blocks;
+
+    if (row->units > 1 && !class_is_span(class))
+        starts = false; /* the place in a unit does not tell */
+    if (class_starts_at(class, address) != starts)
+        fail_msg("class %u, offset %zu: a block %s there", class, offset, starts ? "starts" : "does not start");
+}
+
+static void test_starts(void **state)
+{
+    (void)state;
+    for (unsigned class = 1; class < CLASS_COUNT; class++)
+        for (size_t offset = 0; offset < UNIT_SIZE; offset++)
+            check_start(class, offset);
+    for (size_t offset = 0; offset < UNIT_SIZE; offset++)
+        assert_false(class_starts_at(CLASS_NONE, (const void *)(uintptr_t)offset));
+}
+
 /* S2: offsets imply the alignment, because slabs begin at unit boundaries. */
 static void test_alignment(void **state)
 {
@@ -168,7 +190,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_class_of_size), cmocka_unit_test(test_class_fits),  cmocka_unit_test(test_table),
         cmocka_unit_test(test_block_index),   cmocka_unit_test(test_alignment), cmocka_unit_test(test_slots),
-        cmocka_unit_test(test_direct_class),
+        cmocka_unit_test(test_direct_class),  cmocka_unit_test(test_starts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

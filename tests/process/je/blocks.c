@@ -125,6 +125,12 @@ static void prefixed(void)
     CHECK(je_posix_memalign(&aligned, 256, 10) == 0 && ((uintptr_t)aligned & 255) == 0);
     je_free(aligned);
     CHECK(je_posix_memalign(&aligned, 3, 10) == EINVAL);
+    for (volatile size_t wrong = 0; wrong < 8; wrong += 3) {
+        errno = 0;
+        CHECK(je_aligned_alloc(wrong, 10) == NULL && errno == EINVAL);
+        errno = 0;
+        CHECK(aligned_alloc(wrong, 10) == NULL && errno == EINVAL);
+    }
     je_free(je_aligned_alloc(64, 64));
     je_free(je_memalign(64, 64));
     je_free(je_valloc(64));

@@ -59,11 +59,86 @@ static void errors(void)
           mallctl("arena.0.destroy", NULL, NULL, NULL, 0) == EFAULT);
     CHECK(mallctlnametomib("no.such", mib, &length) == ENOENT);
     CHECK(mallctlbymib(mib, 0, NULL, NULL, NULL, 0) == ENOENT);
-    length = 2;
-    CHECK(mallctlnametomib("stats.arenas.0.bins.0.curregs", mib, &length) == ENOENT);
 }
 
 /* The numbers in a MIB may be replaced. */
+/* The MIB of the name in a room of `room` numbers: checks its length, and that nothing behind it was written. */
+static void partial_mib(const char *name, size_t room, size_t expected, size_t *mib)
+{
+    size_t length = room;
+
+    memset(mib, 0xa5, 8 * sizeof *mib);
+    CHECK(mallctlnametomib(name, mib, &length) == 0 && length == expected);
+    for (size_t i = expected; i < 8; i++)
+        CHECK(mib[i] == (size_t)0xa5a5a5a5a5a5a5a5);
+}
+
+static void no_mib(const char *name, size_t room)
+{
+    size_t mib[8], length = room;
+
+    CHECK(mallctlnametomib(name, mib, &length) == ENOENT && length == room);
+}
+
+/* A MIB of fewer numbers than the name has parts begins the whole one, and MIBs of names that begin alike. */
+static void partial_mibs(void)
+{
+    static const char *const names[] = { "arenas.bin.0.size", "arenas.bin.0.nregs", "arenas.lextent.3.size", "version",
+                                         "stats.arenas.0.bins.7.curregs", "stats.arenas.0.small.allocated",
+                                         "stats.arenas.0.lextents.2.nmalloc", "thread.tcache.flush", "opt.prof" };
+    size_t whole[8], part[8], other[8], value, size = sizeof value;
+
+    for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
+        char begin[64];
+        size_t parts = 1;
+        for (const char *at = names[i]; *at; at++)
+            parts += *at == '.';
+        partial_mib(names[i], 8, parts, whole);
+        for (size_t room = 0; room < parts; room++) {
+            partial_mib(names[i], room, room, part);
+            CHECK(memcmp(part, whole, room * sizeof *part) == 0);
+            CHECK(mallctlbymib(part, room, &value, &size, NULL, 0) == ENOENT);
+        }
+        strcpy(begin, names[i]);
+        while (--parts) {
+            *strrchr(begin, '.') = '\0';
+            partial_mib(begin, 8, parts, part);
+            CHECK(memcmp(part, whole, parts * sizeof *part) == 0);
+            CHECK(mallctl(begin, &value, &size, NULL, 0) == ENOENT);
+        }
+    }
+    /* A whole MIB from a part and another name's last number. */
+    partial_mib("arenas.bin.0.size", 2, 2, part);
+    partial_mib("arenas.bin.5.nregs", 8, 4, whole);
+    CHECK(part[0] == whole[0] && part[1] == whole[1] && whole[2] == 5);
+    partial_mib("arenas.bin.0.size", 8, 4, other);
+    part[2] = 4;
+    part[3] = other[3];
+    CHECK(mallctlbymib(part, 4, &value, &size, NULL, 0) == 0 && value == get("arenas.bin.4.size"));
+    part[3] = whole[3];
+    CHECK(whole[3] != other[3] && mallctlbymib(part, 4, &value, &size, NULL, 0) == EINVAL && size == 4);
+    size = sizeof value;
+    /* A name's last number leads nowhere behind other parts. */
+    partial_mib("arenas.lextent.0.size", 8, 4, part);
+    part[1] = whole[1];
+    CHECK(mallctlbymib(part, 4, &value, &size, NULL, 0) == ENOENT);
+    /* jemalloc looks at no more parts than there is room for. */
+    partial_mib("arenas.bin.0.bogus", 3, 3, part);
+    partial_mib("arenas.bin.99999.size", 2, 2, part);
+    no_mib("arenas.bin.0.bogus", 4);
+    no_mib("arenas.bin.99999.size", 3);
+    no_mib("arenas.bogus.0.size", 2);
+    no_mib("arenasbin", 1);
+    partial_mib("arena", 8, 1, part);
+    partial_mib("arenas", 8, 1, other);
+    CHECK(part[0] != other[0]);
+    no_mib("version.more", 1);
+    no_mib("arenas.bin.0.size.more", 4);
+    no_mib("arenas.", 8);
+    no_mib("", 8);
+    no_mib("", 0);
+}
+
 static void mibs(void)
 {
     size_t mib[8], length = 8, value, size = sizeof value, bins = get("arenas.nbins"), last = 0;
@@ -301,6 +376,7 @@ static void profile(void)
 int main(void)
 {
     errors();
+    partial_mibs();
     mibs();
     void *kept[] = { malloc(100), malloc(70000), malloc(2 << 20), malloc(200000) };
     same_figures();

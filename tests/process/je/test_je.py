@@ -72,6 +72,11 @@ def test_functions(linked, source):
     check_done(blackbox.run([linked(source)]))
 
 
+@pytest.mark.parametrize("library", ["libhakmem-je.so", "libhakmem.so"])
+def test_sizes_of_aligned_blocks(linked, library):
+    check_done(blackbox.run([linked("pairs.c", library)]))
+
+
 def test_figures(linked, tmp_path):
     result = check_done(blackbox.run([linked("figures.c")], cwd=tmp_path))
     assert "message" in result.stdout

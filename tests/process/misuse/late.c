@@ -1,6 +1,7 @@
 /*
  * late KIND SIZE END: a misuse that may pass at the call, and is caught when the block leaves the thread's cache.
- * Prints "passed" when the call passes. KIND: interior, unaligned (an address inside a block), repeated (free a, b, a).
+ * Prints "passed" when the call passes. KIND: interior, unaligned (an address inside a block), elsewhere (inside a
+ * block of the main thread, as the first call of the thread of "exit"), repeated (free a, b, a).
  * END: what flushes the cache: trim (malloc_trim), exit (malloc_trim after the thread's end), work (ordinary calls).
  * "at once": nothing does, and the process ends.
  */
@@ -11,9 +12,16 @@
 static const char *kind;
 static const char *end;
 static size_t size;
+static char *of_main;
 
 static void *run(void *argument)
 {
+    if (!strcmp(kind, "elsewhere")) {
+        free(announce(of_main + (size / 2 & ~(size_t)15)));
+        say(1, "passed\n");
+        return argument;
+    }
+
     char *block = memset(malloc(size), 1, size);
     char *other = memset(malloc(size), 1, size);
 
@@ -55,6 +63,8 @@ int main(int argc, char **argv)
     kind = argv[1];
     size = (size_t)atol(argv[2]);
     end = argv[3];
+    if (!strcmp(kind, "elsewhere"))
+        of_main = memset(malloc(size), 1, size);
     if (!strcmp(end, "exit")) {
         if (pthread_create(&thread, NULL, run, NULL))
             return 2;

@@ -42,11 +42,11 @@ def expect_abort(result, function, kind, size=None):
         assert size <= size_class <= size * 1.25 + 16, result.report()
 
 
-def expect_to_go_on(result, function, kind):
+def expect_to_go_on(result, function, kind, order=list):
     """With aborts off: a line for each misuse, and the calls have no other effect on the program."""
     assert result.status == 0 and result.stdout.endswith("went on\n"), result.report()
     said = misuse_in(result.stderr)
-    assert [line.pointer for line in said] == pointers(result), result.report()
+    assert order(line.pointer for line in said) == order(pointers(result)), result.report()
     assert {(line.function, line.kind) for line in said} == {(function, kind)}, result.report()
 
 
@@ -115,6 +115,13 @@ def test_caught_before_the_call_returns(misuse, case, kind, sizes):
         assert at_the_call(result), result.report()
 
 
+def test_free_inside_a_block_by_a_thread_without_a_bin(misuse):
+    for size in (64, 1000, 5000, 24000, 57000, 100000, 512 * 1024):
+        result = misuse("late", "elsewhere", size, "exit")
+        expect_abort(result, "free", NO_BLOCK, size)
+        assert at_the_call(result), result.report()
+
+
 @pytest.mark.parametrize("function", ["realloc", "malloc_usable_size", "free_sized"])
 def test_unaligned_to_every_function(misuse, function):
     for case in ("unaligned", "first-class unaligned"):
@@ -137,6 +144,26 @@ def test_blocks_that_no_cache_takes(misuse, case, kind, sizes):
 def test_functions_that_look_at_the_slab(misuse, function, case, kind):
     for size in (100, 20 * 1024):
         expect_abort(misuse("calls", function, case, size), function, kind)
+
+
+# ---- Caught at the latest when malloc would hand out the address ----
+
+LARGE = (1025, 1024 * 1024)
+COUNTED = {"HAKMEM_HEAP_PROFILE": "/dev/null", "HAKMEM_HEAP_PROFILE_RATE": "64M"}
+
+
+@pytest.mark.parametrize("env", [{}, COUNTED], ids=["plain", "profiled"])
+@pytest.mark.parametrize("function", ["malloc", "calloc", "aligned_alloc", "posix_memalign", "realloc", "mallocx"])
+def test_no_blocks_overlap_after_a_free_inside_a_large_block(misuse, function, env):
+    # While calls are counted, another block may be handed out first.
+    expect_to_go_on(misuse("inside", function, *LARGE, env=GO_ON | env), "free", NO_BLOCK, sorted)
+    result = misuse("inside", function, *LARGE, env=env)
+    assert aborted(result).kind == NO_BLOCK and aborted(result).pointer in pointers(result), result.report()
+
+
+@pytest.mark.parametrize("function", ["malloc", "aligned_alloc"])
+def test_no_blocks_overlap_after_a_free_inside_any_block_and_a_flush(misuse, function):
+    expect_to_go_on(misuse("inside", function, 17, LARGE[1], "trim", env=GO_ON), "free", NO_BLOCK)
 
 
 # ---- Caught at the latest when the block leaves the cache ----

@@ -105,10 +105,15 @@ int main(void)
     errno = 77;
     CHECK(posix_memalign(&place, 64, (size_t)PTRDIFF_MAX + 1) == ENOMEM && errno == 77);
     CHECK(posix_memalign(&place, 3, 1) == EINVAL && errno == 77);
-    /* An alignment that is not a power of two. */
-    volatile size_t odd = 48;
-    errno = 0;
-    CHECK(aligned_alloc(odd, 100) == NULL && errno == EINVAL);
+    /* C17 7.22.3.1: an alignment that is not supported, because it is no power of two. */
+    static const size_t wrong[] = { 0, 3, 5, 24, 48, 4097, SIZE_MAX, ((size_t)1 << 63) + 16 };
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        volatile size_t odd = wrong[i]; /* compilers warn of a constant */
+        errno = 0;
+        CHECK(aligned_alloc(odd, 100) == NULL && errno == EINVAL);
+        errno = 0;
+        CHECK(aligned_alloc(odd, 0) == NULL && errno == EINVAL);
+    }
     malloc_stats();
     puts("done");
     return failures != 0;
