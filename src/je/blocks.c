@@ -1,13 +1,13 @@
 /* jemalloc's functions of blocks, as in its manual ("Non-standard API"), and the standard functions with je_ before
  * their names. They serve HAKMEM's blocks, even where another object defines free. */
+#include "je/entry.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "api/contracts.h"
 #include "api/names.h"
 #include "front/block.h"
-#include "front/fast.h"
-#include "front/seats.h"
 #include "je/arenas.h"
 #include "je/names.h"
 
@@ -64,10 +64,12 @@ static HAK_COLD void *allocate_by_flags(size_t size, int flags)
 
     if (!flags_heap(flags, &heap, &named))
         return out_of_memory();
+    if (!named)
+        heap = counted.bound;
     if (heap)
         block = front_heap_aligned_alloc(heap, alignment, size, zero);
     else if (is_uncached(flags))
-        block = front_uncached_alloc(alignment, size, zero);
+        block = counted_uncached_alloc(alignment, size, zero);
     else
         block = zero ? zeroed_alloc(alignment, size) : front_aligned_alloc(alignment, size);
     if (block && zero) /* all usable bytes, so that rallocx need not know how many were requested */
@@ -93,7 +95,7 @@ static void *move(void *old, const struct block *block, size_t size, int flags, 
         return NULL;
     memcpy(fresh, old, base_min(block->size, size));
     if (is_uncached(flags))
-        front_uncached_free(old, "rallocx");
+        counted_uncached_free(old, "rallocx");
     else
         front_free_named(old, "rallocx");
     return fresh;
@@ -164,7 +166,7 @@ API_EXPORT size_t nallocx(size_t size, int flags)
 API_EXPORT void dallocx(void *block, int flags)
 {
     if (HAK_UNLIKELY(block != NULL && is_uncached(flags)))
-        front_uncached_free(block, "dallocx");
+        counted_uncached_free(block, "dallocx");
     else
         front_free(block);
 }
@@ -176,7 +178,7 @@ static HAK_COLD void free_sized_uncached(void *address, size_t size)
     if (block.size && size > block.size)
         block_misused(address, MISUSE_SIZE, "sdallocx");
     else if (block.size)
-        front_uncached_free(address, "sdallocx");
+        counted_uncached_free(address, "sdallocx");
 }
 
 API_EXPORT void sdallocx(void *block, size_t size, int flags)
