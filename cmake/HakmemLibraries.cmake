@@ -256,7 +256,7 @@ if(HAKMEM_OVERRIDES_LIBC)
 
     # jemalloc's has the calls of src/je in place of hakmem_hak_api and hakmem_libc_api.
     file(GLOB hakmem_je_sources CONFIGURE_DEPENDS ${hakmem_src}/je/*.c)
-    set(hakmem_je_libc_sources ${hakmem_src}/je/libc.c ${hakmem_src}/je/shared.c)
+    set(hakmem_je_libc_sources ${hakmem_src}/je/libc.c)
     list(REMOVE_ITEM hakmem_je_sources ${hakmem_je_libc_sources})
     hakmem_add_objects(hakmem_je_api ${hakmem_je_sources} ${hakmem_seat_sources})
     hakmem_add_objects(hakmem_je_libc_api ${hakmem_je_libc_sources})

@@ -327,7 +327,8 @@ static void *bound_allocates(void *unused)
 {
     CHECK(mallctl("thread.arena", NULL, NULL, &arena, sizeof arena) == 0);
     for (unsigned row = 0; row < sizeof allocations / sizeof *allocations; row++) {
-        bool elsewhere = strstr(allocations[row].name, "heap") != NULL;
+        bool elsewhere = strstr(allocations[row].name, "heap") != NULL ||
+                         strcmp(allocations[row].name, "mallocx_arena_0") == 0;
         for (unsigned i = 0; i < SIZES; i++) {
             void *block = allocations[row].call(sizes[i]);
             if (arena_of(block) != (elsewhere ? 0 : arena)) {
