@@ -174,7 +174,7 @@ API_EXPORT size_t malloc_usable_size(void *block)
 
 API_EXPORT size_t malloc_good_size(size_t size)
 {
-    return sized_good(size);
+    return sized_good(1, size);
 }
 
 /* ---- The names by which programs call glibc's own malloc. They free the blocks with free. ---- */

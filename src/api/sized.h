@@ -15,10 +15,10 @@ HAK_INLINE void sized_free(enum interposed_name name, void *block, size_t size, 
         contract_free_sized(block, size, alignment, function);
 }
 
-/* Another object's malloc is taken to give no more than was requested. */
-HAK_INLINE size_t sized_good(size_t size)
+/* Another object's malloc is taken to give no more than was requested. alignment 1: malloc's. */
+HAK_INLINE size_t sized_good(size_t alignment, size_t size)
 {
-    return interposed_is(INTERPOSED_SIZES) ? size : front_good_size(size);
+    return interposed_is(INTERPOSED_SIZES) ? size : front_good_aligned_size(alignment, size);
 }
 
 /* ---- jemalloc's flags in nallocx and sdallocx: the lowest 6 bits are the alignment's logarithm, or 0 ---- */
@@ -34,7 +34,7 @@ HAK_INLINE size_t sized_with_flags(size_t size, int flags)
     size_t alignment = sized_flags_alignment(flags);
     if (size > PTRDIFF_MAX || alignment > PTRDIFF_MAX - size)
         return 0;
-    return sized_good(base_align_up(size, alignment));
+    return sized_good(alignment, size);
 }
 
 #endif

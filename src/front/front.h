@@ -24,6 +24,8 @@ HAK_HIDDEN size_t front_usable_size(const void *block, const char *function);
 /* As front_usable_size, for any address: 0 if no live block of HAKMEM starts there. */
 HAK_HIDDEN size_t front_block_size(const void *address);
 HAK_HIDDEN size_t front_good_size(size_t size);
+/* The usable size of a block that front_aligned_alloc gives. */
+HAK_HIDDEN size_t front_good_aligned_size(size_t alignment, size_t size);
 HAK_HIDDEN size_t front_expand(void *block, size_t size);
 /* Resizes a block above 1 MiB in place, to above 1 MiB, if the system can. Returns its usable size, changed or not. */
 HAK_HIDDEN size_t front_resize_in_place(void *block, size_t size, const char *function);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "front/block.h"
+#include "front/direct.h"
 #include "front/fast.h"
 #include "front/hardened.h"
 #include "front/housekeeping.h"
@@ -27,6 +28,18 @@ size_t front_good_size(size_t size)
     if (size <= POOLED_MAX)
         return class_size(class_of_size(size));
     return size > REQUEST_MAX - UNIT_SIZE ? size : base_align_up(size, UNIT_SIZE);
+}
+
+size_t front_good_aligned_size(size_t alignment, size_t size)
+{
+    unsigned class;
+
+    if (HAK_SECURE && process_init())
+        return size;
+    class = direct_class(alignment, size);
+    if (class != CLASS_NONE)
+        return class_size(class);
+    return front_good_size(base_max(size, UNIT_SIZE)); /* a placed span, or a mapping */
 }
 
 /* Resizes a huge block in place, if it stays one. Returns its usable size; 0: the block is as it was. */

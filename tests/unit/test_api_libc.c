@@ -212,6 +212,18 @@ static void test_sized_free(void **state)
     assert_int_equal(nallocx(PTRDIFF_MAX, 12), 0);
 }
 
+/* nallocx says what mallocx gives, for each alignment. */
+static void test_sizes_by_flags(void **state)
+{
+    (void)state;
+    for (int lg = 0; lg <= 24; lg++)
+        for (size_t size = 1; size <= 8 << 20; size += size / 7 + 1) {
+            void *block = mallocx(size, lg);
+            assert_int_equal(nallocx(size, lg), sallocx(block, 0));
+            sdallocx(block, size, lg);
+        }
+}
+
 /* A block above 1 MiB gives up its end in place. If the system lets it grow again, the new bytes are zero. */
 static void test_resized_in_place(void **state)
 {
@@ -615,6 +627,7 @@ int main(void)
         cmocka_unit_test(test_names_are_ours),
         cmocka_unit_test(test_blocks),
         cmocka_unit_test(test_sized_free),
+        cmocka_unit_test(test_sizes_by_flags),
         cmocka_unit_test(test_resized_in_place),
         cmocka_unit_test(test_errors),
         cmocka_unit_test(test_mallinfo),

@@ -85,6 +85,7 @@ static void check_shrinking(size_t size)
 
     for (int flags = 0; flags <= PAGE_LG; flags += 4) {
         block = mallocx(size, flags);
+        CHECK(sallocx(block, 0) == nallocx(size, flags));
         memset(block, 0x5a, size);
         block = rallocx(block, less, flags);
         CHECK(block != NULL && ((uintptr_t)block & (((size_t)1 << flags) - 1)) == 0 && is_all(block, 0x5a, less));
