@@ -4,13 +4,16 @@
 #   hakmem_secure_core the same and src/harden, compiled as the hardened library (HAK_SECURE); no other library has
 #                     these sources
 #   hakmem_os_linux   src/os/linux.c, the real system
-#   hakmem_api        the hak_* names and process life
+#   hakmem_api        process life, figures and settings under the hak_* names
+#   hakmem_hak_api    blocks under the hak_* names
 #   hakmem_libc_api   malloc and its family, the C++ operators
+#   hakmem_runtime_api the program's C++ run-time
 #   hakmem_shared_api functions that only lib/libhakmem.so can replace: dlopen, pthread_create, prctl; and substitutes
 #                     for functions that older C libraries keep in libpthread.so.0
 #   hakmem_static_api what only the archives need: a plugin that contains HAKMEM stays in memory
 #
-#   hakmem_counted    parts of src/front and src/api, compiled to count each thread's bytes (front/counted.h)
+#   hakmem_je_api     jemalloc's names and the hak_* names of blocks, which count each thread's bytes (je/counted.h)
+#   hakmem_je_libc_api malloc and its family and the C++ operators, which do the same
 #
 #   hakmem            lib/libhakmem.so            everything, to preload or to link
 #   hakmem_je         lib/libhakmem-je.so         the same with jemalloc's names: src/je
@@ -32,7 +35,7 @@ file(GLOB hakmem_secure_sources CONFIGURE_DEPENDS ${hakmem_src}/harden/*.c ${hak
 list(APPEND hakmem_secure_sources ${hakmem_src}/superslab/guard_units.c ${hakmem_src}/superslab/closed_units.c)
 list(REMOVE_ITEM hakmem_core_sources ${hakmem_secure_sources})
 # Only in libhakmem-je.so.
-set(hakmem_seat_sources ${hakmem_src}/front/seats.c ${hakmem_src}/front/counted.c ${hakmem_src}/pool/dense.c
+set(hakmem_seat_sources ${hakmem_src}/front/seats.c ${hakmem_src}/pool/dense.c
     ${hakmem_src}/options/malloc_conf.c)
 list(REMOVE_ITEM hakmem_core_sources ${hakmem_seat_sources})
 set(hakmem_cycles_sources ${hakmem_src}/os/cycles.c ${hakmem_src}/observe/cycle_report.c)
@@ -61,17 +64,19 @@ list(REMOVE_ITEM hakmem_cold_sources ${hakmem_first_sources})
 list(PREPEND hakmem_core_sources ${hakmem_first_sources})
 list(APPEND hakmem_core_sources ${hakmem_cold_sources})
 file(GLOB hakmem_api_sources CONFIGURE_DEPENDS ${hakmem_src}/api/*.c)
-set(hakmem_libc_api_sources ${hakmem_src}/api/libc.c ${hakmem_src}/api/cxx.c ${hakmem_src}/api/runtime.c
-    ${hakmem_src}/api/interposed.c)
-set(hakmem_sized_sources ${hakmem_src}/api/sized.c)
+# The calls of front's operations on blocks. src/je compiles these files for libhakmem-je.
+set(hakmem_hak_api_sources ${hakmem_src}/api/hak.c)
+set(hakmem_libc_api_sources ${hakmem_src}/api/libc.c ${hakmem_src}/api/cxx.c ${hakmem_src}/api/interposed.c
+    ${hakmem_src}/api/sized.c)
+set(hakmem_runtime_api_sources ${hakmem_src}/api/runtime.c)
 set(hakmem_shared_api_sources ${hakmem_src}/api/dlopen.c ${hakmem_src}/api/create.c
     ${hakmem_src}/api/sandbox.c ${hakmem_src}/os/older_libc.c ${hakmem_src}/superslab/limits_shared.c)
 # Only in the archives.
 set(hakmem_static_api_sources ${hakmem_src}/api/pin.c)
 # Only in libhakmem-secure.
 set(hakmem_secure_api_sources ${hakmem_src}/api/alloc_token.c)
-list(REMOVE_ITEM hakmem_api_sources ${hakmem_libc_api_sources} ${hakmem_sized_sources} ${hakmem_shared_api_sources}
-    ${hakmem_static_api_sources} ${hakmem_secure_api_sources})
+list(REMOVE_ITEM hakmem_api_sources ${hakmem_hak_api_sources} ${hakmem_libc_api_sources} ${hakmem_runtime_api_sources}
+    ${hakmem_shared_api_sources} ${hakmem_static_api_sources} ${hakmem_secure_api_sources})
 
 # The last flags, after those of CMAKE_C_FLAGS and hakmem_flags: an object of the library holds machine code. objcopy
 # can rename neither symbols nor sections of an object of -flto, and only the compiler that made such an object can link
@@ -110,12 +115,13 @@ if(NOT HAKMEM_CYCLES AND PROJECT_IS_TOP_LEVEL)
 endif()
 # A walk by frame pointers (os/unwind.c) passes through the frames of these files to reach the program's.
 set(hakmem_framed_sources front/allocate.c front/guarded.c front/sample.c front/thread_cache.c
-    profile/guard.c profile/profile.c profile/stack.c os/unwind.c)
+    profile/guard.c profile/profile.c profile/stack.c os/unwind.c je/counted.c)
 list(TRANSFORM hakmem_framed_sources PREPEND ${hakmem_src}/)
 set_source_files_properties(${hakmem_framed_sources} PROPERTIES
     COMPILE_OPTIONS "-fno-omit-frame-pointer;-momit-leaf-frame-pointer")
 hakmem_add_objects(hakmem_os_linux ${hakmem_src}/os/linux.c)
 hakmem_add_objects(hakmem_api ${hakmem_api_sources})
+hakmem_add_objects(hakmem_hak_api ${hakmem_hak_api_sources})
 hakmem_add_objects(hakmem_static_api ${hakmem_static_api_sources})
 
 # One relocatable object with only the public names global. So HAKMEM's internal names cannot clash with a program's,
@@ -176,17 +182,18 @@ function(hakmem_add_static name output_object)
     target_compile_definitions(${name} INTERFACE HAK_STATIC)
 endfunction()
 
-hakmem_add_static(hakmem_static ${PROJECT_BINARY_DIR}/hakmem-names.o hakmem_core hakmem_os_linux hakmem_api)
+hakmem_add_static(hakmem_static ${PROJECT_BINARY_DIR}/hakmem-names.o hakmem_core hakmem_os_linux hakmem_api
+    hakmem_hak_api)
 set_target_properties(hakmem_static PROPERTIES OUTPUT_NAME hakmem EXPORT_NAME static)
 add_library(hakmem::static ALIAS hakmem_static)
 
 if(HAKMEM_OVERRIDES_LIBC)
     hakmem_add_objects(hakmem_libc_api ${hakmem_libc_api_sources})
-    hakmem_add_objects(hakmem_sized_api ${hakmem_sized_sources})
+    hakmem_add_objects(hakmem_runtime_api ${hakmem_runtime_api_sources})
     # An exception of a new-handler passes through operator new.
     set_source_files_properties(${hakmem_src}/api/cxx.c ${hakmem_src}/api/runtime.c ${hakmem_src}/api/alloc_token.c
-        PROPERTIES COMPILE_OPTIONS "-fexceptions;${hakmem_names_options}")
-    set(hakmem_all_parts hakmem_libc_api hakmem_sized_api hakmem_os_linux hakmem_core hakmem_api)
+        ${hakmem_src}/je/libc.c PROPERTIES COMPILE_OPTIONS "-fexceptions;${hakmem_names_options}")
+    set(hakmem_all_parts hakmem_libc_api hakmem_runtime_api hakmem_os_linux hakmem_core hakmem_api hakmem_hak_api)
 
     hakmem_add_static(hakmem_override ${PROJECT_BINARY_DIR}/lib/hakmem.o ${hakmem_all_parts})
     # Linked even if only the program's shared libraries call malloc.
@@ -223,8 +230,8 @@ if(HAKMEM_OVERRIDES_LIBC)
     add_library(hakmem::hakmem ALIAS hakmem)
 
     # The hardened library.
-    hakmem_add_objects(hakmem_secure_api ${hakmem_api_sources} ${hakmem_libc_api_sources} ${hakmem_sized_sources}
-        ${hakmem_secure_api_sources})
+    hakmem_add_objects(hakmem_secure_api ${hakmem_api_sources} ${hakmem_hak_api_sources} ${hakmem_libc_api_sources}
+        ${hakmem_runtime_api_sources} ${hakmem_secure_api_sources})
     hakmem_add_objects(hakmem_secure_shared ${hakmem_shared_api_sources})
     foreach(part hakmem_secure_api hakmem_secure_shared)
         target_compile_definitions(${part} PRIVATE HAKMEM_BUILD_SECURE=1)
@@ -247,35 +254,18 @@ if(HAKMEM_OVERRIDES_LIBC)
     hakmem_add_shared(hakmem_tc -Bsymbolic)
     target_link_libraries(hakmem_tc PRIVATE ${hakmem_all_parts} hakmem_shared_api hakmem_tc_api)
 
-    # In jemalloc's, parts that are compiled to count (front/counted.h) replace those that are not.
-    set(hakmem_counted_sources front/allocate.c front/release.c front/resize.c front/heaps.c front/thread.c api/hak.c)
-    set(hakmem_counted_libc_sources api/libc.c api/cxx.c)
-    list(TRANSFORM hakmem_counted_sources PREPEND ${hakmem_src}/)
-    list(TRANSFORM hakmem_counted_libc_sources PREPEND ${hakmem_src}/)
+    # jemalloc's has the calls of src/je in place of hakmem_hak_api and hakmem_libc_api.
     file(GLOB hakmem_je_sources CONFIGURE_DEPENDS ${hakmem_src}/je/*.c)
-    set(hakmem_je_shared_sources ${hakmem_src}/je/shared.c)
-    list(REMOVE_ITEM hakmem_je_sources ${hakmem_je_shared_sources})
-    hakmem_add_objects(hakmem_counted ${hakmem_counted_sources})
-    hakmem_add_objects(hakmem_counted_libc ${hakmem_counted_libc_sources})
+    set(hakmem_je_libc_sources ${hakmem_src}/je/libc.c)
+    list(REMOVE_ITEM hakmem_je_sources ${hakmem_je_libc_sources})
     hakmem_add_objects(hakmem_je_api ${hakmem_je_sources} ${hakmem_seat_sources})
-    hakmem_add_objects(hakmem_je_shared_api ${hakmem_je_shared_sources})
-    foreach(part hakmem_counted hakmem_counted_libc hakmem_je_api)
-        target_compile_definitions(${part} PRIVATE HAKMEM_BUILD_COUNTED=1)
-    endforeach()
-    set(hakmem_uncounted "")
-    foreach(part hakmem_core hakmem_api)
-        list(APPEND hakmem_uncounted "$<FILTER:$<TARGET_OBJECTS:${part}>,EXCLUDE,\
-/front/(allocate|release|resize|heaps|thread)[.]c[.]o$|/api/hak[.]c[.]o$>")
-    endforeach()
-    hakmem_add_shared(hakmem_je -Bsymbolic-functions ${hakmem_uncounted}
-        "$<FILTER:$<TARGET_OBJECTS:hakmem_libc_api>,EXCLUDE,/api/(libc|cxx)[.]c[.]o$>")
-    target_link_libraries(hakmem_je PRIVATE hakmem_os_linux hakmem_shared_api hakmem_counted hakmem_counted_libc
-        hakmem_je_api hakmem_je_shared_api)
+    hakmem_add_objects(hakmem_je_libc_api ${hakmem_je_libc_sources})
+    hakmem_add_shared(hakmem_je -Bsymbolic-functions)
+    target_link_libraries(hakmem_je PRIVATE hakmem_je_libc_api hakmem_runtime_api hakmem_os_linux hakmem_core hakmem_api
+        hakmem_shared_api hakmem_je_api)
     # The je_* and hak_* names, beside the C library's malloc.
-    hakmem_add_static(hakmem_je_static ${PROJECT_BINARY_DIR}/hakmem-je-names.o
-        ${hakmem_uncounted} hakmem_os_linux hakmem_counted hakmem_je_api)
-    # Makefiles have no rule for another target's objects.
-    add_dependencies(hakmem_je_static hakmem_core hakmem_api)
+    hakmem_add_static(hakmem_je_static ${PROJECT_BINARY_DIR}/hakmem-je-names.o hakmem_core hakmem_os_linux hakmem_api
+        hakmem_je_api)
     set_target_properties(hakmem_je_static PROPERTIES OUTPUT_NAME hakmem-je EXPORT_NAME je_static)
     target_include_directories(hakmem_je_static INTERFACE
         $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include/hakmem/seats>
@@ -296,6 +286,6 @@ if(HAKMEM_OVERRIDES_LIBC)
         # what it links.
         set_target_properties(hakmem_secure hakmem_secure_static hakmem_je hakmem_je_static hakmem_tc
             hakmem_secure_api hakmem_secure_shared hakmem_tc_api
-            hakmem_counted hakmem_counted_libc hakmem_je_api hakmem_je_shared_api PROPERTIES EXCLUDE_FROM_ALL ON)
+            hakmem_je_api hakmem_je_libc_api PROPERTIES EXCLUDE_FROM_ALL ON)
     endif()
 endif()

@@ -22,8 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # and code of the libraries that stand in for other allocators.
 LEFT_OUT = {"api/alloc_token.c", "os/lse.c", "os/older_libc.c", "api/dlopen.c",
             "api/create.c",
-            "api/sandbox.c", "superslab/limits_shared.c", "options/malloc_conf.c", "pool/dense.c", "front/seats.c",
-            "front/counted.c"}
+            "api/sandbox.c", "superslab/limits_shared.c", "options/malloc_conf.c", "pool/dense.c", "front/seats.c"}
 LAYERS_LEFT_OUT = {"je", "tc"}
 # In the order in which the override archive links them. They stand between `#if` and `#endif`.
 OVERRIDE = ["api/libc.c", "api/sized.c", "api/cxx.c", "api/runtime.c", "api/interposed.c"]

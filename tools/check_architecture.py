@@ -44,12 +44,13 @@ PUBLIC_USERS = {"front", "observe", "api", "je", "tc"}
 NOT_IN_ONE_FILE = {"je", "tc"}
 MAX_LINES = 700
 
-# The libraries that are compiled in their own way, with patterns of their CMake targets. A source that two targets
-# compile is the later pattern's: libhakmem-je counts (src/front/counted.h), libhakmem-secure checks (HAK_SECURE).
-COMMON = "hakmem_(core|os_linux|api|libc_api|sized_api|shared_api|static_api|cycles_unused)"
+# The libraries, with patterns of the CMake targets whose objects they have. libhakmem-je has its own calls of front/
+# (src/je/entry.h) in place of hakmem_hak_api and hakmem_libc_api. libhakmem-secure compiles all anew (HAK_SECURE). A
+# source that two targets compile is the later pattern's.
+SHARED = "hakmem_(core|os_linux|api|runtime_api|shared_api|static_api|cycles_unused)"
 VARIANTS = {
-    "ordinary": (COMMON, "hakmem_tc_api"),
-    "je": (COMMON, "hakmem_(counted|counted_libc|je_api|je_shared_api)"),
+    "ordinary": (SHARED, "hakmem_(hak|libc|tc)_api"),
+    "je": (SHARED, "hakmem_je_(libc_)?api"),
     "secure": ("hakmem_(os_linux|static_api|cycles_unused)", "hakmem_secure_(core|api|shared)"),
 }
 

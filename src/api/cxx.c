@@ -190,7 +190,6 @@ static HAK_COLD bool cxx_delete_hardened(void *block, size_t size, enum seal_kin
 {
     if (!is_own())
         return false;
-    counted_freed_block(block);
     hardened_free(block, (struct hardened_claim){ size, 1, kind },
                   kind == SEAL_NEW ? "operator delete" : "operator delete[]");
     return true;

@@ -16,10 +16,7 @@ HAK_INLINE void sized_free(enum interposed_name name, void *block, size_t size, 
 }
 
 /* Another object's malloc is taken to give no more than was requested. */
-HAK_INLINE size_t sized_good(size_t size)
-{
-    return interposed_is(INTERPOSED_SIZES) ? size : front_good_size(size);
-}
+HAK_INLINE size_t sized_good(size_t size) { return interposed_is(INTERPOSED_SIZES) ? size : front_good_size(size); }
 
 /* ---- jemalloc's flags in nallocx and sdallocx: the lowest 6 bits are the alignment's logarithm, or 0 ---- */
 

@@ -19,15 +19,6 @@
 #include "superslab/limits.h"
 #include "superslab/shared_pool.h"
 
-/* One block of the class for a thread that is bound to the heap. */
-static void *bound_allocate(struct heap *heap, unsigned class, bool *zero)
-{
-    void *block = direct_allocate(heap, BLOCK_ALIGN, class_size(class), zero);
-
-    sample_foreign(block, class_size(class), heap);
-    return block;
-}
-
 /* One block of the class for a thread without a cache. */
 static void *house_allocate(unsigned class, bool *zero)
 {
@@ -35,8 +26,6 @@ static void *house_allocate(unsigned class, bool *zero)
 
     if (!process_init())
         return NULL;
-    if (COUNTED && counted.bound)
-        return bound_allocate(counted.bound, class, zero);
     weight = HAK_UNLIKELY(profile_on()) ? profile_draw_call(NULL, class_size(class)) : 0;
     return weight ? sample_block(NULL, class, weight, zero) : direct_house_allocate(class, zero);
 }
@@ -73,14 +62,6 @@ void *allocate_direct(struct heap *heap, size_t alignment, size_t size, bool *ze
     return block ? block : direct_map(heap, alignment, size, zero);
 }
 
-static void *allocate_hardened(size_t alignment, size_t size)
-{
-    void *block = hardened_allocate(counted_bound_or(NULL), alignment, size);
-
-    counted_allocated_block(block);
-    return block;
-}
-
 /* Makes room when memory is short. Blocks of the class of `size` have the alignment; the call wants `wanted` bytes.
  * *zero: it reads as zero. In line, because in nearly all calls `wanted` is `size`. */
 HAK_INLINE void *allocate(size_t size, size_t alignment, size_t wanted, bool *zero)
@@ -89,7 +70,7 @@ HAK_INLINE void *allocate(size_t size, size_t alignment, size_t wanted, bool *ze
 
     if (HAK_SECURE && process_init()) {
         *zero = true;
-        return allocate_hardened(alignment, wanted);
+        return hardened_allocate(NULL, alignment, wanted);
     }
     CYCLES_CALL_IS(size > POOLED_MAX                    ? CYCLES_MALLOC_HUGE
                    : class_is_span(class_of_size(size)) ? CYCLES_MALLOC_LARGE
@@ -103,21 +84,20 @@ HAK_INLINE void *allocate(size_t size, size_t alignment, size_t wanted, bool *ze
             block = pooled_allocate(class, alignment, wanted, zero);
         }
         if (HAK_UNLIKELY(block == NULL)) /* aligned as S2 promises */
-            block = direct_map(counted_bound_or(NULL), base_min(class_size(class) & -class_size(class), UNIT_SIZE),
-                               class_size(class), zero);
+            block = direct_map(NULL, base_min(class_size(class) & -class_size(class), UNIT_SIZE), class_size(class),
+                               zero);
     } else {
         debug_count_of(COUNT_EARLY_MALLOC_TOO_LARGE, CLASS_NONE, size > REQUEST_MAX);
         if (size > REQUEST_MAX || !process_init())
             return out_of_memory();
         housekeep_before_huge(size);
-        block = huge_allocate(size, BLOCK_ALIGN, zero, counted_bound_or(NULL));
+        block = huge_allocate(size, BLOCK_ALIGN, zero, NULL);
         if (HAK_UNLIKELY(block == NULL)) {
             housekeep_make_room();
-            block = huge_allocate(size, BLOCK_ALIGN, zero, counted_bound_or(NULL));
+            block = huge_allocate(size, BLOCK_ALIGN, zero, NULL);
         }
-        sample_foreign(block, size, counted_bound_or(NULL));
+        sample_foreign(block, size, NULL);
     }
-    counted_allocated_block(block);
     housekeep_exit();
     return HAK_LIKELY(block != NULL) ? block : out_of_memory();
 }
@@ -147,7 +127,6 @@ static HAK_NOINLINE void *allocate_unsteady(size_t size, size_t alignment, size_
     if (HAK_UNLIKELY(!cache_entry_is_block(class, block)))
         return allocate_past(block, size, alignment, wanted);
     CYCLES_CALL_IS(class_is_span(class) ? CYCLES_MALLOC_LARGE : CYCLES_MALLOC_MISS);
-    counted_allocated(class_size(class));
     return block;
 }
 
@@ -162,7 +141,6 @@ static HAK_NOINLINE void *malloc_counted(size_t size, struct thread_cache *cache
     if (HAK_UNLIKELY(!cache_entry_is_block(class, block)))
         return allocate_past(block, size, BLOCK_ALIGN, size);
     CYCLES_CALL_IS(class_is_span(class) ? CYCLES_MALLOC_LARGE : CYCLES_MALLOC_MISS);
-    counted_allocated(class_size(class));
     return block;
 }
 
@@ -217,7 +195,6 @@ void *front_malloc_medium(size_t size)
     if (HAK_UNLIKELY(!class_starts_at(class, block)))
         return malloc_looked_at(size, cache, place);
     cache_move_top(cache, place, top, -1);
-    counted_allocated(class_size(class));
     return block;
 }
 
@@ -255,7 +232,7 @@ void *front_calloc(size_t count, size_t size)
         if (HAK_LIKELY(block != NULL))
             return block;
         if (process_init())
-            return allocate_hardened(BLOCK_ALIGN, bytes);
+            return hardened_allocate(NULL, BLOCK_ALIGN, bytes);
     }
     if (HAK_LIKELY(bytes <= FAST_MAX)) {
         block = front_malloc(bytes);
@@ -282,7 +259,7 @@ static void *aligned_slow(size_t alignment, size_t size)
     block = HAK_UNLIKELY(profile_on()) ? sample_aligned(cache, alignment, size) : NULL;
     if (block)
         return block;
-    block = allocate_direct(cache ? cache->heap : counted_bound_or(registry.house), alignment, size, &zero);
+    block = allocate_direct(cache ? cache->heap : registry.house, alignment, size, &zero);
     if (block && !window_contains(block))
         sample_foreign(block, size, NULL);
     return block;
@@ -301,7 +278,6 @@ HAK_INLINE void *malloc_of_class(unsigned class, size_t alignment, size_t size)
     if (HAK_UNLIKELY(!cache_entry_is_block(class, block)))
         return allocate_aligned(class_size(class), alignment, size);
     cache_move_top(cache, place, top, -1);
-    counted_allocated(class_size(class));
     return block;
 }
 
@@ -317,14 +293,13 @@ void *front_aligned_alloc(size_t alignment, size_t size)
         return out_of_memory();
     }
     if (HAK_SECURE && process_init())
-        return allocate_hardened(alignment, size);
+        return hardened_allocate(NULL, alignment, size);
     class = direct_class(alignment, size);
     if (class != CLASS_NONE)
         return malloc_of_class(class, alignment, size);
     CYCLES_CALL_IS(size > POOLED_MAX || alignment > POOLED_MAX ? CYCLES_MALLOC_HUGE : CYCLES_MALLOC_LARGE);
     housekeep();
     block = aligned_slow(alignment, size);
-    counted_allocated_block(block);
     housekeep_exit();
     return block ? block : out_of_memory();
 }
@@ -359,7 +334,6 @@ size_t front_malloc_batch(size_t size, size_t count, void **blocks)
         cache = thread_cache_get();
         if (cache)
             got = batch_from_heap(cache, class_of_size(size), count, blocks);
-        counted_allocated(got * class_size(class_of_size(size)));
         housekeep_exit();
     }
     for (; got < count; got++) {

@@ -8,7 +8,6 @@
 #ifndef HAK_FRONT_FAST_H
 #define HAK_FRONT_FAST_H
 
-#include "front/counted.h"
 #include "front/front.h"
 #include "front/quick.h"
 #include "front/thread_cache.h"
@@ -52,7 +51,6 @@ HAK_INLINE void *front_malloc_from(const uintptr_t *offset, size_t size, enum se
     if (HAK_UNLIKELY(block == NULL)) /* T1, T2 */
         return slow(size);
     cache_move_top(cache, place, top, -1);
-    counted_allocated(class_size(place % RUN_BINS));
     return block;
 }
 
@@ -86,7 +84,6 @@ HAK_INLINE bool front_free_hit(const uintptr_t *offset, void *block)
         return false;
     cache->slots[top + 1] = block;
     cache_move_top(cache, class, top, 1);
-    counted_freed(class_size(class));
     return true;
 }
 

@@ -28,6 +28,8 @@ HAK_HIDDEN size_t front_good_size(size_t size);
 /* As front_good_size, for a block of that alignment; 0 if there can be none. */
 HAK_HIDDEN size_t front_aligned_size(size_t alignment, size_t size);
 HAK_HIDDEN size_t front_expand(void *block, size_t size);
+/* Resizes a block above 1 MiB in place, to above 1 MiB, if the system can. Returns its usable size, changed or not. */
+HAK_HIDDEN size_t front_resize_in_place(void *block, size_t size, const char *function);
 /* Checks that the block can be of that size (and alignment; 1 if none is known), then frees it. */
 HAK_HIDDEN void front_free_sized(void *block, size_t size, size_t alignment, const char *function);
 HAK_HIDDEN size_t front_malloc_batch(size_t size, size_t count, void **blocks);

@@ -3,7 +3,6 @@
 
 #include "front/allocate.h"
 #include "front/block.h"
-#include "front/counted.h"
 #include "front/front.h"
 #include "front/guarded.h"
 #include "front/hardened.h"
@@ -60,11 +59,8 @@ void *front_heap_aligned_alloc(struct heap *heap, size_t alignment, size_t size,
     bool zero = false;
     void *block;
 
-    if (HAK_SECURE && process_init()) {
-        block = hardened_allocate(heap, alignment, size);
-        counted_allocated_block(block);
-        return block;
-    }
+    if (HAK_SECURE && process_init())
+        return hardened_allocate(heap, alignment, size);
     if (size > REQUEST_MAX || alignment > REQUEST_MAX / 2)
         return out_of_memory();
     housekeep();
@@ -73,7 +69,6 @@ void *front_heap_aligned_alloc(struct heap *heap, size_t alignment, size_t size,
         block = allocate_direct(heap, base_max(alignment, BLOCK_ALIGN), size, &zero);
     if (block)
         sample_foreign(block, size <= POOLED_MAX ? class_size(class_of_size(size)) : size, heap);
-    counted_allocated_block(block);
     housekeep_exit();
     if (!block)
         return out_of_memory();

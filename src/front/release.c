@@ -113,12 +113,10 @@ void front_free_named(void *block, const char *function)
         return;
     }
     if (HAK_SECURE && process_init()) {
-        counted_freed_block(block);
         hardened_free(block, HARDENED_NO_CLAIM, function);
         return;
     }
     housekeep();
-    counted_freed_block(block);
     if (!window_contains(block))
         huge_block_free(block, function);
     else if (!CHECK_EVERY_FREE || block_find(block, function).size != 0)
@@ -133,7 +131,6 @@ void front_free_sized(void *address, size_t size, size_t alignment, const char *
     struct block block;
 
     if (HAK_SECURE && process_init()) {
-        counted_freed_block(address);
         hardened_free(address, (struct hardened_claim){ size, alignment, SEAL_MALLOC }, function);
         return;
     }

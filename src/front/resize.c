@@ -35,6 +35,16 @@ size_t front_aligned_size(size_t alignment, size_t size)
     return direct_size(alignment, size);
 }
 
+/* Resizes a huge block in place, if it stays one. Returns its usable size; 0: the block is as it was. */
+static size_t resize_huge(const struct block *block, void *address, size_t size)
+{
+    if (block->size == 0 || block->slab || size <= POOLED_MAX || size > REQUEST_MAX)
+        return 0;
+    if (size > block->size)
+        housekeep_before_huge(size - block->size);
+    return sample_huge_resize(address, size, false) ? huge_size(address, NULL) : 0;
+}
+
 size_t front_expand(void *address, size_t size)
 {
     struct block block;
@@ -46,14 +56,21 @@ size_t front_expand(void *address, size_t size)
     block = block_find(address, "hak_expand");
     if (size <= block.size)
         return block.size;
-    if (block.size == 0 || block.slab)
-        return 0;
-    housekeep_before_huge(size - block.size);
-    if (!sample_huge_resize(address, size, false))
-        return 0;
-    counted_freed(block.size);
-    counted_allocated_block(address);
-    return huge_size(address, NULL);
+    return resize_huge(&block, address, size);
+}
+
+size_t front_resize_in_place(void *address, size_t size, const char *function)
+{
+    struct block block;
+    size_t got;
+
+    if (HAK_SECURE && process_init()) {
+        got = hardened_expand(address, size, function);
+        return got ? got : hardened_usable_size(address, function);
+    }
+    block = block_find(address, function);
+    got = resize_huge(&block, address, size);
+    return got ? got : block.size;
 }
 
 static void *move_block(void *old, size_t old_size, void *fresh, size_t size)
@@ -92,29 +109,17 @@ static void *realloc_in(struct heap *heap, void *address, size_t size, const cha
             may_move = !copy_is_cheaper(block.size, size);
         }
         resized = sample_huge_resize(address, size, may_move);
-        if (resized) {
-            counted_freed(block.size);
-            counted_allocated_block(resized);
+        if (resized)
             return resized;
-        }
     }
     return move_block(address, block.size,
                       heap ? front_heap_aligned_alloc(heap, BLOCK_ALIGN, size, false) : front_malloc(size), size);
 }
 
-static void *realloc_hardened(struct heap *heap, void *block, size_t size, const char *function)
-{
-    if (block)
-        counted_freed_block(block);
-    block = hardened_realloc(heap, block, size, function);
-    counted_allocated_block(block);
-    return block;
-}
-
 static void *realloc_slow(void *block, size_t size, const char *function)
 {
     if (HAK_SECURE && process_init())
-        return realloc_hardened(block ? NULL : counted_bound_or(NULL), block, size, function);
+        return hardened_realloc(NULL, block, size, function);
     if (block == NULL)
         return front_malloc(size);
     if (size == 0) {
@@ -149,7 +154,7 @@ void *front_realloc(void *block, size_t size, const char *function)
 void *front_heap_realloc(struct heap *heap, void *block, size_t size)
 {
     if (HAK_SECURE && process_init())
-        return realloc_hardened(heap, block, size, "hak_heap_realloc");
+        return hardened_realloc(heap, block, size, "hak_heap_realloc");
     if (size == 0) {
         front_free(block);
         return NULL;

@@ -4,7 +4,6 @@
 
 #include "front/allocate.h"
 #include "front/block.h"
-#include "front/counted.h"
 #include "front/direct.h"
 #include "front/hardened.h"
 #include "front/housekeeping.h"
@@ -28,7 +27,7 @@ static struct heap *heap_of_thread(struct thread_cache **cache)
     *cache = thread_cache_get();
     if (*cache == NULL && !process_init())
         return NULL;
-    return *cache ? (*cache)->heap : counted_bound_or(registry.house);
+    return *cache ? (*cache)->heap : registry.house;
 }
 
 void *front_uncached_alloc(size_t alignment, size_t size, bool zeroed)
@@ -47,7 +46,7 @@ void *front_uncached_alloc(size_t alignment, size_t size, bool zeroed)
     if (heap == NULL)
         return out_of_memory();
     class = direct_class(alignment, size);
-    if (HAK_UNLIKELY(profile_on()) && heap->kind != HEAP_FIRST_CLASS)
+    if (HAK_UNLIKELY(profile_on()))
         block = sample_aligned(cache, alignment, size);
     sampled = block != NULL;
     if (block == NULL && class != CLASS_NONE && !class_is_span(class)) {
@@ -59,9 +58,8 @@ void *front_uncached_alloc(size_t alignment, size_t size, bool zeroed)
     }
     if (block == NULL)
         block = allocate_direct(heap, alignment, size, &zero);
-    if (block && !sampled && (heap->kind == HEAP_FIRST_CLASS || !window_contains(block)))
-        sample_foreign(block, size, heap->kind == HEAP_FIRST_CLASS ? heap : NULL);
-    counted_allocated_block(block);
+    if (block && !sampled && !window_contains(block))
+        sample_foreign(block, size, NULL);
     housekeep_exit();
     if (block == NULL)
         return out_of_memory();
@@ -98,44 +96,22 @@ void front_uncached_free(void *block, const char *function)
         return;
     }
     housekeep();
-    counted_freed_block(block);
     pooled_uncached_free(class, block, function);
     housekeep_exit();
 }
 
-/* ---- In place ---- */
-
-size_t front_resize_in_place(void *address, size_t size, const char *function)
-{
-    struct block block;
-
-    block = block_find(address, function);
-    if (block.slab || size <= POOLED_MAX || size > REQUEST_MAX || block.size == 0 ||
-        !sample_huge_resize(address, size, false))
-        return block.size;
-    counted_freed(block.size);
-    counted_allocated_block(address);
-    return huge_size(address, NULL);
-}
-
 /* ---- Threads and heaps ---- */
 
-void front_bind_thread(struct heap *heap)
-{
-    if (!process_init() || counted.bound == heap)
-        return;
-    if (heap)
-        thread_release();
-    counted.bound = heap;
-}
+/* The thread's cache is the retired one, as after the thread's end: all calls miss (T1), and none makes a cache. */
+static _Thread_local bool gave_up __attribute__((tls_model("initial-exec")));
 
 void front_set_thread_cached(bool cached)
 {
-    if (!process_init())
+    if (!process_init() || cached != gave_up || (!gave_up && hak_cache_offset == WINDOW_RETIRED_CACHE))
         return;
-    if (!cached)
-        thread_release();
-    counted.uncached = !cached;
+    thread_release();
+    cache_set_current(cached ? 0 : WINDOW_RETIRED_CACHE);
+    gave_up = !cached;
 }
 
 void front_heap_collect(struct heap *heap)

@@ -1,7 +1,6 @@
 #include "front/thread.h"
 
 #include "base/format.h"
-#include "front/counted.h"
 #include "front/parking.h"
 #include "front/process.h"
 #include "os/cycles.h"
@@ -45,7 +44,7 @@ struct thread_cache *thread_cache_get(void)
 
     if (HAK_LIKELY(cache->heap != NULL))
         return cache;
-    if (hak_cache_offset == WINDOW_RETIRED_CACHE || (COUNTED && (counted.bound || counted.uncached)) || !process_init())
+    if (hak_cache_offset == WINDOW_RETIRED_CACHE || !process_init())
         return NULL;
     heap = registry_take_heap();
     if (!heap)

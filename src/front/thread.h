@@ -5,7 +5,7 @@
 #include "front/thread_cache.h"
 
 /* The calling thread's cache, made if there is none: then this is a foreign point (os/foreign.h). NULL: memory is out,
- * the thread is past its end, or Q1; use the house heap. */
+ * the thread is past its end, or wants none; use the house heap. */
 HAK_HIDDEN struct thread_cache *thread_cache_get(void);
 
 /* Call before a thread makes another one: gives up what it keeps while it is alone. Any thread that holds no lock. */

@@ -6,6 +6,7 @@
 #include "base/format.h"
 #include "front/front.h"
 #include "front/seats.h"
+#include "je/counted.h"
 #include "os/threads.h"
 
 HAK_DATA_HERE struct lock control_lock = LOCK_INIT(LOCK_RANK_CONTROL);
@@ -39,6 +40,7 @@ static void leave(void *unused)
     if (bound)
         atomic_fetch_sub(&arenas[bound].threads, 1);
     bound = 0;
+    counted.bound = NULL;
 }
 
 static bool watch_end(void) { return has_end_key && pthread_setspecific(end_key, &end_key) == 0; }
@@ -149,7 +151,8 @@ int arenas_bind_thread(uint32_t number)
     if (bound)
         atomic_fetch_sub(&arenas[bound].threads, 1);
     bound = number;
-    front_bind_thread(heap);
+    counted.bound = heap;
+    front_set_thread_cached(heap == NULL && !counted.uncached);
     return 0;
 }
 

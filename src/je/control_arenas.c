@@ -6,11 +6,11 @@
 
 #include "config/classes.h"
 #include "front/block.h"
-#include "front/counted.h"
 #include "front/front.h"
 #include "front/seats.h"
 #include "je/arenas.h"
 #include "je/control.h"
+#include "je/counted.h"
 #include "je/figures.h"
 #include "os/os.h"
 
@@ -49,7 +49,8 @@ int threads_tcache_enabled(const struct control_call *call)
         return error;
     if (bound && wanted)
         return EPERM;
-    front_set_thread_cached(wanted);
+    counted.uncached = !wanted;
+    front_set_thread_cached(wanted && !bound);
     return 0;
 }
 

@@ -26,6 +26,9 @@ void cfree(void *block);
 size_t malloc_good_size(size_t size);
 void free_sized(void *block, size_t size);
 void free_aligned_sized(void *block, size_t alignment, size_t size);
+void *mallocx(size_t size, int flags);
+size_t xallocx(void *block, size_t size, size_t extra, int flags);
+size_t sallocx(const void *block, int flags);
 void sdallocx(void *block, size_t size, int flags);
 size_t nallocx(size_t size, int flags);
 void *__libc_malloc(size_t size);
@@ -207,6 +210,38 @@ static void test_sized_free(void **state)
     free_aligned_sized(NULL, 16, 8);
     assert_int_equal(nallocx(too_large, 0), 0);
     assert_int_equal(nallocx(PTRDIFF_MAX, 12), 0);
+}
+
+/* nallocx says what mallocx gives, for each alignment. */
+static void test_sizes_by_flags(void **state)
+{
+    (void)state;
+    for (int lg = 0; lg <= 24; lg++)
+        for (size_t size = 1; size <= 8 << 20; size += size / 7 + 1) {
+            void *block = mallocx(size, lg);
+            assert_int_equal(nallocx(size, lg), sallocx(block, 0));
+            sdallocx(block, size, lg);
+        }
+}
+
+/* A block above 1 MiB gives up its end in place. If the system lets it grow again, the new bytes are zero. */
+static void test_resized_in_place(void **state)
+{
+    enum { MIB = 1 << 20 };
+    char *block = mallocx(8 * MIB, 0);
+    size_t got;
+
+    (void)state;
+    assert_non_null(block);
+    memset(block, 1, 8 * MIB);
+    assert_int_equal(xallocx(block, 3 * MIB, MIB, 0), 4 * MIB);
+    assert_int_equal(sallocx(block, 0), 4 * MIB);
+    assert_int_equal(block[4 * MIB - 1], 1);
+    got = xallocx(block, 8 * MIB, 0, 0x40); /* MALLOCX_ZERO */
+    assert_int_equal(got, sallocx(block, 0));
+    for (size_t at = 0; at < got; at++)
+        assert_int_equal(block[at], at < 4 * MIB);
+    sdallocx(block, got, 0);
 }
 
 static void test_errors(void **state)
@@ -592,6 +627,8 @@ int main(void)
         cmocka_unit_test(test_names_are_ours),
         cmocka_unit_test(test_blocks),
         cmocka_unit_test(test_sized_free),
+        cmocka_unit_test(test_sizes_by_flags),
+        cmocka_unit_test(test_resized_in_place),
         cmocka_unit_test(test_errors),
         cmocka_unit_test(test_mallinfo),
         cmocka_unit_test(test_mallopt_and_trim),

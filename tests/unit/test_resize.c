@@ -1,4 +1,4 @@
-/* Protects front/resize.c: how a huge block grows. */
+/* Protects front/resize.c: how a huge block grows, and which blocks change their size in place. */
 #include "heaps.h"
 
 #include <string.h>
@@ -72,11 +72,62 @@ static void test_grows_by_mremap(void)
     }
 }
 
+/* ---- In place ---- */
+
+static size_t in_place(void *block, size_t size) { return front_resize_in_place(block, size, "xallocx"); }
+
+/* A block of a slab keeps its size, whatever size is requested. */
+static void test_pooled_in_place(void)
+{
+    char *block;
+    size_t usable;
+
+    block = front_malloc(100);
+    usable = front_usable_size(block, "malloc_usable_size");
+    assert_int_equal(in_place(block, 10), usable);
+    assert_int_equal(in_place(block, usable), usable);
+    assert_int_equal(in_place(block, 3 * POOLED_MAX), usable);
+    assert_int_equal(in_place(block, SIZE_MAX), usable);
+    front_free(block);
+}
+
+static void test_huge_in_place(void)
+{
+    char *block;
+    size_t whole;
+
+    block = front_malloc(8 * HAK_MIB);
+    memset(block, 1, 8 * HAK_MIB);
+    whole = front_usable_size(block, "malloc_usable_size");
+    assert_int_equal(in_place(block, POOLED_MAX), whole);
+    assert_int_equal(in_place(block, 0), whole);
+    assert_int_equal(in_place(block, SIZE_MAX), whole);
+    assert_int_equal(in_place(block, PTRDIFF_MAX), whole);
+    assert_int_equal(in_place(block, 4 * HAK_MIB), 4 * HAK_MIB);
+    assert_int_equal(front_usable_size(block, "malloc_usable_size"), 4 * HAK_MIB);
+    assert_int_equal(in_place(block, 8 * HAK_MIB), 8 * HAK_MIB); /* into the part that it left */
+    memset(block, 2, 8 * HAK_MIB);
+    front_free(block);
+}
+
+static void test_misused_in_place(void)
+{
+    static char no_block[64] __attribute__((aligned(16)));
+
+    (void)core_begin_thread();
+    capture_begin();
+    assert_int_equal(in_place(no_block, 3 * POOLED_MAX), 0);
+    assert_has(capture_end(), "xallocx(");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         core_unit_test(test_grows_into_freed_memory),
         core_unit_test(test_grows_by_mremap),
+        core_unit_test(test_pooled_in_place),
+        core_unit_test(test_huge_in_place),
+        core_unit_test(test_misused_in_place),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,10 +1,9 @@
-/* Protects front/seats.c: calls past the thread's cache, and sizes that change in place. */
+/* Protects front/seats.c: calls past the thread's cache, and threads without one. */
 #include "heaps.h"
 
 #include <errno.h>
 #include <string.h>
 
-#include "front/counted.h"
 #include "front/fast.h"
 #include "front/process.h"
 #include "front/seats.h"
@@ -33,8 +32,6 @@ static size_t cached_blocks(void)
     return count;
 }
 
-static size_t in_place(void *block, size_t size) { return front_resize_in_place(block, size, "xallocx"); }
-
 static void assert_zero(const char *block, size_t size)
 {
     for (size_t at = 0; at < size; at++)
@@ -50,25 +47,18 @@ enum { SIZES = sizeof sizes / sizeof sizes[0] };
 /* Neither the block that a call takes nor the one that it gives back passes through the cache. */
 static void test_past_the_cache(void)
 {
-    size_t usable;
-
     begin(NULL);
     for (unsigned round = 0; round < 4; round++)
         for (size_t i = 0; i < SIZES; i++)
             for (size_t alignment = 1; alignment <= 4 * HAK_MIB; alignment *= 8) {
-                uint64_t allocated = counted.allocated, freed = counted.freed;
                 char *block = front_uncached_alloc(alignment, sizes[i], round % 2);
                 assert_non_null(block);
-                assert_int_equal(counted.allocated - allocated, front_block_size(block));
                 assert_int_equal((uintptr_t)block % alignment, 0);
                 assert_true(front_usable_size(block, "malloc_usable_size") >= sizes[i]);
                 if (round % 2)
                     assert_zero(block, sizes[i]);
                 memset(block, 0x5a, sizes[i]);
-                usable = front_block_size(block);
                 front_uncached_free(block, "dallocx");
-                if (window_contains(block)) /* else free's own path counts, which is compiled without counts here */
-                    assert_int_equal(counted.freed - freed, usable);
                 assert_int_equal(cached_blocks(), 0);
             }
 }
@@ -88,52 +78,42 @@ static void test_refused(void)
     assert_int_equal(errno, ENOMEM);
 }
 
-/* ---- In place ---- */
+/* ---- Threads without a cache ---- */
 
-/* A block of a slab keeps its size, whatever size is requested. */
-static void test_pooled_in_place(void)
+/* Neither allocating nor freeing gives the thread a cache, and its blocks are the house heap's. */
+static void test_without_a_cache(void)
 {
-    char *block;
-    size_t usable;
+    void *blocks[SIZES], *before;
 
     begin(NULL);
-    block = front_malloc(100);
-    usable = front_usable_size(block, "malloc_usable_size");
-    assert_int_equal(in_place(block, 10), usable);
-    assert_int_equal(in_place(block, usable), usable);
-    assert_int_equal(in_place(block, 3 * POOLED_MAX), usable);
-    assert_int_equal(in_place(block, SIZE_MAX), usable);
-    front_free(block);
+    before = front_malloc(100);
+    front_set_thread_cached(false);
+    front_set_thread_cached(false);
+    for (size_t i = 0; i < SIZES; i++)
+        assert_non_null(blocks[i] = front_malloc(sizes[i]));
+    assert_ptr_equal(slab_of(blocks[0])->owner, registry.house);
+    front_free(before);
+    for (size_t i = 0; i < SIZES; i++)
+        front_free(blocks[i]);
+    front_uncached_free(front_uncached_alloc(16, 100, false), "dallocx");
+    front_thread_idle();
+    assert_null(thread_cache_get());
+    assert_null(cache_current()->heap);
+    front_set_thread_cached(true);
+    front_set_thread_cached(true);
+    front_free(front_malloc(100));
+    assert_non_null(cache_current()->heap);
 }
 
-static void test_huge_in_place(void)
+/* A thread that ends keeps the retired cache, whatever it sets then. */
+static void test_without_a_cache_at_the_end(void)
 {
-    char *block;
-    size_t whole;
-
     begin(NULL);
-    block = front_malloc(8 * HAK_MIB);
-    memset(block, 1, 8 * HAK_MIB);
-    whole = front_usable_size(block, "malloc_usable_size");
-    assert_int_equal(in_place(block, POOLED_MAX), whole);
-    assert_int_equal(in_place(block, 0), whole);
-    assert_int_equal(in_place(block, SIZE_MAX), whole);
-    assert_int_equal(in_place(block, PTRDIFF_MAX), whole);
-    assert_int_equal(in_place(block, 4 * HAK_MIB), 4 * HAK_MIB);
-    assert_int_equal(front_usable_size(block, "malloc_usable_size"), 4 * HAK_MIB);
-    assert_int_equal(in_place(block, 8 * HAK_MIB), 8 * HAK_MIB); /* into the part that it left */
-    memset(block, 2, 8 * HAK_MIB);
-    front_free(block);
-}
-
-static void test_misused_in_place(void)
-{
-    static char no_block[64] __attribute__((aligned(16)));
-
-    begin(NULL);
-    capture_begin();
-    assert_int_equal(in_place(no_block, 3 * POOLED_MAX), 0);
-    assert_has(capture_end(), "xallocx(");
+    thread_release();
+    cache_set_current(WINDOW_RETIRED_CACHE);
+    front_set_thread_cached(false);
+    front_set_thread_cached(true);
+    assert_null(thread_cache_get());
 }
 
 /* ---- Heaps and delays ---- */
@@ -188,9 +168,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         core_unit_test(test_past_the_cache),
         core_unit_test(test_refused),
-        core_unit_test(test_pooled_in_place),
-        core_unit_test(test_huge_in_place),
-        core_unit_test(test_misused_in_place),
+        core_unit_test(test_without_a_cache),
+        core_unit_test(test_without_a_cache_at_the_end),
         core_unit_test(test_collect),
         core_unit_test(test_purge_delay),
         core_unit_test(test_decay),

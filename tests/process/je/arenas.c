@@ -160,6 +160,38 @@ static void threads(void)
     CHECK(get("stats.arenas.%u.nthreads", bound) == 0 && act("arena.%u.destroy", bound) == 0);
 }
 
+static pthread_key_t after_end;
+
+/* Runs after libhakmem-je's own end of the thread, whose key is older. */
+static void ends(void *number)
+{
+    char *block = malloc(100);
+
+    CHECK(arena_of(block) == 0);
+    CHECK(act("arena.%u.destroy", (unsigned)(uintptr_t)number) == 0);
+    memset(block, 1, 100);
+    free(block);
+}
+
+static void *ends_bound(void *unused)
+{
+    unsigned number = create();
+
+    bind(number);
+    free(malloc(100));
+    CHECK(pthread_setspecific(after_end, (void *)(uintptr_t)number) == 0);
+    return unused;
+}
+
+/* A bound thread that ends leaves its arena. What its later destructors allocate is not in it, as it may be gone. */
+static void thread_ends(void)
+{
+    pthread_t thread;
+
+    CHECK(pthread_key_create(&after_end, ends) == 0);
+    CHECK(pthread_create(&thread, NULL, ends_bound, NULL) == 0 && pthread_join(thread, NULL) == 0);
+}
+
 static void *churns(void *stop)
 {
     while (!__atomic_load_n((bool *)stop, __ATOMIC_RELAXED)) {
@@ -242,6 +274,7 @@ int main(void)
     life();
     refusals();
     threads();
+    thread_ends();
     caches();
     forks();
     names();

@@ -47,7 +47,7 @@ static void sizes_and_flags(int more)
             CHECK(block && ((uintptr_t)block & (((uintptr_t)1 << lg) - 1)) == 0);
             size = sallocx(block, flags);
             CHECK(size >= sizes[i] && size == malloc_usable_size(block) && is_zero(block, size));
-            CHECK(nallocx(sizes[i], flags) >= sizes[i]);
+            CHECK(nallocx(sizes[i], flags) == size);
             memset(block, 0x5a, size);
             sdallocx(block, sizes[i], flags);
         }

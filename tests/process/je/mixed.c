@@ -77,6 +77,27 @@ static void check_growth(char *block, size_t size)
     dallocx(grown, 0);
 }
 
+/* rallocx and xallocx leave a block that sdallocx takes by its new size. */
+static void check_shrinking(size_t size)
+{
+    size_t less = size * 3 / 4 + 1, got;
+    char *block;
+
+    for (int flags = 0; flags <= PAGE_LG; flags += 4) {
+        block = mallocx(size, flags);
+        CHECK(sallocx(block, 0) == nallocx(size, flags));
+        memset(block, 0x5a, size);
+        block = rallocx(block, less, flags);
+        CHECK(block != NULL && ((uintptr_t)block & (((size_t)1 << flags) - 1)) == 0 && is_all(block, 0x5a, less));
+        sdallocx(block, less, flags);
+        block = mallocx(size, flags);
+        memset(block, 0x5a, size);
+        got = xallocx(block, less, 0, flags);
+        CHECK(got >= less && got == sallocx(block, 0) && is_all(block, 0x5a, less));
+        sdallocx(block, got, flags);
+    }
+}
+
 int main(void)
 {
     unsigned arena, cache;
@@ -98,6 +119,7 @@ int main(void)
                 CHECK(block != NULL);
                 memset(block, 0x5a, malloc_usable_size(block)); /* what lies behind the request is used, too */
                 check_growth(block, sizes[i]);
+                check_shrinking(sizes[i]);
             }
     puts("done");
     return 0;

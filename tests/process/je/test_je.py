@@ -67,7 +67,7 @@ def test_document_has_every_function():
 # ---- What they do ----
 
 
-@pytest.mark.parametrize("source", ["blocks.c", "arenas.c"])
+@pytest.mark.parametrize("source", ["blocks.c", "arenas.c", "counts.c"])
 def test_functions(linked, source):
     check_done(blackbox.run([linked(source)]))
 
@@ -75,6 +75,14 @@ def test_functions(linked, source):
 @pytest.mark.parametrize("library", ["libhakmem-je.so", "libhakmem.so"])
 def test_sizes_of_aligned_blocks(linked, library):
     check_done(blackbox.run([linked("pairs.c", library)]))
+
+
+@pytest.mark.parametrize("variable", ["HAKMEM_HEAP_PROFILE", "HAKMEM_GUARD"])
+def test_samples_are_counted_like_other_blocks(linked, variable, tmp_path):
+    """A sample, and a guarded block of exactly the requested size, pass through other functions of front/."""
+    env = {"HAKMEM_HEAP_PROFILE": {"HAKMEM_HEAP_PROFILE": "p.gz", "HAKMEM_HEAP_PROFILE_RATE": "1000"},
+           "HAKMEM_GUARD": {"HAKMEM_GUARD": "1", "HAKMEM_GUARD_RATE": "1000"}}[variable]
+    check_done(blackbox.run([linked("counts.c")], env=env, cwd=tmp_path))
 
 
 def test_figures(linked, tmp_path):

@@ -1,0 +1,4 @@
+/* The hak_* names of libhakmem-je. */
+#include "je/entry.h"
+
+#include "api/hak.c"
