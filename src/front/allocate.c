@@ -169,7 +169,6 @@ static HAK_NOINLINE void *malloc_looked_at(size_t size, struct thread_cache *cac
     if (HAK_UNLIKELY(!cache_entry_is_block((unsigned)(place % RUN_BINS), block)))
         return front_malloc_slow(size);
     cache_move_top(cache, place, top, -1);
-    counted_allocated(class_size((unsigned)(place % RUN_BINS)));
     return block;
 }
 
