@@ -233,11 +233,18 @@ def running(installed, tmp_path_factory):
 
 @pytest.mark.parametrize("words", [
     ["stats"], ["stats", "--json"], ["stats", "--prometheus"], ["explain"], ["top", "--once", "--interval", "0.05"],
-    ["heap"], ["doctor"],
+    ["heap"],
 ], ids=" ".join)
 def test_a_running_process_is_looked_into(hakmem, running, words):
     result = hakmem(*words, str(running))
     assert result.stdout and result.stderr.count("Traceback") == 0, result.report()
+
+
+def test_a_running_process_is_examined(installed, running):
+    """doctor's status is 1 where it warns of the machine, as where memory ran out once."""
+    result = blackbox.run([installed / "hakmem", "doctor", str(running)], cwd="/")
+    assert result.status in (0, 1) and result.stdout.startswith(f"process {running}\n"), result.report()
+    assert result.stderr == "", result.report()
 
 
 def test_pages_are_made(hakmem, running, tmp_path):
