@@ -128,7 +128,7 @@ HAK_INLINE void bins_begin(struct bins *bins)
     }
 }
 
-/* A free block of a class of slabs; refills the ring if it must. The block is zero if zeroing is on. NULL when memory
+/* A free block of a class of slabs; refills the ring if it must. The block is zero (V7). NULL when memory
  * is out. For the heap's thread, holding no lock, as the next functions are. */
 HAK_HIDDEN void *bins_take(struct bins *bins, void **slots, struct heap *heap, unsigned class);
 

@@ -1,5 +1,5 @@
 /*
- * Huge blocks while hardening is on: each ends in inaccessible pages, from the first page behind the requested size on,
+ * Huge blocks of libhakmem-secure: each ends in inaccessible pages, from the first page behind the requested size on,
  * with its canary before them. A freed one is zero, and inaccessible until its addresses are used again
  * (superslab/ranges.h).
  *

@@ -7,7 +7,7 @@
  *     again takes the new seal.
  * V6: a block has a seal (harden/seal.h) from before the program gets it until its free, and at no other time. Blocks
  *     of 1 KiB and more have their sizes in `sizes`, 0 for no seal; smaller ones have them in their own last 8 bytes.
- * V7: while zeroing is on, a free block reads as zero wherever it waits, and so does every unit of the shared pool.
+ * V7: a free block reads as zero wherever it waits, and so does every unit of the shared pool.
  */
 #ifndef HAK_HARDEN_LEDGER_H
 #define HAK_HARDEN_LEDGER_H

@@ -77,7 +77,7 @@ static void huge_drop_record(struct huge *record)
     unused_records = record;
 }
 
-/* While hardening is on, a block lies at a random place below the window, within HUGE_RANDOM bytes and within this
+/* In libhakmem-secure a block lies at a random place below the window, within HUGE_RANDOM bytes and within this
  * share of the addresses there. So no other mapping is near. HUGE_RANDOM_TRIES places are tried. */
 #define HUGE_RANDOM (4096 * HAK_GIB)
 #define HUGE_RANDOM_SHARE 4u

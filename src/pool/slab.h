@@ -12,7 +12,7 @@ enum slab_put_result {
     SLAB_PUT_FREED     /* the block is free already */
 };
 
-/* While hardening is on, the first block of a slab of small blocks is never handed out. Only an overflow from the units
+/* In libhakmem-secure the first block of a slab of small blocks is never handed out. Only an overflow from the units
  * before it, or a write before the second block, changes it (harden/seal.h). */
 HAK_INLINE unsigned slab_blocks_withheld(unsigned class) { return HAK_SECURE && class < CLASS_1024; }
 

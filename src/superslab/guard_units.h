@@ -1,7 +1,7 @@
 /*
- * Guard units: units of a SuperSlab that nobody can access, in libhakmem-secure. They lie
- * between slabs, and on both sides of each SuperSlab's header, so that a write that runs on from a block faults before
- * it comes to another slab or to the allocator's own records. Slabs are taken at random places among the rest.
+ * Guard units: units of a SuperSlab that nobody can access, in libhakmem-secure. They lie between slabs, and on both
+ * sides of each SuperSlab's header. So a write that runs on from a block faults before it comes to another slab or to
+ * the allocator's own records. Slabs are taken at random places among the rest.
  *
  * V14: while units of a SuperSlab are in use, superslab.guards has a bit for each guard unit, and superslab.kind tells
  *     what runs it has (V16). An EMPTY SuperSlab keeps its guard units, but loses `guards` and `kind` with its header.

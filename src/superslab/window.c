@@ -20,7 +20,7 @@ HAK_DATA_HERE uint64_t window_secret;
  * where the program and its brk heap may lie, and leaves a gap for libraries that are close to that address. */
 #define WINDOW_ANCHOR_SHARE 8
 #define WINDOW_GAP (4 * HAK_GIB)
-/* While hardening is on, the window lies up to this far below that place. */
+/* In libhakmem-secure the window lies up to this far below that place. */
 #define WINDOW_RANDOM (1024 * HAK_GIB)
 /* If that address is below WINDOW_LOW_ANCHOR, there is no room below it, and the window lies WINDOW_ABOVE above it.
  * This happens under valgrind, whose programs have 64 GiB. */
