@@ -31,8 +31,8 @@ file(GLOB hakmem_core_sources CONFIGURE_DEPENDS
     ${hakmem_src}/front/*.c ${hakmem_src}/observe/*.c)
 list(FILTER hakmem_core_sources EXCLUDE REGEX "/os/(linux|older_libc)\\.c$|/superslab/limits_shared\\.c$")
 # Only in libhakmem-secure.
-file(GLOB hakmem_secure_sources CONFIGURE_DEPENDS ${hakmem_src}/harden/*.c ${hakmem_src}/front/hardened*.c)
-list(APPEND hakmem_secure_sources ${hakmem_src}/superslab/guard_units.c ${hakmem_src}/superslab/closed_units.c)
+file(GLOB hakmem_secure_sources CONFIGURE_DEPENDS ${hakmem_src}/harden/*.c ${hakmem_src}/front/sealed*.c)
+list(APPEND hakmem_secure_sources ${hakmem_src}/superslab/strict.c)
 list(REMOVE_ITEM hakmem_core_sources ${hakmem_secure_sources})
 # Only in libhakmem-je.so.
 set(hakmem_seat_sources ${hakmem_src}/front/seats.c ${hakmem_src}/pool/dense.c
@@ -46,7 +46,8 @@ endif()
 # variables if those that every process uses lie together. First comes what processes run at their start and with few
 # blocks, last what a process without a profile, a report or a check never runs. tests/process/bounds measures this.
 set(hakmem_first_sources
-    front/thread_cache.c front/allocate.c front/release.c front/resize.c pool/take.c pool/slab.c pool/heap.c
+    front/thread_cache.c front/flushes.c front/pooled.c front/allocate.c front/release.c front/resize.c pool/take.c
+    pool/slab.c pool/heap.c
     config/classes.c superslab/shared_pool.c superslab/tiers.c superslab/window.c superslab/metadata.c
     superslab/limits.c
     pool/registry.c pool/heap_memory.c front/thread.c front/process.c front/fork.c front/purge_thread.c

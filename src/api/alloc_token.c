@@ -12,7 +12,7 @@
 #include "api/interposed.h"
 #include "api/names.h"
 #include "front/front.h"
-#include "front/hardened.h"
+#include "front/sealed.h"
 #include "front/process.h"
 #include "os/os.h"
 
@@ -50,13 +50,14 @@ static void *data_allocate(size_t token, size_t alignment, size_t size)
 {
     struct heap *heap;
     int before = errno;
+    bool zero;
     void *block;
 
     if (token == 0 || token > SIZE_MAX / 2 || size == 0 || size > REQUEST_MAX || !base_is_pow2(alignment) ||
         !process_init())
         return NULL;
     heap = data_heap();
-    block = heap ? hardened_allocate(heap, base_max(alignment, BLOCK_ALIGN), size) : NULL;
+    block = heap ? sealed_allocate(heap, base_max(alignment, BLOCK_ALIGN), size, &zero) : NULL;
     errno = before;
     return block;
 }
@@ -66,7 +67,7 @@ static void *data_new(size_t token, size_t alignment, size_t size, enum seal_kin
 {
     void *block = interposed_is(INTERPOSED_OPERATORS) ? NULL : data_allocate(token, alignment, size);
 
-    hardened_mark(block, kind);
+    sealed_mark(block, kind);
     return block;
 }
 

@@ -14,7 +14,7 @@
  * archive.
  *
  * Sized delete ignores the size: programs that delete through a base class pass a wrong one and work with other
- * allocators. The hardened build checks the size and the operator that gave the block.
+ * allocators. The hardened library checks the size and the operator that gave the block.
  *
  * LLVM calls two further families in place of operator new, which no standard names. A MemProf build passes a
  * __hot_cold_t, a guess how often the block is used. HAKMEM ignores it, and keeps no hot blocks apart. The
@@ -26,7 +26,7 @@
 #include "api/runtime.h"
 #include "front/fast.h"
 #include "front/front.h"
-#include "front/hardened.h"
+#include "front/sealed.h"
 #include "os/cycles.h"
 
 /* Which operators of another object an operator tries before malloc or free: those that it is built on (I2). */
@@ -182,15 +182,15 @@ static HAK_COLD void delete_aligned_elsewhere(void *block, size_t alignment, enu
 HAK_INLINE void *cxx_mark(void *block, enum seal_kind kind)
 {
     if (HAK_SECURE && is_own())
-        hardened_mark(block, kind);
+        sealed_mark(block, kind);
     return block;
 }
 
-static HAK_COLD bool cxx_delete_hardened(void *block, size_t size, enum seal_kind kind)
+static HAK_COLD bool cxx_delete_sealed(void *block, size_t size, enum seal_kind kind)
 {
     if (!is_own())
         return false;
-    hardened_free(block, (struct hardened_claim){ size, 1, kind },
+    sealed_free(block, (struct sealed_claim){ size, 1, kind },
                   kind == SEAL_NEW ? "operator delete" : "operator delete[]");
     return true;
 }
@@ -198,14 +198,13 @@ static HAK_COLD bool cxx_delete_hardened(void *block, size_t size, enum seal_kin
 /* True: the block is freed. */
 HAK_INLINE bool cxx_delete(void *block, size_t size, enum seal_kind kind)
 {
-    return HAK_SECURE && cxx_delete_hardened(block, size, kind);
+    return HAK_SECURE && cxx_delete_sealed(block, size, kind);
 }
 
 /* The fast path of delete. In the hardened library it checks the kind and the size. */
 HAK_INLINE bool cxx_delete_hit(void *block, size_t size, enum seal_kind kind)
 {
-    return HAK_SECURE ? quick_free(&hak_operator_offset, block, size, kind)
-                      : front_free_hit(&hak_operator_offset, block);
+    return front_free_told(&hak_operator_offset, block, size, kind);
 }
 
 /* ---- new ---- */

@@ -4,7 +4,7 @@
 
 #include "front/fork.h"
 #include "front/guarded.h"
-#include "front/hardened.h"
+#include "front/sealed.h"
 #include "front/process.h"
 #include "front/purge_thread.h"
 #include "front/sample.h"
@@ -29,5 +29,5 @@ HAK_AT_START __attribute__((destructor(101))) static void at_exit(void)
     observe_exit_report();
     front_profile_at_exit();
     if (HAK_SECURE)
-        hardened_look_at_exit();
+        sealed_look_at_exit();
 }

@@ -25,9 +25,7 @@ API_EXPORT int prctl(int option, ...)
     for (size_t i = 0; i < sizeof arguments / sizeof arguments[0]; i++)
         arguments[i] = va_arg(list, unsigned long); /* all that the system call has; the caller may have passed fewer */
     va_end(list);
-    if ((option == PR_SET_NO_NEW_PRIVS || option == PR_SET_SECCOMP) && process_init()) {
+    if ((option == PR_SET_NO_NEW_PRIVS || option == PR_SET_SECCOMP) && process_init())
         limits_before_sandbox();
-        os_resident_no_more();
-    }
     return (int)syscall(SYS_prctl, option, arguments[0], arguments[1], arguments[2], arguments[3]);
 }

@@ -87,7 +87,7 @@ API_EXPORT void *rallocx(void *address, size_t size, int flags)
     void *block;
     bool suits;
 
-    if (old == 0 || size == 0 || size > REQUEST_MAX || !sized_place_of(&place, flags, address))
+    if (address == NULL || old == 0 || size == 0 || size > REQUEST_MAX || !sized_place_of(&place, flags, address))
         return out_of_memory();
     suits = !place.elsewhere && is_aligned(address, flags);
     if (suits && realloc_suits(&place, old, size, sized_flags_alignment(flags)))

@@ -71,15 +71,15 @@ enum { HAK_DEBUG = 1 };
 enum { HAK_DEBUG = 0 };
 #endif
 
-/* The hardened library, libhakmem-secure, has the same sources. Every call takes the checked way there
- * (front/hardened.h). A macro: ccache then compiles a source that does not use it once for both libraries. */
+/* The hardened library, libhakmem-secure, has the same sources. Every call checks blocks there (front/seal.h,
+ * front/sealed.h). A macro: ccache then compiles a source that does not use it once for both libraries. */
 #if defined(HAKMEM_BUILD_SECURE) && HAKMEM_BUILD_SECURE
 #define HAK_SECURE 1
 #else
 #define HAK_SECURE 0
 #endif
 
-/* For data that the hardened build makes read-only: it fills whole pages of the system. */
+/* For data that the hardened library makes read-only: it fills whole pages of the system. */
 #if defined(__aarch64__)
 #define HAK_SEALED_PAGE 65536
 #else

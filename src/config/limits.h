@@ -16,6 +16,8 @@
 /* Requests up to FAST_MAX find their class with one table load. Blocks up to POOLED_MAX lie in SuperSlabs; larger ones
  * are huge. */
 #define FAST_MAX ((size_t)1024)
+/* In libhakmem-secure so many first bytes of every free block in a SuperSlab are zero (V7). */
+#define FREE_EDGE ((size_t)32)
 #define POOLED_MAX ((size_t)1 << 20)
 #define SPAN_MAX_UNITS 16u
 

@@ -6,10 +6,11 @@
 #include "front/direct.h"
 #include "front/entries.h"
 #include "front/fast.h"
-#include "front/hardened.h"
 #include "front/housekeeping.h"
+#include "front/pooled.h"
 #include "front/process.h"
 #include "front/sample.h"
+#include "front/sealed.h"
 #include "front/thread.h"
 #include "observe/counters.h"
 #include "options/options.h"
@@ -17,36 +18,8 @@
 #include "pool/huge.h"
 #include "pool/registry.h"
 #include "superslab/limits.h"
+#include "superslab/purge.h"
 #include "superslab/shared_pool.h"
-
-/* One block of the class for a thread without a cache. */
-static void *house_allocate(unsigned class, bool *zero)
-{
-    uint64_t weight;
-
-    if (!process_init())
-        return NULL;
-    weight = HAK_UNLIKELY(profile_on()) ? profile_draw_call(NULL, class_size(class)) : 0;
-    return weight ? sample_block(NULL, class, weight, zero) : direct_house_allocate(class, zero);
-}
-
-/* A block of the class, for a call that wants `wanted` bytes at this alignment. *zero: it reads as zero. */
-static HAK_NOINLINE void *pooled_allocate(unsigned class, size_t alignment, size_t wanted, bool *zero)
-{
-    struct thread_cache *cache = thread_cache_get();
-    void *block;
-
-    if (HAK_UNLIKELY(cache == NULL))
-        return house_allocate(class, zero);
-    *zero = false;
-    if (HAK_UNLIKELY(cache_counts(cache)))
-        return sample_count(cache, class, alignment, wanted, zero);
-    block = cache_pop_block(cache, &cache->bins[class], class);
-    if (block == NULL)
-        return cache_refill(cache, class, zero);
-    debug_count_of(COUNT_EARLY_MALLOC_CACHED, class, 1);
-    return block;
-}
 
 void *allocate_direct(struct heap *heap, size_t alignment, size_t size, bool *zero)
 {
@@ -68,10 +41,8 @@ HAK_INLINE void *allocate(size_t size, size_t alignment, size_t wanted, bool *ze
 {
     void *block;
 
-    if (HAK_SECURE && process_init()) {
-        *zero = true;
-        return hardened_allocate(NULL, alignment, wanted);
-    }
+    if (HAK_SECURE)
+        return sealed_allocate(NULL, alignment, wanted, zero);
     CYCLES_CALL_IS(size > POOLED_MAX                    ? CYCLES_MALLOC_HUGE
                    : class_is_span(class_of_size(size)) ? CYCLES_MALLOC_LARGE
                                                         : CYCLES_MALLOC_MISS);
@@ -92,7 +63,7 @@ HAK_INLINE void *allocate(size_t size, size_t alignment, size_t wanted, bool *ze
             return out_of_memory();
         housekeep_before_huge(size);
         block = huge_allocate(size, BLOCK_ALIGN, zero, NULL);
-        if (HAK_UNLIKELY(block == NULL)) {
+        if (HAK_UNLIKELY(block == NULL) && purge_could_serve(size)) {
             housekeep_make_room();
             block = huge_allocate(size, BLOCK_ALIGN, zero, NULL);
         }
@@ -150,7 +121,7 @@ HAK_NOINLINE void *front_malloc_slow(size_t size)
     struct thread_cache *cache = cache_current();
     bool zero;
 
-    if (size <= FAST_MAX) {
+    if (!HAK_SECURE && size <= FAST_MAX) {
         unsigned place = cache->class_of[(size + BLOCK_ALIGN - 1) / BLOCK_ALIGN]; /* 0: T1 */
         if (place > RUN_BINS)
             return malloc_counted(size, cache, place - RUN_BINS);
@@ -179,22 +150,26 @@ void *front_malloc_medium(size_t size)
     size_t class, place, top;
     void *block;
 
-    if (size <= UNIT_SIZE)
-        class = class_of_medium(size);
-    else if (HAK_LIKELY(size <= POOLED_MAX))
-        class = class_of_size(size);
+    if (size <= UNIT_SIZE - SEAL_ROOM)
+        class = class_of_medium(size + SEAL_ROOM);
+    else if (HAK_LIKELY(size <= POOLED_MAX - SEAL_ROOM))
+        class = class_of_size(size + SEAL_ROOM);
     else
+        return front_malloc_slow(size);
+    if (HAK_SECURE && HAK_UNLIKELY(profile_on())) /* V8 */
         return front_malloc_slow(size);
     cache = cache_current();
     place = class + cache->counted;
     top = cache->places[place].top;
     block = cache->slots[top];
     if (HAK_UNLIKELY(block == NULL))
-        return place > class ? malloc_counted(size, cache, (unsigned)class) : front_malloc_slow(size);
-    if (HAK_UNLIKELY(!class_starts_at(class, block)))
+        return !HAK_SECURE && place > class ? malloc_counted(size, cache, (unsigned)class) : front_malloc_slow(size);
+    if (!HAK_SECURE && HAK_UNLIKELY(!class_starts_at(class, block)))
         return malloc_looked_at(size, cache, place);
     cache_move_top(cache, place, top, -1);
-    return block;
+    if (HAK_SECURE && class_is_span(class))
+        return sealed_give_span(block, size, SEAL_MALLOC);
+    return seal_give(block, class, size, SEAL_MALLOC);
 }
 
 void *front_malloc_at(size_t size, const void *site)
@@ -226,14 +201,7 @@ void *front_calloc(size_t count, size_t size)
         CYCLES_CALL_IS(CYCLES_MALLOC_HUGE);
         return out_of_memory();
     }
-    if (HAK_SECURE) {
-        block = quick_malloc(&hak_cache_offset, bytes, SEAL_MALLOC); /* free blocks are zero (V7) */
-        if (HAK_LIKELY(block != NULL))
-            return block;
-        if (process_init())
-            return hardened_allocate(NULL, BLOCK_ALIGN, bytes);
-    }
-    if (HAK_LIKELY(bytes <= FAST_MAX)) {
+    if (HAK_LIKELY(bytes <= FAST_MAX) || (HAK_SECURE && bytes <= SEALED_MOST)) {
         block = front_malloc(bytes);
         return block ? memset(block, 0, bytes) : NULL;
     }
@@ -291,8 +259,10 @@ void *front_aligned_alloc(size_t alignment, size_t size)
         CYCLES_CALL_IS(CYCLES_MALLOC_HUGE);
         return out_of_memory();
     }
-    if (HAK_SECURE && process_init())
-        return hardened_allocate(NULL, alignment, size);
+    if (HAK_SECURE) {
+        bool zero;
+        return sealed_allocate(NULL, alignment, size, &zero);
+    }
     class = direct_class(alignment, size);
     if (class != CLASS_NONE)
         return malloc_of_class(class, alignment, size);

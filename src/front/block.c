@@ -1,7 +1,7 @@
 #include "front/block.h"
 
 #include "front/front.h"
-#include "front/hardened.h"
+#include "front/sealed.h"
 #include "pool/huge.h"
 #include "pool/slab.h"
 #include "profile/guard.h"
@@ -23,7 +23,7 @@ struct block block_look(const void *address)
         block.guarded = true;
     } else if (HAK_SECURE) {
         bool found;
-        size_t size = hardened_size(address, &found, &block.heap);
+        size_t size = sealed_size(address, &found, &block.heap);
         block.size = found ? base_max(size, 1) : 0;
         block.slab = found ? slab_in_use_at(address) : NULL;
     } else if (window_contains(address)) {

@@ -58,17 +58,6 @@ void *direct_allocate(struct heap *heap, size_t alignment, size_t size, bool *ze
     return block;
 }
 
-void direct_return(struct heap *heap, unsigned class, void *block)
-{
-    size_t remote;
-
-    lock_acquire(&heap->lock);
-    remote = heap_return_blocks(heap, class, &block, 1, "free");
-    lock_release(&heap->lock);
-    if (remote)
-        remote_free_blocks(class, &block, 1, "free");
-}
-
 void *direct_map(struct heap *heap, size_t alignment, size_t size, bool *zero)
 {
     return process_init() ? huge_allocate(size, alignment, zero, heap ? first_class_or_null(heap) : NULL) : NULL;

@@ -12,11 +12,8 @@ HAK_HIDDEN unsigned direct_class(size_t alignment, size_t size);
 HAK_HIDDEN size_t direct_size(size_t alignment, size_t size);
 
 /* A block of the heap: for first-class heaps, alignments that no class has, and samples. *zero: it reads as zero. NULL
- * when memory is out. Any thread that holds no lock, as for the next four. */
+ * when memory is out. Any thread that holds no lock, as for the next three. */
 HAK_HIDDEN void *direct_allocate(struct heap *heap, size_t alignment, size_t size, bool *zero);
-
-/* Takes back a block of the class that direct_allocate gave, and that nobody used. */
-HAK_HIDDEN void direct_return(struct heap *heap, unsigned class, void *block);
 
 /* A mapping in place of a block of the heap (NULL: of a thread's). There may be room for one when the window is full or
  * cannot commit its next pages. NULL when memory is out. */

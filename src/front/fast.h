@@ -9,7 +9,7 @@
 #define HAK_FRONT_FAST_H
 
 #include "front/front.h"
-#include "front/quick.h"
+#include "front/seal.h"
 #include "front/thread_cache.h"
 
 /* If this is 1, every free checks that its block is live (docs/misuse.md). */
@@ -38,20 +38,16 @@ HAK_INLINE void *front_malloc_from(const uintptr_t *offset, size_t size, enum se
     size_t place, top;
     void *block;
 
-    if (HAK_SECURE) {
-        block = quick_malloc(offset, size, kind);
-        return HAK_LIKELY(block != NULL) ? block : slow(size);
-    }
-    if (HAK_UNLIKELY(size > FAST_MAX))
+    if (HAK_UNLIKELY(size > FAST_MAX - SEAL_ROOM))
         return medium(size);
     cache = (struct thread_cache *)(window_base() + *offset);
-    place = cache->class_of[(size + BLOCK_ALIGN - 1) / BLOCK_ALIGN]; /* the class, or its run (T8) */
+    place = cache->class_of[(size + SEAL_ROOM + BLOCK_ALIGN - 1) / BLOCK_ALIGN]; /* the class, or its run (T8) */
     top = cache->places[place].top;
     block = cache->slots[top];
     if (HAK_UNLIKELY(block == NULL)) /* T1, T2 */
         return slow(size);
     cache_move_top(cache, place, top, -1);
-    return block;
+    return seal_give(block, place % RUN_BINS, size, kind);
 }
 
 HAK_INLINE void *front_malloc_or(size_t size, void *(*medium)(size_t), void *(*slow)(size_t))
@@ -64,27 +60,34 @@ HAK_INLINE void *front_malloc(size_t size)
     return front_malloc_from(&hak_cache_offset, size, SEAL_MALLOC, front_malloc_medium, front_malloc_slow);
 }
 
-/* False: the fast path cannot take the block. */
-HAK_INLINE bool front_free_hit(const uintptr_t *offset, void *block)
+/* False: the fast path cannot take the block. `kind` is the freeing function's (for the hardened library), as is
+ * `told`: the size that the caller gives, or SIZE_MAX. */
+HAK_INLINE bool front_free_told(const uintptr_t *offset, void *block, size_t told, enum seal_kind kind)
 {
     size_t unit, class, top;
     struct thread_cache *cache;
     char *window;
 
-    if (HAK_SECURE)
-        return quick_free(offset, block, SIZE_MAX, SEAL_MALLOC);
     window = window_base();
     unit = window_block_unit(window, block);
     if (HAK_UNLIKELY(CHECK_EVERY_FREE || window_is_beyond(unit)))
         return false;
     class = __atomic_load_n((uint8_t *)window + WINDOW_PAGE_MAP + unit, __ATOMIC_RELAXED);
+    if (HAK_UNLIKELY(!seal_is_whole(block, class, told, kind)))
+        return false;
     cache = (struct thread_cache *)(window + *offset);
     top = cache->bins[class].top;
-    if (HAK_UNLIKELY(top == cache->bins[class].limit || cache->slots[top] == block)) /* T1 */
+    if (HAK_UNLIKELY(top == cache->bins[class].limit || (!HAK_SECURE && cache->slots[top] == block))) /* T1 */
         return false;
+    seal_take(block, class);
     cache->slots[top + 1] = block;
     cache_move_top(cache, class, top, 1);
     return true;
+}
+
+HAK_INLINE bool front_free_hit(const uintptr_t *offset, void *block, enum seal_kind kind)
+{
+    return front_free_told(offset, block, SIZE_MAX, kind);
 }
 
 /* As front_free_hit, for a block whose size and alignment the caller gives; an alignment of 1 is none. Also false if
@@ -96,7 +99,7 @@ HAK_INLINE bool front_free_sized_hit(void *block, size_t size, size_t alignment)
     char *window;
 
     if (HAK_SECURE)
-        return alignment == 1 && quick_free(&hak_cache_offset, block, size, SEAL_MALLOC);
+        return alignment == 1 && front_free_told(&hak_cache_offset, block, size, SEAL_MALLOC);
     window = window_base();
     unit = window_block_unit(window, block);
     if (HAK_UNLIKELY(CHECK_EVERY_FREE || window_is_beyond(unit)))
@@ -115,7 +118,7 @@ HAK_INLINE bool front_free_sized_hit(void *block, size_t size, size_t alignment)
 /* `slow` frees blocks that the fast path cannot, under the name that the user called. */
 HAK_INLINE void front_free_or(void *block, void (*slow)(void *))
 {
-    if (!front_free_hit(&hak_cache_offset, block))
+    if (!front_free_hit(&hak_cache_offset, block, SEAL_MALLOC))
         slow(block);
 }
 

@@ -5,7 +5,7 @@
 #include "front/block.h"
 #include "front/front.h"
 #include "front/guarded.h"
-#include "front/hardened.h"
+#include "front/sealed.h"
 #include "front/housekeeping.h"
 #include "front/process.h"
 #include "front/sample.h"
@@ -59,8 +59,8 @@ void *front_heap_aligned_alloc(struct heap *heap, size_t alignment, size_t size,
     bool zero = false;
     void *block;
 
-    if (HAK_SECURE && process_init())
-        return hardened_allocate(heap, alignment, size);
+    if (HAK_SECURE)
+        return sealed_allocate(heap, alignment, size, &zero);
     if (size > REQUEST_MAX || alignment > REQUEST_MAX / 2)
         return out_of_memory();
     housekeep();
@@ -85,8 +85,8 @@ struct heap *front_heap_of(const void *block)
         return NULL;
     if (!HAK_SECURE)
         return block_find(block, "hak_heap_of").heap;
-    (void)hardened_usable_size(block, "hak_heap_of"); /* reports an address that is no block */
-    (void)hardened_size(block, NULL, &heap);
+    (void)sealed_usable_size(block, "hak_heap_of"); /* reports an address that is no block */
+    (void)sealed_size(block, NULL, &heap);
     return heap;
 }
 
@@ -97,7 +97,7 @@ void front_heap_reset(struct heap *heap)
     guard_free_heap(heap);
     lock_acquire(&heap->lock);
     if (HAK_SECURE)
-        hardened_clear_heap(heap);
+        sealed_clear_heap(heap);
     heap_release_all(heap);
     lock_release(&heap->lock);
 }

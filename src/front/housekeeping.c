@@ -22,7 +22,7 @@ static struct heap *close_cache(void *memory)
 {
     struct thread_cache *cache = memory;
 
-    if (cache->open || cache->hardened.used)
+    if (HAK_SECURE || cache->open)
         cache_flush_all(cache, true);
     return cache_serve_itself(cache);
 }

@@ -4,10 +4,11 @@
 #include "front/entries.h"
 #include "front/fast.h"
 #include "front/guarded.h"
-#include "front/hardened.h"
 #include "front/housekeeping.h"
+#include "front/pooled.h"
 #include "front/process.h"
 #include "front/sample.h"
+#include "front/sealed.h"
 #include "front/thread.h"
 #include "observe/counters.h"
 #include "os/cycles.h"
@@ -17,40 +18,6 @@
 #include "pool/remote.h"
 #include "pool/slab.h"
 #include "superslab/shared_pool.h"
-
-/* Whether the block is one of the two entries below the top: it was freed already, before one or two other blocks. The
- * caller has compared the top. Only for full stacks: few large blocks fill one. */
-static bool newest_hold(const struct thread_cache *cache, unsigned class, const void *block)
-{
-    unsigned count = cache_count(cache, class);
-    void *const *top = &cache->slots[cache->bins[class].top];
-
-    return (count > 1 && top[-1] == block) || (count > 2 && top[-2] == block);
-}
-
-static void pooled_free(unsigned class, void *block, const char *function)
-{
-    struct thread_cache *cache = thread_cache_get();
-    struct bin *bin;
-
-    if (HAK_UNLIKELY(cache == NULL)) {
-        direct_house_free(class, block, function);
-        return;
-    }
-    bin = &cache->bins[class];
-    if (HAK_UNLIKELY(!cache_entry_is_block(class, block)))
-        misuse_report(function, block, misuse_of(block));
-    else if ((cache_count(cache, class) && cache->slots[bin->top] == block) ||
-             (bin->top == bin->limit && newest_hold(cache, class, block)))
-        misuse_report(function, block, MISUSE_FREED);
-    else if (bin->top == bin->limit)
-        cache_overflow(cache, class, block);
-    else {
-        cache->slots[bin->top + 1] = block;
-        bin_set_top(bin, bin->top + 1u);
-        debug_count_of(COUNT_FREE_TLS_SLL, class, 1);
-    }
-}
 
 /* Frees a block of a first-class heap, or a sample. */
 static void uncached_free(void *block, const char *function)
@@ -112,8 +79,8 @@ void front_free_named(void *block, const char *function)
         debug_count(COUNT_EARLY_FREE_NULL);
         return;
     }
-    if (HAK_SECURE && process_init()) {
-        hardened_free(block, HARDENED_NO_CLAIM, function);
+    if (HAK_SECURE) {
+        sealed_free(block, SEALED_NO_CLAIM, function);
         return;
     }
     housekeep();
@@ -130,14 +97,14 @@ void front_free_sized(void *address, size_t size, size_t alignment, const char *
 {
     struct block block;
 
-    if (HAK_SECURE && process_init()) {
-        hardened_free(address, (struct hardened_claim){ size, alignment, SEAL_MALLOC }, function);
+    if (HAK_SECURE) {
+        sealed_free(address, (struct sealed_claim){ size, alignment, SEAL_MALLOC }, function);
         return;
     }
     /* The usual miss is a full stack. */
     if (HAK_LIKELY(window_contains(address) && !CHECK_EVERY_FREE &&
                    class_fits(window_page_map()[window_unit(address)], address, size, alignment))) {
-        if (!front_free_hit(&hak_cache_offset, address))
+        if (!front_free_hit(&hak_cache_offset, address, SEAL_MALLOC))
             front_free_named(address, function);
         return;
     }
@@ -157,7 +124,7 @@ void front_free_sized(void *address, size_t size, size_t alignment, const char *
         return;
     }
     CYCLES_CALL_IS(CYCLES_FREE_HIT);
-    if (!front_free_hit(&hak_cache_offset, address))
+    if (!front_free_hit(&hak_cache_offset, address, SEAL_MALLOC))
         front_free_named(address, function);
 }
 

@@ -4,9 +4,8 @@
 #include "front/block.h"
 #include "front/direct.h"
 #include "front/fast.h"
-#include "front/hardened.h"
+#include "front/sealed.h"
 #include "front/housekeeping.h"
-#include "front/process.h"
 #include "front/sample.h"
 #include "pool/huge.h"
 #include "pool/slab.h"
@@ -16,21 +15,21 @@ enum { COPY_MOST = 8 << 20 }; /* copying more takes longer than the page faults 
 
 size_t front_usable_size(const void *block, const char *function)
 {
-    if (HAK_SECURE && process_init())
-        return hardened_usable_size(block, function);
+    if (HAK_SECURE)
+        return sealed_usable_size(block, function);
     return block ? block_find(block, function).size : 0;
 }
 
 size_t front_good_size(size_t size)
 {
-    if (HAK_SECURE && process_init())
+    if (HAK_SECURE)
         return size;
     return base_max(direct_size(1, size), size);
 }
 
 size_t front_aligned_size(size_t alignment, size_t size)
 {
-    if (HAK_SECURE && process_init())
+    if (HAK_SECURE)
         return size > REQUEST_MAX || alignment > REQUEST_MAX / 2 ? 0 : size;
     return direct_size(alignment, size);
 }
@@ -51,8 +50,8 @@ size_t front_expand(void *address, size_t size)
 
     if (address == NULL)
         return 0;
-    if (HAK_SECURE && process_init())
-        return hardened_expand(address, size, "hak_expand");
+    if (HAK_SECURE)
+        return sealed_expand(address, size, "hak_expand");
     block = block_find(address, "hak_expand");
     if (size <= block.size)
         return block.size;
@@ -64,9 +63,9 @@ size_t front_resize_in_place(void *address, size_t size, const char *function)
     struct block block;
     size_t got;
 
-    if (HAK_SECURE && process_init()) {
-        got = hardened_expand(address, size, function);
-        return got ? got : hardened_usable_size(address, function);
+    if (HAK_SECURE) {
+        got = sealed_expand(address, size, function);
+        return got ? got : sealed_usable_size(address, function);
     }
     block = block_find(address, function);
     got = resize_huge(&block, address, size);
@@ -118,8 +117,8 @@ static void *realloc_in(struct heap *heap, void *address, size_t size, const cha
 
 static void *realloc_slow(void *block, size_t size, const char *function)
 {
-    if (HAK_SECURE && process_init())
-        return hardened_realloc(NULL, block, size, function);
+    if (HAK_SECURE)
+        return sealed_realloc(NULL, block, size, function);
     if (block == NULL)
         return front_malloc(size);
     if (size == 0) {
@@ -153,8 +152,8 @@ void *front_realloc(void *block, size_t size, const char *function)
 
 void *front_heap_realloc(struct heap *heap, void *block, size_t size)
 {
-    if (HAK_SECURE && process_init())
-        return hardened_realloc(heap, block, size, "hak_heap_realloc");
+    if (HAK_SECURE)
+        return sealed_realloc(heap, block, size, "hak_heap_realloc");
     if (size == 0) {
         front_free(block);
         return NULL;

@@ -5,7 +5,6 @@
 #include "front/allocate.h"
 #include "front/block.h"
 #include "front/direct.h"
-#include "front/hardened.h"
 #include "front/housekeeping.h"
 #include "front/process.h"
 #include "front/sample.h"

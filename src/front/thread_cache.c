@@ -1,9 +1,12 @@
 #include "front/thread_cache.h"
 
+#include "front/bins.h"
+#include "harden/patrol.h"
 #include "observe/counters.h"
 #include "options/options.h"
 #include "os/cycles.h"
 #include "os/foreign.h"
+#include "os/os.h"
 #include "pool/heap_memory.h"
 #include "pool/registry.h"
 #include "pool/remote.h"
@@ -14,11 +17,6 @@
 #define BIN_FIRST_SHARED 1024u
 /* Slow calls between two calls of cache_shrink_next. */
 #define SHRINK_INTERVAL 8u
-/* How often the hand passes an unused bin before cache_shrink_next closes it. Deep bins get more passes once deep_most
- * has grown: a program that holds a thousand blocks of each class in turn returns to the first class after some hundred
- * slow calls. */
-#define HAND_PASSES 1u
-#define HAND_PASSES_DEEP 32u
 /* A bin that overflows so often without a refill only passes blocks on: it is flushed whole, and stops growing here. */
 #define ONE_WAY_OVERFLOWS 8u
 #define ONE_WAY_CAPACITY 64u
@@ -26,11 +24,6 @@
 /* HAKMEM_FC_CAP's largest value, which means no bound. Deep bins may hold DEEP_SHARE times HAKMEM_CACHE_BYTES. */
 #define FC_CAP_MOST 256u
 #define DEEP_SHARE 256u
-#define DEEP_FIRST_BYTES HAK_MIB
-
-/* A slow call for a run is taken to cost as much as so many bytes that the thread did not use before. Most of them are
- * in the processor's caches; the first touch of a page costs much more. */
-#define RUN_CALL_BYTES 1024u
 
 /* Added to a thread's number of calls between two profiles, so that blocks that lived meanwhile come into the last
  * bucket. */
@@ -39,27 +32,16 @@
 /* Entries that a flush moves at a time, which bounds its array on the stack. */
 #define FLUSH_MOST 128u
 
-/* ---- Flushes that others want ---- */
-
-HAK_DATA_HERE _Atomic uint32_t cache_flushes;
-static _Atomic uint32_t flush_wanted_ms; /* Order: relaxed; cache_flushes publishes it */
-
-void cache_want_flush(void)
-{
-    atomic_store_explicit(&flush_wanted_ms, shared_pool_now_ms(), memory_order_relaxed);
-    atomic_fetch_add_explicit(&cache_flushes, 1, memory_order_release);
-}
-
-uint32_t cache_flush_wanted_ms(void) { return atomic_load_explicit(&flush_wanted_ms, memory_order_relaxed); }
-
 /* ---- Bins ---- */
 
 /* Tells from which of a class's two stacks malloc takes (T8). Another process may write zeros here to make a thread's
  * calls miss (front/control.h), because class 0 has no block (T1). */
 static void cache_fill_classes(struct thread_cache *cache)
 {
+    bool misses = HAK_SECURE && profile_drawing(); /* V8 */
+
     for (size_t i = 0; i < sizeof cache->class_of; i++)
-        __atomic_store_n(&cache->class_of[i], (uint8_t)(class_of_size(i * BLOCK_ALIGN) + cache->counted),
+        __atomic_store_n(&cache->class_of[i], (uint8_t)(misses ? 0 : class_of_size(i * BLOCK_ALIGN) + cache->counted),
                          __ATOMIC_RELAXED);
 }
 
@@ -67,7 +49,7 @@ static void cache_fill_classes(struct thread_cache *cache)
 static void cache_follow_profile(struct thread_cache *cache)
 {
     cache->generation = profile_generation();
-    cache->counted = profile_drawing() && !HAK_SECURE ? RUN_BINS : 0;
+    cache->counted = profile_drawing() || HAK_SECURE ? RUN_BINS : 0;
     if (profile_drawing())
         cache->draw.calls += UNCOUNTED; /* the calls between two profiles are in none */
     if (cache_counts(cache))
@@ -84,6 +66,8 @@ static void cache_init(struct thread_cache *cache)
         cache->bins[class].limit = cache->base[class];
         bin_set_top(&cache->runs[class], size_classes[class].run_base);
     }
+    if (HAK_SECURE)
+        cache->chance = os_random() | 1;
     cache_follow_profile(cache);
     cache->hand = 1;
     cache->tick = cache_flush_number();
@@ -115,18 +99,6 @@ void cache_serve_from(struct thread_cache *cache, struct heap *own, struct heap 
 struct heap *cache_serve_itself(struct thread_cache *cache)
 {
     return cache->heap ? cache_change_heap(cache, cache->own) : NULL;
-}
-
-static bool bin_is_deep(const struct thread_cache *cache, unsigned class) { return cache->base[class] >= CACHE_SLOTS; }
-static unsigned bin_capacity(const struct thread_cache *cache, unsigned class)
-{
-    return cache->bins[class].limit - cache->base[class];
-}
-
-static void cache_note_busy(struct thread_cache *cache, unsigned class)
-{
-    cache->busy[class] =
-        bin_is_deep(cache, class) && cache->deep_most > DEEP_FIRST_BYTES ? HAND_PASSES_DEEP : HAND_PASSES;
 }
 
 static void bin_set_capacity(struct thread_cache *cache, unsigned class, unsigned capacity)
@@ -190,30 +162,6 @@ static void bin_grow_deep(struct thread_cache *cache, unsigned class, unsigned w
     debug_count_of(COUNT_CACHE_GROWN, class, 1);
 }
 
-/* Counts hits. The fast paths leave no trace but the top, so they popped or pushed at least the difference since the
- * bin's last slow call. The bin holds `count` blocks, and `left` after this call. Under the heap's lock. */
-HAK_INLINE void bin_note_hits(struct thread_cache *cache, unsigned class, unsigned count, unsigned left)
-{
-    unsigned seen = cache->seen[class];
-
-    cache->seen[class] = (uint16_t)left;
-    if (count <= seen)
-        cache->heap->classes[class].malloc_hits += seen - count;
-    else
-        cache->heap->classes[class].free_hits += count - seen;
-}
-
-/* Moves the oldest `count` entries of the bin to out[]. Under the heap's lock (T4). */
-static void bin_take_oldest(struct thread_cache *cache, unsigned class, void **out, unsigned count)
-{
-    unsigned base = cache->base[class], left = cache_count(cache, class) - count;
-    void **stack = &cache->slots[base + 1];
-
-    __builtin_memcpy(out, stack, count * sizeof *out);
-    __builtin_memmove(stack, stack + count, left * sizeof *stack);
-    bin_set_top(&cache->bins[class], base + left);
-}
-
 /* Returns the oldest `count` entries of the bin to their slabs. */
 static void bin_flush(struct thread_cache *cache, unsigned class, unsigned count)
 {
@@ -225,6 +173,8 @@ static void bin_flush(struct thread_cache *cache, unsigned class, unsigned count
     while (count) {
         unsigned part = (unsigned)base_min(count, FLUSH_MOST), held;
         size_t remote;
+        if (HAK_SECURE && !class_is_span(class))
+            patrol_flushed(&cache->slots[cache->base[class] + 1], part, class, &cache->chance);
         lock_acquire(&cache->heap->lock);
         held = cache_count(cache, class);
         bin_note_hits(cache, class, held, held - part);
@@ -235,193 +185,6 @@ static void bin_flush(struct thread_cache *cache, unsigned class, unsigned count
         if (remote)
             remote_free_blocks(class, blocks, remote, "free");
     }
-}
-
-/* ---- Runs (T8) ---- */
-
-/* Counts the calls that the run served, as hits and for the profile. Under the heap's lock. */
-static void run_settle(struct thread_cache *cache, unsigned class)
-{
-    unsigned served = cache->run_count[class] - cache_run_left(cache, class);
-
-    if (served == 0)
-        return;
-    cache->run_count[class] = (uint8_t)(cache->run_count[class] - served);
-    cache->heap->classes[class].malloc_hits += served;
-    cache->draw.calls += served;
-    countdowns_pass(&cache->countdowns, class, served);
-}
-
-static void run_flush(struct thread_cache *cache, unsigned class)
-{
-    unsigned base = size_classes[class].run_base, count;
-    size_t remote;
-
-    if (HAK_LIKELY(cache->run_count[class] == 0))
-        return;
-    lock_acquire(&cache->heap->lock);
-    run_settle(cache, class);
-    count = cache->run_count[class];
-    cache->run_count[class] = cache->run_want[class] = 0;
-    bin_set_top(&cache->runs[class], base);
-    remote = heap_return_blocks(cache->heap, class, &cache->slots[base + 1], count, "free");
-    lock_release(&cache->heap->lock);
-    if (remote)
-        remote_free_blocks(class, &cache->slots[base + 1], remote, "free");
-}
-
-/* Whether a run that lacks `missing` blocks is to get them from the heap. They are memory that the program would not
- * touch without the profile. So where blocks come back, the heap waits until short runs have cost as much. */
-static bool run_is_due(const struct thread_cache *cache, unsigned class, size_t missing)
-{
-    unsigned owed = cache->countdowns.owed[class];
-
-    return owed == RUN_BUILDS || (size_t)owed * RUN_CALL_BYTES >= missing * class_size(class);
-}
-
-/* Counts a run that served `served` calls while `back` blocks came back, for run_is_due. */
-static void run_owe(struct thread_cache *cache, unsigned class, unsigned served, unsigned back)
-{
-    uint8_t *owed = &cache->countdowns.owed[class];
-
-    if (back * 4 <= served)
-        *owed = RUN_BUILDS;
-    else if (*owed < RUN_BUILDS - 1)
-        ++*owed;
-}
-
-/* The length of the class's next run, after one that served `served` calls while `back` blocks came back. If few came
- * back, the thread takes blocks that it has not touched for long in any case, and a long run costs nothing. If more
- * came back than the bin can hold, blocks that a run takes from the heap soon return there. A run that was
- * much shorter than it was to be is no reason for a longer one. */
-static unsigned run_next(struct thread_cache *cache, unsigned class, unsigned served, unsigned back)
-{
-    size_t length = cache_run_length(cache, class), usual = size_classes[class].run_usual;
-
-    run_owe(cache, class, served, back);
-    if (HAK_UNLIKELY(cache->countdowns.full[class])) {
-        cache->countdowns.full[class] = false;
-        length = base_min(base_max(length / 2, 1), usual);
-    } else if (length == 0 && usual == 0 && cache_stays_runless(cache, class, back)) {
-        length = 0;
-    } else if (served <= length / 2) {
-        length = back * 2 <= served ? length : base_min(length, base_max(length / 2, usual));
-    } else if (back * 2 <= served) {
-        length = base_min(base_max(length * 2, 1), size_classes[class].run_limit);
-    } else if (length > usual) {
-        length = base_max(length / 2, usual);
-    } else {
-        length = base_min(base_max(length * 2, 4), usual);
-    }
-    cache->run_want[class] = (uint8_t)(length | (length == usual ? RUN_STEADY : 0));
-    return (unsigned)length;
-}
-
-bool cache_end_run(struct thread_cache *cache, unsigned class, uint64_t *weight)
-{
-    unsigned count = cache_count(cache, class), seen = cache->seen[class];
-
-    cache->draw.calls++;
-    cache_note_busy(cache, class);
-    run_next(cache, class, cache->run_count[class] + 1u, count > seen ? count - seen : 0);
-    if (cache->run_count[class]) {
-        lock_acquire(&cache->heap->lock);
-        run_settle(cache, class);
-        lock_release(&cache->heap->lock);
-    }
-    if (cache->generation != profile_generation()) /* Z3: the next housekeeping makes the cache follow */
-        return false;
-    return !profile_call_passes(&cache->countdowns, class) &&
-           profile_count_call(&cache->countdowns, &cache->draw, class, weight);
-}
-
-/* Returns how many calls the runs in progress have served. Most classes have no run, so it tests a word of classes at a
- * time. */
-static unsigned runs_served(const struct thread_cache *cache)
-{
-    unsigned served = 0;
-
-    _Static_assert(CLASS_COUNT % sizeof(uint64_t) == 0, "words hold all classes");
-    for (unsigned first = 0; first < CLASS_COUNT; first += sizeof(uint64_t)) {
-        uint64_t counts;
-        __builtin_memcpy(&counts, &cache->run_count[first], sizeof counts);
-        while (HAK_UNLIKELY(counts != 0)) { /* a byte for each class, the first the lowest on all our machines */
-            unsigned byte = base_low_bit(counts) / CHAR_BIT, class = first + byte;
-            served += cache->run_count[class] - cache_run_left(cache, class);
-            counts &= ~(UINT64_C(0xff) << byte * CHAR_BIT);
-        }
-    }
-    return served;
-}
-
-struct caller cache_caller(const struct thread_cache *cache)
-{
-    struct caller caller = { 0 };
-
-    if (cache->own == NULL || !profile_on()) /* the empty cache; calls that nobody counts */
-        return caller;
-    caller.calls = cache->draw.calls;
-    caller.thread = (uint16_t)cache->own->id;
-    if (profile.draw_mean != 1) /* with 1 every call is a sample, so a run serves none */
-        caller.calls += runs_served(cache);
-    return caller;
-}
-
-void cache_begin_run(struct thread_cache *cache, unsigned class)
-{
-    unsigned count = cache_count(cache, class), length = cache_run_length(cache, class), moved, got = 0;
-    unsigned base = size_classes[class].run_base;
-    bool zero;
-
-    if (cache->run_count[class] != 0 || cache->generation != profile_generation())
-        return;
-    cache->overflows[class] = 0;
-    length = countdowns_may_pass(&cache->countdowns, class, length);
-    moved = (unsigned)base_min(count, length);
-    length = (unsigned)base_min(length, base_max(size_classes[class].run_usual, moved));
-    if (length == 0)
-        return;
-    lock_acquire(&cache->heap->lock);
-    /* A few blocks more are not worth the search for them. */
-    if ((length - moved) * 8 > length && (moved == 0 || run_is_due(cache, class, length - moved))) {
-        cache->countdowns.owed[class] = 0;
-        got = (unsigned)heap_take_blocks(cache->heap, class, &cache->slots[base + 1], length - moved, &zero);
-        cache->heap->classes[class].direct++; /* no call missed for this */
-    }
-    bin_note_hits(cache, class, count, count - moved);
-    cache_fill_run(cache, class, base, moved, got);
-    lock_release(&cache->heap->lock);
-}
-
-/* Whether the calls that `left` counts need only blocks: none is a sample, and no other work waits. */
-static bool run_is_plain(const struct thread_cache *cache, unsigned class, int64_t left)
-{
-    return left >= 0 && cache_run_left(cache, class) == 0 && cache->tick == cache_flush_number() &&
-           cache->countdowns.shifts[class] == govern_shift(class);
-}
-
-void *cache_serve_counted(struct thread_cache *cache, unsigned class)
-{
-    unsigned served = cache->run_count[class] + 1u, count = cache_count(cache, class), seen = cache->seen[class];
-    unsigned back = count > seen ? count - seen : 0, length = cache_run_length(cache, class);
-    unsigned usual = size_classes[class].run_usual;
-    int64_t parts = cache->countdowns.parts[class], left = cache->countdowns.left[class] - parts * (int64_t)served;
-    void *block;
-
-    if (!run_is_plain(cache, class, left))
-        return NULL;
-    if (count - 1 < length / 2 && count - 1 < usual && (count == 1 || run_is_due(cache, class, length - (count - 1))))
-        return NULL; /* the heap must fill it */
-    length = (unsigned)base_min(run_next(cache, class, served, back), count - 1);
-    cache->countdowns.left[class] = left;
-    length = countdowns_may_pass(&cache->countdowns, class, length);
-    cache_note_busy(cache, class);
-    cache->overflows[class] = 0;
-    cache->seen[class] = (uint16_t)(count - 1 - length);
-    cache_note_run(cache, class, served, back);
-    block = cache_pop(cache, &cache->bins[class]);
-    cache_fill_run(cache, class, size_classes[class].run_base, length, 0);
-    return block;
 }
 
 /* ---- Capacities ---- */
@@ -503,6 +266,51 @@ static void cache_note_slow_call(struct thread_cache *cache, unsigned class)
         cache_shrink_next(cache);
 }
 
+/* Swaps places by chance. */
+static void shuffle(void **blocks, unsigned count, uint64_t *chance)
+{
+    for (unsigned i = 1; i < count; i++) {
+        unsigned other = harden_chance(chance, i + 1);
+        void *block = blocks[other];
+        blocks[other] = blocks[i];
+        blocks[i] = block;
+    }
+}
+
+/* cache_refill of libhakmem-secure (V8). */
+static void *cache_swap(struct thread_cache *cache, unsigned class)
+{
+    unsigned base = size_classes[class].run_base, held, keep, want, moved, got;
+    void **run = &cache->slots[base + 1], *single = NULL;
+    bool zero;
+
+    if (HAK_UNLIKELY(size_classes[class].run_limit == 0)) { /* threads do not cache the class */
+        lock_acquire(&cache->heap->lock);
+        heap_take_blocks(cache->heap, class, &single, 1, &zero);
+        lock_release(&cache->heap->lock);
+        return single;
+    }
+    bin_grow(cache, class);
+    held = cache_count(cache, class);
+    keep = bin_capacity(cache, class) / 2; /* freed blocks that wait for another run */
+    want = (unsigned)base_max(base_min(keep, size_classes[class].run_limit), 1);
+    moved = (unsigned)base_min(held > keep ? held - keep : 0, want);
+    lock_acquire(&cache->heap->lock);
+    run_settle(cache, class);
+    bin_note_hits(cache, class, held, held - moved);
+    bin_take_oldest(cache, class, run, moved);
+    got = moved * 2 > want ? 0 : (unsigned)heap_take_blocks(cache->heap, class, run + moved, want - moved, &zero);
+    if (HAK_UNLIKELY(moved + got == 0 && held)) /* a block that waits is better than none */
+        bin_take_oldest(cache, class, run, moved = 1);
+    lock_release(&cache->heap->lock);
+    if (!class_is_span(class))
+        patrol_taken(run, moved + got, got, class, &cache->chance);
+    shuffle(run, moved, &cache->chance);
+    cache->run_count[class] = (uint8_t)(moved + got);
+    bin_set_top(&cache->runs[class], base + moved + got);
+    return moved + got ? cache_pop(cache, &cache->runs[class]) : NULL;
+}
+
 void *cache_refill(struct thread_cache *cache, unsigned class, bool *zero)
 {
     void *single = NULL, **out = &single;
@@ -513,6 +321,11 @@ void *cache_refill(struct thread_cache *cache, unsigned class, bool *zero)
     foreign_forbid();
     cache_note_slow_call(cache, class);
     cache->overflows[class] = 0;
+    if (HAK_SECURE) {
+        single = cache_swap(cache, class);
+        foreign_allow();
+        return single;
+    }
     if (cache->deep_refused == class && !cache->deep_refrain) {
         cache->deep_refused = CLASS_NONE;
         cache->deep_most =
@@ -666,8 +479,8 @@ void cache_flush_all(struct thread_cache *cache, bool close)
     cache->tick = cache_flush_number();
     if (HAK_UNLIKELY(profile_drawing()))
         govern_relax_due(profile_now_ms());
-    if (HAK_SECURE)
-        bins_flush(&cache->hardened, cache->slots, cache->heap, close);
+    if (HAK_SECURE && close)
+        spans_flush(&cache->spans, cache->heap);
     for (unsigned class = 1; class < CLASS_COUNT; class++) {
         run_flush(cache, class);
         if (cache_counts(cache))

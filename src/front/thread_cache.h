@@ -19,6 +19,9 @@
  *     not short of memory: nobody else can reach free memory in it. The bytes that deep bins may have double when a bin
  *     that was full is refilled. They are closed if the footprint grows although they hold much, and stay small until
  *     the next tick.
+ * V8: in libhakmem-secure malloc always pops from runs. cache_swap fills them with what waited longest in the bin, in
+ *     random order, and with the heap's blocks, which are in the order of their addresses. While the profile draws,
+ *     class_of is 0, so that each call misses.
  * T8: counted is RUN_BINS while calls are counted for samples (profile/profile.h), else 0; class_of has it added. While
  *     it is not 0, malloc pops from runs[c], which only slow calls fill: slots[run_base + 1 .. top] are blocks like
  *     T3's. free still pushes onto bins[c]. A run begins with run_count[c] blocks; each hit lowers its top by one.
@@ -27,7 +30,8 @@
 #define HAK_FRONT_THREAD_CACHE_H
 
 #include "config/classes.h"
-#include "harden/bins.h"
+#include "front/flushes.h"
+#include "harden/spans.h"
 #include "pool/heap.h"
 #include "profile/draw.h"
 #include "profile/govern.h"
@@ -77,7 +81,9 @@ struct thread_cache {
     struct stack_memory *stacks;
     struct heap *own;               /* the thread's heap, which holds the cache's memory */
     struct labels *labels;
-    struct bins hardened; /* V8: uses `slots` in libhakmem-secure */
+    /* For libhakmem-secure. */
+    struct spans spans;
+    uint64_t chance;              /* harden_chance */
     /* The slots come last, the smallest classes' first, so that a thread with a few small blocks touches one page. */
     union {
         void *slots[CACHE_SLOTS_DEEP]; /* T7: most caches end at CACHE_BYTES */
@@ -90,7 +96,7 @@ struct thread_cache {
 
 #define CACHE_BYTES                                                                                                    \
     (offsetof(struct thread_cache, slots) +                                                                            \
-     (HAK_SECURE ? (size_t)RING_SLOTS_END : (size_t)CACHE_SLOTS_COUNTED) * sizeof(void *))
+     (size_t)CACHE_SLOTS_COUNTED * sizeof(void *))
 
 _Static_assert(offsetof(struct thread_cache, slots) + sizeof(void *) <= 4096,
                "W3: the empty cache is read in its first page");
@@ -138,20 +144,11 @@ HAK_INLINE unsigned cache_run_left(const struct thread_cache *cache, unsigned cl
 /* All blocks of the class in the cache. For another thread's cache: under its heap's lock. */
 HAK_INLINE unsigned cache_blocks(const struct thread_cache *cache, unsigned class)
 {
-    if (HAK_SECURE)
-        return bins_count(&cache->hardened, class);
-    return cache_count(cache, class) + cache_run_left(cache, class);
+    return cache_count(cache, class) + cache_run_left(cache, class) +
+           (HAK_SECURE && class_is_span(class) ? spans_count(&cache->spans, class) : 0);
 }
 
-HAK_INLINE bool cache_counts(const struct thread_cache *cache) { return cache->counted != 0; }
-
-/* Makes each thread flush its cache on its next slow call, as a tick does. Any thread. */
-HAK_HIDDEN void cache_want_flush(void);
-
-/* How often a flush was wanted, and when last (milliseconds of shared_pool_now_ms). */
-HAK_DATA _Atomic uint32_t cache_flushes; /* Order: release in cache_want_flush, acquire: the time, and what changed */
-HAK_INLINE uint32_t cache_flush_number(void) { return atomic_load_explicit(&cache_flushes, memory_order_acquire); }
-HAK_HIDDEN uint32_t cache_flush_wanted_ms(void);
+HAK_INLINE bool cache_counts(const struct thread_cache *cache) { return !HAK_SECURE && cache->counted != 0; }
 
 /* Makes `heap` serve the cache of a new thread with the heap `own`: zeroed, or as another thread left it. */
 HAK_HIDDEN void cache_serve_from(struct thread_cache *cache, struct heap *own, struct heap *heap);
@@ -159,7 +156,8 @@ HAK_HIDDEN void cache_serve_from(struct thread_cache *cache, struct heap *own, s
 /* Makes `own` serve the cache. Returns the heap that served it before; NULL: the cache was not in use. */
 HAK_HIDDEN struct heap *cache_serve_itself(struct thread_cache *cache);
 
-/* Refills the class's empty stack and returns a block. *zero: the block reads as zero. NULL when memory is out. */
+/* Refills the stack from which malloc takes, which is empty, and returns a block. *zero: the block reads as zero. NULL
+ * when memory is out. */
 HAK_HIDDEN void *cache_refill(struct thread_cache *cache, unsigned class, bool *zero);
 
 /* Takes back a block whose stack is full: grows or flushes the stack. */

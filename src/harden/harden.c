@@ -5,7 +5,6 @@
 #include "os/os.h"
 
 HAK_DATA_HERE struct harden harden;
-HAK_DATA_HERE _Atomic size_t harden_detours;
 
 HAK_AT_START void harden_begin(void)
 {

@@ -4,8 +4,8 @@
 
 #include "os/os.h"
 
-/* Bytes of the canary that fit before the inaccessible pages. */
-static size_t large_canary_bytes(const struct huge_request *request)
+/* Bytes of the guard word that fit before the inaccessible pages. */
+static size_t large_word_bytes(const struct huge_request *request)
 {
     return request->guard ? base_min(SEAL_BYTES, request->guard - request->size) : SEAL_BYTES;
 }
@@ -16,11 +16,11 @@ static size_t large_mapping(size_t size) { return size + os_page_size(); }
 /* Seals a block whose bytes from request->size on are zero and accessible. */
 static void large_seal(char *block, struct huge_request *request, size_t mapping)
 {
-    uint64_t canary = seal_canary(block);
+    uint64_t word = seal_word(block);
     size_t guard = base_align_up(base_max(request->size, 1), os_page_size());
 
     request->guard = harden_close(block + guard, mapping - guard) ? guard : 0;
-    memcpy(block + request->size, &canary, large_canary_bytes(request));
+    memcpy(block + request->size, &word, large_word_bytes(request));
     huge_set_request(block, request);
 }
 
@@ -29,16 +29,15 @@ static bool large_unseal(char *block, const struct huge_request *request, size_t
 {
     if (request->guard && !os_protect(block + request->guard, mapping - request->guard, true))
         return false;
-    memset(block + request->size, 0, large_canary_bytes(request));
+    memset(block + request->size, 0, large_word_bytes(request));
     return true;
 }
 
-void *large_allocate(struct heap *heap, size_t alignment, size_t size)
+void *large_allocate(struct heap *heap, size_t alignment, size_t size, bool *zero)
 {
     struct huge_request request = { .size = size };
     size_t mapping;
-    bool zero; /* always: freed ranges are zero (superslab/ranges.h) */
-    void *block = huge_allocate(large_mapping(size), alignment, &zero, heap);
+    void *block = huge_allocate(large_mapping(size), alignment, zero, heap);
 
     if (block == NULL)
         return NULL;
@@ -49,13 +48,13 @@ void *large_allocate(struct heap *heap, size_t alignment, size_t size)
 
 enum seal_state large_read(const void *block, struct huge_request *request, size_t *changed)
 {
-    uint64_t canary = seal_canary(block);
+    uint64_t word = seal_word(block);
     size_t mapping;
 
     if (!huge_get_request(block, request, &mapping))
         return SEAL_NONE;
-    for (size_t i = 0; i < large_canary_bytes(request); i++) {
-        if (((const char *)block)[request->size + i] != ((const char *)&canary)[i]) {
+    for (size_t i = 0; i < large_word_bytes(request); i++) {
+        if (((const char *)block)[request->size + i] != ((const char *)&word)[i]) {
             *changed = request->size + i;
             return SEAL_BROKEN;
         }

@@ -1,36 +1,58 @@
 /*
- * The sizes of the larger blocks that a program holds, out of reach of its writes: a ledger for each slab, behind
- * struct superslab in the SuperSlab's header unit.
- *
- * V5: a free is valid only if it takes off the block's seal. seal_take is one atomic exchange, so of several frees at
- *     the same moment one takes the seal, and the others are reported. A free that comes when the program has the block
- *     again takes the new seal.
- * V6: a block has a seal (harden/seal.h) from before the program gets it until its free, and at no other time. Blocks
- *     of 1 KiB and more have their sizes in `sizes`, 0 for no seal; smaller ones have them in their own last 8 bytes.
- * V7: a free block reads as zero wherever it waits, and so does every unit of the shared pool.
+ * The sizes of the spans that a program holds, out of reach of its writes: behind struct superslab in the SuperSlab's
+ * header unit.
  */
 #ifndef HAK_HARDEN_LEDGER_H
 #define HAK_HARDEN_LEDGER_H
 
+#include "harden/seal.h"
 #include "superslab/superslab.h"
 
-/* The most blocks in a slab that has their sizes in the ledger. */
-#define LEDGER_SIZES 64u
-
+/* Of a span: the requested size plus 1, and the kind above it; 0: the program does not hold it (V6). Order: release and
+ * acquire by ledger_take; else relaxed. */
 struct ledger {
-    uint32_t sizes[LEDGER_SIZES]; /* Order: release and acquire by seal_take; acquire by look.c; else relaxed */
+    uint32_t spans[SUPERSLAB_UNITS]; /* by the first unit */
 };
 
-enum { LEDGER_OFFSET = (sizeof(struct superslab) + HAK_CACHE_LINE - 1) / HAK_CACHE_LINE * HAK_CACHE_LINE };
-_Static_assert(LEDGER_OFFSET + SUPERSLAB_UNITS * sizeof(struct ledger) <= UNIT_SIZE, "the ledgers fit unit 0");
+enum {
+    LEDGER_OFFSET = (sizeof(struct superslab) + HAK_CACHE_LINE - 1) / HAK_CACHE_LINE * HAK_CACHE_LINE,
+    LEDGER_KIND_SHIFT = 28
+};
+_Static_assert(LEDGER_OFFSET + sizeof(struct ledger) <= UNIT_SIZE, "the ledger fits unit 0");
+_Static_assert(POOLED_MAX < UINT32_C(1) << LEDGER_KIND_SHIFT, "a word holds each size");
 
-/* The slab's ledger. */
-HAK_INLINE struct ledger *ledger_of(const struct slab *slab)
+HAK_INLINE uint32_t *ledger_of(const struct slab *slab)
 {
-    return (struct ledger *)((char *)superslab_of(slab) + LEDGER_OFFSET) + slab_first_unit(slab);
+    return &((struct ledger *)((char *)superslab_of(slab) + LEDGER_OFFSET))->spans[slab_first_unit(slab)];
 }
 
-/* Forgets all blocks of the slab. */
-HAK_INLINE void ledger_clear(struct ledger *ledger) { __builtin_memset(ledger, 0, sizeof *ledger); }
+HAK_INLINE void ledger_put(struct slab *slab, size_t requested, enum seal_kind kind)
+{
+    __atomic_store_n(ledger_of(slab), (uint32_t)requested + 1 + ((uint32_t)kind << LEDGER_KIND_SHIFT),
+                     __ATOMIC_RELAXED);
+}
+
+/* False: the program does not hold the span. */
+HAK_INLINE bool ledger_read(const struct slab *slab, size_t *requested, enum seal_kind *kind)
+{
+    uint32_t word = __atomic_load_n(ledger_of(slab), __ATOMIC_RELAXED);
+
+    *requested = (word & ((UINT32_C(1) << LEDGER_KIND_SHIFT) - 1)) - 1;
+    *kind = (enum seal_kind)(word >> LEDGER_KIND_SHIFT);
+    return word != 0;
+}
+
+/* Takes the record off. False: another thread did since it was read. Release: the checks came before. Acquire: the
+ * erasing comes after. */
+HAK_INLINE bool ledger_take(struct slab *slab)
+{
+    return __atomic_exchange_n(ledger_of(slab), 0, __ATOMIC_ACQ_REL) != 0;
+}
+
+/* Forgets a span, or none. */
+HAK_INLINE void ledger_clear(struct slab *slab) { __atomic_store_n(ledger_of(slab), 0, __ATOMIC_RELAXED); }
+
+/* The guard word behind the requested bytes of a span or huge block: no byte of the pattern is zero. */
+HAK_INLINE uint64_t seal_word(const void *block) { return seal_mix(block) | UINT64_C(0x0101010101010101); }
 
 #endif

@@ -10,74 +10,65 @@
  * arrive. A false one would need a thread that frees the block and takes it again, with the same size, in each read. */
 #define LOOK_READS 4u
 
-/* The block's seal as one word; 0: it has none. */
-static uint64_t look_word(const char *block, unsigned class, struct ledger *ledger, unsigned index)
-{
-    if (seal_in_tail(class))
-        return __atomic_load_n((const uint64_t *)(const void *)(block + class_size(class) - SEAL_BYTES),
-                               __ATOMIC_ACQUIRE); /* Acquire: the bytes are read after it. */
-    return __atomic_load_n(&ledger->sizes[index], __ATOMIC_ACQUIRE);
-}
-
-/* The first byte in [from, to) of the block that is neither zero nor in its place in the canary; `to` if there is none.
- * The canary begins at `from` (V18). */
-static size_t look_first_wrong(const char *block, size_t from, size_t to)
-{
-    uint64_t canary = seal_canary(block);
-    const char *wanted = (const char *)&canary;
-    const volatile char *now = block; /* read again each time */
-
-    for (size_t at = from; at < to; at++) {
-        char byte = now[at];
-        if (byte != 0 && (at - from >= SEAL_BYTES || byte != wanted[at - from]))
-            return at;
-    }
-    return to;
-}
-
 /* Whether the seal's bytes can be read. The program may have closed the pages of a block of a page or more. */
-static bool look_may_read(const char *block, unsigned class, size_t requested)
+static bool look_may_read(const char *block, size_t slot, size_t from)
 {
-    uintptr_t at = (uintptr_t)block + requested, last = at + seal_canary_bytes(class, requested) - 1;
+    return slot < os_page_size() || (os_can_read((uintptr_t)(block + from) & ~(uintptr_t)3) &&
+                                     os_can_read((uintptr_t)(block + slot - SEAL_BYTES)));
+}
 
-    return class_size(class) < os_page_size() ||
-           (os_can_read(at & ~(uintptr_t)3) && os_can_read(last & ~(uintptr_t)3));
+/* The first byte of the slack that is neither zero nor as it was given (V18); `slot`: none. */
+static size_t look_first_wrong(const char *block, size_t slot, size_t slack)
+{
+    uint64_t pattern = SEAL_PATTERN;
+    const char *wanted = (const char *)&pattern;
+    size_t at = seal_slack_at(slot, slack);
+    const volatile char *now = block + at; /* read again each time */
+
+    for (size_t i = SEAL_BYTES - base_min(slack, SEAL_BYTES); i < SEAL_BYTES; i++) {
+        char byte = now[i];
+        if (byte != 0 && byte != wanted[i])
+            return at + i;
+    }
+    return slot;
 }
 
 /* Whether a write broke the seal. *seal tells where. */
-static bool look_is_broken(const char *block, unsigned class, struct ledger *ledger, unsigned index, struct seal *seal)
+static bool look_is_broken(const char *block, size_t slot, struct seal *seal)
 {
-    uint64_t word = look_word(block, class, ledger, index);
-    bool in_tail = seal_in_tail(class), broken;
+    uint64_t word;
 
+    if (!look_may_read(block, slot, slot - SEAL_BYTES))
+        return false;
+    word = seal_of(block, slot);
     if (word == 0)
         return false;
-    /* A tail word changes in one store, so it needs no second byte as a witness. */
-    broken = in_tail && !seal_is_tail(block, word);
-    if (!broken && !in_tail && !look_may_read(block, class, (word & SEAL_LEDGER_SIZE_MASK) - 1))
-        return false;
-    if (HAK_LIKELY(seal_read(block, class, ledger, index, seal) != SEAL_BROKEN))
-        return false;
-    if (!broken) {
-        size_t end = in_tail ? class_size(class) - SEAL_BYTES
-                             : seal->requested + seal_canary_bytes(class, seal->requested);
-        if (seal->requested >= end || (seal->changed = look_first_wrong(block, seal->requested, end)) == end)
+    /* Acquire: the slack is read later than the seal. */
+    atomic_thread_fence(memory_order_acquire);
+    /* A seal changes in one store, so a wrong one needs no other witness. */
+    if (!seal_decode(word ^ seal_mix(block), slot, seal)) {
+        if (seal_read(block, slot, seal) != SEAL_BROKEN)
+            return false;
+    } else {
+        if (!look_may_read(block, slot, seal->requested))
+            return false;
+        seal->changed = look_first_wrong(block, slot, slot - SEAL_BYTES - seal->requested);
+        if (HAK_LIKELY(seal->changed == slot))
             return false;
     }
     /* Acquire: the word is read again after all bytes, also where processors change the order of loads. */
     atomic_thread_fence(memory_order_acquire);
-    return look_word(block, class, ledger, index) == word;
+    return seal_of(block, slot) == word;
 }
 
-static bool look_stays_broken(const char *block, unsigned class, struct ledger *ledger, unsigned index,
-                              struct seal *seal)
+static bool look_stays_broken(const char *block, size_t slot, struct seal *seal)
 {
     struct seal again;
 
-    if (HAK_LIKELY(!look_is_broken(block, class, ledger, index, seal)))
+    if (HAK_LIKELY(!look_is_broken(block, slot, seal)))
         return false;
     for (unsigned i = 1; i < LOOK_READS; i++)
-        if (!os_can_read((uintptr_t)block) || !look_is_broken(block, class, ledger, index, &again) ||
+        if (!os_can_read((uintptr_t)block) || !look_is_broken(block, slot, &again) ||
             again.changed != seal->changed || again.requested != seal->requested)
             return false;
     return true;
@@ -86,21 +77,21 @@ static bool look_stays_broken(const char *block, unsigned class, struct ledger *
 static void look_at(struct slab_look *base, struct slab *slab)
 {
     struct look *look = (struct look *)base;
-    struct ledger *ledger = ledger_of(slab);
-    unsigned class = slab->class;
+    size_t slot = class_size(slab->class);
     struct seal seal;
 
+    HAK_ASSERT(!class_is_span(slab->class)); /* they are not scrubbed */
     for (unsigned i = 0; i < slab_words(slab) && look->block == NULL; i++) {
         uint64_t used = ~(atomic_load_explicit(&slab->local[i], memory_order_relaxed) |
                           atomic_load_explicit(&slab->remote[i], memory_order_relaxed)) &
                         base_low_mask(slab->blocks - i * 64);
         for (; used && look->block == NULL; used &= used - 1) {
             unsigned index = i * 64 + base_low_bit(used);
-            const char *block = slab->start + (size_t)index * class_size(class);
-            if (HAK_LIKELY(!look_stays_broken(block, class, ledger, index, &seal)))
+            const char *block = slab->start + index * slot;
+            if (HAK_LIKELY(!look_stays_broken(block, slot, &seal)))
                 continue;
-            look->before = index < slab_blocks_withheld(class);
-            look->block = look->before ? block + class_size(class) : block;
+            look->before = index < slab_blocks_withheld(slab->class);
+            look->block = look->before ? block + slot : block;
             look->requested = seal.requested;
             look->changed = seal.changed;
         }

@@ -1,115 +1,77 @@
 #include "harden/seal.h"
 
-#include <string.h>
+/* The last n bytes of a word in memory. */
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define SLACK_LAST(n) ((n) == 0 ? 0 : UINT64_MAX << (64 - 8 * (n)) % 64)
+#else
+#define SLACK_LAST(n) ((n) == 0 ? 0 : UINT64_MAX >> (64 - 8 * (n)) % 64)
+#endif
+#define SLACK_PATTERN(n) (SLACK_LAST(n) & SEAL_PATTERN)
 
-/* For so many bytes between the requested size and the tail word. */
-#define GAP(bytes)                                                                                                     \
-    { (bytes) < 8 ? UINT64_C(1) << 8 * ((bytes) % 8) : 0, (bytes) > 8 ? ~UINT64_C(0) << 8 * ((16 - (bytes)) % 8) : 0 }
-HAK_DATA_HERE const struct seal_gap seal_gaps[SEAL_GAPS] = {
-    GAP(0), GAP(1), GAP(2),  GAP(3),  GAP(4),  GAP(5),  GAP(6),  GAP(7),
-    GAP(8), GAP(9), GAP(10), GAP(11), GAP(12), GAP(13), GAP(14), GAP(15),
+HAK_DATA_HERE const uint64_t seal_slack_masks[] = {
+    SLACK_LAST(0), SLACK_LAST(1), SLACK_LAST(2), SLACK_LAST(3), SLACK_LAST(4),
+    SLACK_LAST(5), SLACK_LAST(6), SLACK_LAST(7), SLACK_LAST(8),
+};
+HAK_DATA_HERE const uint64_t seal_patterns[] = {
+    SLACK_PATTERN(0), SLACK_PATTERN(1), SLACK_PATTERN(2), SLACK_PATTERN(3), SLACK_PATTERN(4),
+    SLACK_PATTERN(5), SLACK_PATTERN(6), SLACK_PATTERN(7), SLACK_PATTERN(8),
 };
 
-/* The first byte of [from, to) that is not zero, or `to`. */
-static size_t seal_first_not_zero(const char *block, size_t from, size_t to)
+/* The first byte in which two words in memory differ; 8: none. */
+static size_t word_first_changed(uint64_t a, uint64_t b)
 {
-    while (from < to && block[from] == 0)
-        from++;
-    return from;
+    const char *one = (const char *)&a, *other = (const char *)&b;
+    size_t i = 0;
+
+    while (i < SEAL_BYTES && one[i] == other[i])
+        i++;
+    return i;
 }
 
-/* The first of the canary's `count` bytes at `at` that changed; `count` if none did. */
-static size_t seal_first_changed(uint64_t found, uint64_t canary, size_t count)
+bool seal_decode(uint64_t word, size_t slot, struct seal *seal)
 {
-    uint64_t changed = found ^ canary;
+    uint64_t code = word >> SEAL_CODE_SHIFT;
+    size_t slack = code & SEAL_SLACK_MASK;
 
-    for (size_t i = 0; i < count; i++) {
-        unsigned shift = (unsigned)(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? i : 7 - i) * 8;
-        if ((changed >> shift) & 0xff)
-            return i;
-    }
-    return count;
-}
-
-static enum seal_state seal_read_tail(const char *block, unsigned class, struct seal *seal)
-{
-    size_t size = class_size(class), room, count, changed;
-    uint64_t canary = seal_canary(block), tail = seal_load(block + size - SEAL_BYTES),
-             code = (tail ^ canary) >> SEAL_TAIL_SHIFT;
-    bool in_range;
-
-    if (tail == 0)
-        return SEAL_NONE;
-    room = code & SEAL_ROOM_MASK;
     seal->kind = (enum seal_kind)(code >> SEAL_KIND_SHIFT);
-    seal->requested = size - base_min(room, size);
-    in_range = room >= SEAL_BYTES && room <= size && seal->kind <= SEAL_NEW_ARRAY;
-    if (HAK_UNLIKELY(tail != seal_tail(canary, code) || !in_range)) {
-        size_t first = seal_first_changed(tail, seal_tail(canary, code), 6);
-        seal->changed = size - SEAL_BYTES + first;
-        /* The requested size is known only while the code's two places agree. */
-        if (!in_range || ((tail ^ seal_tail(canary, code)) >> (SEAL_TAIL_SHIFT - 32) & 0xffff) != 0)
-            seal->requested = SIZE_MAX;
-        return SEAL_BROKEN;
-    }
-    if (HAK_LIKELY(seal_gap_wrong(block, size, room, canary, tail) == 0))
-        return SEAL_WHOLE;
-    count = base_min(room - SEAL_BYTES, SEAL_BYTES);
-    changed = seal_first_changed(seal_load(block + seal->requested), canary, count);
-    seal->changed = seal->requested + changed;
-    if (changed == count)
-        seal->changed = seal_first_not_zero(block, seal->requested + count, size - SEAL_BYTES);
-    return SEAL_BROKEN;
+    seal->requested = SIZE_MAX;
+    if (seal->kind <= SEAL_NEW_ARRAY && slack <= slot - SEAL_BYTES)
+        seal->requested = slot - SEAL_BYTES - slack;
+    return seal->requested != SIZE_MAX && word << (64 - SEAL_CODE_SHIFT) == 0;
 }
 
-enum seal_state seal_read(const char *block, unsigned class, const struct ledger *ledger, unsigned index,
-                          struct seal *seal)
+enum seal_state seal_read(const char *block, size_t slot, struct seal *seal)
 {
-    uint64_t canary, found;
-    uint32_t word;
-    size_t count;
+    uint64_t mix = seal_mix(block), word = seal_of(block, slot), mask;
+    size_t slack;
 
-    if (seal_in_tail(class))
-        return seal_read_tail(block, class, seal);
-    word = __atomic_load_n(&ledger->sizes[index], __ATOMIC_RELAXED);
     if (word == 0)
         return SEAL_NONE;
-    seal->requested = (word & SEAL_LEDGER_SIZE_MASK) - 1;
-    seal->kind = (enum seal_kind)(word >> SEAL_LEDGER_KIND_SHIFT);
-    canary = seal_canary(block);
-    count = seal_canary_bytes(class, seal->requested);
-    found = canary;
-    if (HAK_LIKELY(count == SEAL_BYTES))
-        found = seal_load(block + seal->requested);
-    else
-        memcpy(&found, block + seal->requested, count);
-    if (HAK_LIKELY(found == canary))
+    if (!seal_decode(word ^ mix, slot, seal)) {
+        /* A short write behind the block leaves the code. */
+        seal->changed = slot - SEAL_BYTES;
+        if (seal->requested != SIZE_MAX)
+            seal->changed +=
+                word_first_changed(word, mix ^ seal_code(slot - SEAL_BYTES - seal->requested, seal->kind));
+        return SEAL_BROKEN;
+    }
+    slack = slot - SEAL_BYTES - seal->requested;
+    if (HAK_LIKELY(seal_slack_is_whole(block, slot, slack)))
         return SEAL_WHOLE;
-    seal->changed = seal->requested + seal_first_changed(found, canary, count);
+    mask = seal_slack_mask(slack);
+    seal->changed = seal_slack_at(slot, slack);
+    seal->changed += word_first_changed(seal_load(block + seal->changed) & mask, SEAL_PATTERN & mask);
     return SEAL_BROKEN;
-}
-
-void seal_erase(char *block, unsigned class, size_t requested, bool whole)
-{
-    size_t size = class_size(class), from = whole ? 0 : requested;
-    size_t to = seal_in_tail(class) ? size : base_min(base_align_up(requested + SEAL_BYTES, 2 * SEAL_BYTES), size);
-
-    memset(block + from, 0, to - from);
 }
 
 size_t seal_first_written(const char *memory, size_t size)
 {
     const seal_words *at = (const seal_words *)(const void *)memory;
-    size_t count = size / sizeof *at, i = 0;
+    size_t i = 0, count = size / sizeof *at;
 
-    for (; i + 8 <= count; i += 8) {
-        seal_words any = ((at[i] | at[i + 1]) | (at[i + 2] | at[i + 3])) |
-                         ((at[i + 4] | at[i + 5]) | (at[i + 6] | at[i + 7]));
-        if (HAK_UNLIKELY((any[0] | any[1]) != 0))
-            break;
-    }
-    for (; i < count; i++)
-        if (HAK_UNLIKELY((at[i][0] | at[i][1]) != 0))
-            return seal_first_not_zero(memory, i * sizeof *at, (i + 1) * sizeof *at);
-    return size;
+    while (i < count && (at[i][0] | at[i][1]) == 0)
+        i++;
+    for (i *= sizeof *at; i < size && memory[i] == 0; i++)
+        ;
+    return i;
 }

@@ -1,26 +1,31 @@
 /*
- * A block's seal: the size that the program asked for, and a canary of 8 bytes directly behind that many bytes.
+ * The seal: a word that tells of each block of libhakmem-secure whether the program holds it, how many bytes it asked
+ * for, and which function gave it.
  *
- *   blocks below 1 KiB     | requested bytes | canary | zeros | tail word |    the tail word may cover the canary's end
- *   larger ones            | requested bytes | canary | zeros              |    the size is in the ledger (V6)
- *   exact spans            | requested bytes | part of the canary |              V20
+ *   slots of slabs   | requested bytes | slack | seal |    the seal is the slot's last 8 bytes
+ *   spans            | requested bytes | guard word |      the size is in the slab's record (V6)
+ *   huge blocks      | requested bytes | guard word |      harden/large.h
  *
- * The canary is made from the block's address and the process's secret, so no address inside a block has a seal. Its
- * first byte is zero, so a string that lacks its end ends there. The tail word is the canary XOR a code for the room
- * between the requested size and the block's end. The code is in it twice: in its last two bytes, and in its third and
- * fourth. So a write that begins behind the requested size changes the canary, the tail word or the zeros, and one that
- * ends directly before the next block changes a code.
+ * The seal of a live block is a mix of its address and the process's secret, XOR a code in its upper bits: the bytes of
+ * slack, and the kind. So no address inside a block has a seal. A write past a block comes to the lower bits first,
+ * which must be the mix's. The first 8 bytes of slack hold a pattern, none of whose bytes is zero: a write directly
+ * behind the requested bytes changes it, a string's final zero too. A free block is zero, its seal included.
  *
- * V20: a span has all bytes of the canary, or as many as lie before its end. It has fewer than SEAL_BYTES only if a
- *     unit that nobody can access lies directly behind it (V19), so that a write past its end faults.
+ * V5: a free is valid only if the block has a live seal, which it takes off. Of two frees at the same moment both may
+ *     find it; then the block's slab finds the second.
+ * V6: a block has a live seal from before the program gets it until its free, and at no other time. A span's record has
+ *     its size then, and else 0.
+ * V7: a free slot reads as zero wherever it waits, and so does a unit of the shared pool, unless superslab.unclean says
+ *     that a span was there. Of a free span the first FREE_EDGE bytes read as zero.
  */
 #ifndef HAK_HARDEN_SEAL_H
 #define HAK_HARDEN_SEAL_H
 
 #include "harden/harden.h"
-#include "harden/ledger.h"
 
 #define SEAL_BYTES ((size_t)8)
+/* What each request takes in addition. */
+#define SEAL_ROOM (HAK_SECURE ? SEAL_BYTES : 0)
 
 enum seal_kind { SEAL_MALLOC = 0, SEAL_NEW, SEAL_NEW_ARRAY };
 
@@ -31,39 +36,19 @@ enum seal_state {
 };
 
 struct seal {
-    size_t requested; /* may be wrong in a broken seal */
+    size_t requested; /* SIZE_MAX: not known, as the seal is broken */
     size_t changed;   /* SEAL_BROKEN: offset of the first byte in the block that changed, as far as can be told */
     enum seal_kind kind;
 };
 
-enum {
-    SEAL_TAIL_SHIFT = 48, /* of the tail word's code: room, and kind above it */
-    SEAL_KIND_SHIFT = 12,
-    SEAL_LEDGER_KIND_SHIFT = 28
-};
-/* A code times this is the code at both its places. */
-#define SEAL_TAIL_PLACES ((UINT64_C(1) << SEAL_TAIL_SHIFT) | (UINT64_C(1) << (SEAL_TAIL_SHIFT - 32)))
-#define SEAL_ROOM_MASK ((UINT64_C(1) << SEAL_KIND_SHIFT) - 1)
-#define SEAL_LEDGER_SIZE_MASK ((UINT32_C(1) << SEAL_LEDGER_KIND_SHIFT) - 1)
-_Static_assert(POOLED_MAX < SEAL_LEDGER_SIZE_MASK, "a ledger's word holds each size");
+#define SEAL_CODE_SHIFT 44
+#define SEAL_KIND_SHIFT 16 /* of a code, which has 20 bits; the upper two are 0 */
+#define SEAL_SLACK_MASK ((UINT64_C(1) << SEAL_KIND_SHIFT) - 1)
+#define SEAL_PATTERN UINT64_C(0x5aa55aa55aa55aa5)
 
-HAK_INLINE bool seal_in_tail(unsigned class) { return class < CLASS_1024; }
-
-/* Bytes of a block that a request needs. */
-HAK_INLINE size_t seal_bytes_for(size_t size) { return size + SEAL_BYTES; }
-
-/* Bytes of the canary of a block with its size in the ledger (V20). */
-HAK_INLINE size_t seal_canary_bytes(unsigned class, size_t requested)
+HAK_INLINE uint64_t seal_mix(const void *block)
 {
-    return base_min(SEAL_BYTES, class_size(class) - requested);
-}
-
-HAK_INLINE uint64_t seal_canary(const void *block)
-{
-    uint64_t mixed = ((uint64_t)(uintptr_t)block ^ harden.secret[0]) * harden.secret[1];
-
-    /* The byte at the lowest address is zero. */
-    return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? mixed & ~UINT64_C(0xff) : mixed >> 8;
+    return ((uint64_t)(uintptr_t)block ^ harden.secret[0]) * harden.secret[1];
 }
 
 HAK_INLINE uint64_t seal_load(const char *at)
@@ -75,119 +60,90 @@ HAK_INLINE uint64_t seal_load(const char *at)
 
 HAK_INLINE void seal_store(char *at, uint64_t word) { __builtin_memcpy(at, &word, sizeof word); }
 
-/* The tail word changes in one store, from 0 to a valid word and back: frees of neighbours read it
- * (front/hardened.c). */
-HAK_INLINE void seal_set_tail(char *block, size_t size, uint64_t word)
+/* The seal of the slot, which any thread may have. It changes in one store. */
+HAK_INLINE uint64_t seal_of(const char *block, size_t slot)
 {
-    __atomic_store_n((uint64_t *)(void *)(block + size - SEAL_BYTES), word, __ATOMIC_RELAXED);
+    return __atomic_load_n((const uint64_t *)(const void *)(block + slot - SEAL_BYTES), __ATOMIC_RELAXED);
 }
 
-HAK_INLINE uint64_t seal_tail(uint64_t canary, uint64_t code) { return canary ^ code * SEAL_TAIL_PLACES; }
-
-/* For the number of bytes between the requested size and the tail word. hidden_from: 1 << 8 * bytes, from where on the
- * tail word hides the canary, or 0. zeros: the bytes of the word before the tail word that lie behind the canary. */
-struct seal_gap {
-    uint64_t hidden_from, zeros;
-};
-#define SEAL_GAPS 16u
-HAK_DATA const struct seal_gap seal_gaps[SEAL_GAPS];
-
-/* The word at the requested size: the canary, or the tail word where that hides it. */
-HAK_INLINE uint64_t seal_word(uint64_t canary, uint64_t tail, size_t gap)
+HAK_INLINE void seal_set(char *block, size_t slot, uint64_t seal)
 {
-    uint64_t from;
-
-    if (HAK_UNLIKELY(gap >= SEAL_GAPS))
-        return canary;
-    from = seal_gaps[gap].hidden_from;
-    if (__BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__)
-        return gap == 0 || gap >= SEAL_BYTES ? (gap ? canary : tail)
-                                             : (canary >> (64 - 8 * gap) << (64 - 8 * gap)) | tail >> 8 * gap;
-    return (canary & (from - 1)) | tail * from;
+    __atomic_store_n((uint64_t *)(void *)(block + slot - SEAL_BYTES), seal, __ATOMIC_RELAXED);
 }
 
-/* A tail word XOR its canary has the code in the upper half of both its halves, and 0 in the rest. Returns 0 if `mixed`
- * does. */
-HAK_INLINE uint64_t seal_tail_wrong(uint64_t mixed) { return (mixed ^ (mixed << 32 | mixed >> 32)) | (uint16_t)mixed; }
-
-/* Whether the word may be the tail word of the block. */
-HAK_INLINE bool seal_is_tail(const char *block, uint64_t tail)
+HAK_INLINE uint64_t seal_code(size_t slack, enum seal_kind kind)
 {
-    return seal_tail_wrong(tail ^ seal_canary(block)) == 0;
+    return (slack | (uint64_t)kind << SEAL_KIND_SHIFT) << SEAL_CODE_SHIFT;
 }
 
-/* The tail word of a block below 1 KiB that any thread may have. */
-HAK_INLINE uint64_t seal_tail_word(const char *block, size_t size)
+/* Whether the word, a seal XOR its block's mix, is that of a live block of the slot. `kind` is one that it may have;
+ * *slack is what it has beyond this kind. */
+HAK_INLINE bool seal_is_live(uint64_t word, size_t slot, enum seal_kind kind, size_t *slack)
 {
-    return __atomic_load_n((const uint64_t *)(const void *)(block + size - SEAL_BYTES), __ATOMIC_RELAXED);
+    *slack = (size_t)(word >> SEAL_CODE_SHIFT) - ((size_t)kind << SEAL_KIND_SHIFT);
+    return word << (64 - SEAL_CODE_SHIFT) == 0 && *slack <= slot - SEAL_BYTES;
 }
 
-/* 0: it may be the tail word of a live or a free block. Which neighbours are live is random, so the processor would
- * often mispredict a branch on that, and wait for this neighbour before it reads the next. */
-HAK_INLINE uint64_t seal_neighbour_wrong(const char *block, uint64_t tail)
+/* Whether the slot's seal may be that of a block, live or free. */
+HAK_INLINE bool seal_may_be(const char *block, size_t slot)
 {
-    return seal_tail_wrong(tail ^ seal_canary(block)) & -(uint64_t)(tail != 0);
+    uint64_t seal = seal_of(block, slot), word = seal ^ seal_mix(block);
+
+    return seal == 0 || (word << (64 - SEAL_CODE_SHIFT) == 0 && word >> SEAL_CODE_SHIFT >> SEAL_KIND_SHIFT < 3 &&
+                         (word >> SEAL_CODE_SHIFT & SEAL_SLACK_MASK) <= slot - SEAL_BYTES);
 }
 
-/* Writes the seal of a block below 1 KiB whose bytes from `requested` on are zero. */
-HAK_INLINE void seal_put_small(char *block, size_t size, size_t requested, enum seal_kind kind)
+/* Where the slack is that is checked: its first 8 bytes, or if it is shorter, the end of the word before the seal. */
+HAK_INLINE size_t seal_slack_at(size_t slot, size_t slack)
 {
-    uint64_t canary = seal_canary(block), room = size - requested,
-             tail = seal_tail(canary, room | (uint64_t)kind << SEAL_KIND_SHIFT);
-
-    /* The tail word comes first, so it changes in one store: the second store leaves it as it is. */
-    seal_set_tail(block, size, tail);
-    seal_store(block + requested, seal_word(canary, tail, room - SEAL_BYTES));
+    return slot - SEAL_BYTES - base_max(slack, SEAL_BYTES);
 }
 
-/* As seal_put_small, for any block. */
-HAK_INLINE void seal_put(char *block, unsigned class, struct ledger *ledger, unsigned index, size_t requested,
-                         enum seal_kind kind)
+/* A one in each bit of that word that is slack, by the bytes of slack; and the pattern there. */
+HAK_DATA const uint64_t seal_slack_masks[SEAL_BYTES + 1], seal_patterns[SEAL_BYTES + 1];
+HAK_INLINE uint64_t seal_slack_mask(size_t slack) { return seal_slack_masks[base_min(slack, SEAL_BYTES)]; }
+HAK_INLINE uint64_t seal_pattern(size_t slack) { return seal_patterns[base_min(slack, SEAL_BYTES)]; }
+
+/* Whether the slack behind the requested bytes is as it was given. */
+HAK_INLINE bool seal_slack_is_whole(const char *block, size_t slot, size_t slack)
 {
-    if (seal_in_tail(class)) {
-        seal_put_small(block, class_size(class), requested, kind);
-    } else {
-        uint64_t canary = seal_canary(block);
-        size_t count = seal_canary_bytes(class, requested);
-        if (HAK_LIKELY(count == SEAL_BYTES))
-            seal_store(block + requested, canary);
-        else
-            __builtin_memcpy(block + requested, &canary, count);
-        __atomic_store_n(&ledger->sizes[index], (uint32_t)requested + 1 + ((uint32_t)kind << SEAL_LEDGER_KIND_SHIFT),
-                         __ATOMIC_RELAXED);
-    }
+    return (seal_load(block + seal_slack_at(slot, slack)) & seal_slack_mask(slack)) == seal_pattern(slack);
 }
 
-/* 0: the bytes between the requested size of a block below 1 KiB and its tail word are whole. */
-HAK_INLINE uint64_t seal_gap_wrong(const char *block, size_t size, size_t room, uint64_t canary, uint64_t tail)
+/* Seals a clear slot for the program. */
+HAK_INLINE void seal_put_mixed(char *block, size_t slot, size_t requested, enum seal_kind kind, uint64_t mix)
 {
-    size_t gap = room - SEAL_BYTES;
-    const char *at = block + size - room, *last = block + size - 2 * SEAL_BYTES;
-    uint64_t changed;
+    size_t slack = slot - SEAL_BYTES - requested;
 
-    if (HAK_LIKELY(gap < SEAL_GAPS) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
-        return (seal_load(at) ^ seal_word(canary, tail, gap)) | (seal_load(last) & seal_gaps[gap].zeros);
-    changed = seal_load(at) ^ seal_word(canary, tail, gap);
-    while ((at += SEAL_BYTES) < last)
-        changed |= seal_load(at);
-    return changed | (gap >= 2 * SEAL_BYTES ? seal_load(last) : 0);
+    seal_set(block, slot, mix ^ seal_code(slack, kind));
+    seal_store(block + seal_slack_at(slot, slack), seal_pattern(slack));
 }
 
-/* Reads and checks the seal. */
-HAK_HIDDEN enum seal_state seal_read(const char *block, unsigned class, const struct ledger *ledger, unsigned index,
-                                     struct seal *seal);
-
-/* Takes the seal off. False: another thread did since it was read. */
-HAK_INLINE bool seal_take(char *block, unsigned class, struct ledger *ledger, unsigned index)
+HAK_INLINE void seal_put(char *block, size_t slot, size_t requested, enum seal_kind kind)
 {
-    if (seal_in_tail(class)) /* Release: the checks came before. Acquire: the erasing comes after. */
-        return __atomic_exchange_n((uint64_t *)(void *)(block + class_size(class) - SEAL_BYTES), 0, __ATOMIC_ACQ_REL) !=
-               0;
-    return __atomic_exchange_n(&ledger->sizes[index], 0, __ATOMIC_ACQ_REL) != 0;
+    seal_put_mixed(block, slot, requested, kind, seal_mix(block));
 }
 
-/* Zeroes the program's bytes and the rest of a seal that was taken off. With `whole` false the program's bytes stay. */
-HAK_HIDDEN void seal_erase(char *block, unsigned class, size_t requested, bool whole);
+/* Writes zeros or the pattern to the slack of a live slot, and leaves the program's bytes before it. */
+HAK_INLINE void seal_change_slack(char *block, size_t slot, size_t slack, bool zero)
+{
+    char *at = block + seal_slack_at(slot, slack);
+
+    seal_store(at, (seal_load(at) & ~seal_slack_mask(slack)) | (zero ? 0 : seal_pattern(slack)));
+}
+
+/* Gives a live slot another size. Meanwhile its slack has zeros (V18 in harden/look.h). */
+HAK_INLINE void seal_change(char *block, size_t slot, size_t old, size_t size, enum seal_kind kind, uint64_t mix)
+{
+    size_t slack = slot - SEAL_BYTES - size;
+
+    seal_change_slack(block, slot, slack, true);
+    seal_change_slack(block, slot, slot - SEAL_BYTES - old, true);
+    seal_set(block, slot, mix ^ seal_code(slack, kind));
+    seal_change_slack(block, slot, slack, false);
+}
+
+/* ---- Zeroes ---- */
 
 /* Vectors of a width that each processor has. */
 typedef uint64_t seal_words __attribute__((vector_size(16), may_alias));
@@ -195,7 +151,7 @@ typedef uint64_t seal_words __attribute__((vector_size(16), may_alias));
 HAK_INLINE void seal_zero_at(char *memory) { *(seal_words *)(void *)memory = (seal_words){ 0 }; }
 HAK_INLINE seal_words seal_words_at(const char *memory) { return *(const seal_words *)(const void *)memory; }
 
-/* Zeroes memory. Address and size are multiples of 16, the size at least 16. Up to 128 bytes no branch depends on the
+/* Zeroes memory. Address and size are multiples of 16, the size at least 16. Up to 64 bytes no branch depends on the
  * exact size, as the processor would guess it wrong: stores overlap instead. */
 HAK_INLINE void seal_zero(char *memory, size_t size)
 {
@@ -238,6 +194,34 @@ HAK_INLINE bool seal_is_zero(const char *memory, size_t size)
     }
     return (any[0] | any[1]) == 0;
 }
+
+/* Free slots of up to so many bytes are looked at whole. Of larger ones that holds for one address in sixteen, by the
+ * secret; of the rest, a look at the edges must do. Of spans only the first FREE_EDGE bytes are looked at, of huge
+ * blocks none. */
+#define SEAL_WATCHED_MOST 128u
+#define SEAL_EDGE_BEHIND ((size_t)16) /* the seal among them */
+
+/* Whether a free slot is as it was left, as far as it is looked at. */
+HAK_INLINE bool seal_is_clear(const char *block, size_t slot, uint64_t mix)
+{
+    if (HAK_LIKELY(slot <= SEAL_WATCHED_MOST) || HAK_UNLIKELY(mix >> 60 == 0))
+        return seal_is_zero(block, slot);
+    return seal_is_zero(block, FREE_EDGE) && seal_is_zero(block + slot - SEAL_EDGE_BEHIND, SEAL_EDGE_BEHIND);
+}
+
+/* Takes the seal off, in one store, and clears the slot. */
+HAK_INLINE void seal_clear(char *block, size_t slot)
+{
+    seal_set(block, slot, 0);
+    seal_zero(block, slot);
+}
+
+/* Reads what a word, a seal XOR its block's mix, tells of a slot. False: it is no live seal, and seal->requested is as
+ * much as can be told. */
+HAK_HIDDEN bool seal_decode(uint64_t word, size_t slot, struct seal *seal);
+
+/* Reads and checks the seal of a slot. */
+HAK_HIDDEN enum seal_state seal_read(const char *block, size_t slot, struct seal *seal);
 
 /* The offset of the first byte that is not zero, or `size`. `memory` and `size` are multiples of 16. */
 HAK_HIDDEN size_t seal_first_written(const char *memory, size_t size);

@@ -1,7 +1,9 @@
 /*
- * The spans of all classes that a thread freed and that wait. Nobody can access them, unless the kernel refuses that:
- * such a span is checked when it is used again, like smaller blocks. A span that leaves stays closed until its units
- * are used again (superslab/closed_units.h).
+ * Freed spans that nobody can access for a while. One freed span in CLOSE_SHARE is closed, by chance; a thread has
+ * SPANS_MOST of them at most. The others wait open, in the thread's bins. So a read or write after free of a span
+ * faults with a chance of 1 in CLOSE_SHARE.
+ *
+ * V9: a span is written before `count` covers it, so a fork at any moment loses at most one to the child.
  */
 #ifndef HAK_HARDEN_SPANS_H
 #define HAK_HARDEN_SPANS_H
@@ -10,22 +12,24 @@
 #include "pool/heap.h"
 
 #define SPANS_MOST 16u
+#define CLOSE_SHARE 16u
 
 struct spans {
     uint8_t count; /* Order: release, for a fork and for figures, which read it with acquire (V9) */
-    uint8_t frees;     /* counts to LOOK_FREES (spans.c) */
-    uint16_t closed;   /* a bit for each waiting span: it is inaccessible */
-    uint16_t guarded;  /* a bit for each: os_guard closed it */
-    uint8_t sparse[CLASS_COUNT - CLASS_SPAN_1]; /* by class: looks in a row that found little written */
-    void *unpurged;       /* the span that was just freed: its memory is purged as it is closed */
-    size_t bytes;         /* of the waiting spans */
-    void *span[SPANS_MOST]; /* the oldest first */
+    void *span[SPANS_MOST];
 };
-_Static_assert(SPANS_MOST <= 16, "each has a bit");
+
+/* Closes the freed span and keeps it, if chance wants that. False: nothing changed. For the heap's thread, holding no
+ * lock, as the next. */
+HAK_HIDDEN bool spans_take_in(struct spans *spans, struct heap *heap, void *block, uint64_t *chance);
+
+/* Opens all spans and returns them to their slabs. */
+HAK_HIDDEN void spans_flush(struct spans *spans, struct heap *heap);
 
 /* For another thread's spans: as of some moment, under its heap's lock. */
 HAK_HIDDEN unsigned spans_count(const struct spans *spans, unsigned class);
-/* Returns all spans to their slabs. For the heap's thread. */
-HAK_HIDDEN void spans_flush(struct spans *spans, struct heap *heap);
+
+/* Looks at the first bytes of a free span that is used again: reports that they were written, and clears them. */
+HAK_HIDDEN void spans_look(char *block);
 
 #endif

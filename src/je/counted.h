@@ -102,9 +102,9 @@ HAK_INLINE bool counted_freed(const void *block)
     return true;
 }
 
-HAK_INLINE bool counted_free_hit(const uintptr_t *offset, void *block)
+HAK_INLINE bool counted_free_told(const uintptr_t *offset, void *block, size_t told, enum seal_kind kind)
 {
-    return front_free_hit(offset, block) && counted_freed(block);
+    return front_free_told(offset, block, told, kind) && counted_freed(block);
 }
 
 HAK_INLINE bool counted_free_sized_hit(void *block, size_t size, size_t alignment)
@@ -114,7 +114,7 @@ HAK_INLINE bool counted_free_sized_hit(void *block, size_t size, size_t alignmen
 
 HAK_INLINE void counted_free_or(void *block, void (*slow)(void *))
 {
-    if (!counted_free_hit(&hak_cache_offset, block))
+    if (!counted_free_told(&hak_cache_offset, block, SIZE_MAX, SEAL_MALLOC))
         slow(block);
 }
 

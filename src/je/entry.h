@@ -12,7 +12,7 @@
 #define front_malloc_or counted_malloc_or
 #define front_malloc counted_malloc
 #define front_malloc_medium counted_malloc_miss
-#define front_free_hit counted_free_hit
+#define front_free_told counted_free_told
 #define front_free_sized_hit counted_free_sized_hit
 #define front_free_or counted_free_or
 #define front_free counted_free

@@ -2,7 +2,6 @@
 
 #include "base/version.h"
 #include "front/thread_cache.h"
-#include "harden/bins.h"
 #include "options/options.h"
 #include "os/outside.h"
 #include "pool/huge.h"

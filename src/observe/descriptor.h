@@ -48,15 +48,13 @@ _Static_assert(sizeof(struct descriptor_row) == 64, "readers of all formats coun
 _Static_assert(sizeof(struct descriptor_head) == 56, "readers of all formats count on it");
 
 /* TYPE(struct) FIELD(struct, field) ARRAY(struct, field) CONSTANT(name) ROOT(name, object). Roots come first: the
- * dynamic linker writes their addresses, and so to one page of the table. Each is an address that can be read: only
- * hardened caches have rings. */
+ * dynamic linker writes their addresses, and so to one page of the table. */
 #define DESCRIPTOR_TABLE(TYPE, FIELD, ARRAY, CONSTANT, ROOT)                                                           \
     ROOT(hak_window, &hak_window) ROOT(hak_units, &hak_units) ROOT(shared_pool, &shared_pool)                          \
     ROOT(registry, &registry) ROOT(size_classes, size_classes) ROOT(huge_inside, &huge_inside)                         \
     ROOT(hak_options, &hak_options) ROOT(table_memory, &table_memory) ROOT(profile, &profile)                          \
     ROOT(profile_sites, &profile_sites) ROOT(table_peak, &table_peak) ROOT(guard, &guard)                              \
     ROOT(outside, &hak_outside) ROOT(window_head_mapped, &window_head_mapped)                                          \
-    ROOT(ring_rows, HAK_SECURE ? (const void *)ring_rows : size_classes)                                               \
     ROOT(python_codes, &python_codes) ROOT(profile_records, &profile_records) ROOT(label_sets, &label_sets)            \
     ROOT(profile_sizes, &profile_sizes)                                                                                \
     CONSTANT(UNIT_SIZE) CONSTANT(SUPERSLAB_SIZE) CONSTANT(SUPERSLAB_UNITS) CONSTANT(CLASS_COUNT)                       \
@@ -101,10 +99,7 @@ _Static_assert(sizeof(struct descriptor_head) == 56, "readers of all formats cou
     FIELD(class_counters, overflows) FIELD(class_counters, malloc_hits) FIELD(class_counters, free_hits)               \
     TYPE(thread_cache) ARRAY(thread_cache, bins) ARRAY(thread_cache, runs) FIELD(thread_cache, heap)                   \
     FIELD(thread_cache, capacity_bytes) FIELD(thread_cache, slow_calls) ARRAY(thread_cache, class_of)                  \
-    FIELD(thread_cache, counted) FIELD(thread_cache, hardened) ARRAY(thread_cache, slots)                              \
-    TYPE(bins) ARRAY(bins, rings) FIELD(bins, used) FIELD(bins, spans)                                                 \
-    TYPE(ring) FIELD(ring, head) FIELD(ring, tail)                                                                     \
-    TYPE(ring_row) FIELD(ring_row, first) FIELD(ring_row, mask)                                                        \
+    FIELD(thread_cache, counted) FIELD(thread_cache, spans) ARRAY(thread_cache, slots)                              \
     TYPE(spans) FIELD(spans, count) ARRAY(spans, span)                                                                 \
     TYPE(bin) FIELD(bin, top) FIELD(bin, limit)                                                                        \
     TYPE(size_class) FIELD(size_class, size) FIELD(size_class, blocks) FIELD(size_class, units)                        \

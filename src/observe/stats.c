@@ -7,7 +7,6 @@
 #include "pool/registry.h"
 #include "profile/guard.h"
 #include "profile/table.h"
-#include "superslab/guard_units.h"
 #include "superslab/shared_pool.h"
 #include "superslab/touched.h"
 
@@ -83,15 +82,12 @@ static void add_class(struct hak_stats *totals, const struct hak_stats_class *ro
 
 /* ---- SuperSlabs ---- */
 
-/* Under pool.lock. A SuperSlab whose only free units are guard units (V14) is full. */
+/* Under pool.lock. A SuperSlab whose free units are all guard units between slabs (V15, V17) is full. */
 static enum hak_stats_tier tier_of(uint32_t number)
 {
-    uint32_t units = shared_pool.slots[number].free;
-    unsigned free = base_count_bits(units);
+    unsigned free = base_count_bits(shared_pool.slots[number].free);
 
-    if (HAK_SECURE && units != 0 && units != POOL_ALL_UNITS)
-        units &= ~((const struct superslab *)window_slot_address(number))->guards;
-    if (units == 0)
+    if (free == 0 || shared_pool.slots[number].bucket == 0)
         return HAK_STATS_FULL;
     if (free == POOL_BUCKET_EMPTY)
         return HAK_STATS_EMPTY;

@@ -18,7 +18,7 @@ struct HAK_SEALED options {
 #undef OPTION_FIELD
 };
 
-/* In the hardened build, makes the values read-only from here on. False: the kernel refused, and they stay writable. */
+/* In the hardened library, makes the values read-only from here on. False: the kernel refused; they stay writable. */
 HAK_HIDDEN bool options_seal(void);
 
 /* The text of a PATH option's value; NULL: not set. */

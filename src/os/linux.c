@@ -215,65 +215,41 @@ bool os_populate(void *address, size_t size)
     return done;
 }
 
-/* What the kernel does. Emulators accept advice that they do not follow, and have pages of another size. */
-enum {
-    MEMORY_IS_PROBED = 1,
-    MEMORY_GUARDS = 2 /* guards close memory and zero it */,
-    MEMORY_TELLS = 4 /* mincore is true */
-};
-
-static _Atomic bool resident_is_over; /* Order: relaxed; set before the process enters a sandbox */
-
-static unsigned memory_probe(void)
+/* Whether guards close memory and zero it. Emulators accept advice that they do not follow. */
+static bool guards_probe(void)
 {
     size_t page = os_page_size();
-    unsigned found = MEMORY_IS_PROBED;
-    unsigned char resident[64] = { 0 };
-    char *probe = mmap(NULL, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *probe = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    bool found = false;
 
     if (probe == MAP_FAILED)
-        return 0;
-    os_advise_huge(probe, 4 * page, false);
-    probe[page] = probe[3 * page] = 1;
-    if (!atomic_load_explicit(&resident_is_over, memory_order_relaxed) && mincore(probe, 4 * page, resident) == 0 &&
-        !(resident[0] & 1) && (resident[1] & 1) && !(resident[2] & 1) && (resident[3] & 1))
-        found |= MEMORY_TELLS;
-    if (madvise(probe, 4 * page, MADV_GUARD_INSTALL) == 0 && madvise(probe, 4 * page, MADV_GUARD_REMOVE) == 0 &&
-        *(volatile char *)(probe + page) == 0)
-        found |= MEMORY_GUARDS;
-    (void)munmap(probe, 4 * page);
+        return false;
+    *probe = 1;
+    if (madvise(probe, page, MADV_GUARD_INSTALL) == 0 && madvise(probe, page, MADV_GUARD_REMOVE) == 0)
+        found = *(volatile char *)probe == 0;
+    (void)munmap(probe, page);
     return found;
 }
 
-static bool memory_has(unsigned feature)
+static bool has_guards(void)
 {
-    static _Atomic unsigned known; /* Order: relaxed; every thread finds the same */
-    unsigned found = atomic_load_explicit(&known, memory_order_relaxed);
+    enum { GUARDS_UNKNOWN, GUARDS_LACK, GUARDS_WORK };
+    static _Atomic int known; /* Order: relaxed; every thread finds the same */
+    int found = atomic_load_explicit(&known, memory_order_relaxed);
 
-    if (HAK_UNLIKELY(found == 0))
-        atomic_store_explicit(&known, found = memory_probe(), memory_order_relaxed);
-    return found & feature;
+    if (HAK_UNLIKELY(found == GUARDS_UNKNOWN))
+        atomic_store_explicit(&known, found = guards_probe() ? GUARDS_WORK : GUARDS_LACK, memory_order_relaxed);
+    return found == GUARDS_WORK;
 }
 
 bool os_guard(void *address, size_t size, bool on)
 {
     int saved_errno = errno;
-    bool has = memory_has(MEMORY_GUARDS),
+    bool has = has_guards(),
          done = has && madvise(address, size, on ? MADV_GUARD_INSTALL : MADV_GUARD_REMOVE) == 0;
 
     if (HAK_UNLIKELY(has && on && !done))
         (void)madvise(address, size, MADV_GUARD_REMOVE); /* from the pages that the kernel came to */
-    errno = saved_errno;
-    return done;
-}
-
-void os_resident_no_more(void) { atomic_store_explicit(&resident_is_over, true, memory_order_relaxed); }
-
-bool os_resident(const void *address, size_t size, unsigned char *pages)
-{
-    int saved_errno = errno;
-    bool done = !atomic_load_explicit(&resident_is_over, memory_order_relaxed) && memory_has(MEMORY_TELLS) &&
-                mincore((void *)(uintptr_t)address, size, pages) == 0;
     errno = saved_errno;
     return done;
 }
@@ -288,8 +264,6 @@ bool os_protect(void *address, size_t size, bool accessible)
 
 /* The kernel joins neighbouring mappings of equal rights and flags. The neighbours are PROT_NONE or writable, so
  * PROT_READ keeps this one apart. */
-bool os_fence(void *address, size_t size) { return os_seal(address, size); }
-
 bool os_seal(void *address, size_t size)
 {
     int saved_errno = errno;
@@ -399,25 +373,60 @@ uint64_t os_now_coarse(void)
     return read_clock(CLOCK_MONOTONIC_COARSE);
 }
 
-uint64_t os_random(void)
+/* A word from the kernel; from what a process has where that is refused: early in boot, or under a filter. */
+static uint64_t random_word(void)
 {
-    static _Atomic uint64_t calls; /* Order: relaxed; only makes words differ */
-    int saved_errno = errno;
-    uint64_t word = 0;
     enum { RANDOM_NONBLOCK = 1 };
+    int saved_errno = errno;
+    const void *gift = (const void *)getauxval(AT_RANDOM);
+    uint64_t word = 0;
+
     if (syscall(SYS_getrandom, &word, sizeof word, RANDOM_NONBLOCK) != (long)sizeof word) {
-        /* Early in boot or under a filter: mixes the kernel's random bytes of the process, the time and a count
-         * (splitmix64). */
-        const void *gift = (const void *)getauxval(AT_RANDOM);
         if (gift != NULL)
             memcpy(&word, gift, sizeof word);
-        word += os_now() + atomic_fetch_add_explicit(&calls, 1, memory_order_relaxed) * UINT64_C(0x9e3779b97f4a7c15);
-        word = (word ^ (word >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-        word = (word ^ (word >> 27)) * UINT64_C(0x94d049bb133111eb);
-        word ^= word >> 31;
+        word = (word + os_now()) * UINT64_C(0xbf58476d1ce4e5b9);
     }
     errno = saved_errno;
     return word;
+}
+
+/* One half of the process's key. */
+static uint64_t random_key(_Atomic uint64_t *half)
+{
+    uint64_t key = atomic_load_explicit(half, memory_order_relaxed), none = 0;
+
+    if (HAK_LIKELY(key != 0))
+        return key;
+    key = random_word() | 1;
+    return atomic_compare_exchange_strong_explicit(half, &none, key, memory_order_relaxed, memory_order_relaxed) ? key
+                                                                                                                : none;
+}
+
+static void random_round(uint64_t v[4])
+{
+    v[0] += v[1], v[2] += v[3];
+    v[1] = (v[1] << 13 | v[1] >> 51) ^ v[0], v[3] = (v[3] << 16 | v[3] >> 48) ^ v[2];
+    v[0] = (v[0] << 32 | v[0] >> 32);
+    v[2] += v[1], v[0] += v[3];
+    v[1] = (v[1] << 17 | v[1] >> 47) ^ v[2], v[3] = (v[3] << 21 | v[3] >> 43) ^ v[0];
+    v[2] = (v[2] << 32 | v[2] >> 32);
+}
+
+uint64_t os_random(void)
+{
+    static _Atomic uint64_t keys[2], calls; /* Order: relaxed; a word stands alone */
+    uint64_t one = random_key(&keys[0]), other = random_key(&keys[1]),
+             call = atomic_fetch_add_explicit(&calls, 1, memory_order_relaxed);
+    uint64_t v[4] = { one ^ UINT64_C(0x736f6d6570736575), other ^ UINT64_C(0x646f72616e646f6d),
+                      one ^ UINT64_C(0x6c7967656e657261), other ^ UINT64_C(0x7465646279746573) ^ call };
+
+    /* SipHash-1-3 of a count. */
+    random_round(v);
+    v[0] ^= call;
+    v[2] ^= 0xff;
+    for (unsigned i = 0; i < 3; i++)
+        random_round(v);
+    return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
 /* ---- Environment and threads ---- */

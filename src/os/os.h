@@ -66,19 +66,6 @@ HAK_HIDDEN bool os_protect(void *address, size_t size, bool accessible);
  * be accessed as before, and some of its pages may be gone. */
 HAK_HIDDEN bool os_guard(void *address, size_t size, bool on);
 
-/* Gives a range that os_guard closed a mapping of its own, so that os_protect of the ranges beside it splits and joins
- * no mapping. The range stays closed. This takes up to two of the process's mappings; os_protect(range, true) gives
- * them back. False: the kernel refused. */
-HAK_HIDDEN bool os_fence(void *address, size_t size);
-
-/* Sets bit 0 of pages[i] iff page i of the range has memory; a page in swap space has none. False: the kernel does not
- * say. */
-HAK_HIDDEN bool os_resident(const void *address, size_t size, unsigned char *pages);
-
-/* Call before the process enters a sandbox: os_resident fails from here on. The sandbox's filter may end the process at
- * the system call, which few programs make. */
-HAK_HIDDEN void os_resident_no_more(void);
-
 /* Makes the range read-only for good. False: the kernel refused. */
 HAK_HIDDEN bool os_seal(void *address, size_t size);
 
@@ -114,6 +101,7 @@ HAK_HIDDEN unsigned os_cpu_count(void);                /* of the affinity mask, 
 /* Monotonic nanoseconds. os_now_coarse is exact to some milliseconds and costs a few cycles. */
 HAK_HIDDEN uint64_t os_now(void);
 HAK_HIDDEN uint64_t os_now_coarse(void);
+/* A word that nobody can tell from others before it. The kernel is asked once in a process. */
 HAK_HIDDEN uint64_t os_random(void);
 
 /* ---- Environment and threads ---- */

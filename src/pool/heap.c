@@ -1,5 +1,7 @@
 #include "pool/heap.h"
 
+#include <string.h>
+
 #include "observe/counters.h"
 #include "options/options.h"
 #include "pool/misuse.h"
@@ -169,7 +171,7 @@ static bool lies_in(const struct slab *slab, const struct size_class *row, const
     return (size_t)((const char *)block - slab->start) < row->units * UNIT_SIZE;
 }
 
-/* As slab_put_run, for blocks in random order (harden/bins.h): few of them are neighbours. */
+/* As slab_put_run, for blocks in random order (front/thread_cache.h, V8): few of them are neighbours. */
 static void **slab_put_scattered(struct slab *slab, const struct size_class *row, void **at, void *const *end,
                                  enum slab_put_result *result)
 {

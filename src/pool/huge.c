@@ -1,7 +1,6 @@
 #include "pool/huge.h"
 
 #include "options/options.h"
-#include "superslab/guard_units.h"
 #include "superslab/metadata.h"
 #include "superslab/purge.h"
 #include "superslab/shared_pool.h"
@@ -87,13 +86,15 @@ static char *huge_map_at_random(size_t size, size_t alignment)
 {
     uintptr_t window = (uintptr_t)window_base();
     size_t room = base_min(HUGE_RANDOM, base_align_down(window / HUGE_RANDOM_SHARE, SUPERSLAB_SIZE));
+    /* The kernel moves whole page tables between such places. */
+    size_t place_align = size >= SUPERSLAB_SIZE ? SUPERSLAB_SIZE : UNIT_SIZE;
 
     /* ThreadSanitizer allows few addresses. */
     if (!HAK_SECURE || HAK_THREAD_SANITIZER || alignment > SUPERSLAB_SIZE)
         return NULL;
     for (unsigned tries = 0; size < room && tries < HUGE_RANDOM_TRIES; tries++) {
         size_t below = os_random() % (room - size) + size;
-        char *address = (char *)base_align_down(window - below, base_max(alignment, UNIT_SIZE));
+        char *address = (char *)base_align_down(window - below, base_max(alignment, place_align));
         if (os_map_at(address, size) == OS_PLACE_MAPPED)
             return address;
     }
@@ -107,17 +108,28 @@ static char *huge_map_anywhere(size_t size, size_t alignment)
     return address ? address : os_map(size, base_max(alignment, os_page_size()));
 }
 
+/* So many bytes few machines have. Whoever asks for them by mistake does not pay with all free memory. */
+#define HUGE_DOUBTFUL (1024 * HAK_GIB)
+
 static char *huge_map(size_t size, size_t alignment)
 {
-    char *address;
+    char *address = size >= HUGE_DOUBTFUL ? huge_map_anywhere(size, alignment) : NULL;
 
-    if (!shared_pool_charge_huge(size))
+    if (size >= HUGE_DOUBTFUL && !address)
         return NULL;
-    address = huge_map_anywhere(size, alignment);
-    if (!address && huge_purge(true))
+    if (!shared_pool_charge_huge(size)) {
+        if (address)
+            os_unmap(address, size);
+        return NULL;
+    }
+    if (!address)
         address = huge_map_anywhere(size, alignment);
-    if (!address && purge_address_space(size))
-        address = huge_map_anywhere(size, alignment);
+    if (!address && purge_could_serve(size)) {
+        if (huge_purge(true))
+            address = huge_map_anywhere(size, alignment);
+        if (!address && purge_address_space())
+            address = huge_map_anywhere(size, alignment);
+    }
     if (!address) {
         shared_pool_uncharge_huge(size);
         return NULL;
@@ -132,9 +144,9 @@ static char *huge_map(size_t size, size_t alignment)
 }
 
 /* Makes a range that was taken accessible. False: the kernel refused, and the range is unmapped. */
-static bool huge_open(char *address, size_t size)
+static bool huge_open(char *address, size_t size, bool closed)
 {
-    if (HAK_LIKELY(ranges_open(address, size)))
+    if (HAK_LIKELY(!closed) || os_protect(address, size, true))
         return true;
     os_unmap(address, size);
     shared_pool_uncharge_huge(size);
@@ -159,22 +171,22 @@ void *huge_allocate(size_t size, size_t alignment, bool *zero, struct heap *heap
 {
     struct huge *record;
     char *address;
-    bool reuse;
+    bool reuse, closed = false;
 
     size = huge_size_for(size);
     if (size == 0 || alignment > REQUEST_MAX / 2)
         return NULL;
     lock_acquire(&huge_lock);
     record = huge_new_record();
-    address = record ? ranges_take(size, alignment) : NULL;
+    address = record ? ranges_take(size, alignment, &closed) : NULL;
     lock_release(&huge_lock);
     if (!record)
         return NULL;
-    if (address && !huge_open(address, size))
+    if (address && !huge_open(address, size, closed))
         address = NULL;
     if (address && HAK_SECURE)
         address = huge_move(address, size, alignment);
-    *zero = address == NULL || HAK_SECURE;
+    *zero = address == NULL;
     reuse = address != NULL;
     if (!address)
         address = huge_map(size, alignment);
@@ -283,16 +295,16 @@ static void huge_attach(struct huge *record)
 static bool huge_grow(struct huge *record, size_t size, bool may_move)
 {
     char *address;
-    bool joined;
+    bool joined, closed;
 
     lock_acquire(&huge_lock);
-    joined = ranges_take_at(record->address + record->size, size - record->size);
+    joined = ranges_take_at(record->address + record->size, size - record->size, &closed);
     lock_release(&huge_lock);
-    if (joined && huge_open(record->address + record->size, size - record->size)) {
+    if (joined && huge_open(record->address + record->size, size - record->size, closed)) {
         record->size = size;
         return true;
     }
-    if (!shared_pool_charge_huge(size - record->size))
+    if (size >= HUGE_DOUBTFUL || !shared_pool_charge_huge(size - record->size))
         return false;
     address = os_remap(record->address, record->size, size, may_move);
     if (!address) {

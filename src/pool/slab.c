@@ -1,5 +1,7 @@
 #include "pool/slab.h"
 
+#include <string.h>
+
 #include "options/options.h"
 #include "os/os.h"
 #include "superslab/shared_pool.h"
@@ -26,11 +28,21 @@ void slab_set_page_map(const struct slab *slab, unsigned class)
         __atomic_store_n(&byte[i], (uint8_t)class, __ATOMIC_RELAXED);
 }
 
+/* Clears what is looked at of free blocks (V7). Only spans leave anything there. */
+static void slab_clean(struct slab *slab, unsigned class)
+{
+    if (slab->unclean)
+        memset(slab->start, 0, class_is_span(class) ? FREE_EDGE : slab_bytes(slab));
+    slab->unclean = class_is_span(class);
+}
+
 void slab_carve(struct slab *slab, unsigned class, struct heap *owner)
 {
     unsigned blocks = size_classes[class].blocks, words = (blocks + 63) / 64, i;
 
     HAK_ASSERT(atomic_load(&slab->state) == SLAB_WARM && slab->units == size_classes[class].units);
+    if (HAK_SECURE)
+        slab_clean(slab, class);
     for (i = 0; i < words; i++) {
         atomic_store_explicit(&slab->local[i], base_low_mask(blocks - i * 64), memory_order_relaxed);
         atomic_store_explicit(&slab->remote[i], 0, memory_order_relaxed);
@@ -50,8 +62,8 @@ void slab_carve(struct slab *slab, unsigned class, struct heap *owner)
     atomic_store_explicit(&slab->state, SLAB_ACTIVE, memory_order_release);
 }
 
-/* libhakmem-secure takes blocks in random order: from one of so many words of the map that have free blocks, the lowest
- * ones. A choice among all would soon touch each page of a slab. */
+/* libhakmem-secure takes blocks from a random place on: in one of so many words of the map that have free blocks, the
+ * lowest ones. A choice among all would soon touch each page of a slab. */
 #define CHANCE_WORDS 4u
 
 /* Quick, not cryptographic. Threads may get the same numbers: each takes from slabs of its own. */

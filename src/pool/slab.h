@@ -13,7 +13,8 @@ enum slab_put_result {
 };
 
 /* In libhakmem-secure the first block of a slab of small blocks is never handed out. Only an overflow from the units
- * before it, or a write before the second block, changes it (harden/seal.h). */
+ * before it, or a write before the second block, changes it, which patrols (harden/patrol.h) and scrubs
+ * (harden/look.h) find. */
 HAK_INLINE unsigned slab_blocks_withheld(unsigned class) { return HAK_SECURE && class < CLASS_1024; }
 
 HAK_INLINE unsigned slab_words(const struct slab *slab) { return ((unsigned)slab->blocks + 63) / 64; }
@@ -28,8 +29,8 @@ HAK_HIDDEN void slab_carve(struct slab *slab, unsigned class, struct heap *owner
 /* Sets the page map's bytes for the carved slab's units; for a span, that of the first unit (W2). */
 HAK_HIDDEN void slab_set_page_map(const struct slab *slab, unsigned class);
 
-/* Takes free blocks, the lowest first (libhakmem-secure: random ones), into out[position - 1] downwards. Returns the
- * new position. */
+/* Takes free blocks, the lowest first (libhakmem-secure: from a random place on), into out[position - 1] downwards.
+ * Returns the new position. */
 HAK_HIDDEN size_t slab_take(struct slab *slab, void **out, size_t position);
 
 /* Sets *index to the number of the block that starts at `block`. False: none starts there. */

@@ -5,14 +5,12 @@
 #include "pool/registry.h"
 #include "pool/remote.h"
 #include "pool/slab.h"
-#include "superslab/closed_units.h"
 
 /* A class that has filled POPULATE_PROOF slabs will likely fill the next ones. One call faults in their memory, for at
  * most one slab for each POPULATE_SHARE in use. */
 #define POPULATE_PROOF 8u
 #define POPULATE_SHARE 8u
-/* The shortest run of warm slabs, in units, that is worth the call. Guard units between slabs keep runs shorter than
- * that: then every run gets the call. */
+/* The shortest run of warm slabs, in units, that is worth the call. */
 #define POPULATE_MIN_UNITS 4u
 /* Slabs of blocks up to this size are mostly empty at first. Slabs of larger blocks soon have memory behind most. */
 #define SPARSE_MAX 4096u
@@ -31,7 +29,7 @@ static void warm_populate(struct slab *const *slabs, size_t count)
             end += slab_bytes(slabs[i]);
         if (i == first) {
             i++;
-        } else if ((size_t)(end - start) >= POPULATE_MIN_UNITS * UNIT_SIZE || HAK_SECURE) {
+        } else if ((size_t)(end - start) >= POPULATE_MIN_UNITS * UNIT_SIZE) {
             /* A failed call may have faulted in a part. */
             os_populate(start, (size_t)(end - start));
             for (; first < i; first++)
@@ -144,14 +142,6 @@ static bool heap_get_slab(struct heap *heap, unsigned class)
     return true;
 }
 
-/* Opens a kept span (V21), whose memory then reads as zero. Sets *zero if the caller takes no other block (`alone`).
- * False: the kernel refused. */
-static HAK_COLD bool heap_open_kept(struct slab *slab, bool alone, bool *zero)
-{
-    *zero = alone;
-    return closed_units_open(slab);
-}
-
 static void heap_count_taken(struct heap *heap, unsigned class, size_t blocks)
 {
     struct class_counters *counters = &heap->classes[class];
@@ -183,11 +173,8 @@ size_t heap_take_blocks(struct heap *heap, unsigned class, void **out, size_t wa
             slab = available->head;
             *zero = slab->zero && class_is_span(class);
         }
-        if (slab->kept) {
-            if (HAK_SECURE && slab->closed != 0 && !heap_open_kept(slab, want == 1, zero))
-                break;
+        if (slab->kept)
             heap_unkeep(heap, slab);
-        }
         position = slab_take(slab, out, position);
         if (slab->summary == 0) {
             slab_list_remove(available, slab);

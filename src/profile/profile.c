@@ -1,6 +1,5 @@
 #include "profile/profile.h"
 
-#include "harden/harden.h"
 #include "options/options.h"
 #include "os/os.h"
 #include "pool/registry.h"
@@ -35,8 +34,7 @@ static void set_means(uint64_t record_mean, uint64_t guard_mean)
 
     HAK_ASSERT(lock_is_held(&profile_control));
     atomic_store(&profile.drawing, false);
-    if (atomic_exchange(&profile.on, false))
-        harden_detour(false);
+    atomic_store(&profile.on, false);
     profile.record_mean = base_min(record_mean, PROFILE_MEAN_MOST);
     profile.guard_mean = base_min(guard_mean, PROFILE_MEAN_MOST);
     if (record_mean || guard_mean) {
@@ -47,8 +45,6 @@ static void set_means(uint64_t record_mean, uint64_t guard_mean)
     if (record_mean)
         profile.mean = profile.draw_mean;
     atomic_fetch_add(&profile.generation, 1);
-    if (record_mean)
-        harden_detour(true);
     atomic_store(&profile.on, record_mean != 0);
     atomic_store(&profile.drawing, record_mean || guard_mean);
     atomic_fetch_add(&profile.generation, 1); /* again: a cache may have followed before samples were drawn (Z3) */

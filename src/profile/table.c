@@ -1,6 +1,5 @@
 #include "profile/table.h"
 
-#include "harden/harden.h"
 #include "options/options.h"
 #include "os/os.h"
 #include "os/outside.h"
@@ -275,10 +274,8 @@ static bool record_add(const struct record *record)
     HAK_ASSERT(place->address == 0); /* R2 */
     *place = *record;
     record_count++;
-    if (record->foreign) {
+    if (record->foreign)
         atomic_fetch_add_explicit(&table_elsewhere, 1, memory_order_relaxed);
-        harden_detour(true);
-    }
     if (record->heap)
         atomic_fetch_add_explicit(&record->heap->sampled, 1, memory_order_relaxed);
     return true;
@@ -290,10 +287,8 @@ static void record_drop(struct record *place)
     size_t hole = (size_t)(place - records), at = hole, mask = record_capacity - 1;
 
     record_count--;
-    if (place->foreign) {
+    if (place->foreign)
         atomic_fetch_sub_explicit(&table_elsewhere, 1, memory_order_relaxed);
-        harden_detour(false);
-    }
     if (place->heap)
         atomic_fetch_sub_explicit(&place->heap->sampled, 1, memory_order_relaxed);
     for (;;) {

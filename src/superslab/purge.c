@@ -4,9 +4,9 @@
 #include "observe/counters.h"
 #include "options/options.h"
 #include "superslab/footprint.h"
-#include "superslab/guard_units.h"
 #include "superslab/limits.h"
 #include "superslab/ranges.h"
+#include "superslab/strict.h"
 #include "superslab/touched.h"
 
 /* Slots whose units are given back while the lock is released once. */
@@ -18,6 +18,8 @@ struct purge_range {
     size_t bytes;  /* of the units with memory, without the header */
     bool split;    /* huge pages must be refused first (P7) */
     bool kept;     /* the system refused a part: the units may still have memory */
+    bool closes;   /* the units become guard units (V16) */
+    uint32_t closed; /* those that have become ones */
 };
 
 /* The slot's units that have waited long enough at `now`: all free ones if nothing was freed for a purge delay, else
@@ -46,16 +48,30 @@ static uint32_t purge_ripe_units(struct slot *slot, uint32_t now, bool all)
     return ripe;
 }
 
+/* The slot's units that lie in [start, end). */
+static uint32_t units_within(uint32_t slot, const char *start, const char *end)
+{
+    const char *first = window_slot_address(slot);
+    size_t low = start > first ? (size_t)(start - first) >> UNIT_SHIFT : 0;
+    size_t high = base_min((size_t)(end - first) >> UNIT_SHIFT, SUPERSLAB_UNITS);
+
+    return (uint32_t)(base_low_mask((unsigned)high) & ~base_low_mask((unsigned)low));
+}
+
 /* Purges [start, end), which belongs to ranges[first..last], with one call. */
 static size_t purge_call(struct purge_range *ranges, size_t first, size_t last, char *start, char *end)
 {
-    if (start == end)
+    size_t size = (size_t)(end - start);
+    bool closed = false, purged;
+
+    if (size == 0)
         return 0;
-    if (os_purge(start, (size_t)(end - start)))
-        return (size_t)(end - start);
-    for (; first <= last; first++)
-        ranges[first].kept = true;
-    return 0;
+    purged = HAK_SECURE && ranges[first].closes ? strict_purge(start, size, &closed) : os_purge(start, size);
+    for (; first <= last; first++) {
+        ranges[first].kept |= !purged;
+        ranges[first].closed |= closed ? ranges[first].mask & units_within(ranges[first].slot, start, end) : 0;
+    }
+    return purged ? size : 0;
 }
 
 /* Purges the units of the ranges, with one call for neighbours, also across SuperSlabs. Returns the bytes. */
@@ -73,7 +89,7 @@ static size_t purge_ranges(struct purge_range *ranges, size_t count)
             unsigned low = base_low_bit(mask), run = base_low_bit(~(mask >> low));
             char *run_start = window_slot_address(ranges[i].slot) + low * UNIT_SIZE;
             mask &= ~(base_low_mask(run) << low);
-            if (run_start != end) {
+            if (run_start != end || ranges[i].closes != ranges[first].closes) {
                 purged += purge_call(ranges, first, last, start, end);
                 start = run_start;
                 first = i;
@@ -159,7 +175,11 @@ static struct purge_range purge_take(uint32_t number, uint32_t units)
         split = shared_pool_split(number);
     slot->free &= ~units;
     shared_pool_move_bucket(number);
-    return (struct purge_range){ .slot = number, .mask = units, .bytes = dirty * UNIT_SIZE, .split = split };
+    return (struct purge_range){ .slot = number,
+                                 .mask = units,
+                                 .bytes = dirty * UNIT_SIZE,
+                                 .split = split,
+                                 .closes = strict_is(number) && !(units & 1) };
 }
 
 static void purge_put_back(const struct purge_range *range)
@@ -168,6 +188,10 @@ static void purge_put_back(const struct purge_range *range)
 
     slot->free |= range->mask & ~(uint32_t)1;
     footprint_left(range->bytes);
+    if (range->closed) {
+        ((struct superslab *)window_slot_address(range->slot))->guards |= range->closed;
+        slot->touched &= ~range->closed;
+    }
     if (range->kept) {
         shared_pool.units_dirty += base_count_bits(slot->touched & range->mask & ~(uint32_t)1);
     } else {
@@ -235,13 +259,16 @@ size_t purge_free_units(bool all)
     return purged;
 }
 
-size_t purge_address_space(size_t wanted)
+bool purge_could_serve(size_t bytes)
+{
+    return bytes <= base_min(os_address_space_limit(), os_physical_memory());
+}
+
+size_t purge_address_space(void)
 {
     static const unsigned buckets[] = { POOL_BUCKET_EMPTY, POOL_BUCKET_EMPTY + 1 };
     size_t bytes;
 
-    if (wanted > base_min(os_address_space_limit(), os_physical_memory()))
-        return 0;
     purge_free_units(true);
     lock_acquire(&shared_pool.lock);
     bytes = shared_pool_unmap_unused();
@@ -296,9 +323,6 @@ static size_t purge_emptiest(size_t wanted)
     /* The bucket behind that of EMPTY ones has no memory in it (P3). */
     for (unsigned bucket = shared_pool.dirty_empties ? POOL_BUCKET_EMPTY : POOL_BUCKET_EMPTY - 1; bucket > 0; bucket--)
         emptiest_take(&emptiest, bucket);
-    if (HAK_SECURE) /* V17 */
-        for (unsigned bucket = POOL_BUCKETS - 1; bucket > POOL_BUCKET_SLABS; bucket--)
-            emptiest_take(&emptiest, bucket);
     if (emptiest.count)
         bytes = purge_batch(emptiest.ranges, emptiest.count);
     lock_release(&shared_pool.lock);

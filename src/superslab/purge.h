@@ -25,10 +25,12 @@ HAK_HIDDEN void purge_begin(void);
  * that holds no lock of rank LOCK_RANK_POOL or above. */
 HAK_HIDDEN size_t purge_free_units(bool all);
 
-/* Call when the system refused a mapping of `wanted` bytes: purges all free units, and unmaps EMPTY SuperSlabs and
- * slots that were mapped ahead (P5). Returns the bytes of address space given back; 0 also if `wanted` exceeds what the
- * process or the machine can have. Locks as above. */
-HAK_HIDDEN size_t purge_address_space(size_t wanted);
+/* Whether the process and the machine can have so many bytes. For more, no purge makes room. Any thread. */
+HAK_HIDDEN bool purge_could_serve(size_t bytes);
+
+/* Call when the system refused a mapping: purges all free units, and unmaps EMPTY SuperSlabs and slots that were mapped
+ * ahead (P5). Returns the bytes of address space given back. Locks as above. */
+HAK_HIDDEN size_t purge_address_space(void);
 
 /* Gives back free units and freed ranges, the oldest first, until `wanted` bytes have left or none are there. Reads the
  * limits if they are due. Returns the bytes. Any thread that holds no lock of rank LOCK_RANK_HUGE or above. */

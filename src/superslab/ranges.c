@@ -4,8 +4,6 @@
 #include "superslab/footprint.h"
 
 #define LEAVING_BATCH 16u
-/* At most so many pages of a hardened range are looked at before it is zeroed. */
-#define RANGE_PROBES 16u
 
 HAK_DATA_HERE struct lock huge_lock = LOCK_INIT(LOCK_RANK_HUGE);
 HAK_DATA_HERE struct range_cache range_cache;
@@ -32,7 +30,7 @@ static void range_delete(unsigned index)
 }
 
 /* Inserts a range, joined with its neighbours (J1). The table must have room. */
-static void range_insert(char *start, size_t size, uint32_t now)
+static void range_insert(char *start, size_t size, bool closed, uint32_t now)
 {
     struct huge_range *ranges = range_cache.ranges;
     unsigned index = 0;
@@ -43,29 +41,32 @@ static void range_insert(char *start, size_t size, uint32_t now)
     if (index > 0 && ranges[index - 1].start + ranges[index - 1].size == start) {
         index--;
         ranges[index].size += size;
+        ranges[index].closed |= closed;
         if (index + 1 < range_cache.count && start + size == ranges[index + 1].start) {
             ranges[index].size += ranges[index + 1].size;
+            ranges[index].closed |= ranges[index + 1].closed;
             range_cache.bytes += ranges[index + 1].size; /* range_delete takes it off */
             range_delete(index + 1);
         }
     } else if (index < range_cache.count && start + size == ranges[index].start) {
         ranges[index].start = start;
         ranges[index].size += size;
+        ranges[index].closed |= closed;
     } else {
         __builtin_memmove(&ranges[index + 1], &ranges[index], (range_cache.count - index) * sizeof *ranges);
-        ranges[index].start = start;
-        ranges[index].size = size;
+        ranges[index] = (struct huge_range){ .start = start, .size = size, .closed = closed };
         range_cache.count++;
     }
     ranges[index].freed_ms = now;
 }
 
 /* Takes the first `size` bytes of the range. */
-static char *range_cut(unsigned index, size_t size)
+static char *range_cut(unsigned index, size_t size, bool *closed)
 {
     struct huge_range *range = &range_cache.ranges[index];
     char *start = range->start;
 
+    *closed = range->closed;
     if (range->size == size) {
         range_delete(index);
     } else {
@@ -77,7 +78,7 @@ static char *range_cut(unsigned index, size_t size)
     return start;
 }
 
-char *ranges_take(size_t size, size_t alignment)
+char *ranges_take(size_t size, size_t alignment, bool *closed)
 {
     const struct huge_range *ranges = range_cache.ranges;
     unsigned best = HUGE_MAX_RANGES;
@@ -86,7 +87,7 @@ char *ranges_take(size_t size, size_t alignment)
         if (ranges[i].size >= size && ((uintptr_t)ranges[i].start & (alignment - 1)) == 0 &&
             (best == HUGE_MAX_RANGES || ranges[i].size < ranges[best].size))
             best = i;
-    return best == HUGE_MAX_RANGES ? NULL : range_cut(best, size);
+    return best == HUGE_MAX_RANGES ? NULL : range_cut(best, size, closed);
 }
 
 bool ranges_fit(size_t size)
@@ -100,7 +101,7 @@ bool ranges_fit(size_t size)
     return fits;
 }
 
-bool ranges_take_at(char *start, size_t size)
+bool ranges_take_at(char *start, size_t size, bool *closed)
 {
     unsigned index = 0;
 
@@ -108,7 +109,7 @@ bool ranges_take_at(char *start, size_t size)
         index++;
     if (index == range_cache.count || range_cache.ranges[index].start != start || range_cache.ranges[index].size < size)
         return false;
-    range_cut(index, size);
+    range_cut(index, size, closed);
     return true;
 }
 
@@ -129,7 +130,7 @@ static void leaving_add(struct leaving *leaving, unsigned index, size_t most)
     size_t size = base_min(range->size, most);
 
     leaving->ranges[leaving->count++] =
-        (struct huge_range){ range->start + (range->size - size), size, range->freed_ms };
+        (struct huge_range){ .start = range->start + (range->size - size), .size = size };
     leaving->bytes += size;
     if (size == range->size) {
         range_delete(index);
@@ -187,65 +188,22 @@ static size_t leaving_unmap(const struct leaving *leaving)
     return leaving->bytes;
 }
 
-bool ranges_open(char *start, size_t size) { return !HAK_SECURE || os_protect(start, size, true); }
-
-/* Whether a page has memory. A page in swap space counts as one without: it is purged then, not zeroed. */
-static bool page_has_memory(const char *page)
+/* Makes the range inaccessible by chance; else accessible, because a huge block ends in inaccessible pages
+ * (harden/large.c). False: the kernel refused, so the range cannot wait. */
+static bool range_close(char *start, size_t size, bool *closed)
 {
-    unsigned char resident;
-
-    return !os_resident(page, os_page_size(), &resident) || (resident & 1) != 0;
-}
-
-static bool page_is_written(const char *page)
-{
-    const uint64_t *words = (const uint64_t *)(const void *)page;
-    uint64_t any = 0;
-
-    for (unsigned i = 0; i < HAK_CACHE_LINE / sizeof *words; i++)
-        any |= words[i];
-    return any != 0;
-}
-
-/* Whether `is` holds for three quarters of the range's pages; looks at up to RANGE_PROBES of them. */
-static bool range_mostly(const char *start, size_t size, bool (*is)(const char *page))
-{
-    size_t step = base_align_up(size / RANGE_PROBES, os_page_size()), looks = (size + step - 1) / step, others = 0;
-
-    for (const char *at = start; at < start + size; at += step) {
-        others += !is(at);
-        if (others * 4 > looks)
-            return false;
-    }
-    return true;
-}
-
-/* Zeroes the range. A mostly written range keeps its memory, because each page that came back would cost a fault.
- * Reading a page without memory costs a fault, too, so the kernel is asked first. */
-static bool range_erase(char *start, size_t size)
-{
-    if (!range_mostly(start, size, page_has_memory))
-        return os_purge(start, size);
-    /* A block ends in inaccessible pages (harden/large.c). */
-    if (!os_protect(start, size, true) || !range_mostly(start, size, page_is_written))
-        return os_purge(start, size);
-    __builtin_memset(start, 0, size);
-    return true;
-}
-
-/* Erases the range and makes it inaccessible. False: one of these failed, so the range cannot wait. */
-static bool range_close(char *start, size_t size)
-{
-    return range_erase(start, size) && os_protect(start, size, false);
+    *closed = os_random() % RANGES_CLOSED_SHARE == 0;
+    return os_protect(start, size, !*closed);
 }
 
 void ranges_put(char *start, size_t size)
 {
     uint32_t now = shared_pool_now_ms();
     struct leaving leaving;
+    bool closed = false;
 
     if (size > hak_options.huge_cache / 2 || hak_options.purge_delay == 0 ||
-        (HAK_SECURE && !range_close(start, size))) {
+        (HAK_SECURE && !range_close(start, size, &closed))) {
         footprint_huge_waits(size); /* N3 */
         footprint_huge_leaves(size);
         os_unmap(start, size);
@@ -256,7 +214,7 @@ void ranges_put(char *start, size_t size)
         leaving = (struct leaving){ .count = 0 };
         lock_acquire(&huge_lock);
         if (start) {
-            range_insert(start, size, now);
+            range_insert(start, size, closed, now);
             footprint_huge_waits(size);
             start = NULL;
         }

@@ -12,10 +12,14 @@
 
 #define HUGE_MAX_RANGES 256u
 
+/* In libhakmem-secure one freed range in RANGES_CLOSED_SHARE, by chance, cannot be accessed. */
+#define RANGES_CLOSED_SHARE 16u
+
 struct huge_range {
     char *start;
     size_t size; /* a multiple of UNIT_SIZE */
     uint32_t freed_ms;
+    bool closed; /* libhakmem-secure: a part of it is inaccessible */
 };
 
 struct range_cache {
@@ -31,19 +35,17 @@ HAK_DATA struct lock huge_lock;
 /* Whether there is a range of at least `size` bytes. Takes huge_lock. */
 HAK_HIDDEN bool ranges_fit(size_t size);
 
-/* Takes `size` bytes of the best fit that starts at a multiple of `alignment`. NULL: none fits. Under huge_lock. */
-HAK_HIDDEN char *ranges_take(size_t size, size_t alignment);
+/* Takes `size` bytes of the best fit that starts at a multiple of `alignment`. NULL: none fits. *closed: some of them
+ * are inaccessible. Under huge_lock. */
+HAK_HIDDEN char *ranges_take(size_t size, size_t alignment, bool *closed);
 
-/* Takes the first `size` bytes of the range that starts at `start`. False: there are not so many. Under huge_lock. */
-HAK_HIDDEN bool ranges_take_at(char *start, size_t size);
+/* Takes the first `size` bytes of the range that starts at `start`. False: there are not so many. *closed as above.
+ * Under huge_lock. */
+HAK_HIDDEN bool ranges_take_at(char *start, size_t size, bool *closed);
 
 /* Puts the mapping of a freed block into the cache, and unmaps ranges that have no room there. Any thread that holds no
  * lock of rank LOCK_RANK_HUGE or above, like all functions below. */
 HAK_HIDDEN void ranges_put(char *start, size_t size);
-
-/* In libhakmem-secure freed ranges read as zero and cannot be accessed. Open a range that was taken before you use it;
- * false: the kernel refused. */
-HAK_HIDDEN bool ranges_open(char *start, size_t size);
 
 /* Unmaps ranges that have waited out the purge delay, or all. Returns the bytes. */
 HAK_HIDDEN size_t ranges_purge(bool all);

@@ -4,9 +4,9 @@
 #include "observe/counters.h"
 #include "options/options.h"
 #include "superslab/footprint.h"
-#include "superslab/closed_units.h"
 #include "superslab/limits.h"
 #include "superslab/purge.h"
+#include "superslab/strict.h"
 #include "superslab/touched.h"
 
 bool shared_pool_init(void)
@@ -20,7 +20,7 @@ bool shared_pool_init(void)
     shared_pool.slots_committed = window_slots_mapped();
     for (uint32_t number = shared_pool.slots_unused; number < shared_pool.slots_committed; number++)
         shared_pool.slots[number].huge_pages =
-            hak_options.thp == OPTION_ALWAYS && !HAK_SECURE ? PAGES_HUGE : PAGES_SMALL;
+            hak_options.thp == OPTION_ALWAYS ? PAGES_HUGE : PAGES_SMALL;
     return true;
 }
 
@@ -68,6 +68,10 @@ static uint32_t pool_new_superslab(void)
     if (number == 0)
         return 0;
     shared_pool.slots[number].free = POOL_ALL_UNITS;
+    if (strict_is(number) && shared_pool.slots[number].huge_pages != PAGES_SMALL) {
+        shared_pool.slots[number].huge_pages = PAGES_SMALL;
+        os_advise_huge(window_slot_address(number), SUPERSLAB_SIZE, false);
+    }
     shared_pool.superslabs++;
     debug_count(COUNT_REFILL_NEW_SUPERSLAB);
     shared_pool_move_bucket(number);
@@ -82,8 +86,8 @@ static unsigned pool_best_run(uint32_t number, uint32_t mask, unsigned units, un
 
     if (starts == 0)
         return 0;
-    if (HAK_SECURE)
-        return guard_units_choose(starts & guard_units_starts(number, units, align_units));
+    if (strict_is(number))
+        return strict_choose(number, starts, units, align_units);
     if (align_units == 1) {
         longer = pool_run_starts(mask, units + 1);
         starts &= ~(longer | longer << 1); /* stretches of exactly this length */
@@ -166,7 +170,7 @@ static struct slab *pool_take_run(uint32_t number, unsigned start, unsigned unit
     struct slot *slot = &shared_pool.slots[number];
     struct superslab *superslab = (struct superslab *)window_slot_address(number);
     struct slab *slab = &superslab->slabs[start];
-    uint32_t mask = (uint32_t)base_low_mask(units) << start, closed;
+    uint32_t mask = (uint32_t)base_low_mask(units) << start;
     unsigned unit;
 
     HAK_ASSERT((slot->free & mask) == mask);
@@ -174,10 +178,11 @@ static struct slab *pool_take_run(uint32_t number, unsigned start, unsigned unit
     HAK_ASSERT(slot->huge_pages != PAGES_HUGE || (slot->touched | 1) == 1 || (slot->touched | 1) == UINT32_MAX);
     if (slot->touched == 0)
         pool_begin_slot(number, small_pages);
-    closed = HAK_SECURE ? closed_units_leave(superslab, mask, &slab->closed) : 0;
-    slab->zero = (slot->touched & mask & ~closed) == 0;
+    slab->zero = (slot->touched & mask) == 0;
     slab->populated = slab->zero && (slot->touched & mask) != 0;
     slab->dense = (superslab->dense & slot->touched & mask) != 0;
+    if (HAK_SECURE)
+        slab->unclean = (superslab->unclean & slot->touched & mask) != 0;
     shared_pool.units_dirty -= (slot->touched & mask) == mask ? units : base_count_bits(slot->touched & mask);
     shared_pool.units_used += units;
     if (slot->bucket == POOL_BUCKET_EMPTY && slot->touched != 0) {
@@ -208,48 +213,12 @@ static struct slab *pool_take_run(uint32_t number, unsigned start, unsigned unit
 
 enum { TRIES = 8 }; /* slots looked at in a bucket: fragmented SuperSlabs must not make a search long */
 
-/* The bucket with the fullest of these guarded SuperSlabs (V17). */
-static unsigned pool_first_guarded(uint64_t buckets)
-{
-    uint64_t slabs = buckets & ~base_low_mask(POOL_BUCKET_SLABS + 1);
-
-    return base_low_bit(slabs ? slabs : buckets);
-}
-
-/* The slot for the next run where SuperSlabs have guard units: slots whose guard units need not move come first.
- * `touched`: only units with memory behind them serve. 0: none has room. */
-static HAK_COLD uint32_t pool_choose_guarded(unsigned units, unsigned align_units, bool touched, unsigned *start)
-{
-    uint32_t chosen = 0;
-    unsigned bucket;
-
-    for (uint64_t buckets = shared_pool.bucket_mask & guard_units_buckets(units, align_units); buckets && !chosen;
-         buckets &= ~(UINT64_C(1) << bucket)) {
-        uint32_t number = shared_pool.heads[bucket = pool_first_guarded(buckets)];
-        for (unsigned tries = 0; number && tries < TRIES; tries++) {
-            unsigned first = touched ? pool_find_touched(number, units, align_units)
-                                     : pool_find_run(number, units, align_units, POOL_DENSE);
-            bool laid = first && guard_units_are_laid(number, units, align_units);
-            if (first && (laid || chosen == 0)) {
-                chosen = number;
-                *start = first;
-            }
-            if (laid)
-                break;
-            number = shared_pool.slots[number].next;
-        }
-    }
-    return chosen;
-}
-
 /* The slot to take the next run from: the fullest HOT one with room, then DRAINING and EMPTY ones in the same way
  * (their buckets are higher). 0: none has room. */
 static uint32_t pool_choose_slot(unsigned units, unsigned align_units, enum pool_use use, unsigned *start)
 {
     unsigned bucket;
 
-    if (HAK_SECURE)
-        return pool_choose_guarded(units, align_units, false, start);
     for (uint64_t buckets = shared_pool.bucket_mask & ~base_low_mask(units); buckets;
          buckets &= ~(UINT64_C(1) << bucket)) {
         uint32_t number = shared_pool.heads[bucket = base_low_bit(buckets)];
@@ -268,8 +237,6 @@ static uint32_t pool_choose_touched(unsigned units, unsigned align_units, unsign
 {
     unsigned bucket;
 
-    if (HAK_SECURE)
-        return pool_choose_guarded(units, align_units, true, start);
     for (uint64_t buckets = shared_pool.bucket_mask & ~base_low_mask(units); buckets;
          buckets &= ~(UINT64_C(1) << bucket)) {
         uint32_t number = shared_pool.heads[bucket = base_low_bit(buckets)];
@@ -313,27 +280,27 @@ static void pool_lose(uint32_t number)
     shared_pool_move_bucket(number);
 }
 
-/* Closes the guard units of a SuperSlab that is to get a run. False: the system refuses now. */
-static bool pool_lay_guards(uint32_t number, unsigned units, unsigned align_units)
+/* Opens the units of a run in a strict SuperSlab. False: the system refuses now. */
+static bool pool_open_run(uint32_t number, unsigned start, unsigned units)
 {
     unsigned dirty;
-    bool laid;
+    bool open;
 
-    if (!HAK_SECURE || shared_pool.slots[number].free != POOL_ALL_UNITS)
+    if (!strict_is(number))
         return true;
-    laid = guard_units_lay(number, units, align_units, &dirty);
+    open = strict_open(number, start, units, &dirty);
     shared_pool.units_dirty -= dirty;
-    return laid;
+    return open;
 }
 
 /* Maps the slot if it is unmapped. False: the system refuses now, or, if the slot became SLOT_FOREIGN, for ever. */
-static bool pool_make_writable(uint32_t number, unsigned units, unsigned align_units)
+static bool pool_make_writable(uint32_t number, unsigned start, unsigned units)
 {
     struct slot *slot = &shared_pool.slots[number];
     enum os_place place;
 
     if (!slot->decommitted)
-        return pool_lay_guards(number, units, align_units);
+        return pool_open_run(number, start, units);
     place = window_map_slot(number, slot->huge_pages != PAGES_SMALL);
     if (place == OS_PLACE_REFUSED) {
         atomic_store_explicit(&shared_pool.tight, true, memory_order_relaxed);
@@ -350,7 +317,7 @@ static bool pool_make_writable(uint32_t number, unsigned units, unsigned align_u
         slot->huge_pages = PAGES_HUGE;
         shared_pool.split--;
     }
-    return pool_lay_guards(number, units, align_units);
+    return pool_open_run(number, start, units);
 }
 
 struct choice {
@@ -409,27 +376,11 @@ static struct choice pool_choose(unsigned units, unsigned align_units, enum pool
     }
 }
 
-/* Opens the slabs' units (V21). Gives slabs back that the kernel refuses to open, and returns how many remain. */
-static size_t pool_open(struct slab **slabs, size_t count)
-{
-    size_t open = 0;
-
-    if (!HAK_SECURE)
-        return count;
-    for (size_t i = 0; i < count; i++) {
-        if (HAK_LIKELY(closed_units_open(slabs[i])))
-            slabs[open++] = slabs[i];
-        else
-            shared_pool_release(slabs[i]);
-    }
-    return open;
-}
-
 size_t shared_pool_acquire(unsigned units, unsigned align_units, size_t count, enum pool_use use, struct slab **slabs)
 {
     size_t taken = 0, had;
 
-    if (!guard_units_fit(units, align_units))
+    if (!strict_fits(units, align_units))
         return 0;
     lock_acquire(&shared_pool.lock);
     had = shared_pool.units_used + shared_pool.units_dirty;
@@ -438,7 +389,7 @@ size_t shared_pool_acquire(unsigned units, unsigned align_units, size_t count, e
         unsigned start = choice.start;
         if (choice.number == 0)
             break;
-        if (!pool_make_writable(choice.number, units, align_units)) {
+        if (!pool_make_writable(choice.number, start, units)) {
             if (slot_kind(&shared_pool.slots[choice.number]) == SLOT_FOREIGN)
                 continue;
             break;
@@ -446,14 +397,15 @@ size_t shared_pool_acquire(unsigned units, unsigned align_units, size_t count, e
         slabs[taken++] = pool_take_run(choice.number, start, units, choice.small_pages || pool_begins_sparse(use));
         /* Further runs of the same SuperSlab: one call populates contiguous memory. */
         while (taken < count && (start = pool_find_run(choice.number, units, align_units, use)) != 0 &&
-               footprint_excess(pool_growth(choice.number, start, units)) == 0)
+               footprint_excess(pool_growth(choice.number, start, units)) == 0 &&
+               pool_open_run(choice.number, start, units))
             slabs[taken++] = pool_take_run(choice.number, start, units, false);
     }
     if (shared_pool.units_used + shared_pool.units_dirty > had)
         footprint_note_growth((shared_pool.units_used + shared_pool.units_dirty - had) * UNIT_SIZE);
     footprint_note_peak();
     lock_release(&shared_pool.lock);
-    return pool_open(slabs, taken);
+    return taken;
 }
 
 size_t shared_pool_acquire_touched(unsigned units, unsigned align_units, size_t count, struct slab **slabs)
@@ -464,12 +416,12 @@ size_t shared_pool_acquire_touched(unsigned units, unsigned align_units, size_t 
 
     lock_acquire(&shared_pool.lock);
     for (; taken < count && (number = pool_choose_touched(units, align_units, &start)) != 0 &&
-           pool_lay_guards(number, units, align_units);
+           pool_open_run(number, start, units);
          taken++)
         slabs[taken] = pool_take_run(number, start, units, false);
     footprint_note_peak();
     lock_release(&shared_pool.lock);
-    return pool_open(slabs, taken);
+    return taken;
 }
 
 void shared_pool_release(struct slab *slab)
@@ -478,19 +430,17 @@ void shared_pool_release(struct slab *slab)
     struct slot *slot = &shared_pool.slots[number];
     struct superslab *superslab = superslab_of(slab);
     size_t excess;
-    bool bare; /* it has no memory (V21) */
 
     lock_acquire(&shared_pool.lock);
     superslab->dense = slab->dense ? superslab->dense | mask : superslab->dense & ~mask;
+    if (HAK_SECURE)
+        superslab->unclean = slab->unclean ? superslab->unclean | mask : superslab->unclean & ~mask;
     HAK_ASSERT((slot->free & mask) == 0);
     HAK_ASSERT(slab->used == 0 && atomic_load(&slab->remote_count) == 0); /* H5 */
     atomic_store_explicit(&slab->state, SLAB_FREE, memory_order_relaxed);
     atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
-    bare = HAK_SECURE && closed_units_enter(slab);
-    if (HAK_DEBUG && bare)
-        touched_note(slab->start, slab->units * UNIT_SIZE, false);
-    /* A slab that was taken and never carved is as the system gave it. */
-    if (bare || (slab->zero && !slab->populated && slot->huge_pages != PAGES_HUGE))
+    /* A slab that was taken and never carved is as the system gave it, but open (V16). */
+    if (slab->zero && !slab->populated && slot->huge_pages != PAGES_HUGE && !strict_is(number))
         slot->touched &= ~mask;
     else
         shared_pool.units_dirty += slab->units;

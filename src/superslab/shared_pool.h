@@ -10,8 +10,9 @@
  * P1: a unit's `free` bit is set iff it belongs to no slab and is not being purged at this moment.
  * P2: a unit's `touched` bit is clear only if every byte of it reads as zero and it has no memory behind it, unless
  *     mlockall put some there. (Bit 0 is the header's.)
- * P3: a SuperSlab with k > 0 free units is in bucket k only, unless it is EMPTY and would begin with a whole huge page:
- *     then it is in bucket 32. While it is EMPTY and in a bucket, `touched` changes neither to 0 nor from 0.
+ * P3: a SuperSlab with k > 0 free units is in bucket k only, unless it is strict (V17 in superslab/strict.h), or is
+ *     EMPTY and would begin with a whole huge page: then it is in bucket 32. While it is EMPTY and in a bucket,
+ *     `touched` changes neither to 0 nor from 0.
  * P4: slots are read and changed under pool.lock only; `kind` and `decommitted` are read without it (superslab/slot.h).
  * P5: once the system has refused to map more, free memory and address space are wanted elsewhere. EMPTY SuperSlabs are
  *     then unmapped without delay, up to POOL_UNMAPPED_MAX, and mapped again when needed. Nobody reads the header of
@@ -36,9 +37,8 @@
 #define POOL_ALL_UNITS (~(uint32_t)1) /* every unit of a SuperSlab but the header's */
 #define POOL_DRAINING_USED 4u
 #define POOL_BUCKET_EMPTY 31u
-#define POOL_BUCKET_SLABS 32u
-/* 1 to 31 by number of free units, and 32 (P3). The others are for guard units (V17 in superslab/guard_units.h). */
-#define POOL_BUCKETS 48u
+/* 1 to 31 by number of free units, and 32 (P3). */
+#define POOL_BUCKETS 33u
 /* The most SuperSlabs that refuse huge pages, and the most that are unmapped. A process has 65,530 mappings by default.
  * A SuperSlab that refuses huge pages may cost two of them, an unmapped one costs one. */
 #define POOL_SPLIT_MAX 8192u

@@ -42,7 +42,7 @@ struct slab {
     bool populated;        /* zero, but perhaps with memory behind it: it was faulted in and not carved yet */
     bool dense;            /* there is probably memory behind most of it */
     bool kept;             /* empty, and kept by its heap (O6) */
-    uint8_t closed;        /* how its units are closed, while no block is in use (V21) */
+    bool unclean;          /* its units may have what was in a span (V7) */
     bool scrubbed;         /* the pages without a block in use were purged, and no block was taken or freed since */
     /* The first word lies in the owner's line. Classes of 1 KiB and more use no other word. Order: relaxed (H1). */
     _Atomic uint64_t local[SLAB_MAP_WORDS];
@@ -55,13 +55,9 @@ struct slab {
 struct superslab {
     uint8_t first_unit[SUPERSLAB_UNITS]; /* [u]: first unit of unit u's slab; valid unless that is SLAB_FREE */
     uint32_t dense;                      /* P6 */
-    uint32_t guards;                     /* V14 (superslab/guard_units.h) */
-    uint32_t closed, installed;          /* V19 */
-    uint32_t protected, guarded;         /* V21 (superslab/closed_units.h) */
-    uint32_t fences;                     /* V22 */
-    uint8_t kind;                        /* V14 */
+    uint32_t guards;                     /* V14 (superslab/strict.h) */
+    uint32_t unclean;                    /* libhakmem-secure: units that may have what was in a span (V7) */
     struct slab slabs[SUPERSLAB_UNITS];  /* [0] is unused: unit 0 holds this header */
-    uint8_t closings[SUPERSLAB_UNITS];   /* [u]: closings of the span at unit u since it got fences (V22) */
     _Atomic uint16_t touched[SUPERSLAB_UNITS]; /* debug builds: a bit for each page of a unit. Order: relaxed (E1) */
 };
 

@@ -1,7 +1,8 @@
 /* The code that taking and purging units share: a slot's tier, its huge pages, and when a purge is due. */
-#include "superslab/guard_units.h"
+#include "superslab/shared_pool.h"
 
 #include "options/options.h"
+#include "superslab/strict.h"
 
 HAK_DATA_HERE struct shared_pool shared_pool = { .lock = LOCK_INIT(LOCK_RANK_POOL) };
 
@@ -26,8 +27,8 @@ void shared_pool_move_bucket(uint32_t number)
     unsigned bucket = base_count_bits(slot->free), old = slot->bucket;
 
     bucket += bucket == POOL_BUCKET_EMPTY && slot->touched == 0 && slot->huge_pages != PAGES_SMALL;
-    if (HAK_SECURE)
-        bucket = guard_units_bucket(number);
+    if (strict_is(number))
+        bucket = strict_bucket(number);
     if (bucket == old)
         return;
     if (old != 0) {

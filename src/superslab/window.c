@@ -50,8 +50,7 @@ static uint32_t slots_begin, slots_mapped, slots_limit;
 /* Whether the slot with `before` slots before it asks for huge pages. */
 static bool window_wants_huge(uint32_t before)
 {
-    return window_secret == 0 &&
-           (hak_options.thp == OPTION_ALWAYS || (hak_options.thp == OPTION_AUTO && before >= WINDOW_SMALL_SLOTS));
+    return hak_options.thp == OPTION_ALWAYS || (hak_options.thp == OPTION_AUTO && before >= WINDOW_SMALL_SLOTS);
 }
 
 static enum os_place window_map(char *address, size_t count, bool huge_pages)

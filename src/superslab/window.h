@@ -43,8 +43,7 @@ HAK_DATA struct slot *window_slots;
 /* How many bytes of the page map are mapped. As many bytes of the descriptors are mapped. */
 HAK_DATA size_t window_head_mapped;
 
-/* With hardening on, a secret from which random places are made: SuperSlabs then have guard units
- * (superslab/guard_units.h) and no huge pages. Else 0. */
+/* In libhakmem-secure, a secret from which random places are made. Else 0. */
 HAK_DATA uint64_t window_secret;
 
 /* Finds a place, and maps the head and the first slots; idempotent. False: no address space or memory. Under

@@ -1,7 +1,7 @@
 #define _GNU_SOURCE
 #include "core.h"
 
-#include "superslab/guard_units.h"
+#include "superslab/strict.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -150,43 +150,22 @@ static size_t check_bucket(unsigned bucket)
     return count;
 }
 
-/* Free stretches of units between guard units. */
-static unsigned free_stretches(const struct slot *slot, const struct superslab *superslab)
-{
-    uint32_t rest = slot->free & ~superslab->guards;
-    unsigned count = 0;
-
-    for (unsigned unit = 2; unit + superslab->kind < SUPERSLAB_UNITS; unit++) {
-        uint32_t stretch = ((UINT32_C(1) << superslab->kind) - 1) << unit;
-        count += ((superslab->guards >> (unit - 1)) & 1) && (rest & stretch) == stretch;
-    }
-    return count;
-}
-
 /* V14 to V17 */
-static void check_guards(uint32_t number)
+static void check_strict(uint32_t number)
 {
     const struct slot *slot = &shared_pool.slots[number];
     const struct superslab *superslab = (const struct superslab *)window_slot_address(number);
-    unsigned count, before;
+    unsigned longest = 0, length = 0;
 
     assert_int_equal(slot->huge_pages, PAGES_SMALL);
-    if (slot->free == POOL_ALL_UNITS || slot->free == 0) {
-        assert_int_equal(slot->bucket, slot->free ? POOL_BUCKET_EMPTY : 0);
-        return;
+    for (unsigned unit = 1; unit < SUPERSLAB_UNITS; unit++) {
+        length = (slot->free >> unit) & 1 ? length + 1 : 0;
+        longest = length > longest ? length : longest;
     }
+    assert_int_equal(slot->bucket, longest == 31 ? POOL_BUCKET_EMPTY : longest > 2 ? longest - 2 : 0);
+    if (slot->free == POOL_ALL_UNITS)
+        return;
     assert_int_equal(superslab->guards & (slot->touched | ~slot->free | 1), 0);
-    assert_int_equal(superslab->guards & 0x80000002, 0x80000002);
-    if (superslab->kind == GUARD_KIND_ALIGNED) {
-        assert_int_equal(slot->bucket, slot->free & ~superslab->guards ? GUARD_KIND_ALIGNED : 0);
-        return;
-    }
-    count = free_stretches(slot, superslab);
-    assert_int_equal(slot->bucket, count == 0              ? 0
-                                   : superslab->kind == 1 ? POOL_BUCKET_SLABS + count
-                                                          : superslab->kind);
-    if (superslab->kind == 1)
-        assert_int_equal(superslab->guards, 0xaaaaaaaa);
     for (unsigned unit = 1; unit < SUPERSLAB_UNITS; unit++) {
         const struct slab *slab = &superslab->slabs[superslab->first_unit[unit]];
         unsigned first = superslab->first_unit[unit];
@@ -194,12 +173,8 @@ static void check_guards(uint32_t number)
             continue;
         if (atomic_load(&((struct slab *)(uintptr_t)slab)->state) == SLAB_FREE) /* being purged */
             continue;
-        assert_true(slab->units <= superslab->kind);
-        assert_true((superslab->guards >> (first + slab->units)) & 1);
-        before = first - 1;
-        for (unsigned more = superslab->kind - slab->units; more > 0; more--)
-            assert_true((slot->free >> before--) & 1);
-        assert_true((superslab->guards >> before) & 1);
+        assert_true((slot->free >> (first - 1)) & 1);
+        assert_true(first + slab->units < SUPERSLAB_UNITS && (slot->free >> (first + slab->units)) & 1);
     }
 }
 
@@ -221,8 +196,8 @@ void core_check_pool(void)
         if (slot->huge_pages == PAGES_HUGE) /* P7 */
             assert_true((slot->touched | 1) == 1 || (slot->touched | 1) == UINT32_MAX);
         assert_int_equal(slot->free & 1, 0);
-        if (HAK_SECURE)
-            check_guards(number);
+        if (strict_is(number))
+            check_strict(number);
         else
             assert_int_equal(slot->bucket, free + (free == POOL_BUCKET_EMPTY && slot->touched == 0 &&
                                                    slot->huge_pages != PAGES_SMALL));

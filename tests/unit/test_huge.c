@@ -196,7 +196,7 @@ static void test_address_space_taken(void)
     number = window_slot_of(slabs[0]);
     for (size_t i = 0; i < SLABS; i++)
         core_release(slabs[i]);
-    assert_true(purge_address_space(HAK_MIB) >= 4 * SUPERSLAB_SIZE);
+    assert_true(purge_address_space() >= 4 * SUPERSLAB_SIZE);
     assert_int_equal(shared_pool.decommitted, 4);
     assert_int_equal(os_map_at(window_slot_address(number) + UNIT_SIZE, UNIT_SIZE), OS_PLACE_MAPPED);
     assert_false(window_contains(window_slot_address(number) + UNIT_SIZE));

@@ -300,6 +300,36 @@ static void test_purge_delay(void)
     huge_check(2, 2 * UNIT_SIZE, 0);
 }
 
+/* A block that no machine has costs no freed memory: neither ranges nor units of the pool. */
+static void test_impossible(void)
+{
+    enum { BLOCKS = 20 };
+    size_t sizes[BLOCKS];
+    char *blocks[BLOCKS];
+    struct slab *slab;
+    size_t cached;
+
+    core_begin();
+    core_acquire(4, 1, 1, &slab);
+    core_touch(slab);
+    core_release(slab);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        sizes[i] = 4 * HAK_MIB;
+    huge_take_apart(sizes, BLOCKS, blocks);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        huge_give(blocks[i]);
+    cached = huge_cached();
+    assert_true(cached >= 32 * HAK_MIB); /* so much that a block of usual size would make room first */
+    fake_fail_from(FAKE_MAP, 1);
+    for (unsigned shift = 36; shift < 47; shift++) {
+        bool zero;
+        assert_null(huge_allocate((size_t)1 << shift, BLOCK_ALIGN, &zero, NULL));
+    }
+    assert_int_equal(huge_cached(), cached);
+    assert_int_equal(shared_pool.units_dirty, 4);
+    core_check_pool();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -315,6 +345,7 @@ int main(void)
         core_unit_test(test_no_delay),
         core_unit_test(test_table_full),
         core_unit_test(test_purge_delay),
+        core_unit_test(test_impossible),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

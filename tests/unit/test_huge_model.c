@@ -107,7 +107,7 @@ static void test_taken_once(void)
 {
     enum { RANGES = 3, SIZE = 2 * HAK_MIB };
     char *places[RANGES] = { NULL };
-    bool zero;
+    bool zero, closed;
 
     core_begin();
     for (unsigned i = 0; i < RANGES; i++) {
@@ -123,12 +123,12 @@ static void test_taken_once(void)
         assert_true(huge_free(places[i]));
     lock_acquire(&huge_lock);
     assert_int_equal(range_cache.count, RANGES);
-    assert_false(ranges_take_at(places[0] + UNIT_SIZE, UNIT_SIZE));
-    assert_false(ranges_take_at(places[1], SIZE + UNIT_SIZE));
+    assert_false(ranges_take_at(places[0] + UNIT_SIZE, UNIT_SIZE, &closed));
+    assert_false(ranges_take_at(places[1], SIZE + UNIT_SIZE, &closed));
     for (unsigned i = RANGES; i-- > 0;) {
-        assert_true(ranges_take_at(places[i], SIZE));
+        assert_true(ranges_take_at(places[i], SIZE, &closed));
         for (unsigned gone = i; gone < RANGES; gone++)
-            assert_false(ranges_take_at(places[gone], SIZE));
+            assert_false(ranges_take_at(places[gone], SIZE, &closed));
     }
     assert_int_equal(range_cache.bytes, 0);
     lock_release(&huge_lock);

@@ -51,41 +51,59 @@ static void test_is_zero(void)
     }
 }
 
-/* In a block of each class, for each size: the seal that was put is read, no byte behind the size changes unseen, and
- * the seal is taken once. */
-static void check_seals(unsigned class, size_t step)
+/* Whether the seal is broken while the byte has another value, and told to be so at the byte. */
+static void check_byte(size_t slot, size_t at, char value, size_t requested, enum seal_kind kind)
 {
-    static struct ledger ledger;
-    size_t size = class_size(class);
-    bool in_tail = seal_in_tail(class);
+    char before = block[at];
     struct seal seal;
 
-    for (size_t requested = 0; requested + SEAL_BYTES <= size; requested += step) {
+    block[at] = value;
+    if (value != before) {
+        bool code = at >= slot - 3; /* a change there may give the block another size or kind */
+        assert_true(seal_read(block, slot, &seal) == SEAL_BROKEN ||
+                    (code && (seal.requested != requested || seal.kind != kind)));
+        assert_true(seal.changed == at || code);
+        assert_true(seal.requested == requested || code);
+        assert_false(seal_may_be(block, slot) && at >= slot - SEAL_BYTES && !code);
+    }
+    block[at] = before;
+}
+
+/* In a slot of each class, for each size: the seal that was put is read, no byte of the pattern or the seal changes
+ * unseen, by a zero neither, and a block that was cleared has none. */
+static void check_seals(size_t slot, size_t step)
+{
+    struct seal seal;
+
+    for (size_t requested = 0; requested + SEAL_BYTES <= slot; requested += step) {
         enum seal_kind kind = (enum seal_kind)(requested % 3);
-        memset(block, 0, size);
+        size_t grown;
+        memset(block, 0, slot);
+        assert_int_equal(seal_read(block, slot, &seal), SEAL_NONE);
+        seal_put(block, slot, requested, kind);
         memset(block, 0x33, requested);
-        ledger_clear(&ledger);
-        assert_int_equal(seal_read(block, class, &ledger, 5, &seal), SEAL_NONE);
-        seal_put(block, class, &ledger, 5, requested, kind);
+        assert_int_equal(seal_read(block, slot, &seal), SEAL_WHOLE);
+        /* It grows and shrinks. */
+        grown = slot - SEAL_BYTES - requested % 7 % (slot - SEAL_BYTES - requested + 1);
+        seal_change(block, slot, requested, grown, kind, seal_mix(block));
+        assert_int_equal(seal_read(block, slot, &seal), SEAL_WHOLE);
+        assert_int_equal(seal.requested, grown);
+        memset(block + requested, 0x44, grown - requested);
+        seal_change(block, slot, grown, requested, kind, seal_mix(block));
         for (size_t at = 0; at < requested; at++)
             assert_int_equal(block[at], 0x33);
-        for (size_t at = requested; at < (in_tail ? size : requested + SEAL_BYTES); at++) {
-            block[at] ^= 0x10;
-            assert_int_equal(seal_read(block, class, &ledger, 5, &seal), SEAL_BROKEN);
-            if (!in_tail || at + SEAL_BYTES < size) { /* else the size may have changed */
-                assert_int_equal(seal.changed, at);
-                assert_int_equal(seal.requested, requested);
-            }
-            block[at] ^= 0x10;
+        for (size_t at = requested; at < slot; at++) {
+            if (at >= requested + SEAL_BYTES && at < slot - SEAL_BYTES)
+                continue;
+            check_byte(slot, at, (char)(block[at] ^ 0x10), requested, kind);
+            check_byte(slot, at, 0, requested, kind);
         }
-        assert_int_equal(seal_read(block, class, &ledger, 5, &seal), SEAL_WHOLE);
+        assert_int_equal(seal_read(block, slot, &seal), SEAL_WHOLE);
         assert_int_equal(seal.requested, requested);
         assert_int_equal(seal.kind, kind);
-        assert_true(seal_take(block, class, &ledger, 5));
-        assert_false(seal_take(block, class, &ledger, 5));
-        assert_int_equal(seal_read(block, class, &ledger, 5, &seal), SEAL_NONE);
-        seal_erase(block, class, requested, true);
-        assert_true(seal_is_zero(block, size));
+        seal_clear(block, slot);
+        assert_int_equal(seal_read(block, slot, &seal), SEAL_NONE);
+        assert_true(seal_is_clear(block, slot, seal_mix(block)));
     }
 }
 
@@ -93,7 +111,34 @@ static void test_seals(void)
 {
     secrets();
     for (unsigned class = 1; class_size(class) <= MOST; class++)
-        check_seals(class, class_size(class) <= 128 ? 1 : 13);
+        check_seals(class_size(class), class_size(class) <= 128 ? 1 : 13);
+}
+
+/* A slot of up to 128 bytes is looked at whole; a larger one at its edges, and all of it for some secrets. */
+static void check_clear(size_t slot, bool all)
+{
+    uint64_t mix = all ? 0 : UINT64_MAX;
+
+    memset(block, 0x44, slot);
+    set_margins(slot, 0x77);
+    seal_clear(block, slot);
+    for (size_t at = 0; at < slot; at++) {
+        bool watched = all || slot <= SEAL_WATCHED_MOST || at < FREE_EDGE || at >= slot - SEAL_EDGE_BEHIND;
+        assert_int_equal(block[at], 0);
+        block[at] ^= 1;
+        assert_int_equal(seal_is_clear(block, slot, mix), !watched);
+        block[at] ^= 1;
+    }
+    for (size_t at = 1; at <= MARGIN; at++)
+        assert_true(block[slot + at - 1] == 0x77 && *(block - at) == 0x77);
+}
+
+static void test_clear(void)
+{
+    for (unsigned class = 1; class_size(class) <= MOST; class++) {
+        check_clear(class_size(class), true);
+        check_clear(class_size(class), false);
+    }
 }
 
 int main(void)
@@ -102,6 +147,7 @@ int main(void)
         core_unit_test(test_zero),
         core_unit_test(test_is_zero),
         core_unit_test(test_seals),
+        core_unit_test(test_clear),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -242,7 +242,7 @@ static void model_purge(void)
     if (chance_below(4) == 0)
         fake_fail_nth(FAKE_PURGE, 1);
     if (chance_below(4) == 0) {
-        purge_address_space(SUPERSLAB_SIZE); /* P5 */
+        purge_address_space(); /* P5 */
         fake_fail_nothing();
         model_note_purged();
         return;

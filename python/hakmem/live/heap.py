@@ -332,9 +332,16 @@ class Reader:
             slab.cached = min(slab.cached, slab.used)
 
     def quarantined(self, owners: list[dict[str, int]]) -> Iterator[tuple[dict[str, int], int | None, array[int]]]:
-        """Yields (heap, class or None, blocks) for what hardened threads keep in the place of bins: a ring for each
-        class, and spans of any class (src/harden/bins.h). They are free blocks, most of them in the quarantine."""
+        """Yields (heap, class or None, blocks) for free blocks that hardened threads hold outside of their stacks: spans
+        of any class (src/harden/spans.h), and in earlier versions a ring for each class."""
         fields, types = self.descriptor.fields, self.descriptor.types
+        if self.descriptor.constants.get("HAK_SECURE") and "thread_cache.spans" in fields:
+            place, count, span = fields["thread_cache.spans"].offset, fields["spans.count"], fields["spans.span"]
+            for heap, data in zip_strict(owners, self.memory.read_many([
+                    (heap["cache"] + place, types["spans"]) for heap in owners])):
+                number = int.from_bytes(data[count.offset:count.end], "little")
+                if number <= span.count:
+                    yield heap, None, array("Q", data[span.offset:span.offset + number * span.size])
         if "thread_cache.hardened" not in fields:
             return
         place, used = fields["thread_cache.hardened"].offset, fields["bins.used"].offset
@@ -409,7 +416,7 @@ class Reader:
             return [self.slots[name][number] for number in self.rows]
         units = Units(
             number=self.rows, address=[self.window + number * self.superslab_size for number in self.rows],
-            tier=[self.tier(free, guards) for free, guards in zip_strict(of_rows("free"), self.guards)],
+            tier=[self.tier(*row) for row in zip_strict(of_rows("free"), of_rows("bucket"), self.guards)],
             huge_pages=[kind == self.constant["PAGES_HUGE"] for kind in of_rows("huge_pages")],
             decommitted=[gone != 0 for gone in of_rows("decommitted")], state=self.state, slabs=self.slabs)
         threads = self.threads()
@@ -430,10 +437,10 @@ class Reader:
             metadata_slots=[self.window + number * self.superslab_size for number in self.slots_of("SLOT_METADATA")],
             superslab_size=self.superslab_size, unit_size=self.unit_size, cached_blocks=self.cached_blocks)
 
-    def tier(self, mask: int, guards: int) -> int:
+    def tier(self, mask: int, bucket: int, guards: int) -> int:
         """Returns the index in TIERS of a SuperSlab with these units free, some of which are guard units."""
         free = bit_count(mask)
-        if mask & ~guards == 0:
+        if mask == 0 or (guards and bucket == 0):  # no room between the guard units
             return TIERS.index("FULL")
         if free >= self.units - 1:
             return TIERS.index("EMPTY")

@@ -19,7 +19,7 @@ OTHER_TOTALS = {
     "heap_profile": "of metadata: the heap profile's tables",
     "mapped": "committed address space, the sum of the parts",
     "purged": "of retained: given back to the system, without memory behind it",
-    "guard_units": "of purged: units between slabs that nobody can access, in the hardened build",
+    "guard_units": "of purged: units beside slabs that nobody can access, in the hardened library",
     "huge_live": "of live: blocks above 1 MiB",
     "huge_cached": "of retained: freed huge ranges",
     "footprint_peak": "the most bytes of slabs, free units with memory and huge blocks at one time",

@@ -2,7 +2,9 @@
 """Compares HAKMEM's deterministic costs with the golden files beside this script.
 
   fastpath      what malloc, free and hak_free_sized execute on a fast hit: instructions, branches, calls, pushes,
-  loads, stores instructions  instructions per operation of every driver at a fixed seed, under callgrind
+                loads, stores
+  sealed        the same in libhakmem-secure
+  instructions  instructions per operation of every driver at a fixed seed, under callgrind
   kernel        memory system calls and page faults of the same runs
   syscalls      memory system calls of four scenarios, beyond those of a bare process
 
@@ -72,6 +74,9 @@ CHECKS = {
         f"fastpath.{platform.machine()}.txt",
         "What malloc, free and hak_free_sized execute on a fast hit (release build); hits: of the calls watched.",
         fast_path.FASTPATH_ROWS, fast_path.measure_fastpath, limits=fast_path.fastpath_limits),
+    "sealed": Check(
+        f"sealed.{platform.machine()}.txt", "What the same calls execute in libhakmem-secure, where each block is sealed.",
+        fast_path.SEALED_ROWS, fast_path.measure_sealed),
     "instructions": Check(
         f"instructions.{platform.machine()}.txt",
         "Instructions per operation of rows of python/hakmem/bench/deterministic.toml with one thread, without those "

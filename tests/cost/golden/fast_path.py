@@ -5,11 +5,15 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from subject import HERE, CheckError, run
+from subject import HERE, CheckError, Subject, run
 
 FASTPATH_SIZES = (16, 64, 256, 1024)
 FASTPATH_ROWS = tuple(f"{function} {size}" for function in ("malloc", "free", "hak_free_sized")
                       for size in reversed(FASTPATH_SIZES))
+# Larger blocks are looked at whole or at their edges, by chance.
+SEALED_SIZES = (16, 64, 112)
+SEALED_ROWS = tuple(f"{function} {size}" for function in ("malloc", "free", "hak_free_sized")
+                    for size in reversed(SEALED_SIZES))
 FASTPATH_COLUMNS = ("instructions", "branches", "jumps", "calls", "pushes", "loads", "stores", "hits")
 NO_READ_OF_TARGET = re.compile(r"^(v?mov|set|lea|v?stmxcsr|fst)")
 NO_WRITE_OF_TARGET = re.compile(r"^(cmp|test|bt[bwlq]?$|ucomis|comis|push|call|jmp|prefetch|mul|imul|div|idiv)")
@@ -92,6 +96,13 @@ def show_fastpath(subject):
         print(f"{function}({size}), {hits} calls, {len(offsets)} instructions:")
         for offset in offsets:
             print(f"  {offset:7x}  {instructions[offset]}")
+
+
+def measure_sealed(subject, wanted=None):
+    secure = subject.library.parent / "libhakmem-secure.so"
+    if not secure.exists():
+        raise CheckError(f"{secure} is not there; build it with ./hakmem build")
+    return measure_fastpath(Subject(secure.resolve(), subject.programs), wanted, sizes=SEALED_SIZES)
 
 
 def fastpath_limits(rows):

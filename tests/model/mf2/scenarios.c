@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "front/fork.h"
-#include "harden/seal.h"
 #include "ledger.h"
 #include "memory.h"
 #include "options/options.h"
@@ -503,29 +502,6 @@ void __wrap_shared_pool_want_purge_slow(void)
     atomic_store_explicit(&shared_pool.next_purge_ms, 1, memory_order_release);
 }
 
-/* Frees of a sealed block at the same moment. */
-static _Alignas(64) char sealed[2048];
-static struct ledger seal_ledger;
-static atomic_bool seal_taken;
-
-static void seal_block(unsigned class)
-{
-    __builtin_memset(sealed, 0, sizeof sealed);
-    seal_put(sealed, class, &seal_ledger, 0, 20, SEAL_MALLOC);
-    atomic_store(&seal_taken, false);
-}
-
-static void take_seal_of(unsigned class)
-{
-    if (seal_take(sealed, class, &seal_ledger, 0) && atomic_exchange(&seal_taken, true))
-        scheduler_fail("V5: two frees take one seal");
-}
-
-static void seal_in_block(void) { seal_block(CLASS_64); }
-static void seal_in_ledger(void) { seal_block(CLASS_2048); }
-static void take_seal_in_block(void) { take_seal_of(CLASS_64); }
-static void take_seal_in_ledger(void) { take_seal_of(CLASS_2048); }
-
 /* The window is not there yet. A foreign block lies as far behind the place that hak_window points at (W3) as blocks[0]
  * lies behind the window. */
 static char *window, before_window[1];
@@ -616,9 +592,6 @@ const struct scenario scenarios[] = {
     /* The first allocation, and calls that look up an address meanwhile. */
     { "window_foreign", window_to_come, { publish_window, find_foreign }, false },
     { "window_own", window_to_come, { publish_window, find_own }, false },
-    /* Two frees of a block in a hardened process. */
-    { "seal_in_block", seal_in_block, { take_seal_in_block, take_seal_in_block }, false },
-    { "seal_in_ledger", seal_in_ledger, { take_seal_in_ledger, take_seal_in_ledger }, false },
     /* Two freers and the owner. */
     { "three_drain", one_slab, { drain_a_twice, free_0, free_1 }, false },
     { "three_drain_each", one_slab_of_two_words, { drain_a_twice, free_0_then_1, free_2_then_3 }, false },

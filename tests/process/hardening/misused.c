@@ -9,13 +9,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #ifdef GO_ON
 extern const char hakmem_options[];
 const char hakmem_options[] = "ABORT_ON_MISUSE=0";
 #endif
 
-enum { TURNS = 20000, GUARD_UNIT = 65536 };
+/* The last byte of larger free blocks that is looked at, before their end; how many blocks `closed` frees. */
+enum { TURNS = 20000, GUARD_UNIT = 65536, WATCHED = 31, CLOSINGS = 500 };
 
 static const char *kind;
 static size_t size;
@@ -37,6 +39,33 @@ static void in_other_thread(void)
     pthread_join(thread, NULL);
 }
 
+static int compare(const void *a, const void *b)
+{
+    const char *one = *(char *const *)a, *other = *(char *const *)b;
+
+    return (one > other) - (one < other);
+}
+
+/* Of two neighbours the lower one; `block` becomes the upper one. */
+static char *neighbour(void)
+{
+    enum { MANY = 2000 };
+    static char *many[MANY];
+    char *lower = NULL;
+    ptrdiff_t least = PTRDIFF_MAX;
+
+    for (int i = 0; i < MANY; i++)
+        many[i] = malloc(size);
+    qsort(many, MANY, sizeof *many, compare);
+    for (int i = 1; i < MANY; i++)
+        if (many[i] - many[i - 1] < least) {
+            least = many[i] - many[i - 1];
+            lower = many[i - 1];
+            block = many[i];
+        }
+    return lower;
+}
+
 static int is(const char *name) { return strcmp(kind, name) == 0; }
 
 /* Uses blocks of the size until the freed one is reused. */
@@ -49,7 +78,7 @@ static void use_again(void)
     }
 }
 
-/* Changes each byte, whatever it was: it may be a canary. */
+/* Changes each byte, whatever it was: it may be a seal. */
 static void write_at(ptrdiff_t offset, size_t count)
 {
     for (char *at = block + offset; count; at++, count--)
@@ -78,9 +107,11 @@ static void misuse(void)
         block = realloc(block, size + 1);
     } else if (is("underflow_1") || is("underflow_8")) {
         size_t count = is("underflow_1") ? 1 : 8;
+        char *lower = neighbour();
+        printf("%p\n", (void *)lower);
         write_at(-(ptrdiff_t)count, count);
         free(block);
-        use_again();
+        free(lower);
     } else if (is("double")) {
         free(block);
         free(block);
@@ -112,29 +143,29 @@ static void misuse(void)
         free_sized(block, size + 1);
     } else if (is("write_after_free")) {
         free(block);
-        write_at((ptrdiff_t)size / 2, 1);
+        write_at(size / 2 < WATCHED ? (ptrdiff_t)size / 2 : WATCHED, 1);
         use_again();
     } else if (is("write_at_end")) {
         free(block);
-        write_at((ptrdiff_t)size / 2, 1);
+        write_at(size / 2 < WATCHED ? (ptrdiff_t)size / 2 : WATCHED, 1);
+    } else if (is("closed")) {
+        /* Counts freed blocks that nobody can access, by chance: the kernel refuses to write from them. */
+        int ends[2], count = 0;
+        if (pipe(ends) != 0)
+            exit(3);
+        for (int i = 0; i < CLOSINGS; i++) {
+            char *volatile one = malloc(size), drop;
+            memset(one, 1, size);
+            free(one);
+            if (write(ends[1], one, 1) == 1)
+                count -= read(ends[0], &drop, 1) != 1;
+            else
+                count++;
+        }
+        printf("%d\n", count);
     } else if (is("read_after_free")) {
         free(block);
         look_for_secret(block);
-    } else if (is("write_after_leaving")) {
-        static char *many[800];
-        for (int round = 0; round < 3; round++) {
-            /* At last more than were freed: blocks are taken at random, and this one must be among them. */
-            for (int i = 0; i < (round == 2 ? 800 : 200); i++) {
-                many[i] = malloc(size);
-                many[i][0] = 1;
-            }
-            if (round == 2)
-                break;
-            for (int i = 0; i < 200; i++)
-                free(many[i]);
-            if (round == 1) /* freed long ago: only the newest blocks stay protected */
-                memset(many[10] + size / 2, 5, 1);
-        }
     } else if (is("overflow_taken")) {
         /* Every other block is free, most of them in their slabs; the ends of those between are written. */
         static char *many[8000];

@@ -59,11 +59,11 @@ def expect(result, function):
     return said
 
 
-def expect_neighbour(result, function, before):
-    """The message names the block that was written, which lies before or behind the one that the call was about."""
-    said = expect(result, function)
-    (written,) = said.numbers
-    assert (written < int(said.pointer, 0)) == before and written != int(said.pointer, 0), result.report()
+def expect_later(result):
+    """The misuse is found as blocks move, or at the end. The message names what was written, or the block behind it."""
+    said = aborted(result)
+    assert said.function in ("free", "malloc", "exit"), result.report()
+    return said
 
 
 @pytest.mark.parametrize("kind", CAUGHT)
@@ -85,51 +85,38 @@ def test_an_overflow_is_named_by_its_byte(misused):
         assert aborted(result).numbers == (size, size + 1), result.report()
 
 
-def test_a_write_before_a_small_block_is_seen_at_its_free(misused):
+def test_a_write_before_a_small_block_is_seen_as_the_one_before_is_freed(misused):
     for kind, size in (("underflow_1", 16), ("underflow_1", 500), ("underflow_8", 24), ("underflow_8", 100)):
         result = misused(kind, size)
-        # No block lies before the slab's first block.
-        if not pointers(result)[0].endswith("0000"):
-            expect_neighbour(result, "free", before=True)
+        assert expect(result, "free").pointer == pointers(result)[1], result.report()
 
 
-def test_a_write_past_a_small_block_is_seen_when_the_next_is_taken(misused):
+def test_a_write_past_a_small_block_that_stays_is_seen_later(misused):
     """Before the block that was written is freed, or any beside it."""
     for size in (24, 500):
-        expect_neighbour(misused("overflow_taken", size), "malloc", before=True)
+        expect_later(misused("overflow_taken", size))
 
 
 def test_a_write_after_free_is_seen_when_the_block_is_used_again(misused):
-    for size in (16, 24, 1000, 30000):
+    """Small blocks are watched whole, larger ones at their edges."""
+    for size in (16, 24, 100, 1000, 30000):
         result = misused("write_after_free", size)
-        said = expect(result, "malloc")
-        assert said.numbers[:2] == (size // 2, 0x41) and len(said.owner) == 3, result.report()
+        said = expect_later(result)
+        assert said.numbers[:2] == (min(size // 2, 31), 0x41) and len(said.owner) == 3, result.report()
 
 
-def test_spans_and_huge_blocks_lose_their_access(misused):
-    for kind in ("write_after_free", "read_after_free"):
-        for size in (60000, 2000000):
-            assert misused(kind, size).status == -signal.SIGSEGV
-
-
-def test_a_span_stays_closed_until_it_is_used_again(misused):
-    for size in (60000, 65536, 1048576):
-        result = misused("write_after_leaving", size)
-        assert result.status == -signal.SIGSEGV, result.report()
-
-
-def test_a_write_past_an_exact_span_faults(misused):
-    """A size that leaves no room for a canary: a unit that nobody can access lies behind."""
-    for units in (1, 16):
-        assert misused("overflow_1", units * 65536).status == -signal.SIGSEGV
-        size = units * 65536 - 7
-        assert expect(misused("overflow_second_byte", size), "free").numbers == (size, size + 1)
+def test_some_freed_spans_and_huge_blocks_lose_their_access(misused):
+    """One in sixteen. That none of 500 does has a probability of (15/16)^500, 10^-14."""
+    for size in (60000, 300000, 1048000, 2000000):
+        result = misused("closed", size)
+        assert result.status == 0 and 0 < int(result.stdout.splitlines()[1]) < 400, result.report()
 
 
 def test_freed_memory_is_zero(misused):
+    """That of small blocks at once, that of others when calloc gives it."""
     for size in SIZES:
         for kind in ("read_after_free", "calloc_after_free"):
-            if kind == "calloc_after_free" or size < 50000:
+            if kind == "calloc_after_free" or size <= 120:
                 result = misused(kind, size)
                 assert (result.status, result.stdout.splitlines()[1:], result.stderr) == (0, ["went on"],
                                                                                           ""), result.report()
@@ -230,7 +217,7 @@ print("went on")
 def test_a_write_to_a_block_that_stays_free_is_seen_at_the_end(misused):
     for size in (16, 1000, 5000):
         result = misused("write_at_end", size)
-        byte, now = expect(result, "exit").numbers
+        byte, now = expect_later(result).numbers
         assert byte < size and now < 256, result.report()
 
 
@@ -318,7 +305,7 @@ def test_the_ordinary_library_names_the_hardened_one():
 
 
 def test_calloc_of_a_huge_block_touches_no_page_of_it(compiled):
-    """Only the page with the canary behind the program's bytes, if the program's last page is whole."""
+    """Only the page with the guard word behind the program's bytes, if the program's last page is whole."""
     result = blackbox.run([compiled(HERE / "untouched.c", "-O1")], preload=SECURE)
     assert result.status == 0 and result.stderr == "", result.report()
     counts = [int(word) for word in result.stdout.split()]

@@ -30,6 +30,15 @@ def test_allocation_behind_a_filter(compiled, library, options, threads):
     assert (result.status, result.stdout, result.stderr) == (0, "done\n", ""), result.report()
 
 
+@pytest.mark.parametrize("options", ["much memory", "purge at once"])
+def test_allocation_of_the_hardened_library_behind_a_filter(compiled, library, options):
+    """Its huge blocks lie at random places, for which it asks the system no more."""
+    most, env = OPTIONS[options]
+    secure = library.parent / "libhakmem-secure.so"
+    result = blackbox.run([compiled(HERE / "sandbox.c"), 4, most, 20], preload=secure, env=env)
+    assert (result.status, result.stdout, result.stderr) == (0, "done\n", ""), result.report()
+
+
 def test_filter_directly_after_the_purge_thread_starts(compiled, library):
     """The purge thread has made the system calls of its start when the call that started it returns."""
     command = ["taskset", "-c", min(os.sched_getaffinity(0)), compiled(HERE / "sandbox.c"), 1, 300000, 1]

@@ -37,7 +37,7 @@ static struct {
     size_t page_size, address_space_limit, physical_memory;
     struct os_memory_bounds bounds;
     uint64_t bounds_read;
-    bool memory_locked, memory_swapped;
+    bool memory_locked;
     unsigned cpu_count;
     char *const *environment;
     uint64_t randoms;
@@ -134,7 +134,7 @@ void fake_reset(void)
     fake.bounds = (struct os_memory_bounds){ SIZE_MAX, SIZE_MAX, 0 };
     fake.bounds_read = 0;
     fake.physical_memory = 4 * HAK_GIB;
-    fake.memory_locked = fake.memory_swapped = false;
+    fake.memory_locked = false;
     fake.cpu_count = DEFAULT_CPUS;
     fake.environment = no_environment;
     fake.randoms = 0;
@@ -265,11 +265,6 @@ uint64_t fake_memory_bounds_read(void)
 void fake_set_memory_locked(bool locked)
 {
     fake.memory_locked = locked;
-}
-
-void fake_set_memory_swapped(bool swapped)
-{
-    fake.memory_swapped = swapped;
 }
 
 void fake_set_cpu_count(unsigned count)
@@ -514,26 +509,6 @@ bool os_guard(void *address, size_t size, bool on)
     return !fails && (!on || madvise(address, size, MADV_DONTNEED) == 0) &&
            mprotect(address, size, on ? PROT_NONE : PROT_READ | PROT_WRITE) == 0;
 }
-
-/* os_guard closed it by mprotect, so that its protection must stay. */
-bool os_fence(void *address, size_t size)
-{
-    fake_lock();
-    check_states("os_fence", address, size, usable_states, "not all of it is mapped");
-    bool fails = count_call(FAKE_FENCE);
-    fake_unlock();
-    return !fails;
-}
-
-bool os_resident(const void *address, size_t size, unsigned char *pages)
-{
-    if (!fake.memory_swapped)
-        return mincore((void *)(uintptr_t)address, size, pages) == 0;
-    memset(pages, 0, size / os_page_size());
-    return true;
-}
-
-void os_resident_no_more(void) {}
 
 bool os_seal(void *address, size_t size) { return mprotect(address, size, PROT_READ) == 0; }
 

@@ -20,7 +20,6 @@ enum fake_kind {
     FAKE_THREAD, /* os_thread_start */
     FAKE_GUARD,   /* os_guard */
     FAKE_PROTECT, /* os_protect */
-    FAKE_FENCE,   /* os_fence */
     FAKE_FALLIBLE_COUNT,
     FAKE_UNMAP = FAKE_FALLIBLE_COUNT, /* from here on kinds that cannot fail */
     FAKE_ADVISE_HUGE,
@@ -63,8 +62,6 @@ HAK_HIDDEN void fake_set_page_size(size_t size);
 HAK_HIDDEN void fake_set_address_space_limit(size_t size);
 HAK_HIDDEN void fake_set_physical_memory(size_t size);
 HAK_HIDDEN void fake_set_memory_locked(bool locked);
-/* os_resident finds no page, as if all were in swap space. */
-HAK_HIDDEN void fake_set_memory_swapped(bool swapped);
 /* What os_memory_bounds tells: no limit and no stall at first. */
 HAK_HIDDEN void fake_set_memory_bounds(size_t max, size_t high, unsigned stall_percent);
 /* Calls of os_memory_bounds since fake_reset. */

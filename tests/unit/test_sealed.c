@@ -1,4 +1,4 @@
-/* Protects the hardened path (front/hardened.h, harden/): calls report misuse, and correct use is silent.
+/* Protects the hardened path (front/sealed.h, harden/): calls report misuse, and correct use is silent.
  *
  * tests/process/hardening shows the same to programs. */
 #include "heaps.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "front/fast.h"
-#include "front/hardened.h"
+#include "front/sealed.h"
 #include "front/process.h"
 #include "front/sample.h"
 #include "front/thread.h"
@@ -151,7 +151,7 @@ static void assert_size(const char *block, size_t size, bool is_block)
     struct heap *heap;
     bool found = !is_block;
 
-    assert_int_equal(hardened_size(block, &found, &heap), size);
+    assert_int_equal(sealed_size(block, &found, &heap), size);
     assert_int_equal(found, is_block);
     assert_null(heap);
 }
@@ -185,9 +185,9 @@ static void test_expand(void)
     assert_zero_from(block, 20, 24);
     assert_int_equal(front_expand(block, 100), 0);
     assert_int_equal(front_expand(block, POOLED_MAX + 1), 0);
-    block[24] = 1;
+    block[24] ^= 1;
     ASSERT_SAYS(assert_int_equal(front_expand(block, 24), 0), "written past its end: 24 bytes were asked for");
-    block[24] = 0;
+    block[24] ^= 1;
     front_free(block);
     ASSERT_SAYS(assert_int_equal(front_expand(block, 20), 0), "freed already");
     assert_int_equal(front_expand(NULL, 20), 0);
@@ -207,13 +207,16 @@ static void test_expand(void)
 
 /* ---- Misuse ---- */
 
-/* Where a write behind the requested size is found: in blocks below 1 KiB up to their end, in others the canary's
- * bytes, as far as they lie before the inaccessible pages of a huge block. */
-static size_t watched_end(const char *block, size_t size)
+/* Whether a write of this byte behind the requested size is found: the first eight, as far as they lie before the
+ * inaccessible pages of a huge block, and in a slot those of the seal. */
+static bool is_watched(const char *block, size_t size, size_t at)
 {
-    if (size > POOLED_MAX - SEAL_BYTES)
-        return base_min(size + SEAL_BYTES, base_align_up(size, os_page_size()));
-    return seal_in_tail(slab_of(block)->class) ? class_size(slab_of(block)->class) : size + SEAL_BYTES;
+    size_t slot;
+
+    if (at < size + SEAL_BYTES)
+        return size <= POOLED_MAX - SEAL_BYTES || at < base_align_up(size, os_page_size());
+    slot = size <= SEALED_MOST ? class_size(slab_of(block)->class) : 0;
+    return at + SEAL_BYTES >= slot && at < slot;
 }
 
 /* The next free finds the write, tells its place, and keeps the block. */
@@ -222,16 +225,18 @@ static void test_past_the_end(void)
     begin();
     for (size_t i = 0; i < SIZES; i++) {
         char *block = front_malloc(sizes[i]);
-        size_t end = watched_end(block, sizes[i]);
-        for (size_t at = sizes[i]; at < end; at++) {
+        size_t slot = sizes[i] <= SEALED_MOST ? class_size(slab_of(block)->class) : 0;
+        for (size_t at = sizes[i]; at < base_max(sizes[i] + SEAL_BYTES, slot); at++) {
             const char *said;
             char words[100];
+            if (!is_watched(block, sizes[i], at))
+                continue;
             block[at] ^= 0x41;
             said = SAID(front_free(block));
             snprintf(words, sizeof words, "free(%p): written past its end: ", (void *)block);
             assert_has(said, words);
             snprintf(words, sizeof words, "byte %zu changed", at);
-            if (at + SEAL_BYTES < end || sizes[i] >= 1016) /* if the tail word is whole, it holds the size, too */
+            if (at + SEAL_BYTES < slot + 2 || slot == 0) /* else the seal no longer tells the size */
                 assert_has(said, words);
             block[at] ^= 0x41;
         }
@@ -272,32 +277,32 @@ static void test_other_size_or_kind(void)
         ASSERT_SAYS(front_free_sized(block, sizes[i] - 1, 1, "free_sized"), "not of that size or alignment");
         for (unsigned kind = SEAL_MALLOC; kind <= SEAL_NEW_ARRAY; kind++)
             for (unsigned by = SEAL_MALLOC; by <= SEAL_NEW_ARRAY; by++) {
-                struct hardened_claim claim = { SIZE_MAX, 1, by };
+                struct sealed_claim claim = { SIZE_MAX, 1, by };
                 char words[100];
                 if (kind == by)
                     continue;
-                hardened_mark(block, (enum seal_kind)kind);
+                sealed_mark(block, (enum seal_kind)kind);
                 snprintf(words, sizeof words, ", freed by %s", names[by]);
-                ASSERT_SAYS(hardened_free(block, claim, "free"), words);
+                ASSERT_SAYS(sealed_free(block, claim, "free"), words);
             }
-        hardened_mark(block, SEAL_NEW);
+        sealed_mark(block, SEAL_NEW);
         ASSERT_SAYS(assert_null(front_realloc(block, 10, "realloc")), "allocated by operator new, freed by free");
-        ASSERT_SILENT(hardened_free(block, (struct hardened_claim){ sizes[i], 1, SEAL_NEW }, "operator delete"));
+        ASSERT_SILENT(sealed_free(block, (struct sealed_claim){ sizes[i], 1, SEAL_NEW }, "operator delete"));
         block = front_malloc(sizes[i]);
-        hardened_mark(block, SEAL_NEW_ARRAY);
-        ASSERT_SILENT(hardened_free(block, (struct hardened_claim){ SIZE_MAX, 1, SEAL_NEW_ARRAY }, "delete[]"));
+        sealed_mark(block, SEAL_NEW_ARRAY);
+        ASSERT_SILENT(sealed_free(block, (struct sealed_claim){ SIZE_MAX, 1, SEAL_NEW_ARRAY }, "delete[]"));
     }
-    hardened_mark(NULL, SEAL_NEW);
+    sealed_mark(NULL, SEAL_NEW);
 }
 
 /* No block is no misuse. */
 static void test_null(void)
 {
     begin();
-    ASSERT_SILENT(hardened_free(NULL, HARDENED_NO_CLAIM, "free"));
-    ASSERT_SILENT(assert_int_equal(hardened_usable_size(NULL, "malloc_usable_size"), 0));
-    ASSERT_SILENT(assert_int_equal(hardened_expand(NULL, 10, "hak_expand"), 0));
-    ASSERT_SILENT(front_free(hardened_realloc(NULL, NULL, 10, "realloc")));
+    ASSERT_SILENT(sealed_free(NULL, SEALED_NO_CLAIM, "free"));
+    ASSERT_SILENT(assert_int_equal(sealed_usable_size(NULL, "malloc_usable_size"), 0));
+    ASSERT_SILENT(assert_int_equal(sealed_expand(NULL, 10, "hak_expand"), 0));
+    ASSERT_SILENT(front_free(sealed_realloc(NULL, NULL, 10, "realloc")));
 }
 
 /* A write to a freed block is found when the block is used again or leaves the quarantine, and reported once. */
@@ -308,7 +313,7 @@ static void test_written_while_free(void)
         char *block = front_malloc(sizes[i]);
         const char *said;
         front_free(block);
-        block[sizes[i] / 2] = 7;
+        block[base_min(sizes[i] / 2, FREE_EDGE - 1)] = 7; /* near an edge, where larger ones are looked at */
         capture_begin();
         for (unsigned k = 0; k < 2000; k++) {
             char *blocks[3];
@@ -328,44 +333,23 @@ static void touch(void);
 static char *touched;
 static void touch(void) { *(volatile char *)touched = 1; }
 
-/* Freed blocks above 56 KiB cannot be touched while they wait; nor can blocks of 0 bytes. */
+/* Freed spans and huge blocks cannot be touched while they wait, by chance; nor can blocks of 0 bytes. */
 static void test_no_access(void)
 {
     begin();
     for (size_t i = 0; i < SIZES; i++) {
-        if (sizes[i] <= 57344)
-            continue;
-        touched = front_malloc(sizes[i]);
-        assert_int_equal(signal_of(touch), 0);
-        front_free(touched);
-        assert_int_equal(signal_of(touch), SIGSEGV);
+        unsigned closed = 0;
+        for (unsigned tries = 0; sizes[i] > 57344 && tries < 200; tries++) {
+            touched = front_malloc(sizes[i]);
+            assert_int_equal(signal_of(touch), 0);
+            front_free(touched);
+            closed += signal_of(touch) == SIGSEGV;
+        }
+        assert_true(closed > 0 || sizes[i] <= 57344); /* else with a probability of (15/16)^200 = 0.000002 */
     }
     touched = front_malloc(0);
     assert_int_equal(signal_of(touch), SIGSEGV);
     front_free(touched);
-}
-
-static void test_neighbours(void)
-{
-    enum { BLOCKS = 200, SIZE = 24 };
-    static char *blocks[BLOCKS];
-    char *left = NULL, *right = NULL;
-
-    begin();
-    for (unsigned i = 0; i < BLOCKS; i++)
-        blocks[i] = front_malloc(SIZE);
-    for (unsigned i = 0; i < BLOCKS && !right; i++)
-        for (unsigned k = 0; k < BLOCKS && !right; k++)
-            if (blocks[k] - blocks[i] == 32) {
-                left = blocks[i];
-                right = blocks[k];
-            }
-    assert_non_null(right);
-    left[31] ^= 0x11; /* the tail word */
-    ASSERT_SAYS(front_free(right), "the block before it, ");
-    left[31] ^= 0x11;
-    for (unsigned i = 0; i < BLOCKS; i++)
-        ASSERT_SILENT(front_free(blocks[i]));
 }
 
 /* Writes past a block that stays in use between others in use, then takes and frees blocks of the class. Returns the
@@ -419,10 +403,10 @@ static void test_nothing(void)
     }
     for (unsigned i = 1; i < BLOCKS; i++)
         assert_ptr_not_equal(blocks[i], blocks[i - 1]);
-    assert_int_equal(hardened_size(blocks[0], &found, &heap), 0);
+    assert_int_equal(sealed_size(blocks[0], &found, &heap), 0);
     assert_true(found);
     assert_null(heap);
-    assert_int_equal(hardened_size(blocks[0] + 1, &found, &heap), 0);
+    assert_int_equal(sealed_size(blocks[0] + 1, &found, &heap), 0);
     assert_false(found);
     ASSERT_SAYS(front_free(blocks[0] + 1), "not the start of a block; between blocks of 0 bytes");
     ASSERT_SAYS(front_free_sized(blocks[0], 1, 1, "free_sized"), "the block is not of that size; it has 0 bytes");
@@ -522,7 +506,6 @@ int main(void)
         core_unit_test(test_null),
         core_unit_test(test_written_while_free),
         core_unit_test(test_no_access),
-        core_unit_test(test_neighbours),
         core_unit_test(test_patrol),
         core_unit_test(test_nothing),
         core_unit_test(test_heaps),

@@ -1,12 +1,13 @@
 /* What hardening does to first-class heaps. */
 #include <string.h>
 
-#include "front/hardened.h"
+#include "front/sealed.h"
+#include "harden/ledger.h"
 #include "os/os.h"
 #include "pool/heap.h"
 #include "pool/slab.h"
 
-static void hardened_clear_list(struct slab_list *list)
+static void sealed_clear_list(struct slab_list *list)
 {
     for (struct slab *slab = list->head; slab; slab = slab->next) {
         if (slab->used == 0)
@@ -14,13 +15,13 @@ static void hardened_clear_list(struct slab_list *list)
         /* Seals of small blocks lie in this memory. */
         if (!os_purge(slab->start, slab_bytes(slab)))
             memset(slab->start, 0, slab_bytes(slab));
-        ledger_clear(ledger_of(slab));
+        ledger_clear(slab);
     }
 }
 
-void hardened_clear_heap(struct heap *heap)
+void sealed_clear_heap(struct heap *heap)
 {
-    hardened_clear_list(&heap->full);
+    sealed_clear_list(&heap->full);
     for (unsigned class = 1; class < CLASS_COUNT; class++)
-        hardened_clear_list(&heap->body->available[class]);
+        sealed_clear_list(&heap->body->available[class]);
 }

@@ -1,0 +1,53 @@
+/*
+ * The two calls by which the fast path of libhakmem-secure seals blocks. In the other libraries they are empty.
+ *
+ * malloc takes from a run and free puts into a bin (front/thread_cache.h), so that a freed block waits until the run is
+ * used up. Both calls work on the slot alone, whose class the page map tells.
+ */
+#ifndef HAK_FRONT_SEAL_H
+#define HAK_FRONT_SEAL_H
+
+#include "front/sealed.h"
+#include "superslab/window.h"
+
+/* Gives a free block of the class to the program. */
+HAK_INLINE void *seal_give(void *block, size_t class, size_t size, enum seal_kind kind)
+{
+    uint64_t mix;
+    size_t slot;
+
+    if (!HAK_SECURE)
+        return block;
+    slot = sealed_slots[class];
+    mix = seal_mix(block);
+    if (HAK_UNLIKELY(!seal_is_clear(block, slot, mix)))
+        return sealed_give_written(block, class, size, kind); /* a tail call: the fast path needs no frame */
+    seal_put_mixed(block, slot, size, kind, mix);
+    return block;
+}
+
+/* Whether the block, which a free names, is the program's and as it was given. told: the size that the caller gives, or
+ * SIZE_MAX. False: it is not, or the slow path must look closer, because it has more than FAST_MAX bytes. */
+HAK_INLINE bool seal_is_whole(const char *block, size_t class, size_t told, enum seal_kind kind)
+{
+    size_t slot, slack;
+
+    if (!HAK_SECURE)
+        return true;
+    slot = sealed_slots[class];
+    if (HAK_UNLIKELY(class - 1 >= CLASS_1024) || /* no class, or one of larger slots */
+        HAK_UNLIKELY(((uintptr_t)block & (UNIT_SIZE - 1)) + slot > UNIT_SIZE) ||
+        HAK_UNLIKELY(!seal_is_live(seal_of(block, slot) ^ seal_mix(block), slot, kind, &slack)) ||
+        HAK_UNLIKELY(told != SIZE_MAX && told + SEAL_BYTES + slack != slot))
+        return false;
+    return HAK_LIKELY(seal_slack_is_whole(block, slot, slack));
+}
+
+/* Takes such a block from the program. */
+HAK_INLINE void seal_take(char *block, size_t class)
+{
+    if (HAK_SECURE)
+        seal_clear(block, sealed_slots[class]);
+}
+
+#endif

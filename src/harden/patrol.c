@@ -1,0 +1,148 @@
+#include "harden/patrol.h"
+
+#include "base/format.h"
+#include "harden/seal.h"
+#include "os/os.h"
+#include "pool/misuse.h"
+#include "pool/slab.h"
+
+/* One block in so many that move is looked at, and as many others. */
+#define PATROL_STEP 4u
+
+void patrol_report_written(char *block, size_t slot, const char *function, const char *found)
+{
+    size_t at = seal_first_written(block, slot);
+    char words[160];
+
+    if (at == slot)
+        return;
+    base_format(words, sizeof words, "written while it was free, at byte %zu (now 0x%02x); %s", at,
+                (unsigned)(unsigned char)block[at], found);
+    misuse_report_words(function, block, words);
+    seal_zero(block, slot);
+}
+
+/* Whether the ends of blocks in use can be read: the program may have closed the pages of larger ones. */
+static bool patrol_may_read(size_t slot) { return slot < os_page_size(); }
+
+/* Looks at the seals of blocks in use at a random place in the slab of `block`. The slab stays because the thread has
+ * that block. So a write past a block is found even if neither the block nor a neighbour is freed. Looks at no more
+ * than `most` blocks. */
+static void patrol(char *block, unsigned class, unsigned most, const char *function, uint64_t *chance)
+{
+    struct slab *slab = slab_of(block);
+    unsigned number, first;
+    size_t slot = class_size(class);
+    uint64_t used;
+
+    if (!patrol_may_read(slot))
+        return;
+    number = harden_chance(chance, slab_words(slab));
+    first = harden_chance(chance, 64);
+    used = ~(atomic_load_explicit(&slab->local[number], memory_order_relaxed) |
+             atomic_load_explicit(&slab->remote[number], memory_order_relaxed)) &
+           base_low_mask(slab->blocks - number * 64);
+    if ((used & ~base_low_mask(first)) != 0)
+        used &= ~base_low_mask(first);
+    for (; used && most; used &= used - 1, most--) {
+        char *at = slab->start + ((size_t)number * 64 + base_low_bit(used)) * slot;
+        if (HAK_LIKELY(seal_may_be(at, slot)))
+            continue;
+        patrol_report_end(at, function, "found by a patrol");
+        return;
+    }
+}
+
+/* Whether the seal before the block, if another block is there, was written. For a thread that has the block. */
+static bool neighbour_is_written(const char *block, size_t slot)
+{
+    /* A slab begins with a unit. Where a unit is no slab's first, one block has a neighbour that is not looked at. */
+    return patrol_may_read(slot) && ((uintptr_t)block & (UNIT_SIZE - 1)) >= slot && !seal_may_be(block - slot, slot);
+}
+
+static HAK_COLD void report_neighbour(const char *block, size_t slot, const char *function)
+{
+    char words[160];
+
+    if (atomic_load_explicit(&misuse_culprit, memory_order_relaxed) != 0) /* one line is enough */
+        return;
+    base_format(words, sizeof words, "the block before it, %p, was written at or past its end",
+                (const void *)(block - slot));
+    misuse_report_words(function, block, words);
+}
+
+/* Reports free blocks that were written, and the ends of blocks before one in `step` of them, from `from` on. */
+static void look(void *const *blocks, unsigned count, unsigned from, unsigned step, unsigned class,
+                 const char *function, const char *found)
+{
+    size_t slot = class_size(class);
+
+    for (unsigned i = 0; i < count; i++)
+        if (HAK_UNLIKELY(!seal_is_clear(blocks[i], slot, seal_mix(blocks[i]))))
+            patrol_report_written(blocks[i], slot, function, found);
+    for (unsigned i = from; i < count; i += step)
+        if (HAK_UNLIKELY(neighbour_is_written(blocks[i], slot)))
+            report_neighbour(blocks[i], slot, function);
+}
+
+void patrol_exit(void *const *blocks, unsigned count, unsigned class, const char *found)
+{
+    look(blocks, count, 0, 1, class, "exit", found);
+}
+
+void patrol_flushed(void *const *blocks, unsigned count, unsigned class, uint64_t *chance)
+{
+    look(blocks, count, harden_chance(chance, PATROL_STEP), PATROL_STEP, class, "free",
+         "found as it leaves the quarantine");
+    if (HAK_LIKELY(count != 0))
+        patrol(blocks[0], class, count / PATROL_STEP, "free", chance);
+}
+
+char *patrol_slab(struct slab *slab, bool *in_use)
+{
+    size_t slot = class_size(slab->class);
+    unsigned withheld = slab_blocks_withheld(slab->class);
+
+    for (unsigned i = withheld; i < slab->blocks; i++) {
+        char *block = slab->start + i * slot;
+        *in_use = !((atomic_load_explicit(&slab->local[i / 64], memory_order_relaxed) >> i % 64) & 1);
+        if (HAK_UNLIKELY(*in_use ? patrol_may_read(slot) && !seal_may_be(block, slot)
+                                 : !seal_is_clear(block, slot, seal_mix(block))))
+            return block;
+    }
+    return NULL;
+}
+
+void patrol_report_end(char *block, const char *function, const char *found)
+{
+    char words[160];
+
+    base_format(words, sizeof words, "written at or past its end; %s", found);
+    if (atomic_load_explicit(&misuse_culprit, memory_order_relaxed) == 0) /* one line is enough */
+        misuse_report_words(function, block, words);
+}
+
+/* Writes to blocks of a new slab, which have no memory behind them. Else their check would read the system's page of
+ * zeros into place, and the write of their seal would take another fault. */
+static void touch(void *const *blocks, size_t count, size_t slot)
+{
+    size_t page = os_page_size();
+
+    for (size_t i = 0; i < count; i++) {
+        char *block = blocks[i];
+        for (char *at = (char *)base_align_up((uintptr_t)block, page); at < block + slot; at += page)
+            (void)__atomic_fetch_or((uint64_t *)(void *)at, 0, __ATOMIC_RELAXED);
+    }
+}
+
+void patrol_taken(void *const *blocks, unsigned count, unsigned fresh, unsigned class, uint64_t *chance)
+{
+    size_t slot = class_size(class);
+
+    touch(blocks + count - fresh, fresh, slot);
+    for (unsigned i = count - fresh + harden_chance(chance, PATROL_STEP); i < count; i += PATROL_STEP)
+        if (HAK_UNLIKELY(neighbour_is_written(blocks[i], slot)))
+            report_neighbour(blocks[i], slot, "malloc");
+    if (HAK_LIKELY(count != 0))
+        patrol(blocks[0], class, count / PATROL_STEP, "malloc", chance);
+}
