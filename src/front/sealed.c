@@ -452,8 +452,12 @@ void sealed_mark(void *block, enum seal_kind kind)
     if (block == NULL)
         return;
     if (HAK_LIKELY(place_find(block, &place))) {
-        if (place_state(&place, &seal) == SEAL_WHOLE)
-            place_seal(&place, seal.requested, kind);
+        if (place_state(&place, &seal) != SEAL_WHOLE)
+            return;
+        if (class_is_span(place.class))
+            ledger_put(place.slab, seal.requested, kind);
+        else
+            seal_set_kind(block, class_size(place.class), seal.requested, kind);
     } else if (large_read(block, &request, &changed) == SEAL_WHOLE) {
         request.kind = (uint8_t)kind;
         huge_set_request(block, &request);

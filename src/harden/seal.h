@@ -124,6 +124,12 @@ HAK_INLINE void seal_put(char *block, size_t slot, size_t requested, enum seal_k
     seal_put_mixed(block, slot, requested, kind, seal_mix(block));
 }
 
+/* Gives a live slot another kind. */
+HAK_INLINE void seal_set_kind(char *block, size_t slot, size_t requested, enum seal_kind kind)
+{
+    seal_set(block, slot, seal_mix(block) ^ seal_code(slot - SEAL_BYTES - requested, kind));
+}
+
 /* Writes zeros or the pattern to the slack of a live slot, and leaves the program's bytes before it. */
 HAK_INLINE void seal_change_slack(char *block, size_t slot, size_t slack, bool zero)
 {

@@ -304,14 +304,6 @@ def test_the_ordinary_library_names_the_hardened_one():
         assert len(result.stderr.splitlines()) == len(said), result.report()
 
 
-def test_calloc_of_a_huge_block_touches_no_page_of_it(compiled):
-    """Only the page with the guard word behind the program's bytes, if the program's last page is whole."""
-    result = blackbox.run([compiled(HERE / "untouched.c", "-O1")], preload=SECURE)
-    assert result.status == 0 and result.stderr == "", result.report()
-    counts = [int(word) for word in result.stdout.split()]
-    assert len(counts) == 9 and max(counts) <= 1, counts
-
-
 @pytest.mark.parametrize("way", [None, "secure"])
 def test_a_library_that_calls_its_own_operators(compiled, way):
     """rustc's libLLVM is one. rust-lld's inline functions free its blocks by the operator that the linker finds first."""
