@@ -71,9 +71,8 @@ def contrast(first, second):
 
 def test_keys_and_the_cursor_are_legible_with_16_colors():
     async def script(app, pilot):
-        keys = list(app.query(FooterKey))
-        assert len(keys) >= 6
-        for key in keys:
+        await until(pilot, lambda: len(app.query(FooterKey)) >= 6)  # the footer is composed after the first frame
+        for key in app.query(FooterKey):
             for part in ("footer-key--key", "footer-key--description"):
                 style = key.get_component_rich_style(part)
                 assert contrast(style.color, style.bgcolor) >= 3, (key.description, part)
