@@ -29,7 +29,7 @@ void run_flush(struct thread_cache *cache, unsigned class)
 
     if (HAK_LIKELY(cache->run_count[class] == 0))
         return;
-    if (HAK_SECURE && !class_is_span(class))
+    if (HAK_SECURE)
         patrol_flushed(&cache->slots[base + 1], cache_run_left(cache, class), class, &cache->chance);
     lock_acquire(&cache->heap->lock);
     run_settle(cache, class);

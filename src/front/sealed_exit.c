@@ -29,7 +29,7 @@ void sealed_look_at_exit(void)
 
     if (cache->heap == NULL || lock_in_fork())
         return;
-    for (unsigned class = 1; class < CLASS_SPAN_1; class++) {
+    for (unsigned class = 1; class < CLASS_COUNT; class++) {
         patrol_exit(&cache->slots[cache->base[class] + 1], cache_count(cache, class), class, FOUND);
         patrol_exit(&cache->slots[size_classes[class].run_base + 1], cache_run_left(cache, class), class, FOUND);
     }

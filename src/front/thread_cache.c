@@ -173,7 +173,7 @@ static void bin_flush(struct thread_cache *cache, unsigned class, unsigned count
     while (count) {
         unsigned part = (unsigned)base_min(count, FLUSH_MOST), held;
         size_t remote;
-        if (HAK_SECURE && !class_is_span(class))
+        if (HAK_SECURE)
             patrol_flushed(&cache->slots[cache->base[class] + 1], part, class, &cache->chance);
         lock_acquire(&cache->heap->lock);
         held = cache_count(cache, class);

@@ -52,7 +52,11 @@ HAK_INLINE bool ledger_take(struct slab *slab)
 /* Forgets a span, or none. */
 HAK_INLINE void ledger_clear(struct slab *slab) { __atomic_store_n(ledger_of(slab), 0, __ATOMIC_RELAXED); }
 
-/* The guard word behind the requested bytes of a span or huge block: no byte of the pattern is zero. */
-HAK_INLINE uint64_t seal_word(const void *block) { return seal_mix(block) | UINT64_C(0x0101010101010101); }
+/* The guard word behind the requested bytes of a span or huge block: no byte of it is zero. The lower bits of the mix
+ * are the same for all these blocks, so they come last. */
+HAK_INLINE uint64_t seal_word(const void *block)
+{
+    return __builtin_bswap64(seal_mix(block)) | UINT64_C(0x0101010101010101);
+}
 
 #endif

@@ -2,6 +2,7 @@
 
 #include "base/format.h"
 #include "harden/seal.h"
+#include "harden/spans.h"
 #include "os/os.h"
 #include "pool/misuse.h"
 #include "pool/slab.h"
@@ -87,13 +88,21 @@ static void look(void *const *blocks, unsigned count, unsigned from, unsigned st
 
 void patrol_exit(void *const *blocks, unsigned count, unsigned class, const char *found)
 {
-    look(blocks, count, 0, 1, class, "exit", found);
+    if (class_is_span(class))
+        spans_look(blocks, count, "exit", found);
+    else
+        look(blocks, count, 0, 1, class, "exit", found);
 }
 
 void patrol_flushed(void *const *blocks, unsigned count, unsigned class, uint64_t *chance)
 {
-    look(blocks, count, harden_chance(chance, PATROL_STEP), PATROL_STEP, class, "free",
-         "found as it leaves the quarantine");
+    static const char found[] = "found as it leaves the quarantine";
+
+    if (class_is_span(class)) {
+        spans_look(blocks, count, "free", found);
+        return;
+    }
+    look(blocks, count, harden_chance(chance, PATROL_STEP), PATROL_STEP, class, "free", found);
     if (HAK_LIKELY(count != 0))
         patrol(blocks[0], class, count / PATROL_STEP, "free", chance);
 }

@@ -53,15 +53,16 @@ unsigned spans_count(const struct spans *spans, unsigned class)
     return count;
 }
 
-void spans_look(char *block)
+void spans_look(void *const *blocks, unsigned count, const char *function, const char *found)
 {
-    size_t at = seal_first_written(block, FREE_EDGE);
-    char words[160];
-
-    if (HAK_LIKELY(at == FREE_EDGE))
-        return;
-    base_format(words, sizeof words, "written while it was free, at byte %zu (now 0x%02x); found as it is used again",
-                at, (unsigned)(unsigned char)block[at]);
-    misuse_report_words("malloc", block, words);
-    __builtin_memset(block, 0, FREE_EDGE);
+    for (unsigned i = 0; i < count; i++) {
+        char *block = blocks[i], words[160];
+        size_t at = seal_first_written(block, FREE_EDGE);
+        if (HAK_LIKELY(at == FREE_EDGE))
+            continue;
+        base_format(words, sizeof words, "written while it was free, at byte %zu (now 0x%02x); %s", at,
+                    (unsigned)(unsigned char)block[at], found);
+        misuse_report_words(function, block, words);
+        __builtin_memset(block, 0, FREE_EDGE);
+    }
 }

@@ -29,7 +29,8 @@ HAK_HIDDEN void spans_flush(struct spans *spans, struct heap *heap);
 /* For another thread's spans: as of some moment, under its heap's lock. */
 HAK_HIDDEN unsigned spans_count(const struct spans *spans, unsigned class);
 
-/* Looks at the first bytes of a free span that is used again: reports that they were written, and clears them. */
-HAK_HIDDEN void spans_look(char *block);
+/* Looks at the first bytes of free spans: reports that they were written, and clears them. `function` is the public
+ * name, `found` says when it was seen. For the thread that has the spans, holding no lock. */
+HAK_HIDDEN void spans_look(void *const *blocks, unsigned count, const char *function, const char *found);
 
 #endif

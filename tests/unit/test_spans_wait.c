@@ -72,6 +72,25 @@ static void test_spans_count(void)
     core_check_pool();
 }
 
+/* A write to the first bytes of a freed span is found when it leaves the thread, also if no malloc gets it. */
+static void test_spans_written(void)
+{
+    char *spans[4];
+
+    begin();
+    for (unsigned i = 0; i < 4; i++)
+        assert_non_null(spans[i] = front_malloc(SIZE));
+    for (unsigned i = 0; i < 4; i++)
+        front_free(spans[i]);
+    for (unsigned i = 0; i < 4; i++)
+        if (is_readable(spans[i]))
+            spans[i][FREE_EDGE - 1] = 7;
+    capture_begin();
+    cache_flush_all(cache, true);
+    assert_has(capture_end(), "written while it was free, at byte 31 (now 0x07)");
+    core_check_pool();
+}
+
 /* If the kernel refuses to close a span, it waits open like the others; if it refuses to open one, it is lost. */
 static void test_spans_refused(void)
 {
@@ -100,6 +119,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         core_unit_test(test_spans_by_chance),
         core_unit_test(test_spans_count),
+        core_unit_test(test_spans_written),
         core_unit_test(test_spans_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
