@@ -99,7 +99,7 @@ _Static_assert(sizeof(struct descriptor_head) == 56, "readers of all formats cou
     FIELD(class_counters, overflows) FIELD(class_counters, malloc_hits) FIELD(class_counters, free_hits)               \
     TYPE(thread_cache) ARRAY(thread_cache, bins) ARRAY(thread_cache, runs) FIELD(thread_cache, heap)                   \
     FIELD(thread_cache, capacity_bytes) FIELD(thread_cache, slow_calls) ARRAY(thread_cache, class_of)                  \
-    FIELD(thread_cache, counted) FIELD(thread_cache, spans) ARRAY(thread_cache, slots)                              \
+    FIELD(thread_cache, counted) FIELD(thread_cache, spans) ARRAY(thread_cache, slots)                                 \
     TYPE(spans) FIELD(spans, count) ARRAY(spans, span)                                                                 \
     TYPE(bin) FIELD(bin, top) FIELD(bin, limit)                                                                        \
     TYPE(size_class) FIELD(size_class, size) FIELD(size_class, blocks) FIELD(size_class, units)                        \
