@@ -46,23 +46,27 @@ static struct heap *data_heap(void)
 }
 
 /* A block for a type without pointers. NULL: the plain function serves the call. */
-static void *data_allocate(size_t token, size_t alignment, size_t size)
+static void *data_place(size_t token, size_t alignment, size_t size, bool zeroed)
 {
     struct heap *heap;
     int before = errno;
-    bool zero;
     void *block;
 
     if (token == 0 || token > SIZE_MAX / 2 || size == 0 || size > REQUEST_MAX || !base_is_pow2(alignment) ||
         !process_init())
         return NULL;
     heap = data_heap();
-    block = heap ? sealed_allocate(heap, base_max(alignment, BLOCK_ALIGN), size, &zero) : NULL;
+    block = heap ? front_heap_aligned_alloc(heap, base_max(alignment, BLOCK_ALIGN), size, zeroed) : NULL;
     errno = before;
     return block;
 }
 
-/* As data_allocate, for an operator. NULL also where the program's own operators come first. */
+static void *data_allocate(size_t token, size_t alignment, size_t size)
+{
+    return data_place(token, alignment, size, false);
+}
+
+/* As data_place, for an operator. NULL also where the program's own operators come first. */
 static void *data_new(size_t token, size_t alignment, size_t size, enum seal_kind kind)
 {
     void *block = interposed_is(INTERPOSED_OPERATORS) ? NULL : data_allocate(token, alignment, size);
@@ -106,7 +110,7 @@ static size_t product(size_t count, size_t size)
 }
 
 TOKEN_FUNCTION(malloc, void *, (size_t size), data_allocate(token, 1, size), data, malloc(size))
-TOKEN_FUNCTION(calloc, void *, (size_t count, size_t size), data_allocate(token, 1, product(count, size)), data,
+TOKEN_FUNCTION(calloc, void *, (size_t count, size_t size), data_place(token, 1, product(count, size), true), data,
                calloc(count, size))
 /* A block stays in its heap. */
 TOKEN_FUNCTION(realloc, void *, (void *block, size_t size), block ? NULL : data_allocate(token, 1, size), data,

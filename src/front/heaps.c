@@ -59,20 +59,22 @@ void *front_heap_aligned_alloc(struct heap *heap, size_t alignment, size_t size,
     bool zero = false;
     void *block;
 
-    if (HAK_SECURE)
-        return sealed_allocate(heap, alignment, size, &zero);
-    if (size > REQUEST_MAX || alignment > REQUEST_MAX / 2)
+    if (HAK_SECURE) {
+        block = sealed_allocate(heap, alignment, size, &zero);
+    } else if (size > REQUEST_MAX || alignment > REQUEST_MAX / 2) {
         return out_of_memory();
-    housekeep();
-    block = guard_on() ? guarded_in_heap(heap, base_max(alignment, BLOCK_ALIGN), size) : NULL;
-    if (HAK_LIKELY(block == NULL))
-        block = allocate_direct(heap, base_max(alignment, BLOCK_ALIGN), size, &zero);
-    if (block)
-        sample_foreign(block, size <= POOLED_MAX ? class_size(class_of_size(size)) : size, heap);
-    housekeep_exit();
-    if (!block)
-        return out_of_memory();
-    if (zeroed && !zero)
+    } else {
+        housekeep();
+        block = guard_on() ? guarded_in_heap(heap, base_max(alignment, BLOCK_ALIGN), size) : NULL;
+        if (HAK_LIKELY(block == NULL))
+            block = allocate_direct(heap, base_max(alignment, BLOCK_ALIGN), size, &zero);
+        if (block)
+            sample_foreign(block, size <= POOLED_MAX ? class_size(class_of_size(size)) : size, heap);
+        housekeep_exit();
+        if (!block)
+            return out_of_memory();
+    }
+    if (block && zeroed && !zero)
         memset(block, 0, size);
     return block;
 }

@@ -122,6 +122,13 @@ def test_freed_memory_is_zero(misused):
                                                                                           ""), result.report()
 
 
+def test_zeroed_memory_is_zero(compiled):
+    """By each function that promises it, after memory of that size was filled and freed."""
+    program = compiled(HERE / "zeroed.c", "-O0", "-w", "-fno-builtin", SECURE, f"-Wl,-rpath,{SECURE.parent}")
+    result = blackbox.run([program], preload=None)
+    assert (result.status, result.stdout, result.stderr) == (0, "zero\n", ""), result.report()
+
+
 def test_a_process_that_tells_itself_not_to_abort_goes_on(compiled):
     """By its own hakmem_options: the environment cannot."""
     program = compiled(HERE / "misused.c", "-O0", "-Wno-use-after-free", "-pthread", "-ldl", "-rdynamic", "-DGO_ON")
