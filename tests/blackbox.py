@@ -91,6 +91,15 @@ def wait_for(condition, what, seconds=HANG):
     return found
 
 
+def has_ended(pid):
+    """Whether the process runs no more. In a container whose first process reaps no orphans it stays as a zombie."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return stat.rpartition(")")[2].split()[0] in "ZX"
+
+
 def run(argv, *, preload=None, env=None, cwd=None, stdin=None, timeout=60, user=None, limits=None):
     """Runs a program to its end. limits: {resource.RLIMIT_*: bytes}, set in the child only. A hang fails the test."""
 

@@ -230,7 +230,7 @@ def test_redis_leaves_nothing_behind(files):
     finally:
         script.kill()
         script.wait()
-    blackbox.wait_for(lambda: not Path(f"/proc/{server}").exists(), "the end of a server whose script was killed")
+    blackbox.wait_for(lambda: blackbox.has_ended(server), "the end of a server whose script was killed")
 
 
 def wait_for_child(process, name):
