@@ -42,14 +42,14 @@ HAK_INLINE void bin_note_hits(struct thread_cache *cache, unsigned class, unsign
         cache->heap->classes[class].free_hits += count - seen;
 }
 
-/* Moves the oldest `count` entries of the bin to out[]. Under the heap's lock (T4). */
-HAK_INLINE void bin_take_oldest(struct thread_cache *cache, unsigned class, void **out, unsigned count)
+/* Moves `count` entries of the bin to out[], from the `from`th oldest on. Under the heap's lock (T4). */
+HAK_INLINE void bin_take(struct thread_cache *cache, unsigned class, unsigned from, void **out, unsigned count)
 {
     unsigned base = cache->base[class], left = cache_count(cache, class) - count;
-    void **stack = &cache->slots[base + 1];
+    void **stack = &cache->slots[base + 1 + from];
 
     __builtin_memcpy(out, stack, count * sizeof *out);
-    __builtin_memmove(stack, stack + count, left * sizeof *stack);
+    __builtin_memmove(stack, stack + count, (left - from) * sizeof *stack);
     bin_set_top(&cache->bins[class], base + left);
 }
 

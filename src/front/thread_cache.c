@@ -2,6 +2,7 @@
 
 #include "front/bins.h"
 #include "harden/patrol.h"
+#include "harden/seal.h"
 #include "observe/counters.h"
 #include "options/options.h"
 #include "os/cycles.h"
@@ -179,7 +180,7 @@ static void bin_flush(struct thread_cache *cache, unsigned class, unsigned count
         held = cache_count(cache, class);
         bin_note_hits(cache, class, held, held - part);
         count -= part;
-        bin_take_oldest(cache, class, blocks, part);
+        bin_take(cache, class, 0, blocks, part);
         remote = heap_return_blocks(cache->heap, class, blocks, part, "free");
         lock_release(&cache->heap->lock);
         if (remote)
@@ -277,10 +278,15 @@ static void shuffle(void **blocks, unsigned count, uint64_t *chance)
     }
 }
 
-/* cache_refill of libhakmem-secure (V8). */
+/* The last blocks that were freed, which wait for another run of libhakmem-secure, and the most blocks of a run. */
+#define SWAP_WAITING 32u
+#define SWAP_MOST 64u
+
+/* cache_refill of libhakmem-secure (V8). Of the blocks that do not wait, the run gets the newest, which are most likely
+ * in the processor's caches. */
 static void *cache_swap(struct thread_cache *cache, unsigned class)
 {
-    unsigned base = size_classes[class].run_base, held, keep, want, moved, got;
+    unsigned base = size_classes[class].run_base, held, waiting, want, moved, got = 0;
     void **run = &cache->slots[base + 1], *single = NULL;
     bool zero;
 
@@ -292,20 +298,24 @@ static void *cache_swap(struct thread_cache *cache, unsigned class)
     }
     bin_grow(cache, class);
     held = cache_count(cache, class);
-    keep = bin_capacity(cache, class) / 2; /* freed blocks that wait for another run */
-    want = (unsigned)base_max(base_min(keep, size_classes[class].run_limit), 1);
-    moved = (unsigned)base_min(held > keep ? held - keep : 0, want);
+    waiting = (unsigned)base_min(base_min(SWAP_WAITING, bin_capacity(cache, class) / 2), held);
+    want = (unsigned)base_min(base_min(SWAP_MOST, size_classes[class].run_limit),
+                              base_max(bin_capacity(cache, class) / 2, 1));
+    moved = base_min(held - waiting, want);
     lock_acquire(&cache->heap->lock);
     run_settle(cache, class);
-    bin_note_hits(cache, class, held, held - moved);
-    bin_take_oldest(cache, class, run, moved);
-    got = moved * 2 > want ? 0 : (unsigned)heap_take_blocks(cache->heap, class, run + moved, want - moved, &zero);
+    if (moved * 2 <= want)
+        got = (unsigned)heap_take_blocks(cache->heap, class, run, want - moved, &zero);
     if (HAK_UNLIKELY(moved + got == 0 && held)) /* a block that waits is better than none */
-        bin_take_oldest(cache, class, run, moved = 1);
+        waiting = held - (moved = 1);
+    bin_note_hits(cache, class, held, held - moved);
+    bin_take(cache, class, held - waiting - moved, run + got, moved);
     lock_release(&cache->heap->lock);
-    if (!class_is_span(class))
-        patrol_taken(run, moved + got, got, class, &cache->chance);
-    shuffle(run, moved, &cache->chance);
+    if (!class_is_span(class)) {
+        seal_touch(run, got, class_size(class));
+        patrol_taken(run, moved + got, class, &cache->chance);
+    }
+    shuffle(run + got, moved, &cache->chance);
     cache->run_count[class] = (uint8_t)(moved + got);
     bin_set_top(&cache->runs[class], base + moved + got);
     return moved + got ? cache_pop(cache, &cache->runs[class]) : NULL;

@@ -19,9 +19,9 @@
  *     not short of memory: nobody else can reach free memory in it. The bytes that deep bins may have double when a bin
  *     that was full is refilled. They are closed if the footprint grows although they hold much, and stay small until
  *     the next tick.
- * V8: in libhakmem-secure malloc always pops from runs. cache_swap fills them with what waited longest in the bin, in
- *     random order, and with the heap's blocks, which are in the order of their addresses. While the profile draws,
- *     class_of is 0, so that each call misses.
+ * V8: in libhakmem-secure malloc always pops from runs. cache_swap fills them with blocks of the bin, in random order,
+ *     but for those that were freed last, and with the heap's blocks, in the order of their addresses. While the
+ *     profile draws, class_of is 0, so that each call misses.
  * T8: counted is RUN_BINS while calls are counted for samples (profile/profile.h), else 0; class_of has it added. While
  *     it is not 0, malloc pops from runs[c], which only slow calls fill: slots[run_base + 1 .. top] are blocks like
  *     T3's. free still pushes onto bins[c]. A run begins with run_count[c] blocks; each hit lowers its top by one.

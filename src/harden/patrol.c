@@ -7,8 +7,9 @@
 #include "pool/misuse.h"
 #include "pool/slab.h"
 
-/* One block in so many that move is looked at, and as many others. */
+/* One block in so many that go back to their slabs is looked at, and as many others. Of a run, one in so many. */
 #define PATROL_STEP 4u
+#define PATROL_RUN_STEP 16u
 
 void patrol_report_written(char *block, size_t slot, const char *function, const char *found)
 {
@@ -131,27 +132,8 @@ void patrol_report_end(char *block, const char *function, const char *found)
         misuse_report_words(function, block, words);
 }
 
-/* Writes to blocks of a new slab, which have no memory behind them. Else their check would read the system's page of
- * zeros into place, and the write of their seal would take another fault. */
-static void touch(void *const *blocks, size_t count, size_t slot)
+void patrol_taken(void *const *blocks, unsigned count, unsigned class, uint64_t *chance)
 {
-    size_t page = os_page_size();
-
-    for (size_t i = 0; i < count; i++) {
-        char *block = blocks[i];
-        for (char *at = (char *)base_align_up((uintptr_t)block, page); at < block + slot; at += page)
-            (void)__atomic_fetch_or((uint64_t *)(void *)at, 0, __ATOMIC_RELAXED);
-    }
-}
-
-void patrol_taken(void *const *blocks, unsigned count, unsigned fresh, unsigned class, uint64_t *chance)
-{
-    size_t slot = class_size(class);
-
-    touch(blocks + count - fresh, fresh, slot);
-    for (unsigned i = count - fresh + harden_chance(chance, PATROL_STEP); i < count; i += PATROL_STEP)
-        if (HAK_UNLIKELY(neighbour_is_written(blocks[i], slot)))
-            report_neighbour(blocks[i], slot, "malloc");
     if (HAK_LIKELY(count != 0))
-        patrol(blocks[0], class, count / PATROL_STEP, "malloc", chance);
+        patrol(blocks[0], class, (unsigned)base_max(count / PATROL_RUN_STEP, 1), "malloc", chance);
 }

@@ -1,6 +1,6 @@
 /*
- * Checks of blocks that move between a thread and its slabs. They cost each call little, and find what no free of the
- * block itself finds: writes to blocks that wait, and past the ends of blocks that stay.
+ * Checks of blocks as others move between a thread and its slabs. They cost each call little, and find what no free of
+ * the block itself finds: writes to blocks that wait, and past the ends of blocks that stay.
  */
 #ifndef HAK_HARDEN_PATROL_H
 #define HAK_HARDEN_PATROL_H
@@ -14,9 +14,8 @@ HAK_HIDDEN void patrol_exit(void *const *blocks, unsigned count, unsigned class,
 /* Before blocks go back to their slabs: each must be as it was left. Looks at other blocks by chance. */
 HAK_HIDDEN void patrol_flushed(void *const *blocks, unsigned count, unsigned class, uint64_t *chance);
 
-/* Before a thread's next blocks are used, of which the last `fresh` left their slabs: the ends of the blocks before
- * those must be whole. Looks at others by chance. */
-HAK_HIDDEN void patrol_taken(void *const *blocks, unsigned count, unsigned fresh, unsigned class, uint64_t *chance);
+/* Looks at blocks in use beside those of a thread's next run, by chance. */
+HAK_HIDDEN void patrol_taken(void *const *blocks, unsigned count, unsigned class, uint64_t *chance);
 
 /* The first block of the slab that was written while it was free, or whose end was while it is in use. NULL: there is
  * none. Under the lock of the slab's heap. */

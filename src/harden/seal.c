@@ -1,5 +1,7 @@
 #include "harden/seal.h"
 
+#include "os/os.h"
+
 /* The last n bytes of a word in memory. */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define SLACK_LAST(n) ((n) == 0 ? 0 : UINT64_MAX << (64 - 8 * (n)) % 64)
@@ -74,4 +76,15 @@ size_t seal_first_written(const char *memory, size_t size)
     for (i *= sizeof *at; i < size && memory[i] == 0; i++)
         ;
     return i;
+}
+
+void seal_touch(void *const *blocks, size_t count, size_t slot)
+{
+    size_t page = os_page_size();
+
+    for (size_t i = 0; i < count; i++) {
+        char *block = blocks[i];
+        for (char *at = (char *)base_align_up((uintptr_t)block, page); at < block + slot; at += page)
+            (void)__atomic_fetch_or((uint64_t *)(void *)at, 0, __ATOMIC_RELAXED);
+    }
 }

@@ -222,6 +222,10 @@ HAK_INLINE void seal_clear(char *block, size_t slot)
     seal_zero(block, slot);
 }
 
+/* Writes to each page of free slots, whose slab may have no memory behind it. Else the look at them would read the
+ * system's page of zeros into place, and the write of their seal would take another fault. */
+HAK_HIDDEN void seal_touch(void *const *blocks, size_t count, size_t slot);
+
 /* Reads what a word, a seal XOR its block's mix, tells of a slot. False: it is no live seal, and seal->requested is as
  * much as can be told. */
 HAK_HIDDEN bool seal_decode(uint64_t word, size_t slot, struct seal *seal);
