@@ -56,17 +56,76 @@ static os_thread_create *libc_pthread_create(void)
     return found;
 }
 
+/* What a new thread runs after thread_begun. Its maker takes a record, and the thread gives it back as it begins. */
+struct beginning {
+    union {
+        void *(*run)(void *);
+        thrd_start_t run_thrd;
+    } function;
+    void *argument;
+    _Atomic bool taken; /* Order: acquire by the maker, release by the thread, which has read the rest */
+};
+
+static struct beginning *beginning_take(void)
+{
+    static struct beginning beginnings[64]; /* more threads do not begin at once; further ones are not counted */
+    static _Atomic unsigned next;           /* Order: any; where to look first */
+    unsigned first = atomic_fetch_add_explicit(&next, 1, memory_order_relaxed);
+
+    for (unsigned i = 0; i < 64; i++) {
+        struct beginning *beginning = &beginnings[(first + i) % 64];
+        if (!atomic_exchange_explicit(&beginning->taken, true, memory_order_acquire))
+            return beginning;
+    }
+    return NULL;
+}
+
+static struct beginning beginning_give(struct beginning *beginning)
+{
+    struct beginning copy = { beginning->function, beginning->argument, false };
+
+    atomic_store_explicit(&beginning->taken, false, memory_order_release);
+    return copy;
+}
+
+static void *begin_pthread(void *argument)
+{
+    struct beginning beginning = beginning_give(argument);
+
+    thread_begun();
+    return beginning.function.run(beginning.argument);
+}
+
+static int begin_thrd(void *argument)
+{
+    struct beginning beginning = beginning_give(argument);
+
+    thread_begun();
+    return beginning.function.run_thrd(beginning.argument);
+}
+
 API_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument)
 {
     os_thread_create *create = libc_pthread_create();
+    struct beginning *beginning = beginning_take();
     int result;
 
     older_libc_before_thread();
     thread_expect();
-    result = create ? create(thread, attributes, run, argument) : EAGAIN;
-
+    if (beginning) {
+        beginning->function.run = run;
+        beginning->argument = argument;
+    }
+    if (create == NULL)
+        result = EAGAIN;
+    else
+        result = create(thread, attributes, beginning ? begin_pthread : run, beginning ? beginning : argument);
     if (result == 0)
         purge_thread_at_thread(create);
+    if (result != 0 || !beginning)
+        thread_not_begun();
+    if (result != 0 && beginning)
+        beginning_give(beginning);
     return result;
 }
 
@@ -77,6 +136,7 @@ API_EXPORT int thrd_create(thrd_t *thread, thrd_start_t run, void *argument)
         void *symbol;
         thrd_create_function *function;
     } next;
+    struct beginning *beginning;
     int result;
 
     if (libc_create == NULL) {
@@ -87,9 +147,18 @@ API_EXPORT int thrd_create(thrd_t *thread, thrd_start_t run, void *argument)
     }
     older_libc_before_thread();
     thread_expect();
-    result = libc_create(thread, run, argument);
+    beginning = beginning_take();
+    if (beginning) {
+        beginning->function.run_thrd = run;
+        beginning->argument = argument;
+    }
+    result = libc_create(thread, beginning ? begin_thrd : run, beginning ? beginning : argument);
     if (result == thrd_success && libc_pthread_create())
         purge_thread_at_thread(libc_pthread_create());
+    if (result != thrd_success || !beginning)
+        thread_not_begun();
+    if (result != thrd_success && beginning)
+        beginning_give(beginning);
     return result;
 }
 

@@ -116,6 +116,14 @@ HAK_INLINE size_t base_align_up(size_t n, size_t alignment) { return (n + alignm
 HAK_INLINE size_t base_min(size_t a, size_t b) { return a < b ? a : b; }
 HAK_INLINE size_t base_max(size_t a, size_t b) { return a > b ? a : b; }
 
+/* Milliseconds from `then` to `now`, by clocks that wrap. 0 if `then` is ahead by up to a minute: another thread read
+ * the clock later. */
+HAK_INLINE uint32_t base_elapsed(uint32_t now, uint32_t then)
+{
+    uint32_t passed = now - then;
+    return passed > UINT32_MAX - 60000 ? 0 : passed;
+}
+
 /* ---- Bits ---- */
 
 /* Index of the lowest and of the highest set bit; the word is not 0. */

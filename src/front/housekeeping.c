@@ -103,7 +103,7 @@ void housekeep_follow(void)
         return;
     (void)cache_flush_number(); /* acquires what was stored before it rose */
     if ((cache_is_empty(cache) && __atomic_load_n(&cache->heap->body->kept.units, __ATOMIC_RELAXED) == 0) ||
-        now - cache_flush_wanted_ms() < hak_options.purge_delay ||
+        base_elapsed(now, cache_flush_wanted_ms()) < hak_options.purge_delay ||
         atomic_exchange_explicit(&ticking, true, memory_order_acquire)) {
         cache_flush_all(cache, false);
         return;
@@ -123,8 +123,8 @@ bool housekeep_tick(void)
      * stale. If it comes less than a delay after the last tick, the shared pool asked for it, because it holds too
      * much. */
     last = atomic_load_explicit(&last_tick_ms, memory_order_relaxed);
-    if (last == 0 || now - last >= hak_options.purge_delay) {
-        tick_run(now, now - due >= hak_options.purge_delay / 2, false);
+    if (last == 0 || base_elapsed(now, last) >= hak_options.purge_delay) {
+        tick_run(now, base_elapsed(now, due) >= hak_options.purge_delay / 2, false);
     } else if (registry_has_more()) {
         tick_go_on();
     } else {

@@ -15,7 +15,9 @@
 #define ALONE_MS 1000u
 #define NANOSECONDS_PER_MS UINT64_C(1000000)
 
-static _Atomic bool started; /* Order: any; chooses the thread that starts it, and no memory is handed over */
+/* Chooses the thread that starts it. Order: seq_cst. Who makes a thread counts it and then reads this. The purge thread
+ * stores it and then reads the count. So either it goes on, or another one is started. */
+static _Atomic bool started;
 
 static uint64_t choice(void) { return __atomic_load_n(&hak_options.purge_thread, __ATOMIC_RELAXED); }
 
@@ -24,7 +26,18 @@ static bool is_always(void) { return choice() == OPTION_ALWAYS; }
 /* The option, or purge_thread_set, says never. */
 static bool is_refused(void) { return choice() == OPTION_NEVER; }
 
-static bool has_work(void) { return atomic_load_explicit(&shared_pool.next_purge_ms, memory_order_relaxed) != 0; }
+/* Whether memory waits to be given back. If not, the next that waits wakes the thread. */
+static bool has_work(void)
+{
+    bool work;
+
+    lock_acquire(&shared_pool.lock);
+    work = atomic_load_explicit(&shared_pool.next_purge_ms, memory_order_relaxed) != 0;
+    if (!work)
+        atomic_store_explicit(&shared_pool.much_free, false, memory_order_relaxed);
+    lock_release(&shared_pool.lock);
+    return work;
+}
 
 static bool is_wanted(void)
 {
@@ -56,8 +69,7 @@ static void work(void)
             housekeep_tick();
         misuse_settle(); /* a tick reports what it finds */
         control_poll();
-    } while (thread_count() != 0 && (is_always() || has_work()) && !is_refused());
-    atomic_store_explicit(&shared_pool.much_free, false, memory_order_relaxed);
+    } while (thread_count() != 0 && (has_work() || is_always()) && !is_refused());
 }
 
 /* Sleeps until memory waits to be given back. False: the thread should end. */
@@ -76,10 +88,14 @@ static bool park(void)
 static void run(void)
 {
     do {
-        if (is_wanted())
-            work();
-    } while (thread_count() != 0 && !is_refused() && (park() || is_wanted()) && !is_refused());
-    atomic_store_explicit(&started, false, memory_order_release);
+        atomic_store_explicit(&shared_pool.attended, true, memory_order_relaxed);
+        do {
+            if (is_wanted())
+                work();
+        } while (thread_count() != 0 && !is_refused() && (park() || is_wanted()) && !is_refused());
+        atomic_store_explicit(&shared_pool.attended, false, memory_order_relaxed);
+        atomic_store(&started, false);
+    } while (thread_count() > 1 && !is_refused() && !atomic_exchange(&started, true));
 }
 
 static void start(os_thread_create *create)
@@ -93,7 +109,7 @@ static void start(os_thread_create *create)
 
 void purge_thread_at_thread(os_thread_create *create)
 {
-    if (process_init() && !is_refused() && !atomic_load_explicit(&started, memory_order_relaxed)) {
+    if (process_init() && !is_refused() && !atomic_load(&started)) {
         thread_note(); /* else the purge thread might count no thread and end at once */
         start(create);
     }
@@ -119,5 +135,6 @@ bool purge_thread_is_there(void) { return atomic_load_explicit(&started, memory_
 void purge_thread_reset_in_child(void)
 {
     atomic_store(&started, false);
+    atomic_store_explicit(&shared_pool.attended, false, memory_order_relaxed);
     parking_enter(PARKING_AWAKE);
 }

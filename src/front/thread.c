@@ -69,9 +69,27 @@ void thread_expect(void)
 {
     struct thread_cache *cache = cache_current();
 
+    atomic_fetch_add(&count, 1);
     registry_expect_thread();
     if (cache->deep_bytes)
         cache_close_deep(cache);
+}
+
+static void count_end(void)
+{
+    uint32_t left = atomic_fetch_sub(&count, 1) - 1;
+
+    if (left <= 1)
+        parking_wake(left == 0 ? PARKING_WORK : PARKING_LONG);
+}
+
+void thread_not_begun(void) { count_end(); }
+
+/* A thread whose end HAKMEM does not learn of is not counted. Nor is one twice that a signal made allocate before. */
+void thread_begun(void)
+{
+    if (!os_thread_exit_arm(thread_end))
+        count_end();
 }
 
 static void leave_cache(struct thread_cache *cache, uintptr_t offset)
@@ -99,16 +117,15 @@ void thread_release(void)
 static void thread_end(void *unused)
 {
     struct thread_cache *cache = cache_current();
-    uint32_t left;
 
     (void)unused;
     if (cache->heap) {
         cache_close_deep(cache);
         leave_cache(cache, WINDOW_RETIRED_CACHE);
+    } else {
+        cache_set_current(WINDOW_RETIRED_CACHE);
     }
     if (HAK_CYCLES)
         cycles_thread_end();
-    left = atomic_fetch_sub(&count, 1) - 1;
-    if (left <= 1)
-        parking_wake(left == 0 ? PARKING_WORK : PARKING_LONG);
+    count_end();
 }

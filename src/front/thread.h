@@ -8,8 +8,11 @@
  * the thread is past its end, or wants none; use the house heap. */
 HAK_HIDDEN struct thread_cache *thread_cache_get(void);
 
-/* Call before a thread makes another one: gives up what it keeps while it is alone. Any thread that holds no lock. */
+/* Call before a thread makes another one: gives up what it keeps while it is alone, and counts the new one. Then either
+ * the new thread calls thread_begun first of all, or its maker thread_not_begun. Any thread that holds no lock. */
 HAK_HIDDEN void thread_expect(void);
+HAK_HIDDEN void thread_begun(void);
+HAK_HIDDEN void thread_not_begun(void);
 
 /* Gives up the calling thread's cache and heap. It gets others when it allocates again. */
 HAK_HIDDEN void thread_release(void);
@@ -17,7 +20,8 @@ HAK_HIDDEN void thread_release(void);
 /* Counts the calling thread until it ends, if it is not counted. thread_cache_get calls this. A foreign point. */
 HAK_HIDDEN void thread_note(void);
 
-/* The number of counted threads: at least those that have allocated and not ended. Any thread. */
+/* The number of counted threads that have not ended: those that thread_expect was called for, and those that have
+ * allocated. Any thread. */
 HAK_HIDDEN uint32_t thread_count(void);
 
 /* In the child of a fork: the calling thread is the only one. */

@@ -145,6 +145,21 @@ static size_t deep_most(const struct thread_cache *cache)
                : 0;
 }
 
+/* In units of 16 ms, which wrap after 17 minutes. */
+static uint16_t deep_time(void) { return (uint16_t)(shared_pool_now_ms() >> 4); }
+
+/* The thread takes a block of the class whose bin was flushed last. If that was within a purge delay, deep bins may
+ * have twice as many bytes. */
+static void deep_missed(struct thread_cache *cache)
+{
+    uint16_t passed = (uint16_t)(deep_time() - cache->deep_refused_at);
+
+    cache->deep_refused = CLASS_NONE;
+    if (passed <= hak_options.purge_delay >> 4)
+        cache->deep_most =
+            base_min(base_max(cache->deep_most, DEEP_FIRST_BYTES) * 2, DEEP_SHARE * hak_options.cache_bytes);
+}
+
 /* Raises the capacity to `wanted`, or as far as the bounds allow, in the class's deep place. */
 static void bin_grow_deep(struct thread_cache *cache, unsigned class, unsigned wanted)
 {
@@ -336,11 +351,8 @@ void *cache_refill(struct thread_cache *cache, unsigned class, bool *zero)
         foreign_allow();
         return single;
     }
-    if (cache->deep_refused == class && !cache->deep_refrain) {
-        cache->deep_refused = CLASS_NONE;
-        cache->deep_most =
-            base_min(base_max(cache->deep_most, DEEP_FIRST_BYTES) * 2, DEEP_SHARE * hak_options.cache_bytes);
-    }
+    if (cache->deep_refused == class && !cache->deep_refrain)
+        deep_missed(cache);
     bin_grow(cache, class);
     base = cache->base[class];
     capacity = cache->bins[class].limit - base;
@@ -428,6 +440,7 @@ void cache_overflow(struct thread_cache *cache, unsigned class, void *block)
     if (bin->top == bin->limit && bin_capacity(cache, class) != 0) {
         unsigned count = cache_count(cache, class);
         cache->deep_refused = (uint8_t)class;
+        cache->deep_refused_at = deep_time();
         if (HAK_UNLIKELY(cache_counts(cache)))
             cache->countdowns.full[class] = true;
         if (one_way || !cache_counts(cache) || !run_take_back(cache, class))

@@ -73,6 +73,7 @@ struct thread_cache {
     size_t deep_most;            /* bytes that deep bins may have; 0: DEEP_FIRST_BYTES */
     bool deep_refrain;           /* the footprint grew: no more than DEEP_FIRST_BYTES until the next tick */
     uint8_t deep_refused;        /* the class of the last bin that was flushed because it was full */
+    uint16_t deep_refused_at;    /* when that was, by deep_time() */
     uint32_t growths;            /* shared_pool.growths when deep bins were last looked at */
     bool deep_room;              /* the cache has memory for deep bins */
     bool deep_touched;           /* some of that memory may have been written */

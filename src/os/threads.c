@@ -35,17 +35,20 @@ void os_thread_exit_prepare(void)
 bool os_thread_exit_arm(void (*at_exit)(void *))
 {
     int saved = errno;
+    bool done = false;
 
     if (armed)
         return false;
     exit_function = at_exit;
     /* Any value but NULL will do: the destructor is called with it. */
     if (exit_key_made)
-        armed = pthread_setspecific(exit_key, &exit_key) == 0;
-    if (!armed && __cxa_thread_atexit_impl != NULL)
-        armed = __cxa_thread_atexit_impl(run_exit_function, &exit_key, &__dso_handle) == 0;
+        done = pthread_setspecific(exit_key, &exit_key) == 0;
+    if (!done && __cxa_thread_atexit_impl != NULL)
+        done = __cxa_thread_atexit_impl(run_exit_function, &exit_key, &__dso_handle) == 0;
     errno = saved;
-    return armed;
+    done = done && !armed; /* what the calls allocated may have armed the thread */
+    armed |= done;
+    return done;
 }
 
 bool os_thread_exit_is_armed(void)

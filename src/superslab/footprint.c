@@ -20,7 +20,7 @@ size_t shared_pool_footprint(void)
 void footprint_want_flush(void)
 {
     size_t step = base_max(base_max(shared_pool.live_peak, shared_pool.live_peak_before) / 4, FOOTPRINT_SPARE);
-    uint32_t now = shared_pool_now_ms(), since = now - shared_pool.flush_wanted_ms, wait = 0;
+    uint32_t now = shared_pool_now_ms(), since = base_elapsed(now, shared_pool.flush_wanted_ms), wait = 0;
 
     if (shared_pool.grown < step) {
         if (shared_pool.flush_wanted_ms - now - 1 < FOOTPRINT_FLUSH_MS)
@@ -34,11 +34,19 @@ void footprint_want_flush(void)
     shared_pool_schedule_purge(wait);
 }
 
+/* The live peak of this purge delay and the one before, and what N2 allows beyond it. */
+static size_t peak_with_slack(void)
+{
+    size_t peak = base_max(shared_pool.live_peak, shared_pool.live_peak_before);
+
+    return peak + peak / 4 + FOOTPRINT_SPARE;
+}
+
 void footprint_wanted_again(void)
 {
     shared_pool.trimmed = false;
-    if (shared_pool_now_ms() - shared_pool.trimmed_ms < hak_options.purge_delay)
-        shared_pool.may_wait = base_max(shared_pool.live_peak, shared_pool.live_peak_before);
+    if (base_elapsed(shared_pool_now_ms(), shared_pool.trimmed_ms) < hak_options.purge_delay)
+        shared_pool.may_wait = peak_with_slack();
 }
 
 void footprint_huge_trimmed(void)
@@ -48,26 +56,27 @@ void footprint_huge_trimmed(void)
     lock_release(&shared_pool.lock);
 }
 
-size_t footprint_may_wait(void)
+size_t footprint_ranges_most(size_t held)
 {
-    size_t bytes;
+    size_t most = HUGE_CACHE_DEFAULT, excess;
 
     lock_acquire(&shared_pool.lock);
-    bytes = shared_pool.may_wait;
+    most = base_max(most, shared_pool.may_wait);
+    excess = footprint_waits_too_much();
     lock_release(&shared_pool.lock);
-    return bytes;
+    return base_min(most, held > excess ? held - excess : 0);
 }
 
 void footprint_decay(uint32_t now_ms)
 {
-    if (shared_pool.live_peak_ms != 0 && now_ms - shared_pool.live_peak_ms < base_max(hak_options.purge_delay, 1))
+    if (shared_pool.live_peak_ms != 0 &&
+        base_elapsed(now_ms, shared_pool.live_peak_ms) < base_max(hak_options.purge_delay, 1))
         return;
     shared_pool.live_peak_before = shared_pool.live_peak;
     shared_pool.live_low_before = shared_pool.live_low;
     shared_pool.live_peak = shared_pool.live_low = footprint_live();
     shared_pool.live_peak_ms = now_ms;
-    shared_pool.may_wait =
-        base_min(shared_pool.may_wait, base_max(shared_pool.live_peak, shared_pool.live_peak_before));
+    shared_pool.may_wait = base_min(shared_pool.may_wait, peak_with_slack());
 }
 
 /* The bound of N2 for a footprint that grows by `growth` bytes. */
@@ -110,11 +119,24 @@ bool footprint_allows(size_t growth)
     return hard == 0 || held <= hard;
 }
 
+void footprint_note_waiting(void)
+{
+    if (HAK_UNLIKELY(footprint_waiting() >= FOOTPRINT_MUCH &&
+                     !atomic_load_explicit(&shared_pool.much_free, memory_order_relaxed))) {
+        atomic_store_explicit(&shared_pool.much_free, true, memory_order_relaxed);
+        shared_pool_schedule_purge(0); /* the tick may wake the purge thread */
+    }
+    if (HAK_UNLIKELY(footprint_waits_too_much()))
+        shared_pool_schedule_purge(0);
+    shared_pool_want_purge();
+}
+
 void footprint_huge_waits(size_t bytes)
 {
     lock_acquire(&shared_pool.lock);
     shared_pool.huge_waiting += bytes;
     footprint_note_low();
+    footprint_note_waiting();
     lock_release(&shared_pool.lock);
 }
 

@@ -14,19 +14,22 @@
  *     makes room requests a flush of the caches and a release of the kept slabs. Requests are FOOTPRINT_FLUSH_MS apart,
  *     and one that comes too soon waits. Once the footprint has grown by a quarter of the live peak, and by
  *     FOOTPRINT_SPARE, the next request is granted at once. Otherwise blocks that caches pin would raise the live peak.
- * N6: empty SuperSlabs and freed ranges beyond the options' bounds leave at once. When the footprint grows again within
- *     a purge delay after that, as much may wait as was live at the live peak, until the peak falls.
+ * N6: empty SuperSlabs and freed ranges beyond the bounds of the options and of N7 (waiting.h) leave at once. When the
+ *     footprint grows again within a purge delay after that, as much may wait as N2 allows, until the live peak falls.
  */
 #ifndef HAK_SUPERSLAB_FOOTPRINT_H
 #define HAK_SUPERSLAB_FOOTPRINT_H
 
 #include "superslab/limits.h"
 #include "superslab/shared_pool.h"
+#include "superslab/waiting.h"
 
 #define FOOTPRINT_SPARE (8 * HAK_MIB)
 /* The footprint divided by this is the least to give back at once, so that the next calls that grow find room. */
 #define FOOTPRINT_STEP 16u
 #define FOOTPRINT_FLUSH_MS 50u
+/* The purge thread works when so many bytes wait. */
+#define FOOTPRINT_MUCH (16 * HAK_MIB)
 
 /* All functions are called under pool.lock unless they say otherwise. */
 
@@ -91,6 +94,18 @@ HAK_INLINE void footprint_note_low(void)
         shared_pool.live_low = live;
 }
 
+/* Bytes to give back because more waits than may wait (N7); 0: none. */
+HAK_INLINE size_t footprint_waits_too_much(void)
+{
+    size_t waiting = footprint_waiting() - shared_pool.units_prewarmed * UNIT_SIZE;
+    struct waiting_inputs inputs = { footprint_live(), shared_pool.may_wait,
+                                     atomic_load_explicit(&shared_pool.attended, memory_order_relaxed) };
+
+    return waiting_excess(inputs, waiting);
+}
+/* Call when more memory waits: sees to it that it leaves. Under no lock but pool.lock. */
+HAK_HIDDEN void footprint_note_waiting(void);
+
 /* Call footprint_note_trimmed when memory leaves because too much waits, footprint_note_growth on growth (N6). */
 HAK_INLINE void footprint_note_trimmed(void)
 {
@@ -116,7 +131,8 @@ HAK_HIDDEN void footprint_huge_leaves(size_t bytes); /* a range is about to be u
 HAK_HIDDEN void footprint_huge_left(size_t bytes);   /* it is unmapped */
 
 HAK_HIDDEN void footprint_huge_trimmed(void);         /* ranges leave because too much waits (N6) */
-HAK_HIDDEN size_t footprint_may_wait(void);           /* bytes (N6) */
+/* The bytes that freed ranges may have, of which there are `held` (N6, N7), while the option has its default value. */
+HAK_HIDDEN size_t footprint_ranges_most(size_t held);
 
 /* Call footprint_leaves before bytes that no other field counts are given back, and footprint_left when the system
  * has been asked to take them (N4). */

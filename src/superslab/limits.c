@@ -64,7 +64,7 @@ static bool limits_claim(uint32_t now)
 {
     uint32_t reading = atomic_load_explicit(&limits.reading, memory_order_relaxed);
 
-    return (reading == 0 || now - reading >= LIMITS_READING_MS) &&
+    return (reading == 0 || base_elapsed(now, reading) >= LIMITS_READING_MS) &&
            atomic_compare_exchange_strong_explicit(&limits.reading, &reading, now, memory_order_acquire,
                                                    memory_order_relaxed);
 }

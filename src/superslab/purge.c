@@ -22,21 +22,31 @@ struct purge_range {
     uint32_t closed; /* those that have become ones */
 };
 
-/* The slot's units that have waited long enough at `now`: all free ones if nothing was freed for a purge delay, else
- * those that are free since `aged` was filled, a delay ago. */
-static uint32_t purge_ripe_units(struct slot *slot, uint32_t now, bool all)
+/* The slot's free units with memory. The header of an empty SuperSlab leaves even if the units are clean. A prewarmed
+ * SuperSlab waits for its first use. */
+static uint32_t purge_dirty_units(uint32_t number, bool all)
 {
-    uint32_t dirty = slot->free & slot->touched, ripe, delay = (uint32_t)hak_options.purge_delay;
+    const struct slot *slot = &shared_pool.slots[number];
 
-    /* The header of an empty SuperSlab leaves even if the units are clean. */
-    if (slot->bucket == POOL_BUCKET_EMPTY)
-        dirty |= slot->touched & 1;
+    if (slot->bucket != POOL_BUCKET_EMPTY)
+        return slot->free & slot->touched;
+    if (!all && (slot->touched & 1) && ((struct superslab *)window_slot_address(number))->prewarmed)
+        return 0;
+    return slot->touched & (slot->free | 1);
+}
+
+/* Those that have waited long enough at `now`: all if nothing was freed for a purge delay, else those that are free
+ * since `aged` was filled, a delay ago. */
+static uint32_t purge_ripe_units(struct slot *slot, uint32_t dirty, uint32_t now, bool all)
+{
+    uint32_t ripe, delay = (uint32_t)hak_options.purge_delay;
+
     if (dirty == 0)
         return 0;
-    if (all || now - slot->freed_ms >= delay) {
+    if (all || base_elapsed(now, slot->freed_ms) >= delay) {
         ripe = dirty;
     } else {
-        bool aged = slot->aged != 0 && now - slot->aged_ms >= delay;
+        bool aged = slot->aged != 0 && base_elapsed(now, slot->aged_ms) >= delay;
         /* A huge page of a SuperSlab in use is not split for a few units. */
         bool worth = slot->huge_pages == PAGES_SMALL || base_count_bits(slot->free) >= SUPERSLAB_UNITS / 2;
         ripe = aged && worth ? slot->aged & dirty : 0;
@@ -107,12 +117,12 @@ static void purge_trim_lru(uint32_t now)
     size_t bytes, aged = 0;
     uint32_t number = shared_pool.tails[POOL_BUCKET_EMPTY], excess = shared_pool_lru_excess(&bytes), leaving = 0;
 
-    if (excess)
-        footprint_note_trimmed();
     for (; number && leaving < excess && aged < bytes; number = shared_pool.slots[number].prev) {
         struct slot *slot = &shared_pool.slots[number];
-        if (slot->touched == 0)
+        if (slot->touched == 0 || ((struct superslab *)window_slot_address(number))->prewarmed)
             continue;
+        if (base_elapsed(now, slot->freed_ms) < hak_options.purge_delay)
+            footprint_note_trimmed();
         slot->aged = slot->free & slot->touched;
         slot->aged_ms = now - (uint32_t)hak_options.purge_delay;
         aged += base_count_bits(slot->aged) * UNIT_SIZE;
@@ -169,6 +179,9 @@ static struct purge_range purge_take(uint32_t number, uint32_t units)
 
     shared_pool.units_dirty -= dirty;
     footprint_leaves(dirty * UNIT_SIZE);
+    if (slot->bucket == POOL_BUCKET_EMPTY && (slot->touched & 1) &&
+        ((struct superslab *)window_slot_address(number))->prewarmed)
+        shared_pool_end_prewarmed((struct superslab *)window_slot_address(number));
     if (slot->bucket == POOL_BUCKET_EMPTY && (slot->free & slot->touched & ~units) == 0)
         units = slot->free | 1;
     else
@@ -237,11 +250,12 @@ size_t purge_free_units(bool all)
     for (number = window_slots_begin(); number < shared_pool.slots_unused;) {
         for (count = 0; count < PURGE_BATCH && number < shared_pool.slots_unused; number++) {
             struct slot *slot = &shared_pool.slots[number];
-            uint32_t ripe;
+            uint32_t dirty, ripe;
             if (slot->kind != SLOT_SUPERSLAB)
                 continue;
-            ripe = purge_ripe_units(slot, now, all);
-            left += base_count_bits(slot->free & slot->touched & ~ripe);
+            dirty = purge_dirty_units(number, all);
+            ripe = purge_ripe_units(slot, dirty, now, all);
+            left += base_count_bits(dirty & ~ripe);
             if (ripe)
                 ranges[count++] = purge_take(number, ripe);
         }
@@ -339,7 +353,7 @@ static bool purge_emptiest_waited(uint32_t now, uint32_t *waited)
     number = shared_pool.dirty_empties ? shared_pool.tails[POOL_BUCKET_EMPTY] : 0;
     while (number && shared_pool.slots[number].touched == 0)
         number = shared_pool.slots[number].prev;
-    *waited = number ? now - shared_pool.slots[number].freed_ms : 0;
+    *waited = number ? base_elapsed(now, shared_pool.slots[number].freed_ms) : 0;
     any = shared_pool.units_dirty != 0;
     lock_release(&shared_pool.lock);
     return any;

@@ -15,7 +15,7 @@ static unsigned range_oldest_index(uint32_t now)
     unsigned oldest = 0;
 
     for (unsigned i = 1; i < range_cache.count; i++)
-        if (now - range_cache.ranges[i].freed_ms > now - range_cache.ranges[oldest].freed_ms)
+        if (base_elapsed(now, range_cache.ranges[i].freed_ms) > base_elapsed(now, range_cache.ranges[oldest].freed_ms))
             oldest = i;
     return oldest;
 }
@@ -150,9 +150,7 @@ static size_t range_cache_most(void)
 {
     size_t most = (size_t)hak_options.huge_cache;
 
-    if (most != HUGE_CACHE_DEFAULT || range_cache.bytes <= most)
-        return most;
-    return base_max(most, footprint_may_wait()); /* N6 */
+    return most == HUGE_CACHE_DEFAULT ? footprint_ranges_most(range_cache.bytes) : most;
 }
 
 /* Adds the oldest ranges while there are more bytes than may wait, or the table is full. */
@@ -169,7 +167,7 @@ static void leaving_add_excess(struct leaving *leaving, uint32_t now)
 static void leaving_add_ripe(struct leaving *leaving, bool all, uint32_t now)
 {
     for (unsigned i = range_cache.count; i-- > 0 && leaving_has_room(leaving);)
-        if (all || now - range_cache.ranges[i].freed_ms >= (uint32_t)hak_options.purge_delay)
+        if (all || base_elapsed(now, range_cache.ranges[i].freed_ms) >= (uint32_t)hak_options.purge_delay)
             leaving_add(leaving, i, SIZE_MAX);
 }
 
@@ -267,7 +265,7 @@ bool ranges_oldest(uint32_t now_ms, uint32_t *waited_ms)
 
     lock_acquire(&huge_lock);
     any = range_cache.count != 0;
-    *waited_ms = any ? now_ms - range_cache.ranges[range_oldest_index(now_ms)].freed_ms : 0;
+    *waited_ms = any ? base_elapsed(now_ms, range_cache.ranges[range_oldest_index(now_ms)].freed_ms) : 0;
     lock_release(&huge_lock);
     return any;
 }

@@ -178,6 +178,8 @@ static struct slab *pool_take_run(uint32_t number, unsigned start, unsigned unit
     HAK_ASSERT(slot->huge_pages != PAGES_HUGE || (slot->touched | 1) == 1 || (slot->touched | 1) == UINT32_MAX);
     if (slot->touched == 0)
         pool_begin_slot(number, small_pages);
+    if (HAK_UNLIKELY(superslab->prewarmed))
+        shared_pool_end_prewarmed(superslab);
     slab->zero = (slot->touched & mask) == 0;
     slab->populated = slab->zero && (slot->touched & mask) != 0;
     slab->dense = (superslab->dense & slot->touched & mask) != 0;
@@ -456,16 +458,11 @@ void shared_pool_release(struct slab *slab)
         if (hak_options.ss_lru_debug)
             base_message("LRU: SuperSlab %u enters, %u are in it", number, shared_pool.dirty_empties);
     }
-    if (HAK_UNLIKELY(shared_pool.units_dirty >= POOL_MUCH_FREE &&
-                     !atomic_load_explicit(&shared_pool.much_free, memory_order_relaxed))) {
-        atomic_store_explicit(&shared_pool.much_free, true, memory_order_relaxed);
-        shared_pool_schedule_purge(0); /* the tick may wake the purge thread */
-    }
+    footprint_note_waiting();
     if (shared_pool_lru_excess(&excess) ||
         atomic_load_explicit(&shared_pool.over_soft_limit, memory_order_relaxed))
         shared_pool_schedule_purge(0);
     lock_release(&shared_pool.lock);
-    shared_pool_want_purge();
 }
 
 void *shared_pool_take_metadata_slot(void)
@@ -498,14 +495,15 @@ size_t shared_pool_prewarm(size_t count)
         slot->free = POOL_ALL_UNITS;
         pool_touch(slot, POOL_ALL_UNITS | 1);
         slot->freed_ms = shared_pool_now_ms();
+        ((struct superslab *)window_slot_address(number))->prewarmed = true;
         shared_pool_move_bucket(number);
         shared_pool.units_dirty += SUPERSLAB_UNITS - 1;
+        shared_pool.units_prewarmed += SUPERSLAB_UNITS - 1;
         shared_pool.lru_entered++;
         shared_pool.prewarmed++;
         debug_count(COUNT_LRU_ENTERED);
         debug_count(COUNT_PREWARMED);
     }
-    shared_pool_schedule_purge(hak_options.purge_delay);
     lock_release(&shared_pool.lock);
     return done;
 }

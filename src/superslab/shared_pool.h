@@ -43,7 +43,6 @@
  * A SuperSlab that refuses huge pages may cost two of them, an unmapped one costs one. */
 #define POOL_SPLIT_MAX 8192u
 #define POOL_UNMAPPED_MAX 8192u
-#define POOL_MUCH_FREE ((size_t)16 * HAK_MIB / UNIT_SIZE)
 
 struct shared_pool {
     /* Order of the atomic fields: relaxed; sums and hints, which threads without the lock may see late. */
@@ -60,6 +59,7 @@ struct shared_pool {
     uint32_t dirty_empties; /* the LRU: EMPTY SuperSlabs with memory behind them, the oldest at the bucket's tail */
     size_t units_used;            /* units taken by heaps */
     size_t units_dirty;           /* free units with memory behind them */
+    size_t units_prewarmed;       /* of those: in prewarmed SuperSlabs */
     _Atomic size_t units_kept;    /* of units_used: in heaps' kept slabs (pool/heap.h, O6) */
     size_t headers;               /* SuperSlabs whose header unit has memory behind it */
     size_t huge_bytes;            /* mapped for huge blocks and freed ranges */
@@ -83,7 +83,8 @@ struct shared_pool {
     size_t grown;                 /* bytes by which the footprint grew since the last request that did not wait */
     _Atomic uint32_t next_purge_ms; /* when a purge is due; 0: nothing to purge. Order: release, seq_cst (G2) */
     _Atomic bool over_soft_limit;
-    _Atomic bool much_free; /* POOL_MUCH_FREE units were dirty; the purge thread clears it. Order: any; a hint */
+    _Atomic bool much_free; /* FOOTPRINT_MUCH bytes waited; the purge thread clears it. Order: any */
+    _Atomic bool attended;  /* there is a purge thread */
     _Atomic bool tight; /* the last attempt to map more slots failed (P5) */
     _Atomic uint32_t growths; /* times that units or huge blocks made the footprint grow */
     _Atomic bool refused; /* tight, although the window is not full: the system refused memory or address space */
@@ -150,6 +151,8 @@ HAK_HIDDEN void shared_pool_note_huge_mapped(void);
 HAK_HIDDEN void shared_pool_uncharge_huge(size_t bytes);
 
 /* ---- tiers.c: for shared_pool.c and purge.c; all under pool.lock ---- */
+/* The prewarmed SuperSlab is used, or leaves. */
+HAK_HIDDEN void shared_pool_end_prewarmed(struct superslab *superslab);
 HAK_HIDDEN void shared_pool_move_bucket(uint32_t slot);
 HAK_HIDDEN uint32_t shared_pool_now_ms(void);
 /* How many EMPTY SuperSlabs must leave, the oldest first; fewer, if these hold more than *bytes. */

@@ -57,6 +57,7 @@ struct superslab {
     uint32_t dense;                      /* P6 */
     uint32_t guards;                     /* V14 (superslab/strict.h) */
     uint32_t unclean;                    /* libhakmem-secure: units that may have what was in a span (V7) */
+    bool prewarmed;                      /* made ready at start, and not used since: no purge delay ends its wait */
     struct slab slabs[SUPERSLAB_UNITS];  /* [0] is unused: unit 0 holds this header */
     _Atomic uint16_t touched[SUPERSLAB_UNITS]; /* debug builds: a bit for each page of a unit. Order: relaxed (E1) */
 };

@@ -2,6 +2,7 @@
 #include "superslab/shared_pool.h"
 
 #include "options/options.h"
+#include "superslab/footprint.h"
 #include "superslab/strict.h"
 
 HAK_DATA_HERE struct shared_pool shared_pool = { .lock = LOCK_INIT(LOCK_RANK_POOL) };
@@ -68,13 +69,22 @@ void shared_pool_move_bucket(uint32_t number)
     shared_pool.dirty_empties += bucket == POOL_BUCKET_EMPTY && slot->touched != 0;
 }
 
+void shared_pool_end_prewarmed(struct superslab *superslab)
+{
+    superslab->prewarmed = false;
+    shared_pool.units_prewarmed -= SUPERSLAB_UNITS - 1;
+}
+
 /* No SuperSlab may wait when the system is out of memory (P5). While the option has its default value, may_wait bytes
- * may wait (N6). */
+ * may wait (N6), and no more than N7 allows. */
 uint32_t shared_pool_lru_excess(size_t *bytes)
 {
     size_t most = atomic_load_explicit(&shared_pool.tight, memory_order_relaxed) ? 0 : (size_t)hak_options.ss_lru_size;
     size_t dirty = shared_pool.units_dirty * UNIT_SIZE;
 
+    *bytes = most == SS_LRU_SIZE_DEFAULT ? footprint_waits_too_much() : 0;
+    if (*bytes)
+        return shared_pool.dirty_empties;
     *bytes = SIZE_MAX;
     if (shared_pool.dirty_empties <= most)
         return 0;

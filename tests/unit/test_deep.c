@@ -127,6 +127,7 @@ static void test_sizes_in_turn(void)
     struct thread_cache *cache = begin();
     uint64_t refills = 0, before;
 
+    shared_pool.attended = true; /* else what waits leaves earlier (N7) */
     for (unsigned round = 0; round < 40; round++) {
         before = refills_of(cache);
         for (size_t i = 0; i < SIZES * EACH; i++)
@@ -146,6 +147,19 @@ static void test_first_bytes(void)
 
     batch(UNIT_SIZE, 500);
     assert_in_range(deep_held(cache), 1, DEEP_FIRST_BYTES);
+    check_cache(cache);
+}
+
+/* It does not grow for blocks that are wanted again later than a purge delay after. */
+static void test_wanted_late(void)
+{
+    struct thread_cache *cache = begin();
+
+    for (unsigned round = 0; round < 20; round++) {
+        batch(UNIT_SIZE, 500);
+        fake_advance(2 * hak_options.purge_delay * MILLISECOND);
+    }
+    assert_in_range(cache->deep_most, 0, 2 * DEEP_FIRST_BYTES);
     check_cache(cache);
 }
 
@@ -317,6 +331,7 @@ static void test_samples_grow(void)
     struct thread_cache *cache = begin();
     uint64_t before = 0;
 
+    shared_pool.attended = true; /* else what waits leaves earlier (N7) */
     hak_options.heap_profile_overhead = 0;
     assert_int_equal(front_profile_set(512 * HAK_KIB), 0);
     for (size_t round = 0; round < 2 * ROUNDS; round++) {
@@ -429,6 +444,7 @@ int main(void)
         core_unit_test(test_batches),
         core_unit_test(test_sizes_in_turn),
         core_unit_test(test_first_bytes),
+        core_unit_test(test_wanted_late),
         core_unit_test(test_most),
         core_unit_test(test_cap),
         core_unit_test(test_other_class),

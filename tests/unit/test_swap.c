@@ -69,6 +69,10 @@ static void test_delay(void)
         front_free(block);
     }
     assert_in_range(between, 32, 512);
+    freed = front_malloc(248);
+    front_free(freed);
+    for (unsigned i = 0; i < 300; i++)
+        assert_ptr_not_equal(front_malloc(248), freed); /* none was freed since */
 }
 
 /* Blocks that were freed one after the other do not come back so. */

@@ -43,8 +43,8 @@ void case_change_sizes(void)
                   most + most * 27 / 100 + 10 * MIB);
 }
 
-/* No block is refused, and the limit holds: 80 MiB above what the test held at its start. The peak counts other pages of
- * the process, too, and Linux adds pages up by CPU. */
+/* No block is refused, and the limit holds: 80 MiB above what the test held at its start. The peak counts other pages
+ * of the process, too, and Linux adds pages up by CPU. */
 void case_change_sizes_limited(void)
 {
     size_t start = bounds_start();

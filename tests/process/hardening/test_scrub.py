@@ -19,8 +19,8 @@ def scrubbed(compiled):
 def assert_found(result, size):
     written, = re.findall(r"^written: (0x[0-9a-f]+)$", result.stderr, re.MULTILINE)
     said = aborted(result)
-    # The byte is in the last word of a small block: malloc_trim may find it by a patrol, as other blocks leave. The line
-    # may begin with the block behind it.
+    # The byte is in the last word of a small block: malloc_trim may find it by a patrol, as other blocks leave. The
+    # line may begin with the block behind it.
     assert result.stderr.count(written) == 2 and "on" not in result.stdout, result.report()
     if said.function != "free" or size >= 100:
         assert (said.function, said.pointer, said.numbers) == ("scrub", written, (size, size + 1)), result.report()

@@ -1,6 +1,11 @@
 /*
- * idle alone|threaded|trim: frees 100 MiB of blocks, prints "ready", and waits for the end of standard input.
- * threaded: another thread waits meanwhile. trim: it calls malloc_trim(0) before it waits.
+ * idle WHAT: frees 100 MiB of blocks, prints "ready", and waits for the end of standard input.
+ *
+ * WHAT: alone     one thread
+ *       again     one thread, which allocates and frees as much over and over before that
+ *       trim      one thread, which calls malloc_trim(0) before it waits
+ *       threaded  another thread, which never allocates, waits meanwhile
+ *       ended     another thread frees them and ends; a third one waits meanwhile
  */
 #include <malloc.h>
 #include <pthread.h>
@@ -9,26 +14,45 @@
 
 enum { BLOCKS = 100 << 10 };
 
+static char *blocks[BLOCKS];
+
 static void *wait_for_the_end(void *unused)
 {
     pause();
     return unused;
 }
 
+static void *use(void *unused)
+{
+    for (int i = 0; i < BLOCKS; i++)
+        blocks[i] = memset(malloc(1024), 1, 1024);
+    for (int i = 0; i < BLOCKS; i++)
+        free(blocks[i]);
+    return unused;
+}
+
+static void begin(pthread_t *thread, void *(*run)(void *))
+{
+    if (pthread_create(thread, NULL, run, NULL))
+        fail("pthread_create");
+}
+
 int main(int argc, char **argv)
 {
-    static char *blocks[BLOCKS];
     pthread_t thread;
     char end;
 
     if (argc != 2)
         return 2;
-    if (strcmp(argv[1], "threaded") == 0 && pthread_create(&thread, NULL, wait_for_the_end, NULL))
-        fail("pthread_create");
-    for (int i = 0; i < BLOCKS; i++)
-        blocks[i] = memset(malloc(1024), 1, 1024);
-    for (int i = 0; i < BLOCKS; i++)
-        free(blocks[i]);
+    if (strcmp(argv[1], "threaded") == 0 || strcmp(argv[1], "ended") == 0)
+        begin(&thread, wait_for_the_end);
+    if (strcmp(argv[1], "ended") == 0) {
+        begin(&thread, use);
+        pthread_join(thread, NULL);
+    } else {
+        for (int rounds = strcmp(argv[1], "again") == 0 ? 10 : 1; rounds > 0; rounds--)
+            use(NULL);
+    }
     if (strcmp(argv[1], "trim") == 0)
         malloc_trim(0);
     /* write: printf would call malloc, which could give memory back. */

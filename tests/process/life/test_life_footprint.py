@@ -154,7 +154,8 @@ def test_auto_follows_the_cgroup(compiled, tmp_path):
             tmp_path, {"memory.max": 64 * MIB}, [compiled(HERE / "cgroup_auto.c"), limit, 64, 160, pressure]
         ),
         preload=blackbox.LIBRARY,
-        env={"HAKMEM_MEMORY_LIMIT": "auto", "HAKMEM_MEMORY_LIMIT_SOFT": "auto", "HAKMEM_PURGE_DELAY": "600000"},
+        env={"HAKMEM_MEMORY_LIMIT": "auto", "HAKMEM_MEMORY_LIMIT_SOFT": "auto", "HAKMEM_PURGE_DELAY": "600000",
+             "HAKMEM_SS_LRU_SIZE": "127"},  # 127: else only a part would wait in a process of one thread
     )
     assert (result.status, result.stderr) == (0, ""), result.report()
 
