@@ -107,11 +107,14 @@ static int begin_thrd(void *argument)
 API_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument)
 {
     os_thread_create *create = libc_pthread_create();
-    struct beginning *beginning = beginning_take();
+    struct beginning *beginning;
     int result;
 
     older_libc_before_thread();
+    if (create && os_thread_is_ours(run))
+        return create(thread, attributes, run, argument);
     thread_expect();
+    beginning = beginning_take();
     if (beginning) {
         beginning->function.run = run;
         beginning->argument = argument;

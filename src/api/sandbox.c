@@ -14,6 +14,7 @@
 #include "api/names.h"
 #include "front/process.h"
 #include "os/os.h"
+#include "superslab/arrival.h"
 #include "superslab/limits.h"
 
 API_EXPORT int prctl(int option, ...)
@@ -25,7 +26,9 @@ API_EXPORT int prctl(int option, ...)
     for (size_t i = 0; i < sizeof arguments / sizeof arguments[0]; i++)
         arguments[i] = va_arg(list, unsigned long); /* all that the system call has; the caller may have passed fewer */
     va_end(list);
-    if ((option == PR_SET_NO_NEW_PRIVS || option == PR_SET_SECCOMP) && process_init())
+    if ((option == PR_SET_NO_NEW_PRIVS || option == PR_SET_SECCOMP) && process_init()) {
         limits_before_sandbox();
+        arrival_before_sandbox();
+    }
     return (int)syscall(SYS_prctl, option, arguments[0], arguments[1], arguments[2], arguments[3]);
 }

@@ -215,6 +215,15 @@ bool os_populate(void *address, size_t size)
     return done;
 }
 
+bool os_resident_pages(const void *address, size_t size, unsigned char *pages)
+{
+    int saved_errno = errno;
+    bool known = mincore((void *)(uintptr_t)address, size, pages) == 0;
+
+    errno = saved_errno;
+    return known;
+}
+
 /* Whether guards close memory and zero it. Emulators accept advice that they do not follow. */
 static bool guards_probe(void)
 {
@@ -514,6 +523,8 @@ static void *thread_main(void *argument)
     run();
     return NULL;
 }
+
+bool os_thread_is_ours(void *(*run)(void *)) { return run == thread_main; }
 
 bool os_thread_start(os_thread_create *create, void (*run)(void), const char *name)
 {

@@ -57,6 +57,9 @@ HAK_HIDDEN bool os_memory_is_locked(void);
  * refused. */
 HAK_HIDDEN bool os_populate(void *address, size_t size);
 
+/* Tells for each page of the range in the lowest bit of pages[] whether it is resident. False: unknown. */
+HAK_HIDDEN bool os_resident_pages(const void *address, size_t size, unsigned char *pages);
+
 /* Makes the range inaccessible, or readable and writable again. False: the kernel refused (vm.max_map_count), and
  * nothing changed. */
 HAK_HIDDEN bool os_protect(void *address, size_t size, bool accessible);
@@ -139,5 +142,7 @@ HAK_HIDDEN void os_futex_wake(_Atomic uint32_t *word, int count);
  * allocate: never use it within malloc or free. */
 typedef int os_thread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 HAK_HIDDEN bool os_thread_start(os_thread_create *create, void (*run)(void), const char *name);
+/* Whether a thread that runs this is one of os_thread_start's. For an interposed pthread_create. */
+HAK_HIDDEN bool os_thread_is_ours(void *(*run)(void *));
 
 #endif

@@ -1,6 +1,7 @@
 #include "pool/huge.h"
 
 #include "options/options.h"
+#include "superslab/arrival.h"
 #include "superslab/metadata.h"
 #include "superslab/purge.h"
 #include "superslab/shared_pool.h"
@@ -135,8 +136,9 @@ static char *huge_map(size_t size, size_t alignment)
         return NULL;
     }
     shared_pool_note_huge_mapped();
-    if (hak_options.thp == OPTION_ALWAYS || (hak_options.thp == OPTION_AUTO && size >= HUGE_PAGES_MIN &&
-                                              shared_pool_footprint() >= size + HUGE_PAGES_FOOTPRINT))
+    if (hak_options.thp == OPTION_ALWAYS ||
+        (hak_options.thp == OPTION_AUTO && size >= HUGE_PAGES_MIN &&
+         shared_pool_footprint() >= size + HUGE_PAGES_FOOTPRINT && arrival_huge_begins(address, size)))
         os_advise_huge(address, size, true);
     else if (hak_options.thp == OPTION_NEVER)
         os_advise_huge(address, size, false);
@@ -261,6 +263,7 @@ bool huge_free(void *block)
     link = huge_find(block);
     if (*link) {
         struct huge *record = huge_remove(link);
+        arrival_huge_ends(block);
         freed++;
         size = record->size;
         huge_drop_record(record);
@@ -278,8 +281,10 @@ static struct huge *huge_detach(const void *block)
 
     lock_acquire(&huge_lock);
     link = huge_find(block);
-    if (*link)
+    if (*link) {
         record = huge_remove(link);
+        arrival_huge_ends(block);
+    }
     lock_release(&huge_lock);
     return record;
 }

@@ -5,6 +5,7 @@
 #include "pool/registry.h"
 #include "pool/remote.h"
 #include "pool/slab.h"
+#include "superslab/arrival.h"
 
 /* A class that has filled POPULATE_PROOF slabs will likely fill the next ones. One call faults in their memory, for at
  * most one slab for each POPULATE_SHARE in use. */
@@ -73,7 +74,8 @@ static bool warm_refill(struct heap *heap, unsigned class, unsigned number)
     count = heap_acquire_touched(heap, class, 1, stock->budget, slabs);
     if (count == 0)
         count = shared_pool_acquire(units, 1, stock->budget, number == WARM_SPARSE ? POOL_SPARSE : POOL_DENSE, slabs);
-    if (hak_options.populate && heap->body->filled[class] >= POPULATE_PROOF)
+    if (hak_options.populate && heap->body->filled[class] >= POPULATE_PROOF &&
+        (class_size(class) <= ARRIVAL_SMALL_BLOCK || arrival_superslabs_dense()))
         warm_populate(slabs, base_min(count, heap->slabs / POPULATE_SHARE / units));
     /* The stack's top is the lowest address. */
     for (i = count; i-- > 0;) {

@@ -3,6 +3,7 @@
 #include "base/format.h"
 #include "observe/counters.h"
 #include "options/options.h"
+#include "superslab/arrival.h"
 #include "superslab/footprint.h"
 #include "superslab/limits.h"
 #include "superslab/purge.h"
@@ -157,12 +158,16 @@ static void pool_begin_slot(uint32_t number, bool small_pages)
 {
     const struct slot *slot = &shared_pool.slots[number];
 
+    if (slot->huge_pages != PAGES_SMALL && hak_options.thp == OPTION_AUTO && !small_pages)
+        small_pages = !arrival_superslab_begins();
     if (small_pages) {
         if (shared_pool_split(number))
             os_advise_huge(window_slot_address(number), SUPERSLAB_SIZE, false);
     } else if (slot->huge_pages == PAGES_SPLIT) {
         pool_join(number);
     }
+    if (slot->huge_pages != PAGES_HUGE && !strict_is(number))
+        arrival_note_small(number);
 }
 
 static struct slab *pool_take_run(uint32_t number, unsigned start, unsigned units, bool small_pages)
@@ -260,7 +265,8 @@ static size_t pool_growth(uint32_t number, unsigned start, unsigned units)
 
     if (number == 0)
         return (units + 1) * UNIT_SIZE;
-    if (slot->huge_pages != PAGES_SMALL && slot->touched == 0)
+    if (slot->huge_pages != PAGES_SMALL && slot->touched == 0 &&
+        (hak_options.thp != OPTION_AUTO || arrival_superslabs_dense()))
         return SUPERSLAB_SIZE;
     return untouched ? base_count_bits(untouched) * UNIT_SIZE : 0;
 }

@@ -110,6 +110,17 @@ void core_touch(struct slab *slab)
     slab->zero = false;
 }
 
+void core_use(struct slab *slab, size_t resident)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+    slab->class = (uint8_t)class_of_size(slab->units * UNIT_SIZE);
+    atomic_store(&slab->state, SLAB_ACTIVE);
+    for (size_t at = 0; at < resident; at += page)
+        ((volatile char *)slab->start)[at] = 1;
+    slab->zero = false;
+}
+
 void core_release(struct slab *slab)
 {
     slab->used = 0;

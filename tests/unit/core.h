@@ -46,6 +46,9 @@ void core_acquire(unsigned units, unsigned align_units, size_t count, struct sla
 void core_touch(struct slab *slab);
 void core_release(struct slab *slab);
 
+/* Makes the slab a span in use, with memory behind its first `resident` bytes. */
+void core_use(struct slab *slab, size_t resident);
+
 /* Resident bytes of the range. */
 size_t core_resident(const void *start, size_t size);
 

@@ -50,13 +50,16 @@ static void test_alignment(void)
 static void test_huge_pages(void)
 {
     uint64_t before;
+    char *block;
 
     hak_options.thp = OPTION_AUTO;
     core_begin();
     before = fake_calls(FAKE_ADVISE_HUGE);
     huge_take(15 * HAK_MIB);
     huge_take(2 * HAK_MIB);
+    block = huge_take(2 * HAK_MIB);
     assert_int_equal(fake_calls(FAKE_ADVISE_HUGE), before);
+    memset(block, 1, 2 * HAK_MIB);
     huge_take(2 * HAK_MIB);
     assert_int_equal(fake_calls(FAKE_ADVISE_HUGE), before + 1);
     huge_take(2 * HAK_MIB - UNIT_SIZE);

@@ -541,13 +541,16 @@ static void test_huge_page_announces(void)
 static void test_small_pages(void)
 {
     uint64_t refused;
-    struct slab *slab;
+    struct slab *slab, *rest;
 
     hak_options.thp = OPTION_AUTO;
     core_begin();
-    do
-        core_acquire(SPAN_MAX_UNITS, 1, 1, &slab); /* each needs a SuperSlab of its own */
-    while (shared_pool.slots[window_slot_of(slab)].huge_pages != PAGES_HUGE);
+    do { /* both take a SuperSlab whole */
+        core_acquire(SPAN_MAX_UNITS, 1, 1, &slab);
+        core_use(slab, SPAN_MAX_UNITS * UNIT_SIZE);
+        core_acquire(RUN_UNITS - SPAN_MAX_UNITS, 1, 1, &rest);
+        core_use(rest, (RUN_UNITS - SPAN_MAX_UNITS) * UNIT_SIZE);
+    } while (shared_pool.slots[window_slot_of(slab)].huge_pages != PAGES_HUGE);
     refused = fake_calls(FAKE_ADVISE_SMALL);
     core_acquire(SPAN_MAX_UNITS, 1, 1, &slab);
     assert_int_equal(shared_pool.slots[window_slot_of(slab)].huge_pages, PAGES_HUGE);

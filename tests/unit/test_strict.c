@@ -168,9 +168,11 @@ static void test_one_in_eight(void)
     }
     assert_in_range(strict, COUNT / STRICT_SHARE / 2, COUNT / STRICT_SHARE * 2);
     for (unsigned i = 0; i < 64; i++) {
-        struct slab *slab;
+        struct slab *slab, *rest;
         core_acquire(16, 1, 1, &slab);
-        core_touch(slab);
+        core_use(slab, 16 * UNIT_SIZE);
+        core_acquire(15, 1, 1, &rest);
+        core_use(rest, 15 * UNIT_SIZE);
         huge += shared_pool.slots[window_slot_of(slab)].huge_pages == PAGES_HUGE;
         assert_true(strict_is(window_slot_of(slab)) ==
                     (shared_pool.slots[window_slot_of(slab)].huge_pages == PAGES_SMALL));

@@ -3,8 +3,8 @@
  * browsers and services allow a computing thread. Threads created before the filter allocate for the first time behind
  * it.
  *
- * sandbox THREADS MOST-BYTES ROUNDS [also SYSCALL-NUMBER]: `also` allows one more call, to find out which call is
- * made
+ * sandbox THREADS MOST-BYTES ROUNDS [mincore|SYSCALL-NUMBER]: allows one more call; a number serves to find out which
+ * call is made
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -109,7 +109,7 @@ int main(int argc, char **argv)
     while (atomic_load(&ready) < threads)
         pthread_cond_wait(&changed, &mutex);
     pthread_mutex_unlock(&mutex);
-    install_filter(argc > 4 ? atoi(argv[4]) : SYS_read);
+    install_filter(argc <= 4 ? SYS_read : !strcmp(argv[4], "mincore") ? SYS_mincore : atoi(argv[4]));
     pthread_mutex_lock(&mutex);
     atomic_store(&filtered, true);
     pthread_cond_broadcast(&changed);

@@ -556,6 +556,12 @@ void os_memory_bounds(struct os_memory_bounds *bounds, bool pressure)
     fake.bounds_read++;
 }
 
+bool os_resident_pages(const void *address, size_t size, unsigned char *pages)
+{
+    check_range("os_resident_pages", address, size);
+    return mincore((void *)(uintptr_t)address, size, pages) == 0;
+}
+
 size_t os_resident_memory(void)
 {
     int saved_errno = errno;
@@ -637,6 +643,12 @@ static void *thread_main(void *argument)
     struct thread_start start = *(struct thread_start *)argument;
     start.run();
     return NULL;
+}
+
+bool os_thread_is_ours(void *(*run)(void *))
+{
+    (void)run;
+    return false;
 }
 
 bool os_thread_start(os_thread_create *create, void (*run)(void), const char *name)

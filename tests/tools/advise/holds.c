@@ -1,24 +1,28 @@
-/* holds SIZE COUNT KEPT THREADS: THREADS threads (the main one included) allocate and write COUNT blocks of SIZE bytes
- * each and free all but every KEPT-th. Prints "ready" and waits until its standard input ends. */
+/* holds SIZE COUNT KEPT THREADS [ROUNDS]: THREADS threads (the main one included) allocate and write COUNT blocks of
+ * SIZE bytes each and free all but every KEPT-th, ROUNDS times. Prints "ready" and waits until its standard input
+ * ends. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static size_t size, count, kept;
+static size_t size, count, kept, rounds = 1;
 static pthread_barrier_t done;
 
 static void *work(void *waits)
 {
-    char **blocks = malloc(count * sizeof *blocks);
-    for (size_t i = 0; i < count; i++) {
-        blocks[i] = malloc(size);
-        memset(blocks[i], 1, size);
+    char **blocks = calloc(count, sizeof *blocks);
+    for (size_t round = 0; round < rounds; round++) {
+        for (size_t i = 0; i < count; i++)
+            if (blocks[i] == NULL)
+                blocks[i] = memset(malloc(size), 1, size);
+        for (size_t i = 0; i < count; i++)
+            if (i % kept != 0) {
+                free(blocks[i]);
+                blocks[i] = NULL;
+            }
     }
-    for (size_t i = 0; i < count; i++)
-        if (i % kept != 0)
-            free(blocks[i]);
     pthread_barrier_wait(&done);
     while (waits != NULL)
         pause();
@@ -33,6 +37,8 @@ int main(int argc, char **argv)
     count = strtoul(argv[2], NULL, 10);
     kept = strtoul(argv[3], NULL, 10);
     unsigned threads = (unsigned)strtoul(argv[4], NULL, 10);
+    if (argc > 5)
+        rounds = strtoul(argv[5], NULL, 10);
     pthread_barrier_init(&done, NULL, threads);
     for (unsigned i = 1; i < threads; i++) {
         pthread_t thread;

@@ -1,0 +1,151 @@
+/* Protects superslab/arrival.h: what gets huge pages, by lives of memory. */
+#include "core.h"
+
+#include <string.h>
+
+#include "pool/huge.h"
+#include "superslab/arrival.h"
+
+static void test_rule(void **state)
+{
+    (void)state;
+    assert_true(arrival_is_dense((struct arrival_evidence){ 0, 0 }));
+    assert_true(arrival_is_dense((struct arrival_evidence){ 800, 100 }));
+    assert_false(arrival_is_dense((struct arrival_evidence){ 800, 101 }));
+    assert_false(arrival_is_dense((struct arrival_evidence){ 7, 1 }));
+    assert_false(arrival_is_probe(15));
+    assert_true(arrival_is_probe(16));
+    assert_false(arrival_is_probe(17));
+}
+
+/* Begins `count` SuperSlabs of two spans each, with so many bytes of each resident. Returns how many got huge pages. */
+static size_t begin_superslabs(unsigned count, size_t resident, bool second)
+{
+    size_t huge = 0;
+
+    for (unsigned i = 0; i < count; i++) {
+        struct slab *slab, *rest;
+        core_acquire(SPAN_MAX_UNITS, 1, 1, &slab);
+        core_use(slab, base_min(resident, SPAN_MAX_UNITS * UNIT_SIZE));
+        huge += shared_pool.slots[window_slot_of(slab)].huge_pages == PAGES_HUGE;
+        if (second) {
+            core_acquire(15, 1, 1, &rest);
+            core_use(rest, base_min(resident, 15 * UNIT_SIZE));
+        }
+    }
+    return huge;
+}
+
+static void begin(void)
+{
+    hak_options.thp = OPTION_AUTO;
+    core_begin();
+}
+
+/* The first never have huge pages. Of the others, one in 16 is a probe. */
+static void test_dense(void)
+{
+    begin();
+    assert_int_equal(begin_superslabs(3, SIZE_MAX, true), 0);
+    assert_int_equal(begin_superslabs(33, SIZE_MAX, true), 31);
+    core_check_pool();
+}
+
+static void test_sparse(void)
+{
+    begin();
+    assert_int_equal(begin_superslabs(36, 2048, true), 0);
+    core_check_pool();
+}
+
+/* Half of each SuperSlab fits nothing. */
+static void test_halves(void)
+{
+    begin();
+    assert_int_equal(begin_superslabs(36, SIZE_MAX, false), 0);
+    core_check_pool();
+}
+
+/* A program that fills its blocks no longer is noticed by the next probe, and one that does again, soon. */
+static void test_change(void)
+{
+    begin();
+    assert_int_equal(begin_superslabs(20, SIZE_MAX, true), 16);
+    assert_int_equal(begin_superslabs(16, 2048, true), 14); /* the 15th is a probe, and a look at it ends that */
+    assert_int_equal(begin_superslabs(16, 2048, true), 0);
+    assert_int_equal(begin_superslabs(2, SIZE_MAX, true), 0);
+    assert_int_equal(begin_superslabs(9, SIZE_MAX, true), 9);
+    core_check_pool();
+}
+
+/* In a sandbox that may kill the process for mincore, what was found last holds. */
+static void test_blind(void)
+{
+    begin();
+    assert_int_equal(begin_superslabs(8, SIZE_MAX, true), 5);
+    arrival_before_sandbox();
+    assert_int_equal(begin_superslabs(36, 2048, true), 34);
+}
+
+static char *take_huge(size_t resident)
+{
+    bool zero;
+    char *block = huge_allocate(4 * HAK_MIB, BLOCK_ALIGN, &zero, NULL);
+
+    assert_non_null(block);
+    memset(block, 1, resident);
+    return block;
+}
+
+static void test_huge_blocks(void)
+{
+    uint64_t before;
+    char *block;
+
+    begin();
+    take_huge(0);
+    for (unsigned i = 0; i < 3; i++)
+        take_huge(0); /* 16 MiB are held */
+    before = fake_calls(FAKE_ADVISE_HUGE);
+    for (unsigned i = 0; i < 10; i++)
+        take_huge(2048);
+    assert_int_equal(fake_calls(FAKE_ADVISE_HUGE), before);
+    block = take_huge(2 * HAK_MIB);
+    take_huge(2 * HAK_MIB); /* what the one before tells */
+    assert_int_equal(fake_calls(FAKE_ADVISE_HUGE), before + 1);
+    assert_true(huge_free(block));
+    take_huge(2 * HAK_MIB);
+    assert_true(fake_calls(FAKE_ADVISE_HUGE) >= before + 1);
+}
+
+/* A look as the block is freed. */
+static void test_huge_block_that_ends(void)
+{
+    uint64_t before;
+    char *block;
+
+    begin();
+    for (unsigned i = 0; i < 4; i++)
+        take_huge(0);
+    block = take_huge(4 * HAK_MIB);
+    assert_true(huge_free(block));
+    for (unsigned i = 0; i < 2; i++)
+        take_huge(0); /* one has the freed block's memory */
+    before = fake_calls(FAKE_ADVISE_HUGE);
+    assert_true(before > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rule),
+        core_unit_test(test_dense),
+        core_unit_test(test_sparse),
+        core_unit_test(test_halves),
+        core_unit_test(test_change),
+        core_unit_test(test_blind),
+        core_unit_test(test_huge_blocks),
+        core_unit_test(test_huge_block_that_ends),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
