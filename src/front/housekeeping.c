@@ -1,6 +1,5 @@
 #include "front/housekeeping.h"
 
-#include "front/parking.h"
 #include "front/pressure.h"
 #include "harden/look.h"
 #include "options/options.h"
@@ -143,8 +142,6 @@ bool housekeep_tick(void)
 
 void housekeep_due(void)
 {
-    if (atomic_load_explicit(&shared_pool.much_free, memory_order_relaxed))
-        parking_wake(PARKING_ALONE);
     if (housekeep_tick() && (limits_pressed() || (limits_soft() && shared_pool_footprint() > limits_soft())))
         pressure_call(shared_pool_footprint(), limits_soft());
 }

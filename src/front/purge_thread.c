@@ -3,11 +3,11 @@
 #include "base/format.h"
 #include "front/control.h"
 #include "front/housekeeping.h"
-#include "front/parking.h"
 #include "front/process.h"
 #include "front/thread.h"
 #include "options/options.h"
 #include "pool/registry.h"
+#include "superslab/parking.h"
 
 /* The process is idle if no thread was on a slow path for so long, or for a purge delay if that is shorter. */
 #define QUIET_MS 50u
@@ -41,7 +41,7 @@ static bool has_work(void)
 
 static bool is_wanted(void)
 {
-    return is_always() || atomic_load_explicit(&shared_pool.much_free, memory_order_relaxed);
+    return is_always() || atomic_load(&shared_pool.much_free);
 }
 
 /* Sleeps, unless the program's last thread has ended: this one must end with it, or the process would never exit. */

@@ -1,7 +1,6 @@
 #include "front/thread.h"
 
 #include "base/format.h"
-#include "front/parking.h"
 #include "front/process.h"
 #include "os/cycles.h"
 #include "os/foreign.h"
@@ -9,6 +8,7 @@
 #include "pool/heap_memory.h"
 #include "pool/registry.h"
 #include "profile/stack.h"
+#include "superslab/parking.h"
 #include "superslab/shared_pool.h"
 
 HAK_DATA_HERE _Thread_local uintptr_t hak_cache_offset __attribute__((tls_model("initial-exec")));

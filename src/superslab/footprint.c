@@ -2,6 +2,7 @@
 
 #include "options/options.h"
 #include "superslab/limits.h"
+#include "superslab/parking.h"
 
 /* How long a thread waits for bytes to leave, and how often. */
 #define FOOTPRINT_WAIT_NS UINT64_C(10000000)
@@ -123,8 +124,9 @@ void footprint_note_waiting(void)
 {
     if (HAK_UNLIKELY(footprint_waiting() >= FOOTPRINT_MUCH &&
                      !atomic_load_explicit(&shared_pool.much_free, memory_order_relaxed))) {
-        atomic_store_explicit(&shared_pool.much_free, true, memory_order_relaxed);
-        shared_pool_schedule_purge(0); /* the tick may wake the purge thread */
+        shared_pool_schedule_purge(0);
+        atomic_store(&shared_pool.much_free, true);
+        parking_wake(PARKING_ALONE); /* no call may come */
     }
     if (HAK_UNLIKELY(footprint_waits_too_much()))
         shared_pool_schedule_purge(0);

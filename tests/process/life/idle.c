@@ -6,6 +6,7 @@
  *       trim      one thread, which calls malloc_trim(0) before it waits
  *       threaded  another thread, which never allocates, waits meanwhile
  *       ended     another thread frees them and ends; a third one waits meanwhile
+ *       huge      it is one block, so that no call comes after its free; another thread waits meanwhile
  */
 #include <malloc.h>
 #include <pthread.h>
@@ -44,11 +45,16 @@ int main(int argc, char **argv)
 
     if (argc != 2)
         return 2;
-    if (strcmp(argv[1], "threaded") == 0 || strcmp(argv[1], "ended") == 0)
+    if (strcmp(argv[1], "threaded") == 0 || strcmp(argv[1], "ended") == 0 || strcmp(argv[1], "huge") == 0)
         begin(&thread, wait_for_the_end);
     if (strcmp(argv[1], "ended") == 0) {
         begin(&thread, use);
         pthread_join(thread, NULL);
+    } else if (strcmp(argv[1], "huge") == 0) {
+        char *volatile block = malloc(100 << 20);
+        sleep(1); /* the other thread's start is over, and the purge thread sleeps */
+        memset(block, 1, 100 << 20);
+        free(block);
     } else {
         for (int rounds = strcmp(argv[1], "again") == 0 ? 10 : 1; rounds > 0; rounds--)
             use(NULL);

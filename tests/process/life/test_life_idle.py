@@ -18,6 +18,7 @@ RUNS = [  # what the program does, HAKMEM_PURGE_THREAD
     ("threaded", "auto"),
     ("threaded", "never"),
     ("ended", "auto"),
+    ("huge", "auto"),
 ]
 STAYS = ("again", "auto")  # it wanted the memory again soon
 

@@ -1,10 +1,9 @@
-#include "front/parking.h"
+#include "superslab/parking.h"
 
 #include "os/os.h"
 
-/* enum parking. Order: seq_cst, like thread_count(): the purge thread stores it and then reads the count; a
- * thread that ends changes the count and then reads it. So one of them sees the other's store. A wake for much_free,
- * which is relaxed, may be missed: the next slow path that finds memory due repeats it. */
+/* enum parking. Order: seq_cst, like thread_count() and much_free: the purge thread stores it and then reads these. Who
+ * changes one of these then reads it. So one of them sees the other's store. */
 static _Atomic uint32_t word;
 
 void parking_enter(enum parking how) { atomic_store(&word, how); }

@@ -1,6 +1,6 @@
 /* Where the purge thread sleeps while it has no work. To wake it costs one system call, and none while it is awake. */
-#ifndef HAK_FRONT_PARKING_H
-#define HAK_FRONT_PARKING_H
+#ifndef HAK_SUPERSLAB_PARKING_H
+#define HAK_SUPERSLAB_PARKING_H
 
 #include "base/base.h"
 
