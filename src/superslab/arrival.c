@@ -82,6 +82,7 @@ static void look_at_superslab(uint32_t number, bool older, struct arrival_eviden
 bool arrival_superslab_begins(void)
 {
     struct arrival_evidence evidence = { 0, 0 };
+    bool before = arrival_superslabs_dense(); /* what the caller reckoned the footprint with */
 
     if (arrival_is_probe(++superslabs_begun))
         return false;
@@ -90,7 +91,7 @@ bool arrival_superslab_begins(void)
             look_at_superslab(arrival_probes[i], i > 0, &evidence);
     if (evidence.used)
         atomic_store_explicit(&arrival_dense, arrival_is_dense(evidence), memory_order_relaxed);
-    return arrival_superslabs_dense();
+    return before && arrival_superslabs_dense();
 }
 
 /* Under huge_lock. */
