@@ -15,6 +15,7 @@ static _Atomic bool arrival_dense; /* the last look at SuperSlabs found density 
 /* Under pool.lock. */
 static uint32_t arrival_probes[ARRIVAL_PROBES]; /* the last one first; 0: none */
 static uint32_t superslabs_begun;
+static bool arrival_looked; /* no other has begun with small pages since a look that saw enough */
 
 /* Under huge_lock. */
 static struct {
@@ -33,6 +34,7 @@ void arrival_note_small(uint32_t number)
     for (unsigned i = ARRIVAL_PROBES - 1; i > 0; i--)
         arrival_probes[i] = arrival_probes[i - 1];
     arrival_probes[0] = number;
+    arrival_looked = false;
 }
 
 /* Whether all blocks of the slab are in use. */
@@ -86,11 +88,14 @@ bool arrival_superslab_begins(void)
 
     if (arrival_is_probe(++superslabs_begun))
         return false;
-    for (unsigned i = 0; i < ARRIVAL_PROBES && !atomic_load_explicit(&arrival_blind, memory_order_relaxed); i++)
+    if (arrival_looked || atomic_load_explicit(&arrival_blind, memory_order_relaxed))
+        return before;
+    for (unsigned i = 0; i < ARRIVAL_PROBES; i++)
         if (arrival_probes[i])
             look_at_superslab(arrival_probes[i], i > 0, &evidence);
     if (evidence.used)
         atomic_store_explicit(&arrival_dense, arrival_is_dense(evidence), memory_order_relaxed);
+    arrival_looked = evidence.used >= SUPERSLAB_SIZE;
     return before && arrival_superslabs_dense();
 }
 

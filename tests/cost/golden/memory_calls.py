@@ -27,8 +27,9 @@ class Scenario:
 
 # On a loaded machine threads outlast the usual purge delay. They also wait for a processor so long that the purge
 # thread takes the process for an idle one and gives back all that is free. Calls caused by time are not caused by
-# threads: the delay is an hour, and there is no purge thread.
-UNHURRIED = ("HAKMEM_PURGE_DELAY=3600000", "HAKMEM_PURGE_THREAD=never")
+# threads: the delay is an hour, and there is no purge thread. 127: else more would leave at once without one (N7).
+# Nor are the looks at what is resident (N8).
+UNHURRIED = ("HAKMEM_PURGE_DELAY=3600000", "HAKMEM_PURGE_THREAD=never", "HAKMEM_SS_LRU_SIZE=127", "HAKMEM_THP=never")
 # 25 phases of 8 threads: at most a call for each of the 200 threads. 2,160 more short-lived threads: a call for each
 # tenth would be one that they make themselves. There are at most a dozen, by size classes that become busy.
 SCENARIOS = {
