@@ -3,9 +3,11 @@
  * the locks.
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -32,6 +34,12 @@ static void *work(void *unused)
     return unused;
 }
 
+static void fail(const char *what, int number)
+{
+    dprintf(2, "%s: %d\n", what, number);
+    abort();
+}
+
 int main(void)
 {
     pthread_t threads[THREADS];
@@ -47,8 +55,10 @@ int main(void)
             use();
             _exit(7);
         }
+        if (child < 0)
+            fail("fork", errno);
         if (waitpid(child, &status, 0) != child || !WIFEXITED(status) || WEXITSTATUS(status) != 7)
-            abort();
+            fail("the child's status", status);
     }
     over = true;
     for (unsigned i = 0; i < THREADS; i++)
