@@ -80,12 +80,36 @@ static struct beginning *beginning_take(void)
     return NULL;
 }
 
+/* Counts a thread that is about to be made. NULL: no record is free, and the thread begins as the program said. */
+static struct beginning *beginning_expect(void *argument)
+{
+    struct beginning *beginning;
+
+    older_libc_before_thread();
+    thread_expect();
+    beginning = beginning_take();
+    if (beginning)
+        beginning->argument = argument;
+    return beginning;
+}
+
 static struct beginning beginning_give(struct beginning *beginning)
 {
     struct beginning copy = { beginning->function, beginning->argument, false };
 
     atomic_store_explicit(&beginning->taken, false, memory_order_release);
     return copy;
+}
+
+/* Call when the thread was made, or not. */
+static void beginning_end(struct beginning *beginning, bool made, os_thread_create *create)
+{
+    if (made && create)
+        purge_thread_at_thread(create);
+    if (!made || !beginning)
+        thread_not_begun();
+    if (!made && beginning)
+        beginning_give(beginning);
 }
 
 static void *begin_pthread(void *argument)
@@ -108,27 +132,18 @@ API_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attribute
 {
     os_thread_create *create = libc_pthread_create();
     struct beginning *beginning;
-    int result;
+    int result = EAGAIN;
 
-    older_libc_before_thread();
-    if (create && os_thread_is_ours(run))
+    if (create && os_thread_is_ours(run)) {
+        older_libc_before_thread();
         return create(thread, attributes, run, argument);
-    thread_expect();
-    beginning = beginning_take();
-    if (beginning) {
-        beginning->function.run = run;
-        beginning->argument = argument;
     }
-    if (create == NULL)
-        result = EAGAIN;
-    else
+    beginning = beginning_expect(argument);
+    if (beginning)
+        beginning->function.run = run;
+    if (create)
         result = create(thread, attributes, beginning ? begin_pthread : run, beginning ? beginning : argument);
-    if (result == 0)
-        purge_thread_at_thread(create);
-    if (result != 0 || !beginning)
-        thread_not_begun();
-    if (result != 0 && beginning)
-        beginning_give(beginning);
+    beginning_end(beginning, result == 0, create);
     return result;
 }
 
@@ -148,20 +163,11 @@ API_EXPORT int thrd_create(thrd_t *thread, thrd_start_t run, void *argument)
             return thrd_error;
         libc_create = next.function;
     }
-    older_libc_before_thread();
-    thread_expect();
-    beginning = beginning_take();
-    if (beginning) {
+    beginning = beginning_expect(argument);
+    if (beginning)
         beginning->function.run_thrd = run;
-        beginning->argument = argument;
-    }
     result = libc_create(thread, beginning ? begin_thrd : run, beginning ? beginning : argument);
-    if (result == thrd_success && libc_pthread_create())
-        purge_thread_at_thread(libc_pthread_create());
-    if (result != thrd_success || !beginning)
-        thread_not_begun();
-    if (result != thrd_success && beginning)
-        beginning_give(beginning);
+    beginning_end(beginning, result == thrd_success, libc_pthread_create());
     return result;
 }
 

@@ -100,7 +100,7 @@
     OPTION(populate, "HAKMEM_POPULATE", BOOL, 1, 0, 1, "",                                                            \
            "fault memory in by whole slabs for a size class that has filled several")                                 \
     OPTION(thp, "HAKMEM_THP", CHOICE, 0, 0, 2, "",                                                                    \
-           "transparent huge pages: auto (in large heaps whose blocks are filled), never, always") \
+           "transparent huge pages: auto (in large heaps whose blocks are filled), never, always")                    \
     OPTION(memory_limit_soft, "HAKMEM_MEMORY_LIMIT_SOFT", LIMIT, LIMIT_DEFAULT, 0, 0, "bytes",                        \
            "while HAKMEM holds more than this, it gives freed memory back at once")                                   \
     OPTION(memory_limit, "HAKMEM_MEMORY_LIMIT", LIMIT, 0, 0, 0, "bytes",                                              \

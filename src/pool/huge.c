@@ -57,6 +57,7 @@ static struct huge *huge_remove(struct huge **link)
     live_blocks--;
     if (record->heap)
         record->heap->huge_blocks--;
+    arrival_huge_ends(record->address);
     return record;
 }
 
@@ -263,7 +264,6 @@ bool huge_free(void *block)
     link = huge_find(block);
     if (*link) {
         struct huge *record = huge_remove(link);
-        arrival_huge_ends(block);
         freed++;
         size = record->size;
         huge_drop_record(record);
@@ -281,10 +281,8 @@ static struct huge *huge_detach(const void *block)
 
     lock_acquire(&huge_lock);
     link = huge_find(block);
-    if (*link) {
+    if (*link)
         record = huge_remove(link);
-        arrival_huge_ends(block);
-    }
     lock_release(&huge_lock);
     return record;
 }

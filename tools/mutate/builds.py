@@ -66,7 +66,11 @@ class Build:
         """Copies files that have changed since the last time, and configures the build."""
         listed = subprocess.run(["git", "ls-files", "-z", "--", *NEEDED], cwd=self.root, capture_output=True,
                                 check=True, text=True)
-        for name in filter(None, listed.stdout.split("\0")):
+        names = set(filter(None, listed.stdout.split("\0")))
+        for old in [path for path in self.tree.rglob("*") if path.is_file()]:
+            if str(old.relative_to(self.tree)) not in names:
+                old.unlink()  # it was moved: the build takes what lies there
+        for name in sorted(names):
             source, copy = self.root / name, self.tree / name
             if not source.is_file() or (copy.is_file() and copy.read_bytes() == source.read_bytes()):
                 continue
