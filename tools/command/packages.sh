@@ -5,6 +5,10 @@
 venv_packages=(python3 python3-venv)
 # For apt: without its own cache, which takes 90 MB of a fresh system.
 no_apt_cache=(-o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache=)
+# A machine that has no lists of packages yet gets compressed ones, which take 21 MB in place of 92 (Debian 13).
+small_lists=()
+compgen -G "/var/lib/apt/lists/*_Packages*" >/dev/null ||
+    small_lists=(-o Acquire::GzipIndexes=true -o Acquire::Languages=none)
 cross_packages=(gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static)
 
 # read_list NAME...: prints the entries of the lists in tools/packages, without the reasons, each once.
@@ -168,7 +172,7 @@ offer_packages()
     fi
     lock_system
     if [[ $apt_updated == no ]]; then
-        progressing apt-get "${no_apt_cache[@]}" -o Acquire::Retries=3 update && apt_updated=yes
+        progressing apt-get "${no_apt_cache[@]}" "${small_lists[@]}" -o Acquire::Retries=3 update && apt_updated=yes
     fi
     # Another hakmem may have installed some while this one waited.
     mapfile -t missing < <(list_missing_packages "${missing[@]}")
