@@ -75,7 +75,7 @@ static bool warm_refill(struct heap *heap, unsigned class, unsigned number)
     if (count == 0)
         count = shared_pool_acquire(units, 1, stock->budget, number == WARM_SPARSE ? POOL_SPARSE : POOL_DENSE, slabs);
     if (hak_options.populate && heap->body->filled[class] >= POPULATE_PROOF &&
-        (class_size(class) <= ARRIVAL_SMALL_BLOCK || arrival_superslabs_dense()))
+        class_size(class) <= ARRIVAL_SMALL_BLOCK)
         warm_populate(slabs, base_min(count, heap->slabs / POPULATE_SHARE / units));
     /* The stack's top is the lowest address. */
     for (i = count; i-- > 0;) {

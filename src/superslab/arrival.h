@@ -1,10 +1,11 @@
 /*
  * Arrival: what becomes resident before the program touches it.
  *
- * N8: a SuperSlab and a huge block get huge pages, and slabs of blocks above a page are faulted in whole, only by proof
- *     of density: of what is used of those looked at last, no more than one byte in ARRIVAL_PART is not resident. Of
- *     SuperSlabs, only slabs of blocks above a page can prove the contrary: smaller blocks fill theirs.
- * N9: what has huge pages proves nothing. So one in ARRIVAL_PERIOD begins with small pages.
+ * N8: a SuperSlab and a huge block get huge pages only by proof of density: of what is used of those looked at last, no
+ *     more than one byte in ARRIVAL_PART is not resident. Of SuperSlabs, only slabs of blocks above a page can prove
+ *     the contrary: smaller blocks fill theirs.
+ * N9: what has huge pages or was faulted in ahead proves nothing. So one in ARRIVAL_PERIOD begins with small pages, and
+ *     slabs of blocks above a page are not faulted in ahead.
  */
 #ifndef HAK_SUPERSLAB_ARRIVAL_H
 #define HAK_SUPERSLAB_ARRIVAL_H

@@ -1,5 +1,5 @@
 /* Protects superslab/arrival.h: what gets huge pages, by lives of memory. */
-#include "core.h"
+#include "heaps.h"
 
 #include <string.h>
 
@@ -78,6 +78,26 @@ static void test_change(void)
     core_check_pool();
 }
 
+/* Blocks above a page are not faulted in ahead, which would hide that the program writes a part of each. */
+static void test_heap(void)
+{
+    enum { BLOCKS = 60 * 30 };
+    static void *blocks[BLOCKS];
+    struct heap *heap;
+    size_t huge = 0;
+
+    hak_options.thp = OPTION_AUTO;
+    heap = heaps_begin();
+    begin_superslabs(20, SIZE_MAX, true);
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        heaps_take_all(heap, CLASS_57344, &blocks[i], 1);
+        memset(blocks[i], 1, 40000);
+    }
+    for (unsigned i = BLOCKS / 2; i < BLOCKS; i += 30)
+        huge += shared_pool.slots[window_slot_of(blocks[i])].huge_pages == PAGES_HUGE;
+    assert_int_equal(huge, 0);
+}
+
 /* In a sandbox that may kill the process for mincore, what was found last holds. */
 static void test_blind(void)
 {
@@ -143,6 +163,7 @@ int main(void)
         core_unit_test(test_sparse),
         core_unit_test(test_halves),
         core_unit_test(test_change),
+        core_unit_test(test_heap),
         core_unit_test(test_blind),
         core_unit_test(test_huge_blocks),
         core_unit_test(test_huge_block_that_ends),
