@@ -72,7 +72,7 @@ int hak_posix_memalign(void **block, size_t alignment, size_t size)
 
 size_t hak_usable_size(const void *block)
 {
-    return block == NULL ? 0 : front_usable_size(block, "hak_usable_size");
+    return front_usable_size(block, "hak_usable_size");
 }
 
 size_t hak_good_size(size_t size)

@@ -165,11 +165,18 @@ API_EXPORT void free_aligned_sized(void *block, size_t alignment, size_t size)
 }
 
 /* 0 for another object's block, whose usable size is not known. */
+static HAK_COLD size_t interposed_usable_size(const void *block)
+{
+    if (interposed_look(INTERPOSED_SIZES))
+        return block == NULL ? 0 : front_block_size(block);
+    return front_usable_size(block, "malloc_usable_size");
+}
+
 API_EXPORT size_t malloc_usable_size(void *block)
 {
-    if (interposed_is(INTERPOSED_SIZES))
-        return block == NULL ? 0 : front_block_size(block);
-    return block == NULL ? 0 : front_usable_size(block, "malloc_usable_size");
+    if (interposed_may_be(INTERPOSED_SIZES))
+        return interposed_usable_size(block);
+    return front_usable_size(block, "malloc_usable_size");
 }
 
 API_EXPORT size_t malloc_good_size(size_t size)

@@ -9,6 +9,7 @@
  * S2: a slab starts at a unit boundary, so a block whose size is a multiple of 2^k (up to a unit) is 2^k-aligned.
  * S3: at most an eighth of a slab, at its end, is no block; nothing touches it. Slabs are as short as this rule allows,
  *     so that a few large blocks do not hold many units. A span holds one block and wastes nothing.
+ * S4: the class of a multiple of 2^k (up to a unit) is itself a multiple of 2^k.
  */
 #ifndef HAK_CONFIG_CLASSES_H
 #define HAK_CONFIG_CLASSES_H

@@ -248,29 +248,34 @@ HAK_INLINE void *malloc_of_class(unsigned class, size_t alignment, size_t size)
     return block;
 }
 
-void *front_aligned_alloc(size_t alignment, size_t size)
+/* As front_aligned_alloc, for what no class holds, and for libhakmem-secure. */
+static HAK_NOINLINE void *aligned_beyond(size_t alignment, size_t size)
 {
-    unsigned class;
     void *block;
+    bool zero;
 
-    if (alignment <= BLOCK_ALIGN)
-        return front_malloc(size);
     if (size > REQUEST_MAX || alignment > REQUEST_MAX / 2) {
         CYCLES_CALL_IS(CYCLES_MALLOC_HUGE);
         return out_of_memory();
     }
-    if (HAK_SECURE) {
-        bool zero;
+    if (HAK_SECURE)
         return sealed_allocate(NULL, alignment, size, &zero);
-    }
-    class = direct_class(alignment, size);
-    if (class != CLASS_NONE)
-        return malloc_of_class(class, alignment, size);
     CYCLES_CALL_IS(size > POOLED_MAX || alignment > POOLED_MAX ? CYCLES_MALLOC_HUGE : CYCLES_MALLOC_LARGE);
     housekeep();
     block = aligned_slow(alignment, size);
     housekeep_exit();
     return block ? block : out_of_memory();
+}
+
+void *front_aligned_alloc(size_t alignment, size_t size)
+{
+    unsigned class = HAK_SECURE ? CLASS_NONE : direct_class(alignment, size);
+
+    if (alignment <= BLOCK_ALIGN)
+        return front_malloc(size);
+    if (HAK_UNLIKELY(class == CLASS_NONE))
+        return aligned_beyond(alignment, size);
+    return malloc_of_class(class, alignment, size);
 }
 
 /* ---- Batches ---- */

@@ -6,6 +6,7 @@
 
 #include "pool/heap.h"
 #include "pool/misuse.h"
+#include "pool/slab.h"
 
 struct block {
     size_t size;       /* usable bytes; 0: no block. Hardened: the requested bytes, or 1 if those are 0 */
@@ -16,6 +17,29 @@ struct block {
 
 /* The live block that starts at the address, or one of size 0. */
 HAK_HIDDEN struct block block_look(const void *address);
+
+/* The class of the usual live block: one whose unit the page map knows (W2). CLASS_NONE: block_look tells more. */
+HAK_INLINE unsigned block_class(const void *address)
+{
+    char *window = window_base();
+    size_t unit = (size_t)((const char *)address - window) >> UNIT_SHIFT;
+    const struct slab *slab;
+    size_t offset, index;
+    unsigned class;
+
+    if (HAK_UNLIKELY(HAK_SECURE || window_is_beyond(unit)))
+        return CLASS_NONE;
+    class = __atomic_load_n((uint8_t *)window + WINDOW_PAGE_MAP + unit, __ATOMIC_RELAXED);
+    if (HAK_UNLIKELY(class == CLASS_NONE))
+        return CLASS_NONE;
+    slab = slab_of(address);
+    offset = (size_t)((const char *)address - slab->start);
+    index = (offset * size_classes[class].reciprocal) >> 40; /* slab_block_index would wait for slab->class */
+    if (HAK_UNLIKELY(index >= size_classes[class].blocks || index * class_size(class) != offset ||
+                     slab_block_is_free(slab, (unsigned)index)))
+        return CLASS_NONE;
+    return class;
+}
 
 /* Finds the live block at the address, or reports misuse of `function`. A block in a thread's cache looks alive. */
 HAK_HIDDEN struct block block_find(const void *address, const char *function);

@@ -8,18 +8,6 @@
 #include "pool/remote.h"
 #include "superslab/shared_pool.h"
 
-unsigned direct_class(size_t alignment, size_t size)
-{
-    unsigned class;
-
-    if (size > POOLED_MAX || alignment > UNIT_SIZE)
-        return CLASS_NONE;
-    class = class_of_size(base_max(size, alignment));
-    while (class_size(class) & (alignment - 1))
-        class++;
-    return class;
-}
-
 /* Whether the block is huge. */
 static bool is_huge(size_t alignment, size_t size) { return size > POOLED_MAX || alignment > POOLED_MAX; }
 

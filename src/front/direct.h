@@ -4,8 +4,14 @@
 
 #include "pool/heap.h"
 
-/* The class whose blocks have the alignment and hold `size` bytes (S2). CLASS_NONE: a placed span or a mapping can. */
-HAK_HIDDEN unsigned direct_class(size_t alignment, size_t size);
+/* The class whose blocks have the alignment and hold `size` bytes (S2, S4). CLASS_NONE: a placed span or a mapping can.
+ */
+HAK_INLINE unsigned direct_class(size_t alignment, size_t size)
+{
+    return HAK_UNLIKELY(size > POOLED_MAX || alignment > UNIT_SIZE)
+               ? CLASS_NONE
+               : class_of_size(base_align_up(base_max(size, 1), alignment));
+}
 
 /* Usable bytes of a block of that size and alignment (1: none), from a thread's cache or past it. 0: there can be no
  * such block. Guarded blocks have fewer, and blocks that were mapped because memory was short may have more. */

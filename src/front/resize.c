@@ -13,11 +13,18 @@
 
 enum { COPY_MOST = 8 << 20 }; /* copying more takes longer than the page faults after mremap */
 
-size_t front_usable_size(const void *block, const char *function)
+static HAK_NOINLINE size_t usable_size_slow(const void *block, const char *function)
 {
     if (HAK_SECURE)
         return sealed_usable_size(block, function);
     return block ? block_find(block, function).size : 0;
+}
+
+size_t front_usable_size(const void *block, const char *function)
+{
+    unsigned class = block_class(block);
+
+    return HAK_LIKELY(class != CLASS_NONE) ? class_size(class) : usable_size_slow(block, function);
 }
 
 size_t front_good_size(size_t size)
@@ -128,23 +135,13 @@ static void *realloc_slow(void *block, size_t size, const char *function)
     return realloc_in(NULL, block, size, function);
 }
 
-/* Serves the usual realloc: of a live block whose slab the page map knows (W2), to another size. */
 void *front_realloc(void *block, size_t size, const char *function)
 {
-    char *window = window_base();
-    size_t unit = (size_t)((char *)block - window) >> UNIT_SHIFT, old;
-    unsigned class, index;
-    struct slab *slab;
+    unsigned class = block_class(block);
+    size_t old = class_size(class);
 
-    if (HAK_UNLIKELY(HAK_SECURE || window_is_beyond(unit) || size == 0))
+    if (HAK_UNLIKELY(class == CLASS_NONE || size == 0))
         return realloc_slow(block, size, function);
-    class = __atomic_load_n((uint8_t *)window + WINDOW_PAGE_MAP + unit, __ATOMIC_RELAXED);
-    if (HAK_UNLIKELY(class == CLASS_NONE))
-        return realloc_slow(block, size, function);
-    slab = slab_of(block);
-    if (HAK_UNLIKELY(!slab_block_index(slab, block, &index) || slab_block_is_free(slab, index)))
-        return realloc_slow(block, size, function);
-    old = class_size(class);
     if (block_may_stay(old, size))
         return block;
     return move_block(block, old, front_malloc(size), size);

@@ -33,7 +33,7 @@ API_EXPORT size_t MallocExtension_GetEstimatedAllocatedSize(size_t size) { retur
 
 API_EXPORT size_t MallocExtension_GetAllocatedSize(const void *block)
 {
-    return block ? front_usable_size(block, "MallocExtension_GetAllocatedSize") : 0;
+    return front_usable_size(block, "MallocExtension_GetAllocatedSize");
 }
 
 API_EXPORT MallocExtension_Ownership MallocExtension_GetOwnership(const void *block)

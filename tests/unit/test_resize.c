@@ -120,6 +120,31 @@ static void test_misused_in_place(void)
     assert_has(capture_end(), "xallocx(");
 }
 
+/* Addresses in a slab at which no live block starts have no usable size: inside a block, behind the slab's last block,
+ * and a block that lies free in the slab. */
+static void test_no_block(void)
+{
+    char *block, *unit, *at[3];
+
+    (void)core_begin_thread();
+    block = front_malloc(14336);
+    assert_int_equal(front_usable_size(block, "malloc_usable_size"), 14336);
+    unit = (char *)((uintptr_t)block & ~(UNIT_SIZE - 1));
+    at[0] = block + 1024;
+    at[1] = unit + 4 * (size_t)14336;
+    at[2] = block == unit ? unit + (size_t)3 * 14336 : unit;
+    (void)front_collect(false); /* what the thread's cache held goes to its slab */
+    for (unsigned i = 0; i < 3; i++) {
+        capture_begin();
+        assert_int_equal(front_usable_size(at[i], "malloc_usable_size"), 0);
+        assert_has(capture_end(), "malloc_usable_size(");
+        capture_begin();
+        assert_null(front_realloc(at[i], 20000, "realloc"));
+        assert_has(capture_end(), "realloc(");
+    }
+    front_free(block);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -128,6 +153,7 @@ int main(void)
         core_unit_test(test_pooled_in_place),
         core_unit_test(test_huge_in_place),
         core_unit_test(test_misused_in_place),
+        core_unit_test(test_no_block),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

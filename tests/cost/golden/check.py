@@ -4,6 +4,7 @@
   fastpath      what malloc, free and hak_free_sized execute on a fast hit: instructions, branches, calls, pushes,
                 loads, stores
   sealed        the same in libhakmem-secure
+  entries       what the other entry points execute on a hit
   instructions  instructions per operation of every driver at a fixed seed, under callgrind
   kernel        memory system calls and page faults of the same runs
   syscalls      memory system calls of four scenarios, beyond those of a bare process
@@ -77,6 +78,11 @@ CHECKS = {
     "sealed": Check(
         f"sealed.{platform.machine()}.txt", "What the same calls execute in libhakmem-secure, where each block is sealed.",
         fast_path.SEALED_ROWS, fast_path.measure_sealed),
+    "entries": Check(
+        f"entries.{platform.machine()}.txt",
+        "What the other entry points execute in the library for a block of so many bytes, on a hit. realloc: to the "
+        "same size; new, delete: C++.",
+        fast_path.ENTRY_ROWS, fast_path.measure_entries),
     "instructions": Check(
         f"instructions.{platform.machine()}.txt",
         "Instructions per operation of rows of python/hakmem/bench/deterministic.toml with one thread, without those "

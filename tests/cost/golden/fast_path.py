@@ -7,9 +7,15 @@ from pathlib import Path
 
 from subject import HERE, CheckError, Subject, run
 
+FASTPATH = ("malloc", "free", "hak_free_sized")
 FASTPATH_SIZES = (16, 64, 256, 1024)
-FASTPATH_ROWS = tuple(f"{function} {size}" for function in ("malloc", "free", "hak_free_sized")
-                      for size in reversed(FASTPATH_SIZES))
+FASTPATH_ROWS = tuple(f"{function} {size}" for function in FASTPATH for size in reversed(FASTPATH_SIZES))
+ENTRIES = ("calloc", "realloc", "realloc_3_more", "malloc_usable_size", "aligned_alloc_64", "posix_memalign_32",
+           "memalign_4096", "reallocarray", "new", "delete", "delete_sized", "nallocx", "sallocx", "sdallocx",
+           "hak_usable_size")
+ENTRY_SIZES = (64, 5000, 100000, 2000000)
+ENTRY_ROWS = tuple(f"{function} {size}" for function in ENTRIES for size in ENTRY_SIZES
+                   if function != "calloc" or size <= 10000)
 # Larger blocks are looked at whole or at their edges, by chance.
 SEALED_SIZES = (16, 64, 112)
 SEALED_ROWS = tuple(f"{function} {size}" for function in ("malloc", "free", "hak_free_sized")
@@ -78,10 +84,12 @@ def fast_hits(subject, sizes=FASTPATH_SIZES, compiler="cc"):
     return hits
 
 
-def measure_fastpath(subject, wanted=None, **chosen):
+def measure_fastpath(subject, wanted=None, functions=FASTPATH, **chosen):
     instructions = disassemble(subject.library)
     rows = {}
     for (function, size), (offsets, hits) in sorted(fast_hits(subject, **chosen).items(), reverse=True):
+        if function not in functions:
+            continue
         counts = Counter()
         for offset in offsets:
             count_instruction(instructions[offset], counts)
@@ -103,6 +111,11 @@ def measure_sealed(subject, wanted=None):
     if not secure.exists():
         raise CheckError(f"{secure} is not there; build it with ./hakmem build")
     return measure_fastpath(Subject(secure.resolve(), subject.programs), wanted, sizes=SEALED_SIZES)
+
+
+def measure_entries(subject, wanted=None):
+    rows = measure_fastpath(subject, wanted, functions=ENTRIES, sizes=ENTRY_SIZES)
+    return {row: rows[row] for row in ENTRY_ROWS if row in rows}
 
 
 def fastpath_limits(rows):

@@ -1,11 +1,11 @@
 /*
  * fastpath_trace LIBRARY SIZE...
  *
- * Prints the addresses of the instructions that malloc, free and hak_free_sized execute in LIBRARY on a fast hit, from
- * a real run: the program starts itself with LIBRARY preloaded, and steps by single instructions through the calls that
- * its copy marks with breakpoints. One line a call:
+ * Prints the addresses of the instructions that malloc, free, hak_free_sized and the other entry points execute in
+ * LIBRARY on a hit, from a real run: the program starts itself with LIBRARY preloaded, and steps by single instructions
+ * through the calls that its copy marks with breakpoints. One line a call:
  *
- *   malloc|free|hak_free_sized SIZE CALL OFFSET,OFFSET,...
+ *   FUNCTION SIZE CALL OFFSET,OFFSET,...
  *
  * An OFFSET is relative to LIBRARY's load address, in hexadecimal, in order of execution. Instructions outside of
  * LIBRARY (the jump through the caller's linkage table) are left out.
@@ -14,6 +14,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
+#include <malloc.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,14 +29,78 @@
 #error "this program reads x86-64 registers"
 #endif
 
-enum { WARM_BLOCKS = 40, WARM_ROUNDS = 200, CALLS = 6, STEPS_MOST = 1000000 };
+enum { WARM_BLOCKS = 40, WARM_ROUNDS = 200, CALLS = 6, STEPS_MOST = 1000000,
+       CALLOC_MOST = 10000 /* memset of more takes too many steps */ };
 
 /* ---- The program that is watched ---- */
 
-/* A stop for the watcher: `what` is 1 before malloc, 2 before free, 3 after a call, 4 before hak_free_sized. */
+/* The functions that are watched. */
+enum { AFTER, MALLOC, FREE, HAK_FREE_SIZED, OTHERS };
+static const char *const names[] = {
+    "", "malloc", "free", "hak_free_sized", "calloc", "realloc", "realloc_3_more", "malloc_usable_size",
+    "aligned_alloc_64", "posix_memalign_32", "memalign_4096", "reallocarray", "new", "delete", "delete_sized",
+    "nallocx", "sallocx", "sdallocx", "hak_usable_size",
+};
+enum { NAMES = sizeof names / sizeof *names };
+
+/* A stop for the watcher: `what` is the number of the function that is called next, or AFTER a call. */
 static inline __attribute__((always_inline)) void mark(uint64_t what, uint64_t size, uint64_t call)
 {
     __asm__ volatile("int3" : : "a"(what), "b"(size), "c"(call) : "memory");
+}
+
+static void *found(const char *name) { return dlsym(RTLD_DEFAULT, name); }
+
+/* One call of each function between two marks. What it took is freed, so that the next call hits. */
+#define WATCH(what, call)                                                                                              \
+    do {                                                                                                               \
+        mark(OTHERS + (what), size, number);                                                                           \
+        call;                                                                                                          \
+        mark(AFTER, size, number);                                                                                     \
+    } while (0)
+
+static void watch_others(size_t size, uint64_t number)
+{
+    void *(*new_one)(size_t) = (void *(*)(size_t))found("_Znwm");
+    void (*delete_one)(void *) = (void (*)(void *))found("_ZdlPv");
+    void (*delete_sized)(void *, size_t) = (void (*)(void *, size_t))found("_ZdlPvm");
+    size_t (*nallocx)(size_t, int) = (size_t (*)(size_t, int))found("nallocx");
+    size_t (*sallocx)(const void *, int) = (size_t (*)(const void *, int))found("sallocx");
+    void (*sdallocx)(void *, size_t, int) = (void (*)(void *, size_t, int))found("sdallocx");
+    size_t (*hak_usable_size)(const void *) = (size_t (*)(const void *))found("hak_usable_size");
+    void *block = malloc(size), *other;
+    volatile size_t usable;
+
+    if (size <= CALLOC_MOST) {
+        WATCH(0, other = calloc(1, size));
+        free(other);
+    }
+    WATCH(1, block = realloc(block, size));
+    block = realloc(block, size - 3);
+    WATCH(2, block = realloc(block, size));
+    WATCH(3, usable = malloc_usable_size(block));
+    WATCH(4, other = aligned_alloc(64, (size + 63) / 64 * 64));
+    free(other);
+    WATCH(5, usable = (size_t)posix_memalign(&other, 32, size));
+    free(other);
+    WATCH(6, other = memalign(4096, size));
+    free(other);
+    WATCH(7, other = reallocarray(NULL, size, 1));
+    free(other);
+    if (new_one == NULL || nallocx == NULL || hak_usable_size == NULL) /* another allocator */
+        goto end;
+    WATCH(8, other = new_one(size));
+    WATCH(9, delete_one(other));
+    other = new_one(size);
+    WATCH(10, delete_sized(other, size));
+    WATCH(11, usable = nallocx(size, 0));
+    WATCH(12, usable = sallocx(block, 0));
+    WATCH(14, usable = hak_usable_size(block));
+    other = malloc(size);
+    WATCH(13, sdallocx(other, size, 0));
+end:
+    (void)usable;
+    free(block);
 }
 
 static int be_watched(int count, char **sizes)
@@ -56,20 +121,22 @@ static int be_watched(int count, char **sizes)
         for (int b = 0; b < WARM_BLOCKS / 2; b++)
             blocks[b] = malloc(size);
         for (uint64_t call = 0; call < CALLS; call++) {
-            mark(1, size, call);
+            mark(MALLOC, size, call);
             blocks[call] = malloc(size);
-            mark(3, size, call);
+            mark(AFTER, size, call);
         }
         for (uint64_t call = 0; call < CALLS; call++) {
-            mark(2, size, call);
+            mark(FREE, size, call);
             free(blocks[call]);
-            mark(3, size, call);
+            mark(AFTER, size, call);
         }
         for (uint64_t call = CALLS; free_sized && call < 2 * CALLS; call++) {
-            mark(4, size, call);
+            mark(HAK_FREE_SIZED, size, call);
             free_sized(blocks[call], size);
-            mark(3, size, call);
+            mark(AFTER, size, call);
         }
+        for (uint64_t call = 0; call < CALLS; call++)
+            watch_others(size, call);
     }
     return 0;
 }
@@ -144,17 +211,13 @@ static void watch(pid_t pid, const char *library)
 
     while (advance(pid, PTRACE_CONT)) {
         struct user_regs_struct regs = registers(pid);
-        if (regs.rax != 1 && regs.rax != 2 && regs.rax != 4)
+        if (regs.rax == AFTER || regs.rax >= NAMES)
             continue;
         if (!find_library(pid, library, &first, &last)) {
             fprintf(stderr, "fastpath_trace: %s is not mapped in the watched program\n", library);
             exit(1);
         }
-        printf("%s %llu %llu ",
-               regs.rax == 1   ? "malloc"
-               : regs.rax == 2 ? "free"
-                               : "hak_free_sized",
-               regs.rbx, regs.rcx);
+        printf("%s %llu %llu ", names[regs.rax], regs.rbx, regs.rcx);
         const char *separator = "";
         int steps = 0;
         for (;; steps++) {
