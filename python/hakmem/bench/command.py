@@ -50,6 +50,7 @@ class LazyCommands(click.Group):
             "diff": "hakmem.bench.diff_command:diff",
             "instructions": "hakmem.bench.instructions_command:instructions",
             "report": "hakmem.report.command:report",
+            "memory": "hakmem.bench.memory_command:memory",
             "security": "hakmem.bench.security_command:security"}
 
     def list_commands(self, ctx: click.Context) -> list[str]:

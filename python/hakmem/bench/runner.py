@@ -29,7 +29,8 @@ NOT_PRELOADED = re.compile(rb"ERROR: ld\.so: object '([^']*)' from LD_PRELOAD ca
 IDLE_MS = 1200
 TAIL = 400
 # Figures that only some drivers report.
-OWN_KEYS = ("thread_held_bytes", "thread_later_bytes", "huge_percent", "fill_ms")
+OWN_KEYS = ("thread_held_bytes", "thread_later_bytes", "huge_percent", "fill_ms", "full_kib", "live_kib", "freed_kib",
+            "held_kib")
 
 
 class RunError(RuntimeError):

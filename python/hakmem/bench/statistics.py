@@ -25,7 +25,7 @@ FIGURES = {"time": "time_s", "cpu": "cpu_s", "peak_rss": "peak_rss_kib", "privat
            "end_rss": "end_rss_kib", "faults": "soft_faults"}
 MEDIANS = ("time_s", "cpu_s", "peak_rss_kib", "peak_private_kib", "mean_rss_kib", "end_rss_kib", "idle_rss_kib",
            "idle_private_kib", "soft_faults", "ns_per_op", "thread_held_bytes", "thread_later_bytes", "huge_percent",
-           "fill_ms")
+           "fill_ms", "full_kib", "live_kib", "freed_kib", "held_kib")
 OVERALL = {"time": ("time", None), "time_programs": ("time", "program"), "cpu": ("cpu", None),
            "peak_rss": ("peak_rss", None), "private": ("private", None), "mean_rss": ("mean_rss", None)}
 RESAMPLES = 2000

@@ -22,7 +22,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -254,19 +255,26 @@ def plausible(stream: Stream, name: str, number: int) -> bool:
     return found is None or found.decode("latin-1") in VALUE.values()
 
 
-def main(folder: str, requests: str) -> None:
-    """Runs the tests in a folder of their own."""
-    # The client sends only whole pipelines.
-    tests = [(math.ceil(int(requests) * share / PIPELINE) * PIPELINE, keys, command) for share, keys, command in TESTS]
+@contextmanager
+def own_server(folder: str) -> Iterator[Popen[bytes]]:
+    """Yields a server that runs in a folder of its own, and ends it."""
     with tempfile.TemporaryDirectory(prefix="redis-", dir=folder) as place:
         os.chdir(place)  # The socket's path must be short.
         server = start_server()
         try:
-            run(server, tests)
+            yield server
         finally:
             server.kill()
             server.wait()
             os.chdir("/")
+
+
+def main(folder: str, requests: str) -> None:
+    """Runs the tests."""
+    # The client sends only whole pipelines.
+    tests = [(math.ceil(int(requests) * share / PIPELINE) * PIPELINE, keys, command) for share, keys, command in TESTS]
+    with own_server(folder) as server:
+        run(server, tests)
 
 
 def run(server: Popen[bytes], tests: Sequence[tuple[int, int, list[str]]]) -> None:
@@ -300,13 +308,19 @@ def run(server: Popen[bytes], tests: Sequence[tuple[int, int, list[str]]]) -> No
           f"private_peak_kib={sampler.private}")
 
 
-if len(sys.argv) != 3:
-    fail("usage: redis.py FOLDER REQUESTS")
-try:
-    main(*sys.argv[1:])
-except Gone as error:
-    print(f"redis.py: {error}", file=sys.stderr, flush=True)
-    if error.status < 0:
-        signal.signal(-error.status, signal.SIG_DFL)
-        os.kill(os.getpid(), -error.status)
-    sys.exit(1)
+def whole(usage_text: str, body: Callable[[str, str], None]) -> None:
+    """Runs a program of this kind: FOLDER REQUESTS are its arguments."""
+    if len(sys.argv) != 3:
+        fail(usage_text)
+    try:
+        body(*sys.argv[1:])
+    except Gone as error:
+        print(f"redis.py: {error}", file=sys.stderr, flush=True)
+        if error.status < 0:
+            signal.signal(-error.status, signal.SIG_DFL)
+            os.kill(os.getpid(), -error.status)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    whole("usage: redis.py FOLDER REQUESTS", main)
