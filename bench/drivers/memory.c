@@ -8,12 +8,12 @@
  *                                    one, until each place was taken eight times
  *   phases MIB                       MIB of blocks of 1000 bytes, all freed; then of another size; nine sizes
  *   shifting MIB ROUNDS              MIB live; in each round a random half makes place for blocks of other sizes
- *   spike OTHERS SIZE MIB            MIB of blocks of SIZE bytes, all written and freed, beside OTHERS threads that wait
+ *   spike OTHERS SIZE MIB            MIB of blocks of SIZE bytes, written and freed, beside OTHERS threads that wait
  *   tenth BLOCKS SIZE                BLOCKS of SIZE bytes, written; all but each tenth freed
  *
- * `full_kib` says what the pattern added to RSS when it was highest, `live_kib` what it had written in live blocks then,
- * `freed_kib` what stays when it has freed what it frees, `held_kib` the same after IDLE_MS without a call, or after
- * BENCH_IDLE_MS if that is set.
+ * `full_kib` says what the pattern added to RSS when it was highest, `live_kib` what it had written in live blocks
+ * then, `freed_kib` what stays when it has freed what it frees, `held_kib` the same after IDLE_MS without a call, or
+ * after BENCH_IDLE_MS if that is set.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -165,9 +165,10 @@ static void random_main(void *argument)
     const struct worker *worker = argument;
     uint64_t random = bench_seed(42, worker->number);
     size_t first = worker->number * blocks_each;
-    for (size_t i = 0; i < blocks_each; i++)
-        take(first + i, 4 * KIB + bench_scale((uint32_t)(bench_random(&random) >> 32), (uint32_t)size_most - 4 * KIB + 1),
-             1);
+    for (size_t i = 0; i < blocks_each; i++) {
+        uint32_t bits = (uint32_t)(bench_random(&random) >> 32);
+        take(first + i, 4 * KIB + bench_scale(bits, (uint32_t)size_most - 4 * KIB + 1), 1);
+    }
     pthread_barrier_wait(&held);
     pthread_barrier_wait(&looked_at);
     for (size_t i = 0; i < blocks_each; i++)

@@ -1,9 +1,11 @@
-"""redis.py FOLDER REQUESTS: redis-server on the allocator that BENCH_PRELOAD names, under redis-benchmark.
+"""redis.py FOLDER REQUESTS [flush]: redis-server on the allocator that BENCH_PRELOAD names, under redis-benchmark.
 
 The server alone gets the allocator. Its figures, between the first request and the last, are printed as a RESULT
 line; the seconds are those that redis-benchmark measured for its requests. REQUESTS is what the heaviest test sends.
 Ends with status 1 when the server does not keep its data, counts other requests than were sent, or does not end well;
 when a signal ends the server, this process ends by the same.
+
+With `flush`, REQUESTS SETs of 300 bytes on half as many keys, then FLUSHALL: what is left of their memory 1.5 s later.
 """
 
 from __future__ import annotations
@@ -22,8 +24,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -51,6 +52,7 @@ TESTS = [
 ]
 KEPT = 1000
 SAMPLE_S = 0.01
+IDLE_S = 1.5
 PRIVATE_REST = 20
 SIGNAL_OF_PARENT_DEATH = 1
 PAGE_KIB = os.sysconf("SC_PAGE_SIZE") // 1024
@@ -255,26 +257,22 @@ def plausible(stream: Stream, name: str, number: int) -> bool:
     return found is None or found.decode("latin-1") in VALUE.values()
 
 
-@contextmanager
-def own_server(folder: str) -> Iterator[Popen[bytes]]:
-    """Yields a server that runs in a folder of its own, and ends it."""
+def main(folder: str, requests: str, kind: str = "") -> None:
+    """Runs the tests in a folder of their own."""
+    # The client sends only whole pipelines.
+    tests = [(math.ceil(int(requests) * share / PIPELINE) * PIPELINE, keys, command) for share, keys, command in TESTS]
     with tempfile.TemporaryDirectory(prefix="redis-", dir=folder) as place:
         os.chdir(place)  # The socket's path must be short.
         server = start_server()
         try:
-            yield server
+            if kind:
+                run_flush(server, int(requests))
+            else:
+                run(server, tests)
         finally:
             server.kill()
             server.wait()
             os.chdir("/")
-
-
-def main(folder: str, requests: str) -> None:
-    """Runs the tests."""
-    # The client sends only whole pipelines.
-    tests = [(math.ceil(int(requests) * share / PIPELINE) * PIPELINE, keys, command) for share, keys, command in TESTS]
-    with own_server(folder) as server:
-        run(server, tests)
 
 
 def run(server: Popen[bytes], tests: Sequence[tuple[int, int, list[str]]]) -> None:
@@ -308,19 +306,39 @@ def run(server: Popen[bytes], tests: Sequence[tuple[int, int, list[str]]]) -> No
           f"private_peak_kib={sampler.private}")
 
 
-def whole(usage_text: str, body: Callable[[str, str], None]) -> None:
-    """Runs a program of this kind: FOLDER REQUESTS are its arguments."""
-    if len(sys.argv) != 3:
-        fail(usage_text)
-    try:
-        body(*sys.argv[1:])
-    except Gone as error:
-        print(f"redis.py: {error}", file=sys.stderr, flush=True)
-        if error.status < 0:
-            signal.signal(-error.status, signal.SIG_DFL)
-            os.kill(os.getpid(), -error.status)
-        sys.exit(1)
+def run_flush(server: Popen[bytes], requests: int) -> None:
+    """Fills the server, empties it, and prints what stays (bench/drivers/memory.c says what the figures mean)."""
+    stream = connect(server)
+    check_preload(server)
+    path = Path(f"/proc/{server.pid}/statm")
+
+    def rss_kib() -> int:
+        return int(path.read_text(encoding="ascii").split()[1]) * PAGE_KIB
+
+    time.sleep(IDLE_S)  # until what an allocator starts with the server's threads has settled
+    start, used = rss_kib(), int(info(stream, "memory")["used_memory"])
+    before = usage(server.pid, stream)
+    seconds = run_test(server, requests, requests // 2, ["SET", "key:__rand_int__", "v" * 300])
+    after = usage(server.pid, stream)
+    full, live = rss_kib() - start, int(info(stream, "memory")["used_memory"]) - used
+    expect("the reply to FLUSHALL", ask(stream, ["FLUSHALL"]), [b"OK"])
+    freed = rss_kib() - start
+    time.sleep(IDLE_S)
+    held = rss_kib() - start
+    user, system, soft, hard = (later - earlier for later, earlier in zip(after, before))
+    print(f"RESULT name=redis_flush ops={requests} seconds={seconds:.6f} ns_per_op={seconds * 1e9 / requests:.3f} "
+          f"user_s={user:.6f} sys_s={system:.6f} soft_faults={soft} hard_faults={hard} "
+          f"rss_peak_kib={peak_kib(server.pid)} full_kib={full} live_kib={live // 1024} "
+          f"freed_kib={max(freed, 0)} held_kib={max(held, 0)}")
 
 
-if __name__ == "__main__":
-    whole("usage: redis.py FOLDER REQUESTS", main)
+if len(sys.argv) not in (3, 4) or sys.argv[3:] not in ([], ["flush"]):
+    fail("usage: redis.py FOLDER REQUESTS [flush]")
+try:
+    main(*sys.argv[1:])
+except Gone as error:
+    print(f"redis.py: {error}", file=sys.stderr, flush=True)
+    if error.status < 0:
+        signal.signal(-error.status, signal.SIG_DFL)
+        os.kill(os.getpid(), -error.status)
+    sys.exit(1)
