@@ -101,7 +101,7 @@ void housekeep_follow(void)
     if (cache->heap == NULL || lock_in_fork())
         return;
     (void)cache_flush_number(); /* acquires what was stored before it rose */
-    if ((cache_is_empty(cache) && __atomic_load_n(&cache->heap->body->kept.units, __ATOMIC_RELAXED) == 0) ||
+    if ((cache_is_empty(cache) && __atomic_load_n(&cache->heap->body->warm_bound.units, __ATOMIC_RELAXED) == 0) ||
         base_elapsed(now, cache_flush_wanted_ms()) < hak_options.purge_delay ||
         atomic_exchange_explicit(&ticking, true, memory_order_acquire)) {
         cache_flush_all(cache, false);
@@ -131,7 +131,7 @@ bool housekeep_tick(void)
             cache_want_flush();
             if (cache_current()->heap)
                 cache_flush_all(cache_current(), false);
-            registry_release_kept();
+            registry_release_warm();
         }
         purge_run(false);
         shared_pool_want_purge(); /* G2: dead threads' caches and pending slabs may have requested it, too */

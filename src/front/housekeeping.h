@@ -37,12 +37,12 @@ HAK_INLINE void housekeep_exit(void)
     foreign_point();
 }
 
-/* Call before a huge block of so many bytes is mapped, or grows by so many: the shared pool cannot reach kept slabs
+/* Call before a huge block of so many bytes is mapped, or grows by so many: the shared pool cannot reach warm slabs
  * (O6, N2). Any thread that holds no lock. */
 HAK_INLINE void housekeep_before_huge(size_t bytes)
 {
-    if (HAK_UNLIKELY(footprint_kept() != 0) && shared_pool_wants_room(bytes))
-        registry_release_kept();
+    if (HAK_UNLIKELY(footprint_warm() != 0) && shared_pool_wants_room(bytes))
+        registry_release_warm();
 }
 
 /* Runs a tick if one is due, and returns whether it did. Calls nothing foreign. Otherwise as housekeep_purge. */

@@ -524,6 +524,6 @@ void cache_flush_all(struct thread_cache *cache, bool close)
         cache->deep_touched = false;
     }
     lock_acquire(&cache->heap->lock);
-    heap_release_kept(cache->heap);
+    heap_release_warm(cache->heap);
     lock_release(&cache->heap->lock);
 }

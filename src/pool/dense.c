@@ -8,8 +8,7 @@ static uint32_t used(const struct slab *slab)
     return slab->used - (uint32_t)base_min(slab->used, pending);
 }
 
-/* Slabs that were looked at and not chosen go to the end of the list, so that every slab has its turn. If there are
- * kept slabs, these must stay at the end (O6), and each call looks at the same slabs. */
+/* Slabs that were looked at and not chosen go to the end of the list, so that every slab has its turn. */
 void heap_prefer_dense(struct heap *heap, unsigned class, const struct slab **chosen)
 {
     struct slab_list *list = &heap->body->available[class];
@@ -18,15 +17,13 @@ void heap_prefer_dense(struct heap *heap, unsigned class, const struct slab **ch
 
     if (best == NULL || best == *chosen)
         return;
-    for (unsigned left = DENSE_LOOK; left && more && !slab->kept; left--) {
+    for (unsigned left = DENSE_LOOK; left && more; left--) {
         struct slab *next = slab->next;
         more = slab != last;
         if (used(slab) > used(best))
             best = slab;
-        if (!last->kept) {
-            slab_list_remove(list, slab);
-            slab_list_append(list, slab);
-        }
+        slab_list_remove(list, slab);
+        slab_list_append(list, slab);
         slab = next;
     }
     slab_list_remove(list, best);

@@ -8,13 +8,7 @@
 #include "pool/slab.h"
 #include "superslab/footprint.h"
 
-/* The most slabs that a stock keeps when they become empty: the shared pool has more use for the rest. */
-#define WARM_KEPT 2u
-/* Slabs of blocks from this size on are kept. A slab of smaller blocks serves so many blocks that a new one costs
- * little for each. */
-#define KEPT_MIN 9216u
-
-HAK_DATA_HERE struct heap_signals heap_signals = { .kept_share = KEPT_TOTAL, .cache_share = UINT32_MAX };
+HAK_DATA_HERE struct heap_signals heap_signals = { .warm_share = WARM_TOTAL, .cache_share = UINT32_MAX };
 
 /* The list that the slab is in (H6). */
 static struct slab_list *heap_list_of(struct heap *heap, const struct slab *slab)
@@ -22,119 +16,101 @@ static struct slab_list *heap_list_of(struct heap *heap, const struct slab *slab
     return slab->summary ? &heap->body->available[slab->class] : &heap->full;
 }
 
-/* ---- The warm pool ---- */
+/* ---- The warm pool (O6) ---- */
 
-static void heap_release_stocks(struct heap *heap)
+/* The units that wait in the pool. A slab that no one has used yet has no memory. */
+static void warm_count(struct heap *heap, const struct slab *slab, int sign)
+{
+    struct warm_bound *bound = &heap->body->warm_bound;
+    int more = slab->zero ? 0 : sign * slab->units;
+
+    if (more == 0)
+        return;
+    __atomic_store_n(&bound->units, bound->units + (uint32_t)more, __ATOMIC_RELAXED);
+    shared_pool_warm(more);
+}
+
+void heap_push_warm(struct heap *heap, unsigned number, struct slab *slab)
+{
+    struct warm_stock *stock = &heap->body->warm[number];
+
+    slab->next = stock->stack;
+    stock->stack = slab;
+    stock->count++;
+    warm_count(heap, slab, 1);
+}
+
+struct slab *heap_pop_warm(struct heap *heap, unsigned number)
+{
+    struct warm_stock *stock = &heap->body->warm[number];
+    struct slab *slab = stock->stack;
+
+    stock->stack = slab->next;
+    stock->count--;
+    warm_count(heap, slab, -1);
+    return slab;
+}
+
+void heap_release_warm(struct heap *heap)
 {
     for (unsigned number = 0; number < WARM_STOCKS; number++) {
         struct warm_stock *stock = &heap->body->warm[number];
-        while (stock->stack) {
-            struct slab *slab = stock->stack;
-            stock->stack = slab->next;
-            shared_pool_release(slab);
-        }
-        if (stock->count || stock->budget) { /* never write to a purged body */
-            stock->count = 0;
+        while (stock->stack)
+            shared_pool_release(heap_pop_warm(heap, number));
+        if (stock->budget) /* never write to a purged body */
             stock->budget = 0;
-        }
     }
 }
 
-/* Gives an empty slab away at once: to the warm pool, or to the shared pool if the warm pool has enough. */
+void heap_unlearn_warm(struct heap *heap)
+{
+    heap_release_warm(heap);
+    heap->body->warm_bound.most = 0;
+}
+
+/* Units that may wait in the heap's pool now. */
+static uint32_t warm_most(const struct heap *heap)
+{
+    if (!atomic_load_explicit(&heap_signals.several, memory_order_relaxed))
+        return WARM_FIRST;
+    return (uint32_t)base_min(base_max(heap->body->warm_bound.most, WARM_FIRST),
+                              atomic_load_explicit(&heap_signals.warm_share, memory_order_relaxed));
+}
+
+/* Whether the empty slab waits with the heap: it may need the slab again, and nobody else needs the memory. */
+static bool warm_keeps(struct heap *heap, const struct slab *slab)
+{
+    struct warm_bound *bound = &heap->body->warm_bound;
+
+    if (!heap_serves_threads(heap) || heap->state != HEAP_LIVE || !heap_may_keep())
+        return false;
+    if (bound->units + slab->units > WARM_FIRST) {
+        uint32_t growths = shared_pool_growths();
+        if (bound->units > WARM_FIRST && bound->growths != growths)
+            heap_unlearn_warm(heap);
+        bound->growths = growths;
+    }
+    bound->refused = bound->units + slab->units > warm_most(heap);
+    return !bound->refused;
+}
+
+/* Gives an empty slab away: to the warm pool, or to the shared pool if enough waits there. */
 static void heap_release_slab(struct heap *heap, struct slab *slab)
 {
-    bool span = class_is_span(slab->class);
-    struct warm_stock *stock = &heap->body->warm[slab->dense ? slab->units % WARM_STOCKS : WARM_SPARSE];
-
     slab_set_page_map(slab, CLASS_NONE);
     atomic_store_explicit(&slab->state, SLAB_WARM, memory_order_relaxed);
     slab->zero = false;
     heap_count_slabs(heap, -1);
     heap->body->counters.slabs_released++;
     heap->classes[slab->class].released++;
-    if (!span && stock->count < base_min(stock->budget, WARM_KEPT)) {
-        slab->next = stock->stack;
-        stock->stack = slab;
-        stock->count++;
+    if (warm_keeps(heap, slab)) {
+        heap_push_warm(heap, slab->dense ? slab->units : WARM_SPARSE, slab);
         debug_count_of(COUNT_WARM_KEEP, slab->class, 1);
         shared_pool_want_purge();
     } else {
         debug_count_of(COUNT_WARM_RELEASE, slab->class, 1);
         shared_pool_release(slab);
     }
-}
-
-/* ---- Kept slabs (O6) ---- */
-
-/* Units that the heap may keep now. */
-static uint32_t kept_most(const struct heap *heap)
-{
-    if (!atomic_load_explicit(&heap_signals.several, memory_order_relaxed))
-        return KEPT_FIRST;
-    return (uint32_t)base_min(base_max(heap->body->kept.most, KEPT_FIRST),
-                              atomic_load_explicit(&heap_signals.kept_share, memory_order_relaxed));
-}
-
-/* Whether the heap keeps the empty slab: it may need the slab again, and nobody else needs the memory. */
-static bool heap_keeps(struct heap *heap, const struct slab *slab)
-{
-    struct kept_slabs *kept = &heap->body->kept;
-    uint32_t growths;
-
-    if (class_size(slab->class) < KEPT_MIN || !heap_serves_threads(heap) || heap->state != HEAP_LIVE ||
-        !heap_may_keep())
-        return false;
-    growths = shared_pool_growths();
-    if (kept->units > KEPT_FIRST && kept->growths != growths)
-        heap_unlearn_kept(heap);
-    kept->growths = growths;
-    kept->refused = kept->units + slab->units > kept_most(heap);
-    return !kept->refused;
-}
-
-static void heap_keep(struct heap *heap, struct slab *slab)
-{
-    slab->kept = true;
-    slab_list_append(&heap->body->available[slab->class], slab);
-    heap->body->kept.classes |= UINT64_C(1) << slab->class;
-    __atomic_store_n(&heap->body->kept.units, heap->body->kept.units + slab->units, __ATOMIC_RELAXED);
-    shared_pool_kept(slab->units);
-    shared_pool_want_purge();
-}
-
-void heap_release_kept(struct heap *heap)
-{
-    for (; heap->body->kept.classes; heap->body->kept.classes &= heap->body->kept.classes - 1) {
-        struct slab_list *list = &heap->body->available[base_low_bit(heap->body->kept.classes)];
-        while (list->tail && list->tail->kept) {
-            struct slab *slab = list->tail;
-            slab_list_remove(list, slab);
-            heap_unkeep(heap, slab);
-            heap_release_slab(heap, slab);
-        }
-    }
-}
-
-void heap_unlearn_kept(struct heap *heap)
-{
-    heap_release_kept(heap);
-    heap->body->kept.most = 0;
-}
-
-void heap_learn_kept(struct heap *heap, unsigned class)
-{
-    struct kept_slabs *kept = &heap->body->kept;
-
-    if (HAK_LIKELY(!kept->refused) || class_size(class) < KEPT_MIN)
-        return;
-    kept->refused = false;
-    kept->most = (uint32_t)base_min(base_max(kept->most, KEPT_FIRST) * 2, KEPT_TOTAL);
-}
-
-void heap_release_warm(struct heap *heap)
-{
-    heap_release_kept(heap);
-    heap_release_stocks(heap);
 }
 
 /* ---- Returning ---- */
@@ -144,10 +120,7 @@ void heap_slab_freed(struct heap *heap, struct slab *slab, bool was_full, uint32
     slab->used -= freed;
     if (slab->used == 0) {
         slab_list_remove(was_full ? &heap->full : &heap->body->available[slab->class], slab);
-        if (heap_keeps(heap, slab))
-            heap_keep(heap, slab);
-        else
-            heap_release_slab(heap, slab);
+        heap_release_slab(heap, slab);
     } else if (was_full && slab->summary) {
         slab_list_remove(&heap->full, slab);
         slab_list_push(&heap->body->available[slab->class], slab);

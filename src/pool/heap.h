@@ -12,8 +12,8 @@
  *     take this heap's lock. If it fails, the next tick drains the queue.
  * O5: a heap's state, kind and list change together, under registry.lock. A heap that becomes HEAP_UNUSED owns no slab,
  *     and none waits in its queue.
- * O6: an empty slab of large blocks stays carved with its thread's heap, at the end of `available`, until it is used
- *     again, a tick comes, the footprint grows, or the heap needs units for another class (N1, N5).
+ * O6: an empty slab waits in the warm pool of its thread's heap until any class of its length uses it, a tick comes,
+ *     the footprint grows, or the heap needs units of another length (N1, N5). What has memory counts as waiting.
  * O7: a heap is HEAP_LOST in the child of a fork that did not get the heap's lock: a thread that is gone was changing
  *     the heap. It is in no list; nobody touches what its lock guards; blocks that the child frees there are lost.
  * O8: where threads are many, a HEAP_SHARED heap serves several caches: they take their blocks from it and return them
@@ -37,25 +37,25 @@ enum heap_kind {
     HEAP_SHARED   /* O8 */
 };
 
-/* Warm slabs of one length in units. The budget doubles on a miss, up to a part of the slabs in use. */
+/* The warm pool: empty slabs, not carved, in stocks by their length in units. A miss fetches `budget` slabs, twice as
+ * many as the miss before, up to a part of the slabs in use. */
 struct warm_stock {
     struct slab *stack; /* linked by slab.next */
     uint16_t count, budget;
 };
-#define WARM_SPARSE 0u  /* one-unit slabs for sparse use; the stocks of dense ones lie at their number of units */
-#define WARM_STOCKS 4u  /* slabs have 1 to 3 units; spans do not pass through the warm pool */
+#define WARM_SPARSE 0u /* one-unit slabs for sparse use; the stocks of dense ones lie at their number of units */
+#define WARM_STOCKS (SPAN_MAX_UNITS + 1)
 
-/* Kept slabs (O6). Other heaps cannot use them, so a heap keeps few at first. It may keep twice as many each time that
- * it needs a new slab after it could not keep one. When the footprint grows, it keeps few again. */
-struct kept_slabs {
-    uint64_t classes; /* a bit for each class that may have some */
-    uint32_t units;   /* of all kept slabs; also read without the lock */
-    uint32_t most;    /* units that the heap has learnt to keep; 0: KEPT_FIRST */
-    uint32_t growths; /* shared_pool_growths() when heap_keeps last looked */
+/* How much may wait in the warm pool. Other heaps cannot use it, so it is little at first, and twice as much each time
+ * that the heap needs a new slab after it could not keep one. When the footprint grows, it is little again. */
+struct warm_bound {
+    uint32_t units;   /* of the slabs in the pool with memory behind them; also read without the lock */
+    uint32_t most;    /* units that the heap has learnt to keep; 0: WARM_FIRST */
+    uint32_t growths; /* shared_pool_growths() when warm_keeps last looked */
     bool refused;     /* the last slab that became empty was one too many */
 };
-#define KEPT_FIRST 16u
-#define KEPT_TOTAL 4096u /* units, in equal shares for all heaps; a thread that is alone has deep bins, and keeps few */
+#define WARM_FIRST 16u
+#define WARM_TOTAL 4096u /* units, in equal shares for all heaps; a thread that is alone has deep bins, and keeps little */
 
 /* Since the heap was made; bumped under its lock.
  * C1: the sum of refilled_blocks - returned_blocks over all heaps is the number of the class's blocks that are live, in
@@ -83,7 +83,7 @@ struct heap_counters {
 struct heap_body {
     struct slab_list available[CLASS_COUNT];
     struct warm_stock warm[WARM_STOCKS];
-    struct kept_slabs kept;
+    struct warm_bound warm_bound;
     uint16_t filled[CLASS_COUNT]; /* slabs of the class whose blocks were all handed out: proof of use */
     struct heap_counters counters;
     struct class_counters classes[CLASS_COUNT];
@@ -137,7 +137,7 @@ _Static_assert(sizeof(struct heap) == (size_t)2 * HAK_LINE_PAIR, "the owner's li
 struct heap_signals {
     _Alignas(HAK_LINE_PAIR) _Atomic bool active; /* a thread was on a slow path; registry_activity clears it */
     _Atomic bool several;      /* more than one thread has a heap, or will soon */
-    _Atomic uint32_t kept_share; /* units that each thread's heap may keep (O6) */
+    _Atomic uint32_t warm_share; /* units that may wait in each thread's warm pool (O6) */
     _Atomic uint32_t cache_share; /* bytes that the bins of each thread's cache may hold */
     _Alignas(HAK_LINE_PAIR) _Atomic uint32_t queues; /* heaps with HAKMEM_MF2_ENQUEUE_THRESHOLD or more slabs pending */
 };
@@ -168,16 +168,14 @@ HAK_INLINE bool heap_may_keep(void)
     return !footprint_is_short();
 }
 
-/* Gives the kept slabs back to the shared pool (O6). Under heap->lock. */
-HAK_HIDDEN void heap_release_kept(struct heap *heap);
+/* Put a slab into a stock of the warm pool, and take the last one, which is there. Under heap->lock. */
+HAK_HIDDEN void heap_push_warm(struct heap *heap, unsigned number, struct slab *slab);
+HAK_HIDDEN struct slab *heap_pop_warm(struct heap *heap, unsigned number);
 
-/* Gives the kept slabs back because the heap had no use for them. It keeps few from now on. Under heap->lock. */
-HAK_HIDDEN void heap_unlearn_kept(struct heap *heap);
+/* Gives the warm pool back because the heap had no use for it. It keeps little from now on. Under heap->lock. */
+HAK_HIDDEN void heap_unlearn_warm(struct heap *heap);
 
-/* Call when the heap needs a new slab of the class: it will keep more if it could not keep one. Under heap->lock. */
-HAK_HIDDEN void heap_learn_kept(struct heap *heap, unsigned class);
-
-/* Gives the kept slabs and those of the warm pool back. Under heap->lock. */
+/* Gives the warm pool back to the shared pool (O6). Under heap->lock. */
 HAK_HIDDEN void heap_release_warm(struct heap *heap);
 
 struct slab_look;
@@ -208,13 +206,6 @@ HAK_INLINE void heap_note_slow_path(struct heap *heap)
 
 /* Call when blocks became free in slab.local: takes `freed` off slab.used (H1), and moves the slab (H6, O6). */
 HAK_HIDDEN void heap_slab_freed(struct heap *heap, struct slab *slab, bool was_full, uint32_t freed);
-/* Ends the keeping of a slab: it is in use again, or leaves. */
-HAK_INLINE void heap_unkeep(struct heap *heap, struct slab *slab)
-{
-    slab->kept = false;
-    __atomic_store_n(&heap->body->kept.units, heap->body->kept.units - slab->units, __ATOMIC_RELAXED);
-    shared_pool_kept(-(int)slab->units);
-}
 
 /* Moves a slab between two heaps whose locks are held (O2). */
 HAK_HIDDEN void heap_adopt_slab(struct heap *heap, struct heap *from, struct slab *slab);

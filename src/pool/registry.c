@@ -140,7 +140,7 @@ static void set_live_threads(uint32_t threads)
     atomic_store_explicit(&registry.live_threads, threads, memory_order_relaxed);
     threads = (uint32_t)base_max(threads, 1);
     atomic_store_explicit(&heap_signals.several, threads > 1, memory_order_relaxed);
-    atomic_store_explicit(&heap_signals.kept_share, (uint32_t)base_max(KEPT_TOTAL / threads, 1), memory_order_relaxed);
+    atomic_store_explicit(&heap_signals.warm_share, (uint32_t)base_max(WARM_TOTAL / threads, 1), memory_order_relaxed);
     atomic_store_explicit(&heap_signals.cache_share,
                           threads == 1 ? UINT32_MAX : (uint32_t)base_max(CACHES_TOTAL / threads, CACHE_SHARE_LEAST),
                           memory_order_relaxed);
@@ -405,7 +405,7 @@ void registry_drop_first_class(struct heap *heap)
 static bool adopt_from(struct heap *heap, struct heap *from, unsigned class)
 {
     remote_drain(from);
-    if (!from->body->available[class].head || from->body->available[class].head->kept)
+    if (!from->body->available[class].head)
         return false;
     heap_adopt_slab(heap, from, from->body->available[class].head);
     return true;
@@ -509,9 +509,9 @@ bool registry_adopt(struct heap *heap, unsigned class)
     return false;
 }
 
-/* ---- Kept slabs ---- */
+/* ---- Warm pools ---- */
 
-void registry_release_kept(void)
+void registry_release_warm(void)
 {
     struct heap_list *list = &registry.lists[LIST_SERVED];
     struct heap *heaps[REGISTRY_STEP]; /* half a KiB of the stack */
@@ -519,11 +519,11 @@ void registry_release_kept(void)
 
     lock_acquire(&registry.lock);
     for (; count < base_min(REGISTRY_STEP, list->count); count++)
-        heaps[count] = list_turn(list, &list->kept_hand);
+        heaps[count] = list_turn(list, &list->warm_hand);
     lock_release(&registry.lock);
-    for (unsigned i = 0; i < count && footprint_kept() != 0; i++)
+    for (unsigned i = 0; i < count && footprint_warm() != 0; i++)
         if (lock_try(&heaps[i]->lock)) {
-            heap_release_kept(heaps[i]);
+            heap_release_warm(heaps[i]);
             lock_release(&heaps[i]->lock);
         }
 }

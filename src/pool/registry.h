@@ -23,7 +23,7 @@ enum registry_list {
 /* Doubly linked by heap.after and heap.before. */
 struct heap_list {
     struct heap *first, *last;
-    struct heap *trim_hand, *adopt_hand, *kept_hand; /* the next heap to look at; NULL: the first */
+    struct heap *trim_hand, *adopt_hand, *warm_hand; /* the next heap to look at; NULL: the first */
     _Atomic uint32_t count; /* Order: any; changes under registry.lock, else a hint */
 };
 
@@ -102,8 +102,8 @@ HAK_HIDDEN void registry_drop_first_class(struct heap *heap);
  * was idle for HAKMEM_MF2_IDLE_THRESHOLD_US with HAKMEM_MF2_ENQUEUE_THRESHOLD slabs pending. Under heap->lock. */
 HAK_HIDDEN bool registry_adopt(struct heap *heap, unsigned class);
 
-/* Gives back the kept slabs (O6) of at most REGISTRY_STEP heaps whose locks are free. Any thread that holds no lock. */
-HAK_HIDDEN void registry_release_kept(void);
+/* Gives back the warm pools (O6) of at most REGISTRY_STEP heaps whose locks are free. Any thread that holds no lock. */
+HAK_HIDDEN void registry_release_warm(void);
 
 /* ---- For the tick, holding no lock. A call looks at REGISTRY_STEP heaps at most, or with `all` at all. ---- */
 #define REGISTRY_STEP 64u

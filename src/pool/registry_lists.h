@@ -28,8 +28,8 @@ HAK_INLINE struct heap *list_remove(struct heap *heap)
         list->trim_hand = heap->after;
     if (list->adopt_hand == heap)
         list->adopt_hand = heap->after;
-    if (list->kept_hand == heap)
-        list->kept_hand = heap->after;
+    if (list->warm_hand == heap)
+        list->warm_hand = heap->after;
     heap->list = LIST_NONE;
     atomic_store_explicit(&list->count, list->count - 1, memory_order_relaxed);
     return heap;

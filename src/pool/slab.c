@@ -56,7 +56,6 @@ void slab_carve(struct slab *slab, unsigned class, struct heap *owner)
     slab->next = NULL;
     slab->prev = NULL;
     slab->scrubbed = false;
-    slab->kept = false;
     atomic_store_explicit(&slab->remote_count, 0, memory_order_relaxed);
     atomic_store_explicit(&slab->owner, owner, memory_order_release);
     atomic_store_explicit(&slab->state, SLAB_ACTIVE, memory_order_release);

@@ -39,18 +39,18 @@ static void warm_populate(struct slab *const *slabs, size_t count)
     }
 }
 
-/* If the heap keeps slabs, takes units that have memory already. If there are none, gives the kept slabs to the shared
- * pool, which the caller asks next (O6). */
+/* If slabs of other lengths wait with the heap, takes units that have memory already. If there are none, gives those
+ * slabs to the shared pool, which the caller asks next (O6). */
 static size_t heap_acquire_touched(struct heap *heap, unsigned class, unsigned align_units, size_t count,
                                    struct slab **slabs)
 {
     size_t taken;
 
-    if (heap->body->kept.units == 0)
+    if (heap->body->warm_bound.units == 0)
         return 0;
     taken = shared_pool_acquire_touched(size_classes[class].units, align_units, count, slabs);
     if (taken == 0)
-        heap_unlearn_kept(heap);
+        heap_unlearn_warm(heap);
     return taken;
 }
 
@@ -60,30 +60,42 @@ static unsigned warm_stock_of(const struct heap *heap, unsigned class)
     return class_size(class) <= SPARSE_MAX && heap->body->filled[class] == 0 ? WARM_SPARSE : size_classes[class].units;
 }
 
-/* Fills the stock from the shared pool under one lock, with as many slabs as its misses have shown to be needed. */
+/* A slab is missing: if the last that became empty was one too many, twice as many may wait from now on (O6). */
+static void warm_learn(struct heap *heap)
+{
+    struct warm_bound *bound = &heap->body->warm_bound;
+
+    if (HAK_LIKELY(!bound->refused))
+        return;
+    bound->refused = false;
+    bound->most = (uint32_t)base_min(base_max(bound->most, WARM_FIRST) * 2, WARM_TOTAL);
+}
+
+/* Fills the stock from the shared pool under one lock: with one span, or with as many slabs as its misses have shown to
+ * be needed. */
 static bool warm_refill(struct heap *heap, unsigned class, unsigned number)
 {
     struct slab *slabs[16];
     struct warm_stock *stock = &heap->body->warm[number];
     unsigned units = size_classes[class].units;
     unsigned most = (unsigned)base_max(1, base_min(hak_options.warm_pool, units == 1 ? 16 : 8 / units));
-    size_t count, i;
+    size_t budget, count, i;
 
-    most = (unsigned)base_min(most, 1 + heap->slabs / WARM_SHARE);
-    stock->budget = (uint16_t)base_min(stock->budget ? stock->budget * 2u : 1, most);
-    count = heap_acquire_touched(heap, class, 1, stock->budget, slabs);
+    warm_learn(heap);
+    most = class_is_span(class) ? 1 : (unsigned)base_min(most, 1 + heap->slabs / WARM_SHARE);
+    budget = base_min(stock->budget ? stock->budget * 2u : 1, most);
+    count = heap_acquire_touched(heap, class, 1, budget, slabs);
     if (count == 0)
-        count = shared_pool_acquire(units, 1, stock->budget, number == WARM_SPARSE ? POOL_SPARSE : POOL_DENSE, slabs);
+        count = shared_pool_acquire(units, 1, budget, number == WARM_SPARSE ? POOL_SPARSE : POOL_DENSE, slabs);
+    stock->budget = (uint16_t)budget;
     if (hak_options.populate && heap->body->filled[class] >= POPULATE_PROOF &&
         class_size(class) <= ARRIVAL_SMALL_BLOCK)
         warm_populate(slabs, base_min(count, heap->slabs / POPULATE_SHARE / units));
     /* The stack's top is the lowest address. */
-    for (i = count; i-- > 0;) {
-        slabs[i]->next = stock->stack;
-        stock->stack = slabs[i];
-    }
-    stock->count = (uint16_t)(stock->count + count);
-    heap->body->counters.warm_prefilled += count;
+    for (i = count; i-- > 0;)
+        heap_push_warm(heap, number, slabs[i]);
+    if (!class_is_span(class))
+        heap->body->counters.warm_prefilled += count;
     debug_count_of(COUNT_WARM_PREFILL, class, count);
     debug_count_of(COUNT_REFILL_POOL, class, 1);
     return count != 0;
@@ -109,38 +121,25 @@ static void heap_carve(struct heap *heap, struct slab *slab, unsigned class)
     debug_count_of(COUNT_MF2_NEW_PAGE, class, 1);
 }
 
-/* Gets the heap a slab of the class with free blocks: an orphan's or an idle heap's, else a warm one; or a new span. */
+/* Gets the heap a slab of the class with free blocks: an orphan's or an idle heap's, else a warm or a new one. */
 static bool heap_get_slab(struct heap *heap, unsigned class)
 {
-    struct slab *slab;
+    unsigned number = warm_stock_of(heap, class);
+    struct warm_stock *stock = &heap->body->warm[number];
 
-    heap_learn_kept(heap, class);
-    if (class_is_span(class)) {
-        if (heap_acquire_touched(heap, class, 1, 1, &slab) == 0 &&
-            shared_pool_acquire(size_classes[class].units, 1, 1, POOL_DENSE, &slab) == 0)
-            return false;
-        debug_count_of(COUNT_REFILL_POOL, class, 1);
-    } else {
-        unsigned number = warm_stock_of(heap, class);
-        struct warm_stock *stock = &heap->body->warm[number];
-        if (heap_serves_threads(heap) && registry_adopt(heap, class)) {
-            debug_count_of(COUNT_REFILL_ADOPTED, class, 1);
-            return true;
-        }
-        debug_count_of(stock->stack ? COUNT_WARM_HIT : COUNT_WARM_MISS, class, 1);
-        debug_count_of(COUNT_REFILL_WARM_HIT, class, stock->stack != NULL);
-        if (stock->stack) {
-            heap->body->counters.warm_hits++;
-        } else {
-            heap->body->counters.warm_misses++;
-            if (!warm_refill(heap, class, number))
-                return false;
-        }
-        slab = stock->stack;
-        stock->stack = slab->next;
-        stock->count--;
+    if (!class_is_span(class) && heap_serves_threads(heap) && registry_adopt(heap, class)) {
+        debug_count_of(COUNT_REFILL_ADOPTED, class, 1);
+        return true;
     }
-    heap_carve(heap, slab, class);
+    debug_count_of(stock->stack ? COUNT_WARM_HIT : COUNT_WARM_MISS, class, 1);
+    debug_count_of(COUNT_REFILL_WARM_HIT, class, stock->stack != NULL);
+    if (stock->stack)
+        heap->body->counters.warm_hits++;
+    else
+        heap->body->counters.warm_misses++;
+    if (!stock->stack && !warm_refill(heap, class, number))
+        return false;
+    heap_carve(heap, heap_pop_warm(heap, number), class);
     return true;
 }
 
@@ -175,8 +174,6 @@ size_t heap_take_blocks(struct heap *heap, unsigned class, void **out, size_t wa
             slab = available->head;
             *zero = slab->zero && class_is_span(class);
         }
-        if (slab->kept)
-            heap_unkeep(heap, slab);
         position = slab_take(slab, out, position);
         if (slab->summary == 0) {
             slab_list_remove(available, slab);

@@ -10,9 +10,9 @@
  * N3: the live peak is the most memory that was live in this purge delay and the one before. The live low is the least
  *     that was live after the peak.
  * N4: bytes count until the system has taken them back. A thread that the hard limit refuses waits for leaving bytes.
- * N5: blocks in thread caches pin whole slabs, and kept slabs wait with their heaps (pool/heap.h, O6). So a thread that
- *     makes room requests a flush of the caches and a release of the kept slabs. Requests are FOOTPRINT_FLUSH_MS apart,
- *     and one that comes too soon waits. Once the footprint has grown by a quarter of the live peak, and by
+ * N5: blocks in thread caches pin whole slabs, and empty slabs wait in heaps' warm pools (pool/heap.h, O6). So a thread
+ *     that makes room requests a flush of the caches and a release of the warm pools. Requests are FOOTPRINT_FLUSH_MS
+ *     apart, and one that comes too soon waits. Once the footprint has grown by a quarter of the live peak, and by
  *     FOOTPRINT_SPARE, the next request is granted at once. Otherwise blocks that caches pin would raise the live peak.
  * N6: empty SuperSlabs and freed ranges beyond the bounds of the options and of N7 (waiting.h) leave at once. When the
  *     footprint grows again within a purge delay after that, as much may wait as N2 allows, until the live peak falls.
@@ -39,15 +39,15 @@ HAK_INLINE size_t footprint_of_blocks(void)
     return (shared_pool.units_used + shared_pool.units_dirty) * UNIT_SIZE + shared_pool.huge_bytes;
 }
 
-HAK_INLINE size_t footprint_kept(void) { return atomic_load_explicit(&shared_pool.units_kept, memory_order_relaxed); }
+HAK_INLINE size_t footprint_warm(void) { return atomic_load_explicit(&shared_pool.units_warm, memory_order_relaxed); }
 HAK_INLINE size_t footprint_live(void)
 {
-    return (shared_pool.units_used - footprint_kept() + shared_pool.headers) * UNIT_SIZE + shared_pool.huge_bytes -
+    return (shared_pool.units_used - footprint_warm() + shared_pool.headers) * UNIT_SIZE + shared_pool.huge_bytes -
            shared_pool.huge_waiting + atomic_load_explicit(&shared_pool.metadata_touched, memory_order_relaxed);
 }
 HAK_INLINE size_t footprint_waiting(void) 
 {
-    return (shared_pool.units_dirty + footprint_kept()) * UNIT_SIZE + shared_pool.huge_waiting;
+    return (shared_pool.units_dirty + footprint_warm()) * UNIT_SIZE + shared_pool.huge_waiting;
 }
 HAK_INLINE size_t footprint_held(void) { return footprint_live() + footprint_waiting() + shared_pool.leaving; } /* N1 */
 

@@ -380,7 +380,7 @@ size_t purge_make_room(size_t wanted)
             break;
         given += got;
     }
-    if (given || footprint_kept()) {
+    if (given || footprint_warm()) {
         lock_acquire(&shared_pool.lock);
         footprint_want_flush();
         lock_release(&shared_pool.lock);

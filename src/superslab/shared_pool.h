@@ -60,7 +60,7 @@ struct shared_pool {
     size_t units_used;            /* units taken by heaps */
     size_t units_dirty;           /* free units with memory behind them */
     size_t units_prewarmed;       /* of those: in prewarmed SuperSlabs */
-    _Atomic size_t units_kept;    /* of units_used: in heaps' kept slabs (pool/heap.h, O6) */
+    _Atomic size_t units_warm;    /* of units_used: in heaps' warm pools, with memory (pool/heap.h, O6) */
     size_t headers;               /* SuperSlabs whose header unit has memory behind it */
     size_t huge_bytes;            /* mapped for huge blocks and freed ranges */
     size_t huge_waiting;          /* of those: freed ranges */
@@ -95,9 +95,9 @@ struct shared_pool {
 HAK_DATA struct shared_pool shared_pool;
 
 /* Counts that heaps keep `more` units more, or fewer if it is negative. Any thread, no lock. */
-HAK_INLINE void shared_pool_kept(int more)
+HAK_INLINE void shared_pool_warm(int more)
 {
-    atomic_fetch_add_explicit(&shared_pool.units_kept, (size_t)more, memory_order_relaxed);
+    atomic_fetch_add_explicit(&shared_pool.units_warm, (size_t)more, memory_order_relaxed);
 }
 
 /* The units at which a run of `units` units in the mask starts. */

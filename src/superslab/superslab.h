@@ -41,7 +41,6 @@ struct slab {
     bool zero;             /* no byte of the units was written since the system gave them */
     bool populated;        /* zero, but perhaps with memory behind it: it was faulted in and not carved yet */
     bool dense;            /* there is probably memory behind most of it */
-    bool kept;             /* empty, and kept by its heap (O6) */
     bool unclean;          /* its units may have what was in a span (V7) */
     bool scrubbed;         /* the pages without a block in use were purged, and no block was taken or freed since */
     /* The first word lies in the owner's line. Classes of 1 KiB and more use no other word. Order: relaxed (H1). */

@@ -19,8 +19,8 @@ void heaps_take_all(struct heap *heap, unsigned class, void **out, size_t count)
 /* heap_return_blocks under the lock. All blocks must be the heap's. */
 void heaps_return(struct heap *heap, unsigned class, void **blocks, size_t count);
 
-/* heap_release_kept under the lock. */
-void heaps_release_kept(struct heap *heap);
+/* heap_release_warm under the lock. */
+void heaps_release_warm(struct heap *heap);
 
 /* Checks H1, H2, H5, H6, O6 and W2 of a heap's slabs, and its warm pool. Returns the units that the heap holds. */
 size_t heaps_check_one(struct heap *heap);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* Constants of heap.c: slabs of a class handed out before the next is faulted in, and slabs that a stock keeps. */
-enum { POPULATE_PROOF = 8, POPULATE_SHARE = 8, WARM_KEPT = 2, WARM_SHARE = 24 };
+enum { POPULATE_PROOF = 8, POPULATE_SHARE = 8, WARM_SHARE = 24 };
 
 /* ---- Taking ---- */
 
@@ -186,6 +186,7 @@ static void test_sparse_and_dense(void)
     heaps_check();
 }
 
+/* Of the slabs that empty, WARM_FIRST units wait with the heap. */
 static void test_release_keeps_few(void)
 {
     enum { BLOCKS = 64, SLABS = 40 };
@@ -203,12 +204,11 @@ static void test_release_keeps_few(void)
     lock_release(&heap->lock);
     for (size_t i = 0; i < SLABS; i++) {
         heaps_return(heap, CLASS_1024, out + i * BLOCKS, BLOCKS);
-        assert_true(heap->body->warm[1].count <= WARM_KEPT);
+        assert_int_equal(heap->body->warm[1].count, base_min(i + 1, WARM_FIRST));
         heaps_check();
     }
-    assert_int_equal(heap->body->warm[1].count, WARM_KEPT);
     assert_int_equal(heap->body->counters.slabs_released, SLABS);
-    assert_int_equal(shared_pool.units_dirty, SLABS - WARM_KEPT);
+    assert_int_equal(shared_pool.units_dirty, SLABS - WARM_FIRST);
     /* A slab of the warm pool is not known to be zero, and the page map no longer has its class. */
     assert_false(heap->body->warm[1].stack->zero);
     assert_int_equal(window_page_map()[window_unit(heap->body->warm[1].stack->start)], CLASS_NONE);
@@ -307,7 +307,7 @@ static void test_populate_refused(void)
 
 /* ---- Returning ---- */
 
-/* A full slab becomes available with its first free block. With its last it leaves the heap, or is kept (O6). */
+/* A full slab becomes available with its first free block. With its last it waits in the warm pool (O6). */
 static void test_full_to_empty(void)
 {
     struct heap *heap = heaps_begin();
@@ -328,10 +328,10 @@ static void test_full_to_empty(void)
             if (i + 1 < blocks)
                 assert_ptr_equal(heap->body->available[class].head, slab);
         }
-        assert_int_equal(slab->kept, class_size(class) >= 9216);
+        assert_int_equal(atomic_load(&slab->state), SLAB_WARM);
         heaps_check();
-        heaps_release_kept(heap);
-        assert_int_not_equal(atomic_load(&slab->state), SLAB_ACTIVE);
+        heaps_release_warm(heap);
+        assert_int_equal(atomic_load(&slab->state), SLAB_FREE);
         assert_null(heap->body->available[class].head);
         assert_null(heap->full.head);
         heaps_check();

@@ -527,15 +527,15 @@ static void test_cache_share(void)
 }
 
 /* The units that all heaps may keep are shared, too; each heap may keep one. */
-static void test_kept_share(void)
+static void test_warm_share(void)
 {
-    static const uint32_t threads[] = { 1, 2, 3, 1000, KEPT_TOTAL, KEPT_TOTAL + 1, 100000 };
+    static const uint32_t threads[] = { 1, 2, 3, 1000, WARM_TOTAL, WARM_TOTAL + 1, 100000 };
 
     heaps_begin();
     for (size_t i = 0; i < sizeof threads / sizeof threads[0]; i++) {
         atomic_store(&registry.live_threads, threads[i] - 1);
         assert_non_null(registry_take_heap());
-        assert_int_equal(heap_signals.kept_share, base_max(KEPT_TOTAL / threads[i], 1));
+        assert_int_equal(heap_signals.warm_share, base_max(WARM_TOTAL / threads[i], 1));
         assert_int_equal(heap_signals.several, threads[i] > 1);
     }
 }
@@ -561,7 +561,7 @@ int main(void)
         core_unit_test(test_shared_lost),
         core_unit_test(test_hits_stay),
         core_unit_test(test_cache_share),
-        core_unit_test(test_kept_share),
+        core_unit_test(test_warm_share),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

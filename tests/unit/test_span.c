@@ -70,7 +70,7 @@ static void test_zero(void)
         assert_ptr_equal(again, block);
         assert_false(zero);
         heaps_return(heap, class, (void *[]){ again }, 1);
-        heaps_release_kept(heap);
+        heaps_release_warm(heap);
         assert_int_not_equal(purge_run(true), 0);
         zero = false;
         again = take_span(heap, class, &zero);
@@ -78,7 +78,7 @@ static void test_zero(void)
         assert_true(zero);
         check_zero(again, class_size(class));
         heaps_return(heap, class, (void *[]){ again }, 1);
-        heaps_release_kept(heap);
+        heaps_release_warm(heap);
         purge_run(true);
         heaps_check();
     }
@@ -138,7 +138,7 @@ static void test_aligned(void)
     heaps_check();
     for (size_t i = 0; i < count; i++)
         heaps_return(heap, classes[i], &blocks[i], 1);
-    heaps_release_kept(heap);
+    heaps_release_warm(heap);
     assert_int_equal(shared_pool.units_used, 0);
     heaps_check();
 }

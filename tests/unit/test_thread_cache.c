@@ -267,7 +267,7 @@ static void test_large_spans_not_cached(void)
             hold(class_size(class), 2);
             let_go(2);
             assert_int_equal(capacity(cache, class), 0);
-            heaps_release_kept(cache->heap);
+            heaps_release_warm(cache->heap);
             assert_int_equal(shared_pool.units_used, 0);
         }
     check_cache(cache);

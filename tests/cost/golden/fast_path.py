@@ -14,8 +14,10 @@ ENTRIES = ("calloc", "realloc", "realloc_3_more", "malloc_usable_size", "aligned
            "memalign_4096", "reallocarray", "new", "delete", "delete_sized", "nallocx", "sallocx", "sdallocx",
            "hak_usable_size")
 ENTRY_SIZES = (64, 5000, 100000, 2000000)
+# Calls for huge blocks that take or free one may meet a tick, and calloc fills.
+HUGE_LOOKS = ("realloc", "realloc_3_more", "malloc_usable_size", "nallocx", "sallocx", "hak_usable_size")
 ENTRY_ROWS = tuple(f"{function} {size}" for function in ENTRIES for size in ENTRY_SIZES
-                   if function != "calloc" or size <= 10000)
+                   if (function != "calloc" or size <= 10000) and (size <= 1 << 20 or function in HUGE_LOOKS))
 # Larger blocks are looked at whole or at their edges, by chance.
 SEALED_SIZES = (16, 64, 112)
 SEALED_ROWS = tuple(f"{function} {size}" for function in ("malloc", "free", "hak_free_sized")
@@ -115,7 +117,8 @@ def measure_sealed(subject, wanted=None):
 
 def measure_entries(subject, wanted=None):
     rows = measure_fastpath(subject, wanted, functions=ENTRIES, sizes=ENTRY_SIZES)
-    return {row: rows[row] for row in ENTRY_ROWS if row in rows}
+    return {row: {column: rows[row][column] for column in FASTPATH_COLUMNS if column != "hits"}
+            for row in ENTRY_ROWS if row in rows}
 
 
 def fastpath_limits(rows):

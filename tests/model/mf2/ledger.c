@@ -302,7 +302,7 @@ void ledger_describe(const void *address, char *name, size_t size)
     static const struct part slab_parts[] = {
         PART(struct slab, owner), PART(struct slab, next), PART(struct slab, prev), PART(struct slab, start),
         PART(struct slab, summary), PART(struct slab, used), PART(struct slab, blocks), PART(struct slab, class),
-        PART(struct slab, state), PART(struct slab, zero), PART(struct slab, dense), PART(struct slab, kept),
+        PART(struct slab, state), PART(struct slab, zero), PART(struct slab, dense),
         PART(struct slab, scrubbed), PART(struct slab, local), PART(struct slab, remote_count),
         PART(struct slab, pending_next), PART(struct slab, remote),
     };
@@ -319,7 +319,7 @@ void ledger_describe(const void *address, char *name, size_t size)
         PART(struct registry, purging),
     };
     static const struct part signal_parts[] = {
-        PART(struct heap_signals, several), PART(struct heap_signals, kept_share),
+        PART(struct heap_signals, several), PART(struct heap_signals, warm_share),
         PART(struct heap_signals, cache_share), PART(struct heap_signals, queues),
     };
 

@@ -48,9 +48,9 @@ static void run(unsigned thread)
 /* The shares of the thread that began or ended last stay. */
 static void check_shares(void)
 {
-    uint32_t threads = atomic_load(&registry.live_threads), share = atomic_load(&heap_signals.kept_share);
+    uint32_t threads = atomic_load(&registry.live_threads), share = atomic_load(&heap_signals.warm_share);
 
-    if (share != base_max(KEPT_TOTAL / base_max(threads, 1), 1) || heap_signals.several != (threads > 1))
+    if (share != base_max(WARM_TOTAL / base_max(threads, 1), 1) || heap_signals.several != (threads > 1))
         scheduler_fail("%u threads have heaps, and each may keep %u units", threads, share);
 }
 

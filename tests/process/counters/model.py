@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 UNIT = 65536
 ONE_WAY = 8   # overflows without a refill, after which blocks only pass through
-KEPT = 2      # emptied slabs that a heap keeps at most
-KEPT_CARVED = 16  # and those of one unit and blocks above 8 KiB, carved as they are (pool/heap.h, O6), at first
+WARM_FIRST = 16  # emptied slabs of one unit that wait with a heap at first (pool/heap.h, O6)
 
 
 def first_capacity(size):
@@ -107,10 +106,8 @@ class Heap:
         return stack.blocks.pop()
 
     def emptied(self, number):
-        """Slabs became empty. Some are kept for the next use."""
-        if self.stack.size > 8192:
-            number -= min(number, KEPT_CARVED)
-        kept = min(number, max(0, min(self.budget, KEPT) - self.stock))
+        """Slabs became empty. Some wait for the next use."""
+        kept = min(number, WARM_FIRST)
         self.counts["warm_keep"] += kept
         self.counts["warm_release"] += number - kept
 
