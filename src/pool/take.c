@@ -60,6 +60,17 @@ static unsigned warm_stock_of(const struct heap *heap, unsigned class)
     return class_size(class) <= SPARSE_MAX && heap->body->filled[class] == 0 ? WARM_SPARSE : size_classes[class].units;
 }
 
+/* Slabs of so few blocks serve a part of a batch, if they are warm and have memory: each batch costs a slow call. */
+#define WARM_BATCH_BLOCKS 4u
+
+/* Whether a batch that has blocks already gets those of one slab more. */
+static bool warm_continues(const struct heap *heap, unsigned class)
+{
+    const struct slab *slab = heap->body->warm[warm_stock_of(heap, class)].stack;
+
+    return size_classes[class].blocks <= WARM_BATCH_BLOCKS && slab && !slab->zero;
+}
+
 /* A slab is missing: if the last that became empty was one too many, twice as many may wait from now on (O6). */
 static void warm_learn(struct heap *heap)
 {
@@ -168,8 +179,8 @@ size_t heap_take_blocks(struct heap *heap, unsigned class, void **out, size_t wa
     while (position) {
         struct slab *slab = available->head;
         if (!slab) {
-            /* A new slab is taken for an empty batch only. */
-            if (position < want || !heap_get_slab(heap, class))
+            /* A slab that costs memory is taken for an empty batch only. */
+            if ((position < want && !warm_continues(heap, class)) || !heap_get_slab(heap, class))
                 break;
             slab = available->head;
             *zero = slab->zero && class_is_span(class);

@@ -62,6 +62,26 @@ static void test_batches(void)
     }
 }
 
+/* A batch gets blocks of several warm slabs if each has four blocks at most, and of one slab that costs memory. */
+static void test_one_refill(void)
+{
+    static const struct {
+        unsigned class, first, again;
+    } rows[] = { { CLASS_SPAN_1, 1, 8 }, { CLASS_16384, 4, 32 }, { CLASS_12288, 5, 5 } };
+
+    for (unsigned i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct heap *heap = begin();
+        unsigned blocks = size_classes[rows[i].class].blocks;
+        heaps_release_warm(heap);
+        assert_int_equal(heaps_take(heap, rows[i].class, held, 8 * blocks), rows[i].first);
+        heaps_take_all(heap, rows[i].class, held + rows[i].first, 8 * blocks - rows[i].first);
+        heaps_return(heap, rows[i].class, held, 8 * blocks);
+        assert_int_equal(heaps_take(heap, rows[i].class, held, 8 * blocks), rows[i].again);
+        heaps_return(heap, rows[i].class, held, rows[i].again);
+    }
+    heaps_check();
+}
+
 /* Repeats the batch until the heap has learnt how many blocks come again. */
 static void batches(size_t size, size_t count)
 {
@@ -307,6 +327,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         core_unit_test(test_batches),
+        core_unit_test(test_one_refill),
         core_unit_test(test_learns),
         core_unit_test(test_first),
         core_unit_test(test_total),
