@@ -55,7 +55,7 @@ struct warm_bound {
     bool refused;     /* the last slab that became empty was one too many */
 };
 #define WARM_FIRST 16u
-#define WARM_TOTAL 4096u /* units, in equal shares for all heaps; a thread that is alone has deep bins, and WARM_FIRST */
+#define WARM_TOTAL 4096u /* units, in equal shares for all heaps; a thread that is alone has WARM_FIRST */
 
 /* Since the heap was made; bumped under its lock.
  * C1: the sum of refilled_blocks - returned_blocks over all heaps is the number of the class's blocks that are live, in

@@ -191,9 +191,9 @@ static void check_superslabs(const char *when, const struct hak_stats *stats)
     SAME(when, "empty SuperSlabs", tiers[HAK_STATS_EMPTY], stats->superslabs_empty);
     for (size_t i = 0; i < heaps; i++)
         warm += heap_rows[i].warm_slabs;
-    /* A warm slab has one to three units. */
+    /* A warm slab has one to sixteen units. */
     slabs = (stats->small.slab_bytes + stats->medium.slab_bytes + stats->spans.slab_bytes) / UNIT;
-    check(used >= slabs + warm && used <= slabs + 3 * warm, when,
+    check(used >= slabs + warm && used <= slabs + 16 * warm, when,
           "%" PRIu64 " units are used, %" PRIu64 " by slabs, and %" PRIu64 " slabs are warm", used, slabs, warm);
     for (size_t k = 0; k < BLOCKS; k++)
         if (blocks[k].start != NULL && blocks[k].usable < HUGE_FROM) {
