@@ -112,13 +112,18 @@ def measure_sealed(subject, wanted=None):
     secure = subject.library.parent / "libhakmem-secure.so"
     if not secure.exists():
         raise CheckError(f"{secure} is not there; build it with ./hakmem build")
-    return measure_fastpath(Subject(secure.resolve(), subject.programs), wanted, sizes=SEALED_SIZES)
+    return without_hits(measure_fastpath(Subject(secure.resolve(), subject.programs), wanted, sizes=SEALED_SIZES))
+
+
+def without_hits(rows):
+    """The rows without how many of the calls took the common path: chance or a tick may decide that."""
+    return {row: {column: value for column, value in columns.items() if column != "hits"}
+            for row, columns in rows.items()}
 
 
 def measure_entries(subject, wanted=None):
     rows = measure_fastpath(subject, wanted, functions=ENTRIES, sizes=ENTRY_SIZES)
-    return {row: {column: rows[row][column] for column in FASTPATH_COLUMNS if column != "hits"}
-            for row in ENTRY_ROWS if row in rows}
+    return without_hits({row: rows[row] for row in ENTRY_ROWS if row in rows})
 
 
 def fastpath_limits(rows):

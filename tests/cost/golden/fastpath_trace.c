@@ -29,7 +29,7 @@
 #error "this program reads x86-64 registers"
 #endif
 
-enum { WARM_BLOCKS = 40, WARM_ROUNDS = 200, CALLS = 6, STEPS_MOST = 1000000,
+enum { WARM_BLOCKS = 40, WARM_ROUNDS = 200, CALLS = 10, STEPS_MOST = 1000000,
        CALLOC_MOST = 10000 /* memset of more takes too many steps */ };
 
 /* ---- The program that is watched ---- */
