@@ -71,12 +71,15 @@ static bool warm_continues(const struct heap *heap, unsigned class)
     return size_classes[class].blocks <= WARM_BATCH_BLOCKS && slab && !slab->zero;
 }
 
+/* A slab of blocks below this size serves so many that a new one costs little for each. */
+#define WARM_LEARN_MIN 9216u
+
 /* A slab is missing: if the last that became empty was one too many, twice as many may wait from now on (O6). */
-static void warm_learn(struct heap *heap)
+static void warm_learn(struct heap *heap, unsigned class)
 {
     struct warm_bound *bound = &heap->body->warm_bound;
 
-    if (HAK_LIKELY(!bound->refused))
+    if (HAK_LIKELY(!bound->refused) || class_size(class) < WARM_LEARN_MIN)
         return;
     bound->refused = false;
     bound->most = (uint32_t)base_min(base_max(bound->most, WARM_FIRST) * 2, WARM_TOTAL);
@@ -92,7 +95,7 @@ static bool warm_refill(struct heap *heap, unsigned class, unsigned number)
     unsigned most = (unsigned)base_max(1, base_min(hak_options.warm_pool, units == 1 ? 16 : 8 / units));
     size_t budget, count, i;
 
-    warm_learn(heap);
+    warm_learn(heap, class);
     most = class_is_span(class) ? 1 : (unsigned)base_min(most, 1 + heap->slabs / WARM_SHARE);
     budget = base_min(stock->budget ? stock->budget * 2u : 1, most);
     count = heap_acquire_touched(heap, class, 1, budget, slabs);
