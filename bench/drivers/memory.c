@@ -264,6 +264,8 @@ static void spike(unsigned others, size_t size, size_t mib)
 
 static uint64_t number(int argc, char **argv, int index, const char *name, uint64_t lowest, uint64_t highest)
 {
+    if (index >= argc)
+        bench_fail("%s is missing", name);
     return bench_argument(argc, argv, index, name, lowest, lowest, highest);
 }
 

@@ -208,4 +208,11 @@ HAK_INLINE unsigned class_block_index(unsigned class, size_t offset)
     return (unsigned)((offset * size_classes[class].reciprocal) >> 40);
 }
 
+/* Whether a block starts at `offset` bytes in a slab of the class. *index: which. */
+HAK_INLINE bool class_block_starts(unsigned class, size_t offset, unsigned *index)
+{
+    *index = class_block_index(class, offset);
+    return *index < size_classes[class].blocks && (size_t)*index * class_size(class) == offset;
+}
+
 #endif

@@ -24,8 +24,7 @@ HAK_INLINE unsigned block_class(const void *address)
     char *window = window_base();
     size_t unit = (size_t)((const char *)address - window) >> UNIT_SHIFT;
     const struct slab *slab;
-    size_t offset, index;
-    unsigned class;
+    unsigned class, index;
 
     if (HAK_UNLIKELY(HAK_SECURE || window_is_beyond(unit)))
         return CLASS_NONE;
@@ -33,10 +32,9 @@ HAK_INLINE unsigned block_class(const void *address)
     if (HAK_UNLIKELY(class == CLASS_NONE))
         return CLASS_NONE;
     slab = slab_of(address);
-    offset = (size_t)((const char *)address - slab->start);
-    index = (offset * size_classes[class].reciprocal) >> 40; /* slab_block_index would wait for slab->class */
-    if (HAK_UNLIKELY(index >= size_classes[class].blocks || index * class_size(class) != offset ||
-                     slab_block_is_free(slab, (unsigned)index)))
+    /* slab_block_index would wait for slab->class. */
+    if (HAK_UNLIKELY(!class_block_starts(class, (size_t)((const char *)address - slab->start), &index) ||
+                     slab_block_is_free(slab, index)))
         return CLASS_NONE;
     return class;
 }

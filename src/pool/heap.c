@@ -68,12 +68,12 @@ void heap_unlearn_warm(struct heap *heap)
     heap->body->warm_bound.most = 0;
 }
 
-/* Units that may wait in the heap's pool now. */
-static uint32_t warm_most(const struct heap *heap)
+/* Units that may wait in the heap's pool when a slab of the class becomes empty. */
+static uint32_t warm_most(const struct heap *heap, unsigned class)
 {
-    if (!atomic_load_explicit(&heap_signals.several, memory_order_relaxed))
-        return WARM_FIRST;
-    return (uint32_t)base_min(base_max(heap->body->warm_bound.most, WARM_FIRST),
+    bool learns = warm_learns(class) && atomic_load_explicit(&heap_signals.several, memory_order_relaxed);
+
+    return (uint32_t)base_min(learns ? base_max(heap->body->warm_bound.most, WARM_FIRST) : WARM_FIRST,
                               atomic_load_explicit(&heap_signals.warm_share, memory_order_relaxed));
 }
 
@@ -81,6 +81,7 @@ static uint32_t warm_most(const struct heap *heap)
 static bool warm_keeps(struct heap *heap, const struct slab *slab)
 {
     struct warm_bound *bound = &heap->body->warm_bound;
+    bool fits;
 
     if (!heap_serves_threads(heap) || heap->state != HEAP_LIVE || !heap_may_keep())
         return false;
@@ -90,8 +91,10 @@ static bool warm_keeps(struct heap *heap, const struct slab *slab)
             heap_unlearn_warm(heap);
         bound->growths = growths;
     }
-    bound->refused = bound->units + slab->units > warm_most(heap);
-    return !bound->refused;
+    fits = bound->units + slab->units <= warm_most(heap, slab->class);
+    if (warm_learns(slab->class))
+        bound->refused = !fits;
+    return fits;
 }
 
 /* Gives an empty slab away: to the warm pool, or to the shared pool if enough waits there. */

@@ -47,7 +47,8 @@ struct warm_stock {
 #define WARM_STOCKS (SPAN_MAX_UNITS + 1)
 
 /* How much may wait in the warm pool. Other heaps cannot use it, so it is little at first, and twice as much each time
- * that the heap needs a new slab after it could not keep one. When the footprint grows, it is little again. */
+ * that the heap needs a new slab after it could not keep one. When the footprint grows, it is little again. Slabs of
+ * small blocks have no part in this (warm_learns). */
 struct warm_bound {
     uint32_t units;   /* of the slabs in the pool with memory behind them; also read without the lock */
     uint32_t most;    /* units that the heap has learnt to keep; 0: WARM_FIRST */
@@ -55,6 +56,7 @@ struct warm_bound {
     bool refused;     /* the last slab that became empty was one too many */
 };
 #define WARM_FIRST 16u
+#define WARM_LEARN_MIN 9216u /* bytes of a block. A slab of smaller ones serves many before a new one is needed */
 #define WARM_TOTAL 4096u /* units, in equal shares for all heaps; a thread that is alone has WARM_FIRST */
 
 /* Since the heap was made; bumped under its lock.
@@ -120,6 +122,9 @@ struct heap {
     _Atomic uint32_t seen_epoch; /* `epoch` as heap_is_idle last saw it. Order: relaxed; a hint */
     _Atomic uint64_t seen_time;  /* os_now() when it saw that value first. Order: relaxed; a hint */
 };
+
+/* Whether slabs of the class may teach their heap to keep more, and use what it has learnt. */
+HAK_INLINE bool warm_learns(unsigned class) { return class_size(class) >= WARM_LEARN_MIN; }
 
 HAK_INLINE bool heap_serves_threads(const struct heap *heap)
 {

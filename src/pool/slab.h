@@ -36,9 +36,7 @@ HAK_HIDDEN size_t slab_take(struct slab *slab, void **out, size_t position);
 /* Sets *index to the number of the block that starts at `block`. False: none starts there. */
 HAK_INLINE bool slab_block_index(const struct slab *slab, const void *block, unsigned *index)
 {
-    size_t offset = (size_t)((const char *)block - slab->start);
-    *index = class_block_index(slab->class, offset);
-    return *index < slab->blocks && (size_t)*index * class_size(slab->class) == offset;
+    return class_block_starts(slab->class, (size_t)((const char *)block - slab->start), index);
 }
 
 /* Puts back the block at `offset` of the slab. `row` describes the slab's class. */

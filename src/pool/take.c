@@ -7,7 +7,7 @@
 #include "pool/slab.h"
 #include "superslab/arrival.h"
 
-/* A class that has filled POPULATE_PROOF slabs will likely fill the next ones. One call faults in their memory, for at
+/* A class that has filled POPULATE_PROOF slabs will likely fill the next ones. (Blocks above a page: N9.) One call faults in their memory, for at
  * most one slab for each POPULATE_SHARE in use. */
 #define POPULATE_PROOF 8u
 #define POPULATE_SHARE 8u
@@ -71,15 +71,12 @@ static bool warm_continues(const struct heap *heap, unsigned class)
     return size_classes[class].blocks <= WARM_BATCH_BLOCKS && slab && !slab->zero;
 }
 
-/* A slab of blocks below this size serves so many that a new one costs little for each. */
-#define WARM_LEARN_MIN 9216u
-
 /* A slab is missing: if the last that became empty was one too many, twice as many may wait from now on (O6). */
 static void warm_learn(struct heap *heap, unsigned class)
 {
     struct warm_bound *bound = &heap->body->warm_bound;
 
-    if (HAK_LIKELY(!bound->refused) || class_size(class) < WARM_LEARN_MIN)
+    if (HAK_LIKELY(!bound->refused) || !warm_learns(class))
         return;
     bound->refused = false;
     bound->most = (uint32_t)base_min(base_max(bound->most, WARM_FIRST) * 2, WARM_TOTAL);

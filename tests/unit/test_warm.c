@@ -120,6 +120,23 @@ static void test_first(void)
     heaps_check();
 }
 
+/* Slabs of small blocks neither teach the heap to keep more nor use what others taught it. */
+static void test_small_blocks(void)
+{
+    begin();
+    batches(3000, 2000);
+    assert_int_equal(footprint_warm(), WARM_FIRST);
+    batches(UNIT_SIZE, 500);
+    assert_true(footprint_warm() > 400);
+    front_collect(false);
+    batch(UNIT_SIZE, 100); /* the bound that was learnt stays */
+    assert_true(footprint_warm() > 4 * WARM_FIRST);
+    front_collect(false);
+    batch(3000, 2000);
+    assert_int_equal(footprint_warm(), WARM_FIRST);
+    heaps_check();
+}
+
 static void test_total(void)
 {
     begin();
@@ -330,6 +347,7 @@ int main(void)
         core_unit_test(test_one_refill),
         core_unit_test(test_learns),
         core_unit_test(test_first),
+        core_unit_test(test_small_blocks),
         core_unit_test(test_total),
         core_unit_test(test_share),
         core_unit_test(test_growth),
