@@ -7,8 +7,8 @@
 #include "pool/slab.h"
 #include "superslab/arrival.h"
 
-/* A class that has filled POPULATE_PROOF slabs will likely fill the next ones. (Blocks above a page: N9.) One call faults in their memory, for at
- * most one slab for each POPULATE_SHARE in use. */
+/* A class that has filled POPULATE_PROOF slabs will likely fill the next ones. One call faults in their memory, for at
+ * most one slab for each POPULATE_SHARE in use. Blocks above a page have no part in this (N9). */
 #define POPULATE_PROOF 8u
 #define POPULATE_SHARE 8u
 /* The shortest run of warm slabs, in units, that is worth the call. */

@@ -42,7 +42,8 @@ def test_same_work_on_any_allocator(library, arguments):
 
 
 @pytest.mark.parametrize("arguments, word", [
-    (("no",), "PATTERN"), (("sparse", "10", "100"), "WRITTEN"), (("sparse", "0", "16", "16"), "BLOCKS"), (("phases", "1000"), "MIB")])
+    (("no",), "PATTERN"), (("sparse", "10", "100"), "WRITTEN"), (("sparse", "0", "16", "16"), "BLOCKS"),
+    (("phases", "1000"), "MIB")])
 def test_wrong_arguments(arguments, word):
     done = blackbox.run([BIN / "bench_memory", *arguments])
     assert done.status != 0 and word in done.stderr, done.report()
