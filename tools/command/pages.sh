@@ -106,7 +106,7 @@ are no stages, and ctest chooses among all tests of all flavors, or of those tha
   --again                    run what failed in the last run
   --changed                  run the tests that concern what changed since origin/main, or since --base COMMIT
   --coverage                 build the flavor coverage, run its tests, print which lines and branches of src/ ran, write
-                             build/coverage/html, and fail if a line did not run that docs/coverage.md does not list
+                             build/coverage/html, and fail if a line did not run that docs/dev/coverage.md does not list
   --flavor FLAVOR            test this flavor in place of those (see 'hakmem build --help'); may be repeated
   --yes                      install missing Debian packages without asking
   --soak MINUTES             run stress programs and servers in rotation, with random settings and seeds; watch their
