@@ -155,6 +155,8 @@ HAK_HIDDEN void shared_pool_uncharge_huge(size_t bytes);
 HAK_HIDDEN void shared_pool_end_prewarmed(struct superslab *superslab);
 HAK_HIDDEN void shared_pool_move_bucket(uint32_t slot);
 HAK_HIDDEN uint32_t shared_pool_now_ms(void);
+/* Bytes that must leave as more waits than may wait (N7), while the option for EMPTY SuperSlabs has its default. */
+HAK_HIDDEN size_t shared_pool_excess(void);
 /* How many EMPTY SuperSlabs must leave, the oldest first; fewer, if these hold more than *bytes. */
 HAK_HIDDEN uint32_t shared_pool_lru_excess(size_t *bytes);
 /* Call before a part of the slot is purged (P7). True: the caller must refuse it huge pages first, under any lock. */
