@@ -71,7 +71,7 @@ HAK_HIDDEN bool footprint_is_limited(void);
 HAK_INLINE bool footprint_is_short(void)
 {
     return atomic_load_explicit(&shared_pool.stale, memory_order_relaxed) ||
-           atomic_load_explicit(&shared_pool.tight, memory_order_relaxed) ||
+           shared_pool_shortage() != SHORTAGE_NONE ||
            (!limits_are_none() && footprint_is_limited());
 }
 

@@ -39,24 +39,24 @@ static uint32_t purge_dirty_units(uint32_t number, bool all)
 
 /* Those that have waited long enough at `now`: all if nothing was freed for a purge delay, else those that are free
  * since `aged` was filled, a delay ago. */
-static uint32_t purge_ripe_units(struct slot *slot, uint32_t dirty, uint32_t now, bool all)
+static uint32_t purge_due_units(struct slot *slot, uint32_t dirty, uint32_t now, bool all)
 {
-    uint32_t ripe, delay = (uint32_t)hak_options.purge_delay;
+    uint32_t due, delay = (uint32_t)hak_options.purge_delay;
 
     if (dirty == 0)
         return 0;
     if (all || base_elapsed(now, slot->freed_ms) >= delay) {
-        ripe = dirty;
+        due = dirty;
     } else {
         bool aged = slot->aged != 0 && base_elapsed(now, slot->aged_ms) >= delay;
         bool worth = slot->huge_pages == PAGES_SMALL || base_count_bits(slot->free) >= PURGE_WORTH_UNITS;
-        ripe = aged && worth ? slot->aged & dirty : 0;
+        due = aged && worth ? slot->aged & dirty : 0;
         if (aged || slot->aged == 0) {
-            slot->aged = dirty & ~ripe & ~(uint32_t)1;
+            slot->aged = dirty & ~due & ~(uint32_t)1;
             slot->aged_ms = now;
         }
     }
-    return ripe;
+    return due;
 }
 
 /* The slot's units that lie in [start, end). */
@@ -112,7 +112,7 @@ static size_t purge_ranges(struct purge_range *ranges, size_t count)
     return purged + purge_call(ranges, first, last, start, end);
 }
 
-/* Makes the oldest EMPTY SuperSlabs ripe, whatever their age, if there are more than the LRU may hold. */
+/* Makes the oldest EMPTY SuperSlabs due, whatever their age, if there are more than the LRU may hold. */
 static void purge_trim_lru(uint32_t now)
 {
     size_t bytes, aged = 0;
@@ -217,7 +217,7 @@ static void purge_put_back(const struct purge_range *range)
             purge_note_lru(range->slot);
     }
     shared_pool_move_bucket(range->slot);
-    if (range->mask & 1 && !range->kept && atomic_load_explicit(&shared_pool.tight, memory_order_relaxed))
+    if (range->mask & 1 && !range->kept && shared_pool_shortage() != SHORTAGE_NONE)
         shared_pool_unmap(range->slot);
 }
 
@@ -309,14 +309,14 @@ size_t purge_free_units(bool all)
     for (number = window_slots_begin(); number < shared_pool.slots_unused;) {
         for (count = 0; count < PURGE_BATCH && number < shared_pool.slots_unused; number++) {
             struct slot *slot = &shared_pool.slots[number];
-            uint32_t dirty, ripe;
+            uint32_t dirty, due;
             if (slot->kind != SLOT_SUPERSLAB)
                 continue;
             dirty = purge_dirty_units(number, all);
-            ripe = purge_ripe_units(slot, dirty, now, all);
-            left += base_count_bits(dirty & ~ripe);
-            if (ripe)
-                ranges[count++] = purge_take(number, ripe);
+            due = purge_due_units(slot, dirty, now, all);
+            left += base_count_bits(dirty & ~due);
+            if (due)
+                ranges[count++] = purge_take(number, due);
         }
         if (count == 0)
             break;

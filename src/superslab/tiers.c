@@ -84,7 +84,7 @@ size_t shared_pool_excess(void)
  * may wait (N6), and no more than N7 allows. */
 uint32_t shared_pool_lru_excess(size_t *bytes)
 {
-    size_t most = atomic_load_explicit(&shared_pool.tight, memory_order_relaxed) ? 0 : (size_t)hak_options.ss_lru_size;
+    size_t most = shared_pool_shortage() != SHORTAGE_NONE ? 0 : (size_t)hak_options.ss_lru_size;
     size_t dirty = shared_pool.units_dirty * UNIT_SIZE;
 
     *bytes = most == SS_LRU_SIZE_DEFAULT ? shared_pool_excess() : 0;
