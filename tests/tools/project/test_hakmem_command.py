@@ -66,7 +66,7 @@ def test_what_ctest_knows_goes_to_ctest(word):
 @pytest.mark.parametrize("arguments, status, word", [
     ([], 2, "hakmem"),
     (["fly"], 2, "'fly'"),
-    (["heapp"], 2, " heap?"),
+    (["doctr"], 2, " doctor?"),
     (["help", "explian"], 2, " explain?"),
     (["help", "fly"], 2, "'fly'"),
     (["build", "fast"], 2, "'fast'"),
