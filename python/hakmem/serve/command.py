@@ -68,7 +68,7 @@ def serve(pids: tuple[list[int], ...], host: str, port: int, path: Path | None, 
 
     bounded_log()
     try:
-        connections = Connections(room(len(wanted)))
+        connections = Connections(room(len(wanted)), trusting=bool(path or token))
     except ValueError as error:
         raise ServeError(str(error)) from error
 

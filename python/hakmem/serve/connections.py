@@ -87,9 +87,11 @@ class Connection(asyncio.Protocol):
 class Connections:
     """All connections of the server."""
 
-    def __init__(self, most: int = ALL_MOST, peer_most: int = PEER_MOST,
+    def __init__(self, most: int = ALL_MOST, trusting: bool = True, peer_most: int = PEER_MOST,
                  now: Callable[[], float] = time.monotonic) -> None:
-        self.most, self.peer_most, self.now = most, min(peer_most, most), now
+        """trusting: whether only trusted clients are let in, so that their connections may outlast those of
+        strangers. Without a token everybody is let in, and could fill the server with such connections."""
+        self.most, self.trusting, self.peer_most, self.now = most, trusting, min(peer_most, most), now
         self.open: dict[asyncio.BaseTransport, Connection] = {}
         self.peers: Counter[str] = Counter()
 
@@ -98,11 +100,20 @@ class Connections:
         assert new.transport
         new.since = self.now()
         if self.peers[new.peer] >= self.peer_most:
-            dispensable([one for one in self.open.values() if one.peer == new.peer]).close()
+            self.dispensable([one for one in self.open.values() if one.peer == new.peer]).close()
         elif len(self.open) >= self.most:
-            dispensable(self.open.values()).close()
+            self.dispensable(self.open.values()).close()
         self.open[new.transport] = new
         self.peers[new.peer] += 1
+
+    def dispensable(self, connections: Collection[Connection]) -> Connection:
+        """Returns the connection to close for a new one: the oldest of a stranger, then the one that has had no
+        request for the longest time, then one that is being answered. The oldest of `connections` come first."""
+        if self.trusting:
+            for one in connections:
+                if not one.known and not one.requests:
+                    return one
+        return min(connections, key=lambda one: (one.requests > 0, one.since))
 
     def remove(self, old: Connection) -> None:
         """Forgets a connection, if that was not done yet."""
@@ -162,15 +173,6 @@ class Connections:
                 one.known = True
             return await handler(request)
         return note
-
-
-def dispensable(connections: Collection[Connection]) -> Connection:
-    """Returns the connection to close for a new one: the oldest of a stranger, then the one that has had no request
-    for the longest time, then the one that is being answered for the longest time. The oldest come first."""
-    for one in connections:
-        if not one.known and not one.requests:
-            return one
-    return min(connections, key=lambda one: (one.requests > 0, one.since))
 
 
 def peer_of(transport: asyncio.BaseTransport) -> str:

@@ -87,6 +87,8 @@ async def body_of(request: web.Request) -> str:
     """Returns the body of a request, unless it takes too long."""
     try:
         return (await asyncio.wait_for(request.read(), BODY_SECONDS)).decode("latin-1")
+    except RuntimeError as error:  # aiohttp's, if the connection is closed meanwhile
+        raise ConnectionResetError(str(error)) from error
     except asyncio.TimeoutError:
         raise web.HTTPRequestTimeout(text=f"the body did not come within {BODY_SECONDS} seconds") from None
 

@@ -14,7 +14,7 @@ from hakmem.clean import clean
 from hakmem.serve import page, pprof, profile
 from hakmem.serve.access import REALM, Refused
 from hakmem.serve.answers import SHOWN, WATCHES, NoSuchProcess, error_answer, fresh, wanted, whole_number
-from hakmem.serve.metrics import metrics_text
+from hakmem.serve.metrics import Text
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler, Middleware
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 INTERVAL = web.AppKey("interval", float)
 TASKS: web.AppKey[list[asyncio.Task[None]]] = web.AppKey("tasks", list)
+METRICS = web.AppKey("metrics", Text)
 METRICS_TYPE = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
 # The longest request: pprof.ADDRESSES_MOST addresses.
 BODY_MOST = 2 << 20
@@ -37,6 +38,7 @@ def application(watches: Iterable[Watch], interval: float, doors: Sequence[Middl
         connections.answering, errors_as_json, *doors, connections.let_in, no_long_body])
     app[WATCHES] = {str(watch.pid): watch for watch in watches}
     app[INTERVAL] = interval
+    app[METRICS] = Text(watches)
     app[profile.MAY_WRITE] = may_write
     app[pprof.PLACES] = asyncio.Semaphore(pprof.PROFILES_MOST)
     app.add_routes([
@@ -90,6 +92,8 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
         elif error.status == 503:
             allow = {name: error.headers[name] for name in ("Retry-After",) if name in error.headers}
         return error_answer(request, error.status, text, allow)
+    except ConnectionError:
+        raise  # the client has gone
     except Exception:
         logging.exception("%s %s", request.method, request.path)
         return error_answer(request, 500, "an error of hakmem serve itself; its output says more")
@@ -119,7 +123,7 @@ async def show_page(request: web.Request) -> web.Response:
 
 async def show_metrics(request: web.Request) -> web.Response:
     """Answers with the metrics."""
-    return fresh(web.Response(body=metrics_text(request.app[WATCHES].values()).encode(), headers=METRICS_TYPE))
+    return fresh(web.Response(body=request.app[METRICS].latest(), headers=METRICS_TYPE))
 
 
 async def list_processes(request: web.Request) -> web.Response:

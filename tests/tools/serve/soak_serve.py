@@ -12,6 +12,7 @@ import sys
 import time
 
 import blackbox
+import pytest
 from serving import serving, until
 
 SECONDS = float(os.environ.get("HAKMEM_TEST_LOAD", "30"))
@@ -62,8 +63,9 @@ class Scraper:
                 f"half in {ordered[len(ordered) // 2]:.4f} s")
 
 
-def test_hostile_clients_beside_a_scraper(busy):
-    with serving(busy.pid) as server:
+@pytest.mark.parametrize("options", [[], ["--no-token"]])
+def test_hostile_clients_beside_a_scraper(busy, options):
+    with serving(busy.pid, *options) as server:
         before, most_open, most_resident = descriptors(server), 0, 0
         scrapers = Scraper(server, False), Scraper(server, True)
         with subprocess.Popen([sys.executable, os.path.join(os.path.dirname(__file__), "hostile_clients.py"),
@@ -83,4 +85,4 @@ def test_hostile_clients_beside_a_scraper(busy):
         until(lambda: descriptors(server) == before, "the connections end")
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(blackbox.HANG) == 0
-        assert server.process.stderr.read() == ""
+        assert len(server.process.stderr.read().splitlines()) == len(options), "the warning of --no-token"

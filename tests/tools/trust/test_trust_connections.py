@@ -89,6 +89,19 @@ def test_long_and_endless_bodies(honest):
         assert server.get("metrics")[0] == 200
 
 
+def test_a_client_that_goes_in_its_request(honest):
+    """It is no error of the server's."""
+    with serving(honest) as server:
+        with connected(server) as plug:
+            plug.sendall(f"POST /debug/pprof/symbol?pid={honest} HTTP/1.1\r\nHost: localhost\r\n"
+                         f"Authorization: Bearer {server.token}\r\nContent-Length: 100\r\nExpect: 100-continue\r\n"
+                         "\r\n".encode())
+            assert plug.recv(100).startswith(b"HTTP/1.1 100"), "it is being answered"
+        assert server.get("metrics")[0] == 200
+        server.process.terminate()
+        assert server.process.wait(blackbox.HANG) == 0 and server.process.stderr.read() == ""
+
+
 def test_a_head_that_does_not_end(honest):
     with serving(honest) as server, connected(server) as plug:
         plug.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n")
@@ -180,6 +193,19 @@ def test_who_is_closed_for_a_new_connection():
     first.since = clients.time
     clients.connect()
     assert clients.all_open(first) == [True] and len(clients.connections.open) == 3
+
+
+def test_without_a_token_a_request_makes_no_friend():
+    """Otherwise clients that ask once and stay would leave new ones no time to ask."""
+    clients = Clients(most=3, peer_most=3, trusting=False)
+    first, second, third = (clients.connect() for _ in range(3))
+    for one in (second, first):
+        clients.time += 1
+        clients.ask(one)
+    clients.connect()
+    assert clients.all_open(first, second, third) == [True, True, False]
+    new = clients.connect()
+    assert clients.all_open(first, second, new) == [True, False, True]
 
 
 def test_a_peer_has_no_more_than_its_share():
