@@ -219,6 +219,22 @@ print_page()
     amalgamate | build | crates | fuzz | help | package | run | shell | test | wheel) print_text "usage_$1" ;;
     advise | bench | compare | completion | doctor | explain | guard | heap | leaks | map) look_with base "$@" --help ;;
     peers | ps | serve | stats | top | trace) look_with base "$@" --help ;;
-    *) refuse "unknown command '$1'" ;;
+    *) refuse_command "$1" ;;
     esac
+}
+
+# Takes each word of the overview's left column that is neither an option nor an argument.
+command_names()
+{
+    usage | sed -n 's/^  \([a-z].*\)/\1/p' | sed 's/   .*//; s/--[a-z]*//g' | grep -ow '[a-z]*' | sort -u
+}
+
+# refuse_command WORD: names the commands that are spelled alike, as the tools in python/ do. Without Python, none.
+refuse_command()
+{
+    local alike
+    # shellcheck disable=SC2046 # names, a line each
+    alike=$(python3 -c 'import difflib, sys
+print(*difflib.get_close_matches(sys.argv[1], sys.argv[2:]), sep=" or ")' "$1" $(command_names) 2>/dev/null) || true
+    refuse "unknown command '$1'${alike:+; did you mean $alike?}"
 }
