@@ -5,8 +5,8 @@
  *
  * ENTRY is a NAME in bench/drivers/entries.h. An operation is that row's CALL, with what stands BEFORE and AFTER it.
  * The program makes LIVE of them before it undoes them: with 1, a thread's cache serves each call; with more blocks
- * than a cache holds, most calls go beyond it. The first two rounds are not timed. An allocator that lacks the function has
- * 0 operations.
+ * than a cache holds, most calls go beyond it. The first two rounds are not timed. An allocator that lacks the
+ * function has 0 operations.
  */
 #define _GNU_SOURCE
 #include "common.h"
