@@ -25,7 +25,7 @@ def measured(tmp_path_factory):
     journal = folder / ".running/small.jsonl"
     journal.parent.mkdir()
     journal.write_text("an old one\n")
-    done = tool.bench(folder, *tool.TWO, *SMALL, "--rows", "^true$", "--rounds", 2, "--name", "small")
+    done = tool.bench(folder, *tool.TWO, *SMALL, "--rows", "^spawn-true$", "--rounds", 2, "--name", "small")
     assert done.status == 0, done.report()
     assert journal.with_name("small.jsonl.old").read_text() == "an old one\n"
     return folder, done
