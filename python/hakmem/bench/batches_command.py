@@ -13,9 +13,10 @@ from hakmem.bench import allocators as chosen_allocators
 from hakmem.bench import batches as grid_of
 from hakmem.bench.batches import Cell
 from hakmem.bench.cells import (
-    LIMIT, MIMALLOCS, best_of, count_cells, figure_text, instructions_of, list_of, mean_of, print_limit, print_means,
+    LIMIT, MIMALLOCS, best_of, figure_text, instructions_of, list_of, mean_of, print_limit, print_means,
     ratio, ratio_text, times_of)
 from hakmem.bench.command import Pairs, Wishes, allocator_options, measure_rows, print_as
+from hakmem.bench.instructions_command import count_cells
 from hakmem.bench.table import print_notes, print_overall, print_table, slices
 from hakmem.screen import Console, Text
 from hakmem.units import bytes_exact

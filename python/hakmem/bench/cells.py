@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING, Optional, Protocol, TypeVar
 
 import click
 
-from hakmem.bench.command import Pairs, say
-from hakmem.bench.instructions_command import count_result
 from hakmem.bench.table import print_table
 from hakmem.screen import Console, Text
 
 if TYPE_CHECKING:
-    from hakmem.bench.allocators import Known
     from hakmem.bench.deterministic import SmallRow
     from hakmem.records import Result
 
@@ -72,17 +69,6 @@ def best_of(figures: dict[str, float], names: Sequence[str]) -> str | None:
 def mean_of(ratios: Sequence[float]) -> float | None:
     """Returns the geometric mean; None for an empty list."""
     return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else None
-
-
-def count_cells(cells: Sequence[Cell], choose: Callable[[], Known], subject: str, env: Pairs, as_csv: bool,
-                resume: bool) -> Result:
-    """Counts the cells' instructions on the allocators that `choose` returns, and returns the result."""
-    if env or as_csv or resume:
-        raise click.UsageError("--instructions goes with neither --env, --csv nor --resume")
-    chosen, trouble = choose()
-    if trouble:
-        say(trouble)
-    return count_result([cell.small_row() for cell in cells], chosen, subject)
 
 
 # ---- Printing ----

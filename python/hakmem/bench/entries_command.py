@@ -14,10 +14,11 @@ import click
 from hakmem.bench import allocators as chosen_allocators
 from hakmem.bench.batches import KIB, MIB, parse_size
 from hakmem.bench.cells import (
-    LIMIT, MIMALLOCS, best_of, count_cells, figure_text, instructions_of, list_of, print_limit, print_means, ratio,
+    LIMIT, MIMALLOCS, best_of, figure_text, instructions_of, list_of, print_limit, print_means, ratio,
     times_of)
 from hakmem.bench.command import Pairs, Wishes, allocator_options, measure_rows, print_as
 from hakmem.bench.deterministic import SmallRow
+from hakmem.bench.instructions_command import count_cells
 from hakmem.bench.rows import Row
 from hakmem.bench.table import print_notes, print_table, slices
 from hakmem.screen import Console, Text

@@ -48,7 +48,7 @@ VARIABLES = ("ph", "ps", "ch", "th", "ta")
 
 AXIOMS = """$c ( ) -> wff |- $.
 $v ph ps ch th ta $.
-wph $f wff ph $. wps $f wff ps $. wch $f wff ch $. wth $f wff th $. wta $f wff ta $.
+vph $f wff ph $. vps $f wff ps $. vch $f wff ch $. vth $f wff th $. vta $f wff ta $.
 wi $a wff ( ph -> ps ) $.
 ${ min $e |- ph $. maj $e |- ( ph -> ps ) $. ax-mp $a |- ps $. $}
 ax-1 $a |- ( ph -> ( ps -> ph ) ) $.
@@ -67,7 +67,7 @@ def random_formula(generator: random.Random, depth: int) -> Formula:
     """Returns a formula of implications."""
     if depth == 0 or generator.random() < 0.1:
         name = generator.choice(VARIABLES)
-        return name, [f"w{name}"]
+        return name, [f"v{name}"]
     return implies(random_formula(generator, depth - 1), random_formula(generator, depth - 1))
 
 
