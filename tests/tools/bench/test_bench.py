@@ -64,6 +64,16 @@ def test_results_are_written(measured):
     assert ANSI not in done.stdout + done.stderr
 
 
+def test_the_means_come_first(measured):
+    """Of all figures the first are the means over the rows, and of these the one over the real programs."""
+    from hakmem.bench.table import MEANS
+
+    result = tool.only_result(measured[0])
+    known = {*result["allocators"], *result["rows"]} - {result["subject"]}
+    first = [line.split()[0] for line in measured[1].stdout.splitlines() if line.split() and line.split()[0] in known]
+    assert first[:2] == ["glibc", "hakmem-again"] and next(iter(MEANS)) == "time_programs"
+
+
 def test_a_result_is_shown_again(measured, tmp_path):
     """The same tables, as CSV, and as a page: the page's own check is the contract. Another file is refused."""
     from hakmem.report.result import check_result
