@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Optional, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
 from hakmem.bench import allocators as chosen_allocators
 from hakmem.bench import batches as grid_of
 from hakmem.bench.batches import Cell
-from hakmem.bench.command import Pairs, Wishes, allocator_options, measure_rows, print_as, say
-from hakmem.bench.instructions_command import count_result
+from hakmem.bench.cells import (
+    LIMIT, MIMALLOCS, best_of, figure_text, instructions_of, list_of, mean_of, print_limit, print_means,
+    ratio, ratio_text, times_of)
+from hakmem.bench.command import Pairs, Wishes, allocator_options, measure_rows, print_as
+from hakmem.bench.instructions_command import count_cells
 from hakmem.bench.table import print_notes, print_overall, print_table, slices
 from hakmem.screen import Console, Text
 from hakmem.units import bytes_exact
@@ -22,67 +24,15 @@ from hakmem.units import bytes_exact
 if TYPE_CHECKING:
     from hakmem.records import Result
 
-T = TypeVar("T")
 # {cell: {allocator: figure}}
 Found = dict[Cell, dict[str, float]]
-Callback = Callable[[click.Context, click.Parameter, Optional[str]], Optional[tuple[T, ...]]]
 
 ROUNDS, MILLISECONDS = 3, 20
-LIMIT = 1.10
 YARDSTICK = "mimalloc3"
-MIMALLOCS = ("mimalloc2", "mimalloc3")
 LABEL_WIDTH, RATIOS_WIDTH = 20, 38
 
 
-# ---- What was found: {cell: {allocator: figure}} ----
-
-
-def times_of(result: Result, cells: list[Cell]) -> Found:
-    """Returns nanoseconds for each pair."""
-    rows = result["summary"]["rows"]
-    return {cell: {name: entry["ns_per_op"] * grid_of.OPERATIONS_A_PAIR for name, entry in rows[cell.name].items()
-                   if "ns_per_op" in entry}
-            for cell in cells if cell.name in rows}
-
-
-def instructions_of(result: Result, cells: list[Cell]) -> Found:
-    """Returns instructions for each pair, counted over the whole program."""
-    by_name = {cell.name: cell for cell in cells}
-    found: Found = {cell: {} for cell in cells}
-    for entry in result["instructions"]:
-        if entry["total"] is not None:
-            found[by_name[entry["row"]]][entry["allocator"]] = entry["per_op"] * grid_of.OPERATIONS_A_PAIR
-    return found
-
-
-def ratio(figures: dict[str, float], subject: str, other: str) -> float | None:
-    """Returns the subject's figure divided by the other's; None if one of them is missing."""
-    return figures[subject] / figures[other] if figures.get(other) and subject in figures else None
-
-
-def best_of(figures: dict[str, float], names: Sequence[str]) -> str | None:
-    """Returns which of the names has the least figure; None if none has one."""
-    return min((name for name in names if name in figures), key=lambda name: figures[name], default=None)
-
-
-def mean_of(ratios: Sequence[float]) -> float | None:
-    """Returns the geometric mean; None for an empty list."""
-    return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else None
-
-
 # ---- Printing ----
-
-
-def figure_text(figure: float) -> str:
-    """Returns a figure as a table shows it."""
-    return f"{figure:.1f}" if figure < 100 else f"{figure:,.0f}"
-
-
-def ratio_text(value: float | None, limit: float = 1.0) -> str | Text:
-    """Returns a ratio as a colored text: red above the limit, green up to 1."""
-    if value is None:
-        return "-"
-    return Text(f"{value:.2f}", style="red" if value > limit else "green" if value <= 1 else "")
 
 
 def print_cells(console: Console, found: Found, unit: str, subject: str, names: Sequence[str],
@@ -124,33 +74,6 @@ def print_matrix(console: Console, found: Found, title: str,
     print_table(console, title, ["", *(f"x {number:,}" for number in numbers)], lines)
 
 
-def print_means(console: Console, found: Found, subject: str, peers: Sequence[str]) -> None:
-    """Prints for each peer the mean over the common cells, and how many cells are above the limit."""
-    lines = []
-    for name in peers:
-        ratios = [value for figures in found.values() if (value := ratio(figures, subject, name))]
-        if ratios:
-            lines.append([name, f"{mean_of(ratios):.3f}", f"{min(ratios):.2f}", f"{max(ratios):.2f}",
-                          str(sum(value > LIMIT for value in ratios)), str(len(ratios))])
-    print_table(console, f"{subject} divided by each: geometric mean over the cells",
-                ["", "mean", "least", "most", f"above {LIMIT:.2f}", "cells"], lines)
-
-
-def print_limit(console: Console, found: Found, subject: str, names: Sequence[str], who: str) -> None:
-    """Prints in which cells the subject exceeds the best of the names by more than the limit."""
-    above = []
-    for cell, figures in found.items():
-        best = best_of(figures, names)
-        value = ratio(figures, subject, best) if best else None
-        if value and value > LIMIT:
-            above.append((value, cell.name, best))
-    text = f"Above {LIMIT:.2f} of {who}: {len(above)} of {len(found)} cells"
-    if above:
-        text += "; the worst: " + ", ".join(f"{name} {value:.2f} ({best})" for value, name, best in
-                                            sorted(above, reverse=True)[:8])
-    console.print(Text(text), soft_wrap=True)
-
-
 def print_found(console: Console, found: Found, result: Result, unit: str, left_out: list[Cell], most: int) -> None:
     """Prints every table and sentence about the figures found."""
     subject = result["subject"]
@@ -178,29 +101,13 @@ def print_found(console: Console, found: Found, result: Result, unit: str, left_
 
 def print_times(cells: list[Cell], left_out: list[Cell], most: int, console: Console, result: Result) -> None:
     """Prints the tables of measured times."""
-    print_found(console, times_of(result, cells), result, "Nanoseconds a pair", left_out, most)
+    print_found(console, times_of(result, cells, grid_of.OPERATIONS_A_PAIR), result, "Nanoseconds a pair", left_out,
+                most)
     print_overall(console, result)
     print_notes(console, result)
 
 
 # ---- The command ----
-
-
-def list_of(parse: Callable[[str], T], allowed: Sequence[str] | None = None) -> Callback[T]:
-    """Returns a click callback that splits a comma-separated value and parses each word."""
-    def split(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[T, ...] | None:
-        found = []
-        for word in filter(None, value.split(",")) if value else ():
-            try:
-                one = parse(word.strip())
-            except ValueError as error:
-                raise click.BadParameter(str(error)) from error
-            if allowed and one not in allowed:
-                raise click.BadParameter(f"'{word}' is none of {', '.join(allowed)}")
-            found.append(one)
-        return tuple(dict.fromkeys(found)) or None
-
-    return split
 
 
 def number_of(text: str) -> int:
@@ -246,14 +153,10 @@ def batches(sizes: tuple[int, ...] | None, numbers: tuple[int, ...] | None, orde
         raise click.UsageError(f"--most {most}: every cell holds more than that")
     choose = partial(chosen_allocators.choose, allocators, add, setting, subject, everything)
     if instructions:
-        if env or as_csv or resume:
-            raise click.UsageError("--instructions goes with neither --env, --csv nor --resume")
-        chosen, trouble = choose()
-        if trouble:
-            say(trouble)
-        result = count_result([cell.small_row() for cell in cells], chosen, subject)
+        result = count_cells(cells, choose, subject, env, as_csv, resume)
         print_as(result, as_json, False, lambda console, counted: print_found(
-            console, instructions_of(counted, cells), counted, "Instructions a pair", left_out, most))
+            console, instructions_of(counted, cells, grid_of.OPERATIONS_A_PAIR), counted, "Instructions a pair",
+            left_out, most))
         return
     wishes = Wishes(name=name, subject=subject, rounds_least=rounds, rounds_most=rounds, minutes=None, env=env,
                     warm=warm)

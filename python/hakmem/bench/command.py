@@ -48,6 +48,7 @@ class LazyCommands(click.Group):
     LAZY = {"batches": "hakmem.bench.batches_command:batches",
             "curve": "hakmem.bench.curve_command:curve",
             "diff": "hakmem.bench.diff_command:diff",
+            "entries": "hakmem.bench.entries_command:entries",
             "instructions": "hakmem.bench.instructions_command:instructions",
             "report": "hakmem.report.command:report",
             "memory": "hakmem.bench.memory_command:memory",

@@ -15,52 +15,76 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from hakmem.bench.workloads.generators import c_source, database, documents, history, script, text
+from hakmem.bench.rows import AS_USER
+from hakmem.bench.workloads.generators import database, documents, history, pages, problems, text
 
 if TYPE_CHECKING:
     from hakmem.bench.rows import Row
 
 WORKLOADS = Path(__file__).resolve().parent / "workloads"
+TO_COMPILE = WORKLOADS / "sources"
 PYTHON = "/usr/bin/python3"
 
 # The program -> Debian's package of it.
 PACKAGES = {
     PYTHON: "python3",
+    "cadical": "cadical",
     "cc1": "gcc",
     "cc1plus": "g++",
     "cmp": "diffutils",
+    "ffmpeg": "ffmpeg",
     "g++": "g++",
+    "gawk": "gawk",
     "gcc": "gcc",
     "git": "git",
+    "gm": "graphicsmagick",
+    "gs": "ghostscript",
+    "initdb": "postgresql-15",
+    "ld": "binutils",
     "lua5.4": "lua5.4",
+    "mariadbd": "mariadb-server-core",
+    "metamath": "metamath",
+    "minisat": "minisat",
+    "node": "nodejs",
+    "pdftotext": "poppler-utils",
     "perl": "perl",
+    "php": "php-cli",
+    "postgres": "postgresql-15",
     "redis-benchmark": "redis-tools",
     "redis-server": "redis-server",
+    "ruby": "ruby",
     "sh": "dash",
-    "sort": "coreutils",
     "sqlite3": "sqlite3",
-    "true": "coreutils",
+    "unshare": "util-linux",
+    "xsltproc": "xsltproc",
+    "z3": "z3",
+    "/usr/include/nlohmann/json.hpp": "nlohmann-json3-dev",
+    "/usr/include/stb/stb_image.h": "libstb-dev",
 }
 
-# `prepare` -> the programs that are needed beside the command's first word.
+# `prepare` -> the programs and files that are needed beside the command's first word.
 NEEDS = {
-    "c_file": ("gcc", "cc1", "cmp"),
-    "cxx_file": ("g++", "cc1plus", "cmp"),
-    "lines": ("sort", "cmp"),
+    "archives": ("g++", "ld"),
+    "c_file": ("gcc", "cc1", "/usr/include/stb/stb_image.h"),
+    "cxx_file": ("g++", "cc1plus", "/usr/include/nlohmann/json.hpp"),
+    "postgresql": ("initdb", "postgres"),
     "python_files": (PYTHON,),
     "redis_folder": ("redis-server", "redis-benchmark"),
-    "repository": ("git", "cmp"),
+    "repository": ("git",),
 }
+
+# The static libraries that come with a C and a C++ compiler.
+ALL_LIBRARIES = ("libstdc++.a", "libc.a", "libasan.a", "libtsan.a", "liblsan.a", "libubsan.a", "libgcc.a", "libgomp.a",
+                 "libitm.a", "libsupc++.a", "libstdc++fs.a", "libquadmath.a")
 
 PRIVATE_VARIABLE = re.compile(r"^(LD_|BENCH_|HAKMEM_|MALLOC_|GLIBC_TUNABLES|PYTHON|GIT_)")
 GIT_SETTING = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_ATTR_NOSYSTEM": "1"}
-# Arguments that a row's command and the making of its answer share; a test compares them with the rows.
-CC1_ARGUMENTS = ["-quiet", "-w", "-O1", "-o", "-"]
-CC1PLUS_ARGUMENTS = ["-quiet", "-w", "-O0", "-fpreprocessed", "-o", "-"]
-LOG_ARGUMENTS = ["log", "-p", "--stat", "-M", "main"]
-PACK_ARGUMENTS = ["pack-objects", "--all", "--stdout", "--no-reuse-delta", "--no-reuse-object", "--threads=1", "-q"]
+
+
+# Files of WORKLOADS that decide what an input or an answer contains.
+SOURCES = (".py", ".sh", ".sql", ".xsl", ".cpp", ".c", ".js", ".php", ".rb", ".pl", ".lua")
 
 
 class InputError(Exception):
@@ -71,9 +95,13 @@ class InputError(Exception):
 
 
 def find_program(name: str) -> str | None:
-    """Returns the path of a program; None if it is not installed. The compiler knows where cc1 or cc1plus is."""
+    """Returns the path of a program or file; None if it is not installed.
+
+    The compiler knows where cc1 or cc1plus is. Debian keeps the programs of each version of PostgreSQL apart."""
+    if name in ("initdb", "postgres"):
+        return next(map(str, sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))), None)
     if name not in ("cc1", "cc1plus"):
-        return shutil.which(name)
+        return shutil.which(name) or (name if Path(name).is_absolute() and Path(name).is_file() else None)
     compiler = shutil.which("gcc" if name == "cc1" else "g++")
     if compiler is None:
         return None
@@ -86,6 +114,8 @@ def requirements(row: Row) -> list[str]:
     if row.group != "program":
         return []
     wanted = dict.fromkeys(NEEDS.get(getattr(row, "prepare", None) or "", ()))
+    if row.checked:
+        wanted |= dict.fromkeys((*row.user()[:1], "sh", "cmp"))
     if "{" not in row.command[0]:
         wanted = {row.command[0]: None} | wanted
     missing = []
@@ -100,36 +130,39 @@ def requirements(row: Row) -> list[str]:
 
 
 def run(command: Sequence[str | Path], *, setting: dict[str, str] | None = None, stdin: bytes | None = None,
-        cwd: Path | None = None) -> bytes:
-    """Returns the output of a program on the system's allocator; raises InputError if it fails."""
+        status: int = 0, output: IO[bytes] | None = None) -> bytes:
+    """Returns the output of a program on the system's allocator; raises InputError if it ends with another status.
+
+    output: a file that the program writes to, in place of what is returned."""
     env = {name: value for name, value in os.environ.items() if not PRIVATE_VARIABLE.match(name)}
     env.update({"LC_ALL": "C", "TZ": "UTC"} | (setting or {}))
     try:
-        done = subprocess.run(list(map(str, command)), env=env, cwd=cwd, input=stdin or b"", capture_output=True,
-                              check=False)
+        done = subprocess.run(list(map(str, command)), env=env, input=stdin or b"", stdout=output or subprocess.PIPE,
+                              stderr=subprocess.PIPE, check=False)
     except OSError as error:
         raise InputError(f"{command[0]}: {error.strerror}") from error
-    if done.returncode != 0:
+    if done.returncode != status:
         said = done.stderr.decode(errors="replace")[-2000:]
         raise InputError(f"{' '.join(map(str, command))}: status {done.returncode}\n{said}")
-    return done.stdout
+    return done.stdout or b""
 
 
 def digest_of_sources() -> str:
     """Returns a digest of all sources that decide what an input contains."""
     digest = hashlib.sha256()
-    for path in [Path(__file__), *sorted(WORKLOADS.rglob("*.py"))]:
+    for path in [Path(__file__), *sorted(path for path in WORKLOADS.rglob("*") if path.suffix in SOURCES)]:
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
 def make_once(files: str | Path, name: str, scale: float, make: Callable[[Path], object],
-              *tools: Sequence[str | Path]) -> Path:
+              *tools: Sequence[str | Path], more: str = "") -> Path:
     """Calls make(folder) to fill the folder FILES/NAME, unless it already holds the same.
 
-    tools: commands that print the versions on which the contents depend. A folder is never left incomplete."""
+    tools: commands that print the versions on which the contents depend. more: what else they depend on. A folder is
+    never left incomplete."""
     folder = Path(files, name)
-    versions = [run(tool).decode() for tool in tools]
+    versions = [*(run(tool).decode() for tool in tools), more]
     stamp = json.dumps({"scale": scale, "sources": digest_of_sources(), "tools": versions})
     try:
         if Path(folder, "stamp.json").read_text(encoding="utf-8") == stamp:
@@ -146,6 +179,22 @@ def make_once(files: str | Path, name: str, scale: float, make: Callable[[Path],
             shutil.rmtree(folder)
         fresh.rename(folder)
     return folder
+
+
+def make_answer(row: Row, files: str | Path) -> Path:
+    """Makes the file `expected` of a checked row: what its program prints on the system's allocator."""
+    program = row.program(files)
+    found = find_program(program[0]) or program[0]
+    before = [stamp.read_text(encoding="utf-8") for stamp in sorted(Path(files).glob("*/stamp.json"))
+              if str(stamp.parent) in f"{row.input(files)} {' '.join(program)}"]
+    more = json.dumps([row.status, row.setting, os.path.getmtime(os.path.realpath(found)), *program, *before])
+
+    def make(folder: Path) -> None:
+        with open(folder / "expected", "wb") as output:
+            run([*row.user(), *program], setting=row.setting, stdin=Path(row.input(files)).read_bytes(),
+                status=row.status, output=output)
+
+    return make_once(Path(files, "answers"), row.name, 1.0, make, more=more)
 
 
 def scaled(number: float, scale: float) -> int:
@@ -192,17 +241,6 @@ def python_files(files: str | Path, scale: float = 1.0) -> Path:
     return make_once(files, "python", scale, make, [PYTHON, "-VV"])
 
 
-def script_text(files: str | Path, scale: float = 1.0) -> Path:
-    """Makes script.txt and expected.json for mix.py."""
-
-    def make(folder: Path) -> None:
-        written, answers = script.make_script(20261121, scaled(3000, scale))
-        Path(folder, "script.txt").write_text(written, encoding="utf-8")
-        write_answers(folder, answers)
-
-    return make_once(files, "script", scale, make)
-
-
 def words(files: str | Path, scale: float = 1.0) -> Path:
     """Makes text.txt and expected.txt for words.lua and words.pl."""
 
@@ -215,24 +253,37 @@ def words(files: str | Path, scale: float = 1.0) -> Path:
     return make_once(files, "words", scale, make)
 
 
-def lines(files: str | Path, scale: float = 1.0) -> Path:
-    """Makes lines.txt, 20 MB of short lines, and expected.txt, the same lines sorted."""
-
-    def make(folder: Path) -> None:
-        made = text.text_lines(42, scaled(800_000, scale), words=40_000, longest=5)
-        write_lines(folder / "lines.txt", made)
-        write_lines(folder / "expected.txt", sorted(made))
-
-    return make_once(files, "lines", scale, make)
-
-
-def sql_script(files: str | Path, scale: float = 1.0) -> Path:
+def sqlite_script(files: str | Path, scale: float = 1.0) -> Path:
     """Makes script.sql for sqlite3 -bail. The script checks its own answers."""
 
     def make(folder: Path) -> None:
-        write_lines(folder / "script.sql", database.make_script(20261121, scaled(60000, scale)))
+        write_lines(folder / "script.sql", database.make_script(20261121, scaled(300_000, scale)))
 
     return make_once(files, "sqlite", scale, make)
+
+
+def mariadb(files: str | Path, scale: float = 1.0) -> Path:
+    """Makes script.sql for mariadbd --bootstrap, which checks its own answers, and an empty folder of data."""
+
+    def make(folder: Path) -> None:
+        (folder / "data").mkdir()
+        write_lines(folder / "script.sql", database.make_script(20261121, scaled(30_000, scale), database.MARIADB))
+
+    return make_once(files, "mariadb", scale, make)
+
+
+def postgresql(files: str | Path, scale: float = 1.0) -> Path:
+    """Makes script.sql for postgres --single, a cluster of databases, and a link to the program."""
+
+    def make(folder: Path) -> None:
+        user = AS_USER if os.geteuid() == 0 else ()
+        run([*user, find_program("initdb") or "initdb", "--no-locale", "--encoding=UTF8", "--auth=trust", "--no-sync",
+             "-D", folder / "cluster"])
+        (folder / "postgres").symlink_to(find_program("postgres") or "postgres")
+        write_lines(folder / "script.sql",
+                    database.make_script(20261121, scaled(120_000, scale), database.POSTGRESQL))
+
+    return make_once(files, "postgresql", scale, make, [find_program("postgres") or "postgres", "--version"])
 
 
 def redis_folder(files: str | Path, scale: float = 1.0) -> Path:
@@ -240,38 +291,103 @@ def redis_folder(files: str | Path, scale: float = 1.0) -> Path:
     return make_once(files, "redis", scale, lambda folder: None)
 
 
+def less(scale: float) -> list[str]:
+    """Returns the options that make the sources to compile shorter."""
+    return ["-DLESS"] if scale < 0.5 else []
+
+
 def c_file(files: str | Path, scale: float = 1.0) -> Path:
-    """Makes work.c, a link to cc1, and expected.s, cc1's output on the system's allocator."""
+    """Makes images.i, C behind the preprocessor (less of it at a scale below 0.5), and a link to cc1."""
 
     def make(folder: Path) -> None:
-        write_lines(folder / "work.c", c_source.make_c(20261121, scaled(50, scale)))
+        (folder / "images.i").write_bytes(run(["gcc", "-E", "-P", *less(scale), TO_COMPILE / "images.c"]))
         (folder / "cc1").symlink_to(find_program("cc1") or "cc1")
-        (folder / "expected.s").write_bytes(run([folder / "cc1", *CC1_ARGUMENTS, "work.c"], cwd=folder))
 
     return make_once(files, "gcc", scale, make, ["gcc", "--version"])
 
 
 def cxx_file(files: str | Path, scale: float = 1.0) -> Path:
-    """Makes work.ii (preprocessed), a link to cc1plus, and expected.s, its output."""
+    """Makes documents.ii, C++ behind the preprocessor (less of it, as c_file does), and a link to cc1plus."""
 
     def make(folder: Path) -> None:
-        write_lines(folder / "work.cpp", c_source.make_cxx(20261121, 1))
-        run(["g++", "-std=c++17", "-E", "work.cpp", "-o", "work.ii"], cwd=folder)
+        (folder / "documents.ii").write_bytes(
+            run(["g++", "-std=c++17", "-E", "-P", *less(scale), TO_COMPILE / "documents.cpp"]))
         (folder / "cc1plus").symlink_to(find_program("cc1plus") or "cc1plus")
-        (folder / "expected.s").write_bytes(run([folder / "cc1plus", *CC1PLUS_ARGUMENTS, "work.ii"], cwd=folder))
 
     return make_once(files, "gxx", scale, make, ["g++", "--version"])
 
 
-def repository(files: str | Path, scale: float = 1.0) -> Path:
-    """Makes a bare repository and the output of git log and pack-objects on the system's allocator."""
+def archives(files: str | Path, scale: float = 1.0) -> Path:
+    """Makes all.ld, which tells the linker the static libraries of the compiler (one at a scale below 0.5)."""
 
     def make(folder: Path) -> None:
-        git: list[str | Path] = ["git", "--git-dir", folder / "repository"]
+        names = ALL_LIBRARIES if scale >= 0.5 else ("libc.a",)
+        paths = [os.path.realpath(run(["g++", f"-print-file-name={name}"]).decode().strip()) for name in names]
+        write_lines(folder / "all.ld", [f"INPUT({' '.join(paths)})"])
+
+    return make_once(files, "archives", scale, make, ["g++", "--version"], ["ld", "--version"])
+
+
+def repository(files: str | Path, scale: float = 1.0) -> Path:
+    """Makes a bare repository."""
+
+    def make(folder: Path) -> None:
         run(["git", "init", "-q", "--bare", "-b", "main", folder / "repository"], setting=GIT_SETTING)
-        stream = b"".join(history.make_history(20261121, scaled(400, scale), scaled(40, scale)))
-        run([*git, "fast-import", "--quiet", "--done"], setting=GIT_SETTING, stdin=stream)
-        (folder / "expected.log").write_bytes(run([*git, *LOG_ARGUMENTS], setting=GIT_SETTING))
-        (folder / "expected.pack").write_bytes(run([*git, *PACK_ARGUMENTS], setting=GIT_SETTING))
+        stream = b"".join(history.make_history(20261121, scaled(900, scale), scaled(60, scale)))
+        run(["git", "--git-dir", folder / "repository", "fast-import", "--quiet", "--done"], setting=GIT_SETTING,
+            stdin=stream)
 
     return make_once(files, "git", scale, make, ["git", "--version"])
+
+
+def formulas(files: str | Path, scale: float = 1.0) -> Path:
+    """Makes large.cnf and small.cnf, formulas that cannot be satisfied, for minisat and cadical.
+
+    At a scale below 0.5 they have more clauses for each variable, which is easier to refute."""
+
+    def make(folder: Path) -> None:
+        for name, variables in (("large", 240), ("small", 215)):
+            count = scaled(variables, max(scale, 0.4))
+            clauses = round(count * (problems.HARDEST if scale >= 0.5 else 2 * problems.HARDEST))
+            write_lines(folder / f"{name}.cnf", problems.make_formula(2, count, clauses))
+
+    return make_once(files, "formulas", scale, make)
+
+
+def schedules(files: str | Path, scale: float = 1.0) -> Path:
+    """Makes shop.smt2 for z3."""
+
+    def make(folder: Path) -> None:
+        jobs = scaled(10, max(scale, 0.5))
+        write_lines(folder / "shop.smt2", problems.make_schedule(1, jobs, 8, (120, 80, 65, 60)))
+
+    return make_once(files, "schedules", scale, make)
+
+
+def proofs(files: str | Path, scale: float = 1.0) -> Path:
+    """Makes proofs.mm for metamath."""
+
+    def make(folder: Path) -> None:
+        write_lines(folder / "proofs.mm", problems.make_proofs(20261121, scaled(4000, scale)))
+
+    return make_once(files, "proofs", scale, make)
+
+
+def pictures(files: str | Path, scale: float = 1.0) -> Path:
+    """Makes picture.ppm."""
+
+    def make(folder: Path) -> None:
+        (folder / "picture.ppm").write_bytes(pages.make_image(scaled(2400, scale), scaled(1800, scale)))
+
+    return make_once(files, "pictures", scale, make)
+
+
+def documents_to_convert(files: str | Path, scale: float = 1.0) -> Path:
+    """Makes book.xml for xsltproc, pages.ps for Ghostscript, and pages.pdf for Poppler."""
+
+    def make(folder: Path) -> None:
+        write_lines(folder / "book.xml", pages.make_book(20261121, scaled(2000, scale)))
+        write_lines(folder / "pages.ps", pages.make_postscript(20261121, scaled(450, scale)))
+        (folder / "pages.pdf").write_text(pages.make_pdf(20261121, scaled(1200, scale)), encoding="latin-1")
+
+    return make_once(files, "documents", scale, make)

@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -16,13 +16,14 @@ import click
 from hakmem import paths, writing
 from hakmem.bench import allocators as chosen_allocators
 from hakmem.bench import deterministic, machine
-from hakmem.bench.command import split_names
+from hakmem.bench.command import Pairs, say, split_names
 from hakmem.bench.rows import choose
 from hakmem.bench.table import print_table, slices
 from hakmem.screen import Console, Text, make_console
 
 if TYPE_CHECKING:
-    from hakmem.bench.allocators import Allocator
+    from hakmem.bench.allocators import Allocator, Known
+    from hakmem.bench.cells import Cell
     from hakmem.bench.deterministic import SmallRow
     from hakmem.records import Entry, Result
 
@@ -84,6 +85,17 @@ def count_result(rows: Sequence[SmallRow], allocators: dict[str, Allocator], sub
             "rows": {row.name: {"threads": row.threads, "command": shlex.join(row.command),
                                 "base": shlex.join(row.base)} for row in rows},
             "instructions": count_all(rows, list(allocators.values()))}
+
+
+def count_cells(cells: Sequence[Cell], choose: Callable[[], Known], subject: str, env: Pairs, as_csv: bool,
+                resume: bool) -> Result:
+    """Counts a grid's cells on the allocators that `choose` returns. The three last are options that do not apply."""
+    if env or as_csv or resume:
+        raise click.UsageError("--instructions goes with neither --env, --csv nor --resume")
+    chosen, trouble = choose()
+    if trouble:
+        say(trouble)
+    return count_result([cell.small_row() for cell in cells], chosen, subject)
 
 
 def best_peer(figures: dict[str, float], subject: str) -> tuple[str, float] | None:

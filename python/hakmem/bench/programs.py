@@ -1,8 +1,8 @@
 """The compiled programs of bench/programs/, which the rows of real programs run. They are built when a row needs them:
 HAKMEM itself needs neither a C++ compiler nor cargo, so its own build leaves them out.
 
-A row's `prepare` names rust_json, rust_crates or cxx_containers. Each puts its program below FILES, where the row's
-command finds it, and keeps a program that the same compiler made from the same sources."""
+A row's `prepare` names rust_json, rust_crates, cxx_containers or cxx_service. Each puts its program below FILES, where
+the row's command finds it, and keeps a program that the same compiler made from the same sources."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ RUST_SOURCES = SOURCES / "rust_json"
 CRATES_SOURCES = SOURCES / "rust_crates"
 # {crate: the feature of rust_crates that uses it}
 CRATES = {"hakmem": "hakmem", "mimalloc": "mimalloc", "tikv-jemallocator": "jemalloc"}
-CXX_SOURCE = SOURCES / "cxx_containers.cpp"
-CXX_COMMAND = ["g++", "-std=c++17", "-O2", "-DNDEBUG", "-Wall", "-Wextra"]
+CXX_COMMAND = ["g++", "-std=c++17", "-O2", "-DNDEBUG", "-Wall", "-Wextra", "-pthread"]
 # Variables that a build does not get: they would make it run on the measured allocator or change how it compiles.
 PRIVATE_VARIABLE = re.compile(r"^(LD_|HAKMEM_|MALLOC_|GLIBC_TUNABLES|RUSTFLAGS|CARGO_(BUILD|PROFILE|TARGET|ENCODED))")
 
@@ -115,14 +114,14 @@ def build_rust_crates(folder: str | Path) -> Path:
     return program
 
 
-def build_cxx_containers(folder: str | Path) -> Path:
-    """Builds bench_cxx_containers in the folder and returns its path."""
-    what = "bench_cxx_containers"
+def build_cxx(folder: str | Path, name: str) -> Path:
+    """Builds bench_NAME from NAME.cpp in the folder and returns its path."""
+    what = f"bench_{name}"
     compiler = find_tool("g++", what)
-    program = Path(folder, what).resolve()
-    command: list[str | Path] = [compiler, *CXX_COMMAND[1:], CXX_SOURCE, "-o", program]
+    program, source = Path(folder, what).resolve(), SOURCES / f"{name}.cpp"
+    command: list[str | Path] = [compiler, *CXX_COMMAND[1:], source, "-o", program]
     version = run([compiler, "--version"], what)
-    return build_once(program, stamp_of([CXX_SOURCE], version, *CXX_COMMAND), lambda: run(command, what))
+    return build_once(program, stamp_of([source], version, *CXX_COMMAND), lambda: run(command, what))
 
 
 # ---- For `prepare` ----
@@ -143,4 +142,10 @@ def rust_crates(files: str | Path, scale: float = 1.0) -> Path:
 def cxx_containers(files: str | Path, scale: float = 1.0) -> Path:
     """Builds FILES/cxx_containers/bench_cxx_containers. Ignores scale, as rust_json does."""
     del scale
-    return build_cxx_containers(Path(files, "cxx_containers"))
+    return build_cxx(Path(files, "cxx_containers"), "cxx_containers")
+
+
+def cxx_service(files: str | Path, scale: float = 1.0) -> Path:
+    """Builds FILES/cxx_service/bench_cxx_service. Ignores scale, as rust_json does."""
+    del scale
+    return build_cxx(Path(files, "cxx_service"), "cxx_service")

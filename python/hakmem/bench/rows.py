@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Sequence
@@ -33,6 +34,11 @@ class Named(Protocol):
 R = TypeVar("R", bound=Named)
 
 GROUPS = ("driver", "program")
+# What the real programs are.
+KINDS = ("key-value server", "database", "interpreter", "compiler and linker", "solver and proof checker", "media",
+         "document and image", "service", "tool")
+# A user other than root, in a name space of its own, where root starts a program that refuses to be root's.
+AS_USER = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
 # What a row compares as time. seconds: of the driver's timed part. rate: seconds for a million operations, for a driver
 # that runs for a fixed time. wall: of the whole program.
 FIGURES = ("seconds", "rate", "wall")
@@ -47,10 +53,12 @@ class Row:
     inputs, {workloads} that of the scripts. scale_at: which word of the command is the amount of work. prepare: the
     function of inputs.py that makes the inputs, or of programs.py that builds the program. setting: variables for this
     row. preload: `child` if the program is a script that preloads the allocator, named by BENCH_PRELOAD, only into its
-    child and reports the child's figures. idle: in the first round the driver also waits after freeing everything,
-    and reports how much memory is held then. counts_calls: whether one more run counts the system calls. strace stops
-    thousands of threads one by one, which takes minutes for each allocator. verbatim: a user's command, whose braces
-    are its own."""
+    child and reports the child's figures. checked: checked.sh runs the command and compares what it prints with what it
+    printed on the system's allocator (inputs.py); `status` is the program's exit status, `stdin` its input. as_user:
+    the program refuses to run as root. kind: of a real program, one of KINDS. idle: in the first round the driver also
+    waits after freeing everything, and reports how much memory is held then. counts_calls: whether one more run counts
+    the system calls. strace stops thousands of threads one by one, which takes minutes for each allocator. verbatim: a
+    user's command, whose braces are its own."""
 
     name: str
     group: str
@@ -64,6 +72,11 @@ class Row:
     prepare: str | None = None
     setting: dict[str, str] = field(default_factory=dict)
     preload: str = "program"
+    kind: str | None = None
+    checked: bool = False
+    status: int = 0
+    stdin: str = "/dev/null"
+    as_user: bool = False
     idle: bool = False
     counts_calls: bool = True
     verbatim: bool = False
@@ -80,8 +93,12 @@ class Row:
             words[self.scale_at] = str(max(1, round(int(words[self.scale_at]) * scale)))
         return words
 
-    def argv(self, files: str | Path, scale: float = 1.0) -> list[str]:
-        """Returns the command to run."""
+    def answer(self, files: str | Path) -> Path:
+        """Returns the folder of what the checked program is expected to print."""
+        return Path(files, "answers", self.name)
+
+    def program(self, files: str | Path, scale: float = 1.0) -> list[str]:
+        """Returns the command of the program itself."""
         if self.verbatim:
             return list(self.command)
         words = [word.replace("{files}", str(files)).replace("{workloads}", str(WORKLOADS))
@@ -89,6 +106,23 @@ class Row:
         if self.group == "driver":
             words[0] = str(paths.program(words[0]))
         return words
+
+    def input(self, files: str | Path) -> str:
+        """Returns the file that the program reads as standard input."""
+        return self.stdin.replace("{files}", str(files))
+
+    def argv(self, files: str | Path, scale: float = 1.0) -> list[str]:
+        """Returns the command to run."""
+        words = self.program(files, scale)
+        if not self.checked:
+            return words
+        folder = self.answer(files)
+        return [*self.user(), "sh", str(WORKLOADS / "checked.sh"), str(folder / "expected"), str(folder / "output"),
+                str(self.status), self.input(files), *words]
+
+    def user(self) -> tuple[str, ...]:
+        """Returns the words that make another user of root for a program that needs one."""
+        return AS_USER if self.as_user and os.geteuid() == 0 else ()
 
 
 def check(number: int, table: dict[str, Any]) -> Row:
@@ -101,7 +135,7 @@ def check(number: int, table: dict[str, Any]) -> Row:
     for key in ("name", "group", "threads", "about", "command", "figure"):
         if key not in table:
             raise ValueError(f"{where}: {key} is missing")
-    for key, allowed in (("group", GROUPS), ("figure", FIGURES), ("preload", PRELOADS)):
+    for key, allowed in (("group", GROUPS), ("figure", FIGURES), ("preload", PRELOADS), ("kind", KINDS)):
         if table.get(key, allowed[0]) not in allowed:
             raise ValueError(f"{where}: {key} is {table[key]}, not one of {', '.join(allowed)}")
     command = table["command"]
@@ -110,6 +144,8 @@ def check(number: int, table: dict[str, Any]) -> Row:
     scale_at = table.get("scale_at")
     if scale_at is not None and not (0 < scale_at < len(command) and command[scale_at].isdigit()):
         raise ValueError(f"{where}: scale_at {scale_at} is not the place of a number in {command}")
+    if table.get("checked"):
+        table = {**table, "preload": "child"}
     setting = {key: str(value) for key, value in table.get("setting", {}).items()}
     return Row(**{**table, "command": tuple(command), "setting": setting})
 
@@ -157,13 +193,15 @@ def missing(row: Row) -> str | None:
     return None
 
 
-def prepare(row: Row, folder: Path) -> None:
-    """Makes the row's inputs in the folder, unless they are there."""
-    if row.prepare is None:
-        return
+def prepare(row: Row, folder: Path, scale: float = 1.0) -> None:
+    """Makes the row's inputs in the folder, and what a checked program prints, unless they are there."""
     from hakmem.bench import inputs, programs
 
-    function = getattr(inputs, row.prepare, None) or getattr(programs, row.prepare, None)
-    if function is None:
-        raise ValueError(f"{FILE.name}: row {row.name}: neither inputs.py nor programs.py has a function {row.prepare}")
-    function(folder)
+    if row.prepare is not None:
+        function = getattr(inputs, row.prepare, None) or getattr(programs, row.prepare, None)
+        if function is None:
+            raise ValueError(
+                f"{FILE.name}: row {row.name}: neither inputs.py nor programs.py has a function {row.prepare}")
+        function(folder, scale)
+    if row.checked:
+        inputs.make_answer(row, folder)

@@ -16,7 +16,7 @@ Cells = dict[str, dict[str, tuple[float, str]]]
 STYLES = {"lower": "green", "higher": "red", "tie": "dim"}
 ROW_WIDTH = 25
 SHORT = {"crashed": "crashed", "failed": "failed", "timeout": "too long", "refused": "refused"}
-MEANS = {"time": "time", "time_programs": "time, programs", "cpu": "CPU time", "peak_rss": "peak RSS",
+MEANS = {"time_programs": "time, programs", "time": "time, all", "cpu": "CPU time", "peak_rss": "peak RSS",
          "private": "private", "mean_rss": "mean RSS"}
 
 
@@ -120,14 +120,15 @@ def status_cell(entry: Entry, failed: dict[tuple[str, str], tuple[str, str]], ro
 
 
 def print_overall(console: Console, result: Result) -> None:
-    """Prints the geometric means over the rows."""
+    """Prints the geometric means over the rows. Those over the real programs come first."""
     overall = {name: means for name, means in result["summary"]["overall"].items() if means}
     if not overall:
         return
     lines = [[name, *(interval_text(means[mean]) if means.get(mean) else "-" for mean in MEANS),
-              str(means["time"]["rows"]) if means.get("time") else "-"] for name, means in overall.items()]
+              *(str(means[mean]["rows"]) if means.get(mean) else "-" for mean in ("time_programs", "time"))]
+             for name, means in overall.items()]
     print_table(console, f"{result['subject']} divided by the others: geometric means over the rows; below 1 it takes "
-                "less", ["", *MEANS.values(), "rows"], lines)
+                "less", ["", *MEANS.values(), "programs", "rows"], lines)
 
 
 def print_figures(console: Console, result: Result, title: str, cells: Cells, least: bool = True) -> None:
@@ -227,6 +228,7 @@ def print_result(console: Console, result: Result) -> None:
                        f"{result['date'][:16].replace('T', ' ')}, commit {result['commit'] or 'unknown'}; "
                        f"{machine.get('cpu')}, {machine.get('cpus')} CPUs, {machine.get('libc')}"), soft_wrap=True)
     console.print()
+    print_overall(console, result)
     subject = result["subject"]
     print_ratios(console, result, "time", "time_s",
                  f"Time of {subject}, and divided by that of the others; below 1 is less", seconds_text)
@@ -247,5 +249,4 @@ def print_result(console: Console, result: Result) -> None:
     print_figures(console, result, "Part of RSS on huge pages",
                   median_cells(result, "huge_percent", lambda percent: f"{percent:.0f} %"), least=False)
     print_figures(console, result, "System calls for memory", calls_cells(result))
-    print_overall(console, result)
     print_notes(console, result)

@@ -5,8 +5,9 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from subject import HERE, CheckError, Subject, run
+from subject import HERE, REPOSITORY, CheckError, Subject, run
 
+DRIVERS = REPOSITORY / "bench/drivers"
 FASTPATH = ("malloc", "free", "hak_free_sized")
 FASTPATH_SIZES = (16, 64, 256, 1024)
 FASTPATH_ROWS = tuple(f"{function} {size}" for function in FASTPATH for size in reversed(FASTPATH_SIZES))
@@ -62,7 +63,7 @@ def trace_calls(subject, sizes, compiler):
     """[(function, size, offsets)] of each watched call. The compiler is for the library's C library."""
     with tempfile.TemporaryDirectory(prefix="hakmem-golden-") as folder:
         tracer = Path(folder, "fastpath_trace")
-        flags = ["-std=gnu17", "-O1", "-fno-builtin", "-Wall", "-Wextra", "-Werror"]
+        flags = ["-std=gnu17", "-O1", "-fno-builtin", "-Wall", "-Wextra", "-Werror", "-I", DRIVERS]
         run([compiler, *flags, HERE / "fastpath_trace.c", "-o", tracer])
         output = run([tracer, subject.library, *sizes])
     calls = []

@@ -11,10 +11,8 @@
  * LIBRARY (the jump through the caller's linkage table) are left out.
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
-#include <malloc.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +23,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "entries.h"
+
 #if !defined(__x86_64__)
 #error "this program reads x86-64 registers"
 #endif
@@ -34,14 +34,11 @@ enum { WARM_BLOCKS = 40, WARM_ROUNDS = 200, CALLS = 10, STEPS_MOST = 1000000,
 
 /* ---- The program that is watched ---- */
 
-/* The functions that are watched. */
-enum { AFTER, MALLOC, FREE, HAK_FREE_SIZED, OTHERS };
-static const char *const names[] = {
-    "", "malloc", "free", "hak_free_sized", "calloc", "realloc", "realloc_3_more", "malloc_usable_size",
-    "aligned_alloc_64", "posix_memalign_32", "memalign_4096", "reallocarray", "new", "delete", "delete_sized",
-    "nallocx", "sallocx", "sdallocx", "hak_usable_size",
-};
-enum { NAMES = sizeof names / sizeof *names };
+/* The functions that are watched: these three, and the entry points that bench/drivers/entries.h lists. */
+#define NUMBER(name, there, before, call, after) ENTRY_##name,
+#define NAME(name, there, before, call, after) #name,
+enum { AFTER, MALLOC, FREE, HAK_FREE_SIZED, ENTRIES_THAT_HIT(NUMBER) NAMES };
+static const char *const names[] = {"", "malloc", "free", "hak_free_sized", ENTRIES_THAT_HIT(NAME)};
 
 /* A stop for the watcher: `what` is the number of the function that is called next, or AFTER a call. */
 static inline __attribute__((always_inline)) void mark(uint64_t what, uint64_t size, uint64_t call)
@@ -49,63 +46,27 @@ static inline __attribute__((always_inline)) void mark(uint64_t what, uint64_t s
     __asm__ volatile("int3" : : "a"(what), "b"(size), "c"(call) : "memory");
 }
 
-static void *found(const char *name) { return dlsym(RTLD_DEFAULT, name); }
-
-/* One call of each function between two marks. What it took is freed, so that the next call hits. */
-#define WATCH(what, call)                                                                                              \
-    do {                                                                                                               \
-        mark(OTHERS + (what), size, number);                                                                           \
+/* One call of each entry point between two marks. What it took is freed, so that the next call hits. */
+#define WATCH(name, there, before, call, after)                                                                        \
+    if ((there) && (ENTRY_##name != ENTRY_calloc || size <= CALLOC_MOST)) {                                            \
+        before;                                                                                                        \
+        mark(ENTRY_##name, size, number);                                                                              \
         call;                                                                                                          \
         mark(AFTER, size, number);                                                                                     \
-    } while (0)
-
-static void watch_others(size_t size, uint64_t number)
-{
-    void *(*new_one)(size_t) = (void *(*)(size_t))found("_Znwm");
-    void (*delete_one)(void *) = (void (*)(void *))found("_ZdlPv");
-    void (*delete_sized)(void *, size_t) = (void (*)(void *, size_t))found("_ZdlPvm");
-    size_t (*nallocx)(size_t, int) = (size_t (*)(size_t, int))found("nallocx");
-    size_t (*sallocx)(const void *, int) = (size_t (*)(const void *, int))found("sallocx");
-    void (*sdallocx)(void *, size_t, int) = (void (*)(void *, size_t, int))found("sdallocx");
-    size_t (*hak_usable_size)(const void *) = (size_t (*)(const void *))found("hak_usable_size");
-    void *block = malloc(size), *other;
-    volatile size_t usable;
-
-    if (size <= CALLOC_MOST) {
-        WATCH(0, other = calloc(1, size));
-        free(other);
+        after;                                                                                                         \
     }
-    WATCH(1, block = realloc(block, size));
-    block = realloc(block, size - 3);
-    WATCH(2, block = realloc(block, size));
-    WATCH(3, usable = malloc_usable_size(block));
-    WATCH(4, other = aligned_alloc(64, (size + 63) / 64 * 64));
-    free(other);
-    WATCH(5, usable = (size_t)posix_memalign(&other, 32, size));
-    free(other);
-    WATCH(6, other = memalign(4096, size));
-    free(other);
-    WATCH(7, other = reallocarray(NULL, size, 1));
-    free(other);
-    if (new_one == NULL || nallocx == NULL || hak_usable_size == NULL) /* another allocator */
-        goto end;
-    WATCH(8, other = new_one(size));
-    WATCH(9, delete_one(other));
-    other = new_one(size);
-    WATCH(10, delete_sized(other, size));
-    WATCH(11, usable = nallocx(size, 0));
-    WATCH(12, usable = sallocx(block, 0));
-    WATCH(14, usable = hak_usable_size(block));
-    other = malloc(size);
-    WATCH(13, sdallocx(other, size, 0));
-end:
-    (void)usable;
-    free(block);
+
+static void watch_entries(size_t size, uint64_t number)
+{
+    struct entry_place place = {.block = malloc(size)}, *at = &place;
+    ENTRIES_THAT_HIT(WATCH)
+    free(place.block);
 }
 
 static int be_watched(int count, char **sizes)
 {
     static void *blocks[WARM_BLOCKS];
+    entries_find();
     /* Only HAKMEM has it. The program also runs on other allocators. */
     void (*free_sized)(void *, size_t) = (void (*)(void *, size_t))dlsym(RTLD_DEFAULT, "hak_free_sized");
 
@@ -136,7 +97,7 @@ static int be_watched(int count, char **sizes)
             mark(AFTER, size, call);
         }
         for (uint64_t call = 0; call < CALLS; call++)
-            watch_others(size, call);
+            watch_entries(size, call);
     }
     return 0;
 }

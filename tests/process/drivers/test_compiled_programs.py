@@ -13,8 +13,9 @@ from hakmem.bench import programs
 pytestmark = machine.needs("program:cargo")
 
 BUILD = Path(os.environ.get("HAKMEM_BUILD_DIR", blackbox.REPOSITORY / "build/release"))
-# Small runs: DOCUMENTS, then LIVE or RECORDS, then SEED.
-SMALL = {"bench_rust_json": (6, 60, 7), "bench_cxx_containers": (400, 60, 7)}
+# Small runs: the amount of work, then LIVE, RECORDS or WORKERS, then SEED.
+SMALL = {"bench_rust_json": (6, 60, 7), "bench_cxx_containers": (400, 60, 7), "bench_cxx_service": (3000, 3, 7)}
+AMOUNT = {"bench_cxx_service": "REQUESTS"}
 NAMES = list(SMALL)
 
 
@@ -22,12 +23,14 @@ NAMES = list(SMALL)
 def built():
     """Name -> path. Kept in the build folder, because cargo is slow."""
     files = BUILD / "compiled-programs"
-    return {path.name: path for path in (programs.rust_json(files), programs.cxx_containers(files))}
+    made = (programs.rust_json(files), programs.cxx_containers(files), programs.cxx_service(files))
+    return {path.name: path for path in made}
 
 
 def checksum(result):
     assert result.status == 0, result.report()
-    return re.fullmatch(r"documents=[1-9]\d*( words=[1-9]\d*)? checksum=([0-9a-f]{16})\n", result.stdout)[2]
+    form = r"(?:documents|requests)=[1-9]\d*( words=[1-9]\d*)? checksum=([0-9a-f]{16})\n"
+    return re.fullmatch(form, result.stdout)[2]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -58,9 +61,10 @@ def test_a_wrong_allocator_ends_badly(built, compiled, name):
 def test_arguments(built, name):
     told = blackbox.run([built[name], "--help"])
     assert told.status == 0
-    for word in ("DOCUMENTS", "SEED", "CHECKSUM"):
+    amount = AMOUNT.get(name, "DOCUMENTS")
+    for word in (amount, "SEED", "CHECKSUM"):
         assert word in told.stdout
-    for arguments, named in ((["x"], "DOCUMENTS"), (["1", "1", "-1"], "SEED"), (["1"] * 5, "usage")):
+    for arguments, named in ((["x"], amount), (["1", "1", "-1"], "SEED"), (["1"] * 5, "usage")):
         refused = blackbox.run([built[name], *arguments])
         assert refused.status == 2, refused.report()
         assert named in refused.stderr and name in refused.stderr
@@ -72,9 +76,11 @@ def test_nothing_is_built_twice(built, monkeypatch):
     really_run = programs.run
     monkeypatch.setattr(programs, "run", lambda command, what: asked.append(command) or really_run(command, what))
     for path in built.values():
-        make = programs.build_rust_json if "rust" in path.name else programs.build_cxx_containers
-        assert make(path.parent) == path
-    assert [command[1:] for command in asked] == [["--version"], ["--version"]]
+        if "rust" in path.name:
+            assert programs.build_rust_json(path.parent) == path
+        else:
+            assert programs.build_cxx(path.parent, path.name.removeprefix("bench_")) == path
+    assert [command[1:] for command in asked] == [["--version"]] * len(built)
     assert before == {path: path.stat().st_mtime_ns for path in built.values()}
 
 
@@ -99,7 +105,7 @@ def test_changed_sources_are_built_again(tmp_path):
     assert built[-1] == "two again", "what a failed build left is not taken for the program"
 
 
-@pytest.mark.parametrize("make, tool", [(programs.build_rust_json, "cargo"), (programs.build_cxx_containers, "g++")])
+@pytest.mark.parametrize("make, tool", [(programs.rust_json, "cargo"), (programs.cxx_service, "g++")])
 def test_a_missing_compiler_is_named(tmp_path, monkeypatch, make, tool):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -108,8 +114,7 @@ def test_a_missing_compiler_is_named(tmp_path, monkeypatch, make, tool):
 
 
 def test_a_failed_build_says_why(tmp_path, monkeypatch):
-    source = tmp_path / "broken.cpp"
-    source.write_text("int main() { return nothing; }\n")
-    monkeypatch.setattr(programs, "CXX_SOURCE", source)
-    with pytest.raises(programs.ProgramError, match="(?s)bench_cxx_containers.*nothing"):
-        programs.build_cxx_containers(tmp_path / "out")
+    (tmp_path / "broken.cpp").write_text("int main() { return nothing; }\n")
+    monkeypatch.setattr(programs, "SOURCES", tmp_path)
+    with pytest.raises(programs.ProgramError, match="(?s)bench_broken.*nothing"):
+        programs.build_cxx(tmp_path / "out", "broken")

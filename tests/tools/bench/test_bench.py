@@ -25,7 +25,7 @@ def measured(tmp_path_factory):
     journal = folder / ".running/small.jsonl"
     journal.parent.mkdir()
     journal.write_text("an old one\n")
-    done = tool.bench(folder, *tool.TWO, *SMALL, "--rows", "^true$", "--rounds", 2, "--name", "small")
+    done = tool.bench(folder, *tool.TWO, *SMALL, "--rows", "^spawn-true$", "--rounds", 2, "--name", "small")
     assert done.status == 0, done.report()
     assert journal.with_name("small.jsonl.old").read_text() == "an old one\n"
     return folder, done
@@ -62,6 +62,16 @@ def test_results_are_written(measured):
         assert "fill_ms" not in line, "no line has one"
     assert len(list(folder.glob("*-small.html"))) == 1
     assert ANSI not in done.stdout + done.stderr
+
+
+def test_the_means_come_first(measured):
+    """Of all figures the first are the means over the rows, and of these the one over the real programs."""
+    from hakmem.bench.table import MEANS
+
+    result = tool.only_result(measured[0])
+    known = {*result["allocators"], *result["rows"]} - {result["subject"]}
+    first = [line.split()[0] for line in measured[1].stdout.splitlines() if line.split() and line.split()[0] in known]
+    assert first[:2] == ["glibc", "hakmem-again"] and next(iter(MEANS)) == "time_programs"
 
 
 def test_a_result_is_shown_again(measured, tmp_path):

@@ -1,9 +1,12 @@
-"""redis.py FOLDER REQUESTS [flush]: redis-server on the allocator that BENCH_PRELOAD names, under redis-benchmark.
+"""redis.py FOLDER REQUESTS KIND: redis-server on the allocator that BENCH_PRELOAD names, under redis-benchmark.
 
 The server alone gets the allocator. Its figures, between the first request and the last, are printed as a RESULT
 line; the seconds are those that redis-benchmark measured for its requests. REQUESTS is what the heaviest test sends.
 Ends with status 1 when the server does not keep its data, counts other requests than were sent, or does not end well;
 when a signal ends the server, this process ends by the same.
+
+KIND says what the clients do: `strings` (set, read, append, count), `collections` (lists, sets, hashes, sorted sets),
+`stream` (entries, trimmed and read), or `eviction` (a server whose keys expire or make place for others).
 
 With `flush`, REQUESTS SETs of 300 bytes on half as many keys, then FLUSHALL: what is left of their memory 1.5 s later.
 """
@@ -39,18 +42,48 @@ PIPELINE = 16
 CLIENT = ["redis-benchmark", "-s", "socket", "--csv", "-c", "16", "-P", str(PIPELINE)]
 VALUE = {size: "v" * size for size in (100, 700, 4000)}
 
-# Each test: (share of REQUESTS, number of random keys, command).
-TESTS = [
-    (1.0, 8000, ["SET", "key:__rand_int__", VALUE[100]]),
-    (0.6, 8000, ["SET", "key:__rand_int__", VALUE[700]]),
-    (0.3, 4000, ["SET", "key:__rand_int__", VALUE[4000]]),
-    (1.0, 8000, ["GET", "key:__rand_int__"]),
-    (0.8, 500, ["LPUSH", "list:__rand_int__", VALUE[100]]),
-    (0.8, 700, ["HSET", "hash:__rand_int__", "field:__rand_int__", VALUE[700]]),
-    (0.6, 8000, ["SET", "key:__rand_int__", VALUE[100]]),
-    (0.4, 500, ["RPOP", "list:__rand_int__"]),
-]
+# Each test of a kind: (share of REQUESTS, number of random keys, command).
+TESTS = {
+    "strings": [
+        (1.0, 8000, ["SET", "key:__rand_int__", VALUE[100]]),
+        (0.6, 8000, ["SET", "key:__rand_int__", VALUE[700]]),
+        (0.3, 4000, ["SET", "key:__rand_int__", VALUE[4000]]),
+        (1.0, 8000, ["GET", "key:__rand_int__"]),
+        (0.6, 2000, ["APPEND", "log:__rand_int__", VALUE[100]]),
+        (0.6, 8000, ["INCR", "count:__rand_int__"]),
+        (0.6, 8000, ["SET", "key:__rand_int__", VALUE[100]]),
+    ],
+    "collections": [
+        (0.8, 500, ["LPUSH", "list:__rand_int__", VALUE[100]]),
+        (0.8, 700, ["HSET", "hash:__rand_int__", "field:__rand_int__", VALUE[700]]),
+        (0.8, 30000, ["SADD", "set:__rand_int__", "a", "b", "a longer member of a set", VALUE[100]]),
+        (0.8, 30000, ["ZADD", "board", "__rand_int__", "member:__rand_int__"]),
+        (0.1, 500, ["LRANGE", "list:__rand_int__", "0", "30"]),
+        (0.1, 700, ["HGETALL", "hash:__rand_int__"]),
+        (0.4, 500, ["RPOP", "list:__rand_int__"]),
+        (0.4, 30000, ["SPOP", "set:__rand_int__"]),
+        (0.4, 30000, ["ZREM", "board", "member:__rand_int__"]),
+    ],
+    "stream": [
+        (2.0, 200, ["XADD", "stream:__rand_int__", "MAXLEN", "~", "500", "*", "kind", "event", "text", VALUE[100]]),
+        (0.2, 200, ["XRANGE", "stream:__rand_int__", "-", "+", "COUNT", "20"]),
+        (0.5, 200, ["XADD", "stream:__rand_int__", "MAXLEN", "~", "500", "*", "kind", "dump", "text", VALUE[700]]),
+        (0.1, 200, ["XTRIM", "stream:__rand_int__", "MAXLEN", "100"]),
+    ],
+    # Only keys that expire may go, so the kept ones stay.
+    "eviction": [
+        (1.0, 100000, ["SET", "key:__rand_int__", VALUE[700], "EX", "3600"]),
+        (0.5, 50000, ["SET", "key:__rand_int__", VALUE[4000], "EX", "3600"]),
+        (1.0, 100000, ["SET", "key:__rand_int__", VALUE[100], "EX", "3600"]),
+        (0.5, 100000, ["GET", "key:__rand_int__"]),
+        (0.5, 100000, ["SET", "key:__rand_int__", VALUE[700], "EX", "3600"]),
+    ],
+}
+# What the server of a kind gets beside SERVER.
+MORE = {"eviction": ["--maxmemory", "48mb", "--maxmemory-policy", "volatile-lru"]}
 KEPT = 1000
+# So many operations of `eviction` need more than its memory.
+ENOUGH = 300_000
 SAMPLE_S = 0.01
 IDLE_S = 1.5
 PRIVATE_REST = 20
@@ -67,12 +100,13 @@ def fail(message: str) -> NoReturn:
     raise SystemExit(f"redis.py: {message}")
 
 
-def start_server() -> Popen[bytes]:
-    """Starts the server in the current folder. The kernel ends it if this process ends without doing so."""
+def start_server(kind: str) -> Popen[bytes]:
+    """Starts the server of a kind in the current folder. The kernel ends it if this process ends without doing so."""
     environment = {**os.environ, "LD_PRELOAD": os.environ.get("BENCH_PRELOAD") or SYSTEM}
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     with open("log", "wb") as log:
-        return subprocess.Popen(SERVER, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+        return subprocess.Popen([*SERVER, *MORE.get(kind, [])], env=environment, stdin=subprocess.DEVNULL, stdout=log,
+                                stderr=log,
                                 preexec_fn=lambda: prctl(SIGNAL_OF_PARENT_DEATH, signal.SIGKILL, 0, 0, 0))
 
 
@@ -257,25 +291,26 @@ def plausible(stream: Stream, name: str, number: int) -> bool:
     return found is None or found.decode("latin-1") in VALUE.values()
 
 
-def main(folder: str, requests: str, kind: str = "") -> None:
+def main(folder: str, requests: str, kind: str) -> None:
     """Runs the tests in a folder of their own."""
     # The client sends only whole pipelines.
-    tests = [(math.ceil(int(requests) * share / PIPELINE) * PIPELINE, keys, command) for share, keys, command in TESTS]
+    tests = [(math.ceil(int(requests) * share / PIPELINE) * PIPELINE, keys, command)
+             for share, keys, command in TESTS.get(kind, [])]
     with tempfile.TemporaryDirectory(prefix="redis-", dir=folder) as place:
         os.chdir(place)  # The socket's path must be short.
-        server = start_server()
+        server = start_server(kind)
         try:
-            if kind:
+            if kind == "flush":
                 run_flush(server, int(requests))
             else:
-                run(server, tests)
+                run(server, kind, tests)
         finally:
             server.kill()
             server.wait()
             os.chdir("/")
 
 
-def run(server: Popen[bytes], tests: Sequence[tuple[int, int, list[str]]]) -> None:
+def run(server: Popen[bytes], kind: str, tests: Sequence[tuple[int, int, list[str]]]) -> None:
     """Runs the tests on the server and prints the figures."""
     stream = connect(server)
     check_preload(server)
@@ -295,12 +330,15 @@ def run(server: Popen[bytes], tests: Sequence[tuple[int, int, list[str]]]) -> No
     peak = peak_kib(server.pid)
     operations = sum(requests for requests, _, _ in tests)
     check_data(stream, pairs, calls, sent)
+    evicted = int(info(stream, "stats")["evicted_keys"])
+    if (evicted > 0) != (kind == "eviction") and operations > ENOUGH:
+        fail(f"{evicted} keys were evicted")
     stream.write(b"SHUTDOWN NOSAVE\r\n")
     stream.flush()
     if server.wait(30) != 0:
         raise Gone(server.returncode)
     user, system, soft, hard = (later - earlier for later, earlier in zip(after, before))
-    print(f"RESULT name=redis ops={operations} seconds={seconds:.6f} ops_per_s={operations / seconds:.0f} "
+    print(f"RESULT name=redis_{kind} ops={operations} seconds={seconds:.6f} ops_per_s={operations / seconds:.0f} "
           f"ns_per_op={seconds * 1e9 / operations:.3f} user_s={user:.6f} sys_s={system:.6f} soft_faults={soft} "
           f"hard_faults={hard} rss_peak_kib={peak} rss_mean_kib={mean} "
           f"private_peak_kib={sampler.private}")
@@ -332,8 +370,8 @@ def run_flush(server: Popen[bytes], requests: int) -> None:
           f"freed_kib={max(freed, 0)} held_kib={max(held, 0)}")
 
 
-if len(sys.argv) not in (3, 4) or sys.argv[3:] not in ([], ["flush"]):
-    fail("usage: redis.py FOLDER REQUESTS [flush]")
+if len(sys.argv) != 4 or sys.argv[3] not in (*TESTS, "flush"):
+    fail(f"usage: redis.py FOLDER REQUESTS {'|'.join(TESTS)}|flush")
 try:
     main(*sys.argv[1:])
 except Gone as error:

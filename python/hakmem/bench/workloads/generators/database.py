@@ -1,16 +1,43 @@
 """Makes an SQL script that creates tables, queries, changes them, and checks every answer.
 
-Checks are rows of a table with a CHECK constraint. If one fails, sqlite3 -bail ends with status 1 and the check's name.
-"""
+Checks are rows of a table with a CHECK constraint. If one fails, sqlite3 -bail and mariadbd --bootstrap end with status
+1, and the others' output differs. Each statement is one line, as mariadbd and postgres read them."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from hakmem.bench.workloads.generators.text import vocabulary
 
 ROWS_A_STATEMENT = 200
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What the databases' languages do not share.
+
+    before: the first statements. answers: the columns of the table of answers. value: an answer as one of these
+    columns. joined: the texts of a column in one, with a separator between them. after: the last statements."""
+
+    before: tuple[str, ...]
+    answers: str
+    value: str
+    joined: str
+    after: tuple[str, ...] = ()
+
+
+SQLITE = Dialect(("pragma journal_mode = off;",),
+                 "name text, found, wanted, constraint the_answer_is_wrong check (found is wanted)",
+                 "{}", "group_concat({}, '{}')")
+TEXTS = ("name text not null, found text not null, wanted text not null, "
+         "constraint the_answer_is_wrong check (found = wanted)")
+POSTGRESQL = Dialect(("set client_min_messages = error;", "drop table if exists answers, customers, orders, copied;"),
+                     TEXTS, "cast({} as text)", "string_agg(cast({} as text), '{}')")
+MARIADB = Dialect(("create database if not exists shop;", "use shop;", "set sql_mode = 'ANSI';",
+                   "drop table if exists answers, customers, orders, copied;"),
+                  TEXTS, "cast({} as char)", "group_concat({} separator '{}')", ("drop database shop;",))
 
 
 def insert(table: str, rows: Sequence[tuple[object, ...]]) -> Iterator[str]:
@@ -19,13 +46,13 @@ def insert(table: str, rows: Sequence[tuple[object, ...]]) -> Iterator[str]:
         yield f"insert into {table} values " + ",".join(map(str, rows[start : start + ROWS_A_STATEMENT])) + ";"
 
 
-def check(name: str, query: str, wanted: object) -> str:
-    """Returns the statement that checks a query's answer."""
-    return f"insert into answers select '{name}', ({query}), {wanted};"
-
-
-def make_script(seed: int, orders: int) -> Iterator[str]:
+def make_script(seed: int, orders: int, dialect: Dialect = SQLITE) -> Iterator[str]:
     """Yields the script: customers, ten times as many orders, their items; joins, groups, updates, deletes."""
+    def check(name: str, query: str, wanted: object) -> str:
+        """Returns the statement that checks a query's answer."""
+        found, right = (dialect.value.format(value) for value in (f"({query})", wanted))
+        return f"insert into answers select '{name}', {found}, {right};"
+
     generator = random.Random(seed)
     words = vocabulary(generator, 2000)
     customers = [(number, " ".join(generator.choices(words, k=2)), generator.randrange(50))
@@ -42,10 +69,10 @@ def make_script(seed: int, orders: int) -> Iterator[str]:
         of_word[word] = of_word.get(word, 0) + 1
     after = [(number, amount + 7 if amount % 3 == 0 else amount) for number, _, amount, _ in placed if number % 4]
     yield from (
-        "pragma journal_mode = off;",
-        "create table answers (name text, found, wanted, constraint the_answer_is_wrong check (found is wanted));",
-        "create table customers (id integer primary key, name text, area integer);",
-        "create table orders (id integer primary key, customer integer, amount integer, word text);",
+        *dialect.before,
+        f"create table answers ({dialect.answers});",
+        "create table customers (id integer primary key, name varchar(40), area integer);",
+        "create table orders (id integer primary key, customer integer, amount integer, word varchar(20));",
         "begin;",
     )
     yield from insert("customers", customers)
@@ -56,17 +83,17 @@ def make_script(seed: int, orders: int) -> Iterator[str]:
     yield check("rows", "select count(*) from orders", orders)
     yield check("sum", "select sum(amount) from orders", sum(spent.values()))
     yield check("best area", "select max(total) from (select sum(amount) as total from orders join customers "
-                "on customers.id = orders.customer group by area)", max(sums.values()))
-    yield check("words", "select sum(n * n) from (select count(*) as n from orders group by word)",
+                "on customers.id = orders.customer group by area) as areas", max(sums.values()))
+    yield check("words", "select sum(n * n) from (select count(*) as n from orders group by word) as words",
                 sum(count * count for count in of_word.values()))
     best = sorted(spent.items(), key=lambda pair: (-pair[1], pair[0]))[:20]
-    yield check("best customers", "select group_concat(customer, ' ') from (select customer from orders "
-                "group by customer order by sum(amount) desc, customer limit 20)",
+    yield check("best customers", f"select {dialect.joined.format('customer', ' ')} from (select customer from "
+                "orders group by customer order by sum(amount) desc, customer limit 20) as best",
                 "'" + " ".join(str(number) for number, _ in best) + "'")
     # Makes, sorts and drops text: values of many sizes on the heap.
     yield check("names", "select sum(length(found)) from (select distinct upper(name) || ':' || "
-                "group_concat(word, ',') as found from customers join orders on orders.customer = customers.id "
-                "group by customers.id)",
+                f"{dialect.joined.format('word', ',')} as found from customers join orders on orders.customer = "
+                "customers.id group by customers.id) as names",
                 sum(len(customers[number][1]) + 1 + length - 1 for number, length in lengths(placed).items()))
     yield "update orders set amount = amount + 7 where amount % 3 = 0;"
     yield "delete from orders where id % 4 = 0;"
@@ -75,6 +102,7 @@ def make_script(seed: int, orders: int) -> Iterator[str]:
     yield check("copied", "select count(*) || ' ' || sum(length(label)) from copied",
                 f"'{len(after)} {sum(len(placed[number][3]) + 1 + len(str(amount)) for number, amount in after)}'")
     yield "select name, found from answers;"
+    yield from dialect.after
 
 
 def lengths(placed: Iterable[tuple[int, int, int, str]]) -> dict[int, int]:
