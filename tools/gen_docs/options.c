@@ -185,4 +185,16 @@ void gen_docs_options(FILE *out)
             exit(2);
         }
     }
+    fprintf(out,
+            "\n"
+            "## Accepted, and without effect\n"
+            "\n"
+            "Earlier versions of HAKMEM read these variables. HAKMEM accepts them with any value, because what they\n"
+            "asked for needs no setting here. With `HAKMEM_VERBOSE=1` it says so for each one that is set.\n"
+            "\n"
+            "| Variable | What does its work |\n"
+            "|---|---|\n");
+#define ACCEPTED(name, served_by) fprintf(out, "| `%s` | %s |\n", name, served_by);
+    ACCEPTED_TABLE(ACCEPTED)
+#undef ACCEPTED
 }
