@@ -1,5 +1,4 @@
-"""Protects make and scripts/larson.sh: programs lie beside the Makefile, each with its allocator, and EXTRA_CFLAGS
-reach the compiler and what they choose."""
+"""Protects make and scripts/larson.sh: each program lies beside the Makefile; EXTRA_CFLAGS have their effect."""
 
 import json
 import os
