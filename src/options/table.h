@@ -114,8 +114,8 @@
            "1: report misuse and abort; 0: report it, ignore the call and go on")
 
 /*
- * Variables of the source documents whose work needs no setting. HAKMEM accepts them with any value. With HAKMEM_VERBOSE
- * it says for each that is set what does its work.
+ * Variables of the source documents whose work needs no setting. HAKMEM accepts them with any value. With
+ * HAKMEM_VERBOSE it says for each that is set what does its work.
  *
  *   ACCEPTED("HAKMEM_NAME", "what does its work")
  */

@@ -201,7 +201,8 @@ static void test_refills_and_frees(void)
     assert_int_equal(row->live_blocks, 29);
     assert_counted(COUNT_FREE_SS_LOCKED, 1);
     for (unsigned class = 0; class < CLASS_COUNT; class++)
-        assert_int_equal(debug_counter_of(COUNT_FREE_SS_LOCAL, class), HAK_DEBUG_COUNTERS && class == CLASS_256 ? 10 : 0);
+        assert_int_equal(debug_counter_of(COUNT_FREE_SS_LOCAL, class),
+                         HAK_DEBUG_COUNTERS && class == CLASS_256 ? 10 : 0);
     heaps_check();
 }
 
@@ -248,7 +249,8 @@ static void test_requeued(void)
     assert_counted(COUNT_MF2_PENDING_DRAINED, 2);
     assert_int_equal(shoot()->remote_in, 3);
     for (unsigned class = 0; class < CLASS_COUNT; class++)
-        assert_int_equal(debug_counter_of(COUNT_MF2_PENDING_ENQUEUED, class), HAK_DEBUG_COUNTERS && class == CLASS_1024 ? 2 : 0);
+        assert_int_equal(debug_counter_of(COUNT_MF2_PENDING_ENQUEUED, class),
+                         HAK_DEBUG_COUNTERS && class == CLASS_1024 ? 2 : 0);
     heaps_check();
 }
 
@@ -326,7 +328,8 @@ static void test_debug_table(void)
     observe_exit_report();
     strncat(got, capture_end(), sizeof got - 1);
     assert_has(got,
-               HAK_DEBUG_COUNTERS ? "refill_pool                       1  refills" : "this build carries no debug counters");
+               HAK_DEBUG_COUNTERS ? "refill_pool                       1  refills"
+                                  : "this build carries no debug counters");
     if (HAK_DEBUG_COUNTERS)
         assert_has(got, "hakmem: 64: 1\n");
 }

@@ -189,9 +189,9 @@ void gen_docs_options(FILE *out)
             "\n"
             "## Accepted, and without effect\n"
             "\n"
-            "Some programs and scripts set these variables for the HAKMEM of the source documents. This HAKMEM accepts\n"
-            "them with any value, because what they ask for needs no setting. With `HAKMEM_VERBOSE=1` it says so for\n"
-            "each one that is set.\n"
+            "Scripts may set these variables for the HAKMEM of the source documents. This HAKMEM accepts them with\n"
+            "any value, because what they ask for needs no setting. With `HAKMEM_VERBOSE=1` it says so for each one\n"
+            "that is set.\n"
             "\n"
             "| Variable | What does its work |\n"
             "|---|---|\n");

@@ -140,6 +140,7 @@ def test_the_documents_settings(tmp_path):
 
 def test_a_release_build_names_the_one_with_the_cycle_profile(tmp_path):
     (tmp_path / "larson_hakmem").symlink_to(BIN / "larson_hakmem")
-    done = blackbox.run(["./larson_hakmem", 0, 8, 128, 1024, 1, 12345, 4], cwd=tmp_path, env={"HAKMEM_TINY_PROFILE": "1"})
+    done = blackbox.run(["./larson_hakmem", 0, 8, 128, 1024, 1, 12345, 4], cwd=tmp_path,
+                        env={"HAKMEM_TINY_PROFILE": "1"})
     assert done.status == 0 and done.stderr.count("\n") == 1, done.report()
     assert "make larson_hakmem BUILD_FLAVOR=cycles" in done.stderr
