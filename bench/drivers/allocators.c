@@ -1,4 +1,5 @@
-/* bench_allocators: runs one of several scenarios, chosen by name. Each scenario has its own file, scenario_*.c. */
+/* bench_allocators: runs one of several scenarios, chosen by name, cold: nothing runs before the clock starts. The
+ * files scenario_*.c have the scenarios. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <getopt.h>
@@ -6,17 +7,19 @@
 
 #include "scenario.h"
 
-static const struct scenario *const scenarios[] = { &scenario_json, &scenario_mir, &scenario_mixed,
-                                                    &scenario_string_builder };
+static const struct scenario *const scenarios[] = {
+    &scenario_json, &scenario_mir, &scenario_mixed, &scenario_string_builder,
+    &scenario_json_trees, &scenario_mir_arenas, &scenario_mixed_octaves, &scenario_string_parts,
+};
 enum { SCENARIOS = sizeof scenarios / sizeof scenarios[0] };
 
 static void print_usage(int file)
 {
     dprintf(file, "usage: %s --scenario NAME [--iterations ITERATIONS] [--seed SEED]\n", program_invocation_short_name);
     for (unsigned i = 0; i < SCENARIOS; i++)
-        dprintf(file, "  %-14s  %s (default %llu)\n", scenarios[i]->name, scenarios[i]->about,
+        dprintf(file, "  %-15s  %s (default %llu)\n", scenarios[i]->name, scenarios[i]->about,
                 (unsigned long long)scenarios[i]->iterations);
-    dprintf(file, "  SEED is 42 by default\n");
+    dprintf(file, "  SEED is 42 by default; the documents' scenarios have nothing random\n");
 }
 
 static const struct scenario *find_scenario(const char *name)
@@ -72,14 +75,25 @@ int main(int argc, char **argv)
         return 2;
     }
 
+    static struct pool_figures before, after;
     struct scenario_run run = { .random = bench_seed(seed, 0) };
     struct bench_run bench;
+    if (!given)
+        iterations = scenario->iterations;
+    bool counted = scenario->allocated != NULL && pool_figures_read(&before);
     bench_begin(&bench, scenario->name);
-    scenario->iterate(&run, given ? iterations : scenario->iterations);
+    scenario->iterate(&run, iterations);
     bench_end(&bench, run.operations);
+    if (counted)
+        pool_figures_read(&after);
     /* The state of the random numbers, which is the same after the same work. */
     bench_extra(&bench, "checksum", run.random ^ run.serial);
     scenario->finish(&run);
+    if (counted) {
+        struct pool_allocated rows[SCENARIO_SIZES_MOST];
+        unsigned sizes = scenario->allocated(iterations, rows);
+        pool_report_classes(&bench, &before, &after, rows, sizes);
+    }
     bench_report(&bench);
     return 0;
 }

@@ -1,5 +1,5 @@
 /*
- * test_mf2: pages whose blocks are freed by other threads than their owner. There are THREADS lines of GENERATIONS
+ * bench_mf2: pages whose blocks are freed by other threads than their owner. There are THREADS lines of GENERATIONS
  * threads, one after another. Each thread allocates blocks of 2 to 32 KiB, and one in four of 64 to 2048 B.
  *
  * Of eight blocks, four go into another thread's mailbox. The receiver frees them, or another sender that finds the

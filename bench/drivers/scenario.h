@@ -5,13 +5,15 @@
 #ifndef BENCH_SCENARIO_H
 #define BENCH_SCENARIO_H
 
-#include "common.h"
+#include "pool_figures.h"
 
 struct scenario_run {
     uint64_t random;
     uint64_t operations;
     uint64_t serial; /* of the next object; an object's contents are made from its serial */
 };
+
+enum { SCENARIO_SIZES_MOST = 5 };
 
 struct scenario {
     const char *name;
@@ -20,9 +22,15 @@ struct scenario {
     void (*iterate)(struct scenario_run *run, uint64_t iterations);
     /* Checks and frees what is left, outside the timed part. */
     void (*finish)(struct scenario_run *run);
+    /* Puts the sizes that `iterations` allocated, and how many blocks of each, into the rows. Returns the number of
+     * sizes. NULL for a scenario whose sizes depend on the seed. */
+    unsigned (*allocated)(uint64_t iterations, struct pool_allocated rows[SCENARIO_SIZES_MOST]);
 };
 
+/* The source documents' own, which bench_allocators runs cold. */
 extern const struct scenario scenario_json, scenario_mir, scenario_mixed, scenario_string_builder;
+/* Patterns of lifetimes in programs of the same kinds. */
+extern const struct scenario scenario_json_trees, scenario_mir_arenas, scenario_mixed_octaves, scenario_string_parts;
 
 static inline void *scenario_resize(struct scenario_run *run, void *block, size_t size)
 {

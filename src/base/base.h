@@ -71,6 +71,14 @@ enum { HAK_DEBUG = 1 };
 enum { HAK_DEBUG = 0 };
 #endif
 
+/* Debug builds carry the debug counters (observe/counters.h). -DHAKMEM_DEBUG_COUNTERS=1 adds them to another build, and
+ * =0 takes them out of a debug build. */
+#if defined(HAKMEM_DEBUG_COUNTERS)
+enum { HAK_DEBUG_COUNTERS = HAKMEM_DEBUG_COUNTERS };
+#else
+enum { HAK_DEBUG_COUNTERS = HAK_DEBUG };
+#endif
+
 /* The hardened library, libhakmem-secure, has the same sources. Every call checks blocks there (front/seal.h,
  * front/sealed.h). A macro: ccache then compiles a source that does not use it once for both libraries. */
 #if defined(HAKMEM_BUILD_SECURE) && HAKMEM_BUILD_SECURE

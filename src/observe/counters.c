@@ -6,11 +6,12 @@ HAK_DATA_HERE const struct debug_counter_name debug_counter_names[DEBUG_COUNTERS
 #undef DEBUG_COUNTER_NAME
 };
 
-HAK_DATA_HERE _Atomic uint64_t debug_counters[HAK_DEBUG ? DEBUG_COUNTERS : 1][HAK_DEBUG ? CLASS_COUNT : 1];
+HAK_DATA_HERE _Atomic uint64_t debug_counters[HAK_DEBUG_COUNTERS ? DEBUG_COUNTERS : 1]
+                                               [HAK_DEBUG_COUNTERS ? CLASS_COUNT : 1];
 
 uint64_t debug_counter_of(enum debug_counter which, unsigned class)
 {
-    return HAK_DEBUG ? atomic_load_explicit(&debug_counters[which][class], memory_order_relaxed) : 0;
+    return HAK_DEBUG_COUNTERS ? atomic_load_explicit(&debug_counters[which][class], memory_order_relaxed) : 0;
 }
 
 uint64_t debug_counter_sum(enum debug_counter which)

@@ -1,6 +1,6 @@
 /*
- * The debug counters: events on the slow paths, by size class where an event has one. Any layer may count. Release
- * builds (NDEBUG) have no counters: the compiler removes debug_count there, after it has checked its types.
+ * The debug counters: events on the slow paths, by size class where an event has one. Any layer may count. Builds
+ * without HAK_DEBUG_COUNTERS have none: the compiler removes debug_count there, after it has checked its types.
  *
  *   COUNTER(NAME, "name", "what happened")
  */
@@ -73,17 +73,18 @@ struct debug_counter_name {
 };
 HAK_DATA const struct debug_counter_name debug_counter_names[DEBUG_COUNTERS];
 
-/* By counter and class. Class 0: events without a class. In release builds one word that nobody touches. Order: any. */
-HAK_DATA _Atomic uint64_t debug_counters[HAK_DEBUG ? DEBUG_COUNTERS : 1][HAK_DEBUG ? CLASS_COUNT : 1];
+/* By counter and class. Class 0: events without a class. Without HAK_DEBUG_COUNTERS one word that nobody touches.
+ * Order: any. */
+HAK_DATA _Atomic uint64_t debug_counters[HAK_DEBUG_COUNTERS ? DEBUG_COUNTERS : 1][HAK_DEBUG_COUNTERS ? CLASS_COUNT : 1];
 
 HAK_INLINE void debug_count_of(enum debug_counter which, unsigned class, uint64_t by)
 {
-    if (HAK_DEBUG)
+    if (HAK_DEBUG_COUNTERS)
         atomic_fetch_add_explicit(&debug_counters[which][class], by, memory_order_relaxed);
 }
 HAK_INLINE void debug_count(enum debug_counter which) { debug_count_of(which, CLASS_NONE, 1); }
 
-/* The count of one class, and of all classes. 0 in release builds. */
+/* The count of one class, and of all classes. 0 without HAK_DEBUG_COUNTERS. */
 HAK_HIDDEN uint64_t debug_counter_of(enum debug_counter which, unsigned class);
 HAK_HIDDEN uint64_t debug_counter_sum(enum debug_counter which);
 

@@ -39,12 +39,27 @@ static const char *const names[CYCLES_KINDS] = {
     [CYCLES_DRAIN] = "drain",
 };
 
+/* Kinds that the table sums up under one name. A flush includes the remote frees that end it. */
+enum { GROUPS = 4 };
+static const struct group {
+    const char *name;
+    uint32_t kinds; /* bits */
+} groups[GROUPS] = {
+    { "malloc", 1u << CYCLES_MALLOC_HIT | 1u << CYCLES_MALLOC_MISS | 1u << CYCLES_MALLOC_LARGE |
+                    1u << CYCLES_MALLOC_HUGE },
+    { "free", 1u << CYCLES_FREE_HIT | 1u << CYCLES_FREE_MISS | 1u << CYCLES_FREE_LARGE | 1u << CYCLES_FREE_HUGE |
+                  1u << CYCLES_FREE_NULL },
+    { "refill", 1u << CYCLES_REFILL },
+    { "migration", 1u << CYCLES_FLUSH | 1u << CYCLES_DRAIN },
+};
+
 struct row {
     uint64_t count, sum, p50, p99, most;
 };
 
 struct cycles_profile {
     struct row rows[CYCLES_KINDS];
+    struct row groups[GROUPS];
     uint64_t frequency;
     uint64_t mallocs, frees;
 };
@@ -58,15 +73,22 @@ static uint64_t count_calls(const struct row *rows, enum cycles_kind first, enum
     return calls;
 }
 
+static struct row collect_row(uint32_t kinds)
+{
+    struct cycles_histogram sum = { 0 };
+
+    for (unsigned kind = 0; kind < CYCLES_KINDS; kind++)
+        if (kinds >> kind & 1)
+            cycles_merge_more((enum cycles_kind)kind, &sum);
+    return (struct row){ cycles_count(&sum), sum.sum, cycles_quantile(&sum, 50), cycles_quantile(&sum, 99), sum.most };
+}
+
 static void collect(struct cycles_profile *profile)
 {
-    struct cycles_histogram sum;
-
-    for (unsigned kind = 0; kind < CYCLES_KINDS; kind++) {
-        cycles_merge((enum cycles_kind)kind, &sum);
-        profile->rows[kind] =
-            (struct row){ cycles_count(&sum), sum.sum, cycles_quantile(&sum, 50), cycles_quantile(&sum, 99), sum.most };
-    }
+    for (unsigned kind = 0; kind < CYCLES_KINDS; kind++)
+        profile->rows[kind] = collect_row(1u << kind);
+    for (unsigned group = 0; group < GROUPS; group++)
+        profile->groups[group] = collect_row(groups[group].kinds);
     profile->mallocs = count_calls(profile->rows, CYCLES_MALLOC_HIT, CYCLES_MALLOC_HUGE);
     profile->frees = count_calls(profile->rows, CYCLES_FREE_HIT, CYCLES_FREE_NULL);
     profile->frequency = cycles_frequency();
@@ -85,19 +107,19 @@ static uint64_t ns_tenths(const struct cycles_profile *profile, uint64_t ticks)
     return ratio(ticks, (uint64_t)REPORT_NS_PER_SECOND * TENTHS, profile->frequency);
 }
 
-static void table_row(struct output *output, const struct cycles_profile *profile, enum cycles_kind kind)
+static void table_row(struct output *output, const struct cycles_profile *profile, const char *name,
+                      const struct row *row)
 {
-    const struct row *row = &profile->rows[kind];
     uint64_t mean = ratio(row->sum, TENTHS, row->count);
     uint64_t mean_ns = ratio(row->sum, (uint64_t)REPORT_NS_PER_SECOND * TENTHS, profile->frequency * row->count);
     uint64_t p50 = ns_tenths(profile, row->p50), p99 = ns_tenths(profile, row->p99),
              most = ns_tenths(profile, row->most);
 
     if (row->count == 0) {
-        output_line(output, "%-13s %12s", names[kind], "0");
+        output_line(output, "%-13s %12s", name, "0");
         return;
     }
-    output_line(output, "%-13s %12lu %9lu.%lu %8lu %8lu %10lu %9lu.%lu %7lu.%lu %7lu.%lu %10lu.%lu", names[kind],
+    output_line(output, "%-13s %12lu %9lu.%lu %8lu %8lu %10lu %9lu.%lu %7lu.%lu %7lu.%lu %10lu.%lu", name,
                 row->count, mean / TENTHS, mean % TENTHS, row->p50, row->p99, row->most, mean_ns / TENTHS,
                 mean_ns % TENTHS, p50 / TENTHS, p50 % TENTHS, p99 / TENTHS, p99 % TENTHS, most / TENTHS, most % TENTHS);
 }
@@ -130,10 +152,13 @@ static void print_table(struct output *output, const struct cycles_profile *prof
     table_coverage(output, "free", profile->rows[CYCLES_FREE_HIT].count, profile->frees);
     output_line(output, "%-13s %12s %11s %8s %8s %10s %11s %9s %9s %12s", "", "count", "mean", "p50", "p99", "max",
                 "mean ns", "p50 ns", "p99 ns", "max ns");
+    for (unsigned group = 0; group < GROUPS; group++)
+        table_row(output, profile, groups[group].name, &profile->groups[group]);
+    output_line(output, "calls, by what became of them:");
     for (unsigned kind = 0; kind < CYCLES_KINDS; kind++) {
         if (kind == CYCLES_REFILL)
             output_line(output, "parts of calls, or of the allocator's other work:");
-        table_row(output, profile, (enum cycles_kind)kind);
+        table_row(output, profile, names[kind], &profile->rows[kind]);
     }
 }
 

@@ -129,7 +129,7 @@ void export_json(struct output *output)
     json_classes(output, shot);
     json_heaps(output, &shot->count);
     json_superslabs(output);
-    if (HAK_DEBUG)
+    if (HAK_DEBUG_COUNTERS)
         json_debug_counters(output);
     output_print(output, "}\n");
     stats_give(shot);

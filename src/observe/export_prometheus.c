@@ -153,7 +153,7 @@ void export_prometheus(struct output *output)
     metrics_of_classes(output, shot);
     metrics_of_heaps(output, &shot->count);
     metrics_of_superslabs(output);
-    if (HAK_DEBUG)
+    if (HAK_DEBUG_COUNTERS)
         metrics_of_debug_counters(output);
     stats_give(shot);
 }

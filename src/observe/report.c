@@ -109,7 +109,8 @@ static HAK_NOINLINE void report_at_exit(void)
     if (HAK_CYCLES && hak_options.tiny_profile)
         observe_cycles((enum option_format)hak_options.tiny_profile);
     else if (hak_options.tiny_profile)
-        base_message("HAKMEM_TINY_PROFILE: this build carries no cycle profile");
+        base_message("HAKMEM_TINY_PROFILE: this build carries no cycle profile; the flavor cycles does, such as "
+                     "make larson_hakmem BUILD_FLAVOR=cycles, or hakmem run --profile");
     if (!wants_tables())
         return;
     output_begin(&output, NULL, NULL, "hakmem: ");

@@ -123,8 +123,9 @@ static void report_debug_classes(struct output *output, enum debug_counter which
 
 void report_debug_table(struct output *output)
 {
-    if (!HAK_DEBUG) {
-        output_line(output, "HAKMEM_DEBUG_COUNTERS: this build carries no debug counters");
+    if (!HAK_DEBUG_COUNTERS) {
+        output_line(output, "HAKMEM_DEBUG_COUNTERS: this build carries no debug counters; "
+                            "make EXTRA_CFLAGS=-DHAKMEM_DEBUG_COUNTERS=1 builds them in");
         return;
     }
     output_line(output, "debug counters that are not 0; below each, block sizes and their counts");

@@ -34,7 +34,16 @@ static const struct option_row rows[] = {
 #undef OPTION_ROW
 };
 
+static const struct accepted_row {
+    const char *name, *served_by;
+} accepted[] = {
+#define ACCEPTED_ROW(name, served_by) { name, served_by },
+    ACCEPTED_TABLE(ACCEPTED_ROW)
+#undef ACCEPTED_ROW
+};
+
 enum {
+    ACCEPTED_COUNT = sizeof accepted / sizeof accepted[0],
     ROW_COUNT = sizeof rows / sizeof rows[0],
     NAME_MOST = 40,        /* characters of the longest name, and some more */
     SHOWN_MOST = 64,       /* characters of a bad name or value that a message repeats */
@@ -316,6 +325,20 @@ static const struct option_row *find_row(const char *name, size_t length)
     return NULL;
 }
 
+/* Which of the accepted variables the program or its environment sets. */
+static bool accepted_set[ACCEPTED_COUNT];
+
+static bool accept(const char *name, size_t length)
+{
+    for (size_t i = 0; i < ACCEPTED_COUNT; i++) {
+        if (strlen(accepted[i].name) == length && memcmp(accepted[i].name, name, length) == 0) {
+            accepted_set[i] = true;
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Whether the value would let a hardened process go on after misuse. */
 static bool weakens(const struct option_row *row, uint64_t value)
 {
@@ -344,7 +367,8 @@ static void read_setting(const char *name, size_t length, const char *text, bool
     if (row == NULL && length == sizeof hardened_name - 1 && memcmp(name, hardened_name, length) == 0) {
         say_hardened(text);
     } else if (row == NULL) {
-        say_unknown(name, length);
+        if (!accept(name, length))
+            say_unknown(name, length);
     } else if (!seen[row - rows]) {
         seen[row - rows] = true;
         if (!parse_value(row, text, &value))
@@ -401,6 +425,7 @@ void options_read(void)
 {
     bool seen[ROW_COUNT] = { false };
 
+    memset(accepted_set, 0, sizeof accepted_set);
     if (options_foreign != NULL)
         options_foreign(OPTIONS_COMPILED);
     if (hakmem_options != NULL)
@@ -435,4 +460,7 @@ void options_print(void)
         base_message("%c %s=%s%s%s", *value_of(&rows[i]) != rows[i].default_value ? '*' : ' ', rows[i].name, value,
                      bytes || rows[i].unit[0] == '\0' ? "" : " ", bytes ? "" : rows[i].unit);
     }
+    for (size_t i = 0; i < ACCEPTED_COUNT; i++)
+        if (accepted_set[i])
+            base_message("%s is set and needs no setting: %s", accepted[i].name, accepted[i].served_by);
 }

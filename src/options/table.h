@@ -113,4 +113,16 @@
     OPTION(abort_on_misuse, "HAKMEM_ABORT_ON_MISUSE", BOOL, 1, 0, 1, "", \
            "1: report misuse and abort; 0: report it, ignore the call and go on")
 
+/*
+ * Variables of the source documents whose work needs no setting. HAKMEM accepts them with any value. With
+ * HAKMEM_VERBOSE it says for each that is set what does its work.
+ *
+ *   ACCEPTED("HAKMEM_NAME", "what does its work")
+ */
+#define ACCEPTED_TABLE(ACCEPTED)                                                                                      \
+    ACCEPTED("HAKMEM_TINY_FRONT_DIRECT",                                                                              \
+             "a refill always moves blocks straight from a slab to the thread's stack; HAKMEM_FC_CAP and "            \
+             "HAKMEM_FC_REFILL bound how many")                                                                       \
+    ACCEPTED("HAKMEM_TINY_USE_SUPERSLAB", "every block up to 1 MiB lies in a SuperSlab")
+
 #endif

@@ -202,13 +202,18 @@ static void add_up(struct cycles_histogram *sum, const struct cycles_histogram *
     sum->most = base_max(sum->most, __atomic_load_n(&one->most, __ATOMIC_RELAXED));
 }
 
-void cycles_merge(enum cycles_kind kind, struct cycles_histogram *sum)
+void cycles_merge_more(enum cycles_kind kind, struct cycles_histogram *sum)
 {
-    memset(sum, 0, sizeof *sum);
     add_up(sum, &shared.kinds[kind]);
     for (struct cycles_record *record = atomic_load_explicit(&cycles_records, memory_order_acquire); record != NULL;
          record = record->next)
         add_up(sum, &record->kinds[kind]);
+}
+
+void cycles_merge(enum cycles_kind kind, struct cycles_histogram *sum)
+{
+    memset(sum, 0, sizeof *sum);
+    cycles_merge_more(kind, sum);
 }
 
 uint64_t cycles_count(const struct cycles_histogram *histogram)

@@ -174,6 +174,8 @@ HAK_INLINE void cycles_part_end(struct cycles_scope *scope)
 
 /* Adds up all records. While other threads run, the sum is of nearly one moment. */
 HAK_HIDDEN void cycles_merge(enum cycles_kind kind, struct cycles_histogram *sum);
+/* The same, added to what is in *sum already. */
+HAK_HIDDEN void cycles_merge_more(enum cycles_kind kind, struct cycles_histogram *sum);
 
 HAK_HIDDEN uint64_t cycles_count(const struct cycles_histogram *histogram);
 /* The value that `percent` of the counts do not exceed: the middle of its bucket, at most the maximum. 0 if there are

@@ -449,6 +449,24 @@ static void test_print(void **state)
         assert_has(said, rows[i].name);
 }
 
+static void test_accepted(void **state)
+{
+    (void)state;
+    const char *said = read_with("HAKMEM_TINY_FRONT_DIRECT=1", "HAKMEM_VERBOSE=1", "HAKMEM_TINY_USE_SUPERSLAB=x", NULL);
+    assert_string_equal(said, "");
+    capture_begin();
+    options_print();
+    said = capture_end();
+    assert_int_equal(count_of(said, "\n"), ROWS + 3);
+    assert_int_equal(count_of(said, "HAKMEM_TINY_FRONT_DIRECT "), 1);
+    assert_int_equal(count_of(said, "HAKMEM_TINY_USE_SUPERSLAB "), 1);
+    assert_string_equal(read_compiled_and("TINY_USE_SUPERSLAB=1", NULL), "");
+    read_compiled_and("", NULL);
+    capture_begin();
+    options_print();
+    assert_int_equal(count_of(capture_end(), "HAKMEM_TINY_USE_SUPERSLAB"), 0);
+}
+
 #define OPTION_TEST(test) cmocka_unit_test_teardown(test, restore_defaults)
 
 int main(void)
@@ -460,6 +478,7 @@ int main(void)
         OPTION_TEST(test_format),   OPTION_TEST(test_path),        OPTION_TEST(test_paths_together),
         OPTION_TEST(test_compiled), OPTION_TEST(test_long_ones),   OPTION_TEST(test_several),
         OPTION_TEST(test_print),    OPTION_TEST(test_hints),
+        OPTION_TEST(test_accepted),
     };
     return cmocka_run_group_tests(tests, keep_defaults, NULL);
 }

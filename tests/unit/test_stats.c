@@ -25,9 +25,9 @@ static const struct hak_stats *shoot(void)
 /* A debug build counts exactly this, and a release build nothing. */
 static void assert_counted(enum debug_counter which, uint64_t count)
 {
-    if (debug_counter_sum(which) != (HAK_DEBUG ? count : 0))
+    if (debug_counter_sum(which) != (HAK_DEBUG_COUNTERS ? count : 0))
         fail_msg("%s is %lu, should be %lu", debug_counter_names[which].name, (unsigned long)debug_counter_sum(which),
-                 (unsigned long)(HAK_DEBUG ? count : 0));
+                 (unsigned long)(HAK_DEBUG_COUNTERS ? count : 0));
 }
 
 /* ---- Before anything ---- */
@@ -201,7 +201,8 @@ static void test_refills_and_frees(void)
     assert_int_equal(row->live_blocks, 29);
     assert_counted(COUNT_FREE_SS_LOCKED, 1);
     for (unsigned class = 0; class < CLASS_COUNT; class++)
-        assert_int_equal(debug_counter_of(COUNT_FREE_SS_LOCAL, class), HAK_DEBUG && class == CLASS_256 ? 10 : 0);
+        assert_int_equal(debug_counter_of(COUNT_FREE_SS_LOCAL, class),
+                         HAK_DEBUG_COUNTERS && class == CLASS_256 ? 10 : 0);
     heaps_check();
 }
 
@@ -248,7 +249,8 @@ static void test_requeued(void)
     assert_counted(COUNT_MF2_PENDING_DRAINED, 2);
     assert_int_equal(shoot()->remote_in, 3);
     for (unsigned class = 0; class < CLASS_COUNT; class++)
-        assert_int_equal(debug_counter_of(COUNT_MF2_PENDING_ENQUEUED, class), HAK_DEBUG && class == CLASS_1024 ? 2 : 0);
+        assert_int_equal(debug_counter_of(COUNT_MF2_PENDING_ENQUEUED, class),
+                         HAK_DEBUG_COUNTERS && class == CLASS_1024 ? 2 : 0);
     heaps_check();
 }
 
@@ -326,8 +328,9 @@ static void test_debug_table(void)
     observe_exit_report();
     strncat(got, capture_end(), sizeof got - 1);
     assert_has(got,
-               HAK_DEBUG ? "refill_pool                       1  refills" : "this build carries no debug counters");
-    if (HAK_DEBUG)
+               HAK_DEBUG_COUNTERS ? "refill_pool                       1  refills"
+                                  : "this build carries no debug counters");
+    if (HAK_DEBUG_COUNTERS)
         assert_has(got, "hakmem: 64: 1\n");
 }
 

@@ -98,7 +98,7 @@ def structure(source: Source, code: bytes) -> set[int]:
             source.functions.update(dict.fromkeys(inside(node), name_of(node)))
         if node.type == "if_statement":
             condition = node.child_by_field_name("condition")
-            if condition is not None and re.match(rb"\(\s*HAK_DEBUG\b(?!.*\|\|)", condition.text or b"", re.DOTALL):
+            if condition is not None and re.match(rb"\(\s*HAK_DEBUG\w*\b(?!.*\|\|)", condition.text or b"", re.DOTALL):
                 then = node.child_by_field_name("consequence")
                 if then is not None:
                     absent.update(line for line in inside(then) if line != condition.start_point[0] + 1)

@@ -185,4 +185,17 @@ void gen_docs_options(FILE *out)
             exit(2);
         }
     }
+    fprintf(out,
+            "\n"
+            "## Accepted, and without effect\n"
+            "\n"
+            "Scripts may set these variables for the HAKMEM of the source documents. This HAKMEM accepts them with\n"
+            "any value, because what they ask for needs no setting. With `HAKMEM_VERBOSE=1` it says so for each one\n"
+            "that is set.\n"
+            "\n"
+            "| Variable | What does its work |\n"
+            "|---|---|\n");
+#define ACCEPTED(name, served_by) fprintf(out, "| `%s` | %s |\n", name, served_by);
+    ACCEPTED_TABLE(ACCEPTED)
+#undef ACCEPTED
 }

@@ -129,6 +129,10 @@ def test_the_table(known, form):
     rows = {line.split()[1]: line.split()[2:] for line in lines if len(line.split()) > 2}
     for kind in profiling.KINDS:
         assert kind in rows
+    for name, kinds in (("malloc", profiling.MALLOC), ("free", profiling.FREE), ("refill", ["refill"]),
+                        ("migration", ["flush", "drain"])):
+        assert int(rows[name][0]) == sum(int(rows[kind][0]) for kind in kinds) > 0
+        assert int(rows[name][4]) == max(int(rows[kind][4]) for kind in kinds if rows[kind][0] != "0")
     count, mean, p50, p99, most, mean_ns, p50_ns, p99_ns, most_ns = rows["malloc_hit"]
     assert int(count) > 1000
     assert int(p50) <= int(p99) <= int(most)

@@ -34,14 +34,14 @@ def scenario(name, iterations, operations=None):
 
 
 DRIVERS = [
-    scenario("json", 60),
-    scenario("mir", 40),
-    scenario("mixed", 20000),
-    scenario("string-builder", 40000),
+    scenario("json-trees", 60),
+    scenario("mir-arenas", 40),
+    scenario("mixed-octaves", 20000),
+    scenario("string-parts", 40000),
     Driver("large", ("bench_large", 3000, 40, 32, 1024), (), None,
            ("ITERATIONS", "LIVE", "MIN_KIB", "MAX_KIB", "SEED", "TOUCH")),
-    Driver("test_mf2", ("test_mf2", 4, 1500, 4), (), 4 * 1500 * 4 * 2, ("THREADS", "BLOCKS", "GENERATIONS", "SEED")),
-    Driver("test_mf2-alone", ("test_mf2", 1, 4000, 3), (), 4000 * 3 * 2, ("THREADS",)),
+    Driver("mf2", ("bench_mf2", 4, 1500, 4), (), 4 * 1500 * 4 * 2, ("THREADS", "BLOCKS", "GENERATIONS", "SEED")),
+    Driver("mf2-alone", ("bench_mf2", 1, 4000, 3), (), 4000 * 3 * 2, ("THREADS",)),
     Driver("fork", ("bench_fork", 8, 5, 200), (), 5 * (4 * 200 + 64), ("MIB", "CHILDREN", "CHANGES", "SEED")),
     # The last one: it makes too few calls for the wrong allocator to fail.
     Driver("big-64MiB", ("bench_big", 20, 4, 1024, 65536), (), None, ("MIN_KIB", "MAX_KIB")),
@@ -116,9 +116,9 @@ def test_help_names_the_arguments(driver):
     (["bench_large", "1", "1", "64", "32"], "MAX_KIB"),
     (["bench_large", "1", "1", "64", "128", "1", "101"], "TOUCH"),
     (["bench_large", "1", "1", "1", "1", "1", "1", "1"], "usage"),
-    (["test_mf2", "0"], "THREADS"),
-    (["test_mf2", "1", "x"], "BLOCKS"),
-    (["test_mf2", "1", "1", "-1"], "GENERATIONS"),
+    (["bench_mf2", "0"], "THREADS"),
+    (["bench_mf2", "1", "x"], "BLOCKS"),
+    (["bench_mf2", "1", "1", "-1"], "GENERATIONS"),
     (["bench_fork", "x"], "MIB"),
     (["bench_fork", "1", ""], "CHILDREN"),
     (["bench_spawn", "x"], "STARTS"),
@@ -135,7 +135,7 @@ def test_wrong_arguments_are_named(command, named):
     ["bench_large", 500, 7, 33, 1000, SEED, 100],
     ["bench_large", 500, 7, 33, 1000, SEED, 0],
     ["bench_fork", 1, 3, 50, SEED],
-    ["test_mf2", 2, 501, 3, SEED],
+    ["bench_mf2", 2, 501, 3, SEED],
 ], ids=lambda command: " ".join(map(str, command)))
 def test_arguments_at_their_edges(library, command):
     outcome([BIN / command[0], *command[1:]], preload=library)

@@ -1,7 +1,7 @@
 /*
- * json: documents are parsed, kept for a while and torn down. A document is a tree of small nodes and a text of 32 to
- * 256 KiB. Keys and strings of nodes are separate blocks, and their lists of children grow by realloc. The text grows
- * by realloc as a writer fills it. One string in four is first unescaped into a short-lived buffer.
+ * json-trees: documents are parsed, kept for a while and torn down. A document is a tree of small nodes and a text of
+ * 32 to 256 KiB. Keys and strings of nodes are separate blocks, and their lists of children grow by realloc. The text
+ * grows by realloc as a writer fills it. One string in four is first unescaped into a short-lived buffer.
  *
  * Only one word in 256 bytes of the text is written, so that writing does not hide the allocator's part.
  */
@@ -211,7 +211,7 @@ static void finish(struct scenario_run *run)
         document_free(run, slot);
 }
 
-const struct scenario scenario_json = {
-    "json", "trees of a JSON parser and texts of 32-256 KiB grown by realloc; ITERATIONS documents", 2500, iterate,
-    finish
+const struct scenario scenario_json_trees = {
+    "json-trees", "trees of a JSON parser and texts of 32-256 KiB grown by realloc; ITERATIONS documents", 2500,
+    iterate, finish, NULL
 };

@@ -1,8 +1,8 @@
 /*
- * mir: the middle end of a compiler. For each function it allocates two arenas of 64 KiB to 1 MiB and fills a part of
- * them with instructions. Beside them it keeps nodes: small blocks, and lists of uses that grow by realloc. Passes
- * replace a third of the nodes. At the end of the function the nodes are freed in the order of allocation, then the
- * arenas. One node in 64 belongs to the module and lives on for a few hundred functions.
+ * mir-arenas: the middle end of a compiler. For each function it allocates two arenas of 64 KiB to 1 MiB and fills a
+ * part of them with instructions. Beside them it keeps nodes: small blocks, and lists of uses that grow by realloc.
+ * Passes replace a third of the nodes. At the end of the function the nodes are freed in the order of allocation, then
+ * the arenas. One node in 64 belongs to the module and lives on for a few hundred functions.
  */
 #include "scenario.h"
 
@@ -145,7 +145,7 @@ static void finish(struct scenario_run *run)
     }
 }
 
-const struct scenario scenario_mir = {
-    "mir", "arenas of 64 KiB-1 MiB and small nodes, freed function by function; ITERATIONS functions", 1500, iterate,
-    finish
+const struct scenario scenario_mir_arenas = {
+    "mir-arenas", "arenas of 64 KiB-1 MiB and small nodes, freed function by function; ITERATIONS functions", 1500,
+    iterate, finish, NULL
 };

@@ -1,5 +1,5 @@
 /*
- * string-builder: strings are built from short-lived parts, in a buffer that begins with 8 bytes and doubles by
+ * string-parts: strings are built from short-lived parts, in a buffer that begins with 8 bytes and doubles by
  * realloc, up to 8 to 64 bytes, for one string in 32 up to 4 KiB. A finished string replaces one of LIVE strings. After
  * every fourth one the beginnings of two strings are joined into a string that replaces a third one.
  */
@@ -97,7 +97,7 @@ static void finish(struct scenario_run *run)
     }
 }
 
-const struct scenario scenario_string_builder = {
-    "string-builder", "strings of 8-64 B, some to 4 KiB, from short-lived parts; ITERATIONS strings", 1000000, iterate,
-    finish
+const struct scenario scenario_string_parts = {
+    "string-parts", "strings of 8-64 B, some to 4 KiB, from short-lived parts; ITERATIONS strings", 1000000,
+    iterate, finish, NULL
 };

@@ -1,5 +1,5 @@
-/* mixed: blocks of 16 B to 1 MiB, all octaves equally likely. Of eight blocks, five live until 16 or more others have
- * come; two take one of 128 places, and one takes one of 192, until another block takes it. */
+/* mixed-octaves: blocks of 16 B to 1 MiB, all octaves equally likely. Of eight blocks, five live until 16 or more
+ * others have come; two take one of 128 places, and one takes one of 192, until another block takes it. */
 #include "scenario.h"
 
 enum { SIZE_LEAST = 16, SIZE_OCTAVES = 16, SHORT_SLOTS = 16, MIDDLE_SLOTS = 128, LONG_SLOTS = 192 };
@@ -47,6 +47,7 @@ static void finish(struct scenario_run *run)
     free_all(run, lasting, LONG_SLOTS);
 }
 
-const struct scenario scenario_mixed = {
-    "mixed", "16 B-1 MiB, each octave as likely as another, mixed lifetimes; ITERATIONS blocks", 400000, iterate, finish
+const struct scenario scenario_mixed_octaves = {
+    "mixed-octaves", "16 B-1 MiB, each octave as likely as another, mixed lifetimes; ITERATIONS blocks", 400000,
+    iterate, finish, NULL
 };
