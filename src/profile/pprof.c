@@ -412,14 +412,14 @@ static void write_ends(struct writer *writer, const struct site_view *view)
 }
 
 /* Milliseconds from the start to the peak. */
-static uint64_t peak_ms(uint64_t started_ns)
+static uint64_t peak_ms(uint64_t at, uint64_t started_ns)
 {
-    uint64_t at = table_peak.at_ms, start = started_ns / 1000000;
+    uint64_t start = started_ns / 1000000;
 
     return at > start ? at - start : 0;
 }
 
-static void write_head(struct writer *writer, uint64_t started_ns, uint32_t process)
+static void write_head(struct writer *writer, const struct profile_view *view, uint64_t started_ns, uint32_t process)
 {
     struct sink *sink = writer->sink;
     char text[160];
@@ -441,8 +441,9 @@ static void write_head(struct writer *writer, uint64_t started_ns, uint32_t proc
     write_comment(writer, text);
     base_format(text, sizeof text, "process %u", process); /* which /tmp/perf-PID.map is named by */
     write_comment(writer, text);
-    if (table_peak.epoch) {
-        base_format(text, sizeof text, "peak of what is in use: %lu ms after the start", peak_ms(started_ns));
+    if (view->peak.bytes) {
+        base_format(text, sizeof text, "peak of what is in use: %lu ms after the start, %lu bytes, %lu by samples",
+                    peak_ms(view->peak.at_ms, started_ns), view->peak.bytes, weight_round(view->peak.sampled));
         write_comment(writer, text);
     }
 }
@@ -454,12 +455,19 @@ static size_t view_bytes(const struct profile_view *view)
     return base_align_up(view->count * sizeof *view->sites + view->size_count * sizeof *view->sizes, os_page_size());
 }
 
+static struct site_sums scaled(struct site_sums sums, double by)
+{
+    return (struct site_sums){ (uint64_t)((double)sums.objects * by + 0.5), (uint64_t)((double)sums.bytes * by + 0.5) };
+}
+
 /* Under profile_lock. */
 static void view_copy(struct profile_view *view)
 {
     const struct site *site = profile_sites.first;
     const struct site_size *size = profile_sizes.first;
+    double scale = table_peak_scale();
 
+    view->peak = table_peak;
     for (size_t i = 0; i < view->count; i++, site = site->next) {
         view->sites[i].site = site;
         view->sites[i].in_use = site->in_use;
@@ -468,7 +476,7 @@ static void view_copy(struct profile_view *view)
     }
     for (size_t i = 0; i < view->size_count; i++, size = size->next)
         view->sizes[i] = (struct size_view){ .size = size, .allocated = size->allocated, .in_use = size->in_use,
-                                             .peak = table_at_peak(size) };
+                                             .peak = scaled(table_at_peak(size), scale) };
 }
 
 struct profile_view pprof_view(void)
@@ -527,6 +535,11 @@ static void write_sites(struct writer *writer, const struct profile_view *view)
         write_size(writer, &view->sizes[i]);
     for (size_t i = 0; i < view->count; i++)
         write_ends(writer, &view->sites[i]);
+    if (view->peak.sampled == 0 && view->peak.least) {
+        static const struct site nowhere;
+        uint64_t values[VALUES] = { [7] = view->peak.least };
+        write_sample(writer, &nowhere, values, (struct own_label){ STRING_NONE, STRING_NONE, 0 });
+    }
 }
 
 int pprof_write(int file, uint64_t started_ns, uint32_t process)
@@ -538,7 +551,7 @@ int pprof_write(int file, uint64_t started_ns, uint32_t process)
     if (view.count == 0 || (view.sites && writer_prepare(&writer, &view))) {
         writer.error = 0;
         writer.sink = sink_begin(file);
-        write_head(&writer, started_ns, process);
+        write_head(&writer, &view, started_ns, process);
         if (view.sites)
             write_sites(&writer, &view);
         if (writer.error == 0)

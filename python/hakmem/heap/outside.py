@@ -125,6 +125,7 @@ def whole(seen: Look, default_type: str = "inuse_space") -> Profile:
     made = Making(seen, default_type)
     for site in seen.heap.sites:
         made.add(site.frames, values_of(seen.heap, site), site.labels)
+    made.add((), {None: (0, 0, 0, 0, 0, 0, 0, seen.heap.peak_nowhere, 0)})
     return made.finished(seen.clock_ns - seen.heap.started_ns)
 
 
@@ -205,7 +206,9 @@ class Making:
             profile.comment.append(self.text(f"process {seen.pid}"))
         if seen.heap.peak_ms:
             after = max(seen.heap.peak_ms - seen.heap.started_ns // 1_000_000, 0)
-            profile.comment.append(self.text(f"peak of what is in use: {after} ms after the start"))
+            exact = "" if seen.heap.peak_bytes is None else (
+                f", {seen.heap.peak_bytes} bytes, {seen.heap.peak_sampled} by samples")
+            profile.comment.append(self.text(f"peak of what is in use: {after} ms after the start{exact}"))
         seen.code.put(profile, self.text)
         self.functions = self.put_functions(len(seen.code.executable) + 1)
 

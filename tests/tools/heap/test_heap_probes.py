@@ -42,8 +42,7 @@ def steady_program(compiled):
 
 @pytest.fixture
 def running(steady_program, library):
-    with steady(steady_program, library, HAKMEM_HEAP_PROFILE_RATE="4K",
-                HAKMEM_HEAP_PROFILE_OVERHEAD="0") as process:
+    with steady(steady_program, library, HAKMEM_HEAP_PROFILE_RATE="4K") as process:
         yield process
 
 
