@@ -6,11 +6,11 @@
 #include "profile/guard.h"
 #include "profile/profile.h"
 
-#define LIVE_SHARE 64u
-#define LIVE_STEP HAK_KIB /* so that the looks of a process with many heaps cost little */
+#define LIVE_SHARE 256u
+#define LIVE_STEP 512u /* so that the looks of a process with many heaps cost little */
 
-static _Atomic uint64_t noted; /* bytes since the last look. Order: relaxed; a sum, as `may_note` */
-static _Atomic uint64_t may_note; /* before the next look */
+static _Atomic int64_t noted;    /* bytes since the last look. Order: relaxed; a sum, as `may_note` */
+static _Atomic int64_t may_note; /* before the next look */
 
 /* The bytes of blocks out of slabs. A heap's own difference may be below 0: its slabs may have come from another heap.
  * The sums over all heaps wrap in the same way. */
@@ -96,11 +96,20 @@ void live_look(void)
     table_note_live(total, profile_now_ms());
     peak = base_max(peak, total);
     atomic_store_explicit(&noted, 0, memory_order_relaxed);
-    atomic_store_explicit(&may_note, peak - total + base_max(peak / LIVE_SHARE, registry.count * LIVE_STEP),
+    atomic_store_explicit(&may_note, (int64_t)(peak - total + base_max(peak / LIVE_SHARE, registry.count * LIVE_STEP)),
                           memory_order_relaxed);
 }
 
-void live_note(size_t bytes)
+void live_note_all(struct thread_cache *cache)
+{
+    int64_t more = 0;
+
+    for (uint64_t open = cache->open; open; open &= open - 1)
+        more += live_change(cache, base_low_bit(open));
+    live_note(more);
+}
+
+void live_note(int64_t bytes)
 {
     if (profile.mean != 1 && atomic_fetch_add_explicit(&noted, bytes, memory_order_relaxed) + bytes >=
         atomic_load_explicit(&may_note, memory_order_relaxed) && !profile_busy())

@@ -32,8 +32,10 @@ static bool note(struct record *record, struct thread_cache *cache)
     record->calls = caller.calls;
     noted = profile_note(record, cache ? &cache->stacks : NULL, cache ? labels_in_force(cache->labels) : NULL);
     dump_note_bytes(record->weight * record->size / WEIGHT_ONE); /* the file is written at the call's exit (K1) */
-    if (record->class == CLASS_NONE) /* a block that no run counts */
-        live_note(record->weight * record->size / WEIGHT_ONE);
+    if (record->class == CLASS_NONE || (cache && cache->heap != cache->own)) /* live_change does not see such blocks */
+        live_note((int64_t)(record->weight * record->size / WEIGHT_ONE));
+    else if (!record->foreign)
+        live_note((int64_t)record->size);
     return noted;
 }
 
@@ -122,10 +124,13 @@ void *sample_count(struct thread_cache *cache, unsigned class, size_t alignment,
     if (HAK_UNLIKELY(block != NULL))
         return block;
     if (HAK_LIKELY(profile_on()))
-        live_note((size_t)(cache->run_count[class] + 1u) * class_size(class));
-    if (HAK_UNLIKELY(cache_end_run(cache, class, &weight)))
+        live_note_class(cache, class);
+    if (HAK_UNLIKELY(cache_end_run(cache, class, &weight))) {
+        if (profile_on())
+            live_note_all(cache);
         block = class_is_span(class) && profile_on() ? sample_span(cache, class, wanted, weight, zero)
                                                      : sample_call(cache, class, alignment, wanted, weight, zero);
+    }
     if (HAK_LIKELY(block == NULL))
         block = plain_block(cache, class, zero);
     if (cache_run_length(cache, class))
@@ -219,8 +224,10 @@ void sample_free(void *block, const char *function)
     bool known = profile_forget(block, cache_caller(cache_current()), &record);
 
     remote_free_locked(block, function);
-    if (cache && known && record.class != CLASS_NONE)
-        cache_note_overflow(cache, record.class);
+    if (!cache || !known || record.class == CLASS_NONE)
+        return;
+    cache_note_overflow(cache, record.class);
+    live_note(-(int64_t)record.size);
 }
 
 /* ---- Huge blocks that change their size ---- */

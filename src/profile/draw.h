@@ -24,6 +24,7 @@ struct draw {
 /* A thread's countdowns by class. */
 struct countdowns {
     int64_t left[CLASS_COUNT];  /* bytes until the class's next sample; below 0: not drawn yet */
+    uint32_t held[CLASS_COUNT]; /* blocks in use when the class was last counted for the peak (front/live.h) */
     uint8_t alone[CLASS_COUNT]; /* calls in a row, without a run, before which no block came back; up to RUN_ALONE */
     bool full[CLASS_COUNT];     /* more blocks came back while the run lasted than the bin can hold */
     uint8_t owed[CLASS_COUNT];  /* runs since the heap last filled one, up to RUN_BUILDS - 1; or RUN_BUILDS */

@@ -455,9 +455,36 @@ static size_t view_bytes(const struct profile_view *view)
     return base_align_up(view->count * sizeof *view->sites + view->size_count * sizeof *view->sizes, os_page_size());
 }
 
-static struct site_sums scaled(struct site_sums sums, double by)
+/* The variance of an estimate of bytes: n blocks of s bytes, of which each sample stands for w, have n s^2 (w - 1). */
+static double variance_of(const struct site_sums *sums)
 {
-    return (struct site_sums){ (uint64_t)((double)sums.objects * by + 0.5), (uint64_t)((double)sums.bytes * by + 0.5) };
+    double objects = (double)sums->objects / (double)WEIGHT_ONE, bytes = (double)sums->bytes / (double)WEIGHT_ONE, spare;
+
+    if (objects <= 0)
+        return 0;
+    spare = (double)draw_weight(profile.mean, (size_t)(bytes / objects)) / (double)WEIGHT_ONE - 1;
+    return bytes * bytes / objects * spare;
+}
+
+/* The parts' sum at the peak is to be what was in use then. The difference goes to the parts by their variances, so that
+ * what is known for certain stays (a regression estimate). Copies have no lock. */
+static void settle_peak(struct profile_view *view)
+{
+    double sampled = (double)view->peak.sampled / (double)WEIGHT_ONE, bytes = (double)view->peak.bytes,
+           least = (double)view->peak.least, missing, all = 0;
+
+    missing = sampled > bytes ? bytes - sampled : sampled < least ? least - sampled : 0;
+    for (size_t i = 0; missing != 0 && i < view->size_count; i++)
+        all += variance_of(&view->sizes[i].peak);
+    for (size_t i = 0; all > 0 && i < view->size_count; i++) {
+        struct site_sums *peak = &view->sizes[i].peak;
+        double before = (double)peak->bytes, after;
+        after = before + missing / all * variance_of(peak) * (double)WEIGHT_ONE;
+        if (before > 0) {
+            peak->bytes = after > 0 ? (uint64_t)after : 0;
+            peak->objects = after > 0 ? (uint64_t)((double)peak->objects * (after / before)) : 0;
+        }
+    }
 }
 
 /* Under profile_lock. */
@@ -465,7 +492,6 @@ static void view_copy(struct profile_view *view)
 {
     const struct site *site = profile_sites.first;
     const struct site_size *size = profile_sizes.first;
-    double scale = table_peak_scale();
 
     view->peak = table_peak;
     for (size_t i = 0; i < view->count; i++, site = site->next) {
@@ -476,7 +502,7 @@ static void view_copy(struct profile_view *view)
     }
     for (size_t i = 0; i < view->size_count; i++, size = size->next)
         view->sizes[i] = (struct size_view){ .size = size, .allocated = size->allocated, .in_use = size->in_use,
-                                             .peak = scaled(table_at_peak(size), scale) };
+                                             .peak = table_at_peak(size) };
 }
 
 struct profile_view pprof_view(void)
@@ -494,6 +520,7 @@ struct profile_view pprof_view(void)
     lock_acquire(&profile_lock);
     view_copy(&view);
     lock_release(&profile_lock);
+    settle_peak(&view);
     return view;
 }
 

@@ -131,16 +131,6 @@ HAK_HIDDEN void table_begin_peak(uint64_t unseen, bool every);
 HAK_HIDDEN void table_note_live(uint64_t bytes, uint64_t now_ms);
 HAK_HIDDEN uint64_t table_peak_bytes(void);
 
-/* Sites' bytes at the peak, times this, add up to what was in use; 0: no sample was in use. `bytes` is a whole number,
- * which `sampled` need not be. Under profile_lock. */
-HAK_INLINE double table_peak_scale(void)
-{
-    double sampled = (double)table_peak.sampled / (double)WEIGHT_ONE, bytes = (double)table_peak.bytes + 0.5,
-           least = (double)table_peak.least - 0.5;
-
-    return sampled == 0 ? 0 : (sampled > bytes ? bytes : sampled < least ? least : sampled) / sampled;
-}
-
 /* The sums in use at the peak, of a site or of one of its sizes (R6). Under profile_lock. */
 #define table_at_peak(whose) ((whose)->peak_epoch == table_peak.epoch ? (whose)->peak : (whose)->in_use)
 

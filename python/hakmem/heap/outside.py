@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Optional
 from hakmem.clean import clean
 from hakmem.compat import zip_strict
 from hakmem.elf import build_id_in
+from hakmem.heap.interval import variances
 from hakmem.heap.profile_pb2 import Profile
 from hakmem.heap.symbolize import symbolize
 from hakmem.live.memory import LiveError, MappedMemory, Mapping, Unreadable
@@ -84,6 +85,7 @@ class Restarted(LiveError):
 def look(memory: MappedMemory, descriptor: Descriptor) -> Look:
     """Returns a Look at the process behind `memory`."""
     heap = read_sites(memory, descriptor)
+    settle_peak(heap)
     return Look(descriptor.version, time.time_ns(), time.monotonic_ns(), heap, code_of(memory),
                 getattr(memory, "pid", 0) or 0)
 
@@ -117,6 +119,24 @@ def build_id_of(memory: MappedMemory, mapping: Mapping, first: Mapping | None) -
     return build_id_in(io.BytesIO(image))
 
 
+def settle_peak(heap: HeapSites) -> None:
+    """Makes the sums at the peak add up to what was in use then, as settle_peak in src/profile/pprof.c."""
+    if heap.peak_bytes is None:
+        return
+    most, sampled, least = heap.peak_bytes
+    missing = min(max(sampled, least), most) - sampled
+    whose = [size for site in heap.sites for size in site.sizes]
+    spreads = [variances((one.peak[0] / heap.one, one.peak[1] / heap.one), ((0, 1),), heap.mean)[1] for one in whose]
+    whole = sum(spreads)
+    for one, spread in zip_strict(whose, spreads):
+        if missing and spread:
+            count, before = one.peak
+            after = max(before + missing * spread / whole * heap.one, 0)
+            one.peak = round(count * after / before), round(after)
+    for site in heap.sites if missing else ():
+        site.peak = sum(size.peak[0] for size in site.sizes), sum(size.peak[1] for size in site.sizes)
+
+
 # ---- As pprof's format ----
 
 
@@ -125,7 +145,8 @@ def whole(seen: Look, default_type: str = "inuse_space") -> Profile:
     made = Making(seen, default_type)
     for site in seen.heap.sites:
         made.add(site.frames, values_of(seen.heap, site), site.labels)
-    made.add((), {None: (0, 0, 0, 0, 0, 0, 0, seen.heap.peak_nowhere, 0)})
+    if seen.heap.peak_bytes and not seen.heap.peak_bytes[1]:
+        made.add((), {None: (0, 0, 0, 0, 0, 0, 0, seen.heap.peak_bytes[2], 0)})
     return made.finished(seen.clock_ns - seen.heap.started_ns)
 
 
@@ -207,7 +228,7 @@ class Making:
         if seen.heap.peak_ms:
             after = max(seen.heap.peak_ms - seen.heap.started_ns // 1_000_000, 0)
             exact = "" if seen.heap.peak_bytes is None else (
-                f", {seen.heap.peak_bytes} bytes, {seen.heap.peak_sampled} by samples")
+                f", {seen.heap.peak_bytes[0]} bytes, {round(seen.heap.peak_bytes[1])} by samples")
             profile.comment.append(self.text(f"peak of what is in use: {after} ms after the start{exact}"))
         seen.code.put(profile, self.text)
         self.functions = self.put_functions(len(seen.code.executable) + 1)

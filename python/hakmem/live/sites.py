@@ -106,10 +106,9 @@ class HeapSites:
     functions: dict[int, Function] = field(default_factory=dict)  # of Python, by number
     peak_ms: int | None = None  # when most was in use, by the monotonic clock; None: an older HAKMEM does not tell
     knows_own: bool = False  # the sites have own_freed; an older HAKMEM's have not
-    # Bytes in use at the peak: exactly, and by samples; of them, those that no site has. An older HAKMEM has no such.
-    peak_bytes: int | None = None
-    peak_sampled: int = 0
-    peak_nowhere: int = 0
+    # Bytes in use at the peak: exactly, by samples, and those that were allocated since the profile began. None: an
+    # older HAKMEM does not tell.
+    peak_bytes: tuple[int, float, int] | None = None
 
 
 def read_sites(memory: MappedMemory, descriptor: Descriptor | None = None) -> HeapSites:
@@ -167,7 +166,7 @@ class Reader:
                          bool(state["by_tables"]), self.descriptor.constants["WEIGHT_ONE"], sites,
                          self.read_functions(), peak.get("at_ms"), self.knows_own)
         if "least" in peak:
-            self.scale_peak(made, peak)
+            made.peak_bytes = peak["bytes"], peak["sampled"] / made.one, peak["least"]
         return made
 
     def root(self, name: str, kind: str) -> dict[str, int]:
@@ -320,19 +319,6 @@ class Reader:
             if self.root("table_peak", "table_peak")["epoch"] == peak["epoch"]:
                 break
         return peak
-
-    def scale_peak(self, made: HeapSites, peak: dict[str, int]) -> None:
-        """Makes the sites' sums at the peak add up to what was in use then (table_peak_scale in
-        src/profile/table.h)."""
-        made.peak_bytes, sampled = peak["bytes"], peak["sampled"] / made.one
-        made.peak_sampled = round(sampled)
-        if not sampled:
-            made.peak_nowhere = peak["least"]
-            return
-        factor = min(max(sampled, peak["least"]), peak["bytes"]) / sampled
-        for one in (*made.sites, *self.sizes):
-            count, size = one.peak
-            one.peak = round(count * factor), round(size * factor)
 
     def read_sums(self, sites: list[Site], epoch: int = 0) -> None:
         """Fills in the sums. A site that has not changed since the peak had its present sums then (R6 in
