@@ -419,6 +419,81 @@ static uint64_t peak_ms(uint64_t at, uint64_t started_ns)
     return at > start ? at - start : 0;
 }
 
+/* The variance of an estimate of bytes: n blocks of s bytes, of which each sample stands for w, have n s^2 (w - 1). */
+static double variance_of(const struct site_sums *sums)
+{
+    double objects = (double)sums->objects / (double)WEIGHT_ONE, bytes = (double)sums->bytes / (double)WEIGHT_ONE, spare;
+
+    if (objects <= 0)
+        return 0;
+    spare = (double)draw_weight(profile.mean, (size_t)(bytes / objects)) / (double)WEIGHT_ONE - 1;
+    return bytes * bytes / objects * spare;
+}
+
+/* The square root, to a unit. */
+static double square_root(double of)
+{
+    double root = of > 1 ? of : 1;
+
+    for (unsigned step = 0; step < 80 && root * root > of; step++)
+        root = (root + of / root) / 2;
+    return of > 0 ? root : 0;
+}
+
+/* The interval of 95 %, as in python/hakmem/heap/interval.py: two samples more than there are count, because with few
+ * samples the variance is itself uncertain. */
+struct estimate pprof_estimate(const struct profile_view *view, bool allocated)
+{
+    struct site_sums all = { 0, 0 };
+    double variance = 0, bytes, objects, size, weight;
+
+    for (size_t i = 0; i < view->size_count; i++) {
+        const struct site_sums *sums = allocated ? &view->sizes[i].allocated : &view->sizes[i].in_use;
+        all.objects += sums->objects;
+        all.bytes += sums->bytes;
+        variance += variance_of(sums);
+    }
+    if (all.objects == 0) /* with more in use, one of it were a sample: exp(-3) = 0.05 */
+        return (struct estimate){ 0, profile.mean == 1 ? 0 : 3 * profile.mean };
+    bytes = (double)all.bytes / (double)WEIGHT_ONE;
+    objects = (double)all.objects / (double)WEIGHT_ONE;
+    size = bytes / objects;
+    weight = size >= 1 ? (double)draw_weight(profile.mean, (size_t)size) / (double)WEIGHT_ONE : 1;
+    return (struct estimate){ weight_round(all.bytes),
+                              (uint64_t)(1.96 * square_root(variance + 2 * size * size * weight * (weight - 1))) };
+}
+
+/* The parts' sum at the peak is to be what was in use then. The difference goes to the parts by their variances, so that
+ * what is known for certain stays (a regression estimate). Copies have no lock. */
+static void settle_peak(struct profile_view *view)
+{
+    double sampled = (double)view->peak.sampled / (double)WEIGHT_ONE, bytes = (double)view->peak.bytes,
+           least = (double)view->peak.least, missing, all = 0;
+
+    missing = sampled > bytes ? bytes - sampled : sampled < least ? least - sampled : 0;
+    for (size_t i = 0; missing != 0 && i < view->size_count; i++)
+        all += variance_of(&view->sizes[i].peak);
+    for (size_t i = 0; all > 0 && i < view->size_count; i++) {
+        struct site_sums *peak = &view->sizes[i].peak;
+        double before = (double)peak->bytes, after;
+        after = before + missing / all * variance_of(peak) * (double)WEIGHT_ONE;
+        if (before > 0) {
+            peak->bytes = after > 0 ? (uint64_t)after : 0;
+            peak->objects = after > 0 ? (uint64_t)((double)peak->objects * (after / before)) : 0;
+        }
+    }
+}
+
+static void write_totals(struct writer *writer, const struct profile_view *view)
+{
+    struct estimate in_use = pprof_estimate(view, false), allocated = pprof_estimate(view, true);
+    char text[160];
+
+    base_format(text, sizeof text, "in use: %lu bytes +-%lu; allocated: %lu bytes +-%lu", in_use.bytes, in_use.error,
+                allocated.bytes, allocated.error);
+    write_comment(writer, text);
+}
+
 static void write_head(struct writer *writer, const struct profile_view *view, uint64_t started_ns, uint32_t process)
 {
     struct sink *sink = writer->sink;
@@ -441,6 +516,8 @@ static void write_head(struct writer *writer, const struct profile_view *view, u
     write_comment(writer, text);
     base_format(text, sizeof text, "process %u", process); /* which /tmp/perf-PID.map is named by */
     write_comment(writer, text);
+    if (view->size_count)
+        write_totals(writer, view);
     if (view->peak.bytes) {
         base_format(text, sizeof text, "peak of what is in use: %lu ms after the start, %lu bytes, %lu by samples",
                     peak_ms(view->peak.at_ms, started_ns), view->peak.bytes, weight_round(view->peak.sampled));
@@ -453,38 +530,6 @@ static void write_head(struct writer *writer, const struct profile_view *view, u
 static size_t view_bytes(const struct profile_view *view)
 {
     return base_align_up(view->count * sizeof *view->sites + view->size_count * sizeof *view->sizes, os_page_size());
-}
-
-/* The variance of an estimate of bytes: n blocks of s bytes, of which each sample stands for w, have n s^2 (w - 1). */
-static double variance_of(const struct site_sums *sums)
-{
-    double objects = (double)sums->objects / (double)WEIGHT_ONE, bytes = (double)sums->bytes / (double)WEIGHT_ONE, spare;
-
-    if (objects <= 0)
-        return 0;
-    spare = (double)draw_weight(profile.mean, (size_t)(bytes / objects)) / (double)WEIGHT_ONE - 1;
-    return bytes * bytes / objects * spare;
-}
-
-/* The parts' sum at the peak is to be what was in use then. The difference goes to the parts by their variances, so that
- * what is known for certain stays (a regression estimate). Copies have no lock. */
-static void settle_peak(struct profile_view *view)
-{
-    double sampled = (double)view->peak.sampled / (double)WEIGHT_ONE, bytes = (double)view->peak.bytes,
-           least = (double)view->peak.least, missing, all = 0;
-
-    missing = sampled > bytes ? bytes - sampled : sampled < least ? least - sampled : 0;
-    for (size_t i = 0; missing != 0 && i < view->size_count; i++)
-        all += variance_of(&view->sizes[i].peak);
-    for (size_t i = 0; all > 0 && i < view->size_count; i++) {
-        struct site_sums *peak = &view->sizes[i].peak;
-        double before = (double)peak->bytes, after;
-        after = before + missing / all * variance_of(peak) * (double)WEIGHT_ONE;
-        if (before > 0) {
-            peak->bytes = after > 0 ? (uint64_t)after : 0;
-            peak->objects = after > 0 ? (uint64_t)((double)peak->objects * (after / before)) : 0;
-        }
-    }
 }
 
 /* Under profile_lock. */

@@ -28,6 +28,13 @@ struct profile_view {
 HAK_HIDDEN struct profile_view pprof_view(void);
 HAK_HIDDEN void pprof_view_end(const struct profile_view *view);
 
+/* Bytes by samples; with 95 % confidence the truth is no further away than `error`. */
+struct estimate {
+    uint64_t bytes, error;
+};
+/* Of what is in use, or of all that was allocated. */
+HAK_HIDDEN struct estimate pprof_estimate(const struct profile_view *view, bool allocated);
+
 /* Writes the profile to an open file. process: the calling one's number. Returns 0 or an errno. Under
  * profile_control. */
 HAK_HIDDEN int pprof_write(int file, uint64_t started_ns, uint32_t process);

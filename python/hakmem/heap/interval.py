@@ -64,6 +64,17 @@ def added(one: Variances, other: Variances) -> Variances:
     return tuple(map(sum, zip_strict(one, other))) if one and other else one or other
 
 
+def of_one(size: float, period: int) -> float:
+    """Returns what one sample of the size adds to the variance of the bytes."""
+    spare = spare_calls(size, period)
+    return spare * (1 + spare) * size * size
+
+
+def half_of(variance: float, size: float, period: int) -> float:
+    """Returns the half of the interval of bytes. size: the mean size of the blocks."""
+    return HALF * math.sqrt(variance + MORE * of_one(size, period))
+
+
 class Intervals:
     """Gives the halves of intervals of 95 % for sums over some of the stacks of a heap."""
 
@@ -90,16 +101,16 @@ class Intervals:
         if values[objects] <= 0:
             return self.none(place, values)
         size = values[space] / values[objects]
-        spare = spare_calls(size, self.period)
-        of_one = spare * (1 + spare) * (size * size if place == space else 1)
+        if place == objects:
+            return HALF * math.sqrt(variance[place] + MORE * of_one(size, self.period) / (size * size))
         if place not in self.exact:
-            return HALF * math.sqrt(variance[place] + MORE * of_one)
+            return half_of(variance[place], size, self.period)
         rest = max(self.whole - variance[place], 0)
         if not rest:
             return 0
         # The sum was made exact by the parts' variances. What is left of a part's is v (1 - v / whole). The values were
         # multiplied by the scale, so their variances are `scale` times what they tell.
-        own = variance[place] + MORE * of_one * self.scale
+        own = variance[place] + MORE * of_one(size, self.period) * self.scale
         return HALF * math.sqrt(self.scale * own * rest / (own + rest))
 
     def none(self, place: int, values: Sequence[int]) -> float:
@@ -115,11 +126,17 @@ class Intervals:
 
 
 def error_text(value: float, half: float, unit: str) -> str:
-    """Returns " ±6" for a value whose text has its own unit, to two digits; "" if the error would not be seen."""
+    """Returns " ±6.3" for a value whose text has its own unit, to two digits; "" if the error would not be seen."""
     if half <= abs(value) * 5e-5:
         return ""
-    if unit == "bytes":
-        half /= 1024.0 ** UNITS.index(scaled(abs(value))[1])
-    digits = max(1 - math.floor(math.log10(half)), 0) if half >= 0.01 else 2
-    rounded = round(half, 1 - math.floor(math.log10(half)))
-    return f" ±{rounded:,.{min(digits, 2) if half < 10 else 0}f}" if unit == "bytes" else f" ±{max(round(rounded), 1):,}"
+    if unit != "bytes":
+        return f" ±{two_digits(max(half, 1)):,.0f}"
+    if not value:
+        number, of = scaled(half)
+        return f" ±{two_digits(number):,.4g} {of}"
+    return f" ±{two_digits(half / 1024.0 ** UNITS.index(scaled(abs(value))[1])):,.4g}"
+
+
+def two_digits(value: float) -> float:
+    """Returns the value, rounded to two digits."""
+    return round(value, 1 - math.floor(math.log10(value)))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Optional
 from hakmem.clean import clean
 from hakmem.compat import zip_strict
 from hakmem.elf import build_id_in
-from hakmem.heap.interval import variances
+from hakmem.heap.interval import NONE, half_of, variances
 from hakmem.heap.profile_pb2 import Profile
 from hakmem.heap.symbolize import symbolize
 from hakmem.live.memory import LiveError, MappedMemory, Mapping, Unreadable
@@ -291,9 +291,24 @@ class Making:
 
     def finished(self, duration_ns: int) -> Profile:
         """Returns the Profile."""
+        if self.types[:4] == TYPES[:4] and any(sample.value[1] for sample in self.profile.sample):
+            self.profile.comment.append(self.text(self.totals()))
         self.profile.duration_nanos = max(duration_ns, 0)
         self.profile.string_table.extend(self.texts)
         return self.profile
+
+
+    def totals(self) -> str:
+        """Returns the comment on the totals, as write_totals in src/profile/pprof.c."""
+        texts = []
+        for name, places in (("in use", (2, 3)), ("allocated", (0, 1))):
+            rows = [(sample.value[places[0]], sample.value[places[1]]) for sample in self.profile.sample]
+            variance = sum(variances(row, ((0, 1),), self.seen.heap.mean)[1] for row in rows)
+            count, size = sum(row[0] for row in rows), sum(row[1] for row in rows)
+            mean = self.seen.heap.mean
+            half = half_of(variance, size / count, mean) if count > 0 else NONE * mean if mean > 1 else 0
+            texts.append(f"{name}: {size} bytes +-{int(half)}")
+        return "; ".join(texts)
 
 
 def packed(profile: Profile) -> bytes:
