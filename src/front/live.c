@@ -6,7 +6,7 @@
 #include "profile/guard.h"
 #include "profile/profile.h"
 
-#define LIVE_SHARE 256u
+#define LIVE_SHARE 128u
 #define LIVE_STEP 512u /* so that the looks of a process with many heaps cost little */
 
 static _Atomic int64_t noted;    /* bytes since the last look. Order: relaxed; a sum, as `may_note` */

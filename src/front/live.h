@@ -4,7 +4,7 @@
  *
  * Z10: slow calls add up how the bytes in use change, by the counters of the thread's heap: for the class at hand, and
  *      at samples for all classes. A look at all heaps comes when so much more is in use that there is a new peak, by
- *      1/256 or, if that is more, LIVE_STEP for each heap.
+ *      1/128 or, if that is more, LIVE_STEP for each heap.
  *      So the true peak is higher by no more than that, by one run of each thread (T8), and by what caches keep.
  */
 #ifndef HAK_FRONT_LIVE_H

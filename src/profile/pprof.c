@@ -422,7 +422,8 @@ static uint64_t peak_ms(uint64_t at, uint64_t started_ns)
 /* The variance of an estimate of bytes: n blocks of s bytes, of which each sample stands for w, have n s^2 (w - 1). */
 static double variance_of(const struct site_sums *sums)
 {
-    double objects = (double)sums->objects / (double)WEIGHT_ONE, bytes = (double)sums->bytes / (double)WEIGHT_ONE, spare;
+    double objects = (double)sums->objects / (double)WEIGHT_ONE, bytes = (double)sums->bytes / (double)WEIGHT_ONE;
+    double spare;
 
     if (objects <= 0)
         return 0;
@@ -463,8 +464,8 @@ struct estimate pprof_estimate(const struct profile_view *view, bool allocated)
                               (uint64_t)(1.96 * square_root(variance + 2 * size * size * weight * (weight - 1))) };
 }
 
-/* The parts' sum at the peak is to be what was in use then. The difference goes to the parts by their variances, so that
- * what is known for certain stays (a regression estimate). Copies have no lock. */
+/* Makes the parts' sum at the peak what was in use then. The difference goes to the parts by their variances, so that
+ * what is known for certain stays (a regression estimate). */
 static void settle_peak(struct profile_view *view)
 {
     double sampled = (double)view->peak.sampled / (double)WEIGHT_ONE, bytes = (double)view->peak.bytes,

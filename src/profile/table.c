@@ -294,7 +294,8 @@ static void in_use_move(const struct record *record, struct site_size *size, boo
     sums_move(&site->in_use, record->weight, record->size, add);
     sums_move(&size->in_use, record->weight, record->size, add);
     table_peak.live += add ? bytes : 0 - bytes;
-    if (table_peak.by_samples && table_peak.live > table_peak.sampled && weight_round(table_peak.live) >= table_peak.bytes)
+    if (table_peak.by_samples && table_peak.live > table_peak.sampled &&
+        weight_round(table_peak.live) >= table_peak.bytes)
         peak_rises(weight_round(table_peak.live), record->born_ms);
 }
 

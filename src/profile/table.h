@@ -75,8 +75,8 @@ struct site_size_list {
     size_t count;
 };
 
-/* The peak: when the program had most in use. The moment and `bytes` are exact, the sites' parts are of samples. Changed
- * under profile_lock. */
+/* The peak: when the program had most in use. The moment and `bytes` are exact, the sites' parts are of samples.
+ * Changed under profile_lock. */
 struct table_peak {
     uint64_t live;    /* bytes in use now by samples, in units of 1 / WEIGHT_ONE */
     uint64_t sampled; /* `live` at the peak */

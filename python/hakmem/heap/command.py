@@ -294,9 +294,12 @@ def as_data(whole: Heap, found: Heap, files: tuple[AnySource, ...], base: AnySou
         return {"freed": row.freed, "by_own_thread": row.own,
                 "within": {str(most): objects for most, objects in zip_strict(WITHIN, row.within)}} if row else None
 
-    def error_of(site: Site) -> dict[str, dict[str, float]]:
+    def rounded(halves: Iterable[float]) -> dict[str, int]:
+        return dict(zip_strict(names, map(round, halves)))
+
+    def error_of(site: Site) -> dict[str, dict[str, int]]:
         flat, cum = zip_strict(*(site.errors(intervals, place) for place in range(len(names))))
-        return {f"{kind}_error": dict(zip_strict(names, halves)) for kind, halves in (("flat", flat), ("cum", cum))}
+        return {f"{kind}_error": rounded(halves) for kind, halves in (("flat", flat), ("cum", cum))}
 
     def changes(values: Iterable[int], before: Iterable[int]) -> dict[str, int]:
         return {name: value - other for name, value, other in zip_strict(names, values, before)}
@@ -307,7 +310,7 @@ def as_data(whole: Heap, found: Heap, files: tuple[AnySource, ...], base: AnySou
         **labels, "files": [str(path) for path in files], "base": str(base) if base else None,
         "times": [time.isoformat() for time in found.times], "period": found.period, "comments": found.comments,
         "types": dict(found.types), "totals": {name: whole.total(place) for place, name in enumerate(names)},
-        "totals_error": dict(zip_strict(names, total_errors(whole))),
+        "totals_error": rounded(total_errors(whole)),
         "selected": {name: found.total(place) for place, name in enumerate(names)}, "sites": [{
             "name": site.name, "where": site.place, "flat": changes(site.flat, site.flat_base),
             "cum": changes(site.cum, site.cum_base), **error_of(site), **({"lifetimes": lived(site)} if lives else {}),

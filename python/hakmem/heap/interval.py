@@ -126,15 +126,17 @@ class Intervals:
 
 
 def error_text(value: float, half: float, unit: str) -> str:
-    """Returns " ±6.3" for a value whose text has its own unit, to two digits; "" if the error would not be seen."""
+    """Returns " ±6.3", to two digits and in the unit of the value's own text, or " ±1.5 GiB" in a larger unit; "" if
+    the error would not be seen."""
     if half <= abs(value) * 5e-5:
         return ""
     if unit != "bytes":
         return f" ±{two_digits(max(half, 1)):,.0f}"
-    if not value:
-        number, of = scaled(half)
+    number, of = scaled(half)
+    own = scaled(abs(value))[1]
+    if UNITS.index(of) > UNITS.index(own):
         return f" ±{two_digits(number):,.4g} {of}"
-    return f" ±{two_digits(half / 1024.0 ** UNITS.index(scaled(abs(value))[1])):,.4g}"
+    return f" ±{two_digits(half / 1024.0 ** UNITS.index(own)):,.4g}"
 
 
 def two_digits(value: float) -> float:

@@ -59,9 +59,9 @@ def kinds(found: Heap) -> list[tuple[int, str, str]]:
 def page_data(found: Heap, index: int, lines: bool) -> dict[str, object]:
     """Returns the page's data. nodes: [parent, name, place, values, base], parents first. sites: [name, place, flat,
     cum, life, labels, sizes, errors], with labels, sizes, and errors of flat and cum for each sample type. temporary:
-    [name, freed objects, a number for each of HEADS]. spreads: {sample type: [[name, figure, [[size, figure, objects]]]]}, with sites and sizes in the
-    order of tables; objects: null if they are not counted. Each text occurs once. What the profile lacks is null or
-    empty."""
+    [name, freed objects, a number for each of HEADS]. spreads: {sample type: [[name, figure, [[size, figure,
+    objects]]]]}, with sites and sizes in the order of tables; objects: null if they are not counted. Each text occurs
+    once. What the profile lacks is null or empty."""
     texts: dict[str, int] = {}
 
     def text(value: str) -> int:

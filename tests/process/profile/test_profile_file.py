@@ -117,7 +117,8 @@ print("done")
 @machine.needs("process_vm_readv")
 @pytest.mark.parametrize("rate, unwind", [(1, "eh"), (4096, "fp")])
 def test_python(library, tmp_path, rate, unwind):
-    env = {"HAKMEM_HEAP_PROFILE": f"{tmp_path}/%p.gz", "HAKMEM_HEAP_PROFILE_RATE": str(rate), "HAKMEM_HEAP_PROFILE_UNWIND": unwind}
+    env = {"HAKMEM_HEAP_PROFILE": f"{tmp_path}/%p.gz", "HAKMEM_HEAP_PROFILE_RATE": str(rate),
+           "HAKMEM_HEAP_PROFILE_UNWIND": unwind}
     result = blackbox.run([sys.executable, "-c", PYTHON], preload=library, env=env)
     assert (result.status, result.stdout, result.stderr) == (0, "done\n", "")
     (path,) = tmp_path.iterdir()
