@@ -7,10 +7,10 @@
 #include "profile/profile.h"
 
 #define LIVE_SHARE 128u
-#define LIVE_STEP 512u /* so that the looks of a process with many heaps cost little */
+#define LIVE_STEP 512u /* for each thread: a look at many heaps costs more */
 
 static _Atomic int64_t noted;    /* bytes since the last look. Order: relaxed; a sum, as `may_note` */
-static _Atomic int64_t may_note; /* before the next look */
+static _Atomic int64_t may_note; /* before the next look. Order: relaxed */
 
 /* The bytes of blocks out of slabs. A heap's own difference may be below 0: its slabs may have come from another heap.
  * The sums over all heaps wrap in the same way. */
@@ -83,7 +83,7 @@ size_t live_total(void)
 
 void live_look(void)
 {
-    size_t total, peak;
+    size_t total, peak, threads = atomic_load_explicit(&registry.live_threads, memory_order_relaxed);
 
     if (profile.mean == 1) /* the table knows every block */
         return;
@@ -91,12 +91,12 @@ void live_look(void)
     peak = table_peak_bytes();
 
     /* What was on its way in another thread's cache is hardly so again. */
-    if (total > peak && registry.count > 1)
+    if (total > peak && threads > 1)
         total = base_min(total, live_total());
     table_note_live(total, profile_now_ms());
     peak = base_max(peak, total);
     atomic_store_explicit(&noted, 0, memory_order_relaxed);
-    atomic_store_explicit(&may_note, (int64_t)(peak - total + base_max(peak / LIVE_SHARE, registry.count * LIVE_STEP)),
+    atomic_store_explicit(&may_note, (int64_t)(peak - total + base_max(peak / LIVE_SHARE, (threads + 1) * LIVE_STEP)),
                           memory_order_relaxed);
 }
 

@@ -4,7 +4,7 @@
  *
  * Z10: slow calls add up how the bytes in use change, by the counters of the thread's heap: for the class at hand, and
  *      at samples for all classes. A look at all heaps comes when so much more is in use that there is a new peak, by
- *      1/128 or, if that is more, LIVE_STEP for each heap.
+ *      1/128 or, if that is more, LIVE_STEP for each thread.
  *      So the true peak is higher by no more than that, by one run of each thread (T8), and by what caches keep.
  */
 #ifndef HAK_FRONT_LIVE_H
@@ -21,16 +21,18 @@ HAK_HIDDEN size_t live_total(void);
 HAK_HIDDEN void live_note(int64_t bytes);
 HAK_HIDDEN void live_look(void);
 
-/* Bytes of the class in use, beyond those of the last call. 0 for shared heaps (O8), whose blocks are not the thread's
- * alone: there only samples count. */
+/* Bytes of the class that the thread took, less those that it freed, beyond those of the last call. Only the thread
+ * changes these counters. 0 for shared heaps (O8), whose counters are not one thread's: there only samples count. */
 HAK_INLINE int64_t live_change(struct thread_cache *cache, unsigned class)
 {
     const struct class_counters *counters = &cache->own->classes[class];
-    uint32_t held = (uint32_t)(counters->refilled_blocks - counters->returned_blocks) - cache_blocks(cache, class);
-    int32_t more = (int32_t)(held - cache->countdowns.held[class]);
+    uint32_t held;
+    int32_t more;
 
-    if (HAK_LIKELY(more == 0) || cache->heap != cache->own)
+    if (HAK_UNLIKELY(cache->heap != cache->own))
         return 0;
+    held = (uint32_t)(counters->refilled_blocks - counters->flushed_blocks) - cache_blocks(cache, class);
+    more = (int32_t)(held - cache->countdowns.held[class]);
     cache->countdowns.held[class] = held;
     return (int64_t)more * (int64_t)class_size(class);
 }
