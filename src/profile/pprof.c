@@ -517,13 +517,13 @@ static void write_head(struct writer *writer, const struct profile_view *view, u
     write_comment(writer, text);
     base_format(text, sizeof text, "process %u", process); /* which /tmp/perf-PID.map is named by */
     write_comment(writer, text);
-    if (view->size_count)
-        write_totals(writer, view);
     if (view->peak.bytes) {
         base_format(text, sizeof text, "peak of what is in use: %lu ms after the start, %lu bytes, %lu by samples",
                     peak_ms(view->peak.at_ms, started_ns), view->peak.bytes, weight_round(view->peak.sampled));
         write_comment(writer, text);
     }
+    if (view->size_count)
+        write_totals(writer, view);
 }
 
 /* ---- Views ---- */

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import math
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Optional
 from hakmem.clean import clean
 from hakmem.compat import zip_strict
 from hakmem.elf import build_id_in
-from hakmem.heap.interval import NONE, half_of, variances
+from hakmem.heap.interval import HALF, MORE, NONE, variances
 from hakmem.heap.profile_pb2 import Profile
 from hakmem.heap.symbolize import symbolize
 from hakmem.live.memory import LiveError, MappedMemory, Mapping, Unreadable
@@ -291,7 +292,7 @@ class Making:
 
     def finished(self, duration_ns: int) -> Profile:
         """Returns the Profile."""
-        if self.types[:4] == TYPES[:4] and any(sample.value[1] for sample in self.profile.sample):
+        if self.types[:4] == TYPES[:4] and any(site.sizes for site in self.seen.heap.sites):
             self.profile.comment.append(self.text(self.totals()))
         self.profile.duration_nanos = max(duration_ns, 0)
         self.profile.string_table.extend(self.texts)
@@ -300,15 +301,24 @@ class Making:
 
     def totals(self) -> str:
         """Returns the comment on the totals, as write_totals in src/profile/pprof.c."""
-        texts = []
-        for name, places in (("in use", (2, 3)), ("allocated", (0, 1))):
-            rows = [(sample.value[places[0]], sample.value[places[1]]) for sample in self.profile.sample]
-            variance = sum(variances(row, ((0, 1),), self.seen.heap.mean)[1] for row in rows)
-            count, size = sum(row[0] for row in rows), sum(row[1] for row in rows)
-            mean = self.seen.heap.mean
-            half = half_of(variance, size / count, mean) if count > 0 else NONE * mean if mean > 1 else 0
-            texts.append(f"{name}: {size} bytes +-{int(half)}")
+        heap, texts = self.seen.heap, []
+        sizes = [size for site in heap.sites for size in site.sizes]
+        rows = (("in use", [size.in_use for size in sizes]), ("allocated", [size.allocated for size in sizes]))
+        for name, sums in rows:
+            count, size = (sum(column) / heap.one for column in zip_strict(*sums))
+            variance = sum(own * own / number * spare_of(heap, own / number) for number, own in sums if number) / heap.one
+            spare = spare_of(heap, size / count) if count else 0
+            half = HALF * math.sqrt(variance + MORE * (size / count)**2 * (1 + spare) * spare) if count else (
+                NONE * heap.mean if heap.mean > 1 else 0)
+            texts.append(f"{name}: {rounded(heap, (0, sum(own for _, own in sums)))[1]} bytes +-{int(half)}")
         return "; ".join(texts)
+
+
+def spare_of(heap: HeapSites, size: float) -> float:
+    """Returns the calls that a sample of the size stands for, besides itself, as draw_weight in src/profile/draw.c
+    rounds them."""
+    part = int(size) / heap.mean
+    return 0 if part > 64 or heap.mean == 1 else int(heap.one / -math.expm1(-part) + 0.5) / heap.one - 1
 
 
 def packed(profile: Profile) -> bytes:
