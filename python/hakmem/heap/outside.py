@@ -306,7 +306,8 @@ class Making:
         rows = (("in use", [size.in_use for size in sizes]), ("allocated", [size.allocated for size in sizes]))
         for name, sums in rows:
             count, size = (sum(column) / heap.one for column in zip_strict(*sums))
-            variance = sum(own * own / number * spare_of(heap, own / number) for number, own in sums if number) / heap.one
+            variance = sum(own * own / number * spare_of(heap, own / number) for number, own in sums if number)
+            variance /= heap.one
             spare = spare_of(heap, size / count) if count else 0
             half = HALF * math.sqrt(variance + MORE * (size / count)**2 * (1 + spare) * spare) if count else (
                 NONE * heap.mean if heap.mean > 1 else 0)
