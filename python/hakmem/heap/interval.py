@@ -79,7 +79,7 @@ class Intervals:
     """Gives the halves of intervals of 95 % for sums over some of the stacks of a heap."""
 
     def __init__(self, heap: Heap) -> None:
-        self.period = heap.period
+        self.period = heap.period  # 0: files differ; then only the variances count
         names = [name for name, _ in heap.types]
         self.partners = {place: pair for pair in pairs_of(names) for place in pair}
         # If the peak's bytes are all that were in use, their sum is exact, and samples divide it.
@@ -95,7 +95,7 @@ class Intervals:
     def half(self, place: int, values: Sequence[int], variance: Variances) -> float:
         """Returns the half of the interval around a value; 0: it is exact, or not estimated. values: of the stacks, or
         the sums of values and base in a comparison. variance: the stacks' sum."""
-        if not variance or place not in self.partners or self.period <= 1:
+        if not variance or place not in self.partners or self.period == 1:
             return 0
         objects, space = self.partners[place]
         if values[objects] <= 0:

@@ -77,6 +77,13 @@ def test_every_block_a_sample(tmp_path):
     assert not any(json.loads(run(path, "--json").output)["totals_error"].values())
 
 
+def test_files_of_different_rates():
+    """Each file's samples have the variance of their own rate."""
+    heap = add_up({"this": known(), "that": known(2 * PERIOD)})
+    halves = [Intervals(heap).half(3, stack.values, stack.variances) for stack in heap.stacks]
+    assert heap.period == 0 and halves[2] == pytest.approx(halves[0] * math.sqrt(2), rel=1e-3)
+
+
 def test_the_peak_is_exact():
     """Its sum is, and what samples leave open of one site is what they leave open of the others."""
     total = 80_000 * 64 + 10 * (64 << 20)
