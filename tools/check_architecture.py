@@ -9,7 +9,7 @@
   one file   no two sources have a function of one name, because the one-file source joins them (from the call graph)
   dead code  the library itself uses every function and every object of static storage (from the call graph)
   names      every `file.c:name` in the documents is a file that defines that name
-  labels     every label of an invariant has one statement, and the table of docs/design.md names its file
+  labels     every label of an invariant has one statement, and the table of docs/dev/design.md names its file
   length     no source file is longer than it should be
   orders     every atomic object says how threads access it, and every access keeps to that (memory_orders.py)
   python     a module of python/hakmem imports only its own package or a lower layer (python_layers.py)
@@ -409,8 +409,8 @@ def files_that_cite(root: Path) -> Iterator[Path]:
 
 
 def check_label_table(root: Path, stated: Stated) -> Iterator[Violation]:
-    """Yields a violation for each label of src/ that the table of docs/design.md lacks or places in a wrong file."""
-    document = root / "docs" / "design.md"
+    """Yields a violation for each label of src/ that the table of docs/dev/design.md lacks or places in a wrong file."""
+    document = root / "docs" / "dev" / "design.md"
     listed = {}
     for line in document.read_text().splitlines() if document.exists() else []:
         row = TABLE_ROW.match(line)
@@ -418,7 +418,7 @@ def check_label_table(root: Path, stated: Stated) -> Iterator[Violation]:
             listed.update({label: row[2] for label in cited_labels(row[1])})
     for label, (path, number) in sorted((label, places[0]) for label, places in stated.items() if listed):
         if path.parts[0] == "src" and f"`{Path(*path.parts[1:])}`" not in listed.get(label, ""):
-            yield Violation(f"{path}:{number}", f"states {label}, which docs/design.md does not say in its table")
+            yield Violation(f"{path}:{number}", f"states {label}, which docs/dev/design.md does not say in its table")
 
 
 def check_labels(root: Path) -> Iterator[Violation]:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Sets HAKMEM's version in every file that contains it, and closes the unreleased part of CHANGELOG.md. The first
-step of a release (docs/release.md). tests/delivery/package/test_version.py checks that no file was forgotten."""
+step of a release (docs/dev/release.md). tests/delivery/package/test_version.py checks that no file was forgotten."""
 
 import argparse
 import datetime

@@ -9,6 +9,7 @@
  *   phases MIB                       MIB of blocks of 1000 bytes, all freed; then of another size; nine sizes
  *   shifting MIB ROUNDS              MIB live; in each round a random half makes place for blocks of other sizes
  *   spike OTHERS SIZE MIB            MIB of blocks of SIZE bytes, written and freed, beside OTHERS threads that wait
+ *   scattered OTHERS MIB             the same with blocks of 16 to 1,024 bytes, freed in random order
  *   tenth BLOCKS SIZE                BLOCKS of SIZE bytes, written; all but each tenth freed
  *
  * `full_kib` says what the pattern added to RSS when it was highest, `live_kib` what it had written in live blocks
@@ -247,7 +248,7 @@ static void *waiting_main(void *unused)
     return unused;
 }
 
-static void spike(unsigned others, size_t size, size_t mib)
+static void start_waiting(unsigned others)
 {
     for (unsigned i = 0; i < others; i++) {
         pthread_t thread;
@@ -257,7 +258,28 @@ static void spike(unsigned others, size_t size, size_t mib)
     }
     if (others > 0)
         usleep(IDLE_MS * 1000); /* until what an allocator starts at a thread's beginning has settled */
-    hold("spike", mib * MIB / size, size, size, 0);
+}
+
+static void scattered(size_t mib)
+{
+    enum { LEAST = 16, MOST = 1024 };
+    uint64_t random = bench_seed(42, 0), most = mib * MIB;
+    size_t count = 0;
+    begin("scattered", mib * MIB / LEAST);
+    for (; live_bytes < most; count++) {
+        size_t size = LEAST + bench_scale((uint32_t)bench_random(&random), MOST - LEAST + 1);
+        take(count, size, size);
+        live_bytes += size;
+    }
+    operations = count;
+    note_full();
+    for (size_t i = count - 1; i > 0; i--) {
+        size_t other = bench_scale((uint32_t)bench_random(&random), (uint32_t)i + 1);
+        void *block = table[i];
+        table[i] = table[other];
+        table[other] = block;
+    }
+    end(count, 0);
 }
 
 /* ---- The command ---- */
@@ -272,7 +294,7 @@ static uint64_t number(int argc, char **argv, int index, const char *name, uint6
 int main(int argc, char **argv)
 {
     static const char *const patterns[] = {"sparse", "payload", "random", "cache", "phases",
-                                           "shifting", "spike", "tenth", NULL};
+                                           "shifting", "spike", "scattered", "tenth", NULL};
     bench_usage(argc, argv, 4, "PATTERN A B C, as bench/drivers/memory.c lists them");
     const char *pattern = patterns[bench_choice(argc, argv, 1, "PATTERN", 0, patterns)];
     const uint64_t size = (uint64_t)1 << 30, mib = 1 << 13;
@@ -296,9 +318,13 @@ int main(int argc, char **argv)
         phases(number(argc, argv, 2, "MIB", 1, 320));
     } else if (strcmp(pattern, "shifting") == 0) {
         shifting(number(argc, argv, 2, "MIB", 1, 128), number(argc, argv, 3, "ROUNDS", 1, 1 << 20));
+    } else if (strcmp(pattern, "scattered") == 0) {
+        start_waiting((unsigned)number(argc, argv, 2, "OTHERS", 0, 1 << 14));
+        scattered(number(argc, argv, 3, "MIB", 1, 128));
     } else {
-        spike((unsigned)number(argc, argv, 2, "OTHERS", 0, 1 << 14), number(argc, argv, 3, "SIZE", 1, size),
-              number(argc, argv, 4, "MIB", 1, mib));
+        size_t each = number(argc, argv, 3, "SIZE", 1, size);
+        start_waiting((unsigned)number(argc, argv, 2, "OTHERS", 0, 1 << 14));
+        hold("spike", number(argc, argv, 4, "MIB", 1, mib) * MIB / each, each, each, 0);
     }
     return 0;
 }

@@ -9,6 +9,8 @@ PACKAGE = Path(__file__).resolve().parent
 CHECKOUT = PACKAGE.parent.parent
 
 
+# The command as a user types it: messages name it so.
+COMMAND = "./hakmem" if (CHECKOUT / "CMakeLists.txt").is_file() else "hakmem"
 # The library and the programs that a wheel contains. A checkout has none.
 BUNDLED = PACKAGE / "lib/libhakmem.so"
 BUNDLED_PROGRAMS = PACKAGE / "bin"
@@ -49,9 +51,14 @@ def recorder_library() -> Path:
 
 def absent(file: Path | str) -> str:
     """Returns a message about a missing file of a build."""
+    return f"{file} is not there; {how_to_build()}"
+
+
+def how_to_build() -> str:
+    """Returns how a user gets a file of a build."""
     if is_bundled():
-        return f"{file} is not there: this installation has no such file; ./hakmem build in a checkout builds it"
-    return f"{file} is not there; ./hakmem build builds it"
+        return "this installation lacks it: install it again, or ./hakmem build in a checkout builds it"
+    return "./hakmem build builds it"
 
 
 def peers_folder() -> Path:

@@ -87,7 +87,7 @@ void housekeep_make_room(void)
 {
     if (atomic_load_explicit(&shared_pool.over_soft_limit, memory_order_relaxed) || limits_hard())
         housekeep_purge(true);
-    else if (atomic_load_explicit(&shared_pool.refused, memory_order_relaxed))
+    else if (shared_pool_shortage() == SHORTAGE_SYSTEM)
         ranges_purge(true); /* the window could not grow: freed huge blocks may hold the addresses it needs */
 }
 
@@ -149,7 +149,7 @@ void housekeep_due(void)
 void housekeep_reset_in_child(void)
 {
     atomic_store(&ticking, false);
-    atomic_store(&shared_pool.much_free, false);
+    atomic_store(&shared_pool.much_waits, false);
     footprint_reset_after_fork();
     pressure_reset_in_child();
 }

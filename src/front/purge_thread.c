@@ -34,14 +34,14 @@ static bool has_work(void)
     lock_acquire(&shared_pool.lock);
     work = atomic_load_explicit(&shared_pool.next_purge_ms, memory_order_relaxed) != 0;
     if (!work)
-        atomic_store_explicit(&shared_pool.much_free, false, memory_order_relaxed);
+        atomic_store_explicit(&shared_pool.much_waits, false, memory_order_relaxed);
     lock_release(&shared_pool.lock);
     return work;
 }
 
 static bool is_wanted(void)
 {
-    return is_always() || atomic_load(&shared_pool.much_free);
+    return is_always() || atomic_load(&shared_pool.much_waits);
 }
 
 /* Sleeps, unless the program's last thread has ended: this one must end with it, or the process would never exit. */

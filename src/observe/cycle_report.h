@@ -1,4 +1,4 @@
-/* The cycle profile (os/cycles.h) as a table, as JSON or as Prometheus text, on standard error. docs/cycles.md says
+/* The cycle profile (os/cycles.h) as a table, as JSON or as Prometheus text, on standard error. docs/dev/cycles.md says
  * what the figures are. */
 #ifndef HAK_OBSERVE_CYCLE_REPORT_H
 #define HAK_OBSERVE_CYCLE_REPORT_H

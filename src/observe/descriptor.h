@@ -75,7 +75,6 @@ _Static_assert(sizeof(struct descriptor_head) == 56, "readers of all formats cou
     FIELD(shared_pool, superslabs) FIELD(shared_pool, decommitted) FIELD(shared_pool, dirty_empties)                   \
     FIELD(shared_pool, units_used) FIELD(shared_pool, units_dirty) FIELD(shared_pool, huge_bytes)                      \
     FIELD(shared_pool, footprint_peak) FIELD(shared_pool, next_purge_ms) FIELD(shared_pool, over_soft_limit)           \
-    FIELD(shared_pool, much_free) FIELD(shared_pool, tight)                                                            \
     TYPE(superslab) ARRAY(superslab, first_unit) FIELD(superslab, dense) FIELD(superslab, guards)                      \
         ARRAY(superslab, slabs)                                                                                        \
     TYPE(slab) FIELD(slab, owner) FIELD(slab, start) FIELD(slab, summary) FIELD(slab, used) FIELD(slab, blocks)        \

@@ -123,9 +123,9 @@ bool footprint_allows(size_t growth)
 void footprint_note_waiting(void)
 {
     if (HAK_UNLIKELY(footprint_waiting() >= FOOTPRINT_MUCH &&
-                     !atomic_load_explicit(&shared_pool.much_free, memory_order_relaxed))) {
+                     !atomic_load_explicit(&shared_pool.much_waits, memory_order_relaxed))) {
         shared_pool_schedule_purge(0);
-        atomic_store(&shared_pool.much_free, true);
+        atomic_store(&shared_pool.much_waits, true);
         parking_wake(PARKING_ALONE); /* no call may come */
     }
     if (HAK_UNLIKELY(footprint_waits_too_much()))

@@ -14,8 +14,10 @@
  *     that makes room requests a flush of the caches and a release of the warm pools. Requests are FOOTPRINT_FLUSH_MS
  *     apart, and one that comes too soon waits. Once the footprint has grown by a quarter of the live peak, and by
  *     FOOTPRINT_SPARE, the next request is granted at once. Otherwise blocks that caches pin would raise the live peak.
- * N6: empty SuperSlabs and freed ranges beyond the bounds of the options and of N7 (waiting.h) leave at once. When the
- *     footprint grows again within a purge delay after that, as much may wait as N2 allows, until the live peak falls.
+ *     When units leave SuperSlabs in use because of N7, the flush follows at the next slow call.
+ * N6: empty SuperSlabs and freed ranges beyond the bounds of the options and of N7 (waiting.h) leave at once, for N7
+ *     also free units of SuperSlabs that are half free. When the footprint grows again within a purge delay after that,
+ *     as much may wait as N2 allows, until the live peak falls.
  */
 #ifndef HAK_SUPERSLAB_FOOTPRINT_H
 #define HAK_SUPERSLAB_FOOTPRINT_H
@@ -69,7 +71,7 @@ HAK_HIDDEN bool footprint_is_limited(void);
 HAK_INLINE bool footprint_is_short(void)
 {
     return atomic_load_explicit(&shared_pool.stale, memory_order_relaxed) ||
-           atomic_load_explicit(&shared_pool.tight, memory_order_relaxed) ||
+           shared_pool_shortage() != SHORTAGE_NONE ||
            (!limits_are_none() && footprint_is_limited());
 }
 

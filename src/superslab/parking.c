@@ -2,7 +2,7 @@
 
 #include "os/os.h"
 
-/* enum parking. Order: seq_cst, like thread_count() and much_free: the purge thread stores it and then reads these. Who
+/* enum parking. Order: seq_cst, like thread_count() and much_waits: the purge thread stores it, then reads these. Who
  * changes one of these then reads it. So one of them sees the other's store. */
 static _Atomic uint32_t word;
 

@@ -11,6 +11,8 @@
 
 /* Slots whose units are given back while the lock is released once. */
 #define PURGE_BATCH 32
+/* A huge page of a SuperSlab in use is not split for fewer free units. */
+#define PURGE_WORTH_UNITS (SUPERSLAB_UNITS / 2)
 
 struct purge_range {
     uint32_t slot;
@@ -37,25 +39,24 @@ static uint32_t purge_dirty_units(uint32_t number, bool all)
 
 /* Those that have waited long enough at `now`: all if nothing was freed for a purge delay, else those that are free
  * since `aged` was filled, a delay ago. */
-static uint32_t purge_ripe_units(struct slot *slot, uint32_t dirty, uint32_t now, bool all)
+static uint32_t purge_due_units(struct slot *slot, uint32_t dirty, uint32_t now, bool all)
 {
-    uint32_t ripe, delay = (uint32_t)hak_options.purge_delay;
+    uint32_t due, delay = (uint32_t)hak_options.purge_delay;
 
     if (dirty == 0)
         return 0;
     if (all || base_elapsed(now, slot->freed_ms) >= delay) {
-        ripe = dirty;
+        due = dirty;
     } else {
         bool aged = slot->aged != 0 && base_elapsed(now, slot->aged_ms) >= delay;
-        /* A huge page of a SuperSlab in use is not split for a few units. */
-        bool worth = slot->huge_pages == PAGES_SMALL || base_count_bits(slot->free) >= SUPERSLAB_UNITS / 2;
-        ripe = aged && worth ? slot->aged & dirty : 0;
+        bool worth = slot->huge_pages == PAGES_SMALL || base_count_bits(slot->free) >= PURGE_WORTH_UNITS;
+        due = aged && worth ? slot->aged & dirty : 0;
         if (aged || slot->aged == 0) {
-            slot->aged = dirty & ~ripe & ~(uint32_t)1;
+            slot->aged = dirty & ~due & ~(uint32_t)1;
             slot->aged_ms = now;
         }
     }
-    return ripe;
+    return due;
 }
 
 /* The slot's units that lie in [start, end). */
@@ -111,7 +112,7 @@ static size_t purge_ranges(struct purge_range *ranges, size_t count)
     return purged + purge_call(ranges, first, last, start, end);
 }
 
-/* Makes the oldest EMPTY SuperSlabs ripe, whatever their age, if there are more than the LRU may hold. */
+/* Makes the oldest EMPTY SuperSlabs due, whatever their age, if there are more than the LRU may hold. */
 static void purge_trim_lru(uint32_t now)
 {
     size_t bytes, aged = 0;
@@ -216,7 +217,7 @@ static void purge_put_back(const struct purge_range *range)
             purge_note_lru(range->slot);
     }
     shared_pool_move_bucket(range->slot);
-    if (range->mask & 1 && !range->kept && atomic_load_explicit(&shared_pool.tight, memory_order_relaxed))
+    if (range->mask & 1 && !range->kept && shared_pool_shortage() != SHORTAGE_NONE)
         shared_pool_unmap(range->slot);
 }
 
@@ -233,68 +234,6 @@ static size_t purge_batch(struct purge_range *ranges, size_t count)
     shared_pool.purged_bytes += purged;
     return purged;
 }
-
-size_t purge_free_units(bool all)
-{
-    struct purge_range ranges[PURGE_BATCH];
-    size_t purged = 0, count, left = 0;
-    uint32_t now = shared_pool_now_ms(), number;
-
-    if (limits_are_due(0))
-        limits_read();
-    lock_acquire(&shared_pool.lock);
-    all = all || limits_pressed() || atomic_load_explicit(&shared_pool.over_soft_limit, memory_order_relaxed);
-    atomic_store_explicit(&shared_pool.over_soft_limit, false, memory_order_relaxed);
-    footprint_decay(now);
-    purge_trim_lru(now);
-    for (number = window_slots_begin(); number < shared_pool.slots_unused;) {
-        for (count = 0; count < PURGE_BATCH && number < shared_pool.slots_unused; number++) {
-            struct slot *slot = &shared_pool.slots[number];
-            uint32_t dirty, ripe;
-            if (slot->kind != SLOT_SUPERSLAB)
-                continue;
-            dirty = purge_dirty_units(number, all);
-            ripe = purge_ripe_units(slot, dirty, now, all);
-            left += base_count_bits(dirty & ~ripe);
-            if (ripe)
-                ranges[count++] = purge_take(number, ripe);
-        }
-        if (count == 0)
-            break;
-        purged += purge_batch(ranges, count);
-        for (size_t i = 0; i < count; i++)
-            left += ranges[i].kept;
-    }
-    if (all && os_memory_is_locked())
-        purge_populated();
-    if (left)
-        shared_pool_schedule_purge(hak_options.purge_delay);
-    lock_release(&shared_pool.lock);
-    return purged;
-}
-
-bool purge_could_serve(size_t bytes)
-{
-    return bytes <= base_min(os_address_space_limit(), os_physical_memory());
-}
-
-size_t purge_address_space(void)
-{
-    static const unsigned buckets[] = { POOL_BUCKET_EMPTY, POOL_BUCKET_EMPTY + 1 };
-    size_t bytes;
-
-    purge_free_units(true);
-    lock_acquire(&shared_pool.lock);
-    bytes = shared_pool_unmap_unused();
-    for (unsigned i = 0; i < 2; i++)
-        for (uint32_t number = shared_pool.heads[buckets[i]]; number; number = shared_pool.slots[number].next)
-            if (shared_pool.slots[number].touched == 0)
-                bytes += shared_pool_unmap(number);
-    lock_release(&shared_pool.lock);
-    return bytes;
-}
-
-/* ---- Before the footprint grows (N2) ---- */
 
 /* Inserts the range in the order of addresses, so that neighbours leave in one call. */
 static void purge_insert(struct purge_range *ranges, size_t count, struct purge_range range)
@@ -327,21 +266,95 @@ static void emptiest_take(struct emptiest *emptiest, unsigned bucket)
 }
 
 /* Gives back units of `wanted` bytes, but at most a batch. Units that would be taken last leave first: those of the
- * SuperSlabs with the most free units. */
-static size_t purge_emptiest(size_t wanted)
+ * SuperSlabs with the most free units, from `most_free` down to `least_free`. Under pool.lock, as the next. */
+static size_t purge_emptiest(size_t wanted, unsigned most_free, unsigned least_free)
 {
     struct emptiest emptiest = { .wanted = wanted };
-    size_t bytes = 0;
 
-    lock_acquire(&shared_pool.lock);
-    /* The bucket behind that of EMPTY ones has no memory in it (P3). */
-    for (unsigned bucket = shared_pool.dirty_empties ? POOL_BUCKET_EMPTY : POOL_BUCKET_EMPTY - 1; bucket > 0; bucket--)
+    for (unsigned bucket = most_free; bucket >= least_free; bucket--)
         emptiest_take(&emptiest, bucket);
-    if (emptiest.count)
-        bytes = purge_batch(emptiest.ranges, emptiest.count);
+    return emptiest.count ? purge_batch(emptiest.ranges, emptiest.count) : 0;
+}
+
+/* Gives back what waits in SuperSlabs in use beyond what may wait there (N7). */
+static size_t purge_excess(void)
+{
+    size_t bytes = 0, wanted, got;
+
+    while ((wanted = shared_pool_excess()) != 0 &&
+           (got = purge_emptiest(wanted, POOL_BUCKET_EMPTY - 1, PURGE_WORTH_UNITS)) != 0) {
+        bytes += got;
+        footprint_note_trimmed();
+    }
+    if (bytes) { /* blocks in caches pin slabs, too (N5) */
+        atomic_store_explicit(&shared_pool.flush_wanted, true, memory_order_relaxed);
+        shared_pool_schedule_purge(0);
+    }
+    return bytes;
+}
+
+size_t purge_free_units(bool all)
+{
+    struct purge_range ranges[PURGE_BATCH];
+    size_t purged = 0, count, left = 0;
+    uint32_t now = shared_pool_now_ms(), number;
+
+    if (limits_are_due(0))
+        limits_read();
+    lock_acquire(&shared_pool.lock);
+    all = all || limits_pressed() || atomic_load_explicit(&shared_pool.over_soft_limit, memory_order_relaxed);
+    atomic_store_explicit(&shared_pool.over_soft_limit, false, memory_order_relaxed);
+    footprint_decay(now);
+    purge_trim_lru(now);
+    for (number = window_slots_begin(); number < shared_pool.slots_unused;) {
+        for (count = 0; count < PURGE_BATCH && number < shared_pool.slots_unused; number++) {
+            struct slot *slot = &shared_pool.slots[number];
+            uint32_t dirty, due;
+            if (slot->kind != SLOT_SUPERSLAB)
+                continue;
+            dirty = purge_dirty_units(number, all);
+            due = purge_due_units(slot, dirty, now, all);
+            left += base_count_bits(dirty & ~due);
+            if (due)
+                ranges[count++] = purge_take(number, due);
+        }
+        if (count == 0)
+            break;
+        purged += purge_batch(ranges, count);
+        for (size_t i = 0; i < count; i++)
+            left += ranges[i].kept;
+    }
+    purged += purge_excess();
+    if (all && os_memory_is_locked())
+        purge_populated();
+    if (left)
+        shared_pool_schedule_purge(hak_options.purge_delay);
+    lock_release(&shared_pool.lock);
+    return purged;
+}
+
+bool purge_could_serve(size_t bytes)
+{
+    return bytes <= base_min(os_address_space_limit(), os_physical_memory());
+}
+
+size_t purge_address_space(void)
+{
+    static const unsigned buckets[] = { POOL_BUCKET_EMPTY, POOL_BUCKET_EMPTY + 1 };
+    size_t bytes;
+
+    purge_free_units(true);
+    lock_acquire(&shared_pool.lock);
+    bytes = shared_pool_unmap_unused();
+    for (unsigned i = 0; i < 2; i++)
+        for (uint32_t number = shared_pool.heads[buckets[i]]; number; number = shared_pool.slots[number].next)
+            if (shared_pool.slots[number].touched == 0)
+                bytes += shared_pool_unmap(number);
     lock_release(&shared_pool.lock);
     return bytes;
 }
+
+/* ---- Before the footprint grows (N2) ---- */
 
 /* How many ms the oldest EMPTY SuperSlab's free units have waited; 0 if none is EMPTY. False: no unit waits. */
 static bool purge_emptiest_waited(uint32_t now, uint32_t *waited)
@@ -359,6 +372,18 @@ static bool purge_emptiest_waited(uint32_t now, uint32_t *waited)
     return any;
 }
 
+/* Gives back units of `wanted` bytes, but at most a batch. */
+static size_t purge_any(size_t wanted)
+{
+    size_t bytes;
+
+    lock_acquire(&shared_pool.lock);
+    /* The bucket behind that of EMPTY ones has no memory in it (P3). */
+    bytes = purge_emptiest(wanted, shared_pool.dirty_empties ? POOL_BUCKET_EMPTY : POOL_BUCKET_EMPTY - 1, 1);
+    lock_release(&shared_pool.lock);
+    return bytes;
+}
+
 size_t purge_make_room(size_t wanted)
 {
     uint32_t now = shared_pool_now_ms(), units_waited, ranges_waited;
@@ -373,7 +398,7 @@ size_t purge_make_room(size_t wanted)
         if (ranges && (!units || ranges_waited >= units_waited))
             got = ranges_give_back(wanted - given);
         if (got == 0 && units)
-            got = purge_emptiest(wanted - given);
+            got = purge_any(wanted - given);
         if (got == 0 && ranges)
             got = ranges_give_back(wanted - given);
         if (got == 0)

@@ -51,9 +51,9 @@ static uint32_t pool_new_slot(enum slot_kind kind)
         uint32_t first;
         bool huge_pages;
         size_t count = window_grow(&first, &huge_pages);
-        atomic_store_explicit(&shared_pool.tight, count == 0, memory_order_relaxed);
-        atomic_store_explicit(&shared_pool.refused, count == 0 && window_slots_mapped() < window_slots_limit(),
-                              memory_order_relaxed);
+        bool full = window_slots_mapped() >= window_slots_limit();
+        enum shortage shortage = count ? SHORTAGE_NONE : full ? SHORTAGE_WINDOW : SHORTAGE_SYSTEM;
+        atomic_store_explicit(&shared_pool.shortage, shortage, memory_order_relaxed);
         if (count == 0)
             return 0;
         pool_add_slots(first, count, huge_pages);
@@ -311,8 +311,7 @@ static bool pool_make_writable(uint32_t number, unsigned start, unsigned units)
         return pool_open_run(number, start, units);
     place = window_map_slot(number, slot->huge_pages != PAGES_SMALL);
     if (place == OS_PLACE_REFUSED) {
-        atomic_store_explicit(&shared_pool.tight, true, memory_order_relaxed);
-        atomic_store_explicit(&shared_pool.refused, true, memory_order_relaxed);
+        atomic_store_explicit(&shared_pool.shortage, SHORTAGE_SYSTEM, memory_order_relaxed);
         return false;
     }
     __atomic_store_n(&slot->decommitted, false, __ATOMIC_RELAXED);

@@ -44,6 +44,9 @@
 #define POOL_SPLIT_MAX 8192u
 #define POOL_UNMAPPED_MAX 8192u
 
+/* Why no more slots were mapped: the window is full, or the system refused memory or address space. */
+enum shortage { SHORTAGE_NONE = 0, SHORTAGE_WINDOW, SHORTAGE_SYSTEM };
+
 struct shared_pool {
     /* Order of the atomic fields: relaxed; sums and hints, which threads without the lock may see late. */
     struct lock lock;
@@ -83,16 +86,20 @@ struct shared_pool {
     size_t grown;                 /* bytes by which the footprint grew since the last request that did not wait */
     _Atomic uint32_t next_purge_ms; /* when a purge is due; 0: nothing to purge. Order: release, seq_cst (G2) */
     _Atomic bool over_soft_limit;
-    _Atomic bool much_free; /* FOOTPRINT_MUCH bytes waited; the purge thread clears it. Order: any */
+    _Atomic bool much_waits; /* FOOTPRINT_MUCH bytes waited; the purge thread clears it. Order: any */
     _Atomic bool attended;  /* there is a purge thread */
-    _Atomic bool tight; /* the last attempt to map more slots failed (P5) */
+    _Atomic uint8_t shortage; /* enum shortage: what the last attempt to map more slots met (P5). Order: any */
     _Atomic uint32_t growths; /* times that units or huge blocks made the footprint grow */
-    _Atomic bool refused; /* tight, although the window is not full: the system refused memory or address space */
     /* Memory that is released now has waited for a purge delay in caches and warm pools, so it leaves at once. */
     _Atomic bool stale;
 };
 
 HAK_DATA struct shared_pool shared_pool;
+
+HAK_INLINE enum shortage shared_pool_shortage(void)
+{
+    return (enum shortage)atomic_load_explicit(&shared_pool.shortage, memory_order_relaxed);
+}
 
 /* Counts that heaps keep `more` units more, or fewer if it is negative. Any thread, no lock. */
 HAK_INLINE void shared_pool_warm(int more)
@@ -155,6 +162,8 @@ HAK_HIDDEN void shared_pool_uncharge_huge(size_t bytes);
 HAK_HIDDEN void shared_pool_end_prewarmed(struct superslab *superslab);
 HAK_HIDDEN void shared_pool_move_bucket(uint32_t slot);
 HAK_HIDDEN uint32_t shared_pool_now_ms(void);
+/* Bytes that must leave as more waits than may wait (N7), while the option for EMPTY SuperSlabs has its default. */
+HAK_HIDDEN size_t shared_pool_excess(void);
 /* How many EMPTY SuperSlabs must leave, the oldest first; fewer, if these hold more than *bytes. */
 HAK_HIDDEN uint32_t shared_pool_lru_excess(size_t *bytes);
 /* Call before a part of the slot is purged (P7). True: the caller must refuse it huge pages first, under any lock. */

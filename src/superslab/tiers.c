@@ -75,14 +75,19 @@ void shared_pool_end_prewarmed(struct superslab *superslab)
     shared_pool.units_prewarmed -= SUPERSLAB_UNITS - 1;
 }
 
+size_t shared_pool_excess(void)
+{
+    return hak_options.ss_lru_size == SS_LRU_SIZE_DEFAULT ? footprint_waits_too_much() : 0;
+}
+
 /* No SuperSlab may wait when the system is out of memory (P5). While the option has its default value, may_wait bytes
  * may wait (N6), and no more than N7 allows. */
 uint32_t shared_pool_lru_excess(size_t *bytes)
 {
-    size_t most = atomic_load_explicit(&shared_pool.tight, memory_order_relaxed) ? 0 : (size_t)hak_options.ss_lru_size;
+    size_t most = shared_pool_shortage() != SHORTAGE_NONE ? 0 : (size_t)hak_options.ss_lru_size;
     size_t dirty = shared_pool.units_dirty * UNIT_SIZE;
 
-    *bytes = most == SS_LRU_SIZE_DEFAULT ? footprint_waits_too_much() : 0;
+    *bytes = most == SS_LRU_SIZE_DEFAULT ? shared_pool_excess() : 0;
     if (*bytes)
         return shared_pool.dirty_empties;
     *bytes = SIZE_MAX;

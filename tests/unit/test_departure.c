@@ -39,17 +39,20 @@ static void test_rule(void **state)
 
 /* ---- Lives of memory ---- */
 
-/* A program of one thread takes blocks, frees all but the first of `kept` parts, and does so again after a pause. */
+/* A program of one thread takes blocks, frees all but the first of `kept` parts, and does so again after a pause. One
+ * with a stride frees blocks that lie so far apart: slabs become empty last, and SuperSlabs hardly at all. */
 struct life {
     const char *name;
-    size_t size, blocks, kept, rounds;
+    size_t size, blocks, kept, rounds, stride;
     unsigned pause_ms;
     bool attended;
     size_t peak, held, left; /* golden, in KiB: the footprint at its highest, after the last free, and what left it */
 };
 
 static const struct life lives[] = {
-#define SPIKE(name, size, kept, ...) { name, size, (192 * HAK_MIB) / (size), kept, __VA_ARGS__ }
+#define SPIKE(name, size, kept, rounds, ...) { name, size, (192 * HAK_MIB) / (size), kept, rounds, 1, __VA_ARGS__ }
+#define STRIDE(name, size, kept, rounds, ...) \
+    { name, size, (192 * HAK_MIB) / (size), kept, rounds, 10007, __VA_ARGS__ }
     SPIKE("small blocks", 1000, 0, 1, 0, false, 209068, 16556, 192512),
     SPIKE("spans", 100000, 0, 1, 0, false, 266476, 18476, 248000),
     SPIKE("huge blocks", 3000000, 0, 1, 0, false, 197422, 11950, 185472),
@@ -62,7 +65,12 @@ static const struct life lives[] = {
     SPIKE("huge blocks, seldom", 3000000, 0, 6, 2000, false, 197422, 11950, 1112832),
     SPIKE("spans beside a purge thread", 100000, 0, 1, 0, true, 266476, 258540, 7936),
     SPIKE("huge blocks beside a purge thread", 3000000, 0, 1, 0, true, 197422, 197422, 0),
-    { "little", 1000, 10000, 0, 3, 1, false, 12460, 12460, 0 },
+    STRIDE("small blocks in another order", 1000, 0, 1, 0, false, 209068, 196204, 12864),
+    STRIDE("small blocks in another order, a quarter stays", 1000, 4, 1, 0, false, 209068, 207596, 1472),
+    STRIDE("small blocks in another order again and again", 1000, 0, 6, 1, false, 209068, 209068, 12864),
+    STRIDE("spans in another order", 100000, 0, 1, 0, false, 266476, 17516, 248960),
+    STRIDE("spans in another order, a quarter stays", 100000, 4, 1, 0, false, 266476, 102316, 164160),
+    { "little", 1000, 10000, 0, 3, 1, 1, false, 12460, 12460, 0 },
 };
 
 static const struct life *life;
@@ -76,10 +84,11 @@ static size_t live_round(char **blocks)
             assert_non_null(blocks[i] = front_malloc(life->size));
     peak = shared_pool_footprint();
     for (size_t i = 0; i < life->blocks; i++) {
-        if (life->kept && i < life->blocks / life->kept)
+        size_t at = i * life->stride % life->blocks; /* the stride is a prime: each block once */
+        if (life->kept && at < life->blocks / life->kept)
             continue;
-        front_free(blocks[i]);
-        blocks[i] = NULL;
+        front_free(blocks[at]);
+        blocks[at] = NULL;
     }
     return peak;
 }

@@ -155,7 +155,7 @@ static void test_every_lock_is_held(void)
 
 static void *do_nothing(void *unused) { return unused; }
 
-/* Replaces the purge thread, which would clear much_free. */
+/* Replaces the purge thread, which would clear much_waits. */
 static int start_nothing(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument)
 {
     (void)run, (void)argument;
@@ -172,11 +172,11 @@ static void test_no_purge_thread_in_child(void)
     assert_non_null(thread_cache_get());
     fork_register();
     purge_thread_at_start(start_nothing);
-    atomic_store(&shared_pool.much_free, true);
+    atomic_store(&shared_pool.much_waits, true);
     assert_true(purge_thread_is_there());
     child = fork();
     if (child == 0)
-        _exit((purge_thread_is_there() ? 1 : 0) | (atomic_load(&shared_pool.much_free) ? 2 : 0));
+        _exit((purge_thread_is_there() ? 1 : 0) | (atomic_load(&shared_pool.much_waits) ? 2 : 0));
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
     assert_true(purge_thread_is_there());

@@ -146,7 +146,7 @@ static void test_window_needs_room(void)
     housekeep_make_room();
     assert_int_equal(range_cache.count, 1);
     assert_true(fake_is_mapped(place, 2 * HAK_MIB));
-    atomic_store(&shared_pool.refused, true);
+    atomic_store(&shared_pool.shortage, SHORTAGE_SYSTEM);
     housekeep_make_room();
     assert_int_equal(range_cache.count, 0);
     assert_false(fake_is_mapped(place, 2 * HAK_MIB));

@@ -455,11 +455,11 @@ static void test_tight(void)
     core_check_pool();
 }
 
-static void test_tight_refused(void)
+static void test_shortage_refused(void)
 {
     core_begin();
     take_superslabs(2);
-    atomic_store(&shared_pool.tight, true);
+    atomic_store(&shared_pool.shortage, SHORTAGE_SYSTEM);
     release(0, RUN_UNITS);
     fake_fail_nth(FAKE_PURGE, 2); /* the purge succeeds, the unmapping fails */
     assert_int_equal(purge_run(false), SUPERSLAB_SIZE);
@@ -518,7 +518,7 @@ int main(void)
         core_unit_test(test_lru_of_none),
         core_unit_test(test_refused),
         core_unit_test(test_tight),
-        core_unit_test(test_tight_refused),
+        core_unit_test(test_shortage_refused),
         core_unit_test(test_locked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -563,14 +563,14 @@ static void test_no_wish_is_lost(void)
     heaps_check();
 }
 
-/* The purge thread clears much_free once it has purged. Otherwise it would never sleep. */
+/* The purge thread clears much_waits once it has purged. Otherwise it would never sleep. */
 static void test_purge_thread_has_seen_to_it(void)
 {
     begin();
-    atomic_store(&shared_pool.much_free, true);
+    atomic_store(&shared_pool.much_waits, true);
     purge_thread_at_thread(pthread_create);
     alarm(UNIT_HANG);
-    while (atomic_load(&shared_pool.much_free))
+    while (atomic_load(&shared_pool.much_waits))
         usleep(1000);
     alarm(0);
 }

@@ -69,6 +69,7 @@ static void test_flush_waits_for_its_time(void)
     uint32_t chance = 1;
 
     hak_options.thp = OPTION_NEVER;
+    shared_pool.attended = true; /* nothing leaves by N7, which asks for flushes of its own */
     for (unsigned i = 0; i < BLOCKS; i++)
         assert_non_null(held[i] = front_malloc(1024 + 64 * (i % 17)));
     live = footprint_live();

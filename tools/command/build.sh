@@ -64,6 +64,9 @@ unlock_build() { exec 9>&-; }
 configure()
 {
     local build=$out/$1
+    if [[ ! -f $build/build.ninja ]]; then
+        say "building in ${build#"$root/"}"
+    fi
     if [[ $2 == ON ]] || [[ ! -f $build/build.ninja ]]; then
         (cd "$root" && quietly cmake --preset "$1" -B "$build" -DHAKMEM_TESTS="$2" "${@:3}")
     fi

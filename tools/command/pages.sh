@@ -106,7 +106,7 @@ are no stages, and ctest chooses among all tests of all flavors, or of those tha
   --again                    run what failed in the last run
   --changed                  run the tests that concern what changed since origin/main, or since --base COMMIT
   --coverage                 build the flavor coverage, run its tests, print which lines and branches of src/ ran, write
-                             build/coverage/html, and fail if a line did not run that docs/coverage.md does not list
+                             build/coverage/html, and fail if a line did not run that docs/dev/coverage.md does not list
   --flavor FLAVOR            test this flavor in place of those (see 'hakmem build --help'); may be repeated
   --yes                      install missing Debian packages without asking
   --soak MINUTES             run stress programs and servers in rotation, with random settings and seeds; watch their
@@ -219,6 +219,22 @@ print_page()
     amalgamate | build | crates | fuzz | help | package | run | shell | test | wheel) print_text "usage_$1" ;;
     advise | bench | compare | completion | doctor | explain | guard | heap | leaks | map) look_with base "$@" --help ;;
     peers | ps | serve | stats | top | trace) look_with base "$@" --help ;;
-    *) refuse "unknown command '$1'" ;;
+    *) refuse_command "$1" ;;
     esac
+}
+
+# Takes each word of the overview's left column that is neither an option nor an argument.
+command_names()
+{
+    usage | sed -n 's/^  \([a-z].*\)/\1/p' | sed 's/   .*//; s/--[a-z]*//g' | grep -ow '[a-z]*' | sort -u
+}
+
+# refuse_command WORD: names the commands that are spelled alike, as the tools in python/ do. Without Python, none.
+refuse_command()
+{
+    local alike
+    # shellcheck disable=SC2046 # names, a line each
+    alike=$(python3 -c 'import difflib, sys
+print(*difflib.get_close_matches(sys.argv[1], sys.argv[2:]), sep=" or ")' "$1" $(command_names) 2>/dev/null) || true
+    refuse "unknown command '$1'${alike:+; did you mean $alike?}"
 }

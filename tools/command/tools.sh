@@ -14,6 +14,8 @@ command_tool()
     # These commands run a program of the user's. Of the build they need only what starts it.
     advise\ * | compare\ *) targets=(hakmem hakmem_run bench_measure) ;;
     leaks\ *) targets=(hakmem hakmem_run) ;;
+    trace\ record) targets=(hakmem hakmem_run hakmem_trace hakmem_trace_finish) ;;
+    trace\ replay) targets=(hakmem bench_measure hakmem_replay) ;;
     esac
     require_build_tools
     make_venv "$(kind_of_venv "$@")"
@@ -97,7 +99,7 @@ command_trace()
     esac
 }
 
-# Listing and showing results needs no build.
+# Listing and showing results needs no build. A run's rows are looked at before anything is installed or built for them.
 command_bench()
 {
     local word
@@ -107,6 +109,9 @@ command_bench()
         show | report) command_look bench "$@" ;;
         esac
     done
+    if [[ ${1:-} == -* ]]; then
+        (look_with base bench "$@" --list) >/dev/null || exit
+    fi
     command_tool bench "$@"
 }
 
@@ -125,7 +130,7 @@ command_advise()
 # Answers a shell that completes a line. Sets nothing up for that: without the tools it offers only the commands' names.
 answer_shell()
 {
-    local environment names words
+    local environment words
     for environment in "$own_out/venv" "$(choose_out && echo "$out/venv")"; do
         if [[ -x $environment/bin/python ]]; then
             HAKMEM_CHECKOUT=1 exec "$environment/bin/python" -c "$launch"
@@ -133,8 +138,6 @@ answer_shell()
     done
     if [[ $_HAKMEM_COMPLETE == bash_complete && ${COMP_CWORD:-} == 1 ]]; then
         read -r -a words <<<"${COMP_WORDS:-}"
-        # Takes each word of the overview's left column that is neither an option nor an argument.
-        names=$(usage | sed -n 's/^  \([a-z].*\)/\1/p' | sed 's/   .*//; s/--[a-z]*//g' | grep -ow '[a-z]*' | sort -u)
-        compgen -W "$names" -- "${words[1]:-}" | sed 's/^/plain,/'
+        compgen -W "$(command_names)" -- "${words[1]:-}" | sed 's/^/plain,/'
     fi
 }

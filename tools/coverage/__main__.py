@@ -1,4 +1,4 @@
-"""Tells which lines and branches of src/ the tests of the flavor coverage have run (docs/coverage.md).
+"""Tells which lines and branches of src/ the tests of the flavor coverage have run (docs/dev/coverage.md).
 
   ./hakmem test --coverage                         builds, runs the tests, and then does the next
   build/venv/bin/python tools/coverage             the figures of each folder, and the checks
@@ -89,7 +89,7 @@ def main() -> int:
     parser.add_argument("--missing", action="store_true", help="print the lines that did not run, and check nothing")
     parser.add_argument("--branches", action="store_true", help="with --missing: and what no condition was")
     parser.add_argument("--draft", action="store_true", help="print entries of uncovered.toml for lines it lacks")
-    parser.add_argument("--table", action="store_true", help="print the table of docs/coverage.md, and read no figures")
+    parser.add_argument("--table", action="store_true", help="print the table of docs/dev/coverage.md, and read no figures")
     options = parser.parse_args()
 
     if options.table:

@@ -104,7 +104,7 @@ def quoted(text: str) -> str:
 
 
 def table(listed: list[Entry]) -> str:
-    """Returns the table of docs/coverage.md."""
+    """Returns the table of docs/dev/coverage.md."""
     rows = ["| file | function | lines | why no test runs them |", "|---|---|---|---|"]
     for (file, why), group in groupby(listed, key=lambda entry: (entry.file, entry.why)):
         parts = [(entry.function, f"`{entry.first}`".replace("|", "\\|") if entry.first else "all") for entry in group]

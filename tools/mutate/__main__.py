@@ -1,4 +1,4 @@
-"""Makes mutants of the core and runs the unit tests and the MF2 model on each (docs/mutation.md).
+"""Makes mutants of the core and runs the unit tests and the MF2 model on each (docs/dev/mutation.md).
 
   build/venv/bin/python tools/mutate --number 50 --seed 1     a sample of src/base, src/os and src/superslab
   build/venv/bin/python tools/mutate --list --number 50       what would be run
@@ -161,7 +161,7 @@ def run_known(build: Build, only: str) -> bool:
 
 
 def known_table() -> str:
-    """Returns the table of docs/mutation.md."""
+    """Returns the table of docs/dev/mutation.md."""
     lines = ["| mutant | source | test that kills it |", "|---|---|---|"]
     for row in tomllib.loads((HERE / "known.toml").read_text())["mutant"]:
         killer = f"`{row['test']}`" if "test" in row else f"none: {row['why']}"
@@ -190,7 +190,7 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="print the mutants, and run nothing")
     parser.add_argument("--known", nargs="?", const="", metavar="NAME",
                         help="the mutants of known.toml, or those whose name has NAME")
-    parser.add_argument("--table", action="store_true", help="print the table of docs/mutation.md, and run nothing")
+    parser.add_argument("--table", action="store_true", help="print the table of docs/dev/mutation.md, and run nothing")
     parser.add_argument("--folder", type=Path, default=ROOT / "build/mutate", help="where it builds (build/mutate)")
     options = parser.parse_args()
 

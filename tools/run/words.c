@@ -53,6 +53,10 @@ static const struct option OPTIONS[] = {
     {NULL, 0, NULL, 0},
 };
 
+/* From how many changed letters on a word is another option; from how many letters on the beginning of an option stands
+ * for it. */
+enum { FAR = 3, BEGINNING = 3 };
+
 static const char *stats_value(const char *format)
 {
     if (!format || strcmp(format, "text") == 0)
@@ -96,6 +100,47 @@ static void take(struct words *words, int option, const char *value, size_t *set
     }
 }
 
+/* The Levenshtein distance of two names, `most` if it is larger. The second has fewer than 32 characters. */
+static size_t distance(const char *one, size_t length, const char *other, size_t most)
+{
+    size_t row[32];
+    size_t width = strlen(other);
+    for (size_t j = 0; j <= width; j++)
+        row[j] = j;
+    for (size_t i = 0; i < length; i++) {
+        size_t corner = row[0]++;
+        for (size_t j = 0; j < width; j++) {
+            size_t change = corner + (one[i] != other[j]);
+            corner = row[j + 1];
+            row[j + 1] = change;
+            if (corner + 1 < row[j + 1])
+                row[j + 1] = corner + 1;
+            if (row[j] + 1 < row[j + 1])
+                row[j + 1] = row[j] + 1;
+        }
+    }
+    return row[width] < most ? row[width] : most;
+}
+
+/* Refuses an unknown option, and names the one that is spelled alike. */
+static _Noreturn void refuse_option(const char *word)
+{
+    size_t length = strcspn(word, "="), least = FAR;
+    const char *alike = NULL;
+    for (const struct option *option = OPTIONS; option->name && strncmp(word, "--", 2) == 0; option++) {
+        size_t far = distance(word + 2, length - 2, option->name, FAR);
+        if (length - 2 >= BEGINNING && strncmp(word + 2, option->name, length - 2) == 0)
+            far = 1;
+        if (far < least) {
+            least = far;
+            alike = option->name;
+        }
+    }
+    if (alike)
+        words_refuse("unknown option '%.*s' of run; did you mean --%s?", (int)length, word, alike);
+    words_refuse("unknown option '%s' of run", word);
+}
+
 struct words words_read(int count, char **list)
 {
     struct words words = {.settings = calloc((size_t)count + 1, sizeof *words.settings)};
@@ -112,7 +157,7 @@ struct words words_read(int count, char **list)
         /* getopt_long would take a name's beginning for the name. */
         if (option == '?' || (option != ':' && strncmp(word + 2, OPTIONS[option].name,
                                                        strlen(OPTIONS[option].name)) != 0))
-            words_refuse("unknown option '%s' of run", word);
+            refuse_option(word);
         if (option == ':' || (OPTIONS[option].has_arg != no_argument && optarg && !*optarg))
             words_refuse("%.*s needs a value", (int)strcspn(word, "="), word);
         take(&words, option, optarg, &settings);

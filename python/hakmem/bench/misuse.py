@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SUITE = paths.CHECKOUT / "tests/process/hardening/suite"
 ATTACKS = paths.CHECKOUT / "tests/process/hardening/attacks"
 EXPECTED, PEERS = SUITE / "expected.txt", SUITE / "peers.txt"
-TABLE = paths.CHECKOUT / "docs/misuse-table.md"
+TABLE = paths.CHECKOUT / "docs/dev/misuse-table.md"
 
 # The outcomes of a case, best first.
 CALL, FAULT, LATER, HARMLESS, LATE, ON, ABSENT = "call", "fault", "later", "harmless", "late", "on", "n/a"
@@ -316,7 +316,7 @@ def summarize(outcomes: dict[str, str]) -> dict[str, str]:
 
 
 def table_text(columns: dict[str, dict[str, str]]) -> str:
-    """Returns one table of docs/misuse-table.md."""
+    """Returns one table of docs/dev/misuse-table.md."""
     kinds, parts = load_kinds(), {name: summarize(outcomes) for name, outcomes in columns.items()}
     head = ["kind", "is", *columns]
     sums = {name: totals(outcomes) for name, outcomes in columns.items()}
@@ -365,7 +365,7 @@ OTHERS = """
 
 
 def page() -> str:
-    """Returns the text of docs/misuse-table.md, made from expected.txt and peers.txt."""
+    """Returns the text of docs/dev/misuse-table.md, made from expected.txt and peers.txt."""
     words = "".join(f"| `{word}` | {about} |\n" for word, about in OUTCOMES.items())
     ours = read_table(EXPECTED)
     columns = "".join(f"| {name} | {COLUMNS[name]} |\n" for name in ours)

@@ -130,7 +130,7 @@ def record(results: dict[str, dict[str, str]], builds: Sequence[misuse.Build]) -
               help="Runs of each case. If they differ, all outcomes are shown.")
 @click.option("--cases", "by_case", is_flag=True, help="Print each case, not only kinds.")
 @click.option("--json", "as_json", is_flag=True, help="Print each case as JSON.")
-@click.option("--record", "write", is_flag=True, help="Write the others' columns of docs/misuse-table.md.")
+@click.option("--record", "write", is_flag=True, help="Write the others' columns of docs/dev/misuse-table.md.")
 def security(allocators: list[str], add: tuple[str, ...], patterns: tuple[str, ...], rounds: int, by_case: bool,
              as_json: bool, write: bool) -> None:
     """Misuse memory in every way of the misuse suite, and tell what each allocator does about it."""

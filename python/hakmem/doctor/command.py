@@ -46,6 +46,7 @@ from hakmem.doctor.serving_checks import (
     check_runtime,
     check_static,
     check_word_size,
+    first_definer,
     is_hakmem,
 )
 from hakmem.doctor.system import TEXT_MOST, Process, read_process
@@ -117,13 +118,14 @@ def check_objects(process: Process, memory: ProcessMemory, objects: list[LoadedO
     place_program(objects, process, chain)
     started = reachable(objects, program, preload_entries(environment))
     system_wide = read_regular(process.folder / "root/etc/ld.so.preload")
+    bound = check_bindings(bindings(memory, objects), objects) if chain else []
+    first = first_definer(objects)
+    unused = first is not None and is_hakmem(first) and bool(bound) and all(each.level == "ok" for each in bound)
     found = [
         *check_active(program, objects, started, environment), *check_privilege(process),
-        *check_mixed(objects, program), *check_runtime(objects, environment)
+        *check_mixed(objects, program, unused), *check_runtime(objects, environment), *bound
     ]
-    if chain:
-        found += check_bindings(bindings(memory, objects), objects)
-    else:
+    if not chain:
         found.append(Finding("note", "bindings", "the dynamic linker's list of libraries cannot be found",
                              "start the program by its own name, not through ld.so"))
     if more:
@@ -175,12 +177,12 @@ def check_here() -> list[Finding]:
 def check_library(library: Path) -> list[Finding]:
     """Checks that the library exists and replaces malloc in a program that is run to test this."""
     if not library.is_file():
-        return [Finding("problem", "library", f"{library} is not there", "./hakmem build builds it")]
+        return [Finding("problem", "library", f"{library} is not there", paths.how_to_build())]
     with open(library, "rb") as stream:
         try:
             elf = read_elf(stream)
         except ValueError as error:
-            return [Finding("problem", "library", f"{library}: {error}", "./hakmem build builds it anew")]
+            return [Finding("problem", "library", f"{library}: {error}", paths.how_to_build())]
     if not elf.defines_malloc:
         return [Finding("problem", "library", f"{library} defines no malloc", "it is a build for a sanitizer; "
                         "./hakmem build builds the one that replaces malloc")]
@@ -190,8 +192,8 @@ def check_library(library: Path) -> list[Finding]:
                              check=False,
                              capture_output=True, text=True, timeout=TRIAL_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return [Finding("problem", "library", f"/bin/sh did not run with {library}: {error}", "./hakmem test tells "
-                        "more")]
+        return [Finding("problem", "library", f"/bin/sh did not run with {library}: {error}",
+                        paths.how_to_build())]
     lines = run.stderr.strip().splitlines()
     if run.returncode != 0 or not any("version" in line for line in lines):
         seen = lines[0] if lines else f"it ended with {run.returncode} and said nothing"
@@ -239,7 +241,9 @@ def doctor(ctx: click.Context, as_json_text: bool, pid: int | None) -> None:
             own = check_here()
     except LiveError as error:
         raise DoctorError(str(error)) from error
-    found = [*own, *check_machine(ROOT)]
+    # What is well with the machine need not be said again after what the process has of it: mappings, huge pages.
+    told = {finding.subject for finding in own}
+    found = [*own, *(each for each in check_machine(ROOT) if each.level != "ok" or each.subject not in told)]
     if as_json_text:
         click.echo(json.dumps(as_json(found, pid=pid), indent=1))
     else:

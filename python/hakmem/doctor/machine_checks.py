@@ -67,7 +67,7 @@ def check_map_count(root: Path) -> list[Finding]:
     if most < DEFAULT_MAP_COUNT:
         return [Finding("warning", "mappings", f"vm.max_map_count is {most}, below Linux's own {DEFAULT_MAP_COUNT}: "
                         "programs with many huge blocks or threads may run into it",
-                        f"sysctl -w vm.max_map_count={DEFAULT_MAP_COUNT}")]
+                        f"as root: sysctl -w vm.max_map_count={DEFAULT_MAP_COUNT}")]
     return [Finding("ok", "mappings", f"vm.max_map_count is {most}")]
 
 
@@ -86,7 +86,7 @@ def check_overcommit(root: Path) -> list[Finding]:
     seen = (f"mode 2: memory that may be written counts at once, used or not; {bytes_text(used)} of "
             f"{bytes_text(limit)} are promised. HAKMEM maps what it uses and reserves nothing")
     if limit and used > 0.9 * limit:
-        return [Finding("warning", "overcommit", seen, "raise vm.overcommit_ratio or add swap: beyond the limit malloc "
+        return [Finding("warning", "overcommit", seen, "as root: raise vm.overcommit_ratio or add swap; beyond the limit malloc "
                         "fails")]
     return [Finding("note", "overcommit", seen, "watch Committed_AS in /proc/meminfo: beyond CommitLimit malloc fails")]
 
@@ -120,4 +120,4 @@ def check_ptrace(root: Path) -> list[Finding]:
     who = {1: "a process's parents", 2: "root"}.get(scope, "nobody")
     return [Finding("note", "looking inside", f"kernel.yama.ptrace_scope is {scope}: only {who} may look into a "
                     "process",
-                    "run hakmem's stats, top and doctor as root, or sysctl -w kernel.yama.ptrace_scope=0")]
+                    "run hakmem's stats, top and doctor as root, or as root: sysctl -w kernel.yama.ptrace_scope=0")]

@@ -82,9 +82,9 @@ def check_mappings(root: Path, count: int) -> list[Finding]:
     seen = f"{count:,} mappings of at most {most:,}"
     if count > 0.95 * most:
         return [Finding("problem", "mappings", seen + ": at the limit mmap, mprotect and so malloc fail",
-                        f"sysctl -w vm.max_map_count={4 * most}")]
+                        f"as root: sysctl -w vm.max_map_count={4 * most}")]
     if count > 0.8 * most:
-        return [Finding("warning", "mappings", seen, f"sysctl -w vm.max_map_count={4 * most}")]
+        return [Finding("warning", "mappings", seen, f"as root: sysctl -w vm.max_map_count={4 * most}")]
     return [Finding("ok", "mappings", seen)]
 
 

@@ -8,8 +8,9 @@ import re
 from hakmem.doctor.findings import Finding
 from hakmem.doctor.linkmap import Binding, LoadedObject, preload_entries
 from hakmem.doctor.system import AT_SECURE, Process
+from hakmem.paths import COMMAND
 
-RUN = "run it with ./hakmem run -- PROGRAM, or LD_PRELOAD=/path/to/libhakmem.so"
+RUN = f"run it with {COMMAND} run -- PROGRAM, or LD_PRELOAD=/path/to/libhakmem.so"
 LINK = "link libhakmem-override.a into it"
 SHOWN_MOST = 5
 
@@ -156,8 +157,9 @@ def server_of(objects: list[LoadedObject]) -> str:
     return ", ".join(other_allocators(first)) or ("the C library" if first.is_libc else first.name)
 
 
-def check_mixed(objects: list[LoadedObject], program: LoadedObject | None) -> list[Finding]:
-    """Finds other allocators in the process, whether or not anything is bound to them."""
+def check_mixed(objects: list[LoadedObject], program: LoadedObject | None, unused: bool) -> list[Finding]:
+    """Finds other allocators in the process. unused: whether all calls lead to HAKMEM, so that another malloc beside
+    it serves nothing."""
     found = []
     for each in objects:
         if is_hakmem(each) or each.is_libc or each.is_loader:
@@ -167,6 +169,9 @@ def check_mixed(objects: list[LoadedObject], program: LoadedObject | None) -> li
             found.append(Finding("problem", "mixed allocators", f"{each.name} is {kinds[0]}, which must be malloc "
                                  f"itself to find errors",
                                  "run sanitized programs without HAKMEM, or link hakmem::static and call hak_malloc"))
+        elif each.elf.defines_malloc and unused:
+            found.append(Finding("ok", "mixed allocators", f"{each.name} is loaded"
+                                 + (f" ({', '.join(kinds)})" if kinds else "") + ", and no call of malloc leads to it"))
         elif each.elf.defines_malloc:
             found.append(Finding("warning", "mixed allocators", f"{each.name} brings a malloc of its own"
                                  + (f" ({', '.join(kinds)})" if kinds else ""),

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from hakmem.doctor.findings import Finding
+from hakmem.paths import COMMAND
 
 SECONDS = 20
 # Limits the program, whatever the options ask for (HAKMEM_SS_PREWARM can ask for gigabytes).
@@ -51,5 +52,5 @@ def check_values(options: dict[str, str], library: Path) -> list[Finding]:
         lines = said_of(options, library)
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         return [Finding("note", "options", f"their values were not looked at: /bin/sh did not run with {library}: "
-                        f"{error}", "./hakmem doctor without a PID looks at that library")]
+                        f"{error}", f"{COMMAND} doctor without a PID looks at that library")]
     return [refusal(line.removeprefix("hakmem: ")) for line in lines if REFUSED.fullmatch(line)]

@@ -68,7 +68,7 @@ def facts(heap: Heap, files: Sequence[object], base: object | None) -> list[tupl
     lives = lives_of(heap, False)
     if lives:
         told.append(("objects freed", value_text(lives[None].freed, "count", signed=heap.compared)))
-        told.append(("mean lifetime", duration_text(lives[None].mean())))
+        told.append(("freed after", f"{duration_text(lives[None].mean())} on average"))
     told.append(("stacks", f"{len({stack.frames for stack in heap.stacks}):,}"))
     labels = keys_of(heap)
     if labels:
@@ -123,7 +123,7 @@ def print_sites(heap: Heap, sites: Sequence[Site], lives: dict[SiteKey | None, L
     if counted is not None:
         table.add_column("objects", justify="right", no_wrap=True, spare=5)
     if lives:
-        table.add_column("mean life", justify="right", no_wrap=True, spare=4)
+        table.add_column("freed after", justify="right", no_wrap=True, spare=4)
     labelled = any(site.labels for site in sites[:number])
     intervals = Intervals(heap)
     table.add_column("site")

@@ -20,6 +20,7 @@ from hakmem.elf import UNSOUND as UNSOUND_ELF
 from hakmem.elf import sound_elf
 from hakmem.live.memory import (
     UNSOUND, LiveError, MappedMemory, Mapping, Memory, ProcessMemory, Unreadable, name_of, sense)
+from hakmem.paths import COMMAND
 
 if TYPE_CHECKING:
     from elftools.elf.elffile import ELFFile
@@ -184,8 +185,8 @@ def find(memory: MappedMemory) -> Descriptor:
         if not memory.mappings():
             raise NotHakmem(f"{name_of(memory)} has no memory of its own: it is a thread of the kernel, or is about to "
                             "end")
-        raise NotHakmem(f"{name_of(memory)} does not run on HAKMEM: no mapped file has its descriptor; start it with "
-                        "./hakmem run -- PROGRAM, or look with ./hakmem doctor")
+        raise NotHakmem(f"{name_of(memory)} does not run on HAKMEM: start it with {COMMAND} run -- PROGRAM; "
+                        f"{COMMAND} doctor {getattr(memory, 'pid', 'PID')} says which malloc serves it now")
     with sense(memory):
         return max(found, key=lambda one: in_use(memory, one))
 
@@ -212,13 +213,20 @@ def find_all(memory: MappedMemory) -> list[Descriptor]:
             break
         try:
             address = address_in_file(memory, mappings)
-            if address is not None:
-                found.append(read_descriptor(memory, address))
+            if address is not None and is_loaded(memory, descriptor := read_descriptor(memory, address)):
+                found.append(descriptor)
         except (Damaged, NotHakmem) as error:
             problems.append(error)
     if problems and not found:
         raise problems[0]
     return found
+
+
+def is_loaded(memory: MappedMemory, descriptor: Descriptor) -> bool:
+    """Returns whether the file of a descriptor was loaded. If it was only mapped, as by a profiler that reads it, the
+    descriptor has addresses of the file, where the process has nothing."""
+    mappings = memory.mappings()
+    return all(any(mapping.start <= descriptor.roots[name] < mapping.end for mapping in mappings) for name in ROOTS)
 
 
 def mapped_files(memory: MappedMemory) -> Iterable[list[Mapping]]:

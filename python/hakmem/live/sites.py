@@ -15,6 +15,7 @@ from hakmem.compat import zip_strict
 from hakmem.live.descriptor import Descriptor, Field, Picker, find
 from hakmem.live.heap import Torn, untorn
 from hakmem.live.memory import LiveError, MappedMemory, name_of, sense
+from hakmem.paths import COMMAND
 
 # Sites that are read at once: they lie next to each other.
 BLOCK = 256 << 10
@@ -151,10 +152,10 @@ class Reader:
         state, places = self.root("profile", "profile"), self.root("profile_sites", "site_list")
         if not state["started_ns"]:
             raise ProfileOff(
-                f"{name_of(self.memory)} takes no heap profile: `hakmem heap --start "
+                f"{name_of(self.memory)} takes no heap profile: `{COMMAND} heap --start "
                 f"{getattr(self.memory, 'pid', 'PID')}` has it take one, "
                 "or start it with HAKMEM_HEAP_PROFILE=FILE "
-                "(./hakmem run --heap-profile FILE -- PROGRAM), or have it call hak_profile_start")
+                f"({COMMAND} run --heap-profile FILE -- PROGRAM), or have it call hak_profile_start")
         if not state["mean"]:
             raise Torn(f"{name_of(self.memory)}: its heap profile makes no sense: samples 0 bytes apart")
         sites = self.walk(places["first"], places["count"])

@@ -1,6 +1,6 @@
 """How each peer is made: where its sources come from, how its version is read, how it is built as a library to preload.
 
-Every build is the release build that upstream's defaults give, for any x86-64. docs/peers.md tells what that means for
+Every build is the release build that upstream's defaults give, for any x86-64. docs/dev/peers.md tells what that means for
 each of them.
 """
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from aiohttp import web
     from aiohttp.typedefs import Middleware
 
+    from hakmem.serve.connections import Connections
     from hakmem.serve.watch import Watch
 
 
@@ -55,6 +56,7 @@ def serve(pids: tuple[list[int], ...], host: str, port: int, path: Path | None, 
     ends the server."""
     with extra("serve", "hakmem serve"):
         from hakmem.serve import access
+        from hakmem.serve.connections import Connections, bounded_log, room
         from hakmem.serve.watch import Watch
         from hakmem.serve.web import application
     if path and (token_file or no_token):
@@ -63,6 +65,12 @@ def serve(pids: tuple[list[int], ...], host: str, port: int, path: Path | None, 
         raise click.UsageError("--token-file and --no-token exclude each other")
     token = None if path or no_token else read_token(token_file)
     wanted = list(dict.fromkeys(itertools.chain(*pids)))
+
+    bounded_log()
+    try:
+        connections = Connections(room(len(wanted)), trusting=bool(path or token))
+    except ValueError as error:
+        raise ServeError(str(error)) from error
 
     async def run() -> None:
         # Made here, because a worker's lock and pipes belong to the running loop.
@@ -79,7 +87,8 @@ def serve(pids: tuple[list[int], ...], host: str, port: int, path: Path | None, 
                 doors = [access.own_pages_only(loopback), *([access.token_only(token)] if token else [])]
                 text = f"http://{address}/" + (f"?token={token}" if token and not token_file else "")
                 warn(loopback, token, address)
-            await answer(application(watches, interval, doors, bool(path or token)), listener, text)
+            app = application(watches, interval, doors, bool(path or token), connections)
+            await answer(app, connections, listener, text)
         finally:
             await asyncio.gather(*(watch.target.end() for watch in watches))
             if path and listened_at:
@@ -133,7 +142,7 @@ def listen_on_path(path: Path) -> socket.socket:
     before = os.umask(0o177)
     try:
         made.bind(str(path))
-        made.listen(64)
+        made.listen()
     except OSError as error:
         made.close()
         what = os.strerror(error.errno) if error.errno else str(error)
@@ -157,7 +166,7 @@ def listen(host: str, port: int) -> socket.socket:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind(address)
-        made.listen(64)
+        made.listen()
     except OSError as error:
         made.close()
         raise ServeError(
@@ -170,9 +179,11 @@ def shown(address: tuple[Any, ...]) -> str:
     return f"[{address[0]}]:{address[1]}" if ":" in address[0] else f"{address[0]}:{address[1]}"
 
 
-async def answer(app: web.Application, listener: socket.socket, text: str) -> None:
+async def answer(app: web.Application, connections: Connections, listener: socket.socket, text: str) -> None:
     """Serves until a signal ends it."""
     from aiohttp import web
+
+    from hakmem.serve.connections import IDLE_SECONDS, LINGER_SECONDS, listen_on
 
     ended = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -180,11 +191,16 @@ async def answer(app: web.Application, listener: socket.socket, text: str) -> No
     # Requests that are no HTTP get a 400. The terminal need not mention them.
     quiet = logging.getLogger("hakmem.serve.http")
     quiet.setLevel(logging.CRITICAL + 1)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=2, logger=quiet)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=2, logger=quiet, keepalive_timeout=IDLE_SECONDS,
+                           lingering_time=LINGER_SECONDS)
     await runner.setup()
+    assert runner.server
+    server = await listen_on(listener, connections.factory(runner.server))
+    sweeping = asyncio.create_task(connections.keep_sweeping())
     try:
-        await web.SockSite(runner, listener).start()
         click.echo(text)
         await ended.wait()
     finally:
+        sweeping.cancel()
+        server.close()
         await runner.cleanup()

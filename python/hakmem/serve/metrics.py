@@ -61,8 +61,19 @@ def labels(watch: Watch) -> list[str]:
     return [str(watch.pid), watch.sample.shot.command]
 
 
-def metrics_text(watches: Iterable[Watch]) -> str:
-    """Returns the text of /metrics."""
-    registry = CollectorRegistry()
-    registry.register(Processes(list(watches)))
-    return generate_latest(registry).decode()
+class Text:
+    """The text of /metrics. It is made once for all requests between two looks."""
+
+    def __init__(self, watches: Iterable[Watch]) -> None:
+        self.watches = list(watches)
+        self.looks: list[tuple[str, int]] = []
+        self.made = b""
+
+    def latest(self) -> bytes:
+        """Returns the text of the latest looks."""
+        looks = [(watch.state, watch.points[-1].number) for watch in self.watches]
+        if looks != self.looks:
+            registry = CollectorRegistry()
+            registry.register(Processes(self.watches))
+            self.looks, self.made = looks, generate_latest(registry)
+        return self.made

@@ -30,6 +30,8 @@ ADDRESSES_MOST = 100_000
 ADDRESS = re.compile(r"(0[xX])?[0-9a-fA-F]{1,16}")
 # The default sample type of each profile.
 DEFAULTS = {"heap": "inuse_space", "allocs": "alloc_space"}
+# How long the body of a request may take.
+BODY_SECONDS = 30
 # The longest time over which a difference is taken.
 SECONDS_MOST = 3600
 
@@ -69,7 +71,8 @@ async def show_profile(request: web.Request) -> web.Response:
 async def show_symbols(request: web.Request) -> web.Response:
     """Answers with functions' names, for addresses joined by + in the body or after the ?, as pprof sends them."""
     watch = selected(request)
-    asked = (await request.read()).decode("latin-1") if request.method == "POST" else addresses_in(request)
+    async with place(request.app):  # a few bodies at a time, because each is kept in memory
+        asked = await body_of(request) if request.method == "POST" else addresses_in(request)
     words = [word for word in asked.split("+", ADDRESSES_MOST) if word]
     if len(words) > ADDRESSES_MOST or not all(ADDRESS.fullmatch(word) for word in words):
         raise web.HTTPBadRequest(text=f"addresses are wanted as 0x1234+0x5678, {ADDRESSES_MOST:,} at most")
@@ -78,6 +81,16 @@ async def show_symbols(request: web.Request) -> web.Response:
     async with place(request.app), apart(watch) as target:
         names = await outcome(target.ask("symbols", addresses=[int(word, 16) for word in words]))
     return text_answer("num_symbols: 1\n" + "".join(f"{address} {name}\n" for address, name in names.items()))
+
+
+async def body_of(request: web.Request) -> str:
+    """Returns the body of a request, unless it takes too long."""
+    try:
+        return (await asyncio.wait_for(request.read(), BODY_SECONDS)).decode("latin-1")
+    except RuntimeError as error:  # aiohttp's, if the connection is closed meanwhile
+        raise ConnectionResetError(str(error)) from error
+    except asyncio.TimeoutError:
+        raise web.HTTPRequestTimeout(text=f"the body did not come within {BODY_SECONDS} seconds") from None
 
 
 def addresses_in(request: web.Request) -> str:
@@ -142,7 +155,7 @@ async def apart(watch: Watch) -> AsyncIterator[Target]:
 async def state_of(watch: Watch) -> str:
     """Returns whether the process has a profile, in words."""
     try:
-        answer: dict[str, str] = await watch.target.ask("state")
+        answer: dict[str, str] = await watch.asked("state")
         return answer["state"]
     except LiveError as error:
         return str(error)

@@ -24,7 +24,7 @@ def routes() -> list[web.RouteDef]:
 async def show_state(request: web.Request) -> web.Response:
     """Answers whether the profile is on."""
     watch = wanted(request, request.match_info["pid"])
-    state = await outcome(watch.target.ask("switches"))
+    state = await outcome(watch.asked("switches"))
     return fresh(web.json_response({**state, "may_write": request.app[MAY_WRITE]}))
 
 

@@ -15,6 +15,8 @@ from hakmem.serve.target import Target
 
 # How many looks are kept for the charts.
 HISTORY = 600
+# The most requests that wait for one worker. Each look waits behind them.
+WAITING_MOST = 8
 # Looking at one process takes at most this share of the time, however large its heap is.
 LOOKING = 0.25
 
@@ -77,6 +79,7 @@ class Watch:
         self.latest: Seen | None = None
         self.ended_at: float | None = None
         self.stopping = False  # as the server ends
+        self.waiting = 0  # requests that the worker has not answered
 
     @property
     def sample(self) -> Seen:
@@ -84,6 +87,16 @@ class Watch:
         if self.latest is None:
             raise LiveError(f"process {self.pid}: no look at it succeeded yet")
         return self.latest
+
+    async def asked(self, do: str, **more: object) -> Any:
+        """Returns the worker's answer for a request. Raises LiveError if many requests wait for the worker already."""
+        if self.waiting >= WAITING_MOST:
+            raise LiveError(f"process {self.pid}: {WAITING_MOST} requests wait for it already; ask again later")
+        self.waiting += 1
+        try:
+            return await self.target.ask(do, **more)
+        finally:
+            self.waiting -= 1
 
     async def look(self) -> None:
         """Looks once; raises LiveError if that fails."""

@@ -14,27 +14,31 @@ from hakmem.clean import clean
 from hakmem.serve import page, pprof, profile
 from hakmem.serve.access import REALM, Refused
 from hakmem.serve.answers import SHOWN, WATCHES, NoSuchProcess, error_answer, fresh, wanted, whole_number
-from hakmem.serve.metrics import metrics_text
+from hakmem.serve.metrics import Text
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler, Middleware
 
+    from hakmem.serve.connections import Connections
     from hakmem.serve.watch import Watch
 
 INTERVAL = web.AppKey("interval", float)
 TASKS: web.AppKey[list[asyncio.Task[None]]] = web.AppKey("tasks", list)
+METRICS = web.AppKey("metrics", Text)
 METRICS_TYPE = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
-# The longest request: profilers ask for the names of many addresses at once.
-BODY_MOST = 16 << 20
+# The longest request: pprof.ADDRESSES_MOST addresses.
+BODY_MOST = 2 << 20
 
 
-def application(watches: Iterable[Watch], interval: float, doors: Sequence[Middleware],
-                may_write: bool) -> web.Application:
+def application(watches: Iterable[Watch], interval: float, doors: Sequence[Middleware], may_write: bool,
+                connections: Connections) -> web.Application:
     """Returns the web application. doors: the middlewares of access.py that a request must pass. may_write: whether
     requests may turn things on and off in the processes."""
-    app = web.Application(client_max_size=BODY_MOST, middlewares=[errors_as_json, *doors])
+    app = web.Application(client_max_size=BODY_MOST, middlewares=[
+        connections.answering, errors_as_json, *doors, connections.let_in, no_long_body])
     app[WATCHES] = {str(watch.pid): watch for watch in watches}
     app[INTERVAL] = interval
+    app[METRICS] = Text(watches)
     app[profile.MAY_WRITE] = may_write
     app[pprof.PLACES] = asyncio.Semaphore(pprof.PROFILES_MOST)
     app.add_routes([
@@ -88,9 +92,19 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
         elif error.status == 503:
             allow = {name: error.headers[name] for name in ("Retry-After",) if name in error.headers}
         return error_answer(request, error.status, text, allow)
+    except ConnectionError:
+        raise  # the client has gone
     except Exception:
         logging.exception("%s %s", request.method, request.path)
         return error_answer(request, 500, "an error of hakmem serve itself; its output says more")
+
+
+@web.middleware
+async def no_long_body(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """A middleware that refuses a body that is too long before it comes."""
+    if (request.content_length or 0) > BODY_MOST:
+        raise web.HTTPRequestEntityTooLarge(BODY_MOST, request.content_length or 0)
+    return await handler(request)
 
 
 # ---- Answers ----
@@ -109,7 +123,7 @@ async def show_page(request: web.Request) -> web.Response:
 
 async def show_metrics(request: web.Request) -> web.Response:
     """Answers with the metrics."""
-    return fresh(web.Response(body=metrics_text(request.app[WATCHES].values()).encode(), headers=METRICS_TYPE))
+    return fresh(web.Response(body=request.app[METRICS].latest(), headers=METRICS_TYPE))
 
 
 async def list_processes(request: web.Request) -> web.Response:
@@ -121,7 +135,7 @@ async def list_processes(request: web.Request) -> web.Response:
 async def show_snapshot(request: web.Request) -> web.Response:
     """Answers with the snapshot of a process."""
     watch = wanted(request, request.match_info["pid"])
-    heap = await pprof.outcome(watch.target.ask("superslabs")) if request.query.get("superslabs") == "1" else (
+    heap = await pprof.outcome(watch.asked("superslabs")) if request.query.get("superslabs") == "1" else (
         watch.sample.heap)
     return as_json({**heap, "process": watch.about()})
 
@@ -137,4 +151,4 @@ async def show_map(request: web.Request) -> web.Response:
     """Answers with the map of a heap."""
     watch = wanted(request, request.match_info["pid"])
     return fresh(
-        web.Response(body=await pprof.outcome(watch.target.ask("map")), content_type="text/html", charset="utf-8"))
+        web.Response(body=await pprof.outcome(watch.asked("map")), content_type="text/html", charset="utf-8"))

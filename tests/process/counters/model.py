@@ -1,4 +1,4 @@
-"""A model of a thread's stack of one size class and its slabs, after docs/design.md: what known calls must count. Here
+"""A model of a thread's stack of one size class and its slabs, after docs/dev/design.md: what known calls must count. Here
 the cache holds at most 8 blocks of a class (HAKMEM_FC_CAP=8). Refills and flushes move half of them."""
 
 from collections import Counter

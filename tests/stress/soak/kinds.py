@@ -149,6 +149,7 @@ REAL = {
     "python": (("/usr/bin/python3",), "process/programs/soak_python.py"),
     "redis-contents": (("redis-server", "redis-benchmark", "redis-cli"), "process/programs/test_programs_redis.py"),
     "rust-go-node": (("cargo", "go", "node"), "process/programs/soak_languages.py"),
+    "serve": ((), "tools/serve/soak_serve.py"),
     "stress-ng": (("stress-ng",), "process/programs/soak_stress_ng.py"),
 }
 

@@ -8,10 +8,12 @@
  *   count               -> "SIZE:BLOCKS ..." by usable size
  *   info                -> of mallinfo2: arena hblks hblkhd uordblks fordblks fsmblks keepcost ordblks
  *   map BYTES           map and write anonymous memory
+ *   code FILE           map FILE as code                               -> 1
  *   collect             malloc_trim
  *   end
  */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -132,6 +134,12 @@ int main(void)
             char *own = mmap(NULL, first, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
             memset(own, 1, first);
             printf("%zu\n", (size_t)own);
+        } else if (strcmp(word, "code") == 0) {
+            char path[256] = "";
+            sscanf(line, "%*s %255s", path);
+            int file = open(path, O_RDONLY);
+            printf("%d\n", mmap(NULL, 1 << 22, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, 0) != MAP_FAILED);
+            close(file);
         } else if (strcmp(word, "collect") == 0) {
             printf("%d\n", malloc_trim(0));
         } else {

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -371,3 +372,16 @@ def test_damage_is_refused(start, compiled, library):
 
 def test_output_that_cannot_be_written(known, tmp_path):
     command("map", known().pid, "-o", tmp_path / "none" / "map.html").says(1, "none/map.html", os.strerror(2))
+
+
+def test_another_mallocs_process_and_the_command_to_type(start, compiled, tmp_path):
+    """An installation has no ./hakmem."""
+    program = start([compiled(HERE / "known.c")])
+    shutil.copytree(blackbox.REPOSITORY / "python/hakmem", tmp_path / "hakmem",
+                    ignore=shutil.ignore_patterns("__pycache__"))
+    for folder, name in ((tmp_path, "hakmem"), (blackbox.REPOSITORY / "python", "./hakmem")):
+        result = blackbox.run([sys.executable, "-m", "hakmem", "stats", program.pid],
+                              env={"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"})
+        assert result.status == 1, result.report()
+        assert re.findall(r"(\S*hakmem) (run|doctor)", result.stderr) == [(name, "run"), (name, "doctor")]
+        assert f"doctor {program.pid} " in result.stderr

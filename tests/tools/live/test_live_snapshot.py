@@ -9,7 +9,7 @@ from conftest import HERE
 
 from hakmem.foreign import open_regular
 from hakmem.live import ProcessMemory, find, find_all, snapshot
-from hakmem.live.descriptor import offset_in_file
+from hakmem.live.descriptor import NotHakmem, offset_in_file
 from hakmem.live.heap import Reader
 
 MIB = 1 << 20
@@ -237,6 +237,25 @@ def test_two_copies(start, compiled, library, tmp_path, copy_first):
     address = find(memory).address
     assert [one.path for one in memory.mappings() if one.start <= address < one.end] == [served]
     assert live(look(program))[3072] == 100
+
+
+def test_a_copy_that_is_only_mapped(known, library, tmp_path):
+    """As by a profiler that reads the file. Its addresses are those of the file."""
+    copy = tmp_path / "libcopy.so"
+    copy.write_bytes(library.read_bytes())
+    program = known()
+    program.ask("take", 3000, 100)
+    assert program.ask("code", copy) == ["1"]
+    assert len(find_all(ProcessMemory(program.pid))) == 1
+    assert live(look(program))[3072] == 100
+
+
+def test_a_process_that_only_maps_it(start, compiled, library):
+    """It runs on glibc."""
+    program = start([compiled(HERE / "known.c")])
+    assert program.ask("code", library) == ["1"]
+    with pytest.raises(NotHakmem, match=f"{program.pid}"):
+        look(program)
 
 
 def test_a_stopped_program(known):

@@ -41,7 +41,7 @@ GOOD_TREE = {
     "src/README.md": "`src/pool/slab.h:slab`, `base/base.h:BASE_WORD`\n\n| `api/hak.c:hak_free` | the name |\n"
                      "| `api/fast.h:free_or` | the fast path |\n\n| `api/hak.c:hak_free` | the name |\n"
                      "| `api/hak.c:free_slow` | handed on |\n| `pool/slab.c:slab_refill` | another file's |\n",
-    "docs/design.md": "| H1 | slabs | `pool/slab.h` |\n\nH1 holds. `[no](link)`\n",
+    "docs/dev/design.md": "| H1 | slabs | `pool/slab.h` |\n\nH1 holds. `[no](link)`\n",
     "python/hakmem/clean.py": "import os\n",
     "python/hakmem/heap/file.py": (
         "from typing import TYPE_CHECKING\nfrom hakmem.clean import clean\nfrom hakmem.heap import names\n"

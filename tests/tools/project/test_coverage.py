@@ -88,7 +88,7 @@ def test_each_entry_has_a_reason_and_its_lines():
 
 def test_the_page_has_the_table():
     table = subprocess.run([sys.executable, FOLDER, "--table"], capture_output=True, text=True, check=True).stdout
-    assert table in (blackbox.REPOSITORY / "docs/coverage.md").read_text()
+    assert table in (blackbox.REPOSITORY / "docs/dev/coverage.md").read_text()
 
 
 def test_names_of_sources():

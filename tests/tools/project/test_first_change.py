@@ -13,7 +13,7 @@ import pytest
 import blackbox
 
 ROOT = blackbox.REPOSITORY
-DIFFS = sorted((ROOT / "docs/first-change").glob("*.diff"))
+DIFFS = sorted((ROOT / "docs/dev/first-change").glob("*.diff"))
 NAMES = ["benchmark", "counter", "option", "size-class"]
 # What the targets below are built from, and what the changes touch besides.
 NEEDED = ("CMakeLists.txt", "cmake", "include", "src", "tools", "bench/*.*", "bench/drivers", "docs/*.md",
@@ -78,7 +78,7 @@ def run_on(changed, program, **settings):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_applies_to_this_tree(tree, name):
-    diff = ROOT / f"docs/first-change/{name}.diff"
+    diff = ROOT / f"docs/dev/first-change/{name}.diff"
     done = apply(tree, diff, "--check")
     assert done.returncode == 0, f"bring {diff.relative_to(ROOT)} up to date with the tree:\n{done.stderr}"
 
@@ -86,7 +86,7 @@ def test_each_applies_to_this_tree(tree, name):
 def test_the_page_has_each():
     assert [diff.stem for diff in DIFFS] == NAMES
     page = (ROOT / "CONTRIBUTING.md").read_text()
-    assert all(f"(docs/first-change/{name}.diff)" in page for name in NAMES)
+    assert all(f"(docs/dev/first-change/{name}.diff)" in page for name in NAMES)
 
 
 # ---- The option ----

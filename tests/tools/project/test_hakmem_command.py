@@ -66,6 +66,8 @@ def test_what_ctest_knows_goes_to_ctest(word):
 @pytest.mark.parametrize("arguments, status, word", [
     ([], 2, "hakmem"),
     (["fly"], 2, "'fly'"),
+    (["doctr"], 2, " doctor?"),
+    (["help", "explian"], 2, " explain?"),
     (["help", "fly"], 2, "'fly'"),
     (["build", "fast"], 2, "'fast'"),
     (["build", "release", "debug"], 2, "build"),
@@ -90,6 +92,36 @@ def test_what_is_wrong_is_named(arguments, status, word):
     assert result.returncode == status
     assert word in result.stderr
     assert result.stdout == ""
+
+
+def calls(words, stubs):
+    """The output of a command of the checkout, with functions replaced by those that say what they were called with."""
+    script = f'source {COMMAND} --version >/dev/null\n{stubs}\n"$@"'
+    return blackbox.run(["bash", "-c", script, COMMAND, *words], env={})
+
+
+def test_rows_are_looked_at_before_anything_is_installed():
+    stubs = "offer_bench_tools() { echo installs; exit 9; }"
+    for words in (["--rows", "no-such-row"], ["--no-such-option"]):
+        result = calls(["command_bench", *words], stubs)
+        assert (result.status, result.stdout) == (2, "") and words[-1] in result.stderr, result.report()
+    result = calls(["command_bench", "--quick"], stubs)
+    assert (result.status, result.stdout) == (9, "installs\n"), result.report()
+
+
+@pytest.mark.parametrize("words, needed", [
+    ("record", {"hakmem", "hakmem_run", "hakmem_trace", "hakmem_trace_finish"}),
+    ("replay", {"hakmem", "bench_measure", "hakmem_replay"})])
+def test_traces_need_a_small_part_of_the_build(words, needed):
+    result = calls(["command_trace", words], 'build_flavor() { echo "$@"; exit 9; }')
+    assert result.status == 9 and set(result.stdout.split()) == {"release", *needed}, result.report()
+
+
+def test_a_first_build_is_told(tmp_path):
+    stubs = f'out={tmp_path}; progressing() {{ :; }}; quietly() {{ touch "$out/release/build.ninja"; }}'
+    (tmp_path / "release").mkdir()
+    first, second = (calls(["configure", "release", "OFF"], stubs) for _ in range(2))
+    assert f"{tmp_path}/release" in first.stderr and second.stderr == "", (first.report(), second.report())
 
 
 def test_run_from_anywhere_through_a_link(tmp_path):

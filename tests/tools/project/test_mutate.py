@@ -91,4 +91,4 @@ def test_known_mutants_apply_and_name_their_tests():
 
 def test_the_page_has_the_table():
     table = subprocess.run([sys.executable, FOLDER, "--table"], capture_output=True, text=True, check=True).stdout
-    assert table in (blackbox.REPOSITORY / "docs/mutation.md").read_text()
+    assert table in (blackbox.REPOSITORY / "docs/dev/mutation.md").read_text()

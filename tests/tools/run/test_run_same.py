@@ -91,6 +91,17 @@ def test_the_pages_name_what_hakmem_run_takes():
         assert said.returncode == 2 and "unknown option" not in said.stderr, said
 
 
+@pytest.mark.parametrize("word, option", [
+    ("--heap-profil", "--heap-profile"), ("--heap-profil=x", "--heap-profile"), ("--hep-profile=x", "--heap-profile"),
+    ("--stat", "--stats"), ("--mark", "--markdown"), ("--sett", "--set"), ("--no-such-option", None), ("-x", None),
+    ("--x", None), ("--" + "x" * 10_000, None)])
+def test_an_option_that_is_spelled_alike(word, option):
+    said = subprocess.run([STARTER, "run", word, "true"], capture_output=True, text=True, check=False)
+    message = said.stderr.splitlines()[0]
+    assert said.returncode == 2 and word.partition("=")[0] in message
+    assert re.findall(r"(--[a-z-]+)\?", message) == ([option] if option else [])
+
+
 def test_hakmem_run_alone(tmp_path):
     """It finds the library beside itself, as the layouts of a build and of a wheel have it."""
     for layout in ("lib", "lib/cycles"):

@@ -1,4 +1,4 @@
-"""Protects against classic attacks on metadata: expected.txt (each build) and docs/attacks.md say how each ends."""
+"""Protects against classic attacks on metadata: expected.txt (each build) and docs/dev/attacks.md say how each ends."""
 
 import re
 import sys
@@ -11,7 +11,7 @@ sys.path.insert(0, str(blackbox.REPOSITORY / "python"))
 
 from hakmem.bench import misuse  # noqa: E402
 
-UPDATE = "if the change is meant: build/venv/bin/python tests/process/hardening/suite/expect.py --update, and change docs/attacks.md"
+UPDATE = "if the change is meant: build/venv/bin/python tests/process/hardening/suite/expect.py --update, and change docs/dev/attacks.md"
 ROW = re.compile(r"^\| `([^`]+)` \| [^|]+ \| `([^`]+)` \| [^|]+ \|$", re.MULTILINE)
 
 
@@ -36,7 +36,7 @@ def test_each_attack(program, build):
 
 
 def test_the_page_says_what_is_so():
-    page = (misuse.paths.CHECKOUT / "docs/attacks.md").read_text()
+    page = (misuse.paths.CHECKOUT / "docs/dev/attacks.md").read_text()
     assert dict(ROW.findall(page)) == misuse.read_attacks()["default"]
 
 

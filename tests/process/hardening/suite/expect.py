@@ -2,7 +2,7 @@
 """Runs the misuse suite and the attacks on the builds of this tree and compares what they do with expected.txt.
 
   expect.py                     tells what differs; exit status 1 if anything does
-  expect.py --update            writes what was found, and docs/misuse-table.md
+  expect.py --update            writes what was found, and docs/dev/misuse-table.md
   expect.py --build default     this build only (default, secure)
 
 A change of behaviour, to the better too, is a change of expected.txt in the same commit.

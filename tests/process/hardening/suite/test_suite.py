@@ -1,4 +1,4 @@
-"""Protects the outcome of each misuse case: expected.txt has it for each build, and docs/misuse-table.md repeats it."""
+"""Protects the outcome of each misuse case: expected.txt has it for each build, and docs/dev/misuse-table.md repeats it."""
 
 import signal
 import sys
@@ -45,7 +45,7 @@ def test_the_cases_cover_the_product():
 
 
 def test_the_page_is_made_of_the_tables():
-    assert misuse.TABLE.read_text() == misuse.page(), f"docs/misuse-table.md is not current; {UPDATE}"
+    assert misuse.TABLE.read_text() == misuse.page(), f"docs/dev/misuse-table.md is not current; {UPDATE}"
 
 
 # ---- The tool itself ----
