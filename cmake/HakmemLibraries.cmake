@@ -116,7 +116,7 @@ if(NOT HAKMEM_CYCLES AND PROJECT_IS_TOP_LEVEL)
 endif()
 # A walk by frame pointers (os/unwind.c) passes through the frames of these files to reach the program's.
 set(hakmem_framed_sources front/allocate.c front/guarded.c front/sample.c front/thread_cache.c
-    profile/guard.c profile/profile.c profile/stack.c os/unwind.c je/counted.c)
+    profile/guard.c profile/profile.c profile/stack.c profile/table.c os/unwind.c je/counted.c)
 list(TRANSFORM hakmem_framed_sources PREPEND ${hakmem_src}/)
 set_source_files_properties(${hakmem_framed_sources} PROPERTIES
     COMPILE_OPTIONS "-fno-omit-frame-pointer;-momit-leaf-frame-pointer")

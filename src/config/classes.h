@@ -71,7 +71,7 @@ enum class_first_slots {
     CACHE_SLOTS_FIRST
 };
 /* Behind them, in the same page as the last of them, lies what the heap profile counts down (struct countdowns). */
-#define COUNTDOWN_SLOTS (2 * CLASS_COUNT + (4 * CLASS_COUNT + 7) / 8)
+#define COUNTDOWN_SLOTS (CLASS_COUNT + (7 * CLASS_COUNT + 7) / 8)
 
 /* Where each class's stack lies after it has grown. Index BASE holds NULL; the blocks lie at BASE + 1 to END. */
 enum class_slots {

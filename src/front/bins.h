@@ -56,6 +56,9 @@ HAK_INLINE void bin_take(struct thread_cache *cache, unsigned class, unsigned fr
 /* Counts the calls that the run served, as hits and for the profile. Under the heap's lock. */
 HAK_HIDDEN void run_settle(struct thread_cache *cache, unsigned class);
 
+/* Draws all countdowns anew. The calls that runs will serve stay without a sample. */
+HAK_HIDDEN void runs_draw_anew(struct thread_cache *cache);
+
 /* Returns the run's blocks to their slabs. For the cache's thread, without its heap's lock. */
 HAK_HIDDEN void run_flush(struct thread_cache *cache, unsigned class);
 

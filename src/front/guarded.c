@@ -36,16 +36,12 @@ void *guarded_in_heap(struct heap *heap, size_t alignment, size_t wanted)
 
 void guarded_free(void *block, const char *function)
 {
-    struct thread_cache *cache = thread_cache_get();
-    uint64_t began = os_now();
     struct guard_origin origin;
     struct record record;
 
     if (table_records())
         (void)profile_forget(block, cache_caller(cache_current()), &record);
-    if (!guard_free(block, function, &origin) || cache == NULL)
-        return;
-    govern_note(&cache->governor, origin.class, began);
+    (void)guard_free(block, function, &origin);
 }
 
 /* ---- On and off ---- */

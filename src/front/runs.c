@@ -22,6 +22,16 @@ void run_settle(struct thread_cache *cache, unsigned class)
     countdowns_pass(&cache->countdowns, class, served);
 }
 
+/* A countdown has no memory: after the calls of a run that is in progress, it lasts as long as one that is drawn now. */
+void runs_draw_anew(struct thread_cache *cache)
+{
+    for (unsigned class = 1; class < CLASS_COUNT; class++)
+        cache->countdowns.left[class] =
+            cache->run_count[class] == 0
+                ? -1
+                : (int64_t)class_size(class) * cache->run_count[class] + draw_countdown(&cache->draw, profile.draw_mean);
+}
+
 void run_flush(struct thread_cache *cache, unsigned class)
 {
     unsigned base = size_classes[class].run_base, count;
@@ -168,8 +178,7 @@ void cache_begin_run(struct thread_cache *cache, unsigned class)
 /* Whether the calls that `left` counts need only blocks: none is a sample, and no other work waits. */
 static bool run_is_plain(const struct thread_cache *cache, unsigned class, int64_t left)
 {
-    return left >= 0 && cache_run_left(cache, class) == 0 && cache->tick == cache_flush_number() &&
-           cache->countdowns.shifts[class] == govern_shift(class);
+    return left >= 0 && cache_run_left(cache, class) == 0 && cache->tick == cache_flush_number();
 }
 
 void *cache_serve_counted(struct thread_cache *cache, unsigned class)
@@ -177,7 +186,7 @@ void *cache_serve_counted(struct thread_cache *cache, unsigned class)
     unsigned served = cache->run_count[class] + 1u, count = cache_count(cache, class), seen = cache->seen[class];
     unsigned back = count > seen ? count - seen : 0, length = cache_run_length(cache, class);
     unsigned usual = size_classes[class].run_usual;
-    int64_t parts = cache->countdowns.parts[class], left = cache->countdowns.left[class] - parts * (int64_t)served;
+    int64_t left = cache->countdowns.left[class] - (int64_t)class_size(class) * served;
     void *block;
 
     if (!run_is_plain(cache, class, left))

@@ -7,6 +7,7 @@
 #include "front/entries.h"
 #include "front/guarded.h"
 #include "front/housekeeping.h"
+#include "front/live.h"
 #include "front/neighbour.h"
 #include "front/process.h"
 #include "front/thread.h"
@@ -21,10 +22,8 @@
 
 /* ---- Allocation ---- */
 
-static uint64_t sample_start(const struct thread_cache *cache) { return govern_start(cache ? &cache->governor : NULL); }
-
-/* Records the block. The thread has worked on the sample since `began` (govern_start). False: memory is out. */
-static bool note(struct record *record, struct thread_cache *cache, uint64_t began)
+/* Records the block. False: memory is out. */
+static bool note(struct record *record, struct thread_cache *cache)
 {
     struct caller caller = cache ? cache_caller(cache) : (struct caller){ 0 };
     bool noted;
@@ -33,8 +32,10 @@ static bool note(struct record *record, struct thread_cache *cache, uint64_t beg
     record->calls = caller.calls;
     noted = profile_note(record, cache ? &cache->stacks : NULL, cache ? labels_in_force(cache->labels) : NULL);
     dump_note_bytes(record->weight * record->size / WEIGHT_ONE); /* the file is written at the call's exit (K1) */
-    if (cache)
-        govern_note(&cache->governor, record->class, began);
+    if (record->class == CLASS_NONE || (cache && cache->heap != cache->own)) /* live_change does not see such blocks */
+        live_note((int64_t)(record->weight * record->size / WEIGHT_ONE));
+    else if (!record->foreign)
+        live_note((int64_t)record->size);
     return noted;
 }
 
@@ -60,14 +61,13 @@ static void *take_block(struct thread_cache *cache, unsigned class, bool *zero)
 
 void *sample_block(struct thread_cache *cache, unsigned class, uint64_t weight, bool *zero)
 {
-    uint64_t began = sample_start(cache);
     void *block = take_block(cache, class, zero);
     struct record record = {
         .address = (uintptr_t)block, .size = class_size(class), .weight = weight, .class = CLASS_NONE
     };
 
     if (block)
-        note(&record, cache, began);
+        note(&record, cache);
     return block;
 }
 
@@ -82,7 +82,6 @@ static void *plain_block(struct thread_cache *cache, unsigned class, bool *zero)
 /* A span that is a sample is the one that the call would have got anyway (Z9). */
 static void *sample_span(struct thread_cache *cache, unsigned class, size_t wanted, uint64_t weight, bool *zero)
 {
-    uint64_t began = sample_start(cache);
     void *block = plain_block(cache, class, zero);
     struct record record = { .address = (uintptr_t)block,
                              .size = class_size(class),
@@ -91,7 +90,7 @@ static void *sample_span(struct thread_cache *cache, unsigned class, size_t want
                              .foreign = true,
                              .slack = slack_of(class_size(class), wanted) };
 
-    if (block && note(&record, cache, began))
+    if (block && note(&record, cache))
         slab_set_page_map(slab_of(block), CLASS_NONE);
     return block;
 }
@@ -100,7 +99,6 @@ static void *sample_span(struct thread_cache *cache, unsigned class, size_t want
 static void *sample_call(struct thread_cache *cache, unsigned class, size_t alignment, size_t wanted, uint64_t weight,
                          bool *zero)
 {
-    uint64_t began = sample_start(cache);
     void *guarded = guarded_sample(cache, class, alignment, wanted);
     void *block = guarded ? guarded : profile_on() ? take_block(cache, class, zero) : NULL;
     struct record record = { .address = (uintptr_t)block,
@@ -113,9 +111,7 @@ static void *sample_call(struct thread_cache *cache, unsigned class, size_t alig
     if (block && profile_on() && record.weight != WEIGHT_ONE)
         record.beside = neighbour_unit(cache, class);
     if (block && profile_on())
-        note(&record, cache, began);
-    else
-        govern_note(&cache->governor, class, began);
+        note(&record, cache);
     return block;
 }
 
@@ -127,9 +123,14 @@ void *sample_count(struct thread_cache *cache, unsigned class, size_t alignment,
 
     if (HAK_UNLIKELY(block != NULL))
         return block;
-    if (HAK_UNLIKELY(cache_end_run(cache, class, &weight)))
+    if (HAK_LIKELY(profile_on()))
+        live_note_class(cache, class);
+    if (HAK_UNLIKELY(cache_end_run(cache, class, &weight))) {
+        if (profile_on())
+            live_note_all(cache);
         block = class_is_span(class) && profile_on() ? sample_span(cache, class, wanted, weight, zero)
                                                      : sample_call(cache, class, alignment, wanted, weight, zero);
+    }
     if (HAK_LIKELY(block == NULL))
         block = plain_block(cache, class, zero);
     if (cache_run_length(cache, class))
@@ -149,7 +150,6 @@ void *sample_aligned(struct thread_cache *cache, size_t alignment, size_t size)
 {
     struct draw *draw = cache ? &cache->draw : NULL;
     struct record record = { .class = CLASS_NONE };
-    uint64_t began;
     size_t room;
     bool zero;
     void *block;
@@ -157,16 +157,15 @@ void *sample_aligned(struct thread_cache *cache, size_t alignment, size_t size)
     if (size > POOLED_MAX || alignment > POOLED_MAX) /* huge: recorded in place */
         return NULL;
     room = class_size(class_of_size(base_max(size, UNIT_SIZE)));
-    if (draw && profile_draw_passes(draw, room, govern_shift(CLASS_NONE), 1))
+    if (draw && profile_draw_passes(draw, room, 1))
         return NULL;
-    began = sample_start(cache);
     record.weight = profile_draw_call(draw, room);
     block = record.weight ? direct_allocate(profile.heap, alignment, size, &zero) : NULL;
     if (block) {
         record.address = (uintptr_t)block;
         record.size = fresh_size(block);
         record.slack = slack_of(record.size, size);
-        note(&record, cache, began);
+        note(&record, cache);
     }
     return block;
 }
@@ -190,14 +189,13 @@ void sample_note_foreign(void *block, size_t size, struct heap *heap)
 {
     struct thread_cache *cache = thread_cache_get();
     struct record record = { .address = (uintptr_t)block, .heap = heap, .class = CLASS_NONE, .foreign = true };
-    uint64_t began = sample_start(cache);
 
     record.weight = profile_draw_call(cache ? &cache->draw : NULL, size);
     if (record.weight == 0)
         return;
     record.size = fresh_size(block);
     record.slack = slack_of(record.size, size);
-    note(&record, cache, began);
+    note(&record, cache);
 }
 
 /* ---- Frees ---- */
@@ -211,31 +209,25 @@ bool sample_forget(const void *block)
 
 unsigned sample_end_span(const void *block)
 {
-    struct thread_cache *cache = thread_cache_get();
     struct slab *slab = slab_of(block);
-    uint64_t began = sample_start(cache);
 
     if (!sample_forget(block))
         return CLASS_NONE;
     slab_set_page_map(slab, slab->class);
-    if (cache)
-        govern_note(&cache->governor, slab->class, began);
     return slab->class;
 }
 
 void sample_free(void *block, const char *function)
 {
     struct thread_cache *cache = thread_cache_get();
-    uint64_t began = sample_start(cache);
     struct record record;
     bool known = profile_forget(block, cache_caller(cache_current()), &record);
 
     remote_free_locked(block, function);
-    if (!cache || !known)
+    if (!cache || !known || record.class == CLASS_NONE)
         return;
-    if (record.class != CLASS_NONE)
-        cache_note_overflow(cache, record.class);
-    govern_note(&cache->governor, record.class, began);
+    cache_note_overflow(cache, record.class);
+    live_note(-(int64_t)record.size);
 }
 
 /* ---- Huge blocks that change their size ---- */
@@ -264,8 +256,11 @@ void *sample_huge_resize(void *block, size_t size, bool may_move)
 /* Releases profile_control. */
 static int set_profile_held(uint64_t mean)
 {
-    bool done = profile_set(mean);
+    bool done;
 
+    if (mean)
+        table_begin_peak(live_total(), mean == 1);
+    done = profile_set(mean);
     if (done && mean)
         dump_begin();
     lock_release(&profile_control);
@@ -314,6 +309,9 @@ HAK_AT_START void front_profile_at_start(void)
 
 HAK_AT_START void front_profile_at_exit(void)
 {
-    if (hak_options.heap_profile || hak_options.leak_report)
-        dump_at_exit();
+    if (!hak_options.heap_profile && !hak_options.leak_report)
+        return;
+    if (profile_on())
+        live_look();
+    dump_at_exit();
 }

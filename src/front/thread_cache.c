@@ -481,8 +481,13 @@ void cache_note_growth(struct thread_cache *cache)
 
 void cache_reset_in_child(struct thread_cache *cache)
 {
+    if (cache->own == NULL) /* the empty cache */
+        return;
     if (cache->heap && atomic_load(&cache->heap->state) == HEAP_LOST)
         cache->heap = cache->own;
+    profile_reset_in_child(&cache->draw);
+    if (cache_counts(cache) && profile_drawing())
+        runs_draw_anew(cache);
 }
 
 bool cache_is_empty(const struct thread_cache *cache)
@@ -500,14 +505,10 @@ void cache_flush_all(struct thread_cache *cache, bool close)
     bool narrow = cache->capacity_bytes > cache_budget(cache) || cache->generation != profile_generation();
 
     cache->tick = cache_flush_number();
-    if (HAK_UNLIKELY(profile_drawing()))
-        govern_relax_due(profile_now_ms());
     if (HAK_SECURE && close)
         spans_flush(&cache->spans, cache->heap);
     for (unsigned class = 1; class < CLASS_COUNT; class++) {
         run_flush(cache, class);
-        if (cache_counts(cache))
-            profile_follow_shift(&cache->countdowns, class);
         bin_flush(cache, class, cache_count(cache, class));
         if ((close || narrow) && bin_capacity(cache, class))
             bin_close(cache, class);

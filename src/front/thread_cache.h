@@ -34,7 +34,6 @@
 #include "harden/spans.h"
 #include "pool/heap.h"
 #include "profile/draw.h"
-#include "profile/govern.h"
 #include "superslab/window.h"
 
 struct bin {
@@ -78,7 +77,6 @@ struct thread_cache {
     bool deep_room;              /* the cache has memory for deep bins */
     bool deep_touched;           /* some of that memory may have been written */
     struct draw draw;
-    struct governor governor;
     struct stack_memory *stacks;
     struct heap *own;               /* the thread's heap, which holds the cache's memory */
     struct labels *labels;
@@ -226,7 +224,7 @@ HAK_INLINE void *cache_serve_runless(struct thread_cache *cache, unsigned class)
         return NULL;
     if (HAK_UNLIKELY(cache->overflows[class] || cache->busy[class] == 0 || cache->tick != cache_flush_number()))
         return NULL;
-    left = cache->countdowns.left[class] - cache->countdowns.parts[class];
+    left = cache->countdowns.left[class] - (int64_t)class_size(class);
     if (HAK_UNLIKELY(left < 0))
         return NULL;
     cache->countdowns.left[class] = left;
@@ -238,12 +236,11 @@ HAK_INLINE void *cache_serve_runless(struct thread_cache *cache, unsigned class)
 
 /* Serves a call of a counted class (T8) in the usual case: a run has ended; the bin has this call's block and most of
  * those of the next run, which is to be as long; no call among them is a sample; no other work waits. Else returns NULL
- * and changes nothing. It loads each value only when the tests before have passed, so that it needs few registers. A
- * changed shift takes effect at the first other call, or the next flush. */
+ * and changes nothing. It loads each value only when the tests before have passed, so that it needs few registers. */
 HAK_INLINE void *cache_serve_steady(struct thread_cache *cache, unsigned class)
 {
     unsigned length = cache->run_want[class] - RUN_STEADY, top, count, base, served;
-    int64_t parts, left;
+    int64_t size, left;
     int back;
     void *block;
 
@@ -263,9 +260,9 @@ HAK_INLINE void *cache_serve_steady(struct thread_cache *cache, unsigned class)
     base = cache->runs[class].top;
     if (HAK_UNLIKELY(cache->slots[base] != NULL || cache->tick != cache_flush_number()))
         return NULL;
-    parts = cache->countdowns.parts[class];
-    left = cache->countdowns.left[class] - parts * (int64_t)served;
-    if (HAK_UNLIKELY(left < parts * length))
+    size = (int64_t)class_size(class);
+    left = cache->countdowns.left[class] - size * served;
+    if (HAK_UNLIKELY(left < size * length))
         return NULL;
     cache->countdowns.left[class] = left;
     cache_note_run(cache, class, served, (unsigned)back);
@@ -318,7 +315,7 @@ HAK_INLINE void cache_follow_growth(struct thread_cache *cache)
         cache_note_growth(cache);
 }
 
-/* In the child of a fork: if the cache's shared heap is lost (O7), `own` serves the cache. */
+/* In the child of a fork: if the cache's shared heap is lost (O7), `own` serves the cache. Samples are drawn anew. */
 HAK_HIDDEN void cache_reset_in_child(struct thread_cache *cache);
 
 /* Returns every cached block to its slab. `close`: capacities go back to 0. */

@@ -63,9 +63,6 @@
            "file's number")                                                                                           \
     OPTION(heap_profile_rate, "HAKMEM_HEAP_PROFILE_RATE", SIZE, 524288, 1, 1099511627776, "bytes",                    \
            "mean bytes of allocation between samples of the heap profile")                                            \
-    OPTION(heap_profile_overhead, "HAKMEM_HEAP_PROFILE_OVERHEAD", COUNT, 5, 0, 1000, "per mille",                     \
-           "share of a thread's time that samples may take before they become rarer; as many times more as the rate " \
-           "is finer than 512K; 0: no bound")                                                                         \
     OPTION(heap_profile_interval, "HAKMEM_HEAP_PROFILE_INTERVAL", SIZE, 0, 0, 1125899906842624, "bytes",              \
            "write the heap profile each time that so many more bytes were allocated; 0: only at exit")                \
     OPTION(heap_profile_signal, "HAKMEM_HEAP_PROFILE_SIGNAL", PATH, 0, 0, 0, "signal's name or number",               \

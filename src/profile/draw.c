@@ -1,8 +1,12 @@
 #include "profile/draw.h"
 
+#include "os/file.h"
 #include "os/os.h"
 
 #define LN_2 0.69314718055994530942
+
+/* Differs between forked children, which have the same state of os_random. */
+static uint64_t seed_of_child;
 
 /* Marsaglia's xorshift with Vigna's multiplier; the state is never 0. */
 static uint64_t next_random(struct draw *draw)
@@ -38,16 +42,20 @@ int64_t draw_countdown(struct draw *draw, uint64_t mean)
 {
     double uniform = (double)((next_random(draw) >> 11) + 1) * (1.0 / 9007199254740992.0); /* above 0, at most 1 */
 
+    if (HAK_UNLIKELY(mean == 1))
+        return 0;
     return (int64_t)(-natural_log(uniform) * (double)mean);
 }
 
 void draw_begin(struct draw *draw, uint32_t generation, uint64_t mean)
 {
     if (draw->random == 0)
-        draw->random = os_random() | 1;
+        draw->random = (os_random() ^ seed_of_child) | 1;
     draw->generation = generation;
     draw->countdown = draw_countdown(draw, mean);
 }
+
+void draw_reset_in_child(void) { seed_of_child = os_process_id() * UINT64_C(0x9e3779b97f4a7c15); }
 
 bool draw_one(struct draw *draw, uint64_t mean, size_t size)
 {
@@ -75,7 +83,7 @@ uint64_t draw_weight(uint64_t mean, size_t size)
     double x = (double)size / (double)mean, rest;
     unsigned halvings = 0;
 
-    if (x > 64)
+    if (x > 64 || mean == 1)
         return WEIGHT_ONE;
     if (x <= 1.0 / 16)
         return (uint64_t)((double)WEIGHT_ONE / below_one_small(x) + 0.5);

@@ -4,7 +4,7 @@
  * Each block's size is subtracted from a countdown of bytes. The block at which it crosses 0 is a sample. The countdown
  * is then drawn anew from the exponential distribution with the profile's mean. This distribution has no memory, so any
  * block of a size is a sample with the probability 1 - exp(-size / mean). A thread has a countdown for each size class,
- * whose calls its cache counts many at a time, and one for all other calls. Sizes and means are in parts (PARTS_SHIFT).
+ * whose calls its cache counts many at a time, and one for all other calls. With a mean of 1 byte every block is one.
  */
 #ifndef HAK_PROFILE_DRAW_H
 #define HAK_PROFILE_DRAW_H
@@ -23,12 +23,11 @@ struct draw {
 
 /* A thread's countdowns by class. */
 struct countdowns {
-    int64_t left[CLASS_COUNT];   /* until the class's next sample; below 0: not drawn yet */
-    int64_t parts[CLASS_COUNT];  /* that a call subtracts */
-    uint8_t shifts[CLASS_COUNT]; /* the governor's shift that `parts` are for (govern.h) */
-    uint8_t alone[CLASS_COUNT];  /* calls in a row, without a run, before which no block came back; up to RUN_ALONE */
-    bool full[CLASS_COUNT];      /* more blocks came back while the run lasted than the bin can hold */
-    uint8_t owed[CLASS_COUNT];   /* runs since the heap last filled one, up to RUN_BUILDS - 1; or RUN_BUILDS */
+    int64_t left[CLASS_COUNT];  /* bytes until the class's next sample; below 0: not drawn yet */
+    uint32_t held[CLASS_COUNT]; /* blocks in use when the class was last counted for the peak (front/live.h) */
+    uint8_t alone[CLASS_COUNT]; /* calls in a row, without a run, before which no block came back; up to RUN_ALONE */
+    bool full[CLASS_COUNT];     /* more blocks came back while the run lasted than the bin can hold */
+    uint8_t owed[CLASS_COUNT];  /* runs since the heap last filled one, up to RUN_BUILDS - 1; or RUN_BUILDS */
 };
 /* owed: hardly a block came back while the last run lasted, so the program needs the heap's blocks. */
 enum { RUN_BUILDS = 255 };
@@ -45,15 +44,15 @@ HAK_INLINE void countdowns_begin(struct countdowns *countdowns)
 /* How many calls for the class may pass before the next one that is a sample; at most `most`. */
 HAK_INLINE unsigned countdowns_may_pass(const struct countdowns *countdowns, unsigned class, unsigned most)
 {
-    int64_t left = countdowns->left[class], parts = countdowns->parts[class];
+    int64_t left = countdowns->left[class], size = (int64_t)class_size(class);
 
-    return HAK_LIKELY(left >= parts * most) ? most : (unsigned)(left / parts);
+    return HAK_LIKELY(left >= size * most) ? most : (unsigned)(left / size);
 }
 
 /* Subtracts `count` calls that have passed. */
 HAK_INLINE void countdowns_pass(struct countdowns *countdowns, unsigned class, unsigned count)
 {
-    countdowns->left[class] -= countdowns->parts[class] * count;
+    countdowns->left[class] -= (int64_t)class_size(class) * count;
 }
 
 /* Draws the length of a countdown. The draw is seeded. */
@@ -61,6 +60,9 @@ HAK_HIDDEN int64_t draw_countdown(struct draw *draw, uint64_t mean);
 
 /* Begins the countdown anew for the generation, with its mean (at least 1, below 2^56). */
 HAK_HIDDEN void draw_begin(struct draw *draw, uint32_t generation, uint64_t mean);
+
+/* In the child of a fork: draws that are seeded from now on differ from those of other children. */
+HAK_HIDDEN void draw_reset_in_child(void);
 
 /* Draws for one block: whether it is a sample. */
 HAK_HIDDEN bool draw_one(struct draw *draw, uint64_t mean, size_t size);

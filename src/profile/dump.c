@@ -264,33 +264,22 @@ static void report_leak(const struct site_view *view)
         base_message("    and %u more", site->frame_count - FRAMES_SHOWN);
 }
 
-/* The integer square root, rounded down. */
-static uint64_t square_root(double of)
-{
-    double root = of > 1 ? of : 1;
-
-    for (unsigned step = 0; step < 80 && root * root > of; step++)
-        root = (root + of / root) / 2;
-    return (uint64_t)root;
-}
-
 /* Reports how exact the figures are. A block is a sample with the chance 1 - exp(-size / mean). If none in use is one,
- * less than 3 means are in use with 95 % confidence (exp(-3) = 0.05). A sum of n bytes of small blocks has the standard
- * deviation sqrt(n * mean); twice that is the interval of 95 %. For larger blocks it is less. */
-static void report_error(uint64_t bytes)
+ * less than 3 means are in use with 95 % confidence (exp(-3) = 0.05). */
+static void report_error(struct estimate sum)
 {
     uint64_t mean = profile.mean;
 
     if (mean == 1)
         return; /* every block is a sample */
-    if (bytes == 0)
+    if (sum.bytes == 0)
         base_message("no sample is in use: with 95 %% confidence less than %zu bytes are in use. `hakmem leaks -- "
                      "PROGRAM` counts every block; HAKMEM_HEAP_PROFILE_RATE=1 makes each a sample",
                      (size_t)(3 * mean));
     else
         base_message("each figure is an estimate: with 95 %% confidence the sum is right to %zu bytes, and a site that "
                      "is not listed has less than %zu. `hakmem leaks -- PROGRAM` counts every block",
-                     (size_t)(2 * square_root((double)bytes * (double)mean)), (size_t)(3 * mean));
+                     (size_t)sum.error, (size_t)(3 * mean));
 }
 
 static void report_leaks(void)
@@ -322,7 +311,7 @@ static void report_leaks(void)
         views[most].in_use.bytes = 0;
     }
     if (views || !count)
-        report_error(weight_round(bytes));
+        report_error(pprof_estimate(&view, false));
     pprof_view_end(&view);
 }
 

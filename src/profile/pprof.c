@@ -412,14 +412,90 @@ static void write_ends(struct writer *writer, const struct site_view *view)
 }
 
 /* Milliseconds from the start to the peak. */
-static uint64_t peak_ms(uint64_t started_ns)
+static uint64_t peak_ms(uint64_t at, uint64_t started_ns)
 {
-    uint64_t at = table_peak.at_ms, start = started_ns / 1000000;
+    uint64_t start = started_ns / 1000000;
 
     return at > start ? at - start : 0;
 }
 
-static void write_head(struct writer *writer, uint64_t started_ns, uint32_t process)
+/* The variance of an estimate of bytes: n blocks of s bytes, of which each sample stands for w, have n s^2 (w - 1). */
+static double variance_of(const struct site_sums *sums)
+{
+    double objects = (double)sums->objects / (double)WEIGHT_ONE, bytes = (double)sums->bytes / (double)WEIGHT_ONE;
+    double spare;
+
+    if (objects <= 0)
+        return 0;
+    spare = (double)draw_weight(profile.mean, (size_t)(bytes / objects)) / (double)WEIGHT_ONE - 1;
+    return bytes * bytes / objects * spare;
+}
+
+/* The square root, to a unit. */
+static double square_root(double of)
+{
+    double root = of > 1 ? of : 1;
+
+    for (unsigned step = 0; step < 80 && root * root > of; step++)
+        root = (root + of / root) / 2;
+    return of > 0 ? root : 0;
+}
+
+/* The interval of 95 %, as in python/hakmem/heap/interval.py: two samples more than there are count, because with few
+ * samples the variance is itself uncertain. */
+struct estimate pprof_estimate(const struct profile_view *view, bool allocated)
+{
+    struct site_sums all = { 0, 0 };
+    double variance = 0, bytes, objects, size, weight;
+
+    for (size_t i = 0; i < view->size_count; i++) {
+        const struct site_sums *sums = allocated ? &view->sizes[i].allocated : &view->sizes[i].in_use;
+        all.objects += sums->objects;
+        all.bytes += sums->bytes;
+        variance += variance_of(sums);
+    }
+    if (all.objects == 0) /* with more in use, one of it were a sample: exp(-3) = 0.05 */
+        return (struct estimate){ 0, profile.mean == 1 ? 0 : 3 * profile.mean };
+    bytes = (double)all.bytes / (double)WEIGHT_ONE;
+    objects = (double)all.objects / (double)WEIGHT_ONE;
+    size = bytes / objects;
+    weight = size >= 1 ? (double)draw_weight(profile.mean, (size_t)size) / (double)WEIGHT_ONE : 1;
+    return (struct estimate){ weight_round(all.bytes),
+                              (uint64_t)(1.96 * square_root(variance + 2 * size * size * weight * (weight - 1))) };
+}
+
+/* Makes the parts' sum at the peak what was in use then. The difference goes to the parts by their variances, so that
+ * what is known for certain stays (a regression estimate). */
+static void settle_peak(struct profile_view *view)
+{
+    double sampled = (double)view->peak.sampled / (double)WEIGHT_ONE, bytes = (double)view->peak.bytes,
+           least = (double)view->peak.least, missing, all = 0;
+
+    missing = sampled > bytes ? bytes - sampled : sampled < least ? least - sampled : 0;
+    for (size_t i = 0; missing != 0 && i < view->size_count; i++)
+        all += variance_of(&view->sizes[i].peak);
+    for (size_t i = 0; all > 0 && i < view->size_count; i++) {
+        struct site_sums *peak = &view->sizes[i].peak;
+        double before = (double)peak->bytes, after;
+        after = before + missing / all * variance_of(peak) * (double)WEIGHT_ONE;
+        if (before > 0) {
+            peak->bytes = after > 0 ? (uint64_t)after : 0;
+            peak->objects = after > 0 ? (uint64_t)((double)peak->objects * (after / before)) : 0;
+        }
+    }
+}
+
+static void write_totals(struct writer *writer, const struct profile_view *view)
+{
+    struct estimate in_use = pprof_estimate(view, false), allocated = pprof_estimate(view, true);
+    char text[160];
+
+    base_format(text, sizeof text, "in use: %lu bytes +-%lu; allocated: %lu bytes +-%lu", in_use.bytes, in_use.error,
+                allocated.bytes, allocated.error);
+    write_comment(writer, text);
+}
+
+static void write_head(struct writer *writer, const struct profile_view *view, uint64_t started_ns, uint32_t process)
 {
     struct sink *sink = writer->sink;
     char text[160];
@@ -441,10 +517,13 @@ static void write_head(struct writer *writer, uint64_t started_ns, uint32_t proc
     write_comment(writer, text);
     base_format(text, sizeof text, "process %u", process); /* which /tmp/perf-PID.map is named by */
     write_comment(writer, text);
-    if (table_peak.epoch) {
-        base_format(text, sizeof text, "peak of what is in use: %lu ms after the start", peak_ms(started_ns));
+    if (view->peak.bytes) {
+        base_format(text, sizeof text, "peak of what is in use: %lu ms after the start, %lu bytes, %lu by samples",
+                    peak_ms(view->peak.at_ms, started_ns), view->peak.bytes, weight_round(view->peak.sampled));
         write_comment(writer, text);
     }
+    if (view->size_count)
+        write_totals(writer, view);
 }
 
 /* ---- Views ---- */
@@ -460,6 +539,7 @@ static void view_copy(struct profile_view *view)
     const struct site *site = profile_sites.first;
     const struct site_size *size = profile_sizes.first;
 
+    view->peak = table_peak;
     for (size_t i = 0; i < view->count; i++, site = site->next) {
         view->sites[i].site = site;
         view->sites[i].in_use = site->in_use;
@@ -486,6 +566,7 @@ struct profile_view pprof_view(void)
     lock_acquire(&profile_lock);
     view_copy(&view);
     lock_release(&profile_lock);
+    settle_peak(&view);
     return view;
 }
 
@@ -527,6 +608,11 @@ static void write_sites(struct writer *writer, const struct profile_view *view)
         write_size(writer, &view->sizes[i]);
     for (size_t i = 0; i < view->count; i++)
         write_ends(writer, &view->sites[i]);
+    if (view->peak.sampled == 0 && view->peak.least) {
+        static const struct site nowhere;
+        uint64_t values[VALUES] = { [7] = view->peak.least };
+        write_sample(writer, &nowhere, values, (struct own_label){ STRING_NONE, STRING_NONE, 0 });
+    }
 }
 
 int pprof_write(int file, uint64_t started_ns, uint32_t process)
@@ -538,7 +624,7 @@ int pprof_write(int file, uint64_t started_ns, uint32_t process)
     if (view.count == 0 || (view.sites && writer_prepare(&writer, &view))) {
         writer.error = 0;
         writer.sink = sink_begin(file);
-        write_head(&writer, started_ns, process);
+        write_head(&writer, &view, started_ns, process);
         if (view.sites)
             write_sites(&writer, &view);
         if (writer.error == 0)

@@ -23,12 +23,17 @@ struct profile_view {
     struct site_view *sites;
     struct size_view *sizes;
     size_t count, size_count;
+    struct table_peak peak;
 };
 HAK_HIDDEN struct profile_view pprof_view(void);
 HAK_HIDDEN void pprof_view_end(const struct profile_view *view);
 
-/* A sum of weights as a number of blocks or bytes. */
-HAK_INLINE uint64_t weight_round(uint64_t sum) { return (sum + WEIGHT_ONE / 2) / WEIGHT_ONE; }
+/* Bytes by samples; with 95 % confidence the truth is no further away than `error`. */
+struct estimate {
+    uint64_t bytes, error;
+};
+/* Of what is in use, or of all that was allocated. */
+HAK_HIDDEN struct estimate pprof_estimate(const struct profile_view *view, bool allocated);
 
 /* Writes the profile to an open file. process: the calling one's number. Returns 0 or an errno. Under
  * profile_control. */

@@ -8,10 +8,6 @@
 HAK_DATA_HERE struct profile profile;
 HAK_DATA_HERE struct lock profile_control = LOCK_INIT(LOCK_RANK_PROFILE_CONTROL);
 
-/* Of a thread's time, in 1000, that guards alone may take. Their unseen cost (other threads' waits for system calls,
- * page faults) stays below as much again. */
-#define GUARDS_MAY_SPEND 3u
-
 static struct draw outside; /* of threads without a cache, under profile_lock */
 
 static _Thread_local bool busy __attribute__((tls_model("initial-exec")));
@@ -23,13 +19,9 @@ bool profile_busy(void) { return busy; }
 
 void profile_set_busy(bool is_busy) { busy = is_busy; }
 
-/* A mean of 1 byte makes every block a sample: it is 1 part, so that no block's chance is below 1. */
-static uint64_t mean_parts(void) { return profile.draw_mean == 1 ? 1 : profile.draw_mean << PARTS_SHIFT; }
-
 /* One draw serves the heap profile and guards. It uses the lesser of their means. */
 static void set_means(uint64_t record_mean, uint64_t guard_mean)
 {
-    uint64_t may_spend = hak_options.heap_profile_overhead;
     bool both = record_mean && guard_mean;
 
     HAK_ASSERT(lock_is_held(&profile_control));
@@ -37,11 +29,9 @@ static void set_means(uint64_t record_mean, uint64_t guard_mean)
     atomic_store(&profile.on, false);
     profile.record_mean = base_min(record_mean, PROFILE_MEAN_MOST);
     profile.guard_mean = base_min(guard_mean, PROFILE_MEAN_MOST);
-    if (record_mean || guard_mean) {
+    if (record_mean || guard_mean)
         profile.draw_mean =
             both ? base_min(profile.record_mean, profile.guard_mean) : profile.record_mean + profile.guard_mean;
-        govern_begin(profile.draw_mean, record_mean ? may_spend : base_min(may_spend, GUARDS_MAY_SPEND));
-    }
     if (record_mean)
         profile.mean = profile.draw_mean;
     atomic_fetch_add(&profile.generation, 1);
@@ -67,39 +57,42 @@ void profile_set_guards(uint64_t mean, unsigned class)
     set_means(profile.record_mean, mean);
 }
 
-void profile_follow_shift(struct countdowns *countdowns, unsigned class)
-{
-    unsigned shift = govern_shift(class);
-
-    countdowns->shifts[class] = (uint8_t)shift;
-    countdowns->parts[class] = (int64_t)profile_parts(class_size(class), shift);
-}
-
 static void draw_ready(struct draw *draw)
 {
     uint32_t generation = atomic_load_explicit(&profile.generation, memory_order_acquire);
 
     if (HAK_UNLIKELY(draw->generation != generation))
-        draw_begin(draw, generation, mean_parts());
+        draw_begin(draw, generation, profile.draw_mean);
 }
 
 bool profile_count_call(struct countdowns *countdowns, struct draw *draw, unsigned class, uint64_t *weight)
 {
     if (HAK_UNLIKELY(countdowns->left[class] < 0)) {
         draw_ready(draw);
-        countdowns->left[class] = draw_countdown(draw, mean_parts());
-        profile_follow_shift(countdowns, class);
-    } else if (HAK_UNLIKELY(countdowns->shifts[class] != govern_shift(class))) {
-        profile_follow_shift(countdowns, class);
+        countdowns->left[class] = draw_countdown(draw, profile.draw_mean);
     }
     if (HAK_LIKELY(countdowns_may_pass(countdowns, class, 1))) {
         countdowns_pass(countdowns, class, 1);
         return false;
     }
     draw_ready(draw);
-    countdowns->left[class] = draw_countdown(draw, mean_parts());
-    *weight = draw_weight(mean_parts(), (uint64_t)countdowns->parts[class]);
+    countdowns->left[class] = draw_countdown(draw, profile.draw_mean);
+    *weight = draw_weight(profile.draw_mean, class_size(class));
     return !busy; /* Z4 */
+}
+
+static void reset_draw(struct draw *draw)
+{
+    draw->random = 0;
+    if (profile_drawing())
+        draw_begin(draw, draw->generation, profile.draw_mean);
+}
+
+void profile_reset_in_child(struct draw *draw)
+{
+    draw_reset_in_child();
+    reset_draw(draw);
+    reset_draw(&outside);
 }
 
 bool profile_draw_guard(struct draw *draw)
@@ -116,7 +109,6 @@ bool profile_draw_guard_call(struct draw *draw, size_t size)
 
 uint64_t profile_draw_call(struct draw *draw, size_t size)
 {
-    unsigned shift = govern_shift(CLASS_NONE);
     bool drawn;
 
     if (draw)
@@ -125,17 +117,14 @@ uint64_t profile_draw_call(struct draw *draw, size_t size)
         return 0;
     if (draw) {
         draw_ready(draw);
-        drawn = draw_one(draw, mean_parts(), profile_parts(size, shift));
+        drawn = draw_one(draw, profile.draw_mean, size);
     } else {
         lock_acquire(&profile_lock);
         draw_ready(&outside);
-        drawn = draw_one(&outside, mean_parts(), profile_parts(size, shift));
+        drawn = draw_one(&outside, profile.draw_mean, size);
         lock_release(&profile_lock);
     }
-    if (!drawn)
-        return 0;
-    govern_relax_due(profile_now_ms());
-    return draw_weight(mean_parts(), profile_parts(size, shift));
+    return !drawn ? 0 : draw_weight(profile.draw_mean, size);
 }
 
 bool profile_note(struct record *record, struct stack_memory **stacks, const struct label_set *labels)

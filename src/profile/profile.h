@@ -7,8 +7,8 @@
  * countdown ends gets a *sampled block*: a block of the class from the profile's own heap. Slabs of that heap have
  * page-map byte 0 (W2), so that the block's free takes the slow path, too.
  *
- * Z1: a call for a block is a sample with p = 1 - exp(-size / mean / 2^shift), independently of all other calls
- *     (draw.h), and a sample stands for 1 / p calls. The governor sets the shift (govern.h).
+ * Z1: a call for a block is a sample with p = 1 - exp(-size / mean), or 1 if the mean is 1 byte, independently of all
+ *     other calls (draw.h), and a sample stands for 1 / p calls.
  * Z2: a sampled block's record is inserted before the program gets the block and removed before anybody else can (R2).
  * Z3: a call is counted with the mean of the profile that its thread's cache follows, and is a sample of that profile
  *     only: a start or stop makes every cache flush first.
@@ -22,7 +22,6 @@
 
 #include "config/classes.h"
 #include "profile/draw.h"
-#include "profile/govern.h"
 #include "profile/table.h"
 
 struct stack_memory;
@@ -67,17 +66,20 @@ HAK_HIDDEN bool profile_set(uint64_t mean);
 /* Turns samples for guards on or off in the same way. They are drawn for blocks of classes up to `class`. */
 HAK_HIDDEN void profile_set_guards(uint64_t mean, unsigned class);
 
+/* In the child of a fork, whose one thread has `draw`: draws anew, which calls are samples. */
+HAK_HIDDEN void profile_reset_in_child(struct draw *draw);
+
 /* Whether a sample that was drawn is a sample for guards, too. */
 HAK_HIDDEN bool profile_draw_guard(struct draw *draw);
 /* Draws, for guards alone, for a block of `size` bytes that no thread cache holds. */
 HAK_HIDDEN bool profile_draw_guard_call(struct draw *draw, size_t size);
 
-/* Counts a call for a block of the class in the usual case: it is no sample, and the shift is as it was. Else false. */
+/* Counts a call for a block of the class in the usual case: it is no sample. Else false. */
 HAK_INLINE bool profile_call_passes(struct countdowns *countdowns, unsigned class)
 {
-    int64_t left = countdowns->left[class] - countdowns->parts[class];
+    int64_t left = countdowns->left[class] - (int64_t)class_size(class);
 
-    if (HAK_UNLIKELY(left < 0 || countdowns->shifts[class] != govern_shift(class)))
+    if (HAK_UNLIKELY(left < 0))
         return false;
     countdowns->left[class] = left;
     return true;
@@ -86,23 +88,14 @@ HAK_INLINE bool profile_call_passes(struct countdowns *countdowns, unsigned clas
 /* Counts a call for a block of the class. True: the call is a sample, and *weight is its weight. draw: the thread's. */
 HAK_HIDDEN bool profile_count_call(struct countdowns *countdowns, struct draw *draw, unsigned class, uint64_t *weight);
 
-/* Takes over the shift that the governor has for the class now. */
-HAK_HIDDEN void profile_follow_shift(struct countdowns *countdowns, unsigned class);
-
-/* Sizes and means are in parts of a byte, because a shift makes blocks as rare as ones of less than a byte. */
-enum { PARTS_SHIFT = 10 };
-_Static_assert((16u << PARTS_SHIFT) >> SHIFT_MOST >= 1, "every block has a chance");
-
-HAK_INLINE uint64_t profile_parts(size_t size, unsigned shift) { return ((uint64_t)size << PARTS_SHIFT) >> shift; }
-
 /* Draws for `count` blocks at once. True, nearly always: none is a sample. False: the caller draws for each. */
-HAK_INLINE bool profile_draw_passes(struct draw *draw, size_t size, unsigned shift, size_t count)
+HAK_INLINE bool profile_draw_passes(struct draw *draw, size_t size, size_t count)
 {
-    int64_t parts = (int64_t)(profile_parts(size, shift) * count);
+    int64_t bytes = (int64_t)(size * count);
 
-    if (HAK_UNLIKELY(draw->generation != profile_generation() || draw->countdown < parts))
+    if (HAK_UNLIKELY(draw->generation != profile_generation() || draw->countdown < bytes))
         return false;
-    draw->countdown -= parts;
+    draw->countdown -= bytes;
     draw->calls += (uint32_t)count;
     return true;
 }

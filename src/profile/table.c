@@ -245,6 +245,43 @@ static void sums_move(struct site_sums *sums, uint64_t weight, uint64_t bytes, b
     sums->bytes += add ? weight * bytes : 0 - weight * bytes;
 }
 
+/* Under profile_lock. */
+static void peak_rises(uint64_t bytes, uint64_t now_ms)
+{
+    table_peak.sampled = table_peak.live;
+    table_peak.bytes = bytes;
+    table_peak.least = bytes - base_min(bytes, table_peak.unseen);
+    table_peak.epoch++;
+    table_peak.at_ms = now_ms;
+}
+
+void table_note_live(uint64_t bytes, uint64_t now_ms)
+{
+    lock_acquire(&profile_lock);
+    if (bytes > table_peak.bytes)
+        peak_rises(bytes, now_ms);
+    lock_release(&profile_lock);
+}
+
+uint64_t table_peak_bytes(void)
+{
+    uint64_t bytes;
+
+    lock_acquire(&profile_lock);
+    bytes = table_peak.bytes;
+    lock_release(&profile_lock);
+    return bytes;
+}
+
+/* While a profile was off, blocks were allocated and freed unseen. */
+void table_begin_peak(uint64_t unseen, bool every)
+{
+    lock_acquire(&profile_lock);
+    table_peak.unseen = record_capacity ? UINT64_MAX : unseen;
+    table_peak.by_samples = every;
+    lock_release(&profile_lock);
+}
+
 /* R6: the record's block, which counts at `size`, comes into use (add), or goes out of use. */
 static void in_use_move(const struct record *record, struct site_size *size, bool add)
 {
@@ -257,11 +294,9 @@ static void in_use_move(const struct record *record, struct site_size *size, boo
     sums_move(&site->in_use, record->weight, record->size, add);
     sums_move(&size->in_use, record->weight, record->size, add);
     table_peak.live += add ? bytes : 0 - bytes;
-    if (table_peak.live <= table_peak.bytes)
-        return;
-    table_peak.bytes = table_peak.live;
-    table_peak.epoch++;
-    table_peak.at_ms = record->born_ms;
+    if (table_peak.by_samples && table_peak.live > table_peak.sampled &&
+        weight_round(table_peak.live) >= table_peak.bytes)
+        peak_rises(weight_round(table_peak.live), record->born_ms);
 }
 
 static bool record_add(const struct record *record)

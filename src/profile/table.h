@@ -8,9 +8,9 @@
  *     again. So there is at most one record for an address.
  * R3: a site is never removed or moved, and its frames never change. Any process may read them without the lock. The
  *     same holds for a size of a site.
- * R6: a site that has changed since the peak (when all sites together had most in use) has the peak's epoch in
- *     peak_epoch and its sums of that moment in `peak`. Any other site still has the same sums in use. So a new peak
- *     costs one step, however many sites there are. The same holds for a size of a site.
+ * R6: a site that has changed since the peak (when the program had most in use) has the peak's epoch in peak_epoch and
+ *     its sums of that moment in `peak`. Any other site still has the same sums in use. So a new peak costs one step,
+ *     however many sites there are. The same holds for a size of a site.
  * R8: a site has at most SIZES_MOST sizes. A block of another size then counts as of SIZE_ANY, the last of them. So the
  *     sums of a site's sizes add up to those of the site, and a block's size is the same when it is freed.
  */
@@ -75,13 +75,21 @@ struct site_size_list {
     size_t count;
 };
 
-/* The peak: when all sites together had most in use. Changed under profile_lock. */
+/* The peak: when the program had most in use. The moment and `bytes` are exact, the sites' parts are of samples.
+ * Changed under profile_lock. */
 struct table_peak {
-    uint64_t live;  /* bytes in use now, in units of 1 / WEIGHT_ONE */
-    uint64_t bytes; /* the most that `live` has been */
-    uint64_t epoch; /* how often `live` has exceeded `bytes` */
-    uint64_t at_ms; /* when it last did, by profile_now_ms */
+    uint64_t live;    /* bytes in use now by samples, in units of 1 / WEIGHT_ONE */
+    uint64_t sampled; /* `live` at the peak */
+    uint64_t bytes;   /* in use at the peak */
+    uint64_t least;   /* of them, bytes that certainly were allocated while the profile was on */
+    uint64_t epoch;   /* how often the peak has risen */
+    uint64_t at_ms;   /* when it last did, by profile_now_ms */
+    uint64_t unseen;  /* bytes that were in use when the profile began */
+    bool by_samples;  /* each block is a sample: `live` is exact, and no table_note_live comes */
 };
+
+/* A sum of weights as a number of blocks or bytes. */
+HAK_INLINE uint64_t weight_round(uint64_t sum) { return (sum + WEIGHT_ONE / 2) / WEIGHT_ONE; }
 
 /* A thread at one moment: its number, or 0 (unknown), and how many calls for blocks it has made (struct draw). */
 struct caller {
@@ -115,6 +123,13 @@ HAK_DATA struct lock profile_lock;
 HAK_DATA struct site_list profile_sites;
 HAK_DATA struct site_size_list profile_sizes;
 HAK_DATA struct table_peak table_peak;
+
+/* The profile begins while `unseen` bytes are in use. every: each block is a sample. */
+HAK_HIDDEN void table_begin_peak(uint64_t unseen, bool every);
+
+/* `bytes` bytes are in use, exactly: the peak, if there never were more. */
+HAK_HIDDEN void table_note_live(uint64_t bytes, uint64_t now_ms);
+HAK_HIDDEN uint64_t table_peak_bytes(void);
 
 /* The sums in use at the peak, of a site or of one of its sizes (R6). Under profile_lock. */
 #define table_at_peak(whose) ((whose)->peak_epoch == table_peak.epoch ? (whose)->peak : (whose)->in_use)

@@ -332,7 +332,6 @@ static void test_samples_grow(void)
     uint64_t before = 0;
 
     shared_pool.attended = true; /* else what waits leaves earlier (N7) */
-    hak_options.heap_profile_overhead = 0;
     assert_int_equal(front_profile_set(512 * HAK_KIB), 0);
     for (size_t round = 0; round < 2 * ROUNDS; round++) {
         before = round == ROUNDS ? refills_of(cache) : before;

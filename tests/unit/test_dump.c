@@ -501,14 +501,15 @@ static void test_order(void)
     finish(NULL);
 }
 
-/* The bounds of 95 % confidence: 3 means for a site without a sample, and 2 sqrt(bytes * mean) for the sum. */
+/* The bounds of 95 % confidence: 3 means for a site without a sample; for the sum 1.96 sqrt(v + 2 v1), where a sample
+ * of s bytes that stands for w blocks has v = s^2 (w - 1) for each block, and v1 = s^2 w (w - 1). */
 static void test_confidence(void)
 {
     static const struct {
-        uint64_t mean, bytes, apart;
+        uint64_t mean, bytes, error;
     } rows[] = {
-        { 2, 2, 4 },          { 4, 100, 40 },           { 7, 7, 14 },
-        { 4096, 100, 1280 },  { 524288, 5000000, 3238172 }, { UINT64_C(1) << 40, UINT64_C(1) << 40, UINT64_C(1) << 41 },
+        { 2, 2, 6 },          { 4, 100, 0 },              { 7, 7, 21 },
+        { 4096, 100, 11421 }, { 524288, 5000000, 148266 }, { UINT64_C(1) << 40, UINT64_C(1) << 40, 3354737403340 },
     };
     char expected[200];
 
@@ -522,7 +523,7 @@ static void test_confidence(void)
         (void)snprintf(expected, sizeof expected,
                        "the sum is right to %llu bytes, and a site that is not listed has less than %llu. "
                        "`hakmem leaks",
-                       (unsigned long long)rows[i].apart, 3 * (unsigned long long)rows[i].mean);
+                       (unsigned long long)rows[i].error, 3 * (unsigned long long)rows[i].mean);
         assert_has(leaks(), expected);
         assert_true(table_remove((void *)0x2000, 5, (struct caller){ 0 }, &(struct record){ 0 }));
     }

@@ -1,4 +1,4 @@
-/* Protects the profile of calls that caches count, and its governor: the sums for each site match what the site did. */
+/* Protects the profile of calls that caches count: the sums for each site match what the site did. */
 #include "heaps.h"
 
 #include <math.h>
@@ -49,7 +49,7 @@ static void check_runs(void)
         for (unsigned at = base + 1; at <= base + left; at++)
             assert_int_equal(window_page_map()[window_unit(cache->slots[at])], class);
         if (left)
-            assert_true(cache->countdowns.left[class] >= cache->countdowns.parts[class] * cache->run_count[class]);
+            assert_true(cache->countdowns.left[class] >= (int64_t)class_size(class) * cache->run_count[class]);
     }
 }
 
@@ -65,13 +65,6 @@ static void check_estimate(const char *name, struct site_sums sums, size_t size,
 }
 
 static const char site_a[1], site_b[1], site_c[1];
-
-/* Switches the governor off, so that every sample that the mean asks for is taken. */
-static void begin_ungoverned(void)
-{
-    core_begin();
-    hak_options.heap_profile_overhead = 0;
-}
 
 /* One site churns, another keeps its blocks. Samples taken only at refills would nearly all be the churn's. */
 static void churn_and_keep(size_t size, uint64_t mean, unsigned keeps, unsigned churn, unsigned depth)
@@ -113,7 +106,7 @@ static void churn_and_count(size_t size, uint64_t mean, unsigned depth, unsigned
     double sum = 0, squares = 0, average, variance, expected = truth * (weight - 1);
     void *held[64];
 
-    begin_ungoverned();
+    core_begin();
     for (unsigned episode = 0; episode < EPISODES; episode++) {
         uint64_t before = in_use_of(site_a, true).objects;
         double estimate;
@@ -145,20 +138,20 @@ static void test_counts_large(void) { churn_and_count(30000, 262144, 2, 100, tru
 
 enum { MANY = 20000 / UNIT_FEWER };
 
-static void test_churn_small(void) { begin_ungoverned(); churn_and_keep(64, 4096, MANY, 100, 1); }
-static void test_churn_deep(void) { begin_ungoverned(); churn_and_keep(64, 4096, MANY, 120, 40); }
-static void test_churn_medium(void) { begin_ungoverned(); churn_and_keep(3000, 65536, MANY, 50, 5); }
-static void test_churn_span(void) { begin_ungoverned(); churn_and_keep(120000, 1048576, 2000, 100, 10); }
-static void test_churn_uncached_span(void) { begin_ungoverned(); churn_and_keep(700000, 4194304, 300, 50, 1); }
-static void test_churn_huge(void) { begin_ungoverned(); churn_and_keep(3 * HAK_MIB, 16 * HAK_MIB, 100, 20, 1); }
-static void test_every_entry(void) { begin_ungoverned(); churn_and_keep(64, 1, 2000, 21, 7); }
+static void test_churn_small(void) { core_begin(); churn_and_keep(64, 4096, MANY, 100, 1); }
+static void test_churn_deep(void) { core_begin(); churn_and_keep(64, 4096, MANY, 120, 40); }
+static void test_churn_medium(void) { core_begin(); churn_and_keep(3000, 65536, MANY, 50, 5); }
+static void test_churn_span(void) { core_begin(); churn_and_keep(120000, 1048576, 2000, 100, 10); }
+static void test_churn_uncached_span(void) { core_begin(); churn_and_keep(700000, 4194304, 300, 50, 1); }
+static void test_churn_huge(void) { core_begin(); churn_and_keep(3 * HAK_MIB, 16 * HAK_MIB, 100, 20, 1); }
+static void test_every_entry(void) { core_begin(); churn_and_keep(64, 1, 2000, 21, 7); }
 
 /* A call that fails is no sample, whatever its size, and does not change the draw of the next one. */
 static void test_failed_calls(void)
 {
     enum { COUNT = 2000, SIZE = 3 * HAK_MIB };
 
-    begin_ungoverned();
+    core_begin();
     assert_int_equal(front_profile_set(8 * HAK_MIB), 0);
     front_free(allocate_at(site_a, 100)); /* gives the thread a cache */
     assert_null(front_malloc((size_t)3 << 52));
@@ -204,7 +197,7 @@ static void test_calls_between(void)
     static const size_t others[] = { 16, 64, 64, 500, 3000, 30000, 200000, 3 * HAK_MIB };
     static const char leaves[sizeof betweens / sizeof betweens[0]];
 
-    begin_ungoverned();
+    core_begin();
     assert_int_equal(front_profile_set(512), 0);
     front_collect(false);
     for (unsigned round = 0; round < 2100; round++) {
@@ -232,7 +225,7 @@ static void test_calls_between_are_unknown(void)
     pthread_t thread;
     void *block;
 
-    begin_ungoverned();
+    core_begin();
     assert_int_equal(front_profile_set(1), 0);
     front_collect(false);
     pthread_create(&thread, NULL, free_it, allocate_at(site_a, 100));
@@ -255,7 +248,7 @@ static void test_no_sample(void)
 {
     struct draw draw = { 0 };
 
-    begin_ungoverned();
+    core_begin();
     assert_int_equal(profile_draw_call(&draw, 100), 0);
     assert_int_equal(front_profile_set(1), 0);
     assert_int_equal(profile_draw_call(&draw, 100), WEIGHT_ONE);
@@ -267,159 +260,6 @@ static void test_no_sample(void)
     assert_int_equal(profile_draw_call(&draw, 100), WEIGHT_ONE);
     assert_int_equal(front_profile_set(0), 0);
     assert_int_equal(profile_draw_call(&draw, 100), 0);
-}
-
-/* ---- The governor ---- */
-
-/* Takes and frees blocks, 4 at a time, and keeps 1 in 20. A call takes 1.6 us of the fake clock, a sample 3.2 more. */
-static void churn_some(void **kept, unsigned count, size_t size)
-{
-    void *held[4];
-
-    for (unsigned i = 0; i < count; i++) {
-        for (unsigned n = 0; n < 5; n++) {
-            for (unsigned d = 0; d < 4; d++)
-                held[d] = allocate_at(site_a, size);
-            for (unsigned d = 0; d < 4; d++)
-                front_free(held[d]);
-            fake_advance(8 * 1600);
-        }
-        kept[i] = allocate_at(site_b, size);
-    }
-}
-
-static unsigned highest_shift(void)
-{
-    unsigned highest = 0;
-
-    for (unsigned class = 0; class < CLASS_COUNT; class++)
-        highest = (unsigned)base_max(highest, govern_shift(class));
-    return highest;
-}
-
-/* Z5: when samples take too much time they become rarer, and the sums stay unbiased. Over many such short profiles
- * their mean is within 5 standard errors of the truth. */
-static void governed_churn(size_t size, uint64_t mean)
-{
-    enum { EPISODES = 1500 / UNIT_FEWER, KEPT = 100 };
-    double sum = 0, squares = 0, average, error;
-    unsigned raised = 0;
-    void *kept[KEPT];
-
-    core_begin();
-    hak_options.heap_profile_overhead = 10;
-    fake_advance_reading(3200);
-    for (unsigned episode = 0; episode < EPISODES; episode++) {
-        double estimate;
-        assert_int_equal(front_profile_set(mean), 0);
-        front_collect(false);
-        assert_int_equal(highest_shift(), 0);
-        churn_some(kept, KEPT, size);
-        check_runs();
-        estimate = (double)in_use_of(site_b, false).objects / (double)WEIGHT_ONE;
-        sum += estimate;
-        squares += estimate * estimate;
-        raised += highest_shift() > 0;
-        for (unsigned i = 0; i < KEPT; i++)
-            front_free(kept[i]);
-        assert_int_equal(table_records(), 0); /* bytes in use are exact, whatever the weights were (R1) */
-        assert_int_equal(in_use_of(site_b, false).objects, 0);
-        check_runs();
-    }
-    average = sum / EPISODES;
-    error = sqrt((squares / EPISODES - average * average) / EPISODES);
-    fake_advance_reading(0);
-    print_message("governed, %zu bytes: %u kept, estimated %.2f with a standard error of %.2f; raised in %u of %u\n",
-                  size, KEPT, average, error, raised, EPISODES);
-    assert_true(fabs(average - KEPT) <= 5 * error);
-    assert_true(error < KEPT / 10.0 * sqrt(UNIT_FEWER));
-    assert_true(raised > EPISODES / 2);
-}
-
-static void test_governed_pages(void) { governed_churn(30000, 524288); }
-static void test_governed_spans(void) { governed_churn(120000, 1048576); }
-static void test_governed_huge(void) { governed_churn(3 * HAK_MIB, 8 * HAK_MIB); }
-
-/* The chance rises again by one step a second, with or without samples. */
-static void test_shifts_fall(void)
-{
-    struct governor governor = { 0 };
-    uint64_t now = 1000000;
-    unsigned at;
-
-    core_begin();
-    assert_int_equal(front_profile_set(1048576), 0);
-    for (unsigned i = 0; i < 512; i++)
-        govern_note(&governor, 5, 1); /* since the counter began */
-    at = govern_shift(5);
-    assert_true(at > 0);
-    assert_int_equal(govern_shift(6), 0);
-    govern_relax_due(now);
-    at = govern_shift(5);
-    for (; at; at--) {
-        govern_relax_due(now + 999);
-        assert_int_equal(govern_shift(5), at);
-        now += 1000;
-        govern_relax_due(now);
-        assert_int_equal(govern_shift(5), at - 1);
-    }
-    govern_relax_due(now + 1000);
-    assert_int_equal(govern_shift(5), 0);
-}
-
-/* A thread that once far exceeded its time is forgiven as soon as its credit would be back. */
-static void test_debt_is_capped(void)
-{
-    enum { EVENTS = 16 }; /* in one window */
-    struct governor governor = { 0 };
-    unsigned raised;
-
-    core_begin();
-    assert_int_equal(front_profile_set(1048576), 0);
-    for (unsigned i = 0; i < 200 * EVENTS; i++)
-        govern_note(&governor, 5, 1);
-    fake_advance(UINT64_C(1000000000));
-    for (unsigned i = 0; i < EVENTS; i++)
-        govern_note(&governor, 5, os_now());
-    raised = govern_shift(5);
-    for (unsigned i = 0; i < EVENTS; i++)
-        govern_note(&governor, 6, os_now() - 1000);
-    assert_int_equal(govern_shift(5), raised);
-    assert_int_equal(govern_shift(6), 0);
-}
-
-/* Whether the class becomes rarer: each 100 us a sample that takes `spent` ns, for as long as the credit can last. */
-static bool is_raised(uint64_t mean, uint64_t may_spend, unsigned class, uint64_t spent)
-{
-    struct governor governor = { 0 };
-    bool raised = false;
-
-    govern_begin(mean, may_spend);
-    for (unsigned i = 0; i < 16 * 130000 && !raised; i++) {
-        fake_advance(100000);
-        govern_note(&governor, class, os_now() - spent);
-        raised = govern_shift(class) > 0;
-    }
-    return raised;
-}
-
-/* A thread may spend so many of 1000 parts of its time at the usual mean or above, and more where the mean is less. */
-static void test_what_may_be_spent(void)
-{
-    static const struct {
-        uint64_t mean, times;
-    } rows[] = { { 524288, 1 }, { 524289, 1 },  { UINT64_C(1) << 40, 1 }, { 524287, 1 },
-                 { 262145, 1 }, { 262144, 2 }, { 131072, 4 },            { 52428, 10 } };
-
-    core_begin();
-    for (unsigned i = 0; i < sizeof rows / sizeof rows[0]; i += UNIT_FEWER > 1 ? 3 : 1) {
-        assert_false(is_raised(rows[i].mean, 10, 5, 1000 * rows[i].times));
-        assert_true(is_raised(rows[i].mean, 10, 5, 1000 * rows[i].times + 1));
-        assert_int_equal(govern_shift(4), 0);
-    }
-    assert_false(is_raised(524288, 0, 5, 20000)); /* 0: all of its time */
-    govern_begin(1, 1); /* sampling begins anew: with all blocks' full chance */
-    assert_int_equal(highest_shift(), 0);
 }
 
 /* ---- Spans that are samples (Z9) ---- */
@@ -441,7 +281,7 @@ static void test_sampled_spans_stay(void)
     pthread_t thread;
     void *plain, *block;
 
-    begin_ungoverned();
+    core_begin();
     plain = front_malloc(size);
     front_free(plain);
     assert_int_equal(front_profile_set(1), 0);
@@ -480,7 +320,7 @@ static void test_sampled_spans_inside(void)
     const char *said;
     char *block;
 
-    begin_ungoverned();
+    core_begin();
     hak_options.abort_on_misuse = 0;
     assert_int_equal(front_profile_set(1), 0);
     front_collect(false);
@@ -507,7 +347,7 @@ static void test_sampled_spans_are_counted(void)
     enum { COUNT = 50 };
     void *held[COUNT];
 
-    begin_ungoverned();
+    core_begin();
     assert_int_equal(front_profile_set(1), 0);
     front_collect(false);
     for (unsigned i = 0; i < COUNT; i++)
@@ -535,7 +375,7 @@ static void test_stacks_serve_the_next(void)
     pthread_t thread;
     void *first, *second;
 
-    begin_ungoverned();
+    core_begin();
     assert_int_equal(front_profile_set(1), 0);
     pthread_create(&thread, NULL, take_samples, NULL);
     pthread_join(thread, &first);
@@ -552,7 +392,7 @@ static void test_off_and_on(void)
     enum { COUNT = 20000 };
     static void *held[COUNT];
 
-    begin_ungoverned();
+    core_begin();
     for (unsigned round = 0; round < 4; round++) {
         assert_int_equal(front_profile_set(1024 << round), 0);
         front_collect(false); /* the thread's cache joins the profile at once */
@@ -591,12 +431,6 @@ int main(void)
         core_unit_test(test_calls_between),
         core_unit_test(test_calls_between_are_unknown),
         core_unit_test(test_no_sample),
-        core_unit_test(test_governed_pages),
-        core_unit_test(test_governed_spans),
-        core_unit_test(test_governed_huge),
-        core_unit_test(test_shifts_fall),
-        core_unit_test(test_debt_is_capped),
-        core_unit_test(test_what_may_be_spent),
         core_unit_test(test_sampled_spans_stay),
         core_unit_test(test_sampled_spans_inside),
         core_unit_test(test_sampled_spans_are_counted),

@@ -32,19 +32,20 @@ static void test_share_of_samples(void **state)
     (void)state;
     draw_begin(&draw, 1, mean);
     for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        unsigned class = class_of_size(sizes[i]);
         double p = (double)WEIGHT_ONE / (double)draw_weight(mean, sizes[i]);
         double blocks = 0, in_runs = 0, single = 0;
-        countdowns.parts[1] = (int64_t)sizes[i];
-        countdowns.left[1] = draw_countdown(&draw, mean);
+        assert_int_equal(class_size(class), sizes[i]);
+        countdowns.left[class] = draw_countdown(&draw, mean);
         for (unsigned count = 1; blocks < CALLS; count = count % 64 + 1) {
-            unsigned run = countdowns_may_pass(&countdowns, 1, count);
+            unsigned run = countdowns_may_pass(&countdowns, class, count);
             assert_true(run <= count);
-            countdowns_pass(&countdowns, 1, run);
-            assert_true(countdowns.left[1] >= 0);
+            countdowns_pass(&countdowns, class, run);
+            assert_true(countdowns.left[class] >= 0);
             blocks += run;
             if (run == count)
                 continue;
-            countdowns.left[1] = draw_countdown(&draw, mean);
+            countdowns.left[class] = draw_countdown(&draw, mean);
             blocks++;
             in_runs++;
         }
@@ -164,6 +165,7 @@ static void test_peak(void)
     unsigned rises = 0;
 
     core_begin();
+    table_begin_peak(0, true);
     for (uintptr_t i = 0; i < SITES; i++)
         sites[i] = table_site(&(uintptr_t){ 0x1000 + i }, 1, NULL);
     for (unsigned step = 0; step < STEPS; step++) {
@@ -200,7 +202,8 @@ static void test_peak(void)
                 assert_int_equal(table_at_peak(sites[i]).bytes, highest[i].bytes);
             }
     }
-    assert_int_equal(table_peak.bytes, most);
+    assert_int_equal(table_peak.bytes, weight_round(most));
+    assert_int_equal(table_peak.sampled, most);
     assert_true(rises > 100 && live < most);
 }
 
@@ -215,6 +218,7 @@ static void test_sizes(void)
     unsigned count = 0;
 
     core_begin();
+    table_begin_peak(0, true);
     site = table_site(&(uintptr_t){ 0x1000 }, 1, NULL);
     other = table_site(&(uintptr_t){ 0x2000 }, 1, NULL);
     for (unsigned step = 0; step < STEPS; step++) {

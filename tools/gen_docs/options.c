@@ -45,7 +45,7 @@ static const struct group {
       { "PURGE_DELAY", "PURGE_THREAD", "HUGE_CACHE", "SS_LRU_SIZE" } },
     { "Profiles",
       "[profile.md](profile.md) explains the heap profile, [cycles.md](dev/cycles.md) the cycle profile.\n",
-      { "HEAP_PROFILE", "HEAP_PROFILE_RATE", "HEAP_PROFILE_OVERHEAD", "HEAP_PROFILE_INTERVAL", "HEAP_PROFILE_SIGNAL",
+      { "HEAP_PROFILE", "HEAP_PROFILE_RATE", "HEAP_PROFILE_INTERVAL", "HEAP_PROFILE_SIGNAL",
         "HEAP_PROFILE_UNWIND", "HEAP_PROFILE_PYTHON", "LEAK_REPORT", "RECORD_ALL", "TINY_PROFILE" } },
     { "Guarded blocks",
       "[guard.md](guard.md) says what errors guarded blocks find, and what they cost.\n",

@@ -270,13 +270,16 @@ def show(whole: Heap, found: Heap, index: int, files: tuple[AnySource, ...], bas
 def as_data(whole: Heap, found: Heap, files: tuple[AnySource, ...], base: AnySource | None, lines: bool,
             by_label: str | None) -> dict[str, object]:
     """Returns totals, every site and every stack by sample type, for JSON."""
+    from hakmem.heap.interval import Intervals
     from hakmem.heap.labels import rows_of
     from hakmem.heap.lifetimes import SPANS, lives_of
+    from hakmem.heap.show import total_errors
     from hakmem.heap.sites import sites_of
     from hakmem.heap.sizes import sizes_of
     from hakmem.heap.temporary import WITHIN, temporary_of
 
     names = [name for name, _ in found.types]
+    intervals = Intervals(found)
     lives, sizes, temporary = lives_of(found, lines), sizes_of(found, lines), temporary_of(found, lines)
 
     def lived(site: Site) -> dict[str, object] | None:
@@ -291,6 +294,13 @@ def as_data(whole: Heap, found: Heap, files: tuple[AnySource, ...], base: AnySou
         return {"freed": row.freed, "by_own_thread": row.own,
                 "within": {str(most): objects for most, objects in zip_strict(WITHIN, row.within)}} if row else None
 
+    def rounded(halves: Iterable[float]) -> dict[str, int]:
+        return dict(zip_strict(names, map(round, halves)))
+
+    def error_of(site: Site) -> dict[str, dict[str, int]]:
+        flat, cum = zip_strict(*(site.errors(intervals, place) for place in range(len(names))))
+        return {f"{kind}_error": rounded(halves) for kind, halves in (("flat", flat), ("cum", cum))}
+
     def changes(values: Iterable[int], before: Iterable[int]) -> dict[str, int]:
         return {name: value - other for name, value, other in zip_strict(names, values, before)}
 
@@ -300,9 +310,10 @@ def as_data(whole: Heap, found: Heap, files: tuple[AnySource, ...], base: AnySou
         **labels, "files": [str(path) for path in files], "base": str(base) if base else None,
         "times": [time.isoformat() for time in found.times], "period": found.period, "comments": found.comments,
         "types": dict(found.types), "totals": {name: whole.total(place) for place, name in enumerate(names)},
+        "totals_error": rounded(total_errors(whole)),
         "selected": {name: found.total(place) for place, name in enumerate(names)}, "sites": [{
             "name": site.name, "where": site.place, "flat": changes(site.flat, site.flat_base),
-            "cum": changes(site.cum, site.cum_base), **({"lifetimes": lived(site)} if lives else {}),
+            "cum": changes(site.cum, site.cum_base), **error_of(site), **({"lifetimes": lived(site)} if lives else {}),
             **({"temporary": freed_soon(site)} if temporary else {}),
             **({"sizes": {str(size): dict(zip_strict(names, values))
                           for size, values in sorted(sizes.get(site.key, {}).items())}} if sizes else {})

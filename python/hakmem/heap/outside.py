@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import math
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Optional
 from hakmem.clean import clean
 from hakmem.compat import zip_strict
 from hakmem.elf import build_id_in
+from hakmem.heap.interval import HALF, MORE, NONE, variances
 from hakmem.heap.profile_pb2 import Profile
 from hakmem.heap.symbolize import symbolize
 from hakmem.live.memory import LiveError, MappedMemory, Mapping, Unreadable
@@ -84,6 +86,7 @@ class Restarted(LiveError):
 def look(memory: MappedMemory, descriptor: Descriptor) -> Look:
     """Returns a Look at the process behind `memory`."""
     heap = read_sites(memory, descriptor)
+    settle_peak(heap)
     return Look(descriptor.version, time.time_ns(), time.monotonic_ns(), heap, code_of(memory),
                 getattr(memory, "pid", 0) or 0)
 
@@ -117,6 +120,24 @@ def build_id_of(memory: MappedMemory, mapping: Mapping, first: Mapping | None) -
     return build_id_in(io.BytesIO(image))
 
 
+def settle_peak(heap: HeapSites) -> None:
+    """Makes the sums at the peak add up to what was in use then, as settle_peak in src/profile/pprof.c."""
+    if heap.peak_bytes is None:
+        return
+    most, sampled, least = heap.peak_bytes
+    missing = min(max(sampled, least), most) - sampled
+    whose = [size for site in heap.sites for size in site.sizes]
+    spreads = [variances((one.peak[0] / heap.one, one.peak[1] / heap.one), ((0, 1),), heap.mean)[1] for one in whose]
+    whole = sum(spreads)
+    for one, spread in zip_strict(whose, spreads):
+        if missing and spread:
+            count, before = one.peak
+            after = max(before + missing * spread / whole * heap.one, 0)
+            one.peak = round(count * after / before), round(after)
+    for site in heap.sites if missing else ():
+        site.peak = sum(size.peak[0] for size in site.sizes), sum(size.peak[1] for size in site.sizes)
+
+
 # ---- As pprof's format ----
 
 
@@ -125,6 +146,8 @@ def whole(seen: Look, default_type: str = "inuse_space") -> Profile:
     made = Making(seen, default_type)
     for site in seen.heap.sites:
         made.add(site.frames, values_of(seen.heap, site), site.labels)
+    if seen.heap.peak_bytes and not seen.heap.peak_bytes[1]:
+        made.add((), {None: (0, 0, 0, 0, 0, 0, 0, seen.heap.peak_bytes[2], 0)})
     return made.finished(seen.clock_ns - seen.heap.started_ns)
 
 
@@ -205,7 +228,9 @@ class Making:
             profile.comment.append(self.text(f"process {seen.pid}"))
         if seen.heap.peak_ms:
             after = max(seen.heap.peak_ms - seen.heap.started_ns // 1_000_000, 0)
-            profile.comment.append(self.text(f"peak of what is in use: {after} ms after the start"))
+            exact = "" if seen.heap.peak_bytes is None else (
+                f", {seen.heap.peak_bytes[0]} bytes, {round(seen.heap.peak_bytes[1])} by samples")
+            profile.comment.append(self.text(f"peak of what is in use: {after} ms after the start{exact}"))
         seen.code.put(profile, self.text)
         self.functions = self.put_functions(len(seen.code.executable) + 1)
 
@@ -267,9 +292,34 @@ class Making:
 
     def finished(self, duration_ns: int) -> Profile:
         """Returns the Profile."""
+        if self.types[:4] == TYPES[:4] and any(site.sizes for site in self.seen.heap.sites):
+            self.profile.comment.append(self.text(self.totals()))
         self.profile.duration_nanos = max(duration_ns, 0)
         self.profile.string_table.extend(self.texts)
         return self.profile
+
+
+    def totals(self) -> str:
+        """Returns the comment on the totals, as write_totals in src/profile/pprof.c."""
+        heap, texts = self.seen.heap, []
+        sizes = [size for site in heap.sites for size in site.sizes]
+        rows = (("in use", [size.in_use for size in sizes]), ("allocated", [size.allocated for size in sizes]))
+        for name, sums in rows:
+            count, size = (sum(column) / heap.one for column in zip_strict(*sums))
+            variance = sum(own * own / number * spare_of(heap, own / number) for number, own in sums if number)
+            variance /= heap.one
+            spare = spare_of(heap, size / count) if count else 0
+            half = HALF * math.sqrt(variance + MORE * (size / count)**2 * (1 + spare) * spare) if count else (
+                NONE * heap.mean if heap.mean > 1 else 0)
+            texts.append(f"{name}: {rounded(heap, (0, sum(own for _, own in sums)))[1]} bytes +-{int(half)}")
+        return "; ".join(texts)
+
+
+def spare_of(heap: HeapSites, size: float) -> float:
+    """Returns the calls that a sample of the size stands for, besides itself, as draw_weight in src/profile/draw.c
+    rounds them."""
+    part = int(size) / heap.mean
+    return 0 if part > 64 or heap.mean == 1 else int(heap.one / -math.expm1(-part) + 0.5) / heap.one - 1
 
 
 def packed(profile: Profile) -> bytes:

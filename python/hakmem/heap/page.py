@@ -10,6 +10,7 @@ from hakmem.compat import zip_strict
 from hakmem.document import embedded, read, read_script, rendered
 from hakmem.heap.file import write_whole
 from hakmem.heap.graph import FOLDER, graph_scripts, graph_style
+from hakmem.heap.interval import Intervals, error_text
 from hakmem.heap.labels import cell
 from hakmem.heap.lifetimes import OF_LIVES, duration_text, lives_of
 from hakmem.heap.show import facts, title_of
@@ -57,10 +58,10 @@ def kinds(found: Heap) -> list[tuple[int, str, str]]:
 
 def page_data(found: Heap, index: int, lines: bool) -> dict[str, object]:
     """Returns the page's data. nodes: [parent, name, place, values, base], parents first. sites: [name, place, flat,
-    cum, life, labels, sizes], with labels and sizes for each sample type. temporary: [name, freed objects, a number for
-    each of HEADS]. spreads: {sample type: [[name, figure, [[size, figure, objects]]]]}, with sites and sizes in the
-    order of tables; objects: null if they are not counted. Each text occurs once. What the profile lacks is null or
-    empty."""
+    cum, life, labels, sizes, errors], with labels, sizes, and errors of flat and cum for each sample type. temporary:
+    [name, freed objects, a number for each of HEADS]. spreads: {sample type: [[name, figure, [[size, figure,
+    objects]]]]}, with sites and sizes in the order of tables; objects: null if they are not counted. Each text occurs
+    once. What the profile lacks is null or empty."""
     texts: dict[str, int] = {}
 
     def text(value: str) -> int:
@@ -76,13 +77,15 @@ def page_data(found: Heap, index: int, lines: bool) -> dict[str, object]:
                       *([node.base] if found.compared else [])])
     places = range(len(found.types))
     lives, sizes = lives_of(found, lines), sizes_of(found, lines)
-    labelled = any(stack.labels for stack in found.stacks)
+    labelled, intervals = any(stack.labels for stack in found.stacks), Intervals(found)
     every = order(sites_of(found, lines), index, "flat", found.compared)
     sites = [[text(site.name), text(site.where(index)), [site.flat_change(place) for place in places],
               [site.cum_change(place) for place in places],
               duration_text(lives[site.key].mean() if site.key in lives else None) if lives else None,
               [text(cell(site.labels, place)) for place in places] if labelled else None,
-              [text(sizes_cell(sizes.get(site.key, {}), place)) for place in places] if sizes else None]
+              [text(sizes_cell(sizes.get(site.key, {}), place)) for place in places] if sizes else None,
+              [[text(error_text(values(place), site.errors(intervals, place)[cum], found.types[place][1]))
+                for place in places] for cum, values in enumerate((site.flat_change, site.cum_change))]]
              for site in every]
     soon = [[text(site.name), row.freed, row.counts()] for site, row in ranked(every, temporary_of(found, lines))]
     spreads = {kind: [[text(site.name), site.flat_change(kind),

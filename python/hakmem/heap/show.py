@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from hakmem.heap.interval import Intervals, Variances, added, error_text
 from hakmem.heap.labels import Row, keys_of, ordered
 from hakmem.heap.labels import cell as labels_cell
+from hakmem.compat import zip_strict
 from hakmem.heap.lifetimes import OF_LIVES, SPANS, Lives, duration_text, lives_of
 from hakmem.heap.sizes import spread
 from hakmem.heap.temporary import HEADS, Temporary, ranked
@@ -59,7 +61,9 @@ def facts(heap: Heap, files: Sequence[object], base: object | None) -> list[tupl
         told.append(("sampled", f"every {value_text(heap.period, 'bytes')} on average"))
     elif heap.period == 1:
         told.append(("sampled", "every block"))
-    told += [(title_of(name).lower(), value_text(heap.total(place), unit, signed=heap.compared))
+    errors = total_errors(heap)
+    told += [(title_of(name).lower(), value_text(heap.total(place), unit, signed=heap.compared)
+              + error_text(heap.total(place), errors[place], unit))
              for place, (name, unit) in enumerate(heap.types) if name not in OF_LIVES]
     lives = lives_of(heap, False)
     if lives:
@@ -71,6 +75,16 @@ def facts(heap: Heap, files: Sequence[object], base: object | None) -> list[tupl
         told.append(("labels", ", ".join(f"{key} ({len(values):,})" for key, values in labels.items())))
     told += [("comment", text) for text in dict.fromkeys(heap.comments)]
     return told
+
+
+def total_errors(heap: Heap) -> list[float]:
+    """Returns the half of the interval of each total."""
+    intervals = Intervals(heap)
+    variance: Variances = ()
+    for stack in heap.stacks:
+        variance = added(variance, stack.variances)
+    sums = [sum(stack.values[place] + stack.base[place] for stack in heap.stacks) for place in range(len(heap.types))]
+    return [intervals.half(place, sums, variance) for place in range(len(heap.types))]
 
 
 def print_title(console: Console, title: str) -> None:
@@ -111,14 +125,17 @@ def print_sites(heap: Heap, sites: Sequence[Site], lives: dict[SiteKey | None, L
     if lives:
         table.add_column("freed after", justify="right", no_wrap=True, spare=4)
     labelled = any(site.labels for site in sites[:number])
+    intervals = Intervals(heap)
     table.add_column("site")
     if labelled:
         table.add_column("labels", spare=2)
     table.add_column("where")
     for site in sites[:number]:
         cells = []
-        for value in (site.flat_change(index), site.cum_change(index)):
-            cells += [value_text(value, unit, heap.compared), share_text(value, whole)]
+        for value, half in zip_strict((site.flat_change(index), site.cum_change(index)),
+                                      site.errors(intervals, index)):
+            cells += [value_text(value, unit, heap.compared) + error_text(value, half, unit),
+                      share_text(value, whole)]
         if counted is not None:
             cells.append(value_text(site.flat_change(counted), "count", heap.compared))
         if lives:

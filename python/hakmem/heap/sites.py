@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar, Union
 
 from hakmem.compat import zip_strict
+from hakmem.heap.interval import Intervals, Variances, added
 from hakmem.heap.stacks import PYTHON, Frame, Heap, Stack
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ class Site:
     flat_base: list[int]
     cum: list[int]
     cum_base: list[int]
+    # Of flat and cum, with their bases (interval.py).
+    flat_variances: Variances = ()
+    cum_variances: Variances = ()
     # {(line, whether it is the innermost function): values}
     lines: dict[tuple[int, bool], list[int]] = field(default_factory=dict)
     labels: LabelSums = field(default_factory=dict)
@@ -53,6 +57,11 @@ class Site:
     def cum_change(self, index: int) -> int:
         """Returns how much a cumulative figure changed against the base."""
         return self.cum[index] - self.cum_base[index]
+
+    def errors(self, intervals: Intervals, index: int) -> tuple[float, float]:
+        """Returns the halves of the intervals of the flat and the cumulative figure."""
+        return (intervals.half(index, both(self.flat, self.flat_base), self.flat_variances),
+                intervals.half(index, both(self.cum, self.cum_base), self.cum_variances))
 
 
 @dataclass
@@ -98,6 +107,7 @@ def sites_of(heap: Heap, lines: bool) -> list[Site]:
         frames: tuple[Frame | None, ...] = stack.frames or (None,)
         leaf = site(frames[0])
         add(leaf.flat, stack.values)
+        leaf.flat_variances = added(leaf.flat_variances, stack.variances)
         based = any(stack.base)
         if based:
             add(leaf.flat_base, stack.base)
@@ -107,6 +117,7 @@ def sites_of(heap: Heap, lines: bool) -> list[Site]:
             for one in stack.labels:
                 note_change(each.labels, (one, each is leaf), stack)
             add(each.cum, stack.values)
+            each.cum_variances = added(each.cum_variances, stack.variances)
             if based:
                 add(each.cum_base, stack.base)
     return list(found.values())
@@ -123,6 +134,11 @@ def note_change(sums: dict[K, list[int]], key: K, stack: Stack) -> None:
     values = sums.setdefault(key, [0] * len(stack.values))
     for place, (value, before) in enumerate(zip_strict(stack.values, stack.base)):
         values[place] += value - before
+
+
+def both(values: Sequence[int], base: Sequence[int]) -> list[int]:
+    """Returns the sums of values and base."""
+    return [one + other for one, other in zip_strict(values, base)]
 
 
 def add(totals: list[int], values: Iterable[int]) -> None:

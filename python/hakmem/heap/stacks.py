@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from hakmem.clean import clean
 from hakmem.compat import zip_strict
 from hakmem.heap.file import ProfileError, type_names
+from hakmem.heap.interval import Variances, pairs_of, peak_of, variances
 from hakmem.heap.labels import CALLS_FROM, LIVED_FROM, Labels, Wanted, labels_of, matches, place_of_size
 from hakmem.heap.names import is_mangled, shortened
 from hakmem.limits import TooLong, seconds_at_most
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from hakmem.heap.profile_pb2 import Profile, Sample
 
 K = TypeVar("K")
+V = TypeVar("V")
 
 # A profile names the frames to drop by regular expressions. Python's matcher takes very long on some of them, so the
 # time and the lengths of expressions and names are limited.
@@ -69,6 +71,7 @@ class Stack:
     labels: Labels = ()
     size: int | None = None
     calls_from: int | None = None
+    variances: Variances = ()  # of values and base together (interval.py); empty: all 0
 
 
 @dataclass
@@ -81,6 +84,7 @@ class Heap:
     period: int
     comments: list[str]
     compared: bool = False
+    peak: tuple[int, int] | None = None  # bytes in use at the peak, exactly and by samples, as far as known
     notes: list[str] = field(default_factory=list)
 
     def index(self, name: str) -> int:
@@ -105,7 +109,7 @@ def add_up(profiles: dict[K, Profile], whole_names: bool = False, interpreter: b
     (first_path, first), *_ = profiles.items()
     types = [(name, clean(first.string_table[kind.unit], NAME_MOST))
              for name, kind in zip_strict(type_names(first), first.sample_type)]
-    heap = Heap(types, [], [], first.period, [])
+    heap = Heap(types, [], [], first.period, [], peak=peak_of(first) if len(profiles) == 1 else None)
     for path, profile in profiles.items():
         if type_names(profile) != [name for name, _ in types]:
             raise ProfileError(f"{path}: its sample types ({', '.join(type_names(profile))}) are others than those of "
@@ -145,11 +149,18 @@ def stacks_in(heap: Heap, types: Sequence[tuple[str, str]], sized: bool) -> list
     places = [heap.types.index(kind) for kind in types]
     if len(places) < len(heap.types):
         nothing = (0,) * len(places)
-        taken = [(stack, tuple(stack.values[place] for place in places)) for stack in heap.stacks]
-        stacks = [replace(stack, values=values, base=nothing) for stack, values in taken if any(values)]
+        taken = [(stack, at_places(stack.values, places)) for stack in heap.stacks]
+        stacks = [replace(stack, values=values, base=nothing, variances=at_places(stack.variances, places))
+                  for stack, values in taken if any(values)]
     else:
-        stacks = [replace(stack, values=tuple(stack.values[place] for place in places)) for stack in heap.stacks]
+        stacks = [replace(stack, values=at_places(stack.values, places), variances=at_places(stack.variances, places))
+                  for stack in heap.stacks]
     return stacks if sized else [replace(stack, size=None) for stack in stacks]
+
+
+def at_places(values: tuple[V, ...], places: Sequence[int]) -> tuple[V, ...]:
+    """Returns the values at the places; no values stay none."""
+    return tuple(values[place] for place in places) if values else ()
 
 
 def stacks_of(profile: Profile, path: object, whole_names: bool = False, interpreter: bool = False) -> Iterator[Stack]:
@@ -159,6 +170,7 @@ def stacks_of(profile: Profile, path: object, whole_names: bool = False, interpr
                   for name, place in (("drop_frames", profile.drop_frames), ("keep_frames", profile.keep_frames)))
     dropped = matching(frames, drop, keep, path) if drop else set()
     nothing = (0,) * len(profile.sample_type)
+    pairs = pairs_of(type_names(profile))
     for sample in profile.sample:
         chain = [frame for location in sample.location_id for frame in frames[location]]
         chain = without_allocator(prune(chain, dropped) if drop else chain)
@@ -167,7 +179,7 @@ def stacks_of(profile: Profile, path: object, whole_names: bool = False, interpr
         size = place_of_size(profile, sample)
         yield Stack(tuple(chain), tuple(sample.value), nothing, number_of(profile, sample, LIVED_FROM),
                     labels_of(profile, sample), sample.label[size].num if size is not None else None,
-                    number_of(profile, sample, CALLS_FROM))
+                    number_of(profile, sample, CALLS_FROM), variances(sample.value, pairs, profile.period))
 
 
 def number_of(profile: Profile, sample: Sample, kind: tuple[str, str]) -> int | None:

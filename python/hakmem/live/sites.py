@@ -107,6 +107,9 @@ class HeapSites:
     functions: dict[int, Function] = field(default_factory=dict)  # of Python, by number
     peak_ms: int | None = None  # when most was in use, by the monotonic clock; None: an older HAKMEM does not tell
     knows_own: bool = False  # the sites have own_freed; an older HAKMEM's have not
+    # Bytes in use at the peak: exactly, by samples, and those that were allocated since the profile began. None: an
+    # older HAKMEM does not tell.
+    peak_bytes: tuple[int, float, int] | None = None
 
 
 def read_sites(memory: MappedMemory, descriptor: Descriptor | None = None) -> HeapSites:
@@ -157,12 +160,15 @@ class Reader:
             raise Torn(f"{name_of(self.memory)}: its heap profile makes no sense: samples 0 bytes apart")
         sites = self.walk(places["first"], places["count"])
         self.sizes = self.walk_sizes(sites)
-        peak_ms = self.read_with_peak(sites)
+        peak = self.read_with_peak(sites)
         # Read after the sites, because the library stores a function or a label set before a site refers to it.
         self.read_labels(sites)
-        return HeapSites(bool(state["on"]), state["generation"], state["mean"], state["started_ns"],
+        made = HeapSites(bool(state["on"]), state["generation"], state["mean"], state["started_ns"],
                          bool(state["by_tables"]), self.descriptor.constants["WEIGHT_ONE"], sites,
-                         self.read_functions(), peak_ms, self.knows_own)
+                         self.read_functions(), peak.get("at_ms"), self.knows_own)
+        if "least" in peak:
+            made.peak_bytes = peak["bytes"], peak["sampled"] / made.one, peak["least"]
+        return made
 
     def root(self, name: str, kind: str) -> dict[str, int]:
         """Returns the numbers in a struct that the descriptor names."""
@@ -303,17 +309,17 @@ class Reader:
 
     # ---- The sums ----
 
-    def read_with_peak(self, sites: list[Site]) -> int | None:
-        """Fills in the sums and returns when the peak was, or None. Reads again while the peak rises."""
+    def read_with_peak(self, sites: list[Site]) -> dict[str, int]:
+        """Fills in the sums and returns what is known of the peak. Reads again while the peak rises."""
         if not self.knows_peak:
             self.read_sums(sites)
-            return None
+            return {}
         for _ in range(ROUNDS):
             peak = self.root("table_peak", "table_peak")
             self.read_sums(sites, peak["epoch"])
             if self.root("table_peak", "table_peak")["epoch"] == peak["epoch"]:
                 break
-        return peak["at_ms"]
+        return peak
 
     def read_sums(self, sites: list[Site], epoch: int = 0) -> None:
         """Fills in the sums. A site that has not changed since the peak had its present sums then (R6 in

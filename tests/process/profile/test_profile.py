@@ -75,8 +75,7 @@ def check_in_use(sums, truth, rate):
 def profile_run(sites, folder, mode, rate=16384, status=0, **env):
     """Runs a mode under the profiler. Returns its result and the profile."""
     path = folder / "profile.gz"
-    variables = {"HAKMEM_HEAP_PROFILE": str(path), "HAKMEM_HEAP_PROFILE_RATE": str(rate),
-                 "HAKMEM_HEAP_PROFILE_OVERHEAD": "0", **env}
+    variables = {"HAKMEM_HEAP_PROFILE": str(path), "HAKMEM_HEAP_PROFILE_RATE": str(rate), **env}
     result = blackbox.run([sites, mode], env=variables)
     assert result.status == status, result.report()
     return result, (wire.read(path) if path.exists() else None)
@@ -161,7 +160,7 @@ def test_names_of_files(sites, tmp_path):
 
 def test_program_turns_it_on_and_off(sites, tmp_path):
     path = tmp_path / "own.gz"
-    result = blackbox.run([sites, "program"], env={"PROFILE_TO": str(path), "HAKMEM_HEAP_PROFILE_OVERHEAD": "0"})
+    result = blackbox.run([sites, "program"], env={"PROFILE_TO": str(path)})
     assert result.status == 0, result.report()
     check_in_use(Sums(wire.read(path), sites), truths(result.stdout), 16384)
     assert f"missing {errno.ENOENT}" in result.stdout and f"closed {errno.EBADF}" in result.stdout
@@ -204,7 +203,7 @@ def test_file_that_cannot_be_written_is_named(sites):
 
 def test_interval_writes_files(sites, tmp_path):
     variables = {"HAKMEM_HEAP_PROFILE": f"{tmp_path}/%n.gz", "HAKMEM_HEAP_PROFILE_INTERVAL": "20M",
-                 "HAKMEM_HEAP_PROFILE_RATE": "16384", "HAKMEM_HEAP_PROFILE_OVERHEAD": "0"}
+                 "HAKMEM_HEAP_PROFILE_RATE": "16384"}
     result = blackbox.run([sites, "sizes"], env=variables)
     assert result.status == 0, result.report()
     files = sorted(tmp_path.iterdir(), key=lambda path: int(path.stem))
@@ -215,8 +214,7 @@ def test_interval_writes_files(sites, tmp_path):
 
 
 def test_leak_report(sites):
-    result = blackbox.run([sites, "churn"], env={"HAKMEM_LEAK_REPORT": "1", "HAKMEM_HEAP_PROFILE_RATE": "4096",
-                                                 "HAKMEM_HEAP_PROFILE_OVERHEAD": "0"})
+    result = blackbox.run([sites, "churn"], env={"HAKMEM_LEAK_REPORT": "1", "HAKMEM_HEAP_PROFILE_RATE": "4096"})
     assert result.status == 0, result.report()
     lines = result.stderr.splitlines()
     assert numbers(lines[0])[0] == 4096
@@ -240,7 +238,7 @@ def test_a_leak_report_says_what_it_can_have_missed(sites):
     sample."""
     def said(rate):
         result = blackbox.run([sites, "huge"], env={
-            "HAKMEM_LEAK_REPORT": "1", "HAKMEM_HEAP_PROFILE_RATE": rate, "HAKMEM_HEAP_PROFILE_OVERHEAD": "0"
+            "HAKMEM_LEAK_REPORT": "1", "HAKMEM_HEAP_PROFILE_RATE": rate
         })
         assert result.status == 0, result.report()
         return numbers(result.stderr.splitlines()[-1])

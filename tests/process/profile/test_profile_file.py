@@ -118,7 +118,7 @@ print("done")
 @pytest.mark.parametrize("rate, unwind", [(1, "eh"), (4096, "fp")])
 def test_python(library, tmp_path, rate, unwind):
     env = {"HAKMEM_HEAP_PROFILE": f"{tmp_path}/%p.gz", "HAKMEM_HEAP_PROFILE_RATE": str(rate),
-           "HAKMEM_HEAP_PROFILE_OVERHEAD": "0", "HAKMEM_HEAP_PROFILE_UNWIND": unwind}
+           "HAKMEM_HEAP_PROFILE_UNWIND": unwind}
     result = blackbox.run([sys.executable, "-c", PYTHON], preload=library, env=env)
     assert (result.status, result.stdout, result.stderr) == (0, "done\n", "")
     (path,) = tmp_path.iterdir()
@@ -132,8 +132,7 @@ def test_compiler(library, tmp_path, rate=4096):
                       "\"a\"}}.size() - 1; }\n")
     outputs = []
     for preload, env in [(None, {}), (library, {"HAKMEM_HEAP_PROFILE": f"{tmp_path}/%p.gz",
-                                                "HAKMEM_HEAP_PROFILE_RATE": str(rate),
-                                               "HAKMEM_HEAP_PROFILE_OVERHEAD": "0"})]:
+                                                "HAKMEM_HEAP_PROFILE_RATE": str(rate)})]:
         output = tmp_path / f"hello-{len(outputs)}.s"
         result = blackbox.run(["g++", "-O1", "-S", source, "-o", output], preload=preload, env=env)
         assert result.status == 0 and result.stderr == "", result.report()

@@ -31,7 +31,7 @@ def test_the_programs_function_is_on_top(compiled, library, override_archive, tm
                  "static": ["-static", "-Wl,--undefined=malloc", override_archive, "-pthread"]}
     program = compiled(source, *libraries[how], "-fno-optimize-sibling-calls")
     result = blackbox.run([program], env={"HAKMEM_HEAP_PROFILE": str(tmp_path / "heap.gz"),
-                                          "HAKMEM_HEAP_PROFILE_RATE": "1", "HAKMEM_HEAP_PROFILE_OVERHEAD": "0"})
+                                          "HAKMEM_HEAP_PROFILE_RATE": "1"})
     assert (result.status, result.stderr) == (0, ""), result.report()
     found = tops(tmp_path / "heap.gz", tmp_path)
     sites = set(re.findall(r"^SITE (site_\w+)\(\)", source.read_text(), re.M))
@@ -48,6 +48,6 @@ def test_a_static_c_program_has_no_tables_and_loads_none(compiled, override_arch
                        "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls")
     result = blackbox.run([program], env={"HAKMEM_HEAP_PROFILE": str(tmp_path / "heap.gz"),
                                           "HAKMEM_HEAP_PROFILE_UNWIND": unwind,
-                                          "HAKMEM_HEAP_PROFILE_RATE": "1", "HAKMEM_HEAP_PROFILE_OVERHEAD": "0"})
+                                          "HAKMEM_HEAP_PROFILE_RATE": "1"})
     assert (result.status, result.stdout, result.stderr) == (0, "", ""), result.report()
     assert tops(tmp_path / "heap.gz", tmp_path).keys() == {"site_malloc", "site_calloc", "site_aligned_alloc"}

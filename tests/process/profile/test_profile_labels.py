@@ -28,8 +28,7 @@ def program(compiled):
 
 
 def every_block(path, **more):
-    return {"HAKMEM_HEAP_PROFILE": str(path), "HAKMEM_HEAP_PROFILE_RATE": "1",
-            "HAKMEM_HEAP_PROFILE_OVERHEAD": "0", **more}
+    return {"HAKMEM_HEAP_PROFILE": str(path), "HAKMEM_HEAP_PROFILE_RATE": "1", **more}
 
 
 def blocks_of(profile, key="tenant"):

@@ -45,7 +45,7 @@ def test_sums(sums_program, tmp_path, pattern):
     """Each site's sums, and the sums over all sites: of 1 GiB by 2,048 samples, the bytes are true to about 17 %."""
     path = tmp_path / "heap.gz"
     result = blackbox.run([sums_program, pattern, "1", str(MEBIBYTES)],
-                          env={"HAKMEM_HEAP_PROFILE": str(path), "HAKMEM_HEAP_PROFILE_OVERHEAD": "0"})
+                          env={"HAKMEM_HEAP_PROFILE": str(path)})
     assert result.status == 0, result.report()
     sums, truths = Sums(wire.read(path), sums_program), truth_of(result.stdout)
     for kind in ("alloc_space", "alloc_objects"):

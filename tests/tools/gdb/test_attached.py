@@ -21,8 +21,7 @@ from hakmem.live.memory import ProcessMemory  # noqa: E402
 
 @pytest.fixture
 def running(compiled, library):
-    with steady(compiled(SOURCE, *FLAGS), library, HAKMEM_HEAP_PROFILE_RATE="4K",
-                HAKMEM_HEAP_PROFILE_OVERHEAD="0") as process:
+    with steady(compiled(SOURCE, *FLAGS), library, HAKMEM_HEAP_PROFILE_RATE="4K") as process:
         yield process
 
 

@@ -208,7 +208,7 @@ def profiled(dynamic, tmp_path_factory):
     """A core in which each block is a sample of the heap profile."""
     folder = tmp_path_factory.mktemp("profiled")
     made = gcore_scene(dynamic, folder, HAKMEM_HEAP_PROFILE=str(folder / "heap.gz"),
-                       HAKMEM_HEAP_PROFILE_RATE="1", HAKMEM_HEAP_PROFILE_OVERHEAD="0",
+                       HAKMEM_HEAP_PROFILE_RATE="1",
                        HAKMEM_HEAP_PROFILE_UNWIND="fp")
     yield made
     made.target[1].unlink()

@@ -23,7 +23,7 @@ TIME = 1795255201_000000000  # 2026-11-21 10:00:01 UTC
 class Making:
     """A profile under construction."""
 
-    def __init__(self, types=TYPES, period=512 * 1024):
+    def __init__(self, types=TYPES, period=1):
         self.profile = Profile(period=period, time_nanos=TIME, string_table=[""])
         self.functions = {}
         for name, unit in types:

@@ -14,8 +14,7 @@ def test_sites_and_amounts(compiled, library, tmp_path):
     """Every block is a sample, so that the figures are exact. tests/process/profile has sampled ones."""
     path, page = tmp_path / "kept.pb.gz", tmp_path / "page.html"
     done = blackbox.run([compiled(SOURCE)], preload=library,
-                        env={"HAKMEM_HEAP_PROFILE": str(path), "HAKMEM_HEAP_PROFILE_RATE": "1",
-                             "HAKMEM_HEAP_PROFILE_OVERHEAD": "0"})
+                        env={"HAKMEM_HEAP_PROFILE": str(path), "HAKMEM_HEAP_PROFILE_RATE": "1"})
     assert done.status == 0, done.report()
     assert run(path, "--html", page).exit_code == 0
     done = run(path, "--json")

@@ -87,7 +87,7 @@ def test_the_page(profile, tmp_path):
     data = page_data(add_up({"this": labelled().profile}), 3, False)
     column = {data["texts"][site[0]]: data["texts"][site[5][3]] for site in data["sites"]}
     assert column["fill"] == "size=7 rows tenant=a,b" and column["pour"] == "tenant=b"
-    assert page_data(add_up({"this": known().profile}), 3, False)["sites"][0][4:] == [None, None, None]
+    assert page_data(add_up({"this": known().profile}), 3, False)["sites"][0][4:7] == [None, None, None]
     page = tmp_path / "page.html"
     assert run(profile, "--html", page, "--by-label", "tenant").exit_code == 0
     assert "tenant=(none)" in page.read_text()

@@ -42,8 +42,7 @@ def steady_program(compiled):
 
 @pytest.fixture
 def running(steady_program, library):
-    with steady(steady_program, library, HAKMEM_HEAP_PROFILE_RATE="4K",
-                HAKMEM_HEAP_PROFILE_OVERHEAD="0") as process:
+    with steady(steady_program, library, HAKMEM_HEAP_PROFILE_RATE="4K") as process:
         yield process
 
 
@@ -177,3 +176,13 @@ def test_a_profile_that_was_on_stays(running):
     set_semaphore(control, 0)
     running.tell("keep", 1000, 500)
     assert not control.state().profile_on
+
+
+@pytest.mark.parametrize("function", ["table_insert", "profile_note", "sample_count"])
+def test_tracers_walk_by_frame_pointers(library, function):
+    """The functions between the program's call and the probe keep a frame pointer, so that a tracer that walks by it,
+    as bpftrace's ustack, finds the caller (hakmem_framed_sources)."""
+    code = subprocess.run(["objdump", "-d", "--no-show-raw-insn", f"--disassemble={function}", library], check=True,
+                          capture_output=True, text=True).stdout
+    keeps = {"x86_64": r"\bmov\s+%rsp,%rbp", "aarch64": r"\bmov\s+x29, sp|add\s+x29, sp"}[os.uname().machine]
+    assert f"<{function}>:" in code and re.search(keeps, code)

@@ -30,8 +30,7 @@ def line_of(mark):
 
 
 def environment(path, **more):
-    return {"HAKMEM_HEAP_PROFILE": str(path), "HAKMEM_HEAP_PROFILE_RATE": RATE,
-            "HAKMEM_HEAP_PROFILE_OVERHEAD": "0", **more}
+    return {"HAKMEM_HEAP_PROFILE": str(path), "HAKMEM_HEAP_PROFILE_RATE": RATE, **more}
 
 
 @pytest.fixture(scope="module")
@@ -129,8 +128,8 @@ def test_the_report_of_leaks_names_them(made):
 @pytest.mark.parametrize("begun", ["at its start", "from outside"])
 def test_read_from_outside(begun, library, tmp_path):
     """A running process's profile: one from its start, and one that hakmem heap --start, hakmem serve or a tracer turns
-    on. A governor that may make the samples of the latter rarer is off here."""
-    variables = environment(tmp_path / "a") if begun == "at its start" else {"HAKMEM_HEAP_PROFILE_OVERHEAD": "0"}
+    on."""
+    variables = environment(tmp_path / "a") if begun == "at its start" else {}
     with subprocess.Popen([sys.executable, SHOP, "started", "wait"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                           env=blackbox.environment(variables, preload=library), stderr=subprocess.DEVNULL) as process:
         try:
@@ -188,7 +187,7 @@ def test_a_profile_that_begins_in_a_child_of_fork(who, library):
     """It finds the interpreter and its own code without a lock that nobody will release."""
     words = [RATE] if who == "itself" else []
     with subprocess.Popen([sys.executable, "-c", FORKS, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                          env=blackbox.environment({"HAKMEM_HEAP_PROFILE_OVERHEAD": "0"}, preload=library),
+                          env=blackbox.environment({}, preload=library),
                           stderr=subprocess.DEVNULL, start_new_session=True) as process:
         try:
             child = int(process.stdout.readline())

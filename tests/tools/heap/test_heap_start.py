@@ -24,8 +24,7 @@ def steady_program(compiled):
 
 @pytest.fixture
 def running(steady_program, library):
-    """Without the governor, which would make samples rarer by the time that they take."""
-    with steady(steady_program, library, HAKMEM_HEAP_PROFILE_OVERHEAD="0") as process:
+    with steady(steady_program, library) as process:
         yield process
 
 

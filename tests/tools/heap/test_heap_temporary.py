@@ -51,8 +51,7 @@ def test_a_program(library, tmp_path, rate):
     source.write_text(SOURCE)
     program = blackbox.compile_program(source, tmp_path / "soon", "-pthread", *FLAGS)
     done = blackbox.run([program], preload=library, env={
-        "HAKMEM_HEAP_PROFILE": str(profile), "HAKMEM_HEAP_PROFILE_RATE": str(rate),
-        "HAKMEM_HEAP_PROFILE_OVERHEAD": "0"})
+        "HAKMEM_HEAP_PROFILE": str(profile), "HAKMEM_HEAP_PROFILE_RATE": str(rate)})
     assert done.status == 0, done.report()
     rows = {site["name"]: site["temporary"] for site in json.loads(run(profile, "--json").stdout)["sites"]
             if site["temporary"]}

@@ -47,7 +47,7 @@ def test_every_kind(tmp_path):
     assert flat(data) == {"grow": 8192, "fill": 3072}
     assert {site["name"]: site["cum"]["inuse_space"] for site in data["sites"]} == {
         "grow": 8192, "fill": 3072, "main": 11264, "work": 3072, "pour": 0}, "recursion counts once"
-    assert data["times"] == ["2026-11-21T10:00:01+00:00"] and data["period"] == 512 * 1024
+    assert data["times"] == ["2026-11-21T10:00:01+00:00"] and data["period"] == 1
     assert data["types"]["alloc_space"] == "bytes"
     for options, kind in (((), "inuse_space"), (("--alloc",), "alloc_space"), (("--objects",), "inuse_objects"),
                           (("--alloc", "--objects"), "alloc_objects")):

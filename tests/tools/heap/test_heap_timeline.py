@@ -50,7 +50,7 @@ def test_a_process(compiled, library, tmp_path, monkeypatch):
             time.sleep(0.05)
 
     with steady(compiled(SOURCE, *FLAGS), library, HAKMEM_HEAP_PROFILE="/dev/null/none",
-                HAKMEM_HEAP_PROFILE_RATE="1", HAKMEM_HEAP_PROFILE_OVERHEAD="0") as process:
+                HAKMEM_HEAP_PROFILE_RATE="1") as process:
         process.tell("keep", 5000, 400)
         watching = threading.Thread(
             target=lambda: found.append(timeline.watch(Process(process.pid), 0.1, blackbox.HANG, False)))

@@ -23,7 +23,6 @@ class Profiled(Commanded):
 def profiled(program, library, mean=4096, **variables):
     """Runs it, with a profile from the start unless mean is None. Its own file goes nowhere."""
     if mean is not None:
-        variables = {"HAKMEM_HEAP_PROFILE": "/dev/null/none", "HAKMEM_HEAP_PROFILE_RATE": str(mean),
-                     "HAKMEM_HEAP_PROFILE_OVERHEAD": "0", **variables}
+        variables = {"HAKMEM_HEAP_PROFILE": "/dev/null/none", "HAKMEM_HEAP_PROFILE_RATE": str(mean), **variables}
     with commanded(Profiled, program, library, variables) as running:
         yield running

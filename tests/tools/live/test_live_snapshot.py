@@ -117,7 +117,7 @@ def test_agrees_with_the_library_while_it_is_profiled(known, tmp_path, rate):
     """To the byte as the library: blocks in runs count as cached, and the profile's own tables as metadata. Threads
     take from runs while they count bytes to the next sample, which one of a TiB never comes here."""
     program = known(env={"HAKMEM_PURGE_DELAY": "3600000", "HAKMEM_HEAP_PROFILE": str(tmp_path / "heap.gz"),
-                         "HAKMEM_HEAP_PROFILE_RATE": str(rate), "HAKMEM_HEAP_PROFILE_OVERHEAD": "0"})
+                         "HAKMEM_HEAP_PROFILE_RATE": str(rate)})
     for size, _, count in SMALL:
         program.ask("take", size, count)
         program.ask("drop", size, 3)

@@ -20,8 +20,7 @@ def program(start, compiled, library):
     """program(mean) runs it with a profile of that mean from its start, or without one if it is None."""
     def run(mean):
         profile = {} if mean is None else {
-            "HAKMEM_HEAP_PROFILE": "/dev/null/none", "HAKMEM_HEAP_PROFILE_RATE": str(mean),
-            "HAKMEM_HEAP_PROFILE_OVERHEAD": "0"}
+            "HAKMEM_HEAP_PROFILE": "/dev/null/none", "HAKMEM_HEAP_PROFILE_RATE": str(mean)}
         return start([compiled(HERE / "why.c")], library, {"HAKMEM_THP": "never", **profile})
     return run
 

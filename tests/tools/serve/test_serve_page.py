@@ -209,8 +209,8 @@ def test_the_heap_profile(browser, compiled, library):
     def temporary():
         row = next((row for row in cells(browser, "temporary") if row[0] == "keep_hay"), None)
         return [float(part.split()[0]) for part in row[6:]] if row else [0]
-    with steady(compiled(SOURCE, *FLAGS), library, HAKMEM_HEAP_PROFILE_RATE="4K",
-                HAKMEM_HEAP_PROFILE_OVERHEAD="0") as running, serving(running.pid, "--interval", "0.2") as server:
+    with steady(compiled(SOURCE, *FLAGS), library, HAKMEM_HEAP_PROFILE_RATE="4K") as running, serving(
+            running.pid, "--interval", "0.2") as server:
         running.tell("pulse")
         opened(browser, server, 3)
         # The charts' keys have values although the pointer is elsewhere.

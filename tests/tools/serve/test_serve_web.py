@@ -155,7 +155,7 @@ def test_what_cannot_be_served(busy, program):
 @pytest.fixture(scope="module")
 def profiled(compiled, library):
     """A program that allocates only what it is told, but for one block every 10 ms."""
-    with steady(compiled(steady_source, *FLAGS), library, HAKMEM_HEAP_PROFILE_OVERHEAD="0") as process:
+    with steady(compiled(steady_source, *FLAGS), library) as process:
         process.tell("pulse")
         yield process
 

@@ -82,11 +82,11 @@
         const shown = data.sites.filter((site) => site[2][kind] !== 0 || site[3][kind] !== 0);
         const sorted = shown.sort((a, b) => size(b) - size(a));
         const body = document.querySelector("#sites tbody");
-        body.replaceChildren(...sorted.slice(0, ROWS).map(([name, where, flat, cum, life, labels, sizes]) => {
+        body.replaceChildren(...sorted.slice(0, ROWS).map(([name, where, flat, cum, life, labels, sizes, errors]) => {
             const row = document.createElement("tr");
             cell(row, "th", siteButton(data.texts[name])).scope = "row";
-            for (const values of [flat, cum]) {
-                cell(row, "td", valueText(values[kind]));
+            for (const [values, texts] of [[flat, errors[0]], [cum, errors[1]]]) {
+                cell(row, "td", valueText(values[kind]) + data.texts[texts[kind]]);
                 cell(row, "td", shareText(values[kind], total));
             }
             if (life !== null) {
