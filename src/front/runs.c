@@ -22,14 +22,14 @@ void run_settle(struct thread_cache *cache, unsigned class)
     countdowns_pass(&cache->countdowns, class, served);
 }
 
-/* A countdown has no memory: after the calls of a run that is in progress, it lasts as long as one that is drawn now. */
+/* A countdown has no memory: after the calls of a run in progress, it lasts as long as one that is drawn now. */
 void runs_draw_anew(struct thread_cache *cache)
 {
-    for (unsigned class = 1; class < CLASS_COUNT; class++)
-        cache->countdowns.left[class] =
-            cache->run_count[class] == 0
-                ? -1
-                : (int64_t)class_size(class) * cache->run_count[class] + draw_countdown(&cache->draw, profile.draw_mean);
+    for (unsigned class = 1; class < CLASS_COUNT; class++) {
+        int64_t *left = &cache->countdowns.left[class], run = (int64_t)class_size(class) * cache->run_count[class];
+
+        *left = run ? run + draw_countdown(&cache->draw, profile.draw_mean) : -1;
+    }
 }
 
 void run_flush(struct thread_cache *cache, unsigned class)

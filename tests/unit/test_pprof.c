@@ -202,7 +202,8 @@ static void test_values(void)
     rest = found;
     for (struct wire_field field; wire_next(&rest, &field);)
         if (field.number == COMMENT && ++comments == 4)
-            assert_words(found, field.value, "peak of what is in use: 2000 ms after the start, 20300 bytes, 20300 by samples");
+            assert_words(found, field.value,
+                         "peak of what is in use: 2000 ms after the start, 20300 bytes, 20300 by samples");
     assert_int_equal(comments, 5);
 }
 

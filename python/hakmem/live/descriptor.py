@@ -422,7 +422,8 @@ def check(made: Descriptor) -> None:
     if "site.own_freed" in made.fields and made.fields["site.own_freed"].size != 8:
         raise Damaged("its site.own_freed is not made of numbers")
     if "table_peak" in made.roots:
-        check_fields(made, {"table_peak": "epoch at_ms" + " bytes sampled least" * ("table_peak.least" in made.fields), "site": "peak_epoch"}, {"site.peak": "site_sums"})
+        exact = " bytes sampled least" if "table_peak.least" in made.fields else ""
+        check_fields(made, {"table_peak": "epoch at_ms" + exact, "site": "peak_epoch"}, {"site.peak": "site_sums"})
     for name in {*NUMBER_FIELDS, "class_counters", "options"}:
         made.picker(name)  # raises Damaged if fields overlap
     constant = made.constants
