@@ -334,7 +334,8 @@ COLUMNS = {
 PAGE = """# What each build does with each misuse
 
 This page shows what HAKMEM's builds and other allocators do with each kind of misuse. `hakmem bench security` measures
-it. [misuse.md](misuse.md) explains the results of the default build, [hardening.md](hardening.md) those of the others.
+it. [misuse.md](../misuse.md) explains the results of the default build, [hardening.md](../hardening.md) those of the
+others.
 
 `tests/process/hardening/suite` misuses memory in {cases} ways: {kinds} kinds of errors, blocks of 16 bytes to 40 MB,
 in the thread that allocated and in another, by C's functions and C++'s operators. Each program then looks for harm as
@@ -347,7 +348,7 @@ an attacker would, before the allocator has time to notice. The numbers count ca
 chance decides, the table has all outcomes, with `/` between them.
 
 `tests/process/hardening` checks the outcome of each case on each build of HAKMEM, also of cases that are not caught.
-[expected.txt](../tests/process/hardening/suite/expected.txt) lists the cases.
+[expected.txt](../../tests/process/hardening/suite/expected.txt) lists the cases.
 
 ## HAKMEM
 
@@ -359,7 +360,7 @@ OTHERS = """
 ## Others
 
 {ran}
-[peers.txt](../tests/process/hardening/suite/peers.txt) has each case.
+[peers.txt](../../tests/process/hardening/suite/peers.txt) has each case.
 
 {others}"""
 
