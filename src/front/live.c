@@ -37,30 +37,21 @@ static size_t pending_bytes(struct heap *heap)
     return bytes;
 }
 
-static size_t cache_bytes(const struct heap *heap)
-{
-    const struct thread_cache *cache =
-        heap->cache_purged == MEMORY_IN_USE ? __atomic_load_n(&heap->cache, __ATOMIC_ACQUIRE) : NULL;
-    size_t bytes = 0;
-
-    if (cache == NULL || __atomic_load_n(&cache->heap, __ATOMIC_RELAXED) == NULL)
-        return 0;
-    for (unsigned class = 1; class < CLASS_COUNT; class++) {
-        unsigned blocks = cache_blocks(cache, class);
-        /* the memory of a cache that is no longer in use may become zero at any time */
-        if (HAK_LIKELY(blocks <= size_classes[class].deep_limit))
-            bytes += blocks * class_size(class);
-    }
-    return bytes;
-}
-
 static size_t heap_bytes(struct heap *heap)
 {
-    size_t bytes;
+    size_t cached[CLASS_COUNT] = { 0 }, bytes;
+    const struct thread_cache *cache;
+    bool added;
 
     lock_acquire(&heap->lock);
-    bytes = out_bytes(heap->classes) - pending_bytes(heap) - cache_bytes(heap);
+    bytes = out_bytes(heap->classes) - pending_bytes(heap);
+    cache = cache_of(heap);
+    added = cache == NULL || cache_add_blocks(cache, heap, cached);
     lock_release(&heap->lock);
+    if (HAK_UNLIKELY(!added))
+        cache_add_shared_blocks(cache, cached);
+    for (unsigned class = 1; class < CLASS_COUNT; class++)
+        bytes -= cached[class] * class_size(class);
     return bytes;
 }
 

@@ -102,6 +102,31 @@ struct heap *cache_serve_itself(struct thread_cache *cache)
     return cache->heap ? cache_change_heap(cache, cache->own) : NULL;
 }
 
+bool cache_add_blocks(const struct thread_cache *cache, const struct heap *heap, size_t *blocks)
+{
+    if (__atomic_load_n(&cache->heap, __ATOMIC_RELAXED) != heap)
+        return false;
+    for (unsigned class = 1; class < CLASS_COUNT; class++) {
+        unsigned count = cache_blocks(cache, class);
+        /* the memory of a cache that is no longer in use may become zero at any time */
+        if (HAK_LIKELY(count <= size_classes[class].deep_limit))
+            blocks[class] += count;
+    }
+    return true;
+}
+
+void cache_add_shared_blocks(const struct thread_cache *cache, size_t *blocks)
+{
+    struct heap *heap;
+    bool added = false;
+
+    while (!added && (heap = __atomic_load_n(&cache->heap, __ATOMIC_RELAXED)) != NULL) {
+        lock_acquire(&heap->lock);
+        added = cache_add_blocks(cache, heap, blocks);
+        lock_release(&heap->lock);
+    }
+}
+
 static void bin_set_capacity(struct thread_cache *cache, unsigned class, unsigned capacity)
 {
     size_t *bytes = bin_is_deep(cache, class) ? &cache->deep_bytes : &cache->capacity_bytes;

@@ -147,6 +147,17 @@ HAK_INLINE unsigned cache_blocks(const struct thread_cache *cache, unsigned clas
            (HAK_SECURE && class_is_span(class) ? spans_count(&cache->spans, class) : 0);
 }
 
+/* The cache of a heap's thread; NULL: none is in use. Under heap->lock. */
+HAK_INLINE const struct thread_cache *cache_of(const struct heap *heap)
+{
+    return heap->cache_purged == MEMORY_IN_USE ? __atomic_load_n(&heap->cache, __ATOMIC_ACQUIRE) : NULL;
+}
+
+/* Adds the blocks of another thread's cache to blocks[], by class, if it is in use and the heap, whose lock is held,
+ * serves it (T4). The other function is for a cache that a shared heap may serve (O8). It takes that heap's lock. */
+HAK_HIDDEN bool cache_add_blocks(const struct thread_cache *cache, const struct heap *heap, size_t *blocks);
+HAK_HIDDEN void cache_add_shared_blocks(const struct thread_cache *cache, size_t *blocks);
+
 HAK_INLINE bool cache_counts(const struct thread_cache *cache) { return !HAK_SECURE && cache->counted != 0; }
 
 /* Makes `heap` serve the cache of a new thread with the heap `own`: zeroed, or as another thread left it. */

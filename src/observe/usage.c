@@ -29,33 +29,6 @@ static void usage_add_words(void *sum, const void *words, size_t bytes)
         ((uint64_t *)sum)[i] += __atomic_load_n((const uint64_t *)words + i, __ATOMIC_RELAXED);
 }
 
-/* The blocks of the cache, if it is in use and the heap, whose lock is held, serves it (T4). */
-static bool usage_count_cache(struct usage_count *count, const struct thread_cache *cache, const struct heap *heap)
-{
-    if (__atomic_load_n(&cache->heap, __ATOMIC_RELAXED) != heap)
-        return false;
-    for (unsigned class = 1; class < CLASS_COUNT; class++) {
-        unsigned blocks = cache_blocks(cache, class);
-        /* the memory of a cache that is no longer in use may become zero at any time */
-        if (blocks <= size_classes[class].deep_limit)
-            count->cached[class] += blocks;
-    }
-    return true;
-}
-
-/* As usage_count_cache, for a cache that a shared heap may serve (O8). */
-static void usage_count_shared(struct usage_count *count, const struct thread_cache *cache)
-{
-    struct heap *heap;
-    bool counted = false;
-
-    while (!counted && (heap = __atomic_load_n(&cache->heap, __ATOMIC_RELAXED)) != NULL) {
-        lock_acquire(&heap->lock);
-        counted = usage_count_cache(count, cache, heap);
-        lock_release(&heap->lock);
-    }
-}
-
 void observe_count_heap(struct usage_count *count, struct heap *heap)
 {
     const struct thread_cache *cache;
@@ -70,8 +43,8 @@ void observe_count_heap(struct usage_count *count, struct heap *heap)
         usage_count_list(count, &heap->body->available[class]);
     for (unsigned number = 0; number < WARM_STOCKS; number++)
         count->warm_slabs += heap->body->warm[number].count;
-    cache = heap->cache_purged == MEMORY_IN_USE ? __atomic_load_n(&heap->cache, __ATOMIC_ACQUIRE) : NULL;
-    counted = cache == NULL || usage_count_cache(count, cache, heap);
+    cache = cache_of(heap);
+    counted = cache == NULL || cache_add_blocks(cache, heap, count->cached);
     state = atomic_load(&heap->state);
     count->heaps += state == HEAP_LIVE;
     count->orphans += heap->kind == HEAP_THREAD && state == HEAP_ORPHAN;
@@ -81,7 +54,7 @@ void observe_count_heap(struct usage_count *count, struct heap *heap)
     usage_add_words(&count->counters, &heap->body->counters, sizeof count->counters);
     lock_release(&heap->lock);
     if (!counted)
-        usage_count_shared(count, cache);
+        cache_add_shared_blocks(cache, count->cached);
 }
 
 /* Under registry.lock, so that no heap's counters move to the account of departed heaps meanwhile. */
