@@ -74,8 +74,9 @@ def options_as_list(text: str) -> str:
             if not line.startswith("Made by "):
                 lines.append(re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", line))
         elif line.startswith("| `HAKMEM_"):
-            name, default, values, what = [cell.strip() for cell in line.strip("| ").split(" | ", 3)]
-            lines += ["", name, "", f":   {what}. Values: {values}. Default: {default}.", ""]
+            name, *settings, what = [cell.strip() for cell in line.strip("| ").split(" | ", 3)]
+            values = " Values: {1}. Default: {0}.".format(*settings) if settings else ""
+            lines += ["", name, "", f":   {what}.{values}", ""]
     return "\n".join(lines)
 
 

@@ -132,8 +132,8 @@ def settle_peak(heap: HeapSites) -> None:
     for one, spread in zip_strict(whose, spreads):
         if missing and spread:
             count, before = one.peak
-            after = max(before + missing * spread / whole * heap.one, 0)
-            one.peak = round(count * after / before), round(after)
+            after = max(before + missing / whole * spread * heap.one, 0)  # in C's order, and cut off as there
+            one.peak = int(count * (after / before)), int(after)
     for site in heap.sites if missing else ():
         site.peak = sum(size.peak[0] for size in site.sizes), sum(size.peak[1] for size in site.sizes)
 
@@ -229,7 +229,7 @@ class Making:
         if seen.heap.peak_ms:
             after = max(seen.heap.peak_ms - seen.heap.started_ns // 1_000_000, 0)
             exact = "" if seen.heap.peak_bytes is None else (
-                f", {seen.heap.peak_bytes[0]} bytes, {round(seen.heap.peak_bytes[1])} by samples")
+                f", {seen.heap.peak_bytes[0]} bytes, {int(seen.heap.peak_bytes[1] + 0.5)} by samples")
             profile.comment.append(self.text(f"peak of what is in use: {after} ms after the start{exact}"))
         seen.code.put(profile, self.text)
         self.functions = self.put_functions(len(seen.code.executable) + 1)
