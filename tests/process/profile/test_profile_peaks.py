@@ -36,6 +36,8 @@ def test_forked_children_sample_different_calls(peaks, tmp_path):
 # What a process has in use beside its pattern's blocks, and what a look may miss or count too much by Z10
 # (src/front/live.h): one run of each class in use, what the cache keeps, and blocks on their way between two threads.
 BESIDE = 256 << 10
+# Z10: the calls of one run are counted when it ends: up to 32 blocks, here of up to 64 KiB.
+RUN = {"medium": 32 * 65536}
 
 
 @pytest.mark.parametrize("pattern", ["small", "medium", "types", "sites", "rise", "pass"])
@@ -47,4 +49,4 @@ def test_peak_is_exact(peaks, tmp_path, pattern, seed):
     assert result.status == 0, result.report()
     truth, found = int(result.stdout), wire.read(path).total("peak_space")
     print(f"{pattern}: {truth:,} bytes, found {found:,}: {found / truth:.3f}")
-    assert truth - truth / 64 - BESIDE <= found <= truth + BESIDE
+    assert truth - truth / 64 - BESIDE - RUN.get(pattern, 0) <= found <= truth + BESIDE
