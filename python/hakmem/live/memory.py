@@ -23,6 +23,7 @@ LOOK_LEAST, LOOK_PART, LOOK_MOST = 1 << 30, 16, 32 << 30
 # What the reader of a damaged or hostile structure may raise.
 UNSOUND = (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, RecursionError, StopIteration,
            TypeError, ValueError, struct.error)
+ENDED = ("", "Z", "X")  # the states of a thread that is gone, or only waits to be reaped
 YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 
 
@@ -245,16 +246,28 @@ def stat_fields(path: str) -> list[str]:
     return text.rpartition(")")[2].split()
 
 
+def thread_state(pid: int, thread: int) -> str:
+    """Returns the letter of a thread's state, "" if it is gone."""
+    return (stat_fields(f"/proc/{pid}/task/{thread}/stat") or [""])[0]
+
+
 def living_thread(pid: int) -> int | None:
     """Returns the thread whose folder in /proc shows the process's memory; None if all have ended.
 
     This is the first thread, whose number the process has, unless it has ended before the others."""
-    try:
-        threads = sorted((int(name) for name in os.listdir(f"/proc/{pid}/task")), key=lambda thread: thread != pid)
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    return next((thread for thread in threads
-                 if (fields := stat_fields(f"/proc/{pid}/task/{thread}/stat")) and fields[0] not in "ZX"), None)
+    while True:
+        try:
+            threads = sorted((int(name) for name in os.listdir(f"/proc/{pid}/task")), key=lambda thread: thread != pid)
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+        for thread in threads:
+            if thread_state(pid, thread) not in ENDED:
+                return thread
+        # The kernel's list may lack threads while others end. So it holds only if it has as many as the process, and
+        # if what it has was there, ended, before these were counted and after.
+        if (stat_fields(f"/proc/{pid}/stat") or [""] * 18)[17] == str(len(threads)) and all(
+                thread_state(pid, thread) in ENDED[1:] for thread in threads):
+            return None
 
 
 def start_time(pid: int, gone: bool = False) -> int | None:
@@ -262,7 +275,7 @@ def start_time(pid: int, gone: bool = False) -> int | None:
 
     If the process is gone or only waits to be reaped, raises NoProcess, or returns None with `gone`."""
     fields = stat_fields(f"/proc/{pid}/stat")
-    if len(fields) > 19 and (fields[0] not in "ZX" or living_thread(pid)):
+    if len(fields) > 19 and (fields[0] not in ENDED or living_thread(pid)):
         return int(fields[19])
     if gone:
         return None

@@ -1,5 +1,6 @@
-/* first_gone [wait]: the first thread ends by pthread_exit. Another one then allocates and frees 8 MB in small blocks,
- * prints "ready", and ends the process, with `wait` once its input ends. */
+/* first_gone [wait | relay]: the first thread ends by pthread_exit. Another one then allocates and frees 8 MB in small
+ * blocks, prints "ready", and ends the process, with `wait` once its input ends. With `relay` it never ends: each
+ * thread starts the next one, and ends itself. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,13 +20,25 @@ static __attribute__((noinline)) void allocate_in_second_thread(void)
     }
 }
 
-static void *run(void *wait)
+static void *relay(void *unused)
+{
+    pthread_t next;
+
+    pthread_detach(pthread_self());
+    while (pthread_create(&next, NULL, relay, unused) != 0)
+        ;
+    return unused;
+}
+
+static void *run(void *how)
 {
     pthread_join(first, NULL);
     allocate_in_second_thread();
     puts("ready");
     fflush(stdout);
-    while (wait && getchar() != EOF)
+    if (how && strcmp(how, "relay") == 0)
+        return relay(NULL);
+    while (how && getchar() != EOF)
         ;
     exit(0);
 }
@@ -34,7 +47,8 @@ int main(int argc, char **argv)
 {
     pthread_t thread;
 
+    (void)argc;
     first = pthread_self();
-    pthread_create(&thread, NULL, run, argc > 1 ? argv[1] : NULL);
+    pthread_create(&thread, NULL, run, argv[1]);
     pthread_exit(NULL);
 }
