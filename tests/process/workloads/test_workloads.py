@@ -62,11 +62,12 @@ def test_every_kind_of_program_has_rows():
 
 @pytest.mark.parametrize("name", ROWS)
 def test_row_is_right(name, files, library, tmp_path):
-    """The program's malloc is bound to HAKMEM, but not that of a script that only starts it."""
+    """The program's malloc is bound to HAKMEM, but not that of a script that only starts it. The system's malloc gives
+    other bytes here than where the answer was made, so an answer that follows memory nobody wrote is found."""
     row = ROWS[name]
-    for preload in (None, library):
-        log = {"LD_DEBUG": "bindings", "LD_DEBUG_OUTPUT": str(tmp_path / "log")} if preload else {}
-        result = run_row(row, files, preload, **log)
+    log = {"LD_DEBUG": "bindings", "LD_DEBUG_OUTPUT": str(tmp_path / "log")}
+    for preload, extra in ((None, {"MALLOC_PERTURB_": "85"}), (library, log)):
+        result = run_row(row, files, preload, **extra)
         assert (result.status, result.stderr) == (0, ""), result.report()
     bound = programs_bound_to(tmp_path, library)
     wanted = SHELLS.get(name, {STARTED.get(name, Path(row.command[0]).name)})
