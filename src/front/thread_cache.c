@@ -449,6 +449,28 @@ static void return_uncached(struct thread_cache *cache, unsigned class, void *bl
         remote_free_blocks(class, &block, 1, "free");
 }
 
+/* The least free memory in slabs for which cache_unpin looks closer. */
+#define UNPIN_LEAST (4 * HAK_MIB)
+
+/* Gives back what the cache's blocks pin, and what lies between blocks in use, if that is too much (N10). */
+static void cache_unpin(struct thread_cache *cache)
+{
+    struct heap *heap = cache->heap;
+    size_t used = atomic_load_explicit(&heap->body->used_bytes, memory_order_relaxed), purged = 0;
+    size_t free = atomic_load_explicit(&heap->body->slab_bytes, memory_order_relaxed) - used;
+    enum waiting_unpin unpin;
+
+    if (HAK_LIKELY(free < UNPIN_LEAST || waiting_is_held(used, &cache->peaks)) ||
+        (unpin = footprint_unpin(used, free, &cache->peaks)) == UNPIN_NOTHING)
+        return;
+    cache_flush_all(cache, true);
+    if (unpin != UNPIN_PAGES)
+        return;
+    lock_acquire(&heap->lock);
+    heap_scrub(heap, NULL, &purged);
+    lock_release(&heap->lock);
+}
+
 void cache_overflow(struct thread_cache *cache, unsigned class, void *block)
 {
     struct bin *bin = &cache->bins[class];
@@ -478,6 +500,7 @@ void cache_overflow(struct thread_cache *cache, unsigned class, void *block)
         return_uncached(cache, class, block);
         debug_count_of(closed ? COUNT_EARLY_FREE_CLOSED : COUNT_EARLY_FREE_UNCACHED, class, 1);
     }
+    cache_unpin(cache);
     foreign_allow();
 }
 

@@ -74,6 +74,7 @@ struct thread_cache {
     uint8_t deep_refused;        /* the class of the last bin that was flushed because it was full */
     uint16_t deep_refused_at;    /* when that was, by deep_time() */
     uint32_t growths;            /* shared_pool.growths when deep bins were last looked at */
+    struct waiting_peaks peaks;  /* of the heap's used_bytes (N10) */
     bool deep_room;              /* the cache has memory for deep bins */
     bool deep_touched;           /* some of that memory may have been written */
     struct draw draw;

@@ -103,7 +103,7 @@ static void heap_release_slab(struct heap *heap, struct slab *slab)
     slab_set_page_map(slab, CLASS_NONE);
     atomic_store_explicit(&slab->state, SLAB_WARM, memory_order_relaxed);
     slab->zero = false;
-    heap_count_slabs(heap, -1);
+    heap_count_slab(heap, slab, -1);
     heap->body->counters.slabs_released++;
     heap->classes[slab->class].released++;
     if (warm_keeps(heap, slab)) {
@@ -136,8 +136,8 @@ void heap_adopt_slab(struct heap *heap, struct heap *from, struct slab *slab)
     /* Release: a remote freer that reads the new owner finds that heap's fields set. */
     atomic_store_explicit(&slab->owner, heap, memory_order_release);
     slab_list_push(heap_list_of(heap, slab), slab);
-    heap_count_slabs(from, -1);
-    heap_count_slabs(heap, 1);
+    heap_count_slab(from, slab, -1);
+    heap_count_slab(heap, slab, 1);
     heap->body->counters.slabs_adopted++;
 }
 
@@ -215,7 +215,7 @@ size_t heap_return_blocks(struct heap *heap, unsigned class, void **blocks, size
     heap->body->counters.remote_blocks += remote;
     counters->flushes++;
     counters->flushed_blocks += count;
-    counters->returned_blocks += count - remote - none;
+    heap_count_returned(heap, class, count - remote - none);
     debug_count_of(COUNT_FREE_SS_LOCAL, class, count - remote - none);
     debug_count_of(COUNT_MF2_OWNER_FREE, class, count - remote - none);
     debug_count_of(COUNT_MF2_REMOTE_FREE, class, remote);
@@ -237,7 +237,7 @@ static void heap_release_list(struct heap *heap, struct slab_list *list)
     while (list->head) {
         struct slab *slab = list->head;
         slab_list_remove(list, slab);
-        heap->classes[slab->class].returned_blocks += slab->used;
+        heap_count_returned(heap, slab->class, slab->used);
         slab->used = 0;
         heap_release_slab(heap, slab);
     }

@@ -19,6 +19,7 @@
  * O8: where threads are many, a HEAP_SHARED heap serves several caches: they take their blocks from it and return them
  *     to it. Such a thread's own heap holds the cache, and no slab. heap.caches counts the caches served, those of
  *     orphans too. Their threads drain the queue. When the count is 0, the heap becomes an orphan like a thread's heap.
+ * O9: slab_bytes is what all blocks of the heap's slabs have, and used_bytes what the blocks have that are out of them.
  */
 #ifndef HAK_POOL_HEAP_H
 #define HAK_POOL_HEAP_H
@@ -86,6 +87,7 @@ struct heap_body {
     struct slab_list available[CLASS_COUNT];
     struct warm_stock warm[WARM_STOCKS];
     struct warm_bound warm_bound;
+    _Atomic size_t slab_bytes, used_bytes; /* O9. Order: relaxed; changed under the lock, else a hint */
     uint16_t filled[CLASS_COUNT]; /* slabs of the class whose blocks were all handed out: proof of use */
     struct heap_counters counters;
     struct class_counters classes[CLASS_COUNT];
@@ -193,11 +195,30 @@ HAK_HIDDEN void heap_release_all(struct heap *heap);
 
 /* ---- For the files of pool/ ---- */
 
-HAK_INLINE void heap_count_slabs(struct heap *heap, int more)
+/* Counts bytes that leave the heap's slabs, or, as a negative number, that come back (O9). Under heap->lock. */
+HAK_INLINE void heap_count_used(struct heap *heap, size_t bytes)
+{
+    size_t used = atomic_load_explicit(&heap->body->used_bytes, memory_order_relaxed);
+
+    atomic_store_explicit(&heap->body->used_bytes, used + bytes, memory_order_relaxed);
+}
+
+/* Counts blocks that came back to the heap's slabs. Under heap->lock. */
+HAK_INLINE void heap_count_returned(struct heap *heap, unsigned class, size_t blocks)
+{
+    heap->classes[class].returned_blocks += blocks;
+    heap_count_used(heap, -(blocks * class_size(class)));
+}
+
+/* Counts the slab as the heap's (1), or no longer (-1). Under heap->lock. */
+HAK_INLINE void heap_count_slab(struct heap *heap, const struct slab *slab, int sign)
 {
     uint32_t slabs = atomic_load_explicit(&heap->slabs, memory_order_relaxed);
+    size_t size = class_size(slab->class), bytes = atomic_load_explicit(&heap->body->slab_bytes, memory_order_relaxed);
 
-    atomic_store_explicit(&heap->slabs, slabs + (uint32_t)more, memory_order_relaxed);
+    atomic_store_explicit(&heap->slabs, slabs + (uint32_t)sign, memory_order_relaxed);
+    atomic_store_explicit(&heap->body->slab_bytes, bytes + (size_t)sign * slab->blocks * size, memory_order_relaxed);
+    heap_count_used(heap, (size_t)sign * slab->used * size);
 }
 
 /* Call on each slow path of the heap's thread. Under heap->lock. */

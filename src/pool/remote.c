@@ -303,7 +303,7 @@ static void remote_collect(struct heap *heap, struct slab *slab)
         slab->scrubbed = false;
     }
     heap->body->counters.remote_collected += counted;
-    heap->classes[slab->class].returned_blocks += counted;
+    heap_count_returned(heap, slab->class, counted);
     heap_slab_freed(heap, slab, was_full, counted);
 }
 
@@ -362,7 +362,7 @@ void remote_free_locked(void *block, const char *function)
     if (HAK_LIKELY(result == SLAB_PUT_DONE)) {
         owner->body->counters.locked_blocks++;
         debug_count_of(COUNT_FREE_SS_LOCKED, slab->class, 1);
-        owner->classes[slab->class].returned_blocks++;
+        heap_count_returned(owner, slab->class, 1);
         heap_slab_freed(owner, slab, was_full, 1);
     }
     lock_release(&owner->lock);

@@ -126,7 +126,7 @@ static void heap_carve(struct heap *heap, struct slab *slab, unsigned class)
     slab->dense |= class_size(class) > SPARSE_MAX;
     slab_set_page_map(slab, heap_page_map_class(heap, class));
     slab_list_push(&heap->body->available[class], slab);
-    heap_count_slabs(heap, 1);
+    heap_count_slab(heap, slab, 1);
     heap->body->counters.slabs_carved++;
     heap->classes[class].carved++;
     debug_count_of(COUNT_MF2_NEW_PAGE, class, 1);
@@ -162,6 +162,7 @@ static void heap_count_taken(struct heap *heap, unsigned class, size_t blocks)
     heap->body->counters.refilled_blocks += blocks;
     counters->refills++;
     counters->refilled_blocks += blocks;
+    heap_count_used(heap, blocks * class_size(class));
 }
 
 size_t heap_take_blocks(struct heap *heap, unsigned class, void **out, size_t want, bool *zero)
@@ -185,6 +186,8 @@ size_t heap_take_blocks(struct heap *heap, unsigned class, void **out, size_t wa
             slab = available->head;
             *zero = slab->zero && class_is_span(class);
         }
+        if (HAK_UNLIKELY(slab->scrubbed))
+            footprint_scrubbed_wanted();
         position = slab_take(slab, out, position);
         if (slab->summary == 0) {
             slab_list_remove(available, slab);
@@ -212,9 +215,9 @@ void *heap_take_aligned_span(struct heap *heap, unsigned class, unsigned align_u
     slab_carve(slab, class, heap);
     slab->dense = true;
     slab_set_page_map(slab, heap_page_map_class(heap, class));
+    heap_count_slab(heap, slab, 1);
     slab_take(slab, &block, 1);
     slab_list_push(&heap->full, slab);
-    heap_count_slabs(heap, 1);
     heap->body->counters.slabs_carved++;
     heap->classes[class].carved++;
     heap_count_taken(heap, class, 1);

@@ -120,6 +120,28 @@ bool footprint_allows(size_t growth)
     return hard == 0 || held <= hard;
 }
 
+enum waiting_unpin footprint_unpin(size_t used, size_t free, struct waiting_peaks *peaks)
+{
+    struct waiting_inputs inputs = { used, 0, atomic_load_explicit(&shared_pool.attended, memory_order_relaxed) };
+    enum waiting_unpin unpin;
+
+    lock_acquire(&shared_pool.lock);
+    inputs.wanted = shared_pool.may_wait;
+    unpin = waiting_unpin(inputs, footprint_waiting() + free, peaks);
+    if (unpin == UNPIN_PAGES)
+        footprint_note_trimmed();
+    lock_release(&shared_pool.lock);
+    return unpin;
+}
+
+void footprint_scrubbed_wanted(void)
+{
+    lock_acquire(&shared_pool.lock);
+    if (shared_pool.trimmed)
+        footprint_wanted_again();
+    lock_release(&shared_pool.lock);
+}
+
 void footprint_note_waiting(void)
 {
     if (HAK_UNLIKELY(footprint_waiting() >= FOOTPRINT_MUCH &&

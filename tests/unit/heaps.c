@@ -48,7 +48,8 @@ void heaps_release_warm(struct heap *heap)
 
 /* ---- Invariants ---- */
 
-static size_t check_list(struct heap *heap, const struct slab_list *list, bool full, unsigned class)
+/* Adds the bytes of the slabs' blocks, and of those that are out, to bytes[0] and bytes[1]. Returns the units. */
+static size_t check_list(struct heap *heap, const struct slab_list *list, bool full, unsigned class, size_t *bytes)
 {
     struct slab *before = NULL;
     size_t units = 0;
@@ -66,6 +67,8 @@ static size_t check_list(struct heap *heap, const struct slab_list *list, bool f
                              heap->kind == HEAP_FIRST_CLASS || (class_is_span(slab->class) && unit) ? CLASS_NONE
                                                                                                     : slab->class);
         units += slab->units;
+        bytes[0] += slab->blocks * class_size(slab->class);
+        bytes[1] += slab->used * class_size(slab->class);
     }
     assert_ptr_equal(list->tail, before);
     return units;
@@ -73,12 +76,12 @@ static size_t check_list(struct heap *heap, const struct slab_list *list, bool f
 
 size_t heaps_check_one(struct heap *heap)
 {
-    size_t units = check_list(heap, &heap->full, true, 0), with_memory = 0;
+    size_t bytes[2] = { 0 }, units = check_list(heap, &heap->full, true, 0, bytes), with_memory = 0;
 
     if (heap->body_purged == MEMORY_PURGED)
         return units; /* the checks would touch the body */
     for (unsigned class = 1; class < CLASS_COUNT; class++)
-        units += check_list(heap, &heap->body->available[class], false, class);
+        units += check_list(heap, &heap->body->available[class], false, class, bytes);
     for (unsigned number = 0; number < WARM_STOCKS; number++) {
         size_t count = 0, length = number == WARM_SPARSE ? 1 : number;
         for (struct slab *slab = heap->body->warm[number].stack; slab; slab = slab->next) {
@@ -91,6 +94,8 @@ size_t heaps_check_one(struct heap *heap)
         units += count * length;
     }
     assert_int_equal(heap->body->warm_bound.units, with_memory); /* O6 */
+    assert_int_equal(heap->body->slab_bytes, bytes[0]);          /* O9 */
+    assert_int_equal(heap->body->used_bytes, bytes[1]);
     return units;
 }
 

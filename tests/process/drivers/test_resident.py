@@ -76,13 +76,20 @@ def test_payload_of_200_sizes(library):
 
 
 SPIKES = [("spike", others, size, 200) for others in (0, 1, 10) for size in (1000, 50000, 3000000)]
-SPIKES.append(("scattered", 1, 100))  # of one thread alone, blocks in its cache keep slabs (test_departure.c)
+SPIKES += [("scattered", 0, 100), ("scattered", 1, 100)]
 
 
 @pytest.mark.parametrize("spike", SPIKES)
 def test_what_a_spike_leaves(library, spike):
-    """Nothing is live, so the design's allowance is all that may stay (N7). A loaded machine may come late to it."""
+    """Nothing is live, so the design's allowance is all that may stay (N7, N10). A loaded machine may come late to it."""
     held = []
     while len(held) < 4 and (not held or held[-1] > 24):
         held.append(mib(result(*spike, preload=library, idles=True), "held_kib"))
     assert held[-1] <= 24, held
+
+
+def test_pages_between_blocks_leave(library):
+    """A block of ten stays, on a page of two. A thread that is alone scrubs its slabs when blocks have come back so often
+    that half as many are out as at the scrub before (N10), so that of other pages, half may stay."""
+    pairs = result("tenth", 200000, 1000, preload=library)
+    assert mib(pairs, "freed_kib") <= mib(pairs, "full_kib") * 3 / 4
