@@ -15,6 +15,7 @@ import check_architecture  # noqa: E402
 
 from hakmem import completion  # noqa: E402
 from hakmem.cli import main  # noqa: E402
+from hakmem.look.command import named_view  # noqa: E402
 
 
 def test_relative_links_lead_somewhere():
@@ -97,6 +98,9 @@ def unknown_in(line: str) -> str | None:
     words = line.split()
     if words[0] in completion.CHECKOUT_COMMANDS:
         return None  # the script reads the rest
+    if words[0] == "look":  # a view's options are its command's
+        view, words = named_view(words[1:])
+        words = [view, *words] if view else ["look", *words]
     command, words = main.get_command(click.Context(main), words[0]), words[1:]
     if command is None:
         return line.split()[0]
@@ -124,4 +128,5 @@ def test_commands_and_their_options_exist():
 
 def test_what_does_not_exist_is_found():
     assert unknown_in("heap --start PID --rat 64K") == "--rat" and unknown_in("fly PID") == "fly"
+    assert unknown_in("look PID --map --once") == "--once" and unknown_in("look PID --map -o FILE") is None
     assert unknown_in("trace replay --allocator glibc app.trace") is None
