@@ -109,6 +109,15 @@ def test_rows_are_looked_at_before_anything_is_installed():
     assert (result.status, result.stdout) == (9, "installs\n"), result.report()
 
 
+@pytest.mark.parametrize("words, kind", [
+    ("look 1", "base"), ("look 1 --stats", "base"), ("look 1 --serve --port 0", "serve"), ("look --port=0 1", "serve"),
+    ("look 1 --top", "top"), ("look 1 --once", "base"), ("look --top --help", "base"), ("look --svg a.svg 1", "top"),
+    ("top 1", "top"), ("top --once 1", "base"), ("serve 1", "serve"), ("look", "base")])
+def test_a_view_installs_what_it_needs(words, kind):
+    """Without a terminal."""
+    assert calls(["kind_of_venv", *words.split()], "").stdout.split() == [kind]
+
+
 @pytest.mark.parametrize("words, needed", [
     ("record", {"hakmem", "hakmem_run", "hakmem_trace", "hakmem_trace_finish"}),
     ("replay", {"hakmem", "bench_measure", "hakmem_replay"})])
