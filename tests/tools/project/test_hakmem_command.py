@@ -32,12 +32,12 @@ def test_version_is_the_headers():
 def test_help_names_the_commands(words):
     result = hakmem(*words)
     assert result.returncode == 0
-    for name in ("build", "run", "test", "fuzz", "--version"):
+    for name in ("run", "look", "heap", "doctor", "--version"):
         assert f"  {name}" in result.stdout
 
 
 @pytest.mark.parametrize("name, option", [("build", "asan"), ("test", "--all"), ("trace replay", "--threads-merged"),
-                                          ("ps", "--json")])
+                                          ("ps", "--json"), ("look", "--map")])
 def test_each_command_has_a_page(name, option):
     """COMMAND --help and help COMMAND give the same page, which names the command as people type it."""
     pages = [hakmem(*name.split(), "--help"), hakmem("help", *name.split())]
@@ -107,6 +107,15 @@ def test_rows_are_looked_at_before_anything_is_installed():
         assert (result.status, result.stdout) == (2, "") and words[-1] in result.stderr, result.report()
     result = calls(["command_bench", "--quick"], stubs)
     assert (result.status, result.stdout) == (9, "installs\n"), result.report()
+
+
+@pytest.mark.parametrize("words, kind", [
+    ("look 1", "base"), ("look 1 --stats", "base"), ("look 1 --serve --port 0", "serve"), ("look --port=0 1", "serve"),
+    ("look 1 --top", "top"), ("look 1 --once", "base"), ("look --top --help", "base"), ("look --svg a.svg 1", "top"),
+    ("top 1", "top"), ("top --once 1", "base"), ("serve 1", "serve"), ("look", "base")])
+def test_a_view_installs_what_it_needs(words, kind):
+    """Without a terminal."""
+    assert calls(["kind_of_venv", *words.split()], "").stdout.split() == [kind]
 
 
 @pytest.mark.parametrize("words, needed", [
