@@ -34,6 +34,8 @@ usage: hakmem [--yes] COMMAND [ARGUMENTS]
   top PID                    watch a process's memory on a terminal, or print one screen (--once)
   serve PID... [--port N]    serve the figures of processes to browsers and Prometheus
   ps                         list the processes that run on HAKMEM
+  analyze PID, analyze -- PROGRAM
+                             rank what costs time and memory, and name the option or change that takes it away
   advise PID, advise -- PROGRAM
                              measure what HAKMEM saves or would save, and advise which options to set
   leaks -- PROGRAM           run PROGRAM and show which blocks nothing points to at its end
@@ -217,7 +219,7 @@ print_page()
 {
     case $1 in
     amalgamate | build | crates | fuzz | help | package | run | shell | test | wheel) print_text "usage_$1" ;;
-    advise | bench | compare | completion | doctor | explain | guard | heap | leaks | map) look_with base "$@" --help ;;
+    advise | analyze | bench | compare | completion | doctor | explain | guard | heap | leaks | map) look_with base "$@" --help ;;
     peers | ps | serve | stats | top | trace) look_with base "$@" --help ;;
     *) refuse_command "$1" ;;
     esac

@@ -11,8 +11,8 @@ import pytest
 from conftest import BUILD, hakmem
 
 import blackbox
-from hakmem.advise import program
-from hakmem.advise.program import Part, choose, costs
+from hakmem.analyze import options
+from hakmem.analyze.options import Part, choose, costs
 from hakmem.cli import main
 
 
