@@ -219,8 +219,8 @@ print_page()
 {
     case $1 in
     amalgamate | build | crates | fuzz | help | package | run | shell | test | wheel) print_text "usage_$1" ;;
-    advise | analyze | bench | compare | completion | doctor | explain | guard | heap | leaks | map) look_with base "$@" --help ;;
-    peers | ps | serve | stats | top | trace) look_with base "$@" --help ;;
+    advise | analyze | bench | compare | completion | doctor | explain | guard) look_with base "$@" --help ;;
+    heap | leaks | map | peers | ps | serve | stats | top | trace) look_with base "$@" --help ;;
     *) refuse_command "$1" ;;
     esac
 }

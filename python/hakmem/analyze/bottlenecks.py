@@ -1,15 +1,18 @@
 """Ranks what costs a program time: how often each thing happens, times what one costs, and what would take it away.
 
-The price of one event is a constant, so that the order depends on counts alone and is the same on each run."""
+The order comes from constant prices, so it depends on counts alone and is the same on each run. Shares of the time use
+the price of a page fault on this machine."""
 
 from __future__ import annotations
 
 import math
+import mmap
 import os
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Dict, Tuple
 
 from hakmem.analyze.observe import ALLOCATOR, LOADING, PROGRAM, START, Part
 from hakmem.phrases import plural
@@ -26,7 +29,7 @@ SUPERSLAB = 2 << 20
 # {option: its default}, of those that hold free memory back.
 KEEPING = {"HAKMEM_SS_LRU_SIZE": 128, "HAKMEM_PURGE_DELAY": 500, "HAKMEM_HUGE_CACHE": 512 << 20}
 FRONT = {"HAKMEM_FC_CAP": 256, "HAKMEM_CACHE_BYTES": 1 << 20, "HAKMEM_FC_REFILL": 64}
-FREES = ("free", "cfree", "flush", "release", "_Zd")
+FREES = ("free", "cfree", "flush", "release", "_Zd", "delete")
 PAGE = os.sysconf("SC_PAGESIZE")
 SUFFIXES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -66,16 +69,36 @@ def undo(settings: Mapping[str, str], defaults: Mapping[str, int], otherwise: st
     return f"unset {' and '.join(low)}" if low else otherwise
 
 
-def rank(seen: Observed, settings: Mapping[str, str]) -> list[Bottleneck]:
-    """Returns the bottlenecks, the dearest first. settings: HAKMEM_* variables in force."""
-    cpu = seen.cpu_s
-    found = [Bottleneck(kind, count, seconds, min(seconds / cpu, 1.0) if cpu else 0.0, what, remedy)
-             for kind, count, seconds, what, remedy in (*of_calls(seen, settings), *of_faults(seen, settings),
-                                                        *of_front(seen, settings)) if count]
-    return sorted(found, key=lambda one: -one.seconds)
+def fault_price() -> float:
+    """Returns the seconds that a page fault takes on this machine: virtual machines differ from others by ten times."""
+    pages = 1024
+    prices = []
+    for _ in range(3):
+        with mmap.mmap(-1, pages * PAGE) as memory:
+            started = time.perf_counter()
+            for at in range(0, pages * PAGE, PAGE):
+                memory[at] = 1
+            prices.append((time.perf_counter() - started) / pages)
+    return min(prices)
 
 
-Row = tuple[str, int, float, str, str]
+def rank(seen: Observed, settings: Mapping[str, str], fault_s: float = COSTS["fault"]) -> list[Bottleneck]:
+    """Returns the bottlenecks, the dearest first. settings: HAKMEM_* variables in force. fault_s: the price of a page
+    fault for the shares."""
+    cpu, here = seen.cpu_s, {**COSTS, "fault": fault_s}
+
+    def price(events: Mapping[str, int], prices: Mapping[str, float]) -> float:
+        """Returns what events cost."""
+        return sum(count * prices[name] for name, count in events.items())
+
+    rows = [*of_calls(seen, settings), *of_faults(seen), *of_front(seen, settings)]
+    rows.sort(key=lambda row: -price(row[1], COSTS))
+    return [Bottleneck(kind, sum(events.values()), price(events, here), min(price(events, here) / cpu, 1.0) if cpu
+                       else 0.0, what, remedy) for kind, events, what, remedy in rows if any(events.values())]
+
+
+# Kind, {what happens, a key of COSTS: how often}, what, remedy.
+Row = Tuple[str, Dict[str, int], str, str]
 
 
 def most(rows: Counter[tuple[str, Part]]) -> str:
@@ -97,10 +120,10 @@ def of_calls(seen: Observed, settings: Mapping[str, str]) -> Iterator[Row]:
         groups.setdefault(kind, Counter())[name, part] += count
     for kind, rows in groups.items():
         count = sum(rows.values())
-        price = COSTS["give back" if kind == "empties" else "wait" if kind == "locks" else "call"]
+        events = {"give back" if kind == "empties" else "wait" if kind == "locks" else "call": count}
         if kind == "empties":
-            again = seen.faults_again or 0
-            yield (kind, count + again, count * price + again * COSTS["fault"],
+            again = seen.again
+            yield (kind, {**events, "fault": again},
                    f"{plural(count, 'system call')} gave memory back that was empty, most by {most(rows)}; "
                    f"{plural(again, 'page fault')} brought pages back", undo(
                        settings, KEEPING, "HAKMEM_PURGE_DELAY=10000 and HAKMEM_SS_LRU_SIZE=4096 keep it for reuse"))
@@ -110,36 +133,31 @@ def of_calls(seen: Observed, settings: Mapping[str, str]) -> Iterator[Row]:
             counters = seen.stats["counters"] if seen.stats else {}
             away = counters.get("remote_out", 0) + counters.get("remote_locked", 0)
             foreign = f"; {away:,} blocks were freed by other threads than their own" if away else ""
-            yield kind, count, count * price, f"free makes {what}{foreign}", \
+            yield kind, events, f"free makes {what}{foreign}", \
                 f"take the call out of {rows.most_common(1)[0][0][1].function}: a page map tells whose a block is"
         elif kind == "locks":
-            yield kind, count, count * price, f"threads wait for each other: {what}", \
+            yield kind, events, f"threads wait for each other: {what}", \
                 "free blocks in the threads that allocated them, or in batches"
         elif kind == "growth":
-            yield kind, count, count * price, f"the allocator asks for memory: {what}", \
+            yield kind, events, f"the allocator asks for memory: {what}", \
                 "HAKMEM_SS_PREWARM=N asks for N SuperSlabs at once, before the program begins"
         elif kind == "program":
-            yield kind, count, count * price, f"the program's own: {what}", "none of the allocator's"
+            yield kind, events, f"the program's own: {what}", "none of the allocator's"
         else:
-            yield kind, count, count * price, f"the start of the process: {what}", \
+            yield kind, events, f"the start of the process: {what}", \
                 "link HAKMEM into the program: then no library is loaded for it"
 
 
-def of_faults(seen: Observed, settings: Mapping[str, str]) -> Iterator[Row]:
+def of_faults(seen: Observed) -> Iterator[Row]:
     """Yields what first touches of memory cost. Faults on pages that were there before count as empties, if any call
     gave memory back."""
-    if not seen.faults:
-        count = round(seen.figures.get("soft_faults", 0))
-        slabs = math.ceil(seen.figures.get("peak_rss_kib", 0) * 1024 / SUPERSLAB)
-        yield ("first touches", count, count * COSTS["fault"], f"{plural(count, 'page fault')}, of the start, too",
-               f"HAKMEM_SS_PREWARM={slabs} takes them before the program begins")
-        return
     files = sum(count for part, count in seen.faults.items() if part.owner == LOADING)
-    count = sum(seen.faults.values()) - files - (seen.faults_again or 0)
+    count = round(seen.figures["soft_faults"]) if not seen.faults else sum(seen.faults.values()) - files
+    count = max(count - seen.again, 0)
     slabs = math.ceil(count * PAGE / SUPERSLAB)
-    remedy = f"HAKMEM_SS_PREWARM={slabs} takes them before the program begins; HAKMEM_THP=always takes 512 at a time"
-    yield "first touches", count, count * COSTS["fault"], f"{plural(count, 'page fault')} of memory used first", remedy
-    yield ("loading", files, files * COSTS["fault"], f"{plural(files, 'page fault')} of files, stacks and variables",
+    yield ("first touches", {"fault": count}, f"{plural(count, 'page fault')} of memory used first",
+           f"HAKMEM_SS_PREWARM={slabs} takes them before the program begins; HAKMEM_THP=always takes 512 at a time")
+    yield ("loading", {"fault": files}, f"{plural(files, 'page fault')} of files, stacks and variables",
            "link the program statically")
 
 
@@ -153,12 +171,12 @@ def of_front(seen: Observed, settings: Mapping[str, str]) -> Iterator[Row]:
         kept = max(one["refilled_blocks"] - one["returned_blocks"], 0)
         refills += max(one["refills"] - math.ceil(kept / BATCH), 0)
         flushes += one["flushes"]
-    yield ("front", refills + flushes, (refills + flushes) * COSTS["refill"],
+    yield ("front", {"refill": refills + flushes},
            f"{plural(refills, 'refill')} and {flushes:,} flushes of thread caches beyond those that "
            "the blocks in use need", undo(settings, FRONT, "HAKMEM_CACHE_BYTES=8M: more blocks in each thread's cache"))
     locked = seen.stats["counters"].get("remote_locked", 0)
     low = [f"HAKMEM_MF2_ENABLE={settings['HAKMEM_MF2_ENABLE']}"] if number_of(
         settings.get("HAKMEM_MF2_ENABLE", "1")) == 0 else []
-    yield ("locked frees", locked, locked * COSTS["locked"],
+    yield ("locked frees", {"locked": locked},
            f"{plural(locked, 'block')} went back to another thread's heap under its lock",
            f"unset {low[0]}" if low else "free blocks of 64 KiB and more in the threads that allocated them")

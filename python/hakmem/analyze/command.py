@@ -20,7 +20,7 @@ from hakmem import paths
 from hakmem.clean import clean
 from hakmem.completion import complete_program
 from hakmem.library import known_options
-from hakmem.parameters import FILE, Range
+from hakmem.parameters import FILE, Range, split_names
 from hakmem.processes import ProcessParameter, read_one
 from hakmem.writing import write_whole
 
@@ -54,11 +54,6 @@ def complete_words(ctx: click.Context, parameter: click.Parameter, incomplete: s
     if ctx.meta.get("program"):
         return complete_program(ctx, parameter, incomplete)
     return ProcessParameter(served=False).shell_complete(ctx, parameter, incomplete)
-
-
-def split_names(ctx: click.Context, parameter: click.Parameter, value: str | None) -> list[str]:
-    """Splits the names of --against (click callback)."""
-    return [name for name in (value or "").split(",") if name]
 
 
 OPTIONS: list[Callable[[Any], Any]] = [
@@ -287,7 +282,7 @@ def chosen(names: Sequence[str]) -> list[Allocator]:
 def of_program(ctx: click.Context, wanted: Wanted, command: tuple[str, ...]) -> None:
     """Analyzes a program."""
     from hakmem.analyze import page, show
-    from hakmem.analyze.bottlenecks import rank
+    from hakmem.analyze.bottlenecks import fault_price, rank
     from hakmem.analyze.observe import Observer, functions_of, own_malloc
     from hakmem.bench.allocators import Allocator, from_library
     from hakmem.bench.command import require_launcher
@@ -319,7 +314,7 @@ def of_program(ctx: click.Context, wanted: Wanted, command: tuple[str, ...]) -> 
         seen += [observer.observe(other, False, frozenset(), wanted.counted) for other in chosen(wanted.against)]
         if wanted.minutes or wanted.tried:
             outcome = try_options(ctx, wanted, command)
-    found = page.Analysis(command, settings, seen, rank(seen[0], settings))
+    found = page.Analysis(command, settings, seen, rank(seen[0], settings, fault_price()))
     if wanted.html:
         try:
             write_whole(wanted.html, page.html(found).encode())

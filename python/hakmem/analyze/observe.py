@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
     from hakmem.records import Figures
 
 # The names by which programs call an allocator.
-API = re.compile(r"_*(libc_|hak_)?(malloc|free|calloc|realloc|reallocarray|memalign|aligned_alloc|posix_memalign|valloc|"
-                 r"pvalloc|cfree|malloc_trim|free_sized|free_aligned_sized)$|_Z(nw|na|dl|da)[A-Z]")
+API = re.compile(
+    r"_*(libc_|hak_)?(malloc|free|calloc|realloc|reallocarray|memalign|aligned_alloc|posix_memalign|valloc|pvalloc|cfree|"
+    r"malloc_trim|free_sized|free_aligned_sized)$|_Z(nw|na|dl|da)[A-Z]|operator (new|delete)")
 LOADER = re.compile(r"/(ld-linux|ld-musl|ld64)[^/]*$")
 C_LIBRARY = re.compile(r"/(libc\.so\.6|libc-[\d.]+\.so|libpthread[^/]*|libc\.musl[^/]*)$")
 STARTING = re.compile(r"__libc_start|_dl_|call_init")
@@ -37,6 +39,7 @@ WRAPPER = re.compile(r"os_")
 # What may be said of throughput: "throughput = 27604891 ops/s", "1,234 requests per second".
 RATE = re.compile(r"([\d][\d.,]*)\s*([A-Za-z]+)\s*(?:/\s*s(?:ec)?\b|per second)")
 FAULT = re.compile(r"^\s*(\d+)\s+([0-9a-f]+) .*? \((.*?)\)\s+[0-9a-f]+ (.*?) \((.*)\)$")
+PAGE = os.sysconf("SC_PAGESIZE")
 # Stacks cost some ten microseconds a call. After so many seconds what was seen must do.
 STACK_SECONDS = 30.0
 
@@ -83,6 +86,13 @@ class Observed:
         """The processor time of the plain run."""
         seconds: float = self.figures["user_s"] + self.figures["sys_s"]
         return seconds
+
+    @property
+    def again(self) -> int:
+        """Page faults on pages that had been there before: as perf saw, else those beyond the peak's pages."""
+        if self.faults_again is not None:
+            return self.faults_again
+        return max(round(self.figures["soft_faults"] - self.figures["peak_rss_kib"] * 1024 / PAGE), 0)
 
     @property
     def memory_calls(self) -> int | None:
@@ -237,7 +247,7 @@ class Observer:
                 part = Part(LOADING, "files, stacks, variables")
             found.faults[part] += 1
             if of in ("//anon", "[heap]"):
-                page = (pid, int(address, 16) >> 12)
+                page = (pid, int(address, 16) // PAGE)
                 found.faults_again += page in pages
                 pages.add(page)
         if not found.faults:

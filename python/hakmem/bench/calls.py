@@ -24,7 +24,7 @@ COUNTING = ("-c", "--seccomp-bpf", "-e", f"trace={','.join(CALLS)}")
 # strace's own lines: a call, the end of one that another thread's call interrupted, and a frame of its stack.
 BEGUN = re.compile(r"^(\d+) +(\w+)\((.*)$")
 RESUMED = re.compile(r"^(\d+) +<\.\.\. (\w+) resumed>(.*)$")
-FRAME = re.compile(r"^ > (.*?)\(([^()+]*)(?:\+0x[0-9a-f]+)?\) \[0x[0-9a-f]+\]$")
+FRAME = re.compile(r"^ > (.*?)\((.*?)(?:\+0x[0-9a-f]+)?\) \[0x[0-9a-f]+\]$")
 
 
 @dataclass
