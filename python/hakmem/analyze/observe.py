@@ -92,7 +92,8 @@ class Observed:
         """Page faults on pages that had been there before: as perf saw, else those beyond the peak's pages."""
         if self.faults_again is not None:
             return self.faults_again
-        return max(round(self.figures["soft_faults"] - self.figures["peak_rss_kib"] * 1024 / PAGE), 0)
+        beyond: float = self.figures["soft_faults"] - self.figures["peak_rss_kib"] * 1024 / PAGE
+        return max(round(beyond), 0)
 
     @property
     def memory_calls(self) -> int | None:

@@ -52,7 +52,8 @@ class LazyCommands(click.Group):
             "instructions": "hakmem.bench.instructions_command:instructions",
             "report": "hakmem.report.command:report",
             "memory": "hakmem.bench.memory_command:memory",
-            "security": "hakmem.bench.security_command:security"}
+            "security": "hakmem.bench.security_command:security",
+            "why": "hakmem.bench.why:why"}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Returns the names of all subcommands, sorted."""
