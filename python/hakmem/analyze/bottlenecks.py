@@ -1,7 +1,7 @@
 """Ranks what costs a program time: how often each thing happens, times what one costs, and what would take it away.
 
-The order comes from constant prices, so it depends on counts alone and is the same on each run. Shares of the time use
-the price of a page fault on this machine."""
+Prices are constants but for that of a page fault, which this machine's is, within bounds. So the order is that of the
+counts, but for things that cost nearly the same."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 # What one event costs, in seconds: the order of magnitude on a processor at 3 GHz. Giving memory back includes what the
 # kernel does for its pages. A wait includes being woken.
 COSTS = {"call": 0.4e-6, "give back": 2e-6, "wait": 2e-6, "fault": 0.5e-6, "refill": 0.25e-6, "locked": 0.1e-6}
+# Virtual machines differ from others by ten times.
+FAULT_BOUNDS = 0.25e-6, 2.5e-6
 # A refill of a class whose blocks are small takes so many.
 BATCH = 64
 SUPERSLAB = 2 << 20
@@ -70,7 +72,7 @@ def undo(settings: Mapping[str, str], defaults: Mapping[str, int], otherwise: st
 
 
 def fault_price() -> float:
-    """Returns the seconds that a page fault takes on this machine: virtual machines differ from others by ten times."""
+    """Returns the seconds that a page fault takes on this machine, within FAULT_BOUNDS."""
     pages = 1024
     prices = []
     for _ in range(3):
@@ -79,22 +81,19 @@ def fault_price() -> float:
             for at in range(0, pages * PAGE, PAGE):
                 memory[at] = 1
             prices.append((time.perf_counter() - started) / pages)
-    return min(prices)
+    return min(max(min(prices), FAULT_BOUNDS[0]), FAULT_BOUNDS[1])
 
 
 def rank(seen: Observed, settings: Mapping[str, str], fault_s: float = COSTS["fault"]) -> list[Bottleneck]:
     """Returns the bottlenecks, the dearest first. settings: HAKMEM_* variables in force. fault_s: the price of a page
-    fault for the shares."""
-    cpu, here = seen.cpu_s, {**COSTS, "fault": fault_s}
-
-    def price(events: Mapping[str, int], prices: Mapping[str, float]) -> float:
-        """Returns what events cost."""
-        return sum(count * prices[name] for name, count in events.items())
-
-    rows = [*of_calls(seen, settings), *of_faults(seen), *of_front(seen, settings)]
-    rows.sort(key=lambda row: -price(row[1], COSTS))
-    return [Bottleneck(kind, sum(events.values()), price(events, here), min(price(events, here) / cpu, 1.0) if cpu
-                       else 0.0, what, remedy) for kind, events, what, remedy in rows if any(events.values())]
+    fault."""
+    prices, found = {**COSTS, "fault": fault_s}, []
+    for kind, events, what, remedy in (*of_calls(seen, settings), *of_faults(seen), *of_front(seen, settings)):
+        if count := sum(events.values()):
+            seconds = sum(number * prices[name] for name, number in events.items())
+            share = min(seconds / seen.cpu_s, 1.0) if seen.cpu_s else 0.0
+            found.append(Bottleneck(kind, count, seconds, share, what, remedy))
+    return sorted(found, key=lambda one: -one.seconds)
 
 
 # Kind, {what happens, a key of COSTS: how often}, what, remedy.
@@ -114,7 +113,7 @@ def of_calls(seen: Observed, settings: Mapping[str, str]) -> Iterator[Row]:
     for (name, part, back), count in seen.made.items():
         if part.owner == ALLOCATOR:
             frees = any(word in part.entry for word in FREES)
-            kind = "empties" if back else "locks" if name == "futex" else "frees" if frees else "growth"
+            kind = "empties" if back else "locks" if name == "futex" else "frees" if frees else "other calls"
         else:
             kind = {PROGRAM: "program", LOADING: "start", START: "start"}[part.owner]
         groups.setdefault(kind, Counter())[name, part] += count
@@ -138,14 +137,14 @@ def of_calls(seen: Observed, settings: Mapping[str, str]) -> Iterator[Row]:
         elif kind == "locks":
             yield kind, events, f"threads wait for each other: {what}", \
                 "free blocks in the threads that allocated them, or in batches"
-        elif kind == "growth":
-            yield kind, events, f"the allocator asks for memory: {what}", \
-                "HAKMEM_SS_PREWARM=N asks for N SuperSlabs at once, before the program begins"
+        elif kind == "other calls":
+            yield kind, events, f"the allocator, most of all to get memory, makes {what}", \
+                "HAKMEM_SS_PREWARM=N gets N SuperSlabs at once, before the program begins"
         elif kind == "program":
             yield kind, events, f"the program's own: {what}", "none of the allocator's"
         else:
             yield kind, events, f"the start of the process: {what}", \
-                "link HAKMEM into the program: then no library is loaded for it"
+                "a program that is linked statically loads no library"
 
 
 def of_faults(seen: Observed) -> Iterator[Row]:

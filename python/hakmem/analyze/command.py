@@ -294,8 +294,8 @@ def of_program(ctx: click.Context, wanted: Wanted, command: tuple[str, ...]) -> 
     require_launcher()
     program = find_program(command[0])
     library = paths.hakmem_library()
-    settings = {name: value for name, value in os.environ.items()
-                if name.startswith("HAKMEM_") and name != "HAKMEM_BUILD_DIR"}
+    known = known_options(library.read_bytes())
+    settings = {name: value for name, value in os.environ.items() if name in known}
     for word in wanted.settings:
         name, _, value = ask("setting", "--set:", library, word).partition("=")
         settings[name] = value

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 # The names by which programs call an allocator.
 API = re.compile(
-    r"_*(libc_|hak_)?(malloc|free|calloc|realloc|reallocarray|memalign|aligned_alloc|posix_memalign|valloc|pvalloc|cfree|"
-    r"malloc_trim|free_sized|free_aligned_sized)$|_Z(nw|na|dl|da)[A-Z]|operator (new|delete)")
+    r"_*(libc_|hak_)?(malloc|free|calloc|realloc|reallocarray|memalign|aligned_alloc|posix_memalign|valloc|pvalloc|"
+    r"cfree|malloc_trim|free_sized|free_aligned_sized)$|_Z(nw|na|dl|da)[A-Z]|operator (new|delete)")
 LOADER = re.compile(r"/(ld-linux|ld-musl|ld64)[^/]*$")
 C_LIBRARY = re.compile(r"/(libc\.so\.6|libc-[\d.]+\.so|libpthread[^/]*|libc\.musl[^/]*)$")
 STARTING = re.compile(r"__libc_start|_dl_|call_init")
@@ -270,7 +270,7 @@ class Observer:
                 script = 'exec "$0" "$@" 2>>' + str(err)
                 try:
                     Observer(row, self.conditions, self.expected).run(
-                        replace(allocator, library=None if twin else str(library)), "sh", "-c", script,
+                        replace(allocator, library=None if twin else str(library)), "/bin/sh", "-c", script,
                         env={"HAKMEM_TINY_PROFILE": "json"})
                 except RunFailed as error:
                     found.notes.append(f"cycles by part: {error}")

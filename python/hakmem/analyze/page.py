@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hakmem.screen import Console
 
 TEMPLATE = Path(__file__).with_name("page") / "analyze.html"
+WORDS = "table .words { text-align: left; white-space: normal; }"
 # Rows that a section shows at most. JSON has all.
 ROWS = 12
 
@@ -173,7 +174,7 @@ def print_page(console: Console, found: Analysis) -> None:
 
 def html(found: Analysis) -> str:
     """Returns the page as HTML."""
-    return rendered(TEMPLATE, found.title, read(STYLE / "map.css"), [], lines=lines_of(found),
+    return rendered(TEMPLATE, found.title, read(STYLE / "map.css") + WORDS, [], lines=lines_of(found),
                     sections=list(sections_of(found)), notes=found.notes)
 
 

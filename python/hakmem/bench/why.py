@@ -8,7 +8,6 @@ import csv
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import click
 
@@ -52,10 +51,10 @@ SECTIONS = (
             "[pool/remote.c](../src/pool/remote.c), `HAKMEM_MF2_*`", (("speed", "larson-4"),)),
     Section("SuperSlab", "877 SuperSlabs, one for each class", "one SuperSlab for many classes, 100 to 200 in all",
             "[superslab.h](../src/superslab/superslab.h)", (("peak", "random-mixed-100000"),)),
-    Section("registry", "`mincore` on unknown pointers took 94 % of the throughput; a look-up for each block of a refill",
-            "no system call for a pointer", "[superslab/window.h](../src/superslab/window.h)"),
-    Section("shared pool and tiers", "three takings of the lock for a prefill; caching the tier check cost 0.9 and 2.3 %",
-            "several slabs under one lock", "[superslab/shared_pool.c](../src/superslab/shared_pool.c), "
+    Section("registry", "`mincore` on unknown pointers took 94 % of the throughput; a look-up for each block "
+            "of a refill", "no system call for a pointer", "[superslab/window.h](../src/superslab/window.h)"),
+    Section("shared pool and tiers", "three takings of the lock for a prefill; caching the tier check cost 0.9 and "
+            "2.3 %", "several slabs under one lock", "[superslab/shared_pool.c](../src/superslab/shared_pool.c), "
             "[superslab/tiers.c](../src/superslab/tiers.c)"),
     Section("warm pool", "0 % hits, then 55.6 % with a prefill", "a budget that adapts by class",
             "[pool/take.c](../src/pool/take.c), `HAKMEM_WARM_POOL_STATS`"),

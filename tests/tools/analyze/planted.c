@@ -14,7 +14,7 @@
 #define BLOCKS 4096
 
 static char *blocks[BLOCKS];
-static _Thread_local int consumes;
+static _Thread_local volatile int consumes; /* a compiler may think that no free reads it */
 static void (*next)(void *);
 
 /* Serves every caller in the process, for it is in the program itself. */

@@ -75,6 +75,13 @@ def test_every_call_is_counted_and_has_a_caller():
     assert ("write", PROGRAM) in by and ("execve", LOADING) in by and ("mmap", START) in by
 
 
+def test_what_the_machine_lacks_is_said():
+    found = analysis("--set", "fc_cap=8", "--", *RANDOM_MIXED, env={"PATH": "/nonexistent"})
+    assert found["calls"] == [] and found["faults"] == []
+    assert all(any(word in note for note in found["notes"]) for word in ("strace", "perf"))
+    assert kinds(found)[:2] == ["front", "first touches"]
+
+
 def test_others_stand_beside_it():
     found = analysis("--against", "glibc", "--", BUILD / "bin/bench_random_mixed", 20000, 256, 42)
     assert list(found["against"]) == ["glibc"]
