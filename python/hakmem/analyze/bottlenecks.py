@@ -110,7 +110,7 @@ def of_calls(seen: Observed, settings: Mapping[str, str]) -> Iterator[Row]:
     """Yields what system calls cost, by who makes them: frees, giving memory back, other calls of the allocator, the
     program, the start."""
     groups: dict[str, Counter[tuple[str, Part]]] = {}
-    for (name, part, back), count in seen.made.items():
+    for name, part, back, count in seen.callers():
         if part.owner == ALLOCATOR:
             frees = any(word in part.entry for word in FREES)
             kind = "empties" if back else "locks" if name == "futex" else "frees" if frees else "other calls"

@@ -311,7 +311,7 @@ def of_program(ctx: click.Context, wanted: Wanted, command: tuple[str, ...]) -> 
         ours = own in (None, "hakmem")
         seen = [observer.observe(subject, ours, functions_of(library) if own == "hakmem" else frozenset(),
                                  wanted.counted)]
-        seen += [observer.observe(other, False, frozenset(), wanted.counted) for other in chosen(wanted.against)]
+        seen += [observer.observe_other(other, wanted.counted) for other in chosen(wanted.against)]
         if wanted.minutes or wanted.tried:
             outcome = try_options(ctx, wanted, command)
     found = page.Analysis(command, settings, seen, rank(seen[0], settings, fault_price()))

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,8 @@ API = re.compile(
 LOADER = re.compile(r"/(ld-linux|ld-musl|ld64)[^/]*$")
 C_LIBRARY = re.compile(r"/(libc\.so\.6|libc-[\d.]+\.so|libpthread[^/]*|libc\.musl[^/]*)$")
 STARTING = re.compile(r"__libc_start|_dl_|call_init")
+# The library passes these calls of the program on to the C library.
+PASSED_ON = re.compile(r"pthread_create|dlopen")
 # Wrappers of system calls: the function above them is of interest.
 WRAPPER = re.compile(r"os_")
 # What may be said of throughput: "throughput = 27604891 ops/s", "1,234 requests per second".
@@ -95,6 +97,16 @@ class Observed:
         beyond: float = self.figures["soft_faults"] - self.figures["peak_rss_kib"] * 1024 / PAGE
         return max(round(beyond), 0)
 
+    def callers(self) -> Iterator[tuple[str, Part, bool, int]]:
+        """Yields (call, who, whether it gives memory back, count). If only the first calls were seen, they stand for the
+        rest."""
+        seen: Counter[str] = Counter()
+        for (name, _, _), count in self.made.items():
+            seen[name] += count
+        for (name, part, back), count in self.made.items():
+            whole = self.calls[name].count if name in self.calls else seen[name]
+            yield name, part, back, round(count * max(whole / seen[name], 1))
+
     @property
     def memory_calls(self) -> int | None:
         """How often the program asked for memory or gave it back; None if that is not known."""
@@ -129,17 +141,19 @@ def part_of(frames: Sequence[tuple[str, str]], files: frozenset[str], names: fro
     """Returns who is behind a stack. names: functions of an allocator that is linked into the program."""
     own = [place for place, (file, function) in enumerate(frames)
            if file in files or API.match(function) or (function in names and not C_LIBRARY.search(file))]
-    if own:
+    if own and not PASSED_ON.match(frames[own[0]][1]):
         outer = own[-1]
         caller = frames[outer + 1] if outer + 1 < len(frames) else ("", "")
         inner = next((frames[place][1] for place in own if not WRAPPER.match(frames[place][1])), frames[own[0]][1])
         starts = LOADER.search(caller[0]) or STARTING.match(caller[1])
         return Part(START if starts else ALLOCATOR, inner, frames[outer][1])
     for file, function in frames:
-        if not (LOADER.search(file) or C_LIBRARY.search(file)):
+        if not (LOADER.search(file) or C_LIBRARY.search(file) or PASSED_ON.match(function)):
             return Part(LOADING, "") if STARTING.match(function) or function == "_start" else Part(
                 PROGRAM, function or Path(file).name)
-    return Part(LOADING, "")
+    # The start and the end of a thread are the C library's alone. It shows no names of its own functions.
+    inside = bool(frames) and all(C_LIBRARY.search(file) and not STARTING.match(function) for file, function in frames)
+    return Part(PROGRAM, "C library") if inside else Part(LOADING, "")
 
 
 def gives_back(call: calls.Made) -> bool:
@@ -167,14 +181,21 @@ class Observer:
         return whole, output, tail
 
     def observe(self, allocator: Allocator, ours: bool, names: frozenset[str], counted: bool) -> Observed:
-        """Returns the Observed of an allocator. ours: it is HAKMEM. counted: count instructions, too."""
-        found = Observed(allocator.name)
-        self.plain(found, allocator, ours)
+        """Returns the Observed of the subject. ours: it is HAKMEM. names: its functions, if it is linked into the
+        program. counted: count instructions, too."""
+        found = self.observe_other(allocator, counted, ours)
         files = files_of(allocator)
-        self.calls(found, allocator, files, names)
+        self.stacks(found, allocator, files, names)
         self.faults(found, allocator, files, names)
         if ours:
             self.cycles(found, allocator)
+        return found
+
+    def observe_other(self, allocator: Allocator, counted: bool, ours: bool = False) -> Observed:
+        """Returns the Observed of an allocator, without what is behind the counts."""
+        found = Observed(allocator.name)
+        self.plain(found, allocator, ours)
+        self.calls(found, allocator)
         if counted:
             env = environment(self.row, allocator, self.conditions)
             found.instructions = instructions.count(
@@ -202,8 +223,8 @@ class Observer:
                 if found.stats is None:
                     found.notes.append("hits: no statistics; the program ended by a signal, _exit or exec")
 
-    def calls(self, found: Observed, allocator: Allocator, files: frozenset[str], names: frozenset[str]) -> None:
-        """Counts system calls, and reads who made them."""
+    def calls(self, found: Observed, allocator: Allocator) -> None:
+        """Counts system calls."""
         if not calls.available():
             found.notes.append("system calls: not counted, strace is not installed")
             return
@@ -213,7 +234,12 @@ class Observer:
             found.notes.append(f"system calls: not counted, the program did not end well under strace: {detail}")
             return
         found.calls = calls.parse_table(text)
-        status, detail, text = calls.strace(self.row, allocator, self.conditions, ["-k"], STACK_SECONDS, self.expected)
+
+    def stacks(self, found: Observed, allocator: Allocator, files: frozenset[str], names: frozenset[str]) -> None:
+        """Reads who made the system calls."""
+        if not found.calls:
+            return
+        _, detail, text = calls.strace(self.row, allocator, self.conditions, ["-k"], STACK_SECONDS, self.expected)
         for made in calls.parse_stacks(text.splitlines()):
             found.made[made.name, part_of(made.frames, files, names), gives_back(made)] += 1
         seen, whole = sum(found.made.values()), sum(tally.count for tally in found.calls.values())

@@ -83,9 +83,9 @@ def sections_of(found: Analysis) -> Iterator[Section]:
     if own.calls:
         yield calls_section(own)
     if own.made:
-        rows = sorted(own.made.items(), key=lambda item: (-item[1], item[0]))
+        rows = sorted(own.callers(), key=lambda row: (-row[3], row))
         yield Section("Who made them", ["call", "by", "count"],
-                      [[name, part.text(), f"{count:,}"] for (name, part, _), count in rows[:ROWS]], left=(0, 1))
+                      [[name, part.text(), f"{count:,}"] for name, part, _, count in rows[:ROWS]], left=(0, 1))
     if own.faults:
         total = sum(own.faults.values())
         yield Section(f"Page faults by part: {total:,}, of which {own.faults_again:,} brought pages back",
@@ -184,7 +184,7 @@ def data_of(one: Observed) -> dict[str, Any]:
         "allocator": one.name, "throughput": one.throughput or None, "figures": one.figures,
         "calls": [{"call": name, **asdict(tally), "by": [
             {**asdict(part), "count": count, "gives_back": back}
-            for (made, part, back), count in one.made.most_common() if made == name]}
+            for made, part, back, count in one.callers() if made == name]}
             for name, tally in one.calls.items()],
         "faults": [{**asdict(part), "count": count} for part, count in one.faults.most_common()],
         "faults_again": one.faults_again, "counters": one.counters, "instructions": one.instructions,

@@ -177,6 +177,13 @@ def test_faults_beyond_the_peak_came_again():
     assert (first.kind, first.count) == ("first touches", 1000) and (second.kind, second.count) == ("empties", 503)
 
 
+def test_the_first_calls_stand_for_the_rest():
+    made = Counter({("mincore", Part(ALLOCATOR, "free", "free"), False): 9, ("mincore", Part(PROGRAM, "f"), False): 1})
+    one = seen(calls={"mincore": Tally(1000, 0, 0.0)}, made=made)
+    assert {(part.owner, count) for _, part, _, count in one.callers()} == {(ALLOCATOR, 900), (PROGRAM, 100)}
+    assert {(found.kind, found.count) for found in rank(one, {})} >= {("frees", 900), ("program", 100)}
+
+
 def test_locks_and_settings_are_told_apart():
     made = Counter({("futex", Part(ALLOCATOR, "lock", "malloc"), False): 1000})
     stats = {"counters": {"remote_locked": 500_000}, "classes": {}}
