@@ -302,6 +302,7 @@ def of_program(ctx: click.Context, wanted: Wanted, command: tuple[str, ...]) -> 
     own = own_malloc(program)
     if own and wanted.against:
         raise click.UsageError(f"--against: {command[0]} defines malloc itself, so no other can be preloaded into it")
+    others = chosen(wanted.against)
     subject = Allocator(own, None, "", "", None) if own else from_library("hakmem", library)
     outcome = None
     with tempfile.TemporaryDirectory(prefix="hakmem-analyze-") as folder, failing(command):
@@ -311,7 +312,7 @@ def of_program(ctx: click.Context, wanted: Wanted, command: tuple[str, ...]) -> 
         ours = own in (None, "hakmem")
         seen = [observer.observe(subject, ours, functions_of(library) if own == "hakmem" else frozenset(),
                                  wanted.counted)]
-        seen += [observer.observe_other(other, wanted.counted) for other in chosen(wanted.against)]
+        seen += [observer.observe_other(other, wanted.counted) for other in others]
         if wanted.minutes or wanted.tried:
             outcome = try_options(ctx, wanted, command)
     found = page.Analysis(command, settings, seen, rank(seen[0], settings, fault_price()))
