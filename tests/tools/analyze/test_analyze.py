@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 from conftest import BUILD, HERE, hakmem
 
+import blackbox
 import machine
 from hakmem.analyze.bottlenecks import number_of, rank
 from hakmem.analyze.observe import ALLOCATOR, LOADING, PROGRAM, START, Observed, Part, part_of, throughput_of
@@ -50,6 +51,15 @@ def test_a_cache_of_empties_that_is_off_is_first(compiled):
     assert kinds(analysis("--", program, "waves"))[0] != "empties"
     first = analysis("--", program, "waves", env={"HAKMEM_SS_LRU_SIZE": "0"})["bottlenecks"][0]
     assert first["kind"] == "empties" and "HAKMEM_SS_LRU_SIZE=0" in first["remedy"]
+
+
+@STRACE
+def test_empties_that_go_back_at_once_are_first_on_the_documents_line(compiled):
+    drivers = blackbox.REPOSITORY / "bench/drivers"
+    program = compiled(HERE / "trims.c", drivers / "random_mixed.c", drivers / "common.c", f"-I{drivers}",
+                       "-lm")
+    first = analysis("--", program, *RANDOM_MIXED[1:])["bottlenecks"][0]
+    assert first["kind"] == "empties" and first["count"] > 1000
 
 
 @STRACE
