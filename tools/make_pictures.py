@@ -84,10 +84,12 @@ def main() -> None:
                 process.stdout.readline()
                 time.sleep(0.2)
                 pid = str(process.pid)
-                top = run([*hakmem, "top", pid, "--svg", IMAGES / "top.svg"])
+                top = run([*hakmem, "look", pid, "--svg", IMAGES / "top.svg"])
                 print(top.strip() or IMAGES / "top.svg")
-                for name in ("stats", "explain", "doctor"):
-                    draw(name, f"hakmem {name}", f"hakmem {name} {pid}", run([*hakmem, name, pid]))
+                for name in ("stats", "explain"):
+                    draw(name, f"hakmem look --{name}", f"hakmem look {pid} --{name}",
+                         run([*hakmem, "look", pid, f"--{name}"]))
+                draw("doctor", "hakmem doctor", f"hakmem doctor {pid}", run([*hakmem, "doctor", pid]))
                 gdb = ["gdb", "-nx", "-batch", "-p", pid, "-ex", f"source {ROOT}/python/hakmem/gdb/hakmem-gdb.py",
                        "-ex", "hakmem info", "-ex", "hakmem classes"]
                 text = run(gdb)

@@ -19,7 +19,7 @@ LAYERS = [
     ["live"],
     ["processes", "supervise"],
     ["heap"],
-    ["doctor", "gdb", "guard", "inside", "leaks", "peers", "ps", "report", "serve", "top"],
+    ["doctor", "gdb", "guard", "inside", "leaks", "look", "peers", "ps", "report", "serve", "top"],
     ["budget", "bench", "pytest_plugin"],
     ["analyze", "trace", "watched"],
     ["run"],

@@ -1,6 +1,6 @@
 /*
  * Sampled guards: a few blocks lie alone between pages that nobody can touch, and are closed for a time after their
- * free. HAKMEM reports an access beyond their end or after their free at once. docs/guard.md explains them.
+ * free. HAKMEM reports an access beyond their end or after their free at once. docs/misuse.md explains them.
  *
  * Any thread may call every function at any time, but not from a signal handler.
  */

@@ -16,25 +16,47 @@ from hakmem.version import NAME, version
 
 # {subcommand: "module:function"}. Only the subcommand itself pays for its module's imports (charts, tables).
 COMMANDS = {
-    "serve": "hakmem.serve.command:serve",
-    "stats": "hakmem.live.command:stats",
-    "explain": "hakmem.live.command:explain",
-    "map": "hakmem.live.command:map_command",
-    "advise": "hakmem.analyze.command:advise",
-    "analyze": "hakmem.analyze.command:analyze",
-    "bench": "hakmem.bench.command:bench",
-    "compare": "hakmem.bench.compare:compare",
-    "completion": "hakmem.completion:completion",
-    "guard": "hakmem.guard.command:guard",
-    "heap": "hakmem.heap.command:heap",
-    "help": "hakmem.cli:help_command",
-    "doctor": "hakmem.doctor.command:doctor",
-    "leaks": "hakmem.leaks.command:leaks",
-    "peers": "hakmem.peers.command:peers",
-    "ps": "hakmem.ps.command:ps",
     "run": "hakmem.run:run",
-    "top": "hakmem.top.command:top",
+    "look": "hakmem.look.command:look",
+    "heap": "hakmem.heap.command:heap",
+    "leaks": "hakmem.leaks.command:leaks",
+    "guard": "hakmem.guard.command:guard",
+    "analyze": "hakmem.analyze.command:analyze",
+    "advise": "hakmem.analyze.command:advise",
+    "compare": "hakmem.bench.compare:compare",
+    "doctor": "hakmem.doctor.command:doctor",
+    "completion": "hakmem.completion:completion",
+    "help": "hakmem.cli:help_command",
+    "bench": "hakmem.bench.command:bench",
+    "peers": "hakmem.peers.command:peers",
     "trace": "hakmem.trace.command:trace",
+    "explain": "hakmem.live.command:explain",
+    "stats": "hakmem.live.command:stats",
+    "map": "hakmem.live.command:map_command",
+    "top": "hakmem.top.command:top",
+    "ps": "hakmem.ps.command:ps",
+    "serve": "hakmem.serve.command:serve",
+}
+# What `hakmem help` lists, by what a person wants. ./hakmem has the same list (tools/command/pages.sh).
+LISTED = {
+    "Run": ("run",),
+    "Look": ("look",),
+    "Find": ("heap", "leaks", "guard"),
+    "Decide": ("compare", "analyze", "doctor"),
+    "The command": ("completion", "help"),
+}
+# What `hakmem help developer` lists.
+DEVELOPER = ("bench", "peers", "trace")
+# Does a part of `hakmem analyze`. Help and completion do not offer it.
+ALIAS = "advise"
+# {view of `hakmem look`: what it shows}. Each is a command too, which help and completion do not offer.
+VIEWS = {
+    "explain": "What each resident byte of PID is for.",
+    "stats": "Totals, size classes, threads and SuperSlabs of PID.",
+    "map": "A drawing of PID's heap, as an HTML file.",
+    "top": "A screen that follows PID.",
+    "ps": "The processes that run on HAKMEM.",
+    "serve": "The figures of processes for browsers and Prometheus.",
 }
 
 
@@ -58,8 +80,22 @@ class LazyGroup(click.Group):
     """A group that knows its subcommands' names and imports only the one that is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Returns the names of all subcommands, sorted."""
-        return sorted({**COMMANDS, **checkout_commands()})
+        """Returns the names of the subcommands that completion offers."""
+        return [*(name for name in COMMANDS if name not in VIEWS and name != ALIAS), *checkout_commands()]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes what LISTED has."""
+        for heading, names in LISTED.items():
+            self.format_group(ctx, formatter, heading, names)
+
+    def format_group(self, ctx: click.Context, formatter: click.HelpFormatter, heading: str,
+                     names: Sequence[str]) -> None:
+        """Writes commands under a heading, a line each."""
+        widest = max(len(name) for group in (*LISTED.values(), DEVELOPER) for name in group)
+        found = [(name, command) for name in names if (command := self.get_command(ctx, name))]
+        with formatter.section(heading):
+            formatter.write_dl([(name.ljust(widest), command.get_short_help_str(formatter.width - widest - 6))
+                                for name, command in found])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Imports and returns a subcommand."""
@@ -77,7 +113,7 @@ class LazyGroup(click.Group):
         except click.UsageError as error:
             import difflib
 
-            alike = difflib.get_close_matches(args[0], self.list_commands(ctx))
+            alike = difflib.get_close_matches(args[0], [*COMMANDS, *checkout_commands()])
             if not alike or "Did you mean" in error.message:
                 raise
             raise click.UsageError(f"{error.message} Did you mean {' or '.join(alike)}?", ctx) from error
@@ -96,8 +132,7 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> object:
         """Runs the command. Cleans the text of an error."""
         words = [*(getattr(ctx, "_protected_args", None) or ()), *ctx.args]
-        if words and words[0] in WATCHED:
-            watch(words)
+        watch(words)
         try:
             return super().invoke(ctx)
         except click.ClickException as error:
@@ -110,11 +145,11 @@ class LazyGroup(click.Group):
 
 
 def watch(words: Sequence[str]) -> None:
-    """Goes on in a process that is ended if it is late."""
-    from hakmem import apart
-
+    """Goes on in a process that is ended if it is late, if the command is one of WATCHED."""
     # For a server, the address decides how long to wait.
-    if not any("://" in word for word in words):
+    if words and words[0] in WATCHED and not any("://" in word for word in words):
+        from hakmem import apart
+
         seconds = WATCHED[words[0]]
         apart.watched(seconds,
                       f"no end after {seconds} seconds: the process keeps its readers waiting, or is very large")
@@ -129,10 +164,18 @@ def print_version(ctx: click.Context, parameter: click.Parameter, wanted: bool) 
         ctx.exit()
 
 
-@click.command("help", add_help_option=False)
-@click.argument("words", nargs=-1, metavar="[COMMAND [SUBCOMMAND]]")
-def help_command(words: tuple[str, ...]) -> None:
-    """List the commands, or print the page of one."""
+@click.command("help")
+@click.argument("words", nargs=-1, metavar="[COMMAND [SUBCOMMAND] | developer]")
+@click.pass_context
+def help_command(ctx: click.Context, words: tuple[str, ...]) -> None:
+    """List the commands, those for developers, or print the page of one."""
+    if words == ("developer",):
+        group = ctx.find_root().command
+        assert isinstance(group, LazyGroup)
+        formatter = ctx.make_formatter()
+        group.format_group(ctx, formatter, "For developers of HAKMEM", DEVELOPER)
+        click.echo(formatter.getvalue(), nl=False)
+        return
     main([*words, "--help"], prog_name=NAME)
 
 

@@ -12,12 +12,11 @@ import io
 import os
 import stat
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
-
-    from hakmem.live.memory import Mapping
 
 # Do not wait for a writer, do not become the terminal, do not pass the file on to a program.
 FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -29,6 +28,24 @@ TEXT_MOST = 256 << 20
 # Bytes of one step of find().
 CHUNK = 1 << 20
 PROC_CHUNK = 1 << 16  # the kernel gives a few pages a call at most
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """One line of /proc/PID/maps."""
+
+    start: int
+    end: int
+    flags: str
+    offset: int
+    device: str
+    inode: int
+    path: str
+
+    @property
+    def size(self) -> int:
+        """The bytes of the mapping."""
+        return self.end - self.start
 
 
 class TooLarge(Exception):

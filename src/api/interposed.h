@@ -9,7 +9,7 @@
  * I3: malloc, free, calloc, realloc and the hak_* names never forward. glibc's calloc and realloc call no malloc that
  *     could be interposed, and wrappers of malloc call them while they begin.
  *
- * docs/interposition.md has the table of names. A library that was opened late is not the process's allocator: it
+ * docs/dev/interposition.md has the table of names. A library that was opened late is not the process's allocator: it
  * forwards nothing (os/symbols.h).
  */
 #ifndef HAK_API_INTERPOSED_H

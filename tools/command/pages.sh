@@ -18,35 +18,25 @@ usage()
     cat <<'END'
 usage: hakmem [--yes] COMMAND [ARGUMENTS]
 
-  build [FLAVOR]             build the library and its programs
+Run
   run [OPTIONS] [--] PROGRAM [ARGUMENTS]
-                             run PROGRAM with HAKMEM in place of its malloc
-  test [OPTIONS] [CTEST ARGUMENTS]
-                             build and test: less than ten minutes, or everything with --all
-  test --soak MINUTES        run stress programs and servers in rotation, with random settings and seeds
-  fuzz TARGET                look for inputs that break a part of HAKMEM
-  shell [-- PROGRAM]         start a shell, or PROGRAM, with all that a developer needs on the PATH
-  wheel [FOLDER]             make a Python wheel of the tools with the library inside
-  bench, compare, peers, trace
-                             measure allocators side by side; record and replay allocations
-  stats PID, explain PID, map PID
-                             show where a process's memory is: figures, every resident byte, a drawing
-  top PID                    watch a process's memory on a terminal, or print one screen (--once)
-  serve PID... [--port N]    serve the figures of processes to browsers and Prometheus
-  ps                         list the processes that run on HAKMEM
+                             run PROGRAM with HAKMEM in place of its malloc; --secure: with the hardened HAKMEM
+Look
+  look [PID] [--VIEW]        list the processes on HAKMEM; watch PID, or say what its memory is: --explain, --stats,
+                             --map (a drawing), --top (a screen), --serve (for browsers and Prometheus)
+Find
+  heap FILE...               show a heap profile: top sites, tree, comparison, flame graph
+  leaks -- PROGRAM           run PROGRAM and show which blocks nothing points to at its end
+  guard FILE...              show the errors that guarded blocks found, with functions and source lines
+Decide
+  compare -- PROGRAM         measure PROGRAM on several allocators
   analyze PID, analyze -- PROGRAM
                              rank what costs time and memory, and name the option or change that takes it away
-  advise PID, advise -- PROGRAM
-                             measure what HAKMEM saves or would save, and advise which options to set
-  leaks -- PROGRAM           run PROGRAM and show which blocks nothing points to at its end
-  heap FILE...               show a heap profile: top sites, tree, comparison, flame graph
-  guard FILE...              show the errors that guarded blocks found, with functions and source lines
   doctor [PID]               check whether HAKMEM serves a process, or can serve programs on this machine
-  amalgamate [FOLDER]        make the one-file source, hakmem.c and hakmem.h
-  crates [FOLDER]            make the Rust crates hakmem and hakmem-sys
-  package [FOLDER]           make everything that users install, with checksums
+The command
   completion SHELL           make bash, zsh or fish complete commands, PIDs and names
   help [COMMAND]             print this, or the page of COMMAND, as 'hakmem COMMAND --help' does
+  help developer             list the commands that build, test, pack and measure HAKMEM
   --version                  print HAKMEM's version
 
 PID is a process's number or its name. A command names the Debian packages that it lacks. If root runs it, it installs
@@ -54,6 +44,27 @@ them; on a terminal it asks first, and --yes answers the question.
 
 Exit status: 0 done; 1 failed; 2 the command line is wrong. 'run', 'shell', 'leaks', 'trace record' and 'peers run' end
 as PROGRAM does, or with 126 if PROGRAM cannot be run, 127 if it does not exist.
+END
+}
+
+usage_developer()
+{
+    cat <<'END'
+The commands that build, test, pack and measure HAKMEM:
+
+  build [FLAVOR]             build the library and its programs
+  test [OPTIONS] [CTEST ARGUMENTS]
+                             build and test: less than ten minutes, or everything with --all
+  test --soak MINUTES        run stress programs and servers in rotation, with random settings and seeds
+  fuzz TARGET                look for inputs that break a part of HAKMEM
+  shell [-- PROGRAM]         start a shell, or PROGRAM, with all that a developer needs on the PATH
+  bench                      measure the allocators side by side on the benchmark programs
+  peers                      build the other allocators, and run a program on one
+  trace                      record a program's allocations, and replay them on each allocator
+  wheel [FOLDER]             make a Python wheel of the tools with the library inside
+  amalgamate [FOLDER]        make the one-file source, hakmem.c and hakmem.h
+  crates [FOLDER]            make the Rust crates hakmem and hakmem-sys
+  package [FOLDER]           make everything that users install, with checksums
 END
 }
 
@@ -194,9 +205,9 @@ END
 usage_help()
 {
     cat <<'END'
-usage: hakmem help [COMMAND [SUBCOMMAND]]
+usage: hakmem help [COMMAND [SUBCOMMAND] | developer]
 
-List the commands, or print the page of one.
+List the commands, those for developers, or print the page of one.
 END
 }
 
@@ -218,25 +229,29 @@ asks_for_page()
 print_page()
 {
     case $1 in
-    amalgamate | build | crates | fuzz | help | package | run | shell | test | wheel) print_text "usage_$1" ;;
-    advise | analyze | bench | compare | completion | doctor | explain | guard) look_with base "$@" --help ;;
-    heap | leaks | map | peers | ps | serve | stats | top | trace) look_with base "$@" --help ;;
+    amalgamate | build | crates | developer | fuzz | help | package | run | shell | test | wheel)
+        print_text "usage_$1"
+        ;;
+    advise | analyze | bench | compare | completion | doctor | explain | guard | heap | leaks | look | map | peers | \
+        ps | serve | stats | top | trace)
+        look_with base "$@" --help
+        ;;
     *) refuse_command "$1" ;;
     esac
 }
 
-# Takes each word of the overview's left column that is neither an option nor an argument.
+# The commands that completion offers: the first word of each line in the overviews' left columns.
 command_names()
 {
-    usage | sed -n 's/^  \([a-z].*\)/\1/p' | sed 's/   .*//; s/--[a-z]*//g' | grep -ow '[a-z]*' | sort -u
+    { usage && usage_developer; } | sed -n 's/^  \([a-z]*\) .*/\1/p' | sort -u
 }
 
 # refuse_command WORD: names the commands that are spelled alike, as the tools in python/ do. Without Python, none.
 refuse_command()
 {
-    local alike
-    # shellcheck disable=SC2046 # names, a line each
+    local alike names
+    mapfile -t names < <(command_names && printf '%s\n' explain map ps serve stats top)
     alike=$(python3 -c 'import difflib, sys
-print(*difflib.get_close_matches(sys.argv[1], sys.argv[2:]), sep=" or ")' "$1" $(command_names) 2>/dev/null) || true
+print(*difflib.get_close_matches(sys.argv[1], sys.argv[2:]), sep=" or ")' "$1" "${names[@]}" 2>/dev/null) || true
     refuse "unknown command '$1'${alike:+; did you mean $alike?}"
 }

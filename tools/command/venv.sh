@@ -85,15 +85,27 @@ kind_of_venv()
         fi
         ;;
     leaks) echo trace ;;
-    top)
-        for word in "$@"; do
-            if [[ $word == --once ]]; then
-                echo base
-                return
-            fi
-        done
-        echo top
-        ;;
+    top) kind_of_look --top "${@:2}" ;;
+    look) kind_of_look "${@:2}" ;;
     *) echo base ;;
     esac
+}
+
+# As look/command.py chooses a view, but without its parser.
+kind_of_look()
+{
+    local word kind=base named=no pid=no
+    for word in "$@"; do
+        case $word in
+        --once | --help | -h) kind=base; break ;;
+        --serve | --port* | --host* | --socket* | --token-file* | --no-token) kind=serve named=yes ;;
+        --top | --svg*) kind=top named=yes ;;
+        -*) named=yes ;;
+        *) pid=yes ;;
+        esac
+    done
+    if [[ $pid$named == yesno && -t 0 && -t 1 ]]; then
+        kind=top
+    fi
+    echo "$kind"
 }

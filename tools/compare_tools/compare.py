@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Shows what heaptrack, memray, jeprof, pprof and hakmem heap say of three programs, in pictures and figures.
 
-Writes docs/images/compare/*.png, tools/compare_tools/figures.json, and the tables of figures in docs/compare-tools.md.
+Writes docs/images/compare/*.png, tools/compare_tools/figures.json, and the tables of figures in docs/dev/compare-tools.md.
 Run it as root with build/venv/bin/python after ./hakmem build. It installs the Debian packages in packages.txt that are
 missing, and memray into build/compare/venv. It takes ten minutes, and more on a busy machine.
 """
@@ -41,7 +41,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 WORK = ROOT / "build/compare"
 IMAGES = ROOT / "docs/images/compare"
-PAGE = ROOT / "docs/compare-tools.md"
+PAGE = ROOT / "docs/dev/compare-tools.md"
 LIBRARY = ROOT / "build/release/lib/libhakmem.so"
 JEMALLOC = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2"
 INTERPRETER = "/usr/lib/heaptrack/libexec/heaptrack_interpret"

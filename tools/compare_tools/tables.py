@@ -1,4 +1,4 @@
-"""The tables of figures in docs/compare-tools.md, from figures.json."""
+"""The tables of figures in docs/dev/compare-tools.md, from figures.json."""
 
 from __future__ import annotations
 

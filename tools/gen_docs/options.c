@@ -48,10 +48,10 @@ static const struct group {
       { "HEAP_PROFILE", "HEAP_PROFILE_RATE", "HEAP_PROFILE_INTERVAL", "HEAP_PROFILE_SIGNAL",
         "HEAP_PROFILE_UNWIND", "HEAP_PROFILE_PYTHON", "LEAK_REPORT", "RECORD_ALL", "TINY_PROFILE" } },
     { "Guarded blocks",
-      "[guard.md](guard.md) says what errors guarded blocks find, and what they cost.\n",
+      "[misuse.md](misuse.md#guarded-blocks) says what errors guarded blocks find, and what they cost.\n",
       { "GUARD", "GUARD_RATE", "GUARD_SLOTS", "GUARD_FILE", "GUARD_CONTINUE" } },
     { "When something is wrong",
-      "[misuse.md](misuse.md) says what misuse is caught, [interposition.md](interposition.md) what `RTLD_DEEPBIND`\n"
+      "[misuse.md](misuse.md) says what misuse is caught, [doctor.md](doctor.md#rtld_deepbind) what `RTLD_DEEPBIND`\n"
       "does. The other options print figures of parts of the allocator ([statistics.md](statistics.md)).\n",
       { "ABORT_ON_MISUSE", "DEEPBIND", "DEBUG_COUNTERS", "FRONT_STATS", "WARM_POOL_STATS", "SS_LRU_DEBUG",
         "SS_PREWARM_DEBUG" } },

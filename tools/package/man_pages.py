@@ -10,7 +10,7 @@ from click_man.core import write_man_pages
 # Takes the checkout's own modules, even if the environment has others installed.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
-from hakmem.cli import main
+from hakmem.cli import COMMANDS, main
 
 # The longest summary of a command, in the line that whatis and apropos show.
 LONGEST_SUMMARY = 120
@@ -19,7 +19,8 @@ LONGEST_SUMMARY = 120
 def load(group: click.Group) -> None:
     """Loads all subcommands, because click-man reads only loaded ones and these are loaded when called."""
     context = click.Context(group)
-    group.commands = {name: command for name in group.list_commands(context)
+    # All commands, those too that help does not list: a page has room.
+    group.commands = {name: command for name in (COMMANDS if group is main else group.list_commands(context))
                       if (command := group.get_command(context, name))}
     for command in group.commands.values():
         command.short_help = command.get_short_help_str(LONGEST_SUMMARY)

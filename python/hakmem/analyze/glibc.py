@@ -12,7 +12,8 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from hakmem.live.memory import LiveError, Mapping, ProcessMemory, Unreadable
+from hakmem.foreign import Mapping
+from hakmem.live.memory import LiveError, ProcessMemory, Unreadable
 
 PAGE = os.sysconf("SC_PAGESIZE")
 WORD, GRANULE, LEAST = 8, 16, 32

@@ -51,9 +51,9 @@ from hakmem.doctor.serving_checks import (
 )
 from hakmem.doctor.system import TEXT_MOST, Process, read_process
 from hakmem.doctor.values import check_values
-from hakmem.foreign import open_regular
+from hakmem.foreign import Mapping, open_regular
 from hakmem.library import known_options
-from hakmem.live.memory import LiveError, Mapping, ProcessMemory, permission_error, sense
+from hakmem.live.memory import LiveError, ProcessMemory, permission_error, sense
 from hakmem.processes import ProcessParameter
 from hakmem.units import bytes_text
 

@@ -15,7 +15,8 @@ from hakmem.doctor.elf import ElfFile, read_elf
 from hakmem.doctor.system import AT_PHDR, AT_PHNUM, Process
 
 if TYPE_CHECKING:
-    from hakmem.live.memory import MappedMemory, Mapping, Memory
+    from hakmem.foreign import Mapping
+    from hakmem.live.memory import MappedMemory, Memory
 
 PT_DYNAMIC, PT_PHDR, DT_DEBUG = 2, 6, 21
 MOST_OBJECTS = 4096

@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from hakmem.clean import clean, clean_bytes
 from hakmem.doctor import DoctorError
-from hakmem.foreign import TooLarge, read_proc
-from hakmem.live.memory import Mapping, living_thread, parse_mappings
+from hakmem.foreign import Mapping, TooLarge, read_proc
+from hakmem.live.memory import living_thread, parse_mappings
 
 T = TypeVar("T")
 

@@ -95,7 +95,7 @@ def heap(ctx: click.Context, files: tuple[AnySource, ...], timeline: bool, every
     read from outside. URL is a server's profile, such as that of hakmem serve at /debug/pprof/heap. Several are
     added up. --start and --stop write to the process, with a debugger's rights."""
     from hakmem.heap.file import ProfileError, write_profile
-    from hakmem.heap.labels import check, notes_of, rooted
+    from hakmem.heap.by_label import check, notes_of, rooted
     from hakmem.heap.source import read_source
     from hakmem.heap.stacks import Expressions, add_up, compare, expression, select
     from hakmem.heap.symbolize import summary as one_line
@@ -230,7 +230,7 @@ def owners_of(source: AnySource) -> tuple[int, ...]:
 def show(whole: Heap, found: Heap, index: int, files: tuple[AnySource, ...], base: AnySource | None, by: str,
          number: int, lines: bool, what: str, least: float, by_label: str | None) -> None:
     """Prints what is asked for. whole: the profile, for shares. found: the stacks selected from it."""
-    from hakmem.heap.labels import rooted, rows_of
+    from hakmem.heap.by_label import rooted, rows_of
     from hakmem.heap.lifetimes import lives_of
     from hakmem.heap.show import (
         print_facts, print_labels, print_lifetimes, print_sites, print_sizes, print_temporary, print_tree)
@@ -271,7 +271,7 @@ def as_data(whole: Heap, found: Heap, files: tuple[AnySource, ...], base: AnySou
             by_label: str | None) -> dict[str, object]:
     """Returns totals, every site and every stack by sample type, for JSON."""
     from hakmem.heap.interval import Intervals
-    from hakmem.heap.labels import rows_of
+    from hakmem.heap.by_label import rows_of
     from hakmem.heap.lifetimes import SPANS, lives_of
     from hakmem.heap.show import total_errors
     from hakmem.heap.sites import sites_of

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Optional
 from hakmem.clean import clean
 from hakmem.compat import zip_strict
 from hakmem.elf import build_id_in
+from hakmem.foreign import Mapping
 from hakmem.heap.interval import HALF, MORE, NONE, variances
 from hakmem.heap.profile_pb2 import Profile
 from hakmem.heap.symbolize import symbolize
-from hakmem.live.memory import LiveError, MappedMemory, Mapping, Unreadable
+from hakmem.live.memory import LiveError, MappedMemory, Unreadable
 from hakmem.live.sites import PYTHON_MARK, Function, HeapSites, Label, Site, Size, python_frame, read_sites
 
 if TYPE_CHECKING:

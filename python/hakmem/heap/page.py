@@ -11,7 +11,7 @@ from hakmem.document import embedded, read, read_script, rendered
 from hakmem.heap.file import write_whole
 from hakmem.heap.graph import FOLDER, graph_scripts, graph_style
 from hakmem.heap.interval import Intervals, error_text
-from hakmem.heap.labels import cell
+from hakmem.heap.by_label import cell
 from hakmem.heap.lifetimes import OF_LIVES, duration_text, lives_of
 from hakmem.heap.show import facts, title_of
 from hakmem.heap.sites import Node, order, sites_of, tree_of

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from hakmem.heap.interval import Intervals, Variances, added, error_text
-from hakmem.heap.labels import Row, keys_of, ordered
-from hakmem.heap.labels import cell as labels_cell
+from hakmem.heap.by_label import Row, keys_of, ordered
+from hakmem.heap.by_label import cell as labels_cell
 from hakmem.compat import zip_strict
 from hakmem.heap.lifetimes import OF_LIVES, SPANS, Lives, duration_text, lives_of
 from hakmem.heap.sizes import spread

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar, Union
+from typing import TypeVar, Union
 
 from hakmem.compat import zip_strict
 from hakmem.heap.interval import Intervals, Variances, added
+from hakmem.heap.labels import LabelSums
 from hakmem.heap.stacks import PYTHON, Frame, Heap, Stack
-
-if TYPE_CHECKING:
-    from hakmem.heap.labels import LabelSums
 
 NOWHERE = "(no stack)"
 LINES_SHOWN = 3

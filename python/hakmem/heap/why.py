@@ -14,7 +14,7 @@ from hakmem.heap.outside import Look, Making, code_of
 from hakmem.heap.show import value_text
 from hakmem.heap.sites import Site, order, sites_of
 from hakmem.live import words
-from hakmem.live.tables import new_table
+from hakmem.live.show import new_table
 from hakmem.live.why import Share, Why, why_of
 from hakmem.units import bytes_column
 

@@ -7,9 +7,10 @@
 A LiveError says what cannot be read and what to do.
 """
 
+from hakmem.foreign import Mapping
 from hakmem.live.descriptor import Descriptor, find, find_all, read_descriptor
 from hakmem.live.heap import snapshot
-from hakmem.live.memory import LiveError, Mapping, ProcessMemory
+from hakmem.live.memory import LiveError, ProcessMemory
 from hakmem.live.model import Snapshot
 
 __all__ = ["Descriptor", "LiveError", "Mapping", "ProcessMemory", "Snapshot", "find", "find_all", "read_descriptor",

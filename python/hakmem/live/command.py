@@ -59,7 +59,7 @@ def stats(pid: int, as_json: bool, prometheus: bool, superslabs: bool) -> None:
         from hakmem.live.prometheus import prometheus_text
         click.echo(prometheus_text([shot]), nl=False)
     else:
-        from hakmem.live.tables import print_snapshot
+        from hakmem.live.show import print_snapshot
         print_snapshot(console(), shot, superslabs)
 
 

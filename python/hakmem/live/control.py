@@ -16,10 +16,10 @@ import errno
 import time
 from dataclasses import dataclass
 
+from hakmem.foreign import Mapping
 from hakmem.live.descriptor import NUMBERS, Descriptor, find
 from hakmem.live.heap import Reader, untorn
-from hakmem.live.memory import (
-    LIBC, IoVec, LiveError, Mapping, NoProcess, ProcessMemory, Unreadable, permission_error, sense)
+from hakmem.live.memory import LIBC, IoVec, LiveError, NoProcess, ProcessMemory, Unreadable, permission_error, sense
 
 LIBC.process_vm_writev.restype = ctypes.c_ssize_t
 LIBC.process_vm_writev.argtypes = [ctypes.c_int, ctypes.POINTER(IoVec), ctypes.c_ulong, ctypes.POINTER(IoVec),

@@ -18,8 +18,8 @@ from hakmem.clean import clean, clean_bytes
 from hakmem.compat import zip_strict
 from hakmem.elf import UNSOUND as UNSOUND_ELF
 from hakmem.elf import sound_elf
-from hakmem.live.memory import (
-    UNSOUND, LiveError, MappedMemory, Mapping, Memory, ProcessMemory, Unreadable, name_of, sense)
+from hakmem.foreign import Mapping
+from hakmem.live.memory import UNSOUND, LiveError, MappedMemory, Memory, ProcessMemory, Unreadable, name_of, sense
 from hakmem.paths import COMMAND
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from hakmem.live.kinds import KINDS, kind_of_areas
 from hakmem.live.model import TIERS, Huge, Slab, Snapshot
 from hakmem.live.moment import Moment, take_moment
 from hakmem.live.pages import PAGE, USER_END, Area, Pagemap, PagemapError, Sweep, read_areas
-from hakmem.live.tables import new_table
+from hakmem.live.show import new_table
 from hakmem.screen import Console, Text
 from hakmem.units import bytes_column
 

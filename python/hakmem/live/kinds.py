@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from hakmem.foreign import TooLarge, read_proc
 
 if TYPE_CHECKING:
-    from hakmem.live.memory import Mapping, ProcessMemory
+    from hakmem.foreign import Mapping
+    from hakmem.live.memory import ProcessMemory
     from hakmem.live.pages import Area
 
 KINDS = {

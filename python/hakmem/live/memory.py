@@ -8,12 +8,11 @@ import os
 import struct
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, Protocol
 
 from hakmem.clean import clean, clean_bytes
-from hakmem.foreign import Reader, TooLarge, open_mapped, read_proc
+from hakmem.foreign import Mapping, Reader, TooLarge, open_mapped, read_proc
 
 IOV_MAX = 1024
 # Limits of bytes: for one call of read_many(); for one look at a process, which may also read a part of what is mapped.
@@ -85,24 +84,6 @@ def name_of(memory: object) -> str:
     """Returns what messages call the process."""
     pid = getattr(memory, "pid", None)
     return f"process {pid}" if pid else "the program"
-
-
-@dataclass(frozen=True)
-class Mapping:
-    """One line of /proc/PID/maps."""
-
-    start: int
-    end: int
-    flags: str
-    offset: int
-    device: str
-    inode: int
-    path: str
-
-    @property
-    def size(self) -> int:
-        """The bytes of the mapping."""
-        return self.end - self.start
 
 
 class IoVec(ctypes.Structure):

@@ -10,10 +10,11 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hakmem.foreign import Mapping
 from hakmem.live import words
 from hakmem.live.heap import snapshot
 from hakmem.live.huge import read_huge
-from hakmem.live.memory import Mapping, ProcessMemory, Unreadable
+from hakmem.live.memory import ProcessMemory, Unreadable
 from hakmem.live.model import Huge, Snapshot, Totals
 from hakmem.live.pages import Area, Pagemap, Sweep, read_areas, read_rss
 

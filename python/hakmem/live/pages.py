@@ -15,7 +15,8 @@ from itertools import accumulate
 from pathlib import Path
 
 from hakmem.compat import zip_strict
-from hakmem.live.memory import LiveError, Mapping, NoProcess, ProcessMemory, Unreadable, parse_mapping
+from hakmem.foreign import Mapping
+from hakmem.live.memory import LiveError, NoProcess, ProcessMemory, Unreadable, parse_mapping
 
 PAGE = mmap.PAGESIZE
 # Bytes of the word that the map has for a page; bits of its last byte.

@@ -17,7 +17,7 @@ import vl_convert
 from hakmem.compat import zip_strict
 from hakmem.document import embedded, read, rendered
 from hakmem.phrases import capital
-from hakmem.report import charts, figures, words
+from hakmem.report import charts, figures, sentences
 from hakmem.report.result import check_result
 
 if TYPE_CHECKING:
@@ -45,15 +45,15 @@ def page(result: Result, stem: str) -> str:
     drawn = all_charts(result)
     noise = figures.overall(result, figures.again(result), "time")
     return rendered(
-        FOLDER / "page.html", f"{result['subject']} measured, {words.date(result)}",
+        FOLDER / "page.html", f"{result['subject']} measured, {sentences.date(result)}",
         read(FOLDER / "page.css") + colors(result), [library(), read(FOLDER / "page.js")], "data: blob:",
-        headline=words.headline(result), lead=words.lead(result), facts=words.facts(result),
-        subject=result["subject"], tiles=words.tiles(result), noise=figures.interval_text(noise) if noise else "",
+        headline=sentences.headline(result), lead=sentences.lead(result), facts=sentences.facts(result),
+        subject=result["subject"], tiles=sentences.tiles(result), noise=figures.interval_text(noise) if noise else "",
         overall_charts=drawn["overall"], overall_table=figures.overall_table(result),
         scatter=drawn["scatter"], row_groups=drawn["rows"], legend=legend(result), failures=figures.failures(result),
         plain_sections=plain_sections(result), row_tables=row_tables(result), sections=sections(result, drawn),
-        method=words.method(result), command=result["command"], options=words.listing(result["options"]),
-        machine=[(name, words.machine_text(value)) for name, value in words.listing(result["machine"])],
+        method=sentences.method(result), command=result["command"], options=sentences.listing(result["options"]),
+        machine=[(name, sentences.machine_text(value)) for name, value in sentences.listing(result["machine"])],
         about_table=about_table(result),
         allocator_table=allocator_table(result),
         specs=embedded(specs(result, drawn)), **raw_data(result, stem))
@@ -87,7 +87,7 @@ def all_charts(result: Result) -> Drawn:
         if found:
             name = figures.MEASURES[measure][0]
             rows.append({"id": measure, "title": f"{capital(name)}, row by row", "charts": found,
-                         "text": words.row_section(result, measure)})
+                         "text": sentences.row_section(result, measure)})
     return {"overall": [chart for measure in OVERALL_CHARTS if (chart := charts.overall_chart(result, measure))],
             "scatter": charts.scatter_chart(result), "rows": rows}
 

@@ -10,7 +10,7 @@ import altair as alt
 import vl_convert
 
 from hakmem.phrases import plural
-from hakmem.report import charts, figures, words
+from hakmem.report import charts, figures, sentences
 from hakmem.report.result import check_result
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def draw(result: Result, chart: charts.Chart) -> str:
 def subtitle(result: Result) -> str:
     """Returns the line below a picture's title."""
     machine = result["machine"]
-    parts = [plural(len(result["rows"]), "row"), words.rounds(result), words.date(result)[:10],
+    parts = [plural(len(result["rows"]), "row"), sentences.rounds(result), sentences.date(result)[:10],
              figures.value_text(machine["cpu"]) if "cpu" in machine else ""]
     return " · ".join(part for part in parts if part)
 

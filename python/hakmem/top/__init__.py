@@ -1,5 +1,5 @@
 """`hakmem top PID`: shows the heap of a running process on a terminal and keeps it up to date.
 
-live/sample.py takes one look, and live/resident.py tells what the resident memory is. tables.py makes tables of a look.
-words.py writes the head of the screen. app.py is the screen, plain.py the same screen as text.
+live/sample.py takes one look, and live/resident.py tells what the resident memory is. live/tables.py makes tables of a
+look. head.py writes the head of the screen. app.py is the screen, plain.py the same screen as text.
 """

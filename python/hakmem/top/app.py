@@ -18,10 +18,11 @@ from textual.widgets import DataTable, Footer, Static
 
 from hakmem.apart import in_thread
 from hakmem.compat import zip_strict
+from hakmem.live import tables
 from hakmem.live.memory import LiveError, NoPermission, NoProcess
 from hakmem.live.sample import RATES, Sample, rates
 from hakmem.screen import Text as ScreenText
-from hakmem.top import tables, words
+from hakmem.top import head
 
 # Looking takes at most this share of the time, however large the heap is.
 LOOKING = 0.25
@@ -85,7 +86,7 @@ class Bar(Static):
 
     def render(self) -> Text:
         """Returns the bar."""
-        return drawn(words.bar(self.parts, self.size.width)) if self.parts else Text()
+        return drawn(head.bar(self.parts, self.size.width)) if self.parts else Text()
 
 
 class Top(App[None]):
@@ -203,9 +204,9 @@ class Top(App[None]):
         parts = self.sample.resident.parts()
         found = rates(self.before, self.sample)
         note = self.note or ("" if self.running.is_set() else "paused")
-        for name, text in (("title", words.title(self.sample, note)), ("memory", words.memory_line(self.sample)),
-                           ("key", words.key(parts)), ("rates", words.rates_line(found, RATES)),
-                           ("history", words.history_line(self.history, self.size.width - 2))):
+        for name, text in (("title", head.title(self.sample, note)), ("memory", head.memory_line(self.sample)),
+                           ("key", head.key(parts)), ("rates", head.rates_line(found, RATES)),
+                           ("history", head.history_line(self.history, self.size.width - 2))):
             self.query_one(f"#{name}", Static).update(drawn(text))
         self.query_one("#tabs", Static).update(self.tabs())
         bar = self.query_one(Bar)
@@ -225,8 +226,8 @@ class Top(App[None]):
     def table(self, sample: Sample) -> tables.Table:
         """Returns the table of the chosen view."""
         if self.drilled is not None:
-            return tables.DRILLS[self.view](sample, self.drilled)
-        return tables.VIEWS[self.view](sample)
+            return tables.DRILLS[self.view](sample.shot, self.drilled)
+        return tables.view(self.view, sample.shot, sample.resident.superslabs)
 
     def draw_table(self, sample: Sample) -> None:
         """Draws the table. Updates only changed cells if its rows and heads are the same."""

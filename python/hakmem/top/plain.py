@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from hakmem import screen
-from hakmem.compat import zip_strict
+from hakmem.live import tables
 from hakmem.live.sample import RATES, Rates, Sample
-from hakmem.top import tables, words
+from hakmem.live.show import drawn
+from hakmem.top import head
 
 if TYPE_CHECKING:
     from hakmem.screen import Console
@@ -42,21 +43,10 @@ class Frame(screen.Console):
 def print_sample(console: Console, sample: Sample, found: Rates | None) -> None:
     """Prints the head and the tables of classes, threads and pools. found: the rates."""
     parts = sample.resident.parts()
-    for line in (words.title(sample), words.memory_line(sample), words.bar(parts, min(BAR_WIDTH, console.width)),
-                 words.key(parts), words.rates_line(found, RATES)):
+    for line in (head.title(sample), head.memory_line(sample), head.bar(parts, min(BAR_WIDTH, console.width)),
+                 head.key(parts), head.rates_line(found, RATES)):
         console.print(line)
     for name in VIEWS:
-        table = tables.VIEWS[name](sample)
+        table = tables.view(name, sample.shot, sample.resident.superslabs)
         console.print()
-        console.print(screen.Text(table.title, style="bold"))
-        console.print(drawn(table))
-
-
-def drawn(table: tables.Table) -> screen.Table:
-    """Returns a Table as the console prints it."""
-    made = screen.Table()
-    for column in table.columns:
-        made.add_column(column.title, justify="left" if column.kind == "words" else "right", no_wrap=True)
-    for _, row in table.sorted():
-        made.add_row(*(tables.value_text(value, column.kind) for value, column in zip_strict(row, table.columns)))
-    return made
+        console.print(drawn(table, table.order))

@@ -211,7 +211,7 @@ def test_the_base_is_small(installed):
 
 
 def test_every_command_has_its_page(hakmem):
-    names = re.findall(r"^  ([a-z]+) ", hakmem("help").stdout.partition("Commands:")[2].partition("Exit status")[0],
+    names = re.findall(r"^  ([a-z]+) ", hakmem("help").stdout.partition("Run:")[2].partition("Exit status")[0],
                        re.MULTILINE)
     for name in set(names) - {"help"}:
         assert hakmem("help", name).stdout.startswith(f"Usage: hakmem {name}")

@@ -49,7 +49,7 @@ def test_filter_directly_after_the_purge_thread_starts(compiled, library):
 
 @pytest.mark.parametrize("flags", [["-static"], []], ids=["static", "dynamic"])
 def test_allocation_behind_a_filter_with_the_override(compiled, override_archive, flags):
-    """It does not notice the sandbox, so that the filter must allow mincore (docs/interposition.md)."""
+    """It does not notice the sandbox, so that the filter must allow mincore (docs/doctor.md)."""
     program = compiled(HERE / "sandbox.c", *flags, override_archive)
     result = blackbox.run([program, 8, 300000, 3, "mincore"])
     assert (result.status, result.stdout, result.stderr) == (0, "done\n", ""), result.report()

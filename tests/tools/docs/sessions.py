@@ -40,7 +40,7 @@ def install_commands(folder: Path) -> None:
 
 
 def free_port() -> int:
-    """For the server that docs/start/redis.md starts. Another checkout runs the same test at once, from another number;
+    """For the server that docs/jemalloc.md starts. Another checkout runs the same test at once, from another number;
     no port is one that the kernel hands out by itself."""
     for port in range(20000 + os.getpid() % 10000, 32000):
         with socket.socket() as taken:

@@ -1,4 +1,4 @@
-"""Protects docs/compare-tools.md: its figures are those that tools/compare_tools measured."""
+"""Protects docs/dev/compare-tools.md: its figures are those that tools/compare_tools measured."""
 
 import json
 import sys
@@ -6,7 +6,7 @@ import sys
 import blackbox
 
 FOLDER = blackbox.REPOSITORY / "tools/compare_tools"
-PAGE = blackbox.REPOSITORY / "docs/compare-tools.md"
+PAGE = blackbox.REPOSITORY / "docs/dev/compare-tools.md"
 sys.path.insert(0, str(FOLDER))
 
 import tables  # noqa: E402

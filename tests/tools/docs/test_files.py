@@ -18,7 +18,7 @@ def good(result: blackbox.Result) -> str:
 
 
 def test_systemd_takes_the_drop_in(tmp_path):
-    text = files("docs/start/systemd.md")["hakmem.conf"]
+    text = files("docs/services.md")["hakmem.conf"]
     service, folder = tmp_path / "one.service", tmp_path / "one.service.d"
     service.write_text("[Service]\nExecStart=/bin/true\n")
     folder.mkdir()
@@ -31,7 +31,7 @@ def test_systemd_takes_the_drop_in(tmp_path):
 
 
 def test_the_deployment_is_yaml_and_sets_options():
-    text = files("docs/start/containers.md")["deployment.yaml"]
+    text = files("docs/services.md")["deployment.yaml"]
     deployment = yaml.safe_load(text)
     assert (deployment["apiVersion"], deployment["kind"]) == ("apps/v1", "Deployment")
     template = deployment["spec"]["template"]
@@ -43,7 +43,7 @@ def test_the_deployment_is_yaml_and_sets_options():
 
 def test_the_image_preloads_what_it_unpacks(tmp_path):
     """ADD unpacks an archive like tar. The lines after it run in a folder that stands for the image."""
-    text = files("docs/start/containers.md")["Containerfile"]
+    text = files("docs/services.md")["Containerfile"]
     archive, folder = re.search(r"^ADD (\S+)\.tar\.gz (/\S+)$", text, re.M).groups()
     library = tmp_path / folder.strip("/") / archive.replace("*", "1.2.3") / "lib/libhakmem.so"
     for path in library, tmp_path / "usr/lib/any":

@@ -32,12 +32,12 @@ def test_version_is_the_headers():
 def test_help_names_the_commands(words):
     result = hakmem(*words)
     assert result.returncode == 0
-    for name in ("build", "run", "test", "fuzz", "--version"):
+    for name in ("run", "look", "heap", "doctor", "--version"):
         assert f"  {name}" in result.stdout
 
 
 @pytest.mark.parametrize("name, option", [("build", "asan"), ("test", "--all"), ("trace replay", "--threads-merged"),
-                                          ("ps", "--json")])
+                                          ("ps", "--json"), ("look", "--map")])
 def test_each_command_has_a_page(name, option):
     """COMMAND --help and help COMMAND give the same page, which names the command as people type it."""
     pages = [hakmem(*name.split(), "--help"), hakmem("help", *name.split())]

@@ -49,8 +49,9 @@ ZSH = ["autoload -U compinit; compinit -u -D", 'eval "$(hakmem completion zsh)"'
 @pytest.mark.parametrize("shell, prepare", [("bash", BASH), ("zsh", ZSH)])
 def test_a_command_and_a_name(shell, prepare, command, waiting, library):
     waiting(own("tab"), library)
-    typed(shell, command, prepare, "hakmem expl", "explain ")
-    typed(shell, command, prepare, f"hakmem stats {own('ta')}", f"{own('tab')} ")
+    typed(shell, command, prepare, "hakmem lo", "look ")
+    typed(shell, command, prepare, "hakmem look --expl", "explain ")
+    typed(shell, command, prepare, f"hakmem look --stats {own('ta')}", f"{own('tab')} ")
 
 
 def fish(command, line):
@@ -61,9 +62,11 @@ def fish(command, line):
 
 def test_in_fish(command, waiting, library):
     process = waiting(own("fish"), library)
-    assert fish(command, "hakmem expl") == ["explain"]
+    assert fish(command, "hakmem lo") == ["look"] and fish(command, "hakmem expl") == []
+    assert fish(command, "hakmem look --expl") == ["--explain"]
+    assert fish(command, "hakmem look 1 --map --out") == ["--output"]
     assert fish(command, f"hakmem stats {own('fi')}") == [own("fish")]
-    assert str(process.pid) in fish(command, "hakmem stats ")
+    assert str(process.pid) in fish(command, "hakmem stats ") and str(process.pid) in fish(command, "hakmem look ")
     assert fish(command, "hakmem doctor --js") == ["--json"]
     assert "/etc/passwd" in fish(command, "hakmem run -- cat /etc/passw")
 
@@ -79,7 +82,7 @@ def test_the_checkouts_own_commands(waiting, library):
 
     text = "".join(path.read_text() for path in (blackbox.REPOSITORY / "tools/command").glob("*.sh"))
     assert answer("hakmem bu") == ["build"]
-    assert answer("hakmem ex") == ["explain"]
+    assert answer("hakmem lo") == ["look"] and answer("hakmem ex") == []
     flavors = text.split("check_flavor()")[1].split("case $1 in\n")[1].split(")")[0]
     assert answer("hakmem build ") == [*(word.strip() for word in flavors.split("|")), "coverage"]
     targets = text.split("command_fuzz()")[1].split("case $target in\n")[1].split(")")[0]
@@ -95,7 +98,7 @@ def test_without_the_tools_the_commands_are_known(tmp_path):
     (tmp_path / "tools/requirements.txt").write_text("wanted\n")
     result = blackbox.run([tmp_path / "hakmem"], env={"_HAKMEM_COMPLETE": "bash_complete", "COMP_WORDS": "hakmem p",
                                                       "COMP_CWORD": "1", "XDG_CACHE_HOME": str(tmp_path / "cache")})
-    assert result.stdout.split() == ["plain,package", "plain,peers", "plain,ps"], result.report()
+    assert result.stdout.split() == ["plain,package", "plain,peers"], result.report()
     assert not (tmp_path / "build").exists()
 
 

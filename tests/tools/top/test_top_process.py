@@ -15,7 +15,7 @@ import pytest
 from inprocess import hakmem
 
 from hakmem.live.memory import LiveError, NoProcess
-from hakmem.top import tables
+from hakmem.live import tables
 from hakmem.live.sample import Sampler, memory_of, rates
 
 PYTHON = sys.executable
@@ -63,19 +63,20 @@ def test_resident_parts_sum_to_the_rss(sampler):
 
 def test_figures_are_those_of_the_program(sampler):
     sample = sampler.take()
-    held = row_of(tables.classes(sample), "block size", programs.HELD_CLASS)
+    held = row_of(tables.classes(sample.shot), "block size", programs.HELD_CLASS)
     assert programs.HELD <= held["live"] <= programs.HELD + 200
-    mine = row_of(tables.classes(sample), "block size", programs.MINE_CLASS)
+    mine = row_of(tables.classes(sample.shot), "block size", programs.MINE_CLASS)
     assert programs.MINE <= mine["live"] <= programs.MINE + 20
     heaps = [row for row in sample.shot.threads if row.kind == "thread" and row.state == "live"]
     assert len(heaps) == 3
     main = next(row for row in heaps if row.tid == sampler.pid)
-    assert row_of(tables.thread_classes(sample, main.heap), "block size", programs.HELD_CLASS)["live"] == held["live"]
-    by_thread = tables.class_slabs(sample, mine["class"])
+    by_class = tables.thread_classes(sample.shot, main.heap)
+    assert row_of(by_class, "block size", programs.HELD_CLASS)["live"] == held["live"]
+    by_thread = tables.class_slabs(sample.shot, mine["class"])
     assert sum(row[3] for row in by_thread.rows) == mine["slabs"]
     assert main.heap not in [row[0] for row in by_thread.rows]
-    assert row_of(tables.huge(sample), "state", "live")["bytes"] >= programs.HUGE
-    assert sum(row[8] for row in tables.superslabs(sample).rows) <= sample.rss
+    assert row_of(tables.huge(sample.shot), "state", "live")["bytes"] >= programs.HUGE
+    assert sum(row[8] for row in tables.superslabs(sample.shot, sample.resident.superslabs).rows) <= sample.rss
 
 
 def test_rates_and_growth(busy, sampler):

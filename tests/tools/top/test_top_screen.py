@@ -17,7 +17,8 @@ from hakmem.live.memory import Unreadable
 from hakmem.live.sample import RATES, rates
 from hakmem.ps.survey import Row, Survey
 from hakmem.screen import SPARKS, spark
-from hakmem.top import command, tables, words
+from hakmem.live import tables
+from hakmem.top import command, head
 from hakmem.top.app import Top
 
 
@@ -98,11 +99,11 @@ def test_head_explains_the_rss():
 def test_bar_is_as_wide_as_it_is_told_and_shows_every_part():
     parts = {"live": 10 ** 9, "cached": 1, "free_in_slab": 0, "retained": 10 ** 8, "metadata": 5, "other": 10 ** 9}
     for width in (10, 77, 200):
-        bar = words.bar(parts, width)
+        bar = head.bar(parts, width)
         assert len(bar.plain) == width
         seen = {style: len(text) for text, style in bar.parts}
-        assert {words.PARTS[name][1] for name, size in parts.items() if size} == set(seen)
-        assert seen[words.PARTS["cached"][1]] == 1
+        assert {head.PARTS[name][1] for name, size in parts.items() if size} == set(seen)
+        assert seen[head.PARTS["cached"][1]] == 1
 
 
 def test_views_by_key_and_tab():
@@ -267,7 +268,7 @@ def test_rates_need_two_samples_and_counters_that_are_there():
     del before.shot.counters["refills"]
     found = rates(before, after)
     assert found.counters == {"refills": None, "flushes": 150, "slabs_carved": 3, "remote_blocks": 21}
-    assert re.search(r" -( |$)", words.rates_line(found, RATES).plain)
+    assert re.search(r" -( |$)", head.rates_line(found, RATES).plain)
 
 
 def test_many_rows_are_cut_and_it_is_said():
@@ -296,7 +297,7 @@ def test_spark():
     assert spark([], 10) == "" and spark([None, 5], 10) == "▁"
     assert spark([1, 2, 3, 4, 5, 6, 7, 8], 80) == SPARKS
     assert spark([9, 1, 8], 2) == "▁█", "the last ones, by themselves"
-    assert words.history_line([(1 << 20, 1 << 10), (2 << 20, 1 << 10)], 58).plain == (
+    assert head.history_line([(1 << 20, 1 << 10), (2 << 20, 1 << 10)], 58).plain == (
         "RSS  ▁█ 1.00 MiB to 2.00 MiB\nlive ▁▁ 1.00 KiB to 1.00 KiB")
 
 
@@ -319,7 +320,7 @@ def test_a_narrow_screen_has_the_names_and_the_sorted_column():
     async def script(app, pilot):
         for number, view in enumerate(("classes", "threads", "pools", "superslabs", "huge"), 1):
             await pilot.press(str(number))
-            table = tables.VIEWS[view](app.sample)
+            table = tables.view(view, app.sample.shot, app.sample.resident.superslabs)
             for _ in table.columns:
                 await pilot.press(">")
                 column, _ = app.orders[table.name]
@@ -349,7 +350,7 @@ def test_a_wider_screen_has_more_columns():
     async def script(app, pilot):
         before = len(titles(app))
         await pilot.resize_terminal(150, 24)
-        await until(pilot, lambda: len(titles(app)) == len(tables.VIEWS["classes"](app.sample).columns))
+        await until(pilot, lambda: len(titles(app)) == len(tables.classes(app.sample.shot).columns))
         assert before < len(titles(app))
     drive(script, size=(60, 24))
 

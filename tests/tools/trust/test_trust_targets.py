@@ -17,9 +17,10 @@ from hostile import COMMAND, CONSTANT, ENVIRONMENT, FIELD, ROOT, TYPE, changed, 
 
 from hakmem import apart, foreign
 from hakmem.clean import clean, clean_lines
+from hakmem.foreign import Mapping
 from hakmem.live import LiveError, ProcessMemory, find, snapshot
 from hakmem.live.descriptor import find_all
-from hakmem.live.memory import Excess, Mapping, parse_mappings
+from hakmem.live.memory import Excess, parse_mappings
 from hakmem.processes import read_one
 from hakmem.ps import survey
 

@@ -1,0 +1,1 @@
+"""`hakmem look`: all views of running processes."""
