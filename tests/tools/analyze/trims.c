@@ -1,4 +1,6 @@
-/* Linked with a benchmark driver: its free gives all free memory back again and again, as if no empty slab were kept. */
+/*
+ * Linked with a benchmark driver: its free gives all free memory back again and again, as if no empty slab were kept.
+ */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <malloc.h>
