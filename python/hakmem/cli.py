@@ -45,6 +45,7 @@ LISTED = {
     "Decide": ("compare", "analyze", "doctor"),
     "The command": ("completion", "help"),
 }
+SUMMARY_MOST = 160  # characters of a command's line
 # What `hakmem help developer` lists.
 DEVELOPER = ("bench", "peers", "trace")
 # Does a part of `hakmem analyze`. Help and completion do not offer it.
@@ -94,7 +95,7 @@ class LazyGroup(click.Group):
         widest = max(len(name) for group in (*LISTED.values(), DEVELOPER) for name in group)
         found = [(name, command) for name in names if (command := self.get_command(ctx, name))]
         with formatter.section(heading):
-            formatter.write_dl([(name.ljust(widest), command.get_short_help_str(formatter.width - widest - 6))
+            formatter.write_dl([(name.ljust(widest), command.get_short_help_str(SUMMARY_MOST))
                                 for name, command in found])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:

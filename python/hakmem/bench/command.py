@@ -25,7 +25,7 @@ from hakmem.bench.runner import Conditions, RunError
 from hakmem.bench.schedule import Plan, State
 from hakmem.bench.session import make_header, make_result, run_session
 from hakmem.extras import extra
-from hakmem.parameters import FILE, File, Range, split_names
+from hakmem.parameters import FILE, Range, split_names
 
 if TYPE_CHECKING:
     from hakmem.bench.allocators import Allocator, Known
@@ -53,6 +53,7 @@ class LazyCommands(click.Group):
             "report": "hakmem.report.command:report",
             "memory": "hakmem.bench.memory_command:memory",
             "security": "hakmem.bench.security_command:security",
+            "show": "hakmem.bench.show_command:show",
             "why": "hakmem.bench.why:why"}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -386,27 +387,3 @@ def measure(plan: Plan, rows: dict[str, Row], allocators: dict[str, Allocator], 
         raise click.ClickException(f"{error}{again}") from error
     finally:
         journal.close()
-
-
-@bench.command("show")
-@click.argument("file", type=File(path_type=Path), metavar="RESULT")
-@click.option("--csv", "as_csv", is_flag=True, help="Print the samples as CSV.")
-def show(file: Path, as_csv: bool) -> None:
-    """Print the tables of a result again: .json, .json.xz or .json.gz of a run, or of counted instructions."""
-    from hakmem.bench import instructions_command
-    from hakmem.bench.table import print_result
-    from hakmem.report.result import ResultError, check_result, read_json
-
-    try:
-        result = read_json(file)
-        if isinstance(result, dict) and result.get("format") == instructions_command.FORMAT:
-            if as_csv:
-                raise click.UsageError(f"--csv: {file} holds counts, not samples")
-            instructions_command.print_tables(result)
-            return
-        check_result(result, file)
-    except ResultError as error:
-        raise click.ClickException(str(error)) from error
-    except (KeyError, TypeError, AttributeError) as error:
-        raise click.ClickException(f"{file}: damaged: {error!r}") from error
-    print_as(result, False, as_csv, print_result)
