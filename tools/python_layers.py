@@ -21,7 +21,7 @@ LAYERS = [
     ["heap"],
     ["doctor", "gdb", "guard", "inside", "leaks", "look", "peers", "ps", "report", "serve", "top"],
     ["budget", "bench", "pytest_plugin"],
-    ["advise", "trace", "watched"],
+    ["analyze", "trace", "watched"],
     ["run"],
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

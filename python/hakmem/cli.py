@@ -21,7 +21,8 @@ COMMANDS = {
     "heap": "hakmem.heap.command:heap",
     "leaks": "hakmem.leaks.command:leaks",
     "guard": "hakmem.guard.command:guard",
-    "advise": "hakmem.advise.command:advise",
+    "analyze": "hakmem.analyze.command:analyze",
+    "advise": "hakmem.analyze.command:advise",
     "compare": "hakmem.bench.compare:compare",
     "doctor": "hakmem.doctor.command:doctor",
     "completion": "hakmem.completion:completion",
@@ -41,12 +42,14 @@ LISTED = {
     "Run": ("run",),
     "Look": ("look",),
     "Find": ("heap", "leaks", "guard"),
-    "Decide": ("compare", "advise", "doctor"),
+    "Decide": ("compare", "analyze", "doctor"),
     "The command": ("completion", "help"),
 }
 SUMMARY_MOST = 160  # characters of a command's line
 # What `hakmem help developer` lists.
 DEVELOPER = ("bench", "peers", "trace")
+# Does a part of `hakmem analyze`. Help and completion do not offer it.
+ALIAS = "advise"
 # {view of `hakmem look`: what it shows}. Each is a command too, which help and completion do not offer.
 VIEWS = {
     "explain": "What each resident byte of PID is for.",
@@ -79,7 +82,7 @@ class LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Returns the names of the subcommands that completion offers."""
-        return [*(name for name in COMMANDS if name not in VIEWS), *checkout_commands()]
+        return [*(name for name in COMMANDS if name not in VIEWS and name != ALIAS), *checkout_commands()]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes what LISTED has."""

@@ -20,7 +20,7 @@ else:
         def __class_getitem__(cls, kind):
             return cls
 
-__all__ = ["FILE", "File", "Parameter", "Range", "debug_dir_option"]
+__all__ = ["FILE", "File", "Parameter", "Range", "debug_dir_option", "split_names"]
 
 
 class File(click.Path):
@@ -39,6 +39,11 @@ FILE = File(path_type=Path, dir_okay=False)
 debug_dir_option = click.option("--debug-dir", "debug_folders", multiple=True, metavar="FOLDER",
                                 type=click.Path(path_type=Path, file_okay=False, exists=True),
                                 help="Where separate debug files are, besides /usr/lib/debug.")
+
+
+def split_names(context: click.Context, parameter: click.Parameter, value: str | None) -> list[str]:
+    """Splits a comma-separated option (click callback)."""
+    return [name for name in value.split(",") if name] if value else []
 
 
 class Range(click.FloatRange):

@@ -30,8 +30,8 @@ Find
   guard FILE...              show the errors that guarded blocks found, with functions and source lines
 Decide
   compare -- PROGRAM         measure PROGRAM on several allocators
-  advise PID, advise -- PROGRAM
-                             measure what HAKMEM saves or would save, and advise which options to set
+  analyze PID, analyze -- PROGRAM
+                             rank what costs time and memory, and name the option or change that takes it away
   doctor [PID]               check whether HAKMEM serves a process, or can serve programs on this machine
 The command
   completion SHELL           make bash, zsh or fish complete commands, PIDs and names
@@ -232,8 +232,8 @@ print_page()
     amalgamate | build | crates | developer | fuzz | help | package | run | shell | test | wheel)
         print_text "usage_$1"
         ;;
-    advise | bench | compare | completion | doctor | explain | guard | heap | leaks | look | map | peers | ps | \
-        serve | stats | top | trace)
+    advise | analyze | bench | compare | completion | doctor | explain | guard | heap | leaks | look | map | peers | \
+        ps | serve | stats | top | trace)
         look_with base "$@" --help
         ;;
     *) refuse_command "$1" ;;

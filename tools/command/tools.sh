@@ -12,7 +12,7 @@ command_tool()
     "bench security") targets=(hakmem) ;;
     bench\ *) offer_bench_tools "'hakmem bench'" ;;
     # These commands run a program of the user's. Of the build they need only what starts it.
-    advise\ * | compare\ *) targets=(hakmem hakmem_run bench_measure) ;;
+    analyze\ * | advise\ * | compare\ *) targets=(hakmem hakmem_run bench_measure) ;;
     leaks\ *) targets=(hakmem hakmem_run) ;;
     trace\ record) targets=(hakmem hakmem_run hakmem_trace hakmem_trace_finish) ;;
     trace\ replay) targets=(hakmem bench_measure hakmem_replay) ;;
@@ -116,15 +116,20 @@ command_bench()
 }
 
 # Measuring a program needs the launcher, which a build makes. Looking at a process does not.
-command_advise()
+command_analyze()
 {
     local word
     for word in "$@"; do
         if [[ $word == -- ]]; then
-            command_tool advise "$@"
+            command_tool "${command:-analyze}" "$@"
         fi
     done
-    command_look advise "$@"
+    command_look "${command:-analyze}" "$@"
+}
+
+command_advise()
+{
+    command_analyze "$@"
 }
 
 # Answers a shell that completes a line. Sets nothing up for that: without the tools it offers only the commands' names.

@@ -25,7 +25,7 @@ from hakmem.bench.runner import Conditions, RunError
 from hakmem.bench.schedule import Plan, State
 from hakmem.bench.session import make_header, make_result, run_session
 from hakmem.extras import extra
-from hakmem.parameters import FILE, Range
+from hakmem.parameters import FILE, Range, split_names
 
 if TYPE_CHECKING:
     from hakmem.bench.allocators import Allocator, Known
@@ -53,7 +53,8 @@ class LazyCommands(click.Group):
             "report": "hakmem.report.command:report",
             "memory": "hakmem.bench.memory_command:memory",
             "security": "hakmem.bench.security_command:security",
-            "show": "hakmem.bench.show_command:show"}
+            "show": "hakmem.bench.show_command:show",
+            "why": "hakmem.bench.why:why"}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Returns the names of all subcommands, sorted."""
@@ -66,11 +67,6 @@ class LazyCommands(click.Group):
         module, _, function = self.LAZY[cmd_name].partition(":")
         command: click.Command = getattr(importlib.import_module(module), function)
         return command
-
-
-def split_names(context: click.Context, parameter: click.Parameter, value: str | None) -> list[str]:
-    """Splits a comma-separated option (click callback)."""
-    return [name for name in value.split(",") if name] if value else []
 
 
 def check_pairs(context: click.Context, parameter: click.Parameter, values: Iterable[str]) -> Pairs:

@@ -14,10 +14,10 @@ from hakmem.bench import allocators as chosen_allocators
 from hakmem.bench import batches as grid_of
 from hakmem.bench import rows as bench_rows
 from hakmem.bench.command import (
-    QUICK_ROUNDS, ROUNDS, ROUNDS_MOST, Wishes, list_rows, measure_rows, print_as, split_names)
+    QUICK_ROUNDS, ROUNDS, ROUNDS_MOST, Wishes, list_rows, measure_rows, print_as)
 from hakmem.bench.table import (
     STYLES, interval_text, memory_text, print_notes, print_table, ratio_text, rounds_text, seconds_text)
-from hakmem.parameters import Range
+from hakmem.parameters import Range, split_names
 from hakmem.screen import Console, Text
 
 if TYPE_CHECKING:

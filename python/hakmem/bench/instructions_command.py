@@ -16,9 +16,10 @@ import click
 from hakmem import paths, writing
 from hakmem.bench import allocators as chosen_allocators
 from hakmem.bench import deterministic, machine
-from hakmem.bench.command import Pairs, say, split_names
+from hakmem.bench.command import Pairs, say
 from hakmem.bench.rows import choose
 from hakmem.bench.table import print_table, slices
+from hakmem.parameters import split_names
 from hakmem.screen import Console, Text, make_console
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ import click
 
 from hakmem.bench import machine, misuse
 from hakmem.bench.allocators import parse_pair
-from hakmem.bench.command import split_names
 from hakmem.bench.table import print_table
+from hakmem.parameters import split_names
 from hakmem.peers import PeersError, load_peers
 from hakmem.screen import make_console
 

@@ -11,7 +11,8 @@ import pytest
 import blackbox
 from hakmem.cli import main
 
-OF_A_PROCESS = ("stats", "explain", "map", "doctor", "serve", "heap", "guard", "top --once", "advise")
+OF_A_PROCESS = ("stats", "explain", "map", "doctor", "serve", "heap", "guard", "top --once", "advise",
+                "analyze")
 ALL = (*OF_A_PROCESS, "ps", "completion", "bench", "bench show", "bench report", "bench security", "compare",
        "peers", "peers list", "peers build", "trace info",
        "trace replay", "trace record", "run")

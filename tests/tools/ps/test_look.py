@@ -10,7 +10,7 @@ from conftest import own
 from inprocess import hakmem
 
 import blackbox
-from hakmem.cli import COMMANDS, VIEWS, main
+from hakmem.cli import ALIAS, COMMANDS, VIEWS, main
 from hakmem.look.command import look, preferred
 
 # The names that scripts may have.
@@ -92,7 +92,7 @@ def test_help_lists_few_commands_and_both_commands_the_same():
     assert set(here) == set(there) and len(set(here)) <= 14
     assert len(here) == len(set(here)) and not set(here) & {*VIEWS}
     developers = set(names(output("help", "developer")))
-    assert {*here} | developers | {*VIEWS} == {*COMMANDS} and not {*here} & developers
+    assert {*here} | developers | {*VIEWS, ALIAS} == {*COMMANDS} and not {*here} & developers
     assert developers < set(names(blackbox.run([CHECKOUT, "help", "developer"]).stdout))
 
 

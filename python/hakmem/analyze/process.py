@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hakmem.advise.words import OPTIONS_MOST, Advice, worth
+from hakmem.analyze.words import OPTIONS_MOST, Advice, worth
 from hakmem.live.descriptor import find
 from hakmem.live.explain import Explanation, explain_process
 from hakmem.live.heap import snapshot

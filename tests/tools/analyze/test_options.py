@@ -11,8 +11,8 @@ import pytest
 from conftest import BUILD, hakmem
 
 import blackbox
-from hakmem.advise import program
-from hakmem.advise.program import Part, choose, costs
+from hakmem.analyze import options
+from hakmem.analyze.options import Part, choose, costs
 from hakmem.cli import main
 
 
@@ -26,7 +26,7 @@ def test_what_each_option_does_is_measured():
     found = json.loads(result.stdout)
     samples = found["first"]["samples"]
     assert {sample["allocator"] for sample in samples} == {"system", "hakmem", "hakmem-again", *tried}
-    assert len(samples) == 5 * found["first"]["rounds"] == 5 * program.ROUNDS
+    assert len(samples) == 5 * found["first"]["rounds"] == 5 * options.ROUNDS
     peaks = {name: [sample["peak_rss_kib"] for sample in samples if sample["allocator"] == name]
              for name in ("hakmem", *tried)}
     assert max(peaks["HAKMEM_SS_PREWARM=0"]) < min(peaks["hakmem"]) - 90 * 1024
@@ -102,7 +102,7 @@ def part(**figures):
 def test_at_most_one_option_for_memory_and_one_for_time(figures, chosen):
     found = choose(part(**figures), list(figures))
     assert set(found) == set(chosen)
-    assert all(found[name] in (("time",) if chosen[name] == "time" else program.MEMORY) for name in chosen)
+    assert all(found[name] in (("time",) if chosen[name] == "time" else options.MEMORY) for name in chosen)
 
 
 def test_a_cost_counts_though_it_may_be_noise():

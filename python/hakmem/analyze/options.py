@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hakmem.advise.words import OPTIONS_MOST
+from hakmem.analyze.observe import RunFailed
+from hakmem.analyze.words import OPTIONS_MOST
 from hakmem.bench import statistics
 from hakmem.bench.allocators import Allocator, again, with_copy
 from hakmem.bench.runner import Conditions, run_once
@@ -35,10 +36,6 @@ FIRST_PART = 0.75
 COST_MOST = 0.05
 MEMORY = ("peak_rss", "mean_rss")
 FIGURES = ("time", "cpu", "peak_rss", "mean_rss", "end_rss")
-
-
-class ProgramFailed(RuntimeError):
-    """A run of the program failed."""
 
 
 class NoJournal:
@@ -104,11 +101,11 @@ def session(row: Row, allocators: dict[str, Allocator], conditions: Conditions, 
 
 
 def first_run(row: Row, allocator: Allocator, conditions: Conditions, *, warm: int, status: int) -> float:
-    """Returns the seconds of one run; raises ProgramFailed if it fails."""
+    """Returns the seconds of one run; raises RunFailed if it fails."""
     sample = run_once(row, allocator, conditions, warm=warm, expected=status)
     if sample["status"] != "ok":
-        raise ProgramFailed(f"on {'the system malloc' if allocator.name == SYSTEM else allocator.name} it ended so: "
-                            f"{sample['detail']}")
+        raise RunFailed(f"on {'the system malloc' if allocator.name == SYSTEM else allocator.name} it ended so: "
+                        f"{sample['detail']}")
     seconds: float = sample["wall_s"]
     return seconds
 

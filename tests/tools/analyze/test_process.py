@@ -11,10 +11,10 @@ import pytest
 from conftest import BUILD, HERE, hakmem
 
 import blackbox
-from hakmem.advise import process as live
-from hakmem.advise.glibc import walk
-from hakmem.advise.process import Findings, advice_on
-from hakmem.advise.words import command_text
+from hakmem.analyze import process as live
+from hakmem.analyze.glibc import walk
+from hakmem.analyze.process import Findings, advice_on
+from hakmem.analyze.words import command_text
 from hakmem.processes import Process
 
 KIB, MIB = 1 << 10, 1 << 20

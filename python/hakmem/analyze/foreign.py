@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hakmem.advise.glibc import heaps_of
+from hakmem.analyze.glibc import heaps_of
 from hakmem.doctor.linkmap import loaded_objects, place, place_program, read_link_map
 from hakmem.doctor.serving_checks import check_runtime, check_static, check_word_size, server_of
 from hakmem.doctor.system import read_process
@@ -13,7 +13,7 @@ from hakmem.live.memory import ProcessMemory, permission_error
 from hakmem.live.pages import HEADER, read_rss
 
 if TYPE_CHECKING:
-    from hakmem.advise.glibc import Heap
+    from hakmem.analyze.glibc import Heap
 
 
 @dataclass

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hakmem.advise.process import WHAT, Findings
-from hakmem.advise.program import CHOSEN, SUBJECT, SYSTEM, Outcome, Part
+from hakmem.analyze.process import WHAT, Findings
+from hakmem.analyze.options import CHOSEN, SUBJECT, SYSTEM, Outcome, Part
 from hakmem.bench.allocators import again
 from hakmem.bench.verdict import ROUNDS_LEAST, change_text, percent
 from hakmem.live import words
@@ -19,7 +19,7 @@ from hakmem.report.figures import listed
 from hakmem.units import bytes_column
 
 if TYPE_CHECKING:
-    from hakmem.advise.foreign import Foreign
+    from hakmem.analyze.foreign import Foreign
     from hakmem.processes import Process
     from hakmem.screen import Console
 
@@ -156,7 +156,7 @@ def print_process(console: Console, found: Findings, process: Process | None) ->
     click.echo(f"In the {found.seconds:.1f} s in which it was watched: {doing}.")
     for line in process_text(found):
         click.echo(click.style(line, bold=True))
-    from hakmem.advise.words import command_text
+    from hakmem.analyze.words import command_text
 
     command = command_text(process)
     settings = [advice.setting for advice in found.advice]
@@ -205,7 +205,7 @@ def foreign_text(found: Foreign) -> list[str]:
 
 def print_foreign(_: Console, found: Foreign, process: Process | None, unit: str | None) -> None:
     """Prints the findings on a process on another malloc."""
-    from hakmem.advise.words import command_text
+    from hakmem.analyze.words import command_text
 
     for line in foreign_text(found):
         click.echo(line)
