@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 # {sample type: (its unit, its figure for a Share)}
 TYPES: dict[str, tuple[str, Callable[[Share], float]]] = {
-    "above_space": ("bytes", lambda share: share.rounding + share.held),
+    "above_space": ("bytes", lambda share: share.rounding + share.kept.held),
     "rounding_space": ("bytes", lambda share: share.rounding),
-    "held_space": ("bytes", lambda share: share.held),
-    "held_slabs": ("count", lambda share: share.slabs),
-    "held_superslabs": ("count", lambda share: share.superslabs),
+    "held_space": ("bytes", lambda share: share.kept.held),
+    "held_slabs": ("count", lambda share: share.kept.slabs),
+    "held_superslabs": ("count", lambda share: share.kept.superslabs),
     "untouched_space": ("bytes", lambda share: share.untouched),
     "idle_space": ("bytes", lambda share: share.idle),
     "inuse_objects": ("count", lambda share: share.blocks),
@@ -118,10 +118,9 @@ def held_of(why: Why) -> int:
 
 def unknown_of(why: Why) -> list[tuple[str, int]]:
     """Returns [(what holds it, bytes)] for held memory that no site holds."""
-    rest = held_of(why) - round(why.total.held) - why.held_by_samples - why.held_by_caches
+    rest, caches = round(why.kept.held - why.total.kept.held), round(why.kept_by_caches.held)
     return [(name, value) for name, value in (
-        ("blocks of which none is a sample", rest), ("the heap profile's own slabs", why.held_by_samples),
-        ("blocks in thread caches alone", why.held_by_caches)) if value > 0]
+        ("blocks of which none is a sample", rest), ("blocks in thread caches alone", caches)) if value > 0]
 
 
 def print_why(console: Console, why: Why, found: Heap | None, kind: str, by: str, number: int, lines: bool) -> None:
