@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hakmem.compat import zip_strict
@@ -13,6 +14,7 @@ from hakmem.heap.file import ProfileError, parse_profile
 from hakmem.heap.outside import Look, Making, code_of
 from hakmem.heap.show import value_text
 from hakmem.heap.sites import Site, order, sites_of
+from hakmem.heap.stacks import add_up
 from hakmem.live import words
 from hakmem.live.tables import new_table
 from hakmem.live.why import Share, Why, why_of
@@ -33,6 +35,9 @@ TYPES: dict[str, tuple[str, Callable[[Share], float]]] = {
     "held_space": ("bytes", lambda share: share.kept.held),
     "held_slabs": ("count", lambda share: share.kept.slabs),
     "held_superslabs": ("count", lambda share: share.kept.superslabs),
+    "kept_space": ("bytes", lambda share: share.kept.bytes),
+    "kept_huge_space": ("bytes", lambda share: share.kept.huge),
+    "kept_header_space": ("bytes", lambda share: share.kept.headers),
     "untouched_space": ("bytes", lambda share: share.untouched),
     "idle_space": ("bytes", lambda share: share.idle),
     "inuse_objects": ("count", lambda share: share.blocks),
@@ -75,12 +80,26 @@ def profile_of(memory: ProcessMemory, why: Why, source: object) -> Profile:
     made = WhyMaking(seen)
     for site in why.heap.sites:
         share = why.sites.get(site.address, Share())
-        made.add(site.frames, {None: tuple(round(figure(share)) for _, figure in TYPES.values())}, site.labels)
+        values = tuple(round(figure(share)) for _, figure in TYPES.values())
+        made.add(site.frames, {None: values}, site.labels)
+        if any(values):
+            why.variances.append(share.variance)
     profile = made.finished(seen.clock_ns - why.heap.started_ns)
     if not profile.sample:
         raise ProfileError(f"process {memory.pid}: its heap profile has no block in use; its samples are "
                            f"{why.heap.mean:,} bytes apart in the mean")
     return parse_profile(profile.SerializeToString(), source)
+
+
+def stacks_of(why: Why, profile: Profile, source: Process, whole_names: bool = False, interpreter: bool = False) -> Heap:
+    """Returns the stacks of a Why's Profile, with the variances of what their blocks keep."""
+    found = add_up({source: profile}, whole_names, interpreter)
+    place, width = found.index("kept_space"), len(found.types)
+    stacks = [replace(stack, variances=tuple(
+        variance if number == place else known
+        for number, known in enumerate(stack.variances or (0.0,) * width)))
+        for stack, variance in zip_strict(found.stacks, why.variances)]
+    return replace(found, stacks=stacks, kept=(found.total(place), sum(why.variances)))
 
 
 # ---- As tables ----

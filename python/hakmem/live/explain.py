@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 HEAP_PARTS = {
     "live": "blocks that the program holds",
     "cached": "blocks in thread caches",
-    "fragmentation": "free bytes on pages that hold blocks too: they stay while those do",
+    "fragmentation": "free bytes on pages that hold blocks too, or in slabs more than half in use: they stay with these",
     "free_in_slab": "whole free pages of slabs in use: they leave after the purge delay",
     "retained": "free units and huge ranges kept for reuse: they leave after the purge delay",
     "huge_pages": "unused, but on huge pages whose other parts are used",

@@ -80,6 +80,7 @@ class Why:
     caches: list[CacheRow]  # (thread's name, its id or None, bytes in its cache)
     idle: Idle | None
     total: Share = field(default_factory=Share)
+    variances: list[float] = field(default_factory=list)  # of what sites keep, in the order of a profile (heap/why.py)
 
     @property
     def rounding(self) -> int:

@@ -5,7 +5,8 @@
  *   plant SIZE COUNT EVERY WINDOW KEEP SEED THREADS   each thread takes COUNT blocks. With the chance 1 / EVERY a block
  *                        is long-lived: by often(), seldom() or rare(), 6 : 3 : 1. All others are brief()'s: one of the
  *                        last WINDOW, by chance, is freed for each new one, and in the end all but one in KEEP. Then
- *                        the thread gives up its cache and waits -> number of long-lived blocks
+ *                        the thread gives back what is free, and waits -> number of long-lived blocks
+ *   leave ...            the same, but the thread gives nothing back
  *   dense SIZE COUNT     takes COUNT blocks by dense() -> COUNT
  *   trim                 -> what malloc_trim returns
  *   gone                 frees all blocks of often(), seldom() and rare(), and trims -> their number
@@ -69,6 +70,7 @@ static void keep(char *address, int site)
 struct order {
     size_t size, count, every, window, keep, seed;
     pthread_barrier_t *done;
+    int trims;
 };
 
 static size_t chance(uint64_t *state, size_t below)
@@ -102,7 +104,8 @@ static void *plant(void *argument)
         else if (window[i])
             keep(window[i], BRIEF);
     munmap(window, order->window * sizeof *window);
-    malloc_trim(0);
+    if (order->trims)
+        malloc_trim(0);
     pthread_barrier_wait(order->done);
     for (;;)
         pause();
@@ -216,6 +219,7 @@ int main(void)
         int found = sscanf(line, "%15s %zu %zu %zu %zu %zu %zu %zu", word, &order.size, &order.count,
                            &order.every, &order.window, &order.keep, &order.seed, &threads);
         if (found == 8) {
+            order.trims = strcmp(word, "plant") == 0;
             start(order, threads);
         } else if (found == 3) {
             for (size_t i = 0; i < order.count; i++)
