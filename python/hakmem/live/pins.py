@@ -158,8 +158,9 @@ class Part:
     variance: float = 0
 
 
-def divide(picks: Sequence[Pick], kept: Kept, blocks: int) -> dict[int, Part]:
+def divide(picks: Sequence[Pick], kept: Kept, blocks: int, older: float) -> dict[int, Part]:
     """Returns {site: its Part} of what blocks of one size keep, of which there are so many. picks: all their samples.
+    older: how many blocks may be from before the profile, at most.
 
     If samples stand for fewer blocks than there are, by more than chance explains, some are older than the profile.
     Their part stays out."""
@@ -177,7 +178,7 @@ def divide(picks: Sequence[Pick], kept: Kept, blocks: int) -> dict[int, Part]:
         stands += pick.blocks
         variance += pick.weight * (pick.weight - 1)
     more = MORE * variance / len(picks) if picks else 0
-    known = min(1.0, (stands + HALF * math.sqrt(variance + more)) / blocks) if blocks else 0
+    known = min(1.0, max(stands + HALF * math.sqrt(variance + more), blocks - older) / blocks) if blocks else 0
     for part in sums.values():
         spread = known * kept.bytes / total.bytes if total.bytes else 0
         part.variance *= spread**2

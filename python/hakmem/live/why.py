@@ -233,8 +233,9 @@ class Maker:
             else:
                 each = self.places.would_keep(window // unit + beside, size) if beside else None
                 picks[size].append(Pick(site, stands - 1, stands, each))
+        unseen = heap.unseen if heap.on and heap.unseen is not None else self.shot.totals.live
         for size, (kept, blocks) in self.places.by_size().items():
-            for site, part in divide(picks[size], kept, blocks).items():
+            for site, part in divide(picks[size], kept, blocks, unseen / size).items():
                 sites[site].kept.add(part.kept)
                 sites[site].variance += part.variance
         return sites

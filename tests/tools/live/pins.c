@@ -10,14 +10,17 @@
  *   dense SIZE COUNT     takes COUNT blocks by dense() -> COUNT
  *   trim                 -> what malloc_trim returns
  *   gone                 frees all blocks of often(), seldom() and rare(), and trims -> their number
- *   truth                for each function -> its name, its blocks, the free bytes that they keep resident
+ *   regions              -> the addresses of all pieces of 2 MiB with blocks
+ *   truth BITS           BITS: for each region 1 if it is a huge page, else 0 -> for each function its name, its
+ *                        blocks, and the free bytes that they keep resident
  *
- * A page leaves when its last block is gone, and what else is resident of 2 MiB (a header; the rest of a huge page) when
- * the last block in them is. So the blocks share these bytes evenly.
+ * A page leaves when its last block is gone. So does a region's header, and the rest of a huge page, when the last block
+ * of the region is. The blocks share these bytes evenly.
  */
 #define _GNU_SOURCE
 #include <malloc.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +39,7 @@
 SITE(often) SITE(seldom) SITE(rare) SITE(brief) SITE(dense)
 
 enum { OFTEN, SELDOM, RARE, BRIEF, DENSE, SITES };
-enum { PAGE = 4096, REGION = 2 << 20, PAGES = REGION / PAGE, MOST = 1 << 22, THREADS_MOST = 16 };
+enum { PAGE = 4096, REGION = 2 << 20, PAGES = REGION / PAGE, HEADER = 16, MOST = 1 << 22, THREADS_MOST = 16 };
 static char *(*const functions[SITES])(size_t) = { often, seldom, rare, brief, dense };
 static const char *const names[SITES] = { "often", "seldom", "rare", "brief", "dense" };
 
@@ -70,7 +73,7 @@ static void keep(char *address, int site)
 struct order {
     size_t size, count, every, window, keep, seed;
     pthread_barrier_t *done;
-    int trims;
+    bool trims;
 };
 
 static size_t chance(uint64_t *state, size_t below)
@@ -142,7 +145,7 @@ static int by_address(const void *one, const void *other)
 }
 
 /* Adds what the blocks of one region keep. */
-static void add_region(uintptr_t region, const struct block *some, size_t number, double *kept)
+static void add_region(uintptr_t region, bool huge, const struct block *some, size_t number, double *kept)
 {
     unsigned char resident[PAGES];
     unsigned on[PAGES][SITES] = { 0 }, all[PAGES] = { 0 }, of[SITES] = { 0 };
@@ -163,7 +166,7 @@ static void add_region(uintptr_t region, const struct block *some, size_t number
     for (size_t page = 0; page < PAGES; page++) {
         if (!(resident[page] & 1))
             continue;
-        if (!all[page])
+        if (!all[page] && (huge || page < HEADER))
             rest += PAGE;
         for (int site = 0; all[page] && site < SITES; site++)
             kept[site] += (double)(PAGE - used[page]) * on[page][site] / all[page];
@@ -172,17 +175,36 @@ static void add_region(uintptr_t region, const struct block *some, size_t number
         kept[site] += (double)rest * of[site] / (double)number;
 }
 
-static void truth(void)
+static size_t next_region(size_t first, uintptr_t *region)
+{
+    *region = (uintptr_t)blocks[first].address / REGION * REGION;
+    while (first < count && (uintptr_t)blocks[first].address / REGION * REGION == *region)
+        first++;
+    return first;
+}
+
+static void regions(void)
+{
+    uintptr_t region;
+
+    qsort(blocks, count, sizeof *blocks, by_address); /* glibc's qsort may allocate; it frees that again */
+    for (size_t first = 0; first < count;) {
+        first = next_region(first, &region);
+        printf("%zx%c", region, first < count ? ' ' : '\n');
+    }
+}
+
+static void truth(const char *bits)
 {
     double kept[SITES] = { 0 };
     size_t numbers[SITES] = { 0 };
 
-    qsort(blocks, count, sizeof *blocks, by_address); /* glibc's qsort may allocate; it frees that again */
     for (size_t first = 0, next; first < count; first = next) {
-        uintptr_t region = (uintptr_t)blocks[first].address / REGION * REGION;
-        for (next = first; next < count && (uintptr_t)blocks[next].address / REGION * REGION == region; next++)
-            numbers[blocks[next].site]++;
-        add_region(region, &blocks[first], next - first, kept);
+        uintptr_t region;
+        next = next_region(first, &region);
+        for (size_t i = first; i < next; i++)
+            numbers[blocks[i].site]++;
+        add_region(region, *bits++ == '1', &blocks[first], next - first, kept);
     }
     for (int site = 0; site < SITES; site++)
         printf("%s %zu %.0f%c", names[site], numbers[site], kept[site], site + 1 < SITES ? ' ' : '\n');
@@ -206,8 +228,8 @@ static void gone(void)
 
 int main(void)
 {
-    static char in_buffer[256], out_buffer[4096];
-    char word[16], line[256];
+    static char in_buffer[4096], out_buffer[4096];
+    char word[16], line[4096];
     struct order order;
     size_t threads;
 
@@ -229,8 +251,10 @@ int main(void)
             printf("%d\n", malloc_trim(0));
         } else if (strcmp(word, "gone") == 0) {
             gone();
+        } else if (strcmp(word, "regions") == 0) {
+            regions();
         } else {
-            truth();
+            truth(line + sizeof "truth");
         }
     }
     return 0;
