@@ -107,8 +107,8 @@ def heap(ctx: click.Context, files: tuple[AnySource, ...], timeline: bool, every
     if timeline:
         from hakmem.heap.timeline import run
 
-        if any((start, stop, why, pins, base, alloc, peak, as_json, as_tree, lifetimes, temporary, sizes, focus, ignore, hide,
-                symbolized, summary, by_label, wanted)):
+        if any((start, stop, why, pins, base, alloc, peak, as_json, as_tree, lifetimes, temporary, sizes, focus, ignore,
+                hide, symbolized, summary, by_label, wanted)):
             raise click.UsageError("--timeline goes with --every, --seconds, --html, -n, --full and --debug-dir alone")
         run(files, every or 1.0, seconds or TIMELINE_SECONDS, html, number, full, debug_folders)
         return
@@ -130,7 +130,7 @@ def heap(ctx: click.Context, files: tuple[AnySource, ...], timeline: bool, every
     if why and pins:
         raise click.UsageError("--why and --pins are shown one at a time")
     seen_as = "--pins" if pins else "--why"
-    if (why or pins) and (start or process is None or base or alloc or peak or objects or lifetimes or temporary or sizes):
+    if (why or pins) and (process is None or any((start, base, alloc, peak, objects, lifetimes, temporary, sizes))):
         raise click.UsageError(f"{seen_as} takes one PID or NAME of a process, and not --diff, --alloc, --peak, "
                                "--objects, --lifetimes, --temporary or --sizes")
     if symbolized and len(files) > 1:

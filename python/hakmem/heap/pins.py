@@ -93,8 +93,8 @@ def print_pins(console: Console, why: Why, found: Heap | None, whole: Heap | Non
     rows = sites_in(found, by, lines) if found is not None else []
     more = f", the first {number} of {len(rows)} sites" if len(rows) > number else ""
     table = new_table(f"Free bytes that stay resident because of blocks in use{more}", "kept", "of all", "huge pages",
-                      "headers", "slabs", "in use", "<site", "<where", spare=("headers", "slabs", "huge pages", "in use",
-                                                                           "of all"))
+                      "headers", "slabs", "in use", "<site", "<where",
+                      spare=("headers", "slabs", "huge pages", "in use", "of all"))
     if found is not None:
         names, intervals = [name for name, _ in found.types], Intervals(found)
         kept = names.index("kept_space")
@@ -116,8 +116,7 @@ def print_pins(console: Console, why: Why, found: Heap | None, whole: Heap | Non
     if helps:
         console.print()
     for one in helps:
-        error = error_text(one.bytes, one.error, "bytes")
-        console.print(f"{bytes_column(one.bytes)}{error} {one.action}.")
+        console.print(f"{bytes_column(one.bytes)}{error_text(one.bytes, one.error, 'bytes')} {one.action}.")
     console.print()
     for line in sentences(why):
         console.print(line)

@@ -91,7 +91,8 @@ def profile_of(memory: ProcessMemory, why: Why, source: object) -> Profile:
     return parse_profile(profile.SerializeToString(), source)
 
 
-def stacks_of(why: Why, profile: Profile, source: Process, whole_names: bool = False, interpreter: bool = False) -> Heap:
+def stacks_of(why: Why, profile: Profile, source: Process, whole_names: bool = False,
+              interpreter: bool = False) -> Heap:
     """Returns the stacks of a Why's Profile, with the variances of what their blocks keep."""
     found = add_up({source: profile}, whole_names, interpreter)
     place, width = found.index("kept_space"), len(found.types)

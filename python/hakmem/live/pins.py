@@ -4,10 +4,10 @@ Places knows from bitmaps and pages, exactly, what each slab and each SuperSlab 
 these blocks were gone, the bytes would leave. So the live blocks of a slab share its bytes evenly, and the live blocks
 of a SuperSlab share its header and what is unused on its huge page.
 
-A sample of the weight w lies in a slab of the profile's own, and stands for w - 1 blocks that do not. Each of them keeps
-what the sampled block would keep if it lay where its thread would have taken it. So the sum over a site's samples of
-w - 1 times that has no bias, apart from what the block's absence changed. The sums of a size class are then scaled
-to what its slabs keep, which is known. docs/why.md tells the assumptions."""
+A sample of the weight w lies in a slab of the profile's own, and stands for w - 1 blocks that do not. Each of these
+keeps what the sampled block would keep if it lay where its thread would have taken it. So the sum over a site's samples
+of w - 1 times that has no bias, apart from what the block's absence changed. The sums of a size class are then scaled to
+what its slabs keep, which is known. docs/heap.md tells the assumptions."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 
+from hakmem.heap.interval import HALF, MORE
 from hakmem.live.pages import PAGE
 
 # A slab or SuperSlab is mostly empty if at most this part of it is in use.
 SPARSE = 1 / 8
-# The upper end of an interval of 95 %, in standard deviations, and how many more samples are counted (heap/interval.py).
-HALF, MORE = 1.96, 2
 
 
 @dataclass

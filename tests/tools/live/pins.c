@@ -14,8 +14,8 @@
  *   truth BITS           BITS: for each region 1 if it is a huge page, else 0 -> for each function its name, its
  *                        blocks, and the free bytes that they keep resident
  *
- * A page leaves when its last block is gone. So does a region's header, and the rest of a huge page, when the last block
- * of the region is. The blocks share these bytes evenly.
+ * A page leaves when its last block is gone. So does a region's header, and the rest of a huge page, when the region's
+ * last block is. The blocks share these bytes evenly.
  */
 #define _GNU_SOURCE
 #include <malloc.h>

@@ -1,4 +1,4 @@
-"""Protects hakmem heap --pins, which tells whose blocks keep memory: a program plants pins, and knows what they keep."""
+"""Protects hakmem heap --pins, which tells whose blocks keep memory: a program plants pins and knows what they keep."""
 
 import json
 
@@ -12,7 +12,8 @@ REGION = 2 << 20
 SEEDS = range(1, 11)
 PINS = ("often", "seldom", "rare")
 # Long-lived blocks are 1 in 40 of all. The brief ones all go, but for each thread's first.
-PLAN = {"one thread": ("plant", 256, 150000, 40, 150000, 1 << 40), "threads": ("plant", 1024, 30000, 40, 20000, 1 << 40),
+PLAN = {"one thread": ("plant", 256, 150000, 40, 150000, 1 << 40),
+        "threads": ("plant", 1024, 30000, 40, 20000, 1 << 40),
         "huge pages": ("leave", 256, 150000, 40, 150000, 1 << 40)}
 THREADS = {"one thread": 1, "threads": 4, "huge pages": 2}
 # Nothing that waits leaves while huge pages are looked at, and caches are small.
