@@ -85,12 +85,12 @@ WHY = ("above", "rounding", "held", "untouched", "idle")
 @click.argument("files", nargs=-1, required=True, type=Source(), metavar="FILE|PID|NAME|URL...")
 @click.pass_context
 def heap(ctx: click.Context, files: tuple[AnySource, ...], timeline: bool, every: float | None, why: bool,
-         pins: bool, part: str, idle: float | None, start: bool, stop: bool, rate: int | None, seconds: float | None, alloc: bool, peak: bool,
-         objects: bool, by: str, number: int, lines: bool, focus: str | None, ignore: str | None, by_label: str | None,
-         wanted: tuple[Wanted, ...], hide: str | None, as_tree: bool, lifetimes: bool, temporary: bool, sizes: bool,
-         least: float, base: AnySource | None, most: Most | None, summary: Path | None, as_json: bool,
-         html: Path | None,
-         symbolized: Path | None, full: bool, all_notes: bool, debug_folders: tuple[Path, ...]) -> None:
+         pins: bool, part: str, idle: float | None, start: bool, stop: bool, rate: int | None, seconds: float | None,
+         alloc: bool, peak: bool, objects: bool, by: str, number: int, lines: bool, focus: str | None,
+         ignore: str | None, by_label: str | None, wanted: tuple[Wanted, ...], hide: str | None, as_tree: bool,
+         lifetimes: bool, temporary: bool, sizes: bool, least: float, base: AnySource | None, most: Most | None,
+         summary: Path | None, as_json: bool, html: Path | None, symbolized: Path | None, full: bool, all_notes: bool,
+         debug_folders: tuple[Path, ...]) -> None:
     """Tell where the memory of heap profiles is: top sites, tree, comparison, flame graph.
 
     FILE is a profile in pprof's format, as HAKMEM_HEAP_PROFILE writes it. PID is a process that takes a profile; it is
