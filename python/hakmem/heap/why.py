@@ -118,11 +118,11 @@ def chain_of(why: Why) -> list[tuple[str, int, str]]:
         rows = rows[2:]
     rows += [("untouched", -why.untouched, "pages of live blocks that were never written"),
              *([("swapped out", -why.swapped, "of live blocks")] if why.swapped else []),
-             ("held", held_of(why), "free bytes that stay because of blocks on the same page, or huge page"),
+             ("held", held_of(why), "free bytes that blocks keep, on the same page or huge page: --pins"),
              ("free in slabs", parts["free_in_slab"],
-              "whole free pages of slabs in use: they leave after the purge delay"),
+              "other free pages of slabs in use: they wait to be used again, or to leave"),
              ("thread caches", parts["cached"], "free blocks that threads keep for their next calls"),
-             ("retained", parts["retained"], "free slabs and huge ranges: they leave after the purge delay"),
+             ("retained", parts["retained"], "free slabs and huge ranges: they wait, too"),
              ("metadata", parts["metadata"], "HAKMEM's own, the heap profile's tables too"),
              ("other memory", sum(why.explanation.other.values()),
               "the program, libraries, stacks, files: hakmem explain lists it"),
@@ -233,6 +233,8 @@ def sentences(why: Why) -> list[str]:
         lines.append(f"Sites are estimates: a sample stands for {bytes_column(why.heap.mean)} of blocks in the mean."
                      + (f" No sample stands for {bytes_column(why.unknown_live)} of what is live: it is from before "
                         "the profile, or too little." if why.unknown_live > why.live / 10 else ""))
+    if why.explanation.waiting and why.explanation.departure:
+        lines.append(why.explanation.departure.text())
     if why.idle:
         lines.append(idle_sentence(why.idle))
     if why.explanation.moving:

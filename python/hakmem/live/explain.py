@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Optional, Protocol
 
 from hakmem.compat import bit_count, zip_strict
 from hakmem.live import words
+from hakmem.live.departure import Departure, departure, has_purge_thread
 from hakmem.live.descriptor import Descriptor, find
 from hakmem.live.heap import HEADERS, snapshot
 from hakmem.live.kinds import KINDS, kind_of_areas
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
 HEAP_PARTS = {
     "live": "blocks that the program holds",
     "cached": "blocks in thread caches",
-    "fragmentation": "free bytes on pages that hold blocks too, or in slabs more than half in use: they stay with these",
-    "free_in_slab": "whole free pages of slabs in use: they leave after the purge delay",
-    "retained": "free units and huge ranges kept for reuse: they leave after the purge delay",
-    "huge_pages": "unused, but on huge pages whose other parts are used",
+    "fragmentation": "free bytes that blocks keep: on the same page, or in a slab more than half in use",
+    "free_in_slab": "other free pages of slabs in use: they wait to be used again, or to leave",
+    "retained": "free units and huge ranges: they wait to be used again, or to leave",
+    "huge_pages": "unused, on huge pages whose other parts are used: they wait, while nothing else of the page is freed",
     "metadata": "HAKMEM's own: headers, page map, caches, the heap profile's tables",
 }
 # Disjoint (start, end, part) of memory that HAKMEM has mapped; part is None for a SuperSlab.
@@ -66,12 +67,18 @@ class Explanation:
     rss_before: int = 0  # just before the pages were looked at
     rss_after: int = 0  # just after; rss is rss_before or rss_after, whichever is nearer to the sum
     looks: int = 1
+    departure: Departure | None = None  # of what waits
     heap_drift: int = 0  # bytes by which a part of the heap changed from the first reading of it to the last, at most
 
     @property
     def sum(self) -> int:
         """The sum of all parts."""
         return sum(self.heap.values()) + sum(self.other.values())
+
+    @property
+    def waiting(self) -> int:
+        """The bytes that wait to be used again or to leave."""
+        return self.heap["free_in_slab"] + self.heap["retained"] + self.heap["huge_pages"]
 
     @property
     def difference(self) -> int:
@@ -114,7 +121,7 @@ def explanation(memory: ProcessMemory, shot: Snapshot, areas: list[Area], rss: i
     """Returns an Explanation without parts."""
     return Explanation(memory.pid, words.heading(shot), rss, sum(area.swap for area in areas),
                        other=dict.fromkeys(KINDS, 0), huge_pages=sum(area.huge for area in areas), rss_before=rss,
-                       rss_after=rss)
+                       rss_after=rss, departure=departure(shot.options, has_purge_thread(memory)))
 
 
 # ---- Who has which addresses ----
@@ -337,7 +344,7 @@ def by_proportion(shot: Snapshot, rss: int) -> dict[str, int]:
 
 def explanation_dict(made: Explanation) -> dict[str, object]:
     """Returns the Explanation for JSON."""
-    return {**asdict(made), "sum": made.sum, "difference": made.difference, "moving": made.moving}
+    return {**asdict(made), "waiting": made.waiting, "sum": made.sum, "difference": made.difference, "moving": made.moving}
 
 
 def print_explanation(console: Console, made: Explanation) -> None:
@@ -367,6 +374,8 @@ def print_explanation(console: Console, made: Explanation) -> None:
         console.print(
             "That is more than one percent: the process changes too fast. Look again, or stop it meanwhile "
             "(kill -STOP).")
+    if made.waiting and made.departure:
+        console.print(f"{bytes_column(made.waiting)} wait. {made.departure.text()}")
     if made.swap:
         console.print(f"Swapped out, and not in the above: {bytes_column(made.swap)}.")
     console.print(f"Of all, {bytes_column(made.huge_pages)} lie on anonymous huge pages.")
