@@ -344,7 +344,8 @@ def by_proportion(shot: Snapshot, rss: int) -> dict[str, int]:
 
 def explanation_dict(made: Explanation) -> dict[str, object]:
     """Returns the Explanation for JSON."""
-    return {**asdict(made), "waiting": made.waiting, "sum": made.sum, "difference": made.difference, "moving": made.moving}
+    return {**asdict(made), "waiting": made.waiting, "sum": made.sum, "difference": made.difference,
+            "moving": made.moving}
 
 
 def print_explanation(console: Console, made: Explanation) -> None:

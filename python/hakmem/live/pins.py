@@ -40,8 +40,11 @@ class Kept:
 
     def add(self, other: Kept, times: float = 1) -> None:
         """Adds the other, so many times."""
-        for one in fields(self):
-            setattr(self, one.name, getattr(self, one.name) + times * getattr(other, one.name))
+        self.held += times * other.held
+        self.huge += times * other.huge
+        self.headers += times * other.headers
+        self.slabs += times * other.slabs
+        self.superslabs += times * other.superslabs
 
 
 @dataclass
@@ -53,6 +56,7 @@ class Slab:
     row: int  # of its SuperSlab
     of_profile: bool
     block_size: int
+    each: dict[int, Kept] = field(default_factory=dict)  # what one of its blocks keeps (Places.of_block)
 
     @property
     def sparse(self) -> bool:
@@ -90,10 +94,13 @@ class Places:
 
     def of_block(self, slab: Slab, more: int = 0) -> Kept:
         """Returns what a block of the slab keeps. more: how many more blocks there would be."""
-        found, superslab = Kept(), self.superslabs[slab.row]
-        if slab.live + more:
-            found.add(slab.kept, 1 / (slab.live + more))
-            found.add(superslab.kept, 1 / (superslab.live + more))
+        found = slab.each.get(more)
+        if found is None:
+            found, superslab = Kept(), self.superslabs[slab.row]
+            if slab.live + more:
+                found.add(slab.kept, 1 / (slab.live + more))
+                found.add(superslab.kept, 1 / (superslab.live + more))
+            slab.each[more] = found
         return found
 
     def of_slab(self, slab: Slab) -> Kept:

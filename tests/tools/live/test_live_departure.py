@@ -65,3 +65,19 @@ def test_doctor_says_it(known):
         result = command("doctor", "--json", process.pid)
         found = [row for row in json.loads(result.stdout)["findings"] if row["subject"] == "purging"]
         assert [row["level"] for row in found] == [level]
+
+
+def test_free_pages_of_slabs_more_than_half_in_use_stay(known):
+    """Three quarters of each slab are in use, and malloc_trim gives no page back. With three eighths it does."""
+    process = known(env={"HAKMEM_THP": "never"})
+
+    def heap():
+        process.ask("collect")
+        return json.loads(command("explain", "--json", process.pid).stdout)["heap"]
+    process.ask("take", 4096, 1600)
+    process.ask("drop", 4096, 4)
+    found = heap()
+    assert found["fragmentation"] >= 0.9 * 400 * 4096 and found["free_in_slab"] <= 0.1 * 400 * 4096
+    process.ask("drop", 4096, 2)
+    found = heap()
+    assert found["fragmentation"] <= 0.1 * 400 * 4096 and found["live"] >= 600 * 4096
