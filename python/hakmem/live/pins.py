@@ -156,6 +156,15 @@ class Pick:
     each: Kept | None  # what each of them keeps; None: nobody knows where they lie
 
 
+def pick_of(places: Places, site: int, size: int, weight: float, own: Slab | None, foreign: bool,
+            beside: int | None) -> Pick:
+    """Returns the Pick of a sample. own: the slab that it lies in. foreign: that is no slab of the profile's. beside:
+    the unit where it would lie otherwise, or None."""
+    if foreign:
+        return Pick(site, weight, weight, places.of_block(own) if own else None)
+    return Pick(site, weight - 1, weight, None if beside is None else places.would_keep(beside, size))
+
+
 @dataclass
 class Part:
     """A site's part, and the variance of its bytes."""

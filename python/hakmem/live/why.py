@@ -25,7 +25,7 @@ from hakmem.live.idle import Idle, Watch
 from hakmem.live.memory import LiveError, ProcessMemory, name_of, sense
 from hakmem.live.moment import Moment, take_moment
 from hakmem.live.pages import PAGE, Pagemap
-from hakmem.live.pins import SPARSE, Kept, Pick, Places, divide
+from hakmem.live.pins import SPARSE, Kept, Pick, Places, divide, pick_of
 from hakmem.live.pins import Slab as Holder
 from hakmem.live.sites import HeapSites, ProfileOff, Reader
 
@@ -226,13 +226,9 @@ class Maker:
             own = self.places.slab_at.get(address // unit)
             if own and (exact or own.of_profile):
                 share.kept.add(self.places.of_block(own))
-            if exact:
-                continue
-            if foreign:
-                picks[size].append(Pick(site, stands, stands, self.places.of_block(own) if own else None))
-            else:
-                each = self.places.would_keep(window // unit + beside, size) if beside else None
-                picks[size].append(Pick(site, stands - 1, stands, each))
+            if not exact:
+                picks[size].append(pick_of(self.places, site, size, stands, own, bool(foreign),
+                                           window // unit + beside if beside else None))
         unseen = heap.unseen if heap.on and heap.unseen is not None else self.shot.totals.live
         for size, (kept, blocks) in self.places.by_size().items():
             for site, part in divide(picks[size], kept, blocks, unseen / size).items():

@@ -14,11 +14,14 @@ PINS = ("often", "seldom", "rare")
 # Long-lived blocks are 1 in 40 of all. The brief ones all go, but for each thread's first.
 PLAN = {"one thread": ("plant", 256, 150000, 40, 150000, 1 << 40),
         "threads": ("plant", 1024, 30000, 40, 20000, 1 << 40),
-        "huge pages": ("leave", 256, 150000, 40, 150000, 1 << 40)}
-THREADS = {"one thread": 1, "threads": 4, "huge pages": 2}
+        "huge pages": ("leave", 256, 150000, 40, 150000, 1 << 40),
+        "waiting": ("leave", 1024, 30000, 400, 30000, 1 << 40)}
+KINDS = ("one thread", "threads", "huge pages")
+THREADS = {"one thread": 1, "threads": 4, "huge pages": 2, "waiting": 1}
 # Nothing that waits leaves while huge pages are looked at, and caches are small.
 SETTINGS = {"one thread": {"HAKMEM_THP": "never"}, "threads": {"HAKMEM_THP": "never"},
-            "huge pages": {"HAKMEM_THP": "always", "HAKMEM_PURGE_DELAY": "1000000", "HAKMEM_CACHE_BYTES": "16K"}}
+            "huge pages": {"HAKMEM_THP": "always", "HAKMEM_PURGE_DELAY": "1000000", "HAKMEM_CACHE_BYTES": "16K"},
+            "waiting": {"HAKMEM_THP": "never", "HAKMEM_PURGE_DELAY": "1000000", "HAKMEM_PURGE_THREAD": "never"}}
 # The intervals have 1.96 standard deviations. Seven are exceeded once in 10^11 runs.
 SURE = 7 / 1.96
 
@@ -30,7 +33,7 @@ def pinned(start, compiled, library):
         profile = {"HAKMEM_HEAP_PROFILE": "/dev/null/none", "HAKMEM_HEAP_PROFILE_RATE": str(mean)}
         process = start([compiled(HERE / "pins.c")], library, {**profile, **SETTINGS[kind]})
         process.ask(*PLAN[kind], seed, THREADS[kind])
-        if kind != "huge pages":
+        if kind not in ("huge pages", "waiting"):
             process.ask("trim")
         return process
     return run
@@ -56,7 +59,7 @@ def pins_of(process):
     return json.loads(result.stdout)["pins"]
 
 
-@pytest.mark.parametrize("kind", PLAN)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_planted_pins_are_named(pinned, kind, seed):
     """At least nine tenths of the bytes, whatever the samples are: the sum is exact, and no other site has blocks."""
@@ -116,6 +119,26 @@ def test_blocks_older_than_the_profile_have_no_site(start, compiled, library):
     kept = {site["name"]: site["kept"] for site in data["sites"]}
     assert "dense" in kept and not set(kept) & set(PINS)
     assert sum(row["bytes"] for row in data["by_no_site"]) >= 0.9 * planted
+
+
+def test_of_one_size_the_older_blocks_have_no_site(start, compiled, library):
+    """Of 5,750 blocks 2,000 have samples: some 235, which tell their number to 6 %."""
+    process = start([compiled(HERE / "pins.c")], library, SETTINGS["one thread"])
+    process.ask(*PLAN["one thread"], 1, 1)
+    process.ask("trim")
+    assert command("heap", "--start", "--rate", "2K", process.pid).status == 0
+    process.ask("dense", 256, 2000)
+    data = pins_of(process)
+    (dense,), unnamed = data["sites"], sum(row["bytes"] for row in data["by_no_site"])
+    assert dense["kept"] <= 0.6 * data["kept"] and unnamed >= 0.4 * data["kept"]
+
+
+def test_what_waits_is_not_kept(pinned):
+    """Most slabs are free, and wait."""
+    process = pinned("waiting", 1, 1024)
+    data, truth = pins_of(process), truth_of(process, huge_regions(process))
+    waiting = json.loads(command("explain", "--json", process.pid).stdout)["waiting"]
+    assert data["of_huge_pages"] == 0 and data["kept"] <= 1.1 * sum(truth.values()) < waiting
 
 
 def test_what_would_help(pinned):
