@@ -16,11 +16,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 
-from hakmem.heap.interval import HALF, MORE
 from hakmem.live.pages import PAGE
 
 # A slab or SuperSlab is mostly empty if at most this part of it is in use.
 SPARSE = 1 / 8
+# The upper end of an interval, in standard deviations, and how many more samples are counted: as in heap/interval.py.
+HALF, MORE = 1.96, 2
 
 
 @dataclass
