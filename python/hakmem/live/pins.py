@@ -112,13 +112,15 @@ class Places:
 
     def would_keep(self, unit: int, size: int) -> Kept:
         """Returns what a sampled block of the size would keep in the slab at the unit. If that slab is gone, or has no
-        block in use, the block would be its only one. Then returns the mean of such blocks, or the rest of a page."""
+        block in use, the block would be its only one. Then returns the mean of what single blocks of slabs keep; if
+        there is none, of the blocks of the emptiest slabs; if no slab has blocks, the rest of a page."""
         found = self.slab_at.get(unit)
         if found is not None and found.live and found.block_size == size and not found.of_profile:
             return self.of_block(found, 1)
         if size not in self.alone:
-            known = [self.of_block(one) for one in self.slabs
-                     if one.block_size == size and one.live == 1 and not one.of_profile]
+            slabs = [one for one in self.slabs if one.block_size == size and one.live and not one.of_profile]
+            least = min((one.live for one in slabs), default=0)
+            known = [self.of_block(one) for one in slabs if one.live == least]
             mean = Kept() if known else Kept(held=-size % PAGE)
             for one in known:
                 mean.add(one, 1 / len(known))
@@ -196,10 +198,11 @@ def divide(picks: Sequence[Pick], kept: Kept, blocks: int, older: float) -> dict
     more = MORE * variance / len(picks) if picks else 0
     known = min(1.0, max(stands + HALF * math.sqrt(variance + more), blocks - older) / blocks) if blocks else 0
     for part in sums.values():
+        share = part.kept.bytes / total.bytes if total.bytes else 0
         spread = known * kept.bytes / total.bytes if total.bytes else 0
         part.variance *= spread**2
         for one in fields(Kept):
             whole = getattr(total, one.name)
-            scale = known * getattr(kept, one.name) / whole if whole else 0
-            setattr(part.kept, one.name, getattr(part.kept, one.name) * scale)
+            of_kind = getattr(part.kept, one.name) / whole if whole else share
+            setattr(part.kept, one.name, known * getattr(kept, one.name) * of_kind)
     return dict(sums)

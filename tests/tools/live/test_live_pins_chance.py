@@ -181,10 +181,19 @@ def test_what_a_sample_stands_for():
     assert (near.blocks, near.weight, near.each.held, near.each.headers) == (9, 10, 150, 100)
     there = pick_of(places, 1, 1024, 10, other, True, None)
     assert (there.blocks, there.each.held, there.each.headers) == (10, 200, 112.5)
-    assert pick_of(places, 1, 512, 10, None, False, 8).each.bytes == PAGE - 512
+    assert pick_of(places, 1, 2048, 10, None, False, 8).each.bytes == PAGE - 2048
     assert pick_of(places, 1, 512, 10, None, False, None).each is None
-    places.put(Slab(1, Kept(3000), 1, False, 1536), [40])
+    for live, unit in ((1, 40), (2, 41)):
+        places.put(Slab(live, Kept(3000), 1, False, 1536), [unit])
     assert pick_of(places, 1, 1536, 10, None, False, 50).each.held == 3000
+    assert pick_of(places, 1, 512, 10, None, False, 8).each.bytes == 312.5  # as a block of the emptiest slab
+
+
+def test_every_kind_is_divided():
+    """Of what lies where no sample tells, sites have the same parts as of all bytes."""
+    parts = divide([Pick(1, 9, 10, Kept(300)), Pick(2, 9, 10, Kept(100))], Kept(1600, 400, 800), 18, 0)
+    assert [(part.kept.held, part.kept.huge, part.kept.headers) for part in parts.values()] == [
+        (1200, 300, 600), (400, 100, 200)]
 
 
 def test_variances_follow_the_scale():
