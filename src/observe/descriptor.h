@@ -127,7 +127,7 @@ _Static_assert(sizeof(struct descriptor_head) == 56, "readers of all formats cou
     TYPE(site_size) FIELD(site_size, next) FIELD(site_size, site) FIELD(site_size, size) FIELD(site_size, allocated)   \
     FIELD(site_size, in_use) FIELD(site_size, peak) FIELD(site_size, peak_epoch)                                       \
     TYPE(table_peak) FIELD(table_peak, epoch) FIELD(table_peak, at_ms) FIELD(table_peak, sampled)                      \
-    FIELD(table_peak, bytes) FIELD(table_peak, least)                                                                  \
+    FIELD(table_peak, bytes) FIELD(table_peak, least) FIELD(table_peak, unseen)                                        \
     TYPE(label_sets) FIELD(label_sets, first) FIELD(label_sets, count)                                                 \
     TYPE(label_set) FIELD(label_set, next) FIELD(label_set, count) FIELD(label_set, text_bytes)                        \
     TYPE(label_item) FIELD(label_item, number) FIELD(label_item, text) FIELD(label_item, kind)                         \

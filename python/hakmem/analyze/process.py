@@ -25,7 +25,7 @@ MOVING = ("refills", "flushes", "slabs_carved", "remote_blocks", "direct")
 SHORT_DELAY = 100
 WHAT = {
     "live": "blocks that the program holds",
-    "free": "free: HAKMEM gives it back after the purge delay, or malloc_trim at once",
+    "free": "free: it waits to be used again or to leave; malloc_trim gives it back at once",
     "cached": "free blocks in thread caches",
     "fragmentation": "free beside blocks in use: stays while those do",
     "huge_pages": "unused, on huge pages that are partly used",

@@ -85,6 +85,8 @@ def check_process(memory: ProcessMemory) -> list[Finding]:
                 known = known_options(stream.pread(LIBRARY_MOST, 0))
     if not any(finding.subject == "options" for finding in found):
         found += check_options(environment, known, judge_values)
+    if not any(finding.subject == "purging" for finding in found):
+        found += check_departure(memory)
     found += check_preload(environment, lambda entry: os.path.exists(process.folder / "root" / entry.lstrip("/")))
     found += check_process_huge_pages(process.status, environment)
     found += check_mappings(ROOT, len(process.mappings))
@@ -93,6 +95,18 @@ def check_process(memory: ProcessMemory) -> list[Finding]:
     found += check_cgroup(ROOT, pid, environment)
     found += check_swapped(process.status_bytes)
     return found
+
+
+def check_departure(memory: ProcessMemory) -> list[Finding]:
+    """Says when what is free leaves a process on HAKMEM; nothing of other processes."""
+    from hakmem.live.departure import BY_CALLS, departure_of
+
+    try:
+        when = departure_of(memory)
+    except LiveError:
+        return []
+    return [Finding("note" if when.who == BY_CALLS else "ok", "purging", when.text(),
+                    "hakmem explain says how much waits" if when.who == BY_CALLS else "")]
 
 
 def judge_values(options: dict[str, str]) -> list[Finding]:

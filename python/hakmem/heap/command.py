@@ -76,19 +76,21 @@ WHY = ("above", "rounding", "held", "untouched", "idle")
 @click.option("--every", type=Range(0.1, SECONDS_MOST), metavar="N",
               help="With --timeline: seconds from one look to the next.  [default: 1]")
 @click.option("--why", is_flag=True, help="For a PID: tell why more is resident than the program asked for.")
+@click.option("--pins", is_flag=True,
+              help="For a PID: tell whose blocks keep free memory from going back, and what would help.")
 @click.option("--of", "part", type=click.Choice(WHY), default=WHY[0], show_default=True,
               help="With --why: the kind of bytes that sites are sorted by, and that --tree and --html show.")
 @click.option("--idle", type=Range(0.1, SECONDS_MOST), metavar="N",
               help="With --why: also show memory that did not change for N seconds.")
 @click.argument("files", nargs=-1, required=True, type=Source(), metavar="FILE|PID|NAME|URL...")
 @click.pass_context
-def heap(ctx: click.Context, files: tuple[AnySource, ...], timeline: bool, every: float | None, why: bool, part: str,
-         idle: float | None, start: bool, stop: bool, rate: int | None, seconds: float | None, alloc: bool, peak: bool,
-         objects: bool, by: str, number: int, lines: bool, focus: str | None, ignore: str | None, by_label: str | None,
-         wanted: tuple[Wanted, ...], hide: str | None, as_tree: bool, lifetimes: bool, temporary: bool, sizes: bool,
-         least: float, base: AnySource | None, most: Most | None, summary: Path | None, as_json: bool,
-         html: Path | None,
-         symbolized: Path | None, full: bool, all_notes: bool, debug_folders: tuple[Path, ...]) -> None:
+def heap(ctx: click.Context, files: tuple[AnySource, ...], timeline: bool, every: float | None, why: bool,
+         pins: bool, part: str, idle: float | None, start: bool, stop: bool, rate: int | None, seconds: float | None,
+         alloc: bool, peak: bool, objects: bool, by: str, number: int, lines: bool, focus: str | None,
+         ignore: str | None, by_label: str | None, wanted: tuple[Wanted, ...], hide: str | None, as_tree: bool,
+         lifetimes: bool, temporary: bool, sizes: bool, least: float, base: AnySource | None, most: Most | None,
+         summary: Path | None, as_json: bool, html: Path | None, symbolized: Path | None, full: bool, all_notes: bool,
+         debug_folders: tuple[Path, ...]) -> None:
     """Tell where the memory of heap profiles is: top sites, tree, comparison, flame graph.
 
     FILE is a profile in pprof's format, as HAKMEM_HEAP_PROFILE writes it. PID is a process that takes a profile; it is
@@ -105,8 +107,8 @@ def heap(ctx: click.Context, files: tuple[AnySource, ...], timeline: bool, every
     if timeline:
         from hakmem.heap.timeline import run
 
-        if any((start, stop, why, base, alloc, peak, as_json, as_tree, lifetimes, temporary, sizes, focus, ignore, hide,
-                symbolized, summary, by_label, wanted)):
+        if any((start, stop, why, pins, base, alloc, peak, as_json, as_tree, lifetimes, temporary, sizes, focus, ignore,
+                hide, symbolized, summary, by_label, wanted)):
             raise click.UsageError("--timeline goes with --every, --seconds, --html, -n, --full and --debug-dir alone")
         run(files, every or 1.0, seconds or TIMELINE_SECONDS, html, number, full, debug_folders)
         return
@@ -125,9 +127,12 @@ def heap(ctx: click.Context, files: tuple[AnySource, ...], timeline: bool, every
         raise click.UsageError("--of and --idle go with --why")
     if part == "idle" and not idle:
         raise click.UsageError("--of idle takes --idle N")
-    if why and (start or process is None or base or alloc or peak or objects or lifetimes or temporary or sizes):
-        raise click.UsageError("--why takes one PID or NAME of a process, and not --diff, --alloc, --peak, --objects, "
-                               "--lifetimes, --temporary or --sizes")
+    if why and pins:
+        raise click.UsageError("--why and --pins are shown one at a time")
+    seen_as = "--pins" if pins else "--why"
+    if (why or pins) and (process is None or any((start, base, alloc, peak, objects, lifetimes, temporary, sizes))):
+        raise click.UsageError(f"{seen_as} takes one PID or NAME of a process, and not --diff, --alloc, --peak, "
+                               "--objects, --lifetimes, --temporary or --sizes")
     if symbolized and len(files) > 1:
         raise click.UsageError("--symbolized takes one FILE")
     if len(set(files)) < len(files):
@@ -154,8 +159,9 @@ def heap(ctx: click.Context, files: tuple[AnySource, ...], timeline: bool, every
         from hakmem.heap.session import during
 
         profiles = {process: during(process, rate, seconds)}
-    elif process and why:
-        from hakmem.heap.why import KINDS, look, print_why
+    elif process and (why or pins):
+        from hakmem.heap import pins as pinning
+        from hakmem.heap.why import KINDS, look, print_why, stacks_of
         from hakmem.heap.why import as_data as why_data
 
         seen, profile = look(process, idle)
@@ -166,11 +172,14 @@ def heap(ctx: click.Context, files: tuple[AnySource, ...], timeline: bool, every
     notes: list[Note] = []
     for source, profile in (*profiles.items(), *before.items()):
         notes += symbolize(profile, debug_folders, owners_of(source))
-    found = add_up(profiles, full or as_json, full)
+    if process and (why or pins):
+        found = stacks_of(seen, profile, process, full or as_json, full)
+    else:
+        found = add_up(profiles, full or as_json, full)
     if base:
         found = compare(found, add_up(before, full or as_json, full))
     kind = "alloc" if alloc else "peak" if peak else "inuse"
-    index = found.index(KINDS[part] if why else f"{kind}_{'objects' if objects else 'space'}")
+    index = found.index(KINDS[part] if why else "kept_space" if pins else f"{kind}_{'objects' if objects else 'space'}")
     if not full:
         notes = without_interpreter(notes, [*profiles.values(), *before.values()])
     notes = list(dict.fromkeys(notes))
@@ -189,10 +198,16 @@ def heap(ctx: click.Context, files: tuple[AnySource, ...], timeline: bool, every
         write_page(html, whole, rooted(found, by_label) if by_label else found, index, files, base, lines)
     if as_json:
         data = as_data(whole, found, files, base, lines, by_label)
-        click.echo(json.dumps({**data, "why": why_data(seen, found, lines)} if why else data, indent=1))
+        if why:
+            data["why"] = why_data(seen, found, lines)
+        if pins:
+            data["pins"] = pinning.as_data(seen, found, whole, lines)
+        click.echo(json.dumps(data, indent=1))
     elif html or symbolized:
         for path in filter(None, (html, symbolized)):
             click.echo(path)
+    elif pins and not as_tree:
+        pinning.print_pins(make_console(), seen, found, whole, by, number, lines)
     elif why and not as_tree:
         print_why(make_console(), seen, found, part, by, number, lines)
     else:

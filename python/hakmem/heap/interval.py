@@ -84,6 +84,9 @@ class Intervals:
         self.partners = {place: pair for pair in pairs_of(names) for place in pair}
         # If the peak's bytes are all that were in use, their sum is exact, and samples divide it.
         self.exact: set[int] = set()
+        # What blocks keep (live/pins.py): the total is exact, too, and samples divide it in proportion.
+        self.kept = names.index("kept_space") if heap.kept and "kept_space" in names else None
+        self.kept_total, self.kept_variance = heap.kept or (0, 0.0)
         self.scale, self.whole, self.total = 1.0, 0.0, 0
         if heap.peak and "peak_space" in names and not heap.compared:
             place, (exact, sampled) = names.index("peak_space"), heap.peak
@@ -95,6 +98,8 @@ class Intervals:
     def half(self, place: int, values: Sequence[int], variance: Variances) -> float:
         """Returns the half of the interval around a value; 0: it is exact, or not estimated. values: of the stacks, or
         the sums of values and base in a comparison. variance: the stacks' sum."""
+        if variance and place == self.kept and self.period > 1:
+            return self.half_of_kept(values, variance)
         if not variance or place not in self.partners or self.period == 1:
             return 0
         objects, space = self.partners[place]
@@ -112,6 +117,18 @@ class Intervals:
         # multiplied by the scale, so their variances are `scale` times what they tell.
         own = variance[place] + MORE * of_one(size, self.period) * self.scale
         return HALF * math.sqrt(self.scale * own * rest / (own + rest))
+
+    def half_of_kept(self, values: Sequence[int], variance: Variances) -> float:
+        """Returns the half of the interval around what blocks keep. A ratio r of an exact total has the variance of
+        the difference between the site's sum and r times the sum of all sites."""
+        assert self.kept is not None
+        objects, space = self.partners[min(self.partners)]
+        if values[objects] <= 0 or not self.kept_total:
+            return 0
+        kept, own = values[self.kept], variance[self.kept]
+        ratio = min(kept / self.kept_total, 1)
+        more = MORE * of_one(values[space] / values[objects], self.period) * (kept / values[space])**2
+        return HALF * math.sqrt(max(own * (1 - 2 * ratio) + ratio * ratio * self.kept_variance, 0) + more)
 
     def none(self, place: int, values: Sequence[int]) -> float:
         """Returns what may be in use where no sample is. Of calls without a sample nothing is known."""

@@ -27,7 +27,8 @@ TITLES = {"inuse_space": "Bytes in use", "inuse_objects": "Objects in use", "all
           "peak_objects": "Objects in use at the peak",
           "above_space": "Above what was asked for", "rounding_space": "Rounding", "held_space": "Held",
           "held_slabs": "Slabs held", "held_superslabs": "SuperSlabs held", "untouched_space": "Untouched",
-          "idle_space": "Idle"}
+          "idle_space": "Idle", "kept_space": "Kept by blocks in use", "kept_huge_space": "Kept on huge pages",
+          "kept_header_space": "Headers kept"}
 
 
 def value_text(value: int, unit: str, signed: bool = False) -> str:

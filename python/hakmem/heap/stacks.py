@@ -85,6 +85,7 @@ class Heap:
     comments: list[str]
     compared: bool = False
     peak: tuple[int, int] | None = None  # bytes in use at the peak, exactly and by samples, as far as known
+    kept: tuple[int, float] | None = None  # what blocks keep (why.py): the sum, and the sum of the variances
     notes: list[str] = field(default_factory=list)
 
     def index(self, name: str) -> int:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hakmem.compat import zip_strict
@@ -13,6 +14,7 @@ from hakmem.heap.file import ProfileError, parse_profile
 from hakmem.heap.outside import Look, Making, code_of
 from hakmem.heap.show import value_text
 from hakmem.heap.sites import Site, order, sites_of
+from hakmem.heap.stacks import add_up
 from hakmem.live import words
 from hakmem.live.show import new_table
 from hakmem.live.why import Share, Why, why_of
@@ -28,11 +30,14 @@ if TYPE_CHECKING:
 
 # {sample type: (its unit, its figure for a Share)}
 TYPES: dict[str, tuple[str, Callable[[Share], float]]] = {
-    "above_space": ("bytes", lambda share: share.rounding + share.held),
+    "above_space": ("bytes", lambda share: share.rounding + share.kept.held),
     "rounding_space": ("bytes", lambda share: share.rounding),
-    "held_space": ("bytes", lambda share: share.held),
-    "held_slabs": ("count", lambda share: share.slabs),
-    "held_superslabs": ("count", lambda share: share.superslabs),
+    "held_space": ("bytes", lambda share: share.kept.held),
+    "held_slabs": ("count", lambda share: share.kept.slabs),
+    "held_superslabs": ("count", lambda share: share.kept.superslabs),
+    "kept_space": ("bytes", lambda share: share.kept.bytes),
+    "kept_huge_space": ("bytes", lambda share: share.kept.huge),
+    "kept_header_space": ("bytes", lambda share: share.kept.headers),
     "untouched_space": ("bytes", lambda share: share.untouched),
     "idle_space": ("bytes", lambda share: share.idle),
     "inuse_objects": ("count", lambda share: share.blocks),
@@ -75,12 +80,27 @@ def profile_of(memory: ProcessMemory, why: Why, source: object) -> Profile:
     made = WhyMaking(seen)
     for site in why.heap.sites:
         share = why.sites.get(site.address, Share())
-        made.add(site.frames, {None: tuple(round(figure(share)) for _, figure in TYPES.values())}, site.labels)
+        values = tuple(round(figure(share)) for _, figure in TYPES.values())
+        made.add(site.frames, {None: values}, site.labels)
+        if any(values):
+            why.variances.append(share.variance)
     profile = made.finished(seen.clock_ns - why.heap.started_ns)
     if not profile.sample:
         raise ProfileError(f"process {memory.pid}: its heap profile has no block in use; its samples are "
                            f"{why.heap.mean:,} bytes apart in the mean")
     return parse_profile(profile.SerializeToString(), source)
+
+
+def stacks_of(why: Why, profile: Profile, source: Process, whole_names: bool = False,
+              interpreter: bool = False) -> Heap:
+    """Returns the stacks of a Why's Profile, with the variances of what their blocks keep."""
+    found = add_up({source: profile}, whole_names, interpreter)
+    place, width = found.index("kept_space"), len(found.types)
+    stacks = [replace(stack, variances=tuple(
+        variance if number == place else known
+        for number, known in enumerate(stack.variances or (0.0,) * width)))
+        for stack, variance in zip_strict(found.stacks, why.variances)]
+    return replace(found, stacks=stacks, kept=(found.total(place), sum(why.variances)))
 
 
 # ---- As tables ----
@@ -98,11 +118,11 @@ def chain_of(why: Why) -> list[tuple[str, int, str]]:
         rows = rows[2:]
     rows += [("untouched", -why.untouched, "pages of live blocks that were never written"),
              *([("swapped out", -why.swapped, "of live blocks")] if why.swapped else []),
-             ("held", held_of(why), "free bytes that stay because of blocks on the same page, or huge page"),
+             ("held", held_of(why), "free bytes that blocks keep, on the same page or huge page: --pins"),
              ("free in slabs", parts["free_in_slab"],
-              "whole free pages of slabs in use: they leave after the purge delay"),
+              "other free pages of slabs in use: they wait to be used again, or to leave"),
              ("thread caches", parts["cached"], "free blocks that threads keep for their next calls"),
-             ("retained", parts["retained"], "free slabs and huge ranges: they leave after the purge delay"),
+             ("retained", parts["retained"], "free slabs and huge ranges: they wait, too"),
              ("metadata", parts["metadata"], "HAKMEM's own, the heap profile's tables too"),
              ("other memory", sum(why.explanation.other.values()),
               "the program, libraries, stacks, files: hakmem explain lists it"),
@@ -118,10 +138,9 @@ def held_of(why: Why) -> int:
 
 def unknown_of(why: Why) -> list[tuple[str, int]]:
     """Returns [(what holds it, bytes)] for held memory that no site holds."""
-    rest = held_of(why) - round(why.total.held) - why.held_by_samples - why.held_by_caches
+    rest, caches = round(why.kept.held - why.total.kept.held), round(why.kept_by_caches.held)
     return [(name, value) for name, value in (
-        ("blocks of which none is a sample", rest), ("the heap profile's own slabs", why.held_by_samples),
-        ("blocks in thread caches alone", why.held_by_caches)) if value > 0]
+        ("blocks of which none is a sample", rest), ("blocks in thread caches alone", caches)) if value > 0]
 
 
 def print_why(console: Console, why: Why, found: Heap | None, kind: str, by: str, number: int, lines: bool) -> None:
@@ -214,6 +233,8 @@ def sentences(why: Why) -> list[str]:
         lines.append(f"Sites are estimates: a sample stands for {bytes_column(why.heap.mean)} of blocks in the mean."
                      + (f" No sample stands for {bytes_column(why.unknown_live)} of what is live: it is from before "
                         "the profile, or too little." if why.unknown_live > why.live / 10 else ""))
+    if why.explanation.waiting and why.explanation.departure:
+        lines.append(why.explanation.departure.text())
     if why.idle:
         lines.append(idle_sentence(why.idle))
     if why.explanation.moving:

@@ -67,18 +67,19 @@ def stats(pid: int, as_json: bool, prometheus: bool, superslabs: bool) -> None:
 @click.argument("pid", type=PID, metavar="PID|NAME")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 @click.option("--sites", is_flag=True, help="Also tell, by allocation site, why Rss is above what was asked for.")
+@click.option("--pins", is_flag=True, help="Also tell whose blocks keep free memory from going back.")
 @click.option("-n", "--number", type=click.IntRange(1), default=20, show_default=True, help="Sites to show.")
 @click.option("--idle", type=Range(0.1, 600), metavar="N",
               help="With --sites: also show memory that did not change for N seconds.")
-def explain(pid: int, as_json: bool, sites: bool, number: int, idle: float | None) -> None:
+def explain(pid: int, as_json: bool, sites: bool, pins: bool, number: int, idle: float | None) -> None:
     """Say what each resident byte of process PID is for.
 
     The parts add up to the kernel's Rss; the difference is printed.
     """
     if idle and not sites:
         raise click.UsageError("--idle goes with --sites")
-    if sites:
-        explain_sites(pid, as_json, number, idle)
+    if sites or pins:
+        explain_sites(pid, as_json, sites, pins, number, idle)
         return
     from hakmem.live.explain import explain_process, explanation_dict, print_explanation
     with plain_errors():
@@ -89,14 +90,14 @@ def explain(pid: int, as_json: bool, sites: bool, number: int, idle: float | Non
         print_explanation(console(), explanation)
 
 
-def explain_sites(pid: int, as_json: bool, number: int, idle: float | None) -> None:
-    """Runs explain --sites. A process without a heap profile gets everything but the sites."""
+def explain_sites(pid: int, as_json: bool, sites: bool, pins: bool, number: int, idle: float | None) -> None:
+    """Runs explain --sites and --pins. A process without a heap profile gets everything but the sites."""
     import time
 
+    from hakmem.heap import pins as pinning
     from hakmem.heap.source import Process
-    from hakmem.heap.stacks import add_up
     from hakmem.heap.symbolize import summary, symbolize
-    from hakmem.heap.why import as_data, print_why, profile_of
+    from hakmem.heap.why import as_data, print_why, profile_of, stacks_of
     from hakmem.live.explain import print_explanation
     from hakmem.live.why import why_of
 
@@ -107,15 +108,22 @@ def explain_sites(pid: int, as_json: bool, number: int, idle: float | None) -> N
         if why.sites:
             profile = profile_of(memory, why, source)
             notes = symbolize(profile)
-            found = add_up({source: profile})
+            found = stacks_of(why, profile, source)
             if notes:
                 click.echo(f"hakmem explain: {summary(notes)}", err=True)
     if as_json:
-        click.echo(json.dumps(as_data(why, found, False), indent=2))
+        data = as_data(why, found, False) if sites else {}
+        if pins:
+            data["pins"] = pinning.as_data(why, found, found, False)
+        click.echo(json.dumps(data, indent=2))
         return
     print_explanation(console(), why.explanation)
-    console().print()
-    print_why(console(), why, found, "above", "flat", number, False)
+    if sites:
+        console().print()
+        print_why(console(), why, found, "above", "flat", number, False)
+    if pins:
+        console().print()
+        pinning.print_pins(console(), why, found, found, "flat", number, False)
 
 
 @click.command("map")

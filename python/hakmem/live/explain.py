@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING, Optional, Protocol
 
 from hakmem.compat import bit_count, zip_strict
 from hakmem.live import words
+from hakmem.live.departure import Departure, departure, has_purge_thread
 from hakmem.live.descriptor import Descriptor, find
 from hakmem.live.heap import HEADERS, snapshot
 from hakmem.live.kinds import KINDS, kind_of_areas
@@ -26,20 +27,29 @@ if TYPE_CHECKING:
 HEAP_PARTS = {
     "live": "blocks that the program holds",
     "cached": "blocks in thread caches",
-    "fragmentation": "free bytes on pages that hold blocks too: they stay while those do",
-    "free_in_slab": "whole free pages of slabs in use: they leave after the purge delay",
-    "retained": "free units and huge ranges kept for reuse: they leave after the purge delay",
-    "huge_pages": "unused, but on huge pages whose other parts are used",
+    "fragmentation": "free bytes that blocks keep: on the same page, or in a slab more than half in use",
+    "free_in_slab": "other free pages of slabs in use: they wait to be used again, or to leave",
+    "retained": "free units and huge ranges: they wait to be used again, or to leave",
+    "huge_pages": "unused, on huge pages whose other parts are used: they wait, while nothing else of the page is freed",
     "metadata": "HAKMEM's own: headers, page map, caches, the heap profile's tables",
 }
 # Disjoint (start, end, part) of memory that HAKMEM has mapped; part is None for a SuperSlab.
 Claim = tuple[int, int, Optional[str]]
-# What superslab_pages calls: note(row, slab, live, held).
-Note = Callable[[int, Optional[Slab], int, float], None]
 # What places_of tells of a page.
 PagePlace = tuple[int, int, int, int, int]
 # A process is said to move if it changes by more than this part of its Rss during the look.
 MOVING = 0.01
+
+
+class Notes(Protocol):
+    """Takes what superslab_pages finds."""
+
+    def slab(self, row: int, slab: Slab, live: int, held: int, huge: int) -> None:
+        """A slab with memory. live: its live blocks. held: the free bytes that stay because of blocks. huge: those of
+        them that stay only because they lie on a huge page."""
+
+    def superslab(self, row: int, header: int, unused: int) -> None:
+        """A SuperSlab with memory. header: bytes. unused: bytes on its huge page that belong to no slab."""
 
 
 @dataclass
@@ -57,12 +67,18 @@ class Explanation:
     rss_before: int = 0  # just before the pages were looked at
     rss_after: int = 0  # just after; rss is rss_before or rss_after, whichever is nearer to the sum
     looks: int = 1
+    departure: Departure | None = None  # of what waits
     heap_drift: int = 0  # bytes by which a part of the heap changed from the first reading of it to the last, at most
 
     @property
     def sum(self) -> int:
         """The sum of all parts."""
         return sum(self.heap.values()) + sum(self.other.values())
+
+    @property
+    def waiting(self) -> int:
+        """The bytes that wait to be used again or to leave."""
+        return self.heap["free_in_slab"] + self.heap["retained"] + self.heap["huge_pages"]
 
     @property
     def difference(self) -> int:
@@ -87,12 +103,12 @@ def explain_process(memory: ProcessMemory) -> Explanation:
 
 
 def explanation_of(memory: ProcessMemory, descriptor: Descriptor, moment: Moment, claims: list[Claim],
-                   note: Note | None = None) -> Explanation:
-    """Returns the Explanation of a Moment. note: as for superslab_pages."""
+                   notes: Notes | None = None) -> Explanation:
+    """Returns the Explanation of a Moment. notes: as for superslab_pages."""
     made = explanation(memory, moment.shot, moment.areas, moment.rss)
     made.rss_before, made.rss_after, made.looks = moment.before, moment.after, moment.looks
     made.heap_drift = moment.drift
-    made.heap = by_pages(memory, descriptor, moment, claims, note)
+    made.heap = by_pages(memory, descriptor, moment, claims, notes)
     pieces = outside(moment, claims)
     for piece, kind in zip_strict(pieces, kind_of_areas(memory, pieces)):
         made.other[kind] += piece.rss
@@ -105,7 +121,7 @@ def explanation(memory: ProcessMemory, shot: Snapshot, areas: list[Area], rss: i
     """Returns an Explanation without parts."""
     return Explanation(memory.pid, words.heading(shot), rss, sum(area.swap for area in areas),
                        other=dict.fromkeys(KINDS, 0), huge_pages=sum(area.huge for area in areas), rss_before=rss,
-                       rss_after=rss)
+                       rss_after=rss, departure=departure(shot.options, has_purge_thread(memory)))
 
 
 # ---- Who has which addresses ----
@@ -168,8 +184,8 @@ def outside(moment: Moment, claims: list[Claim]) -> list[Area]:
 # ---- By pages ----
 
 def by_pages(memory: Memory, descriptor: Descriptor, moment: Moment, claims: list[Claim],
-             note: Note | None = None) -> dict[str, int]:
-    """Returns resident bytes by HEAP_PARTS. note: as for superslab_pages."""
+             notes: Notes | None = None) -> dict[str, int]:
+    """Returns resident bytes by HEAP_PARTS. notes: as for superslab_pages."""
     parts = dict.fromkeys(HEAP_PARTS, 0)
     for start, end, part in claims:
         if part:
@@ -183,7 +199,7 @@ def by_pages(memory: Memory, descriptor: Descriptor, moment: Moment, claims: lis
         headers = memory.read_many([(moment.shot.units.address[row] + place.offset, place.size * place.count)
                                     for row in some])
         for row, header in zip_strict(some, headers):
-            superslab_pages(moment.shot, moment.sweep, row, list(picker.rows(header)), caches, parts, note)
+            superslab_pages(moment.shot, moment.sweep, row, list(picker.rows(header)), caches, parts, notes)
     return parts
 
 
@@ -203,16 +219,15 @@ def cached_by_slab(shot: Snapshot) -> dict[int, int]:
 
 
 def superslab_pages(shot: Snapshot, sweep: Sweep, row: int, headers: list[tuple[bytes, bytes]], caches: dict[int, int],
-                    parts: dict[str, int], note: Note | None = None) -> None:
+                    parts: dict[str, int], notes: Notes | None = None) -> None:
     """Adds the pages of a SuperSlab to the parts. headers: (free blocks, blocks freed by others) of its slabs, as bits.
 
-    Calls note(row, slab, live, held) for each slab with memory. live: its live blocks. held: the free bytes that
-    stay beside blocks in use; on a huge page all free bytes. A last call with slab None tells what else is unused on
-    the SuperSlab's huge page."""
+    notes gets each slab with memory, and then the SuperSlab."""
     units, unit_size, address = shot.units, shot.unit_size, shot.units.address[row]
     resident, of_unit, per_unit = sweep.pages(address,
                                               shot.superslab_size), (1 << unit_size // PAGE) - 1, unit_size // PAGE
-    parts["metadata"] += bit_count(resident & of_unit) * PAGE
+    header = bit_count(resident & of_unit) * PAGE
+    parts["metadata"] += header
     unused, free = resident & ~of_unit, 0
     # What is unused on a huge page is there because of the rest of it, unless nothing of it is used.
     huge = units.tier[row] != TIERS.index("EMPTY") and sweep.is_huge(address, shot.superslab_size)
@@ -230,17 +245,26 @@ def superslab_pages(shot: Snapshot, sweep: Sweep, row: int, headers: list[tuple[
                            pages, live, cached)
         for part, size in zip_strict(("live", "cached", "fragmentation"), found[:3]):
             parts[part] += size
-        free += found[3]
-        if note:
-            note(row, slab, bit_count(live), found[2] + (found[3] if huge else 0))
+        stays = found[3] if is_tight(shot, slab) else 0
+        parts["fragmentation"] += stays
+        free += found[3] - stays
+        if notes:
+            of_huge = found[3] - stays if huge else 0
+            notes.slab(row, slab, bit_count(live), found[2] + stays + of_huge, of_huge)
     retained = bit_count(unused) * PAGE
     if huge:
         parts["huge_pages"] += retained + free
-        if note:
-            note(row, None, 0, retained)
     else:
         parts["retained"] += retained
         parts["free_in_slab"] += free
+    if notes and resident:
+        notes.superslab(row, header, retained if huge else 0)
+
+
+def is_tight(shot: Snapshot, slab: Slab) -> bool:
+    """Returns whether the free pages of a slab stay because more than half of it is in use, as slab_scrub in
+    src/pool/slab.c."""
+    return slab.used * shot.block_sizes[slab.class_id] * 2 > slab.length * shot.unit_size
 
 
 @lru_cache(maxsize=256)
@@ -320,7 +344,8 @@ def by_proportion(shot: Snapshot, rss: int) -> dict[str, int]:
 
 def explanation_dict(made: Explanation) -> dict[str, object]:
     """Returns the Explanation for JSON."""
-    return {**asdict(made), "sum": made.sum, "difference": made.difference, "moving": made.moving}
+    return {**asdict(made), "waiting": made.waiting, "sum": made.sum, "difference": made.difference,
+            "moving": made.moving}
 
 
 def print_explanation(console: Console, made: Explanation) -> None:
@@ -350,6 +375,8 @@ def print_explanation(console: Console, made: Explanation) -> None:
         console.print(
             "That is more than one percent: the process changes too fast. Look again, or stop it meanwhile "
             "(kill -STOP).")
+    if made.waiting and made.departure:
+        console.print(f"{bytes_column(made.waiting)} wait. {made.departure.text()}")
     if made.swap:
         console.print(f"Swapped out, and not in the above: {bytes_column(made.swap)}.")
     console.print(f"Of all, {bytes_column(made.huge_pages)} lie on anonymous huge pages.")

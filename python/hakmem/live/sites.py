@@ -110,6 +110,7 @@ class HeapSites:
     # Bytes in use at the peak: exactly, by samples, and those that were allocated since the profile began. None: an
     # older HAKMEM does not tell.
     peak_bytes: tuple[int, float, int] | None = None
+    unseen: int | None = None  # bytes that were in use when the profile began; None: an older HAKMEM does not tell
 
 
 def read_sites(memory: MappedMemory, descriptor: Descriptor | None = None) -> HeapSites:
@@ -165,7 +166,7 @@ class Reader:
         self.read_labels(sites)
         made = HeapSites(bool(state["on"]), state["generation"], state["mean"], state["started_ns"],
                          bool(state["by_tables"]), self.descriptor.constants["WEIGHT_ONE"], sites,
-                         self.read_functions(), peak.get("at_ms"), self.knows_own)
+                         self.read_functions(), peak.get("at_ms"), self.knows_own, unseen=peak.get("unseen"))
         if "least" in peak:
             made.peak_bytes = peak["bytes"], peak["sampled"] / made.one, peak["least"]
         return made

@@ -172,7 +172,7 @@ class Worker:
         """Returns why more is resident than was asked for. idle: seconds to watch for unchanged memory."""
         import time
 
-        from hakmem.heap.why import as_data, profile_of
+        from hakmem.heap.why import as_data, profile_of, stacks_of
         from hakmem.live.why import why_of
 
         source, found = Process(self.pid), None
@@ -180,7 +180,7 @@ class Worker:
         if why.sites:
             profile = profile_of(self.sampler.memory, why, source)
             symbolize(profile)
-            found = add_up({source: profile})
+            found = stacks_of(why, profile, source)
         return as_data(why, found, False, SITES_MOST)
 
     def do_flame(self, kind: str) -> bytes:
