@@ -10,7 +10,7 @@ from hakmem.heap.show import value_text
 from hakmem.heap.sites import Site, order, sites_of
 from hakmem.heap.why import place_of, sentences
 from hakmem.live import words
-from hakmem.live.tables import new_table
+from hakmem.live.show import new_table
 from hakmem.units import bytes_column
 
 if TYPE_CHECKING:
