@@ -60,9 +60,9 @@ struct hak_stats {
     uint64_t purged_bytes;                                                 /* of slabs' units, in all */
     uint64_t huge_allocated, huge_freed, huge_reused;                      /* blocks */
     uint64_t remote_blocks; /* free, but not collected yet by their owner after others freed them */
-    /* Derived lower bounds: calls that thread caches served, as far as slow calls see. The shares are in 1/10,000. */
-    uint64_t malloc_hits_min, free_hits_min;
-    uint64_t malloc_coverage_min, free_coverage_min;
+    /* With HAKMEM_FRONT_STATS=1, else 0: the calls that thread caches served. The shares of them are in 1/10,000. */
+    uint64_t malloc_hits, free_hits;
+    uint64_t malloc_coverage, free_coverage;
 
     /* Of the whole process, by the kernel. */
     uint64_t faults_soft, faults_hard;
@@ -85,7 +85,7 @@ struct hak_stats_class {
     uint64_t block_size; /* bytes */
     uint64_t slabs, live_blocks, cached_blocks, free_blocks;
     uint64_t refills, refilled_blocks, flushes, flushed_blocks, returned_blocks;
-    uint64_t malloc_misses, free_overflows, malloc_hits_min, free_hits_min;
+    uint64_t malloc_misses, free_overflows, malloc_hits, free_hits;
     uint64_t slabs_carved, slabs_released;
     uint64_t remote_blocks; /* of free_blocks: freed by other threads, and not collected by their owner yet */
 };
@@ -108,7 +108,7 @@ struct hak_stats_heap {
     uint64_t used_bytes;   /* blocks out of its slabs: live ones, and those in any thread's cache */
     uint64_t cached_bytes; /* blocks of any heap in its thread's cache */
     uint64_t refills, refilled_blocks, flushes, flushed_blocks, returned_blocks, malloc_misses, free_overflows;
-    uint64_t malloc_hits_min, free_hits_min;
+    uint64_t malloc_hits, free_hits;
     uint64_t remote_out, remote_in, remote_locked, pending, pending_drained, pending_requeued;
     uint64_t slabs_adopted;
 };

@@ -29,16 +29,14 @@ HAK_INLINE void cache_note_busy(struct thread_cache *cache, unsigned class)
         bin_is_deep(cache, class) && cache->deep_most > DEEP_FIRST_BYTES ? HAND_PASSES_DEEP : HAND_PASSES;
 }
 
-/* Counts hits. The fast paths leave no trace but the top, so they popped or pushed at least the difference since the
- * bin's last slow call. The bin holds `count` blocks, and `left` after this call. Under the heap's lock. */
-HAK_INLINE void bin_note_hits(struct thread_cache *cache, unsigned class, unsigned count, unsigned left)
+/* Counts frees that the bin took. While calls are counted (T8), these alone change the bin between two slow calls. The
+ * bin holds `count` blocks, and `left` after this call. Under the heap's lock. */
+HAK_INLINE void bin_note_frees(struct thread_cache *cache, unsigned class, unsigned count, unsigned left)
 {
     unsigned seen = cache->seen[class];
 
-    cache->seen[class] = (uint16_t)left;
-    if (count <= seen)
-        cache->heap->classes[class].malloc_hits += seen - count;
-    else
+    cache_set_seen(cache, class, left);
+    if (count > seen)
         cache->heap->classes[class].free_hits += count - seen;
 }
 

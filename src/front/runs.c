@@ -16,7 +16,7 @@ void run_settle(struct thread_cache *cache, unsigned class)
 
     if (served == 0)
         return;
-    cache->run_count[class] = (uint8_t)(cache->run_count[class] - served);
+    cache_set_run_count(cache, class, cache->run_count[class] - served);
     cache->heap->classes[class].malloc_hits += served;
     cache->draw.calls += served;
     countdowns_pass(&cache->countdowns, class, served);
@@ -44,7 +44,8 @@ void run_flush(struct thread_cache *cache, unsigned class)
     lock_acquire(&cache->heap->lock);
     run_settle(cache, class);
     count = cache->run_count[class];
-    cache->run_count[class] = cache->run_want[class] = 0;
+    cache_set_run_count(cache, class, 0);
+    cache->run_want[class] = 0;
     bin_set_top(&cache->runs[class], base);
     remote = heap_return_blocks(cache->heap, class, &cache->slots[base + 1], count, "free");
     lock_release(&cache->heap->lock);
@@ -170,7 +171,7 @@ void cache_begin_run(struct thread_cache *cache, unsigned class)
         got = (unsigned)heap_take_blocks(cache->heap, class, &cache->slots[base + 1], length - moved, &zero);
         cache->heap->classes[class].direct++; /* no call missed for this */
     }
-    bin_note_hits(cache, class, count, count - moved);
+    bin_note_frees(cache, class, count, count - moved);
     cache_fill_run(cache, class, base, moved, got);
     lock_release(&cache->heap->lock);
 }
@@ -198,7 +199,7 @@ void *cache_serve_counted(struct thread_cache *cache, unsigned class)
     length = countdowns_may_pass(&cache->countdowns, class, length);
     cache_note_busy(cache, class);
     cache->overflows[class] = 0;
-    cache->seen[class] = (uint16_t)(count - 1 - length);
+    cache_set_seen(cache, class, count - 1 - length);
     cache_note_run(cache, class, served, back);
     block = cache_pop(cache, &cache->bins[class]);
     cache_fill_run(cache, class, size_classes[class].run_base, length, 0);

@@ -75,8 +75,13 @@ void *sample_block(struct thread_cache *cache, unsigned class, uint64_t weight, 
 static void *plain_block(struct thread_cache *cache, unsigned class, bool *zero)
 {
     void *block = cache_pop_block(cache, &cache->bins[class], class);
+    unsigned left = cache_count(cache, class), seen = cache->seen[class];
 
-    return block ? block : cache_refill(cache, class, zero);
+    if (block == NULL)
+        return cache_refill(cache, class, zero);
+    cache_note_hits(cache, class, 1, left + 1 > seen ? left + 1 - seen : 0);
+    cache_set_seen(cache, class, left);
+    return block;
 }
 
 /* A span that is a sample is the one that the call would have got anyway (Z9). */

@@ -50,11 +50,11 @@ static void cache_fill_classes(struct thread_cache *cache)
 static void cache_follow_profile(struct thread_cache *cache)
 {
     cache->generation = profile_generation();
-    cache->counted = profile_drawing() || HAK_SECURE ? RUN_BINS : 0;
+    cache->counted = profile_drawing() || hak_options.front_stats || HAK_SECURE ? RUN_BINS : 0;
     if (profile_drawing())
         cache->draw.calls += UNCOUNTED; /* the calls between two profiles are in none */
     if (cache_counts(cache))
-        countdowns_begin(&cache->countdowns);
+        countdowns_begin(&cache->countdowns, profile_drawing());
     cache_fill_classes(cache);
 }
 
@@ -100,6 +100,18 @@ void cache_serve_from(struct thread_cache *cache, struct heap *own, struct heap 
 struct heap *cache_serve_itself(struct thread_cache *cache)
 {
     return cache->heap ? cache_change_heap(cache, cache->own) : NULL;
+}
+
+void cache_add_hits(const struct thread_cache *cache, struct class_counters *classes)
+{
+    for (unsigned class = 1; class < CLASS_COUNT; class++) {
+        int count = __atomic_load_n(&cache->run_count[class], __ATOMIC_RELAXED);
+        int served = count - (int)cache_run_left(cache, class);
+        int back = (int)cache_count(cache, class) - __atomic_load_n(&cache->seen[class], __ATOMIC_RELAXED);
+        /* While the thread runs, it may have ended a run between two of these reads. */
+        classes[class].malloc_hits += served > 0 ? (uint64_t)served : 0;
+        classes[class].free_hits += back > 0 ? (uint64_t)back : 0;
+    }
 }
 
 bool cache_add_blocks(const struct thread_cache *cache, const struct heap *heap, size_t *blocks)
@@ -218,7 +230,7 @@ static void bin_flush(struct thread_cache *cache, unsigned class, unsigned count
             patrol_flushed(&cache->slots[cache->base[class] + 1], part, class, &cache->chance);
         lock_acquire(&cache->heap->lock);
         held = cache_count(cache, class);
-        bin_note_hits(cache, class, held, held - part);
+        bin_note_frees(cache, class, held, held - part);
         count -= part;
         bin_take(cache, class, 0, blocks, part);
         remote = heap_return_blocks(cache->heap, class, blocks, part, "free");
@@ -348,7 +360,7 @@ static void *cache_swap(struct thread_cache *cache, unsigned class)
         got = (unsigned)heap_take_blocks(cache->heap, class, run, want - moved, &zero);
     if (HAK_UNLIKELY(moved + got == 0 && held)) /* a block that waits is better than none */
         waiting = held - (moved = 1);
-    bin_note_hits(cache, class, held, held - moved);
+    bin_note_frees(cache, class, held, held - moved);
     bin_take(cache, class, held - waiting - moved, run + got, moved);
     lock_release(&cache->heap->lock);
     if (!class_is_span(class)) {
@@ -356,7 +368,7 @@ static void *cache_swap(struct thread_cache *cache, unsigned class)
         patrol_taken(run, moved + got, class, &cache->chance);
     }
     shuffle(run + got, moved, &cache->chance);
-    cache->run_count[class] = (uint8_t)(moved + got);
+    cache_set_run_count(cache, class, moved + got - (got != 0)); /* without a call that missed */
     bin_set_top(&cache->runs[class], base + moved + got);
     return moved + got ? cache_pop(cache, &cache->runs[class]) : NULL;
 }
@@ -387,7 +399,7 @@ void *cache_refill(struct thread_cache *cache, unsigned class, bool *zero)
     }
     lock_acquire(&cache->heap->lock);
     got = heap_take_blocks(cache->heap, class, out, want, zero);
-    bin_note_hits(cache, class, 0, (unsigned)(got - (got != 0)));
+    bin_note_frees(cache, class, 0, (unsigned)(got - (got != 0)));
     if (out != &single) {
         /* The block that would be popped first serves this call. */
         single = got ? out[got - 1] : NULL;
@@ -412,10 +424,10 @@ static bool run_take_back(struct thread_cache *cache, unsigned class)
     cache_note_run(cache, class, served, count > seen ? count - seen : 0);
     countdowns_pass(&cache->countdowns, class, served);
     moved = countdowns_may_pass(&cache->countdowns, class, left + moved) - left;
-    cache->seen[class] = (uint16_t)(count - moved);
+    cache_set_seen(cache, class, count - moved);
     bin_set_top(bin, bin->top - moved);
     __builtin_memcpy(&cache->slots[run->top + 1], &cache->slots[bin->top + 1], moved * sizeof(void *));
-    cache->run_count[class] = (uint8_t)(left + moved);
+    cache_set_run_count(cache, class, left + moved);
     bin_set_top(run, run->top + moved);
     return moved != 0;
 }
@@ -427,7 +439,7 @@ static void bin_push(struct thread_cache *cache, unsigned class, void *block)
 
     cache->slots[bin->top + 1] = block;
     bin_set_top(bin, bin->top + 1u);
-    cache->seen[class]++;
+    cache_set_seen(cache, class, cache->seen[class] + 1u);
 }
 
 /* Whether an unused bin should stay closed: the block shares a cache line with blocks of another heap. It returns

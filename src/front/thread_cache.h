@@ -22,9 +22,10 @@
  * V8: in libhakmem-secure malloc always pops from runs. cache_swap fills them with blocks of the bin, in random order,
  *     but for those that were freed last, and with the heap's blocks, in the order of their addresses. While the
  *     profile draws, class_of is 0, so that each call misses.
- * T8: counted is RUN_BINS while calls are counted for samples (profile/profile.h), else 0; class_of has it added. While
- *     it is not 0, malloc pops from runs[c], which only slow calls fill: slots[run_base + 1 .. top] are blocks like
- *     T3's. free still pushes onto bins[c]. A run begins with run_count[c] blocks; each hit lowers its top by one.
+ * T8: counted is RUN_BINS while calls are counted, for samples (profile/profile.h) or for HAKMEM_FRONT_STATS, else 0;
+ *     class_of has it added. A class's hits are those of ended runs and what the run in progress has served. While
+ *     counted is not 0, malloc pops from runs[c], which only slow calls fill: slots[run_base + 1 .. top] are blocks
+ *     like T3's. free still pushes onto bins[c]. A run begins with run_count[c] blocks; each hit lowers its top by one.
  */
 #ifndef HAK_FRONT_THREAD_CACHE_H
 #define HAK_FRONT_THREAD_CACHE_H
@@ -141,6 +142,20 @@ HAK_INLINE unsigned cache_run_left(const struct thread_cache *cache, unsigned cl
     return __atomic_load_n(&cache->runs[class].top, __ATOMIC_RELAXED) - (unsigned)size_classes[class].run_base;
 }
 
+/* Atomic, because observers read them, as they read tops. */
+HAK_INLINE void cache_set_seen(struct thread_cache *cache, unsigned class, unsigned count)
+{
+    __atomic_store_n(&cache->seen[class], (uint16_t)count, __ATOMIC_RELAXED);
+}
+
+HAK_INLINE void cache_set_run_count(struct thread_cache *cache, unsigned class, unsigned count)
+{
+    __atomic_store_n(&cache->run_count[class], (uint8_t)count, __ATOMIC_RELAXED);
+}
+
+/* Adds the hits of another thread's cache that it has not counted yet. Under the lock of the cache's own heap. */
+HAK_HIDDEN void cache_add_hits(const struct thread_cache *cache, struct class_counters *classes);
+
 /* All blocks of the class in the cache. For another thread's cache: under its heap's lock. */
 HAK_INLINE unsigned cache_blocks(const struct thread_cache *cache, unsigned class)
 {
@@ -196,18 +211,24 @@ HAK_INLINE void cache_fill_run(struct thread_cache *cache, unsigned class, unsig
 
     bin_set_top(&cache->bins[class], top);
     __builtin_memcpy(&cache->slots[base + got + 1], &cache->slots[top + 1], moved * sizeof(void *));
-    cache->run_count[class] = (uint8_t)(got + moved);
+    cache_set_run_count(cache, class, got + moved);
     bin_set_top(&cache->runs[class], base + got + moved);
 }
 
-/* Counts the calls of a run, which served `served` with this one, and the frees that brought `back` blocks. */
-HAK_INLINE void cache_note_run(struct thread_cache *cache, unsigned class, unsigned served, unsigned back)
+/* Counts `served` calls that found a block in the cache, and the frees that brought `back` blocks. */
+HAK_INLINE void cache_note_hits(struct thread_cache *cache, unsigned class, unsigned served, unsigned back)
 {
     struct class_counters *counters = &cache->own->classes[class]; /* needs no lock; a shared heap's would (O8) */
 
-    cache->draw.calls += served;
     __atomic_store_n(&counters->malloc_hits, counters->malloc_hits + served, __ATOMIC_RELAXED);
     __atomic_store_n(&counters->free_hits, counters->free_hits + back, __ATOMIC_RELAXED);
+}
+
+/* The same for the calls of a run, the current one among them. */
+HAK_INLINE void cache_note_run(struct thread_cache *cache, unsigned class, unsigned served, unsigned back)
+{
+    cache->draw.calls += served;
+    cache_note_hits(cache, class, served, back);
 }
 
 /* Whether a class of large blocks needs no run yet. A run costs less than calls without one only if several calls pass
@@ -241,7 +262,7 @@ HAK_INLINE void *cache_serve_runless(struct thread_cache *cache, unsigned class)
         return NULL;
     cache->countdowns.left[class] = left;
     cache_note_run(cache, class, 1, (unsigned)back);
-    cache->seen[class] = (uint16_t)(count - 1);
+    cache_set_seen(cache, class, count - 1);
     bin_set_top(&cache->bins[class], top - 1);
     return block;
 }
@@ -278,7 +299,7 @@ HAK_INLINE void *cache_serve_steady(struct thread_cache *cache, unsigned class)
         return NULL;
     cache->countdowns.left[class] = left;
     cache_note_run(cache, class, served, (unsigned)back);
-    cache->seen[class] = (uint16_t)(count - 1 - length);
+    cache_set_seen(cache, class, count - 1 - length);
     block = cache->slots[top];
     bin_set_top(&cache->bins[class], top - 1);
     cache_fill_run(cache, class, base, length, 0);

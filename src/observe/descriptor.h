@@ -71,7 +71,7 @@ _Static_assert(sizeof(struct descriptor_head) == 56, "readers of all formats cou
     TYPE(slot) FIELD(slot, free) FIELD(slot, touched) FIELD(slot, aged) FIELD(slot, aged_ms) FIELD(slot, freed_ms)     \
     FIELD(slot, bucket) FIELD(slot, kind) FIELD(slot, huge_pages) FIELD(slot, decommitted)                             \
     TYPE(shared_pool) FIELD(shared_pool, slots) FIELD(shared_pool, slots_unused) FIELD(shared_pool, slots_committed)   \
-    FIELD(shared_pool, slots_foreign)                                                                                  \
+    FIELD(shared_pool, slots_foreign) FIELD(shared_pool, prewarmed) FIELD(shared_pool, slabs_taken)                    \
     FIELD(shared_pool, superslabs) FIELD(shared_pool, decommitted) FIELD(shared_pool, dirty_empties)                   \
     FIELD(shared_pool, units_used) FIELD(shared_pool, units_dirty) FIELD(shared_pool, huge_bytes)                      \
     FIELD(shared_pool, footprint_peak) FIELD(shared_pool, next_purge_ms) FIELD(shared_pool, over_soft_limit)           \
@@ -86,7 +86,8 @@ _Static_assert(sizeof(struct descriptor_head) == 56, "readers of all formats cou
     TYPE(heap_body) ARRAY(heap_body, warm) FIELD(heap_body, counters) ARRAY(heap_body, classes)                        \
     TYPE(warm_stock) FIELD(warm_stock, count) FIELD(warm_stock, budget)                                                \
     TYPE(heap_counters) FIELD(heap_counters, refills) FIELD(heap_counters, refilled_blocks)                            \
-    FIELD(heap_counters, flushes) FIELD(heap_counters, flushed_blocks) FIELD(heap_counters, warm_hits)                 \
+    FIELD(heap_counters, flushes) FIELD(heap_counters, flushed_blocks) FIELD(heap_counters, slab_misses)               \
+    FIELD(heap_counters, warm_hits)                                                                                    \
     FIELD(heap_counters, warm_misses) FIELD(heap_counters, warm_prefilled) FIELD(heap_counters, slabs_carved)          \
     FIELD(heap_counters, slabs_adopted) FIELD(heap_counters, slabs_released) FIELD(heap_counters, remote_blocks)       \
     FIELD(heap_counters, remote_collected) FIELD(heap_counters, locked_blocks)                                         \
@@ -99,6 +100,7 @@ _Static_assert(sizeof(struct descriptor_head) == 56, "readers of all formats cou
     TYPE(thread_cache) ARRAY(thread_cache, bins) ARRAY(thread_cache, runs) FIELD(thread_cache, heap)                   \
     FIELD(thread_cache, capacity_bytes) FIELD(thread_cache, slow_calls) ARRAY(thread_cache, class_of)                  \
     FIELD(thread_cache, counted) FIELD(thread_cache, spans) ARRAY(thread_cache, slots)                                 \
+    ARRAY(thread_cache, seen) ARRAY(thread_cache, base) ARRAY(thread_cache, run_count)                                 \
     TYPE(spans) FIELD(spans, count) ARRAY(spans, span)                                                                 \
     TYPE(bin) FIELD(bin, top) FIELD(bin, limit)                                                                        \
     TYPE(size_class) FIELD(size_class, size) FIELD(size_class, blocks) FIELD(size_class, units)                        \

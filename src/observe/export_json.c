@@ -11,10 +11,10 @@
 
 static void json_value(struct output *output, const struct field *field, uint64_t value)
 {
-    if (field->kind == FIELD_SIGNED)
-        output_print(output, "\"%s\":%ld", field->name, (long)value);
-    else if (field->kind == FIELD_SHARE && !stats_bound_tells(value))
+    if (!stats_knows(field))
         output_print(output, "\"%s\":null", field->name);
+    else if (field->kind == FIELD_SIGNED)
+        output_print(output, "\"%s\":%ld", field->name, (long)value);
     else if (field->kind == FIELD_SHARE)
         output_print(output, "\"%s\":%lu.%04lu", field->name, (unsigned long)value / 10000,
                      (unsigned long)value % 10000);

@@ -9,10 +9,15 @@
 #include "observe/stats.h"
 #include "pool/registry.h"
 
+static bool metric_grows(const struct field *field)
+{
+    return field->kind == FIELD_COUNTER || field->kind == FIELD_HITS;
+}
+
 /* The ending of a name, after hakmem_<group><name>. */
 static const char *metric_suffix(const struct field *field)
 {
-    return field->kind == FIELD_COUNTER ? "_total" : field->kind == FIELD_BYTES ? "_bytes" : "";
+    return metric_grows(field) ? "_total" : field->kind == FIELD_BYTES ? "_bytes" : "";
 }
 
 static void metric_head(struct output *output, const char *group, const struct field *field)
@@ -21,7 +26,7 @@ static void metric_head(struct output *output, const char *group, const struct f
 
     output_print(output, "# HELP hakmem_%s%s%s %s\n", group, field->name, suffix, field->help);
     output_print(output, "# TYPE hakmem_%s%s%s %s\n", group, field->name, suffix,
-                 field->kind == FIELD_COUNTER ? "counter" : "gauge");
+                 metric_grows(field) ? "counter" : "gauge");
 }
 
 static void metric_value(struct output *output, const char *group, const struct field *field, const char *labels,
@@ -42,7 +47,7 @@ static void metrics_of(struct output *output, const char *group, const struct fi
     for (size_t i = 0; i < list->count; i++) {
         const struct field *field = &list->fields[i];
         uint64_t value = field_value(field, totals);
-        if (field->kind == FIELD_SHARE && !stats_bound_tells(value))
+        if (!stats_knows(field))
             continue;
         metric_head(output, group, field);
         metric_value(output, group, field, "", value);
@@ -66,6 +71,8 @@ static void metrics_of_classes(struct output *output, const struct stats_shot *s
     char labels[48];
 
     for (size_t i = 1; i < fields_class.count; i++) { /* [0], the size, becomes the label */
+        if (!stats_knows(&fields_class.fields[i]))
+            continue;
         metric_head(output, "class_", &fields_class.fields[i]);
         for (unsigned class = 1; class < CLASS_COUNT; class++)
             if (stats_class_is_used(&shot->classes[class])) {
@@ -83,6 +90,8 @@ static void metrics_of_heaps(struct output *output, struct usage_count *count_ro
     char labels[96];
 
     for (size_t i = 3; i < fields_heap.count; i++) { /* those before it become the labels */
+        if (!stats_knows(&fields_heap.fields[i]))
+            continue;
         metric_head(output, "heap_", &fields_heap.fields[i]);
         for (struct heap *heap = __atomic_load_n(&registry.heaps, __ATOMIC_ACQUIRE); heap; heap = heap->next) {
             struct hak_stats_heap row;

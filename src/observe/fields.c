@@ -60,11 +60,11 @@ static const struct field counters_fields[] = {
     FIELD(hak_stats, huge_freed, COUNTER, "Huge blocks freed")
     FIELD(hak_stats, huge_reused, COUNTER, "Huge blocks out of freed ranges")
     FIELD(hak_stats, remote_blocks, GAUGE, "Blocks freed by others and not collected yet")
-    FIELD(hak_stats, malloc_hits_min, COUNTER, "Allocations that the thread caches served, at least")
-    FIELD(hak_stats, free_hits_min, COUNTER, "Frees that the thread caches took, at least")
-    FIELD(hak_stats, malloc_coverage_min, SHARE,
-          "Share of allocations of pooled blocks that the thread caches served, at least")
-    FIELD(hak_stats, free_coverage_min, SHARE, "Share of frees of pooled blocks that the thread caches took, at least")
+    FIELD(hak_stats, malloc_hits, HITS, "Allocations that the thread caches served")
+    FIELD(hak_stats, free_hits, HITS, "Frees that the thread caches took")
+    FIELD(hak_stats, malloc_coverage, SHARE,
+          "Share of allocations of pooled blocks that the thread caches served")
+    FIELD(hak_stats, free_coverage, SHARE, "Share of frees of pooled blocks that the thread caches took")
 };
 
 static const struct field faults_fields[] = {
@@ -111,8 +111,8 @@ static const struct field class_fields[] = {
     FIELD(hak_stats_class, returned_blocks, COUNTER, "Blocks that came back to slabs")
     FIELD(hak_stats_class, malloc_misses, COUNTER, "Allocations of pooled blocks that found the thread's cache empty")
     FIELD(hak_stats_class, free_overflows, COUNTER, "Frees of pooled blocks that found the thread's cache full")
-    FIELD(hak_stats_class, malloc_hits_min, COUNTER, "Allocations that the thread caches served, at least")
-    FIELD(hak_stats_class, free_hits_min, COUNTER, "Frees that the thread caches took, at least")
+    FIELD(hak_stats_class, malloc_hits, HITS, "Allocations that the thread caches served")
+    FIELD(hak_stats_class, free_hits, HITS, "Frees that the thread caches took")
     FIELD(hak_stats_class, slabs_carved, COUNTER, "Slabs cut into blocks")
     FIELD(hak_stats_class, slabs_released, COUNTER, "Slabs that emptied and left their heap")
     FIELD(hak_stats_class, remote_blocks, GAUGE, "Blocks freed by others and not collected yet")
@@ -139,10 +139,10 @@ static const struct field heap_fields[] = {
                                 "Allocations of pooled blocks that found the thread's cache empty")
                                 FIELD(hak_stats_heap, free_overflows, COUNTER,
                                       "Frees of pooled blocks that found the thread's cache full")
-                                    FIELD(hak_stats_heap, malloc_hits_min, COUNTER,
-                                          "Allocations that the thread caches served, at least")
-                                        FIELD(hak_stats_heap, free_hits_min, COUNTER,
-                                              "Frees that the thread caches took, at least")
+                                    FIELD(hak_stats_heap, malloc_hits, HITS,
+                                          "Allocations that the thread caches served")
+                                        FIELD(hak_stats_heap, free_hits, HITS,
+                                              "Frees that the thread caches took")
                                             FIELD(hak_stats_heap, remote_out, COUNTER,
                                                   "Blocks that threads freed and other heaps own")
                                                 FIELD(hak_stats_heap, remote_in, COUNTER,
@@ -171,7 +171,7 @@ static const struct field superslab_fields[] = {
 };
 
 LIST(memory, hak_stats, mapped, heaps_first_class)
-LIST(counters, hak_stats, refills, free_coverage_min)
+LIST(counters, hak_stats, refills, free_coverage)
 LIST(faults, hak_stats, faults_soft, touched_pages)
 LIST(profile, hak_stats, heap_profile, guard_reports)
 LIST(pool, hak_stats_pool, slabs, free_bytes)

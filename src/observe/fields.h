@@ -7,8 +7,8 @@
 #include "base/base.h"
 
 /* The kind of a member: a state, a state in bytes (its name does not say so), a counter that only grows, a state with a
- * sign, or a share in 1/10,000. */
-enum field_kind { FIELD_GAUGE, FIELD_BYTES, FIELD_COUNTER, FIELD_SIGNED, FIELD_SHARE };
+ * sign, a counter of hits, or a share of hits in 1/10,000. */
+enum field_kind { FIELD_GAUGE, FIELD_BYTES, FIELD_COUNTER, FIELD_SIGNED, FIELD_HITS, FIELD_SHARE };
 
 /* Texts lie in the row: a pointer to each would be written by the dynamic linker as every process starts. */
 struct field {

@@ -39,8 +39,8 @@ static void shoot_class(struct hak_stats_class *row, const struct usage_count *c
                                      .returned_blocks = counters->returned_blocks,
                                      .malloc_misses = counters->refills - base_min(counters->direct, counters->refills),
                                      .free_overflows = counters->overflows,
-                                     .malloc_hits_min = counters->malloc_hits,
-                                     .free_hits_min = counters->free_hits,
+                                     .malloc_hits = hak_options.front_stats ? counters->malloc_hits : 0,
+                                     .free_hits = hak_options.front_stats ? counters->free_hits : 0,
                                      .slabs_carved = counters->carved,
                                      .slabs_released = counters->released,
                                      .remote_blocks = count->remote[class] };
@@ -73,8 +73,8 @@ static void add_class(struct hak_stats *totals, const struct hak_stats_class *ro
     totals->returned_blocks += row->returned_blocks;
     totals->malloc_misses += row->malloc_misses;
     totals->free_overflows += row->free_overflows;
-    totals->malloc_hits_min += row->malloc_hits_min;
-    totals->free_hits_min += row->free_hits_min;
+    totals->malloc_hits += row->malloc_hits;
+    totals->free_hits += row->free_hits;
     totals->slabs_carved += row->slabs_carved;
     totals->slabs_released += row->slabs_released;
     totals->remote_blocks += row->remote_blocks;
@@ -216,8 +216,10 @@ static void shoot_counters(struct hak_stats *totals, const struct usage_count *c
     totals->pending_enqueued = counters->pending_drained + count->pending;
     totals->pending_drained = counters->pending_drained;
     totals->pending_requeued = counters->pending_requeued;
-    totals->malloc_coverage_min = stats_share(totals->malloc_hits_min, totals->malloc_misses);
-    totals->free_coverage_min = stats_share(totals->free_hits_min, totals->free_overflows);
+    if (hak_options.front_stats) {
+        totals->malloc_coverage = stats_share(totals->malloc_hits, totals->malloc_misses);
+        totals->free_coverage = stats_share(totals->free_hits, totals->free_overflows);
+    }
 }
 
 static void shoot_faults(struct hak_stats *totals)
@@ -303,7 +305,7 @@ void stats_heap(struct hak_stats_heap *row, struct heap *heap, struct usage_coun
         row->returned_blocks += one.returned_blocks;
         row->malloc_misses += one.malloc_misses;
         row->free_overflows += one.free_overflows;
-        row->malloc_hits_min += one.malloc_hits_min;
-        row->free_hits_min += one.free_hits_min;
+        row->malloc_hits += one.malloc_hits;
+        row->free_hits += one.free_hits;
     }
 }

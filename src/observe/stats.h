@@ -4,7 +4,9 @@
 
 #include <hakmem/stats.h>
 
+#include "observe/fields.h"
 #include "observe/usage.h"
+#include "options/options.h"
 
 /* The totals and the rows of all classes, of one moment. */
 struct stats_shot {
@@ -31,8 +33,10 @@ HAK_HIDDEN bool stats_superslab(struct hak_stats_superslab *row, uint32_t *numbe
 /* Hits of all calls, in 1/10,000. */
 HAK_HIDDEN uint64_t stats_share(uint64_t hits, uint64_t others);
 
-/* A lower bound (..._min) tells the share of hits only if it leaves at most 1 % open. A lower one could mean any share
- * up to 1, so reports do not print it. */
-HAK_INLINE bool stats_bound_tells(uint64_t share) { return share >= 9900; }
+/* Whether the figure is known in this process: hits only with HAKMEM_FRONT_STATS=1. */
+HAK_INLINE bool stats_knows(const struct field *field)
+{
+    return hak_options.front_stats || (field->kind != FIELD_HITS && field->kind != FIELD_SHARE);
+}
 
 #endif

@@ -45,6 +45,8 @@ void observe_count_heap(struct usage_count *count, struct heap *heap)
         count->warm_slabs += heap->body->warm[number].count;
     cache = cache_of(heap);
     counted = cache == NULL || cache_add_blocks(cache, heap, count->cached);
+    if (cache && hak_options.front_stats)
+        cache_add_hits(cache, count->classes);
     state = atomic_load(&heap->state);
     count->heaps += state == HEAP_LIVE;
     count->orphans += heap->kind == HEAP_THREAD && state == HEAP_ORPHAN;

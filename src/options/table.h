@@ -32,7 +32,7 @@
     OPTION(warm_pool, "HAKMEM_WARM_POOL", COUNT, 16, 0, 16, "slabs",                                                  \
            "most empty slabs of one length that a heap keeps ready to carve")                                         \
     OPTION(front_stats, "HAKMEM_FRONT_STATS", BOOL, 0, 0, 1, "",                                                      \
-           "print the thread caches' refills and flushes at exit")                                                    \
+           "count every hit of the thread caches, and print hits and misses of each part at exit")                    \
     OPTION(warm_pool_stats, "HAKMEM_WARM_POOL_STATS", BOOL, 0, 0, 1, "", "print the warm pool's figures at exit")     \
     OPTION(ss_lru_size, "HAKMEM_SS_LRU_SIZE", COUNT, SS_LRU_SIZE_DEFAULT, 0, 4096, "SuperSlabs",                      \
            "empty SuperSlabs that may keep their memory for the purge delay; further ones are purged at once")        \

@@ -70,10 +70,11 @@ struct class_counters {
     uint64_t carved, released;         /* slabs */
     uint64_t direct;                   /* refills by other calls than a malloc that found its thread's stack empty */
     uint64_t overflows;                /* frees that found the stack full; written without the lock, atomically */
-    uint64_t malloc_hits, free_hits;   /* lower bounds of the hits between slow calls (bin_note_hits) */
+    uint64_t malloc_hits, free_hits;   /* all, while calls are counted (T8); without the lock, atomically */
 };
 struct heap_counters {
     uint64_t refills, refilled_blocks, flushes, flushed_blocks; /* sums over the classes */
+    uint64_t slab_misses;      /* of the refills: no slab of the heap had room */
     uint64_t warm_hits, warm_misses, warm_prefilled;
     uint64_t slabs_carved, slabs_adopted, slabs_released;
     uint64_t remote_blocks;    /* blocks that the heap's thread freed and other heaps own */

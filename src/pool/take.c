@@ -181,6 +181,7 @@ size_t heap_take_blocks(struct heap *heap, unsigned class, void **out, size_t wa
         struct slab *slab = available->head;
         if (!slab) {
             /* A slab that costs memory is taken for an empty batch only. */
+            heap->body->counters.slab_misses += position == want;
             if ((position < want && !warm_continues(heap, class)) || !heap_get_slab(heap, class))
                 break;
             slab = available->head;
@@ -219,6 +220,7 @@ void *heap_take_aligned_span(struct heap *heap, unsigned class, unsigned align_u
     slab_take(slab, &block, 1);
     slab_list_push(&heap->full, slab);
     heap->body->counters.slabs_carved++;
+    heap->body->counters.slab_misses++;
     heap->classes[class].carved++;
     heap_count_taken(heap, class, 1);
     heap->classes[class].direct++;

@@ -34,11 +34,11 @@ enum { RUN_BUILDS = 255 };
 /* After so many such calls in a row a class of large blocks begins a run. */
 enum { RUN_ALONE = 3 };
 
-/* Marks all countdowns as not drawn. */
-HAK_INLINE void countdowns_begin(struct countdowns *countdowns)
+/* Marks all countdowns as not drawn, or as without an end. */
+HAK_INLINE void countdowns_begin(struct countdowns *countdowns, bool drawing)
 {
     for (unsigned class = 0; class < CLASS_COUNT; class++)
-        countdowns->left[class] = -1;
+        countdowns->left[class] = drawing ? -1 : INT64_MAX / 2; /* room for sums */
 }
 
 /* How many calls for the class may pass before the next one that is a sample; at most `most`. */

@@ -192,6 +192,7 @@ static struct slab *pool_take_run(uint32_t number, unsigned start, unsigned unit
         slab->unclean = (superslab->unclean & slot->touched & mask) != 0;
     shared_pool.units_dirty -= (slot->touched & mask) == mask ? units : base_count_bits(slot->touched & mask);
     shared_pool.units_used += units;
+    shared_pool.slabs_taken++;
     if (slot->bucket == POOL_BUCKET_EMPTY && slot->touched != 0) {
         shared_pool.lru_reused++;
         debug_count(COUNT_LRU_REUSED);

@@ -80,6 +80,7 @@ struct shared_pool {
     /* Since the start. Entered less reused and purged is dirty_empties. */
     uint64_t lru_entered, lru_reused, lru_purged;
     uint64_t prewarmed;           /* SuperSlabs */
+    uint64_t slabs_taken;
     uint64_t purged_bytes;        /* of units and headers */
     _Atomic bool flush_wanted;    /* threads are to flush their caches (N5) */
     uint32_t flush_wanted_ms;     /* the time of the last request; in the future while it waits */

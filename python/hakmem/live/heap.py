@@ -6,18 +6,20 @@ what was caught in the middle of a change."""
 
 from __future__ import annotations
 
+import struct
 import time
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import lru_cache
+from itertools import cycle
 from operator import add
 from typing import TypeVar
 
 from hakmem.clean import clean_bytes
 from hakmem.compat import bit_count, zip_strict
-from hakmem.live.descriptor import USER_END, Damaged, Descriptor, find
+from hakmem.live.descriptor import NUMBERS, USER_END, Damaged, Descriptor, find
 from hakmem.live.huge import HugeState, read_huge
 from hakmem.live.kinds_of_blocks import SMALL_MOST, block_pools
 from hakmem.live.memory import LiveError, MappedMemory, Memory, Unreadable, name_of, sense
@@ -42,7 +44,8 @@ ALL_FREE = 0xFFFFFFFE
 # Numbers of a ring's entries are modulo 2^16.
 RING_NUMBERS = (1 << 16) - 1
 # Counters that only classes have: no heap has their sum.
-EVERYWHERE = ("malloc_hits", "free_hits", "overflows", "direct", "returned_blocks")
+HITS = ("malloc_hits", "free_hits")  # in a process with HAKMEM_FRONT_STATS=1
+EVERYWHERE = (*HITS, "overflows", "direct", "returned_blocks")
 SLAB = ("owner", "used", "class", "units", "state", "remote_count")
 
 
@@ -123,6 +126,10 @@ class Reader:
         self.check_classes()
         self.options = {name: self.text_at(value) if name in TEXT_OPTIONS else value
                         for name, value in self.descriptor.unpack("options", parts[5]).items()}
+        self.counts = [place for name in ("seen", "run_count")
+                       if (place := self.descriptor.fields.get(f"thread_cache.{name}"))
+                       and place.size in NUMBERS and place.count >= self.class_count]
+        self.counts_hits = bool(self.options.get("front_stats")) and self.has_runs and len(self.counts) == 2
         self.head_mapped = int.from_bytes(parts[6], "little") if "window_head_mapped" in roots else None
 
     def check_classes(self) -> None:
@@ -304,6 +311,7 @@ class Reader:
             stacks.append(fields["thread_cache.runs"])
         size = self.classes["size"]
         picker, wanted, whose = self.descriptor.picker("bin", "top"), [], []
+        counts = self.read_counts(owners)
         tops = self.memory.read_many([(heap["cache"] + stack.offset, stack.size * stack.count) for heap in owners
                                       for stack in stacks])
         for number, data in enumerate(tops):
@@ -311,6 +319,9 @@ class Reader:
             for class_id, (top,) in enumerate(list(picker.rows(data))[:self.class_count]):
                 base, limit = self.run_of(class_id) if is_run else self.stack_of(class_id, top)
                 count = top - base
+                if counts and top:
+                    left = counts[heap["address"]][is_run][class_id] - count
+                    self.uncounted[is_run][class_id] += max(0, left if is_run else -left)
                 # A cache that never belonged to a thread reads as zeros.
                 if 0 < count <= limit:
                     wanted.append((heap["cache"] + slots.offset + (base + 1) * slots.size, count * slots.size))
@@ -330,6 +341,17 @@ class Reader:
                 self.cached_by[heap["address"]] += size[slab.class_id]
         for slab in self.slabs:
             slab.cached = min(slab.cached, slab.used)
+
+    def read_counts(self, owners: list[dict[str, int]]) -> dict[int, list[tuple[int, ...]]]:
+        """Returns {address of a heap: [blocks in each bin at its last slow call, in each run at its begin]}, if the
+        process counts hits: those since then are not in the heap's counters yet."""
+        self.uncounted = ([0] * self.class_count, [0] * self.class_count)  # frees, allocations
+        if not self.counts_hits:
+            return {}
+        wanted = [(heap["cache"] + place.offset, place.size * place.count) for heap in owners for place in self.counts]
+        found = [struct.unpack(f"<{place.count}{NUMBERS[place.size]}", data)
+                 for place, data in zip(cycle(self.counts), self.memory.read_many(wanted))]
+        return {heap["address"]: found[2 * number:2 * number + 2] for number, heap in enumerate(owners)}
 
     def quarantined(self, owners: list[dict[str, int]]) -> Iterator[tuple[dict[str, int], int | None, array[int]]]:
         """Yields (heap, class or None, blocks) for free blocks that hardened threads hold outside of their stacks: spans
@@ -427,7 +449,8 @@ class Reader:
             version=self.descriptor.version, totals=self.totals(huge, units), classes=classes,
             threads=threads, pools=self.pools(units), huge=huge.blocks,
             counters=summed(threads, self.departed_counters()) | {
-                name: sum(values) for name, values in counters.items() if name in EVERYWHERE}, options=self.options,
+                name: sum(values) for name, values in counters.items() if name in EVERYWHERE} | self.pool_counters(),
+            options=self.options,
             hardened=bool(self.descriptor.constants.get("HAK_SECURE") or self.options.get("hardened")),
             block_sizes=list(self.classes["size"]), class_blocks=list(self.classes["blocks"]), units=units,
             head=(self.window, self.begin * self.superslab_size if self.committed else 0),
@@ -487,7 +510,19 @@ class Reader:
         for data, where in accounts:
             for name, values in picker.columns(data[where.offset:where.end]).items():
                 sums[name] = list(map(add, sums[name], values))
+        for name, uncounted in zip_strict(HITS, reversed(self.uncounted)):
+            if not self.counts_hits:
+                sums.pop(name, None)
+            elif name in sums:
+                sums[name] = list(map(add, sums[name], uncounted))
         return sums
+
+    def pool_counters(self) -> dict[str, int]:
+        """Returns how many slabs the shared pool gave, and how many SuperSlabs it made for them."""
+        if "slabs_taken" not in self.pool:
+            return {}
+        return {"shared_pool_slabs": self.pool["slabs_taken"],
+                "shared_pool_superslabs": max(0, len(self.rows) - self.pool["prewarmed"])}
 
     def departed_counters(self) -> dict[str, int]:
         """Returns the counters of heaps that have ended."""

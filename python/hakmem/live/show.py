@@ -21,8 +21,8 @@ def print_snapshot(console: Console, shot: Snapshot, superslabs: bool = False) -
         by_tier.caption = (f"{len(live)} huge blocks ({bytes_column(shot.totals.huge_live)}), "
                            f"{len(shot.huge) - len(live)} freed ranges kept "
                            f"({bytes_column(shot.totals.huge_cached)})")
-    for table in (totals(shot), drawn(tables.kinds(shot)), drawn(tables.classes(shot)), drawn(tables.threads(shot)),
-                  by_tier, *([drawn(tables.superslabs(shot))] if superslabs else []), counters(shot)):
+    for table in (totals(shot), drawn(tables.kinds(shot)), drawn(tables.classes(shot)), drawn(tables.parts(shot)),
+                  drawn(tables.threads(shot)), by_tier, *([drawn(tables.superslabs(shot))] if superslabs else []), counters(shot)):
         if table.row_count:
             console.print()
             console.print(table)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Union
 
 from hakmem.compat import zip_strict
+from hakmem.live import hits
 from hakmem.live.model import ACTIVE, DIRTY, GUARD, TIERS, UNTOUCHED, WARM, BlockPool, SizeClass, Slab, Snapshot
 from hakmem.units import bytes_column, bytes_text
 
@@ -102,9 +103,28 @@ def blocks_cells(row: SizeClass | BlockPool) -> Row:
 
 def classes(shot: Snapshot) -> Table:
     """Returns the table of size classes."""
-    columns = [Column("block size"), Column("class", spare=10), Column("slabs"), *blocks_columns()]
-    rows = [(row.block_size, row.class_id, row.slabs, *blocks_cells(row)) for row in shot.classes]
+    counted = "malloc_hits" in shot.counters
+    columns = [Column("block size"), Column("class", spare=10), Column("slabs"), *blocks_columns(),
+               *([Column("malloc hits", "share", 11), Column("free hits", "share", 12)] if counted else [])]
+    rows = [(row.block_size, row.class_id, row.slabs, *blocks_cells(row),
+             *((rate(hits.of_mallocs(row.counters)), rate(hits.of_frees(row.counters))) if counted else ()))
+            for row in shot.classes]
     return Table("classes", "Classes", columns, rows, [row.class_id for row in shot.classes], order=6)
+
+
+def rate(part: hits.Part | None) -> float | None:
+    """Returns the share of hits; None of nothing."""
+    return part.rate if part else None
+
+
+def parts(shot: Snapshot) -> Table:
+    """Returns the table of hits by part."""
+    columns = [Column("part", "words"), Column("hits"), Column("misses"), Column("rate", "share"),
+               Column("what it counts", "words", 1)]
+    rows = [(part.name, part.hits, part.misses, part.rate, part.meaning) for part in hits.parts(shot)]
+    title = "Hits by part" + ("" if "malloc_hits" in shot.counters
+                              else "; HAKMEM_FRONT_STATS=1 counts the caches'")
+    return Table("parts", title, columns, rows, [row[0] for row in rows], order=1)
 
 
 def kinds(shot: Snapshot) -> Table:
@@ -176,14 +196,14 @@ def huge(shot: Snapshot) -> Table:
     return Table("huge", "Huge blocks, above 1 MiB", columns, rows, [row.address for row in shot.huge], order=1)
 
 
-VIEWS = ("classes", "threads", "pools", "superslabs", "huge")
+VIEWS = ("classes", "threads", "pools", "superslabs", "huge", "parts")
 
 
 def view(name: str, shot: Snapshot, resident: Sequence[int]) -> Table:
     """Returns the table of one of VIEWS. resident: the bytes of each SuperSlab that are in memory."""
     if name == "superslabs":
         return superslabs(shot, resident)
-    return {"classes": classes, "threads": threads, "pools": pools, "huge": huge}[name](shot)
+    return {"classes": classes, "threads": threads, "pools": pools, "huge": huge, "parts": parts}[name](shot)
 
 
 # ---- Drilling ----

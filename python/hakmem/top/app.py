@@ -30,7 +30,8 @@ LOOKING = 0.25
 SLOW = 5
 # The looks that the history keeps: more than a screen is wide.
 LOOKS = 400
-TABS = {"classes": "classes", "threads": "threads", "pools": "pools", "superslabs": "SuperSlabs", "huge": "huge blocks"}
+TABS = {"classes": "classes", "threads": "threads", "pools": "pools", "superslabs": "SuperSlabs", "huge": "huge",
+        "parts": "hits"}
 HELP = """\
 The bar is the resident memory (RSS) of the process. A slab's resident bytes are counted as live first,
 then as cached, then as free.
@@ -42,7 +43,7 @@ then as cached, then as free.
  metadata      headers, maps, the caches' own memory
  other         not HAKMEM's: program, libraries, stacks, files, what a second allocator holds
 
- 1 to 5        classes, threads, pools, SuperSlabs, huge blocks; tab: the next of them
+ 1 to 6        classes, threads, pools, SuperSlabs, huge blocks, hits; tab: the next of them
  < and >       sort by the column to the left or right, which is then shown on a narrow screen, too;
                a click on its title does it
  r             sort the other way round

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 BAR_WIDTH = 100
 # Move the cursor to the top left; clear the line behind the cursor; clear everything below.
 HOME, CLEAR_LINE, CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
-VIEWS = ("classes", "threads", "pools")
+VIEWS = ("classes", "threads", "pools", "parts")
 
 
 class Frame(screen.Console):
@@ -41,7 +41,7 @@ class Frame(screen.Console):
 
 
 def print_sample(console: Console, sample: Sample, found: Rates | None) -> None:
-    """Prints the head and the tables of classes, threads and pools. found: the rates."""
+    """Prints the head and the tables of classes, threads, pools and hits. found: the rates."""
     parts = sample.resident.parts()
     for line in (head.title(sample), head.memory_line(sample), head.bar(parts, min(BAR_WIDTH, console.width)),
                  head.key(parts), head.rates_line(found, RATES)):

@@ -116,7 +116,7 @@ static void check_reading(const struct hak_stats *stats)
               stats->superslabs_full + stats->superslabs_hot + stats->superslabs_draining + stats->superslabs_empty,
           "%lu SuperSlabs", stats->superslabs);
     CHECK(stats->pending_enqueued == stats->pending_drained + stats->pending, "%lu enqueued", stats->pending_enqueued);
-    CHECK(stats->malloc_coverage_min <= 10000 && stats->free_coverage_min <= 10000, "a share above 1");
+    CHECK(stats->malloc_coverage <= 10000 && stats->free_coverage <= 10000, "a share above 1");
     CHECK(stats->huge_allocated - stats->huge_freed >= stats->huge.live_blocks, "%lu huge blocks live of %lu - %lu",
           stats->huge.live_blocks, stats->huge_allocated, stats->huge_freed);
 }
@@ -129,7 +129,7 @@ static void check_grown(const struct hak_stats *before, const struct hak_stats *
                         /* the sum of drained and queued slabs */
                         offsetof(struct hak_stats, pending_enqueued) };
 
-    for (size_t i = 0; &to[i] <= &after->free_hits_min; i++) {
+    for (size_t i = 0; &to[i] <= &after->free_hits; i++) {
         size_t offset = offsetof(struct hak_stats, refills) + i * sizeof *to;
         if (offset != gauges[0] && offset != gauges[1] && offset != gauges[2])
             CHECK(to[i] >= from[i], "counter at %zu fell from %lu to %lu", offset, from[i], to[i]);

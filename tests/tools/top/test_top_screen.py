@@ -114,7 +114,7 @@ def test_views_by_key_and_tab():
             await pilot.press(key)
             await pilot.pause()
             assert app.view == view and app.query_one(DataTable).row_count == rows
-        for view in ("threads", "pools", "superslabs", "huge", "classes"):
+        for view in ("threads", "pools", "superslabs", "huge", "parts", "classes"):
             await pilot.press("tab")
             assert app.view == view
         assert "8.00 MiB" not in column(app, 1)
