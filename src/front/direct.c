@@ -63,16 +63,22 @@ void *direct_house_allocate(unsigned class, bool *zero)
     return block;
 }
 
-void direct_house_free(unsigned class, void *block, const char *function)
+void direct_free(struct heap *heap, unsigned class, void *block, const char *function)
 {
     size_t remote;
 
+    heap_count_free(heap, block, class, false);
+    lock_acquire(&heap->lock);
+    remote = heap_return_blocks(heap, class, &block, 1, function);
+    lock_release(&heap->lock);
+    if (remote)
+        remote_free_blocks(class, &block, 1, function);
+}
+
+void direct_house_free(unsigned class, void *block, const char *function)
+{
     if (!process_init())
         return;
     debug_count_of(COUNT_EARLY_FREE_HOUSE, class, 1);
-    lock_acquire(&registry.house->lock);
-    remote = heap_return_blocks(registry.house, class, &block, 1, function);
-    lock_release(&registry.house->lock);
-    if (remote)
-        remote_free_blocks(class, &block, 1, function);
+    direct_free(registry.house, class, block, function);
 }

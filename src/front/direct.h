@@ -28,6 +28,9 @@ HAK_HIDDEN void *direct_map(struct heap *heap, size_t alignment, size_t size, bo
 /* One block of the class for a thread without a cache, from the house heap. NULL when memory is out. */
 HAK_HIDDEN void *direct_house_allocate(unsigned class, bool *zero);
 
+/* Takes a block back past the cache of a thread that the heap serves. `function` is the public name. */
+HAK_HIDDEN void direct_free(struct heap *heap, unsigned class, void *block, const char *function);
+
 /* Takes a block back from a thread without a cache. */
 HAK_HIDDEN void direct_house_free(unsigned class, void *block, const char *function);
 

@@ -80,6 +80,7 @@ HAK_INLINE bool front_free_told(const uintptr_t *offset, void *block, size_t tol
     if (HAK_UNLIKELY(top == cache->bins[class].limit || (!HAK_SECURE && cache->slots[top] == block))) /* T1 */
         return false;
     seal_take(block, class);
+    heap_count_free(cache->heap, block, (unsigned)class, true);
     cache->slots[top + 1] = block;
     cache_move_top(cache, class, top, 1);
     return true;
@@ -110,6 +111,7 @@ HAK_INLINE bool front_free_sized_hit(void *block, size_t size, size_t alignment)
     if (HAK_UNLIKELY(!class_fits(class, block, size, alignment) || top == cache->bins[class].limit ||
                      cache->slots[top] == block)) /* T1 */
         return false;
+    heap_count_free(cache->heap, block, (unsigned)class, true);
     cache->slots[top + 1] = block;
     cache_move_top(cache, class, top, 1);
     return true;

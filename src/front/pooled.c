@@ -79,8 +79,8 @@ void pooled_free(unsigned class, void *block, const char *function)
     else if (bin->top == bin->limit)
         cache_overflow(cache, class, block);
     else {
+        heap_count_free(cache->heap, block, class, true);
         cache->slots[bin->top + 1] = block;
         bin_set_top(bin, bin->top + 1u);
-        debug_count_of(COUNT_FREE_TLS_SLL, class, 1);
     }
 }

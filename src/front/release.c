@@ -24,6 +24,7 @@ static void uncached_free(void *block, const char *function)
 {
     struct heap *owner = atomic_load_explicit(&slab_of(block)->owner, memory_order_relaxed);
 
+    heap_count_free(NULL, block, slab_of(block)->class, false);
     if (owner && owner->kind == HEAP_PROFILE) {
         sample_free(block, function);
         return;

@@ -270,6 +270,7 @@ static bool free_medium(char *block, struct sealed_claim claim)
     if (HAK_UNLIKELY(class <= CLASS_1024 || top == cache->bins[class].limit) ||
         !(class_is_span((unsigned)class) ? take_span(block, claim) : take_slot(block, (unsigned)class, claim)))
         return false;
+    heap_count_free(cache->heap, block, (unsigned)class, true);
     if (class_is_span((unsigned)class) && spans_take_in(&cache->spans, cache->heap, block, &cache->chance))
         return true;
     cache->slots[top + 1] = block;
@@ -286,13 +287,18 @@ static void free_place(const struct held *place, const struct seal *seal, const 
     if (class_is_span(place->class)) {
         span_clear(place, seal->requested);
     }
-    if (owner && owner->kind == HEAP_PROFILE)
-        sample_free(place->block, function);
-    else if (owner && owner->kind == HEAP_FIRST_CLASS)
-        remote_free_locked(place->block, function);
-    else if (!class_is_span(place->class) || cache->heap == NULL ||
-             !spans_take_in(&cache->spans, cache->heap, place->block, &cache->chance))
+    if (owner && (owner->kind == HEAP_PROFILE || owner->kind == HEAP_FIRST_CLASS)) {
+        heap_count_free(NULL, place->block, place->class, false);
+        if (owner->kind == HEAP_PROFILE)
+            sample_free(place->block, function);
+        else
+            remote_free_locked(place->block, function);
+    } else if (class_is_span(place->class) && cache->heap &&
+               spans_take_in(&cache->spans, cache->heap, place->block, &cache->chance)) {
+        heap_count_free(cache->heap, place->block, place->class, true);
+    } else {
         pooled_free(place->class, place->block, function);
+    }
 }
 
 static void sealed_free_pooled(const struct held *place, struct sealed_claim claim, const char *function)

@@ -70,17 +70,11 @@ void *front_uncached_alloc(size_t alignment, size_t size, bool zeroed)
 static void pooled_uncached_free(unsigned class, void *block, const char *function)
 {
     struct thread_cache *cache = thread_cache_get();
-    size_t remote;
 
-    if (cache == NULL) {
+    if (cache == NULL)
         direct_house_free(class, block, function);
-        return;
-    }
-    lock_acquire(&cache->heap->lock);
-    remote = heap_return_blocks(cache->heap, class, &block, 1, function);
-    lock_release(&cache->heap->lock);
-    if (remote)
-        remote_free_blocks(class, &block, 1, function);
+    else
+        direct_free(cache->heap, class, block, function);
 }
 
 /* A block that no thread's cache could hold takes the usual way. */

@@ -1,6 +1,7 @@
 #include "front/thread_cache.h"
 
 #include "front/bins.h"
+#include "front/direct.h"
 #include "harden/patrol.h"
 #include "harden/seal.h"
 #include "observe/counters.h"
@@ -450,17 +451,6 @@ static bool bin_stays_closed(const struct thread_cache *cache, unsigned class, c
            atomic_load_explicit(&slab_of(block)->owner, memory_order_relaxed) != cache->heap;
 }
 
-static void return_uncached(struct thread_cache *cache, unsigned class, void *block)
-{
-    size_t remote;
-
-    lock_acquire(&cache->heap->lock);
-    remote = heap_return_blocks(cache->heap, class, &block, 1, "free");
-    lock_release(&cache->heap->lock);
-    if (remote)
-        remote_free_blocks(class, &block, 1, "free");
-}
-
 /* The least free memory in slabs for which cache_unpin looks closer. */
 #define UNPIN_LEAST (4 * HAK_MIB)
 
@@ -506,10 +496,10 @@ void cache_overflow(struct thread_cache *cache, unsigned class, void *block)
             bin_flush(cache, class, one_way ? count : (count + 1) / 2);
     }
     if (bin->top != bin->limit) {
+        heap_count_free(cache->heap, block, class, true);
         bin_push(cache, class, block);
-        debug_count_of(COUNT_FREE_TLS_SLL, class, 1);
     } else {
-        return_uncached(cache, class, block);
+        direct_free(cache->heap, class, block, "free");
         debug_count_of(closed ? COUNT_EARLY_FREE_CLOSED : COUNT_EARLY_FREE_UNCACHED, class, 1);
     }
     cache_unpin(cache);

@@ -18,11 +18,14 @@
     COUNTER(REFILL_POOL, "refill_pool", "refills that went to the shared pool")                                        \
     COUNTER(REFILL_NEW_SUPERSLAB, "refill_new_superslab", "SuperSlabs made")                                           \
     COUNTER(REFILL_FAILED, "refill_failed", "refills that got no block")                                               \
-    /* Where a freed block went */                                                                                     \
-    COUNTER(FREE_TLS_SLL, "tls_sll", "frees of the slow path that the thread's cache took")                            \
-    COUNTER(FREE_SS_LOCAL, "ss_local", "blocks into the maps of the thread's own slabs")                               \
-    COUNTER(FREE_SS_REMOTE, "ss_remote", "blocks into the remote maps of other heaps' slabs")                          \
-    COUNTER(FREE_SS_LOCKED, "ss_locked", "blocks freed under their owner's lock")                                      \
+    /* Each free of a block up to 1 MiB is one of these (heap_count_free) */                                           \
+    COUNTER(FREE_TLS_SLL, "tls_sll", "frees that the thread's cache took")                                             \
+    COUNTER(FREE_SS_LOCAL, "ss_local", "frees of the thread's own blocks past its cache")                              \
+    COUNTER(FREE_SS_REMOTE, "ss_remote", "frees of other heaps' blocks past the cache")                                \
+    /* How blocks came back to slabs, out of caches or past them */                                                    \
+    COUNTER(MAP_LOCAL, "map_local", "blocks into the maps of the thread's own slabs")                                  \
+    COUNTER(MAP_REMOTE, "map_remote", "blocks into the remote maps of other heaps' slabs")                             \
+    COUNTER(MAP_LOCKED, "map_locked", "blocks into maps under their owner's lock")                                     \
     COUNTER(FREE_HUGE, "free_huge", "frees of huge blocks")                                                            \
     /* Calls that ended before that */                                                                                 \
     COUNTER(EARLY_FREE_NULL, "early_free_null", "free of NULL")                                                        \
@@ -46,8 +49,8 @@
     COUNTER(MF2_NEW_PAGE, "mf2_new_page", "slabs carved")                                                              \
     COUNTER(MF2_FREE_FAST, "mf2_free_fast", "remote batches to a slab that was pending already")                       \
     COUNTER(MF2_FREE_SLOW, "mf2_free_slow", "remote batches that put their slab into its owner's queue")               \
-    COUNTER(MF2_OWNER_FREE, "mf2_owner_free", "blocks that their owner's thread freed")                                \
-    COUNTER(MF2_REMOTE_FREE, "mf2_remote_free", "blocks that another thread freed")                                    \
+    COUNTER(MF2_OWNER_FREE, "mf2_owner_free", "frees of blocks whose heap serves the thread")                          \
+    COUNTER(MF2_REMOTE_FREE, "mf2_remote_free", "frees of other heaps' blocks")                                        \
     COUNTER(MF2_PENDING_ENQUEUED, "mf2_pending_enqueued", "slabs put into a queue")                                    \
     COUNTER(MF2_PENDING_DRAINED, "mf2_pending_drained", "slabs taken out of a queue")                                  \
     COUNTER(MF2_PENDING_REQUEUED, "mf2_pending_requeued", "of those: passed on to a new owner")                        \

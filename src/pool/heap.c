@@ -216,9 +216,7 @@ size_t heap_return_blocks(struct heap *heap, unsigned class, void **blocks, size
     counters->flushes++;
     counters->flushed_blocks += count;
     heap_count_returned(heap, class, count - remote - none);
-    debug_count_of(COUNT_FREE_SS_LOCAL, class, count - remote - none);
-    debug_count_of(COUNT_MF2_OWNER_FREE, class, count - remote - none);
-    debug_count_of(COUNT_MF2_REMOTE_FREE, class, remote);
+    debug_count_of(COUNT_MAP_LOCAL, class, count - remote - none);
     return remote;
 }
 

@@ -24,6 +24,7 @@
 #ifndef HAK_POOL_HEAP_H
 #define HAK_POOL_HEAP_H
 
+#include "observe/counters.h"
 #include "os/lock.h"
 #include "pool/slab_list.h"
 #include "superslab/footprint.h"
@@ -236,5 +237,17 @@ HAK_HIDDEN void heap_slab_freed(struct heap *heap, struct slab *slab, bool was_f
 
 /* Moves a slab between two heaps whose locks are held (O2). */
 HAK_HIDDEN void heap_adopt_slab(struct heap *heap, struct heap *from, struct slab *slab);
+
+/* Counts a free, in builds with debug counters. `heap`: serves the thread; `cached`: its cache takes the block. */
+HAK_INLINE void heap_count_free(const struct heap *heap, const void *block, unsigned class, bool cached)
+{
+    bool own;
+
+    if (!HAK_DEBUG_COUNTERS)
+        return;
+    own = atomic_load_explicit(&slab_of(block)->owner, memory_order_relaxed) == heap;
+    debug_count_of(cached ? COUNT_FREE_TLS_SLL : own ? COUNT_FREE_SS_LOCAL : COUNT_FREE_SS_REMOTE, class, 1);
+    debug_count_of(own ? COUNT_MF2_OWNER_FREE : COUNT_MF2_REMOTE_FREE, class, 1);
+}
 
 #endif

@@ -227,7 +227,7 @@ static HAK_NOINLINE uint32_t remote_mark(struct slab *slab, struct batch *batch,
         if (HAK_UNLIKELY(old & mask))
             report_freed(slab, word, old & mask, function);
     }
-    debug_count_of(COUNT_FREE_SS_REMOTE, slab->class, marked);
+    debug_count_of(COUNT_MAP_REMOTE, slab->class, marked);
     debug_count_of(COUNT_MF2_FREE_FAST, slab->class, marked != 0); /* until it turns out to be slow */
     return marked;
 }
@@ -361,7 +361,7 @@ void remote_free_locked(void *block, const char *function)
                                                                                      : SLAB_PUT_FREED;
     if (HAK_LIKELY(result == SLAB_PUT_DONE)) {
         owner->body->counters.locked_blocks++;
-        debug_count_of(COUNT_FREE_SS_LOCKED, slab->class, 1);
+        debug_count_of(COUNT_MAP_LOCKED, slab->class, 1);
         heap_count_returned(owner, slab->class, 1);
         heap_slab_freed(owner, slab, was_full, 1);
     }

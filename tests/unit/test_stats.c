@@ -166,7 +166,7 @@ static void test_refills_and_frees(void)
     assert_counted(COUNT_WARM_MISS, 1);
     assert_counted(COUNT_REFILL_POOL, 1);
     heaps_return(heap, CLASS_256, blocks, 10);
-    assert_counted(COUNT_FREE_SS_LOCAL, 10);
+    assert_counted(COUNT_MAP_LOCAL, 10);
     /* Another thread frees ten blocks in two batches. The first batch enqueues the slab. */
     lock_acquire(&other->lock);
     assert_int_equal(heap_return_blocks(other, CLASS_256, blocks + 10, 4, "free"), 4);
@@ -181,8 +181,7 @@ static void test_refills_and_frees(void)
     assert_int_equal(row->remote_blocks, 10);
     assert_int_equal(row->live_blocks, 20);
     assert_int_equal(row->returned_blocks, 10);
-    assert_counted(COUNT_FREE_SS_REMOTE, 10);
-    assert_counted(COUNT_MF2_REMOTE_FREE, 10);
+    assert_counted(COUNT_MAP_REMOTE, 10);
     assert_counted(COUNT_MF2_FREE_FAST, 1);
     assert_counted(COUNT_MF2_FREE_SLOW, 1);
     assert_counted(COUNT_MF2_PENDING_ENQUEUED, 1);
@@ -199,9 +198,9 @@ static void test_refills_and_frees(void)
     remote_free_locked(more[0], "free");
     assert_int_equal(shoot()->remote_locked, 1);
     assert_int_equal(row->live_blocks, 29);
-    assert_counted(COUNT_FREE_SS_LOCKED, 1);
+    assert_counted(COUNT_MAP_LOCKED, 1);
     for (unsigned class = 0; class < CLASS_COUNT; class++)
-        assert_int_equal(debug_counter_of(COUNT_FREE_SS_LOCAL, class),
+        assert_int_equal(debug_counter_of(COUNT_MAP_LOCAL, class),
                          HAK_DEBUG_COUNTERS && class == CLASS_256 ? 10 : 0);
     heaps_check();
 }

@@ -34,6 +34,7 @@ class Stack:
         """Returns the blocks that leave the cache, oldest first. closed: another thread's block, of an unused class."""
         if len(self.blocks) < self.capacity:
             self.blocks.append(slab)
+            self.counts["tls_sll"] += 1
             return []
         one_way, leaving = self.overflows >= ONE_WAY, []
         closed = closed and not one_way and self.capacity == 0
