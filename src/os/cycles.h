@@ -183,7 +183,7 @@ HAK_HIDDEN uint64_t cycles_count(const struct cycles_histogram *histogram);
 HAK_HIDDEN uint64_t cycles_quantile(const struct cycles_histogram *histogram, unsigned percent);
 
 struct cycles_overhead {
-    uint64_t empty_least, empty_median; /* ticks that timing nothing reads */
+    uint64_t empty_least, empty_median; /* ticks that timing nothing reads; the least is taken off every figure */
     uint64_t call_median;               /* ticks that timing and counting a call costs the thread */
 };
 HAK_DATA struct cycles_overhead cycles_overhead;
