@@ -103,16 +103,6 @@ static struct lock registry = LOCK_INIT(LOCK_RANK_REGISTRY), heap, heap_two, poo
 static struct lock contended = LOCK_INIT(LOCK_RANK_HEAP);
 static _Atomic int sleeper_id; /* the thread that went to sleep last */
 
-static void *fork_waits(void *unused)
-{
-    struct lock_patience patience = { .wait_ns = UINT64_MAX };
-
-    sleeper_id = gettid();
-    assert_true(lock_take_for_fork(&contended, &patience));
-    lock_leave_fork(&contended);
-    return unused;
-}
-
 static void *acquire_waits(void *unused)
 {
     sleeper_id = gettid();
@@ -134,19 +124,55 @@ static pthread_t start_sleeper(void *(*run)(void *))
     return thread;
 }
 
-/* The kernel wakes the first sleeper, a fork, which does not keep the lock. The fork wakes the second sleeper. */
-static void test_fork_wakes_next(void **state)
+/* Tokens of threads that the next two tests make up. */
+enum { ONE_HOLDER = 8, NEXT_HOLDER = 16 };
+
+/* The holder releases the lock after the fork has slept once. The one thread that it wakes is the fork. */
+static void holder_releases(void) { atomic_store(&contended.state, 0); }
+
+/* A fork that slept keeps LOCK_SLEEPERS in the lock that it gets: another thread may still sleep. */
+static void test_fork_keeps_sleepers(void **state)
 {
-    pthread_t first, next;
+    struct lock_patience patience = { .wait_ns = UINT64_MAX, .delayed = holder_releases };
+
+    (void)state;
+    atomic_store(&contended.state, ONE_HOLDER);
+    assert_int_equal(lock_take_for_fork(&contended, &patience), LOCK_TAKEN);
+    assert_null(patience.delayed);
+    assert_true(lock_is_mine(&contended));
+    assert_int_equal(contended.state & LOCK_FLAGS, LOCK_FORK | LOCK_SLEEPERS);
+    lock_leave_fork(&contended);
+    assert_int_equal(contended.state, 0);
+    /* Nobody waits for a lock that is free. */
+    assert_int_equal(lock_take_for_fork(&contended, &patience), LOCK_TAKEN);
+    assert_int_equal(contended.state & LOCK_FLAGS, LOCK_FORK);
+    lock_leave_fork(&contended);
+}
+
+/* The same, and another thread takes the lock at once. It knows of no sleeper. The fork must step back now. */
+static void holder_passes(void)
+{
+    atomic_store(&contended.state, NEXT_HOLDER);
+    lock_note_interrupted(1);
+}
+
+/* A fork that steps back wakes the next sleeper, whose wake it may have had. That thread then announces itself. */
+static void test_fork_gives_wake(void **state)
+{
+    struct lock_patience patience = { .wait_ns = UINT64_MAX, .delayed = holder_passes };
+    pthread_t sleeper;
 
     (void)state;
     alarm(UNIT_HANG);
-    lock_acquire(&contended);
-    first = start_sleeper(fork_waits);
-    next = start_sleeper(acquire_waits);
-    lock_release(&contended);
-    pthread_join(first, NULL);
-    pthread_join(next, NULL);
+    atomic_store(&contended.state, ONE_HOLDER);
+    sleeper = start_sleeper(acquire_waits);
+    assert_int_equal(lock_take_for_fork(&contended, &patience), LOCK_STEP_BACK);
+    lock_note_interrupted(-1);
+    while (!(contended.state & LOCK_SLEEPERS))
+        usleep(1000);
+    assert_int_equal(atomic_exchange(&contended.state, 0), NEXT_HOLDER | LOCK_SLEEPERS);
+    lock_pass_on(&contended);
+    pthread_join(sleeper, NULL);
     alarm(0);
     assert_int_equal(contended.state, 0);
 }
@@ -357,7 +383,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exclusion),
         cmocka_unit_test(test_try_and_sleepers),
-        cmocka_unit_test(test_fork_wakes_next),
+        cmocka_unit_test(test_fork_keeps_sleepers),
+        cmocka_unit_test(test_fork_gives_wake),
         cmocka_unit_test(test_fork_passes_wake),
         cmocka_unit_test(test_fork_leaves_marked),
         cmocka_unit_test(test_fork_steps_back),

@@ -289,6 +289,27 @@ static void test_thread_ends(void)
     heaps_check();
 }
 
+/* The slab of a heap whose thread has ended does not wait there when another thread frees its last block. */
+static void test_orphan_empties(void)
+{
+    struct heap *heap;
+    void *blocks[3];
+
+    begin();
+    heap = registry_take_heap();
+    assert_non_null(heap);
+    heaps_take_all(heap, CLASS_SPAN_1, blocks, 3);
+    remote_free_locked(blocks[0], "free");
+    assert_int_equal(footprint_warm(), 1); /* while its thread is there, it does */
+    registry_abandon_heap(heap);
+    assert_int_equal(footprint_warm(), 0);
+    remote_free_locked(blocks[1], "free");
+    remote_free_locked(blocks[2], "free");
+    assert_int_equal(footprint_warm(), 0);
+    assert_int_equal(heap->slabs, 0);
+    heaps_check();
+}
+
 /* ---- Where nothing is kept ---- */
 
 static void test_hard_limit(void)
@@ -356,6 +377,7 @@ int main(void)
         core_unit_test(test_collect),
         core_unit_test(test_huge_elsewhere),
         core_unit_test(test_thread_ends),
+        core_unit_test(test_orphan_empties),
         core_unit_test(test_hard_limit),
         core_unit_test(test_soft_limit),
         core_unit_test(test_profile),
