@@ -1,8 +1,8 @@
 """Finds out which blocks a process has in use at its end, where its roots are, and which blocks point to which.
 
 The library records all blocks (HAKMEM_RECORD_ALL). Roots are the registers of the threads, their stacks from the
-stack pointer on, and all other writable memory that is not HAKMEM's. A word that lies anywhere in a block counts as
-a pointer to the block."""
+stack pointer on, and all other writable memory that is not HAKMEM's, but for the stacks of ended threads. A word that
+lies anywhere in a block counts as a pointer to the block."""
 
 from __future__ import annotations
 
@@ -39,6 +39,11 @@ SPARSE_LEAST, PAGEMAP_ENTRY, PAGEMAP_THERE = 16 << 20, 8, np.uint64(3 << 62)
 PAGES_AT_ONCE = 1 << 21
 # Bytes below the stack pointer that a function may use (the red zone of x86-64).
 RED_ZONE = 128
+# Shared memory, which a program may keep pointers in. Reading another device may change it.
+SHARED_MEMORY = ("/dev/zero", "/dev/shm/")
+# At the end of a stack that it made, glibc keeps the thread's descriptor (struct pthread), in less than this. On x86-64
+# its first and third word are its own address, which the thread has in fs_base.
+DESCRIPTOR_MOST, DESCRIPTOR_ALIGN = 8192, 64
 
 
 class NotRecorded(LiveError):
@@ -47,10 +52,12 @@ class NotRecorded(LiveError):
 
 @dataclass
 class Blocks:
-    """Blocks in use, by address. site: the index in `sites` of each block's stack."""
+    """Blocks in use, by address. asked: the bytes that the program asked for. site: the index in `sites` of each block's
+    stack."""
 
     starts: Words
     ends: Words
+    asked: Signed
     site: Indexes
     sites: list[SitesSite]
 
@@ -158,12 +165,15 @@ class Process:
                 descriptor.roots["profile_records"], descriptor.types["record_table"]))
             return self.sorted_blocks(heap.sites, *self.records(table["places"], table["capacity"]))
 
-    def records(self, places: int, capacity: int) -> tuple[Words, Words, Words]:
-        """Returns (addresses, sizes, sites' addresses) of the records in use."""
+    def records(self, places: int, capacity: int) -> tuple[Words, Words, Words, Words]:
+        """Returns (addresses, sizes, sites' addresses, bytes beyond those asked for) of the records in use."""
         size = self.descriptor.types["record"]
         names = ("address", "size", "site")
         fields = [self.descriptor.fields[f"record.{name}"] for name in names]
-        kind = np.dtype({"names": names, "formats": ["<u8"] * 3, "offsets": [field.offset for field in fields],
+        slack = self.descriptor.fields.get("record.slack")
+        more = ["slack"] if slack and slack.size == 4 else []
+        kind = np.dtype({"names": [*names, *more], "formats": ["<u8"] * 3 + ["<u4"] * len(more),
+                         "offsets": [field.offset for field in fields] + [slack.offset for _ in more if slack],
                          "itemsize": size})
         room = sum(mapping.end - places for mapping in self.mappings if mapping.start <= places < mapping.end)
         if capacity * size > room and capacity or any(field.size != 8 for field in fields):
@@ -173,9 +183,11 @@ class Process:
             part = np.frombuffer(self.memory.read(places + first * size, min(step, capacity - first) * size), kind)
             found.append(part[part["address"] != 0])
         whole = np.concatenate(found)
-        return whole["address"], whole["size"], whole["site"]
+        return whole["address"], whole["size"], whole["site"], (
+            whole["slack"].astype(WORD) if more else np.zeros(len(whole), WORD))
 
-    def sorted_blocks(self, sites: list[SitesSite], addresses: Words, sizes: Words, of_sites: Words) -> Blocks:
+    def sorted_blocks(self, sites: list[SitesSite], addresses: Words, sizes: Words, of_sites: Words,
+                      slack: Words) -> Blocks:
         """Returns the Blocks of these records, sorted by address."""
         order = np.argsort(addresses)
         starts, sizes, of_sites = addresses[order], sizes[order], of_sites[order]
@@ -186,7 +198,8 @@ class Process:
         ends = starts + sizes
         if len(starts) and (np.any(where[site] != of_sites) or np.any(ends < starts) or np.any(ends[:-1] > starts[1:])):
             raise LiveError(f"{name_of(self.memory)}: its records of blocks make no sense")
-        return Blocks(starts, ends, site.astype(np.int64), sites)
+        asked = (sizes - np.minimum(slack[order], sizes)).astype(np.int64)
+        return Blocks(starts, ends, asked, site.astype(np.int64), sites)
 
     # ---- Reading ----
 
@@ -254,17 +267,32 @@ class Process:
         stacks = sorted(stack for _, stack in self.ending.registers.values())
         ranges, before = [], None
         for mapping in self.mappings:
-            if "w" in mapping.flags and "r" in mapping.flags and not mapping.path.startswith(("/dev/", "[vv")):
+            if "w" in mapping.flags and "r" in mapping.flags and (
+                    not mapping.path.startswith(("/dev/", "[vv")) or mapping.path.startswith(SHARED_MEMORY)):
                 start = mapping.start
+                guarded = before is not None and before.end == start and before.flags[:3] == "---"
                 inside = [stack for stack in stacks if mapping.start <= stack < mapping.end]
                 # Below the stack pointer lie remains of calls that have returned. In a mapping without a guard before
                 # it other things may lie there.
-                if inside and (mapping.path == "[stack]" or
-                               (before and before.end == start and before.flags[:3] == "---")):
+                if inside and (mapping.path == "[stack]" or guarded):
                     start = max(start, inside[0] - RED_ZONE)
+                elif guarded and not inside and not mapping.path:
+                    start = max(start, self.ended_thread(start, mapping.end))
                 ranges.append((start, mapping.end))
             before = mapping
         return without(ranges, self.own_ranges())
+
+    def ended_thread(self, start: int, end: int) -> int:
+        """Returns the address of an ended thread's descriptor, if the range is its stack, which glibc keeps for the next
+        thread; else 0."""
+        live = {word for words, _ in self.ending.registers.values() for word in words}
+        for at, words in self.words(max(start, end - DESCRIPTOR_MOST), end):
+            places = np.flatnonzero(words == np.arange(at, at + 8 * len(words), 8, WORD)).tolist()
+            for place in places:
+                address = at + 8 * place
+                if address % DESCRIPTOR_ALIGN == 0 and place + 2 < len(words) and int(words[place + 2]) == address:
+                    return 0 if address in live else address
+        return 0
 
     def graph(self, blocks: Blocks) -> Graph:
         """Returns the Graph of the blocks."""

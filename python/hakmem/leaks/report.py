@@ -21,10 +21,12 @@ from hakmem.live.memory import sense
 from hakmem.supervise import Ending, ending_text
 
 if TYPE_CHECKING:
-    from hakmem.leaks.memory import Indexes, Mask, Signed
+    from hakmem.leaks.memory import Mask
 
 # {site's number: (frames, the same as suppressions see them)}
 Stacks = dict[int, tuple[list[Frame], tuple[Caller, ...]]]
+# (blocks, their bytes, bytes that the program asked for)
+Amount = tuple[int, int, int]
 TYPES = (("inuse_objects", "count"), ("inuse_space", "bytes"))
 
 
@@ -44,13 +46,13 @@ class Seen:
 
 @dataclass
 class Site:
-    """Where blocks were allocated, and under which labels. Pairs are (blocks, bytes). lost: nothing points to them;
+    """Where blocks were allocated, and under which labels. An Amount each. lost: nothing points to them;
     behind: lost blocks do. labels: ((key, value), ...)."""
 
     frames: list[Frame]
-    lost: tuple[int, int]
-    behind: tuple[int, int]
-    reachable: tuple[int, int]
+    lost: Amount
+    behind: Amount
+    reachable: Amount
     labels: Labels
 
     @property
@@ -61,15 +63,15 @@ class Site:
 
 @dataclass
 class Report:
-    """The report on one process. Pairs are as in Site."""
+    """The report on one process."""
 
     pid: int
     status: int
     command: str
     sites: list[Site]
-    lost: tuple[int, int]
-    behind: tuple[int, int]
-    reachable: tuple[int, int]
+    lost: Amount
+    behind: Amount
+    reachable: Amount
     suppressed: list[Suppression]  # that were of use
     profile: Profile
     notes: list[str]
@@ -110,26 +112,26 @@ def judge(seen: Seen, suppressions: Sequence[Suppression], debug_folders: Iterab
         count_known(seen, known, lost & after)
         lost = ~after
     heads = graph.heads(lost)
-    sizes, number = blocks.sizes, len(blocks.sites)
-    first, behind, kept = (pairs(blocks.site, sizes, mask, number) for mask in (heads, lost & ~heads, reachable))
+    first, behind, kept = (by_site(blocks, mask) for mask in (heads, lost & ~heads, reachable))
     sites = [Site(stacks[one][0], first[one], behind[one], kept[one], labels[one]) for one in wanted.tolist()]
     sites = sorted((site for site in sites if site.lost[0] + site.behind[0] or with_reachable and site.reachable[0]),
                    key=lambda site: site.order)
-    fill(profile, blocks, lost, sizes)
-    return Report(seen.pid, seen.status, seen.command, sites, total(sizes, heads), total(sizes, lost & ~heads),
-                  total(sizes, reachable), [one for one in suppressions if one.blocks], profile, notes)
+    fill(profile, blocks, lost)
+    return Report(seen.pid, seen.status, seen.command, sites, total(blocks, heads), total(blocks, lost & ~heads),
+                  total(blocks, reachable), [one for one in suppressions if one.blocks], profile, notes)
 
 
-def total(sizes: Signed, mask: Mask) -> tuple[int, int]:
-    """Returns (blocks, bytes) of the blocks in the mask."""
-    return int(mask.sum()), int(sizes[mask].sum())
+def total(blocks: Blocks, mask: Mask) -> Amount:
+    """Returns the Amount of the blocks in the mask."""
+    return int(mask.sum()), int(blocks.sizes[mask].sum()), int(blocks.asked[mask].sum())
 
 
-def pairs(site: Indexes, sizes: Signed, mask: Mask, number: int) -> list[tuple[int, int]]:
-    """Returns (blocks, bytes) of each site, for the blocks in the mask."""
-    counts = np.bincount(site[mask], minlength=number)
-    space = np.bincount(site[mask], weights=sizes[mask], minlength=number)
-    return [(int(count), int(size)) for count, size in zip(counts, space)]
+def by_site(blocks: Blocks, mask: Mask) -> list[Amount]:
+    """Returns the Amount of each site, for the blocks in the mask."""
+    site, number = blocks.site[mask], len(blocks.sites)
+    columns = (np.bincount(site, minlength=number), *(np.bincount(site, weights=values[mask], minlength=number)
+                                                      for values in (blocks.sizes, blocks.asked)))
+    return [(int(count), int(size), int(asked)) for count, size, asked in zip(*columns)]
 
 
 def count_known(seen: Seen, known: dict[int, Suppression], mask: Mask) -> None:
@@ -137,7 +139,7 @@ def count_known(seen: Seen, known: dict[int, Suppression], mask: Mask) -> None:
     first = next(iter(known.values()))
     for number in np.unique(seen.blocks.site[mask]).tolist():
         here = mask & (seen.blocks.site == number)
-        count, size = total(seen.blocks.sizes, here)
+        count, size, _ = total(seen.blocks, here)
         one = known.get(number, first)
         one.blocks += count
         one.bytes += size
@@ -198,11 +200,11 @@ def linker_names(profile: Profile) -> dict[int, list[tuple[str, str]]]:
             or [("", paths.get(location.mapping_id, ""))] for location in profile.location}
 
 
-def fill(profile: Profile, blocks: Blocks, lost: Mask, sizes: Signed) -> None:
+def fill(profile: Profile, blocks: Blocks, lost: Mask) -> None:
     """Fills the profile's samples with what each site lost, and removes samples of sites that lost nothing."""
-    rows = pairs(blocks.site, sizes, lost, len(blocks.sites))
+    rows = by_site(blocks, lost)
     for sample in profile.sample:
-        sample.value[:] = rows[sample.value[1]]
+        sample.value[:] = rows[sample.value[1]][:2]
     kept = [sample for sample in profile.sample if sample.value[0]]
     del profile.sample[:]
     profile.sample.extend(kept)

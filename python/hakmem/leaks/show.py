@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING
 from hakmem.clean import clean
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hakmem.leaks.report import Report, Site
 
 FRAMES_SHOWN = 16
 
 
-def amount(pair: tuple[int, int]) -> str:
-    """Returns (blocks, bytes) in words."""
-    blocks, size = pair
-    return f"{size:,} byte{'s' * (size != 1)} in {blocks:,} block{'s' * (blocks != 1)}"
+def amount(pair: Sequence[int]) -> str:
+    """Returns (blocks, bytes) or an Amount in words."""
+    blocks, size, asked = (*pair, pair[1])[:3]
+    rounded = f" ({asked:,} asked for)" if asked != size else ""
+    return f"{size:,} byte{'s' * (size != 1)}{rounded} in {blocks:,} block{'s' * (blocks != 1)}"
 
 
 def summary(report: Report) -> list[str]:
@@ -26,7 +29,9 @@ def summary(report: Report) -> list[str]:
                                                        if report.behind[0] else ""))
     else:
         lines.append("nothing is lost")
-    lines.append(f"still reachable: {amount(report.reachable)}")
+    shown = any(site.reachable[0] for site in report.sites)
+    lines.append(f"still reachable: {amount(report.reachable)}" +
+                 (", listed by --reachable" if report.reachable[0] and not shown else ""))
     lines += [f"suppressed: {amount((one.blocks, one.bytes))} by {one.name} ({one.place})" for one in report.suppressed]
     return lines
 
@@ -55,8 +60,8 @@ def text_of(report: Report, number: int) -> list[str]:
 
 def data_of(report: Report) -> dict[str, object]:
     """Returns the report as values for JSON."""
-    def pair(one: tuple[int, int]) -> dict[str, int]:
-        return {"blocks": one[0], "bytes": one[1]}
+    def pair(one: Sequence[int]) -> dict[str, int]:
+        return dict(zip(("blocks", "bytes", "asked"), one))
 
     return {
         "process": report.pid, "command": report.command, "ending": report.ending, "leaks": report.leaks,

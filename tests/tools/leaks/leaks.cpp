@@ -81,6 +81,10 @@ static __attribute__((noinline)) void keep()
     if (sparse != MAP_FAILED)
         sparse[size_t{5} << 30] = take(5500);
     kept_by_thread = take(4500);
+    /* Memory that processes may share is searched like the rest. */
+    void **shared =
+        static_cast<void **>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    shared[100] = take(9500);
     asm volatile("" : : "r"(list), "r"(inner), "r"(end_of_large) : "memory");
 }
 
@@ -93,6 +97,16 @@ static __attribute__((noinline)) void *hold(void *)
     for (;;)
         pause();
     return mine;
+}
+
+/* Leaves a pointer to a block in the stack of a thread that ends. */
+static __attribute__((noinline)) void *leave(void *)
+{
+    void *volatile mine[64];
+    for (void *volatile &one : mine)
+        one = nullptr;
+    mine[32] = take(11000);
+    return nullptr;
 }
 
 /* A frame of variable size, as from alloca, and a stack deeper than what is recorded. */
@@ -130,6 +144,10 @@ int main(int count, char **words)
             pthread_create(&thread, nullptr, hold, nullptr);
         while (ready < 3)
             usleep(1000);
+    }
+    if (strcmp(what, "ended") == 0) {
+        pthread_create(&threads[0], nullptr, leave, nullptr);
+        pthread_join(threads[0], nullptr);
     }
     wipe();
     printf("done\n");

@@ -84,7 +84,7 @@ def test_suppressed_leaks_are_no_leaks(leaks, tmp_path):
     looked = leaks(["all", "return"], "--suppress", file)
     assert looked.result.status == 1, looked.result.report()
     (report,) = looked.reports
-    assert report["lost"] == {"blocks": 1, "bytes": 5 << 20} and report["behind_lost"]["blocks"] == 0
+    assert report["lost"] == {"blocks": 1, "bytes": 5 << 20, "asked": 5 << 20} and report["behind_lost"]["blocks"] == 0
     assert {(one["name"], one["blocks"]) for one in report["suppressed"]} == {
         ("leak:lose_blocks", 100), ("leak:lose_ring", 2), ("the list", 50)}
     file.write_text("leak:leaks-*\n")
