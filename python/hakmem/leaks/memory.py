@@ -287,7 +287,7 @@ class Process:
         thread; else 0."""
         live = {word for words, _ in self.ending.registers.values() for word in words}
         for at, words in self.words(max(start, end - DESCRIPTOR_MOST), end):
-            places = np.flatnonzero(words == np.arange(at, at + 8 * len(words), 8, WORD)).tolist()
+            places = np.flatnonzero(words == np.arange(at, at + 8 * len(words), 8).astype(WORD)).tolist()
             for place in places:
                 address = at + 8 * place
                 if address % DESCRIPTOR_ALIGN == 0 and place + 2 < len(words) and int(words[place + 2]) == address:
