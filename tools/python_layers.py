@@ -12,7 +12,7 @@ from pathlib import Path
 FOLDER = Path("python/hakmem")
 # Packages and modules, lowest first.
 LAYERS = [
-    ["clean", "compat", "records", "streams", "writing", "paths", "extras", "library", "markdown", "parameters",
+    ["clean", "compat", "json_pieces", "records", "streams", "writing", "paths", "extras", "library", "markdown", "parameters",
      "phrases"],
     ["foreign", "apart", "status_line", "screen", "amount", "units", "version", "document"],
     ["limits", "elf", "starter", "completion"],

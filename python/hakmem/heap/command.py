@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from hakmem.heap.growth import Growth, Most
 from hakmem.heap.labels import LabelParam, Wanted
 from hakmem.heap.source import Address, AnySource, Process, Source
 from hakmem.heap.switch import process_to_switch, switch_options
+from hakmem.json_pieces import json_pieces
 from hakmem.parameters import FILE, Range, debug_dir_option
 
 if TYPE_CHECKING:
@@ -202,7 +202,8 @@ def heap(ctx: click.Context, files: tuple[AnySource, ...], timeline: bool, every
             data["why"] = why_data(seen, found, lines)
         if pins:
             data["pins"] = pinning.as_data(seen, found, whole, lines)
-        click.echo(json.dumps(data, indent=1))
+        for piece in json_pieces(data):
+            click.echo(piece, nl=False)
     elif html or symbolized:
         for path in filter(None, (html, symbolized)):
             click.echo(path)
@@ -284,7 +285,7 @@ def show(whole: Heap, found: Heap, index: int, files: tuple[AnySource, ...], bas
 
 def as_data(whole: Heap, found: Heap, files: tuple[AnySource, ...], base: AnySource | None, lines: bool,
             by_label: str | None) -> dict[str, object]:
-    """Returns totals, every site and every stack by sample type, for JSON."""
+    """Returns totals, every site and every stack by sample type, for JSON: sites and stacks as iterators."""
     from hakmem.heap.interval import Intervals
     from hakmem.heap.by_label import rows_of
     from hakmem.heap.lifetimes import SPANS, lives_of
@@ -326,16 +327,16 @@ def as_data(whole: Heap, found: Heap, files: tuple[AnySource, ...], base: AnySou
         "times": [time.isoformat() for time in found.times], "period": found.period, "comments": found.comments,
         "types": dict(found.types), "totals": {name: whole.total(place) for place, name in enumerate(names)},
         "totals_error": rounded(total_errors(whole)),
-        "selected": {name: found.total(place) for place, name in enumerate(names)}, "sites": [{
+        "selected": {name: found.total(place) for place, name in enumerate(names)}, "sites": ({
             "name": site.name, "where": site.place, "flat": changes(site.flat, site.flat_base),
             "cum": changes(site.cum, site.cum_base), **error_of(site), **({"lifetimes": lived(site)} if lives else {}),
             **({"temporary": freed_soon(site)} if temporary else {}),
             **({"sizes": {str(size): dict(zip_strict(names, values))
                           for size, values in sorted(sizes.get(site.key, {}).items())}} if sizes else {})
-        } for site in sites_of(found, lines)], "stacks": [{
+        } for site in sites_of(found, lines)), "stacks": ({
             "frames": [{"name": frame.name, "file": frame.file, "line": frame.line, "module": frame.module}
                        for frame in stack.frames], "values": changes(stack.values, stack.base),
             **({"labels": dict(stack.labels)} if stack.labels else {}),
             **({"size": stack.size} if stack.size is not None else {})
-        } for stack in found.stacks]
+        } for stack in found.stacks)
     }
