@@ -62,7 +62,8 @@ WHY = ("above", "rounding", "held", "untouched", "idle")
 @click.option("--symbolized", type=FILE, metavar="OUTPUT",
               help="Write the profile with names in it, so that pprof needs no binaries; of one FILE only.")
 @click.option("--full", is_flag=True,
-              help="Show names as they are: with templates, parameters and hashes, and an interpreter's own frames.")
+              help="Show names as they are: with templates, parameters and hashes, and the frames of "
+                   "an interpreter, of its extension modules and of import.")
 @click.option("--notes", "all_notes", is_flag=True, help="Print for each file what is missing, not one line for all.")
 @debug_dir_option
 @switch_options(start="Turn the profile on in a process that runs without one.", stop="Turn the profile off.",

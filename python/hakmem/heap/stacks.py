@@ -34,6 +34,9 @@ ALLOCATOR = re.compile(r"libhakmem(-trace|-je|-tc)?\.so")
 PYTHON = "[python]"
 STARTING = re.compile(r"(libc|libpthread|ld-musl|ld-linux)[-.]")
 INTERPRETER = re.compile(r"(lib)?python3(\.\d+)?[a-z]*(\.so.*)?$")
+# Files of extension modules (PEP 3149), and of Python functions that carry out `import`.
+EXTENSION = re.compile(r"\.(cpython-3\d+[\w-]*|abi3)\.so$")
+IMPORTING = "<frozen importlib"
 
 
 @dataclass(frozen=True)
@@ -264,7 +267,17 @@ def without_interpreter(chain: list[Frame]) -> list[Frame]:
     # The code that starts a program or a thread stands outside of the interpreter.
     while STARTING.match(left[-1].module):
         left.pop()
-    return left
+    return folded(left)
+
+
+def folded(chain: list[Frame]) -> list[Frame]:
+    """Removes what Python functions stand for: the frames of the extension modules that they call, and those of the
+    import system that they enter."""
+    callers = [place for place, frame in enumerate(chain)
+               if frame.module == PYTHON and not frame.file.startswith(IMPORTING)]
+    outermost = max(callers, default=0)
+    return [frame for place, frame in enumerate(chain) if place >= outermost or not (
+        EXTENSION.search(frame.module) or frame.module == PYTHON and frame.file.startswith(IMPORTING))]
 
 
 def expression(text: str, what: str) -> re.Pattern[str]:

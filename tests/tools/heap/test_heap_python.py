@@ -11,6 +11,7 @@ import blackbox
 import pytest
 from making import read, run
 
+from hakmem.heap.stacks import PYTHON, Frame, folded, without_interpreter
 from hakmem.live.control import Control
 from hakmem.live.memory import ProcessMemory
 
@@ -250,3 +251,26 @@ def test_structures_that_make_no_sense(compiled, library, tmp_path):
                             env=environment(tmp_path / version, HAKMEM_HEAP_PROFILE_RATE="20000"))
         assert done.status == 0 and done.stdout.startswith("done"), done.report()
         assert run(tmp_path / version, "--alloc", "--json").exit_code == 0
+
+
+# ---- What Python functions stand for ----
+
+EXTENSION = "_json.cpython-311-x86_64-linux-gnu.so"
+MAIN, WEB = (Frame(name, f"/app/{name}.py", line, PYTHON) for name, line in (("main", 3), ("web", 9)))
+IMPORT = Frame("_find_and_load", "<frozen importlib._bootstrap>", 1176, PYTHON)
+
+
+def test_an_extension_module_belongs_to_its_caller():
+    scanner, abi = Frame("_json.so+0x4ca8", "", 0, EXTENSION), Frame("x", "x.c", 1, "_x.abi3.so")
+    library, interpreter = Frame("deflate", "", 0, "libz.so.1"), Frame("vectorcall", "", 0, "libpython3.11.so.1.0")
+    assert folded([scanner, abi, WEB, MAIN]) == [WEB, MAIN]
+    assert folded([library, scanner, WEB]) == [library, WEB]
+    assert without_interpreter([scanner, interpreter, WEB, interpreter]) == [WEB]
+    # An extension module that is no callee of Python's keeps its frames.
+    assert folded([WEB, scanner]) == [WEB, scanner] and without_interpreter([scanner, library]) == [scanner, library]
+
+
+def test_an_import_belongs_to_its_caller():
+    assert folded([IMPORT, IMPORT, WEB]) == [WEB]
+    assert folded([WEB, IMPORT, MAIN]) == [WEB, MAIN]
+    assert folded([WEB, IMPORT]) == [WEB, IMPORT] and folded([IMPORT]) == [IMPORT]
