@@ -24,6 +24,7 @@ HALF, MORE, NONE = 1.96, 2, 3
 PAIRS = tuple((f"{kind}_objects", f"{kind}_space") for kind in ("alloc", "inuse", "peak"))
 # What rounding may add to or take from the peak's sum.
 ROUNDING = 1e-3
+LIVE = re.compile(r"in use, counted without samples: (\d+) bytes")
 PEAK = re.compile(r"peak of what is in use: \d+ ms after the start, (\d+) bytes, (\d+) by samples")
 
 Variances = tuple[float, ...]
@@ -40,6 +41,12 @@ def pairs_of(names: Sequence[str]) -> list[tuple[int, int]]:
     """Returns the places of PAIRS among the sample types."""
     return [(names.index(objects), names.index(space)) for objects, space in PAIRS
             if objects in names and space in names]
+
+
+def live_of(profile: Profile) -> int | None:
+    """Returns the bytes in use, counted without samples; None if the profile does not tell."""
+    found = next(filter(None, (LIVE.fullmatch(profile.string_table[place]) for place in profile.comment)), None)
+    return int(found[1]) if found else None
 
 
 def peak_of(profile: Profile) -> tuple[int, int] | None:

@@ -78,6 +78,7 @@ class Look:
     heap: HeapSites
     code: Code
     pid: int = 0  # 0: of no process that runs
+    live: int | None = None  # bytes of blocks in use, counted without samples; None: nobody looked
 
 
 class Restarted(LiveError):
@@ -232,6 +233,8 @@ class Making:
             exact = "" if seen.heap.peak_bytes is None else (
                 f", {seen.heap.peak_bytes[0]} bytes, {int(seen.heap.peak_bytes[1] + 0.5)} by samples")
             profile.comment.append(self.text(f"peak of what is in use: {after} ms after the start{exact}"))
+        if seen.live is not None:
+            profile.comment.append(self.text(f"in use, counted without samples: {seen.live} bytes"))
         seen.code.put(profile, self.text)
         self.functions = self.put_functions(len(seen.code.executable) + 1)
 
@@ -302,18 +305,22 @@ class Making:
 
     def totals(self) -> str:
         """Returns the comment on the totals, as write_totals in src/profile/pprof.c."""
-        heap, texts = self.seen.heap, []
-        sizes = [size for site in heap.sites for size in site.sizes]
-        rows = (("in use", [size.in_use for size in sizes]), ("allocated", [size.allocated for size in sizes]))
-        for name, sums in rows:
-            count, size = (sum(column) / heap.one for column in zip_strict(*sums))
-            variance = sum(own * own / number * spare_of(heap, own / number) for number, own in sums if number)
-            variance /= heap.one
-            spare = spare_of(heap, size / count) if count else 0
-            half = HALF * math.sqrt(variance + MORE * (size / count)**2 * (1 + spare) * spare) if count else (
-                NONE * heap.mean if heap.mean > 1 else 0)
-            texts.append(f"{name}: {rounded(heap, (0, sum(own for _, own in sums)))[1]} bytes +-{int(half)}")
-        return "; ".join(texts)
+        return "; ".join(f"{name}: {size} bytes +-{half}" for name, (size, half) in totals_of(self.seen.heap).items())
+
+
+def totals_of(heap: HeapSites) -> dict[str, tuple[int, int]]:
+    """Returns the bytes in use and all that were allocated, by samples, each with the half of its interval."""
+    sizes = [size for site in heap.sites for size in site.sizes]
+    rows, found = (("in use", [size.in_use for size in sizes]), ("allocated", [size.allocated for size in sizes])), {}
+    for name, sums in rows:
+        count, size = (sum(own[place] for own in sums) / heap.one for place in (0, 1))
+        variance = sum(own * own / number * spare_of(heap, own / number) for number, own in sums if number)
+        variance /= heap.one
+        spare = spare_of(heap, size / count) if count else 0
+        half = HALF * math.sqrt(variance + MORE * (size / count)**2 * (1 + spare) * spare) if count else (
+            NONE * heap.mean if heap.mean > 1 else 0)
+        found[name] = rounded(heap, (0, sum(own for _, own in sums)))[1], int(half)
+    return found
 
 
 def spare_of(heap: HeapSites, size: float) -> float:

@@ -106,11 +106,13 @@ def read_source(source: AnySource) -> Profile:
 def of_process(source: Process) -> Profile:
     """Returns the Profile of a running process."""
     from hakmem.heap.outside import look, whole
-    from hakmem.live import LiveError, ProcessMemory, find
+    from hakmem.live import LiveError, ProcessMemory, find, snapshot
 
     try:
         memory = ProcessMemory(source.pid)
-        profile = whole(look(memory, find(memory)))
+        seen = look(memory, find(memory))
+        seen.live = snapshot(memory).totals.live
+        profile = whole(seen)
     except LiveError as error:
         raise ProfileError(str(error)) from error
     return parse_profile(profile.SerializeToString(), source)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from hakmem.clean import clean
 from hakmem.compat import zip_strict
 from hakmem.heap.file import ProfileError, type_names
-from hakmem.heap.interval import Variances, pairs_of, peak_of, variances
+from hakmem.heap.interval import Variances, live_of, pairs_of, peak_of, variances
 from hakmem.heap.labels import CALLS_FROM, LIVED_FROM, Labels, Wanted, labels_of, matches, place_of_size
 from hakmem.heap.names import is_mangled, shortened
 from hakmem.limits import TooLong, seconds_at_most
@@ -87,6 +87,7 @@ class Heap:
     period: int
     comments: list[str]
     compared: bool = False
+    live: int | None = None  # bytes in use, counted without samples
     peak: tuple[int, int] | None = None  # bytes in use at the peak, exactly and by samples, as far as known
     kept: tuple[int, float] | None = None  # what blocks keep (why.py): the sum, and the sum of the variances
     notes: list[str] = field(default_factory=list)
@@ -113,7 +114,9 @@ def add_up(profiles: dict[K, Profile], whole_names: bool = False, interpreter: b
     (first_path, first), *_ = profiles.items()
     types = [(name, clean(first.string_table[kind.unit], NAME_MOST))
              for name, kind in zip_strict(type_names(first), first.sample_type)]
-    heap = Heap(types, [], [], first.period, [], peak=peak_of(first) if len(profiles) == 1 else None)
+    heap = Heap(types, [], [], first.period, [])
+    if len(profiles) == 1:
+        heap.live, heap.peak = live_of(first), peak_of(first)
     for path, profile in profiles.items():
         if type_names(profile) != [name for name, _ in types]:
             raise ProfileError(f"{path}: its sample types ({', '.join(type_names(profile))}) are others than those of "

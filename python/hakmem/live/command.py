@@ -83,11 +83,27 @@ def explain(pid: int, as_json: bool, sites: bool, pins: bool, number: int, idle:
         return
     from hakmem.live.explain import explain_process, explanation_dict, print_explanation
     with plain_errors():
-        explanation = explain_process(ProcessMemory(pid))
+        memory = ProcessMemory(pid)
+        explanation, sampled = explain_process(memory), sampled_of(memory)
     if as_json:
-        click.echo(json.dumps(explanation_dict(explanation), indent=2))
+        told = {"bytes": sampled[0], "error": sampled[1]} if sampled else None
+        click.echo(json.dumps({**explanation_dict(explanation), "sampled": told}, indent=2))
     else:
-        print_explanation(console(), explanation)
+        print_explanation(console(), explanation, sampled)
+
+
+def sampled_of(memory: ProcessMemory) -> tuple[int, int] | None:
+    """Returns the bytes in use by the heap profile, and the half of their interval; None: there is no profile."""
+    from hakmem.live.descriptor import find
+    from hakmem.live.sites import read_sites
+
+    try:
+        heap = read_sites(memory, find(memory))
+    except LiveError:
+        return None
+    from hakmem.heap.outside import totals_of
+
+    return totals_of(heap)["in use"] if any(site.sizes for site in heap.sites) else None
 
 
 def explain_sites(pid: int, as_json: bool, sites: bool, pins: bool, number: int, idle: float | None) -> None:

@@ -68,6 +68,7 @@ class Explanation:
     rss_after: int = 0  # just after; rss is rss_before or rss_after, whichever is nearer to the sum
     looks: int = 1
     departure: Departure | None = None  # of what waits
+    live: int = 0  # bytes of blocks in use, resident or not
     heap_drift: int = 0  # bytes by which a part of the heap changed from the first reading of it to the last, at most
 
     @property
@@ -119,7 +120,7 @@ def explanation_of(memory: ProcessMemory, descriptor: Descriptor, moment: Moment
 
 def explanation(memory: ProcessMemory, shot: Snapshot, areas: list[Area], rss: int) -> Explanation:
     """Returns an Explanation without parts."""
-    return Explanation(memory.pid, words.heading(shot), rss, sum(area.swap for area in areas),
+    return Explanation(memory.pid, words.heading(shot), rss, sum(area.swap for area in areas), live=shot.totals.live,
                        other=dict.fromkeys(KINDS, 0), huge_pages=sum(area.huge for area in areas), rss_before=rss,
                        rss_after=rss, departure=departure(shot.options, has_purge_thread(memory)))
 
@@ -348,9 +349,11 @@ def explanation_dict(made: Explanation) -> dict[str, object]:
             "moving": made.moving}
 
 
-def print_explanation(console: Console, made: Explanation) -> None:
-    """Prints the Explanation."""
+def print_explanation(console: Console, made: Explanation, sampled: tuple[int, int] | None = None) -> None:
+    """Prints the Explanation. sampled: the bytes in use by the heap profile, and the half of their interval."""
     console.print(Text(made.title, style="bold"))
+    by = (f"; {bytes_column(sampled[0])} ±{bytes_column(sampled[1])} by the samples of hakmem heap" if sampled else "")
+    console.print(f"Blocks in use: {bytes_column(made.live)}, exactly, resident or not{by}.")
     table = new_table("Resident memory", "<", "bytes", "", "of Rss", "<what it is")
     meanings = {**HEAP_PARTS, **KINDS}
     for rows in (made.heap, made.other):

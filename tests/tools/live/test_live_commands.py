@@ -385,3 +385,28 @@ def test_another_mallocs_process_and_the_command_to_type(start, compiled, tmp_pa
         assert result.status == 1, result.report()
         assert re.findall(r"(\S*hakmem) (run|doctor)", result.stderr) == [(name, "run"), (name, "doctor")]
         assert f"doctor {program.pid} " in result.stderr
+
+
+def test_heap_and_explain_have_one_total(known, hakmem, tmp_path):
+    """The exact bytes in use are the same in stats, explain and heap; the samples' are the same in explain and heap."""
+    program = known(env={"HAKMEM_HEAP_PROFILE": str(tmp_path / "heap.gz"), "HAKMEM_HEAP_PROFILE_RATE": "50000"})
+    program.ask("take", 3000, 1000)
+    os.kill(program.pid, signal.SIGSTOP)
+    explained, told, heap = (json.loads(hakmem(name, program.pid, "--json")) for name in ("explain", "stats", "heap"))
+    text = hakmem("explain", program.pid)
+    os.kill(program.pid, signal.SIGCONT)
+    (exact,) = {int(found[1]) for comment in heap["comments"]
+                if (found := re.fullmatch(r"in use, [^:]*samples: (\d+) bytes", comment))}
+    assert exact == explained["live"] == told["totals"]["live"] >= 3072 * 1000
+    sampled = explained["sampled"]
+    # heap rounds the figures of each site to whole blocks and bytes.
+    assert sampled["bytes"] == pytest.approx(heap["totals"]["inuse_space"], rel=1e-3)
+    assert 0 < sampled["error"] == pytest.approx(heap["totals_error"]["inuse_space"], rel=1e-3)
+    assert bytes_column(exact) in text and bytes_column(sampled["error"]) in text
+
+
+def test_explain_without_a_heap_profile(known, hakmem):
+    program = known()
+    program.ask("take", 3000, 1000)
+    explained = json.loads(hakmem("explain", program.pid, "--json"))
+    assert explained["sampled"] is None and explained["live"] >= 3072 * 1000
