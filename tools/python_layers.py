@@ -12,8 +12,8 @@ from pathlib import Path
 FOLDER = Path("python/hakmem")
 # Packages and modules, lowest first.
 LAYERS = [
-    ["clean", "compat", "json_pieces", "records", "streams", "writing", "paths", "extras", "library", "markdown", "parameters",
-     "phrases"],
+    ["clean", "compat", "json_pieces", "records", "streams", "writing", "paths", "extras", "library", "markdown",
+     "parameters", "phrases"],
     ["foreign", "apart", "status_line", "screen", "amount", "units", "version", "document"],
     ["limits", "elf", "starter", "completion"],
     ["live"],

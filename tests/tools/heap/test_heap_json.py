@@ -6,7 +6,8 @@ from hakmem.json_pieces import json_pieces
 
 
 def test_pieces_are_the_object():
-    plain = {"name": "a\nb", "rows": [{"frames": [1, {"x": None}]}, {}, 3], "none": [], "last": {"deep": {"deeper": []}}}
+    plain = {"name": "a\nb", "rows": [{"frames": [1, {"x": None}]}, {}, 3], "none": [],
+             "last": {"deep": {"deeper": []}}}
     told = "".join(json_pieces({**plain, "rows": iter(plain["rows"]), "none": iter([])}))
     assert json.loads(told) == plain and told == json.dumps(plain, indent=1) + "\n"
     assert json.loads("".join(json_pieces({}))) == {}
