@@ -211,9 +211,9 @@ def test_front_table_sums():
     """The table's rows by class sum to the two lines above them."""
     lines = show("0", {"HAKMEM_FRONT_STATS": "1"}, ["/bin/bash", "-c", ":"]).splitlines()
     refilled = int(re.search(r"refills of (\d+) blocks", lines[0])[1])
-    hits, misses, free_hits, overflows = numbers(lines[1])[:2] + numbers(lines[1])[4:6]
-    rows = [list(map(int, re.sub(r"[\d.]+ %", "", line).split()[1:])) for line in lines[2:]
-            if re.match(r"hakmem: +\d+ ", line)]
+    lines = [re.sub(r"[\d.]+ %", "", line) for line in lines]
+    hits, misses, free_hits, overflows = numbers(lines[1])
+    rows = [list(map(int, line.split()[1:])) for line in lines[2:] if re.match(r"hakmem: +\d+ ", line)]
     assert rows and [sum(column) for column in zip(*rows)][1:6] == [hits, misses, free_hits, overflows, refilled]
 
 
