@@ -100,8 +100,9 @@ def test_hits_while_the_process_runs(program):
     by_name = {part.name: part for part in parts(shot)}
     assert by_name["thread caches, malloc"].rate > 0.99
     assert by_name["slabs"].hits + by_name["slabs"].misses == shot.counters["refills"]
-    assert by_name["slabs"].misses == (shot.counters["warm_hits"] + shot.counters["warm_misses"]
-                                       + shot.counters["slabs_adopted"])
+    # Each miss gets a slab from another heap, the reserve or the pool. A batch of large blocks may get more.
+    assert 0 < by_name["slabs"].misses <= (shot.counters["warm_hits"] + shot.counters["warm_misses"]
+                                           + shot.counters["slabs_adopted"])
     assert by_name["shared pool"].misses >= 1
 
 
