@@ -10,7 +10,8 @@ import blackbox
 from hakmem.live import ProcessMemory, find, snapshot
 from hakmem.live.hits import of_frees, of_mallocs, parts
 
-COUNTING = {"HAKMEM_FRONT_STATS": "1", "HAKMEM_PURGE_THREAD": "never"}
+# No tick flushes a cache meanwhile.
+COUNTING = {"HAKMEM_FRONT_STATS": "1", "HAKMEM_PURGE_THREAD": "never", "HAKMEM_PURGE_DELAY": "3600000"}
 ROUNDS = 20000
 # Block sizes of the classes that only hits.c uses.
 SIZES = (1024, 40960, 65536, 768, 3072, 1536)
