@@ -63,7 +63,8 @@ def facts(heap: Heap, files: Sequence[object], base: object | None) -> list[tupl
     elif heap.period == 1:
         told.append(("sampled", "every block"))
     if heap.live is not None and not heap.compared:
-        told.append(("in use, exact", f"{value_text(heap.live, 'bytes')}, as hakmem look --explain counts; samples divide it"))
+        exact = value_text(heap.live, "bytes")
+        told.append(("in use, exact", f"{exact}, as hakmem look --explain counts; samples divide it"))
     errors = total_errors(heap)
     told += [(title_of(name).lower(), value_text(heap.total(place), unit, signed=heap.compared)
               + error_text(heap.total(place), errors[place], unit))

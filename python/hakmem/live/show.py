@@ -22,7 +22,8 @@ def print_snapshot(console: Console, shot: Snapshot, superslabs: bool = False) -
                            f"{len(shot.huge) - len(live)} freed ranges kept "
                            f"({bytes_column(shot.totals.huge_cached)})")
     for table in (totals(shot), drawn(tables.kinds(shot)), drawn(tables.classes(shot)), drawn(tables.parts(shot)),
-                  drawn(tables.threads(shot)), by_tier, *([drawn(tables.superslabs(shot))] if superslabs else []), counters(shot)):
+                  drawn(tables.threads(shot)), by_tier, *([drawn(tables.superslabs(shot))] if superslabs else []),
+                  counters(shot)):
         if table.row_count:
             console.print()
             console.print(table)
